@@ -1,0 +1,222 @@
+package shape
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// An op is everything this package knows about one operator from one version on.
+// An operator whose rule changed with a version has a row for each, and the row
+// with the largest since that is not above the node's version is the one in force.
+type op struct {
+	name  string
+	since int64             // first version of the domain for which the row holds
+	infer func(*call) error // sets the types of the outputs
+	eval  func(*call) error // computes outputs from constant inputs, after infer; nil when it cannot
+}
+
+// A room is the operators of one family, all of one domain.
+type room struct {
+	domain string // "" is ai.onnx
+	ops    []op
+}
+
+// A call is one node as a rule sees it: its inputs' types and values on one
+// side, its outputs' on the other. Index errors cannot happen: an input that is
+// absent or omitted has the zero Type, and setting an absent output does nothing.
+type call struct {
+	node *onnxload.Node
+	inf  *inferer // for subgraphs, constants and notes
+
+	ins     []Type
+	outs    []Type
+	results []*Const // values of the outputs that eval computed
+}
+
+// has reports whether input i is given.
+func (c *call) has(i int) bool {
+	return i < len(c.node.In) && c.node.In[i] != onnxload.NoValue
+}
+
+// hasOut reports whether output i is asked for.
+func (c *call) hasOut(i int) bool {
+	return i < len(c.node.Out) && c.node.Out[i] != onnxload.NoValue
+}
+
+// in returns the type of input i: the zero Type when it is absent or unknown.
+func (c *call) in(i int) Type {
+	if i < len(c.ins) {
+		return c.ins[i]
+	}
+	return Type{}
+}
+
+// elem returns the element type of input i.
+func (c *call) elem(i int) onnxload.DType { return c.in(i).Elem }
+
+// shape returns the shape of input i, unranked when unknown.
+func (c *call) shape(i int) Shape { return c.in(i).Shape }
+
+// dims returns the dimensions of input i, and whether its rank is known.
+func (c *call) dims(i int) ([]Dim, bool) {
+	s := c.in(i).Shape
+	return s.Dims, s.Ranked
+}
+
+// set gives output i its type.
+func (c *call) set(i int, t Type) {
+	if c.hasOut(i) {
+		c.outs[i] = t
+	}
+}
+
+// out makes output i a tensor.
+func (c *call) out(i int, elem onnxload.DType, s Shape) { c.set(i, Tensor(elem, s)) }
+
+// outConst makes output i a tensor with this value.
+func (c *call) outConst(i int, v *Const) {
+	if c.hasOut(i) {
+		c.results[i] = v
+		c.outs[i] = Tensor(v.Elem, OfInts(v.Shape...))
+	}
+}
+
+// constant returns the value of input i, or nil when it is absent or unknown.
+// Integer elements may be symbolic.
+func (c *call) constant(i int) *Const {
+	if !c.has(i) {
+		return nil
+	}
+	return c.inf.constant(c.node.In[i])
+}
+
+// ints returns the elements of the constant integer input i in order, symbolic ones
+// included, and whether they are known.
+func (c *call) ints(i int) ([]Dim, bool) {
+	v := c.constant(i)
+	if v == nil || v.Ints == nil {
+		return nil, false
+	}
+	return v.Ints, true
+}
+
+// int64s returns the elements of the constant integer input i, and whether all
+// are known numbers.
+func (c *call) int64s(i int) ([]int64, bool) {
+	ds, ok := c.ints(i)
+	if !ok {
+		return nil, false
+	}
+	out := make([]int64, len(ds))
+	for j, d := range ds {
+		if out[j], ok = d.Int(); !ok {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// floats returns the elements of the constant floating-point input i.
+func (c *call) floats(i int) ([]float64, bool) {
+	v := c.constant(i)
+	if v == nil || v.Floats == nil {
+		return nil, false
+	}
+	return v.Floats, true
+}
+
+// attrInt returns an integer attribute, or def when it is absent.
+func (c *call) attrInt(name string, def int64) int64 {
+	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrInt {
+		return a.Int
+	}
+	return def
+}
+
+// attrInts returns an integer list attribute, and whether it is there.
+func (c *call) attrInts(name string) ([]int64, bool) {
+	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrInts {
+		return a.Ints, true
+	}
+	return nil, false
+}
+
+// attrStr returns a string attribute, or def when it is absent.
+func (c *call) attrStr(name, def string) string {
+	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrString {
+		return a.Str
+	}
+	return def
+}
+
+// attrFloat returns a float attribute, or def when it is absent.
+func (c *call) attrFloat(name string, def float64) float64 {
+	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrFloat {
+		return float64(a.Float)
+	}
+	return def
+}
+
+// axis brings an axis that may count from the end into 0..rank-1.
+func axis(a int64, rank int) (int, error) {
+	if a < -int64(rank) || a >= int64(rank) {
+		return 0, fmt.Errorf("axis %d is outside a tensor of rank %d", a, rank)
+	}
+	if a < 0 {
+		a += int64(rank)
+	}
+	return int(a), nil
+}
+
+// likeInput is the rule of operators whose only output has the type of input 0.
+func likeInput(c *call) error {
+	c.set(0, c.in(0))
+	return nil
+}
+
+// broadcast returns the shape that numpy's rules give these shapes together:
+// ranks align at the end, 1 stretches. It is unranked when any of them is.
+func broadcast(shapes ...Shape) (Shape, error) {
+	rank := 0
+	for _, s := range shapes {
+		if !s.Ranked {
+			return Shape{}, nil
+		}
+		rank = max(rank, len(s.Dims))
+	}
+	out := make([]Dim, rank)
+	for i := range out {
+		d := N(1)
+		for _, s := range shapes {
+			j := i - (rank - len(s.Dims))
+			if j < 0 {
+				continue
+			}
+			var err error
+			if d, err = broadcastDim(d, s.Dims[j]); err != nil {
+				return Shape{}, err
+			}
+		}
+		out[i] = d
+	}
+	return Of(out...), nil
+}
+
+func broadcastDim(a, b Dim) (Dim, error) {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	switch {
+	case okA && x == 1:
+		return b, nil
+	case okB && y == 1, a.Equal(b):
+		return a, nil
+	case okA && okB:
+		return Dim{}, fmt.Errorf("%d and %d do not broadcast", x, y)
+	case okA:
+		return a, nil // b is 1 or x, and the result is x either way
+	case okB:
+		return b, nil
+	}
+	return Max(a, b), nil // one of them is 1, or they are equal
+}

@@ -1,0 +1,21 @@
+package shape
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// A Const is the value of a small tensor. Integer and bool tensors have Ints, whose
+// elements may be symbolic; floating-point tensors have Floats. A tensor
+// without elements has the one that its type asks for, empty but not nil.
+type Const struct {
+	Elem   onnxload.DType
+	Shape  []int64
+	Ints   []Dim
+	Floats []float64
+}
+
+// Len returns the number of elements.
+func (v *Const) Len() int {
+	if v.Ints != nil {
+		return len(v.Ints)
+	}
+	return len(v.Floats)
+}

@@ -1,0 +1,419 @@
+package shape
+
+import (
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Dim is a dimension, or an element of a shape computation: a number, or an integer
+// expression over symbols such as batch*2. Expressions are kept as sums of
+// products, so that equal ones compare equal. Arithmetic that leaves int64 gives
+// a Dim that is not a number and stays so: see Overflowed.
+type Dim struct {
+	n int64 // when x is nil
+	x *poly
+}
+
+// A poly is a sum of terms in canonical order, at least one of them symbolic.
+type poly struct {
+	terms    []term
+	overflow bool
+}
+
+// A term is coef times the product of its atoms; the constant term has none.
+type term struct {
+	coef  int64
+	atoms []*atom // sorted by key
+}
+
+// An atom is a symbol, or a function that a sum of products cannot express.
+type atom struct {
+	key  string // canonical text: identity and order
+	fn   byte   // 0: a symbol; '/', '%', 'M' (max), 'm' (min): a function of a and b
+	a, b Dim
+}
+
+var overflowed = Dim{x: &poly{overflow: true}}
+
+// N returns a number.
+func N(n int64) Dim { return Dim{n: n} }
+
+// Sym returns a symbol. Names beginning with "?" are unnamed unknowns.
+func Sym(name string) Dim { return ofAtom(&atom{key: name}) }
+
+func ofAtom(a *atom) Dim { return Dim{x: &poly{terms: []term{{1, []*atom{a}}}}} }
+
+// Int returns the number that d is, and whether it is one.
+func (d Dim) Int() (int64, bool) { return d.n, d.x == nil }
+
+// Overflowed reports whether d is the result of arithmetic that left int64.
+func (d Dim) Overflowed() bool { return d.x != nil && d.x.overflow }
+
+// Symbols calls f for every symbol in d, in order, repeats included.
+func (d Dim) Symbols(f func(name string)) {
+	if d.x == nil {
+		return
+	}
+	for _, t := range d.x.terms {
+		for _, a := range t.atoms {
+			if a.fn == 0 {
+				f(a.key)
+				continue
+			}
+			a.a.Symbols(f)
+			a.b.Symbols(f)
+		}
+	}
+}
+
+// Unnamed reports whether d depends on a dimension that has no name in the file.
+func (d Dim) Unnamed() bool {
+	found := d.Overflowed()
+	d.Symbols(func(name string) { found = found || strings.HasPrefix(name, "?") })
+	return found
+}
+
+// Equal reports whether a and b are the same expression. Different expressions
+// may still have the same value once their symbols are bound.
+func (d Dim) Equal(e Dim) bool {
+	if d.x == nil || e.x == nil {
+		return d.x == nil && e.x == nil && d.n == e.n
+	}
+	if d.x == e.x {
+		return !d.x.overflow
+	}
+	return !d.x.overflow && !e.x.overflow && slices.EqualFunc(d.x.terms, e.x.terms, func(s, t term) bool {
+		return s.coef == t.coef && sameAtoms(s.atoms, t.atoms)
+	})
+}
+
+func sameAtoms(a, b []*atom) bool {
+	return slices.EqualFunc(a, b, func(x, y *atom) bool { return x == y || x.key == y.key })
+}
+
+// Add returns a + b.
+func Add(a, b Dim) Dim {
+	if a.x == nil && b.x == nil {
+		s := a.n + b.n
+		if (s > a.n) != (b.n > 0) && b.n != 0 {
+			return overflowed
+		}
+		return N(s)
+	}
+	return sum(a, b, 1)
+}
+
+// Sub returns a - b.
+func Sub(a, b Dim) Dim {
+	if a.x == nil && b.x == nil {
+		s := a.n - b.n
+		if (s < a.n) != (b.n > 0) && b.n != 0 {
+			return overflowed
+		}
+		return N(s)
+	}
+	return sum(a, b, -1)
+}
+
+// Mul returns a * b.
+func Mul(a, b Dim) Dim {
+	if a.x == nil && b.x == nil {
+		p, ok := mul64(a.n, b.n)
+		if !ok {
+			return overflowed
+		}
+		return N(p)
+	}
+	if a.Overflowed() || b.Overflowed() {
+		return overflowed
+	}
+	var out []term
+	for _, s := range a.termList() {
+		for _, t := range b.termList() {
+			coef, ok := mul64(s.coef, t.coef)
+			if !ok {
+				return overflowed
+			}
+			atoms := append(slices.Clone(s.atoms), t.atoms...)
+			slices.SortStableFunc(atoms, func(x, y *atom) int { return strings.Compare(x.key, y.key) })
+			out = append(out, term{coef, atoms})
+		}
+	}
+	return canonical(out)
+}
+
+// Product returns the product of the dimensions: 1 for none, 0 when any is 0.
+func Product(dims ...Dim) Dim {
+	p := N(1)
+	for _, d := range dims {
+		if n, ok := d.Int(); ok && n == 0 {
+			return N(0)
+		}
+	}
+	for _, d := range dims {
+		p = Mul(p, d)
+	}
+	return p
+}
+
+// FloorDiv returns a / b rounded towards minus infinity. A division by zero is
+// an unnamed unknown: rules that divide by file data check it first.
+func FloorDiv(a, b Dim) Dim {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	switch {
+	case a.Overflowed() || b.Overflowed():
+		return overflowed
+	case okB && y == 0:
+		return Sym("?/0")
+	case okB && y == 1:
+		return a
+	case okA && okB:
+		if y == -1 {
+			return Mul(a, N(-1))
+		}
+		q := x / y
+		if x%y != 0 && (x < 0) != (y < 0) {
+			q--
+		}
+		return N(q)
+	case a.Equal(b):
+		return N(1) // dimensions are positive where they divide
+	}
+	if q, ok := exactDiv(a, b); ok {
+		return q
+	}
+	return ofAtom(&atom{key: "floor((" + a.String() + ")/(" + b.String() + "))", fn: '/', a: a, b: b})
+}
+
+// CeilDiv returns a / b rounded towards plus infinity.
+func CeilDiv(a, b Dim) Dim { return Sub(N(0), FloorDiv(Sub(N(0), a), b)) }
+
+// Mod returns a - b*FloorDiv(a, b).
+func Mod(a, b Dim) Dim {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	if a.Overflowed() || b.Overflowed() {
+		return overflowed
+	}
+	if okB && y == 0 {
+		return Sym("?%0")
+	}
+	if okA && okB {
+		if y == -1 {
+			return N(0)
+		}
+		m := x % y
+		if m != 0 && (m < 0) != (y < 0) {
+			m += y
+		}
+		return N(m)
+	}
+	if _, ok := exactDiv(a, b); ok {
+		return N(0)
+	}
+	return ofAtom(&atom{key: "mod(" + a.String() + ", " + b.String() + ")", fn: '%', a: a, b: b})
+}
+
+// Max returns the larger of a and b.
+func Max(a, b Dim) Dim { return extreme(a, b, 'M', "max") }
+
+// Min returns the smaller of a and b.
+func Min(a, b Dim) Dim { return extreme(a, b, 'm', "min") }
+
+func extreme(a, b Dim, fn byte, name string) Dim {
+	if a.Overflowed() || b.Overflowed() {
+		return overflowed
+	}
+	if a.Equal(b) {
+		return a
+	}
+	if diff, ok := Sub(a, b).Int(); ok { // also when both are symbolic but differ by a number
+		if (diff > 0) == (fn == 'M') {
+			return a
+		}
+		return b
+	}
+	s, t := a.String(), b.String()
+	if t < s {
+		a, b, s, t = b, a, t, s
+	}
+	return ofAtom(&atom{key: name + "(" + s + ", " + t + ")", fn: fn, a: a, b: b})
+}
+
+// Bind replaces symbols by what value returns for them; where it answers false the
+// symbol stays.
+func (d Dim) Bind(value func(name string) (Dim, bool)) Dim {
+	if d.x == nil || d.x.overflow {
+		return d
+	}
+	out := N(0)
+	for _, t := range d.x.terms {
+		p := N(t.coef)
+		for _, a := range t.atoms {
+			p = Mul(p, a.bind(value))
+		}
+		out = Add(out, p)
+	}
+	return out
+}
+
+func (a *atom) bind(value func(string) (Dim, bool)) Dim {
+	if a.fn == 0 {
+		if v, ok := value(a.key); ok {
+			return v
+		}
+		return ofAtom(a)
+	}
+	x, y := a.a.Bind(value), a.b.Bind(value)
+	switch a.fn {
+	case '/':
+		return FloorDiv(x, y)
+	case '%':
+		return Mod(x, y)
+	case 'M':
+		return Max(x, y)
+	}
+	return Min(x, y)
+}
+
+// String writes d as a person would: 8, batch*2, 4*batch*seq + 1, or ? when it
+// depends on a dimension without a name.
+func (d Dim) String() string {
+	if d.x == nil {
+		return strconv.FormatInt(d.n, 10)
+	}
+	if d.x.overflow {
+		return "overflow"
+	}
+	var b strings.Builder
+	for i, t := range d.x.terms {
+		coef := t.coef
+		switch {
+		case i > 0 && coef < 0:
+			b.WriteString(" - ")
+			coef = -coef
+		case i > 0:
+			b.WriteString(" + ")
+		}
+		switch {
+		case len(t.atoms) == 0:
+			b.WriteString(strconv.FormatInt(coef, 10))
+			continue
+		case coef == -1:
+			b.WriteByte('-')
+		case coef != 1:
+			b.WriteString(strconv.FormatInt(coef, 10) + "*")
+		}
+		for j, a := range t.atoms {
+			if j > 0 {
+				b.WriteByte('*')
+			}
+			b.WriteString(a.key)
+		}
+	}
+	return b.String()
+}
+
+func (d Dim) termList() []term {
+	if d.x != nil {
+		return d.x.terms
+	}
+	return []term{{coef: d.n}}
+}
+
+func sum(a, b Dim, sign int64) Dim {
+	if a.Overflowed() || b.Overflowed() {
+		return overflowed
+	}
+	out := slices.Clone(a.termList())
+	for _, t := range b.termList() {
+		coef, ok := mul64(t.coef, sign)
+		if !ok {
+			return overflowed
+		}
+		out = append(out, term{coef, t.atoms})
+	}
+	return canonical(out)
+}
+
+// canonical merges terms with the same atoms, drops zeros and sorts: higher
+// degree first, then by name, so that the constant comes last.
+func canonical(terms []term) Dim {
+	slices.SortStableFunc(terms, func(s, t term) int {
+		if c := len(t.atoms) - len(s.atoms); c != 0 {
+			return c
+		}
+		return slices.CompareFunc(s.atoms, t.atoms, func(x, y *atom) int { return strings.Compare(x.key, y.key) })
+	})
+	out := terms[:0:0]
+	for _, t := range terms {
+		if k := len(out) - 1; k >= 0 && sameAtoms(out[k].atoms, t.atoms) {
+			s := Add(N(out[k].coef), N(t.coef))
+			if s.Overflowed() {
+				return overflowed
+			}
+			out[k].coef = s.n
+			continue
+		}
+		out = append(out, t)
+	}
+	out = slices.DeleteFunc(out, func(t term) bool { return t.coef == 0 })
+	switch {
+	case len(out) == 0:
+		return N(0)
+	case len(out) == 1 && len(out[0].atoms) == 0:
+		return N(out[0].coef)
+	}
+	return Dim{x: &poly{terms: out}}
+}
+
+// exactDiv divides every term of a by b when b is a single term that divides
+// all of them, as a reshape's -1 needs: 4*batch*seq / (2*batch) = 2*seq.
+func exactDiv(a, b Dim) (Dim, bool) {
+	bt := b.termList()
+	if len(bt) != 1 || bt[0].coef == 0 {
+		return Dim{}, false
+	}
+	var out []term
+	for _, t := range a.termList() {
+		if t.coef%bt[0].coef != 0 {
+			return Dim{}, false
+		}
+		atoms := slices.Clone(t.atoms)
+		for _, x := range bt[0].atoms {
+			i := slices.IndexFunc(atoms, func(y *atom) bool { return x.key == y.key })
+			if i < 0 {
+				return Dim{}, false
+			}
+			atoms = slices.Delete(atoms, i, i+1)
+		}
+		out = append(out, term{t.coef / bt[0].coef, atoms})
+	}
+	return canonical(out), true
+}
+
+// mul64 multiplies, and reports whether the product fits.
+func mul64(a, b int64) (int64, bool) {
+	if a == 0 || b == 0 {
+		return 0, true
+	}
+	neg := (a < 0) != (b < 0)
+	hi, lo := bits.Mul64(abs64(a), abs64(b))
+	if hi != 0 || lo > 1<<63 || (lo == 1<<63 && !neg) {
+		return 0, false
+	}
+	if neg {
+		return -int64(lo), true
+	}
+	return int64(lo), true
+}
+
+func abs64(a int64) uint64 {
+	if a < 0 {
+		return -uint64(a)
+	}
+	return uint64(a)
+}

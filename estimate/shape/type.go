@@ -1,0 +1,79 @@
+package shape
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A Type is what is known of a value: what kind of thing it is, its elements and
+// its shape. The zero Type says that nothing is known.
+type Type struct {
+	Kind  onnxload.Kind
+	Elem  onnxload.DType // tensors: the element; maps: the key; Undefined when not known
+	Shape Shape          // tensors
+	Of    *Type          // sequences and optionals: the element; maps: the value
+}
+
+// A Shape is a tensor's dimensions, or the statement that not even their number
+// is known. The zero Shape has an unknown rank; a scalar is Ranked with no Dims.
+type Shape struct {
+	Ranked bool
+	Dims   []Dim
+}
+
+// Of returns the ranked shape of these dimensions.
+func Of(dims ...Dim) Shape { return Shape{Ranked: true, Dims: dims} }
+
+// OfInts returns the ranked shape of these sizes.
+func OfInts(sizes ...int64) Shape {
+	dims := make([]Dim, len(sizes))
+	for i, n := range sizes {
+		dims[i] = N(n)
+	}
+	return Of(dims...)
+}
+
+// Tensor returns the type of a tensor.
+func Tensor(elem onnxload.DType, s Shape) Type {
+	return Type{Kind: onnxload.TensorType, Elem: elem, Shape: s}
+}
+
+// Sequence returns the type of a sequence of such elements.
+func Sequence(of Type) Type { return Type{Kind: onnxload.SequenceType, Of: &of} }
+
+// Optional returns the type of an optional of such an element.
+func Optional(of Type) Type { return Type{Kind: onnxload.OptionalType, Of: &of} }
+
+// Ints returns the sizes, and whether all of them are known numbers.
+func (s Shape) Ints() ([]int64, bool) {
+	if !s.Ranked {
+		return nil, false
+	}
+	out := make([]int64, len(s.Dims))
+	for i, d := range s.Dims {
+		n, ok := d.Int()
+		if !ok {
+			return nil, false
+		}
+		out[i] = n
+	}
+	return out, true
+}
+
+// String writes the shape as [8, batch*2, ?], or ? when the rank is unknown.
+func (s Shape) String() string {
+	if !s.Ranked {
+		return "?"
+	}
+	var b strings.Builder
+	b.WriteByte('[')
+	for i, d := range s.Dims {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(d.String())
+	}
+	b.WriteByte(']')
+	return b.String()
+}

@@ -1,0 +1,92 @@
+// Package timeline holds the spine of memestimate: the ordered allocations and
+// frees of a run, whether a simulation predicted them or PyTorch recorded them.
+package timeline
+
+// A Kind says what an Event does.
+type Kind uint8
+
+// The kinds of events.
+const (
+	Alloc Kind = iota // Block becomes live, Bytes long
+	Free              // Block is given back
+	Mark              // a phase begins; Phase and Step say which
+)
+
+// A Category is what an allocation is for. The first eight are those of
+// PyTorch's memory profiler (torch.profiler._memory_profiler.Category), in its order.
+type Category uint8
+
+// The categories.
+const (
+	Parameter Category = iota
+	OptimizerState
+	Input
+	Temporary
+	Activation
+	Gradient
+	AutogradDetail
+	Unknown
+	Buffer    // a module's buffer: running statistics, tables, masks
+	Workspace // cuBLAS, cuDNN and attention scratch
+	NumCategories
+)
+
+var categoryNames = [NumCategories]string{
+	"parameter", "optimizer_state", "input", "temporary", "activation",
+	"gradient", "autograd_detail", "unknown", "buffer", "workspace",
+}
+
+// String returns the category's name: "parameter", "optimizer_state", ...
+func (c Category) String() string {
+	if c >= NumCategories {
+		return "unknown"
+	}
+	return categoryNames[c]
+}
+
+// A Phase is a part of a run.
+type Phase uint8
+
+// The phases, in the order in which a training run first meets them.
+const (
+	Load Phase = iota // parameters, buffers and inputs move to the GPU
+	Forward
+	Loss
+	Backward
+	Optimizer
+	Finish // gradients are given back, or zeroed
+	NumPhases
+)
+
+var phaseNames = [NumPhases]string{"load", "forward", "loss", "backward", "optimizer", "finish"}
+
+// String returns the phase's name: "load", "forward", ...
+func (p Phase) String() string {
+	if p >= NumPhases {
+		return "unknown"
+	}
+	return phaseNames[p]
+}
+
+// NoLayer is the layer of events that belong to none.
+const NoLayer = -1
+
+// An Event is one request to the allocator, or the beginning of a phase.
+type Event struct {
+	Kind     Kind
+	Category Category // of Alloc
+	Phase    Phase
+	Stream   uint8 // 0 is the default stream
+	Step     int32 // 0 while loading; the first step is 1
+	Layer    int32 // index into Timeline.Layers, or NoLayer
+	Block    int32 // identifies the allocation: an Alloc and its Free share it
+	Bytes    int64 // as requested, before any rounding
+}
+
+// A Timeline is an ordered list of events. Blocks are numbered from 0 in the
+// order of their Alloc; a block that is never freed lives to the end.
+type Timeline struct {
+	Events []Event
+	Layers []string // names that events refer to
+	Blocks int32    // the number of blocks
+}

@@ -1,0 +1,3 @@
+module github.com/memestimate/memestimate
+
+go 1.26

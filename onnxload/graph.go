@@ -1,0 +1,177 @@
+package onnxload
+
+// A ValueID names a value of a Model: an index into Model.Values.
+type ValueID int32
+
+// NoValue stands for an omitted optional input or output.
+const NoValue ValueID = -1
+
+// A Model is an ONNX file without its weights: what is computed, on which
+// types, and where the bytes of each constant lie.
+//
+// Model-local functions are inlined, so a node is always an operator. Values
+// of all graphs, subgraphs included, share one dense table: a subgraph that
+// captures an outer value simply has that value's ID among its nodes' inputs.
+type Model struct {
+	Path            string // as given; "" when there was none
+	Size            int64  // bytes of the file
+	IRVersion       int64
+	Producer        string
+	ProducerVersion string
+	Domain          string
+	ModelVersion    int64
+	Opsets          map[string]int64 // by domain; the default domain is ""
+	Metadata        map[string]string
+	Functions       int // model-local functions that the file declares
+	TrainingInfos   int // training graphs that the file declares (not read)
+
+	Values []Value
+	Graph  *Graph
+	Notes  []string // what was odd but acceptable, one line each
+
+	data *source // where tensor payloads are read from; see Model.Read
+}
+
+// A Value is one edge of the graph: it has at most one producer.
+type Value struct {
+	Name string
+	Type Type    // as the file declares it (input, output, value_info); Kind is NoType when it does not
+	Init *Tensor // its constant data when it is an initializer
+}
+
+// A Graph is the model's graph, or the body of an If, Loop, Scan or the like.
+type Graph struct {
+	Name    string
+	Nodes   []Node    // topologically sorted
+	Inputs  []ValueID // of the main graph: initializers that are listed as inputs too (IR < 4) are left out
+	Outputs []ValueID
+	Inits   []ValueID // values of this graph with constant data, in file order
+}
+
+// A Node is one operator call.
+type Node struct {
+	Op      string
+	Domain  string // "" for ai.onnx
+	Name    string // may be empty
+	Version int64  // the version of Domain that is in force for this node
+	In, Out []ValueID
+	Attrs   []Attr
+	Meta    []Entry // metadata_props, in file order
+	Scope   string  // the call path of inlined functions, outermost first, "/"-separated; "" in the graph itself
+}
+
+// An Entry is a key and a value of a metadata list.
+type Entry struct{ Key, Value string }
+
+// An AttrType says which field of an Attr holds its value, numbered as
+// ONNX's AttributeProto.AttributeType.
+type AttrType uint8
+
+// The attribute types.
+const (
+	AttrUndefined     AttrType = 0
+	AttrFloat         AttrType = 1
+	AttrInt           AttrType = 2
+	AttrString        AttrType = 3
+	AttrTensor        AttrType = 4
+	AttrGraph         AttrType = 5
+	AttrFloats        AttrType = 6
+	AttrInts          AttrType = 7
+	AttrStrings       AttrType = 8
+	AttrTensors       AttrType = 9
+	AttrGraphs        AttrType = 10
+	AttrSparseTensor  AttrType = 11
+	AttrSparseTensors AttrType = 12
+	AttrTypeProto     AttrType = 13
+	AttrTypeProtos    AttrType = 14
+)
+
+// An Attr is a named attribute of a node. Type says which field is set.
+type Attr struct {
+	Name    string
+	Type    AttrType
+	Int     int64
+	Float   float32
+	Str     string // the bytes as they are: not necessarily UTF-8
+	Ints    []int64
+	Floats  []float32
+	Strs    []string
+	Tensors []*Tensor // AttrTensor, AttrSparseTensor: one; AttrTensors, AttrSparseTensors: any number
+	Graphs  []*Graph  // AttrGraph: one; AttrGraphs: any number
+	Types   []Type    // AttrTypeProto: one; AttrTypeProtos: any number
+}
+
+// Attr returns the attribute of that name, or nil.
+func (n *Node) Attr(name string) *Attr {
+	for i := range n.Attrs {
+		if n.Attrs[i].Name == name {
+			return &n.Attrs[i]
+		}
+	}
+	return nil
+}
+
+// MetaValue returns the value of a metadata key, or "".
+func (n *Node) MetaValue(key string) string {
+	for _, e := range n.Meta {
+		if e.Key == key {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+// A Kind says what a Type describes.
+type Kind uint8
+
+// The kinds of types.
+const (
+	NoType Kind = iota // nothing is known
+	TensorType
+	SparseTensorType
+	SequenceType
+	MapType
+	OptionalType
+	OpaqueType
+)
+
+// A Type is the declared type of a value.
+type Type struct {
+	Kind    Kind
+	Elem    DType // tensors: the element; maps: the key
+	HasRank bool  // tensors: whether Dims is known; a scalar has rank 0
+	Dims    []Dim
+	Of      *Type // sequences and optionals: the element; maps: the value
+}
+
+// A Dim is a declared dimension: a number, a symbol, or neither.
+type Dim struct {
+	Known bool
+	Size  int64  // when Known
+	Param string // the symbol or expression as written: "batch", "past_sequence_length + 1"; "" when there is none
+}
+
+// A Tensor is constant data: an initializer or an attribute. Its payload stays
+// in the file; Model.Read fetches it when it is small.
+type Tensor struct {
+	Name     string
+	DType    DType
+	Dims     []int64
+	Sparse   *SparseTensor // set when the tensor is stored as coordinates and values
+	External *External     // set when the payload lies in a file of its own
+
+	payload payload
+}
+
+// A SparseTensor is a tensor stored as its non-zero values and their places.
+type SparseTensor struct {
+	Values  *Tensor // [NNZ]
+	Indices *Tensor // [NNZ] linear, or [NNZ, rank]
+}
+
+// External says where a payload outside the model file lies.
+type External struct {
+	Location string // relative to the model's folder, slash-separated, as the file has it
+	Offset   int64
+	Length   int64 // -1 when the file does not say
+}
