@@ -1,0 +1,4 @@
+package shape
+
+// controlRoom has the operators whose bodies are graphs.
+var controlRoom = room{"", []op{}}

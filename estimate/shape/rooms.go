@@ -1,0 +1,58 @@
+package shape
+
+import "sync"
+
+// rooms lists the operators this package knows: one room a family, one line a room.
+var rooms = []*room{
+	&controlRoom,
+	&sequenceRoom,
+	&optionalRoom,
+}
+
+// An opKey names an operator whatever its version.
+type opKey struct{ domain, name string }
+
+// A table finds the rows of an operator, oldest first.
+type table map[opKey][]*op
+
+// opTable indexes the rooms once.
+var opTable = sync.OnceValue(func() table {
+	t := make(table, 512)
+	for _, r := range rooms {
+		for i := range r.ops {
+			k := opKey{r.domain, r.ops[i].name}
+			rows := append(t[k], &r.ops[i])
+			for j := len(rows) - 1; j > 0 && rows[j-1].since > rows[j].since; j-- {
+				rows[j-1], rows[j] = rows[j], rows[j-1]
+			}
+			t[k] = rows
+		}
+	}
+	return t
+})
+
+// find returns the row in force for an operator at a version: the newest that is not
+// newer. A version before the first row takes the first, for exporters that stamp
+// an older version than their operators need. It is nil for an unknown operator.
+func (t table) find(domain, name string, version int64) *op {
+	if domain == "ai.onnx" {
+		domain = ""
+	}
+	rows := t[opKey{domain, name}]
+	if rows == nil && domain == "" {
+		// ONNX Runtime writes some of its own operators into the default
+		// domain, SimplifiedLayerNormalization for one; their versions are not ONNX's.
+		if rows = t[opKey{"com.microsoft", name}]; rows != nil {
+			return rows[len(rows)-1]
+		}
+	}
+	for i := len(rows) - 1; i >= 0; i-- {
+		if rows[i].since <= version {
+			return rows[i]
+		}
+	}
+	if len(rows) > 0 {
+		return rows[0]
+	}
+	return nil
+}

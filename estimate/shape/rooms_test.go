@@ -1,0 +1,56 @@
+package shape
+
+import "testing"
+
+func TestRoomsAreWellFormed(t *testing.T) {
+	type version struct {
+		opKey
+		since int64
+	}
+	seen := map[version]bool{}
+	for _, r := range rooms {
+		if r.domain == "ai.onnx" {
+			t.Errorf("a room calls its domain %q, want \"\"", r.domain)
+		}
+		for _, o := range r.ops {
+			v := version{opKey{r.domain, o.name}, o.since}
+			if seen[v] {
+				t.Errorf("%s:%s has two rows for version %d", r.domain, o.name, o.since)
+			}
+			seen[v] = true
+			if o.name == "" || o.since < 1 {
+				t.Errorf("row %s:%q since %d: want a name and a version above 0", r.domain, o.name, o.since)
+			}
+			if o.infer == nil {
+				t.Errorf("%s:%s since %d has no infer", r.domain, o.name, o.since)
+			}
+		}
+	}
+}
+
+func TestFindTakesTheNewestRowInForce(t *testing.T) {
+	one, seven, extra := &op{name: "A", since: 1}, &op{name: "A", since: 7}, &op{name: "Skip", since: 1}
+	tab := table{
+		{"", "A"}:                 {one, seven},
+		{"com.microsoft", "Skip"}: {extra},
+	}
+	for _, c := range []struct {
+		domain, name string
+		version      int64
+		want         *op
+	}{
+		{"", "A", 1, one},
+		{"", "A", 6, one},
+		{"", "A", 7, seven},
+		{"ai.onnx", "A", 99, seven},
+		{"", "A", 0, one},
+		{"", "B", 7, nil},
+		{"", "Skip", 17, extra},
+		{"com.microsoft", "Skip", 1, extra},
+		{"com.microsoft", "A", 1, nil},
+	} {
+		if got := tab.find(c.domain, c.name, c.version); got != c.want {
+			t.Errorf("find(%q, %q, %d) = %v, want %v", c.domain, c.name, c.version, got, c.want)
+		}
+	}
+}
