@@ -1,0 +1,18 @@
+# The C compiler is needed only by go-nvml, which declares functions that NVIDIA deprecates.
+export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
+
+.PHONY: build test bench lint
+
+build:
+	go build -trimpath -o memestimate ./cmd/memestimate
+
+test:
+	go test ./...
+
+bench:
+	go test -run '^$$' -bench . -benchmem ./...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	go vet ./...
+	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...

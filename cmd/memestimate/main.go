@@ -1,0 +1,125 @@
+// Memestimate tells how much GPU memory a PyTorch training step or inference
+// takes, from the ONNX graph of the model alone.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+)
+
+// Exit codes. The command run by "memestimate run" sets its own beside these.
+const (
+	exitOK     = 0
+	exitNo     = 1  // the answer is no: it does not fit, it is over the budget
+	exitUsage  = 2  // the command line is wrong
+	exitInput  = 3  // the input is bad, or not supported
+	exitDevice = 4  // a GPU or its driver cannot be used
+	exitOutput = 5  // the result could not be written
+	exitBug    = 70 // a bug of ours (EX_SOFTWARE)
+)
+
+// An env is what the program touches of the world around it. Commands that
+// wait arrange for signals themselves; all others leave them to the system.
+type env struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+}
+
+// An exitError is an error with the code that the process ends with. With
+// a nil err nothing is printed: the result on stdout said it all.
+type exitError struct {
+	code int
+	err  error
+	hint string // one more line for the reader; may be empty
+}
+
+// Error returns the text of the error, without the hint.
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error that e carries.
+func (e *exitError) Unwrap() error { return e.err }
+
+// fail returns an error that ends the process with code.
+func fail(code int, format string, args ...any) *exitError {
+	return &exitError{code: code, err: fmt.Errorf(format, args...)}
+}
+
+// usagef returns an error about the command line.
+func usagef(format string, args ...any) *exitError { return fail(exitUsage, format, args...) }
+
+// withHint adds a line of advice to e.
+func (e *exitError) withHint(format string, args ...any) *exitError {
+	e.hint = fmt.Sprintf(format, args...)
+	return e
+}
+
+func main() {
+	e := &env{os.Stdin, os.Stdout, os.Stderr, os.Getenv}
+	os.Exit(run(context.Background(), e, os.Args[1:]))
+}
+
+// run is the whole program: it returns the exit code. Everything that goes wrong
+// is told here, in one place and one form.
+func run(ctx context.Context, e *env, args []string) (code int) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintf(e.stderr, "memestimate: internal error, please report it with this line and the model: %s: %v at %s\n", versionLine(), p, panicPlace())
+			code = exitBug
+		}
+	}()
+	root := rootCommand(e)
+	root.SetArgs(args)
+	return tell(e.stderr, root.ExecuteContext(ctx))
+}
+
+// tell prints err, and its hint when it has one, and returns its exit code.
+// Errors without a code are about the input.
+func tell(w io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code, hint := exitInput, ""
+	if x, ok := errors.AsType[*exitError](err); ok {
+		code, hint = x.code, x.hint
+		if x.err == nil {
+			return code
+		}
+	}
+	var hinted interface{ Hint() string }
+	if hint == "" && errors.As(err, &hinted) {
+		hint = hinted.Hint()
+	}
+	fmt.Fprintf(w, "memestimate: %s\n", oneLine(err.Error()))
+	if hint != "" {
+		fmt.Fprintf(w, "memestimate: hint: %s\n", oneLine(hint))
+	}
+	return code
+}
+
+// oneLine keeps a message of several lines on one.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// panicPlace returns the file and line of our own code that panicked.
+func panicPlace() string {
+	for line := range strings.Lines(string(debug.Stack())) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, ".go:") && !strings.Contains(line, "/runtime/") && !strings.Contains(line, "cmd/memestimate/main.go") {
+			place, _, _ := strings.Cut(line[strings.LastIndexByte(line, '/')+1:], " ")
+			return place
+		}
+	}
+	return "an unknown place"
+}

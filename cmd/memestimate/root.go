@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// rootCommand builds the command tree. Every subcommand is named here, and has
+// a file of its own.
+func rootCommand(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "memestimate MODEL",
+		Short: "How much GPU memory a PyTorch training step takes, from the ONNX graph alone",
+		Long: `Memestimate tells how much GPU memory a PyTorch training step or inference takes, and
+where it goes, from the ONNX graph of the model alone: no weights, no framework, no GPU.
+
+MODEL is a path, "-" for standard input, or the name of a built-in model.
+
+Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input,
+4 device, 5 output could not be written, 70 a bug of ours.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("no model given").withHint("memestimate --help lists the commands")
+			}
+			return usagef("unknown command or model %q", args[0])
+		},
+	}
+	root.SetIn(e.stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(
+		versionCommand(e),
+	)
+	return root
+}
+
+// flagError turns what pflag says about a flag into a usage error with the
+// command that would help.
+func flagError(cmd *cobra.Command, err error) error {
+	return usagef("%w", err).withHint("%s --help lists the flags", cmd.CommandPath())
+}
+
+// exactly accepts one argument for each of the names, and says which is missing
+// or too many.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return usagef("%s: no %s given", cmd.Name(), names[len(args)]).withHint("usage: %s", cmd.UseLine())
+		case len(args) > len(names):
+			return usagef("%s: unexpected argument %q, wanted %s", cmd.Name(), args[len(names)], wanted(names)).withHint("usage: %s", cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+func wanted(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("only %s", strings.Join(names, " and "))
+}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// versionCommand prints what this program was built from.
+func versionCommand(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of memestimate",
+		Args:  exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			return writeOut(e, func(w *resultWriter) { fmt.Fprintln(w, versionLine()) })
+		},
+	}
+}
+
+// versionLine names the program's version, the commit it was built from when Go
+// recorded it, and the Go toolchain.
+func versionLine() string {
+	version, commit, changed := "(devel)", "", ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if info.Main.Version != "" {
+			version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				commit = " " + s.Value
+			case s.Key == "vcs.modified" && s.Value == "true":
+				changed = "+changes"
+			}
+		}
+	}
+	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", version, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
