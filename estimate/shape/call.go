@@ -9,11 +9,16 @@ import (
 // An op is everything this package knows about one operator from one version on.
 // An operator whose rule changed with a version has a row for each, and the row
 // with the largest since that is not above the node's version is the one in force.
+//
+// infer runs first, and for every node. eval runs after it when all given
+// inputs may be constants and every output is a tensor of known, small size
+// without a value; it does nothing when an input turns out to have no value. An
+// operator whose result does not need its inputs' values, such as Shape, calls outConst in infer.
 type op struct {
 	name  string
 	since int64             // first version of the domain for which the row holds
 	infer func(*call) error // sets the types of the outputs
-	eval  func(*call) error // computes outputs from constant inputs, after infer; nil when it cannot
+	eval  func(*call) error // sets the outputs' values, see call.outConst; may be nil
 }
 
 // A room is the operators of one family, all of one domain.
@@ -32,6 +37,43 @@ type call struct {
 	ins     []Type
 	outs    []Type
 	results []*Const // values of the outputs that eval computed
+}
+
+// reset makes c the call of node n.
+func (c *call) reset(n *onnxload.Node) {
+	c.node = n
+	c.ins, c.outs, c.results = c.ins[:0], c.outs[:0], c.results[:0]
+	for _, id := range n.In {
+		var t Type
+		if id != onnxload.NoValue {
+			t = c.inf.types[id]
+		}
+		c.ins = append(c.ins, t)
+	}
+	for range n.Out {
+		c.outs = append(c.outs, Type{})
+		c.results = append(c.results, nil)
+	}
+}
+
+// worthEval reports whether the outputs can be computed: all inputs may be constants, and
+// all outputs are small tensors that have no value yet.
+func (c *call) worthEval() bool {
+	for _, id := range c.node.In {
+		if id != onnxload.NoValue && !c.inf.known(id) {
+			return false
+		}
+	}
+	for i, id := range c.node.Out {
+		if id == onnxload.NoValue {
+			continue
+		}
+		n, ok := Product(c.outs[i].Shape.Dims...).Int()
+		if !ok || n > maxConst || !c.outs[i].Shape.Ranked || c.results[i] != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // has reports whether input i is given.

@@ -20,7 +20,16 @@ type Dim struct {
 type poly struct {
 	terms    []term
 	overflow bool
+	vague    bool // with overflow: too long an expression, not too large a number
 }
+
+// Expressions beyond these limits are given up: they come from no exporter, and a
+// chain of multiplications doubles in length at every step.
+const (
+	maxTerms = 64
+	maxAtoms = 16
+	maxKey   = 1 << 10
+)
 
 // A term is coef times the product of its atoms; the constant term has none.
 type term struct {
@@ -35,7 +44,10 @@ type atom struct {
 	a, b Dim
 }
 
-var overflowed = Dim{x: &poly{overflow: true}}
+var (
+	overflowed = Dim{x: &poly{overflow: true}}
+	vague      = Dim{x: &poly{overflow: true, vague: true}}
+)
 
 // N returns a number.
 func N(n int64) Dim { return Dim{n: n} }
@@ -43,13 +55,26 @@ func N(n int64) Dim { return Dim{n: n} }
 // Sym returns a symbol. Names beginning with "?" are unnamed unknowns.
 func Sym(name string) Dim { return ofAtom(&atom{key: name}) }
 
-func ofAtom(a *atom) Dim { return Dim{x: &poly{terms: []term{{1, []*atom{a}}}}} }
+func ofAtom(a *atom) Dim {
+	if len(a.key) > maxKey && a.fn != 0 {
+		return vague
+	}
+	return Dim{x: &poly{terms: []term{{1, []*atom{a}}}}}
+}
 
 // Int returns the number that d is, and whether it is one.
 func (d Dim) Int() (int64, bool) { return d.n, d.x == nil }
 
 // Overflowed reports whether d is the result of arithmetic that left int64.
 func (d Dim) Overflowed() bool { return d.x != nil && d.x.overflow }
+
+// giveUp returns the one of a and b that is not a value any more.
+func giveUp(a, b Dim) Dim {
+	if a.Overflowed() {
+		return a
+	}
+	return b
+}
 
 // Symbols calls f for every symbol in d, in order, repeats included.
 func (d Dim) Symbols(f func(name string)) {
@@ -127,11 +152,17 @@ func Mul(a, b Dim) Dim {
 		return N(p)
 	}
 	if a.Overflowed() || b.Overflowed() {
-		return overflowed
+		return giveUp(a, b)
+	}
+	if len(a.termList())*len(b.termList()) > maxTerms {
+		return vague
 	}
 	var out []term
 	for _, s := range a.termList() {
 		for _, t := range b.termList() {
+			if len(s.atoms)+len(t.atoms) > maxAtoms {
+				return vague
+			}
 			coef, ok := mul64(s.coef, t.coef)
 			if !ok {
 				return overflowed
@@ -165,7 +196,7 @@ func FloorDiv(a, b Dim) Dim {
 	y, okB := b.Int()
 	switch {
 	case a.Overflowed() || b.Overflowed():
-		return overflowed
+		return giveUp(a, b)
 	case okB && y == 0:
 		return Sym("?/0")
 	case okB && y == 1:
@@ -196,7 +227,7 @@ func Mod(a, b Dim) Dim {
 	x, okA := a.Int()
 	y, okB := b.Int()
 	if a.Overflowed() || b.Overflowed() {
-		return overflowed
+		return giveUp(a, b)
 	}
 	if okB && y == 0 {
 		return Sym("?%0")
@@ -225,7 +256,7 @@ func Min(a, b Dim) Dim { return extreme(a, b, 'm', "min") }
 
 func extreme(a, b Dim, fn byte, name string) Dim {
 	if a.Overflowed() || b.Overflowed() {
-		return overflowed
+		return giveUp(a, b)
 	}
 	if a.Equal(b) {
 		return a
@@ -326,7 +357,7 @@ func (d Dim) termList() []term {
 
 func sum(a, b Dim, sign int64) Dim {
 	if a.Overflowed() || b.Overflowed() {
-		return overflowed
+		return giveUp(a, b)
 	}
 	out := slices.Clone(a.termList())
 	for _, t := range b.termList() {
@@ -366,6 +397,8 @@ func canonical(terms []term) Dim {
 		return N(0)
 	case len(out) == 1 && len(out[0].atoms) == 0:
 		return N(out[0].coef)
+	case len(out) > maxTerms:
+		return vague
 	}
 	return Dim{x: &poly{terms: out}}
 }

@@ -1,8 +1,195 @@
 // Package shape infers the type and shape of every value of an ONNX model.
+//
+// Dimensions are bound first (see Options), then every node's row of the operator
+// table is applied in order, and constants are evaluated on the way. What stays
+// unbound is a symbolic expression, and what depends on the data is a bounded unknown.
 package shape
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"fmt"
 
-type inferer struct{}
+	"github.com/memestimate/memestimate/onnxload"
+)
 
-func (f *inferer) constant(id onnxload.ValueID) *Const { return nil }
+// Limits of one inference. They bound memory and time by something other than
+// what a file asks for.
+const (
+	// maxConst is the largest constant, in elements, that is read or
+	// computed. Shape arithmetic needs a few elements; lookup tables that
+	// are folded into masks and position indices need some ten thousand.
+	maxConst = 1 << 16
+
+	// maxRank is the highest rank of a tensor. PyTorch and ONNX Runtime stop at 64 and below.
+	maxRank = 64
+
+	// maxDepth is how deep the bodies of If, Loop and Scan may nest.
+	maxDepth = 32
+)
+
+// Options say what is known beyond the file.
+type Options struct {
+	Batch  int64              // size of the inputs' leading symbolic dimension; 0 leaves it
+	Dims   map[string]int64   // sizes of symbols, by name
+	Inputs map[string][]int64 // shapes of inputs, by name
+
+	// IgnoreDeclared makes inference disregard the types that the file
+	// declares for values other than the inputs: value_info and outputs.
+	IgnoreDeclared bool
+}
+
+// Infer finds the type of every value of m. An operator that the table does not
+// know is no error: it is listed in the result. A node that contradicts its operator's
+// rules is a *NodeError; options that do not fit the model are a *BindError.
+func Infer(m *onnxload.Model, opt Options) (*Result, error) {
+	f := newInferer(m, opt)
+	if err := f.graph(m.Graph, 0); err != nil {
+		return nil, err
+	}
+	return f.result(), nil
+}
+
+// A NodeError says which node breaks its operator's rules, and how.
+type NodeError struct {
+	Index int    // in its graph
+	Name  string // may be empty
+	Op    string
+	Err   error
+}
+
+func (e *NodeError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("node %d (%s): %v", e.Index, e.Op, e.Err)
+	}
+	return fmt.Sprintf("node %d %q (%s): %v", e.Index, e.Name, e.Op, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// An inferer is the state of one inference. All graphs of a model share it, since
+// they share the table of values.
+type inferer struct {
+	m      *onnxload.Model
+	opt    Options
+	ops    table
+	types  []Type   // by ValueID
+	consts []*Const // by ValueID; nil: not known, or an initializer that nobody read yet
+	depth  int      // of the graph being inferred
+
+	fresh  int            // unnamed symbols made so far
+	bounds map[string]Dim // of the symbols that depend on data
+}
+
+// unreadable stands for the value of an initializer that cannot be had: too large,
+// stripped, or of a type that no shape depends on.
+var unreadable = &Const{}
+
+func newInferer(m *onnxload.Model, opt Options) *inferer {
+	return &inferer{
+		m:      m,
+		opt:    opt,
+		ops:    opTable(),
+		types:  make([]Type, len(m.Values)),
+		consts: make([]*Const, len(m.Values)),
+	}
+}
+
+// graph infers the values of a graph whose inputs have their types already.
+func (f *inferer) graph(g *onnxload.Graph, depth int) error {
+	for _, id := range g.Inits {
+		if t := f.m.Values[id].Init; t != nil {
+			f.types[id] = Tensor(t.DType, OfInts(t.Dims...))
+		}
+	}
+	c := &call{inf: f}
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if err := f.node(c, n); err != nil {
+			return &NodeError{i, n.Name, n.Op, err}
+		}
+	}
+	return nil
+}
+
+// node applies its row to one node. c is scratch.
+func (f *inferer) node(c *call, n *onnxload.Node) error {
+	c.reset(n)
+	row := f.ops.find(n.Domain, n.Op, n.Version)
+	if row != nil {
+		if err := row.infer(c); err != nil {
+			return err
+		}
+		if row.eval != nil && c.worthEval() {
+			if err := row.eval(c); err != nil {
+				return err
+			}
+		}
+	}
+	for i, id := range n.Out {
+		if id == onnxload.NoValue {
+			continue
+		}
+		if err := checkType(c.outs[i]); err != nil {
+			return fmt.Errorf("output %d: %w", i, err)
+		}
+		f.types[id] = c.outs[i]
+		if v := c.results[i]; v != nil && v.Len() <= maxConst {
+			f.consts[id] = v
+		}
+	}
+	return nil
+}
+
+// checkType refuses what no tensor can be: whatever a rule computed, a result
+// with it is not passed on.
+func checkType(t Type) error {
+	if len(t.Shape.Dims) > maxRank {
+		return fmt.Errorf("rank %d is above %d", len(t.Shape.Dims), maxRank)
+	}
+	for i, d := range t.Shape.Dims {
+		if n, ok := d.Int(); ok {
+			if n < 0 {
+				return fmt.Errorf("dimension %d is %d", i, n)
+			}
+		} else if d.Overflowed() && !d.x.vague {
+			return fmt.Errorf("dimension %d does not fit 64 bits", i)
+		}
+	}
+	if t.Of != nil {
+		return checkType(*t.Of)
+	}
+	return nil
+}
+
+// constant returns the value of a tensor, or nil when it is not known.
+func (f *inferer) constant(id onnxload.ValueID) *Const {
+	v := f.consts[id]
+	if v == nil {
+		t := f.m.Values[id].Init
+		if t == nil {
+			return nil
+		}
+		if v = f.read(t); v == nil {
+			v = unreadable
+		}
+		f.consts[id] = v
+	}
+	if v == unreadable {
+		return nil
+	}
+	return v
+}
+
+// known reports whether a value may be a constant, without reading it.
+func (f *inferer) known(id onnxload.ValueID) bool {
+	if v := f.consts[id]; v != nil {
+		return v != unreadable
+	}
+	return f.m.Values[id].Init != nil
+}
+
+// unnamed returns a new unknown dimension.
+func (f *inferer) unnamed() Dim {
+	f.fresh++
+	return Sym(fmt.Sprintf("?%d", f.fresh))
+}

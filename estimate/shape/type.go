@@ -13,6 +13,7 @@ type Type struct {
 	Elem  onnxload.DType // tensors: the element; maps: the key; Undefined when not known
 	Shape Shape          // tensors
 	Of    *Type          // sequences and optionals: the element; maps: the value
+	Len   *Dim           // sequences: the number of elements; nil when not known
 }
 
 // A Shape is a tensor's dimensions, or the statement that not even their number

@@ -1,0 +1,38 @@
+package shape
+
+import "fmt"
+
+// bounded returns a new dimension that depends on data, at most limit.
+func (c *call) bounded(limit Dim) Dim { return c.inf.bounded(limit) }
+
+func (f *inferer) bounded(limit Dim) Dim {
+	if n, ok := limit.Int(); ok && n == 0 {
+		return limit
+	}
+	name := fmt.Sprintf("?b%d", len(f.bounds))
+	if f.bounds == nil {
+		f.bounds = map[string]Dim{}
+	}
+	f.bounds[name] = limit
+	return Sym(name)
+}
+
+// bound replaces the data-dependent symbols in d by their limits, and reports
+// whether there were any.
+func (f *inferer) bound(d Dim) (Dim, bool) {
+	if _, ok := d.Int(); ok || f.bounds == nil {
+		return d, false
+	}
+	found := false
+	// A limit was made before the symbol that it limits, so this ends.
+	for again := true; again; {
+		again = false
+		d = d.Bind(func(name string) (Dim, bool) {
+			limit, ok := f.bounds[name]
+			again = again || ok
+			return limit, ok
+		})
+		found = found || again
+	}
+	return d, found
+}
