@@ -1,0 +1,103 @@
+// Package models holds ONNX graphs of well-known models, without their weights.
+//
+// Every model comes in up to four forms, one for each way in which PyTorch exports
+// it; see Forms. The graphs are compressed with Zstandard, one file each, so
+// that opening one costs no more than its own size. NOTICE names where they
+// come from and under which licences.
+package models
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+//go:embed graphs/*.onnx.zst
+var graphs embed.FS
+
+// Forms lists the ways of exporting a model, the one that a bare name stands for
+// first: a graph made for training keeps batch norms, dropout and every parameter
+// as the module has them.
+//
+//	ts-train      torch.onnx.export(dynamo=False, training=TrainingMode.TRAINING, do_constant_folding=False)
+//	dynamo-train  torch.export of the model in train mode, then torch.onnx.export(optimize=False)
+//	ts-eval       torch.onnx.export(dynamo=False) of the model in eval mode
+//	dynamo        torch.onnx.export(dynamo=True) of the model in eval mode
+func Forms() []string { return []string{"ts-train", "dynamo-train", "ts-eval", "dynamo"} }
+
+// A Model says what a built-in model is.
+type Model struct {
+	Name    string
+	Source  string   // the library and the call that built it
+	Licence string   // of the library, as an SPDX identifier
+	Input   string   // element type and dimensions; "batch" is symbolic
+	Forms   []string // the forms it comes in, the default one first
+}
+
+// ErrUnknown is what Open and Info return, wrapped, for a name that is not
+// built in.
+var ErrUnknown = errors.New("no built-in model has this name")
+
+// Names returns the names of all built-in models, sorted.
+func Names() []string {
+	names := make([]string, len(table))
+	for i, m := range table {
+		names[i] = m.Name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Info describes the model of that name; a form after a colon is ignored.
+func Info(name string) (Model, error) {
+	base, _, _ := strings.Cut(name, ":")
+	for _, m := range table {
+		if m.Name == base {
+			for _, form := range Forms() {
+				if _, err := fs.Stat(graphs, file(base, form)); err == nil {
+					m.Forms = append(m.Forms, form)
+				}
+			}
+			return m, nil
+		}
+	}
+	return Model{}, fmt.Errorf("%q: %w", base, ErrUnknown)
+}
+
+// Open returns the ONNX file of a built-in model: "resnet50" for its default
+// form, "resnet50:dynamo" for another one.
+func Open(name string) ([]byte, error) {
+	base, form, explicit := strings.Cut(name, ":")
+	m, err := Info(base)
+	if err != nil {
+		return nil, err
+	}
+	if !explicit {
+		form = m.Forms[0]
+	}
+	if !slices.Contains(m.Forms, form) {
+		return nil, fmt.Errorf("%s has no form %q, it has %s", base, form, strings.Join(m.Forms, ", "))
+	}
+	packed, err := graphs.ReadFile(file(base, form))
+	if err != nil {
+		return nil, fmt.Errorf("built-in model %s: %w", name, err)
+	}
+	// One goroutine: the files are small, and starting more costs longer than they take.
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("built-in model %s: %w", name, err)
+	}
+	defer d.Close()
+	data, err := d.DecodeAll(packed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("built-in model %s: %w", name, err)
+	}
+	return data, nil
+}
+
+func file(base, form string) string { return "graphs/" + base + "." + form + ".onnx.zst" }

@@ -1,0 +1,89 @@
+package models
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryModelOpensInEveryForm(t *testing.T) {
+	names := Names()
+	if !slices.IsSorted(names) || len(names) != len(table) {
+		t.Errorf("names are not sorted, or not all: %q", names)
+	}
+	opened := 0
+	for _, name := range names {
+		m, err := Info(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(m.Forms) == 0 || !strings.HasSuffix(m.Forms[0], "-train") {
+			t.Errorf("%s: forms %q: the first one has to be made for training", name, m.Forms)
+		}
+		if m.Source == "" || m.Licence == "" || m.Input == "" {
+			t.Errorf("%s: %+v lacks its provenance", name, m)
+		}
+		for _, form := range m.Forms {
+			data, err := Open(name + ":" + form)
+			if err != nil {
+				t.Error(err)
+			}
+			if len(data) < 1000 || data[0] != 0x08 { // ir_version is the first field
+				t.Errorf("%s:%s: %d bytes that do not begin as ONNX does", name, form, len(data))
+			}
+			opened++
+		}
+	}
+	files, err := fs.Glob(graphs, "graphs/*")
+	if err != nil || len(files) != opened {
+		t.Errorf("%d files are embedded, %d are reachable: %v", len(files), opened, err)
+	}
+}
+
+// The embedded graphs are most of the program's size; this keeps them small.
+func TestEmbeddedSize(t *testing.T) {
+	var total int64
+	files, err := fs.Glob(graphs, "graphs/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		info, err := fs.Stat(graphs, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > 2<<20 {
+		t.Errorf("the graphs are %d bytes, want at most 2 MiB", total)
+	}
+}
+
+func TestUnknownNames(t *testing.T) {
+	if _, err := Open("resnet5000"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("unknown name: %v", err)
+	}
+	if _, err := Open("../models"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("a path: %v", err)
+	}
+	if _, err := Open("gpt2:ts-train"); err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "dynamo-train") {
+		t.Errorf("unknown form: %v", err)
+	}
+	if _, err := Open("gpt2:"); err == nil {
+		t.Error("an empty form was taken for the default one")
+	}
+}
+
+func BenchmarkOpen(b *testing.B) {
+	for _, name := range []string{"resnet50", "swin_t"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Open(name); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Remove the weights from an ONNX file: python strip_weights.py model.onnx light.onnx
+
+What is left is the graph with the shapes and dtypes of its weights, small enough for
+an issue or a repository, and with nothing trained in it. memestimate answers the same
+for both files, for it never reads weights. Needs the onnx package; the file of
+external weights need not be there.
+
+Small integer tensors stay: they are sizes and axes, and shapes depend on them.
+"""
+import argparse
+
+import onnx
+from onnx import TensorProto
+
+KEEP_INTEGERS = 4096  # bytes
+KEEP_FLOATS = 64      # bytes: scalars such as an attention's scale
+INTEGERS = {TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL}
+PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data")
+
+
+class Stripper:
+    def __init__(self, location):
+        self.location, self.offset = location, 0
+
+    def tensor(self, t):
+        if t.data_type == TensorProto.STRING:
+            return
+        count = 1
+        for d in t.dims:
+            count *= d
+        size = (count * self.bits(t.data_type) + 7) // 8
+        if size <= (KEEP_INTEGERS if t.data_type in INTEGERS else KEEP_FLOATS):
+            return
+        for field in PAYLOADS:
+            t.ClearField(field)
+        t.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", self.location), ("offset", self.offset), ("length", size)):
+            entry = t.external_data.add()
+            entry.key, entry.value = key, str(value)
+        self.offset += size
+
+    def bits(self, data_type):
+        name = TensorProto.DataType.Name(data_type)
+        if name == "BOOL":
+            return 8
+        if name == "BFLOAT16":
+            return 16
+        if name in ("FLOAT", "DOUBLE", "COMPLEX64", "COMPLEX128"):
+            return {"FLOAT": 32, "DOUBLE": 64, "COMPLEX64": 64, "COMPLEX128": 128}[name]
+        for prefix in ("FLOAT8", "FLOAT4"):
+            if name.startswith(prefix):
+                return int(prefix[-1])
+        return int("".join(c for c in name if c.isdigit()))  # UINT4, INT64, FLOAT16 ...
+
+    def attributes(self, node):
+        for a in node.attribute:
+            for t in [a.t] if a.HasField("t") else []:
+                self.tensor(t)
+            for t in a.tensors:
+                self.tensor(t)
+            for g in ([a.g] if a.HasField("g") else []) + list(a.graphs):
+                self.graph(g)
+
+    def graph(self, g):
+        for t in g.initializer:
+            self.tensor(t)
+        for node in g.node:
+            self.attributes(node)
+            node.ClearField("doc_string")  # stack traces, with paths of the machine that exported
+            for i in reversed(range(len(node.metadata_props))):
+                if node.metadata_props[i].key.endswith(("stack_trace", "fx_node")):
+                    del node.metadata_props[i]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("light")
+    args = p.parse_args()
+    model = onnx.load(args.model, load_external_data=False)
+    stripper = Stripper("weights.bin")
+    stripper.graph(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            stripper.attributes(node)
+    onnx.save(model, args.light)
+    print(f"{args.light}: {stripper.offset} bytes of weights left out")
+
+
+if __name__ == "__main__":
+    main()
