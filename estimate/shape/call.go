@@ -200,6 +200,22 @@ func (c *call) attrFloat(name string, def float64) float64 {
 	return def
 }
 
+// attrTensor returns a tensor attribute and its value; the value is nil when it is too
+// large, stripped from the file or not of numbers, both when there is no such attribute.
+func (c *call) attrTensor(name string) (*onnxload.Tensor, *Const) {
+	a := c.node.Attr(name)
+	if a == nil || len(a.Tensors) != 1 {
+		return nil, nil
+	}
+	return a.Tensors[0], c.inf.read(a.Tensors[0])
+}
+
+// unknown returns a dimension of which nothing is known.
+func (c *call) unknown() Dim { return c.inf.unnamed() }
+
+// note records something about the node that the user should know.
+func (c *call) note(format string, args ...any) { c.inf.note(c.node, format, args...) }
+
 // axis brings an axis that may count from the end into 0..rank-1.
 func axis(a int64, rank int) (int, error) {
 	if a < -int64(rank) || a >= int64(rank) {

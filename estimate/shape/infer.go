@@ -78,6 +78,7 @@ type inferer struct {
 
 	fresh  int            // unnamed symbols made so far
 	bounds map[string]Dim // of the symbols that depend on data
+	notes  notes
 }
 
 // unreadable stands for the value of an initializer that cannot be had: too large,
