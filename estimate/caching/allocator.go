@@ -1,0 +1,421 @@
+package caching
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A Block is an allocation that Malloc made, until Free gives it back. 0 is the
+// allocation of no bytes, which costs nothing.
+type Block int32
+
+// states of a block
+const (
+	unused   uint8 = iota // the slot is free for a new block
+	cached                // mapped, and in its pool
+	active                // handed out
+	unmapped              // a part of an expandable segment without memory
+)
+
+const none = int32(0) // no block; slot 0 is never used
+
+type block struct {
+	addr, size int64
+	requested  int64
+	gcBase     int64 // the pool's searches when the block became cached
+	prev, next int32 // neighbours in the segment
+	segment    int32 // the expandable segment it belongs to; none for cudaMalloc's
+	stream     int32
+	state      uint8
+	small      bool
+}
+
+type pool struct {
+	free     set
+	unmapped set
+	searches int64
+	small    bool
+}
+
+// An Allocator is a simulated caching allocator of one device. It is not safe
+// for concurrent use.
+type Allocator struct {
+	cfg        Config
+	maxSplit   int64 // maxRequest and more when off
+	limit      int64 // what a memory fraction lets it reserve
+	capacity   int64 // what the device can give it
+	gcLimit    int64 // allowed memory, for garbage collection; 0 when off
+	blocks     []block
+	spare      []int32 // unused slots
+	pools      [2]pool // large, small
+	expandable []expandableSegment
+	stats      Stats
+	trace      []TraceEntry
+	scratch    []int32
+}
+
+// New returns an allocator that holds nothing yet.
+func New(cfg Config) *Allocator {
+	if cfg.Address == nil {
+		cfg.Address = TopDown()
+	}
+	a := &Allocator{cfg: cfg, maxSplit: maxRequest * 2, limit: maxRequest, capacity: maxRequest}
+	a.blocks = make([]block, 1, 256)
+	a.pools[1].small = true
+	a.stats.MaxSplitSize = -1
+	if cfg.Options.MaxSplitSize > 0 {
+		a.maxSplit = cfg.Options.MaxSplitSize
+		a.stats.MaxSplitSize = cfg.Options.MaxSplitSize
+	}
+	if cfg.Capacity > 0 {
+		a.capacity = min(a.capacity, cfg.Capacity)
+	}
+	if allowed := a.allowed(); allowed > 0 {
+		a.limit = min(a.limit, allowed)
+		if cfg.Options.GCThreshold > 0 {
+			a.gcLimit = int64(cfg.Options.GCThreshold * float64(allowed))
+		}
+	}
+	return a
+}
+
+// allowed returns what a memory fraction leaves to the process, 0 when none is set.
+func (a *Allocator) allowed() int64 {
+	allowed := a.cfg.Limit
+	if f := a.cfg.Options.MemoryFraction; f > 0 && f < 1 && a.cfg.Total > 0 {
+		if by := int64(f * float64(a.cfg.Total)); allowed == 0 || by < allowed {
+			allowed = by
+		}
+	}
+	return allowed
+}
+
+// Stats returns the statistics so far.
+func (a *Allocator) Stats() Stats { return a.stats }
+
+// Address returns the address of an allocation, 0 for that of no bytes.
+func (a *Allocator) Address(b Block) int64 { return a.blocks[b].addr }
+
+// Size returns how many bytes an allocation takes, after rounding: what
+// torch.cuda.memory_allocated counts.
+func (a *Allocator) Size(b Block) int64 { return a.blocks[b].size }
+
+// An OOM is the out-of-memory error of one request. All sizes are in bytes.
+type OOM struct {
+	Request   int64 // what was asked for
+	Tried     int64 // the segment that could not be had: what PyTorch's message says it tried
+	Total     int64 // the device's memory
+	Free      int64 // what the device had left
+	Allowed   int64 // by a memory fraction; 0 when none is set
+	Allocated int64 // handed out when it happened
+	Reserved  int64 // held when it happened, after all cached blocks were given back
+}
+
+// Error says what PyTorch says, less what only a real device knows.
+func (e *OOM) Error() string {
+	allowed := ""
+	if e.Allowed > 0 {
+		allowed = formatSize(e.Allowed) + " allowed; "
+	}
+	return fmt.Sprintf("CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is free. "+
+		"%sOf the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated.",
+		formatSize(e.Tried), formatSize(e.Total), formatSize(e.Free), allowed, formatSize(e.Allocated), formatSize(e.Reserved-e.Allocated))
+}
+
+var errBytes = errors.New("caching: a request must be of 0 to 2^50 bytes")
+
+// Malloc hands out a block for a request of so many bytes on a stream. When the
+// device has no room left even after all cached blocks are given back, the error
+// is an *OOM.
+func (a *Allocator) Malloc(bytes int64, stream int) (Block, error) {
+	if bytes < 0 || bytes > maxRequest {
+		return 0, fmt.Errorf("%w, not %d", errBytes, bytes)
+	}
+	if bytes == 0 {
+		return 0, nil
+	}
+	size := a.cfg.Options.roundSize(bytes)
+	p := &a.pools[0]
+	if size <= smallSize {
+		p = &a.pools[1]
+	}
+	id := a.bestFit(p, int32(stream), size)
+	if id == none {
+		var err error
+		if id, err = a.grow(p, int32(stream), bytes, size); err != nil {
+			return 0, err
+		}
+	}
+	return Block(a.handOut(p, id, bytes, size)), nil
+}
+
+// bestFit takes the smallest cached block of the stream that serves the request
+// out of the pool. Only this one candidate is looked at.
+func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
+	if a.gcLimit > 0 {
+		p.searches++
+	}
+	at := p.free.first(stream, size)
+	e, ok := p.free.at(at)
+	if !ok || e.stream != stream {
+		return none
+	}
+	if a.cfg.Options.ExpandableSegments {
+		// The best fit counts what a block can grow to, not what it is.
+		for {
+			at = p.free.next(at)
+			next, ok := p.free.at(at)
+			if !ok || next.stream != stream || a.room(next.id) >= a.room(e.id) {
+				break
+			}
+			e = next
+		}
+	}
+	// Blocks too large to be split serve only requests near their own size.
+	if size < a.maxSplit && e.size >= a.maxSplit {
+		return none
+	}
+	if size >= a.maxSplit && e.size >= size+a.nonSplitRound() {
+		return none
+	}
+	p.free.remove(e)
+	return e.id
+}
+
+func (a *Allocator) nonSplitRound() int64 {
+	if n := a.cfg.Options.MaxNonSplitRound; n > 0 {
+		return n
+	}
+	return largeSegment
+}
+
+// room returns the size of a cached block with the unmapped range behind it.
+func (a *Allocator) room(id int32) int64 {
+	b := &a.blocks[id]
+	if b.next != none && a.blocks[b.next].state == unmapped {
+		return b.size + a.blocks[b.next].size
+	}
+	return b.size
+}
+
+// grow gets memory from the device, giving cached blocks back when there is none left.
+func (a *Allocator) grow(p *pool, stream int32, bytes, size int64) (int32, error) {
+	if a.gcLimit > 0 {
+		a.collectGarbage()
+	}
+	segment := a.cfg.segmentSize(size)
+	id := a.reserve(p, stream, size, segment)
+	if id == none && a.releaseOversize(p, stream, size) {
+		id = a.reserve(p, stream, size, segment)
+	}
+	if id == none {
+		a.releaseCached()
+		a.stats.AllocRetries++
+		id = a.reserve(p, stream, size, segment)
+	}
+	if id != none {
+		return id, nil
+	}
+	a.stats.OOMs++
+	oom := &OOM{Request: bytes, Tried: segment, Total: a.cfg.total(), Allowed: a.allowed(),
+		Allocated: a.stats.AllocatedBytes.All.Current, Reserved: a.stats.ReservedBytes.All.Current}
+	oom.Free = oom.Total - oom.Reserved
+	if a.cfg.Capacity > 0 {
+		oom.Free = a.cfg.Capacity - oom.Reserved
+	}
+	oom.Free = max(oom.Free, 0)
+	a.record(TraceEntry{Action: OutOfMemory, Bytes: size, Stream: stream})
+	return none, oom
+}
+
+// reserve makes a block from new memory: a segment of its own, or mapped pages.
+// The block is in no pool.
+func (a *Allocator) reserve(p *pool, stream int32, size, segment int64) int32 {
+	reserved := a.stats.ReservedBytes.All.Current + segment
+	if reserved > a.limit {
+		return none
+	}
+	if a.cfg.Options.ExpandableSegments {
+		return a.reserveExpandable(p, stream, size) // looks at the capacity page by page
+	}
+	if reserved > a.capacity {
+		return none
+	}
+	id := a.newBlock(block{addr: a.cfg.Address(segment), size: segment, stream: stream, small: p.small, state: cached})
+	a.stats.Segment.add(p.small, 1)
+	a.stats.ReservedBytes.add(p.small, segment)
+	if segment >= a.maxSplit {
+		a.stats.OversizeSegments.add(1)
+	}
+	a.stats.DeviceAllocs++
+	a.record(TraceEntry{Action: SegmentAlloc, Address: a.blocks[id].addr, Bytes: segment, Stream: stream})
+	return id
+}
+
+// handOut makes the block active, and puts what is left of it back into the pool.
+func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
+	b := &a.blocks[id]
+	split := b.prev != none || b.next != none
+	counted := b.segment == none // parts of expandable segments are not counted as split
+	rest := b.size - size
+	if a.shouldSplit(p, size, rest) {
+		// The new block is the lower part; the remainder keeps its identity.
+		front := a.newBlock(block{addr: b.addr, size: size, prev: b.prev, next: id, segment: b.segment, stream: b.stream, small: b.small})
+		b = &a.blocks[id]
+		if b.prev != none {
+			a.blocks[b.prev].next = front
+		}
+		b.prev = front
+		b.addr += size
+		b.size = rest
+		a.cache(p, id)
+		if counted && split {
+			a.stats.InactiveSplitBytes.sub(p.small, size)
+		} else if counted {
+			a.stats.InactiveSplitBytes.add(p.small, rest)
+			a.stats.InactiveSplit.add(p.small, 1)
+		}
+		id = front
+		b = &a.blocks[id]
+	} else if counted && split {
+		a.stats.InactiveSplitBytes.sub(p.small, b.size)
+		a.stats.InactiveSplit.sub(p.small, 1)
+	}
+	b.state = active
+	b.requested = bytes
+	a.stats.Allocation.add(p.small, 1)
+	a.stats.AllocatedBytes.add(p.small, b.size)
+	a.stats.Active.add(p.small, 1)
+	a.stats.ActiveBytes.add(p.small, b.size)
+	a.stats.RequestedBytes.add(p.small, bytes)
+	if b.size >= a.maxSplit {
+		a.stats.OversizeAllocations.add(1)
+	}
+	a.record(TraceEntry{Action: AllocBlock, Address: b.addr, Bytes: bytes, Stream: b.stream})
+	return id
+}
+
+func (a *Allocator) shouldSplit(p *pool, size, rest int64) bool {
+	if p.small || a.cfg.Options.ExpandableSegments {
+		return rest >= minBlock
+	}
+	return size < a.maxSplit && rest > smallSize
+}
+
+// Free gives a block back: it merges with cached neighbours and stays reserved.
+// It fails for a block that is not handed out.
+func (a *Allocator) Free(b Block) error {
+	id := int32(b)
+	if id == none {
+		return nil
+	}
+	if id < 0 || int(id) >= len(a.blocks) || a.blocks[id].state != active {
+		return fmt.Errorf("caching: block %d is freed but not allocated", b)
+	}
+	blk := &a.blocks[id]
+	p := &a.pools[0]
+	if blk.small {
+		p = &a.pools[1]
+	}
+	size, requested := blk.size, blk.requested
+	a.stats.Allocation.sub(p.small, 1)
+	a.stats.AllocatedBytes.sub(p.small, size)
+	if size >= a.maxSplit {
+		a.stats.OversizeAllocations.sub(1)
+	}
+	a.record(TraceEntry{Action: FreeRequested, Address: blk.addr, Bytes: requested, Stream: blk.stream})
+	a.record(TraceEntry{Action: FreeCompleted, Address: blk.addr, Bytes: requested, Stream: blk.stream})
+
+	blk.state = cached
+	blk.requested = 0
+	count, bytes := int64(0), int64(0)
+	for _, neighbour := range [2]int32{blk.prev, blk.next} {
+		if merged := a.merge(p, id, neighbour); merged > 0 {
+			count--
+			bytes -= merged
+		}
+	}
+	a.cache(p, id)
+	if blk.prev != none || blk.next != none {
+		count++
+		bytes += blk.size
+	}
+	if blk.segment == none {
+		change(&a.stats.InactiveSplit, p.small, count)
+		change(&a.stats.InactiveSplitBytes, p.small, bytes)
+	}
+	a.stats.Active.sub(p.small, 1)
+	a.stats.ActiveBytes.sub(p.small, size)
+	a.stats.RequestedBytes.sub(p.small, requested)
+	return nil
+}
+
+func change(s *PoolStat, small bool, n int64) {
+	if n > 0 {
+		s.add(small, n)
+	} else if n < 0 {
+		s.sub(small, -n)
+	}
+}
+
+// merge joins a neighbour of the same state to a block that is in no pool, and
+// returns the bytes gained.
+func (a *Allocator) merge(p *pool, id, neighbour int32) int64 {
+	if neighbour == none {
+		return 0
+	}
+	dst, src := &a.blocks[id], &a.blocks[neighbour]
+	if src.state != dst.state {
+		return 0
+	}
+	if dst.prev == neighbour {
+		dst.addr = src.addr
+		dst.prev = src.prev
+		if dst.prev != none {
+			a.blocks[dst.prev].next = id
+		}
+	} else {
+		dst.next = src.next
+		if dst.next != none {
+			a.blocks[dst.next].prev = id
+		}
+	}
+	if src.state == unmapped {
+		p.unmapped.remove(a.unmappedEntry(neighbour))
+	} else {
+		p.free.remove(a.freeEntry(neighbour))
+	}
+	gained := src.size
+	dst.size += gained
+	a.drop(neighbour)
+	return gained
+}
+
+// cache puts a block into its pool.
+func (a *Allocator) cache(p *pool, id int32) {
+	b := &a.blocks[id]
+	b.state = cached
+	b.gcBase = p.searches
+	p.free.insert(a.freeEntry(id))
+}
+
+func (a *Allocator) freeEntry(id int32) entry {
+	b := &a.blocks[id]
+	return entry{stream: b.stream, id: id, size: b.size, addr: b.addr}
+}
+
+func (a *Allocator) newBlock(b block) int32 {
+	if n := len(a.spare); n > 0 {
+		id := a.spare[n-1]
+		a.spare = a.spare[:n-1]
+		a.blocks[id] = b
+		return id
+	}
+	a.blocks = append(a.blocks, b)
+	return int32(len(a.blocks) - 1)
+}
+
+func (a *Allocator) drop(id int32) {
+	a.blocks[id] = block{}
+	a.spare = append(a.spare, id)
+}

@@ -1,0 +1,154 @@
+package caching
+
+// An expandableSegment is a range of addresses that gets memory page by page. A
+// pool has one for each stream. Its blocks tile the range: active, cached, and
+// unmapped where there is no memory.
+type expandableSegment struct {
+	addr, size, page int64
+}
+
+func (a *Allocator) unmappedEntry(id int32) entry {
+	b := &a.blocks[id]
+	return entry{stream: b.stream, id: id, addr: b.addr} // by address alone
+}
+
+// reserveExpandable makes a block of at least size bytes by mapping pages at the
+// lowest address where the range, free and unmapped together, is long enough.
+// The block is in no pool.
+func (a *Allocator) reserveExpandable(p *pool, stream int32, size int64) int32 {
+	id := a.findRange(p, stream, size)
+	if id == none {
+		return none
+	}
+	if a.blocks[id].state == unmapped {
+		if !a.mapPages(p, id, min(a.blocks[id].size, size)) {
+			return none
+		}
+	}
+	for a.blocks[id].size < size {
+		next := a.blocks[id].next
+		if !a.mapPages(p, next, min(size-a.blocks[id].size, a.blocks[next].size)) {
+			return none
+		}
+		id = next // mapping merged the block into its neighbour
+	}
+	p.free.remove(a.freeEntry(id))
+	return id
+}
+
+// findRange returns the first block of the lowest range of cached and unmapped
+// blocks that ends in unmapped memory and has room for size bytes. A new segment
+// is made when there is none.
+func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
+	for at := p.unmapped.first(stream, 0); ; at = p.unmapped.next(at) {
+		e, ok := p.unmapped.at(at)
+		if !ok || e.stream != stream {
+			break
+		}
+		id := e.id
+		if prev := a.blocks[id].prev; prev != none && a.blocks[prev].state != active {
+			id = prev
+		}
+		room := int64(0)
+		for next := id; next != none && a.blocks[next].state != active && room < size; next = a.blocks[next].next {
+			room += a.blocks[next].size
+		}
+		if room >= size {
+			return id
+		}
+	}
+	page := int64(smallSegment)
+	if !p.small {
+		page = a.cfg.largeSegment()
+	}
+	// The range covers 1 1/8 of the device's memory, in whole pages.
+	total := a.cfg.total()
+	length := (total + total/8 + page - 1) / page * page
+	if length < size {
+		return none
+	}
+	addr := a.cfg.Address(length)
+	a.expandable = append(a.expandable, expandableSegment{addr, length, page})
+	id := a.newBlock(block{addr: addr, size: length, stream: stream, small: p.small, segment: int32(len(a.expandable)), state: unmapped})
+	p.unmapped.insert(a.unmappedEntry(id))
+	return id
+}
+
+// mapPages maps the first pages of an unmapped block, as many as cover size, and
+// puts the result, merged with its neighbours, into the pool under the same id.
+// It fails when the device has no page left.
+func (a *Allocator) mapPages(p *pool, id int32, size int64) bool {
+	b := &a.blocks[id]
+	seg := a.expandable[b.segment-1]
+	mapped := (size + seg.page - 1) / seg.page * seg.page
+	if a.stats.ReservedBytes.All.Current+mapped > a.capacity {
+		return false
+	}
+	p.unmapped.remove(a.unmappedEntry(id))
+	if mapped < b.size {
+		rest := a.newBlock(block{addr: b.addr + mapped, size: b.size - mapped, prev: id, next: b.next,
+			stream: b.stream, small: b.small, segment: b.segment, state: unmapped})
+		b = &a.blocks[id]
+		if b.next != none {
+			a.blocks[b.next].prev = rest
+		}
+		b.next = rest
+		b.size = mapped
+		p.unmapped.insert(a.unmappedEntry(rest))
+	}
+	addr, stream := b.addr, b.stream
+	b.state = cached
+	a.merge(p, id, b.prev)
+	a.merge(p, id, b.next)
+	a.cache(p, id)
+	a.stats.ReservedBytes.add(p.small, mapped)
+	a.stats.DeviceAllocs++
+	a.record(TraceEntry{Action: SegmentMap, Address: addr, Bytes: mapped, Stream: stream})
+	return true
+}
+
+// unmap takes the whole pages inside a cached block of an expandable segment away.
+func (a *Allocator) unmap(p *pool, id int32) {
+	b := &a.blocks[id]
+	seg := a.expandable[b.segment-1]
+	begin := (b.addr - seg.addr + seg.page - 1) / seg.page * seg.page
+	end := (b.addr + b.size - seg.addr) / seg.page * seg.page
+	if begin >= end {
+		return
+	}
+	p.free.remove(a.freeEntry(id))
+	addr, size := seg.addr+begin, end-begin
+	if before := addr - b.addr; before > 0 {
+		front := a.newBlock(block{addr: b.addr, size: before, prev: b.prev, next: id, stream: b.stream, small: b.small, segment: b.segment})
+		b = &a.blocks[id]
+		if b.prev != none {
+			a.blocks[b.prev].next = front
+		}
+		b.prev = front
+		a.cache(p, front)
+		b.addr += before
+		b.size -= before
+	}
+	if after := b.size - size; after > 0 {
+		back := a.newBlock(block{addr: addr + size, size: after, prev: id, next: b.next, stream: b.stream, small: b.small, segment: b.segment})
+		b = &a.blocks[id]
+		if b.next != none {
+			a.blocks[b.next].prev = back
+		}
+		b.next = back
+		a.cache(p, back)
+		b.size = size
+	}
+	b.state = unmapped
+	a.merge(p, id, b.prev)
+	a.merge(p, id, b.next)
+	p.unmapped.insert(a.unmappedEntry(id))
+	a.stats.ReservedBytes.sub(p.small, size)
+	a.stats.DeviceFrees++
+	a.record(TraceEntry{Action: SegmentUnmap, Address: addr, Bytes: size, Stream: b.stream})
+	if b.prev == none && b.next == none {
+		// Nothing is left of the segment; its address range goes back too.
+		p.unmapped.remove(a.unmappedEntry(id))
+		a.drop(id)
+	}
+}

@@ -1,0 +1,94 @@
+package timeline
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func sample() *Timeline {
+	var b Builder
+	b.Grow(8)
+	w := b.Alloc(Parameter, 100)
+	b.Mark(1, Forward)
+	b.SetLayer(b.AddLayer("fc"))
+	x := b.Alloc(Activation, 50)
+	tmp := b.Alloc(Temporary, 30)
+	b.Free(tmp, 30)
+	b.SetLayer(NoLayer)
+	b.Mark(1, Backward)
+	b.Alloc(Gradient, 40)
+	b.Free(x, 50)
+	_ = w
+	return b.Timeline()
+}
+
+func TestBuilder(t *testing.T) {
+	tl := sample()
+	if err := tl.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if tl.Blocks != 4 || len(tl.Events) != 8 || !slices.Equal(tl.Layers, []string{"fc"}) {
+		t.Errorf("blocks %d, events %d, layers %q", tl.Blocks, len(tl.Events), tl.Layers)
+	}
+	e := tl.Events[2]
+	if e.Phase != Forward || e.Step != 1 || e.Layer != 0 || e.Category != Activation || e.Block != 1 {
+		t.Errorf("third event is %+v", e)
+	}
+	if l := tl.Events[0].Layer; l != NoLayer {
+		t.Errorf("first event has layer %d, want none", l)
+	}
+}
+
+func TestQueries(t *testing.T) {
+	tl := sample()
+	bytes, event := tl.Peak()
+	if bytes != 190 || event != 6 {
+		t.Errorf("peak %d at %d, want 190 at 6", bytes, event)
+	}
+	if got := tl.Live(3); !slices.Equal(got, []int{0, 2, 3}) {
+		t.Errorf("live after 3: %v", got)
+	}
+	if got := tl.Live(1000); !slices.Equal(got, []int{0, 6}) {
+		t.Errorf("live at the end: %v", got)
+	}
+	by := tl.ByCategory(6)
+	if by[Parameter] != 100 || by[Activation] != 50 || by[Gradient] != 40 || by[Temporary] != 0 {
+		t.Errorf("by category at 6: %v", by)
+	}
+	var empty Timeline
+	if b, e := empty.Peak(); b != 0 || e != -1 || len(empty.Live(0)) != 0 {
+		t.Errorf("empty timeline: peak %d at %d", b, e)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		t    Timeline
+		want string
+	}{
+		"double free":    {Timeline{Blocks: 1, Events: []Event{{Layer: -1}, {Kind: Free, Layer: -1}, {Kind: Free, Layer: -1}}}, "second time"},
+		"never born":     {Timeline{Blocks: 1, Events: []Event{{Kind: Free, Layer: -1, Block: 0}}}, "never allocated"},
+		"negative":       {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Bytes: -4}}}, "-4 bytes"},
+		"out of order":   {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Block: 3}}}, "wanted 0"},
+		"too few":        {Timeline{Blocks: 1, Events: []Event{{Kind: Mark, Layer: -1}}}, "0 blocks are allocated"},
+		"too many":       {Timeline{Blocks: 0, Events: []Event{{Layer: -1}}}, "only 0 blocks"},
+		"layer":          {Timeline{Events: []Event{{Kind: Mark, Layer: 0}}}, "layer 0"},
+		"phase":          {Timeline{Events: []Event{{Kind: Mark, Layer: -1, Phase: NumPhases}}}, "phase 6"},
+		"kind":           {Timeline{Events: []Event{{Kind: 9, Layer: -1}}}, "kind 9"},
+		"category":       {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Category: NumCategories}}}, "category 10"},
+		"negative count": {Timeline{Blocks: -1}, "-1 blocks"},
+		"huge count":     {Timeline{Blocks: 1 << 30}, "number of events"},
+	} {
+		err := c.t.Check()
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want one about %q", name, err, c.want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	if Workspace.String() != "workspace" || Category(200).String() != "unknown" || Optimizer.String() != "optimizer" || Phase(200).String() != "unknown" {
+		t.Error("names of categories or phases changed")
+	}
+}
