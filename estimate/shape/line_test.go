@@ -27,6 +27,7 @@ import (
 //	float16:*  *                unknown rank
 //	_                           nothing: an omitted input, an output not asked for, a type not known
 //	seq(int64:2,3)  opt(2,3)    sequence, optional; seq(2,3)#4 has four elements
+//	map(string,float32:-)       map from keys to values
 //	int64:2=4,5  -=7  2=1.5,2   with a value; int64 by default, float32 when one has a point
 //
 // An input is NAME:TYPE; the name is for the reader. In an output, <=N is a bounded
@@ -230,6 +231,15 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 		}
 		return t, nil, nil
 	}
+	if inner, ok := strings.CutPrefix(s, "map("); ok {
+		key, value, _ := strings.Cut(strings.TrimSuffix(inner, ")"), ",")
+		kt, err := parseDType(key)
+		if err != nil {
+			return Type{}, nil, err
+		}
+		of, _, err := parseType(f, value)
+		return Type{Kind: onnxload.MapType, Elem: kt, Of: &of}, nil, err
+	}
 	text, values, hasValue := strings.Cut(s, "=")
 	elem, dims, ok := strings.Cut(text, ":")
 	if !ok {
@@ -387,6 +397,8 @@ func formatType(f *inferer, t Type) string {
 		return s
 	case onnxload.OptionalType:
 		return "opt(" + formatType(f, *t.Of) + ")"
+	case onnxload.MapType:
+		return "map(" + t.Elem.String() + "," + formatType(f, *t.Of) + ")"
 	}
 	s := t.Elem.String() + ":"
 	switch {

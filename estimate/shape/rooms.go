@@ -7,6 +7,20 @@ var rooms = []*room{
 	&controlRoom,
 	&sequenceRoom,
 	&optionalRoom,
+	&convRoom,
+	&poolRoom,
+	&normRoom,
+	&rnnRoom,
+	&attentionRoom,
+	&flexAttentionRoom,
+	&imageRoom,
+	&signalRoom,
+	&quantRoom,
+	&detectRoom,
+	&lossRoom,
+	&textRoom,
+	&mlRoom,
+	&trainingRoom,
 }
 
 // An opKey names an operator whatever its version.

@@ -1,0 +1,184 @@
+package shape
+
+import "fmt"
+
+var attentionRoom = room{"", []op{
+	{"Attention", 23, attention, nil},
+	{"RotaryEmbedding", 23, rotaryEmbedding, nil},
+	{"LinearAttention", 27, linearAttention, nil},
+}}
+
+var flexAttentionRoom = room{"ai.onnx.preview", []op{
+	{"FlexAttention", 1, flexAttention, nil},
+}}
+
+// heads is a query, key or value tensor taken apart.
+type heads struct{ batch, count, length, size Dim }
+
+// headsOf returns input i as heads: [batch, heads, length, size], or [batch,
+// length, heads*size] whose number of heads the attribute says.
+func headsOf(c *call, i int, attr string) (heads, bool, error) {
+	in, ok, err := c.ranked(i, 3, 4)
+	if err != nil || !ok {
+		return heads{}, false, err
+	}
+	if len(in) == 4 {
+		return heads{in[0], in[1], in[2], in[3]}, true, nil
+	}
+	n, err := c.needInt(attr)
+	if err != nil {
+		return heads{}, false, err
+	}
+	size, err := divide(fmt.Sprintf("the last dimension of input %d", i), in[2], n)
+	return heads{in[0], N(n), in[1], size}, true, err
+}
+
+// attention: Q, K, V, mask, past key, past value -> Y, present key, present value, QK.
+// Keys and values with fewer heads than queries are shared by groups of these.
+// Present is past with the new keys behind; without a past it is the keys alone.
+func attention(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	c.out(1, c.elem(1), Shape{})
+	c.out(2, c.elem(2), Shape{})
+	c.out(3, c.elem(0), Shape{})
+	q, okQ, err := headsOf(c, 0, "q_num_heads")
+	if err != nil {
+		return err
+	}
+	k, okK, err := headsOf(c, 1, "kv_num_heads")
+	if err != nil {
+		return err
+	}
+	v, okV, err := headsOf(c, 2, "kv_num_heads")
+	if err != nil || !okQ || !okK || !okV {
+		return err
+	}
+	if q.size, err = agree("the head size of queries and keys", q.size, k.size); err != nil {
+		return err
+	}
+	if k.count, err = agree("the number of heads of keys and values", k.count, v.count); err != nil {
+		return err
+	}
+	if k.length, err = agree("the length of keys and values", k.length, v.length); err != nil {
+		return err
+	}
+	if q.batch, err = agreeAll("the batch size", q.batch, k.batch, v.batch); err != nil {
+		return err
+	}
+	if n, ok := k.count.Int(); ok {
+		if _, err := divide("the number of query heads", q.count, n); err != nil {
+			return err
+		}
+	}
+	total := k.length
+	past, okPast, err := c.ranked(4, 4, 4)
+	if err != nil {
+		return err
+	}
+	if c.has(4) && !okPast {
+		total = c.unknown()
+	} else if okPast {
+		total = Add(past[2], total)
+	}
+	if in, ok := c.dims(0); ok && len(in) == 3 {
+		c.out(0, c.elem(0), Of(q.batch, q.length, Mul(q.count, v.size)))
+	} else {
+		c.out(0, c.elem(0), Of(q.batch, q.count, q.length, v.size))
+	}
+	c.out(1, c.elem(1), Of(q.batch, k.count, total, k.size))
+	c.out(2, c.elem(2), Of(q.batch, k.count, total, v.size))
+	c.out(3, c.elem(0), Of(q.batch, q.count, q.length, total))
+	return nil
+}
+
+// rotaryEmbedding: the input is [batch, heads, length, size], or [batch, length,
+// heads*size] with the attribute num_heads.
+func rotaryEmbedding(c *call) error {
+	c.set(0, c.in(0))
+	_, _, err := headsOf(c, 0, "num_heads")
+	return err
+}
+
+// linearAttention: Q, K, V packed as [B, T, heads*size], past state, decay, beta ->
+// Y [B, T, q_num_heads*dv], present state [B, kv_num_heads, dk, dv]. The state has the
+// past state's type, or Q's on the first step.
+func linearAttention(c *call) error {
+	state := c.elem(3)
+	if !c.has(3) {
+		state = c.elem(0)
+	}
+	c.out(0, c.elem(0), Shape{})
+	c.out(1, state, Shape{})
+	for i := range 3 {
+		if _, _, err := c.ranked(i, 3, 3); err != nil {
+			return err
+		}
+	}
+	q, okQ, err := headsOf(c, 0, "q_num_heads")
+	if err != nil {
+		return err
+	}
+	k, okK, err := headsOf(c, 1, "kv_num_heads")
+	if err != nil {
+		return err
+	}
+	v, okV, err := headsOf(c, 2, "kv_num_heads")
+	if err != nil || !okQ || !okK || !okV {
+		return err
+	}
+	if q.batch, err = agreeAll("the batch size", q.batch, k.batch, v.batch); err != nil {
+		return err
+	}
+	if q.length, err = agreeAll("the length", q.length, k.length, v.length); err != nil {
+		return err
+	}
+	if k.size, err = agree("the head size of queries and keys", k.size, q.size); err != nil {
+		return err
+	}
+	if n, ok := k.count.Int(); ok {
+		if _, err := divide("the number of query heads", q.count, n); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(q.batch, q.length, Mul(q.count, v.size)))
+	c.out(1, state, Of(q.batch, k.count, k.size, v.size))
+	return nil
+}
+
+// flexAttention: [B, Hq, L, E], [B, Hkv, S, E], [B, Hkv, S, Ev] -> [B, Hq, L, Ev]. The
+// graphs in its attributes change scores, not shapes.
+func flexAttention(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	var dims [3][]Dim
+	for i := range dims {
+		in, ok, err := c.ranked(i, 4, 4)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			in = c.unknowns(4)
+		}
+		dims[i] = in
+	}
+	q, k, v := dims[0], dims[1], dims[2]
+	batch, err := agreeAll("the batch size", q[0], k[0], v[0])
+	if err != nil {
+		return err
+	}
+	if _, err := agree("the number of heads of keys and values", k[1], v[1]); err != nil {
+		return err
+	}
+	if _, err := agree("the length of keys and values", k[2], v[2]); err != nil {
+		return err
+	}
+	if _, err := agree("the head size of queries and keys", q[3], k[3]); err != nil {
+		return err
+	}
+	if n, ok := k[1].Int(); ok {
+		if _, err := divide("the number of query heads", q[1], n); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(batch, q[1], q[2], v[3]))
+	return nil
+}

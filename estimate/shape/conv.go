@@ -1,0 +1,260 @@
+package shape
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+var convRoom = room{"", []op{
+	{"Conv", 1, conv, nil},
+	{"ConvTranspose", 1, convTranspose, nil},
+	{"ConvInteger", 10, convInteger, nil},
+	{"QLinearConv", 10, qlinearConv, nil},
+	{"DeformConv", 19, conv, nil}, // offsets and mask have the output's size, they do not decide it
+	{"CausalConvWithState", 27, causalConv, nil},
+	{"Col2Im", 18, col2im, nil},
+}}
+
+func conv(c *call) error {
+	s, err := convShape(c, 0, 1)
+	c.out(0, c.elem(0), s)
+	return err
+}
+
+func convInteger(c *call) error {
+	s, err := convShape(c, 0, 1)
+	c.out(0, onnxload.Int32, s)
+	return err
+}
+
+// qlinearConv: the inputs are x, its scale and zero point, w, its scale and zero
+// point, then y's, whose type the output has.
+func qlinearConv(c *call) error {
+	s, err := convShape(c, 0, 3)
+	c.out(0, c.elem(7), s)
+	return err
+}
+
+// convShape returns the output shape of a convolution of input x [N, C, spatial...]
+// with the filters w [M, C/group, kernel...]: [N, M, spatial...].
+func convShape(c *call, x, w int) (Shape, error) {
+	in, okX, err := c.ranked(x, 3, anyRank)
+	if err != nil {
+		return Shape{}, err
+	}
+	filter, okW, err := c.ranked(w, 3, anyRank)
+	if err != nil {
+		return Shape{}, err
+	}
+	return convDims(c, in, okX, filter, okW)
+}
+
+func convDims(c *call, in []Dim, okX bool, filter []Dim, okW bool) (Shape, error) {
+	group, err := c.positiveInt("group", 1)
+	if err != nil {
+		return Shape{}, err
+	}
+	switch {
+	case !okX && !okW:
+		return Shape{}, nil
+	case !okX:
+		in = c.unknowns(len(filter))
+	case !okW:
+		filter = c.unknowns(len(in))
+	}
+	if len(in) != len(filter) {
+		return Shape{}, fmt.Errorf("the input has %d dimensions and the filters have %d", len(in), len(filter))
+	}
+	if _, err := agree("the number of input channels", in[1], Mul(filter[1], N(group))); err != nil {
+		return Shape{}, err
+	}
+	if _, err := divide("the number of output channels", filter[0], group); err != nil {
+		return Shape{}, err
+	}
+	w, err := c.filterWindow(filter[2:])
+	if err != nil {
+		return Shape{}, err
+	}
+	spatial, err := w.slide(in[2:], false)
+	if err != nil {
+		return Shape{}, err
+	}
+	return Of(append([]Dim{in[0], filter[0]}, spatial...)...), nil
+}
+
+// filterWindow returns the window of a convolution with a kernel of these
+// sizes, which the attribute kernel_shape may say again.
+func (c *call) filterWindow(kernel []Dim) (window, error) {
+	said, ok, err := c.kernelShape(len(kernel))
+	if err != nil {
+		return window{}, err
+	}
+	if ok {
+		for i := range said {
+			if _, err := agree("the kernel size", said[i], kernel[i]); err != nil {
+				return window{}, err
+			}
+		}
+		kernel = said
+	}
+	return c.window(kernel)
+}
+
+// convTranspose: filters are [C, M/group, kernel...]. The attribute output_shape
+// wins over everything else; ONNX Runtime reads its last numbers, for files in
+// which it covers batch and channels as well.
+func convTranspose(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	group, err := c.positiveInt("group", 1)
+	if err != nil {
+		return err
+	}
+	in, okX, err := c.ranked(0, 3, anyRank)
+	if err != nil {
+		return err
+	}
+	filter, okW, err := c.ranked(1, 3, anyRank)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !okX && !okW:
+		return nil
+	case !okX:
+		in = c.unknowns(len(filter))
+	case !okW:
+		filter = c.unknowns(len(in))
+	}
+	if len(in) != len(filter) {
+		return fmt.Errorf("the input has %d dimensions and the filters have %d", len(in), len(filter))
+	}
+	channels, err := agree("the number of input channels", in[1], filter[0])
+	if err != nil {
+		return err
+	}
+	if _, err := divide("the number of input channels", channels, group); err != nil {
+		return err
+	}
+	n := len(in) - 2
+	w, err := c.filterWindow(filter[2:])
+	if err != nil {
+		return err
+	}
+	adjust, err := c.perAxis("output_padding", n, 0, 0)
+	if err != nil {
+		return err
+	}
+	out := []Dim{in[0], Mul(filter[1], N(group))}
+	if want, ok := c.attrInts("output_shape"); ok && len(want) > 0 {
+		if len(want) != n && len(want) != n+2 {
+			return fmt.Errorf("attribute output_shape has %d numbers, wanted %d", len(want), n)
+		}
+		for _, v := range want[len(want)-n:] {
+			if v < 0 {
+				return fmt.Errorf("attribute output_shape has the negative size %d", v)
+			}
+			out = append(out, N(v))
+		}
+		c.out(0, c.elem(0), Of(out...))
+		return nil
+	}
+	for i, d := range in[2:] {
+		d, err := w.spread(i, d, adjust[i])
+		if err != nil {
+			return err
+		}
+		out = append(out, d)
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// causalConv: input [B, C, L], weight [C, 1, k]; the second output is the last
+// k-1 inputs, which the next call takes as its fourth input.
+func causalConv(c *call) error {
+	c.out(0, c.elem(0), c.shape(0))
+	c.out(1, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 3, 3)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		in = c.unknowns(3)
+	}
+	batch, channels, before := in[0], in[1], c.unknown()
+	if w, ok, err := c.ranked(1, 3, 3); err != nil {
+		return err
+	} else if ok {
+		before = Sub(w[2], N(1))
+		if n, isInt := before.Int(); isInt && n < 0 {
+			return fmt.Errorf("the kernel has size %s, wanted a positive number", w[2])
+		}
+		if channels, err = agree("the number of channels", channels, w[0]); err != nil {
+			return err
+		}
+	}
+	if past, ok, err := c.ranked(3, 3, 3); err != nil {
+		return err
+	} else if ok {
+		if batch, err = agree("the batch size", batch, past[0]); err != nil {
+			return err
+		}
+		if channels, err = agree("the number of channels", channels, past[1]); err != nil {
+			return err
+		}
+		if before, err = agree("the length of the state", before, past[2]); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(batch, channels, in[2]))
+	c.out(1, c.elem(0), Of(batch, channels, before))
+	return nil
+}
+
+// col2im: the input is [N, C * product of the block, L], the sizes of image and
+// block are inputs.
+func col2im(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 3, 3)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		in = c.unknowns(3)
+	}
+	image, okImage, err := c.sizes(1)
+	if err != nil {
+		return err
+	}
+	block, okBlock, err := c.sizes(2)
+	if err != nil {
+		return err
+	}
+	channels := c.unknown()
+	if okBlock {
+		area := Product(block...)
+		if n, isInt := area.Int(); isInt {
+			if channels, err = divide("the second dimension", in[1], n); err != nil {
+				return err
+			}
+		} else {
+			channels = FloorDiv(in[1], area)
+		}
+	}
+	switch {
+	case okImage && okBlock && len(image) != len(block):
+		return fmt.Errorf("the image has %d dimensions and the block has %d", len(image), len(block))
+	case !okImage && okBlock:
+		image = c.unknowns(len(block))
+	case !okImage:
+		return nil
+	}
+	for _, name := range []string{"dilations", "strides"} {
+		if _, err := c.perAxis(name, len(image), 1, 1); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(append([]Dim{in[0], channels}, image...)...))
+	return nil
+}

@@ -1,0 +1,172 @@
+package shape
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// anyRank is the upper limit of rules that take tensors of any rank.
+const anyRank = math.MaxInt
+
+// ranked returns the dimensions of input i and whether its rank is known. A known
+// rank outside least..most is an error.
+func (c *call) ranked(i, least, most int) ([]Dim, bool, error) {
+	dims, ok := c.dims(i)
+	if !ok || len(dims) >= least && len(dims) <= most {
+		return dims, ok, nil
+	}
+	want := fmt.Sprintf("%d to %d", least, most)
+	switch most {
+	case least:
+		want = fmt.Sprint(least)
+	case anyRank:
+		want = fmt.Sprintf("at least %d", least)
+	}
+	return nil, false, fmt.Errorf("input %d has %d dimensions, wanted %s", i, len(dims), want)
+}
+
+// unknowns returns n dimensions of which nothing is known.
+func (c *call) unknowns(n int) []Dim {
+	dims := make([]Dim, n)
+	for i := range dims {
+		dims[i] = c.unknown()
+	}
+	return dims
+}
+
+// agree returns the dimension that a and b must both be, the better known of the
+// two. Different numbers are an error.
+func agree(what string, a, b Dim) (Dim, error) {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	switch {
+	case okA && okB && x != y:
+		return a, fmt.Errorf("%s is both %d and %d", what, x, y)
+	case !okA && (okB || a.Unnamed()):
+		return b, nil
+	}
+	return a, nil
+}
+
+// agreeAll brings all dimensions to the same by agree.
+func agreeAll(what string, first Dim, more ...Dim) (Dim, error) {
+	for _, d := range more {
+		var err error
+		if first, err = agree(what, first, d); err != nil {
+			return first, err
+		}
+	}
+	return first, nil
+}
+
+// divide returns d / by, where d counts whole groups of by.
+func divide(what string, d Dim, by int64) (Dim, error) {
+	if by <= 0 {
+		return d, fmt.Errorf("%s is divided by %d, wanted a positive number", what, by)
+	}
+	if n, ok := d.Int(); ok && n%by != 0 {
+		return d, fmt.Errorf("%s %d is no multiple of %d", what, n, by)
+	}
+	return FloorDiv(d, N(by)), nil
+}
+
+// needInt returns an integer attribute that the operator requires.
+func (c *call) needInt(name string) (int64, error) {
+	a := c.node.Attr(name)
+	if a == nil {
+		return 0, fmt.Errorf("attribute %s is missing", name)
+	}
+	if a.Type != onnxload.AttrInt {
+		return 0, fmt.Errorf("attribute %s is not an integer", name)
+	}
+	return a.Int, nil
+}
+
+// positiveInt returns an integer attribute, or def when it is absent; it must be above 0.
+func (c *call) positiveInt(name string, def int64) (int64, error) {
+	n := c.attrInt(name, def)
+	if n <= 0 {
+		return n, fmt.Errorf("attribute %s is %d, wanted a positive number", name, n)
+	}
+	return n, nil
+}
+
+// perAxis returns an integer list attribute with one number for each of n axes, or
+// def n times when it is absent or empty. No number may be below least.
+func (c *call) perAxis(name string, n int, def, least int64) ([]int64, error) {
+	vs, ok := c.attrInts(name)
+	if !ok || len(vs) == 0 {
+		vs = make([]int64, n)
+		for i := range vs {
+			vs[i] = def
+		}
+	}
+	if len(vs) != n {
+		return nil, fmt.Errorf("attribute %s has %d numbers, wanted %d", name, len(vs), n)
+	}
+	for _, v := range vs {
+		if v < least {
+			return nil, fmt.Errorf("attribute %s has %d, wanted at least %d", name, v, least)
+		}
+	}
+	return vs, nil
+}
+
+// attrElem returns the element type that an integer attribute names, or def when
+// it is absent.
+func (c *call) attrElem(name string, def onnxload.DType) (onnxload.DType, error) {
+	v := c.attrInt(name, int64(def))
+	if v < 0 || v > math.MaxUint8 || v != int64(def) && !onnxload.DType(v).Valid() {
+		return def, fmt.Errorf("attribute %s is %d, which is no element type", name, v)
+	}
+	return onnxload.DType(v), nil
+}
+
+// attrLen returns how many numbers or strings a list attribute has.
+func (c *call) attrLen(name string) int {
+	a := c.node.Attr(name)
+	if a == nil {
+		return 0
+	}
+	return max(len(a.Ints), len(a.Floats), len(a.Strs))
+}
+
+// scalar returns the only element of the constant integer input i, and whether
+// it is known.
+func (c *call) scalar(i int) (Dim, bool, error) {
+	v, ok := c.ints(i)
+	if !ok {
+		return Dim{}, false, nil
+	}
+	if len(v) != 1 {
+		return Dim{}, false, fmt.Errorf("input %d has %d elements, wanted one", i, len(v))
+	}
+	return v[0], true, nil
+}
+
+// size returns the only element of the constant integer input i as a dimension,
+// which may not be below least; an unknown dimension when the value is not known.
+func (c *call) size(i int, least int64) (Dim, error) {
+	d, ok, err := c.scalar(i)
+	if err != nil || !ok {
+		return c.unknown(), err
+	}
+	if n, isInt := d.Int(); isInt && n < least {
+		return d, fmt.Errorf("input %d is %d, wanted at least %d", i, n, least)
+	}
+	return d, nil
+}
+
+// sizes returns the elements of the constant integer input i as dimensions, and
+// whether they are known. None may be negative.
+func (c *call) sizes(i int) ([]Dim, bool, error) {
+	ds, ok := c.ints(i)
+	for _, d := range ds {
+		if n, isInt := d.Int(); isInt && n < 0 {
+			return nil, false, fmt.Errorf("input %d has the negative size %d", i, n)
+		}
+	}
+	return ds, ok, nil
+}

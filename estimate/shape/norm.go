@@ -1,0 +1,142 @@
+package shape
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+var normRoom = room{"", []op{
+	{"BatchNormalization", 1, batchNorm, nil},    // through 13: Y, mean, var, saved_mean, saved_var
+	{"BatchNormalization", 14, batchNorm14, nil}, // Y, running_mean, running_var
+	{"InstanceNormalization", 1, channelNorm, nil},
+	{"LayerNormalization", 17, layerNorm, nil},
+	{"GroupNormalization", 18, groupNorm, nil},
+	{"RMSNormalization", 23, rmsNorm, nil},
+	{"LpNormalization", 1, lpNorm, nil},
+	{"LRN", 1, lrn, nil},
+	{"MeanVarianceNormalization", 9, likeInput, nil},
+}}
+
+// channelCount returns the second dimension of input 0, which the rank 1 inputs
+// from..to count as well. A batch norm of a vector has one channel.
+func channelCount(c *call, from, to int) (Dim, error) {
+	channels := c.unknown()
+	if in, ok, err := c.ranked(0, 1, anyRank); err != nil {
+		return channels, err
+	} else if ok && len(in) > 1 {
+		channels = in[1]
+	} else if ok {
+		channels = N(1)
+	}
+	for i := from; i <= to; i++ {
+		of, ok, err := c.ranked(i, 1, 1)
+		if err != nil {
+			return channels, err
+		}
+		if !ok {
+			continue
+		}
+		if channels, err = agree("the number of channels", channels, of[0]); err != nil {
+			return channels, err
+		}
+	}
+	return channels, nil
+}
+
+func batchNorm(c *call) error {
+	channels, err := channelCount(c, 1, 4)
+	c.set(0, c.in(0))
+	for i := 1; i <= 4; i++ {
+		c.out(i, c.elem(0), Of(channels))
+	}
+	return err
+}
+
+// batchNorm14: the statistics have a type of their own. That attribute training_mode and the
+// number of outputs belong together is not checked: files in use break it.
+func batchNorm14(c *call) error {
+	channels, err := channelCount(c, 1, 4)
+	c.set(0, c.in(0))
+	c.out(1, c.elem(3), Of(channels))
+	c.out(2, c.elem(4), Of(channels))
+	return err
+}
+
+func channelNorm(c *call) error {
+	c.set(0, c.in(0))
+	_, err := channelCount(c, 1, 2)
+	return err
+}
+
+// layerNorm: mean and inverse deviation keep the axes before attribute axis; those
+// from it on become 1. They are computed in the type of attribute stash_type.
+func layerNorm(c *call) error {
+	c.set(0, c.in(0))
+	return statistics(c, 1, 2)
+}
+
+// statistics sets the outputs first..last to what a normalization over the axes from
+// attribute axis on keeps of its input.
+func statistics(c *call, first, last int) error {
+	elem, err := c.attrElem("stash_type", onnxload.Float32)
+	if err != nil {
+		return err
+	}
+	s := Shape{}
+	if in, ok := c.dims(0); ok {
+		at, err := axis(c.attrInt("axis", -1), len(in))
+		if err != nil {
+			return err
+		}
+		s = Of(append([]Dim(nil), in...)...)
+		for ; at < len(in); at++ {
+			s.Dims[at] = N(1)
+		}
+	}
+	for i := first; i <= last; i++ {
+		c.out(i, elem, s)
+	}
+	return nil
+}
+
+func rmsNorm(c *call) error {
+	c.set(0, c.in(0))
+	if in, ok := c.dims(0); ok {
+		_, err := axis(c.attrInt("axis", -1), len(in))
+		return err
+	}
+	return nil
+}
+
+func groupNorm(c *call) error {
+	c.set(0, c.in(0))
+	groups, err := c.needInt("num_groups")
+	if err != nil {
+		return err
+	}
+	in, ok, err := c.ranked(0, 2, anyRank)
+	if err != nil || !ok {
+		return err
+	}
+	_, err = divide("the number of channels", in[1], groups)
+	return err
+}
+
+func lpNorm(c *call) error {
+	c.set(0, c.in(0))
+	if in, ok := c.dims(0); ok {
+		_, err := axis(c.attrInt("axis", -1), len(in))
+		return err
+	}
+	return nil
+}
+
+func lrn(c *call) error {
+	c.set(0, c.in(0))
+	size, err := c.needInt("size")
+	if err == nil && size <= 0 {
+		err = fmt.Errorf("attribute size is %d, wanted a positive number", size)
+	}
+	return err
+}

@@ -1,0 +1,169 @@
+package shape
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+var poolRoom = room{"", []op{
+	{"MaxPool", 1, pool, nil},
+	{"AveragePool", 1, pool, nil},
+	{"LpPool", 1, pool, nil},
+	{"GlobalAveragePool", 1, globalPool, nil},
+	{"GlobalMaxPool", 1, globalPool, nil},
+	{"GlobalLpPool", 1, globalPool, nil},
+	{"MaxUnpool", 9, maxUnpool, nil},
+	{"MaxRoiPool", 1, maxRoiPool, nil},
+	{"RoiAlign", 10, roiAlign, nil},
+}}
+
+// pool: attributes that a version does not have yet (dilations, ceil_mode) have
+// their defaults there. MaxPool's second output holds indices.
+func pool(c *call) error {
+	s, err := poolShape(c, c.shape(0))
+	c.out(0, c.elem(0), s)
+	c.out(1, onnxload.Int64, s)
+	return err
+}
+
+// poolShape returns what a pooling makes of [N, C, spatial...].
+func poolShape(c *call, in Shape) (Shape, error) {
+	if !in.Ranked {
+		return Shape{}, nil
+	}
+	if len(in.Dims) < 3 {
+		return Shape{}, fmt.Errorf("input 0 has %d dimensions, wanted at least 3", len(in.Dims))
+	}
+	kernel, ok, err := c.kernelShape(len(in.Dims) - 2)
+	if err != nil {
+		return Shape{}, err
+	}
+	if !ok {
+		return Shape{}, fmt.Errorf("attribute kernel_shape is missing")
+	}
+	w, err := c.window(kernel)
+	if err != nil {
+		return Shape{}, err
+	}
+	spatial, err := w.slide(in.Dims[2:], c.attrInt("ceil_mode", 0) != 0)
+	if err != nil {
+		return Shape{}, err
+	}
+	return Of(append([]Dim{in.Dims[0], in.Dims[1]}, spatial...)...), nil
+}
+
+func globalPool(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 2, anyRank)
+	if err != nil || !ok {
+		return err
+	}
+	out := append([]Dim(nil), in...)
+	for i := 2; i < len(out); i++ {
+		out[i] = N(1)
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// maxUnpool: the third input is the output's shape, when it is given.
+func maxUnpool(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 3, anyRank)
+	if err != nil {
+		return err
+	}
+	if c.has(2) {
+		out, known, err := c.sizes(2)
+		switch {
+		case err != nil:
+			return err
+		case known && ok && len(out) != len(in):
+			return fmt.Errorf("input 2 has %d sizes for an input of %d dimensions", len(out), len(in))
+		case known:
+			c.out(0, c.elem(0), Of(out...))
+		case ok:
+			c.out(0, c.elem(0), Of(append([]Dim{in[0], in[1]}, c.unknowns(len(in)-2)...)...))
+		}
+		return nil
+	}
+	if !ok {
+		return nil
+	}
+	kernel, ok, err := c.kernelShape(len(in) - 2)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return fmt.Errorf("attribute kernel_shape is missing")
+	}
+	w, err := c.window(kernel)
+	if err != nil {
+		return err
+	}
+	out := []Dim{in[0], in[1]}
+	for i, d := range in[2:] {
+		d, err := w.spread(i, d, 0)
+		if err != nil {
+			return err
+		}
+		out = append(out, d)
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// maxRoiPool: rois are [R, 5]; each gives [C, pooled_shape...].
+func maxRoiPool(c *call) error {
+	size, err := c.perAxis("pooled_shape", 2, 0, 1) // the default is refused: the attribute is required
+	if err != nil {
+		return err
+	}
+	return regions(c, 5, N(size[0]), N(size[1]))
+}
+
+// roiAlign: rois are [R, 4], the third input has the picture of each.
+func roiAlign(c *call) error {
+	h, err := c.positiveInt("output_height", 1)
+	if err != nil {
+		return err
+	}
+	w, err := c.positiveInt("output_width", 1)
+	if err != nil {
+		return err
+	}
+	return regions(c, 4, N(h), N(w))
+}
+
+// regions is the rule of operators that cut regions, given as rows of width numbers
+// in input 1, out of the pictures of input 0.
+func regions(c *call, width int64, h, w Dim) error {
+	in, okX, err := c.ranked(0, 4, 4)
+	if err != nil {
+		return err
+	}
+	rois, okR, err := c.ranked(1, 2, 2)
+	if err != nil {
+		return err
+	}
+	channels, count := c.unknown(), c.unknown()
+	if okX {
+		channels = in[1]
+	}
+	if okR {
+		count = rois[0]
+		if _, err := agree("the width of a region", rois[1], N(width)); err != nil {
+			return err
+		}
+	}
+	if pictures, ok, err := c.ranked(2, 1, 1); err != nil {
+		return err
+	} else if ok {
+		if count, err = agree("the number of regions", count, pictures[0]); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(count, channels, h, w))
+	return nil
+}

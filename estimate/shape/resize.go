@@ -1,0 +1,367 @@
+package shape
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+var imageRoom = room{"", []op{
+	{"Upsample", 1, upsample1, nil},
+	{"Upsample", 7, upsample7, nil},
+	{"Upsample", 9, resize10, nil}, // as Resize 10
+	{"Resize", 10, resize10, nil},
+	{"Resize", 11, resize, nil}, // axes and keep_aspect_ratio_policy are there since 18
+	{"GridSample", 16, gridSample, nil},
+	{"AffineGrid", 20, affineGrid, nil},
+	{"CenterCropPad", 18, centerCropPad, nil},
+	{"ImageDecoder", 20, imageDecoder, nil},
+}}
+
+// upsample1: pictures [N, C, H, W] and a factor for each of the last two.
+func upsample1(c *call) error {
+	return scaleAll(c, []float64{1, 1, c.attrFloat("height_scale", 0), c.attrFloat("width_scale", 0)})
+}
+
+func upsample7(c *call) error {
+	a := c.node.Attr("scales")
+	if a == nil || a.Type != onnxload.AttrFloats {
+		return fmt.Errorf("attribute scales is missing")
+	}
+	scales := make([]float64, len(a.Floats))
+	for i, x := range a.Floats {
+		scales[i] = float64(x)
+	}
+	return scaleAll(c, scales)
+}
+
+// resize10: X, scales.
+func resize10(c *call) error {
+	scales, ok := c.floats(1)
+	if !ok {
+		c.out(0, c.elem(0), sameRank(c))
+		return nil
+	}
+	return scaleAll(c, scales)
+}
+
+// sameRank returns a shape with the rank of input 0 and unknown dimensions.
+func sameRank(c *call) Shape {
+	in, ok := c.dims(0)
+	if !ok {
+		return Shape{}
+	}
+	return Of(c.unknowns(len(in))...)
+}
+
+// scaleAll multiplies every dimension of input 0.
+func scaleAll(c *call, scales []float64) error {
+	in, ok, err := c.ranked(0, len(scales), len(scales))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		in = c.unknowns(len(scales))
+	}
+	out := make([]Dim, len(in))
+	for i, d := range in {
+		if out[i], err = scaled(c, d, scales[i], 1); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// resize: X, roi, scales, sizes. Either scales or sizes is given; an empty tensor counts as not
+// given. Both have one number for each of the attribute axes, or for every axis. With
+// coordinate_transformation_mode tf_crop_and_resize, scales apply to the part that roi cuts out.
+func resize(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 0, anyRank)
+	if err != nil || !ok {
+		return err
+	}
+	axes, err := axesOf(c, len(in))
+	if err != nil {
+		return err
+	}
+	out := append([]Dim(nil), in...)
+	hasSizes := given(c, 3)
+	switch {
+	case hasSizes && given(c, 2) && c.node.Version >= 13:
+		return fmt.Errorf("both scales and sizes are given")
+	case hasSizes:
+		err = resizeTo(c, out, axes)
+	case given(c, 2):
+		err = resizeBy(c, out, axes)
+	default:
+		err = fmt.Errorf("neither scales nor sizes are given")
+	}
+	if err != nil {
+		return err
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// given reports whether input i is there and not known to be empty.
+func given(c *call, i int) bool {
+	if !c.has(i) {
+		return false
+	}
+	for _, d := range c.shape(i).Dims {
+		if n, ok := d.Int(); ok && n == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// axesOf returns the attribute axes of a tensor of this rank, all of them by default.
+func axesOf(c *call, rank int) ([]int, error) {
+	said, ok := c.attrInts("axes")
+	if !ok {
+		all := make([]int, rank)
+		for i := range all {
+			all[i] = i
+		}
+		return all, nil
+	}
+	axes, seen := make([]int, 0, rank), make([]bool, rank)
+	for _, a := range said {
+		i, err := axis(a, rank)
+		if err != nil {
+			return nil, err
+		}
+		if seen[i] {
+			return nil, fmt.Errorf("attribute axes has axis %d twice", i)
+		}
+		seen[i] = true
+		axes = append(axes, i)
+	}
+	return axes, nil
+}
+
+// resizeTo puts the sizes of input 3 into dims, at these axes.
+func resizeTo(c *call, dims []Dim, axes []int) error {
+	sizes, ok, err := c.sizes(3)
+	if err != nil {
+		return err
+	}
+	if ok && len(sizes) != len(axes) {
+		return fmt.Errorf("input 3 has %d sizes for %d axes", len(sizes), len(axes))
+	}
+	policy := c.attrStr("keep_aspect_ratio_policy", "stretch")
+	switch policy {
+	case "stretch", "not_larger", "not_smaller":
+	default:
+		return fmt.Errorf("attribute keep_aspect_ratio_policy is %q, wanted stretch, not_larger or not_smaller", policy)
+	}
+	if !ok {
+		for _, a := range axes {
+			dims[a] = c.unknown()
+		}
+		return nil
+	}
+	if policy == "stretch" {
+		for i, a := range axes {
+			dims[a] = sizes[i]
+		}
+		return nil
+	}
+	// One factor for all axes: the smallest, or the largest, of size/dimension.
+	// Each dimension times that factor is rounded, halves upwards.
+	size, of, known := int64(0), int64(0), true
+	for i, a := range axes {
+		s, okS := sizes[i].Int()
+		d, okD := dims[a].Int()
+		if known = okS && okD && d > 0; !known {
+			break
+		}
+		less := i == 0 || lessProduct(s, of, size, d) // s/d < size/of
+		more := i == 0 || lessProduct(size, d, s, of)
+		if policy == "not_larger" && less || policy == "not_smaller" && more {
+			size, of = s, d
+		}
+	}
+	for _, a := range axes {
+		if !known {
+			dims[a] = c.unknown()
+			continue
+		}
+		twice := Add(Mul(Mul(N(2), N(size)), dims[a]), N(of))
+		dims[a] = FloorDiv(twice, Mul(N(2), N(of)))
+	}
+	return nil
+}
+
+// lessProduct reports whether a*b < c*d, for numbers that are not negative.
+func lessProduct(a, b, c, d int64) bool {
+	n, ok := Sub(Mul(N(a), N(b)), Mul(N(c), N(d))).Int()
+	if !ok { // past int64: close enough
+		return float64(a)*float64(b) < float64(c)*float64(d)
+	}
+	return n < 0
+}
+
+// resizeBy multiplies dims at these axes by the scales of input 2.
+func resizeBy(c *call, dims []Dim, axes []int) error {
+	scales, ok := c.floats(2)
+	if ok && len(scales) != len(axes) {
+		return fmt.Errorf("input 2 has %d scales for %d axes", len(scales), len(axes))
+	}
+	crop := c.attrStr("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
+	roi, okRoi := c.floats(1)
+	if crop && okRoi && len(roi) != 2*len(axes) {
+		return fmt.Errorf("input 1 has %d numbers for %d axes, wanted twice as many", len(roi), len(axes))
+	}
+	for i, a := range axes {
+		if !ok || crop && !okRoi {
+			dims[a] = c.unknown()
+			continue
+		}
+		part := 1.0
+		if crop {
+			part = float64(float32(roi[len(axes)+i]) - float32(roi[i]))
+		}
+		var err error
+		if dims[a], err = scaled(c, dims[a], scales[i], part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scaled returns floor(d * part * scale), the Resize rule. Scales are float32, and so is ONNX
+// Runtime's product: 7 times the float32 next to 10/7 is 10, and would be 9 in double precision.
+// A symbol is multiplied by the fraction with a small denominator that the scale stands for.
+func scaled(c *call, d Dim, scale, part float64) (Dim, error) {
+	if !(scale > 0) || math.IsInf(scale, 0) {
+		return d, fmt.Errorf("a scale is %v, wanted a positive number", scale)
+	}
+	if math.IsNaN(part) || math.IsInf(part, 0) {
+		return d, fmt.Errorf("a region of interest has the size %v", part)
+	}
+	if n, ok := d.Int(); ok {
+		x := float64(float32(n) * float32(part) * float32(scale))
+		if n > 1<<24 { // float32 no longer holds every number
+			x = float64(n) * part * scale
+		}
+		if x >= math.MaxInt64 {
+			return overflowed, nil
+		}
+		return N(int64(math.Floor(x))), nil
+	}
+	for q := 1.0; q <= 64; q++ {
+		p := math.Round(scale * part * q)
+		if p >= 1 && p <= 1<<32 && math.Abs(scale*part*q-p) <= 1e-6*p {
+			return FloorDiv(Mul(d, N(int64(p))), N(int64(q))), nil
+		}
+	}
+	return c.unknown(), nil
+}
+
+// gridSample: X [N, C, spatial...], grid [N, out..., number of spatial axes].
+func gridSample(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, okX, err := c.ranked(0, 3, anyRank)
+	if err != nil {
+		return err
+	}
+	grid, okG, err := c.ranked(1, 3, anyRank)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !okX && !okG:
+		return nil
+	case !okX:
+		in = c.unknowns(len(grid))
+	case !okG:
+		grid = c.unknowns(len(in))
+	}
+	if len(in) != len(grid) {
+		return fmt.Errorf("the input has %d dimensions and the grid has %d", len(in), len(grid))
+	}
+	last := len(grid) - 1
+	if okG {
+		if _, err := agree("the number of coordinates", grid[last], N(int64(last-1))); err != nil {
+			return err
+		}
+	}
+	batch, err := agree("the batch size", in[0], grid[0])
+	if err != nil {
+		return err
+	}
+	c.out(0, c.elem(0), Of(append([]Dim{batch, in[1]}, grid[1:last]...)...))
+	return nil
+}
+
+// affineGrid: size is [N, C, H, W] or [N, C, D, H, W]; the result has a point for each
+// place in a picture.
+func affineGrid(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	size, ok, err := c.sizes(1)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if n, known := c.shape(1).Ints(); known && len(n) == 1 && (n[0] == 4 || n[0] == 5) {
+			c.out(0, c.elem(0), Of(append(c.unknowns(int(n[0])-1), N(n[0]-2))...))
+		}
+		return nil
+	}
+	if len(size) != 4 && len(size) != 5 {
+		return fmt.Errorf("input 1 has %d sizes, wanted 4 or 5", len(size))
+	}
+	out := append([]Dim{size[0]}, size[2:]...)
+	c.out(0, c.elem(0), Of(append(out, N(int64(len(size)-2)))...))
+	return nil
+}
+
+// centerCropPad: the second input has the new sizes of the attribute axes.
+func centerCropPad(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 0, anyRank)
+	if err != nil || !ok {
+		return err
+	}
+	axes, err := axesOf(c, len(in))
+	if err != nil {
+		return err
+	}
+	sizes, ok, err := c.sizes(1)
+	if err != nil {
+		return err
+	}
+	if ok && len(sizes) != len(axes) {
+		return fmt.Errorf("input 1 has %d sizes for %d axes", len(sizes), len(axes))
+	}
+	out := append([]Dim(nil), in...)
+	for i, a := range axes {
+		if out[a] = c.unknown(); ok {
+			out[a] = sizes[i]
+		}
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// imageDecoder: the file decides height and width.
+func imageDecoder(c *call) error {
+	if _, _, err := c.ranked(0, 1, 1); err != nil {
+		return err
+	}
+	channels := N(3)
+	switch f := c.attrStr("pixel_format", "RGB"); f {
+	case "RGB", "BGR":
+	case "Grayscale":
+		channels = N(1)
+	default:
+		return fmt.Errorf("attribute pixel_format is %q, wanted RGB, BGR or Grayscale", f)
+	}
+	c.out(0, onnxload.Uint8, Of(c.unknown(), c.unknown(), channels))
+	return nil
+}

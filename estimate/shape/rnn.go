@@ -1,0 +1,66 @@
+package shape
+
+import "fmt"
+
+var rnnRoom = room{"", []op{
+	{"RNN", 1, rnn, nil},
+	{"GRU", 1, rnn, nil},
+	{"LSTM", 1, rnn, nil},
+}}
+
+// rnn: R is [directions, gates*hidden, hidden], so its last dimension is the hidden
+// size when the attribute is missing.
+func rnn(c *call) error {
+	hidden := c.unknown()
+	if r, ok, err := c.ranked(2, 3, 3); err != nil {
+		return err
+	} else if ok {
+		hidden = r[2]
+	}
+	return recurrent(c, hidden)
+}
+
+// recurrent sets the outputs of a recurrent operator whose weights have this hidden
+// size. With attribute layout 0 X is [sequence, batch, input], Y is [sequence, directions,
+// batch, hidden] and the last states are [directions, batch, hidden]; with 1 the batch comes first.
+func recurrent(c *call, hidden Dim) error {
+	directions := N(1)
+	switch d := c.attrStr("direction", "forward"); d {
+	case "forward", "reverse":
+	case "bidirectional":
+		directions = N(2)
+	default:
+		return fmt.Errorf("attribute direction is %q, wanted forward, reverse or bidirectional", d)
+	}
+	if c.node.Attr("hidden_size") != nil {
+		n, err := c.positiveInt("hidden_size", 0)
+		if err != nil {
+			return err
+		}
+		if hidden, err = agree("the hidden size", N(n), hidden); err != nil {
+			return err
+		}
+	}
+	if w, ok, err := c.ranked(1, 3, 3); err != nil {
+		return err
+	} else if ok {
+		if _, err := agree("the number of directions", directions, w[0]); err != nil {
+			return err
+		}
+	}
+	x, ok, err := c.ranked(0, 3, 3)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		x = c.unknowns(3)
+	}
+	y, state := Of(x[0], directions, x[1], hidden), Of(directions, x[1], hidden)
+	if c.attrInt("layout", 0) != 0 {
+		y, state = Of(x[0], x[1], directions, hidden), Of(x[0], directions, hidden)
+	}
+	c.out(0, c.elem(0), y)
+	c.out(1, c.elem(0), state)
+	c.out(2, c.elem(0), state)
+	return nil
+}

@@ -1,0 +1,165 @@
+package shape
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+var signalRoom = room{"", []op{
+	{"DFT", 17, dft17, nil},
+	{"DFT", 20, dft20, nil}, // the axis becomes an input
+	{"STFT", 17, stft, nil},
+	{"HannWindow", 17, windowFunction, nil},
+	{"HammingWindow", 17, windowFunction, nil},
+	{"BlackmanWindow", 17, windowFunction, nil},
+	{"MelWeightMatrix", 17, melWeights, nil},
+}}
+
+func dft17(c *call) error {
+	return dft(c, N(c.attrInt("axis", 1)))
+}
+
+func dft20(c *call) error {
+	at := N(-2)
+	if c.has(2) {
+		v, ok, err := c.scalar(2)
+		if err != nil {
+			return err
+		}
+		if at = v; !ok {
+			at = c.unknown()
+		}
+	}
+	return dft(c, at)
+}
+
+// dft: the last dimension is 1 for real and 2 for complex numbers. Attribute onesided
+// keeps half of a real signal's spectrum, n/2+1 of n; with inverse it makes the
+// 2*(n-1) real numbers again unless dft_length says otherwise.
+func dft(c *call, along Dim) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 2, anyRank)
+	if err != nil || !ok {
+		return err
+	}
+	onesided, inverse := c.attrInt("onesided", 0) != 0, c.attrInt("inverse", 0) != 0
+	last := len(in) - 1
+	out := append([]Dim(nil), in...)
+	out[last] = N(2)
+	if onesided && inverse {
+		out[last] = N(1)
+	}
+	if want := int64(2); onesided {
+		if !inverse {
+			want = 1
+		}
+		if _, err := agree("the last dimension", in[last], N(want)); err != nil {
+			return err
+		}
+	}
+	a, known := along.Int()
+	if !known {
+		if onesided || c.has(1) { // any of the axes may change
+			copy(out[:last], c.unknowns(last))
+		}
+		c.out(0, c.elem(0), Of(out...))
+		return nil
+	}
+	at, err := axis(a, len(in))
+	if err != nil {
+		return err
+	}
+	if at == last {
+		return fmt.Errorf("axis %d holds the complex numbers", a)
+	}
+	length := in[at]
+	if c.has(1) {
+		if length, err = c.size(1, 1); err != nil {
+			return err
+		}
+	} else if onesided && inverse {
+		length = Mul(N(2), Sub(length, N(1)))
+	}
+	if onesided && !inverse {
+		length = spectrum(length)
+	}
+	out[at] = length
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// spectrum is how many different bins the transform of n real numbers has.
+func spectrum(n Dim) Dim { return Add(FloorDiv(n, N(2)), N(1)) }
+
+// stft: signal [batch, length, 1 or 2], frame step, window, frame length ->
+// [batch, frames, bins, 2]. A frame is as long as the window unless its length is given.
+func stft(c *call) error {
+	c.out(0, c.elem(0), Shape{})
+	in, ok, err := c.ranked(0, 2, 3)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		in = c.unknowns(2)
+	}
+	step, err := c.size(1, 1)
+	if err != nil {
+		return err
+	}
+	length := c.unknown()
+	if c.has(3) {
+		if length, err = c.size(3, 1); err != nil {
+			return err
+		}
+	}
+	if w, ok, err := c.ranked(2, 1, 1); err != nil {
+		return err
+	} else if ok {
+		if length, err = agree("the frame length", length, w[0]); err != nil {
+			return err
+		}
+	}
+	room := Sub(in[1], length)
+	if n, ok := room.Int(); ok && n < 0 {
+		return fmt.Errorf("a frame of %s is longer than the signal of %s", length, in[1])
+	}
+	bins := length
+	if c.attrInt("onesided", 1) != 0 {
+		bins = spectrum(length)
+	}
+	c.out(0, c.elem(0), Of(in[0], Add(FloorDiv(room, step), N(1)), bins, N(2)))
+	return nil
+}
+
+// windowFunction: the input is the size.
+func windowFunction(c *call) error {
+	elem, err := c.attrElem("output_datatype", onnxload.Float32)
+	if err != nil {
+		return err
+	}
+	n, err := c.size(0, 0)
+	if err != nil {
+		return err
+	}
+	c.out(0, elem, Of(n))
+	return nil
+}
+
+// melWeights: the first inputs are the number of bands and the DFT length.
+func melWeights(c *call) error {
+	elem, err := c.attrElem("output_datatype", onnxload.Float32)
+	if err != nil {
+		return err
+	}
+	bands, err := c.size(0, 0)
+	if err != nil {
+		return err
+	}
+	length, err := c.size(1, 0)
+	if err != nil {
+		return err
+	}
+	c.out(0, elem, Of(spectrum(length), bands))
+	return nil
+}
