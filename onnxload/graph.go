@@ -29,7 +29,7 @@ type Model struct {
 	Graph  *Graph
 	Notes  []string // what was odd but acceptable, one line each
 
-	data *source // where tensor payloads are read from; see Model.Read
+	data *source // where tensor payloads are read from; see Model.Ints
 }
 
 // A Value is one edge of the graph: it has at most one producer.
@@ -152,7 +152,7 @@ type Dim struct {
 }
 
 // A Tensor is constant data: an initializer or an attribute. Its payload stays
-// in the file; Model.Read fetches it when it is small.
+// in the file; Model.Ints, Floats and Strings read it when it is small.
 type Tensor struct {
 	Name     string
 	DType    DType

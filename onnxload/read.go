@@ -1,6 +1,248 @@
-// Package onnxload reads ONNX files without their weights.
+// Package onnxload reads ONNX files without their weights: the graph, the types,
+// and where the bytes of each constant lie.
+//
+// It has its own reader of protobuf's wire format, which looks at a file through
+// a small window and jumps over the payloads of tensors. So the size of a file
+// hardly matters: 10 GB of weights cost a jump for each tensor.
+//
+// A Model is what the file computes: model-local functions are inlined, names
+// are resolved to values, nodes are in topological order. What is not a model, or is a
+// damaged one, is refused with the place and the reason.
 package onnxload
 
-type source struct{}
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
 
-type payload struct{}
+// Options tell Read and ReadStream what they cannot see themselves.
+type Options struct {
+	Path   string // for Model.Path and for errors
+	Dir    string // the model's folder, for constants in files of their own; "": there is none
+	Limits Limits
+}
+
+// A source is where the payloads of a model's tensors are read from.
+type source struct {
+	r    io.ReaderAt // nil for a stream
+	size int64
+	file *os.File // to close; nil when Read was given the reader
+	dir  string
+	lim  Limits
+}
+
+// Open reads the model at path, which may also be a pipe. The file stays open
+// for constants until Close.
+func Open(path string) (*Model, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, statError(path, err)
+	}
+	if st.IsDir() {
+		return nil, fmt.Errorf("%s: %w", path, sniffDir(path))
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, statError(path, err)
+	}
+	opts := Options{Path: path, Dir: filepath.Dir(path)}
+	if !st.Mode().IsRegular() {
+		defer f.Close()
+		return ReadStream(f, opts)
+	}
+	m, err := openRegular(f, opts)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	m.data.file = f
+	return m, nil
+}
+
+func openRegular(f *os.File, opts Options) (*Model, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	m, err := Read(f, st.Size(), opts)
+	if after, serr := f.Stat(); serr == nil && (after.Size() != st.Size() || !after.ModTime().Equal(st.ModTime())) {
+		return nil, fmt.Errorf("%s: changed while being read: %d bytes of %s, now %d of %s", opts.Path,
+			st.Size(), st.ModTime().Format(time.TimeOnly), after.Size(), after.ModTime().Format(time.TimeOnly))
+	}
+	return m, err
+}
+
+// statError leaves out the name of the system call: the path comes first in all errors.
+func statError(path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return fmt.Errorf("%s: %w", path, pe.Err)
+	}
+	return err
+}
+
+// Read reads a model of size bytes from r, which must stay readable for as long
+// as constants are wanted. The error is a *FormatError when the input is
+// something else than an ONNX model, and a *WireError when its bytes are damaged.
+func Read(r io.ReaderAt, size int64, opts Options) (*Model, error) {
+	lim := opts.Limits.withDefaults()
+	if size < 0 {
+		return nil, prefix(opts, fmt.Errorf("size of %d bytes", size))
+	}
+	d := newDecoder(opts, lim)
+	d.src, d.size, d.end = r, size, size
+	d.buf = make([]byte, 0, min(max(size, 32), windowSize))
+	m, err := d.read()
+	if err != nil {
+		return nil, prefix(opts, err)
+	}
+	m.Size = size
+	m.data.r, m.data.size = r, size
+	return m, nil
+}
+
+// ReadStream reads a model from a pipe. Constants are kept in memory if they are small
+// enough for Ints and Floats to read; the rest of the payloads is passed over.
+func ReadStream(r io.Reader, opts Options) (*Model, error) {
+	lim := opts.Limits.withDefaults()
+	if opts.Path == "" {
+		opts.Path = "standard input"
+	}
+	d := newDecoder(opts, lim)
+	d.stream, d.size, d.end = r, unknownSize, unknownSize
+	d.buf = make([]byte, 0, windowSize)
+	m, err := d.read()
+	if err != nil {
+		return nil, prefix(opts, err)
+	}
+	m.Size = d.size
+	return m, nil
+}
+
+// Close closes the file that Open opened. Constants can no longer be read.
+func (m *Model) Close() error {
+	if m.data == nil || m.data.file == nil {
+		return nil
+	}
+	f := m.data.file
+	m.data.file = nil
+	return f.Close()
+}
+
+func prefix(opts Options, err error) error {
+	if opts.Path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", opts.Path, err)
+}
+
+func newDecoder(opts Options, lim Limits) *decoder {
+	d := &decoder{lim: lim}
+	d.m = &Model{
+		Path:     opts.Path,
+		Opsets:   map[string]int64{},
+		Metadata: map[string]string{},
+		data:     &source{dir: opts.Dir, lim: lim},
+	}
+	d.maxDepth, d.budget, d.chunk = lim.Depth, lim.Bytes, windowSize
+	d.words = newTable(&d.text)
+	d.names = newTable(&d.text)
+	return d
+}
+
+// read decodes and resolves the whole input.
+func (d *decoder) read() (*Model, error) {
+	head := d.head()
+	if d.err == nil {
+		if f := sniff(head, d.size); f != nil {
+			return nil, f
+		}
+	}
+	d.model()
+	if d.err != nil {
+		return nil, explain(d.err, head, d.m)
+	}
+	lib, err := link(d.funcs, d.subs, d.lim.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	m := d.m
+	n := len(d.names.strs)
+	m.Values = make([]Value, 0, n)
+	r := &resolver{
+		m: m, lib: lib, lim: d.lim, odd: &d.odd, main: d.names, used: map[string]bool{},
+		owner: make([]int32, 0, n), producer: make([]int32, 0, n), number: make([]int32, 0, n),
+	}
+	if m.Graph, _, err = r.graph(d.main, newScope(d.names, nil), false); err != nil {
+		return nil, err
+	}
+	if m.IRVersion > latestIR {
+		d.odd.add("IR version", "IR version %d is newer than %d, the newest known: new kinds of fields are passed over", m.IRVersion, latestIR)
+	}
+	if d.unknown > 0 {
+		d.odd.add("unknown fields", "%d bytes are of fields that ONNX does not define: passed over", d.unknown)
+	}
+	m.Notes = d.odd.lines
+	return m, nil
+}
+
+// headSize is how much of the input sniff sees: the "ustar" of a tar archive is at 257.
+const headSize = 4096
+
+// head returns a copy of the input's beginning.
+func (d *decoder) head() []byte {
+	n := cap(d.buf)
+	if d.size != unknownSize {
+		n = int(min(int64(n), d.size))
+	}
+	end := d.end
+	d.fill(min(n, headSize))
+	d.end = end
+	if d.size != unknownSize && d.stream != nil {
+		d.end = d.size
+	}
+	return slices.Clone(d.buf[:min(len(d.buf), headSize)])
+}
+
+// explain turns an error of the decoder into a better one when the input's
+// beginning tells what it is.
+func explain(err error, head []byte, m *Model) error {
+	if f := sniffFailed(head, m, err); f != nil {
+		return f
+	}
+	if errors.Is(err, errNoGraph) {
+		return &FormatError{Hint: err.Error()}
+	}
+	return err
+}
+
+// sniffDir tells what a folder given for a model may be for.
+func sniffDir(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return statError(path, err)
+	}
+	var models []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.EqualFold(filepath.Ext(e.Name()), ".onnx") {
+			models = append(models, e.Name())
+		}
+	}
+	f := &FormatError{Format: "a folder"}
+	switch {
+	case strings.HasSuffix(path, ".mlpackage"):
+		f.Format = "a Core ML package"
+	case len(models) == 1:
+		f.Hint = fmt.Sprintf("did you mean %s?", filepath.Join(path, models[0]))
+	case len(models) > 1:
+		f.Hint = fmt.Sprintf("it holds %d .onnx files: name one", len(models))
+	}
+	return f
+}

@@ -1,0 +1,460 @@
+package onnxload
+
+import (
+	"errors"
+	"fmt"
+)
+
+// A decoder reads the messages of one file into raw graphs. The numbers in
+// comments are ONNX's field numbers (onnx.proto, IR version 14).
+//
+// Names of values become numbers of a table at once: In and Out of a raw
+// node hold these numbers, and resolve replaces them by ValueIDs.
+type decoder struct {
+	cursor
+	m     *Model
+	lim   Limits
+	keep  bool // a stream: payloads cannot be read later
+	kept  int64
+	text  text
+	words *table // op types, domains, attribute names, metadata
+	names *table // values of the main graph and its subgraphs, or of the function being read
+
+	main     *rawGraph
+	subs     []*rawGraph // subgraphs of attributes; an attribute holds indexes into this
+	funcs    []*function
+	nodes    int64
+	odd      notes
+	external map[string]bool // locations seen
+
+	ids     pool[ValueID]
+	ints    pool[int64]
+	attrs   pool[Attr]
+	entries pool[Entry]
+	tensors pool[Tensor]
+	tensorP pool[*Tensor]
+	dims    pool[Dim]
+	bytesP  pool[byte]
+
+	// scratch for lists whose length is not known before
+	inBuf, outBuf []ValueID
+	attrBuf       []Attr
+	metaBuf       []Entry
+	intBuf        []int64
+	keepBuf       []byte
+	dimBuf        []Dim
+}
+
+// A rawGraph is a graph as the file has it.
+type rawGraph struct {
+	name      string
+	names     *table
+	nodes     []Node // In and Out: numbers of names, or NoValue
+	overloads map[int]string
+	inits     []rawInit
+	inputs    []rawValue
+	outputs   []rawValue
+	infos     []rawValue
+}
+
+type rawInit struct {
+	name int32
+	t    *Tensor
+}
+
+type rawValue struct {
+	name int32 // NoValue when empty
+	typ  Type
+}
+
+// refBit marks an attribute of a function's node that stands for an attribute
+// of the call, whose name is in Str.
+const refBit AttrType = 0x80
+
+// notes gathers what is odd but acceptable, without growing without limit.
+type notes struct {
+	lines []string
+	more  map[string]int
+}
+
+func (n *notes) add(kind, format string, args ...any) {
+	if n.more == nil {
+		n.more = map[string]int{}
+	}
+	if n.more[kind]++; n.more[kind] <= maxNotes {
+		n.lines = append(n.lines, fmt.Sprintf(format, args...))
+	} else if n.more[kind] == maxNotes+1 {
+		n.lines = append(n.lines, fmt.Sprintf("more of the kind: %s", kind))
+	}
+}
+
+// model reads a ModelProto: the whole input.
+func (d *decoder) model() {
+	m := d.m
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			m.IRVersion = d.int(w, "ModelProto.ir_version")
+		case 2:
+			m.Producer = d.str(w, "ModelProto.producer_name")
+		case 3:
+			m.ProducerVersion = d.str(w, "ModelProto.producer_version")
+		case 4:
+			m.Domain = d.str(w, "ModelProto.domain")
+		case 5:
+			m.ModelVersion = d.int(w, "ModelProto.model_version")
+		case 6: // doc_string
+			d.skip(d.length(w, "ModelProto.doc_string"))
+		case 7:
+			at := d.tagAt
+			outer := d.enter(w, "ModelProto.graph")
+			if d.main != nil {
+				d.fail(at, "a second graph, where a model has one")
+			}
+			d.main = d.graph()
+			d.leave(outer)
+		case 8:
+			outer := d.enter(w, "ModelProto.opset_import")
+			domain, version := d.opset()
+			d.leave(outer)
+			if d.err == nil {
+				m.Opsets[domain] = version
+			}
+		case 14:
+			outer := d.enter(w, "ModelProto.metadata_props")
+			e := d.entry()
+			d.leave(outer)
+			if d.err == nil {
+				m.Metadata[e.Key] = e.Value
+			}
+		case 20: // training_info
+			d.skip(d.length(w, "ModelProto.training_info"))
+			m.TrainingInfos++
+		case 25:
+			outer := d.enter(w, "ModelProto.functions")
+			d.function()
+			d.leave(outer)
+			m.Functions++
+		case 26: // configuration, of devices
+			d.skip(d.length(w, "ModelProto.configuration"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	if d.err == nil && d.main == nil {
+		d.refuse(errNoGraph)
+	}
+}
+
+var errNoGraph = errors.New("no graph in the model")
+
+// graph reads a GraphProto.
+func (d *decoder) graph() *rawGraph {
+	g := &rawGraph{names: d.names}
+	// Nodes of the main graph come from one buffer of the right size; those of a
+	// subgraph, read in the middle of a node, from their own.
+	g.nodes = make([]Node, 0, d.count(1))
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			outer := d.enter(w, "GraphProto.node")
+			d.node(g)
+			d.leave(outer)
+		case 2:
+			g.name = d.str(w, "GraphProto.name")
+		case 5:
+			outer := d.enter(w, "GraphProto.initializer")
+			t := d.tensor()
+			d.leave(outer)
+			d.addInit(g, t)
+		case 10: // doc_string
+			d.skip(d.length(w, "GraphProto.doc_string"))
+		case 11:
+			g.inputs = d.addValue(g.inputs, w, "GraphProto.input")
+		case 12:
+			g.outputs = d.addValue(g.outputs, w, "GraphProto.output")
+		case 13:
+			g.infos = d.addValue(g.infos, w, "GraphProto.value_info")
+		case 14: // quantization_annotation: scales and zero points by tensor name; no sizes
+			d.skip(d.length(w, "GraphProto.quantization_annotation"))
+		case 15:
+			outer := d.enter(w, "GraphProto.sparse_initializer")
+			t := d.sparse()
+			d.leave(outer)
+			d.addInit(g, t)
+		case 16: // metadata_props
+			d.skip(d.length(w, "GraphProto.metadata_props"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	return g
+}
+
+// minNode is the least a valid node takes: its op_type has a tag, a length and a letter.
+const minNode = 3
+
+// count returns how many fields of this number the rest of the message has, so
+// that they can have one allocation of the right size. It reads the message's
+// outline once, and comes back. A stream cannot come back: 0.
+func (d *decoder) count(field uint32) int64 {
+	if d.err != nil || d.stream != nil {
+		return 0
+	}
+	at, budget := d.off(), d.budget
+	var n int64
+	for d.more() {
+		f, w := d.tag()
+		if f == field && w == wireLen {
+			k := d.length(w, "field")
+			if d.err == nil && k < minNode {
+				d.fail(d.tagAt, "a node without op_type")
+			}
+			d.skip(k)
+			if n++; d.nodes+n > d.lim.Nodes {
+				d.refuse(fmt.Errorf("more than %d nodes, which is the limit", d.lim.Nodes))
+			}
+			continue
+		}
+		d.skipField(w)
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.budget = budget
+	d.seek(at)
+	return n
+}
+
+func (d *decoder) addInit(g *rawGraph, t *Tensor) {
+	if d.err != nil {
+		return
+	}
+	if t.Name == "" {
+		d.fail(d.tagAt, "initializer %d has no name", len(g.inits))
+		return
+	}
+	g.inits = append(g.inits, rawInit{d.names.id([]byte(t.Name)), t})
+}
+
+func (d *decoder) addValue(list []rawValue, w uint8, name string) []rawValue {
+	outer := d.enter(w, name)
+	v := d.value()
+	d.leave(outer)
+	if d.err != nil {
+		return list
+	}
+	return append(list, v)
+}
+
+// node reads a NodeProto into g.
+func (d *decoder) node(g *rawGraph) {
+	if d.nodes++; d.nodes > d.lim.Nodes {
+		d.refuse(fmt.Errorf("more than %d nodes, which is the limit", d.lim.Nodes))
+		return
+	}
+	var n Node
+	var overload string
+	at := d.off()
+	// Subgraphs of this node push their own nodes' lists on the same scratch.
+	in0, out0, attr0, meta0 := len(d.inBuf), len(d.outBuf), len(d.attrBuf), len(d.metaBuf)
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			d.inBuf = append(d.inBuf, d.nameID(w, "NodeProto.input"))
+		case 2:
+			d.outBuf = append(d.outBuf, d.nameID(w, "NodeProto.output"))
+		case 3:
+			n.Name = d.str(w, "NodeProto.name")
+		case 4:
+			n.Op = d.word(w, "NodeProto.op_type")
+		case 5:
+			outer := d.enter(w, "NodeProto.attribute")
+			a := d.attr()
+			d.leave(outer)
+			d.attrBuf = append(d.attrBuf, a)
+		case 6: // doc_string
+			d.skip(d.length(w, "NodeProto.doc_string"))
+		case 7:
+			n.Domain = domain(d.word(w, "NodeProto.domain"))
+		case 8:
+			overload = d.word(w, "NodeProto.overload")
+		case 9:
+			outer := d.enter(w, "NodeProto.metadata_props")
+			e := d.entry()
+			d.leave(outer)
+			d.metaBuf = append(d.metaBuf, e)
+		case 10: // device_configurations
+			d.skip(d.length(w, "NodeProto.device_configurations"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	if d.err == nil && n.Op == "" {
+		d.fail(at, "node %d %q has no op_type", len(g.nodes), n.Name)
+	}
+	if d.err == nil {
+		d.checkAttrs(len(g.nodes), &n, d.attrBuf[attr0:])
+	}
+	if d.err != nil {
+		return
+	}
+	n.In = d.ids.copy(d.inBuf[in0:])
+	n.Out = d.ids.copy(d.outBuf[out0:])
+	n.Attrs = d.attrs.copy(d.attrBuf[attr0:])
+	n.Meta = d.entries.copy(d.metaBuf[meta0:])
+	d.inBuf, d.outBuf, d.attrBuf, d.metaBuf = d.inBuf[:in0], d.outBuf[:out0], d.attrBuf[:attr0], d.metaBuf[:meta0]
+	if overload != "" {
+		if g.overloads == nil {
+			g.overloads = map[int]string{}
+		}
+		g.overloads[len(g.nodes)] = overload
+	}
+	g.nodes = append(g.nodes, n)
+}
+
+func (d *decoder) checkAttrs(i int, n *Node, attrs []Attr) {
+	var seen map[string]bool
+	for j := range attrs {
+		name := attrs[j].Name
+		dup := false
+		if len(attrs) <= 16 {
+			for k := range j {
+				dup = dup || attrs[k].Name == name
+			}
+		} else {
+			if seen == nil {
+				seen = map[string]bool{}
+			}
+			dup = seen[name]
+			seen[name] = true
+		}
+		if dup {
+			d.refuse(fmt.Errorf("%s has attribute %q twice", nodeLabel(i, n), name))
+			return
+		}
+	}
+}
+
+// domain returns the one spelling of a domain: ai.onnx is the default domain.
+func domain(s string) string {
+	if s == "ai.onnx" {
+		return ""
+	}
+	return s
+}
+
+// entry reads a StringStringEntryProto.
+func (d *decoder) entry() (e Entry) {
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			e.Key = d.word(w, "StringStringEntryProto.key")
+		case 2:
+			e.Value = d.word(w, "StringStringEntryProto.value")
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	return e
+}
+
+// opset reads an OperatorSetIdProto.
+func (d *decoder) opset() (dom string, version int64) {
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			dom = domain(d.word(w, "OperatorSetIdProto.domain"))
+		case 2:
+			version = d.int(w, "OperatorSetIdProto.version")
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	return dom, version
+}
+
+// function reads a FunctionProto.
+func (d *decoder) function() {
+	fn := &function{opsets: map[string]int64{}}
+	g := &rawGraph{names: newTable(&d.text)}
+	outerNames := d.names
+	d.names = g.names
+	defer func() { d.names = outerNames }()
+	g.nodes = make([]Node, 0, d.count(7))
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			fn.name = d.word(w, "FunctionProto.name")
+		case 4:
+			fn.in = append(fn.in, d.nameID(w, "FunctionProto.input"))
+		case 5:
+			fn.out = append(fn.out, d.nameID(w, "FunctionProto.output"))
+		case 6:
+			fn.attrs = append(fn.attrs, d.word(w, "FunctionProto.attribute"))
+		case 7:
+			outer := d.enter(w, "FunctionProto.node")
+			d.node(g)
+			d.leave(outer)
+		case 8: // doc_string
+			d.skip(d.length(w, "FunctionProto.doc_string"))
+		case 9:
+			outer := d.enter(w, "FunctionProto.opset_import")
+			dom, v := d.opset()
+			d.leave(outer)
+			fn.opsets[dom] = v
+		case 10:
+			fn.domain = domain(d.word(w, "FunctionProto.domain"))
+		case 11:
+			outer := d.enter(w, "FunctionProto.attribute_proto")
+			a := d.attr()
+			d.leave(outer)
+			fn.defaults = append(fn.defaults, a)
+		case 12:
+			g.infos = d.addValue(g.infos, w, "FunctionProto.value_info")
+		case 13:
+			fn.overload = d.word(w, "FunctionProto.overload")
+		case 14: // metadata_props
+			d.skip(d.length(w, "FunctionProto.metadata_props"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	fn.body = g
+	d.funcs = append(d.funcs, fn)
+}
+
+// nameID reads the name of a value.
+func (d *decoder) nameID(w uint8, field string) ValueID {
+	n := d.length(w, field)
+	if n == 0 {
+		return NoValue
+	}
+	return ValueID(d.names.id(d.bytes(d.bounded(n, field))))
+}
+
+// word reads a string of which there are many alike.
+func (d *decoder) word(w uint8, field string) string {
+	n := d.length(w, field)
+	return d.words.str(d.bytes(d.bounded(n, field)))
+}
+
+// str reads a string.
+func (d *decoder) str(w uint8, field string) string {
+	n := d.length(w, field)
+	return d.text.keep(d.bytes(d.bounded(n, field)))
+}
+
+func (d *decoder) bounded(n int64, field string) int64 {
+	if n > d.lim.String {
+		d.fail(d.tagAt, "%s of %d bytes, where the limit is %d", field, n, d.lim.String)
+		return 0
+	}
+	return n
+}

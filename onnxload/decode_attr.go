@@ -1,0 +1,217 @@
+package onnxload
+
+import "math"
+
+// attr reads an AttributeProto.
+func (d *decoder) attr() Attr {
+	var a Attr
+	var ref string
+	at := d.off()
+	isRef := false
+	has := uint32(0) // value fields seen, a bit for each AttrType
+	int0 := len(d.intBuf)
+	var subs []int64
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			a.Name = d.word(w, "AttributeProto.name")
+		case 2:
+			a.Float = d.float(w, "AttributeProto.f")
+			has |= 1 << AttrFloat
+		case 3:
+			a.Int = d.int(w, "AttributeProto.i")
+			has |= 1 << AttrInt
+		case 4:
+			n := d.length(w, "AttributeProto.s")
+			if n > d.lim.String {
+				d.odd.add("long strings", "attribute %q: string of %d bytes not kept", a.Name, n)
+				d.skip(n)
+			} else {
+				a.Str = d.words.str(d.bytes(n))
+			}
+			has |= 1 << AttrString
+		case 5:
+			outer := d.enter(w, "AttributeProto.t")
+			t := d.tensor()
+			d.leave(outer)
+			if has&(1<<AttrTensor) != 0 {
+				d.fail(d.tagAt, "attribute %q has a second tensor", a.Name)
+			}
+			a.Tensors = d.tensorP.copy([]*Tensor{t})
+			has |= 1 << AttrTensor
+		case 6:
+			if has&(1<<AttrGraph) != 0 {
+				d.fail(d.tagAt, "attribute %q has a second graph", a.Name)
+			}
+			subs = append(subs, d.subgraph(w, "AttributeProto.g"))
+			has |= 1 << AttrGraph
+		case 7:
+			a.Floats = d.floatList(a.Floats, w, "AttributeProto.floats")
+			has |= 1 << AttrFloats
+		case 8:
+			d.intBuf = d.intList(d.intBuf, w, "AttributeProto.ints")
+			has |= 1 << AttrInts
+		case 9:
+			a.Strs = append(a.Strs, d.word(w, "AttributeProto.strings"))
+			has |= 1 << AttrStrings
+		case 10:
+			outer := d.enter(w, "AttributeProto.tensors")
+			a.Tensors = append(a.Tensors, d.tensor())
+			d.leave(outer)
+			has |= 1 << AttrTensors
+		case 11:
+			subs = append(subs, d.subgraph(w, "AttributeProto.graphs"))
+			has |= 1 << AttrGraphs
+		case 13: // doc_string
+			d.skip(d.length(w, "AttributeProto.doc_string"))
+		case 14:
+			a.Types = append(a.Types, d.typeField(w, "AttributeProto.tp"))
+			has |= 1 << AttrTypeProto
+		case 15:
+			a.Types = append(a.Types, d.typeField(w, "AttributeProto.type_protos"))
+			has |= 1 << AttrTypeProtos
+		case 20:
+			v := d.uint(w, "AttributeProto.type")
+			if d.err == nil && v > uint64(AttrTypeProtos) {
+				d.fail(d.tagAt, "attribute type %d, which ONNX does not define", v)
+			}
+			a.Type = AttrType(v)
+		case 21:
+			ref = d.word(w, "AttributeProto.ref_attr_name")
+			isRef = ref != ""
+		case 22, 23:
+			name, bit := "AttributeProto.sparse_tensor", uint32(1<<AttrSparseTensor)
+			if f == 23 {
+				name, bit = "AttributeProto.sparse_tensors", 1<<AttrSparseTensors
+			}
+			outer := d.enter(w, name)
+			a.Tensors = append(a.Tensors, d.sparse())
+			d.leave(outer)
+			has |= bit
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	if d.err != nil {
+		return a
+	}
+	a.Ints = d.ints.copy(d.intBuf[int0:])
+	d.intBuf = d.intBuf[:int0]
+	if a.Name == "" {
+		d.fail(at, "an attribute without name")
+		return a
+	}
+	if isRef {
+		if has != 0 {
+			d.fail(at, "attribute %q has a value and is a reference to %q as well", a.Name, ref)
+		}
+		return Attr{Name: a.Name, Type: a.Type | refBit, Str: ref}
+	}
+	a.Type = d.attrType(at, &a, has)
+	if a.Type == AttrGraph || a.Type == AttrGraphs {
+		a.Ints = subs // until resolve puts the graphs in their place
+	}
+	return a
+}
+
+// attrType checks the declared type against the fields that are there. Files of
+// IR version 1 declare none: the one field there decides. An empty list has no
+// field, and a zero may have none.
+func (d *decoder) attrType(at int64, a *Attr, has uint32) AttrType {
+	declared := a.Type
+	if declared != AttrUndefined {
+		if has == 0 {
+			switch declared {
+			case AttrTensor, AttrGraph, AttrSparseTensor, AttrTypeProto:
+				d.fail(at, "attribute %q is declared %v, but holds nothing", a.Name, declared)
+			}
+			return declared
+		}
+		if has != 1<<declared {
+			d.fail(at, "attribute %q is declared %v, but holds %v", a.Name, declared, firstType(has&^(1<<declared)))
+		}
+		return declared
+	}
+	if has == 0 {
+		return AttrUndefined
+	}
+	t := firstType(has)
+	if has != 1<<t {
+		d.fail(at, "attribute %q holds both %v and %v, and declares no type", a.Name, t, firstType(has&^(1<<t)))
+	}
+	return t
+}
+
+func firstType(has uint32) AttrType {
+	for t := AttrFloat; t <= AttrTypeProtos; t++ {
+		if has&(1<<t) != 0 {
+			return t
+		}
+	}
+	return AttrUndefined
+}
+
+var attrTypeNames = [...]string{
+	"UNDEFINED", "FLOAT", "INT", "STRING", "TENSOR", "GRAPH", "FLOATS", "INTS", "STRINGS", "TENSORS",
+	"GRAPHS", "SPARSE_TENSOR", "SPARSE_TENSORS", "TYPE_PROTO", "TYPE_PROTOS",
+}
+
+// String returns ONNX's name of the type: "INTS".
+func (t AttrType) String() string {
+	if int(t) < len(attrTypeNames) {
+		return attrTypeNames[t]
+	}
+	return "?"
+}
+
+func (d *decoder) subgraph(w uint8, name string) int64 {
+	outer := d.enter(w, name)
+	g := d.graph()
+	d.leave(outer)
+	d.subs = append(d.subs, g)
+	return int64(len(d.subs) - 1)
+}
+
+func (d *decoder) typeField(w uint8, name string) Type {
+	outer := d.enter(w, name)
+	t := d.typ()
+	d.leave(outer)
+	return t
+}
+
+// intList appends the integers of a repeated field, packed or not.
+func (d *decoder) intList(list []int64, w uint8, name string) []int64 {
+	if w == wireVarint {
+		return append(list, int64(d.varint()))
+	}
+	outer := d.enter(w, name)
+	for d.more() {
+		list = append(list, int64(d.varint()))
+	}
+	d.leave(outer)
+	return list
+}
+
+// floatList appends the floats of a repeated field, packed or not.
+func (d *decoder) floatList(list []float32, w uint8, name string) []float32 {
+	if w == wireI32 {
+		return append(list, math.Float32frombits(d.fixed32()))
+	}
+	outer := d.enter(w, name)
+	if n := d.end - d.off(); d.err == nil && n <= windowSize {
+		list = growFloats(list, int(n/4))
+	}
+	for d.more() {
+		list = append(list, math.Float32frombits(d.fixed32()))
+	}
+	d.leave(outer)
+	return list
+}
+
+func growFloats(list []float32, n int) []float32 {
+	if cap(list)-len(list) >= n {
+		return list
+	}
+	return append(make([]float32, 0, len(list)+n), list...)
+}

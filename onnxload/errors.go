@@ -1,0 +1,40 @@
+package onnxload
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNoData is wrapped by errors of Ints, Floats and Strings when the tensor's
+// payload is absent: the file was stripped of its weights, the external file
+// is not there, or a stream's payload was too large to keep.
+var ErrNoData = errors.New("no data")
+
+// ErrTooLarge is wrapped by errors of Ints, Floats and Strings when the payload is
+// larger than Limits.Const.
+var ErrTooLarge = errors.New("too large to read as a constant")
+
+// A WireError is a byte sequence that is not a valid ONNX protobuf message.
+type WireError struct {
+	Offset int64 // of the byte, from the start of the file
+	Msg    string
+}
+
+func (e *WireError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Msg) }
+
+// A FormatError says that the input is something other than an ONNX model.
+type FormatError struct {
+	Format string // what it is: "PNG image"; "" when unknown
+	Hint   string // what to do about it; may be empty
+}
+
+func (e *FormatError) Error() string {
+	s := "not an ONNX model"
+	if e.Format != "" {
+		s += " (" + e.Format + ")"
+	}
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
+}

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package onnxload
+
+const openNonblock = 0

@@ -1,0 +1,130 @@
+package onnxload
+
+import (
+	"hash/maphash"
+	"strings"
+)
+
+// A table numbers distinct strings from 0 on. It is an open hash of numbers,
+// which takes a fifth of a map's memory.
+type table struct {
+	strs []string
+	slot []int32 // index into strs + 1; 0 is free
+	seed maphash.Seed
+	text *text
+}
+
+func newTable(t *text) *table { return &table{seed: maphash.MakeSeed(), text: t} }
+
+// id returns the number of b, a new one when it was not seen before.
+func (t *table) id(b []byte) int32 {
+	if 4*len(t.strs) >= 3*len(t.slot) {
+		t.grow()
+	}
+	mask := uint64(len(t.slot) - 1)
+	for h := maphash.Bytes(t.seed, b) & mask; ; h = (h + 1) & mask {
+		s := t.slot[h]
+		if s == 0 {
+			t.strs = append(t.strs, t.text.keep(b))
+			t.slot[h] = int32(len(t.strs))
+			return int32(len(t.strs) - 1)
+		}
+		if t.strs[s-1] == string(b) {
+			return s - 1
+		}
+	}
+}
+
+func (t *table) has(s string) bool {
+	if len(t.slot) == 0 {
+		return false
+	}
+	mask := uint64(len(t.slot) - 1)
+	for h := maphash.String(t.seed, s) & mask; ; h = (h + 1) & mask {
+		k := t.slot[h]
+		if k == 0 {
+			return false
+		}
+		if t.strs[k-1] == s {
+			return true
+		}
+	}
+}
+
+// str returns the one copy of b.
+func (t *table) str(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	return t.strs[t.id(b)]
+}
+
+func (t *table) grow() {
+	t.slot = make([]int32, max(16, 2*len(t.slot)))
+	mask := uint64(len(t.slot) - 1)
+	for i, s := range t.strs {
+		h := maphash.String(t.seed, s) & mask
+		for t.slot[h] != 0 {
+			h = (h + 1) & mask
+		}
+		t.slot[h] = int32(i + 1)
+	}
+}
+
+// A text keeps many short strings in few allocations.
+type text struct{ b *strings.Builder }
+
+const textBlock = 16 << 10
+
+func (t *text) keep(s []byte) string {
+	if len(s) == 0 {
+		return ""
+	}
+	if len(s) > textBlock/8 {
+		return string(s)
+	}
+	if t.b == nil || t.b.Cap()-t.b.Len() < len(s) {
+		t.b = &strings.Builder{}
+		t.b.Grow(textBlock)
+	}
+	n := t.b.Len()
+	t.b.Write(s)
+	return t.b.String()[n:]
+}
+
+// A pool hands out short slices from larger blocks, so that a graph of many
+// nodes is few allocations.
+type pool[T any] struct {
+	free []T
+	next int
+}
+
+// take returns a slice of n zero elements that nothing else will append into.
+func (p *pool[T]) take(n int) []T {
+	if n == 0 {
+		return nil
+	}
+	if n > len(p.free) {
+		p.next = min(max(2*p.next, 16), 1024)
+		if n >= p.next/4 {
+			return make([]T, n)
+		}
+		p.free = make([]T, p.next)
+	}
+	s := p.free[:n:n]
+	p.free = p.free[n:]
+	return s
+}
+
+// copy returns a pooled copy of s.
+func (p *pool[T]) copy(s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	d := p.take(len(s))
+	copy(d, s)
+	return d
+}
+
+// one returns a pointer to a zero element.
+func (p *pool[T]) one() *T { return &p.take(1)[0] }

@@ -1,0 +1,44 @@
+package onnxload
+
+// Limits bound what a file may ask of the reader. A field that is zero has the
+// default named beside it.
+type Limits struct {
+	Nodes  int64 // operator calls after inlining, subgraphs included: 5,000,000. Over 20 times the largest exports known
+	Bytes  int64 // bytes of the file that are looked at, skipped payloads left out: 2 GiB, protobuf's own bound
+	Rank   int   // dimensions of a tensor or type: 64. PyTorch and NumPy stop there too
+	Depth  int   // messages within messages: 100, as protobuf's C++ and Python readers have it
+	String int64 // bytes of a string that is kept: 16 MiB. Longer attribute strings are compiled engines, not graph
+	Const  int64 // bytes of a payload that Ints, Floats and Strings read: 64 KiB; 16 MiB at most
+}
+
+const (
+	maxConst   = 16 << 20 // hard cap of Limits.Const: values that decide shapes are never larger
+	maxKept    = 64 << 20 // payloads of a stream kept in memory, all together
+	keepInline = 128      // payloads of at most so many bytes are kept while reading a file, which saves a read each
+	maxNotes   = 20       // notes of one kind; the rest is counted
+
+	latestIR = 14 // the newest IR version this reader knows
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.Nodes <= 0 {
+		l.Nodes = 5_000_000
+	}
+	if l.Bytes <= 0 {
+		l.Bytes = 2 << 30
+	}
+	if l.Rank <= 0 {
+		l.Rank = 64
+	}
+	if l.Depth <= 0 {
+		l.Depth = 100
+	}
+	if l.String <= 0 {
+		l.String = 16 << 20
+	}
+	if l.Const <= 0 {
+		l.Const = 64 << 10
+	}
+	l.Const = min(l.Const, maxConst)
+	return l
+}

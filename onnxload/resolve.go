@@ -1,0 +1,493 @@
+package onnxload
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Markers in a scope's tables, beside ValueIDs.
+const (
+	unbound ValueID = -2 // no such value; NoValue is a function's formal input that the call leaves out
+)
+
+// A scope is what names mean at one place: in the main graph and its subgraphs,
+// or in one call of a function. Names are numbers of one table.
+type scope struct {
+	names *table
+	bound []ValueID // by nodes that come before, inputs and initializers
+	late  []ValueID // by any node of the graphs around: for files whose nodes are not in order
+	undo  []undo    // bindings to restore when a subgraph ends
+	call  *call     // nil in the main graph
+}
+
+type undo struct {
+	name        int32
+	bound, late ValueID
+}
+
+func newScope(names *table, c *call) *scope {
+	s := &scope{names: names, call: c}
+	n := len(names.strs)
+	both := make([]ValueID, 2*n)
+	for i := range both {
+		both[i] = unbound
+	}
+	s.bound, s.late = both[:n:n], both[n:]
+	return s
+}
+
+// declare makes a name of the current graph known, shadowing an outer one.
+func (s *scope) declare(name int32, id ValueID, now bool) {
+	s.undo = append(s.undo, undo{name, s.bound[name], s.late[name]})
+	s.late[name] = id
+	if now {
+		s.bound[name] = id
+	}
+}
+
+func (s *scope) lookup(name ValueID) ValueID {
+	if id := s.bound[name]; id != unbound {
+		return id
+	}
+	return s.late[name]
+}
+
+func (s *scope) end(mark int) {
+	for i := len(s.undo) - 1; i >= mark; i-- {
+		u := s.undo[i]
+		s.bound[u.name], s.late[u.name] = u.bound, u.late
+	}
+	s.undo = s.undo[:mark]
+}
+
+// A resolver turns raw graphs into graphs: names into values, calls of functions
+// into their nodes, and nodes into topological order.
+type resolver struct {
+	m     *Model
+	lib   *library
+	lim   Limits
+	odd   *notes
+	nodes int64
+	main  *table
+
+	// by ValueID
+	owner    []int32 // the graph, or call of a function, that the value belongs to
+	producer []int32 // the index of its node there; -1 when none
+	number   []int32 // of its name, in the table of the scope that produces it
+	graphs   int32   // owners so far
+	used     map[string]bool
+
+	ids pool[ValueID]
+}
+
+func (r *resolver) newValue(name string, owner int32) ValueID {
+	r.m.Values = append(r.m.Values, Value{Name: name})
+	r.owner = append(r.owner, owner)
+	r.producer = append(r.producer, -1)
+	r.number = append(r.number, -1)
+	return ValueID(len(r.m.Values) - 1)
+}
+
+// valueName returns the name of a new value: in a call, the call's path comes
+// before, which makes it unique.
+func (r *resolver) valueName(s *scope, name int32) string {
+	n := s.names.strs[name]
+	if s.call == nil {
+		return n
+	}
+	n = s.call.path + "/" + n
+	for r.main.has(n) || r.used[n] {
+		n += "_"
+	}
+	r.used[n] = true
+	return n
+}
+
+// A place is one graph being resolved.
+type place struct {
+	raw   *rawGraph
+	scope *scope
+	owner int32
+	inner bool // not the main graph: outer values can be captured
+	mark  int
+
+	nodes    []Node
+	captures []ValueID // values of graphs around that this one reads
+	deps     []capture // of those, what subgraphs of a node read from this graph
+	sorted   bool
+}
+
+type capture struct {
+	node int32
+	id   ValueID
+}
+
+// graph resolves a graph or subgraph. captures are the outer values it reads.
+func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, captures []ValueID, err error) {
+	r.graphs++
+	p := &place{raw: raw, scope: s, owner: r.graphs, inner: inner, mark: len(s.undo)}
+	defer s.end(p.mark)
+	g = &Graph{Name: raw.name}
+	for _, in := range raw.inits {
+		if id := s.late[in.name]; id >= 0 && r.owner[id] == p.owner {
+			return nil, nil, fmt.Errorf("initializer %q is there twice", in.t.Name)
+		}
+		id := r.newValue(r.valueName(s, in.name), p.owner)
+		r.m.Values[id].Init = in.t
+		s.declare(in.name, id, true)
+		g.Inits = append(g.Inits, id)
+	}
+	for i, v := range raw.inputs {
+		if v.name < 0 {
+			return nil, nil, fmt.Errorf("input %d of the graph has no name", i)
+		}
+		if id := s.late[v.name]; id >= 0 && r.owner[id] == p.owner {
+			if r.m.Values[id].Init == nil || r.m.Values[id].Type.Kind != NoType {
+				return nil, nil, fmt.Errorf("input %q of the graph is there twice", s.names.strs[v.name])
+			}
+			r.m.Values[id].Type = v.typ // the default of an input: IR < 4 lists every initializer
+			continue
+		}
+		id := r.newValue(r.valueName(s, v.name), p.owner)
+		r.m.Values[id].Type = v.typ
+		s.declare(v.name, id, true)
+		g.Inputs = append(g.Inputs, id)
+	}
+	if err := r.body(p); err != nil {
+		return nil, nil, err
+	}
+	for i, v := range raw.outputs {
+		if v.name < 0 {
+			return nil, nil, fmt.Errorf("output %d of the graph has no name", i)
+		}
+		id := s.lookup(ValueID(v.name))
+		if id < 0 {
+			return nil, nil, fmt.Errorf("output %q of the graph is produced by nothing", s.names.strs[v.name])
+		}
+		if r.owner[id] == p.owner {
+			r.declareType(id, v.typ)
+		} else {
+			p.captures = append(p.captures, id)
+		}
+		g.Outputs = append(g.Outputs, id)
+	}
+	g.Nodes = p.nodes
+	return g, p.captures, nil
+}
+
+// declareType keeps the better of two declared types: one with dimensions.
+func (r *resolver) declareType(id ValueID, t Type) {
+	v := &r.m.Values[id]
+	if t.Kind != NoType && (t.HasRank || !v.Type.HasRank) {
+		v.Type = t
+	}
+}
+
+// body resolves the nodes of p and sets p.nodes: in order, calls inlined.
+func (r *resolver) body(p *place) error {
+	s := p.scope
+	nodes := p.raw.nodes
+	if s.call != nil { // a body may be used again
+		nodes = append([]Node(nil), nodes...)
+	}
+	for i := range nodes {
+		if err := r.declareOutputs(p, nodes, i); err != nil {
+			return err
+		}
+	}
+	for _, v := range p.raw.infos {
+		if v.name < 0 {
+			continue
+		}
+		if id := s.late[v.name]; id >= 0 && r.owner[id] == p.owner {
+			r.declareType(id, v.typ)
+		}
+	}
+	p.sorted = true
+	for i := range nodes {
+		if err := r.node(p, nodes, i); err != nil {
+			return err
+		}
+	}
+	order, err := r.order(p, nodes)
+	if err != nil {
+		return err
+	}
+	if order != nil {
+		where := "the nodes of a subgraph"
+		if !p.inner && s.call == nil {
+			where = "the graph's nodes"
+		}
+		r.odd.add("order", "%s are not in topological order: sorted", where)
+	}
+	return r.inline(p, nodes, order)
+}
+
+// declareOutputs gives the outputs of node i their values.
+func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
+	s := p.scope
+	n := &nodes[i]
+	if s.call != nil {
+		n.Out = r.ids.copy(n.Out)
+	}
+	for j, name := range n.Out {
+		if name == NoValue {
+			continue
+		}
+		if id := s.late[name]; id != unbound && !p.inner || id >= 0 && r.owner[id] == p.owner {
+			return r.duplicate(p, nodes, i, int32(name), id)
+		}
+		id := ValueID(unbound)
+		if s.call != nil && !p.inner {
+			id = s.call.actual(name)
+		}
+		if id >= 0 {
+			r.owner[id] = p.owner
+		} else {
+			id = r.newValue(r.valueName(s, int32(name)), p.owner)
+		}
+		r.producer[id] = int32(i)
+		r.number[id] = int32(name)
+		s.declare(int32(name), id, false)
+		n.Out[j] = id
+	}
+	return nil
+}
+
+// actual returns the caller's value for a formal output, or unbound.
+func (c *call) actual(name ValueID) ValueID {
+	for k, out := range c.fn.out {
+		if out == name && k < len(c.node.Out) && c.node.Out[k] >= 0 {
+			return c.node.Out[k]
+		}
+	}
+	return unbound
+}
+
+func (r *resolver) duplicate(p *place, nodes []Node, i int, name int32, id ValueID) error {
+	s := p.scope.names.strs[name]
+	this := nodeLabel(i, &nodes[i])
+	if id >= 0 && r.owner[id] == p.owner {
+		if k := r.producer[id]; k >= 0 {
+			if int(k) == i {
+				return fmt.Errorf("%s produces %q twice", this, s)
+			}
+			return fmt.Errorf("%s and %s both produce %q", nodeLabel(int(k), &nodes[k]), this, s)
+		}
+		if r.m.Values[id].Init != nil {
+			return fmt.Errorf("%s produces %q, which is an initializer", this, s)
+		}
+	}
+	return fmt.Errorf("%s produces %q, which is an input", this, s)
+}
+
+// nodeLabel names a node in an error.
+func nodeLabel(i int, n *Node) string {
+	if n.Name != "" {
+		return fmt.Sprintf("node %d %q", i, n.Name)
+	}
+	return fmt.Sprintf("node %d (%q)", i, n.Op)
+}
+
+// node resolves the inputs, version and subgraphs of node i.
+func (r *resolver) node(p *place, nodes []Node, i int) error {
+	s := p.scope
+	n := &nodes[i]
+	if s.call != nil {
+		n.In = r.ids.copy(n.In)
+		n.Attrs = s.call.bind(n.Attrs)
+		n.Meta = s.call.meta(n.Meta)
+		n.Scope = s.call.path
+	}
+	for j, name := range n.In {
+		if name == NoValue {
+			continue
+		}
+		id := s.lookup(name)
+		if id == unbound {
+			return fmt.Errorf("%s reads %q, which nothing produces", nodeLabel(i, n), s.names.strs[name])
+		}
+		n.In[j] = id
+		if id < 0 {
+			continue
+		}
+		if r.owner[id] != p.owner {
+			if p.inner {
+				p.captures = append(p.captures, id)
+			}
+		} else if r.producer[id] >= int32(i) {
+			p.sorted = false
+		}
+	}
+	for j := range n.Attrs {
+		if err := r.attr(p, i, n, j); err != nil {
+			return err
+		}
+	}
+	for _, id := range n.Out {
+		if id >= 0 {
+			s.bound[r.number[id]] = id
+		}
+	}
+	if r.lib.callee(p.raw, i) < 0 {
+		v, err := r.version(p, n)
+		if err != nil {
+			return fmt.Errorf("%s: %w", nodeLabel(i, n), err)
+		}
+		n.Version = v
+		if r.nodes++; r.nodes > r.lim.Nodes {
+			return fmt.Errorf("more than %d nodes once functions are inlined, which is the limit", r.lim.Nodes)
+		}
+	}
+	return nil
+}
+
+// attr resolves the subgraphs of an attribute.
+func (r *resolver) attr(p *place, i int, n *Node, j int) error {
+	a := &n.Attrs[j]
+	if a.Type&refBit != 0 {
+		return fmt.Errorf("%s: attribute %q refers to %q, but only functions have attributes to refer to", nodeLabel(i, n), a.Name, a.Str)
+	}
+	if a.Type != AttrGraph && a.Type != AttrGraphs || a.Graphs != nil {
+		return nil
+	}
+	subs := a.Ints
+	a.Ints = nil
+	a.Graphs = make([]*Graph, len(subs))
+	for k, sub := range subs {
+		g, captures, err := r.graph(r.lib.subs[sub], p.scope, true)
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", a.Name, nodeLabel(i, n), err)
+		}
+		a.Graphs[k] = g
+		for _, id := range captures {
+			if r.owner[id] == p.owner {
+				if r.producer[id] >= 0 {
+					p.deps = append(p.deps, capture{int32(i), id})
+					if r.producer[id] >= int32(i) {
+						p.sorted = false
+					}
+				}
+			} else if p.inner {
+				p.captures = append(p.captures, id)
+			}
+		}
+	}
+	return nil
+}
+
+// version returns the version of the operator set that is in force for a node.
+func (r *resolver) version(p *place, n *Node) (int64, error) {
+	if c := p.scope.call; c != nil {
+		if v, ok := c.fn.opsets[n.Domain]; ok {
+			return v, nil
+		}
+	}
+	if v, ok := r.m.Opsets[n.Domain]; ok {
+		return v, nil
+	}
+	if n.Domain != "" || r.m.IRVersion < 3 {
+		return 1, nil // before IR version 3 there was one operator set
+	}
+	return 0, fmt.Errorf("operator %q of ai.onnx, but the model imports no version of ai.onnx (opset_import)", n.Op)
+}
+
+// inline sets p.nodes: the nodes in this order (nil: as they are) with calls of
+// functions replaced by the nodes of their bodies.
+func (r *resolver) inline(p *place, nodes []Node, order []int32) error {
+	calls := false
+	for i := range nodes {
+		calls = calls || r.lib.callee(p.raw, i) >= 0
+	}
+	if order == nil && !calls {
+		p.nodes = nodes
+		return nil
+	}
+	out := make([]Node, 0, len(nodes))
+	for k := range nodes {
+		i := k
+		if order != nil {
+			i = int(order[k])
+		}
+		f := r.lib.callee(p.raw, i)
+		if f < 0 {
+			out = append(out, nodes[i])
+			continue
+		}
+		body, err := r.expand(p, r.lib.funcs[f], i, &nodes[i])
+		if err != nil {
+			return err
+		}
+		out = append(out, body...)
+	}
+	p.nodes = out
+	return nil
+}
+
+// expand returns the nodes that a call stands for.
+func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error) {
+	c, err := newCall(f, n, r.scopePath(p, i, n))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nodeLabel(i, n), err)
+	}
+	r.graphs++
+	in := &place{raw: f.body, scope: newScope(f.body.names, c), owner: r.graphs}
+	for k, name := range f.in {
+		if name < 0 {
+			return nil, fmt.Errorf("function %v: input %d has no name", f.key(), k)
+		}
+		if in.scope.late[name] != unbound {
+			return nil, fmt.Errorf("function %v: input %q is there twice", f.key(), f.body.names.strs[name])
+		}
+		id := NoValue
+		if k < len(n.In) {
+			id = n.In[k]
+		}
+		in.scope.declare(int32(name), id, true)
+	}
+	if err := r.body(in); err != nil {
+		return nil, fmt.Errorf("function %v, called by %s: %w", f.key(), nodeLabel(i, n), err)
+	}
+	nodes := in.nodes
+	for k, id := range n.Out {
+		if id < 0 {
+			continue
+		}
+		name := f.out[k]
+		got := unbound
+		if name >= 0 {
+			got = in.scope.lookup(name)
+		}
+		if got < 0 {
+			return nil, fmt.Errorf("function %v: output %d is produced by nothing", f.key(), k)
+		}
+		if got == id {
+			continue
+		}
+		// A formal input handed through, or an output listed twice: the value needs a producer.
+		copyNode := Node{Op: "Identity", In: []ValueID{got}, Out: []ValueID{id}, Scope: c.path}
+		if copyNode.Version, err = r.version(in, &copyNode); err != nil {
+			copyNode.Version = 1 // Identity means the same in all versions
+		}
+		nodes = append(nodes, copyNode)
+	}
+	return nodes, nil
+}
+
+// scopePath names a call, uniquely: the caller's path, then the node's name,
+// or its operator and index when it has none.
+func (r *resolver) scopePath(p *place, i int, n *Node) string {
+	s := n.Name
+	if s == "" {
+		s = n.Op + "_" + strconv.Itoa(i)
+	}
+	if p.scope.call != nil {
+		s = p.scope.call.path + "/" + s
+	}
+	base := s
+	for k := 2; r.used[s]; k++ {
+		s = base + "#" + strconv.Itoa(k)
+	}
+	r.used[s] = true
+	return s
+}
