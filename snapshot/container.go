@@ -1,0 +1,326 @@
+package snapshot
+
+// Strings that the reader knows by number: machine.strings begins with them.
+const (
+	idSegments uint32 = iota
+	idTraces
+	idSettings
+	idAnnotations
+	idBlocks
+	idFrames
+	idName
+	idFilename
+	idLine
+	idAction
+	idAddr
+	idDeviceFree
+	idSize
+	idStream
+	idTime
+	idCompileContext
+	idUserMetadata
+	idCategory
+	idDevice
+	idAddress
+	idTotalSize
+	idAllocatedSize
+	idActiveSize
+	idRequestedSize
+	idSegmentType
+	idPool
+	idExpandable
+	idState
+	idStage
+	idLarge
+	idSmall
+	idFirstState                                           // the names of the block states follow
+	idFirstAction = idFirstState + uint32(len(stateNames)) // and those of the actions
+	numIDs        = idFirstAction + uint32(NumActions)
+)
+
+var knownStrings = append(append([]string{
+	"segments", "device_traces", "allocator_settings", "external_annotations",
+	"blocks", "frames", "name", "filename", "line", "action", "addr", "device_free",
+	"size", "stream", "time_us", "compile_context", "user_metadata", "category",
+	"device", "address", "total_size", "allocated_size", "active_size",
+	"requested_size", "segment_type", "segment_pool_id", "is_expandable", "state",
+	"stage", "large", "small",
+}, stateNames[:]...), actionNames[:]...)
+
+// object makes an empty container, or refuses where the file has shown too few
+// bytes for as many.
+func (m *machine) object(k ValueKind) (uint32, error) {
+	if n := len(m.free); n > 0 {
+		i := m.free[n-1]
+		m.free = m.free[:n-1]
+		o := &m.objects[i]
+		*o = object{items: o.items[:0], kind: k}
+		return i, nil
+	}
+	if len(m.objects) > slack && int64(len(m.objects)) > slack+m.in.offset()/4 {
+		return 0, m.fail("more than %d containers at once", len(m.objects))
+	}
+	m.objects = append(m.objects, object{kind: k})
+	return uint32(len(m.objects) - 1), nil
+}
+
+// at returns the object of a value on the stack, or nil.
+func (m *machine) at(i int) *object {
+	if i < 0 || i >= len(m.stack) || m.stack[i].kind != kObject {
+		return nil
+	}
+	return &m.objects[m.stack[i].n]
+}
+
+// under says whether the value at stack[i] is going into a container of that
+// role: one right below it, or the one below the last MARK before it.
+func (m *machine) under(i int, r role) bool {
+	mark := 0
+	for k := len(m.marks) - 1; k >= 0; k-- {
+		if m.marks[k] <= i {
+			mark = m.marks[k]
+			break
+		}
+	}
+	if i > mark {
+		if o := m.at(i - 1); o != nil && o.role == r {
+			return true
+		}
+	}
+	o := m.at(mark - 1)
+	return o != nil && o.role == r
+}
+
+// open pushes an empty container and finds out what it is for.
+func (m *machine) open(op byte) error {
+	k := makes(op)
+	i, err := m.object(k)
+	if err != nil {
+		return err
+	}
+	o, top := &m.objects[i], len(m.stack)
+	switch {
+	case k == Dict && top == 0:
+		o.role = roleRoot
+	case k == List && m.under(top, roleTraces):
+		o.role = roleTrace
+		m.device = len(m.s.Traces)
+		m.s.Traces = append(m.s.Traces, new(Trace))
+		o.alias.n = int64(m.device)
+	case k == List && top > 0 && m.stack[top-1].kind == kString && (top-m.floor())%2 == 1:
+		// The value of a dict's key.
+		dict := m.at(m.floor() - 1)
+		if dict == nil || dict.kind != Dict {
+			break
+		}
+		switch id := uint32(m.stack[top-1].n); {
+		case id == idSegments && dict.role == roleRoot:
+			o.role = roleSegments
+			if len(m.s.Segments) > 0 {
+				return m.fail("segments given twice")
+			}
+		case id == idTraces && dict.role == roleRoot:
+			o.role = roleTraces
+			if len(m.s.Traces) > 0 {
+				return m.fail("device_traces given twice")
+			}
+		case id == idBlocks && m.under(m.floor()-1, roleSegments):
+			o.role = roleBlocks
+			m.blocks = m.blocks[:0]
+		}
+	}
+	m.push(kObject, int64(i))
+	return nil
+}
+
+// makes is the kind of container that an opcode makes.
+func makes(op byte) ValueKind {
+	switch op {
+	case opEmptyDict, opDict:
+		return Dict
+	case opEmptyList, opList:
+		return List
+	}
+	return Tuple
+}
+
+// close ends what the last MARK began.
+func (m *machine) close(op byte) error {
+	n := len(m.marks)
+	if n == 0 {
+		return m.fail("opcode %q without a MARK", op)
+	}
+	mark := m.marks[n-1]
+	m.marks = m.marks[:n-1]
+	return m.closeAt(op, mark)
+}
+
+// closeAt puts the values from stack[mark] on into the container below them, or
+// into a new one.
+func (m *machine) closeAt(op byte, mark int) error {
+	below := m.floor()
+	if mark < below || mark > len(m.stack) {
+		return m.fail("opcode %q wants more values than the stack has", op)
+	}
+	args := m.stack[mark:]
+	if (op == opSetItems || op == opDict) && len(args)%2 == 1 {
+		return m.fail("a dict key without a value")
+	}
+	switch op {
+	case opDict, opList, opTuple:
+		i, err := m.object(makes(op))
+		if err != nil {
+			return err
+		}
+		if err := m.attach(i, args); err != nil {
+			return err
+		}
+		m.stack = append(m.stack[:mark], value{int64(i), kObject})
+		return nil
+	}
+	if mark-1 < below {
+		return m.fail("opcode %q without a container", op)
+	}
+	o := m.at(mark - 1)
+	if o == nil || o.done || op == opSetItems && o.kind != Dict || op == opAppends && o.kind != List {
+		return m.fail("opcode %q on what is no open container", op)
+	}
+	index := uint32(m.stack[mark-1].n)
+	if op == opAppends {
+		if err := m.appendTo(index, args); err != nil {
+			return err
+		}
+		m.stack = m.stack[:mark]
+		return nil
+	}
+	if len(o.items) == 0 && o.role == roleNone {
+		v, err := m.structured(mark-1, args)
+		if err != nil {
+			return err
+		}
+		if v.kind != kNone {
+			m.stack = m.stack[:mark]
+			m.stack[mark-1] = v
+			m.retire(index, v)
+			return nil
+		}
+	}
+	if err := m.attach(index, args); err != nil {
+		return err
+	}
+	m.stack = m.stack[:mark]
+	return nil
+}
+
+// structured turns the dict at stack[i], about to get its items, into what its
+// place says it is; it returns kNone where it is an ordinary dict.
+func (m *machine) structured(i int, items []value) (value, error) {
+	if v, ok := m.frameOf(items); ok {
+		return v, nil
+	}
+	switch {
+	case m.under(i, roleTrace):
+		return m.event(m.device, items)
+	case m.under(i, roleBlocks):
+		return m.block(items)
+	case m.under(i, roleSegments):
+		return m.segment(items)
+	}
+	return value{}, nil
+}
+
+// appendTo appends to a list. Lists of the known structure only take what
+// belongs in them, already taken apart.
+func (m *machine) appendTo(index uint32, args []value) error {
+	o := &m.objects[index]
+	for k, v := range args {
+		switch o.role {
+		case roleTraces:
+			if c := m.at(len(m.stack) - len(args) + k); c == nil || c.role != roleTrace {
+				return m.fail("device_traces: element is no list of events")
+			}
+			continue
+		case roleTrace:
+			if v.kind == kObject && m.objects[v.n].kind == Dict && !m.objects[v.n].done {
+				d := v.n
+				e, err := m.event(int(o.alias.n), m.objects[d].items)
+				if err != nil {
+					return err
+				}
+				m.retire(uint32(d), e)
+				o, v = &m.objects[index], e
+			}
+			if v.kind != kEvent || v.n != o.alias.n {
+				return m.fail("device_traces: element is no event of its device")
+			}
+			continue
+		case roleSegments:
+			if v.kind != kSegment {
+				return m.fail("segments: element is no dict that describes one")
+			}
+			continue
+		case roleBlocks:
+			if v.kind != kBlock {
+				return m.fail("blocks: element is no dict that describes one")
+			}
+			continue
+		}
+		return m.attach(index, args)
+	}
+	return nil
+}
+
+// attach adds values to an ordinary container. What was taken apart because of
+// its place cannot have another one.
+func (m *machine) attach(index uint32, args []value) error {
+	o := &m.objects[index]
+	for k, v := range args {
+		switch v.kind {
+		case kEvent, kBlock, kSegment, kGone:
+			return m.fail("an event, block or segment where none belongs")
+		case kObject:
+			c := &m.objects[v.n]
+			known := c.role == roleNone
+			if o.role == roleRoot && k%2 == 1 && args[k-1].kind == kString {
+				key := uint32(args[k-1].n)
+				known = known || c.role == roleSegments && key == idSegments || c.role == roleTraces && key == idTraces
+			}
+			if !known {
+				return m.fail("a list of segments, blocks or events where none belongs")
+			}
+			if c.depth >= maxDepth {
+				return m.fail("nested deeper than %d", maxDepth)
+			}
+			o.depth = max(o.depth, c.depth+1)
+		}
+	}
+	if m.values += int64(len(args)); m.values > slack+m.in.offset()/2 {
+		return m.fail("more than %d values in containers at once", m.values)
+	}
+	o.items = append(o.items, args...)
+	return nil
+}
+
+// retire gives a container's object back once the container has become v.
+func (m *machine) retire(index uint32, v value) {
+	o := &m.objects[index]
+	m.values -= int64(len(o.items))
+	o.items = o.items[:0]
+	if cap(o.items) > 256 {
+		o.items = nil
+	}
+	if v.kind == kEvent || v.kind == kBlock || v.kind == kSegment {
+		v = value{kind: kGone} // may be used once only
+	}
+	o.done, o.alias = true, v
+	if o.got || o.puts > 1 {
+		return // somebody may still come for it
+	}
+	if o.puts == 1 {
+		self, _ := pack(value{int64(index), kObject})
+		if m.memo[o.memo] == self {
+			m.memo[o.memo], _ = pack(v)
+		}
+	}
+	m.free = append(m.free, index)
+}

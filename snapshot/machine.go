@@ -1,0 +1,440 @@
+package snapshot
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// A kind is the type of a value on the machine's stack.
+type kind uint8
+
+const (
+	kNone kind = iota
+	kBool
+	kInt
+	kFloat
+	kString  // n is an index into machine.strings
+	kBig     // likewise; the string is the two's complement
+	kObject  // n is an index into machine.objects
+	kFrame   // a dict that became Snapshot.Frames[n]
+	kStack   // a list that became stack n
+	kEvent   // a dict that became the n-th event read
+	kBlock   // a dict that became machine.blocks[n]
+	kSegment // a dict that became Snapshot.Segments[n]
+	kGone    // only in the memo: a dict that was taken apart, and may not be used again
+)
+
+type value struct {
+	n    int64
+	kind kind
+}
+
+// A role is what a list or dict is for, known from where it is put.
+type role uint8
+
+const (
+	roleNone role = iota
+	roleRoot
+	roleSegments
+	roleBlocks
+	roleTraces
+	roleTrace
+)
+
+// An object is a list, a tuple or a dict under construction, or one that nobody
+// has taken apart yet.
+type object struct {
+	items []value // of a dict: key, value, key, value
+	alias value   // once done: what it became
+	memo  uint32  // its place in the memo, if puts is 1
+	puts  uint8   // how often it was put there, up to 2
+	kind  ValueKind
+	role  role
+	got   bool // the memo handed it out: somebody else may refer to it
+	done  bool // taken apart; alias stands for it
+	depth uint8
+}
+
+// A machine runs a pickle. Containers that are part of the known structure are
+// turned into segments, blocks, events and frames as soon as they are complete,
+// and their objects used again: what is live stays small however long the file.
+type machine struct {
+	in   *input
+	opts Options
+	s    *Snapshot
+
+	stack   []value
+	marks   []int
+	memo    []uint32 // packed, see pack
+	objects []object
+	free    []uint32 // objects to use again
+	strings []string
+	ids     map[string]uint32
+
+	frameIDs  map[frameKey]uint32
+	stackIDs  []uint32 // a hash table of StackIDs, linear probing
+	noteIDs   map[noteKey]NoteID
+	extraIDs  map[string]NoteID
+	values    int64 // held by containers that are not taken apart
+	lastKey   noteKey
+	lastNote  NoteID
+	lastName  int64 // the last stream, as the file has it
+	lastIndex uint32
+	streamIDs map[int64]uint32
+
+	blocks   []Block
+	events   int64 // handed out or kept, of all devices
+	device   int   // of the trace under construction
+	nodes    int64 // exported values, bounded by the bytes read
+	protocol byte
+	frameEnd int64
+}
+
+// The memo holds what values can be shared: strings and containers. Three bits
+// say which, the others hold the index.
+const (
+	memoBits = 29
+	memoMax  = 1<<memoBits - 1
+)
+
+var memoKinds = [8]kind{kGone, kString, kObject, kFrame, kStack, kBig, kGone, kGone}
+
+func (m *machine) fail(format string, args ...any) error {
+	return fmt.Errorf("offset %d: %w", m.in.offset(), fmt.Errorf(format, args...))
+}
+
+func (m *machine) run() error {
+	in := m.in
+	for {
+		if in.end-in.pos < 9 && !in.need(1) {
+			return in.short()
+		}
+		op := in.buf[in.pos]
+		// Most opcodes have at most eight bytes of operand: look for them once.
+		if in.end-in.pos < 9 {
+			in.need(9)
+			if in.end-in.pos <= operandBytes(op) {
+				return in.short()
+			}
+		}
+		in.pos++
+		arg := in.buf[in.pos:in.end]
+		switch op {
+		case opBinGet:
+			in.pos++
+			if err := m.get(uint32(arg[0])); err != nil {
+				return err
+			}
+		case opLongBinGet:
+			in.pos += 4
+			if err := m.get(binary.LittleEndian.Uint32(arg)); err != nil {
+				return err
+			}
+		case opMemoize:
+			if err := m.put(len(m.memo)); err != nil {
+				return err
+			}
+		case opBinPut:
+			in.pos++
+			if err := m.put(int(arg[0])); err != nil {
+				return err
+			}
+		case opLongBinPut:
+			in.pos += 4
+			if err := m.put(int(binary.LittleEndian.Uint32(arg))); err != nil {
+				return err
+			}
+		case opBinInt1:
+			in.pos++
+			m.push(kInt, int64(arg[0]))
+		case opBinInt2:
+			in.pos += 2
+			m.push(kInt, int64(binary.LittleEndian.Uint16(arg)))
+		case opBinInt:
+			in.pos += 4
+			m.push(kInt, int64(int32(binary.LittleEndian.Uint32(arg))))
+		case opLong1:
+			in.pos++
+			if err := m.long(int64(arg[0])); err != nil {
+				return err
+			}
+		case opLong4:
+			in.pos += 4
+			if err := m.long(int64(int32(binary.LittleEndian.Uint32(arg)))); err != nil {
+				return err
+			}
+		case opBinFloat:
+			in.pos += 8
+			m.push(kFloat, int64(binary.BigEndian.Uint64(arg)))
+		case opNone:
+			m.push(kNone, 0)
+		case opNewTrue:
+			m.push(kBool, 1)
+		case opNewFalse:
+			m.push(kBool, 0)
+		case opShortBinUnicode:
+			in.pos++
+			if err := m.text(uint64(arg[0])); err != nil {
+				return err
+			}
+		case opBinUnicode:
+			in.pos += 4
+			if err := m.text(uint64(binary.LittleEndian.Uint32(arg))); err != nil {
+				return err
+			}
+		case opBinUnicode8:
+			in.pos += 8
+			if err := m.text(binary.LittleEndian.Uint64(arg)); err != nil {
+				return err
+			}
+		case opMark:
+			if len(m.marks) >= maxMarks {
+				return m.fail("nested deeper than %d", maxDepth)
+			}
+			m.marks = append(m.marks, len(m.stack))
+		case opEmptyDict, opEmptyList, opEmptyTuple:
+			if err := m.open(op); err != nil {
+				return err
+			}
+		case opSetItems, opAppends, opDict, opList, opTuple:
+			if err := m.close(op); err != nil {
+				return err
+			}
+		case opSetItem:
+			if err := m.closeAt(opSetItems, len(m.stack)-2); err != nil {
+				return err
+			}
+		case opAppend:
+			if err := m.closeAt(opAppends, len(m.stack)-1); err != nil {
+				return err
+			}
+		case opTuple1, opTuple2, opTuple3:
+			if err := m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1); err != nil {
+				return err
+			}
+		case opFrame:
+			in.pos += 8
+			if err := m.frame(binary.LittleEndian.Uint64(arg)); err != nil {
+				return err
+			}
+		case opProto:
+			in.pos++
+			if m.protocol = arg[0]; m.protocol < 2 || m.protocol > 5 {
+				return m.fail("pickle protocol %d, wanted 2 to 5", m.protocol)
+			}
+			if in.offset() != 2 {
+				return m.fail("a second pickle header")
+			}
+		case opStop:
+			return m.stop()
+		default:
+			return m.refuse(op)
+		}
+		// Values that no opcode has taken up: bounded by what the file has shown.
+		if len(m.stack) > slack && int64(len(m.stack)) > slack+in.offset()/2 {
+			return m.fail("more than %d values wait on the stack", len(m.stack))
+		}
+	}
+}
+
+// operandBytes is the number of bytes that follow the opcode in any case.
+func operandBytes(op byte) int {
+	switch op {
+	case opBinInt1, opBinGet, opBinPut, opLong1, opShortBinUnicode, opProto:
+		return 1
+	case opBinInt2:
+		return 2
+	case opBinInt, opLongBinGet, opLongBinPut, opLong4, opBinUnicode:
+		return 4
+	case opBinFloat, opBinUnicode8, opFrame:
+		return 8
+	}
+	return 0
+}
+
+func (m *machine) push(k kind, n int64) { m.stack = append(m.stack, value{n, k}) }
+
+// floor is the lowest place that an opcode may take values from: those under
+// the last MARK are not its own.
+func (m *machine) floor() int {
+	if len(m.marks) == 0 {
+		return 0
+	}
+	return m.marks[len(m.marks)-1]
+}
+
+func (m *machine) get(i uint32) error {
+	if int64(i) >= int64(len(m.memo)) {
+		return m.fail("asks for memo entry %d of %d", i, len(m.memo))
+	}
+	p := m.memo[i]
+	v := value{int64(p & memoMax), memoKinds[p>>memoBits]}
+	switch v.kind {
+	case kObject:
+		o := &m.objects[v.n]
+		if o.done {
+			v = o.alias
+		}
+		o.got = true
+	case kGone:
+		return m.fail("memo entry %d is empty, or an event, block or segment that was used already", i)
+	}
+	if v.kind == kGone {
+		return m.fail("memo entry %d is an event, block or segment that was used already", i)
+	}
+	m.stack = append(m.stack, v)
+	return nil
+}
+
+// put stores the top of the stack in memo entry i. Pickles number their
+// entries without gaps, or with few: an entry beyond the bytes read is refused.
+func (m *machine) put(i int) error {
+	if len(m.stack) <= m.floor() {
+		return m.fail("memoizes an empty stack")
+	}
+	if int64(i) >= m.in.offset() || i >= memoMax {
+		return m.fail("memo entry %d is out of reach", i)
+	}
+	v := m.stack[len(m.stack)-1]
+	p, ok := pack(v)
+	if !ok {
+		return m.fail("memoizes a number, wanted a string or a container")
+	}
+	for i > len(m.memo) {
+		m.memo = append(m.memo, 0)
+	}
+	if i == len(m.memo) {
+		m.memo = append(m.memo, p)
+	} else {
+		m.memo[i] = p
+	}
+	if v.kind == kObject {
+		o := &m.objects[v.n]
+		o.memo = uint32(i)
+		o.puts = min(o.puts+1, 2)
+	}
+	return nil
+}
+
+func pack(v value) (uint32, bool) {
+	for tag, k := range memoKinds {
+		if k == v.kind && k != kGone {
+			return uint32(tag)<<memoBits | uint32(v.n), v.n <= memoMax
+		}
+	}
+	return 0, false
+}
+
+// long pushes the integer of n little endian bytes.
+func (m *machine) long(n int64) error {
+	if n < 0 || n > maxLong {
+		return m.fail("an integer of %d bytes", n)
+	}
+	b, err := m.in.text(n)
+	if err != nil {
+		return err
+	}
+	// Bytes that only repeat the sign say nothing.
+	for len(b) > 8 && (b[len(b)-1] == 0 && b[len(b)-2] < 0x80 || b[len(b)-1] == 0xff && b[len(b)-2] >= 0x80) {
+		b = b[:len(b)-1]
+	}
+	if len(b) > 8 {
+		id, err := m.intern(b)
+		if err != nil {
+			return err
+		}
+		m.push(kBig, int64(id))
+		return nil
+	}
+	var u uint64
+	for i, c := range b {
+		u |= uint64(c) << (8 * i)
+	}
+	if k := len(b); k > 0 && k < 8 && b[k-1] >= 0x80 {
+		u |= math.MaxUint64 << (8 * k)
+	}
+	m.push(kInt, int64(u))
+	return nil
+}
+
+func (m *machine) text(n uint64) error {
+	if n > maxString {
+		return m.fail("a string of %d bytes, more than %d", n, maxString)
+	}
+	b, err := m.in.text(int64(n))
+	if err != nil {
+		return err
+	}
+	id, err := m.intern(b)
+	if err != nil {
+		return err
+	}
+	m.push(kString, int64(id))
+	return nil
+}
+
+func (m *machine) intern(b []byte) (uint32, error) {
+	if id, ok := m.ids[string(b)]; ok {
+		return id, nil
+	}
+	if len(m.strings) >= memoMax {
+		return 0, m.fail("more than %d strings", memoMax)
+	}
+	s, id := string(b), uint32(len(m.strings))
+	m.strings = append(m.strings, s)
+	m.ids[s] = id
+	return id, nil
+}
+
+func (m *machine) frame(n uint64) error {
+	if m.protocol < 4 {
+		return m.fail("a FRAME in protocol %d", m.protocol)
+	}
+	at := m.in.offset()
+	if at < m.frameEnd {
+		return m.fail("a frame within a frame")
+	}
+	if n > uint64(m.in.max) {
+		return m.fail("a frame of %d bytes", n)
+	}
+	m.frameEnd = at + int64(n)
+	return nil
+}
+
+func (m *machine) refuse(op byte) error {
+	at := m.in.offset() - 1
+	what, ok := refused[op]
+	if !ok {
+		return fmt.Errorf("offset %d: 0x%02x is no pickle opcode", at, op)
+	}
+	asks := ""
+	switch op {
+	case 'c', 'i':
+		// The two lines after the opcode name the object.
+		m.in.need(256)
+		asks = name(m.in.buf[m.in.pos:min(m.in.end, m.in.pos+256)])
+	case 0x93:
+		if n := len(m.stack); n >= 2 && m.stack[n-1].kind == kString && m.stack[n-2].kind == kString {
+			asks = m.strings[m.stack[n-2].n] + "." + m.strings[m.stack[n-1].n]
+		}
+	}
+	if asks != "" {
+		return fmt.Errorf("offset %d: the file asks for %.80q; refusing: a snapshot is plain data", at, asks)
+	}
+	return fmt.Errorf("offset %d: the file uses the opcode %s; refusing: a snapshot is plain data", at, what)
+}
+
+func name(b []byte) string {
+	out, lines := []byte{}, 0
+	for _, c := range b {
+		if c == '\n' {
+			if lines++; lines == 2 {
+				return string(out)
+			}
+			c = '.'
+		}
+		out = append(out, c)
+	}
+	return ""
+}

@@ -1,0 +1,21 @@
+package snapshot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func load(t testing.TB, name string) *Snapshot {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", name+".pickle.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := Read(f, Options{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return s
+}

@@ -1,0 +1,186 @@
+package snapshot
+
+import "math"
+
+// size reads a size or an address: an integer from 0 to 2^63-1.
+func (m *machine) size(where string, id uint32, v value, to *int64) error {
+	if v.kind != kInt {
+		return m.fail("%s: %s is no 64 bit integer", where, m.strings[id])
+	}
+	if v.n < 0 {
+		return m.fail("%s: %s is %d, negative or beyond 2^63", where, m.strings[id], v.n)
+	}
+	*to = v.n
+	return nil
+}
+
+// block makes a block of a dict's items.
+func (m *machine) block(items []value) (value, error) {
+	var b Block
+	var state, size bool
+	for i := 0; i+1 < len(items); i += 2 {
+		k, v := items[i], items[i+1]
+		if k.kind != kString {
+			return value{}, m.fail("block: a key that is no string")
+		}
+		var err error
+		switch id := uint32(k.n); id {
+		case idAddress:
+			err = m.size("block", id, v, &b.Addr)
+			b.has |= blockHasAddress
+		case idSize:
+			err = m.size("block", id, v, &b.Size)
+			size = true
+		case idRequestedSize:
+			err = m.size("block", id, v, &b.Requested)
+			b.has |= blockHasRequested
+		case idState:
+			s := uint32(v.n) - idFirstState
+			if v.kind != kString || uint32(v.n) < idFirstState || s >= uint32(len(stateNames)) {
+				return value{}, m.fail("block: state is none of inactive, active_allocated, active_pending_free")
+			}
+			b.State, state = BlockState(s), true
+		case idFrames:
+			b.Stack, err = m.stackOf(v)
+			b.has |= blockHasFrames
+		default:
+			err = m.extra(&b.Extra, k, v)
+		}
+		if err != nil {
+			return value{}, err
+		}
+	}
+	if !state || !size {
+		return value{}, m.fail("block: wanted size and state")
+	}
+	if b.has&blockHasRequested == 0 && b.State != Inactive {
+		b.Requested = b.Size
+	}
+	m.blocks = append(m.blocks, b)
+	return value{int64(len(m.blocks) - 1), kBlock}, nil
+}
+
+// segment makes a segment of a dict's items and the blocks read before it.
+func (m *machine) segment(items []value) (value, error) {
+	s := Segment{Device: 0}
+	const needAddr, needTotal, needBlocks = 1, 2, 4
+	var seen uint8
+	for i := 0; i+1 < len(items); i += 2 {
+		k, v := items[i], items[i+1]
+		if k.kind != kString {
+			return value{}, m.fail("segment: a key that is no string")
+		}
+		var err error
+		switch id := uint32(k.n); id {
+		case idDevice:
+			if v.kind != kInt || v.n < 0 || v.n > math.MaxUint16 {
+				return value{}, m.fail("segment: device is no number of a device")
+			}
+			s.Device = int(v.n)
+		case idAddress:
+			err = m.size("segment", id, v, &s.Addr)
+			seen |= needAddr
+		case idTotalSize:
+			err = m.size("segment", id, v, &s.Total)
+			seen |= needTotal
+		case idAllocatedSize:
+			err = m.size("segment", id, v, &s.Allocated)
+		case idActiveSize:
+			err = m.size("segment", id, v, &s.Active)
+			s.has |= segmentHasActive
+		case idRequestedSize:
+			err = m.size("segment", id, v, &s.Requested)
+			s.has |= segmentHasRequested
+		case idStream:
+			if v.kind != kInt {
+				return value{}, m.fail("segment: stream is no 64 bit integer")
+			}
+			s.Stream = v.n
+		case idSegmentType:
+			if v.kind != kString || uint32(v.n) != idLarge && uint32(v.n) != idSmall {
+				return value{}, m.fail("segment: segment_type is neither large nor small")
+			}
+			s.Small = uint32(v.n) == idSmall
+			s.has |= segmentHasType
+		case idPool:
+			if v.kind != kObject || len(m.objects[v.n].items) != 2 || m.objects[v.n].kind != Tuple ||
+				m.objects[v.n].items[0].kind != kInt || m.objects[v.n].items[1].kind != kInt {
+				return value{}, m.fail("segment: segment_pool_id is no pair of integers")
+			}
+			pool := m.objects[v.n].items
+			s.Pool = [2]int64{pool[0].n, pool[1].n}
+			s.has |= segmentHasPool
+			if !m.objects[v.n].got && m.objects[v.n].puts == 0 {
+				m.retire(uint32(v.n), value{kind: kGone})
+			}
+		case idExpandable:
+			if v.kind != kBool {
+				return value{}, m.fail("segment: is_expandable is no bool")
+			}
+			s.Expandable = v.n != 0
+			s.has |= segmentHasExpandable
+		case idFrames:
+			s.Stack, err = m.stackOf(v)
+			s.has |= segmentHasFrames
+		case idBlocks:
+			err = m.segmentBlocks(&s, v)
+			seen |= needBlocks
+		default:
+			err = m.extra(&s.Extra, k, v)
+		}
+		if err != nil {
+			return value{}, err
+		}
+	}
+	if seen != needAddr|needTotal|needBlocks {
+		return value{}, m.fail("segment: wanted address, total_size and blocks")
+	}
+	if s.Addr > math.MaxInt64-s.Total {
+		return value{}, m.fail("segment: its end is beyond 2^63")
+	}
+	// The allocator walks a segment's blocks from its beginning to its end.
+	at, end := s.Addr, s.Addr+s.Total
+	for i := range s.Blocks {
+		b := &s.Blocks[i]
+		if b.has&blockHasAddress == 0 {
+			b.Addr = at
+		}
+		if b.Addr != at {
+			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap", s.Addr, i, b.Addr, at)
+		}
+		if b.Size > end-at {
+			return value{}, m.fail("segment at %#x: block %d reaches beyond the segment's end", s.Addr, i)
+		}
+		at += b.Size
+	}
+	if at != end && len(s.Blocks) > 0 {
+		return value{}, m.fail("segment at %#x: blocks add up to %d bytes, wanted its %d", s.Addr, at-s.Addr, s.Total)
+	}
+	m.s.Segments = append(m.s.Segments, s)
+	return value{int64(len(m.s.Segments) - 1), kSegment}, nil
+}
+
+// segmentBlocks takes the blocks that were read for the segment, or converts an
+// ordinary list of them.
+func (m *machine) segmentBlocks(s *Segment, v value) error {
+	if v.kind != kObject || m.objects[v.n].kind != List || m.objects[v.n].done {
+		return m.fail("segment: blocks is no list")
+	}
+	index := uint32(v.n)
+	if m.objects[index].role != roleBlocks {
+		m.blocks = m.blocks[:0]
+		for k := range m.objects[index].items {
+			d := m.objects[index].items[k]
+			if d.kind != kObject || m.objects[d.n].kind != Dict || m.objects[d.n].done {
+				return m.fail("blocks: element is no dict that describes one")
+			}
+			if _, err := m.block(m.objects[d.n].items); err != nil {
+				return err
+			}
+		}
+	}
+	s.Blocks = append(make([]Block, 0, len(m.blocks)), m.blocks...)
+	m.blocks = m.blocks[:0]
+	m.retire(index, value{kind: kGone})
+	return nil
+}

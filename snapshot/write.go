@@ -1,0 +1,317 @@
+package snapshot
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Write writes a snapshot as a pickle of protocol 2, with only the opcodes that
+// PyTorch's viewer (MemoryViz.js) knows. Reading it back gives an equal
+// Snapshot, and Python's pickle.load the structure that PyTorch itself would
+// have dumped.
+func Write(w io.Writer, s *Snapshot) error {
+	p := &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{}, stacks: map[StackID]uint32{}}
+	p.raw(opProto, 2)
+	p.top()
+	p.raw(opStop)
+	if p.err != nil {
+		return p.err
+	}
+	return p.w.Flush()
+}
+
+// batch is how many items one APPENDS adds, as in CPython.
+const batch = 1000
+
+// A pickler writes opcodes. Its first error stays; later calls do nothing of use.
+type pickler struct {
+	w   *bufio.Writer
+	s   *Snapshot
+	err error
+
+	memo    uint32 // entries used
+	strings map[string]uint32
+	frames  map[uint32]uint32
+	stacks  map[StackID]uint32
+}
+
+func (p *pickler) raw(b ...byte) {
+	if _, err := p.w.Write(b); err != nil && p.err == nil {
+		p.err = err
+	}
+}
+
+func (p *pickler) int(n int64) {
+	switch {
+	case n >= 0 && n <= math.MaxUint8:
+		p.raw(opBinInt1, byte(n))
+	case n >= 0 && n <= math.MaxUint16:
+		p.raw(opBinInt2, byte(n), byte(n>>8))
+	case n >= math.MinInt32 && n <= math.MaxInt32:
+		p.raw(binary.LittleEndian.AppendUint32([]byte{opBinInt}, uint32(n))...)
+	default:
+		b := binary.LittleEndian.AppendUint64([]byte{opLong1, 8}, uint64(n))
+		for len(b) > 3 && (b[len(b)-1] == 0 && b[len(b)-2] < 0x80 || b[len(b)-1] == 0xff && b[len(b)-2] >= 0x80) {
+			b = b[:len(b)-1]
+		}
+		b[1] = byte(len(b) - 2)
+		p.raw(b...)
+	}
+}
+
+func (p *pickler) bool(v bool) {
+	if v {
+		p.raw(opNewTrue)
+	} else {
+		p.raw(opNewFalse)
+	}
+}
+
+func (p *pickler) put() uint32 {
+	i := p.memo
+	p.memo++
+	if i <= math.MaxUint8 {
+		p.raw(opBinPut, byte(i))
+	} else {
+		p.raw(binary.LittleEndian.AppendUint32([]byte{opLongBinPut}, i)...)
+	}
+	return i
+}
+
+func (p *pickler) get(i uint32) {
+	if i <= math.MaxUint8 {
+		p.raw(opBinGet, byte(i))
+	} else {
+		p.raw(binary.LittleEndian.AppendUint32([]byte{opLongBinGet}, i)...)
+	}
+}
+
+func (p *pickler) text(s string) {
+	if i, ok := p.strings[s]; ok {
+		p.get(i)
+		return
+	}
+	if int64(len(s)) > maxString {
+		p.fail("a string of %d bytes, more than %d", len(s), maxString)
+		return
+	}
+	p.raw(binary.LittleEndian.AppendUint32([]byte{opBinUnicode}, uint32(len(s)))...)
+	if _, err := p.w.WriteString(s); err != nil && p.err == nil {
+		p.err = err
+	}
+	p.strings[s] = p.put()
+}
+
+func (p *pickler) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf("snapshot: "+format, args...)
+	}
+}
+
+// list writes a list of n elements.
+func (p *pickler) list(n int, element func(i int)) {
+	p.raw(opEmptyList)
+	p.elements(n, element)
+}
+
+func (p *pickler) elements(n int, element func(i int)) {
+	for i := 0; i < n && p.err == nil; {
+		p.raw(opMark)
+		for end := min(n, i+batch); i < end; i++ {
+			element(i)
+		}
+		p.raw(opAppends)
+	}
+}
+
+func (p *pickler) begin() { p.raw(opEmptyDict, opMark) }
+
+func (p *pickler) pairs(pairs []Pair) {
+	for i := range pairs {
+		p.value(&pairs[i].Key)
+		p.value(&pairs[i].Value)
+	}
+}
+
+func (p *pickler) end(extra []Pair) {
+	p.pairs(extra)
+	p.raw(opSetItems)
+}
+
+func (p *pickler) keyInt(key string, n int64)      { p.text(key); p.int(n) }
+func (p *pickler) keyText(key, s string)           { p.text(key); p.text(s) }
+func (p *pickler) keyBool(key string, v bool)      { p.text(key); p.bool(v) }
+func (p *pickler) keyStack(key string, id StackID) { p.text(key); p.stack(id) }
+
+func (p *pickler) value(v *Value) {
+	switch v.Kind {
+	case None:
+		p.raw(opNone)
+	case Bool:
+		p.bool(v.Int != 0)
+	case Int:
+		p.int(v.Int)
+	case Big:
+		if len(v.Text) > maxLong {
+			p.fail("an integer of %d bytes", len(v.Text))
+			return
+		}
+		p.raw(opLong1, byte(len(v.Text)))
+		p.raw([]byte(v.Text)...)
+	case Float:
+		p.raw(binary.BigEndian.AppendUint64([]byte{opBinFloat}, math.Float64bits(v.Float))...)
+	case String:
+		p.text(v.Text)
+	case List:
+		p.list(len(v.Items), func(i int) { p.value(&v.Items[i]) })
+	case Tuple:
+		p.raw(opMark)
+		for i := range v.Items {
+			p.value(&v.Items[i])
+		}
+		p.raw(opTuple)
+	case Dict:
+		p.begin()
+		for i := range v.Items {
+			p.value(&v.Items[i])
+		}
+		p.end(nil)
+	}
+}
+
+// stack writes a list of frames once, and refers to it from then on.
+func (p *pickler) stack(id StackID) {
+	if i, ok := p.stacks[id]; ok {
+		p.get(i)
+		return
+	}
+	p.raw(opEmptyList)
+	p.stacks[id] = p.put()
+	frames := p.s.Stack(id)
+	p.elements(len(frames), func(k int) {
+		if i, ok := p.frames[frames[k]]; ok {
+			p.get(i)
+			return
+		}
+		f := &p.s.Frames[frames[k]]
+		p.raw(opEmptyDict)
+		p.frames[frames[k]] = p.put()
+		p.raw(opMark)
+		p.keyText("name", f.Name)
+		p.keyText("filename", f.File)
+		p.keyInt("line", f.Line)
+		p.end(f.Extra)
+	})
+}
+
+func (p *pickler) top() {
+	s := p.s
+	p.begin()
+	p.text("segments")
+	p.list(len(s.Segments), func(i int) { p.segment(&s.Segments[i]) })
+	p.text("device_traces")
+	p.list(len(s.Traces), func(i int) {
+		t := s.Traces[i]
+		p.list(t.Len(), func(k int) { p.event(t.At(k)) })
+	})
+	if s.hasSettings || len(s.Settings) > 0 {
+		p.text("allocator_settings")
+		p.begin()
+		p.end(s.Settings)
+	}
+	if s.hasNotes || len(s.Annotations) > 0 {
+		p.text("external_annotations")
+		p.list(len(s.Annotations), func(i int) {
+			a := &s.Annotations[i]
+			p.begin()
+			p.keyText("stage", a.Stage)
+			p.keyText("name", a.Name)
+			p.keyInt("device", a.Device)
+			p.keyInt("time_us", a.Time)
+			p.end(a.Extra)
+		})
+	}
+	p.end(s.Extra)
+}
+
+func (p *pickler) segment(s *Segment) {
+	p.begin()
+	p.keyInt("device", int64(s.Device))
+	p.keyInt("address", s.Addr)
+	p.keyInt("total_size", s.Total)
+	p.keyInt("allocated_size", s.Allocated)
+	if s.has&segmentHasActive != 0 {
+		p.keyInt("active_size", s.Active)
+	}
+	if s.has&segmentHasRequested != 0 {
+		p.keyInt("requested_size", s.Requested)
+	}
+	p.keyInt("stream", s.Stream)
+	if s.has&segmentHasType != 0 {
+		p.keyText("segment_type", map[bool]string{true: "small", false: "large"}[s.Small])
+	}
+	if s.has&segmentHasPool != 0 {
+		p.text("segment_pool_id")
+		p.int(s.Pool[0])
+		p.int(s.Pool[1])
+		p.raw(opTuple2)
+	}
+	if s.has&segmentHasExpandable != 0 {
+		p.keyBool("is_expandable", s.Expandable)
+	}
+	if s.has&segmentHasFrames != 0 {
+		p.keyStack("frames", s.Stack)
+	}
+	p.text("blocks")
+	p.list(len(s.Blocks), func(i int) {
+		b := &s.Blocks[i]
+		p.begin()
+		if b.has&blockHasAddress != 0 {
+			p.keyInt("address", b.Addr)
+		}
+		p.keyInt("size", b.Size)
+		if b.has&blockHasRequested != 0 {
+			p.keyInt("requested_size", b.Requested)
+		}
+		p.keyText("state", b.State.String())
+		if b.has&blockHasFrames != 0 {
+			p.keyStack("frames", b.Stack)
+		}
+		p.end(b.Extra)
+	})
+	p.end(s.Extra)
+}
+
+func (p *pickler) event(e *Event) {
+	p.begin()
+	p.keyText("action", p.s.ActionName(e.Action))
+	if e.has&hasDeviceFree != 0 {
+		p.keyInt("device_free", e.Addr)
+	} else {
+		p.keyInt("addr", e.Addr)
+	}
+	p.keyInt("size", e.Size)
+	if e.has&hasStream != 0 {
+		p.keyInt("stream", p.s.Streams[e.Stream])
+	}
+	if e.has&hasTime != 0 {
+		p.keyInt("time_us", e.Time)
+	}
+	n := &p.s.Notes[e.Note]
+	if n.has&hasCompileContext != 0 {
+		p.keyText("compile_context", n.CompileContext)
+	}
+	if n.has&hasUserMetadata != 0 {
+		p.keyText("user_metadata", n.UserMetadata)
+	}
+	if n.has&hasCategory != 0 {
+		p.keyText("category", n.Category)
+	}
+	if e.Stack != 0 {
+		p.keyStack("frames", e.Stack)
+	}
+	p.end(n.Extra)
+}
