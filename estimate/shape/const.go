@@ -10,6 +10,8 @@ type Const struct {
 	Shape  []int64
 	Ints   []Dim
 	Floats []float64
+
+	stored *onnxload.Tensor // the value lies here and was not read yet; nothing else is set
 }
 
 // Len returns the number of elements.

@@ -1,4 +1,189 @@
 package shape
 
+import (
+	"fmt"
+	"maps"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
 // controlRoom has the operators whose bodies are graphs.
-var controlRoom = room{"", []op{}}
+var controlRoom = room{"", []op{
+	{name: "If", since: 1, infer: inferIf},
+	{name: "Loop", since: 1, infer: inferLoop},
+	{name: "Scan", since: 8, infer: inferScan8},
+	{name: "Scan", since: 9, infer: inferScan},
+}}
+
+// A Flow is how often a node runs which of its graphs.
+type Flow struct {
+	Body    *onnxload.Graph // the branch of an If that is taken; the body of a Loop, Scan or SequenceMap
+	Certain bool            // the condition or the number of iterations is known
+	Trips   Dim             // how often Body runs: 1 for an If
+}
+
+// body returns a graph attribute after checking how many inputs and outputs it has;
+// -1 stands for any number.
+func (c *call) body(attr string, ins, outs int) (*onnxload.Graph, error) {
+	a := c.node.Attr(attr)
+	if a == nil || len(a.Graphs) != 1 || a.Graphs[0] == nil {
+		return nil, fmt.Errorf("attribute %q is missing, wanted a graph", attr)
+	}
+	g := a.Graphs[0]
+	if ins >= 0 && len(g.Inputs) != ins {
+		return nil, fmt.Errorf("%s has %d inputs, wanted %d", attr, len(g.Inputs), ins)
+	}
+	if outs >= 0 && len(g.Outputs) != outs {
+		return nil, fmt.Errorf("%s has %d outputs, wanted %d", attr, len(g.Outputs), outs)
+	}
+	return g, nil
+}
+
+// run infers a body. The types and values of its inputs are those given; nil
+// values are unknown.
+func (f *inferer) run(attr string, g *onnxload.Graph, ins []Type, values []*Const) error {
+	if f.depth >= maxDepth {
+		return fmt.Errorf("%s: graphs nest more than %d deep", attr, maxDepth)
+	}
+	for i, id := range g.Inputs {
+		f.types[id] = f.settle(id, ins[i])
+		f.consts[id] = nil
+		if values != nil {
+			f.consts[id] = values[i]
+		}
+	}
+	f.depth++
+	err := f.graph(g)
+	f.depth--
+	if err != nil {
+		return fmt.Errorf("%s: %w", attr, err)
+	}
+	return nil
+}
+
+// A mark is the state of what inference collects, to go back to when a body is
+// inferred again or its branch is not taken.
+type mark struct {
+	notes          notes
+	contradictions int
+	unknown        map[opKey]int
+}
+
+func (f *inferer) mark() mark { return mark{f.notes, len(f.contradictions), maps.Clone(f.unknown)} }
+
+func (f *inferer) rewind(m mark) {
+	f.notes = m.notes
+	f.notes.list = f.notes.list[:len(f.notes.list):len(f.notes.list)]
+	f.contradictions = f.contradictions[:m.contradictions]
+	f.unknown = m.unknown
+}
+
+// inferIf takes the branch that the condition names. Without a known condition it
+// infers both and takes the one whose outputs are larger, which it notes.
+func inferIf(c *call) error {
+	f := c.inf
+	var branches [2]*onnxload.Graph
+	for i, attr := range branchNames {
+		g, err := c.body(attr, 0, len(c.node.Out))
+		if err != nil {
+			return err
+		}
+		branches[i] = g
+	}
+	if taken, known := c.condition(0); known {
+		// The other branch is inferred for its types alone: it may well be
+		// impossible for these shapes.
+		m := f.mark()
+		_ = f.run(branchNames[1-taken], branches[1-taken], nil, nil)
+		f.rewind(m)
+		if err := f.run(branchNames[taken], branches[taken], nil, nil); err != nil {
+			return err
+		}
+		for i, id := range branches[taken].Outputs {
+			c.set(i, f.types[id])
+			c.results[i] = f.constant(id)
+		}
+		f.flow(c.node, Flow{branches[taken], true, N(1)})
+		return nil
+	}
+
+	before := f.mark()
+	err0 := f.run(branchNames[0], branches[0], nil, nil)
+	between := f.mark()
+	if err0 != nil {
+		f.rewind(before)
+		between = f.mark()
+	}
+	err1 := f.run(branchNames[1], branches[1], nil, nil)
+	taken := 0
+	switch {
+	case err0 != nil && err1 != nil:
+		return err0
+	case err0 != nil:
+		taken = 1
+		c.note("the condition is not known; the then branch cannot be: %v", err0)
+	case err1 != nil:
+		f.rewind(between)
+		c.note("the condition is not known; the else branch cannot be: %v", err1)
+	default:
+		if f.larger(branches[1], branches[0]) {
+			taken = 1
+		}
+		c.note("the condition is not known; the %s is taken, the larger one", branchNames[taken])
+	}
+	for i, id := range branches[taken].Outputs {
+		t := f.types[id]
+		if err0 == nil && err1 == nil {
+			t = f.either(t, f.types[branches[1-taken].Outputs[i]])
+		}
+		c.set(i, t)
+	}
+	f.flow(c.node, Flow{branches[taken], false, N(1)})
+	return nil
+}
+
+var branchNames = [2]string{"then_branch", "else_branch"}
+
+// condition returns 0 when the bool input i is known to be true, 1 when it is known to be false.
+func (c *call) condition(i int) (branch int, known bool) {
+	v, ok := c.ints(i)
+	if !ok || len(v) != 1 {
+		return 0, false
+	}
+	n, ok := v[0].Int()
+	if n == 0 {
+		branch = 1
+	}
+	return branch, ok
+}
+
+// larger reports whether a's outputs have more bytes than b's, or, with as many, a more nodes.
+func (f *inferer) larger(a, b *onnxload.Graph) bool {
+	diff, ok := Sub(f.outputBits(a), f.outputBits(b)).Int()
+	if !ok || diff == 0 {
+		return len(a.Nodes) > len(b.Nodes)
+	}
+	return diff > 0
+}
+
+// outputBits returns the size of a graph's outputs in bits, as far as it is known.
+func (f *inferer) outputBits(g *onnxload.Graph) Dim {
+	sum := N(0)
+	for _, id := range g.Outputs {
+		t := f.types[id]
+		if !t.Shape.Ranked {
+			continue
+		}
+		n, _ := f.bound(Product(t.Shape.Dims...))
+		sum = Add(sum, Mul(N(t.Elem.Bits()), n))
+	}
+	return sum
+}
+
+// flow records what a node with graphs does.
+func (f *inferer) flow(n *onnxload.Node, w Flow) {
+	if f.flows == nil {
+		f.flows = map[*onnxload.Node]Flow{}
+	}
+	f.flows[n] = w
+}

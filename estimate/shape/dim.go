@@ -118,6 +118,18 @@ func sameAtoms(a, b []*atom) bool {
 	return slices.EqualFunc(a, b, func(x, y *atom) bool { return x == y || x.key == y.key })
 }
 
+// symbol returns the symbol that d is, and whether it is one alone.
+func (d Dim) symbol() (string, bool) {
+	if d.x == nil || len(d.x.terms) != 1 {
+		return "", false
+	}
+	t := d.x.terms[0]
+	if t.coef != 1 || len(t.atoms) != 1 || t.atoms[0].fn != 0 {
+		return "", false
+	}
+	return t.atoms[0].key, true
+}
+
 // Add returns a + b.
 func Add(a, b Dim) Dim {
 	if a.x == nil && b.x == nil {
@@ -216,11 +228,44 @@ func FloorDiv(a, b Dim) Dim {
 	if q, ok := exactDiv(a, b); ok {
 		return q
 	}
-	return ofAtom(&atom{key: "floor((" + a.String() + ")/(" + b.String() + "))", fn: '/', a: a, b: b})
+	if okB && y > 0 {
+		if whole, rest := wholeParts(a, y); len(whole) > 0 {
+			return Add(canonical(whole), FloorDiv(canonical(rest), b))
+		}
+	}
+	return ofAtom(&atom{key: "floor(" + a.operand() + "/" + b.operand() + ")", fn: '/', a: a, b: b})
+}
+
+// wholeParts splits a/y into the terms that divide without rest, already divided, and
+// those that stay under the division, whose constant is then between 0 and
+// y-1. It makes floor((h-1)/2) + 1 and floor((h+1)/2) the same expression.
+func wholeParts(a Dim, y int64) (whole, rest []term) {
+	for _, t := range a.termList() {
+		q, r := t.coef/y, t.coef%y
+		if len(t.atoms) > 0 && r != 0 {
+			rest = append(rest, t)
+			continue
+		}
+		if r < 0 {
+			q, r = q-1, r+y
+		}
+		if q != 0 {
+			whole = append(whole, term{q, t.atoms})
+		}
+		if r != 0 {
+			rest = append(rest, term{coef: r})
+		}
+	}
+	return whole, rest
 }
 
 // CeilDiv returns a / b rounded towards plus infinity.
-func CeilDiv(a, b Dim) Dim { return Sub(N(0), FloorDiv(Sub(N(0), a), b)) }
+func CeilDiv(a, b Dim) Dim {
+	if y, ok := b.Int(); ok && y > 1 && a.x != nil {
+		return FloorDiv(Add(a, N(y-1)), b)
+	}
+	return Sub(N(0), FloorDiv(Sub(N(0), a), b))
+}
 
 // Mod returns a - b*FloorDiv(a, b).
 func Mod(a, b Dim) Dim {
@@ -346,6 +391,14 @@ func (d Dim) String() string {
 		}
 	}
 	return b.String()
+}
+
+// operand writes d as it stands beside a division sign.
+func (d Dim) operand() string {
+	if _, single := d.symbol(); single || d.x == nil && d.n >= 0 {
+		return d.String()
+	}
+	return "(" + d.String() + ")"
 }
 
 func (d Dim) termList() []term {

@@ -138,7 +138,7 @@ func (p *exprParser) factor(depth int) Dim {
 	}
 	p.space()
 	n := 0
-	for n < len(p.rest) && isWord(p.rest[n]) {
+	for n < len(p.rest) && (isWord(p.rest[n]) || n > 0 && isHyphen(p.rest[n-1:])) {
 		n++
 	}
 	if n == 0 {
@@ -207,3 +207,11 @@ func (p *exprParser) call(name string, depth int) Dim {
 func isWord(c byte) bool {
 	return c == '_' || c == '.' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
 }
+
+// isHyphen reports whether s, from one character before it on, has a hyphen inside a
+// name, as in batch-size: between two letters. Exporters write spaces around a minus.
+func isHyphen(s string) bool {
+	return len(s) > 2 && s[1] == '-' && isLetter(s[0]) && isLetter(s[2])
+}
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }

@@ -7,6 +7,7 @@ package shape
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -42,7 +43,10 @@ type Options struct {
 // rules is a *NodeError; options that do not fit the model are a *BindError.
 func Infer(m *onnxload.Model, opt Options) (*Result, error) {
 	f := newInferer(m, opt)
-	if err := f.graph(m.Graph, 0); err != nil {
+	if err := f.bind(); err != nil {
+		return nil, err
+	}
+	if err := f.graph(m.Graph); err != nil {
 		return nil, err
 	}
 	return f.result(), nil
@@ -74,29 +78,34 @@ type inferer struct {
 	ops    table
 	types  []Type   // by ValueID
 	consts []*Const // by ValueID; nil: not known, or an initializer that nobody read yet
-	depth  int      // of the graph being inferred
 
-	fresh  int            // unnamed symbols made so far
-	bounds map[string]Dim // of the symbols that depend on data
+	sizes  map[string]binding // of bound symbols
+	params map[string]Dim     // dim_param texts, parsed
+	fresh  int                // unnamed symbols made so far
+	bounds map[string]Dim     // of the symbols that depend on data
 	notes  notes
-}
 
-// unreadable stands for the value of an initializer that cannot be had: too large,
-// stripped, or of a type that no shape depends on.
-var unreadable = &Const{}
+	unknown        map[opKey]int // operators without a row, by how many nodes have them
+	contradictions []Contradiction
+
+	depth    int // of bodies around the graph being inferred
+	unrolled int // nodes visited in later iterations
+	flows    map[*onnxload.Node]Flow
+}
 
 func newInferer(m *onnxload.Model, opt Options) *inferer {
 	return &inferer{
-		m:      m,
-		opt:    opt,
-		ops:    opTable(),
-		types:  make([]Type, len(m.Values)),
-		consts: make([]*Const, len(m.Values)),
+		m:       m,
+		opt:     opt,
+		ops:     opTable(),
+		types:   make([]Type, len(m.Values)),
+		consts:  make([]*Const, len(m.Values)),
+		unknown: map[opKey]int{},
 	}
 }
 
 // graph infers the values of a graph whose inputs have their types already.
-func (f *inferer) graph(g *onnxload.Graph, depth int) error {
+func (f *inferer) graph(g *onnxload.Graph) error {
 	for _, id := range g.Inits {
 		if t := f.m.Values[id].Init; t != nil {
 			f.types[id] = Tensor(t.DType, OfInts(t.Dims...))
@@ -116,7 +125,9 @@ func (f *inferer) graph(g *onnxload.Graph, depth int) error {
 func (f *inferer) node(c *call, n *onnxload.Node) error {
 	c.reset(n)
 	row := f.ops.find(n.Domain, n.Op, n.Version)
-	if row != nil {
+	if row == nil {
+		f.unknown[opKey{n.Domain, n.Op}]++
+	} else {
 		if err := row.infer(c); err != nil {
 			return err
 		}
@@ -130,15 +141,28 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 		if id == onnxload.NoValue {
 			continue
 		}
+		f.forget(&c.outs[i])
 		if err := checkType(c.outs[i]); err != nil {
 			return fmt.Errorf("output %d: %w", i, err)
 		}
-		f.types[id] = c.outs[i]
-		if v := c.results[i]; v != nil && v.Len() <= maxConst {
-			f.consts[id] = v
+		f.types[id] = f.settle(id, c.outs[i])
+		v := c.results[i]
+		if v != nil && v.Len() > maxConst {
+			v = nil
 		}
+		f.consts[id] = v // nil as well: a body may be inferred again
 	}
 	return nil
+}
+
+// forget replaces dimensions whose expression became too long by unknowns.
+func (f *inferer) forget(t *Type) {
+	for i, d := range t.Shape.Dims {
+		if d.Overflowed() && d.x.vague {
+			t.Shape.Dims = slices.Clone(t.Shape.Dims)
+			t.Shape.Dims[i] = f.unnamed()
+		}
+	}
 }
 
 // checkType refuses what no tensor can be: whatever a rule computed, a result
@@ -160,33 +184,6 @@ func checkType(t Type) error {
 		return checkType(*t.Of)
 	}
 	return nil
-}
-
-// constant returns the value of a tensor, or nil when it is not known.
-func (f *inferer) constant(id onnxload.ValueID) *Const {
-	v := f.consts[id]
-	if v == nil {
-		t := f.m.Values[id].Init
-		if t == nil {
-			return nil
-		}
-		if v = f.read(t); v == nil {
-			v = unreadable
-		}
-		f.consts[id] = v
-	}
-	if v == unreadable {
-		return nil
-	}
-	return v
-}
-
-// known reports whether a value may be a constant, without reading it.
-func (f *inferer) known(id onnxload.ValueID) bool {
-	if v := f.consts[id]; v != nil {
-		return v != unreadable
-	}
-	return f.m.Values[id].Init != nil
 }
 
 // unnamed returns a new unknown dimension.

@@ -157,12 +157,13 @@ func checkLine(line string) (*op, error) {
 		}
 		typ, v := f.types[n.Out[i]], f.consts[n.Out[i]]
 		got := formatType(f, typ)
-		if strings.Contains(w, "=") && !strings.HasSuffix(w, "=") && strings.Contains(strings.ReplaceAll(w, "<=", ""), "=") {
+		if strings.Contains(strings.ReplaceAll(w, "<=", ""), "=") {
 			got += formatValue(v)
+			if !strings.Contains(w, ":") {
+				w = defaultElem(w) + ":" + w
+			}
 		}
-		if !strings.Contains(w, ":") && !strings.HasPrefix(w, "seq") && !strings.HasPrefix(w, "opt") && typ.Kind == onnxload.TensorType {
-			w = defaultElem(w) + ":" + w
-		}
+		got, w = strings.ReplaceAll(got, "float32:", ""), strings.ReplaceAll(w, "float32:", "")
 		if got != w {
 			return row, fmt.Errorf("output %d is %s, want %s", i, got, w)
 		}
@@ -226,8 +227,7 @@ func parseType(f *inferer, s string) (Type, *Const, error) {
 			if err != nil {
 				return Type{}, nil, err
 			}
-			t.Len = new(Dim)
-			*t.Len = N(n)
+			t.List = &List{Len: N(n)}
 		}
 		return t, nil, nil
 	}
@@ -391,8 +391,8 @@ func formatType(f *inferer, t Type) string {
 		return "_"
 	case onnxload.SequenceType:
 		s := "seq(" + formatType(f, *t.Of) + ")"
-		if t.Len != nil {
-			s += "#" + t.Len.String()
+		if t.List != nil {
+			s += "#" + formatDim(f, t.List.Len)
 		}
 		return s
 	case onnxload.OptionalType:

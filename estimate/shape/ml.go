@@ -307,7 +307,7 @@ func zipMap(c *call) error {
 	}
 	score := Tensor(onnxload.Float32, Of())
 	t := Sequence(Type{Kind: onnxload.MapType, Elem: key, Of: &score})
-	t.Len = &batch
+	t.List = &List{Len: batch}
 	c.set(0, t)
 	return nil
 }

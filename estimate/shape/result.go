@@ -1,13 +1,129 @@
 package shape
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"cmp"
+	"slices"
+	"strings"
 
-// A Result is what inference found out about a model.
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A Result is what inference found out about a model. Nothing in it changes after
+// Infer returned it.
 type Result struct {
-	types []Type
+	Unknown        []UnknownOp     // operators that the table does not have, sorted by domain and name
+	Unbound        []Unbound       // dimensions that some value depends on and no option gave, in the order of the inputs
+	Bounded        []Bounded       // values whose size depends on data, in the order of the value table
+	Contradictions []Contradiction // values that the file declares otherwise, in the order of the nodes
+	Notes          []string        // what else the user should know, one line each
+
+	m      *onnxload.Model
+	f      *inferer
+	types  []Type
+	consts []*Const
+}
+
+// An UnknownOp is an operator without a row. The types of its outputs are the
+// declared ones, or unknown.
+type UnknownOp struct {
+	Domain, Op string
+	Nodes      int // how many nodes call it
+}
+
+// An Unbound is a dimension without a size.
+type Unbound struct {
+	Name   string   // the symbol in the file; "" for a dimension of an input that has none
+	Inputs []string // the inputs it is a dimension of; none when only other values declare it
+	Dim    int      // when Name is "": which dimension of Inputs[0]
+}
+
+// A Bounded is a value with a dimension that depends on data.
+type Bounded struct {
+	Value onnxload.ValueID
+	Dim   int // which dimension
+	Limit Dim // the most it can be
 }
 
 // Type returns the type of a value.
 func (r *Result) Type(id onnxload.ValueID) Type { return r.types[id] }
 
-func (f *inferer) result() *Result { return &Result{types: f.types} }
+// Const returns the value of a small constant tensor, or nil when it is not one
+// or when nothing needed it so far.
+func (r *Result) Const(id onnxload.ValueID) *Const {
+	v := r.consts[id]
+	if v == nil || v == unreadable || v.stored != nil {
+		return nil
+	}
+	return v
+}
+
+// Flow returns which of its graphs an If, Loop, Scan or SequenceMap runs, and how
+// often. For other nodes, and for those in a branch that is not taken, ok may be false.
+func (r *Result) Flow(n *onnxload.Node) (flow Flow, ok bool) {
+	flow, ok = r.f.flows[n]
+	return flow, ok
+}
+
+// Limit replaces the data-dependent dimensions in d by the most they can be, and
+// reports whether there were any.
+func (r *Result) Limit(d Dim) (Dim, bool) { return r.f.bound(d) }
+
+func (f *inferer) result() *Result {
+	r := &Result{
+		Contradictions: f.contradictions,
+		Notes:          f.notes.all(),
+		m:              f.m,
+		f:              f,
+		types:          f.types,
+		consts:         f.consts,
+	}
+	for k, n := range f.unknown {
+		r.Unknown = append(r.Unknown, UnknownOp{k.domain, k.name, n})
+	}
+	slices.SortFunc(r.Unknown, func(a, b UnknownOp) int {
+		return cmp.Or(strings.Compare(a.Domain, b.Domain), strings.Compare(a.Op, b.Op))
+	})
+	r.findOpen()
+	return r
+}
+
+// findOpen collects the dimensions that are not numbers.
+func (r *Result) findOpen() {
+	at := map[string]int{} // index into Unbound
+	for _, id := range r.m.Graph.Inputs {
+		name := r.m.Values[id].Name
+		for i, d := range r.types[id].Shape.Dims {
+			d.Symbols(func(s string) {
+				k, ok := at[s]
+				if !ok {
+					k = len(r.Unbound)
+					at[s] = k
+					u := Unbound{Name: s, Dim: i}
+					if strings.HasPrefix(s, "?") {
+						u.Name = ""
+					}
+					r.Unbound = append(r.Unbound, u)
+				}
+				if in := &r.Unbound[k].Inputs; len(*in) == 0 || (*in)[len(*in)-1] != name {
+					*in = append(*in, name)
+				}
+			})
+		}
+	}
+	for id := range r.types {
+		for i, d := range r.types[id].Shape.Dims {
+			if _, ok := d.Int(); ok {
+				continue
+			}
+			if limit, ok := r.f.bound(d); ok {
+				r.Bounded = append(r.Bounded, Bounded{onnxload.ValueID(id), i, limit})
+			}
+			d.Symbols(func(s string) {
+				if _, ok := at[s]; !ok && !strings.HasPrefix(s, "?") {
+					at[s] = len(r.Unbound)
+					r.Unbound = append(r.Unbound, Unbound{Name: s})
+				}
+			})
+		}
+	}
+}

@@ -4,6 +4,7 @@ import "sync"
 
 // rooms lists the operators this package knows: one room a family, one line a room.
 var rooms = []*room{
+	&constantRoom,
 	&controlRoom,
 	&sequenceRoom,
 	&optionalRoom,

@@ -1,4 +1,373 @@
 package shape
 
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
 // sequenceRoom has the operators on lists of tensors.
-var sequenceRoom = room{"", []op{}}
+var sequenceRoom = room{"", []op{
+	{name: "SequenceConstruct", since: 11, infer: inferSequenceConstruct},
+	{name: "SequenceEmpty", since: 11, infer: inferSequenceEmpty},
+	{name: "SequenceInsert", since: 11, infer: inferSequenceInsert},
+	{name: "SequenceErase", since: 11, infer: inferSequenceErase},
+	{name: "SequenceAt", since: 11, infer: inferSequenceAt},
+	{name: "SequenceLength", since: 11, infer: inferSequenceLength},
+	{name: "SplitToSequence", since: 11, infer: inferSplitToSequence},
+	{name: "ConcatFromSequence", since: 11, infer: inferConcatFromSequence},
+	{name: "SequenceMap", since: 17, infer: inferSequenceMap},
+}}
+
+// maxListed is how long a list may be for its elements to be followed one by one.
+const maxListed = 256
+
+// list returns the type of a sequence of these elements.
+func (f *inferer) list(types []Type) Type {
+	t := Type{Kind: onnxload.SequenceType, Of: &Type{Kind: onnxload.TensorType}, List: &List{Len: N(int64(len(types)))}}
+	if len(types) == 0 {
+		return t
+	}
+	of := types[0]
+	for _, e := range types[1:] {
+		of = f.union(of, e)
+	}
+	t.Of = &of
+	if len(types) <= maxListed {
+		t.List.Types = types
+	}
+	return t
+}
+
+// listed returns the type of a sequence whose length is known but whose elements are not followed.
+func listed(of Type, n Dim) Type {
+	return Type{Kind: onnxload.SequenceType, Of: &of, List: &List{Len: n}}
+}
+
+// sequence returns input i, which must be a sequence when its kind is known, and
+// the type of its elements.
+func (c *call) sequence(i int) (t, of Type, err error) {
+	t = c.in(i)
+	if t.Kind != onnxload.SequenceType && t.Kind != onnxload.NoType {
+		return t, of, fmt.Errorf("input %d is %v, wanted a sequence", i, t)
+	}
+	if t.Of != nil {
+		of = *t.Of
+	}
+	return t, of, nil
+}
+
+// followed returns the elements of a sequence when they are followed one by one.
+func (t Type) followed() ([]Type, bool) {
+	if t.List == nil {
+		return nil, false
+	}
+	return t.List.Types, t.List.Types != nil || t.isEmpty()
+}
+
+// place returns the position that input i names in a list of n elements; a
+// missing one is def. It reports false when the position is not known.
+func (c *call) place(i, n, def int) (int, bool, error) {
+	if !c.has(i) {
+		return def, true, nil
+	}
+	v, ok := c.int64s(i)
+	if !ok || len(v) != 1 {
+		return 0, false, nil
+	}
+	at := v[0]
+	if at < 0 {
+		at += int64(n)
+	}
+	if at < 0 || at > int64(def) {
+		return 0, false, fmt.Errorf("position %d is outside a sequence of %d", v[0], n)
+	}
+	return int(at), true, nil
+}
+
+func inferSequenceConstruct(c *call) error {
+	c.set(0, c.inf.list(slices.Clone(c.ins)))
+	return nil
+}
+
+func inferSequenceEmpty(c *call) error {
+	elem := c.attrInt("dtype", int64(onnxload.Float32))
+	if elem < 0 || elem > 255 || !onnxload.DType(elem).Valid() {
+		return fmt.Errorf("dtype is %d, which is no element type", elem)
+	}
+	c.set(0, listed(Tensor(onnxload.DType(elem), Shape{}), N(0)))
+	return nil
+}
+
+func inferSequenceInsert(c *call) error {
+	t, of, err := c.sequence(0)
+	if err != nil {
+		return err
+	}
+	added := c.in(1)
+	if types, ok := t.followed(); ok {
+		at, known, err := c.place(2, len(types), len(types))
+		if err != nil {
+			return err
+		}
+		if known {
+			c.set(0, c.inf.list(slices.Insert(slices.Clone(types), at, added)))
+			return nil
+		}
+	}
+	if t.isEmpty() {
+		of = added
+	} else {
+		of = c.inf.union(of, added)
+	}
+	if t.List == nil {
+		c.set(0, Sequence(of))
+		return nil
+	}
+	c.set(0, listed(of, Add(t.List.Len, N(1))))
+	return nil
+}
+
+func inferSequenceErase(c *call) error {
+	t, of, err := c.sequence(0)
+	if err != nil {
+		return err
+	}
+	if t.isEmpty() {
+		return fmt.Errorf("the sequence is empty")
+	}
+	if types, ok := t.followed(); ok {
+		at, known, err := c.place(1, len(types), len(types)-1)
+		if err != nil {
+			return err
+		}
+		if known {
+			c.set(0, c.inf.list(slices.Delete(slices.Clone(types), at, at+1)))
+			return nil
+		}
+	}
+	if t.List == nil {
+		c.set(0, Sequence(of))
+		return nil
+	}
+	c.set(0, listed(of, Sub(t.List.Len, N(1))))
+	return nil
+}
+
+func inferSequenceAt(c *call) error {
+	t, of, err := c.sequence(0)
+	if err != nil {
+		return err
+	}
+	if types, ok := t.followed(); ok {
+		at, known, err := c.place(1, len(types), len(types)-1)
+		if err != nil {
+			return err
+		}
+		if known {
+			of = types[at]
+		}
+	}
+	c.set(0, of)
+	return nil
+}
+
+func inferSequenceLength(c *call) error {
+	t, _, err := c.sequence(0)
+	if err != nil {
+		return err
+	}
+	c.out(0, onnxload.Int64, Of())
+	if t.List != nil {
+		c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{t.List.Len}})
+	}
+	return nil
+}
+
+// inferSplitToSequence splits into pieces of one (no split given), into pieces of a size
+// (a scalar), the last one smaller, or into pieces of given sizes (a list).
+func inferSplitToSequence(c *call) error {
+	dims, ok := c.dims(0)
+	elem := c.elem(0)
+	if !ok {
+		c.set(0, Sequence(Tensor(elem, Shape{})))
+		return nil
+	}
+	at, err := axis(c.attrInt("axis", 0), len(dims))
+	if err != nil {
+		return err
+	}
+	piece := func(n Dim) Type {
+		d := slices.Clone(dims)
+		d[at] = n
+		return Tensor(elem, Of(d...))
+	}
+	if !c.has(1) {
+		of := piece(N(1))
+		if c.attrInt("keepdims", 1) == 0 {
+			of.Shape = Of(slices.Delete(slices.Clone(dims), at, at+1)...)
+		}
+		c.set(0, listed(of, dims[at]))
+		return nil
+	}
+	sizes, known := c.ints(1)
+	if split, ranked := c.dims(1); ranked && len(split) == 0 && known {
+		return c.splitEvenly(dims[at], sizes[0], piece)
+	} else if ranked && len(split) == 1 && !known {
+		c.set(0, listed(piece(c.bounded(dims[at])), split[0]))
+		return nil
+	}
+	if !known {
+		c.set(0, Sequence(piece(c.bounded(dims[at]))))
+		return nil
+	}
+	sum, types := N(0), make([]Type, len(sizes))
+	for i, n := range sizes {
+		sum = Add(sum, n)
+		types[i] = piece(n)
+		if err := checkType(types[i]); err != nil {
+			return fmt.Errorf("piece %d: %w", i, err)
+		}
+	}
+	if n, ok := Sub(sum, dims[at]).Int(); ok && n != 0 {
+		return fmt.Errorf("pieces of %v together, the dimension is %v", sum, dims[at])
+	}
+	c.set(0, c.inf.list(types))
+	return nil
+}
+
+// splitEvenly gives output 0 the type of a dimension split into pieces of size.
+func (c *call) splitEvenly(d, size Dim, piece func(Dim) Type) error {
+	if n, ok := size.Int(); ok && n <= 0 {
+		return fmt.Errorf("split is %d, wanted a positive number", n)
+	}
+	count, rest := CeilDiv(d, size), Mod(d, size)
+	n, okN := count.Int()
+	last, okLast := rest.Int()
+	switch {
+	case okLast && last == 0:
+		c.set(0, listed(piece(size), count))
+	case okN && okLast && n <= maxListed:
+		types := make([]Type, n)
+		for i := range types {
+			types[i] = piece(size)
+		}
+		types[n-1] = piece(rest)
+		c.set(0, c.inf.list(types))
+	default:
+		c.set(0, listed(piece(c.bounded(size)), count))
+	}
+	return nil
+}
+
+func inferConcatFromSequence(c *call) error {
+	t, of, err := c.sequence(0)
+	if err != nil {
+		return err
+	}
+	a := c.node.Attr("axis")
+	if a == nil {
+		return fmt.Errorf("attribute %q is missing", "axis")
+	}
+	types, followed := t.followed()
+	if !of.Shape.Ranked {
+		c.out(0, of.Elem, Shape{})
+		return nil
+	}
+	rank := len(of.Shape.Dims)
+	if c.attrInt("new_axis", 0) != 0 {
+		at, err := axis(a.Int, rank+1)
+		if err != nil {
+			return err
+		}
+		n := c.unknown()
+		if t.List != nil {
+			n = t.List.Len
+		}
+		c.set(0, stacked(of, at, n))
+		return nil
+	}
+	at, err := axis(a.Int, rank)
+	if err != nil {
+		return err
+	}
+	sum := N(0)
+	switch {
+	case followed:
+		for _, e := range types {
+			sum = Add(sum, e.Shape.Dims[at])
+		}
+	case t.List != nil && !of.Shape.Dims[at].Unnamed():
+		sum = Mul(t.List.Len, of.Shape.Dims[at])
+	default:
+		sum = c.unknown()
+	}
+	dims := slices.Clone(of.Shape.Dims)
+	dims[at] = sum
+	c.out(0, of.Elem, Of(dims...))
+	return nil
+}
+
+// inferSequenceMap runs its body on each element of the first sequence; further sequences
+// go along element by element, tensors are the same every time.
+func inferSequenceMap(c *call) error {
+	g, err := c.body("body", len(c.node.In), len(c.node.Out))
+	if err != nil {
+		return err
+	}
+	t, of, err := c.sequence(0)
+	if err != nil {
+		return err
+	}
+	f := c.inf
+	n := c.unknown()
+	if t.List != nil {
+		n = t.List.Len
+	}
+	ins := slices.Clone(c.ins)
+	for i, in := range ins {
+		if in.Kind == onnxload.SequenceType && in.Of != nil {
+			ins[i] = *in.Of
+		}
+	}
+	ins[0] = of
+	f.flow(c.node, Flow{g, t.List != nil && !n.Unnamed(), n})
+
+	types, followed := t.followed()
+	if !followed || len(types) == 0 || f.unrolled+len(types)*len(g.Nodes) > maxUnroll {
+		if err := f.run("body", g, ins, nil); err != nil {
+			return err
+		}
+		for i, id := range g.Outputs {
+			if t.List == nil {
+				c.set(i, Sequence(f.types[id]))
+			} else {
+				c.set(i, listed(f.types[id], n))
+			}
+		}
+		return nil
+	}
+	f.unrolled += len(types) * len(g.Nodes)
+	outs := make([][]Type, len(g.Outputs))
+	m := f.mark()
+	for k := range types {
+		for i, in := range c.ins {
+			if each, ok := in.followed(); ok && in.Kind == onnxload.SequenceType && k < len(each) {
+				ins[i] = each[k]
+			}
+		}
+		f.rewind(m)
+		m = f.mark()
+		if err := f.run("body", g, ins, nil); err != nil {
+			return fmt.Errorf("element %d: %w", k, err)
+		}
+		for i, id := range g.Outputs {
+			outs[i] = append(outs[i], f.types[id])
+		}
+	}
+	for i := range outs {
+		c.set(i, f.list(outs[i]))
+	}
+	return nil
+}

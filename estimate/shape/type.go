@@ -13,7 +13,13 @@ type Type struct {
 	Elem  onnxload.DType // tensors: the element; maps: the key; Undefined when not known
 	Shape Shape          // tensors
 	Of    *Type          // sequences and optionals: the element; maps: the value
-	Len   *Dim           // sequences: the number of elements; nil when not known
+	List  *List          // sequences: nil when their length is not known
+}
+
+// A List is what is known of a sequence besides the type that its elements share.
+type List struct {
+	Len   Dim
+	Types []Type // of each element; nil when they are not followed one by one
 }
 
 // A Shape is a tensor's dimensions, or the statement that not even their number
@@ -73,8 +79,36 @@ func (s Shape) String() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
+		if d.Unnamed() && !d.Overflowed() {
+			b.WriteByte('?')
+			continue
+		}
 		b.WriteString(d.String())
 	}
 	b.WriteByte(']')
 	return b.String()
+}
+
+// String writes the type as float32[8, 3], sequence(int64[]), or unknown.
+func (t Type) String() string {
+	of := "unknown"
+	if t.Of != nil {
+		of = t.Of.String()
+	}
+	switch t.Kind {
+	case onnxload.NoType:
+		return "unknown"
+	case onnxload.SequenceType:
+		return "sequence(" + of + ")"
+	case onnxload.OptionalType:
+		return "optional(" + of + ")"
+	case onnxload.MapType:
+		return "map(" + t.Elem.String() + ", " + of + ")"
+	case onnxload.OpaqueType:
+		return "opaque"
+	}
+	if !t.Shape.Ranked {
+		return t.Elem.String() + "[...]"
+	}
+	return t.Elem.String() + t.Shape.String()
 }

@@ -1,0 +1,250 @@
+package shape
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+const (
+	// maxUnroll is how many nodes one inference visits at most in iterations
+	// after the first of loops whose every iteration is followed.
+	maxUnroll = 1 << 13
+
+	// maxFixpoint is how often a body is inferred before its carried shapes are
+	// given up.
+	maxFixpoint = 8
+
+	// maxFixpointDepth is how deep in bodies a fixpoint is looked for: every level multiplies.
+	maxFixpointDepth = 3
+)
+
+// inferLoop is Loop: trip count and condition, both optional, then the carried
+// values. Its body takes the iteration number and the condition before them and
+// returns the next condition, the carried values and one slice of each scan output.
+func inferLoop(c *call) error {
+	f := c.inf
+	carried := len(c.node.In) - 2
+	scans := len(c.node.Out) - carried
+	if carried < 0 || scans < 0 {
+		return fmt.Errorf("%d inputs and %d outputs, wanted a trip count, a condition and as many outputs as carried values or more", len(c.node.In), len(c.node.Out))
+	}
+	g, err := c.body("body", 2+carried, 1+carried+scans)
+	if err != nil {
+		return err
+	}
+	l := &loop{c: c, attr: "body", g: g, carried: carried}
+	l.ins = append(l.ins, Tensor(onnxload.Int64, Of()), Tensor(onnxload.Bool, Of()))
+	for i := range carried {
+		l.ins = append(l.ins, c.in(2+i))
+	}
+
+	trips, certain := Dim{}, false
+	if v, ok := c.ints(0); ok && len(v) == 1 {
+		trips, certain = v[0], true
+		if n, ok := trips.Int(); ok && n < 0 {
+			trips = N(0)
+		}
+	}
+	if branch, known := c.condition(1); c.has(1) && known && branch == 1 {
+		trips, certain = N(0), true
+	}
+	if done, err := l.unroll(trips, certain); err != nil || done {
+		return err
+	}
+
+	always, err := l.fixpoint(!c.has(1))
+	if err != nil {
+		return err
+	}
+	switch {
+	case !certain && c.has(0), !certain && !always, !certain:
+		trips, certain = f.unnamed(), false
+		c.note("the number of iterations is not known")
+	case !always:
+		trips, certain = f.bounded(trips), false
+		c.note("the number of iterations is not known, at most %v", trips)
+	}
+	n, known := trips.Int()
+	for i := range carried {
+		switch out := f.types[g.Outputs[1+i]]; {
+		case known && n == 0:
+			c.set(i, c.in(2+i))
+		case known:
+			c.set(i, out)
+		default:
+			c.set(i, f.union(l.ins[2+i], out))
+		}
+	}
+	for i := range scans {
+		c.set(carried+i, stacked(f.types[g.Outputs[1+carried+i]], 0, trips))
+	}
+	f.flow(c.node, Flow{g, certain, trips})
+	return nil
+}
+
+// stacked returns the type of tensors stacked along a new axis.
+func stacked(t Type, at int, n Dim) Type {
+	if t.Kind == onnxload.TensorType && t.Shape.Ranked && at <= len(t.Shape.Dims) {
+		t.Shape = Of(slices.Insert(slices.Clone(t.Shape.Dims), at, n)...)
+		return t
+	}
+	return Tensor(t.Elem, Shape{})
+}
+
+// A loop is a body that is inferred more than once.
+type loop struct {
+	c       *call
+	attr    string
+	g       *onnxload.Graph
+	ins     []Type // of the body: for a Loop the iteration, the condition and the carried values
+	carried int
+}
+
+// unroll follows a Loop iteration by iteration, as long as it is short and its
+// conditions are known; the carried shapes and values are then exact. It reports
+// false when it cannot.
+func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
+	c, f := l.c, l.c.inf
+	limit, ok := int64(maxUnroll), true
+	if certain {
+		limit, ok = trips.Int()
+	}
+	cond, condKnown := 0, true
+	if c.has(1) {
+		cond, condKnown = c.condition(1)
+	}
+	if !ok || !condKnown || f.depth >= maxFixpointDepth {
+		return false, nil
+	}
+	if certain && limit > 1 && limit > int64((maxUnroll-f.unrolled)/(len(l.g.Nodes)+1)) {
+		return false, nil
+	}
+	scans := len(c.node.Out) - l.carried
+	types, values := slices.Clone(l.ins), make([]*Const, len(l.ins))
+	for i := range l.carried {
+		values[2+i] = c.constant(2 + i)
+	}
+	var stack []Type
+	m := f.mark()
+	n := int64(0)
+	for ; n < limit && cond == 0; n++ {
+		if n > 0 {
+			f.rewind(m)
+			m = f.mark()
+			if f.unrolled += len(l.g.Nodes) + 1; f.unrolled > maxUnroll {
+				f.rewind(m)
+				return false, nil
+			}
+		}
+		values[0] = &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{N(n)}}
+		values[1] = &Const{Elem: onnxload.Bool, Shape: []int64{}, Ints: []Dim{N(1)}}
+		if err := f.run(l.attr, l.g, types, values); err != nil {
+			return false, err
+		}
+		v := f.constant(l.g.Outputs[0])
+		if v == nil || len(v.Ints) != 1 {
+			f.rewind(m)
+			return false, nil
+		}
+		next, ok := v.Ints[0].Int()
+		if !ok {
+			f.rewind(m)
+			return false, nil
+		}
+		cond = 0
+		if next == 0 {
+			cond = 1
+		}
+		for i := range l.carried {
+			id := l.g.Outputs[1+i]
+			types[2+i], values[2+i] = f.types[id], f.constant(id)
+		}
+		for i := range scans {
+			t := f.types[l.g.Outputs[1+l.carried+i]]
+			if n == 0 {
+				stack = append(stack, t)
+			} else {
+				stack[i] = f.union(stack[i], t)
+			}
+		}
+	}
+	if n == limit && !certain && cond == 0 {
+		f.rewind(m)
+		return false, nil // longer than anybody follows
+	}
+	if n == 0 {
+		// The body does not run; it is inferred for the slices' types alone.
+		_ = f.run(l.attr, l.g, l.ins, nil)
+		f.rewind(m)
+		for i := range scans {
+			stack = append(stack, f.types[l.g.Outputs[1+l.carried+i]])
+		}
+	}
+	for i := range l.carried {
+		c.set(i, types[2+i])
+		c.results[i] = values[2+i]
+	}
+	for i := range scans {
+		c.set(l.carried+i, stacked(stack[i], 0, N(n)))
+	}
+	f.flow(c.node, Flow{l.g, true, N(n)})
+	return true, nil
+}
+
+// fixpoint infers the body until the types of its carried values hold for every
+// iteration. first tells where they begin among the inputs and outputs of the body.
+// It reports whether the condition of a Loop stays true once it is.
+func (l *loop) fixpoint(condTrue bool) (always bool, err error) {
+	f := l.c.inf
+	if _, known := l.c.condition(1); known {
+		condTrue = true
+	}
+	values := make([]*Const, len(l.ins))
+	if condTrue {
+		values[1] = &Const{Elem: onnxload.Bool, Shape: []int64{}, Ints: []Dim{N(1)}}
+	}
+	if err := l.settle(2, 1, values); err != nil {
+		return false, err
+	}
+	v := f.constant(l.g.Outputs[0])
+	if v == nil || len(v.Ints) != 1 || !condTrue {
+		return false, nil
+	}
+	n, ok := v.Ints[0].Int()
+	return ok && n != 0, nil
+}
+
+// settle infers the body until the carried types come to rest. They are the body's inputs
+// from in on, and its outputs from out on.
+func (l *loop) settle(in, out int, values []*Const) error {
+	f := l.c.inf
+	if f.depth >= maxFixpointDepth {
+		for i := range l.carried {
+			l.ins[in+i].Shape = Shape{}
+		}
+		return f.run(l.attr, l.g, l.ins, values)
+	}
+	m := f.mark()
+	for round := 0; ; round++ {
+		if err := f.run(l.attr, l.g, l.ins, values); err != nil {
+			return err
+		}
+		rest := true
+		for i := range l.carried {
+			t := f.union(l.ins[in+i], f.types[l.g.Outputs[out+i]])
+			if round >= maxFixpoint {
+				t.Shape = Shape{}
+			}
+			if !sameType(t, l.ins[in+i]) {
+				l.ins[in+i], rest = t, false
+			}
+		}
+		if rest || round > maxFixpoint {
+			return nil
+		}
+		f.rewind(m)
+		m = f.mark()
+	}
+}

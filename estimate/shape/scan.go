@@ -1,0 +1,146 @@
+package shape
+
+import (
+	"fmt"
+	"slices"
+)
+
+// inferScan is Scan from opset 9 on: state values first, then the tensors that are
+// taken apart along an axis, one slice an iteration; the outputs are the states and the slices
+// put together.
+func inferScan(c *call) error {
+	scanned, states, err := c.scanCounts(0)
+	if err != nil {
+		return err
+	}
+	inAxes, _ := c.attrInts("scan_input_axes")
+	outAxes, _ := c.attrInts("scan_output_axes")
+	g, err := c.body("body", states+scanned, len(c.node.Out))
+	if err != nil {
+		return err
+	}
+	l := &loop{c: c, attr: "body", g: g, carried: states}
+	for i := range states {
+		l.ins = append(l.ins, c.in(i))
+	}
+	trips, known := c.unknown(), false
+	for i := range scanned {
+		t := c.in(states + i)
+		if dims, ok := c.dims(states + i); ok {
+			at, err := nth(inAxes, i, len(dims))
+			if err != nil {
+				return fmt.Errorf("scan input %d: %w", i, err)
+			}
+			if trips, err = scanLength(trips, dims[at], known); err != nil {
+				return err
+			}
+			known = true
+			t.Shape = Of(slices.Delete(slices.Clone(dims), at, at+1)...)
+		}
+		l.ins = append(l.ins, t)
+	}
+	if err := l.settle(0, 0, make([]*Const, len(l.ins))); err != nil {
+		return err
+	}
+	for i, id := range g.Outputs {
+		t := c.inf.types[id]
+		if i >= states {
+			at := 0
+			if t.Shape.Ranked {
+				if at, err = nth(outAxes, i-states, len(t.Shape.Dims)+1); err != nil {
+					return fmt.Errorf("scan output %d: %w", i-states, err)
+				}
+			}
+			t = stacked(t, at, trips)
+		}
+		c.set(i, t)
+	}
+	c.inf.flow(c.node, Flow{g, !trips.Unnamed(), trips})
+	return nil
+}
+
+// inferScan8 is Scan of opset 8: an optional tensor of lengths, then states and scanned
+// tensors that all begin with a batch dimension; the scanned axis is the second.
+func inferScan8(c *call) error {
+	scanned, states, err := c.scanCounts(1)
+	if err != nil {
+		return err
+	}
+	g, err := c.body("body", states+scanned, len(c.node.Out))
+	if err != nil {
+		return err
+	}
+	l := &loop{c: c, attr: "body", g: g, carried: states}
+	batch, trips := c.unknown(), c.unknown()
+	knownBatch, known := false, false
+	for i := range states + scanned {
+		t := c.in(1 + i)
+		drop := 1
+		if i >= states {
+			drop = 2
+		}
+		if dims, ok := c.dims(1 + i); ok {
+			if len(dims) < drop {
+				return fmt.Errorf("input %d has %d dimensions, wanted at least %d", 1+i, len(dims), drop)
+			}
+			if batch, err = scanLength(batch, dims[0], knownBatch); err != nil {
+				return err
+			}
+			knownBatch = true
+			if i >= states {
+				if trips, err = scanLength(trips, dims[1], known); err != nil {
+					return err
+				}
+				known = true
+			}
+			t.Shape = Of(dims[drop:]...)
+		}
+		l.ins = append(l.ins, t)
+	}
+	if err := l.settle(0, 0, make([]*Const, len(l.ins))); err != nil {
+		return err
+	}
+	for i, id := range g.Outputs {
+		t := c.inf.types[id]
+		if i >= states {
+			t = stacked(t, 0, trips)
+		}
+		c.set(i, stacked(t, 0, batch))
+	}
+	c.inf.flow(c.node, Flow{g, !trips.Unnamed(), Mul(batch, trips)})
+	return nil
+}
+
+// scanCounts returns how many inputs after the first ones are taken apart, and how many are states.
+func (c *call) scanCounts(first int) (scanned, states int, err error) {
+	n := c.attrInt("num_scan_inputs", 0)
+	given := int64(len(c.node.In) - first)
+	if n < 1 || n > given {
+		return 0, 0, fmt.Errorf("num_scan_inputs is %d, wanted 1 to %d", n, given)
+	}
+	if states = int(given - n); states > len(c.node.Out) {
+		return 0, 0, fmt.Errorf("%d states but %d outputs", states, len(c.node.Out))
+	}
+	return int(n), states, nil
+}
+
+// scanLength combines the lengths of two tensors that are taken apart together.
+func scanLength(a, b Dim, known bool) (Dim, error) {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	switch {
+	case known && okA && okB && x != y:
+		return a, fmt.Errorf("tensors of length %d and %d are scanned together", x, y)
+	case known && okA, known && a.Equal(b):
+		return a, nil
+	}
+	return b, nil
+}
+
+// nth returns element i of a list of axes, 0 when the list is shorter, in 0..rank-1.
+func nth(axes []int64, i, rank int) (int, error) {
+	if i < len(axes) {
+		return axis(axes[i], rank)
+	}
+	return axis(0, rank)
+}
