@@ -1,0 +1,156 @@
+// Package estimate tells how much memory a model takes, from its ONNX graph alone:
+// Options in, a Report out.
+package estimate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// Options is the question. The zero Options asks about the model as it is, which
+// is enough where all its dimensions are numbers.
+type Options struct {
+	Name   string             // how the report calls the model
+	Batch  int64              // size of the inputs' leading symbolic dimension; 0 leaves it
+	Dims   map[string]int64   // sizes of symbols, by name
+	Inputs map[string][]int64 // shapes of inputs, by name
+	Strict bool               // refuse a model that is not understood in full
+}
+
+// ErrIncomplete is wrapped by the error about a model with operators that are not
+// modelled, when Options.Strict asks for it.
+var ErrIncomplete = errors.New("not every operator is modelled")
+
+// An UnboundError says which dimensions have no size.
+type UnboundError struct {
+	Dims []shape.Unbound
+}
+
+func (e *UnboundError) Error() string {
+	var parts []string
+	for _, d := range e.Dims {
+		switch {
+		case d.Name == "" && len(d.Inputs) > 0:
+			parts = append(parts, fmt.Sprintf("dimension %d of input %q", d.Dim, d.Inputs[0]))
+		case len(d.Inputs) > 0:
+			parts = append(parts, fmt.Sprintf("%q of input %q", d.Name, d.Inputs[0]))
+		default:
+			parts = append(parts, fmt.Sprintf("%q", d.Name))
+		}
+	}
+	return "no size is given for " + strings.Join(parts, ", ")
+}
+
+// Run answers a question about m. Errors are *UnboundError, those of shape.Infer, and sizes
+// that do not fit 64 bits.
+func Run(m *onnxload.Model, opt Options) (*Report, error) {
+	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
+	if err != nil {
+		return nil, err
+	}
+	if err := unbound(types); err != nil {
+		return nil, err
+	}
+	a := newAnalysis(m, types)
+	r := &Report{
+		Schema:   Schema,
+		Settings: Settings{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs},
+		Model: Model{
+			Name:     opt.Name,
+			Path:     m.Path,
+			Graph:    m.Graph.Name,
+			IR:       m.IRVersion,
+			Opsets:   m.Opsets,
+			Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion),
+			Nodes:    a.nodes,
+			Inputs:   a.tensors(m.Graph.Inputs),
+			Outputs:  a.tensors(m.Graph.Outputs),
+		},
+		Coverage: coverage(a.nodes, types.Unknown),
+	}
+	if opt.Strict && !r.Coverage.Complete() {
+		u := r.Coverage.Unmodelled[0]
+		return nil, fmt.Errorf("%w: %d of %d nodes are not, the first operator is %q of domain %q", ErrIncomplete, r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes, u.Op, u.Domain)
+	}
+	ws, constants, err := a.weights()
+	if err != nil {
+		return nil, err
+	}
+	r.Constants = constants
+	for _, w := range ws {
+		if w.role != roleBuffer {
+			err = errors.Join(err, r.Parameters.add(w.count, w.bytes))
+		}
+		if w.role != roleParameter {
+			err = errors.Join(err, r.Buffers.add(w.count, w.bytes))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("parameters: %w", errTooBig)
+	}
+	counters := a.batchNormCounters(ws)
+	r.Buffers.Count += counters
+	r.Buffers.Bytes += 8 * counters // int64
+	r.Buffers.Tensors += counters
+	if r.Layers, r.Activations.Forward, err = a.layers(ws); err != nil {
+		return nil, err
+	}
+	r.Activations.WithBackward = r.Activations.Forward
+	if err := add(&r.Activations.WithBackward, r.Activations.Forward); err != nil {
+		return nil, fmt.Errorf("activations: %w", err)
+	}
+	r.Notes = a.notes(ws, counters, r)
+	return r, nil
+}
+
+// unbound reports the dimensions that an answer needs and nobody gave.
+func unbound(types *shape.Result) error {
+	// A symbol that no input has comes from a declared type alone: what depends
+	// on it is unknown, and said to be, but no option could have given it.
+	open := slices.DeleteFunc(slices.Clone(types.Unbound), func(u shape.Unbound) bool { return len(u.Inputs) == 0 })
+	if len(open) == 0 {
+		return nil
+	}
+	return &UnboundError{open}
+}
+
+func coverage(nodes int, unknown []shape.UnknownOp) Coverage {
+	c := Coverage{Nodes: nodes, Modelled: nodes, Unmodelled: []Unmodeled{}}
+	for _, u := range unknown {
+		c.Modelled -= u.Nodes
+		c.Unmodelled = append(c.Unmodelled, Unmodeled{u.Op, u.Domain, u.Nodes})
+	}
+	return c
+}
+
+func (a *analysis) tensors(ids []onnxload.ValueID) []Tensor {
+	out := make([]Tensor, 0, len(ids))
+	for _, id := range ids {
+		out = append(out, a.tensor(id))
+	}
+	return out
+}
+
+// batchNormCounters counts the batches that torch.nn.BatchNorm layers count: each
+// with running statistics has an int64 buffer num_batches_tracked, which exporters
+// leave out since nothing reads it.
+func (a *analysis) batchNormCounters(ws []weight) int64 {
+	if a.m.Producer != "pytorch" {
+		return 0
+	}
+	norms := int64(0)
+	for _, w := range ws {
+		if strings.HasSuffix(w.name, "num_batches_tracked") {
+			return 0
+		}
+		if strings.HasSuffix(w.name, "running_mean") {
+			norms++
+		}
+	}
+	return norms
+}

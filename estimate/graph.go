@@ -1,0 +1,310 @@
+package estimate
+
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A flow says what a value's data comes from.
+type flow uint8
+
+const (
+	fixed   flow = iota // constants and shapes: it is the same for every batch and every weight
+	trained             // parameters or buffers
+	data                // the model's inputs
+)
+
+// A step is one node of the graph that computes on data or on parameters. The
+// steps of a model are in execution order.
+type step struct {
+	node  *onnxload.Node
+	index int // in execution order, among all nodes
+	place place
+
+	untaken bool // in the branch of an If that takes less memory
+}
+
+// An analysis is what one pass over a graph in execution order finds out about its values.
+type analysis struct {
+	m     *onnxload.Model
+	types *shape.Result
+
+	nodes   int // all of them, subgraphs included
+	steps   []step
+	flows   []flow               // by value
+	made    []int32              // by value: the step that makes it, or -1
+	storage []onnxload.ValueID   // by value: whose storage it shares; itself when it has its own
+	reads   []int32              // by value: how many inputs and graph outputs read it
+	origins [][]onnxload.ValueID // by value: the constants that it is a rearrangement of
+	uses    [][]use              // by value: where a constant is used, rearranged or not
+	consts  []constant           // in the order in which the graph lists them
+	relus   int                  // taken to work in place
+	loops   int                  // Loop and Scan nodes, whose bodies are counted once
+	seen    []int32              // by value: see first
+	epoch   int32
+	inline  map[onnxload.ValueID]*onnxload.Tensor // of Constant nodes
+}
+
+// A use is an input of a node that a constant arrives at.
+type use struct {
+	node *onnxload.Node
+	slot int
+	step int32 // index into steps, or -1
+}
+
+// A constant is an initializer, or the tensor of a Constant node.
+type constant struct {
+	id     onnxload.ValueID
+	tensor *onnxload.Tensor
+}
+
+func newAnalysis(m *onnxload.Model, types *shape.Result) *analysis {
+	n := len(m.Values)
+	a := &analysis{
+		m:       m,
+		types:   types,
+		flows:   make([]flow, n),
+		made:    make([]int32, n),
+		storage: make([]onnxload.ValueID, n),
+		reads:   make([]int32, n),
+		origins: make([][]onnxload.ValueID, n),
+		uses:    make([][]use, n),
+		seen:    make([]int32, n),
+		inline:  map[onnxload.ValueID]*onnxload.Tensor{},
+	}
+	for i := range n {
+		a.made[i] = -1
+		a.storage[i] = onnxload.ValueID(i)
+	}
+	a.countReads(m.Graph)
+	for _, id := range m.Graph.Inputs {
+		a.flows[id] = data
+	}
+	a.graph(m.Graph)
+	return a
+}
+
+func (a *analysis) countReads(g *onnxload.Graph) {
+	for i := range g.Nodes {
+		for _, id := range g.Nodes[i].In {
+			if id != onnxload.NoValue {
+				a.reads[id]++
+			}
+		}
+		for j := range g.Nodes[i].Attrs {
+			for _, sub := range g.Nodes[i].Attrs[j].Graphs {
+				a.countReads(sub)
+			}
+		}
+	}
+	for _, id := range g.Outputs {
+		if id != onnxload.NoValue {
+			a.reads[id]++
+		}
+	}
+}
+
+// graph walks one graph; the reader has bounded how deep graphs nest.
+func (a *analysis) graph(g *onnxload.Graph) {
+	for _, id := range g.Inits {
+		if t := a.m.Values[id].Init; t != nil {
+			a.constant(id, t)
+		}
+	}
+	for i := range g.Nodes {
+		a.node(&g.Nodes[i])
+	}
+}
+
+func (a *analysis) constant(id onnxload.ValueID, t *onnxload.Tensor) {
+	a.consts = append(a.consts, constant{id, t})
+	a.flows[id] = trained
+	a.origins[id] = []onnxload.ValueID{id}
+}
+
+func (a *analysis) node(n *onnxload.Node) {
+	index := a.nodes
+	a.nodes++
+	if n.Op == "Constant" && len(n.Out) == 1 {
+		if v := n.Attr("value"); v != nil && len(v.Tensors) == 1 && n.Out[0] != onnxload.NoValue {
+			a.inline[n.Out[0]] = v.Tensors[0]
+			a.constant(n.Out[0], v.Tensors[0])
+		}
+		return
+	}
+	flow := a.flowInto(n)
+	a.bodies(n, &flow)
+	if flow == trained && a.rearrange(n) {
+		return
+	}
+	at := int32(-1)
+	if flow != fixed {
+		at = int32(len(a.steps))
+		a.steps = append(a.steps, step{node: n, index: index, place: placeOf(n)})
+	}
+	a.use(n, 0, at)
+	for _, id := range n.Out {
+		if id != onnxload.NoValue {
+			a.flows[id], a.made[id] = flow, at
+		}
+	}
+	if at >= 0 && a.sharesStorage(n) {
+		for _, id := range n.Out {
+			if id != onnxload.NoValue {
+				a.storage[id] = a.storage[n.In[0]]
+			}
+		}
+	}
+}
+
+// flowInto returns what a node's outputs depend on. A constant that is not a
+// float, or is a single number, carries nothing that was trained.
+func (a *analysis) flowInto(n *onnxload.Node) flow {
+	f := fixed
+	if readsOnlyShape[n.Op] {
+		return f
+	}
+	for _, id := range n.In {
+		if id == onnxload.NoValue {
+			continue
+		}
+		g := a.flows[id]
+		if g == trained && n.Op != "DequantizeLinear" && !a.carries(id) {
+			g = fixed
+		}
+		f = max(f, g)
+	}
+	return f
+}
+
+// carries reports whether a value of flow trained has weights in it: floats, and not a lone
+// number that the exporter wrote.
+func (a *analysis) carries(id onnxload.ValueID) bool {
+	if a.made[id] >= 0 {
+		return true
+	}
+	for _, c := range a.origins[id] {
+		t := a.tensorOf(c)
+		if t.DType.IsFloat() && (!isScalar(t) || !isAutomatic(a.m.Values[c].Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// bodies walks the subgraphs of a node. What flows out of them flows out of the
+// node. Of the branches of an If the larger one is counted.
+func (a *analysis) bodies(n *onnxload.Node, f *flow) {
+	best := int64(-1)
+	var taken [2]int // the steps of the best branch
+	for i := range n.Attrs {
+		for _, g := range n.Attrs[i].Graphs {
+			if n.Op != "If" {
+				a.loops++
+			}
+			for _, id := range g.Inputs {
+				a.flows[id] = data
+			}
+			from := len(a.steps)
+			a.graph(g)
+			for _, id := range g.Outputs {
+				if id != onnxload.NoValue {
+					*f = max(*f, a.flows[id])
+				}
+			}
+			if n.Op != "If" {
+				continue
+			}
+			branch := [2]int{from, len(a.steps)}
+			if size := a.outputsOf(branch); size > best {
+				branch, taken, best = taken, branch, size
+			}
+			for j := branch[0]; j < branch[1]; j++ {
+				a.steps[j].untaken = true
+			}
+		}
+	}
+}
+
+// outputsOf adds up the outputs of steps[r[0]:r[1]], to compare branches by.
+func (a *analysis) outputsOf(r [2]int) (sum int64) {
+	for _, s := range a.steps[r[0]:r[1]] {
+		for _, id := range s.node.Out {
+			if id == onnxload.NoValue || s.untaken {
+				continue
+			}
+			if size, err := sizeOf(a.types.Type(id), a.types.Limit); err == nil && add(&sum, size.bytes) != nil {
+				return math.MaxInt64
+			}
+		}
+	}
+	return sum
+}
+
+// rearrange follows a node that only prepares parameters for another one, and
+// reports whether it is such a node. Such nodes are no steps: PyTorch has the
+// parameters in the form that it needs.
+func (a *analysis) rearrange(n *onnxload.Node) bool {
+	if !moves[n.Op] && !rearranges[n.Op] {
+		return false
+	}
+	last := 0 // of the inputs that are rearranged; what follows says how
+	if n.Op == "Concat" {
+		last = len(n.In) - 1
+	}
+	var from []onnxload.ValueID
+	for slot, id := range n.In {
+		if id == onnxload.NoValue || slot > last {
+			continue
+		}
+		if a.made[id] >= 0 { // computed from parameters: a step like any other
+			return false
+		}
+		from = append(from, a.origins[id]...)
+	}
+	a.use(n, last+1, -1)
+	for _, id := range n.Out {
+		if id != onnxload.NoValue {
+			a.flows[id], a.origins[id] = trained, from
+		}
+	}
+	return true
+}
+
+// use notes the constants that arrive at a node's inputs, from one slot on.
+func (a *analysis) use(n *onnxload.Node, from int, at int32) {
+	for slot := from; slot < len(n.In); slot++ {
+		if id := n.In[slot]; id != onnxload.NoValue {
+			for _, c := range a.origins[id] {
+				a.uses[c] = append(a.uses[c], use{n, slot, at})
+			}
+		}
+	}
+}
+
+// sharesStorage reports whether the outputs of a node take no memory of their own:
+// views of the first input, and ReLUs that overwrite it.
+//
+// ONNX does not record that a ReLU works in place. One whose input nobody else
+// reads is taken to: so torchvision and nearly every convolutional network write
+// it, and modelsize_estimate leaves such ReLUs out.
+func (a *analysis) sharesStorage(n *onnxload.Node) bool {
+	if len(n.In) == 0 || n.In[0] == onnxload.NoValue || a.flows[n.In[0]] == fixed {
+		return false
+	}
+	switch {
+	case moves[n.Op]:
+		return true
+	case n.Op == "Cast":
+		return len(n.Out) == 1 && n.Out[0] != onnxload.NoValue && a.types.Type(n.In[0]).Elem == a.types.Type(n.Out[0]).Elem
+	case n.Op == "Dropout":
+		return n.Version >= 12 && len(n.In) < 3 // without training_mode it passes its input on
+	}
+	if n.Op == "Relu" && a.reads[n.In[0]] == 1 && a.made[n.In[0]] >= 0 {
+		a.relus++
+		return true
+	}
+	return false
+}

@@ -1,0 +1,325 @@
+package estimate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// maxLeafParameters is how many parameters a leaf module of PyTorch has: a weight and a
+// bias. Recurrent layers have more, but they are one operator each.
+const maxLeafParameters = 2
+
+// A group is a run of steps that make up one layer.
+type group struct {
+	from, to int // steps[from:to]
+	outs     []onnxload.ValueID
+}
+
+// groups divides the steps into layers.
+//
+// As in modelsize_estimate a layer is a leaf module that turns one tensor into one
+// tensor: what a GELU or a LayerNorm that ONNX spells out in nine nodes computes inside is
+// not a layer's output. Where no such module is known, the nodes of one PyTorch
+// operation are a layer, and where that is not known either, each node is one.
+func (a *analysis) groups() []group {
+	inner := a.innerModules()
+	var gs []group
+	for i := 0; i < len(a.steps); {
+		if a.steps[i].untaken {
+			i++
+			continue
+		}
+		p := a.steps[i].place
+		if p.module != "" && !inner[p.module] {
+			j := i + 1
+			for j < len(a.steps) && a.steps[j].place.module == p.module && !a.steps[j].untaken {
+				j++
+			}
+			if g, ok := a.group(i, j); ok && a.inputs(g) <= 1 && a.parametersIn(g) <= maxLeafParameters {
+				gs = append(gs, g)
+				i = j
+				continue
+			}
+			gs = a.calls(gs, i, j)
+			i = j
+			continue
+		}
+		j := i + 1
+		for j < len(a.steps) && p.call != "" && a.steps[j].place == p && !a.steps[j].untaken {
+			j++
+		}
+		gs = a.calls(gs, i, j)
+		i = j
+	}
+	return gs
+}
+
+// calls divides steps[from:to] into the calls of PyTorch operations, or nodes.
+func (a *analysis) calls(gs []group, from, to int) []group {
+	for i := from; i < to; {
+		j := i + 1
+		for c := a.steps[i].place.call; c != "" && j < to && a.steps[j].place.call == c; {
+			j++
+		}
+		if g, ok := a.group(i, j); ok {
+			gs = append(gs, g)
+			i = j
+			continue
+		}
+		for ; i < j; i++ {
+			g, _ := a.group(i, i+1)
+			gs = append(gs, g)
+		}
+	}
+	return gs
+}
+
+// group returns steps[from:to] as a group with the values that leave it, and whether
+// that is one value at most.
+func (a *analysis) group(from, to int) (group, bool) {
+	g := group{from: from, to: to}
+	inside := map[onnxload.ValueID]int32{}
+	if to-from > 1 {
+		for _, s := range a.steps[from:to] {
+			for _, id := range s.node.In {
+				if id != onnxload.NoValue {
+					inside[id]++
+				}
+			}
+		}
+	}
+	for _, s := range a.steps[from:to] {
+		for _, id := range s.node.Out {
+			if id != onnxload.NoValue && a.reads[id] > inside[id] {
+				g.outs = append(g.outs, id)
+			}
+		}
+	}
+	return g, len(g.outs) <= 1
+}
+
+// inputs counts the values that flow into a group from the model's inputs.
+func (a *analysis) inputs(g group) int {
+	n := 0
+	a.forget()
+	for _, s := range a.steps[g.from:g.to] {
+		for _, id := range s.node.In {
+			if id != onnxload.NoValue && a.flows[id] == data && !a.madeIn(g, id) && a.first(id) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// forget and first make a set of values: first reports whether a value is met for the
+// first time since forget.
+func (a *analysis) forget() { a.epoch++ }
+
+func (a *analysis) first(id onnxload.ValueID) bool {
+	first := a.seen[id] != a.epoch
+	a.seen[id] = a.epoch
+	return first
+}
+
+func (a *analysis) madeIn(g group, id onnxload.ValueID) bool {
+	return int(a.made[id]) >= g.from && int(a.made[id]) < g.to
+}
+
+// parametersIn counts the float constants that arrive at a group's nodes.
+func (a *analysis) parametersIn(g group) int {
+	n := 0
+	a.forget()
+	for _, s := range a.steps[g.from:g.to] {
+		for slot, id := range s.node.In {
+			if id == onnxload.NoValue || slotsOf(s.node).buffers&(1<<slot) != 0 {
+				continue
+			}
+			for _, c := range a.origins[id] {
+				if t := a.tensorOf(c); t.DType.IsFloat() && !isScalar(t) && a.first(c) {
+					n++
+				}
+			}
+		}
+	}
+	return n
+}
+
+// innerModules returns the paths of modules that have modules inside.
+func (a *analysis) innerModules() map[string]bool {
+	inner := map[string]bool{}
+	for _, s := range a.steps {
+		for m := s.place.module; ; {
+			i := strings.LastIndexByte(m, '.')
+			if i < 0 {
+				break
+			}
+			m = m[:i]
+			if inner[m] {
+				break
+			}
+			inner[m] = true
+		}
+	}
+	return inner
+}
+
+// layers returns the rows of the report and the sum of their outputs.
+func (a *analysis) layers(ws []weight) (rows []Layer, sum int64, err error) {
+	gs := a.groups()
+	rows = make([]Layer, len(gs), len(gs)+1)
+	of := make([]int32, len(a.steps)) // the row of each step, or -1
+	for i := range of {
+		of[i] = -1
+	}
+	for r, g := range gs {
+		row := &rows[r]
+		*row = a.row(g)
+		for i := g.from; i < g.to; i++ {
+			of[i] = int32(r)
+		}
+		if row.Activation, row.InPlace, err = a.outputBytes(g); err != nil {
+			return nil, 0, err
+		}
+		if err := add(&sum, row.Activation); err != nil {
+			return nil, 0, fmt.Errorf("activations: %w", err)
+		}
+	}
+	idle := Layer{Index: a.nodes, Name: "(not used by any layer)", Inputs: []string{}, Outputs: []Tensor{}}
+	for _, w := range ws {
+		if w.role == roleBuffer {
+			continue
+		}
+		row := &idle
+		if w.step >= 0 && of[w.step] >= 0 {
+			row = &rows[of[w.step]]
+		}
+		// The totals were checked: a row cannot overflow before they do.
+		row.Params += w.count
+		row.ParamBytes += w.bytes
+	}
+	if idle.Params > 0 {
+		rows = append(rows, idle)
+	}
+	return rows, sum, nil
+}
+
+// row describes a group, sizes left out.
+func (a *analysis) row(g group) Layer {
+	first := a.steps[g.from]
+	row := Layer{
+		Index:   first.index,
+		Name:    first.node.Name,
+		Op:      first.node.Op,
+		Module:  first.place.module,
+		Nodes:   g.to - g.from,
+		Inputs:  []string{},
+		Outputs: make([]Tensor, 0, len(g.outs)),
+	}
+	if row.Nodes > 1 {
+		row.Name, row.Op = a.nameOf(g)
+	}
+	if row.Name == "" && len(g.outs) > 0 {
+		row.Name = a.m.Values[g.outs[0]].Name
+	}
+	a.forget()
+	for _, s := range a.steps[g.from:g.to] {
+		for _, id := range s.node.In {
+			if id == onnxload.NoValue || a.madeIn(g, id) || a.flows[id] == fixed || a.flows[id] == trained && a.made[id] < 0 {
+				continue
+			}
+			if a.first(id) {
+				row.Inputs = append(row.Inputs, a.m.Values[id].Name)
+			}
+		}
+	}
+	for _, id := range g.outs {
+		row.Outputs = append(row.Outputs, a.tensor(id))
+	}
+	if row.Module == "" {
+		row.Module = a.moduleByParameter(g)
+	}
+	return row
+}
+
+// nameOf names a group of several nodes and says what it does: by the class of
+// the module, the PyTorch operation, or the nodes' operators.
+func (a *analysis) nameOf(g group) (name, op string) {
+	p := a.steps[g.from].place
+	oneCall := true
+	for _, s := range a.steps[g.from:g.to] {
+		oneCall = oneCall && s.place.call == p.call
+	}
+	switch {
+	case oneCall && p.call != "":
+		return p.call, p.op
+	case p.class != "":
+		return p.module, p.class
+	}
+	var ops []string
+	for _, s := range a.steps[g.from:g.to] {
+		if !slices.Contains(ops, s.node.Op) {
+			ops = append(ops, s.node.Op)
+		}
+	}
+	return p.module, strings.Join(ops, "+")
+}
+
+// moduleByParameter finds the module of nodes that say nothing themselves by the
+// names of the parameters they read.
+func (a *analysis) moduleByParameter(g group) string {
+	for _, s := range a.steps[g.from:g.to] {
+		for _, id := range s.node.In {
+			if id == onnxload.NoValue {
+				continue
+			}
+			for _, c := range a.origins[id] {
+				if m := moduleOfParameter(a.m.Values[c].Name); m != "" {
+					return m
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// outputBytes returns the memory that a group's outputs take: each storage once,
+// and only what the group itself made. It is in place when its outputs
+// overwrite its input.
+func (a *analysis) outputBytes(g group) (sum int64, inPlace bool, err error) {
+	a.forget()
+	for _, id := range g.outs {
+		root := a.storage[id]
+		if !a.madeIn(g, root) {
+			inPlace = inPlace || a.steps[a.made[id]].node.Op == "Relu"
+			continue
+		}
+		if !a.first(root) {
+			continue
+		}
+		s, err := sizeOf(a.types.Type(root), a.types.Limit)
+		if err != nil {
+			return 0, false, fmt.Errorf("value %q: %w", a.m.Values[root].Name, err)
+		}
+		if err := add(&sum, s.bytes); err != nil {
+			return 0, false, fmt.Errorf("value %q: %w", a.m.Values[root].Name, err)
+		}
+	}
+	return sum, inPlace, nil
+}
+
+// tensor describes a value as far as it is known.
+func (a *analysis) tensor(id onnxload.ValueID) Tensor {
+	t := a.types.Type(id)
+	out := Tensor{Name: a.m.Values[id].Name}
+	if t.Elem != onnxload.Undefined {
+		out.DType = t.Elem.String()
+	}
+	if s, err := sizeOf(t, a.types.Limit); err == nil {
+		out.Shape = s.dims
+	}
+	return out
+}

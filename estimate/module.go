@@ -1,0 +1,104 @@
+package estimate
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A place says which call of which module a node came from, as far as the
+// exporter wrote it down.
+type place struct {
+	module string // path from the root: "layer1.0.conv1"; "" for the root or when unknown
+	class  string // of that module: "Conv2d"; "" when unknown
+	call   string // the PyTorch operation: "conv2d_3", unique in the graph; "" when unknown
+	op     string // its operator: "conv2d"; "" when unknown
+}
+
+// placeOf reads the place of a node from its metadata (torch.export) or from its
+// name (TorchScript).
+func placeOf(n *onnxload.Node) place {
+	// "namespace" is onnxscript's, written by every torch.onnx.export(dynamo=True):
+	//   : pkg.ResNet/layer1: pkg.Sequential/layer1.0: pkg.BasicBlock/relu_1: aten.relu.default
+	if ns := n.MetaValue("namespace"); ns != "" {
+		return placeOfNamespace(ns)
+	}
+	if p := n.Name; strings.HasPrefix(p, "/") {
+		return place{module: modulePath(strings.Split(p, "/")[1:])}
+	}
+	return place{}
+}
+
+func placeOfNamespace(ns string) place {
+	var p place
+	root := true
+	for part := range strings.SplitSeq(ns, "/") {
+		key, class, ok := strings.Cut(part, ": ")
+		if !ok {
+			break // cut off by whoever shortened the metadata
+		}
+		if op, ok := strings.CutPrefix(class, "aten."); ok {
+			p.call = key
+			p.op, _, _ = strings.Cut(op, ".")
+			break
+		}
+		if strings.HasPrefix(key, "_empty_nn_module_stack") {
+			continue
+		}
+		// A module's key is its path from the root, so it extends its parent's.
+		if !root && p.module != "" && !strings.HasPrefix(key, p.module+".") {
+			break
+		}
+		p.module, p.class = key, class[strings.LastIndexByte(class, '.')+1:]
+		root = false
+	}
+	return p
+}
+
+// modulePath joins the scopes of a TorchScript node name, the node's own name left
+// out: ["layer1", "layer1.0", "conv1", "Conv"] is "layer1.0.conv1". The members of
+// a Sequential repeat its name.
+func modulePath(scopes []string) string {
+	var path []string
+	for _, s := range scopes[:len(scopes)-1] {
+		if k := len(path) - 1; k >= 0 && strings.HasPrefix(s, path[k]+".") {
+			path[k] = s
+			continue
+		}
+		path = append(path, s)
+	}
+	return strings.Join(path, ".")
+}
+
+// moduleOfParameter returns the module that owns a parameter by its name:
+// "layer1.0.conv1" for "layer1.0.conv1.weight".
+func moduleOfParameter(name string) string {
+	if !isModulePath(name) {
+		return ""
+	}
+	i := strings.LastIndexByte(name, '.')
+	return name[:max(i, 0)]
+}
+
+// isModulePath reports whether a constant's name is one that PyTorch gave a
+// parameter or buffer: identifiers and numbers joined by dots. Exporters name what
+// they compute themselves otherwise: "onnx::MatMul_45" and
+// "/layer1/Constant_output_0" (TorchScript), "val_12" and "scalar_tensor_default"
+// (torch.export), which have no dot.
+func isModulePath(name string) bool {
+	if !strings.Contains(name, ".") {
+		return false
+	}
+	for part := range strings.SplitSeq(name, ".") {
+		if part == "" {
+			return false
+		}
+		for i := range len(part) {
+			c := part[i]
+			if c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+				return false
+			}
+		}
+	}
+	return true
+}

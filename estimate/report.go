@@ -1,0 +1,105 @@
+package estimate
+
+// Schema names the JSON form of a Report. Fields may be added to it; none changes its meaning.
+const Schema = "memestimate/1"
+
+// A Report is the answer to one question. All sizes are bytes.
+type Report struct {
+	Schema      string      `json:"schema"`
+	Model       Model       `json:"model"`
+	Settings    Settings    `json:"settings"`
+	Parameters  Tensors     `json:"parameters"`
+	Buffers     Tensors     `json:"buffers"`
+	Constants   Tensors     `json:"constants"` // shapes, axes, scalars: no tensors on the GPU
+	Activations Activations `json:"activations"`
+	Layers      []Layer     `json:"layers"`
+	Coverage    Coverage    `json:"coverage"`
+	Notes       []Note      `json:"notes"`
+}
+
+// A Model says what was estimated.
+type Model struct {
+	Name     string           `json:"name"`
+	Path     string           `json:"path,omitempty"`
+	Graph    string           `json:"graph,omitempty"` // the graph's own name
+	IR       int64            `json:"ir_version"`
+	Opsets   map[string]int64 `json:"opsets"`
+	Producer string           `json:"producer"`
+	Nodes    int              `json:"nodes"` // operator calls, subgraphs included
+	Inputs   []Tensor         `json:"inputs"`
+	Outputs  []Tensor         `json:"outputs"`
+}
+
+// Settings are the options that the answer depends on.
+type Settings struct {
+	Batch  int64              `json:"batch,omitempty"`
+	Dims   map[string]int64   `json:"dims,omitempty"`
+	Inputs map[string][]int64 `json:"inputs,omitempty"`
+}
+
+// Tensors is a sum over constant tensors, each counted once.
+type Tensors struct {
+	Count   int64 `json:"count"` // elements
+	Bytes   int64 `json:"bytes"`
+	Tensors int64 `json:"tensors"`
+}
+
+// Activations are sums over the layers' outputs, as modelsize_estimate of
+// Pytorch-Memory-Utils defines them: outputs that share storage with an input, and
+// those of ReLUs that work in place, are left out, and so is the model's input.
+type Activations struct {
+	Forward      int64 `json:"forward_bytes"`
+	WithBackward int64 `json:"with_backward_bytes"` // twice that: each with its gradient
+}
+
+// A Tensor is a value with the shape it has under the settings.
+type Tensor struct {
+	Name  string  `json:"name"`
+	DType string  `json:"dtype"` // as ONNX spells it; "" when unknown
+	Shape []int64 `json:"shape"` // nil when unknown
+}
+
+// A Layer is a leaf module of the model, or an operator outside of any.
+type Layer struct {
+	Index      int      `json:"index"` // of the layer's first node in execution order
+	Name       string   `json:"name"`
+	Op         string   `json:"op"`
+	Module     string   `json:"module"` // path from the root: "layer1.0.conv1"; "" when the file does not say
+	Nodes      int      `json:"nodes"`
+	Inputs     []string `json:"inputs"` // values of other layers, or the model's inputs
+	Outputs    []Tensor `json:"outputs"`
+	Params     int64    `json:"parameters"`
+	ParamBytes int64    `json:"parameter_bytes"`
+	Activation int64    `json:"activation_bytes"`
+	InPlace    bool     `json:"in_place,omitempty"` // its output takes the storage of its input
+}
+
+// Coverage says how much of the model was understood.
+type Coverage struct {
+	Nodes      int         `json:"nodes"`
+	Modelled   int         `json:"modelled"`
+	Unmodelled []Unmodeled `json:"unmodelled"`
+}
+
+// Complete reports whether every operator is modelled. Where it is false, the
+// report's sums are lower bounds.
+func (c Coverage) Complete() bool { return c.Modelled == c.Nodes }
+
+// Unmodeled is an operator that the tables do not have.
+type Unmodeled struct {
+	Op     string `json:"op"`
+	Domain string `json:"domain"`
+	Count  int    `json:"count"`
+}
+
+// Levels of a Note.
+const (
+	Info    = "info"    // how a figure came about
+	Warning = "warning" // why a figure may be off
+)
+
+// A Note is a remark on the answer, in one line.
+type Note struct {
+	Level string `json:"level"`
+	Text  string `json:"text"`
+}

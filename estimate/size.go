@@ -1,0 +1,94 @@
+package estimate
+
+import (
+	"errors"
+	"math"
+	"math/bits"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// errTooBig is the cause of every error about a size that leaves int64.
+var errTooBig = errors.New("its size does not fit 64 bits")
+
+// elements returns the product of dims. A zero makes it zero whatever the others
+// are; a negative dimension or a product beyond int64 is errTooBig.
+func elements(dims []int64) (int64, error) {
+	n := uint64(1)
+	over := false
+	for _, d := range dims {
+		if d < 0 {
+			return 0, errTooBig
+		}
+		if d == 0 {
+			return 0, nil
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		over = over || hi != 0 || lo > math.MaxInt64
+		n = lo
+	}
+	if over {
+		return 0, errTooBig
+	}
+	return int64(n), nil
+}
+
+// tensorBytes returns the number of elements and of bytes of a tensor; types below
+// 8 bits are packed, and the last byte is rounded up. Strings have no size: 0 bytes.
+func tensorBytes(elem onnxload.DType, dims []int64) (count, bytes int64, err error) {
+	if count, err = elements(dims); err != nil {
+		return 0, 0, err
+	}
+	hi, lo := bits.Mul64(uint64(count), uint64(elem.Bits()))
+	if hi != 0 || lo > math.MaxInt64 {
+		return 0, 0, errTooBig
+	}
+	return count, int64(lo/8 + (lo%8+7)/8), nil
+}
+
+// add adds b to *sum; both are not negative.
+func add(sum *int64, b int64) error {
+	if b > math.MaxInt64-*sum {
+		return errTooBig
+	}
+	*sum += b
+	return nil
+}
+
+// A sized is the size of one value: nothing when it is not a tensor.
+type sized struct {
+	elem  onnxload.DType
+	dims  []int64 // nil when unknown
+	bytes int64
+	known bool
+	bound bool // a dimension depends on data, and its limit was taken
+}
+
+// sizeOf returns the size of a value of type t. Data-dependent dimensions take
+// their limit.
+func sizeOf(t shape.Type, limit func(shape.Dim) (shape.Dim, bool)) (sized, error) {
+	s := sized{elem: t.Elem}
+	if t.Kind != onnxload.TensorType || !t.Shape.Ranked {
+		return s, nil
+	}
+	dims := make([]int64, len(t.Shape.Dims))
+	for i, d := range t.Shape.Dims {
+		n, ok := d.Int()
+		if !ok {
+			if d, s.bound = limit(d); !s.bound {
+				return s, nil
+			}
+			if n, ok = d.Int(); !ok {
+				return s, nil
+			}
+		}
+		dims[i] = n
+	}
+	_, bytes, err := tensorBytes(t.Elem, dims)
+	if err != nil {
+		return s, err
+	}
+	s.dims, s.bytes, s.known = dims, bytes, t.Elem.Bits() != 0
+	return s, nil
+}

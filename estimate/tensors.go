@@ -1,0 +1,155 @@
+package estimate
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A role is what a constant of the graph is to the PyTorch module.
+type role uint8
+
+const (
+	roleConstant  role = iota // a shape, an axis, a number: in the program, not on the GPU
+	roleParameter             // trained
+	roleBuffer                // kept with the module, on the GPU, but not trained
+	roleBoth                  // a parameter and a buffer that the exporter merged, being equal
+)
+
+// smallTable is how many integers a constant without a module's name may have to be
+// taken for a shape, a permutation or a list of axes.
+const smallTable = 64
+
+// A weight is a parameter or buffer with its size.
+type weight struct {
+	id           onnxload.ValueID
+	name         string
+	role         role
+	count, bytes int64
+	step         int32 // the first step that uses it, or -1
+}
+
+// roleOf tells what a constant is by, in this order, the inputs that it arrives at, its name, its
+// type and its size.
+func (a *analysis) roleOf(c constant) role {
+	name := a.m.Values[c.id].Name
+	named := !isAutomatic(name)
+	weight, buffer, vector := false, false, false
+	for _, u := range a.uses[c.id] {
+		s := slotsOf(u.node)
+		weight = weight || s.weights&(1<<u.slot) != 0
+		buffer = buffer || s.buffers&(1<<u.slot) != 0
+		vector = vector || isAffine(u.node.Op)
+	}
+	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() && !a.quantized(c.id)
+	switch {
+	case table && (named || !isSmall(c.tensor, smallTable)):
+		return roleBuffer
+	case table:
+		return roleConstant
+	case weight && buffer:
+		return roleBoth
+	case buffer || bufferTails[name[strings.LastIndexByte(name, '.')+1:]]:
+		return roleBuffer
+	case weight && !(isScalar(c.tensor) && !named):
+		return roleParameter
+	case named:
+		return roleParameter
+	case isScalar(c.tensor):
+		return roleConstant
+	case vector && isVector(c.tensor):
+		return roleParameter // a bias or scale that folding renamed
+	}
+	return roleBuffer // a mask, a table of positions
+}
+
+// quantized reports whether an integer tensor is a weight in fewer bits.
+func (a *analysis) quantized(id onnxload.ValueID) bool {
+	for _, u := range a.uses[id] {
+		if u.node.Op != "Gather" && slotsOf(u.node).weights&(1<<u.slot) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func isAffine(op string) bool { return op == "Add" || op == "Sub" || op == "Mul" || op == "Div" }
+
+func isScalar(t *onnxload.Tensor) bool { return isSmall(t, 1) }
+
+// isSmall reports whether t has at most n elements.
+func isSmall(t *onnxload.Tensor, n int64) bool {
+	count, err := elements(t.Dims)
+	return err == nil && count <= n
+}
+
+// isVector reports whether at most one dimension of t is not 1.
+func isVector(t *onnxload.Tensor) bool {
+	long := 0
+	for _, d := range t.Dims {
+		if d != 1 {
+			long++
+		}
+	}
+	return long <= 1
+}
+
+// isAutomatic reports whether an exporter made a constant's name up, rather than taking
+// it from the module: "onnx::MatMul_45" and "/layer1/Constant_output_0"
+// (TorchScript), "val_12" and "scalar_tensor_default_1" (torch.export).
+func isAutomatic(name string) bool {
+	if isModulePath(name) {
+		// torch.export names what it found in a forward method after that method's module.
+		return strings.HasPrefix(name[strings.LastIndexByte(name, '.')+1:], "lifted_tensor")
+	}
+	if name == "" || strings.ContainsAny(name, ":/") || strings.Contains(name, "Constant") {
+		return true
+	}
+	base := strings.TrimRight(name, "0123456789")
+	if base == "" {
+		return true
+	}
+	return folded[strings.TrimSuffix(base, "_")] || folded[base]
+}
+
+// weights returns the parameters and buffers in the order of the graph, each once,
+// and sums up the constants.
+func (a *analysis) weights() (ws []weight, constants Tensors, err error) {
+	for _, c := range a.consts {
+		w := weight{id: c.id, name: a.m.Values[c.id].Name, role: a.roleOf(c), step: -1}
+		if w.count, w.bytes, err = tensorBytes(c.tensor.DType, c.tensor.Dims); err != nil {
+			return nil, constants, fmt.Errorf("tensor %q: %w", w.name, err)
+		}
+		for _, u := range a.uses[c.id] {
+			if u.step >= 0 {
+				w.step = u.step
+				break
+			}
+		}
+		if w.role != roleConstant {
+			ws = append(ws, w)
+			continue
+		}
+		if err := constants.add(w.count, w.bytes); err != nil {
+			return nil, constants, fmt.Errorf("constants: %w", err)
+		}
+	}
+	return ws, constants, nil
+}
+
+func (s *Tensors) add(count, bytes int64) error {
+	s.Tensors++
+	if err := add(&s.Count, count); err != nil {
+		return err
+	}
+	return add(&s.Bytes, bytes)
+}
+
+// tensorOf returns the tensor of a constant value.
+func (a *analysis) tensorOf(id onnxload.ValueID) *onnxload.Tensor {
+	if t := a.m.Values[id].Init; t != nil {
+		return t
+	}
+	return a.inline[id]
+}

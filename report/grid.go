@@ -1,0 +1,175 @@
+package report
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// A Column is a column of a Grid.
+type Column struct {
+	Title string
+	Right bool // numbers
+	File  bool // its cells come from a file: they are escaped as each output needs
+}
+
+// A Grid is a table before it has a form. The first column should not come from a
+// file, so that no line of the output begins with a file's words.
+type Grid struct {
+	Columns []Column
+	Rows    [][]string
+	Footer  []string // totals; nil when there are none
+}
+
+// MarkdownLimit is the length of a comment on GitHub, in characters.
+const MarkdownLimit = 65536
+
+// Text writes the grid with aligned columns. A width above 0 cuts names so that lines stay
+// within it, as far as the other columns allow.
+func (g *Grid) Text(w io.Writer, width int) error {
+	t := table.NewWriter()
+	t.SetStyle(plainStyle)
+	limit := g.nameLimit(width)
+	configs := make([]table.ColumnConfig, len(g.Columns))
+	header := make(table.Row, len(g.Columns))
+	for i, c := range g.Columns {
+		header[i] = c.Title
+		configs[i] = table.ColumnConfig{Number: i + 1}
+		if c.Right {
+			configs[i].Align, configs[i].AlignHeader, configs[i].AlignFooter = text.AlignRight, text.AlignRight, text.AlignRight
+		}
+	}
+	t.SetColumnConfigs(configs)
+	t.AppendHeader(header)
+	for _, r := range g.Rows {
+		t.AppendRow(g.row(r, func(s string) string { return Show(s, limit) }))
+	}
+	if g.Footer != nil {
+		t.AppendFooter(g.row(g.Footer, nil))
+	}
+	for line := range strings.Lines(t.Render() + "\n") {
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plainStyle has neither borders nor capitals; it is ASCII, so it needs no locale.
+var plainStyle = table.Style{
+	Name:    "plain",
+	Box:     table.BoxStyle{MiddleHorizontal: "-", PaddingRight: "  ", MiddleVertical: "", MiddleSeparator: "", TopSeparator: "", BottomSeparator: ""},
+	Format:  table.FormatOptions{Header: text.FormatDefault, Footer: text.FormatDefault, Row: text.FormatDefault},
+	Options: table.Options{SeparateHeader: true, SeparateFooter: true},
+}
+
+// nameLimit returns how many bytes of a name fit when lines may be width wide.
+func (g *Grid) nameLimit(width int) int {
+	if width <= 0 {
+		return nameWidth
+	}
+	names, rest := 0, 0
+	for i, c := range g.Columns {
+		if c.File {
+			names++
+			rest += 2
+			continue
+		}
+		widest := len(c.Title)
+		for _, r := range g.Rows {
+			widest = max(widest, len(r[i]))
+		}
+		rest += widest + 2
+	}
+	if names == 0 {
+		return nameWidth
+	}
+	return min(nameWidth, max((width-rest)/names, 12))
+}
+
+// row escapes the cells of a row that come from a file.
+func (g *Grid) row(cells []string, escape func(string) string) table.Row {
+	out := make(table.Row, len(cells))
+	for i, s := range cells {
+		if escape != nil && g.Columns[i].File && s != "" {
+			s = escape(s)
+		}
+		out[i] = s
+	}
+	return out
+}
+
+// Markdown writes the grid as a GitHub table of at most limit bytes: where it is
+// longer, rows are left out at the end, and a row says how many.
+func (g *Grid) Markdown(w io.Writer, limit int) error {
+	var head, foot strings.Builder
+	titles, rules := make([]string, len(g.Columns)), make([]string, len(g.Columns))
+	for i, c := range g.Columns {
+		titles[i], rules[i] = c.Title, "---"
+		if c.Right {
+			rules[i] = "---:"
+		}
+	}
+	fmt.Fprintf(&head, "| %s |\n| %s |\n", strings.Join(titles, " | "), strings.Join(rules, " | "))
+	if g.Footer != nil {
+		bold := make([]string, len(g.Footer))
+		for i, s := range g.Footer {
+			if s != "" {
+				bold[i] = "**" + s + "**"
+			}
+		}
+		fmt.Fprintf(&foot, "| %s |\n", strings.Join(bold, " | "))
+	}
+	lines := make([]string, len(g.Rows))
+	length := head.Len() + foot.Len()
+	for i, r := range g.Rows {
+		cells := make([]string, len(r))
+		for j, s := range r {
+			switch {
+			case s == "":
+			case g.Columns[j].File:
+				s = "`" + Show(s, nameWidth) + "`"
+			}
+			cells[j] = s
+		}
+		lines[i] = "| " + strings.Join(cells, " | ") + " |\n"
+		length += len(lines[i])
+	}
+	more := ""
+	if length > limit {
+		kept := len(lines)
+		for room := limit - (len(more) + 64); kept > 0 && length > room; kept-- {
+			length -= len(lines[kept-1])
+		}
+		more = fmt.Sprintf("| | ... %s more rows |%s\n", Count(int64(len(lines)-kept)), strings.Repeat(" |", max(len(g.Columns)-2, 0)))
+		lines = lines[:kept]
+	}
+	_, err := io.WriteString(w, head.String()+strings.Join(lines, "")+more+foot.String())
+	return err
+}
+
+// CSV writes the grid as RFC 4180 has it, without totals. Text that a spreadsheet would
+// take for a formula is quoted as Show quotes it.
+func (g *Grid) CSV(w io.Writer) error {
+	c := csv.NewWriter(w)
+	record := make([]string, len(g.Columns))
+	for i, col := range g.Columns {
+		record[i] = col.Title
+	}
+	c.Write(record) // Flush and Error tell
+	for _, r := range g.Rows {
+		for i, s := range r {
+			if g.Columns[i].File && s != "" {
+				s = Show(s, 0)
+			}
+			record[i] = s
+		}
+		c.Write(record)
+	}
+	c.Flush()
+	return c.Error()
+}

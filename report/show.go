@@ -1,0 +1,64 @@
+// Package report writes estimates as text, Markdown, CSV and JSON.
+package report
+
+import (
+	"strconv"
+	"strings"
+)
+
+// nameWidth is how many bytes of a name the tables for people show.
+const nameWidth = 60
+
+// Show returns a name from a file in a form that is safe in a terminal, a log, and a table cell
+// of text, Markdown or CSV: ASCII without control characters, pipes, backticks or commas.
+// Names of plain characters pass as they are; all others are quoted as Go strings
+// are, and strconv.Unquote gives the name back. A name that takes more than limit bytes is
+// cut, and then ends in three dots; limit 0 means no limit.
+func Show(name string, limit int) string {
+	if isPlain(name) {
+		if limit > 0 && len(name) > limit {
+			return name[:max(limit-3, 0)] + "..."
+		}
+		return name
+	}
+	if limit <= 0 {
+		return quote(name)
+	}
+	if len(name) <= limit {
+		if q := quote(name); len(q) <= limit {
+			return q
+		}
+	}
+	for k := min(len(name), limit); k > 0; k-- {
+		if q := quote(name[:k]); len(q)+3 <= limit {
+			return q + "..."
+		}
+	}
+	return `""...`
+}
+
+// isPlain reports whether a name may be shown unquoted. A sign in front could make a
+// spreadsheet take it for a formula, and an empty name would vanish.
+func isPlain(name string) bool {
+	if name == "" || name[0] == '-' || name[0] == '+' {
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', strings.IndexByte("_./:-+", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// unsafe are the printable characters that a table cell or a log takes for its own.
+var unsafe = strings.NewReplacer(
+	"|", `\x7c`, // a Markdown table's column
+	"`", `\x60`, // the end of a code span
+	"##[", `\x23\x23[`, // a command to a CI runner
+)
+
+func quote(name string) string { return unsafe.Replace(strconv.QuoteToASCII(name)) }

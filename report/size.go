@@ -1,0 +1,96 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// units are the binary units of sizes, each 1024 times the one before.
+var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+
+// Size writes a number of bytes for people: "97.49 MiB". Whole bytes below 1 KiB have no fraction.
+func Size(bytes int64) string {
+	if -1024 < bytes && bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	u, scale := 1, 1024.0
+	for u+1 < len(units) && math.Abs(float64(bytes)) >= 1023.995*scale { // which would print as 1024.00
+		u, scale = u+1, scale*1024
+	}
+	return fmt.Sprintf("%.2f %s", float64(bytes)/scale, units[u])
+}
+
+// A column of sizes has one unit, so that its numbers can be compared and added by eye.
+type sizeUnit struct {
+	name  string
+	scale float64
+}
+
+// unitFor returns the unit in which a column with this largest value is written: at most
+// MiB, which graphics drivers speak too.
+func unitFor(largest int64) sizeUnit {
+	switch {
+	case largest >= 1<<20:
+		return sizeUnit{"MiB", 1 << 20}
+	case largest >= 1<<10:
+		return sizeUnit{"KiB", 1 << 10}
+	}
+	return sizeUnit{"B", 1}
+}
+
+func (u sizeUnit) format(bytes int64) string {
+	if u.scale == 1 {
+		return Count(bytes)
+	}
+	s := strconv.FormatFloat(float64(bytes)/u.scale, 'f', 2, 64)
+	whole, fraction, _ := strings.Cut(s, ".")
+	return groupDigits(whole) + "." + fraction
+}
+
+// Count writes a number with its thousands apart: "25,557,032".
+func Count(n int64) string { return groupDigits(strconv.FormatInt(n, 10)) }
+
+func groupDigits(s string) string {
+	sign := ""
+	if strings.HasPrefix(s, "-") {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// ParseSize reads a size such as "24GiB", "24 GB" or "800000000": units of 1024 have
+// an i, others are of 1000, and a bare number is bytes.
+func ParseSize(s string) (int64, error) {
+	text := strings.TrimSpace(s)
+	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
+	number, unit := text, ""
+	if end >= 0 {
+		number, unit = text[:end], strings.TrimSpace(text[end:])
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a size such as 24GiB or 800MB", s)
+	}
+	scale := 1.0
+	if unit != "" && unit != "B" {
+		base := 1000.0
+		prefix := strings.TrimSuffix(unit, "B")
+		if p, ok := strings.CutSuffix(prefix, "i"); ok {
+			base, prefix = 1024, p
+		}
+		power := strings.Index("KMGTPE", strings.ToUpper(prefix))
+		if power < 0 || len(prefix) != 1 || !strings.HasSuffix(unit, "B") {
+			return 0, fmt.Errorf("%q has the unit %q, want B, KiB, MiB, GiB, TiB or KB, MB, GB, TB", s, unit)
+		}
+		scale = math.Pow(base, float64(power+1))
+	}
+	if n *= scale; n >= math.MaxInt64 {
+		return 0, fmt.Errorf("%q is too large", s)
+	}
+	return int64(n), nil
+}
