@@ -33,8 +33,7 @@ func (b *binder) batch() error {
 	if first == "" {
 		for _, s := range later.order {
 			if strings.Contains(strings.ToLower(s), "batch") {
-				first = s
-				break
+				return b.set(s, n, batchOption) // what leads is something else, a sequence perhaps
 			}
 		}
 	}
@@ -132,7 +131,7 @@ func (b *binder) batchWithoutSymbol(leads []lead) error {
 			if err != nil || solved {
 				return err
 			}
-		case size == n || b.given(l.name):
+		case size == n:
 			return nil
 		case fixed == "":
 			fixed = l.name
@@ -140,6 +139,9 @@ func (b *binder) batchWithoutSymbol(leads []lead) error {
 	}
 	if fixed == "" {
 		return batchOption.fail("no input has a batch dimension")
+	}
+	if b.given(fixed) {
+		return batchOption.fail("is %d, and the shape given for input %q begins with another size", n, fixed)
 	}
 	for _, id := range b.f.m.Graph.Inputs {
 		if b.f.m.Values[id].Name == fixed {
