@@ -104,7 +104,10 @@ func (c *call) filterWindow(kernel []Dim) (window, error) {
 // convTranspose: filters are [C, M/group, kernel...]. The attribute output_shape
 // wins over everything else; ONNX Runtime reads its last numbers, for files in
 // which it covers batch and channels as well.
-func convTranspose(c *call) error {
+func convTranspose(c *call) error { return transposed(c, nil) }
+
+// transposed is convTranspose with this padding instead of the attribute's, when there is one.
+func transposed(c *call, pads []int64) error {
 	c.out(0, c.elem(0), Shape{})
 	group, err := c.positiveInt("group", 1)
 	if err != nil {
@@ -140,6 +143,11 @@ func convTranspose(c *call) error {
 	w, err := c.filterWindow(filter[2:])
 	if err != nil {
 		return err
+	}
+	if pads != nil {
+		if err := w.pad(pads); err != nil {
+			return err
+		}
 	}
 	adjust, err := c.perAxis("output_padding", n, 0, 0)
 	if err != nil {

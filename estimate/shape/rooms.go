@@ -22,6 +22,12 @@ var rooms = []*room{
 	&textRoom,
 	&mlRoom,
 	&trainingRoom,
+	&msNormRoom,
+	&msElementRoom,
+	&msConvRoom,
+	&msAttentionRoom,
+	&msQuantRoom,
+	&msSearchRoom,
 }
 
 // An opKey names an operator whatever its version.
