@@ -148,7 +148,7 @@ func makes(op byte) ValueKind {
 func (m *machine) close(op byte) error {
 	n := len(m.marks)
 	if n == 0 {
-		return m.fail("opcode %q without a MARK", op)
+		return m.fail("an opcode closes a MARK that is not there")
 	}
 	mark := m.marks[n-1]
 	m.marks = m.marks[:n-1]
@@ -160,7 +160,7 @@ func (m *machine) close(op byte) error {
 func (m *machine) closeAt(op byte, mark int) error {
 	below := m.floor()
 	if mark < below || mark > len(m.stack) {
-		return m.fail("opcode %q wants more values than the stack has", op)
+		return m.fail("an opcode wants more values than the stack has")
 	}
 	args := m.stack[mark:]
 	if (op == opSetItems || op == opDict) && len(args)%2 == 1 {
@@ -179,14 +179,22 @@ func (m *machine) closeAt(op byte, mark int) error {
 		return nil
 	}
 	if mark-1 < below {
-		return m.fail("opcode %q without a container", op)
+		return m.fail("an opcode wants a container that is not there")
 	}
 	o := m.at(mark - 1)
 	if o == nil || o.done || op == opSetItems && o.kind != Dict || op == opAppends && o.kind != List {
-		return m.fail("opcode %q on what is no open container", op)
+		return m.fail("an opcode adds to what is no open container")
 	}
 	index := uint32(m.stack[mark-1].n)
 	if op == opAppends {
+		if v, ok, err := m.frames(o, args); err != nil {
+			return err
+		} else if ok {
+			m.stack = m.stack[:mark]
+			m.stack[mark-1] = v
+			m.retire(index, v)
+			return nil
+		}
 		if err := m.appendTo(index, args); err != nil {
 			return err
 		}
@@ -227,6 +235,24 @@ func (m *machine) structured(i int, items []value) (value, error) {
 		return m.segment(items)
 	}
 	return value{}, nil
+}
+
+// frames turns an empty list that gets nothing but frames into a stack. CPython
+// adds up to a thousand elements at a time: after as many there may be more.
+func (m *machine) frames(o *object, args []value) (value, bool, error) {
+	if len(o.items) > 0 || o.role != roleNone || len(args) >= batch {
+		return value{}, false, nil
+	}
+	start := len(m.s.stackFrames)
+	for _, v := range args {
+		if v.kind != kFrame {
+			m.s.stackFrames = m.s.stackFrames[:start]
+			return value{}, false, nil
+		}
+		m.s.stackFrames = append(m.s.stackFrames, uint32(v.n))
+	}
+	id, err := m.internStack(start)
+	return value{int64(id), kStack}, true, err
 }
 
 // appendTo appends to a list. Lists of the known structure only take what

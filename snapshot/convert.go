@@ -175,9 +175,9 @@ func equal(a, b []uint32) bool {
 
 // event makes an event of a dict's items and hands it out.
 func (m *machine) event(device int, items []value) (value, error) {
-	var e Event
+	m.current, m.extras = Event{}, nil // of the machine, to keep them off the heap
+	e, extra := &m.current, &m.extras
 	var note noteKey
-	var extra []Pair
 	action, size, frames := false, false, value{kind: kGone}
 	stream := int64(0)
 	for i := 0; i+1 < len(items); i += 2 {
@@ -192,7 +192,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 			}
 			if a := uint32(v.n) - idFirstAction; uint32(v.n) >= idFirstAction && a < uint32(NumActions) {
 				e.Action = Action(a)
-			} else if err := m.newAction(&e, m.strings[v.n]); err != nil {
+			} else if err := m.newAction(e, m.strings[v.n]); err != nil {
 				return value{}, err
 			}
 			action = true
@@ -219,7 +219,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 			frames = v
 		case idCompileContext, idUserMetadata, idCategory:
 			if v.kind != kString {
-				if err := m.extra(&extra, k, v); err != nil {
+				if err := m.extra(extra, k, v); err != nil {
 					return value{}, err
 				}
 				break
@@ -233,7 +233,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 				note.category = uint32(v.n) + 1
 			}
 		default:
-			if err := m.extra(&extra, k, v); err != nil {
+			if err := m.extra(extra, k, v); err != nil {
 				return value{}, err
 			}
 		}
@@ -266,14 +266,14 @@ func (m *machine) event(device int, items []value) (value, error) {
 			return value{}, err
 		}
 	}
-	e.Note = m.note(note, extra)
+	e.Note = m.note(note, *extra)
 	m.events++
 	if m.opts.Visit != nil {
-		if err := m.opts.Visit(m.s, device, &e); err != nil {
+		if err := m.opts.Visit(m.s, device, e); err != nil {
 			return value{}, err
 		}
 	} else {
-		m.s.Traces[device].Add(e)
+		m.s.Traces[device].Add(*e)
 	}
 	return value{int64(device), kEvent}, nil
 }

@@ -113,7 +113,8 @@ var formats = []struct {
 
 // open looks at the first bytes of r, unpacks gzip and refuses what is no pickle.
 func open(r io.Reader) (io.Reader, error) {
-	br := bufio.NewReaderSize(r, windowSize)
+	// A small buffer: reads into the window go past it.
+	br := bufio.NewReaderSize(r, 4096)
 	for packed := false; ; packed = true {
 		head, err := br.Peek(32)
 		if len(head) == 0 {
@@ -130,7 +131,7 @@ func open(r io.Reader) (io.Reader, error) {
 			if err != nil {
 				return nil, fmt.Errorf("gzip: %w", err)
 			}
-			br = bufio.NewReaderSize(z, windowSize)
+			br = bufio.NewReaderSize(z, 4096)
 			continue
 		}
 		if head[0] == 0x80 {

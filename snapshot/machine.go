@@ -83,6 +83,8 @@ type machine struct {
 	lastIndex uint32
 	streamIDs map[int64]uint32
 
+	current  Event  // under construction
+	extras   []Pair // of it
 	blocks   []Block
 	events   int64 // handed out or kept, of all devices
 	device   int   // of the trace under construction
@@ -94,8 +96,10 @@ type machine struct {
 // The memo holds what values can be shared: strings and containers. Three bits
 // say which, the others hold the index.
 const (
-	memoBits = 29
-	memoMax  = 1<<memoBits - 1
+	memoBits   = 29
+	memoMax    = 1<<memoBits - 1
+	memoString = 1 // places in memoKinds
+	memoFrame  = 3
 )
 
 var memoKinds = [8]kind{kGone, kString, kObject, kFrame, kStack, kBig, kGone, kGone}
@@ -121,14 +125,26 @@ func (m *machine) run() error {
 		in.pos++
 		arg := in.buf[in.pos:in.end]
 		switch op {
-		case opBinGet:
-			in.pos++
-			if err := m.get(uint32(arg[0])); err != nil {
-				return err
+		case opBinGet, opLongBinGet:
+			var i uint32
+			if op == opBinGet {
+				i = uint32(arg[0])
+				in.pos++
+			} else {
+				i = binary.LittleEndian.Uint32(arg)
+				in.pos += 4
 			}
-		case opLongBinGet:
-			in.pos += 4
-			if err := m.get(binary.LittleEndian.Uint32(arg)); err != nil {
+			// Keys and frames are most of a file: no detour for them.
+			if int(i) < len(m.memo) {
+				if p := m.memo[i]; p>>memoBits == memoString {
+					m.stack = append(m.stack, value{int64(p & memoMax), kString})
+					continue
+				} else if p>>memoBits == memoFrame {
+					m.stack = append(m.stack, value{int64(p & memoMax), kFrame})
+					continue
+				}
+			}
+			if err := m.get(i); err != nil {
 				return err
 			}
 		case opMemoize:
@@ -156,6 +172,12 @@ func (m *machine) run() error {
 			m.push(kInt, int64(int32(binary.LittleEndian.Uint32(arg))))
 		case opLong1:
 			in.pos++
+			if n := int(arg[0]); n > 0 && n <= 8 && len(arg) >= 9 {
+				in.pos += n
+				shift := 64 - 8*n
+				m.push(kInt, int64(binary.LittleEndian.Uint64(arg[1:])<<shift)>>shift)
+				break
+			}
 			if err := m.long(int64(arg[0])); err != nil {
 				return err
 			}
