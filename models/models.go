@@ -32,11 +32,11 @@ func Forms() []string { return []string{"ts-train", "dynamo-train", "ts-eval", "
 
 // A Model says what a built-in model is.
 type Model struct {
-	Name    string
-	Source  string   // the library and the call that built it
-	Licence string   // of the library, as an SPDX identifier
-	Input   string   // element type and dimensions; "batch" is symbolic
-	Forms   []string // the forms it comes in, the default one first
+	Name    string   `json:"name"`
+	Source  string   `json:"source"`  // the library and the call that built it
+	Licence string   `json:"licence"` // of the library, as an SPDX identifier
+	Input   string   `json:"input"`   // element type and dimensions; "batch" is symbolic
+	Forms   []string `json:"forms"`   // the forms it comes in, the default one first
 }
 
 // ErrUnknown is what Open and Info return, wrapped, for a name that is not

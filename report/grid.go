@@ -14,7 +14,8 @@ import (
 type Column struct {
 	Title string
 	Right bool // numbers
-	File  bool // its cells come from a file: they are escaped as each output needs
+	File  bool // its cells are names from a file: they are escaped as each output needs
+	Code  bool // its cells have names from a file inside that went through Show
 }
 
 // A Grid is a table before it has a form. The first column should not come from a
@@ -133,6 +134,8 @@ func (g *Grid) Markdown(w io.Writer, limit int) error {
 			case s == "":
 			case g.Columns[j].File:
 				s = "`" + Show(s, nameWidth) + "`"
+			case g.Columns[j].Code:
+				s = "`" + s + "`"
 			}
 			cells[j] = s
 		}

@@ -2,18 +2,166 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/report"
 )
 
-// A resultWriter gathers a command's result. Nothing reaches stdout or a file before
-// the result is complete, so a failure leaves nothing half-written.
-type resultWriter struct{ bytes.Buffer }
+// An output is where a command's result goes and in which form: the flags
+// --format and --output.
+type output struct {
+	format  string
+	file    string
+	formats []string // the first one is the default
+}
 
-// writeOut writes the result that make produces to stdout.
-func writeOut(e *env, make func(w *resultWriter)) error {
-	var w resultWriter
-	make(&w)
-	if _, err := e.stdout.Write(w.Bytes()); err != nil {
-		return fail(exitOutput, "stdout: %w", err)
+// flags adds --format with these choices, and --output.
+func (o *output) flags(fs *pflag.FlagSet, formats ...string) {
+	o.formats = formats
+	fs.StringVarP(&o.format, "format", "f", formats[0], "form of the result: "+strings.Join(formats, ", "))
+	fs.StringVarP(&o.file, "output", "o", "", "write the result to this file, whole or not at all")
+}
+
+// check refuses a format that the command does not have, and an output that is the input.
+func (o *output) check(in source) error {
+	if !slices.Contains(o.formats, o.format) {
+		return usagef("format %q is unknown, want %s", o.format, strings.Join(o.formats, ", "))
+	}
+	if o.file == "" || in.file == "" {
+		return nil
+	}
+	a, errA := os.Stat(in.file)
+	b, errB := os.Stat(o.file)
+	if errA == nil && errB == nil && os.SameFile(a, b) && a.Mode().IsRegular() {
+		return usagef("the output %s is the model itself", quoteArg(o.file))
 	}
 	return nil
+}
+
+// write sends the result that render makes to stdout or to the file. Nothing is written
+// before the result is complete.
+func (o *output) write(e *env, render func(w io.Writer) error) error {
+	var result bytes.Buffer
+	if err := render(&result); err != nil {
+		return err
+	}
+	if o.file == "" || o.file == "-" {
+		if _, err := e.stdout.Write(result.Bytes()); err != nil {
+			return fail(exitOutput, "stdout: %w", cause(err))
+		}
+		return nil
+	}
+	if err := writeFile(o.file, result.Bytes()); err != nil {
+		return fail(exitOutput, "%s: %w", quoteArg(o.file), cause(err))
+	}
+	return nil
+}
+
+// grid writes a table in the form asked for; JSON is the caller's.
+func (o *output) grid(w io.Writer, e *env, g *report.Grid) error {
+	switch o.format {
+	case "markdown":
+		return g.Markdown(w, report.MarkdownLimit)
+	case "csv":
+		return g.CSV(w)
+	}
+	return g.Text(w, width(e))
+}
+
+// cause takes an error of the file system apart: the path is said already.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		return le.Err
+	}
+	return err
+}
+
+// width returns how wide lines may be, from COLUMNS; 0 means that nobody said.
+func width(e *env) int {
+	n, err := strconv.Atoi(e.getenv("COLUMNS"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// writeFile replaces a file's content at once: a reader sees the old one or the new one,
+// and so does somebody who looks after a crash. What is not a regular file, a pipe or a
+// terminal for one, is written to directly.
+func writeFile(path string, data []byte) error {
+	target, err := filepath.EvalSymlinks(path) // a link stays a link
+	if errors.Is(err, fs.ErrNotExist) {
+		target = path
+	} else if err != nil {
+		return err
+	}
+	mode := fs.FileMode(0)
+	switch st, err := os.Stat(target); {
+	case err == nil && st.IsDir():
+		return errors.New("is a directory")
+	case err == nil && !st.Mode().IsRegular():
+		return writeDirectly(target, data)
+	case err == nil:
+		mode = st.Mode().Perm()
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	f, err := createBeside(target)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails once it is renamed
+	defer f.Close()
+	if mode != 0 {
+		if err := f.Chmod(mode); err != nil {
+			return err
+		}
+	}
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil { // before the rename, or a crash may leave an empty file
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), target)
+}
+
+// createBeside creates a new file in the target's folder, with the permissions that the
+// target would get: os.CreateTemp would give it to its owner alone.
+func createBeside(target string) (*os.File, error) {
+	dir, base := filepath.Split(target)
+	for try := 0; ; try++ {
+		name := filepath.Join(dir, fmt.Sprintf(".%s.%d-%d.tmp", base, os.Getpid(), try))
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if err == nil || !errors.Is(err, fs.ErrExist) || try == 100 {
+			return f, err
+		}
+	}
+}
+
+func writeDirectly(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
 }

@@ -10,6 +10,8 @@ import (
 // rootCommand builds the command tree. Every subcommand is named here, and has
 // a file of its own.
 func rootCommand(e *env) *cobra.Command {
+	var s settings
+	var o output
 	root := &cobra.Command{
 		Use:   "memestimate MODEL",
 		Short: "How much GPU memory a PyTorch training step takes, from the ONNX graph alone",
@@ -24,17 +26,26 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usagef("no model given").withHint("memestimate --help lists the commands")
+			switch len(args) {
+			case 0:
+				return usagef("no model given").withHint("memestimate resnet50 --batch 32 tries a built-in one; memestimate --help lists the commands")
+			case 1:
+				return runEstimate(e, cmd, args[0], &s, &o)
 			}
-			return usagef("unknown command or model %q", args[0])
+			return usagef("one model at a time, but %q follows %q", args[1], args[0])
 		},
 	}
+	s.flags(root.Flags())
+	o.flags(root.Flags(), estimateFormats...)
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
+		tableCommand(e),
+		shapesCommand(e),
+		modelsCommand(e),
+		opsCommand(e),
 		versionCommand(e),
 	)
 	return root

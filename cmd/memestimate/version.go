@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 
@@ -10,12 +11,16 @@ import (
 
 // versionCommand prints what this program was built from.
 func versionCommand(e *env) *cobra.Command {
+	var o output
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of memestimate",
 		Args:  exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			return writeOut(e, func(w *resultWriter) { fmt.Fprintln(w, versionLine()) })
+			return o.write(e, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, versionLine())
+				return err
+			})
 		},
 	}
 }

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/report"
+)
+
+// estimateFormats are the forms of a whole report.
+var estimateFormats = []string{"text", "markdown", "csv", "json", "modelsize"}
+
+// runEstimate is the main job: a MODEL in, a report out.
+func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, o *output) error {
+	in := resolve(arg)
+	if err := o.check(in); err != nil {
+		return err
+	}
+	r, err := s.estimate(e, cmd.CommandPath(), in)
+	if err != nil {
+		return err
+	}
+	return o.write(e, func(w io.Writer) error {
+		switch o.format {
+		case "markdown":
+			return report.Markdown(w, r)
+		case "csv":
+			return report.CSV(w, r)
+		case "json":
+			return report.JSON(w, r)
+		case "modelsize":
+			return report.ModelSize(w, r)
+		}
+		return report.Text(w, r, width(e))
+	})
+}
+
+// estimate reads a model and answers the question that the settings ask.
+func (s *settings) estimate(e *env, command string, in source) (*estimate.Report, error) {
+	p := startProgress(e, "reading "+quoteArg(in.arg))
+	defer p.done()
+	m, err := in.open(e)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	p.now("estimating " + quoteArg(in.arg))
+	r, err := estimate.Run(m, s.options(in.name))
+	if err != nil {
+		return nil, s.explain(err, command, in, m)
+	}
+	return r, nil
+}
+
+// explain gives an error about a model its place, its exit code and, where one
+// helps, a hint.
+func (s *settings) explain(err error, command string, in source, m *onnxload.Model) error {
+	var bind *shape.BindError
+	if errors.As(err, &bind) {
+		return usagef("%s: --%w", quoteArg(in.arg), err)
+	}
+	err = fmt.Errorf("%s: %w", quoteArg(in.arg), err)
+	var unbound *estimate.UnboundError
+	switch {
+	case errors.As(err, &unbound):
+		return fail(exitUsage, "%w", err).withHint("%s", s.completing(command, in.arg, m, unbound.Dims))
+	case errors.Is(err, estimate.ErrIncomplete):
+		return fail(exitInput, "%w", err).withHint("without --strict the answer is a lower bound")
+	}
+	return fail(exitInput, "%w", err)
+}

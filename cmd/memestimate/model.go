@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A source is a model as the command line names it.
+type source struct {
+	arg  string
+	name string // for reports: the file's base name, or the built-in model's
+	file string // its path; "" when it is not a file
+}
+
+// resolve says what a MODEL argument stands for. A built-in name wins over a file of
+// that name, which ./ in front tells apart: what is built in must not depend on the
+// folder one is in.
+func resolve(arg string) source {
+	if arg == "-" {
+		return source{arg: arg, name: "standard input"}
+	}
+	if _, err := models.Info(arg); err == nil {
+		return source{arg: arg, name: arg}
+	}
+	return source{arg: arg, name: filepath.Base(arg), file: arg}
+}
+
+// open reads the model. Its Close must be called.
+func (s source) open(e *env) (*onnxload.Model, error) {
+	switch {
+	case s.arg == "-":
+		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})
+		return m, inputError(err)
+	case s.file == "":
+		data, err := models.Open(s.arg)
+		if err != nil {
+			return nil, usagef("%w", err)
+		}
+		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: s.arg})
+		return m, inputError(err)
+	}
+	m, err := onnxload.Open(s.file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, s.missing()
+	}
+	return m, inputError(err)
+}
+
+func inputError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitInput, err: err}
+}
+
+// missing says that there is neither such a file nor such a built-in model.
+func (s source) missing() error {
+	err := fail(exitInput, "%s: no such file", quoteArg(s.file))
+	if strings.ContainsAny(s.file, `/\`) || strings.HasSuffix(s.file, ".onnx") {
+		if near, ok := nearFile(s.file); ok {
+			return err.withHint("there is %s", quoteArg(near))
+		}
+		return err
+	}
+	err = fail(exitInput, "%s: no such file, and no built-in model of that name", quoteArg(s.file))
+	if near := nearest(s.file, models.Names()); near != "" {
+		return err.withHint("did you mean %s?", near)
+	}
+	return err.withHint("memestimate models lists the built-in ones")
+}
+
+// nearFile finds the file that was meant when its extension was left out.
+func nearFile(path string) (string, bool) {
+	_, err := os.Stat(path + ".onnx")
+	return path + ".onnx", err == nil
+}
+
+// nearest returns the name that is at most two edits away from what was typed, or
+// that it begins with, or "".
+func nearest(typed string, names []string) string {
+	best, distance := "", 3
+	for _, n := range names {
+		if d := edits(typed, n); d < distance {
+			best, distance = n, d
+		}
+	}
+	if best == "" {
+		if i := slices.IndexFunc(names, func(n string) bool { return len(typed) > 2 && strings.HasPrefix(n, typed) }); i >= 0 {
+			best = names[i]
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance of two short strings.
+func edits(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// quoteArg shows an argument as a shell would need it typed.
+func quoteArg(s string) string {
+	plain := s != ""
+	for i := range len(s) {
+		c := s[i]
+		plain = plain && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("_./:-+=@,", c) >= 0)
+	}
+	if plain {
+		return s
+	}
+	return fmt.Sprintf("%q", s)
+}

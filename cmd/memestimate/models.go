@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/report"
+)
+
+// modelsCommand lists the built-in models.
+func modelsCommand(e *env) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:   "models",
+		Short: "List the built-in models",
+		Long: `List the built-in models: graphs without weights. A name alone stands for the first of its
+forms, NAME:FORM for another one. NOTICE in the models folder has their licences in full.`,
+		Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.check(source{}); err != nil {
+				return err
+			}
+			var list []models.Model
+			for _, name := range models.Names() {
+				m, err := models.Info(name)
+				if err != nil {
+					return err
+				}
+				list = append(list, m)
+			}
+			return o.write(e, func(w io.Writer) error {
+				if o.format == "json" {
+					return json.NewEncoder(w).Encode(map[string]any{"models": list})
+				}
+				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "forms"}, {Title: "licence"}, {Title: "source"}}}
+				for _, m := range list {
+					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Forms, " "), m.Licence, m.Source})
+				}
+				return o.grid(w, e, g)
+			})
+		},
+	}
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
+	return cmd
+}

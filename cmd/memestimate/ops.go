@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/report"
+)
+
+// opsCommand lists the operators whose shapes are modelled.
+func opsCommand(e *env) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:   "ops [OPERATOR]",
+		Short: "List the operators that are modelled",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := o.check(source{}); err != nil {
+				return err
+			}
+			list := shape.Operators()
+			if len(args) == 1 {
+				list = named(list, args[0])
+				if len(list) == 0 {
+					return fail(exitNo, "operator %q is not modelled", args[0])
+				}
+			}
+			return o.write(e, func(w io.Writer) error {
+				if o.format == "json" {
+					return writeOperators(w, list)
+				}
+				g := &report.Grid{Columns: []report.Column{{Title: "domain"}, {Title: "operator"}, {Title: "from version"}}}
+				for _, op := range list {
+					g.Rows = append(g.Rows, []string{domainName(op.Domain), op.Name, versions(op.Since)})
+				}
+				return o.grid(w, e, g)
+			})
+		},
+	}
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
+	return cmd
+}
+
+func named(list []shape.Operator, name string) (out []shape.Operator) {
+	for _, op := range list {
+		if strings.EqualFold(op.Name, name) {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+func domainName(domain string) string {
+	if domain == "" {
+		return "ai.onnx"
+	}
+	return domain
+}
+
+func versions(since []int64) string {
+	texts := make([]string, len(since))
+	for i, v := range since {
+		texts[i] = strconv.FormatInt(v, 10)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func writeOperators(w io.Writer, list []shape.Operator) error {
+	type operator struct {
+		Domain string  `json:"domain"`
+		Name   string  `json:"name"`
+		Since  []int64 `json:"since"`
+	}
+	out := make([]operator, len(list))
+	for i, op := range list {
+		out[i] = operator{domainName(op.Domain), op.Name, op.Since}
+	}
+	return json.NewEncoder(w).Encode(map[string]any{"operators": out})
+}

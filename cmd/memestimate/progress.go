@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// progressAfter is how long something may take in silence.
+const progressAfter = time.Second
+
+// A progress says on a terminal what the program is at, when that takes long.
+type progress struct {
+	w     io.Writer
+	timer *time.Timer
+
+	mu    sync.Mutex
+	text  string
+	shown bool
+}
+
+// startProgress begins to watch over a job. It does nothing when stderr is not a
+// terminal, or one that cannot take a line back.
+func startProgress(e *env, text string) *progress {
+	p := &progress{w: e.stderr, text: text}
+	if f, ok := e.stderr.(*os.File); !ok || !isTerminal(f) || e.getenv("TERM") == "dumb" {
+		return p
+	}
+	p.timer = time.AfterFunc(progressAfter, p.show)
+	return p
+}
+
+func (p *progress) show() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.shown = true
+		fmt.Fprintf(p.w, "\rmemestimate: %s ...\x1b[K", p.text)
+	}
+}
+
+// now says what the job has come to.
+func (p *progress) now(text string) {
+	p.mu.Lock()
+	p.text = text
+	shown := p.shown
+	p.mu.Unlock()
+	if shown {
+		p.show()
+	}
+}
+
+// done takes the line away.
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	if p.shown {
+		p.shown = false
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+func isTerminal(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,231 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// Settings are the flags that describe a model and its use. They are spelt here,
+// once, for all commands that take a MODEL.
+type settings struct {
+	batch  int64
+	dims   map[string]int64
+	inputs map[string][]int64
+	strict bool
+}
+
+// shapeFlags adds the flags that give dimensions their sizes.
+func (s *settings) shapeFlags(fs *pflag.FlagSet) {
+	fs.VarP((*batchValue)(&s.batch), "batch", "b", "size of the batch: the inputs' leading symbolic dimension, whatever its name")
+	fs.Var((*dimsValue)(&s.dims), "dim", "size of a symbolic dimension, as NAME=N; may be given again")
+	fs.Var((*inputsValue)(&s.inputs), "input", "shape of an input, as NAME=8x3x224x224; may be given again")
+}
+
+// flags adds all flags about a model.
+func (s *settings) flags(fs *pflag.FlagSet) {
+	s.shapeFlags(fs)
+	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
+}
+
+// options returns the settings as the library takes them.
+func (s *settings) options(name string) estimate.Options {
+	return estimate.Options{Name: name, Batch: s.batch, Dims: s.dims, Inputs: s.inputs, Strict: s.strict}
+}
+
+func (s *settings) shapeOptions() shape.Options {
+	return shape.Options{Batch: s.batch, Dims: s.dims, Inputs: s.inputs}
+}
+
+// size reads a dimension given on the command line.
+func size(s string) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a size, want a whole number from 1", s)
+	}
+	return n, nil
+}
+
+// A batchValue is the value of --batch.
+type batchValue int64
+
+func (v *batchValue) Set(s string) error {
+	n, err := size(s)
+	*v = batchValue(n)
+	return err
+}
+
+func (v *batchValue) Type() string { return "N" }
+
+func (v *batchValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*v), 10)
+}
+
+// A dimsValue gathers the values of --dim.
+type dimsValue map[string]int64
+
+func (v *dimsValue) Set(s string) error {
+	name, number, err := assignment(s, "N")
+	if err != nil {
+		return err
+	}
+	n, err := size(number)
+	if err != nil {
+		return err
+	}
+	if old, ok := (*v)[name]; ok && old != n {
+		return fmt.Errorf("%q has two sizes, %d and %d", name, old, n)
+	}
+	if *v == nil {
+		*v = dimsValue{}
+	}
+	(*v)[name] = n
+	return nil
+}
+
+func (v *dimsValue) Type() string { return "NAME=N" }
+
+func (v *dimsValue) String() string { return "" }
+
+// An inputsValue gathers the values of --input.
+type inputsValue map[string][]int64
+
+func (v *inputsValue) Set(s string) error {
+	name, text, err := assignment(s, "8x3x224x224")
+	if err != nil {
+		return err
+	}
+	dims := []int64{}
+	if text != "scalar" {
+		for part := range strings.SplitSeq(text, "x") {
+			n, err := strconv.ParseInt(part, 10, 64)
+			if err != nil || n < 0 {
+				return fmt.Errorf("%q is not a shape, want sizes joined by x as in 8x3x224x224", text)
+			}
+			dims = append(dims, n)
+		}
+	}
+	if old, ok := (*v)[name]; ok && !slices.Equal(old, dims) {
+		return fmt.Errorf("%q has two shapes", name)
+	}
+	if *v == nil {
+		*v = inputsValue{}
+	}
+	(*v)[name] = dims
+	return nil
+}
+
+func (v *inputsValue) Type() string { return "NAME=SHAPE" }
+
+func (v *inputsValue) String() string { return "" }
+
+// assignment splits NAME=VALUE at the last =, for names may have one.
+func assignment(s, example string) (name, value string, err error) {
+	i := strings.LastIndexByte(s, '=')
+	if i <= 0 || i == len(s)-1 {
+		return "", "", fmt.Errorf("%q is not NAME=%s", s, example)
+	}
+	return s[:i], s[i+1:], nil
+}
+
+// Sizes that the hint about unbound dimensions proposes.
+const (
+	exampleBatch = 8
+	exampleSize  = 128
+)
+
+// completing returns the command line that gives the open dimensions sizes, the settings
+// at hand included.
+func (s *settings) completing(command, model string, m *onnxload.Model, open []shape.Unbound) string {
+	args := []string{command, quoteArg(model)}
+	if s.batch != 0 {
+		args = append(args, fmt.Sprintf("--batch %d", s.batch))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.dims)) {
+		args = append(args, "--dim "+quoteArg(fmt.Sprintf("%s=%d", name, s.dims[name])))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.inputs)) {
+		args = append(args, inputFlag(name, s.inputs[name]))
+	}
+	var unnamed []string // inputs with a dimension that has no name
+	for _, u := range open {
+		switch {
+		case u.Name == "" && len(u.Inputs) > 0:
+			if !slices.Contains(unnamed, u.Inputs[0]) {
+				unnamed = append(unnamed, u.Inputs[0])
+			}
+		case s.batch == 0 && isLeading(m, u):
+			if batch := fmt.Sprintf("--batch %d", exampleBatch); !slices.Contains(args, batch) {
+				args = append(args, batch)
+			}
+		default:
+			args = append(args, "--dim "+quoteArg(fmt.Sprintf("%s=%d", u.Name, exampleSize)))
+		}
+	}
+	for _, name := range unnamed {
+		args = append(args, inputFlag(name, s.example(m, name)))
+	}
+	return strings.Join(args, " ")
+}
+
+func inputFlag(name string, dims []int64) string {
+	text := "scalar"
+	if len(dims) > 0 {
+		sizes := make([]string, len(dims))
+		for i, n := range dims {
+			sizes[i] = strconv.FormatInt(n, 10)
+		}
+		text = strings.Join(sizes, "x")
+	}
+	return "--input " + quoteArg(name+"="+text)
+}
+
+// isLeading reports whether a symbol is the first dimension of an input, which
+// --batch binds.
+func isLeading(m *onnxload.Model, u shape.Unbound) bool {
+	for _, id := range m.Graph.Inputs {
+		v := &m.Values[id]
+		if slices.Contains(u.Inputs, v.Name) && len(v.Type.Dims) > 0 && v.Type.Dims[0].Param == u.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// example returns a shape for an input, unknown dimensions filled in.
+func (s *settings) example(m *onnxload.Model, input string) []int64 {
+	for _, id := range m.Graph.Inputs {
+		v := &m.Values[id]
+		if v.Name != input {
+			continue
+		}
+		dims := make([]int64, len(v.Type.Dims))
+		for i, d := range v.Type.Dims {
+			switch {
+			case d.Known:
+				dims[i] = d.Size
+			case s.dims[d.Param] != 0:
+				dims[i] = s.dims[d.Param]
+			case i == 0 && s.batch != 0:
+				dims[i] = s.batch
+			case i == 0:
+				dims[i] = exampleBatch
+			default:
+				dims[i] = exampleSize
+			}
+		}
+		return dims
+	}
+	return nil
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/report"
+)
+
+// shapesCommand prints what is inferred about every value of a model.
+func shapesCommand(e *env) *cobra.Command {
+	var s settings
+	var o output
+	cmd := &cobra.Command{
+		Use:   "shapes MODEL",
+		Short: "Print the inferred type and shape of every value",
+		Long: `Print the inferred type and shape of every value of a model. Dimensions that were not given
+a size stay symbols; one that depends on the data is null, and "at_most" has its limit.`,
+		Args: exactly("MODEL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := resolve(args[0])
+			if err := o.check(in); err != nil {
+				return err
+			}
+			p := startProgress(e, "reading "+quoteArg(in.arg))
+			defer p.done()
+			m, err := in.open(e)
+			if err != nil {
+				return err
+			}
+			defer m.Close()
+			types, err := shape.Infer(m, s.shapeOptions())
+			if err != nil {
+				return s.explain(err, cmd.CommandPath(), in, m)
+			}
+			if len(types.Unknown) > 0 && s.strict {
+				u := types.Unknown[0]
+				return fail(exitInput, "%s: operator %q of domain %q is not modelled", quoteArg(in.arg), u.Op, u.Domain)
+			}
+			values := valueTypes(m, types)
+			p.done()
+			return o.write(e, func(w io.Writer) error {
+				if o.format == "json" {
+					return writeValues(w, values)
+				}
+				return o.grid(w, e, valueGrid(values))
+			})
+		},
+	}
+	s.flags(cmd.Flags())
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
+	return cmd
+}
+
+// A valueType is a value as "shapes" prints it.
+type valueType struct {
+	name   string
+	Kind   string `json:"kind,omitempty"` // "sequence", "optional", "map"; "" for tensors
+	DType  string `json:"dtype"`          // of the elements; "" when unknown
+	Shape  []any  `json:"shape"`          // numbers, symbols and null; null when unknown
+	AtMost []any  `json:"at_most,omitempty"`
+}
+
+// valueTypes lists the values that have a name, in the order of the file; of those that share
+// a name in different subgraphs, the outermost.
+func valueTypes(m *onnxload.Model, types *shape.Result) []valueType {
+	var out []valueType
+	seen := map[string]bool{}
+	for i := range m.Values {
+		name := m.Values[i].Name
+		if name == "" || seen[name] {
+			continue
+		}
+		seen[name] = true
+		v := valueType{name: name}
+		t := types.Type(onnxload.ValueID(i))
+		for t.Of != nil {
+			if v.Kind == "" {
+				v.Kind = kindName(t.Kind)
+			}
+			t = *t.Of
+		}
+		if t.Elem != onnxload.Undefined {
+			v.DType = t.Elem.String()
+		}
+		v.Shape, v.AtMost = dimsOf(t.Shape, types)
+		out = append(out, v)
+	}
+	return out
+}
+
+func kindName(k onnxload.Kind) string {
+	switch k {
+	case onnxload.SequenceType:
+		return "sequence"
+	case onnxload.OptionalType:
+		return "optional"
+	case onnxload.MapType:
+		return "map"
+	}
+	return ""
+}
+
+// dimsOf returns the dimensions for JSON, and where some depend on data the most that
+// they can be.
+func dimsOf(s shape.Shape, types *shape.Result) (dims, atMost []any) {
+	if !s.Ranked {
+		return nil, nil
+	}
+	dims, limits := make([]any, len(s.Dims)), make([]any, len(s.Dims))
+	bounded := false
+	for i, d := range s.Dims {
+		dims[i] = dimOf(d)
+		limit, ok := types.Limit(d)
+		bounded = bounded || ok
+		limits[i] = dimOf(limit)
+	}
+	if !bounded {
+		return dims, nil
+	}
+	return dims, limits
+}
+
+func dimOf(d shape.Dim) any {
+	if n, ok := d.Int(); ok {
+		return n
+	}
+	if d.Unnamed() {
+		return nil
+	}
+	return d.String()
+}
+
+// writeValues writes {"values": {name: {dtype, shape}}}, in order.
+func writeValues(w io.Writer, values []valueType) error {
+	if _, err := io.WriteString(w, "{\"values\": {"); err != nil {
+		return err
+	}
+	for i, v := range values {
+		name, err := json.Marshal(v.name)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		comma := ","
+		if i == len(values)-1 {
+			comma = ""
+		}
+		if _, err := fmt.Fprintf(w, "\n  %s: %s%s", name, body, comma); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n}}\n")
+	return err
+}
+
+func valueGrid(values []valueType) *report.Grid {
+	g := &report.Grid{Columns: []report.Column{
+		{Title: "#", Right: true}, {Title: "value", File: true}, {Title: "type"}, {Title: "shape", Code: true},
+	}}
+	for i, v := range values {
+		kind := v.DType
+		if v.Kind != "" {
+			kind = v.Kind + " of " + v.DType
+		}
+		g.Rows = append(g.Rows, []string{report.Count(int64(i)), v.name, kind, shapeText(v)})
+	}
+	return g
+}
+
+func shapeText(v valueType) string {
+	if v.Shape == nil {
+		return "?"
+	}
+	text := "["
+	for i, d := range v.Shape {
+		if i > 0 {
+			text += ", "
+		}
+		switch {
+		case d != nil:
+			text += dimText(d)
+		case v.AtMost != nil && v.AtMost[i] != nil:
+			text += fmt.Sprintf("<=%v", v.AtMost[i])
+		default:
+			text += "?"
+		}
+	}
+	return text + "]"
+}
+
+// arithmetic is what an expression has around its symbols.
+var arithmetic = strings.NewReplacer("*", "", "(", "", ")", "", " ", "", ",", "", "-", "", "+", "")
+
+// dimText writes a number or an expression. The symbols in it come from the file: where
+// one is out of the ordinary, the whole is quoted.
+func dimText(d any) string {
+	s, ok := d.(string)
+	if !ok {
+		return fmt.Sprint(d)
+	}
+	if symbols := arithmetic.Replace(s); report.Show(symbols, 0) != symbols {
+		return report.Show(s, 0)
+	}
+	return s
+}

@@ -1,0 +1,94 @@
+package estimate
+
+import (
+	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+func TestPlaceOf(t *testing.T) {
+	for _, tt := range []struct {
+		name, namespace string
+		want            place
+	}{
+		{"/layer1/layer1.0/conv1/Conv", "", place{module: "layer1.0.conv1"}},
+		{"/m/bert/encoder/layer.0/attention/self/query/MatMul", "", place{module: "m.bert.encoder.layer.0.attention.self.query"}},
+		{"/Conv", "", place{}},
+		{"/", "", place{}},
+		{"Conv_12", "", place{}},
+		{"", "", place{}},
+		{
+			"node_relu", ": torchvision.models.resnet.ResNet/layer1: torch.nn.modules.container.Sequential/layer1.0: torchvision.models.resnet.BasicBlock/layer1.0.relu: torch.nn.modules.activation.ReLU/relu_1: aten.relu.default",
+			place{"layer1.0.relu", "ReLU", "relu_1", "relu"},
+		},
+		{"n", ": a.Net/add_3: aten.add.Tensor", place{"", "Net", "add_3", "add"}},
+		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", place{"", "", "sym_size_int_1", "sym_size"}},
+		// Metadata may be cut off anywhere.
+		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", place{module: "layer1.norm", class: "Lay"}},
+		{"n", ": a.Net/layer1: a.Block/layer1.no", place{module: "layer1", class: "Block"}},
+		{"n", ": a.Net/layer1: a.Block/layer_norm_1: at", place{module: "layer1", class: "Block"}},
+	} {
+		n := &onnxload.Node{Name: tt.name}
+		if tt.namespace != "" {
+			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
+		}
+		if got := placeOf(n); got != tt.want {
+			t.Errorf("placeOf(%q, %q) = %+v, want %+v", tt.name, tt.namespace, got, tt.want)
+		}
+	}
+}
+
+func TestIsAutomatic(t *testing.T) {
+	for name, want := range map[string]bool{
+		"conv1.weight": false, "class_token": false, "layer1.0.bn1.running_mean": false, "logit_scale": false, "weight": false, "w1": false,
+		"onnx::MatMul_45": true, "/layer1/Constant_output_0": true, "val_12": true, "scalar_tensor_default_3": true, "unsqueeze_2": true,
+		"transpose": true, "features.1.0.attn.lifted_tensor_4": true, "": true, "123": true, "model/conv1/ReadVariableOp:0": true,
+	} {
+		if got := isAutomatic(name); got != want {
+			t.Errorf("isAutomatic(%q) = %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestModuleOfParameter(t *testing.T) {
+	for name, want := range map[string]string{"layer1.0.conv1.weight": "layer1.0.conv1", "class_token": "", "onnx::Conv_3": "", "a..b": "", ".a": ""} {
+		if got := moduleOfParameter(name); got != want {
+			t.Errorf("moduleOfParameter(%q) = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestElements(t *testing.T) {
+	const big = 1 << 62
+	for _, tt := range []struct {
+		dims []int64
+		n    int64
+		ok   bool
+	}{
+		{nil, 1, true},
+		{[]int64{2, 3}, 6, true},
+		{[]int64{0, big, big}, 0, true},
+		{[]int64{big, big, 0}, 0, true},
+		{[]int64{big, 2}, 0, false},
+		{[]int64{1 << 32, 1 << 32}, 0, false},
+		{[]int64{-1}, 0, false},
+	} {
+		if n, err := elements(tt.dims); n != tt.n || (err == nil) != tt.ok {
+			t.Errorf("elements(%d) = %d, %v, want %d, %v", tt.dims, n, err, tt.n, tt.ok)
+		}
+	}
+	for _, tt := range []struct {
+		elem  onnxload.DType
+		n     int64
+		bytes int64
+	}{
+		{onnxload.Float32, 3, 12}, {onnxload.Int4, 3, 2}, {onnxload.Uint2, 5, 2}, {onnxload.Bool, 7, 7}, {onnxload.Complex128, 2, 32}, {onnxload.String, 5, 0},
+	} {
+		if _, bytes, err := tensorBytes(tt.elem, []int64{tt.n}); bytes != tt.bytes || err != nil {
+			t.Errorf("%d of %v: %d bytes, %v, want %d", tt.n, tt.elem, bytes, err, tt.bytes)
+		}
+	}
+	if _, _, err := tensorBytes(onnxload.Float64, []int64{1 << 60}); err == nil {
+		t.Error("bytes beyond int64 were accepted")
+	}
+}

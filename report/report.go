@@ -1,0 +1,285 @@
+package report
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// Layers returns the table of a report's layers. With exact, sizes are bytes and
+// numbers have no separators, for programs; else a column has one unit.
+func Layers(r *estimate.Report, exact bool) *Grid {
+	if exact {
+		return layersExact(r)
+	}
+	largest := int64(0)
+	for _, l := range r.Layers {
+		largest = max(largest, l.Activation)
+	}
+	unit := unitFor(largest)
+	g := &Grid{Columns: []Column{
+		{Title: "#", Right: true}, {Title: "layer", File: true}, {Title: "operator", File: true}, {Title: "output", Code: true},
+		{Title: "parameters", Right: true}, {Title: "activation, " + unit.name, Right: true},
+	}}
+	for i, l := range r.Layers {
+		g.Rows = append(g.Rows, []string{
+			strconv.Itoa(i), layerName(l), l.Op, outputs(l), Count(l.Params), activation(l, unit),
+		})
+	}
+	g.Footer = []string{"", "total", "", "", Count(r.Parameters.Count), unit.format(r.Activations.Forward)}
+	return g
+}
+
+// layerName is the module of a layer, or the name of its node when it is a step of a larger
+// module or of none.
+func layerName(l estimate.Layer) string {
+	if l.Module != "" && l.Nodes == 1 && strings.HasSuffix(l.Name, "/"+l.Op) {
+		return l.Module // TorchScript: "/layer1/layer1.0/conv1/Conv"
+	}
+	if l.Module != "" && l.Module != l.Name {
+		if strings.HasPrefix(l.Name, "/") {
+			return l.Module + l.Name[strings.LastIndexByte(l.Name, '/'):]
+		}
+		return l.Module
+	}
+	return l.Name
+}
+
+func activation(l estimate.Layer, u sizeUnit) string {
+	if l.InPlace && l.Activation == 0 {
+		return "in place"
+	}
+	if l.Activation == 0 && slices.ContainsFunc(l.Outputs, func(t estimate.Tensor) bool { return t.Shape == nil }) {
+		return "?"
+	}
+	return u.format(l.Activation)
+}
+
+// outputs writes the shapes of a layer's outputs: three at most, for a Split may
+// have thousands.
+func outputs(l estimate.Layer) string {
+	var parts []string
+	for i, t := range l.Outputs {
+		if i == 3 {
+			parts = append(parts, fmt.Sprintf("... %d more", len(l.Outputs)-i))
+			break
+		}
+		parts = append(parts, dims(t))
+	}
+	return strings.Join(parts, " ")
+}
+
+func dims(t estimate.Tensor) string {
+	if t.Shape == nil {
+		return "?"
+	}
+	sizes := make([]string, len(t.Shape))
+	for i, n := range t.Shape {
+		sizes[i] = strconv.FormatInt(n, 10)
+	}
+	return "[" + strings.Join(sizes, ", ") + "]"
+}
+
+func layersExact(r *estimate.Report) *Grid {
+	g := &Grid{Columns: []Column{
+		{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true}, {Title: "module", File: true}, {Title: "nodes"},
+		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"},
+	}}
+	for _, l := range r.Layers {
+		shapes, types := make([]string, len(l.Outputs)), make([]string, len(l.Outputs))
+		for i, t := range l.Outputs {
+			shapes[i], types[i] = "?", t.DType
+			if t.Shape != nil {
+				shapes[i] = strings.ReplaceAll(strings.Trim(dims(t), "[]"), ", ", "x")
+			}
+		}
+		g.Rows = append(g.Rows, []string{
+			strconv.Itoa(l.Index), l.Name, l.Op, l.Module, strconv.Itoa(l.Nodes), strings.Join(shapes, " "), strings.Join(types, " "),
+			strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10), strconv.FormatInt(l.Activation, 10), strconv.FormatBool(l.InPlace),
+		})
+	}
+	return g
+}
+
+// Summary returns a report's totals.
+func Summary(r *estimate.Report) *Grid {
+	lower := ""
+	if !r.Coverage.Complete() {
+		lower = ">= "
+	}
+	g := &Grid{Columns: []Column{{Title: "what"}, {Title: "size", Right: true}, {Title: "of"}}}
+	row := func(what, sign string, bytes int64, of string) {
+		g.Rows = append(g.Rows, []string{what, sign + Size(bytes), of})
+	}
+	row("parameters", "", r.Parameters.Bytes, fmt.Sprintf("%s in %s", Count(r.Parameters.Count), tensors(r.Parameters.Tensors)))
+	row("buffers", "", r.Buffers.Bytes, fmt.Sprintf("%s in %s", Count(r.Buffers.Count), tensors(r.Buffers.Tensors)))
+	row("activations", lower, r.Activations.Forward, "without backward: the outputs of all layers")
+	row("activations", lower, r.Activations.WithBackward, "with backward: each with its gradient")
+	return g
+}
+
+func tensors(n int64) string {
+	if n == 1 {
+		return "1 tensor"
+	}
+	return Count(n) + " tensors"
+}
+
+// title says what was estimated, in one line whose names are safe.
+func title(r *estimate.Report) string {
+	parts := []string{fmt.Sprintf("%s nodes", Count(int64(r.Model.Nodes)))}
+	if v, ok := r.Model.Opsets[""]; ok {
+		parts = append(parts, fmt.Sprintf("opset %d", v))
+	}
+	if r.Model.Producer != "" {
+		parts = append(parts, Show(r.Model.Producer, nameWidth))
+	}
+	for i, in := range r.Model.Inputs {
+		if i == 4 {
+			parts = append(parts, fmt.Sprintf("%d more inputs", len(r.Model.Inputs)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%s = %s%s", Show(in.Name, nameWidth), in.DType, dims(in)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Text writes a report for a terminal: the layers first, so that the totals are
+// what remains on the screen. For width see Grid.Text.
+func Text(w io.Writer, r *estimate.Report, width int) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "model %s: %s\n\n", Show(r.Model.Name, nameWidth), title(r))
+	if err := Layers(r, false).Text(b, width); err != nil {
+		return err
+	}
+	fmt.Fprintln(b)
+	for _, row := range Summary(r).Rows {
+		fmt.Fprintf(b, "%-12s %14s   %s\n", row[0], row[1], row[2])
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(b, "%s: %s\n", noteWord(n.Level), oneLine(n.Text))
+	}
+	return b.Flush()
+}
+
+func noteWord(level string) string {
+	if level == estimate.Warning {
+		return "warning"
+	}
+	return "note"
+}
+
+// oneLine keeps a note on its line whatever is in it; names in it are quoted already.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// shownLayers is how many of the largest layers a Markdown report shows unfolded.
+const shownLayers = 10
+
+// Markdown writes a report for a comment on GitHub, no longer than one may be: the totals,
+// the largest layers, and all of them folded away.
+func Markdown(w io.Writer, r *estimate.Report) error {
+	var head, notes, fold strings.Builder
+	fmt.Fprintf(&head, "### `%s`\n\n%s\n\n", Show(r.Model.Name, nameWidth), codeSpan(title(r)))
+	if err := Summary(r).Markdown(&head, MarkdownLimit); err != nil {
+		return err
+	}
+	layers := Layers(r, false)
+	largest := *layers
+	order := make([]int, len(r.Layers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return compareDown(r.Layers[a].Activation, r.Layers[b].Activation)
+	})
+	largest.Rows = nil
+	for _, i := range order[:min(shownLayers, len(order))] {
+		largest.Rows = append(largest.Rows, layers.Rows[i])
+	}
+	largest.Footer = nil
+	fmt.Fprintf(&head, "\nThe largest layers:\n\n")
+	if err := largest.Markdown(&head, MarkdownLimit/4); err != nil {
+		return err
+	}
+	for _, n := range r.Notes {
+		line := fmt.Sprintf("- %s: %s\n", noteWord(n.Level), codeSpan(n.Text))
+		if notes.Len()+len(line) > MarkdownLimit/8 {
+			notes.WriteString("- and more\n")
+			break
+		}
+		notes.WriteString(line)
+	}
+	opening := fmt.Sprintf("\n<details><summary>All %s layers</summary>\n\n", Count(int64(len(r.Layers))))
+	closing := "\n</details>\n"
+	if notes.Len() > 0 {
+		closing += "\n"
+	}
+	room := MarkdownLimit - head.Len() - notes.Len() - len(opening) - len(closing)
+	if err := layers.Markdown(&fold, room); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, head.String()+opening+fold.String()+closing+notes.String())
+	return err
+}
+
+func compareDown(a, b int64) int {
+	switch {
+	case a > b:
+		return -1
+	case a < b:
+		return 1
+	}
+	return 0
+}
+
+// codeSpan puts text into a Markdown code span, where nothing is a link or a mention.
+func codeSpan(s string) string { return "`" + strings.ReplaceAll(oneLine(s), "`", "'") + "`" }
+
+// CSV writes a report's layers, with sizes in bytes.
+func CSV(w io.Writer, r *estimate.Report) error { return Layers(r, true).CSV(w) }
+
+// JSON writes the report as schema memestimate/1.
+func JSON(w io.Writer, r *estimate.Report) error { return encode(w, r) }
+
+// LayersJSON writes the layers alone: {"layers": [...]}, as in the schema.
+func LayersJSON(w io.Writer, r *estimate.Report) error {
+	return encode(w, map[string]any{"schema": r.Schema, "layers": r.Layers})
+}
+
+func encode(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// identifier is what a class of PyTorch can be called.
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+
+// graphNames are what exporters call every graph.
+var graphNames = map[string]bool{"main_graph": true, "torch_jit": true, "main": true, "graph": true}
+
+// ModelSize writes the three lines of Pytorch-Memory-Utils' modelsize_estimate, to the
+// letter: M is a million bytes.
+func ModelSize(w io.Writer, r *estimate.Report) error {
+	name := Show(r.Model.Name, nameWidth)
+	if g := r.Model.Graph; identifier.MatchString(g) && !graphNames[g] {
+		name = g
+	}
+	_, err := fmt.Fprintf(w, "Model %s : params: %fM\nModel %s : intermedite variables: %f M (without backward)\nModel %s : intermedite variables: %f M (with backward)\n",
+		name, float64(r.Parameters.Bytes)/1e6, name, float64(r.Activations.Forward)/1e6, name, float64(r.Activations.WithBackward)/1e6)
+	return err
+}
