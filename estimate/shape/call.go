@@ -37,11 +37,12 @@ type call struct {
 	ins     []Type
 	outs    []Type
 	results []*Const // values of the outputs that eval computed
+	misfit  error    // the first attribute of a wrong type
 }
 
 // reset makes c the call of node n.
 func (c *call) reset(n *onnxload.Node) {
-	c.node = n
+	c.node, c.misfit = n, nil
 	c.ins, c.outs, c.results = c.ins[:0], c.outs[:0], c.results[:0]
 	for _, id := range n.In {
 		var t Type
@@ -168,9 +169,22 @@ func (c *call) floats(i int) ([]float64, bool) {
 	return v.Floats, true
 }
 
+// attr returns the attribute of that name, or nil. One of another type than the
+// operator gives it counts as absent here, and fails the node in the end.
+func (c *call) attr(name string, want onnxload.AttrType) *onnxload.Attr {
+	a := c.node.Attr(name)
+	if a == nil || a.Type == want {
+		return a
+	}
+	if c.misfit == nil {
+		c.misfit = fmt.Errorf("attribute %s is of type %v, wanted %v", name, a.Type, want)
+	}
+	return nil
+}
+
 // attrInt returns an integer attribute, or def when it is absent.
 func (c *call) attrInt(name string, def int64) int64 {
-	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrInt {
+	if a := c.attr(name, onnxload.AttrInt); a != nil {
 		return a.Int
 	}
 	return def
@@ -178,7 +192,7 @@ func (c *call) attrInt(name string, def int64) int64 {
 
 // attrInts returns an integer list attribute, and whether it is there.
 func (c *call) attrInts(name string) ([]int64, bool) {
-	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrInts {
+	if a := c.attr(name, onnxload.AttrInts); a != nil {
 		return a.Ints, true
 	}
 	return nil, false
@@ -186,7 +200,7 @@ func (c *call) attrInts(name string) ([]int64, bool) {
 
 // attrStr returns a string attribute, or def when it is absent.
 func (c *call) attrStr(name, def string) string {
-	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrString {
+	if a := c.attr(name, onnxload.AttrString); a != nil {
 		return a.Str
 	}
 	return def
@@ -194,7 +208,7 @@ func (c *call) attrStr(name, def string) string {
 
 // attrFloat returns a float attribute, or def when it is absent.
 func (c *call) attrFloat(name string, def float64) float64 {
-	if a := c.node.Attr(name); a != nil && a.Type == onnxload.AttrFloat {
+	if a := c.attr(name, onnxload.AttrFloat); a != nil {
 		return float64(a.Float)
 	}
 	return def

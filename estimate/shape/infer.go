@@ -6,6 +6,7 @@
 package shape
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -128,7 +129,8 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 	if row == nil {
 		f.unknown[opKey{n.Domain, n.Op}]++
 	} else {
-		if err := row.infer(c); err != nil {
+		err := row.infer(c)
+		if err = cmp.Or(c.misfit, err); err != nil {
 			return err
 		}
 		if row.eval != nil && c.worthEval() {
