@@ -3,6 +3,7 @@ module github.com/memestimate/memestimate
 go 1.26
 
 require (
+	github.com/NVIDIA/go-nvml v0.13.2-0
 	github.com/jedib0t/go-pretty/v6 v6.8.3
 	github.com/klauspost/compress v1.20.0
 	github.com/rogpeppe/go-internal v1.16.0

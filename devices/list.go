@@ -1,0 +1,386 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// callLimit bounds how long a query of NVML may take. A driver in trouble blocks its callers
+// in the kernel, where nothing can interrupt them; the query is then left behind.
+const callLimit = 10 * time.Second
+
+// maxDevices is far more than any host has: it bounds what a broken driver can make us ask.
+const maxDevices = 1024
+
+// A Session is an open connection to NVML. It is safe for concurrent use.
+type Session struct {
+	lib   library
+	limit time.Duration
+	host  func() (total, available uint64, err error) // the host's memory, for integrated GPUs
+
+	mu   sync.Mutex
+	hung map[int]<-chan []Device // queries of GPUs that have not come back yet
+}
+
+// Open connects to NVML: the library at path, or the system's own when path is empty. It fails
+// with an [*InitError].
+func Open(path string) (*Session, error) {
+	type opened struct {
+		lib library
+		err error
+	}
+	lib, err := within(callLimit, func() opened {
+		lib, err := openLibrary(path)
+		return opened{lib, err}
+	})
+	if err != nil {
+		return nil, &InitError{Code: codeTimeout, Detail: err.Error(), cure: "look into the kernel log: dmesg | grep -i nvrm"}
+	}
+	if lib.err != nil {
+		return nil, lib.err
+	}
+	return newSession(lib.lib), nil
+}
+
+func newSession(lib library) *Session {
+	return &Session{lib: lib, limit: callLimit, host: hostMemory, hung: make(map[int]<-chan []Device)}
+}
+
+// Close ends the session; the Devices that it listed can no longer be sampled. It does nothing
+// while a query hangs, for NVML must not be shut down under it.
+func (s *Session) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.hung) == 0 {
+		_, _ = within(s.limit, func() bool { s.lib.shutdown(); return true })
+	}
+}
+
+// Driver returns the driver's version, such as "580.95.05".
+func (s *Session) Driver() (string, error) {
+	type answer struct {
+		version string
+		err     error
+	}
+	a, err := within(s.limit, func() answer {
+		v, err := s.lib.driver()
+		return answer{v, err}
+	})
+	if err != nil {
+		return "", err
+	}
+	return a.version, a.err
+}
+
+// List returns every GPU in NVML's order (that of their PCI addresses), each followed by its MIG
+// instances. What goes wrong with one GPU is told in that GPU's Reason and Notes; an error
+// means that none could be listed.
+func (s *Session) List() ([]Device, error) {
+	type counted struct {
+		n   int
+		err error
+	}
+	c, err := within(s.limit, func() counted {
+		n, err := s.lib.count()
+		return counted{n, err}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("counting GPUs: %w", err)
+	}
+	if c.err != nil {
+		return nil, fmt.Errorf("counting GPUs: %w", c.err)
+	}
+	if c.n < 0 || c.n > maxDevices {
+		return nil, fmt.Errorf("counting GPUs: the driver names %d of them, wanted at most %d", c.n, maxDevices)
+	}
+	answers := make([]<-chan []Device, c.n)
+	stuck := make([]bool, c.n)
+	for i := range answers {
+		answers[i], stuck[i] = s.ask(i)
+	}
+	deadline := time.NewTimer(s.limit)
+	defer deadline.Stop()
+	var all []Device
+	late := false // once one query ran out of time nobody waits for another
+	for i, answer := range answers {
+		var ds []Device
+		if !stuck[i] && !late {
+			select {
+			case ds = <-answer:
+			case <-deadline.C:
+				late = true
+			}
+		}
+		if ds == nil {
+			select {
+			case ds = <-answer:
+			default:
+			}
+		}
+		s.remember(i, answer, ds == nil)
+		if ds == nil {
+			d := blank(i)
+			d.Reason = fmt.Sprintf("the driver did not answer in %v", s.limit)
+			ds = []Device{d}
+		}
+		all = append(all, ds...)
+	}
+	return all, nil
+}
+
+// ask queries GPU i in the background, unless an earlier query of it still hangs: then it
+// returns that one, and true.
+func (s *Session) ask(i int) (<-chan []Device, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old, ok := s.hung[i]; ok {
+		return old, true
+	}
+	answer := make(chan []Device, 1)
+	go func() { answer <- s.query(i) }()
+	return answer, false
+}
+
+// remember notes whether the query of GPU i hangs.
+func (s *Session) remember(i int, answer <-chan []Device, hangs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if hangs {
+		s.hung[i] = answer
+	} else {
+		delete(s.hung, i)
+	}
+}
+
+// within runs f and returns its answer, or an error when it takes longer than limit; f is then
+// left running.
+func within[T any](limit time.Duration, f func() T) (T, error) {
+	answer := make(chan T, 1)
+	go func() { answer <- f() }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case a := <-answer:
+		return a, nil
+	case <-timer.C:
+		var none T
+		return none, fmt.Errorf("the driver did not answer in %v", limit)
+	}
+}
+
+// blank returns a device of which nothing is known but its number.
+func blank(i int) Device {
+	return Device{Index: i, GPUInstance: -1, ComputeInstance: -1, Mode: ModeUnknown}
+}
+
+// query asks everything about GPU i and its instances.
+func (s *Session) query(i int) (ds []Device) {
+	d := blank(i)
+	defer func() {
+		if p := recover(); p != nil { // go-nvml indexes what the driver returns
+			d.Reason = fmt.Sprintf("the driver gave a senseless answer: %v", p)
+			ds = []Device{d}
+		}
+	}()
+	g, err := s.lib.gpu(i)
+	if err != nil {
+		d.Reason = reasonOf(err)
+		return []Device{d}
+	}
+	d.handle = g
+	s.describe(&d)
+	if d.BusID, err = g.busID(); err != nil {
+		d.BusID = ""
+		d.note("PCI address", err)
+	}
+	mig, err := g.migMode()
+	if err != nil && !errors.Is(err, codeNotSupported) && !errors.Is(err, codeNoFunction) {
+		d.note("MIG mode", err)
+	}
+	if err != nil || !mig {
+		return []Device{d}
+	}
+	d.MIG = MIGParent
+	d.Reason = "MIG is on: only its instances can be used"
+	parts, err := g.instances()
+	if err != nil {
+		d.note("MIG instances", err)
+	}
+	ds = []Device{d}
+	for _, part := range parts {
+		ds = append(ds, s.instance(&d, part))
+	}
+	if len(ds) == 1 && err == nil {
+		ds[0].Reason = "MIG is on, and it has no instances"
+	}
+	return ds
+}
+
+// instance describes a MIG instance of parent.
+func (s *Session) instance(parent *Device, part gpu) Device {
+	d := blank(parent.Index)
+	d.MIG, d.Parent, d.BusID, d.handle = MIGInstance, parent.UUID, parent.BusID, part
+	var err error
+	if d.GPUInstance, d.ComputeInstance, err = part.ids(); err != nil {
+		d.GPUInstance, d.ComputeInstance = -1, -1
+		d.note("instance number", err)
+	}
+	s.describe(&d)
+	if d.Name == "" {
+		d.Name = parent.Name
+	}
+	if d.Mode == ModeUnknown { // the mode belongs to the GPU
+		d.Mode = parent.Mode
+		d.refuse()
+	}
+	return d
+}
+
+// describe fills in what GPUs and instances have in common.
+func (s *Session) describe(d *Device) {
+	var err error
+	if d.Name, err = d.handle.name(); err != nil {
+		d.Name = ""
+		d.note("name", err)
+	}
+	if d.Mode, err = d.handle.computeMode(); err != nil {
+		d.Mode = ModeUnknown
+		if d.MIG != MIGInstance {
+			d.note("compute mode", err)
+		}
+	}
+	d.Processes, err = d.handle.processes()
+	if d.KnowsProcesses = err == nil; err != nil {
+		d.note("processes", err)
+	}
+	s.measure(d)
+	if d.UUID, err = d.handle.uuid(); err != nil {
+		d.UUID = ""
+		d.note("UUID", err)
+		d.because("it has no UUID to name it by: " + reasonOf(err))
+	} else if d.UUID == "" {
+		d.because("it has no UUID to name it by")
+	}
+	d.refuse()
+}
+
+// refuse says why nobody may use the device, if that follows from its mode.
+func (d *Device) refuse() {
+	switch d.Mode {
+	case ModeProhibited:
+		d.because("compute mode is prohibited")
+	case ModeExclusiveProcess, ModeExclusiveThread:
+		switch {
+		case !d.KnowsProcesses:
+			d.because("exclusive-process mode, and the driver does not list its processes")
+		case d.occupied():
+			d.Occupied = d.Reason == ""
+			d.because("exclusive-process mode, and a process has it")
+		}
+	}
+}
+
+// because gives the reason why the device cannot be used, unless there is one already.
+func (d *Device) because(reason string) {
+	if d.Reason == "" {
+		d.Reason = reason
+	}
+}
+
+func (d *Device) note(what string, err error) {
+	d.Notes = append(d.Notes, fmt.Sprintf("%s: %s", what, reasonOf(err)))
+}
+
+// reasonOf puts an error without the NVML number that repeats it, where it is well known.
+func reasonOf(err error) string {
+	var c Code
+	if errors.As(err, &c) {
+		for _, t := range codeTexts {
+			if t.code == c {
+				return t.text
+			}
+		}
+	}
+	return err.Error()
+}
+
+// integrated names chips whose GPU has no memory of its own, so that NVML answers
+// "not supported": they share the host's. Only these fall back to it; elsewhere the
+// answer means that nothing is known.
+var integrated = []string{"GB10", "Orin", "Thor", "Xavier", "Tegra"}
+
+// measure reads the device's memory, and refuses numbers that cannot be.
+func (s *Session) measure(d *Device) {
+	m, err := d.handle.memory()
+	if errors.Is(err, codeNotSupported) && isIntegrated(d.Name) {
+		total, available, hostErr := s.host()
+		if hostErr == nil {
+			m, err, d.Unified = memory{total: total, free: available, used: total - min(available, total)}, nil, true
+		}
+	}
+	if err != nil {
+		d.because("memory: " + reasonOf(err))
+		return
+	}
+	if why := m.senseless(); why != "" {
+		d.because("memory: the driver's numbers make no sense: " + why)
+		return
+	}
+	d.HasMemory = true
+	d.Total, d.Used, d.Free, d.Reserved = m.total, m.used, m.free, m.reserved
+}
+
+func isIntegrated(name string) bool {
+	for _, chip := range integrated {
+		if strings.Contains(name, chip) {
+			return true
+		}
+	}
+	return false
+}
+
+// senseless says what is wrong with a device's memory, or "".
+func (m memory) senseless() string {
+	switch {
+	case m.total == 0:
+		return "a total of 0"
+	case m.free > m.total:
+		return fmt.Sprintf("%d of %d bytes free", m.free, m.total)
+	case m.used > m.total:
+		return fmt.Sprintf("%d of %d bytes used", m.used, m.total)
+	case m.reserved > m.total:
+		return fmt.Sprintf("%d of %d bytes reserved", m.reserved, m.total)
+	}
+	return ""
+}
+
+// hostMemory reads MemTotal and MemAvailable of /proc/meminfo, in bytes.
+func hostMemory() (total, available uint64, err error) {
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		n, err := strconv.ParseUint(f[1], 10, 53) // KiB
+		switch {
+		case err != nil:
+		case f[0] == "MemTotal:":
+			total = n << 10
+		case f[0] == "MemAvailable:":
+			available = n << 10
+		}
+	}
+	if total == 0 || available > total {
+		return 0, 0, fmt.Errorf("/proc/meminfo: no MemTotal and MemAvailable")
+	}
+	return total, available, nil
+}
