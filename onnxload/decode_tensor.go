@@ -66,10 +66,7 @@ func (d *decoder) tensor() *Tensor {
 		f, w := d.tag()
 		switch f {
 		case 1:
-			d.intBuf = d.intList(d.intBuf, w, "TensorProto.dims")
-			if d.err == nil && len(d.intBuf)-int0 > d.lim.Rank {
-				d.fail(at, "a tensor of more than %d dimensions, which is the limit", d.lim.Rank)
-			}
+			d.dimList(int0, w, "TensorProto.dims")
 		case 2:
 			dataType = d.uint(w, "TensorProto.data_type")
 		case 3:
@@ -127,6 +124,25 @@ func (d *decoder) tensor() *Tensor {
 		d.kept += int64(len(keep))
 	}
 	return t
+}
+
+// dimList appends dimensions, packed or not, to intBuf, whose first int0 elements
+// are not of this tensor.
+func (d *decoder) dimList(int0 int, w uint8, name string) {
+	add := func() {
+		if d.intBuf = append(d.intBuf, int64(d.varint())); len(d.intBuf)-int0 > d.lim.Rank {
+			d.fail(d.tagAt, "a tensor of more than %d dimensions, which is the limit", d.lim.Rank)
+		}
+	}
+	if w == wireVarint {
+		add()
+		return
+	}
+	outer := d.enter(w, name)
+	for d.more() {
+		add()
+	}
+	d.leave(outer)
 }
 
 // payload reads a field that carries elements. What is worth keeping is appended
@@ -333,10 +349,7 @@ func (d *decoder) sparse() *Tensor {
 			}
 			*to = x
 		case 3:
-			d.intBuf = d.intList(d.intBuf, w, "SparseTensorProto.dims")
-			if d.err == nil && len(d.intBuf)-int0 > d.lim.Rank {
-				d.fail(at, "a tensor of more than %d dimensions, which is the limit", d.lim.Rank)
-			}
+			d.dimList(int0, w, "SparseTensorProto.dims")
 		default:
 			d.skipUnknown(w)
 		}

@@ -14,8 +14,9 @@ type function struct {
 	opsets                 map[string]int64
 	body                   *rawGraph
 
-	calls []int // functions that the body calls, subgraphs included; filled by link
-	state uint8 // of link's search
+	calls  []int // functions that the body calls, subgraphs included; filled by link
+	state  uint8 // of link's search
+	height int   // calls below this one, at most
 }
 
 type functionKey struct{ domain, name, overload string }
@@ -124,9 +125,6 @@ func (l *library) search(i int, limit int64) error {
 			case 0:
 				l.funcs[k].state = 1
 				path = append(path, frame{fn: k})
-				if len(path) > maxCalls {
-					return fmt.Errorf("functions call each other more than %d deep, from %v to %v", maxCalls, l.funcs[path[0].fn].key(), l.funcs[k].key())
-				}
 			case 1:
 				var names []string
 				for j := len(path) - 1; j >= 0; j-- {
@@ -149,6 +147,9 @@ func (l *library) search(i int, limit int64) error {
 		var own int64
 		l.gather(f.body, nil, &own)
 		for _, k := range f.calls {
+			if f.height = max(f.height, 1+l.funcs[k].height); f.height > maxCalls {
+				return fmt.Errorf("functions call each other more than %d deep: from %v on", maxCalls, f.key())
+			}
 			if own += l.size[k]; own > limit {
 				return fmt.Errorf("function %v unfolds to more than %d nodes, which is the limit", f.key(), limit)
 			}

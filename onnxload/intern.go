@@ -5,13 +5,20 @@ import (
 	"strings"
 )
 
-// A table numbers distinct strings from 0 on. It is an open hash of numbers,
-// which takes a fifth of a map's memory.
+// A table numbers distinct strings from 0 on. It is an open hash, which takes a
+// third of a map's memory.
 type table struct {
 	strs []string
-	slot []int32 // index into strs + 1; 0 is free
+	slot []slot
 	seed maphash.Seed
 	text *text
+}
+
+// A slot holds a string's number and half of its hash, so that a probe need not
+// look at strings that differ.
+type slot struct {
+	hash uint32
+	next int32 // index into strs + 1; 0: the slot is free
 }
 
 func newTable(t *text) *table { return &table{seed: maphash.MakeSeed(), text: t} }
@@ -21,31 +28,33 @@ func (t *table) id(b []byte) int32 {
 	if 4*len(t.strs) >= 3*len(t.slot) {
 		t.grow()
 	}
-	mask := uint64(len(t.slot) - 1)
-	for h := maphash.Bytes(t.seed, b) & mask; ; h = (h + 1) & mask {
-		s := t.slot[h]
-		if s == 0 {
+	mask := uint32(len(t.slot) - 1)
+	hash := uint32(maphash.Bytes(t.seed, b))
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s := &t.slot[i]
+		if s.next == 0 {
 			t.strs = append(t.strs, t.text.keep(b))
-			t.slot[h] = int32(len(t.strs))
-			return int32(len(t.strs) - 1)
+			*s = slot{hash, int32(len(t.strs))}
+			return s.next - 1
 		}
-		if t.strs[s-1] == string(b) {
-			return s - 1
+		if s.hash == hash && t.strs[s.next-1] == string(b) {
+			return s.next - 1
 		}
 	}
 }
 
-func (t *table) has(s string) bool {
+func (t *table) has(str string) bool {
 	if len(t.slot) == 0 {
 		return false
 	}
-	mask := uint64(len(t.slot) - 1)
-	for h := maphash.String(t.seed, s) & mask; ; h = (h + 1) & mask {
-		k := t.slot[h]
-		if k == 0 {
+	mask := uint32(len(t.slot) - 1)
+	hash := uint32(maphash.String(t.seed, str))
+	for i := hash & mask; ; i = (i + 1) & mask {
+		s := t.slot[i]
+		if s.next == 0 {
 			return false
 		}
-		if t.strs[k-1] == s {
+		if s.hash == hash && t.strs[s.next-1] == str {
 			return true
 		}
 	}
@@ -60,14 +69,18 @@ func (t *table) str(b []byte) string {
 }
 
 func (t *table) grow() {
-	t.slot = make([]int32, max(16, 2*len(t.slot)))
-	mask := uint64(len(t.slot) - 1)
-	for i, s := range t.strs {
-		h := maphash.String(t.seed, s) & mask
-		for t.slot[h] != 0 {
-			h = (h + 1) & mask
+	old := t.slot
+	t.slot = make([]slot, max(16, 2*len(old)))
+	mask := uint32(len(t.slot) - 1)
+	for _, s := range old {
+		if s.next == 0 {
+			continue
 		}
-		t.slot[h] = int32(i + 1)
+		i := s.hash & mask
+		for t.slot[i].next != 0 {
+			i = (i + 1) & mask
+		}
+		t.slot[i] = s
 	}
 }
 
