@@ -1,5 +1,5 @@
 // Package fakenvml builds a libnvidia-ml.so.1 that needs no GPU: a machine of
-// the caller's invention, for tests of this program and of others that talk to NVML. The head of fakenvml.c
+// the caller's invention, for tests of this program and of others that talk to NVML. The head of src/fakenvml.c
 // says how to describe the machine.
 package fakenvml
 
@@ -11,14 +11,14 @@ import (
 	"path/filepath"
 )
 
-//go:embed fakenvml.c
+//go:embed src/fakenvml.c
 var source []byte
 
 // Library is the file name under which programs load NVML.
 const Library = "libnvidia-ml.so.1"
 
 // Build compiles the library into dir with gcc, or $CC, and returns its path. Defines are those of
-// fakenvml.c: "OLD", "ANCIENT".
+// src/fakenvml.c: "OLD", "ANCIENT".
 func Build(dir string, defines ...string) (string, error) {
 	cc := os.Getenv("CC")
 	if cc == "" {
