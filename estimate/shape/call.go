@@ -79,7 +79,7 @@ func (c *call) worthEval() bool {
 
 // has reports whether input i is given.
 func (c *call) has(i int) bool {
-	return i < len(c.node.In) && c.node.In[i] != onnxload.NoValue
+	return i >= 0 && i < len(c.node.In) && c.node.In[i] != onnxload.NoValue
 }
 
 // hasOut reports whether output i is asked for.

@@ -1,0 +1,145 @@
+package shape
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// activationRoom has the activation functions, softmax and dropout.
+var activationRoom = room{"", []op{
+	{"Relu", 1, unary, unaryEval(func(_ *call, a Dim) Dim { return maxOf(a, N(0)) }, func(x float64) float64 { return math.Max(x, 0) })},
+	{"Sigmoid", 1, unary, floatEval(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })},
+	{"Tanh", 1, unary, floatEval(math.Tanh)},
+	{"LeakyRelu", 1, unary, nil},
+	{"Elu", 1, unary, nil},
+	{"Selu", 1, unary, nil},
+	{"Celu", 12, unary, nil},
+	{"Softplus", 1, unary, nil},
+	{"Softsign", 1, unary, nil},
+	{"HardSigmoid", 1, unary, nil},
+	{"HardSwish", 14, unary, nil},
+	{"ThresholdedRelu", 1, unary, nil},
+	{"Shrink", 9, unary, nil},
+	{"Mish", 18, unary, nil},
+	{"Gelu", 20, unary, nil},
+	{"Swish", 24, unary, nil},
+	{"SwiGLU", 28, gated, nil},
+	{"PRelu", 1, preluV1, nil},
+	{"PRelu", 7, prelu, nil},
+
+	{"Softmax", 1, softmaxV1, nil},
+	{"Softmax", 13, softmax, nil},
+	{"LogSoftmax", 1, softmaxV1, nil},
+	{"LogSoftmax", 13, softmax, nil},
+	{"Hardmax", 1, softmaxV1, nil},
+	{"Hardmax", 13, softmax, nil},
+
+	{"Dropout", 1, dropoutV1, nil},
+	{"Dropout", 10, dropout, nil},
+	{"Dropout", 12, dropout, dropoutEval},
+
+	// Experimental operators that opset 10 removed.
+	{"ParametricSoftplus", 1, unary, nil},
+	{"ScaledTanh", 1, unary, nil},
+}}
+
+// gated is the rule of SwiGLU: two inputs of the same shape, which do not stretch.
+func gated(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	s, err := mergeShape(c.shape(0), c.shape(1))
+	if err != nil {
+		return err
+	}
+	c.out(0, c.commonElem(0, 1), s)
+	return nil
+}
+
+// preluV1 has one slope, or one a channel.
+func preluV1(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	return unary(c)
+}
+
+// prelu has slopes that stretch to X; X does not stretch.
+func prelu(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	x, slope := c.shape(0), c.shape(1)
+	if x.Ranked && slope.Ranked {
+		if len(slope.Dims) > len(x.Dims) {
+			return fmt.Errorf("slope %v does not stretch to %v", slope, x)
+		}
+		s, err := broadcast(x, slope)
+		if err != nil {
+			return err
+		}
+		for i, d := range s.Dims {
+			if _, err := agree("the size", x.Dims[i], d); err != nil {
+				return fmt.Errorf("slope %v does not stretch to %v", slope, x)
+			}
+		}
+	}
+	return unary(c)
+}
+
+// softmax works along one axis, the last by default.
+func softmax(c *call) error {
+	if dims, ok := c.dims(0); ok && len(dims) > 0 {
+		if _, err := c.axisAttr("axis", -1, len(dims)); err != nil {
+			return err
+		}
+	}
+	return unary(c)
+}
+
+// softmaxV1 flattens to a matrix at axis, by default 1; axis may be the rank, which
+// makes rows of one element.
+func softmaxV1(c *call) error {
+	if dims, ok := c.dims(0); ok && len(dims) > 0 {
+		if _, err := c.axisAttr("axis", 1, len(dims)); err != nil && c.attrInt("axis", 1) != int64(len(dims)) {
+			return err
+		}
+	}
+	return unary(c)
+}
+
+// dropoutV1 has a mask of the data's type.
+func dropoutV1(c *call) error {
+	if err := unary(c); err != nil {
+		return err
+	}
+	c.out(1, c.elem(0), c.shape(0))
+	return nil
+}
+
+// dropout has a mask of bools since opset 10.
+func dropout(c *call) error {
+	if err := unary(c); err != nil {
+		return err
+	}
+	c.out(1, onnxload.Bool, c.shape(0))
+	return nil
+}
+
+// dropoutEval passes the data on where training_mode is absent or false.
+func dropoutEval(c *call) error {
+	if c.hasOut(1) {
+		return nil
+	}
+	if c.has(2) {
+		if mode, ok := c.int64s(2); !ok || len(mode) != 1 || mode[0] != 0 {
+			return nil
+		}
+	}
+	if v := c.constant(0); v != nil {
+		c.outConst(0, v)
+	}
+	return nil
+}

@@ -1,0 +1,236 @@
+package shape
+
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A binaryFn computes one element. Either function may be nil: the operator then has no
+// value for such inputs. A NaN is a float that is not known.
+type binaryFn struct {
+	ints   func(c *call, a, b Dim) Dim
+	floats func(a, b float64) float64
+}
+
+// combine applies f to two broadcast tensors of the same kind. It is nil when f cannot.
+func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int64, n int) *Const {
+	if !sameKind(a, b) || a.isFloat() != elem.IsFloat() {
+		return nil
+	}
+	a, b = a.expand(shape, n), b.expand(shape, n)
+	out := zeros(elem, shape, n)
+	switch {
+	case a.isFloat() && f.floats != nil:
+		for i := range out.Floats {
+			out.Floats[i] = f.floats(a.Floats[i], b.Floats[i])
+		}
+	case !a.isFloat() && f.ints != nil:
+		for i := range out.Ints {
+			out.Ints[i] = f.ints(c, a.Ints[i], b.Ints[i])
+		}
+	default:
+		return nil
+	}
+	settle(out)
+	return out
+}
+
+// binaryEval returns the evaluation of an operator of any number of broadcast inputs, which f
+// combines from left to right.
+func binaryEval(f binaryFn) func(*call) error {
+	return func(c *call) error {
+		in, ok := c.operands(len(c.node.In))
+		shape, n, okOut := c.outSize(0)
+		if !ok || !okOut || len(in) == 0 || in[0] == nil {
+			return nil
+		}
+		acc := in[0]
+		if len(in) == 1 {
+			acc = acc.expand(shape, n)
+		}
+		for _, v := range in[1:] {
+			if v == nil {
+				return nil
+			}
+			if acc = f.combine(c, in[0].Elem, acc, v, shape, n); acc == nil {
+				return nil
+			}
+		}
+		c.outConst(0, acc)
+		return nil
+	}
+}
+
+// compareEval returns the evaluation of an operator that answers with a bool per element.
+func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b float64) bool) func(*call) error {
+	return func(c *call) error {
+		in, ok := c.operands(2)
+		shape, n, okOut := c.outSize(0)
+		if !ok || !okOut || in[0] == nil || in[1] == nil || !sameKind(in...) {
+			return nil
+		}
+		a, b := in[0].expand(shape, n), in[1].expand(shape, n)
+		out := zeros(onnxload.Bool, shape, n)
+		for i := range out.Ints {
+			if a.isFloat() {
+				x, y := a.Floats[i], b.Floats[i]
+				out.Ints[i] = c.truth(floats(x, y), !math.IsNaN(x) && !math.IsNaN(y))
+				continue
+			}
+			out.Ints[i] = c.truth(ints(a.Ints[i], b.Ints[i]))
+		}
+		c.outConst(0, out)
+		return nil
+	}
+}
+
+// unaryEval returns the evaluation of an operator that maps every element on its own.
+// Either function may be nil.
+func unaryEval(ints func(c *call, a Dim) Dim, floats func(float64) float64) func(*call) error {
+	return func(c *call) error {
+		in, ok := c.operands(1)
+		if !ok || in[0] == nil {
+			return nil
+		}
+		v := in[0]
+		out := v.like(v.Shape, v.Len())
+		switch {
+		case v.isFloat() && floats != nil:
+			for i, x := range v.Floats {
+				out.Floats[i] = floats(x)
+			}
+		case !v.isFloat() && ints != nil:
+			for i, d := range v.Ints {
+				out.Ints[i] = ints(c, d)
+			}
+		default:
+			return nil
+		}
+		settle(out)
+		c.outConst(0, out)
+		return nil
+	}
+}
+
+// floatEval is unaryEval for operators on floats alone.
+func floatEval(f func(float64) float64) func(*call) error { return unaryEval(nil, f) }
+
+// plain makes the integer half of a binaryFn of a function of Dims.
+func plain(f func(a, b Dim) Dim) func(*call, Dim, Dim) Dim {
+	return func(_ *call, a, b Dim) Dim { return f(a, b) }
+}
+
+// truncDiv divides as ONNX's Div does on integers: towards zero. Sizes are not
+// negative, so a symbolic quotient is the floor.
+func truncDiv(c *call, a, b Dim) Dim {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	switch {
+	case okB && y == 0:
+		return c.unknownValue()
+	case okA && okB && y == -1:
+		return Sub(N(0), a)
+	case okA && okB:
+		return N(x / y)
+	case okB && y < 0:
+		return Sub(N(0), FloorDiv(a, Sub(N(0), b)))
+	}
+	return FloorDiv(a, b)
+}
+
+// floorMod is Mod with fmod=0: the result has the divisor's sign.
+func floorMod(c *call, a, b Dim) Dim {
+	if y, ok := b.Int(); ok && y == 0 {
+		return c.unknownValue()
+	}
+	if lo, _ := bounds(b, 1); lo > 0 {
+		if lo, _ := bounds(a, 1); lo >= 0 {
+			if _, hi := bounds(Sub(a, b), 1); hi < 0 {
+				return a
+			}
+		}
+	}
+	return Mod(a, b)
+}
+
+// truncMod is Mod with fmod=1 on integers: the result has the dividend's sign.
+func truncMod(c *call, a, b Dim) Dim {
+	x, okA := a.Int()
+	y, okB := b.Int()
+	switch {
+	case okB && y == 0:
+		return c.unknownValue()
+	case okA && okB && y == -1:
+		return N(0)
+	case okA && okB:
+		return N(x % y)
+	}
+	return floorMod(c, a, b)
+}
+
+// maxPower bounds the exponent to which a symbol is raised: sizes are products of a
+// few dimensions.
+const maxPower = 4
+
+// intPow raises to a power that is a number.
+func intPow(c *call, a, b Dim) Dim {
+	exp, ok := b.Int()
+	x, isNum := a.Int()
+	switch {
+	case !ok:
+		return c.unknownValue()
+	case isNum && (x == 0 || x == 1) && exp > 0, exp == 1:
+		return a
+	case exp == 0:
+		return N(1)
+	case isNum && x == -1:
+		if exp%2 == 0 {
+			return N(1)
+		}
+		return a
+	case exp < 0 && isNum && x != 0:
+		return N(0)
+	case exp < 0, exp > 63, !isNum && exp > maxPower:
+		return c.unknownValue()
+	}
+	p := N(1)
+	for range exp {
+		p = Mul(p, a)
+	}
+	return p
+}
+
+func absDim(c *call, a Dim) Dim {
+	n, ok := a.Int()
+	switch lo, hi := bounds(a, 0); {
+	case ok && n < 0, hi <= 0:
+		return Sub(N(0), a)
+	case lo >= 0:
+		return a
+	}
+	return Max(a, Sub(N(0), a))
+}
+
+func signDim(c *call, a Dim) Dim {
+	lo, hi := bounds(a, 1)
+	switch {
+	case lo > 0:
+		return N(1)
+	case hi < 0:
+		return N(-1)
+	case lo == 0 && hi == 0:
+		return N(0)
+	}
+	return c.unknownValue()
+}
+
+func floatSign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return x // zeros and NaN
+}

@@ -1,0 +1,141 @@
+package shape
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// castRoom has the conversions between element types.
+var castRoom = room{"", []op{
+	{"Cast", 1, castV1, castEval}, // "to" is the type's name
+	{"Cast", 6, cast, castEval},
+	{"CastLike", 15, castLike, nil},
+	{"BitCast", 26, bitCast, bitCastEval},
+}}
+
+// castV1 names the type by a string: "FLOAT", "INT64", ...
+func castV1(c *call) error {
+	if a := c.node.Attr("to"); a == nil || a.Type != onnxload.AttrString {
+		return cast(c) // later writers stamped the old opset
+	}
+	to, ok := castNames[c.attrStr("to", "")]
+	if !ok {
+		return fmt.Errorf("attribute to is %q, which is no element type", c.attrStr("to", ""))
+	}
+	return c.castTo(to)
+}
+
+var castNames = map[string]onnxload.DType{
+	"FLOAT": onnxload.Float32, "UINT8": onnxload.Uint8, "INT8": onnxload.Int8, "UINT16": onnxload.Uint16, "INT16": onnxload.Int16,
+	"INT32": onnxload.Int32, "INT64": onnxload.Int64, "STRING": onnxload.String, "BOOL": onnxload.Bool, "FLOAT16": onnxload.Float16,
+	"DOUBLE": onnxload.Float64, "UINT32": onnxload.Uint32, "UINT64": onnxload.Uint64, "COMPLEX64": onnxload.Complex64, "COMPLEX128": onnxload.Complex128,
+}
+
+func cast(c *call) error {
+	if c.node.Attr("to") == nil {
+		return errors.New("attribute to is missing")
+	}
+	to, err := c.attrElem("to", onnxload.Undefined)
+	if err != nil {
+		return err
+	}
+	if !to.Valid() {
+		return fmt.Errorf("attribute to is %d, which is no element type", c.attrInt("to", 0))
+	}
+	return c.castTo(to)
+}
+
+func castLike(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	if err := c.castTo(c.elem(1)); err != nil {
+		return err
+	}
+	return castEval(c) // here, for the value of input 1 need not be known
+}
+
+func (c *call) castTo(to onnxload.DType) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	c.out(0, to, c.shape(0))
+	return nil
+}
+
+// castEval converts a value to the type that infer gave the output.
+func castEval(c *call) error {
+	if v := c.constant(0); v != nil && c.hasOut(0) {
+		if out := c.convert(v, c.outs[0].Elem); out != nil {
+			c.outConst(0, out)
+		}
+	}
+	return nil
+}
+
+// convert returns v as another type, or nil for types without evaluation. A symbol
+// becomes an unknown float (NaN), and an unknown float an unknown integer. Floats lose
+// their fraction, integers wrap, and everything but zero is true.
+func (c *call) convert(v *Const, to onnxload.DType) *Const {
+	isInt := to == onnxload.Bool || to.IsInt()
+	if !isInt && !to.IsFloat() || to.IsFloat() && to.Bits() < 16 {
+		return nil
+	}
+	out := zeros(to, v.Shape, v.Len())
+	for i := range v.Len() {
+		switch {
+		case v.isFloat() && !isInt:
+			out.Floats[i] = v.Floats[i]
+		case v.isFloat() && to == onnxload.Bool:
+			out.Ints[i] = c.truth(v.Floats[i] != 0, !math.IsNaN(v.Floats[i]))
+		case v.isFloat():
+			x := math.Trunc(v.Floats[i])
+			if math.IsNaN(x) || x < math.MinInt64 || x >= math.MaxInt64 {
+				out.Ints[i] = c.unknownValue()
+				continue
+			}
+			out.Ints[i] = N(int64(x))
+		case !isInt:
+			out.Floats[i] = math.NaN()
+			if n, ok := v.Ints[i].Int(); ok {
+				out.Floats[i] = float64(n)
+			}
+		case to == onnxload.Bool:
+			zero, decided := isZero(v.Ints[i])
+			out.Ints[i] = c.truth(!zero, decided)
+		default:
+			out.Ints[i] = v.Ints[i]
+		}
+	}
+	settle(out)
+	return out
+}
+
+// bitCast keeps the shape: both types have the same width.
+func bitCast(c *call) error {
+	if err := cast(c); err != nil {
+		return err
+	}
+	from, to := c.elem(0), onnxload.DType(c.attrInt("to", 0))
+	if from == onnxload.String || to == onnxload.String {
+		return errors.New("strings have no bits to cast")
+	}
+	// ONNX stores a bool in a byte, so it casts to the 8-bit types.
+	if from != onnxload.Undefined && from.Bits() != to.Bits() {
+		return fmt.Errorf("%v has %d bits and %v has %d", from, from.Bits(), to, to.Bits())
+	}
+	return nil
+}
+
+// bitCastEval reinterprets integers of the same width.
+func bitCastEval(c *call) error {
+	v := c.constant(0)
+	if v == nil || !c.hasOut(0) || !v.Elem.IsInt() || !c.outs[0].Elem.IsInt() || v.Elem == onnxload.Uint64 || c.outs[0].Elem == onnxload.Uint64 {
+		return nil
+	}
+	c.outConst(0, c.convert(v, c.outs[0].Elem))
+	return nil
+}

@@ -1,0 +1,317 @@
+package shape
+
+import (
+	"errors"
+	"fmt"
+)
+
+// gatherRoom has the operators that read elements at places given by a tensor.
+var gatherRoom = room{"", []op{
+	{"Gather", 1, gather, gatherEval},
+	{"GatherElements", 11, gatherElements, gatherElementsEval},
+	{"GatherND", 11, gatherND, gatherNDEval},
+	{"GatherND", 12, gatherND, gatherNDEval}, // with batch_dims
+	{"OneHot", 9, oneHot, oneHotEval},
+}}
+
+// gather replaces an axis by the shape of the indices.
+func gather(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	data, indices := c.shape(0), c.shape(1)
+	if !data.Ranked {
+		c.out(0, c.elem(0), Shape{})
+		return nil
+	}
+	if len(data.Dims) == 0 {
+		return errScalar
+	}
+	ax, err := c.axisAttr("axis", 0, len(data.Dims))
+	if err != nil {
+		return err
+	}
+	if !indices.Ranked {
+		c.out(0, c.elem(0), Shape{})
+		return nil
+	}
+	out := append([]Dim{}, data.Dims[:ax]...)
+	out = append(out, indices.Dims...)
+	c.out(0, c.elem(0), Of(append(out, data.Dims[ax+1:]...)...))
+	return nil
+}
+
+// position brings an index that may count from the end into 0..n-1.
+func position(i, n int64) (int, error) {
+	if i < -n || i >= n {
+		return 0, fmt.Errorf("index %d is outside an axis of %d elements", i, n)
+	}
+	if i < 0 {
+		i += n
+	}
+	return int(i), nil
+}
+
+func gatherEval(c *call) error {
+	in, ok := c.operands(2)
+	shape, n, okOut := c.outSize(0)
+	if !ok || !okOut || in[0] == nil || in[1] == nil {
+		return nil
+	}
+	at, ok := in[1].numbers()
+	if !ok {
+		return nil
+	}
+	v := in[0]
+	ax, err := c.axisAttr("axis", 0, len(v.Shape))
+	if err != nil {
+		return err
+	}
+	out := v.like(shape, n)
+	outer, mid, inner := split3(v.Shape, ax)
+	i := 0
+	for o := range outer {
+		for _, a := range at {
+			k, err := position(a, int64(mid))
+			if err != nil {
+				return err
+			}
+			for j := range inner {
+				out.copyElem(i, v, (o*mid+k)*inner+j)
+				i++
+			}
+		}
+	}
+	c.outConst(0, out)
+	return nil
+}
+
+// gatherElements has the shape of the indices, which have the rank of the data.
+func gatherElements(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	data, indices := c.shape(0), c.shape(1)
+	if data.Ranked {
+		if len(data.Dims) == 0 {
+			return errScalar
+		}
+		if _, err := c.axisAttr("axis", 0, len(data.Dims)); err != nil {
+			return err
+		}
+		if indices.Ranked && len(indices.Dims) != len(data.Dims) {
+			return fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
+		}
+		if !indices.Ranked {
+			indices = Of(c.unknowns(len(data.Dims))...)
+		}
+	}
+	c.out(0, c.elem(0), indices)
+	return nil
+}
+
+// along visits the elements of an index tensor of the data's rank: i numbers them, and at
+// is the place in the data that has the same coordinates except along the axis,
+// where the index is the coordinate.
+func along(data, indices *Const, ax int, f func(i, at int)) error {
+	idx, ok := indices.numbers()
+	if !ok || len(data.Shape) != len(indices.Shape) {
+		return errNoValue
+	}
+	for i, d := range indices.Shape {
+		if i != ax && d > data.Shape[i] {
+			return fmt.Errorf("indices of %d elements along axis %d, the data has %d", d, i, data.Shape[i])
+		}
+	}
+	step := strides(data.Shape)
+	width := step[ax]
+	step[ax] = 0
+	var err error
+	odometer(indices.Shape, len(idx), 0, step, func(i, at int) {
+		k, bad := position(idx[i], data.Shape[ax])
+		if bad != nil {
+			err = bad
+			return
+		}
+		f(i, at+k*width)
+	})
+	return err
+}
+
+// errNoValue says that there is nothing to compute with; the result then has no value.
+var errNoValue = errors.New("no value")
+
+// valueOrNot drops errNoValue.
+func valueOrNot(err error) error {
+	if err == errNoValue {
+		return nil
+	}
+	return err
+}
+
+func gatherElementsEval(c *call) error {
+	in, ok := c.operands(2)
+	shape, n, okOut := c.outSize(0)
+	if !ok || !okOut || in[0] == nil || in[1] == nil {
+		return nil
+	}
+	ax, err := c.axisAttr("axis", 0, len(in[0].Shape))
+	if err != nil {
+		return err
+	}
+	out := in[0].like(shape, n)
+	if err := along(in[0], in[1], ax, func(i, at int) { out.copyElem(i, in[0], at) }); err != nil {
+		return valueOrNot(err)
+	}
+	c.outConst(0, out)
+	return nil
+}
+
+// gatherND takes the last axis of the indices as coordinates in the data, after the
+// batch_dims leading axes that both share.
+func gatherND(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	data, indices := c.shape(0), c.shape(1)
+	if !data.Ranked || !indices.Ranked {
+		c.out(0, c.elem(0), Shape{})
+		return nil
+	}
+	batch := int(max(min(c.attrInt("batch_dims", 0), maxRank+1), -1))
+	q, r := len(indices.Dims), len(data.Dims)
+	if q == 0 || r == 0 || batch < 0 || batch >= min(q, r) {
+		return fmt.Errorf("data %v and indices %v with %d batch dimensions", data, indices, c.attrInt("batch_dims", 0))
+	}
+	width, ok := indices.Dims[q-1].Int()
+	if !ok {
+		c.out(0, c.elem(0), Shape{})
+		return nil
+	}
+	if width < 1 || width > int64(r-batch) {
+		return fmt.Errorf("indices of %d coordinates for data %v with %d batch dimensions", width, data, batch)
+	}
+	out := append([]Dim{}, indices.Dims[:q-1]...)
+	c.out(0, c.elem(0), Of(append(out, data.Dims[batch+int(width):]...)...))
+	return nil
+}
+
+// eachRow visits the rows of an index tensor whose last axis holds coordinates of the data
+// after batch leading axes: i numbers the rows, and at is where the block of size
+// elements that the row names begins.
+func eachRow(data, indices *Const, batch int, f func(i, at, size int)) error {
+	idx, ok := indices.numbers()
+	if !ok || len(indices.Shape) == 0 {
+		return errNoValue
+	}
+	q := len(indices.Shape) - 1
+	width := int(indices.Shape[q])
+	if width == 0 || batch+width > len(data.Shape) {
+		return errNoValue
+	}
+	step := strides(data.Shape)
+	perBatch := 1
+	for _, d := range indices.Shape[batch:q] {
+		perBatch *= int(d)
+	}
+	for i := range len(idx) / width {
+		at := 0
+		if batch > 0 {
+			at = i / perBatch * step[batch-1]
+		}
+		for j, x := range idx[i*width : (i+1)*width] {
+			k, err := position(x, data.Shape[batch+j])
+			if err != nil {
+				return err
+			}
+			at += k * step[batch+j]
+		}
+		size := step[batch+width-1]
+		if at+size > data.Len() {
+			return fmt.Errorf("indices have more batches than the data")
+		}
+		f(i, at, size)
+	}
+	return nil
+}
+
+func gatherNDEval(c *call) error {
+	in, ok := c.operands(2)
+	shape, n, okOut := c.outSize(0)
+	if !ok || !okOut || in[0] == nil || in[1] == nil {
+		return nil
+	}
+	out := in[0].like(shape, n)
+	if n > 0 {
+		err := eachRow(in[0], in[1], int(c.attrInt("batch_dims", 0)), func(i, at, size int) {
+			for j := range size {
+				out.copyElem(i*size+j, in[0], at+j)
+			}
+		})
+		if err != nil {
+			return valueOrNot(err)
+		}
+	}
+	c.outConst(0, out)
+	return nil
+}
+
+// oneHot inserts an axis of depth elements; the result has the type of the values.
+func oneHot(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, c.elem(2), Shape{})
+		return nil
+	}
+	ax, err := c.axisAttr("axis", -1, len(dims)+1)
+	if err != nil {
+		return err
+	}
+	depth := c.unknown()
+	if n, ok := c.scalarInt(1); ok {
+		depth = N(n)
+	} else if d, ok := c.ints(1); ok && len(d) == 1 {
+		depth = d[0]
+	}
+	if depth, err = checkDim(depth, "depth"); err != nil {
+		return err
+	}
+	out := append([]Dim{}, dims[:ax]...)
+	out = append(out, depth)
+	c.out(0, c.elem(2), Of(append(out, dims[ax:]...)...))
+	return nil
+}
+
+func oneHotEval(c *call) error {
+	in, ok := c.operands(3)
+	shape, n, okOut := c.outSize(0)
+	if !ok || !okOut || in[0] == nil || in[2] == nil || in[2].Len() != 2 {
+		return nil
+	}
+	idx, ok := in[0].numbers()
+	if !ok {
+		return nil
+	}
+	ax, err := c.axisAttr("axis", -1, len(shape))
+	if err != nil {
+		return err
+	}
+	out := in[2].like(shape, n)
+	_, depth, inner := split3(shape, ax)
+	for i := range n {
+		on := 0
+		k := idx[i/(depth*inner)*inner+i%inner]
+		if k < 0 {
+			k += int64(depth)
+		}
+		if int64(i/inner%depth) == k {
+			on = 1
+		}
+		out.copyElem(i, in[2], on)
+	}
+	c.outConst(0, out)
+	return nil
+}

@@ -1,0 +1,185 @@
+package shape
+
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// logicRoom has comparisons, logic and bit operations.
+var logicRoom = room{"", []op{
+	{"Equal", 1, compareV1, equalEval},
+	{"Equal", 7, compare, equalEval},
+	{"Less", 1, compareV1, lessEval},
+	{"Less", 7, compare, lessEval},
+	{"Greater", 1, compareV1, greaterEval},
+	{"Greater", 7, compare, greaterEval},
+	{"LessOrEqual", 12, compare, compareEval(negated(swapped(less)), func(a, b float64) bool { return a <= b })},
+	{"GreaterOrEqual", 12, compare, compareEval(negated(less), func(a, b float64) bool { return a >= b })},
+
+	{"And", 1, compareV1, andEval},
+	{"And", 7, compare, andEval},
+	{"Or", 1, compareV1, orEval},
+	{"Or", 7, compare, orEval},
+	{"Xor", 1, compareV1, xorEval},
+	{"Xor", 7, compare, xorEval},
+	{"Not", 1, predicate, notEval},
+	{"IsNaN", 9, predicate, nil}, // a NaN is how this package writes an unknown float
+	{"IsInf", 10, predicate, isInfEval},
+
+	{"BitwiseAnd", 18, binary, bitsEval(func(a, b int64) int64 { return a & b })},
+	{"BitwiseOr", 18, binary, bitsEval(func(a, b int64) int64 { return a | b })},
+	{"BitwiseXor", 18, binary, bitsEval(func(a, b int64) int64 { return a ^ b })},
+	{"BitwiseNot", 18, unary, unaryEval(func(_ *call, a Dim) Dim { return Sub(N(-1), a) }, nil)},
+	{"BitShift", 11, binary, shiftEval},
+
+	{"Where", 9, where, whereEval},
+}}
+
+var (
+	equalEval   = compareEval(equal, func(a, b float64) bool { return a == b })
+	lessEval    = compareEval(less, func(a, b float64) bool { return a < b })
+	greaterEval = compareEval(swapped(less), func(a, b float64) bool { return a > b })
+
+	andEval = logicEval(func(c *call, a, b Dim) Dim {
+		x, okA := a.Int()
+		y, okB := b.Int()
+		return c.truth(okA && okB && x != 0 && y != 0, okA && okB || okA && x == 0 || okB && y == 0)
+	})
+	orEval = logicEval(func(c *call, a, b Dim) Dim {
+		x, okA := a.Int()
+		y, okB := b.Int()
+		return c.truth(okA && x != 0 || okB && y != 0, okA && okB || okA && x != 0 || okB && y != 0)
+	})
+	xorEval = logicEval(func(c *call, a, b Dim) Dim {
+		x, okA := a.Int()
+		y, okB := b.Int()
+		return c.truth((x != 0) != (y != 0), okA && okB)
+	})
+	notEval = unaryEval(func(c *call, a Dim) Dim {
+		x, ok := a.Int()
+		return c.truth(x == 0, ok)
+	}, nil)
+)
+
+type comparison = func(a, b Dim) (value, decided bool)
+
+func swapped(f comparison) comparison {
+	return func(a, b Dim) (bool, bool) { return f(b, a) }
+}
+
+func negated(f comparison) comparison {
+	return func(a, b Dim) (bool, bool) {
+		v, decided := f(a, b)
+		return !v, decided
+	}
+}
+
+// compare is binary with bools as the result.
+func compare(c *call) error {
+	if err := binary(c); err != nil {
+		return err
+	}
+	if c.hasOut(0) {
+		c.outs[0].Elem = onnxload.Bool
+	}
+	return nil
+}
+
+// compareV1 is compare before opset 7.
+func compareV1(c *call) error {
+	s, err := fitV1(c)
+	if err != nil {
+		return err
+	}
+	c.out(0, onnxload.Bool, s)
+	return nil
+}
+
+func logicEval(f func(c *call, a, b Dim) Dim) func(*call) error {
+	return binaryEval(binaryFn{ints: f})
+}
+
+// bitsEval works on the bits of numbers; a symbol has none.
+func bitsEval(f func(a, b int64) int64) func(*call) error {
+	return binaryEval(binaryFn{ints: func(c *call, a, b Dim) Dim {
+		x, okA := a.Int()
+		y, okB := b.Int()
+		if !okA || !okB {
+			return c.unknownValue()
+		}
+		return N(f(x, y))
+	}})
+}
+
+// shiftEval shifts unsigned integers; direction is required.
+func shiftEval(c *call) error {
+	left := c.attrStr("direction", "LEFT") == "LEFT"
+	return bitsEval(func(a, b int64) int64 {
+		switch {
+		case b < 0 || b > 63:
+			return 0
+		case left:
+			return a << b
+		}
+		return int64(uint64(a) >> b)
+	})(c)
+}
+
+// isInfEval counts the signs that detect_negative and detect_positive leave on.
+func isInfEval(c *call) error {
+	v := c.constant(0)
+	if v == nil || !v.isFloat() {
+		return nil
+	}
+	neg, pos := c.attrInt("detect_negative", 1) != 0, c.attrInt("detect_positive", 1) != 0
+	out := zeros(onnxload.Bool, v.Shape, v.Len())
+	for i, x := range v.Floats {
+		out.Ints[i] = c.truth(pos && math.IsInf(x, 1) || neg && math.IsInf(x, -1), !math.IsNaN(x))
+	}
+	c.outConst(0, out)
+	return nil
+}
+
+// where picks from two inputs by a condition; all three stretch to each other.
+func where(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	s, err := broadcast(c.shape(0), c.shape(1), c.shape(2))
+	if err != nil {
+		return err
+	}
+	c.out(0, c.commonElem(1, 2), s)
+	return nil
+}
+
+func whereEval(c *call) error {
+	in, ok := c.operands(3)
+	shape, n, okOut := c.outSize(0)
+	if !ok || !okOut || in[0] == nil || in[1] == nil || in[2] == nil || in[0].isFloat() || !sameKind(in[1:]...) {
+		return nil
+	}
+	cond, x, y := in[0].expand(shape, n), in[1].expand(shape, n), in[2].expand(shape, n)
+	out := x.like(shape, n)
+	for i := range n {
+		b, decided := cond.Ints[i].Int()
+		switch {
+		case decided && b != 0:
+			out.copyElem(i, x, i)
+		case decided:
+			out.copyElem(i, y, i)
+		case out.isFloat():
+			out.Floats[i] = math.NaN()
+			if x.Floats[i] == y.Floats[i] {
+				out.Floats[i] = x.Floats[i]
+			}
+		case x.Ints[i].Equal(y.Ints[i]):
+			out.Ints[i] = x.Ints[i]
+		default:
+			out.Ints[i] = c.unknownValue()
+		}
+	}
+	c.outConst(0, out)
+	return nil
+}

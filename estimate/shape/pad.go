@@ -1,0 +1,174 @@
+package shape
+
+import "fmt"
+
+// padRoom has the operator that puts a margin around a tensor.
+var padRoom = room{"", []op{
+	{"Pad", 1, padAttr("paddings"), padEval},
+	{"Pad", 2, padAttr("pads"), padEval},
+	{"Pad", 11, padInput, padEval},
+	{"Pad", 18, padInput, padEval}, // with axes
+}}
+
+// padAttr has the margins as an attribute of that name: all begins, then all ends.
+func padAttr(name string) func(*call) error {
+	return func(c *call) error {
+		if c.node.Attr(name) == nil {
+			if c.has(1) {
+				return padInput(c) // later writers stamped the old opset
+			}
+			return fmt.Errorf("attribute %s is missing", name)
+		}
+		return c.pad()
+	}
+}
+
+func padInput(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	return c.pad()
+}
+
+func (c *call) pad() error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, c.elem(0), Shape{})
+		return nil
+	}
+	begin, end, err := c.margins(len(dims))
+	if err != nil {
+		return err
+	}
+	if begin == nil {
+		c.out(0, c.elem(0), Of(c.unknowns(len(dims))...))
+		return nil
+	}
+	out := make([]Dim, len(dims))
+	for i, d := range dims {
+		if out[i], err = checkDim(Add(Add(d, begin[i]), end[i]), fmt.Sprintf("padded dimension %d", i)); err != nil {
+			return err
+		}
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// margins returns the elements to add, or remove when negative, before and after every
+// axis; nil when they are not known.
+func (c *call) margins(rank int) (begin, end []Dim, err error) {
+	pads, ok := c.ints(1)
+	for _, name := range []string{"pads", "paddings"} {
+		if v, has := c.attrInts(name); has {
+			pads, ok = toDims(v), true
+		}
+	}
+	if !ok {
+		return nil, nil, nil
+	}
+	at := make([]int64, rank)
+	for i := range at {
+		at[i] = int64(i)
+	}
+	if c.has(3) {
+		if at, ok = c.int64s(3); !ok {
+			return nil, nil, nil
+		}
+	}
+	if len(pads) != 2*len(at) {
+		return nil, nil, fmt.Errorf("%d pads for %d axes, %d are wanted", len(pads), len(at), 2*len(at))
+	}
+	if _, err := axisSet(at, rank); err != nil {
+		return nil, nil, err
+	}
+	begin, end = make([]Dim, rank), make([]Dim, rank)
+	for i, a := range at {
+		ax, _ := axis(a, rank)
+		begin[ax], end[ax] = pads[i], pads[len(at)+i]
+	}
+	return begin, end, nil
+}
+
+// padEval fills the margin with the value, or by the mode's rule with elements of the tensor.
+func padEval(c *call) error {
+	v := c.constant(0)
+	shape, n, ok := c.outSize(0)
+	if v == nil || !ok || len(v.Shape) == 0 {
+		return nil
+	}
+	begin, _, err := c.margins(len(v.Shape))
+	if err != nil || begin == nil {
+		return err
+	}
+	fill := v.like([]int64{}, 1)
+	if given := c.constant(2); given != nil && given.Len() == 1 && sameKind(v, given) {
+		fill = given
+	} else if c.has(2) {
+		return nil
+	} else if v.isFloat() {
+		fill.Floats[0] = c.attrFloat("value", 0)
+	}
+	// from holds, for every axis, the place in v of each place of the result; -1 is margin.
+	from := make([][]int, len(shape))
+	own := strides(v.Shape)
+	mode := c.attrStr("mode", "constant")
+	for i, size := range shape {
+		b, ok := begin[i].Int()
+		if !ok {
+			return nil
+		}
+		for j := int64(0); j < size && n > 0; j++ {
+			k := padPlace(j-b, v.Shape[i], mode)
+			if k >= 0 {
+				k *= int64(own[i])
+			}
+			from[i] = append(from[i], int(k))
+		}
+	}
+	out := v.like(shape, n)
+	for i, d := range strides(shape) {
+		own[i] = d
+	}
+	for i := range n {
+		at, margin := 0, false
+		for ax, size := range shape {
+			k := from[ax][i/own[ax]%int(size)]
+			margin = margin || k < 0
+			at += k
+		}
+		if margin {
+			out.copyElem(i, fill, 0)
+		} else {
+			out.copyElem(i, v, at)
+		}
+	}
+	c.outConst(0, out)
+	return nil
+}
+
+// padPlace returns the place in an axis of n elements that place j of the result repeats,
+// j counted from the axis' first element; -1 is the margin of mode constant.
+func padPlace(j, n int64, mode string) int64 {
+	if j >= 0 && j < n {
+		return j
+	}
+	if n == 0 {
+		return -1
+	}
+	switch mode {
+	case "edge":
+		return min(max(j, 0), n-1)
+	case "wrap":
+		return (j%n + n) % n
+	case "reflect":
+		if n == 1 {
+			return 0
+		}
+		j = (j%(2*n-2) + 2*n - 2) % (2*n - 2)
+		return min(j, 2*n-2-j)
+	}
+	return -1
+}

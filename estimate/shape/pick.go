@@ -1,0 +1,348 @@
+package shape
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// pickRoom has the operators whose result's size depends on data, and TopK. Without a known
+// value the size is an unknown with a limit.
+var pickRoom = room{"", []op{
+	{"NonZero", 9, nonZero, nil},
+	{"Compress", 9, compress, nil},
+	{"Unique", 11, unique, nil},
+	{"TopK", 1, topKAttr, topKEval},
+	{"TopK", 10, topK, topKEval},
+}}
+
+// nonZero gives the coordinates of the elements that are not zero: [rank, n].
+func nonZero(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, onnxload.Int64, Of(c.unknown(), c.unknown()))
+		return nil
+	}
+	v := c.constant(0)
+	var at []int
+	known := v != nil
+	for i := 0; known && i < v.Len(); i++ {
+		zero, decided := false, true
+		if v.isFloat() {
+			zero, decided = v.Floats[i] == 0, !math.IsNaN(v.Floats[i])
+		} else {
+			zero, decided = isZero(v.Ints[i])
+		}
+		if known = decided; !zero {
+			at = append(at, i)
+		}
+	}
+	rank := len(dims)
+	if !known || rank*len(at) > maxConst {
+		c.out(0, onnxload.Int64, Of(N(int64(rank)), c.bounded(Product(dims...))))
+		return nil
+	}
+	out := zeros(onnxload.Int64, []int64{int64(rank), int64(len(at))}, rank*len(at))
+	own := strides(v.Shape)
+	for j, p := range at {
+		for i := range rank {
+			out.Ints[i*len(at)+j] = N(int64(p / own[i] % int(v.Shape[i])))
+		}
+	}
+	c.outConst(0, out)
+	return nil
+}
+
+// compress keeps the slices along axis, or the elements of the flattened input, for which the
+// condition is true. The condition may be shorter than the axis: the rest is dropped.
+func compress(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	s := c.shape(0)
+	flat := c.node.Attr("axis") == nil
+	ax := 0
+	limit := c.unknown()
+	if s.Ranked {
+		var err error
+		if flat {
+			limit = Product(s.Dims...)
+		} else if ax, err = c.axisAttr("axis", 0, len(s.Dims)); err != nil {
+			return err
+		} else {
+			limit = s.Dims[ax]
+		}
+	}
+	if cond, ok := c.dims(1); ok && len(cond) == 1 && !cond[0].Unnamed() {
+		limit = minOf(limit, cond[0])
+	}
+	var kept []int64
+	n, known := Dim{}, false
+	if cond, ok := c.int64s(1); ok {
+		for i, b := range cond {
+			if b != 0 {
+				kept = append(kept, int64(i))
+			}
+		}
+		n, known = N(int64(len(kept))), true
+		if size, ok := limit.Int(); ok && len(kept) > 0 && kept[len(kept)-1] >= size {
+			return fmt.Errorf("the condition is true at %d of an axis of %d elements", kept[len(kept)-1], size)
+		}
+	}
+	if !known {
+		n = c.bounded(limit)
+	}
+	if v := c.constant(0); known && v != nil {
+		shape := []int64{int64(v.Len())}
+		if !flat {
+			shape = slices.Clone(v.Shape)
+		}
+		outer, mid, inner := split3(shape, ax)
+		shape[ax] = int64(len(kept))
+		out := v.like(shape, outer*len(kept)*inner)
+		for i := range out.Len() {
+			k := int(kept[i/inner%len(kept)])
+			out.copyElem(i, v, (i/inner/len(kept)*mid+k)*inner+i%inner)
+		}
+		c.outConst(0, out)
+		return nil
+	}
+	switch {
+	case flat:
+		c.out(0, c.elem(0), Of(n))
+	case s.Ranked:
+		c.out(0, c.elem(0), s.with(ax, n))
+	default:
+		c.out(0, c.elem(0), Shape{})
+	}
+	return nil
+}
+
+// unique gives the different elements, or the different slices along axis; then the place
+// where each occurs first, the number of the one that each element is, and how often each occurs.
+func unique(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	s := c.shape(0)
+	flat := c.node.Attr("axis") == nil
+	ax, limit := 0, c.unknown()
+	if s.Ranked {
+		var err error
+		if flat {
+			limit = Product(s.Dims...)
+		} else if ax, err = c.axisAttr("axis", 0, len(s.Dims)); err != nil {
+			return err
+		} else {
+			limit = s.Dims[ax]
+		}
+	}
+	if v := c.constant(0); v != nil && flat && c.uniqueValues(v) {
+		return nil
+	}
+	n := limit
+	if one, ok := limit.Int(); !ok || one > 1 {
+		n = c.bounded(limit)
+	}
+	switch {
+	case flat:
+		c.out(0, c.elem(0), Of(n))
+	case s.Ranked:
+		c.out(0, c.elem(0), s.with(ax, n))
+	default:
+		c.out(0, c.elem(0), Shape{})
+	}
+	c.out(1, onnxload.Int64, Of(n))
+	c.out(2, onnxload.Int64, Of(limit))
+	c.out(3, onnxload.Int64, Of(n))
+	return nil
+}
+
+// uniqueValues computes unique of the flattened v, and reports whether it could.
+func (c *call) uniqueValues(v *Const) bool {
+	type group struct{ first, count, number int }
+	groups := map[float64]*group{}
+	var keys []float64
+	for i := range v.Len() {
+		var key float64
+		if v.isFloat() {
+			key = v.Floats[i]
+		} else if n, ok := v.Ints[i].Int(); ok && n < 1<<53 && n > -1<<53 {
+			key = float64(n)
+		} else {
+			return false
+		}
+		if math.IsNaN(key) {
+			return false
+		}
+		if g := groups[key]; g != nil {
+			g.count++
+			continue
+		}
+		groups[key] = &group{first: i, count: 1}
+		keys = append(keys, key)
+	}
+	if c.attrInt("sorted", 1) != 0 {
+		slices.Sort(keys)
+	}
+	for i, k := range keys {
+		groups[k].number = i
+	}
+	n := len(keys)
+	values := v.like([]int64{int64(n)}, n)
+	first, count := zeros(onnxload.Int64, values.Shape, n), zeros(onnxload.Int64, values.Shape, n)
+	inverse := zeros(onnxload.Int64, []int64{int64(v.Len())}, v.Len())
+	for i, k := range keys {
+		g := groups[k]
+		values.copyElem(i, v, g.first)
+		first.Ints[i], count.Ints[i] = N(int64(g.first)), N(int64(g.count))
+	}
+	for i := range v.Len() {
+		if v.isFloat() {
+			inverse.Ints[i] = N(int64(groups[v.Floats[i]].number))
+		} else {
+			k, _ := v.Ints[i].Int()
+			inverse.Ints[i] = N(int64(groups[float64(k)].number))
+		}
+	}
+	c.outConst(0, values)
+	c.outConst(1, first)
+	c.outConst(2, inverse)
+	c.outConst(3, count)
+	return true
+}
+
+// topKAttr has k as an attribute.
+func topKAttr(c *call) error {
+	if c.node.Attr("k") == nil && c.has(1) {
+		return topK(c) // later writers stamped the old opset
+	}
+	k, err := c.needInt("k")
+	if err != nil {
+		return err
+	}
+	return c.topK(N(k))
+}
+
+func topK(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	if k, ok := c.ints(1); ok {
+		if len(k) != 1 {
+			return fmt.Errorf("k has %d elements, one is wanted", len(k))
+		}
+		return c.topK(k[0])
+	}
+	dims, ok := c.dims(0)
+	if !ok || len(dims) == 0 {
+		return c.topK(c.unknown())
+	}
+	ax, err := c.axisAttr("axis", -1, len(dims))
+	if err != nil {
+		return err
+	}
+	return c.topK(c.bounded(dims[ax]))
+}
+
+// topK leaves k elements along axis: their values, and their places.
+func (c *call) topK(k Dim) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	s := c.shape(0)
+	if s.Ranked {
+		if len(s.Dims) == 0 {
+			return errScalar
+		}
+		ax, err := c.axisAttr("axis", -1, len(s.Dims))
+		if err != nil {
+			return err
+		}
+		if _, err := checkDim(k, "k"); err != nil {
+			return err
+		}
+		if more, decided := less(s.Dims[ax], k); more && decided {
+			return fmt.Errorf("k is %v for an axis of %v elements", k, s.Dims[ax])
+		}
+		s = s.with(ax, k)
+	}
+	c.out(0, c.elem(0), s)
+	c.out(1, onnxload.Int64, s)
+	return nil
+}
+
+// topKEval sorts every line along axis: the largest first unless largest is 0, and of
+// equal ones the first.
+func topKEval(c *call) error {
+	v := c.constant(0)
+	if v == nil || len(v.Shape) == 0 {
+		return nil
+	}
+	shape, ok := c.topKShape()
+	n, fits := sizeOf(shape)
+	if !ok || !fits {
+		return nil
+	}
+	ax, err := c.axisAttr("axis", -1, len(v.Shape))
+	if err != nil {
+		return err
+	}
+	keys := v.Floats
+	if !v.isFloat() {
+		ints, ok := v.numbers()
+		if !ok {
+			return nil
+		}
+		keys = make([]float64, len(ints))
+		for i, x := range ints {
+			keys[i] = float64(x)
+		}
+	}
+	if slices.ContainsFunc(keys, math.IsNaN) {
+		return nil
+	}
+	sign := -1
+	if c.attrInt("largest", 1) == 0 {
+		sign = 1
+	}
+	values, places := v.like(shape, n), zeros(onnxload.Int64, shape, n)
+	outer, mid, inner := split3(v.Shape, ax)
+	k := int(shape[ax])
+	order := make([]int, mid)
+	for o := range outer {
+		for i := range inner {
+			for j := range order {
+				order[j] = j
+			}
+			slices.SortStableFunc(order, func(a, b int) int {
+				x, y := keys[(o*mid+a)*inner+i], keys[(o*mid+b)*inner+i]
+				return sign * cmp.Compare(x, y)
+			})
+			for j := range k {
+				at := (o*k+j)*inner + i
+				values.copyElem(at, v, (o*mid+order[j])*inner+i)
+				places.Ints[at] = N(int64(order[j]))
+			}
+		}
+	}
+	c.outConst(0, values)
+	c.outConst(1, places)
+	return nil
+}
+
+// topKShape returns the sizes that infer gave to the outputs.
+func (c *call) topKShape() ([]int64, bool) {
+	for i := range min(2, len(c.outs)) {
+		if c.hasOut(i) {
+			return c.outs[i].Shape.Ints()
+		}
+	}
+	return nil, false
+}

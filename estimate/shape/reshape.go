@@ -1,0 +1,363 @@
+package shape
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// reshapeRoom has the operators that change the shape and keep the elements in order, and
+// those that ask for the shape.
+var reshapeRoom = room{"", []op{
+	{"Reshape", 1, reshapeAttr, reshapeEval},
+	{"Reshape", 5, reshape, reshapeEval},
+	{"Flatten", 1, flatten, reshapeEval},
+	{"Squeeze", 1, squeezeAttr, reshapeEval},
+	{"Squeeze", 13, squeeze, reshapeEval},
+	{"Unsqueeze", 1, unsqueezeAttr, reshapeEval},
+	{"Unsqueeze", 13, unsqueeze, reshapeEval},
+	{"Identity", 1, identity, reshapeEval},
+	{"Shape", 1, shapeOp, nil},
+	{"Shape", 15, shapeRange, nil},
+	{"Size", 1, size, nil},
+}}
+
+// reshapeEval keeps the elements and takes the shape that infer found.
+func reshapeEval(c *call) error {
+	v := c.constant(0)
+	shape, n, ok := c.outSize(0)
+	if v != nil && ok && n == v.Len() {
+		c.outConst(0, &Const{Elem: v.Elem, Shape: shape, Ints: v.Ints, Floats: v.Floats})
+	}
+	return nil
+}
+
+func identity(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	return likeInput(c)
+}
+
+// reshapeAttr has the shape as an attribute.
+func reshapeAttr(c *call) error {
+	ints, ok := c.attrInts("shape")
+	if !ok {
+		if c.has(1) {
+			return reshape(c) // later writers stamped the old opset
+		}
+		return errors.New("attribute shape is missing")
+	}
+	target := make([]Dim, len(ints))
+	for i, n := range ints {
+		target[i] = N(n)
+	}
+	return c.reshapeTo(target)
+}
+
+func reshape(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	target, ok := c.ints(1)
+	if ok {
+		return c.reshapeTo(target)
+	}
+	s := Shape{}
+	if n, ok := c.length(1); ok {
+		s = Of(c.unknowns(n)...)
+		if n == 1 { // one dimension holds all elements
+			if in := c.shape(0); in.Ranked {
+				s.Dims[0] = Product(in.Dims...)
+			}
+		}
+	}
+	c.out(0, c.elem(0), s)
+	return nil
+}
+
+// reshapeTo is Reshape with a known target: 0 copies the input's dimension unless allowzero
+// says that it means 0, and one -1 takes what is left.
+func (c *call) reshapeTo(target []Dim) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	if len(target) > maxRank {
+		return fmt.Errorf("a shape of %d dimensions, at most %d are possible", len(target), maxRank)
+	}
+	dims, ranked := c.dims(0)
+	allowZero := c.attrInt("allowzero", 0) != 0
+	out := make([]Dim, len(target))
+	copied := make([]bool, len(dims)) // dimensions of the input that the target repeats
+	free, zero := -1, false
+	var rest []Dim // dimensions of the target that are not copies
+	for i, d := range target {
+		out[i] = d
+		n, known := d.Int()
+		switch {
+		case known && n == -1:
+			if free >= 0 {
+				return fmt.Errorf("shape %v has more than one -1", Of(target...))
+			}
+			free = i
+		case known && n < 0:
+			return fmt.Errorf("shape %v has a dimension below -1", Of(target...))
+		case known && n == 0 && !allowZero:
+			if !ranked {
+				out[i] = c.unknown()
+				break
+			}
+			if i >= len(dims) {
+				return fmt.Errorf("shape %v copies dimension %d of %v, which has none", Of(target...), i, c.shape(0))
+			}
+			out[i], copied[i] = dims[i], true
+		default:
+			zero = zero || known && n == 0
+			rest = append(rest, d)
+		}
+	}
+	if zero && free >= 0 {
+		return fmt.Errorf("shape %v has both 0 and -1, which then could be anything", Of(target...))
+	}
+	if free < 0 && ranked && allNamed(dims) {
+		free, rest = soleUnknown(out, rest)
+	}
+	if ranked {
+		left, right := cancel(dims, copied, rest)
+		have, want := Product(left...), Product(right...)
+		h, okH := have.Int()
+		w, okW := want.Int()
+		switch {
+		case free >= 0 && okW && w == 0 && out[free].Unnamed():
+			// An unknown dimension beside a 0 stays one.
+		case free >= 0 && okW && w == 0:
+			return fmt.Errorf("shape %v has 0 elements beside the -1", Of(target...))
+		case free >= 0:
+			if okH && okW && h%w != 0 {
+				return fmt.Errorf("%v does not divide into %v", c.shape(0), Of(target...))
+			}
+			out[free] = FloorDiv(have, want)
+		case okH && okW && h != w && !hasZero(dims, copied):
+			return fmt.Errorf("%v has not as many elements as %v", c.shape(0), Of(target...))
+		}
+	} else if free >= 0 {
+		out[free] = c.unknown()
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// soleUnknown finds the only dimension of a target that is not known, which then
+// is what is left, as for -1. It returns its place, or -1, and rest without it.
+func soleUnknown(out, rest []Dim) (int, []Dim) {
+	at := -1
+	for i, d := range out {
+		if !d.Unnamed() {
+			continue
+		}
+		if at >= 0 {
+			return -1, rest
+		}
+		at = i
+	}
+	if at < 0 {
+		return at, rest
+	}
+	return at, slices.DeleteFunc(rest, func(d Dim) bool { return d.Unnamed() })
+}
+
+// allNamed reports whether no dimension depends on an unnamed unknown.
+func allNamed(dims []Dim) bool {
+	return !slices.ContainsFunc(dims, Dim.Unnamed)
+}
+
+// hasZero reports whether one of the marked dimensions is 0, so that there are no
+// elements to count.
+func hasZero(dims []Dim, marked []bool) bool {
+	for i, d := range dims {
+		if n, ok := d.Int(); ok && n == 0 && marked[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// cancel removes from two products the dimensions that both have: those of the input
+// that were copied, and those that are the same expression. It makes a division
+// possible where the product of all would not divide as a sum.
+func cancel(dims []Dim, copied []bool, rest []Dim) (left, right []Dim) {
+	used := make([]bool, len(rest))
+next:
+	for i, d := range dims {
+		if copied[i] {
+			continue
+		}
+		if n, ok := d.Int(); !ok || n != 0 {
+			for j, e := range rest {
+				if !used[j] && d.Equal(e) {
+					used[j] = true
+					continue next
+				}
+			}
+		}
+		left = append(left, d)
+	}
+	for j, e := range rest {
+		if !used[j] {
+			right = append(right, e)
+		}
+	}
+	return left, right
+}
+
+// flatten makes a matrix of the dimensions before axis and those from it on; axis may be
+// the rank, and counts from the end since opset 11.
+func flatten(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, c.elem(0), Of(c.unknowns(2)...))
+		return nil
+	}
+	ax := c.attrInt("axis", 1)
+	if ax < -int64(len(dims)) || ax > int64(len(dims)) {
+		return fmt.Errorf("axis %d is outside a tensor of rank %d", ax, len(dims))
+	}
+	if ax < 0 {
+		ax += int64(len(dims))
+	}
+	c.out(0, c.elem(0), Of(Product(dims[:ax]...), Product(dims[ax:]...)))
+	return nil
+}
+
+func squeezeAttr(c *call) error { return c.squeeze(-1) }
+
+func squeeze(c *call) error { return c.squeeze(1) }
+
+// squeeze drops the axes named, which must be 1, or all that are 1. A dimension that is not a
+// number is then taken for more than 1, as exporters that know better name the axes.
+func (c *call) squeeze(axesInput int) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	axes, given, known := c.axesOf(axesInput)
+	dims, ok := c.dims(0)
+	if !ok || !known {
+		s := Shape{}
+		if n, okN := c.length(axesInput); ok && okN && n <= len(dims) {
+			s = Of(c.unknowns(len(dims) - n)...)
+		}
+		c.out(0, c.elem(0), s)
+		return nil
+	}
+	gone, err := axisSet(axes, len(dims))
+	if err != nil {
+		return err
+	}
+	for i, d := range dims {
+		n, isNum := d.Int()
+		switch {
+		case gone[i] && isNum && n != 1:
+			return fmt.Errorf("axis %d of %v is not 1", i, c.shape(0))
+		case !given:
+			gone[i] = isNum && n == 1
+		}
+	}
+	c.out(0, c.elem(0), reduceDims(dims, gone, false))
+	return nil
+}
+
+func unsqueezeAttr(c *call) error {
+	if c.node.Attr("axes") == nil && !c.has(1) {
+		return errors.New("attribute axes is missing")
+	}
+	return c.unsqueeze()
+}
+
+func unsqueeze(c *call) error {
+	if err := c.need(2); err != nil && c.node.Attr("axes") == nil {
+		return err
+	}
+	return c.unsqueeze()
+}
+
+// unsqueeze inserts ones, at the axes that they have in the result.
+func (c *call) unsqueeze() error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	axes, _, known := c.axesOf(1)
+	dims, ok := c.dims(0)
+	if !ok || !known {
+		s := Shape{}
+		if n, okN := c.length(1); ok && okN {
+			s = Of(c.unknowns(len(dims) + n)...)
+		}
+		c.out(0, c.elem(0), s)
+		return nil
+	}
+	if len(axes)+len(dims) > maxRank {
+		return fmt.Errorf("rank %d is above %d", len(axes)+len(dims), maxRank)
+	}
+	inserted, err := axisSet(axes, len(dims)+len(axes))
+	if err != nil {
+		return err
+	}
+	out := make([]Dim, 0, len(inserted))
+	for _, is := range inserted {
+		if is {
+			out = append(out, N(1))
+			continue
+		}
+		out = append(out, dims[0])
+		dims = dims[1:]
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+func shapeOp(c *call) error { return c.shapeValue(false) }
+
+// shapeRange has start and end, clamped to the rank.
+func shapeRange(c *call) error { return c.shapeValue(true) }
+
+func (c *call) shapeValue(ranged bool) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, onnxload.Int64, Of(c.unknowns(1)...))
+		return nil
+	}
+	if ranged {
+		rank := int64(len(dims))
+		clamp := func(n int64) int64 {
+			if n < 0 {
+				n += rank
+			}
+			return min(max(n, 0), rank)
+		}
+		start, end := clamp(c.attrInt("start", 0)), clamp(c.attrInt("end", rank))
+		dims = dims[start:max(start, end)]
+	}
+	c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{int64(len(dims))}, Ints: append([]Dim{}, dims...)})
+	return nil
+}
+
+func size(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, onnxload.Int64, Of())
+		return nil
+	}
+	c.outConst(0, &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{Product(dims...)}})
+	return nil
+}

@@ -1,0 +1,149 @@
+package shape
+
+import (
+	"errors"
+	"fmt"
+)
+
+// scatterRoom has the operators that write elements at places given by a tensor.
+var scatterRoom = room{"", []op{
+	{"Scatter", 9, scatterElements, scatterElementsEval},
+	{"ScatterElements", 11, scatterElements, scatterElementsEval},
+	{"ScatterND", 11, scatterND, scatterNDEval},
+	{"TensorScatter", 24, tensorScatter, nil},
+}}
+
+// scatterElements keeps the shape of the data; indices and updates have its rank.
+func scatterElements(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	data, indices := c.shape(0), c.shape(1)
+	if data.Ranked {
+		if len(data.Dims) == 0 {
+			return errScalar
+		}
+		if _, err := c.axisAttr("axis", 0, len(data.Dims)); err != nil {
+			return err
+		}
+		if indices.Ranked && len(indices.Dims) != len(data.Dims) {
+			return fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
+		}
+	}
+	if _, err := mergeShape(indices, c.shape(2)); err != nil {
+		return fmt.Errorf("indices and updates: %w", err)
+	}
+	return unary(c)
+}
+
+// update returns how an update meets the element that it replaces, by the attribute reduction.
+func (c *call) update(out *Const) func(at int, from *Const, i int) {
+	fns := map[string]binaryFn{
+		"add": {plain(Add), func(a, b float64) float64 { return a + b }},
+		"mul": {plain(Mul), func(a, b float64) float64 { return a * b }},
+		"max": {plain(maxOf), func(a, b float64) float64 { return max(a, b) }},
+		"min": {plain(minOf), func(a, b float64) float64 { return min(a, b) }},
+	}
+	f, ok := fns[c.attrStr("reduction", "none")]
+	return func(at int, from *Const, i int) {
+		switch {
+		case !ok:
+			out.copyElem(at, from, i)
+		case out.isFloat():
+			out.Floats[at] = f.floats(out.Floats[at], from.Floats[i])
+		default:
+			out.Ints[at] = f.ints(c, out.Ints[at], from.Ints[i])
+		}
+	}
+}
+
+func scatterElementsEval(c *call) error {
+	in, ok := c.operands(3)
+	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) || in[1].Len() != in[2].Len() {
+		return nil
+	}
+	ax, err := c.axisAttr("axis", 0, len(in[0].Shape))
+	if err != nil {
+		return err
+	}
+	out := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
+	set := c.update(out)
+	if err := along(in[0], in[1], ax, func(i, at int) { set(at, in[2], i) }); err != nil {
+		return valueOrNot(err)
+	}
+	settle(out)
+	c.outConst(0, out)
+	return nil
+}
+
+// scatterND keeps the shape of the data; the updates have the shape that GatherND with the
+// same indices would give.
+func scatterND(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	data, indices, updates := c.shape(0), c.shape(1), c.shape(2)
+	if data.Ranked && indices.Ranked && len(indices.Dims) > 0 {
+		q := len(indices.Dims) - 1
+		if width, ok := indices.Dims[q].Int(); ok {
+			if width > int64(len(data.Dims)) {
+				return fmt.Errorf("indices of %d coordinates for data %v", width, data)
+			}
+			want := append([]Dim{}, indices.Dims[:q]...)
+			want = append(want, data.Dims[width:]...)
+			if _, err := mergeShape(Of(want...), updates); err != nil {
+				return fmt.Errorf("updates: %w", err)
+			}
+		}
+	}
+	return unary(c)
+}
+
+func scatterNDEval(c *call) error {
+	in, ok := c.operands(3)
+	if !ok || in[0] == nil || in[1] == nil || in[2] == nil || !sameKind(in[0], in[2]) {
+		return nil
+	}
+	out := in[0].pick(in[0].Shape, in[0].Len(), 0, strides(in[0].Shape))
+	set := c.update(out)
+	err := eachRow(in[0], in[1], 0, func(i, at, size int) {
+		for j := range size {
+			if k := i*size + j; k < in[2].Len() {
+				set(at+j, in[2], k)
+			}
+		}
+	})
+	if err != nil {
+		return valueOrNot(err)
+	}
+	settle(out)
+	c.outConst(0, out)
+	return nil
+}
+
+// tensorScatter writes updates into a cache, which keeps its shape.
+func tensorScatter(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
+	cache, updates := c.shape(0), c.shape(1)
+	if cache.Ranked {
+		if len(cache.Dims) == 0 {
+			return errScalar
+		}
+		ax, err := c.axisAttr("axis", -2, len(cache.Dims))
+		if err != nil {
+			return err
+		}
+		if ax == 0 {
+			return errors.New("axis 0 is the batch, it cannot be the sequence")
+		}
+		if updates.Ranked && len(updates.Dims) == len(cache.Dims) {
+			updates = updates.with(ax, cache.Dims[ax])
+		}
+		if _, err := mergeShape(cache, updates); err != nil {
+			return fmt.Errorf("updates: %w", err)
+		}
+	}
+	return unary(c)
+}

@@ -1,0 +1,276 @@
+package shape
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// sliceRoom has the operator that cuts a piece out of a tensor.
+var sliceRoom = room{"", []op{
+	{"Slice", 1, sliceAttr, sliceEval},
+	{"Slice", 10, sliceInput, sliceEval},
+}}
+
+// A cut is one axis of a Slice.
+type cut struct {
+	axis             int
+	start, end, step Dim
+}
+
+func sliceAttr(c *call) error {
+	if c.node.Attr("starts") == nil && c.has(1) {
+		return sliceInput(c) // later writers stamped the old opset
+	}
+	for _, name := range []string{"starts", "ends"} {
+		if _, err := c.wantInts(name); err != nil {
+			return err
+		}
+	}
+	return c.slice()
+}
+
+func sliceInput(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	return c.slice()
+}
+
+// slice sets the output's type. Where a cut is not known the axis keeps at most its size.
+func (c *call) slice() error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	dims, ok := c.dims(0)
+	if !ok {
+		c.out(0, c.elem(0), Shape{})
+		return nil
+	}
+	cuts, axes, err := c.cuts(len(dims))
+	if err != nil {
+		return err
+	}
+	out := append([]Dim{}, dims...)
+	if cuts == nil {
+		for i, d := range out {
+			if axes == nil || axes[i] {
+				out[i] = c.bounded(d)
+			}
+		}
+	}
+	for _, k := range cuts {
+		n, ok, err := k.length(dims[k.axis])
+		if err != nil {
+			return err
+		}
+		if !ok {
+			n = c.bounded(dims[k.axis])
+		}
+		out[k.axis] = n
+	}
+	c.out(0, c.elem(0), Of(out...))
+	return nil
+}
+
+// cuts returns the cuts, or nil when they are not known; then axes marks the axes that are
+// cut, or is nil when not even that is known.
+func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
+	list := func(name string, i int) ([]Dim, bool) {
+		if v, ok := c.attrInts(name); ok {
+			return toDims(v), true
+		}
+		return c.ints(i)
+	}
+	starts, okStarts := list("starts", 1)
+	ends, okEnds := list("ends", 2)
+	steps, okSteps := list("steps", 4)
+	where, okAxes := list("axes", 3)
+	if c.node.Attr("axes") == nil && !c.has(3) {
+		okAxes = okStarts || okEnds
+		for i := range max(len(starts), len(ends)) {
+			where = append(where, N(int64(i)))
+		}
+	}
+	if !okAxes {
+		return nil, nil, nil
+	}
+	at := make([]int64, len(where))
+	for i, d := range where {
+		var ok bool
+		if at[i], ok = d.Int(); !ok {
+			return nil, nil, nil
+		}
+	}
+	if axes, err = axisSet(at, rank); err != nil {
+		return nil, nil, err
+	}
+	if !okStarts || !okEnds || c.has(4) && !okSteps {
+		return nil, axes, nil
+	}
+	if len(starts) != len(at) || len(ends) != len(at) || okSteps && len(steps) != len(at) {
+		return nil, nil, fmt.Errorf("%d starts, %d ends and %d steps for %d axes", len(starts), len(ends), len(steps), len(at))
+	}
+	cuts = []cut{}
+	for i := range at {
+		k := cut{start: starts[i], end: ends[i], step: N(1)}
+		k.axis, _ = axis(at[i], rank)
+		if okSteps {
+			k.step = steps[i]
+		}
+		if n, ok := k.step.Int(); ok && n == 0 {
+			return nil, nil, fmt.Errorf("the step along axis %d is 0", k.axis)
+		}
+		cuts = append(cuts, k)
+	}
+	return cuts, axes, nil
+}
+
+// length returns the number of elements that the cut leaves of d, and whether it can be told.
+func (k cut) length(d Dim) (Dim, bool, error) {
+	step, ok := k.step.Int()
+	if !ok || hasUnknownValue(k.start) || hasUnknownValue(k.end) {
+		return Dim{}, false, nil
+	}
+	n, okN := d.Int()
+	s, okS := k.start.Int()
+	e, okE := k.end.Int()
+	if okN && okS && okE {
+		_, length := cutNumbers(n, s, e, step)
+		return N(length), true, nil
+	}
+	if step < 0 {
+		if !okS || !okE {
+			return Dim{}, false, nil
+		}
+		// Backwards: from at most the last element to at least before the first.
+		from, to := fromEnd(s, d), fromEnd(e, d)
+		if s >= 0 {
+			from = atMost(from, Sub(d, N(1)))
+		}
+		if e < -math.MaxInt32 {
+			to = N(-1)
+		}
+		return positive(CeilDiv(Sub(from, to), N(-max(step, -math.MaxInt64)))), true, nil
+	}
+	from, to := clampCut(k.start, d), clampCut(k.end, d)
+	return positive(CeilDiv(Sub(to, from), N(step))), true, nil
+}
+
+// cutNumbers is a cut of n elements where all is known: the first index and the length.
+func cutNumbers(n, start, end, step int64) (first, length int64) {
+	place := func(x, lo, hi int64) int64 {
+		if x < 0 {
+			x += n
+		}
+		return min(max(x, lo), hi)
+	}
+	if step > 0 {
+		start, end = place(start, 0, n), place(end, 0, n)
+		if end <= start {
+			return start, 0
+		}
+		return start, (end-start-1)/step + 1
+	}
+	if n == 0 {
+		return 0, 0
+	}
+	if end < -n {
+		end = -n - 1 // before the first
+	}
+	start, end = place(start, 0, n-1), place(end, -1, n-1)
+	if end >= start {
+		return start, 0
+	}
+	if step == math.MinInt64 {
+		return start, 1
+	}
+	return start, (start-end-1)/-step + 1
+}
+
+// fromEnd returns the index that x means in an axis of d elements.
+func fromEnd(x int64, d Dim) Dim {
+	if x < 0 {
+		return Add(d, N(x))
+	}
+	return N(x)
+}
+
+// clampCut brings a start or an end of a forward cut into 0..d. A symbolic one counts from
+// the beginning unless it cannot be positive; a number that is as large as
+// exporters' infinity is the end.
+func clampCut(x, d Dim) Dim {
+	n, isNum := x.Int()
+	if isNum && n >= math.MaxInt32 {
+		return d
+	}
+	if isNum && n < -math.MaxInt32 {
+		return N(0)
+	}
+	negative := isNum && n < 0
+	if !isNum {
+		_, hi := bounds(x, 1)
+		negative = hi < 0
+	}
+	if negative {
+		return positive(Add(d, x))
+	}
+	return atMost(x, d)
+}
+
+// atMost is the smaller of x and d, written as one of them where sizes from 1 on allow it.
+func atMost(x, d Dim) Dim {
+	switch {
+	case notNegative(Sub(d, x)):
+		return x
+	case notNegative(Sub(x, d)):
+		return d
+	}
+	return Min(x, d)
+}
+
+// positive is the larger of x and 0, likewise.
+func positive(x Dim) Dim {
+	if notNegative(x) {
+		return x
+	}
+	return Max(x, N(0))
+}
+
+// hasUnknownValue reports whether d depends on a value, not a size, that is not known.
+func hasUnknownValue(d Dim) bool {
+	found := d.Overflowed()
+	d.Symbols(func(name string) { found = found || strings.HasPrefix(name, unknownPrefix) })
+	return found
+}
+
+func sliceEval(c *call) error {
+	v := c.constant(0)
+	shape, n, ok := c.outSize(0)
+	if v == nil || !ok {
+		return nil
+	}
+	cuts, _, err := c.cuts(len(v.Shape))
+	if err != nil || cuts == nil {
+		return err
+	}
+	step, start := strides(v.Shape), 0
+	for _, k := range cuts {
+		s, okS := k.start.Int()
+		e, okE := k.end.Int()
+		st, okT := k.step.Int()
+		if !okS || !okE || !okT {
+			return nil
+		}
+		first, length := cutNumbers(v.Shape[k.axis], s, e, st)
+		if length != shape[k.axis] {
+			return nil
+		}
+		start += int(first) * step[k.axis]
+		if length > 1 { // then the step is smaller than the axis
+			step[k.axis] *= int(st)
+		}
+	}
+	c.outConst(0, v.pick(shape, n, start, step))
+	return nil
+}
