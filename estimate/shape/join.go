@@ -134,15 +134,17 @@ func splitCount(c *call) error {
 	if err != nil || n == 0 {
 		return err
 	}
-	if _, ok := dims[ax].Int(); !ok {
+	part := CeilDiv(dims[ax], N(n))
+	if part.Equal(FloorDiv(dims[ax], N(n))) {
 		return c.split(nil, true)
 	}
-	part := CeilDiv(dims[ax], N(n))
-	lengths := make([]Dim, n)
-	left := dims[ax]
-	for i := range lengths {
-		lengths[i] = Min(part, left)
-		left = Sub(left, lengths[i])
+	lengths := []Dim{part}
+	left := Sub(dims[ax], part)
+	if n == 2 {
+		lengths = append(lengths, left)
+	}
+	for ; int64(len(lengths)) < n; left = Sub(left, part) {
+		lengths = append(lengths, positive(atMost(part, left)))
 	}
 	return c.split(lengths, false)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -72,38 +73,38 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// checkLine runs one line. It returns the row that the line is about.
-func checkLine(line string) (*op, error) {
-	words, err := splitLine(line)
-	if err != nil {
-		return nil, err
-	}
+// A testLine is a line taken apart: a node of a model of its own.
+type testLine struct {
+	row     *op
+	see     bool // the line names a test instead
+	f       *inferer
+	node    onnxload.Node
+	want    []string // the outputs
+	wantErr string
+}
+
+// parseLine takes the words of a line apart. The row is set as soon as it is known.
+func parseLine(words []string) (l testLine, err error) {
 	name, version := words[0], int64(1<<62)
 	if at := strings.LastIndexByte(name, '@'); at >= 0 {
 		if version, err = strconv.ParseInt(name[at+1:], 10, 64); err != nil {
-			return nil, err
+			return l, err
 		}
 		name = name[:at]
 	}
-	n := onnxload.Node{Op: name, Version: version}
+	n := &l.node
+	n.Op, n.Version = name, version
 	if colon := strings.LastIndexByte(name, ':'); colon >= 0 {
 		n.Domain, n.Op = name[:colon], name[colon+1:]
 	}
-	row := opTable().find(n.Domain, n.Op, version)
-	if row == nil {
-		return nil, fmt.Errorf("no such operator")
+	if l.row = opTable().find(n.Domain, n.Op, version); l.row == nil {
+		return l, fmt.Errorf("no such operator")
 	}
 	if len(words) > 1 && words[1] == "see" {
-		return row, nil
+		l.see = true
+		return l, nil
 	}
-
-	f := newInferer(&onnxload.Model{}, Options{})
-	value := func(typ Type, v *Const) onnxload.ValueID {
-		f.m.Values = append(f.m.Values, onnxload.Value{})
-		f.types = append(f.types, typ)
-		f.consts = append(f.consts, v)
-		return onnxload.ValueID(len(f.types) - 1)
-	}
+	l.f = newInferer(&onnxload.Model{}, Options{})
 	i := 1
 	for ; i < len(words) && words[i] != "->"; i++ {
 		w := words[i]
@@ -111,51 +112,97 @@ func checkLine(line string) (*op, error) {
 		if colon >= 0 && (eq < 0 || colon < eq) {
 			id := onnxload.NoValue
 			if w[colon+1:] != "_" {
-				typ, v, err := parseType(f, w[colon+1:])
+				typ, v, err := parseType(l.f, w[colon+1:])
 				if err != nil {
-					return row, fmt.Errorf("%s: %w", w, err)
+					return l, fmt.Errorf("%s: %w", w, err)
 				}
-				id = value(typ, v)
+				id = l.value(typ, v)
 			}
 			n.In = append(n.In, id)
 			continue
 		}
 		a, err := parseAttr(w)
 		if err != nil {
-			return row, fmt.Errorf("%s: %w", w, err)
+			return l, fmt.Errorf("%s: %w", w, err)
 		}
 		n.Attrs = append(n.Attrs, a)
 	}
 	if i+1 >= len(words) {
-		return row, fmt.Errorf("want \"->\" and what comes out")
+		return l, fmt.Errorf("want \"->\" and what comes out")
 	}
-	want := words[i+1:]
-	wantErr := ""
-	if want[0] == "error" && len(want) == 2 {
-		wantErr = strings.Trim(want[1], `"`)
-		want = []string{"*"}
+	l.want = words[i+1:]
+	if l.want[0] == "error" && len(l.want) == 2 {
+		l.wantErr = strings.Trim(l.want[1], `"`)
+		l.want = []string{"*"}
 	}
-	for _, w := range want {
+	for _, w := range l.want {
 		id := onnxload.NoValue
 		if w != "_" {
-			id = value(Type{}, nil)
+			id = l.value(Type{}, nil)
 		}
 		n.Out = append(n.Out, id)
 	}
-	if err := f.node(&call{inf: f}, &n); err != nil || wantErr != "" {
-		if err == nil {
-			return row, fmt.Errorf("got no error, want %q", wantErr)
-		}
-		if wantErr == "" || !strings.Contains(err.Error(), wantErr) {
-			return row, fmt.Errorf("got error %q", err)
-		}
-		return row, nil
+	return l, nil
+}
+
+// value adds a value to the line's model.
+func (l *testLine) value(typ Type, v *Const) onnxload.ValueID {
+	f := l.f
+	f.m.Values = append(f.m.Values, onnxload.Value{})
+	f.types = append(f.types, typ)
+	f.consts = append(f.consts, v)
+	return onnxload.ValueID(len(f.types) - 1)
+}
+
+// inferLine returns the types that come out of a line, bounded dimensions as their limits.
+func inferLine(words []string) ([]Type, error) {
+	l, err := parseLine(words)
+	if err != nil {
+		return nil, err
 	}
-	for i, w := range want {
+	if err := l.f.node(&call{inf: l.f}, &l.node); err != nil {
+		return nil, err
+	}
+	out := make([]Type, len(l.node.Out))
+	for i, id := range l.node.Out {
+		if id == onnxload.NoValue {
+			continue
+		}
+		t := l.f.types[id]
+		t.Shape.Dims = slices.Clone(t.Shape.Dims)
+		for j, d := range t.Shape.Dims {
+			t.Shape.Dims[j], _ = l.f.bound(d)
+		}
+		out[i] = t
+	}
+	return out, nil
+}
+
+// checkLine runs one line. It returns the row that the line is about.
+func checkLine(line string) (*op, error) {
+	words, err := splitLine(line)
+	if err != nil {
+		return nil, err
+	}
+	l, err := parseLine(words)
+	if err != nil || l.see {
+		return l.row, err
+	}
+	f := l.f
+	if err := f.node(&call{inf: f}, &l.node); err != nil || l.wantErr != "" {
+		if err == nil {
+			return l.row, fmt.Errorf("got no error, want %q", l.wantErr)
+		}
+		if l.wantErr == "" || !strings.Contains(err.Error(), l.wantErr) {
+			return l.row, fmt.Errorf("got error %q", err)
+		}
+		return l.row, nil
+	}
+	for i, w := range l.want {
 		if w == "_" {
 			continue
 		}
-		typ, v := f.types[n.Out[i]], f.consts[n.Out[i]]
+		typ, v := f.types[l.node.Out[i]], f.consts[l.node.Out[i]]
 		got := formatType(f, typ)
 		if strings.Contains(strings.ReplaceAll(w, "<=", ""), "=") {
 			got += formatValue(v)
@@ -165,10 +212,10 @@ func checkLine(line string) (*op, error) {
 		}
 		got, w = strings.ReplaceAll(got, "float32:", ""), strings.ReplaceAll(w, "float32:", "")
 		if got != w {
-			return row, fmt.Errorf("output %d is %s, want %s", i, got, w)
+			return l.row, fmt.Errorf("output %d is %s, want %s", i, got, w)
 		}
 	}
-	return row, nil
+	return l.row, nil
 }
 
 // splitLine splits at spaces outside quotes.

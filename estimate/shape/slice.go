@@ -145,11 +145,17 @@ func (k cut) length(d Dim) (Dim, bool, error) {
 		}
 		// Backwards: from at most the last element to at least before the first.
 		from, to := fromEnd(s, d), fromEnd(e, d)
-		if s >= 0 {
+		switch {
+		case s >= 0:
 			from = atMost(from, Sub(d, N(1)))
+		case s < -1:
+			from = positive(from)
 		}
-		if e < -math.MaxInt32 {
+		switch {
+		case e < -math.MaxInt32:
 			to = N(-1)
+		case e < -1: // at least -1
+			to = Sub(positive(Add(to, N(1))), N(1))
 		}
 		return positive(CeilDiv(Sub(from, to), N(-max(step, -math.MaxInt64)))), true, nil
 	}
