@@ -37,6 +37,9 @@ func headsOf(c *call, i int, attr string) (heads, bool, error) {
 // Keys and values with fewer heads than queries are shared by groups of these.
 // Present is past with the new keys behind; without a past it is the keys alone.
 func attention(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	c.out(1, c.elem(1), Shape{})
 	c.out(2, c.elem(2), Shape{})
@@ -94,6 +97,9 @@ func attention(c *call) error {
 // rotaryEmbedding: the input is [batch, heads, length, size], or [batch, length,
 // heads*size] with the attribute num_heads.
 func rotaryEmbedding(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	_, _, err := headsOf(c, 0, "num_heads")
 	return err
@@ -103,6 +109,9 @@ func rotaryEmbedding(c *call) error {
 // Y [B, T, q_num_heads*dv], present state [B, kv_num_heads, dk, dv]. The state has the
 // past state's type, or Q's on the first step.
 func linearAttention(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	state := c.elem(3)
 	if !c.has(3) {
 		state = c.elem(0)
@@ -148,6 +157,9 @@ func linearAttention(c *call) error {
 // flexAttention: [B, Hq, L, E], [B, Hkv, S, E], [B, Hkv, S, Ev] -> [B, Hq, L, Ev]. The
 // graphs in its attributes change scores, not shapes.
 func flexAttention(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	var dims [3][]Dim
 	for i := range dims {

@@ -17,12 +17,18 @@ var convRoom = room{"", []op{
 }}
 
 func conv(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	s, err := convShape(c, 0, 1)
 	c.out(0, c.elem(0), s)
 	return err
 }
 
 func convInteger(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	s, err := convShape(c, 0, 1)
 	c.out(0, onnxload.Int32, s)
 	return err
@@ -31,6 +37,9 @@ func convInteger(c *call) error {
 // qlinearConv: the inputs are x, its scale and zero point, w, its scale and zero
 // point, then y's, whose type the output has.
 func qlinearConv(c *call) error {
+	if err := c.need(8); err != nil {
+		return err
+	}
 	s, err := convShape(c, 0, 3)
 	c.out(0, c.elem(7), s)
 	return err
@@ -108,6 +117,9 @@ func convTranspose(c *call) error { return transposed(c, nil) }
 
 // transposed is convTranspose with this padding instead of the attribute's, when there is one.
 func transposed(c *call, pads []int64) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	group, err := c.positiveInt("group", 1)
 	if err != nil {
@@ -181,6 +193,9 @@ func transposed(c *call, pads []int64) error {
 // causalConv: input [B, C, L], weight [C, 1, k]; the second output is the last
 // k-1 inputs, which the next call takes as its fourth input.
 func causalConv(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), c.shape(0))
 	c.out(1, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 3, 3)
@@ -223,6 +238,9 @@ func causalConv(c *call) error {
 // col2im: the input is [N, C * product of the block, L], the sizes of image and
 // block are inputs.
 func col2im(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 3, 3)
 	if err != nil {

@@ -9,6 +9,9 @@ var detectRoom = room{"", []op{
 // nonMaxSuppression: boxes [N, B, 4], scores [N, C, B], then the most boxes to select for each
 // batch and class, 0 of them by default. How many survive depends on the data.
 func nonMaxSuppression(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	boxes, okB, err := c.ranked(0, 3, 3)
 	if err != nil {
 		return err

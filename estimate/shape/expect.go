@@ -72,6 +72,17 @@ func divide(what string, d Dim, by int64) (Dim, error) {
 	return FloorDiv(d, N(by)), nil
 }
 
+// needEach reports the first of these inputs that the node does not give. It is for operators
+// with optional inputs before required ones.
+func (c *call) needEach(inputs ...int) error {
+	for _, i := range inputs {
+		if !c.has(i) {
+			return fmt.Errorf("input %d is missing", i)
+		}
+	}
+	return nil
+}
+
 // needInt returns an integer attribute that the operator requires.
 func (c *call) needInt(name string) (int64, error) {
 	a := c.node.Attr(name)

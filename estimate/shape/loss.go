@@ -11,6 +11,9 @@ var lossRoom = room{"", []op{
 // the target's shape, mean and sum leave a scalar. Softmax cross entropy's second
 // output is the logarithm of the probabilities.
 func classLoss(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	c.set(1, c.in(0))
 	in, okX, err := c.ranked(0, 2, anyRank)

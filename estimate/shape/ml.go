@@ -44,6 +44,9 @@ func rows(c *call) (Dim, error) {
 // arrayFeatures: the second input selects along the last axis. Of a vector ONNX
 // Runtime makes one row.
 func arrayFeatures(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 1, anyRank)
 	if err != nil || !ok {
@@ -64,6 +67,9 @@ func arrayFeatures(c *call) error {
 // castMap: one row; attribute map_form SPARSE says how long, DENSE makes it the
 // number of entries.
 func castMap(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	elem := onnxload.Float32
 	switch to := c.attrStr("cast_to", "TO_FLOAT"); to {
 	case "TO_FLOAT":
@@ -88,6 +94,9 @@ func castMap(c *call) error {
 
 // categoryMapper turns strings into integers and integers into strings.
 func categoryMapper(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	elem := onnxload.Undefined
 	switch c.elem(0) {
 	case onnxload.String:
@@ -101,6 +110,9 @@ func categoryMapper(c *call) error {
 
 // dictVectorizer: the vocabulary is the row, the map's values are its elements.
 func dictVectorizer(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	elem := onnxload.Undefined
 	if t := c.in(0); t.Kind == onnxload.MapType && t.Of != nil {
 		elem = t.Of.Elem
@@ -115,6 +127,9 @@ func dictVectorizer(c *call) error {
 
 // featureVectorizer joins the features of its inputs.
 func featureVectorizer(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	count, batch := N(0), c.unknown()
 	if widths, ok := c.attrInts("inputdimensions"); ok {
 		for _, w := range widths {
@@ -144,6 +159,9 @@ func featureVectorizer(c *call) error {
 
 // labelEncoder: the type of the values is the output's.
 func labelEncoder(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	elem := onnxload.Undefined
 	for _, a := range c.node.Attrs {
 		switch a.Name {
@@ -181,6 +199,9 @@ func labels(c *call, strings, ints string) (batch Dim, classes int64, err error)
 // linearClassifier: one score for each intercept, two for a single one that tells two
 // classes apart.
 func linearClassifier(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	batch, classes, err := labels(c, "classlabels_strings", "classlabels_ints")
 	if err != nil {
 		return err
@@ -199,6 +220,9 @@ func linearClassifier(c *call) error {
 // svmClassifier: libsvm models without probabilities (no attribute prob_a) score
 // each pair of classes, two scores for two classes.
 func svmClassifier(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	batch, classes, err := labels(c, "classlabels_strings", "classlabels_ints")
 	if err != nil {
 		return err
@@ -222,6 +246,9 @@ func svmClassifier(c *call) error {
 }
 
 func svmRegressor(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	batch, err := rows(c)
 	c.out(0, onnxload.Float32, Of(batch, N(1)))
 	return err
@@ -229,6 +256,9 @@ func svmRegressor(c *call) error {
 
 // treeEnsemble: since 5, of the input's type.
 func treeEnsemble(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 2, 2)
 	if err != nil {
 		return err
@@ -245,6 +275,9 @@ func treeEnsemble(c *call) error {
 }
 
 func treeClassifier(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	batch, classes, err := labels(c, "classlabels_strings", "classlabels_int64s")
 	if err != nil {
 		return err
@@ -258,6 +291,9 @@ func treeClassifier(c *call) error {
 
 // targets is the rule of regressors: the number of columns is attribute targets or n_targets.
 func targets(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	batch, err := rows(c)
 	if err != nil {
 		return err
@@ -274,12 +310,18 @@ func targets(c *call) error {
 }
 
 func toFloats(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.Float32, c.shape(0))
 	return nil
 }
 
 // oneHotEncoder: one more dimension, as long as the list of categories.
 func oneHotEncoder(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	n := max(c.attrLen("cats_int64s"), c.attrLen("cats_strings"))
 	if n == 0 {
 		return fmt.Errorf("attribute cats_int64s or cats_strings is missing")
@@ -294,6 +336,9 @@ func oneHotEncoder(c *call) error {
 
 // zipMap: a list of maps from class to score, one map a sample.
 func zipMap(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	batch, err := rows(c)
 	if err != nil {
 		return err

@@ -42,6 +42,9 @@ func msAttention(c *call) error { return mergedAttention(c, 4, c.elem(0)) }
 func qattention(c *call) error { return mergedAttention(c, 8, c.elem(3)) }
 
 func mergedAttention(c *call, pastInput int, elem onnxload.DType) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, elem, Shape{})
 	c.out(1, elem, Shape{})
 	in, ok, err := c.ranked(0, 3, 3)
@@ -110,6 +113,9 @@ func valueSize(c *call, weights, bias int) (Dim, error) {
 
 // qorderedAttention: separate matrices; that of the values is input 7.
 func qorderedAttention(c *call) error {
+	if err := c.need(8); err != nil {
+		return err
+	}
 	hidden := c.unknown()
 	if w, ok, err := c.ranked(7, 2, 2); err != nil {
 		return err
@@ -123,6 +129,9 @@ func qorderedAttention(c *call) error {
 
 // packedAttention: the tokens of all sequences without their padding, [T, hidden].
 func packedAttention(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	if _, _, err := c.ranked(0, 2, 2); err != nil {
 		return err
@@ -138,6 +147,9 @@ func packedAttention(c *call) error {
 
 // packedMultiHead: query [T, hidden] with its keys and values, or all in one as [T, heads, 3, size].
 func packedMultiHead(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	q, ok, err := c.ranked(0, 2, 4)
 	if err != nil || !ok {
@@ -179,6 +191,9 @@ func maskedMultiHead(c *call) error {
 // is [B, T, hidden], [B, T, heads, 2, size] with the values, or as [B, heads, T, size] a past of
 // another sequence, to which nothing is added. Outputs: Y, present key and value, QK.
 func multiHead(c *call, past cache) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	for i := range 4 {
 		c.out(i, c.elem(0), Shape{})
 	}
@@ -300,6 +315,9 @@ func groupQuery(c *call) error {
 
 // sharedHeads takes apart query [B, S, heads*size] with key and value, or all three side by side.
 func sharedHeads(c *call) (q, kv heads, err error) {
+	if err := c.need(1); err != nil {
+		return q, kv, err
+	}
 	count, err := c.needInt("num_heads")
 	if err != nil {
 		return q, kv, err
@@ -342,6 +360,9 @@ func sharedHeads(c *call) (q, kv heads, err error) {
 
 // sparseAttention: the cache is a buffer of its full length, updated in place.
 func sparseAttention(c *call) error {
+	if err := c.needEach(0, 3, 4); err != nil {
+		return err
+	}
 	q, _, err := sharedHeads(c)
 	if err != nil {
 		return err
@@ -355,6 +376,9 @@ func sparseAttention(c *call) error {
 // pagedAttention: query [T, heads*size], alone or with key and value; the cache is
 // updated in place. Attribute v_head_size narrows the values.
 func pagedAttention(c *call) error {
+	if err := c.needEach(0, 3); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	c.set(1, c.in(3))
 	c.set(2, c.in(4))
@@ -391,6 +415,9 @@ func pagedAttention(c *call) error {
 // decoderAttention: query [S, B, hidden]; key and value cache are inputs 6 and 7. Whether the
 // cache grows is decided by boolean inputs at run time, so its length is not known.
 func decoderAttention(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	count, err := c.needDim("num_heads")
 	if err != nil {
@@ -417,6 +444,9 @@ func decoderAttention(c *call) error {
 // msLinearAttention: as ONNX's, but keys may have more heads than queries, and attribute
 // state_window keeps that many states.
 func msLinearAttention(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	state := c.elem(3)
 	if !c.has(3) {
 		state = c.elem(0)
@@ -452,6 +482,9 @@ func linearAttentionGate(c *call) error {
 
 // gemmaRotary: angles, queries, turned queries, keys, turned keys.
 func gemmaRotary(c *call) error {
+	if err := c.need(5); err != nil {
+		return err
+	}
 	c.set(0, c.in(1))
 	c.set(1, c.in(3))
 	return nil
@@ -459,6 +492,9 @@ func gemmaRotary(c *call) error {
 
 // relativePositionBias: table [buckets, heads], then the lengths of queries and keys.
 func relativePositionBias(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	count := c.unknown()
 	if t, ok, err := c.ranked(0, 2, 2); err != nil {
 		return err
@@ -480,6 +516,9 @@ func relativePositionBias(c *call) error {
 // gatedPositionBias: query [B, S, hidden], or [T, hidden] with the offsets of the tokens
 // [B, S] as the last input.
 func gatedPositionBias(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	count, err := c.needDim("num_heads")
 	if err != nil {
 		return err
@@ -502,6 +541,9 @@ func gatedPositionBias(c *call) error {
 // removePadding: [B, S, hidden] becomes the tokens that count, their offsets, and where
 // each sequence ends.
 func removePadding(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 3, 3)
 	if err != nil {
 		return err
@@ -518,6 +560,9 @@ func removePadding(c *call) error {
 
 // restorePadding: [T, hidden] and offsets [B, S].
 func restorePadding(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 2, 2)
 	if err != nil {
 		return err

@@ -49,12 +49,18 @@ func nhwcConvShape(c *call, x, w int) (Shape, error) {
 }
 
 func nhwcConv(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	s, err := nhwcConvShape(c, 0, 1)
 	c.out(0, c.elem(0), s)
 	return err
 }
 
 func msQLinearConv(c *call) error {
+	if err := c.need(8); err != nil {
+		return err
+	}
 	if c.attrInt("channels_last", 0) == 0 {
 		return qlinearConv(c)
 	}
@@ -87,6 +93,9 @@ func convTransposePads(c *call) error {
 // msCausalConv: attribute dilation widens the state, state_window keeps several of them, and
 // channels_last puts the channels, which may be several axes, behind the sequence.
 func msCausalConv(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	c.out(1, c.elem(0), Shape{})
 	dilation, err := c.positiveInt("dilation", 1)
@@ -130,12 +139,18 @@ func msCausalConv(c *call) error {
 }
 
 func nhwcPool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	s, err := poolShape(c, channelsFirst(c.shape(0)))
 	c.out(0, c.elem(0), channelsLast(s))
 	return err
 }
 
 func qlinearPool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	if c.attrInt("channels_last", 0) != 0 {
 		return nhwcPool(c)
 	}
@@ -145,6 +160,9 @@ func qlinearPool(c *call) error {
 }
 
 func qlinearGlobalPool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 2, anyRank)
 	if err != nil || !ok {

@@ -37,6 +37,9 @@ var msElementRoom = room{"com.microsoft", []op{
 
 // halfLast: the last dimension is split into two halves that are multiplied.
 func halfLast(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 1, anyRank)
 	if err != nil || !ok {
@@ -52,6 +55,9 @@ func halfLast(c *call) error {
 }
 
 func squareMatrices(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	in, ok, err := c.ranked(0, 2, anyRank)
 	if err != nil || !ok {
@@ -62,6 +68,9 @@ func squareMatrices(c *call) error {
 }
 
 func broadcastTwo(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	s, err := broadcast(c.shape(0), c.shape(1))
 	c.out(0, c.elem(0), s)
 	return err
@@ -69,6 +78,9 @@ func broadcastTwo(c *call) error {
 
 // rfft: [..., n] real numbers become [..., n/2+1, 2].
 func rfft(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 1, anyRank)
 	if err != nil || !ok {
@@ -82,6 +94,9 @@ func rfft(c *call) error {
 
 // irfft: [..., k, 2] becomes [..., 2*(k-1)] real numbers.
 func irfft(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 2, anyRank)
 	if err != nil || !ok {
@@ -99,6 +114,9 @@ func irfft(c *call) error {
 
 // cdist: the distances of the rows of [M, K] and [N, K].
 func cdist(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	rows := [2]Dim{c.unknown(), c.unknown()}
 	for i := range rows {
 		if in, ok, err := c.ranked(i, 2, 2); err != nil {
@@ -112,6 +130,9 @@ func cdist(c *call) error {
 }
 
 func murmurHash(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	elem := onnxload.Uint32
 	if c.attrInt("positive", 1) == 0 {
 		elem = onnxload.Int32
@@ -127,6 +148,9 @@ func isAllFinite(c *call) error {
 
 // expandDims puts a 1 before the axis that input 1 says, counted in the result.
 func expandDims(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok := c.dims(0)
 	if !ok {
@@ -152,6 +176,9 @@ func expandDims(c *call) error {
 
 // torchEmbedding: a table [words, size] and indices of any shape.
 func torchEmbedding(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	table, okT, err := c.ranked(0, 2, 2)
 	if err != nil {
@@ -172,6 +199,9 @@ func torchEmbedding(c *call) error {
 // unfoldTensor takes every slice of attribute size along an axis, and puts the slice's
 // elements into a new last dimension.
 func unfoldTensor(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	size, err := c.needDim("size")
 	if err != nil {
@@ -201,6 +231,9 @@ func unfoldTensor(c *call) error {
 
 // cropAndResize: rois [R, 4]; the last input is the size of a crop.
 func cropAndResize(c *call) error {
+	if err := c.need(4); err != nil {
+		return err
+	}
 	size, ok, err := c.sizes(3)
 	if err != nil {
 		return err
@@ -217,6 +250,9 @@ func cropAndResize(c *call) error {
 // msUnique: a vector's different elements, the place of each element among them, and
 // how often each occurs.
 func msUnique(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 1, 1)
 	if err != nil {
 		return err
@@ -232,12 +268,18 @@ func msUnique(c *call) error {
 }
 
 func ngramRepeatBlock(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.set(0, c.in(1))
 	return nil
 }
 
 // timeWarping: the path through costs [M, N] or [1, M, N] has fewer than M+N steps.
 func timeWarping(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 2, 3)
 	if err != nil {
 		return err

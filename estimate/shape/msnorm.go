@@ -34,17 +34,26 @@ func likeScale(c *call) {
 }
 
 func msLayerNorm(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	likeScale(c)
 	return statistics(c, 1, 2)
 }
 
 func simplifiedLayerNorm(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	likeScale(c)
 	return statistics(c, 1, 1)
 }
 
 // skipLayerNorm: the fourth output is the sum before the normalization.
 func skipLayerNorm(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	c.set(3, c.in(0))
 	return statistics(c, 1, 2)
@@ -85,6 +94,9 @@ func embed(c *call, elem onnxload.DType) error {
 // msGroupNorm: the channels come last unless attribute channels_last is 0. SkipGroupNorm's
 // second output is the sum before the normalization.
 func msGroupNorm(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	c.set(1, c.in(0))
 	groups, err := c.needInt("groups")
@@ -104,6 +116,9 @@ func msGroupNorm(c *call) error {
 }
 
 func biasDropout(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	c.out(1, onnxload.Bool, c.shape(0))
 	return nil
@@ -111,6 +126,9 @@ func biasDropout(c *call) error {
 
 // bitmaskDropout: the mask has one bit an element, packed into 32-bit words.
 func bitmaskDropout(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	mask := Of(c.unknown())
 	if in, ok := c.dims(0); ok {

@@ -29,11 +29,17 @@ var msQuantRoom = room{"com.microsoft", []op{
 }}
 
 func quantizeWithOrder(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.Int8, c.shape(0))
 	return nil
 }
 
 func dequantizeWithOrder(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	if _, err := c.needInt("to"); err != nil {
 		return err
 	}
@@ -44,6 +50,9 @@ func dequantizeWithOrder(c *call) error {
 
 // dequantizeBFP: block floating point data, then the shape of the result.
 func dequantizeBFP(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	elem, err := c.attrElem("dtype", onnxload.Float32)
 	if err != nil {
 		return err
@@ -59,6 +68,9 @@ func dequantizeBFP(c *call) error {
 
 // qlinearBinary: A, its scale and zero point, B with the same, scale and zero point of the result.
 func qlinearBinary(c *call) error {
+	if err := c.needEach(0, 3); err != nil {
+		return err
+	}
 	s, err := broadcast(c.shape(0), c.shape(3))
 	c.out(0, c.elem(0), s)
 	return err
@@ -66,6 +78,9 @@ func qlinearBinary(c *call) error {
 
 // mulInteger: A, its zero point, B, its zero point.
 func mulInteger(c *call) error {
+	if err := c.needEach(0, 2); err != nil {
+		return err
+	}
 	s, err := broadcast(c.shape(0), c.shape(2))
 	c.out(0, onnxload.Int32, s)
 	return err
@@ -73,6 +88,9 @@ func mulInteger(c *call) error {
 
 // qlinearWhere: condition, X, its scale and zero point, Y with the same.
 func qlinearWhere(c *call) error {
+	if err := c.need(5); err != nil {
+		return err
+	}
 	s, err := broadcast(c.shape(0), c.shape(1), c.shape(4))
 	c.out(0, c.elem(1), s)
 	return err
@@ -163,6 +181,9 @@ func reducedByAttr(c *call) (Shape, error) {
 // gatherBlocks: data quantized in blocks, indices, scales. Bytes hold several numbers along the
 // last axis when attribute bits is below 8.
 func gatherBlocks(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.out(0, c.elem(2), Shape{})
 	data, ok, err := c.ranked(0, 1, anyRank)
 	if err != nil || !ok {
@@ -193,6 +214,9 @@ func gatherBlocks(c *call) error {
 // quantizedLSTM: R is turned, [directions, hidden, 4*hidden], so its middle dimension
 // is the hidden size.
 func quantizedLSTM(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	hidden := c.unknown()
 	if r, ok, err := c.ranked(2, 3, 3); err != nil {
 		return err

@@ -20,6 +20,9 @@ var msSearchRoom = room{"com.microsoft", []op{
 // beamSearch: prompt [B, S], longest result, shortest, beams, results for each prompt. The
 // results are padded to the longest. Scores have a row for every step.
 func beamSearch(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 2, 3)
 	if err != nil {
 		return err
@@ -71,6 +74,9 @@ func vocabularySize(c *call) (Dim, error) {
 
 // greedySearch: prompt [B, S] and the longest result, to which all are padded.
 func greedySearch(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	in, ok, err := c.ranked(0, 2, 2)
 	if err != nil {
 		return err
@@ -105,6 +111,9 @@ func sampling(c *call) error {
 
 // tokenizer: [C] or [N, C] gets one more dimension, as long as the string with the most tokens needs.
 func tokenizer(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.String, Shape{})
 	in, ok, err := c.ranked(0, 1, 2)
 	if err != nil || !ok {
@@ -114,6 +123,7 @@ func tokenizer(c *call) error {
 		c.set(0, c.in(0))
 		return nil
 	}
+	c.note("the last dimension depends on the data")
 	c.out(0, onnxload.String, Of(append(append([]Dim(nil), in...), c.unknown())...))
 	return nil
 }
@@ -121,6 +131,9 @@ func tokenizer(c *call) error {
 // wordConvEmbedding: words [..., characters]; each becomes as many numbers as there are
 // filters, [filters, 1, window, size].
 func wordConvEmbedding(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	size := c.unknown()
 	if w, ok, err := c.ranked(1, 1, anyRank); err != nil {
 		return err

@@ -44,7 +44,18 @@ func channelCount(c *call, from, to int) (Dim, error) {
 	return channels, nil
 }
 
+// batchNorm: attribute spatial 0 (through version 8) has statistics for every place of a sample.
 func batchNorm(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
+	if c.attrInt("spatial", 1) == 0 {
+		c.set(0, c.in(0))
+		for i := 1; i <= 4; i++ {
+			c.out(i, c.elem(0), c.shape(1))
+		}
+		return nil
+	}
 	channels, err := channelCount(c, 1, 4)
 	c.set(0, c.in(0))
 	for i := 1; i <= 4; i++ {
@@ -56,6 +67,9 @@ func batchNorm(c *call) error {
 // batchNorm14: the statistics have a type of their own. That attribute training_mode and the
 // number of outputs belong together is not checked: files in use break it.
 func batchNorm14(c *call) error {
+	if err := c.need(5); err != nil {
+		return err
+	}
 	channels, err := channelCount(c, 1, 4)
 	c.set(0, c.in(0))
 	c.out(1, c.elem(3), Of(channels))
@@ -64,6 +78,9 @@ func batchNorm14(c *call) error {
 }
 
 func channelNorm(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	_, err := channelCount(c, 1, 2)
 	return err
@@ -72,6 +89,9 @@ func channelNorm(c *call) error {
 // layerNorm: mean and inverse deviation keep the axes before attribute axis; those
 // from it on become 1. They are computed in the type of attribute stash_type.
 func layerNorm(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	return statistics(c, 1, 2)
 }
@@ -101,6 +121,9 @@ func statistics(c *call, first, last int) error {
 }
 
 func rmsNorm(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	if in, ok := c.dims(0); ok {
 		_, err := axis(c.attrInt("axis", -1), len(in))
@@ -110,6 +133,9 @@ func rmsNorm(c *call) error {
 }
 
 func groupNorm(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	groups, err := c.needInt("num_groups")
 	if err != nil {
@@ -124,6 +150,9 @@ func groupNorm(c *call) error {
 }
 
 func lpNorm(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	if in, ok := c.dims(0); ok {
 		_, err := axis(c.attrInt("axis", -1), len(in))
@@ -133,6 +162,9 @@ func lpNorm(c *call) error {
 }
 
 func lrn(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.set(0, c.in(0))
 	size, err := c.needInt("size")
 	if err == nil && size <= 0 {

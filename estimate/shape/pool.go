@@ -21,6 +21,9 @@ var poolRoom = room{"", []op{
 // pool: attributes that a version does not have yet (dilations, ceil_mode) have
 // their defaults there. MaxPool's second output holds indices.
 func pool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	s, err := poolShape(c, c.shape(0))
 	c.out(0, c.elem(0), s)
 	c.out(1, onnxload.Int64, s)
@@ -54,6 +57,9 @@ func poolShape(c *call, in Shape) (Shape, error) {
 }
 
 func globalPool(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 2, anyRank)
 	if err != nil || !ok {
@@ -69,6 +75,9 @@ func globalPool(c *call) error {
 
 // maxUnpool: the third input is the output's shape, when it is given.
 func maxUnpool(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 3, anyRank)
 	if err != nil {
@@ -116,6 +125,9 @@ func maxUnpool(c *call) error {
 
 // maxRoiPool: rois are [R, 5]; each gives [C, pooled_shape...].
 func maxRoiPool(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	size, err := c.perAxis("pooled_shape", 2, 0, 1) // the default is refused: the attribute is required
 	if err != nil {
 		return err
@@ -125,6 +137,9 @@ func maxRoiPool(c *call) error {
 
 // roiAlign: rois are [R, 4], the third input has the picture of each.
 func roiAlign(c *call) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	h, err := c.positiveInt("output_height", 1)
 	if err != nil {
 		return err

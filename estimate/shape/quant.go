@@ -16,6 +16,9 @@ var quantRoom = room{"", []op{
 // output_dtype (since 21), without both uint8. Blocked quantization (attribute block_size) keeps
 // the input's shape too.
 func quantize(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	said, err := c.attrElem("output_dtype", onnxload.Undefined)
 	if err != nil {
 		return err
@@ -39,6 +42,9 @@ func quantize(c *call) error {
 // dequantize: the scale has the output's type, unless attribute output_dtype (since 23)
 // says another. Before 19 the scale is always float32.
 func dequantize(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	elem, err := c.attrElem("output_dtype", onnxload.Undefined)
 	if err != nil {
 		return err
@@ -67,6 +73,9 @@ func blocks(c *call) error {
 
 // dynamicQuantize: y, its scale, its zero point.
 func dynamicQuantize(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.Uint8, c.shape(0))
 	c.out(1, onnxload.Float32, Of())
 	c.out(2, onnxload.Uint8, Of())

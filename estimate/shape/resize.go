@@ -21,10 +21,16 @@ var imageRoom = room{"", []op{
 
 // upsample1: pictures [N, C, H, W] and a factor for each of the last two.
 func upsample1(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	return scaleAll(c, []float64{1, 1, c.attrFloat("height_scale", 0), c.attrFloat("width_scale", 0)})
 }
 
 func upsample7(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	a := c.node.Attr("scales")
 	if a == nil || a.Type != onnxload.AttrFloats {
 		return fmt.Errorf("attribute scales is missing")
@@ -38,6 +44,9 @@ func upsample7(c *call) error {
 
 // resize10: X, scales.
 func resize10(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	scales, ok := c.floats(1)
 	if !ok {
 		c.out(0, c.elem(0), sameRank(c))
@@ -78,6 +87,9 @@ func scaleAll(c *call, scales []float64) error {
 // given. Both have one number for each of the attribute axes, or for every axis. With
 // coordinate_transformation_mode tf_crop_and_resize, scales apply to the part that roi cuts out.
 func resize(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 0, anyRank)
 	if err != nil || !ok {
@@ -265,6 +277,9 @@ func scaled(c *call, d Dim, scale, part float64) (Dim, error) {
 
 // gridSample: X [N, C, spatial...], grid [N, out..., number of spatial axes].
 func gridSample(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, okX, err := c.ranked(0, 3, anyRank)
 	if err != nil {
@@ -302,6 +317,9 @@ func gridSample(c *call) error {
 // affineGrid: size is [N, C, H, W] or [N, C, D, H, W]; the result has a point for each
 // place in a picture.
 func affineGrid(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	size, ok, err := c.sizes(1)
 	if err != nil {
@@ -323,6 +341,9 @@ func affineGrid(c *call) error {
 
 // centerCropPad: the second input has the new sizes of the attribute axes.
 func centerCropPad(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 0, anyRank)
 	if err != nil || !ok {
@@ -351,6 +372,9 @@ func centerCropPad(c *call) error {
 
 // imageDecoder: the file decides height and width.
 func imageDecoder(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	if _, _, err := c.ranked(0, 1, 1); err != nil {
 		return err
 	}
@@ -362,6 +386,7 @@ func imageDecoder(c *call) error {
 	default:
 		return fmt.Errorf("attribute pixel_format is %q, wanted RGB, BGR or Grayscale", f)
 	}
+	c.note("height and width depend on the data")
 	c.out(0, onnxload.Uint8, Of(c.unknown(), c.unknown(), channels))
 	return nil
 }

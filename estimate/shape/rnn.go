@@ -24,6 +24,9 @@ func rnn(c *call) error {
 // size. With attribute layout 0 X is [sequence, batch, input], Y is [sequence, directions,
 // batch, hidden] and the last states are [directions, batch, hidden]; with 1 the batch comes first.
 func recurrent(c *call, hidden Dim) error {
+	if err := c.need(3); err != nil {
+		return err
+	}
 	directions := N(1)
 	switch d := c.attrStr("direction", "forward"); d {
 	case "forward", "reverse":

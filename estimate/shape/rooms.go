@@ -42,6 +42,7 @@ var rooms = []*room{
 	&msConvRoom,
 	&msAttentionRoom,
 	&msQuantRoom,
+	&msMatmulRoom,
 	&msSearchRoom,
 }
 

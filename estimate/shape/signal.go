@@ -17,10 +17,16 @@ var signalRoom = room{"", []op{
 }}
 
 func dft17(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	return dft(c, N(c.attrInt("axis", 1)))
 }
 
 func dft20(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	at := N(-2)
 	if c.has(2) {
 		v, ok, err := c.scalar(2)
@@ -95,6 +101,9 @@ func spectrum(n Dim) Dim { return Add(FloorDiv(n, N(2)), N(1)) }
 // stft: signal [batch, length, 1 or 2], frame step, window, frame length ->
 // [batch, frames, bins, 2]. A frame is as long as the window unless its length is given.
 func stft(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	c.out(0, c.elem(0), Shape{})
 	in, ok, err := c.ranked(0, 2, 3)
 	if err != nil {
@@ -134,6 +143,9 @@ func stft(c *call) error {
 
 // windowFunction: the input is the size.
 func windowFunction(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	elem, err := c.attrElem("output_datatype", onnxload.Float32)
 	if err != nil {
 		return err
@@ -148,6 +160,9 @@ func windowFunction(c *call) error {
 
 // melWeights: the first inputs are the number of bands and the DFT length.
 func melWeights(c *call) error {
+	if err := c.need(5); err != nil {
+		return err
+	}
 	elem, err := c.attrElem("output_datatype", onnxload.Float32)
 	if err != nil {
 		return err

@@ -17,6 +17,9 @@ var textRoom = room{"", []op{
 // stringNormalizer: [C] or [1, C]; attribute stopwords takes some of the strings away,
 // and where nothing is left one empty string remains.
 func stringNormalizer(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.String, c.shape(0))
 	in, ok, err := c.ranked(0, 1, 2)
 	if err != nil || !ok {
@@ -37,6 +40,9 @@ func stringNormalizer(c *call) error {
 }
 
 func stringConcat(c *call) error {
+	if err := c.need(2); err != nil {
+		return err
+	}
 	s, err := broadcast(c.shape(0), c.shape(1))
 	c.out(0, onnxload.String, s)
 	return err
@@ -45,6 +51,9 @@ func stringConcat(c *call) error {
 // stringSplit: one more dimension, as long as the most pieces that any string gives.
 // Attribute maxsplit bounds it: n splits make n+1 pieces.
 func stringSplit(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.String, Shape{})
 	c.out(1, onnxload.Int64, c.shape(0))
 	in, ok := c.dims(0)
@@ -60,12 +69,17 @@ func stringSplit(c *call) error {
 			return fmt.Errorf("attribute maxsplit is %d, wanted at least 0", n)
 		}
 		pieces = c.bounded(Add(N(n), N(1)))
+	} else {
+		c.note("the last dimension depends on the data")
 	}
 	c.out(0, onnxload.String, Of(append(append([]Dim(nil), in...), pieces)...))
 	return nil
 }
 
 func regexFullMatch(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.Bool, c.shape(0))
 	return nil
 }
@@ -73,6 +87,9 @@ func regexFullMatch(c *call) error {
 // tfIdf: [C] or [N, C]; the last dimension becomes as long as the largest of
 // attribute ngram_indexes needs.
 func tfIdf(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
 	c.out(0, onnxload.Float32, Shape{})
 	places, _ := c.attrInts("ngram_indexes")
 	if len(places) == 0 {
