@@ -6,29 +6,19 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// reduceRoom has the reductions. Their axes were an attribute first and became input 1:
-// for ReduceSum at opset 13, for the others at 18.
+// reduceRoom has the reductions. Their axes were an attribute first and became input 1,
+// for ReduceSum at opset 13, for the others at 18; either is taken at any version.
 var reduceRoom = room{"", []op{
-	{"ReduceSum", 1, reduceAttr, sumEval},
-	{"ReduceSum", 13, reduceInput, sumEval},
-	{"ReduceMean", 1, reduceAttr, averageEval},
-	{"ReduceMean", 18, reduceInput, averageEval},
-	{"ReduceProd", 1, reduceAttr, prodEval},
-	{"ReduceProd", 18, reduceInput, prodEval},
-	{"ReduceMax", 1, reduceAttr, largestEval},
-	{"ReduceMax", 18, reduceInput, largestEval},
-	{"ReduceMin", 1, reduceAttr, smallestEval},
-	{"ReduceMin", 18, reduceInput, smallestEval},
-	{"ReduceL1", 1, reduceAttr, nil},
-	{"ReduceL1", 18, reduceInput, nil},
-	{"ReduceL2", 1, reduceAttr, nil},
-	{"ReduceL2", 18, reduceInput, nil},
-	{"ReduceLogSum", 1, reduceAttr, nil},
-	{"ReduceLogSum", 18, reduceInput, nil},
-	{"ReduceLogSumExp", 1, reduceAttr, nil},
-	{"ReduceLogSumExp", 18, reduceInput, nil},
-	{"ReduceSumSquare", 1, reduceAttr, nil},
-	{"ReduceSumSquare", 18, reduceInput, nil},
+	{"ReduceSum", 1, reduce, sumEval},
+	{"ReduceMean", 1, reduce, averageEval},
+	{"ReduceProd", 1, reduce, prodEval},
+	{"ReduceMax", 1, reduce, largestEval},
+	{"ReduceMin", 1, reduce, smallestEval},
+	{"ReduceL1", 1, reduce, nil},
+	{"ReduceL2", 1, reduce, nil},
+	{"ReduceLogSum", 1, reduce, nil},
+	{"ReduceLogSumExp", 1, reduce, nil},
+	{"ReduceSumSquare", 1, reduce, nil},
 
 	{"ArgMax", 1, argReduce, argEval(func(a, b Dim) (bool, bool) { return less(b, a) }, func(a, b float64) bool { return a > b })},
 	{"ArgMin", 1, argReduce, argEval(less, func(a, b float64) bool { return a < b })},
@@ -41,15 +31,11 @@ var (
 	smallestEval = reduceEval(binaryFn{plain(minOf), math.Min}, 0, false)
 )
 
-func reduceAttr(c *call) error { return c.reduce(-1) }
-
-func reduceInput(c *call) error { return c.reduce(1) }
-
-func (c *call) reduce(axesInput int) error {
+func reduce(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	s, _, err := c.reduced(axesInput)
+	s, _, err := c.reduced()
 	c.out(0, c.elem(0), s)
 	return err
 }
@@ -57,16 +43,16 @@ func (c *call) reduce(axesInput int) error {
 // reduced returns the shape that is left and which axes go; the latter is nil when not known.
 // Without axes, or with none in the list, all go, unless noop_with_empty_axes
 // says that none does.
-func (c *call) reduced(axesInput int) (Shape, []bool, error) {
+func (c *call) reduced() (Shape, []bool, error) {
 	dims, ok := c.dims(0)
 	if !ok {
 		return Shape{}, nil, nil
 	}
 	keep := c.attrInt("keepdims", 1) != 0
-	axes, given, known := c.axesOf(axesInput)
+	axes, given, known := c.axesOf(1)
 	if given && !known {
 		// Which axes go is not known; how many do may be.
-		if n, ok := c.length(axesInput); ok && n > 0 && !keep && n <= len(dims) {
+		if n, ok := c.length(1); ok && n > 0 && !keep && n <= len(dims) {
 			return Of(c.unknowns(len(dims) - n)...), nil, nil
 		} else if keep {
 			return Of(c.unknowns(len(dims))...), nil, nil
@@ -147,11 +133,7 @@ func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) error {
 		if v == nil || !ok || v.Elem == onnxload.Bool && f.floats == nil {
 			return nil
 		}
-		axesInput := -1
-		if len(c.node.In) > 1 {
-			axesInput = 1
-		}
-		_, gone, err := c.reduced(axesInput)
+		_, gone, err := c.reduced()
 		if err != nil || gone == nil || v.Len() == 0 && !hasNeutral {
 			return err
 		}
