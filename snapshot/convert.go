@@ -178,7 +178,9 @@ func (m *machine) event(device int, items []value) (value, error) {
 	m.current, m.extras = Event{}, nil // of the machine, to keep them off the heap
 	e, extra := &m.current, &m.extras
 	var note noteKey
-	action, size, frames := false, false, value{kind: kGone}
+	action, size, addr, free := false, false, false, false
+	frames := value{kind: kGone}
+	e.odd = noStream | noTime
 	stream := int64(0)
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
@@ -205,15 +207,15 @@ func (m *machine) event(device int, items []value) (value, error) {
 			}
 			switch id {
 			case idAddr:
-				e.Addr, e.has = v.n, e.has|hasAddr
+				e.Addr, addr = v.n, true
 			case idDeviceFree:
-				e.Addr, e.has = v.n, e.has|hasDeviceFree
+				e.Addr, free = v.n, true
 			case idSize:
 				e.Size, size = v.n, true
 			case idTime:
-				e.Time, e.has = v.n, e.has|hasTime
+				e.Time, e.odd = v.n, e.odd&^noTime
 			case idStream:
-				stream, e.has = v.n, e.has|hasStream
+				stream, e.odd = v.n, e.odd&^noStream
 			}
 		case idFrames:
 			frames = v
@@ -243,12 +245,17 @@ func (m *machine) event(device int, items []value) (value, error) {
 		return value{}, m.event0(device, "no action")
 	case !size:
 		return value{}, m.event0(device, "no size")
-	case e.has&(hasAddr|hasDeviceFree) == 0:
+	case !addr && !free:
 		return value{}, m.event0(device, "neither addr nor device_free")
-	case e.has&(hasAddr|hasDeviceFree) == hasAddr|hasDeviceFree:
+	case addr && free:
 		return value{}, m.event0(device, "both addr and device_free")
 	case e.Action != OOM && e.Addr > math.MaxInt64-e.Size:
 		return value{}, m.event0(device, "its end is beyond 2^63")
+	}
+	if free {
+		e.odd |= freeForAddr
+	} else if e.Action == OOM {
+		e.odd |= addrOfOOM
 	}
 	if stream != m.lastName || m.events == 0 {
 		i, ok := m.streamIDs[stream]

@@ -114,6 +114,36 @@ func (s *Snapshot) LiveAt(device, i int) ([]Live, error) {
 	return out, nil
 }
 
+// Beginning returns the segments that a device had when its trace begins, with
+// the blocks that were in use then and the free space between them.
+func (s *Snapshot) Beginning(device int) ([]Segment, error) {
+	p := &player{s: s, h: &History{Device: device}}
+	if err := p.rewind(); err != nil {
+		return nil, err
+	}
+	var out []Segment
+	for _, r := range p.layout.regions {
+		g := Segment{Device: device, Addr: r.addr, Total: r.end - r.addr, Stream: r.stream, Small: r.small, Expandable: r.expandable}
+		at := r.addr
+		gap := func(end int64) {
+			if end > at {
+				g.Blocks = append(g.Blocks, Block{Addr: at, Size: end - at})
+			}
+		}
+		for _, b := range r.live {
+			gap(b.Addr)
+			at = b.Addr + b.Size
+			g.Blocks = append(g.Blocks, Block{Addr: b.Addr, Size: b.Size, Requested: b.Requested, State: ActiveAllocated, Stack: b.Stack})
+			g.Allocated += b.Size
+			g.Requested += b.Requested
+		}
+		gap(r.end)
+		g.Active = g.Allocated
+		out = append(out, g)
+	}
+	return out, nil
+}
+
 // A player plays a trace on a layout.
 type player struct {
 	s        *Snapshot
@@ -154,7 +184,7 @@ func (p *player) rewind() error {
 		if g.Device != p.h.Device {
 			continue
 		}
-		p.layout.addRegion(g.Addr, g.Total, g.Expandable)
+		p.layout.addRegion(g.Addr, g.Total, g.Expandable, g.Small, g.Stream)
 		for k := range g.Blocks {
 			b := &g.Blocks[k]
 			if b.State != Inactive {
@@ -181,7 +211,7 @@ func (p *player) rewind() error {
 			if p.layout.find(e.Addr) != nil {
 				return fmt.Errorf("device %d: event %d: %s at %#x, which is in use at that time", p.h.Device, i, p.s.ActionName(e.Action), e.Addr)
 			}
-			p.layout.addRegion(e.Addr, e.Size, e.Action == SegmentUnmap)
+			p.layout.addRegion(e.Addr, e.Size, e.Action == SegmentUnmap, e.Size == smallSegment, p.s.Streams[e.Stream])
 		}
 	}
 	addrs := make([]int64, 0, len(blocks))
@@ -250,7 +280,7 @@ func (p *player) play(n int) error {
 				return err
 			}
 		case SegmentAlloc, SegmentMap:
-			p.layout.addRegion(e.Addr, e.Size, e.Action == SegmentMap)
+			p.layout.addRegion(e.Addr, e.Size, e.Action == SegmentMap, e.Size == smallSegment, p.s.Streams[e.Stream])
 			p.now.Reserved += e.Size
 			if e.Action == SegmentAlloc {
 				p.segments++

@@ -9,6 +9,8 @@ import (
 type region struct {
 	addr, end  int64
 	expandable bool
+	small      bool // of the small pool
+	stream     int64
 	live       []*liveBlock
 }
 
@@ -27,8 +29,9 @@ type layout struct {
 
 // Constants of c10/core/AllocatorConfig.h.
 const (
-	minBlock  = 512
-	smallSize = 1 << 20
+	minBlock     = 512
+	smallSize    = 1 << 20
+	smallSegment = 2 << 20 // large segments are of other sizes
 )
 
 func newLayout(s *Snapshot) *layout {
@@ -136,9 +139,9 @@ func (r *region) put(b *liveBlock) {
 }
 
 // addRegion maps memory. Mapped ranges of expandable segments that touch are one.
-func (l *layout) addRegion(addr, bytes int64, expandable bool) {
+func (l *layout) addRegion(addr, bytes int64, expandable, small bool, stream int64) {
 	i, _ := slices.BinarySearchFunc(l.regions, addr, func(r *region, a int64) int { return compare(r.addr, a) })
-	n := &region{addr: addr, end: addr + bytes, expandable: expandable}
+	n := &region{addr: addr, end: addr + bytes, expandable: expandable, small: small, stream: stream}
 	if expandable && i > 0 && l.regions[i-1].expandable && l.regions[i-1].end == addr {
 		n = l.regions[i-1]
 		n.end = addr + bytes
@@ -162,10 +165,10 @@ func (l *layout) cutRegion(addr, bytes int64) bool {
 	i := slices.Index(l.regions, r)
 	var parts []*region
 	if r.addr < addr {
-		parts = append(parts, &region{addr: r.addr, end: addr, expandable: r.expandable})
+		parts = append(parts, &region{addr: r.addr, end: addr, expandable: r.expandable, small: r.small, stream: r.stream})
 	}
 	if addr+bytes < r.end {
-		parts = append(parts, &region{addr: addr + bytes, end: r.end, expandable: r.expandable})
+		parts = append(parts, &region{addr: addr + bytes, end: r.end, expandable: r.expandable, small: r.small, stream: r.stream})
 	}
 	for _, b := range r.live {
 		for _, p := range parts {

@@ -16,7 +16,7 @@ func (m *machine) size(where string, id uint32, v value, to *int64) error {
 
 // block makes a block of a dict's items.
 func (m *machine) block(items []value) (value, error) {
-	var b Block
+	b := Block{lacks: blockAddress | blockRequested | blockFrames}
 	var state, size bool
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
@@ -27,13 +27,13 @@ func (m *machine) block(items []value) (value, error) {
 		switch id := uint32(k.n); id {
 		case idAddress:
 			err = m.size("block", id, v, &b.Addr)
-			b.has |= blockHasAddress
+			b.lacks &^= blockAddress
 		case idSize:
 			err = m.size("block", id, v, &b.Size)
 			size = true
 		case idRequestedSize:
 			err = m.size("block", id, v, &b.Requested)
-			b.has |= blockHasRequested
+			b.lacks &^= blockRequested
 		case idState:
 			s := uint32(v.n) - idFirstState
 			if v.kind != kString || uint32(v.n) < idFirstState || s >= uint32(len(stateNames)) {
@@ -42,7 +42,7 @@ func (m *machine) block(items []value) (value, error) {
 			b.State, state = BlockState(s), true
 		case idFrames:
 			b.Stack, err = m.stackOf(v)
-			b.has |= blockHasFrames
+			b.lacks &^= blockFrames
 		default:
 			err = m.extra(&b.Extra, k, v)
 		}
@@ -53,7 +53,7 @@ func (m *machine) block(items []value) (value, error) {
 	if !state || !size {
 		return value{}, m.fail("block: wanted size and state")
 	}
-	if b.has&blockHasRequested == 0 && b.State != Inactive {
+	if b.lacks&blockRequested != 0 && b.State != Inactive {
 		b.Requested = b.Size
 	}
 	m.blocks = append(m.blocks, b)
@@ -62,7 +62,7 @@ func (m *machine) block(items []value) (value, error) {
 
 // segment makes a segment of a dict's items and the blocks read before it.
 func (m *machine) segment(items []value) (value, error) {
-	s := Segment{Device: 0}
+	s := Segment{lacks: segmentActive | segmentRequested | segmentType | segmentPool | segmentExpandable | segmentFrames}
 	const needAddr, needTotal, needBlocks = 1, 2, 4
 	var seen uint8
 	for i := 0; i+1 < len(items); i += 2 {
@@ -87,10 +87,10 @@ func (m *machine) segment(items []value) (value, error) {
 			err = m.size("segment", id, v, &s.Allocated)
 		case idActiveSize:
 			err = m.size("segment", id, v, &s.Active)
-			s.has |= segmentHasActive
+			s.lacks &^= segmentActive
 		case idRequestedSize:
 			err = m.size("segment", id, v, &s.Requested)
-			s.has |= segmentHasRequested
+			s.lacks &^= segmentRequested
 		case idStream:
 			if v.kind != kInt {
 				return value{}, m.fail("segment: stream is no 64 bit integer")
@@ -101,7 +101,7 @@ func (m *machine) segment(items []value) (value, error) {
 				return value{}, m.fail("segment: segment_type is neither large nor small")
 			}
 			s.Small = uint32(v.n) == idSmall
-			s.has |= segmentHasType
+			s.lacks &^= segmentType
 		case idPool:
 			if v.kind != kObject || len(m.objects[v.n].items) != 2 || m.objects[v.n].kind != Tuple ||
 				m.objects[v.n].items[0].kind != kInt || m.objects[v.n].items[1].kind != kInt {
@@ -109,7 +109,7 @@ func (m *machine) segment(items []value) (value, error) {
 			}
 			pool := m.objects[v.n].items
 			s.Pool = [2]int64{pool[0].n, pool[1].n}
-			s.has |= segmentHasPool
+			s.lacks &^= segmentPool
 			if !m.objects[v.n].got && m.objects[v.n].puts == 0 {
 				m.retire(uint32(v.n), value{kind: kGone})
 			}
@@ -118,10 +118,10 @@ func (m *machine) segment(items []value) (value, error) {
 				return value{}, m.fail("segment: is_expandable is no bool")
 			}
 			s.Expandable = v.n != 0
-			s.has |= segmentHasExpandable
+			s.lacks &^= segmentExpandable
 		case idFrames:
 			s.Stack, err = m.stackOf(v)
-			s.has |= segmentHasFrames
+			s.lacks &^= segmentFrames
 		case idBlocks:
 			err = m.segmentBlocks(&s, v)
 			seen |= needBlocks
@@ -142,7 +142,7 @@ func (m *machine) segment(items []value) (value, error) {
 	at, end := s.Addr, s.Addr+s.Total
 	for i := range s.Blocks {
 		b := &s.Blocks[i]
-		if b.has&blockHasAddress == 0 {
+		if b.lacks&blockAddress != 0 {
 			b.Addr = at
 		}
 		if b.Addr != at {

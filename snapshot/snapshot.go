@@ -77,14 +77,14 @@ type Event struct {
 	Note   NoteID
 	Stream uint32 // index into Snapshot.Streams
 	Action Action
-	has    uint8 // which optional keys the event has
+	odd    uint8 // how its keys differ from the usual ones; 0 for those that a program makes
 }
 
 const (
-	hasAddr = 1 << iota
-	hasDeviceFree
-	hasStream
-	hasTime
+	freeForAddr = 1 << iota // device_free in place of addr, as an OOM has
+	addrOfOOM               // an OOM with addr all the same
+	noStream
+	noTime
 )
 
 const chunkLen = 1 << 12
@@ -160,13 +160,13 @@ type Block struct {
 	Stack     StackID
 	State     BlockState
 	Extra     []Pair
-	has       uint8
+	lacks     uint8 // keys that the file does not have
 }
 
 const (
-	blockHasAddress = 1 << iota
-	blockHasRequested
-	blockHasFrames
+	blockAddress = 1 << iota
+	blockRequested
+	blockFrames
 )
 
 // A Segment is memory that the allocator got from CUDA in one piece, or a
@@ -185,16 +185,16 @@ type Segment struct {
 	Stack      StackID
 	Blocks     []Block // in address order; they tile the segment
 	Extra      []Pair
-	has        uint16
+	lacks      uint8 // keys that the file does not have
 }
 
 const (
-	segmentHasActive = 1 << iota
-	segmentHasRequested
-	segmentHasType
-	segmentHasPool
-	segmentHasExpandable
-	segmentHasFrames
+	segmentActive = 1 << iota
+	segmentRequested
+	segmentType
+	segmentPool
+	segmentExpandable
+	segmentFrames
 )
 
 // An Annotation is a range that the program marked, for instance a profiler's

@@ -243,41 +243,41 @@ func (p *pickler) segment(s *Segment) {
 	p.keyInt("address", s.Addr)
 	p.keyInt("total_size", s.Total)
 	p.keyInt("allocated_size", s.Allocated)
-	if s.has&segmentHasActive != 0 {
+	if s.lacks&segmentActive == 0 {
 		p.keyInt("active_size", s.Active)
 	}
-	if s.has&segmentHasRequested != 0 {
+	if s.lacks&segmentRequested == 0 {
 		p.keyInt("requested_size", s.Requested)
 	}
 	p.keyInt("stream", s.Stream)
-	if s.has&segmentHasType != 0 {
+	if s.lacks&segmentType == 0 {
 		p.keyText("segment_type", map[bool]string{true: "small", false: "large"}[s.Small])
 	}
-	if s.has&segmentHasPool != 0 {
+	if s.lacks&segmentPool == 0 {
 		p.text("segment_pool_id")
 		p.int(s.Pool[0])
 		p.int(s.Pool[1])
 		p.raw(opTuple2)
 	}
-	if s.has&segmentHasExpandable != 0 {
+	if s.lacks&segmentExpandable == 0 {
 		p.keyBool("is_expandable", s.Expandable)
 	}
-	if s.has&segmentHasFrames != 0 {
+	if s.lacks&segmentFrames == 0 {
 		p.keyStack("frames", s.Stack)
 	}
 	p.text("blocks")
 	p.list(len(s.Blocks), func(i int) {
 		b := &s.Blocks[i]
 		p.begin()
-		if b.has&blockHasAddress != 0 {
+		if b.lacks&blockAddress == 0 {
 			p.keyInt("address", b.Addr)
 		}
 		p.keyInt("size", b.Size)
-		if b.has&blockHasRequested != 0 {
+		if b.lacks&blockRequested == 0 {
 			p.keyInt("requested_size", b.Requested)
 		}
 		p.keyText("state", b.State.String())
-		if b.has&blockHasFrames != 0 {
+		if b.lacks&blockFrames == 0 {
 			p.keyStack("frames", b.Stack)
 		}
 		p.end(b.Extra)
@@ -288,16 +288,16 @@ func (p *pickler) segment(s *Segment) {
 func (p *pickler) event(e *Event) {
 	p.begin()
 	p.keyText("action", p.s.ActionName(e.Action))
-	if e.has&hasDeviceFree != 0 {
+	if e.odd&freeForAddr != 0 || e.Action == OOM && e.odd&addrOfOOM == 0 {
 		p.keyInt("device_free", e.Addr)
 	} else {
 		p.keyInt("addr", e.Addr)
 	}
 	p.keyInt("size", e.Size)
-	if e.has&hasStream != 0 {
+	if e.odd&noStream == 0 {
 		p.keyInt("stream", p.s.Streams[e.Stream])
 	}
-	if e.has&hasTime != 0 {
+	if e.odd&noTime == 0 {
 		p.keyInt("time_us", e.Time)
 	}
 	n := &p.s.Notes[e.Note]

@@ -21,10 +21,11 @@ var arrows = map[string][]string{
 	"estimate/caching":  {"estimate/timeline"},
 	"estimate":          {"onnxload", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching"},
 	"snapshot":          {"estimate/timeline"},
+	"snapshot/replay":   {"snapshot", "estimate/timeline", "estimate/caching"},
 	"devices":           {},
 	"models":            {},
 	"report":            {"estimate"},
-	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "devices", "models", "report"},
+	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report"},
 }
 
 // keepers says which packages alone may import a module of somebody else's.

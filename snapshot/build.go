@@ -1,0 +1,87 @@
+package snapshot
+
+// A Builder makes a Snapshot event by event.
+type Builder struct {
+	s       *Snapshot
+	frames  map[frameName]uint32
+	stacks  map[string]StackID
+	notes   map[string]NoteID
+	streams map[int64]uint32
+}
+
+// frameName is a Frame without keys of its own.
+type frameName struct {
+	name, file string
+	line       int64
+}
+
+// NewBuilder returns a Builder of an empty snapshot with so many devices.
+func NewBuilder(devices int) *Builder {
+	b := &Builder{
+		s:       &Snapshot{stacks: make([][2]uint32, 1), hasSettings: true, hasNotes: true, hasTraces: true},
+		frames:  map[frameName]uint32{},
+		stacks:  map[string]StackID{},
+		notes:   map[string]NoteID{},
+		streams: map[int64]uint32{},
+	}
+	for range devices {
+		b.s.Traces = append(b.s.Traces, new(Trace))
+	}
+	return b
+}
+
+// Stack returns the stack of these frames, innermost first. Their Extra is not kept.
+func (b *Builder) Stack(frames ...Frame) StackID {
+	start := len(b.s.stackFrames)
+	key := make([]byte, 0, 4*len(frames))
+	for _, f := range frames {
+		k := frameName{f.Name, f.File, f.Line}
+		i, ok := b.frames[k]
+		if !ok {
+			i = uint32(len(b.s.Frames))
+			b.s.Frames = append(b.s.Frames, Frame{Name: f.Name, File: f.File, Line: f.Line})
+			b.frames[k] = i
+		}
+		key = append(key, byte(i), byte(i>>8), byte(i>>16), byte(i>>24))
+		b.s.stackFrames = append(b.s.stackFrames, i)
+	}
+	if id, ok := b.stacks[string(key)]; ok {
+		b.s.stackFrames = b.s.stackFrames[:start]
+		return id
+	}
+	id := StackID(len(b.s.stacks))
+	b.s.stacks = append(b.s.stacks, [2]uint32{uint32(start), uint32(len(b.s.stackFrames))})
+	b.stacks[string(key)] = id
+	return id
+}
+
+// Note returns the note with a category; "" is none.
+func (b *Builder) Note(category string) NoteID {
+	id, ok := b.notes[category]
+	if !ok {
+		n := Note{CompileContext: "N/A", Category: category, has: hasCompileContext | hasUserMetadata}
+		if category != "" {
+			n.has |= hasCategory
+		}
+		id = NoteID(len(b.s.Notes))
+		b.s.Notes = append(b.s.Notes, n)
+		b.notes[category] = id
+	}
+	return id
+}
+
+// Event appends an event to a device's trace. Stream is the CUDA stream; the
+// event's own is set.
+func (b *Builder) Event(device int, e Event, stream int64) {
+	i, ok := b.streams[stream]
+	if !ok {
+		i = uint32(len(b.s.Streams))
+		b.s.Streams = append(b.s.Streams, stream)
+		b.streams[stream] = i
+	}
+	e.Stream, e.odd = i, 0
+	b.s.Traces[device].Add(e)
+}
+
+// Snapshot returns what was built. The Builder must not be used afterwards.
+func (b *Builder) Snapshot() *Snapshot { return b.s }

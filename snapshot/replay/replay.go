@@ -1,0 +1,369 @@
+// Package replay runs the requests that a memory snapshot recorded through the
+// simulated allocator, under the settings they were made with or under others.
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/snapshot"
+)
+
+// A Result is what one replay came to. All sizes are in bytes.
+type Result struct {
+	Conf string // PYTORCH_CUDA_ALLOC_CONF
+
+	// The peaks over the recorded time, and the events that first reached them;
+	// -1 is before the first.
+	PeakAllocated, PeakReserved           int64
+	PeakAllocatedEvent, PeakReservedEvent int
+	EndAllocated, EndReserved             int64
+
+	// Failed lists the events whose allocation did not succeed.
+	Failed []Failure
+	// Fits lists the recorded out-of-memory events whose allocation succeeds here.
+	Fits []int
+	// Doubts says where the replay could not follow the recording.
+	Doubts []string
+}
+
+// A Failure is an allocation that ran out of memory.
+type Failure struct {
+	Event int
+	OOM   *caching.OOM
+}
+
+// Recorded replays a device's trace under its own settings: from the very
+// segments it began with, at the addresses that CUDA gave it, with cached memory
+// given back when it was. It comes to the peaks that PyTorch reported.
+func Recorded(s *snapshot.Snapshot, device int) (*Result, error) {
+	opts, err := caching.ParseOptions(s.AllocConf())
+	if err != nil {
+		return nil, fmt.Errorf("the recording's own settings: %w", err)
+	}
+	// As a program can set them at run time, too.
+	if v, ok := s.Setting("expandable_segments"); ok && v.Kind == snapshot.Bool {
+		opts.ExpandableSegments = v.Int != 0
+	}
+	if v, ok := s.Setting("max_split_size"); ok && v.Kind == snapshot.Int && v.Int > 0 {
+		opts.MaxSplitSize = v.Int
+	}
+	return run(s, device, s.AllocConf(), opts, true, 0)
+}
+
+// Under replays a device's trace under other settings. The allocator begins with
+// what was in use, freshly placed; memory that the recording had cached from
+// before is not there. A capacity bounds what it may reserve; 0 is no bound.
+func Under(s *snapshot.Snapshot, device int, conf string, capacity int64) (*Result, error) {
+	opts, err := caching.ParseOptions(conf)
+	if err != nil {
+		return nil, err
+	}
+	return run(s, device, conf, opts, false, capacity)
+}
+
+// Capacity bounds what the allocator could reserve when it ran out of memory in
+// the recording: at least low, less than high. ok is false where it never did.
+func Capacity(h *snapshot.History) (low, high int64, ok bool) {
+	for i := range h.OOMs {
+		o := &h.OOMs[i]
+		l, u := o.Moment.Reserved, o.Moment.Reserved+segmentFor(o.Tried)
+		if o.DeviceFree < o.Tried {
+			// The device itself was full: it had exactly this left.
+			l += o.DeviceFree
+			u = l + 1
+		}
+		if !ok || u < high {
+			high = u
+		}
+		low, ok = max(low, l), true
+	}
+	low = max(low, h.Reserved.Bytes)
+	return low, max(high, low+1), ok
+}
+
+// segmentFor is the segment that a block of so many bytes needs, at the default
+// settings (get_allocation_size in c10/cuda/CUDACachingAllocator.cpp).
+func segmentFor(size int64) int64 {
+	switch {
+	case size <= 1<<20:
+		return 2 << 20
+	case size < 10<<20:
+		return 20 << 20
+	}
+	return (size + 2<<20 - 1) / (2 << 20) * (2 << 20)
+}
+
+// A runner holds one replay.
+type runner struct {
+	s      *snapshot.Snapshot
+	a      *caching.Allocator
+	r      *Result
+	live   map[int64]held
+	asked  []snapshot.Segment // whose addresses CUDA gives next
+	given  int
+	spare  func(int64) int64 // addresses beyond the recorded ones
+	exact  bool
+	now    int64 // allocated
+	limits bool
+}
+
+type held struct {
+	block  caching.Block
+	freed  bool // asked for; not usable yet
+	stream int
+}
+
+func run(s *snapshot.Snapshot, device int, conf string, opts caching.Options, exact bool, capacity int64) (*Result, error) {
+	begin, err := s.Beginning(device)
+	if err != nil {
+		return nil, err
+	}
+	x := &runner{s: s, r: &Result{Conf: conf, PeakAllocatedEvent: -1, PeakReservedEvent: -1}, live: map[int64]held{}, exact: exact, limits: capacity > 0, spare: caching.TopDown()}
+	cfg := caching.Config{Options: opts, Capacity: capacity}
+	if exact && !opts.ExpandableSegments {
+		cfg.Address = x.address
+	}
+	for i := range s.Segments {
+		if s.Segments[i].Device == device && s.Segments[i].Pool != [2]int64{} {
+			x.doubt("segments of private pools (CUDA graphs) are replayed as ordinary ones")
+			break
+		}
+	}
+	x.a = caching.New(cfg)
+	if exact {
+		err = x.rebuild(begin)
+	} else {
+		err = x.refill(begin)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.now = x.a.Stats().AllocatedBytes.All.Current
+	x.r.PeakAllocated, x.r.PeakReserved = x.now, x.reserved()
+	if device < len(s.Traces) {
+		if err := x.trace(s.Traces[device]); err != nil {
+			return nil, err
+		}
+	}
+	x.r.EndAllocated, x.r.EndReserved = x.now, x.reserved()
+	return x.r, nil
+}
+
+func (x *runner) doubt(format string, args ...any) {
+	if len(x.r.Doubts) < 20 {
+		x.r.Doubts = append(x.r.Doubts, fmt.Sprintf(format, args...))
+	}
+}
+
+func (x *runner) reserved() int64 { return x.a.Stats().ReservedBytes.All.Current }
+
+// stream numbers the CUDA streams, the default one 0.
+func (x *runner) stream(cuda int64) int {
+	if cuda == 0 {
+		return 0
+	}
+	return 1 + slices.Index(x.s.Streams, cuda)
+}
+
+// address gives the allocator the addresses that CUDA gave the recording.
+func (x *runner) address(bytes int64) int64 {
+	if x.given < len(x.asked) {
+		g := &x.asked[x.given]
+		if g.Total == bytes {
+			x.given++
+			return g.Addr
+		}
+		x.doubt("a segment of %d bytes where the recording got one of %d", bytes, g.Total)
+	} else {
+		x.doubt("a segment of %d bytes that the recording did not need", bytes)
+	}
+	return x.spare(bytes)
+}
+
+// rebuild brings the allocator into the state in which the recording began. One
+// segment after the other is requested whole and cut into its blocks; free space
+// is filled as well, so that it serves nothing else, and freed at the end.
+func (x *runner) rebuild(begin []snapshot.Segment) error {
+	x.asked = begin
+	var filler []caching.Block
+	for i := range begin {
+		g := &begin[i]
+		stream := x.stream(g.Stream)
+		if !g.Small && !g.Expandable && len(g.Blocks) != 1 {
+			whole, err := x.a.Malloc(g.Total, stream)
+			if err == nil {
+				err = x.a.Free(whole)
+			}
+			if err != nil {
+				return fmt.Errorf("segment at %#x: %w", g.Addr, err)
+			}
+		}
+		for k := range g.Blocks {
+			b := &g.Blocks[k]
+			for _, size := range pieces(g, b) {
+				block, err := x.a.Malloc(size, stream)
+				if err != nil {
+					return fmt.Errorf("block at %#x: %w", b.Addr, err)
+				}
+				if x.a.Size(block) != size {
+					x.doubt("the block at %#x has %d bytes, %d in the recording", b.Addr, x.a.Size(block), size)
+				}
+				if b.State == snapshot.Inactive {
+					filler = append(filler, block)
+				} else {
+					x.live[b.Addr] = held{block: block, stream: stream}
+				}
+			}
+		}
+	}
+	for _, b := range filler {
+		if err := x.a.Free(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pieces are the requests that fill a block: free space of the small pool may be
+// more than one request of that pool can be.
+func pieces(g *snapshot.Segment, b *snapshot.Block) []int64 {
+	const most = 1 << 20
+	if !g.Small || b.Size <= most {
+		return []int64{b.Size}
+	}
+	var out []int64
+	for left := b.Size; left > 0; left -= most {
+		out = append(out, min(left, most))
+	}
+	return out
+}
+
+// refill allocates anew what was in use when the recording began.
+func (x *runner) refill(begin []snapshot.Segment) error {
+	for i := range begin {
+		g := &begin[i]
+		stream := x.stream(g.Stream)
+		for k := range g.Blocks {
+			b := &g.Blocks[k]
+			if b.State == snapshot.Inactive {
+				continue
+			}
+			block, err := x.a.Malloc(b.Requested, stream)
+			if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
+				x.r.Failed = append(x.r.Failed, Failure{-1, oom})
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("block at %#x: %w", b.Addr, err)
+			}
+			x.live[b.Addr] = held{block: block, stream: stream}
+		}
+	}
+	return nil
+}
+
+func (x *runner) trace(t *snapshot.Trace) error {
+	if x.exact {
+		// What CUDA gives from here on is what it gave then.
+		for _, e := range t.All() {
+			if e.Action == snapshot.SegmentAlloc {
+				x.asked = append(x.asked[:len(x.asked):len(x.asked)], snapshot.Segment{Addr: e.Addr, Total: e.Size})
+			}
+		}
+	}
+	last := snapshot.Alloc
+	for i, e := range t.All() {
+		if err := x.event(i, e, last); err != nil {
+			return err
+		}
+		last = e.Action
+		if x.now > x.r.PeakAllocated {
+			x.r.PeakAllocated, x.r.PeakAllocatedEvent = x.now, i
+		}
+		if n := x.reserved(); n > x.r.PeakReserved {
+			x.r.PeakReserved, x.r.PeakReservedEvent = n, i
+		}
+	}
+	return nil
+}
+
+func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
+	switch e.Action {
+	case snapshot.Alloc:
+		if old, ok := x.live[e.Addr]; ok { // its free was not recorded
+			if err := x.free(e.Addr, old, true); err != nil {
+				return err
+			}
+		}
+		stream := x.stream(x.s.Streams[e.Stream])
+		b, err := x.a.Malloc(e.Size, stream)
+		if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
+			x.r.Failed = append(x.r.Failed, Failure{i, oom})
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("event %d: %w", i, err)
+		}
+		x.live[e.Addr] = held{block: b, stream: stream}
+		x.now += x.a.Size(b)
+		if x.exact && e.Size > 0 && x.a.Address(b) != e.Addr && len(x.asked) > 0 && x.given > 0 {
+			x.doubt("event %d is at %#x, %#x in the recording", i, x.a.Address(b), e.Addr)
+		}
+	case snapshot.FreeRequested, snapshot.FreeCompleted:
+		h, ok := x.live[e.Addr]
+		if !ok {
+			return nil
+		}
+		return x.free(e.Addr, h, e.Action == snapshot.FreeCompleted)
+	case snapshot.SegmentFree, snapshot.SegmentUnmap:
+		// The program emptied the cache, or an allocation was about to fail. Only
+		// the first happens under other settings too.
+		if last != e.Action && (x.exact || x.emptied(e)) {
+			x.a.EmptyCache()
+		}
+	case snapshot.OOM:
+		if x.exact && !x.limits {
+			return nil
+		}
+		b, err := x.a.Malloc(e.Size, x.stream(x.s.Streams[e.Stream]))
+		if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
+			x.r.Failed = append(x.r.Failed, Failure{i, oom})
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("event %d: %w", i, err)
+		}
+		x.r.Fits = append(x.r.Fits, i)
+		// The recording goes on without it.
+		return x.a.Free(b)
+	}
+	return nil
+}
+
+// free gives a block back, in two halves: what was asked to go no longer counts,
+// but is of use only when other streams are done with it.
+func (x *runner) free(addr int64, h held, completed bool) error {
+	if !h.freed {
+		x.now -= x.a.Size(h.block)
+		h.freed = true
+		x.live[addr] = h
+	}
+	if !completed {
+		return nil
+	}
+	delete(x.live, addr)
+	return x.a.Free(h.block)
+}
+
+// emptied says whether the program gave cached memory back itself.
+func (x *runner) emptied(e *snapshot.Event) bool {
+	for _, f := range x.s.Stack(e.Stack) {
+		if n := x.s.Frames[f].Name; n == "empty_cache" || n == "THCPModule_emptyCache(_object*, _object*)" {
+			return true
+		}
+	}
+	return false
+}

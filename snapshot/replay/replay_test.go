@@ -1,0 +1,167 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/snapshot"
+)
+
+func load(t testing.TB, name string) *snapshot.Snapshot {
+	t.Helper()
+	f, err := os.Open(filepath.Join("../testdata", name+".pickle.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := snapshot.Read(f, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Under its own settings every recording comes to the peaks that PyTorch reported.
+func TestRecorded(t *testing.T) {
+	paths, err := filepath.Glob("../testdata/*.pickle.gz")
+	if err != nil || len(paths) != 9 {
+		t.Fatal(paths, err)
+	}
+	for _, p := range paths {
+		name := strings.TrimSuffix(filepath.Base(p), ".pickle.gz")
+		var want struct {
+			MaxAllocated int64 `json:"max_memory_allocated"`
+			MaxReserved  int64 `json:"max_memory_reserved"`
+			Allocated    int64 `json:"memory_allocated"`
+			Reserved     int64 `json:"memory_reserved"`
+		}
+		b, err := os.ReadFile(filepath.Join("../testdata", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Recorded(load(t, name), 0)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r.PeakAllocated != want.MaxAllocated || r.PeakReserved != want.MaxReserved || r.EndAllocated != want.Allocated || r.EndReserved != want.Reserved {
+			t.Errorf("%s: peaks %d and %d, end %d and %d; PyTorch says %+v", name, r.PeakAllocated, r.PeakReserved, r.EndAllocated, r.EndReserved, want)
+		}
+		if len(r.Doubts) > 0 || len(r.Failed) > 0 {
+			t.Errorf("%s: doubts %q, failed %v", name, r.Doubts, r.Failed)
+		}
+	}
+}
+
+// Other settings change what is reserved, and whether memory runs out.
+func TestUnder(t *testing.T) {
+	s := load(t, "oom")
+	h, err := s.History(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, high, ok := Capacity(h)
+	// 1 % of 139.8 GiB were allowed, 1426063360 bytes reserved, 100 MiB wanted.
+	if !ok || low != 1426063360 || high != 1426063360+104857600 {
+		t.Fatalf("capacity from %d to %d, %v", low, high, ok)
+	}
+	for _, c := range []struct {
+		conf     string
+		capacity int64
+		fails    bool
+	}{
+		{"", low, true}, {"", high - 1, true}, {"", high, false},
+		// Pages of 20 MiB instead of whole segments: 26 tensors take 1360 MiB, and
+		// the next 100 MiB need more than there is either way.
+		{"expandable_segments:True", low, true},
+	} {
+		r, err := Under(s, 0, c.conf, c.capacity)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (len(r.Failed) > 0) != c.fails || (len(r.Fits) == 0) != c.fails {
+			t.Errorf("%q with %d: failed %+v, fits %v", c.conf, c.capacity, r.Failed, r.Fits)
+		}
+	}
+	s = load(t, "resnet50_seed")
+	plain, err := Under(s, 0, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exp, err := Under(s, 0, "expandable_segments:True", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exp.PeakReserved >= plain.PeakReserved || exp.PeakAllocated > plain.PeakAllocated || exp.PeakReserved < exp.PeakAllocated {
+		t.Errorf("expandable segments: %d of %d, without them %d of %d", exp.PeakAllocated, exp.PeakReserved, plain.PeakAllocated, plain.PeakReserved)
+	}
+	if _, err := Under(s, 0, "max_split:1", 0); err == nil || !strings.Contains(err.Error(), "max_split_size_mb") {
+		t.Errorf("an unknown setting: %v", err)
+	}
+}
+
+// A measured timeline, replayed and written as a prediction, reads back as the
+// same requests with the same peaks.
+func TestPredicted(t *testing.T) {
+	for _, name := range []string{"resnet50_seed", "mlp_allstacks", "expandable", "mem_track_0"} {
+		tl, err := load(t, name).Timeline(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := caching.Replay(tl, caching.Config{Record: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Predicted(tl, r, "model.onnx", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file bytes.Buffer
+		if err := snapshot.Write(&file, s); err != nil {
+			t.Fatal(err)
+		}
+		back, err := snapshot.Read(&file, snapshot.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := back.History(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !h.Exact || h.Allocated.Bytes != r.PeakAllocated.Allocated || h.Reserved.Bytes != r.PeakReserved.Reserved {
+			t.Errorf("%s: written %d and %d, predicted %d and %d; doubts %q", name, h.Allocated.Bytes, h.Reserved.Bytes, r.PeakAllocated.Allocated, r.PeakReserved.Reserved, h.Doubts)
+		}
+		again, err := back.Timeline(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []timeline.Event
+		for _, e := range tl.Events {
+			if e.Kind != timeline.Mark && e.Bytes > 0 {
+				want = append(want, e)
+			}
+		}
+		for _, e := range again.Events {
+			if e.Kind != timeline.Mark {
+				got = append(got, e)
+			}
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%s: %d events read back of %d", name, len(got), len(want))
+		}
+		for i := range got {
+			if got[i].Kind != want[i].Kind || got[i].Bytes != want[i].Bytes || got[i].Kind == timeline.Alloc && got[i].Category != want[i].Category {
+				t.Fatalf("%s: event %d is %+v, was %+v", name, i, got[i], want[i])
+			}
+		}
+	}
+}

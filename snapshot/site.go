@@ -1,0 +1,92 @@
+package snapshot
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Labels of allocations whose stack says nothing.
+const (
+	NoStack  = "no stack recorded"
+	NoPython = "no Python on the stack: the autograd thread"
+)
+
+// Site names the place that a stack stands for: its innermost Python frame, or
+// its innermost frame of all where it has no Python. The name is
+// "function file:line", with the last two parts of the file's path; it comes
+// from the file and is to be shown with care.
+func (s *Snapshot) Site(id StackID) string {
+	frames := s.Stack(id)
+	if len(frames) == 0 {
+		if id != 0 {
+			return NoPython
+		}
+		return NoStack
+	}
+	for _, f := range frames {
+		if strings.HasSuffix(s.Frames[f].File, ".py") {
+			return s.Frames[f].String()
+		}
+	}
+	return s.Frames[frames[0]].String()
+}
+
+// UserSite names the innermost frame that lies in no installed package, or Site
+// where there is none.
+func (s *Snapshot) UserSite(id StackID) string {
+	for _, f := range s.Stack(id) {
+		file := s.Frames[f].File
+		if strings.HasSuffix(file, ".py") && !strings.Contains(file, "/site-packages/") && !strings.Contains(file, "/dist-packages/") && !strings.Contains(file, "/torch/") {
+			return s.Frames[f].String()
+		}
+	}
+	return s.Site(id)
+}
+
+// String is "function file:line", or the function alone where the file is not known.
+func (f *Frame) String() string {
+	file := f.File
+	if file == "" || file == "??" {
+		return f.Name
+	}
+	if i := strings.LastIndexByte(file, '/'); i > 0 {
+		if k := strings.LastIndexByte(file[:i], '/'); k >= 0 {
+			file = file[k+1:]
+		}
+	}
+	return fmt.Sprintf("%s %s:%d", f.Name, file, f.Line)
+}
+
+// A Group is allocations that belong together.
+type Group struct {
+	Label   string
+	Count   int
+	Bytes   int64 // of their blocks
+	Largest int64
+}
+
+// GroupBy adds up allocations by a label, the largest group first.
+func GroupBy(live []Live, label func(Live) string) []Group {
+	at := map[string]int{}
+	var out []Group
+	for _, l := range live {
+		key := label(l)
+		i, ok := at[key]
+		if !ok {
+			i = len(out)
+			at[key] = i
+			out = append(out, Group{Label: key})
+		}
+		out[i].Count++
+		out[i].Bytes += l.Size
+		out[i].Largest = max(out[i].Largest, l.Size)
+	}
+	slices.SortFunc(out, func(a, b Group) int {
+		if c := compare(b.Bytes, a.Bytes); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Label, b.Label)
+	})
+	return out
+}

@@ -1,0 +1,270 @@
+package snapshot
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// Timeline turns the trace of a device into the timeline that estimates are made
+// of, so that both can be replayed, drawn and compared alike. What was in use
+// before the trace began comes first, while loading.
+//
+// A recording says neither phases nor categories. Phases follow from the stacks:
+// frames of torch.optim, of a backward call or of the autograd thread; without
+// stacks everything after loading is "forward". An event's own category counts
+// where it has one; else it follows from when the memory was taken and given
+// back (see infer).
+func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
+	h, err := s.History(device)
+	if err != nil {
+		return nil, err
+	}
+	c := &converter{s: s, layers: map[StackID]int32{}, names: map[string]int32{}, phases: map[StackID]timeline.Phase{}}
+	t := &noTrace
+	if device < len(s.Traces) {
+		t = s.Traces[device]
+	}
+	live := make(map[int64]int32, len(h.Before))
+	sizes := map[int64]int64{}
+	c.b.Grow(len(h.Before) + t.Len())
+	for _, l := range h.Before {
+		c.b.SetLayer(c.layer(l.Stack))
+		live[l.Addr] = c.b.Alloc(timeline.Unknown, l.Requested)
+		c.said = append(c.said, false)
+		sizes[l.Addr] = l.Requested
+	}
+	for _, e := range t.All() {
+		switch e.Action {
+		case Alloc:
+			c.phase(e)
+			c.b.SetLayer(c.layer(e.Stack))
+			c.b.SetStream(uint8(min(e.Stream, 255)))
+			if old, ok := live[e.Addr]; ok {
+				c.b.Free(old, sizes[e.Addr])
+			}
+			category, said := c.category(e)
+			live[e.Addr] = c.b.Alloc(category, e.Size)
+			c.said = append(c.said, said)
+			sizes[e.Addr] = e.Size
+		case FreeRequested, FreeCompleted:
+			block, ok := live[e.Addr]
+			if !ok {
+				break // the second half of a free, or one that nothing allocated
+			}
+			c.phase(e)
+			c.b.SetLayer(c.layer(e.Stack))
+			c.b.SetStream(uint8(min(e.Stream, 255)))
+			c.b.Free(block, sizes[e.Addr])
+			delete(live, e.Addr)
+		}
+	}
+	out := c.b.Timeline()
+	infer(out, c.said)
+	return out, nil
+}
+
+type converter struct {
+	s      *Snapshot
+	b      timeline.Builder
+	layers map[StackID]int32
+	names  map[string]int32
+	phases map[StackID]timeline.Phase
+	said   []bool // by block: the file says its category
+	now    timeline.Phase
+	step   int32
+}
+
+func (c *converter) layer(id StackID) int32 {
+	if l, ok := c.layers[id]; ok {
+		return l
+	}
+	l := int32(timeline.NoLayer)
+	if id != 0 {
+		name := c.s.Site(id)
+		var ok bool
+		if l, ok = c.names[name]; !ok {
+			l = c.b.AddLayer(name)
+			c.names[name] = l
+		}
+	}
+	c.layers[id] = l
+	return l
+}
+
+// category is the one that the event itself has, if it has one.
+func (c *converter) category(e *Event) (k timeline.Category, said bool) {
+	n := &c.s.Notes[e.Note]
+	if n.has&hasCategory == 0 {
+		return timeline.Unknown, false
+	}
+	for k := range timeline.NumCategories {
+		if n.Category == k.String() {
+			return k, true
+		}
+	}
+	return timeline.Unknown, true
+}
+
+// phase marks where a phase begins. A step begins when the forward pass does.
+func (c *converter) phase(e *Event) {
+	p, ok := c.phases[e.Stack]
+	if !ok {
+		p = c.s.phaseOf(e.Stack)
+		c.phases[e.Stack] = p
+	}
+	if p == c.now && c.step > 0 || p == timeline.Load && c.step > 0 && e.Action != Alloc {
+		return
+	}
+	if p == timeline.Forward && c.now == timeline.Loss {
+		return // what the loss function's caller does is no new step
+	}
+	if p == timeline.Load && c.now == timeline.Load {
+		return
+	}
+	if p == timeline.Forward && c.now != timeline.Forward || c.step == 0 {
+		if e.Action != Alloc && c.step > 0 {
+			return // frees between two phases belong to the one that ends
+		}
+		if p != timeline.Load {
+			c.step++
+		}
+	}
+	c.now = p
+	c.b.Mark(c.step, p)
+}
+
+// phaseOf tells the phase from the functions on a stack.
+func (s *Snapshot) phaseOf(id StackID) timeline.Phase {
+	if id == 0 {
+		return timeline.Forward
+	}
+	frames := s.Stack(id)
+	if len(frames) == 0 {
+		return timeline.Backward // the autograd thread has no Python frames
+	}
+	for _, k := range frames {
+		f := &s.Frames[k]
+		switch {
+		case strings.Contains(f.File, "torch/optim/") && f.Name == "zero_grad":
+			return timeline.Finish
+		case strings.Contains(f.File, "torch/optim/"):
+			return timeline.Optimizer
+		case strings.HasPrefix(f.Name, "torch::autograd::Engine::"), f.Name == "_engine_run_backward",
+			f.Name == "backward" && strings.Contains(f.File, "torch/"):
+			return timeline.Backward
+		case strings.Contains(f.File, "torch/nn/modules/loss.py"):
+			return timeline.Loss
+		case f.Name == "_apply" && strings.Contains(f.File, "torch/nn/modules/module.py"):
+			return timeline.Load
+		}
+	}
+	return timeline.Forward
+}
+
+// infer gives allocations whose category nobody said the one that their life suggests:
+// what a module moved to the GPU is a parameter (or a buffer), what the optimizer
+// made and keeps is its state, what backward made and somebody later gives back
+// is a gradient, what forward made and backward gives back is an activation, and
+// what ends in the phase that made it is temporary.
+func infer(t *timeline.Timeline, said []bool) {
+	made := make([]int32, t.Blocks)
+	freed := make([]int32, t.Blocks)
+	for i := range freed {
+		freed[i] = -1
+	}
+	for i := range t.Events {
+		switch e := &t.Events[i]; e.Kind {
+		case timeline.Alloc:
+			made[e.Block] = int32(i)
+		case timeline.Free:
+			freed[e.Block] = int32(i)
+		}
+	}
+	for b := range made {
+		e := &t.Events[made[b]]
+		if said[b] {
+			continue
+		}
+		var end *timeline.Event
+		if freed[b] >= 0 {
+			end = &t.Events[freed[b]]
+		}
+		same := end != nil && end.Phase == e.Phase && end.Step == e.Step
+		switch {
+		case e.Phase == timeline.Load && e.Layer != timeline.NoLayer && end == nil:
+			e.Category = timeline.Parameter
+		case e.Phase == timeline.Optimizer && end == nil:
+			e.Category = timeline.OptimizerState
+		case same:
+			e.Category = timeline.Temporary
+		case e.Phase == timeline.Backward && end != nil:
+			e.Category = timeline.Gradient
+		case (e.Phase == timeline.Forward || e.Phase == timeline.Loss) && end != nil && (end.Phase == timeline.Backward || end.Phase == timeline.Loss):
+			e.Category = timeline.Activation
+		}
+	}
+}
+
+// An Entry is one line of an allocator's history that a prediction made.
+type Entry struct {
+	Action Action
+	Event  int // index of the timeline's event that caused it
+	Stream int64
+	Addr   int64
+	Size   int64
+}
+
+// Predicted makes a snapshot of a predicted run: the timeline says what was
+// asked for and why, the entries and segments where an allocator put it. A layer
+// becomes a frame of the stack, its phase and step the frame that calls it; the
+// model's name stands for their file. The category of each allocation is written
+// as the viewer reads it. Times are the events' numbers, in microseconds.
+func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model string, conf string) (*Snapshot, error) {
+	b := NewBuilder(1)
+	text := func(s string) Value { return Value{Kind: String, Text: s} }
+	b.s.Settings = []Pair{{text("PYTORCH_CUDA_ALLOC_CONF"), text(conf)}}
+	b.s.Segments = segments
+	stacks := map[[3]int32]StackID{}
+	notes := [timeline.NumCategories]NoteID{}
+	for c := range timeline.NumCategories {
+		notes[c] = b.Note(c.String())
+	}
+	category := make([]timeline.Category, t.Blocks)
+	for i := range category {
+		category[i] = timeline.Unknown
+	}
+	for _, en := range entries {
+		if en.Event < 0 || en.Event >= len(t.Events) {
+			return nil, fmt.Errorf("snapshot: an entry refers to event %d of %d", en.Event, len(t.Events))
+		}
+		e := &t.Events[en.Event]
+		if e.Kind == timeline.Alloc {
+			category[e.Block] = e.Category
+		}
+		key := [3]int32{e.Layer, int32(e.Phase), e.Step}
+		id, ok := stacks[key]
+		if !ok {
+			var frames []Frame
+			if e.Layer >= 0 && int(e.Layer) < len(t.Layers) {
+				frames = append(frames, Frame{Name: t.Layers[e.Layer], File: model, Line: int64(e.Layer)})
+			}
+			frames = append(frames, Frame{Name: e.Phase.String(), File: fmt.Sprintf("step %d", e.Step)})
+			id = b.Stack(frames...)
+			stacks[key] = id
+		}
+		note := notes[timeline.Unknown]
+		if e.Block >= 0 && int(e.Block) < len(category) {
+			note = notes[category[e.Block]]
+		}
+		b.Event(0, Event{Action: en.Action, Addr: en.Addr, Size: en.Size, Time: int64(en.Event), Stack: id, Note: note}, en.Stream)
+	}
+	// The viewer's legend fails unless some event is of category "unknown".
+	var allocated int64
+	for i := range segments {
+		allocated += segments[i].Allocated
+	}
+	b.Event(0, Event{Action: Snap, Size: allocated, Time: int64(len(t.Events)), Note: notes[timeline.Unknown]}, 0)
+	return b.Snapshot(), nil
+}
