@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"math"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
@@ -142,7 +143,7 @@ func (a *analysis) node(n *onnxload.Node) {
 	at := int32(-1)
 	if flow != fixed {
 		at = int32(len(a.steps))
-		a.steps = append(a.steps, step{node: n, index: index, place: placeOf(n)})
+		a.steps = append(a.steps, step{node: n, index: index, place: a.placeOf(n)})
 	}
 	a.use(n, 0, at)
 	for _, id := range n.Out {
@@ -157,6 +158,26 @@ func (a *analysis) node(n *onnxload.Node) {
 			}
 		}
 	}
+}
+
+// placeOf returns the place of a node. Where the node says nothing, or what it says was
+// cut off, the names of the parameters it reads tell their module.
+func (a *analysis) placeOf(n *onnxload.Node) place {
+	p := placeOf(n)
+	if p.call != "" || strings.HasPrefix(n.Name, "/") {
+		return p
+	}
+	for _, id := range n.In {
+		if id == onnxload.NoValue {
+			continue
+		}
+		for _, c := range a.origins[id] {
+			if m := moduleOfParameter(a.m.Values[c].Name); m != "" && (p.module == "" || strings.HasPrefix(m, p.module+".")) {
+				return place{module: m}
+			}
+		}
+	}
+	return p
 }
 
 // flowInto returns what a node's outputs depend on. A constant that is not a

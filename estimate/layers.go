@@ -98,7 +98,15 @@ func (a *analysis) group(from, to int) (group, bool) {
 			}
 		}
 	}
-	return g, len(g.outs) <= 1
+	if len(g.outs) <= 1 || to-from == 1 {
+		return g, len(g.outs) <= 1
+	}
+	// A cast to the type a tensor has already, and the like, only pass the input on.
+	own := slices.DeleteFunc(slices.Clone(g.outs), func(id onnxload.ValueID) bool { return !a.madeIn(g, a.storage[id]) })
+	if len(own) == 1 {
+		g.outs = own
+	}
+	return g, len(g.outs) == 1
 }
 
 // inputs counts the values that flow into a group from the model's inputs.
@@ -239,9 +247,6 @@ func (a *analysis) row(g group) Layer {
 	for _, id := range g.outs {
 		row.Outputs = append(row.Outputs, a.tensor(id))
 	}
-	if row.Module == "" {
-		row.Module = a.moduleByParameter(g)
-	}
 	return row
 }
 
@@ -266,24 +271,6 @@ func (a *analysis) nameOf(g group) (name, op string) {
 		}
 	}
 	return p.module, strings.Join(ops, "+")
-}
-
-// moduleByParameter finds the module of nodes that say nothing themselves by the
-// names of the parameters they read.
-func (a *analysis) moduleByParameter(g group) string {
-	for _, s := range a.steps[g.from:g.to] {
-		for _, id := range s.node.In {
-			if id == onnxload.NoValue {
-				continue
-			}
-			for _, c := range a.origins[id] {
-				if m := moduleOfParameter(a.m.Values[c].Name); m != "" {
-					return m
-				}
-			}
-		}
-	}
-	return ""
 }
 
 // outputBytes returns the memory that a group's outputs take: each storage once,

@@ -29,24 +29,29 @@ func placeOf(n *onnxload.Node) place {
 	return place{}
 }
 
+// placeOfNamespace reads onnxscript's namespace: modules from the root to the leaf, then the
+// operation. Whoever made a file smaller may have cut it off.
 func placeOfNamespace(ns string) place {
 	var p place
 	root := true
 	for part := range strings.SplitSeq(ns, "/") {
 		key, class, ok := strings.Cut(part, ": ")
 		if !ok {
-			break // cut off by whoever shortened the metadata
-		}
-		if op, ok := strings.CutPrefix(class, "aten."); ok {
-			p.call = key
-			p.op, _, _ = strings.Cut(op, ".")
 			break
 		}
 		if strings.HasPrefix(key, "_empty_nn_module_stack") {
 			continue
 		}
-		// A module's key is its path from the root, so it extends its parent's.
-		if !root && p.module != "" && !strings.HasPrefix(key, p.module+".") {
+		// A module's key is its path from the root, so it extends its parent's. An
+		// operation is called as in "aten.conv2d.default".
+		within := root || p.module == "" || strings.HasPrefix(key, p.module+".")
+		if library, op, ok := strings.Cut(class, "."); ok && (library == "aten" || library == "prims" || !within) {
+			if op, _, ok := strings.Cut(op, "."); ok {
+				p.call, p.op = key, op
+			}
+			break
+		}
+		if !within {
 			break
 		}
 		p.module, p.class = key, class[strings.LastIndexByte(class, '.')+1:]

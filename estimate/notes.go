@@ -91,12 +91,15 @@ func (a *analysis) isRenamed(n *onnxload.Node, i int) bool {
 	return i < len(n.In) && n.In[i] != onnxload.NoValue && a.m.Values[n.In[i]].Init != nil && isAutomatic(a.m.Values[n.In[i]].Name)
 }
 
-// unsized counts the values of steps whose size is not known.
+// unsized counts the values with storage of their own whose size is not known.
 func (a *analysis) unsized() int {
 	n := 0
 	for _, s := range a.steps {
+		if s.untaken {
+			continue
+		}
 		for _, id := range s.node.Out {
-			if id == onnxload.NoValue || a.reads[id] == 0 {
+			if id == onnxload.NoValue || a.reads[id] == 0 || a.storage[id] != id {
 				continue
 			}
 			if size, err := sizeOf(a.types.Type(id), a.types.Limit); err == nil && !size.known {

@@ -87,6 +87,7 @@ var bufferTails = map[string]bool{
 var moves = map[string]bool{
 	"Identity": true, "Reshape": true, "Flatten": true, "Squeeze": true, "Unsqueeze": true,
 	"Transpose": true, "Slice": true, "Split": true, "Expand": true,
+	"SplitToSequence": true, "SequenceAt": true, // of a tensor and of its parts
 }
 
 // rearranges are operators that on data make a new tensor, yet on parameters alone

@@ -15,8 +15,11 @@ type function struct {
 	body                   *rawGraph
 
 	calls  []int // functions that the body calls, subgraphs included; filled by link
+	weight int64 // of the body without what it calls
 	state  uint8 // of link's search
 	height int   // calls below this one, at most
+
+	scope *scope // tables for a call: no function is called within itself, so one will do
 }
 
 type functionKey struct{ domain, name, overload string }
@@ -42,12 +45,13 @@ type library struct {
 	funcs []*function
 	byKey map[functionKey]int
 	subs  []*rawGraph
-	size  []int64 // nodes of a call when everything in it is inlined
+	size  []int64 // what a call unfolds to: see weight
 }
 
 // link finds the calls between functions and refuses a function that reaches
-// itself, a chain of calls that is too deep, and bodies that unfold to more than limit nodes.
-func link(funcs []*function, subs []*rawGraph, limit int64) (*library, error) {
+// itself, a chain of calls that is too deep, and a main graph or body whose calls
+// unfold to more than limit nodes.
+func link(main *rawGraph, funcs []*function, subs []*rawGraph, limit int64) (*library, error) {
 	l := &library{funcs: funcs, subs: subs, byKey: map[functionKey]int{}, size: make([]int64, len(funcs))}
 	for i, f := range funcs {
 		if f.name == "" {
@@ -59,11 +63,17 @@ func link(funcs []*function, subs []*rawGraph, limit int64) (*library, error) {
 		l.byKey[f.key()] = i
 	}
 	for _, f := range funcs {
-		l.gather(f.body, &f.calls, nil)
+		f.calls, f.weight = l.gather(f.body)
 	}
 	for i := range funcs {
 		if err := l.search(i, limit); err != nil {
 			return nil, err
+		}
+	}
+	calls, total := l.gather(main)
+	for _, k := range calls {
+		if total += l.size[k]; total > limit {
+			return nil, fmt.Errorf("calls of functions unfold to more than %d nodes, which is the limit", limit)
 		}
 	}
 	return l, nil
@@ -81,21 +91,25 @@ func (l *library) callee(g *rawGraph, i int) int {
 	return -1
 }
 
-// gather lists the functions that g and its subgraphs call, and counts other nodes.
-func (l *library) gather(g *rawGraph, calls *[]int, count *int64) {
-	work := []*rawGraph{g} // nesting is bounded by Limits.Depth, but a list costs no more
+// gather lists the functions that g and its subgraphs call, and adds up what
+// its nodes weigh.
+func (l *library) gather(g *rawGraph) (calls []int, weight int64) {
+	if len(l.funcs) == 0 {
+		return nil, 0
+	}
+	work := []*rawGraph{g}
 	for len(work) > 0 {
 		g := work[len(work)-1]
 		work = work[:len(work)-1]
+		weight += int64(len(g.inits) + len(g.inputs) + len(g.outputs) + len(g.infos))
 		for i := range g.nodes {
+			n := &g.nodes[i]
 			if k := l.callee(g, i); k >= 0 {
-				if calls != nil {
-					*calls = append(*calls, k)
-				}
-			} else if count != nil {
-				*count++
+				calls = append(calls, k)
 			}
-			for _, a := range g.nodes[i].Attrs {
+			// An ordinary node weighs one; long lists take memory of their own.
+			weight += 1 + int64(len(n.In)+len(n.Out))/16 + int64(len(n.Attrs)+len(n.Meta))/4
+			for _, a := range n.Attrs {
 				if a.Type == AttrGraph || a.Type == AttrGraphs {
 					for _, s := range a.Ints {
 						work = append(work, l.subs[s])
@@ -104,6 +118,7 @@ func (l *library) gather(g *rawGraph, calls *[]int, count *int64) {
 			}
 		}
 	}
+	return calls, weight
 }
 
 // search walks the calls below function i without recursion: 0 unseen, 1 on the
@@ -144,8 +159,7 @@ func (l *library) search(i int, limit int64) error {
 			}
 			continue
 		}
-		var own int64
-		l.gather(f.body, nil, &own)
+		own := f.weight
 		for _, k := range f.calls {
 			if f.height = max(f.height, 1+l.funcs[k].height); f.height > maxCalls {
 				return fmt.Errorf("functions call each other more than %d deep: from %v on", maxCalls, f.key())
@@ -167,6 +181,8 @@ type call struct {
 	node  *Node            // the calling node, resolved
 	attrs map[string]*Attr // by name: given, or the default
 	path  string           // scope of the body's nodes
+
+	graphs map[*Attr]bool // attributes that are graphs and have been used
 }
 
 // newCall binds the attributes of a call.
@@ -189,7 +205,7 @@ func newCall(f *function, n *Node, path string) (*call, error) {
 
 // bind replaces references among a body node's attributes by what the call gives.
 // A reference to an attribute that has no value leaves the attribute out.
-func (c *call) bind(attrs []Attr) []Attr {
+func (c *call) bind(attrs []Attr) ([]Attr, error) {
 	out := make([]Attr, 0, len(attrs))
 	for _, a := range attrs {
 		if a.Type&refBit == 0 {
@@ -199,10 +215,19 @@ func (c *call) bind(attrs []Attr) []Attr {
 		if v := c.attrs[a.Str]; v != nil {
 			b := *v
 			b.Name = a.Name
+			if b.Graphs != nil { // its values can have one producer only
+				if c.graphs[v] {
+					return nil, fmt.Errorf("function %v uses the graph of attribute %q twice", c.fn.key(), v.Name)
+				}
+				if c.graphs == nil {
+					c.graphs = map[*Attr]bool{}
+				}
+				c.graphs[v] = true
+			}
 			out = append(out, b)
 		}
 	}
-	return out
+	return out, nil
 }
 
 // meta returns the metadata of a body node: its own, and what it does not say

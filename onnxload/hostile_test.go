@@ -238,6 +238,12 @@ var hostile = []struct {
 		return m.Bytes()
 	}(), "2 inputs, want at most 1"},
 	{"A32 output from nothing", calling([]Function{{Domain: "l", Name: "f", Out: []string{"b"}, In: []string{"a"}}}, "f").Bytes(), "output 0 is produced by nothing"},
+	{"A32 a graph used twice", func() []byte {
+		m := graphOf(Op("f", "x", "y", A("g", Graph{Nodes: []Node{Op("Neg", "x", "t")}, Out: []Value{{Name: "t"}}})).Of("l"))
+		ref := A("then_branch", RefTo("g", onnxload.AttrGraph))
+		m.Functions = []Function{{Domain: "l", Name: "f", In: []string{"a"}, Out: []string{"b"}, Attrs: []string{"g"}, Nodes: []Node{Op("If", "a", "m", ref), Op("If", "m", "b", ref)}}}
+		return m.Bytes()
+	}(), `uses the graph of attribute "g" twice`},
 	{"A33 custom domain, opset 99", Model{Opset: 99, Graph: Graph{In: []Value{{Name: "x"}}, Nodes: []Node{Op("Magic", "x", "y").Of("com.example"), Op("Neg", "y", "z")}}}.Bytes(), ""},
 	{"A33 no opset", Model{Opset: -1, Graph: relu()}.Bytes(), "imports no version of ai.onnx"},
 	{"A34 INT where INTS", graphOf(Node{Op: "X", Out: []string{"y"}, Extra: Bytes(nil, 5, Varint(Varint(Str(nil, 1, "axes"), 3, 1), 20, 7))}).Bytes(), `attribute "axes" is declared INTS, but holds INT`},

@@ -169,7 +169,7 @@ func (d *decoder) read() (*Model, error) {
 	if d.err != nil {
 		return nil, explain(d.err, head, d.m)
 	}
-	lib, err := link(d.funcs, d.subs, d.lim.Nodes)
+	lib, err := link(d.main, d.funcs, d.subs, d.lim.Nodes)
 	if err != nil {
 		return nil, err
 	}

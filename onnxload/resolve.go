@@ -295,7 +295,11 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 	n := &nodes[i]
 	if s.call != nil {
 		n.In = r.ids.copy(n.In)
-		n.Attrs = s.call.bind(n.Attrs)
+		attrs, err := s.call.bind(n.Attrs)
+		if err != nil {
+			return fmt.Errorf("%s: %w", nodeLabel(i, n), err)
+		}
+		n.Attrs = attrs
 		n.Meta = s.call.meta(n.Meta)
 		n.Scope = s.call.path
 	}
@@ -431,7 +435,12 @@ func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error)
 		return nil, fmt.Errorf("%s: %w", nodeLabel(i, n), err)
 	}
 	r.graphs++
-	in := &place{raw: f.body, scope: newScope(f.body.names, c), owner: r.graphs}
+	if f.scope == nil {
+		f.scope = newScope(f.body.names, nil)
+	}
+	f.scope.call = c
+	defer f.scope.end(0)
+	in := &place{raw: f.body, scope: f.scope, owner: r.graphs}
 	for k, name := range f.in {
 		if name < 0 {
 			return nil, fmt.Errorf("function %v: input %d has no name", f.key(), k)

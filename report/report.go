@@ -139,7 +139,11 @@ func title(r *estimate.Report) string {
 		parts = append(parts, fmt.Sprintf("opset %d", v))
 	}
 	if r.Model.Producer != "" {
-		parts = append(parts, Show(r.Model.Producer, nameWidth))
+		words := strings.Fields(r.Model.Producer)
+		for i, word := range words {
+			words[i] = Show(word, nameWidth)
+		}
+		parts = append(parts, strings.Join(words, " "))
 	}
 	for i, in := range r.Model.Inputs {
 		if i == 4 {

@@ -17,9 +17,10 @@ import (
 // what a file asks for.
 const (
 	// maxConst is the largest constant, in elements, that is read or
-	// computed. Shape arithmetic needs a few elements; lookup tables that
-	// are folded into masks and position indices need some ten thousand.
-	maxConst = 1 << 16
+	// computed: 64 KiB of int64, as much as onnxload reads of a payload. Shape arithmetic
+	// needs a few elements; the masks and position tables of transformers
+	// are larger, and no shape depends on their values.
+	maxConst = 1 << 13
 
 	// maxRank is the highest rank of a tensor. PyTorch and ONNX Runtime stop at 64 and below.
 	maxRank = 64

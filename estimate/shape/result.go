@@ -9,7 +9,7 @@ import (
 )
 
 // A Result is what inference found out about a model. Nothing in it changes after
-// Infer returned it.
+// Infer returned it but the constants that Value reads.
 type Result struct {
 	Unknown        []UnknownOp     // operators that the table does not have, sorted by domain and name
 	Unbound        []Unbound       // dimensions that some value depends on and no option gave, in the order of the inputs
@@ -56,6 +56,11 @@ func (r *Result) Const(id onnxload.ValueID) *Const {
 	}
 	return v
 }
+
+// Value returns the value of a constant tensor as Const does, and reads it from the file
+// if nothing needed it so far; nil when it is too large, stripped or not constant.
+// It is not safe for concurrent use.
+func (r *Result) Value(id onnxload.ValueID) *Const { return r.f.constant(id) }
 
 // Flow returns which of its graphs an If, Loop, Scan or SequenceMap runs, and how
 // often. For other nodes, and for those in a branch that is not taken, ok may be false.

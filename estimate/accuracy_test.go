@@ -1,0 +1,180 @@
+package estimate
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+var (
+	onlyModel = flag.String("accuracy.model", "", "only cases of these models, comma-separated")
+	onlyForm  = flag.String("accuracy.form", "", "only this export form")
+	onlyCase  = flag.String("accuracy.case", "", "only cases whose name contains this")
+	verbose   = flag.Bool("accuracy.cases", false, "print every case")
+)
+
+// A measured case: see testdata/truth/README.md.
+type measuredCase struct {
+	Model        string             `json:"model"`
+	Mode         string             `json:"mode"`
+	DType        string             `json:"dtype"`
+	Opt          string             `json:"opt"`
+	Batch        int64              `json:"batch"`
+	PeakAlloc    int64              `json:"peak_alloc"`
+	PeakReserved int64              `json:"peak_reserved"`
+	SMI          int64              `json:"smi_mib"`
+	Saved        int64              `json:"saved_bytes"`
+	ChannelsLast truthy             `json:"channels_last"`
+	Steps        []map[string]int64 `json:"steps"`
+}
+
+// truthy reads true, 1 and the like.
+type truthy bool
+
+func (t *truthy) UnmarshalJSON(b []byte) error {
+	*t = string(b) == "true" || string(b) == "1"
+	return nil
+}
+
+func (c measuredCase) name() string {
+	s := fmt.Sprintf("%s %s %s %s b%d", c.Model, c.Mode, c.DType, c.Opt, c.Batch)
+	if c.ChannelsLast {
+		s += " channels_last"
+	}
+	return s
+}
+
+func readCases(t testing.TB, file string) []measuredCase {
+	t.Helper()
+	b, err := os.ReadFile("testdata/truth/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		Cases []measuredCase `json:"cases"`
+	}
+	if err := json.NewDecoder(z).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all.Cases
+}
+
+func (c measuredCase) options(t testing.TB) eager.Options {
+	t.Helper()
+	p, err := eager.ParsePrecision(c.DType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return eager.Options{Train: c.Mode == "train", Precision: p, Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}
+}
+
+// defaultForm is the export whose accuracy is judged: ts-train, else dynamo-train.
+func defaultForm(t testing.TB, model string) string {
+	t.Helper()
+	info, err := models.Info(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Forms[0]
+}
+
+func simulate(t testing.TB, c measuredCase, form string) (*timeline.Timeline, *caching.Result, error) {
+	t.Helper()
+	b, err := models.Open(c.Model + ":" + form)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: c.Model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound, err := Bind(m, Options{Batch: c.Batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bound.Simulate(c.options(t), caching.Config{})
+}
+
+type outcome struct {
+	c               measuredCase
+	form            string
+	alloc, reserved float64 // signed relative errors
+}
+
+func TestAccuracy(t *testing.T) {
+	var all []outcome
+	for _, c := range readCases(t, "steps.json.gz") {
+		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) || !strings.Contains(c.name(), *onlyCase) {
+			continue
+		}
+		form := defaultForm(t, c.Model)
+		if *onlyForm != "" {
+			form = *onlyForm
+		}
+		_, res, err := simulate(t, c, form)
+		if err != nil {
+			t.Errorf("%s: %v", c.name(), err)
+			continue
+		}
+		o := outcome{c, form, rel(res.PeakAllocated.Allocated, c.PeakAlloc), rel(res.PeakReserved.Reserved, c.PeakReserved)}
+		all = append(all, o)
+		if *verbose {
+			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", c.name(), 100*o.alloc, 100*o.reserved, res.PeakAllocated.Allocated, c.PeakAlloc)
+		}
+	}
+	groups := map[string][]outcome{}
+	for _, o := range all {
+		k := o.c.Mode + " " + o.c.DType
+		groups[k] = append(groups[k], o)
+	}
+	for _, k := range slices.Sorted(mapsKeys(groups)) {
+		g := groups[k]
+		a, r := spread(g, func(o outcome) float64 { return o.alloc }), spread(g, func(o outcome) float64 { return o.reserved })
+		t.Logf("%-16s %3d cases  allocated: median %.2f%% p90 %.2f%% worst %.2f%%   reserved: median %.2f%% p90 %.2f%% worst %.2f%%",
+			k, len(g), a[0], a[1], a[2], r[0], r[1], r[2])
+	}
+	slices.SortFunc(all, func(x, y outcome) int { return cmp.Compare(math.Abs(y.alloc), math.Abs(x.alloc)) })
+	for _, o := range all[:min(10, len(all))] {
+		t.Logf("  worst: %-50s %s alloc %+.2f%% reserved %+.2f%%", o.c.name(), o.form, 100*o.alloc, 100*o.reserved)
+	}
+}
+
+func mapsKeys[V any](m map[string]V) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+func rel(got, want int64) float64 { return float64(got-want) / float64(want) }
+
+// spread returns the median, the 90th percentile and the worst of the absolute errors, in percent.
+func spread(g []outcome, f func(outcome) float64) [3]float64 {
+	var e []float64
+	for _, o := range g {
+		e = append(e, 100*math.Abs(f(o)))
+	}
+	slices.Sort(e)
+	return [3]float64{e[len(e)/2], e[min(len(e)-1, len(e)*9/10)], e[len(e)-1]}
+}

@@ -1,0 +1,81 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// A castPolicy is what torch.autocast does with the arguments of an operator
+// (the lists of aten/src/ATen/autocast_mode.h).
+type castPolicy uint8
+
+const (
+	castNone    castPolicy = iota // runs in the types that come in
+	castLower                     // float32 arguments are cast to the autocast type
+	castFloat                     // 16-bit arguments are cast to float32
+	castPromote                   // arguments are cast to the widest among them
+)
+
+// An autocast is a torch.autocast region: weights that it casts are kept until it ends.
+type autocast struct {
+	dtype onnxload.DType
+	cache map[*leaf]*tensor
+	order []*leaf // in the order of casting, to release them so
+}
+
+// enterAutocast begins the region that the options ask for, if any.
+func (r *run) enterAutocast() {
+	if d := r.opts.Precision.autocast(); d != onnxload.Undefined {
+		r.amp = &autocast{dtype: d, cache: map[*leaf]*tensor{}}
+	}
+}
+
+// exitAutocast ends the region and drops the cached casts.
+func (r *run) exitAutocast() {
+	if r.amp == nil {
+		return
+	}
+	for _, l := range r.amp.order {
+		r.release(r.amp.cache[l])
+	}
+	r.amp = nil
+}
+
+// autocast replaces arguments by their casts and returns those to release after the call.
+func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
+	if r.amp == nil || p == castNone {
+		return nil
+	}
+	to := onnxload.Float32
+	switch p {
+	case castLower:
+		to = r.amp.dtype
+	case castPromote:
+		to = onnxload.Undefined
+		for _, t := range in {
+			if t != nil && t.dtype.IsFloat() {
+				to = wider(to, t.dtype)
+			}
+		}
+	}
+	for i, t := range in {
+		if t == nil || t.host || !t.dtype.IsFloat() || t.dtype == to || t.dtype == onnxload.Float64 {
+			continue
+		}
+		c := r.cachedCast(t, to)
+		in[i] = c
+		made = append(made, c)
+	}
+	return made
+}
+
+// cachedCast casts t; a float32 parameter's cast is made once a region.
+func (r *run) cachedCast(t *tensor, to onnxload.DType) *tensor {
+	if t.leaf == nil || t.fn != nil || to != r.amp.dtype || t.dtype != onnxload.Float32 {
+		return r.to(t, to)
+	}
+	c := r.amp.cache[t.leaf]
+	if c == nil {
+		c = r.to(t, to)
+		r.amp.cache[t.leaf] = c
+		r.amp.order = append(r.amp.order, t.leaf)
+	}
+	return c.retain()
+}

@@ -1,0 +1,184 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// Losses are the names that Options.Loss takes. auto is cross entropy where the output looks
+// like class scores, the mean of the output otherwise.
+var Losses = []string{"auto", "cross-entropy", "nll", "mse", "l1", "smooth-l1", "bce-logits", "mean", "none"}
+
+// lossOf resolves auto: scores of at least two classes for a sample, for each token ([N, L,
+// classes] of a model on integer ids) or for each place ([N, classes, H, W] of the
+// input's own resolution) make a cross entropy.
+func (r *run) lossOf(out *tensor) string {
+	if r.opts.Loss != "" && r.opts.Loss != "auto" {
+		return r.opts.Loss
+	}
+	return autoLoss(r.prog, out.shape)
+}
+
+func autoLoss(p *Program, shape []int64) string {
+	var in *Value
+	if len(p.Inputs) > 0 {
+		in = &p.Values[p.Inputs[0]]
+	}
+	switch len(shape) {
+	case 2:
+		if shape[1] > 1 {
+			return "cross-entropy"
+		}
+	case 3:
+		if in != nil && in.DType.IsInt() && shape[2] > 1 {
+			return "cross-entropy"
+		}
+	case 4, 5:
+		if in != nil && len(in.Shape) == len(shape) && shape[1] > 1 && slices.Equal(in.Shape[2:], shape[2:]) {
+			return "cross-entropy"
+		}
+	}
+	return "mean"
+}
+
+// labels makes the targets that a loss needs on the GPU: class numbers, or values like the
+// output's. nil where it needs none.
+func (r *run) labels(loss string, out *tensor) *tensor {
+	var t *tensor
+	switch loss {
+	case "cross-entropy", "nll":
+		shape := []int64{out.shape[0]}
+		switch {
+		case len(out.shape) == 3:
+			shape = out.shape[:2]
+		case len(out.shape) > 3:
+			shape = append(shape, out.shape[2:]...)
+		}
+		t = r.empty(onnxload.Int64, shape...)
+	case "mse", "l1", "smooth-l1", "bce-logits":
+		t = r.empty(out.dtype, out.shape...)
+	default:
+		return nil
+	}
+	r.recategorize(t.st, timeline.Input)
+	return t
+}
+
+// loss runs the criterion on the output.
+func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
+	switch name {
+	case "cross-entropy":
+		return r.crossEntropy(out, labels), nil
+	case "nll":
+		return r.nll(out, labels), nil
+	case "mse", "smooth-l1":
+		return r.pointwiseLoss("MseLoss", out, labels), nil
+	case "l1":
+		d := runSub(r, &Call{}, []*tensor{out, labels})[0]
+		a := unary("Abs", keepsInput, 2)(r, &Call{}, one(d))[0]
+		m := r.mean(a, nil, false)
+		r.release(d)
+		r.release(a)
+		return m, nil
+	case "bce-logits":
+		return r.bceLogits(out, labels), nil
+	case "mean":
+		f := r.to(out, onnxload.Float32)
+		m := r.mean(f, nil, false)
+		r.release(f)
+		return m, nil
+	case "none":
+		return nil, nil
+	}
+	return nil, fmt.Errorf("unknown loss %q", name)
+}
+
+// crossEntropy is F.cross_entropy of [N, C], [N, L, C] flattened to rows, or [N, C, spatial...]:
+// log_softmax, whose result is saved, then nll_loss. Under autocast log_softmax keeps the
+// logits' type, because F.cross_entropy names it, and nll_loss casts to float32
+// (aten/src/ATen/native/LossNLL.cpp).
+func (r *run) crossEntropy(out, labels *tensor) *tensor {
+	x, y := out.retain(), labels.retain()
+	if len(out.shape) == 3 {
+		rows := out.shape[0] * out.shape[1]
+		fx, fy := r.reshape(x, []int64{rows, out.shape[2]}), r.reshape(y, []int64{rows})
+		r.release(x)
+		r.release(y)
+		x, y = fx, fy
+	}
+	logp := runSoftmax("LogSoftmax")(r, &Call{}, one(x))[0]
+	l := r.nll(logp, y)
+	for _, t := range []*tensor{logp, x, y} {
+		r.release(t)
+	}
+	return l
+}
+
+// nll is nll_loss, of any number of dimensions: a scalar loss and a scalar weight sum. Its
+// gradient is a zero tensor of the log-probabilities' size that is filled at the targets.
+func (r *run) nll(logp, labels *tensor) *tensor {
+	x := logp.retain()
+	if r.amp != nil && x.dtype.Bits() == 16 {
+		c := r.to(x, onnxload.Float32)
+		r.release(x)
+		x = c
+	}
+	l, weight := r.empty(x.dtype), r.empty(x.dtype)
+	if r.needsGrad(x) {
+		xc := *x
+		r.record("NllLoss", one(l), one(x), []*tensor{x, labels, weight}, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.strided(xc.dtype, xc.shape, contiguousStrides(xc.shape)))
+		})
+	}
+	r.release(weight)
+	r.release(x)
+	return l
+}
+
+// pointwiseLoss is mse_loss or smooth_l1_loss: the loss is first written into a tensor of
+// the output's size, then averaged.
+func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
+	x := out.retain()
+	if r.amp != nil && x.dtype.Bits() == 16 {
+		c := r.to(x, onnxload.Float32)
+		r.release(x)
+		x = c
+	}
+	buf := r.pointwise(x.dtype, x)
+	l := r.reduce(buf, nil, false, x.dtype)
+	r.release(buf)
+	if r.needsGrad(x) {
+		xc := *x
+		r.record(name, one(l), one(x), []*tensor{x, labels}, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.pointwise(xc.dtype, &xc))
+		})
+	}
+	r.release(x)
+	return l
+}
+
+// bceLogits is binary_cross_entropy_with_logits: three tensors of the output's size while it runs.
+func (r *run) bceLogits(out, labels *tensor) *tensor {
+	x := out.retain()
+	if r.amp != nil && x.dtype.Bits() == 16 {
+		c := r.to(x, onnxload.Float32)
+		r.release(x)
+		x = c
+	}
+	a, b, c := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
+	l := r.reduce(a, nil, false, x.dtype)
+	for _, t := range []*tensor{a, b, c} {
+		r.release(t)
+	}
+	if r.needsGrad(x) {
+		xc := *x
+		r.record("BinaryCrossEntropyWithLogits", one(l), one(x), []*tensor{x, labels}, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.pointwise(xc.dtype, &xc))
+		})
+	}
+	r.release(x)
+	return l
+}

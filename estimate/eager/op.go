@@ -1,0 +1,70 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+)
+
+// An op is everything memestimate knows about one PyTorch operator: what autocast
+// does with its arguments, and what a call allocates, saves and does in backward.
+type op struct {
+	name string
+	amp  castPolicy
+	run  func(r *run, c *Call, in []*tensor) []*tensor // in is borrowed; the outputs belong to the caller
+}
+
+// rooms lists the operators by family.
+var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps}
+
+// Operators returns the names of all operators with a row, sorted.
+func Operators() []string {
+	var names []string
+	for _, room := range rooms {
+		for _, o := range room {
+			names = append(names, o.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// rowsByName indexes the rooms.
+func rowsByName() map[string]*op {
+	m := make(map[string]*op)
+	for _, room := range rooms {
+		for i := range room {
+			m[room[i].name] = &room[i]
+		}
+	}
+	return m
+}
+
+// call runs one call of the program on values, which it reads and sets.
+func (r *run) call(c *Call, values []*tensor) error {
+	row := r.rows[c.Op]
+	if row == nil {
+		return fmt.Errorf("no row for operator %q", c.Op)
+	}
+	in := make([]*tensor, len(c.In))
+	for i, v := range c.In {
+		if v != NoValue {
+			in[i] = values[v]
+		}
+	}
+	cast := r.autocast(row.amp, in)
+	outs := row.run(r, c, in)
+	for _, t := range cast {
+		r.release(t)
+	}
+	for i, t := range outs {
+		if i < len(c.Out) && c.Out[i] != NoValue {
+			values[c.Out[i]] = t
+		} else {
+			r.release(t)
+		}
+	}
+	return nil
+}
+
+// one wraps the only output of an operator.
+func one(t *tensor) []*tensor { return []*tensor{t} }

@@ -1,0 +1,87 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// indexOps pick elements by integer tensors.
+var indexOps = []op{
+	{"embedding", castNone, runEmbedding}, // cuda/Embedding.cu
+	{"index_select", castNone, runIndexSelect},
+	{"index", castNone, runIndex}, // x[:, idx]: indexing_backward sorts the places
+	{"gather", castNone, runGather},
+	{"scatter", castPromote, runScatter},
+}
+
+// runEmbedding is embedding(weight, ids): a dense gradient of the whole table, and sort
+// buffers when there are more than 3072 ids.
+func runEmbedding(r *run, c *Call, in []*tensor) []*tensor {
+	w, ids := in[0], in[1]
+	d := w.shape[len(w.shape)-1]
+	out := r.empty(w.dtype, append(append([]int64{}, ids.shape...), d)...)
+	if r.needsGrad(w) {
+		shape, dtype, n := w.shape, w.dtype, ids.numel()
+		r.record("Embedding", one(out), one(w), one(ids), func(r *run, _ *node, g []*tensor) []*tensor {
+			gi := r.inLayout(g[0], contiguousStrides)
+			t := r.embeddingGrad(dtype, shape, n)
+			r.release(gi)
+			return one(t)
+		})
+	}
+	return one(out)
+}
+
+// runIndexSelect is index_select(self, Args.Dim, index).
+func runIndexSelect(r *run, c *Call, in []*tensor) []*tensor {
+	x, idx := in[0], in[1]
+	out := r.empty(x.dtype, c.Args.Shape...)
+	if r.needsGrad(x) {
+		shape, dtype := x.shape, x.dtype
+		r.record("IndexSelect", one(out), one(x), one(idx), func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.empty(dtype, shape...))
+		})
+	}
+	return one(out)
+}
+
+// runIndex is advanced indexing; Args.Shape is the result's.
+func runIndex(r *run, c *Call, in []*tensor) []*tensor {
+	x, idx := in[0], in[1]
+	out := r.empty(x.dtype, c.Args.Shape...)
+	if r.needsGrad(x) {
+		shape, dtype, n := x.shape, x.dtype, idx.numel()
+		r.record("Index", one(out), one(x), one(idx), func(r *run, _ *node, g []*tensor) []*tensor {
+			t := r.empty(dtype, shape...)
+			r.indexPutScratch(n)
+			return one(t)
+		})
+	}
+	return one(out)
+}
+
+// runGather is gather(self, Args.Dim, index).
+func runGather(r *run, c *Call, in []*tensor) []*tensor {
+	x, idx := in[0], in[1]
+	out := r.empty(x.dtype, idx.shape...)
+	if r.needsGrad(x) {
+		shape, dtype := x.shape, x.dtype
+		r.record("Gather", one(out), one(x), []*tensor{x, idx}, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.empty(dtype, shape...))
+		})
+	}
+	return one(out)
+}
+
+// runScatter is scatter or scatter_add out of place: a clone that is written to.
+func runScatter(r *run, c *Call, in []*tensor) []*tensor {
+	x, idx, src := in[0], in[1], in[2]
+	out := r.emptyLike(x, x.dtype)
+	if r.needsGrad(x, src) {
+		shapes := [][]int64{x.shape, nil, src.shape}
+		r.record("Scatter", one(out), in, one(idx), func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(i int) *tensor { return r.empty(g[0].dtype, shapes[i]...) })
+		})
+	}
+	return one(out)
+}
+
+// ints returns a tensor of n int64.
+func (r *run) ints(n int64) *tensor { return r.empty(onnxload.Int64, n) }

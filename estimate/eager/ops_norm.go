@@ -1,0 +1,165 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// normOps are the normalisations. Statistics are in float32 whatever the input is.
+var normOps = []op{
+	{"batch_norm", castNone, runBatchNorm},       // aten/src/ATen/native/Normalization.cpp, cudnn/BatchNorm.cpp
+	{"instance_norm", castNone, runInstanceNorm}, // composed of batch_norm over [1, N*C, ...]
+	{"layer_norm", castFloat, runLayerNorm},      // cuda/layer_norm_kernel.cu
+	{"rms_norm", castFloat, runRMSNorm},          // _fused_rms_norm
+	{"group_norm", castFloat, runGroupNorm},      // cuda/group_norm_kernel.cu
+}
+
+// runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it
+// saves the input and the batch's mean and inverse deviation; in evaluation only the
+// input. cuDNN and the native kernel allocate alike.
+func runBatchNorm(r *run, c *Call, in []*tensor) []*tensor {
+	x, w, b := in[0], in[1], in[2]
+	return one(r.batchNorm(x, w, b, c.Args.Train))
+}
+
+func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
+	channels := x.shape[1]
+	out := r.emptyLike(x, x.dtype)
+	var saved []*tensor
+	if train {
+		saved = []*tensor{r.empty(onnxload.Float32, channels), r.empty(onnxload.Float32, channels)}
+	}
+	if x.isChannelsLast() && !x.isContiguous() {
+		r.channelsLastNormScratch(x, train, false)
+	}
+	if r.needsGrad(x, w, b) {
+		xc := *x
+		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...), func(r *run, n *node, g []*tensor) []*tensor {
+			gi := r.inLayout(g[0], func([]int64) []int64 { return xc.stride })
+			outs := make([]*tensor, 3)
+			outs[0] = r.emptyLike(&xc, xc.dtype)
+			if w != nil {
+				outs[1] = r.empty(w.dtype, channels)
+				outs[2] = r.empty(w.dtype, channels)
+			}
+			if xc.isChannelsLast() && !xc.isContiguous() {
+				r.channelsLastNormScratch(&xc, train, true)
+			}
+			r.release(gi)
+			return outs
+		})
+	}
+	for _, t := range saved {
+		r.release(t)
+	}
+	return out
+}
+
+// runInstanceNorm is F.instance_norm: weight and bias repeated N times, then batch_norm over
+// the input seen as one sample of N*C channels.
+func runInstanceNorm(r *run, c *Call, in []*tensor) []*tensor {
+	x := r.contiguous(in[0])
+	n, ch := x.shape[0], x.shape[1]
+	var w, b *tensor
+	if len(in) > 2 && in[1] != nil {
+		w, b = r.repeat(in[1], n), r.repeat(in[2], n)
+	}
+	flat := r.reshape(x, append([]int64{1, n * ch}, x.shape[2:]...))
+	y := r.batchNorm(flat, w, b, true)
+	out := r.reshape(y, x.shape)
+	for _, t := range []*tensor{x, w, b, flat, y} {
+		r.release(t)
+	}
+	return one(out)
+}
+
+// repeat is Tensor.repeat of a vector.
+func (r *run) repeat(t *tensor, n int64) *tensor {
+	out := r.empty(t.dtype, t.shape[0]*n)
+	if r.needsGrad(t) {
+		shape := t.shape
+		r.record("Repeat", one(out), one(t), nil, func(r *run, _ *node, g []*tensor) []*tensor {
+			v := r.alias(g[0], []int64{n, shape[0]}, []int64{shape[0], 1})
+			s := r.reduce(v, []int{0}, false, g[0].dtype)
+			r.release(v)
+			return one(s)
+		})
+	}
+	return out
+}
+
+// runLayerNorm is layer_norm(input, weight, bias) over the last len(Args.Shape) dimensions.
+func runLayerNorm(r *run, c *Call, in []*tensor) []*tensor {
+	return one(r.lastDimsNorm("NativeLayerNorm", in, len(c.Args.Shape), 2))
+}
+
+// runRMSNorm is rms_norm(input, weight).
+func runRMSNorm(r *run, c *Call, in []*tensor) []*tensor {
+	return one(r.lastDimsNorm("FusedRmsNorm", in, len(c.Args.Shape), 1))
+}
+
+// lastDimsNorm normalises over the last dims dimensions and keeps stats vectors of one
+// float32 for each row: mean and inverse deviation, or only the latter.
+func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
+	x := r.contiguous(in[0])
+	rows := numel(x.shape[:len(x.shape)-dims])
+	out := r.empty(x.dtype, x.shape...)
+	saved := append([]*tensor{x}, in[1:]...)
+	var kept []*tensor
+	for range stats {
+		kept = append(kept, r.empty(onnxload.Float32, rows))
+	}
+	if r.needsGrad(in...) {
+		xc, params := *x, in[1:]
+		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...), func(r *run, n *node, g []*tensor) []*tensor {
+			gi := r.inLayout(g[0], contiguousStrides)
+			outs := make([]*tensor, len(n.next))
+			outs[0] = r.empty(xc.dtype, xc.shape...)
+			for i, p := range params {
+				if p != nil && n.wants(i+1) {
+					outs[i+1] = r.empty(p.dtype, p.shape...)
+				}
+			}
+			if len(params) > 0 && n.wants(1) {
+				r.layerNormScratch(rows, numel(xc.shape)/max(rows, 1), xc.dtype, stats)
+			}
+			r.release(gi)
+			return outs
+		})
+	}
+	for _, t := range kept {
+		r.release(t)
+	}
+	r.release(x)
+	return out
+}
+
+// runGroupNorm is group_norm(input, weight, bias) with Args.Groups groups.
+func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
+	x := r.contiguous(in[0])
+	n, ch, groups := x.shape[0], x.shape[1], c.Args.Groups
+	out := r.empty(x.dtype, x.shape...)
+	mean, rstd := r.empty(x.dtype, n, groups), r.empty(x.dtype, n, groups)
+	a, b := r.empty(onnxload.Float32, n, ch), r.empty(onnxload.Float32, n, ch)
+	r.release(b)
+	r.release(a)
+	if r.needsGrad(in...) {
+		xc, w := *x, in[1]
+		r.record("NativeGroupNorm", one(out), append([]*tensor{x}, in[1:]...), []*tensor{x, w, mean, rstd}, func(r *run, nd *node, g []*tensor) []*tensor {
+			gi := r.inLayout(g[0], contiguousStrides)
+			outs := make([]*tensor, 3)
+			outs[0] = r.empty(xc.dtype, xc.shape...)
+			if w != nil {
+				outs[1], outs[2] = r.empty(w.dtype, ch), r.empty(w.dtype, ch)
+			}
+			ds, db := r.empty(onnxload.Float32, n, ch), r.empty(onnxload.Float32, n, ch)
+			c2, c3 := r.empty(onnxload.Float32, n, groups), r.empty(onnxload.Float32, n, groups)
+			c1 := r.empty(onnxload.Float32, n, ch)
+			for _, t := range []*tensor{c3, c2, c1, db, ds, gi} {
+				r.release(t)
+			}
+			return outs
+		})
+	}
+	for _, t := range []*tensor{mean, rstd, x} {
+		r.release(t)
+	}
+	return one(out)
+}

@@ -1,0 +1,423 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// What an operator's backward needs (tools/autograd/derivatives.yaml).
+type keeps uint8
+
+const (
+	keepsNothing keeps = iota
+	keepsInput
+	keepsResult
+)
+
+// pointwiseOps are the element-wise operators. Their backward allocations are as measured
+// on an H200 with PyTorch 2.11.
+var pointwiseOps = []op{
+	{"relu", castNone, unary("Relu", keepsResult, 1)},              // threshold_backward(grad, result, 0)
+	{"leaky_relu", castNone, unary("LeakyRelu", keepsInput, 1)},    // leaky_relu_backward(grad, self, ...)
+	{"prelu", castLower, runPRelu},                                 // _prelu_kernel_backward
+	{"elu", castNone, unary("Elu", keepsInput, 1)},                 // elu_backward(grad, ..., self); selu and celu are elu
+	{"gelu", castNone, unary("Gelu", keepsInput, 1)},               // gelu_backward(grad, self)
+	{"silu", castNone, unary("Silu", keepsInput, 1)},               // silu_backward(grad, self)
+	{"mish", castNone, unary("Mish", keepsInput, 1)},               // mish_backward(grad, self)
+	{"hardswish", castNone, unary("Hardswish", keepsInput, 1)},     // hardswish_backward(grad, self)
+	{"hardsigmoid", castNone, unary("Hardsigmoid", keepsInput, 1)}, // hardsigmoid_backward(grad, self)
+	{"hardtanh", castNone, unary("Hardtanh", keepsInput, 1)},       // hardtanh_backward(grad, self, ...); relu6
+	{"softplus", castFloat, unary("Softplus", keepsInput, 1)},      // softplus_backward(grad, self, ...)
+	{"softsign", castNone, runSoftsign},
+	{"sigmoid", castNone, unary("Sigmoid", keepsResult, 1)},        // sigmoid_backward(grad, result)
+	{"tanh", castNone, unary("Tanh", keepsResult, 1)},              // tanh_backward(grad, result)
+	{"exp", castFloat, unary("Exp", keepsResult, 1)},               // grad * result
+	{"log", castFloat, unary("Log", keepsInput, 1)},                // grad.div(self)
+	{"sqrt", castNone, unary("Sqrt", keepsResult, 2)},              // grad / (2 * result)
+	{"rsqrt", castFloat, unary("Rsqrt", keepsResult, 3)},           // -0.5 * grad * result.pow(3)
+	{"reciprocal", castFloat, unary("Reciprocal", keepsResult, 3)}, // -grad * (result * result)
+	{"erf", castFloat, unary("Erf", keepsInput, 5)},                // 2/sqrt(pi) * exp(-self.pow(2)) * grad
+	{"sin", castNone, unary("Sin", keepsInput, 2)},                 // grad * self.cos()
+	{"cos", castNone, unary("Cos", keepsInput, 3)},                 // grad * -self.sin()
+	{"abs", castNone, unary("Abs", keepsInput, 2)},                 // grad * self.sgn()
+	{"neg", castNone, unary("Neg", keepsNothing, 1)},
+	{"square", castFloat, unary("Pow", keepsInput, 3)}, // pow_backward: grad * 2 * self
+	{"pow", castFloat, runPow},
+	{"floor", castNone, unary("Floor", keepsNothing, 1)}, // zeros_like(grad)
+	{"add", castNone, runAdd},
+	{"sub", castNone, runSub},
+	{"mul", castNone, runMul},
+	{"div", castNone, runDiv},
+	{"maximum", castNone, runMaximum},
+	{"minimum", castNone, runMaximum},
+	{"where", castNone, runWhere},
+	{"masked_fill", castNone, runMaskedFill},
+	{"clamp", castNone, runClamp},
+	{"compare", castNone, runCompare},
+	{"dropout", castNone, runDropout},
+	{"feature_dropout", castNone, runFeatureDropout},
+	{"to", castNone, runTo},
+	{"clone", castNone, runClone},
+	{"fill", castNone, runFill},
+	{"softmax", castFloat, runSoftmax("Softmax")},
+	{"log_softmax", castFloat, runSoftmax("LogSoftmax")},
+}
+
+// unary returns the rule of an element-wise operator of one argument whose backward makes
+// temps tensors of the argument's size one after another and returns the last.
+func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tensor {
+	return func(r *run, c *Call, in []*tensor) []*tensor {
+		x := in[0]
+		if x.host {
+			return one(scalar(x.dtype))
+		}
+		var out, original *tensor
+		if c.Args.Inplace {
+			// An in-place operator whose backward needs the argument as it was
+			// saves a clone of it (original_self in the generated VariableType).
+			if k == keepsInput && r.needsGrad(x) {
+				original = r.emptyLike(x, x.dtype)
+			}
+			out = x.retain()
+		} else {
+			dtype := x.dtype
+			if !dtype.IsFloat() && k != keepsNothing {
+				dtype = onnxload.Float32 // integer arguments give the default type
+			}
+			out = r.pointwise(dtype, x)
+		}
+		if !r.needsGrad(x) {
+			return one(out)
+		}
+		var saved []*tensor
+		switch k {
+		case keepsInput:
+			saved = one(x)
+			if original != nil {
+				saved = one(original)
+			}
+		case keepsResult:
+			saved = one(out)
+		}
+		like := *x
+		defer r.release(original)
+		r.record(name, one(out), one(x), saved, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.chain(temps, g[0], &like))
+		})
+		return one(out)
+	}
+}
+
+// chain makes n tensors in the layout of the operands, then drops all but the last.
+func (r *run) chain(n int, operands ...*tensor) *tensor {
+	var temps []*tensor
+	for range n - 1 {
+		temps = append(temps, r.pointwise(promote(operands...), operands...))
+	}
+	out := r.pointwise(promote(operands...), operands...)
+	for _, t := range temps {
+		r.release(t)
+	}
+	return out
+}
+
+// runSoftsign is F.softsign: x / (1 + |x|), composed.
+func runSoftsign(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	a := unary("Abs", keepsInput, 2)(r, &Call{}, in)[0]
+	b := runAdd(r, &Call{}, []*tensor{a, scalar(x.dtype)})[0]
+	r.release(a)
+	out := runDiv(r, &Call{}, []*tensor{x, b})
+	r.release(b)
+	return out
+}
+
+// runPow is pow with a number or a tensor as exponent (pow_backward).
+func runPow(r *run, c *Call, in []*tensor) []*tensor {
+	if in[1].host {
+		return unary("Pow", keepsInput, 3)(r, c, in[:1])
+	}
+	x, y := in[0], in[1]
+	out := r.pointwise(promote(x, y), x, y)
+	if r.needsGrad(x, y) {
+		r.record("Pow", one(out), in, []*tensor{x, y, out}, func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(i int) *tensor { return r.chain(4-i, g[0]) })
+		})
+	}
+	return one(out)
+}
+
+// each returns what f makes for every input that wants a gradient.
+func (n *node) each(f func(i int) *tensor) []*tensor {
+	outs := make([]*tensor, len(n.next))
+	for i := range n.next {
+		if n.wants(i) {
+			outs[i] = f(i)
+		}
+	}
+	return outs
+}
+
+// binary returns the output of an element-wise operator of two arguments.
+func (r *run) binary(c *Call, x, y *tensor) *tensor {
+	switch {
+	case c.Args.Inplace && !x.host:
+		return x.retain()
+	case x.host && y.host:
+		return scalar(promote(x, y))
+	}
+	return r.pointwise(promote(x, y), x, y)
+}
+
+// runAdd is add, or add_ when in place: its backward hands the gradient on.
+func runAdd(r *run, c *Call, in []*tensor) []*tensor {
+	out := r.binary(c, in[0], in[1])
+	if r.needsGrad(in...) {
+		r.record("Add", one(out), in, nil, func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(int) *tensor { return g[0].retain() })
+		})
+	}
+	return one(out)
+}
+
+// runSub is sub: the second argument's gradient is negated.
+func runSub(r *run, c *Call, in []*tensor) []*tensor {
+	out := r.binary(c, in[0], in[1])
+	if r.needsGrad(in...) {
+		r.record("Sub", one(out), in, nil, func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(i int) *tensor {
+				if i == 0 {
+					return g[0].retain()
+				}
+				return r.pointwise(g[0].dtype, g[0])
+			})
+		})
+	}
+	return one(out)
+}
+
+// runMul is mul. It saves an argument only when the other wants a gradient; each
+// gradient has the result's shape until validate sums it.
+func runMul(r *run, c *Call, in []*tensor) []*tensor {
+	x, y := in[0], in[1]
+	out := r.binary(c, x, y)
+	if !r.needsGrad(x, y) {
+		return one(out)
+	}
+	var saved []*tensor
+	if y.requiresGrad {
+		saved = append(saved, x)
+	}
+	if x.requiresGrad {
+		saved = append(saved, y)
+	}
+	other := []tensor{*y, *x}
+	r.record("Mul", one(out), in, saved, func(r *run, n *node, g []*tensor) []*tensor {
+		return n.each(func(i int) *tensor { return r.pointwise(promote(g[0], &other[i]), g[0], &other[i]) })
+	})
+	return one(out)
+}
+
+// runDiv is div (div_tensor_self_backward, div_tensor_other_backward).
+func runDiv(r *run, c *Call, in []*tensor) []*tensor {
+	x, y := in[0], in[1]
+	out := r.binary(c, x, y)
+	if !out.host && !out.dtype.IsFloat() {
+		r.release(out)
+		out = r.pointwise(onnxload.Float32, x, y)
+	}
+	if !r.needsGrad(x, y) {
+		return one(out)
+	}
+	saved := []*tensor{y}
+	if y.requiresGrad {
+		saved = append(saved, x)
+	}
+	xc, yc := *x, *y
+	r.record("Div", one(out), in, saved, func(r *run, n *node, g []*tensor) []*tensor {
+		return n.each(func(i int) *tensor {
+			if i == 0 {
+				return r.pointwise(promote(g[0], &yc), g[0], &yc)
+			}
+			return r.chain(4, g[0], &xc) // -grad * ((self / other) / other)
+		})
+	})
+	return one(out)
+}
+
+// runMaximum is maximum or minimum: for each argument the gradient is halved where the
+// two are equal and masked where the other wins.
+func runMaximum(r *run, c *Call, in []*tensor) []*tensor {
+	x, y := in[0], in[1]
+	out := r.binary(c, x, y)
+	if r.needsGrad(x, y) {
+		r.record("Maximum", one(out), in, []*tensor{y, x}, func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(int) *tensor {
+				half := r.pointwise(g[0].dtype, g[0])
+				equal := r.pointwise(onnxload.Bool, g[0])
+				picked := r.pointwise(g[0].dtype, g[0])
+				lost := r.pointwise(onnxload.Bool, g[0])
+				r.release(lost)
+				r.release(equal)
+				r.release(half)
+				return picked
+			})
+		})
+	}
+	return one(out)
+}
+
+// runWhere is where(condition, self, other): a zero for the branch not taken.
+func runWhere(r *run, c *Call, in []*tensor) []*tensor {
+	cond, x, y := in[0], in[1], in[2]
+	out := r.pointwise(promote(x, y), cond, x, y)
+	if r.needsGrad(x, y) {
+		r.record("Where", one(out), in, one(cond), func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(int) *tensor {
+				zero := r.empty(g[0].dtype)
+				t := r.pointwise(g[0].dtype, g[0])
+				r.release(zero)
+				return t
+			})
+		})
+	}
+	return one(out)
+}
+
+// runMaskedFill is masked_fill(self, mask, value): a clone that is filled.
+func runMaskedFill(r *run, c *Call, in []*tensor) []*tensor {
+	x, mask := in[0], in[1]
+	out := r.pointwise(x.dtype, x, mask)
+	if r.needsGrad(x) {
+		r.record("MaskedFill", one(out), in[:1], one(mask), func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.pointwise(g[0].dtype, g[0]))
+		})
+	}
+	return one(out)
+}
+
+// runClamp is clamp with one or both bounds (Args.Both); backward builds a mask for each,
+// and a zero to fill in.
+func runClamp(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	out := r.binary(c, x, scalar(x.dtype))
+	if r.needsGrad(x) {
+		both := c.Args.Both
+		r.record("Clamp", one(out), in[:1], one(x), func(r *run, n *node, g []*tensor) []*tensor {
+			zero := r.empty(g[0].dtype)
+			low := r.pointwise(onnxload.Bool, g[0])
+			var high *tensor
+			if both {
+				high = r.pointwise(onnxload.Bool, g[0])
+			}
+			t := r.pointwise(g[0].dtype, g[0])
+			r.release(high)
+			r.release(low)
+			r.release(zero)
+			return one(t)
+		})
+	}
+	return one(out)
+}
+
+// runCompare is eq, lt, logical_and and the like: a mask.
+func runCompare(r *run, c *Call, in []*tensor) []*tensor {
+	return one(r.pointwise(onnxload.Bool, in...))
+}
+
+// runDropout is native_dropout: the mask, one byte an element, is allocated first and is
+// all that is saved. Outside training, or with p = 0, it is the identity.
+func runDropout(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	if !c.Args.Train || c.Args.P == 0 {
+		return one(x.retain())
+	}
+	out := r.emptyLike(x, x.dtype)
+	if !r.needsGrad(x) {
+		// Without gradients F.dropout multiplies by a mask of the input's type.
+		return one(out)
+	}
+	mask := r.emptyLike(x, onnxload.Bool)
+	r.record("NativeDropout", one(out), one(x), one(mask), func(r *run, n *node, g []*tensor) []*tensor {
+		return one(r.pointwise(g[0].dtype, g[0]))
+	})
+	r.release(mask)
+	return one(out)
+}
+
+// runFeatureDropout is dropout2d and the like, and stochastic depth: a small
+// noise tensor of Args.Shape that multiplies the input.
+func runFeatureDropout(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	if !c.Args.Train || c.Args.P == 0 {
+		return one(x.retain())
+	}
+	noise := r.empty(x.dtype, c.Args.Shape...)
+	out := runMul(r, &Call{}, []*tensor{x, noise})
+	r.release(noise)
+	return out
+}
+
+// runTo is Tensor.to(dtype): nothing when the type is the same already.
+func runTo(r *run, c *Call, in []*tensor) []*tensor {
+	return one(r.to(in[0], c.Args.DType))
+}
+
+func (r *run) to(x *tensor, dtype onnxload.DType) *tensor {
+	if x.dtype == dtype {
+		return x.retain()
+	}
+	if x.host {
+		return scalar(dtype)
+	}
+	out := r.emptyLike(x, dtype)
+	if r.needsGrad(x) && dtype.IsFloat() {
+		from := x.dtype
+		r.record("ToCopy", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.emptyLike(g[0], from))
+		})
+	}
+	return out
+}
+
+// runClone is Tensor.clone or contiguous of a tensor that is not.
+func runClone(r *run, c *Call, in []*tensor) []*tensor {
+	return one(r.clone(in[0], likeStrides(in[0])))
+}
+
+// runFill is a factory: zeros, ones, full, arange. It has no gradient.
+func runFill(r *run, c *Call, in []*tensor) []*tensor {
+	return one(r.empty(c.Args.DType, c.Args.Shape...))
+}
+
+// runSoftmax is softmax or log_softmax over Args.Dim: row-major inside and out; it saves
+// its result.
+func runSoftmax(name string) func(*run, *Call, []*tensor) []*tensor {
+	return func(r *run, c *Call, in []*tensor) []*tensor {
+		x := r.contiguous(in[0])
+		out := r.empty(x.dtype, x.shape...)
+		r.release(x)
+		if r.needsGrad(in[0]) {
+			r.record(name, one(out), in[:1], one(out), func(r *run, n *node, g []*tensor) []*tensor {
+				var copied *tensor
+				if !g[0].isContiguous() {
+					copied = r.empty(g[0].dtype, g[0].shape...)
+				}
+				t := r.empty(g[0].dtype, g[0].shape...)
+				r.release(copied)
+				return one(t)
+			})
+		}
+		return one(out)
+	}
+}
+
+// runPRelu is prelu(input, weight): gradients for both, the weight's summed afterwards.
+func runPRelu(r *run, c *Call, in []*tensor) []*tensor {
+	x, w := in[0], in[1]
+	out := r.pointwise(x.dtype, x)
+	if r.needsGrad(x, w) {
+		xc := *x
+		r.record("PReluKernel", one(out), in, in, func(r *run, n *node, g []*tensor) []*tensor {
+			return []*tensor{r.pointwise(xc.dtype, &xc), r.pointwise(xc.dtype, &xc)}
+		})
+	}
+	return one(out)
+}

@@ -1,0 +1,89 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// poolOps are the poolings and resamplings; Args.Shape is the result's.
+var poolOps = []op{
+	{"max_pool", castNone, runMaxPool},
+	{"adaptive_max_pool", castNone, runMaxPool},
+	{"avg_pool", castNone, resampling("AvgPool", keepsInput)},
+	{"adaptive_avg_pool", castNone, runAdaptiveAvgPool},
+	{"upsample", castFloat, resampling("Upsample", keepsNothing)},
+	{"constant_pad", castNone, resampling("ConstantPadNd", keepsNothing)},
+	{"reflection_pad", castNone, resampling("ReflectionPad", keepsInput)},
+	{"pixel_shuffle", castNone, resampling("PixelShuffle", keepsNothing)},
+	{"im2col", castNone, resampling("Im2Col", keepsNothing)},
+	{"grid_sample", castNone, runGridSample},
+}
+
+// spatialOut returns the output of a spatial operator in the input's memory format.
+func (r *run) spatialOut(x *tensor, dtype onnxload.DType, shape []int64) *tensor {
+	out := append([]int64{x.shape[0]}, shape[1:]...)
+	if len(out) == len(x.shape) && x.isChannelsLast() && !x.isContiguous() {
+		return r.strided(dtype, out, channelsLastStrides(out))
+	}
+	return r.empty(dtype, out...)
+}
+
+// runMaxPool is max_pool_with_indices: int64 places are kept beside the values, in
+// inference too.
+func runMaxPool(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	out := r.spatialOut(x, x.dtype, c.Args.Shape)
+	places := r.spatialOut(x, onnxload.Int64, c.Args.Shape)
+	if r.needsGrad(x) {
+		xc := *x
+		r.record("MaxPool2DWithIndices", []*tensor{out, places}, one(x), []*tensor{x, places}, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.emptyLike(&xc, xc.dtype))
+		})
+	}
+	r.release(places)
+	return one(out)
+}
+
+// resampling returns the rule of an operator from one grid to another whose backward makes
+// one tensor of the input's size.
+func resampling(name string, k keeps) func(*run, *Call, []*tensor) []*tensor {
+	return func(r *run, c *Call, in []*tensor) []*tensor {
+		x := in[0]
+		out := r.spatialOut(x, x.dtype, c.Args.Shape)
+		if r.needsGrad(x) {
+			var saved []*tensor
+			if k == keepsInput {
+				saved = one(x)
+			}
+			xc := *x
+			r.record(name, one(out), in[:1], saved, func(r *run, n *node, g []*tensor) []*tensor {
+				return one(r.emptyLike(&xc, xc.dtype))
+			})
+		}
+		return one(out)
+	}
+}
+
+// runAdaptiveAvgPool is adaptive_avg_pool: to a single place it is a mean over the map, whose
+// gradient is an expanded view divided by the count.
+func runAdaptiveAvgPool(r *run, c *Call, in []*tensor) []*tensor {
+	if numel(c.Args.Shape[2:]) != 1 {
+		return resampling("AdaptiveAvgPool", keepsInput)(r, c, in)
+	}
+	x := in[0]
+	var dims []int
+	for i := 2; i < len(x.shape); i++ {
+		dims = append(dims, i)
+	}
+	return one(r.mean(x, dims, true))
+}
+
+// runGridSample is grid_sample(input, grid).
+func runGridSample(r *run, c *Call, in []*tensor) []*tensor {
+	x, grid := in[0], in[1]
+	out := r.empty(x.dtype, append([]int64{x.shape[0]}, c.Args.Shape[1:]...)...)
+	if r.needsGrad(x, grid) {
+		like := []tensor{*x, *grid}
+		r.record("GridSampler", one(out), in[:2], in[:2], func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(i int) *tensor { return r.emptyLike(&like[i], like[i].dtype) })
+		})
+	}
+	return one(out)
+}

@@ -1,0 +1,85 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// A ValueID names a value of a Program.
+type ValueID int32
+
+// NoValue stands for an argument that is not given.
+const NoValue ValueID = -1
+
+// A ValueKind says where a value comes from.
+type ValueKind uint8
+
+// The kinds of values.
+const (
+	Activation ValueKind = iota // computed by a call
+	InputValue                  // given by the caller
+	Parameter                   // collects a gradient
+	Buffer                      // moves to the GPU with the model
+	Constant                    // a tensor that lives on the GPU but not in the model's state
+	Number                      // a Python number: no memory
+)
+
+// A Value is a tensor of a Program, with the shape and the element type that it has
+// in 32-bit precision.
+type Value struct {
+	Name  string
+	Kind  ValueKind
+	DType onnxload.DType
+	Shape []int64
+}
+
+// A Call is one call of a PyTorch operator.
+type Call struct {
+	Op    string // its row: see Operators
+	In    []ValueID
+	Out   []ValueID
+	Args  Args
+	Layer int32 // index into Program.Layers
+	Scope int32 // index into Program.Scopes: the module whose forward makes the call
+}
+
+// Args are the arguments of a call that are not tensors. Each operator reads
+// those that it has.
+type Args struct {
+	Dim     int     // the dimension to work on
+	Dims    []int   // several of them, or a permutation
+	Shape   []int64 // of the result, or sizes of parts
+	Kernel  []int64 // pooling windows
+	Stride  []int64 // convolutions, pooling, slices
+	Pad     []int64 // before and after, as PyTorch's padding where symmetric
+	Dilate  []int64
+	Groups  int64
+	Keep    bool // reductions: keep the reduced dimensions
+	Inplace bool // writes into its first argument
+	Train   bool // normalisation by batch statistics; dropout in force
+	P       float64
+	Causal  bool
+	Bias    bool
+	Hidden  int64 // recurrent layers
+	Layers  int64
+	Both    bool   // bidirectional
+	Mode    string // what a family's row distinguishes
+	DType   onnxload.DType
+}
+
+// A Scope is a module in the tree of modules.
+type Scope struct {
+	Name   string // "layer1.0.conv1"; "" for the model
+	Class  string // "Conv2d" when the file tells
+	Parent int32  // -1 for the model
+}
+
+// A Program is a model's forward pass as calls of PyTorch operators.
+type Program struct {
+	Values  []Value
+	Calls   []Call
+	Inputs  []ValueID
+	Outputs []ValueID
+	State   []ValueID // parameters and buffers in the order in which .to("cuda") moves them
+	Layers  []string
+	Scopes  []Scope
+	Notes   []string       // what was restored or guessed, one line each
+	Unknown map[string]int // operators without a row, by name, with their number
+}

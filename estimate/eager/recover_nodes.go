@@ -1,0 +1,456 @@
+package eager
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A nodeRow says which PyTorch calls one ONNX operator stands for when it is in no pattern.
+type nodeRow struct {
+	op   string
+	emit func(b *recovery, n *onnxload.Node)
+}
+
+// nodeRows lists the operators by family.
+var nodeRows = index([]nodeRow{
+	{"Relu", unaryCall("relu")}, {"LeakyRelu", unaryCall("leaky_relu")}, {"PRelu", emitPRelu},
+	{"Elu", unaryCall("elu")}, {"Selu", unaryCall("elu")}, {"Celu", unaryCall("elu")},
+	{"Gelu", unaryCall("gelu")}, {"Mish", unaryCall("mish")}, {"Swish", unaryCall("silu")},
+	{"HardSwish", unaryCall("hardswish")}, {"HardSigmoid", unaryCall("hardsigmoid")},
+	{"Softplus", unaryCall("softplus")}, {"Softsign", unaryCall("softsign")},
+	{"Sigmoid", unaryCall("sigmoid")}, {"Tanh", unaryCall("tanh")}, {"Erf", unaryCall("erf")},
+	{"Exp", unaryCall("exp")}, {"Log", unaryCall("log")}, {"Sqrt", unaryCall("sqrt")},
+	{"Reciprocal", unaryCall("reciprocal")}, {"Sin", unaryCall("sin")}, {"Cos", unaryCall("cos")},
+	{"Abs", unaryCall("abs")}, {"Neg", unaryCall("neg")}, {"Sign", unaryCall("floor")},
+	{"Floor", unaryCall("floor")}, {"Ceil", unaryCall("floor")}, {"Round", unaryCall("floor")},
+	{"Clip", emitClip}, {"Pow", binaryCall("pow")},
+	{"Add", binaryCall("add")}, {"Sub", binaryCall("sub")}, {"Mul", binaryCall("mul")}, {"Div", binaryCall("div")},
+	{"Max", binaryCall("maximum")}, {"Min", binaryCall("minimum")}, {"Mod", binaryCall("compare")},
+	{"Sum", emitSum},
+	{"Equal", binaryCall("compare")}, {"Less", binaryCall("compare")}, {"LessOrEqual", binaryCall("compare")},
+	{"Greater", binaryCall("compare")}, {"GreaterOrEqual", binaryCall("compare")}, {"And", binaryCall("compare")},
+	{"Or", binaryCall("compare")}, {"Xor", binaryCall("compare")}, {"Not", unaryCall("compare")}, {"IsNaN", unaryCall("compare")}, {"IsInf", unaryCall("compare")},
+	{"Where", emitWhere}, {"Cast", emitCast}, {"CastLike", emitCast}, {"Dropout", emitDropout},
+	{"Softmax", emitSoftmax("softmax")}, {"LogSoftmax", emitSoftmax("log_softmax")},
+
+	{"Gemm", emitGemm}, {"MatMul", binaryCall("matmul")},
+	{"Conv", emitConv}, {"ConvTranspose", emitConv},
+	{"BatchNormalization", emitBatchNorm}, {"InstanceNormalization", emitInstanceNorm},
+	{"LayerNormalization", emitLayerNorm("layer_norm")}, {"RMSNormalization", emitLayerNorm("rms_norm")},
+	{"GroupNormalization", emitGroupNorm},
+
+	{"MaxPool", spatialCall("max_pool")}, {"AveragePool", spatialCall("avg_pool")}, {"LpPool", spatialCall("avg_pool")},
+	{"GlobalAveragePool", spatialCall("adaptive_avg_pool")}, {"GlobalMaxPool", spatialCall("adaptive_max_pool")},
+	{"Resize", spatialCall("upsample")}, {"Upsample", spatialCall("upsample")}, {"GridSample", spatialCall("grid_sample")},
+	{"DepthToSpace", spatialCall("pixel_shuffle")}, {"SpaceToDepth", spatialCall("pixel_shuffle")}, {"Pad", emitPad},
+
+	{"Reshape", emitReshape}, {"Flatten", emitReshape}, {"Squeeze", emitReshape}, {"Unsqueeze", emitReshape},
+	{"Transpose", emitTranspose}, {"Expand", emitExpand}, {"Tile", emitTile}, {"Slice", emitSlice},
+	{"Split", emitSplit}, {"Concat", emitConcat}, {"Trilu", unaryCall("tril")},
+	{"Gather", emitGather}, {"GatherElements", emitGatherElements}, {"GatherND", emitGatherND},
+	{"ScatterElements", emitScatter}, {"ScatterND", emitScatter},
+
+	{"ReduceMean", emitReduce("mean")}, {"ReduceSum", emitReduce("sum")}, {"ReduceMax", emitReduce("amax")},
+	{"ReduceMin", emitReduce("amax")}, {"ReduceL2", emitReduce("norm")}, {"ReduceProd", emitReduce("sum")},
+	{"ArgMax", emitReduce("argmax")}, {"ArgMin", emitReduce("argmax")}, {"CumSum", unaryCall("cumsum")}, {"TopK", emitTopK},
+
+	{"ConstantOfShape", emitFill}, {"Range", emitFill}, {"Constant", emitFill}, {"EyeLike", emitFill}, {"RandomNormalLike", emitFill},
+	{"RandomUniformLike", emitFill}, {"RandomNormal", emitFill}, {"RandomUniform", emitFill}, {"OneHot", emitFill}, {"NonZero", emitFill}, {"Bernoulli", emitFill},
+})
+
+func index(rows []nodeRow) map[string]func(*recovery, *onnxload.Node) {
+	m := make(map[string]func(*recovery, *onnxload.Node), len(rows))
+	for _, r := range rows {
+		m[r.op] = r.emit
+	}
+	return m
+}
+
+// node emits the calls of a node. An operator without a row still makes its outputs, so
+// that the graph goes on, and is counted.
+func (b *recovery) node(n *onnxload.Node) {
+	if n.Domain == "" {
+		if emit := nodeRows[n.Op]; emit != nil {
+			emit(b, n)
+			return
+		}
+	}
+	name := n.Op
+	if n.Domain != "" {
+		name = n.Domain + "::" + n.Op
+	}
+	b.prog.Unknown[name]++
+	for _, o := range n.Out {
+		if o != onnxload.NoValue {
+			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)
+		}
+	}
+}
+
+func (b *recovery) values(n *onnxload.Node) []ValueID {
+	in := make([]ValueID, len(n.In))
+	for i := range n.In {
+		in[i] = b.value(b.in(n, i))
+	}
+	return in
+}
+
+func unaryCall(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		b.call(op, Args{Inplace: b.inPlace(n)}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	}
+}
+
+func binaryCall(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) { b.call(op, Args{}, b.values(n), n.Out[0]) }
+}
+
+func emitPRelu(b *recovery, n *onnxload.Node) {
+	b.call("prelu", Args{}, b.values(n), n.Out[0])
+}
+
+// emitClip is hardtanh (ReLU6) where both bounds are numbers, as modules write it; clamp otherwise.
+func emitClip(b *recovery, n *onnxload.Node) {
+	op := "clamp"
+	lo, hi := b.in(n, 1) != onnxload.NoValue || n.Attr("min") != nil, b.in(n, 2) != onnxload.NoValue || n.Attr("max") != nil
+	if b.isNumber(b.in(n, 1), 0) && b.isNumber(b.in(n, 2), 6) || n.Attr("min") != nil && n.Attr("max") != nil || b.isNumber(b.in(n, 1), -1) && b.isNumber(b.in(n, 2), 1) {
+		op = "hardtanh"
+	}
+	b.call(op, Args{Both: lo && hi, Inplace: op == "hardtanh" && b.inPlace(n)}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitSum(b *recovery, n *onnxload.Node) {
+	in := b.values(n)
+	acc := in[0]
+	for i := 1; i < len(in)-1; i++ {
+		acc = b.temp("add", Args{}, b.elem(n.Out[0]), b.dims(n.Out[0]), acc, in[i])
+	}
+	if len(in) == 1 {
+		b.call("clone", Args{}, in, n.Out[0])
+		return
+	}
+	b.call("add", Args{}, []ValueID{acc, in[len(in)-1]}, n.Out[0])
+}
+
+func emitWhere(b *recovery, n *onnxload.Node) {
+	b.call("where", Args{}, b.values(n), n.Out[0])
+}
+
+func emitCast(b *recovery, n *onnxload.Node) {
+	b.call("to", Args{DType: b.elem(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// emitDropout is native_dropout; the exports that keep it set training_mode.
+func emitDropout(b *recovery, n *onnxload.Node) {
+	p := 0.5
+	if x, ok := b.number(b.in(n, 1)); ok {
+		p = x
+	} else if a := n.Attr("ratio"); a != nil {
+		p = float64(a.Float)
+	}
+	b.call("dropout", Args{P: p, Train: b.src.Train}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitSoftmax(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		b.call(op, Args{}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	}
+}
+
+// emitGemm is linear when the weight is a parameter, else addmm.
+func emitGemm(b *recovery, n *onnxload.Node) {
+	x, w, bias := b.in(n, 0), b.in(n, 1), b.in(n, 2)
+	transB := n.Attr("transB") != nil && n.Attr("transB").Int != 0
+	transA := n.Attr("transA") != nil && n.Attr("transA").Int != 0
+	in := []ValueID{b.value(x), NoValue, b.value(bias)}
+	switch {
+	case b.src.Kinds[w] == Parameter && !transA && transB:
+		in[1] = b.value(w)
+		b.call("linear", Args{}, in, n.Out[0])
+		return
+	case transB:
+		d := b.dims(w)
+		in[1] = b.temp("permute", Args{Dims: []int{1, 0}}, b.elem(w), []int64{d[1], d[0]}, b.value(w))
+	default:
+		in[1] = b.value(w)
+	}
+	if transA {
+		d := b.dims(x)
+		in[0] = b.temp("permute", Args{Dims: []int{1, 0}}, b.elem(x), []int64{d[1], d[0]}, in[0])
+	}
+	if in[2] == NoValue {
+		b.call("matmul", Args{}, in[:2], n.Out[0])
+		return
+	}
+	b.call("addmm", Args{}, []ValueID{in[2], in[0], in[1]}, n.Out[0])
+}
+
+func attrInts(n *onnxload.Node, name string) []int64 {
+	if a := n.Attr(name); a != nil {
+		return a.Ints
+	}
+	return nil
+}
+
+func attrInt(n *onnxload.Node, name string, def int64) int64 {
+	if a := n.Attr(name); a != nil {
+		return a.Int
+	}
+	return def
+}
+
+func emitConv(b *recovery, n *onnxload.Node) {
+	args := Args{
+		Shape: b.dims(n.Out[0]), Groups: attrInt(n, "group", 1), Stride: attrInts(n, "strides"),
+		Pad: attrInts(n, "pads"), Dilate: attrInts(n, "dilations"),
+	}
+	op := "conv"
+	if n.Op == "ConvTranspose" {
+		op, args.Mode = "conv_transpose", "transposed"
+	}
+	in := []ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), NoValue}
+	if bias := b.in(n, 2); bias != onnxload.NoValue && !b.zeroBias(bias) {
+		in[2] = b.value(bias)
+	}
+	b.call(op, args, in, n.Out[0])
+}
+
+// zeroBias reports whether a convolution's bias is the zero that exporters put where
+// the module has none.
+func (b *recovery) zeroBias(id onnxload.ValueID) bool {
+	return b.src.Kinds[b.id(id)] != Parameter && b.m.Values[b.id(id)].Init == nil
+}
+
+func emitBatchNorm(b *recovery, n *onnxload.Node) {
+	in := b.values(n)
+	for _, i := range []int{3, 4} {
+		if i < len(in) {
+			b.value(b.in(n, i)) // the running statistics belong to the module
+		}
+	}
+	b.call("batch_norm", Args{Train: b.src.Train}, in[:3], n.Out[0])
+}
+
+func emitInstanceNorm(b *recovery, n *onnxload.Node) {
+	b.call("instance_norm", Args{}, b.values(n), n.Out[0])
+}
+
+func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		d := b.dims(b.in(n, 0))
+		a := int(attrInt(n, "axis", -1))
+		if a < 0 {
+			a += len(d)
+		}
+		b.call(op, Args{Shape: d[a:]}, b.values(n), n.Out[0])
+	}
+}
+
+func emitGroupNorm(b *recovery, n *onnxload.Node) {
+	b.call("group_norm", Args{Groups: attrInt(n, "num_groups", 1)}, b.values(n), n.Out[0])
+}
+
+func spatialCall(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		in := []ValueID{b.value(b.in(n, 0))}
+		if op == "grid_sample" {
+			in = append(in, b.value(b.in(n, 1)))
+		}
+		b.call(op, Args{Shape: b.dims(n.Out[0]), Kernel: attrInts(n, "kernel_shape"), Stride: attrInts(n, "strides")}, in, n.Out[0])
+	}
+}
+
+func emitPad(b *recovery, n *onnxload.Node) {
+	op := "constant_pad"
+	if a := n.Attr("mode"); a != nil && a.Str != "constant" {
+		op = "reflection_pad"
+	}
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
+	if slices.Equal(in, out) {
+		b.same[n.Out[0]] = b.in(n, 0)
+		return
+	}
+	b.call(op, Args{Shape: out}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitReshape(b *recovery, n *onnxload.Node) {
+	b.call("reshape", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitTranspose(b *recovery, n *onnxload.Node) {
+	rank := len(b.dims(n.Out[0]))
+	perm := make([]int, rank)
+	for i := range perm {
+		perm[i] = rank - 1 - i
+	}
+	for i, p := range attrInts(n, "perm") {
+		perm[i] = int(p)
+	}
+	b.call("permute", Args{Dims: perm}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitExpand(b *recovery, n *onnxload.Node) {
+	b.call("expand", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitTile(b *recovery, n *onnxload.Node) {
+	if slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0])) {
+		b.same[n.Out[0]] = b.in(n, 0)
+		return
+	}
+	b.call("tile", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// emitSlice is a slice for every dimension that gets shorter or is stepped through.
+func emitSlice(b *recovery, n *onnxload.Node) {
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
+	var args Args
+	for i := range in {
+		if in[i] != out[i] {
+			args.Dims = append(args.Dims, i)
+			args.Shape = append(args.Shape, out[i])
+		}
+	}
+	b.call("slice", args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitSplit(b *recovery, n *onnxload.Node) {
+	args := Args{Dim: b.axis(n, 0, len(b.dims(b.in(n, 0))))}
+	for _, o := range n.Out {
+		args.Shape = append(args.Shape, b.dims(o)[args.Dim])
+	}
+	b.call("split", args, []ValueID{b.value(b.in(n, 0))}, n.Out...)
+}
+
+// axis returns the axis attribute, counted from the front.
+func (b *recovery) axis(n *onnxload.Node, def int64, rank int) int {
+	a := int(attrInt(n, "axis", def))
+	if a < 0 {
+		a += rank
+	}
+	if a < 0 || a >= max(rank, 1) {
+		b.fail("axis %d of node %q is outside a tensor of rank %d", a, n.Name, rank)
+		return 0
+	}
+	return a
+}
+
+func emitConcat(b *recovery, n *onnxload.Node) {
+	var in []ValueID
+	for i := range n.In {
+		if v := b.in(n, i); v != onnxload.NoValue && numel(b.dims(v)) > 0 {
+			in = append(in, b.device(b.value(v), v))
+		}
+	}
+	b.call("cat", Args{Dim: b.axis(n, 0, len(b.dims(n.Out[0])))}, in, n.Out[0])
+}
+
+// device returns v, or for a Python number a tensor of it.
+func (b *recovery) device(v ValueID, id onnxload.ValueID) ValueID {
+	if b.prog.Values[v].Kind != Number {
+		return v
+	}
+	return b.temp("fill", Args{DType: b.elem(id), Shape: b.dims(id)}, b.elem(id), b.dims(id))
+}
+
+// emitGather is embedding of a table by integers, select by one number, or index_select.
+func emitGather(b *recovery, n *onnxload.Node) {
+	x, idx := b.in(n, 0), b.in(n, 1)
+	d := b.dims(x)
+	a := b.axis(n, 0, len(d))
+	switch {
+	case b.src.Kinds[x] == Parameter && a == 0 && len(d) == 2 && !b.host[idx]:
+		b.call("embedding", Args{}, []ValueID{b.value(x), b.value(idx)}, n.Out[0])
+	case len(b.dims(idx)) == 0:
+		b.call("select", Args{Dim: a}, []ValueID{b.value(x)}, n.Out[0])
+	default:
+		b.call("index", Args{Dim: a, Shape: b.dims(n.Out[0])}, []ValueID{b.value(x), b.device(b.value(idx), idx)}, n.Out[0])
+	}
+}
+
+func emitGatherElements(b *recovery, n *onnxload.Node) {
+	b.call("gather", Args{}, b.values(n), n.Out[0])
+}
+
+func emitGatherND(b *recovery, n *onnxload.Node) {
+	idx := b.in(n, 1)
+	b.call("index", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)}, n.Out[0])
+}
+
+func emitScatter(b *recovery, n *onnxload.Node) {
+	in := make([]ValueID, 3)
+	for i := range in {
+		in[i] = b.device(b.value(b.in(n, i)), b.in(n, i))
+	}
+	b.call("scatter", Args{}, in, n.Out[0])
+}
+
+// emitReduce reads the axes from the attribute or, in later opsets, from the input; how the
+// output's shape differs tells them where neither can be read.
+func emitReduce(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		rank := len(b.dims(b.in(n, 0)))
+		axes := attrInts(n, "axes")
+		if axes == nil && len(n.In) > 1 {
+			if c := b.types.Value(b.in(n, 1)); c != nil {
+				for _, d := range c.Ints {
+					k, _ := d.Int()
+					axes = append(axes, k)
+				}
+			}
+		}
+		if a := n.Attr("axis"); a != nil {
+			axes = []int64{a.Int}
+		}
+		args := Args{Keep: attrInt(n, "keepdims", 1) != 0}
+		for _, a := range axes {
+			if a < 0 {
+				a += int64(rank)
+			}
+			args.Dims = append(args.Dims, int(a))
+		}
+		b.call(op, args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	}
+}
+
+func emitTopK(b *recovery, n *onnxload.Node) {
+	b.call("topk", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out...)
+}
+
+// emitFill makes a tensor on the GPU from nothing.
+func emitFill(b *recovery, n *onnxload.Node) {
+	for _, o := range n.Out {
+		if o != onnxload.NoValue {
+			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)
+		}
+	}
+}
+
+// inPlace reports whether an activation is taken to write over its argument, as
+// nn.ReLU(inplace=True) does. ONNX does not keep the flag. Vision models set it
+// nearly everywhere after a convolution or a normalisation, whose outputs nothing
+// else needs; models of linear layers do not.
+func (b *recovery) inPlace(n *onnxload.Node) bool {
+	switch n.Op {
+	case "Relu", "Clip", "HardSwish", "LeakyRelu", "Elu":
+	default:
+		return false
+	}
+	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
+		return n.Op == "Relu" && len(b.dims(n.Out[0])) > 3 && b.single(b.in(n, 0))
+	}
+	return b.inPlaceAfter(b.in(n, 0), 1)
+}
+
+// inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
+// normalisation of one.
+func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
+	if p, _ := b.producer(x); p != nil && len(b.uses[b.id(x)]) == reads && !b.out[b.id(x)] {
+		switch p.Op {
+		case "Conv", "ConvTranspose", "BatchNormalization":
+			return true
+		}
+	}
+	return false
+}

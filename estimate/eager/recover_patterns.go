@@ -1,0 +1,148 @@
+package eager
+
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A pattern is a group of ONNX nodes that one PyTorch operator was exported to. match
+// is tried at every node of the anchor's operator, and claims the nodes of the group.
+type pattern struct {
+	anchor string
+	match  func(b *recovery, i int)
+}
+
+// patterns are tried in this order: the larger before those that they contain.
+var patterns = []pattern{
+	{"SplitToSequence", matchSplitSequence},
+	{"Erf", matchGelu},
+	{"Sigmoid", matchSilu},
+	{"MatMul", matchLinear},
+}
+
+// matchGelu finds x * 0.5 * (1 + erf(x / sqrt 2)) in the orders that exporters write.
+func matchGelu(b *recovery, i int) {
+	erf := b.nodes[i]
+	div, di := b.producer(b.in(erf, 0))
+	if div == nil || div.Op != "Div" && div.Op != "Mul" {
+		return
+	}
+	x := b.in(div, 0)
+	if !b.isNumber(b.in(div, 1), math.Sqrt2) && !b.isNumber(b.in(div, 1), 1/math.Sqrt2) {
+		return
+	}
+	add, ai := b.user(erf.Out[0], "Add")
+	if add == nil || !b.isNumber(b.other(add, erf.Out[0]), 1) {
+		return
+	}
+	mul, mi := b.user(add.Out[0], "Mul")
+	if mul == nil {
+		return
+	}
+	members := []int{di, i, ai, mi}
+	last := mul
+	if o := b.other(mul, add.Out[0]); b.id(o) == b.id(x) { // (x * (1+erf)) * 0.5
+		half, hi := b.user(mul.Out[0], "Mul")
+		if half == nil || !b.isNumber(b.other(half, mul.Out[0]), 0.5) {
+			return
+		}
+		members, last = append(members, hi), half
+	} else if half, hi := b.producedBy(o, "Mul"); half != nil && (b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) { // (x * 0.5) * (1+erf)
+		members = append(members, hi)
+	} else if b.isNumber(o, 0.5) { // x * ((1+erf) * 0.5)
+		outer, oi := b.user(mul.Out[0], "Mul")
+		if outer == nil || b.id(b.other(outer, mul.Out[0])) != b.id(x) {
+			return
+		}
+		members, last = append(members, oi), outer
+	} else {
+		return
+	}
+	b.claim(func() { b.call("gelu", Args{}, []ValueID{b.value(x)}, last.Out[0]) }, members...)
+}
+
+// matchSilu finds x * sigmoid(x).
+func matchSilu(b *recovery, i int) {
+	s := b.nodes[i]
+	x := b.in(s, 0)
+	mul, mi := b.user(s.Out[0], "Mul")
+	if mul == nil || b.id(b.other(mul, s.Out[0])) != x {
+		return
+	}
+	b.claim(func() { b.call("silu", Args{Inplace: b.inPlaceAfter(x, 2)}, []ValueID{b.value(x)}, mul.Out[0]) }, i, mi)
+}
+
+// matchLinear finds x @ W, with W a parameter or the transpose of one, and the bias added to it.
+func matchLinear(b *recovery, i int) {
+	mm := b.nodes[i]
+	x, w := b.in(mm, 0), b.in(mm, 1)
+	members := []int{i}
+	weight := func() ValueID { return b.transposed(w) }
+	if t, ti := b.producer(w); t != nil && t.Op == "Transpose" && b.src.Kinds[b.in(t, 0)] == Parameter && len(b.dims(w)) == 2 {
+		p := b.in(t, 0)
+		weight = func() ValueID { return b.value(p) }
+		if b.single(w) {
+			members = append(members, ti)
+		}
+	} else if b.src.Kinds[w] != Parameter || len(b.dims(w)) != 2 || b.m.Values[w].Init == nil {
+		return
+	}
+	out := mm.Out[0]
+	bias := onnxload.NoValue
+	if add, ai := b.user(out, "Add"); add != nil {
+		o := b.other(add, out)
+		if d := b.dims(o); b.src.Kinds[b.id(o)] == Parameter && len(d) == 1 && d[0] == b.dims(w)[1] {
+			bias, out = o, add.Out[0]
+			members = append(members, ai)
+		}
+	}
+	b.claim(func() { b.call("linear", Args{}, []ValueID{b.value(x), weight(), b.value(bias)}, out) }, members...)
+}
+
+// matchSplitSequence finds a split whose parts torch.export takes out of a sequence one by one.
+func matchSplitSequence(b *recovery, i int) {
+	split := b.nodes[i]
+	seq := b.id(split.Out[0])
+	x := b.in(split, 0)
+	members := []int{i}
+	parts := map[int64][]onnxload.ValueID{}
+	for _, u := range b.uses[seq] {
+		at := b.nodes[u]
+		k, ok := b.number(b.in(at, 1))
+		if at.Op != "SequenceAt" || !ok || k < 0 {
+			return
+		}
+		parts[int64(k)] = append(parts[int64(k)], at.Out[0])
+		members = append(members, int(u))
+	}
+	if len(members) == 1 || b.out[seq] {
+		return
+	}
+	rank := len(b.dims(x))
+	a := b.axis(split, 0, rank)
+	total, size := b.dims(x)[a], int64(0)
+	for _, outs := range parts {
+		size = max(size, b.dims(outs[0])[a])
+	}
+	if size <= 0 {
+		return
+	}
+	args := Args{Dim: a}
+	var outs []onnxload.ValueID
+	for k, left := int64(0), total; left > 0; k, left = k+1, left-size {
+		args.Shape = append(args.Shape, min(size, left))
+		out := onnxload.NoValue
+		if p := parts[k]; p != nil {
+			out = p[0]
+			for _, same := range p[1:] {
+				b.same[same] = out
+			}
+		}
+		outs = append(outs, out)
+	}
+	b.claim(func() { b.call("split", args, []ValueID{b.value(x)}, outs...) }, i)
+	for _, k := range members {
+		b.done[k] = true
+	}
+}

@@ -1,0 +1,209 @@
+package eager
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// sumTo returns g summed to a shape that broadcasts to g's (at::sum_to).
+func (r *run) sumTo(g *tensor, shape []int64) *tensor {
+	lead := len(g.shape) - len(shape)
+	var dims []int
+	for i := range g.shape {
+		if i < lead || shape[i-lead] == 1 && g.shape[i] != 1 {
+			dims = append(dims, i)
+		}
+	}
+	s := r.reduce(g, dims, true, g.dtype)
+	if lead == 0 {
+		return s
+	}
+	v := r.alias(s, shape, s.stride[lead:])
+	r.release(s)
+	return v
+}
+
+// reduce returns t reduced over dims, an empty list meaning all, and allocates what
+// gpu_reduce_kernel needs on the way.
+func (r *run) reduce(t *tensor, dims []int, keep bool, dtype onnxload.DType) *tensor {
+	if len(dims) == 0 {
+		for i := range t.shape {
+			dims = append(dims, i)
+		}
+	}
+	var shape []int64
+	for i, n := range t.shape {
+		switch {
+		case !slices.Contains(dims, i):
+			shape = append(shape, n)
+		case keep:
+			shape = append(shape, 1)
+		}
+	}
+	out := r.empty(dtype, shape...)
+	r.reduceScratch(t, dims)
+	return out
+}
+
+// reduceScratch allocates and frees the staging buffer and the semaphores of a
+// reduction over dims that several thread blocks share (Reduce.cuh, gpu_reduce_kernel).
+func (r *run) reduceScratch(t *tensor, dims []int) {
+	staging, semaphores := reduceBuffers(t.shape, t.stride, dims, t.dtype, r.opts.GPU)
+	if staging == 0 {
+		return
+	}
+	a := r.alloc(staging, timeline.Workspace)
+	b := r.alloc(semaphores, timeline.Workspace)
+	r.drop(b)
+	r.drop(a)
+}
+
+// An axis of a reduction as TensorIterator sees it after it has merged neighbours.
+type axis struct {
+	size, in int64 // elements, and the input's stride in elements
+	out      int64 // the output's stride: 0 for reduced axes
+}
+
+// reduceBuffers returns the bytes of the staging buffer and of the semaphores that
+// reducing dims of such a tensor takes, both 0 when one block per output suffices.
+// The rules are those of ReduceConfig and setReduceConfig in
+// aten/src/ATen/native/cuda/Reduce.cuh with 4-byte accumulators.
+func reduceBuffers(shape, stride []int64, dims []int, dtype onnxload.DType, gpu *GPU) (staging, semaphores int64) {
+	axes, reduced := reductionAxes(shape, stride, dims)
+	outputs, inputs := int64(1), int64(1)
+	for _, a := range axes {
+		if a.out == 0 {
+			inputs *= a.size
+		} else {
+			outputs *= a.size
+		}
+	}
+	if inputs == 0 || outputs == 0 {
+		return 0, 0
+	}
+	const (
+		accumulator  = 4 // bytes of acc_type for float and half types
+		vt0          = 4
+		minPerThread = 16
+		maxPerThread = 256
+		warp         = 32
+	)
+	dim0, dim1 := int64(1), int64(1)
+	onFastest := true
+	vector := int64(1)
+	if len(axes) > 0 {
+		onFastest = reduced == len(axes) || axes[0].in < axes[reduced].in
+		fastest := axes[0].in
+		dim0, dim1 = inputs, outputs
+		if !onFastest {
+			fastest = axes[reduced].in
+			dim0, dim1 = outputs, inputs
+		}
+		if fastest == 1 {
+			if onFastest && dim0 > 128 && len(axes) == 1 {
+				dim0 /= vt0
+			} else if !onFastest {
+				vector = outputVector(axes, reduced)
+				dim0 /= vector
+			}
+		}
+	}
+	maxThreads := int64(512) / vector
+	p0, p1 := min(lastPow2(dim0), maxThreads), min(lastPow2(dim1), maxThreads)
+	width := min(p0, warp)
+	height := min(p1, maxThreads/width)
+	width = min(p0, maxThreads/height)
+
+	stepIn, stepOut := int64(1), int64(1)
+	blockX := onFastest
+	if blockX {
+		stepIn *= width
+	} else {
+		stepOut *= width
+	}
+	perThread := func() int64 { return ceilDiv(inputs, stepIn) }
+	if perThread() < min(height*16, maxPerThread) {
+		stepOut *= height
+		return 0, 0 // no split across warps, so none across blocks
+	}
+	stepIn *= height
+	grid := ceilDiv(outputs/vector, stepOut)
+	target := int64(gpu.SMs) * (int64(gpu.ThreadsPerSM) / (width * height))
+	if perThread() < maxPerThread || grid > target {
+		return 0, 0
+	}
+	ctas := max(min(ceilDiv(target, grid), ceilDiv(perThread(), minPerThread)), ceilDiv(perThread(), maxPerThread))
+	if ctas <= 1 {
+		return 0, 0
+	}
+	staging = accumulator * outputs * ctas
+	if !blockX {
+		staging *= width * vector
+	}
+	return staging, 4 * grid
+}
+
+// reductionAxes orders the axes as TensorIterator does for a reduction, reduced
+// ones first, each group by the input's strides, and merges those that are one
+// run in memory. It returns how many of them are reduced.
+func reductionAxes(shape, stride []int64, dims []int) (axes []axis, reduced int) {
+	var in, kept []axis
+	for i, n := range shape {
+		if n == 1 {
+			continue
+		}
+		a := axis{size: n, in: stride[i], out: 1}
+		if slices.Contains(dims, i) {
+			a.out = 0
+			in = append(in, a)
+		} else {
+			kept = append(kept, a)
+		}
+	}
+	group := func(list []axis) []axis {
+		slices.Reverse(list)
+		slices.SortStableFunc(list, func(a, b axis) int { return int(min(1, max(-1, a.in-b.in))) })
+		var out []axis
+		for _, a := range list {
+			if k := len(out) - 1; k >= 0 && out[k].in*out[k].size == a.in {
+				out[k].size *= a.size
+				continue
+			}
+			out = append(out, a)
+		}
+		return out
+	}
+	in, kept = group(in), group(kept)
+	return append(in, kept...), len(in)
+}
+
+// outputVector is get_output_vec_size: the widest vector, at most 4, by which the
+// fastest kept axis and all other strides can be divided.
+func outputVector(axes []axis, reduced int) int64 {
+	v := int64(4)
+	for axes[reduced].size%v != 0 {
+		v /= 2
+	}
+	for i, a := range axes {
+		if i == reduced {
+			continue
+		}
+		for a.in%v != 0 {
+			v /= 2
+		}
+	}
+	return v
+}
+
+// lastPow2 returns the largest power of two that is not above n, and 1 for less.
+func lastPow2(n int64) int64 {
+	if n < 1 {
+		return 1
+	}
+	return 1 << (bits.Len64(uint64(n)) - 1)
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }

@@ -1,0 +1,284 @@
+// Package eager simulates PyTorch in eager mode: which module calls a graph came
+// from, what autograd saves, what backward allocates and in which order.
+package eager
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// Simulate runs the program as PyTorch would and returns every request to the
+// allocator, in order: the model and the input move to the GPU, then the steps
+//
+//	out = model(x); loss = criterion(out, labels); loss.backward(); optimizer.step(); optimizer.zero_grad()
+//
+// with x, labels, out and loss as Python variables, which keep their tensors until
+// they are assigned again. An inference is out = model(x) under no_grad and del out.
+func Simulate(p *Program, opts Options) (*timeline.Timeline, error) {
+	if opts.GPU == nil {
+		opts.GPU = &DefaultGPU
+	}
+	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, rows: rowsByName()}
+	r.tl.Layers = p.Layers
+	values, params := r.load()
+	var err error
+	if opts.Train {
+		err = r.train(values, params)
+	} else {
+		err = r.infer(values)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &r.tl, nil
+}
+
+// begin marks the beginning of a phase.
+func (r *run) begin(p timeline.Phase) {
+	r.phase = p
+	r.layer = timeline.NoLayer
+	r.tl.Events = append(r.tl.Events, timeline.Event{Kind: timeline.Mark, Phase: p, Step: r.step, Layer: timeline.NoLayer})
+}
+
+// load is model.to("cuda", dtype) and x.to("cuda").
+func (r *run) load() (values []*tensor, params []*leaf) {
+	r.begin(timeline.Load)
+	values = make([]*tensor, len(r.prog.Values))
+	put := func(id ValueID, c timeline.Category) *tensor {
+		v := &r.prog.Values[id]
+		dtype := v.DType
+		if dtype.IsFloat() {
+			dtype = r.opts.Precision.params()
+		}
+		stride := contiguousStrides(v.Shape)
+		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
+			stride = channelsLastStrides(v.Shape)
+		}
+		t := r.strided(dtype, v.Shape, stride)
+		r.recategorize(t.st, c)
+		values[id] = t
+		return t
+	}
+	for _, id := range r.prog.State {
+		switch v := &r.prog.Values[id]; v.Kind {
+		case Parameter:
+			t := put(id, timeline.Parameter)
+			if v.DType.IsFloat() {
+				t.leaf = &leaf{param: t}
+				t.requiresGrad = true
+				params = append(params, t.leaf)
+			}
+		default:
+			put(id, timeline.Buffer)
+		}
+	}
+	for _, id := range r.prog.Inputs {
+		put(id, timeline.Input)
+	}
+	for i := range r.prog.Values {
+		switch v := &r.prog.Values[i]; v.Kind {
+		case Number:
+			values[i] = scalar(v.DType)
+		case Constant:
+			put(ValueID(i), timeline.Buffer)
+		}
+	}
+	return values, params
+}
+
+// forward runs the program once. Activations are let go after the last call that
+// Python still refers to them in: see lifetimes.
+func (r *run) forward(values []*tensor) error {
+	ends := r.prog.lifetimes()
+	for i := range r.prog.Calls {
+		c := &r.prog.Calls[i]
+		r.layer = c.Layer
+		if err := r.call(c, values); err != nil {
+			return fmt.Errorf("call %d (%s): %w", i, c.Op, err)
+		}
+		for _, v := range ends[i] {
+			r.release(values[v])
+			values[v] = nil
+		}
+	}
+	r.layer = timeline.NoLayer
+	return nil
+}
+
+// takeOutput takes over the reference to the first output and drops the others.
+func (r *run) takeOutput(values []*tensor) *tensor {
+	var out *tensor
+	for i, id := range r.prog.Outputs {
+		t := values[id]
+		if r.prog.Values[id].Kind == Activation {
+			values[id] = nil
+		} else if t != nil {
+			t.retain()
+		}
+		if i == 0 {
+			out = t
+		} else {
+			r.release(t)
+		}
+	}
+	return out
+}
+
+func (r *run) infer(values []*tensor) error {
+	steps := r.opts.Steps
+	if steps == 0 {
+		steps = 2
+	}
+	for r.step = 1; int(r.step) <= steps; r.step++ {
+		r.begin(timeline.Forward)
+		r.enterAutocast()
+		if err := r.forward(values); err != nil {
+			return err
+		}
+		out := r.takeOutput(values)
+		r.exitAutocast()
+		r.begin(timeline.Finish)
+		r.release(out)
+	}
+	return nil
+}
+
+func (r *run) train(values []*tensor, params []*leaf) error {
+	steps := r.opts.Steps
+	if steps == 0 {
+		steps = 3
+	}
+	o, err := r.newOptimizer(params)
+	if err != nil {
+		return err
+	}
+	var out, labels, loss *tensor
+	var criterion string
+	r.grad = true
+	for r.step = 1; int(r.step) <= steps; r.step++ {
+		for pass := range max(r.opts.Accumulate, 1) {
+			r.begin(timeline.Forward)
+			r.enterAutocast()
+			if err := r.forward(values); err != nil {
+				return err
+			}
+			old := out
+			out = r.takeOutput(values)
+			if out == nil {
+				return fmt.Errorf("the model has no output")
+			}
+			r.release(old)
+			r.begin(timeline.Loss)
+			if r.step == 1 && pass == 0 {
+				criterion = r.lossOf(out)
+				labels = r.labels(criterion, out)
+			}
+			l, err := r.loss(criterion, out, labels)
+			if err != nil {
+				return err
+			}
+			r.release(loss)
+			loss = l
+			r.exitAutocast()
+			if loss == nil {
+				continue
+			}
+			r.begin(timeline.Backward)
+			r.runBackward(loss)
+		}
+		r.begin(timeline.Optimizer)
+		r.stepOptimizer(o)
+		r.begin(timeline.Finish)
+		r.zeroGrad(o)
+	}
+	return nil
+}
+
+// lifetimes returns, for each call, the activations that Python lets go after it. A
+// value lives to its last use; one that was passed into a module lives until that
+// module returns, because the caller's frame holds the arguments.
+func (p *Program) lifetimes() [][]ValueID {
+	ends := make([][]ValueID, len(p.Calls))
+	last := make([]int32, len(p.Values))
+	made := make([]int32, len(p.Values))
+	for i := range last {
+		last[i], made[i] = -1, -1
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != NoValue {
+				made[v], last[v] = int32(i), int32(i)
+			}
+		}
+	}
+	until := p.scopeEnds()
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].In {
+			if v == NoValue || p.Values[v].Kind != Activation {
+				continue
+			}
+			last[v] = max(last[v], until(int32(i), made[v]))
+		}
+	}
+	for _, v := range p.Outputs {
+		last[v] = -1
+	}
+	for v, i := range last {
+		if i >= 0 && p.Values[v].Kind == Activation {
+			ends[i] = append(ends[i], ValueID(v))
+		}
+	}
+	return ends
+}
+
+// scopeEnds returns a function that tells the last call of the outermost module that
+// call i is inside of and call from is not: calls of one module are one run of neighbours.
+func (p *Program) scopeEnds() func(i, from int32) int32 {
+	type span struct{ first, last int32 }
+	spans := make([]map[int32]span, len(p.Calls)) // by call: of each scope around it
+	open := map[int32]*span{}
+	var prev []int32
+	path := func(s int32) (list []int32) {
+		for ; s >= 0; s = p.Scopes[s].Parent {
+			list = append(list, s)
+		}
+		return list
+	}
+	current := make([]map[int32]*span, len(p.Calls))
+	for i := range p.Calls {
+		now := path(p.Calls[i].Scope)
+		in := map[int32]bool{}
+		for _, s := range now {
+			in[s] = true
+		}
+		for _, s := range prev {
+			if !in[s] {
+				delete(open, s)
+			}
+		}
+		m := make(map[int32]*span, len(now))
+		for _, s := range now {
+			if open[s] == nil {
+				open[s] = &span{int32(i), int32(i)}
+			}
+			open[s].last = int32(i)
+			m[s] = open[s]
+		}
+		current[i] = m
+		prev = now
+	}
+	_ = spans
+	return func(i, from int32) int32 {
+		end := i
+		for s := p.Calls[i].Scope; s >= 0; s = p.Scopes[s].Parent {
+			if sp := current[i][s]; sp.first > from {
+				end = max(end, sp.last)
+			}
+		}
+		return end
+	}
+}
+
+var _ = onnxload.Float32

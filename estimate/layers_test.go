@@ -1,0 +1,165 @@
+package estimate
+
+import (
+	"compress/gzip"
+	"encoding/csv"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/models"
+)
+
+// A call is one call of a leaf module, as PyTorch ran it.
+type moduleCall struct {
+	module, class string
+	bytes         int64
+}
+
+// measuredLayers returns the calls of each model's leaf modules, and the batch they were run with.
+func measuredLayers(t *testing.T) (calls map[string][]moduleCall, batches map[string]int64) {
+	t.Helper()
+	f, err := os.Open("testdata/layers.csv.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := csv.NewReader(z)
+	r.Comment = '#'
+	records, err := r.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls, batches = map[string][]moduleCall{}, map[string]int64{}
+	for _, rec := range records[1:] {
+		n, err := strconv.ParseInt(rec[4], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batches[rec[0]], err = strconv.ParseInt(rec[1], 10, 64); err != nil {
+			t.Fatal(err)
+		}
+		calls[rec[0]] = append(calls[rec[0]], moduleCall{rec[2], rec[3], n})
+	}
+	return calls, batches
+}
+
+// again is what TorchScript appends to a module's path when it is called again.
+var again = regexp.MustCompile(`_\d+$`)
+
+// Every leaf module that PyTorch ran is a layer of its own with an output of the same size.
+func TestLayersMatchPyTorch(t *testing.T) {
+	calls, batches := measuredLayers(t)
+	found, all := 0, 0
+	for name, want := range calls {
+		info, err := models.Info(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Forms[0] != "ts-train" {
+			continue // the metadata of the other forms was shortened
+		}
+		r, err := Run(open(t, name), Options{Batch: batches[name]})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		rows := map[string][]Layer{}
+		for _, l := range r.Layers {
+			if len(l.Outputs) == 1 {
+				rows[l.Module] = append(rows[l.Module], l)
+				if m := again.ReplaceAllString(l.Module, ""); m != l.Module {
+					rows[m] = append(rows[m], l)
+				}
+			}
+		}
+		for _, c := range want {
+			// These pass their input on and leave no node, or a node of no module.
+			if c.class == "Identity" || c.class == "StochasticDepth" {
+				continue
+			}
+			all++
+			if takeRow(rows, c) {
+				found++
+			} else if len(rows[c.module]) > 0 {
+				t.Errorf("%s: %s (%s) has %d bytes of output, no layer of that module has: %+v", name, c.module, c.class, c.bytes, rows[c.module])
+			}
+		}
+		if !r.Coverage.Complete() {
+			t.Errorf("%s: not modelled: %v", name, r.Coverage.Unmodelled)
+		}
+	}
+	if found < all-2 {
+		t.Errorf("%d of %d leaf modules are layers", found, all)
+	}
+	t.Logf("%d of %d leaf modules are layers of the right size", found, all)
+}
+
+// takeRow removes the row of a call, so that each is found once.
+func takeRow(rows map[string][]Layer, c moduleCall) bool {
+	for i, l := range rows[c.module] {
+		n, err := elements(l.Outputs[0].Shape)
+		if err == nil && n*4 == c.bytes && l.Outputs[0].DType == "float32" {
+			rows[c.module] = append(rows[c.module][:i:i], rows[c.module][i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// The rows of a report add up to its totals.
+func TestRowsAddUp(t *testing.T) {
+	for _, name := range models.Names() {
+		info, err := models.Info(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, form := range info.Forms {
+			opt := Options{Batch: 2}
+			if name == "conv_example" {
+				opt.Batch = 0
+			}
+			r, err := Run(open(t, name+":"+form), opt)
+			if err != nil {
+				t.Errorf("%s:%s: %v", name, form, err)
+				continue
+			}
+			var count, bytes, activation int64
+			last := -1
+			for _, l := range r.Layers {
+				count += l.Params
+				bytes += l.ParamBytes
+				activation += l.Activation
+				if l.Index <= last {
+					t.Errorf("%s:%s: layer %q of node %d follows node %d", name, form, l.Name, l.Index, last)
+				}
+				last = l.Index
+			}
+			if count != r.Parameters.Count || bytes != r.Parameters.Bytes || activation != r.Activations.Forward {
+				t.Errorf("%s:%s: rows have %d parameters, %d bytes of them, %d of activations; totals %+v, %+v", name, form, count, bytes, activation, r.Parameters, r.Activations)
+			}
+			for _, n := range r.Notes {
+				if n.Level == Warning && strings.Contains(n.Text, "lower bound") {
+					t.Errorf("%s:%s: %s", name, form, n.Text)
+				}
+			}
+		}
+	}
+}
+
+// The figures that the README of Pytorch-Memory-Utils prints for its example.
+func TestModelsizeExample(t *testing.T) {
+	r, err := Run(open(t, "conv_example"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Parameters.Bytes != 450304 || r.Activations.Forward != 336089600 || r.Activations.WithBackward != 672179200 {
+		t.Errorf("%+v, %+v", r.Parameters, r.Activations)
+	}
+}
