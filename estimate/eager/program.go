@@ -83,3 +83,38 @@ type Program struct {
 	Notes   []string       // what was restored or guessed, one line each
 	Unknown map[string]int // operators without a row, by name, with their number
 }
+
+// dropDead removes the calls whose results nothing reads, such as what made a mask that turned out
+// to be an argument.
+func (p *Program) dropDead() {
+	live := make([]bool, len(p.Values))
+	for _, v := range p.Outputs {
+		live[v] = true
+	}
+	keep := make([]bool, len(p.Calls))
+	for i := len(p.Calls) - 1; i >= 0; i-- {
+		for _, v := range p.Calls[i].Out {
+			keep[i] = keep[i] || v != NoValue && live[v]
+		}
+		if !keep[i] {
+			continue
+		}
+		for _, v := range p.Calls[i].In {
+			if v != NoValue {
+				live[v] = true
+			}
+		}
+	}
+	calls := p.Calls[:0]
+	for i := range p.Calls {
+		if keep[i] {
+			calls = append(calls, p.Calls[i])
+		}
+	}
+	p.Calls = calls
+	for i := range p.Values { // constants that only dead calls read
+		if v := &p.Values[i]; v.Kind == Constant && !live[i] {
+			v.Kind = Number
+		}
+	}
+}

@@ -65,6 +65,7 @@ func Recover(src Source) (*Program, error) {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
 		}
 	}
+	b.prog.dropDead()
 	b.orderState()
 	return b.prog, nil
 }
@@ -80,6 +81,7 @@ type recovery struct {
 	made  []int32          // by ONNX value: index of the node that makes it, or -1
 	uses  [][]int32        // by ONNX value: the nodes that read it, once for each slot
 	out   []bool           // by ONNX value: an output of the graph
+	fixed []bool           // by ONNX value: it comes from shapes and constants alone
 	host  []bool           // by ONNX value: Python computes it
 	same  []onnxload.ValueID
 	done  []bool   // by node: part of a pattern
@@ -192,7 +194,8 @@ var hostSlots = map[string]uint32{
 // findHost decides which values Python computes: those that come from shapes and constants
 // alone and go nowhere but to such slots.
 func (b *recovery) findHost() {
-	fixed := make([]bool, len(b.of))
+	b.fixed = make([]bool, len(b.of))
+	fixed := b.fixed
 	for i := range fixed {
 		fixed[i] = b.m.Values[i].Init != nil && b.src.Kinds[i] != Parameter && b.src.Kinds[i] != Buffer
 	}

@@ -16,6 +16,7 @@ type pattern struct {
 // patterns are tried in this order: the larger before those that they contain.
 var patterns = []pattern{
 	{"SplitToSequence", matchSplitSequence},
+	{"Softmax", matchSDPA},
 	{"Erf", matchGelu},
 	{"Sigmoid", matchSilu},
 	{"MatMul", matchLinear},

@@ -1,0 +1,209 @@
+package eager
+
+import (
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// attentionOps is scaled_dot_product_attention(query, key, value, mask): [B, H, L, D] each.
+var attentionOps = []op{
+	{"sdpa", castLower, runSDPA}, // aten/src/ATen/native/transformers/cuda
+}
+
+// An attention backend, in the order in which sdp_utils.cpp tries them on an H200.
+type backend uint8
+
+const (
+	cudnnAttention backend = iota
+	flashAttention
+	efficientAttention
+	mathAttention
+)
+
+// sdpaBackend chooses as sdp::select_sdp_backend does on compute capability 9.0 with cuDNN 9.19:
+// cuDNN's kernel takes 16-bit heads of up to 128 in eights, with a dropout of a
+// multiple of 1/16; flash attention takes no mask; float32 goes to the memory-efficient
+// kernel, which wants heads in fours and equal numbers of heads.
+func sdpaBackend(q, k, mask *tensor, p float64) backend {
+	d := q.shape[len(q.shape)-1]
+	grouped := q.shape[1] != k.shape[1]
+	half := q.dtype.Bits() == 16
+	sixteenths := p*16 == float64(int64(p*16))
+	switch {
+	case half && d%8 == 0 && d <= 128 && k.shape[2] > 1 && sixteenths:
+		return cudnnAttention
+	case half && d <= 256 && mask == nil:
+		return flashAttention
+	case !grouped && (half && d%8 == 0 || !half && d%4 == 0):
+		return efficientAttention
+	}
+	return mathAttention
+}
+
+func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
+	q, k, v := in[0], in[1], in[2]
+	var mask *tensor
+	if len(in) > 3 && in[3] != nil && !in[3].host {
+		mask = in[3]
+	}
+	p := 0.0
+	if c.Args.Train {
+		p = c.Args.P
+	}
+	b := sdpaBackend(q, k, mask, p)
+	if b == mathAttention {
+		return one(r.mathSDPA(c, q, k, v, mask, p))
+	}
+	bias := mask
+	if mask != nil && mask.dtype == onnxload.Bool { // convert_boolean_attn_mask: where(mask, 0, -inf)
+		zero, inf := r.empty(q.dtype), r.empty(q.dtype)
+		bias = r.strided(q.dtype, mask.shape, contiguousStrides(mask.shape))
+		r.release(inf)
+		r.release(zero)
+		defer r.release(bias)
+	}
+	grad := r.needsGrad(q, k, v)
+	batch, heads, rows, vd := q.shape[0], q.shape[1], q.shape[2], v.shape[3]
+	var kept []*tensor
+	var out *tensor
+	switch b {
+	case efficientAttention:
+		// [B, L, H, D] in memory, seen as [B, H, L, D]
+		out = r.strided(q.dtype, []int64{batch, heads, rows, vd}, []int64{rows * heads * vd, vd, heads * vd, 1})
+		if grad {
+			kept = append(kept, r.empty(onnxload.Float32, batch, heads, roundUp(rows, 32)))
+		}
+	case cudnnAttention:
+		kept = append(kept, r.empty(onnxload.Int64), r.empty(onnxload.Int64)) // seed and offset
+		out = r.strided(q.dtype, []int64{batch, heads, rows, vd}, iteratorStrides([]int64{batch, heads, rows, vd}, q))
+		if grad {
+			kept = append(kept, r.empty(onnxload.Float32, batch, heads, rows, 1))
+		}
+		r.scratch(256, timeline.Workspace)
+	case flashAttention:
+		out = r.strided(q.dtype, []int64{batch, heads, rows, vd}, []int64{rows * heads * vd, vd, heads * vd, 1})
+		kept = append(kept, r.empty(onnxload.Float32, batch, heads, rows))
+		rng := r.empty(onnxload.Int64, 2)
+		unused := r.empty(onnxload.Int64)
+		kept = append(kept, rng, unused)
+	}
+	if grad {
+		saved := append([]*tensor{q, k, v, bias, out}, kept...)
+		qc, kc, vc, oc := *q, *k, *v, *out
+		r.record("ScaledDotProductAttention", one(out), in[:3], saved, func(r *run, n *node, g []*tensor) []*tensor {
+			return r.sdpaBackward(b, g[0], &qc, &kc, &vc, &oc)
+		})
+	}
+	for _, t := range kept {
+		r.release(t)
+	}
+	return one(out)
+}
+
+func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
+
+// sdpaBackward allocates the gradients of query, key and value and what the kernel needs.
+func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
+	batch, heads, rows, d := q.shape[0], q.shape[1], q.shape[2], q.shape[3]
+	var dq, dk, dv *tensor
+	switch b {
+	case efficientAttention:
+		like := func(t *tensor) *tensor { // [B, L, H, D] in memory
+			s := t.shape
+			return r.strided(t.dtype, s, []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1})
+		}
+		dq, dk, dv = like(q), like(k), like(v)
+		product := r.pointwise(onnxload.Float32, g, out)
+		sum := r.empty(onnxload.Float32, batch, rows, heads)
+		delta := r.empty(onnxload.Float32, batch, heads, rows)
+		r.release(sum)
+		r.release(product)
+		scratch := r.alloc(efficientWorkspace(batch*heads, k.shape[2], max(d, v.shape[3])), timeline.Workspace)
+		r.release(delta)
+		r.drop(scratch)
+	case cudnnAttention:
+		dq, dk, dv = r.emptyLike(q, q.dtype), r.emptyLike(k, k.dtype), r.emptyLike(v, v.dtype)
+		ws := batch*heads*rows*(4*d+4) + 256
+		if k.shape[1] != heads { // the plan first makes the gradients of all heads
+			ws += batch * heads * k.shape[2] * (d + v.shape[3]) * q.dtype.Bits() / 8
+		}
+		r.scratch(ws, timeline.Workspace)
+	case flashAttention:
+		dq, dk, dv = r.emptyLike(q, q.dtype), r.emptyLike(k, k.dtype), r.emptyLike(v, v.dtype)
+		sum := r.empty(onnxload.Float32, batch, heads, roundUp(rows, 128))
+		acc := r.empty(onnxload.Float32, batch, roundUp(rows, 128), heads, roundUp(d, 32))
+		r.release(acc)
+		r.release(sum)
+	}
+	return []*tensor{dq, dk, dv}
+}
+
+// efficientWorkspace is the memory-efficient backward's accumulator, in float32 tiles of 64 by 64 for
+// each head, and 16 bytes of flags a tile row, measured for float32.
+func efficientWorkspace(heads, rows, d int64) int64 {
+	tiles := roundUp(rows, 64)
+	return heads * (tiles*roundUp(d, 64)*4 + tiles/64*16)
+}
+
+// mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the scale,
+// grouped heads repeated, and the scores kept by softmax.
+func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
+	call := &Call{}
+	var drop []*tensor
+	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
+	if c.Args.Causal && mask == nil {
+		l, s := q.shape[2], k.shape[2]
+		full := r.empty(onnxload.Bool, l, s)
+		tri := r.empty(onnxload.Bool, l, s)
+		r.release(full)
+		zero, inf := r.empty(q.dtype), r.empty(q.dtype)
+		mask = hold(r.empty(q.dtype, l, s))
+		r.release(inf)
+		r.release(zero)
+		r.release(tri)
+	}
+	if q.shape[1] != k.shape[1] {
+		k, v = hold(r.repeatHeads(k, q.shape[1])), hold(r.repeatHeads(v, q.shape[1]))
+	}
+	sq := hold(runMul(r, call, []*tensor{q, scalar(onnxload.Float32)})[0])
+	kt := hold(r.transpose(k, 2, 3))
+	sk := hold(runMul(r, call, []*tensor{kt, scalar(onnxload.Float32)})[0])
+	scores := r.matmul(sq, sk)
+	if mask != nil {
+		s := runAdd(r, &Call{Args: Args{Inplace: true}}, []*tensor{scores, mask})[0]
+		r.release(scores)
+		scores = s
+	}
+	probs := runSoftmax("SafeSoftmax")(r, call, one(scores))[0]
+	if mask != nil { // _safe_softmax looks for rows that are masked whole
+		m := r.pointwise(onnxload.Bool, scores)
+		row := r.empty(onnxload.Bool, append(append([]int64{}, scores.shape[:3]...), 1)...)
+		z := r.empty(q.dtype)
+		r.release(z)
+		r.release(row)
+		r.release(m)
+	}
+	r.release(scores)
+	if p > 0 {
+		d := runDropout(r, &Call{Args: Args{Train: true, P: p}}, one(probs))[0]
+		r.release(probs)
+		probs = d
+	}
+	out := r.matmul(probs, v)
+	r.release(probs)
+	for _, t := range drop {
+		r.release(t)
+	}
+	return out
+}
+
+// repeatHeads is repeat_interleave over the heads.
+func (r *run) repeatHeads(t *tensor, heads int64) *tensor {
+	s := t.shape
+	u := r.unsqueeze(t, 2)
+	e := r.expand(u, []int64{s[0], s[1], heads / s[1], s[2], s[3]})
+	out := r.reshape(e, []int64{s[0], heads, s[2], s[3]})
+	r.release(u)
+	r.release(e)
+	return out
+}

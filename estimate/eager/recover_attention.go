@@ -1,0 +1,156 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// matchSDPA finds scaled_dot_product_attention around its softmax. The exporters scale both
+// query and key by the root of the scale, which no hand-written attention does:
+//
+//	softmax((q*s) @ (transpose(k)*s) [+ mask]) [where not NaN] [dropout] @ v
+//
+// A mask that comes from positions alone is what libraries pass as is_causal when they are not traced.
+func matchSDPA(b *recovery, i int) {
+	soft := b.nodes[i]
+	members := []int{i}
+	scores := b.in(soft, 0)
+	mask := onnxload.NoValue
+	if add, ai := b.producedBy(scores, "Add"); add != nil {
+		if mm, _ := b.producedBy(b.in(add, 0), "MatMul"); mm != nil {
+			scores, mask = b.in(add, 0), b.in(add, 1)
+		} else {
+			scores, mask = b.in(add, 1), b.in(add, 0)
+		}
+		members = append(members, ai)
+	}
+	mm, mi := b.producedBy(scores, "MatMul")
+	if mm == nil {
+		return
+	}
+	members = append(members, mi)
+	mq, qi := b.producedBy(b.in(mm, 0), "Mul")
+	mk, ki := b.producedBy(b.in(mm, 1), "Mul")
+	if mq == nil || mk == nil {
+		return
+	}
+	q, qok := b.scaled(mq)
+	kt, kok := b.scaled(mk)
+	if !qok || !kok {
+		return
+	}
+	members = append(members, qi, ki)
+	key, ks := b.untransposed(kt)
+	if key == nil {
+		return
+	}
+	members = append(members, ks...)
+
+	probs, drop := soft.Out[0], 0.0
+	if w, wi := b.nanGuard(probs); w != nil {
+		probs = w.Out[0]
+		members = append(members, wi...)
+	}
+	if d, di := b.user(probs, "Dropout"); d != nil {
+		drop = 0.5
+		if x, ok := b.number(b.in(d, 1)); ok {
+			drop = x
+		}
+		probs = d.Out[0]
+		members = append(members, di)
+	}
+	last, li := b.user(probs, "MatMul")
+	if last == nil || b.in(last, 0) != b.id(probs) {
+		return
+	}
+	members = append(members, li)
+	v := b.in(last, 1)
+	b.claim(func() {
+		args := Args{P: drop, Train: b.src.Train}
+		in := []ValueID{b.value(q), key(), b.value(v), NoValue}
+		if mask != onnxload.NoValue {
+			if b.fixed[b.id(mask)] {
+				args.Causal = true
+			} else {
+				in[3] = b.value(b.boolMask(mask))
+			}
+		}
+		b.call("sdpa", args, in, last.Out[0])
+	}, members...)
+}
+
+// scaled returns what a Mul multiplies by a number.
+func (b *recovery) scaled(n *onnxload.Node) (onnxload.ValueID, bool) {
+	for j := range 2 {
+		if id := b.in(n, j); b.host[id] || b.isHostNumber(id) {
+			return b.in(n, 1-j), true
+		}
+	}
+	return onnxload.NoValue, false
+}
+
+// isHostNumber reports whether a value is a single number computed from shapes and constants.
+func (b *recovery) isHostNumber(id onnxload.ValueID) bool {
+	s, ok := b.types.Type(id).Shape.Ints()
+	return ok && numel(s) == 1 && b.fixed[id]
+}
+
+// untransposed returns how to emit k of transpose(k), and the nodes that go with it: a Transpose of the
+// last two dimensions, the same through three dimensions (Reshape, Transpose, Reshape), or
+// a Transpose that an optimizer merged with the one before it, which is then taken apart.
+func (b *recovery) untransposed(kt onnxload.ValueID) (func() ValueID, []int) {
+	if t, ti := b.producedBy(kt, "Transpose"); t != nil {
+		perm := attrInts(t, "perm")
+		n := len(perm)
+		if n < 2 || !b.single(t.Out[0]) {
+			return nil, nil
+		}
+		x := b.in(t, 0)
+		if perm[n-2] == int64(n-1) && perm[n-1] == int64(n-2) {
+			return func() ValueID { return b.value(x) }, []int{ti}
+		}
+		return func() ValueID {
+			dims := make([]int, n)
+			for i, p := range perm {
+				dims[i] = int(p)
+			}
+			dims[n-2], dims[n-1] = dims[n-1], dims[n-2]
+			shape := make([]int64, n)
+			for i, p := range dims {
+				shape[i] = b.dims(x)[p]
+			}
+			return b.temp("permute", Args{Dims: dims}, b.elem(x), shape, b.value(x))
+		}, []int{ti}
+	}
+	r2, i2 := b.producedBy(kt, "Reshape")
+	if r2 == nil {
+		return nil, nil
+	}
+	t, ti := b.producedBy(b.in(r2, 0), "Transpose")
+	if t == nil {
+		return nil, nil
+	}
+	r1, i1 := b.producedBy(b.in(t, 0), "Reshape")
+	if r1 == nil {
+		return nil, nil
+	}
+	x := b.in(r1, 0)
+	return func() ValueID { return b.value(x) }, []int{i2, ti, i1}
+}
+
+// nanGuard finds where(isnan(p), 0, p) behind a softmax.
+func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
+	var nan, where *onnxload.Node
+	var ni, wi int
+	b.users(p, "IsNaN", func(n *onnxload.Node, i int) { nan, ni = n, i })
+	b.users(p, "Where", func(n *onnxload.Node, i int) { where, wi = n, i })
+	if nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) || len(b.uses[b.id(p)]) != 2 {
+		return nil, nil
+	}
+	return where, []int{ni, wi}
+}
+
+// boolMask returns the boolean mask that where(mask, 0, -inf) was made from, or the mask itself.
+func (b *recovery) boolMask(mask onnxload.ValueID) onnxload.ValueID {
+	if w, _ := b.producer(mask); w != nil && w.Op == "Where" && b.elem(b.in(w, 0)) == onnxload.Bool && b.isHostNumber(b.in(w, 1)) && b.isHostNumber(b.in(w, 2)) {
+		return b.in(w, 0)
+	}
+	return mask
+}
