@@ -329,12 +329,12 @@ func runDropout(r *run, c *Call, in []*tensor) []*tensor {
 	if !c.Args.Train || c.Args.P == 0 {
 		return one(x.retain())
 	}
+	mask := r.emptyLike(x, onnxload.Bool)
 	out := r.emptyLike(x, x.dtype)
 	if !r.needsGrad(x) {
-		// Without gradients F.dropout multiplies by a mask of the input's type.
+		r.release(mask)
 		return one(out)
 	}
-	mask := r.emptyLike(x, onnxload.Bool)
 	r.record("NativeDropout", one(out), one(x), one(mask), func(r *run, n *node, g []*tensor) []*tensor {
 		return one(r.pointwise(g[0].dtype, g[0]))
 	})

@@ -201,11 +201,12 @@ func (b *recovery) findHost() {
 	}
 	for _, n := range b.nodes {
 		ok := n.Op == "Shape" || n.Op == "Size" || n.Op == "Constant"
-		if !ok && len(n.In) > 0 && len(n.Attrs) >= 0 {
+		if !ok && len(n.In) > 0 {
 			ok = true
 			for j := range n.In {
 				v := b.in(n, j)
-				ok = ok && (v == onnxload.NoValue || fixed[v])
+				onlyType := n.Op == "CastLike" && j == 1
+				ok = ok && (v == onnxload.NoValue || fixed[v] || onlyType)
 			}
 			if n.Op == "RandomNormal" || n.Op == "RandomUniform" || n.Op == "Loop" || n.Op == "Scan" {
 				ok = false
