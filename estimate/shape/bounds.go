@@ -130,12 +130,18 @@ func notNegative(d Dim) bool {
 
 // less reports whether a < b, and whether that is decided for all sizes.
 func less(a, b Dim) (value, decided bool) {
+	if a.x == nil && b.x == nil {
+		return a.n < b.n, true
+	}
 	lo, hi := bounds(Sub(a, b), 0)
 	return hi < 0, hi < 0 || lo >= 0
 }
 
 // equal reports whether a == b, and whether that is decided for all sizes.
 func equal(a, b Dim) (value, decided bool) {
+	if a.x == nil && b.x == nil {
+		return a.n == b.n, true
+	}
 	lo, hi := bounds(Sub(a, b), 0)
 	return lo == 0 && hi == 0, lo == hi || lo > 0 || hi < 0
 }

@@ -11,7 +11,8 @@ type Const struct {
 	Ints   []Dim
 	Floats []float64
 
-	stored *onnxload.Tensor // the value lies here and was not read yet; nothing else is set
+	stored  *onnxload.Tensor // the value lies here and was not read yet; nothing else is set
+	pending *onnxload.Node   // the value comes out of here and was not computed yet; nothing else is set
 }
 
 // Len returns the number of elements.

@@ -10,7 +10,7 @@ import (
 
 // generateRoom has the operators that make tensors from a shape, a range or an attribute.
 var generateRoom = room{"", []op{
-	{"ConstantOfShape", 9, constantOfShape, nil},
+	{"ConstantOfShape", 9, constantOfShape, constantOfShapeEval},
 	{"Range", 11, rangeOp, rangeEval},
 	{"EyeLike", 9, eyeLike, nil},
 	{"RandomNormal", 1, random, nil},
@@ -27,11 +27,8 @@ func constantOfShape(c *call) error {
 		return err
 	}
 	elem := onnxload.Float32
-	t, fill := c.attrTensor("value")
-	if t != nil {
-		elem = t.DType
-	} else {
-		fill = zeros(elem, []int64{1}, 1)
+	if a := c.node.Attr("value"); a != nil && len(a.Tensors) == 1 {
+		elem = a.Tensors[0].DType
 	}
 	target, ok := c.ints(0)
 	if !ok {
@@ -47,14 +44,26 @@ func constantOfShape(c *call) error {
 		return err
 	}
 	c.out(0, elem, s)
+	return nil
+}
+
+func constantOfShapeEval(c *call) error {
 	shape, n, ok := c.outSize(0)
-	if ok && fill != nil && fill.Len() == 1 {
-		out := zeros(elem, shape, n)
-		for i := range n {
-			out.copyElem(i, fill, 0)
-		}
-		c.outConst(0, out)
+	if !ok {
+		return nil
 	}
+	t, fill := c.attrTensor("value")
+	if t == nil {
+		fill = zeros(onnxload.Float32, []int64{1}, 1)
+	}
+	if fill == nil || fill.Len() != 1 {
+		return nil
+	}
+	out := fill.like(shape, n)
+	for i := range n {
+		out.copyElem(i, fill, 0)
+	}
+	c.outConst(0, out)
 	return nil
 }
 

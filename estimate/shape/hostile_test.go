@@ -61,6 +61,9 @@ func checkResult(r *Result) (wrong []string) {
 			add("value %d: %v", i, err)
 		}
 		v := r.consts[i]
+		if v != nil && v.pending != nil {
+			v = r.f.constant(onnxload.ValueID(i))
+		}
 		if v == nil || v == unreadable || v.stored != nil {
 			continue
 		}

@@ -90,6 +90,9 @@ type inferer struct {
 	unknown        map[opKey]int // operators without a row, by how many nodes have them
 	contradictions []Contradiction
 
+	elems     int // of all values computed so far
+	computing int // values being computed that waited for it
+
 	depth    int // of bodies around the graph being inferred
 	unrolled int // nodes visited in later iterations
 	flows    map[*onnxload.Node]Flow
@@ -134,7 +137,7 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 		if err = cmp.Or(c.misfit, err); err != nil {
 			return err
 		}
-		if row.eval != nil && c.worthEval() {
+		if row.eval != nil && c.worthEval() && !f.postpone(c) {
 			if err := row.eval(c); err != nil {
 				return err
 			}
@@ -150,7 +153,7 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 		}
 		f.types[id] = f.settle(id, c.outs[i])
 		v := c.results[i]
-		if v != nil && v.Len() > maxConst {
+		if v != nil && (v.Len() > maxConst || !f.afford(v.Len())) {
 			v = nil
 		}
 		f.consts[id] = v // nil as well: a body may be inferred again

@@ -7,7 +7,7 @@ import (
 )
 
 // constant returns the value of a tensor, or nil when it is not known. Values that
-// lie in the file are read when they are first asked for.
+// lie in the file are read when they are first asked for, and long ones computed then.
 func (f *inferer) constant(id onnxload.ValueID) *Const {
 	v := f.consts[id]
 	if v == nil {
@@ -25,6 +25,9 @@ func (f *inferer) constant(id onnxload.ValueID) *Const {
 	}
 	if v == unreadable {
 		return nil
+	}
+	if v.pending != nil {
+		return f.compute(id, v.pending)
 	}
 	return v
 }

@@ -31,7 +31,7 @@ func nonZero(c *call) error {
 	}
 	v := c.constant(0)
 	var at []int
-	known := v != nil
+	known := v != nil && c.inf.afford(v.Len())
 	for i := 0; known && i < v.Len(); i++ {
 		zero, decided := false, true
 		if v.isFloat() {
@@ -84,7 +84,9 @@ func compress(c *call) error {
 	}
 	var kept []int64
 	n, known := Dim{}, false
-	if cond, ok := c.int64s(1); ok {
+	if v := c.constant(1); v == nil || !c.inf.afford(v.Len()) {
+		// not known
+	} else if cond, ok := c.int64s(1); ok {
 		for i, b := range cond {
 			if b != 0 {
 				kept = append(kept, int64(i))
@@ -98,7 +100,7 @@ func compress(c *call) error {
 	if !known {
 		n = c.bounded(limit)
 	}
-	if v := c.constant(0); known && v != nil {
+	if v := c.constant(0); known && v != nil && c.inf.afford(v.Len()) {
 		shape := []int64{int64(v.Len())}
 		if !flat {
 			shape = slices.Clone(v.Shape)
@@ -143,7 +145,7 @@ func unique(c *call) error {
 			limit = s.Dims[ax]
 		}
 	}
-	if v := c.constant(0); v != nil && flat && c.uniqueValues(v) {
+	if v := c.constant(0); v != nil && flat && c.inf.afford(v.Len()) && c.uniqueValues(v) {
 		return nil
 	}
 	n := limit

@@ -51,7 +51,7 @@ func (r *Result) Type(id onnxload.ValueID) Type { return r.types[id] }
 // or when nothing needed it so far.
 func (r *Result) Const(id onnxload.ValueID) *Const {
 	v := r.consts[id]
-	if v == nil || v == unreadable || v.stored != nil {
+	if v == nil || v == unreadable || v.stored != nil || v.pending != nil {
 		return nil
 	}
 	return v

@@ -1,0 +1,108 @@
+package shape
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// Values are computed as soon as their inputs are known while they are short, as
+// those that decide shapes are. Longer ones, such as attention masks and position tables, wait
+// until a rule asks for them, which few do.
+const (
+	eagerLen = 64 // elements up to which a value is computed at once
+
+	// maxPending bounds how many values that wait are computed inside each other.
+	maxPending = 256
+
+	// How many elements all evaluations together may read and write: a fixed part for tables, and a few
+	// elements for each value of the model. It keeps memory and time in
+	// proportion to the file, whose nodes could each ask for a value of maxConst.
+	maxElems         = 1 << 22
+	maxElemsPerValue = 16
+)
+
+// afford takes n elements from what may still be computed, and reports whether they were left.
+func (f *inferer) afford(n int) bool {
+	limit := maxElems + maxElemsPerValue*len(f.m.Values)
+	if f.elems+n > limit {
+		return false
+	}
+	f.elems += n
+	return true
+}
+
+// work returns how many elements an evaluation reads and writes, and whether any of the tensors
+// is long.
+func (c *call) work() (n int, long bool) {
+	count := func(t Type) {
+		if shape, ok := t.Shape.Ints(); ok {
+			if k, ok := sizeOf(shape); ok {
+				n += k
+				long = long || k > eagerLen
+			}
+		}
+	}
+	for _, t := range c.ins {
+		count(t)
+	}
+	for _, t := range c.outs {
+		count(t)
+	}
+	return n, long
+}
+
+// postpone reports whether the values of c's outputs are not to be computed now: long ones wait
+// for a rule that asks for them. In a body, which may be inferred again with
+// other inputs, nothing waits, but what cannot be afforded has no value.
+func (f *inferer) postpone(c *call) bool {
+	n, long := c.work()
+	if !long {
+		return false
+	}
+	if f.depth > 0 {
+		return !f.afford(n)
+	}
+	for i := range c.outs {
+		if c.hasOut(i) {
+			c.results[i] = &Const{pending: c.node}
+		}
+	}
+	return true
+}
+
+// compute finds the value of id, which waits for node n, or nil. The inputs of n have the
+// types and values that they had when n was inferred.
+func (f *inferer) compute(id onnxload.ValueID, n *onnxload.Node) *Const {
+	for _, o := range n.Out {
+		if o != onnxload.NoValue {
+			f.consts[o] = unreadable // until it is there, and if it cannot be had
+		}
+	}
+	row := f.ops.find(n.Domain, n.Op, n.Version)
+	if row == nil || row.eval == nil || f.computing >= maxPending {
+		return nil
+	}
+	f.computing++
+	defer func() { f.computing-- }()
+	c := &call{inf: f}
+	c.reset(n)
+	for i, o := range n.Out {
+		if o != onnxload.NoValue {
+			c.outs[i] = f.types[o]
+		}
+	}
+	if n, _ := c.work(); !f.afford(n) {
+		return nil
+	}
+	// A value that breaks a rule, an index outside its axis for one, has no part in any
+	// shape so far: it is not known then.
+	if row.eval(c) != nil {
+		return nil
+	}
+	for i, o := range n.Out {
+		if v := c.results[i]; o != onnxload.NoValue && v != nil {
+			f.consts[o] = v
+		}
+	}
+	if v := f.consts[id]; v != unreadable {
+		return v
+	}
+	return nil
+}
