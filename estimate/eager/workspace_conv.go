@@ -1,5 +1,7 @@
 package eager
 
+import "github.com/memestimate/memestimate/estimate/timeline"
+
 // A ConvShape is a convolution as cuDNN sees it, of any number of spatial
 // dimensions. Shapes are in PyTorch's order: X [N, C, ...], Y [N, K, ...], W
 // [K, C/groups, ...], or [C, K/groups, ...] when Transposed.
@@ -177,7 +179,7 @@ func (f *convFacts) depthwiseWeight() int64 {
 		return 0
 	}
 	padded := 4 * (f.inBytes + f.outBytes)
-	parts := saturate(groupsOnce*4*f.batch, saturate(roundUp(f.in, 32), f.filter))
+	parts := saturate(groupsOnce*4*f.batch, saturate(padTo(f.in, 32), f.filter))
 	switch {
 	case !f.half && f.filter >= 7 && f.products > 160e6:
 		return padded
@@ -217,11 +219,11 @@ func (s ConvShape) facts(backward bool) (*convFacts, bool) {
 	f.in, f.out = s.X[1], s.Y[1]
 	align := 16 / s.Elem
 	f.matrix = saturate(saturate(max(f.in/f.groups, 1), max(f.out/f.groups, 1)), f.filter)
-	f.weightBytes = saturate(saturate(s.W[0], roundUp(s.W[1], align)), saturate(f.filter, s.Elem))
+	f.weightBytes = saturate(saturate(s.W[0], padTo(s.W[1], align)), saturate(f.filter, s.Elem))
 	f.parts = saturate(saturate(s.W[0], s.W[1]), saturate(f.filter, 4))
 	f.products = saturate(saturate(f.batch, f.outPixels), saturate(f.matrix, f.groups))
-	f.inBytes = saturate(saturate(f.batch, f.inPixels), saturate(roundUp(f.in, align), s.Elem))
-	f.outBytes = saturate(saturate(f.batch, f.outPixels), saturate(roundUp(f.out, align), s.Elem))
+	f.inBytes = saturate(saturate(f.batch, f.inPixels), saturate(padTo(f.in, align), s.Elem))
+	f.outBytes = saturate(saturate(f.batch, f.outPixels), saturate(padTo(f.out, align), s.Elem))
 	if backward {
 		f.in, f.out = f.out, f.in
 		f.inPixels, f.outPixels = f.outPixels, f.inPixels
@@ -319,8 +321,8 @@ func (f *convFacts) padded(e convSpace) int64 {
 // looped is the sum over the groups that run at once.
 func (f *convFacts) looped(e convSpace) int64 {
 	align := 16 / f.elem
-	a := saturate(saturate(f.batch, f.inPixels), saturate(roundUp(f.inGroup, align), f.elem))
-	b := saturate(f.rows, saturate(roundUp(f.outGroup, align), f.elem))
+	a := saturate(saturate(f.batch, f.inPixels), saturate(padTo(f.inGroup, align), f.elem))
+	b := saturate(f.rows, saturate(padTo(f.outGroup, align), f.elem))
 	w := f.weightBytes / f.groups
 	wide := w * 4 / f.elem
 	sum := a + b + w
@@ -347,7 +349,7 @@ func saturate(a, b int64) int64 {
 	return a * b
 }
 
-func roundUp(n, to int64) int64 {
+func padTo(n, to int64) int64 {
 	if to <= 1 || n > convMaximum {
 		return n
 	}
@@ -355,3 +357,31 @@ func roundUp(n, to int64) int64 {
 }
 
 func ratio(a, b int64) float64 { return float64(a) / float64(b) }
+
+// A convDirection is a pass of a convolution.
+type convDirection uint8
+
+const (
+	convForward convDirection = iota
+	convBackwardInput
+	convBackwardWeight
+)
+
+// newConvShape describes a convolution of x with w to a result of that shape, in
+// channels last or not.
+func newConvShape(c *Call, x, w *tensor, shape []int64, last bool) ConvShape {
+	return ConvShape{Elem: x.dtype.Bits() / 8, ChannelsLast: last, X: x.shape, W: w.shape, Y: shape,
+		Stride: c.Args.Stride, Dilation: c.Args.Dilate, Groups: max(c.Args.Groups, 1), Transposed: c.Args.Mode == "transposed"}
+}
+
+// convWorkspace allocates and frees the workspace of a pass.
+func (r *run) convWorkspace(s ConvShape, d convDirection) {
+	bytes := s.ForwardWorkspace()
+	switch d {
+	case convBackwardInput:
+		bytes = s.DataWorkspace()
+	case convBackwardWeight:
+		bytes = s.WeightWorkspace()
+	}
+	r.scratch(bytes, timeline.Workspace)
+}
