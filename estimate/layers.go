@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -233,6 +234,7 @@ func (a *analysis) row(g group) Layer {
 	if row.Name == "" && len(g.outs) > 0 {
 		row.Name = a.m.Values[g.outs[0]].Name
 	}
+	row.NameBytes = bytesOf(row.Name)
 	a.forget()
 	for _, s := range a.steps[g.from:g.to] {
 		for _, id := range s.node.In {
@@ -302,6 +304,7 @@ func (a *analysis) outputBytes(g group) (sum int64, inPlace bool, err error) {
 func (a *analysis) tensor(id onnxload.ValueID) Tensor {
 	t := a.types.Type(id)
 	out := Tensor{Name: a.m.Values[id].Name}
+	out.NameBytes = bytesOf(out.Name)
 	if t.Elem != onnxload.Undefined {
 		out.DType = t.Elem.String()
 	}
@@ -309,4 +312,12 @@ func (a *analysis) tensor(id onnxload.ValueID) Tensor {
 		out.Shape = s.dims
 	}
 	return out
+}
+
+// bytesOf returns a name that JSON cannot hold as text, or nil.
+func bytesOf(name string) []byte {
+	if utf8.ValidString(name) {
+		return nil
+	}
+	return []byte(name)
 }

@@ -54,15 +54,17 @@ type Activations struct {
 
 // A Tensor is a value with the shape it has under the settings.
 type Tensor struct {
-	Name  string  `json:"name"`
-	DType string  `json:"dtype"` // as ONNX spells it; "" when unknown
-	Shape []int64 `json:"shape"` // nil when unknown
+	Name      string  `json:"name"`
+	NameBytes []byte  `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
+	DType     string  `json:"dtype"`                // as ONNX spells it; "" when unknown
+	Shape     []int64 `json:"shape"`                // nil when unknown
 }
 
 // A Layer is a leaf module of the model, or an operator outside of any.
 type Layer struct {
 	Index      int      `json:"index"` // of the layer's first node in execution order
 	Name       string   `json:"name"`
+	NameBytes  []byte   `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
 	Op         string   `json:"op"`
 	Module     string   `json:"module"` // path from the root: "layer1.0.conv1"; "" when the file does not say
 	Nodes      int      `json:"nodes"`

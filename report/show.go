@@ -15,19 +15,15 @@ const nameWidth = 60
 // are, and strconv.Unquote gives the name back. A name that takes more than limit bytes is
 // cut, and then ends in three dots; limit 0 means no limit.
 func Show(name string, limit int) string {
-	if isPlain(name) {
-		if limit > 0 && len(name) > limit {
-			return name[:max(limit-3, 0)] + "..."
+	if limit <= 0 || len(name) <= limit {
+		if isPlain(name) {
+			return name
 		}
-		return name
-	}
-	if limit <= 0 {
-		return quote(name)
-	}
-	if len(name) <= limit {
-		if q := quote(name); len(q) <= limit {
+		if q := quote(name); limit <= 0 || len(q) <= limit {
 			return q
 		}
+	} else if start := name[:max(limit-3, 0)]; isPlain(start) {
+		return start + "..."
 	}
 	for k := min(len(name), limit); k > 0; k-- {
 		if q := quote(name[:k]); len(q)+3 <= limit {

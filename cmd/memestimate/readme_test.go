@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var updateReadme = flag.Bool("update-readme", false, "write the outputs in README.md anew")
+
+const readme = "../../README.md"
+
+// An example is a command in README.md, and the output that it shows there.
+type example struct {
+	command string
+	output  []string
+	line    int
+}
+
+// TestReadme runs the commands in README.md and compares their outputs. A line of
+// three dots stands for any number of lines.
+func TestReadme(t *testing.T) {
+	data, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(data), "\n")
+	examples := readmeExamples(lines)
+	if len(examples) < 3 {
+		t.Fatalf("%d examples in %s", len(examples), readme)
+	}
+	for _, x := range slices.Backward(examples) { // so that line numbers stay true while updating
+		var out bytes.Buffer
+		e := &env{strings.NewReader(""), &out, &out, func(string) string { return "" }}
+		run(context.Background(), e, strings.Fields(x.command)[1:])
+		got := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
+		if !slices.ContainsFunc(x.output, func(l string) bool { return l != "..." }) && !*updateReadme {
+			t.Errorf("%s:%d: %q shows no output", readme, x.line, x.command)
+		}
+		if matches(x.output, got) {
+			continue
+		}
+		if *updateReadme {
+			lines = slices.Replace(lines, x.line, x.line+len(x.output), shorten(got)...)
+			continue
+		}
+		t.Errorf("%s:%d: $ %s\n%s\nwant\n%s", readme, x.line, x.command, strings.Join(got, "\n"), strings.Join(x.output, "\n"))
+	}
+	if *updateReadme {
+		if err := os.WriteFile(readme, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readmeExamples finds the commands in the blocks marked as console.
+func readmeExamples(lines []string) (out []example) {
+	inside := false
+	for i, l := range lines {
+		switch {
+		case l == "```console":
+			inside = true
+		case l == "```":
+			inside = false
+		case !inside:
+		case strings.HasPrefix(l, "$ "):
+			out = append(out, example{command: l[2:], line: i + 1})
+		default:
+			x := &out[len(out)-1]
+			x.output = append(x.output, l)
+		}
+	}
+	return out
+}
+
+// matches compares output with a pattern in which "..." stands for any lines.
+func matches(pattern, got []string) bool {
+	if len(pattern) == 0 {
+		return len(got) == 0
+	}
+	if pattern[0] == "..." {
+		for i := range len(got) + 1 {
+			if matches(pattern[1:], got[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(got) > 0 && pattern[0] == got[0] && matches(pattern[1:], got[1:])
+}
+
+// shorten leaves out the middle of a long output.
+func shorten(lines []string) []string {
+	if len(lines) <= 24 {
+		return lines
+	}
+	return slices.Concat(lines[:10], []string{"..."}, lines[len(lines)-11:])
+}
+
+// The README's test command is the one that CI runs.
+func TestReadmeTestCommand(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ci, err := os.ReadFile("../../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const command = "go test ./..."
+	if !strings.Contains(string(text), "\n"+command+"\n") || !strings.HasSuffix(string(ci), "\n"+command+"\n") {
+		t.Errorf("README.md and .ci/run do not both have the line %q", command)
+	}
+}
