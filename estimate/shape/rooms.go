@@ -41,6 +41,8 @@ var rooms = []*room{
 	&msElementRoom,
 	&msConvRoom,
 	&msAttentionRoom,
+	&msCacheRoom,
+	&msStreamRoom,
 	&msQuantRoom,
 	&msMatmulRoom,
 	&msSearchRoom,
