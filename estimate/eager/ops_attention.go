@@ -51,6 +51,9 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 		p = c.Args.P
 	}
 	b := sdpaBackend(q, k, mask, p)
+	if mask != nil && r.needsGrad(mask) {
+		b = mathAttention // a bias that is trained
+	}
 	if b == mathAttention {
 		return one(r.mathSDPA(c, q, k, v, mask, p))
 	}
@@ -145,13 +148,14 @@ func efficientWorkspace(heads, rows, d int64) int64 {
 	return heads * (tiles*roundUp(d, 64)*4 + tiles/64*16)
 }
 
-// mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the scale,
-// grouped heads repeated, and the scores kept by softmax.
+// mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the
+// scale, grouped heads repeated, and the probabilities kept by softmax.
 func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	call := &Call{}
 	var drop []*tensor
 	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
-	if c.Args.Causal && mask == nil {
+	sq := hold(runMul(r, call, []*tensor{q, scalar(onnxload.Float32)})[0])
+	if c.Args.Causal && mask == nil { // ones, tril of them, and 0 or -inf from that
 		l, s := q.shape[2], k.shape[2]
 		full := r.empty(onnxload.Bool, l, s)
 		tri := r.empty(onnxload.Bool, l, s)
@@ -165,25 +169,23 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	if q.shape[1] != k.shape[1] {
 		k, v = hold(r.repeatHeads(k, q.shape[1])), hold(r.repeatHeads(v, q.shape[1]))
 	}
-	sq := hold(runMul(r, call, []*tensor{q, scalar(onnxload.Float32)})[0])
 	kt := hold(r.transpose(k, 2, 3))
 	sk := hold(runMul(r, call, []*tensor{kt, scalar(onnxload.Float32)})[0])
 	scores := r.matmul(sq, sk)
 	if mask != nil {
-		s := runAdd(r, &Call{Args: Args{Inplace: true}}, []*tensor{scores, mask})[0]
+		inplace := !r.needsGrad(mask)
+		s := runAdd(r, &Call{Args: Args{Inplace: inplace}}, []*tensor{scores, mask})[0]
 		r.release(scores)
 		scores = s
 	}
 	probs := runSoftmax("SafeSoftmax")(r, call, one(scores))[0]
-	if mask != nil { // _safe_softmax looks for rows that are masked whole
-		m := r.pointwise(onnxload.Bool, scores)
-		row := r.empty(onnxload.Bool, append(append([]int64{}, scores.shape[:3]...), 1)...)
-		z := r.empty(q.dtype)
-		r.release(z)
-		r.release(row)
-		r.release(m)
+	// _safe_softmax looks for rows that are masked whole.
+	masked := r.pointwise(onnxload.Bool, scores)
+	rows := r.empty(onnxload.Bool, append(append([]int64{}, scores.shape[:3]...), 1)...)
+	zero := r.empty(q.dtype)
+	for _, t := range []*tensor{zero, rows, masked, scores} {
+		r.release(t)
 	}
-	r.release(scores)
 	if p > 0 {
 		d := runDropout(r, &Call{Args: Args{Train: true, P: p}}, one(probs))[0]
 		r.release(probs)

@@ -54,6 +54,8 @@ var pointwiseOps = []op{
 	{"dropout", castNone, runDropout},
 	{"feature_dropout", castNone, runFeatureDropout},
 	{"to", castNone, runTo},
+	{"float", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], onnxload.Float32)) }},
+	{"type_as", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
 	{"clone", castNone, runClone},
 	{"fill", castNone, runFill},
 	{"softmax", castFloat, runSoftmax("Softmax")},
@@ -357,7 +359,16 @@ func runFeatureDropout(r *run, c *Call, in []*tensor) []*tensor {
 
 // runTo is Tensor.to(dtype): nothing when the type is the same already.
 func runTo(r *run, c *Call, in []*tensor) []*tensor {
-	return one(r.to(in[0], c.Args.DType))
+	return one(r.to(in[0], r.modelType(c.Args.DType)))
+}
+
+// modelType returns the element type that a float32 of the graph has in this run: code that makes
+// tensors or casts to float takes the type of its input or of the model.
+func (r *run) modelType(d onnxload.DType) onnxload.DType {
+	if d == onnxload.Float32 {
+		return r.opts.Precision.params()
+	}
+	return d
 }
 
 func (r *run) to(x *tensor, dtype onnxload.DType) *tensor {
@@ -384,7 +395,7 @@ func runClone(r *run, c *Call, in []*tensor) []*tensor {
 
 // runFill is a factory: zeros, ones, full, arange. It has no gradient.
 func runFill(r *run, c *Call, in []*tensor) []*tensor {
-	return one(r.empty(c.Args.DType, c.Args.Shape...))
+	return one(r.empty(r.modelType(c.Args.DType), c.Args.Shape...))
 }
 
 // runSoftmax is softmax or log_softmax over Args.Dim: row-major inside and out; it saves

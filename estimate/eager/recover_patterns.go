@@ -18,6 +18,8 @@ var patterns = []pattern{
 	{"SplitToSequence", matchSplitSequence},
 	{"Softmax", matchSDPA},
 	{"Erf", matchGelu},
+	{"ReduceMean", matchRMSNorm},
+	{"Sqrt", matchRsqrt},
 	{"Sigmoid", matchSilu},
 	{"MatMul", matchLinear},
 }
@@ -146,4 +148,80 @@ func matchSplitSequence(b *recovery, i int) {
 	for _, k := range members {
 		b.done[k] = true
 	}
+}
+
+// matchRsqrt finds 1/sqrt(x).
+func matchRsqrt(b *recovery, i int) {
+	x := b.in(b.nodes[i], 0)
+	if out, ri := b.reciprocalOf(b.nodes[i].Out[0]); out != onnxload.NoValue {
+		b.claim(func() { b.call("rsqrt", Args{}, []ValueID{b.value(x)}, out) }, i, ri)
+	}
+}
+
+// reciprocalOf returns 1/v and its node, when nothing else reads v.
+func (b *recovery) reciprocalOf(v onnxload.ValueID) (onnxload.ValueID, int) {
+	if n, i := b.user(v, "Reciprocal"); n != nil {
+		return n.Out[0], i
+	}
+	if n, i := b.user(v, "Div"); n != nil && b.isNumber(b.in(n, 0), 1) {
+		return n.Out[0], i
+	}
+	return onnxload.NoValue, -1
+}
+
+// matchRMSNorm finds the root mean square norm that language models write by hand:
+//
+//	weight * (x * rsqrt(x.pow(2).mean(-1) + eps))
+//
+// It computes in float32, so in 16 bits the input is cast, and the result cast back before it
+// meets the weight; a float32 graph does not show these casts.
+func matchRMSNorm(b *recovery, i int) {
+	mean := b.nodes[i]
+	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+		return
+	}
+	x := b.in(pow, 0)
+	add, ai := b.user(mean.Out[0], "Add")
+	if add == nil {
+		return
+	}
+	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
+		return
+	}
+	root, si := b.user(add.Out[0], "Sqrt")
+	if root == nil {
+		return
+	}
+	r, ri := b.reciprocalOf(root.Out[0])
+	if r == onnxload.NoValue {
+		return
+	}
+	norm, ni := b.user(r, "Mul")
+	if norm == nil || b.id(b.other(norm, r)) != x {
+		return
+	}
+	scale, ki := b.user(norm.Out[0], "Mul")
+	if scale == nil {
+		return
+	}
+	w := b.other(scale, norm.Out[0])
+	if b.src.Kinds[b.id(w)] != Parameter {
+		return
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	b.claim(func() {
+		f := onnxload.Float32
+		rank := len(shape)
+		in := b.value(x)
+		wide := b.temp("float", Args{}, f, shape, in)
+		square := b.temp("square", Args{}, f, shape, wide)
+		v := b.temp("mean", Args{Dims: []int{rank - 1}, Keep: true}, f, small, square)
+		number := b.add(Value{Kind: Number, DType: f})
+		v = b.temp("add", Args{}, f, small, v, number)
+		v = b.temp("rsqrt", Args{}, f, small, v)
+		v = b.temp("mul", Args{}, f, shape, wide, v)
+		v = b.temp("type_as", Args{}, f, shape, v, in)
+		b.call("mul", Args{}, []ValueID{b.value(w), v}, scale.Out[0])
+	}, i, pi, ai, si, ri, ni, ki)
 }
