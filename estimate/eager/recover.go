@@ -78,6 +78,7 @@ type recovery struct {
 	prog  *Program
 	nodes []*onnxload.Node // those that run, subgraphs included, in order
 	of    []ValueID        // by ONNX value: the program's, or -2
+	calls map[ValueID]int  // by program value: the call that makes it
 	made  []int32          // by ONNX value: index of the node that makes it, or -1
 	uses  [][]int32        // by ONNX value: the nodes that read it, once for each slot
 	out   []bool           // by ONNX value: an output of the graph
@@ -103,7 +104,7 @@ func newRecovery(src Source) *recovery {
 		prog: &Program{Unknown: map[string]int{}},
 		of:   make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		scopes: map[string]int32{}, layers: map[string]int32{},
+		scopes: map[string]int32{}, layers: map[string]int32{}, calls: map[ValueID]int{},
 	}
 	for i := range n {
 		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
@@ -366,14 +367,23 @@ func (b *recovery) call(op string, args Args, in []ValueID, outs ...onnxload.Val
 	for _, o := range outs {
 		c.Out = append(c.Out, b.result(o))
 	}
-	b.prog.Calls = append(b.prog.Calls, c)
+	b.push(c)
 }
 
 // temp emits a call whose only result has no ONNX value.
 func (b *recovery) temp(op string, args Args, dtype onnxload.DType, shape []int64, in ...ValueID) ValueID {
 	v := b.add(Value{DType: dtype, Shape: shape})
-	b.prog.Calls = append(b.prog.Calls, Call{Op: op, In: in, Out: []ValueID{v}, Args: args, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)})
+	b.push(Call{Op: op, In: in, Out: []ValueID{v}, Args: args, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)})
 	return v
+}
+
+func (b *recovery) push(c Call) {
+	for _, v := range c.Out {
+		if v != NoValue {
+			b.calls[v] = len(b.prog.Calls)
+		}
+	}
+	b.prog.Calls = append(b.prog.Calls, c)
 }
 
 // layer returns the index of a node's layer: its module and operator.

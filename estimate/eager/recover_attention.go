@@ -64,13 +64,17 @@ func matchSDPA(b *recovery, i int) {
 	v := b.in(last, 1)
 	b.claim(func() {
 		args := Args{P: drop, Train: b.src.Train}
-		in := []ValueID{b.value(q), key(), b.value(v), NoValue}
-		if mask != onnxload.NoValue {
-			if b.fixed[b.id(mask)] {
-				args.Causal = true
-			} else {
-				in[3] = b.value(b.boolMask(mask))
-			}
+		in := []ValueID{b.value(q), NoValue, NoValue, NoValue}
+		switch {
+		case mask != onnxload.NoValue && b.fixed[b.id(mask)]:
+			// Without a mask transformers also passes enable_gqa rather than
+			// repeat the keys and values for each group of heads.
+			args.Causal = true
+			in[1], in[2] = b.unrepeated(key()), b.unrepeated(b.value(v))
+		case mask != onnxload.NoValue:
+			in[1], in[2], in[3] = key(), b.value(v), b.value(b.boolMask(mask))
+		default:
+			in[1], in[2] = key(), b.value(v)
 		}
 		b.call("sdpa", args, in, last.Out[0])
 	}, members...)
@@ -153,4 +157,31 @@ func (b *recovery) boolMask(mask onnxload.ValueID) onnxload.ValueID {
 		return b.in(w, 0)
 	}
 	return mask
+}
+
+// unrepeated returns what a value repeats for each group of heads: the reshape of an expand of an
+// unsqueeze of it.
+func (b *recovery) unrepeated(v ValueID) ValueID {
+	x := v
+	for _, op := range []string{"reshape", "expand", "reshape"} {
+		c := b.callOf(x)
+		if c == nil || c.Op != op {
+			return v
+		}
+		x = c.In[0]
+	}
+	from, to := b.prog.Values[x].Shape, b.prog.Values[v].Shape
+	if len(from) == 4 && len(to) == 4 && from[1] < to[1] && from[0] == to[0] && from[2] == to[2] && from[3] == to[3] {
+		return x
+	}
+	return v
+}
+
+// callOf returns the call that makes a value of the program so far.
+func (b *recovery) callOf(v ValueID) *Call {
+	i, ok := b.calls[v]
+	if !ok {
+		return nil
+	}
+	return &b.prog.Calls[i]
 }
