@@ -8,14 +8,14 @@ import (
 
 // Labels of allocations whose stack says nothing.
 const (
-	NoStack  = "no stack recorded"
-	NoPython = "no Python on the stack: the autograd thread"
+	NoStack  = "no-stack"        // none was recorded
+	NoPython = "autograd-thread" // it runs no Python of its own
 )
 
 // Site names the place that a stack stands for: its innermost Python frame, or
 // its innermost frame of all where it has no Python. The name is
-// "function file:line", with the last two parts of the file's path; it comes
-// from the file and is to be shown with care.
+// "file:line:function", with the last two parts of the file's path; it comes
+// from the snapshot and is to be shown with care.
 func (s *Snapshot) Site(id StackID) string {
 	frames := s.Stack(id)
 	if len(frames) == 0 {
@@ -44,7 +44,7 @@ func (s *Snapshot) UserSite(id StackID) string {
 	return s.Site(id)
 }
 
-// String is "function file:line", or the function alone where the file is not known.
+// String is "file:line:function", or the function alone where the file is not known.
 func (f *Frame) String() string {
 	file := f.File
 	if file == "" || file == "??" {
@@ -55,7 +55,7 @@ func (f *Frame) String() string {
 			file = file[k+1:]
 		}
 	}
-	return fmt.Sprintf("%s %s:%d", f.Name, file, f.Line)
+	return fmt.Sprintf("%s:%d:%s", file, f.Line, f.Name)
 }
 
 // A Group is allocations that belong together.

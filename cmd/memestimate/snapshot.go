@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/snapshot"
+)
+
+// snapshotSchema is the name of the JSON that the snapshot commands write.
+const snapshotSchema = "memestimate/snapshot/1"
+
+// snapshotCommand reads what PyTorch measured: one subcommand for each question.
+func snapshotCommand(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot COMMAND",
+		Short: "Read, compare, replay and draw PyTorch memory snapshots",
+		Long: `Read, compare, replay and draw the files that torch.cuda.memory._dump_snapshot writes,
+gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("snapshot: no command given").withHint("memestimate snapshot --help lists them; memestimate snapshot show FILE is the first to try")
+			}
+			return usagef("snapshot: unknown command %q", args[0]).withHint("memestimate snapshot show %s tells what the file holds", quoteArg(args[0]))
+		},
+	}
+	cmd.AddCommand(
+		snapshotShowCommand(e),
+		snapshotTopCommand(e),
+		snapshotTrackCommand(e),
+		snapshotDiffCommand(e),
+		snapshotReplayCommand(e),
+	)
+	return cmd
+}
+
+// snapshotSource is a snapshot as the command line names it.
+func snapshotSource(arg string) source {
+	if arg == "-" {
+		return source{arg: arg, name: "standard input"}
+	}
+	return source{arg: arg, name: filepath.Base(arg), file: arg}
+}
+
+// readSnapshot reads a file, or standard input where the argument is "-".
+func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
+	r, name := e.stdin, "standard input"
+	if arg != "-" {
+		name = quoteArg(arg)
+		f, err := os.Open(arg)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, fail(exitInput, "%s: no such file", name)
+		}
+		if err != nil {
+			return nil, fail(exitInput, "%s: %w", name, cause(err))
+		}
+		defer f.Close()
+		if st, err := f.Stat(); err == nil && st.IsDir() {
+			return nil, fail(exitInput, "%s: is a folder, wanted a memory snapshot", name)
+		}
+		r = f
+	}
+	s, err := snapshot.Read(r, snapshot.Options{})
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", name, cause(err))
+	}
+	return s, nil
+}
+
+// writeJSON writes v with two spaces of indentation, as all our JSON has.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// deviceFlag is the flag --device of a command that looks at one device.
+type deviceFlag struct{ n int }
+
+func (d *deviceFlag) flag(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&d.n, "device", -1, "number of the GPU in the file (the first that has anything)")
+}
+
+// of returns the device to look at.
+func (d *deviceFlag) of(s *snapshot.Snapshot) (int, error) {
+	if d.n >= 0 {
+		if d.n >= max(s.Devices(), 1) {
+			return 0, usagef("--device %d: the file has %d", d.n, s.Devices())
+		}
+		return d.n, nil
+	}
+	if d.n != -1 {
+		return 0, usagef("--device %d, wanted 0 or more", d.n)
+	}
+	for i := range s.Devices() {
+		if used(s, i) {
+			return i, nil
+		}
+	}
+	return 0, nil
+}
+
+// used says whether the snapshot has anything about a device.
+func used(s *snapshot.Snapshot, device int) bool {
+	if device < len(s.Traces) && s.Traces[device].Len() > 0 {
+		return true
+	}
+	return s.Figures(device).Reserved > 0
+}
+
+// history plays a device's trace.
+func history(s *snapshot.Snapshot, arg string, device int) (*snapshot.History, error) {
+	h, err := s.History(device)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(arg), err)
+	}
+	return h, nil
+}
+
+// moment turns --at into the event after which to look.
+func moment(h *snapshot.History, events int, at string) (int, error) {
+	switch at {
+	case "peak":
+		return h.Allocated.Event, nil
+	case "end":
+		return events - 1, nil
+	case "start":
+		return -1, nil
+	case "oom":
+		if len(h.OOMs) == 0 {
+			return 0, fail(exitNo, "no allocation failed in this recording")
+		}
+		return h.OOMs[0].Event, nil
+	}
+	n, err := strconv.Atoi(at)
+	if err != nil || n < 0 || n >= events {
+		return 0, usagef("--at %q, wanted peak, end, start, oom or the number of an event below %d", at, events)
+	}
+	return n, nil
+}
+
+// eventName says which event it was: "event 812 (alloc)".
+func eventName(s *snapshot.Snapshot, device, i int) string {
+	if i < 0 || device >= len(s.Traces) {
+		return "before the recording"
+	}
+	return fmt.Sprintf("event %d (%s)", i, report.Show(s.ActionName(s.Traces[device].At(i).Action), 40))
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// recorded is the folder of the recorded snapshots.
+const recorded = "../../snapshot/testdata"
+
+func pickle(name string) string { return filepath.Join(recorded, name+".pickle.gz") }
+
+// call runs the program and wants an exit code.
+func call(t *testing.T, stdin []byte, code int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	e := &env{bytes.NewReader(stdin), &out, &errs, func(string) string { return "" }}
+	if got := run(context.Background(), e, args); got != code {
+		t.Fatalf("%q: exit code %d, want %d\n%s", args, got, code, errs.String())
+	}
+	return out.String(), errs.String()
+}
+
+func callJSON(t *testing.T, to any, args ...string) {
+	t.Helper()
+	out, _ := call(t, nil, exitOK, append(args, "--format", "json")...)
+	if err := json.Unmarshal([]byte(out), to); err != nil {
+		t.Fatalf("%q: %v", args, err)
+	}
+}
+
+// The five points of Pytorch-Memory-Utils' example: its tensors, counts, sizes
+// and totals.
+func TestSnapshotTrack(t *testing.T) {
+	out, _ := call(t, nil, exitOK, "snapshot", "track", pickle("mem_track_0"), pickle("mem_track_1_model"), pickle("mem_track_2_tensors"), pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
+	want := `
++ | 7 * Size:(9,437,184 bytes)    | Memory: 63.0 M |
++ | 3 * Size:(2,359,296 bytes)    | Memory: 6.75 M |
++ | 1 * Size:(4,718,592 bytes)    | Memory: 4.5 M |
++ | 1 * Size:(1,179,648 bytes)    | Memory: 1.125 M |
++ | 1 * Size:(589,824 bytes)      | Memory: 0.5625 M |
++ | 1 * Size:(294,912 bytes)      | Memory: 0.2812 M |
++ | 1 * Size:(147,456 bytes)      | Memory: 0.1406 M |
++ | 8 * Size:(2,048 bytes)        | Memory: 0.0156 M |
++ | 1 * Size:(6,912 bytes)        | Memory: 0.0065 M |
++ | 4 * Size:(1,024 bytes)        | Memory: 0.0039 M |
++ | 2 * Size:(512 bytes)          | Memory: 0.0009 M |
++ | 2 * Size:(256 bytes)          | Memory: 0.0004 M |
+At mem_track_1_model.pickle.gz                        Total Tensor Used Memory:76.4   Mb Total Allocated Memory:76.4   Mb
++ | 1 * Size:(188,743,680 bytes)  | Memory: 180.0 M |
++ | 1 * Size:(125,829,120 bytes)  | Memory: 120.0 M |
++ | 1 * Size:(94,371,840 bytes)   | Memory: 90.0 M |
+At mem_track_2_tensors.pickle.gz                      Total Tensor Used Memory:466.4  Mb Total Allocated Memory:466.4  Mb
++ | 1 * Size:(377,487,360 bytes)  | Memory: 360.0 M |
++ | 1 * Size:(251,658,240 bytes)  | Memory: 240.0 M |
+At mem_track_3_more.pickle.gz                         Total Tensor Used Memory:1066.4 Mb Total Allocated Memory:1066.4 Mb
+- | 1 * Size:(377,487,360 bytes)  | Memory: 360.0 M |
+- | 1 * Size:(125,829,120 bytes)  | Memory: 120.0 M |
+At mem_track_4_freed.pickle.gz                        Total Tensor Used Memory:586.4  Mb Total Allocated Memory:586.4  Mb
+`
+	var lines []string
+	for line := range strings.Lines(out) {
+		if line == "\n" || strings.HasPrefix(line, "GPU Memory Track") || strings.HasPrefix(line, "At mem_track_0") {
+			continue
+		}
+		if i := strings.LastIndexByte(line, '|'); i >= 0 {
+			line = line[:i+1] + "\n" // what follows is the place in the program
+		}
+		lines = append(lines, line)
+	}
+	if got := "\n" + strings.Join(lines, ""); got != want {
+		t.Errorf("track prints%s", got)
+	}
+	if !strings.Contains(out, `"train.py:61:<module>"`) {
+		t.Error("track does not say where")
+	}
+	var r struct{ Steps []trackStep }
+	callJSON(t, &r, "snapshot", "track", pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
+	if len(r.Steps) != 2 || len(r.Steps[1].Changes) != 2 || r.Steps[1].Changes[0].Sign != "-" || r.Steps[1].Allocated != 614872064 {
+		t.Errorf("track in JSON: %+v", r.Steps)
+	}
+}
+
+// show and replay give what PyTorch reported with each file.
+func TestSnapshotShowAndReplay(t *testing.T) {
+	paths, err := filepath.Glob(pickle("*"))
+	if err != nil || len(paths) != 9 {
+		t.Fatal(paths, err)
+	}
+	for _, p := range paths {
+		var want struct {
+			Allocated    int64          `json:"memory_allocated"`
+			MaxAllocated int64          `json:"max_memory_allocated"`
+			Reserved     int64          `json:"memory_reserved"`
+			MaxReserved  int64          `json:"max_memory_reserved"`
+			Actions      map[string]int `json:"actions"`
+		}
+		b, err := os.ReadFile(strings.TrimSuffix(p, ".pickle.gz") + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(b, &want); err != nil {
+			t.Fatal(err)
+		}
+		var show showJSON
+		callJSON(t, &show, "snapshot", "show", p)
+		if len(show.Devices) != 1 {
+			t.Fatalf("%s: %d devices", p, len(show.Devices))
+		}
+		d := show.Devices[0]
+		if d.Allocated != want.Allocated || d.Reserved != want.Reserved || d.PeakAllocated.Bytes != want.MaxAllocated || d.PeakReserved.Bytes != want.MaxReserved || !d.Exact {
+			t.Errorf("%s: %+v, PyTorch says %+v", p, d, want)
+		}
+		for a, n := range want.Actions {
+			if a != "snapshot" && d.Actions[a] != n {
+				t.Errorf("%s: %d %s events, PyTorch says %d", p, d.Actions[a], a, n)
+			}
+		}
+		var r struct{ Runs []replayed }
+		callJSON(t, &r, "snapshot", "replay", p, "--alloc-conf", "expandable_segments:True")
+		if len(r.Runs) != 2 || r.Runs[0].PeakAllocated != want.MaxAllocated || r.Runs[0].PeakReserved != want.MaxReserved || len(r.Runs[0].Doubts) > 0 {
+			t.Errorf("%s: replayed %+v, PyTorch says %+v", p, r.Runs, want)
+		}
+	}
+}
+
+// An out-of-memory event is told with what was in use and what stood against it.
+func TestSnapshotOOM(t *testing.T) {
+	out, _ := call(t, nil, exitOK, "snapshot", "show", pickle("oom"))
+	for _, want := range []string{
+		"out of memory at event 42: 100.00 MiB were wanted with 1.31 GiB allocated and 1.33 GiB reserved",
+		"the device had 136.17 GiB free, so a limit on the process stood against it; the largest of 3 cached pieces has 17.00 MiB",
+		`1.31 GiB  in 26  "train.py:55:<module>"`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	// What it could reserve is known to within the 100 MiB it did not get.
+	out, _ = call(t, nil, exitOK, "snapshot", "replay", pickle("oom"), "--alloc-conf", "expandable_segments:True")
+	if !strings.Contains(out, "perhaps") {
+		t.Errorf("replay says\n%s", out)
+	}
+	out, _ = call(t, nil, exitNo, "snapshot", "replay", pickle("oom"), "--alloc-conf", "expandable_segments:True", "--capacity", "1360MiB")
+	if !strings.Contains(out, "yes") {
+		t.Errorf("replay says\n%s", out)
+	}
+	out, _ = call(t, nil, exitOK, "snapshot", "top", pickle("oom"), "--at", "oom", "--by", "user", "--format", "csv")
+	if !strings.Contains(out, "1404043264") {
+		t.Errorf("top says\n%s", out)
+	}
+}
+
+func TestSnapshotTopAndDiff(t *testing.T) {
+	out, _ := call(t, nil, exitOK, "snapshot", "top", pickle("resnet50_seed"), "-n", "3")
+	for _, want := range []string{"optim/sgd.py:455:_multi_tensor_sgd", "105115648", "449816064", "autograd-thread"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("top: no %q in\n%s", want, out)
+		}
+	}
+	for _, by := range []string{"frame", "user", "stack", "allocation"} {
+		for _, at := range []string{"peak", "end", "start", "100"} {
+			var r struct {
+				Bytes  int64
+				Groups []groupJSON
+			}
+			callJSON(t, &r, "snapshot", "top", pickle("resnet50_seed"), "--by", by, "--at", at, "-n", "0")
+			var sum int64
+			for _, g := range r.Groups {
+				sum += g.Bytes
+			}
+			if sum != r.Bytes || sum == 0 || at == "peak" && sum != 449816064 || at == "end" && sum != 276358656 {
+				t.Errorf("top --by %s --at %s: %d of %d bytes", by, at, sum, r.Bytes)
+			}
+		}
+	}
+	out, _ = call(t, nil, exitOK, "snapshot", "diff", pickle("expandable"), pickle("resnet50_seed"))
+	for _, want := range []string{"423.20 MiB  428.98 MiB   +5.78 MiB", "optim/sgd.py:455:_multi_tensor_sgd"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("diff: no %q in\n%s", want, out)
+		}
+	}
+	out, _ = call(t, nil, exitOK, "snapshot", "diff", pickle("oom"), pickle("oom"))
+	if !strings.Contains(out, "The same places hold the same.") {
+		t.Errorf("diff of a file with itself:\n%s", out)
+	}
+}
+
+// Every failure is one line, with the code for its kind.
+func TestSnapshotErrors(t *testing.T) {
+	dir := t.TempDir()
+	evil := filepath.Join(dir, "evil.pickle")
+	if err := os.WriteFile(evil, []byte("\x80\x02cos\nsystem\nX\x02\x00\x00\x00lsR."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		code int
+		want string
+		args []string
+	}{
+		{exitUsage, "no command given", nil},
+		{exitUsage, "unknown command", []string{"look"}},
+		{exitUsage, "no FILE given", []string{"show"}},
+		{exitUsage, "no FILE given", []string{"track"}},
+		{exitUsage, "no HEAD given", []string{"diff", pickle("oom")}},
+		{exitInput, "no such file", []string{"show", filepath.Join(dir, "none")}},
+		{exitInput, "is a folder", []string{"show", dir}},
+		{exitInput, `asks for "os.system"; refusing`, []string{"show", evil}},
+		{exitInput, "empty file", []string{"show", "-"}},
+		{exitUsage, "--at", []string{"top", pickle("oom"), "--at", "noon"}},
+		{exitUsage, "--by", []string{"top", pickle("oom"), "--by", "day"}},
+		{exitUsage, "--count", []string{"top", pickle("oom"), "-n", "-1"}},
+		{exitUsage, "--device 3", []string{"top", pickle("oom"), "--device", "3"}},
+		{exitNo, "no allocation failed", []string{"top", pickle("resnet50_seed"), "--at", "oom"}},
+		{exitUsage, "max_split_size_mb", []string{"replay", pickle("oom"), "--alloc-conf", "max_split_mb:1"}},
+		{exitUsage, "--capacity", []string{"replay", pickle("oom"), "--capacity", "much"}},
+		{exitUsage, "format", []string{"show", pickle("oom"), "--format", "csv"}},
+	} {
+		out, errs := call(t, nil, c.code, append([]string{"snapshot"}, c.args...)...)
+		if !strings.Contains(errs, c.want) || out != "" || !strings.HasPrefix(errs, "memestimate: ") {
+			t.Errorf("%q: says %q, and prints %q; wanted %q", c.args, errs, out, c.want)
+		}
+	}
+	data, err := os.ReadFile(pickle("oom"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := call(t, data, exitOK, "snapshot", "show", "-"); !strings.Contains(out, "1,404,043,264 B") {
+		t.Errorf("from standard input:\n%s", out)
+	}
+}
