@@ -61,6 +61,10 @@ func (f *inferer) run(attr string, g *onnxload.Graph, ins []Type, values []*Cons
 	return nil
 }
 
+// tired reports whether bodies were inferred so often that it must end: a loop
+// in a loop in a loop multiplies the work, and the file says how deep they nest.
+func (f *inferer) tired() bool { return f.visits > 1<<16+8*len(f.m.Values) }
+
 // A mark is the state of what inference collects, to go back to when a body is
 // inferred again or its branch is not taken.
 type mark struct {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func flowOf(t *testing.T, r *Result, node int) Flow {
@@ -165,6 +166,14 @@ func TestDeepBodies(t *testing.T) {
 	b.WriteString("graph g21\nin i21:int64:- c21:bool:- h21\ntwo = SequenceConstruct h21 h21\nw = ConcatFromSequence two axis=1\nout c21 w\n")
 	r := mustInfer(t, b.String(), Options{})
 	if got := r.typeOf(t, "y0"); got != "2,?" && got != "*" {
+		t.Errorf("y0 is %s", got)
+	}
+	start := time.Now()
+	r = mustInfer(t, strings.NewReplacer("1000000", "2", "axis=1", "axis=0 new_axis=1", "w = Concat", "ww = Concat", "c21 w", "c21 h21").Replace(b.String()), Options{}) // 2^20 runs of the innermost body
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("20 loops of 2 iterations took %v", d)
+	}
+	if got := r.typeOf(t, "y0"); got != "2,3" && got != "*" {
 		t.Errorf("y0 is %s", got)
 	}
 	_, err := Infer(parseModel(t, strings.ReplaceAll(b.String(), "&g21", "&g5")), Options{})

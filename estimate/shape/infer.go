@@ -93,9 +93,9 @@ type inferer struct {
 	elems     int // of all values computed so far
 	computing int // values being computed that waited for it
 
-	depth    int // of bodies around the graph being inferred
-	unrolled int // nodes visited in later iterations
-	flows    map[*onnxload.Node]Flow
+	depth  int // of bodies around the graph being inferred
+	visits int // nodes inferred, again and again in bodies of loops
+	flows  map[*onnxload.Node]Flow
 }
 
 func newInferer(m *onnxload.Model, opt Options) *inferer {
@@ -128,6 +128,7 @@ func (f *inferer) graph(g *onnxload.Graph) error {
 
 // node applies its row to one node. c is scratch.
 func (f *inferer) node(c *call, n *onnxload.Node) error {
+	f.visits++
 	c.reset(n)
 	row := f.ops.find(n.Domain, n.Op, n.Version)
 	if row == nil {

@@ -8,16 +8,12 @@ import (
 )
 
 const (
-	// maxUnroll is how many nodes one inference visits at most in iterations
-	// after the first of loops whose every iteration is followed.
+	// maxUnroll is how many nodes a loop may visit for all its iterations to be followed.
 	maxUnroll = 1 << 13
 
 	// maxFixpoint is how often a body is inferred before its carried shapes are
 	// given up.
 	maxFixpoint = 8
-
-	// maxFixpointDepth is how deep in bodies a fixpoint is looked for: every level multiplies.
-	maxFixpointDepth = 3
 )
 
 // inferLoop is Loop: trip count and condition, both optional, then the carried
@@ -115,10 +111,11 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 	if c.has(1) {
 		cond, condKnown = c.condition(1)
 	}
-	if !ok || !condKnown || f.depth >= maxFixpointDepth {
+	if !ok || !condKnown || c.has(0) && !certain || f.tired() {
 		return false, nil
 	}
-	if certain && limit > 1 && limit > int64((maxUnroll-f.unrolled)/(len(l.g.Nodes)+1)) {
+	most := int64(maxUnroll / (len(l.g.Nodes) + 1))
+	if certain && limit > 1 && limit > most {
 		return false, nil
 	}
 	scans := len(c.node.Out) - l.carried
@@ -133,8 +130,7 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 		if n > 0 {
 			f.rewind(m)
 			m = f.mark()
-			if f.unrolled += len(l.g.Nodes) + 1; f.unrolled > maxUnroll {
-				f.rewind(m)
+			if n > most || f.tired() {
 				return false, nil
 			}
 		}
@@ -220,7 +216,7 @@ func (l *loop) fixpoint(condTrue bool) (always bool, err error) {
 // from in on, and its outputs from out on.
 func (l *loop) settle(in, out int, values []*Const) error {
 	f := l.c.inf
-	if f.depth >= maxFixpointDepth {
+	if f.tired() {
 		for i := range l.carried {
 			l.ins[in+i].Shape = Shape{}
 		}
@@ -234,7 +230,7 @@ func (l *loop) settle(in, out int, values []*Const) error {
 		rest := true
 		for i := range l.carried {
 			t := f.union(l.ins[in+i], f.types[l.g.Outputs[out+i]])
-			if round >= maxFixpoint {
+			if round >= maxFixpoint || f.tired() {
 				t.Shape = Shape{}
 			}
 			if !sameType(t, l.ins[in+i]) {

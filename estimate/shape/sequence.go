@@ -335,7 +335,7 @@ func inferSequenceMap(c *call) error {
 	f.flow(c.node, Flow{g, t.List != nil && !n.Unnamed(), n})
 
 	types, followed := t.followed()
-	if !followed || len(types) == 0 || f.unrolled+len(types)*len(g.Nodes) > maxUnroll {
+	if !followed || len(types) == 0 || len(types)*len(g.Nodes) > maxUnroll || f.tired() {
 		if err := f.run("body", g, ins, nil); err != nil {
 			return err
 		}
@@ -348,7 +348,6 @@ func inferSequenceMap(c *call) error {
 		}
 		return nil
 	}
-	f.unrolled += len(types) * len(g.Nodes)
 	outs := make([][]Type, len(g.Outputs))
 	m := f.mark()
 	for k := range types {
