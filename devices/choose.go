@@ -87,6 +87,11 @@ type NoFit struct {
 	Rejected []Rejection
 }
 
+// Held tells whether somebody else holds a device that would do, or waits for it.
+func (e *NoFit) Held() bool {
+	return slices.ContainsFunc(e.Rejected, func(r Rejection) bool { return r.held })
+}
+
 // Error returns the reason in one line.
 func (e *NoFit) Error() string {
 	var b strings.Builder

@@ -66,3 +66,19 @@ func parentOf(pid int) (int, error) {
 	}
 	return strconv.Atoi(string(f[1]))
 }
+
+// treeOf returns the test whether a process that the driver names belongs to the command with this
+// process number, or nil where the driver's numbers are not ours. A process that ended is remembered:
+// the driver may name it a little longer.
+func treeOf(command int) func(int) bool {
+	if pidNamespace() != initialNamespace {
+		return nil
+	}
+	known := make(map[int]bool)
+	return func(pid int) bool {
+		if !known[pid] && descends(pid, command) {
+			known[pid] = true
+		}
+		return known[pid]
+	}
+}

@@ -215,7 +215,7 @@ int nvmlDeviceGetPciInfo(void *h, oldpci_t *p)
 {
 	PART(x, h, "bus");
 	memset(p, 0, sizeof *p);
-	return put(p->busId, sizeof p->busId, x->bus);
+	return put(p->busId, sizeof p->busId, strlen(x->bus) > 12 ? x->bus + 4 : x->bus); /* its domain has 4 digits */
 }
 int nvmlDeviceGetComputeRunningProcesses(void *h, unsigned *n, void *to) { return procs(h, "compute", n, to, 1); }
 #else

@@ -1,0 +1,276 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/devices"
+	"github.com/memestimate/memestimate/report"
+)
+
+// A gpuSource is where GPUs and their reservations are looked up: the flags that all
+// commands with GPUs have.
+type gpuSource struct {
+	nvml     string
+	stateDir string
+}
+
+func (g *gpuSource) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&g.nvml, "nvml", "", "path of NVIDIA's management library, when it is not where the system keeps it")
+	fs.StringVar(&g.stateDir, "state-dir", "", "directory of the reservations, shared by all users and containers of the host\n(default $MEMESTIMATE_STATE_DIR, or /run/lock/memestimate, or /tmp/memestimate)")
+}
+
+// open connects to the GPUs.
+func (g *gpuSource) open() (*devices.Session, error) {
+	s, err := devices.Open(g.nvml)
+	if err != nil {
+		return nil, deviceError(err)
+	}
+	return s, nil
+}
+
+// state opens the reservations.
+func (g *gpuSource) state(e *env) (*devices.State, error) {
+	dir := g.stateDir
+	if dir == "" {
+		dir = e.getenv("MEMESTIMATE_STATE_DIR")
+	}
+	return devices.OpenState(dir)
+}
+
+// deviceError gives an error of the driver its exit code, and its cure.
+func deviceError(err error) error {
+	x := fail(exitDevice, "%w", err)
+	if init, ok := errors.AsType[*devices.InitError](err); ok && init.Hint() != "" {
+		return x.withHint("%s", init.Hint())
+	}
+	return x
+}
+
+// devicesCommand lists the GPUs.
+func devicesCommand(e *env) *cobra.Command {
+	var g gpuSource
+	var o output
+	var watch bool
+	var interval time.Duration
+	cmd := &cobra.Command{
+		Use:   "devices",
+		Short: "GPUs with total, used and free memory, and who holds them",
+		Long: `Devices lists every GPU and MIG instance of this machine as the NVIDIA driver sees it: its
+memory, processes and compute mode, the reservations that "memestimate run" made, and whether a job can use it.
+
+Used is what processes have. What driver and firmware set aside is in neither used nor free, where
+the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(source{}); err != nil {
+				return err
+			}
+			if watch && (o.file != "" || o.format == "markdown" || o.format == "csv") {
+				return usagef("--watch shows text or json on stdout")
+			}
+			if interval < 10*time.Millisecond {
+				return usagef("--interval %v: want at least 10ms", interval)
+			}
+			s, err := g.open()
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			if watch {
+				return watchDevices(e, cmd, s, &g, &o, interval)
+			}
+			list, err := g.list(e, s)
+			if err != nil {
+				return err
+			}
+			return o.write(e, func(w io.Writer) error { return list.write(w, e, &o) })
+		},
+	}
+	g.flags(cmd.Flags())
+	o.flags(cmd.Flags(), "text", "json", "csv", "markdown")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show them again and again, until interrupted; with json one line each time")
+	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often to look with --watch")
+	return cmd
+}
+
+// A deviceList is the answer of devices.
+type deviceList struct {
+	Schema   string           `json:"schema"`
+	Driver   string           `json:"driver"`
+	StateDir string           `json:"state_dir"`
+	Devices  []devices.Device `json:"devices"`
+}
+
+// list asks the driver and hangs the reservations on the devices. A state directory that cannot be
+// read costs the reservations, not the list.
+func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
+	ds, err := s.List()
+	if err != nil {
+		return nil, deviceError(err)
+	}
+	list := &deviceList{Schema: "memestimate/1", Devices: ds}
+	list.Driver, err = s.Driver()
+	if err != nil {
+		list.Driver = ""
+	}
+	if len(ds) == 0 {
+		return nil, fail(exitDevice, "the NVIDIA driver %s has no GPU to show", list.Driver).withHint("in a container, ask for the GPUs: docker run --gpus all")
+	}
+	state, err := g.state(e)
+	if err == nil {
+		list.StateDir = state.Dir()
+		err = state.Attach(ds)
+	}
+	if err != nil {
+		fmt.Fprintf(e.stderr, "memestimate: reservations are not shown: %s\n", oneLine(err.Error()))
+	}
+	return list, nil
+}
+
+func (l *deviceList) write(w io.Writer, e *env, o *output) error {
+	if o.format == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(l)
+	}
+	return o.grid(w, e, l.grid(o.format == "csv"))
+}
+
+// grid lays the list out. The CSV has bytes and plain columns, for programs.
+func (l *deviceList) grid(csv bool) *report.Grid {
+	g := &report.Grid{Columns: []report.Column{
+		{Title: "GPU"}, {Title: "UUID"}, {Title: "Name"}, {Title: "Total MiB", Right: true}, {Title: "Used MiB", Right: true}, {Title: "Free MiB", Right: true},
+		{Title: "Processes"}, {Title: "Mode"}, {Title: "Reserved"}, {Title: "State"},
+	}}
+	if csv {
+		for i, title := range []string{"gpu", "uuid", "name", "total_bytes", "used_bytes", "free_bytes", "processes", "compute_mode", "reservations", "state"} {
+			g.Columns[i].Title = title
+		}
+	}
+	for i := range l.Devices {
+		d := &l.Devices[i]
+		size := func(n uint64) string {
+			switch {
+			case !d.HasMemory:
+				return "?"
+			case csv:
+				return strconv.FormatUint(n, 10)
+			}
+			return report.Count(int64(n >> 20))
+		}
+		g.Rows = append(g.Rows, []string{
+			strings.TrimPrefix(d.Label(), "GPU "), printable(d.UUID), printable(d.Name), size(d.Total), size(d.Used), size(d.Free),
+			processes(d), d.Mode.String(), reservations(d), deviceState(d),
+		})
+	}
+	return g
+}
+
+// printable returns a name that the driver gave without what could upset a table or terminal.
+func printable(s string) string {
+	if s == "" {
+		return "?"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '|' || r == '`' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// listed is how many processes or reservations a cell names.
+const listed = 4
+
+func processes(d *devices.Device) string {
+	if !d.KnowsProcesses {
+		return "?"
+	}
+	var cells []string
+	for i, p := range d.Processes {
+		if i == listed {
+			cells = append(cells, fmt.Sprintf("and %d more", len(d.Processes)-i))
+			break
+		}
+		size := "?"
+		if p.Known {
+			size = report.Size(int64(p.Bytes))
+		}
+		cells = append(cells, fmt.Sprintf("%d: %s", p.PID, size))
+	}
+	return strings.Join(cells, "; ")
+}
+
+func reservations(d *devices.Device) string {
+	var cells []string
+	for i, r := range d.Reservations {
+		if i == listed {
+			cells = append(cells, fmt.Sprintf("and %d more", len(d.Reservations)-i))
+			break
+		}
+		share := ""
+		if r.Share {
+			share = ", shared"
+		}
+		cells = append(cells, fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), r.PID, report.Show(r.User, 20), report.Show(r.Command, 20), share))
+	}
+	return strings.Join(cells, "; ")
+}
+
+// deviceState says whether a job could be given the device, and what could not be learnt.
+func deviceState(d *devices.Device) string {
+	state := "usable"
+	if !d.Usable() {
+		state = "unusable: " + d.Reason
+	}
+	if d.Unified {
+		state += "; its memory is the host's"
+	}
+	return strings.Join(append([]string{state}, d.Notes...), "; ")
+}
+
+// watchDevices shows the devices until the process is ended. On a terminal each listing takes the
+// place of the one before.
+func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, o *output, interval time.Duration) error {
+	f, ok := e.stdout.(*os.File)
+	clear := ok && isTerminal(f) && o.format == "text"
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		list, err := g.list(e, s)
+		if err != nil {
+			return err
+		}
+		err = o.write(e, func(w io.Writer) error {
+			if o.format == "json" {
+				return json.NewEncoder(w).Encode(list)
+			}
+			if clear {
+				fmt.Fprint(w, "\x1b[H\x1b[2J")
+			}
+			if err := list.write(w, e, o); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(w)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-cmd.Context().Done():
+			return nil
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package devices
+
+import (
+	"time"
+)
+
+// A Point is used memory at a time since the start of a Watch.
+type Point struct {
+	At   time.Duration
+	Used uint64 // the most since the point before
+}
+
+// maxPoints bounds a timeline: a longer one is halved by taking pairs together, so that a command of
+// days takes no more memory than one of minutes, and no peak is lost.
+const maxPoints = 4096
+
+// A series is the memory of one GPU over time, seen one way.
+type series struct {
+	start, last, peak uint64
+	peakAt            time.Duration
+	samples           int
+
+	points []Point
+	stride int // samples taken together in one point
+	inLast int // samples in the last point
+}
+
+func (s *series) add(at time.Duration, used uint64) {
+	if s.samples == 0 {
+		s.start, s.peak, s.peakAt, s.stride = used, used, at, 1
+	}
+	s.samples++
+	s.last = used
+	if used > s.peak {
+		s.peak, s.peakAt = used, at
+	}
+	if len(s.points) > 0 && s.inLast < s.stride {
+		p := &s.points[len(s.points)-1]
+		p.Used = max(p.Used, used)
+		s.inLast++
+		return
+	}
+	if len(s.points) == maxPoints {
+		for i := range maxPoints / 2 {
+			a, b := s.points[2*i], s.points[2*i+1]
+			s.points[i] = Point{a.At, max(a.Used, b.Used)}
+		}
+		s.points = s.points[:maxPoints/2]
+		s.stride *= 2
+	}
+	s.points = append(s.points, Point{at, used})
+	s.inLast = 1
+}
+
+// A GPUTrace is what a command took of one GPU.
+type GPUTrace struct {
+	Device    *Device
+	ByProcess bool // counts the command's processes; otherwise all that the device has
+	Delta
+	Start, End, Peak uint64
+	PeakAt           time.Duration
+	Timeline         []Point
+	Err              error // why there is no more of it
+}
+
+// A Watch samples the memory that a command and what it starts take on some GPUs, by process and
+// by device.
+type Watch struct {
+	session *Session
+	devices []Device
+	tree    func(pid int) bool // nil where the driver's process numbers are not ours
+	begun   time.Time
+
+	process, device []series
+	seen            []bool // the driver told what a process of the command has there
+	errs            []error
+}
+
+// Watch begins to watch the devices, which s listed, with a first sample. Call Of when
+// the command has started, and Sample from then on as often as wanted, from one goroutine.
+func (s *Session) Watch(ds []Device) *Watch {
+	w := &Watch{session: s, devices: ds, begun: time.Now(), process: make([]series, len(ds)), device: make([]series, len(ds)), seen: make([]bool, len(ds)), errs: make([]error, len(ds))}
+	w.Sample()
+	return w
+}
+
+// Of tells the Watch the command's process number.
+func (w *Watch) Of(pid int) { w.tree = treeOf(pid) }
+
+// Sample reads all devices once. A device that fails is left out from then on.
+func (w *Watch) Sample() {
+	for i := range w.devices {
+		if w.errs[i] != nil {
+			continue
+		}
+		m, procs, err := w.session.look(&w.devices[i], w.tree != nil)
+		if err != nil {
+			w.errs[i] = err
+			continue
+		}
+		at := time.Since(w.begun)
+		w.device[i].add(at, m.used)
+		var sum uint64
+		for _, p := range procs {
+			if p.Known && w.tree(p.PID) {
+				sum += p.Bytes
+				w.seen[i] = true
+			}
+		}
+		w.process[i].add(at, sum)
+	}
+}
+
+// Settle samples until the devices are quiet, at most for limit: a driver takes a moment to
+// free what a process leaves.
+func (w *Watch) Settle(limit time.Duration) {
+	const quiet = 5
+	same := 0
+	for end := time.Now().Add(limit); same < quiet && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		before := make([]uint64, len(w.device))
+		for i := range w.device {
+			before[i] = w.device[i].last
+		}
+		w.Sample()
+		same++
+		for i := range w.device {
+			if w.device[i].last != before[i] {
+				same = 0
+			}
+		}
+	}
+}
+
+// Traces returns what was seen, a trace a device. Where the driver named the command's
+// processes on any device, the traces are by process, and devices without one are left out.
+func (w *Watch) Traces() []GPUTrace {
+	named := false
+	for _, seen := range w.seen {
+		named = named || seen
+	}
+	var all []GPUTrace
+	for i := range w.devices {
+		if named && !w.seen[i] && w.errs[i] == nil {
+			continue
+		}
+		s := &w.device[i]
+		if w.seen[i] {
+			s = &w.process[i]
+		}
+		all = append(all, GPUTrace{
+			Device: &w.devices[i], ByProcess: w.seen[i], Delta: delta(s.start, s.last, s.peak, s.samples),
+			Start: s.start, End: s.last, Peak: s.peak, PeakAt: s.peakAt, Timeline: s.points, Err: w.errs[i],
+		})
+	}
+	return all
+}
