@@ -47,6 +47,8 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		modelsCommand(e),
 		opsCommand(e),
 		snapshotCommand(e),
+		devicesCommand(e),
+		runCommand(e),
 		versionCommand(e),
 	)
 	return root

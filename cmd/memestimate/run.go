@@ -1,0 +1,452 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/devices"
+	"github.com/memestimate/memestimate/report"
+)
+
+// Exit codes of run and trace beside those of the command, as env(1) and timeout(1) have them.
+const (
+	exitTimeout  = 124 // no GPU came free in time
+	exitLauncher = 125 // something went wrong before the command started
+	exitCannot   = 126 // the command is there and cannot be started
+	exitMissing  = 127 // there is no such command
+	exitSignal   = 128 // plus the number of the signal that ended it
+)
+
+// A sizeValue is a flag that holds bytes.
+type sizeValue uint64
+
+func (v *sizeValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return report.Size(int64(*v))
+}
+func (v *sizeValue) Type() string { return "SIZE" }
+func (v *sizeValue) Set(s string) error {
+	n, err := report.ParseSize(s)
+	if err == nil {
+		*v = sizeValue(n)
+	}
+	return err
+}
+
+// A waitValue is the flag --wait[=TIMEOUT].
+type waitValue struct {
+	set     bool
+	timeout time.Duration
+}
+
+func (v *waitValue) String() string { return "" }
+func (v *waitValue) Type() string   { return "TIMEOUT" }
+func (v *waitValue) Set(s string) error {
+	*v = waitValue{set: true}
+	if s == "forever" {
+		return nil
+	}
+	d, err := time.ParseDuration(s)
+	if n, errN := strconv.ParseFloat(s, 64); errN == nil && n < 1e9 { // seconds, as timeout(1)
+		d, err = time.Duration(n*float64(time.Second)), nil
+	}
+	if err != nil || d <= 0 {
+		return fmt.Errorf("%q is not a time such as 90s, 30m or 2h", s)
+	}
+	v.timeout = d
+	return nil
+}
+
+// A choice is the flags that say which GPUs a command may have.
+type choice struct {
+	need, margin, minFree sizeValue
+	count                 int
+	policy                string
+	exclude               []string
+	gpuType               string
+	share                 bool
+}
+
+func (c *choice) flags(fs *pflag.FlagSet) {
+	fs.Var(&c.need, "need", "memory that the command takes on each GPU, such as 20GiB")
+	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
+	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
+	fs.IntVarP(&c.count, "count", "n", 1, "how many GPUs")
+	fs.StringVar(&c.policy, "policy", "best-fit", "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
+	fs.StringArrayVar(&c.exclude, "exclude", nil, "a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again")
+	fs.StringVar(&c.gpuType, "gpu-type", "", "take only GPUs whose name matches this regular expression, in any case")
+	fs.BoolVar(&c.share, "share", false, "accept a GPU beside others who share, when all fit")
+}
+
+// request returns the flags as the library takes them.
+func (c *choice) request(e *env) (devices.Request, error) {
+	r := devices.Request{
+		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count,
+		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), Held: e.getenv(devices.HeldVariable),
+	}
+	var err error
+	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {
+		return r, usagef("--%w", err)
+	}
+	if c.count < 1 {
+		return r, usagef("-n %d: want at least one GPU", c.count)
+	}
+	if c.gpuType != "" {
+		if r.Type, err = regexp.Compile("(?i)" + c.gpuType); err != nil {
+			return r, usagef("--gpu-type %q: %w", c.gpuType, err)
+		}
+	}
+	return r, nil
+}
+
+// visibleDevices returns CUDA_VISIBLE_DEVICES, or nil when it is not set: an empty one
+// hides all GPUs.
+func visibleDevices(e *env) *string {
+	v := e.getenv("CUDA_VISIBLE_DEVICES")
+	if v == "" && !isSet("CUDA_VISIBLE_DEVICES") {
+		return nil
+	}
+	return &v
+}
+
+func isSet(name string) bool {
+	_, ok := os.LookupEnv(name)
+	return ok
+}
+
+// A launch is a run command as the command line describes it.
+type launch struct {
+	gpus    gpuSource
+	choice  choice
+	split   splitting
+	wait    waitValue
+	print   bool
+	format  string
+	verbose bool
+}
+
+// runCommand picks GPUs, holds them and becomes a command that sees them alone.
+func runCommand(e *env) *cobra.Command {
+	var l launch
+	cmd := &cobra.Command{
+		Use:   "run [flags] -- COMMAND [ARG]...",
+		Short: "Pick a GPU that fits, hold it against other launchers, run a command on it",
+		Long: `Run picks a GPU with the memory needed, reserves it, sets CUDA_VISIBLE_DEVICES to its UUID and becomes
+the command: signals, terminal and exit code are the command's own. The reservation ends with the command, however it
+ends, and counts for every launcher that shares the state directory, also of other users and in containers.
+
+A GPU that is held is not offered again, unless both sides give --share and both fit. An existing CUDA_VISIBLE_DEVICES is
+narrowed, never widened. With --wait launchers queue, first come, first served.
+
+Exit codes: the command's own; 124 when --wait=TIMEOUT ran out; 125 when anything else goes wrong before the command
+starts, 126 when the command cannot be started, 127 when there is none; 128+n when signal n ends it. With --print, which
+only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
+		Example: `  memestimate run --need 20GiB -- python train.py
+  memestimate run --need 20GiB -n 2 --wait=2h -- torchrun --nproc-per-node 2 train.py
+  memestimate run --split --batch 96 --fixed 3GiB --per-sample 150MiB --gathered 4MiB -- python train.py`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return l.run(e, cmd, args)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fail(exitLauncher, "run: %w", err).withHint("%s --help lists the flags", cmd.CommandPath())
+	})
+	fs := cmd.Flags()
+	l.choice.flags(fs)
+	l.split.flags(fs)
+	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
+	fs.Lookup("wait").NoOptDefVal = "forever"
+	fs.BoolVar(&l.print, "print", false, "say what would be chosen now, and neither hold nor run anything")
+	fs.StringVarP(&l.format, "format", "f", "text", "form of --print: text, json")
+	fs.BoolVarP(&l.verbose, "verbose", "v", false, "say on stderr what was chosen and where it is reserved")
+	l.gpus.flags(fs)
+	return cmd
+}
+
+// run does it. When it returns nil the answer was printed; otherwise the process has become the command, or
+// the error says why not.
+func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
+	request, command, err := l.check(e, cmd, args)
+	if err == nil && l.print {
+		return l.answer(e, request)
+	}
+	if err != nil {
+		return l.before(err)
+	}
+	path, err := lookCommand(command[0], e.getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	return l.before(l.hold(cmd.Context(), e, request, path, command))
+}
+
+// before gives an error from before the command's start run's own exit code.
+func (l *launch) before(err error) error {
+	x, ok := errors.AsType[*exitError](err)
+	if !ok || l.print {
+		return err
+	}
+	if x.code < exitTimeout {
+		x.code = exitLauncher
+	}
+	return x
+}
+
+// check reads the command line.
+func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Request, []string, error) {
+	r, err := l.choice.request(e)
+	if err != nil {
+		return r, nil, err
+	}
+	dash := cmd.ArgsLenAtDash()
+	if dash > 0 || dash < 0 && len(args) > 0 {
+		return r, nil, usagef("run: unexpected argument %q before --", args[0]).withHint("usage: %s", cmd.UseLine())
+	}
+	if len(args) == 0 && !l.print {
+		return r, nil, usagef("run: no command given").withHint("usage: %s", cmd.UseLine())
+	}
+	if l.format != "text" && l.format != "json" {
+		return r, nil, usagef("run: format %q is unknown, want text, json", l.format)
+	}
+	if l.print && l.wait.set {
+		return r, nil, usagef("run: --print does not --wait")
+	}
+	if err := l.split.check(cmd, &l.choice, &r); err != nil {
+		return r, nil, err
+	}
+	if l.choice.need == 0 && !l.split.on {
+		return r, nil, usagef("run: how much memory does it take? give --need").withHint("for example: memestimate run --need 20GiB -- COMMAND")
+	}
+	return r, args, nil
+}
+
+// open connects to the GPUs and to the reservations.
+func (l *launch) open(e *env) (*devices.Session, *devices.State, error) {
+	session, err := l.gpus.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := l.gpus.state(e)
+	if err != nil {
+		session.Close()
+		return nil, nil, fail(exitDevice, "run: %w", err).withHint("--state-dir or MEMESTIMATE_STATE_DIR names another directory")
+	}
+	return session, state, nil
+}
+
+// hold waits for the GPUs, holds them and becomes the command.
+func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path string, command []string) error {
+	session, state, err := l.open(e)
+	if err != nil {
+		return err
+	}
+	ctx, caught := catchSignals(ctx)
+	status := &waitStatus{e: e, need: r.Bytes + r.Margin}
+	h, err := state.Hold(ctx, session.List, devices.HoldRequest{
+		Request: r, Command: filepath.Base(command[0]), Shares: l.split.shares(),
+		Wait: l.wait.set, Timeout: l.wait.timeout, Status: status.show,
+	})
+	status.clear()
+	if sig := caught(); sig != 0 { // from here on signals do what they do to any command
+		if h != nil {
+			h.Release()
+		}
+		return fail(exitSignal+sig, "run: ended by signal %d%s", sig, waited(err))
+	}
+	if err != nil {
+		return l.explain(err)
+	}
+	session.Close()
+	if l.verbose {
+		l.tell(e, h, state)
+	}
+	if err := h.Inherit(); err != nil {
+		h.Release()
+		return fail(exitLauncher, "run: %w", err)
+	}
+	vars := append(devices.Environment(h.Devices), devices.HeldVariable+"="+h.ID)
+	vars = append(vars, l.split.environment(h.Devices)...)
+	err = become(path, command, overlay(os.Environ(), vars))
+	h.Release()
+	return err
+}
+
+// waited says how long a wait lasted that a signal ended.
+func waited(err error) string {
+	if w, ok := errors.AsType[*devices.WaitError](err); ok {
+		s := fmt.Sprintf(" after waiting %v", w.After.Round(100*time.Millisecond))
+		if w.Last != nil {
+			s += ": " + w.Last.Error()
+		}
+		return s
+	}
+	return ""
+}
+
+// explain gives an error of Hold its exit code.
+func (l *launch) explain(err error) error {
+	if errors.Is(err, devices.ErrTimeout) {
+		return fail(exitTimeout, "run: %w", err)
+	}
+	x := fail(exitDevice, "run: %w", err)
+	if no, ok := errors.AsType[*devices.NoFit](err); ok {
+		x.code = exitNo
+		if no.Held() && !l.print && !l.wait.set {
+			return x.withHint("--wait waits for it")
+		}
+	}
+	return x
+}
+
+// answer prints what would be chosen.
+func (l *launch) answer(e *env, r devices.Request) error {
+	session, state, err := l.open(e)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	ds, err := session.List()
+	if err != nil {
+		return deviceError(err)
+	}
+	if err := state.Attach(ds); err != nil {
+		return fail(exitDevice, "run: %w", err)
+	}
+	chosen, err := devices.Choose(ds, r)
+	if err != nil {
+		return l.explain(err)
+	}
+	if shares := l.split.shares(); shares != nil {
+		n, err := shares(chosen)
+		if err != nil {
+			return fail(exitNo, "run: %w", err)
+		}
+		chosen = chosen[:len(n)]
+	}
+	o := output{format: l.format}
+	return o.write(e, func(w io.Writer) error {
+		if l.format == "json" {
+			return l.json(w, chosen)
+		}
+		for i := range chosen {
+			d := &chosen[i]
+			part := ""
+			if l.split.on {
+				part = fmt.Sprintf(", %d samples", l.split.parts[i])
+			}
+			fmt.Fprintf(w, "%s %s: %s available%s\n", d.Label(), printable(d.Name), devices.FormatBytes(d.Available()), part)
+		}
+		for _, v := range append(devices.Environment(chosen), l.split.environment(chosen)...) {
+			fmt.Fprintln(w, v)
+		}
+		return nil
+	})
+}
+
+func (l *launch) json(w io.Writer, chosen []devices.Device) error {
+	type part struct {
+		UUID    string `json:"uuid"`
+		Index   int    `json:"index"`
+		Samples *int   `json:"samples,omitempty"`
+		Bytes   uint64 `json:"bytes"`
+	}
+	v := struct {
+		Schema      string            `json:"schema"`
+		Batch       int               `json:"batch,omitempty"`
+		Devices     []part            `json:"devices"`
+		Environment map[string]string `json:"environment"`
+	}{Schema: "memestimate/1", Batch: l.split.batch, Environment: map[string]string{}}
+	for i, d := range chosen {
+		p := part{UUID: d.UUID, Index: d.Index, Bytes: uint64(l.choice.need + l.choice.margin)}
+		if l.split.on {
+			p.Samples, p.Bytes = &l.split.parts[i], l.split.cost.On(i, l.split.parts[i], l.split.batch)
+		}
+		v.Devices = append(v.Devices, p)
+	}
+	for _, s := range append(devices.Environment(chosen), l.split.environment(chosen)...) {
+		name, value, _ := strings.Cut(s, "=")
+		v.Environment[name] = value
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// tell says on stderr what was chosen.
+func (l *launch) tell(e *env, h *devices.Hold, state *devices.State) {
+	for i := range h.Devices {
+		d := &h.Devices[i]
+		fmt.Fprintf(e.stderr, "memestimate: %s %s %s: %s of %s available, %s reserved in %s\n", d.Label(), printable(d.Name), d.UUID,
+			devices.FormatBytes(d.Available()), devices.FormatBytes(d.Total), devices.FormatBytes(h.Shares[i]), state.Dir())
+	}
+}
+
+// overlay returns environ with the variables vars in place of its own.
+func overlay(environ, vars []string) []string {
+	out := make([]string, 0, len(environ)+len(vars))
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		replaced := false
+		for _, w := range vars {
+			replaced = replaced || strings.HasPrefix(w, name+"=")
+		}
+		if !replaced {
+			out = append(out, v)
+		}
+	}
+	return append(out, vars...)
+}
+
+// A waitStatus shows how a wait goes: one line that changes on a terminal, otherwise a line
+// at the start and one a minute.
+type waitStatus struct {
+	e     *env
+	need  uint64
+	shown bool
+	next  time.Duration
+}
+
+func (s *waitStatus) show(w devices.Waiting) {
+	text := fmt.Sprintf("waiting for a GPU with %s, %v so far", devices.FormatBytes(s.need), w.Since.Round(time.Second))
+	switch {
+	case w.Reason != nil:
+		text += ": " + oneLine(w.Reason.Error())
+	case w.Ahead == 1:
+		text += ": one launcher in front"
+	case w.Ahead > 1:
+		text += fmt.Sprintf(": %d launchers in front", w.Ahead)
+	}
+	if f, ok := s.e.stderr.(*os.File); ok && isTerminal(f) && s.e.getenv("TERM") != "dumb" {
+		if columns := width(s.e); columns > 20 && len(text)+14 > columns {
+			text = text[:columns-17] + "..."
+		}
+		fmt.Fprintf(s.e.stderr, "\rmemestimate: %s\x1b[K", text)
+		s.shown = true
+		return
+	}
+	if w.Since >= s.next {
+		fmt.Fprintf(s.e.stderr, "memestimate: %s\n", text)
+		s.next = w.Since + time.Minute
+	}
+}
+
+// clear takes the line on the terminal away.
+func (s *waitStatus) clear() {
+	if s.shown {
+		fmt.Fprint(s.e.stderr, "\r\x1b[K")
+	}
+}

@@ -1,0 +1,19 @@
+//go:build !unix
+
+package main
+
+import (
+	"io/fs"
+	"os"
+)
+
+// endingSignals end a wait.
+var endingSignals = []os.Signal{os.Interrupt}
+
+// runnable cannot be told from a file's mode here.
+func runnable(string, fs.FileInfo) bool { return true }
+
+// become is never reached: holding GPUs needs Linux.
+func become(path string, command, environ []string) error {
+	return fail(exitLauncher, "run: becoming a command needs a Unix")
+}
