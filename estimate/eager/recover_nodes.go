@@ -25,7 +25,7 @@ var nodeRows = index([]nodeRow{
 	{"Abs", unaryCall("abs")}, {"Neg", unaryCall("neg")}, {"Sign", unaryCall("floor")},
 	{"Floor", unaryCall("floor")}, {"Ceil", unaryCall("floor")}, {"Round", unaryCall("floor")},
 	{"Clip", emitClip}, {"Pow", binaryCall("pow")},
-	{"Add", binaryCall("add")}, {"Sub", binaryCall("sub")}, {"Mul", binaryCall("mul")}, {"Div", binaryCall("div")},
+	{"Add", emitAdd}, {"Sub", binaryCall("sub")}, {"Mul", binaryCall("mul")}, {"Div", binaryCall("div")},
 	{"Max", binaryCall("maximum")}, {"Min", binaryCall("minimum")}, {"Mod", binaryCall("compare")},
 	{"Sum", emitSum},
 	{"Equal", binaryCall("compare")}, {"Less", binaryCall("compare")}, {"LessOrEqual", binaryCall("compare")},
@@ -104,6 +104,24 @@ func unaryCall(op string) func(*recovery, *onnxload.Node) {
 
 func binaryCall(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) { b.call(op, Args{}, b.values(n), n.Out[0]) }
+}
+
+// emitAdd is add, or add_ where a residual block of convolutions ends: out += identity after a
+// normalisation and before a ReLU is how these are written, and saves nothing for backward.
+func emitAdd(b *recovery, n *onnxload.Node) {
+	in := b.values(n)
+	var args Args
+	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil && len(b.dims(n.Out[0])) > 3 {
+		for i := range 2 {
+			p, _ := b.producer(b.in(n, i))
+			if p != nil && p.Op == "BatchNormalization" && b.single(b.in(n, i)) && slices.Equal(b.dims(b.in(n, i)), b.dims(n.Out[0])) {
+				args.Inplace = true
+				in[0], in[1] = in[i], in[1-i]
+				break
+			}
+		}
+	}
+	b.call("add", args, in, n.Out[0])
 }
 
 func emitPRelu(b *recovery, n *onnxload.Node) {

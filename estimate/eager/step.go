@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // Simulate runs the program as PyTorch would and returns every request to the
@@ -195,90 +194,3 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	}
 	return nil
 }
-
-// lifetimes returns, for each call, the activations that Python lets go after it. A
-// value lives to its last use; one that was passed into a module lives until that
-// module returns, because the caller's frame holds the arguments.
-func (p *Program) lifetimes() [][]ValueID {
-	ends := make([][]ValueID, len(p.Calls))
-	last := make([]int32, len(p.Values))
-	made := make([]int32, len(p.Values))
-	for i := range last {
-		last[i], made[i] = -1, -1
-	}
-	for i := range p.Calls {
-		for _, v := range p.Calls[i].Out {
-			if v != NoValue {
-				made[v], last[v] = int32(i), int32(i)
-			}
-		}
-	}
-	until := p.scopeEnds()
-	for i := range p.Calls {
-		for _, v := range p.Calls[i].In {
-			if v == NoValue || p.Values[v].Kind != Activation {
-				continue
-			}
-			last[v] = max(last[v], until(int32(i), made[v]))
-		}
-	}
-	for _, v := range p.Outputs {
-		last[v] = -1
-	}
-	for v, i := range last {
-		if i >= 0 && p.Values[v].Kind == Activation {
-			ends[i] = append(ends[i], ValueID(v))
-		}
-	}
-	return ends
-}
-
-// scopeEnds returns a function that tells the last call of the outermost module that
-// call i is inside of and call from is not: calls of one module are one run of neighbours.
-func (p *Program) scopeEnds() func(i, from int32) int32 {
-	type span struct{ first, last int32 }
-	spans := make([]map[int32]span, len(p.Calls)) // by call: of each scope around it
-	open := map[int32]*span{}
-	var prev []int32
-	path := func(s int32) (list []int32) {
-		for ; s >= 0; s = p.Scopes[s].Parent {
-			list = append(list, s)
-		}
-		return list
-	}
-	current := make([]map[int32]*span, len(p.Calls))
-	for i := range p.Calls {
-		now := path(p.Calls[i].Scope)
-		in := map[int32]bool{}
-		for _, s := range now {
-			in[s] = true
-		}
-		for _, s := range prev {
-			if !in[s] {
-				delete(open, s)
-			}
-		}
-		m := make(map[int32]*span, len(now))
-		for _, s := range now {
-			if open[s] == nil {
-				open[s] = &span{int32(i), int32(i)}
-			}
-			open[s].last = int32(i)
-			m[s] = open[s]
-		}
-		current[i] = m
-		prev = now
-	}
-	_ = spans
-	return func(i, from int32) int32 {
-		end := i
-		for s := p.Calls[i].Scope; s >= 0; s = p.Scopes[s].Parent {
-			if sp := current[i][s]; sp.first > from {
-				end = max(end, sp.last)
-			}
-		}
-		return end
-	}
-}
-
-var _ = onnxload.Float32

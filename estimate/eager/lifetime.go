@@ -1,0 +1,173 @@
+package eager
+
+import "slices"
+
+// lifetimes returns, for each call, the activations that Python lets go after it. Memory is
+// given back when the last variable that refers to a tensor is assigned again or its function
+// returns. A graph does not keep the variables, so this is the common style of code:
+//
+//   - what is passed into a module lives until the module returns, because the caller's frame holds it;
+//   - what is used once lives until then: x = f(x), or an expression's temporary;
+//   - what is used twice or more is a variable of its own, such as a skip connection. It lives to
+//     the end of the function that made it, unless its last use is one that replaces it: an
+//     operator whose result has the same shape (x = x + f(x)).
+func (p *Program) lifetimes() [][]ValueID {
+	spans := p.scopeSpans()
+	n := len(p.Values)
+	made, last := make([]int32, n), make([]int32, n)
+	owner := make([]int32, n) // the innermost scope that made the value and reads it
+	for i := range made {
+		made[i] = -1
+	}
+	reads := func(f func(i int32, v ValueID)) {
+		for i := range p.Calls {
+			for j, v := range p.Calls[i].In {
+				if v != NoValue && made[v] >= 0 && !slices.Contains(p.Calls[i].In[:j], v) {
+					f(int32(i), v)
+				}
+			}
+		}
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != NoValue {
+				made[v], last[v], owner[v] = int32(i), int32(i), p.Calls[i].Scope
+			}
+		}
+	}
+	reads(func(i int32, v ValueID) {
+		last[v] = max(last[v], spans.enteredAfter(i, made[v]))
+		owner[v] = p.commonScope(owner[v], p.Calls[i].Scope)
+	})
+	// Uses as the owner's function sees them: a module that is called counts once.
+	uses, latest := make([]int32, n), make([]int32, n)
+	for i := range latest {
+		latest[i] = -1
+	}
+	reads(func(i int32, v ValueID) {
+		if step := spans.step(i, owner[v]); step > latest[v] {
+			uses[v]++
+			latest[v] = step
+		}
+	})
+	reads(func(i int32, v ValueID) {
+		if uses[v] > 1 && i == last[v] && !p.replaces(&p.Calls[i], v) {
+			last[v] = spans.end(i, owner[v])
+		}
+	})
+	for _, v := range p.Outputs {
+		last[v] = -1
+	}
+	ends := make([][]ValueID, len(p.Calls))
+	for v, i := range last {
+		if made[v] >= 0 && i >= 0 {
+			ends[i] = append(ends[i], ValueID(v))
+		}
+	}
+	return ends
+}
+
+// replaces reports whether a call's result is likely assigned to the variable of its argument.
+func (p *Program) replaces(c *Call, v ValueID) bool {
+	return len(c.Out) == 1 && c.Out[0] != NoValue && slices.Equal(p.Values[c.Out[0]].Shape, p.Values[v].Shape)
+}
+
+// commonScope returns the innermost scope around both.
+func (p *Program) commonScope(a, b int32) int32 {
+	depth := func(s int32) (d int) {
+		for ; s >= 0; s = p.Scopes[s].Parent {
+			d++
+		}
+		return d
+	}
+	da, db := depth(a), depth(b)
+	for a != b {
+		if da >= db {
+			a = p.Scopes[a].Parent
+			da--
+		} else {
+			b = p.Scopes[b].Parent
+			db--
+		}
+	}
+	return a
+}
+
+// spans tell, for every call and each module around it, where the run of calls that belong to that
+// module's forward begins and ends.
+type spans struct {
+	p  *Program
+	at [][]span // by call: from the innermost module outward
+}
+
+type span struct {
+	scope       int32
+	first, last int32
+}
+
+func (p *Program) scopeSpans() spans {
+	s := spans{p: p, at: make([][]span, len(p.Calls))}
+	open := map[int32]*span{}
+	where := make([][]*span, len(p.Calls))
+	var prev []int32
+	for i := range p.Calls {
+		var now []int32
+		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
+			now = append(now, k)
+		}
+		for _, k := range prev {
+			if !slices.Contains(now, k) {
+				delete(open, k)
+			}
+		}
+		for _, k := range now {
+			if open[k] == nil {
+				open[k] = &span{k, int32(i), int32(i)}
+			}
+			open[k].last = int32(i)
+			where[i] = append(where[i], open[k])
+		}
+		prev = now
+	}
+	for i, list := range where {
+		for _, sp := range list {
+			s.at[i] = append(s.at[i], *sp)
+		}
+	}
+	return s
+}
+
+// enteredAfter returns the last call of the outermost module around call i that was entered after call
+// from; i itself when there is none.
+func (s spans) enteredAfter(i, from int32) int32 {
+	end := i
+	for _, sp := range s.at[i] {
+		if sp.first > from {
+			end = max(end, sp.last)
+		}
+	}
+	return end
+}
+
+// step returns where, in the forward of this module, the call or the call of a module
+// around it begins.
+func (s spans) step(i, scope int32) int32 {
+	at := i
+	for _, sp := range s.at[i] {
+		if sp.scope == scope {
+			break
+		}
+		at = sp.first
+	}
+	return at
+}
+
+// end returns the last call of this module's forward around call i.
+func (s spans) end(i, scope int32) int32 {
+	for _, sp := range s.at[i] {
+		if sp.scope == scope {
+			return sp.last
+		}
+	}
+	return i
+}
