@@ -160,6 +160,13 @@ func (k cut) length(d Dim) (Dim, bool, error) {
 		return positive(CeilDiv(Sub(from, to), N(-max(step, -math.MaxInt64)))), true, nil
 	}
 	from, to := clampCut(k.start, d), clampCut(k.end, d)
+	if to.Equal(d) && okS && step == 1 && s >= -math.MaxInt32 {
+		// Shorter, and visibly not negative, where d-min(s, d) or d-max(d+s, 0) is the same.
+		if s < 0 {
+			return atMost(N(-s), d), true, nil
+		}
+		return positive(Sub(d, N(s))), true, nil
+	}
 	return positive(CeilDiv(Sub(to, from), N(step))), true, nil
 }
 
