@@ -50,7 +50,11 @@ func runIndex(r *run, c *Call, in []*tensor) []*tensor {
 		shape, dtype, n := x.shape, x.dtype, idx.numel()
 		r.record("Index", one(out), one(x), one(idx), func(r *run, _ *node, g []*tensor) []*tensor {
 			t := r.empty(dtype, shape...)
-			r.indexPutScratch(n)
+			rows := int64(1)
+			if d := c.Args.Dim; d >= 0 && d < len(shape) {
+				rows = shape[d]
+			}
+			r.indexPutScratch(n, rows)
 			return one(t)
 		})
 	}
