@@ -35,6 +35,8 @@ func (e *UnboundError) Error() string {
 	var parts []string
 	for _, d := range e.Dims {
 		switch {
+		case d.Name == "" && d.Dim < 0 && len(d.Inputs) > 0:
+			parts = append(parts, fmt.Sprintf("the shape of input %q", d.Inputs[0]))
 		case d.Name == "" && len(d.Inputs) > 0:
 			parts = append(parts, fmt.Sprintf("dimension %d of input %q", d.Dim, d.Inputs[0]))
 		case len(d.Inputs) > 0:

@@ -210,6 +210,9 @@ func (s *settings) example(m *onnxload.Model, input string) []int64 {
 		if v.Name != input {
 			continue
 		}
+		if !v.Type.HasRank {
+			return []int64{exampleBatch, exampleSize}
+		}
 		dims := make([]int64, len(v.Type.Dims))
 		for i, d := range v.Type.Dims {
 			switch {

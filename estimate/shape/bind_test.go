@@ -80,11 +80,11 @@ func TestBind(t *testing.T) {
 
 func TestUnbound(t *testing.T) {
 	r := mustInfer(t, `
-		in ids:batch,seq mask:batch,seq+1 image:3,?
+		in ids:batch,seq mask:batch,seq+1 image:3,? any:* list:seq(*)
 		info far:u0,seq
 		far = NoSuchOperator ids
 		out far`, Options{})
-	want := `[{batch [ids mask] 0} {seq [ids mask] 1} { [image] 1} {u0 [] 0}]`
+	want := `[{batch [ids mask] 0} {seq [ids mask] 1} { [image] 1} { [any] -1} {u0 [] 0}]`
 	if got := fmt.Sprint(r.Unbound); got != want {
 		t.Errorf("Unbound is %s, want %s", got, want)
 	}

@@ -34,7 +34,7 @@ type UnknownOp struct {
 type Unbound struct {
 	Name   string   // the symbol in the file; "" for a dimension of an input that has none
 	Inputs []string // the inputs it is a dimension of; none when only other values declare it
-	Dim    int      // when Name is "": which dimension of Inputs[0]
+	Dim    int      // when Name is "": which dimension of Inputs[0]; -1: not even their number is known
 }
 
 // A Bounded is a value with a dimension that depends on data.
@@ -97,6 +97,9 @@ func (r *Result) findOpen() {
 	at := map[string]int{} // index into Unbound
 	for _, id := range r.m.Graph.Inputs {
 		name := r.m.Values[id].Name
+		if t := r.types[id]; t.Kind <= onnxload.TensorType && !t.Shape.Ranked {
+			r.Unbound = append(r.Unbound, Unbound{Inputs: []string{name}, Dim: -1})
+		}
 		for i, d := range r.types[id].Shape.Dims {
 			d.Symbols(func(s string) {
 				k, ok := at[s]

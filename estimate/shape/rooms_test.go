@@ -21,6 +21,9 @@ func TestRoomsAreWellFormed(t *testing.T) {
 			if o.name == "" || o.since < 1 {
 				t.Errorf("row %s:%q since %d: want a name and a version above 0", r.domain, o.name, o.since)
 			}
+			if r.domain == "" && o.since > newestOpset {
+				t.Errorf("%s since %d is newer than newestOpset", o.name, o.since)
+			}
 			if o.infer == nil {
 				t.Errorf("%s:%s since %d has no infer", r.domain, o.name, o.since)
 			}
@@ -52,5 +55,19 @@ func TestFindTakesTheNewestRowInForce(t *testing.T) {
 		if got := tab.find(c.domain, c.name, c.version); got != c.want {
 			t.Errorf("find(%q, %q, %d) = %v, want %v", c.domain, c.name, c.version, got, c.want)
 		}
+	}
+}
+
+func TestNewerOpsetIsNoted(t *testing.T) {
+	m := parseModel(t, "in x:2,3\ny = OptionalGetElement x\nout y")
+	m.Opsets = map[string]int64{"": 99}
+	m.Graph.Nodes[0].Version = 99
+	r, err := Infer(m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantTypes(t, r, "y:2,3")
+	if len(r.Notes) != 1 || r.Notes[0] != "opset 99 is newer than 28, whose rules are applied" {
+		t.Errorf("notes are %q", r.Notes)
 	}
 }
