@@ -164,7 +164,7 @@ func Choose(ds []Device, r Request) ([]Device, error) {
 // taken off where they are the caller's own.
 func (r *Request) eligible(ds []Device) (ok []Device, no []Rejection) {
 	visible := r.visible(ds)
-	for _, i := range visible.order(ds) {
+	for _, i := range visible.Order(ds) {
 		d := ds[i]
 		d.Reservations = slices.DeleteFunc(slices.Clone(d.Reservations), func(v Reservation) bool { return r.Held != "" && v.ID == r.Held })
 		if why := r.refuses(&d); why != "" {
@@ -193,7 +193,7 @@ func (r *Request) visible(ds []Device) Visible {
 func (r *Request) everFits(ds []Device) []string {
 	var uuids []string
 	visible := r.visible(ds)
-	for _, i := range visible.order(ds) {
+	for _, i := range visible.Order(ds) {
 		d := ds[i]
 		if d.Occupied {
 			d.Reason = ""

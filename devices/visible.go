@@ -108,8 +108,8 @@ func mixedOrder(ds []Device) string {
 
 func (v *Visible) has(i int) bool { return v.All || slices.Contains(v.Indexes, i) }
 
-// order returns the places of the visible devices in ds.
-func (v *Visible) order(ds []Device) []int {
+// Order returns the places of the visible devices in ds.
+func (v *Visible) Order(ds []Device) []int {
 	if !v.All {
 		return v.Indexes
 	}

@@ -49,6 +49,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		snapshotCommand(e),
 		devicesCommand(e),
 		runCommand(e),
+		traceCommand(e),
 		versionCommand(e),
 	)
 	return root

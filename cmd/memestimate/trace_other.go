@@ -1,0 +1,21 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+import (
+	"os"
+	"os/exec"
+)
+
+func startCommand(c *exec.Cmd) error { return c.Start() }
+
+func exitCodeOf(state *os.ProcessState) int { return state.ExitCode() }
+
+// A forwarder passes signals on to a child; here the system does that itself.
+type forwarder struct{}
+
+func forwardSignals() *forwarder { return &forwarder{} }
+
+func (*forwarder) to(*os.Process) {}
+
+func (*forwarder) stop() {}
