@@ -51,7 +51,7 @@ type analysis struct {
 // A use is an input of a node that a constant arrives at.
 type use struct {
 	node *onnxload.Node
-	slot int
+	slot int32
 	step int32 // index into steps, or -1
 }
 
@@ -79,6 +79,8 @@ func newAnalysis(m *onnxload.Model, types *shape.Result) *analysis {
 		a.made[i] = -1
 		a.storage[i] = onnxload.ValueID(i)
 	}
+	a.steps = make([]step, 0, len(m.Graph.Nodes))
+	a.consts = make([]constant, 0, len(m.Graph.Inits))
 	a.countReads(m.Graph)
 	for _, id := range m.Graph.Inputs {
 		a.flows[id] = data
@@ -122,7 +124,7 @@ func (a *analysis) graph(g *onnxload.Graph) {
 func (a *analysis) constant(id onnxload.ValueID, t *onnxload.Tensor) {
 	a.consts = append(a.consts, constant{id, t})
 	a.flows[id] = trained
-	a.origins[id] = []onnxload.ValueID{id}
+	a.origins[id] = a.storage[id : id+1 : id+1] // itself: a constant shares no storage
 }
 
 func (a *analysis) node(n *onnxload.Node) {
@@ -299,7 +301,7 @@ func (a *analysis) use(n *onnxload.Node, from int, at int32) {
 	for slot := from; slot < len(n.In); slot++ {
 		if id := n.In[slot]; id != onnxload.NoValue {
 			for _, c := range a.origins[id] {
-				a.uses[c] = append(a.uses[c], use{n, slot, at})
+				a.uses[c] = append(a.uses[c], use{n, int32(slot), at})
 			}
 		}
 	}

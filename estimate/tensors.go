@@ -38,8 +38,8 @@ func (a *analysis) roleOf(c constant) role {
 	weight, buffer, vector := false, false, false
 	for _, u := range a.uses[c.id] {
 		s := slotsOf(u.node)
-		weight = weight || s.weights&(1<<u.slot) != 0
-		buffer = buffer || s.buffers&(1<<u.slot) != 0
+		weight = weight || s.weights&(1<<uint(u.slot)) != 0
+		buffer = buffer || s.buffers&(1<<uint(u.slot)) != 0
 		vector = vector || isAffine(u.node.Op)
 	}
 	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() && !a.quantized(c.id)
@@ -67,7 +67,7 @@ func (a *analysis) roleOf(c constant) role {
 // quantized reports whether an integer tensor is a weight in fewer bits.
 func (a *analysis) quantized(id onnxload.ValueID) bool {
 	for _, u := range a.uses[id] {
-		if u.node.Op != "Gather" && slotsOf(u.node).weights&(1<<u.slot) != 0 {
+		if u.node.Op != "Gather" && slotsOf(u.node).weights&(1<<uint(u.slot)) != 0 {
 			return true
 		}
 	}
@@ -116,6 +116,7 @@ func isAutomatic(name string) bool {
 // weights returns the parameters and buffers in the order of the graph, each once,
 // and sums up the constants.
 func (a *analysis) weights() (ws []weight, constants Tensors, err error) {
+	ws = make([]weight, 0, len(a.consts))
 	for _, c := range a.consts {
 		w := weight{id: c.id, name: a.m.Values[c.id].Name, role: a.roleOf(c), step: -1}
 		if w.count, w.bytes, err = tensorBytes(c.tensor.DType, c.tensor.Dims); err != nil {

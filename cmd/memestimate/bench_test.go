@@ -1,0 +1,235 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/onnxload"
+	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// BenchmarkStart measures what a user waits for: from the start of the process to its
+// end, the table printed. Beside it stands a plain read-and-decode of the same file,
+// the least that a program with a protobuf library does before it can begin.
+func BenchmarkStart(b *testing.B) {
+	program := filepath.Join(b.TempDir(), "memestimate")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	// The children's resident memory is counted from this process's peak, so what
+	// needs memory here comes last.
+	big := filepath.Join(b.TempDir(), "big.onnx")
+	if err := writeBig(big, 50_000); err != nil {
+		b.Skip("no room for a sparse file: ", err)
+	}
+	b.Run("10GB", func(b *testing.B) { start(b, program, big) })
+	b.Run("version", func(b *testing.B) { start(b, program, "version") })
+	paths := map[string]string{}
+	names := []string{"resnet50", "swin_t"}
+	for _, name := range names {
+		paths[name] = filepath.Join(b.TempDir(), name+".onnx")
+		data, err := models.Open(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(paths[name], data, 0o644); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) { start(b, program, name, "--batch", "32") })
+		b.Run(name+"-file", func(b *testing.B) { start(b, program, paths[name], "--batch", "32") })
+	}
+	long := filepath.Join(b.TempDir(), "long.onnx")
+	if err := writeLong(long, 200_000); err != nil {
+		b.Fatal(err)
+	}
+	b.Run("200k-nodes", func(b *testing.B) { start(b, program, long, "--batch", "32") })
+
+	for _, name := range names {
+		b.Run("plain/"+name, func(b *testing.B) { plain(b, paths[name]) })
+	}
+	b.Run("plain/200k-nodes", func(b *testing.B) { plain(b, long) })
+	b.Run("plain/10GB", func(b *testing.B) { // reading alone: few machines have the memory to decode it
+		for b.Loop() {
+			f, err := os.Open(big)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, struct{ io.Reader }{f}); err != nil {
+				b.Fatal(err)
+			}
+			f.Close()
+		}
+	})
+}
+
+// start runs the program, and reports the processor time it took and the most memory that
+// it had resident.
+func start(b *testing.B, program string, args ...string) {
+	peak, cpu := int64(0), time.Duration(0)
+	for b.Loop() {
+		cmd := exec.Command(program, args...)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		if err := cmd.Run(); err != nil {
+			b.Fatalf("%v: %s", err, stderr.String())
+		}
+		peak = max(peak, maxResident(cmd.ProcessState))
+		cpu += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	b.ReportMetric(float64(cpu.Microseconds())/1000/float64(b.N), "cpu-ms/op")
+	if peak > 0 {
+		b.ReportMetric(float64(peak)/1e6, "MB-resident")
+	}
+}
+
+func plain(b *testing.B, path string) {
+	for b.Loop() {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if m := decode(data, modelMessage); len(m) == 0 {
+			b.Fatal("nothing decoded")
+		}
+	}
+}
+
+// A field is one field of a decoded message.
+type field struct {
+	number protowire.Number
+	value  uint64
+	bytes  []byte
+	sub    []field
+}
+
+// A schema says which fields of a message are messages.
+type schema map[protowire.Number]schema
+
+var (
+	tensorMessage = schema{13: {}}
+	valueMessage  = schema{2: {1: {2: {1: {}}}}}
+	nodeMessage   = schema{5: {5: tensorMessage}, 9: {}}
+	graphMessage  = schema{1: nodeMessage, 5: tensorMessage, 11: valueMessage, 12: valueMessage, 13: valueMessage}
+	modelMessage  = schema{7: graphMessage, 8: {}, 14: {}}
+)
+
+// decode keeps every field of a message, as a protobuf library does: strings and bytes
+// are copies.
+func decode(data []byte, s schema) (out []field) {
+	for len(data) > 0 {
+		number, wire, n := protowire.ConsumeTag(data)
+		if n < 0 {
+			return nil
+		}
+		data = data[n:]
+		f := field{number: number}
+		switch wire {
+		case protowire.BytesType:
+			var v []byte
+			v, n = protowire.ConsumeBytes(data)
+			if sub, ok := s[number]; ok {
+				f.sub = decode(v, sub)
+			} else {
+				f.bytes = append([]byte(nil), v...)
+			}
+		case protowire.VarintType:
+			f.value, n = protowire.ConsumeVarint(data)
+		default:
+			n = protowire.ConsumeFieldValue(number, wire, data)
+		}
+		if n < 0 {
+			return nil
+		}
+		data = data[n:]
+		out = append(out, f)
+	}
+	return out
+}
+
+// writeLong writes a model of n nodes in the manner of a multilayer perceptron.
+func writeLong(path string, n int) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// Pieces of a graph one after the other are the graph. The first pass adds up their size.
+	size := 0
+	pieces := func(use func([]byte) error) error {
+		for i := 0; i < n; i += 2000 {
+			if err := use(piece(i/2, min(i+2000, n)/2, n/2)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := pieces(func(b []byte) error { size += len(b); return nil }); err != nil {
+		return err
+	}
+	head := Bytes(Varint(nil, 1, 10), 8, Varint(nil, 2, 21))
+	if _, err := f.Write(protowire.AppendVarint(Tag(head, 7, 2), uint64(size))); err != nil {
+		return err
+	}
+	return pieces(func(b []byte) error { _, err := f.Write(b); return err })
+}
+
+// piece encodes the layers from..to of a graph of all layers.
+func piece(from, to, all int) []byte {
+	var g Graph
+	in := "x"
+	if from == 0 {
+		g.In = []Value{Float("x", "batch", 64)}
+	} else {
+		in = fmt.Sprintf("/layers.%d/Relu_output_0", from-1)
+	}
+	for i := from; i < to; i++ {
+		module := fmt.Sprintf("layers.%d", i)
+		g.Inits = append(g.Inits, Bare(module+".weight", onnxload.Float32, 64, 64), Bare(module+".bias", onnxload.Float32, 64))
+		gemm, relu := "/"+module+"/Gemm", "/"+module+"/Relu"
+		g.Nodes = append(g.Nodes,
+			Node{Op: "Gemm", Name: gemm, In: []string{in, module + ".weight", module + ".bias"}, Out: []string{gemm + "_output_0"}, Attrs: []Attr{A("transB", int64(1))}},
+			Node{Op: "Relu", Name: relu, In: []string{gemm + "_output_0"}, Out: []string{relu + "_output_0"}})
+		in = relu + "_output_0"
+	}
+	if to == all {
+		g.Out = []Value{{Name: in}}
+	}
+	return g.Bytes()
+}
+
+// writeBig writes a model with one inline weight of n x n floats, a hole in a sparse file.
+func writeBig(path string, n int64) error {
+	g := Graph{
+		In:    []Value{Float("x", 8, int(n))},
+		Nodes: []Node{{Op: "MatMul", Name: "/fc/MatMul", In: []string{"x", "fc.weight"}, Out: []string{"y"}}},
+		Out:   []Value{{Name: "y"}},
+	}.Bytes()
+	size := 4 * n * n
+	weight := protowire.AppendVarint(Tag(Str(Varint(Varint(Varint(nil, 1, uint64(n)), 1, uint64(n)), 2, 1), 8, "fc.weight"), 9, 2), uint64(size))
+	graph := append(g, protowire.AppendVarint(Tag(nil, 5, 2), uint64(len(weight))+uint64(size))...)
+	graph = append(graph, weight...)
+	head := Bytes(Varint(nil, 1, 10), 8, Varint(nil, 2, 21))
+	head = append(protowire.AppendVarint(Tag(head, 7, 2), uint64(len(graph))+uint64(size)), graph...)
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Write(head); err != nil {
+		return err
+	}
+	return f.Truncate(int64(len(head)) + size)
+}
