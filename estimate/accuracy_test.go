@@ -13,9 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -77,13 +74,8 @@ func readCases(t testing.TB, file string) []measuredCase {
 	return all.Cases
 }
 
-func (c measuredCase) options(t testing.TB) eager.Options {
-	t.Helper()
-	p, err := eager.ParsePrecision(c.DType)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return eager.Options{Train: c.Mode == "train", Precision: p, Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}
+func (c measuredCase) step() Step {
+	return Step{Infer: c.Mode == "infer", Precision: c.DType, Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}
 }
 
 // defaultForm is the export whose accuracy is judged: ts-train, else dynamo-train.
@@ -96,7 +88,7 @@ func defaultForm(t testing.TB, model string) string {
 	return info.Forms[0]
 }
 
-func simulate(t testing.TB, c measuredCase, form string) (*timeline.Timeline, *caching.Result, error) {
+func simulate(t testing.TB, c measuredCase, form string) (*Simulation, error) {
 	t.Helper()
 	b, err := models.Open(c.Model + ":" + form)
 	if err != nil {
@@ -110,13 +102,15 @@ func simulate(t testing.TB, c measuredCase, form string) (*timeline.Timeline, *c
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bound.Simulate(c.options(t), caching.Config{})
+	return bound.Simulate(c.step())
 }
 
 type outcome struct {
 	c               measuredCase
 	form            string
 	alloc, reserved float64 // signed relative errors
+	device, saved   float64
+	bound           float64 // upper bound over the measured device memory, less 1
 }
 
 func TestAccuracy(t *testing.T) {
@@ -129,15 +123,22 @@ func TestAccuracy(t *testing.T) {
 		if *onlyForm != "" {
 			form = *onlyForm
 		}
-		_, res, err := simulate(t, c, form)
+		sim, err := simulate(t, c, form)
 		if err != nil {
 			t.Errorf("%s: %v", c.name(), err)
 			continue
 		}
-		o := outcome{c, form, rel(res.PeakAllocated.Allocated, c.PeakAlloc), rel(res.PeakReserved.Reserved, c.PeakReserved)}
+		o := outcome{c: c, form: form, alloc: rel(sim.Peak.Allocated, c.PeakAlloc), reserved: rel(sim.Peak.Reserved, c.PeakReserved)}
+		if c.SMI > 0 {
+			o.device = rel(sim.Peak.Device, c.SMI<<20)
+			o.bound = rel(sim.Peak.UpperBound, c.SMI<<20)
+		}
+		if c.Saved > 0 {
+			o.saved = rel(sim.Run.Saved, c.Saved)
+		}
 		all = append(all, o)
 		if *verbose {
-			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", c.name(), 100*o.alloc, 100*o.reserved, res.PeakAllocated.Allocated, c.PeakAlloc)
+			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", c.name(), 100*o.alloc, 100*o.reserved, sim.Peak.Allocated, c.PeakAlloc)
 		}
 	}
 	groups := map[string][]outcome{}
@@ -151,6 +152,24 @@ func TestAccuracy(t *testing.T) {
 		t.Logf("%-16s %3d cases  allocated: median %.2f%% p90 %.2f%% worst %.2f%%   reserved: median %.2f%% p90 %.2f%% worst %.2f%%",
 			k, len(g), a[0], a[1], a[2], r[0], r[1], r[2])
 	}
+	over, mean, near, saved := 0, 0.0, 0, 0
+	for _, o := range all {
+		if o.bound >= 0 {
+			over++
+		}
+		mean += o.bound
+		if o.c.Saved > 0 {
+			saved++
+			if math.Abs(o.saved) <= 0.01 {
+				near++
+			} else if *verbose {
+				t.Logf("saved %s %+.2f%%", o.c.name(), 100*o.saved)
+			}
+		}
+	}
+	d := spread(all, func(o outcome) float64 { return o.device })
+	t.Logf("device: median %.2f%% p90 %.2f%% worst %.2f%%; upper bound holds in %d of %d, on average %+.2f%%; saved within 1%% in %d of %d",
+		d[0], d[1], d[2], over, len(all), 100*mean/float64(len(all)), near, saved)
 	slices.SortFunc(all, func(x, y outcome) int { return cmp.Compare(math.Abs(y.alloc), math.Abs(x.alloc)) })
 	for _, o := range all[:min(10, len(all))] {
 		t.Logf("  worst: %-50s %s alloc %+.2f%% reserved %+.2f%%", o.c.name(), o.form, 100*o.alloc, 100*o.reserved)

@@ -3,12 +3,15 @@
 package estimate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -20,6 +23,7 @@ type Options struct {
 	Dims   map[string]int64   // sizes of symbols, by name
 	Inputs map[string][]int64 // shapes of inputs, by name
 	Strict bool               // refuse a model that is not understood in full
+	Step   *Step              // the run to simulate; nil for none
 }
 
 // ErrIncomplete is wrapped by the error about a model with operators that are not
@@ -51,14 +55,16 @@ func (e *UnboundError) Error() string {
 // Run answers a question about m. Errors are *UnboundError, those of shape.Infer, and sizes
 // that do not fit 64 bits.
 func Run(m *onnxload.Model, opt Options) (*Report, error) {
-	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
+	b, err := Bind(m, opt)
 	if err != nil {
 		return nil, err
 	}
-	if err := unbound(types); err != nil {
-		return nil, err
-	}
-	a := newAnalysis(m, types)
+	return b.Report(opt)
+}
+
+// Report answers the question about a model that is bound already; its dimensions stay as Bind took them.
+func (b *Bound) Report(opt Options) (*Report, error) {
+	a, ws, m, types := b.a, b.ws, b.a.m, b.a.types
 	r := &Report{
 		Schema:   Schema,
 		Settings: Settings{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs},
@@ -79,11 +85,8 @@ func Run(m *onnxload.Model, opt Options) (*Report, error) {
 		u := r.Coverage.Unmodelled[0]
 		return nil, fmt.Errorf("%w: %d of %d nodes are not, the first operator is %q of domain %q", ErrIncomplete, r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes, u.Op, u.Domain)
 	}
-	ws, constants, err := a.weights()
-	if err != nil {
-		return nil, err
-	}
-	r.Constants = constants
+	var err error
+	r.Constants = b.constants
 	for _, w := range ws {
 		if w.role != roleBuffer {
 			err = errors.Join(err, r.Parameters.add(w.count, w.bytes))
@@ -106,8 +109,44 @@ func Run(m *onnxload.Model, opt Options) (*Report, error) {
 	if err := add(&r.Activations.WithBackward, r.Activations.Forward); err != nil {
 		return nil, fmt.Errorf("activations: %w", err)
 	}
-	r.Notes = a.notes(ws, counters, r)
+	if opt.Step != nil {
+		if err := b.addStep(r, *opt.Step); err != nil {
+			return nil, err
+		}
+	}
+	r.Notes = append(r.Notes, a.notes(ws, counters, r)...)
 	return r, nil
+}
+
+// addStep simulates the run and adds what came of it.
+func (b *Bound) addStep(r *Report, s Step) error {
+	sim, err := b.Simulate(s)
+	if err != nil {
+		return err
+	}
+	r.Settings.Mode, r.Settings.Precision, r.Settings.GPU = "train", cmp.Or(s.Precision, "fp32"), s.GPU.ID
+	held, gradients := heldAtEnd(sim.Timeline())
+	if s.Infer {
+		r.Settings.Mode = "infer"
+	} else {
+		r.Settings.Optimizer, r.Settings.Loss = cmp.Or(s.Optimizer, "adamw"), sim.Run.Loss
+		r.Gradients = &Size{gradients}
+		r.Optimizer = &Size{held[timeline.OptimizerState]}
+		r.Activations.Saved = sim.Run.Saved
+	}
+	r.Peak, r.OOM, r.Context = &sim.Peak, sim.OOM(), sim.Context
+	r.Phases = phasesOf(sim.Replay)
+	p, err := b.Program(!s.Infer)
+	if err != nil {
+		return err
+	}
+	for _, text := range p.Notes {
+		r.Notes = append(r.Notes, Note{Info, text})
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
+		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("%d nodes of operator %q have no PyTorch counterpart here: their outputs are counted, what they save and need is not", p.Unknown[name], name)})
+	}
+	return nil
 }
 
 // unbound reports the dimensions that an answer needs and nobody gave.

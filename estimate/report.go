@@ -12,6 +12,12 @@ type Report struct {
 	Buffers     Tensors     `json:"buffers"`
 	Constants   Tensors     `json:"constants"` // shapes, axes, scalars: no tensors on the GPU
 	Activations Activations `json:"activations"`
+	Gradients   *Size       `json:"gradients,omitempty"`       // of the parameters, when all of them exist
+	Optimizer   *Size       `json:"optimizer_state,omitempty"` // after the first step
+	Peak        *Peak       `json:"peak,omitempty"`
+	OOM         *OOM        `json:"oom,omitempty"` // when a limit is set that the run does not survive
+	Phases      []Phase     `json:"phases,omitempty"`
+	Context     int64       `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
 	Layers      []Layer     `json:"layers"`
 	Coverage    Coverage    `json:"coverage"`
 	Notes       []Note      `json:"notes"`
@@ -35,6 +41,17 @@ type Settings struct {
 	Batch  int64              `json:"batch,omitempty"`
 	Dims   map[string]int64   `json:"dims,omitempty"`
 	Inputs map[string][]int64 `json:"inputs,omitempty"`
+
+	Mode      string `json:"mode,omitempty"` // train or infer
+	Precision string `json:"precision,omitempty"`
+	Optimizer string `json:"optimizer,omitempty"`
+	Loss      string `json:"loss,omitempty"` // the criterion that was used
+	GPU       string `json:"gpu,omitempty"`
+}
+
+// A Size is bytes of some kind of tensors.
+type Size struct {
+	Bytes int64 `json:"bytes"`
 }
 
 // Tensors is a sum over constant tensors, each counted once.
@@ -49,7 +66,8 @@ type Tensors struct {
 // those of ReLUs that work in place, are left out, and so is the model's input.
 type Activations struct {
 	Forward      int64 `json:"forward_bytes"`
-	WithBackward int64 `json:"with_backward_bytes"` // twice that: each with its gradient
+	WithBackward int64 `json:"with_backward_bytes"`   // twice that: each with its gradient
+	Saved        int64 `json:"saved_bytes,omitempty"` // what autograd keeps for backward, of a training step
 }
 
 // A Tensor is a value with the shape it has under the settings.

@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"fmt"
+
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/shape"
@@ -8,14 +10,32 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// A Model is a loaded graph with its dimensions bound, ready to be simulated under
-// several settings.
-type Bound struct {
-	a  *analysis
-	ws []weight
+// A Step says which run of the model is estimated. The zero Step is a training step in float32 with
+// AdamW on an H200.
+type Step struct {
+	Infer     bool   // an inference under no_grad instead
+	Precision string // "" is fp32: see eager.ParsePrecision
+	Optimizer string // "" is adamw: see eager.Optimizers
+	Loss      string // "" is auto: see eager.Losses
+	ChannelsLast,
+	ClipNorm, ZeroGrads, ForLoop, Scaler bool // see eager.Options
+	Accumulate  int    // backward passes a step; 0 is 1
+	AllocConf   string // as PYTORCH_CUDA_ALLOC_CONF
+	MemoryLimit int64  // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
+	GPU         GPU    // the zero GPU is the H200 without a limit of its memory
+	Limited     bool   // the GPU's memory is a limit too
 }
 
-// Bind infers the shapes of m and tells its parameters from its buffers.
+// A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
+type Bound struct {
+	a    *analysis
+	ws   []weight
+	prog [2]*eager.Program // recovered for inference and for training
+
+	constants Tensors
+}
+
+// Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
@@ -25,15 +45,22 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	a := newAnalysis(m, types)
-	ws, _, err := a.weights()
+	ws, constants, err := a.weights()
 	if err != nil {
 		return nil, err
 	}
-	return &Bound{a, ws}, nil
+	return &Bound{a: a, ws: ws, constants: constants}, nil
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
 func (b *Bound) Program(train bool) (*eager.Program, error) {
+	k := 0
+	if train {
+		k = 1
+	}
+	if b.prog[k] != nil {
+		return b.prog[k], nil
+	}
 	kinds := make([]eager.ValueKind, len(b.a.m.Values))
 	for _, w := range b.ws {
 		kinds[w.id] = eager.Parameter
@@ -41,7 +68,7 @@ func (b *Bound) Program(train bool) (*eager.Program, error) {
 			kinds[w.id] = eager.Buffer
 		}
 	}
-	return eager.Recover(eager.Source{
+	p, err := eager.Recover(eager.Source{
 		Model: b.a.m,
 		Types: b.a.types,
 		Kinds: kinds,
@@ -51,18 +78,81 @@ func (b *Bound) Program(train bool) (*eager.Program, error) {
 			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call}
 		},
 	})
+	b.prog[k] = p
+	return p, err
 }
 
-// Simulate runs the program and replays what it requests through the allocator.
-func (b *Bound) Simulate(opts eager.Options, alloc caching.Config) (*timeline.Timeline, *caching.Result, error) {
-	p, err := b.Program(opts.Train)
-	if err != nil {
-		return nil, nil, err
+// A Simulation is one run of a model, event by event.
+type Simulation struct {
+	Run     *eager.Run
+	Replay  *caching.Result
+	Context int64 // bytes that the process takes beyond the allocator
+	Peak    Peak
+}
+
+// Timeline returns the run's requests to the allocator.
+func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Timeline }
+
+// Simulate runs the model and replays what it requests through the allocator.
+func (b *Bound) Simulate(s Step) (*Simulation, error) {
+	precision := eager.FP32
+	if s.Precision != "" {
+		var err error
+		if precision, err = eager.ParsePrecision(s.Precision); err != nil {
+			return nil, err
+		}
 	}
-	tl, err := eager.Simulate(p, opts)
+	conf, err := caching.ParseOptions(s.AllocConf)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	res, err := caching.Replay(tl, alloc)
-	return tl, res, err
+	p, err := b.Program(!s.Infer)
+	if err != nil {
+		return nil, err
+	}
+	opts := eager.Options{
+		Train: !s.Infer, Precision: precision, Optimizer: s.Optimizer, Loss: s.Loss, ChannelsLast: s.ChannelsLast,
+		Accumulate: s.Accumulate, ClipNorm: s.ClipNorm, ZeroGrads: s.ZeroGrads, ForLoop: s.ForLoop, Scaler: s.Scaler,
+	}
+	if s.GPU.ID != "" {
+		opts.GPU = &s.GPU.device
+	}
+	run, err := eager.Simulate(p, opts)
+	if err != nil {
+		return nil, fmt.Errorf("simulate: %w", err)
+	}
+	sim := &Simulation{Run: run, Context: context(run)}
+	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
+	if s.GPU.ID != "" {
+		cfg.Total = s.GPU.Total
+		if s.Limited {
+			cfg.Capacity = s.GPU.Total - sim.Context
+		}
+	}
+	if sim.Replay, err = caching.Replay(run.Timeline, cfg); err != nil {
+		return nil, err
+	}
+	sim.Peak = peakOf(run.Timeline, sim.Replay)
+	sim.Peak.Device = sim.Peak.Reserved + sim.Context
+	sim.Peak.UpperBound = upperBound(sim)
+	return sim, nil
+}
+
+// upperBound is the device memory that a run should never exceed. The allocator's figure depends on
+// cuDNN's choice of algorithms, which no rule predicts in full: see docs/ACCURACY.md for how often it holds.
+func upperBound(s *Simulation) int64 {
+	return s.Peak.Device + s.Peak.Reserved/32
+}
+
+// OOM describes the request that the run failed on, nil when it survived.
+func (s *Simulation) OOM() *OOM {
+	o := s.Replay.OOM
+	if o == nil {
+		return nil
+	}
+	e := s.Run.Timeline.Events[s.Replay.OOMEvent]
+	return &OOM{
+		Phase: e.Phase.String(), Step: int(e.Step), Layer: layerOf(s.Run.Timeline, e),
+		Tried: o.Tried, Allocated: o.Allocated, Reserved: o.Reserved,
+	}
 }

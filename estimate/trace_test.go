@@ -59,10 +59,11 @@ func TestTraceDifference(t *testing.T) {
 	if *onlyForm != "" {
 		form = *onlyForm
 	}
-	tl, _, err := simulate(t, best, form)
+	sim, err := simulate(t, best, form)
 	if err != nil {
 		t.Fatal(err)
 	}
+	tl := sim.Timeline()
 	want := readTrace(t, best.Model, mode)
 	var got []int64
 	var about []string

@@ -82,6 +82,7 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 		if grad {
 			kept = append(kept, r.empty(onnxload.Float32, batch, heads, rows, 1))
 		}
+		r.dnn[r.thread()] = true
 		r.scratch(256, timeline.Workspace)
 	case flashAttention:
 		out = r.strided(q.dtype, []int64{batch, heads, rows, vd}, []int64{rows * heads * vd, vd, heads * vd, 1})
@@ -126,6 +127,7 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 		r.drop(scratch)
 	case cudnnAttention:
 		dq, dk, dv = r.emptyLike(q, q.dtype), r.emptyLike(k, k.dtype), r.emptyLike(v, v.dtype)
+		r.dnn[r.thread()] = true
 		ws := batch*heads*rows*(4*d+4) + 256
 		if k.shape[1] != heads { // the plan first makes the gradients of all heads
 			ws += batch * heads * k.shape[2] * (d + v.shape[3]) * q.dtype.Bits() / 8

@@ -41,6 +41,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 	xi, wi := r.inLayout(x, layout), r.inLayout(w, layout)
 	out := r.strided(x.dtype, shape, layout(shape))
 	k := newConvShape(c, x, w, shape, last)
+	r.dnn[r.thread()] = true
 	r.convWorkspace(k, convForward)
 	r.release(xi)
 	r.release(wi)
@@ -50,6 +51,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 	xc, wc := *x, *w
 	r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w}, func(r *run, n *node, g []*tensor) []*tensor {
 		gi := r.inLayout(g[0], layout)
+		r.dnn[r.thread()] = true
 		outs := make([]*tensor, 3)
 		if n.wants(0) {
 			outs[0] = r.strided(xc.dtype, xc.shape, layout(xc.shape))

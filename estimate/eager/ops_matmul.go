@@ -17,10 +17,7 @@ var matmulOps = []op{
 // met its first: cuBLAS's, and cublasLt's when the product has a bias epilogue
 // (aten/src/ATen/cuda/CublasHandlePool.cpp). They come after the product's output.
 func (r *run) useBLAS(lt bool) {
-	t := 0
-	if r.back {
-		t = 1
-	}
+	t := r.thread()
 	if !r.blas[t] {
 		r.blas[t] = true
 		r.alloc(r.opts.GPU.BLASWorkspace, timeline.Workspace)
@@ -29,6 +26,14 @@ func (r *run) useBLAS(lt bool) {
 		r.lt[t] = true
 		r.alloc(r.opts.GPU.LtWorkspace, timeline.Workspace)
 	}
+}
+
+// thread is 0 for the Python thread and 1 for the autograd engine's: each has handles of its own.
+func (r *run) thread() int {
+	if r.back {
+		return 1
+	}
+	return 0
 }
 
 // operand returns t, or a row-major copy when neither of its last two dimensions has

@@ -8,6 +8,15 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
+// A Run is what simulating a program gave.
+type Run struct {
+	Timeline *timeline.Timeline
+	Loss     string // the criterion that was used: one of Losses, auto resolved
+	Saved    int64  // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
+	BLAS     int    // threads that used cuBLAS
+	DNN      int    // threads that used cuDNN
+}
+
 // Simulate runs the program as PyTorch would and returns every request to the
 // allocator, in order: the model and the input move to the GPU, then the steps
 //
@@ -15,7 +24,7 @@ import (
 //
 // with x, labels, out and loss as Python variables, which keep their tensors until
 // they are assigned again. An inference is out = model(x) under no_grad and del out.
-func Simulate(p *Program, opts Options) (*timeline.Timeline, error) {
+func Simulate(p *Program, opts Options) (*Run, error) {
 	if opts.GPU == nil {
 		opts.GPU = &DefaultGPU
 	}
@@ -31,7 +40,16 @@ func Simulate(p *Program, opts Options) (*timeline.Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &r.tl, nil
+	return &Run{Timeline: &r.tl, Loss: r.criterion, Saved: r.saved, BLAS: count(r.blas), DNN: count(r.dnn)}, nil
+}
+
+func count(threads [2]bool) (n int) {
+	for _, used := range threads {
+		if used {
+			n++
+		}
+	}
+	return n
 }
 
 // begin marks the beginning of a phase.
@@ -57,6 +75,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 		t := r.strided(dtype, v.Shape, stride)
 		r.recategorize(t.st, c)
+		t.st.state = c == timeline.Parameter || c == timeline.Buffer
 		values[id] = t
 		return t
 	}
@@ -154,7 +173,6 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		return err
 	}
 	var out, labels, loss *tensor
-	var criterion string
 	r.grad = true
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		for pass := range max(r.opts.Accumulate, 1) {
@@ -171,15 +189,18 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			r.release(old)
 			r.begin(timeline.Loss)
 			if r.step == 1 && pass == 0 {
-				criterion = r.lossOf(out)
-				labels = r.labels(criterion, out)
+				r.criterion = r.lossOf(out)
+				labels = r.labels(r.criterion, out)
 			}
-			l, err := r.loss(criterion, out, labels)
+			l, err := r.loss(r.criterion, out, labels)
 			if err != nil {
 				return err
 			}
 			r.release(loss)
 			loss = l
+			if loss != nil && r.saved == 0 {
+				r.saved = savedBytes(loss)
+			}
 			r.exitAutocast()
 			if loss == nil {
 				continue
@@ -193,4 +214,31 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		r.zeroGrad(o)
 	}
 	return nil
+}
+
+// savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left out.
+func savedBytes(loss *tensor) (sum int64) {
+	if loss.fn == nil {
+		return 0
+	}
+	nodes := map[*node]bool{loss.fn: true}
+	storages := map[*storage]bool{}
+	work := []*node{loss.fn}
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		for _, s := range n.saved {
+			if !s.state && !storages[s] {
+				storages[s] = true
+				sum += s.bytes
+			}
+		}
+		for _, e := range n.next {
+			if e.fn != nil && !nodes[e.fn] {
+				nodes[e.fn] = true
+				work = append(work, e.fn)
+			}
+		}
+	}
+	return sum
 }

@@ -13,6 +13,7 @@ type storage struct {
 	block int32 // its block in the timeline; noBlock when it has no bytes
 	bytes int64
 	refs  int32
+	state bool // it belongs to the module: a parameter or a buffer
 }
 
 const noBlock = -1
@@ -161,7 +162,11 @@ type run struct {
 
 	blas [2]bool // cuBLAS workspace taken, by thread: forward, backward
 	lt   [2]bool // cublasLt workspace, likewise
+	dnn  [2]bool // cuDNN used, by thread
 	back bool    // the autograd thread is running
+
+	criterion string // the loss, once it is known
+	saved     int64  // see Run.Saved
 }
 
 // alloc makes a storage of this many bytes with one reference. PyTorch makes no
