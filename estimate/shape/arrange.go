@@ -84,7 +84,7 @@ func transposeEval(c *call) error {
 // expand stretches the input to a shape, and the shape to the input: a 1 in it keeps
 // the input's dimension.
 func expand(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	in := c.shape(0)
@@ -163,7 +163,7 @@ func (c *call) scalarInt(i int) (int64, bool) {
 
 // tile repeats along every axis.
 func tile(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	dims, ranked := c.dims(0)

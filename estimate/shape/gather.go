@@ -16,7 +16,7 @@ var gatherRoom = room{"", []op{
 
 // gather replaces an axis by the shape of the indices.
 func gather(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	data, indices := c.shape(0), c.shape(1)
@@ -88,7 +88,7 @@ func gatherEval(c *call) error {
 
 // gatherElements has the shape of the indices, which have the rank of the data.
 func gatherElements(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	data, indices := c.shape(0), c.shape(1)
@@ -170,7 +170,7 @@ func gatherElementsEval(c *call) error {
 // gatherND takes the last axis of the indices as coordinates in the data, after the
 // batch_dims leading axes that both share.
 func gatherND(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	data, indices := c.shape(0), c.shape(1)

@@ -23,7 +23,7 @@ var generateRoom = room{"", []op{
 
 // constantOfShape fills a shape with the attribute value, one element, by default a float32 0.
 func constantOfShape(c *call) error {
-	if err := c.need(1); err != nil {
+	if err := c.needInts(1, 0); err != nil {
 		return err
 	}
 	elem := onnxload.Float32

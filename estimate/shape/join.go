@@ -2,6 +2,7 @@ package shape
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -88,12 +89,26 @@ func concatEval(c *call) error {
 	return nil
 }
 
-// splitV1 has the lengths as attribute or input, and an axis of 0 by default.
+// splitV1 has the lengths as attribute or as an input of the data's type, which is a float.
 func splitV1(c *call) error {
 	if lengths, ok := c.attrInts("split"); ok {
 		return c.split(toDims(lengths), false)
 	}
-	return splitInput(c)
+	if !c.has(1) || c.elem(1).IsInt() {
+		return splitInput(c)
+	}
+	given, ok := c.floats(1)
+	if !ok {
+		return c.split(nil, false)
+	}
+	lengths := make([]Dim, len(given))
+	for i, x := range given {
+		if x != math.Trunc(x) || math.Abs(x) > math.MaxInt32 {
+			return fmt.Errorf("a part has %g elements", x)
+		}
+		lengths[i] = N(int64(x))
+	}
+	return c.split(lengths, false)
 }
 
 // splitAttr has the lengths as an attribute; without it the parts are equal.
@@ -107,6 +122,9 @@ func splitAttr(c *call) error {
 
 // splitInput has the lengths as an input; without it the parts are equal.
 func splitInput(c *call) error {
+	if err := c.needInts(1, 1); err != nil {
+		return err
+	}
 	if !c.has(1) {
 		return c.split(nil, true)
 	}

@@ -289,7 +289,7 @@ func clipEval(c *call) error {
 
 // cumulative is the rule of running sums and products: the shape stays.
 func cumulative(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	if dims, ok := c.dims(0); ok {

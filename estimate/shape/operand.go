@@ -18,6 +18,23 @@ func (c *call) need(n int) error {
 	return nil
 }
 
+// needInts is need, and also wants integers, where their type is known, from each of
+// the inputs at that is given: shapes, axes and indices.
+func (c *call) needInts(n int, at ...int) error {
+	if err := c.need(n); err != nil {
+		return err
+	}
+	for _, i := range at {
+		if !c.has(i) {
+			continue
+		}
+		if e := c.elem(i); e != onnxload.Undefined && !e.IsInt() {
+			return fmt.Errorf("input %d is of %v, integers are wanted", i, e)
+		}
+	}
+	return nil
+}
+
 // commonElem returns the element type that inputs share: the first known one.
 func (c *call) commonElem(inputs ...int) onnxload.DType {
 	for _, i := range inputs {

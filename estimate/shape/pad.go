@@ -24,7 +24,7 @@ func padAttr(name string) func(*call) error {
 }
 
 func padInput(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1, 3); err != nil {
 		return err
 	}
 	return c.pad()

@@ -145,8 +145,13 @@ func unique(c *call) error {
 			limit = s.Dims[ax]
 		}
 	}
-	if v := c.constant(0); v != nil && flat && c.inf.afford(v.Len()) && c.uniqueValues(v) {
-		return nil
+	if v := c.constant(0); v != nil && c.inf.afford(v.Len()) {
+		if flat {
+			v = &Const{Elem: v.Elem, Shape: []int64{int64(v.Len())}, Ints: v.Ints, Floats: v.Floats}
+		}
+		if c.uniqueValues(v, ax) {
+			return nil
+		}
 	}
 	n := limit
 	if one, ok := limit.Int(); !ok || one > 1 {
@@ -166,58 +171,83 @@ func unique(c *call) error {
 	return nil
 }
 
-// uniqueValues computes unique of the flattened v, and reports whether it could.
-func (c *call) uniqueValues(v *Const) bool {
+// uniqueValues computes unique of the slices of v along ax, and reports whether it could. Slices
+// are compared element by element.
+func (c *call) uniqueValues(v *Const, ax int) bool {
+	keys, ok := v.keys()
+	if !ok || v.Len() == 0 {
+		return false
+	}
+	outer, mid, inner := split3(v.Shape, ax)
+	compare := func(a, b int) int {
+		for o := range outer {
+			for i := range inner {
+				if d := cmp.Compare(keys[(o*mid+a)*inner+i], keys[(o*mid+b)*inner+i]); d != 0 {
+					return d
+				}
+			}
+		}
+		return 0
+	}
+	order := make([]int, mid)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, compare)
 	type group struct{ first, count, number int }
-	groups := map[float64]*group{}
-	var keys []float64
-	for i := range v.Len() {
-		var key float64
-		if v.isFloat() {
-			key = v.Floats[i]
-		} else if n, ok := v.Ints[i].Int(); ok && n < 1<<53 && n > -1<<53 {
-			key = float64(n)
-		} else {
-			return false
+	var groups []*group
+	member := make([]*group, mid)
+	for i, k := range order {
+		if i == 0 || compare(order[i-1], k) != 0 {
+			groups = append(groups, &group{first: k}) // the sort is stable
 		}
-		if math.IsNaN(key) {
-			return false
+		g := groups[len(groups)-1]
+		g.count++
+		member[k] = g
+	}
+	if c.attrInt("sorted", 1) == 0 {
+		slices.SortFunc(groups, func(a, b *group) int { return a.first - b.first })
+	}
+	n := len(groups)
+	shape := slices.Clone(v.Shape)
+	shape[ax] = int64(n)
+	values := v.like(shape, outer*n*inner)
+	first, count := zeros(onnxload.Int64, []int64{int64(n)}, n), zeros(onnxload.Int64, []int64{int64(n)}, n)
+	inverse := zeros(onnxload.Int64, []int64{int64(mid)}, mid)
+	for k, g := range groups {
+		g.number = k
+		first.Ints[k], count.Ints[k] = N(int64(g.first)), N(int64(g.count))
+		for o := range outer {
+			for i := range inner {
+				values.copyElem((o*n+k)*inner+i, v, (o*mid+g.first)*inner+i)
+			}
 		}
-		if g := groups[key]; g != nil {
-			g.count++
-			continue
-		}
-		groups[key] = &group{first: i, count: 1}
-		keys = append(keys, key)
 	}
-	if c.attrInt("sorted", 1) != 0 {
-		slices.Sort(keys)
-	}
-	for i, k := range keys {
-		groups[k].number = i
-	}
-	n := len(keys)
-	values := v.like([]int64{int64(n)}, n)
-	first, count := zeros(onnxload.Int64, values.Shape, n), zeros(onnxload.Int64, values.Shape, n)
-	inverse := zeros(onnxload.Int64, []int64{int64(v.Len())}, v.Len())
-	for i, k := range keys {
-		g := groups[k]
-		values.copyElem(i, v, g.first)
-		first.Ints[i], count.Ints[i] = N(int64(g.first)), N(int64(g.count))
-	}
-	for i := range v.Len() {
-		if v.isFloat() {
-			inverse.Ints[i] = N(int64(groups[v.Floats[i]].number))
-		} else {
-			k, _ := v.Ints[i].Int()
-			inverse.Ints[i] = N(int64(groups[float64(k)].number))
-		}
+	for i, g := range member {
+		inverse.Ints[i] = N(int64(g.number))
 	}
 	c.outConst(0, values)
 	c.outConst(1, first)
 	c.outConst(2, inverse)
 	c.outConst(3, count)
 	return true
+}
+
+// keys returns the elements as floats to compare by, and whether all are known and
+// keep their order as such.
+func (v *Const) keys() ([]float64, bool) {
+	if v.isFloat() {
+		return v.Floats, !slices.ContainsFunc(v.Floats, math.IsNaN)
+	}
+	ints, ok := v.numbers()
+	out := make([]float64, len(ints))
+	for i, n := range ints {
+		if n >= 1<<53 || n <= -1<<53 {
+			return nil, false
+		}
+		out[i] = float64(n)
+	}
+	return out, ok
 }
 
 // topKAttr has k as an attribute.
@@ -233,7 +263,7 @@ func topKAttr(c *call) error {
 }
 
 func topK(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	if k, ok := c.ints(1); ok {
@@ -296,18 +326,8 @@ func topKEval(c *call) error {
 	if err != nil {
 		return err
 	}
-	keys := v.Floats
-	if !v.isFloat() {
-		ints, ok := v.numbers()
-		if !ok {
-			return nil
-		}
-		keys = make([]float64, len(ints))
-		for i, x := range ints {
-			keys[i] = float64(x)
-		}
-	}
-	if slices.ContainsFunc(keys, math.IsNaN) {
+	keys, ok := v.keys()
+	if !ok {
 		return nil
 	}
 	sign := -1

@@ -32,7 +32,7 @@ var (
 )
 
 func reduce(c *call) error {
-	if err := c.need(1); err != nil {
+	if err := c.needInts(1, 1); err != nil {
 		return err
 	}
 	s, _, err := c.reduced()

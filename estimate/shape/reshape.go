@@ -58,7 +58,7 @@ func reshapeAttr(c *call) error {
 }
 
 func reshape(c *call) error {
-	if err := c.need(2); err != nil {
+	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
 	target, ok := c.ints(1)
@@ -241,7 +241,7 @@ func squeeze(c *call) error { return c.squeeze(1) }
 // squeeze drops the axes named, which must be 1, or all that are 1. A dimension that is not a
 // number is then taken for more than 1, as exporters that know better name the axes.
 func (c *call) squeeze(axesInput int) error {
-	if err := c.need(1); err != nil {
+	if err := c.needInts(1, axesInput); err != nil {
 		return err
 	}
 	axes, given, known := c.axesOf(axesInput)
@@ -287,7 +287,7 @@ func unsqueeze(c *call) error {
 
 // unsqueeze inserts ones, at the axes that they have in the result.
 func (c *call) unsqueeze() error {
-	if err := c.need(1); err != nil {
+	if err := c.needInts(1, 1); err != nil {
 		return err
 	}
 	axes, _, known := c.axesOf(1)

@@ -15,7 +15,7 @@ var scatterRoom = room{"", []op{
 
 // scatterElements keeps the shape of the data; indices and updates have its rank.
 func scatterElements(c *call) error {
-	if err := c.need(3); err != nil {
+	if err := c.needInts(3, 1); err != nil {
 		return err
 	}
 	data, indices := c.shape(0), c.shape(1)
@@ -79,7 +79,7 @@ func scatterElementsEval(c *call) error {
 // scatterND keeps the shape of the data; the updates have the shape that GatherND with the
 // same indices would give.
 func scatterND(c *call) error {
-	if err := c.need(3); err != nil {
+	if err := c.needInts(3, 1); err != nil {
 		return err
 	}
 	data, indices, updates := c.shape(0), c.shape(1), c.shape(2)

@@ -31,7 +31,7 @@ func sliceAttr(c *call) error {
 }
 
 func sliceInput(c *call) error {
-	if err := c.need(3); err != nil {
+	if err := c.needInts(3, 1, 2, 3, 4); err != nil {
 		return err
 	}
 	return c.slice()
