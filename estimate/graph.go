@@ -138,7 +138,7 @@ func (a *analysis) node(n *onnxload.Node) {
 		return
 	}
 	flow := a.flowInto(n)
-	a.bodies(n, &flow)
+	taken := a.bodies(n, &flow)
 	if flow == trained && a.rearrange(n) {
 		return
 	}
@@ -151,6 +151,13 @@ func (a *analysis) node(n *onnxload.Node) {
 	for _, id := range n.Out {
 		if id != onnxload.NoValue {
 			a.flows[id], a.made[id] = flow, at
+		}
+	}
+	if taken != nil { // what an If returns is what its branch made
+		for i, id := range n.Out {
+			if id != onnxload.NoValue && i < len(taken.Outputs) && taken.Outputs[i] != onnxload.NoValue {
+				a.storage[id] = a.storage[taken.Outputs[i]]
+			}
 		}
 	}
 	if at >= 0 && a.sharesStorage(n) {
@@ -189,8 +196,8 @@ func (a *analysis) flowInto(n *onnxload.Node) flow {
 	if readsOnlyShape[n.Op] {
 		return f
 	}
-	for _, id := range n.In {
-		if id == onnxload.NoValue {
+	for slot, id := range n.In {
+		if id == onnxload.NoValue || n.Op == "CastLike" && slot == 1 { // its type alone
 			continue
 		}
 		g := a.flows[id]
@@ -218,10 +225,10 @@ func (a *analysis) carries(id onnxload.ValueID) bool {
 }
 
 // bodies walks the subgraphs of a node. What flows out of them flows out of the
-// node. Of the branches of an If the larger one is counted.
-func (a *analysis) bodies(n *onnxload.Node, f *flow) {
+// node. Of the branches of an If the larger one is counted, and returned.
+func (a *analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
 	best := int64(-1)
-	var taken [2]int // the steps of the best branch
+	var steps [2]int // of the best branch
 	for i := range n.Attrs {
 		for _, g := range n.Attrs[i].Graphs {
 			if n.Op != "If" {
@@ -242,13 +249,14 @@ func (a *analysis) bodies(n *onnxload.Node, f *flow) {
 			}
 			branch := [2]int{from, len(a.steps)}
 			if size := a.outputsOf(branch); size > best {
-				branch, taken, best = taken, branch, size
+				branch, steps, best, taken = steps, branch, size, g
 			}
 			for j := branch[0]; j < branch[1]; j++ {
 				a.steps[j].untaken = true
 			}
 		}
 	}
+	return taken
 }
 
 // outputsOf adds up the outputs of steps[r[0]:r[1]], to compare branches by.

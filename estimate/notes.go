@@ -74,7 +74,7 @@ func (a *analysis) exportNotes(say func(level, format string, args ...any)) {
 				foldedConvs++
 			}
 		case "BatchNormalization":
-			if t := s.node.Attr("training_mode"); t == nil || t.Int == 0 {
+			if t := s.node.Attr("training_mode"); (t == nil || t.Int == 0) && !isTrainingNorm(s) {
 				evalNorms++
 			}
 		}
@@ -84,6 +84,14 @@ func (a *analysis) exportNotes(say func(level, format string, args ...any)) {
 	} else if evalNorms > 0 {
 		say(Warning, "this export is for inference: %s in eval mode, and dropout is gone. For training export with %s", plural(evalNorms, "batch norm is", "batch norms are"), howToExport)
 	}
+}
+
+// isTrainingNorm reports whether a batch norm was exported by torch.export from a model in train
+// mode. The exporter leaves training_mode out; the ATen operator that the node is
+// named after tells.
+func isTrainingNorm(s step) bool {
+	name := s.place.op + s.node.Name
+	return strings.Contains(name, "_native_batch_norm_legit") && !strings.Contains(name, "no_training")
 }
 
 // isRenamed reports whether input i of a node is a constant whose name folding made up.
