@@ -174,19 +174,25 @@ func (r *run) runBackward(loss *tensor) {
 		return
 	}
 	r.grad, r.back = false, true
-	outer := r.layer
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
-	root := loss.fn
+	r.backwardFrom(loss, ones)
+	r.release(ones)
+}
+
+// backwardFrom is y.backward(gradient): the gradient stays the caller's.
+func (r *run) backwardFrom(y, gradient *tensor) {
+	r.grad, r.back = false, true
+	outer := r.layer
+	root := y.fn
 	r.passes++
 	countDeps(root, r.passes)
 	root.grads = make([]*tensor, len(root.outs))
-	root.grads[loss.nr] = ones.retain()
+	root.grads[y.nr] = gradient.retain()
 	queue := readyQueue{root}
 	for len(queue) > 0 {
 		n := heap.Pop(&queue).(*node)
 		r.evaluate(n, &queue)
 	}
-	r.release(ones)
 	r.layer = outer
 	r.grad, r.back = true, false
 }

@@ -41,20 +41,15 @@ func rowsByName() map[string]*op {
 
 // call runs one call of the program on values, which it reads and sets.
 func (r *run) call(c *Call, values []*tensor) error {
-	row := r.rows[c.Op]
-	if row == nil {
-		return fmt.Errorf("no row for operator %q", c.Op)
-	}
 	in := make([]*tensor, len(c.In))
 	for i, v := range c.In {
 		if v != NoValue {
 			in[i] = values[v]
 		}
 	}
-	cast := r.autocast(row.amp, in)
-	outs := row.run(r, c, in)
-	for _, t := range cast {
-		r.release(t)
+	outs, err := r.apply(c, in)
+	if err != nil {
+		return err
 	}
 	for i, t := range outs {
 		if i < len(c.Out) && c.Out[i] != NoValue {
@@ -64,6 +59,21 @@ func (r *run) call(c *Call, values []*tensor) error {
 		}
 	}
 	return nil
+}
+
+// apply runs an operator's row on arguments, which are borrowed and may be replaced by their casts;
+// the outputs belong to the caller.
+func (r *run) apply(c *Call, in []*tensor) ([]*tensor, error) {
+	row := r.rows[c.Op]
+	if row == nil {
+		return nil, fmt.Errorf("no row for operator %q", c.Op)
+	}
+	cast := r.autocast(row.amp, in)
+	outs := row.run(r, c, in)
+	for _, t := range cast {
+		r.release(t)
+	}
+	return outs, nil
 }
 
 // one wraps the only output of an operator.

@@ -132,7 +132,11 @@ func (r *run) recordMM(name string, out, a, b, bias *tensor) {
 	}
 	ac, bc := *a, *b
 	r.record(name, one(out), ins, saved, func(r *run, n *node, g []*tensor) []*tensor {
-		return n.each(func(i int) *tensor {
+		order := n.each // mat1, mat2, self
+		if bias == nil {
+			order = n.otherFirst // mat2, self
+		}
+		return order(func(i int) *tensor {
 			switch i - first {
 			case -1:
 				return g[0].retain()
@@ -260,7 +264,7 @@ func (r *run) bmm(a, b *tensor) *tensor {
 		}
 		ac, bc := *a, *b
 		r.record("Bmm", one(out), []*tensor{a, b}, saved, func(r *run, n *node, g []*tensor) []*tensor {
-			return n.each(func(i int) *tensor {
+			return n.otherFirst(func(i int) *tensor {
 				if i == 0 {
 					return r.product(g[0], &bc, ac.shape, false)
 				}

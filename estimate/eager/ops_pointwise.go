@@ -1,6 +1,10 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 // What an operator's backward needs (tools/autograd/derivatives.yaml).
 type keeps uint8
@@ -58,6 +62,7 @@ var pointwiseOps = []op{
 	{"type_as", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
 	{"clone", castNone, runClone},
 	{"fill", castNone, runFill},
+	{"glu", castNone, runGlu},
 	{"softmax", castFloat, runSoftmax("Softmax")},
 	{"log_softmax", castFloat, runSoftmax("LogSoftmax")},
 }
@@ -140,16 +145,29 @@ func runPow(r *run, c *Call, in []*tensor) []*tensor {
 	out := r.pointwise(promote(x, y), x, y)
 	if r.needsGrad(x, y) {
 		r.record("Pow", one(out), in, []*tensor{x, y, out}, func(r *run, n *node, g []*tensor) []*tensor {
-			return n.each(func(i int) *tensor { return r.chain(4-i, g[0]) })
+			return n.otherFirst(func(i int) *tensor { return r.chain(4-i, g[0]) })
 		})
 	}
 	return one(out)
 }
 
-// each returns what f makes for every input that wants a gradient.
+// each returns what f makes for every input that wants a gradient. The generated code takes
+// the formulas of derivatives.yaml in the alphabetical order of the arguments' names.
 func (n *node) each(f func(i int) *tensor) []*tensor {
 	outs := make([]*tensor, len(n.next))
 	for i := range n.next {
+		if n.wants(i) {
+			outs[i] = f(i)
+		}
+	}
+	return outs
+}
+
+// otherFirst is each for the operators of self and other, or self and mat2, where the
+// second comes first.
+func (n *node) otherFirst(f func(i int) *tensor) []*tensor {
+	outs := make([]*tensor, len(n.next))
+	for i := len(n.next) - 1; i >= 0; i-- {
 		if n.wants(i) {
 			outs[i] = f(i)
 		}
@@ -184,7 +202,7 @@ func runSub(r *run, c *Call, in []*tensor) []*tensor {
 	out := r.binary(c, in[0], in[1])
 	if r.needsGrad(in...) {
 		r.record("Sub", one(out), in, nil, func(r *run, n *node, g []*tensor) []*tensor {
-			return n.each(func(i int) *tensor {
+			return n.otherFirst(func(i int) *tensor {
 				if i == 0 {
 					return g[0].retain()
 				}
@@ -212,7 +230,7 @@ func runMul(r *run, c *Call, in []*tensor) []*tensor {
 	}
 	other := []tensor{*y, *x}
 	r.record("Mul", one(out), in, saved, func(r *run, n *node, g []*tensor) []*tensor {
-		return n.each(func(i int) *tensor { return r.pointwise(promote(g[0], &other[i]), g[0], &other[i]) })
+		return n.otherFirst(func(i int) *tensor { return r.pointwise(promote(g[0], &other[i]), g[0], &other[i]) })
 	})
 	return one(out)
 }
@@ -234,7 +252,7 @@ func runDiv(r *run, c *Call, in []*tensor) []*tensor {
 	}
 	xc, yc := *x, *y
 	r.record("Div", one(out), in, saved, func(r *run, n *node, g []*tensor) []*tensor {
-		return n.each(func(i int) *tensor {
+		return n.otherFirst(func(i int) *tensor {
 			if i == 0 {
 				return r.pointwise(promote(g[0], &yc), g[0], &yc)
 			}
@@ -251,7 +269,7 @@ func runMaximum(r *run, c *Call, in []*tensor) []*tensor {
 	out := r.binary(c, x, y)
 	if r.needsGrad(x, y) {
 		r.record("Maximum", one(out), in, []*tensor{y, x}, func(r *run, n *node, g []*tensor) []*tensor {
-			return n.each(func(int) *tensor {
+			return n.otherFirst(func(int) *tensor {
 				half := r.pointwise(g[0].dtype, g[0])
 				equal := r.pointwise(onnxload.Bool, g[0])
 				picked := r.pointwise(g[0].dtype, g[0])
@@ -272,7 +290,7 @@ func runWhere(r *run, c *Call, in []*tensor) []*tensor {
 	out := r.pointwise(promote(x, y), cond, x, y)
 	if r.needsGrad(x, y) {
 		r.record("Where", one(out), in, one(cond), func(r *run, n *node, g []*tensor) []*tensor {
-			return n.each(func(int) *tensor {
+			return n.otherFirst(func(int) *tensor {
 				zero := r.empty(g[0].dtype)
 				t := r.pointwise(g[0].dtype, g[0])
 				r.release(zero)
@@ -412,6 +430,9 @@ func runSoftmax(name string) func(*run, *Call, []*tensor) []*tensor {
 					copied = r.empty(g[0].dtype, g[0].shape...)
 				}
 				t := r.empty(g[0].dtype, g[0].shape...)
+				if name != "LogSoftmax" { // grad * output, which the kernel sums
+					r.release(r.emptyLike(g[0], g[0].dtype))
+				}
 				r.release(copied)
 				return one(t)
 			})
@@ -428,6 +449,21 @@ func runPRelu(r *run, c *Call, in []*tensor) []*tensor {
 		xc := *x
 		r.record("PReluKernel", one(out), in, in, func(r *run, n *node, g []*tensor) []*tensor {
 			return []*tensor{r.pointwise(xc.dtype, &xc), r.pointwise(xc.dtype, &xc)}
+		})
+	}
+	return one(out)
+}
+
+// runGlu is glu over Args.Dim: glu_backward(grad, self, dim).
+func runGlu(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	shape := slices.Clone(x.shape)
+	shape[c.Args.Dim] /= 2
+	out := r.empty(x.dtype, shape...)
+	if r.needsGrad(x) {
+		like := *x
+		r.record("Glu", one(out), one(x), one(x), func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.emptyLike(&like, like.dtype))
 		})
 	}
 	return one(out)

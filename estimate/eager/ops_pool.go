@@ -12,7 +12,7 @@ var poolOps = []op{
 	{"constant_pad", castNone, resampling("ConstantPadNd", keepsNothing)},
 	{"reflection_pad", castNone, resampling("ReflectionPad", keepsInput)},
 	{"pixel_shuffle", castNone, resampling("PixelShuffle", keepsNothing)},
-	{"im2col", castNone, resampling("Im2Col", keepsNothing)},
+	{"im2col", castNone, runIm2col}, // cuda/Im2Col.cu
 	{"grid_sample", castNone, runGridSample},
 }
 
@@ -86,4 +86,30 @@ func runGridSample(r *run, c *Call, in []*tensor) []*tensor {
 		})
 	}
 	return one(out)
+}
+
+// runIm2col is F.unfold. Both ways the kernel makes a tensor like its argument and resizes it: what
+// is too small is replaced, what is too large keeps its storage.
+func runIm2col(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	out := r.resized(x, append([]int64{x.shape[0]}, c.Args.Shape[1:]...))
+	if r.needsGrad(x) {
+		shape := x.shape
+		r.record("Im2Col", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.resized(g[0], shape))
+		})
+	}
+	return one(out)
+}
+
+// resized is empty_like(t).resize_(shape).
+func (r *run) resized(t *tensor, shape []int64) *tensor {
+	old := r.empty(t.dtype, t.shape...)
+	if bytesOf(numel(shape), t.dtype) <= old.st.bytes {
+		old.shape, old.stride = shape, contiguousStrides(shape)
+		return old
+	}
+	out := r.empty(t.dtype, shape...)
+	r.release(old)
+	return out
 }

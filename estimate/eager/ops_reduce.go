@@ -3,6 +3,7 @@ package eager
 import (
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -16,6 +17,9 @@ var reduceOps = []op{
 	{"argmax", castNone, runArgmax},
 	{"cumsum", castFloat, runCumsum},
 	{"topk", castNone, runTopK},
+	{"sort", castNone, runSort},
+	{"var", castNone, runVar("Var")},
+	{"std", castNone, runVar("Std")},
 }
 
 // unreduced returns g, the gradient of a reduction of a tensor of this shape, as a view
@@ -64,8 +68,8 @@ func runSum(r *run, c *Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// runAmax is amax or amin: the gradient is shared among the places that equal the result
-// (scale_grad_by_count).
+// runAmax is amax or amin, or max() without dimensions: the gradient is shared among the
+// places that equal the result (scale_grad_by_count, evenly_distribute_backward).
 func runAmax(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]
 	dims := c.Args.Dims
@@ -73,11 +77,17 @@ func runAmax(r *run, c *Call, in []*tensor) []*tensor {
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("Amax", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
+			var nan, nanResult *tensor
+			if len(dims) == 0 { // evenly_distribute_backward looks for NaNs first
+				nan, nanResult = r.pointwise(onnxload.Bool, &xc), r.empty(onnxload.Bool)
+			}
 			mask := r.pointwise(onnxload.Bool, &xc)
 			count := r.reduce(mask, dims, true, onnxload.Int64)
+			share := r.pointwise(xc.dtype, count)
 			t := r.pointwise(xc.dtype, &xc)
-			r.release(count)
-			r.release(mask)
+			for _, x := range []*tensor{share, count, mask, nanResult, nan} {
+				r.release(x)
+			}
 			return one(t)
 		})
 	}
@@ -153,4 +163,53 @@ func runTopK(r *run, c *Call, in []*tensor) []*tensor {
 	out, places := r.empty(x.dtype, c.Args.Shape...), r.empty(onnxload.Int64, c.Args.Shape...)
 	r.scatterGrad("Topk", out, places, x)
 	return []*tensor{out, places}
+}
+
+// runSort is sort over Args.Dim: sorted values and their int64 places, filled in from an
+// arange of the dimension (fillSliceWithIndex in cuda/Sort.cpp).
+func runSort(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	out, places := r.emptyLike(x, x.dtype), r.emptyLike(x, onnxload.Int64)
+	r.scratch(8*x.shape[c.Args.Dim], timeline.Temporary)
+	r.scatterGrad("Sort", out, places, x)
+	return []*tensor{out, places}
+}
+
+// runVar returns the rule of var or std over Args.Dims. The gradient is a product of the
+// scaled gradient and the deviation from the mean (var_backward); std first divides by twice the
+// result, masked where that is 0 (std_backward).
+func runVar(name string) func(*run, *Call, []*tensor) []*tensor {
+	return func(r *run, c *Call, in []*tensor) []*tensor {
+		x, dims, keep := in[0], c.Args.Dims, c.Args.Keep
+		out := r.reduce(x, dims, keep, x.dtype)
+		if !r.needsGrad(x) {
+			return one(out)
+		}
+		saved := one(x)
+		if name == "Std" {
+			saved = append(saved, out)
+		}
+		xc, oc := *x, *out
+		r.record(name, one(out), one(x), saved, func(r *run, n *node, g []*tensor) []*tensor {
+			grad := g[0].retain()
+			if name == "Std" {
+				twice := r.pointwise(oc.dtype, &oc)
+				q := r.pointwise(oc.dtype, g[0], twice)
+				zero := r.pointwise(onnxload.Bool, &oc)
+				r.release(zero)
+				r.release(twice)
+				r.release(grad)
+				grad = q
+			}
+			mean := r.reduce(&xc, dims, true, xc.dtype)
+			deviation := r.pointwise(xc.dtype, &xc)
+			scaled := r.pointwise(grad.dtype, grad)
+			t := r.pointwise(xc.dtype, &xc)
+			for _, x := range []*tensor{scaled, deviation, mean, grad} {
+				r.release(x)
+			}
+			return one(t)
+		})
+		return one(out)
+	}
 }

@@ -44,6 +44,10 @@ func (r *run) reduce(t *tensor, dims []int, keep bool, dtype onnxload.DType) *te
 		}
 	}
 	out := r.empty(dtype, shape...)
+	if !t.dtype.IsFloat() && t.dtype != dtype { // sums of masks and integers are of their int64 copy
+		t = r.emptyLike(t, dtype)
+		defer r.release(t)
+	}
 	r.reduceScratch(t, dims)
 	return out
 }
@@ -70,7 +74,7 @@ type axis struct {
 // reduceBuffers returns the bytes of the staging buffer and of the semaphores that
 // reducing dims of such a tensor takes, both 0 when one block per output suffices.
 // The rules are those of ReduceConfig and setReduceConfig in
-// aten/src/ATen/native/cuda/Reduce.cuh with 4-byte accumulators.
+// aten/src/ATen/native/cuda/Reduce.cuh with accumulators of 4 bytes, or 8 for wider elements.
 func reduceBuffers(shape, stride []int64, dims []int, dtype onnxload.DType, gpu *GPU) (staging, semaphores int64) {
 	axes, reduced := reductionAxes(shape, stride, dims)
 	outputs, inputs := int64(1), int64(1)
@@ -85,12 +89,12 @@ func reduceBuffers(shape, stride []int64, dims []int, dtype onnxload.DType, gpu 
 		return 0, 0
 	}
 	const (
-		accumulator  = 4 // bytes of acc_type for float and half types
 		vt0          = 4
 		minPerThread = 16
 		maxPerThread = 256
 		warp         = 32
 	)
+	accumulator := max(dtype.Bits()/8, 4) // acc_type of float and half types is float
 	dim0, dim1 := int64(1), int64(1)
 	onFastest := true
 	vector := int64(1)

@@ -95,7 +95,7 @@ func (r *run) clone(t *tensor, stride []int64) *tensor {
 	c := r.strided(t.dtype, t.shape, stride)
 	if r.needsGrad(t) {
 		r.record("Clone", []*tensor{c}, []*tensor{t}, nil, func(r *run, _ *node, g []*tensor) []*tensor {
-			return []*tensor{r.alias(g[0], g[0].shape, g[0].stride)}
+			return []*tensor{g[0].retain()}
 		})
 	}
 	return c

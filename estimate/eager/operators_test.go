@@ -1,0 +1,246 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A lab runs operators as a short Python function would, so that what they ask of the
+// allocator can be held against what PyTorch asked. A tensor that an operator returns is
+// gone after the next operator has taken it, as in a nested expression, unless the
+// function keeps it in a variable.
+type lab struct {
+	r      *run
+	kept   map[*tensor]bool
+	locals []*tensor // variables of the function, in the order of assignment
+	err    error     // the first operator that has no row
+}
+
+func newLab() *lab {
+	r := &run{opts: &Options{Train: true, GPU: &DefaultGPU}, prog: &Program{}, layer: timeline.NoLayer, rows: rowsByName(), grad: true}
+	r.blas, r.lt = [2]bool{true, true}, [2]bool{true, true} // the workspaces that a thread keeps are there already
+	return &lab{r: r, kept: map[*tensor]bool{}}
+}
+
+// plain returns a tensor that is there before the measurement begins and wants no gradient.
+func (l *lab) plain(d onnxload.DType, shape ...int64) *tensor {
+	t := l.r.empty(d, shape...)
+	l.kept[t] = true
+	return t
+}
+
+// leaf returns a tensor that is there before the measurement begins and wants a gradient.
+func (l *lab) leaf(d onnxload.DType, shape ...int64) *tensor { return l.wants(l.plain(d, shape...)) }
+
+// lastLeaf is a leaf in channels_last.
+func (l *lab) lastLeaf(d onnxload.DType, shape ...int64) *tensor {
+	t := l.r.strided(d, shape, channelsLastStrides(shape))
+	l.kept[t] = true
+	return l.wants(t)
+}
+
+func (l *lab) wants(t *tensor) *tensor {
+	t.leaf = &leaf{param: t}
+	t.requiresGrad = true
+	return t
+}
+
+// let keeps a tensor in a variable until the function returns.
+func (l *lab) let(t *tensor) *tensor {
+	l.kept[t] = true
+	l.locals = append(l.locals, t)
+	return t
+}
+
+// del drops a variable before the function returns.
+func (l *lab) del(t *tensor) {
+	l.locals = slices.DeleteFunc(l.locals, func(o *tensor) bool { return o == t })
+	l.r.release(t)
+}
+
+// all calls an operator and returns its outputs.
+func (l *lab) all(op string, a Args, in ...*tensor) []*tensor {
+	args := slices.Clone(in)
+	outs, err := l.r.apply(&Call{Op: op, Args: a}, args)
+	if err != nil {
+		l.err = err
+		return []*tensor{l.plain(f32, 1)}
+	}
+	for i, t := range in {
+		if t != nil && !t.host && !l.kept[t] && !slices.Contains(in[:i], t) {
+			l.r.release(t)
+		}
+	}
+	return outs
+}
+
+// do calls an operator and returns the first of its outputs; the others are dropped.
+func (l *lab) do(op string, a Args, in ...*tensor) *tensor {
+	outs := l.all(op, a, in...)
+	for _, t := range outs[1:] {
+		l.r.release(t)
+	}
+	return outs[0]
+}
+
+// op calls an operator without arguments but tensors.
+func (l *lab) op(op string, in ...*tensor) *tensor { return l.do(op, Args{}, in...) }
+
+// num is a Python number.
+func num() *tensor { return scalar(onnxload.Float32) }
+
+// since returns the signed sizes of the events from the i-th on.
+func (l *lab) since(i int) []int64 {
+	sizes := []int64{}
+	for _, e := range l.r.tl.Events[i:] {
+		switch e.Kind {
+		case timeline.Alloc:
+			sizes = append(sizes, e.Bytes)
+		case timeline.Free:
+			sizes = append(sizes, -e.Bytes)
+		}
+	}
+	return sizes
+}
+
+// measure calls the function, then y.backward(g) with a gradient that the caller holds.
+func (l *lab) measure(f func() *tensor) (forward, backward []int64) {
+	a := len(l.r.tl.Events)
+	y := f()
+	for _, t := range l.locals {
+		l.r.release(t)
+	}
+	forward = l.since(a)
+	if y == nil || !y.requiresGrad {
+		return forward, nil
+	}
+	g := l.r.empty(y.dtype, y.shape...)
+	if isDense(y.shape, y.stride) {
+		g.stride = y.stride
+	}
+	b := len(l.r.tl.Events)
+	l.r.backwardFrom(y, g)
+	return forward, l.since(b)
+}
+
+// A measured operator of testdata/operator-events.json.gz.
+type measuredCall struct {
+	Name     string  `json:"name"`
+	Op       string  `json:"op"`
+	DType    string  `json:"dtype"`
+	Layout   string  `json:"layout"`
+	Kind     string  `json:"kind"`
+	X        []int64 `json:"x"`
+	W        []int64 `json:"w"`
+	Out      []int64 `json:"out"`
+	Stride   []int64 `json:"stride"`
+	Dilation int64   `json:"dil"`
+	Groups   int64   `json:"groups"`
+	N        int64   `json:"n"`
+	B        int64   `json:"b"`
+	H        int64   `json:"h"`
+	S        int64   `json:"s"`
+	D        int64   `json:"d"`
+	Bias     *bool   `json:"bias"`
+	Hidden   int64   `json:"hidden"`
+	Layers   int64   `json:"layers"`
+	Both     bool    `json:"bi"`
+	Dropout  float64 `json:"dropout"`
+	Forward  []int64 `json:"fwd"`
+	Backward []int64 `json:"bwd"`
+}
+
+func (m *measuredCall) dtype() onnxload.DType {
+	switch m.DType {
+	case "bf16":
+		return onnxload.BFloat16
+	case "fp16":
+		return onnxload.Float16
+	}
+	return onnxload.Float32
+}
+
+// allocations returns the positive sizes: what was asked for, in order.
+func allocations(sizes []int64) []int64 {
+	return slices.DeleteFunc(slices.Clone(sizes), func(n int64) bool { return n < 0 })
+}
+
+// A verdict says how a prediction compares with the measurement.
+type verdict struct {
+	family, name  string
+	sizes, events bool // the same allocations in order; frees in their places too
+	detail        string
+}
+
+func judge(family, name string, forward, backward []int64, m *measuredCall) verdict {
+	v := verdict{family: family, name: name}
+	v.sizes = slices.Equal(allocations(forward), allocations(m.Forward)) && slices.Equal(allocations(backward), allocations(m.Backward))
+	v.events = slices.Equal(forward, m.Forward) && slices.Equal(backward, m.Backward)
+	if !v.events {
+		v.detail = fmt.Sprintf("F got  %s\n    F want %s\n    B got  %s\n    B want %s", runs(forward), runs(m.Forward), runs(backward), runs(m.Backward))
+	}
+	return v
+}
+
+// runs prints signed sizes, repeats counted.
+func runs(sizes []int64) string {
+	var b strings.Builder
+	for i := 0; i < len(sizes); {
+		j := i
+		for j < len(sizes) && sizes[j] == sizes[i] {
+			j++
+		}
+		fmt.Fprintf(&b, "%+d", sizes[i])
+		if j-i > 1 {
+			fmt.Fprintf(&b, "x%d", j-i)
+		}
+		b.WriteByte(' ')
+		i = j
+	}
+	return b.String()
+}
+
+type operatorData struct {
+	Single []measuredCall `json:"single"`
+	Swept  []measuredCall `json:"swept"`
+}
+
+func TestOperators(t *testing.T) {
+	var data operatorData
+	readData(t, "testdata/operator-events.json.gz", &data)
+	var all []verdict
+	for _, c := range slices.Concat(singleCases...) {
+		i := slices.IndexFunc(data.Single, func(m measuredCall) bool { return m.Name == c.name })
+		if i < 0 {
+			t.Errorf("%s: not measured", c.name)
+			continue
+		}
+		l := newLab()
+		f := c.build(l)
+		forward, backward := l.measure(f)
+		if l.err != nil {
+			t.Errorf("%s: %v", c.name, l.err)
+		}
+		all = append(all, judge(c.family, c.name, forward, backward, &data.Single[i]))
+	}
+	for _, v := range all {
+		if !v.events {
+			t.Errorf("%s %s: the sizes agree: %v\n    %s", v.family, v.name, v.sizes, v.detail)
+		}
+	}
+	sizes, events := 0, 0
+	for _, v := range all {
+		if v.sizes {
+			sizes++
+		}
+		if v.events {
+			events++
+		}
+	}
+	t.Logf("%d cases, %d sizes, %d events", len(all), sizes, events)
+}
