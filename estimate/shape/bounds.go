@@ -148,25 +148,3 @@ func equal(a, b Dim) (value, decided bool) {
 
 // isZero reports whether d is 0, and whether that is decided for all sizes.
 func isZero(d Dim) (value, decided bool) { return equal(d, N(0)) }
-
-// maxOf is Max that also uses what is known of signs: sizes are not negative.
-func maxOf(a, b Dim) Dim {
-	if v, decided := less(a, b); decided {
-		if v {
-			return b
-		}
-		return a
-	}
-	return Max(a, b)
-}
-
-// minOf is Min likewise.
-func minOf(a, b Dim) Dim {
-	if v, decided := less(a, b); decided {
-		if v {
-			return a
-		}
-		return b
-	}
-	return Min(a, b)
-}

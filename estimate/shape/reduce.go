@@ -130,7 +130,7 @@ func reduceEval(f binaryFn, neutral int64, hasNeutral bool) func(*call) error {
 	return func(c *call) error {
 		v := c.constant(0)
 		shape, n, ok := c.outSize(0)
-		if v == nil || !ok || v.Elem == onnxload.Bool && f.floats == nil {
+		if v == nil || !ok {
 			return nil
 		}
 		_, gone, err := c.reduced()
