@@ -77,7 +77,8 @@ type Program struct {
 	Calls   []Call
 	Inputs  []ValueID
 	Outputs []ValueID
-	State   []ValueID // parameters and buffers in the order in which .to("cuda") moves them
+	Flat    [][]ValueID // parameters that a module keeps in one block: those of recurrent layers
+	State   []ValueID   // parameters and buffers in the order in which .to("cuda") moves them
 	Layers  []string
 	Scopes  []Scope
 	Notes   []string       // what was restored or guessed, one line each

@@ -15,6 +15,9 @@ type pattern struct {
 
 // patterns are tried in this order: the larger before those that they contain.
 var patterns = []pattern{
+	{"LSTM", matchRNN("lstm")},
+	{"GRU", matchRNN("gru")},
+	{"RNN", matchRNN("rnn")},
 	{"SplitToSequence", matchSplitSequence},
 	{"Softmax", matchSDPA},
 	{"Erf", matchGelu},

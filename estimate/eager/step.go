@@ -4,6 +4,7 @@ package eager
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -79,6 +80,13 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		values[id] = t
 		return t
 	}
+	flat := map[ValueID][]ValueID{} // by the last to move
+	for _, group := range r.prog.Flat {
+		at := slices.MaxFunc(group, func(x, y ValueID) int {
+			return slices.Index(r.prog.State, x) - slices.Index(r.prog.State, y)
+		})
+		flat[at] = group
+	}
 	for _, id := range r.prog.State {
 		switch v := &r.prog.Values[id]; v.Kind {
 		case Parameter:
@@ -90,6 +98,13 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			}
 		default:
 			put(id, timeline.Buffer)
+		}
+		if group := flat[id]; len(group) > 0 {
+			weights := make([]*tensor, len(group))
+			for i, w := range group {
+				weights[i] = values[w]
+			}
+			r.flatten(weights)
 		}
 	}
 	for _, id := range r.prog.Inputs {

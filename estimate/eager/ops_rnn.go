@@ -1,0 +1,147 @@
+package eager
+
+import (
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// rnnOps are the recurrent modules over [T, N, I]: the input, the initial states (NoValue for zeros),
+// then the weights and biases, which lie in one block. The results are the output and the final states.
+var rnnOps = []op{
+	{"lstm", castNone, runRNN(LSTM)}, // autocast has a rule of its own: _cudnn_rnn_cast_reflatten
+	{"gru", castNone, runRNN(GRU)},
+	{"rnn", castNone, runRNN(ElmanRNN)},
+}
+
+// runRNN is _cudnn_rnn (aten/src/ATen/native/cudnn/RNN.cpp): see RNNShape for what it allocates.
+func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
+	states := 1
+	if kind == LSTM {
+		states = 2
+	}
+	return func(r *run, c *Call, in []*tensor) []*tensor {
+		x, weights := in[0], in[3:]
+		dtype := x.dtype
+		var cast []*tensor
+		var flat *storage
+		if r.amp != nil {
+			dtype = r.amp.dtype
+			x = r.to(x, dtype)
+			cast = append(cast, x)
+		}
+		s := RNNShape{
+			Kind: kind, Elem: dtype.Bits() / 8, Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
+			Hidden: c.Args.Hidden, Layers: c.Args.Layers, Both: c.Args.Both,
+			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1,
+		}
+		stateShape := []int64{s.Layers * s.directions(), s.Batch, s.Hidden}
+		if r.amp != nil {
+			flat = r.alloc(s.WeightBytes(), timeline.Activation)
+		}
+		var initial []*tensor
+		for i := range states {
+			if given := in[1+i]; given != nil && !given.host {
+				initial = append(initial, r.to(given, dtype))
+			} else {
+				initial = append(initial, r.empty(dtype, stateShape...))
+			}
+		}
+		r.dnn[r.thread()] = true
+		xi := r.inLayout(x, contiguousStrides)
+		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions())
+		var final []*tensor
+		for range states {
+			final = append(final, r.empty(dtype, stateShape...))
+		}
+		ws := r.alloc(s.WorkspaceBytes(), timeline.Workspace)
+		grad := r.needsGrad(append([]*tensor{x}, weights...)...)
+		var reserve *storage
+		if grad {
+			reserve = r.alloc(s.ReserveBytes(), timeline.Activation)
+		}
+		r.drop(ws)
+		r.release(xi)
+		if grad {
+			xc := *x
+			ins := append([]*tensor{x}, weights...)
+			n := r.record("CudnnRnn", append([]*tensor{out}, final...), ins, append(append([]*tensor{}, initial...), x, out), func(r *run, n *node, g []*tensor) []*tensor {
+				return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, weights)
+			})
+			n.saved = append(n.saved, reserve)
+			if flat != nil {
+				n.saved = append(n.saved, flat)
+			}
+		} else if flat != nil {
+			r.drop(flat)
+		}
+		for _, t := range append(initial, cast...) {
+			r.release(t)
+		}
+		return append([]*tensor{out}, final...)
+	}
+}
+
+// rnnBackward computes the gradients of the data, then those of the weights, which are views of one block.
+func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onnxload.DType, stateShape []int64, states int, weights []*tensor) []*tensor {
+	r.dnn[r.thread()] = true
+	var temps []*tensor
+	hold := func(t *tensor) *tensor { temps = append(temps, t); return t }
+	for i := range states { // zeros for the final states that nothing used
+		if g[1+i] == nil {
+			hold(r.empty(dtype, stateShape...))
+		}
+	}
+	if g[0] == nil {
+		hold(r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions()))
+	}
+	outs := make([]*tensor, len(n.next))
+	xi := r.inLayout(x, contiguousStrides)
+	var dy *tensor
+	if g[0] != nil {
+		dy = r.inLayout(g[0], contiguousStrides)
+	}
+	dx := r.empty(dtype, s.Steps, s.Batch, s.Input)
+	for range states {
+		hold(r.empty(dtype, stateShape...))
+	}
+	r.scratch(s.WorkspaceBytes(), timeline.Workspace)
+	r.release(dy)
+	r.release(xi)
+	xi = r.inLayout(x, contiguousStrides)
+	dw := r.alloc(s.WeightBytes(), timeline.Gradient)
+	r.scratch(s.WorkspaceBytes(), timeline.Workspace)
+	r.release(xi)
+	for _, t := range temps {
+		r.release(t)
+	}
+	if n.wants(0) {
+		outs[0] = dx
+	} else {
+		r.release(dx)
+	}
+	for i, w := range weights {
+		if n.wants(i + 1) {
+			dw.refs++
+			outs[i+1] = &tensor{st: dw, shape: w.shape, stride: contiguousStrides(w.shape), dtype: dtype, refs: 1}
+		}
+	}
+	r.drop(dw)
+	return outs
+}
+
+// flatten is flatten_parameters, which RNN modules call when they have moved: one block for all weights,
+// and then the separate ones are let go.
+func (r *run) flatten(weights []*tensor) {
+	var bytes int64
+	for _, t := range weights {
+		bytes += t.bytes()
+	}
+	flat := r.alloc(bytes, timeline.Parameter)
+	flat.state = true
+	for _, t := range weights {
+		r.drop(t.st)
+		flat.refs++
+		t.st = flat
+	}
+	r.drop(flat)
+}
