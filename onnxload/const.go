@@ -144,7 +144,7 @@ func (m *Model) elements(t *Tensor, typed func(d *decoder, f uint32, w uint8)) (
 		return nil, 0, fmt.Errorf("tensor %q: %w: the file has none for it", t.Name, ErrNoData)
 	}
 	d := &decoder{lim: Limits{}.withDefaults()}
-	d.maxDepth, d.budget, d.chunk = d.lim.Depth, d.lim.Bytes, windowSize
+	d.maxDepth, d.limit, d.budget, d.chunk = d.lim.Depth, d.lim.Bytes, d.lim.Bytes, windowSize
 	switch {
 	case !p.dropped:
 		d.buf, d.size, d.end = p.kept, int64(len(p.kept)), int64(len(p.kept))

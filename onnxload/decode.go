@@ -25,7 +25,7 @@ type decoder struct {
 	funcs    []*function
 	nodes    int64
 	odd      notes
-	external map[string]bool // locations seen
+	location string // of the last external data that was checked
 
 	ids     pool[ValueID]
 	ints    pool[int64]

@@ -312,15 +312,13 @@ func (d *decoder) checkExternal(t *Tensor) {
 		t.External = &External{Length: -1}
 	}
 	x := t.External
-	if d.external[x.Location] {
+	if want, err := t.Bytes(); err == nil && x.Length >= 0 && x.Length != want && t.DType != String {
+		d.odd.add("external data", "tensor %q: external data of %d bytes, want %d of %s %s", t.Name, x.Length, want, t.DType, dimsString(t.Dims))
+	}
+	if d.location == x.Location && x.Location != "" { // as a rule all tensors name one file
 		return
 	}
-	if d.external == nil {
-		d.external = map[string]bool{}
-	}
-	if len(d.external) < 1000 {
-		d.external[x.Location] = true
-	}
+	d.location = x.Location
 	if err := checkLocation(x.Location); err != nil {
 		d.odd.add("external data", "tensor %q: %v", t.Name, err)
 	}

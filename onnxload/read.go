@@ -160,7 +160,7 @@ func newDecoder(opts Options, lim Limits) *decoder {
 		Metadata: map[string]string{},
 		data:     &source{dir: opts.Dir, lim: lim},
 	}
-	d.maxDepth, d.budget, d.chunk = lim.Depth, lim.Bytes, windowSize
+	d.maxDepth, d.limit, d.budget, d.chunk = lim.Depth, lim.Bytes, lim.Bytes, windowSize
 	d.words = newTable(&d.text)
 	d.names = newTable(&d.text)
 	return d

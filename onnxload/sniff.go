@@ -152,7 +152,7 @@ func sniffText(head []byte) *FormatError {
 func sniffFailed(head []byte, m *Model, err error) *FormatError {
 	var wire *WireError
 	broken := errors.As(err, &wire)
-	if !broken && !errors.Is(err, errNoGraph) {
+	if len(head) == 0 || !broken && !errors.Is(err, errNoGraph) {
 		return nil
 	}
 	switch {

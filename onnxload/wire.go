@@ -40,7 +40,7 @@ type cursor struct {
 	chunk int    // bytes to ask for at the next fill
 
 	depth, maxDepth int
-	budget          int64 // bytes that may still be looked at
+	limit, budget   int64 // bytes that may be looked at: in all, and still
 	unknown         int64 // bytes of fields that ONNX does not define
 	tagAt           int64 // offset of the last tag
 	err             error
@@ -95,7 +95,7 @@ func (c *cursor) fill(n int) bool {
 		}
 		c.buf = c.buf[:have+k]
 		if c.budget -= int64(k); c.budget < 0 {
-			c.refuse(fmt.Errorf("byte %d: more than the limit of bytes in graph and names", at))
+			c.refuse(fmt.Errorf("byte %d: more than %d bytes that are not weights, which is the limit", at, c.limit))
 			return false
 		}
 		if k > 0 && len(c.buf) >= n {
