@@ -59,7 +59,7 @@ func (q *queue) try(ctx context.Context) (*Hold, error) {
 	var ds []Device
 	read := func() (err error) {
 		start := time.Now()
-		ds, err = q.list()
+		ds, err = q.devices(ctx)
 		q.cost = time.Since(start)
 		return err
 	}
@@ -86,6 +86,25 @@ func (q *queue) try(ctx context.Context) (*Hold, error) {
 		}
 	}
 	return q.choose(ds)
+}
+
+// devices asks for the list; a driver that hangs does not keep ctx from ending that.
+func (q *queue) devices(ctx context.Context) ([]Device, error) {
+	type listed struct {
+		ds  []Device
+		err error
+	}
+	answer := make(chan listed, 1)
+	go func() {
+		ds, err := q.list()
+		answer <- listed{ds, err}
+	}()
+	select {
+	case a := <-answer:
+		return a.ds, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // choose picks and reserves, or finds out what to wait for. It has the host lock.

@@ -1,0 +1,355 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// waitFor waits until ok, at most 20 seconds.
+func waitFor(ok func() bool) bool {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if ok() {
+			return true
+		}
+	}
+	return ok()
+}
+
+// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another
+// job has that GPU.
+const job = `
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
+int main(int n, char **arg)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/%s", arg[1], getenv("CUDA_VISIBLE_DEVICES"));
+	int f = open(path, O_RDONLY);
+	if (f < 0) { perror(path); return 98; }
+	if (flock(f, LOCK_EX | LOCK_NB)) return 99;
+	usleep(1000 * atoi(arg[2]));
+	return 0;
+}
+`
+
+// A site is a host with a fake driver, a state directory and the job, which every user may use.
+type site struct {
+	dir, program string
+	env          []string
+}
+
+func newSite(t *testing.T, machine string) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "memestimate-site")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &site{dir: dir, program: filepath.Join(dir, "memestimate")}
+	self, err := exec.LookPath("memestimate")
+	check(t, err)
+	copyProgram(t, self, s.program)
+	check(t, os.Chmod(dir, 0o755))
+	buildDriver(t, s.path("driver"))
+	check(t, os.WriteFile(s.path("job.c"), []byte(job), 0o644))
+	if out, err := exec.Command("gcc", "-O1", "-o", s.path("job"), s.path("job.c")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	check(t, os.WriteFile(s.path("machine"), []byte(machine), 0o644))
+	check(t, os.Mkdir(s.path("gpus"), 0o755))
+	for i := range 8 {
+		check(t, os.WriteFile(s.path("gpus", fmt.Sprintf("GPU-%d", i)), nil, 0o644))
+	}
+	s.env = append(os.Environ(), "FAKE_NVML="+s.path("machine"), "LD_LIBRARY_PATH="+s.path("driver"), "MEMESTIMATE_STATE_DIR="+s.path("state"))
+	return s
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func copyProgram(t *testing.T, from, to string) {
+	t.Helper()
+	in, err := os.Open(from)
+	check(t, err)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
+	check(t, err)
+	_, err = io.Copy(out, in)
+	check(t, errors.Join(err, out.Close()))
+}
+
+func (s *site) path(elem ...string) string { return filepath.Join(append([]string{s.dir}, elem...)...) }
+
+// command returns the program with these arguments.
+func (s *site) command(args ...string) *exec.Cmd {
+	c := exec.Command(s.program, args...)
+	c.Env = s.env
+	return c
+}
+
+// job returns a launcher that waits for a GPU and then has it for so many milliseconds.
+func (s *site) job(milliseconds int) *exec.Cmd {
+	return s.command("run", "--wait", "--need", "40GiB", "--", s.path("job"), s.path("gpus"), strconv.Itoa(milliseconds))
+}
+
+// reserved returns how many reservations the program sees.
+func (s *site) reserved(t *testing.T) int {
+	t.Helper()
+	out, err := s.command("devices", "--format", "json").Output()
+	check(t, err)
+	var list struct {
+		Devices []struct{ Reservations []struct{ ID string } }
+	}
+	check(t, json.Unmarshal(out, &list))
+	n := 0
+	for _, d := range list.Devices {
+		n += len(d.Reservations)
+	}
+	return n
+}
+
+// exitCode returns a finished command's exit code, or minus the signal that ended it.
+func exitCode(c *exec.Cmd) int {
+	if s := c.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() {
+		return -int(s.Signal())
+	}
+	return c.ProcessState.ExitCode()
+}
+
+// TestManyLaunchers starts 200 launchers at once for 8 GPUs. No GPU has two jobs at once, all jobs run,
+// none is left held.
+func TestManyLaunchers(t *testing.T) {
+	s := newSite(t, eightGPUs())
+	const launchers, gpus, ms = 200, 8, 100
+	ideal := time.Duration(launchers/gpus*ms) * time.Millisecond
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range launchers {
+		wg.Go(func() {
+			c := s.job(ms)
+			out, err := c.CombinedOutput()
+			if err != nil {
+				t.Errorf("exit code %d: %v\n%s", exitCode(c), err, out)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(start)
+	t.Logf("%d launchers, %d GPUs, jobs of %d ms: %v, ideal %v", launchers, gpus, ms, took.Round(10*time.Millisecond), ideal)
+	if took > 10*ideal {
+		t.Errorf("it took %v, ideal would be %v", took, ideal)
+	}
+	if n := s.reserved(t); n != 0 {
+		t.Errorf("%d reservations are left", n)
+	}
+}
+
+// TestKilledLaunchers does the same while launchers and jobs are killed at random, by the
+// signal that nobody can catch and by one that ends a wait.
+func TestKilledLaunchers(t *testing.T) {
+	s := newSite(t, eightGPUs())
+	const launchers, ms = 120, 60
+	r := rand.New(rand.NewPCG(4, 2))
+	var wg sync.WaitGroup
+	for i := range launchers {
+		delay, sig := time.Duration(r.IntN(1500))*time.Millisecond, syscall.SIGKILL
+		if i%4 == 1 {
+			sig = syscall.SIGTERM
+		}
+		kill := i%2 == 1
+		wg.Go(func() {
+			c := s.job(ms)
+			if err := c.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			if kill {
+				time.AfterFunc(delay, func() { c.Process.Signal(sig) })
+			}
+			c.Wait()
+			code := exitCode(c)
+			if code != 0 && !(kill && (code == -int(sig) || sig == syscall.SIGTERM && code == exitSignal+int(sig))) {
+				t.Errorf("a launcher that gets %v: %v ended with %d", sig, kill, code)
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.reserved(t); n != 0 {
+		t.Errorf("%d reservations are left", n)
+	}
+	check(t, s.job(1).Run())
+	left, err := filepath.Glob(s.path("state", "*-*"))
+	check(t, err)
+	if len(left) > 1 { // the last job's own, which nobody has swept yet
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// TestManyUsers runs launchers of several users, with the strictest umask, in one state directory.
+func TestManyUsers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can act as several users")
+	}
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	s := newSite(t, eightGPUs())
+	for _, name := range []string{"job", "machine", "gpus", "memestimate", "driver/libnvidia-ml.so.1"} { // written under that umask
+		check(t, os.Chmod(s.path(name), 0o755))
+	}
+	for i := range 8 {
+		check(t, os.Chmod(s.path("gpus", fmt.Sprintf("GPU-%d", i)), 0o644))
+	}
+	check(t, os.Mkdir(s.path("shared"), 0o777))
+	check(t, os.Chmod(s.path("shared"), 0o777|os.ModeSticky))
+	s.env = append(s.env, "MEMESTIMATE_STATE_DIR="+s.path("shared", "state"))
+	as := func(c *exec.Cmd, user int) *exec.Cmd {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
+		return c
+	}
+	var wg sync.WaitGroup
+	for i := range 80 {
+		wg.Go(func() {
+			c := as(s.job(50), 20000+i%5)
+			if i%5 == 4 {
+				c = s.job(50) // root among them
+			}
+			kill := i%10 == 3
+			var out strings.Builder
+			c.Stdout, c.Stderr = &out, &out
+			if err := c.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			if kill {
+				time.AfterFunc(time.Duration(i)*5*time.Millisecond, func() { c.Process.Kill() })
+			}
+			c.Wait()
+			if code := exitCode(c); code != 0 && !(kill && code == -int(syscall.SIGKILL)) {
+				t.Errorf("user %d: exit code %d: %s", i%5, code, out.String())
+			}
+		})
+	}
+	wg.Wait()
+	if n := s.reserved(t); n != 0 {
+		t.Errorf("%d reservations are left", n)
+	}
+	// One user's stale files are no other's trouble, and one's reservation is seen by all.
+	held := as(s.job(5000), 20000)
+	check(t, held.Start())
+	defer held.Wait()
+	defer held.Process.Kill()
+	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
+		t.Fatal("the reservation does not show")
+	}
+	out, err := as(s.command("run", "--print", "--policy", "first", "--need", "1GiB"), 20001).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "GPU-1\n") {
+		t.Errorf("another user got %v\n%s", err, out)
+	}
+}
+
+// TestSignalsAtAnyTime ends launchers with signals at random moments of their way from start to command:
+// they end with the signal's code, and nothing is left held.
+func TestSignalsAtAnyTime(t *testing.T) {
+	s := newSite(t, eightGPUs())
+	r := rand.New(rand.NewPCG(7, 7))
+	for i, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		var wg sync.WaitGroup
+		for range 30 {
+			delay := time.Duration(r.IntN(60_000)) * time.Microsecond
+			wg.Go(func() {
+				c := s.job(10_000)
+				if err := c.Start(); err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(delay)
+				c.Process.Signal(sig)
+				c.Wait()
+				if code := exitCode(c); code != -int(sig) && code != exitSignal+int(sig) {
+					t.Errorf("%v after %v: exit code %d", sig, delay, code)
+				}
+			})
+			if r.IntN(4) == 0 {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		wg.Wait()
+		if n := s.reserved(t); n != 0 {
+			t.Errorf("round %d: %d reservations are left", i, n)
+		}
+	}
+}
+
+// TestWaitingCosts measures the processor time of launchers that wait, the first in the queue and one behind it.
+func TestWaitingCosts(t *testing.T) {
+	s := newSite(t, strings.Join(strings.SplitAfter(eightGPUs(), "\n")[:2], "")) // one GPU
+	holder := s.job(60_000)
+	check(t, holder.Start())
+	defer holder.Wait()
+	defer holder.Process.Kill()
+	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
+		t.Fatal("the GPU is not held")
+	}
+	var waiters []*exec.Cmd
+	for range 2 {
+		c := s.job(1)
+		check(t, c.Start())
+		defer c.Wait()
+		defer c.Process.Kill()
+		waiters = append(waiters, c)
+		if !waitFor(func() bool { l, _ := filepath.Glob(s.path("state", "wait-*")); return len(l) == len(waiters) }) {
+			t.Fatal("the launcher does not wait")
+		}
+	}
+	time.Sleep(1500 * time.Millisecond) // past the quick first looks
+	before := []time.Duration{runTime(t, waiters[0]), runTime(t, waiters[1])}
+	const window = 4 * time.Second
+	time.Sleep(window)
+	for i, c := range waiters {
+		share := float64(runTime(t, c)-before[i]) / float64(window)
+		t.Logf("waiter %d in the queue takes %.3f %% of a core", i+1, 100*share)
+		if share > 0.01 {
+			t.Errorf("waiter %d takes %.2f %% of a core, want less than 1", i+1, 100*share)
+		}
+	}
+}
+
+// runTime returns the processor time that all threads of a process have had.
+func runTime(t *testing.T, c *exec.Cmd) (sum time.Duration) {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", c.Process.Pid))
+	if err != nil || len(tasks) == 0 {
+		t.Skip("the kernel does not tell processor times in /proc/PID/schedstat")
+	}
+	for _, name := range tasks {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread ended
+		}
+		var ns int64
+		fmt.Sscan(string(b), &ns)
+		sum += time.Duration(ns)
+	}
+	return sum
+}
