@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxgo"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -50,12 +51,41 @@ func (s *settings) estimate(e *env, command string, in source) (*estimate.Report
 		return nil, err
 	}
 	defer m.Close()
+	var checked []estimate.Note
+	if s.cross {
+		p.now("cross-checking " + quoteArg(in.arg))
+		if checked, err = crossCheck(in, m); err != nil {
+			return nil, err
+		}
+	}
 	p.now("estimating " + quoteArg(in.arg))
 	r, err := estimate.Run(m, s.options(in.name))
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
 	}
+	r.Notes = append(r.Notes, checked...)
 	return r, nil
+}
+
+// crossCheck has onnx-go read the model as well. That the two readers disagree is an
+// error: one of them has another model than the one in the file.
+func crossCheck(in source, m *onnxload.Model) ([]estimate.Note, error) {
+	rep, err := onnxgo.Check(m)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(in.arg), err)
+	}
+	text := fmt.Sprintf("onnx-go reads the same model: %s nodes in %s", report.Count(int64(rep.Nodes)), count(rep.Graphs, "graph"))
+	if rep.Calls > 0 {
+		text += fmt.Sprintf(", %s of functions", count(rep.Calls, "call"))
+	}
+	return []estimate.Note{{Level: estimate.Info, Text: text}}, nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return report.Count(int64(n)) + " " + what + "s"
 }
 
 // explain gives an error about a model its place, its exit code and, where one

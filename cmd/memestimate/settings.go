@@ -21,6 +21,7 @@ type settings struct {
 	dims   map[string]int64
 	inputs map[string][]int64
 	strict bool
+	cross  bool // have onnx-go read the model too
 }
 
 // shapeFlags adds the flags that give dimensions their sizes.
@@ -34,6 +35,7 @@ func (s *settings) shapeFlags(fs *pflag.FlagSet) {
 func (s *settings) flags(fs *pflag.FlagSet) {
 	s.shapeFlags(fs)
 	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
+	fs.BoolVar(&s.cross, "cross-check", false, "have onnx-go read the model as well, and compare node by node")
 }
 
 // options returns the settings as the library takes them.

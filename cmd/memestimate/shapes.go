@@ -35,6 +35,11 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 				return err
 			}
 			defer m.Close()
+			if s.cross {
+				if _, err := crossCheck(in, m); err != nil {
+					return err
+				}
+			}
 			types, err := shape.Infer(m, s.shapeOptions())
 			if err != nil {
 				return s.explain(err, cmd.CommandPath(), in, m)
