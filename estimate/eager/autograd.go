@@ -275,13 +275,14 @@ func (r *run) validate(g *tensor, want meta) *tensor {
 }
 
 // accumulate adds a gradient to what a node has collected (InputBuffer::add): in
-// place when the buffer alone holds a dense tensor, otherwise into a new one.
+// place when the buffer alone holds a dense tensor, otherwise into a new one. A view is never
+// held alone: it keeps the tensor that it is a view of.
 func (r *run) accumulate(to *node, nr int, g *tensor) {
 	old := to.grads[nr]
 	switch {
 	case old == nil:
 		to.grads[nr] = g
-	case old.refs == 1 && old.st.refs == 1 && isDense(old.shape, old.stride):
+	case old.refs == 1 && old.st.refs == 1 && !old.view && isDense(old.shape, old.stride):
 		r.release(g)
 	default:
 		to.grads[nr] = r.pointwise(promote(old, g), old, g)

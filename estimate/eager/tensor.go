@@ -27,6 +27,7 @@ type tensor struct {
 	stride []int64 // in elements
 	dtype  onnxload.DType
 	host   bool // a CPU scalar: it has no storage and never allocates
+	view   bool // another tensor's storage: PyTorch keeps that tensor alive with it (as_view)
 	refs   int32
 
 	requiresGrad bool
@@ -249,7 +250,7 @@ func (r *run) alias(t *tensor, shape, stride []int64) *tensor {
 		return &tensor{host: true, shape: shape, stride: stride, dtype: t.dtype, refs: 1}
 	}
 	t.st.refs++
-	return &tensor{st: t.st, shape: shape, stride: stride, dtype: t.dtype, refs: 1}
+	return &tensor{st: t.st, shape: shape, stride: stride, dtype: t.dtype, refs: 1, view: true}
 }
 
 // scalar returns a Python number: it has no memory on the GPU.
