@@ -1,6 +1,8 @@
 package eager
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -21,16 +23,15 @@ const (
 )
 
 // sdpaBackend chooses as sdp::select_sdp_backend does on compute capability 9.0 with cuDNN 9.19:
-// cuDNN's kernel takes 16-bit heads of up to 128 in eights, with a dropout of a
-// multiple of 1/16; flash attention takes no mask; float32 goes to the memory-efficient
-// kernel, which wants heads in fours and equal numbers of heads.
-func sdpaBackend(q, k, mask *tensor, p float64) backend {
+// cuDNN's kernel takes 16-bit heads of up to 256 in eights, with any dropout (measured
+// with 160 and 256, and with 0.1); flash attention takes no mask; float32 goes to the
+// memory-efficient kernel, which wants heads in fours and equal numbers of heads.
+func sdpaBackend(q, k, mask *tensor) backend {
 	d := q.shape[len(q.shape)-1]
 	grouped := q.shape[1] != k.shape[1]
 	half := q.dtype.Bits() == 16
-	sixteenths := p*16 == float64(int64(p*16))
 	switch {
-	case half && d%8 == 0 && d <= 128 && k.shape[2] > 1 && sixteenths:
+	case half && d%8 == 0 && d <= 256 && k.shape[2] > 1:
 		return cudnnAttention
 	case half && d <= 256 && mask == nil:
 		return flashAttention
@@ -50,7 +51,7 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 	if c.Args.Train {
 		p = c.Args.P
 	}
-	b := sdpaBackend(q, k, mask, p)
+	b := sdpaBackend(q, k, mask)
 	if mask != nil && r.needsGrad(mask) {
 		b = mathAttention // a bias that is trained
 	}
@@ -71,17 +72,25 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 	var out *tensor
 	switch b {
 	case efficientAttention:
+		if bias != nil {
+			if last := bias.shape[len(bias.shape)-1]; last%efficientAlign != 0 { // pad_bias
+				shape := append(slices.Clone(bias.shape[:len(bias.shape)-1]), roundUp(last, efficientAlign))
+				bias = r.strided(bias.dtype, shape, contiguousStrides(shape))
+				defer r.release(bias)
+			}
+		}
 		// [B, L, H, D] in memory, seen as [B, H, L, D]
 		out = r.strided(q.dtype, []int64{batch, heads, rows, vd}, []int64{rows * heads * vd, vd, heads * vd, 1})
 		if grad {
 			kept = append(kept, r.empty(onnxload.Float32, batch, heads, roundUp(rows, 32)))
 		}
 	case cudnnAttention:
-		kept = append(kept, r.empty(onnxload.Int64), r.empty(onnxload.Int64)) // seed and offset
+		seed, offset := r.empty(onnxload.Int64), r.empty(onnxload.Int64)
 		out = r.strided(q.dtype, []int64{batch, heads, rows, vd}, iteratorStrides([]int64{batch, heads, rows, vd}, q))
 		if grad {
 			kept = append(kept, r.empty(onnxload.Float32, batch, heads, rows, 1))
 		}
+		kept = append(kept, seed, offset)
 		r.dnn[r.thread()] = true
 		r.scratch(256, timeline.Workspace)
 	case flashAttention:
@@ -118,9 +127,12 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 		}
 		dq, dk, dv = like(q), like(k), like(v)
 		product := r.pointwise(onnxload.Float32, g, out)
-		sum := r.empty(onnxload.Float32, batch, rows, heads)
-		delta := r.empty(onnxload.Float32, batch, heads, rows)
-		r.release(sum)
+		delta := r.empty(onnxload.Float32, batch, rows, heads)
+		if heads > 1 && rows > 1 { // delta is wanted as [B, H, L]
+			sum := delta
+			delta = r.empty(onnxload.Float32, batch, heads, rows)
+			r.release(sum)
+		}
 		r.release(product)
 		scratch := r.alloc(efficientWorkspace(batch*heads, k.shape[2], max(d, v.shape[3])), timeline.Workspace)
 		r.release(delta)
@@ -128,7 +140,7 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 	case cudnnAttention:
 		dq, dk, dv = r.emptyLike(q, q.dtype), r.emptyLike(k, k.dtype), r.emptyLike(v, v.dtype)
 		r.dnn[r.thread()] = true
-		ws := batch*heads*rows*(4*d+4) + 256
+		ws := cudnnAttentionWorkspace(batch*heads, rows, d)
 		if k.shape[1] != heads { // the plan first makes the gradients of all heads
 			ws += batch * heads * k.shape[2] * (d + v.shape[3]) * q.dtype.Bits() / 8
 		}
@@ -141,13 +153,6 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 		r.release(sum)
 	}
 	return []*tensor{dq, dk, dv}
-}
-
-// efficientWorkspace is the memory-efficient backward's accumulator, in float32 tiles of 64 by 64 for
-// each head, and 16 bytes of flags a tile row, measured for float32.
-func efficientWorkspace(heads, rows, d int64) int64 {
-	tiles := roundUp(rows, 64)
-	return heads * (tiles*roundUp(d, 64)*4 + tiles/64*16)
 }
 
 // mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the

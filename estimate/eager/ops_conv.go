@@ -1,6 +1,10 @@
 package eager
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 // convOps are the convolutions (aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp).
 var convOps = []op{
@@ -53,13 +57,17 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 		gi := r.inLayout(g[0], layout)
 		r.dnn[r.thread()] = true
 		outs := make([]*tensor, 3)
-		if n.wants(0) {
+		native := k.depthwise() && !last && len(k.X) == 4 && xc.dtype != onnxload.Float16
+		if n.wants(0) && !native {
 			outs[0] = r.strided(xc.dtype, xc.shape, layout(xc.shape))
 			r.convWorkspace(k, convBackwardInput)
 		}
 		if n.wants(1) {
 			outs[1] = r.strided(wc.dtype, wc.shape, layout(wc.shape))
 			r.convWorkspace(k, convBackwardWeight)
+		}
+		if n.wants(0) && native { // conv_depthwise2d_backward makes the weight's gradient first
+			outs[0] = r.strided(xc.dtype, xc.shape, layout(xc.shape))
 		}
 		if n.wants(2) {
 			dims := []int{0}

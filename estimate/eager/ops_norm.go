@@ -34,13 +34,25 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...), func(r *run, n *node, g []*tensor) []*tensor {
 			gi := r.inLayout(g[0], func([]int64) []int64 { return xc.stride })
 			outs := make([]*tensor, 3)
-			outs[0] = r.emptyLike(&xc, xc.dtype)
+			last := xc.isChannelsLast() && !xc.isContiguous()
+			native := train && last && xc.dtype != onnxload.Float32 // batch_norm_backward_reduce, then _elemt
+			var sums []*tensor
+			if native {
+				sums = []*tensor{r.empty(onnxload.Float32, channels), r.empty(onnxload.Float32, channels)}
+			} else {
+				outs[0] = r.emptyLike(&xc, xc.dtype)
+			}
 			if w != nil {
 				outs[1] = r.empty(w.dtype, channels)
 				outs[2] = r.empty(w.dtype, channels)
 			}
-			if xc.isChannelsLast() && !xc.isContiguous() {
+			if last {
 				r.channelsLastNormScratch(&xc, train, true)
+			}
+			if native {
+				outs[0] = r.emptyLike(&xc, xc.dtype)
+				r.release(sums[0])
+				r.release(sums[1])
 			}
 			r.release(gi)
 			return outs
