@@ -262,7 +262,7 @@ var hostile = []struct {
 
 	// Sizes.
 	{"A37 dim -1", withInput(2, -1).Bytes(), `dim 1 of "in" is -1`},
-	{"A37 dim MIN_INT64", withInput(math.MinInt64).Bytes(), `dim 0 of "in" is -9223372036854775808`},
+	{"A37 dim MIN_INT64", withInput(int64(math.MinInt64)).Bytes(), `dim 0 of "in" is -9223372036854775808`},
 	{"A37 initializer of dim -1", withInit(Bare("w", onnxload.Float32, 3, -1)).Bytes(), `dim 1 of "w" is -1`},
 	{"A38 2^62 x 4", withInit(Bare("w", onnxload.Float32, 1<<62, 4)).Bytes(), `size of "w", [4611686018427387904 4] elements, does not fit`},
 	{"A38 2^32 x 2^32", withInit(Bare("w", onnxload.Int8, 1<<32, 1<<32)).Bytes(), "does not fit"},

@@ -4,12 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"go/parser"
-	"go/token"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -72,7 +67,7 @@ var plain = Model{Opset: 9, Graph: Graph{
 	Out:   []Value{Float("y", 3, 2), {Name: "b"}},
 }}
 
-var models = map[string]Model{
+var fixtures = map[string]Model{
 	"plain":        plain,
 	"no nodes":     {Graph: Graph{In: []Value{Float("x", 1)}, Out: []Value{Float("x", 1)}}},
 	"no outputs":   {Graph: Graph{In: []Value{Float("x", 1)}, Nodes: []Node{Op("Print", "x x", ""), Op("Print", "x", "")}}},
@@ -101,7 +96,7 @@ var models = map[string]Model{
 }
 
 func TestCheck(t *testing.T) {
-	for name, model := range models {
+	for name, model := range fixtures {
 		b := model.Bytes()
 		m := read(t, b)
 		rep, err := onnxgo.Check(m)
@@ -171,7 +166,7 @@ func TestCheckFindsDifferences(t *testing.T) {
 		{"subgraph lost", "subgraphs", func(m *onnxload.Model) { m.Graph.Nodes[2].Attrs[0].Graphs = nil }, "no such subgraph"},
 	}
 	for _, c := range cases {
-		m := read(t, models[c.model].Bytes())
+		m := read(t, fixtures[c.model].Bytes())
 		c.spoil(m)
 		_, err := onnxgo.Check(m)
 		var d *onnxgo.Difference
@@ -183,7 +178,7 @@ func TestCheckFindsDifferences(t *testing.T) {
 
 // Every skeleton loads into onnx-go, tensors included.
 func TestSkeleton(t *testing.T) {
-	for name, model := range models {
+	for name, model := range fixtures {
 		m := read(t, model.Bytes())
 		if len(m.Graph.Nodes) == 0 {
 			continue // onnx-go has no graphs without nodes
@@ -196,7 +191,7 @@ func TestSkeleton(t *testing.T) {
 			}
 		}
 	}
-	b := onnxgo.Skeleton(read(t, models["weights of all types"].Bytes()))
+	b := onnxgo.Skeleton(read(t, fixtures["weights of all types"].Bytes()))
 	if bytes.Contains(b, []byte("location")) {
 		t.Error("the skeleton has external data")
 	}
@@ -321,35 +316,5 @@ func TestPanicsAreErrors(t *testing.T) {
 	}
 	if err := onnxgo.Decode(onnx.NewModel(&onnxgo.Backend{}), []byte{0xff}); err == nil || !strings.HasPrefix(err.Error(), "onnx-go: ") {
 		t.Errorf("%v", err)
-	}
-}
-
-// onnx-go stays in this package: a program with another generated package
-// "onnx" must be able to use the rest of the module.
-func TestOnlyHere(t *testing.T) {
-	files := 0
-	err := filepath.WalkDir(filepath.Join("..", ".."), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
-			return err
-		}
-		rel := filepath.ToSlash(strings.TrimPrefix(path, filepath.Join("..", "..")+string(filepath.Separator)))
-		if strings.HasPrefix(rel, "onnxload/onnxgo/") || strings.HasPrefix(rel, "cmd/") {
-			return nil
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-		if err != nil {
-			return nil // a template or a fixture
-		}
-		files++
-		for _, imp := range f.Imports {
-			p, _ := strconv.Unquote(imp.Path.Value)
-			if strings.Contains(p, "onnxgo") || strings.Contains(p, "owulveryck") || strings.HasPrefix(p, "gorgonia.org") {
-				t.Errorf("%s imports %s", rel, p)
-			}
-		}
-		return nil
-	})
-	if err != nil || files < 20 {
-		t.Errorf("%d files looked at, %v", files, err)
 	}
 }
