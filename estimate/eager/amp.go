@@ -55,7 +55,12 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 			}
 		}
 	}
-	for i, t := range in {
+	for k := range in {
+		i := k
+		if p != castPromote { // the compiler evaluates arguments from the last to the first
+			i = len(in) - 1 - k
+		}
+		t := in[i]
 		if t == nil || t.host || !t.dtype.IsFloat() || t.dtype == to || t.dtype == onnxload.Float64 {
 			continue
 		}

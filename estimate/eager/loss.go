@@ -139,7 +139,8 @@ func (r *run) nll(logp, labels *tensor) *tensor {
 }
 
 // pointwiseLoss is mse_loss or smooth_l1_loss: the loss is first written into a tensor of
-// the output's size, then averaged.
+// the output's size, then averaged into the result, whose storage was made for that
+// size too and keeps it (the structured kernels' meta functions in BinaryOps.cpp).
 func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
 	x := out.retain()
 	if r.amp != nil && x.dtype.Bits() == 16 {
@@ -147,8 +148,9 @@ func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
 		r.release(x)
 		x = c
 	}
-	buf := r.pointwise(x.dtype, x)
-	l := r.reduce(buf, nil, false, x.dtype)
+	l, buf := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
+	l.shape, l.stride = nil, nil
+	r.reduceScratch(buf, allDims(buf))
 	r.release(buf)
 	if r.needsGrad(x) {
 		xc := *x
@@ -160,7 +162,7 @@ func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
 	return l
 }
 
-// bceLogits is binary_cross_entropy_with_logits: three tensors of the output's size while it runs.
+// bceLogits is binary_cross_entropy_with_logits: log_sigmoid(input) and (1 - target) * input - that.
 func (r *run) bceLogits(out, labels *tensor) *tensor {
 	x := out.retain()
 	if r.amp != nil && x.dtype.Bits() == 16 {
@@ -168,11 +170,10 @@ func (r *run) bceLogits(out, labels *tensor) *tensor {
 		r.release(x)
 		x = c
 	}
-	a, b, c := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
-	l := r.reduce(a, nil, false, x.dtype)
-	for _, t := range []*tensor{a, b, c} {
-		r.release(t)
-	}
+	a, b := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
+	l := r.reduce(b, nil, false, x.dtype)
+	r.release(b)
+	r.release(a)
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("BinaryCrossEntropyWithLogits", one(l), one(x), []*tensor{x, labels}, func(r *run, n *node, g []*tensor) []*tensor {

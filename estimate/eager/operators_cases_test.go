@@ -17,7 +17,11 @@ type singleCase struct {
 	build        func(l *lab) func() *tensor
 }
 
-var singleCases = [][]singleCase{pointwiseCases}
+var singleCases = [][]singleCase{
+	pointwiseCases, normCases, productCases, matmulCases(f32, "torch.float32"), matmulCases(bf16, "torch.bfloat16"),
+	indexCases, lossCases, fanCases, blockCases,
+	sdpaCases(f32, "torch.float32"), sdpaCases(bf16, "torch.bfloat16"), sdpaCases(f16, "torch.float16"),
+}
 
 // picture is the tensor most operators were measured on: [8, 64, 128, 128] in float32.
 func picture(l *lab) *tensor { return l.leaf(f32, 8, 64, 128, 128) }

@@ -153,7 +153,7 @@ func (r *run) matrixGrad(x, y, like *tensor) *tensor {
 	columns := like.stride[0] == 1 && like.stride[1] == like.shape[0] && !(like.stride[1] == 1 && like.stride[0] == like.shape[1])
 	out := r.product(x, y, like.shape, false)
 	if columns {
-		out.stride = []int64{1, like.shape[0]}
+		out.stride, out.view = []int64{1, like.shape[0]}, true
 	}
 	return out
 }

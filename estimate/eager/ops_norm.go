@@ -9,6 +9,7 @@ var normOps = []op{
 	{"layer_norm", castFloat, runLayerNorm},      // cuda/layer_norm_kernel.cu
 	{"rms_norm", castFloat, runRMSNorm},          // _fused_rms_norm
 	{"group_norm", castFloat, runGroupNorm},      // cuda/group_norm_kernel.cu
+	{"local_response_norm", castNone, runLocalResponseNorm},
 }
 
 // runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it
@@ -174,4 +175,34 @@ func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
 		r.release(t)
 	}
 	return one(out)
+}
+
+// runLocalResponseNorm is F.local_response_norm over Args.Kernel[0] channels, composed:
+// input / (alpha * the mean of the neighbours' squares + k) ** beta.
+func runLocalResponseNorm(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	n, ch := x.shape[0], x.shape[1]
+	rest := numel(x.shape[2:])
+	size := int64(5)
+	if len(c.Args.Kernel) > 0 {
+		size = c.Args.Kernel[0]
+	}
+	square := runMul(r, &Call{}, []*tensor{x, x})[0]
+	volume := r.reshape(square, []int64{n, 1, ch, rest, 1})
+	r.release(square)
+	padded := resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
+	r.release(volume)
+	mean := resampling("AvgPool3D", keepsInput)(r, &Call{Args: Args{Shape: []int64{n, 1, ch, rest, 1}}}, one(padded))[0]
+	r.release(padded)
+	div := r.reshape(mean, x.shape)
+	r.release(mean)
+	scaled := runMul(r, &Call{}, []*tensor{div, scalar(x.dtype)})[0]
+	sum := runAdd(r, &Call{}, []*tensor{scaled, scalar(x.dtype)})[0]
+	r.release(scaled)
+	power := runPow(r, &Call{}, []*tensor{sum, scalar(x.dtype)})[0]
+	r.release(div)
+	r.release(sum)
+	out := runDiv(r, &Call{}, []*tensor{x, power})
+	r.release(power)
+	return out
 }

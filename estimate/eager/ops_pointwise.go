@@ -221,12 +221,12 @@ func runMul(r *run, c *Call, in []*tensor) []*tensor {
 	if !r.needsGrad(x, y) {
 		return one(out)
 	}
-	var saved []*tensor
-	if y.requiresGrad {
-		saved = append(saved, x)
-	}
+	var saved []*tensor // other, self
 	if x.requiresGrad {
 		saved = append(saved, y)
+	}
+	if y.requiresGrad {
+		saved = append(saved, x)
 	}
 	other := []tensor{*y, *x}
 	r.record("Mul", one(out), in, saved, func(r *run, n *node, g []*tensor) []*tensor {

@@ -30,9 +30,7 @@ func (r *run) sumTo(g *tensor, shape []int64) *tensor {
 // gpu_reduce_kernel needs on the way.
 func (r *run) reduce(t *tensor, dims []int, keep bool, dtype onnxload.DType) *tensor {
 	if len(dims) == 0 {
-		for i := range t.shape {
-			dims = append(dims, i)
-		}
+		dims = allDims(t)
 	}
 	var shape []int64
 	for i, n := range t.shape {
@@ -50,6 +48,14 @@ func (r *run) reduce(t *tensor, dims []int, keep bool, dtype onnxload.DType) *te
 	}
 	r.reduceScratch(t, dims)
 	return out
+}
+
+func allDims(t *tensor) []int {
+	dims := make([]int, len(t.shape))
+	for i := range dims {
+		dims[i] = i
+	}
+	return dims
 }
 
 // reduceScratch allocates and frees the staging buffer and the semaphores of a
