@@ -161,6 +161,10 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	call := &Call{}
 	var drop []*tensor
 	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
+	from := q.dtype
+	if from.Bits() == 16 { // unless allow_fp16_bf16_reduction_math_sdp, which is off
+		q, k, v = hold(r.to(q, onnxload.Float32)), hold(r.to(k, onnxload.Float32)), hold(r.to(v, onnxload.Float32))
+	}
 	sq := hold(runMul(r, call, []*tensor{q, scalar(onnxload.Float32)})[0])
 	if c.Args.Causal && mask == nil { // ones, tril of them, and 0 or -inf from that
 		l, s := q.shape[2], k.shape[2]
@@ -203,7 +207,9 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	for _, t := range drop {
 		r.release(t)
 	}
-	return out
+	back := r.to(out, from)
+	r.release(out)
+	return back
 }
 
 // repeatHeads is repeat_interleave over the heads.
