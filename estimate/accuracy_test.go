@@ -122,6 +122,9 @@ func TestAccuracy(t *testing.T) {
 		form := defaultForm(t, c.Model)
 		if *onlyForm != "" {
 			form = *onlyForm
+			if info, err := models.Info(c.Model); err != nil || !slices.Contains(info.Forms, form) {
+				continue
+			}
 		}
 		sim, err := simulate(t, c, form)
 		if err != nil {

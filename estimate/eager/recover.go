@@ -65,6 +65,7 @@ func Recover(src Source) (*Program, error) {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
 		}
 	}
+	b.noteExport()
 	b.prog.dropDead()
 	b.orderState()
 	return b.prog, nil
@@ -72,23 +73,24 @@ func Recover(src Source) (*Program, error) {
 
 // A recovery is the state of one Recover.
 type recovery struct {
-	src   Source
-	m     *onnxload.Model
-	types *shape.Result
-	prog  *Program
-	nodes []*onnxload.Node // those that run, subgraphs included, in order
-	of    []ValueID        // by ONNX value: the program's, or -2
-	calls map[ValueID]int  // by program value: the call that makes it
-	made  []int32          // by ONNX value: index of the node that makes it, or -1
-	uses  [][]int32        // by ONNX value: the nodes that read it, once for each slot
-	out   []bool           // by ONNX value: an output of the graph
-	fixed []bool           // by ONNX value: it comes from shapes and constants alone
-	host  []bool           // by ONNX value: Python computes it
-	same  []onnxload.ValueID
-	done  []bool   // by node: part of a pattern
-	emit  []func() // by node: what to do instead of its row
-	at    int
-	err   error
+	src    Source
+	m      *onnxload.Model
+	types  *shape.Result
+	prog   *Program
+	nodes  []*onnxload.Node // those that run, subgraphs included, in order
+	of     []ValueID        // by ONNX value: the program's, or -2
+	calls  map[ValueID]int  // by program value: the call that makes it
+	folded int              // batch norms that an export folded into convolutions, and that are restored
+	made   []int32          // by ONNX value: index of the node that makes it, or -1
+	uses   [][]int32        // by ONNX value: the nodes that read it, once for each slot
+	out    []bool           // by ONNX value: an output of the graph
+	fixed  []bool           // by ONNX value: it comes from shapes and constants alone
+	host   []bool           // by ONNX value: Python computes it
+	same   []onnxload.ValueID
+	done   []bool   // by node: part of a pattern
+	emit   []func() // by node: what to do instead of its row
+	at     int
+	err    error
 
 	scopes map[string]int32
 	layers map[string]int32
@@ -164,7 +166,8 @@ func (b *recovery) index() {
 	for i, n := range b.nodes {
 		b.places[i] = b.src.Place(n)
 		for j := range n.In {
-			if v := b.in(n, j); v != onnxload.NoValue {
+			// Asking for a shape is no use of the data.
+			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" {
 				b.uses[v] = append(b.uses[v], int32(i))
 			}
 		}

@@ -114,7 +114,7 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil && len(b.dims(n.Out[0])) > 3 {
 		for i := range 2 {
 			p, _ := b.producer(b.in(n, i))
-			if p != nil && p.Op == "BatchNormalization" && b.single(b.in(n, i)) && slices.Equal(b.dims(b.in(n, i)), b.dims(n.Out[0])) {
+			if p != nil && (p.Op == "BatchNormalization" || b.isFolded(p)) && b.single(b.in(n, i)) && slices.Equal(b.dims(b.in(n, i)), b.dims(n.Out[0])) {
 				args.Inplace = true
 				in[0], in[1] = in[i], in[1-i]
 				break
@@ -228,6 +228,10 @@ func emitConv(b *recovery, n *onnxload.Node) {
 		op, args.Mode = "conv_transpose", "transposed"
 	}
 	in := []ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), NoValue}
+	if b.isFolded(n) {
+		b.emitFolded(n, op, args, in)
+		return
+	}
 	if bias := b.in(n, 2); bias != onnxload.NoValue && !b.zeroBias(bias) {
 		in[2] = b.value(bias)
 	}

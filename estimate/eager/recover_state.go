@@ -47,8 +47,15 @@ func (b *recovery) orderState() {
 			}
 		}
 	}
+	// Values that the graph does not have, restored ones, stay at the end of their modules.
+	place := func(v ValueID) int {
+		if i, ok := ids[v]; ok {
+			return i
+		}
+		return len(b.of)
+	}
 	state := slices.Clone(b.prog.State)
-	slices.SortStableFunc(state, func(x, y ValueID) int { return ids[x] - ids[y] })
+	slices.SortStableFunc(state, func(x, y ValueID) int { return place(x) - place(y) })
 	for _, v := range state {
 		name := b.prog.Values[v].Name
 		up := ""
