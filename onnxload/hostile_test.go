@@ -150,6 +150,7 @@ var hostile = []struct {
 	{"A4 TFLite", text("\x1c\x00\x00\x00TFL3\x14\x00"), "TensorFlow Lite"},
 	{"A4 TensorRT", text("ftrt\x00\x00\x00\x00"), "TensorRT"},
 	{"A4 CoreML", Bytes(Varint(nil, 1, 4), 2, Bytes(nil, 1, Str(nil, 1, "input"))), "Core ML"},
+	{"A4 SavedModel", Bytes(Varint(nil, 1, 1), 2, Bytes(nil, 1, make([]byte, 300))), "TensorFlow SavedModel"},
 	{"A4 ORT format", text("\x18\x00\x00\x00ORTM\x00\x00"), "ORT format"},
 	{"A4 HDF5", text("\x89HDF\r\n\x1a\n\x00"), "HDF5"},
 	{"A4 NumPy", text("\x93NUMPY\x01\x00"), "NumPy"},
@@ -403,6 +404,10 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(dir, "it holds 2 .onnx files")
+	if err := os.WriteFile(filepath.Join(dir, "m.onnx.data"), []byte{0, 0, 0x80, 0x3f}, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	check(filepath.Join(dir, "m.onnx.data"), "not an ONNX model (weights of "+filepath.Join(dir, "m.onnx"))
 	if runtime.GOOS == "linux" {
 		check("/dev/null", "empty file")
 		check("/dev/zero", "byte 0: field number 0")

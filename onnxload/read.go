@@ -60,10 +60,27 @@ func Open(path string) (*Model, error) {
 	m, err := openRegular(f, opts)
 	if err != nil {
 		f.Close()
+		if model := modelOf(path); model != "" {
+			return nil, fmt.Errorf("%s: %w", path, &FormatError{Format: "weights of " + model, Hint: "give " + model + " itself"})
+		}
 		return nil, err
 	}
 	m.data.file = f
 	return m, nil
+}
+
+// modelOf returns the model whose weights the file at path must be, by the names
+// that exporters give: model.onnx has model.onnx.data or model.onnx_data. It is ""
+// when there is no such model.
+func modelOf(path string) string {
+	for _, suffix := range []string{".data", "_data"} {
+		if model, ok := strings.CutSuffix(path, suffix); ok {
+			if st, err := os.Stat(model); err == nil && st.Mode().IsRegular() {
+				return model
+			}
+		}
+	}
+	return ""
 }
 
 func openRegular(f *os.File, opts Options) (*Model, error) {

@@ -159,7 +159,7 @@ func sniffFailed(head []byte, m *Model, err error) *FormatError {
 	case head[0] == 0x0a && broken && wire.Offset < 16:
 		return &FormatError{Format: "another protobuf message: a TensorFlow graph, or a single ONNX tensor or graph"}
 	case !broken && coreML(head):
-		return &FormatError{Format: "Core ML model", Hint: "give the model that it was converted from"}
+		return &FormatError{Format: "Core ML model or TensorFlow SavedModel", Hint: "convert it to ONNX, or give the model that it was converted from"}
 	case broken && crlf(head):
 		return &FormatError{Format: "a damaged file", Hint: "every line feed has a carriage return before it: transfer the file as binary"}
 	case broken && bytes.Count(head, []byte("\xef\xbf\xbd")) >= 4:
@@ -168,11 +168,19 @@ func sniffFailed(head []byte, m *Model, err error) *FormatError {
 	return nil
 }
 
-// coreML reports whether the input begins as Core ML's Model message:
-// specificationVersion, then a description, which is a message with messages
-// where ONNX has the producer's name.
+// coreML reports whether the input begins as Core ML's Model message or
+// TensorFlow's SavedModel: a version, then a message with messages where ONNX has the
+// producer's name.
 func coreML(head []byte) bool {
-	return len(head) > 6 && head[0] == 0x08 && head[1] < 32 && head[2] == 0x12 && bytes.IndexByte([]byte{0x0a, 0x52, 0xa2}, head[4]) >= 0
+	if len(head) < 3 || head[0] != 0x08 || head[1] > 32 || head[2] != 0x12 {
+		return false
+	}
+	_, n := binary.Uvarint(head[3:])
+	if n <= 0 || len(head) <= 3+n {
+		return false
+	}
+	first := head[3+n]
+	return first == 0x0a || first == 0x52 || first == 0xa2
 }
 
 // crlf reports whether text conversion put a carriage return before every line feed.
