@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -65,10 +67,10 @@ func inputError(err error) error {
 // missing says that there is neither such a file nor such a built-in model.
 func (s source) missing() error {
 	err := fail(exitInput, "%s: no such file", quoteArg(s.file))
+	if near, ok := nearFile(s.file); ok {
+		return err.withHint("there is %s", quoteArg(near))
+	}
 	if strings.ContainsAny(s.file, `/\`) || strings.HasSuffix(s.file, ".onnx") {
-		if near, ok := nearFile(s.file); ok {
-			return err.withHint("there is %s", quoteArg(near))
-		}
 		return err
 	}
 	err = fail(exitInput, "%s: no such file, and no built-in model of that name", quoteArg(s.file))
@@ -84,10 +86,10 @@ func nearFile(path string) (string, bool) {
 	return path + ".onnx", err == nil
 }
 
-// nearest returns the name that is at most two edits away from what was typed, or
-// that it begins with, or "".
+// nearest returns the name that is a few edits away from what was typed, one in four
+// characters at most, or that it begins with, or "".
 func nearest(typed string, names []string) string {
-	best, distance := "", 3
+	best, distance := "", len(typed)/4+1
 	for _, n := range names {
 		if d := edits(typed, n); d < distance {
 			best, distance = n, d
@@ -122,6 +124,20 @@ func edits(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// completeModel offers the built-in models for MODEL, and files.
+func completeModel(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []cobra.Completion
+	for _, name := range models.Names() {
+		if strings.HasPrefix(name, typed) {
+			out = append(out, name)
+		}
+	}
+	return out, cobra.ShellCompDirectiveDefault
 }
 
 // quoteArg shows an argument as a shell would need it typed.

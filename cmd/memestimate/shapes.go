@@ -23,6 +23,8 @@ func shapesCommand(e *env) *cobra.Command {
 		Long: `Print the inferred type and shape of every value of a model. Dimensions that were not given
 a size stay symbols; one that depends on the data is null, and "at_most" has its limit.`,
 		Args: exactly("MODEL"),
+
+		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := resolve(args[0])
 			if err := o.check(in); err != nil {

@@ -16,6 +16,8 @@ func tableCommand(e *env) *cobra.Command {
 		Use:   "table MODEL",
 		Short: "Print the table of a model's layers",
 		Args:  exactly("MODEL"),
+
+		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := resolve(args[0])
 			if err := o.check(in); err != nil {
