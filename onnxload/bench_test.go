@@ -59,6 +59,8 @@ func benchmarkFile(b *testing.B, path string) {
 	b.Run("open", func(b *testing.B) {
 		debug.FreeOSMemory()
 		before := resident()
+		var live, had runtime.MemStats
+		runtime.ReadMemStats(&had)
 		var m *onnxload.Model
 		for b.Loop() {
 			var err error
@@ -68,9 +70,8 @@ func benchmarkFile(b *testing.B, path string) {
 			m.Close()
 		}
 		runtime.GC()
-		var live runtime.MemStats
 		runtime.ReadMemStats(&live)
-		b.ReportMetric(float64(live.HeapAlloc)/(1<<20), "live-MB")
+		b.ReportMetric((float64(live.HeapAlloc)-float64(had.HeapAlloc))/(1<<20), "live-MB")
 		b.ReportMetric(max(0, resident()-before), "resident-MB")
 		runtime.KeepAlive(m)
 	})

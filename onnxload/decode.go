@@ -255,7 +255,9 @@ func (d *decoder) node(g *rawGraph) {
 		d.refuse(fmt.Errorf("more than %d nodes, which is the limit", d.lim.Nodes))
 		return
 	}
-	var n Node
+	g.nodes = append(g.nodes, Node{})
+	i := len(g.nodes) - 1
+	n := &g.nodes[i] // stays: the nodes of its subgraphs go elsewhere
 	var overload string
 	at := d.off()
 	// Subgraphs of this node push their own nodes' lists on the same scratch.
@@ -294,10 +296,10 @@ func (d *decoder) node(g *rawGraph) {
 		}
 	}
 	if d.err == nil && n.Op == "" {
-		d.fail(at, "node %d %q has no op_type", len(g.nodes), n.Name)
+		d.fail(at, "node %d %q has no op_type", i, n.Name)
 	}
 	if d.err == nil {
-		d.checkAttrs(len(g.nodes), &n, d.attrBuf[attr0:])
+		d.checkAttrs(i, n, d.attrBuf[attr0:])
 	}
 	if d.err != nil {
 		return
@@ -311,9 +313,8 @@ func (d *decoder) node(g *rawGraph) {
 		if g.overloads == nil {
 			g.overloads = map[int]string{}
 		}
-		g.overloads[len(g.nodes)] = overload
+		g.overloads[i] = overload
 	}
-	g.nodes = append(g.nodes, n)
 }
 
 func (d *decoder) checkAttrs(i int, n *Node, attrs []Attr) {

@@ -17,7 +17,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(full().Bytes())
 	f.Add(calling(fib(3), "f3").Bytes())
 	f.Add(Model{Graph: chain(9)}.Bytes())
-	for _, c := range hostile {
+	for _, c := range hostile() {
 		if len(c.b) < 4096 {
 			f.Add(c.b)
 		}

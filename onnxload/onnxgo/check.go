@@ -93,6 +93,16 @@ func (c *checker) graph(k *skeleton, g *onnxload.Graph, where string) error {
 			byOutput[name] = i
 		}
 	}
+	inlined := map[string]bool{} // outputs of functions' nodes
+	if !c.inlined && c.m.Functions > 0 {
+		for i := range g.Nodes {
+			for _, id := range g.Nodes[i].Out {
+				if g.Nodes[i].Scope != "" && id != onnxload.NoValue {
+					inlined[c.name(id)] = true
+				}
+			}
+		}
+	}
 	seen := make([]bool, len(g.Nodes))
 	matched, next := 0, 0
 	for i := range b.ops {
@@ -110,7 +120,8 @@ func (c *checker) graph(k *skeleton, g *onnxload.Graph, where string) error {
 			at = ours[next] // without outputs there is only the order
 		}
 		if at < 0 {
-			if c.isCall(n, op, g) {
+			// A call of a function: onnxload has its outputs from the function's nodes. One for nothing has none.
+			if key := outputKey(op, n); inlined[key] || key == "" && !c.inlined && c.m.Functions > 0 {
 				c.rep.Calls++
 				continue
 			}
@@ -149,26 +160,6 @@ func (c *checker) sub(s subskeleton, n *onnxload.Node, where string) error {
 		}
 	}
 	return &Difference{where + s.attr, "onnxload has no such subgraph"}
-}
-
-// isCall reports whether a node of the file is a call of a function, whose
-// outputs onnxload has from the function's nodes.
-func (c *checker) isCall(n *skeletonNode, op *operation, g *onnxload.Graph) bool {
-	if c.inlined || c.m.Functions == 0 {
-		return false
-	}
-	want := outputKey(op, n)
-	if want == "" {
-		return true // a call for nothing
-	}
-	for i := range g.Nodes {
-		for _, id := range g.Nodes[i].Out {
-			if g.Nodes[i].Scope != "" && c.name(id) == want {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (c *checker) name(id onnxload.ValueID) string {
