@@ -8,8 +8,9 @@ import (
 
 // Labels of allocations whose stack says nothing.
 const (
-	NoStack  = "no-stack"        // none was recorded
-	NoPython = "autograd-thread" // it runs no Python of its own
+	NoStack  = "no-stack"         // none was recorded
+	NoPython = "autograd-thread"  // it runs no Python of its own
+	Earlier  = "before-recording" // made before the trace begins, and without a stack
 )
 
 // Site names the place that a stack stands for: its innermost Python frame, or
@@ -30,6 +31,18 @@ func (s *Snapshot) Site(id StackID) string {
 		}
 	}
 	return s.Frames[frames[0]].String()
+}
+
+// SiteOf names the place that made an allocation: its Site, or with user its
+// UserSite.
+func (s *Snapshot) SiteOf(l Live, user bool) string {
+	switch {
+	case l.Event < 0 && len(s.Stack(l.Stack)) == 0:
+		return Earlier
+	case user:
+		return s.UserSite(l.Stack)
+	}
+	return s.Site(l.Stack)
 }
 
 // UserSite names the innermost frame that lies in no installed package, or Site

@@ -30,7 +30,11 @@ func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
 	sizes := map[int64]int64{}
 	c.b.Grow(len(h.Before) + t.Len())
 	for _, l := range h.Before {
-		c.b.SetLayer(c.layer(l.Stack))
+		// Without a stack nobody knows what it is for.
+		c.b.SetLayer(timeline.NoLayer)
+		if len(s.Stack(l.Stack)) > 0 {
+			c.b.SetLayer(c.layer(l.Stack))
+		}
 		live[l.Addr] = c.b.Alloc(timeline.Unknown, l.Requested)
 		c.said = append(c.said, false)
 		sizes[l.Addr] = l.Requested

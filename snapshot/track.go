@@ -113,7 +113,11 @@ func (s *Snapshot) held() []held {
 					stack = stacks[g.Device][b.Addr]
 				}
 			}
-			h.site = s.UserSite(stack)
+			event := 0
+			if h.made == 0 {
+				event = -1
+			}
+			h.site = s.SiteOf(Live{Stack: stack, Event: event}, true)
 			out = append(out, h)
 		}
 	}

@@ -25,7 +25,8 @@ var arrows = map[string][]string{
 	"devices":           {},
 	"models":            {},
 	"report":            {"estimate"},
-	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report"},
+	"report/page":       {"report", "estimate/timeline"},
+	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report", "report/page"},
 }
 
 // keepers says which packages alone may import a module of somebody else's.

@@ -40,6 +40,7 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 		snapshotTrackCommand(e),
 		snapshotDiffCommand(e),
 		snapshotReplayCommand(e),
+		snapshotHTMLCommand(e),
 	)
 	return cmd
 }

@@ -134,7 +134,7 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 		}
 		k := oomJSON{Event: x.Event, Tried: x.Tried, DeviceFree: x.DeviceFree, Allocated: x.Moment.Allocated, Reserved: x.Moment.Reserved,
 			CachedFree: x.Free, LargestFree: x.LargestFree, Why: why(x), Live: []groupJSON{}}
-		groups := snapshot.GroupBy(live, func(l snapshot.Live) string { return s.UserSite(l.Stack) })
+		groups := snapshot.GroupBy(live, func(l snapshot.Live) string { return s.SiteOf(l, true) })
 		for _, g := range groups[:min(len(groups), 10)] {
 			k.Live = append(k.Live, groupJSON{g.Label, g.Count, g.Bytes, g.Largest})
 		}

@@ -18,24 +18,24 @@ var labels = []struct {
 	of   func(s *snapshot.Snapshot) func(snapshot.Live) string
 }{
 	{"frame", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return s.Site(l.Stack) }
+		return func(l snapshot.Live) string { return s.SiteOf(l, false) }
 	}},
 	{"user", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return s.UserSite(l.Stack) }
+		return func(l snapshot.Live) string { return s.SiteOf(l, true) }
 	}},
 	{"stack", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return stackText(s, l.Stack) }
+		return func(l snapshot.Live) string { return stackText(s, l) }
 	}},
 	{"allocation", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return fmt.Sprintf("%#x %s", l.Addr, s.Site(l.Stack)) }
+		return func(l snapshot.Live) string { return fmt.Sprintf("0x%x:%s", l.Addr, s.SiteOf(l, false)) }
 	}},
 }
 
 // stackText is a whole stack on one line, innermost frame first.
-func stackText(s *snapshot.Snapshot, id snapshot.StackID) string {
-	frames := s.Stack(id)
+func stackText(s *snapshot.Snapshot, l snapshot.Live) string {
+	frames := s.Stack(l.Stack)
 	if len(frames) == 0 {
-		return s.Site(id)
+		return s.SiteOf(l, false)
 	}
 	text := make([]string, len(frames))
 	for i, f := range frames {

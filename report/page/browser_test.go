@@ -1,0 +1,339 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/report"
+)
+
+// browser finds Chromium. Without it the tests are skipped, except in CI.
+func browser(t testing.TB) string {
+	t.Helper()
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
+		if p, err := exec.LookPath(name); err == nil {
+			return p
+		}
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("no Chromium: what the page does in a browser must be tested in CI")
+	}
+	t.Skip("no Chromium is installed: what the page does in a browser is not tested")
+	return ""
+}
+
+// A tab is a page in a browser, with all it complained about and asked for.
+type tab struct {
+	ctx      context.Context
+	mu       sync.Mutex
+	trouble  []string
+	requests []string
+}
+
+// open opens a page from a file, as a user does.
+func open(t testing.TB, p *Page, width, height int64) *tab {
+	t.Helper()
+	exe := browser(t)
+	var html bytes.Buffer
+	if err := Write(&html, p); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(path, html.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	alloc, cancelAlloc := chromedp.NewExecAllocator(context.Background(), opts...)
+	t.Cleanup(cancelAlloc)
+	ctx, cancel := chromedp.NewContext(alloc)
+	t.Cleanup(cancel)
+	ctx, cancelTime := context.WithTimeout(ctx, 30*time.Second)
+	t.Cleanup(cancelTime)
+	b := &tab{ctx: ctx}
+	err := chromedp.Listen(ctx, func(ev any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			b.trouble = append(b.trouble, e.ExceptionDetails.Text+" "+fmt.Sprint(e.ExceptionDetails.Exception))
+		case *runtime.EventConsoleAPICalled:
+			b.trouble = append(b.trouble, "console: "+string(e.Type))
+		case *log.EventEntryAdded:
+			b.trouble = append(b.trouble, e.Entry.Text)
+		case *network.EventRequestWillBeSent:
+			b.requests = append(b.requests, e.Request.URL)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate((&url.URL{Scheme: "file", Path: path}).String())); err != nil {
+		t.Fatal(err)
+	}
+	if err := chromedp.Do(ctx, chromedp.WaitReady("html[data-ready=yes]")); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		t.Fatalf("the page never became ready: %v; %q", err, b.trouble)
+	}
+	return b
+}
+
+// eval runs an expression in the page.
+func eval[T any](t testing.TB, b *tab, js string, opts ...chromedp.EvaluateOption) T {
+	t.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](js, opts...))
+	if err != nil {
+		t.Fatalf("%s: %v", js, err)
+	}
+	return v
+}
+
+func (b *tab) do(t testing.TB, steps ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(b.ctx, steps...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// quiet wants no complaint of the browser, and no request but the page's own.
+func (b *tab) quiet(t testing.TB) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.trouble) > 0 {
+		t.Errorf("the browser complains: %q", b.trouble)
+	}
+	for _, r := range b.requests {
+		if !strings.HasPrefix(r, "file:///") || !strings.HasSuffix(r, "/page.html") {
+			t.Errorf("the page asks for %s", r)
+		}
+	}
+}
+
+// view is shot without what one must scroll for.
+func (b *tab) view(t testing.TB, name string) {
+	t.Helper()
+	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir := os.Getenv("SCREENSHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shot saves a picture of the page where SCREENSHOTS says, to be looked at.
+func (b *tab) shot(t testing.TB, name string) {
+	t.Helper()
+	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(png) < 10_000 {
+		t.Errorf("%s: a picture of %d bytes", name, len(png))
+	}
+	if dir := os.Getenv("SCREENSHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// steps is a made-up training run of so many layers and steps.
+func steps(layers, n int, name func(i int) string) *timeline.Timeline {
+	var b timeline.Builder
+	params := make([]int32, layers)
+	for i := range layers {
+		b.AddLayer(name(i))
+	}
+	for i := range layers {
+		b.SetLayer(int32(i))
+		b.Alloc(timeline.Parameter, int64(1+i%7)<<20)
+	}
+	for s := 1; s <= n; s++ {
+		b.Mark(int32(s), timeline.Forward)
+		acts := make([]int32, layers)
+		for i := range layers {
+			b.SetLayer(int32(i))
+			w := b.Alloc(timeline.Workspace, 3<<20)
+			acts[i] = b.Alloc(timeline.Activation, int64(8-i%5)<<20)
+			b.Free(w, 3<<20)
+		}
+		b.Mark(int32(s), timeline.Backward)
+		for i := layers - 1; i >= 0; i-- {
+			b.SetLayer(int32(i))
+			params[i] = b.Alloc(timeline.Gradient, int64(1+i%7)<<20)
+			b.Free(acts[i], int64(8-i%5)<<20)
+		}
+		b.Mark(int32(s), timeline.Optimizer)
+		for i := range layers {
+			b.SetLayer(int32(i))
+			b.Free(params[i], int64(1+i%7)<<20)
+		}
+	}
+	return b.Timeline()
+}
+
+func plain(i int) string { return fmt.Sprintf("block%d.conv", i) }
+
+func samplePage(t *timeline.Timeline) *Page {
+	bytes, _ := t.Peak()
+	return &Page{Title: "sample", Facts: []Fact{{"Peak", report.Size(bytes)}}, Runs: []Run{{Name: "predicted", Timeline: t, Allocated: bytes, Reserved: bytes + 20<<20,
+		Levels:   []Level{{0, 20 << 20}, {10, 100 << 20}, {40, bytes + 20<<20}},
+		Segments: []Segment{{1 << 30, 20 << 20, "large", []Block{{12 << 20, true, "block1.conv"}, {8 << 20, false, ""}}}, {1 << 31, 2 << 20, "small", []Block{{1 << 20, false, ""}, {1 << 20, true, ""}}}}}}}
+}
+
+// Hover, keys, search, sorting, phases and themes do what they say.
+func TestPage(t *testing.T) {
+	tl := steps(20, 2, plain)
+	b := open(t, samplePage(tl), 1280, 900)
+	text := func(id string) string { return eval[string](t, b, `document.getElementById("`+id+`").textContent`) }
+	// Load takes 20 events, forward 60; the peak is the third event of backward.
+	if got := text("h-moment"); !strings.Contains(got, "At the peak: event 82, step 1 backward, 204.00 MiB live, 224.00 MiB reserved") {
+		t.Errorf("heading %q", got)
+	}
+	// The browser's sums are those of the timeline.
+	rows := eval[string](t, b, `[...document.querySelectorAll("#breakdown tbody tr")].map(r => r.cells[0].textContent + " " + r.cells[1].textContent).join(", ")`)
+	_, at := tl.Peak()
+	by := tl.ByCategory(at)
+	if want := fmt.Sprintf("activation %s, parameter %s, gradient %s", report.Size(by[timeline.Activation]), report.Size(by[timeline.Parameter]), report.Size(by[timeline.Gradient])); rows != want {
+		t.Errorf("breakdown %q, wanted %q", rows, want)
+	}
+	// The band under the pointer is told.
+	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
+	if tip := text("tip"); !strings.Contains(tip, "block1.conv2.00 MiB, parameterfrom event 1 (load) to the end") {
+		t.Errorf("tip %q", tip)
+	}
+	b.shot(t, "hover")
+	// Keys.
+	for _, k := range []struct{ js, want string }{
+		{"ArrowRight", "event 83, step 1 backward, 199.00 MiB live"}, {"ArrowLeft", "event 82,"}, {"Home", "event 0, load, 1.00 MiB live"}, {"End", "event 259, step 2 optimizer"},
+		{"ArrowDown", "block6.conv, 7.00 MiB, parameter, from event 6 (load) to the end"}, {"p", "event 82,"}, {"Escape", "The whole run: 260 events."},
+	} {
+		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+k.js+`", bubbles: true, cancelable: true})); true`)
+		if got := text("status"); !strings.Contains(got, k.want) {
+			t.Errorf("%s says %q, wanted %q", k.js, got, k.want)
+		}
+	}
+	// Search dims the others, and filters the table.
+	b.do(t, chromedp.SendKeys("#find", "BLOCK1"))
+	if got := text("status"); !strings.Contains(got, "11 of 20 layers match, with 77 allocations") {
+		t.Errorf("search says %q", got)
+	}
+	if n := eval[int](t, b, `[...document.querySelectorAll("table.big")].find(x => x.caption.textContent === "Layers").querySelectorAll("tbody tr:not([hidden])").length`); n != 11 {
+		t.Errorf("%d rows are left, wanted 11", n)
+	}
+	b.shot(t, "search")
+	b.do(t, chromedp.Evaluate[chromedp.Void](`const f = document.getElementById("find"); f.value = ""; f.dispatchEvent(new Event("input"))`))
+	// Sorting.
+	sorted := func(column int) string {
+		return eval[string](t, b, fmt.Sprintf(`(() => { const tb = [...document.querySelectorAll("table.big")].find(x => x.caption.textContent === "Layers"); tb.tHead.rows[0].cells[%d].querySelector("button").click(); return tb.tHead.rows[0].cells[%d].getAttribute("aria-sort") + " " + tb.tBodies[0].rows[0].cells[1].textContent })()`, column, column))
+	}
+	for _, c := range []struct {
+		column int
+		want   string
+	}{{1, "ascending block0.conv"}, {1, "descending block19.conv"}, {3, "descending block15.conv"}, {3, "ascending block14.conv"}} {
+		if got := sorted(c.column); got != c.want {
+			t.Errorf("column %d sorts %q, wanted %q", c.column, got, c.want)
+		}
+	}
+	// A phase, a category, the theme.
+	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#phases button")].find(x => x.textContent === "2 forward").click()`))
+	if got := text("status"); !strings.Contains(got, "step 2 forward") {
+		t.Errorf("phase says %q", got)
+	}
+	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#legend button")].find(x => x.textContent === "activation").click()`))
+	if got := text("status"); got != "Only activation is coloured." {
+		t.Errorf("legend says %q", got)
+	}
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.getElementById("theme").click()`))
+	if got := eval[string](t, b, `document.documentElement.dataset.theme + " " + getComputedStyle(document.body).backgroundColor`); got != "dark rgb(15, 19, 24)" {
+		t.Errorf("theme %q", got)
+	}
+	b.shot(t, "dark")
+	b.quiet(t)
+}
+
+// Two runs lie over each other by phase, and the tables tell them apart.
+func TestTwoRuns(t *testing.T) {
+	p := samplePage(steps(20, 1, plain))
+	other := steps(20, 1, func(i int) string { return plain(i + 1) })
+	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: other, Inferred: true})
+	b := open(t, p, 1280, 900)
+	captions := eval[string](t, b, `[...document.querySelectorAll("table.big caption")].map(c => c.textContent).join(", ")`)
+	if captions != "Differences by category, Differences by layer, the largest first, Layers, predicted, Layers, measured" {
+		t.Errorf("tables %q", captions)
+	}
+	if n := eval[int](t, b, `document.querySelectorAll(".u-wrap").length`); n != 1 {
+		t.Errorf("%d plots", n)
+	}
+	b.shot(t, "two")
+	b.do(t, chromedp.Evaluate[chromedp.Void](`const s = document.getElementById("run"); s.value = "1"; s.dispatchEvent(new Event("change"))`))
+	if got := eval[string](t, b, `document.getElementById("status").textContent`); !strings.HasPrefix(got, "measured: event 82") {
+		t.Errorf("the other run says %q", got)
+	}
+	b.quiet(t)
+}
+
+// Names from files are text, whatever they hold.
+func TestHostileNames(t *testing.T) {
+	evil := []string{"</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>", "{{.Title}}", "javascript:alert(1)", "\x1b[2J\u202egnp.exe", "]]>--><!--", "a\x00b\xff", `"onmouseover="window.hacked=1`, "</title></style>", "`${window.hacked=1}`"}
+	p := samplePage(steps(len(evil), 1, func(i int) string { return evil[i] }))
+	p.Title = evil[0] + evil[8]
+	p.Facts = append(p.Facts, Fact{evil[1], evil[0]})
+	p.Notes = evil
+	p.Runs[0].Name = evil[0]
+	p.Runs[0].Segments[0].Blocks[0].Label = evil[1]
+	p.Tables = []Table{{Title: evil[0], Grid: &report.Grid{Columns: []report.Column{{Title: evil[1], File: true}}, Rows: [][]string{{evil[0]}}, Footer: []string{evil[1]}}}}
+	p.Runs = append(p.Runs, Run{Name: evil[1], Timeline: steps(3, 1, func(i int) string { return evil[i] })})
+	b := open(t, p, 1280, 900)
+	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 2`)))
+	b.do(t, chromedp.SendKeys("#find", "<img"))
+	b.shot(t, "hostile")
+	if got := eval[string](t, b, `String(window.hacked) + document.images.length + document.scripts.length`); got != "undefined03" {
+		t.Errorf("a name became markup: %q", got)
+	}
+	if got := eval[bool](t, b, `/[\u0000-\u0008\u000e-\u001f\u202e]/.test(document.body.innerText)`); got {
+		t.Error("control characters reach the page")
+	}
+	b.quiet(t)
+}
+
+// 100,000 events are drawn within 2 seconds, and moving stays fluid.
+func TestManyEvents(t *testing.T) {
+	tl := steps(500, 40, plain)
+	if n := len(tl.Events); n < 100_000 {
+		t.Fatalf("only %d events", n)
+	}
+	p := samplePage(tl)
+	start := time.Now()
+	b := open(t, p, 1600, 900)
+	whole := time.Since(start)
+	loaded := eval[float64](t, b, `performance.timing.domContentLoadedEventEnd - performance.timing.navigationStart`)
+	frame := eval[float64](t, b, `(() => { const t0 = performance.now(); for (let i = 0; i < 5; i++) document.getElementById("in").click(); for (let i = 0; i < 5; i++) document.getElementById("out").click(); document.getElementById("all").click(); return new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r((performance.now() - t0) / 11)))) })()`, chromedp.EvalAwaitPromise)
+	t.Logf("%d events: loaded and drawn in %.0f ms (with the browser's start %v), %.1f ms a step of zoom", len(tl.Events), loaded, whole.Round(time.Millisecond), frame)
+	if loaded > 2000 {
+		t.Errorf("%.0f ms to load and draw, wanted 2000 at most", loaded)
+	}
+	if frame > 100 {
+		t.Errorf("%.0f ms a step of zoom, wanted 100 at most", frame)
+	}
+	b.view(t, "many")
+	b.quiet(t)
+}

@@ -1,0 +1,181 @@
+// Package page draws timelines as one HTML page that needs nothing else: no
+// network, no other file. It treats predicted and measured timelines alike, one
+// alone or two over each other.
+//
+// Names from files reach the page as escaped text and as JSON that no parser
+// takes for markup; a content security policy lets only the page's own two
+// scripts run.
+package page
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/report"
+)
+
+// A Page is what to draw.
+type Page struct {
+	Title  string
+	Facts  []Fact // what to know first, in their order
+	Notes  []string
+	Runs   []Run   // one, or a prediction and a measurement
+	Tables []Table // further tables, such as a model's layers
+}
+
+// A Table is a grid with a heading. Cells of right-hand columns that end in " B"
+// are whole bytes, shown for people and sorted by their number.
+type Table struct {
+	Title string
+	Grid  *report.Grid
+}
+
+// A Fact is a line of the page's head.
+type Fact struct{ Name, Value string }
+
+// A Run is a timeline with what an allocator made of it.
+type Run struct {
+	Name     string // "predicted", "measured", a file
+	Timeline *timeline.Timeline
+
+	// Allocated and Reserved are the peaks by the allocator's count, in bytes; 0
+	// where no allocator was asked.
+	Allocated, Reserved int64
+	// Levels are what was reserved from an event on, by increasing event; may be empty.
+	Levels []Level
+	// Segments are the allocator's at the end of the run; may be empty.
+	Segments []Segment
+	// Inferred says that categories and phases are not the program's own words.
+	Inferred bool
+}
+
+// A Level is a number of bytes from an event of the timeline on.
+type Level struct {
+	Event int
+	Bytes int64
+}
+
+// A Segment is a piece of reserved memory.
+type Segment struct {
+	Addr, Bytes int64
+	Kind        string // "small", "large", "expandable"
+	Blocks      []Block
+}
+
+// A Block is a part of a segment.
+type Block struct {
+	Bytes int64
+	Used  bool
+	Label string // what it belongs to; may be empty
+}
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+//go:embed page.js
+var pageJS string
+
+// uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
+//
+//go:embed uplot/uPlot.iife.min.js
+var uplotJS string
+
+//go:embed uplot/uPlot.min.css
+var uplotCSS string
+
+var tmpl = template.Must(template.New("page").Parse(pageHTML))
+
+// maxRows bounds a table's rows, and nameLimit the bytes of a name: a page is to
+// be read, not searched for the last of a million layers.
+const (
+	maxRows   = 5000
+	nameLimit = 200
+)
+
+// Write writes the page.
+func Write(w io.Writer, p *Page) error {
+	d, err := dataOf(p)
+	if err != nil {
+		return err
+	}
+	// encoding/json writes <, > and & as \u003c and so on, so the island cannot
+	// end early, and nothing in it is markup.
+	island, err := json.Marshal(d)
+	if err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	css := uplotCSS + pageCSS
+	view := struct {
+		Title        string
+		Policy       string
+		CSS          template.CSS
+		Uplot, Own   template.JS
+		Data         template.JS
+		Facts        []Fact
+		Notes        []string
+		Tables       []table
+		Runs         []runView
+		Two, HasSegs bool
+	}{
+		Title:  show(p.Title),
+		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; img-src data:; base-uri 'none'; form-action 'none'", hash(css), hash(uplotJS), hash(pageJS)),
+		CSS:    template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
+		Two: len(p.Runs) > 1,
+	}
+	for _, f := range p.Facts {
+		view.Facts = append(view.Facts, Fact{clean(f.Name), clean(f.Value)})
+	}
+	for _, n := range p.Notes {
+		view.Notes = append(view.Notes, clean(n))
+	}
+	for i := range p.Runs {
+		view.Runs = append(view.Runs, runOf(&p.Runs[i]))
+		view.HasSegs = view.HasSegs || len(p.Runs[i].Segments) > 0
+	}
+	if view.Tables, err = tables(p); err != nil {
+		return err
+	}
+	var page strings.Builder
+	if err := tmpl.Execute(&page, view); err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	_, err = io.WriteString(w, page.String())
+	return err
+}
+
+// hash is a source of a content security policy: exactly this text.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// clean makes a sentence safe to look at: what is not printable, or turns the
+// direction of writing, is written as Go would escape it.
+func clean(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// show makes a name from a file safe to look at: no control characters, nothing
+// that turns the direction of writing.
+func show(name string) string { return report.Show(name, nameLimit) }
