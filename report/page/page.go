@@ -130,7 +130,7 @@ func Write(w io.Writer, p *Page) error {
 		Runs         []runView
 		Two, HasSegs bool
 	}{
-		Title:  show(p.Title),
+		Title:  clean(p.Title),
 		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; img-src data:; base-uri 'none'; form-action 'none'", hash(css), hash(uplotJS), hash(pageJS)),
 		CSS:    template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
 		Two: len(p.Runs) > 1,
