@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whenever the program is killed, the output is the old one or the new one.
+func TestKillLeavesOldOrNew(t *testing.T) {
+	if testing.Short() || runtime.GOOS == "js" {
+		t.Skip("starts many processes")
+	}
+	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "report.json")
+	args := []string{"resnet18", "--batch", "2", "--format", "json", "--output", file}
+	if err := exec.Command(program, args...).Run(); err != nil {
+		t.Fatal(err)
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := []byte("the old report")
+	killed := 0
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 40 {
+		if err := os.WriteFile(file, old, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(random.IntN(20_000)) * time.Microsecond)
+		if cmd.Process.Kill() == nil && cmd.Wait() != nil {
+			killed++
+		}
+		got, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(got, old) && !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes of a report of %d: %v", len(got), len(want), err)
+		}
+	}
+	t.Logf("killed %d of 40 in time", killed)
+}
+
+func TestWriteFileKeepsMode(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("has no modes")
+	}
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeFile(file, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(file)
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v, want 0600", st.Mode(), err)
+	}
+	left, err := os.ReadDir(filepath.Dir(file))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// failAt is a writer that fails after n bytes.
+type failAt struct{ n int }
+
+func (f *failAt) Write(p []byte) (int, error) {
+	if len(p) > f.n {
+		n := f.n
+		f.n = 0
+		return n, errors.New("disk full")
+	}
+	f.n -= len(p)
+	return len(p), nil
+}
+
+// Wherever writing fails, the exit code says so.
+func TestEveryWriteIsChecked(t *testing.T) {
+	for _, args := range []string{"conv_example", "table conv_example --format csv", "shapes conv_example --format json", "models", "ops --format markdown", "version"} {
+		full, _, code := try(t, strings.Fields(args)...)
+		if code != exitOK {
+			t.Fatalf("%s: exit code %d", args, code)
+		}
+		for n := 0; n < len(full); n += 1 + len(full)/50 {
+			e := &env{strings.NewReader(""), &failAt{n}, io.Discard, func(string) string { return "" }}
+			if code := run(context.Background(), e, strings.Fields(args)); code != exitOutput {
+				t.Errorf("%s: exit code %d when writing fails after %d bytes, want %d", args, code, n, exitOutput)
+			}
+		}
+	}
+}
