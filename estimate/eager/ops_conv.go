@@ -57,7 +57,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 		gi := r.inLayout(g[0], layout)
 		r.dnn[r.thread()] = true
 		outs := make([]*tensor, 3)
-		native := k.depthwise() && !last && len(k.X) == 4 && xc.dtype != onnxload.Float16
+		native := k.depthwise() && !last && len(k.X) == 4 && !(xc.dtype == onnxload.Float16 && k.cudnnDepthwise())
 		if n.wants(0) && !native {
 			outs[0] = r.strided(xc.dtype, xc.shape, layout(xc.shape))
 			r.convWorkspace(k, convBackwardInput)
@@ -92,4 +92,37 @@ func (r *run) inLayout(t *tensor, layout func([]int64) []int64) *tensor {
 		}
 	}
 	return t.retain()
+}
+
+// cudnnDepthwise reports whether a row-major depthwise convolution in float16 is left to cuDNN: square
+// filters of 1, 3 or 5 without dilation, at stride 1, or at stride 2 for the sizes where it was found faster
+// (use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter of Convolution.cpp).
+func (s ConvShape) cudnnDepthwise() bool {
+	filter, width, channels := s.W[3], s.X[3], s.X[1]
+	at := func(list []int64, i int) int64 {
+		if i < len(list) {
+			return list[i]
+		}
+		return 1
+	}
+	stride := at(s.Stride, 1)
+	switch {
+	case at(s.Dilation, 0) != 1 || at(s.Dilation, 1) != 1 || channels < 32:
+		return false
+	case at(s.Stride, 0) != stride && s.X[2] != 1:
+		return false
+	case s.X[2] == 1 && stride == 1:
+		return true
+	case s.W[2] != filter || filter != 1 && filter != 3 && filter != 5 || width < 7:
+		return false
+	case stride == 1:
+		return true
+	case stride != 2:
+		return false
+	case s.X[0] == 1:
+		return filter != 1 || width <= 28
+	case filter == 1:
+		return s.X[0] <= 16 && channels >= 128 && width <= 7
+	}
+	return channels >= 512 || channels >= 256 && width >= 28
 }

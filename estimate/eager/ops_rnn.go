@@ -53,6 +53,9 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 		for range states {
 			final = append(final, r.empty(dtype, stateShape...))
 		}
+		if flat == nil && !oneBlock(weights) {
+			flat = r.alloc(s.WeightBytes(), timeline.Activation)
+		}
 		ws := r.alloc(s.WorkspaceBytes(), timeline.Workspace)
 		grad := r.needsGrad(append([]*tensor{x}, weights...)...)
 		var reserve *storage
@@ -79,6 +82,16 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 		}
 		return append([]*tensor{out}, final...)
 	}
+}
+
+// oneBlock reports whether weights lie in one block. Where they do not, a call copies them into one.
+func oneBlock(weights []*tensor) bool {
+	for _, w := range weights {
+		if w.st != weights[0].st {
+			return false
+		}
+	}
+	return true
 }
 
 // rnnBackward computes the gradients of the data, then those of the weights, which are views of one block.
@@ -130,8 +143,12 @@ func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onn
 }
 
 // flatten is flatten_parameters, which RNN modules call when they have moved: one block for all weights,
-// and then the separate ones are let go.
+// and then the separate ones are let go. It leaves bfloat16 alone, which is_acceptable of
+// torch/backends/cudnn does not list.
 func (r *run) flatten(weights []*tensor) {
+	if len(weights) > 0 && weights[0].dtype == onnxload.BFloat16 {
+		return
+	}
 	var bytes int64
 	for _, t := range weights {
 		bytes += t.bytes()

@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 
@@ -61,6 +62,15 @@ func allDims(t *tensor) []int {
 // reduceScratch allocates and frees the staging buffer and the semaphores of a
 // reduction over dims that several thread blocks share (Reduce.cuh, gpu_reduce_kernel).
 func (r *run) reduceScratch(t *tensor, dims []int) {
+	if d := splitDim(t.shape, t.stride, t.dtype); d >= 0 {
+		low, high := *t, *t
+		low.shape, high.shape = slices.Clone(t.shape), slices.Clone(t.shape)
+		low.shape[d] /= 2
+		high.shape[d] -= low.shape[d]
+		r.reduceScratch(&low, dims)
+		r.reduceScratch(&high, dims)
+		return
+	}
 	staging, semaphores := reduceBuffers(t.shape, t.stride, dims, t.dtype, r.opts.GPU)
 	if staging == 0 {
 		return
@@ -69,6 +79,25 @@ func (r *run) reduceScratch(t *tensor, dims []int) {
 	b := r.alloc(semaphores, timeline.Workspace)
 	r.drop(b)
 	r.drop(a)
+}
+
+// splitDim returns the dimension at which TensorIterator cuts a tensor in two because offsets into it do
+// not fit in 32 bits, the one of the largest extent; -1 where they fit (can_use_32bit_indexing and
+// get_dim_to_split in aten/src/ATen/TensorIterator.cpp).
+func splitDim(shape, stride []int64, dtype onnxload.DType) int {
+	elem := dtype.Bits() / 8
+	last, most, dim := int64(1), int64(0), -1
+	for i := range shape {
+		extent := (shape[i] - 1) * stride[i] * elem
+		last += extent
+		if extent > most {
+			most, dim = extent, i
+		}
+	}
+	if numel(shape) <= math.MaxInt32 && last <= math.MaxInt32 {
+		return -1
+	}
+	return dim
 }
 
 // An axis of a reduction as TensorIterator sees it after it has merged neighbours.
