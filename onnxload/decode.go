@@ -154,7 +154,9 @@ func (d *decoder) graph() *rawGraph {
 	g := &rawGraph{names: d.names}
 	// Nodes of the main graph come from one buffer of the right size; those of a
 	// subgraph, read in the middle of a node, from their own.
-	g.nodes = make([]Node, 0, d.count(1))
+	n := d.count(1)
+	g.nodes = make([]Node, 0, n)
+	d.names.expect(int(n + n/4)) // most nodes produce one value, many read a weight
 	for d.more() {
 		f, w := d.tag()
 		switch f {

@@ -60,6 +60,19 @@ func (t *table) has(str string) bool {
 	}
 }
 
+// expect makes room for n strings, so that growing need not throw tables away.
+func (t *table) expect(n int) {
+	if len(t.slot) > 0 {
+		return
+	}
+	slots := 16
+	for 3*slots < 4*n {
+		slots *= 2
+	}
+	t.slot = make([]slot, slots)
+	t.strs = make([]string, 0, n)
+}
+
 // str returns the one copy of b.
 func (t *table) str(b []byte) string {
 	if len(b) == 0 {

@@ -18,6 +18,8 @@ type scope struct {
 	late  []ValueID // by any node of the graphs around: for files whose nodes are not in order
 	undo  []undo    // bindings to restore when a subgraph ends
 	call  *call     // nil in the main graph
+
+	nested bool // in a subgraph or a function, whose bindings end
 }
 
 type undo struct {
@@ -38,7 +40,9 @@ func newScope(names *table, c *call) *scope {
 
 // declare makes a name of the current graph known, shadowing an outer one.
 func (s *scope) declare(name int32, id ValueID, now bool) {
-	s.undo = append(s.undo, undo{name, s.bound[name], s.late[name]})
+	if s.nested {
+		s.undo = append(s.undo, undo{name, s.bound[name], s.late[name]})
+	}
 	s.late[name] = id
 	if now {
 		s.bound[name] = id
@@ -109,7 +113,6 @@ type place struct {
 	scope *scope
 	owner int32
 	inner bool // not the main graph: outer values can be captured
-	mark  int
 
 	nodes    []Node
 	captures []ValueID // values of graphs around that this one reads
@@ -125,8 +128,15 @@ type capture struct {
 // graph resolves a graph or subgraph. captures are the outer values it reads.
 func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, captures []ValueID, err error) {
 	r.graphs++
-	p := &place{raw: raw, scope: s, owner: r.graphs, inner: inner, mark: len(s.undo)}
-	defer s.end(p.mark)
+	p := &place{raw: raw, scope: s, owner: r.graphs, inner: inner}
+	if inner {
+		outer, mark := s.nested, len(s.undo)
+		s.nested = true
+		defer func() {
+			s.end(mark)
+			s.nested = outer
+		}()
+	}
 	g = &Graph{Name: raw.name}
 	for _, in := range raw.inits {
 		if id := s.late[in.name]; id >= 0 && r.owner[id] == p.owner {
@@ -438,7 +448,7 @@ func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error)
 	if f.scope == nil {
 		f.scope = newScope(f.body.names, nil)
 	}
-	f.scope.call = c
+	f.scope.call, f.scope.nested = c, true
 	defer f.scope.end(0)
 	in := &place{raw: f.body, scope: f.scope, owner: r.graphs}
 	for k, name := range f.in {
