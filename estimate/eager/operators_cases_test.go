@@ -19,7 +19,7 @@ type singleCase struct {
 
 var singleCases = [][]singleCase{
 	pointwiseCases, normCases, productCases, matmulCases(f32, "torch.float32"), matmulCases(bf16, "torch.bfloat16"),
-	indexCases, lossCases, fanCases, blockCases,
+	indexCases, lossCases, fanCases, blockCases, convCases(), moduleCases,
 	sdpaCases(f32, "torch.float32"), sdpaCases(bf16, "torch.bfloat16"), sdpaCases(f16, "torch.float16"),
 }
 

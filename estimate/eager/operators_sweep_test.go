@@ -36,7 +36,7 @@ func sweptCase(l *lab, m *measuredCall) func() *tensor {
 	case "conv1d", "conv2d", "conv3d", "conv_transpose2d":
 		return sweptConv(l, m)
 	case "lstm", "gru", "rnn":
-		return sweptRNN(l, m)
+		return recurrentModule(l, m, true)
 	}
 	return nil
 }
@@ -102,8 +102,8 @@ func sweptConv(l *lab, m *measuredCall) func() *tensor {
 	return func() *tensor { return l.do(op, a, in...) }
 }
 
-// sweptRNN is a module with batch_first: it transposes its input and its output.
-func sweptRNN(l *lab, m *measuredCall) func() *tensor {
+// recurrentModule is an RNN module; with batch_first it transposes its input and its output.
+func recurrentModule(l *lab, m *measuredCall, batchFirst bool) func() *tensor {
 	d := m.dtype()
 	s := RNNShape{Kind: map[string]RNNKind{"lstm": LSTM, "gru": GRU, "rnn": ElmanRNN}[m.Op], Hidden: m.Hidden, Layers: m.Layers, Both: m.Both}
 	gates := map[RNNKind]int64{LSTM: 4, GRU: 3, ElmanRNN: 1}[s.Kind] * m.Hidden
@@ -129,6 +129,11 @@ func sweptRNN(l *lab, m *measuredCall) func() *tensor {
 		}
 	}
 	a := Args{Hidden: m.Hidden, Layers: m.Layers, Both: m.Both, P: m.Dropout, Train: true}
+	if !batchFirst {
+		x = l.leaf(d, m.X[1], m.X[0], m.X[2])
+		in[0] = x
+		return func() *tensor { return l.do(m.Op, a, in...) }
+	}
 	return func() *tensor {
 		args := append([]*tensor{l.do("permute", Args{Dims: []int{1, 0, 2}}, x)}, in[1:]...)
 		return l.do("permute", Args{Dims: []int{1, 0, 2}}, l.do(m.Op, a, args...))

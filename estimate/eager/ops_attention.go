@@ -101,7 +101,10 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 		kept = append(kept, rng, unused)
 	}
 	if grad {
-		saved := append([]*tensor{q, k, v, bias, out}, kept...)
+		saved := []*tensor{bias, k, q, v} // then log-sum-exp, output, seed and offset
+		if len(kept) > 0 {
+			saved = append(append(saved, kept[0], out), kept[1:]...)
+		}
 		qc, kc, vc, oc := *q, *k, *v, *out
 		r.record("ScaledDotProductAttention", one(out), in[:3], saved, func(r *run, n *node, g []*tensor) []*tensor {
 			return r.sdpaBackward(b, g[0], &qc, &kc, &vc, &oc)
@@ -121,12 +124,18 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 	var dq, dk, dv *tensor
 	switch b {
 	case efficientAttention:
-		like := func(t *tensor) *tensor { // [B, L, H, D] in memory
-			s := t.shape
-			return r.strided(t.dtype, s, []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1})
+		headsInside := func(s []int64) []int64 { // of [B, H, L, D] that lies as [B, L, H, D]
+			return []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}
 		}
+		like := func(t *tensor) *tensor { return r.strided(t.dtype, t.shape, headsInside(t.shape)) }
+		gi := r.inLayout(g, headsInside)
+		defer r.release(gi)
 		dq, dk, dv = like(q), like(k), like(v)
-		product := r.pointwise(onnxload.Float32, g, out)
+		var wide []*tensor // the gradient and the output in float32
+		if out.dtype != onnxload.Float32 {
+			wide = []*tensor{r.emptyLike(out, onnxload.Float32), r.emptyLike(gi, onnxload.Float32)}
+		}
+		product := r.pointwise(onnxload.Float32, gi, out)
 		delta := r.empty(onnxload.Float32, batch, rows, heads)
 		if heads > 1 && rows > 1 { // delta is wanted as [B, H, L]
 			sum := delta
@@ -134,6 +143,9 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 			r.release(sum)
 		}
 		r.release(product)
+		for _, t := range wide {
+			r.release(t)
+		}
 		scratch := r.alloc(efficientWorkspace(batch*heads, k.shape[2], max(d, v.shape[3])), timeline.Workspace)
 		r.release(delta)
 		r.drop(scratch)

@@ -126,7 +126,9 @@ func (r *run) recordMM(name string, out, a, b, bias *tensor) {
 		saved = append(saved, b)
 	}
 	first := 0
-	if bias != nil {
+	if bias == nil {
+		slices.Reverse(saved) // mat2, self; with a bias mat1, mat2
+	} else {
 		ins = append([]*tensor{bias}, ins...)
 		first = 1
 	}
@@ -255,12 +257,12 @@ func (r *run) batched(a, b *tensor) *tensor {
 func (r *run) bmm(a, b *tensor) *tensor {
 	out := r.product(a, b, []int64{a.shape[0], a.shape[1], b.shape[2]}, false)
 	if r.needsGrad(a, b) {
-		var saved []*tensor
-		if b.requiresGrad {
-			saved = append(saved, a)
-		}
+		var saved []*tensor // mat2, self
 		if a.requiresGrad {
 			saved = append(saved, b)
+		}
+		if b.requiresGrad {
+			saved = append(saved, a)
 		}
 		ac, bc := *a, *b
 		r.record("Bmm", one(out), []*tensor{a, b}, saved, func(r *run, n *node, g []*tensor) []*tensor {
