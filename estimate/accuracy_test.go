@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,8 @@ var (
 	onlyModel = flag.String("accuracy.model", "", "only cases of these models, comma-separated")
 	onlyForm  = flag.String("accuracy.form", "", "only this export form")
 	onlyCase  = flag.String("accuracy.case", "", "only cases whose name contains this")
+	casesFile = flag.String("accuracy.truth", "testdata/truth/steps.json.gz", "the measured cases")
+	graphs    = flag.String("accuracy.onnx", "", "a folder of MODEL.FORM.onnx files, instead of the built-in models")
 	verbose   = flag.Bool("accuracy.cases", false, "print every case")
 )
 
@@ -57,7 +60,7 @@ func (c measuredCase) name() string {
 
 func readCases(t testing.TB, file string) []measuredCase {
 	t.Helper()
-	b, err := os.ReadFile("testdata/truth/" + file)
+	b, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,29 +81,50 @@ func (c measuredCase) step() Step {
 	return Step{Infer: c.Mode == "infer", Precision: c.DType, Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}
 }
 
-// defaultForm is the export whose accuracy is judged: ts-train, else dynamo-train.
-func defaultForm(t testing.TB, model string) string {
+// formOf is the export whose accuracy is judged: ts-train, else dynamo-train, unless a flag says which.
+// It is "" when the model has none.
+func formOf(model string) string {
+	for _, form := range models.Forms() {
+		if *onlyForm != "" && form != *onlyForm {
+			continue
+		}
+		if *graphs == "" {
+			if info, err := models.Info(model); err != nil || !slices.Contains(info.Forms, form) {
+				continue
+			}
+		} else if _, err := os.Stat(filepath.Join(*graphs, model+"."+form+".onnx")); err != nil {
+			continue
+		}
+		return form
+	}
+	return ""
+}
+
+// openModel opens an export of a model.
+func openModel(t testing.TB, model, form string) *onnxload.Model {
 	t.Helper()
-	info, err := models.Info(model)
+	var b []byte
+	var err error
+	if *graphs == "" {
+		b, err = models.Open(model + ":" + form)
+	} else {
+		b, err = os.ReadFile(filepath.Join(*graphs, model+"."+form+".onnx"))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return info.Forms[0]
+	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func simulate(t testing.TB, c measuredCase, form string) (*Simulation, error) {
 	t.Helper()
-	b, err := models.Open(c.Model + ":" + form)
+	bound, err := Bind(openModel(t, c.Model, form), Options{Batch: c.Batch})
 	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: c.Model})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bound, err := Bind(m, Options{Batch: c.Batch})
-	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	return bound.Simulate(c.step())
 }
@@ -115,16 +139,13 @@ type outcome struct {
 
 func TestAccuracy(t *testing.T) {
 	var all []outcome
-	for _, c := range readCases(t, "steps.json.gz") {
+	for _, c := range readCases(t, *casesFile) {
 		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) || !strings.Contains(c.name(), *onlyCase) {
 			continue
 		}
-		form := defaultForm(t, c.Model)
-		if *onlyForm != "" {
-			form = *onlyForm
-			if info, err := models.Info(c.Model); err != nil || !slices.Contains(info.Forms, form) {
-				continue
-			}
+		form := formOf(c.Model)
+		if form == "" {
+			continue
 		}
 		sim, err := simulate(t, c, form)
 		if err != nil {

@@ -3,18 +3,22 @@ package estimate
 import (
 	"compress/gzip"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
+var tracesDir = flag.String("accuracy.traces", "caching/testdata/traces", "the folder of MODEL.MODE.json.gz traces")
+
 // readTrace returns the signed sizes of the allocations of a measured run.
 func readTrace(t testing.TB, model, mode string) (sizes []int64) {
 	t.Helper()
-	f, err := os.Open("caching/testdata/traces/" + model + "." + mode + ".json.gz")
+	f, err := os.Open(filepath.Join(*tracesDir, model+"."+mode+".json.gz"))
 	if err != nil {
 		t.Skip(err)
 	}
@@ -50,16 +54,12 @@ func TestTraceDifference(t *testing.T) {
 		mode = "infer"
 	}
 	var best measuredCase
-	for _, c := range readCases(t, "steps.json.gz") {
+	for _, c := range readCases(t, *casesFile) {
 		if c.Model == *onlyModel && c.Mode == mode && c.DType == "fp32" && (mode == "infer" || c.Opt == "sgdm") && !bool(c.ChannelsLast) && c.Batch > best.Batch {
 			best = c
 		}
 	}
-	form := defaultForm(t, best.Model)
-	if *onlyForm != "" {
-		form = *onlyForm
-	}
-	sim, err := simulate(t, best, form)
+	sim, err := simulate(t, best, formOf(best.Model))
 	if err != nil {
 		t.Fatal(err)
 	}
