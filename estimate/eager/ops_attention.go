@@ -52,8 +52,8 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 		p = c.Args.P
 	}
 	b := sdpaBackend(q, k, mask)
-	if mask != nil && r.needsGrad(mask) {
-		b = mathAttention // a bias that is trained
+	if mask != nil && mask.stride[len(mask.stride)-1] != 1 {
+		b = mathAttention // check_last_dim_stride_equals_1_dense: a table of biases with the heads moved to the front
 	}
 	if b == mathAttention {
 		return one(r.mathSDPA(c, q, k, v, mask, p))
@@ -66,7 +66,7 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 		r.release(zero)
 		defer r.release(bias)
 	}
-	grad := r.needsGrad(q, k, v)
+	grad := r.needsGrad(q, k, v, mask)
 	batch, heads, rows, vd := q.shape[0], q.shape[1], q.shape[2], v.shape[3]
 	var kept []*tensor
 	var out *tensor
@@ -106,8 +106,8 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 			saved = append(append(saved, kept[0], out), kept[1:]...)
 		}
 		qc, kc, vc, oc := *q, *k, *v, *out
-		r.record("ScaledDotProductAttention", one(out), in[:3], saved, func(r *run, n *node, g []*tensor) []*tensor {
-			return r.sdpaBackward(b, g[0], &qc, &kc, &vc, &oc)
+		r.record("ScaledDotProductAttention", one(out), []*tensor{q, k, v, mask}, saved, func(r *run, n *node, g []*tensor) []*tensor {
+			return r.sdpaBackward(b, n.wants(3), g[0], &qc, &kc, &vc, &oc)
 		})
 	}
 	for _, t := range kept {
@@ -118,10 +118,11 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
 
-// sdpaBackward allocates the gradients of query, key and value and what the kernel needs.
-func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
+// sdpaBackward allocates the gradients of query, key and value, that of a mask that is trained, and what
+// the kernel needs.
+func (r *run) sdpaBackward(b backend, trained bool, g, q, k, v, out *tensor) []*tensor {
 	batch, heads, rows, d := q.shape[0], q.shape[1], q.shape[2], q.shape[3]
-	var dq, dk, dv *tensor
+	var dq, dk, dv, bias *tensor
 	switch b {
 	case efficientAttention:
 		headsInside := func(s []int64) []int64 { // of [B, H, L, D] that lies as [B, L, H, D]
@@ -131,6 +132,11 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 		gi := r.inLayout(g, headsInside)
 		defer r.release(gi)
 		dq, dk, dv = like(q), like(k), like(v)
+		if trained { // rows of a multiple of 16, of which the mask's columns are a slice
+			rows16 := r.empty(q.dtype, batch, heads, rows, roundUp(k.shape[2], 16))
+			bias = r.alias(rows16, []int64{batch, heads, rows, k.shape[2]}, rows16.stride)
+			r.release(rows16)
+		}
 		var wide []*tensor // the gradient and the output in float32
 		if out.dtype != onnxload.Float32 {
 			wide = []*tensor{r.emptyLike(out, onnxload.Float32), r.emptyLike(gi, onnxload.Float32)}
@@ -164,7 +170,7 @@ func (r *run) sdpaBackward(b backend, g, q, k, v, out *tensor) []*tensor {
 		r.release(acc)
 		r.release(sum)
 	}
-	return []*tensor{dq, dk, dv}
+	return []*tensor{dq, dk, dv, bias}
 }
 
 // mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the

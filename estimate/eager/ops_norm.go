@@ -111,8 +111,10 @@ func runRMSNorm(r *run, c *Call, in []*tensor) []*tensor {
 // lastDimsNorm normalises over the last dims dimensions and keeps stats vectors of one
 // float32 for each row: mean and inverse deviation, or only the latter.
 func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
-	x := r.contiguous(in[0])
+	x := in[0]
 	rows := numel(x.shape[:len(x.shape)-dims])
+	// A strided input is copied for the kernel, forward and backward; what is saved is the input itself.
+	xi := r.inLayout(x, contiguousStrides)
 	out := r.empty(x.dtype, x.shape...)
 	saved := append([]*tensor{x}, in[1:]...)
 	var kept []*tensor
@@ -123,6 +125,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 		xc, params := *x, in[1:]
 		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...), func(r *run, n *node, g []*tensor) []*tensor {
 			gi := r.inLayout(g[0], contiguousStrides)
+			xi := r.inLayout(&xc, contiguousStrides)
 			outs := make([]*tensor, len(n.next))
 			outs[0] = r.empty(xc.dtype, xc.shape...)
 			for i, p := range params {
@@ -133,6 +136,9 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 			if len(params) > 0 && n.wants(1) {
 				r.layerNormScratch(rows, numel(xc.shape)/max(rows, 1), xc.dtype, stats)
 			}
+			if xi.st != xc.st {
+				r.release(xi)
+			}
 			r.release(gi)
 			return outs
 		})
@@ -140,7 +146,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 	for _, t := range kept {
 		r.release(t)
 	}
-	r.release(x)
+	r.release(xi)
 	return out
 }
 

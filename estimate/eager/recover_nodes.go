@@ -309,7 +309,26 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
+	if b.isBiasTable(n, perm) {
+		v := b.temp("permute", Args{Dims: perm}, b.elem(n.Out[0]), b.dims(n.Out[0]), b.value(b.in(n, 0)))
+		b.call("contiguous", Args{}, []ValueID{v}, n.Out[0])
+		return
+	}
 	b.call("permute", Args{Dims: perm}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// isBiasTable recognises the end of table[index].view(N, N, heads).permute(2, 0, 1).contiguous(), by which window
+// attention looks its relative position bias up; the exporters drop the copy.
+func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
+	if !slices.Equal(perm, []int{2, 0, 1}) {
+		return false
+	}
+	r, _ := b.producer(b.in(n, 0))
+	if r == nil || r.Op != "Reshape" {
+		return false
+	}
+	g, _ := b.producer(b.in(r, 0))
+	return g != nil && g.Op == "Gather" && len(b.dims(b.in(g, 1))) == 1
 }
 
 func emitExpand(b *recovery, n *onnxload.Node) {
@@ -382,7 +401,7 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	d := b.dims(x)
 	a := b.axis(n, 0, len(d))
 	switch {
-	case b.src.Kinds[x] == Parameter && a == 0 && len(d) == 2 && !b.host[idx]:
+	case b.src.Kinds[x] == Parameter && a == 0 && len(d) == 2 && !b.host[idx] && !(len(b.dims(idx)) == 1 && b.src.Kinds[idx] == Buffer):
 		b.call("embedding", Args{}, []ValueID{b.value(x), b.value(idx)}, n.Out[0])
 	case len(b.dims(idx)) == 0:
 		b.call("select", Args{Dim: a}, []ValueID{b.value(x)}, n.Out[0])

@@ -19,6 +19,8 @@ var patterns = []pattern{
 	{"GRU", matchRNN("gru")},
 	{"RNN", matchRNN("rnn")},
 	{"SplitToSequence", matchSplitSequence},
+	{"Slice", matchChunk},
+	{"InstanceNormalization", matchGroupNorm},
 	{"Softmax", matchSDPA},
 	{"Erf", matchGelu},
 	{"ReduceMean", matchRMSNorm},
@@ -98,7 +100,7 @@ func matchLinear(b *recovery, i int) {
 	bias := onnxload.NoValue
 	if add, ai := b.user(out, "Add"); add != nil {
 		o := b.other(add, out)
-		if d := b.dims(o); b.src.Kinds[b.id(o)] == Parameter && len(d) == 1 && d[0] == b.dims(w)[1] {
+		if d := b.dims(o); !b.host[b.id(o)] && len(d) == 1 && d[0] == b.dims(w)[1] {
 			bias, out = o, add.Out[0]
 			members = append(members, ai)
 		}
@@ -227,4 +229,94 @@ func matchRMSNorm(b *recovery, i int) {
 		v = b.temp("type_as", Args{}, f, shape, v, in)
 		b.call("mul", Args{}, []ValueID{b.value(w), v}, scale.Out[0])
 	}, i, pi, ai, si, ri, ni, ki)
+}
+
+// matchChunk finds the slices that a split or chunk was exported to: they take one dimension apart without a
+// rest, and the last one ends at a number that was computed, where Python's x[a:] ends at the largest integer.
+func matchChunk(b *recovery, i int) {
+	x := b.in(b.nodes[i], 0)
+	var outs []onnxload.ValueID
+	var members []int
+	args := Args{Dim: -1}
+	at := int64(0)
+	shape := b.dims(x)
+	for _, u := range b.uses[x] {
+		n := b.nodes[u]
+		if n.Op != "Slice" || b.done[u] || b.places[u].Module != b.places[i].Module {
+			continue
+		}
+		start, ok1 := b.number(b.in(n, 1))
+		end, ok2 := b.number(b.in(n, 2))
+		axis, ok3 := b.number(b.in(n, 3))
+		if step, ok := b.number(b.in(n, 4)); !ok1 || !ok2 || !ok3 || ok && step != 1 {
+			return
+		}
+		d := int(axis)
+		if d < 0 {
+			d += len(shape)
+		}
+		if d < 0 || d >= len(shape) || args.Dim >= 0 && d != args.Dim || int64(start) != at || int64(end) > shape[d] {
+			return
+		}
+		args.Dim, at = d, int64(end)
+		args.Shape = append(args.Shape, b.dims(n.Out[0])[d])
+		outs = append(outs, n.Out[0])
+		members = append(members, int(u))
+	}
+	if len(outs) < 2 || at != shape[args.Dim] {
+		return
+	}
+	b.claim(func() { b.call("split", args, []ValueID{b.value(x)}, outs...) }, members[0])
+	for _, k := range members {
+		b.done[k] = true
+	}
+}
+
+// matchGroupNorm finds the group norm that opsets before 21 write as an instance norm of groups:
+// reshape to [N, G, -1], instance norm of ones and zeros, reshape back, times the weight, plus the bias.
+func matchGroupNorm(b *recovery, i int) {
+	norm := b.nodes[i]
+	in, ii := b.producedBy(b.in(norm, 0), "Reshape")
+	if in == nil {
+		return
+	}
+	out, oi := b.user(norm.Out[0], "Reshape")
+	if out == nil || len(b.dims(norm.Out[0])) != 3 {
+		return
+	}
+	x, groups := b.in(in, 0), b.dims(norm.Out[0])[1]
+	members := []int{ii, i, oi}
+	last := out.Out[0]
+	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
+	for k, op := range []string{"Mul", "Add"} {
+		n, ni := b.user(last, op)
+		if n == nil {
+			break
+		}
+		p := b.parameterBehind(b.other(n, last))
+		if p == onnxload.NoValue || numel(b.dims(p)) != b.dims(last)[1] {
+			break
+		}
+		params[k], last = p, n.Out[0]
+		members = append(members, ni)
+	}
+	b.claim(func() {
+		b.call("group_norm", Args{Groups: groups}, []ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
+	}, members...)
+}
+
+// parameterBehind returns the parameter that a value is a reshape of.
+func (b *recovery) parameterBehind(id onnxload.ValueID) onnxload.ValueID {
+	for range 4 {
+		id = b.id(id)
+		if b.src.Kinds[id] == Parameter {
+			return id
+		}
+		n, _ := b.producer(id)
+		if n == nil || n.Op != "Unsqueeze" && n.Op != "Reshape" {
+			break
+		}
+		id = b.in(n, 0)
+	}
+	return onnxload.NoValue
 }
