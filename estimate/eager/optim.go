@@ -3,33 +3,102 @@ package eager
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// Optimizers are the names that Options.Optimizer takes.
-var Optimizers = []string{"sgd", "sgdm", "adam", "adamw", "adamw-fused", "rmsprop", "adafactor"}
+// An optimizerRow is everything memestimate knows about one optimizer of torch.optim. The foreach
+// implementation works on lists of all parameters and is what PyTorch takes on CUDA; the for-loop
+// works on one parameter after another; a fused kernel needs no temporaries at all.
+type optimizerRow struct {
+	name    string
+	states  int      // tensors like the parameter that each keeps, made at the first step
+	takes   []string // settings that may follow the name: see settingNames
+	fused   bool     // has a fused implementation on CUDA
+	eager   bool     // makes its states when it is constructed
+	foreach func(s *stepping)
+	loop    func(s *stepping) // runs for each parameter
+	whole   func(s *stepping) // runs once instead of both, where there is only one implementation
+}
+
+// optimizerRows follow torch/optim of PyTorch 2.11, in the file named with each.
+var optimizerRows = []optimizerRow{
+	{name: "sgd", takes: []string{"wd"}, fused: true, foreach: sgdForeach, loop: sgdLoop},                                     // sgd.py
+	{name: "sgdm", takes: []string{"wd", "nesterov"}, fused: true, foreach: sgdForeach, loop: sgdLoop},                        // sgd.py, momentum > 0
+	{name: "adam", states: 2, takes: []string{"wd", "amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},            // adam.py
+	{name: "adamw", states: 2, takes: []string{"amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},                 // adamw.py: Adam with decoupled decay
+	{name: "rmsprop", states: 1, takes: []string{"wd", "momentum", "centered"}, foreach: lists(keepsGrads, 1), loop: onlyVar}, // rmsprop.py: avg
+	{name: "adagrad", states: 1, takes: []string{"wd"}, eager: true, foreach: adagradForeach, loop: onlyVar},                  // adagrad.py: std
+	{name: "adadelta", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 2), loop: adadeltaLoop},                   // adadelta.py: std, deltas
+	{name: "adamax", states: 2, takes: []string{"wd"}, foreach: adamaxForeach, loop: adamaxLoop},                              // adamax.py
+	{name: "nadam", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 1), loop: adamLoop},                          // nadam.py: exp_avg_sq_sqrt
+	{name: "radam", states: 2, takes: []string{"wd"}, foreach: lists(dropsGrads, 1), loop: radamLoop},                         // radam.py: buffer
+	{name: "adafactor", whole: adafactorStep},                                                                                 // _adafactor.py: a for-loop unless foreach=True
+	{name: "muon", whole: muonStep}, // _muon.py, and adamw.py for what is not a matrix
+}
+
+// settingNames are what may follow an optimizer's name, each after a hyphen: the fused
+// implementation, weight decay that is added to the gradient (AdamW's and Muon's is not, and costs
+// nothing), and the optimizer's own options.
+var settingNames = []string{"fused", "wd", "nesterov", "amsgrad", "momentum", "centered"}
+
+// Optimizers are the names that Options.Optimizer takes, each with one setting at most. Several settings may
+// be joined, as in "sgdm-wd-nesterov".
+var Optimizers = optimizerNames()
+
+func optimizerNames() (names []string) {
+	for _, row := range optimizerRows {
+		names = append(names, row.name)
+		for _, s := range row.settings() {
+			names = append(names, row.name+"-"+s)
+		}
+	}
+	return names
+}
+
+// settings returns the settings that the optimizer takes.
+func (row *optimizerRow) settings() []string {
+	if row.fused {
+		return append([]string{"fused"}, row.takes...)
+	}
+	return row.takes
+}
 
 // An optimizer holds what torch.optim keeps between steps, for each parameter.
 type optimizer struct {
-	name   string
+	row    *optimizerRow
+	set    map[string]bool // settings
 	params []*leaf
 	state  map[*leaf][]*tensor
 }
 
+// newOptimizer makes the optimizer that the options name, "" being adamw.
 func (r *run) newOptimizer(params []*leaf) (*optimizer, error) {
 	name := r.opts.Optimizer
 	if name == "" {
 		name = "adamw"
 	}
-	o := &optimizer{name: name, params: params, state: map[*leaf][]*tensor{}}
-	for _, n := range Optimizers {
-		if n == name {
-			return o, nil
+	parts := strings.Split(name, "-")
+	i := slices.IndexFunc(optimizerRows, func(row optimizerRow) bool { return row.name == parts[0] })
+	if i < 0 {
+		return nil, fmt.Errorf("unknown optimizer %q, want one of %s", name, strings.Join(Optimizers, ", "))
+	}
+	o := &optimizer{row: &optimizerRows[i], set: map[string]bool{}, params: params, state: map[*leaf][]*tensor{}}
+	takes := o.row.settings()
+	for _, s := range parts[1:] {
+		if !slices.Contains(takes, s) {
+			return nil, fmt.Errorf("optimizer %q: %s has no setting %q, want any of %q", name, parts[0], s, takes)
+		}
+		o.set[s] = true
+	}
+	if o.row.eager {
+		for _, l := range params {
+			r.states(o, l, o.row.states)
 		}
 	}
-	return nil, fmt.Errorf("unknown optimizer %q", name)
+	return o, nil
 }
 
 // states makes n tensors like the parameter the first time it is stepped.
@@ -38,64 +107,144 @@ func (r *run) states(o *optimizer, l *leaf, n int) {
 		return
 	}
 	for range n {
-		t := r.emptyLike(l.param, l.param.dtype)
-		r.recategorize(t.st, timeline.OptimizerState)
-		o.state[l] = append(o.state[l], t)
+		r.keepState(o, l, r.emptyLike(l.param, l.param.dtype))
 	}
 }
 
-// stepOptimizer is optimizer.step() over the parameters that have a gradient. The foreach
-// implementations, PyTorch's default on CUDA, make their temporaries for all
-// parameters at once (torch/optim).
+// keepState makes t a part of the optimizer's state.
+func (r *run) keepState(o *optimizer, l *leaf, t *tensor) {
+	r.recategorize(t.st, timeline.OptimizerState)
+	o.state[l] = append(o.state[l], t)
+}
+
+// A stepping is one call of optimizer.step() over the parameters that have a gradient.
+type stepping struct {
+	*run
+	o    *optimizer
+	with []*leaf
+	at   *leaf            // the parameter that the for-loop is at
+	vars [numVars]*tensor // variables of the for-loop's function: they keep their tensors into the next round
+}
+
+// The variables of for-loops, in the order in which Python drops them at the end.
+const (
+	varGrad = iota
+	varFirst
+	varSecond
+	numVars
+)
+
+// stepOptimizer is optimizer.step().
 func (r *run) stepOptimizer(o *optimizer) {
-	var with []*leaf
+	s := &stepping{run: r, o: o}
 	for _, l := range o.params {
 		if l.grad != nil {
-			with = append(with, l)
+			s.with = append(s.with, l)
 		}
 	}
-	switch o.name {
-	case "sgd":
-	case "sgdm":
-		for _, l := range with {
-			r.states(o, l, 1) // the first step clones the gradient
+	if len(s.with) == 0 {
+		return
+	}
+	r.grad = false // step is under no_grad
+	defer func() { r.grad = true }()
+	switch row := o.row; {
+	case row.whole != nil:
+		row.whole(s)
+	case o.set["fused"]:
+		s.fused()
+	default:
+		s.makeStates()
+		if !r.opts.ForLoop {
+			row.foreach(s)
+			return
 		}
-	case "adam", "adamw":
-		for _, l := range with {
-			r.states(o, l, 2)
+		for _, l := range s.with {
+			s.at = l
+			s.let(varGrad, nil) // grad = grads[i]
+			row.loop(s)
 		}
-		r.foreach(with, 1) // exp_avg_sq_sqrt
-	case "adamw-fused":
-		for _, l := range with {
-			if o.state[l] == nil {
-				t := r.empty(onnxload.Float32) // step, on the GPU for fused
-				r.recategorize(t.st, timeline.OptimizerState)
-				r.states(o, l, 2)
-				o.state[l] = append(o.state[l], t)
-			}
-		}
-	case "adafactor":
-		r.stepAdafactor(o, with)
-	case "rmsprop":
-		for _, l := range with {
-			r.states(o, l, 1)
-		}
-		r.foreach(with, 1) // avg
+		s.leave()
 	}
 }
 
-// foreach makes n lists of temporaries like the parameters, then drops them.
-func (r *run) foreach(with []*leaf, n int) {
-	var temps []*tensor
-	for range n {
-		for _, l := range with {
-			t := r.emptyLike(l.param, l.param.dtype)
-			r.recategorize(t.st, timeline.Temporary)
-			temps = append(temps, t)
+// makeStates is _init_group: the states of all parameters come before any of them is stepped.
+func (s *stepping) makeStates() {
+	n := s.o.row.states
+	for _, name := range []string{"amsgrad", "momentum", "centered"} { // one tensor more for each
+		if s.o.set[name] {
+			n++
 		}
 	}
-	for _, t := range temps {
-		r.release(t)
+	for _, l := range s.with {
+		s.states(s.o, l, n)
+	}
+}
+
+// fused makes the states that a fused kernel works on; Adam's count their steps on the GPU.
+func (s *stepping) fused() {
+	if s.o.row.states == 0 {
+		s.firstMomentum()
+		return
+	}
+	for _, l := range s.with {
+		if s.o.state[l] == nil {
+			step := s.empty(onnxload.Float32)
+			n := s.o.row.states
+			if s.o.set["amsgrad"] {
+				n++
+			}
+			s.states(s.o, l, n)
+			s.keepState(s.o, l, step)
+		}
+	}
+}
+
+// like returns a tensor like the parameter that the for-loop is at.
+func (s *stepping) like() *tensor { return s.emptyLike(s.at.param, s.at.param.dtype) }
+
+// let assigns a variable, which drops what it held before.
+func (s *stepping) let(v int, t *tensor) {
+	old := s.vars[v]
+	s.vars[v] = t
+	s.release(old)
+}
+
+// leave is the function's return: its variables go.
+func (s *stepping) leave() {
+	for v := range s.vars {
+		s.let(v, nil)
+	}
+}
+
+// list is an out-of-place foreach operator: a tensor like each parameter.
+func (s *stepping) list() []*tensor {
+	out := make([]*tensor, 0, len(s.with))
+	for _, l := range s.with {
+		out = append(out, s.emptyLike(l.param, l.param.dtype))
+	}
+	return out
+}
+
+func (s *stepping) drop(lists ...[]*tensor) {
+	for _, list := range lists {
+		for _, t := range list {
+			s.release(t)
+		}
+	}
+}
+
+// decayed is the list of gradients with the decayed parameters added, nil without weight decay.
+func (s *stepping) decayed() []*tensor {
+	if !s.o.set["wd"] {
+		return nil
+	}
+	return s.list()
+}
+
+// decay is the same in a for-loop.
+func (s *stepping) decay() {
+	if s.o.set["wd"] {
+		s.let(varGrad, s.like())
 	}
 }
 
@@ -107,32 +256,5 @@ func (r *run) zeroGrad(o *optimizer) {
 	for _, l := range o.params {
 		r.release(l.grad)
 		l.grad = nil
-	}
-}
-
-// stepAdafactor is the for-loop implementation: a row and a column of second moments for
-// each parameter of two or more dimensions, the whole for the others; the update is
-// made in one temporary of the parameter's size (torch/optim/_adafactor.py).
-func (r *run) stepAdafactor(o *optimizer, with []*leaf) {
-	for _, l := range with {
-		if o.state[l] != nil {
-			continue
-		}
-		p := l.param
-		k := len(p.shape)
-		shapes := [][]int64{p.shape}
-		if k > 1 {
-			row, col := slices.Clone(p.shape), slices.Clone(p.shape)
-			row[k-1], col[k-2] = 1, 1
-			shapes = [][]int64{row, col}
-		}
-		for _, s := range shapes {
-			t := r.empty(p.dtype, s...)
-			r.recategorize(t.st, timeline.OptimizerState)
-			o.state[l] = append(o.state[l], t)
-		}
-	}
-	for _, l := range with {
-		r.release(r.emptyLike(l.param, l.param.dtype))
 	}
 }

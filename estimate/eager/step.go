@@ -188,6 +188,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		return err
 	}
 	var out, labels, loss *tensor
+	scaler := new(gradScaler)
 	r.grad = true
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		for pass := range max(r.opts.Accumulate, 1) {
@@ -221,10 +222,26 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 				continue
 			}
 			r.begin(timeline.Backward)
-			r.runBackward(loss)
+			if !r.opts.Scaler {
+				r.runBackward(loss)
+				continue
+			}
+			scaled, err := r.scaled(scaler, loss)
+			if err != nil {
+				return err
+			}
+			r.runBackward(scaled)
+			r.release(scaled)
 		}
 		r.begin(timeline.Optimizer)
+		if r.opts.Scaler && loss != nil {
+			r.unscale(scaler)
+		}
+		if r.opts.ClipNorm {
+			r.clipNorm(params)
+		}
 		r.stepOptimizer(o)
+		r.update(scaler)
 		r.begin(timeline.Finish)
 		r.zeroGrad(o)
 	}

@@ -1,0 +1,89 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// A gradScaler is torch.amp.GradScaler: a loss scale and a growth tracker on the GPU, made when the first
+// loss is scaled. Its scale is taken to never find an infinity, so that every step is made.
+type gradScaler struct {
+	scale, tracker *tensor
+	found          *tensor // found_inf of this step, once the gradients are unscaled
+}
+
+// scaled is scaler.scale(loss), which the caller releases.
+func (r *run) scaled(g *gradScaler, loss *tensor) (*tensor, error) {
+	if g.scale == nil {
+		g.scale, g.tracker = r.empty(onnxload.Float32), r.empty(onnxload.Int32)
+	}
+	outs, err := r.apply(&Call{Op: "mul"}, []*tensor{loss, g.scale})
+	if err != nil {
+		return nil, err
+	}
+	return outs[0], nil
+}
+
+// unscale is scaler.unscale_(optimizer): the gradients are divided in place, by the inverse of the scale that is
+// worked out in float64 (torch/amp/grad_scaler.py). _MultiDeviceReplicator copies even on the same device.
+func (r *run) unscale(g *gradScaler) {
+	wide := r.empty(onnxload.Float64)
+	reciprocal := r.empty(onnxload.Float64)
+	r.release(wide)
+	inverse := r.empty(onnxload.Float32)
+	r.release(reciprocal)
+	found := r.empty(onnxload.Float32)
+	g.found = r.empty(onnxload.Float32)
+	copied := r.empty(onnxload.Float32)
+	r.release(copied)
+	r.release(found)
+	r.release(inverse)
+}
+
+// update is scaler.update().
+func (r *run) update(g *gradScaler) {
+	r.release(g.found)
+	g.found = nil
+}
+
+// chunk is how many elements of a tensor one thread block of a foreach kernel takes (kChunkSize in
+// aten/src/ATen/native/cuda/MultiTensorApply.cuh).
+const chunk = 65536
+
+// clipNorm is torch.nn.utils.clip_grad_norm_: the norm of each gradient by _foreach_norm, which keeps
+// partial results for as many chunks as the largest has; the norm of these; the factor,
+// and a multiplication in place.
+func (r *run) clipNorm(params []*leaf) {
+	var grads []*tensor
+	chunks := int64(0)
+	for _, l := range params {
+		if l.grad != nil {
+			grads = append(grads, l.grad)
+			chunks = max(chunks, ceilDiv(l.grad.numel(), chunk))
+		}
+	}
+	if len(grads) == 0 {
+		return
+	}
+	r.grad = false
+	defer func() { r.grad = true }()
+	dtype := grads[0].dtype
+	partial := r.empty(onnxload.Float32, int64(len(grads))*chunks)
+	var norms []*tensor
+	for range grads {
+		norms = append(norms, r.empty(dtype))
+	}
+	r.release(partial)
+	stacked := r.empty(dtype, int64(len(grads)))
+	total := r.reduce(stacked, nil, false, dtype)
+	r.release(stacked)
+	for _, n := range norms {
+		r.release(n)
+	}
+	sum := r.empty(dtype) // total_norm + 1e-6
+	reciprocal := r.empty(dtype)
+	factor := r.empty(dtype)
+	r.release(reciprocal)
+	r.release(sum)
+	clamped := r.empty(dtype)
+	r.release(clamped)
+	r.release(factor)
+	r.release(total)
+}
