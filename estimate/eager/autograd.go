@@ -3,6 +3,7 @@ package eager
 import (
 	"container/heap"
 	"math"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
@@ -227,7 +228,10 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		r.accumulateGrad(n, grads)
 		return
 	}
-	outs := n.backward(r, n, grads)
+	var outs []*tensor
+	if slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
+		outs = n.backward(r, n, grads)
+	} // else nothing arrived, and nothing goes on: an undefined gradient
 	for i, g := range outs {
 		if g != nil && n.wants(i) {
 			outs[i] = r.validate(g, n.next[i].fn.outs[n.next[i].nr])

@@ -25,13 +25,14 @@ const (
 // sdpaBackend chooses as sdp::select_sdp_backend does on compute capability 9.0 with cuDNN 9.19:
 // cuDNN's kernel takes 16-bit heads of up to 256 in eights, with any dropout (measured
 // with 160 and 256, and with 0.1); flash attention takes no mask; float32 goes to the
-// memory-efficient kernel, which wants heads in fours and equal numbers of heads.
-func sdpaBackend(q, k, mask *tensor) backend {
+// memory-efficient kernel, which wants heads in fours and equal numbers of heads, and is the
+// only one with a gradient for the mask.
+func sdpaBackend(q, k, mask *tensor, trained bool) backend {
 	d := q.shape[len(q.shape)-1]
 	grouped := q.shape[1] != k.shape[1]
 	half := q.dtype.Bits() == 16
 	switch {
-	case half && d%8 == 0 && d <= 256 && k.shape[2] > 1:
+	case half && d%8 == 0 && d <= 256 && k.shape[2] > 1 && !trained:
 		return cudnnAttention
 	case half && d <= 256 && mask == nil:
 		return flashAttention
@@ -51,7 +52,7 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 	if c.Args.Train {
 		p = c.Args.P
 	}
-	b := sdpaBackend(q, k, mask)
+	b := sdpaBackend(q, k, mask, r.needsGrad(mask))
 	if mask != nil && mask.stride[len(mask.stride)-1] != 1 {
 		b = mathAttention // check_last_dim_stride_equals_1_dense: a table of biases with the heads moved to the front
 	}
