@@ -82,7 +82,6 @@ type choice struct {
 }
 
 func (c *choice) flags(fs *pflag.FlagSet) {
-	fs.Var(&c.need, "need", "memory that the command takes on each GPU, such as 20GiB")
 	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
 	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
 	fs.IntVarP(&c.count, "count", "n", 1, "how many GPUs")
@@ -130,6 +129,7 @@ func isSet(name string) bool {
 
 // A launch is a run command as the command line describes it.
 type launch struct {
+	model   subject
 	gpus    gpuSource
 	choice  choice
 	split   splitting
@@ -143,9 +143,9 @@ type launch struct {
 func runCommand(e *env) *cobra.Command {
 	var l launch
 	cmd := &cobra.Command{
-		Use:   "run [flags] -- COMMAND [ARG]...",
+		Use:   "run [MODEL] [flags] -- COMMAND [ARG]...",
 		Short: "Pick a GPU that fits, hold it against other launchers, run a command on it",
-		Long: `Run picks a GPU with the memory needed, reserves it, sets CUDA_VISIBLE_DEVICES to its UUID and becomes
+		Long: `Run picks a GPU with the memory needed, which --need or the estimate of a MODEL says, reserves it, sets CUDA_VISIBLE_DEVICES to its UUID and becomes
 the command: signals, terminal and exit code are the command's own. The reservation ends with the command, however it
 ends, and counts for every launcher that shares the state directory, also of other users and in containers.
 
@@ -157,6 +157,7 @@ starts, 126 when the command cannot be started, 127 when there is none; 128+n wh
 only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 		Example: `  memestimate run --need 20GiB -- python train.py
   memestimate run --need 20GiB -n 2 --wait=2h -- torchrun --nproc-per-node 2 train.py
+  memestimate run resnet50 --batch 64 -- python train.py
   memestimate run --split --batch 96 --fixed 3GiB --per-sample 150MiB --gathered 4MiB -- python train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return l.run(e, cmd, args)
@@ -167,7 +168,9 @@ only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 	})
 	fs := cmd.Flags()
 	l.choice.flags(fs)
+	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
 	l.split.flags(fs)
+	l.model.flags(fs)
 	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
 	fs.Lookup("wait").NoOptDefVal = "forever"
 	fs.BoolVar(&l.print, "print", false, "say what would be chosen now, and neither hold nor run anything")
@@ -212,12 +215,12 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	if err != nil {
 		return r, nil, err
 	}
-	dash := cmd.ArgsLenAtDash()
-	if dash > 0 || dash < 0 && len(args) > 0 {
-		return r, nil, usagef("run: unexpected argument %q before --", args[0]).withHint("usage: %s", cmd.UseLine())
+	args, usage := l.model.take("run", cmd.UseLine(), args, cmd.ArgsLenAtDash())
+	if usage != nil {
+		return r, nil, usage
 	}
 	if len(args) == 0 && !l.print {
-		return r, nil, usagef("run: no command given").withHint("usage: %s", cmd.UseLine())
+		return r, nil, l.model.missing("run", cmd.UseLine())
 	}
 	if l.format != "text" && l.format != "json" {
 		return r, nil, usagef("run: format %q is unknown, want text, json", l.format)
@@ -225,13 +228,37 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	if l.print && l.wait.set {
 		return r, nil, usagef("run: --print does not --wait")
 	}
-	if err := l.split.check(cmd, &l.choice, &r); err != nil {
+	switch {
+	case l.model.arg != "" && l.choice.need != 0:
+		return r, nil, usagef("run: --need and a MODEL both say what is needed")
+	case l.model.arg == "" && l.choice.need == 0 && !l.split.on:
+		return r, nil, usagef("run: how much memory does it take? give --need or a MODEL").withHint("for example: memestimate run --need 20GiB -- COMMAND")
+	case l.model.arg == "" && modelFlag(cmd, l.split.on) != "":
+		return r, nil, usagef("run: --%s goes with a MODEL", modelFlag(cmd, l.split.on))
+	}
+	if err := l.split.check(cmd, &l.choice, &l.model); err != nil {
 		return r, nil, err
 	}
-	if l.choice.need == 0 && !l.split.on {
-		return r, nil, usagef("run: how much memory does it take? give --need").withHint("for example: memestimate run --need 20GiB -- COMMAND")
+	switch {
+	case l.split.on:
+		err = l.split.prepare(e, cmd, &l.choice, &l.model, &r)
+	case l.model.arg != "":
+		r.Bytes, err = l.model.upperBound(e, cmd.CommandPath(), 0)
 	}
-	return r, args, nil
+	return r, args, err
+}
+
+// modelFlag returns a flag about a model that was given, or "". --batch is also --split's.
+func modelFlag(cmd *cobra.Command, split bool) (name string) {
+	var s settings
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.flags(fs)
+	fs.VisitAll(func(f *pflag.Flag) {
+		if name == "" && cmd.Flags().Changed(f.Name) && !(split && f.Name == "batch") {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // open connects to the GPUs and to the reservations.
@@ -254,6 +281,7 @@ func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path strin
 	if err != nil {
 		return err
 	}
+	l.split.estimateAhead(session, r)
 	ctx, caught := catchSignals(ctx)
 	status := &waitStatus{e: e, need: r.Bytes + r.Margin}
 	h, err := state.Hold(ctx, session.List, devices.HoldRequest{
@@ -340,13 +368,13 @@ func (l *launch) answer(e *env, r devices.Request) error {
 	o := output{format: l.format}
 	return o.write(e, func(w io.Writer) error {
 		if l.format == "json" {
-			return l.json(w, chosen)
+			return l.json(w, &r, chosen)
 		}
 		for i := range chosen {
 			d := &chosen[i]
 			part := ""
 			if l.split.on {
-				part = fmt.Sprintf(", %d samples", l.split.parts[i])
+				part = ", " + count(l.split.parts[i], "sample")
 			}
 			fmt.Fprintf(w, "%s %s: %s available%s\n", d.Label(), printable(d.Name), devices.FormatBytes(d.Available()), part)
 		}
@@ -357,7 +385,7 @@ func (l *launch) answer(e *env, r devices.Request) error {
 	})
 }
 
-func (l *launch) json(w io.Writer, chosen []devices.Device) error {
+func (l *launch) json(w io.Writer, r *devices.Request, chosen []devices.Device) error {
 	type part struct {
 		UUID    string `json:"uuid"`
 		Index   int    `json:"index"`
@@ -371,9 +399,10 @@ func (l *launch) json(w io.Writer, chosen []devices.Device) error {
 		Environment map[string]string `json:"environment"`
 	}{Schema: "memestimate/1", Batch: l.split.batch, Environment: map[string]string{}}
 	for i, d := range chosen {
-		p := part{UUID: d.UUID, Index: d.Index, Bytes: uint64(l.choice.need + l.choice.margin)}
+		p := part{UUID: d.UUID, Index: d.Index, Bytes: r.Bytes + r.Margin}
 		if l.split.on {
-			p.Samples, p.Bytes = &l.split.parts[i], l.split.cost.On(i, l.split.parts[i], l.split.batch)
+			p.Samples = &l.split.parts[i]
+			p.Bytes, _ = l.split.takes(i, l.split.parts[i]) // known since they were divided
 		}
 		v.Devices = append(v.Devices, p)
 	}

@@ -22,6 +22,7 @@ import (
 
 // A tracing is a trace command as the command line describes it.
 type tracing struct {
+	model    subject
 	gpus     gpuSource
 	out      output
 	interval time.Duration
@@ -34,7 +35,7 @@ const settleLimit = 2 * time.Second
 func traceCommand(e *env) *cobra.Command {
 	var t tracing
 	cmd := &cobra.Command{
-		Use:   "trace [flags] -- COMMAND [ARG]...",
+		Use:   "trace [MODEL] [flags] -- COMMAND [ARG]...",
 		Short: "Used and peaked GPU memory of a command",
 		Long: `Trace runs a command and samples the memory that it and the programs it starts take on each GPU. It then says by how
 much used memory grew from before the start to after the end (△Used; what a finished process leaves behind, 0 as a rule),
@@ -42,12 +43,14 @@ how far it peaked beyond that (Peaked), and draws the course.
 
 Memory is counted by process where the driver names the command's processes, and as all that the GPU has used where it
 does not: in a container, and under some virtualization. The report says which. What is shorter than the interval can be missed.
+With a MODEL, whose settings are the command's, it prints what was predicted beside it.
 
 The report goes to stderr, or to --output, for stdout is the command's. The exit code is the command's too: 128+n when signal
 n ended it, 125 when the GPUs cannot be watched, 126 when the command cannot be started, 127 when there is none. Signals
 are passed on to the command.`,
 		Example: `  memestimate trace -- python train.py --steps 3
   memestimate trace --format json --output trace.json -- python train.py
+  memestimate trace resnet50 --batch 64 -- python train.py
   memestimate run --need 20GiB -- memestimate trace -- python train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return t.run(e, cmd, args)
@@ -57,15 +60,28 @@ are passed on to the command.`,
 		return fail(exitLauncher, "trace: %w", err).withHint("%s --help lists the flags", cmd.CommandPath())
 	})
 	t.gpus.flags(cmd.Flags())
+	t.model.flags(cmd.Flags())
 	t.out.flags(cmd.Flags(), "text", "json", "csv")
 	cmd.Flags().DurationVar(&t.interval, "interval", 20*time.Millisecond, "time between two samples")
 	return cmd
 }
 
 func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
-	if err := t.check(cmd, args); err != nil {
-		err.code = exitLauncher
-		return err
+	args, usage := t.check(cmd, args)
+	if usage != nil {
+		usage.code = exitLauncher
+		return usage
+	}
+	var predicted *prediction
+	if t.model.arg != "" {
+		r, err := t.model.estimate(e, cmd.CommandPath(), 0)
+		if x, ok := errors.AsType[*exitError](err); ok {
+			x.code = exitLauncher
+		}
+		if err != nil {
+			return err
+		}
+		predicted = &prediction{r.Model.Name, r.Peak.Device, r.Peak.UpperBound}
 	}
 	path, err := lookCommand(args[0], e.getenv("PATH"))
 	if err != nil {
@@ -85,6 +101,7 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	result.Predicted = predicted
 	var text bytes.Buffer
 	if err := result.write(&text, e, t.out.format); err != nil {
 		return err
@@ -103,20 +120,23 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func (t *tracing) check(cmd *cobra.Command, args []string) *exitError {
-	dash := cmd.ArgsLenAtDash()
+// check reads the command line and returns the command.
+func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, *exitError) {
+	args, usage := t.model.take("trace", cmd.UseLine(), args, cmd.ArgsLenAtDash())
 	switch {
-	case dash > 0 || dash < 0 && len(args) > 0:
-		return usagef("trace: unexpected argument %q before --", args[0]).withHint("usage: %s", cmd.UseLine())
+	case usage != nil:
+		return nil, usage
 	case len(args) == 0:
-		return usagef("trace: no command given").withHint("usage: %s", cmd.UseLine())
+		return nil, t.model.missing("trace", cmd.UseLine())
 	case t.interval < time.Millisecond:
-		return usagef("trace: --interval %v: want at least 1ms", t.interval)
+		return nil, usagef("trace: --interval %v: want at least 1ms", t.interval)
+	case t.model.arg == "" && modelFlag(cmd, false) != "":
+		return nil, usagef("trace: --%s goes with a MODEL", modelFlag(cmd, false))
 	}
 	if err := t.out.check(source{}); err != nil {
-		return usagef("trace: %w", err)
+		return nil, usagef("trace: %w", err)
 	}
-	return nil
+	return args, nil
 }
 
 // watchable returns the devices that the command can see and whose memory is known.
@@ -173,13 +193,34 @@ func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, p
 
 // A traceResult is what a traced command came to.
 type traceResult struct {
-	Schema   string     `json:"schema"`
-	Command  []string   `json:"command"`
-	ExitCode int        `json:"exit_code"`
-	Seconds  float64    `json:"seconds"`
-	Interval float64    `json:"interval_seconds"`
-	GPUs     []gpuTrace `json:"gpus"`
-	by       string
+	Schema    string      `json:"schema"`
+	Command   []string    `json:"command"`
+	ExitCode  int         `json:"exit_code"`
+	Seconds   float64     `json:"seconds"`
+	Interval  float64     `json:"interval_seconds"`
+	GPUs      []gpuTrace  `json:"gpus"`
+	Predicted *prediction `json:"predicted,omitempty"`
+	by        string
+}
+
+// A prediction is what a model's estimate said beforehand.
+type prediction struct {
+	Model      string `json:"model"`
+	Device     int64  `json:"device_bytes"`
+	UpperBound int64  `json:"upper_bound_bytes"`
+}
+
+// text sets the prediction beside the highest that was measured.
+func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
+	fmt.Fprintf(w, "predicted for %s: %s, at most %s", report.Show(p.Model, 60), report.Size(p.Device), report.Size(p.UpperBound))
+	measured := int64(0)
+	for _, g := range gpus {
+		measured = max(measured, int64(g.Peak)-int64(g.Start))
+	}
+	if measured > 0 {
+		fmt.Fprintf(w, "; measured: %s, so the prediction is off by %+.2f %%", report.Size(measured), 100*(float64(p.Device)/float64(measured)-1))
+	}
+	fmt.Fprintln(w)
 }
 
 type gpuTrace struct {
@@ -272,7 +313,11 @@ func (r *traceResult) text(w io.Writer, e *env) error {
 		}
 		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)), report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
 	}
-	return g.Text(w, width(e))
+	if err := g.Text(w, width(e)); err != nil || r.Predicted == nil {
+		return err
+	}
+	r.Predicted.text(w, r.GPUs)
+	return nil
 }
 
 // sparkline draws a course between its start, or its least, and its peak.
