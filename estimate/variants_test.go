@@ -102,7 +102,7 @@ func TestVariants(t *testing.T) {
 		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) || !strings.Contains(name, *onlyCase) {
 			continue
 		}
-		bound, err := Bind(openModel(t, c.Model, defaultForm(t, c.Model)), Options{Batch: c.Batch})
+		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
 		if err != nil {
 			t.Fatal(err)
 		}
