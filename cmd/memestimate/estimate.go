@@ -18,16 +18,19 @@ import (
 var estimateFormats = []string{"text", "markdown", "csv", "json", "modelsize"}
 
 // runEstimate is the main job: a MODEL in, a report out.
-func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, o *output) error {
+func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, o *output, a *autoDevice) error {
 	in := resolve(arg)
 	if err := o.check(in); err != nil {
+		return err
+	}
+	if err := a.check(cmd.Flags()); err != nil {
 		return err
 	}
 	r, err := s.estimate(e, cmd.CommandPath(), in)
 	if err != nil {
 		return err
 	}
-	return o.write(e, func(w io.Writer) error {
+	err = o.write(e, func(w io.Writer) error {
 		switch o.format {
 		case "markdown":
 			return report.Markdown(w, r)
@@ -40,6 +43,10 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, o *output)
 		}
 		return report.Text(w, r, width(e))
 	})
+	if err != nil || !a.on {
+		return err
+	}
+	return a.answer(e, r, o)
 }
 
 // estimate reads a model and answers the question that the settings ask.
