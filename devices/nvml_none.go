@@ -2,7 +2,13 @@
 
 package devices
 
+import "runtime"
+
 // openLibrary says that this build cannot see GPUs.
 func openLibrary(string) (library, error) {
-	return nil, &InitError{Detail: "live GPUs need Linux with cgo, and this build of memestimate has neither or lacks one", cure: "build it on Linux with CGO_ENABLED=1 and a C compiler"}
+	why, cure := "this build is for "+runtime.GOOS+"/"+runtime.GOARCH, "everything that asks no live GPU works here"
+	if runtime.GOOS == "linux" {
+		why, cure = "this build has no cgo", "build it with CGO_ENABLED=1 and a C compiler"
+	}
+	return nil, &InitError{Detail: "live GPUs need Linux with cgo, and " + why, cure: cure}
 }

@@ -133,6 +133,13 @@ func (s *State) create(name string, content any, replace bool) (*os.File, error)
 	} else if err == nil {
 		err = os.Link(f.Name(), s.path(name))
 		os.Remove(f.Name())
+		if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) { // no links on this file system
+			f.Close()
+			if f, err = os.OpenFile(s.path(name), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644); err != nil {
+				return nil, err
+			}
+			err = f.Chmod(0o644)
+		}
 	}
 	if err != nil {
 		os.Remove(f.Name())
