@@ -122,6 +122,8 @@ func (s ConvShape) WeightWorkspace() int64 {
 	switch {
 	case f.groups > 1:
 		return f.bytes(weightGrouped(f), true)
+	case f.filter == 1 && !f.channelsLast && !f.perImage():
+		return f.bytes(f.pointwiseWeight(), true)
 	case f.channelsLast && f.half:
 		return f.bytes(weightLastHalf(f), true)
 	case f.channelsLast:
@@ -130,6 +132,35 @@ func (s ConvShape) WeightWorkspace() int64 {
 		return f.bytes(weightDenseHalf(f), true)
 	}
 	return f.bytes(weightDenseFloat(f), true)
+}
+
+// perImage says whether the weight gradient of a 1x1 filter may be summed for each
+// image apart: the images lie dense, and the partial results are not several times
+// the tensors themselves, nor large for a filter that narrows.
+func (f *convFacts) perImage() bool {
+	sums, tensors := float64(saturate(f.batch, f.parts)), float64(f.inBytes+f.outBytes)
+	switch {
+	case f.rows <= 448:
+		return true // too little to copy for
+	case f.strided:
+		return false
+	case f.out > f.in:
+		return sums <= 3.4*tensors
+	}
+	return sums <= 2.4*tensors && (f.out == f.in || f.parts < 2<<20)
+}
+
+// pointwiseWeight chooses for the other weight gradients of 1x1 filters: the
+// operands are copied, and what parts of the filter's tiles are left over is summed
+// in pieces. Narrow strided ones in fp32 are read as they lie.
+func (f *convFacts) pointwiseWeight() convSpace {
+	switch {
+	case f.strided && !f.half && f.in <= 55:
+		return noSpace
+	case f.strided || f.parts > 4<<20:
+		return copyInOut
+	}
+	return copyInOutTiles
 }
 
 // WorkspaceBound returns what none of the three workspaces exceeds but in rare
@@ -159,10 +190,52 @@ func (f *convFacts) pass() convSpace {
 		return lastHalf(f)
 	case f.channelsLast:
 		return lastFloat(f)
+	case f.half && f.stem():
+		return copyAll
 	case f.half:
 		return denseHalf(f)
+	case f.filter == 1 && f.strided:
+		return f.downsample()
+	case f.large():
+		return f.largeFloat()
 	}
 	return denseFloat(f)
+}
+
+// stem says whether this is the forward pass of a network's first convolution, of
+// large windows that overlap.
+func (f *convFacts) stem() bool {
+	return f.three && !f.backward && f.depth >= 128 && float64(f.filter)*float64(f.outPixels) > 2*float64(f.inPixels)
+}
+
+// downsample chooses for 1x1 filters with a stride, in fp32: a shortcut between two
+// sizes. Narrow ones are read as they lie, large ones write y as it is wanted.
+func (f *convFacts) downsample() convSpace {
+	rows := min(f.rows, saturate(f.batch, f.inPixels))
+	switch {
+	case rows > 4096 && f.narrowest%64 != 0, f.backward && rows > 8192 && f.dims == 2 && f.widest < 512:
+		return noSpace
+	case rows >= 16384 && !f.backward && f.out > f.in:
+		return copyInWeight
+	}
+	return copyAll
+}
+
+// large says whether this is a row-major convolution of many wide pixels, whose
+// time the copies hardly add to.
+func (f *convFacts) large() bool {
+	return f.rows >= 16384 && f.narrowest >= 48 && f.filter >= 5 && !f.strided && !f.dilated && !f.transposed
+}
+
+// largeFloat chooses for large convolutions in fp32: everything is copied, but for
+// those whose tiles lie well in y as it is wanted.
+func (f *convFacts) largeFloat() convSpace {
+	few := f.out <= 64 && f.dims == 3 && f.filter >= 9
+	widen := f.in == 64 && f.out >= 128 && f.filter == 9
+	if !f.backward && (few || widen) {
+		return copyInWeight
+	}
+	return copyAll
 }
 
 // depthwise says whether every channel is a group of its own.
