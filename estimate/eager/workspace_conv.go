@@ -63,10 +63,11 @@ const (
 )
 
 const (
-	tileBytes   = 128 * 128 * 4 // a partial tile of 128 x 128 sums
-	tilesBytes  = 8 << 20       // what partial tiles come to: about one for each multiprocessor
-	smCount     = 132           // of the H200 that was measured
-	groupsOnce  = 8             // groups that run at once
+	tileBytes   = 128 * 128 * 4  // a partial tile of 128 x 128 sums
+	tilesBytes  = int64(8 << 20) // what partial tiles come to: about one for each multiprocessor
+	convNotes   = int64(144)     // what the engines note down besides
+	smCount     = 132            // of the H200 that was measured
+	groupsOnce  = 8              // groups that run at once
 	convMaximum = int64(1) << 55
 )
 
@@ -316,46 +317,72 @@ func (s ConvShape) facts(backward bool) (*convFacts, bool) {
 // bytes returns what an engine takes. parts in 4 bytes are as large as w in fp32,
 // twice as large in 16 bit.
 func (f *convFacts) bytes(e convSpace, weight bool) int64 {
-	a, b, w := f.inBytes, f.outBytes, f.weightBytes
-	wide := w / f.elem * 4
 	switch e {
-	case copyAll:
-		return a + b + w
-	case copyInWeight:
-		return a + w
-	case copyInOut:
-		return a + b
-	case copyIn:
-		return a
-	case copyTwice:
-		return 2*(a+b) + w
-	case copyAllTiles:
-		return a + b + w + tilesBytes
-	case copyInOutTiles:
-		return a + b + tilesBytes
-	case copyAll4Parts:
-		return a + b + w + 4*wide
-	case copyAll10Parts:
-		return a + b + w + 10*wide
-	case copyAll20Parts:
-		return a + b + w + 20*wide
-	case tiles:
-		return tilesBytes
-	case waveTiles:
-		n := saturate((f.outGroup+127)/128, (f.depth+127)/128)
-		return saturate(max(smCount/n, 1)*n, tileBytes)
-	case parts10:
-		return 10 * wide
-	case parts20:
-		return 20 * wide
-	case partPerImage:
-		return saturate(f.batch, f.parts)
+	case noSpace:
+		return 0
 	case padGroups, padGroupsPart, padGroupsTiles:
 		return f.padded(e)
 	case loopGroups, loopGroupsNoWeight, loopGroups4Parts, loopGroups20Parts:
 		return f.looped(e)
+	case partPerImage:
+		return saturate(f.batch, f.parts)
+	case waveTiles:
+		n := saturate((f.outGroup+127)/128, (f.depth+127)/128)
+		return saturate(max(smCount/n, 1)*n, tileBytes)
 	}
-	return 0
+	a, b, w := f.inBytes, f.outBytes, f.weightBytes
+	wide := w / f.elem * 4
+	partial := tilesBytes
+	if weight {
+		partial = f.partialTiles()
+	}
+	sum := convNotes
+	switch e {
+	case copyAll, copyAllTiles, copyAll4Parts, copyAll10Parts, copyAll20Parts:
+		sum += a + b + w
+	case copyInWeight:
+		sum += a + w
+	case copyInOut, copyInOutTiles:
+		sum += a + b
+	case copyIn:
+		sum += a
+	case copyTwice:
+		sum += 2*(a+b) + w
+	}
+	switch e {
+	case tiles, copyAllTiles, copyInOutTiles:
+		sum += partial
+	case copyAll4Parts:
+		sum += 4 * wide
+	case copyAll10Parts, parts10:
+		sum += 10 * wide
+	case copyAll20Parts, parts20:
+		sum += 20 * wide
+	}
+	return sum
+}
+
+// partialTiles is what a weight gradient's partial sums take when the
+// multiprocessors share the tiles of w that are left over after the last full wave:
+// every one of them holds a tile, as far as they divide evenly.
+func (f *convFacts) partialTiles() int64 {
+	high, wide := int64(128), int64(128)
+	n := saturate(saturate((f.out+127)/128, (f.in+127)/128), f.filter)
+	switch {
+	case f.in <= 64 && f.out <= 96:
+		high, wide = 64, 64
+		n = saturate(saturate((f.out+63)/64, (f.in+63)/64), f.filter)
+	case f.in <= 64 || f.rows < 16384 && n < 36:
+		high = 64
+		n = saturate((f.out+63)/64, (saturate(f.in, f.filter)+127)/128)
+	}
+	if n > smCount {
+		n %= smCount
+	}
+	if n == 0 || smCount/n < 2 {
+		return 0
+	}
+	return smCount/n*n*high*wide*4 + 1024
 }
 
 // padded is the one convolution with every group padded to a power of two, at

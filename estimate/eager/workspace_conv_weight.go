@@ -1,7 +1,7 @@
 package eager
 
 // weightDenseFloat chooses for weight gradients in fp32 and row-major order.
-// 616 shapes, 51 leaves; within 10 % for 85 % of them, for 69 % of those held out in
+// 616 shapes, 39 leaves; within 10 % for 85 % of them, for 70 % of those held out in
 // five-fold cross-validation.
 func weightDenseFloat(f *convFacts) convSpace {
 	if f.filter != 1 {
@@ -43,71 +43,29 @@ func weightDenseFloat(f *convFacts) convSpace {
 				if f.depth <= 160 {
 					return copyAll
 				}
-				if f.weightBytes <= 23<<15 {
-					if ratio(f.outBytes, f.inBytes) <= 0.6 {
-						return copyAll4Parts
-					}
-					if f.weightBytes <= 3<<15 {
-						return copyAll10Parts
-					}
-					return copyAll4Parts
-				}
-				if f.out <= 1008 {
-					if ratio(f.inBytes, f.weightBytes) <= 4 {
-						return copyAll
-					}
-					return copyAll4Parts
-				}
-				return copyAll
-			}
-			return copyAll
-		}
-		if f.inBytes <= 49<<19 {
-			if f.weightBytes <= 11<<18 {
-				if ratio(f.outBytes, f.weightBytes) <= 50 {
-					if ratio(f.inBytes, f.weightBytes) <= 20 {
-						if f.filter <= 8 {
-							return copyAll
-						}
-						if f.depth <= 3072 {
-							return copyAll4Parts
-						}
+				if f.products <= 17<<26 {
+					if f.filter <= 3 {
 						return copyAllTiles
 					}
-					if !f.strided {
-						return copyInOutTiles
+					if f.weightBytes <= 3<<18 {
+						return copyAll4Parts
 					}
 					return copyAll
 				}
-				if f.depth <= 64 {
-					return noSpace
-				}
-				if f.outPixels <= 1024 {
-					return copyInOutTiles
-				}
-				return copyAll
-			}
-			if f.weightBytes <= 1<<23 {
-				return copyAll
-			}
-			if f.weightBytes <= 3<<22 {
 				return copyAllTiles
 			}
 			return copyAll
 		}
-		if f.inPixels <= 512 {
-			return copyInOutTiles
-		}
-		if ratio(f.inBytes, f.weightBytes) <= 5000 {
-			if f.filter <= 32 {
-				if f.products <= 13<<29 {
-					return copyAll4Parts
-				}
-				return copyAll
+		if f.inBytes <= 49<<19 {
+			if f.inPixels <= 224 {
+				return copyAllTiles
 			}
-			return copyAllTiles
+			if f.depth <= 4608 {
+				return copyAllTiles
+			}
+			return copyAll
 		}
-		return copyAll
+		return copyAllTiles
 	}
 	if f.rows <= 448 {
 		return noSpace
@@ -141,6 +99,12 @@ func weightDenseFloat(f *convFacts) convSpace {
 			return partPerImage
 		}
 		if f.outBytes <= 7<<21 {
+			if f.weightBytes <= 9<<18 {
+				if ratio(f.outBytes, f.inBytes) <= 0.29 {
+					return copyAll4Parts
+				}
+				return copyAllTiles
+			}
 			return copyInOutTiles
 		}
 		if f.outPixels <= 512 {
@@ -158,43 +122,43 @@ func weightDenseFloat(f *convFacts) convSpace {
 }
 
 // weightDenseHalf chooses for weight gradients in 16 bit and row-major order.
-// 293 shapes, 23 leaves; within 10 % for 86 % of them, for 68 % of those held out in
+// 293 shapes, 23 leaves; within 10 % for 88 % of them, for 69 % of those held out in
 // five-fold cross-validation.
 func weightDenseHalf(f *convFacts) convSpace {
 	if f.filter != 1 {
 		if f.depth <= 896 {
 			if f.outBytes <= 1<<25 {
 				if f.outBytes <= 9<<20 {
-					if f.outPixels <= 1<<13 {
-						if f.in <= 128 {
-							if f.outBytes <= 3<<15 {
-								if f.depth <= 384 {
-									return noSpace
-								}
-								if f.out <= 32 {
-									return copyAll
-								}
+					if f.inPixels <= 1<<14 {
+						if f.outBytes <= 3<<15 {
+							if f.depth <= 384 {
 								return noSpace
 							}
-							if f.inPixels <= 6144 {
+							if f.out <= 32 {
 								return copyAll
 							}
-							return copyAll4Parts
+							if f.in <= 48 {
+								return copyAll
+							}
+							return copyAll20Parts
 						}
-						if f.batch <= 16 {
-							return parts20
+						if f.products <= 5<<26 {
+							return copyAll
+						}
+						if f.weightBytes <= 1<<17 {
+							return copyAll20Parts
+						}
+						if f.depth <= 448 {
+							return copyAll
 						}
 						return copyAll4Parts
 					}
-					return noSpace
-				}
-				if f.weightBytes <= 1<<18 {
-					if f.outPixels <= 1<<15 {
-						return copyAll20Parts
-					}
 					return copyAllTiles
 				}
-				return partPerImage
+				if f.weightBytes <= 1<<18 {
+					return copyAll20Parts
+				}
+				return copyAllTiles
 			}
 			return copyAll
 		}
@@ -204,19 +168,19 @@ func weightDenseHalf(f *convFacts) convSpace {
 		if ratio(f.outBytes, f.weightBytes) <= 0.5 {
 			return copyAll
 		}
-		if !f.strided {
-			if f.batch <= 8 {
-				if f.rows <= 1<<16 {
-					if !f.dilated {
-						return partPerImage
-					}
-					return copyAllTiles
-				}
-				return copyAll
+		if f.products <= 3<<35 {
+			if f.filter <= 32 {
+				return copyAll4Parts
 			}
-			return copyAll20Parts
+			if !f.strided {
+				if f.outPixels <= 1024 {
+					return parts10
+				}
+				return partPerImage
+			}
+			return noSpace
 		}
-		return noSpace
+		return copyAll20Parts
 	}
 	if f.inPixels <= 6272 {
 		return partPerImage
@@ -231,7 +195,7 @@ func weightDenseHalf(f *convFacts) convSpace {
 }
 
 // weightLastFloat chooses for weight gradients in fp32 and channels-last order.
-// 90 shapes, 12 leaves; within 10 % for 67 % of them, for 33 % of those held out in
+// 90 shapes, 9 leaves; within 10 % for 67 % of them, for 40 % of those held out in
 // five-fold cross-validation.
 func weightLastFloat(f *convFacts) convSpace {
 	if f.rows <= 1792 {
@@ -241,37 +205,28 @@ func weightLastFloat(f *convFacts) convSpace {
 		return copyInOut
 	}
 	if f.filter != 1 {
-		if f.out <= 48 {
-			return copyAll4Parts
-		}
-		if ratio(f.inBytes, f.weightBytes) <= 135 {
-			if ratio(f.outBytes, f.weightBytes) <= 700 {
-				if ratio(f.inBytes, f.weightBytes) <= 5 {
-					if f.inBytes <= 1<<21 {
-						return tiles
-					}
-					return copyInOut
-				}
-				if f.in <= 512 {
-					if !f.dilated {
-						if f.inPixels <= 512 {
-							return tiles
-						}
+		if f.in <= 64 {
+			if f.batch <= 48 {
+				if ratio(f.inBytes, f.weightBytes) <= 30 {
+					if f.weightBytes <= 27<<15 {
 						return noSpace
 					}
 					return copyAll4Parts
 				}
-				return tiles
+				return copyInOut
 			}
-			return copyInOut
+			return waveTiles
 		}
-		return waveTiles
+		if f.out <= 64 {
+			return copyAll4Parts
+		}
+		return tiles
 	}
 	return partPerImage
 }
 
 // weightLastHalf chooses for weight gradients in 16 bit and channels-last order.
-// 118 shapes, 16 leaves; within 10 % for 58 % of them, for 30 % of those held out in
+// 118 shapes, 16 leaves; within 10 % for 57 % of them, for 31 % of those held out in
 // five-fold cross-validation.
 func weightLastHalf(f *convFacts) convSpace {
 	if f.rows <= 3072 {
@@ -286,40 +241,40 @@ func weightLastHalf(f *convFacts) convSpace {
 		}
 		return noSpace
 	}
+	if f.depth <= 8 {
+		return copyInWeight
+	}
 	if f.inPixels <= 6144 {
 		if f.weightBytes <= 113664 {
-			if !f.dilated {
-				return copyInWeight
-			}
 			return noSpace
 		}
 		if f.outBytes <= 11<<20 {
 			return noSpace
 		}
-		if f.inPixels <= 256 {
-			return parts20
-		}
-		if f.outBytes <= 3<<23 {
+		if f.outBytes <= 17<<20 {
+			if f.rows <= 1<<15 {
+				return parts20
+			}
 			return tiles
 		}
-		if f.batch <= 48 {
-			if f.in <= 16 {
-				return tiles
-			}
+		if f.in <= 16 {
+			return parts10
+		}
+		if f.in <= 320 {
 			return copyInWeight
 		}
 		return noSpace
 	}
-	if f.outBytes <= 7<<25 {
+	if f.products <= 1<<26 {
 		return parts20
 	}
-	if f.filter != 1 {
-		if f.in <= 256 {
-			return noSpace
-		}
-		return parts10
+	if f.outBytes <= 1<<28 {
+		return parts20
 	}
-	return copyInWeight
+	if f.in <= 256 {
+		return noSpace
+	}
+	return parts10
 }
 
 // weightGrouped chooses for the weight gradients of grouped convolutions.
