@@ -30,8 +30,29 @@ func (s *Snapshot) Site(id StackID) string {
 			return s.Frames[f].String()
 		}
 	}
+	return s.native(frames)
+}
+
+// native names the frame of a stack without Python that tells most: the backward
+// function that autograd runs, or else what first is not about allocating.
+func (s *Snapshot) native(frames []uint32) string {
+	for _, f := range frames {
+		name, _, _ := strings.Cut(s.Frames[f].Name, "(")
+		if i := strings.Index(name, "::generated::"); i >= 0 && strings.Contains(name, "Backward") {
+			name, _, _ = strings.Cut(name[i+len("::generated::"):], "::")
+			return strings.TrimSuffix(name, "_apply_functional")
+		}
+	}
+	for _, f := range frames {
+		if !slices.ContainsFunc(plumbing, func(p string) bool { return strings.HasPrefix(s.Frames[f].Name, p) }) {
+			return s.Frames[f].String()
+		}
+	}
 	return s.Frames[frames[0]].String()
 }
+
+// plumbing begins the names of frames that every allocation has.
+var plumbing = []string{"torch::unwind::", "torch::CapturedTraceback::", "torch::cuda::", "c10::", "at::detail::"}
 
 // SiteOf names the place that made an allocation: its Site, or with user its
 // UserSite.

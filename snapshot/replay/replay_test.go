@@ -165,3 +165,43 @@ func TestPredicted(t *testing.T) {
 		}
 	}
 }
+
+// The timeline of a recording asks for what the recording asked for, and finds
+// the phases of its training loop.
+func TestTimeline(t *testing.T) {
+	s := load(t, "resnet50_seed")
+	h, err := s.History(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tl, err := s.Timeline(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tl.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if peak, _ := tl.Peak(); peak != h.Requested.Bytes {
+		t.Errorf("peak of %d requested bytes, the recording has %d", peak, h.Requested.Bytes)
+	}
+	seen := map[timeline.Phase]map[int32]bool{}
+	for _, e := range tl.Events {
+		if seen[e.Phase] == nil {
+			seen[e.Phase] = map[int32]bool{}
+		}
+		seen[e.Phase][e.Step] = true
+	}
+	for _, p := range []timeline.Phase{timeline.Forward, timeline.Loss, timeline.Backward, timeline.Finish} {
+		if len(seen[p]) != 5 {
+			t.Errorf("%s in %d steps, wanted 5", p, len(seen[p]))
+		}
+	}
+	// Momentum is allocated in the first step alone: as much as the parameters have.
+	if len(seen[timeline.Optimizer]) != 1 {
+		t.Errorf("the optimizer allocates in %d steps, wanted 1", len(seen[timeline.Optimizer]))
+	}
+	by := tl.ByCategory(len(tl.Events) - 1)
+	if by[timeline.OptimizerState] != 102228128 {
+		t.Errorf("%d bytes of optimizer state, wanted the 102228128 of resnet50's parameters", by[timeline.OptimizerState])
+	}
+}
