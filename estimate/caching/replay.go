@@ -35,6 +35,10 @@ type Result struct {
 	Spans         []Span
 	Stats         Stats
 
+	// Dropped are the plans that were given up because the memory for their
+	// workspace could not be had: see timeline.Event.Plan. In order of giving up.
+	Dropped []int32
+
 	// OOM is set when the run did not survive; OOMEvent is the Alloc that failed.
 	// Nothing after it was replayed.
 	OOM      *OOM
@@ -45,7 +49,8 @@ type Result struct {
 }
 
 // Replay runs a timeline through an allocator. Running out of memory is a result,
-// not an error; a timeline that breaks its own rules is an error.
+// not an error; a timeline that breaks its own rules is an error. A request that can be done without
+// is left out when there is no memory for it, after the allocator has given its cached blocks back in vain.
 func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 	if err := t.Check(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
@@ -55,6 +60,7 @@ func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 	start := Moment{Event: -1}
 	r.PeakAllocated, r.PeakReserved, r.End = start, start, start
 	live := make([]Block, t.Blocks)
+	dropped := map[int32]bool{}
 	var span *Span
 	for i := range t.Events {
 		e := &t.Events[i]
@@ -66,12 +72,21 @@ func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 		traced := len(a.trace)
 		switch e.Kind {
 		case timeline.Alloc:
+			if e.Plan > 0 && dropped[e.Plan] {
+				break
+			}
 			b, err := a.Malloc(e.Bytes, int(e.Stream))
 			if err != nil {
-				if !errors.As(err, &r.OOM) {
+				var oom *OOM
+				if !errors.As(err, &oom) {
 					return nil, fmt.Errorf("replay: event %d: %w", i, err)
 				}
-				r.OOMEvent = i
+				if e.Plan > 0 {
+					dropped[e.Plan] = true
+					r.Dropped = append(r.Dropped, e.Plan)
+					break
+				}
+				r.OOM, r.OOMEvent = oom, i
 			}
 			live[e.Block] = b
 		case timeline.Free:

@@ -166,6 +166,9 @@ type run struct {
 	dnn  [2]bool // cuDNN used, by thread
 	back bool    // the autograd thread is running
 
+	plans   map[string]int32 // of convolutions: see plan
+	planKey []byte           // room for a key of it
+
 	criterion string // the loss, once it is known
 	saved     int64  // see Run.Saved
 }

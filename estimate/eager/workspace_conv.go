@@ -1,7 +1,5 @@
 package eager
 
-import "github.com/memestimate/memestimate/estimate/timeline"
-
 // A ConvShape is a convolution as cuDNN sees it, of any number of spatial
 // dimensions. Shapes are in PyTorch's order: X [N, C, ...], Y [N, K, ...], W
 // [K, C/groups, ...], or [C, K/groups, ...] when Transposed.
@@ -483,5 +481,5 @@ func (r *run) convWorkspace(s ConvShape, d convDirection) {
 	case convBackwardWeight:
 		bytes = s.WeightWorkspace()
 	}
-	r.scratch(bytes, timeline.Workspace)
+	r.planScratch(s, d, bytes)
 }

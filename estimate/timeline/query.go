@@ -31,6 +31,9 @@ func (t *Timeline) Check() error {
 			if e.Bytes < 0 {
 				return fmt.Errorf("timeline: event %d allocates %d bytes, wanted 0 or more", i, e.Bytes)
 			}
+			if e.Plan < 0 {
+				return fmt.Errorf("timeline: event %d: plan %d, wanted 0 or more", i, e.Plan)
+			}
 			if e.Category >= NumCategories {
 				return fmt.Errorf("timeline: event %d: category %d, wanted below %d", i, e.Category, NumCategories)
 			}

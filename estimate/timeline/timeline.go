@@ -81,6 +81,12 @@ type Event struct {
 	Layer    int32 // index into Timeline.Layers, or NoLayer
 	Block    int32 // identifies the allocation: an Alloc and its Free share it
 	Bytes    int64 // as requested, before any rounding
+
+	// Plan marks an Alloc that can be done without: the workspace of the way in
+	// which a library plans to compute something, numbered from 1. When there is no
+	// memory for it, the library takes another plan from then on, so neither this nor any later
+	// Alloc of the same plan happens. 0: the run ends when the memory cannot be had.
+	Plan int32
 }
 
 // A Timeline is an ordered list of events. Blocks are numbered from 0 in the

@@ -77,6 +77,7 @@ func TestCheck(t *testing.T) {
 		"phase":          {Timeline{Events: []Event{{Kind: Mark, Layer: -1, Phase: NumPhases}}}, "phase 6"},
 		"kind":           {Timeline{Events: []Event{{Kind: 9, Layer: -1}}}, "kind 9"},
 		"category":       {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Category: NumCategories}}}, "category 10"},
+		"plan":           {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Plan: -2}}}, "plan -2"},
 		"negative count": {Timeline{Blocks: -1}, "-1 blocks"},
 		"huge count":     {Timeline{Blocks: 1 << 30}, "number of events"},
 	} {
