@@ -43,6 +43,7 @@ type analysis struct {
 	consts  []constant           // in the order in which the graph lists them
 	relus   int                  // taken to work in place
 	loops   int                  // Loop and Scan nodes, whose bodies are counted once
+	inside  []int32              // by value: scratch of countInside
 	seen    []int32              // by value: see first
 	epoch   int32
 	inline  map[onnxload.ValueID]*onnxload.Tensor // of Constant nodes
@@ -72,6 +73,7 @@ func newAnalysis(m *onnxload.Model, types *shape.Result) *analysis {
 		reads:   make([]int32, n),
 		origins: make([][]onnxload.ValueID, n),
 		uses:    make([][]use, n),
+		inside:  make([]int32, n),
 		seen:    make([]int32, n),
 		inline:  map[onnxload.ValueID]*onnxload.Tensor{},
 	}

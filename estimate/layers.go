@@ -27,7 +27,7 @@ type group struct {
 // operation are a layer, and where that is not known either, each node is one.
 func (a *analysis) groups() []group {
 	inner := a.innerModules()
-	var gs []group
+	gs := make([]group, 0, len(a.steps))
 	for i := 0; i < len(a.steps); {
 		if a.steps[i].untaken {
 			i++
@@ -82,23 +82,15 @@ func (a *analysis) calls(gs []group, from, to int) []group {
 // that is one value at most.
 func (a *analysis) group(from, to int) (group, bool) {
 	g := group{from: from, to: to}
-	inside := map[onnxload.ValueID]int32{}
-	if to-from > 1 {
-		for _, s := range a.steps[from:to] {
-			for _, id := range s.node.In {
-				if id != onnxload.NoValue {
-					inside[id]++
-				}
-			}
-		}
-	}
-	for _, s := range a.steps[from:to] {
-		for _, id := range s.node.Out {
-			if id != onnxload.NoValue && a.reads[id] > inside[id] {
+	a.countInside(g, 1)
+	for i := from; i < to; i++ {
+		for _, id := range a.steps[i].node.Out {
+			if id != onnxload.NoValue && a.reads[id] > a.inside[id] {
 				g.outs = append(g.outs, id)
 			}
 		}
 	}
+	a.countInside(g, -1)
 	if len(g.outs) <= 1 || to-from == 1 {
 		return g, len(g.outs) <= 1
 	}
@@ -110,11 +102,26 @@ func (a *analysis) group(from, to int) (group, bool) {
 	return g, len(g.outs) == 1
 }
 
+// countInside adds n to the count of each value for every time that a group reads it.
+func (a *analysis) countInside(g group, n int32) {
+	if g.to-g.from == 1 {
+		return // a node reads none of its own outputs
+	}
+	for i := g.from; i < g.to; i++ {
+		for _, id := range a.steps[i].node.In {
+			if id != onnxload.NoValue {
+				a.inside[id] += n
+			}
+		}
+	}
+}
+
 // inputs counts the values that flow into a group from the model's inputs.
 func (a *analysis) inputs(g group) int {
 	n := 0
 	a.forget()
-	for _, s := range a.steps[g.from:g.to] {
+	for i := g.from; i < g.to; i++ {
+		s := &a.steps[i]
 		for _, id := range s.node.In {
 			if id != onnxload.NoValue && a.flows[id] == data && !a.madeIn(g, id) && a.first(id) {
 				n++
@@ -142,7 +149,8 @@ func (a *analysis) madeIn(g group, id onnxload.ValueID) bool {
 func (a *analysis) parametersIn(g group) int {
 	n := 0
 	a.forget()
-	for _, s := range a.steps[g.from:g.to] {
+	for i := g.from; i < g.to; i++ {
+		s := &a.steps[i]
 		for slot, id := range s.node.In {
 			if id == onnxload.NoValue || slotsOf(s.node).buffers&(1<<slot) != 0 {
 				continue
@@ -160,8 +168,11 @@ func (a *analysis) parametersIn(g group) int {
 // innerModules returns the paths of modules that have modules inside.
 func (a *analysis) innerModules() map[string]bool {
 	inner := map[string]bool{}
-	for _, s := range a.steps {
-		for m := s.place.module; ; {
+	for i := range a.steps {
+		if i > 0 && a.steps[i].place.module == a.steps[i-1].place.module {
+			continue
+		}
+		for m := a.steps[i].place.module; ; {
 			i := strings.LastIndexByte(m, '.')
 			if i < 0 {
 				break
@@ -236,7 +247,8 @@ func (a *analysis) row(g group) Layer {
 	}
 	row.NameBytes = bytesOf(row.Name)
 	a.forget()
-	for _, s := range a.steps[g.from:g.to] {
+	for i := g.from; i < g.to; i++ {
+		s := &a.steps[i]
 		for _, id := range s.node.In {
 			if id == onnxload.NoValue || a.madeIn(g, id) || a.flows[id] == fixed || a.flows[id] == trained && a.made[id] < 0 {
 				continue

@@ -24,7 +24,7 @@ func placeOf(n *onnxload.Node) place {
 		return placeOfNamespace(ns)
 	}
 	if p := n.Name; strings.HasPrefix(p, "/") {
-		return place{module: modulePath(strings.Split(p, "/")[1:])}
+		return place{module: modulePath(p[1:])}
 	}
 	return place{}
 }
@@ -61,18 +61,27 @@ func placeOfNamespace(ns string) place {
 }
 
 // modulePath joins the scopes of a TorchScript node name, the node's own name left
-// out: ["layer1", "layer1.0", "conv1", "Conv"] is "layer1.0.conv1". The members of
-// a Sequential repeat its name.
-func modulePath(scopes []string) string {
-	var path []string
-	for _, s := range scopes[:len(scopes)-1] {
-		if k := len(path) - 1; k >= 0 && strings.HasPrefix(s, path[k]+".") {
-			path[k] = s
+// out: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1". The members of a Sequential
+// repeat its name.
+func modulePath(name string) string {
+	var path []byte
+	last := 0 // where the last scope begins in path
+	for {
+		scope, rest, more := strings.Cut(name, "/")
+		if !more {
+			return string(path)
+		}
+		name = rest
+		if k := len(path) - last; k > 0 && len(scope) > k && scope[k] == '.' && scope[:k] == string(path[last:]) {
+			path = append(path[:last], scope...)
 			continue
 		}
-		path = append(path, s)
+		if len(path) > 0 {
+			path = append(path, '.')
+		}
+		last = len(path)
+		path = append(path, scope...)
 	}
-	return strings.Join(path, ".")
 }
 
 // moduleOfParameter returns the module that owns a parameter by its name:

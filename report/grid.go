@@ -1,9 +1,11 @@
 package report
 
 import (
+	"bufio"
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -29,12 +31,28 @@ type Grid struct {
 // MarkdownLimit is the length of a comment on GitHub, in characters.
 const MarkdownLimit = 65536
 
+// manyRows is where go-pretty's care for colours, wrapping and wide characters, of which
+// these tables have none, begins to be felt: it takes 4 us a row.
+const manyRows = 5000
+
 // Text writes the grid with aligned columns. A width above 0 cuts names so that lines stay
 // within it, as far as the other columns allow.
 func (g *Grid) Text(w io.Writer, width int) error {
+	limit := g.nameLimit(width)
+	rows := make([][]string, 0, len(g.Rows)+1)
+	for _, r := range g.Rows {
+		rows = append(rows, g.row(r, limit))
+	}
+	if len(rows) > manyRows {
+		return g.textDirectly(w, rows)
+	}
+	return g.textPretty(w, rows)
+}
+
+// textPretty has go-pretty lay the rows out.
+func (g *Grid) textPretty(w io.Writer, rows [][]string) error {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle)
-	limit := g.nameLimit(width)
 	configs := make([]table.ColumnConfig, len(g.Columns))
 	header := make(table.Row, len(g.Columns))
 	for i, c := range g.Columns {
@@ -46,18 +64,74 @@ func (g *Grid) Text(w io.Writer, width int) error {
 	}
 	t.SetColumnConfigs(configs)
 	t.AppendHeader(header)
-	for _, r := range g.Rows {
-		t.AppendRow(g.row(r, func(s string) string { return Show(s, limit) }))
+	for _, r := range rows {
+		t.AppendRow(prettyRow(r))
 	}
 	if g.Footer != nil {
-		t.AppendFooter(g.row(g.Footer, nil))
+		t.AppendFooter(prettyRow(g.Footer))
 	}
-	for line := range strings.Lines(t.Render() + "\n") {
+	for line := range strings.Lines(t.Render()) {
 		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func prettyRow(cells []string) table.Row {
+	out := make(table.Row, len(cells))
+	for i, s := range cells {
+		out[i] = s
+	}
+	return out
+}
+
+// textDirectly lays the rows out as textPretty does. All cells are ASCII.
+func (g *Grid) textDirectly(w io.Writer, rows [][]string) error {
+	header := make([]string, len(g.Columns))
+	widths := make([]int, len(g.Columns))
+	for i, c := range g.Columns {
+		header[i] = c.Title
+	}
+	for _, r := range append(rows, header, g.Footer) {
+		for i, s := range r {
+			widths[i] = max(widths[i], len(s))
+		}
+	}
+	rule := 0
+	for _, n := range widths {
+		rule += n + 2
+	}
+	b := bufio.NewWriterSize(w, 1<<16)
+	spaces := strings.Repeat(" ", rule)
+	line := func(cells []string) {
+		pending := 0 // spaces that are written only before something else
+		for i, s := range cells {
+			pad := widths[i] - len(s)
+			if g.Columns[i].Right {
+				pending += pad
+				pad = 0
+			}
+			if s != "" {
+				b.WriteString(spaces[:pending])
+				b.WriteString(s)
+				pending = 0
+			}
+			pending += pad + 2
+		}
+		b.WriteByte('\n')
+	}
+	line(header)
+	dashes := strings.Repeat("-", rule) + "\n"
+	b.WriteString(dashes)
+	for _, r := range rows {
+		line(r)
+	}
+	if g.Footer != nil {
+		b.WriteString(dashes)
+		line(g.Footer)
+	}
+	return b.Flush() // with the first error of all
 }
 
 // plainStyle has neither borders nor capitals; it is ASCII, so it needs no locale.
@@ -93,15 +167,16 @@ func (g *Grid) nameLimit(width int) int {
 }
 
 // row escapes the cells of a row that come from a file.
-func (g *Grid) row(cells []string, escape func(string) string) table.Row {
-	out := make(table.Row, len(cells))
+func (g *Grid) row(cells []string, limit int) []string {
 	for i, s := range cells {
-		if escape != nil && g.Columns[i].File && s != "" {
-			s = escape(s)
+		if g.Columns[i].File && s != "" {
+			if shown := Show(s, limit); shown != s {
+				cells = slices.Clone(cells)
+				cells[i] = shown
+			}
 		}
-		out[i] = s
 	}
-	return out
+	return cells
 }
 
 // Markdown writes the grid as a GitHub table of at most limit bytes: where it is

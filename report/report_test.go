@@ -264,3 +264,25 @@ func TestNarrowText(t *testing.T) {
 		t.Errorf("lines of %d bytes:\n%s", longest, narrow.String())
 	}
 }
+
+// Long tables look as short ones do.
+func TestTextDirectly(t *testing.T) {
+	for _, footer := range [][]string{nil, {"", "total", "", "", "12", "1.00"}} {
+		g := Layers(fake(50, hostile), false)
+		g.Footer = footer
+		var rows [][]string
+		for _, r := range g.Rows {
+			rows = append(rows, g.row(r, nameWidth))
+		}
+		var pretty, direct bytes.Buffer
+		if err := g.textPretty(&pretty, rows); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.textDirectly(&direct, rows); err != nil {
+			t.Fatal(err)
+		}
+		if pretty.String() != direct.String() {
+			t.Errorf("go-pretty:\n%s\ndirectly:\n%s", pretty.String(), direct.String())
+		}
+	}
+}

@@ -68,7 +68,7 @@ func main() {
 	// The program lives for milliseconds and its garbage is small: collecting it less
 	// often saves a third of the time. A large model brings the usual pace back.
 	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(1 << 30)
+	debug.SetMemoryLimit(2 << 30)
 	e := &env{os.Stdin, os.Stdout, os.Stderr, os.Getenv}
 	os.Exit(run(context.Background(), e, os.Args[1:]))
 }
