@@ -11,6 +11,7 @@ const (
 	castLower                     // float32 arguments are cast to the autocast type
 	castFloat                     // 16-bit arguments are cast to float32
 	castPromote                   // arguments are cast to the widest among them
+	castResult                    // the operator is asked for a float32 result of 16-bit arguments (fp32_set_opt_dtype)
 )
 
 // An autocast is a torch.autocast region: weights that it casts are kept until it ends.
@@ -40,7 +41,7 @@ func (r *run) exitAutocast() {
 
 // autocast replaces arguments by their casts and returns those to release after the call.
 func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
-	if r.amp == nil || p == castNone {
+	if r.amp == nil || p == castNone || p == castResult {
 		return nil
 	}
 	to := onnxload.Float32
@@ -83,4 +84,12 @@ func (r *run) cachedCast(t *tensor, to onnxload.DType) *tensor {
 		r.amp.order = append(r.amp.order, t.leaf)
 	}
 	return c.retain()
+}
+
+// resultType returns the element type of the result of an operator of castResult.
+func (r *run) resultType(x *tensor) onnxload.DType {
+	if r.amp != nil && x.dtype.IsFloat() && x.dtype.Bits() == 16 {
+		return onnxload.Float32
+	}
+	return x.dtype
 }

@@ -76,8 +76,14 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 		return r.nll(out, labels), nil
 	case "mse", "smooth-l1":
 		return r.pointwiseLoss("MseLoss", out, labels), nil
-	case "l1":
-		d := runSub(r, &Call{}, []*tensor{out, labels})[0]
+	case "l1": // under autocast both are cast
+		x := out.retain()
+		if r.amp != nil && x.dtype.Bits() == 16 {
+			r.release(x)
+			x = r.to(out, onnxload.Float32)
+		}
+		d := runSub(r, &Call{}, []*tensor{x, labels})[0]
+		r.release(x)
 		a := unary("Abs", keepsInput, 2)(r, &Call{}, one(d))[0]
 		m := r.mean(a, nil, false)
 		r.release(d)
@@ -109,7 +115,7 @@ func (r *run) crossEntropy(out, labels *tensor) *tensor {
 		r.release(y)
 		x, y = fx, fy
 	}
-	logp := runSoftmax("LogSoftmax")(r, &Call{}, one(x))[0]
+	logp := r.softmax("LogSoftmax", x, x.dtype)
 	l := r.nll(logp, y)
 	for _, t := range []*tensor{logp, x, y} {
 		r.release(t)

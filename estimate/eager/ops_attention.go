@@ -208,7 +208,7 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 		r.release(scores)
 		scores = s
 	}
-	probs := runSoftmax("SafeSoftmax")(r, call, one(scores))[0]
+	probs := r.softmax("SafeSoftmax", scores, scores.dtype)
 	// _safe_softmax looks for rows that are masked whole.
 	masked := r.pointwise(onnxload.Bool, scores)
 	rows := r.empty(onnxload.Bool, append(append([]int64{}, scores.shape[:3]...), 1)...)

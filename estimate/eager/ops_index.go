@@ -8,7 +8,7 @@ var indexOps = []op{
 	{"index_select", castNone, runIndexSelect},
 	{"index", castNone, runIndex}, // x[:, idx]: indexing_backward sorts the places
 	{"gather", castNone, runGather},
-	{"scatter", castPromote, runScatter},
+	{"scatter", castNone, runScatter},
 }
 
 // runEmbedding is embedding(weight, ids): a dense gradient of the whole table, and sort

@@ -7,7 +7,7 @@ var normOps = []op{
 	{"batch_norm", castNone, runBatchNorm},       // aten/src/ATen/native/Normalization.cpp, cudnn/BatchNorm.cpp
 	{"instance_norm", castNone, runInstanceNorm}, // composed of batch_norm over [1, N*C, ...]
 	{"layer_norm", castFloat, runLayerNorm},      // cuda/layer_norm_kernel.cu
-	{"rms_norm", castFloat, runRMSNorm},          // _fused_rms_norm
+	{"rms_norm", castNone, runRMSNorm},           // _fused_rms_norm; autocast has no rule for it before PyTorch 2.12
 	{"group_norm", castFloat, runGroupNorm},      // cuda/group_norm_kernel.cu
 	{"local_response_norm", castNone, runLocalResponseNorm},
 }
@@ -103,8 +103,12 @@ func runLayerNorm(r *run, c *Call, in []*tensor) []*tensor {
 	return one(r.lastDimsNorm("NativeLayerNorm", in, len(c.Args.Shape), 2))
 }
 
-// runRMSNorm is rms_norm(input, weight).
+// runRMSNorm is rms_norm(input, weight). A weight of another type than the input, as autocast leaves it, is
+// no case for the fused kernel: rms_norm_composite in aten/src/ATen/native/layer_norm.cpp takes over.
 func runRMSNorm(r *run, c *Call, in []*tensor) []*tensor {
+	if len(in) > 1 && in[1] != nil && in[1].dtype != in[0].dtype {
+		return one(r.compositeRMSNorm(in[0], in[1], len(c.Args.Shape)))
+	}
 	return one(r.lastDimsNorm("FusedRmsNorm", in, len(c.Args.Shape), 1))
 }
 
@@ -205,10 +209,39 @@ func runLocalResponseNorm(r *run, c *Call, in []*tensor) []*tensor {
 	scaled := runMul(r, &Call{}, []*tensor{div, scalar(x.dtype)})[0]
 	sum := runAdd(r, &Call{}, []*tensor{scaled, scalar(x.dtype)})[0]
 	r.release(scaled)
-	power := runPow(r, &Call{}, []*tensor{sum, scalar(x.dtype)})[0]
+	wide := sum.retain() // pow is one of those that autocast runs in float32
+	if r.amp != nil {
+		r.release(wide)
+		wide = r.to(sum, onnxload.Float32)
+	}
+	power := runPow(r, &Call{}, []*tensor{wide, scalar(x.dtype)})[0]
+	r.release(wide)
 	r.release(div)
 	r.release(sum)
 	out := runDiv(r, &Call{}, []*tensor{x, power})
 	r.release(power)
+	return out
+}
+
+func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
+	var last []int
+	for i := len(x.shape) - dims; i < len(x.shape); i++ {
+		last = append(last, i)
+	}
+	wide := r.to(x, onnxload.Float32)
+	square := runPow(r, &Call{}, []*tensor{wide, scalar(onnxload.Float32)})[0]
+	mean := r.mean(square, last, true)
+	sum := runAdd(r, &Call{Args: Args{Inplace: true}}, []*tensor{mean, scalar(onnxload.Float32)})[0]
+	rstd := unary("Rsqrt", keepsResult, 3)(r, &Call{}, one(sum))[0]
+	r.release(sum)
+	r.release(mean)
+	r.release(square)
+	normal := runMul(r, &Call{}, []*tensor{wide, rstd})[0]
+	scaled := runMul(r, &Call{}, []*tensor{normal, w})[0]
+	r.release(normal)
+	r.release(wide)
+	out := r.to(scaled, x.dtype)
+	r.release(rstd)
+	r.release(scaled)
 	return out
 }

@@ -37,7 +37,7 @@ var pointwiseOps = []op{
 	{"sqrt", castNone, unary("Sqrt", keepsResult, 2)},              // grad / (2 * result)
 	{"rsqrt", castFloat, unary("Rsqrt", keepsResult, 3)},           // -0.5 * grad * result.pow(3)
 	{"reciprocal", castFloat, unary("Reciprocal", keepsResult, 3)}, // -grad * (result * result)
-	{"erf", castFloat, unary("Erf", keepsInput, 5)},                // 2/sqrt(pi) * exp(-self.pow(2)) * grad
+	{"erf", castNone, unary("Erf", keepsInput, 5)},                 // 2/sqrt(pi) * exp(-self.pow(2)) * grad
 	{"sin", castNone, unary("Sin", keepsInput, 2)},                 // grad * self.cos()
 	{"cos", castNone, unary("Cos", keepsInput, 3)},                 // grad * -self.sin()
 	{"abs", castNone, unary("Abs", keepsInput, 2)},                 // grad * self.sgn()
@@ -63,8 +63,8 @@ var pointwiseOps = []op{
 	{"clone", castNone, runClone},
 	{"fill", castNone, runFill},
 	{"glu", castNone, runGlu},
-	{"softmax", castFloat, runSoftmax("Softmax")},
-	{"log_softmax", castFloat, runSoftmax("LogSoftmax")},
+	{"softmax", castResult, runSoftmax("Softmax")},
+	{"log_softmax", castResult, runSoftmax("LogSoftmax")},
 }
 
 // unary returns the rule of an element-wise operator of one argument whose backward makes
@@ -416,29 +416,41 @@ func runFill(r *run, c *Call, in []*tensor) []*tensor {
 	return one(r.empty(r.modelType(c.Args.DType), c.Args.Shape...))
 }
 
-// runSoftmax is softmax or log_softmax over Args.Dim: row-major inside and out; it saves
-// its result.
+// runSoftmax returns the rule of softmax or log_softmax as a model calls them: under autocast the result is
+// in float32. The kernel converts float16 as it goes; bfloat16 is copied first (aten/src/ATen/native/SoftMax.cpp).
 func runSoftmax(name string) func(*run, *Call, []*tensor) []*tensor {
 	return func(r *run, c *Call, in []*tensor) []*tensor {
-		x := r.contiguous(in[0])
-		out := r.empty(x.dtype, x.shape...)
-		r.release(x)
-		if r.needsGrad(in[0]) {
-			r.record(name, one(out), in[:1], one(out), func(r *run, n *node, g []*tensor) []*tensor {
-				var copied *tensor
-				if !g[0].isContiguous() {
-					copied = r.empty(g[0].dtype, g[0].shape...)
-				}
-				t := r.empty(g[0].dtype, g[0].shape...)
-				if name != "LogSoftmax" { // grad * output, which the kernel sums
-					r.release(r.emptyLike(g[0], g[0].dtype))
-				}
-				r.release(copied)
-				return one(t)
-			})
+		dtype := r.resultType(in[0])
+		if in[0].dtype == onnxload.Float16 {
+			return one(r.softmax(name, in[0], dtype))
 		}
+		x := r.to(in[0], dtype)
+		out := r.softmax(name, x, dtype)
+		r.release(x)
 		return one(out)
 	}
+}
+
+// softmax is _softmax, _log_softmax or _safe_softmax: row-major inside and out; it saves its result. The
+// backward pass of softmax multiplies gradient and result into a tensor that the kernel sums (cuda/SoftMax.cu).
+func (r *run) softmax(name string, x *tensor, dtype onnxload.DType) *tensor {
+	out := r.empty(dtype, x.shape...)
+	r.release(r.inLayout(x, contiguousStrides))
+	if r.needsGrad(x) {
+		from, oc := x.dtype, *out
+		r.record(name, one(out), one(x), one(out), func(r *run, n *node, g []*tensor) []*tensor {
+			t := r.empty(from, oc.shape...)
+			product := g[0].retain()
+			if name != "LogSoftmax" {
+				r.release(product)
+				product = r.pointwise(promote(g[0], &oc), g[0], &oc)
+			}
+			r.release(r.inLayout(product, contiguousStrides))
+			r.release(product)
+			return one(t)
+		})
+	}
+	return out
 }
 
 // runPRelu is prelu(input, weight): gradients for both, the weight's summed afterwards.

@@ -13,7 +13,7 @@ var poolOps = []op{
 	{"reflection_pad", castNone, resampling("ReflectionPad", keepsInput)},
 	{"pixel_shuffle", castNone, resampling("PixelShuffle", keepsNothing)},
 	{"im2col", castNone, runIm2col}, // cuda/Im2Col.cu
-	{"grid_sample", castNone, runGridSample},
+	{"grid_sample", castPromote, runGridSample},
 }
 
 // spatialOut returns the output of a spatial operator in the input's memory format.

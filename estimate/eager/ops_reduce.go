@@ -10,9 +10,9 @@ import (
 // reduceOps are the reductions over Args.Dims, all dimensions where there are none.
 var reduceOps = []op{
 	{"mean", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.mean(in[0], c.Args.Dims, c.Args.Keep)) }},
-	{"sum", castFloat, runSum},
+	{"sum", castResult, runSum},
 	{"amax", castNone, runAmax},
-	{"norm", castFloat, runNorm},
+	{"norm", castResult, runNorm},
 	{"max_dim", castNone, runMaxDim},
 	{"argmax", castNone, runArgmax},
 	{"cumsum", castFloat, runCumsum},
@@ -58,7 +58,7 @@ func (r *run) mean(x *tensor, dims []int, keep bool) *tensor {
 func runSum(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]
 	dims, keep := c.Args.Dims, c.Args.Keep
-	out := r.reduce(x, dims, keep, x.dtype)
+	out := r.reduce(x, dims, keep, r.resultType(x))
 	if r.needsGrad(x) {
 		shape := x.shape
 		r.record("Sum", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
@@ -97,7 +97,7 @@ func runAmax(r *run, c *Call, in []*tensor) []*tensor {
 // runNorm is linalg.vector_norm of order 2: self * (grad / norm), masked where the norm is 0.
 func runNorm(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]
-	out := r.reduce(x, c.Args.Dims, c.Args.Keep, x.dtype)
+	out := r.reduce(x, c.Args.Dims, c.Args.Keep, r.resultType(x))
 	if r.needsGrad(x) {
 		xc, oc := *x, *out
 		r.record("LinalgVectorNorm", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
