@@ -40,6 +40,7 @@ const (
 	copyInWeight             // a + w
 	copyInOut                // a + b
 	copyIn                   // a
+	copyUnpadded             // all three, with the channels there are
 	copyTwice                // 2a + 2b + w, both operands in 4 bytes
 	copyAllTiles             // a + b + w and partial tiles
 	copyInOutTiles           // a + b and partial tiles
@@ -193,6 +194,11 @@ func (f *convFacts) pass() convSpace {
 		return copyAll
 	case f.half:
 		return denseHalf(f)
+	case f.stem():
+		if 8*f.outPixels < f.inPixels {
+			return copyAll
+		}
+		return copyUnpadded
 	case f.filter == 1 && f.strided:
 		return f.downsample()
 	case f.large():
@@ -214,7 +220,7 @@ func (f *convFacts) downsample() convSpace {
 	switch {
 	case rows > 4096 && f.narrowest%64 != 0, f.backward && rows > 8192 && f.dims == 2 && f.widest < 512:
 		return noSpace
-	case rows >= 16384 && !f.backward && f.out > f.in:
+	case (rows >= 16384 || f.dims == 3) && !f.backward && f.out > f.in:
 		return copyInWeight
 	}
 	return copyAll
@@ -344,6 +350,8 @@ func (f *convFacts) bytes(e convSpace, weight bool) int64 {
 		sum += a + b
 	case copyIn:
 		sum += a
+	case copyUnpadded:
+		sum += f.unpadded()
 	case copyTwice:
 		sum += 2*(a+b) + w
 	}
@@ -358,6 +366,13 @@ func (f *convFacts) bytes(e convSpace, weight bool) int64 {
 		sum += 20 * wide
 	}
 	return sum
+}
+
+// unpadded is what x, w and y take with the channels that they have.
+func (f *convFacts) unpadded() int64 {
+	a := saturate(saturate(f.batch, f.inPixels), f.in)
+	b := saturate(f.rows, f.out)
+	return saturate(a+b+saturate(f.matrix, f.groups), f.elem)
 }
 
 // partialTiles is what a weight gradient's partial sums take when the
