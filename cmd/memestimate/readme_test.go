@@ -116,3 +116,16 @@ func TestReadmeTestCommand(t *testing.T) {
 		t.Errorf("README.md and .ci/run do not both have the line %q", command)
 	}
 }
+
+// The README names every command.
+func TestReadmeNamesCommands(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rootCommand(&env{}).Commands() {
+		if line := "| `" + c.CommandPath() + " "; !strings.Contains(string(text), line) && !strings.Contains(string(text), strings.TrimSpace(line)+"`") {
+			t.Errorf("%s has no row for %q", readme, c.CommandPath())
+		}
+	}
+}
