@@ -34,11 +34,17 @@ var nodeRows = index([]nodeRow{
 	{"Where", emitWhere}, {"Cast", emitCast}, {"CastLike", emitCast}, {"Dropout", emitDropout},
 	{"Softmax", emitSoftmax("softmax")}, {"LogSoftmax", emitSoftmax("log_softmax")},
 
-	{"Gemm", emitGemm}, {"MatMul", binaryCall("matmul")},
+	{"Acos", unaryCall("acos")}, {"Asin", unaryCall("acos")}, {"Atan", unaryCall("atan")}, {"Tan", unaryCall("tan")},
+	{"Sinh", unaryCall("sin")}, {"Cosh", unaryCall("sin")}, {"Asinh", unaryCall("acos")}, {"Acosh", unaryCall("acos")}, {"Atanh", unaryCall("atan")},
+	{"Hardmax", unaryCall("floor")}, {"Shrink", unaryCall("hardtanh")}, {"ThresholdedRelu", unaryCall("hardtanh")},
+	{"BitShift", binaryCall("compare")}, {"BitwiseAnd", binaryCall("compare")}, {"BitwiseOr", binaryCall("compare")},
+	{"BitwiseXor", binaryCall("compare")}, {"BitwiseNot", unaryCall("compare")}, {"Mean", emitSum},
+
+	{"Gemm", emitGemm}, {"MatMul", binaryCall("matmul")}, {"Einsum", emitEinsum}, {"Attention", emitAttention},
 	{"Conv", emitConv}, {"ConvTranspose", emitConv},
 	{"BatchNormalization", emitBatchNorm}, {"InstanceNormalization", emitInstanceNorm},
 	{"LayerNormalization", emitLayerNorm("layer_norm")}, {"RMSNormalization", emitLayerNorm("rms_norm")},
-	{"GroupNormalization", emitGroupNorm},
+	{"GroupNormalization", emitGroupNorm}, {"LRN", unaryCall("local_response_norm")},
 
 	{"MaxPool", spatialCall("max_pool")}, {"AveragePool", spatialCall("avg_pool")}, {"LpPool", spatialCall("avg_pool")},
 	{"GlobalAveragePool", spatialCall("adaptive_avg_pool")}, {"GlobalMaxPool", spatialCall("adaptive_max_pool")},
@@ -53,10 +59,12 @@ var nodeRows = index([]nodeRow{
 
 	{"ReduceMean", emitReduce("mean")}, {"ReduceSum", emitReduce("sum")}, {"ReduceMax", emitReduce("amax")},
 	{"ReduceMin", emitReduce("amax")}, {"ReduceL2", emitReduce("norm")}, {"ReduceProd", emitReduce("sum")},
+	{"ReduceL1", emitReduce("norm")}, {"ReduceSumSquare", emitReduce("norm")}, {"ReduceLogSumExp", emitReduce("amax")}, {"ReduceLogSum", emitReduce("sum")},
 	{"ArgMax", emitReduce("argmax")}, {"ArgMin", emitReduce("argmax")}, {"CumSum", unaryCall("cumsum")}, {"TopK", emitTopK},
 
 	{"ConstantOfShape", emitFill}, {"Range", emitFill}, {"Constant", emitFill}, {"EyeLike", emitFill}, {"RandomNormalLike", emitFill},
 	{"RandomUniformLike", emitFill}, {"RandomNormal", emitFill}, {"RandomUniform", emitFill}, {"OneHot", emitFill}, {"NonZero", emitFill}, {"Bernoulli", emitFill},
+	{"Compress", emitFill}, {"Unique", emitFill}, {"NonMaxSuppression", emitFill}, {"Multinomial", emitFill},
 })
 
 func index(rows []nodeRow) map[string]func(*recovery, *onnxload.Node) {
@@ -494,4 +502,42 @@ func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
 		}
 	}
 	return false
+}
+
+func emitEinsum(b *recovery, n *onnxload.Node) {
+	eq := ""
+	if a := n.Attr("equation"); a != nil {
+		eq = a.Str
+	}
+	b.call("einsum", Args{Mode: eq, Shape: b.dims(n.Out[0])}, b.values(n), n.Out[0])
+}
+
+// emitAttention is scaled_dot_product_attention of [B, H, L, D]; in three dimensions the heads are taken apart first.
+func emitAttention(b *recovery, n *onnxload.Node) {
+	args := Args{Causal: attrInt(n, "is_causal", 0) != 0, Train: b.src.Train}
+	in := make([]ValueID, 4)
+	for i := range in {
+		in[i] = b.value(b.in(n, i))
+	}
+	out := b.dims(n.Out[0])
+	if len(out) == 4 {
+		b.call("sdpa", args, in, n.Out[0])
+		return
+	}
+	heads := []int64{attrInt(n, "q_num_heads", 1), attrInt(n, "kv_num_heads", 1), attrInt(n, "kv_num_heads", 1)}
+	for i := range 3 {
+		d := b.dims(b.in(n, i))
+		if len(d) != 3 || heads[i] <= 0 || d[2]%heads[i] != 0 {
+			b.fail("attention node %q: input %d has shape %v and %d heads", n.Name, i, d, heads[i])
+			return
+		}
+		split := []int64{d[0], d[1], heads[i], d[2] / heads[i]}
+		v := b.temp("reshape", Args{Shape: split}, b.elem(b.in(n, i)), split, in[i])
+		in[i] = b.temp("permute", Args{Dims: []int{0, 2, 1, 3}}, b.elem(b.in(n, i)), []int64{d[0], heads[i], d[1], d[2] / heads[i]}, v)
+	}
+	vd := b.prog.Values[in[2]].Shape[3]
+	elem := b.elem(n.Out[0])
+	y := b.temp("sdpa", args, elem, []int64{out[0], heads[0], out[1], vd}, in...)
+	y = b.temp("permute", Args{Dims: []int{0, 2, 1, 3}}, elem, []int64{out[0], out[1], heads[0], vd}, y)
+	b.call("reshape", Args{Shape: out}, []ValueID{y}, n.Out[0])
 }

@@ -1,0 +1,145 @@
+package eager
+
+import (
+	"slices"
+	"strings"
+)
+
+// einsumOps is torch.einsum; Args.Mode is the equation.
+var einsumOps = []op{
+	{"einsum", castLower, runEinsum}, // aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair
+}
+
+// runEinsum multiplies the operands from left to right, each pair as one bmm.
+func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
+	left, out, ok := strings.Cut(strings.ReplaceAll(c.Args.Mode, " ", ""), "->")
+	terms := strings.Split(left, ",")
+	if len(terms) != len(in) {
+		return one(r.empty(promote(in...), c.Args.Shape...))
+	}
+	if !ok {
+		out = implicitOutput(left)
+	}
+	labels := make([]string, len(terms))
+	rank := 0 // of what an ellipsis stands for
+	for i, t := range terms {
+		if strings.Contains(t, "...") {
+			rank = max(rank, len(in[i].shape)-len(t)+3)
+		}
+	}
+	ellipsis := ""
+	for i := range rank {
+		ellipsis += string(rune('0' + i)) // labels that no equation can have
+	}
+	for i, t := range terms {
+		n := len(in[i].shape) - len(t) + 3
+		labels[i] = t
+		if strings.Contains(t, "...") {
+			labels[i] = strings.Replace(t, "...", ellipsis[max(0, rank-n):], 1)
+		}
+		if len(labels[i]) != len(in[i].shape) {
+			return one(r.empty(promote(in...), c.Args.Shape...))
+		}
+	}
+	out = strings.Replace(out, "...", ellipsis, 1)
+
+	acc, have := in[0].retain(), labels[0]
+	for i := 1; i < len(in); i++ {
+		rest := out + strings.Join(labels[i+1:], "")
+		next, names := r.sumProduct(acc, in[i], have, labels[i], rest)
+		r.release(acc)
+		acc, have = next, names
+	}
+	var sum []int // labels that are left and not asked for
+	for i, l := range have {
+		if !strings.ContainsRune(out, l) {
+			sum = append(sum, i)
+		}
+	}
+	if len(sum) > 0 {
+		s := runSum(r, &Call{Args: Args{Dims: sum}}, one(acc))[0]
+		r.release(acc)
+		acc = s
+		for i := len(sum) - 1; i >= 0; i-- {
+			have = have[:sum[i]] + have[sum[i]+1:]
+		}
+	}
+	perm := make([]int, 0, len(out))
+	for _, l := range out {
+		if i := strings.IndexRune(have, l); i >= 0 {
+			perm = append(perm, i)
+		}
+	}
+	result := r.permute(acc, perm)
+	r.release(acc)
+	return one(result)
+}
+
+func implicitOutput(left string) string {
+	var once []rune
+	for _, l := range left {
+		if l != ',' && l != '.' && strings.Count(left, string(l)) == 1 {
+			once = append(once, l)
+		}
+	}
+	slices.Sort(once)
+	return string(once)
+}
+
+// sumProduct is sumproduct_pair: labels of both that are still wanted are the batch, those of one alone its
+// rows or columns, the others are summed over. Each operand is permuted and reshaped to three dimensions,
+// which copies it where its strides do not allow that.
+func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
+	size := map[rune]int64{}
+	for i, l := range la {
+		size[l] = a.shape[i]
+	}
+	for i, l := range lb {
+		size[l] = max(size[l], b.shape[i])
+	}
+	var batch, rows, columns, sum string
+	for _, l := range la {
+		switch inB, kept := strings.ContainsRune(lb, l), strings.ContainsRune(rest, l); {
+		case inB && kept:
+			batch += string(l)
+		case inB:
+			sum += string(l)
+		default:
+			rows += string(l)
+		}
+	}
+	for _, l := range lb {
+		if !strings.ContainsRune(la, l) {
+			columns += string(l)
+		}
+	}
+	product := func(labels string) int64 {
+		n := int64(1)
+		for _, l := range labels {
+			n *= size[l]
+		}
+		return n
+	}
+	three := func(t *tensor, have, x, y string) *tensor {
+		perm := make([]int, 0, len(have))
+		for _, l := range batch + x + y {
+			perm = append(perm, strings.IndexRune(have, l))
+		}
+		p := r.permute(t, perm)
+		f := r.reshape(p, []int64{product(batch), product(x), product(y)})
+		r.release(p)
+		return f
+	}
+	x, y := three(a, la, rows, sum), three(b, lb, sum, columns)
+	z := r.bmm(x, y)
+	names := batch + rows + columns
+	shape := make([]int64, 0, len(names))
+	for _, l := range names {
+		shape = append(shape, size[l])
+	}
+	out := r.reshape(z, shape)
+	for _, t := range []*tensor{x, y, z} {
+		r.release(t)
+	}
+	return out, names
+}
