@@ -9,7 +9,6 @@ var normOps = []op{
 	{"layer_norm", castFloat, runLayerNorm},      // cuda/layer_norm_kernel.cu
 	{"rms_norm", castNone, runRMSNorm},           // _fused_rms_norm; autocast has no rule for it before PyTorch 2.12
 	{"group_norm", castFloat, runGroupNorm},      // cuda/group_norm_kernel.cu
-	{"local_response_norm", castNone, runLocalResponseNorm},
 }
 
 // runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it

@@ -41,9 +41,6 @@ var pointwiseOps = []op{
 	{"sin", castNone, unary("Sin", keepsInput, 2)},                 // grad * self.cos()
 	{"cos", castNone, unary("Cos", keepsInput, 3)},                 // grad * -self.sin()
 	{"abs", castNone, unary("Abs", keepsInput, 2)},                 // grad * self.sgn()
-	{"tan", castFloat, unary("Tan", keepsResult, 3)},               // grad * (1 + result.pow(2))
-	{"acos", castFloat, unary("Acos", keepsInput, 4)},              // grad * -((-self * self + 1).rsqrt()); asin, asinh and acosh alike
-	{"atan", castFloat, unary("Atan", keepsInput, 3)},              // grad / (self * self + 1); atanh alike
 	{"neg", castNone, unary("Neg", keepsNothing, 1)},
 	{"square", castFloat, unary("Pow", keepsInput, 3)}, // pow_backward: grad * 2 * self
 	{"pow", castFloat, runPow},

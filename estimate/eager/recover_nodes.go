@@ -13,7 +13,7 @@ type nodeRow struct {
 }
 
 // nodeRows lists the operators by family.
-var nodeRows = index([]nodeRow{
+var nodeRows = index(mathNodes, []nodeRow{
 	{"Relu", unaryCall("relu")}, {"LeakyRelu", unaryCall("leaky_relu")}, {"PRelu", emitPRelu},
 	{"Elu", unaryCall("elu")}, {"Selu", unaryCall("elu")}, {"Celu", unaryCall("elu")},
 	{"Gelu", unaryCall("gelu")}, {"Mish", unaryCall("mish")}, {"Swish", unaryCall("silu")},
@@ -26,7 +26,6 @@ var nodeRows = index([]nodeRow{
 	{"Floor", unaryCall("floor")}, {"Ceil", unaryCall("floor")}, {"Round", unaryCall("floor")},
 	{"Clip", emitClip}, {"Pow", binaryCall("pow")},
 	{"Add", emitAdd}, {"Sub", binaryCall("sub")}, {"Mul", binaryCall("mul")}, {"Div", binaryCall("div")},
-	{"Max", binaryCall("maximum")}, {"Min", binaryCall("minimum")}, {"Mod", binaryCall("compare")},
 	{"Sum", emitSum},
 	{"Equal", binaryCall("compare")}, {"Less", binaryCall("compare")}, {"LessOrEqual", binaryCall("compare")},
 	{"Greater", binaryCall("compare")}, {"GreaterOrEqual", binaryCall("compare")}, {"And", binaryCall("compare")},
@@ -34,17 +33,13 @@ var nodeRows = index([]nodeRow{
 	{"Where", emitWhere}, {"Cast", emitCast}, {"CastLike", emitCast}, {"Dropout", emitDropout},
 	{"Softmax", emitSoftmax("softmax")}, {"LogSoftmax", emitSoftmax("log_softmax")},
 
-	{"Acos", unaryCall("acos")}, {"Asin", unaryCall("acos")}, {"Atan", unaryCall("atan")}, {"Tan", unaryCall("tan")},
-	{"Sinh", unaryCall("sin")}, {"Cosh", unaryCall("sin")}, {"Asinh", unaryCall("acos")}, {"Acosh", unaryCall("acos")}, {"Atanh", unaryCall("atan")},
-	{"Hardmax", unaryCall("floor")}, {"Shrink", unaryCall("hardtanh")}, {"ThresholdedRelu", unaryCall("hardtanh")},
-	{"BitShift", binaryCall("compare")}, {"BitwiseAnd", binaryCall("compare")}, {"BitwiseOr", binaryCall("compare")},
-	{"BitwiseXor", binaryCall("compare")}, {"BitwiseNot", unaryCall("compare")}, {"Mean", emitSum},
+	{"Hardmax", unaryCall("floor")}, {"Mean", emitSum},
 
 	{"Gemm", emitGemm}, {"MatMul", binaryCall("matmul")}, {"Einsum", emitEinsum}, {"Attention", emitAttention},
 	{"Conv", emitConv}, {"ConvTranspose", emitConv},
 	{"BatchNormalization", emitBatchNorm}, {"InstanceNormalization", emitInstanceNorm},
 	{"LayerNormalization", emitLayerNorm("layer_norm")}, {"RMSNormalization", emitLayerNorm("rms_norm")},
-	{"GroupNormalization", emitGroupNorm}, {"LRN", unaryCall("local_response_norm")},
+	{"GroupNormalization", emitGroupNorm},
 
 	{"MaxPool", spatialCall("max_pool")}, {"AveragePool", spatialCall("avg_pool")}, {"LpPool", spatialCall("avg_pool")},
 	{"GlobalAveragePool", spatialCall("adaptive_avg_pool")}, {"GlobalMaxPool", spatialCall("adaptive_max_pool")},
@@ -58,8 +53,7 @@ var nodeRows = index([]nodeRow{
 	{"ScatterElements", emitScatter}, {"ScatterND", emitScatter},
 
 	{"ReduceMean", emitReduce("mean")}, {"ReduceSum", emitReduce("sum")}, {"ReduceMax", emitReduce("amax")},
-	{"ReduceMin", emitReduce("amax")}, {"ReduceL2", emitReduce("norm")}, {"ReduceProd", emitReduce("sum")},
-	{"ReduceL1", emitReduce("norm")}, {"ReduceSumSquare", emitReduce("norm")}, {"ReduceLogSumExp", emitReduce("amax")}, {"ReduceLogSum", emitReduce("sum")},
+	{"ReduceMin", emitReduce("amax")}, {"ReduceL2", emitReduce("norm")},
 	{"ArgMax", emitReduce("argmax")}, {"ArgMin", emitReduce("argmax")}, {"CumSum", unaryCall("cumsum")}, {"TopK", emitTopK},
 
 	{"ConstantOfShape", emitFill}, {"Range", emitFill}, {"Constant", emitFill}, {"EyeLike", emitFill}, {"RandomNormalLike", emitFill},
@@ -67,10 +61,12 @@ var nodeRows = index([]nodeRow{
 	{"Compress", emitFill}, {"Unique", emitFill}, {"NonMaxSuppression", emitFill}, {"Multinomial", emitFill},
 })
 
-func index(rows []nodeRow) map[string]func(*recovery, *onnxload.Node) {
-	m := make(map[string]func(*recovery, *onnxload.Node), len(rows))
-	for _, r := range rows {
-		m[r.op] = r.emit
+func index(families ...[]nodeRow) map[string]func(*recovery, *onnxload.Node) {
+	m := make(map[string]func(*recovery, *onnxload.Node))
+	for _, rows := range families {
+		for _, r := range rows {
+			m[r.op] = r.emit
+		}
 	}
 	return m
 }
@@ -439,28 +435,33 @@ func emitScatter(b *recovery, n *onnxload.Node) {
 // output's shape differs tells them where neither can be read.
 func emitReduce(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		rank := len(b.dims(b.in(n, 0)))
-		axes := attrInts(n, "axes")
-		if axes == nil && len(n.In) > 1 {
-			if c := b.types.Value(b.in(n, 1)); c != nil {
-				for _, d := range c.Ints {
-					k, _ := d.Int()
-					axes = append(axes, k)
-				}
-			}
-		}
-		if a := n.Attr("axis"); a != nil {
-			axes = []int64{a.Int}
-		}
-		args := Args{Keep: attrInt(n, "keepdims", 1) != 0}
-		for _, a := range axes {
-			if a < 0 {
-				a += int64(rank)
-			}
-			args.Dims = append(args.Dims, int(a))
-		}
-		b.call(op, args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		b.call(op, b.reduction(n), []ValueID{b.value(b.in(n, 0))}, n.Out[0])
 	}
+}
+
+// reduction returns the dimensions that a reduction works on.
+func (b *recovery) reduction(n *onnxload.Node) Args {
+	rank := len(b.dims(b.in(n, 0)))
+	axes := attrInts(n, "axes")
+	if axes == nil && len(n.In) > 1 {
+		if c := b.types.Value(b.in(n, 1)); c != nil {
+			for _, d := range c.Ints {
+				k, _ := d.Int()
+				axes = append(axes, k)
+			}
+		}
+	}
+	if a := n.Attr("axis"); a != nil {
+		axes = []int64{a.Int}
+	}
+	args := Args{Keep: attrInt(n, "keepdims", 1) != 0}
+	for _, a := range axes {
+		if a < 0 {
+			a += int64(rank)
+		}
+		args.Dims = append(args.Dims, int(a))
+	}
+	return args
 }
 
 func emitTopK(b *recovery, n *onnxload.Node) {
