@@ -58,9 +58,10 @@ func (p *Program) lifetimes() [][]ValueID {
 	for _, v := range p.Outputs {
 		last[v] = -1
 	}
+	// What the innermost functions hold goes first, and that was made last.
 	ends := make([][]ValueID, len(p.Calls))
-	for v, i := range last {
-		if made[v] >= 0 && i >= 0 {
+	for v := n - 1; v >= 0; v-- {
+		if i := last[v]; made[v] >= 0 && i >= 0 {
 			ends[i] = append(ends[i], ValueID(v))
 		}
 	}
