@@ -1,0 +1,187 @@
+package eager
+
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchTanhGelu finds gelu(x, approximate="tanh") as exporters before opset 20 write it:
+//
+//	0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x*x*x)))
+//
+// with the cube as two products. Where a model computes the same by hand, the cube is a power, and
+// every step of it is an operator of its own.
+func matchTanhGelu(b *recovery, i int) {
+	tanh := b.nodes[i]
+	scaled, si := b.producedBy(b.in(tanh, 0), "Mul")
+	if scaled == nil {
+		return
+	}
+	sum, k := b.otherThanNumber(scaled)
+	if math.Abs(k-math.Sqrt(2/math.Pi)) > 1e-3 {
+		return
+	}
+	add, ai := b.producedBy(sum, "Add")
+	if add == nil {
+		return
+	}
+	for j := range 2 {
+		x := b.in(add, j)
+		cubic, ci := b.producedBy(b.in(add, 1-j), "Mul")
+		if cubic == nil {
+			continue
+		}
+		cube, k := b.otherThanNumber(cubic)
+		if math.Abs(k-0.044715) > 1e-4 {
+			continue
+		}
+		outer, oi := b.producedBy(cube, "Mul")
+		if outer == nil || b.in(outer, 0) != x && b.in(outer, 1) != x {
+			continue
+		}
+		square, qi := b.producedBy(b.other(outer, x), "Mul")
+		if square == nil || b.in(square, 0) != x || b.in(square, 1) != x {
+			continue
+		}
+		one, ni := b.user(tanh.Out[0], "Add")
+		if one == nil || !b.isNumber(b.other(one, tanh.Out[0]), 1) {
+			return
+		}
+		mul, mi := b.user(one.Out[0], "Mul")
+		if mul == nil || b.id(b.other(mul, one.Out[0])) != x {
+			return
+		}
+		half, hi := b.user(mul.Out[0], "Mul")
+		if half == nil || !b.isNumber(b.other(half, mul.Out[0]), 0.5) {
+			return
+		}
+		b.claim(func() { b.call("gelu", Args{}, []ValueID{b.value(x)}, half.Out[0]) }, i, si, ai, ci, oi, qi, ni, mi, hi)
+		return
+	}
+}
+
+// otherThanNumber returns the input of a node of two that is not a number, and the number; NoValue when neither is.
+func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64) {
+	for j := range 2 {
+		if k, ok := b.number(b.in(n, j)); ok {
+			return b.in(n, 1-j), k
+		}
+	}
+	return onnxload.NoValue, 0
+}
+
+// matchMish finds x * tanh(softplus(x)).
+func matchMish(b *recovery, i int) {
+	soft := b.nodes[i]
+	x := b.in(soft, 0)
+	tanh, ti := b.user(soft.Out[0], "Tanh")
+	if tanh == nil {
+		return
+	}
+	mul, mi := b.user(tanh.Out[0], "Mul")
+	if mul == nil || b.id(b.other(mul, tanh.Out[0])) != x {
+		return
+	}
+	b.claim(func() { b.call("mish", Args{Inplace: b.inPlaceAfter(x, 2)}, []ValueID{b.value(x)}, mul.Out[0]) }, i, ti, mi)
+}
+
+// matchHardswish finds x * relu6(x + 3) / 6, and the relu6(x + 3) / 6 of hardsigmoid, as opsets before 14 write them.
+func matchHardswish(b *recovery, i int) {
+	clip := b.nodes[i]
+	if !b.isNumber(b.in(clip, 1), 0) || !b.isNumber(b.in(clip, 2), 6) {
+		return
+	}
+	add, ai := b.producedBy(b.in(clip, 0), "Add")
+	if add == nil {
+		return
+	}
+	x, three := b.otherThanNumber(add)
+	if three != 3 || !b.single(add.Out[0]) {
+		return
+	}
+	if div, di := b.user(clip.Out[0], "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
+		if mul, mi := b.user(div.Out[0], "Mul"); mul != nil && b.id(b.other(mul, div.Out[0])) == x {
+			b.claim(func() { b.call("hardswish", Args{Inplace: b.inPlaceAfter(x, 2)}, []ValueID{b.value(x)}, mul.Out[0]) }, i, ai, di, mi)
+			return
+		}
+		b.claim(func() { b.call("hardsigmoid", Args{}, []ValueID{b.value(x)}, div.Out[0]) }, i, ai, di)
+		return
+	}
+	mul, mi := b.user(clip.Out[0], "Mul")
+	if mul == nil || b.id(b.other(mul, clip.Out[0])) != x {
+		return
+	}
+	if div, di := b.user(mul.Out[0], "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
+		b.claim(func() { b.call("hardswish", Args{Inplace: b.inPlaceAfter(x, 2)}, []ValueID{b.value(x)}, div.Out[0]) }, i, ai, mi, di)
+	}
+}
+
+// matchLayerNorm finds the layer norm that opsets before 17 write as
+//
+//	d = x - mean(x); d / sqrt(mean(d*d) + eps) [* weight + bias]
+//
+// over the last dimensions, with weight and bias parameters.
+func matchLayerNorm(b *recovery, i int) {
+	mean := b.nodes[i]
+	x := b.in(mean, 0)
+	sub, si := b.user(mean.Out[0], "Sub")
+	if sub == nil || b.in(sub, 0) != x || b.in(sub, 1) != b.id(mean.Out[0]) {
+		return
+	}
+	var pow, div *onnxload.Node
+	var pi, di int
+	d := b.id(sub.Out[0])
+	for _, u := range b.uses[d] {
+		switch n := b.nodes[u]; n.Op {
+		case "Pow", "Mul":
+			if !b.done[u] && (n.Op == "Mul" && b.in(n, 0) == d && b.in(n, 1) == d || n.Op == "Pow" && b.isNumber(b.in(n, 1), 2)) {
+				pow, pi = n, int(u)
+			}
+		case "Div":
+			if !b.done[u] && b.in(n, 0) == d {
+				div, di = n, int(u)
+			}
+		}
+	}
+	if pow == nil || div == nil {
+		return
+	}
+	variance, vi := b.user(pow.Out[0], "ReduceMean")
+	if variance == nil {
+		return
+	}
+	add, ai := b.user(variance.Out[0], "Add")
+	if add == nil {
+		return
+	}
+	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
+		return
+	}
+	root, ri := b.user(add.Out[0], "Sqrt")
+	if root == nil || b.in(div, 1) != b.id(root.Out[0]) {
+		return
+	}
+	members := []int{i, si, pi, vi, ai, ri, di}
+	last := div.Out[0]
+	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
+	for k, op := range []string{"Mul", "Add"} {
+		n, ni := b.user(last, op)
+		if n == nil || b.src.Kinds[b.id(b.other(n, last))] != Parameter {
+			break
+		}
+		params[k], last = b.other(n, last), n.Out[0]
+		members = append(members, ni)
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	from := 0
+	for from < len(shape) && from < len(small) && small[from] == shape[from] {
+		from++
+	}
+	if from == len(shape) {
+		from = len(shape) - 1
+	}
+	b.claim(func() {
+		b.call("layer_norm", Args{Shape: shape[from:]}, []ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
+	}, members...)
+}
