@@ -3,15 +3,12 @@
 package estimate
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/shape"
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -116,37 +113,6 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 	}
 	r.Notes = append(r.Notes, a.notes(ws, counters, r)...)
 	return r, nil
-}
-
-// addStep simulates the run and adds what came of it.
-func (b *Bound) addStep(r *Report, s Step) error {
-	sim, err := b.Simulate(s)
-	if err != nil {
-		return err
-	}
-	r.Settings.Mode, r.Settings.Precision, r.Settings.GPU = "train", cmp.Or(s.Precision, "fp32"), s.GPU.ID
-	held, gradients := heldAtEnd(sim.Timeline())
-	if s.Infer {
-		r.Settings.Mode = "infer"
-	} else {
-		r.Settings.Optimizer, r.Settings.Loss = cmp.Or(s.Optimizer, "adamw"), sim.Run.Loss
-		r.Gradients = &Size{gradients}
-		r.Optimizer = &Size{held[timeline.OptimizerState]}
-		r.Activations.Saved = sim.Run.Saved
-	}
-	r.Peak, r.OOM, r.Context = &sim.Peak, sim.OOM(), sim.Context
-	r.Phases = phasesOf(sim.Replay)
-	p, err := b.Program(!s.Infer)
-	if err != nil {
-		return err
-	}
-	for _, text := range p.Notes {
-		r.Notes = append(r.Notes, Note{Info, text})
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
-		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("%d nodes of operator %q have no PyTorch counterpart here: their outputs are counted, what they save and need is not", p.Unknown[name], name)})
-	}
-	return nil
 }
 
 // unbound reports the dimensions that an answer needs and nobody gave.

@@ -34,6 +34,7 @@ type analysis struct {
 
 	nodes   int // all of them, subgraphs included
 	steps   []step
+	rowOf   []int32              // by step: its layer, or -1; once the layers are known
 	flows   []flow               // by value
 	made    []int32              // by value: the step that makes it, or -1
 	storage []onnxload.ValueID   // by value: whose storage it shares; itself when it has its own

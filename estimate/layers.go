@@ -224,6 +224,7 @@ func (a *analysis) layers(ws []weight) (rows []Layer, sum int64, err error) {
 	if idle.Params > 0 {
 		rows = append(rows, idle)
 	}
+	a.rowOf = of
 	return rows, sum, nil
 }
 

@@ -18,9 +18,14 @@ type Report struct {
 	OOM         *OOM        `json:"oom,omitempty"` // when a limit is set that the run does not survive
 	Phases      []Phase     `json:"phases,omitempty"`
 	Context     int64       `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
+	Fits        []Fit       `json:"fits,omitempty"`          // one for each size to fit into
+	WhatIf      []Variant   `json:"what_if,omitempty"`       // the same under other settings, when asked for
+	Stats       Statistics  `json:"stats,omitempty"`         // torch.cuda.memory_stats after the run, when asked for
 	Layers      []Layer     `json:"layers"`
 	Coverage    Coverage    `json:"coverage"`
 	Notes       []Note      `json:"notes"`
+
+	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
 }
 
 // A Model says what was estimated.
@@ -91,6 +96,7 @@ type Layer struct {
 	Params     int64    `json:"parameters"`
 	ParamBytes int64    `json:"parameter_bytes"`
 	Activation int64    `json:"activation_bytes"`
+	SavedBytes int64    `json:"saved_bytes"`        // what autograd keeps for backward, each storage with the layer that saved it first
 	InPlace    bool     `json:"in_place,omitempty"` // its output takes the storage of its input
 }
 

@@ -24,6 +24,40 @@ type Step struct {
 	MemoryLimit int64  // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
 	GPU         GPU    // the zero GPU is the H200 without a limit of its memory
 	Limited     bool   // the GPU's memory is a limit too
+	Record      bool   // keep the allocator's trace, for a snapshot
+	Profile     Profile
+}
+
+// A Profile is what was measured where the run will be: it replaces what is known of the H200.
+// The zero Profile replaces nothing.
+type Profile struct {
+	Context       int64 // bytes of the process beyond the allocator; 0 leaves them
+	BLASWorkspace int64 // bytes that cuBLAS keeps for each thread; 0 leaves them
+}
+
+// Check says whether the names and settings of a step are known. Simulate fails on the same.
+func (s *Step) Check() error {
+	_, _, err := s.parse()
+	return err
+}
+
+func (s *Step) parse() (eager.Precision, caching.Options, error) {
+	precision := eager.FP32
+	var conf caching.Options
+	var err error
+	if s.Precision != "" {
+		precision, err = eager.ParsePrecision(s.Precision)
+	}
+	if err == nil {
+		err = eager.CheckOptimizer(s.Optimizer)
+	}
+	if err == nil {
+		err = eager.CheckLoss(s.Loss)
+	}
+	if err == nil {
+		conf, err = caching.ParseOptions(s.AllocConf)
+	}
+	return precision, conf, err
 }
 
 // A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
@@ -88,6 +122,7 @@ type Simulation struct {
 	Replay  *caching.Result
 	Context int64 // bytes that the process takes beyond the allocator
 	Peak    Peak
+	Unknown int // nodes that PyTorch's counterpart is not known of: what they save and need is left out
 }
 
 // Timeline returns the run's requests to the allocator.
@@ -95,14 +130,7 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Timeline }
 
 // Simulate runs the model and replays what it requests through the allocator.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
-	precision := eager.FP32
-	if s.Precision != "" {
-		var err error
-		if precision, err = eager.ParsePrecision(s.Precision); err != nil {
-			return nil, err
-		}
-	}
-	conf, err := caching.ParseOptions(s.AllocConf)
+	precision, conf, err := s.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -114,19 +142,30 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 		Train: !s.Infer, Precision: precision, Optimizer: s.Optimizer, Loss: s.Loss, ChannelsLast: s.ChannelsLast,
 		Accumulate: s.Accumulate, ClipNorm: s.ClipNorm, ZeroGrads: s.ZeroGrads, ForLoop: s.ForLoop, Scaler: s.Scaler,
 	}
+	device := eager.DefaultGPU
 	if s.GPU.ID != "" {
-		opts.GPU = &s.GPU.device
+		device = s.GPU.device
 	}
+	if s.Profile.BLASWorkspace > 0 {
+		device.BLASWorkspace = s.Profile.BLASWorkspace
+	}
+	opts.GPU = &device
 	run, err := eager.Simulate(p, opts)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	sim := &Simulation{Run: run, Context: context(run)}
-	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
+	for _, n := range p.Unknown {
+		sim.Unknown += n
+	}
+	if s.Profile.Context > 0 {
+		sim.Context = s.Profile.Context
+	}
+	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
 	if s.GPU.ID != "" {
 		cfg.Total = s.GPU.Total
 		if s.Limited {
-			cfg.Capacity = s.GPU.Total - sim.Context
+			cfg.Capacity = max(s.GPU.Total-sim.Context, 1)
 		}
 	}
 	if sim.Replay, err = caching.Replay(run.Timeline, cfg); err != nil {

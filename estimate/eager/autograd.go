@@ -17,6 +17,7 @@ type node struct {
 	saved []*storage
 	outs  []meta // of each forward output: what its gradient must look like
 	layer int32
+	call  int32 // Call.Node of the call that made it, -1 outside of any
 	refs  int32
 	leaf  *leaf // set for AccumulateGrad
 
@@ -65,7 +66,7 @@ func (r *run) needsGrad(ins ...*tensor) bool {
 // record makes outs the outputs of a new node over ins. saved are the tensors
 // whose storage backward needs; each is kept until the node has run.
 func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
-	n := &node{name: name, seq: r.seq, layer: r.layer, backward: backward}
+	n := &node{name: name, seq: r.seq, layer: r.layer, call: r.at, backward: backward}
 	r.seq++
 	n.next = make([]edge, len(ins))
 	for i, t := range ins {

@@ -37,6 +37,7 @@ type Call struct {
 	Out   []ValueID
 	Args  Args
 	Layer int32 // index into Program.Layers
+	Node  int32 // index into Program.Nodes: the ONNX node that it stands for, the last one of several
 	Scope int32 // index into Program.Scopes: the module whose forward makes the call
 }
 
@@ -80,6 +81,7 @@ type Program struct {
 	Flat    [][]ValueID // parameters that a module keeps in one block: those of recurrent layers
 	State   []ValueID   // parameters and buffers in the order in which .to("cuda") moves them
 	Layers  []string
+	Nodes   []*onnxload.Node // those of the graph that run
 	Scopes  []Scope
 	Notes   []string       // what was restored or guessed, one line each
 	Unknown map[string]int // operators without a row, by name, with their number

@@ -65,6 +65,7 @@ func Recover(src Source) (*Program, error) {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
 		}
 	}
+	b.prog.Nodes = b.nodes
 	b.noteExport()
 	b.prog.dropDead()
 	b.orderState()
@@ -381,6 +382,7 @@ func (b *recovery) temp(op string, args Args, dtype onnxload.DType, shape []int6
 }
 
 func (b *recovery) push(c Call) {
+	c.Node = int32(b.at)
 	for _, v := range c.Out {
 		if v != NoValue {
 			b.calls[v] = len(b.prog.Calls)

@@ -3,6 +3,7 @@
 package eager
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -12,10 +13,11 @@ import (
 // A Run is what simulating a program gave.
 type Run struct {
 	Timeline *timeline.Timeline
-	Loss     string // the criterion that was used: one of Losses, auto resolved
-	Saved    int64  // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
-	BLAS     int    // threads that used cuBLAS
-	DNN      int    // threads that used cuDNN
+	Loss     string  // the criterion that was used: one of Losses, auto resolved
+	Saved    int64   // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
+	SavedBy  []int64 // the same by Program.Nodes: each storage with the call that saved it first; the loss's are left out
+	BLAS     int     // threads that used cuBLAS
+	DNN      int     // threads that used cuDNN
 }
 
 // Simulate runs the program as PyTorch would and returns every request to the
@@ -29,7 +31,7 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 	if opts.GPU == nil {
 		opts.GPU = &DefaultGPU
 	}
-	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, rows: rowsByName()}
+	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
 	r.tl.Layers = p.Layers
 	values, params := r.load()
 	var err error
@@ -41,7 +43,7 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Timeline: &r.tl, Loss: r.criterion, Saved: r.saved, BLAS: count(r.blas), DNN: count(r.dnn)}, nil
+	return &Run{Timeline: &r.tl, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn)}, nil
 }
 
 func count(threads [2]bool) (n int) {
@@ -127,7 +129,7 @@ func (r *run) forward(values []*tensor) error {
 	ends := r.prog.lifetimes()
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
-		r.layer = c.Layer
+		r.layer, r.at = c.Layer, c.Node
 		if err := r.call(c, values); err != nil {
 			return fmt.Errorf("call %d (%s): %w", i, c.Op, err)
 		}
@@ -136,7 +138,7 @@ func (r *run) forward(values []*tensor) error {
 			values[v] = nil
 		}
 	}
-	r.layer = timeline.NoLayer
+	r.layer, r.at = timeline.NoLayer, -1
 	return nil
 }
 
@@ -215,7 +217,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			r.release(loss)
 			loss = l
 			if loss != nil && r.saved == 0 {
-				r.saved = savedBytes(loss)
+				r.saved, r.savedBy = savedBytes(loss, len(r.prog.Nodes))
 			}
 			r.exitAutocast()
 			if loss == nil {
@@ -248,29 +250,36 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
-// savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left out.
-func savedBytes(loss *tensor) (sum int64) {
+// savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left
+// out, in all and for each of n nodes of the program.
+func savedBytes(loss *tensor, n int) (sum int64, by []int64) {
+	by = make([]int64, n)
 	if loss.fn == nil {
-		return 0
+		return 0, by
 	}
-	nodes := map[*node]bool{loss.fn: true}
+	seen := map[*node]bool{loss.fn: true}
+	nodes := []*node{loss.fn}
+	for i := 0; i < len(nodes); i++ {
+		for _, e := range nodes[i].next {
+			if e.fn != nil && !seen[e.fn] {
+				seen[e.fn] = true
+				nodes = append(nodes, e.fn)
+			}
+		}
+	}
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
 	storages := map[*storage]bool{}
-	work := []*node{loss.fn}
-	for len(work) > 0 {
-		n := work[len(work)-1]
-		work = work[:len(work)-1]
+	for _, n := range nodes {
 		for _, s := range n.saved {
-			if !s.state && !storages[s] {
-				storages[s] = true
-				sum += s.bytes
+			if s.state || storages[s] {
+				continue
 			}
-		}
-		for _, e := range n.next {
-			if e.fn != nil && !nodes[e.fn] {
-				nodes[e.fn] = true
-				work = append(work, e.fn)
+			storages[s] = true
+			sum += s.bytes
+			if n.call >= 0 {
+				by[n.call] += s.bytes
 			}
 		}
 	}
-	return sum
+	return sum, by
 }

@@ -154,6 +154,7 @@ type run struct {
 	phase  timeline.Phase
 	step   int32
 	layer  int32
+	at     int32   // Call.Node of the call that runs, -1 outside of any
 	where  []int32 // by block: index of its Alloc event
 	grad   bool    // gradient mode
 	amp    *autocast
@@ -171,6 +172,7 @@ type run struct {
 
 	criterion string // the loss, once it is known
 	saved     int64  // see Run.Saved
+	savedBy   []int64
 }
 
 // alloc makes a storage of this many bytes with one reference. PyTorch makes no

@@ -1,0 +1,177 @@
+package estimate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// A Fitting is how large a batch can be. Sizes are bytes.
+type Fitting struct {
+	Schema  string  `json:"schema"`
+	Model   string  `json:"model"`
+	GPU     string  `json:"gpu,omitempty"`
+	Memory  int64   `json:"memory_bytes"`     // what the process may take on the device
+	Batch   int64   `json:"batch"`            // the largest whose device memory fits; 0 when not even one sample does
+	Safe    int64   `json:"safe_batch"`       // the largest whose upper bound fits
+	Curve   []Point `json:"curve"`            // every batch that was simulated, in order
+	Capped  bool    `json:"capped,omitempty"` // Batch is not the largest that fits, but the largest that was tried
+	Notes   []Note  `json:"notes"`
+	Context int64   `json:"context_bytes"`
+
+	Settings Settings `json:"settings"`
+}
+
+// A Point is the run with one batch.
+type Point struct {
+	Batch      int64  `json:"batch"`
+	Allocated  int64  `json:"allocated_bytes"`
+	Reserved   int64  `json:"reserved_bytes"`
+	Device     int64  `json:"device_bytes"`
+	UpperBound int64  `json:"upper_bound_bytes"`
+	Phase      string `json:"phase"` // of the peak
+	Fits       bool   `json:"fits"`
+	Safe       bool   `json:"safe"` // the upper bound fits as well
+}
+
+// maxBatch is the largest batch that Largest tries.
+const maxBatch = 1 << 24
+
+// ErrNoBatch is wrapped by the error about a model that has no open leading dimension.
+var ErrNoBatch = errors.New("the model has no batch to choose")
+
+// Largest finds the largest batch whose run takes at most so many bytes of device memory, and the largest whose
+// upper bound does. It doubles the batch until the run is too large, then halves the interval; every
+// batch on the way is simulated anew. Memory grows with the batch but for the steps of cuDNN's workspaces,
+// so a somewhat larger batch may fit by luck; none below the one that it returns was seen to fail.
+func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
+	if opt.Step == nil {
+		opt.Step = &Step{}
+	}
+	step := *opt.Step
+	step.Limited, step.MemoryLimit, step.Record = false, 0, false
+	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
+	seen := map[int64]Point{}
+	var failed error
+	try := func(batch int64) Point {
+		if p, ok := seen[batch]; ok {
+			return p
+		}
+		p, err := f.point(m, opt, step, batch)
+		if err != nil {
+			failed = errors.Join(failed, err)
+		}
+		seen[batch] = p
+		return p
+	}
+	// The first batch tells whether the model can be run at all.
+	first := try(1)
+	if failed != nil {
+		return nil, failed
+	}
+	good, bad := int64(0), int64(1)
+	if first.Fits {
+		good = 1
+		for bad = 2; bad <= maxBatch && try(bad).Fits; bad *= 2 {
+			good = bad
+		}
+	}
+	f.Capped = bad > maxBatch
+	bisect := func(good, bad int64, fits func(Point) bool) int64 {
+		for bad-good > 1 {
+			if mid := good + (bad-good)/2; fits(try(mid)) {
+				good = mid
+			} else {
+				bad = mid
+			}
+		}
+		return good
+	}
+	if !f.Capped {
+		good = bisect(good, bad, func(p Point) bool { return p.Fits })
+	}
+	f.Batch = good
+	// The safe batch is at or below the other: take the tried ones around it.
+	low, high := int64(0), good+1
+	for _, p := range seen {
+		if p.Safe && p.Batch <= good {
+			low = max(low, p.Batch)
+		}
+	}
+	for _, p := range seen {
+		if !p.Safe && p.Batch > low {
+			high = min(high, p.Batch)
+		}
+	}
+	f.Safe = bisect(low, high, func(p Point) bool { return p.Safe })
+	for _, p := range seen {
+		if p.Device > 0 { // the others are beyond 64 bits
+			f.Curve = append(f.Curve, p)
+		}
+	}
+	slices.SortFunc(f.Curve, func(a, b Point) int { return int(a.Batch - b.Batch) })
+	return f, nil
+}
+
+// point simulates one batch. A run that is too large for the arithmetic does not fit.
+func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Point, error) {
+	opt.Batch = batch
+	p := Point{Batch: batch}
+	bound, err := Bind(m, opt)
+	if err != nil {
+		var bind *shape.BindError
+		if errors.As(err, &bind) {
+			return p, fmt.Errorf("%w: %w", ErrNoBatch, err)
+		}
+		if batch > 1 {
+			return p, nil
+		}
+		return p, err
+	}
+	prog, err := bound.Program(!s.Infer)
+	if err != nil {
+		return p, err
+	}
+	if !s.Infer && !trains(prog) {
+		s.Infer = true
+	}
+	sim, err := bound.Simulate(s)
+	if err != nil {
+		if batch > 1 {
+			return p, nil
+		}
+		return p, err
+	}
+	if batch == 1 {
+		f.Settings = Settings{Dims: opt.Dims, Inputs: opt.Inputs, Mode: "train", Precision: s.Precision, GPU: s.GPU.ID}
+		if f.Settings.Precision == "" {
+			f.Settings.Precision = "fp32"
+		}
+		if s.Infer {
+			f.Settings.Mode = "infer"
+		} else {
+			f.Settings.Optimizer, f.Settings.Loss = s.Optimizer, sim.Run.Loss
+			if s.Optimizer == "" {
+				f.Settings.Optimizer = "adamw"
+			}
+		}
+		f.Context = sim.Context
+		if sim.Unknown > 0 {
+			f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("%s with no PyTorch counterpart here: the batch may be smaller", plural(sim.Unknown, "node is", "nodes are"))})
+		}
+		for _, text := range prog.Notes {
+			f.Notes = append(f.Notes, Note{Info, text})
+		}
+	}
+	k := sim.Peak
+	return Point{
+		Batch: batch, Allocated: k.Allocated, Reserved: k.Reserved, Device: k.Device, UpperBound: k.UpperBound, Phase: k.Phase,
+		Fits: k.Device <= f.Memory, Safe: k.UpperBound <= f.Memory,
+	}, nil
+}

@@ -1,0 +1,123 @@
+package estimate
+
+import (
+	"cmp"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A Variant is the same run with one setting changed. Sizes are bytes.
+type Variant struct {
+	Change     string `json:"change"` // as the command line would say it: "--precision amp-bf16"
+	Allocated  int64  `json:"allocated_bytes"`
+	Reserved   int64  `json:"reserved_bytes"`
+	Device     int64  `json:"device_bytes"`
+	UpperBound int64  `json:"upper_bound_bytes"`
+	Fits       *bool  `json:"fits,omitempty"` // the limits of the step; absent without any
+	Error      string `json:"error,omitempty"`
+}
+
+// A trial is a Variant to be.
+type trial struct {
+	change string
+	batch  int64 // 0 leaves it
+	set    func(*Step)
+}
+
+// trials are the changes that are worth trying for a step.
+func trials(opt Options, s Step, images bool) (ts []trial) {
+	add := func(change string, set func(*Step)) { ts = append(ts, trial{change: change, set: set}) }
+	precision := cmp.Or(s.Precision, "fp32")
+	for _, p := range []string{"fp32", "amp-bf16", "bf16"} {
+		if p != precision {
+			add("--precision "+p, func(s *Step) { s.Precision, s.Scaler = p, false })
+		}
+	}
+	if !s.Infer {
+		optimizer := cmp.Or(s.Optimizer, "adamw")
+		for _, o := range []string{"adamw", "adamw-fused", "sgdm", "sgd", "adafactor"} {
+			if o != optimizer {
+				add("--optimizer "+o, func(s *Step) { s.Optimizer = o })
+			}
+		}
+		if !s.ForLoop {
+			add("--foreach=false", func(s *Step) { s.ForLoop = true })
+		}
+	}
+	if images && !s.ChannelsLast {
+		add("--channels-last", func(s *Step) { s.ChannelsLast = true })
+	}
+	if s.AllocConf == "" {
+		add("--alloc-conf expandable_segments:True", func(s *Step) { s.AllocConf = "expandable_segments:True" })
+	}
+	for _, b := range []int64{opt.Batch / 2, opt.Batch * 2} {
+		if b > 0 {
+			ts = append(ts, trial{change: "--batch " + itoa(b), batch: b, set: func(*Step) {}})
+		}
+	}
+	return ts
+}
+
+// WhatIf simulates the run of opt again under other settings, each on its own, on all cores. The order is that
+// of the changes: precision, optimizer, layout, allocator, batch.
+func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
+	if opt.Step == nil {
+		return nil
+	}
+	images := slices.ContainsFunc(m.Graph.Inputs, func(id onnxload.ValueID) bool { return len(m.Values[id].Type.Dims) >= 4 })
+	ts := trials(opt, *opt.Step, images)
+	out := make([]Variant, len(ts))
+	if _, err := b.Program(!opt.Step.Infer); err != nil { // once, before the goroutines share it
+		return nil
+	}
+	next := make(chan int)
+	var wait sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(ts)) {
+		wait.Go(func() {
+			for i := range next {
+				out[i] = b.try(m, opt, ts[i])
+			}
+		})
+	}
+	for i := range ts {
+		next <- i
+	}
+	close(next)
+	wait.Wait()
+	return out
+}
+
+// try simulates one change. The limits of the step are put aside, so that a run that does
+// not fit still says what it would take.
+func (b *Bound) try(m *onnxload.Model, opt Options, t trial) Variant {
+	v := Variant{Change: t.change}
+	s := *opt.Step
+	t.set(&s)
+	limited := s.Limited || s.MemoryLimit > 0
+	if t.batch > 0 {
+		opt.Batch = t.batch
+		other, err := Bind(m, opt)
+		if err != nil {
+			v.Error = err.Error()
+			return v
+		}
+		b = other
+	}
+	free := s
+	free.Limited, free.MemoryLimit, free.Record = false, 0, false
+	sim, err := b.Simulate(free)
+	if err != nil {
+		v.Error = err.Error()
+		return v
+	}
+	v.Allocated, v.Reserved, v.Device, v.UpperBound = sim.Peak.Allocated, sim.Peak.Reserved, sim.Peak.Device, sim.Peak.UpperBound
+	if limited {
+		tight, err := b.Simulate(s)
+		fits := err == nil && tight.Replay.OOM == nil
+		v.Fits = &fits
+	}
+	return v
+}
