@@ -46,6 +46,7 @@ type OOM struct {
 	Tried     int64  `json:"tried_bytes"`
 	Allocated int64  `json:"allocated_bytes"`
 	Reserved  int64  `json:"reserved_bytes"`
+	Message   string `json:"message"` // as PyTorch words it
 }
 
 // largestLive is how many entries Peak.Live has at most.

@@ -42,9 +42,14 @@ func (b *Bound) addStep(r *Report, s Step) error {
 		r.Activations.Saved = sim.Run.Saved
 		b.addSaved(r, p, sim.Run.SavedBy)
 	}
-	r.Simulation = sim
-	r.Peak, r.OOM, r.Context = &sim.Peak, sim.OOM(), sim.Context
-	r.Phases = phasesOf(sim.Replay)
+	r.Simulation, r.OOM = sim, sim.OOM()
+	if r.OOM != nil { // what it would take is the answer, not how far it came
+		s.Limited, s.MemoryLimit, s.Record = false, 0, false
+		if sim, err = b.Simulate(s); err != nil {
+			return err
+		}
+	}
+	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay)
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}

@@ -162,6 +162,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 		sim.Context = s.Profile.Context
 	}
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
+	cfg.Total = gpus[0].Total
 	if s.GPU.ID != "" {
 		cfg.Total = s.GPU.Total
 		if s.Limited {
@@ -192,6 +193,6 @@ func (s *Simulation) OOM() *OOM {
 	e := s.Run.Timeline.Events[s.Replay.OOMEvent]
 	return &OOM{
 		Phase: e.Phase.String(), Step: int(e.Step), Layer: layerOf(s.Run.Timeline, e),
-		Tried: o.Tried, Allocated: o.Allocated, Reserved: o.Reserved,
+		Tried: o.Tried, Allocated: o.Allocated, Reserved: o.Reserved, Message: o.Error(),
 	}
 }

@@ -19,9 +19,10 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 	if exact {
 		return layersExact(r)
 	}
-	largest := int64(0)
+	largest, saved := int64(0), int64(0)
 	for _, l := range r.Layers {
-		largest = max(largest, l.Activation)
+		largest = max(largest, l.Activation, l.SavedBytes)
+		saved += l.SavedBytes
 	}
 	unit := unitFor(largest)
 	g := &Grid{Columns: []Column{
@@ -34,6 +35,13 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 		})
 	}
 	g.Footer = []string{"", "total", "", "", Count(r.Parameters.Count), unit.format(r.Activations.Forward)}
+	if saved > 0 {
+		g.Columns = append(g.Columns, Column{Title: "saved, " + unit.name, Right: true})
+		for i := range g.Rows {
+			g.Rows[i] = append(g.Rows[i], unit.format(r.Layers[i].SavedBytes))
+		}
+		g.Footer = append(g.Footer, unit.format(saved))
+	}
 	return g
 }
 
@@ -91,6 +99,7 @@ func layersExact(r *estimate.Report) *Grid {
 	g := &Grid{Columns: []Column{
 		{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true}, {Title: "module", File: true}, {Title: "nodes"},
 		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"},
+		{Title: "saved_bytes"},
 	}}
 	for _, l := range r.Layers {
 		shapes, types := make([]string, len(l.Outputs)), make([]string, len(l.Outputs))
@@ -103,6 +112,7 @@ func layersExact(r *estimate.Report) *Grid {
 		g.Rows = append(g.Rows, []string{
 			strconv.Itoa(l.Index), l.Name, l.Op, l.Module, strconv.Itoa(l.Nodes), strings.Join(shapes, " "), strings.Join(types, " "),
 			strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10), strconv.FormatInt(l.Activation, 10), strconv.FormatBool(l.InPlace),
+			strconv.FormatInt(l.SavedBytes, 10),
 		})
 	}
 	return g
@@ -122,6 +132,9 @@ func Summary(r *estimate.Report) *Grid {
 	row("buffers", "", r.Buffers.Bytes, fmt.Sprintf("%s in %s", Count(r.Buffers.Count), tensors(r.Buffers.Tensors)))
 	row("activations", lower, r.Activations.Forward, "without backward: the outputs of all layers")
 	row("activations", lower, r.Activations.WithBackward, "with backward: each with its gradient")
+	if r.Activations.Saved > 0 {
+		row("saved", "", r.Activations.Saved, "what autograd keeps from forward to backward")
+	}
 	return g
 }
 
@@ -159,7 +172,13 @@ func title(r *estimate.Report) string {
 // what remains on the screen. For width see Grid.Text.
 func Text(w io.Writer, r *estimate.Report, width int) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "model %s: %s\n\n", Show(r.Model.Name, nameWidth), title(r))
+	fmt.Fprintf(b, "model %s: %s\n", Show(r.Model.Name, nameWidth), title(r))
+	if r.Peak != nil {
+		for _, s := range sentences(r) {
+			fmt.Fprintln(b, s)
+		}
+	}
+	fmt.Fprintln(b)
 	if err := Layers(r, false).Text(b, width); err != nil {
 		return err
 	}
@@ -167,10 +186,40 @@ func Text(w io.Writer, r *estimate.Report, width int) error {
 	for _, row := range Summary(r).Rows {
 		fmt.Fprintf(b, "%-12s %14s   %s\n", row[0], row[1], row[2])
 	}
+	for _, g := range peakGrids(r) {
+		fmt.Fprintln(b)
+		if err := g.Text(b, width); err != nil {
+			return err
+		}
+	}
+	if r.Peak != nil {
+		fmt.Fprintln(b)
+	}
+	for _, v := range verdicts(r) {
+		fmt.Fprintln(b, v)
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(b, "%s: %s\n", noteWord(n.Level), oneLine(n.Text))
 	}
 	return b.Flush()
+}
+
+// shownLive is how many of the largest tensors at the peak a report for people shows.
+const shownLive = 8
+
+// peakGrids are the tables about the run, the breakdown last: it is what to remember.
+func peakGrids(r *estimate.Report) (gs []*Grid) {
+	if r.Peak == nil {
+		return nil
+	}
+	if len(r.Stats) > 0 {
+		gs = append(gs, Statistics(r))
+	}
+	gs = append(gs, Phases(r), LiveTensors(r, shownLive))
+	if len(r.WhatIf) > 0 {
+		gs = append(gs, WhatIf(r))
+	}
+	return append(gs, Breakdown(r))
 }
 
 func noteWord(level string) string {
@@ -198,6 +247,9 @@ const shownLayers = 10
 func Markdown(w io.Writer, r *estimate.Report) error {
 	var head, notes, fold strings.Builder
 	fmt.Fprintf(&head, "### `%s`\n\n%s\n\n", Show(r.Model.Name, nameWidth), codeSpan(title(r)))
+	if err := peakMarkdown(&head, r); err != nil {
+		return err
+	}
 	if err := Summary(r).Markdown(&head, MarkdownLimit); err != nil {
 		return err
 	}
@@ -237,6 +289,31 @@ func Markdown(w io.Writer, r *estimate.Report) error {
 		return err
 	}
 	_, err := io.WriteString(w, head.String()+opening+fold.String()+closing+notes.String())
+	return err
+}
+
+// peakMarkdown writes what a comment should begin with: the figures, then why.
+func peakMarkdown(w io.Writer, r *estimate.Report) error {
+	if r.Peak == nil {
+		return nil
+	}
+	lines := append(sentences(r), verdicts(r)...)
+	for _, s := range lines {
+		if _, err := fmt.Fprintf(w, "- %s\n", codeSpan(s)); err != nil {
+			return err
+		}
+	}
+	gs := peakGrids(r)
+	slices.Reverse(gs)
+	for _, g := range gs {
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			return err
+		}
+		if err := g.Markdown(w, MarkdownLimit/8); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "\n")
 	return err
 }
 

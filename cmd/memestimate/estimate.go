@@ -17,16 +17,17 @@ import (
 // estimateFormats are the forms of a whole report.
 var estimateFormats = []string{"text", "markdown", "csv", "json", "modelsize"}
 
-// runEstimate is the main job: a MODEL in, a report out.
-func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, o *output, a *autoDevice) error {
+// runEstimate is the main job: a MODEL in, a report out. The report is written whatever it says;
+// that the run does not fit is an error after it.
+func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking, auto *autoDevice, o *output) error {
 	in := resolve(arg)
 	if err := o.check(in); err != nil {
 		return err
 	}
-	if err := a.check(cmd.Flags()); err != nil {
+	if err := auto.check(cmd.Flags()); err != nil {
 		return err
 	}
-	r, err := s.estimate(e, cmd.CommandPath(), in)
+	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {
 		return err
 	}
@@ -43,14 +44,26 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, o *output,
 		}
 		return report.Text(w, r, width(e))
 	})
-	if err != nil || !a.on {
+	if err == nil {
+		err = verdict(in, r, a.budget > 0 || s.run.limit > 0 || s.run.gpu != "")
+	}
+	if err != nil || !auto.on {
 		return err
 	}
-	return a.answer(e, r, o)
+	return auto.answer(e, r, o)
 }
 
 // estimate reads a model and answers the question that the settings ask.
 func (s *settings) estimate(e *env, command string, in source) (*estimate.Report, error) {
+	return s.answer(e, command, in, &asking{})
+}
+
+// answer is estimate with what else the main command is asked.
+func (s *settings) answer(e *env, command string, in source, a *asking) (*estimate.Report, error) {
+	step, err := s.run.asked(e)
+	if err != nil {
+		return nil, err
+	}
 	p := startProgress(e, "reading "+quoteArg(in.arg))
 	defer p.done()
 	m, err := in.open(e)
@@ -66,9 +79,24 @@ func (s *settings) estimate(e *env, command string, in source) (*estimate.Report
 		}
 	}
 	p.now("estimating " + quoteArg(in.arg))
-	r, err := estimate.Run(m, s.options(in.name))
+	opt := s.options(in.name)
+	opt.Step = step
+	bound, err := estimate.Bind(m, opt)
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
+	}
+	r, err := bound.Report(opt)
+	if err != nil {
+		return nil, s.explain(err, command, in, m)
+	}
+	r.Judge(*step, int64(a.budget), a.upper)
+	if a.whatIf && r.Peak != nil {
+		p.now("trying other settings on " + quoteArg(in.arg))
+		step.Infer = r.Settings.Mode == "infer" // where there was nothing to train
+		r.WhatIf = bound.WhatIf(m, opt)
+	}
+	if a.stats && r.Peak != nil {
+		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
 	r.Notes = append(r.Notes, checked...)
 	return r, nil

@@ -11,8 +11,9 @@ import (
 // a file of its own.
 func rootCommand(e *env) *cobra.Command {
 	var s settings
+	var a asking
 	var o output
-	var a autoDevice
+	var auto autoDevice
 	root := &cobra.Command{
 		Use:   "memestimate MODEL",
 		Short: "How much GPU memory a PyTorch training step takes, from the ONNX graph alone",
@@ -33,14 +34,15 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 			case 0:
 				return usagef("no model given").withHint("memestimate resnet50 --batch 32 tries a built-in one; memestimate --help lists the commands")
 			case 1:
-				return runEstimate(e, cmd, args[0], &s, &o, &a)
+				return runEstimate(e, cmd, args[0], &s, &a, &auto, &o)
 			}
 			return usagef("one model at a time, but %q follows %q", args[1], args[0])
 		},
 	}
 	s.flags(root.Flags())
-	o.flags(root.Flags(), estimateFormats...)
 	a.flags(root.Flags())
+	auto.flags(root.Flags())
+	o.flags(root.Flags(), estimateFormats...)
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)

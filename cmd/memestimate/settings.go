@@ -22,6 +22,7 @@ type settings struct {
 	inputs map[string][]int64
 	strict bool
 	cross  bool // have onnx-go read the model too
+	run    running
 }
 
 // shapeFlags adds the flags that give dimensions their sizes.
@@ -34,6 +35,7 @@ func (s *settings) shapeFlags(fs *pflag.FlagSet) {
 // flags adds all flags about a model.
 func (s *settings) flags(fs *pflag.FlagSet) {
 	s.shapeFlags(fs)
+	s.run.flags(fs)
 	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
 	fs.BoolVar(&s.cross, "cross-check", false, "have onnx-go read the model as well, and compare node by node")
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// profileSchema names the form of a profile.
+const profileSchema = "memestimate-profile/1"
+
+// A profile is what compare learnt from a measured run. Sizes are bytes; 0 is not known.
+type profile struct {
+	Schema        string `json:"schema"`
+	Source        string `json:"source"` // the snapshot that it was learnt from
+	Context       int64  `json:"context_bytes,omitempty"`
+	BLASWorkspace int64  `json:"blas_workspace_bytes,omitempty"`
+}
+
+func (p *profile) step() estimate.Profile {
+	return estimate.Profile{Context: p.Context, BLASWorkspace: p.BLASWorkspace}
+}
+
+// maxProfile is far more than a profile takes, in bytes.
+const maxProfile = 1 << 20
+
+// readProfile reads a file that writeProfile wrote.
+func readProfile(path string) (*profile, error) {
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fail(exitInput, "%s: no such file", quoteArg(path))
+	}
+	if err == nil && st.Size() > maxProfile {
+		return nil, fail(exitInput, "%s: %d bytes, a profile has fewer than %d", quoteArg(path), st.Size(), maxProfile)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
+	}
+	var p profile
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, fail(exitInput, "%s: not a profile: %w", quoteArg(path), err)
+	}
+	switch {
+	case p.Schema != profileSchema:
+		return nil, fail(exitInput, "%s: not a profile: schema %q, want %q", quoteArg(path), p.Schema, profileSchema)
+	case p.Context < 0 || p.BLASWorkspace < 0 || p.Context > 1<<40 || p.BLASWorkspace > 1<<40:
+		return nil, fail(exitInput, "%s: a size is negative or beyond 1 TiB", quoteArg(path))
+	}
+	return &p, nil
+}
+
+// writeProfile writes a profile, whole or not at all.
+func writeProfile(path string, p *profile) error {
+	data, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return fmt.Errorf("profile: %w", err)
+	}
+	if err := writeFile(path, append(data, '\n')); err != nil {
+		return fail(exitOutput, "%s: %w", quoteArg(path), cause(err))
+	}
+	return nil
+}

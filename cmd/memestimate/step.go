@@ -1,0 +1,253 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/devices"
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/report"
+)
+
+// Running are the flags that say how a model is run. They are spelt here, once, for all
+// commands that simulate a run.
+type running struct {
+	step    estimate.Step
+	mode    string
+	foreach bool
+	zero    string
+	scaler  string
+	gpu     string
+	limit   sizeValue
+	profile string
+}
+
+// precisions are the names that --precision takes.
+var precisions = []string{"fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"}
+
+func (r *running) flags(fs *pflag.FlagSet) {
+	r.mode, r.zero, r.scaler, r.foreach = "train", "none", "auto", true
+	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
+	fs.Var(&oneOf{&r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
+	fs.Var(&oneOf{&r.step.Precision, precisions}, "precision", "element types: "+strings.Join(precisions, ", "))
+	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer", "optimizer of torch.optim: "+strings.Join(plainNames(eager.Optimizers), ", ")+";\nsome take settings, as in adamw-fused or sgdm-nesterov")
+	fs.Var(&oneOf{&r.step.Loss, eager.Losses}, "loss", "criterion: "+strings.Join(eager.Losses, ", ")+";\nauto is cross entropy where the output is class scores, else the mean")
+	fs.BoolVar(&r.step.ChannelsLast, "channels-last", false, "model and input in memory format torch.channels_last")
+	fs.Var((*countValue)(&r.step.Accumulate), "grad-accum", "backward passes for each optimizer step")
+	fs.BoolVar(&r.step.ClipNorm, "clip-grad-norm", false, "torch.nn.utils.clip_grad_norm_ before each optimizer step")
+	fs.Var(&oneOf{&r.zero, []string{"none", "zeros"}}, "zero-grad", "what zero_grad leaves of gradients: none, zeros (set_to_none=False)")
+	fs.BoolVar(&r.foreach, "foreach", true, "the optimizer works on lists of parameters, as PyTorch does on CUDA; false is its for-loop")
+	fs.Var(&oneOf{&r.scaler, []string{"auto", "on", "off"}}, "grad-scaler", "torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
+	fs.Var((*confValue)(&r.step.AllocConf), "alloc-conf", "settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF")
+	fs.Var(&r.limit, "memory-limit", "the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
+	fs.Var((*gpuValue)(&r.gpu), "gpu", `the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)
+	fs.StringVar(&r.profile, "profile", "", "a profile that compare --calibrate wrote: context and workspaces as measured")
+}
+
+// asked returns the step that the flags describe. Only --gpu auto looks at this machine.
+func (r *running) asked(e *env) (*estimate.Step, error) {
+	s := r.step
+	s.Infer = r.mode == "infer"
+	s.ZeroGrads, s.ForLoop = r.zero == "zeros", !r.foreach
+	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == "amp-fp16"
+	s.MemoryLimit = int64(r.limit)
+	if r.gpu != "" {
+		var err error
+		if s.GPU, err = findGPU(e, r.gpu); err != nil {
+			return nil, err
+		}
+		s.Limited = true
+	}
+	if r.profile != "" {
+		p, err := readProfile(r.profile)
+		if err != nil {
+			return nil, err
+		}
+		s.Profile = p.step()
+	}
+	return &s, nil
+}
+
+// findGPU returns the GPU of this name; "auto" is the first one that CUDA would use here. One that
+// is not known by name lends its memory alone.
+func findGPU(e *env, name string) (estimate.GPU, error) {
+	if name != "auto" {
+		return estimate.FindGPU(name)
+	}
+	session, err := devices.Open("")
+	if err != nil {
+		return estimate.GPU{}, deviceError(err)
+	}
+	defer session.Close()
+	ds, err := session.List()
+	if err != nil {
+		return estimate.GPU{}, deviceError(err)
+	}
+	ds = watchable(e, ds)
+	if len(ds) == 0 {
+		return estimate.GPU{}, fail(exitDevice, "--gpu auto: there is no GPU that CUDA would use here")
+	}
+	g, err := estimate.FindGPU(ds[0].Name)
+	if err != nil {
+		g, _ = estimate.FindGPU("")
+		g.ID, g.Name, g.Measured = "auto", ds[0].Name, false
+	}
+	g.Total = int64(ds[0].Total - ds[0].Reserved)
+	return g, nil
+}
+
+// plainNames leaves out the names that are another one with a setting, which has a hyphen.
+func plainNames(names []string) (out []string) {
+	for _, n := range names {
+		base, _, ok := strings.Cut(n, "-")
+		if !ok || !slices.Contains(names, base) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// A oneOf is a flag that takes one of some names.
+type oneOf struct {
+	value *string
+	names []string
+}
+
+func (v *oneOf) String() string { return *v.value }
+func (v *oneOf) Type() string   { return "NAME" }
+func (v *oneOf) Set(s string) error {
+	if !slices.Contains(v.names, s) {
+		return unknownName(s, v.names)
+	}
+	*v.value = s
+	return nil
+}
+
+// unknownName says which names there are, and which one may have been meant.
+func unknownName(s string, names []string) error {
+	text := fmt.Sprintf("want %s", strings.Join(names, ", "))
+	var near []string
+	for _, n := range names {
+		if len(s) > 1 && strings.HasPrefix(n, s) {
+			near = append(near, n)
+		}
+	}
+	if n := nearest(s, names); len(near) == 0 && n != "" {
+		near = []string{n}
+	}
+	if len(near) > 0 {
+		text += "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return errors.New(text)
+}
+
+type optimizerValue string
+
+func (v *optimizerValue) String() string { return string(*v) }
+func (v *optimizerValue) Type() string   { return "NAME" }
+func (v *optimizerValue) Set(s string) error {
+	if s == "" || eager.CheckOptimizer(s) != nil {
+		if base, _, _ := strings.Cut(s, "-"); slices.Contains(eager.Optimizers, base) && base != s {
+			return eager.CheckOptimizer(s)
+		}
+		return unknownName(s, plainNames(eager.Optimizers))
+	}
+	*v = optimizerValue(s)
+	return nil
+}
+
+type confValue string
+
+func (v *confValue) String() string { return string(*v) }
+func (v *confValue) Type() string   { return "CONF" }
+func (v *confValue) Set(s string) error {
+	if _, err := caching.ParseOptions(s); err != nil {
+		return err
+	}
+	*v = confValue(s)
+	return nil
+}
+
+type gpuValue string
+
+func (v *gpuValue) String() string { return string(*v) }
+func (v *gpuValue) Type() string   { return "NAME" }
+func (v *gpuValue) Set(s string) error {
+	if s != "auto" {
+		if _, err := estimate.FindGPU(s); err != nil || s == "" {
+			return unknownName(s, gpuNames())
+		}
+	}
+	*v = gpuValue(s)
+	return nil
+}
+
+// gpuNames are the names that --gpu takes.
+func gpuNames() []string {
+	names := []string{"auto"}
+	for _, g := range estimate.GPUs() {
+		names = append(names, g.ID)
+	}
+	return names
+}
+
+// A countValue is a whole number from 1.
+type countValue int
+
+func (v *countValue) String() string {
+	if *v == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(*v))
+}
+func (v *countValue) Type() string { return "N" }
+func (v *countValue) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > 1024 {
+		return fmt.Errorf("%q is not a number of passes, want 1 to 1024", s)
+	}
+	*v = countValue(n)
+	return nil
+}
+
+// An asking is the flags of the main command alone: what else to answer.
+type asking struct {
+	budget sizeValue
+	upper  bool
+	whatIf bool
+	stats  bool
+}
+
+func (a *asking) flags(fs *pflag.FlagSet) {
+	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
+	fs.BoolVar(&a.upper, "upper-bound", false, "hold the upper bound against --budget and --gpu, rather than the prediction")
+	fs.BoolVar(&a.whatIf, "what-if", false, "simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
+	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")
+}
+
+// verdict is the error for a run that does not fit what it was held against, nil for one that does. What the run
+// was held against cannot be told without a peak.
+func verdict(in source, r *estimate.Report, asked bool) error {
+	if r.Peak == nil {
+		if asked {
+			return fail(exitInput, "%s: whether it fits is not known: the run was not simulated", quoteArg(in.arg))
+		}
+		return nil
+	}
+	if r.OOM != nil {
+		return fail(exitNo, "%s: %s", quoteArg(in.arg), report.OutOfMemory(r))
+	}
+	for _, f := range r.Fits {
+		if !f.Fits {
+			return fail(exitNo, "%s: does not fit: %s", quoteArg(in.arg), report.Judgement(&f))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// categories are those of Peak.ByCategory in the order in which they are shown, with the words for
+// people. Their names are those of PyTorch's profiler.
+var categories = []struct{ name, word, about string }{
+	{"parameter", "parameters", ""},
+	{"buffer", "buffers", ""},
+	{"gradient", "gradients", "of the parameters"},
+	{"optimizer_state", "optimizer state", ""},
+	{"input", "inputs", "and labels"},
+	{"activation", "activations", "that autograd saved, or the forward pass still uses"},
+	{"autograd_detail", "backward", "gradients of activations"},
+	{"temporary", "temporaries", "of operators and of the optimizer"},
+	{"workspace", "workspaces", "cuBLAS, cuDNN, attention"},
+	{"unknown", "unknown", ""},
+	{"rounding", "rounding", "blocks are multiples of 512 bytes, or larger than asked for"},
+}
+
+// categoryWord returns the words for a category.
+func categoryWord(name string) string {
+	for _, c := range categories {
+		if c.name == name {
+			return c.word
+		}
+	}
+	return name
+}
+
+// A part is a line of the breakdown: an addend, or the sum of all before it.
+type part struct {
+	what  string
+	bytes int64
+	about string
+	sum   bool
+}
+
+// parts returns the breakdown of the peak. The addends up to each sum add up to it exactly.
+func parts(r *estimate.Report) []part {
+	p := r.Peak
+	var out []part
+	for _, c := range categories {
+		if n := p.ByCategory[c.name]; n != 0 {
+			out = append(out, part{c.word, n, c.about, false})
+		}
+	}
+	return append(out,
+		part{"allocated", p.Allocated, "torch.cuda.max_memory_allocated()", true},
+		part{"fragmentation", p.Reserved - p.Allocated, "reserved and not allocated: cached, or between blocks", false},
+		part{"reserved", p.Reserved, "torch.cuda.max_memory_reserved()", true},
+		part{"context", r.Context, "CUDA context, kernels and library handles", false},
+		part{"device", p.Device, "nvidia-smi", true},
+	)
+}
+
+// Breakdown returns what holds the memory at the peak. In the column of bytes the addends
+// above each sum add up to it.
+func Breakdown(r *estimate.Report) *Grid {
+	unit := unitFor(r.Peak.Device)
+	g := &Grid{Columns: []Column{{Title: "at the peak"}, {Title: "bytes", Right: true}, {Title: unit.name, Right: true}, {Title: ""}}}
+	for _, p := range parts(r) {
+		what := p.what
+		if p.sum {
+			what = "= " + what
+		}
+		g.Rows = append(g.Rows, []string{what, Count(p.bytes), unit.format(p.bytes), p.about})
+	}
+	g.Rows = append(g.Rows, []string{"at most", Count(r.Peak.UpperBound), unit.format(r.Peak.UpperBound), "the upper bound of the device memory"})
+	return g
+}
+
+// LiveTensors returns the largest tensors at the peak, n at most, by layer and category.
+func LiveTensors(r *estimate.Report, n int) *Grid {
+	live := r.Peak.Live[:min(n, len(r.Peak.Live))]
+	largest := int64(0)
+	for _, l := range live {
+		largest = max(largest, l.Bytes)
+	}
+	unit := unitFor(largest)
+	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true}, {Title: "tensors", Right: true}, {Title: unit.name, Right: true}}}
+	for _, l := range live {
+		g.Rows = append(g.Rows, []string{categoryWord(l.Category), l.Layer, Count(int64(l.Tensors)), unit.format(l.Bytes)})
+	}
+	return g
+}
+
+// Phases returns the phases of the first and of a steady step.
+func Phases(r *estimate.Report) *Grid {
+	largest := int64(0)
+	for _, p := range r.Phases {
+		largest = max(largest, p.Peak)
+	}
+	unit := unitFor(largest)
+	g := &Grid{Columns: []Column{{Title: "step"}, {Title: "phase"}, {Title: "peak, " + unit.name, Right: true}, {Title: "after it, " + unit.name, Right: true}}}
+	for i, p := range r.Phases {
+		step := ""
+		if i == 0 || r.Phases[i-1].Step != p.Step {
+			step = stepWord(p.Step)
+		}
+		g.Rows = append(g.Rows, []string{step, p.Name, unit.format(p.Peak), unit.format(p.End)})
+	}
+	return g
+}
+
+// stepWord names a step: the first one, or one after which nothing changes any more.
+func stepWord(step int) string {
+	switch step {
+	case 0:
+		return "before"
+	case 1:
+		return "first"
+	}
+	return "steady"
+}
+
+// WhatIf returns what other settings would make of the run.
+func WhatIf(r *estimate.Report) *Grid {
+	largest := r.Peak.Device
+	for _, v := range r.WhatIf {
+		largest = max(largest, v.Device)
+	}
+	unit := unitFor(largest)
+	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true}, {Title: "reserved", Right: true}, {Title: "device, " + unit.name, Right: true}, {Title: "change", Right: true}, {Title: ""}}}
+	g.Rows = append(g.Rows, []string{"as it is", unit.format(r.Peak.Allocated), unit.format(r.Peak.Reserved), unit.format(r.Peak.Device), "", ""})
+	for _, v := range r.WhatIf {
+		if v.Error != "" {
+			g.Rows = append(g.Rows, []string{v.Change, "", "", "?", "", "cannot be simulated"})
+			continue
+		}
+		fits := ""
+		if v.Fits != nil {
+			fits = "does not fit"
+			if *v.Fits {
+				fits = "fits"
+			}
+		}
+		g.Rows = append(g.Rows, []string{v.Change, unit.format(v.Allocated), unit.format(v.Reserved), unit.format(v.Device), change(r.Peak.Device, v.Device), fits})
+	}
+	return g
+}
+
+// change writes how much larger or smaller a size became.
+func change(from, to int64) string {
+	if from == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*float64(to-from)/float64(from), 'f', 1, 64) + " %"
+}
+
+// Statistics returns the figures of torch.cuda.memory_stats.
+func Statistics(r *estimate.Report) *Grid {
+	g := &Grid{Columns: []Column{{Title: "torch.cuda.memory_stats()"}, {Title: "value", Right: true}}}
+	for _, f := range r.Stats {
+		g.Rows = append(g.Rows, []string{f.Key, strconv.FormatInt(f.Value, 10)})
+	}
+	return g
+}
+
+// sentences say in two lines what the run takes, and when.
+func sentences(r *estimate.Report) []string {
+	p, lower := r.Peak, ""
+	if r.Incomplete() {
+		lower = "at least "
+	}
+	return []string{
+		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device, %s at most", setting(r.Settings), lower, Size(p.Allocated), Size(p.Reserved), Size(p.Device), Size(p.UpperBound)),
+		"peak: " + moment(p.Phase, p.Step, p.Layer),
+	}
+}
+
+// setting says which run was simulated: "training in fp32 with adamw, cross-entropy".
+func setting(s estimate.Settings) string {
+	text := "inference in " + s.Precision
+	if s.Mode == "train" {
+		text = fmt.Sprintf("training in %s with %s, loss %s", s.Precision, s.Optimizer, s.Loss)
+	}
+	if s.GPU != "" {
+		text += ", on " + s.GPU
+	}
+	return text
+}
+
+// moment says when something happens.
+func moment(phase string, step int, layer string) string {
+	var b strings.Builder
+	switch phase {
+	case "":
+		return "nothing is allocated"
+	case "load":
+		b.WriteString("while the model moves to the GPU")
+	case "forward", "backward":
+		fmt.Fprintf(&b, "in the %s pass of step %d", phase, step)
+	default:
+		fmt.Fprintf(&b, "in the %s of step %d", phase, step)
+	}
+	if layer != "" {
+		b.WriteString(", at " + Show(layer, nameWidth))
+	}
+	return b.String()
+}
+
+// OutOfMemory describes where a limited run fails, in PyTorch's words.
+func OutOfMemory(r *estimate.Report) string {
+	return oneLine(fmt.Sprintf("out of memory %s: %s", moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer), r.OOM.Message))
+}
+
+// limitWords say what a run was held against.
+var limitWords = map[string]string{estimate.Budget: "the budget", estimate.Capacity: "the memory", estimate.MemoryLimit: "the limit of the allocator"}
+
+// needWords say which figure was held against it.
+var needWords = map[string]string{"device_bytes": "on the device", "upper_bound_bytes": "at most on the device", "reserved_bytes": "reserved"}
+
+// Judgement says how a run and a limit compare.
+func Judgement(f *estimate.Fit) string {
+	limit := limitWords[f.Limit]
+	if f.Name != "" {
+		limit += " of " + oneLine(f.Name)
+	}
+	text := fmt.Sprintf("%s %s, %s is %s", Size(f.Need), needWords[f.By], limit, Size(f.Bytes))
+	switch over := f.Need - f.Bytes; {
+	case over > 0:
+		text += ": " + Size(over) + " too much"
+	case over < 0:
+		text += ": " + Size(-over) + " to spare"
+	}
+	return text
+}
+
+// verdicts say for each limit whether the run fits it.
+func verdicts(r *estimate.Report) (out []string) {
+	for i := range r.Fits {
+		f := &r.Fits[i]
+		word := "fits"
+		if !f.Fits {
+			word = "does not fit"
+		}
+		out = append(out, word+": "+Judgement(f))
+	}
+	if r.OOM != nil {
+		out = append(out, OutOfMemory(r))
+	}
+	return out
+}
+
+// FitCurve returns the batches that were tried for a fitting. With exact, sizes are bytes.
+func FitCurve(f *estimate.Fitting, exact bool) *Grid {
+	titles := []string{"batch", "allocated", "reserved", "device", "at most"}
+	largest := f.Memory
+	for _, p := range f.Curve {
+		largest = max(largest, p.UpperBound)
+	}
+	size := func(n int64) string { return strconv.FormatInt(n, 10) }
+	if exact {
+		titles = []string{"batch", "allocated_bytes", "reserved_bytes", "device_bytes", "upper_bound_bytes"}
+	} else {
+		unit := unitFor(largest)
+		size = unit.format
+		for i := range titles[1:] {
+			titles[i+1] += ", " + unit.name
+		}
+	}
+	g := &Grid{}
+	for _, t := range titles {
+		g.Columns = append(g.Columns, Column{Title: t, Right: true})
+	}
+	g.Columns = append(g.Columns, Column{Title: "peak_phase"}, Column{Title: "fits"})
+	if !exact {
+		g.Columns[5].Title = "peak in"
+	}
+	for _, p := range f.Curve {
+		fits := "no"
+		switch {
+		case p.Safe:
+			fits = "safe"
+		case p.Fits:
+			fits = "yes"
+		}
+		batch := Count(p.Batch)
+		if exact {
+			batch = size(p.Batch)
+		}
+		g.Rows = append(g.Rows, []string{batch, size(p.Allocated), size(p.Reserved), size(p.Device), size(p.UpperBound), p.Phase, fits})
+	}
+	return g
+}
+
+// FitSentences say which batch fits.
+func FitSentences(f *estimate.Fitting) []string {
+	where := Size(f.Memory)
+	if f.GPU != "" {
+		where += " of " + f.GPU
+	}
+	head := fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), setting(f.Settings))
+	if f.Batch == 0 {
+		first := f.Curve[0]
+		return []string{fmt.Sprintf("%s: not even one sample fits %s: it takes %s", head, where, Size(first.Device))}
+	}
+	i, _ := slices.BinarySearchFunc(f.Curve, f.Batch, func(p estimate.Point, b int64) int { return cmp.Compare(p.Batch, b) })
+	text := fmt.Sprintf("%s: batch %s is the largest that fits %s: it takes %s", head, Count(f.Batch), where, Size(f.Curve[i].Device))
+	if f.Capped {
+		text = fmt.Sprintf("%s: batch %s, the largest that is tried, fits %s: it takes %s", head, Count(f.Batch), where, Size(f.Curve[i].Device))
+	}
+	safe := "no batch is safe: the upper bound of a single sample is more than that"
+	if f.Safe > 0 {
+		safe = fmt.Sprintf("batch %s is safe: its upper bound fits as well", Count(f.Safe))
+	}
+	return []string{text, safe}
+}

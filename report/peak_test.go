@@ -1,0 +1,150 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/caching"
+)
+
+// ran gives a report a run whose figures are odd numbers and whose layers have these names.
+func ran(r *estimate.Report, names []string) *estimate.Report {
+	r.Settings = estimate.Settings{Mode: "train", Precision: "fp32", Optimizer: "adamw", Loss: "mean"}
+	p := &estimate.Peak{Phase: "backward", Step: 2, Layer: names[0], ByCategory: map[string]int64{}}
+	for i, c := range categories {
+		n := int64(1234567*i + 891)
+		p.ByCategory[c.name] = n
+		p.Allocated += n
+	}
+	for i, name := range names {
+		p.Live = append(p.Live, estimate.Live{Layer: name, Category: "activation", Bytes: int64(len(names)-i) << 20, Tensors: 3})
+	}
+	p.Reserved, r.Context = p.Allocated+7654321, 600<<20
+	p.Device = p.Reserved + r.Context
+	p.UpperBound = p.Device + 12345
+	r.Peak = p
+	r.Phases = []estimate.Phase{{Step: 0, Name: "load", End: 5, Peak: 5}, {Step: 1, Name: "forward", End: 9, Peak: 2048}, {Step: 3, Name: "forward", End: 9, Peak: 2049}}
+	r.OOM = &estimate.OOM{Phase: "forward", Step: 1, Layer: names[0], Tried: 1 << 20, Message: "CUDA out of memory."}
+	r.Fits = []estimate.Fit{{Limit: estimate.Budget, Bytes: 1 << 20, Need: p.Device, By: "device_bytes"}}
+	r.WhatIf = []estimate.Variant{{Change: "--precision bf16", Allocated: 1, Reserved: 2, Device: 3}, {Change: "--batch 2", Error: "no"}}
+	r.Stats = estimate.Statistics{{Key: "active.all.current", Value: 7}, {Key: "active.all.peak", Value: 8}}
+	return r
+}
+
+// The column of bytes adds up exactly: what stands above each sum is it.
+func TestBreakdownAddsUp(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		r := ran(fake(n, hostile), hostile)
+		g := Breakdown(r)
+		sum, sums, mebibytes := int64(0), 0, 0.0
+		for _, row := range g.Rows[:len(g.Rows)-1] {
+			n := int64(number(t, row[1]))
+			if !strings.HasPrefix(row[0], "= ") {
+				sum += n
+				mebibytes += number(t, row[2])
+				continue
+			}
+			sums++
+			if sum != n {
+				t.Errorf("%q: printed %d, the lines above add up to %d", row[0], n, sum)
+			}
+			if total := number(t, row[2]); mebibytes-total > 0.07 || total-mebibytes > 0.07 {
+				t.Errorf("%q: printed %v, the lines above add up to %v", row[0], total, mebibytes)
+			}
+		}
+		if sums != 3 || sum != r.Peak.Device {
+			t.Errorf("%d sums, the last is %d, want %d", sums, sum, r.Peak.Device)
+		}
+	}
+}
+
+// Names of layers are as safe about the run as they are in the table.
+func TestRunKeepsItsShape(t *testing.T) {
+	r := ran(fake(len(hostile), hostile), hostile)
+	var text, markdown bytes.Buffer
+	if err := Text(&text, r, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := Markdown(&markdown, r); err != nil {
+		t.Fatal(err)
+	}
+	if markdown.Len() > MarkdownLimit {
+		t.Errorf("Markdown of %d bytes", markdown.Len())
+	}
+	for _, out := range []string{text.String(), markdown.String()} {
+		for line := range strings.Lines(out) {
+			if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "::") || strings.Contains(trimmed, "##[") {
+				t.Errorf("line %q is a command to a CI runner", line)
+			}
+			for _, c := range strings.TrimSuffix(line, "\n") {
+				if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+					t.Errorf("line %q has a control character", line)
+					break
+				}
+			}
+			if len(line) > 1000 {
+				t.Errorf("a line of %d bytes", len(line))
+			}
+		}
+	}
+	for _, want := range []string{"training in fp32 with adamw, loss mean: ", "at least", "does not fit: ", "out of memory in the forward pass of step 1"} {
+		if want == "at least" {
+			if strings.Contains(text.String(), want) {
+				t.Errorf("a complete estimate says %q", want)
+			}
+			continue
+		}
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the text does not say %q", want)
+		}
+	}
+	r.Coverage.Modelled--
+	text.Reset()
+	if err := Text(&text, r, 0); err != nil || !strings.Contains(text.String(), "at least ") {
+		t.Errorf("an incomplete estimate does not say that it is a lower bound: %v", err)
+	}
+}
+
+// Statistics keep their order as JSON, and come back.
+func TestStatisticsAsJSON(t *testing.T) {
+	in := estimate.Statistics((&caching.Stats{}).Figures())
+	in[3].Value = 42
+	text, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back estimate.Statistics
+	if err := json.Unmarshal(text, &back); err != nil || len(back) != len(in) || back[3] != in[3] || back[len(in)-1].Key != in[len(in)-1].Key {
+		t.Errorf("%d figures, %v", len(back), err)
+	}
+	if err := json.Unmarshal([]byte(`{"a":"b"}`), &back); err == nil {
+		t.Error("a text is taken for a number")
+	}
+}
+
+// The largest batch is told with what it takes, and so is that none fits.
+func TestFitSentences(t *testing.T) {
+	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Safe: 5, Settings: estimate.Settings{Mode: "infer", Precision: "bf16"}}
+	for i := range 8 {
+		n := int64(i + 1)
+		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, UpperBound: n<<30 + 1, Fits: n <= 6, Safe: n <= 5})
+	}
+	got := strings.Join(FitSentences(f), "\n")
+	want := "m, inference in bf16: batch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB\nbatch 5 is safe: its upper bound fits as well"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	f.Batch, f.Safe = 0, 0
+	if got := FitSentences(f)[0]; got != "m, inference in bf16: not even one sample fits 10.00 GiB: it takes 1.00 GiB" {
+		t.Error(got)
+	}
+	for i, row := range FitCurve(f, true).Rows {
+		if row[0] != strconv.Itoa(i+1) || row[3] != strconv.Itoa((i+1)<<30) {
+			t.Errorf("row %d: %q", i, row)
+		}
+	}
+}
