@@ -1,7 +1,7 @@
 # The C compiler is needed only by go-nvml, which declares functions that NVIDIA deprecates.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: build test bench lint
+.PHONY: build test bench bench-snapshot lint
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -11,6 +11,11 @@ test:
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
+
+# Reading a 30 MB memory snapshot, beside python3 doing the same; drawing 100,000 events.
+bench-snapshot:
+	go test ./snapshot -run '^$$' -bench .
+	go test ./report/page -run TestManyEvents -v
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }

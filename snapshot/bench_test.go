@@ -160,7 +160,7 @@ func BenchmarkVisitHalfGigabyte(b *testing.B) {
 	s := reread(b, part)
 	trace := s.Traces[0]
 	long := new(Trace)
-	for range 17 {
+	for range 30 {
 		for _, e := range trace.All() {
 			long.Add(*e)
 		}

@@ -108,156 +108,212 @@ func (m *machine) fail(format string, args ...any) error {
 	return fmt.Errorf("offset %d: %w", m.in.offset(), fmt.Errorf(format, args...))
 }
 
+// run runs the pickle. Nearly all of a snapshot is a handful of opcodes, which
+// the inner loop runs on local copies; step does everything else.
 func (m *machine) run() error {
 	in := m.in
 	for {
-		if in.end-in.pos < 9 && !in.need(1) {
-			return in.short()
-		}
-		op := in.buf[in.pos]
-		// Most opcodes have at most eight bytes of operand: look for them once.
-		if in.end-in.pos < 9 {
-			in.need(9)
-			if in.end-in.pos <= operandBytes(op) {
-				return in.short()
-			}
-		}
-		in.pos++
-		arg := in.buf[in.pos:in.end]
-		switch op {
-		case opBinGet, opLongBinGet:
+		buf, pos, end := in.buf, in.pos, in.end
+		stack, marks, memo := m.stack, m.marks, m.memo
+	hot:
+		for end-pos >= 10 {
+			arg := buf[pos+1 : pos+10]
 			var i uint32
-			if op == opBinGet {
+			switch buf[pos] {
+			case opBinGet:
 				i = uint32(arg[0])
-				in.pos++
-			} else {
+				pos += 2
+			case opLongBinGet:
 				i = binary.LittleEndian.Uint32(arg)
-				in.pos += 4
+				pos += 5
+			case opBinInt1:
+				stack = append(stack, value{int64(arg[0]), kInt})
+				pos += 2
+				continue
+			case opBinInt2:
+				stack = append(stack, value{int64(binary.LittleEndian.Uint16(arg)), kInt})
+				pos += 3
+				continue
+			case opBinInt:
+				stack = append(stack, value{int64(int32(binary.LittleEndian.Uint32(arg))), kInt})
+				pos += 5
+				continue
+			case opLong1:
+				n := int(arg[0])
+				if n < 1 || n > 8 {
+					break hot
+				}
+				shift := 64 - 8*n
+				stack = append(stack, value{int64(binary.LittleEndian.Uint64(arg[1:])<<shift) >> shift, kInt})
+				pos += 2 + n
+				continue
+			case opMark:
+				if len(marks) >= maxMarks {
+					break hot
+				}
+				marks = append(marks, len(stack))
+				pos++
+				continue
+			default:
+				break hot
 			}
-			// Keys and frames are most of a file: no detour for them.
-			if int(i) < len(m.memo) {
-				if p := m.memo[i]; p>>memoBits == memoString {
-					m.stack = append(m.stack, value{int64(p & memoMax), kString})
+			if int(i) < len(memo) {
+				if p := memo[i]; p>>memoBits == memoString {
+					stack = append(stack, value{int64(p & memoMax), kString})
 					continue
 				} else if p>>memoBits == memoFrame {
-					m.stack = append(m.stack, value{int64(p & memoMax), kFrame})
+					stack = append(stack, value{int64(p & memoMax), kFrame})
 					continue
 				}
 			}
+			// An object, or nothing: as step would.
+			in.pos, m.stack, m.marks = pos, stack, marks
 			if err := m.get(i); err != nil {
 				return err
 			}
-		case opMemoize:
-			if err := m.put(len(m.memo)); err != nil {
-				return err
-			}
-		case opBinPut:
-			in.pos++
-			if err := m.put(int(arg[0])); err != nil {
-				return err
-			}
-		case opLongBinPut:
-			in.pos += 4
-			if err := m.put(int(binary.LittleEndian.Uint32(arg))); err != nil {
-				return err
-			}
-		case opBinInt1:
-			in.pos++
-			m.push(kInt, int64(arg[0]))
-		case opBinInt2:
-			in.pos += 2
-			m.push(kInt, int64(binary.LittleEndian.Uint16(arg)))
-		case opBinInt:
-			in.pos += 4
-			m.push(kInt, int64(int32(binary.LittleEndian.Uint32(arg))))
-		case opLong1:
-			in.pos++
-			if n := int(arg[0]); n > 0 && n <= 8 && len(arg) >= 9 {
-				in.pos += n
-				shift := 64 - 8*n
-				m.push(kInt, int64(binary.LittleEndian.Uint64(arg[1:])<<shift)>>shift)
-				break
-			}
-			if err := m.long(int64(arg[0])); err != nil {
-				return err
-			}
-		case opLong4:
-			in.pos += 4
-			if err := m.long(int64(int32(binary.LittleEndian.Uint32(arg)))); err != nil {
-				return err
-			}
-		case opBinFloat:
-			in.pos += 8
-			m.push(kFloat, int64(binary.BigEndian.Uint64(arg)))
-		case opNone:
-			m.push(kNone, 0)
-		case opNewTrue:
-			m.push(kBool, 1)
-		case opNewFalse:
-			m.push(kBool, 0)
-		case opShortBinUnicode:
-			in.pos++
-			if err := m.text(uint64(arg[0])); err != nil {
-				return err
-			}
-		case opBinUnicode:
-			in.pos += 4
-			if err := m.text(uint64(binary.LittleEndian.Uint32(arg))); err != nil {
-				return err
-			}
-		case opBinUnicode8:
-			in.pos += 8
-			if err := m.text(binary.LittleEndian.Uint64(arg)); err != nil {
-				return err
-			}
-		case opMark:
-			if len(m.marks) >= maxMarks {
-				return m.fail("nested deeper than %d", maxDepth)
-			}
-			m.marks = append(m.marks, len(m.stack))
-		case opEmptyDict, opEmptyList, opEmptyTuple:
-			if err := m.open(op); err != nil {
-				return err
-			}
-		case opSetItems, opAppends, opDict, opList, opTuple:
-			if err := m.close(op); err != nil {
-				return err
-			}
-		case opSetItem:
-			if err := m.closeAt(opSetItems, len(m.stack)-2); err != nil {
-				return err
-			}
-		case opAppend:
-			if err := m.closeAt(opAppends, len(m.stack)-1); err != nil {
-				return err
-			}
-		case opTuple1, opTuple2, opTuple3:
-			if err := m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1); err != nil {
-				return err
-			}
-		case opFrame:
-			in.pos += 8
-			if err := m.frame(binary.LittleEndian.Uint64(arg)); err != nil {
-				return err
-			}
-		case opProto:
-			in.pos++
-			if m.protocol = arg[0]; m.protocol < 2 || m.protocol > 5 {
-				return m.fail("pickle protocol %d, wanted 2 to 5", m.protocol)
-			}
-			if in.offset() != 2 {
-				return m.fail("a second pickle header")
-			}
-		case opStop:
-			return m.stop()
-		default:
-			return m.refuse(op)
+			stack = m.stack
 		}
-		// Values that no opcode has taken up: bounded by what the file has shown.
-		if len(m.stack) > slack && int64(len(m.stack)) > slack+in.offset()/2 {
-			return m.fail("more than %d values wait on the stack", len(m.stack))
+		in.pos, m.stack, m.marks = pos, stack, marks
+		if done, err := m.step(); done || err != nil {
+			return err
 		}
 	}
+}
+
+// step runs one opcode, whatever it is. done says that it was the last.
+func (m *machine) step() (done bool, err error) {
+	in := m.in
+	if in.end-in.pos < 9 && !in.need(1) {
+		return false, in.short()
+	}
+	op := in.buf[in.pos]
+	// Most opcodes have at most eight bytes of operand: look for them once.
+	if in.end-in.pos < 9 {
+		in.need(9)
+		if in.end-in.pos <= operandBytes(op) {
+			return false, in.short()
+		}
+	}
+	in.pos++
+	arg := in.buf[in.pos:in.end]
+	switch op {
+	case opBinGet, opLongBinGet:
+		var i uint32
+		if op == opBinGet {
+			i = uint32(arg[0])
+			in.pos++
+		} else {
+			i = binary.LittleEndian.Uint32(arg)
+			in.pos += 4
+		}
+		if err := m.get(i); err != nil {
+			return false, err
+		}
+	case opMemoize:
+		if err := m.put(len(m.memo)); err != nil {
+			return false, err
+		}
+	case opBinPut:
+		in.pos++
+		if err := m.put(int(arg[0])); err != nil {
+			return false, err
+		}
+	case opLongBinPut:
+		in.pos += 4
+		if err := m.put(int(binary.LittleEndian.Uint32(arg))); err != nil {
+			return false, err
+		}
+	case opBinInt1:
+		in.pos++
+		m.push(kInt, int64(arg[0]))
+	case opBinInt2:
+		in.pos += 2
+		m.push(kInt, int64(binary.LittleEndian.Uint16(arg)))
+	case opBinInt:
+		in.pos += 4
+		m.push(kInt, int64(int32(binary.LittleEndian.Uint32(arg))))
+	case opLong1:
+		in.pos++
+		if err := m.long(int64(arg[0])); err != nil {
+			return false, err
+		}
+	case opLong4:
+		in.pos += 4
+		if err := m.long(int64(int32(binary.LittleEndian.Uint32(arg)))); err != nil {
+			return false, err
+		}
+	case opBinFloat:
+		in.pos += 8
+		m.push(kFloat, int64(binary.BigEndian.Uint64(arg)))
+	case opNone:
+		m.push(kNone, 0)
+	case opNewTrue:
+		m.push(kBool, 1)
+	case opNewFalse:
+		m.push(kBool, 0)
+	case opShortBinUnicode:
+		in.pos++
+		if err := m.text(uint64(arg[0])); err != nil {
+			return false, err
+		}
+	case opBinUnicode:
+		in.pos += 4
+		if err := m.text(uint64(binary.LittleEndian.Uint32(arg))); err != nil {
+			return false, err
+		}
+	case opBinUnicode8:
+		in.pos += 8
+		if err := m.text(binary.LittleEndian.Uint64(arg)); err != nil {
+			return false, err
+		}
+	case opMark:
+		if len(m.marks) >= maxMarks {
+			return false, m.fail("nested deeper than %d", maxDepth)
+		}
+		m.marks = append(m.marks, len(m.stack))
+	case opEmptyDict, opEmptyList, opEmptyTuple:
+		if err := m.open(op); err != nil {
+			return false, err
+		}
+	case opSetItems, opAppends, opDict, opList, opTuple:
+		if err := m.close(op); err != nil {
+			return false, err
+		}
+	case opSetItem:
+		if err := m.closeAt(opSetItems, len(m.stack)-2); err != nil {
+			return false, err
+		}
+	case opAppend:
+		if err := m.closeAt(opAppends, len(m.stack)-1); err != nil {
+			return false, err
+		}
+	case opTuple1, opTuple2, opTuple3:
+		if err := m.closeAt(opTuple, len(m.stack)-int(op-opTuple1)-1); err != nil {
+			return false, err
+		}
+	case opFrame:
+		in.pos += 8
+		if err := m.frame(binary.LittleEndian.Uint64(arg)); err != nil {
+			return false, err
+		}
+	case opProto:
+		in.pos++
+		if m.protocol = arg[0]; m.protocol < 2 || m.protocol > 5 {
+			return false, m.fail("pickle protocol %d, wanted 2 to 5", m.protocol)
+		}
+		if in.offset() != 2 {
+			return false, m.fail("a second pickle header")
+		}
+	case opStop:
+		return true, m.stop()
+	default:
+		return false, m.refuse(op)
+	}
+	// Values that no opcode has taken up: bounded by what the file has shown.
+	if len(m.stack) > slack && int64(len(m.stack)) > slack+in.offset()/2 {
+		return false, m.fail("more than %d values wait on the stack", len(m.stack))
+	}
+	return false, nil
 }
 
 // operandBytes is the number of bytes that follow the opcode in any case.
