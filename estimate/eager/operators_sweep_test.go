@@ -159,5 +159,8 @@ func (m *measuredCall) name() string {
 	case m.Hidden != 0:
 		return s + fmt.Sprintf(" %v hidden %d x %d both %v dropout %v", m.X, m.Hidden, m.Layers, m.Both, m.Dropout)
 	}
+	if m.W == nil {
+		return s + fmt.Sprintf(" x %v", m.X)
+	}
 	return s + fmt.Sprintf(" x %v w %v stride %v dilation %d groups %d", m.X, m.W, m.Stride, m.Dilation, m.Groups)
 }

@@ -21,8 +21,10 @@ func runConv(r *run, c *Call, in []*tensor) []*tensor {
 	}
 	if len(x.shape) == 3 { // conv1d runs as conv2d over a height of 1
 		x4, w4 := r.unsqueeze(x, 2), r.unsqueeze(w, 2)
+		flat := *c
+		flat.Args.Stride, flat.Args.Dilate = append([]int64{1}, c.Args.Stride...), append([]int64{1}, c.Args.Dilate...)
 		shape := slices.Insert(slices.Clone(c.Args.Shape), 2, 1)
-		y := r.conv(c, x4, w4, bias, shape)
+		y := r.conv(&flat, x4, w4, bias, shape)
 		out := r.squeeze(y, 2)
 		for _, t := range []*tensor{x4, w4, y} {
 			r.release(t)
