@@ -1,5 +1,7 @@
 package eager
 
+import "math/bits"
+
 // A ConvShape is a convolution as cuDNN sees it, of any number of spatial
 // dimensions. Shapes are in PyTorch's order: X [N, C, ...], Y [N, K, ...], W
 // [K, C/groups, ...], or [C, K/groups, ...] when Transposed.
@@ -87,6 +89,7 @@ type convFacts struct {
 	rows                           int64 // of the matrix product: batch times outPixels
 	depth                          int64 // of the matrix product: inGroup times filter
 	products                       int64 // multiplications, all in all
+	tiles, left                    int64 // of 128 x 128 results, and those after the last full wave
 	matrix                         int64 // elements of w for one group
 	inBytes, outBytes, weightBytes int64 // channels-last copies, channels padded to 16 bytes
 	parts                          int64 // bytes of w in 4-byte sums
@@ -119,6 +122,7 @@ func (s ConvShape) WeightWorkspace() int64 {
 	if s.depthwise() {
 		return f.depthwiseWeight()
 	}
+	f.tile(saturate((f.in+127)/128, f.filter))
 	switch {
 	case f.groups > 1:
 		return f.bytes(weightGrouped(f), true)
@@ -157,7 +161,9 @@ func (f *convFacts) pointwiseWeight() convSpace {
 	switch {
 	case f.strided && !f.half && f.in <= 55:
 		return noSpace
-	case f.strided || f.parts > 4<<20:
+	case !f.strided && f.out < f.in && f.out <= 192:
+		return copyAll
+	case !f.strided && f.out > f.in && f.parts >= 4<<20:
 		return copyInOut
 	}
 	return copyInOutTiles
@@ -222,6 +228,8 @@ func (f *convFacts) downsample() convSpace {
 		return noSpace
 	case (rows >= 16384 || f.dims == 3) && !f.backward && f.out > f.in:
 		return copyInWeight
+	case rows < 16384:
+		return copyInOut
 	}
 	return copyAll
 }
@@ -315,7 +323,14 @@ func (s ConvShape) facts(backward bool) (*convFacts, bool) {
 	f.rows = saturate(f.batch, f.outPixels)
 	f.depth = saturate(f.inGroup, f.filter)
 	f.three = min(f.in, f.out) == 3
+	f.tile((f.rows + 127) / 128)
 	return f, true
+}
+
+// tile cuts the result into squares, so many for each 128 channels written.
+func (f *convFacts) tile(n int64) {
+	f.tiles = saturate((f.out+127)/128, n)
+	f.left = f.tiles % smCount
 }
 
 // bytes returns what an engine takes. parts in 4 bytes are as large as w in fp32,
@@ -377,25 +392,37 @@ func (f *convFacts) unpadded() int64 {
 
 // partialTiles is what a weight gradient's partial sums take when the
 // multiprocessors share the tiles of w that are left over after the last full wave:
-// every one of them holds a tile, as far as they divide evenly.
+// every one of them holds a tile, as far as they divide evenly, and in powers of two
+// for a 1x1 filter.
 func (f *convFacts) partialTiles() int64 {
 	high, wide := int64(128), int64(128)
-	n := saturate(saturate((f.out+127)/128, (f.in+127)/128), f.filter)
+	n, point := f.tiles, f.filter == 1
 	switch {
 	case f.in <= 64 && f.out <= 96:
 		high, wide = 64, 64
 		n = saturate(saturate((f.out+63)/64, (f.in+63)/64), f.filter)
-	case f.in <= 64 || f.rows < 16384 && n < 36:
+	case f.in <= 64 || f.rows < 16384 && n < 36 && !(point && f.out < f.in):
 		high = 64
 		n = saturate((f.out+63)/64, (saturate(f.in, f.filter)+127)/128)
 	}
 	if n > smCount {
 		n %= smCount
 	}
-	if n == 0 || smCount/n < 2 {
+	if n == 0 {
 		return 0
 	}
-	return smCount/n*n*high*wide*4 + 1024
+	share := smCount / n
+	if point {
+		share = 1 << (bits.Len64(uint64(share)) - 1)
+	}
+	if share < 2 {
+		return 0
+	}
+	counters := n
+	if share > 2 {
+		counters *= share
+	}
+	return share*n*high*wide*4 + 4*counters
 }
 
 // padded is the one convolution with every group padded to a power of two, at

@@ -3,7 +3,7 @@ package eager
 // denseFloat chooses for ungrouped fp32 convolutions in row-major order, on
 // tensor cores in TF32. A 1x1 filter is a matrix product on x as it lies, with
 // few exceptions; a large sum over channels and filter pays for the copies.
-// 1183 shapes, 57 leaves; within 10 % for 90 % of them, for 78 % of those held out in
+// 1183 shapes, 58 leaves; within 10 % for 90 % of them, for 78 % of those held out in
 // five-fold cross-validation.
 func denseFloat(f *convFacts) convSpace {
 	if f.filter != 1 {
@@ -87,10 +87,10 @@ func denseFloat(f *convFacts) convSpace {
 					}
 					return noSpace
 				}
-				if f.in <= 32 {
-					return copyAll
+				if f.left <= 98 {
+					return copyInWeight
 				}
-				return copyInWeight
+				return copyAll
 			}
 			if f.out <= 1008 {
 				if f.in <= 704 {
@@ -107,17 +107,20 @@ func denseFloat(f *convFacts) convSpace {
 				}
 				return noSpace
 			}
-			if f.filter <= 8 {
+			if f.left <= 120 {
 				return copyAll
 			}
-			if f.inPixels <= 512 {
-				return copyAllTiles
-			}
-			return copyAll
+			return copyAllTiles
 		}
 		if f.in <= 64 {
-			if f.outPixels <= 1024 {
-				return noSpace
+			if f.left <= 64 {
+				return copyAll
+			}
+			if f.left <= 112 {
+				if f.inBytes <= 7<<22 {
+					return copyAll
+				}
+				return copyInWeight
 			}
 			return copyAll
 		}
@@ -179,7 +182,7 @@ func denseFloat(f *convFacts) convSpace {
 
 // denseHalf chooses for ungrouped 16-bit convolutions in row-major order: copies
 // of everything, unless the filter is 1x1 or the work is small.
-// 576 shapes, 18 leaves; within 10 % for 95 % of them, for 86 % of those held out in
+// 576 shapes, 18 leaves; within 10 % for 95 % of them, for 87 % of those held out in
 // five-fold cross-validation.
 func denseHalf(f *convFacts) convSpace {
 	if f.filter != 1 {
@@ -237,7 +240,7 @@ func denseHalf(f *convFacts) convSpace {
 }
 
 // lastFloat chooses for ungrouped fp32 convolutions in channels-last order.
-// 169 shapes, 20 leaves; within 10 % for 78 % of them, for 60 % of those held out in
+// 169 shapes, 20 leaves; within 10 % for 78 % of them, for 59 % of those held out in
 // five-fold cross-validation.
 func lastFloat(f *convFacts) convSpace {
 	if f.filter <= 12 {
