@@ -71,6 +71,8 @@ func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
 		}
 		r = f
 	}
+	p := startProgress(e, "reading "+name)
+	defer p.done()
 	s, err := snapshot.Read(r, snapshot.Options{})
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", name, cause(err))

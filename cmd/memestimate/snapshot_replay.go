@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strconv"
 
@@ -73,10 +74,8 @@ Exit code 1: memory runs out under every setting tried.`,
 					return err
 				}
 				p := &printer{w: w}
-				for _, r := range rows {
-					for _, t := range r.Doubts {
-						p.line("note: %s: %s", report.Show(r.Settings, 60), t)
-					}
+				for i, r := range rows {
+					p.doubts(fmt.Sprintf("run %d", i), r.Doubts)
 				}
 				return p.err
 			})

@@ -202,9 +202,7 @@ func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 				p.line("  %12s  in %s  %s", report.Size(g.Bytes), report.Count(int64(g.Count)), report.Show(g.Where, 100))
 			}
 		}
-		for _, t := range d.Doubts {
-			p.line("note: %s", t)
-		}
+		p.doubts(fmt.Sprintf("device %d", d.Device), d.Doubts)
 	}
 	return p.err
 }
@@ -218,6 +216,17 @@ type printer struct {
 func (p *printer) line(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+// doubts writes the first few things that were not as expected.
+func (p *printer) doubts(of string, list []string) {
+	const most = 3
+	for _, t := range list[:min(len(list), most)] {
+		p.line("note: %s: %s", of, t)
+	}
+	if n := len(list) - most; n > 0 {
+		p.line("note: %s: and %d more such; --format json has them", of, n)
 	}
 }
 
