@@ -222,7 +222,9 @@ func (r *run) folds(batched, matrix *tensor) bool {
 	if len(batched.shape) < 3 {
 		return false
 	}
-	if r.needsGrad(matrix) || len(batched.shape) == 2 {
+	// A view of a parameter wants a gradient even under no_grad: it asks the tensor that
+	// it is a view of (DifferentiableViewMeta::requires_grad in torch/csrc/autograd/variable.h).
+	if r.needsGrad(matrix) || matrix.view && matrix.st.parameter || len(batched.shape) == 2 {
 		return true
 	}
 	if batched.numel() == 0 {

@@ -79,6 +79,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		t := r.strided(dtype, v.Shape, stride)
 		r.recategorize(t.st, c)
 		t.st.state = c == timeline.Parameter || c == timeline.Buffer
+		t.st.parameter = c == timeline.Parameter
 		values[id] = t
 		return t
 	}

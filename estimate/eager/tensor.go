@@ -14,6 +14,8 @@ type storage struct {
 	bytes int64
 	refs  int32
 	state bool // it belongs to the module: a parameter or a buffer
+
+	parameter bool // it holds a parameter
 }
 
 const noBlock = -1
