@@ -2,7 +2,12 @@ package eager
 
 import "slices"
 
-// lifetimes returns, for each call, the activations that Python lets go after it. Memory is
+// unpacked are the operators whose modules return a tuple, which the caller unpacks: y, _ = lstm(x). So
+// results that nothing reads are variables too, and live until the calling function returns.
+var unpacked = []string{"lstm", "gru", "rnn"}
+
+// lifetimes returns, for each call, the activations that Python lets go after it, and for calls of unpacked
+// operators the last call that their unread results live to. Memory is
 // given back when the last variable that refers to a tensor is assigned again or its function
 // returns. A graph does not keep the variables, so this is the common style of code:
 //
@@ -11,7 +16,7 @@ import "slices"
 //   - what is used twice or more is a variable of its own, such as a skip connection. It lives to
 //     the end of the function that made it, unless its last use is one that replaces it: an
 //     operator whose result has the same shape (x = x + f(x)).
-func (p *Program) lifetimes() [][]ValueID {
+func (p *Program) lifetimes() (ends [][]ValueID, unread map[int]int32) {
 	spans := p.scopeSpans()
 	n := len(p.Values)
 	made, last := make([]int32, n), make([]int32, n)
@@ -59,13 +64,22 @@ func (p *Program) lifetimes() [][]ValueID {
 		last[v] = -1
 	}
 	// What the innermost functions hold goes first, and that was made last.
-	ends := make([][]ValueID, len(p.Calls))
+	ends = make([][]ValueID, len(p.Calls))
 	for v := n - 1; v >= 0; v-- {
 		if i := last[v]; made[v] >= 0 && i >= 0 {
 			ends[i] = append(ends[i], ValueID(v))
 		}
 	}
-	return ends
+	unread = map[int]int32{}
+	for i := range p.Calls {
+		if c := &p.Calls[i]; slices.Contains(unpacked, c.Op) && slices.Contains(c.Out, NoValue) {
+			unread[i] = int32(len(p.Calls) - 1)
+			if c.Scope >= 0 && p.Scopes[c.Scope].Parent >= 0 {
+				unread[i] = spans.end(int32(i), p.Scopes[c.Scope].Parent)
+			}
+		}
+	}
+	return ends, unread
 }
 
 // replaces reports whether a call's result is likely assigned to the variable of its argument.

@@ -39,8 +39,9 @@ func rowsByName() map[string]*op {
 	return m
 }
 
-// call runs one call of the program on values, which it reads and sets.
-func (r *run) call(c *Call, values []*tensor) error {
+// call runs one call of the program on values, which it reads and sets. It returns the results that
+// nothing reads, for the caller to release.
+func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
 	in := make([]*tensor, len(c.In))
 	for i, v := range c.In {
 		if v != NoValue {
@@ -49,16 +50,16 @@ func (r *run) call(c *Call, values []*tensor) error {
 	}
 	outs, err := r.apply(c, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i, t := range outs {
 		if i < len(c.Out) && c.Out[i] != NoValue {
 			values[c.Out[i]] = t
 		} else {
-			r.release(t)
+			unread = append(unread, t)
 		}
 	}
-	return nil
+	return unread, nil
 }
 
 // apply runs an operator's row on arguments, which are borrowed and may be replaced by their casts;

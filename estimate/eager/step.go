@@ -127,20 +127,39 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 // forward runs the program once. Activations are let go after the last call that
 // Python still refers to them in: see lifetimes.
 func (r *run) forward(values []*tensor) error {
-	ends := r.prog.lifetimes()
+	ends, unread := r.prog.lifetimes()
+	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
 		r.layer, r.at = c.Layer, c.Node
-		if err := r.call(c, values); err != nil {
+		rest, err := r.call(c, values)
+		if err != nil {
 			return fmt.Errorf("call %d (%s): %w", i, c.Op, err)
+		}
+		if end, ok := unread[i]; ok {
+			if held == nil {
+				held = make([][]*tensor, len(r.prog.Calls))
+			}
+			held[end] = append(held[end], rest...)
+		} else {
+			r.releaseAll(rest)
 		}
 		for _, v := range ends[i] {
 			r.release(values[v])
 			values[v] = nil
 		}
+		if held != nil {
+			r.releaseAll(held[i])
+		}
 	}
 	r.layer, r.at = timeline.NoLayer, -1
 	return nil
+}
+
+func (r *run) releaseAll(list []*tensor) {
+	for _, t := range list {
+		r.release(t)
+	}
 }
 
 // takeOutput takes over the reference to the first output and drops the others.
