@@ -80,6 +80,7 @@ func (r *run) cachedCast(t *tensor, to onnxload.DType) *tensor {
 	c := r.amp.cache[t.leaf]
 	if c == nil {
 		c = r.to(t, to)
+		c.st.parameter = true // it wants a gradient even when it is made under no_grad
 		r.amp.cache[t.leaf] = c
 		r.amp.order = append(r.amp.order, t.leaf)
 	}

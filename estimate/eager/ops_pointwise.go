@@ -356,7 +356,11 @@ func runDropout(r *run, c *Call, in []*tensor) []*tensor {
 		return one(out)
 	}
 	r.record("NativeDropout", one(out), one(x), one(mask), func(r *run, n *node, g []*tensor) []*tensor {
-		return one(r.pointwise(g[0].dtype, g[0]))
+		layout := contiguousStrides // suggest_memory_format, in dropout_backward_cuda of cuda/Dropout.cu
+		if g[0].isChannelsLast() && !g[0].isContiguous() {
+			layout = channelsLastStrides
+		}
+		return one(r.strided(g[0].dtype, g[0].shape, layout(g[0].shape)))
 	})
 	r.release(mask)
 	return one(out)

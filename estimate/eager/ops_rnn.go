@@ -25,7 +25,7 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 		var cast []*tensor
 		var flat *storage
 		if r.amp != nil {
-			dtype = r.amp.dtype
+			dtype = onnxload.Float16 // whatever autocast's type: AutocastRNN.cpp names kHalf
 			x = r.to(x, dtype)
 			cast = append(cast, x)
 		}
