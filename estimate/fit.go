@@ -82,6 +82,9 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 			good = bad
 		}
 	}
+	if failed != nil { // it has a batch of one, and no other
+		return nil, failed
+	}
 	f.Capped = bad > maxBatch
 	bisect := func(good, bad int64, fits func(Point) bool) int64 {
 		for bad-good > 1 {
@@ -163,7 +166,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 		}
 		f.Context = sim.Context
 		if sim.Unknown > 0 {
-			f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("%s with no PyTorch counterpart here: the batch may be smaller", plural(sim.Unknown, "node is", "nodes are"))})
+			f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("%s no PyTorch counterpart here: the batch that fits may be smaller", plural(sim.Unknown, "node has", "nodes have"))})
 		}
 		for _, text := range prog.Notes {
 			f.Notes = append(f.Notes, Note{Info, text})

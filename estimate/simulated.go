@@ -54,7 +54,7 @@ func (b *Bound) addStep(r *Report, s Step) error {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
-		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("%s of operator %q with no PyTorch counterpart here: what they save and need is not in the peak", plural(p.Unknown[name], "node is", "nodes are"), name)})
+		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name, plural(p.Unknown[name], "node has", "nodes have"))})
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,25 +294,41 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 	return g
 }
 
-// FitSentences say which batch fits.
-func FitSentences(f *estimate.Fitting) []string {
+// FitSentences say which batch fits; with upper, which one is safe comes first.
+func FitSentences(f *estimate.Fitting, upper bool) []string {
 	where := Size(f.Memory)
 	if f.GPU != "" {
 		where += " of " + f.GPU
 	}
 	head := fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), setting(f.Settings))
-	if f.Batch == 0 {
-		first := f.Curve[0]
-		return []string{fmt.Sprintf("%s: not even one sample fits %s: it takes %s", head, where, Size(first.Device))}
+	point := func(batch int64) estimate.Point {
+		i, _ := slices.BinarySearchFunc(f.Curve, batch, func(p estimate.Point, b int64) int { return cmp.Compare(p.Batch, b) })
+		return f.Curve[i]
 	}
-	i, _ := slices.BinarySearchFunc(f.Curve, f.Batch, func(p estimate.Point, b int64) int { return cmp.Compare(p.Batch, b) })
-	text := fmt.Sprintf("%s: batch %s is the largest that fits %s: it takes %s", head, Count(f.Batch), where, Size(f.Curve[i].Device))
-	if f.Capped {
-		text = fmt.Sprintf("%s: batch %s, the largest that is tried, fits %s: it takes %s", head, Count(f.Batch), where, Size(f.Curve[i].Device))
+	fits := fmt.Sprintf("not even one sample fits %s: it takes %s", where, Size(f.Curve[0].Device))
+	if f.Batch > 0 {
+		largest := "is the largest that fits"
+		if f.Capped {
+			largest = "is the largest that is tried, and fits"
+		}
+		fits = fmt.Sprintf("batch %s %s %s: it takes %s", Count(f.Batch), largest, where, Size(point(f.Batch).Device))
 	}
-	safe := "no batch is safe: the upper bound of a single sample is more than that"
+	safe := "no batch is safe: the upper bound of one sample is " + Size(f.Curve[0].UpperBound)
 	if f.Safe > 0 {
-		safe = fmt.Sprintf("batch %s is safe: its upper bound fits as well", Count(f.Safe))
+		safe = fmt.Sprintf("batch %s is safe: it takes %s at most", Count(f.Safe), Size(point(f.Safe).UpperBound))
 	}
-	return []string{text, safe}
+	if upper {
+		fits, safe = safe, fits
+	}
+	return []string{head, fits, safe}
+}
+
+// Notes writes notes, a line each.
+func Notes(w io.Writer, notes []estimate.Note) error {
+	for _, n := range notes {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", noteWord(n.Level), oneLine(n.Text)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

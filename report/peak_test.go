@@ -133,13 +133,16 @@ func TestFitSentences(t *testing.T) {
 		n := int64(i + 1)
 		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, UpperBound: n<<30 + 1, Fits: n <= 6, Safe: n <= 5})
 	}
-	got := strings.Join(FitSentences(f), "\n")
-	want := "m, inference in bf16: batch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB\nbatch 5 is safe: its upper bound fits as well"
+	got := strings.Join(FitSentences(f, false), "\n")
+	want := "m, inference in bf16\nbatch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB\nbatch 5 is safe: it takes 5.00 GiB at most"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	f.Batch, f.Safe = 0, 0
-	if got := FitSentences(f)[0]; got != "m, inference in bf16: not even one sample fits 10.00 GiB: it takes 1.00 GiB" {
+	if got := FitSentences(f, false)[1]; got != "not even one sample fits 10.00 GiB: it takes 1.00 GiB" {
+		t.Error(got)
+	}
+	if got := FitSentences(f, true)[1]; got != "no batch is safe: the upper bound of one sample is 1.00 GiB" {
 		t.Error(got)
 	}
 	for i, row := range FitCurve(f, true).Rows {

@@ -49,6 +49,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
 		tableCommand(e),
+		fitCommand(e),
 		shapesCommand(e),
 		modelsCommand(e),
 		opsCommand(e),

@@ -68,6 +68,12 @@ func Recover(src Source) (*Program, error) {
 	b.prog.Nodes = b.nodes
 	b.noteExport()
 	b.prog.dropDead()
+	for _, c := range b.prog.Calls { // those whose results are read
+		if name, ok := b.unknown[c.Node]; ok {
+			b.prog.Unknown[name]++
+			delete(b.unknown, c.Node)
+		}
+	}
 	b.orderState()
 	return b.prog, nil
 }
@@ -93,6 +99,8 @@ type recovery struct {
 	at     int
 	err    error
 
+	unknown map[int32]string // by node: the operator that has no row
+
 	scopes map[string]int32
 	layers map[string]int32
 	places []Place
@@ -104,8 +112,8 @@ func newRecovery(src Source) *recovery {
 	n := len(src.Model.Values)
 	b := &recovery{
 		src: src, m: src.Model, types: src.Types,
-		prog: &Program{Unknown: map[string]int{}},
-		of:   make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
+		prog: &Program{Unknown: map[string]int{}}, unknown: map[int32]string{},
+		of: make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		scopes: map[string]int32{}, layers: map[string]int32{}, calls: map[ValueID]int{},
 	}

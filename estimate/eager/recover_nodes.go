@@ -84,7 +84,7 @@ func (b *recovery) node(n *onnxload.Node) {
 	if n.Domain != "" {
 		name = n.Domain + "::" + n.Op
 	}
-	b.prog.Unknown[name]++
+	b.unknown[int32(b.at)] = name
 	for _, o := range n.Out {
 		if o != onnxload.NoValue {
 			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)

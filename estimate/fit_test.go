@@ -1,0 +1,132 @@
+package estimate
+
+import (
+	"errors"
+	"testing"
+)
+
+// The batch that is found fits, the next one does not, and every point is what a run of that batch says.
+func TestLargest(t *testing.T) {
+	for _, c := range []struct {
+		model  string
+		memory int64
+		step   Step
+	}{
+		{"mlp", 6 << 30, Step{}},
+		{"resnet18", 8 << 30, Step{Precision: "amp-bf16"}},
+		{"resnet18", 4 << 30, Step{Infer: true}},
+	} {
+		m := open(t, c.model)
+		f, err := Largest(m, Options{Name: c.model, Step: &c.step}, c.memory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		device := func(batch int64) (int64, int64) {
+			b, err := Bind(m, Options{Batch: batch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := b.Simulate(c.step)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Peak.Device, s.Peak.UpperBound
+		}
+		fits, _ := device(f.Batch)
+		next, _ := device(f.Batch + 1)
+		if fits > c.memory || next <= c.memory || f.Batch < 2 {
+			t.Errorf("%s: batch %d takes %d and the next one %d of %d bytes", c.model, f.Batch, fits, next, c.memory)
+		}
+		_, safe := device(f.Safe)
+		if safe > c.memory || f.Safe > f.Batch || f.Safe < 1 {
+			t.Errorf("%s: safe batch %d takes at most %d of %d bytes, batch %d fits", c.model, f.Safe, safe, c.memory, f.Batch)
+		}
+		for i, p := range f.Curve {
+			if i > 0 && p.Batch <= f.Curve[i-1].Batch {
+				t.Errorf("%s: batch %d follows %d", c.model, p.Batch, f.Curve[i-1].Batch)
+			}
+			if p.Fits != (p.Device <= c.memory) || p.Safe != (p.UpperBound <= c.memory) {
+				t.Errorf("%s: %+v", c.model, p)
+			}
+		}
+	}
+}
+
+func TestLargestRefuses(t *testing.T) {
+	if _, err := Largest(open(t, "conv_example"), Options{}, 8<<30); !errors.Is(err, ErrNoBatch) {
+		t.Errorf("a model of one batch alone: %v", err)
+	}
+	f, err := Largest(open(t, "mlp"), Options{}, 1<<20)
+	if err != nil || f.Batch != 0 || f.Safe != 0 || len(f.Curve) != 1 {
+		t.Errorf("a MiB: %+v, %v", f, err)
+	}
+}
+
+// The bytes that layers save add up to all that autograd keeps, less what the loss does.
+func TestSavedByLayers(t *testing.T) {
+	for _, name := range []string{"conv_example", "resnet18", "bert_base", "swin_t"} {
+		opt := Options{Batch: 2, Step: &Step{}}
+		if name == "conv_example" {
+			opt.Batch = 0
+		}
+		r, err := Run(open(t, name), opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for _, l := range r.Layers {
+			sum += l.SavedBytes
+		}
+		if sum > r.Activations.Saved || sum < r.Activations.Saved*3/4 {
+			t.Errorf("%s: the layers save %d of %d bytes", name, sum, r.Activations.Saved)
+		}
+	}
+}
+
+// A model that cannot be run keeps its sums and says why.
+func TestWhatCannotRun(t *testing.T) {
+	r, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Loss: "nll", Precision: "fp32"}})
+	if err != nil || r.Peak == nil {
+		t.Fatalf("%v", err)
+	}
+	if _, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Loss: "nosuch"}}); err == nil {
+		t.Error("an unknown loss is taken")
+	}
+	limited, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{MemoryLimit: 1 << 30}})
+	if err != nil || limited.OOM == nil || limited.Peak.Reserved <= 1<<30 {
+		t.Fatalf("%+v, %v", limited.OOM, err)
+	}
+	limited.Judge(Step{MemoryLimit: 1 << 30}, 64<<30, true)
+	if limited.OK() || len(limited.Fits) != 2 || limited.Fits[0].Fits || limited.Fits[1].By != "upper_bound_bytes" {
+		t.Errorf("%+v", limited.Fits)
+	}
+}
+
+// Each variant is what a run with that setting says.
+func TestWhatIf(t *testing.T) {
+	m := open(t, "resnet18")
+	opt := Options{Batch: 4, Step: &Step{}}
+	b, err := Bind(m, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	variants := map[string]Variant{}
+	for _, v := range b.WhatIf(m, opt) {
+		variants[v.Change] = v
+	}
+	for change, s := range map[string]Step{
+		"--optimizer sgd": {Optimizer: "sgd"}, "--precision bf16": {Precision: "bf16"}, "--channels-last": {ChannelsLast: true}, "--foreach=false": {ForLoop: true},
+	} {
+		sim, err := b.Simulate(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := variants[change]; v.Allocated != sim.Peak.Allocated || v.Device != sim.Peak.Device || v.Error != "" {
+			t.Errorf("%s: %+v, want %d", change, v, sim.Peak.Allocated)
+		}
+	}
+	half, err := Run(m, Options{Batch: 2, Step: &Step{}})
+	if err != nil || variants["--batch 2"].Reserved != half.Peak.Reserved {
+		t.Errorf("half the batch: %+v, %v", variants["--batch 2"], err)
+	}
+}
