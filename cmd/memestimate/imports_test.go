@@ -25,7 +25,7 @@ var arrows = map[string][]string{
 	"devices":           {},
 	"models":            {},
 	"report":            {"estimate"},
-	"report/page":       {"report", "estimate/timeline"},
+	"report/page":       {"report", "estimate/timeline", "estimate/caching"},
 	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report", "report/page"},
 }
 

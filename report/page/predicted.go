@@ -1,16 +1,15 @@
-package main
+package page
 
 import (
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/report/page"
 )
 
-// predictedRun is a predicted timeline, as the allocator replayed it, ready to be
+// Predicted is a predicted timeline, as the allocator replayed it, ready to be
 // drawn. What was reserved along the way, and what lies in the segments, is known
 // where the replay recorded its trace (caching.Config.Record).
-func predictedRun(name string, t *timeline.Timeline, r *caching.Result) page.Run {
-	out := page.Run{Name: name, Timeline: t, Allocated: r.PeakAllocated.Allocated, Reserved: r.PeakReserved.Reserved}
+func Predicted(name string, t *timeline.Timeline, r *caching.Result) Run {
+	out := Run{Name: name, Timeline: t, Allocated: r.PeakAllocated.Allocated, Reserved: r.PeakReserved.Reserved}
 	label := map[int64]string{} // of what lies at an address at the end
 	var reserved int64
 	for _, e := range r.Allocator.Trace() {
@@ -28,10 +27,10 @@ func predictedRun(name string, t *timeline.Timeline, r *caching.Result) page.Run
 		default:
 			continue
 		}
-		out.Levels = append(out.Levels, page.Level{Event: int(e.Event), Bytes: reserved})
+		out.Levels = append(out.Levels, Level{Event: int(e.Event), Bytes: reserved})
 	}
 	for _, s := range r.Allocator.Segments() {
-		g := page.Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large"}
+		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large"}
 		switch {
 		case s.Expandable:
 			g.Kind = "expandable"
@@ -39,7 +38,7 @@ func predictedRun(name string, t *timeline.Timeline, r *caching.Result) page.Run
 			g.Kind = "small"
 		}
 		for _, b := range s.Blocks {
-			k := page.Block{Bytes: b.Bytes, Used: b.Active}
+			k := Block{Bytes: b.Bytes, Used: b.Active}
 			if b.Active {
 				k.Label = label[b.Address]
 			}

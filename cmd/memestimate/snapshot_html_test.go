@@ -30,7 +30,7 @@ func TestPredictedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := predictedRun("predicted", tl, r)
+	run := page.Predicted("predicted", tl, r)
 	var most, segments, used int64
 	for _, l := range run.Levels {
 		most = max(most, l.Bytes)
