@@ -1,7 +1,7 @@
 # The C compiler is needed only by go-nvml, which declares functions that NVIDIA deprecates.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: build test bench bench-snapshot lint
+.PHONY: accuracy bench bench-snapshot build lint test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -21,3 +21,7 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+
+# Compares the estimate with every measured run and writes docs/ACCURACY.md.
+accuracy:
+	go test ./estimate -run 'TestAccuracy|TestVariants' -count=1 -v -accuracy.write

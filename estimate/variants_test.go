@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -141,7 +142,7 @@ func TestVariants(t *testing.T) {
 			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", name, 100*o.alloc, 100*o.reserved, sim.Peak.Allocated, c.PeakAlloc)
 		}
 	}
-	for _, k := range slices.Sorted(mapsKeys(kinds)) {
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		logSpread(t, k, kinds[k])
 	}
 	logSpread(t, "all", all)
@@ -150,10 +151,10 @@ func TestVariants(t *testing.T) {
 		if len(all) < 160 {
 			t.Errorf("%d cases compared, want 160 and more", len(all))
 		}
-		if m := spread(all, func(o outcome) float64 { return o.alloc })[0]; m > 0.1 {
+		if m := spreadOf(all, allocated).median; m > 0.1 {
 			t.Errorf("allocated: median error %.2f%%, want at most 0.1%%", m)
 		}
-		if m := spread(all, func(o outcome) float64 { return o.reserved })[0]; m > 1 {
+		if m := spreadOf(all, reserved).median; m > 1 {
 			t.Errorf("reserved: median error %.2f%%, want at most 1%%", m)
 		}
 		if right*100 < 85*(right+wrong) {
@@ -170,7 +171,5 @@ func logSpread(t *testing.T, name string, g []outcome) {
 	if len(g) == 0 {
 		return
 	}
-	a, r := spread(g, func(o outcome) float64 { return o.alloc }), spread(g, func(o outcome) float64 { return o.reserved })
-	t.Logf("%-36s %3d cases  allocated: median %.2f%% p90 %.2f%% worst %.2f%%   reserved: median %.2f%% p90 %.2f%% worst %.2f%%",
-		name, len(g), a[0], a[1], a[2], r[0], r[1], r[2])
+	t.Logf("%-36s %3d cases  allocated: %v   reserved: %v", name, len(g), spreadOf(g, allocated), spreadOf(g, reserved))
 }

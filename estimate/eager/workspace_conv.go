@@ -523,5 +523,8 @@ func (r *run) convWorkspace(s ConvShape, d convDirection) {
 	case convBackwardWeight:
 		bytes = s.WeightWorkspace()
 	}
+	if r.opts.Bound {
+		bytes = max(bytes, s.WorkspaceBound())
+	}
 	r.planScratch(s, d, bytes)
 }

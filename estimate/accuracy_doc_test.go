@@ -1,0 +1,85 @@
+package estimate
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+var writeDoc = flag.Bool("accuracy.write", false, "write the tables of docs/ACCURACY.md")
+
+const (
+	docFile  = "../docs/ACCURACY.md"
+	docBegin = "<!-- tables: make accuracy writes them -->\n"
+	docEnd   = "<!-- end of tables -->\n"
+)
+
+// TestAccuracyDoc writes the measured errors into the documentation when asked to, and otherwise only sees that the
+// place for them is there.
+func TestAccuracyDoc(t *testing.T) {
+	b, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(b), docBegin)
+	_, tail, ok2 := strings.Cut(rest, docEnd)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no place for the tables", docFile)
+	}
+	if !*writeDoc {
+		return
+	}
+	var w strings.Builder
+	built := outcomes(t, func(measuredCase) bool { return true })
+	section(&w, "Built-in models, exports made for training (ts-train, else dynamo-train)", built)
+	memTracker(&w, built)
+	for _, form := range []string{"dynamo-train", "ts-eval", "dynamo"} {
+		*onlyForm = form
+		section(&w, "Built-in models, training from "+form+" exports",
+			outcomes(t, func(c measuredCase) bool { return c.Mode == "train" && c.DType == "fp32" }))
+	}
+	cases := *casesFile
+	*onlyForm, *graphs, *casesFile = "", "testdata/unseen", "testdata/unseen/steps.json.gz"
+	section(&w, "35 models that no rule was made for", outcomes(t, func(measuredCase) bool { return true }))
+	*graphs, *casesFile = "", cases
+	if err := os.WriteFile(docFile, []byte(head+docBegin+w.String()+docEnd+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func section(w *strings.Builder, title string, all []outcome) {
+	fmt.Fprintf(w, "\n### %s\n\n", title)
+	fmt.Fprintln(w, "| run | cases | allocated: median | 90 % | worst | reserved: median | 90 % | worst |")
+	fmt.Fprintln(w, "|---|---:|---:|---:|---:|---:|---:|---:|")
+	kinds, groups := byKind(all)
+	for _, k := range kinds {
+		a, r := spreadOf(groups[k], allocated), spreadOf(groups[k], reserved)
+		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", k, len(groups[k]), a.median, a.p90, a.worst, r.median, r.p90, r.worst)
+	}
+	h := boundsOf(all)
+	d := spreadOf(all, func(o outcome) float64 { return o.device })
+	fmt.Fprintf(w, "\n`device_bytes` against nvidia-smi: median %.2f %%, 90 %% within %.2f %%. `upper_bound_bytes` holds in %d of %d, on average %.1f %% above.\n", d.median, d.p90, h.holds, len(all), h.mean)
+	fmt.Fprintln(w, "\nThe ten worst by allocated:")
+	fmt.Fprintln(w, "\n| case | export | allocated | reserved |\n|---|---|---:|---:|")
+	for _, o := range worstOf(all, 10) {
+		fmt.Fprintf(w, "| %s | %s | %+.2f %% | %+.2f %% |\n", o.c.name(), o.form, 100*o.alloc, 100*o.reserved)
+	}
+}
+
+// memTracker sets PyTorch's own tracker beside the estimate on the cases that it was run on.
+func memTracker(w *strings.Builder, all []outcome) {
+	fmt.Fprint(w, "\n### Beside PyTorch's MemTracker, on the same cases\n\n| run | cases | memestimate: median | 90 % | MemTracker: median | 90 % |\n|---|---:|---:|---:|---:|---:|\n")
+	groups := map[string][]outcome{}
+	for _, o := range all {
+		if o.c.MemTracker > 0 {
+			groups[o.c.Mode] = append(groups[o.c.Mode], o)
+		}
+	}
+	for _, mode := range []string{"train", "infer"} {
+		g := groups[mode]
+		ours, theirs := spreadOf(g, allocated), spreadOf(g, func(o outcome) float64 { return rel(o.c.MemTracker, o.c.PeakAlloc) })
+		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", mode, len(g), ours.median, ours.p90, theirs.median, theirs.p90)
+	}
+}
