@@ -131,7 +131,7 @@ func (s ConvShape) WeightWorkspace() int64 {
 	case f.channelsLast && f.half:
 		return f.bytes(weightLastHalf(f), true)
 	case f.channelsLast:
-		return f.bytes(weightLastFloat(f), true)
+		return f.bytes(f.lastWeight(), true)
 	case f.half:
 		return f.bytes(weightDenseHalf(f), true)
 	}
@@ -167,6 +167,20 @@ func (f *convFacts) pointwiseWeight() convSpace {
 		return copyInOut
 	}
 	return copyInOutTiles
+}
+
+// lastWeight chooses for ungrouped weight gradients in fp32 and channels last, which
+// need no copies, but the partial sums of work that is worth sharing.
+func (f *convFacts) lastWeight() convSpace {
+	if f.rows < 2048 || f.three || f.filter >= 49 || f.filter > 1 && f.patches() {
+		return weightLastFloat(f)
+	}
+	return tiles
+}
+
+// patches says whether the windows do not overlap.
+func (f *convFacts) patches() bool {
+	return float64(f.filter)*float64(f.outPixels) < 1.1*float64(f.inPixels)
 }
 
 // WorkspaceBound returns what none of the three workspaces exceeds but in rare
@@ -396,7 +410,7 @@ func (f *convFacts) unpadded() int64 {
 // for a 1x1 filter.
 func (f *convFacts) partialTiles() int64 {
 	high, wide := int64(128), int64(128)
-	n, point := f.tiles, f.filter == 1
+	n, point := f.tiles, f.filter == 1 && !f.channelsLast
 	switch {
 	case f.in <= 64 && f.out <= 96:
 		high, wide = 64, 64
