@@ -58,9 +58,10 @@ func (b *recovery) noteExport() {
 	if !b.src.Train {
 		return
 	}
+	// A batch norm in training mode shows that the export was made for training: no dropout then means none.
 	dropout := false
-	for _, n := range b.nodes {
-		dropout = dropout || n.Op == "Dropout"
+	for i, n := range b.nodes {
+		dropout = dropout || n.Op == "Dropout" || n.Op == "BatchNormalization" && (attrInt(n, "training_mode", 0) != 0 || strings.HasPrefix(b.places[i].Op, "_native_batch_norm"))
 	}
 	if !dropout {
 		say("the graph has no dropout: if the model has, an export in evaluation mode left it out, and what it saves is not counted; export with training=torch.onnx.TrainingMode.TRAINING")
