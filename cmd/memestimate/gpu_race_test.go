@@ -57,6 +57,9 @@ type site struct {
 
 func newSite(t *testing.T, machine string) *site {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts many processes")
+	}
 	dir, err := os.MkdirTemp("", "memestimate-site")
 	if err != nil {
 		t.Fatal(err)
