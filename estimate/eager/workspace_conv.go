@@ -132,6 +132,8 @@ func (s ConvShape) WeightWorkspace() int64 {
 		return f.bytes(weightLastHalf(f), true)
 	case f.channelsLast:
 		return f.bytes(f.lastWeight(), true)
+	case f.half && f.large():
+		return f.bytes(copyAllTiles, true)
 	case f.half:
 		return f.bytes(weightDenseHalf(f), true)
 	}
@@ -426,7 +428,13 @@ func (f *convFacts) partialTiles() int64 {
 		return 0
 	}
 	share := smCount / n
-	if point {
+	if f.half {
+		share = 0 // no waves in 16 bit
+		if f.tiles <= 18 {
+			share = 120 / n
+		}
+	}
+	if point && share > 0 {
 		share = 1 << (bits.Len64(uint64(share)) - 1)
 	}
 	if share < 2 {
