@@ -56,32 +56,104 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 	}
 	xc, wc := *x, *w
 	r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w}, func(r *run, n *node, g []*tensor) []*tensor {
-		gi := r.inLayout(g[0], layout)
 		r.dnn[r.thread()] = true
 		outs := make([]*tensor, 3)
-		native := k.depthwise() && !last && len(k.X) == 4 && !(xc.dtype == onnxload.Float16 && k.cudnnDepthwise())
-		if n.wants(0) && !native {
-			outs[0] = r.strided(xc.dtype, xc.shape, layout(xc.shape))
-			r.convWorkspace(k, convBackwardInput)
-		}
-		if n.wants(1) {
-			outs[1] = r.strided(wc.dtype, wc.shape, layout(wc.shape))
-			r.convWorkspace(k, convBackwardWeight)
-		}
-		if n.wants(0) && native { // conv_depthwise2d_backward makes the weight's gradient first
-			outs[0] = r.strided(xc.dtype, xc.shape, layout(xc.shape))
+		switch {
+		case k.Transposed:
+			r.transposedBackward(n, outs, k, g[0], &xc, &wc)
+		case k.depthwise() && !last && len(k.X) == 4 && !(xc.dtype == onnxload.Float16 && k.cudnnDepthwise()):
+			r.depthwiseBackward(n, outs, g[0], &xc, &wc)
+		default:
+			r.convBackward(n, outs, k, g[0], &xc, &wc)
 		}
 		if n.wants(2) {
 			dims := []int{0}
-			for i := 2; i < len(gi.shape); i++ {
+			for i := 2; i < len(g[0].shape); i++ {
 				dims = append(dims, i)
 			}
-			outs[2] = r.reduce(gi, dims, false, gi.dtype)
+			outs[2] = r.reduce(g[0], dims, false, g[0].dtype)
 		}
-		r.release(gi)
 		return outs
 	})
 	return out
+}
+
+// suggestsLast is suggest_memory_format: a tensor that lies in channels_last, and not row-major as well.
+func (t *tensor) suggestsLast() bool { return t.isChannelsLast() && !t.isContiguous() }
+
+// convLayout is the layout that cuDNN works in for two of a convolution's tensors (cudnn_conv_suggest_memory_format).
+func convLayout(a, b *tensor) func([]int64) []int64 {
+	if a.suggestsLast() || b.suggestsLast() {
+		return channelsLastStrides
+	}
+	return contiguousStrides
+}
+
+// convBackward is cudnn_convolution_backward (cudnn/ConvShared.cpp): each of the two gradients makes a copy of a
+// gradient that does not lie as cuDNN wants it.
+func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor) {
+	if n.wants(1) { // input.contiguous(backend_memory_format)
+		xi := r.inLayout(x, convLayout(x, w))
+		defer r.releaseCopy(xi, x)
+		x = xi
+	}
+	if g.suggestsLast() != x.suggestsLast() {
+		gi := r.inLayout(g, convLayout(x, x))
+		defer r.releaseCopy(gi, g)
+		g = gi
+	}
+	if n.wants(0) {
+		layout := convLayout(g, w)
+		outs[0] = r.strided(x.dtype, x.shape, layout(x.shape))
+		wi, gi := r.inLayout(w, layout), r.inLayout(g, layout)
+		r.convWorkspace(k, convBackwardInput)
+		r.releaseCopy(gi, g)
+		r.releaseCopy(wi, w)
+	}
+	if n.wants(1) {
+		layout := convLayout(x, g)
+		gi, xi := r.inLayout(g, layout), r.inLayout(x, layout)
+		outs[1] = r.strided(w.dtype, w.shape, layout(w.shape))
+		r.convWorkspace(k, convBackwardWeight)
+		r.releaseCopy(xi, x)
+		r.releaseCopy(gi, g)
+	}
+}
+
+// depthwiseBackward is conv_depthwise2d_backward: the weight's gradient comes first.
+func (r *run) depthwiseBackward(n *node, outs []*tensor, g, x, w *tensor) {
+	for _, i := range []int{1, 0} {
+		if n.wants(i) {
+			gi := r.inLayout(g, contiguousStrides)
+			like := []*tensor{x, w}[i]
+			outs[i] = r.empty(like.dtype, like.shape...)
+			r.releaseCopy(gi, g)
+		}
+	}
+}
+
+// transposedBackward is cudnn_convolution_transpose_backward, which copies the gradient once.
+func (r *run) transposedBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor) {
+	gi := r.inLayout(g, convLayout(x, x))
+	if n.wants(0) {
+		outs[0] = r.strided(x.dtype, x.shape, convLayout(gi, w)(x.shape))
+		r.convWorkspace(k, convBackwardInput)
+	}
+	if n.wants(1) {
+		outs[1] = r.strided(w.dtype, w.shape, convLayout(x, gi)(w.shape))
+		r.convWorkspace(k, convBackwardWeight)
+	}
+	r.releaseCopy(gi, g)
+}
+
+// releaseCopy drops what inLayout made of t. Rules hold what they saved by value, so that a reference of
+// its own that inLayout took on one is only a count.
+func (r *run) releaseCopy(copied, t *tensor) {
+	if copied != t {
+		r.release(copied)
+	} else {
+		t.refs--
+	}
 }
 
 // inLayout returns t in the strides that layout gives its shape: t itself where they are

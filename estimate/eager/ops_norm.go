@@ -127,7 +127,6 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 	if r.needsGrad(in...) {
 		xc, params := *x, in[1:]
 		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...), func(r *run, n *node, g []*tensor) []*tensor {
-			gi := r.inLayout(g[0], contiguousStrides)
 			xi := r.inLayout(&xc, contiguousStrides)
 			outs := make([]*tensor, len(n.next))
 			outs[0] = r.empty(xc.dtype, xc.shape...)
@@ -136,13 +135,14 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 					outs[i+1] = r.empty(p.dtype, p.shape...)
 				}
 			}
+			gi := r.inLayout(g[0], contiguousStrides)
 			if len(params) > 0 && n.wants(1) {
 				r.layerNormScratch(rows, numel(xc.shape)/max(rows, 1), xc.dtype, stats)
 			}
+			r.release(gi)
 			if xi.st != xc.st {
 				r.release(xi)
 			}
-			r.release(gi)
 			return outs
 		})
 	}
