@@ -166,6 +166,10 @@ func Statistics(r *estimate.Report) *Grid {
 	return g
 }
 
+// Headline says what a run takes, when it is most, and whether it fits: sentences that begin
+// with what they are about and a colon.
+func Headline(r *estimate.Report) []string { return append(sentences(r), verdicts(r)...) }
+
 // sentences say in two lines what the run takes, and when.
 func sentences(r *estimate.Report) []string {
 	p, lower := r.Peak, ""

@@ -297,8 +297,7 @@ func peakMarkdown(w io.Writer, r *estimate.Report) error {
 	if r.Peak == nil {
 		return nil
 	}
-	lines := append(sentences(r), verdicts(r)...)
-	for _, s := range lines {
+	for _, s := range Headline(r) {
 		if _, err := fmt.Fprintf(w, "- %s\n", codeSpan(s)); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 // estimateFormats are the forms of a whole report.
-var estimateFormats = []string{"text", "markdown", "csv", "json", "modelsize"}
+var estimateFormats = []string{"text", "markdown", "csv", "json", "html", "modelsize"}
 
 // runEstimate is the main job: a MODEL in, a report out. The report is written whatever it says;
 // that the run does not fit is an error after it.
@@ -27,6 +27,7 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 	if err := auto.check(cmd.Flags()); err != nil {
 		return err
 	}
+	a.record = a.snapshot != "" || o.format == "html"
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {
 		return err
@@ -39,11 +40,16 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 			return report.CSV(w, r)
 		case "json":
 			return report.JSON(w, r)
+		case "html":
+			return reportHTML(w, in, r)
 		case "modelsize":
 			return report.ModelSize(w, r)
 		}
 		return report.Text(w, r, width(e))
 	})
+	if err == nil && a.snapshot != "" {
+		err = writeSnapshot(a.snapshot, in, s.run.step.AllocConf, r)
+	}
 	if err == nil {
 		err = verdict(in, r, a.budget > 0 || s.run.limit > 0 || s.run.gpu != "")
 	}
@@ -80,6 +86,7 @@ func (s *settings) answer(e *env, command string, in source, a *asking) (*estima
 	}
 	p.now("estimating " + quoteArg(in.arg))
 	opt := s.options(in.name)
+	step.Record = a.record
 	opt.Step = step
 	bound, err := estimate.Bind(m, opt)
 	if err != nil {

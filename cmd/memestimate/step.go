@@ -223,12 +223,16 @@ type asking struct {
 	upper  bool
 	whatIf bool
 	stats  bool
+
+	snapshot string // where to write the run
+	record   bool   // keep the allocator's trace
 }
 
 func (a *asking) flags(fs *pflag.FlagSet) {
 	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
 	fs.BoolVar(&a.upper, "upper-bound", false, "hold the upper bound against --budget and --gpu, rather than the prediction")
 	fs.BoolVar(&a.whatIf, "what-if", false, "simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
+	fs.StringVar(&a.snapshot, "snapshot", "", "write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
 	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")
 }
 

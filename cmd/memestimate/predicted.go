@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/report/page"
+	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/snapshot/replay"
+)
+
+// writeSnapshot writes the predicted run as torch.cuda.memory._dump_snapshot would write the
+// measured one. The replay must have recorded its trace.
+func writeSnapshot(path string, in source, conf string, r *estimate.Report) error {
+	if r.Peak == nil {
+		return fail(exitInput, "%s: there is no run to write as a snapshot", quoteArg(in.arg))
+	}
+	s, err := replay.Predicted(r.Simulation.Timeline(), r.Simulation.Replay, r.Model.Name, conf)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := snapshot.Write(&b, s); err != nil {
+		return err
+	}
+	if err := writeFile(path, b.Bytes()); err != nil {
+		return fail(exitOutput, "%s: %w", quoteArg(path), cause(err))
+	}
+	return nil
+}
+
+// reportHTML writes a report as a page: the run drawn, the breakdown and the layers as tables.
+func reportHTML(w io.Writer, in source, r *estimate.Report) error {
+	if r.Peak == nil {
+		return fail(exitInput, "%s: there is no run to draw", quoteArg(in.arg))
+	}
+	p := page.Page{Title: report.Show(r.Model.Name, 60)}
+	for _, s := range report.Headline(r) {
+		name, value, _ := strings.Cut(s, ": ")
+		p.Facts = append(p.Facts, page.Fact{Name: name, Value: value})
+	}
+	for _, n := range r.Notes {
+		p.Notes = append(p.Notes, n.Text)
+	}
+	p.Runs = []page.Run{predictedRun("predicted", r.Simulation.Timeline(), r.Simulation.Replay)}
+	p.Tables = []page.Table{{Title: "What holds the memory at the peak", Grid: report.Breakdown(r)}, {Title: "Phases", Grid: report.Phases(r)}}
+	if len(r.WhatIf) > 0 {
+		p.Tables = append(p.Tables, page.Table{Title: "What if", Grid: report.WhatIf(r)})
+	}
+	p.Tables = append(p.Tables, page.Table{Title: "Layers", Grid: report.Layers(r, false)})
+	return page.Write(w, &p)
+}
