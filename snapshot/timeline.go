@@ -162,6 +162,12 @@ func (s *Snapshot) phaseOf(id StackID) timeline.Phase {
 			return timeline.Loss
 		case f.Name == "_apply" && strings.Contains(f.File, "torch/nn/modules/module.py"):
 			return timeline.Load
+		case strings.HasPrefix(f.File, "step "): // as Predicted writes it
+			for p := range timeline.NumPhases {
+				if f.Name == p.String() {
+					return p
+				}
+			}
 		}
 	}
 	return timeline.Forward

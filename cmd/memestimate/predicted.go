@@ -45,7 +45,7 @@ func reportHTML(w io.Writer, in source, r *estimate.Report) error {
 	for _, n := range r.Notes {
 		p.Notes = append(p.Notes, n.Text)
 	}
-	p.Runs = []page.Run{predictedRun("predicted", r.Simulation.Timeline(), r.Simulation.Replay)}
+	p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay)}
 	p.Tables = []page.Table{{Title: "What holds the memory at the peak", Grid: report.Breakdown(r)}, {Title: "Phases", Grid: report.Phases(r)}}
 	if len(r.WhatIf) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "What if", Grid: report.WhatIf(r)})

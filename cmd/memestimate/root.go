@@ -50,6 +50,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	root.AddCommand(
 		tableCommand(e),
 		fitCommand(e),
+		compareCommand(e),
 		shapesCommand(e),
 		modelsCommand(e),
 		opsCommand(e),

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/report/page"
+	"github.com/memestimate/memestimate/snapshot"
+)
+
+// A comparing is a compare command as the command line describes it.
+type comparing struct {
+	settings  settings
+	device    deviceFlag
+	process   sizeValue
+	calibrate string
+	tolerance float64
+	out       output
+}
+
+// compareCommand sets a prediction beside a measurement.
+func compareCommand(e *env) *cobra.Command {
+	var c comparing
+	cmd := &cobra.Command{
+		Use:   "compare MODEL FILE",
+		Short: "Set a model's predicted run beside a measured one, a PyTorch memory snapshot",
+		Long: `Compare simulates the run of MODEL and reads FILE, which torch.cuda.memory._dump_snapshot wrote of the same run:
+the peaks, what held the memory there by category, the phases, and the tensors of which one side has more, the largest
+disagreements first.
+
+A snapshot names no categories. They follow from when memory was taken and given back and by whom, so record with stacks. What was
+there before the recording began is unknown.
+
+--calibrate writes a profile of what was measured, which --profile gives to later estimates: the workspace of cuBLAS and, when
+--process says what nvidia-smi showed for the process, its context.`,
+		Example: `  memestimate compare resnet50 measured.pickle --batch 32 --optimizer sgdm
+  memestimate compare model.onnx measured.pickle --batch 8 --calibrate here.json --process 4084MiB
+  memestimate model.onnx --batch 64 --profile here.json`,
+		Args: exactly("MODEL", "FILE"),
+
+		ValidArgsFunction: completeModel,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(e, cmd, args[0], args[1])
+		},
+	}
+	c.settings.flags(cmd.Flags())
+	c.device.flag(cmd)
+	cmd.Flags().StringVar(&c.calibrate, "calibrate", "", "write what was learnt of this machine to this file, as a profile")
+	cmd.Flags().Var(&c.process, "process", "what nvidia-smi showed for the process at most, for --calibrate")
+	cmd.Flags().Float64Var(&c.tolerance, "tolerance", 0, "fail, with exit code 1, when the predicted peak is off by more than this percentage; 0 for never")
+	c.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
+	return cmd
+}
+
+func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
+	in, measured := resolve(arg), snapshotSource(file)
+	switch {
+	case arg == "-" && file == "-":
+		return usagef("compare: MODEL and FILE cannot both be standard input")
+	case c.process != 0 && c.calibrate == "":
+		return usagef("compare: --process goes with --calibrate")
+	case c.tolerance < 0 || math.IsNaN(c.tolerance):
+		return usagef("compare: --tolerance %v: want a percentage from 0", c.tolerance)
+	}
+	if err := c.out.check(in); err != nil {
+		return err
+	}
+	if err := c.out.check(measured); err != nil {
+		return err
+	}
+	r, err := c.settings.answer(e, cmd.CommandPath(), in, &asking{record: c.out.format == "html"})
+	if err != nil {
+		return err
+	}
+	if r.Peak == nil {
+		return fail(exitInput, "%s: there is no run to compare: it was not simulated", quoteArg(arg))
+	}
+	s, err := readSnapshot(e, file)
+	if err != nil {
+		return err
+	}
+	device, err := c.device.of(s)
+	if err != nil {
+		return err
+	}
+	h, err := history(s, file, device)
+	if err != nil {
+		return err
+	}
+	t, err := s.Timeline(device)
+	if err != nil {
+		return fail(exitInput, "%s: %w", quoteArg(file), err)
+	}
+	both := compareRuns(r, h, t)
+	both.Model, both.File = r.Model.Name, measured.name
+	if c.calibrate != "" {
+		if err := c.learn(both, r, s, h, device); err != nil {
+			return err
+		}
+	}
+	err = c.out.write(e, func(w io.Writer) error { return c.write(w, e, r, both, s, file, device) })
+	if err != nil {
+		return err
+	}
+	if p := both.Peaks[0]; c.tolerance > 0 && 100*math.Abs(float64(p.Difference)) > c.tolerance*float64(p.Measured) {
+		return fail(exitNo, "%s: the predicted peak is %s off, more than %v %%", quoteArg(arg), percent(p), c.tolerance)
+	}
+	return nil
+}
+
+// learn writes the profile, and says in the notes what it holds.
+func (c *comparing) learn(both *comparison, r *estimate.Report, s *snapshot.Snapshot, h *snapshot.History, device int) error {
+	p := &profile{Schema: profileSchema, Source: both.File}
+	if c.process != 0 {
+		if p.Context = int64(c.process) - h.Reserved.Bytes; p.Context <= 0 {
+			return usagef("compare: --process %s is not more than the %s that the allocator reserved", report.Size(int64(c.process)), report.Size(h.Reserved.Bytes))
+		}
+		both.note("learnt: the process takes %s beyond the allocator", report.Size(p.Context))
+	}
+	if p.BLASWorkspace = blasWorkspace(s, device, r); p.BLASWorkspace > 0 {
+		both.note("learnt: cuBLAS keeps %s for each thread", report.Size(p.BLASWorkspace))
+	}
+	if p.Context == 0 && p.BLASWorkspace == 0 {
+		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS", both.File).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
+	}
+	return writeProfile(c.calibrate, p)
+}
+
+func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *comparison, s *snapshot.Snapshot, file string, device int) error {
+	switch c.out.format {
+	case "json":
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(both)
+	case "csv":
+		return both.csv().CSV(w)
+	case "html":
+		run, err := snapshotRun(s, file, device)
+		if err != nil {
+			return err
+		}
+		run.Name = "measured"
+		p := page.Page{Title: report.Show(both.Model, 60) + ": predicted and measured"}
+		for _, d := range both.Peaks {
+			p.Facts = append(p.Facts, page.Fact{Name: d.Name, Value: fmt.Sprintf("predicted %s, measured %s, %s", report.Size(d.Predicted), report.Size(d.Measured), percent(d))})
+		}
+		for _, n := range both.Notes {
+			p.Notes = append(p.Notes, n.Text)
+		}
+		p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay), *run}
+		for _, g := range both.grids() {
+			p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})
+		}
+		return page.Write(w, &p)
+	}
+	if c.out.format == "markdown" {
+		fmt.Fprintf(w, "### `%s` and `%s`\n", report.Show(both.Model, 60), report.Show(both.File, 60))
+	} else {
+		fmt.Fprintf(w, "model %s, measured in %s\n", report.Show(both.Model, 60), report.Show(both.File, 60))
+	}
+	for _, g := range both.grids() {
+		if _, err := fmt.Fprintf(w, "\n"); err != nil {
+			return err
+		}
+		if err := c.out.grid(w, e, g.grid); err != nil {
+			return err
+		}
+	}
+	if len(both.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	return report.Notes(w, both.Notes)
+}
+
+// percent says how far a prediction is off: "+1.5 %".
+func percent(d difference) string {
+	if d.Measured == 0 {
+		if d.Predicted == 0 {
+			return "0.0 %"
+		}
+		return "not measured"
+	}
+	s := strconv.FormatFloat(100*float64(d.Difference)/float64(d.Measured), 'f', 1, 64)
+	if d.Difference > 0 && !strings.HasPrefix(s, "-") {
+		s = "+" + s
+	}
+	return s + " %"
+}

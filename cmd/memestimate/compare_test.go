@@ -1,0 +1,49 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"testing"
+)
+
+// A recording of PyTorch's tutorial, resnet50 with one image: the prediction is close, and the
+// parameters that were there before the recording are told to be unknown.
+func TestCompareMeasured(t *testing.T) {
+	var out, errs bytes.Buffer
+	e := &env{nil, &out, &errs, func(string) string { return "" }}
+	code := run(t.Context(), e, []string{"compare", "resnet50", "../../snapshot/testdata/resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm", "--format", "json"})
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errs.String())
+	}
+	var c comparison
+	if err := json.Unmarshal(out.Bytes(), &c); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range c.Peaks {
+		if off := math.Abs(float64(d.Difference)) / float64(d.Measured); off > 0.03 || d.Difference != d.Predicted-d.Measured {
+			t.Errorf("%s: predicted %d, measured %d", d.Name, d.Predicted, d.Measured)
+		}
+	}
+	if c.Peaks[0].Measured != 449816064 || c.Peaks[1].Measured != 478150656 {
+		t.Errorf("measured %+v", c.Peaks)
+	}
+	known := map[string]difference{}
+	for _, d := range append(c.Categories, c.Phases...) {
+		known[d.Name] = d
+	}
+	if d := known["optimizer_state"]; d.Difference != 0 || d.Measured != 102228128 {
+		t.Errorf("the momentum is %+v", d)
+	}
+	if d := known["last backward"]; d.Measured == 0 || math.Abs(float64(d.Difference)) > 0.03*float64(d.Measured) {
+		t.Errorf("the last backward pass is %+v", d)
+	}
+	if len(c.Notes) == 0 || len(c.Tensors) == 0 || len(c.Layers) != 0 {
+		t.Errorf("%d notes, %d sizes, %d layers", len(c.Notes), len(c.Tensors), len(c.Layers))
+	}
+	for i := 1; i < len(c.Tensors); i++ {
+		if abs(c.Tensors[i].Difference) > abs(c.Tensors[i-1].Difference) {
+			t.Errorf("disagreement %d is larger than the one before", i)
+		}
+	}
+}
