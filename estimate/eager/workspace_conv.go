@@ -214,6 +214,8 @@ func (f *convFacts) pass() convSpace {
 		return lastFloat(f)
 	case f.half && f.stem():
 		return copyAll
+	case f.half && f.filter == 1 && !f.strided && f.rows <= 32768:
+		return noSpace // a matrix product on x as it lies
 	case f.half:
 		return denseHalf(f)
 	case f.stem():
