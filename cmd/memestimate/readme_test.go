@@ -6,6 +6,7 @@ import (
 	"flag"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(string(data), "\n")
+	t.Chdir(filepath.Dir(readme)) // where a reader tries them
 	examples := readmeExamples(lines)
 	if len(examples) < 3 {
 		t.Fatalf("%d examples in %s", len(examples), readme)
@@ -53,7 +55,7 @@ func TestReadme(t *testing.T) {
 		t.Errorf("%s:%d: $ %s\n%s\nwant\n%s", readme, x.line, x.command, strings.Join(got, "\n"), strings.Join(x.output, "\n"))
 	}
 	if *updateReadme {
-		if err := os.WriteFile(readme, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Base(readme), []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -106,13 +108,23 @@ func sameLine(a, b string) bool {
 		if x[i] == y[i] || strings.Trim(x[i]+y[i], "-") == "" { // rules under a header are as long as the numbers
 			continue
 		}
+		far := 0.05
+		if volatile[x[0]] {
+			far = 0.6
+		}
 		m, errM := strconv.ParseFloat(strings.ReplaceAll(x[i], ",", ""), 64)
 		n, errN := strconv.ParseFloat(strings.ReplaceAll(y[i], ",", ""), 64)
-		if errM != nil || errN != nil || math.Abs(m-n) > 0.05*math.Abs(m) {
+		if errM != nil || errN != nil || math.Abs(m-n) > far*math.Abs(m) {
 			return false
 		}
 	}
 	return true
+}
+
+// volatile are the small parts of a peak, that move most when a rule does.
+var volatile = map[string]bool{
+	"fragmentation": true, "rounding": true, "gradients": true, "backward": true, "workspaces": true, "temporaries": true,
+	"first": true, "last": true, "allocated": true, "reserved": true, // of a comparison, whose differences are small
 }
 
 func TestSameLine(t *testing.T) {
@@ -131,10 +143,10 @@ func TestSameLine(t *testing.T) {
 
 // shorten leaves out the middle of a long output.
 func shorten(lines []string) []string {
-	if len(lines) <= 24 {
+	if len(lines) <= 36 {
 		return lines
 	}
-	return slices.Concat(lines[:10], []string{"..."}, lines[len(lines)-11:])
+	return slices.Concat(lines[:8], []string{"..."}, lines[len(lines)-23:])
 }
 
 // The README's test command is the one that CI runs.
