@@ -24,9 +24,11 @@ var arrows = map[string][]string{
 	"snapshot/replay":   {"snapshot", "estimate/timeline", "estimate/caching"},
 	"devices":           {},
 	"models":            {},
-	"report":            {"estimate"},
+	"diff":              {"estimate"},
+	"report":            {"estimate", "diff"},
 	"report/page":       {"report", "estimate/timeline", "estimate/caching"},
-	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report", "report/page"},
+	"budget":            {"estimate", "report", "diff"},
+	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report", "report/page", "diff", "budget"},
 }
 
 // keepers says which packages alone may import a module of somebody else's.

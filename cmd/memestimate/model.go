@@ -21,6 +21,8 @@ type source struct {
 	arg  string
 	name string // for reports: the file's base name, or the built-in model's
 	file string // its path; "" when it is not a file
+
+	revision string // REV:PATH in git; "" when it is not
 }
 
 // resolve says what a MODEL argument stands for. A built-in name wins over a file of
@@ -29,6 +31,9 @@ type source struct {
 func resolve(arg string) source {
 	if arg == "-" {
 		return source{arg: arg, name: "standard input"}
+	}
+	if s, ok := resolveRevision(arg); ok {
+		return s
 	}
 	if _, err := models.Info(arg); err == nil {
 		return source{arg: arg, name: arg}
@@ -42,6 +47,8 @@ func (s source) open(e *env) (*onnxload.Model, error) {
 	case s.arg == "-":
 		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})
 		return m, inputError(err)
+	case s.revision != "":
+		return s.openRevision()
 	case s.file == "":
 		data, err := models.Open(s.arg)
 		if err != nil {
@@ -127,10 +134,21 @@ func edits(a, b string) int {
 }
 
 // completeModel offers the built-in models for MODEL, and files.
-func completeModel(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func completeModel(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completeModels(1)(cmd, args, typed)
+}
+
+// completeModels is completeModel for a command that takes n models.
+func completeModels(n int) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return modelsLike(typed)
 	}
+}
+
+func modelsLike(typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var out []cobra.Completion
 	for _, name := range models.Names() {
 		if strings.HasPrefix(name, typed) {

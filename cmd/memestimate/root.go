@@ -52,6 +52,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		fitCommand(e),
 		compareCommand(e),
 		shapesCommand(e),
+		diffCommand(e),
 		modelsCommand(e),
 		opsCommand(e),
 		snapshotCommand(e),

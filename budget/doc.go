@@ -1,0 +1,2 @@
+// Package budget holds estimates against what a repository allows.
+package budget

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/report"
+)
+
+// diffCommand tells what changes between two models.
+func diffCommand(e *env) *cobra.Command {
+	var m matrix
+	var o output
+	var changes []string
+	var most growthValue
+	about := pflag.NewFlagSet("settings", pflag.ContinueOnError)
+	cmd := &cobra.Command{
+		Use:   "diff BASE HEAD",
+		Short: "Tell what changes between two models: totals, peak and layers",
+		Long: `Tell what changes from BASE to HEAD: the totals and the peak before and after, and the layers
+that are added, removed, changed or renamed. Layers are matched by name and by structure, so that one
+which moved is neither removed nor added.
+
+BASE and HEAD are paths, names of built-in models, or git:REV:PATH for a file of a git revision.
+Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf16 are four cases.`,
+		Example: `  memestimate diff resnet18 resnet50 --batch 32
+  memestimate diff git:origin/main:model.onnx model.onnx --batch 1,32 --precision fp32,amp-bf16
+  memestimate diff gpt2 gpt2 --batch 8 --base optimizer=sgd`,
+		Args:              exactly("BASE", "HEAD"),
+		ValidArgsFunction: completeModels(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			base, head := resolve(args[0]), resolve(args[1])
+			for _, in := range []source{base, head} {
+				if err := o.check(in); err != nil {
+					return err
+				}
+			}
+			if base.arg == "-" && head.arg == "-" {
+				return usagef("only one of the models can be standard input")
+			}
+			d, err := m.diff(e, cmd.CommandPath(), base, head, about, changes)
+			if err != nil {
+				return err
+			}
+			err = o.write(e, func(w io.Writer) error {
+				switch o.format {
+				case "markdown":
+					return report.DiffMarkdown(w, d, report.MarkdownLimit)
+				case "csv":
+					return report.DiffCSV(w, d)
+				case "json":
+					return report.DiffJSON(w, d)
+				case "html":
+					return report.DiffHTML(w, d)
+				}
+				return report.DiffText(w, d, width(e))
+			})
+			if err != nil || !most.set {
+				return err
+			}
+			return most.verdict(d)
+		},
+	}
+	m.flags(about)
+	cmd.Flags().AddFlagSet(about)
+	cmd.Flags().StringArrayVar(&changes, "base", nil, "a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again")
+	cmd.Flags().Var(&most, "max-growth", "fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
+	return cmd
+}
+
+// diff estimates both models under all settings and compares them.
+func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet, changes []string) (*diff.Diff, error) {
+	p := startProgress(e, "comparing "+quoteArg(base.arg)+" and "+quoteArg(head.arg))
+	defer p.done()
+	b, err := openModel(e, base)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	h, err := openModel(e, head)
+	if err != nil {
+		return nil, err
+	}
+	defer h.close()
+	d := &diff.Diff{Schema: diff.Schema, Cases: []diff.Case{}}
+	err = m.each(func(label string) error {
+		before, after := b, h
+		rh, err := after.report(e, command, &m.settings)
+		if err != nil {
+			return err
+		}
+		return m.with(fs, changes, func() error {
+			rb, err := before.report(e, command, &m.settings)
+			if err != nil {
+				return err
+			}
+			d.Base, d.Head = rb.Model, rh.Model
+			d.Cases = append(d.Cases, diff.Compare(label, rb, rh))
+			return nil
+		})
+	})
+	return d, err
+}
+
+// verdict is the error for a diff of which the device memory grows by too much.
+func (g *growthValue) verdict(d *diff.Diff) error {
+	for i := range d.Cases {
+		t := d.Cases[i].Total(diff.Device)
+		if t.Name == "" {
+			return fail(exitInput, "whether the memory grows is not known: the run was not simulated")
+		}
+		if !g.Allows(t.Before, t.After) {
+			label := d.Cases[i].Label
+			if label != "" {
+				label += ": "
+			}
+			return fail(exitNo, "%sthe device memory grows by %s (%s), more than %s", label, report.Size(t.Change), report.Percent(t), g)
+		}
+	}
+	return nil
+}

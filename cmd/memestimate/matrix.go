@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// axes are the flags of a matrix, in the order in which its cases are labelled.
+var axes = []string{"batch", "mode", "precision", "optimizer", "gpu"}
+
+// maxCases bounds a matrix: each case is an estimate.
+const maxCases = 256
+
+// A matrix is settings of which some have several values: every combination is a case.
+type matrix struct {
+	settings
+	lists []*listValue
+}
+
+// flags adds the flags about a model; those of axes take lists.
+func (m *matrix) flags(fs *pflag.FlagSet) {
+	m.settings.flags(fs)
+	for _, name := range axes {
+		f := fs.Lookup(name)
+		l := &listValue{Value: f.Value, name: name}
+		f.Value = l
+		f.Usage += "; several with commas between"
+		m.lists = append(m.lists, l)
+	}
+}
+
+// A listValue makes a flag take several values with commas between. They are checked at once, and
+// set one by one later.
+type listValue struct {
+	pflag.Value
+	name  string
+	given []string
+}
+
+// Set takes the values; the flag keeps the first of them.
+func (l *listValue) Set(s string) error {
+	l.given = strings.Split(s, ",")
+	for i := len(l.given) - 1; i >= 0; i-- {
+		if err := l.Value.Set(l.given[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Type says what the flag takes.
+func (l *listValue) Type() string { return l.Value.Type() + ",..." }
+
+// each calls use for every combination of the values, with the settings set to it. The label has the values of
+// the flags that have several.
+func (m *matrix) each(use func(label string) error) error {
+	n := 1
+	for _, l := range m.lists {
+		if n *= max(len(l.given), 1); n > maxCases {
+			return usagef("more than %d combinations of settings", maxCases)
+		}
+	}
+	for i := range n {
+		var label []string
+		rest := n
+		for _, l := range m.lists {
+			if len(l.given) == 0 {
+				continue
+			}
+			rest /= len(l.given)
+			v := l.given[i/rest%len(l.given)]
+			if err := l.Value.Set(v); err != nil {
+				return err
+			}
+			if len(l.given) > 1 {
+				if l.name == "batch" {
+					v = "batch " + v
+				}
+				label = append(label, v)
+			}
+		}
+		if err := use(strings.Join(label, ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// with calls use with some settings changed, and then puts them back. Each change is NAME=VALUE, where NAME is
+// a flag of fs.
+func (m *matrix) with(fs *pflag.FlagSet, changes []string, use func() error) error {
+	saved := m.settings
+	defer func() { m.settings = saved }()
+	m.dims, m.inputs = maps.Clone(m.dims), maps.Clone(m.inputs) // reports hold the old ones
+	for _, c := range changes {
+		name, value, ok := strings.Cut(c, "=")
+		f := fs.Lookup(name)
+		if !ok || f == nil {
+			return usagef("--base %q is not NAME=VALUE with the name of a flag about the model, as in optimizer=sgd", c)
+		}
+		v := f.Value
+		if of, _, ok := strings.Cut(value, "="); ok { // another size takes the place of the first
+			delete(m.dims, of)
+			delete(m.inputs, of)
+		}
+		if l, ok := v.(*listValue); ok {
+			v = l.Value
+		}
+		if err := v.Set(value); err != nil {
+			return usagef("--base %s: %w", quoteArg(c), err)
+		}
+	}
+	return use()
+}
+
+// An opened model is read once and estimated under several settings.
+type opened struct {
+	in    source
+	m     *onnxload.Model
+	bound map[string]*estimate.Bound // by the sizes of its dimensions
+}
+
+// openModel reads a model. Its close must be called.
+func openModel(e *env, in source) (*opened, error) {
+	m, err := in.open(e)
+	if err != nil {
+		return nil, err
+	}
+	return &opened{in: in, m: m, bound: map[string]*estimate.Bound{}}, nil
+}
+
+func (o *opened) close() { o.m.Close() }
+
+// report estimates the model under the settings.
+func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, error) {
+	step, err := s.run.asked(e)
+	if err != nil {
+		return nil, err
+	}
+	opt := s.options(o.in.name)
+	opt.Step = step
+	key := fmt.Sprint(opt.Batch, opt.Dims, opt.Inputs) // maps print in the order of their keys
+	b := o.bound[key]
+	if b == nil {
+		if b, err = estimate.Bind(o.m, opt); err != nil {
+			return nil, s.explain(err, command, o.in, o.m)
+		}
+		o.bound[key] = b
+	}
+	r, err := b.Report(opt)
+	if err != nil {
+		return nil, s.explain(err, command, o.in, o.m)
+	}
+	r.Judge(*step, 0, false)
+	return r, nil
+}

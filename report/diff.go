@@ -1,0 +1,276 @@
+package report
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// totalNames are the totals of a diff as people read them.
+var totalNames = map[string]string{
+	diff.Parameters:  "parameters",
+	diff.Buffers:     "buffers",
+	diff.Activations: "activations",
+	diff.Saved:       "saved for backward",
+	diff.Gradients:   "gradients",
+	diff.Optimizer:   "optimizer state",
+	diff.Allocated:   "allocated at the peak",
+	diff.Reserved:    "reserved at the peak",
+	diff.Device:      "device memory",
+	diff.Upper:       "upper bound",
+}
+
+// shownRenames is how many layers that are only renamed a text lists.
+const shownRenames = 10
+
+// Signed writes a change of bytes: "+97.49 MiB", or "0 B".
+func Signed(bytes int64) string {
+	if bytes > 0 {
+		return "+" + Size(bytes)
+	}
+	return Size(bytes)
+}
+
+// Percent writes a change in percent, "new" where there was nothing before.
+func Percent(t diff.Total) string {
+	switch {
+	case t.Change == 0:
+		return "="
+	case t.Percent == nil:
+		return "new"
+	}
+	return fmt.Sprintf("%+.2f %%", *t.Percent)
+}
+
+// DiffTotals returns the totals that change, and the device memory even when it does not; same
+// names the others.
+func DiffTotals(c *diff.Case) (g *Grid, same []string) {
+	g = &Grid{Columns: []Column{
+		{Title: "what"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true},
+	}}
+	for _, t := range c.Totals {
+		if t.Change == 0 && t.Name != diff.Device {
+			same = append(same, totalNames[t.Name])
+			continue
+		}
+		g.Rows = append(g.Rows, totalRow(totalNames[t.Name], t))
+	}
+	return g, same
+}
+
+func totalRow(name string, t diff.Total) []string {
+	return []string{name, Size(t.Before), Size(t.After), Signed(t.Change), Percent(t)}
+}
+
+// DiffCases returns a row for each case of a diff: the device memory, or the activations where no
+// run was simulated.
+func DiffCases(d *diff.Diff) *Grid {
+	g := &Grid{Columns: []Column{
+		{Title: "settings"}, {Title: "what"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true},
+	}}
+	for i := range d.Cases {
+		t := headline(&d.Cases[i])
+		g.Rows = append(g.Rows, append([]string{d.Cases[i].Label}, totalRow(totalNames[t.Name], t)...))
+	}
+	return g
+}
+
+// headline is the one figure that a case is about.
+func headline(c *diff.Case) diff.Total {
+	if t := c.Total(diff.Device); t.Name != "" {
+		return t
+	}
+	return c.Total(diff.Activations)
+}
+
+// DiffLayers returns the layers that change; only is the kinds that are wanted. Names are cut to
+// limit bytes.
+func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
+	g := &Grid{Columns: []Column{
+		{Title: "change"}, {Title: "layer", Code: true}, {Title: "operator", Code: true}, {Title: "output", Code: true},
+		{Title: "parameters", Right: true}, {Title: "activation", Right: true}, {Title: "saved", Right: true},
+	}}
+	for _, l := range c.Layers {
+		if !slices.Contains(only, l.Kind) {
+			continue
+		}
+		g.Rows = append(g.Rows, []string{
+			l.Kind,
+			fromTo(l, func(l estimate.Layer) string { return Show(layerName(l), limit) }),
+			fromTo(l, func(l estimate.Layer) string { return Show(l.Op, limit) }),
+			fromTo(l, outputs),
+			signedCount(l.Params), signedSize(l.Activation), signedSize(l.Saved),
+		})
+	}
+	return g
+}
+
+// fromTo writes what both layers of a change have, or where they differ "a -> b".
+func fromTo(c diff.Change, of func(estimate.Layer) string) string {
+	switch {
+	case c.Base == nil:
+		return of(*c.Head)
+	case c.Head == nil:
+		return of(*c.Base)
+	}
+	a, b := of(*c.Base), of(*c.Head)
+	if a == b {
+		return a
+	}
+	return a + " -> " + b
+}
+
+func signedCount(n int64) string {
+	if n > 0 {
+		return "+" + Count(n)
+	}
+	return Count(n)
+}
+
+func signedSize(bytes int64) string {
+	if bytes == 0 {
+		return "0"
+	}
+	return Signed(bytes)
+}
+
+// DiffSummary says in a few words what happens to the layers of a case.
+func DiffSummary(c *diff.Case) string {
+	var parts []string
+	for _, kind := range []string{diff.Added, diff.Removed, diff.Changed, diff.Renamed} {
+		if n := c.Count(kind); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", Count(int64(n)), kind))
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("no layer changes, of %s", Count(int64(c.Same)))
+	}
+	return fmt.Sprintf("layers: %s, %s the same", strings.Join(parts, ", "), Count(int64(c.Same)))
+}
+
+// DiffSettings describes the settings of a case in one line: the base's too where they differ.
+func DiffSettings(c *diff.Case) string {
+	b, h := settingsLine(c.Base), settingsLine(c.Head)
+	if b == h {
+		return h
+	}
+	return b + " -> " + h
+}
+
+func settingsLine(s estimate.Settings) string {
+	var parts []string
+	if s.Batch > 0 {
+		parts = append(parts, "batch "+strconv.FormatInt(s.Batch, 10))
+	}
+	for _, text := range []string{s.Mode, s.Precision, s.Optimizer, s.GPU} {
+		if text != "" {
+			parts = append(parts, Show(text, nameWidth))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// DiffText writes a diff for a terminal. For width see Grid.Text.
+func DiffText(w io.Writer, d *diff.Diff, width int) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintf(b, "base %s: %s nodes\nhead %s: %s nodes\n", Show(d.Base.Name, nameWidth), Count(int64(d.Base.Nodes)), Show(d.Head.Name, nameWidth), Count(int64(d.Head.Nodes)))
+	if len(d.Cases) > 1 {
+		fmt.Fprintln(b)
+		if err := DiffCases(d).Text(b, width); err != nil {
+			return err
+		}
+	}
+	for i := range d.Cases {
+		c := &d.Cases[i]
+		if s := DiffSettings(c); s != "" {
+			fmt.Fprintf(b, "\nsettings: %s\n", s)
+		}
+		if err := caseText(b, c, width); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
+
+func caseText(b *bufio.Writer, c *diff.Case, width int) error {
+	if c.Empty() {
+		fmt.Fprintf(b, "nothing changes: %s layers, %s %s\n", Count(int64(c.Same)), totalNames[headline(c).Name], Size(headline(c).After))
+		return nil
+	}
+	totals, same := DiffTotals(c)
+	fmt.Fprintln(b)
+	if err := totals.Text(b, width); err != nil {
+		return err
+	}
+	if len(same) > 0 {
+		fmt.Fprintf(b, "the same: %s\n", strings.Join(same, ", "))
+	}
+	fmt.Fprintf(b, "\n%s\n", DiffSummary(c))
+	kinds := []string{diff.Added, diff.Removed, diff.Changed}
+	renames := DiffLayers(c, nameWidth, diff.Renamed)
+	if len(renames.Rows) <= shownRenames {
+		kinds = append(kinds, diff.Renamed)
+	} else {
+		fmt.Fprintf(b, "renamed: %s, and %s more\n", renames.Rows[0][1], Count(int64(len(renames.Rows)-1)))
+	}
+	if g := DiffLayers(c, nameWidth, kinds...); len(g.Rows) > 0 {
+		fmt.Fprintln(b)
+		if err := g.Text(b, width); err != nil {
+			return err
+		}
+	}
+	if s := peakMove(c); s != "" {
+		fmt.Fprintf(b, "%s\n", s)
+	}
+	if c.Partial {
+		fmt.Fprintln(b, "warning: not every operator is modelled: the figures are lower bounds")
+	}
+	return nil
+}
+
+// peakMove says that the peak is in another layer now, or "".
+func peakMove(c *diff.Case) string {
+	if c.PeakBase == c.PeakHead || c.PeakBase == "" || c.PeakHead == "" {
+		return ""
+	}
+	for _, l := range c.Layers {
+		if l.Base != nil && l.Head != nil && layerName(*l.Base) == c.PeakBase && layerName(*l.Head) == c.PeakHead {
+			return "" // the same layer under another name
+		}
+	}
+	return fmt.Sprintf("the peak moves from %s to %s", Show(c.PeakBase, nameWidth), Show(c.PeakHead, nameWidth))
+}
+
+// DiffCSV writes the layers that change, a row for each under each settings, with sizes in bytes.
+func DiffCSV(w io.Writer, d *diff.Diff) error {
+	g := &Grid{Columns: []Column{
+		{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true}, {Title: "head_layer", File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
+		{Title: "base_outputs"}, {Title: "head_outputs"}, {Title: "parameters_change"}, {Title: "parameter_bytes_change"}, {Title: "activation_bytes_change"}, {Title: "saved_bytes_change"},
+	}}
+	cells := func(l *estimate.Layer) (name, op, outs string) {
+		if l == nil {
+			return "", "", ""
+		}
+		return layerName(*l), l.Op, strings.ReplaceAll(outputs(*l), ", ", "x")
+	}
+	for i := range d.Cases {
+		for _, l := range d.Cases[i].Layers {
+			bn, bo, bs := cells(l.Base)
+			hn, ho, hs := cells(l.Head)
+			g.Rows = append(g.Rows, []string{
+				d.Cases[i].Label, l.Kind, bn, hn, bo, ho, bs, hs, strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10),
+				strconv.FormatInt(l.Activation, 10), strconv.FormatInt(l.Saved, 10),
+			})
+		}
+	}
+	return g.CSV(w)
+}
+
+// DiffJSON writes a diff as schema memestimate-diff/1.
+func DiffJSON(w io.Writer, d *diff.Diff) error { return encode(w, d) }
