@@ -146,6 +146,8 @@ func (s ConvShape) WeightWorkspace() int64 {
 func (f *convFacts) perImage() bool {
 	sums, tensors := float64(saturate(f.batch, f.parts)), float64(f.inBytes+f.outBytes)
 	switch {
+	case f.inPixels == 1:
+		return false
 	case f.rows <= 448:
 		return true // too little to copy for
 	case f.strided:
@@ -158,11 +160,14 @@ func (f *convFacts) perImage() bool {
 
 // pointwiseWeight chooses for the other weight gradients of 1x1 filters: the
 // operands are copied, and what parts of the filter's tiles are left over is summed
-// in pieces. Narrow strided ones in fp32 are read as they lie.
+// in pieces. Narrow strided ones in fp32 are read as they lie, and so are single
+// pixels, whose gradient is a plain matrix product.
 func (f *convFacts) pointwiseWeight() convSpace {
 	switch {
-	case f.strided && !f.half && f.in <= 55:
+	case f.inPixels == 1 && f.parts < 512<<10, f.strided && !f.half && f.in <= 55:
 		return noSpace
+	case f.inPixels == 1:
+		return copyAll
 	case !f.strided && f.out < f.in && f.out <= 192:
 		return copyAll
 	case !f.strided && f.out > f.in && f.parts >= 4<<20:
@@ -225,6 +230,8 @@ func (f *convFacts) pass() convSpace {
 		return copyUnpadded
 	case f.filter == 1 && f.strided:
 		return f.downsample()
+	case f.strided && !f.backward && f.in <= 48 && f.out <= 48:
+		return noSpace // too little work for the copies
 	case f.large():
 		return f.largeFloat()
 	}
