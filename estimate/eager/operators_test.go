@@ -187,7 +187,6 @@ func (m *measuredCall) dtype() onnxload.DType {
 // explained are the cases whose events differ although their family's agree, and why.
 var explained = map[string]string{
 	"amp block":                            "the same sizes; autocast's cache of casts is a hash map that is emptied in the order of addresses",
-	"embedding fp32 4096 of [100 1024]":    "for few partial sums PyTorch takes less room; its rule is not known",
 	"batch_norm fp32 nhwc x [2 2048 7 7]":  "cuDNN's workspace beyond 512 channels is another",
 	"batch_norm fp32 nhwc x [4 3 224 224]": "cuDNN's workspace for 3 channels is another",
 }
@@ -353,7 +352,7 @@ func TestOperators(t *testing.T) {
 		}
 	}
 	s := summarize(all)
-	if s.sizes < 0.996 || s.tensors < 0.998 {
+	if s.sizes < 0.997 || s.tensors < 0.998 {
 		t.Errorf("only %.2f %% of %d operators without workspaces are exact, and %.2f %% of all %d ask for the same tensors", 100*s.sizes, s.plain, 100*s.tensors, s.n)
 	}
 	if s.passes < 0.855 {

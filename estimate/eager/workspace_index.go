@@ -45,6 +45,19 @@ const partialRows = 10
 // sorted by which of so many rows they name.
 func partialSegments(ids, rows int64) int64 { return ids/partialRows + min(ids, rows) }
 
+// fusedPartialSums reports whether one kernel adds the partial segments to the gradient, which needs no room for
+// their sums: where summing each of few long segments would leave the GPU idle (use_fused_kernel of
+// EmbeddingBackwardKernel.cu).
+func fusedPartialSums(segments, partial, width int64, sms int) bool {
+	const maxBlock, blocksPerSM = 1024, 4
+	warped := roundUp(width, 32)
+	if warped == 0 {
+		return false
+	}
+	grid := ceilDiv(segments*warped, min(warped, maxBlock))
+	return grid < blocksPerSM*int64(sms) && partial > 4*grid
+}
+
 // embeddingGrad allocates the dense gradient of an embedding's table, [rows, d],
 // and what is needed on the way: the ids are sorted, cut into segments of equal ids
 // and these into partial segments, whose sums are in float32.
@@ -66,7 +79,16 @@ func (r *run) embeddingGrad(d onnxload.DType, shape []int64, ids int64) *tensor 
 	hold = append(hold, r.ints(segments), r.ints(segments)) // partial segments of each, and their offsets
 	r.scratch(scanTemp(segments), timeline.Workspace)
 	partial := partialSegments(ids, rows)
-	hold = append(hold, r.ints(1), r.ints(partial), r.empty(onnxload.Float32, partial, numel(shape[1:])))
+	hold = append(hold, r.ints(1), r.ints(partial))
+	width := numel(shape[1:])
+	switch {
+	case !fusedPartialSums(segments, partial, width, r.opts.GPU.SMs):
+		hold = append(hold, r.empty(onnxload.Float32, partial, width))
+	case d.Bits() == 16: // which segment each part is of, and the sums in float32
+		hold = append(hold, r.ints(partial), r.empty(onnxload.Float32, shape...))
+	default:
+		hold = append(hold, r.ints(partial))
+	}
 	for i := len(hold) - 1; i >= 0; i-- {
 		r.release(hold[i])
 	}
