@@ -15,7 +15,7 @@ import (
 type optimizerRow struct {
 	name    string
 	states  int      // tensors like the parameter that each keeps, made at the first step
-	takes   []string // settings that may follow the name: see settingNames
+	takes   []string // settings that may follow the name, each after a hyphen
 	fused   bool     // has a fused implementation on CUDA
 	eager   bool     // makes its states when it is constructed
 	foreach func(s *stepping)
@@ -23,26 +23,22 @@ type optimizerRow struct {
 	whole   func(s *stepping) // runs once instead of both, where there is only one implementation
 }
 
-// optimizerRows follow torch/optim of PyTorch 2.11, in the file named with each.
+// optimizerRows follow torch/optim of PyTorch 2.11, in the file named with each. Settings are the optimizers'
+// own options and wd, weight decay that is added to the gradient; AdamW's and Muon's is not, and costs nothing.
 var optimizerRows = []optimizerRow{
 	{name: "sgd", takes: []string{"wd"}, fused: true, foreach: sgdForeach, loop: sgdLoop},                                     // sgd.py
 	{name: "sgdm", takes: []string{"wd", "nesterov"}, fused: true, foreach: sgdForeach, loop: sgdLoop},                        // sgd.py, momentum > 0
 	{name: "adam", states: 2, takes: []string{"wd", "amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},            // adam.py
-	{name: "adamw", states: 2, takes: []string{"amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},                 // adamw.py: Adam with decoupled decay
+	{name: "adamw", states: 2, takes: []string{"amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},                 // adamw.py
 	{name: "rmsprop", states: 1, takes: []string{"wd", "momentum", "centered"}, foreach: lists(keepsGrads, 1), loop: onlyVar}, // rmsprop.py: avg
 	{name: "adagrad", states: 1, takes: []string{"wd"}, eager: true, foreach: adagradForeach, loop: onlyVar},                  // adagrad.py: std
 	{name: "adadelta", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 2), loop: adadeltaLoop},                   // adadelta.py: std, deltas
 	{name: "adamax", states: 2, takes: []string{"wd"}, foreach: adamaxForeach, loop: adamaxLoop},                              // adamax.py
 	{name: "nadam", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 1), loop: adamLoop},                          // nadam.py: exp_avg_sq_sqrt
 	{name: "radam", states: 2, takes: []string{"wd"}, foreach: lists(dropsGrads, 1), loop: radamLoop},                         // radam.py: buffer
-	{name: "adafactor", whole: adafactorStep},                                                                                 // _adafactor.py: a for-loop unless foreach=True
-	{name: "muon", whole: muonStep}, // _muon.py, and adamw.py for what is not a matrix
+	{name: "adafactor", whole: adafactorStep},                                                                                 // _adafactor.py without foreach
+	{name: "muon", whole: muonStep}, // _muon.py, adamw.py
 }
-
-// settingNames are what may follow an optimizer's name, each after a hyphen: the fused
-// implementation, weight decay that is added to the gradient (AdamW's and Muon's is not, and costs
-// nothing), and the optimizer's own options.
-var settingNames = []string{"fused", "wd", "nesterov", "amsgrad", "momentum", "centered"}
 
 // Optimizers are the names that Options.Optimizer takes, each with one setting at most. Several settings may
 // be joined, as in "sgdm-wd-nesterov".
