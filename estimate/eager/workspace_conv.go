@@ -230,6 +230,8 @@ func (f *convFacts) pass() convSpace {
 		return copyUnpadded
 	case f.filter == 1 && f.strided:
 		return f.downsample()
+	case f.filter == 1 && f.inPixels > 1:
+		return f.pointwise()
 	case f.strided && !f.backward && f.in <= 48 && f.out <= 48:
 		return noSpace // too little work for the copies
 	case f.large():
@@ -242,6 +244,20 @@ func (f *convFacts) pass() convSpace {
 // large windows that overlap.
 func (f *convFacts) stem() bool {
 	return f.three && !f.backward && f.depth >= 128 && float64(f.filter)*float64(f.outPixels) > 2*float64(f.inPixels)
+}
+
+// pointwise chooses for dense 1x1 filters in fp32: a matrix product on x as it lies,
+// unless the filter is large against the images, or as wide as the engines that
+// copy are made for.
+func (f *convFacts) pointwise() convSpace {
+	switch {
+	case f.weightBytes >= 8<<20,
+		f.weightBytes >= 4<<20 && (f.rows <= 4096 || f.backward && f.rows <= 8192 && f.widest >= 2048),
+		f.backward && f.rows <= 4096 && f.weightBytes >= 9<<17 && f.narrowest >= 256 && f.narrowest <= 384,
+		!f.backward && f.rows >= 6144 && f.out == 128 && f.in >= 320 && f.in <= 416:
+		return copyInOut
+	}
+	return noSpace
 }
 
 // downsample chooses for 1x1 filters with a stride, in fp32: a shortcut between two
@@ -269,7 +285,7 @@ func (f *convFacts) large() bool {
 // those whose tiles lie well in y as it is wanted.
 func (f *convFacts) largeFloat() convSpace {
 	few := f.out <= 64 && f.dims == 3 && f.filter >= 9
-	widen := f.in == 64 && f.out >= 128 && f.filter == 9
+	widen := f.in >= 64 && f.in <= 80 && f.out >= 128 && f.filter == 9
 	if !f.backward && (few || widen) {
 		return copyInWeight
 	}
