@@ -192,7 +192,7 @@ func outcomes(t *testing.T, keep func(measuredCase) bool) []outcome {
 		}
 		all = append(all, o)
 		if *verbose {
-			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", c.name(), 100*o.alloc, 100*o.reserved, sim.Peak.Allocated, c.PeakAlloc)
+			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  bound %+7.2f%%   (%d, want %d)", c.name(), 100*o.alloc, 100*o.reserved, 100*o.device, 100*o.bound, sim.Peak.Allocated, c.PeakAlloc)
 		}
 	}
 	return all
