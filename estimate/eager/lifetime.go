@@ -60,6 +60,11 @@ func (p *Program) lifetimes() (ends [][]ValueID, unread map[int]int32) {
 			last[v] = spans.end(i, owner[v])
 		}
 	})
+	reads(func(i int32, v ValueID) {
+		if p.Calls[made[v]].Op == "cat" && p.Calls[made[v]].Scope == owner[v] && p.Calls[i].Scope != owner[v] && spans.enteredAfter(i, made[v]) == last[v] && p.Scopes[owner[v]].Parent >= 0 {
+			last[v] = spans.end(i, owner[v])
+		}
+	})
 	for _, v := range p.Outputs {
 		last[v] = -1
 	}
