@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
@@ -174,6 +175,12 @@ func (b *recovery) index() {
 	b.places = make([]Place, len(b.nodes))
 	for i, n := range b.nodes {
 		b.places[i] = b.src.Place(n)
+		// The TorchScript exporter names what a module's forward calls by the module,
+		// "/layer1/conv/Conv", but the nodes of some decompositions by a number alone,
+		// "Range_3501": they belong where the node before them does.
+		if i > 0 && b.places[i] == (Place{}) && !strings.HasPrefix(n.Name, "/") {
+			b.places[i] = Place{Module: b.places[i-1].Module, Class: b.places[i-1].Class}
+		}
 		for j := range n.In {
 			// Asking for a shape is no use of the data.
 			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" {
