@@ -175,12 +175,6 @@ func (b *recovery) index() {
 	b.places = make([]Place, len(b.nodes))
 	for i, n := range b.nodes {
 		b.places[i] = b.src.Place(n)
-		// The TorchScript exporter names what a module's forward calls by the module,
-		// "/layer1/conv/Conv", but the nodes of some decompositions by a number alone,
-		// "Range_3501": they belong where the node before them does.
-		if i > 0 && b.places[i] == (Place{}) && !strings.HasPrefix(n.Name, "/") {
-			b.places[i] = Place{Module: b.places[i-1].Module, Class: b.places[i-1].Class}
-		}
 		for j := range n.In {
 			// Asking for a shape is no use of the data.
 			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" {
@@ -198,6 +192,46 @@ func (b *recovery) index() {
 			b.out[b.id(v)] = true
 		}
 	}
+	b.placeUnnamed()
+}
+
+// placeUnnamed places the nodes that say nothing of where they are from. The TorchScript exporter names
+// what a module's forward calls by the module, "/layer1/conv/Conv", but the nodes of some
+// decompositions by a number alone, "Range_3501": they are from the innermost module around both the
+// node before and the node after them.
+func (b *recovery) placeUnnamed() {
+	unknown := func(i int) bool { return b.places[i] == (Place{}) && !strings.HasPrefix(b.nodes[i].Name, "/") }
+	for i := 0; i < len(b.nodes); i++ {
+		if !unknown(i) {
+			continue
+		}
+		end := i
+		for end < len(b.nodes) && unknown(end) {
+			end++
+		}
+		var before, after string
+		if i > 0 {
+			before = b.places[i-1].Module
+		}
+		if end < len(b.nodes) {
+			after = b.places[end].Module
+		}
+		for k := i; k < end; k++ {
+			b.places[k].Module = commonModule(before, after)
+		}
+		i = end
+	}
+}
+
+// commonModule returns the innermost module around both.
+func commonModule(a, b string) string {
+	for a != b && a != "" {
+		if strings.HasPrefix(b, a+".") {
+			return a
+		}
+		a = a[:max(strings.LastIndexByte(a, '.'), 0)]
+	}
+	return a
 }
 
 // hostSlots are the inputs that PyTorch takes as Python numbers.
