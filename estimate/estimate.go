@@ -107,7 +107,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 		return nil, fmt.Errorf("activations: %w", err)
 	}
 	if opt.Step != nil {
-		if err := b.addStep(r, *opt.Step); err != nil {
+		if err := b.addStep(r, *opt.Step, opt.Strict); err != nil {
 			return nil, err
 		}
 	}

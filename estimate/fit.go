@@ -152,18 +152,8 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 		return p, err
 	}
 	if batch == 1 {
-		f.Settings = Settings{Dims: opt.Dims, Inputs: opt.Inputs, Mode: "train", Precision: s.Precision, GPU: s.GPU.ID}
-		if f.Settings.Precision == "" {
-			f.Settings.Precision = "fp32"
-		}
-		if s.Infer {
-			f.Settings.Mode = "infer"
-		} else {
-			f.Settings.Optimizer, f.Settings.Loss = s.Optimizer, sim.Run.Loss
-			if s.Optimizer == "" {
-				f.Settings.Optimizer = "adamw"
-			}
-		}
+		f.Settings = Settings{Dims: opt.Dims, Inputs: opt.Inputs}
+		f.Settings.describe(s, sim.Run.Loss)
 		f.Context = sim.Context
 		if sim.Unknown > 0 {
 			f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("%s no PyTorch counterpart here: the batch that fits may be smaller", plural(sim.Unknown, "node has", "nodes have"))})

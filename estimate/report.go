@@ -52,6 +52,15 @@ type Settings struct {
 	Optimizer string `json:"optimizer,omitempty"`
 	Loss      string `json:"loss,omitempty"` // the criterion that was used
 	GPU       string `json:"gpu,omitempty"`
+
+	ChannelsLast bool   `json:"channels_last,omitempty"`
+	Accumulate   int    `json:"grad_accum,omitempty"`
+	ClipNorm     bool   `json:"clip_grad_norm,omitempty"`
+	ZeroGrads    bool   `json:"zero_grad_zeros,omitempty"`
+	ForLoop      bool   `json:"for_loop,omitempty"` // the optimizer's foreach=False
+	Scaler       bool   `json:"grad_scaler,omitempty"`
+	AllocConf    string `json:"alloc_conf,omitempty"`
+	MemoryLimit  int64  `json:"memory_limit_bytes,omitempty"`
 }
 
 // A Size is bytes of some kind of tensors.

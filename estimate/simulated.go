@@ -11,9 +11,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// addStep simulates the run and adds what came of it. That a model cannot be run is no error:
-// the sums stand, and a warning says why they stand alone.
-func (b *Bound) addStep(r *Report, s Step) error {
+// addStep simulates the run and adds what came of it. That a model cannot be run is no error, unless strict
+// asks for one: the sums stand, and a warning says why they stand alone.
+func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
@@ -27,16 +27,19 @@ func (b *Bound) addStep(r *Report, s Step) error {
 	if err == nil {
 		sim, err = b.Simulate(s)
 	}
-	if err != nil {
+	switch {
+	case strict && err != nil:
+		return fmt.Errorf("%w: the run cannot be simulated: %w", ErrIncomplete, err)
+	case strict && sim.Unknown > 0:
+		name := slices.Sorted(maps.Keys(p.Unknown))[0]
+		return fmt.Errorf("%w: %s no PyTorch counterpart here, the first operator is %q", ErrIncomplete, plural(sim.Unknown, "node has", "nodes have"), name)
+	case err != nil:
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run is not simulated, so there is no peak: %v", err)})
 		return nil
 	}
-	r.Settings.Mode, r.Settings.Precision, r.Settings.GPU = "train", cmp.Or(s.Precision, "fp32"), s.GPU.ID
+	r.Settings.describe(s, sim.Run.Loss)
 	held, gradients := heldAtEnd(sim.Timeline())
-	if s.Infer {
-		r.Settings.Mode = "infer"
-	} else {
-		r.Settings.Optimizer, r.Settings.Loss = cmp.Or(s.Optimizer, "adamw"), sim.Run.Loss
+	if !s.Infer {
 		r.Gradients = &Size{gradients}
 		r.Optimizer = &Size{held[timeline.OptimizerState]}
 		r.Activations.Saved = sim.Run.Saved
@@ -49,6 +52,12 @@ func (b *Bound) addStep(r *Report, s Step) error {
 			return err
 		}
 	}
+	if n := sim.Replay.Stats.AllocRetries; n > 0 && r.OOM == nil {
+		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow", plural(int(n), "time"))})
+	}
+	if s.GPU.ID != "" && !s.GPU.Measured {
+		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("the rules were measured on an H200: for %s its memory, multiprocessors and cuBLAS workspace are known, context and cuDNN's choices are taken to be alike", s.GPU.Name)})
+	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay)
 	if n := len(sim.Replay.Dropped); n > 0 {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))})
@@ -60,6 +69,20 @@ func (b *Bound) addStep(r *Report, s Step) error {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name, plural(p.Unknown[name], "node has", "nodes have"))})
 	}
 	return nil
+}
+
+// describe says which run a step is.
+func (t *Settings) describe(s Step, loss string) {
+	t.Mode, t.Precision, t.GPU = "infer", cmp.Or(s.Precision, "fp32"), s.GPU.ID
+	t.ChannelsLast, t.AllocConf, t.MemoryLimit = s.ChannelsLast, s.AllocConf, s.MemoryLimit
+	if s.Infer {
+		return
+	}
+	t.Mode, t.Optimizer, t.Loss = "train", cmp.Or(s.Optimizer, "adamw"), loss
+	t.ClipNorm, t.ZeroGrads, t.ForLoop, t.Scaler = s.ClipNorm, s.ZeroGrads, s.ForLoop, s.Scaler
+	if s.Accumulate > 1 {
+		t.Accumulate = s.Accumulate
+	}
 }
 
 // trains reports whether a program has a parameter that can have a gradient.

@@ -75,7 +75,11 @@ func Breakdown(r *estimate.Report) *Grid {
 		}
 		g.Rows = append(g.Rows, []string{what, Count(p.bytes), unit.format(p.bytes), p.about})
 	}
-	g.Rows = append(g.Rows, []string{"at most", Count(r.Peak.UpperBound), unit.format(r.Peak.UpperBound), "the upper bound of the device memory"})
+	about := "the upper bound of the device memory"
+	if r.Incomplete() {
+		about = "if only what is modelled counts"
+	}
+	g.Rows = append(g.Rows, []string{"at most", Count(r.Peak.UpperBound), unit.format(r.Peak.UpperBound), about})
 	return g
 }
 
@@ -172,12 +176,13 @@ func Headline(r *estimate.Report) []string { return append(sentences(r), verdict
 
 // sentences say in two lines what the run takes, and when.
 func sentences(r *estimate.Report) []string {
-	p, lower := r.Peak, ""
-	if r.Incomplete() {
-		lower = "at least "
+	p := r.Peak
+	lower, upper := "", ", "+Size(p.UpperBound)+" at most"
+	if r.Incomplete() { // nobody knows how much is missing
+		lower, upper = "at least ", ""
 	}
 	return []string{
-		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device, %s at most", setting(r.Settings), lower, Size(p.Allocated), Size(p.Reserved), Size(p.Device), Size(p.UpperBound)),
+		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", setting(r.Settings), lower, Size(p.Allocated), Size(p.Reserved), Size(p.Device), upper),
 		"peak: " + moment(p.Phase, p.Step, p.Layer),
 	}
 }
@@ -188,8 +193,16 @@ func setting(s estimate.Settings) string {
 	if s.Mode == "train" {
 		text = fmt.Sprintf("training in %s with %s, loss %s", s.Precision, s.Optimizer, s.Loss)
 	}
-	if s.GPU != "" {
-		text += ", on " + s.GPU
+	for _, o := range []struct {
+		set  bool
+		word string
+	}{
+		{s.ChannelsLast, "channels last"}, {s.Accumulate > 1, fmt.Sprintf("%d backward passes a step", s.Accumulate)}, {s.ClipNorm, "gradients clipped"},
+		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
+	} {
+		if o.set {
+			text += ", " + o.word
+		}
 	}
 	return text
 }

@@ -20,10 +20,17 @@ func rootCommand(e *env) *cobra.Command {
 		Long: `Memestimate tells how much GPU memory a PyTorch training step or inference takes, and
 where it goes, from the ONNX graph of the model alone: no weights, no framework, no GPU.
 
+The run is simulated: every allocation of PyTorch's eager mode, in its order, replayed through its caching allocator.
+Which run it is say --mode, --precision, --optimizer and the like; --gpu, --budget and --memory-limit ask whether it fits.
+
 MODEL is a path, "-" for standard input, or the name of a built-in model.
 
 Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input,
 4 device, 5 output could not be written, 70 a bug of ours.`,
+		Example: `  memestimate resnet50 --batch 32
+  memestimate model.onnx --batch 8 --dim sequence=512 --precision amp-bf16 --gpu a100-80gb
+  memestimate model.onnx --batch 8 --budget 24GiB --format markdown
+  memestimate fit model.onnx --gpu rtx-4090`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -61,6 +68,9 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		traceCommand(e),
 		versionCommand(e),
 	)
+	for _, c := range append(root.Commands(), root) {
+		completeNames(c)
+	}
 	return root
 }
 

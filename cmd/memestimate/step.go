@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/devices"
@@ -49,6 +50,25 @@ func (r *running) flags(fs *pflag.FlagSet) {
 	fs.Var(&r.limit, "memory-limit", "the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
 	fs.Var((*gpuValue)(&r.gpu), "gpu", `the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)
 	fs.StringVar(&r.profile, "profile", "", "a profile that compare --calibrate wrote: context and workspaces as measured")
+}
+
+// completeNames offers the names that a command's flags take.
+func completeNames(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		var names []string
+		switch v := f.Value.(type) {
+		case *oneOf:
+			names = v.names
+		case *optimizerValue:
+			names = eager.Optimizers
+		case *gpuValue:
+			names = gpuNames()
+		default:
+			return
+		}
+		// That a flag has completions already is the only error, and no harm.
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp))
+	})
 }
 
 // asked returns the step that the flags describe. Only --gpu auto looks at this machine.
