@@ -15,6 +15,7 @@ require (
 	github.com/yuin/goldmark v1.7.13
 	gonum.org/v1/gonum v0.0.0-20190902003836-43865b531bee
 	google.golang.org/protobuf v1.36.11
+	gopkg.in/yaml.v3 v3.0.1
 	gorgonia.org/tensor v0.9.3
 )
 

@@ -155,17 +155,20 @@ func (c *Change) add(l *estimate.Layer, sign int64) {
 	}
 }
 
+// NewTotal returns a total that goes from before to after.
+func NewTotal(name string, before, after int64) Total {
+	t := Total{Name: name, Before: before, After: after, Change: after - before}
+	if before != 0 {
+		p := math.Round(float64(t.Change)/float64(before)*1e4) / 100
+		t.Percent = &p
+	}
+	return t
+}
+
 // totals lists the figures that either report has.
 func totals(base, head *estimate.Report) []Total {
 	var out []Total
-	row := func(name string, before, after int64) {
-		t := Total{Name: name, Before: before, After: after, Change: after - before}
-		if before != 0 {
-			p := math.Round(float64(t.Change)/float64(before)*1e4) / 100
-			t.Percent = &p
-		}
-		out = append(out, t)
-	}
+	row := func(name string, before, after int64) { out = append(out, NewTotal(name, before, after)) }
 	row(Parameters, base.Parameters.Bytes, head.Parameters.Bytes)
 	row(Buffers, base.Buffers.Bytes, head.Buffers.Bytes)
 	row(Activations, base.Activations.Forward, head.Activations.Forward)

@@ -26,6 +26,9 @@ var totalNames = map[string]string{
 	diff.Upper:       "upper bound",
 }
 
+// TotalName returns a total of a diff as people read it.
+func TotalName(total string) string { return totalNames[total] }
+
 // shownRenames is how many layers that are only renamed a text lists.
 const shownRenames = 10
 

@@ -87,7 +87,7 @@ func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagS
 	}
 	defer h.close()
 	d := &diff.Diff{Schema: diff.Schema, Cases: []diff.Case{}}
-	err = m.each(func(label string) error {
+	err = m.each(false, func(label string) error {
 		before, after := b, h
 		rh, err := after.report(e, command, &m.settings)
 		if err != nil {

@@ -38,6 +38,7 @@ var keepers = map[string]string{
 	"github.com/NVIDIA/go-nvml":     "devices",
 	"github.com/owulveryck/onnx-go": "onnxload/onnxgo",
 	"github.com/jedib0t/go-pretty":  "report",
+	"gopkg.in/yaml.v3":              "budget",
 }
 
 // TestImportArrows keeps the packages' imports pointing one way.

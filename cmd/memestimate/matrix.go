@@ -58,8 +58,8 @@ func (l *listValue) Set(s string) error {
 func (l *listValue) Type() string { return l.Value.Type() + ",..." }
 
 // each calls use for every combination of the values, with the settings set to it. The label has the values of
-// the flags that have several.
-func (m *matrix) each(use func(label string) error) error {
+// the flags that were given several, or with full of all that were given.
+func (m *matrix) each(full bool, use func(label string) error) error {
 	n := 1
 	for _, l := range m.lists {
 		if n *= max(len(l.given), 1); n > maxCases {
@@ -78,7 +78,7 @@ func (m *matrix) each(use func(label string) error) error {
 			if err := l.Value.Set(v); err != nil {
 				return err
 			}
-			if len(l.given) > 1 {
+			if full || len(l.given) > 1 {
 				if l.name == "batch" {
 					v = "batch " + v
 				}

@@ -23,6 +23,7 @@ type source struct {
 	file string // its path; "" when it is not a file
 
 	revision string // REV:PATH in git; "" when it is not
+	dir      string // the folder that git runs in; "" is the current one
 }
 
 // resolve says what a MODEL argument stands for. A built-in name wins over a file of
@@ -110,25 +111,29 @@ func nearest(typed string, names []string) string {
 	return best
 }
 
-// edits is the Levenshtein distance of two short strings.
+// edits is how many letters are to be put in, taken out, replaced or swapped with the next one between two
+// short strings.
 func edits(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
 	}
-	row := make([]int, len(b)+1)
+	last, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next[0] = i + 1
 		for j := range len(b) {
 			cost := 1
 			if a[i] == b[j] {
 				cost = 0
 			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+			next[j+1] = min(row[j]+cost, next[j]+1, row[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], last[j-1]+1)
+			}
 		}
+		last, row, next = row, next, last
 	}
 	return row[len(b)]
 }

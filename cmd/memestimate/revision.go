@@ -32,6 +32,7 @@ func (s source) openRevision() (*onnxload.Model, error) {
 		return nil, usagef("%s: want git:REV:PATH, as in git:origin/main:models/net.onnx", quoteArg(s.arg))
 	}
 	cmd := exec.Command("git", "cat-file", "--filters", s.revision)
+	cmd.Dir = s.dir
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()

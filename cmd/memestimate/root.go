@@ -60,6 +60,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		compareCommand(e),
 		shapesCommand(e),
 		diffCommand(e),
+		checkCommand(e),
 		modelsCommand(e),
 		opsCommand(e),
 		snapshotCommand(e),

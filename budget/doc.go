@@ -1,2 +1,0 @@
-// Package budget holds estimates against what a repository allows.
-package budget

@@ -1,0 +1,82 @@
+// Package budget reads what a repository allows its models to take, and holds estimates against it.
+package budget
+
+import (
+	"fmt"
+)
+
+// Name is what a budget file is called.
+const Name = "memestimate.yaml"
+
+// MaxSize is the largest budget file that is read, in bytes.
+const MaxSize = 1 << 20
+
+// A File is a budget file.
+type File struct {
+	Path   string // as the user gave it
+	Base   string // the git revision that growth is measured from; "" is HEAD
+	Models []Model
+}
+
+// A Model is one entry of a file's models: some files and what is asked of them.
+type Model struct {
+	Line     int
+	Paths    []Value // files, globs or built-in names
+	Exclude  []Value
+	Settings []Settings // one at least
+	Limits   Limits
+}
+
+// A Value is a text of the file, with its line.
+type Value struct {
+	Text string
+	Line int
+}
+
+// Settings are the flags that a model is estimated with. Those with several values make a case
+// of each combination.
+type Settings []Setting
+
+// A Setting is a flag of memestimate and its values.
+type Setting struct {
+	Name   string
+	Values []string
+	Line   int
+}
+
+// Limits are what an estimate must keep.
+type Limits struct {
+	Sizes  []SizeLimit
+	Growth *GrowthLimit // of the device memory
+	Fits   []Value      // names of GPUs
+}
+
+// A SizeLimit is the most that a total of the estimate may be.
+type SizeLimit struct {
+	Total string // diff.Device and the like
+	Bytes int64
+	Line  int
+}
+
+// A GrowthLimit is how much the device memory may grow.
+type GrowthLimit struct {
+	Growth
+	Line int
+}
+
+// An Error is a place in a budget file, and what is wrong there.
+type Error struct {
+	File string
+	Line int
+	Text string
+
+	Key   string   // a key that is not known; "" when it is something else
+	Known []string // those that are, in its place
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("%s: %s", e.File, e.Text)
+	}
+	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
+}

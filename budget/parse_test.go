@@ -1,0 +1,320 @@
+package budget
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
+)
+
+var update = flag.Bool("update", false, "write schema/memestimate.schema.json and the table of keys anew")
+
+const everything = `version: 1
+base: origin/main
+settings: {batch: 8}
+limits: {device: 24GiB}
+models:
+  - resnet18
+  - path: [models/**/*.onnx, extra.onnx]
+    exclude: models/old/*
+    settings:
+      - batch: [1, 32]
+        precision: [fp32, amp-bf16]
+        dim: {sequence: 128}
+        input: {x: 8x3}
+        channels-last: true
+      - mode: infer
+        batch: 1
+    limits:
+      device: 10 GB
+      reserved: 9GiB
+      allocated: 800000000
+      parameters: 1MiB
+      growth: 5%
+      fits: [h100-80gb, t4]
+`
+
+func TestParse(t *testing.T) {
+	f, err := Parse("memestimate.yaml", []byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Base != "origin/main" || len(f.Models) != 2 {
+		t.Fatalf("%+v", f)
+	}
+	a, b := f.Models[0], f.Models[1]
+	if a.Paths[0].Text != "resnet18" || a.Line != 6 || a.Limits.Sizes[0].Bytes != 24<<30 || a.Settings[0][0].Values[0] != "8" {
+		t.Errorf("%+v does not have the settings and limits of the file", a)
+	}
+	if len(b.Settings) != 2 || len(b.Settings[0]) != 5 || !slices.Equal(b.Settings[0][0].Values, []string{"1", "32"}) || !slices.Equal(b.Settings[0][2].Values, []string{"sequence=128"}) {
+		t.Errorf("%+v", b.Settings)
+	}
+	if l := b.Limits; len(l.Sizes) != 4 || l.Sizes[0] != (SizeLimit{diff.Device, 10_000_000_000, 18}) || l.Growth.Percent != 5 || l.Growth.Line != 22 || len(l.Fits) != 2 || l.Fits[1].Text != "t4" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, tt := range []struct{ text, want, key string }{
+		{"", `b.yaml: is empty`, ""},
+		{"models: [resnet18]\nlimts: {}", `b.yaml:2: the file has no key "limts", want one of version, base, settings, limits, models`, "limts"},
+		{"models:\n  - path: a\n    settings: {bacth: 8}", `b.yaml:3: settings has no key "bacth"`, "bacth"},
+		{"models:\n  - path: a\n    limits:\n      devise: 8", `b.yaml:4: limits has no key "devise"`, "devise"},
+		{"models:\n  - settings: {}", `b.yaml:2: a model has no "path"`, ""},
+		{"limits: {}", `has no "models"`, ""},
+		{"models: []", `models is an empty list`, ""},
+		{"models: [a]\nmodels: [b]", `b.yaml:2: the file has the key "models" twice`, ""},
+		{"models: a\nlimits: {device: lots}", `b.yaml:2: device: "lots" is not a size`, ""},
+		{"models: a\nlimits: {growth: fast}", `b.yaml:2: growth: "fast" is neither a share`, ""},
+		{"models: a\nlimits: [1]", `b.yaml:2: limits is a list, want a mapping`, ""},
+		{"models: a\nsettings: {mode: trian}", `b.yaml:2: mode is "trian", want train, infer`, "trian"},
+		{"models: a\nsettings: {loss: [mse, mean]}", `loss is a list, want one value`, ""},
+		{"models: a\nsettings: {batch: []}", `batch is an empty list`, ""},
+		{"models: a\nsettings: {batch: }", `batch is empty, want a text`, ""},
+		{"models: a\nsettings: {batch: \"1,2\"}", `batch is "1,2", want a list in brackets`, ""},
+		{"models: a\nsettings: {dim: 3}", `dim is "3", want a mapping`, ""},
+		{"models: a\nsettings: &x {batch: 1}\nlimits: *x", `is an anchor or an alias`, ""},
+		{"version: 2\nmodels: a", `b.yaml:1: version is "2", want 1`, ""},
+		{"models: a\n---\nmodels: b", `a second document`, ""},
+		{"models: [a", `b.yaml:1: did not find`, ""},
+		{"\x00", `b.yaml: `, ""},
+		{"- a", `the file is a list, want a mapping`, ""},
+		{strings.Repeat("[", 100_000), "b.yaml", ""},
+		{strings.Repeat("#", MaxSize+1), "bytes, want", ""},
+	} {
+		_, err := Parse("b.yaml", []byte(tt.text))
+		var at *Error
+		if !errors.As(err, &at) || !strings.Contains(err.Error(), tt.want) || at.Key != tt.key {
+			t.Errorf("%.60q: %v, want %q", tt.text, err, tt.want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(everything))
+	f.Add([]byte("models: [{path: a, settings: [{batch: 1}]}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := Parse("b.yaml", data)
+		if err == nil && (len(b.Models) == 0 || len(b.Models[0].Settings) == 0) {
+			t.Error("a file without models or settings passes")
+		}
+	})
+}
+
+// The shipped schema is the one that the keys make, and so is the table in the documentation.
+func TestSchema(t *testing.T) {
+	schema, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const path = "../schema/memestimate.schema.json"
+	if *update {
+		if err := os.WriteFile(path, schema, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != string(schema) {
+		t.Errorf("%s is out of date: go test ./budget -update", path)
+	}
+	doc, err := os.ReadFile("../docs/pull-requests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- keys -->\n", "<!-- end of keys -->"
+	head, rest, ok := strings.Cut(string(doc), begin)
+	table, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatal("docs/pull-requests.md has no place for the table of keys")
+	}
+	if *update {
+		if err := os.WriteFile("../docs/pull-requests.md", []byte(head+begin+Table()+end+tail), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	} else if table != Table() {
+		t.Error("the table of keys in docs/pull-requests.md is out of date: go test ./budget -update")
+	}
+}
+
+// What the schema allows in a mapping is what the decoder takes there: the example with every key passes both,
+// and an unknown key passes neither.
+func TestSchemaAgrees(t *testing.T) {
+	var v any
+	if err := yaml.Unmarshal([]byte(everything), &v); err != nil {
+		t.Fatal(err)
+	}
+	if err := valid(object(fileKeys), v); err != "" {
+		t.Errorf("the example is not valid: %s", err)
+	}
+	for _, bad := range []string{"models: a\nx: 1", "limits: {}", "models: []", "models: [{path: a, limits: {devise: 3}}]", "models: a\nsettings: {mode: x}", "models: a\nsettings: {batch: 0}"} {
+		var v any
+		if err := yaml.Unmarshal([]byte(bad), &v); err != nil {
+			t.Fatal(err)
+		}
+		if valid(object(fileKeys), v) == "" {
+			t.Errorf("%q is valid", bad)
+		}
+	}
+}
+
+// valid holds a value against the few words of JSON Schema that Schema uses, and says what is wrong.
+func valid(s map[string]any, v any) string {
+	if choices, ok := s["anyOf"].([]any); ok {
+		text := ""
+		for _, one := range choices {
+			if text = valid(one.(map[string]any), v); text == "" {
+				return ""
+			}
+		}
+		return text
+	}
+	if enum, ok := s["enum"].([]string); ok && !slices.Contains(enum, asText(v)) {
+		return "not one of " + strings.Join(enum, " ")
+	}
+	switch s["type"] {
+	case "object":
+		m, ok := v.(map[string]any)
+		if !ok {
+			return "no object"
+		}
+		required, _ := s["required"].([]string)
+		for _, k := range required {
+			if _, ok := m[k]; !ok {
+				return "no " + k
+			}
+		}
+		for k, x := range m {
+			properties, _ := s["properties"].(map[string]any)
+			p, ok := properties[k]
+			if !ok && s["additionalProperties"] == false {
+				return "unknown " + k
+			}
+			if !ok {
+				p = s["additionalProperties"]
+			}
+			if text := valid(p.(map[string]any), x); text != "" {
+				return k + ": " + text
+			}
+		}
+	case "array":
+		l, ok := v.([]any)
+		if !ok || len(l) == 0 {
+			return "no array"
+		}
+		for _, x := range l {
+			if text := valid(s["items"].(map[string]any), x); text != "" {
+				return text
+			}
+		}
+	case "string":
+		if asText(v) == "" {
+			return "no string"
+		}
+	case "integer":
+		if n, ok := v.(int); !ok || n < s["minimum"].(int) {
+			return "no integer"
+		}
+	case "boolean":
+		if _, ok := v.(bool); !ok {
+			return "no boolean"
+		}
+	}
+	return ""
+}
+
+func asText(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func TestFind(t *testing.T) {
+	fsys := fstest.MapFS{}
+	for _, name := range []string{"a.onnx", "models/b.onnx", "models/c.txt", "models/deep/er/d.onnx", ".git/e.onnx", "models/.cache/f.onnx", "x[1].onnx"} {
+		fsys[name] = &fstest.MapFile{}
+	}
+	for _, tt := range []struct{ glob, want string }{
+		{"a.onnx", "a.onnx"},
+		{"./a.onnx", "a.onnx"},
+		{"*.onnx", "a.onnx x[1].onnx"},
+		{"models/*.onnx", "models/b.onnx"},
+		{"**/*.onnx", "a.onnx models/b.onnx models/deep/er/d.onnx x[1].onnx"},
+		{"models/**", "models/b.onnx models/c.txt models/deep/er/d.onnx"},
+		{"models/**/**/d.onnx", "models/deep/er/d.onnx"},
+		{"m*/[ab].onnx", "models/b.onnx"},
+		{"nothere/*.onnx", ""},
+	} {
+		got, err := Find(fsys, tt.glob)
+		if err != nil || strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %q, %v, want %q", tt.glob, got, err, tt.want)
+		}
+	}
+	for _, bad := range []string{"[", "nothere.onnx"} {
+		if got, err := Find(fsys, bad); err == nil {
+			t.Errorf("%s: %q", bad, got)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	made := func(device int64) *estimate.Report {
+		return &estimate.Report{
+			Parameters: estimate.Tensors{Bytes: 40},
+			Peak:       &estimate.Peak{Allocated: device - 20, Reserved: device - 10, Device: device},
+		}
+	}
+	over := func(lines []Line) (out []bool) {
+		for _, l := range lines {
+			out = append(out, l.Over)
+		}
+		return out
+	}
+	l := Limits{
+		Sizes:  []SizeLimit{{diff.Device, 100, 1}, {diff.Reserved, 95, 2}, {diff.Allocated, 79, 3}, {diff.Parameters, 40, 4}},
+		Growth: &GrowthLimit{Growth{Percent: 10, Share: true}, 5},
+	}
+	for _, tt := range []struct {
+		head, base int64
+		want       []bool
+	}{
+		{100, 100, []bool{false, false, true, false, false}},
+		{99, 90, []bool{false, false, false, false, false}},
+		{99, 89, []bool{false, false, false, false, true}},
+		{101, 0, []bool{true, false, true, false, false}},
+	} {
+		var base *estimate.Report
+		if tt.base > 0 {
+			base = made(tt.base)
+		}
+		if got := over(l.Judge("m", "", made(tt.head), base)); !slices.Equal(got, tt.want) {
+			t.Errorf("%d after %d: %v, want %v", tt.head, tt.base, got, tt.want)
+		}
+	}
+	unknown := made(0)
+	unknown.Peak = nil
+	if got := over(l.Judge("m", "", unknown, nil)); !slices.Equal(got, []bool{true, true, true, false, false}) {
+		t.Errorf("a run that was not simulated: %v", got)
+	}
+	if got := (Limits{}).Judge("m", "", made(7), nil); len(got) != 1 || got[0].Value != 7 || got[0].Over {
+		t.Errorf("without limits: %+v", got)
+	}
+	gpu := Value{"t4", 9}
+	if JudgeFit("m", "", gpu, 100, made(100)).Over || !JudgeFit("m", "", gpu, 99, made(100)).Over {
+		t.Error("fits is wrong about 100 bytes")
+	}
+	died := made(50)
+	died.OOM = &estimate.OOM{Phase: "forward"}
+	if !JudgeFit("m", "", gpu, 100, died).Over {
+		t.Error("a run that died fits")
+	}
+}
