@@ -48,7 +48,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 	out := r.strided(x.dtype, shape, layout(shape))
 	k := newConvShape(c, x, w, shape, last)
 	r.dnn[r.thread()] = true
-	r.convWorkspace(k, convForward)
+	r.convWorkspace(k, ConvForward)
 	r.release(xi)
 	r.release(wi)
 	if !r.needsGrad(x, w, bias) {
@@ -106,7 +106,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 		layout := convLayout(g, w)
 		outs[0] = r.strided(x.dtype, x.shape, layout(x.shape))
 		wi, gi := r.inLayout(w, layout), r.inLayout(g, layout)
-		r.convWorkspace(k, convBackwardInput)
+		r.convWorkspace(k, ConvBackwardInput)
 		r.releaseCopy(gi, g)
 		r.releaseCopy(wi, w)
 	}
@@ -114,7 +114,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 		layout := convLayout(x, g)
 		gi, xi := r.inLayout(g, layout), r.inLayout(x, layout)
 		outs[1] = r.strided(w.dtype, w.shape, layout(w.shape))
-		r.convWorkspace(k, convBackwardWeight)
+		r.convWorkspace(k, ConvBackwardWeight)
 		r.releaseCopy(xi, x)
 		r.releaseCopy(gi, g)
 	}
@@ -137,11 +137,11 @@ func (r *run) transposedBackward(n *node, outs []*tensor, k ConvShape, g, x, w *
 	gi := r.inLayout(g, convLayout(x, x))
 	if n.wants(0) {
 		outs[0] = r.strided(x.dtype, x.shape, convLayout(gi, w)(x.shape))
-		r.convWorkspace(k, convBackwardInput)
+		r.convWorkspace(k, ConvBackwardInput)
 	}
 	if n.wants(1) {
 		outs[1] = r.strided(w.dtype, w.shape, convLayout(x, gi)(w.shape))
-		r.convWorkspace(k, convBackwardWeight)
+		r.convWorkspace(k, ConvBackwardWeight)
 	}
 	r.releaseCopy(gi, g)
 }

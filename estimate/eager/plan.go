@@ -10,7 +10,7 @@ import (
 // no memory for it, PyTorch asks cuDNN for its next plan, and keeps that for every convolution of the
 // same shape (try_configs and the plan cache in aten/src/ATen/native/cudnn/Conv_v8.cpp). Which
 // workspace the next plan has is not known; none is assumed.
-func (r *run) planScratch(s ConvShape, d convDirection, bytes int64) {
+func (r *run) planScratch(s ConvShape, d ConvPass, bytes int64) {
 	if bytes <= 0 {
 		return
 	}
@@ -20,7 +20,7 @@ func (r *run) planScratch(s ConvShape, d convDirection, bytes int64) {
 }
 
 // plan numbers the plans of a run from 1: one for each shape and direction.
-func (r *run) plan(s ConvShape, d convDirection) int32 {
+func (r *run) plan(s ConvShape, d ConvPass) int32 {
 	key := append(r.planKey[:0], byte(d), flags(s.ChannelsLast, s.Transposed))
 	key = binary.AppendVarint(key, s.Elem)
 	key = binary.AppendVarint(key, s.Groups)

@@ -1,0 +1,229 @@
+package eager
+
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"encoding/binary"
+	"io"
+	"math"
+	"slices"
+	"sync"
+)
+
+// A convForest chooses engines: each of its trees names one, and the most named is
+// taken. There is one for each pass, element size and memory format.
+type convForest struct {
+	engines []convEngine
+	trees   [][]convNode
+}
+
+// A convNode is a node of a tree, in preorder: the branch for figures up to limit
+// follows, the other is at above. A leaf has no branches, and above is its engine.
+type convNode struct {
+	limit  float32
+	above  int32
+	figure uint8 // which of the features, or convLeaf
+}
+
+const (
+	convLeaf       = 0x80 // a leaf's first byte in the file: this and its engine
+	maxConvEngines = 64   // of one forest
+	convPasses     = 3
+)
+
+// votes returns how many trees name each engine.
+func (f *convForest) votes(figures *convFeatures) (n [maxConvEngines]uint8) {
+	for _, tree := range f.trees {
+		i := int32(0)
+		for tree[i].figure != convLeaf {
+			if figures[tree[i].figure] <= tree[i].limit {
+				i++
+			} else {
+				i = tree[i].above
+			}
+		}
+		n[tree[i].above]++
+	}
+	return n
+}
+
+// choose returns the engine that most trees name, of several the one listed first,
+// which is the more frequent.
+func (f *convForest) choose(figures *convFeatures) convEngine {
+	if len(f.engines) == 0 {
+		return convEngine{}
+	}
+	votes := f.votes(figures)
+	best := 0
+	for e := range f.engines {
+		if votes[e] > votes[best] {
+			best = e
+		}
+	}
+	return f.engines[best]
+}
+
+// convTable holds the forests of each element size, memory format and pass.
+type convTable [2][2][convPasses]convForest
+
+func (t *convTable) of(w *convWork) *convForest {
+	half, last := 0, 0
+	if w.elem == 2 {
+		half = 1
+	}
+	if w.last {
+		last = 1
+	}
+	return &t[half][last][w.pass]
+}
+
+//go:embed workspace_conv_forest.gz
+var convForestFile []byte
+
+// convForests reads the embedded forests, once. They are generated, by
+//
+//	go test ./estimate/eager -run TestConvForests -conv.write
+//
+// from testdata/convolutions.json.gz; the test of that name checks that they are current.
+var convForests = sync.OnceValue(func() *convTable {
+	t := &convTable{}
+	z, err := gzip.NewReader(bytes.NewReader(convForestFile))
+	if err != nil {
+		return t
+	}
+	b, err := io.ReadAll(z)
+	if err != nil || !t.decode(b) {
+		return &convTable{}
+	}
+	return t
+})
+
+// encode writes the forests: for each the engines (copies, extra, count), the limits of
+// each figure in ascending order, and the trees, a node a leaf's byte or a figure and the
+// index of its limit. Numbers are bytes, or 2 bytes (counts of engines) and 4 (limits),
+// little-endian.
+func (t *convTable) encode() []byte {
+	var b []byte
+	for half := range t {
+		for last := range t[half] {
+			for pass := range t[half][last] {
+				b = t[half][last][pass].encode(b)
+			}
+		}
+	}
+	return b
+}
+
+func (f *convForest) encode(b []byte) []byte {
+	b = append(b, byte(len(f.engines)))
+	for _, e := range f.engines {
+		b = append(b, byte(e.copies), byte(e.extra))
+		b = binary.LittleEndian.AppendUint16(b, uint16(e.count))
+	}
+	limits := f.limits()
+	index := make([]map[float32]byte, len(limits))
+	for i, list := range limits {
+		index[i] = map[float32]byte{}
+		b = append(b, byte(len(list)))
+		for j, limit := range list {
+			index[i][limit] = byte(j)
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(limit))
+		}
+	}
+	b = append(b, byte(len(f.trees)))
+	for _, tree := range f.trees {
+		for _, n := range tree {
+			if n.figure == convLeaf {
+				b = append(b, convLeaf|byte(n.above))
+			} else {
+				b = append(b, n.figure, index[n.figure][n.limit])
+			}
+		}
+	}
+	return b
+}
+
+// limits returns the limits of each figure that the trees ask for, ascending.
+func (f *convForest) limits() (limits [len(convFeatures{})][]float32) {
+	for _, tree := range f.trees {
+		for _, n := range tree {
+			if n.figure != convLeaf {
+				limits[n.figure] = append(limits[n.figure], n.limit)
+			}
+		}
+	}
+	for i := range limits {
+		slices.Sort(limits[i])
+		limits[i] = slices.Compact(limits[i])
+	}
+	return limits
+}
+
+// decode reads what encode wrote and says whether that was all of it.
+func (t *convTable) decode(b []byte) bool {
+	for half := range t {
+		for last := range t[half] {
+			for pass := range t[half][last] {
+				var ok bool
+				if b, ok = t[half][last][pass].decode(b); !ok {
+					return false
+				}
+			}
+		}
+	}
+	return len(b) == 0
+}
+
+func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
+	short := false
+	next := func(n int) []byte {
+		if len(b) < n {
+			b, short = nil, true
+			return make([]byte, n)
+		}
+		v := b[:n]
+		b = b[n:]
+		return v
+	}
+	for range next(1)[0] {
+		v := next(4)
+		f.engines = append(f.engines, convEngine{convCopies(v[0]), convExtra(v[1]), int64(binary.LittleEndian.Uint16(v[2:]))})
+	}
+	var limits [len(convFeatures{})][]float32
+	for i := range limits {
+		for range next(1)[0] {
+			limits[i] = append(limits[i], math.Float32frombits(binary.LittleEndian.Uint32(next(4))))
+		}
+	}
+	for range next(1)[0] {
+		var tree []convNode
+		var open []int // branches whose other side is still to come
+		for {
+			if len(b) == 0 {
+				return nil, false
+			}
+			at := next(1)[0]
+			if at < convLeaf {
+				i := int(next(1)[0])
+				if int(at) >= len(limits) || i >= len(limits[at]) {
+					return nil, false
+				}
+				open = append(open, len(tree))
+				tree = append(tree, convNode{limit: limits[at][i], figure: at})
+				continue
+			}
+			if int(at-convLeaf) >= len(f.engines) {
+				return nil, false
+			}
+			tree = append(tree, convNode{figure: convLeaf, above: int32(at - convLeaf)})
+			if len(open) == 0 {
+				break
+			}
+			tree[open[len(open)-1]].above = int32(len(tree))
+			open = open[:len(open)-1]
+		}
+		f.trees = append(f.trees, tree)
+	}
+	return b, !short && len(f.engines) <= maxConvEngines
+}
