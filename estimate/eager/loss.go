@@ -12,9 +12,10 @@ import (
 // like class scores, the mean of the output otherwise.
 var Losses = []string{"auto", "cross-entropy", "nll", "mse", "l1", "smooth-l1", "bce-logits", "mean", "none"}
 
-// lossOf resolves auto: scores of at least two classes for a sample, for each token ([N, L,
-// classes] of a model on integer ids) or for each place ([N, classes, H, W] of the
-// input's own resolution) make a cross entropy.
+// lossOf resolves auto: scores of at least two classes make a cross entropy. They are [N, classes] for a sample;
+// [N, L, classes] for each token, when a linear layer made them from integer ids, or widened the
+// features to a vocabulary; and [N, classes, H, W] for each place, when the places are the input's and
+// the channels are not, which would be a picture again.
 func (r *run) lossOf(out *tensor) string {
 	if r.opts.Loss != "" && r.opts.Loss != "auto" {
 		return r.opts.Loss
@@ -33,15 +34,51 @@ func autoLoss(p *Program, shape []int64) string {
 			return "cross-entropy"
 		}
 	case 3:
-		if in != nil && in.DType.IsInt() && shape[2] > 1 {
+		if w := p.lastLinear(); in != nil && w != nil && shape[2] > 1 && (in.DType.IsInt() || w[0] >= 2*w[1]) {
 			return "cross-entropy"
 		}
 	case 4, 5:
-		if in != nil && len(in.Shape) == len(shape) && shape[1] > 1 && slices.Equal(in.Shape[2:], shape[2:]) {
+		if in != nil && len(in.Shape) == len(shape) && shape[1] > 1 && slices.Equal(in.Shape[2:], shape[2:]) && in.Shape[1] != shape[1] {
 			return "cross-entropy"
 		}
 	}
 	return "mean"
+}
+
+// lastLinear returns the sizes, out and in, of the linear layer that makes the first output, nil when another
+// operator does.
+func (p *Program) lastLinear() []int64 {
+	if len(p.Outputs) == 0 {
+		return nil
+	}
+	v := p.Outputs[0]
+	for i := len(p.Calls) - 1; i >= 0; i-- {
+		c := &p.Calls[i]
+		if !slices.Contains(c.Out, v) {
+			continue
+		}
+		switch c.Op {
+		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul":
+			v = c.In[0]
+			if p.Values[v].Kind != Activation && len(c.In) > 1 {
+				v = c.In[1]
+			}
+		case "linear":
+			return p.Values[c.In[1]].Shape
+		case "addmm":
+			w := p.Values[c.In[2]].Shape // [in, out]
+			return []int64{w[1], w[0]}
+		case "matmul":
+			w := p.Values[c.In[1]].Shape
+			if len(w) != 2 {
+				return nil
+			}
+			return []int64{w[1], w[0]}
+		default:
+			return nil
+		}
+	}
+	return nil
 }
 
 // labels makes the targets that a loss needs on the GPU: class numbers, or values like the
