@@ -16,13 +16,21 @@ var indexOps = []op{
 func runEmbedding(r *run, c *Call, in []*tensor) []*tensor {
 	w, ids := in[0], in[1]
 	d := w.shape[len(w.shape)-1]
+	flat := ids.retain() // index_select wants a row of ids: indices.reshape(-1)
+	if _, ok := viewStrides(ids, []int64{ids.numel()}); !ok {
+		r.release(flat)
+		flat = r.empty(ids.dtype, ids.shape...)
+	}
 	out := r.empty(w.dtype, append(append([]int64{}, ids.shape...), d)...)
+	r.release(flat)
 	if r.needsGrad(w) {
-		shape, dtype, n := w.shape, w.dtype, ids.numel()
+		shape, dtype, ic := w.shape, w.dtype, *ids
 		r.record("Embedding", one(out), one(w), one(ids), func(r *run, _ *node, g []*tensor) []*tensor {
+			ii := r.inLayout(&ic, contiguousStrides)
 			gi := r.inLayout(g[0], contiguousStrides)
-			t := r.embeddingGrad(dtype, shape, n)
-			r.release(gi)
+			t := r.embeddingGrad(dtype, shape, ic.numel())
+			r.releaseCopy(gi, g[0])
+			r.releaseCopy(ii, &ic)
 			return one(t)
 		})
 	}
@@ -54,7 +62,7 @@ func runIndex(r *run, c *Call, in []*tensor) []*tensor {
 			if d := c.Args.Dim; d >= 0 && d < len(shape) {
 				rows = shape[d]
 			}
-			r.indexPutScratch(n, rows)
+			r.indexPutScratch(n, rows, g[0])
 			return one(t)
 		})
 	}

@@ -155,8 +155,16 @@ func emitSum(b *recovery, n *onnxload.Node) {
 	b.call("add", Args{}, []ValueID{acc, in[len(in)-1]}, n.Out[0])
 }
 
+// emitWhere is where, or masked_fill: that exports as a choice of a number where the mask is set, of the tensor
+// elsewhere. torch.where with a number has it the other way round in the code that masks attention.
 func emitWhere(b *recovery, n *onnxload.Node) {
-	b.call("where", Args{}, b.values(n), n.Out[0])
+	in, out := b.values(n), n.Out[0]
+	number := b.prog.Values[in[1]].Kind == Number && b.elem(out).IsFloat()
+	if number && b.prog.Values[in[2]].Kind == Activation && slices.Equal(b.dims(b.in(n, 2)), b.dims(out)) {
+		b.call("masked_fill", Args{}, []ValueID{in[2], in[0]}, out)
+		return
+	}
+	b.call("where", Args{}, in, out)
 }
 
 func emitCast(b *recovery, n *onnxload.Node) {
@@ -405,13 +413,26 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	d := b.dims(x)
 	a := b.axis(n, 0, len(d))
 	switch {
-	case b.src.Kinds[x] == Parameter && a == 0 && len(d) == 2 && !b.host[idx] && !(len(b.dims(idx)) == 1 && b.src.Kinds[idx] == Buffer):
+	case b.src.Kinds[x] == Parameter && a == 0 && len(d) == 2 && !b.host[idx] && !b.rowOfBuffer(idx):
 		b.call("embedding", Args{}, []ValueID{b.value(x), b.value(idx)}, n.Out[0])
 	case len(b.dims(idx)) == 0:
 		b.call("select", Args{Dim: a}, []ValueID{b.value(x)}, n.Out[0])
 	default:
 		b.call("index", Args{Dim: a, Shape: b.dims(n.Out[0])}, []ValueID{b.value(x), b.device(b.value(idx), idx)}, n.Out[0])
 	}
+}
+
+// rowOfBuffer reports whether a value is a buffer of one dimension, or one seen so: such as the places of a table of
+// relative positions, which are looked up as table[index]. Tokens and their positions come in batches.
+func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
+	if len(b.dims(id)) != 1 {
+		return false
+	}
+	id = b.id(id)
+	for p, _ := b.producer(id); p != nil && (p.Op == "Reshape" || p.Op == "Flatten"); p, _ = b.producer(id) {
+		id = b.in(p, 0)
+	}
+	return b.src.Kinds[id] == Buffer
 }
 
 func emitGatherElements(b *recovery, n *onnxload.Node) {

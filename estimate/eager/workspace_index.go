@@ -95,18 +95,21 @@ func (r *run) embeddingGrad(d onnxload.DType, shape []int64, ids int64) *tensor 
 	return grad
 }
 
-// indexPutScratch allocates and frees what adding n rows at given places of a
+// indexPutScratch allocates and frees what adding n rows of g at given places of a
 // dimension of so many takes: the places made linear and sorted
 // (aten/src/ATen/native/cuda/Indexing.cu index_put_with_sort_kernel).
-func (r *run) indexPutScratch(n, rows int64) {
+func (r *run) indexPutScratch(n, rows int64, g *tensor) {
 	if n == 0 {
 		return
 	}
 	wrapped, linear := r.ints(n), r.ints(n)
 	r.release(wrapped)
+	values := r.inLayout(g, contiguousStrides)
 	order, sorted, places := r.ints(n), r.ints(n), r.ints(n)
 	r.scratch(radixSortTemp(n, bits.Len64(uint64(max(rows-1, 1)))), timeline.Workspace)
-	for _, t := range []*tensor{places, sorted, order, linear} {
+	for _, t := range []*tensor{places, sorted, order} {
 		r.release(t)
 	}
+	r.releaseCopy(values, g)
+	r.release(linear)
 }
