@@ -14,7 +14,7 @@ type op struct {
 }
 
 // rooms lists the operators by family.
-var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps, rnnOps, einsumOps, mathOps}
+var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps, rnnOps, einsumOps, mathOps, opaqueOps}
 
 // Operators returns the names of all operators with a row, sorted.
 func Operators() []string {
@@ -51,6 +51,20 @@ func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
 	outs, err := r.apply(c, in)
 	if err != nil {
 		return nil, err
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	for i, v := range c.Out {
+		if v == NoValue {
+			continue
+		}
+		if i >= len(outs) {
+			return nil, fmt.Errorf("result %d is not known", i)
+		}
+		if want := r.prog.Values[v].Shape; !outs[i].host && !slices.Equal(outs[i].shape, want) {
+			return nil, fmt.Errorf("result %q would be of shape %v, the graph has %v", r.prog.Values[v].Name, outs[i].shape, want)
+		}
 	}
 	for i, t := range outs {
 		if i < len(c.Out) && c.Out[i] != NoValue {

@@ -14,11 +14,11 @@ var einsumOps = []op{
 func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 	left, out, ok := strings.Cut(strings.ReplaceAll(c.Args.Mode, " ", ""), "->")
 	terms := strings.Split(left, ",")
-	if len(terms) != len(in) {
-		return one(r.empty(promote(in...), c.Args.Shape...))
-	}
 	if !ok {
 		out = implicitOutput(left)
+	}
+	if len(terms) != len(in) || !plainEquation(terms, out) {
+		return one(r.empty(promote(in...), c.Args.Shape...))
 	}
 	labels := make([]string, len(terms))
 	rank := 0 // of what an ellipsis stands for
@@ -34,7 +34,7 @@ func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 	for i, t := range terms {
 		n := len(in[i].shape) - len(t) + 3
 		labels[i] = t
-		if strings.Contains(t, "...") {
+		if strings.Contains(t, "...") && n >= 0 {
 			labels[i] = strings.Replace(t, "...", ellipsis[max(0, rank-n):], 1)
 		}
 		if len(labels[i]) != len(in[i].shape) {
@@ -73,6 +73,27 @@ func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 	result := r.permute(acc, perm)
 	r.release(acc)
 	return one(result)
+}
+
+// plainEquation reports whether every label is a letter that its term has once, and the result's are among
+// the terms': no diagonals.
+func plainEquation(terms []string, out string) bool {
+	once := func(t string) bool {
+		t = strings.Replace(t, "...", "", 1)
+		for i, l := range t {
+			if (l < 'a' || l > 'z') && (l < 'A' || l > 'Z') || strings.IndexRune(t, l) != i {
+				return false
+			}
+		}
+		return true
+	}
+	for _, t := range terms {
+		if !once(t) {
+			return false
+		}
+	}
+	all := strings.Join(terms, "")
+	return once(out) && !strings.ContainsFunc(strings.Replace(out, "...", "", 1), func(l rune) bool { return !strings.ContainsRune(all, l) })
 }
 
 func implicitOutput(left string) string {

@@ -18,11 +18,10 @@ var poolOps = []op{
 
 // spatialOut returns the output of a spatial operator in the input's memory format.
 func (r *run) spatialOut(x *tensor, dtype onnxload.DType, shape []int64) *tensor {
-	out := append([]int64{x.shape[0]}, shape[1:]...)
-	if len(out) == len(x.shape) && x.isChannelsLast() && !x.isContiguous() {
-		return r.strided(dtype, out, channelsLastStrides(out))
+	if len(shape) == len(x.shape) && x.isChannelsLast() && !x.isContiguous() {
+		return r.strided(dtype, shape, channelsLastStrides(shape))
 	}
-	return r.empty(dtype, out...)
+	return r.empty(dtype, shape...)
 }
 
 // runMaxPool is max_pool_with_indices: int64 places are kept beside the values, in

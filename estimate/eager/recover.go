@@ -38,7 +38,8 @@ func Recover(src Source) (*Program, error) {
 	b.findHost()
 	for _, p := range patterns {
 		for i := range b.nodes {
-			if !b.done[i] && b.nodes[i].Op == p.anchor && b.nodes[i].Domain == "" {
+			b.at = i
+			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && len(n.In) > 0 && n.Out[0] != onnxload.NoValue {
 				p.match(b, i)
 			}
 		}
@@ -61,6 +62,9 @@ func Recover(src Source) (*Program, error) {
 			return nil, b.err
 		}
 	}
+	if b.err != nil {
+		return nil, b.err
+	}
 	for _, id := range src.Model.Graph.Outputs {
 		if id != onnxload.NoValue {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
@@ -76,7 +80,10 @@ func Recover(src Source) (*Program, error) {
 		}
 	}
 	b.orderState()
-	return b.prog, nil
+	if b.err != nil {
+		return nil, b.err
+	}
+	return b.prog, b.prog.check()
 }
 
 // A recovery is the state of one Recover.
@@ -86,6 +93,8 @@ type recovery struct {
 	types  *shape.Result
 	prog   *Program
 	nodes  []*onnxload.Node // those that run, subgraphs included, in order
+	shapes [][]int64        // by ONNX value: its sizes once they were asked for; shared, never written to
+	flips  map[ValueID]bool // parameters that are kept transposed
 	of     []ValueID        // by ONNX value: the program's, or -2
 	calls  map[ValueID]int  // by program value: the call that makes it
 	folded int              // batch norms that an export folded into convolutions, and that are restored
@@ -114,6 +123,7 @@ func newRecovery(src Source) *recovery {
 	b := &recovery{
 		src: src, m: src.Model, types: src.Types,
 		prog: &Program{Unknown: map[string]int{}}, unknown: map[int32]string{},
+		shapes: make([][]int64, n), flips: map[ValueID]bool{},
 		of: make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		scopes: map[string]int32{}, layers: map[string]int32{}, calls: map[ValueID]int{},
@@ -130,6 +140,9 @@ func newRecovery(src Source) *recovery {
 func (b *recovery) flatten(g *onnxload.Graph) error {
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
+		if !slices.ContainsFunc(n.Out, func(v onnxload.ValueID) bool { return v != onnxload.NoValue }) {
+			continue // whatever it computes, nobody gets it
+		}
 		if n.Op == "If" && n.Domain == "" {
 			if flow, ok := b.types.Flow(n); ok && flow.Body != nil {
 				if err := b.flatten(flow.Body); err != nil {
@@ -166,7 +179,7 @@ func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
 
 func (b *recovery) index() {
 	for _, n := range b.nodes {
-		if n.Op == "Identity" && n.Domain == "" {
+		if n.Op == "Identity" && n.Domain == "" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue {
 			b.same[n.Out[0]] = n.In[0]
 		}
 	}
@@ -335,7 +348,18 @@ func (b *recovery) hostNode(n *onnxload.Node) bool {
 
 // dims returns the sizes of a value, data-dependent ones at their bound.
 func (b *recovery) dims(id onnxload.ValueID) []int64 {
+	if id == onnxload.NoValue {
+		b.fail("node %q (%s) lacks an input or an output that it needs", b.nodes[b.at].Name, b.nodes[b.at].Op)
+		return nil
+	}
+	if s := b.shapes[id]; s != nil {
+		return s
+	}
 	s := b.types.Type(id).Shape
+	if x := b.m.Values[id].Init; !s.Ranked && x != nil { // in a body that does not run
+		b.shapes[id] = append([]int64{}, x.Dims...)
+		return b.shapes[id]
+	}
 	if !s.Ranked {
 		b.fail("value %q has no shape", b.m.Values[id].Name)
 		return nil
@@ -349,6 +373,7 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		}
 		out[i] = n
 	}
+	b.shapes[id] = out
 	return out
 }
 
@@ -358,7 +383,18 @@ func (b *recovery) fail(format string, args ...any) {
 	}
 }
 
-func (b *recovery) elem(id onnxload.ValueID) onnxload.DType { return b.types.Type(id).Elem }
+func (b *recovery) elem(id onnxload.ValueID) onnxload.DType {
+	if id == onnxload.NoValue {
+		return onnxload.Undefined
+	}
+	return b.types.Type(id).Elem
+}
+
+// isParameter reports whether a value is a parameter of the module.
+func (b *recovery) isParameter(id onnxload.ValueID) bool {
+	id = b.id(id)
+	return id != onnxload.NoValue && b.src.Kinds[id] == Parameter
+}
 
 func (b *recovery) add(v Value) ValueID {
 	b.prog.Values = append(b.prog.Values, v)
@@ -368,10 +404,10 @@ func (b *recovery) add(v Value) ValueID {
 // value returns the program's value for an ONNX one. Parameters, buffers and constants
 // come into being when they are first asked for.
 func (b *recovery) value(id onnxload.ValueID) ValueID {
+	id = b.id(id)
 	if id == onnxload.NoValue {
 		return NoValue
 	}
-	id = b.id(id)
 	if b.of[id] != unset {
 		return b.of[id]
 	}
@@ -380,10 +416,13 @@ func (b *recovery) value(id onnxload.ValueID) ValueID {
 	switch {
 	case b.host[id]:
 		v.Kind = Number
+		if b.types.Type(id).Shape.Ranked {
+			v.Shape = b.dims(id)
+		}
 	case b.m.Values[id].Init != nil && (kind == Parameter || kind == Buffer):
 		v.Kind, v.Shape = kind, b.dims(id)
 	case b.made[id] < 0 && b.m.Values[id].Init != nil && numel(b.dims(id)) == 1:
-		v.Kind = Number
+		v.Kind, v.Shape = Number, b.dims(id)
 	default:
 		v.Kind, v.Shape = Constant, b.dims(id)
 	}
@@ -398,7 +437,8 @@ func (b *recovery) value(id onnxload.ValueID) ValueID {
 // PyTorch keeps it, [out, in].
 func (b *recovery) transposed(id onnxload.ValueID) ValueID {
 	v := b.value(id)
-	if p := &b.prog.Values[v]; p.Kind == Parameter && len(p.Shape) == 2 {
+	if p := &b.prog.Values[v]; p.Kind == Parameter && len(p.Shape) == 2 && !b.flips[v] {
+		b.flips[v] = true // once, however many products share it
 		p.Shape = []int64{p.Shape[1], p.Shape[0]}
 	}
 	return v
@@ -432,6 +472,18 @@ func (b *recovery) temp(op string, args Args, dtype onnxload.DType, shape []int6
 
 func (b *recovery) push(c Call) {
 	c.Node = int32(b.at)
+	if !takesNumbers[c.Op] {
+		for i, v := range c.In {
+			if v != NoValue && b.prog.Values[v].Kind == Number {
+				c.In = slices.Clone(c.In)
+				c.In[i] = b.onDevice(v)
+			}
+		}
+	}
+	if !b.prog.fits(&c) {
+		b.unknown[c.Node] = b.nodeName()
+		c.Op, c.Args = "opaque", Args{}
+	}
 	for _, v := range c.Out {
 		if v != NoValue {
 			b.calls[v] = len(b.prog.Calls)
@@ -461,6 +513,7 @@ func (b *recovery) layer(i int) int32 {
 
 // scope returns the index of a module, its parents first.
 func (b *recovery) scope(path string) int32 {
+	path = shallow(path)
 	if s, ok := b.scopes[path]; ok {
 		return s
 	}
@@ -481,12 +534,26 @@ func (b *recovery) scope(path string) int32 {
 	return s
 }
 
+// maxModules is how deep modules may nest. Below, what a module holds is taken for its parent's.
+const maxModules = 64
+
+// shallow returns a module's path without the modules that nest too deep.
+func shallow(path string) string {
+	for i, left := 0, maxModules; i < len(path); i++ {
+		if path[i] == '.' {
+			if left--; left == 0 {
+				return path[:i]
+			}
+		}
+	}
+	return path
+}
+
 // producer returns the node that makes a value, if it runs on data.
 func (b *recovery) producer(id onnxload.ValueID) (*onnxload.Node, int) {
-	if id == onnxload.NoValue {
+	if id = b.id(id); id == onnxload.NoValue {
 		return nil, -1
 	}
-	id = b.id(id)
 	if i := b.made[id]; i >= 0 {
 		return b.nodes[i], int(i)
 	}
@@ -506,7 +573,7 @@ func (b *recovery) producedBy(id onnxload.ValueID, op string) (*onnxload.Node, i
 // single reports whether exactly one slot reads a value.
 func (b *recovery) single(id onnxload.ValueID) bool {
 	id = b.id(id)
-	return len(b.uses[id]) == 1 && !b.out[id]
+	return id != onnxload.NoValue && len(b.uses[id]) == 1 && !b.out[id]
 }
 
 // user returns the only node that reads a value, when it is of this operator.
@@ -524,7 +591,10 @@ func (b *recovery) user(id onnxload.ValueID, op string) (*onnxload.Node, int) {
 
 // users calls f for every node of this operator that reads a value.
 func (b *recovery) users(id onnxload.ValueID, op string, f func(n *onnxload.Node, i int)) {
-	for _, i := range b.uses[b.id(id)] {
+	if id = b.id(id); id == onnxload.NoValue {
+		return
+	}
+	for _, i := range b.uses[id] {
 		if b.nodes[i].Op == op && !b.done[i] {
 			f(b.nodes[i], int(i))
 		}
@@ -533,12 +603,18 @@ func (b *recovery) users(id onnxload.ValueID, op string, f func(n *onnxload.Node
 
 // number returns the value of a constant of one element.
 func (b *recovery) number(id onnxload.ValueID) (float64, bool) {
-	if id == onnxload.NoValue {
-		return 0, false
+	for range 8 {
+		if id = b.id(id); id == onnxload.NoValue {
+			return 0, false
+		}
+		n, _ := b.producer(id)
+		if n == nil || n.Op != "CastLike" && n.Op != "Cast" || len(n.In) == 0 {
+			break
+		}
+		id = n.In[0]
 	}
-	id = b.id(id)
-	if n, _ := b.producer(id); n != nil && (n.Op == "CastLike" || n.Op == "Cast") {
-		return b.number(n.In[0])
+	if id = b.id(id); id == onnxload.NoValue {
+		return 0, false
 	}
 	c := b.types.Value(id)
 	if c == nil || c.Len() != 1 {
@@ -546,6 +622,9 @@ func (b *recovery) number(id onnxload.ValueID) (float64, bool) {
 	}
 	if c.Floats != nil {
 		return c.Floats[0], true
+	}
+	if len(c.Ints) == 0 {
+		return 0, false
 	}
 	k, ok := c.Ints[0].Int()
 	return float64(k), ok

@@ -83,7 +83,7 @@ func matchSDPA(b *recovery, i int) {
 // scaled returns what a Mul multiplies by a number.
 func (b *recovery) scaled(n *onnxload.Node) (onnxload.ValueID, bool) {
 	for j := range 2 {
-		if id := b.in(n, j); b.host[id] || b.isHostNumber(id) {
+		if id := b.in(n, j); b.isHostNumber(id) || id != onnxload.NoValue && b.host[id] {
 			return b.in(n, 1-j), true
 		}
 	}
@@ -92,6 +92,9 @@ func (b *recovery) scaled(n *onnxload.Node) (onnxload.ValueID, bool) {
 
 // isHostNumber reports whether a value is a single number computed from shapes and constants.
 func (b *recovery) isHostNumber(id onnxload.ValueID) bool {
+	if id == onnxload.NoValue {
+		return false
+	}
 	s, ok := b.types.Type(id).Shape.Ints()
 	return ok && numel(s) == 1 && b.fixed[id]
 }
@@ -145,7 +148,7 @@ func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
 	var ni, wi int
 	b.users(p, "IsNaN", func(n *onnxload.Node, i int) { nan, ni = n, i })
 	b.users(p, "Where", func(n *onnxload.Node, i int) { where, wi = n, i })
-	if nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) || len(b.uses[b.id(p)]) != 2 {
+	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) || len(b.uses[b.id(p)]) != 2 {
 		return nil, nil
 	}
 	return where, []int{ni, wi}

@@ -132,6 +132,9 @@ func matchLayerNorm(b *recovery, i int) {
 	var pow, div *onnxload.Node
 	var pi, di int
 	d := b.id(sub.Out[0])
+	if d == onnxload.NoValue {
+		return
+	}
 	for _, u := range b.uses[d] {
 		switch n := b.nodes[u]; n.Op {
 		case "Pow", "Mul":
@@ -167,7 +170,7 @@ func matchLayerNorm(b *recovery, i int) {
 	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
 	for k, op := range []string{"Mul", "Add"} {
 		n, ni := b.user(last, op)
-		if n == nil || b.src.Kinds[b.id(b.other(n, last))] != Parameter {
+		if n == nil || !b.isParameter(b.other(n, last)) {
 			break
 		}
 		params[k], last = b.other(n, last), n.Out[0]

@@ -16,7 +16,7 @@ func (b *recovery) isFolded(n *onnxload.Node) bool {
 		return false
 	}
 	w, bias := b.in(n, 1), b.in(n, 2)
-	if w == onnxload.NoValue || b.src.Kinds[w] != Parameter {
+	if !b.isParameter(w) || n.Out[0] == onnxload.NoValue {
 		return false
 	}
 	prefix := "onnx::" + n.Op + "_"

@@ -74,22 +74,34 @@ func index(families ...[]nodeRow) map[string]func(*recovery, *onnxload.Node) {
 // node emits the calls of a node. An operator without a row still makes its outputs, so
 // that the graph goes on, and is counted.
 func (b *recovery) node(n *onnxload.Node) {
-	if n.Domain == "" {
+	if n.Domain == "" && n.Out[0] != onnxload.NoValue {
 		if emit := nodeRows[n.Op]; emit != nil {
 			emit(b, n)
 			return
 		}
 	}
-	name := n.Op
-	if n.Domain != "" {
-		name = n.Domain + "::" + n.Op
-	}
-	b.unknown[int32(b.at)] = name
-	for _, o := range n.Out {
-		if o != onnxload.NoValue {
-			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)
+	b.opaque(n)
+}
+
+// opaque emits a node of which no more is known than its arguments and results.
+func (b *recovery) opaque(n *onnxload.Node) {
+	b.unknown[int32(b.at)] = b.nodeName()
+	var in []ValueID
+	for i := range n.In {
+		if v := b.value(b.in(n, i)); v != NoValue {
+			in = append(in, v)
 		}
 	}
+	b.call("opaque", Args{}, in, n.Out...)
+}
+
+// nodeName names the operator of the node at hand, with its domain unless that is ONNX's own.
+func (b *recovery) nodeName() string {
+	n := b.nodes[b.at]
+	if n.Domain != "" {
+		return n.Domain + "::" + n.Op
+	}
+	return n.Op
 }
 
 func (b *recovery) values(n *onnxload.Node) []ValueID {
@@ -195,7 +207,7 @@ func emitGemm(b *recovery, n *onnxload.Node) {
 	transA := n.Attr("transA") != nil && n.Attr("transA").Int != 0
 	in := []ValueID{b.value(x), NoValue, b.value(bias)}
 	switch {
-	case b.src.Kinds[w] == Parameter && !transA && transB:
+	case b.isParameter(w) && !transA && transB:
 		in[1] = b.value(w)
 		b.call("linear", Args{}, in, n.Out[0])
 		return
@@ -253,7 +265,7 @@ func emitConv(b *recovery, n *onnxload.Node) {
 // zeroBias reports whether a convolution's bias is the zero that exporters put where
 // the module has none.
 func (b *recovery) zeroBias(id onnxload.ValueID) bool {
-	return b.src.Kinds[b.id(id)] != Parameter && b.m.Values[b.id(id)].Init == nil
+	return !b.isParameter(id) && b.m.Values[b.id(id)].Init == nil
 }
 
 func emitBatchNorm(b *recovery, n *onnxload.Node) {
@@ -262,6 +274,10 @@ func emitBatchNorm(b *recovery, n *onnxload.Node) {
 		if i < len(in) {
 			b.value(b.in(n, i)) // the running statistics belong to the module
 		}
+	}
+	if len(in) < 3 {
+		b.opaque(n)
+		return
 	}
 	b.call("batch_norm", Args{Train: b.src.Train}, in[:3], n.Out[0])
 }
@@ -273,10 +289,7 @@ func emitInstanceNorm(b *recovery, n *onnxload.Node) {
 func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		d := b.dims(b.in(n, 0))
-		a := int(attrInt(n, "axis", -1))
-		if a < 0 {
-			a += len(d)
-		}
+		a := b.axis(n, -1, len(d))
 		b.call(op, Args{Shape: d[a:]}, b.values(n), n.Out[0])
 	}
 }
@@ -396,6 +409,10 @@ func emitConcat(b *recovery, n *onnxload.Node) {
 			in = append(in, b.device(b.value(v), v))
 		}
 	}
+	if len(in) == 0 {
+		emitFill(b, n)
+		return
+	}
 	b.call("cat", Args{Dim: b.axis(n, 0, len(b.dims(n.Out[0])))}, in, n.Out[0])
 }
 
@@ -413,7 +430,7 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	d := b.dims(x)
 	a := b.axis(n, 0, len(d))
 	switch {
-	case b.src.Kinds[x] == Parameter && a == 0 && len(d) == 2 && !b.host[idx] && !b.rowOfBuffer(idx):
+	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx] && !b.rowOfBuffer(idx):
 		b.call("embedding", Args{}, []ValueID{b.value(x), b.value(idx)}, n.Out[0])
 	case len(b.dims(idx)) == 0:
 		b.call("select", Args{Dim: a}, []ValueID{b.value(x)}, n.Out[0])
@@ -432,7 +449,7 @@ func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
 	for p, _ := b.producer(id); p != nil && (p.Op == "Reshape" || p.Op == "Flatten"); p, _ = b.producer(id) {
 		id = b.in(p, 0)
 	}
-	return b.src.Kinds[id] == Buffer
+	return id != onnxload.NoValue && b.src.Kinds[id] == Buffer
 }
 
 func emitGatherElements(b *recovery, n *onnxload.Node) {
@@ -456,7 +473,12 @@ func emitScatter(b *recovery, n *onnxload.Node) {
 // output's shape differs tells them where neither can be read.
 func emitReduce(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		b.call(op, b.reduction(n), []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		args := b.reduction(n)
+		if len(args.Dims) == 0 && attrInt(n, "noop_with_empty_axes", 0) != 0 {
+			b.same[n.Out[0]] = b.in(n, 0)
+			return
+		}
+		b.call(op, args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
 	}
 }
 
@@ -472,10 +494,11 @@ func (b *recovery) reduction(n *onnxload.Node) Args {
 			}
 		}
 	}
-	if a := n.Attr("axis"); a != nil {
-		axes = []int64{a.Int}
+	if n.Op == "ArgMax" || n.Op == "ArgMin" {
+		axes = []int64{attrInt(n, "axis", 0)}
 	}
 	args := Args{Keep: attrInt(n, "keepdims", 1) != 0}
+	args.Dims = make([]int, 0, len(axes))
 	for _, a := range axes {
 		if a < 0 {
 			a += int64(rank)
@@ -517,7 +540,7 @@ func (b *recovery) inPlace(n *onnxload.Node) bool {
 // inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
 // normalisation of one.
 func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
-	if p, _ := b.producer(x); p != nil && len(b.uses[b.id(x)]) == reads && !b.out[b.id(x)] {
+	if p, _ := b.producer(x); p != nil && len(b.uses[b.id(x)]) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
 		switch p.Op {
 		case "Conv", "ConvTranspose", "BatchNormalization":
 			return true

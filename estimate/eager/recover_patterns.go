@@ -91,26 +91,40 @@ func matchLinear(b *recovery, i int) {
 	x, w := b.in(mm, 0), b.in(mm, 1)
 	members := []int{i}
 	weight := func() ValueID { return b.transposed(w) }
-	if t, ti := b.producer(w); t != nil && t.Op == "Transpose" && b.src.Kinds[b.in(t, 0)] == Parameter && len(b.dims(w)) == 2 {
+	if t, ti := b.producer(w); t != nil && t.Op == "Transpose" && b.isParameter(b.in(t, 0)) && len(b.dims(w)) == 2 {
 		p := b.in(t, 0)
 		weight = func() ValueID { return b.value(p) }
 		if b.single(w) {
 			members = append(members, ti)
 		}
-	} else if b.src.Kinds[w] != Parameter || len(b.dims(w)) != 2 || b.m.Values[w].Init == nil {
+	} else if !b.isParameter(w) || len(b.dims(w)) != 2 || b.m.Values[w].Init == nil || !b.onlyWeight(w) {
 		return
 	}
 	out := mm.Out[0]
 	bias := onnxload.NoValue
 	if add, ai := b.user(out, "Add"); add != nil {
 		o := b.other(add, out)
-		if d := b.dims(o); !b.host[b.id(o)] && len(d) == 1 && d[0] == b.dims(w)[1] {
+		if d := b.dims(o); b.id(o) != onnxload.NoValue && !b.host[b.id(o)] && len(d) == 1 && d[0] == b.dims(w)[1] {
 			bias, out = o, add.Out[0]
 			members = append(members, ai)
 		}
 	}
 	b.claim(func() { b.call("linear", Args{}, []ValueID{b.value(x), weight(), b.value(bias)}, out) }, members...)
 }
+
+// onlyWeight reports whether a parameter is read as a matrix that something is multiplied by, and
+// never otherwise: then it may be kept as its transpose.
+func (b *recovery) onlyWeight(w onnxload.ValueID) bool {
+	for _, u := range b.uses[w] {
+		if n := b.nodes[u]; n.Op != "MatMul" || n.Domain != "" || b.in(n, 0) == w {
+			return false
+		}
+	}
+	return !b.out[w]
+}
+
+// maxParts is the most parts that a split is followed into.
+const maxParts = 1 << 12
 
 // matchSplitSequence finds a split whose parts torch.export takes out of a sequence one by one.
 func matchSplitSequence(b *recovery, i int) {
@@ -142,6 +156,9 @@ func matchSplitSequence(b *recovery, i int) {
 	}
 	args := Args{Dim: a}
 	var outs []onnxload.ValueID
+	if total/size > maxParts {
+		return
+	}
 	for k, left := int64(0), total; left > 0; k, left = k+1, left-size {
 		args.Shape = append(args.Shape, min(size, left))
 		out := onnxload.NoValue
@@ -215,7 +232,7 @@ func matchRMSNorm(b *recovery, i int) {
 		return
 	}
 	w := b.other(scale, norm.Out[0])
-	if b.src.Kinds[b.id(w)] != Parameter {
+	if !b.isParameter(w) {
 		return
 	}
 	shape, small := b.dims(x), b.dims(mean.Out[0])
@@ -267,7 +284,7 @@ func matchChunk(b *recovery, i int) {
 		outs = append(outs, n.Out[0])
 		members = append(members, int(u))
 	}
-	if len(outs) < 2 || at != shape[args.Dim] {
+	if len(outs) < 2 || args.Dim < 0 || at != shape[args.Dim] {
 		return
 	}
 	b.claim(func() { b.call("split", args, []ValueID{b.value(x)}, outs...) }, members[0])
@@ -313,7 +330,7 @@ func matchGroupNorm(b *recovery, i int) {
 func (b *recovery) parameterBehind(id onnxload.ValueID) onnxload.ValueID {
 	for range 4 {
 		id = b.id(id)
-		if b.src.Kinds[id] == Parameter {
+		if b.isParameter(id) {
 			return id
 		}
 		n, _ := b.producer(id)

@@ -70,7 +70,9 @@ func matchRNN(op string) func(b *recovery, i int) {
 					}
 				}
 			}
-			b.prog.Flat = append(b.prog.Flat, weights)
+			if len(weights) > 0 {
+				b.prog.Flat = append(b.prog.Flat, weights)
+			}
 			b.call(op, args, append(in, weights...), outs...)
 		}, members...)
 	}

@@ -60,7 +60,7 @@ func (b *recovery) orderState() {
 		name := b.prog.Values[v].Name
 		up := ""
 		if i := strings.LastIndexByte(name, '.'); i >= 0 && !strings.ContainsAny(name, ":/") {
-			up = name[:i]
+			up = shallow(name[:i])
 		}
 		m := enter(up)
 		if b.prog.Values[v].Kind == Parameter {

@@ -68,7 +68,9 @@ func (r *run) reduceScratch(t *tensor, dims []int) {
 		low.shape[d] /= 2
 		high.shape[d] -= low.shape[d]
 		r.reduceScratch(&low, dims)
-		r.reduceScratch(&high, dims)
+		if t.bytes() <= wholeReductions { // the two parts are alike
+			r.reduceScratch(&high, dims)
+		}
 		return
 	}
 	staging, semaphores := reduceBuffers(t.shape, t.stride, dims, t.dtype, r.opts.GPU)
@@ -80,6 +82,9 @@ func (r *run) reduceScratch(t *tensor, dims []int) {
 	r.drop(b)
 	r.drop(a)
 }
+
+// wholeReductions is the largest tensor, in bytes, of whose reduction every part is followed: no GPU has more memory.
+const wholeReductions = 1 << 40
 
 // splitDim returns the dimension at which TensorIterator cuts a tensor in two because offsets into it do
 // not fit in 32 bits, the one of the largest extent; -1 where they fit (can_use_32bit_indexing and

@@ -85,6 +85,9 @@ func TestEveryRowReturnsItsMemory(t *testing.T) {
 		}
 	}
 	for _, name := range Operators() {
+		if name == "opaque" { // its results are the graph's
+			continue
+		}
 		for _, p := range []Precision{FP32, AMPBF16, AMPFP16, BF16} {
 			for _, grad := range []bool{true, false} {
 				e, ok := examples[name]

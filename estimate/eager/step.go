@@ -33,8 +33,14 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 	}
 	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
 	r.tl.Layers = p.Layers
+	if err := p.check(); err != nil {
+		return nil, err
+	}
 	values, params := r.load()
-	var err error
+	err := r.err
+	if err != nil {
+		return nil, err
+	}
 	if opts.Train {
 		err = r.train(values, params)
 	} else {
@@ -134,7 +140,7 @@ func (r *run) forward(values []*tensor) error {
 		r.layer, r.at = c.Layer, c.Node
 		rest, err := r.call(c, values)
 		if err != nil {
-			return fmt.Errorf("call %d (%s): %w", i, c.Op, err)
+			return fmt.Errorf("call %d (%s) of layer %q: %w", i, c.Op, r.prog.Layers[c.Layer], err)
 		}
 		if end, ok := unread[i]; ok {
 			if held == nil {
@@ -228,11 +234,20 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			r.begin(timeline.Loss)
 			if r.step == 1 && pass == 0 {
 				r.criterion = r.lossOf(out)
+				if (r.criterion == "cross-entropy" || r.criterion == "nll") && len(out.shape) < 2 {
+					return fmt.Errorf("loss: %s needs an output of samples and classes, that of the model has shape %v", r.criterion, out.shape)
+				}
 				labels = r.labels(r.criterion, out)
 			}
 			l, err := r.loss(r.criterion, out, labels)
+			if err == nil {
+				err = r.err
+			}
 			if err != nil {
-				return err
+				return fmt.Errorf("loss: %w", err)
+			}
+			if l != nil && l.fn == nil {
+				return r.noGradient()
 			}
 			r.release(loss)
 			loss = l
@@ -246,6 +261,9 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			r.begin(timeline.Backward)
 			if !r.opts.Scaler {
 				r.runBackward(loss)
+				if r.err != nil {
+					return fmt.Errorf("backward: %w", r.err)
+				}
 				continue
 			}
 			scaled, err := r.scaled(scaler, loss)
@@ -253,6 +271,9 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 				return err
 			}
 			r.runBackward(scaled)
+			if r.err != nil {
+				return fmt.Errorf("backward: %w", r.err)
+			}
 			r.release(scaled)
 		}
 		r.begin(timeline.Optimizer)
@@ -266,8 +287,20 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		r.update(scaler)
 		r.begin(timeline.Finish)
 		r.zeroGrad(o)
+		if r.err != nil {
+			return fmt.Errorf("optimizer: %w", r.err)
+		}
 	}
 	return nil
+}
+
+// noGradient says why a loss cannot be differentiated.
+func (r *run) noGradient() error {
+	v := &r.prog.Values[r.prog.Outputs[0]]
+	if !v.DType.IsFloat() {
+		return fmt.Errorf("loss: output %q is of %s, which has no gradient: the first output must be of floats", v.Name, v.DType)
+	}
+	return fmt.Errorf("loss: output %q depends on no parameter through operators that have a gradient", v.Name)
 }
 
 // savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left

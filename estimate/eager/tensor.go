@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
@@ -172,6 +173,8 @@ type run struct {
 	plans   map[string]int32 // of convolutions: see plan
 	planKey []byte           // room for a key of it
 
+	err error // the first that happened: what follows it does not count
+
 	criterion string // the loss, once it is known
 	saved     int64  // see Run.Saved
 	savedBy   []int64
@@ -180,6 +183,10 @@ type run struct {
 // alloc makes a storage of this many bytes with one reference. PyTorch makes no
 // request for none.
 func (r *run) alloc(bytes int64, c timeline.Category) *storage {
+	if bytes > maxBytes {
+		r.tooLarge(fmt.Sprintf("%d bytes", bytes))
+		bytes = 0
+	}
 	if bytes <= 0 {
 		return &storage{block: noBlock, refs: 1}
 	}
@@ -235,7 +242,18 @@ func (r *run) empty(dtype onnxload.DType, shape ...int64) *tensor {
 
 // strided returns a new dense tensor of these strides.
 func (r *run) strided(dtype onnxload.DType, shape, stride []int64) *tensor {
-	return &tensor{st: r.alloc(bytesOf(numel(shape), dtype), r.category()), shape: shape, stride: stride, dtype: dtype, refs: 1}
+	bytes, ok := checkedBytes(shape, dtype)
+	if !ok {
+		r.tooLarge(fmt.Sprintf("shape %v", shape))
+	}
+	return &tensor{st: r.alloc(bytes, r.category()), shape: shape, stride: stride, dtype: dtype, refs: 1}
+}
+
+// tooLarge fails the run for a tensor that no computer holds.
+func (r *run) tooLarge(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("a tensor of %s: more than %d TiB, which no computer has", what, int64(maxBytes)>>40)
+	}
 }
 
 // emptyLike returns a new tensor of t's shape. As at::empty_like does, it keeps

@@ -1,0 +1,33 @@
+package eager
+
+import "slices"
+
+// opaqueOps is what stands for an operator of which no more is known than its arguments and results.
+var opaqueOps = []op{
+	{"opaque", castNone, runOpaque},
+}
+
+// runOpaque makes the results that the graph declares. Its gradients are of its arguments' sizes; what it
+// saves and needs on the way is not known and not counted.
+func runOpaque(r *run, c *Call, in []*tensor) []*tensor {
+	outs := make([]*tensor, len(c.Out))
+	for i, v := range c.Out {
+		if v != NoValue {
+			outs[i] = r.empty(r.modelType(r.prog.Values[v].DType), r.prog.Values[v].Shape...)
+		}
+	}
+	float := slices.ContainsFunc(outs, func(t *tensor) bool { return t != nil && t.dtype.IsFloat() })
+	if float && r.needsGrad(in...) {
+		like := make([]*tensor, len(in))
+		for i, t := range in {
+			if t == nil {
+				continue
+			}
+			like[i] = &tensor{shape: t.shape, stride: t.stride, dtype: t.dtype, host: t.host}
+		}
+		r.record("Opaque", outs, in, nil, func(r *run, n *node, g []*tensor) []*tensor {
+			return n.each(func(i int) *tensor { return r.empty(like[i].dtype, like[i].shape...) })
+		})
+	}
+	return outs
+}

@@ -1,0 +1,217 @@
+package eager
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// recovered returns the program of a graph for training. Constants whose names have a dot are
+// parameters, those that have one and end in "buffer" buffers; node names like "a.b:Op" are in module a.b.
+func recovered(g onnx.Graph) (*Program, error) {
+	b := onnx.Model{Opset: 20, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch", Graph: g}.Bytes()
+	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
+	if err != nil {
+		return nil, err
+	}
+	types, err := shape.Infer(m, shape.Options{})
+	if err != nil {
+		return nil, err
+	}
+	kinds := make([]ValueKind, len(m.Values))
+	for i, v := range m.Values {
+		switch {
+		case v.Init == nil || !strings.Contains(v.Name, "."):
+		case strings.HasSuffix(v.Name, "buffer"):
+			kinds[i] = Buffer
+		default:
+			kinds[i] = Parameter
+		}
+	}
+	place := func(n *onnxload.Node) Place {
+		module, _, _ := strings.Cut(n.Name, ":")
+		return Place{Module: module}
+	}
+	return Recover(Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: true})
+}
+
+// callsOf describes a program's calls: "linear(x, fc.weight, fc.bias)", one a line.
+func callsOf(p *Program) string {
+	var lines []string
+	for _, c := range p.Calls {
+		var in []string
+		for _, v := range c.In {
+			switch {
+			case v == NoValue:
+				in = append(in, "-")
+			case p.Values[v].Kind == Number:
+				in = append(in, "number")
+			case p.Values[v].Name == "":
+				in = append(in, "_")
+			default:
+				in = append(in, p.Values[v].Name)
+			}
+		}
+		line := fmt.Sprintf("%s(%s)", c.Op, strings.Join(in, ", "))
+		if c.Args.Inplace {
+			line += " in place"
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// mustRecover is recovered for graphs that have to be understood, and it simulates a step of them.
+func mustRecover(t *testing.T, g onnx.Graph) *Program {
+	t.Helper()
+	p, err := recovered(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []Options{{}, {Precision: AMPBF16}, {Precision: FP16, ChannelsLast: true}} {
+		if _, err := Simulate(p, o); err != nil {
+			t.Fatalf("%v\n%s", err, callsOf(p))
+		}
+	}
+	return p
+}
+
+func wantCalls(t *testing.T, p *Program, want ...string) {
+	t.Helper()
+	if got := callsOf(p); got != strings.Join(want, "\n") {
+		t.Errorf("calls are\n%s\nwanted\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// An output may be an input, a constant, or given twice.
+func TestOutputsThatNothingComputes(t *testing.T) {
+	g := onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3), onnx.Bare("c", onnxload.Float32, 4)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "y"), onnx.Op("Identity", "y", "z")},
+		Out:   []onnx.Value{onnx.Float("y", 2, 3), onnx.Float("x", 2, 3), onnx.Float("c", 4), onnx.Float("z", 2, 3), onnx.Float("fc.weight", 3, 3)},
+	}
+	for range g.Out {
+		g.Out = append(g.Out[1:], g.Out[0])
+		p, err := recovered(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Outputs) != 5 {
+			t.Errorf("%d outputs, wanted 5", len(p.Outputs))
+		}
+		if _, err := Simulate(p, Options{}); err != nil {
+			t.Error(err)
+		}
+		_, err = Simulate(p, Options{Train: true})
+		switch first := g.Out[0].Name; first {
+		case "x", "c":
+			if err == nil || !strings.Contains(err.Error(), "depends on no parameter") {
+				t.Errorf("training towards %s: error %v", first, err)
+			}
+		default:
+			if err != nil {
+				t.Errorf("training towards %s: %v", first, err)
+			}
+		}
+	}
+}
+
+// An integer output has no gradient, whatever the loss.
+func TestIntegerOutputHasNoGradient(t *testing.T) {
+	p, err := recovered(onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "h"), onnx.Op("ArgMax", "h", "y", onnx.A("axis", 1), onnx.A("keepdims", 0))},
+		Out:   []onnx.Value{onnx.Val("y", onnxload.Int64, 2)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range Losses {
+		_, err := Simulate(p, Options{Train: true, Loss: loss})
+		if loss == "none" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "loss") {
+			t.Errorf("loss %s: error %v", loss, err)
+		}
+	}
+}
+
+// Sizes that no computer has are an error that names the value.
+func TestSizesBeyondReason(t *testing.T) {
+	for _, dims := range [][]any{{1 << 31, 1 << 31}, {int64(1 << 62), 8}, {0, int64(1 << 62), int64(1 << 62)}, {1 << 49}} {
+		_, err := recovered(onnx.Graph{In: []onnx.Value{onnx.Float("x", dims...)}, Nodes: []onnx.Node{onnx.Op("Relu", "x", "y")}, Out: []onnx.Value{{Name: "y"}}})
+		if err == nil || !strings.Contains(err.Error(), `value "x"`) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: error %v", dims, err)
+		}
+	}
+	// The product of these is fine, what attention needs for them is not.
+	p, err := recovered(onnx.Graph{
+		In:    []onnx.Value{onnx.Float("x", 1, 1<<24, 1, 4), onnx.Float("k", 1, 1, 1<<24, 4)},
+		Nodes: []onnx.Node{onnx.Op("Expand", "k s", "ke"), onnx.Op("MatMul", "x kt", "y"), onnx.Op("Transpose", "ke", "kt", onnx.A("perm", []int64{0, 1, 3, 2}))},
+		Inits: []onnx.Tensor{onnx.Int64s("s", 1, 1<<24, 1<<24, 4)}, Out: []onnx.Value{{Name: "y"}},
+	})
+	if err == nil {
+		_, err = Simulate(p, Options{})
+	}
+	if err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Modules may nest as deep as a file says; only so many levels of them are kept.
+func TestDeepModules(t *testing.T) {
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 3)}, Out: []onnx.Value{{Name: "y"}}}
+	deep := strings.Repeat("a.", 200_000)
+	g.Nodes = []onnx.Node{onnx.Op("MatMul", "x "+deep+"weight", "h").Named(deep + "fc:MatMul"), onnx.Op("Relu", "h", "y").Named(deep + "act:Relu")}
+	g.Inits = []onnx.Tensor{onnx.Bare(deep+"weight", onnxload.Float32, 3, 3)}
+	p := mustRecover(t, g)
+	if len(p.Scopes) > maxModules+1 {
+		t.Errorf("%d scopes", len(p.Scopes))
+	}
+	wantCalls(t, p, "linear(x, "+deep+"weight, -)", "relu(h)")
+}
+
+// A product's weight that several products share stays one parameter of one shape.
+func TestSharedWeight(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3), onnx.Bare("head.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("MatMul", "a fc.weight", "b"), onnx.Op("MatMul", "b head.weight", "y")},
+	})
+	wantCalls(t, p, "linear(x, fc.weight, -)", "linear(a, fc.weight, -)", "linear(b, head.weight, -)")
+	for _, v := range p.Values {
+		if v.Name == "head.weight" && !slices.Equal(v.Shape, []int64{5, 3}) {
+			t.Errorf("head.weight has shape %v", v.Shape)
+		}
+	}
+	// One that something else reads too is no Linear's.
+	p = mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("p.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x p.weight", "a"), onnx.Op("ReduceSum", "p.weight", "s", onnx.A("keepdims", 0)), onnx.Op("Add", "a s", "y")},
+	})
+	wantCalls(t, p, "matmul(x, p.weight)", "sum(p.weight)", "add(a, s)")
+}
+
+// What no row fits is opaque: its results are there, gradients go through, and it is counted.
+func TestOpaqueNode(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3)}, Out: []onnx.Value{onnx.Float("y", 2, 5)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("Mystery", "a", "y").Of("example")},
+	})
+	wantCalls(t, p, "linear(x, fc.weight, -)", "opaque(a)")
+	if p.Unknown["example::Mystery"] != 1 {
+		t.Errorf("unknown operators: %v", p.Unknown)
+	}
+	if _, err := Simulate(p, Options{Train: true}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,165 @@
+package estimate
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// hostileRuns are the settings under which anything that can be read is run.
+var hostileRuns = []eager.Options{
+	{}, {ChannelsLast: true, Precision: eager.AMPBF16}, {Precision: eager.FP16},
+	{Train: true}, {Train: true, Precision: eager.AMPBF16, Loss: "mse", Accumulate: 2},
+	{Train: true, Precision: eager.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1", Optimizer: "sgdm"},
+	{Train: true, Precision: eager.BF16, ChannelsLast: true, Loss: "cross-entropy", ZeroGrads: true},
+	{Train: true, Precision: eager.FP16, Loss: "bce-logits", ForLoop: true}, {Train: true, Loss: "nll"},
+}
+
+// bindAll binds a model with every size that is asked for taken for two.
+func bindAll(m *onnxload.Model) (*Bound, error) {
+	opt := Options{Dims: map[string]int64{}, Inputs: map[string][]int64{}}
+	for range 3 {
+		b, err := Bind(m, opt)
+		var open *UnboundError
+		if !errors.As(err, &open) {
+			return b, err
+		}
+		for _, d := range open.Dims {
+			if d.Name != "" {
+				opt.Dims[d.Name] = 2
+			}
+		}
+	}
+	return Bind(m, opt)
+}
+
+// simulateAll runs a model under every setting, once as it is and once with its inputs for parameters. A
+// model may be refused; what it may not do is panic, take more time or memory than its size justifies, or
+// free what it does not hold. It returns the number of runs that came to an end.
+func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
+	t.Helper()
+	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: name, Limits: onnxload.Limits{Nodes: 10_000}})
+	if err != nil {
+		return 0
+	}
+	b, err := bindAll(m)
+	if err != nil {
+		return 0
+	}
+	var before, after runtime.MemStats
+	for _, opts := range hostileRuns {
+		for _, inputs := range []bool{false, true} {
+			p, err := b.Program(opts.Train)
+			if err != nil {
+				oneLine(t, name, err)
+				break
+			}
+			if inputs {
+				q := *p
+				q.Values, q.State = append([]eager.Value(nil), p.Values...), append([]eager.ValueID(nil), p.State...)
+				p = &q
+				trainInputs(p)
+			}
+			start := time.Now()
+			runtime.ReadMemStats(&before)
+			run, err := eager.Simulate(p, opts)
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20+64<<10*uint64(len(raw)) {
+				t.Errorf("%s under %+v: %d bytes allocated for an input of %d", name, opts, n, len(raw))
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("%s under %+v: took %v", name, opts, d)
+			}
+			if err != nil {
+				oneLine(t, name, err)
+				continue
+			}
+			runs++
+			checkBlocks(t, name, run.Timeline)
+			if _, err := caching.Replay(run.Timeline, caching.Config{Total: gpus[0].Total}); err != nil {
+				t.Errorf("%s under %+v: %v", name, opts, err)
+			}
+		}
+	}
+	return runs
+}
+
+func oneLine(t *testing.T, name string, err error) {
+	t.Helper()
+	if s := err.Error(); s == "" || strings.ContainsAny(s, "\n\r") {
+		t.Errorf("%s: the error is not one line: %q", name, s)
+	}
+}
+
+// Whatever ONNX's operator tests hold can be run, or is refused in one line.
+func TestEveryNodeRunsSomehow(t *testing.T) {
+	models, runs := 0, 0
+	err := onnxtest.Archive("shape/testdata/onnx-nodes.tar.gz", func(name string, raw []byte) {
+		models++
+		runs += simulateAll(t, name, raw)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d models, %d runs", models, runs)
+	if runs < 10*models {
+		t.Errorf("%d models gave only %d runs", models, runs)
+	}
+}
+
+// readSeeds returns the inputs of a fuzz corpus of byte slices.
+func readSeeds(t testing.TB, dir string) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no seeds in %s: %v", dir, err)
+	}
+	seeds := map[string][]byte{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, line, _ := strings.Cut(string(text), "\n")
+		line, _, _ = strings.Cut(line, "\n")
+		s, err := strconv.Unquote(strings.TrimSuffix(strings.TrimPrefix(line, "[]byte("), ")"))
+		if err != nil {
+			continue
+		}
+		seeds[filepath.Base(f)] = []byte(s)
+	}
+	return seeds
+}
+
+// What was found to be hard to read is not hard to run.
+func TestFuzzCorpusRuns(t *testing.T) {
+	for name, raw := range readSeeds(t, "../onnxload/testdata/fuzz/FuzzRead") {
+		simulateAll(t, name, raw)
+	}
+}
+
+// FuzzSimulate runs anything that can be read and typed: without panic, in time and memory bounded by the
+// input's size, with every free of a live block.
+func FuzzSimulate(f *testing.F) {
+	k := 0
+	err := onnxtest.Archive("shape/testdata/onnx-nodes.tar.gz", func(name string, raw []byte) {
+		if k++; k%5 == 0 && len(raw) < 2048 {
+			f.Add(raw)
+		}
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) { simulateAll(t, "input", raw) })
+}
