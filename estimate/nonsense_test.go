@@ -172,7 +172,7 @@ func nonsense(rng *rand.Rand, nodes []onnxtest.Node, types [][]onnxtest.Type, op
 // Nodes on arguments that they were not made for are run or refused, like any others.
 func TestNonsenseRuns(t *testing.T) {
 	nodes, types, opsets := nodesOfTests(t)
-	runs, n := 0, 3000
+	runs, n := 0, 1000
 	if testing.Short() {
 		n = 300
 	}
