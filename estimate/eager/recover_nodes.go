@@ -46,7 +46,7 @@ var nodeRows = index(mathNodes, []nodeRow{
 	{"Resize", spatialCall("upsample")}, {"Upsample", spatialCall("upsample")}, {"GridSample", spatialCall("grid_sample")},
 	{"DepthToSpace", spatialCall("pixel_shuffle")}, {"SpaceToDepth", spatialCall("pixel_shuffle")}, {"Pad", emitPad},
 
-	{"Reshape", emitReshape}, {"Flatten", emitReshape}, {"Squeeze", emitReshape}, {"Unsqueeze", emitReshape},
+	{"Reshape", emitReshape}, {"Flatten", emitReshape}, {"Squeeze", emitSqueeze}, {"Unsqueeze", emitReshape},
 	{"Transpose", emitTranspose}, {"Expand", emitExpand}, {"Tile", emitTile}, {"Slice", emitSlice},
 	{"Split", emitSplit}, {"Concat", emitConcat}, {"Trilu", unaryCall("tril")},
 	{"Gather", emitGather}, {"GatherElements", emitGatherElements}, {"GatherND", emitGatherND},
@@ -319,6 +319,45 @@ func emitPad(b *recovery, n *onnxload.Node) {
 		return
 	}
 	b.call(op, Args{Shape: out}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// emitSqueeze is a view, and contiguous after it where nn.MultiheadAttention has turned its packed projection so that
+// query, key and value come first and are then picked one by one: the exporters leave that copy out, but what
+// follows looks at each part in another shape without one.
+func emitSqueeze(b *recovery, n *onnxload.Node) {
+	x, out := b.in(n, 0), b.id(n.Out[0])
+	p, _ := b.producer(x)
+	d := b.dims(out)
+	packed := p != nil && p.Op == "Transpose" && len(d) > 1 && d[0] > 1 && int64(len(b.uses[out])) == d[0]
+	for _, i := range b.uses[out] {
+		g := b.nodes[i]
+		packed = packed && g.Op == "Gather" && attrInt(g, "axis", 0) == 0 && len(b.dims(b.in(g, 1))) == 0
+	}
+	if !packed || !b.src.Train && b.batchFirst(p) {
+		emitReshape(b, n)
+		return
+	}
+	view := b.temp("reshape", Args{Shape: d}, b.elem(out), d, b.value(x))
+	b.call("contiguous", Args{}, []ValueID{view}, out)
+}
+
+// batchFirst reports whether the packed projection before node n is of a module with batch_first, which swaps the batch
+// with the steps before it projects. Its inference takes the path of _native_multi_head_attention, without the copy.
+func (b *recovery) batchFirst(n *onnxload.Node) bool {
+	for range 8 { // the projection is a few nodes away
+		p, _ := b.producer(b.in(n, 0))
+		if p == nil {
+			p, _ = b.producer(b.in(n, 1)) // a bias comes first
+		}
+		if p == nil {
+			return false
+		}
+		if n = p; n.Op == "MatMul" || n.Op == "Gemm" {
+			t, _ := b.producer(b.in(n, 0))
+			return t != nil && t.Op == "Transpose" && slices.Equal(attrInts(t, "perm"), []int64{1, 0, 2})
+		}
+	}
+	return false
 }
 
 func emitReshape(b *recovery, n *onnxload.Node) {
