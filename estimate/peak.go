@@ -52,8 +52,12 @@ type OOM struct {
 // largestLive is how many entries Peak.Live has at most.
 const largestLive = 20
 
+// layerOf names the layer of an event. What the criterion and its backward pass take belongs to the loss.
 func layerOf(tl *timeline.Timeline, e timeline.Event) string {
 	if e.Layer < 0 || int(e.Layer) >= len(tl.Layers) {
+		if e.Phase == timeline.Loss || e.Phase == timeline.Backward {
+			return "loss"
+		}
 		return ""
 	}
 	return tl.Layers[e.Layer]

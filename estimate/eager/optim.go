@@ -110,6 +110,9 @@ func (r *run) states(o *optimizer, l *leaf, n int) {
 // keepState makes t a part of the optimizer's state.
 func (r *run) keepState(o *optimizer, l *leaf, t *tensor) {
 	r.recategorize(t.st, timeline.OptimizerState)
+	if p := l.param.st; t.st.block != noBlock && p.block != noBlock { // it belongs where its parameter does
+		r.tl.Events[r.where[t.st.block]].Layer = r.tl.Events[r.where[p.block]].Layer
+	}
 	o.state[l] = append(o.state[l], t)
 }
 

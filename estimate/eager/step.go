@@ -96,7 +96,9 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		})
 		flat[at] = group
 	}
+	owner := r.prog.readers()
 	for _, id := range r.prog.State {
+		r.layer = owner[id]
 		switch v := &r.prog.Values[id]; v.Kind {
 		case Parameter:
 			t := put(id, timeline.Parameter)
@@ -116,6 +118,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			r.flatten(weights)
 		}
 	}
+	r.layer = timeline.NoLayer
 	for _, id := range r.prog.Inputs {
 		put(id, timeline.Input)
 	}
@@ -128,6 +131,22 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 	}
 	return values, params
+}
+
+// readers returns by value the layer that first reads it: for a parameter, the one that it belongs to.
+func (p *Program) readers() []int32 {
+	layers := make([]int32, len(p.Values))
+	for i := range layers {
+		layers[i] = timeline.NoLayer
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].In {
+			if v != NoValue && layers[v] == timeline.NoLayer {
+				layers[v] = p.Calls[i].Layer
+			}
+		}
+	}
+	return layers
 }
 
 // forward runs the program once. Activations are let go after the last call that
