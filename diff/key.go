@@ -1,31 +1,53 @@
 package diff
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
 )
 
-// A key is what a layer is matched by.
+// A key is what a layer is matched by. Its texts are numbers that stand for them, so that comparing
+// two keys takes no longer for long names.
 type key struct {
-	name, op  string
-	module    string
+	name, op  int
+	module    int // 0 is none
 	nth       int // among the module's layers with this operator
-	structure string
+	structure int // all of a layer that takes memory: its operator, its outputs and its parameters
 }
 
-// keys returns the keys of a model's layers.
-func keys(layers []estimate.Layer) []key {
+// numbers gives each text a number, from 1 on.
+type numbers map[string]int
+
+func (n numbers) of(text string) int {
+	if text == "" {
+		return 0
+	}
+	k, ok := n[text]
+	if !ok {
+		k = len(n) + 1
+		n[text] = k
+	}
+	return k
+}
+
+// keys returns the keys of the layers of two models.
+func keys(base, head []estimate.Layer) (b, h []key) {
+	texts, structures := numbers{}, numbers{}
+	return keysOf(base, texts, structures), keysOf(head, texts, structures)
+}
+
+func keysOf(layers []estimate.Layer, texts, structures numbers) []key {
 	out := make([]key, len(layers))
-	type call struct{ module, op string }
+	type call struct{ module, op int }
 	seen := map[call]int{}
 	for i := range layers {
 		l := &layers[i]
-		k := key{name: nameOf(l), op: l.Op, module: l.Module, structure: structure(l)}
-		if l.Module != "" {
-			c := call{l.Module, l.Op}
+		k := key{name: texts.of(nameOf(l)), op: texts.of(l.Op), module: texts.of(l.Module)}
+		k.structure = structures.of(structure(l, k.op))
+		if k.module != 0 {
+			c := call{k.module, k.op}
 			k.nth = seen[c]
 			seen[c]++
 		}
@@ -45,7 +67,7 @@ func nameOf(l *estimate.Layer) string {
 // sameName reports whether two layers of the same operator have one name: their own, or, since exporters
 // number the nodes of a whole graph, that of their module and their turn in it.
 func (k *key) sameName(o *key) bool {
-	return k.name == o.name || k.module != "" && k.module == o.module && k.nth == o.nth
+	return k.name == o.name || k.module != 0 && k.module == o.module && k.nth == o.nth
 }
 
 // sameName reports whether nobody would call two layers renamed: the name that is shown, which is the
@@ -57,18 +79,28 @@ func sameName(a, b *estimate.Layer) bool {
 	return nameOf(a) == nameOf(b)
 }
 
-// structure is all of a layer that takes memory: its operator, its outputs and its parameters.
-func structure(l *estimate.Layer) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%q %d %d %d %t", l.Op, l.Params, l.ParamBytes, l.Activation, l.InPlace)
+// structure writes what sameStructure compares; op stands for the operator.
+func structure(l *estimate.Layer, op int) string {
+	b := make([]byte, 0, 64)
+	number := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ' ') }
+	number(int64(op))
+	number(l.Params)
+	number(l.ParamBytes)
+	number(l.Activation)
+	b = strconv.AppendBool(b, l.InPlace)
 	for _, t := range l.Outputs {
+		b = append(b, ' ')
+		b = append(b, t.DType...)
 		if t.Shape == nil {
-			fmt.Fprintf(&b, " %s?", t.DType)
+			b = append(b, '?')
 			continue
 		}
-		fmt.Fprintf(&b, " %s%v", t.DType, t.Shape)
+		b = append(b, '[')
+		for _, n := range t.Shape {
+			number(n)
+		}
 	}
-	return b.String()
+	return string(b)
 }
 
 func sameStructure(a, b *estimate.Layer) bool {

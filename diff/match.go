@@ -34,9 +34,9 @@ func match(base, head []estimate.Layer) []pair {
 	for j := range m.from {
 		m.from[j] = -1
 	}
-	m.kb, m.kh = keys(base), keys(head)
+	m.kb, m.kh = keys(base, head)
 	m.align(0, len(base), 0, len(head))
-	m.moved(func(k *key) any { return [2]string{k.name, k.op} })
+	m.moved(func(k *key) any { return [2]int{k.name, k.op} })
 	m.moved(func(k *key) any { return k.structure })
 	return m.pairs()
 }
@@ -133,7 +133,7 @@ func (m *matcher) table(b0, b1, h0, h1 int) {
 // anchors returns layers whose name and operator are unique on both sides, the longest list of
 // them that ascends on both.
 func (m *matcher) anchors(b0, b1, h0, h1 int) []pair {
-	type id struct{ name, op string }
+	type id struct{ name, op int }
 	where := map[id]pair{}
 	count := map[id][2]int{}
 	for i := b0; i < b1; i++ {

@@ -27,8 +27,9 @@ var arrows = map[string][]string{
 	"diff":              {"estimate"},
 	"report":            {"estimate", "diff"},
 	"report/page":       {"report", "estimate/timeline", "estimate/caching"},
+	"github":            {},
 	"budget":            {"estimate", "report", "diff"},
-	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report", "report/page", "diff", "budget"},
+	"cmd":               {"onnxload", "onnxload/onnxgo", "estimate", "estimate/shape", "estimate/timeline", "estimate/eager", "estimate/caching", "snapshot", "snapshot/replay", "devices", "models", "report", "report/page", "diff", "budget", "github"},
 }
 
 // keepers says which packages alone may import a module of somebody else's.

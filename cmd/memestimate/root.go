@@ -61,6 +61,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		shapesCommand(e),
 		diffCommand(e),
 		checkCommand(e),
+		commentCommand(e),
 		modelsCommand(e),
 		opsCommand(e),
 		snapshotCommand(e),

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/github"
+)
+
+// A commenting is the flags of the comment command.
+type commenting struct {
+	checking
+	post   bool
+	number int
+	key    string
+	wait   time.Duration
+	out    output
+}
+
+var commentKey = regexp.MustCompile(`^[A-Za-z0-9_.]{0,40}$`)
+
+// commentCommand writes what a pull request should say about its models, and with --post says it.
+func commentCommand(e *env) *cobra.Command {
+	var c commenting
+	cmd := &cobra.Command{
+		Use:   "comment",
+		Short: "Write the comment of a pull request: budgets, and what changes in each model",
+		Long: `Estimate the models of memestimate.yaml, hold them against their budgets, and write what changes over
+the base, as the comment of a pull request. Without --post it is printed, and nothing is sent.
+
+With --post it becomes one comment of the pull request, updated in place, and is added to the job's summary.
+The surroundings are those of a GitHub workflow: GITHUB_TOKEN, GITHUB_REPOSITORY, GITHUB_REF or GITHUB_EVENT_PATH,
+GITHUB_API_URL and GITHUB_STEP_SUMMARY. Where the comment cannot be posted, as in a pull request from a fork, the
+summary has it all the same. Exit codes are those of check.`,
+		Example: `  memestimate comment --base origin/main
+  memestimate comment --base "$BASE_SHA" --post --annotate`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := c.out.check(source{}); err != nil {
+				return err
+			}
+			switch {
+			case !commentKey.MatchString(c.key):
+				return usagef("--key %s: want letters, digits, dots and underscores", quoteArg(c.key))
+			case c.number < 0:
+				return usagef("--pull %d is not the number of a pull request", c.number)
+			case c.number > 0 && !c.post:
+				return usagef("--pull goes with --post")
+			}
+			f, all, err := c.run(e, true)
+			if err != nil {
+				return c.told(e, err)
+			}
+			if !c.post {
+				err = c.out.write(e, func(w io.Writer) error {
+					_, err := io.WriteString(w, github.Marker(c.key)+"\n"+commentBody(all, commentRoom))
+					return err
+				})
+			} else {
+				err = c.publish(cmd.Context(), e, all)
+			}
+			if err != nil {
+				return err
+			}
+			return c.verdict(e, f, all)
+		},
+	}
+	c.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&c.post, "post", false, "post the comment and add to the job's summary, rather than print")
+	cmd.Flags().IntVar(&c.number, "pull", 0, "number of the pull request, where the surroundings do not say it")
+	cmd.Flags().StringVar(&c.key, "key", "", "tells this comment from others of the same pull request")
+	cmd.Flags().DurationVar(&c.wait, "wait", 30*time.Second, "how long to wait at most when the API limits the rate")
+	c.out.flags(cmd.Flags(), "markdown")
+	return cmd
+}
+
+// publish posts the comment and writes the summary. That one of them fails is told, and is an error only
+// when nobody would see the result.
+func (c *commenting) publish(ctx context.Context, e *env, all []*checked) error {
+	summary := e.getenv("GITHUB_STEP_SUMMARY")
+	var summaryErr error
+	if summary != "" {
+		room := github.SummaryRoom(summary)
+		if summaryErr = github.AppendSummary(summary, commentBody(all, int(min(room, summaryRoom)))+"\n"); summaryErr != nil {
+			fmt.Fprintf(e.stderr, "memestimate: job summary: %s\n", oneLine(summaryErr.Error()))
+		}
+	}
+	done, address, err := c.postComment(ctx, e, commentBody(all, commentRoom))
+	if err == nil {
+		fmt.Fprintf(e.stderr, "memestimate: comment %s: %s\n", done, oneLine(address))
+		return nil
+	}
+	if summary != "" && summaryErr == nil {
+		fmt.Fprintf(e.stderr, "memestimate: no comment: %s; the job summary has it\n", oneLine(err.Error()))
+		return nil
+	}
+	return fail(exitOutput, "no comment: %w", err).withHint("without --post it is printed; a workflow has GITHUB_STEP_SUMMARY as another place for it")
+}
+
+func (c *commenting) postComment(ctx context.Context, e *env, body string) (done, address string, err error) {
+	pull, err := github.CurrentPull(e.getenv, c.number)
+	if err != nil {
+		return "", "", err
+	}
+	client := github.Client{API: strings.TrimRight(e.getenv("GITHUB_API_URL"), "/"), Token: e.getenv("GITHUB_TOKEN"), MaxWait: c.wait}
+	if client.API == "" {
+		client.API = "https://api.github.com"
+	}
+	if client.Token == "" {
+		return "", "", fmt.Errorf("no GITHUB_TOKEN")
+	}
+	return client.Upsert(ctx, pull, github.Marker(c.key), body)
+}

@@ -1,0 +1,127 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/text"
+
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// hostileDiff is what changes between models whose names are hostile: half of the layers are widened, the others go.
+func hostileDiff(n, cases int) *diff.Diff {
+	base, head := fake(n, hostile), fake(n/2, hostile)
+	for i := range head.Layers {
+		head.Layers[i].Params += 5
+	}
+	base.Peak = &estimate.Peak{Device: 100, Layer: hostile[3]}
+	head.Peak = &estimate.Peak{Device: 300, Layer: hostile[4]}
+	d := &diff.Diff{Schema: diff.Schema, Base: base.Model, Head: head.Model}
+	for range cases {
+		d.Cases = append(d.Cases, diff.Compare("batch 1", base, head))
+	}
+	return d
+}
+
+// Shown on GitHub, a diff is one table and one fold a case, and no name is more than a name.
+func TestDiffMarkdownKeepsItsShape(t *testing.T) {
+	for _, cases := range []int{1, 3} {
+		var b bytes.Buffer
+		if err := DiffMarkdown(&b, hostileDiff(2*len(hostile), cases), MarkdownLimit); err != nil {
+			t.Fatal(err)
+		}
+		source := b.Bytes()
+		doc := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
+		tables, rows := 0, map[int]int{}
+		err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+			if !entering {
+				return ast.WalkContinue, nil
+			}
+			switch n := n.(type) {
+			case *ast.Link, *ast.AutoLink, *ast.Image, *ast.RawHTML:
+				t.Errorf("a name became a %s", n.Kind())
+			case *ast.HTMLBlock:
+				if s := string(n.Lines().Value(source)); !strings.HasPrefix(s, "<details>") && !strings.HasPrefix(s, "</details>") {
+					t.Errorf("a name became HTML: %s", s)
+				}
+			case *east.Table:
+				tables++
+			case *east.TableRow:
+				rows[n.ChildCount()]++
+			case *ast.Text:
+				if n.Parent().Kind() != ast.KindCodeSpan && bytes.ContainsAny(n.Segment.Value(source), "@`<") {
+					t.Errorf("text outside a code span: %q", n.Segment.Value(source))
+				}
+			}
+			return ast.WalkContinue, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tables != 1+cases || rows[7] < cases*len(hostile) {
+			t.Errorf("%d tables, rows by their number of cells: %v", tables, rows)
+		}
+	}
+}
+
+// However much changes, a diff keeps to its limit, and each fold that opens closes.
+func TestDiffMarkdownFits(t *testing.T) {
+	for _, n := range []int{0, 10, 3000} {
+		for _, cases := range []int{1, 4, 200} {
+			for _, limit := range []int{4096, 20_000, MarkdownLimit} {
+				if n == 3000 && cases == 200 {
+					continue
+				}
+				var b bytes.Buffer
+				if err := DiffMarkdown(&b, hostileDiff(n, cases), limit); err != nil {
+					t.Fatal(err)
+				}
+				if b.Len() > limit || strings.Count(b.String(), "\n<details>") != strings.Count(b.String(), "\n</details>\n") {
+					t.Errorf("%d layers, %d cases, limit %d: %d bytes", n, cases, limit, b.Len())
+				}
+			}
+		}
+	}
+}
+
+// The other forms keep their shape too.
+func TestDiffForms(t *testing.T) {
+	d := hostileDiff(2*len(hostile), 2)
+	var b bytes.Buffer
+	if err := DiffText(&b, d, 0); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		for _, c := range strings.TrimSuffix(line, "\n") {
+			if c < ' ' || c > '~' {
+				t.Fatalf("line %q", line)
+			}
+		}
+		if strings.HasPrefix(strings.TrimSpace(line), "::") || strings.HasPrefix(strings.TrimSpace(line), "##[") {
+			t.Errorf("line %q is a command to a CI runner", line)
+		}
+	}
+	b.Reset()
+	if err := DiffCSV(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	records, err := csv.NewReader(&b).ReadAll()
+	if err != nil || len(records) != 1+len(d.Cases[0].Layers)+len(d.Cases[1].Layers) {
+		t.Errorf("%d records, %v", len(records), err)
+	}
+	b.Reset()
+	if err := DiffHTML(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "<img") || strings.Contains(b.String(), "<script") || strings.Contains(b.String(), "href") || strings.Count(b.String(), "<table>") != 5 {
+		t.Errorf("the page is not what it was meant to be:\n%.3000s", b.String())
+	}
+}
