@@ -152,7 +152,10 @@ func (p *Program) readers() []int32 {
 // forward runs the program once. Activations are let go after the last call that
 // Python still refers to them in: see lifetimes.
 func (r *run) forward(values []*tensor) error {
-	ends, unread := r.prog.lifetimes()
+	if r.ends == nil {
+		r.ends, r.unread = r.prog.lifetimes()
+	}
+	ends, unread := r.ends, r.unread
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
@@ -238,6 +241,10 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	scaler := new(gradScaler)
 	r.grad = true
 	for r.step = 1; int(r.step) <= steps; r.step++ {
+		if r.step == 2 { // the steps to come are about as long
+			r.tl.Events = slices.Grow(r.tl.Events, (steps-1)*len(r.tl.Events))
+			r.where = slices.Grow(r.where, (steps-1)*len(r.where))
+		}
 		for pass := range max(r.opts.Accumulate, 1) {
 			r.begin(timeline.Forward)
 			r.enterAutocast()

@@ -175,9 +175,27 @@ type run struct {
 
 	err error // the first that happened: what follows it does not count
 
+	ends   [][]ValueID // see Program.lifetimes; the same for every pass
+	unread map[int]int32
+
+	tensors  slab[tensor]
+	storages slab[storage]
+
 	criterion string // the loss, once it is known
 	saved     int64  // see Run.Saved
 	savedBy   []int64
+}
+
+// A slab hands out values that it allocates many at a time: a run makes thousands, and none outlives it.
+type slab[T any] struct{ free []T }
+
+func (s *slab[T]) one() *T {
+	if len(s.free) == 0 {
+		s.free = make([]T, 256)
+	}
+	v := &s.free[0]
+	s.free = s.free[1:]
+	return v
 }
 
 // alloc makes a storage of this many bytes with one reference. PyTorch makes no
@@ -188,7 +206,9 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 		bytes = 0
 	}
 	if bytes <= 0 {
-		return &storage{block: noBlock, refs: 1}
+		s := r.storages.one()
+		*s = storage{block: noBlock, refs: 1}
+		return s
 	}
 	b := r.tl.Blocks
 	r.tl.Blocks++
@@ -196,7 +216,9 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 	r.tl.Events = append(r.tl.Events, timeline.Event{
 		Kind: timeline.Alloc, Category: c, Phase: r.phase, Step: r.step, Layer: r.layer, Block: b, Bytes: bytes,
 	})
-	return &storage{block: b, bytes: bytes, refs: 1}
+	s := r.storages.one()
+	*s = storage{block: b, bytes: bytes, refs: 1}
+	return s
 }
 
 // drop drops a reference to a storage; the last frees it.
@@ -246,7 +268,9 @@ func (r *run) strided(dtype onnxload.DType, shape, stride []int64) *tensor {
 	if !ok {
 		r.tooLarge(fmt.Sprintf("shape %v", shape))
 	}
-	return &tensor{st: r.alloc(bytes, r.category()), shape: shape, stride: stride, dtype: dtype, refs: 1}
+	t := r.tensors.one()
+	*t = tensor{st: r.alloc(bytes, r.category()), shape: shape, stride: stride, dtype: dtype, refs: 1}
+	return t
 }
 
 // tooLarge fails the run for a tensor that no computer holds.
@@ -275,7 +299,9 @@ func (r *run) alias(t *tensor, shape, stride []int64) *tensor {
 		return &tensor{host: true, shape: shape, stride: stride, dtype: t.dtype, refs: 1}
 	}
 	t.st.refs++
-	return &tensor{st: t.st, shape: shape, stride: stride, dtype: t.dtype, refs: 1, view: true}
+	view := r.tensors.one()
+	*view = tensor{st: t.st, shape: shape, stride: stride, dtype: t.dtype, refs: 1, view: true}
+	return view
 }
 
 // scalar returns a Python number: it has no memory on the GPU.
