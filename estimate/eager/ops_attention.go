@@ -59,6 +59,14 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 	if b == mathAttention {
 		return one(r.mathSDPA(c, q, k, v, mask, p))
 	}
+	if d := q.shape[3]; b == flashAttention && d%8 != 0 {
+		return one(r.paddedFlash(q, k, v))
+	}
+	return one(r.fusedSDPA(b, q, k, v, mask))
+}
+
+// fusedSDPA runs one of the fused kernels.
+func (r *run) fusedSDPA(b backend, q, k, v, mask *tensor) *tensor {
 	bias := mask
 	if mask != nil && mask.dtype == onnxload.Bool { // convert_boolean_attn_mask: where(mask, 0, -inf)
 		zero, inf := r.empty(q.dtype), r.empty(q.dtype)
@@ -114,7 +122,24 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 	for _, t := range kept {
 		r.release(t)
 	}
-	return one(out)
+	return out
+}
+
+// paddedFlash pads heads to a multiple of eight for flash attention and cuts its result to size, both of which
+// autograd sees (pad_last_dim and post_process_flash_output in transformers/attention.cpp).
+func (r *run) paddedFlash(q, k, v *tensor) *tensor {
+	parts := make([]*tensor, 3)
+	for i, t := range []*tensor{q, k, v} {
+		shape := append(slices.Clone(t.shape[:3]), roundUp(t.shape[3], 8))
+		parts[i] = resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: Args{Shape: shape}}, one(t))[0]
+	}
+	padded := r.fusedSDPA(flashAttention, parts[0], parts[1], parts[2], nil)
+	out := r.slice(padded, 3, v.shape[3], 1)
+	r.release(padded)
+	for _, t := range parts {
+		r.release(t)
+	}
+	return out
 }
 
 func roundUp(n, to int64) int64 { return (n + to - 1) / to * to }
