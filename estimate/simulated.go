@@ -62,6 +62,9 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 	if n := len(sim.Replay.Dropped); n > 0 {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))})
 	}
+	if !s.Infer && p.InferOnly != "" {
+		r.Notes = append(r.Notes, Note{Warning, "this graph is for inference: it has " + p.InferOnly + ". What training the model that it came from takes is not what is estimated here: export that in training mode"})
+	}
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}

@@ -8,7 +8,7 @@ var opaqueOps = []op{
 }
 
 // runOpaque makes the results that the graph declares. Its gradients are of its arguments' sizes; what it
-// saves and needs on the way is not known and not counted.
+// needs on the way is not known and not counted, nor is what it saves unless Args.Mode is "saves": its arguments.
 func runOpaque(r *run, c *Call, in []*tensor) []*tensor {
 	outs := make([]*tensor, len(c.Out))
 	for i, v := range c.Out {
@@ -25,7 +25,11 @@ func runOpaque(r *run, c *Call, in []*tensor) []*tensor {
 			}
 			like[i] = &tensor{shape: t.shape, stride: t.stride, dtype: t.dtype, host: t.host}
 		}
-		r.record("Opaque", outs, in, nil, func(r *run, n *node, g []*tensor) []*tensor {
+		var saved []*tensor
+		if c.Args.Mode == "saves" {
+			saved = in
+		}
+		r.record("Opaque", outs, in, saved, func(r *run, n *node, g []*tensor) []*tensor {
 			return n.each(func(i int) *tensor { return r.empty(like[i].dtype, like[i].shape...) })
 		})
 	}

@@ -74,17 +74,18 @@ type Scope struct {
 
 // A Program is a model's forward pass as calls of PyTorch operators.
 type Program struct {
-	Values  []Value
-	Calls   []Call
-	Inputs  []ValueID
-	Outputs []ValueID
-	Flat    [][]ValueID // parameters that a module keeps in one block: those of recurrent layers
-	State   []ValueID   // parameters and buffers in the order in which .to("cuda") moves them
-	Layers  []string
-	Nodes   []*onnxload.Node // those of the graph that run
-	Scopes  []Scope
-	Notes   []string       // what was restored or guessed, one line each
-	Unknown map[string]int // operators without a row, by name, with their number
+	Values    []Value
+	Calls     []Call
+	Inputs    []ValueID
+	Outputs   []ValueID
+	Flat      [][]ValueID // parameters that a module keeps in one block: those of recurrent layers
+	State     []ValueID   // parameters and buffers in the order in which .to("cuda") moves them
+	Layers    []string
+	Nodes     []*onnxload.Node // those of the graph that run
+	Scopes    []Scope
+	Notes     []string       // what was restored or guessed, one line each
+	InferOnly string         // by what the graph shows that it was made for inference; "" when nothing does
+	Unknown   map[string]int // operators without a row, by name, with their number
 }
 
 // dropDead removes the calls whose results nothing reads, such as what made a mask that turned out

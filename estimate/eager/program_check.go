@@ -69,7 +69,7 @@ func (b *recovery) onDevice(v ValueID) ValueID {
 var arity = map[string]int{
 	"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "maximum": 2, "minimum": 2, "remainder": 2, "compare": 1, "where": 3, "masked_fill": 2,
 	"type_as": 2, "prelu": 2, "linear": 2, "matmul": 2, "addmm": 3, "conv": 2, "conv_transpose": 2, "grid_sample": 2, "roi_align": 2,
-	"embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
+	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
 }
 
 // fits reports whether a call's arguments are such as its row can work with: all there, of the ranks that it

@@ -72,6 +72,7 @@ func Recover(src Source) (*Program, error) {
 	}
 	b.prog.Nodes = b.nodes
 	b.noteExport()
+	b.prog.InferOnly = b.inferenceOnly()
 	b.prog.dropDead()
 	for _, c := range b.prog.Calls { // those whose results are read
 		if name, ok := b.unknown[c.Node]; ok {
@@ -110,6 +111,8 @@ type recovery struct {
 	err    error
 
 	unknown map[int32]string // by node: the operator that has no row
+	said    map[string]bool  // operators that a note says are approximate
+	lists   map[onnxload.ValueID][]onnxload.ValueID
 
 	scopes map[string]int32
 	layers map[string]int32
@@ -189,8 +192,8 @@ func (b *recovery) index() {
 	for i, n := range b.nodes {
 		b.places[i] = b.src.Place(n)
 		for j := range n.In {
-			// Asking for a shape is no use of the data.
-			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" {
+			// Asking for a shape is no use of the data, and another name no use at all.
+			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" {
 				b.uses[v] = append(b.uses[v], int32(i))
 			}
 		}

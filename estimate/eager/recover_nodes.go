@@ -13,7 +13,7 @@ type nodeRow struct {
 }
 
 // nodeRows lists the operators by family.
-var nodeRows = index(mathNodes, []nodeRow{
+var nodeRows = index(mathNodes, listNodes, rareNodes, []nodeRow{
 	{"Relu", unaryCall("relu")}, {"LeakyRelu", unaryCall("leaky_relu")}, {"PRelu", emitPRelu},
 	{"Elu", unaryCall("elu")}, {"Selu", unaryCall("elu")}, {"Celu", unaryCall("elu")},
 	{"Gelu", unaryCall("gelu")}, {"Mish", unaryCall("mish")}, {"Swish", unaryCall("silu")},
@@ -80,6 +80,12 @@ func (b *recovery) node(n *onnxload.Node) {
 			return
 		}
 	}
+	if n.Domain == contribDomain && n.Out[0] != onnxload.NoValue {
+		if emit := contribRows[n.Op]; emit != nil {
+			emit(b, n)
+			return
+		}
+	}
 	b.opaque(n)
 }
 
@@ -88,11 +94,22 @@ func (b *recovery) opaque(n *onnxload.Node) {
 	b.unknown[int32(b.at)] = b.nodeName()
 	var in []ValueID
 	for i := range n.In {
-		if v := b.value(b.in(n, i)); v != NoValue {
-			in = append(in, v)
+		if id := b.in(n, i); b.isTensor(id) {
+			in = append(in, b.value(id))
 		}
 	}
-	b.call("opaque", Args{}, in, n.Out...)
+	var outs []onnxload.ValueID
+	for _, o := range n.Out {
+		if b.isTensor(o) && b.of[o] == unset {
+			outs = append(outs, o)
+		}
+	}
+	b.call("opaque", Args{}, in, outs...)
+}
+
+// isTensor reports whether a value is a tensor, no sequence or optional.
+func (b *recovery) isTensor(id onnxload.ValueID) bool {
+	return id != onnxload.NoValue && b.types.Type(id).Kind == onnxload.TensorType
 }
 
 // nodeName names the operator of the node at hand, with its domain unless that is ONNX's own.

@@ -322,8 +322,17 @@ func matchGroupNorm(b *recovery, i int) {
 		members = append(members, ni)
 	}
 	b.claim(func() {
-		b.call("group_norm", Args{Groups: groups}, []ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
+		b.call("group_norm", Args{Groups: groups}, []ValueID{b.value(x), b.vector(params[0]), b.vector(params[1])}, last)
 	}, members...)
+}
+
+// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C].
+func (b *recovery) vector(id onnxload.ValueID) ValueID {
+	v := b.value(id)
+	if v != NoValue && b.prog.Values[v].Kind == Parameter {
+		b.prog.Values[v].Shape = []int64{numel(b.dims(id))}
+	}
+	return v
 }
 
 // parameterBehind returns the parameter that a value is a reshape of.

@@ -46,6 +46,7 @@ var examples = map[string]example{
 	"batch_norm":     {args: Args{Train: true}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}}, "instance_norm": {in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
 	"layer_norm": {args: Args{Shape: []int64{6}}, in: []exampleInput{floats(2, 6), floats(6), floats(6)}}, "rms_norm": {args: Args{Shape: []int64{6}}, in: []exampleInput{floats(2, 6), floats(6)}},
 	"group_norm": {args: Args{Groups: 2}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
+	"nll_loss":   {in: []exampleInput{floats(2, 4), integers(2)}},
 	"normalize":  {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "mean_variance_norm": {args: Args{Dims: []int{0, 2, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}},
 
 	"max_pool": {args: Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_max_pool": {args: Args{Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},

@@ -1,0 +1,219 @@
+package eager
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// A patternCase is nodes on x of [2, 4, 8] unless shape says otherwise, towards y, and the calls that they stand for.
+type patternCase struct {
+	name  string
+	shape []any
+	inits []onnx.Tensor
+	nodes []onnx.Node
+	want  []string
+}
+
+func f32s(name string, v float32) onnx.Tensor { return onnx.Float32s(name, v).Scalar() }
+
+func weights(name string, dims ...int64) onnx.Tensor {
+	return onnx.Bare(name, onnxload.Float32, dims...)
+}
+
+func (c patternCase) graph() onnx.Graph {
+	shape := c.shape
+	if shape == nil {
+		shape = []any{2, 4, 8}
+	}
+	return onnx.Graph{In: []onnx.Value{onnx.Float("x", shape...)}, Inits: c.inits, Nodes: c.nodes, Out: []onnx.Value{{Name: "y"}}}
+}
+
+func runPatterns(t *testing.T, cases []patternCase) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { wantCalls(t, mustRecover(t, c.graph()), c.want...) })
+	}
+}
+
+var geluConstants = []onnx.Tensor{f32s("root", math.Sqrt2), f32s("one", 1), f32s("half", 0.5), f32s("two", 2)}
+
+// The activations that exporters write out.
+func TestActivationChains(t *testing.T) {
+	erf := func(rest ...onnx.Node) []onnx.Node {
+		return append([]onnx.Node{onnx.Op("Div", "x root", "d"), onnx.Op("Erf", "d", "e"), onnx.Op("Add", "e one", "a")}, rest...)
+	}
+	unmatched := []string{"div(x, number)", "erf(d)", "add(e, number)"}
+	tanh := func(cube float32) patternCase {
+		return patternCase{inits: []onnx.Tensor{f32s("k", cube), f32s("s", float32(math.Sqrt(2/math.Pi))), f32s("one", 1), f32s("half", 0.5)}, nodes: []onnx.Node{
+			onnx.Op("Mul", "x x", "x2"), onnx.Op("Mul", "x x2", "x3"), onnx.Op("Mul", "k x3", "kx"), onnx.Op("Add", "x kx", "sum"), onnx.Op("Mul", "s sum", "in"),
+			onnx.Op("Tanh", "in", "t"), onnx.Op("Add", "one t", "t1"), onnx.Op("Mul", "x t1", "xt"), onnx.Op("Mul", "half xt", "y")}}
+	}
+	good, near := tanh(0.044715), tanh(0.05)
+	good.name, good.want = "tanh gelu", []string{"gelu(x)"}
+	near.name, near.want = "tanh with another factor", []string{"mul(x, x)", "mul(x, x2)", "mul(number, x3)", "add(x, kx)", "mul(number, sum)", "tanh(in)", "add(number, t)", "mul(x, t1)", "mul(number, xt)"}
+	swish := []onnx.Tensor{f32s("three", 3), f32s("zero", 0), f32s("six", 6)}
+	runPatterns(t, []patternCase{
+		{name: "gelu, half last", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"), onnx.Op("Mul", "m half", "y")), want: []string{"gelu(x)"}},
+		{name: "gelu, half first", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x half", "h"), onnx.Op("Mul", "h a", "y")), want: []string{"gelu(x)"}},
+		{name: "gelu, half inside", inits: geluConstants, nodes: erf(onnx.Op("Mul", "a half", "m"), onnx.Op("Mul", "x m", "y")), want: []string{"gelu(x)"}},
+		{name: "no gelu: times two", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"), onnx.Op("Mul", "m two", "y")), want: append(slices.Clone(unmatched), "mul(x, a)", "mul(m, number)")},
+		{name: "no gelu: the sum is used twice", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"), onnx.Op("Mul", "m half", "h"), onnx.Op("Add", "h a", "y")),
+			want: append(slices.Clone(unmatched), "mul(x, a)", "mul(m, number)", "add(h, a)")},
+		good, near,
+		{name: "silu", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Mul", "x s", "y")}, want: []string{"silu(x)"}},
+		{name: "no silu: another factor", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Neg", "x", "n"), onnx.Op("Mul", "n s", "y")}, want: []string{"sigmoid(x)", "neg(x)", "mul(n, s)"}},
+		{name: "mish", nodes: []onnx.Node{onnx.Op("Softplus", "x", "p"), onnx.Op("Tanh", "p", "t"), onnx.Op("Mul", "x t", "y")}, want: []string{"mish(x)"}},
+		{name: "no mish: sigmoid", nodes: []onnx.Node{onnx.Op("Softplus", "x", "p"), onnx.Op("Sigmoid", "p", "t"), onnx.Op("Mul", "x t", "y")}, want: []string{"softplus(x)", "sigmoid(p)", "mul(x, t)"}},
+		{name: "hardswish", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"), onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "d"), onnx.Op("Mul", "x d", "y")}, want: []string{"hardswish(x)"}},
+		{name: "hardswish, divided last", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"), onnx.Op("Clip", "a zero six", "c"), onnx.Op("Mul", "x c", "m"), onnx.Op("Div", "m six", "y")}, want: []string{"hardswish(x)"}},
+		{name: "hardsigmoid", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"), onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "y")}, want: []string{"hardsigmoid(x)"}},
+		{name: "relu6 of a sum", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x six", "a"), onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "y")}, want: []string{"add(x, number)", "hardtanh(a)", "div(c, number)"}},
+		{name: "rsqrt", inits: geluConstants, nodes: []onnx.Node{onnx.Op("Sqrt", "x", "s"), onnx.Op("Div", "one s", "y")}, want: []string{"rsqrt(x)"}},
+		{name: "rsqrt by reciprocal", nodes: []onnx.Node{onnx.Op("Sqrt", "x", "s"), onnx.Op("Reciprocal", "s", "y")}, want: []string{"rsqrt(x)"}},
+		{name: "no rsqrt: two over", inits: geluConstants, nodes: []onnx.Node{onnx.Op("Sqrt", "x", "s"), onnx.Op("Div", "two s", "y")}, want: []string{"sqrt(x)", "div(number, s)"}},
+	})
+}
+
+// Linear in the forms of the exporters.
+func TestLinearForms(t *testing.T) {
+	w, wt, bias := weights("fc.weight", 4, 8), weights("fc.weight", 8, 4), weights("fc.bias", 4)
+	runPatterns(t, []patternCase{
+		{name: "Gemm", shape: []any{2, 8}, inits: []onnx.Tensor{w, bias}, nodes: []onnx.Node{onnx.Op("Gemm", "x fc.weight fc.bias", "y", onnx.A("transB", 1))}, want: []string{"linear(x, fc.weight, fc.bias)"}},
+		{name: "Gemm without bias", shape: []any{2, 8}, inits: []onnx.Tensor{w}, nodes: []onnx.Node{onnx.Op("Gemm", "x fc.weight", "y", onnx.A("transB", 1))}, want: []string{"linear(x, fc.weight, -)"}},
+		{name: "Gemm of a weight as it lies", shape: []any{2, 8}, inits: []onnx.Tensor{wt, bias}, nodes: []onnx.Node{onnx.Op("Gemm", "x fc.weight fc.bias", "y")}, want: []string{"addmm(fc.bias, x, fc.weight)"}},
+		{name: "MatMul of a transposed parameter", inits: []onnx.Tensor{w, bias}, nodes: []onnx.Node{onnx.Op("Transpose", "fc.weight", "t", onnx.A("perm", []int64{1, 0})), onnx.Op("MatMul", "x t", "m"), onnx.Op("Add", "fc.bias m", "y")}, want: []string{"linear(x, fc.weight, fc.bias)"}},
+		{name: "MatMul of a folded transpose", inits: []onnx.Tensor{wt, bias}, nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "m"), onnx.Op("Add", "m fc.bias", "y")}, want: []string{"linear(x, fc.weight, fc.bias)"}},
+		{name: "a bias that is no parameter", inits: []onnx.Tensor{wt, weights("b", 4)}, nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "m"), onnx.Op("Add", "m b", "y")}, want: []string{"linear(x, fc.weight, b)"}},
+		{name: "a sum that is no bias", inits: []onnx.Tensor{wt, weights("pos.table", 4, 4)}, nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "m"), onnx.Op("Add", "m pos.table", "y")}, want: []string{"linear(x, fc.weight, -)", "add(m, pos.table)"}},
+		{name: "a product of two activations", nodes: []onnx.Node{onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 2, 1})), onnx.Op("MatMul", "x t", "y")}, want: []string{"permute(x)", "matmul(x, t)"}},
+	})
+	p := mustRecover(t, patternCase{inits: []onnx.Tensor{wt}, nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "y")}}.graph())
+	if s := p.Values[p.Calls[0].In[1]].Shape; !slices.Equal(s, []int64{4, 8}) {
+		t.Errorf("the weight has shape %v, wanted [4 8]: rows are outputs", s)
+	}
+}
+
+// The normalisations of older opsets.
+func TestNormChains(t *testing.T) {
+	consts := []onnx.Tensor{f32s("two", 2), f32s("eps", 1e-5), f32s("three", 3), onnx.Int64s("axes", -1), weights("ln.weight", 8), weights("ln.bias", 8)}
+	layer := func(power string) []onnx.Node {
+		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "d"), onnx.Op("Pow", "d "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"), onnx.Op("Div", "d r", "n")}
+	}
+	affine := []onnx.Node{onnx.Op("Mul", "n ln.weight", "nw"), onnx.Op("Add", "nw ln.bias", "y")}
+	rms := func(power string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Pow", "x "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"), onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"),
+			onnx.Op("Reciprocal", "r", "i"), onnx.Op("Mul", "x i", "n"), onnx.Op("Mul", "n ln.weight", "y")}
+	}
+	group := func(to ...int64) patternCase {
+		return patternCase{shape: []any{2, 8, 6, 6}, inits: []onnx.Tensor{onnx.Int64s("in", to...), onnx.Int64s("out", 2, 8, 6, 6), weights("ones", to[1]), weights("zeros", to[1]), weights("gn.weight", 8, 1, 1), weights("gn.bias", 8, 1, 1)},
+			nodes: []onnx.Node{onnx.Op("Reshape", "x in", "r"), onnx.Op("InstanceNormalization", "r ones zeros", "i"), onnx.Op("Reshape", "i out", "b"), onnx.Op("Mul", "b gn.weight", "w"), onnx.Op("Add", "w gn.bias", "y")}}
+	}
+	groups, four := group(2, 4, -1), group(2, 4, 12, 6)
+	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
+	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, ones, zeros)", "reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
+	runPatterns(t, []patternCase{
+		{name: "layer norm", inits: consts, nodes: append(layer("two"), affine...), want: []string{"layer_norm(x, ln.weight, ln.bias)"}},
+		{name: "layer norm without affine", inits: consts, nodes: append(layer("two"), onnx.Op("Neg", "n", "y")), want: []string{"layer_norm(x, -, -)", "neg(n)"}},
+		{name: "no layer norm: cubes", inits: consts, nodes: append(layer("three"), affine...), want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "div(d, r)", "mul(n, ln.weight)", "add(nw, ln.bias)"}},
+		{name: "RMS norm", inits: consts, nodes: rms("two"), want: []string{"float(x)", "square(_)", "mean(_)", "add(_, number)", "rsqrt(_)", "mul(_, _)", "type_as(_, x)", "mul(ln.weight, _)"}},
+		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three"), want: []string{"pow(x, number)", "mean(sq)", "add(v, number)", "rsqrt(ve)", "mul(x, i)", "mul(n, ln.weight)"}},
+		groups, four,
+	})
+	p := mustRecover(t, groups.graph())
+	if a := p.Calls[0].Args; a.Groups != 4 {
+		t.Errorf("%d groups, wanted 4", a.Groups)
+	}
+}
+
+// Parts of a tensor: split and chunk where nothing is left over, slices where Python slices.
+func TestParts(t *testing.T) {
+	end := int64(math.MaxInt64)
+	ints := []onnx.Tensor{onnx.Int64s("0", 0), onnx.Int64s("4", 4), onnx.Int64s("8", 8), onnx.Int64s("5", 5), onnx.Int64s("end", end), onnx.Int64s("axis", 2), onnx.Int64s("size", 3).Scalar(),
+		onnx.Int64s("i0", 0).Scalar(), onnx.Int64s("i1", 1).Scalar(), onnx.Int64s("i2", 2).Scalar()}
+	parts := func(mid, end string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Slice", "x 0 4 axis", "a"), onnx.Op("Slice", "x "+mid+" "+end+" axis", "b"), onnx.Op("Concat", "b a", "y", onnx.A("axis", 2))}
+	}
+	runPatterns(t, []patternCase{
+		{name: "chunk", inits: ints, nodes: parts("4", "8"), want: []string{"split(x)", "cat(b, a)"}},
+		{name: "Python slices", inits: ints, nodes: parts("4", "end"), want: []string{"slice(x)", "slice(x)", "cat(b, a)"}},
+		{name: "with a gap", inits: ints, nodes: parts("5", "8"), want: []string{"slice(x)", "slice(x)", "cat(b, a)"}},
+		{name: "Split", nodes: []onnx.Node{onnx.Op("Split", "x", "a b", onnx.A("axis", 2), onnx.A("num_outputs", 2)), onnx.Op("Concat", "b a", "y", onnx.A("axis", 2))}, want: []string{"split(x)", "cat(b, a)"}},
+		{name: "SplitToSequence", inits: ints, nodes: []onnx.Node{onnx.Op("SplitToSequence", "x size", "s", onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i0", "a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("SequenceAt", "s i2", "c"),
+			onnx.Op("Concat", "c b a", "y", onnx.A("axis", 2))}, want: []string{"split(x)", "cat(c, b, a)"}},
+		{name: "a list", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"), onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("SequenceInsert", "s x i0", "l"), onnx.Op("ConcatFromSequence", "l", "y", onnx.A("axis", 1))},
+			want: []string{"relu(x)", "cat(x, x, a)"}},
+		{name: "a list stacked", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"), onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("ConcatFromSequence", "s", "y", onnx.A("axis", 0), onnx.A("new_axis", 1))},
+			want: []string{"relu(x)", "unsqueeze(x)", "unsqueeze(a)", "cat(_, _)"}},
+		{name: "one of a list", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"), onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("Neg", "b", "y")}, want: []string{"relu(x)", "neg(a)"}},
+	})
+	p := mustRecover(t, patternCase{inits: ints, nodes: []onnx.Node{onnx.Op("SplitToSequence", "x size", "s", onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i2", "c"), onnx.Op("SequenceAt", "s i0", "a"),
+		onnx.Op("Concat", "c a", "y", onnx.A("axis", 2))}}.graph())
+	if a := p.Calls[0].Args; a.Dim != 2 || !slices.Equal(a.Shape, []int64{3, 3, 2}) {
+		t.Errorf("split at %d into %v", a.Dim, a.Shape)
+	}
+}
+
+// What only names things or asks for shapes costs nothing.
+func TestWhatCostsNothing(t *testing.T) {
+	one := onnx.Int64s("one", 1)
+	branch := func(op string) onnx.Graph {
+		return onnx.Graph{Nodes: []onnx.Node{onnx.Op(op, "x", "b"+op)}, Out: []onnx.Value{onnx.Float("b"+op, 2, 4, 8)}}
+	}
+	yes := onnx.Tensor{Name: "yes", DType: onnxload.Bool, Raw: []byte{1}}
+	runPatterns(t, []patternCase{
+		{name: "Identity chain", nodes: []onnx.Node{onnx.Op("Identity", "x", "a"), onnx.Op("Identity", "a", "b"), onnx.Op("Sigmoid", "b", "s"), onnx.Op("Identity", "s", "c"), onnx.Op("Mul", "a c", "y")}, want: []string{"silu(x)"}},
+		{name: "arithmetic of shapes", inits: []onnx.Tensor{onnx.Int64s("zero", 0), one, onnx.Int64s("rest", -1)}, nodes: []onnx.Node{onnx.Op("Shape", "x", "s"), onnx.Op("Gather", "s zero", "n"), onnx.Op("Mul", "n one", "m"),
+			onnx.Op("Concat", "m rest", "to", onnx.A("axis", 0)), onnx.Op("Reshape", "x to", "r"), onnx.Op("Relu", "r", "y")}, want: []string{"reshape(x)", "relu(r)"}},
+		{name: "the branch that is taken", inits: []onnx.Tensor{yes}, nodes: []onnx.Node{onnx.Op("If", "yes", "i", onnx.A("then_branch", branch("Relu")), onnx.A("else_branch", branch("Exp"))), onnx.Op("Neg", "i", "y")}, want: []string{"relu(x)", "neg(bRelu)"}},
+	})
+}
+
+// ReLU and add write over their argument behind convolutions, and nowhere else.
+func TestInPlace(t *testing.T) {
+	picture := []any{2, 4, 6, 6}
+	inits := []onnx.Tensor{weights("conv.weight", 4, 4, 1, 1), weights("bn.weight", 4), weights("bn.bias", 4), weights("bn.mean.buffer", 4), weights("bn.var.buffer", 4), weights("fc.weight", 8, 8)}
+	block := []onnx.Node{onnx.Op("Conv", "x conv.weight", "c"), onnx.Op("BatchNormalization", "c bn.weight bn.bias bn.mean.buffer bn.var.buffer", "n")}
+	norm := []string{"conv(x, conv.weight, -)", "batch_norm(c, bn.weight, bn.bias)"}
+	runPatterns(t, []patternCase{
+		{name: "ReLU behind a norm", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Relu", "n", "y")), want: append(slices.Clone(norm), "relu(n) in place")},
+		{name: "of what something else needs", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Relu", "n", "r"), onnx.Op("Mul", "r n", "y")), want: append(slices.Clone(norm), "relu(n)", "mul(r, n)")},
+		{name: "residual sum", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Add", "x n", "a"), onnx.Op("Relu", "a", "y")), want: append(slices.Clone(norm), "add(n, x) in place", "relu(a) in place")},
+		{name: "sum without ReLU", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Add", "x n", "a"), onnx.Op("Sigmoid", "a", "y")), want: append(slices.Clone(norm), "add(x, n)", "sigmoid(a)")},
+		{name: "ReLU behind a Linear", inits: inits, nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "m"), onnx.Op("Relu", "m", "y")}, want: []string{"linear(x, fc.weight, -)", "relu(m)"}},
+	})
+}
+
+// Batch norms that an export in evaluation mode folded away come back.
+func TestFoldedBatchNorm(t *testing.T) {
+	conv := func(w, b, out string) onnx.Graph {
+		return onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 6, 6)}, Inits: []onnx.Tensor{weights(w, 4, 4, 1, 1), weights(b, 4)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x "+w+" "+b, out).Named("features.0:Conv"), onnx.Op("Relu", out, "y")}}
+	}
+	// The TorchScript exporter's names hold no dot: recovered takes them for parameters by theirs.
+	for _, c := range []struct{ w, b, out, conv string }{
+		{"features.weight", "features.weight_bias", "getitem_3", "conv(x, features.weight, -)"},
+	} {
+		p := mustRecover(t, conv(c.w, c.b, c.out))
+		wantCalls(t, p, c.conv, "batch_norm(_, features.0.restored_bn.weight, features.0.restored_bn.bias)", "relu("+c.out+") in place")
+		if p.Notes == nil {
+			t.Error("nothing is said of the norm that is restored")
+		}
+	}
+	wantCalls(t, mustRecover(t, conv("features.weight", "features.bias", "conv2d")), "conv(x, features.weight, features.bias)", "relu(conv2d) in place")
+}
+
+// A table of relative positions is looked up, seen with the heads last, and copied with the heads first.
+func TestRelativePositions(t *testing.T) {
+	c := patternCase{shape: []any{2, 16, 16}, inits: []onnx.Tensor{weights("attn.table", 9, 3), onnx.Bare("attn.buffer", onnxload.Int64, 256), onnx.Int64s("to", 16, 16, 3)}, nodes: []onnx.Node{
+		onnx.Op("Gather", "attn.table attn.buffer", "g"), onnx.Op("Reshape", "g to", "r"), onnx.Op("Transpose", "r", "t", onnx.A("perm", []int64{2, 0, 1})), onnx.Op("ReduceSum", "t axes", "s", onnx.A("keepdims", 0)), onnx.Op("Add", "x s", "y")}}
+	c.inits = append(c.inits, onnx.Int64s("axes", 0))
+	p := mustRecover(t, c.graph())
+	wantCalls(t, p, "index(attn.table, attn.buffer)", "reshape(g)", "permute(r)", "contiguous(_)", "sum(t)", "add(x, s)")
+	c.nodes[2] = onnx.Op("Transpose", "r", "t", onnx.A("perm", []int64{2, 1, 0}))
+	wantCalls(t, mustRecover(t, c.graph()), "index(attn.table, attn.buffer)", "reshape(g)", "permute(r)", "sum(t)", "add(x, s)")
+}
