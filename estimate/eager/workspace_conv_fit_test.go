@@ -19,7 +19,8 @@ type convSample struct {
 	figures *convFeatures
 	want    int64
 	weight  int64  // larger tensors count more: they decide the peak
-	hits    uint64 // the engines that give about what was measured
+	hits    uint64 // the engines that give about what was measured,
+	exact   uint64 // and nearly exactly
 }
 
 const (
@@ -29,6 +30,7 @@ const (
 	convDepth     = 24
 	convLeast     = 3 // passes that an engine must be needed for
 	convTolerance = 0.1
+	convExact     = 0.01
 	convFolds     = 5
 )
 
@@ -113,7 +115,7 @@ func coverSamples(samples []*convSample) []convEngine {
 	gives := make([][]int, len(all))
 	for i, e := range all {
 		for j, s := range samples {
-			if nearConv(s.work.bytes(e), s.want, convTolerance/2) {
+			if nearConv(s.work.bytes(e), s.want, convExact) {
 				gives[i] = append(gives[i], j)
 			}
 		}
@@ -145,10 +147,13 @@ func coverSamples(samples []*convSample) []convEngine {
 		}
 	}
 	for _, s := range samples {
-		s.hits = 0
+		s.hits, s.exact = 0, 0
 		for i, e := range picked {
-			if nearConv(s.work.bytes(e), s.want, convTolerance) {
+			if got := s.work.bytes(e); nearConv(got, s.want, convTolerance) {
 				s.hits |= 1 << i
+				if nearConv(got, s.want, convExact) {
+					s.exact |= 1 << i
+				}
 			}
 		}
 	}
@@ -235,6 +240,9 @@ func (t *engineTally) add(s *convSample, sign int64) {
 	for h := s.hits; h != 0; h &= h - 1 {
 		t.of[bits.TrailingZeros64(h)] += sign * s.weight
 	}
+	for h := s.exact; h != 0; h &= h - 1 {
+		t.of[bits.TrailingZeros64(h)] += sign * s.weight
+	}
 	t.weight += sign * s.weight
 	t.n += int(sign)
 }
@@ -257,7 +265,11 @@ func (g *grower) branch(of []int32, depth int) {
 	common := ^uint64(0)
 	for _, i := range of {
 		all.add(g.samples[i], 1)
-		common &= g.samples[i].hits
+		if s := g.samples[i]; s.exact != 0 {
+			common &= s.exact
+		} else {
+			common &= s.hits
+		}
 	}
 	best := 0
 	for e := range g.engines {
