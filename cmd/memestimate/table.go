@@ -2,9 +2,11 @@ package main
 
 import (
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -12,6 +14,7 @@ import (
 func tableCommand(e *env) *cobra.Command {
 	var s settings
 	var o output
+	var opt report.TableOptions
 	cmd := &cobra.Command{
 		Use:   "table MODEL",
 		Short: "Print the table of a model's layers",
@@ -23,6 +26,16 @@ func tableCommand(e *env) *cobra.Command {
 			if err := o.check(in); err != nil {
 				return err
 			}
+			if opt.Depth < 0 || opt.Top < 0 {
+				return usagef("--depth and --top are counts, from 0 on")
+			}
+			chosen := false
+			for _, name := range []string{"columns", "sort", "depth", "top"} {
+				chosen = chosen || cmd.Flags().Changed(name)
+			}
+			if _, err := report.Table(&estimate.Report{}, opt); err != nil {
+				return usagef("%w", err) // before the model is read
+			}
 			r, err := s.estimate(e, cmd.CommandPath(), in)
 			if err != nil {
 				return err
@@ -31,11 +44,23 @@ func tableCommand(e *env) *cobra.Command {
 				if o.format == "json" {
 					return report.LayersJSON(w, r)
 				}
-				return o.grid(w, e, report.Layers(r, o.format == "csv"))
+				if o.format == "csv" && !chosen {
+					return o.grid(w, e, report.Layers(r, true)) // all there is
+				}
+				opt.Exact = o.format == "csv"
+				g, err := report.Table(r, opt)
+				if err != nil {
+					return err
+				}
+				return o.grid(w, e, g)
 			})
 		},
 	}
 	s.flags(cmd.Flags())
+	cmd.Flags().StringSliceVar(&opt.Columns, "columns", nil, "columns, with commas between: "+strings.Join(report.TableColumns(), ", "))
+	cmd.Flags().StringVar(&opt.Sort, "sort", "", "sort by a size, the largest first: "+strings.Join(report.SortColumns(), ", "))
+	cmd.Flags().IntVar(&opt.Depth, "depth", 0, "add up the layers of each module, as many parts of its path deep")
+	cmd.Flags().IntVar(&opt.Top, "top", 0, "show this many rows, and add up the others")
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }

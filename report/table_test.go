@@ -1,0 +1,118 @@
+package report
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// modules returns a report of layers in modules two parts deep.
+func modules() *estimate.Report {
+	r := fake(12, []string{"a"})
+	r.Parameters = estimate.Tensors{}
+	for i := range r.Layers {
+		l := &r.Layers[i]
+		l.Module = "block" + strconv.Itoa(i/4) + ".part" + strconv.Itoa(i/2) + ".leaf" + strconv.Itoa(i)
+		l.Name, l.Nodes, l.SavedBytes = l.Module, 2, 1000*int64(12-i)
+		r.Parameters.Count += l.Params
+		r.Parameters.Bytes += l.ParamBytes
+	}
+	r.Peak = &estimate.Peak{Layer: r.Layers[5].Name}
+	return r
+}
+
+// cell returns a column's cells.
+func column(t *testing.T, r *estimate.Report, opt TableOptions, name string) []string {
+	t.Helper()
+	opt.Columns, opt.Exact = []string{name}, true
+	g, err := Table(r, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, row := range g.Rows {
+		out = append(out, row[0])
+	}
+	return append(out, g.Footer[0])
+}
+
+// However the rows are grouped, sorted and cut, each column adds up to its total.
+func TestTableAddsUp(t *testing.T) {
+	r := modules()
+	for _, opt := range []TableOptions{{}, {Depth: 1}, {Depth: 2}, {Depth: 9}, {Sort: "saved"}, {Top: 3}, {Sort: "share", Depth: 2, Top: 1}, {Top: 100}} {
+		for _, name := range []string{"parameters", "parameter-size", "activation", "saved", "share"} {
+			cells := column(t, r, opt, name)
+			sum := 0.0
+			for i, s := range cells {
+				v, err := strconv.ParseFloat(s, 64)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if i < len(cells)-1 {
+					sum += v
+				} else if sum-v > 0.6 || v-sum > 0.6 {
+					t.Errorf("%+v: %s adds up to %v, the total is %v", opt, name, sum, v)
+				}
+			}
+		}
+	}
+}
+
+func TestTableGroupsAndSorts(t *testing.T) {
+	r := modules()
+	for _, tt := range []struct {
+		opt  TableOptions
+		name string
+		want string
+	}{
+		{TableOptions{Depth: 1}, "layer", "block0 block1 block2 total"},
+		{TableOptions{Depth: 1}, "peak", "  <- peak  "},
+		{TableOptions{Depth: 1, Sort: "activation"}, "layer", "block2 block1 block0 total"},
+		{TableOptions{Depth: 1, Sort: "saved"}, "layer", "block0 block1 block2 total"},
+		{TableOptions{Depth: 1, Sort: "activation", Top: 1}, "layer", "block2 ... total"},
+		{TableOptions{Depth: 1, Top: 1}, "operator", "4 layers|2 more rows|"},
+		{TableOptions{Top: 2}, "index", "0 1 2 "},
+	} {
+		sep := " "
+		if strings.Contains(tt.want, "|") {
+			sep = "|"
+		}
+		if got := strings.Join(column(t, r, tt.opt, tt.name), sep); strings.Trim(got, " ") != strings.Trim(tt.want, " ") {
+			t.Errorf("%+v %s: %q, want %q", tt.opt, tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestTableOptionErrors(t *testing.T) {
+	for _, opt := range []TableOptions{{Columns: []string{"size"}}, {Sort: "layer"}, {Sort: "size"}} {
+		if _, err := Table(modules(), opt); err == nil || !strings.Contains(err.Error(), "want ") {
+			t.Errorf("%+v: %v", opt, err)
+		}
+	}
+	for _, name := range SortColumns() {
+		if !slices.Contains(TableColumns(), name) {
+			t.Errorf("%s", name)
+		}
+	}
+}
+
+// Hostile names keep the table's shape in Markdown too.
+func TestTableWithHostileNames(t *testing.T) {
+	g, err := Table(fake(len(hostile), hostile), TableOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := g.Markdown(&b, MarkdownLimit); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if strings.Count(line, "|") != len(g.Columns)+1 {
+			t.Errorf("line %q", line)
+		}
+	}
+}
