@@ -44,8 +44,11 @@ func rowsByName() map[string]*op {
 func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
 	in := make([]*tensor, len(c.In))
 	for i, v := range c.In {
-		if v != NoValue {
-			in[i] = values[v]
+		if v == NoValue {
+			continue
+		}
+		if in[i] = values[v]; in[i] == nil { // Recover's mistake: no user shall see a panic for it
+			return nil, fmt.Errorf("argument %d (%q) is read before a call makes it", i, r.prog.Values[v].Name)
 		}
 	}
 	outs, err := r.apply(c, in)
