@@ -69,7 +69,6 @@ type Options struct {
 	ZeroGrads    bool // zero_grad(set_to_none=False)
 	ForLoop      bool // optimizers with foreach=False
 	Scaler       bool // torch.amp.GradScaler
-	Bound        bool // take the largest workspace of each convolution instead of the likely one
 	GPU          *GPU // nil is DefaultGPU
 }
 

@@ -182,9 +182,5 @@ func newConvShape(c *Call, x, w *tensor, shape []int64, last bool) ConvShape {
 
 // convWorkspace allocates and frees the workspace of a pass.
 func (r *run) convWorkspace(s ConvShape, pass ConvPass) {
-	bytes := s.Workspace(pass)
-	if r.opts.Bound {
-		bytes = max(bytes, s.WorkspaceBound(pass))
-	}
-	r.planScratch(s, pass, bytes)
+	r.planScratch(s, pass, s.Workspace(pass))
 }
