@@ -59,6 +59,7 @@ type Settings struct {
 	ZeroGrads    bool   `json:"zero_grad_zeros,omitempty"`
 	ForLoop      bool   `json:"for_loop,omitempty"` // the optimizer's foreach=False
 	Scaler       bool   `json:"grad_scaler,omitempty"`
+	DropOutput   bool   `json:"drop_output,omitempty"`
 	AllocConf    string `json:"alloc_conf,omitempty"`
 	MemoryLimit  int64  `json:"memory_limit_bytes,omitempty"`
 }

@@ -82,7 +82,7 @@ func (t *Settings) describe(s Step, loss string) {
 		return
 	}
 	t.Mode, t.Optimizer, t.Loss = "train", cmp.Or(s.Optimizer, "adamw"), loss
-	t.ClipNorm, t.ZeroGrads, t.ForLoop, t.Scaler = s.ClipNorm, s.ZeroGrads, s.ForLoop, s.Scaler
+	t.ClipNorm, t.ZeroGrads, t.ForLoop, t.Scaler, t.DropOutput = s.ClipNorm, s.ZeroGrads, s.ForLoop, s.Scaler, s.DropOutput
 	if s.Accumulate > 1 {
 		t.Accumulate = s.Accumulate
 	}

@@ -18,7 +18,7 @@ type Step struct {
 	Optimizer string // "" is adamw: see eager.Optimizers
 	Loss      string // "" is auto: see eager.Losses
 	ChannelsLast,
-	ClipNorm, ZeroGrads, ForLoop, Scaler bool // see eager.Options
+	ClipNorm, ZeroGrads, ForLoop, Scaler, DropOutput bool // see eager.Options
 	Accumulate  int    // backward passes a step; 0 is 1
 	AllocConf   string // as PYTORCH_CUDA_ALLOC_CONF
 	MemoryLimit int64  // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
@@ -140,7 +140,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	}
 	opts := eager.Options{
 		Train: !s.Infer, Precision: precision, Optimizer: s.Optimizer, Loss: s.Loss, ChannelsLast: s.ChannelsLast,
-		Accumulate: s.Accumulate, ClipNorm: s.ClipNorm, ZeroGrads: s.ZeroGrads, ForLoop: s.ForLoop, Scaler: s.Scaler,
+		Accumulate: s.Accumulate, ClipNorm: s.ClipNorm, ZeroGrads: s.ZeroGrads, ForLoop: s.ForLoop, Scaler: s.Scaler, DropOutput: s.DropOutput,
 	}
 	device := eager.DefaultGPU
 	if s.GPU.ID != "" {

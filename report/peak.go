@@ -198,7 +198,7 @@ func setting(s estimate.Settings) string {
 		word string
 	}{
 		{s.ChannelsLast, "channels last"}, {s.Accumulate > 1, fmt.Sprintf("%d backward passes a step", s.Accumulate)}, {s.ClipNorm, "gradients clipped"},
-		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
+		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.DropOutput, "output not kept"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
 	} {
 		if o.set {
 			text += ", " + o.word

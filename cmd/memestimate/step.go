@@ -46,6 +46,7 @@ func (r *running) flags(fs *pflag.FlagSet) {
 	fs.Var(&oneOf{&r.zero, []string{"none", "zeros"}}, "zero-grad", "what zero_grad leaves of gradients: none, zeros (set_to_none=False)")
 	fs.BoolVar(&r.foreach, "foreach", true, "the optimizer works on lists of parameters, as PyTorch does on CUDA; false is its for-loop")
 	fs.Var(&oneOf{&r.scaler, []string{"auto", "on", "off"}}, "grad-scaler", "torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
+	fs.BoolVar(&r.step.DropOutput, "drop-output", false, "the program keeps no variable of the model's output, as in criterion(model(x), y).backward()")
 	fs.Var((*confValue)(&r.step.AllocConf), "alloc-conf", "settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF")
 	fs.Var(&r.limit, "memory-limit", "the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
 	fs.Var((*gpuValue)(&r.gpu), "gpu", `the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)

@@ -69,6 +69,7 @@ type Options struct {
 	ZeroGrads    bool // zero_grad(set_to_none=False)
 	ForLoop      bool // optimizers with foreach=False
 	Scaler       bool // torch.amp.GradScaler
+	DropOutput   bool // no Python variable keeps the output: criterion(model(x), labels).backward()
 	GPU          *GPU // nil is DefaultGPU
 }
 

@@ -277,6 +277,10 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			}
 			r.release(loss)
 			loss = l
+			if r.opts.DropOutput {
+				r.release(out)
+				out = nil
+			}
 			if loss != nil && r.saved == 0 {
 				r.saved, r.savedBy = savedBytes(loss, len(r.prog.Nodes))
 			}
