@@ -1,7 +1,7 @@
 # The C compiler is needed only by go-nvml, which declares functions that NVIDIA deprecates.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: accuracy bench bench-snapshot build lint test
+.PHONY: accuracy bench bench-snapshot build lint release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -25,3 +25,7 @@ lint:
 # Compares the estimate with every measured run and writes docs/ACCURACY.md.
 accuracy:
 	go test ./estimate -run 'TestAccuracy|TestVariants' -count=1 -v -accuracy.write
+
+# Archives with checksums into dist: make release VERSION=v1.2.3
+release:
+	scripts/release.sh $(VERSION)

@@ -68,6 +68,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		devicesCommand(e),
 		runCommand(e),
 		traceCommand(e),
+		manCommand(e),
 		versionCommand(e),
 	)
 	for _, c := range append(root.Commands(), root) {

@@ -25,10 +25,16 @@ func versionCommand(e *env) *cobra.Command {
 	}
 }
 
+// release is the version that scripts/release.sh builds.
+var release string
+
 // versionLine names the program's version, the commit it was built from when Go
 // recorded it, and the Go toolchain.
 func versionLine() string {
 	version, commit, changed := "(devel)", "", ""
+	if release != "" {
+		return fmt.Sprintf("memestimate %s %s %s/%s", release, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if info.Main.Version != "" {
 			version = info.Main.Version

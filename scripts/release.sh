@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Builds the archives of a release into dist, with checksums:
+#
+#	scripts/release.sh v1.2.3 [TARGET...]
+#
+# Live GPUs need cgo: linux archives are built with a C compiler for their processor (CC_linux_arm64 names another one than
+# aarch64-linux-gnu-gcc). With NOGPU=1 a missing compiler is no error, and the archive says so in its name. The same source and
+# the same compilers give the same archives.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version="${1:?usage: scripts/release.sh VERSION [TARGET...]}"
+shift
+case "$version" in
+v[0-9]*.[0-9]*.[0-9]*) ;;
+*) echo "release.sh: $version is not a version such as v1.2.3" >&2; exit 2 ;;
+esac
+targets=("$@")
+[ ${#targets[@]} -gt 0 ] || targets=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64)
+export CGO_CFLAGS="${CGO_CFLAGS:--g -O2 -Wno-deprecated-declarations}"
+when="@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
+
+rm -rf dist
+mkdir -p dist/work
+CGO_ENABLED=0 go build -trimpath -o dist/work/host ./cmd/memestimate
+mkdir -p dist/work/completions
+for shell in bash zsh fish powershell; do
+	dist/work/host completion "$shell" >"dist/work/completions/memestimate.$shell"
+done
+dist/work/host man >dist/work/memestimate.1
+
+# compiler TARGET prints the C compiler for a target, nothing where there is none.
+compiler() {
+	case "$1" in
+	linux/"$(go env GOHOSTARCH)") [ "$(go env GOHOSTOS)" = linux ] && command -v "${CC:-gcc}" || true ;;
+	linux/arm64) command -v "${CC_linux_arm64:-aarch64-linux-gnu-gcc}" || true ;;
+	linux/amd64) command -v "${CC_linux_amd64:-x86_64-linux-gnu-gcc}" || true ;;
+	esac
+}
+
+for target in "${targets[@]}"; do
+	os="${target%/*}" arch="${target#*/}" suffix="" program=memestimate cgo=0 cc=""
+	if [ "$os" = linux ]; then
+		cc=$(compiler "$target")
+		if [ -n "$cc" ]; then
+			cgo=1
+		elif [ "${NOGPU:-}" = 1 ]; then
+			suffix=-nogpu
+		else
+			echo "release.sh: no C compiler for $target; NOGPU=1 builds it without live GPUs" >&2
+			exit 1
+		fi
+	fi
+	[ "$os" != windows ] || program=memestimate.exe
+	name="memestimate-$version-$os-$arch$suffix"
+	mkdir -p "dist/work/$name"
+	CGO_ENABLED=$cgo CC="$cc" GOOS="$os" GOARCH="$arch" go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" -o "dist/work/$name/$program" ./cmd/memestimate
+	cp -r LICENSE README.md CHANGELOG.md models/NOTICE dist/work/memestimate.1 dist/work/completions "dist/work/$name/"
+	if [ "$os" = windows ] && command -v zip >/dev/null; then
+		find "dist/work/$name" -exec touch -d "$when" {} +
+		(cd dist/work && find "$name" -type f | sort | TZ=UTC zip -q -X "../$name.zip" -@)
+	else
+		tar --sort=name --mtime="$when" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w -C dist/work -cf - "$name" | gzip -n9 >"dist/$name.tar.gz"
+	fi
+	echo "$name"
+done
+rm -rf dist/work
+(cd dist && sha256sum memestimate-* >SHA256SUMS)
