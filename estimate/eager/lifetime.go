@@ -114,44 +114,46 @@ func (p *Program) commonScope(a, b int32) int32 {
 }
 
 // spans tell, for every call and each module around it, where the run of calls that belong to that
-// module's forward begins and ends.
+// module's forward begins and ends. They form a tree, as the modules do.
 type spans struct {
-	p  *Program
-	at [][]span // by call: from the innermost module outward
+	list  []span
+	inner []int32 // by call: that of the innermost module
 }
 
 type span struct {
 	scope       int32
 	first, last int32
+	up          int32 // the span of the module around this one, -1 for the model's
 }
 
 func (p *Program) scopeSpans() spans {
-	s := spans{p: p, at: make([][]span, len(p.Calls))}
-	open := map[int32]*span{}
-	where := make([][]*span, len(p.Calls))
-	var prev []int32
+	s := spans{inner: make([]int32, len(p.Calls))}
+	var open []int32 // spans, the model's first
+	var path []int32 // scopes around a call, the innermost first
 	for i := range p.Calls {
-		var now []int32
+		path = path[:0]
 		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
-			now = append(now, k)
+			path = append(path, k)
 		}
-		for _, k := range prev {
-			if !slices.Contains(now, k) {
-				delete(open, k)
+		same := 0
+		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[len(path)-1-same] {
+			same++
+		}
+		open = open[:same]
+		for k := len(path) - 1 - same; k >= 0; k-- {
+			up := int32(-1)
+			if len(open) > 0 {
+				up = open[len(open)-1]
 			}
+			open = append(open, int32(len(s.list)))
+			s.list = append(s.list, span{path[k], int32(i), int32(i), up})
 		}
-		for _, k := range now {
-			if open[k] == nil {
-				open[k] = &span{k, int32(i), int32(i)}
-			}
-			open[k].last = int32(i)
-			where[i] = append(where[i], open[k])
+		for _, k := range open {
+			s.list[k].last = int32(i)
 		}
-		prev = now
-	}
-	for i, list := range where {
-		for _, sp := range list {
-			s.at[i] = append(s.at[i], *sp)
+		s.inner[i] = -1
+		if len(open) > 0 {
+			s.inner[i] = open[len(open)-1]
 		}
 	}
 	return s
@@ -161,7 +163,8 @@ func (p *Program) scopeSpans() spans {
 // from; i itself when there is none.
 func (s spans) enteredAfter(i, from int32) int32 {
 	end := i
-	for _, sp := range s.at[i] {
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		sp := &s.list[k]
 		if sp.first > from {
 			end = max(end, sp.last)
 		}
@@ -173,7 +176,8 @@ func (s spans) enteredAfter(i, from int32) int32 {
 // around it begins.
 func (s spans) step(i, scope int32) int32 {
 	at := i
-	for _, sp := range s.at[i] {
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		sp := &s.list[k]
 		if sp.scope == scope {
 			break
 		}
@@ -184,7 +188,8 @@ func (s spans) step(i, scope int32) int32 {
 
 // end returns the last call of this module's forward around call i.
 func (s spans) end(i, scope int32) int32 {
-	for _, sp := range s.at[i] {
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		sp := &s.list[k]
 		if sp.scope == scope {
 			return sp.last
 		}
