@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -189,7 +188,11 @@ func percent(d difference) string {
 		return "not measured"
 	}
 	s := strconv.FormatFloat(100*float64(d.Difference)/float64(d.Measured), 'f', 1, 64)
-	if d.Difference > 0 && !strings.HasPrefix(s, "-") {
+	switch s {
+	case "0.0", "-0.0":
+		return "0.0 %"
+	}
+	if d.Difference > 0 {
 		s = "+" + s
 	}
 	return s + " %"
