@@ -13,13 +13,14 @@ const (
 	keepsNothing keeps = iota
 	keepsInput
 	keepsResult
+	keepsWritten // the result where it is written over the argument, the argument otherwise
 )
 
 // pointwiseOps are the element-wise operators. Their backward allocations are as measured
 // on an H200 with PyTorch 2.11.
 var pointwiseOps = []op{
 	{"relu", castNone, unary("Relu", keepsResult, 1)},              // threshold_backward(grad, result, 0)
-	{"leaky_relu", castNone, unary("LeakyRelu", keepsInput, 1)},    // leaky_relu_backward(grad, self, ...)
+	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)},  // leaky_relu_backward(grad, self or result, ..., is_result)
 	{"prelu", castLower, runPRelu},                                 // _prelu_kernel_backward
 	{"elu", castNone, unary("Elu", keepsInput, 1)},                 // elu_backward(grad, ..., self); selu and celu are elu
 	{"gelu", castNone, unary("Gelu", keepsInput, 1)},               // gelu_backward(grad, self)
@@ -71,9 +72,15 @@ var pointwiseOps = []op{
 // temps tensors of the argument's size one after another and returns the last.
 func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tensor {
 	return func(r *run, c *Call, in []*tensor) []*tensor {
-		x := in[0]
+		k, x := k, in[0]
 		if x.host {
 			return one(scalar(x.dtype))
+		}
+		if k == keepsWritten {
+			k = keepsInput
+			if c.Args.Inplace {
+				k = keepsResult
+			}
 		}
 		var out, original *tensor
 		if c.Args.Inplace {
@@ -105,8 +112,18 @@ func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tens
 		}
 		like := *x
 		defer r.release(original)
+		slices := c.Args.Inplace && x.view
 		r.record(name, one(out), one(x), saved, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.chain(temps, g[0], &like))
+			if !slices {
+				return one(r.chain(temps, g[0], &like))
+			}
+			// CopySlices (torch/csrc/autograd/functions/tensor.cpp): the gradient of the tensor that
+			// was written through a view is a copy, and the operator's backward has one of the view's.
+			base := r.emptyLike(g[0], g[0].dtype)
+			part := r.emptyLike(g[0], g[0].dtype)
+			r.release(r.chain(temps, part, &like))
+			r.release(part)
+			return one(base)
 		})
 		return one(out)
 	}

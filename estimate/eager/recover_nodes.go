@@ -598,7 +598,7 @@ func (b *recovery) inPlace(n *onnxload.Node) bool {
 func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
 	if p, _ := b.producer(x); p != nil && len(b.uses[b.id(x)]) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
 		switch p.Op {
-		case "Conv", "ConvTranspose", "BatchNormalization":
+		case "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization":
 			return true
 		}
 	}
