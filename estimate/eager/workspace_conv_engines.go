@@ -40,7 +40,7 @@ const (
 	// The tiles of a 3x3 filter, transformed (Winograd): count x count results each.
 	extraWinograd
 	// Groups: run as one convolution, each padded to a power of two of channels, with
-	// count partial results of w, count tiles, or where padding is needed alone.
+	// count 4-byte partial results of w, count tiles, or where padding is needed alone.
 	extraPadded
 	extraPaddedTiles
 	extraPaddedSides
@@ -50,8 +50,6 @@ const (
 	extraLoopSides
 	// Depthwise: count partial results in steps of 32 channels.
 	extraDepthwise
-	// Depthwise: x and y with each channel padded to count.
-	extraChannels
 	convExtras
 )
 
@@ -117,10 +115,11 @@ func (w *convWork) extra(e convEngine) int64 {
 	case extraWinograd:
 		return w.winograd(e.count)
 	case extraPadded, extraPaddedTiles, extraPaddedSides, extraLoop, extraLoopSides:
-		if w.groups == 1 || w.depthwise() {
+		loop := e.extra == extraLoop || e.extra == extraLoopSides
+		switch {
+		case w.groups == 1 || loop && w.depthwise():
 			return impossible
-		}
-		if e.extra == extraLoop || e.extra == extraLoopSides {
+		case loop:
 			return w.looped(e)
 		}
 		return w.paddedGroups(e)
@@ -139,13 +138,7 @@ func (w *convWork) extra(e convEngine) int64 {
 	if !w.depthwise() {
 		return impossible
 	}
-	switch e.extra {
-	case extraDepthwise:
-		return saturate(e.count, padTo(w.c, 32), w.filter, 4)
-	case extraChannels:
-		return saturate(e.count, w.in+w.out)
-	}
-	return impossible
+	return saturate(e.count, padTo(w.c, 32), w.filter, 4) // extraDepthwise
 }
 
 // tiles returns how many tiles of that size cover one group's results.
@@ -198,7 +191,7 @@ func (w *convWork) paddedGroups(e convEngine) int64 {
 	weight := saturate(channels, q, w.filter)
 	switch {
 	case e.extra == extraPadded:
-		return min(x+y+weight+saturate(e.count, weight), convMaximum)
+		return min(x+y+weight+saturate(e.count, weight/w.elem*4), convMaximum)
 	case e.extra == extraPaddedTiles:
 		return x + y + weight + e.count*tileBytes
 	case !w.last:
