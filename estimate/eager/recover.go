@@ -190,6 +190,9 @@ func (b *recovery) index() {
 	b.emit = make([]func(), len(b.nodes))
 	b.places = make([]Place, len(b.nodes))
 	for i, n := range b.nodes {
+		if n.Op == "Loop" || n.Op == "Scan" {
+			b.captured(n)
+		}
 		b.places[i] = b.src.Place(n)
 		for j := range n.In {
 			// Asking for a shape is no use of the data, and another name no use at all.

@@ -74,6 +74,10 @@ func index(families ...[]nodeRow) map[string]func(*recovery, *onnxload.Node) {
 // node emits the calls of a node. An operator without a row still makes its outputs, so
 // that the graph goes on, and is counted.
 func (b *recovery) node(n *onnxload.Node) {
+	if n.Domain == "" && (n.Op == "Loop" || n.Op == "Scan") {
+		b.loop(n)
+		return
+	}
 	if n.Domain == "" && n.Out[0] != onnxload.NoValue {
 		if emit := nodeRows[n.Op]; emit != nil {
 			emit(b, n)
@@ -100,11 +104,17 @@ func (b *recovery) opaque(n *onnxload.Node) {
 	}
 	var outs []onnxload.ValueID
 	for _, o := range n.Out {
-		if b.isTensor(o) && b.of[o] == unset {
+		if b.isTensor(o) && b.of[o] == unset && (b.sized(o) || b.isRead(o)) {
 			outs = append(outs, o)
 		}
 	}
 	b.call("opaque", Args{}, in, outs...)
+}
+
+// isRead reports whether a node or the caller gets a value.
+func (b *recovery) isRead(id onnxload.ValueID) bool {
+	id = b.id(id)
+	return len(b.uses[id]) > 0 || b.out[id]
 }
 
 // isTensor reports whether a value is a tensor, no sequence or optional.
