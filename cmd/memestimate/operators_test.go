@@ -1,0 +1,32 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// docs/operators.md lists the operators as the program does; -update-readme writes it anew.
+func TestOperatorsPage(t *testing.T) {
+	const path = "../../docs/operators.md"
+	table, _, code := try(t, "ops", "--format", "markdown")
+	if code != exitOK {
+		t.Fatal(code)
+	}
+	want := "# Operators\n\nThe ONNX operators whose shapes are known, with the versions from which their rows hold. `memestimate ops` prints the same; this page is\nwritten by `go test ./cmd/memestimate -run OperatorsPage -update-readme`, and [adding-an-operator.md](adding-an-operator.md) adds to it.\n\n" + table
+	if *updateReadme {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("%s is out of date: go test ./cmd/memestimate -run OperatorsPage -update-readme", path)
+	}
+	if strings.Count(want, "\n|") < 200 {
+		t.Errorf("%d operators", strings.Count(want, "\n|"))
+	}
+}

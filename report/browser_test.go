@@ -1,0 +1,78 @@
+package report
+
+import (
+	"bytes"
+	"context"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	goldhtml "github.com/yuin/goldmark/renderer/html"
+)
+
+// rendered returns the document that a browser makes of Markdown, as GitHub renders it but with all its HTML let
+// through, which GitHub would take away.
+func rendered(t *testing.T, markdown []byte) string {
+	t.Helper()
+	browser := ""
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if path, err := exec.LookPath(name); err == nil {
+			browser = path
+			break
+		}
+	}
+	if browser == "" {
+		t.Skip("no browser")
+	}
+	var page bytes.Buffer
+	page.WriteString("<!DOCTYPE html><meta charset=utf-8><title>as it was</title><body>")
+	if err := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert(markdown, &page); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(path, page.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Skipf("the browser does not run: %v", err)
+	}
+	return string(out)
+}
+
+// In a browser the comment of a diff is one table and one fold, with every hostile name shown as it is, and
+// nothing that a name brought.
+func TestDiffInBrowser(t *testing.T) {
+	var b bytes.Buffer
+	d := hostileDiff(2*len(hostile), 1)
+	if err := DiffMarkdown(&b, d, MarkdownLimit); err != nil {
+		t.Fatal(err)
+	}
+	dom := rendered(t, b.Bytes())
+	open, folded, ok := strings.Cut(dom, "<details>")
+	if !ok || strings.Count(open, "<table>") != 1 || strings.Count(folded, "<table>") != 1 || strings.Count(dom, "<details>") != 1 {
+		t.Errorf("%d tables outside of the fold, %d inside", strings.Count(open, "<table>"), strings.Count(folded, "<table>"))
+	}
+	if tag := regexp.MustCompile(`<(a|img|script|iframe|input|style|svg)\b`).FindString(dom); tag != "" {
+		t.Errorf("the page has a %s", tag)
+	}
+	if want := strings.Count(folded, "<tr>"); want != 1+len(d.Cases[0].Layers) {
+		t.Errorf("%d rows for %d layers", want, len(d.Cases[0].Layers))
+	}
+	shown := html.UnescapeString(dom)
+	for _, name := range hostile {
+		if text := Show(name, nameWidth); !strings.Contains(shown, text) {
+			t.Errorf("the page does not show %s", text)
+		}
+	}
+}
