@@ -304,7 +304,13 @@ func runMaximum(r *run, c *Call, in []*tensor) []*tensor {
 // runWhere is where(condition, self, other): a zero for the branch not taken.
 func runWhere(r *run, c *Call, in []*tensor) []*tensor {
 	cond, x, y := in[0], in[1], in[2]
-	out := r.pointwise(promote(x, y), cond, x, y)
+	dtype := promote(x, y)
+	if x.host && y.host && dtype == onnxload.Float32 {
+		// A choice between two numbers is an attention mask: transformers makes those in the
+		// parameters' type, which an export of a model in float32 does not show.
+		dtype = r.opts.Precision.params()
+	}
+	out := r.pointwise(dtype, cond, x, y)
 	if r.needsGrad(x, y) {
 		r.record("Where", one(out), in, one(cond), func(r *run, n *node, g []*tensor) []*tensor {
 			return n.otherFirst(func(int) *tensor {
