@@ -258,3 +258,11 @@ func TestRareOperators(t *testing.T) {
 		{name: "crop and pad", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x mixed", "y")}, want: []string{"slice(x)", "constant_pad(_)"}},
 	})
 }
+
+// A recurrent layer whose output is used as ONNX has it is a call of its own.
+func TestRecurrentLayerAlone(t *testing.T) {
+	g := recurrentGraph("LSTM", 1, true, false)
+	g.Nodes = append(g.Nodes[:1], onnx.Op("ReduceMax", "h0", "y", onnx.A("keepdims", 0)))
+	g.Out = []onnx.Value{{Name: "y"}}
+	wantCalls(t, mustRecover(t, g), "lstm(x, -, -, rnn.w0, rnn.r0, rnn.b0)", "reshape(_)", "permute(_)", "amax(h0)")
+}

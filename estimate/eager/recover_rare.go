@@ -10,6 +10,9 @@ import (
 // those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
 var rareNodes = []nodeRow{
 	{"DeformConv", emitGeneral}, {"MaxUnpool", emitGeneral}, {"Det", emitGeneral}, {"AffineGrid", emitGeneral},
+	{"LSTM", emitRNN("lstm")}, {"GRU", emitRNN("gru")}, {"RNN", emitRNN("rnn")}, {"SwiGLU", emitSwiGLU},
+	{"CausalConvWithState", emitGeneral}, {"TensorScatter", emitGeneral}, {"ReverseSequence", unaryCall("flip")}, {"BitCast", emitCast},
+	{"Shape", emitFill}, {"Size", emitFill}, // as results of the graph
 	{"STFT", emitGeneral}, {"DFT", emitGeneral}, {"MaxRoiPool", emitGeneral}, {"LinearAttention", emitGeneral},
 	{"CenterCropPad", emitCropPad}, {"NegativeLogLikelihoodLoss", emitNLL}, {"SoftmaxCrossEntropyLoss", emitNLL},
 	{"RotaryEmbedding", emitRotary}, {"SimplifiedLayerNormalization", emitLayerNorm("rms_norm")},
@@ -71,4 +74,22 @@ func emitNLL(b *recovery, n *onnxload.Node) {
 		}
 	}
 	b.call("nll_loss", Args{}, []ValueID{v, b.value(labels)}, n.Out[0])
+}
+
+// emitSwiGLU is silu(a) * b of the halves of its argument's last dimension, or of the two arguments.
+func emitSwiGLU(b *recovery, n *onnxload.Node) {
+	out, d := b.dims(n.Out[0]), b.elem(n.Out[0])
+	halves := []ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1))}
+	if in := b.dims(b.in(n, 0)); halves[1] == NoValue {
+		last := len(in) - 1
+		if len(out) != len(in) || last < 0 || in[last] != 2*out[last] {
+			b.opaque(n)
+			return
+		}
+		for i := range halves {
+			halves[i] = b.temp("slice", Args{Dims: []int{last}, Shape: out[last:]}, d, out, b.value(b.in(n, 0)))
+		}
+	}
+	gate := b.temp("silu", Args{}, d, out, halves[0])
+	b.call("mul", Args{}, []ValueID{gate, halves[1]}, n.Out[0])
 }

@@ -141,3 +141,42 @@ func (b *recovery) sourceParameters(id onnxload.ValueID) []onnxload.ValueID {
 	}
 	return found
 }
+
+// emitRNN emits one layer that is in no module: the call of a module of that layer, with its output seen as
+// [T, D, N, H], as ONNX has it.
+func emitRNN(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		x := b.dims(b.in(n, 0))
+		args := Args{Hidden: attrInt(n, "hidden_size", 0), Layers: 1, Train: b.src.Train}
+		dirs := int64(1)
+		if a := n.Attr("direction"); a != nil && a.Str == "bidirectional" {
+			args.Both, dirs = true, 2
+		}
+		if len(x) != 3 || args.Hidden <= 0 || args.Hidden > 1<<30 || attrInt(n, "layout", 0) != 0 {
+			emitGeneral(b, n)
+			return
+		}
+		in := []ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 5)), NoValue}
+		if op == "lstm" {
+			in[2] = b.value(b.in(n, 6))
+		}
+		for _, slot := range []int{1, 2, 3} {
+			if v := b.value(b.in(n, slot)); v != NoValue {
+				in = append(in, v)
+			}
+		}
+		d := b.elem(b.in(n, 0))
+		y := b.add(Value{DType: d, Shape: []int64{x[0], x[1], dirs * args.Hidden}})
+		c := Call{Op: op, In: in, Out: []ValueID{y}, Args: args, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)}
+		for _, o := range n.Out[1:] {
+			c.Out = append(c.Out, b.result(o))
+		}
+		b.push(c)
+		if n.Out[0] == onnxload.NoValue {
+			return
+		}
+		shape := []int64{x[0], x[1], dirs, args.Hidden}
+		v := b.temp("reshape", Args{Shape: shape}, d, shape, y)
+		b.call("permute", Args{Dims: []int{0, 2, 1, 3}}, []ValueID{v}, n.Out[0])
+	}
+}
