@@ -77,6 +77,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 			Outputs:  a.tensors(m.Graph.Outputs),
 		},
 		Coverage: coverage(a.nodes, types.Unknown),
+		Notes:    []Note{}, // a list in JSON, be it empty
 	}
 	if opt.Strict && !r.Coverage.Complete() {
 		u := r.Coverage.Unmodelled[0]

@@ -14,7 +14,6 @@ type decoder struct {
 	cursor
 	m     *Model
 	lim   Limits
-	keep  bool // a stream: payloads cannot be read later
 	kept  int64
 	text  text
 	words *table // op types, domains, attribute names, metadata

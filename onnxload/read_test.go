@@ -34,22 +34,6 @@ type iotestOneByte struct{ r *bytes.Reader }
 
 func (r iotestOneByte) Read(p []byte) (int, error) { return r.r.Read(p[:min(1, len(p))]) }
 
-// fails reads a model that must be refused with an error that contains want.
-func fails(t *testing.T, b []byte, want string) {
-	t.Helper()
-	_, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
-	if err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want %s", err, want)
-	}
-	if err != nil && strings.Contains(err.Error(), "\n") {
-		t.Errorf("error of more than a line: %q", err)
-	}
-	_, serr := onnxload.ReadStream(bytes.NewReader(b), onnxload.Options{})
-	if (serr == nil) != (err == nil) {
-		t.Errorf("as a stream: %v, as a file: %v", serr, err)
-	}
-}
-
 // dump writes a graph with its values' names.
 func dump(m *onnxload.Model) string {
 	var b strings.Builder

@@ -41,6 +41,8 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 			if base.arg == "-" && head.arg == "-" {
 				return usagef("only one of the models can be standard input")
 			}
+			base.all = quoteArg(base.arg) + " " + quoteArg(head.arg)
+			head.all = base.all
 			d, err := m.diff(e, cmd.CommandPath(), base, head, about, changes)
 			if err != nil {
 				return err
@@ -107,18 +109,18 @@ func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagS
 }
 
 // verdict is the error for a diff of which the device memory grows by too much.
-func (g *growthValue) verdict(d *diff.Diff) error {
+func (v *growthValue) verdict(d *diff.Diff) error {
 	for i := range d.Cases {
 		t := d.Cases[i].Total(diff.Device)
 		if t.Name == "" {
 			return fail(exitInput, "whether the memory grows is not known: the run was not simulated")
 		}
-		if !g.Allows(t.Before, t.After) {
+		if !v.Allows(t.Before, t.After) {
 			label := d.Cases[i].Label
 			if label != "" {
 				label += ": "
 			}
-			return fail(exitNo, "%sthe device memory grows by %s (%s), more than %s", label, report.Size(t.Change), report.Percent(t), g)
+			return fail(exitNo, "%sthe device memory grows by %s (%s), more than %s", label, report.Size(t.Change), report.Percent(t), v)
 		}
 	}
 	return nil

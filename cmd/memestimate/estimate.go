@@ -27,6 +27,14 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 	if err := auto.check(cmd.Flags()); err != nil {
 		return err
 	}
+	for _, name := range []string{"budget", "memory-limit"} {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usagef("--%s 0 leaves no memory to ask for, want a size such as 24GiB", name)
+		}
+	}
+	if a.snapshot != "" && (sameFile(a.snapshot, o.file) || sameFile(a.snapshot, in.file)) {
+		return usagef("the snapshot %s is the model or the output as well", quoteArg(a.snapshot))
+	}
 	a.record = a.snapshot != "" || o.format == "html"
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {
@@ -141,7 +149,7 @@ func (s *settings) explain(err error, command string, in source, m *onnxload.Mod
 	var unbound *estimate.UnboundError
 	switch {
 	case errors.As(err, &unbound):
-		return fail(exitUsage, "%w", err).withHint("%s", s.completing(command, in.arg, m, unbound.Dims))
+		return fail(exitUsage, "%w", err).withHint("%s", s.completing(command, in, m, unbound.Dims))
 	case errors.Is(err, estimate.ErrIncomplete):
 		return fail(exitInput, "%w", err).withHint("without --strict the answer is a lower bound")
 	}

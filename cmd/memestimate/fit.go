@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -69,6 +70,13 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", quoteArg(arg))
 	case memory == 0:
 		memory = step.GPU.Total
+	}
+	in.all = quoteArg(arg)
+	if f.settings.run.gpu != "" {
+		in.all += " --gpu " + f.settings.run.gpu
+	}
+	if f.memory != 0 {
+		in.all += " --memory " + strings.ReplaceAll(f.memory.String(), " ", "")
 	}
 	r, err := f.search(e, cmd.CommandPath(), in, step, memory)
 	if err != nil {

@@ -24,6 +24,9 @@ type source struct {
 
 	revision string // REV:PATH in git; "" when it is not
 	dir      string // the folder that git runs in; "" is the current one
+
+	all   string // the arguments as a hint repeats them, where MODEL is not the only one; "" where it is
+	after string // what the command line ends with: " -- COMMAND"
 }
 
 // resolve says what a MODEL argument stands for. A built-in name wins over a file of

@@ -40,12 +40,23 @@ func (o *output) check(in source) error {
 	if o.file == "" || in.file == "" {
 		return nil
 	}
-	a, errA := os.Stat(in.file)
-	b, errB := os.Stat(o.file)
-	if errA == nil && errB == nil && os.SameFile(a, b) && a.Mode().IsRegular() {
+	if sameFile(in.file, o.file) {
 		return usagef("the output %s is the model itself", quoteArg(o.file))
 	}
 	return nil
+}
+
+// sameFile reports whether two paths name one regular file, which need not be there yet. None is "".
+func sameFile(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil && errY == nil {
+		return os.SameFile(x, y) && x.Mode().IsRegular()
+	}
+	return errX != nil && errY != nil && filepath.Clean(a) == filepath.Clean(b)
 }
 
 // write sends the result that render makes to stdout or to the file. Nothing is written

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // rootCommand builds the command tree. Every subcommand is named here, and has
@@ -33,6 +36,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
   memestimate fit model.onnx --gpu rtx-4090`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Version:       versionLine(),
 		Args:          cobra.ArbitraryArgs,
 
 		ValidArgsFunction: completeModel,
@@ -50,8 +54,9 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	a.flags(root.Flags())
 	auto.flags(root.Flags())
 	o.flags(root.Flags(), estimateFormats...)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(e.stdin)
-	root.SetOut(e.stdout)
+	root.SetOut(resultWriter{e.stdout})
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
@@ -80,7 +85,33 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 // flagError turns what pflag says about a flag into a usage error with the
 // command that would help.
 func flagError(cmd *cobra.Command, err error) error {
-	return usagef("%w", err).withHint("%s --help lists the flags", cmd.CommandPath())
+	return usagef("%w", plainly(err)).withHint("%s --help lists the flags", cmd.CommandPath())
+}
+
+// plainly says what a flag wants where the standard library would name its own functions.
+func plainly(err error) error {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		if want := plainWants[invalid.GetFlag().Value.Type()]; want != "" {
+			return fmt.Errorf("invalid argument %q for --%s: want %s", invalid.GetValue(), invalid.GetFlag().Name, want)
+		}
+	}
+	return err
+}
+
+// plainWants says what pflag's own types of values want.
+var plainWants = map[string]string{
+	"bool": "true or false", "int": "a whole number", "float64": "a number", "duration": "a time such as 2s",
+}
+
+// A resultWriter is stdout for what cobra writes itself.
+type resultWriter struct{ w io.Writer }
+
+func (r resultWriter) Write(p []byte) (int, error) {
+	n, err := r.w.Write(p)
+	if err != nil {
+		err = fail(exitOutput, "stdout: %w", cause(err))
+	}
+	return n, err
 }
 
 // exactly accepts one argument for each of the names, and says which is missing

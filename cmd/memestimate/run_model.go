@@ -50,6 +50,7 @@ func (m *subject) estimate(e *env, command string, batch int64) (*estimate.Repor
 		s.batch = batch
 	}
 	in := resolve(m.arg)
+	in.after = " -- COMMAND"
 	r, err := s.estimate(e, command, in)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,8 +152,8 @@ const (
 
 // completing returns the command line that gives the open dimensions sizes, the settings
 // at hand included.
-func (s *settings) completing(command, model string, m *onnxload.Model, open []shape.Unbound) string {
-	args := []string{command, quoteArg(model)}
+func (s *settings) completing(command string, in source, m *onnxload.Model, open []shape.Unbound) string {
+	args := []string{command, cmp.Or(in.all, quoteArg(in.arg))}
 	if s.batch != 0 {
 		args = append(args, fmt.Sprintf("--batch %d", s.batch))
 	}
@@ -180,7 +181,7 @@ func (s *settings) completing(command, model string, m *onnxload.Model, open []s
 	for _, name := range unnamed {
 		args = append(args, inputFlag(name, s.example(m, name)))
 	}
-	return strings.Join(args, " ")
+	return strings.Join(args, " ") + in.after
 }
 
 func inputFlag(name string, dims []int64) string {

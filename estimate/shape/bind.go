@@ -204,8 +204,7 @@ func (b *binder) dims() error {
 func (f *inferer) symbols() []string {
 	names := map[string]bool{}
 	seen := map[string]bool{}
-	var visit func(t *onnxload.Type)
-	visit = func(t *onnxload.Type) {
+	visit := func(t *onnxload.Type) {
 		for ; t != nil; t = t.Of {
 			for _, d := range t.Dims {
 				if d.Known || d.Param == "" || seen[d.Param] {

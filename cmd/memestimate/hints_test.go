@@ -1,0 +1,60 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A hint is the whole command: what else its command line needs is in it.
+func TestHintsAreCommandsThatWork(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"diff resnet50 resnet18", "hint: memestimate diff resnet50 resnet18 --batch 8\n"},
+		{"compare resnet18 ../../snapshot/testdata/resnet50_seed.pickle.gz", "hint: memestimate compare resnet18 ../../snapshot/testdata/resnet50_seed.pickle.gz --batch 8\n"},
+		{"run resnet18 -- true", "hint: memestimate run resnet18 --batch 8 -- COMMAND\n"},
+		{"trace resnet18 -- true", "hint: memestimate trace resnet18 --batch 8 -- COMMAND\n"},
+	} {
+		_, stderr, code := try(t, strings.Fields(tt.args)...)
+		if code != exitUsage && code != exitLauncher || !strings.HasSuffix(stderr, tt.want) {
+			t.Errorf("%s: code %d, stderr %q, want %q at its end", tt.args, code, stderr, tt.want)
+		}
+	}
+}
+
+// Values that would be taken for nothing, or for something else, are refused.
+func TestContradictionsAreRefused(t *testing.T) {
+	same := filepath.Join(t.TempDir(), "same")
+	for _, tt := range []struct{ args, want string }{
+		{"resnet18 --batch 2 --budget 0", "--budget 0 leaves no memory"},
+		{"resnet18 --batch 2 --memory-limit 0GiB", "--memory-limit 0 leaves no memory"},
+		{"resnet18 --batch 2 --output " + same + " --snapshot " + same, "the snapshot " + quoteArg(same) + " is the model or the output as well"},
+		{"resnet18 --batch 2 --foreach=maybe", `invalid argument "maybe" for --foreach: want true or false`},
+		{"run --need 1GiB --count x -- true", `invalid argument "x" for --count: want a whole number`},
+	} {
+		stdout, stderr, code := try(t, strings.Fields(tt.args)...)
+		if code != exitUsage && code != exitLauncher || stdout != "" || !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: code %d, stdout %q, stderr %q, want %q", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+func TestVersionFlag(t *testing.T) {
+	flag, _, code := try(t, "--version")
+	command, _, _ := try(t, "version")
+	if code != exitOK || flag != command {
+		t.Errorf("--version: code %d, %q, want what version says, %q", code, flag, command)
+	}
+}
+
+// A list in the JSON is a list when nothing is in it.
+func TestNotesAreNeverNull(t *testing.T) {
+	stdout, _, _ := try(t, "swin_t", "--batch", "2", "--format", "json")
+	var r map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if s := string(r["notes"]); !strings.HasPrefix(s, "[") {
+		t.Errorf("notes is %s, want a list", s)
+	}
+}
