@@ -73,6 +73,9 @@ func Recover(src Source) (*Program, error) {
 	b.prog.Nodes = b.nodes
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
+	if !src.Train {
+		b.prog.fastAttention()
+	}
 	b.prog.dropDead()
 	for _, c := range b.prog.Calls { // those whose results are read
 		if name, ok := b.unknown[c.Node]; ok {

@@ -1,0 +1,37 @@
+package estimate
+
+import "testing"
+
+// nn.TransformerEncoderLayer runs on other paths in training and in inference: the one copies its packed projection once,
+// the other splits it by views and works in place after it.
+func TestEncoderLayerPaths(t *testing.T) {
+	b, err := Bind(openModel(t, "torch_encoder", "ts-train"), Options{Batch: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		train                   bool
+		copies, splits, inPlace int
+	}{{true, 6, 0, 0}, {false, 0, 6, 18}} {
+		p, err := b.Program(want.train)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copies, splits, inPlace, attentions := 0, 0, 0, 0
+		for _, c := range p.Calls {
+			switch {
+			case c.Op == "contiguous":
+				copies++
+			case c.Op == "split":
+				splits++
+			case c.Op == "sdpa":
+				attentions++
+			case c.Args.Inplace:
+				inPlace++
+			}
+		}
+		if copies != want.copies || splits != want.splits || inPlace != want.inPlace || attentions != 6 {
+			t.Errorf("training %v: %d copies, %d splits, %d in place, %d attentions", want.train, copies, splits, inPlace, attentions)
+		}
+	}
+}
