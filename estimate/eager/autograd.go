@@ -2,6 +2,7 @@ package eager
 
 import (
 	"container/heap"
+	"fmt"
 	"math"
 	"slices"
 
@@ -235,7 +236,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	} // else nothing arrived, and nothing goes on: an undefined gradient
 	for i, g := range outs {
 		if g != nil && n.wants(i) {
-			outs[i] = r.validate(g, n.next[i].fn.outs[n.next[i].nr])
+			outs[i] = r.validate(g, n.next[i].fn.outs[n.next[i].nr], n.name)
 		}
 	}
 	for _, g := range grads {
@@ -264,9 +265,17 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 }
 
 // validate is validate_outputs: a gradient of a broadcast input is summed to its
-// shape, and one of another element type is cast.
-func (r *run) validate(g *tensor, want meta) *tensor {
+// shape, and one of another element type is cast. from is the node that made it.
+func (r *run) validate(g *tensor, want meta, from string) *tensor {
 	if !sameShape(g.shape, want.shape) {
+		if !broadcasts(want.shape, g.shape) { // an argument that its operator does not take, and no row refused
+			if r.err == nil {
+				r.err = fmt.Errorf("a gradient of shape %v from %s for an argument of %v", g.shape, from, want.shape)
+			}
+			t := r.empty(want.dtype, want.shape...)
+			r.release(g)
+			return t
+		}
 		s := r.sumTo(g, want.shape)
 		r.release(g)
 		g = s
