@@ -34,6 +34,7 @@ const chunkSize = 512
 type set struct {
 	chunks [][]entry
 	n      int
+	spare  []entry // an empty chunk that was let go, or nil
 }
 
 // A pos is a place in a set. It is valid until the set changes.
@@ -101,7 +102,11 @@ func (s *set) insert(e entry) {
 	p := s.lowerBound(e)
 	if p.chunk == len(s.chunks) {
 		if p.chunk == 0 {
-			s.chunks = append(s.chunks, append(make([]entry, 0, 64), e))
+			if s.spare == nil {
+				s.spare = make([]entry, 0, 64)
+			}
+			s.chunks = append(s.chunks, append(s.spare, e))
+			s.spare = nil
 			return
 		}
 		p.chunk--
@@ -134,6 +139,7 @@ func (s *set) remove(e entry) bool {
 	c := slices.Delete(s.chunks[p.chunk], p.i, p.i+1)
 	if len(c) == 0 {
 		s.chunks = slices.Delete(s.chunks, p.chunk, p.chunk+1)
+		s.spare = c // a pool that one block comes to and leaves needs no new chunk each time
 		return true
 	}
 	s.chunks[p.chunk] = c

@@ -49,6 +49,13 @@ func Recover(src Source) (*Program, error) {
 		b.of[id] = v
 		b.prog.Inputs = append(b.prog.Inputs, v)
 	}
+	runs := 0 // nodes that make a call, as a rule one each
+	for i, n := range b.nodes {
+		if b.emit[i] != nil || !b.done[i] && !b.hostNode(n) {
+			runs++
+		}
+	}
+	b.prog.Calls = make([]Call, 0, runs)
 	for i, n := range b.nodes {
 		b.at = i
 		switch {
