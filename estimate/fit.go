@@ -137,14 +137,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 		}
 		return p, err
 	}
-	prog, err := bound.Program(!s.Infer)
-	if err != nil {
-		return p, err
-	}
-	if !s.Infer && !trains(prog) {
-		s.Infer = true
-	}
-	sim, err := bound.Simulate(s)
+	sim, prog, why, err := bound.simulate(&s)
 	if err != nil {
 		if batch > 1 {
 			return p, nil
@@ -155,6 +148,9 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 		f.Settings = Settings{Dims: opt.Dims, Inputs: opt.Inputs}
 		f.Settings.describe(s, sim.Run.Loss)
 		f.Context = sim.Context
+		if why != "" {
+			f.Notes = append(f.Notes, Note{Warning, why})
+		}
 		if sim.Unknown > 0 {
 			f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("%s no PyTorch counterpart here: the batch that fits may be smaller", plural(sim.Unknown, "node has", "nodes have"))})
 		}

@@ -1,8 +1,13 @@
 package estimate
 
 import (
+	"bytes"
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
 // The batch that is found fits, the next one does not, and every point is what a run of that batch says.
@@ -128,5 +133,25 @@ func TestWhatIf(t *testing.T) {
 	half, err := Run(m, Options{Batch: 2, Step: &Step{}})
 	if err != nil || variants["--batch 2"].Reserved != half.Peak.Reserved {
 		t.Errorf("half the batch: %+v, %v", variants["--batch 2"], err)
+	}
+}
+
+// A model without anything to train is run as an inference, and says so.
+func TestNothingToTrain(t *testing.T) {
+	for _, op := range []string{"Abs", "Relu"} {
+		data := onnxtest.Model{Graph: onnxtest.Graph{
+			In: []onnxtest.Value{onnxtest.Float("x", 2, 3)}, Nodes: []onnxtest.Node{onnxtest.Op(op, "x", "y")}, Out: []onnxtest.Value{onnxtest.Float("y", 2, 3)},
+		}}.Bytes()
+		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(m, Options{Step: &Step{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Settings.Mode != "infer" || r.Peak == nil || len(r.Notes) == 0 || r.Notes[0].Level != Warning || !strings.Contains(r.Notes[0].Text, "an inference is simulated instead") {
+			t.Errorf("%s: mode %q, notes %v", op, r.Settings.Mode, r.Notes)
+		}
 	}
 }

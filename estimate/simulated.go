@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,15 +18,9 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	p, err := b.Program(!s.Infer)
-	if err == nil && !s.Infer && !trains(p) {
-		r.Notes = append(r.Notes, Note{Warning, "the model has no parameter of a float type to train: an inference is simulated instead"})
-		s.Infer = true
-		p, err = b.Program(false)
-	}
-	var sim *Simulation
-	if err == nil {
-		sim, err = b.Simulate(s)
+	sim, p, why, err := b.simulate(&s)
+	if why != "" {
+		r.Notes = append(r.Notes, Note{Warning, why})
 	}
 	switch {
 	case strict && err != nil:
@@ -72,6 +67,28 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name, plural(p.Unknown[name], "node has", "nodes have"))})
 	}
 	return nil
+}
+
+// simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.
+func (b *Bound) simulate(s *Step) (sim *Simulation, p *eager.Program, why string, err error) {
+	if p, err = b.Program(!s.Infer); err != nil {
+		return nil, nil, "", err
+	}
+	if !s.Infer && !trains(p) {
+		why = "the model has no parameter of a float type to train: an inference is simulated instead"
+	} else {
+		sim, err = b.Simulate(*s)
+		if untrained, ok := errors.AsType[*eager.NoGradientError](err); ok {
+			why = fmt.Sprintf("there is nothing to train: %v: an inference is simulated instead", untrained)
+		}
+	}
+	if why != "" {
+		s.Infer = true
+		if p, err = b.Program(false); err == nil {
+			sim, err = b.Simulate(*s)
+		}
+	}
+	return sim, p, why, err
 }
 
 // describe says which run a step is.

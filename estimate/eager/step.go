@@ -324,13 +324,18 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
+// A NoGradientError says why a loss cannot be differentiated, so that there is nothing to train.
+type NoGradientError struct{ why string }
+
+func (e *NoGradientError) Error() string { return e.why }
+
 // noGradient says why a loss cannot be differentiated.
 func (r *run) noGradient() error {
 	v := &r.prog.Values[r.prog.Outputs[0]]
 	if !v.DType.IsFloat() {
-		return fmt.Errorf("loss: output %q is of %s, which has no gradient: the first output must be of floats", v.Name, v.DType)
+		return &NoGradientError{fmt.Sprintf("loss: output %q is of %s, which has no gradient: the first output must be of floats", v.Name, v.DType)}
 	}
-	return fmt.Errorf("loss: output %q depends on no parameter through operators that have a gradient", v.Name)
+	return &NoGradientError{fmt.Sprintf("loss: output %q depends on no parameter through operators that have a gradient", v.Name)}
 }
 
 // savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left
