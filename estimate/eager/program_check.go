@@ -142,7 +142,7 @@ func (p *Program) fits(c *Call) bool {
 		return inside(a.Dims...) && distinct(a.Dims)
 	case "sdpa":
 		q, k, v := shape(0), shape(1), shape(2)
-		mask := len(c.In) < 4 || c.In[3] == NoValue || p.Values[c.In[3]].Kind == Number || rank(3) >= 1
+		mask := len(c.In) < 4 || c.In[3] == NoValue || p.Values[c.In[3]].Kind == Number || rank(3) >= 1 && len(q) == 4 && len(k) == 4 && broadcasts(shape(3), []int64{q[0], q[1], q[2], k[2]})
 		return mask && len(q) == 4 && len(k) == 4 && len(v) == 4 && k[1] > 0 && q[1]%k[1] == 0 && k[1] == v[1] && q[3] == k[3] && k[2] == v[2]
 	case "lstm", "gru", "rnn":
 		return x == 3 && len(c.In) >= 3 && a.Hidden > 0 && a.Hidden <= 1<<30 && a.Layers > 0
