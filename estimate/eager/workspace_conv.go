@@ -57,7 +57,7 @@ func (s ConvShape) WorkspaceBound(pass ConvPass) int64 {
 }
 
 // boundTiles is the number of partial tiles that a bound leaves room for.
-const boundTiles = 128
+const boundTiles = 192
 
 // convMaximum is more than any memory holds; sizes stay below it.
 const convMaximum = int64(1) << 55

@@ -281,7 +281,7 @@ func (g *grower) branch(of []int32, depth int) {
 		}
 	}
 	at := len(g.tree)
-	g.tree = append(g.tree, convNode{figure: convLeaf, above: int32(best)})
+	g.tree = append(g.tree, convNode{figure: convLeaf, above: uint16(best)})
 	if common != 0 || depth >= convDepth {
 		return
 	}
@@ -336,6 +336,6 @@ func (g *grower) branch(of []int32, depth int) {
 	}
 	g.tree[at] = convNode{figure: uint8(figure), limit: g.limits[figure][limit]}
 	g.branch(below, depth+1)
-	g.tree[at].above = int32(len(g.tree))
+	g.tree[at].above = uint16(len(g.tree))
 	g.branch(above, depth+1)
 }

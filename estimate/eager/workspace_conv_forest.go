@@ -22,7 +22,7 @@ type convForest struct {
 // follows, the other is at above. A leaf has no branches, and above is its engine.
 type convNode struct {
 	limit  float32
-	above  int32
+	above  uint16
 	figure uint8 // which of the features, or convLeaf
 }
 
@@ -35,7 +35,7 @@ const (
 // votes returns how many trees name each engine.
 func (f *convForest) votes(figures *convFeatures) (n [maxConvEngines]uint8) {
 	for _, tree := range f.trees {
-		i := int32(0)
+		i := uint16(0)
 		for tree[i].figure != convLeaf {
 			if figures[tree[i].figure] <= tree[i].limit {
 				i++
@@ -200,7 +200,7 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 		var tree []convNode
 		var open []int // branches whose other side is still to come
 		for {
-			if len(b) == 0 {
+			if len(b) == 0 || len(tree) > math.MaxUint16 {
 				return nil, false
 			}
 			at := next(1)[0]
@@ -216,11 +216,11 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 			if int(at-convLeaf) >= len(f.engines) {
 				return nil, false
 			}
-			tree = append(tree, convNode{figure: convLeaf, above: int32(at - convLeaf)})
+			tree = append(tree, convNode{figure: convLeaf, above: uint16(at - convLeaf)})
 			if len(open) == 0 {
 				break
 			}
-			tree[open[len(open)-1]].above = int32(len(tree))
+			tree[open[len(open)-1]].above = uint16(len(tree))
 			open = open[:len(open)-1]
 		}
 		f.trees = append(f.trees, tree)
