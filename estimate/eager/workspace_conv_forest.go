@@ -1,11 +1,8 @@
 package eager
 
 import (
-	"bytes"
-	"compress/gzip"
 	_ "embed"
 	"encoding/binary"
-	"io"
 	"math"
 	"slices"
 	"sync"
@@ -78,7 +75,7 @@ func (t *convTable) of(w *convWork) *convForest {
 	return &t[half][last][w.pass]
 }
 
-//go:embed workspace_conv_forest.gz
+//go:embed workspace_conv_forest.bin
 var convForestFile []byte
 
 // convForests reads the embedded forests, once. They are generated, by
@@ -86,14 +83,10 @@ var convForestFile []byte
 //	go test ./estimate/eager -run TestConvForests -conv.write
 //
 // from testdata/convolutions.json.gz; the test of that name checks that they are current.
+// They are not compressed: that would save 80 KB and cost each start 3 ms.
 var convForests = sync.OnceValue(func() *convTable {
 	t := &convTable{}
-	z, err := gzip.NewReader(bytes.NewReader(convForestFile))
-	if err != nil {
-		return t
-	}
-	b, err := io.ReadAll(z)
-	if err != nil || !t.decode(b) {
+	if !t.decode(convForestFile) {
 		return &convTable{}
 	}
 	return t
@@ -196,16 +189,22 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 			limits[i] = append(limits[i], math.Float32frombits(binary.LittleEndian.Uint32(next(4))))
 		}
 	}
+	var open []int      // branches whose other side is still to come
+	var tree []convNode // the trees lie one behind the other in one array
 	for range next(1)[0] {
-		var tree []convNode
-		var open []int // branches whose other side is still to come
+		tree = tree[len(tree):]
 		for {
-			if len(b) == 0 || len(tree) > math.MaxUint16 {
+			if len(b) < 2 && (len(b) == 0 || b[0] < convLeaf) || len(tree) > math.MaxUint16 {
 				return nil, false
 			}
-			at := next(1)[0]
+			if cap(tree) == len(tree) {
+				tree = append(make([]convNode, 0, max(1<<14, 2*len(tree))), tree...)
+			}
+			at := b[0]
+			b = b[1:]
 			if at < convLeaf {
-				i := int(next(1)[0])
+				i := int(b[0])
+				b = b[1:]
 				if int(at) >= len(limits) || i >= len(limits[at]) {
 					return nil, false
 				}
@@ -223,7 +222,7 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 			tree[open[len(open)-1]].above = uint16(len(tree))
 			open = open[:len(open)-1]
 		}
-		f.trees = append(f.trees, tree)
+		f.trees = append(f.trees, tree[:len(tree):len(tree)])
 	}
 	return b, !short && len(f.engines) <= maxConvEngines
 }

@@ -168,20 +168,14 @@ func TestConvForests(t *testing.T) {
 		t.Error("the engines' formulas give less than 97 % of what was measured")
 	}
 	if *convWrite {
-		var b bytes.Buffer
-		z, _ := gzip.NewWriterLevel(&b, gzip.BestCompression)
-		z.Write(grown)
-		if err := z.Close(); err != nil {
+		if err := os.WriteFile("workspace_conv_forest.bin", grown, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile("workspace_conv_forest.gz", b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%d bytes, %d compressed", len(grown), b.Len())
+		t.Logf("%d bytes", len(grown))
 		return
 	}
 	if !bytes.Equal(convForests().encode(), grown) {
-		t.Error("workspace_conv_forest.gz is not what grows from the measurements: run go test -run TestConvForests -conv.write")
+		t.Error("workspace_conv_forest.bin is not what grows from the measurements: run go test -run TestConvForests -conv.write")
 	}
 }
 
