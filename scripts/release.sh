@@ -21,13 +21,13 @@ export CGO_CFLAGS="${CGO_CFLAGS:--g -O2 -Wno-deprecated-declarations}"
 when="@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 
 rm -rf dist
-mkdir -p dist/work
-CGO_ENABLED=0 go build -trimpath -o dist/work/host ./cmd/memestimate
-mkdir -p dist/work/completions
+mkdir -p dist/staging
+CGO_ENABLED=0 go build -trimpath -o dist/staging/host ./cmd/memestimate
+mkdir -p dist/staging/completions
 for shell in bash zsh fish powershell; do
-	dist/work/host completion "$shell" >"dist/work/completions/memestimate.$shell"
+	dist/staging/host completion "$shell" >"dist/staging/completions/memestimate.$shell"
 done
-dist/work/host man >dist/work/memestimate.1
+dist/staging/host man >dist/staging/memestimate.1
 
 # compiler TARGET prints the C compiler for a target, nothing where there is none.
 compiler() {
@@ -53,16 +53,16 @@ for target in "${targets[@]}"; do
 	fi
 	[ "$os" != windows ] || program=memestimate.exe
 	name="memestimate-$version-$os-$arch$suffix"
-	mkdir -p "dist/work/$name"
-	CGO_ENABLED=$cgo CC="$cc" GOOS="$os" GOARCH="$arch" go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" -o "dist/work/$name/$program" ./cmd/memestimate
-	cp -r LICENSE README.md CHANGELOG.md models/NOTICE dist/work/memestimate.1 dist/work/completions "dist/work/$name/"
+	mkdir -p "dist/staging/$name"
+	CGO_ENABLED=$cgo CC="$cc" GOOS="$os" GOARCH="$arch" go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" -o "dist/staging/$name/$program" ./cmd/memestimate
+	cp -r LICENSE README.md CHANGELOG.md models/NOTICE dist/staging/memestimate.1 dist/staging/completions "dist/staging/$name/"
 	if [ "$os" = windows ] && command -v zip >/dev/null; then
-		find "dist/work/$name" -exec touch -d "$when" {} +
-		(cd dist/work && find "$name" -type f | sort | TZ=UTC zip -q -X "../$name.zip" -@)
+		find "dist/staging/$name" -exec touch -d "$when" {} +
+		(cd dist/staging && find "$name" -type f | sort | TZ=UTC zip -q -X "../$name.zip" -@)
 	else
-		tar --sort=name --mtime="$when" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w -C dist/work -cf - "$name" | gzip -n9 >"dist/$name.tar.gz"
+		tar --sort=name --mtime="$when" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w -C dist/staging -cf - "$name" | gzip -n9 >"dist/$name.tar.gz"
 	fi
 	echo "$name"
 done
-rm -rf dist/work
+rm -rf dist/staging
 (cd dist && sha256sum memestimate-* >SHA256SUMS)
