@@ -1,0 +1,362 @@
+package eager
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// flatten lists the nodes that run. The branch of an If that is taken takes its
+// place; the bodies of loops are not unrolled.
+func (b *recovery) flatten(g *onnxload.Graph) error {
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if !slices.ContainsFunc(n.Out, func(v onnxload.ValueID) bool { return v != onnxload.NoValue }) {
+			continue // whatever it computes, nobody gets it
+		}
+		if n.Op == "If" && n.Domain == "" {
+			if flow, ok := b.types.Flow(n); ok && flow.Body != nil {
+				if err := b.flatten(flow.Body); err != nil {
+					return err
+				}
+				for j, id := range n.Out {
+					if id != onnxload.NoValue && j < len(flow.Body.Outputs) {
+						b.same[id] = flow.Body.Outputs[j]
+					}
+				}
+				continue
+			}
+		}
+		b.nodes = append(b.nodes, n)
+	}
+	return nil
+}
+
+// id follows a value through If outputs and Identity to the value that it is.
+func (b *recovery) id(v onnxload.ValueID) onnxload.ValueID {
+	for v != onnxload.NoValue && b.same[v] != v {
+		v = b.same[v]
+	}
+	return v
+}
+
+// in returns input i of n, NoValue when it is not there.
+func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
+	if i >= len(n.In) {
+		return onnxload.NoValue
+	}
+	return b.id(n.In[i])
+}
+
+func (b *recovery) index() {
+	for _, n := range b.nodes {
+		if n.Op == "Identity" && n.Domain == "" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue {
+			b.same[n.Out[0]] = n.In[0]
+		}
+	}
+	b.done = make([]bool, len(b.nodes))
+	b.emit = make([]func(), len(b.nodes))
+	b.places = make([]Place, len(b.nodes))
+	for i, n := range b.nodes {
+		if n.Op == "Loop" || n.Op == "Scan" {
+			b.captured(n)
+		}
+		b.places[i] = b.src.Place(n)
+		for j := range n.In {
+			// Asking for a shape is no use of the data, and another name no use at all.
+			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" {
+				b.uses[v] = append(b.uses[v], int32(i))
+			}
+		}
+		for _, v := range n.Out {
+			if v != onnxload.NoValue && n.Op != "Identity" {
+				b.made[v] = int32(i)
+			}
+		}
+	}
+	for _, v := range b.m.Graph.Outputs {
+		if v != onnxload.NoValue {
+			b.out[b.id(v)] = true
+		}
+	}
+	b.placeUnnamed()
+}
+
+// placeUnnamed places the nodes that say nothing of where they are from. The TorchScript exporter names
+// what a module's forward calls by the module, "/layer1/conv/Conv", but the nodes of some
+// decompositions by a number alone, "Range_3501": they are from the innermost module around both the
+// node before and the node after them.
+func (b *recovery) placeUnnamed() {
+	unknown := func(i int) bool { return b.places[i] == (Place{}) && !strings.HasPrefix(b.nodes[i].Name, "/") }
+	for i := 0; i < len(b.nodes); i++ {
+		if !unknown(i) {
+			continue
+		}
+		end := i
+		for end < len(b.nodes) && unknown(end) {
+			end++
+		}
+		var before, after string
+		if i > 0 {
+			before = b.places[i-1].Module
+		}
+		if end < len(b.nodes) {
+			after = b.places[end].Module
+		}
+		for k := i; k < end; k++ {
+			b.places[k].Module = commonModule(before, after)
+		}
+		i = end
+	}
+}
+
+// commonModule returns the innermost module around both.
+func commonModule(a, b string) string {
+	for a != b && a != "" {
+		if strings.HasPrefix(b, a+".") {
+			return a
+		}
+		a = a[:max(strings.LastIndexByte(a, '.'), 0)]
+	}
+	return a
+}
+
+// hostSlots are the inputs that PyTorch takes as Python numbers.
+var hostSlots = map[string]uint32{
+	"Reshape": 1 << 1, "Expand": 1 << 1, "ConstantOfShape": 1 << 0, "Tile": 1 << 1,
+	"Slice": 1<<1 | 1<<2 | 1<<3 | 1<<4, "Squeeze": 1 << 1, "Unsqueeze": 1 << 1, "Split": 1 << 1,
+	"Pad": 1<<1 | 1<<2 | 1<<3, "Resize": 1<<1 | 1<<2 | 1<<3, "Range": 7, "OneHot": 1 << 1, "TopK": 1 << 1,
+	"ReduceSum": 1 << 1, "ReduceMean": 1 << 1, "ReduceMax": 1 << 1, "ReduceMin": 1 << 1, "ReduceProd": 1 << 1,
+	"ReduceL1": 1 << 1, "ReduceL2": 1 << 1, "ReduceLogSumExp": 1 << 1, "ReduceSumSquare": 1 << 1, "ReduceLogSum": 1 << 1,
+	"Clip": 1<<1 | 1<<2, "Dropout": 1<<1 | 1<<2, "CumSum": 1 << 1, "Trilu": 1 << 1, "Shape": 1, "Size": 1,
+	"Upsample": 1 << 1, "CenterCropPad": 1 << 1, "AffineGrid": 1 << 1, "CastLike": 1 << 1,
+}
+
+// findHost decides which values Python computes: those that come from shapes and constants
+// alone and go nowhere but to such slots.
+func (b *recovery) findHost() {
+	b.fixed = make([]bool, len(b.of))
+	fixed := b.fixed
+	for i := range fixed {
+		fixed[i] = b.m.Values[i].Init != nil && b.src.Kinds[i] != Parameter && b.src.Kinds[i] != Buffer
+	}
+	for _, n := range b.nodes {
+		ok := n.Op == "Shape" || n.Op == "Size" || n.Op == "Constant"
+		if !ok && len(n.In) > 0 {
+			ok = true
+			for j := range n.In {
+				v := b.in(n, j)
+				onlyType := n.Op == "CastLike" && j == 1
+				ok = ok && (v == onnxload.NoValue || fixed[v] || onlyType)
+			}
+			if n.Op == "RandomNormal" || n.Op == "RandomUniform" || n.Op == "Loop" || n.Op == "Scan" {
+				ok = false
+			}
+		}
+		for _, v := range n.Out {
+			if v != onnxload.NoValue {
+				fixed[v] = ok
+			}
+		}
+	}
+	for i := len(b.nodes) - 1; i >= -1; i-- {
+		var outs []onnxload.ValueID
+		if i >= 0 {
+			outs = b.nodes[i].Out
+		}
+		for _, v := range outs {
+			if v != onnxload.NoValue {
+				b.host[v] = fixed[v] && !b.out[v] && b.onlyHostUses(v)
+			}
+		}
+	}
+	for i := range b.host {
+		id := onnxload.ValueID(i)
+		if b.made[i] < 0 && fixed[i] && b.m.Values[i].Init != nil {
+			b.host[i] = b.onlyHostUses(id)
+		}
+	}
+	// What is one number is a Python number wherever it goes.
+	for i := range b.host {
+		if !fixed[i] || b.host[i] || b.out[i] {
+			continue
+		}
+		if s, ok := b.types.Type(onnxload.ValueID(i)).Shape.Ints(); ok && numel(s) == 1 && len(s) == 0 {
+			b.host[i] = true
+		}
+	}
+}
+
+func (b *recovery) onlyHostUses(v onnxload.ValueID) bool {
+	for _, u := range b.uses[v] {
+		n := b.nodes[u]
+		mask := hostSlots[n.Op]
+		hostOut := true
+		for _, o := range n.Out {
+			hostOut = hostOut && (o == onnxload.NoValue || b.host[o])
+		}
+		if hostOut && len(n.Out) > 0 {
+			continue
+		}
+		for j := range n.In {
+			if b.in(n, j) == v && mask&(1<<j) == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// hostNode reports whether a node's outputs are all Python's.
+func (b *recovery) hostNode(n *onnxload.Node) bool {
+	if n.Op == "Identity" && n.Domain == "" {
+		return true
+	}
+	for _, v := range n.Out {
+		if v != onnxload.NoValue && !b.host[v] {
+			return false
+		}
+	}
+	return true
+}
+
+// dims returns the sizes of a value, data-dependent ones at their bound.
+func (b *recovery) dims(id onnxload.ValueID) []int64 {
+	if id == onnxload.NoValue {
+		b.fail("node %q (%s) lacks an input or an output that it needs", b.nodes[b.at].Name, b.nodes[b.at].Op)
+		return nil
+	}
+	if s := b.shapes[id]; s != nil {
+		return s
+	}
+	s := b.types.Type(id).Shape
+	if x := b.m.Values[id].Init; !s.Ranked && x != nil { // in a body that does not run
+		b.shapes[id] = append([]int64{}, x.Dims...)
+		return b.shapes[id]
+	}
+	if !s.Ranked {
+		b.fail("value %q has no shape", b.m.Values[id].Name)
+		return nil
+	}
+	out := make([]int64, len(s.Dims))
+	for i, d := range s.Dims {
+		d, _ = b.types.Limit(d)
+		n, ok := d.Int()
+		if !ok {
+			b.fail("dimension %d of %q is %s, not a number", i, b.m.Values[id].Name, d)
+		}
+		out[i] = n
+	}
+	b.shapes[id] = out
+	return out
+}
+
+func (b *recovery) elem(id onnxload.ValueID) onnxload.DType {
+	if id == onnxload.NoValue {
+		return onnxload.Undefined
+	}
+	return b.types.Type(id).Elem
+}
+
+// isParameter reports whether a value is a parameter of the module.
+func (b *recovery) isParameter(id onnxload.ValueID) bool {
+	id = b.id(id)
+	return id != onnxload.NoValue && b.src.Kinds[id] == Parameter
+}
+
+// producer returns the node that makes a value, if it runs on data.
+func (b *recovery) producer(id onnxload.ValueID) (*onnxload.Node, int) {
+	if id = b.id(id); id == onnxload.NoValue {
+		return nil, -1
+	}
+	if i := b.made[id]; i >= 0 {
+		return b.nodes[i], int(i)
+	}
+	return nil, -1
+}
+
+// producedBy returns the node that makes a value when it is of this operator and no
+// pattern has it.
+func (b *recovery) producedBy(id onnxload.ValueID, op string) (*onnxload.Node, int) {
+	n, i := b.producer(id)
+	if n == nil || n.Op != op || b.done[i] {
+		return nil, -1
+	}
+	return n, i
+}
+
+// single reports whether exactly one slot reads a value.
+func (b *recovery) single(id onnxload.ValueID) bool {
+	id = b.id(id)
+	return id != onnxload.NoValue && len(b.uses[id]) == 1 && !b.out[id]
+}
+
+// user returns the only node that reads a value, when it is of this operator.
+func (b *recovery) user(id onnxload.ValueID, op string) (*onnxload.Node, int) {
+	id = b.id(id)
+	if !b.single(id) {
+		return nil, -1
+	}
+	i := int(b.uses[id][0])
+	if b.nodes[i].Op != op || b.done[i] {
+		return nil, -1
+	}
+	return b.nodes[i], i
+}
+
+// users calls f for every node of this operator that reads a value.
+func (b *recovery) users(id onnxload.ValueID, op string, f func(n *onnxload.Node, i int)) {
+	if id = b.id(id); id == onnxload.NoValue {
+		return
+	}
+	for _, i := range b.uses[id] {
+		if b.nodes[i].Op == op && !b.done[i] {
+			f(b.nodes[i], int(i))
+		}
+	}
+}
+
+// number returns the value of a constant of one element.
+func (b *recovery) number(id onnxload.ValueID) (float64, bool) {
+	for range 8 {
+		if id = b.id(id); id == onnxload.NoValue {
+			return 0, false
+		}
+		n, _ := b.producer(id)
+		if n == nil || n.Op != "CastLike" && n.Op != "Cast" || len(n.In) == 0 {
+			break
+		}
+		id = n.In[0]
+	}
+	if id = b.id(id); id == onnxload.NoValue {
+		return 0, false
+	}
+	c := b.types.Value(id)
+	if c == nil || c.Len() != 1 {
+		return 0, false
+	}
+	if c.Floats != nil {
+		return c.Floats[0], true
+	}
+	if len(c.Ints) == 0 {
+		return 0, false
+	}
+	k, ok := c.Ints[0].Int()
+	return float64(k), ok
+}
+
+// isNumber reports whether a value is this number, to the precision of float32.
+func (b *recovery) isNumber(id onnxload.ValueID, want float64) bool {
+	x, ok := b.number(id)
+	return ok && math.Abs(x-want) <= 1e-4*math.Max(1, math.Abs(want))
+}
+
+// other returns the input of a node of two that is not id.
+func (b *recovery) other(n *onnxload.Node, id onnxload.ValueID) onnxload.ValueID {
+	if b.in(n, 0) == b.id(id) {
+		return b.in(n, 1)
+	}
+	return b.in(n, 0)
+}

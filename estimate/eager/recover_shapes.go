@@ -1,0 +1,207 @@
+package eager
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+func emitPad(b *recovery, n *onnxload.Node) {
+	op := "constant_pad"
+	if a := n.Attr("mode"); a != nil && a.Str != "constant" {
+		op = "reflection_pad"
+	}
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
+	if slices.Equal(in, out) {
+		b.same[n.Out[0]] = b.in(n, 0)
+		return
+	}
+	b.call(op, Args{Shape: out}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// emitSqueeze is a view, and contiguous after it where nn.MultiheadAttention has turned its packed projection so that
+// query, key and value come first and are then picked one by one: the exporters leave that copy out, but what
+// follows looks at each part in another shape without one.
+func emitSqueeze(b *recovery, n *onnxload.Node) {
+	x, out := b.in(n, 0), b.id(n.Out[0])
+	p, _ := b.producer(x)
+	d := b.dims(out)
+	packed := p != nil && p.Op == "Transpose" && len(d) > 1 && d[0] > 1 && int64(len(b.uses[out])) == d[0]
+	for _, i := range b.uses[out] {
+		g := b.nodes[i]
+		packed = packed && g.Op == "Gather" && attrInt(g, "axis", 0) == 0 && len(b.dims(b.in(g, 1))) == 0
+	}
+	if !packed || !b.src.Train && b.batchFirst(p) {
+		emitReshape(b, n)
+		return
+	}
+	view := b.temp("reshape", Args{Shape: d}, b.elem(out), d, b.value(x))
+	b.call("contiguous", Args{}, []ValueID{view}, out)
+}
+
+// batchFirst reports whether the packed projection before node n is of a module with batch_first, which swaps the batch
+// with the steps before it projects. Its inference takes the path of _native_multi_head_attention, without the copy.
+func (b *recovery) batchFirst(n *onnxload.Node) bool {
+	for range 8 { // the projection is a few nodes away
+		p, _ := b.producer(b.in(n, 0))
+		if p == nil {
+			p, _ = b.producer(b.in(n, 1)) // a bias comes first
+		}
+		if p == nil {
+			return false
+		}
+		if n = p; n.Op == "MatMul" || n.Op == "Gemm" {
+			t, _ := b.producer(b.in(n, 0))
+			return t != nil && t.Op == "Transpose" && slices.Equal(attrInts(t, "perm"), []int64{1, 0, 2})
+		}
+	}
+	return false
+}
+
+func emitReshape(b *recovery, n *onnxload.Node) {
+	b.call("reshape", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitTranspose(b *recovery, n *onnxload.Node) {
+	rank := len(b.dims(n.Out[0]))
+	perm := make([]int, rank)
+	for i := range perm {
+		perm[i] = rank - 1 - i
+	}
+	for i, p := range attrInts(n, "perm") {
+		perm[i] = int(p)
+	}
+	if b.isBiasTable(n, perm) {
+		v := b.temp("permute", Args{Dims: perm}, b.elem(n.Out[0]), b.dims(n.Out[0]), b.value(b.in(n, 0)))
+		b.call("contiguous", Args{}, []ValueID{v}, n.Out[0])
+		return
+	}
+	b.call("permute", Args{Dims: perm}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// isBiasTable recognises the end of table[index].view(N, N, heads).permute(2, 0, 1).contiguous(), by which window
+// attention looks its relative position bias up; the exporters drop the copy.
+func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
+	if !slices.Equal(perm, []int{2, 0, 1}) {
+		return false
+	}
+	r, _ := b.producer(b.in(n, 0))
+	if r == nil || r.Op != "Reshape" {
+		return false
+	}
+	g, _ := b.producer(b.in(r, 0))
+	return g != nil && g.Op == "Gather" && len(b.dims(b.in(g, 1))) == 1
+}
+
+func emitExpand(b *recovery, n *onnxload.Node) {
+	b.call("expand", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitTile(b *recovery, n *onnxload.Node) {
+	if slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0])) {
+		b.same[n.Out[0]] = b.in(n, 0)
+		return
+	}
+	b.call("tile", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// emitSlice is a slice for every dimension that gets shorter or is stepped through.
+func emitSlice(b *recovery, n *onnxload.Node) {
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
+	var args Args
+	for i := range in {
+		if in[i] != out[i] {
+			args.Dims = append(args.Dims, i)
+			args.Shape = append(args.Shape, out[i])
+		}
+	}
+	b.call("slice", args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+func emitSplit(b *recovery, n *onnxload.Node) {
+	args := Args{Dim: b.axis(n, 0, len(b.dims(b.in(n, 0))))}
+	for _, o := range n.Out {
+		args.Shape = append(args.Shape, b.dims(o)[args.Dim])
+	}
+	b.call("split", args, []ValueID{b.value(b.in(n, 0))}, n.Out...)
+}
+
+// axis returns the axis attribute, counted from the front.
+func (b *recovery) axis(n *onnxload.Node, def int64, rank int) int {
+	a := int(attrInt(n, "axis", def))
+	if a < 0 {
+		a += rank
+	}
+	if a < 0 || a >= max(rank, 1) {
+		b.fail("axis %d of node %q is outside a tensor of rank %d", a, n.Name, rank)
+		return 0
+	}
+	return a
+}
+
+func emitConcat(b *recovery, n *onnxload.Node) {
+	var in []ValueID
+	for i := range n.In {
+		if v := b.in(n, i); v != onnxload.NoValue && numel(b.dims(v)) > 0 {
+			in = append(in, b.device(b.value(v), v))
+		}
+	}
+	if len(in) == 0 {
+		emitFill(b, n)
+		return
+	}
+	b.call("cat", Args{Dim: b.axis(n, 0, len(b.dims(n.Out[0])))}, in, n.Out[0])
+}
+
+// device returns v, or for a Python number a tensor of it.
+func (b *recovery) device(v ValueID, id onnxload.ValueID) ValueID {
+	if b.prog.Values[v].Kind != Number {
+		return v
+	}
+	return b.temp("fill", Args{DType: b.elem(id), Shape: b.dims(id)}, b.elem(id), b.dims(id))
+}
+
+// emitGather is embedding of a table by integers, select by one number, or index_select.
+func emitGather(b *recovery, n *onnxload.Node) {
+	x, idx := b.in(n, 0), b.in(n, 1)
+	d := b.dims(x)
+	a := b.axis(n, 0, len(d))
+	switch {
+	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx] && !b.rowOfBuffer(idx):
+		b.call("embedding", Args{}, []ValueID{b.value(x), b.value(idx)}, n.Out[0])
+	case len(b.dims(idx)) == 0:
+		b.call("select", Args{Dim: a}, []ValueID{b.value(x)}, n.Out[0])
+	default:
+		b.call("index", Args{Dim: a, Shape: b.dims(n.Out[0])}, []ValueID{b.value(x), b.device(b.value(idx), idx)}, n.Out[0])
+	}
+}
+
+// rowOfBuffer reports whether a value is a buffer of one dimension, or one seen so: such as the places of a table of
+// relative positions, which are looked up as table[index]. Tokens and their positions come in batches.
+func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
+	if len(b.dims(id)) != 1 {
+		return false
+	}
+	id = b.id(id)
+	for p, _ := b.producer(id); p != nil && (p.Op == "Reshape" || p.Op == "Flatten"); p, _ = b.producer(id) {
+		id = b.in(p, 0)
+	}
+	return id != onnxload.NoValue && b.src.Kinds[id] == Buffer
+}
+
+func emitGatherElements(b *recovery, n *onnxload.Node) {
+	b.call("gather", Args{}, b.values(n), n.Out[0])
+}
+
+func emitGatherND(b *recovery, n *onnxload.Node) {
+	idx := b.in(n, 1)
+	b.call("index", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)}, n.Out[0])
+}
+
+func emitScatter(b *recovery, n *onnxload.Node) {
+	in := make([]ValueID, 3)
+	for i := range in {
+		in[i] = b.device(b.value(b.in(n, i)), b.in(n, i))
+	}
+	b.call("scatter", Args{}, in, n.Out[0])
+}
