@@ -1,7 +1,7 @@
 # The C compiler is needed only by go-nvml, which declares functions that NVIDIA deprecates.
 export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
 
-.PHONY: accuracy bench bench-snapshot build lint release test
+.PHONY: accuracy bench bench-snapshot build golden lint release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -25,6 +25,10 @@ lint:
 # Compares the estimate with every measured run and writes docs/ACCURACY.md.
 accuracy:
 	go test ./estimate -run 'TestAccuracy|TestVariants' -count=1 -v -accuracy.write
+
+# Writes what tests expect to be printed anew: after a change of the figures. Look at what it changes.
+golden:
+	go test ./cmd/memestimate -run 'DiffRows|Readme|OperatorsPage|Docs' -count=1 -update -update-readme
 
 # Archives with checksums into dist: make release VERSION=v1.2.3
 release:

@@ -58,6 +58,7 @@ const (
 	Buffers     = "buffers"
 	Activations = "activations" // the outputs of all layers
 	Saved       = "saved"       // what autograd keeps for backward
+	LossSaved   = "loss_saved"  // of that, what the criterion keeps and no layer
 	Gradients   = "gradients"
 	Optimizer   = "optimizer_state"
 	Allocated   = "peak_allocated"
@@ -177,6 +178,9 @@ func totals(base, head *estimate.Report) []Total {
 	}
 	if s := (base.Activations.Saved | head.Activations.Saved); s != 0 {
 		row(Saved, base.Activations.Saved, head.Activations.Saved)
+	}
+	if s := (base.Activations.LossSaved | head.Activations.LossSaved); s != 0 {
+		row(LossSaved, base.Activations.LossSaved, head.Activations.LossSaved)
 	}
 	if base.Gradients != nil || head.Gradients != nil {
 		row(Gradients, bytesOf(base.Gradients), bytesOf(head.Gradients))

@@ -67,7 +67,8 @@ func TestLargestRefuses(t *testing.T) {
 	}
 }
 
-// The bytes that layers save add up to all that autograd keeps, less what the loss does.
+// The bytes that layers save and what the loss does add up to all that autograd keeps. The criterion of cross entropy
+// keeps the log-softmax of the output, the labels and the sum of the weights; a mean keeps nothing.
 func TestSavedByLayers(t *testing.T) {
 	for _, name := range []string{"conv_example", "resnet18", "bert_base", "swin_t"} {
 		opt := Options{Batch: 2, Step: &Step{}}
@@ -82,9 +83,48 @@ func TestSavedByLayers(t *testing.T) {
 		for _, l := range r.Layers {
 			sum += l.SavedBytes
 		}
-		if sum > r.Activations.Saved || sum < r.Activations.Saved*3/4 {
-			t.Errorf("%s: the layers save %d of %d bytes", name, sum, r.Activations.Saved)
+		loss := r.Activations.LossSaved
+		if sum+loss != r.Activations.Saved || sum < r.Activations.Saved*3/4 {
+			t.Errorf("%s: the layers save %d, the loss %d, of %d bytes", name, sum, loss, r.Activations.Saved)
 		}
+		want := int64(0)
+		if r.Settings.Loss == "cross-entropy" {
+			classes := r.Model.Outputs[0].Shape
+			samples := int64(1)
+			for _, n := range classes[:len(classes)-1] {
+				samples *= n
+			}
+			want = 4*samples*classes[len(classes)-1] + 8*samples + 4
+		}
+		if loss != want {
+			t.Errorf("%s: the loss, %s, saves %d bytes, want %d", name, r.Settings.Loss, loss, want)
+		}
+	}
+}
+
+// The phases are those of the first step, of a steady one, and of the one in which the peak is; the largest
+// of them is the peak.
+func TestPhasesHaveThePeak(t *testing.T) {
+	steps := map[int]bool{}
+	for _, name := range []string{"resnet18", "resnet50", "mlp", "gpt2", "vgg16"} {
+		for _, infer := range []bool{false, true} {
+			r, err := Run(open(t, name), Options{Batch: 4, Step: &Step{Infer: infer}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, largest := false, int64(0)
+			for _, p := range r.Phases {
+				largest = max(largest, p.Peak)
+				found = found || p.Step == r.Peak.Step && p.Name == r.Peak.Phase && p.Peak == r.Peak.Allocated
+			}
+			if !found || largest != r.Peak.Allocated {
+				t.Errorf("%s, inference %v: the peak of %d bytes in the %s of step %d is not in %+v", name, infer, r.Peak.Allocated, r.Peak.Phase, r.Peak.Step, r.Phases)
+			}
+			steps[r.Peak.Step] = true
+		}
+	}
+	if !steps[1] || !steps[2] || !steps[3] {
+		t.Errorf("peaks in steps %v alone", steps)
 	}
 }
 

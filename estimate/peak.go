@@ -30,7 +30,7 @@ type Live struct {
 	Tensors  int    `json:"tensors"`
 }
 
-// A Phase is a part of the first or of a steady step.
+// A Phase is a part of the first step, of a steady one, or of the one in which the peak is.
 type Phase struct {
 	Step int    `json:"step"`
 	Name string `json:"name"`
@@ -120,15 +120,16 @@ func liveAt(tl *timeline.Timeline, at int) []int {
 	return slices.DeleteFunc(where, func(i int) bool { return i < 0 })
 }
 
-// phasesOf lists the phases of the first and of the last step.
-func phasesOf(res *caching.Result) []Phase {
+// phasesOf lists the phases of the first and of the last step, and of the one in which the peak is where
+// that is another one.
+func phasesOf(res *caching.Result, peak int) []Phase {
 	last := int32(0)
 	for _, s := range res.Spans {
 		last = max(last, s.Step)
 	}
 	phases := []Phase{}
 	for _, s := range res.Spans {
-		if s.Step == 0 || s.Step == 1 || s.Step == last {
+		if s.Step == 0 || s.Step == 1 || s.Step == last || int(s.Step) == peak {
 			phases = append(phases, Phase{int(s.Step), s.Phase.String(), s.End.Allocated, s.PeakAllocated.Allocated})
 		}
 	}

@@ -83,6 +83,10 @@ type Activations struct {
 	Forward      int64 `json:"forward_bytes"`
 	WithBackward int64 `json:"with_backward_bytes"`   // twice that: each with its gradient
 	Saved        int64 `json:"saved_bytes,omitempty"` // what autograd keeps for backward, of a training step
+
+	// LossSaved is the part of Saved that is in no layer: what the criterion keeps, such as the log-softmax of the
+	// output. The layers' SavedBytes and LossSaved add up to Saved.
+	LossSaved int64 `json:"loss_saved_bytes,omitempty"`
 }
 
 // A Tensor is a value with the shape it has under the settings.

@@ -38,7 +38,7 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 		r.Gradients = &Size{gradients}
 		r.Optimizer = &Size{held[timeline.OptimizerState]}
 		r.Activations.Saved = sim.Run.Saved
-		b.addSaved(r, p, sim.Run.SavedBy)
+		r.Activations.LossSaved = sim.Run.Saved - b.addSaved(r, p, sim.Run.SavedBy)
 	}
 	r.Simulation, r.OOM = sim, sim.OOM()
 	if r.OOM != nil { // what it would take is the answer, not how far it came
@@ -53,7 +53,7 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("the rules were measured on an H200: for %s its memory, multiprocessors and cuBLAS workspace are known, context and cuDNN's choices are taken to be alike", s.GPU.Name)})
 	}
-	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay)
+	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
 	if n := len(sim.Replay.Dropped); n > 0 {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))})
 	}
@@ -113,8 +113,8 @@ func trains(p *eager.Program) bool {
 	})
 }
 
-// addSaved gives each layer what its nodes save, by the program's nodes.
-func (b *Bound) addSaved(r *Report, p *eager.Program, saved []int64) {
+// addSaved gives each layer what its nodes save, by the program's nodes, and returns the sum.
+func (b *Bound) addSaved(r *Report, p *eager.Program, saved []int64) (sum int64) {
 	row := make(map[*onnxload.Node]int32, len(b.a.steps))
 	for i, s := range b.a.steps {
 		row[s.node] = b.a.rowOf[i]
@@ -122,8 +122,10 @@ func (b *Bound) addSaved(r *Report, p *eager.Program, saved []int64) {
 	for i, n := range p.Nodes {
 		if k, ok := row[n]; ok && k >= 0 && i < len(saved) {
 			r.Layers[k].SavedBytes += saved[i]
+			sum += saved[i]
 		}
 	}
+	return sum
 }
 
 // Incomplete reports whether the peak lacks what some operators need.

@@ -2,8 +2,10 @@ package report
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +20,7 @@ var totalNames = map[string]string{
 	diff.Buffers:     "buffers",
 	diff.Activations: "activations",
 	diff.Saved:       "saved for backward",
+	diff.LossSaved:   "saved by the loss",
 	diff.Gradients:   "gradients",
 	diff.Optimizer:   "optimizer state",
 	diff.Allocated:   "allocated at the peak",
@@ -40,13 +43,17 @@ func Signed(bytes int64) string {
 	return Size(bytes)
 }
 
-// Percent writes a change in percent, "new" where there was nothing before.
+// Percent writes a change in percent, "new" where there was nothing before, and from ten times as much on
+// how many times that is.
 func Percent(t diff.Total) string {
 	switch {
 	case t.Change == 0:
 		return "="
 	case t.Percent == nil:
 		return "new"
+	}
+	if *t.Percent >= 900 {
+		return Count(int64(math.Round(float64(t.After)/float64(t.Before)))) + "x"
 	}
 	return fmt.Sprintf("%+.2f %%", *t.Percent)
 }
@@ -159,24 +166,33 @@ func DiffSummary(c *diff.Case) string {
 
 // DiffSettings describes the settings of a case in one line: the base's too where they differ.
 func DiffSettings(c *diff.Case) string {
-	b, h := settingsLine(c.Base), settingsLine(c.Head)
-	if b == h {
-		return h
-	}
-	return b + " -> " + h
-}
-
-func settingsLine(s estimate.Settings) string {
+	b, h := settingsParts(c.Base), settingsParts(c.Head)
 	var parts []string
-	if s.Batch > 0 {
-		parts = append(parts, "batch "+strconv.FormatInt(s.Batch, 10))
-	}
-	for _, text := range []string{s.Mode, s.Precision, s.Optimizer, s.GPU} {
-		if text != "" {
-			parts = append(parts, Show(text, nameWidth))
+	for i := range b {
+		switch {
+		case b[i] == h[i] && h[i] == "":
+		case b[i] == h[i]:
+			parts = append(parts, h[i])
+		default:
+			parts = append(parts, cmp.Or(b[i], "none")+" -> "+cmp.Or(h[i], "none"))
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// settingsParts are the settings that most runs differ in, in their order; "" is one that is not there.
+func settingsParts(s estimate.Settings) []string {
+	parts := []string{"", s.Mode, s.Precision, s.Optimizer, "", ""}
+	if s.Batch > 0 {
+		parts[0] = "batch " + strconv.FormatInt(s.Batch, 10)
+	}
+	if s.Loss != "" {
+		parts[4] = "loss " + s.Loss
+	}
+	if s.GPU != "" {
+		parts[5] = "on " + Show(s.GPU, nameWidth)
+	}
+	return parts
 }
 
 // DiffText writes a diff for a terminal. For width see Grid.Text.

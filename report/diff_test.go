@@ -92,6 +92,32 @@ func TestDiffMarkdownFits(t *testing.T) {
 	}
 }
 
+// What became very much larger is told in times.
+func TestPercent(t *testing.T) {
+	for _, tt := range []struct {
+		before, after int64
+		want          string
+	}{{100, 100, "="}, {0, 5, "new"}, {100, 0, "-100.00 %"}, {200, 201, "+0.50 %"}, {100, 999, "+899.00 %"}, {100, 1000, "10x"}, {388, 8650756, "22,296x"}} {
+		if got := Percent(diff.NewTotal("x", tt.before, tt.after)); got != tt.want {
+			t.Errorf("from %d to %d: %q, want %q", tt.before, tt.after, got, tt.want)
+		}
+	}
+}
+
+// The settings of both sides are in one line, each that differs once.
+func TestDiffSettings(t *testing.T) {
+	c := diff.Case{
+		Base: estimate.Settings{Batch: 8, Mode: "train", Precision: "fp32", Optimizer: "sgd", Loss: "mean"},
+		Head: estimate.Settings{Batch: 8, Mode: "train", Precision: "fp32", Optimizer: "adamw", Loss: "mean", GPU: "t4"},
+	}
+	if got, want := DiffSettings(&c), "batch 8, train, fp32, sgd -> adamw, loss mean, none -> on t4"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := DiffSettings(&diff.Case{}); got != "" {
+		t.Errorf("%q of nothing", got)
+	}
+}
+
 // The other forms keep their shape too.
 func TestDiffForms(t *testing.T) {
 	d := hostileDiff(2*len(hostile), 2)

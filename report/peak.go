@@ -98,7 +98,7 @@ func LiveTensors(r *estimate.Report, n int) *Grid {
 	return g
 }
 
-// Phases returns the phases of the first and of a steady step.
+// Phases returns the phases of the first and of a steady step, and of the one in which the peak is.
 func Phases(r *estimate.Report) *Grid {
 	largest := int64(0)
 	for _, p := range r.Phases {
@@ -106,25 +106,47 @@ func Phases(r *estimate.Report) *Grid {
 	}
 	unit := unitFor(largest)
 	g := &Grid{Columns: []Column{{Title: "step"}, {Title: "phase"}, {Title: "peak, " + unit.name, Right: true}, {Title: "after it, " + unit.name, Right: true}}}
-	for i, p := range r.Phases {
+	phases := shownPhases(r.Phases)
+	for i, p := range phases {
 		step := ""
-		if i == 0 || r.Phases[i-1].Step != p.Step {
-			step = stepWord(p.Step)
+		if i == 0 || phases[i-1].Step != p.Step {
+			step = stepWord(p.Step, phases[len(phases)-1].Step)
 		}
 		g.Rows = append(g.Rows, []string{step, p.Name, unit.format(p.Peak), unit.format(p.End)})
 	}
 	return g
 }
 
-// stepWord names a step: the first one, or one after which nothing changes any more.
-func stepWord(step int) string {
+// shownPhases leaves out a step that is like the last one.
+func shownPhases(all []estimate.Phase) (out []estimate.Phase) {
+	of := func(step int) (ps []estimate.Phase) {
+		for _, p := range all {
+			if p.Step == step {
+				p.Step = 0
+				ps = append(ps, p)
+			}
+		}
+		return ps
+	}
+	for _, p := range all {
+		if last := all[len(all)-1].Step; p.Step < 2 || p.Step == last || !slices.Equal(of(p.Step), of(last)) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// stepWord names a step: the first one, and the last, after which nothing changes any more.
+func stepWord(step, last int) string {
 	switch step {
 	case 0:
 		return "before"
 	case 1:
 		return "first"
+	case last:
+		return "steady"
 	}
-	return "steady"
+	return "step " + strconv.Itoa(step)
 }
 
 // WhatIf returns what other settings would make of the run.

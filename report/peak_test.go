@@ -35,6 +35,30 @@ func ran(r *estimate.Report, names []string) *estimate.Report {
 	return r
 }
 
+// The phases show the first step, a steady one, and the one with the peak where it is not like that.
+func TestPhasesShown(t *testing.T) {
+	r := ran(fake(1, hostile), hostile)
+	words := func() (out []string) {
+		for _, row := range Phases(r).Rows {
+			out = append(out, row[0])
+		}
+		return out
+	}
+	steady := r.Phases[2]
+	if got := strings.Join(words(), "|"); got != "before|first|steady" {
+		t.Errorf("%q", got)
+	}
+	second := estimate.Phase{Step: 2, Name: "forward", End: 9, Peak: 4096}
+	r.Phases = []estimate.Phase{r.Phases[0], r.Phases[1], second, steady}
+	if got := strings.Join(words(), "|"); got != "before|first|step 2|steady" {
+		t.Errorf("%q", got)
+	}
+	r.Phases[2].Peak = steady.Peak
+	if got := strings.Join(words(), "|"); got != "before|first|steady" {
+		t.Errorf("%q", got)
+	}
+}
+
 // The column of bytes adds up exactly: what stands above each sum is it.
 func TestBreakdownAddsUp(t *testing.T) {
 	for _, n := range []int{1, 3} {

@@ -20,7 +20,8 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 		return layersExact(r)
 	}
 	largest, saved := int64(0), int64(0)
-	for _, l := range r.Layers {
+	all := withLoss(r)
+	for _, l := range all {
 		largest = max(largest, l.Activation, l.SavedBytes)
 		saved += l.SavedBytes
 	}
@@ -29,7 +30,7 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 		{Title: "#", Right: true}, {Title: "layer", File: true}, {Title: "operator", File: true}, {Title: "output", Code: true},
 		{Title: "parameters", Right: true}, {Title: "activation, " + unit.name, Right: true},
 	}}
-	for i, l := range r.Layers {
+	for i, l := range all {
 		g.Rows = append(g.Rows, []string{
 			strconv.Itoa(i), layerName(l), l.Op, outputs(l), Count(l.Params), activation(l, unit),
 		})
@@ -38,11 +39,21 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 	if saved > 0 {
 		g.Columns = append(g.Columns, Column{Title: "saved, " + unit.name, Right: true})
 		for i := range g.Rows {
-			g.Rows[i] = append(g.Rows[i], unit.format(r.Layers[i].SavedBytes))
+			g.Rows[i] = append(g.Rows[i], unit.format(all[i].SavedBytes))
 		}
 		g.Footer = append(g.Footer, unit.format(saved))
 	}
 	return g
+}
+
+// withLoss returns the layers, and after them the criterion as one when it keeps something for backward: the column of
+// what is saved then adds up to its total.
+func withLoss(r *estimate.Report) []estimate.Layer {
+	if r.Activations.LossSaved == 0 {
+		return r.Layers
+	}
+	loss := estimate.Layer{Index: r.Model.Nodes, Name: "loss", Op: r.Settings.Loss, SavedBytes: r.Activations.LossSaved}
+	return append(slices.Clip(r.Layers), loss)
 }
 
 // layerName is the module of a layer, or the name of its node when it is a step of a larger
@@ -101,7 +112,7 @@ func layersExact(r *estimate.Report) *Grid {
 		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"},
 		{Title: "saved_bytes"},
 	}}
-	for _, l := range r.Layers {
+	for _, l := range withLoss(r) {
 		shapes, types := make([]string, len(l.Outputs)), make([]string, len(l.Outputs))
 		for i, t := range l.Outputs {
 			shapes[i], types[i] = "?", t.DType

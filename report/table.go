@@ -199,8 +199,9 @@ func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
 func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow) {
 	total = &tableRow{layer: "total"}
 	at := map[string]int{} // rows by the name of their group
-	trains := slices.ContainsFunc(r.Layers, func(l estimate.Layer) bool { return l.SavedBytes > 0 })
-	for i, l := range r.Layers {
+	all := withLoss(r)
+	trains := slices.ContainsFunc(all, func(l estimate.Layer) bool { return l.SavedBytes > 0 })
+	for i, l := range all {
 		row := tableRow{
 			index: i, layer: layerName(l), op: Show(l.Op, nameWidth), output: outputs(l), layers: 1,
 			params: l.Params, paramBytes: l.ParamBytes, activation: l.Activation, saved: l.SavedBytes, inPlace: l.InPlace,

@@ -43,6 +43,7 @@ func column(t *testing.T, r *estimate.Report, opt TableOptions, name string) []s
 // However the rows are grouped, sorted and cut, each column adds up to its total.
 func TestTableAddsUp(t *testing.T) {
 	r := modules()
+	r.Activations.LossSaved = 7001
 	for _, opt := range []TableOptions{{}, {Depth: 1}, {Depth: 2}, {Depth: 9}, {Sort: "saved"}, {Top: 3}, {Sort: "share", Depth: 2, Top: 1}, {Top: 100}} {
 		for _, name := range []string{"parameters", "parameter-size", "activation", "saved", "share"} {
 			cells := column(t, r, opt, name)
@@ -59,6 +60,35 @@ func TestTableAddsUp(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What the loss keeps is a row of each form of the layers, so that the column adds up to all that is kept.
+func TestLossHasARow(t *testing.T) {
+	r := modules()
+	r.Settings.Loss, r.Activations.LossSaved, r.Model.Nodes = "cross-entropy", 1<<20, 99
+	for _, l := range r.Layers {
+		r.Activations.Saved += l.SavedBytes
+	}
+	r.Activations.Saved += r.Activations.LossSaved
+	g := Layers(r, false)
+	last := g.Rows[len(g.Rows)-1]
+	if len(g.Rows) != 13 || last[1] != "loss" || last[2] != "cross-entropy" || last[6] != "1.00" || g.Footer[6] != "1.07" {
+		t.Errorf("%q, in all %q", last, g.Footer)
+	}
+	exact := Layers(r, true)
+	if last := exact.Rows[12]; last[0] != "99" || last[1] != "loss" || last[11] != "1048576" {
+		t.Errorf("%q", last)
+	}
+	if cells := column(t, r, TableOptions{Sort: "saved"}, "layer"); cells[0] != "loss" {
+		t.Errorf("%q", cells)
+	}
+	if len(r.Layers) != 12 {
+		t.Errorf("the report has %d layers now", len(r.Layers))
+	}
+	r.Activations.LossSaved = 0
+	if n := len(Layers(r, false).Rows); n != 12 {
+		t.Errorf("%d rows of 12 layers and a loss that keeps nothing", n)
 	}
 }
 
