@@ -2,8 +2,8 @@ package estimate
 
 import (
 	"fmt"
-	"strings"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -64,39 +64,21 @@ const howToExport = "torch.onnx.export(model.train(), ..., dynamo=False, trainin
 
 // exportNotes recognises exports that lost what training needs.
 func (a *analysis) exportNotes(say func(level, format string, args ...any)) {
-	foldedConvs, evalNorms := 0, 0
+	folded, idle := 0, 0
 	for _, s := range a.steps {
-		switch s.node.Op {
-		case "Conv":
-			// Convolutions whose weight and bias both lost their names absorbed the
-			// batch norm behind them; so did those that say they are one.
-			if a.isRenamed(s.node, 1) && a.isRenamed(s.node, 2) || strings.Contains(s.place.call, "batch_norm") || strings.HasPrefix(s.place.op, "_native_batch_norm") {
-				foldedConvs++
-			}
-		case "BatchNormalization":
-			if t := s.node.Attr("training_mode"); (t == nil || t.Int == 0) && !isTrainingNorm(s) {
-				evalNorms++
-			}
+		switch {
+		case eager.HasFoldedNorm(a.m, s.node) && len(s.node.In) > 1 && s.node.In[1] != onnxload.NoValue && a.origins[s.node.In[1]] != nil:
+			folded++
+		case s.node.Op == "BatchNormalization" && !eager.TrainsNorm(s.node, s.place.op):
+			idle++
 		}
 	}
-	if foldedConvs > 0 {
-		say(Warning, "this export is for inference: %s absorbed their batch norms, so parameters and layers are missing. For training export with %s", plural(foldedConvs, "convolution"), howToExport)
-	} else if evalNorms > 0 {
-		say(Warning, "this export is for inference: %s in eval mode, and dropout is gone. For training export with %s", plural(evalNorms, "batch norm is", "batch norms are"), howToExport)
+	if folded > 0 {
+		say(Warning, "this export is for inference: %s absorbed the batch norms behind them, so the sums lack parameters and layers. For training export with %s", plural(folded, "convolution"), howToExport)
 	}
-}
-
-// isTrainingNorm reports whether a batch norm was exported by torch.export from a model in train
-// mode. The exporter leaves training_mode out; the ATen operator that the node is
-// named after tells.
-func isTrainingNorm(s step) bool {
-	name := s.place.op + s.node.Name
-	return strings.Contains(name, "_native_batch_norm_legit") && !strings.Contains(name, "no_training")
-}
-
-// isRenamed reports whether input i of a node is a constant whose name folding made up.
-func (a *analysis) isRenamed(n *onnxload.Node, i int) bool {
-	return i < len(n.In) && n.In[i] != onnxload.NoValue && a.m.Values[n.In[i]].Init != nil && isAutomatic(a.m.Values[n.In[i]].Name)
+	if idle > 0 {
+		say(Warning, "this export is for inference: %s in evaluation mode, and dropout, if the model has any, is gone. For training export with %s", plural(idle, "batch norm is", "batch norms are"), howToExport)
+	}
 }
 
 // unsized counts the values with storage of their own whose size is not known.

@@ -1,0 +1,151 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// noteExport says what the export lost of the model, as far as the graph shows it.
+func (b *recovery) noteExport() {
+	say := func(format string, args ...any) { b.prog.Notes = append(b.prog.Notes, fmt.Sprintf(format, args...)) }
+	if b.folded > 0 {
+		say("batch norms that an export in evaluation mode folded into convolutions: %d; they are restored here", b.folded)
+	}
+	if n, bytes := b.merged(); n > 0 {
+		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %s of parameters are missing, with their gradients and optimizer states; export weights that were trained", n, mib(bytes))
+	}
+	for _, t := range b.copies() {
+		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %s of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", t.copy, t.of, mib(t.bytes))
+	}
+	if n := b.idleMasks(); n > 0 {
+		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)
+	}
+	if b.src.Train && !b.forTraining() {
+		say("the graph has neither dropout nor stochastic depth: if the model has, be it inside of attention, an export in evaluation mode left them out, and what they save is not counted; export with training=torch.onnx.TrainingMode.TRAINING")
+	}
+}
+
+// mib writes bytes for a note.
+func mib(bytes int64) string { return fmt.Sprintf("%.2f MiB", float64(bytes)/(1<<20)) }
+
+// forTraining reports whether the graph shows that it was made for training: it draws random numbers, or a batch norm
+// computes statistics. Whatever else it lacks then, the model does.
+func (b *recovery) forTraining() bool {
+	for i, n := range b.nodes {
+		switch n.Op {
+		case "Dropout", "Bernoulli", "RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike":
+			return true
+		case "BatchNormalization":
+			if TrainsNorm(n, b.places[i].Op) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// TrainsNorm reports whether a BatchNormalization computes statistics of its batch. torch.export leaves training_mode
+// out; the ATen operator tells, which the node's metadata has, or its name.
+func TrainsNorm(n *onnxload.Node, aten string) bool {
+	legit := aten + n.Name
+	return attrInt(n, "training_mode", 0) != 0 || strings.Contains(legit, "_native_batch_norm_legit") && !strings.Contains(legit, "no_training")
+}
+
+// merged counts the parameters that several modules read, none of them inside another, and the bytes of those that each
+// would have of its own. PyTorch has modules share a table of embeddings and the weight of the last layer,
+// so tables are left out; the rest are tensors of equal values, such as the ones and zeros that weights begin with,
+// which the TorchScript exporter (DeduplicateInitializers) and onnxscript's optimizer make one.
+func (b *recovery) merged() (n int, bytes int64) {
+	for id := range b.uses {
+		v := onnxload.ValueID(id)
+		if b.src.Kinds[id] != Parameter || b.m.Values[id].Init == nil || len(b.uses[id]) < 2 {
+			continue
+		}
+		if modules := b.readers(v); modules > 1 {
+			n++
+			bytes += int64(modules-1) * numel(b.dims(v)) * int64(b.elem(v).Bits()) / 8
+		}
+	}
+	return n, bytes
+}
+
+// readers counts the modules that read a parameter; 0 for a table of embeddings.
+func (b *recovery) readers(v onnxload.ValueID) int {
+	var modules []string
+	for _, i := range b.uses[v] {
+		n, m := b.nodes[i], b.places[i].Module
+		if n.Op == "Gather" {
+			return 0
+		}
+		if b.isFolded(n) && b.in(n, 1) != v { // the bias that folding made is no parameter
+			continue
+		}
+		within := func(other string) bool {
+			return commonModule(m, other) == m || commonModule(m, other) == other
+		}
+		if !slices.ContainsFunc(modules, within) {
+			modules = append(modules, m)
+		}
+	}
+	return len(modules)
+}
+
+// A copied is a weight that may be a copy of another one.
+type copied struct {
+	copy, of string
+	bytes    int64
+}
+
+// copies finds the weights of products that the TorchScript exporter folded a transpose into, "onnx::MatMul_812", and
+// that have the transposed sizes of a table of embeddings. The weight of a last layer that is tied to that table
+// becomes a tensor of its own so.
+func (b *recovery) copies() (found []copied) {
+	tables := map[[2]int64]onnxload.ValueID{}
+	for _, n := range b.nodes {
+		if v := b.in(n, 0); n.Op == "Gather" && b.isParameter(v) && b.made[v] < 0 {
+			if d := b.dims(v); len(d) == 2 && d[0] != d[1] {
+				tables[[2]int64{d[1], d[0]}] = v
+			}
+		}
+	}
+	for _, n := range b.nodes {
+		w := b.in(n, 1)
+		if n.Op != "MatMul" || !b.isParameter(w) || b.made[w] >= 0 || !strings.HasPrefix(b.m.Values[w].Name, "onnx::MatMul_") {
+			continue
+		}
+		d := b.dims(w)
+		if len(d) != 2 {
+			continue
+		}
+		if table, ok := tables[[2]int64{d[0], d[1]}]; ok {
+			found = append(found, copied{b.m.Values[w].Name, b.m.Values[table].Name, numel(d) * int64(b.elem(w).Bits()) / 8})
+		}
+	}
+	return found
+}
+
+// idleMasks counts the attentions whose mask is computed of neither an input nor a parameter.
+func (b *recovery) idleMasks() (n int) {
+	var alive []bool // by value: an input or a parameter has a part in it
+	for _, c := range b.prog.Calls {
+		if alive == nil {
+			alive = make([]bool, len(b.prog.Values))
+			for i, v := range b.prog.Values {
+				alive[i] = v.Kind == InputValue || v.Kind == Parameter
+			}
+		}
+		if c.Op == "sdpa" && len(c.In) > 3 && c.In[3] != NoValue && !alive[c.In[3]] {
+			n++
+		}
+		live := slices.ContainsFunc(c.In, func(v ValueID) bool { return v != NoValue && alive[v] })
+		for _, v := range c.Out {
+			if v != NoValue {
+				alive[v] = alive[v] || live
+			}
+		}
+	}
+	return n
+}
