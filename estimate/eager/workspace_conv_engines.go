@@ -26,17 +26,18 @@ const (
 	extraNone convExtra = iota
 	// Sums over many images and pixels are split, and the parts of the result are
 	// kept in 4 bytes each until they are added.
-	extraTiles       // count tiles of 128 x 128 sums: the last wave of tiles, split
-	extraShared      // as many tiles as share the multiprocessors (count: the tile's size)
-	extraWaves       // the result as often as count tiles of 128 x 128 hold it, whole tiles
-	extraParts       // the result, count times
-	extraPartsPadded // the same, with c padded to 32 channels
-	extraImages      // the result, once for each image
-	extraWave128     // the result as often as count tiles of 128 x 128 hold it
-	extraWave64      // the same with tiles of 64 x 64
-	extraWaveFlat    // the same with tiles of 64 x 128
-	extraDepth       // the result once for each count of the sum's depth
-	extraDepthPadded // the same, with c padded to 32 channels
+	extraTiles        // count tiles of 128 x 128 sums: the last wave of tiles, split
+	extraShared       // as many tiles as share the multiprocessors (count: the tile's size)
+	extraWaves        // the result as often as count tiles of 128 x 128 hold it, whole tiles
+	extraParts        // the result, count times
+	extraPartsPadded  // the same, with c padded to 32 channels
+	extraPartsAligned // the same, with c padded to 16 bytes
+	extraImages       // the result, once for each image
+	extraWave128      // the result as often as count tiles of 128 x 128 hold it
+	extraWave64       // the same with tiles of 64 x 64
+	extraWaveFlat     // the same with tiles of 64 x 128
+	extraDepth        // the result once for each count of the sum's depth
+	extraDepthPadded  // the same, with c padded to 32 channels
 	// The tiles of a 3x3 filter, transformed (Winograd): count x count results each.
 	extraWinograd
 	// Groups: run as one convolution, each padded to a power of two of channels, with
@@ -130,6 +131,8 @@ func (w *convWork) extra(e convEngine) int64 {
 	switch e.extra {
 	case extraPartsPadded:
 		return saturate(e.count, padded) + convNotes
+	case extraPartsAligned:
+		return saturate(e.count, w.k, padTo(w.cGroup, 16/w.elem), w.filter, 4) + convNotes
 	case extraImages:
 		return saturate(w.batch, result)
 	case extraDepthPadded:

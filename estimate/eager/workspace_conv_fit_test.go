@@ -96,6 +96,9 @@ func possibleEngines() (all []convEngine) {
 		add(c, extraDepthPadded, depths...)
 		add(c, extraShared, 0, 1, 2, 3)
 	}
+	for n := range int64(512) { // any number of parts: the first layers of image models have the largest
+		add(copyIn|copyOut|copyWeight, extraPartsAligned, n+1)
+	}
 	add(0, extraWinograd, 2, 3, 4, 5, 6)
 	add(0, extraPadded, 0, 1, 2, 4, 8, 16, 32, 64)
 	add(0, extraPaddedSides, 0)

@@ -120,10 +120,11 @@ func (s *convSample) kind() string {
 // tally counts how many predictions are near, and what they are off by as a share
 // of the convolution's own tensors.
 type tally struct {
-	n, near, over int
-	weight, right int64
-	off, bias     float64
-	bound, all    float64 // bytes
+	n, near, exact, over int
+	exactLarge           int64
+	weight, right        int64
+	off, bias            float64
+	bound, all           float64 // bytes
 }
 
 func (a *tally) add(s *convSample, got, bound int64) {
@@ -132,6 +133,10 @@ func (a *tally) add(s *convSample, got, bound int64) {
 	if near(got, s.want) {
 		a.near++
 		a.right += s.weight
+	}
+	if nearConv(got, s.want, 0.001) {
+		a.exact++
+		a.exactLarge += s.weight
 	}
 	if s.want > bound {
 		a.over++
@@ -147,8 +152,8 @@ func (a *tally) share() float64 { return float64(a.near) / float64(a.n) }
 
 func (a *tally) String() string {
 	n := float64(a.n)
-	return fmt.Sprintf("%5d, within 10 %%: %5.1f %% (large ones first %5.1f %%), off %5.1f %%, bias %+5.1f %% of x+y+w; above the bound %.2f %%, which is %.0f %%",
-		a.n, 100*a.share(), 100*float64(a.right)/float64(a.weight), 100*a.off/n, 100*a.bias/n, 100*float64(a.over)/n, 100*a.bound/a.all)
+	return fmt.Sprintf("%5d, within 10 %%: %5.1f %% (large ones first %5.1f %%), within 0.1 %%: %5.1f %% (%5.1f %%), off %5.1f %%, bias %+5.1f %% of x+y+w; above the bound %.2f %%, which is %.0f %%",
+		a.n, 100*a.share(), 100*float64(a.right)/float64(a.weight), 100*float64(a.exact)/n, 100*float64(a.exactLarge)/float64(a.weight), 100*a.off/n, 100*a.bias/n, 100*float64(a.over)/n, 100*a.bound/a.all)
 }
 
 // The embedded forests are those that grow from the measurements.
