@@ -2,6 +2,7 @@ package onnxload
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -247,4 +248,109 @@ func (c *call) meta(own []Entry) []Entry {
 		}
 	}
 	return out
+}
+
+// inline sets p.nodes: the nodes in this order (nil: as they are) with calls of
+// functions replaced by the nodes of their bodies.
+func (r *resolver) inline(p *place, nodes []Node, order []int32) error {
+	calls := false
+	for i := range nodes {
+		calls = calls || r.lib.callee(p.raw, i) >= 0
+	}
+	if order == nil && !calls {
+		p.nodes = nodes
+		return nil
+	}
+	out := make([]Node, 0, len(nodes))
+	for k := range nodes {
+		i := k
+		if order != nil {
+			i = int(order[k])
+		}
+		f := r.lib.callee(p.raw, i)
+		if f < 0 {
+			out = append(out, nodes[i])
+			continue
+		}
+		body, err := r.expand(p, r.lib.funcs[f], i, &nodes[i])
+		if err != nil {
+			return err
+		}
+		out = append(out, body...)
+	}
+	p.nodes = out
+	return nil
+}
+
+// expand returns the nodes that a call stands for.
+func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error) {
+	c, err := newCall(f, n, r.scopePath(p, i, n))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nodeLabel(i, n), err)
+	}
+	r.graphs++
+	if f.scope == nil {
+		f.scope = newScope(f.body.names, nil)
+	}
+	f.scope.call, f.scope.nested = c, true
+	defer f.scope.end(0)
+	in := &place{raw: f.body, scope: f.scope, owner: r.graphs}
+	for k, name := range f.in {
+		if name < 0 {
+			return nil, fmt.Errorf("function %v: input %d has no name", f.key(), k)
+		}
+		if in.scope.late[name] != unbound {
+			return nil, fmt.Errorf("function %v: input %q is there twice", f.key(), f.body.names.strs[name])
+		}
+		id := NoValue
+		if k < len(n.In) {
+			id = n.In[k]
+		}
+		in.scope.declare(int32(name), id, true)
+	}
+	if err := r.body(in); err != nil {
+		return nil, fmt.Errorf("function %v, called by %s: %w", f.key(), nodeLabel(i, n), err)
+	}
+	nodes := in.nodes
+	for k, id := range n.Out {
+		if id < 0 {
+			continue
+		}
+		name := f.out[k]
+		got := unbound
+		if name >= 0 {
+			got = in.scope.lookup(name)
+		}
+		if got < 0 {
+			return nil, fmt.Errorf("function %v: output %d is produced by nothing", f.key(), k)
+		}
+		if got == id {
+			continue
+		}
+		// A formal input handed through, or an output listed twice: the value needs a producer.
+		copyNode := Node{Op: "Identity", In: []ValueID{got}, Out: []ValueID{id}, Scope: c.path}
+		if copyNode.Version, err = r.version(in, &copyNode); err != nil {
+			copyNode.Version = 1 // Identity means the same in all versions
+		}
+		nodes = append(nodes, copyNode)
+	}
+	return nodes, nil
+}
+
+// scopePath names a call, uniquely: the caller's path, then the node's name,
+// or its operator and index when it has none.
+func (r *resolver) scopePath(p *place, i int, n *Node) string {
+	s := n.Name
+	if s == "" {
+		s = n.Op + "_" + strconv.Itoa(i)
+	}
+	if p.scope.call != nil {
+		s = p.scope.call.path + "/" + s
+	}
+	base := s
+	for k := 2; r.used[s]; k++ {
+		s = base + "#" + strconv.Itoa(k)
+	}
+	r.used[s] = true
+	return s
 }

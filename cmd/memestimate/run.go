@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/devices"
-	"github.com/memestimate/memestimate/report"
 )
 
 // Exit codes of run and trace beside those of the command, as env(1) and timeout(1) have them.
@@ -28,104 +25,6 @@ const (
 	exitMissing  = 127 // there is no such command
 	exitSignal   = 128 // plus the number of the signal that ended it
 )
-
-// A sizeValue is a flag that holds bytes.
-type sizeValue uint64
-
-func (v *sizeValue) String() string {
-	if *v == 0 {
-		return ""
-	}
-	return report.Size(int64(*v))
-}
-func (v *sizeValue) Type() string { return "SIZE" }
-func (v *sizeValue) Set(s string) error {
-	n, err := report.ParseSize(s)
-	if err == nil {
-		*v = sizeValue(n)
-	}
-	return err
-}
-
-// A waitValue is the flag --wait[=TIMEOUT].
-type waitValue struct {
-	set     bool
-	timeout time.Duration
-}
-
-func (v *waitValue) String() string { return "" }
-func (v *waitValue) Type() string   { return "TIMEOUT" }
-func (v *waitValue) Set(s string) error {
-	*v = waitValue{set: true}
-	if s == "forever" {
-		return nil
-	}
-	d, err := time.ParseDuration(s)
-	if n, errN := strconv.ParseFloat(s, 64); errN == nil && n < 1e9 { // seconds, as timeout(1)
-		d, err = time.Duration(n*float64(time.Second)), nil
-	}
-	if err != nil || d <= 0 {
-		return fmt.Errorf("%q is not a time such as 90s, 30m or 2h", s)
-	}
-	v.timeout = d
-	return nil
-}
-
-// A choice is the flags that say which GPUs a command may have.
-type choice struct {
-	need, margin, minFree sizeValue
-	count                 int
-	policy                string
-	exclude               []string
-	gpuType               string
-	share                 bool
-}
-
-func (c *choice) flags(fs *pflag.FlagSet) {
-	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
-	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
-	fs.IntVarP(&c.count, "count", "n", 1, "how many GPUs")
-	fs.StringVar(&c.policy, "policy", "best-fit", "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
-	fs.StringArrayVar(&c.exclude, "exclude", nil, "a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again")
-	fs.StringVar(&c.gpuType, "gpu-type", "", "take only GPUs whose name matches this regular expression, in any case")
-	fs.BoolVar(&c.share, "share", false, "accept a GPU beside others who share, when all fit")
-}
-
-// request returns the flags as the library takes them.
-func (c *choice) request(e *env) (devices.Request, error) {
-	r := devices.Request{
-		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count,
-		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), Held: e.getenv(devices.HeldVariable),
-	}
-	var err error
-	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {
-		return r, usagef("--%w", err)
-	}
-	if c.count < 1 {
-		return r, usagef("-n %d: want at least one GPU", c.count)
-	}
-	if c.gpuType != "" {
-		if r.Type, err = regexp.Compile("(?i)" + c.gpuType); err != nil {
-			return r, usagef("--gpu-type %q: %w", c.gpuType, err)
-		}
-	}
-	return r, nil
-}
-
-// visibleDevices returns CUDA_VISIBLE_DEVICES, or nil when it is not set: an empty one
-// hides all GPUs.
-func visibleDevices(e *env) *string {
-	v := e.getenv("CUDA_VISIBLE_DEVICES")
-	if v == "" && !isSet("CUDA_VISIBLE_DEVICES") {
-		return nil
-	}
-	return &v
-}
-
-func isSet(name string) bool {
-	_, ok := os.LookupEnv(name)
-	return ok
-}
 
 // A launch is a run command as the command line describes it.
 type launch struct {

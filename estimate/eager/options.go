@@ -84,3 +84,18 @@ type GPU struct {
 
 // DefaultGPU is the H200, on which the rules were measured.
 var DefaultGPU = GPU{Name: "NVIDIA H200", SMs: 132, ThreadsPerSM: 2048, BLASWorkspace: 32 << 20, LtWorkspace: 1 << 20}
+
+// CheckOptimizer says whether Options.Optimizer takes a name.
+func CheckOptimizer(name string) error {
+	r := run{opts: &Options{Optimizer: name}}
+	_, err := r.newOptimizer(nil)
+	return err
+}
+
+// CheckLoss says whether Options.Loss takes a name.
+func CheckLoss(name string) error {
+	if name == "" || slices.Contains(Losses, name) {
+		return nil
+	}
+	return fmt.Errorf("unknown loss %q, want one of %s", name, strings.Join(Losses, ", "))
+}

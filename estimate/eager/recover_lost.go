@@ -149,3 +149,89 @@ func (b *recovery) idleMasks() (n int) {
 	}
 	return n
 }
+
+// HasFoldedNorm reports whether a node is a convolution that had a batch norm behind it, which an export in
+// evaluation mode folded into its weight; whether that weight is a constant is the caller's to know. The
+// TorchScript exporter renames both the weight and the bias that it computes, "onnx::Conv_193";
+// torch.export leaves the name of what it took out of the norm's tuple of results, "getitem_3", on
+// the convolution's only result.
+func HasFoldedNorm(m *onnxload.Model, n *onnxload.Node) bool {
+	if n.Op != "Conv" && n.Op != "ConvTranspose" || n.Domain != "" || n.Out[0] == onnxload.NoValue {
+		return false
+	}
+	renamed := 0
+	for i := 1; i < min(len(n.In), 3); i++ {
+		if n.In[i] != onnxload.NoValue && strings.HasPrefix(m.Values[n.In[i]].Name, "onnx::"+n.Op+"_") {
+			renamed++
+		}
+	}
+	return renamed == 2 || strings.HasPrefix(m.Values[n.Out[0]].Name, "getitem")
+}
+
+func (b *recovery) isFolded(n *onnxload.Node) bool {
+	return HasFoldedNorm(b.m, n) && b.isParameter(b.in(n, 1))
+}
+
+// emitFolded emits a convolution and the batch norm that was folded into it, with the norm's parameters and
+// statistics. Whether the convolution had a bias of its own is lost; with a norm behind it, modules leave it out.
+func (b *recovery) emitFolded(n *onnxload.Node, op string, args Args, in []ValueID) {
+	b.folded++
+	out := b.dims(n.Out[0])
+	dtype := b.elem(n.Out[0])
+	y := b.temp(op, args, dtype, out, in...)
+	name := b.places[b.at].Module
+	if name == "" {
+		name = fmt.Sprintf("folded_%d", b.folded)
+	}
+	state := func(tail string, kind ValueKind, d onnxload.DType, shape ...int64) ValueID {
+		v := b.add(Value{Name: name + ".restored_bn." + tail, Kind: kind, DType: d, Shape: shape})
+		b.prog.State = append(b.prog.State, v)
+		return v
+	}
+	c := out[1]
+	w, bias := state("weight", Parameter, onnxload.Float32, c), state("bias", Parameter, onnxload.Float32, c)
+	state("running_mean", Buffer, onnxload.Float32, c)
+	state("running_var", Buffer, onnxload.Float32, c)
+	b.call("batch_norm", Args{Train: b.src.Train}, []ValueID{y, w, bias}, n.Out[0])
+}
+
+// inferenceOnly says by what a graph shows that it was made for inference; "" when nothing does. Its
+// training step is not that of the model it came from.
+func (b *recovery) inferenceOnly() string {
+	var why []string
+	say := func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); !slices.Contains(why, s) {
+			why = append(why, s)
+		}
+	}
+	for _, n := range b.nodes {
+		switch {
+		case isQuantized(n.Op):
+			say("quantized arithmetic (%s)", n.Op)
+		case n.Domain == contribDomain:
+			say("operators that ONNX Runtime fused (%s)", n.Op)
+		}
+		if n.Op == "Concat" && n.Domain == "" && b.isCache(n) {
+			say("keys and values of earlier tokens among its inputs")
+		}
+		if len(why) == 3 {
+			break
+		}
+	}
+	return strings.Join(why, ", ")
+}
+
+func isQuantized(op string) bool {
+	switch op {
+	case "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "MatMulNBits", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul":
+		return true
+	}
+	return strings.HasPrefix(op, "QLinear")
+}
+
+// isCache reports whether a Concat puts something behind an input of the graph, and the whole is a
+// result of the graph: so a decoder carries its keys and values from call to call.
+func (b *recovery) isCache(n *onnxload.Node) bool {
+	first := b.in(n, 0)
+	return len(n.In) == 2 && b.isTensor(first) && b.out[b.id(n.Out[0])] && b.elem(first).IsFloat() && len(b.dims(first)) >= 3 && slices.Contains(b.m.Graph.Inputs, first)
+}

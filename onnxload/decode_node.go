@@ -1,0 +1,187 @@
+package onnxload
+
+import "fmt"
+
+// node reads a NodeProto into g.
+func (d *decoder) node(g *rawGraph) {
+	if d.nodes++; d.nodes > d.lim.Nodes {
+		d.refuse(fmt.Errorf("more than %d nodes, which is the limit", d.lim.Nodes))
+		return
+	}
+	g.nodes = append(g.nodes, Node{})
+	i := len(g.nodes) - 1
+	n := &g.nodes[i] // stays: the nodes of its subgraphs go elsewhere
+	var overload string
+	at := d.off()
+	// Subgraphs of this node push their own nodes' lists on the same scratch.
+	in0, out0, attr0, meta0 := len(d.inBuf), len(d.outBuf), len(d.attrBuf), len(d.metaBuf)
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			d.inBuf = append(d.inBuf, d.nameID(w, "NodeProto.input"))
+		case 2:
+			d.outBuf = append(d.outBuf, d.nameID(w, "NodeProto.output"))
+		case 3:
+			n.Name = d.str(w, "NodeProto.name")
+		case 4:
+			n.Op = d.word(w, "NodeProto.op_type")
+		case 5:
+			outer := d.enter(w, "NodeProto.attribute")
+			a := d.attr()
+			d.leave(outer)
+			d.attrBuf = append(d.attrBuf, a)
+		case 6: // doc_string
+			d.skip(d.length(w, "NodeProto.doc_string"))
+		case 7:
+			n.Domain = domain(d.word(w, "NodeProto.domain"))
+		case 8:
+			overload = d.word(w, "NodeProto.overload")
+		case 9:
+			outer := d.enter(w, "NodeProto.metadata_props")
+			e := d.entry()
+			d.leave(outer)
+			d.metaBuf = append(d.metaBuf, e)
+		case 10: // device_configurations
+			d.skip(d.length(w, "NodeProto.device_configurations"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	if d.err == nil && n.Op == "" {
+		d.fail(at, "node %d %q has no op_type", i, n.Name)
+	}
+	if d.err == nil {
+		d.checkAttrs(i, n, d.attrBuf[attr0:])
+	}
+	if d.err != nil {
+		return
+	}
+	n.In = d.ids.copy(d.inBuf[in0:])
+	n.Out = d.ids.copy(d.outBuf[out0:])
+	n.Attrs = d.attrs.copy(d.attrBuf[attr0:])
+	n.Meta = d.entries.copy(d.metaBuf[meta0:])
+	d.inBuf, d.outBuf, d.attrBuf, d.metaBuf = d.inBuf[:in0], d.outBuf[:out0], d.attrBuf[:attr0], d.metaBuf[:meta0]
+	if overload != "" {
+		if g.overloads == nil {
+			g.overloads = map[int]string{}
+		}
+		g.overloads[i] = overload
+	}
+}
+
+func (d *decoder) checkAttrs(i int, n *Node, attrs []Attr) {
+	var seen map[string]bool
+	for j := range attrs {
+		name := attrs[j].Name
+		dup := false
+		if len(attrs) <= 16 {
+			for k := range j {
+				dup = dup || attrs[k].Name == name
+			}
+		} else {
+			if seen == nil {
+				seen = map[string]bool{}
+			}
+			dup = seen[name]
+			seen[name] = true
+		}
+		if dup {
+			d.refuse(fmt.Errorf("%s has attribute %q twice", nodeLabel(i, n), name))
+			return
+		}
+	}
+}
+
+// domain returns the one spelling of a domain: ai.onnx is the default domain.
+func domain(s string) string {
+	if s == "ai.onnx" {
+		return ""
+	}
+	return s
+}
+
+// entry reads a StringStringEntryProto.
+func (d *decoder) entry() (e Entry) {
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			e.Key = d.word(w, "StringStringEntryProto.key")
+		case 2:
+			e.Value = d.word(w, "StringStringEntryProto.value")
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	return e
+}
+
+// opset reads an OperatorSetIdProto.
+func (d *decoder) opset() (dom string, version int64) {
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			dom = domain(d.word(w, "OperatorSetIdProto.domain"))
+		case 2:
+			version = d.int(w, "OperatorSetIdProto.version")
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	return dom, version
+}
+
+// function reads a FunctionProto.
+func (d *decoder) function() {
+	fn := &function{opsets: map[string]int64{}}
+	g := &rawGraph{names: newTable(&d.text)}
+	outerNames := d.names
+	d.names = g.names
+	defer func() { d.names = outerNames }()
+	g.nodes = make([]Node, 0, d.count(7))
+	for d.more() {
+		f, w := d.tag()
+		switch f {
+		case 1:
+			fn.name = d.word(w, "FunctionProto.name")
+		case 4:
+			fn.in = append(fn.in, d.nameID(w, "FunctionProto.input"))
+		case 5:
+			fn.out = append(fn.out, d.nameID(w, "FunctionProto.output"))
+		case 6:
+			fn.attrs = append(fn.attrs, d.word(w, "FunctionProto.attribute"))
+		case 7:
+			outer := d.enter(w, "FunctionProto.node")
+			d.node(g)
+			d.leave(outer)
+		case 8: // doc_string
+			d.skip(d.length(w, "FunctionProto.doc_string"))
+		case 9:
+			outer := d.enter(w, "FunctionProto.opset_import")
+			dom, v := d.opset()
+			d.leave(outer)
+			fn.opsets[dom] = v
+		case 10:
+			fn.domain = domain(d.word(w, "FunctionProto.domain"))
+		case 11:
+			outer := d.enter(w, "FunctionProto.attribute_proto")
+			a := d.attr()
+			d.leave(outer)
+			fn.defaults = append(fn.defaults, a)
+		case 12:
+			g.infos = d.addValue(g.infos, w, "FunctionProto.value_info")
+		case 13:
+			fn.overload = d.word(w, "FunctionProto.overload")
+		case 14: // metadata_props
+			d.skip(d.length(w, "FunctionProto.metadata_props"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	fn.body = g
+	d.funcs = append(d.funcs, fn)
+}
+
+// nameID reads the name of a value.
