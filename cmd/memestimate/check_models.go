@@ -89,6 +89,10 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 				return nil, fail(exitInput, "%s:%d: %s %q: %w", quoteArg(f.Path), x.Line, x.Name, v, err)
 			}
 		}
+		flags.Lookup(x.Name).Changed = true
+	}
+	if err := m.run.contradiction(); err != nil {
+		return nil, fail(exitInput, "%s:%d: %w", quoteArg(f.Path), s[0].Line, err)
 	}
 	return m, nil
 }

@@ -149,7 +149,7 @@ func BenchmarkCheck100(b *testing.B) {
 	b.ResetTimer()
 	for b.Loop() {
 		var out, errs strings.Builder
-		e := &env{strings.NewReader(""), &out, &errs, func(string) string { return "" }}
+		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
 		code := run(b.Context(), e, []string{"check", "-c", config})
 		if n := strings.Count(out.String(), "ok "); n+strings.Count(out.String(), "error ") != 100 || n < 90 {
 			b.Fatalf("code %d, %d lines\n%s", code, n, errs.String())

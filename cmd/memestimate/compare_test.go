@@ -11,7 +11,7 @@ import (
 // parameters that were there before the recording are told to be unknown.
 func TestCompareMeasured(t *testing.T) {
 	var out, errs bytes.Buffer
-	e := &env{nil, &out, &errs, func(string) string { return "" }}
+	e := &env{stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
 	code := run(t.Context(), e, []string{"compare", "resnet50", "../../snapshot/testdata/resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm", "--format", "json"})
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())

@@ -69,7 +69,7 @@ func TestDocs(t *testing.T) {
 		}
 		for _, x := range examples {
 			var out bytes.Buffer
-			e := &env{strings.NewReader(""), &out, &out, func(string) string { return "" }}
+			e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }}
 			code := run(context.Background(), e, strings.Fields(x.command)[1:])
 			got := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
 			if code == exitBug || code == exitUsage && !strings.Contains(x.command, "gpt2") || !matches(loosely(x.output), loosely(got)) {

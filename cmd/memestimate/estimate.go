@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -74,6 +75,9 @@ func (s *settings) estimate(e *env, command string, in source) (*estimate.Report
 
 // answer is estimate with what else the main command is asked.
 func (s *settings) answer(e *env, command string, in source, a *asking) (*estimate.Report, error) {
+	if err := s.run.contradiction(); err != nil {
+		return nil, err
+	}
 	step, err := s.run.asked(e)
 	if err != nil {
 		return nil, err
@@ -143,7 +147,12 @@ func count(n int, what string) string {
 func (s *settings) explain(err error, command string, in source, m *onnxload.Model) error {
 	var bind *shape.BindError
 	if errors.As(err, &bind) {
-		return usagef("%s: --%w", quoteArg(in.arg), err)
+		text, meant, asked := strings.Cut(err.Error(), "; did you mean ")
+		x := usagef("%s: --%s", quoteArg(in.arg), text)
+		if asked {
+			x = x.withHint("did you mean %s", meant)
+		}
+		return x
 	}
 	err = fmt.Errorf("%s: %w", quoteArg(in.arg), err)
 	var unbound *estimate.UnboundError

@@ -25,11 +25,14 @@ type fitting struct {
 func fitCommand(e *env) *cobra.Command {
 	var f fitting
 	cmd := &cobra.Command{
-		Use:   "fit MODEL {--gpu NAME | --memory SIZE}",
+		Use:   "fit MODEL {--gpu NAME | --memory SIZE | --gpu NAME --memory SIZE}",
 		Short: "Find the largest batch that fits a GPU or a size",
 		Long: `Fit finds the largest batch whose training step, or inference, fits the memory of a GPU or a size. It doubles the
 batch until the run is too large and then halves the interval; every batch on the way is simulated anew, and the table shows
 them all.
+
+--gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules were measured on. Both are
+so much of that GPU, where others have the rest of it.
 
 A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most the memory given. It is safe
 when its upper bound is as well. With --upper-bound the safe batch is the answer.
@@ -45,7 +48,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		},
 	}
 	f.settings.flags(cmd.Flags())
-	cmd.Flags().Var(&f.memory, "memory", "the memory that the process may take, such as 24GiB; instead of --gpu")
+	cmd.Flags().Var(&f.memory, "memory", "the memory that the process may take, such as 24GiB: of the --gpu where one is given")
 	cmd.Flags().BoolVar(&f.upper, "upper-bound", false, "answer with the batch whose upper bound fits")
 	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
@@ -54,6 +57,9 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 	in := resolve(arg)
 	if err := f.out.check(in); err != nil {
+		return err
+	}
+	if err := f.settings.run.contradiction(); err != nil {
 		return err
 	}
 	step, err := f.settings.run.asked(e)
@@ -70,6 +76,8 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", quoteArg(arg))
 	case memory == 0:
 		memory = step.GPU.Total
+	case step.Limited && memory > step.GPU.Total:
+		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(step.GPU.Total))
 	}
 	in.all = quoteArg(arg)
 	if f.settings.run.gpu != "" {

@@ -29,6 +29,7 @@ type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	getenv         func(string) string
+	help           helpWriter // stdout for cobra
 }
 
 // An exitError is an error with the code that the process ends with. With
@@ -69,7 +70,7 @@ func main() {
 	// often saves a third of the time. A large model brings the usual pace back.
 	debug.SetGCPercent(400)
 	debug.SetMemoryLimit(2 << 30)
-	e := &env{os.Stdin, os.Stdout, os.Stderr, os.Getenv}
+	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(run(context.Background(), e, os.Args[1:]))
 }
 
@@ -84,7 +85,11 @@ func run(ctx context.Context, e *env, args []string) (code int) {
 	}()
 	root := rootCommand(e)
 	root.SetArgs(args)
-	return tell(e.stderr, root.ExecuteContext(ctx))
+	err := root.ExecuteContext(ctx)
+	if e.help.err != nil {
+		err = e.help.err
+	}
+	return tell(e.stderr, err)
 }
 
 // tell prints err, and its hint when it has one, and returns its exit code.

@@ -15,7 +15,7 @@ import (
 func try(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errOut bytes.Buffer
-	e := &env{strings.NewReader(""), &out, &errOut, func(string) string { return "" }}
+	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errOut, getenv: func(string) string { return "" }}
 	code = run(context.Background(), e, args)
 	return out.String(), errOut.String(), code
 }
@@ -65,7 +65,7 @@ func TestTell(t *testing.T) {
 
 func TestPanicIsOneLine(t *testing.T) {
 	var stderr bytes.Buffer
-	e := &env{strings.NewReader(""), panicWriter{}, &stderr, func(string) string { return "" }}
+	e := &env{stdin: strings.NewReader(""), stdout: panicWriter{}, stderr: &stderr, getenv: func(string) string { return "" }}
 	if code := run(context.Background(), e, []string{"version"}); code != exitBug {
 		t.Errorf("code %d, want %d", code, exitBug)
 	}
@@ -84,7 +84,7 @@ func (fullWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	var stderr bytes.Buffer
-	e := &env{strings.NewReader(""), fullWriter{}, &stderr, func(string) string { return "" }}
+	e := &env{stdin: strings.NewReader(""), stdout: fullWriter{}, stderr: &stderr, getenv: func(string) string { return "" }}
 	if code := run(context.Background(), e, []string{"version"}); code != exitOutput || !strings.HasPrefix(stderr.String(), "memestimate: stdout: ") {
 		t.Errorf("code %d, stderr %q, want %d", code, stderr.String(), exitOutput)
 	}

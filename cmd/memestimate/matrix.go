@@ -102,7 +102,11 @@ func (m *matrix) with(fs *pflag.FlagSet, changes []string, use func() error) err
 		name, value, ok := strings.Cut(c, "=")
 		f := fs.Lookup(name)
 		if !ok || f == nil {
-			return usagef("--base %q is not NAME=VALUE with the name of a flag about the model, as in optimizer=sgd", c)
+			meant := ""
+			if ok {
+				meant = nearest(name, flagNames(fs))
+			}
+			return usagef("--base %q is not NAME=VALUE with the name of a flag about the model, as in optimizer=sgd", c).withHint("%s", didYouMean(meant))
 		}
 		v := f.Value
 		if of, _, ok := strings.Cut(value, "="); ok { // another size takes the place of the first
@@ -139,6 +143,9 @@ func (o *opened) close() { o.m.Close() }
 
 // report estimates the model under the settings.
 func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, error) {
+	if err := s.run.contradiction(); err != nil {
+		return nil, err
+	}
 	step, err := s.run.asked(e)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,7 +55,7 @@ func (s source) open(e *env) (*onnxload.Model, error) {
 	case s.file == "":
 		data, err := models.Open(s.arg)
 		if err != nil {
-			return nil, usagef("%w", err)
+			return nil, usagef("%w", err).withHint("%s", didYouMean(nearestForm(s.arg)))
 		}
 		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: s.arg})
 		return m, inputError(err)
@@ -86,59 +85,25 @@ func (s source) missing() error {
 	}
 	err = fail(exitInput, "%s: no such file, and no built-in model of that name", quoteArg(s.file))
 	if near := nearest(s.file, models.Names()); near != "" {
-		return err.withHint("did you mean %s?", near)
+		return err.withHint("%s", didYouMean(near))
 	}
 	return err.withHint("memestimate models lists the built-in ones")
+}
+
+// nearestForm returns the form of a built-in model that was meant, or "".
+func nearestForm(arg string) string {
+	name, form, _ := strings.Cut(arg, ":")
+	m, err := models.Info(name)
+	if near := nearest(form, m.Forms); err == nil && near != "" {
+		return name + ":" + near
+	}
+	return ""
 }
 
 // nearFile finds the file that was meant when its extension was left out.
 func nearFile(path string) (string, bool) {
 	_, err := os.Stat(path + ".onnx")
 	return path + ".onnx", err == nil
-}
-
-// nearest returns the name that is a few edits away from what was typed, one in four
-// characters at most, or that it begins with, or "".
-func nearest(typed string, names []string) string {
-	best, distance := "", len(typed)/4+1
-	for _, n := range names {
-		if d := edits(typed, n); d < distance {
-			best, distance = n, d
-		}
-	}
-	if best == "" {
-		if i := slices.IndexFunc(names, func(n string) bool { return len(typed) > 2 && strings.HasPrefix(n, typed) }); i >= 0 {
-			best = names[i]
-		}
-	}
-	return best
-}
-
-// edits is how many letters are to be put in, taken out, replaced or swapped with the next one between two
-// short strings.
-func edits(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	last, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next[j+1] = min(row[j]+cost, next[j]+1, row[j+1]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], last[j-1]+1)
-			}
-		}
-		last, row, next = row, next, last
-	}
-	return row[len(b)]
 }
 
 // completeModel offers the built-in models for MODEL, and files.

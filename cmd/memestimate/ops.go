@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,7 +19,12 @@ func opsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ops [OPERATOR]",
 		Short: "List the operators that are modelled",
-		Args:  cobra.MaximumNArgs(1),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usagef("ops: unexpected argument %q, wanted only OPERATOR", args[1]).withHint("usage: %s", cmd.UseLine())
+			}
+			return nil
+		},
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := o.check(source{}); err != nil {
 				return err
@@ -27,7 +33,7 @@ func opsCommand(e *env) *cobra.Command {
 			if len(args) == 1 {
 				list = named(list, args[0])
 				if len(list) == 0 {
-					return fail(exitNo, "operator %q is not modelled", args[0])
+					return fail(exitNo, "operator %q is not modelled", args[0]).withHint("%s", didYouMean(nearestOperator(args[0])))
 				}
 			}
 			return o.write(e, func(w io.Writer) error {
@@ -53,6 +59,18 @@ func named(list []shape.Operator, name string) (out []shape.Operator) {
 		}
 	}
 	return out
+}
+
+// nearestOperator returns the operator that was meant, whatever its case, or "".
+func nearestOperator(typed string) string {
+	var names, lower []string
+	for _, op := range shape.Operators() {
+		names, lower = append(names, op.Name), append(lower, strings.ToLower(op.Name))
+	}
+	if i := slices.Index(lower, nearest(strings.ToLower(typed), lower)); i >= 0 {
+		return names[i]
+	}
+	return ""
 }
 
 func domainName(domain string) string {

@@ -35,7 +35,7 @@ func (o *output) flags(fs *pflag.FlagSet, formats ...string) {
 // check refuses a format that the command does not have, and an output that is the input.
 func (o *output) check(in source) error {
 	if !slices.Contains(o.formats, o.format) {
-		return usagef("format %q is unknown, want %s", o.format, strings.Join(o.formats, ", "))
+		return usagef("format %q is unknown, want %s", o.format, strings.Join(o.formats, ", ")).withHint("%s", didYouMean(nearest(o.format, o.formats)))
 	}
 	if o.file == "" || in.file == "" {
 		return nil

@@ -92,13 +92,13 @@ func (f *failAt) Write(p []byte) (int, error) {
 
 // Wherever writing fails, the exit code says so.
 func TestEveryWriteIsChecked(t *testing.T) {
-	for _, args := range []string{"conv_example", "table conv_example --format csv", "shapes conv_example --format json", "models", "ops --format markdown", "version"} {
+	for _, args := range []string{"conv_example", "table conv_example --format csv", "shapes conv_example --format json", "models", "--help", "help table", "completion bash", "completion zsh", "man", "ops --format markdown", "version"} {
 		full, _, code := try(t, strings.Fields(args)...)
 		if code != exitOK {
 			t.Fatalf("%s: exit code %d", args, code)
 		}
 		for n := 0; n < len(full); n += 1 + len(full)/50 {
-			e := &env{strings.NewReader(""), &failAt{n}, io.Discard, func(string) string { return "" }}
+			e := &env{stdin: strings.NewReader(""), stdout: &failAt{n}, stderr: io.Discard, getenv: func(string) string { return "" }}
 			if code := run(context.Background(), e, strings.Fields(args)); code != exitOutput {
 				t.Errorf("%s: exit code %d when writing fails after %d bytes, want %d", args, code, n, exitOutput)
 			}

@@ -39,7 +39,7 @@ func TestReadme(t *testing.T) {
 	}
 	for _, x := range slices.Backward(examples) { // so that line numbers stay true while updating
 		var out bytes.Buffer
-		e := &env{strings.NewReader(""), &out, &out, func(string) string { return "" }}
+		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }}
 		run(context.Background(), e, strings.Fields(x.command)[1:])
 		got := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
 		if !slices.ContainsFunc(x.output, func(l string) bool { return l != "..." }) && !*updateReadme {

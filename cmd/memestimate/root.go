@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ func rootCommand(e *env) *cobra.Command {
 	var a asking
 	var o output
 	var auto autoDevice
+	e.help = helpWriter{w: e.stdout}
 	root := &cobra.Command{
 		Use:   "memestimate MODEL",
 		Short: "How much GPU memory a PyTorch training step takes, from the ONNX graph alone",
@@ -45,7 +47,13 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 			case 0:
 				return usagef("no model given").withHint("memestimate resnet50 --batch 32 tries a built-in one; memestimate --help lists the commands")
 			case 1:
+				if near := mistyped(cmd, args[0]); near != "" {
+					return usagef("%s: no such command, no such file, and no built-in model of that name", quoteArg(args[0])).withHint("%s", didYouMean(cmd.Name()+" "+near))
+				}
 				return runEstimate(e, cmd, args[0], &s, &a, &auto, &o)
+			}
+			if near := nearestCommand(cmd, args[0]); near != "" {
+				return usagef("unknown command %q", args[0]).withHint("%s", didYouMean(cmd.Name()+" "+near))
 			}
 			return usagef("one model at a time, but %q follows %q", args[1], args[0])
 		},
@@ -56,7 +64,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	o.flags(root.Flags(), estimateFormats...)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(e.stdin)
-	root.SetOut(resultWriter{e.stdout})
+	root.SetOut(&e.help)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
@@ -76,26 +84,70 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		manCommand(e),
 		versionCommand(e),
 	)
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultCompletionCmd()
 	for _, c := range append(root.Commands(), root) {
 		completeNames(c)
+		if c.Name() == "completion" {
+			shellsOnly(c)
+		}
 	}
 	return root
 }
 
-// flagError turns what pflag says about a flag into a usage error with the
-// command that would help.
-func flagError(cmd *cobra.Command, err error) error {
-	return usagef("%w", plainly(err)).withHint("%s --help lists the flags", cmd.CommandPath())
+// flagError turns what pflag says about a flag into a usage error with the flag or the value that was
+// meant, or else the command that would help.
+func flagError(cmd *cobra.Command, err error) error { return flagFailure(cmd, exitUsage, "", err) }
+
+// flagFailure is flagError with an exit code and what the message begins with.
+func flagFailure(cmd *cobra.Command, code int, before string, err error) error {
+	x := fail(code, "%s%w", before, plainly(err))
+	if meant := meantFlag(cmd, err); meant != "" {
+		return x.withHint("%s", meant)
+	}
+	return x.withHint("%s --help lists the flags", cmd.CommandPath())
 }
 
-// plainly says what a flag wants where the standard library would name its own functions.
-func plainly(err error) error {
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		if want := plainWants[invalid.GetFlag().Value.Type()]; want != "" {
-			return fmt.Errorf("invalid argument %q for --%s: want %s", invalid.GetValue(), invalid.GetFlag().Name, want)
+// meantFlag asks whether another flag or another value was meant; "" when none is near.
+func meantFlag(cmd *cobra.Command, err error) string {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		typed := unknown.GetSpecifiedName()
+		if all := unknown.GetSpecifiedShortnames(); len(all) > 1 { // -bacth, with one hyphen
+			typed, _, _ = strings.Cut(all, "=")
+		}
+		return didYouMean(nearestFlag(cmd, typed))
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return ""
+	}
+	if short := invalid.GetFlag().Shorthand; short != "" { // -batch, with one hyphen
+		typed, _, _ := strings.Cut(invalid.GetValue(), "=")
+		if meant := nearestFlag(cmd, short+typed); meant != "" {
+			return didYouMean(meant)
 		}
 	}
-	return err
+	if n, ok := errors.AsType[*nameError](err); ok {
+		return n.Hint()
+	}
+	return ""
+}
+
+// plainly names a flag as it is typed, and says what it wants where the standard library would name its own functions.
+func plainly(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	f := invalid.GetFlag()
+	if want := plainWants[f.Value.Type()]; want != "" {
+		return fmt.Errorf("invalid argument %q for --%s: want %s", invalid.GetValue(), f.Name, want)
+	}
+	why := invalid.Unwrap()
+	if strings.HasPrefix(why.Error(), strconv.Quote(invalid.GetValue())) {
+		return fmt.Errorf("--%s: %w", f.Name, why)
+	}
+	return fmt.Errorf("invalid argument %q for --%s: %w", invalid.GetValue(), f.Name, why)
 }
 
 // plainWants says what pflag's own types of values want.
@@ -103,13 +155,18 @@ var plainWants = map[string]string{
 	"bool": "true or false", "int": "a whole number", "float64": "a number", "duration": "a time such as 2s",
 }
 
-// A resultWriter is stdout for what cobra writes itself.
-type resultWriter struct{ w io.Writer }
+// A helpWriter is stdout for what cobra writes itself, help and completions. Cobra forgets some errors
+// of writing, so the first one is kept.
+type helpWriter struct {
+	w   io.Writer
+	err error
+}
 
-func (r resultWriter) Write(p []byte) (int, error) {
-	n, err := r.w.Write(p)
-	if err != nil {
-		err = fail(exitOutput, "stdout: %w", cause(err))
+// Write writes to stdout.
+func (h *helpWriter) Write(p []byte) (int, error) {
+	n, err := h.w.Write(p)
+	if err != nil && h.err == nil {
+		h.err = fail(exitOutput, "stdout: %w", cause(err))
 	}
 	return n, err
 }

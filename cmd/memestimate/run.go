@@ -63,7 +63,7 @@ only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fail(exitLauncher, "run: %w", plainly(err)).withHint("%s --help lists the flags", cmd.CommandPath())
+		return flagFailure(cmd, exitLauncher, "run: ", err)
 	})
 	fs := cmd.Flags()
 	l.choice.flags(fs)

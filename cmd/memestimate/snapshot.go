@@ -31,7 +31,11 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 			if len(args) == 0 {
 				return usagef("snapshot: no command given").withHint("memestimate snapshot --help lists them; memestimate snapshot show FILE is the first to try")
 			}
-			return usagef("snapshot: unknown command %q", args[0]).withHint("memestimate snapshot show %s tells what the file holds", quoteArg(args[0]))
+			hint := didYouMean("memestimate snapshot " + nearestCommand(cmd, args[0]))
+			if nearestCommand(cmd, args[0]) == "" {
+				hint = "memestimate snapshot show " + quoteArg(args[0]) + " tells what the file holds"
+			}
+			return usagef("snapshot: unknown command %q", args[0]).withHint("%s", hint)
 		},
 	}
 	cmd.AddCommand(

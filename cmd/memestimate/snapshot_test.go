@@ -19,7 +19,7 @@ func pickle(name string) string { return filepath.Join(recorded, name+".pickle.g
 func call(t *testing.T, stdin []byte, code int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	e := &env{bytes.NewReader(stdin), &out, &errs, func(string) string { return "" }}
+	e := &env{stdin: bytes.NewReader(stdin), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
 	if got := run(context.Background(), e, args); got != code {
 		t.Fatalf("%q: exit code %d, want %d\n%s", args, got, code, errs.String())
 	}

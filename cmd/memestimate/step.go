@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,12 +27,35 @@ type running struct {
 	gpu     string
 	limit   sizeValue
 	profile string
+	given   *pflag.FlagSet // the flags, to see which of them were given
+}
+
+// trainingOnly are the flags that only a training step has a use for.
+var trainingOnly = []string{"optimizer", "loss", "grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output"}
+
+// contradiction refuses a setting that would change nothing: one of training for an inference.
+func (r *running) contradiction() error {
+	mode := r.given.Lookup("mode")
+	modes := []string{mode.Value.String()}
+	if l, ok := mode.Value.(*listValue); ok && len(l.given) > 0 {
+		modes = l.given
+	}
+	if !mode.Changed || slices.Contains(modes, "train") {
+		return nil
+	}
+	for _, name := range trainingOnly {
+		if r.given.Lookup(name).Changed {
+			return usagef("--%s is for training, and --mode infer does not train", name)
+		}
+	}
+	return nil
 }
 
 // precisions are the names that --precision takes.
 var precisions = []string{"fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"}
 
 func (r *running) flags(fs *pflag.FlagSet) {
+	r.given = fs
 	r.mode, r.zero, r.scaler, r.foreach = "train", "none", "auto", true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
 	fs.Var(&oneOf{&r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
@@ -149,24 +171,6 @@ func (v *oneOf) Set(s string) error {
 	}
 	*v.value = s
 	return nil
-}
-
-// unknownName says which names there are, and which one may have been meant.
-func unknownName(s string, names []string) error {
-	text := fmt.Sprintf("want %s", strings.Join(names, ", "))
-	var near []string
-	for _, n := range names {
-		if len(s) > 1 && strings.HasPrefix(n, s) {
-			near = append(near, n)
-		}
-	}
-	if n := nearest(s, names); len(near) == 0 && n != "" {
-		near = []string{n}
-	}
-	if len(near) > 0 {
-		text += "; did you mean " + strings.Join(near, " or ") + "?"
-	}
-	return errors.New(text)
 }
 
 type optimizerValue string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,16 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
 )
+
+// nearestColumn returns the column that was meant by the first name that is none, or "".
+func nearestColumn(opt report.TableOptions) string {
+	for _, name := range opt.Columns {
+		if !slices.Contains(report.TableColumns(), name) {
+			return nearest(name, report.TableColumns())
+		}
+	}
+	return nearest(opt.Sort, report.SortColumns())
+}
 
 // tableCommand prints the per-layer table alone.
 func tableCommand(e *env) *cobra.Command {
@@ -33,8 +44,8 @@ func tableCommand(e *env) *cobra.Command {
 			for _, name := range []string{"columns", "sort", "depth", "top"} {
 				chosen = chosen || cmd.Flags().Changed(name)
 			}
-			if _, err := report.Table(&estimate.Report{}, opt); err != nil {
-				return usagef("%w", err) // before the model is read
+			if _, err := report.Table(&estimate.Report{}, opt); err != nil { // before the model is read
+				return usagef("%w", err).withHint("%s", didYouMean(nearestColumn(opt)))
 			}
 			r, err := s.estimate(e, cmd.CommandPath(), in)
 			if err != nil {

@@ -57,7 +57,7 @@ are passed on to the command.`,
 		},
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fail(exitLauncher, "trace: %w", plainly(err)).withHint("%s --help lists the flags", cmd.CommandPath())
+		return flagFailure(cmd, exitLauncher, "trace: ", err)
 	})
 	t.gpus.flags(cmd.Flags())
 	t.model.flags(cmd.Flags())

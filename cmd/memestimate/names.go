@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/models"
+)
+
+// A nameError is about a name that there is not. Its hint is the one that may have been meant.
+type nameError struct {
+	text string
+	near []string
+}
+
+// Error says what was wanted.
+func (e *nameError) Error() string { return e.text }
+
+// Hint returns "did you mean adam?", or "" when no name is near.
+func (e *nameError) Hint() string { return didYouMean(e.near...) }
+
+// didYouMean asks whether one of the names was meant; "" when there are none.
+func didYouMean(names ...string) string {
+	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == "" })
+	if len(names) == 0 {
+		return ""
+	}
+	last := len(names) - 1
+	if last > 0 {
+		return "did you mean " + strings.Join(names[:last], ", ") + " or " + names[last] + "?"
+	}
+	return "did you mean " + names[0] + "?"
+}
+
+// unknownName says which names there are; the hint has those that begin with what was typed, or else the nearest one.
+func unknownName(typed string, names []string) error {
+	e := &nameError{text: fmt.Sprintf("want %s", strings.Join(names, ", "))}
+	for _, n := range names {
+		if len(typed) > 1 && strings.HasPrefix(n, typed) {
+			e.near = append(e.near, n)
+		}
+	}
+	if len(e.near) == 0 || len(e.near) > 4 {
+		e.near = []string{nearest(typed, names)}
+	}
+	return e
+}
+
+// nearestFlag returns the flag of a command that was meant, with its hyphens, or "".
+func nearestFlag(cmd *cobra.Command, typed string) string {
+	if n := nearest(typed, flagNames(cmd.Flags())); n != "" {
+		return "--" + n
+	}
+	return ""
+}
+
+func flagNames(fs *pflag.FlagSet) (names []string) {
+	fs.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// mistyped returns the command that was meant by the only argument, where it is nearer than any model, or "".
+func mistyped(root *cobra.Command, arg string) string {
+	in := resolve(arg)
+	if in.file == "" || strings.ContainsAny(arg, `/\.`) {
+		return ""
+	}
+	if _, err := os.Stat(arg); err == nil {
+		return ""
+	}
+	near := nearestCommand(root, arg)
+	if model := nearest(arg, models.Names()); near == "" || model != "" && edits(arg, model) <= edits(arg, near) {
+		return ""
+	}
+	return near
+}
+
+// nearestCommand returns the subcommand of a command that was meant, or "".
+func nearestCommand(cmd *cobra.Command, typed string) string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	return nearest(typed, names)
+}
+
+// nearest returns the name that is a few edits away from what was typed, one in four
+// characters at most, or that it begins with, or "".
+func nearest(typed string, names []string) string {
+	best, distance := "", len(typed)/4+1
+	for _, n := range names {
+		if d := edits(typed, n); d < distance {
+			best, distance = n, d
+		}
+	}
+	if best == "" {
+		if i := slices.IndexFunc(names, func(n string) bool { return len(typed) > 2 && strings.HasPrefix(n, typed) }); i >= 0 {
+			best = names[i]
+		}
+	}
+	return best
+}
+
+// edits is how many letters are to be put in, taken out, replaced or swapped with the next one between two
+// short strings.
+func edits(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	last, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j]+cost, next[j]+1, row[j+1]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], last[j-1]+1)
+			}
+		}
+		last, row, next = row, next, last
+	}
+	return row[len(b)]
+}
