@@ -105,7 +105,7 @@ func oneLine(t *testing.T, name string, err error) {
 // Whatever ONNX's operator tests hold can be run, or is refused in one line.
 func TestEveryNodeRunsSomehow(t *testing.T) {
 	models, runs := 0, 0
-	err := onnxtest.Archive("shape/testdata/onnx-nodes.tar.gz", func(name string, raw []byte) {
+	err := onnxtest.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
 		models++
 		runs += simulateAll(t, name, raw)
 	})
@@ -153,7 +153,7 @@ func TestFuzzCorpusRuns(t *testing.T) {
 // input's size, with every free of a live block.
 func FuzzSimulate(f *testing.F) {
 	k := 0
-	err := onnxtest.Archive("shape/testdata/onnx-nodes.tar.gz", func(name string, raw []byte) {
+	err := onnxtest.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
 		if k++; k%5 == 0 && len(raw) < 2048 {
 			f.Add(raw)
 		}

@@ -15,7 +15,7 @@ import (
 // with the types of its inputs.
 func nodesOfTests(t testing.TB) (nodes []onnxtest.Node, types [][]onnxtest.Type, opsets []int64) {
 	t.Helper()
-	err := onnxtest.Archive("shape/testdata/onnx-nodes.tar.gz", func(name string, raw []byte) {
+	err := onnxtest.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
 		m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: name})
 		if err != nil {
 			return

@@ -30,7 +30,7 @@ func corpus(t *testing.T, f func(name string, b []byte)) {
 			n++
 		}
 	}
-	err := onnxtest.Archive(filepath.Join("..", "estimate", "shape", "testdata", "onnx-nodes.tar.gz"), func(name string, b []byte) {
+	err := onnxtest.Archives(filepath.Join("..", "estimate", "shape", "testdata", "onnx-nodes*.tar.gz"), func(name string, b []byte) {
 		f(name, b)
 		n++
 	})

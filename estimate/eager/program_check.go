@@ -121,6 +121,8 @@ func (p *Program) fits(c *Call) bool {
 		return len(a.Dims) == x && inside(a.Dims...) && distinct(a.Dims)
 	case "expand":
 		return broadcasts(shape(0), a.Shape)
+	case "prelu":
+		return broadcasts(shape(1), shape(0))
 	case "slice":
 		return len(a.Shape) == len(a.Dims) && inside(a.Dims...)
 	case "unsqueeze":

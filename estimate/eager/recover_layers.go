@@ -6,8 +6,19 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
+// emitPRelu is prelu, which itself views one slope a channel as [C, 1, ...]. Before opset 7 ONNX had the slopes as they are.
 func emitPRelu(b *recovery, n *onnxload.Node) {
-	b.call("prelu", Args{}, b.values(n), n.Out[0])
+	in := b.values(n)
+	x, w := b.dims(b.in(n, 0)), b.dims(b.in(n, 1))
+	if n.Version < 7 && len(x) > 2 && len(w) == 1 && w[0] == x[1] {
+		view := make([]int64, len(x)-1)
+		for i := range view {
+			view[i] = 1
+		}
+		view[0] = w[0]
+		in[1] = b.temp("reshape", Args{Shape: view}, b.elem(b.in(n, 1)), view, in[1])
+	}
+	b.call("prelu", Args{}, in, n.Out[0])
 }
 
 // emitDropout is native_dropout; the exports that keep it set training_mode.

@@ -118,10 +118,33 @@ func emitSlice(b *recovery, n *onnxload.Node) {
 	b.call("slice", args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
 }
 
+// emitSplit is a split. Parts that the node leaves out are there all the same: the first has what
+// the others leave.
 func emitSplit(b *recovery, n *onnxload.Node) {
-	args := Args{Dim: b.axis(n, 0, len(b.dims(b.in(n, 0))))}
-	for _, o := range n.Out {
-		args.Shape = append(args.Shape, b.dims(o)[args.Dim])
+	in := b.dims(b.in(n, 0))
+	args := Args{Dim: b.axis(n, 0, len(in))}
+	if args.Dim >= len(in) {
+		b.fail("node %q (Split) cuts a scalar", n.Name)
+		return
+	}
+	args.Shape = make([]int64, len(n.Out))
+	rest, absent := in[args.Dim], -1
+	for i, o := range n.Out {
+		switch {
+		case o != onnxload.NoValue:
+			s := b.dims(o)
+			if len(s) != len(in) {
+				b.fail("part %d of node %q (Split) has no shape", i, n.Name)
+				return
+			}
+			args.Shape[i] = s[args.Dim]
+			rest -= s[args.Dim]
+		case absent < 0:
+			absent = i
+		}
+	}
+	if absent >= 0 {
+		args.Shape[absent] = max(rest, 0)
 	}
 	b.call("split", args, []ValueID{b.value(b.in(n, 0))}, n.Out...)
 }

@@ -3,13 +3,32 @@ package onnxtest
 import (
 	"archive/tar"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 )
 
-// Archive calls f for every .onnx file of a tar.gz archive, in its order.
-func Archive(path string, f func(name string, b []byte)) error {
+// Archives calls f for every .onnx file of the tar.gz archives whose path matches the pattern, in their
+// order. It is an error when none does.
+func Archives(pattern string, f func(name string, b []byte)) error {
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return fmt.Errorf("no file matches %q", pattern)
+	}
+	for _, path := range paths {
+		if err := archive(path, f); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func archive(path string, f func(name string, b []byte)) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
