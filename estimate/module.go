@@ -13,6 +13,7 @@ type place struct {
 	class  string // of that module: "Conv2d"; "" when unknown
 	call   string // the PyTorch operation: "conv2d_3", unique in the graph; "" when unknown
 	op     string // its operator: "conv2d"; "" when unknown
+	around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; a ModuleList has none
 }
 
 // placeOf reads the place of a node from its metadata (torch.export) or from its
@@ -24,7 +25,8 @@ func placeOf(n *onnxload.Node) place {
 		return placeOfNamespace(ns)
 	}
 	if p := n.Name; strings.HasPrefix(p, "/") {
-		return place{module: modulePath(p[1:])}
+		module, around := modulePath(p[1:])
+		return place{module: module, around: around}
 	}
 	return place{}
 }
@@ -55,32 +57,40 @@ func placeOfNamespace(ns string) place {
 			break
 		}
 		p.module, p.class = key, class[strings.LastIndexByte(class, '.')+1:]
+		if p.around != "" {
+			p.around += "/"
+		}
+		p.around += key
 		root = false
 	}
 	return p
 }
 
 // modulePath joins the scopes of a TorchScript node name, the node's own name left
-// out: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1". The members of a Sequential
-// repeat its name.
-func modulePath(name string) string {
-	var path []byte
+// out: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1", which is called by "layer1.0" and that by "layer1". The
+// members of a Sequential repeat its name; those of a ModuleList, which nobody calls, do not: "/blocks.0/norm/Add".
+func modulePath(name string) (module, around string) {
+	var path, calls []byte
 	last := 0 // where the last scope begins in path
 	for {
 		scope, rest, more := strings.Cut(name, "/")
 		if !more {
-			return string(path)
+			return string(path), string(calls)
 		}
 		name = rest
 		if k := len(path) - last; k > 0 && len(scope) > k && scope[k] == '.' && scope[:k] == string(path[last:]) {
 			path = append(path[:last], scope...)
-			continue
+		} else {
+			if len(path) > 0 {
+				path = append(path, '.')
+			}
+			last = len(path)
+			path = append(path, scope...)
 		}
-		if len(path) > 0 {
-			path = append(path, '.')
+		if len(calls) > 0 {
+			calls = append(calls, '/')
 		}
-		last = len(path)
-		path = append(path, scope...)
+		calls = append(calls, path...)
 	}
 }
 

@@ -19,10 +19,10 @@ func TestPlaceOf(t *testing.T) {
 		{"", "", place{}},
 		{
 			"node_relu", ": torchvision.models.resnet.ResNet/layer1: torch.nn.modules.container.Sequential/layer1.0: torchvision.models.resnet.BasicBlock/layer1.0.relu: torch.nn.modules.activation.ReLU/relu_1: aten.relu.default",
-			place{"layer1.0.relu", "ReLU", "relu_1", "relu"},
+			place{module: "layer1.0.relu", class: "ReLU", call: "relu_1", op: "relu"},
 		},
-		{"n", ": a.Net/add_3: aten.add.Tensor", place{"", "Net", "add_3", "add"}},
-		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", place{"", "", "sym_size_int_1", "sym_size"}},
+		{"n", ": a.Net/add_3: aten.add.Tensor", place{class: "Net", call: "add_3", op: "add"}},
+		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", place{call: "sym_size_int_1", op: "sym_size"}},
 		// Metadata may be cut off anywhere.
 		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", place{module: "layer1.norm", class: "Lay"}},
 		{"n", ": a.Net/layer1: a.Block/layer1.no", place{module: "layer1", class: "Block"}},
@@ -32,8 +32,30 @@ func TestPlaceOf(t *testing.T) {
 		if tt.namespace != "" {
 			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
 		}
-		if got := placeOf(n); got != tt.want {
+		got := placeOf(n)
+		got.around = ""
+		if got != tt.want {
 			t.Errorf("placeOf(%q, %q) = %+v, want %+v", tt.name, tt.namespace, got, tt.want)
+		}
+	}
+}
+
+// A ModuleList is no part of what calls a node: its members are called one by one.
+func TestModulesAround(t *testing.T) {
+	for _, tt := range []struct{ name, namespace, want string }{
+		{"/layer1/layer1.0/conv1/Conv", "", "layer1/layer1.0/layer1.0.conv1"},
+		{"/m/encoder/layer.0/query/MatMul", "", "m/m.encoder/m.encoder.layer.0/m.encoder.layer.0.query"},
+		{"/Conv", "", ""},
+		{"n", ": a.Net/layer1: torch.nn.modules.container.Sequential/layer1.0: a.Block/relu_1: aten.relu.default", "layer1/layer1.0"},
+		{"n", ": a.Net/blocks.0: a.Block/relu_1: aten.relu.default", "blocks.0"},
+		{"n", ": a.Net/relu_1: aten.relu.default", ""},
+	} {
+		n := &onnxload.Node{Name: tt.name}
+		if tt.namespace != "" {
+			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
+		}
+		if got := placeOf(n).around; got != tt.want {
+			t.Errorf("around %q, %q: %q, want %q", tt.name, tt.namespace, got, tt.want)
 		}
 	}
 }

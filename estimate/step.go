@@ -109,7 +109,7 @@ func (b *Bound) Program(train bool) (*eager.Program, error) {
 		Train: train,
 		Place: func(n *onnxload.Node) eager.Place {
 			p := placeOf(n)
-			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call}
+			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around}
 		},
 	})
 	b.prog[k] = p

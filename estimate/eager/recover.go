@@ -23,6 +23,7 @@ type Place struct {
 	Class  string // "Conv2d"; "" when the file does not tell
 	Op     string // the ATen operator: "conv2d"; "" when the file does not tell
 	Call   string // its call in the traced program, unique: "conv2d_3"
+	Around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; "" when unknown
 }
 
 // Recover finds the PyTorch calls that a graph was exported from. All dimensions
@@ -123,6 +124,7 @@ type recovery struct {
 	lists   map[onnxload.ValueID][]onnxload.ValueID
 
 	scopes map[string]int32
+	called map[string]bool // modules that have a forward which calls something, by path: containers such as ModuleList have none
 	layers map[string]int32
 	places []Place
 }
@@ -137,7 +139,7 @@ func newRecovery(src Source) *recovery {
 		shapes: make([][]int64, n), flips: map[ValueID]bool{},
 		of: make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		scopes: map[string]int32{}, layers: map[string]int32{}, calls: map[ValueID]int{},
+		scopes: map[string]int32{}, layers: map[string]int32{}, calls: map[ValueID]int{}, called: map[string]bool{},
 	}
 	for i := range n {
 		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
@@ -267,7 +269,7 @@ func (b *recovery) layer(i int) int32 {
 	return k
 }
 
-// scope returns the index of a module, its parents first.
+// scope returns the index of a module, the modules that call it first.
 func (b *recovery) scope(path string) int32 {
 	path = shallow(path)
 	if s, ok := b.scopes[path]; ok {
@@ -277,7 +279,7 @@ func (b *recovery) scope(path string) int32 {
 	if path != "" {
 		up := ""
 		for i := len(path) - 1; i > 0; i-- {
-			if path[i] == '.' {
+			if path[i] == '.' && b.called[path[:i]] {
 				up = path[:i]
 				break
 			}

@@ -64,6 +64,7 @@ func (b *recovery) index() {
 			b.captured(n)
 		}
 		b.places[i] = b.src.Place(n)
+		b.isCalled(b.places[i])
 		for j := range n.In {
 			// Asking for a shape is no use of the data, and another name no use at all.
 			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" {
@@ -82,6 +83,20 @@ func (b *recovery) index() {
 		}
 	}
 	b.placeUnnamed()
+}
+
+// isCalled takes note of the modules whose forwards run around a node. Where only the module's path is known, its parents
+// are taken to be what calls it.
+func (b *recovery) isCalled(p Place) {
+	if p.Around != "" {
+		for m := range strings.SplitSeq(p.Around, "/") {
+			b.called[m] = true
+		}
+		return
+	}
+	for m := p.Module; m != ""; m = m[:max(strings.LastIndexByte(m, '.'), 0)] {
+		b.called[m] = true
+	}
 }
 
 // placeUnnamed places the nodes that say nothing of where they are from. The TorchScript exporter names

@@ -13,7 +13,8 @@ import (
 )
 
 // recovered returns the program of a graph for training. Constants whose names have a dot are
-// parameters, those that have one and end in "buffer" buffers; node names like "a.b:Op" are in module a.b.
+// parameters, those that have one and end in "buffer" buffers; node names like "a.b:Op" are in module a.b, those like
+// "a/a.l.0:Op" in a.l.0, which a calls.
 func recovered(g onnx.Graph) (*Program, error) {
 	b := onnx.Model{Opset: 20, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch", Graph: g}.Bytes()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
@@ -35,8 +36,11 @@ func recovered(g onnx.Graph) (*Program, error) {
 		}
 	}
 	place := func(n *onnxload.Node) Place {
-		module, _, _ := strings.Cut(n.Name, ":")
-		return Place{Module: module}
+		around, _, _ := strings.Cut(n.Name, ":")
+		if !strings.Contains(around, "/") {
+			return Place{Module: around}
+		}
+		return Place{Module: around[strings.LastIndexByte(around, '/')+1:], Around: around}
 	}
 	return Recover(Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: true})
 }
