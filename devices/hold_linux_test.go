@@ -220,6 +220,7 @@ func TestLockDiesWithCommand(t *testing.T) {
 	}
 }
 
+// TestDeletedLock: a lock that a cleaner deleted while it was waited for is worth nothing.
 func TestDeletedLock(t *testing.T) {
 	s := state(t)
 	unlock, err := s.lock(t.Context())

@@ -202,5 +202,3 @@ func TestStoppedWaiter(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestDeletedLock: a lock that a cleaner deleted while it was waited for is worth nothing.

@@ -16,8 +16,7 @@ func (m *Model) Ints(t *Tensor) ([]int64, error) {
 		return nil, fmt.Errorf("tensor %q is %s, not an integer", t.Name, t.DType)
 	}
 	if t.Sparse != nil {
-		v, err := densify(m, t, (*Model).Ints)
-		return v, err
+		return densify(m, t, (*Model).Ints)
 	}
 	var typed []int64
 	raw, n, err := m.elements(t, func(d *decoder, f uint32, w uint8) {

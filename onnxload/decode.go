@@ -250,6 +250,7 @@ func (d *decoder) addValue(list []rawValue, w uint8, name string) []rawValue {
 	return append(list, v)
 }
 
+// nameID reads the name of a value.
 func (d *decoder) nameID(w uint8, field string) ValueID {
 	n := d.length(w, field)
 	if n == 0 {

@@ -183,5 +183,3 @@ func (d *decoder) function() {
 	fn.body = g
 	d.funcs = append(d.funcs, fn)
 }
-
-// nameID reads the name of a value.

@@ -179,9 +179,10 @@ func (l *library) search(i int, limit int64) error {
 // A call is one use of a function while it is being inlined.
 type call struct {
 	fn    *function
-	node  *Node            // the calling node, resolved
-	attrs map[string]*Attr // by name: given, or the default
-	path  string           // scope of the body's nodes
+	node  *Node               // the calling node, resolved
+	attrs map[string]*Attr    // by name: given, or the default
+	path  string              // scope of the body's nodes
+	outs  map[ValueID]ValueID // by the name of a formal output: the value that the caller takes it as
 
 	graphs map[*Attr]bool // attributes that are graphs and have been used
 }
@@ -194,12 +195,17 @@ func newCall(f *function, n *Node, path string) (*call, error) {
 	if len(n.Out) > len(f.out) {
 		return nil, fmt.Errorf("call of function %v has %d outputs, want at most %d", f.key(), len(n.Out), len(f.out))
 	}
-	c := &call{fn: f, node: n, path: path, attrs: map[string]*Attr{}}
+	c := &call{fn: f, node: n, path: path, attrs: map[string]*Attr{}, outs: make(map[ValueID]ValueID, len(n.Out))}
 	for i := range f.defaults {
 		c.attrs[f.defaults[i].Name] = &f.defaults[i]
 	}
 	for i := range n.Attrs {
 		c.attrs[n.Attrs[i].Name] = &n.Attrs[i]
+	}
+	for k, id := range n.Out {
+		if _, twice := c.outs[f.out[k]]; id >= 0 && !twice {
+			c.outs[f.out[k]] = id
+		}
 	}
 	return c, nil
 }
@@ -348,8 +354,9 @@ func (r *resolver) scopePath(p *place, i int, n *Node) string {
 		s = p.scope.call.path + "/" + s
 	}
 	base := s
-	for k := 2; r.used[s]; k++ {
-		s = base + "#" + strconv.Itoa(k)
+	for r.used[s] {
+		r.calls[base]++ // names need not be unique: never try a number twice
+		s = base + "#" + strconv.Itoa(1+r.calls[base])
 	}
 	r.used[s] = true
 	return s

@@ -363,3 +363,38 @@ func TestNotes(t *testing.T) {
 		t.Errorf("%d notes", len(m.Notes))
 	}
 }
+
+// Work is in proportion to the file, however alike its names are and however much a call returns.
+func TestManyAlike(t *testing.T) {
+	const n = 50_000
+	f := Function{Name: "F", Domain: "d", In: []string{"a"}, Opsets: []Import{Domain("", 21)}}
+	one, all := f, f
+	one.Out, one.Nodes = []string{"b"}, []Node{Op("Relu", "a", "b")}
+	calls := Graph{In: []Value{Float("x", 1)}}
+	for i := range n {
+		out := "o" + strconv.Itoa(i)
+		calls.Nodes = append(calls.Nodes, Op("F", "x", out).Named("f").Of("d"))
+		all.Out = append(all.Out, out)
+		all.Nodes = append(all.Nodes, Op("Relu", "a", out))
+	}
+	call := Graph{In: []Value{Float("x", 1)}, Nodes: []Node{Op("F", "x", strings.Join(all.Out, " ")).Of("d")}}
+	for name, m := range map[string]Model{
+		"calls of one name": {Graph: calls, Functions: []Function{one}},
+		"results of a call": {Graph: call, Functions: []Function{all}},
+	} {
+		m.Opsets = []Import{Domain("d", 1)}
+		b := m.Bytes()
+		start := time.Now()
+		got, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
+		if err != nil || len(got.Graph.Nodes) != n {
+			t.Errorf("%s: %v, want %d nodes", name, err, n)
+			continue
+		}
+		if d := time.Since(start); d > 20*time.Second { // it takes a tenth of one
+			t.Errorf("%s: %v", name, d)
+		}
+		if last := got.Graph.Nodes[n-1]; name == "calls of one name" && last.Scope != "f#"+strconv.Itoa(n) {
+			t.Errorf("the last call is in %q, want %q", last.Scope, "f#"+strconv.Itoa(n))
+		}
+	}
+}

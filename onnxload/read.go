@@ -203,7 +203,7 @@ func (d *decoder) read() (*Model, error) {
 	n := len(d.names.strs)
 	m.Values = make([]Value, 0, n)
 	r := &resolver{
-		m: m, lib: lib, lim: d.lim, odd: &d.odd, main: d.names, used: map[string]bool{},
+		m: m, lib: lib, lim: d.lim, odd: &d.odd, main: d.names, used: map[string]bool{}, calls: map[string]int{},
 		owner: make([]int32, 0, n), producer: make([]int32, 0, n), number: make([]int32, 0, n),
 	}
 	if m.Graph, _, err = r.graph(d.main, newScope(d.names, nil), false); err != nil {

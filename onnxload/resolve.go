@@ -77,6 +77,7 @@ type resolver struct {
 	number   []int32 // of its name, in the table of the scope that produces it
 	graphs   int32   // owners so far
 	used     map[string]bool
+	calls    map[string]int // by path: the calls beyond the first that have it
 
 	ids pool[ValueID]
 }
@@ -263,10 +264,8 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 
 // actual returns the caller's value for a formal output, or unbound.
 func (c *call) actual(name ValueID) ValueID {
-	for k, out := range c.fn.out {
-		if out == name && k < len(c.node.Out) && c.node.Out[k] >= 0 {
-			return c.node.Out[k]
-		}
+	if id, ok := c.outs[name]; ok {
+		return id
 	}
 	return unbound
 }

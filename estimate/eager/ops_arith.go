@@ -213,5 +213,3 @@ func runClamp(r *run, c *Call, in []*tensor) []*tensor {
 func runCompare(r *run, c *Call, in []*tensor) []*tensor {
 	return one(r.pointwise(onnxload.Bool, in...))
 }
-
-// runDropout is native_dropout: the mask, one byte an element, is allocated first and is

@@ -153,6 +153,7 @@ func runSoftsign(r *run, c *Call, in []*tensor) []*tensor {
 	return out
 }
 
+// runDropout is native_dropout: the mask, one byte an element, is allocated first and is
 // all that is saved. Outside training, or with p = 0, it is the identity.
 func runDropout(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]

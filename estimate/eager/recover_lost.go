@@ -14,11 +14,11 @@ func (b *recovery) noteExport() {
 	if b.folded > 0 {
 		say("batch norms that an export in evaluation mode folded into convolutions: %d; they are restored here", b.folded)
 	}
-	if n, bytes := b.merged(); n > 0 {
-		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %s of parameters are missing, with their gradients and optimizer states; export weights that were trained", n, mib(bytes))
+	if n, size := b.merged(); n > 0 {
+		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %.2f MiB of parameters are missing, with their gradients and optimizer states; export weights that were trained", n, size)
 	}
 	for _, t := range b.copies() {
-		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %s of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", t.copy, t.of, mib(t.bytes))
+		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
 	}
 	if n := b.idleMasks(); n > 0 {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)
@@ -28,8 +28,14 @@ func (b *recovery) noteExport() {
 	}
 }
 
-// mib writes bytes for a note.
-func mib(bytes int64) string { return fmt.Sprintf("%.2f MiB", float64(bytes)/(1<<20)) }
+// mib is the size of a value in MiB, for a note: an approximation, so that it cannot overflow.
+func (b *recovery) mib(v onnxload.ValueID) float64 {
+	size := float64(b.elem(v).Bits()) / 8 / (1 << 20)
+	for _, d := range b.dims(v) {
+		size *= float64(d)
+	}
+	return size
+}
 
 // forTraining reports whether the graph shows that it was made for training: it draws random numbers, or a batch norm
 // computes statistics. Whatever else it lacks then, the model does.
@@ -54,11 +60,11 @@ func TrainsNorm(n *onnxload.Node, aten string) bool {
 	return attrInt(n, "training_mode", 0) != 0 || strings.Contains(legit, "_native_batch_norm_legit") && !strings.Contains(legit, "no_training")
 }
 
-// merged counts the parameters that several modules read, none of them inside another, and the bytes of those that each
+// merged counts the parameters that several modules read, none of them inside another, and the MiB of those that each
 // would have of its own. PyTorch has modules share a table of embeddings and the weight of the last layer,
 // so tables are left out; the rest are tensors of equal values, such as the ones and zeros that weights begin with,
 // which the TorchScript exporter (DeduplicateInitializers) and onnxscript's optimizer make one.
-func (b *recovery) merged() (n int, bytes int64) {
+func (b *recovery) merged() (n int, size float64) {
 	for id := range b.uses {
 		v := onnxload.ValueID(id)
 		if b.src.Kinds[id] != Parameter || b.m.Values[id].Init == nil || len(b.uses[id]) < 2 {
@@ -66,44 +72,44 @@ func (b *recovery) merged() (n int, bytes int64) {
 		}
 		if modules := b.readers(v); modules > 1 {
 			n++
-			bytes += int64(modules-1) * numel(b.dims(v)) * int64(b.elem(v).Bits()) / 8
+			size += float64(modules-1) * b.mib(v)
 		}
 	}
-	return n, bytes
+	return n, size
 }
 
-// readers counts the modules that read a parameter; 0 for a table of embeddings.
+// readers counts the modules that read a parameter, those inside another of them left out; 0 for a table of embeddings.
 func (b *recovery) readers(v onnxload.ValueID) int {
-	var modules []string
+	modules := map[string]bool{}
 	for _, i := range b.uses[v] {
-		n, m := b.nodes[i], b.places[i].Module
+		n := b.nodes[i]
 		if n.Op == "Gather" {
 			return 0
 		}
 		if b.isFolded(n) && b.in(n, 1) != v { // the bias that folding made is no parameter
 			continue
 		}
-		within := func(other string) bool {
-			return commonModule(m, other) == m || commonModule(m, other) == other
+		modules[shallow(b.places[i].Module)] = true
+	}
+	count := 0
+	for m := range modules {
+		inside := false
+		for m != "" && !inside {
+			m = m[:max(strings.LastIndexByte(m, '.'), 0)]
+			inside = modules[m]
 		}
-		if !slices.ContainsFunc(modules, within) {
-			modules = append(modules, m)
+		if !inside {
+			count++
 		}
 	}
-	return len(modules)
-}
-
-// A copied is a weight that may be a copy of another one.
-type copied struct {
-	copy, of string
-	bytes    int64
+	return count
 }
 
 // copies finds the weights of products that the TorchScript exporter folded a transpose into, "onnx::MatMul_812", and
 // that have the transposed sizes of a table of embeddings. The weight of a last layer that is tied to that table
-// becomes a tensor of its own so.
-func (b *recovery) copies() (found []copied) {
-	tables := map[[2]int64]onnxload.ValueID{}
+// becomes a tensor of its own so. A pair is such a weight and the table.
+func (b *recovery) copies() (pairs [][2]onnxload.ValueID) {
+	tables, seen := map[[2]int64]onnxload.ValueID{}, map[onnxload.ValueID]bool{}
 	for _, n := range b.nodes {
 		if v := b.in(n, 0); n.Op == "Gather" && b.isParameter(v) && b.made[v] < 0 {
 			if d := b.dims(v); len(d) == 2 && d[0] != d[1] {
@@ -120,23 +126,21 @@ func (b *recovery) copies() (found []copied) {
 		if len(d) != 2 {
 			continue
 		}
-		if table, ok := tables[[2]int64{d[0], d[1]}]; ok {
-			found = append(found, copied{b.m.Values[w].Name, b.m.Values[table].Name, numel(d) * int64(b.elem(w).Bits()) / 8})
+		if table, ok := tables[[2]int64{d[0], d[1]}]; ok && !seen[w] {
+			seen[w] = true
+			pairs = append(pairs, [2]onnxload.ValueID{w, table})
 		}
 	}
-	return found
+	return pairs
 }
 
 // idleMasks counts the attentions whose mask is computed of neither an input nor a parameter.
 func (b *recovery) idleMasks() (n int) {
-	var alive []bool // by value: an input or a parameter has a part in it
+	alive := make([]bool, len(b.prog.Values)) // an input or a parameter has a part in it
+	for i, v := range b.prog.Values {
+		alive[i] = v.Kind == InputValue || v.Kind == Parameter
+	}
 	for _, c := range b.prog.Calls {
-		if alive == nil {
-			alive = make([]bool, len(b.prog.Values))
-			for i, v := range b.prog.Values {
-				alive[i] = v.Kind == InputValue || v.Kind == Parameter
-			}
-		}
 		if c.Op == "sdpa" && len(c.In) > 3 && c.In[3] != NoValue && !alive[c.In[3]] {
 			n++
 		}

@@ -35,8 +35,6 @@ func (m Model) Bytes() []byte {
 	return append(b, m.Extra...)
 }
 
-// Domain returns an Import.
-
 func (o Import) bytes() []byte { return Varint(Str(nil, 1, o.Domain), 2, uint64(o.Version)) }
 
 func entries(b []byte, field int, list []onnxload.Entry) []byte {

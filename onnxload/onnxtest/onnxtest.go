@@ -214,4 +214,5 @@ type Function struct {
 	Opsets                 []Import
 }
 
+// Domain returns an Import.
 func Domain(name string, version int64) Import { return Import{name, version} }
