@@ -75,6 +75,7 @@ var bufferTails = map[string]bool{
 	"position_ids":            true, // transformers: BERT
 	"token_type_ids":          true,
 	"masked_bias":             true, // transformers: GPT-2 before 4.36
+	"embed_scale":             true, // transformers: Gemma's scaled embeddings
 	"causal_mask":             true,
 	"mask":                    true,
 	"pe":                      true, // PyTorch's tutorial: sinusoidal positions
