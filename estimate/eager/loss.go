@@ -58,7 +58,7 @@ func (p *Program) lastLinear() []int64 {
 			continue
 		}
 		switch c.Op {
-		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul":
+		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul", "div", "tanh": // tanh(x / c) * c caps the logits of Gemma 2
 			v = c.In[0]
 			if p.Values[v].Kind != Activation && len(c.In) > 1 {
 				v = c.In[1]
