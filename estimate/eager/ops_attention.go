@@ -53,6 +53,9 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 		p = c.Args.P
 	}
 	b := sdpaBackend(q, k, mask, r.needsGrad(mask))
+	if c.Args.Broadcast {
+		b = mathAttention // check_batch_size_and_num_heads_dense: only enable_gqa allows fewer heads of the key
+	}
 	if mask != nil && mask.stride[len(mask.stride)-1] != 1 {
 		b = mathAttention // check_last_dim_stride_equals_1_dense: a table of biases with the heads moved to the front
 	}
@@ -221,7 +224,7 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 		r.release(zero)
 		r.release(tri)
 	}
-	if q.shape[1] != k.shape[1] {
+	if q.shape[1] != k.shape[1] && !c.Args.Broadcast {
 		k, v = hold(r.repeatHeads(k, q.shape[1])), hold(r.repeatHeads(v, q.shape[1]))
 	}
 	kt := hold(r.transpose(k, 2, 3))

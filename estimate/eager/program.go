@@ -63,6 +63,8 @@ type Args struct {
 	Both    bool   // bidirectional
 	Mode    string // what a family's row distinguishes
 	DType   onnxload.DType
+
+	Broadcast bool // attention to one key and value of all heads without enable_gqa
 }
 
 // A Scope is a module in the tree of modules.

@@ -70,14 +70,26 @@ func matchSDPA(b *recovery, i int) {
 			// Without a mask transformers also passes enable_gqa rather than
 			// repeat the keys and values for each group of heads.
 			args.Causal = true
-			in[1], in[2] = b.unrepeated(key()), b.unrepeated(b.value(v))
+			in[1], in[2] = key(), b.value(v)
 		case mask != onnxload.NoValue:
 			in[1], in[2], in[3] = key(), b.value(v), b.value(b.boolMask(mask))
 		default:
 			in[1], in[2] = key(), b.value(v)
 		}
+		args.Broadcast = b.headsOf(in[0]) != b.headsOf(in[1])
+		if args.Causal {
+			in[1], in[2] = b.unrepeated(in[1]), b.unrepeated(in[2])
+		}
 		b.call("sdpa", args, in, last.Out[0])
 	}, members...)
+}
+
+// headsOf returns the number of heads of a query, key or value of [B, H, L, D].
+func (b *recovery) headsOf(v ValueID) int64 {
+	if s := b.prog.Values[v].Shape; len(s) == 4 {
+		return s[1]
+	}
+	return 0
 }
 
 // scaled returns what a Mul multiplies by a number.

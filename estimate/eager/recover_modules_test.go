@@ -128,6 +128,30 @@ func TestAttentionForms(t *testing.T) {
 	}
 }
 
+// A key of one head that no node repeats goes to attention as it is, without enable_gqa, and only the composed kernel
+// takes that: it keeps its probabilities.
+func TestAttentionToOneHead(t *testing.T) {
+	g := attentionForm{mask: "m", fixed: true}.graph()
+	g.In[1], g.In[2] = onnx.Float("v", 2, 1, 6, 8), onnx.Float("k", 2, 1, 6, 8)
+	p := mustRecover(t, g)
+	wantCalls(t, p, "sdpa(q, k, v, -)")
+	call := &p.Calls[0]
+	if !call.Args.Broadcast {
+		t.Error("the call is taken to have enable_gqa")
+	}
+	for _, broadcast := range []bool{true, false} {
+		l := newLab()
+		l.r.at = 0
+		call.Args.Broadcast = broadcast
+		q, k := l.leaf(bf16, 2, 4, 64, 8), l.leaf(bf16, 2, 1, 64, 8)
+		out := runSDPA(l.r, call, []*tensor{q, k, k})[0]
+		kept, _ := savedBytes(out, 1)
+		if probabilities := int64(2 * 4 * 64 * 64 * 4); (kept >= probabilities) != broadcast {
+			t.Errorf("broadcast %v: %d bytes are saved, the probabilities are %d", broadcast, kept, probabilities)
+		}
+	}
+}
+
 // recurrentGraph is a module of layers as torch.onnx exports it: [T, N, I], a node a layer, the weights stacked.
 func recurrentGraph(op string, layers int, both, drop bool) onnx.Graph {
 	const hidden = 4
