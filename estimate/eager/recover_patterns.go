@@ -151,6 +151,7 @@ func matchSplitSequence(b *recovery, i int) {
 	for _, outs := range parts {
 		size = max(size, b.dims(outs[0])[a])
 	}
+	sizes := b.splitSizes(split, total)
 	if size <= 0 {
 		return
 	}
@@ -160,6 +161,9 @@ func matchSplitSequence(b *recovery, i int) {
 		return
 	}
 	for k, left := int64(0), total; left > 0; k, left = k+1, left-size {
+		if k < int64(len(sizes)) {
+			size = sizes[k]
+		}
 		args.Shape = append(args.Shape, min(size, left))
 		out := onnxload.NoValue
 		if p := parts[k]; p != nil {
@@ -174,6 +178,31 @@ func matchSplitSequence(b *recovery, i int) {
 	for _, k := range members {
 		b.done[k] = true
 	}
+}
+
+// splitSizes returns the sizes of the parts of a SplitToSequence that lists them, nil where it has one for all.
+func (b *recovery) splitSizes(split *onnxload.Node, total int64) []int64 {
+	list := b.in(split, 1)
+	if list == onnxload.NoValue || len(b.dims(list)) != 1 {
+		return nil
+	}
+	c := b.types.Value(list)
+	if c == nil || len(c.Ints) > maxParts {
+		return nil
+	}
+	var sizes []int64
+	for _, d := range c.Ints {
+		n, ok := d.Int()
+		if !ok || n <= 0 || n > total {
+			return nil
+		}
+		sizes = append(sizes, n)
+		total -= n
+	}
+	if total != 0 {
+		return nil
+	}
+	return sizes
 }
 
 // matchRsqrt finds 1/sqrt(x).
@@ -193,63 +222,6 @@ func (b *recovery) reciprocalOf(v onnxload.ValueID) (onnxload.ValueID, int) {
 		return n.Out[0], i
 	}
 	return onnxload.NoValue, -1
-}
-
-// matchRMSNorm finds the root mean square norm that language models write by hand:
-//
-//	weight * (x * rsqrt(x.pow(2).mean(-1) + eps))
-//
-// It computes in float32, so in 16 bits the input is cast, and the result cast back before it
-// meets the weight; a float32 graph does not show these casts.
-func matchRMSNorm(b *recovery, i int) {
-	mean := b.nodes[i]
-	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
-	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
-		return
-	}
-	x := b.in(pow, 0)
-	add, ai := b.user(mean.Out[0], "Add")
-	if add == nil {
-		return
-	}
-	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
-		return
-	}
-	root, si := b.user(add.Out[0], "Sqrt")
-	if root == nil {
-		return
-	}
-	r, ri := b.reciprocalOf(root.Out[0])
-	if r == onnxload.NoValue {
-		return
-	}
-	norm, ni := b.user(r, "Mul")
-	if norm == nil || b.id(b.other(norm, r)) != x {
-		return
-	}
-	scale, ki := b.user(norm.Out[0], "Mul")
-	if scale == nil {
-		return
-	}
-	w := b.other(scale, norm.Out[0])
-	if !b.isParameter(w) {
-		return
-	}
-	shape, small := b.dims(x), b.dims(mean.Out[0])
-	b.claim(func() {
-		f := onnxload.Float32
-		rank := len(shape)
-		in := b.value(x)
-		wide := b.temp("float", Args{}, f, shape, in)
-		square := b.temp("square", Args{}, f, shape, wide)
-		v := b.temp("mean", Args{Dims: []int{rank - 1}, Keep: true}, f, small, square)
-		number := b.add(Value{Kind: Number, DType: f})
-		v = b.temp("add", Args{}, f, small, v, number)
-		v = b.temp("rsqrt", Args{}, f, small, v)
-		v = b.temp("mul", Args{}, f, shape, wide, v)
-		v = b.temp("type_as", Args{}, f, shape, v, in)
-		b.call("mul", Args{}, []ValueID{b.value(w), v}, scale.Out[0])
-	}, i, pi, ai, si, ri, ni, ki)
 }
 
 // matchChunk finds the slices that a split or chunk was exported to: they take one dimension apart without a

@@ -99,16 +99,19 @@ func TestLinearForms(t *testing.T) {
 
 // The normalisations of older opsets.
 func TestNormChains(t *testing.T) {
-	consts := []onnx.Tensor{f32s("two", 2), f32s("eps", 1e-5), f32s("three", 3), onnx.Int64s("axes", -1), weights("ln.weight", 8), weights("ln.bias", 8)}
+	consts := []onnx.Tensor{f32s("one", 1), f32s("two", 2), f32s("eps", 1e-5), f32s("three", 3), onnx.Int64s("axes", -1), weights("ln.weight", 8), weights("ln.bias", 8)}
 	layer := func(power string) []onnx.Node {
 		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "d"), onnx.Op("Pow", "d "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"),
 			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"), onnx.Op("Div", "d r", "n")}
 	}
 	affine := []onnx.Node{onnx.Op("Mul", "n ln.weight", "nw"), onnx.Op("Add", "nw ln.bias", "y")}
-	rms := func(power string) []onnx.Node {
-		return []onnx.Node{onnx.Op("Pow", "x "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"), onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"),
-			onnx.Op("Reciprocal", "r", "i"), onnx.Op("Mul", "x i", "n"), onnx.Op("Mul", "n ln.weight", "y")}
+	rms := func(power, norm string, scale ...onnx.Node) []onnx.Node {
+		return append([]onnx.Node{onnx.Op("Pow", "x "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"), onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"),
+			onnx.Op("Reciprocal", "r", "i"), onnx.Op("Mul", "x i", norm)}, scale...)
 	}
+	weighted := func(in string) onnx.Node { return onnx.Op("Mul", in, "y") }
+	upcast := []string{"float(x)", "square(_)", "mean(_)", "add(_, number)", "rsqrt(_)", "mul(_, _)"}
+	plain := []string{"pow(x, number)", "mean(sq)", "add(v, number)", "rsqrt(ve)", "mul(x, i)"}
 	group := func(to ...int64) patternCase {
 		return patternCase{shape: []any{2, 8, 6, 6}, inits: []onnx.Tensor{onnx.Int64s("in", to...), onnx.Int64s("out", 2, 8, 6, 6), weights("ones", to[1]), weights("zeros", to[1]), weights("gn.weight", 8, 1, 1), weights("gn.bias", 8, 1, 1)},
 			nodes: []onnx.Node{onnx.Op("Reshape", "x in", "r"), onnx.Op("InstanceNormalization", "r ones zeros", "i"), onnx.Op("Reshape", "i out", "b"), onnx.Op("Mul", "b gn.weight", "w"), onnx.Op("Add", "w gn.bias", "y")}}
@@ -120,8 +123,11 @@ func TestNormChains(t *testing.T) {
 		{name: "layer norm", inits: consts, nodes: append(layer("two"), affine...), want: []string{"layer_norm(x, ln.weight, ln.bias)"}},
 		{name: "layer norm without affine", inits: consts, nodes: append(layer("two"), onnx.Op("Neg", "n", "y")), want: []string{"layer_norm(x, -, -)", "neg(n)"}},
 		{name: "no layer norm: cubes", inits: consts, nodes: append(layer("three"), affine...), want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "div(d, r)", "mul(n, ln.weight)", "add(nw, ln.bias)"}},
-		{name: "RMS norm", inits: consts, nodes: rms("two"), want: []string{"float(x)", "square(_)", "mean(_)", "add(_, number)", "rsqrt(_)", "mul(_, _)", "type_as(_, x)", "mul(ln.weight, _)"}},
-		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three"), want: []string{"pow(x, number)", "mean(sq)", "add(v, number)", "rsqrt(ve)", "mul(x, i)", "mul(n, ln.weight)"}},
+		{name: "RMS norm of Llama", inits: consts, nodes: rms("two", "n", weighted("ln.weight n")), want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm of Gemma", inits: consts, nodes: rms("two", "n", onnx.Op("Add", "ln.weight one", "w1"), weighted("n w1")), want: append(slices.Clone(upcast), "float(ln.weight)", "add(_, number)", "mul(_, _)", "type_as(_, x)")},
+		{name: "RMS norm that casts back", inits: consts, nodes: rms("two", "type_as_1", weighted("type_as_1 ln.weight")), want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm by hand", inits: consts, nodes: rms("two", "n", weighted("n ln.weight")), want: append(slices.Clone(plain), "mul(n, ln.weight)")},
+		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")), want: append(slices.Clone(plain), "mul(ln.weight, n)")},
 		groups, four,
 	})
 	p := mustRecover(t, groups.graph())
@@ -155,6 +161,11 @@ func TestParts(t *testing.T) {
 		onnx.Op("Concat", "c a", "y", onnx.A("axis", 2))}}.graph())
 	if a := p.Calls[0].Args; a.Dim != 2 || !slices.Equal(a.Shape, []int64{3, 3, 2}) {
 		t.Errorf("split at %d into %v", a.Dim, a.Shape)
+	}
+	p = mustRecover(t, patternCase{inits: append(ints, onnx.Int64s("sizes", 1, 4, 3)), nodes: []onnx.Node{onnx.Op("SplitToSequence", "x sizes", "s", onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i2", "c"), onnx.Op("SequenceAt", "s i0", "a"),
+		onnx.Op("Concat", "c a", "y", onnx.A("axis", 2))}}.graph())
+	if a := p.Calls[0].Args; !slices.Equal(a.Shape, []int64{1, 4, 3}) {
+		t.Errorf("split into %v where the node lists 1, 4 and 3", a.Shape)
 	}
 }
 

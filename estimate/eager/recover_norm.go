@@ -1,0 +1,155 @@
+package eager
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchLayerNorm finds the layer norm that opsets before 17 write as
+//
+//	d = x - mean(x); d / sqrt(mean(d*d) + eps) [* weight + bias]
+//
+// over the last dimensions, with weight and bias parameters.
+func matchLayerNorm(b *recovery, i int) {
+	mean := b.nodes[i]
+	x := b.in(mean, 0)
+	sub, si := b.user(mean.Out[0], "Sub")
+	if sub == nil || b.in(sub, 0) != x || b.in(sub, 1) != b.id(mean.Out[0]) {
+		return
+	}
+	var pow, div *onnxload.Node
+	var pi, di int
+	d := b.id(sub.Out[0])
+	if d == onnxload.NoValue {
+		return
+	}
+	for _, u := range b.uses[d] {
+		switch n := b.nodes[u]; n.Op {
+		case "Pow", "Mul":
+			if !b.done[u] && (n.Op == "Mul" && b.in(n, 0) == d && b.in(n, 1) == d || n.Op == "Pow" && b.isNumber(b.in(n, 1), 2)) {
+				pow, pi = n, int(u)
+			}
+		case "Div":
+			if !b.done[u] && b.in(n, 0) == d {
+				div, di = n, int(u)
+			}
+		}
+	}
+	if pow == nil || div == nil {
+		return
+	}
+	variance, vi := b.user(pow.Out[0], "ReduceMean")
+	if variance == nil {
+		return
+	}
+	add, ai := b.user(variance.Out[0], "Add")
+	if add == nil {
+		return
+	}
+	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
+		return
+	}
+	root, ri := b.user(add.Out[0], "Sqrt")
+	if root == nil || b.in(div, 1) != b.id(root.Out[0]) {
+		return
+	}
+	members := []int{i, si, pi, vi, ai, ri, di}
+	last := div.Out[0]
+	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
+	for k, op := range []string{"Mul", "Add"} {
+		n, ni := b.user(last, op)
+		if n == nil || !b.isParameter(b.other(n, last)) {
+			break
+		}
+		params[k], last = b.other(n, last), n.Out[0]
+		members = append(members, ni)
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	from := 0
+	for from < len(shape) && from < len(small) && small[from] == shape[from] {
+		from++
+	}
+	if from == len(shape) {
+		from = len(shape) - 1
+	}
+	b.claim(func() {
+		b.call("layer_norm", Args{Shape: shape[from:]}, []ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
+	}, members...)
+}
+
+// matchRMSNorm finds the root mean square norm that language models write by hand:
+//
+//	weight * (x * rsqrt(x.pow(2).mean(-1) + eps))         Llama, T5
+//	(x * rsqrt(x.pow(2).mean(-1) + eps)) * (1 + weight)   Gemma
+//
+// Both compute in float32, so in 16 bits the input is cast, and the result cast back: Llama's before it meets the
+// weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers). A float32 graph that torch.export wrote does
+// not show these casts; the TorchScript exporter keeps them as nodes. Where the norm comes before its weight a program
+// wrote it by itself, which casts only where the graph says so: a name keeps that of type_as.
+func matchRMSNorm(b *recovery, i int) {
+	mean := b.nodes[i]
+	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+		return
+	}
+	x := b.in(pow, 0)
+	add, ai := b.user(mean.Out[0], "Add")
+	if add == nil {
+		return
+	}
+	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
+		return
+	}
+	root, si := b.user(add.Out[0], "Sqrt")
+	if root == nil {
+		return
+	}
+	r, ri := b.reciprocalOf(root.Out[0])
+	if r == onnxload.NoValue {
+		return
+	}
+	norm, ni := b.user(r, "Mul")
+	if norm == nil || b.id(b.other(norm, r)) != x {
+		return
+	}
+	scale, ki := b.user(norm.Out[0], "Mul")
+	if scale == nil {
+		return
+	}
+	members := []int{i, pi, ai, si, ri, ni, ki}
+	w := b.other(scale, norm.Out[0])
+	shifted := false // the weight of Gemma is a difference from one
+	if one, oi := b.producedBy(w, "Add"); one != nil && b.single(w) {
+		if p, k := b.otherThanNumber(one); k == 1 {
+			w, shifted, members = p, true, append(members, oi)
+		}
+	}
+	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && !strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
+		return
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	b.claim(func() {
+		f := onnxload.Float32
+		rank := len(shape)
+		in := b.value(x)
+		wide := b.temp("float", Args{}, f, shape, in)
+		square := b.temp("square", Args{}, f, shape, wide)
+		v := b.temp("mean", Args{Dims: []int{rank - 1}, Keep: true}, f, small, square)
+		number := b.add(Value{Kind: Number, DType: f})
+		v = b.temp("add", Args{}, f, small, v, number)
+		v = b.temp("rsqrt", Args{}, f, small, v)
+		v = b.temp("mul", Args{}, f, shape, wide, v)
+		weight := b.value(w)
+		if shifted {
+			d := b.dims(w)
+			weight = b.temp("float", Args{}, f, d, weight)
+			weight = b.temp("add", Args{}, f, d, weight, number)
+			v = b.temp("mul", Args{}, f, shape, v, weight)
+			b.call("type_as", Args{}, []ValueID{v, in}, scale.Out[0])
+			return
+		}
+		v = b.temp("type_as", Args{}, f, shape, v, in)
+		b.call("mul", Args{}, []ValueID{weight, v}, scale.Out[0])
+	}, members...)
+}
