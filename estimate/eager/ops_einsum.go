@@ -27,6 +27,9 @@ func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 			rank = max(rank, len(in[i].shape)-len(t)+3)
 		}
 	}
+	if rank > 'A'-'0' {
+		return one(r.empty(promote(in...), c.Args.Shape...))
+	}
 	ellipsis := ""
 	for i := range rank {
 		ellipsis += string(rune('0' + i)) // labels that no equation can have
@@ -108,30 +111,42 @@ func implicitOutput(left string) string {
 }
 
 // sumProduct is sumproduct_pair: labels of both that are still wanted are the batch, those of one alone its
-// rows or columns, the others are summed over. Each operand is permuted and reshaped to three dimensions,
-// which copies it where its strides do not allow that.
+// rows or columns, the others are summed over. A label of size 1 in one operand alone stretches: it
+// counts as the other's, and is summed over beforehand where it is not wanted. Each operand is permuted and
+// reshaped to three dimensions, which copies it where its strides do not allow that.
 func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
+	a, b = a.retain(), b.retain()
 	size := map[rune]int64{}
 	for i, l := range la {
 		size[l] = a.shape[i]
 	}
-	for i, l := range lb {
-		size[l] = max(size[l], b.shape[i])
-	}
 	var batch, rows, columns, sum string
-	for _, l := range la {
-		switch inB, kept := strings.ContainsRune(lb, l), strings.ContainsRune(rest, l); {
-		case inB && kept:
-			batch += string(l)
-		case inB:
-			sum += string(l)
-		default:
+	for i, l := range la {
+		j := strings.IndexRune(lb, l)
+		kept := strings.ContainsRune(rest, l)
+		switch {
+		case j < 0:
 			rows += string(l)
+		case a.shape[i] == b.shape[j] && kept:
+			batch += string(l)
+		case a.shape[i] == b.shape[j]:
+			sum += string(l)
+		case a.shape[i] == 1 && kept:
+			columns += string(l)
+		case a.shape[i] == 1:
+			b = r.sumOver(b, j)
+		case kept:
+			rows += string(l)
+		default:
+			a = r.sumOver(a, i)
 		}
 	}
-	for _, l := range lb {
-		if !strings.ContainsRune(la, l) {
+	for i, l := range lb {
+		if j := strings.IndexRune(la, l); j < 0 {
 			columns += string(l)
+			size[l] = b.shape[i]
+		} else if size[l] == 1 {
+			size[l] = b.shape[i]
 		}
 	}
 	product := func(labels string) int64 {
@@ -146,6 +161,11 @@ func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
 		for _, l := range batch + x + y {
 			perm = append(perm, strings.IndexRune(have, l))
 		}
+		for i := range have { // what stretches, of size 1
+			if !slices.Contains(perm, i) {
+				perm = append(perm, i)
+			}
+		}
 		p := r.permute(t, perm)
 		f := r.reshape(p, []int64{product(batch), product(x), product(y)})
 		r.release(p)
@@ -159,8 +179,15 @@ func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
 		shape = append(shape, size[l])
 	}
 	out := r.reshape(z, shape)
-	for _, t := range []*tensor{x, y, z} {
+	for _, t := range []*tensor{x, y, z, a, b} {
 		r.release(t)
 	}
 	return out, names
+}
+
+// sumOver is t.sum(i, keepdim=True) in t's place.
+func (r *run) sumOver(t *tensor, i int) *tensor {
+	s := runSum(r, &Call{Args: Args{Dims: []int{i}, Keep: true}}, one(t))[0]
+	r.release(t)
+	return s
 }
