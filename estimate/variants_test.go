@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"math"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/caching"
 )
+
+var variantsFile = flag.String("accuracy.variants", "testdata/truth/variants.json.gz", "the measured variants")
 
 // A variantCase is a measured run that differs by a flag or two from the plain loop: see
 // testdata/README.md.
@@ -79,7 +82,7 @@ func (c variantCase) step() Step {
 
 func readVariants(t testing.TB) []variantCase {
 	t.Helper()
-	b, err := os.ReadFile("testdata/truth/variants.json.gz")
+	b, err := os.ReadFile(*variantsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
