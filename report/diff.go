@@ -62,7 +62,7 @@ func Percent(t diff.Total) string {
 // names the others.
 func DiffTotals(c *diff.Case) (g *Grid, same []string) {
 	g = &Grid{Columns: []Column{
-		{Title: "what"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true},
+		{Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1},
 	}}
 	for _, t := range c.Totals {
 		if t.Change == 0 && t.Name != diff.Device {
@@ -82,7 +82,7 @@ func totalRow(name string, t diff.Total) []string {
 // run was simulated.
 func DiffCases(d *diff.Diff) *Grid {
 	g := &Grid{Columns: []Column{
-		{Title: "settings"}, {Title: "what"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true},
+		{Title: "settings"}, {Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1},
 	}}
 	for i := range d.Cases {
 		t := headline(&d.Cases[i])
@@ -103,8 +103,8 @@ func headline(c *diff.Case) diff.Total {
 // limit bytes.
 func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 	g := &Grid{Columns: []Column{
-		{Title: "change"}, {Title: "layer", Code: true}, {Title: "operator", Code: true}, {Title: "output", Code: true},
-		{Title: "parameters", Right: true}, {Title: "activation", Right: true}, {Title: "saved", Right: true},
+		{Title: "change"}, {Title: "layer", Code: true}, {Title: "operator", Code: true, Spare: 4}, {Title: "output", Code: true, Spare: 3},
+		{Title: "parameters", Right: true, Spare: 2}, {Title: "activation", Right: true}, {Title: "saved", Right: true, Spare: 1},
 	}}
 	for _, l := range c.Layers {
 		if !slices.Contains(only, l.Kind) {

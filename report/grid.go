@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -18,6 +17,7 @@ type Column struct {
 	Right bool // numbers
 	File  bool // its cells are names from a file: they are escaped as each output needs
 	Code  bool // its cells have names from a file inside that went through Show
+	Spare int  // where there is no room, the column with the highest is left out first; 0 stays
 }
 
 // A Grid is a table before it has a form. The first column should not come from a
@@ -26,6 +26,8 @@ type Grid struct {
 	Columns []Column
 	Rows    [][]string
 	Footer  []string // totals; nil when there are none
+
+	widths []int // of the columns, while a width is fitted
 }
 
 // MarkdownLimit is the length of a comment on GitHub, in characters.
@@ -35,36 +37,37 @@ const MarkdownLimit = 65536
 // these tables have none, begins to be felt: it takes 4 us a row.
 const manyRows = 5000
 
-// Text writes the grid with aligned columns. A width above 0 cuts names so that lines stay
-// within it, as far as the other columns allow.
+// Text writes the grid with aligned columns. With a width above 0, lines stay within it, as fit makes them; where
+// columns had to go a line says which.
 func (g *Grid) Text(w io.Writer, width int) error {
-	limit := g.nameLimit(width)
-	rows := make([][]string, 0, len(g.Rows)+1)
-	for _, r := range g.Rows {
-		rows = append(rows, g.row(r, limit))
+	shown, left := g.fit(width)
+	draw := shown.textPretty
+	if len(shown.Rows) > manyRows && !shown.severalLines() {
+		draw = shown.textDirectly
 	}
-	if len(rows) > manyRows {
-		return g.textDirectly(w, rows)
+	if err := draw(w); err != nil || len(left) == 0 {
+		return err
 	}
-	return g.textPretty(w, rows)
+	_, err := fmt.Fprintln(w, leftOut(left))
+	return err
 }
 
 // textPretty has go-pretty lay the rows out.
-func (g *Grid) textPretty(w io.Writer, rows [][]string) error {
+func (g *Grid) textPretty(w io.Writer) error {
 	t := table.NewWriter()
 	t.SetStyle(plainStyle)
 	configs := make([]table.ColumnConfig, len(g.Columns))
 	header := make(table.Row, len(g.Columns))
 	for i, c := range g.Columns {
 		header[i] = c.Title
-		configs[i] = table.ColumnConfig{Number: i + 1}
+		configs[i] = table.ColumnConfig{Number: i + 1, VAlignHeader: text.VAlignBottom}
 		if c.Right {
 			configs[i].Align, configs[i].AlignHeader, configs[i].AlignFooter = text.AlignRight, text.AlignRight, text.AlignRight
 		}
 	}
 	t.SetColumnConfigs(configs)
 	t.AppendHeader(header)
-	for _, r := range rows {
+	for _, r := range g.Rows {
 		t.AppendRow(prettyRow(r))
 	}
 	if g.Footer != nil {
@@ -87,13 +90,13 @@ func prettyRow(cells []string) table.Row {
 }
 
 // textDirectly lays the rows out as textPretty does. All cells are ASCII.
-func (g *Grid) textDirectly(w io.Writer, rows [][]string) error {
+func (g *Grid) textDirectly(w io.Writer) error {
 	header := make([]string, len(g.Columns))
 	widths := make([]int, len(g.Columns))
 	for i, c := range g.Columns {
 		header[i] = c.Title
 	}
-	for _, r := range append(rows, header, g.Footer) {
+	for _, r := range append(g.Rows[:len(g.Rows):len(g.Rows)], header, g.Footer) {
 		for i, s := range r {
 			widths[i] = max(widths[i], len(s))
 		}
@@ -124,7 +127,7 @@ func (g *Grid) textDirectly(w io.Writer, rows [][]string) error {
 	line(header)
 	dashes := strings.Repeat("-", rule) + "\n"
 	b.WriteString(dashes)
-	for _, r := range rows {
+	for _, r := range g.Rows {
 		line(r)
 	}
 	if g.Footer != nil {
@@ -140,43 +143,6 @@ var plainStyle = table.Style{
 	Box:     table.BoxStyle{MiddleHorizontal: "-", PaddingRight: "  ", MiddleVertical: "", MiddleSeparator: "", TopSeparator: "", BottomSeparator: ""},
 	Format:  table.FormatOptions{Header: text.FormatDefault, Footer: text.FormatDefault, Row: text.FormatDefault},
 	Options: table.Options{SeparateHeader: true, SeparateFooter: true},
-}
-
-// nameLimit returns how many bytes of a name fit when lines may be width wide.
-func (g *Grid) nameLimit(width int) int {
-	if width <= 0 {
-		return nameWidth
-	}
-	names, rest := 0, 0
-	for i, c := range g.Columns {
-		if c.File {
-			names++
-			rest += 2
-			continue
-		}
-		widest := len(c.Title)
-		for _, r := range g.Rows {
-			widest = max(widest, len(r[i]))
-		}
-		rest += widest + 2
-	}
-	if names == 0 {
-		return nameWidth
-	}
-	return min(nameWidth, max((width-rest)/names, 12))
-}
-
-// row escapes the cells of a row that come from a file.
-func (g *Grid) row(cells []string, limit int) []string {
-	for i, s := range cells {
-		if g.Columns[i].File && s != "" {
-			if shown := Show(s, limit); shown != s {
-				cells = slices.Clone(cells)
-				cells[i] = shown
-			}
-		}
-	}
-	return cells
 }
 
 // Markdown writes the grid as a GitHub table of at most limit bytes: where it is

@@ -67,7 +67,7 @@ func parts(r *estimate.Report) []part {
 // above each sum add up to it.
 func Breakdown(r *estimate.Report) *Grid {
 	unit := unitFor(r.Peak.Device)
-	g := &Grid{Columns: []Column{{Title: "at the peak"}, {Title: "bytes", Right: true}, {Title: unit.name, Right: true}, {Title: ""}}}
+	g := &Grid{Columns: []Column{{Title: "at the peak"}, {Title: "bytes", Right: true, Spare: 1}, {Title: unit.name, Right: true}, {Title: "", Spare: 2}}}
 	for _, p := range parts(r) {
 		what := p.what
 		if p.sum {
@@ -91,7 +91,7 @@ func LiveTensors(r *estimate.Report, n int) *Grid {
 		largest = max(largest, l.Bytes)
 	}
 	unit := unitFor(largest)
-	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true}, {Title: "tensors", Right: true}, {Title: unit.name, Right: true}}}
+	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true}, {Title: "tensors", Right: true, Spare: 1}, {Title: unit.name, Right: true}}}
 	for _, l := range live {
 		g.Rows = append(g.Rows, []string{categoryWord(l.Category), l.Layer, Count(int64(l.Tensors)), unit.format(l.Bytes)})
 	}
@@ -156,7 +156,7 @@ func WhatIf(r *estimate.Report) *Grid {
 		largest = max(largest, v.Device)
 	}
 	unit := unitFor(largest)
-	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true}, {Title: "reserved", Right: true}, {Title: "device, " + unit.name, Right: true}, {Title: "change", Right: true}, {Title: ""}}}
+	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true, Spare: 2}, {Title: "reserved", Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true}, {Title: "change", Right: true}, {Title: ""}}}
 	g.Rows = append(g.Rows, []string{"as it is", unit.format(r.Peak.Allocated), unit.format(r.Peak.Reserved), unit.format(r.Peak.Device), "", ""})
 	for _, v := range r.WhatIf {
 		if v.Error != "" {
@@ -309,10 +309,10 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 		}
 	}
 	g := &Grid{}
-	for _, t := range titles {
-		g.Columns = append(g.Columns, Column{Title: t, Right: true})
+	for i, t := range titles {
+		g.Columns = append(g.Columns, Column{Title: t, Right: true, Spare: []int{0, 3, 2, 0, 0}[i]})
 	}
-	g.Columns = append(g.Columns, Column{Title: "peak_phase"}, Column{Title: "fits"})
+	g.Columns = append(g.Columns, Column{Title: "peak_phase", Spare: 4}, Column{Title: "fits"})
 	if !exact {
 		g.Columns[5].Title = "peak in"
 	}

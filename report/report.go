@@ -27,8 +27,8 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 	}
 	unit := unitFor(largest)
 	g := &Grid{Columns: []Column{
-		{Title: "#", Right: true}, {Title: "layer", File: true}, {Title: "operator", File: true}, {Title: "output", Code: true},
-		{Title: "parameters", Right: true}, {Title: "activation, " + unit.name, Right: true},
+		{Title: "#", Right: true, Spare: 4}, {Title: "layer", File: true}, {Title: "operator", File: true, Spare: 3}, {Title: "output", Code: true, Spare: 2},
+		{Title: "parameters", Right: true, Spare: 1}, {Title: "activation, " + unit.name, Right: true},
 	}}
 	for i, l := range all {
 		g.Rows = append(g.Rows, []string{

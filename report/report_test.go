@@ -270,15 +270,12 @@ func TestTextDirectly(t *testing.T) {
 	for _, footer := range [][]string{nil, {"", "total", "", "", "12", "1.00"}} {
 		g := Layers(fake(50, hostile), false)
 		g.Footer = footer
-		var rows [][]string
-		for _, r := range g.Rows {
-			rows = append(rows, g.row(r, nameWidth))
-		}
+		shown, _ := g.fit(0)
 		var pretty, direct bytes.Buffer
-		if err := g.textPretty(&pretty, rows); err != nil {
+		if err := shown.textPretty(&pretty); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.textDirectly(&direct, rows); err != nil {
+		if err := shown.textDirectly(&direct); err != nil {
 			t.Fatal(err)
 		}
 		if pretty.String() != direct.String() {

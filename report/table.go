@@ -40,12 +40,12 @@ type tableColumn struct {
 
 // tableColumns are the columns in the order in which help lists them.
 var tableColumns = []tableColumn{
-	{name: "index", grid: Column{Title: "#", Right: true}, cell: func(r, _ *tableRow, _ sizeUnit) string { return strconv.Itoa(r.index) }},
+	{name: "index", grid: Column{Title: "#", Right: true, Spare: 6}, cell: func(r, _ *tableRow, _ sizeUnit) string { return strconv.Itoa(r.index) }},
 	{name: "layer", grid: Column{Title: "layer", File: true}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.layer }},
-	{name: "operator", grid: Column{Title: "operator", Code: true}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.op }},
-	{name: "output", grid: Column{Title: "output", Code: true}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.output }},
-	{name: "dtype", grid: Column{Title: "dtype"}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.dtype }},
-	{name: "parameters", grid: Column{Title: "parameters", Right: true},
+	{name: "operator", grid: Column{Title: "operator", Code: true, Spare: 4}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.op }},
+	{name: "output", grid: Column{Title: "output", Code: true, Spare: 3}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.output }},
+	{name: "dtype", grid: Column{Title: "dtype", Spare: 5}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.dtype }},
+	{name: "parameters", grid: Column{Title: "parameters", Right: true, Spare: 2},
 		cell:  func(r, _ *tableRow, u sizeUnit) string { return u.count(r.params) },
 		value: func(r *tableRow) int64 { return r.params }},
 	{name: "parameter-size", grid: Column{Title: "parameters", Right: true}, sized: true,
@@ -65,7 +65,7 @@ var tableColumns = []tableColumn{
 	{name: "saved", grid: Column{Title: "saved", Right: true}, sized: true,
 		cell:  func(r, _ *tableRow, u sizeUnit) string { return u.size(r.saved) },
 		value: func(r *tableRow) int64 { return r.saved }},
-	{name: "share", grid: Column{Title: "share", Right: true},
+	{name: "share", grid: Column{Title: "share", Right: true, Spare: 1},
 		cell: func(r, t *tableRow, u sizeUnit) string {
 			if t.weight() == 0 {
 				return ""

@@ -15,7 +15,7 @@ import (
 func checkGrid(all []*checked, exact bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
 		{Title: "verdict"}, {Title: "model", File: true}, {Title: "settings"}, {Title: "what"},
-		{Title: "size", Right: true}, {Title: "limit", Right: true}, {Title: "before", Right: true}, {Title: "change", Right: true}, {Title: "note"},
+		{Title: "size", Right: true}, {Title: "limit", Right: true}, {Title: "before", Right: true, Spare: 3}, {Title: "change", Right: true, Spare: 2}, {Title: "note", Spare: 1},
 	}}
 	for _, c := range all {
 		for _, x := range c.cases {

@@ -58,7 +58,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 				case "html":
 					return report.DiffHTML(w, d)
 				}
-				return report.DiffText(w, d, width(e))
+				return report.DiffText(w, d, o.width(e))
 			})
 			if err != nil || !most.set {
 				return err

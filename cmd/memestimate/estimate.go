@@ -54,7 +54,7 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 		case "modelsize":
 			return report.ModelSize(w, r)
 		}
-		return report.Text(w, r, width(e))
+		return report.Text(w, r, o.width(e))
 	})
 	if err == nil && a.snapshot != "" {
 		err = writeSnapshot(a.snapshot, in, s.run.step.AllocConf, r)

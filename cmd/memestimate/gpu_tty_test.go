@@ -169,3 +169,24 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("inside: %v, %s", err, out)
 	}
 }
+
+// TestWidthOfTerminal: without COLUMNS the width is the terminal's own.
+func TestWidthOfTerminal(t *testing.T) {
+	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	check(t, err)
+	term := newTerminal(t)
+	size := [4]uint16{24, 52, 0, 0} // struct winsize: rows, columns
+	ioctl(t, term.slave, syscall.TIOCSWINSZ, unsafe.Pointer(&size))
+	c := exec.Command(program, "resnet18", "--batch", "2")
+	c.Env = os.Environ()
+	term.start(t, c)
+	check(t, c.Wait())
+	if !waitFor(func() bool { return strings.Contains(term.text(), "\r\nat most") }) {
+		t.Fatalf("terminal shows %q", term.text())
+	}
+	for line := range strings.SplitSeq(term.text(), "\r\n") {
+		if len(line) > 52 {
+			t.Errorf("a line of %d characters in a terminal of 52: %q", len(line), line)
+		}
+	}
+}

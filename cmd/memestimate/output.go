@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/term"
 
 	"github.com/memestimate/memestimate/report"
 )
@@ -66,6 +67,11 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 	if err := render(&result); err != nil {
 		return err
 	}
+	if width := o.width(e); width > 0 && o.format == "text" {
+		folded := report.Fold(result.String(), width)
+		result.Reset()
+		result.WriteString(folded)
+	}
 	if o.file == "" || o.file == "-" {
 		if _, err := e.stdout.Write(result.Bytes()); err != nil {
 			return fail(exitOutput, "stdout: %w", cause(err))
@@ -86,7 +92,7 @@ func (o *output) grid(w io.Writer, e *env, g *report.Grid) error {
 	case "csv":
 		return g.CSV(w)
 	}
-	return g.Text(w, width(e))
+	return g.Text(w, o.width(e))
 }
 
 // cause takes an error of the file system apart: the path is said already.
@@ -102,13 +108,26 @@ func cause(err error) error {
 	return err
 }
 
-// width returns how wide lines may be, from COLUMNS; 0 means that nobody said.
-func width(e *env) int {
-	n, err := strconv.Atoi(e.getenv("COLUMNS"))
-	if err != nil || n < 0 {
+// width returns how wide lines of the result may be: as COLUMNS says, or as the terminal is that stdout is. 0 means
+// that there is no limit, as in a file or a pipe.
+func (o *output) width(e *env) int {
+	if o.file != "" && o.file != "-" {
 		return 0
 	}
-	return n
+	return columns(e, e.stdout)
+}
+
+// columns returns how many characters a line of a stream has room for, 0 where that is not known.
+func columns(e *env, stream io.Writer) int {
+	if n, err := strconv.Atoi(e.getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	if f, ok := stream.(*os.File); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 // writeFile replaces a file's content at once: a reader sees the old one or the new one,

@@ -13,6 +13,7 @@ const progressAfter = time.Second
 
 // A progress says on a terminal what the program is at, when that takes long.
 type progress struct {
+	e     *env
 	w     io.Writer
 	timer *time.Timer
 
@@ -24,7 +25,7 @@ type progress struct {
 // startProgress begins to watch over a job. It does nothing when stderr is not a
 // terminal, or one that cannot take a line back.
 func startProgress(e *env, text string) *progress {
-	p := &progress{w: e.stderr, text: text}
+	p := &progress{e: e, w: e.stderr, text: text}
 	if f, ok := e.stderr.(*os.File); !ok || !isTerminal(f) || e.getenv("TERM") == "dumb" {
 		return p
 	}
@@ -32,12 +33,21 @@ func startProgress(e *env, text string) *progress {
 	return p
 }
 
+// oneTerminalLine cuts a text that is to be replaced later to one line of the terminal that stderr is: of more lines only
+// the last one could be taken back.
+func oneTerminalLine(e *env, text string) string {
+	if room := columns(e, e.stderr) - 1; room > 20 && len(text) > room {
+		return text[:room-3] + "..."
+	}
+	return text
+}
+
 func (p *progress) show() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.timer != nil {
 		p.shown = true
-		fmt.Fprintf(p.w, "\rmemestimate: %s ...\x1b[K", p.text)
+		fmt.Fprintf(p.w, "\r%s\x1b[K", oneTerminalLine(p.e, "memestimate: "+p.text+" ..."))
 	}
 }
 

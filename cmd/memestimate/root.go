@@ -85,6 +85,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		versionCommand(e),
 	)
 	root.SetHelpCommand(helpCommand())
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(e, cmd) })
 	root.InitDefaultCompletionCmd()
 	for _, c := range append(root.Commands(), root) {
 		completeNames(c)

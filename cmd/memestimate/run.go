@@ -359,10 +359,7 @@ func (s *waitStatus) show(w devices.Waiting) {
 		text += fmt.Sprintf(": %d launchers in front", w.Ahead)
 	}
 	if f, ok := s.e.stderr.(*os.File); ok && isTerminal(f) && s.e.getenv("TERM") != "dumb" {
-		if columns := width(s.e); columns > 20 && len(text)+14 > columns {
-			text = text[:columns-17] + "..."
-		}
-		fmt.Fprintf(s.e.stderr, "\rmemestimate: %s\x1b[K", text)
+		fmt.Fprintf(s.e.stderr, "\r%s\x1b[K", oneTerminalLine(s.e, "memestimate: "+text))
 		s.shown = true
 		return
 	}

@@ -103,7 +103,7 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	result.Predicted = predicted
 	var text bytes.Buffer
-	if err := result.write(&text, e, t.out.format); err != nil {
+	if err := result.write(&text, e, &t.out); err != nil {
 		return err
 	}
 	if t.out.file == "" {
@@ -265,8 +265,8 @@ func (r *traceResult) take(traces []devices.GPUTrace) {
 	}
 }
 
-func (r *traceResult) write(w io.Writer, e *env, format string) error {
-	switch format {
+func (r *traceResult) write(w io.Writer, e *env, o *output) error {
+	switch o.format {
 	case "json":
 		enc := json.NewEncoder(w)
 		enc.SetIndent("", "  ")
@@ -274,7 +274,16 @@ func (r *traceResult) write(w io.Writer, e *env, format string) error {
 	case "csv":
 		return r.csv(w)
 	}
-	return r.text(w, e)
+	width := 0
+	if o.file == "" {
+		width = columns(e, e.stderr) // where it goes
+	}
+	var b strings.Builder
+	if err := r.text(&b, e, width); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, report.Fold(b.String(), width))
+	return err
 }
 
 // csv writes the timelines, a row a point.
@@ -293,7 +302,7 @@ func (r *traceResult) csv(w io.Writer) error {
 // sparkWidth is how many characters a course is drawn with.
 const sparkWidth = 40
 
-func (r *traceResult) text(w io.Writer, e *env) error {
+func (r *traceResult) text(w io.Writer, e *env, width int) error {
 	how := "by process"
 	if r.by == "device" {
 		how = "by device: the driver did not name the command's processes, so what others use counts too"
@@ -313,7 +322,7 @@ func (r *traceResult) text(w io.Writer, e *env) error {
 		}
 		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)), report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
 	}
-	if err := g.Text(w, width(e)); err != nil || r.Predicted == nil {
+	if err := g.Text(w, width); err != nil || r.Predicted == nil {
 		return err
 	}
 	r.Predicted.text(w, r.GPUs)
