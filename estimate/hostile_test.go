@@ -86,8 +86,8 @@ func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 				continue
 			}
 			runs++
-			checkBlocks(t, name, run.Timeline)
-			if _, err := caching.Replay(run.Timeline, caching.Config{Total: gpus[0].Total}); err != nil {
+			checkBlocks(t, name, run.Log.Timeline())
+			if _, err := caching.Replay(run.Log.Timeline(), caching.Config{Total: gpus[0].Total}); err != nil {
 				t.Errorf("%s under %+v: %v", name, opts, err)
 			}
 		}

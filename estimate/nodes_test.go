@@ -47,7 +47,7 @@ func TestEveryNodeTrains(t *testing.T) {
 			for _, c := range p.Calls {
 				calls[c.Op] = true
 			}
-			checkBlocks(t, name, run.Timeline)
+			checkBlocks(t, name, run.Log.Timeline())
 		}
 	})
 	if err != nil {

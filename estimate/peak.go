@@ -52,19 +52,21 @@ type OOM struct {
 // largestLive is how many entries Peak.Live has at most.
 const largestLive = 20
 
-// layerOf names the layer of an event. What the criterion and its backward pass take belongs to the loss.
-func layerOf(tl *timeline.Timeline, e timeline.Event) string {
-	if e.Layer < 0 || int(e.Layer) >= len(tl.Layers) {
-		if e.Phase == timeline.Loss || e.Phase == timeline.Backward {
-			return "loss"
+// layerName names a layer. What the criterion and its backward pass take belongs to the loss.
+func layerName(l *timeline.Log, layer int32, p timeline.Phase) string {
+	if layer < 0 || int(layer) >= len(l.Layers) {
+		if p == timeline.Loss || p == timeline.Backward {
+			return lossLayer
 		}
 		return ""
 	}
-	return tl.Layers[e.Layer]
+	return l.Layers[layer]
 }
 
+const lossLayer = "loss"
+
 // peakOf describes the moment at which the most is allocated.
-func peakOf(tl *timeline.Timeline, res *caching.Result) Peak {
+func peakOf(l *timeline.Log, res *caching.Result) Peak {
 	p := Peak{
 		Allocated:  res.PeakAllocated.Allocated,
 		Reserved:   res.PeakReserved.Reserved,
@@ -75,49 +77,93 @@ func peakOf(tl *timeline.Timeline, res *caching.Result) Peak {
 	if at < 0 {
 		return p
 	}
-	e := tl.Events[at]
-	p.Phase, p.Step, p.Layer = e.Phase.String(), int(e.Step), layerOf(tl, e)
-	type key struct{ layer, category string }
-	groups := map[key]*Live{}
-	for _, i := range liveAt(tl, at) {
-		e := tl.Events[i]
-		c := e.Category.String()
-		p.ByCategory[c] += e.Bytes
-		k := key{layerOf(tl, e), c}
-		g := groups[k]
-		if g == nil {
-			g = &Live{Layer: k.layer, Category: c}
-			groups[k] = g
+	live := l.Live(at)
+	last := l.Of(live[len(live)-1]) // which reached the peak
+	phase, step := l.When(at)
+	p.Phase, p.Step, p.Layer = phase.String(), int(step), layerName(l, last.Layer, phase)
+	sums := newSums(l.Layers)
+	var bytes [timeline.NumCategories]int64
+	var some [timeline.NumCategories]bool
+	for _, b := range live {
+		r := l.Of(b)
+		bytes[r.Category] += r.Bytes
+		some[r.Category] = true
+		sums.add(l, r)
+	}
+	for c := range bytes {
+		if some[c] {
+			p.ByCategory[timeline.Category(c).String()] = bytes[c]
 		}
-		g.Bytes += e.Bytes
-		g.Tensors++
 	}
 	p.ByCategory["rounding"] = res.PeakAllocated.Allocated - res.PeakAllocated.Requested
-	for _, g := range groups {
-		p.Live = append(p.Live, *g)
-	}
-	slices.SortFunc(p.Live, func(a, b Live) int {
-		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Category, b.Category))
-	})
-	p.Live = p.Live[:min(len(p.Live), largestLive)]
+	p.Live = sums.largest(l, largestLive)
 	return p
 }
 
-// liveAt returns the indices of the Alloc events whose blocks are held just after event at.
-func liveAt(tl *timeline.Timeline, at int) []int {
-	where := make([]int, tl.Blocks)
-	for i := range where {
-		where[i] = -1
-	}
-	for i, e := range tl.Events[:at+1] {
-		switch e.Kind {
-		case timeline.Alloc:
-			where[e.Block] = i
-		case timeline.Free:
-			where[e.Block] = -1
+// sums are what lives at a moment by category and layer. Behind the last layer there are places for what belongs to the
+// loss and to no layer, unless a layer has that name.
+type sums struct {
+	by         [timeline.NumCategories][]sum
+	loss, none int
+	n          int
+}
+
+type sum struct {
+	bytes   int64
+	tensors int
+}
+
+func newSums(layers []string) *sums {
+	s := &sums{loss: len(layers), none: len(layers) + 1, n: len(layers) + 2}
+	for i, name := range layers {
+		switch name {
+		case lossLayer:
+			s.loss = i
+		case "":
+			s.none = i
 		}
 	}
-	return slices.DeleteFunc(where, func(i int) bool { return i < 0 })
+	return s
+}
+
+func (s *sums) add(l *timeline.Log, r timeline.Request) {
+	if s.by[r.Category] == nil {
+		s.by[r.Category] = make([]sum, s.n)
+	}
+	i := int(r.Layer)
+	if i < 0 || i >= len(l.Layers) {
+		i = s.none
+		if r.Phase == timeline.Loss || r.Phase == timeline.Backward {
+			i = s.loss
+		}
+	}
+	s.by[r.Category][i].bytes += r.Bytes
+	s.by[r.Category][i].tensors++
+}
+
+// largest returns the n largest, the largest first.
+func (s *sums) largest(l *timeline.Log, n int) []Live {
+	list := make([]Live, 0, n+1)
+	for c, by := range s.by {
+		for i, v := range by {
+			if v.tensors == 0 || len(list) == n && v.bytes < list[n-1].Bytes {
+				continue
+			}
+			g := Live{Category: timeline.Category(c).String(), Bytes: v.bytes, Tensors: v.tensors}
+			switch {
+			case i < len(l.Layers):
+				g.Layer = l.Layers[i]
+			case i == s.loss:
+				g.Layer = lossLayer
+			}
+			at, _ := slices.BinarySearchFunc(list, g, func(a, b Live) int {
+				return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Layer, b.Layer), cmp.Compare(a.Category, b.Category))
+			})
+			list = slices.Insert(list, at, g)
+			list = list[:min(len(list), n)]
+		}
+	}
+	return list
 }
 
 // phasesOf lists the phases of the first and of the last step, and of the one in which the peak is where
@@ -137,17 +183,26 @@ func phasesOf(res *caching.Result, peak int) []Phase {
 }
 
 // heldAtEnd returns the bytes of each category that live when the run has ended, and the most that
-// gradients of parameters ever took.
-func heldAtEnd(tl *timeline.Timeline) (byCategory [timeline.NumCategories]int64, gradients int64) {
-	category := make([]timeline.Category, tl.Blocks)
-	for _, e := range tl.Events {
-		switch e.Kind {
-		case timeline.Alloc:
-			category[e.Block] = e.Category
-			byCategory[e.Category] += e.Bytes
-			gradients = max(gradients, byCategory[timeline.Gradient])
-		case timeline.Free:
-			byCategory[category[e.Block]] -= e.Bytes
+// gradients of parameters ever took. A step that repeats another adds nothing to either.
+func heldAtEnd(l *timeline.Log) (byCategory [timeline.NumCategories]int64, gradients int64) {
+	block := int32(0)
+	for s := range l.Stretches {
+		if s.Later > 0 {
+			break
+		}
+		for _, e := range s.Entries {
+			switch e.Kind() {
+			case timeline.Alloc:
+				c := l.Request(block).Category
+				block++
+				byCategory[c] += e.Bytes()
+				if c == timeline.Gradient {
+					gradients = max(gradients, byCategory[c])
+				}
+			case timeline.Free:
+				r := l.Request(e.Block())
+				byCategory[r.Category] -= r.Bytes
+			}
 		}
 	}
 	return byCategory, gradients

@@ -33,7 +33,7 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 		return nil
 	}
 	r.Settings.describe(s, sim.Run.Loss)
-	held, gradients := heldAtEnd(sim.Timeline())
+	held, gradients := heldAtEnd(sim.Run.Log)
 	if !s.Infer {
 		r.Gradients = &Size{gradients}
 		r.Optimizer = &Size{held[timeline.OptimizerState]}

@@ -125,8 +125,8 @@ type Simulation struct {
 	Unknown int // nodes that PyTorch's counterpart is not known of: what they save and need is left out
 }
 
-// Timeline returns the run's requests to the allocator.
-func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Timeline }
+// Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
+func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline() }
 
 // Simulate runs the model and replays what it requests through the allocator.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
@@ -169,10 +169,10 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 			cfg.Capacity = max(s.GPU.Total-sim.Context, 1)
 		}
 	}
-	if sim.Replay, err = caching.Replay(run.Timeline, cfg); err != nil {
+	if sim.Replay, err = caching.ReplayLog(run.Log, cfg); err != nil {
 		return nil, err
 	}
-	sim.Peak = peakOf(run.Timeline, sim.Replay)
+	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.Peak.UpperBound = upperBound(sim)
 	return sim, nil
@@ -194,9 +194,11 @@ func (s *Simulation) OOM() *OOM {
 	if o == nil {
 		return nil
 	}
-	e := s.Run.Timeline.Events[s.Replay.OOMEvent]
+	l := s.Run.Log
+	phase, step := l.When(s.Replay.OOMEvent)
+	live := l.Live(s.Replay.OOMEvent)
 	return &OOM{
-		Phase: e.Phase.String(), Step: int(e.Step), Layer: layerOf(s.Run.Timeline, e),
+		Phase: phase.String(), Step: int(step), Layer: layerName(l, l.Of(live[len(live)-1]).Layer, phase), // the block it failed on comes last
 		Tried: o.Tried, Allocated: o.Allocated, Reserved: o.Reserved, Message: o.Error(),
 	}
 }

@@ -100,7 +100,7 @@ func num() *tensor { return scalar(onnxload.Float32) }
 // since returns the signed sizes of the events from the i-th on.
 func (l *lab) since(i int) []int64 {
 	sizes := []int64{}
-	for _, e := range l.r.tl.Events[i:] {
+	for _, e := range l.r.log.Timeline().Events[i:] {
 		switch e.Kind {
 		case timeline.Alloc:
 			sizes = append(sizes, e.Bytes)
@@ -114,7 +114,7 @@ func (l *lab) since(i int) []int64 {
 // workspaces returns the sizes of the workspaces among all events.
 func (l *lab) workspaces() map[int64]bool {
 	m := map[int64]bool{}
-	for _, e := range l.r.tl.Events {
+	for _, e := range l.r.log.Timeline().Events {
 		if e.Kind == timeline.Alloc && e.Category == timeline.Workspace {
 			m[e.Bytes] = true
 		}
@@ -124,7 +124,7 @@ func (l *lab) workspaces() map[int64]bool {
 
 // measure calls the function, then y.backward(g) with a gradient that the caller holds.
 func (l *lab) measure(f func() *tensor) (forward, backward []int64) {
-	a := len(l.r.tl.Events)
+	a := l.r.log.Len()
 	y := f()
 	for _, t := range l.locals {
 		l.r.release(t)
@@ -134,7 +134,7 @@ func (l *lab) measure(f func() *tensor) (forward, backward []int64) {
 		return forward, nil
 	}
 	if l.ones {
-		b := len(l.r.tl.Events)
+		b := l.r.log.Len()
 		l.r.runBackward(y)
 		return forward, l.since(b)
 	}
@@ -142,7 +142,7 @@ func (l *lab) measure(f func() *tensor) (forward, backward []int64) {
 	if isDense(y.shape, y.stride) {
 		g.stride = y.stride
 	}
-	b := len(l.r.tl.Events)
+	b := l.r.log.Len()
 	l.r.backwardFrom(y, g)
 	return forward, l.since(b)
 }

@@ -211,9 +211,12 @@ func (r *run) planScratch(s ConvShape, d ConvPass, bytes int64) {
 	if bytes <= 0 {
 		return
 	}
-	st := r.alloc(bytes, timeline.Workspace)
-	r.tl.Events[r.where[st.block]].Plan = r.plan(s, d)
-	r.drop(st)
+	if bytes > maxBytes { // refused
+		r.alloc(bytes, timeline.Workspace)
+		return
+	}
+	block := r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: timeline.Workspace}, r.plan(s, d))
+	r.log.Free(block, r.layer)
 }
 
 // plan numbers the plans of a run from 1: one for each shape and direction.

@@ -97,6 +97,9 @@ func (r *run) newOptimizer(params []*leaf) (*optimizer, error) {
 	return o, nil
 }
 
+// changes reports whether what the optimizer does depends on the number of steps, in so many.
+func (o *optimizer) changes(steps int) bool { return o.row.name == "radam" && steps > radamWarmup }
+
 // states makes n tensors like the parameter the first time it is stepped.
 func (r *run) states(o *optimizer, l *leaf, n int) {
 	if o.state[l] != nil {
@@ -111,7 +114,7 @@ func (r *run) states(o *optimizer, l *leaf, n int) {
 func (r *run) keepState(o *optimizer, l *leaf, t *tensor) {
 	r.recategorize(t.st, timeline.OptimizerState)
 	if p := l.param.st; t.st.block != noBlock && p.block != noBlock { // it belongs where its parameter does
-		r.tl.Events[r.where[t.st.block]].Layer = r.tl.Events[r.where[p.block]].Layer
+		r.log.Request(t.st.block).Layer = r.log.Request(p.block).Layer
 	}
 	o.state[l] = append(o.state[l], t)
 }

@@ -59,7 +59,7 @@ func TestOptimizers(t *testing.T) {
 			step := func(want []int64, cut bool) {
 				t.Helper()
 				l.r.step++
-				from := len(l.r.tl.Events)
+				from := l.r.log.Len()
 				l.r.stepOptimizer(o)
 				if got := l.since(from); !slices.Equal(got[:min(len(got), lengthOf(want, cut, len(got)))], want) {
 					t.Errorf("step %d: got %s\nwant %s", l.r.step, runs(got), runs(want))
@@ -108,7 +108,7 @@ func TestStepHelpers(t *testing.T) {
 		{"unscale", func() { l.r.unscale(g) }},
 		{"update", func() { l.r.update(g) }},
 	} {
-		from := len(l.r.tl.Events)
+		from := l.r.log.Len()
 		h.run()
 		if got, want := l.since(from), data.Helpers[h.name]; !slices.Equal(got, want) || len(want) == 0 {
 			t.Errorf("%s: got %s, want %s", h.name, runs(got), runs(want))
@@ -143,7 +143,7 @@ func TestOptimizerPeaks(t *testing.T) {
 		l := newLab()
 		l.r.opts.Optimizer, l.r.opts.ForLoop = c.name, c.loop
 		params := l.parameters(f32, 1<<20)
-		from := len(l.r.tl.Events)
+		from := l.r.log.Len()
 		o, err := l.r.newOptimizer(params)
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func TestOptimizerPeaks(t *testing.T) {
 					peak = max(peak, held)
 				}
 			}
-			from = len(l.r.tl.Events)
+			from = l.r.log.Len()
 			if l.r.step == 1 {
 				first = peak
 			}

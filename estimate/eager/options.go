@@ -70,6 +70,7 @@ type Options struct {
 	ForLoop      bool // optimizers with foreach=False
 	Scaler       bool // torch.amp.GradScaler
 	DropOutput   bool // no Python variable keeps the output: criterion(model(x), labels).backward()
+	EveryStep    bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
 	GPU          *GPU // nil is DefaultGPU
 }
 

@@ -12,12 +12,12 @@ import (
 
 // A Run is what simulating a program gave.
 type Run struct {
-	Timeline *timeline.Timeline
-	Loss     string  // the criterion that was used: one of Losses, auto resolved
-	Saved    int64   // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
-	SavedBy  []int64 // the same by Program.Nodes: each storage with the call that saved it first; the loss's are left out
-	BLAS     int     // threads that used cuBLAS
-	DNN      int     // threads that used cuDNN
+	Log     *timeline.Log
+	Loss    string  // the criterion that was used: one of Losses, auto resolved
+	Saved   int64   // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
+	SavedBy []int64 // the same by Program.Nodes: each storage with the call that saved it first; the loss's are left out
+	BLAS    int     // threads that used cuBLAS
+	DNN     int     // threads that used cuDNN
 }
 
 // Simulate runs the program as PyTorch would and returns every request to the
@@ -32,7 +32,7 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 		opts.GPU = &DefaultGPU
 	}
 	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
-	r.tl.Layers = p.Layers
+	r.log.Layers = p.Layers
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Timeline: &r.tl, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn)}, nil
+	return &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn)}, nil
 }
 
 func count(threads [2]bool) (n int) {
@@ -63,9 +63,8 @@ func count(threads [2]bool) (n int) {
 
 // begin marks the beginning of a phase.
 func (r *run) begin(p timeline.Phase) {
-	r.phase = p
 	r.layer = timeline.NoLayer
-	r.tl.Events = append(r.tl.Events, timeline.Event{Kind: timeline.Mark, Phase: p, Step: r.step, Layer: timeline.NoLayer})
+	r.log.Mark(r.step, p)
 }
 
 // load is model.to("cuda", dtype) and x.to("cuda").
@@ -238,13 +237,10 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		return err
 	}
 	var out, labels, loss *tensor
+	var end moment // of the step before
 	scaler := new(gradScaler)
 	r.grad = true
 	for r.step = 1; int(r.step) <= steps; r.step++ {
-		if r.step == 2 { // the steps to come are about as long
-			r.tl.Events = slices.Grow(r.tl.Events, (steps-1)*len(r.tl.Events))
-			r.where = slices.Grow(r.where, (steps-1)*len(r.where))
-		}
 		for pass := range max(r.opts.Accumulate, 1) {
 			r.begin(timeline.Forward)
 			r.enterAutocast()
@@ -320,6 +316,17 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.err != nil {
 			return fmt.Errorf("optimizer: %w", r.err)
 		}
+		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
+			continue
+		}
+		now := r.moment(out, loss)
+		if r.step > 1 {
+			if carried, ok := r.repeats(end, now); ok {
+				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)
+				return nil
+			}
+		}
+		end = now
 	}
 	return nil
 }

@@ -153,13 +153,11 @@ func isDense(shape, stride []int64) bool {
 type run struct {
 	opts   *Options
 	prog   *Program
-	tl     timeline.Timeline
-	phase  timeline.Phase
+	log    timeline.Log
 	step   int32
 	layer  int32
-	at     int32   // Call.Node of the call that runs, -1 outside of any
-	where  []int32 // by block: index of its Alloc event
-	grad   bool    // gradient mode
+	at     int32 // Call.Node of the call that runs, -1 outside of any
+	grad   bool  // gradient mode
 	amp    *autocast
 	seq    int64 // sequence number of the next autograd node
 	passes int   // backward passes so far
@@ -210,14 +208,8 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 		*s = storage{block: noBlock, refs: 1}
 		return s
 	}
-	b := r.tl.Blocks
-	r.tl.Blocks++
-	r.where = append(r.where, int32(len(r.tl.Events)))
-	r.tl.Events = append(r.tl.Events, timeline.Event{
-		Kind: timeline.Alloc, Category: c, Phase: r.phase, Step: r.step, Layer: r.layer, Block: b, Bytes: bytes,
-	})
 	s := r.storages.one()
-	*s = storage{block: b, bytes: bytes, refs: 1}
+	*s = storage{block: r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: c}, 0), bytes: bytes, refs: 1}
 	return s
 }
 
@@ -227,15 +219,13 @@ func (r *run) drop(s *storage) {
 	if s.refs > 0 || s.block == noBlock {
 		return
 	}
-	r.tl.Events = append(r.tl.Events, timeline.Event{
-		Kind: timeline.Free, Phase: r.phase, Step: r.step, Layer: r.layer, Block: s.block, Bytes: s.bytes,
-	})
+	r.log.Free(s.block, r.layer)
 }
 
 // recategorize says what a block turned out to be for.
 func (r *run) recategorize(s *storage, c timeline.Category) {
 	if s.block != noBlock {
-		r.tl.Events[r.where[s.block]].Category = c
+		r.log.Request(s.block).Category = c
 	}
 }
 

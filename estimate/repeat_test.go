@@ -1,0 +1,70 @@
+package estimate
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/models"
+)
+
+// A step that is known to repeat the one before it is not simulated again. What comes of that is the same as
+// what simulating every step gives, event by event, and it is the rule rather than the exception.
+func TestRepeatedSteps(t *testing.T) {
+	runs, repeated := 0, 0
+	for i, name := range models.Names() {
+		if testing.Short() && i%5 != 0 {
+			continue
+		}
+		if name == "conv_example" { // its batch is fixed
+			continue
+		}
+		b, err := Bind(open(t, name), Options{Batch: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := b.Program(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []eager.Options{
+			{},
+			{Steps: 4, Optimizer: "sgdm", ZeroGrads: true},
+			{Optimizer: "muon", Precision: eager.BF16, ClipNorm: true},
+			{Steps: 5, Optimizer: "adamw-fused", Precision: eager.AMPFP16, Scaler: true, Accumulate: 2},
+			{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true},
+			{Steps: 7, Optimizer: "radam", ForLoop: true}, // whose sixth step is another one
+			{Optimizer: "adafactor", Loss: "mean"},
+			{Loss: "none"},
+		} {
+			o.Train = true
+			short, err := eager.Simulate(p, o)
+			if err != nil {
+				continue // a loss that the model has no output for
+			}
+			runs++
+			if short.Log.Written() < short.Log.Len() {
+				repeated++
+			}
+			o.EveryStep = true
+			long, err := eager.Simulate(p, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, want := short.Log.Timeline(), long.Log.Timeline()
+			if got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
+				t.Errorf("%s under %+v: %d events with steps repeated, %d with each simulated, or others", name, o, len(got.Events), len(want.Events))
+			}
+			if err := got.Check(); err != nil {
+				t.Errorf("%s under %+v: %v", name, o, err)
+			}
+			if short.Log.Blocks() != got.Blocks || short.Log.Len() != len(got.Events) {
+				t.Errorf("%s under %+v: %d blocks and %d events, written out they are %d and %d", name, o, short.Log.Blocks(), short.Log.Len(), got.Blocks, len(got.Events))
+			}
+		}
+	}
+	// Not where a rule changes after five steps, nor where nothing runs backward and lets the graph's tensors go.
+	if runs < 40 || repeated*10 < runs*7 {
+		t.Errorf("%d of %d runs had steps repeated", repeated, runs)
+	}
+}

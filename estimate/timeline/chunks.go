@@ -1,0 +1,29 @@
+package timeline
+
+// Chunks is a list that grows without moving what it has: growing a slice of millions touches twice the memory.
+// The zero Chunks is empty.
+type Chunks[T any] struct {
+	chunks [][]T
+	n      int
+}
+
+const (
+	chunkBits = 13
+	chunkLen  = 1 << chunkBits
+)
+
+// Len returns the number of values.
+func (c *Chunks[T]) Len() int { return c.n }
+
+// Add appends a value.
+func (c *Chunks[T]) Add(v T) {
+	k := c.n >> chunkBits
+	if k == len(c.chunks) {
+		c.chunks = append(c.chunks, make([]T, 0, chunkLen))
+	}
+	c.chunks[k] = append(c.chunks[k], v)
+	c.n++
+}
+
+// At returns the value with this index, which must be below Len.
+func (c *Chunks[T]) At(i int) *T { return &c.chunks[i>>chunkBits][i&(chunkLen-1)] }

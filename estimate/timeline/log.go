@@ -1,0 +1,257 @@
+package timeline
+
+import "sort"
+
+// An Entry is an Event of a Log in eight bytes. What an Alloc is for, and where, the Log knows by its
+// block; the phase and step of any Entry are those of the last Mark before it.
+type Entry uint64
+
+// An Entry's lowest two bits are its kind. An Alloc has its bytes above them; a Free its block, and above that one
+// more than its layer; a Mark has the phase and above that the step.
+const (
+	kindBits  = 2
+	blockBits = 32
+)
+
+// Kind says what the Entry does.
+func (e Entry) Kind() Kind { return Kind(e & (1<<kindBits - 1)) }
+
+// Bytes returns the size of an Alloc.
+func (e Entry) Bytes() int64 { return int64(e >> kindBits) }
+
+// Block returns the block that a Free gives back. Allocs make blocks in order: it need not be told.
+func (e Entry) Block() int32 { return int32(uint32(e >> kindBits)) }
+
+// Phase returns the phase that a Mark begins.
+func (e Entry) Phase() Phase { return Phase(e >> kindBits) }
+
+// Step returns the step that a Mark is of.
+func (e Entry) Step() int32 { return int32(uint32(e >> (kindBits + 8))) }
+
+func (e Entry) layer() int32 { return int32(e>>(kindBits+blockBits)) - 1 }
+
+// A Request is what a Log knows of a block. Unlike Entries it can still change.
+type Request struct {
+	Bytes    int64
+	Layer    int32
+	Category Category
+	Phase    Phase // Log.Alloc sets it
+}
+
+// A Log is a Timeline while it is written, in less than half of the memory: a training step of a large model is
+// millions of events. Where a step is known to repeat the one before it, it is not even written again.
+type Log struct {
+	Layers []string // names that layers refer to
+
+	entries Chunks[Entry]
+	blocks  Chunks[Request]
+	marks   []int32         // indices of the Marks
+	phase   Phase           // of the last
+	plans   map[int32]int32 // by block, of those that have one: see Event.Plan
+	again   again
+}
+
+// again says that the last entries happen some more times.
+type again struct {
+	from    int   // index of the first that does
+	first   int32 // the first block that these entries allocate
+	times   int
+	carried [][2]int32 // blocks from before that they give back, each with the one of theirs that takes its place
+}
+
+// Mark begins a phase of a step.
+func (l *Log) Mark(step int32, phase Phase) {
+	l.phase = phase
+	l.marks = append(l.marks, int32(l.entries.Len()))
+	l.entries.Add(Entry(Mark) | Entry(phase)<<kindBits | Entry(uint32(step))<<(kindBits+8))
+}
+
+// Alloc records a request and returns its block. plan is Event.Plan.
+func (l *Log) Alloc(r Request, plan int32) int32 {
+	block := int32(l.blocks.Len())
+	r.Phase = l.phase
+	l.blocks.Add(r)
+	if plan > 0 {
+		if l.plans == nil {
+			l.plans = map[int32]int32{}
+		}
+		l.plans[block] = plan
+	}
+	l.entries.Add(Entry(Alloc) | Entry(r.Bytes)<<kindBits)
+	return block
+}
+
+// Free records that a block is given back, in a layer or NoLayer.
+func (l *Log) Free(block, layer int32) {
+	l.entries.Add(Entry(Free) | Entry(uint32(block))<<kindBits | Entry(uint32(layer+1))<<(kindBits+blockBits))
+}
+
+// Request returns what is known of a block, for the caller to read or to correct.
+func (l *Log) Request(block int32) *Request { return l.blocks.At(int(block)) }
+
+// Plan returns the plan of a block, mostly 0: see Event.Plan.
+func (l *Log) Plan(block int32) int32 { return l.plans[l.written(block)] }
+
+// Blocks returns how many blocks there are, those of repetitions included.
+func (l *Log) Blocks() int32 {
+	n := int32(l.blocks.Len())
+	return n + int32(l.again.times)*(n-l.again.first)
+}
+
+// Written returns how many events were written; those of repetitions are not.
+func (l *Log) Written() int { return l.entries.Len() }
+
+// Len returns the number of events, those of repetitions included.
+func (l *Log) Len() int {
+	n := l.entries.Len()
+	return n + l.again.times*(n-l.again.from)
+}
+
+// Repeat says that everything from the event from on, which was when the Log had first blocks, happens some more times, each
+// time a step later and with blocks of its own. Blocks of before that it gives back are carried: each must be
+// named, with the block that has its place at the end. Nothing may be written after it.
+func (l *Log) Repeat(from int, first int32, times int, carried [][2]int32) {
+	l.again = again{from, first, times, carried}
+}
+
+// written returns the block that a block of a repetition repeats; others are themselves.
+func (l *Log) written(block int32) int32 {
+	if n := int32(l.blocks.Len()); block >= n {
+		return l.again.first + (block-l.again.first)%(n-l.again.first)
+	}
+	return block
+}
+
+// Of returns what is known of any block, those of repetitions included.
+func (l *Log) Of(block int32) Request { return *l.blocks.At(int(l.written(block))) }
+
+// A Stretch is a part of a Log for a reader: Entries that follow each other. In a repetition, Block tells which block an
+// Entry frees, and Later is how many steps later than their Marks say the Entries happen.
+type Stretch struct {
+	Entries []Entry
+	First   int // index of the first Entry among all events
+	Later   int32
+
+	times   int32 // what block numbers grow by
+	first   int32
+	carried [][2]int32
+	each    int32 // blocks of one repetition
+}
+
+// Block returns the block that a Free of the Stretch gives back.
+func (s *Stretch) Block(e Entry) int32 {
+	b := e.Block()
+	if s.Later == 0 {
+		return b
+	}
+	if b >= s.first {
+		return b + s.times
+	}
+	for _, c := range s.carried {
+		if c[0] == b {
+			return c[1] + s.times - s.each
+		}
+	}
+	return b
+}
+
+// Stretches returns the events in order, for a range statement. Blocks that Allocs make are numbered in order, from 0.
+func (l *Log) Stretches(yield func(*Stretch) bool) {
+	at := 0
+	for _, c := range l.entries.chunks {
+		if !yield(&Stretch{Entries: c, First: at}) {
+			return
+		}
+		at += len(c)
+	}
+	each := int32(l.blocks.Len()) - l.again.first
+	for k := range l.again.times {
+		skip := l.again.from
+		for _, c := range l.entries.chunks {
+			n := min(skip, len(c))
+			skip -= n
+			if n == len(c) {
+				continue
+			}
+			s := &Stretch{
+				Entries: c[n:], First: at, Later: int32(k + 1), times: int32(k+1) * each,
+				first: l.again.first, carried: l.again.carried, each: each,
+			}
+			if !yield(s) {
+				return
+			}
+			at += len(c) - n
+		}
+	}
+}
+
+// When returns the phase and the step of the event with this index.
+func (l *Log) When(event int) (Phase, int32) {
+	later := int32(0)
+	if n := l.entries.Len(); event >= n {
+		each := n - l.again.from
+		later = int32((event - l.again.from) / each)
+		event = l.again.from + (event-l.again.from)%each
+	}
+	i := sort.Search(len(l.marks), func(i int) bool { return int(l.marks[i]) > event }) - 1
+	if i < 0 {
+		return Load, 0
+	}
+	e := *l.entries.At(int(l.marks[i]))
+	return e.Phase(), e.Step() + later
+}
+
+// Live returns the blocks that are live just after the given event, the oldest first.
+func (l *Log) Live(event int) []int32 {
+	live := make([]bool, l.Blocks())
+	next, n := 0, 0
+	for s := range l.Stretches {
+		for i, e := range s.Entries {
+			if s.First+i > event {
+				break
+			}
+			switch e.Kind() {
+			case Alloc:
+				live[next] = true
+				next++
+				n++
+			case Free:
+				live[s.Block(e)] = false
+				n--
+			}
+		}
+	}
+	blocks := make([]int32, 0, max(n, 0))
+	for b, ok := range live {
+		if ok {
+			blocks = append(blocks, int32(b))
+		}
+	}
+	return blocks
+}
+
+// Timeline writes all of it out.
+func (l *Log) Timeline() *Timeline {
+	t := &Timeline{Events: make([]Event, 0, l.Len()), Layers: l.Layers, Blocks: l.Blocks()}
+	phase, step, block := Load, int32(0), int32(0)
+	for s := range l.Stretches {
+		for _, entry := range s.Entries {
+			e := Event{Kind: entry.Kind()}
+			switch e.Kind {
+			case Alloc:
+				r := l.Of(block)
+				e.Category, e.Layer, e.Block, e.Bytes, e.Plan = r.Category, r.Layer, block, r.Bytes, l.Plan(block)
+				block++
+			case Free:
+				e.Layer, e.Block = entry.layer(), s.Block(entry)
+				e.Bytes = l.Of(e.Block).Bytes
+			case Mark:
+				phase, step = entry.Phase(), entry.Step()+s.Later
+				e.Layer = NoLayer
+			}
+			e.Phase, e.Step = phase, step
+			t.Events = append(t.Events, e)
+		}
+	}
+	return t
+}
