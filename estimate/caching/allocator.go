@@ -3,6 +3,8 @@ package caching
 import (
 	"errors"
 	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
 // A Block is an allocation that Malloc made, until Free gives it back. 0 is the
@@ -22,7 +24,6 @@ const none = int32(0) // no block; slot 0 is never used
 type block struct {
 	addr, size int64
 	requested  int64
-	gcBase     int64 // the pool's searches when the block became cached
 	prev, next int32 // neighbours in the segment
 	segment    int32 // the expandable segment it belongs to; none for cudaMalloc's
 	stream     int32
@@ -45,8 +46,9 @@ type Allocator struct {
 	limit      int64 // what a memory fraction lets it reserve
 	capacity   int64 // what the device can give it
 	gcLimit    int64 // allowed memory, for garbage collection; 0 when off
-	blocks     []block
-	spare      []int32 // unused slots
+	blocks     timeline.Chunks[block]
+	spare      int32   // the first unused slot, whose next is the next one
+	gcBase     []int64 // by block: the pool's searches when it became cached; nil unless garbage is collected
 	pools      [2]pool // large, small
 	expandable []expandableSegment
 	stats      Stats
@@ -60,7 +62,7 @@ func New(cfg Config) *Allocator {
 		cfg.Address = TopDown()
 	}
 	a := &Allocator{cfg: cfg, maxSplit: maxRequest * 2, limit: maxRequest, capacity: maxRequest}
-	a.blocks = make([]block, 1, 256)
+	a.blocks.Add(block{}) // none
 	a.pools[1].small = true
 	a.stats.MaxSplitSize = -1
 	if cfg.Options.MaxSplitSize > 0 {
@@ -94,11 +96,11 @@ func (a *Allocator) allowed() int64 {
 func (a *Allocator) Stats() Stats { return a.stats }
 
 // Address returns the address of an allocation, 0 for that of no bytes.
-func (a *Allocator) Address(b Block) int64 { return a.blocks[b].addr }
+func (a *Allocator) Address(b Block) int64 { return a.at(int32(b)).addr }
 
 // Size returns how many bytes an allocation takes, after rounding: what
 // torch.cuda.memory_allocated counts.
-func (a *Allocator) Size(b Block) int64 { return a.blocks[b].size }
+func (a *Allocator) Size(b Block) int64 { return a.at(int32(b)).size }
 
 // An OOM is the out-of-memory error of one request. All sizes are in bytes.
 type OOM struct {
@@ -160,6 +162,7 @@ func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
 	if !ok || e.stream != stream {
 		return none
 	}
+	best := at
 	if a.cfg.Options.ExpandableSegments {
 		// The best fit counts what a block can grow to, not what it is.
 		for {
@@ -168,7 +171,7 @@ func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
 			if !ok || next.stream != stream || a.room(next.id) >= a.room(e.id) {
 				break
 			}
-			e = next
+			e, best = next, at
 		}
 	}
 	// Blocks too large to be split serve only requests near their own size.
@@ -178,7 +181,7 @@ func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
 	if size >= a.maxSplit && e.size >= size+a.nonSplitRound() {
 		return none
 	}
-	p.free.remove(e)
+	p.free.removeAt(best)
 	return e.id
 }
 
@@ -191,9 +194,9 @@ func (a *Allocator) nonSplitRound() int64 {
 
 // room returns the size of a cached block with the unmapped range behind it.
 func (a *Allocator) room(id int32) int64 {
-	b := &a.blocks[id]
-	if b.next != none && a.blocks[b.next].state == unmapped {
-		return b.size + a.blocks[b.next].size
+	b := a.at(id)
+	if b.next != none && a.at(b.next).state == unmapped {
+		return b.size + a.at(b.next).size
 	}
 	return b.size
 }
@@ -248,22 +251,21 @@ func (a *Allocator) reserve(p *pool, stream int32, size, segment int64) int32 {
 		a.stats.OversizeSegments.add(1)
 	}
 	a.stats.DeviceAllocs++
-	a.record(TraceEntry{Action: SegmentAlloc, Address: a.blocks[id].addr, Bytes: segment, Stream: stream})
+	a.record(TraceEntry{Action: SegmentAlloc, Address: a.at(id).addr, Bytes: segment, Stream: stream})
 	return id
 }
 
 // handOut makes the block active, and puts what is left of it back into the pool.
 func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
-	b := &a.blocks[id]
+	b := a.at(id)
 	split := b.prev != none || b.next != none
 	counted := b.segment == none // parts of expandable segments are not counted as split
 	rest := b.size - size
 	if a.shouldSplit(p, size, rest) {
 		// The new block is the lower part; the remainder keeps its identity.
 		front := a.newBlock(block{addr: b.addr, size: size, prev: b.prev, next: id, segment: b.segment, stream: b.stream, small: b.small})
-		b = &a.blocks[id]
 		if b.prev != none {
-			a.blocks[b.prev].next = front
+			a.at(b.prev).next = front
 		}
 		b.prev = front
 		b.addr += size
@@ -276,7 +278,7 @@ func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
 			a.stats.InactiveSplit.add(p.small, 1)
 		}
 		id = front
-		b = &a.blocks[id]
+		b = a.at(id)
 	} else if counted && split {
 		a.stats.InactiveSplitBytes.sub(p.small, b.size)
 		a.stats.InactiveSplit.sub(p.small, 1)
@@ -309,10 +311,10 @@ func (a *Allocator) Free(b Block) error {
 	if id == none {
 		return nil
 	}
-	if id < 0 || int(id) >= len(a.blocks) || a.blocks[id].state != active {
+	if id < 0 || int(id) >= a.blocks.Len() || a.at(id).state != active {
 		return fmt.Errorf("caching: block %d is freed but not allocated", b)
 	}
-	blk := &a.blocks[id]
+	blk := a.at(id)
 	p := &a.pools[0]
 	if blk.small {
 		p = &a.pools[1]
@@ -364,7 +366,7 @@ func (a *Allocator) merge(p *pool, id, neighbour int32) int64 {
 	if neighbour == none {
 		return 0
 	}
-	dst, src := &a.blocks[id], &a.blocks[neighbour]
+	dst, src := a.at(id), a.at(neighbour)
 	if src.state != dst.state {
 		return 0
 	}
@@ -372,12 +374,12 @@ func (a *Allocator) merge(p *pool, id, neighbour int32) int64 {
 		dst.addr = src.addr
 		dst.prev = src.prev
 		if dst.prev != none {
-			a.blocks[dst.prev].next = id
+			a.at(dst.prev).next = id
 		}
 	} else {
 		dst.next = src.next
 		if dst.next != none {
-			a.blocks[dst.next].prev = id
+			a.at(dst.next).prev = id
 		}
 	}
 	if src.state == unmapped {
@@ -393,29 +395,37 @@ func (a *Allocator) merge(p *pool, id, neighbour int32) int64 {
 
 // cache puts a block into its pool.
 func (a *Allocator) cache(p *pool, id int32) {
-	b := &a.blocks[id]
+	b := a.at(id)
 	b.state = cached
-	b.gcBase = p.searches
+	if a.gcLimit > 0 {
+		for len(a.gcBase) <= int(id) {
+			a.gcBase = append(a.gcBase, 0)
+		}
+		a.gcBase[id] = p.searches
+	}
 	p.free.insert(a.freeEntry(id))
 }
 
 func (a *Allocator) freeEntry(id int32) entry {
-	b := &a.blocks[id]
+	b := a.at(id)
 	return entry{stream: b.stream, id: id, size: b.size, addr: b.addr}
 }
 
 func (a *Allocator) newBlock(b block) int32 {
-	if n := len(a.spare); n > 0 {
-		id := a.spare[n-1]
-		a.spare = a.spare[:n-1]
-		a.blocks[id] = b
+	if id := a.spare; id != none {
+		slot := a.at(id)
+		a.spare = slot.next
+		*slot = b
 		return id
 	}
-	a.blocks = append(a.blocks, b)
-	return int32(len(a.blocks) - 1)
+	a.blocks.Add(b)
+	return int32(a.blocks.Len() - 1)
 }
 
+// at returns a block, which keeps its place.
+func (a *Allocator) at(id int32) *block { return a.blocks.At(int(id)) }
+
 func (a *Allocator) drop(id int32) {
-	a.blocks[id] = block{}
-	a.spare = append(a.spare, id)
+	*a.at(id) = block{next: a.spare}
+	a.spare = id
 }

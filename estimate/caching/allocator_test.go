@@ -90,7 +90,7 @@ func check(a *Allocator) string {
 				if !ok {
 					break
 				}
-				if !last.less(e) {
+				if last.before(&e) == 0 {
 					return "a pool is out of order"
 				}
 				last = e
@@ -491,9 +491,9 @@ func TestSet(t *testing.T) {
 	for range 20000 {
 		e := entry{stream: int32(r.IntN(2)), size: int64(r.IntN(50)), addr: int64(r.IntN(1000)), id: 1}
 		i, found := slices.BinarySearchFunc(want, e, func(a, b entry) int {
-			if a.less(b) {
+			if a.before(&b) == 1 {
 				return -1
-			} else if b.less(a) {
+			} else if b.before(&a) == 1 {
 				return 1
 			}
 			return 0

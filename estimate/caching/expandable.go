@@ -8,7 +8,7 @@ type expandableSegment struct {
 }
 
 func (a *Allocator) unmappedEntry(id int32) entry {
-	b := &a.blocks[id]
+	b := a.at(id)
 	return entry{stream: b.stream, id: id, addr: b.addr} // by address alone
 }
 
@@ -20,14 +20,14 @@ func (a *Allocator) reserveExpandable(p *pool, stream int32, size int64) int32 {
 	if id == none {
 		return none
 	}
-	if a.blocks[id].state == unmapped {
-		if !a.mapPages(p, id, min(a.blocks[id].size, size)) {
+	if a.at(id).state == unmapped {
+		if !a.mapPages(p, id, min(a.at(id).size, size)) {
 			return none
 		}
 	}
-	for a.blocks[id].size < size {
-		next := a.blocks[id].next
-		if !a.mapPages(p, next, min(size-a.blocks[id].size, a.blocks[next].size)) {
+	for a.at(id).size < size {
+		next := a.at(id).next
+		if !a.mapPages(p, next, min(size-a.at(id).size, a.at(next).size)) {
 			return none
 		}
 		id = next // mapping merged the block into its neighbour
@@ -46,12 +46,12 @@ func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
 			break
 		}
 		id := e.id
-		if prev := a.blocks[id].prev; prev != none && a.blocks[prev].state != active {
+		if prev := a.at(id).prev; prev != none && a.at(prev).state != active {
 			id = prev
 		}
 		room := int64(0)
-		for next := id; next != none && a.blocks[next].state != active && room < size; next = a.blocks[next].next {
-			room += a.blocks[next].size
+		for next := id; next != none && a.at(next).state != active && room < size; next = a.at(next).next {
+			room += a.at(next).size
 		}
 		if room >= size {
 			return id
@@ -78,7 +78,7 @@ func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
 // puts the result, merged with its neighbours, into the pool under the same id.
 // It fails when the device has no page left.
 func (a *Allocator) mapPages(p *pool, id int32, size int64) bool {
-	b := &a.blocks[id]
+	b := a.at(id)
 	seg := a.expandable[b.segment-1]
 	mapped := (size + seg.page - 1) / seg.page * seg.page
 	if a.stats.ReservedBytes.All.Current+mapped > a.capacity {
@@ -88,9 +88,8 @@ func (a *Allocator) mapPages(p *pool, id int32, size int64) bool {
 	if mapped < b.size {
 		rest := a.newBlock(block{addr: b.addr + mapped, size: b.size - mapped, prev: id, next: b.next,
 			stream: b.stream, small: b.small, segment: b.segment, state: unmapped})
-		b = &a.blocks[id]
 		if b.next != none {
-			a.blocks[b.next].prev = rest
+			a.at(b.next).prev = rest
 		}
 		b.next = rest
 		b.size = mapped
@@ -109,7 +108,7 @@ func (a *Allocator) mapPages(p *pool, id int32, size int64) bool {
 
 // unmap takes the whole pages inside a cached block of an expandable segment away.
 func (a *Allocator) unmap(p *pool, id int32) {
-	b := &a.blocks[id]
+	b := a.at(id)
 	seg := a.expandable[b.segment-1]
 	begin := (b.addr - seg.addr + seg.page - 1) / seg.page * seg.page
 	end := (b.addr + b.size - seg.addr) / seg.page * seg.page
@@ -120,9 +119,8 @@ func (a *Allocator) unmap(p *pool, id int32) {
 	addr, size := seg.addr+begin, end-begin
 	if before := addr - b.addr; before > 0 {
 		front := a.newBlock(block{addr: b.addr, size: before, prev: b.prev, next: id, stream: b.stream, small: b.small, segment: b.segment})
-		b = &a.blocks[id]
 		if b.prev != none {
-			a.blocks[b.prev].next = front
+			a.at(b.prev).next = front
 		}
 		b.prev = front
 		a.cache(p, front)
@@ -131,9 +129,8 @@ func (a *Allocator) unmap(p *pool, id int32) {
 	}
 	if after := b.size - size; after > 0 {
 		back := a.newBlock(block{addr: addr + size, size: after, prev: id, next: b.next, stream: b.stream, small: b.small, segment: b.segment})
-		b = &a.blocks[id]
 		if b.next != none {
-			a.blocks[b.next].prev = back
+			a.at(b.next).prev = back
 		}
 		b.next = back
 		a.cache(p, back)

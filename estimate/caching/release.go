@@ -14,7 +14,7 @@ func (a *Allocator) releaseCached() {
 			if !ok {
 				break
 			}
-			b := &a.blocks[e.id]
+			b := a.at(e.id)
 			if b.segment != none || b.prev == none && b.next == none {
 				ids = append(ids, e.id)
 			}
@@ -22,12 +22,12 @@ func (a *Allocator) releaseCached() {
 		a.scratch = ids
 		// Unmapping comes second, because it changes the pool.
 		for _, id := range ids {
-			if a.blocks[id].segment == none {
+			if a.at(id).segment == none {
 				a.releaseSegment(p, id)
 			}
 		}
 		for _, id := range ids {
-			if a.blocks[id].segment != none {
+			if a.at(id).segment != none {
 				a.unmap(p, id)
 			}
 		}
@@ -36,7 +36,7 @@ func (a *Allocator) releaseCached() {
 
 // releaseSegment gives a segment that is one cached block back to the device.
 func (a *Allocator) releaseSegment(p *pool, id int32) {
-	b := &a.blocks[id]
+	b := a.at(id)
 	a.stats.DeviceFrees++
 	a.stats.Segment.sub(p.small, 1)
 	a.stats.ReservedBytes.sub(p.small, b.size)
@@ -77,7 +77,7 @@ func (a *Allocator) releaseOversize(p *pool, stream int32, size int64) bool {
 
 // releaseWhole gives a cached block back if it is a whole segment.
 func (a *Allocator) releaseWhole(p *pool, id int32) bool {
-	b := &a.blocks[id]
+	b := a.at(id)
 	if b.prev != none || b.next != none {
 		return false
 	}
@@ -101,9 +101,9 @@ func (a *Allocator) collectGarbage() {
 		if !ok {
 			break
 		}
-		if b := &a.blocks[e.id]; b.segment == none && b.prev == none && b.next == none {
-			ids = append(ids, e.id)
-			age += p.searches - b.gcBase
+		if id, b := e.id, a.at(e.id); b.segment == none && b.prev == none && b.next == none {
+			ids = append(ids, id)
+			age += p.searches - a.gcBase[id]
 		}
 	}
 	a.scratch = ids
@@ -115,8 +115,8 @@ func (a *Allocator) collectGarbage() {
 			if id == none {
 				continue
 			}
-			b := &a.blocks[id]
-			old := p.searches - b.gcBase
+			b := a.at(id)
+			old := p.searches - a.gcBase[id]
 			if float64(old) < threshold {
 				continue
 			}

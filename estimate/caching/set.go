@@ -2,6 +2,7 @@ package caching
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -13,21 +14,20 @@ type entry struct {
 	addr   int64
 }
 
-func (a entry) less(b entry) bool {
-	switch {
-	case a.stream != b.stream:
-		return a.stream < b.stream
-	case a.size != b.size:
-		return a.size < b.size
-	case a.addr != b.addr:
-		return a.addr < b.addr
-	}
-	return a.id < b.id
+// before returns 1 when a comes before b, else 0. It subtracts one key from the other, the borrow of each part
+// going to the next, because a search among free blocks is a series of branches that nothing could predict.
+func (a *entry) before(b *entry) uint64 {
+	const sign = 1 << 63
+	_, borrow := bits.Sub64(uint64(a.id)^sign, uint64(b.id)^sign, 0)
+	_, borrow = bits.Sub64(uint64(a.addr)^sign, uint64(b.addr)^sign, borrow)
+	_, borrow = bits.Sub64(uint64(a.size), uint64(b.size), borrow)
+	_, borrow = bits.Sub64(uint64(a.stream)^sign, uint64(b.stream)^sign, borrow)
+	return borrow
 }
 
 // chunkSize bounds what one insertion moves. A training step keeps some hundred
-// free blocks, which is one or two chunks; a hostile timeline may keep a million.
-const chunkSize = 512
+// free blocks, which is a few chunks; a hostile timeline may keep a million.
+const chunkSize = 128
 
 // A set is an ordered set of entries: sorted chunks in order. It beats a tree
 // here because it allocates next to nothing and its searches stay in cache.
@@ -41,28 +41,23 @@ type set struct {
 type pos struct{ chunk, i int }
 
 func (s *set) lowerBound(e entry) pos {
-	lo, hi := 0, len(s.chunks)
-	for lo < hi {
-		mid := int(uint(lo+hi) >> 1)
-		c := s.chunks[mid]
-		if c[len(c)-1].less(e) {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
+	lo, n := 0, len(s.chunks)
+	for n > 0 {
+		half := (n + 1) / 2
+		c := s.chunks[lo+half-1]
+		lo += half & -int(c[len(c)-1].before(&e))
+		n -= half
 	}
 	if lo == len(s.chunks) {
 		return pos{lo, 0}
 	}
 	c := s.chunks[lo]
-	i, j := 0, len(c)
-	for i < j {
-		mid := int(uint(i+j) >> 1)
-		if c[mid].less(e) {
-			i = mid + 1
-		} else {
-			j = mid
-		}
+	i := 0
+	n = len(c)
+	for n > 0 {
+		half := (n + 1) / 2
+		i += half & -int(c[i+half-1].before(&e))
+		n -= half
 	}
 	return pos{lo, i}
 }
@@ -135,13 +130,18 @@ func (s *set) remove(e entry) bool {
 	if !ok || got != e {
 		return false
 	}
+	s.removeAt(p)
+	return true
+}
+
+// removeAt takes the entry at a place out.
+func (s *set) removeAt(p pos) {
 	s.n--
 	c := slices.Delete(s.chunks[p.chunk], p.i, p.i+1)
 	if len(c) == 0 {
 		s.chunks = slices.Delete(s.chunks, p.chunk, p.chunk+1)
 		s.spare = c // a pool that one block comes to and leaves needs no new chunk each time
-		return true
+		return
 	}
 	s.chunks[p.chunk] = c
-	return true
 }

@@ -68,14 +68,14 @@ type SegmentBlock struct {
 // Segments returns all reserved memory by address.
 func (a *Allocator) Segments() []Segment {
 	var out []Segment
-	for i := 1; i < len(a.blocks); i++ {
-		head := &a.blocks[i]
-		if head.state != cached && head.state != active || head.prev != none && a.blocks[head.prev].state != unmapped {
+	for i := 1; i < a.blocks.Len(); i++ {
+		head := a.at(int32(i))
+		if head.state != cached && head.state != active || head.prev != none && a.at(head.prev).state != unmapped {
 			continue
 		}
 		s := Segment{Address: head.addr, Stream: head.stream, Small: head.small, Expandable: head.segment != none}
-		for id := int32(i); id != none && a.blocks[id].state != unmapped; id = a.blocks[id].next {
-			b := &a.blocks[id]
+		for id := int32(i); id != none && a.at(id).state != unmapped; id = a.at(id).next {
+			b := a.at(id)
 			s.Bytes += b.size
 			sb := SegmentBlock{Address: b.addr, Bytes: b.size}
 			if b.state == active {

@@ -409,7 +409,7 @@ func before(t *testing.T, s *snapshot, expandable bool) (*Allocator, map[int64]B
 			b.prev, b.segment, b.small = last, index, seg.small
 			id := a.newBlock(b)
 			if last != none {
-				a.blocks[last].next = id
+				a.at(last).next = id
 			}
 			last = id
 			return id
