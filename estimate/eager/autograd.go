@@ -24,8 +24,8 @@ type node struct {
 
 	backward rule
 
-	deps  int       // gradients still to come, while a backward pass runs
-	mark  int       // the pass that deps belongs to
+	deps  int32     // gradients still to come, while a backward pass runs
+	mark  int32     // the pass that deps belongs to
 	grads []*tensor // those that came
 }
 
@@ -36,7 +36,7 @@ type rule func(r *run, n *node, g []*tensor) []*tensor
 
 type edge struct {
 	fn *node
-	nr int
+	nr int32
 }
 
 type meta struct {
@@ -48,7 +48,8 @@ type meta struct {
 type leaf struct {
 	param *tensor
 	grad  *tensor
-	acc   *node // its AccumulateGrad, while some graph refers to it
+	acc   *node     // its AccumulateGrad, while some graph refers to it
+	state []*tensor // what the optimizer keeps for it
 }
 
 // needsGrad reports whether an operator on these inputs is recorded.
@@ -67,19 +68,23 @@ func (r *run) needsGrad(ins ...*tensor) bool {
 // record makes outs the outputs of a new node over ins. saved are the tensors
 // whose storage backward needs; each is kept until the node has run.
 func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
-	n := &node{name: name, seq: r.seq, layer: r.layer, call: r.at, backward: backward}
+	n := r.nodes.one()
+	*n = node{name: name, seq: r.seq, layer: r.layer, call: r.at, backward: backward}
 	r.seq++
-	n.next = make([]edge, len(ins))
+	n.next = r.edges.some(len(ins))
 	for i, t := range ins {
 		if t == nil || !t.requiresGrad {
 			continue
 		}
 		n.next[i] = r.edgeTo(t)
 	}
+	if len(saved) > 0 {
+		n.saved = r.saves.some(len(saved))[:0]
+	}
 	for _, t := range saved {
 		n.save(t)
 	}
-	n.outs = make([]meta, len(outs))
+	n.outs = r.metas.some(len(outs))
 	for i, t := range outs {
 		if t == nil {
 			continue
@@ -91,7 +96,7 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 		if t.fn != nil { // written in place
 			r.dropNode(t.fn)
 		}
-		t.requiresGrad, t.fn, t.nr, t.leaf = true, n, i, nil
+		t.requiresGrad, t.fn, t.nr, t.leaf = true, n, int32(i), nil
 		n.refs++
 	}
 	return n
@@ -102,7 +107,10 @@ func (r *run) edgeTo(t *tensor) edge {
 	fn, nr := t.fn, t.nr
 	if fn == nil {
 		if t.leaf.acc == nil {
-			t.leaf.acc = &node{name: "AccumulateGrad", seq: math.MaxInt64, leaf: t.leaf, outs: []meta{{t.shape, t.dtype}}, layer: r.layer}
+			acc := r.nodes.one()
+			*acc = node{name: "AccumulateGrad", seq: math.MaxInt64, leaf: t.leaf, outs: r.metas.some(1), layer: r.layer}
+			acc.outs[0] = meta{t.shape, t.dtype}
+			t.leaf.acc = acc
 		}
 		fn, nr = t.leaf.acc, 0
 	}
@@ -189,19 +197,20 @@ func (r *run) backwardFrom(y, gradient *tensor) {
 	root := y.fn
 	r.passes++
 	countDeps(root, r.passes)
-	root.grads = make([]*tensor, len(root.outs))
+	root.grads = r.lists.some(len(root.outs))
 	root.grads[y.nr] = gradient.retain()
 	queue := readyQueue{root}
 	for len(queue) > 0 {
 		n := heap.Pop(&queue).(*node)
 		r.evaluate(n, &queue)
+		r.recycle(false)
 	}
 	r.layer = outer
 	r.grad, r.back = true, false
 }
 
 // countDeps counts, for every node reachable from root, the edges that lead to it.
-func countDeps(root *node, pass int) {
+func countDeps(root *node, pass int32) {
 	root.mark, root.deps = pass, 0
 	work := []*node{root}
 	for len(work) > 0 {
@@ -249,7 +258,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		}
 		to := e.fn
 		if to.grads == nil {
-			to.grads = make([]*tensor, len(to.outs))
+			to.grads = r.lists.some(len(to.outs))
 		}
 		if i < len(outs) && outs[i] != nil {
 			r.accumulate(to, e.nr, outs[i])
@@ -291,7 +300,7 @@ func (r *run) validate(g *tensor, want meta, from string) *tensor {
 // accumulate adds a gradient to what a node has collected (InputBuffer::add): in
 // place when the buffer alone holds a dense tensor, otherwise into a new one. A view is never
 // held alone: it keeps the tensor that it is a view of.
-func (r *run) accumulate(to *node, nr int, g *tensor) {
+func (r *run) accumulate(to *node, nr int32, g *tensor) {
 	old := to.grads[nr]
 	switch {
 	case old == nil:

@@ -42,7 +42,7 @@ func rowsByName() map[string]*op {
 // call runs one call of the program on values, which it reads and sets. It returns the results that
 // nothing reads, for the caller to release.
 func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
-	in := make([]*tensor, len(c.In))
+	in := r.lists.some(len(c.In))
 	for i, v := range c.In {
 		if v == NoValue {
 			continue

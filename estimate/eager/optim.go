@@ -67,7 +67,6 @@ type optimizer struct {
 	row    *optimizerRow
 	set    map[string]bool // settings
 	params []*leaf
-	state  map[*leaf][]*tensor
 }
 
 // newOptimizer makes the optimizer that the options name, "" being adamw.
@@ -81,7 +80,7 @@ func (r *run) newOptimizer(params []*leaf) (*optimizer, error) {
 	if i < 0 {
 		return nil, fmt.Errorf("unknown optimizer %q, want one of %s", name, strings.Join(Optimizers, ", "))
 	}
-	o := &optimizer{row: &optimizerRows[i], set: map[string]bool{}, params: params, state: map[*leaf][]*tensor{}}
+	o := &optimizer{row: &optimizerRows[i], set: map[string]bool{}, params: params}
 	takes := o.row.settings()
 	for _, s := range parts[1:] {
 		if !slices.Contains(takes, s) {
@@ -91,7 +90,7 @@ func (r *run) newOptimizer(params []*leaf) (*optimizer, error) {
 	}
 	if o.row.eager {
 		for _, l := range params {
-			r.states(o, l, o.row.states)
+			r.states(l, o.row.states)
 		}
 	}
 	return o, nil
@@ -101,22 +100,23 @@ func (r *run) newOptimizer(params []*leaf) (*optimizer, error) {
 func (o *optimizer) changes(steps int) bool { return o.row.name == "radam" && steps > radamWarmup }
 
 // states makes n tensors like the parameter the first time it is stepped.
-func (r *run) states(o *optimizer, l *leaf, n int) {
-	if o.state[l] != nil {
+func (r *run) states(l *leaf, n int) {
+	if len(l.state) > 0 {
 		return
 	}
+	l.state = r.lists.some(n)[:0]
 	for range n {
-		r.keepState(o, l, r.emptyLike(l.param, l.param.dtype))
+		r.keepState(l, r.emptyLike(l.param, l.param.dtype))
 	}
 }
 
 // keepState makes t a part of the optimizer's state.
-func (r *run) keepState(o *optimizer, l *leaf, t *tensor) {
+func (r *run) keepState(l *leaf, t *tensor) {
 	r.recategorize(t.st, timeline.OptimizerState)
 	if p := l.param.st; t.st.block != noBlock && p.block != noBlock { // it belongs where its parameter does
 		r.log.Request(t.st.block).Layer = r.log.Request(p.block).Layer
 	}
-	o.state[l] = append(o.state[l], t)
+	l.state = append(l.state, t)
 }
 
 // A stepping is one call of optimizer.step() over the parameters that have a gradient.
@@ -138,7 +138,7 @@ const (
 
 // stepOptimizer is optimizer.step().
 func (r *run) stepOptimizer(o *optimizer) {
-	s := &stepping{run: r, o: o}
+	s := &stepping{run: r, o: o, with: make([]*leaf, 0, len(o.params))}
 	for _, l := range o.params {
 		if l.grad != nil {
 			s.with = append(s.with, l)
@@ -164,6 +164,7 @@ func (r *run) stepOptimizer(o *optimizer) {
 			s.at = l
 			s.let(varGrad, nil) // grad = grads[i]
 			row.loop(s)
+			r.recycle(false)
 		}
 		s.leave()
 	}
@@ -178,7 +179,7 @@ func (s *stepping) makeStates() {
 		}
 	}
 	for _, l := range s.with {
-		s.states(s.o, l, n)
+		s.states(l, n)
 	}
 }
 
@@ -189,14 +190,14 @@ func (s *stepping) fused() {
 		return
 	}
 	for _, l := range s.with {
-		if s.o.state[l] == nil {
+		if len(l.state) == 0 {
 			step := s.empty(onnxload.Float32)
 			n := s.o.row.states
 			if s.o.set["amsgrad"] {
 				n++
 			}
-			s.states(s.o, l, n)
-			s.keepState(s.o, l, step)
+			s.states(l, n)
+			s.keepState(l, step)
 		}
 	}
 }

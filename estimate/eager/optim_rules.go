@@ -34,7 +34,7 @@ func lists(keeps bool, n int) func(*stepping) {
 func (s *stepping) firstMomentum() {
 	if s.o.row.name == "sgdm" {
 		for _, l := range s.with {
-			s.states(s.o, l, 1)
+			s.states(l, 1)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func sgdForeach(s *stepping) {
 func sgdLoop(s *stepping) {
 	s.decay()
 	if s.o.row.name == "sgdm" {
-		s.states(s.o, s.at, 1)
+		s.states(s.at, 1)
 	}
 	if s.o.set["nesterov"] {
 		s.let(varGrad, s.like()) // grad.add(buf)
@@ -136,19 +136,19 @@ func radamLoop(s *stepping) {
 // dimensions, the whole for the others; the update is made in one temporary of the parameter's size.
 func adafactorStep(s *stepping) {
 	for _, l := range s.with {
-		if s.o.state[l] != nil {
+		if len(l.state) > 0 {
 			continue
 		}
 		g := l.grad
 		k := len(g.shape)
 		if k < 2 {
-			s.keepState(s.o, l, s.emptyLike(g, g.dtype))
+			s.keepState(l, s.emptyLike(g, g.dtype))
 			continue
 		}
 		row, col := slices.Clone(g.shape), slices.Clone(g.shape)
 		row[k-1], col[k-2] = 1, 1
-		s.keepState(s.o, l, s.empty(g.dtype, row...))
-		s.keepState(s.o, l, s.empty(g.dtype, col...))
+		s.keepState(l, s.empty(g.dtype, row...))
+		s.keepState(l, s.empty(g.dtype, col...))
 	}
 	const ( // in the order of their first assignment
 		mean   = iota // row_mean, or grad_squared
@@ -166,7 +166,7 @@ func adafactorStep(s *stepping) {
 		s.norm(l.param)
 		g := l.grad
 		if k := len(g.shape); k > 1 {
-			row, col := s.o.state[l][0], s.o.state[l][1]
+			row, col := l.state[0], l.state[1]
 			let(mean, s.reduce(g, []int{k - 1}, true, g.dtype))
 			let(column, s.reduce(g, []int{k - 2}, true, g.dtype))
 			let(estimate, s.matmul(row, col))
@@ -202,7 +202,7 @@ func muonStep(s *stepping) {
 		}
 	}
 	for _, l := range matrices {
-		s.states(s.o, l, 1)
+		s.states(l, 1)
 	}
 	var update *tensor
 	for _, l := range matrices {
@@ -214,7 +214,7 @@ func muonStep(s *stepping) {
 	}
 	s.release(update)
 	for _, l := range rest.with {
-		s.states(s.o, l, 2)
+		s.states(l, 2)
 	}
 	adamForeach(rest)
 }

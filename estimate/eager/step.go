@@ -178,6 +178,9 @@ func (r *run) forward(values []*tensor) error {
 		if held != nil {
 			r.releaseAll(held[i])
 		}
+		if !r.grad {
+			r.recycle(false)
+		}
 	}
 	r.layer, r.at = timeline.NoLayer, -1
 	return nil
@@ -278,7 +281,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 				out = nil
 			}
 			if loss != nil && r.saved == 0 {
-				r.saved, r.savedBy = savedBytes(loss, len(r.prog.Nodes))
+				r.saved, r.savedBy = r.savedBytes(loss, len(r.prog.Nodes))
 			}
 			r.exitAutocast()
 			if loss == nil {
@@ -316,6 +319,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.err != nil {
 			return fmt.Errorf("optimizer: %w", r.err)
 		}
+		r.recycle(true)
 		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
 			continue
 		}
@@ -347,29 +351,29 @@ func (r *run) noGradient() error {
 
 // savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left
 // out, in all and for each of n nodes of the program.
-func savedBytes(loss *tensor, n int) (sum int64, by []int64) {
+func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	by = make([]int64, n)
 	if loss.fn == nil {
 		return 0, by
 	}
-	seen := map[*node]bool{loss.fn: true}
+	r.passes++
+	loss.fn.mark = r.passes
 	nodes := []*node{loss.fn}
 	for i := 0; i < len(nodes); i++ {
 		for _, e := range nodes[i].next {
-			if e.fn != nil && !seen[e.fn] {
-				seen[e.fn] = true
+			if e.fn != nil && e.fn.mark != r.passes && e.fn.leaf == nil {
+				e.fn.mark = r.passes
 				nodes = append(nodes, e.fn)
 			}
 		}
 	}
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
-	storages := map[*storage]bool{}
 	for _, n := range nodes {
 		for _, s := range n.saved {
-			if s.state || storages[s] {
+			if s.state || s.counted {
 				continue
 			}
-			storages[s] = true
+			s.counted = true
 			sum += s.bytes
 			if n.call >= 0 {
 				by[n.call] += s.bytes

@@ -15,8 +15,10 @@ type storage struct {
 	bytes int64
 	refs  int32
 	state bool // it belongs to the module: a parameter or a buffer
+	brief bool // see tensor.brief
 
 	parameter bool // it holds a parameter
+	counted   bool // savedBytes has met it
 }
 
 const noBlock = -1
@@ -28,15 +30,16 @@ type tensor struct {
 	st     *storage
 	shape  []int64
 	stride []int64 // in elements
+	fn     *node   // the autograd node that made it; nil for leaves
+	leaf   *leaf   // a parameter's gradient; nil otherwise
+	refs   int32
+	nr     int32 // which of fn's outputs it is
 	dtype  onnxload.DType
 	host   bool // a CPU scalar: it has no storage and never allocates
 	view   bool // another tensor's storage: PyTorch keeps that tensor alive with it (as_view)
-	refs   int32
+	brief  bool // made while nothing is recorded, so that no node of the graph knows it
 
 	requiresGrad bool
-	fn           *node // the autograd node that made it; nil for leaves
-	nr           int   // which of fn's outputs it is
-	leaf         *leaf // a parameter's gradient; nil otherwise
 }
 
 // bytesOf returns the bytes of n elements.
@@ -160,7 +163,7 @@ type run struct {
 	grad   bool  // gradient mode
 	amp    *autocast
 	seq    int64 // sequence number of the next autograd node
-	passes int   // backward passes so far
+	passes int32 // backward passes so far
 	rows   map[string]*op
 
 	blas [2]bool // cuBLAS workspace taken, by thread: forward, backward
@@ -178,22 +181,16 @@ type run struct {
 
 	tensors  slab[tensor]
 	storages slab[storage]
+	nodes    slab[node]
+	edges    slab[edge]
+	metas    slab[meta]
+	saves    slab[*storage]
+	lists    slab[*tensor]
+	gone     [2]remains // what is not used any more: made while something was recorded, and while not
 
 	criterion string // the loss, once it is known
 	saved     int64  // see Run.Saved
 	savedBy   []int64
-}
-
-// A slab hands out values that it allocates many at a time: a run makes thousands, and none outlives it.
-type slab[T any] struct{ free []T }
-
-func (s *slab[T]) one() *T {
-	if len(s.free) == 0 {
-		s.free = make([]T, 256)
-	}
-	v := &s.free[0]
-	s.free = s.free[1:]
-	return v
 }
 
 // alloc makes a storage of this many bytes with one reference. PyTorch makes no
@@ -205,21 +202,25 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 	}
 	if bytes <= 0 {
 		s := r.storages.one()
-		*s = storage{block: noBlock, refs: 1}
+		*s = storage{block: noBlock, refs: 1, brief: !r.grad}
 		return s
 	}
 	s := r.storages.one()
-	*s = storage{block: r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: c}, 0), bytes: bytes, refs: 1}
+	*s = storage{block: r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: c}, 0), bytes: bytes, refs: 1, brief: !r.grad}
 	return s
 }
 
 // drop drops a reference to a storage; the last frees it.
 func (r *run) drop(s *storage) {
 	s.refs--
-	if s.refs > 0 || s.block == noBlock {
+	if s.refs > 0 {
 		return
 	}
-	r.log.Free(s.block, r.layer)
+	if s.block != noBlock {
+		r.log.Free(s.block, r.layer)
+	}
+	k := &r.gone[kept(s.brief)]
+	k.storages = append(k.storages, s)
 }
 
 // recategorize says what a block turned out to be for.
@@ -259,7 +260,7 @@ func (r *run) strided(dtype onnxload.DType, shape, stride []int64) *tensor {
 		r.tooLarge(fmt.Sprintf("shape %v", shape))
 	}
 	t := r.tensors.one()
-	*t = tensor{st: r.alloc(bytes, r.category()), shape: shape, stride: stride, dtype: dtype, refs: 1}
+	*t = tensor{st: r.alloc(bytes, r.category()), shape: shape, stride: stride, dtype: dtype, refs: 1, brief: !r.grad}
 	return t
 }
 
@@ -290,7 +291,7 @@ func (r *run) alias(t *tensor, shape, stride []int64) *tensor {
 	}
 	t.st.refs++
 	view := r.tensors.one()
-	*view = tensor{st: t.st, shape: shape, stride: stride, dtype: t.dtype, refs: 1, view: true}
+	*view = tensor{st: t.st, shape: shape, stride: stride, dtype: t.dtype, refs: 1, view: true, brief: !r.grad}
 	return view
 }
 
@@ -314,13 +315,16 @@ func (r *run) release(t *tensor) {
 	if t.refs > 0 {
 		return
 	}
-	if !t.host {
-		r.drop(t.st)
+	if t.host {
+		return
 	}
+	r.drop(t.st)
 	if t.fn != nil {
 		r.dropNode(t.fn)
 		t.fn = nil
 	}
+	k := &r.gone[kept(t.brief)]
+	k.tensors = append(k.tensors, t)
 }
 
 // iteratorStrides returns the strides that TensorIterator gives an output of this
