@@ -145,7 +145,7 @@ func TestAttentionToOneHead(t *testing.T) {
 		call.Args.Broadcast = broadcast
 		q, k := l.leaf(bf16, 2, 4, 64, 8), l.leaf(bf16, 2, 1, 64, 8)
 		out := runSDPA(l.r, call, []*tensor{q, k, k})[0]
-		kept, _ := savedBytes(out, 1)
+		kept, _ := l.r.savedBytes(out, 1)
 		if probabilities := int64(2 * 4 * 64 * 64 * 4); (kept >= probabilities) != broadcast {
 			t.Errorf("broadcast %v: %d bytes are saved, the probabilities are %d", broadcast, kept, probabilities)
 		}
