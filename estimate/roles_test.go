@@ -47,6 +47,7 @@ func TestRoles(t *testing.T) {
 		{"a number in the program", []on.Tensor{on.Bare("val_3", f32)}, []on.Node{on.Op("Mul", "x val_3", "y")}, [3]int64{0, 0, 1}},
 		{"a number that is trained", []on.Tensor{on.Bare("logit_scale", f32)}, []on.Node{on.Op("Mul", "x logit_scale", "y")}, [3]int64{1, 0, 0}},
 		{"a number that scales embeddings", []on.Tensor{on.Bare("embed_tokens.embed_scale", f32)}, []on.Node{on.Op("Mul", "x embed_tokens.embed_scale", "y")}, [3]int64{0, 1, 0}},
+		{"a table of sinusoids that is gathered", []on.Tensor{on.Bare("attn.embed_positions", f32, 8, 16), on.Bare("i", i64, 8, 16)}, []on.Node{on.Op("GatherElements", "attn.embed_positions i", "g"), on.Op("Mul", "x g", "y")}, [3]int64{0, 2, 0}},
 		{"a mask without a name", []on.Tensor{on.Bare("unsqueeze_2", f32, 8, 16)}, []on.Node{on.Op("Add", "x unsqueeze_2", "y")}, [3]int64{0, 1, 0}},
 		{"a table of sinusoids", []on.Tensor{on.Bare("encoder.pe", f32, 8, 16)}, []on.Node{on.Op("Add", "x encoder.pe", "y")}, [3]int64{0, 1, 0}},
 		{"learned positions", []on.Tensor{on.Bare("pos_embed", f32, 8, 16)}, []on.Node{on.Op("Add", "x pos_embed", "y")}, [3]int64{1, 0, 0}},

@@ -76,6 +76,7 @@ var bufferTails = map[string]bool{
 	"token_type_ids":          true,
 	"masked_bias":             true, // transformers: GPT-2 before 4.36
 	"embed_scale":             true, // transformers: Gemma's scaled embeddings
+	"embed_positions":         true, // transformers: GPT-J's table of sinusoids; as a module, its table is embed_positions.weight
 	"causal_mask":             true,
 	"mask":                    true,
 	"pe":                      true, // PyTorch's tutorial: sinusoidal positions
