@@ -11,6 +11,7 @@ var matmulOps = []op{
 	{"linear", castLower, runLinear}, // aten/src/ATen/native/Linear.cpp
 	{"matmul", castLower, runMatmul}, // aten/src/ATen/native/LinearAlgebra.cpp
 	{"addmm", castLower, runAddmm},
+	{"baddbmm", castLower, runBaddbmm},
 }
 
 // useBLAS takes the workspaces that a matrix product's thread keeps for good once it has
@@ -160,7 +161,23 @@ func (r *run) matrixGrad(x, y, like *tensor) *tensor {
 	return out
 }
 
-func runMatmul(r *run, c *Call, in []*tensor) []*tensor { return one(r.matmul(in[0], in[1])) }
+// runMatmul is torch.matmul. It takes two tensors of one type only: where a graph has two, the program casts the wider
+// one to the other's before, which an export in float32 does not show.
+func runMatmul(r *run, c *Call, in []*tensor) []*tensor {
+	a, b := in[0], in[1]
+	if !a.dtype.IsFloat() || !b.dtype.IsFloat() || a.dtype == b.dtype {
+		return one(r.matmul(a, b))
+	}
+	to := a.dtype
+	if wider(a.dtype, b.dtype) == a.dtype {
+		to = b.dtype
+	}
+	x, y := r.to(a, to), r.to(b, to)
+	out := r.matmul(x, y)
+	r.release(x)
+	r.release(y)
+	return one(out)
+}
 
 // matmul is torch.matmul: it folds the batch of one operand into its rows when the other
 // is a matrix, and else multiplies batches (_matmul_impl). The folding of a tensor
@@ -277,4 +294,44 @@ func (r *run) bmm(a, b *tensor) *tensor {
 		})
 	}
 	return out
+}
+
+// runBaddbmm is baddbmm(input, batch1, batch2, beta, alpha) with alpha in Args.P: the input is copied into the result,
+// which the product is then added to. The gradients of the batches are multiplied by alpha, unless that is one.
+func runBaddbmm(r *run, c *Call, in []*tensor) []*tensor {
+	input, a, b := in[0], in[1], in[2]
+	out := r.product(a, b, []int64{a.shape[0], a.shape[1], b.shape[2]}, false)
+	if !r.needsGrad(in...) {
+		return one(out)
+	}
+	saved := make([]*tensor, 0, 2)
+	if b.requiresGrad {
+		saved = append(saved, a)
+	}
+	if a.requiresGrad {
+		saved = append(saved, b)
+	}
+	ac, bc, alpha := *a, *b, c.Args.P
+	scaled := func(t *tensor) *tensor {
+		if alpha == 1 {
+			return t
+		}
+		m := r.emptyLike(t, t.dtype)
+		r.release(t)
+		return m
+	}
+	r.record("Baddbmm", one(out), []*tensor{input, a, b}, saved, func(r *run, n *node, g []*tensor) []*tensor {
+		outs := make([]*tensor, 3) // batch1, batch2, self
+		if n.wants(1) {
+			outs[1] = scaled(r.product(g[0], &bc, ac.shape, false))
+		}
+		if n.wants(2) {
+			outs[2] = scaled(r.product(&ac, g[0], bc.shape, false))
+		}
+		if n.wants(0) {
+			outs[0] = g[0].retain()
+		}
+		return outs
+	})
+	return one(out)
 }

@@ -19,11 +19,12 @@ const (
 // pointwiseOps are the element-wise operators. Their backward allocations are as measured
 // on an H200 with PyTorch 2.11.
 var pointwiseOps = []op{
-	{"relu", castNone, unary("Relu", keepsResult, 1)},              // threshold_backward(grad, result, 0)
-	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)},  // leaky_relu_backward(grad, self or result, ..., is_result)
-	{"prelu", castLower, runPRelu},                                 // _prelu_kernel_backward
-	{"elu", castNone, unary("Elu", keepsInput, 1)},                 // elu_backward(grad, ..., self); selu and celu are elu
-	{"gelu", castNone, unary("Gelu", keepsInput, 1)},               // gelu_backward(grad, self)
+	{"relu", castNone, unary("Relu", keepsResult, 1)},             // threshold_backward(grad, result, 0)
+	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)}, // leaky_relu_backward(grad, self or result, ..., is_result)
+	{"prelu", castLower, runPRelu},                                // _prelu_kernel_backward
+	{"elu", castNone, unary("Elu", keepsInput, 1)},                // elu_backward(grad, ..., self); selu and celu are elu
+	{"gelu", castNone, unary("Gelu", keepsInput, 1)},              // gelu_backward(grad, self)
+	{"gelu_function", castNone, runGeluFunction},
 	{"silu", castNone, unary("Silu", keepsInput, 1)},               // silu_backward(grad, self)
 	{"mish", castNone, unary("Mish", keepsInput, 1)},               // mish_backward(grad, self)
 	{"hardswish", castNone, unary("Hardswish", keepsInput, 1)},     // hardswish_backward(grad, self)
@@ -65,6 +66,7 @@ var pointwiseOps = []op{
 	{"fill", castNone, runFill},
 	{"glu", castNone, runGlu},
 	{"softmax", castResult, runSoftmax("Softmax")},
+	{"softmax_float", castNone, runSoftmaxFloat},
 	{"log_softmax", castResult, runSoftmax("LogSoftmax")},
 }
 
@@ -244,6 +246,18 @@ func runSoftmax(name string) func(*run, *Call, []*tensor) []*tensor {
 		r.release(x)
 		return one(out)
 	}
+}
+
+// runSoftmaxFloat is softmax(input, dim, dtype=torch.float32): autocast leaves it alone. Only float16 is converted
+// by the kernel (softmax in aten/src/ATen/native/SoftMax.cpp).
+func runSoftmaxFloat(r *run, c *Call, in []*tensor) []*tensor {
+	if in[0].dtype == onnxload.Float16 {
+		return one(r.softmax("Softmax", in[0], onnxload.Float32))
+	}
+	x := r.to(in[0], onnxload.Float32)
+	out := r.softmax("Softmax", x, onnxload.Float32)
+	r.release(x)
+	return one(out)
 }
 
 // softmax is _softmax, _log_softmax or _safe_softmax: row-major inside and out; it saves its result. The

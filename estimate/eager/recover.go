@@ -123,6 +123,9 @@ type recovery struct {
 	said    map[string]bool  // operators that a note says are approximate
 	lists   map[onnxload.ValueID][]onnxload.ValueID
 
+	functions int // chains that are taken for functions of autograd written in Python
+	widened   int // attentions that are taken to multiply in float32
+
 	scopes map[string]int32
 	called map[string]bool // modules that have a forward which calls something, by path: containers such as ModuleList have none
 	layers map[string]int32

@@ -22,14 +22,17 @@ var patterns = []pattern{
 	{"Slice", matchChunk},
 	{"InstanceNormalization", matchGroupNorm},
 	{"Softmax", matchSDPA},
+	{"Softmax", matchSoftmaxFloat},
 	{"Erf", matchGelu},
 	{"Tanh", matchTanhGelu},
+	{"Tanh", matchGeluFunction},
 	{"Softplus", matchMish},
 	{"Clip", matchHardswish},
 	{"ReduceMean", matchLayerNorm},
 	{"ReduceMean", matchRMSNorm},
 	{"Sqrt", matchRsqrt},
 	{"Sigmoid", matchSilu},
+	{"MatMul", matchBaddbmm},
 	{"MatMul", matchLinear},
 }
 

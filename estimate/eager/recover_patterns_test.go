@@ -55,6 +55,14 @@ func TestActivationChains(t *testing.T) {
 	good, near := tanh(0.044715), tanh(0.05)
 	good.name, good.want = "tanh gelu", []string{"gelu(x)"}
 	near.name, near.want = "tanh with another factor", []string{"mul(x, x)", "mul(x, x2)", "mul(number, x3)", "add(x, kx)", "mul(number, sum)", "tanh(in)", "add(number, t)", "mul(x, t1)", "mul(number, xt)"}
+	megatron := func(k float32) patternCase {
+		return patternCase{inits: []onnx.Tensor{f32s("k", k), f32s("s", 0.79788456), f32s("one", 1), f32s("half", 0.5)}, nodes: []onnx.Node{
+			onnx.Op("Mul", "x half", "h"), onnx.Op("Mul", "x s", "sx"), onnx.Op("Mul", "x k", "kx"), onnx.Op("Mul", "kx x", "kx2"), onnx.Op("Add", "kx2 one", "p"),
+			onnx.Op("Mul", "sx p", "in"), onnx.Op("Tanh", "in", "t"), onnx.Op("Add", "t one", "t1"), onnx.Op("Mul", "h t1", "y")}}
+	}
+	function, other := megatron(0.044715), megatron(0.05)
+	function.name, function.want = "gelu of Megatron-LM", []string{"gelu_function(x)"}
+	other.name, other.want = "gelu of Megatron-LM with another factor", []string{"mul(x, number)", "mul(x, number)", "mul(x, number)", "mul(kx, x)", "add(kx2, number)", "mul(sx, p)", "tanh(in)", "add(t, number)", "mul(h, t1)"}
 	swish := []onnx.Tensor{f32s("three", 3), f32s("zero", 0), f32s("six", 6)}
 	runPatterns(t, []patternCase{
 		{name: "gelu, half last", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"), onnx.Op("Mul", "m half", "y")), want: []string{"gelu(x)"}},
@@ -63,7 +71,7 @@ func TestActivationChains(t *testing.T) {
 		{name: "no gelu: times two", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"), onnx.Op("Mul", "m two", "y")), want: append(slices.Clone(unmatched), "mul(x, a)", "mul(m, number)")},
 		{name: "no gelu: the sum is used twice", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"), onnx.Op("Mul", "m half", "h"), onnx.Op("Add", "h a", "y")),
 			want: append(slices.Clone(unmatched), "mul(x, a)", "mul(m, number)", "add(h, a)")},
-		good, near,
+		good, near, function, other,
 		{name: "silu", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Mul", "x s", "y")}, want: []string{"silu(x)"}},
 		{name: "no silu: another factor", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Neg", "x", "n"), onnx.Op("Mul", "n s", "y")}, want: []string{"sigmoid(x)", "neg(x)", "mul(n, s)"}},
 		{name: "mish", nodes: []onnx.Node{onnx.Op("Softplus", "x", "p"), onnx.Op("Tanh", "p", "t"), onnx.Op("Mul", "x t", "y")}, want: []string{"mish(x)"}},
@@ -95,6 +103,56 @@ func TestLinearForms(t *testing.T) {
 	if s := p.Values[p.Calls[0].In[1]].Shape; !slices.Equal(s, []int64{4, 8}) {
 		t.Errorf("the weight has shape %v, wanted [4 8]: rows are outputs", s)
 	}
+}
+
+// A product of stacks of matrices that is scaled and added to is baddbmm.
+func TestBaddbmm(t *testing.T) {
+	inits := []onnx.Tensor{f32s("alpha", 0.125), f32s("beta", 1), onnx.Zeros("bias", onnxload.Float32, 2, 1, 4), onnx.Zeros("wide", onnxload.Float32, 4)}
+	turn := onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 2, 1}))
+	scaled := []onnx.Node{turn, onnx.Op("MatMul", "x t", "m"), onnx.Op("Mul", "m alpha", "s")}
+	with := func(rest ...onnx.Node) []onnx.Node { return append(slices.Clone(scaled), rest...) }
+	apart := []string{"permute(x)", "matmul(x, t)", "mul(m, number)"}
+	runPatterns(t, []patternCase{
+		{name: "with beta", inits: inits, nodes: with(onnx.Op("Mul", "bias beta", "b"), onnx.Op("Add", "s b", "y")), want: []string{"permute(x)", "baddbmm(bias, x, t)"}},
+		{name: "named by torch.export", inits: inits, nodes: with(onnx.Op("Add", "s bias", "baddbmm_1"), onnx.Op("Neg", "baddbmm_1", "y")), want: []string{"permute(x)", "baddbmm(bias, x, t)", "neg(baddbmm_1)"}},
+		{name: "a bias behind a scale", inits: inits, nodes: with(onnx.Op("Add", "s bias", "y")), want: append(slices.Clone(apart), "add(s, bias)")},
+		{name: "a row", inits: inits, nodes: with(onnx.Op("Mul", "wide beta", "b"), onnx.Op("Add", "s b", "y")), want: append(slices.Clone(apart), "mul(wide, number)", "add(s, b)")},
+	})
+}
+
+// Where a softmax is computed in float32 whatever the model's type, and cast back.
+func TestSoftmaxInFloat32(t *testing.T) {
+	up := func(in, out string) onnx.Node { return onnx.Op("Cast", in, out, onnx.A("to", 1)) }
+	times := func(in string) onnx.Node { return onnx.Op("MatMul", in+" v", "y") }
+	soft := func(in, out string) onnx.Node { return onnx.Op("Softmax", in, out, onnx.A("axis", -1)) }
+	turn := onnx.Op("Transpose", "x", "v", onnx.A("perm", []int64{0, 2, 1}))
+	back := []string{"permute(x)", "softmax_float(x)", "type_as(_, x)"}
+	runPatterns(t, []patternCase{
+		{name: "dtype and to", nodes: []onnx.Node{turn, soft("x", "p"), up("p", "q"), up("q", "r"), times("r")}, want: append(slices.Clone(back), "matmul(r, v)")},
+		{name: "dtype in torch.export", nodes: []onnx.Node{turn, soft("x", "p"), up("p", "softmax"), times("softmax")}, want: append(slices.Clone(back), "matmul(softmax, v)")},
+		{name: "float and type_as", nodes: []onnx.Node{turn, up("x", "f"), soft("f", "p"), times("p")}, want: append(slices.Clone(back), "matmul(p, v)")},
+		{name: "type_as in torch.export", nodes: []onnx.Node{turn, soft("x", "type_as_2"), times("type_as_2")}, want: append(slices.Clone(back), "matmul(type_as_2, v)")},
+		{name: "probabilities that nothing multiplies", nodes: []onnx.Node{soft("x", "p"), up("p", "softmax"), onnx.Op("Neg", "softmax", "y")}, want: []string{"softmax_float(x)", "neg(softmax)"}},
+		{name: "a cast behind", nodes: []onnx.Node{turn, soft("x", "p"), up("p", "q"), times("q")}, want: []string{"permute(x)", "softmax(x)", "to(p)", "matmul(q, v)"}},
+	})
+}
+
+// Attention as GPT-J writes it multiplies in float32, which an export in float32 does not show.
+func TestAttentionInFloat32(t *testing.T) {
+	inits := []onnx.Tensor{f32s("zero", 0), f32s("low", -3.4028234663852886e38), f32s("ten", -10), f32s("scale", 8), onnx.Int64s("last", -1)}
+	written := func(name, scale, low string, want ...string) patternCase {
+		return patternCase{name: name, shape: []any{2, 4, 6, 8}, inits: inits, want: want, nodes: []onnx.Node{
+			onnx.Op("ReduceMax", "x last", "top"), onnx.Op("Greater", "top zero", "keep"), onnx.Op("Where", "keep zero "+low, "mask"), onnx.Op("Relu", "x", "v"),
+			onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 1, 3, 2})), onnx.Op("MatMul", "x t", "m"), onnx.Op(scale, "m scale", "s"), onnx.Op("Add", "s mask", "a"),
+			onnx.Op("Softmax", "a", "p", onnx.A("axis", -1)), onnx.Op("MatMul", "p v", "y")}}
+	}
+	before := []string{"amax(x)", "compare(top, number)", "where(keep, number, number)", "relu(x)", "permute(x)"}
+	as := func(rest ...string) []string { return append(slices.Clone(before), rest...) }
+	runPatterns(t, []patternCase{
+		written("divided", "Div", "low", as("float(x)", "float(t)", "matmul(_, _)", "div(m, number)", "add(s, mask)", "softmax(a)", "type_as(_, v)", "matmul(p, v)")...),
+		written("multiplied", "Mul", "low", as("matmul(x, t)", "mul(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
+		written("another mask", "Div", "ten", as("matmul(x, t)", "div(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
+	})
 }
 
 // The normalisations of older opsets.

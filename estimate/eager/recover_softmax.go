@@ -1,0 +1,130 @@
+package eager
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchSoftmaxFloat finds a softmax that is computed in float32 whatever the model's type, as attention does that is
+// written out: the argument dtype=torch.float32 leaves a cast behind it in both exports; .float() before it one in
+// front of it in TorchScript's, and type_as behind it its name in torch.export's. Probabilities that a product
+// takes are cast back before: nobody multiplies two types.
+func matchSoftmaxFloat(b *recovery, i int) {
+	soft := b.nodes[i]
+	x, out := b.in(soft, 0), soft.Out[0]
+	if b.elem(x) != onnxload.Float32 {
+		return
+	}
+	members := []int{i}
+	wide := strings.HasPrefix(b.m.Values[out].Name, "type_as")
+	if c, ci := b.upcast(x); c != nil && b.single(x) {
+		wide, x, members = true, b.in(c, 0), append(members, ci)
+	}
+	if c, ci := b.user(out, "Cast"); c != nil && b.elem(c.Out[0]) == onnxload.Float32 {
+		c2, ci2 := b.user(c.Out[0], "Cast")
+		switch {
+		case c2 != nil && b.elem(c2.Out[0]) == onnxload.Float32: // dtype, then .to(query.dtype)
+			wide, out, members = true, c2.Out[0], append(members, ci, ci2)
+		case strings.HasPrefix(b.m.Values[c.Out[0]].Name, "softmax"): // torch.export drops what casts nothing, but for dtype
+			wide, out, members = true, c.Out[0], append(members, ci)
+		case wide:
+			out, members = c.Out[0], append(members, ci)
+		}
+	}
+	if !wide {
+		b.matchFloatAttention(i)
+		return
+	}
+	shape := b.dims(out)
+	b.claim(func() {
+		if !b.isMultiplied(out) {
+			b.call("softmax_float", Args{}, []ValueID{b.value(x)}, out)
+			return
+		}
+		p := b.temp("softmax_float", Args{}, onnxload.Float32, shape, b.value(x))
+		b.call("type_as", Args{}, []ValueID{p, b.value(x)}, out)
+	}, members...)
+}
+
+// matchFloatAttention finds the attention that GPT-J, CodeGen and GPT-Neo write out in transformers, which turns query
+// and key into float32 before it multiplies them, and the probabilities back to the values' type. torch.export drops all
+// three casts where the model is in float32. What is left to tell it by: the library's mask of two numbers, scores that are
+// divided or not scaled at all, where its other attentions multiply them, and a softmax that names no type.
+func (b *recovery) matchFloatAttention(i int) {
+	soft := b.nodes[i]
+	add, _ := b.producedBy(b.in(soft, 0), "Add")
+	if add == nil || len(b.dims(soft.Out[0])) != 4 {
+		return
+	}
+	mask, _ := b.producer(b.in(add, 1))
+	if mask == nil || mask.Op != "Where" || b.elem(b.in(mask, 0)) != onnxload.Bool || !b.isNumber(b.in(mask, 1), 0) {
+		return
+	}
+	if low, ok := b.number(b.in(mask, 2)); !ok || low > -1e38 { // torch.finfo(dtype).min
+		return
+	}
+	scores := b.in(add, 0)
+	if n, _ := b.producedBy(scores, "Div"); n != nil && b.isHostNumber(b.in(n, 1)) {
+		scores = b.in(n, 0)
+	} else if n, _ := b.producedBy(scores, "Where"); n != nil && b.isHostNumber(b.in(n, 2)) {
+		scores = b.in(n, 1)
+	}
+	mm, mi := b.producedBy(scores, "MatMul")
+	if mm == nil || !b.single(scores) {
+		return
+	}
+	if t, _ := b.producer(b.in(mm, 1)); t == nil || t.Op != "Transpose" {
+		return
+	}
+	last, _ := b.user(soft.Out[0], "MatMul")
+	if d, _ := b.user(soft.Out[0], "Dropout"); d != nil {
+		last, _ = b.user(d.Out[0], "MatMul")
+	}
+	if last == nil {
+		return
+	}
+	v := b.in(last, 1)
+	if _, vi := b.producer(v); vi < 0 || vi > i {
+		return
+	}
+	f := onnxload.Float32
+	b.widened++
+	b.claim(func() {
+		q, k := b.in(mm, 0), b.in(mm, 1)
+		in := []ValueID{b.temp("float", Args{}, f, b.dims(q), b.value(q)), b.temp("float", Args{}, f, b.dims(k), b.value(k))}
+		b.call("matmul", Args{}, in, mm.Out[0])
+	}, mi)
+	b.claim(func() {
+		p := b.temp("softmax", Args{}, f, b.dims(soft.Out[0]), b.value(b.in(soft, 0)))
+		b.call("type_as", Args{}, []ValueID{p, b.value(v)}, soft.Out[0])
+	}, i)
+}
+
+// upcast returns the cast from float32 to float32 that makes a value, and its index.
+func (b *recovery) upcast(id onnxload.ValueID) (*onnxload.Node, int) {
+	c, i := b.producedBy(id, "Cast")
+	if c == nil || b.elem(b.in(c, 0)) != onnxload.Float32 {
+		return nil, -1
+	}
+	return c, i
+}
+
+// isMultiplied reports whether a value goes to a matrix product, through dropout and views of it at most.
+func (b *recovery) isMultiplied(id onnxload.ValueID) bool {
+	for range 8 {
+		if id = b.id(id); id == onnxload.NoValue || len(b.uses[id]) != 1 {
+			return false
+		}
+		n := b.nodes[b.uses[id][0]]
+		switch n.Op {
+		case "MatMul", "Einsum":
+			return true
+		case "Dropout", "Reshape", "Cast", "Expand", "Squeeze", "Unsqueeze":
+			id = n.Out[0]
+		default:
+			return false
+		}
+	}
+	return false
+}
