@@ -8,7 +8,7 @@ func TestGeluFunctionSavesItsInput(t *testing.T) {
 	l.r.at = 0
 	x := l.leaf(bf16, 4, 1024)
 	out := l.op("gelu_function", l.op("mul", x, num()))
-	if saved, _ := savedBytes(out, 1); saved != 4*1024*2 {
+	if saved, _ := l.r.savedBytes(out, 1); saved != 4*1024*2 {
 		t.Errorf("%d bytes are saved, wanted those of the argument, %d", saved, 4*1024*2)
 	}
 }
