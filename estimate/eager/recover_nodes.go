@@ -150,21 +150,34 @@ func binaryCall(op string) func(*recovery, *onnxload.Node) {
 }
 
 // emitAdd is add, or add_ where a residual block of convolutions ends: out += identity after a
-// normalisation and before a ReLU is how these are written, and saves nothing for backward.
+// normalisation, and before a ReLU whichever comes first, is how these are written, and saves nothing for backward.
+// Without a ReLU, result += input of MobileNetV3, EfficientNet and ConvNeXt has the block's result first; the
+// x + block(x) of others has not.
 func emitAdd(b *recovery, n *onnxload.Node) {
 	in := b.values(n)
 	var args Args
-	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil && len(b.dims(n.Out[0])) > 3 {
-		for i := range 2 {
-			p, _ := b.producer(b.in(n, i))
-			if p != nil && (p.Op == "BatchNormalization" || b.isFolded(p)) && b.single(b.in(n, i)) && slices.Equal(b.dims(b.in(n, i)), b.dims(n.Out[0])) {
-				args.Inplace = true
-				in[0], in[1] = in[i], in[1-i]
-				break
-			}
+	sides := 1
+	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil {
+		sides = 2
+	}
+	for i := range sides {
+		if v := b.in(n, i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(b.in(n, 1-i))) {
+			args.Inplace = true
+			in[0], in[1] = in[i], in[1-i]
+			break
 		}
 	}
 	b.call("add", args, in, n.Out[0])
+}
+
+// endsBlock reports whether a value that is read once is the picture that a block of convolutions ends with: normalised, or
+// scaled by a parameter, stochastic depth or not.
+func (b *recovery) endsBlock(v onnxload.ValueID) bool {
+	if !b.single(v) || len(b.dims(v)) < 4 {
+		return false
+	}
+	p, _ := b.producer(b.unnoised(v))
+	return p != nil && (p.Op == "BatchNormalization" || b.isFolded(p) || p.Op == "Mul" && (b.isParameter(b.in(p, 0)) || b.isParameter(b.in(p, 1))))
 }
 
 // emitClip is hardtanh (ReLU6) where both bounds are numbers, as modules write it; clamp otherwise.

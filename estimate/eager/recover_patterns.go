@@ -34,6 +34,9 @@ var patterns = []pattern{
 	{"Sigmoid", matchSilu},
 	{"MatMul", matchBaddbmm},
 	{"MatMul", matchLinear},
+	{"RandomUniformLike", matchNoise},
+	{"RandomUniform", matchNoise},
+	{"Bernoulli", matchNoise},
 }
 
 // matchGelu finds x * 0.5 * (1 + erf(x / sqrt 2)) in the orders that exporters write.

@@ -253,6 +253,10 @@ func TestInPlace(t *testing.T) {
 		{name: "of what something else needs", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Relu", "n", "r"), onnx.Op("Mul", "r n", "y")), want: append(slices.Clone(norm), "relu(n)", "mul(r, n)")},
 		{name: "residual sum", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Add", "x n", "a"), onnx.Op("Relu", "a", "y")), want: append(slices.Clone(norm), "add(n, x) in place", "relu(a) in place")},
 		{name: "sum without ReLU", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Add", "x n", "a"), onnx.Op("Sigmoid", "a", "y")), want: append(slices.Clone(norm), "add(x, n)", "sigmoid(a)")},
+		{name: "the block's result first", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Add", "n x", "a"), onnx.Op("Sigmoid", "a", "y")), want: append(slices.Clone(norm), "add(n, x) in place", "sigmoid(a)")},
+		{name: "a result that something else needs", shape: picture, inits: inits, nodes: append(slices.Clone(block), onnx.Op("Add", "n x", "a"), onnx.Op("Mul", "a n", "y")), want: append(slices.Clone(norm), "add(n, x)", "mul(a, n)")},
+		{name: "a scaled result", shape: picture, inits: append(slices.Clone(inits), weights("scale.weight", 4, 1, 1)), nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Mul", "s scale.weight", "m"), onnx.Op("Add", "m x", "a"), onnx.Op("Neg", "a", "y")},
+			want: []string{"sigmoid(x)", "mul(s, scale.weight)", "add(m, x) in place", "neg(a)"}},
 		{name: "ReLU behind a Linear", inits: inits, nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "m"), onnx.Op("Relu", "m", "y")}, want: []string{"linear(x, fc.weight, -)", "relu(m)"}},
 	})
 }

@@ -15,7 +15,9 @@ import (
 // recovered returns the program of a graph for training. Constants whose names have a dot are
 // parameters, those that have one and end in "buffer" buffers; node names like "a.b:Op" are in module a.b, those like
 // "a/a.l.0:Op" in a.l.0, which a calls.
-func recovered(g onnx.Graph) (*Program, error) {
+func recovered(g onnx.Graph) (*Program, error) { return recoveredFor(g, true) }
+
+func recoveredFor(g onnx.Graph, train bool) (*Program, error) {
 	b := onnx.Model{Opset: 20, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch", Graph: g}.Bytes()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
 	if err != nil {
@@ -42,7 +44,7 @@ func recovered(g onnx.Graph) (*Program, error) {
 		}
 		return Place{Module: around[strings.LastIndexByte(around, '/')+1:], Around: around}
 	}
-	return Recover(Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: true})
+	return Recover(Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train})
 }
 
 // callsOf describes a program's calls: "linear(x, fc.weight, fc.bias)", one a line.

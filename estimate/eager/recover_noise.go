@@ -1,0 +1,60 @@
+package eager
+
+import "github.com/memestimate/memestimate/onnxload"
+
+// noiseSteps is how many nodes may lie between a random tensor and what it is multiplied with.
+const noiseSteps = 8
+
+// matchNoise finds, in an inference, what a training export wrote of stochastic depth and of dropout by hand: x times a
+// random tensor of zeros and ones, 1 where a uniform one is below the rate that survives, perhaps divided by that
+// rate. Outside of training such modules return x itself, so nothing is computed.
+func matchNoise(b *recovery, i int) {
+	n := b.nodes[i]
+	if b.src.Train {
+		return
+	}
+	nodes, binary := []int{i}, n.Op == "Bernoulli"
+	for _, v := range n.In { // the tensor whose shape it takes
+		if p, at := b.producer(v); p != nil && b.single(v) && !b.done[at] {
+			nodes = append(nodes, at)
+		}
+	}
+	v := n.Out[0]
+	for range noiseSteps {
+		if !b.single(v) {
+			return
+		}
+		at := int(b.uses[b.id(v)][0])
+		u := b.nodes[at]
+		if b.done[at] || len(u.Out) == 0 {
+			return
+		}
+		nodes = append(nodes, at)
+		_, number := b.number(b.other(u, v))
+		switch {
+		case (u.Op == "Less" || u.Op == "LessOrEqual" || u.Op == "Greater" || u.Op == "GreaterOrEqual") && number, u.Op == "Floor":
+			binary = true
+		case u.Op == "Cast", u.Op == "CastLike" && b.in(u, 0) == b.id(v):
+		case (u.Op == "Add" || u.Op == "Mul") && number, u.Op == "Div" && number && b.in(u, 0) == b.id(v):
+		case u.Op == "Mul" && binary && b.isTensor(b.other(u, v)):
+			x := b.other(u, v)
+			b.claim(func() { b.call("dropout", Args{}, []ValueID{b.value(x)}, u.Out[0]) }, nodes...)
+			return
+		default:
+			return
+		}
+		v = u.Out[0]
+	}
+}
+
+// unnoised returns what a value is without stochastic depth: the x of x times a random tensor, else the value itself.
+func (b *recovery) unnoised(v onnxload.ValueID) onnxload.ValueID {
+	if mul, _ := b.producer(v); mul != nil && mul.Op == "Mul" && b.single(v) {
+		for j := range 2 {
+			if noise := b.in(mul, j); noise != onnxload.NoValue && b.fixed[noise] && b.made[noise] >= 0 {
+				return b.in(mul, 1-j)
+			}
+		}
+	}
+	return v
+}
