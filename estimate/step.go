@@ -71,6 +71,7 @@ type Bound struct {
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
+	m, saved := fillWeights(m)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
 		return nil, err
@@ -79,6 +80,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	a := newAnalysis(m, types)
+	a.nodes += saved
 	ws, constants, err := a.weights()
 	if err != nil {
 		return nil, err

@@ -47,6 +47,24 @@ func nonMaxSuppression(c *call) error {
 	case ok:
 		each = Max(Min(each, most), N(0))
 	}
-	c.out(0, onnxload.Int64, Of(c.bounded(Product(batch, scores[1], each)), N(3)))
+	n := Product(batch, scores[1], each)
+	if !c.keepsAll(each) {
+		n = c.bounded(n)
+	}
+	c.out(0, onnxload.Int64, Of(n, N(3)))
 	return nil
+}
+
+// keepsAll reports whether no data can keep a NonMaxSuppression from selecting as many boxes as it may. Without a
+// threshold no score is too low; then the first box of a class always stays, and
+// all do when the overlap must be more than 1, the whole.
+func (c *call) keepsAll(each Dim) bool {
+	if c.has(4) {
+		return false
+	}
+	if one, ok := each.Int(); ok && one == 1 {
+		return true
+	}
+	overlap, ok := c.floats(3)
+	return ok && len(overlap) == 1 && overlap[0] >= 1
 }

@@ -34,7 +34,11 @@ func stringNormalizer(c *call) error {
 		return nil
 	}
 	out := append([]Dim(nil), in...)
-	out[len(out)-1] = c.bounded(Max(in[len(in)-1], N(1)))
+	if limit := Max(in[len(in)-1], N(1)); !limit.Equal(N(1)) {
+		out[len(out)-1] = c.bounded(limit)
+	} else {
+		out[len(out)-1] = limit // the one string, or the empty one in its place
+	}
 	c.out(0, onnxload.String, Of(out...))
 	return nil
 }
@@ -49,7 +53,8 @@ func stringConcat(c *call) error {
 }
 
 // stringSplit: one more dimension, as long as the most pieces that any string gives.
-// Attribute maxsplit bounds it: n splits make n+1 pieces.
+// Attribute maxsplit bounds it: n splits make n+1 pieces, and below 0 it does not. A string that does not contain the
+// delimiter is one piece; without a delimiter white space is one, and an empty string has no piece.
 func stringSplit(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
@@ -63,11 +68,9 @@ func stringSplit(c *call) error {
 	pieces := c.unknown()
 	if n, isInt := Product(in...).Int(); isInt && n == 0 {
 		pieces = N(0)
-	} else if c.node.Attr("maxsplit") != nil {
-		n := c.attrInt("maxsplit", 0)
-		if n < 0 {
-			return fmt.Errorf("attribute maxsplit is %d, wanted at least 0", n)
-		}
+	} else if n := c.attrInt("maxsplit", -1); n == 0 && c.attrStr("delimiter", "") != "" {
+		pieces = N(1)
+	} else if n >= 0 {
 		pieces = c.bounded(Add(N(n), N(1)))
 	} else {
 		c.note("the last dimension depends on the data")
