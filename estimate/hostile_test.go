@@ -3,6 +3,7 @@ package estimate
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
 // hostileRuns are the settings under which anything that can be read is run.
@@ -162,4 +164,30 @@ func FuzzSimulate(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) { simulateAll(t, "input", raw) })
+}
+
+// Work grows with a model as its nodes do: not with the length of a chain of other names, with the square of a
+// node's depth, or along dimensions that depend on each other.
+func TestWorkInProportion(t *testing.T) {
+	chain := func(n int, op, name string) on.Graph {
+		g := on.Graph{In: []on.Value{on.Float("x0", 64)}, Out: []on.Value{{Name: fmt.Sprint("x", n)}}}
+		for i := range n {
+			g.Nodes = append(g.Nodes, on.Op(op, fmt.Sprint("x", i), fmt.Sprint("x", i+1)).Named(name))
+		}
+		return g
+	}
+	for name, g := range map[string]on.Graph{
+		"other names":             chain(40_000, "Identity", ""),
+		"sizes that data decides": chain(20_000, "Unique", ""),
+		"modules within modules":  chain(40, "Sigmoid", "/"+strings.Repeat("a/", 100_000)+"Sigmoid"),
+		"names up to the limit":   chain(4_000, "Sigmoid", "/"+strings.Repeat("abcd/", 100)+"Sigmoid"),
+	} {
+		start := time.Now()
+		if _, err := ask(t, on.Model{Graph: g}, Options{Step: &Step{Infer: true}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if d := time.Since(start); d > 20*time.Second { // none takes one
+			t.Errorf("%s: %v", name, d)
+		}
+	}
 }

@@ -16,15 +16,23 @@ type place struct {
 	around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; a ModuleList has none
 }
 
+// What is read of a node's name and namespace: bytes, and modules within modules. Real models have a quarter
+// of it; what is made of it grows with the square.
+const (
+	maxName      = 512
+	maxNamespace = 8 << 10
+	maxScopes    = 64
+)
+
 // placeOf reads the place of a node from its metadata (torch.export) or from its
 // name (TorchScript).
 func placeOf(n *onnxload.Node) place {
 	// "namespace" is onnxscript's, written by every torch.onnx.export(dynamo=True):
 	//   : pkg.ResNet/layer1: pkg.Sequential/layer1.0: pkg.BasicBlock/relu_1: aten.relu.default
-	if ns := n.MetaValue("namespace"); ns != "" {
+	if ns := n.MetaValue("namespace"); ns != "" && len(ns) <= maxNamespace {
 		return placeOfNamespace(ns)
 	}
-	if p := n.Name; strings.HasPrefix(p, "/") {
+	if p := n.Name; strings.HasPrefix(p, "/") && len(p) <= maxName {
 		module, around := modulePath(p[1:])
 		return place{module: module, around: around}
 	}
@@ -72,9 +80,9 @@ func placeOfNamespace(ns string) place {
 func modulePath(name string) (module, around string) {
 	var path, calls []byte
 	last := 0 // where the last scope begins in path
-	for {
+	for scopes := 0; ; scopes++ {
 		scope, rest, more := strings.Cut(name, "/")
-		if !more {
+		if !more || scopes == maxScopes {
 			return string(path), string(calls)
 		}
 		name = rest
@@ -97,7 +105,7 @@ func modulePath(name string) (module, around string) {
 // moduleOfParameter returns the module that owns a parameter by its name:
 // "layer1.0.conv1" for "layer1.0.conv1.weight".
 func moduleOfParameter(name string) string {
-	if !isModulePath(name) {
+	if len(name) > maxName || !isModulePath(name) {
 		return ""
 	}
 	i := strings.LastIndexByte(name, '.')

@@ -23,7 +23,7 @@ func (b *recovery) flatten(g *onnxload.Graph) error {
 				}
 				for j, id := range n.Out {
 					if id != onnxload.NoValue && j < len(flow.Body.Outputs) {
-						b.same[id] = flow.Body.Outputs[j]
+						b.same[id] = b.id(flow.Body.Outputs[j])
 					}
 				}
 				continue
@@ -53,7 +53,7 @@ func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
 func (b *recovery) index() {
 	for _, n := range b.nodes {
 		if n.Op == "Identity" && n.Domain == "" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue {
-			b.same[n.Out[0]] = n.In[0]
+			b.same[n.Out[0]] = b.id(n.In[0]) // the nodes are in order: chains stay short
 		}
 	}
 	b.done = make([]bool, len(b.nodes))

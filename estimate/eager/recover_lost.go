@@ -89,7 +89,7 @@ func (b *recovery) readers(v onnxload.ValueID) int {
 		if b.isFolded(n) && b.in(n, 1) != v { // the bias that folding made is no parameter
 			continue
 		}
-		modules[shallow(b.places[i].Module)] = true
+		modules[b.places[i].Module] = true
 	}
 	count := 0
 	for m := range modules {

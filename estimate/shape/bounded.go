@@ -6,6 +6,9 @@ import "fmt"
 func (c *call) bounded(limit Dim) Dim { return c.inf.bounded(limit) }
 
 func (f *inferer) bounded(limit Dim) Dim {
+	// A limit depends on no data itself: following a chain of such limits would take time in the
+	// square of its length.
+	limit, _ = f.bound(limit)
 	if n, ok := limit.Int(); ok && n == 0 {
 		return limit
 	}
@@ -24,15 +27,10 @@ func (f *inferer) bound(d Dim) (Dim, bool) {
 		return d, false
 	}
 	found := false
-	// A limit was made before the symbol that it limits, so this ends.
-	for again := true; again; {
-		again = false
-		d = d.Bind(func(name string) (Dim, bool) {
-			limit, ok := f.bounds[name]
-			again = again || ok
-			return limit, ok
-		})
-		found = found || again
-	}
+	d = d.Bind(func(name string) (Dim, bool) {
+		limit, ok := f.bounds[name]
+		found = found || ok
+		return limit, ok
+	})
 	return d, found
 }

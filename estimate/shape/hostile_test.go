@@ -60,7 +60,7 @@ func checkResult(r *Result) (wrong []string) {
 		if err := checkType(typ); err != nil {
 			add("value %d: %v", i, err)
 		}
-		v := r.consts[i]
+		v := r.f.consts[i]
 		if v != nil && v.pending != nil {
 			v = r.f.constant(onnxload.ValueID(i))
 		}

@@ -52,7 +52,7 @@ func (f *inferer) read(t *onnxload.Tensor) *Const {
 		return v
 	case errors.Is(err, onnxload.ErrNoData):
 		if t.DType.IsInt() {
-			f.notes.add("no data: " + err.Error() + "; shapes that depend on it are not known")
+			f.notes.add(err.Error() + "; shapes that depend on it are not known")
 		}
 	default:
 		f.notes.add(err.Error())

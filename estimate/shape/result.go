@@ -17,10 +17,9 @@ type Result struct {
 	Contradictions []Contradiction // values that the file declares otherwise, in the order of the nodes
 	Notes          []string        // what else the user should know, one line each
 
-	m      *onnxload.Model
-	f      *inferer
-	types  []Type
-	consts []*Const
+	m     *onnxload.Model
+	f     *inferer
+	types []Type
 }
 
 // An UnknownOp is an operator without a row. The types of its outputs are the
@@ -47,17 +46,7 @@ type Bounded struct {
 // Type returns the type of a value.
 func (r *Result) Type(id onnxload.ValueID) Type { return r.types[id] }
 
-// Const returns the value of a small constant tensor, or nil when it is not one
-// or when nothing needed it so far.
-func (r *Result) Const(id onnxload.ValueID) *Const {
-	v := r.consts[id]
-	if v == nil || v == unreadable || v.stored != nil || v.pending != nil {
-		return nil
-	}
-	return v
-}
-
-// Value returns the value of a constant tensor as Const does, and reads it from the file
+// Value returns the value of a small constant tensor, which it reads from the file
 // if nothing needed it so far; nil when it is too large, stripped or not constant.
 // It is not safe for concurrent use.
 func (r *Result) Value(id onnxload.ValueID) *Const { return r.f.constant(id) }
@@ -80,7 +69,6 @@ func (f *inferer) result() *Result {
 		m:              f.m,
 		f:              f,
 		types:          f.types,
-		consts:         f.consts,
 	}
 	for k, n := range f.unknown {
 		r.Unknown = append(r.Unknown, UnknownOp{k.domain, k.name, n})

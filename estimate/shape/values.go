@@ -7,7 +7,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// operand returns the values of inputs 0..n-1, and whether all of them are known. An
+// operands returns the values of inputs 0..n-1, and whether all of them are known. An
 // input that is omitted is nil and does not count as unknown.
 func (c *call) operands(n int) ([]*Const, bool) {
 	out := make([]*Const, n)

@@ -54,9 +54,6 @@ func (b *Builder) Free(block int32, bytes int64) {
 	b.append(Event{Kind: Free, Category: Unknown, Block: block, Bytes: bytes})
 }
 
-// Len returns the number of events so far.
-func (b *Builder) Len() int { return len(b.t.Events) }
-
 // Timeline returns what was built. The Builder must not be used afterwards.
 func (b *Builder) Timeline() *Timeline {
 	t := b.t

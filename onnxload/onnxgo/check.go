@@ -125,7 +125,7 @@ func (c *checker) graph(k *skeleton, g *onnxload.Graph, where string) error {
 				c.rep.Calls++
 				continue
 			}
-			return &Difference{where + fmt.Sprintf("node %d %q (%s)", i, n.name, n.op), "onnxload does not have it"}
+			return &Difference{where + fmt.Sprintf("node %d %q (%q)", i, n.name, n.op), "onnxload does not have it"}
 		}
 		if seen[at] {
 			return &Difference{where + c.label(g, at), "there twice"}
@@ -193,9 +193,9 @@ func outputKey(op *operation, n *skeletonNode) string {
 
 func (c *checker) label(g *onnxload.Graph, i int) string {
 	n := &g.Nodes[i]
-	s := fmt.Sprintf("node %d %q (%s)", i, n.Name, n.Op)
+	s := fmt.Sprintf("node %d %q (%q)", i, n.Name, n.Op)
 	if n.Scope != "" {
-		s += " in " + n.Scope
+		s += fmt.Sprintf(" in %q", n.Scope)
 	}
 	return s
 }

@@ -146,23 +146,23 @@ func TestCheckFindsDifferences(t *testing.T) {
 		spoil func(m *onnxload.Model)
 		want  string
 	}{
-		{"operator", "plain", func(m *onnxload.Model) { m.Graph.Nodes[1].Op = "Reshop" }, `node 1 "" (Reshop): operator "Reshape"`},
+		{"operator", "plain", func(m *onnxload.Model) { m.Graph.Nodes[1].Op = "Reshop" }, `node 1 "" ("Reshop"): operator "Reshape"`},
 		{"inputs swapped", "plain", func(m *onnxload.Model) { in := m.Graph.Nodes[2].In; in[0], in[1] = in[1], in[0] }, `inputs ["r" "w"], onnxload has ["w" "r"]`},
 		{"input lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[3]; n.In = n.In[:1] }, `inputs ["m" "m"]`},
 		{"trailing input lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[5]; n.In = n.In[:2] }, `inputs ["a" "" ""]`},
 		{"outputs swapped", "plain", func(m *onnxload.Model) { o := m.Graph.Nodes[4].Out; o[0], o[1] = o[1], o[0] }, "onnxload does not have it"},
 		{"output lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[4]; n.Out = n.Out[:1] }, `outputs ["a" "b"], onnxload has ["a"]`},
-		{"node lost", "plain", func(m *onnxload.Model) { m.Graph.Nodes = m.Graph.Nodes[:5] }, `node 5 "" (Clip): onnxload does not have it`},
+		{"node lost", "plain", func(m *onnxload.Model) { m.Graph.Nodes = m.Graph.Nodes[:5] }, `node 5 "" ("Clip"): onnxload does not have it`},
 		{"node invented", "plain", func(m *onnxload.Model) {
 			m.Graph.Nodes = append(m.Graph.Nodes, onnxload.Node{Op: "X", Name: "more", Out: []onnxload.ValueID{m.Graph.Inputs[0]}})
-		}, `node 6 "more" (X): onnx-go does not have it`},
+		}, `node 6 "more" ("X"): onnx-go does not have it`},
 		{"attribute renamed", "plain", func(m *onnxload.Model) { m.Graph.Nodes[4].Attrs[0].Name = "axes" }, `no attribute "axes"`},
 		{"attribute lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[4]; n.Attrs = n.Attrs[:1] }, "2 attributes, onnxload has 1"},
 		{"attribute value", "plain", func(m *onnxload.Model) { m.Graph.Nodes[4].Attrs[1].Ints[1] = 3 }, `attribute "split"`},
 		{"domain", "domains", func(m *onnxload.Model) { m.Graph.Nodes[0].Domain = "" }, `domain "com.microsoft"`},
 		{"in a subgraph", "subgraphs", func(m *onnxload.Model) {
 			m.Graph.Nodes[1].Attrs[1].Graphs[0].Nodes[0].Attrs[0].Graphs[0].Nodes[0].Op = "Mul"
-		}, `node 1 "" (If), else_branch: node 0 "" (Loop), body: node 0 "" (Mul): operator "Sub"`},
+		}, `node 1 "" ("If"), else_branch: node 0 "" ("Loop"), body: node 0 "" ("Mul"): operator "Sub"`},
 		{"subgraph lost", "subgraphs", func(m *onnxload.Model) { m.Graph.Nodes[2].Attrs[0].Graphs = nil }, "no such subgraph"},
 	}
 	for _, c := range cases {

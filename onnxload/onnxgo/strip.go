@@ -18,9 +18,9 @@ type skeleton struct {
 }
 
 type skeletonNode struct {
-	name, op, domain, overload string
-	outs                       int
-	subs                       []subskeleton
+	name, op, domain string
+	outs             int
+	subs             []subskeleton
 }
 
 // A subskeleton is the graph of a node's attribute, the index-th of it.
@@ -205,7 +205,7 @@ func (s *stripper) node(k *skeleton, off, end int64) ([]byte, error) {
 			b = bytesField(b, 5, a)
 			return err
 		}
-		if x.num != 1 && x.num != 2 && x.num != 3 && x.num != 4 && x.num != 7 && x.num != 8 {
+		if x.num != 1 && x.num != 2 && x.num != 3 && x.num != 4 && x.num != 7 {
 			return nil
 		}
 		text, err := s.text(x.off, x.end)
@@ -219,9 +219,6 @@ func (s *stripper) node(k *skeleton, off, end int64) ([]byte, error) {
 			n.op = text
 		case 7:
 			n.domain = text
-		case 8:
-			n.overload = text
-			return err
 		}
 		b = bytesField(b, x.num, text)
 		return err
