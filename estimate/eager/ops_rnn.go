@@ -47,6 +47,10 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 			}
 		}
 		r.dnn[r.thread()] = true
+		if s.Dropout && !r.dropoutState { // get_dropout_state keeps one for each device, for good
+			r.dropoutState = true
+			r.alloc(dropoutStateBytes*int64(r.opts.GPU.SMs), timeline.Workspace)
+		}
 		xi := r.inLayout(x, contiguousStrides)
 		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions())
 		var final []*tensor
@@ -99,20 +103,23 @@ func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onn
 	r.dnn[r.thread()] = true
 	var temps []*tensor
 	hold := func(t *tensor) *tensor { temps = append(temps, t); return t }
-	for i := range states { // zeros for the final states that nothing used
+	gy := g[0]
+	if gy == nil { // zeros for an output that nothing used, laid out as the output is: with the batch first where the input has it so
+		width := s.Hidden * s.directions()
+		stride := []int64{s.Batch * width, width, 1}
+		if !x.isContiguous() {
+			stride = []int64{width, s.Steps * width, 1}
+		}
+		gy = hold(r.strided(dtype, []int64{s.Steps, s.Batch, width}, stride))
+	}
+	for i := range states { // and for the final states
 		if g[1+i] == nil {
 			hold(r.empty(dtype, stateShape...))
 		}
 	}
-	if g[0] == nil {
-		hold(r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions()))
-	}
 	outs := make([]*tensor, len(n.next))
 	xi := r.inLayout(x, contiguousStrides)
-	var dy *tensor
-	if g[0] != nil {
-		dy = r.inLayout(g[0], contiguousStrides)
-	}
+	dy := r.inLayout(gy, contiguousStrides)
 	dx := r.empty(dtype, s.Steps, s.Batch, s.Input)
 	for range states {
 		hold(r.empty(dtype, stateShape...))

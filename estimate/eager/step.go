@@ -114,6 +114,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			for i, w := range group {
 				weights[i] = values[w]
 			}
+			slices.SortFunc(weights, func(a, b *tensor) int { return cmp.Compare(a.st.block, b.st.block) }) // _flat_weights, as registered
 			r.flatten(weights)
 		}
 	}

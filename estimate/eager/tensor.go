@@ -169,7 +169,9 @@ type run struct {
 	blas [2]bool // cuBLAS workspace taken, by thread: forward, backward
 	lt   [2]bool // cublasLt workspace, likewise
 	dnn  [2]bool // cuDNN used, by thread
-	back bool    // the autograd thread is running
+
+	dropoutState bool // cuDNN's state of random numbers taken
+	back         bool // the autograd thread is running
 
 	plans   map[string]int32 // of convolutions: see plan
 	planKey []byte           // room for a key of it

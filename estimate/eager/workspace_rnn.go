@@ -10,6 +10,10 @@ const (
 	LSTM
 )
 
+// dropoutStateBytes is what cudnnDropoutGetStatesSize asks for each multiprocessor: measured, 6,488,064 for the 132 of
+// an H200.
+const dropoutStateBytes = 48 << 10
+
 // rnnKinds holds what distinguishes the kinds: gates; tensors of [T, N, H] that the
 // reserve keeps for each layer; and the workspace's figures of [T, N, H] and
 // [N, H] tensors, for wide layers.
@@ -108,7 +112,7 @@ func (s RNNShape) WorkspaceBytes() int64 {
 		a, b = 10, 4
 	}
 	n := saturate(a, steps) + saturate(b, inputs) + saturate(both*(d-1), steps) + saturate(k.wideStates, states)
-	if s.Dropout {
+	if s.Dropout && !s.Both { // in both directions what is dropped lies in the copies that these have anyway: measured
 		n += steps
 	}
 	return saturate(8<<20, saturate(s.Layers, d)) + s.WeightBytes() + saturate(n, s.Elem)

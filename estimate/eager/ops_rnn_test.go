@@ -1,0 +1,70 @@
+package eager
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// requests returns the sizes that a function asks the allocator for.
+func (l *lab) requests(f func()) (sizes []int64) {
+	from := len(l.r.tl.Events)
+	f()
+	for _, e := range l.r.tl.Events[from:] {
+		if e.Kind == timeline.Alloc {
+			sizes = append(sizes, e.Bytes)
+		}
+	}
+	return sizes
+}
+
+// cuDNN's state for dropout between layers is asked for once, and kept.
+func TestDropoutStateOfRecurrentLayers(t *testing.T) {
+	l := newLab()
+	l.r.dropoutState = false
+	x, w := l.leaf(f32, 16, 4, 64), l.leaf(f32, 4*64*(64+64+2))
+	const state = 132 * 48 << 10
+	call := func(p float64, layers int64) func() {
+		return func() {
+			c := &Call{Args: Args{P: p, Train: true, Hidden: 64, Layers: layers}}
+			l.r.releaseAll(runRNN(LSTM)(l.r, c, []*tensor{x, nil, nil, w}))
+		}
+	}
+	if slices.Contains(l.requests(call(0, 2)), state) || slices.Contains(l.requests(call(0.3, 1)), state) {
+		t.Error("a state without dropout between layers")
+	}
+	if !slices.Contains(l.requests(call(0.3, 2)), state) {
+		t.Error("no state for dropout")
+	}
+	if slices.Contains(l.requests(call(0.3, 2)), state) {
+		t.Error("a second state")
+	}
+}
+
+// Where only the final state is used, backward makes zeros for the output's gradient, and another copy of them
+// where the batch comes first.
+func TestGradientOfFinalStateAlone(t *testing.T) {
+	const steps, batch, width = 24, 4, 64
+	for _, batchFirst := range []bool{false, true} {
+		l := newLab()
+		x, w := l.plain(f32, steps, batch, width), l.leaf(f32, 4*width*(width+width+2))
+		if batchFirst {
+			x.stride = []int64{width, steps * width, 1}
+		}
+		out := runRNN(LSTM)(l.r, &Call{Args: Args{Train: true, Hidden: width, Layers: 1}}, []*tensor{x, nil, nil, w})
+		zeros := 0
+		for _, n := range l.requests(func() { l.r.backwardFrom(out[1], l.plain(f32, 1, batch, width)) }) {
+			if n == steps*batch*width*4 {
+				zeros++
+			}
+		}
+		want := 2 // zeros and the input's gradient
+		if batchFirst {
+			want = 5 // the zeros again as cuDNN reads them, and the input, for each of the two calls
+		}
+		if zeros != want {
+			t.Errorf("batch first %v: %d tensors of the output's size, wanted %d", batchFirst, zeros, want)
+		}
+	}
+}
