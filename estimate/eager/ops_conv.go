@@ -26,22 +26,24 @@ func runConv(r *run, c *Call, in []*tensor) []*tensor {
 		flat := *c
 		flat.Args.Stride, flat.Args.Dilate = append([]int64{1}, c.Args.Stride...), append([]int64{1}, c.Args.Dilate...)
 		shape := slices.Insert(slices.Clone(c.Args.Shape), 2, 1)
-		y := r.conv(&flat, x4, w4, bias, shape)
+		y := r.conv(&flat, x4, w4, bias, shape, true)
 		out := r.squeeze(y, 2)
 		for _, t := range []*tensor{x4, w4, y} {
 			r.release(t)
 		}
 		return one(out)
 	}
-	return one(r.conv(c, x, w, bias, c.Args.Shape))
+	return one(r.conv(c, x, w, bias, c.Args.Shape, false))
 }
 
-func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
+// conv is convolution of four or five dimensions. One that was raised from three works in row-major order whatever its
+// input's: "avoid accidentally going through NHWC for permuted 3d input" in _convolution and convolution_backward.
+func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *tensor {
 	shape = slices.Clone(shape)
 	shape[0] = x.shape[0]
 	// cuDNN works in channels_last when the input or the weight suggests it; the
 	// native depthwise kernel, for row-major float32 and bfloat16, needs no workspace.
-	last := x.isChannelsLast() && !x.isContiguous() || w.isChannelsLast() && !w.isContiguous()
+	last := !raised && (x.isChannelsLast() && !x.isContiguous() || w.isChannelsLast() && !w.isContiguous())
 	layout := contiguousStrides
 	if last {
 		layout = channelsLastStrides
@@ -60,13 +62,18 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64) *tensor {
 	r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w}, func(r *run, n *node, g []*tensor) []*tensor {
 		r.dnn[r.thread()] = true
 		outs := make([]*tensor, 3)
+		x := &xc
+		if raised {
+			x = r.inLayout(x, contiguousStrides)
+			defer r.releaseCopy(x, &xc)
+		}
 		switch {
 		case k.Transposed:
-			r.transposedBackward(n, outs, k, g[0], &xc, &wc)
+			r.transposedBackward(n, outs, k, g[0], x, &wc)
 		case k.depthwise() && !last && len(k.X) == 4 && !(xc.dtype == onnxload.Float16 && k.cudnnDepthwise()):
-			r.depthwiseBackward(n, outs, g[0], &xc, &wc)
+			r.depthwiseBackward(n, outs, g[0], x, &wc)
 		default:
-			r.convBackward(n, outs, k, g[0], &xc, &wc)
+			r.convBackward(n, outs, k, g[0], x, &wc)
 		}
 		if n.wants(2) {
 			dims := []int{0}
