@@ -9,6 +9,7 @@ var normOps = []op{
 	{"layer_norm", castFloat, runLayerNorm},      // cuda/layer_norm_kernel.cu
 	{"rms_norm", castNone, runRMSNorm},           // _fused_rms_norm; autocast has no rule for it before PyTorch 2.12
 	{"group_norm", castFloat, runGroupNorm},      // cuda/group_norm_kernel.cu
+	{"weight_norm", castNone, runWeightNorm},     // cuda/WeightNorm.cu
 }
 
 // runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it
@@ -243,4 +244,23 @@ func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
 	r.release(rstd)
 	r.release(scaled)
 	return out
+}
+
+// runWeightNorm is _weight_norm_interface(v, g): the weight, then the norms, in float32 unless the weight has more bits;
+// it saves all but the weight. Its backward makes both gradients.
+func runWeightNorm(r *run, c *Call, in []*tensor) []*tensor {
+	v, g := in[0], in[1]
+	w := r.emptyLike(v, v.dtype)
+	norms := r.empty(wider(onnxload.Float32, g.dtype), g.shape...)
+	if r.needsGrad(v, g) {
+		vc, gc := *v, *g
+		r.record("WeightNormInterface", []*tensor{w, norms}, in, []*tensor{g, v, norms}, func(r *run, n *node, grads []*tensor) []*tensor {
+			gi := r.inLayout(grads[0], contiguousStrides)
+			outs := []*tensor{r.emptyLike(&vc, vc.dtype), r.emptyLike(&gc, gc.dtype)}
+			r.releaseCopy(gi, grads[0])
+			return outs
+		})
+	}
+	r.release(norms)
+	return one(w)
 }

@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -152,4 +153,26 @@ func matchRMSNorm(b *recovery, i int) {
 		v = b.temp("type_as", Args{}, f, shape, v, in)
 		b.call("mul", Args{}, []ValueID{weight, v}, scale.Out[0])
 	}, members...)
+}
+
+// matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where the
+// norms are of the first or the last dimension (can_use_fused in aten/src/ATen/native/WeightNorm.cpp).
+func matchWeightNorm(b *recovery, i int) {
+	norm := b.nodes[i]
+	v := b.in(norm, 0)
+	div, di := b.user(norm.Out[0], "Div")
+	if div == nil || !b.isParameter(v) || b.in(div, 0) != v {
+		return
+	}
+	mul, mi := b.user(div.Out[0], "Mul")
+	if mul == nil {
+		return
+	}
+	g := b.other(mul, div.Out[0])
+	shape, norms := b.dims(v), b.dims(norm.Out[0])
+	last := len(shape) - 1
+	if !b.isParameter(g) || last < 1 || len(norms) != len(shape) || numel(norms) != norms[0] && numel(norms) != norms[last] || !slices.Equal(b.dims(g), norms) {
+		return
+	}
+	b.claim(func() { b.call("weight_norm", Args{}, []ValueID{b.value(v), b.value(g)}, mul.Out[0]) }, i, di, mi)
 }

@@ -30,6 +30,7 @@ var patterns = []pattern{
 	{"Clip", matchHardswish},
 	{"ReduceMean", matchLayerNorm},
 	{"ReduceMean", matchRMSNorm},
+	{"ReduceL2", matchWeightNorm},
 	{"Sqrt", matchRsqrt},
 	{"Sigmoid", matchSilu},
 	{"MatMul", matchBaddbmm},

@@ -174,6 +174,14 @@ func TestNormChains(t *testing.T) {
 		return patternCase{shape: []any{2, 8, 6, 6}, inits: []onnx.Tensor{onnx.Int64s("in", to...), onnx.Int64s("out", 2, 8, 6, 6), weights("ones", to[1]), weights("zeros", to[1]), weights("gn.weight", 8, 1, 1), weights("gn.bias", 8, 1, 1)},
 			nodes: []onnx.Node{onnx.Op("Reshape", "x in", "r"), onnx.Op("InstanceNormalization", "r ones zeros", "i"), onnx.Op("Reshape", "i out", "b"), onnx.Op("Mul", "b gn.weight", "w"), onnx.Op("Add", "w gn.bias", "y")}}
 	}
+	vg := []onnx.Tensor{weights("v.weight", 4, 3, 3), weights("g.weight", 4, 1, 1), weights("v.middle", 4, 3, 3), weights("g.middle", 1, 3, 1)}
+	weight := func(v string) []onnx.Node {
+		axes, g := []int64{1, 2}, "g.weight"
+		if v == "v.middle" {
+			axes, g = []int64{0, 2}, "g.middle"
+		}
+		return []onnx.Node{onnx.Op("ReduceL2", v, "n", onnx.A("axes", axes)), onnx.Op("Div", v+" n", "d"), onnx.Op("Mul", "d "+g, "w")}
+	}
 	groups, four := group(2, 4, -1), group(2, 4, 12, 6)
 	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
 	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, ones, zeros)", "reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
@@ -187,6 +195,8 @@ func TestNormChains(t *testing.T) {
 		{name: "RMS norm by hand", inits: consts, nodes: rms("two", "n", weighted("n ln.weight")), want: append(slices.Clone(plain), "mul(n, ln.weight)")},
 		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")), want: append(slices.Clone(plain), "mul(ln.weight, n)")},
 		groups, four,
+		{name: "weight norm", shape: []any{2, 3, 9}, inits: vg, nodes: append(weight("v.weight"), onnx.Op("Conv", "x w", "y")), want: []string{"weight_norm(v.weight, g.weight)", "conv(x, w, -)"}},
+		{name: "norms of the middle", shape: []any{2, 3, 9}, inits: vg, nodes: append(weight("v.middle"), onnx.Op("Conv", "x w", "y")), want: []string{"norm(v.middle)", "div(v.middle, n)", "mul(d, g.middle)", "conv(x, w, -)"}},
 	})
 	p := mustRecover(t, groups.graph())
 	if a := p.Calls[0].Args; a.Groups != 4 {
