@@ -9,9 +9,9 @@ import (
 
 // requests returns the sizes that a function asks the allocator for.
 func (l *lab) requests(f func()) (sizes []int64) {
-	from := len(l.r.tl.Events)
+	from := len(l.r.log.Timeline().Events)
 	f()
-	for _, e := range l.r.tl.Events[from:] {
+	for _, e := range l.r.log.Timeline().Events[from:] {
 		if e.Kind == timeline.Alloc {
 			sizes = append(sizes, e.Bytes)
 		}
