@@ -1,9 +1,11 @@
 package eager
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
@@ -43,4 +45,102 @@ func TestListsOfModulesHoldNothing(t *testing.T) {
 	}
 	wantEnds(t, mustRecover(t, graph("s/s.l/s.l.0", "s/s.l/s.l.1")), "b after sqrt(b)", "a after sqrt(b)", "c after neg(c)")
 	wantEnds(t, mustRecover(t, graph("s/s.l.0", "s/s.l.1")), "a after exp(a)", "b after sqrt(b)", "c after neg(c)")
+}
+
+// q, k and v are names, and so is attn: x = self.proj((attn @ v).transpose(1, 2)) assigns none of them. The argument
+// of the projection that they come out of is assigned by what attention makes.
+func TestNamesOfAttention(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("in", 2, 4, 6)}, Out: []onnx.Value{{Name: "y"}},
+		Inits: []onnx.Tensor{onnx.Bare("a.qkv.weight", onnxload.Float32, 6, 18), onnx.Bare("a.proj.weight", onnxload.Float32, 6, 6)},
+		Nodes: []onnx.Node{
+			onnx.Op("Exp", "in", "x").Named("a:Exp"), onnx.Op("MatMul", "x a.qkv.weight", "qkv").Named("a:MatMul"),
+			onnx.Op("Split", "qkv", "q k v", onnx.A("axis", 2), onnx.A("num_outputs", 3)).Named("a:Split"),
+			onnx.Op("Transpose", "k", "kt", onnx.A("perm", []int64{0, 2, 1})).Named("a:Transpose"),
+			onnx.Op("MatMul", "q kt", "s").Named("a:MatMul"), onnx.Op("Softmax", "s", "attn").Named("a:Softmax"), onnx.Op("MatMul", "attn v", "o").Named("a:MatMul"),
+			onnx.Op("MatMul", "o a.proj.weight", "z").Named("a:MatMul"), onnx.Op("Neg", "z", "y").Named("b:Neg"),
+		},
+	})
+	wantEnds(t, p, "qkv after split(qkv)", "k after permute(k)", "s after softmax(s)", "x after matmul(attn, v)", "o after linear(o, a.proj.weight, -)",
+		"q after linear(o, a.proj.weight, -)", "v after linear(o, a.proj.weight, -)", "kt after linear(o, a.proj.weight, -)", "attn after linear(o, a.proj.weight, -)", "z after neg(z)")
+}
+
+// The name xb goes on through two modules, xb = self.second(self.first(xb)), so it is there when xs and xb are joined.
+func TestNamesOfParts(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{
+			onnx.Op("Split", "in", "xs xb", onnx.A("axis", 1), onnx.A("num_outputs", 2)).Named("a:Split"),
+			onnx.Op("Neg", "xb", "b1").Named("a.first:Neg"), onnx.Op("Neg", "b1", "b2").Named("a.second:Neg"),
+			onnx.Op("Concat", "xs b2", "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"),
+		},
+	})
+	wantEnds(t, p, "xb after neg(xb)", "b1 after neg(b1)", "c after sqrt(c)", "xs after sqrt(c)", "b2 after sqrt(c)")
+}
+
+// The parts that modules made are in a list, which is there after cat; two of them need not be.
+func TestNamesOfLists(t *testing.T) {
+	graph := func(n int) onnx.Graph {
+		g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}}}
+		parts := []string{"p0", "p1", "p2"}[:n]
+		for i, name := range parts {
+			g.Nodes = append(g.Nodes, onnx.Op("Neg", "in", name).Named("a.b"+strconv.Itoa(i)+":Neg"))
+		}
+		g.Nodes = append(g.Nodes, onnx.Op("Concat", strings.Join(parts, " "), "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"))
+		return g
+	}
+	wantEnds(t, mustRecover(t, graph(3)), "c after sqrt(c)", "p0 after sqrt(c)", "p1 after sqrt(c)", "p2 after sqrt(c)")
+	wantEnds(t, mustRecover(t, graph(2)), "p1 after cat(p0, p1)", "p0 after cat(p0, p1)", "c after sqrt(c)")
+}
+
+// The next round of a loop over modules assigns the names anew.
+func TestNamesInLoops(t *testing.T) {
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "h2"}}}
+	h := "in"
+	for i := range 2 {
+		n := strconv.Itoa(i + 1)
+		g.Nodes = append(g.Nodes, onnx.Op("Sin", h, "c"+n).Named("m/m.c."+strconv.Itoa(i)+":Sin"), onnx.Op("Split", "c"+n, "a"+n+" b"+n, onnx.A("axis", 1), onnx.A("num_outputs", 2)),
+			onnx.Op("Tanh", "a"+n, "t"+n), onnx.Op("Sigmoid", "b"+n, "s"+n), onnx.Op("Mul", "t"+n+" s"+n, "z"+n), onnx.Op("Concat", "z"+n+" z"+n, "h"+n, onnx.A("axis", 1)).Named("m/m.r."+strconv.Itoa(i)+":Concat"))
+		h = "h" + n
+	}
+	wantEnds(t, mustRecover(t, g),
+		"c1 after split(c1)", "s1 after mul(t1, s1)", "t1 after mul(t1, s1)", "z1 after cat(z1, z1)",
+		"h1 after sin(h1)", "c2 after split(c2)", "b1 after split(c2)", "a1 after split(c2)",
+		"s2 after mul(t2, s2)", "t2 after mul(t2, s2)", "z2 after cat(z2, z2)", "a2 after cat(z2, z2)", "b2 after cat(z2, z2)")
+}
+
+// x = F.relu(self.fc(x)) assigns x when both are done.
+func TestFunctionsAroundModules(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{
+			onnx.Op("Neg", "in", "a").Named("first:Neg"), onnx.Op("Relu", "a", "b"),
+			onnx.Op("Neg", "b", "c").Named("second:Neg"), onnx.Op("Relu", "c", "y"),
+		},
+	})
+	wantEnds(t, p, "a after relu(a)", "c after relu(c)", "b after relu(c)")
+}
+
+// x = self.conv2(self.relu2(self.norm2(x))) is one expression; where convolutions come first, each module has its line.
+func TestNormsBeforeConvolutions(t *testing.T) {
+	graph := func(names ...string) onnx.Graph {
+		g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4, 8, 8)}, Out: []onnx.Value{{Name: names[len(names)-1]}}}
+		x := "in"
+		for _, name := range names {
+			n := onnx.Op("Exp", x, name)
+			if strings.HasPrefix(name, "conv") {
+				w := "a." + name + ".weight"
+				g.Inits = append(g.Inits, onnx.Bare(w, onnxload.Float32, 4, 4, 1, 1))
+				n = onnx.Op("Conv", x+" "+w, name)
+			}
+			g.Nodes = append(g.Nodes, n.Named("a."+name+":"+n.Op))
+			x = name
+		}
+		return g
+	}
+	conv := func(name, x string) string { return "conv(" + x + ", a." + name + ".weight, -)" }
+	wantEnds(t, mustRecover(t, graph("act1", "conv1", "act2", "conv2")),
+		"act1 after "+conv("conv1", "act1"), "act2 after "+conv("conv2", "act2"), "conv1 after "+conv("conv2", "act2"))
+	wantEnds(t, mustRecover(t, graph("act0", "conv1", "act1", "conv2")),
+		"act0 after "+conv("conv1", "act0"), "conv1 after exp(conv1)", "act1 after "+conv("conv2", "act1"))
 }

@@ -19,6 +19,7 @@ var patterns = []pattern{
 	{"GRU", matchRNN("gru")},
 	{"RNN", matchRNN("rnn")},
 	{"SplitToSequence", matchSplitSequence},
+	{"Concat", matchRoll},
 	{"Slice", matchChunk},
 	{"InstanceNormalization", matchGroupNorm},
 	{"Softmax", matchSDPA},

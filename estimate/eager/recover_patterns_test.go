@@ -215,6 +215,7 @@ func TestParts(t *testing.T) {
 	runPatterns(t, []patternCase{
 		{name: "chunk", inits: ints, nodes: parts("4", "8"), want: []string{"split(x)", "cat(b, a)"}},
 		{name: "Python slices", inits: ints, nodes: parts("4", "end"), want: []string{"slice(x)", "slice(x)", "cat(b, a)"}},
+		{name: "roll", inits: ints, nodes: []onnx.Node{onnx.Op("Slice", "x 5 end axis", "a"), onnx.Op("Slice", "x 0 5 axis", "b"), onnx.Op("Concat", "a b", "y", onnx.A("axis", 2))}, want: []string{"roll(x)"}},
 		{name: "with a gap", inits: ints, nodes: parts("5", "8"), want: []string{"slice(x)", "slice(x)", "cat(b, a)"}},
 		{name: "Split", nodes: []onnx.Node{onnx.Op("Split", "x", "a b", onnx.A("axis", 2), onnx.A("num_outputs", 2)), onnx.Op("Concat", "b a", "y", onnx.A("axis", 2))}, want: []string{"split(x)", "cat(b, a)"}},
 		{name: "SplitToSequence", inits: ints, nodes: []onnx.Node{onnx.Op("SplitToSequence", "x size", "s", onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i0", "a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("SequenceAt", "s i2", "c"),

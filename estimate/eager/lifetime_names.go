@@ -1,0 +1,341 @@
+package eager
+
+import (
+	"slices"
+	"strings"
+)
+
+// variables lets live on what has a name of its own in the common style of code, though it is used once:
+//
+//   - what multiplies another activation, attn @ v or scaled_dot_product_attention(q, k, v): the names are not assigned
+//     again before the function returns;
+//   - what is taken out of a tuple, q, k, v = qkv.unbind(0) or x1, x2 = x.chunk(2): see unpacking;
+//   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention makes;
+//   - the parts of a list that modules made and cat joins: the list is a variable;
+//   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are done;
+//   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a function begins
+//     with them: see preactivation.
+//
+// In a loop over modules each of them lives until the next round assigns it.
+func (l *lives) variables() {
+	l.eachRead(func(i int32, v ValueID) {
+		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && isProduct(c.Op) && l.activations(c) > 1 {
+			l.hold(v)
+		}
+	})
+	l.unpacking()
+	for i := range l.p.Calls {
+		switch c := &l.p.Calls[i]; c.Op {
+		case "linear":
+			l.projection(int32(i))
+		case "cat":
+			l.list(c)
+		}
+	}
+	for _, steps := range l.steps {
+		l.nested(steps)
+		l.preactivation(steps)
+	}
+}
+
+// isProduct reports whether an operator multiplies its arguments as matrices.
+func isProduct(op string) bool { return op == "matmul" || op == "sdpa" || op == "einsum" }
+
+// isLook reports whether an operator looks at its argument differently, or copies it for that.
+func isLook(op string) bool { return op == "reshape" || op == "permute" || op == "contiguous" }
+
+// activations returns how many activations a call reads.
+func (l *lives) activations(c *Call) (n int) {
+	for j, v := range c.In {
+		if v != NoValue && l.made[v] >= 0 && !slices.Contains(c.In[:j], v) {
+			n++
+		}
+	}
+	return n
+}
+
+// hold lets a value live to the end of its function, or until the next round of a loop makes it again.
+func (l *lives) hold(v ValueID) {
+	k := l.spans.frame(l.made[v], l.owner[v])
+	if k < 0 {
+		return
+	}
+	end := l.spans.list[k].last
+	if l.again[k] == nil {
+		l.again[k] = l.p.rounds(l.spans, l.steps[k])
+	}
+	at := stepOf(l.steps[k], l.made[v])
+	if period := l.again[k][at]; period > 0 {
+		if e := l.steps[k][at+period].last; e >= l.last[v] {
+			end = e
+		}
+	}
+	l.last[v] = max(l.last[v], end)
+}
+
+// unpacking lets live on what is taken out of a tuple. The names go on through what has one of them as its only argument,
+// k = k * scale, and end where two activations meet or a function of activation reads one, F.silu(x1) * x2. Through modules
+// they go on where there are several, which take statements of their own; one alone is part of an
+// expression: cat([x1, self.branch(x2)]).
+func (l *lives) unpacking() {
+	p := l.p
+	const none, name, expression = 0, 1, 2
+	is := make([]uint8, len(p.Values))
+	through := map[int32]ValueID{} // by call that makes a module's result: the name that the module was called with
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if c.Op == "split" && len(c.Out) > 1 || c.Op == "unbind" || c.Op == "select" && c.In[0] != NoValue && l.picks[c.In[0]] > 1 {
+			for _, v := range c.Out {
+				if v != NoValue {
+					is[v] = name
+				}
+			}
+		}
+		for j, v := range c.In {
+			if v == NoValue || is[v] == none || slices.Contains(c.In[:j], v) {
+				continue
+			}
+			if c.Scope != l.owner[v] {
+				if out, made := l.throughModule(int32(i), v); out != NoValue {
+					through[made] = v
+				}
+				continue
+			}
+			switch {
+			case l.activations(c) > 1 && is[v] == expression:
+			case l.activations(c) > 1 || isActivation(c.Op):
+				l.hold(v)
+			case len(c.Out) == 1 && c.Out[0] != NoValue && p.sameSize(c.Out[0], v):
+				is[c.Out[0]] = is[v]
+			default:
+				l.hold(v)
+			}
+		}
+		if v, ok := through[int32(i)]; ok {
+			if is[c.Out[0]] = expression; is[v] == expression {
+				is[c.Out[0]] = name
+			}
+		}
+	}
+}
+
+// throughModule returns the result of the module that call i belongs to, when v is all that it takes and the result is of the same size,
+// and the call that makes it; NoValue otherwise.
+func (l *lives) throughModule(i int32, v ValueID) (out ValueID, made int32) {
+	k := l.spans.frame(l.made[v], l.owner[v])
+	if k < 0 {
+		return NoValue, -1
+	}
+	st := l.steps[k][stepOf(l.steps[k], i)]
+	if l.reader[v] > st.last {
+		return NoValue, -1
+	}
+	out = NoValue
+	for j := st.first; j <= st.last; j++ {
+		c := &l.p.Calls[j]
+		for _, x := range c.In {
+			if x != NoValue && x != v && l.made[x] >= 0 && l.made[x] < st.first {
+				return NoValue, -1
+			}
+		}
+		for _, x := range c.Out {
+			if x == NoValue || l.reads[x] == 0 || l.reader[x] <= st.last {
+				continue
+			}
+			if out != NoValue || len(c.Out) != 1 || !l.p.sameSize(x, v) {
+				return NoValue, -1
+			}
+			out, made = x, j
+		}
+	}
+	return out, made
+}
+
+// sameSize reports whether two values have as many elements.
+func (p *Program) sameSize(a, b ValueID) bool {
+	return numel(p.Values[a].Shape) == numel(p.Values[b].Shape)
+}
+
+// projection lets the argument of a projection that is then unpacked live until a product of its size is made and
+// looked at as what x is assigned to, x = (attn @ v).transpose(1, 2).reshape(B, N, C); to the end of the function without one.
+func (l *lives) projection(i int32) {
+	c := &l.p.Calls[i]
+	x, y := c.In[0], c.Out[0]
+	if x == NoValue || y == NoValue || l.made[x] < 0 || l.owner[x] != c.Scope || l.reads[x] != 1 {
+		return
+	}
+	if y, _ = l.looks(y, i); l.picks[y] < 2 && (l.reads[y] != 1 || l.p.Calls[l.reader[y]].Op != "split") {
+		return
+	}
+	k := l.spans.frame(i, c.Scope)
+	if k < 0 {
+		return
+	}
+	for j := i + 1; j <= l.spans.list[k].last; j++ {
+		d := &l.p.Calls[j]
+		if isProduct(d.Op) && d.Scope == c.Scope && d.Out[0] != NoValue && l.p.sameSize(d.Out[0], x) {
+			_, end := l.looks(d.Out[0], j)
+			l.last[x] = max(l.last[x], end)
+			return
+		}
+	}
+	l.hold(x)
+}
+
+// looks follows a value that call i makes through what only looks at it differently, and returns the last of them with the call that makes it.
+func (l *lives) looks(v ValueID, i int32) (ValueID, int32) {
+	for l.reads[v] == 1 {
+		c := &l.p.Calls[l.reader[v]]
+		if !isLook(c.Op) || c.Out[0] == NoValue {
+			break
+		}
+		v, i = c.Out[0], l.reader[v]
+	}
+	return v, i
+}
+
+// list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,
+// cat([x, skip]), and of what functions make, an expression may make a list.
+func (l *lives) list(c *Call) {
+	modules := 0
+	for _, v := range c.In {
+		if v != NoValue && l.made[v] >= 0 && l.owner[v] == c.Scope && l.p.Calls[l.made[v]].Scope != c.Scope {
+			modules++
+		}
+	}
+	if modules < 2 || len(c.In) < 3 {
+		return
+	}
+	for _, v := range c.In {
+		if v != NoValue && l.made[v] >= 0 && l.owner[v] == c.Scope {
+			l.hold(v)
+		}
+	}
+}
+
+// nested lets the argument of a module live until the functions are done that take the module's result at once.
+func (l *lives) nested(steps []step) {
+	for j := range steps {
+		st := steps[j]
+		if st.child < 0 {
+			continue
+		}
+		end := st
+		for _, next := range steps[j+1:] {
+			c := &l.p.Calls[next.first]
+			if next.child >= 0 || !isFunction(c.Op) || c.In[0] == NoValue || l.made[c.In[0]] < end.first || l.made[c.In[0]] > end.last || l.reads[c.In[0]] != 1 {
+				break
+			}
+			end = next
+		}
+		if end == st {
+			continue
+		}
+		l.extend(st, end.last)
+	}
+}
+
+// isActivation reports whether an operator is a function of activation, which programs call inside of expressions.
+func isActivation(op string) bool {
+	switch op {
+	case "relu", "leaky_relu", "elu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "hardtanh", "exp":
+		return true
+	}
+	return false
+}
+
+// isFunction reports whether torch.nn.functional has an operator that programs wrap around the call of a module.
+func isFunction(op string) bool {
+	switch op {
+	case "max_pool", "avg_pool", "adaptive_avg_pool", "dropout":
+		return true
+	}
+	return isActivation(op)
+}
+
+// preactivation lets the argument of norms and activations before a convolution live until that is done, in functions that begin with
+// a norm or an activation, not with a convolution. Residual and dense blocks of that kind are written as expressions from
+// convolution to convolution, self.conv2(self.relu2(self.norm2(x))); those that begin with convolutions as a line
+// for each module. That a norm belongs to the convolution behind it their numbers say, norm2 and conv2; those of blocks that begin with one
+// more norm go with the convolution before. A Sequential, whose members have nothing but numbers, calls them one by one.
+func (l *lives) preactivation(steps []step) {
+	first := 0
+	for first < len(steps) && l.kind(steps[first]) == otherModule {
+		first++
+	}
+	if first == len(steps) || l.kind(steps[first]) != normOrActivation {
+		return
+	}
+	for j := first; j < len(steps); j++ {
+		if l.kind(steps[j]) != normOrActivation {
+			continue
+		}
+		end := j + 1
+		for end < len(steps) && l.kind(steps[end]) == normOrActivation && l.feeds(steps[end-1], steps[end]) {
+			end++
+		}
+		if end < len(steps) && l.kind(steps[end]) == convolution && l.feeds(steps[end-1], steps[end]) && l.number(steps[j]) == l.number(steps[end]) && l.number(steps[j]) != "" {
+			l.extend(steps[j], steps[end].last)
+		}
+		j = end - 1
+	}
+}
+
+// A moduleKind is what a step of a forward is as far as preactivation asks.
+type moduleKind uint8
+
+const (
+	otherModule moduleKind = iota
+	normOrActivation
+	convolution
+)
+
+func (l *lives) kind(st step) moduleKind {
+	if st.child < 0 {
+		return otherModule
+	}
+	kind := otherModule
+	for i := st.first; i <= st.last; i++ {
+		switch op := l.p.Calls[i].Op; {
+		case op == "conv" && st.first == st.last:
+			return convolution
+		case op == "batch_norm" || op == "group_norm" || op == "instance_norm" || isActivation(op):
+			kind = normOrActivation
+		default:
+			return otherModule
+		}
+	}
+	return kind
+}
+
+// number returns the first number in the name of a step's module, "2" of block.norm2; "" when it has none.
+func (l *lives) number(st step) string {
+	name := l.p.Scopes[l.spans.list[st.child].scope].Name
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	name = strings.TrimLeftFunc(name, func(r rune) bool { return r < '0' || r > '9' })
+	if i := strings.IndexFunc(name, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+		name = name[:i]
+	}
+	return name
+}
+
+// feeds reports whether a step's only result is what the next one takes, and nothing else.
+func (l *lives) feeds(from, to step) bool {
+	for _, v := range l.p.Calls[from.last].Out {
+		if v != NoValue && l.reads[v] == 1 && l.reader[v] >= to.first && l.reader[v] <= to.last {
+			return true
+		}
+	}
+	return false
+}
+
+// extend lets what a step takes from its function, and what goes when the step is done, live until another call.
+func (l *lives) extend(st step, until int32) {
+	for i := st.first; i <= st.last; i++ {
+		for _, v := range l.p.Calls[i].In {
+			if v != NoValue && l.made[v] >= 0 && l.made[v] < st.first && l.last[v] == st.last {
+				l.last[v] = until
+			}
+		}
+	}
+}
