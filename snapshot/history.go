@@ -219,13 +219,21 @@ func (p *player) rewind() error {
 		addrs = append(addrs, a)
 	}
 	slices.Sort(addrs)
-	// From the highest down: how much a block takes depends on the next one's beginning.
-	for _, a := range slices.Backward(addrs) {
+	for i, a := range addrs {
 		b := blocks[a]
 		r := p.layout.find(a)
 		if b.Size == 0 {
-			var fits bool
-			if b.Size, fits = p.layout.size(r, a, b.Requested); !fits {
+			fits := false
+			if r == nil {
+				b.Size = p.layout.round(b.Requested)
+			} else {
+				end := r.end // how much a block takes depends on the next one's beginning
+				if i+1 < len(addrs) {
+					end = min(end, addrs[i+1])
+				}
+				b.Size, fits = p.layout.sizeUpTo(r, end, a, b.Requested)
+			}
+			if !fits {
 				p.doubt("%#x, freed in the trace, was in no segment that is known", a)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 )
 
 // u32 and u64 are little endian operands.
@@ -354,4 +355,23 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A device with very many blocks in use is played in a time in proportion to them.
+func TestManyBlocks(t *testing.T) {
+	const n = 200_000
+	g := Segment{Addr: 1 << 30, Total: n * minBlock, Expandable: true}
+	for i := range int64(n) {
+		g.Blocks = append(g.Blocks, Block{Addr: g.Addr + i*minBlock, Size: minBlock, Requested: minBlock, State: ActiveAllocated})
+	}
+	b := NewBuilder(1)
+	b.s.Segments = []Segment{g}
+	start := time.Now()
+	h, err := b.Snapshot().History(0)
+	if err != nil || h.Start.Count != n || h.End.Allocated != g.Total || !h.Exact {
+		t.Errorf("%v: %d blocks in use, %d bytes at the end, want %d and %d: %q", err, h.Start.Count, h.End.Allocated, n, g.Total, h.Doubts)
+	}
+	if d := time.Since(start); d > 20*time.Second { // it takes one
+		t.Errorf("%v", d)
+	}
 }

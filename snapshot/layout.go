@@ -82,14 +82,22 @@ func (l *layout) round(n int64) int64 {
 
 // find returns the region that holds addr, or nil.
 func (l *layout) find(addr int64) *region {
+	if i := l.index(addr); i >= 0 {
+		return l.regions[i]
+	}
+	return nil
+}
+
+// index returns the place of the region that holds addr, or -1.
+func (l *layout) index(addr int64) int {
 	i, ok := slices.BinarySearchFunc(l.regions, addr, func(r *region, a int64) int { return compare(r.addr, a) })
 	if !ok {
 		i--
 	}
 	if i < 0 || addr >= l.regions[i].end {
-		return nil
+		return -1
 	}
-	return l.regions[i]
+	return i
 }
 
 func compare(a, b int64) int {
@@ -107,17 +115,22 @@ func (r *region) at(addr int64) (int, bool) {
 	return slices.BinarySearchFunc(r.live, addr, func(b *liveBlock, a int64) int { return compare(b.Addr, a) })
 }
 
-// size is how much of the memory behind addr a request takes: all of the free
-// block, unless what is left over is worth splitting off (should_split).
+// size is how much of the memory behind addr a request takes, as far as the next block in use.
 func (l *layout) size(r *region, addr, requested int64) (size int64, fits bool) {
-	size = l.round(requested)
 	if r == nil {
-		return size, false
+		return l.round(requested), false
 	}
 	end := r.end
 	if i, _ := r.at(addr); i < len(r.live) {
 		end = r.live[i].Addr
 	}
+	return l.sizeUpTo(r, end, addr, requested)
+}
+
+// sizeUpTo is how much of the memory from addr to end a request takes: all of that free
+// block, unless what is left over is worth splitting off (should_split).
+func (l *layout) sizeUpTo(r *region, end, addr, requested int64) (size int64, fits bool) {
+	size = l.round(requested)
 	rest := end - addr - size
 	switch {
 	case rest < 0:
@@ -158,11 +171,11 @@ func (l *layout) addRegion(addr, bytes int64, expandable, small bool, stream int
 
 // cutRegion unmaps memory, which may be a part of an expandable segment.
 func (l *layout) cutRegion(addr, bytes int64) bool {
-	r := l.find(addr)
-	if r == nil || addr+bytes > r.end {
+	i := l.index(addr)
+	if i < 0 || addr+bytes > l.regions[i].end {
 		return false
 	}
-	i := slices.Index(l.regions, r)
+	r := l.regions[i]
 	var parts []*region
 	if r.addr < addr {
 		parts = append(parts, &region{addr: r.addr, end: addr, expandable: r.expandable, small: r.small, stream: r.stream})

@@ -2,6 +2,7 @@ package snapshot
 
 import "math"
 
+// get pushes memo entry i. What was taken apart is no value any more.
 func (m *machine) get(i uint32) error {
 	if int64(i) >= int64(len(m.memo)) {
 		return m.fail("asks for memo entry %d of %d", i, len(m.memo))
