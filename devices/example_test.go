@@ -2,6 +2,7 @@ package devices_test
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/memestimate/memestimate/devices"
 )
@@ -69,4 +70,23 @@ func ExampleTrace() {
 	trace.Stop()
 	fmt.Println(line)
 	// Output: △Used Peaked MB:  2,345      0 (train: epoch 1)
+}
+
+// What a block of a program takes of the first GPU.
+func ExampleSession_Used() {
+	session, err := devices.Open("")
+	if err != nil {
+		return // no driver
+	}
+	defer session.Close()
+	list, err := session.List()
+	if err != nil || len(list) == 0 {
+		return
+	}
+	trace := devices.NewTrace(func() (uint64, error) { return session.Used(&list[0]) },
+		devices.TraceOptions{Context: "train", Out: os.Stderr})
+	if err := trace.Start(); err != nil {
+		return
+	}
+	_ = trace.ReportAndReset("epoch 1")
 }

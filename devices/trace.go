@@ -210,6 +210,13 @@ func thousands(n int64) string {
 	return sign + s
 }
 
+// Used reads how many bytes processes use of a device that a Session listed. It is bounded in
+// time as a listing is.
+func (s *Session) Used(d *Device) (uint64, error) {
+	m, _, err := s.look(d, false)
+	return m.used, err
+}
+
 // look reads a listed device's memory again, and its processes when wanted. processes is nil when
 // the driver does not tell.
 func (s *Session) look(d *Device, wantProcesses bool) (memory, []Process, error) {
