@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -52,12 +53,12 @@ func (p *parser) errorf(n *yaml.Node, format string, args ...any) *Error {
 	return e
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
 
 // syntax gives an error of the YAML reader the form of our own.
 func (p *parser) syntax(err error) *Error {
 	e := &Error{File: p.path, Text: err.Error()}
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+	if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
 		e.Line, _ = strconv.Atoi(m[1])
 		e.Text = m[2]
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -17,13 +18,15 @@ const MaxSummary = 1 << 20
 // ErrNoPull says that a workflow does not run for a pull request.
 var ErrNoPull = errors.New("not run for a pull request")
 
-var repository = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
+var repository = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
+})
 
 // CurrentPull returns the pull request that a workflow runs for, from its environment. number is the one that somebody
 // gave, or 0.
 func CurrentPull(getenv func(string) string, number int) (Pull, error) {
 	name := getenv("GITHUB_REPOSITORY")
-	if !repository.MatchString(name) {
+	if !repository().MatchString(name) {
 		return Pull{}, fmt.Errorf("GITHUB_REPOSITORY is %q, want OWNER/NAME", name)
 	}
 	owner, repo, _ := strings.Cut(name, "/")

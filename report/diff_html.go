@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
+	"sync"
 
 	"github.com/memestimate/memestimate/diff"
 )
@@ -11,7 +12,7 @@ import (
 //go:embed diff.html
 var diffPage string
 
-var diffTemplate = template.Must(template.New("diff").Parse(diffPage))
+var diffTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("diff").Parse(diffPage)) })
 
 // A diffSection is what the page shows about one case.
 type diffSection struct {
@@ -39,5 +40,5 @@ func DiffHTML(w io.Writer, d *diff.Diff) error {
 			Layers: DiffLayers(c, 2*nameWidth, diff.Added, diff.Removed, diff.Changed, diff.Renamed),
 		})
 	}
-	return diffTemplate.Execute(w, data)
+	return diffTemplate().Execute(w, data)
 }

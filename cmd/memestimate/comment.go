@@ -6,6 +6,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,7 @@ type commenting struct {
 	out    output
 }
 
-var commentKey = regexp.MustCompile(`^[A-Za-z0-9_.]{0,40}$`)
+var commentKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_.]{0,40}$`) })
 
 // commentCommand writes what a pull request should say about its models, and with --post says it.
 func commentCommand(e *env) *cobra.Command {
@@ -46,7 +47,7 @@ summary has it all the same. Exit codes are those of check.`,
 				return err
 			}
 			switch {
-			case !commentKey.MatchString(c.key):
+			case !commentKey().MatchString(c.key):
 				return usagef("--key %s: want letters, digits, dots and underscores", quoteArg(c.key))
 			case c.number < 0:
 				return usagef("--pull %d is not the number of a pull request", c.number)

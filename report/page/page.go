@@ -17,6 +17,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -96,7 +97,7 @@ var uplotJS string
 //go:embed uplot/uPlot.min.css
 var uplotCSS string
 
-var tmpl = template.Must(template.New("page").Parse(pageHTML))
+var tmpl = sync.OnceValue(func() *template.Template { return template.Must(template.New("page").Parse(pageHTML)) })
 
 // maxRows bounds a table's rows, and nameLimit the bytes of a name: a page is to
 // be read, not searched for the last of a million layers.
@@ -149,7 +150,7 @@ func Write(w io.Writer, p *Page) error {
 		return err
 	}
 	var page strings.Builder
-	if err := tmpl.Execute(&page, view); err != nil {
+	if err := tmpl().Execute(&page, view); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	_, err = io.WriteString(w, page.String())
