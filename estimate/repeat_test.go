@@ -1,9 +1,11 @@
 package estimate
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/models"
 )
@@ -66,5 +68,45 @@ func TestRepeatedSteps(t *testing.T) {
 	// Not where a rule changes after five steps, nor where nothing runs backward and lets the graph's tensors go.
 	if runs < 40 || repeated*10 < runs*7 {
 		t.Errorf("%d of %d runs had steps repeated", repeated, runs)
+	}
+}
+
+// A run that is replayed while it is simulated comes to what its replay from the beginning comes to.
+func TestFollowed(t *testing.T) {
+	for _, c := range []struct {
+		model string
+		step  Step
+	}{
+		{"qwen2_0_5b", Step{}},
+		{"densenet121", Step{}},
+		{"densenet121", Step{MemoryLimit: 600 << 20}}, // workspaces are given up
+		{"densenet121", Step{MemoryLimit: 100 << 20}}, // it does not survive
+		{"swin_t", Step{Accumulate: 4, Optimizer: "muon"}},
+	} {
+		b, err := Bind(open(t, c.model), Options{Batch: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := b.Simulate(c.step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := s.Run.Log.Written(); n <= 1<<13 {
+			t.Errorf("%s: %d events, too few to follow", c.model, n)
+		}
+		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit, Total: gpus[0].Total}).Finish(s.Run.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := caching.Replay(s.Timeline(), caching.Config{Limit: c.step.MemoryLimit, Total: gpus[0].Total})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*caching.Result{s.Replay, again, whole} {
+			r.Allocator = nil
+		}
+		if !reflect.DeepEqual(s.Replay, again) || !reflect.DeepEqual(s.Replay, whole) {
+			t.Errorf("%s under %+v: followed %+v\nreplayed %+v\nwritten out %+v", c.model, c.step, s.Replay, again, whole)
+		}
 	}
 }

@@ -152,7 +152,18 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 		device.BLASWorkspace = s.Profile.BLASWorkspace
 	}
 	opts.GPU = &device
+	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
+	cfg.Total = gpus[0].Total
+	if s.GPU.ID != "" {
+		cfg.Total = s.GPU.Total
+	}
+	f := follow(cfg)
+	limited := s.GPU.ID != "" && s.Limited
+	if !limited { // else what the process takes must be known first
+		opts.Full = f.take
+	}
 	run, err := eager.Simulate(p, opts)
+	f.end()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -163,15 +174,11 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	if s.Profile.Context > 0 {
 		sim.Context = s.Profile.Context
 	}
-	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
-	cfg.Total = gpus[0].Total
-	if s.GPU.ID != "" {
-		cfg.Total = s.GPU.Total
-		if s.Limited {
-			cfg.Capacity = max(s.GPU.Total-sim.Context, 1)
-		}
+	if limited {
+		cfg.Capacity = max(s.GPU.Total-sim.Context, 1)
+		f = follow(cfg)
 	}
-	if sim.Replay, err = caching.ReplayLog(run.Log, cfg); err != nil {
+	if sim.Replay, err = f.replay.Finish(run.Log); err != nil {
 		return nil, err
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)

@@ -1,8 +1,10 @@
 package caching
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -55,7 +57,7 @@ func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 	if err := t.Check(); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
-	p := newReplayer(cfg)
+	p := NewReplayer(cfg)
 	for i := range t.Events {
 		e := &t.Events[i]
 		p.enter(e.Step, e.Phase)
@@ -72,31 +74,8 @@ func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 	return p.result()
 }
 
-// ReplayLog is Replay of a simulated run.
-func ReplayLog(l *timeline.Log, cfg Config) (*Result, error) {
-	p := newReplayer(cfg)
-	block := int32(0)
-	for s := range l.Stretches {
-		for _, e := range s.Entries {
-			switch e.Kind() {
-			case timeline.Alloc:
-				p.alloc(e.Bytes(), 0, l.Plan(block))
-				block++
-			case timeline.Free:
-				p.free(s.Block(e))
-			case timeline.Mark:
-				p.enter(e.Step()+s.Later, e.Phase())
-			}
-			if p.done(); p.stopped() {
-				return p.result()
-			}
-		}
-	}
-	return p.result()
-}
-
-// A replayer takes the events of a run one by one.
-type replayer struct {
+// A Replayer replays a simulated run while it is still being written.
+type Replayer struct {
 	a       *Allocator
 	r       *Result
 	event   int                    // index of the one that comes
@@ -108,16 +87,61 @@ type replayer struct {
 	err     error
 }
 
-func newReplayer(cfg Config) *replayer {
-	p := &replayer{a: New(cfg)}
+// NewReplayer returns a Replayer through a new allocator.
+func NewReplayer(cfg Config) *Replayer {
+	p := &Replayer{a: New(cfg)}
 	p.r = &Result{Allocator: p.a, OOMEvent: -1}
 	start := Moment{Event: -1}
 	p.r.PeakAllocated, p.r.PeakReserved, p.r.End = start, start, start
 	return p
 }
 
+// Take replays the next part of a Log: all of them, in order, up to any one. The rest is for Finish.
+func (p *Replayer) Take(part timeline.Part) {
+	if !p.stopped() {
+		p.run(&timeline.Stretch{Entries: part.Entries}, part.Plans)
+	}
+}
+
+// Finish replays what Take was not given of a Log, and says what all of it came to. The Replayer must not be used afterwards.
+func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
+	taken := p.event
+	for s := range l.Stretches {
+		if p.stopped() {
+			break
+		}
+		s.Entries = s.Entries[min(max(taken-s.First, 0), len(s.Entries)):]
+		p.run(s, l.Plans())
+	}
+	return p.result()
+}
+
+func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
+	block := int32(p.live.Len()) - s.Shift // as the Log wrote it
+	at, _ := slices.BinarySearchFunc(plans, block, func(a timeline.Planned, b int32) int { return cmp.Compare(a.Block, b) })
+	for _, e := range s.Entries {
+		switch e.Kind() {
+		case timeline.Alloc:
+			plan := int32(0)
+			if at < len(plans) && plans[at].Block == block {
+				plan = plans[at].Plan
+				at++
+			}
+			p.alloc(e.Bytes(), 0, plan)
+			block++
+		case timeline.Free:
+			p.free(s.Block(e))
+		case timeline.Mark:
+			p.enter(e.Step()+s.Later, e.Phase())
+		}
+		if p.done(); p.stopped() {
+			return
+		}
+	}
+}
+
 // enter says which phase of which step the next events are of.
-func (p *replayer) enter(step int32, phase timeline.Phase) {
+func (p *Replayer) enter(step int32, phase timeline.Phase) {
 	if p.begun && p.span.Step == step && p.span.Phase == phase {
 		return
 	}
@@ -127,14 +151,14 @@ func (p *replayer) enter(step int32, phase timeline.Phase) {
 }
 
 // leave ends a span.
-func (p *replayer) leave() {
+func (p *Replayer) leave() {
 	if p.begun {
 		p.span.Last, p.span.End = p.event-1, p.r.End
 		p.r.Spans = append(p.r.Spans, p.span)
 	}
 }
 
-func (p *replayer) alloc(bytes int64, stream uint8, plan int32) {
+func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	b := Block(none)
 	if plan == 0 || !p.dropped[plan] {
 		var err error
@@ -146,7 +170,7 @@ func (p *replayer) alloc(bytes int64, stream uint8, plan int32) {
 }
 
 // refused takes note of a request that the allocator has no memory for.
-func (p *replayer) refused(err error, plan int32) {
+func (p *Replayer) refused(err error, plan int32) {
 	var oom *OOM
 	switch {
 	case !errors.As(err, &oom):
@@ -162,14 +186,14 @@ func (p *replayer) refused(err error, plan int32) {
 	}
 }
 
-func (p *replayer) free(block int32) {
+func (p *Replayer) free(block int32) {
 	if err := p.a.Free(*p.live.At(int(block))); err != nil {
 		p.err = fmt.Errorf("replay: event %d: %w", p.event, err)
 	}
 }
 
 // done looks at what is held after an event.
-func (p *replayer) done() {
+func (p *Replayer) done() {
 	a, r := p.a, p.r
 	for ; p.traced < len(a.trace); p.traced++ {
 		a.trace[p.traced].Event = int32(p.event)
@@ -192,9 +216,9 @@ func (p *replayer) done() {
 }
 
 // stopped reports whether the run is over before its end.
-func (p *replayer) stopped() bool { return p.r.OOM != nil || p.err != nil }
+func (p *Replayer) stopped() bool { return p.r.OOM != nil || p.err != nil }
 
-func (p *replayer) result() (*Result, error) {
+func (p *Replayer) result() (*Result, error) {
 	if p.err != nil {
 		return nil, p.err
 	}

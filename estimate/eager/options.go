@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -72,6 +73,8 @@ type Options struct {
 	DropOutput   bool // no Python variable keeps the output: criterion(model(x), labels).backward()
 	EveryStep    bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
 	GPU          *GPU // nil is DefaultGPU
+
+	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }
 
 // A GPU is what of a device decides the allocations.

@@ -32,7 +32,7 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 		opts.GPU = &DefaultGPU
 	}
 	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
-	r.log.Layers = p.Layers
+	r.log.Layers, r.log.Full = p.Layers, opts.Full
 	if err := p.check(); err != nil {
 		return nil, err
 	}

@@ -45,10 +45,23 @@ type Log struct {
 
 	entries Chunks[Entry]
 	blocks  Chunks[Request]
-	marks   []int32         // indices of the Marks
-	phase   Phase           // of the last
-	plans   map[int32]int32 // by block, of those that have one: see Event.Plan
+	marks   []int32   // indices of the Marks
+	phase   Phase     // of the last
+	plans   []Planned // in the order of blocks
 	again   again
+
+	// Full is called with what was written when there is a good deal of it, for a reader at the writer's heels: it may be
+	// read while more is written. Nil calls nobody.
+	Full func(Part)
+}
+
+// A Planned is a block that can be done without: see Event.Plan.
+type Planned struct{ Block, Plan int32 }
+
+// A Part is what was written since the last Part, with all that is planned so far.
+type Part struct {
+	Entries []Entry
+	Plans   []Planned
 }
 
 // again says that the last entries happen some more times.
@@ -63,7 +76,7 @@ type again struct {
 func (l *Log) Mark(step int32, phase Phase) {
 	l.phase = phase
 	l.marks = append(l.marks, int32(l.entries.Len()))
-	l.entries.Add(Entry(Mark) | Entry(phase)<<kindBits | Entry(uint32(step))<<(kindBits+8))
+	l.write(Entry(Mark) | Entry(phase)<<kindBits | Entry(uint32(step))<<(kindBits+8))
 }
 
 // Alloc records a request and returns its block. plan is Event.Plan.
@@ -72,25 +85,39 @@ func (l *Log) Alloc(r Request, plan int32) int32 {
 	r.Phase = l.phase
 	l.blocks.Add(r)
 	if plan > 0 {
-		if l.plans == nil {
-			l.plans = map[int32]int32{}
-		}
-		l.plans[block] = plan
+		l.plans = append(l.plans, Planned{block, plan})
 	}
-	l.entries.Add(Entry(Alloc) | Entry(r.Bytes)<<kindBits)
+	l.write(Entry(Alloc) | Entry(r.Bytes)<<kindBits)
 	return block
 }
 
 // Free records that a block is given back, in a layer or NoLayer.
 func (l *Log) Free(block, layer int32) {
-	l.entries.Add(Entry(Free) | Entry(uint32(block))<<kindBits | Entry(uint32(layer+1))<<(kindBits+blockBits))
+	l.write(Entry(Free) | Entry(uint32(block))<<kindBits | Entry(uint32(layer+1))<<(kindBits+blockBits))
+}
+
+func (l *Log) write(e Entry) {
+	l.entries.Add(e)
+	if l.Full != nil && l.entries.Len()%chunkLen == 0 {
+		l.Full(Part{l.entries.chunks[len(l.entries.chunks)-1], l.plans})
+	}
 }
 
 // Request returns what is known of a block, for the caller to read or to correct.
 func (l *Log) Request(block int32) *Request { return l.blocks.At(int(block)) }
 
 // Plan returns the plan of a block, mostly 0: see Event.Plan.
-func (l *Log) Plan(block int32) int32 { return l.plans[l.written(block)] }
+func (l *Log) Plan(block int32) int32 {
+	block = l.written(block)
+	i := sort.Search(len(l.plans), func(i int) bool { return l.plans[i].Block >= block })
+	if i < len(l.plans) && l.plans[i].Block == block {
+		return l.plans[i].Plan
+	}
+	return 0
+}
+
+// Plans returns all that is planned, repetitions left out.
+func (l *Log) Plans() []Planned { return l.plans }
 
 // Blocks returns how many blocks there are, those of repetitions included.
 func (l *Log) Blocks() int32 {
@@ -132,7 +159,7 @@ type Stretch struct {
 	First   int // index of the first Entry among all events
 	Later   int32
 
-	times   int32 // what block numbers grow by
+	Shift   int32 // what the numbers of blocks are larger by than when they were written
 	first   int32
 	carried [][2]int32
 	each    int32 // blocks of one repetition
@@ -145,11 +172,11 @@ func (s *Stretch) Block(e Entry) int32 {
 		return b
 	}
 	if b >= s.first {
-		return b + s.times
+		return b + s.Shift
 	}
 	for _, c := range s.carried {
 		if c[0] == b {
-			return c[1] + s.times - s.each
+			return c[1] + s.Shift - s.each
 		}
 	}
 	return b
@@ -174,7 +201,7 @@ func (l *Log) Stretches(yield func(*Stretch) bool) {
 				continue
 			}
 			s := &Stretch{
-				Entries: c[n:], First: at, Later: int32(k + 1), times: int32(k+1) * each,
+				Entries: c[n:], First: at, Later: int32(k + 1), Shift: int32(k+1) * each,
 				first: l.again.first, carried: l.again.carried, each: each,
 			}
 			if !yield(s) {

@@ -1,0 +1,40 @@
+package estimate
+
+import (
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// A follower replays a run through the allocator while the run is still being simulated, on another core. A run
+// of a few thousand events is over before it would begin.
+type follower struct {
+	replay *caching.Replayer
+	parts  chan timeline.Part // nil until there is something to follow
+	done   chan struct{}
+}
+
+func follow(cfg caching.Config) *follower {
+	return &follower{replay: caching.NewReplayer(cfg)}
+}
+
+// take is for eager.Options.Full.
+func (f *follower) take(p timeline.Part) {
+	if f.parts == nil {
+		f.parts, f.done = make(chan timeline.Part, 64), make(chan struct{})
+		go func() {
+			defer close(f.done)
+			for p := range f.parts {
+				f.replay.Take(p)
+			}
+		}()
+	}
+	f.parts <- p
+}
+
+// end waits for what was taken to be replayed. It must be called once.
+func (f *follower) end() {
+	if f.parts != nil {
+		close(f.parts)
+		<-f.done
+	}
+}
