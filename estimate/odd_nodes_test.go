@@ -25,6 +25,7 @@ func TestOddNodes(t *testing.T) {
 		{"an Einsum with an empty letter", 17, []onnxtest.Value{f32("x", 1, 3), f32("z", 0, 3)},
 			onnxtest.Op("Einsum", "x z", "y", onnxtest.A("equation", "bi,bi->b"))},
 		{"a slope for every channel before opset 7", 6, []onnxtest.Value{f32("x", 2, 3, 4, 5), f32("z", 3)}, onnxtest.Op("PRelu", "x z", "y")},
+		{"a factor too many", 17, []onnxtest.Value{f32("x", 2, 3), f32("z", 3)}, onnxtest.Op("Mul", "x z z", "y")},
 		{"one slope", 6, []onnxtest.Value{f32("x", 2, 3), f32("z", 1)}, onnxtest.Op("PRelu", "x z", "y")},
 	} {
 		raw := onnxtest.Model{Opset: test.opset, Graph: onnxtest.Graph{In: test.in, Nodes: []onnxtest.Node{test.node}, Out: []onnxtest.Value{{Name: "y"}}}}.Bytes()

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -72,6 +73,11 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 		result.Reset()
 		result.WriteString(folded)
 	}
+	if o.format == "json" {
+		escaped := asciiJSON(result.String())
+		result.Reset()
+		result.WriteString(escaped)
+	}
 	if o.file == "" || o.file == "-" {
 		if _, err := e.stdout.Write(result.Bytes()); err != nil {
 			return fail(exitOutput, "stdout: %w", cause(err))
@@ -82,6 +88,26 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 		return fail(exitOutput, "%s: %w", quoteArg(o.file), cause(err))
 	}
 	return nil
+}
+
+// asciiJSON writes JSON in ASCII. encoding/json leaves DEL, the control characters above it and those
+// that turn the direction of text as they are; in a terminal they act. Outside of strings JSON has none of them.
+func asciiJSON(s string) string {
+	odd := func(r rune) bool { return r >= 0x7f }
+	if strings.IndexFunc(s, odd) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if !odd(r) {
+			b.WriteByte(byte(r))
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, "\\u%04x", unit)
+		}
+	}
+	return b.String()
 }
 
 // grid writes a table in the form asked for; JSON is the caller's.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -101,6 +102,26 @@ func TestEveryWriteIsChecked(t *testing.T) {
 			e := &env{stdin: strings.NewReader(""), stdout: &failAt{n}, stderr: io.Discard, getenv: func(string) string { return "" }}
 			if code := run(context.Background(), e, strings.Fields(args)); code != exitOutput {
 				t.Errorf("%s: exit code %d when writing fails after %d bytes, want %d", args, code, n, exitOutput)
+			}
+		}
+	}
+}
+
+// JSON is ASCII: no name of a file acts on a terminal, and every reader gets it back.
+func TestAsciiJSON(t *testing.T) {
+	for _, name := range []string{"plain", "del\x7f", "csi\u009b31m", "turned \u202e text", "层 𝛼", "a\\b\"c\n"} {
+		raw, err := json.Marshal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		escaped := asciiJSON(string(raw))
+		var back string
+		if err := json.Unmarshal([]byte(escaped), &back); err != nil || back != name {
+			t.Errorf("%q became %s, which is %q: %v", name, escaped, back, err)
+		}
+		for _, r := range escaped {
+			if r < ' ' || r > '~' {
+				t.Errorf("%q became %q", name, escaped)
 			}
 		}
 	}

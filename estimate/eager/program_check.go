@@ -72,6 +72,12 @@ var arity = map[string]int{
 	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
 }
 
+// most is how many tensors an operator can have, where its row takes all that it is given for arguments.
+var most = map[string]int{
+	"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "maximum": 2, "minimum": 2, "remainder": 2, "compare": 2, "bitwise": 2, "where": 3,
+	"masked_fill": 2, "type_as": 2, "prelu": 2, "matmul": 2, "addmm": 3, "baddbmm": 3,
+}
+
 // fits reports whether a call's arguments are such as its row can work with: all there, of the ranks that it
 // reads, with dimensions that they have. Files hold nodes of which that is not so.
 func (p *Program) fits(c *Call) bool {
@@ -80,6 +86,9 @@ func (p *Program) fits(c *Call) bool {
 		need = 1
 	}
 	if len(c.In) < need || slices.Contains(c.In[:need], NoValue) {
+		return false
+	}
+	if n, ok := most[c.Op]; ok && len(c.In) > n {
 		return false
 	}
 	shape := func(i int) []int64 {

@@ -11,6 +11,7 @@ var msQuantRoom = room{"com.microsoft", []op{
 	{"DequantizeLinear", 1, dequantize, nil},
 	{"QuantizeWithOrder", 1, quantizeWithOrder, nil},
 	{"DequantizeWithOrder", 1, dequantizeWithOrder, nil},
+	{"QuantizeBFP", 1, quantizeBFP, nil},
 	{"DequantizeBFP", 1, dequantizeBFP, nil},
 	{"QLinearAdd", 1, qlinearBinary, nil},
 	{"QLinearMul", 1, qlinearBinary, nil},
@@ -46,6 +47,21 @@ func dequantizeWithOrder(c *call) error {
 	elem, err := c.attrElem("to", onnxload.Undefined)
 	c.out(0, elem, c.shape(0))
 	return err
+}
+
+// quantizeBFP: as many bytes as its format needs, then the shape and the strides of the input.
+func quantizeBFP(c *call) error {
+	if err := c.need(1); err != nil {
+		return err
+	}
+	rank := c.unknown()
+	if dims, ok := c.dims(0); ok {
+		rank = N(int64(len(dims)))
+	}
+	c.out(0, onnxload.Uint8, Of(c.unknown()))
+	c.out(1, onnxload.Int64, Of(rank))
+	c.out(2, onnxload.Int64, Of(rank))
+	return nil
 }
 
 // dequantizeBFP: block floating point data, then the shape of the result.

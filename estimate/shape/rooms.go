@@ -46,6 +46,8 @@ var rooms = []*room{
 	&msQuantRoom,
 	&msMatmulRoom,
 	&msSearchRoom,
+	&nchwcRoom,
+	&trtRoom,
 }
 
 // An opKey names an operator whatever its version.
@@ -79,10 +81,12 @@ func (t table) find(domain, name string, version int64) *op {
 	}
 	rows := t[opKey{domain, name}]
 	if rows == nil && domain == "" {
-		// ONNX Runtime writes some of its own operators into the default
-		// domain, SimplifiedLayerNormalization for one; their versions are not ONNX's.
-		if rows = t[opKey{"com.microsoft", name}]; rows != nil {
-			return rows[len(rows)-1]
+		// ONNX Runtime writes some of its own operators into the default domain, SimplifiedLayerNormalization
+		// for one, and detectors have TensorRT's plugins there; their versions are not ONNX's.
+		for _, d := range []string{"com.microsoft", "TRT"} {
+			if rows = t[opKey{d, name}]; rows != nil {
+				return rows[len(rows)-1]
+			}
 		}
 	}
 	for i := len(rows) - 1; i >= 0; i-- {
