@@ -114,11 +114,7 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 	case "mse", "smooth-l1":
 		return r.pointwiseLoss("MseLoss", out, labels), nil
 	case "l1": // under autocast both are cast
-		x := out.retain()
-		if r.amp != nil && x.dtype.Bits() == 16 {
-			r.release(x)
-			x = r.to(out, onnxload.Float32)
-		}
+		x := r.inFloat32(out)
 		d := runSub(r, &Call{}, []*tensor{x, labels})[0]
 		r.release(x)
 		a := unary("Abs", keepsInput, 2)(r, &Call{}, one(d))[0]
@@ -137,6 +133,14 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 		return nil, nil
 	}
 	return nil, fmt.Errorf("unknown loss %q", name)
+}
+
+// inFloat32 is what autocast makes of a criterion's argument: its cast to float32, or the argument itself.
+func (r *run) inFloat32(x *tensor) *tensor {
+	if r.amp != nil && x.dtype.Bits() == 16 {
+		return r.to(x, onnxload.Float32)
+	}
+	return x.retain()
 }
 
 // crossEntropy is F.cross_entropy of [N, C], [N, L, C] flattened to rows, or [N, C, spatial...]:
@@ -163,12 +167,7 @@ func (r *run) crossEntropy(out, labels *tensor) *tensor {
 // nll is nll_loss, of any number of dimensions: a scalar loss and a scalar weight sum. Its
 // gradient is a zero tensor of the log-probabilities' size that is filled at the targets.
 func (r *run) nll(logp, labels *tensor) *tensor {
-	x := logp.retain()
-	if r.amp != nil && x.dtype.Bits() == 16 {
-		c := r.to(x, onnxload.Float32)
-		r.release(x)
-		x = c
-	}
+	x := r.inFloat32(logp)
 	l, weight := r.empty(x.dtype), r.empty(x.dtype)
 	if r.needsGrad(x) {
 		xc := *x
@@ -185,12 +184,7 @@ func (r *run) nll(logp, labels *tensor) *tensor {
 // the output's size, then averaged into the result, whose storage was made for that
 // size too and keeps it (the structured kernels' meta functions in BinaryOps.cpp).
 func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
-	x := out.retain()
-	if r.amp != nil && x.dtype.Bits() == 16 {
-		c := r.to(x, onnxload.Float32)
-		r.release(x)
-		x = c
-	}
+	x := r.inFloat32(out)
 	l, buf := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
 	l.shape, l.stride = nil, nil
 	r.reduceScratch(buf, allDims(buf))
@@ -207,12 +201,7 @@ func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
 
 // bceLogits is binary_cross_entropy_with_logits: log_sigmoid(input) and (1 - target) * input - that.
 func (r *run) bceLogits(out, labels *tensor) *tensor {
-	x := out.retain()
-	if r.amp != nil && x.dtype.Bits() == 16 {
-		c := r.to(x, onnxload.Float32)
-		r.release(x)
-		x = c
-	}
+	x := r.inFloat32(out)
 	a, b := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
 	l := r.reduce(b, nil, false, x.dtype)
 	r.release(b)

@@ -33,6 +33,20 @@ func headsOf(c *call, i int, attr string) (heads, bool, error) {
 	return heads{in[0], N(n), in[1], size}, true, err
 }
 
+// threeHeads returns the inputs 0 to 2, queries, keys and values, as heads, and whether all are known.
+func threeHeads(c *call) (q, k, v heads, ok bool, err error) {
+	var all [3]heads
+	ok = true
+	for i, attr := range []string{"q_num_heads", "kv_num_heads", "kv_num_heads"} {
+		known := false
+		if all[i], known, err = headsOf(c, i, attr); err != nil {
+			return q, k, v, false, err
+		}
+		ok = ok && known
+	}
+	return all[0], all[1], all[2], ok, nil
+}
+
 // attention: Q, K, V, mask, past key, past value -> Y, present key, present value, QK.
 // Keys and values with fewer heads than queries are shared by groups of these.
 // Present is past with the new keys behind; without a past it is the keys alone.
@@ -44,16 +58,8 @@ func attention(c *call) error {
 	c.out(1, c.elem(1), Shape{})
 	c.out(2, c.elem(2), Shape{})
 	c.out(3, c.elem(0), Shape{})
-	q, okQ, err := headsOf(c, 0, "q_num_heads")
-	if err != nil {
-		return err
-	}
-	k, okK, err := headsOf(c, 1, "kv_num_heads")
-	if err != nil {
-		return err
-	}
-	v, okV, err := headsOf(c, 2, "kv_num_heads")
-	if err != nil || !okQ || !okK || !okV {
+	q, k, v, ok, err := threeHeads(c)
+	if err != nil || !ok {
 		return err
 	}
 	if q.size, err = agree("the head size of queries and keys", q.size, k.size); err != nil {
@@ -123,16 +129,8 @@ func linearAttention(c *call) error {
 			return err
 		}
 	}
-	q, okQ, err := headsOf(c, 0, "q_num_heads")
-	if err != nil {
-		return err
-	}
-	k, okK, err := headsOf(c, 1, "kv_num_heads")
-	if err != nil {
-		return err
-	}
-	v, okV, err := headsOf(c, 2, "kv_num_heads")
-	if err != nil || !okQ || !okK || !okV {
+	q, k, v, ok, err := threeHeads(c)
+	if err != nil || !ok {
 		return err
 	}
 	if q.batch, err = agreeAll("the batch size", q.batch, k.batch, v.batch); err != nil {
@@ -163,12 +161,9 @@ func flexAttention(c *call) error {
 	c.out(0, c.elem(0), Shape{})
 	var dims [3][]Dim
 	for i := range dims {
-		in, ok, err := c.ranked(i, 4, 4)
+		in, err := c.ofRank(i, 4)
 		if err != nil {
 			return err
-		}
-		if !ok {
-			in = c.unknowns(4)
 		}
 		dims[i] = in
 	}

@@ -198,12 +198,9 @@ func causalConv(c *call) error {
 	}
 	c.out(0, c.elem(0), c.shape(0))
 	c.out(1, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 3, 3)
+	in, err := c.ofRank(0, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(3)
 	}
 	batch, channels, before := in[0], in[1], c.unknown()
 	if w, ok, err := c.ranked(1, 3, 3); err != nil {
@@ -242,12 +239,9 @@ func col2im(c *call) error {
 		return err
 	}
 	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 3, 3)
+	in, err := c.ofRank(0, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(3)
 	}
 	image, okImage, err := c.sizes(1)
 	if err != nil {

@@ -27,6 +27,16 @@ func (c *call) ranked(i, least, most int) ([]Dim, bool, error) {
 	return nil, false, fmt.Errorf("input %d has %d dimensions, wanted %s", i, len(dims), want)
 }
 
+// ofRank returns the dimensions of input i, unknown ones where its rank is not known. A known rank that is another
+// is an error.
+func (c *call) ofRank(i, rank int) ([]Dim, error) {
+	dims, ok, err := c.ranked(i, rank, rank)
+	if err == nil && !ok {
+		dims = c.unknowns(rank)
+	}
+	return dims, err
+}
+
 // unknowns returns n dimensions of which nothing is known.
 func (c *call) unknowns(n int) []Dim {
 	dims := make([]Dim, n)

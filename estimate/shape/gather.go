@@ -91,23 +91,30 @@ func gatherElements(c *call) error {
 	if err := c.needInts(2, 1); err != nil {
 		return err
 	}
-	data, indices := c.shape(0), c.shape(1)
-	if data.Ranked {
-		if len(data.Dims) == 0 {
-			return errScalar
-		}
-		if _, err := c.axisAttr("axis", 0, len(data.Dims)); err != nil {
-			return err
-		}
-		if indices.Ranked && len(indices.Dims) != len(data.Dims) {
-			return fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
-		}
-		if !indices.Ranked {
-			indices = Of(c.unknowns(len(data.Dims))...)
-		}
-	}
+	indices, err := c.elementIndices()
 	c.out(0, c.elem(0), indices)
-	return nil
+	return err
+}
+
+// elementIndices returns the shape of input 1, indices along the attribute axis of input 0, whose rank they have.
+func (c *call) elementIndices() (Shape, error) {
+	data, indices := c.shape(0), c.shape(1)
+	if !data.Ranked {
+		return indices, nil
+	}
+	if len(data.Dims) == 0 {
+		return indices, errScalar
+	}
+	if _, err := c.axisAttr("axis", 0, len(data.Dims)); err != nil {
+		return indices, err
+	}
+	if !indices.Ranked {
+		return Of(c.unknowns(len(data.Dims))...), nil
+	}
+	if len(indices.Dims) != len(data.Dims) {
+		return indices, fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
+	}
+	return indices, nil
 }
 
 // along visits the elements of an index tensor of the data's rank: i numbers them, and at

@@ -259,12 +259,9 @@ func treeEnsemble(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 2, 2)
+	in, err := c.ofRank(0, 2)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(2)
 	}
 	n, err := c.positiveInt("n_targets", 1)
 	if err != nil {

@@ -17,7 +17,7 @@ var msAttentionRoom = room{"com.microsoft", []op{
 	{"QOrderedLongformerAttention", 1, likeInput, nil},
 	{"DecoderAttention", 1, decoderAttention, nil},
 	{"LinearAttention", 1, msLinearAttention, nil},
-	{"LinearAttentionGate", 1, linearAttentionGate, nil},
+	{"LinearAttentionGate", 1, likeInputTwice, nil},
 	{"RotaryEmbedding", 1, likeInput, nil}, // the number of heads may be left to the cache's width
 	{"MRotaryEmbedding", 1, likeInput, nil},
 	{"GemmaRotaryEmbedding", 1, gemmaRotary, nil},
@@ -42,12 +42,9 @@ func mergedAttention(c *call, pastInput int, elem onnxload.DType) error {
 	}
 	c.out(0, elem, Shape{})
 	c.out(1, elem, Shape{})
-	in, ok, err := c.ranked(0, 3, 3)
+	in, err := c.ofRank(0, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(3)
 	}
 	count, err := c.needDim("num_heads")
 	if err != nil {
@@ -175,12 +172,9 @@ func decoderAttention(c *call) error {
 	if err != nil {
 		return err
 	}
-	q, ok, err := c.ranked(0, 3, 3)
+	q, err := c.ofRank(0, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		q = c.unknowns(3)
 	}
 	n, _ := count.Int()
 	size, err := divide("the hidden size", q[2], n)
@@ -223,12 +217,6 @@ func msLinearAttention(c *call) error {
 		present = append([]Dim{N(w)}, present...)
 	}
 	c.out(1, state, Of(present...))
-	return nil
-}
-
-func linearAttentionGate(c *call) error {
-	c.set(0, c.in(0))
-	c.set(1, c.in(0))
 	return nil
 }
 
@@ -296,12 +284,9 @@ func removePadding(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 3, 3)
+	in, err := c.ofRank(0, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(3)
 	}
 	c.out(0, c.elem(0), Of(c.bounded(Mul(in[0], in[1])), in[2]))
 	c.out(1, c.elem(1), Of(in[0], in[1]))
@@ -315,19 +300,13 @@ func restorePadding(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 2, 2)
+	in, err := c.ofRank(0, 2)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		in = c.unknowns(2)
-	}
-	offsets, ok, err := c.ranked(1, 2, 2)
+	offsets, err := c.ofRank(1, 2)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		offsets = c.unknowns(2)
 	}
 	c.out(0, c.elem(0), Of(offsets[0], offsets[1], in[1]))
 	return nil

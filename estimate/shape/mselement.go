@@ -253,12 +253,9 @@ func msUnique(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 1, 1)
+	in, err := c.ofRank(0, 1)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(1)
 	}
 	n := c.bounded(in[0])
 	c.out(0, c.elem(0), Of(n))

@@ -234,12 +234,9 @@ func timesRows(c *call, packed int64) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	w, ok, err := c.ranked(1, 2, 2)
+	w, err := c.ofRank(1, 2)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		w = c.unknowns(2)
 	}
 	return rowTimes(c, 0, Mul(w[1], N(packed)), w[0])
 }

@@ -67,12 +67,9 @@ func embedLayerNorm(c *call) error { return embed(c, c.elem(2)) }
 func qembedLayerNorm(c *call) error { return embed(c, c.elem(8)) }
 
 func embed(c *call, elem onnxload.DType) error {
-	ids, ok, err := c.ranked(0, 2, 2)
+	ids, err := c.ofRank(0, 2)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		ids = c.unknowns(2)
 	}
 	hidden := c.unknown()
 	for _, i := range []int{2, 3, 4} { // the tables of words, positions and segments

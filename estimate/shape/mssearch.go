@@ -77,12 +77,9 @@ func greedySearch(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 2, 2)
+	in, err := c.ofRank(0, 2)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(2)
 	}
 	longest, err := c.size(1, 1)
 	if err != nil {

@@ -25,9 +25,7 @@ func engramGate(c *call) error {
 	if err := c.need(5); err != nil {
 		return err
 	}
-	c.set(0, c.in(0))
-	c.set(1, c.in(0))
-	return nil
+	return likeInputTwice(c)
 }
 
 // gatedDeltaNet: query [T, Hq, E], key [T, Hk, E], value [T, Hv, Ev], where T may be two axes;
@@ -102,12 +100,9 @@ func ngramHash(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 2, 2)
+	in, err := c.ofRank(0, 2)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		in = c.unknowns(2)
 	}
 	c.out(0, c.elem(0), Of(in[0], in[1], hashes))
 	c.out(1, c.elem(0), Of(in[0], before))
@@ -124,19 +119,13 @@ func varlenNGramHash(c *call) error {
 	if err != nil {
 		return err
 	}
-	in, ok, err := c.ranked(0, 1, 1)
+	in, err := c.ofRank(0, 1)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		in = c.unknowns(1)
-	}
-	ends, ok, err := c.ranked(3, 1, 1)
+	ends, err := c.ofRank(3, 1)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		ends = c.unknowns(1)
 	}
 	batch := Sub(ends[0], N(1))
 	c.out(0, c.elem(0), Of(in[0], hashes))
@@ -153,12 +142,9 @@ func varlenCausalConv(c *call) error {
 	}
 	c.set(0, c.in(0))
 	c.set(1, c.in(4))
-	state, ok, err := c.ranked(4, 3, 3)
+	state, err := c.ofRank(4, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		state = c.unknowns(3)
 	}
 	capacity := c.attrInt("state_update_capacity", 0)
 	if capacity < 0 {

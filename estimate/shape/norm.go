@@ -120,8 +120,13 @@ func statistics(c *call, first, last int) error {
 	return nil
 }
 
-func rmsNorm(c *call) error {
-	if err := c.need(2); err != nil {
+func rmsNorm(c *call) error { return alongAxis(c, 2) }
+
+func lpNorm(c *call) error { return alongAxis(c, 1) }
+
+// alongAxis is the rule of operators of so many inputs that keep the type of the first, which has the attribute axis.
+func alongAxis(c *call, inputs int) error {
+	if err := c.need(inputs); err != nil {
 		return err
 	}
 	c.set(0, c.in(0))
@@ -147,18 +152,6 @@ func groupNorm(c *call) error {
 	}
 	_, err = divide("the number of channels", in[1], groups)
 	return err
-}
-
-func lpNorm(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.set(0, c.in(0))
-	if in, ok := c.dims(0); ok {
-		_, err := axis(c.attrInt("axis", -1), len(in))
-		return err
-	}
-	return nil
 }
 
 func lrn(c *call) error {

@@ -59,6 +59,23 @@ func nonZero(c *call) error {
 	return nil
 }
 
+// slices tells along which axis an operator picks from input 0, and among how many slices; without the
+// attribute axis it picks elements of the flattened input.
+func (c *call) slices() (flat bool, ax int, count Dim, err error) {
+	flat, count = c.node.Attr("axis") == nil, c.unknown()
+	dims, ok := c.dims(0)
+	switch {
+	case !ok:
+	case flat:
+		count = Product(dims...)
+	default:
+		if ax, err = c.axisAttr("axis", 0, len(dims)); err == nil {
+			count = dims[ax]
+		}
+	}
+	return flat, ax, count, err
+}
+
 // compress keeps the slices along axis, or the elements of the flattened input, for which the
 // condition is true. The condition may be shorter than the axis: the rest is dropped.
 func compress(c *call) error {
@@ -66,18 +83,9 @@ func compress(c *call) error {
 		return err
 	}
 	s := c.shape(0)
-	flat := c.node.Attr("axis") == nil
-	ax := 0
-	limit := c.unknown()
-	if s.Ranked {
-		var err error
-		if flat {
-			limit = Product(s.Dims...)
-		} else if ax, err = c.axisAttr("axis", 0, len(s.Dims)); err != nil {
-			return err
-		} else {
-			limit = s.Dims[ax]
-		}
+	flat, ax, limit, err := c.slices()
+	if err != nil {
+		return err
 	}
 	if cond, ok := c.dims(1); ok && len(cond) == 1 && !cond[0].Unnamed() {
 		limit = minOf(limit, cond[0])
@@ -133,17 +141,9 @@ func unique(c *call) error {
 		return err
 	}
 	s := c.shape(0)
-	flat := c.node.Attr("axis") == nil
-	ax, limit := 0, c.unknown()
-	if s.Ranked {
-		var err error
-		if flat {
-			limit = Product(s.Dims...)
-		} else if ax, err = c.axisAttr("axis", 0, len(s.Dims)); err != nil {
-			return err
-		} else {
-			limit = s.Dims[ax]
-		}
+	flat, ax, limit, err := c.slices()
+	if err != nil {
+		return err
 	}
 	if v := c.constant(0); v != nil && c.inf.afford(v.Len()) {
 		if flat {

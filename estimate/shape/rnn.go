@@ -51,12 +51,9 @@ func recurrent(c *call, hidden Dim) error {
 			return err
 		}
 	}
-	x, ok, err := c.ranked(0, 3, 3)
+	x, err := c.ofRank(0, 3)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		x = c.unknowns(3)
 	}
 	y, state := Of(x[0], directions, x[1], hidden), Of(directions, x[1], hidden)
 	if c.attrInt("layout", 0) != 0 {

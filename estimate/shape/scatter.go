@@ -18,17 +18,9 @@ func scatterElements(c *call) error {
 	if err := c.needInts(3, 1); err != nil {
 		return err
 	}
-	data, indices := c.shape(0), c.shape(1)
-	if data.Ranked {
-		if len(data.Dims) == 0 {
-			return errScalar
-		}
-		if _, err := c.axisAttr("axis", 0, len(data.Dims)); err != nil {
-			return err
-		}
-		if indices.Ranked && len(indices.Dims) != len(data.Dims) {
-			return fmt.Errorf("indices %v have not the rank of the data %v", indices, data)
-		}
+	indices, err := c.elementIndices()
+	if err != nil {
+		return err
 	}
 	if _, err := mergeShape(indices, c.shape(2)); err != nil {
 		return fmt.Errorf("indices and updates: %w", err)
