@@ -25,7 +25,7 @@ type fitting struct {
 func fitCommand(e *env) *cobra.Command {
 	var f fitting
 	cmd := &cobra.Command{
-		Use:   "fit MODEL {--gpu NAME | --memory SIZE | --gpu NAME --memory SIZE}",
+		Use:   "fit MODEL [--gpu NAME] [--memory SIZE]",
 		Short: "Find the largest batch that fits a GPU or a size",
 		Long: `Fit finds the largest batch whose training step, or inference, fits the memory of a GPU or a size. It doubles the
 batch until the run is too large and then halves the interval; every batch on the way is simulated anew, and the table shows

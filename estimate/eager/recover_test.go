@@ -17,8 +17,11 @@ import (
 // "a/a.l.0:Op" in a.l.0, which a calls.
 func recovered(g onnx.Graph) (*Program, error) { return recoveredFor(g, true) }
 
-func recoveredFor(g onnx.Graph, train bool) (*Program, error) {
-	b := onnx.Model{Opset: 20, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch", Graph: g}.Bytes()
+func recoveredFor(g onnx.Graph, train bool) (*Program, error) { return recoveredAt(20, g, train) }
+
+// recoveredAt is recovered under a version of ONNX's operators.
+func recoveredAt(opset int64, g onnx.Graph, train bool) (*Program, error) {
+	b := onnx.Model{Opset: opset, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch", Graph: g}.Bytes()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
 	if err != nil {
 		return nil, err
