@@ -52,6 +52,9 @@ func runSDPA(r *run, c *Call, in []*tensor) []*tensor {
 	if c.Args.Train {
 		p = c.Args.P
 	}
+	if len(q.shape) != 4 {
+		return one(r.mathSDPA(c, q, k, v, mask, p)) // check_tensor_shapes: the kernels take four dimensions
+	}
 	b := sdpaBackend(q, k, mask, r.needsGrad(mask))
 	if c.Args.Broadcast {
 		b = mathAttention // check_batch_size_and_num_heads_dense: only enable_gqa allows fewer heads of the key
@@ -205,7 +208,7 @@ func (r *run) sdpaBackward(b backend, trained bool, g, q, k, v, out *tensor) []*
 // mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the
 // scale, grouped heads repeated, and the probabilities kept by softmax.
 func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
-	call := &Call{}
+	call, n := &Call{}, len(q.shape)
 	var drop []*tensor
 	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
 	from := q.dtype
@@ -214,7 +217,7 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	}
 	sq := hold(runMul(r, call, []*tensor{q, scalar(onnxload.Float32)})[0])
 	if c.Args.Causal && mask == nil { // ones, tril of them, and 0 or -inf from that
-		l, s := q.shape[2], k.shape[2]
+		l, s := q.shape[n-2], k.shape[n-2]
 		full := r.empty(onnxload.Bool, l, s)
 		tri := r.empty(onnxload.Bool, l, s)
 		r.release(full)
@@ -224,12 +227,13 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 		r.release(zero)
 		r.release(tri)
 	}
-	if q.shape[1] != k.shape[1] && !c.Args.Broadcast {
+	if n == 4 && q.shape[1] != k.shape[1] && !c.Args.Broadcast {
 		k, v = hold(r.repeatHeads(k, q.shape[1])), hold(r.repeatHeads(v, q.shape[1]))
 	}
-	kt := hold(r.transpose(k, 2, 3))
-	sk := hold(runMul(r, call, []*tensor{kt, scalar(onnxload.Float32)})[0])
+	kt := hold(r.transpose(k, n-2, n-1))
+	sk := runMul(r, call, []*tensor{kt, scalar(onnxload.Float32)})[0]
 	scores := r.matmul(sq, sk)
+	r.release(sk) // a temporary of the expression
 	if mask != nil {
 		inplace := !r.needsGrad(mask)
 		s := runAdd(r, &Call{Args: Args{Inplace: inplace}}, []*tensor{scores, mask})[0]
@@ -239,7 +243,7 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	probs := r.softmax("SafeSoftmax", scores, scores.dtype)
 	// _safe_softmax looks for rows that are masked whole.
 	masked := r.pointwise(onnxload.Bool, scores)
-	rows := r.empty(onnxload.Bool, append(append([]int64{}, scores.shape[:3]...), 1)...)
+	rows := r.empty(onnxload.Bool, append(append([]int64{}, scores.shape[:n-1]...), 1)...)
 	zero := r.empty(q.dtype)
 	for _, t := range []*tensor{zero, rows, masked, scores} {
 		r.release(t)

@@ -154,13 +154,32 @@ func (p *Program) fits(c *Call) bool {
 	case "mean", "sum", "amax", "norm", "norm1", "prod", "logsumexp", "argmax", "max_dim", "var", "std", "normalize", "mean_variance_norm":
 		return inside(a.Dims...) && distinct(a.Dims)
 	case "sdpa":
-		q, k, v := shape(0), shape(1), shape(2)
-		mask := len(c.In) < 4 || c.In[3] == NoValue || p.Values[c.In[3]].Kind == Number || rank(3) >= 1 && len(q) == 4 && len(k) == 4 && broadcasts(shape(3), []int64{q[0], q[1], q[2], k[2]})
-		return mask && len(q) == 4 && len(k) == 4 && len(v) == 4 && k[1] > 0 && q[1]%k[1] == 0 && k[1] == v[1] && q[3] == k[3] && k[2] == v[2]
+		return p.attends(c, shape(0), shape(1), shape(2))
 	case "lstm", "gru", "rnn":
 		return x == 3 && len(c.In) >= 3 && a.Hidden > 0 && a.Hidden <= 1<<30 && a.Layers > 0
 	}
 	return true
+}
+
+// attends reports whether scaled_dot_product_attention takes these: of one rank, with the heads of queries a multiple of those
+// of keys in four dimensions, and all dimensions before the last two the same in others.
+func (p *Program) attends(c *Call, q, k, v []int64) bool {
+	n := len(q)
+	if n < 3 || len(k) != n || len(v) != n || q[n-1] != k[n-1] || k[n-2] != v[n-2] {
+		return false
+	}
+	if n == 4 {
+		if k[1] <= 0 || q[1]%k[1] != 0 || k[1] != v[1] {
+			return false
+		}
+	} else if !slices.Equal(q[:n-2], k[:n-2]) || !slices.Equal(k[:n-2], v[:n-2]) {
+		return false
+	}
+	if len(c.In) < 4 || c.In[3] == NoValue || p.Values[c.In[3]].Kind == Number {
+		return true
+	}
+	mask := p.Values[c.In[3]].Shape
+	return len(mask) >= 1 && broadcasts(mask, append(slices.Clone(q[:n-1]), k[n-2]))
 }
 
 func distinct(dims []int) bool {
