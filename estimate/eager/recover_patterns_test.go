@@ -301,3 +301,25 @@ func TestRelativePositions(t *testing.T) {
 	c.nodes[2] = onnx.Op("Transpose", "r", "t", onnx.A("perm", []int64{2, 1, 0}))
 	wantCalls(t, mustRecover(t, c.graph()), "index(attn.table, attn.buffer)", "reshape(g)", "permute(r)", "sum(t)", "add(x, s)")
 }
+
+// F.pad by nothing is a copy; before a pooling that counts it, it is the exporter's.
+func TestPadByNothing(t *testing.T) {
+	none := onnx.Int64s("none", 0, 0, 0, 0, 0, 0, 0, 0)
+	picture := []any{2, 4, 8, 8}
+	runPatterns(t, []patternCase{
+		{name: "pad", shape: picture, inits: []onnx.Tensor{none}, nodes: []onnx.Node{onnx.Op("Pad", "x none", "p"), onnx.Op("Relu", "p", "y")}, want: []string{"constant_pad(x)", "relu(p)"}},
+		{name: "pooling", shape: picture, inits: []onnx.Tensor{none}, nodes: []onnx.Node{onnx.Op("Pad", "x none", "p"), onnx.Op("AveragePool", "p", "y", onnx.A("kernel_shape", []int64{2, 2}))}, want: []string{"avg_pool(x)"}},
+	})
+}
+
+// Tokens that become a picture for a convolution are made contiguous.
+func TestMapOfTokens(t *testing.T) {
+	inits := []onnx.Tensor{onnx.Int64s("picture", 2, 4, 4, 8), weights("c.weight", 8, 8, 1, 1)}
+	to := func(n onnx.Node) []onnx.Node {
+		return []onnx.Node{onnx.Op("Reshape", "x picture", "r"), onnx.Op("Transpose", "r", "p", onnx.A("perm", []int64{0, 3, 1, 2})), n}
+	}
+	runPatterns(t, []patternCase{
+		{name: "convolution", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Conv", "p c.weight", "y")), want: []string{"reshape(x)", "permute(r)", "contiguous(_)", "conv(p, c.weight, -)"}},
+		{name: "else", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Relu", "p", "y")), want: []string{"reshape(x)", "permute(r)", "relu(p)"}},
+	})
+}

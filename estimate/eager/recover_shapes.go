@@ -6,14 +6,15 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
+// emitPad pads. Where there is nothing to pad, constant_pad_nd makes a copy (aten/src/ATen/native/PadNd.cpp).
 func emitPad(b *recovery, n *onnxload.Node) {
 	op := "constant_pad"
 	if a := n.Attr("mode"); a != nil && a.Str != "constant" {
 		op = "reflection_pad"
 	}
 	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
-	if slices.Equal(in, out) {
-		b.same[n.Out[0]] = b.in(n, 0)
+	if pool, _ := b.user(n.Out[0], "AveragePool"); slices.Equal(in, out) && (pool != nil || op != "constant_pad") {
+		b.same[n.Out[0]] = b.in(n, 0) // the exporter's, for count_include_pad
 		return
 	}
 	b.call(op, Args{Shape: out}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
@@ -71,7 +72,7 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	if b.isBiasTable(n, perm) {
+	if b.isBiasTable(n, perm) || b.isMapOfTokens(n, perm) {
 		v := b.temp("permute", Args{Dims: perm}, b.elem(n.Out[0]), b.dims(n.Out[0]), b.value(b.in(n, 0)))
 		b.call("contiguous", Args{}, []ValueID{v}, n.Out[0])
 		return
@@ -91,6 +92,24 @@ func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
 	}
 	g, _ := b.producer(b.in(r, 0))
 	return g != nil && g.Op == "Gather" && len(b.dims(b.in(g, 1))) == 1
+}
+
+// isMapOfTokens recognises tokens that become a picture for a convolution, x.reshape(B, H, W, C).permute(0, 3, 1, 2).contiguous(),
+// as vision transformers with stages write it; the exporters drop the copy.
+func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
+	if !slices.Equal(perm, []int{0, 3, 1, 2}) {
+		return false
+	}
+	r, _ := b.producer(b.in(n, 0))
+	if r == nil || r.Op != "Reshape" || len(b.dims(b.in(r, 0))) != 3 || len(b.uses[b.id(n.Out[0])]) == 0 {
+		return false
+	}
+	for _, u := range b.uses[b.id(n.Out[0])] {
+		if b.nodes[u].Op != "Conv" {
+			return false
+		}
+	}
+	return true
 }
 
 func emitExpand(b *recovery, n *onnxload.Node) {
