@@ -161,19 +161,19 @@ func (p *Program) sameSize(a, b ValueID) bool {
 func (l *lives) projection(i int32) {
 	c := &l.p.Calls[i]
 	x, y := c.In[0], c.Out[0]
-	if x == NoValue || y == NoValue || l.made[x] < 0 || l.owner[x] != c.Scope || l.reads[x] != 1 {
+	if x == NoValue || y == NoValue || l.made[x] < 0 || l.owner[x] != l.owner[y] || l.reads[x] != 1 {
 		return
 	}
 	if y, _ = l.looks(y, i); l.picks[y] < 2 && (l.reads[y] != 1 || l.p.Calls[l.reader[y]].Op != "split") {
 		return
 	}
-	k := l.spans.frame(i, c.Scope)
+	k := l.spans.frame(i, l.owner[x])
 	if k < 0 {
 		return
 	}
 	for j := i + 1; j <= l.spans.list[k].last; j++ {
 		d := &l.p.Calls[j]
-		if isProduct(d.Op) && d.Scope == c.Scope && d.Out[0] != NoValue && l.p.sameSize(d.Out[0], x) {
+		if isProduct(d.Op) && d.Scope == l.owner[x] && d.Out[0] != NoValue && l.p.sameSize(d.Out[0], x) {
 			_, end := l.looks(d.Out[0], j)
 			l.last[x] = max(l.last[x], end)
 			return

@@ -147,10 +147,10 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 			return outs
 		})
 	}
+	r.release(xi) // a local of the kernel's; the statistics are results that nobody takes
 	for _, t := range kept {
 		r.release(t)
 	}
-	r.release(xi)
 	return out
 }
 
