@@ -122,6 +122,7 @@ type recovery struct {
 	unknown map[int32]string // by node: the operator that has no row
 	said    map[string]bool  // operators that a note says are approximate
 	lists   map[onnxload.ValueID][]onnxload.ValueID
+	listed  int // items of all lists
 
 	functions int // chains that are taken for functions of autograd written in Python
 	widened   int // attentions that are taken to multiply in float32

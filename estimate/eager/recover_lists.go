@@ -12,6 +12,9 @@ var listNodes = []nodeRow{
 	{"SequenceAt", emitListItem}, {"ConcatFromSequence", emitListCat},
 }
 
+// maxListed is how many items all lists together are followed with: each node of a long one has a list of its own.
+const maxListed = 1 << 22
+
 // emitList follows which tensors a list has. What is not known is no list.
 func emitList(b *recovery, n *onnxload.Node) {
 	o := n.Out[0]
@@ -36,8 +39,9 @@ func emitList(b *recovery, n *onnxload.Node) {
 		slot, last = 2, len(from)
 	}
 	at, known := b.place(b.in(n, slot), last, len(from))
+	b.listed += len(from)
 	switch {
-	case !known || len(from) >= maxParts:
+	case !known || len(from) >= maxParts || b.listed > maxListed:
 	case n.Op == "SequenceInsert":
 		b.lists[o] = slices.Insert(slices.Clone(from), at, b.in(n, 1))
 		return

@@ -11,9 +11,9 @@ const (
 	// maxPending bounds how many values that wait are computed inside each other.
 	maxPending = 256
 
-	// How many elements all evaluations together may read and write: a fixed part for tables, and a few
-	// elements for each value of the model. It keeps memory and time in
-	// proportion to the file, whose nodes could each ask for a value of maxConst.
+	// How many elements all evaluations together may read and write, lists of types included: a fixed part for
+	// tables, and a few elements for each value of the model. It keeps memory and time in
+	// proportion to the file, whose nodes could each ask for a value of maxConst, or a list of maxListed.
 	maxElems         = 1 << 22
 	maxElemsPerValue = 16
 )

@@ -34,7 +34,7 @@ func (f *inferer) list(types []Type) Type {
 		of = f.union(of, e)
 	}
 	t.Of = &of
-	if len(types) <= maxListed {
+	if len(types) <= maxListed && f.afford(len(types)) {
 		t.List.Types = types
 	}
 	return t
