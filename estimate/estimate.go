@@ -33,8 +33,13 @@ type UnboundError struct {
 }
 
 func (e *UnboundError) Error() string {
+	const most = 20 // a file may have thousands
 	var parts []string
-	for _, d := range e.Dims {
+	for i, d := range e.Dims {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("and %d more", len(e.Dims)-most))
+			break
+		}
 		switch {
 		case d.Name == "" && d.Dim < 0 && len(d.Inputs) > 0:
 			parts = append(parts, fmt.Sprintf("the shape of input %q", d.Inputs[0]))

@@ -116,9 +116,17 @@ func tell(w io.Writer, err error) int {
 	return code
 }
 
-// oneLine keeps a message of several lines on one.
+// maxMessage is how many bytes of a message are told. A file may hold names and equations of megabytes.
+const maxMessage = 2000
+
+// oneLine keeps a message of several lines on one, and leaves out the middle of one that is too long.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	if len(s) <= maxMessage {
+		return s
+	}
+	const end = 400 // what is wrong, and what was wanted, often come last
+	return strings.ToValidUTF8(s[:maxMessage-end], "") + " ... " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
 // panicPlace returns the file and line of our own code that panicked.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // Whenever the program is killed, the output is the old one or the new one.
@@ -124,5 +125,14 @@ func TestAsciiJSON(t *testing.T) {
 				t.Errorf("%q became %q", name, escaped)
 			}
 		}
+	}
+}
+
+// However long a name in a file is, what is told of it is a line that can be read.
+func TestLongMessages(t *testing.T) {
+	name := strings.Repeat("名", 100_000)
+	got := oneLine("model.onnx: equation \"" + name + "\"\nhas 1 term for 2 inputs")
+	if len(got) > maxMessage+5 || !strings.HasPrefix(got, "model.onnx: equation") || !strings.HasSuffix(got, "; has 1 term for 2 inputs") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: %.60s", len(got), got)
 	}
 }
