@@ -72,6 +72,9 @@ type valueType struct {
 	DType  string `json:"dtype"`          // of the elements; "" when unknown
 	Shape  []any  `json:"shape"`          // numbers, symbols and null; null when unknown
 	AtMost []any  `json:"at_most,omitempty"`
+	Type   string `json:"type,omitempty"` // of what is no tensor, in full: "optional(sequence(float32[5]))"
+
+	words string // the same for a table, without the shape: "optional of sequence of float32"
 }
 
 // valueTypes lists the values that have a name, in the order of the file; of those that share
@@ -87,15 +90,20 @@ func valueTypes(m *onnxload.Model, types *shape.Result) []valueType {
 		seen[name] = true
 		v := valueType{name: name}
 		t := types.Type(onnxload.ValueID(i))
-		for t.Of != nil {
-			if v.Kind == "" {
-				v.Kind = kindName(t.Kind)
+		if t.Of != nil {
+			v.Kind, v.Type = kindName(t.Kind), t.String()
+		}
+		for ; t.Of != nil; t = *t.Of {
+			v.words += kindName(t.Kind)
+			if t.Kind == onnxload.MapType {
+				v.words += " from " + t.Elem.String()
 			}
-			t = *t.Of
+			v.words += " of "
 		}
 		if t.Elem != onnxload.Undefined {
 			v.DType = t.Elem.String()
 		}
+		v.words += v.DType
 		v.Shape, v.AtMost = dimsOf(t.Shape, types)
 		out = append(out, v)
 	}
@@ -175,11 +183,7 @@ func valueGrid(values []valueType) *report.Grid {
 		{Title: "#", Right: true}, {Title: "value", File: true}, {Title: "type"}, {Title: "shape", Code: true},
 	}}
 	for i, v := range values {
-		kind := v.DType
-		if v.Kind != "" {
-			kind = v.Kind + " of " + v.DType
-		}
-		g.Rows = append(g.Rows, []string{report.Count(int64(i)), v.name, kind, shapeText(v)})
+		g.Rows = append(g.Rows, []string{report.Count(int64(i)), v.name, v.words, shapeText(v)})
 	}
 	return g
 }

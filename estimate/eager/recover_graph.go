@@ -260,7 +260,11 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		d, _ = b.types.Limit(d)
 		n, ok := d.Int()
 		if !ok {
-			b.fail("dimension %d of %q is %s, not a number", i, b.m.Values[id].Name, d)
+			what := "is " + d.String() + ", not a number"
+			if d.Unnamed() {
+				what = "is not known"
+			}
+			b.fail("dimension %d of %q %s", i, b.m.Values[id].Name, what)
 		}
 		out[i] = n
 	}
