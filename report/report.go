@@ -241,15 +241,8 @@ func noteWord(level string) string {
 	return "note"
 }
 
-// oneLine keeps a note on its line whatever is in it; names in it are quoted already.
-func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, s)
-}
+// oneLine keeps a note on its line whatever is in it.
+func oneLine(s string) string { return Clean(strings.ReplaceAll(s, "\n", " ")) }
 
 // shownLayers is how many of the largest layers a Markdown report shows unfolded.
 const shownLayers = 10

@@ -4,6 +4,8 @@ package report
 import (
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // nameWidth is how many bytes of a name the tables for people show.
@@ -31,6 +33,25 @@ func Show(name string, limit int) string {
 		}
 	}
 	return `""...`
+}
+
+// Clean makes a sentence safe to look at, in a terminal too: what is not printable, or turns the
+// direction of writing, is written as Go would escape it. Names from files in it are quoted as a rule;
+// this is for those inside of others' words, such as the symbols of a shape.
+func Clean(s string) string {
+	odd := func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }
+	if strings.IndexFunc(s, odd) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if odd(r) {
+			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // isPlain reports whether a name may be shown unquoted. A sign in front could make a

@@ -10,6 +10,8 @@ import (
 	"os"
 	"runtime/debug"
 	"strings"
+
+	"github.com/memestimate/memestimate/report"
 )
 
 // Exit codes. The command run by "memestimate run" sets its own beside these.
@@ -119,13 +121,17 @@ func tell(w io.Writer, err error) int {
 // maxMessage is how many bytes of a message are told. A file may hold names and equations of megabytes.
 const maxMessage = 2000
 
-// oneLine keeps a message of several lines on one, and leaves out the middle of one that is too long.
+// oneLine keeps a message of several lines on one, and what a file put into it from acting in a terminal. It leaves
+// out the middle of one that is too long.
 func oneLine(s string) string {
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	const end = 400 // what is wrong, and what was wanted, often come last
+	if len(s) > 2*maxMessage {
+		s = s[:maxMessage] + s[len(s)-maxMessage:] // what is certain to go need not be cleaned
+	}
+	s = report.Clean(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 	if len(s) <= maxMessage {
 		return s
 	}
-	const end = 400 // what is wrong, and what was wanted, often come last
 	return strings.ToValidUTF8(s[:maxMessage-end], "") + " ... " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 

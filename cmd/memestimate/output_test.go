@@ -14,7 +14,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
+
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
 // Whenever the program is killed, the output is the old one or the new one.
@@ -134,5 +138,24 @@ func TestLongMessages(t *testing.T) {
 	got := oneLine("model.onnx: equation \"" + name + "\"\nhas 1 term for 2 inputs")
 	if len(got) > maxMessage+5 || !strings.HasPrefix(got, "model.onnx: equation") || !strings.HasSuffix(got, "; has 1 term for 2 inputs") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes: %.60s", len(got), got)
+	}
+}
+
+// An error shows shapes with the symbols that a file gives them, and none of these acts on a terminal.
+func TestErrorsDoNotAct(t *testing.T) {
+	const symbol = "\x1b[31mred\u202edear\u009b1m"
+	b := onnxtest.Model{Graph: onnxtest.Graph{
+		In:    []onnxtest.Value{onnxtest.Float("x", symbol, 3), onnxtest.Val("at", onnxload.Int64, symbol)},
+		Nodes: []onnxtest.Node{onnxtest.Op("GatherElements", "x at", "y")},
+		Out:   []onnxtest.Value{{Name: "y"}},
+	}}.Bytes()
+	var stdout, stderr bytes.Buffer
+	e := &env{stdin: bytes.NewReader(b), stdout: &stdout, stderr: &stderr, getenv: func(string) string { return "" }}
+	if code := run(context.Background(), e, []string{"shapes", "-"}); code != exitInput {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	line := strings.TrimSuffix(stderr.String(), "\n")
+	if !strings.Contains(line, `\x1b[31mred\u202edear\u009b1m`) || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("%q", line)
 	}
 }

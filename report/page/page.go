@@ -15,11 +15,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
@@ -163,19 +160,7 @@ func hash(s string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// clean makes a sentence safe to look at: what is not printable, or turns the
-// direction of writing, is written as Go would escape it.
-func clean(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
+func clean(s string) string { return report.Clean(s) }
 
 // show makes a name from a file safe to look at: no control characters, nothing
 // that turns the direction of writing.
