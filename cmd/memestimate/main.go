@@ -69,9 +69,14 @@ func (e *exitError) withHint(format string, args ...any) *exitError {
 
 func main() {
 	// The program lives for milliseconds and its garbage is small: collecting it less
-	// often saves a third of the time. A large model brings the usual pace back.
-	debug.SetGCPercent(400)
-	debug.SetMemoryLimit(2 << 30)
+	// often saves a third of the time. A large model brings the usual pace back. Who set limits of
+	// their own has them.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(2 << 30)
+	}
 	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(run(context.Background(), e, os.Args[1:]))
 }
