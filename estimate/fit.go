@@ -40,15 +40,35 @@ type Point struct {
 	Safe       bool   `json:"safe"` // the upper bound fits as well
 }
 
+func (p Point) device() int64 { return p.Device }
+
+func (p Point) upper() int64 { return p.UpperBound }
+
+// line returns the largest batch of at most so much memory if sizes lie on the straight line through two points: any
+// larger one where it is level. What the optimizer takes at its peak does not depend on the batch.
+func line(a, b Point, size func(Point) int64, memory int64) int64 {
+	if size(a) == 0 || size(b) == 0 { // one was not simulated
+		return a.Batch + (b.Batch-a.Batch)/2
+	}
+	if size(b) <= size(a) {
+		return 4 * b.Batch
+	}
+	slope := float64(size(b)-size(a)) / float64(b.Batch-a.Batch)
+	return a.Batch + int64(min(float64(memory-size(a))/slope, 2*maxBatch))
+}
+
 // maxBatch is the largest batch that Largest tries.
 const maxBatch = 1 << 24
 
 // ErrNoBatch is wrapped by the error about a model that has no open leading dimension.
 var ErrNoBatch = errors.New("the model has no batch to choose")
 
+// manyNodes is how many nodes a graph has at least for Largest to try few batches: seconds are spent on each.
+const manyNodes = 20_000
+
 // Largest finds the largest batch whose run takes at most so many bytes of device memory, and the largest whose
-// upper bound does. It doubles the batch until the run is too large, then halves the interval; every
-// batch on the way is simulated anew. Memory grows with the batch but for the steps of cuDNN's workspaces,
+// upper bound does. It doubles the batch until the run is too large, then halves the interval; in a graph of many nodes it
+// goes where the straight line through two batches that it tried says. Every batch on the way is simulated anew. Memory grows with the batch but for the steps of cuDNN's workspaces,
 // so a somewhat larger batch may fit by luck; none below the one that it returns was seen to fail.
 func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	if opt.Step == nil {
@@ -75,29 +95,41 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	if failed != nil {
 		return nil, failed
 	}
+	few := len(m.Graph.Nodes) >= manyNodes
 	good, bad := int64(0), int64(1)
 	if first.Fits {
 		good = 1
-		for bad = 2; bad <= maxBatch && try(bad).Fits; bad *= 2 {
-			good = bad
+		for bad = 2; bad <= maxBatch && try(bad).Fits; {
+			last := good
+			good, bad = bad, bad*2
+			if few { // one more than should fit, so that the interval is a short one
+				bad = max(bad, min(line(seen[last], seen[good], Point.device, memory)+1, 16*good))
+				if good < maxBatch {
+					bad = min(bad, maxBatch)
+				}
+			}
 		}
 	}
 	if failed != nil { // it has a batch of one, and no other
 		return nil, failed
 	}
 	f.Capped = bad > maxBatch
-	bisect := func(good, bad int64, fits func(Point) bool) int64 {
-		for bad-good > 1 {
-			if mid := good + (bad-good)/2; fits(try(mid)) {
-				good = mid
+	search := func(good, bad int64, size func(Point) int64) int64 {
+		for tried := 1; bad-good > 1; tried++ {
+			at := good + (bad-good)/2
+			if few && tried%2 > 0 { // in turn with half of what is left: what is reserved may rise in one great step
+				at = min(max(line(seen[good], seen[bad], size, memory), good+1), bad-1)
+			}
+			if p := try(at); p.Device > 0 && size(p) <= memory {
+				good = at
 			} else {
-				bad = mid
+				bad = at
 			}
 		}
 		return good
 	}
 	if !f.Capped {
-		good = bisect(good, bad, func(p Point) bool { return p.Fits })
+		good = search(good, bad, Point.device)
 	}
 	f.Batch = good
 	// The safe batch is at or below the other: take the tried ones around it.
@@ -112,7 +144,7 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 			high = min(high, p.Batch)
 		}
 	}
-	f.Safe = bisect(low, high, func(p Point) bool { return p.Safe })
+	f.Safe = search(low, high, Point.upper)
 	for _, p := range seen {
 		if p.Device > 0 { // the others are beyond 64 bits
 			f.Curve = append(f.Curve, p)

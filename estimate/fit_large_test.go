@@ -1,0 +1,54 @@
+package estimate
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// In a graph of many nodes few batches are tried, and what is found is still a batch that fits whose next one does not.
+func TestLargestOfManyNodes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("simulates 20 steps of 20,000 nodes")
+	}
+	g := onnxtest.Graph{In: []onnxtest.Value{onnxtest.Float("x", "batch", 64)}}
+	in := "x"
+	for i := range manyNodes / 2 {
+		gemm, relu := fmt.Sprintf("/l.%d/Gemm", i), fmt.Sprintf("/l.%d/Relu", i)
+		weight := fmt.Sprintf("l.%d.weight", i%8) // shared, so that a step is quick
+		if i < 8 {
+			g.Inits = append(g.Inits, onnxtest.Bare(weight, onnxload.Float32, 64, 64))
+		}
+		g.Nodes = append(g.Nodes,
+			onnxtest.Node{Op: "Gemm", Name: gemm, In: []string{in, weight}, Out: []string{gemm}},
+			onnxtest.Node{Op: "Relu", Name: relu, In: []string{gemm}, Out: []string{relu}})
+		in = relu
+	}
+	g.Out = []onnxtest.Value{{Name: in}}
+	raw := onnxtest.Model{Opset: 17, Graph: g}.Bytes()
+	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const memory = 24 << 30
+	f, err := Largest(m, Options{}, memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[int64]Point{}
+	for _, p := range f.Curve {
+		sizes[p.Batch] = p
+	}
+	if p, next := sizes[f.Batch], sizes[f.Batch+1]; !p.Fits || next.Device == 0 || next.Fits {
+		t.Errorf("batch %d: %+v, the next one %+v", f.Batch, p, next)
+	}
+	if p, next := sizes[f.Safe], sizes[f.Safe+1]; !p.Safe || next.Device == 0 || next.Safe {
+		t.Errorf("safe batch %d: %+v, the next one %+v", f.Safe, p, next)
+	}
+	if len(f.Curve) > 21 || f.Batch < 8192 { // doubling and halving would try 27
+		t.Errorf("batch %d took %d runs", f.Batch, len(f.Curve))
+	}
+}
