@@ -55,6 +55,7 @@ func Recover(src Source) (*Program, error) {
 		}
 	}
 	b.prog.Calls = make([]Call, 0, runs)
+	b.prog.Values = slices.Grow(b.prog.Values, runs+len(src.Model.Graph.Inits))
 	for i, n := range b.nodes {
 		b.at = i
 		switch {
@@ -106,7 +107,7 @@ type recovery struct {
 	shapes [][]int64        // by ONNX value: its sizes once they were asked for; shared, never written to
 	flips  map[ValueID]bool // parameters that are kept transposed
 	of     []ValueID        // by ONNX value: the program's, or -2
-	calls  map[ValueID]int  // by program value: the call that makes it
+	calls  []int32          // by program value: one more than the call that makes it, as far as it is that long
 	folded int              // batch norms that an export folded into convolutions, and that are restored
 	made   []int32          // by ONNX value: index of the node that makes it, or -1
 	uses   [][]int32        // by ONNX value: the nodes that read it, once for each slot
@@ -143,7 +144,7 @@ func newRecovery(src Source) *recovery {
 		shapes: make([][]int64, n), flips: map[ValueID]bool{},
 		of: make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		scopes: map[string]int32{}, layers: map[string]int32{}, calls: map[ValueID]int{}, called: map[string]bool{},
+		scopes: map[string]int32{}, layers: map[string]int32{}, called: map[string]bool{},
 	}
 	for i := range n {
 		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
@@ -246,9 +247,12 @@ func (b *recovery) push(c Call) {
 		b.unknown[c.Node] = b.nodeName()
 		c.Op, c.Args = "opaque", Args{}
 	}
+	if n := len(b.prog.Values); n > len(b.calls) {
+		b.calls = slices.Grow(b.calls, n-len(b.calls))[:n]
+	}
 	for _, v := range c.Out {
 		if v != NoValue {
-			b.calls[v] = len(b.prog.Calls)
+			b.calls[v] = int32(len(b.prog.Calls)) + 1
 		}
 	}
 	b.prog.Calls = append(b.prog.Calls, c)

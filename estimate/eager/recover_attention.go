@@ -194,9 +194,8 @@ func (b *recovery) unrepeated(v ValueID) ValueID {
 
 // callOf returns the call that makes a value of the program so far.
 func (b *recovery) callOf(v ValueID) *Call {
-	i, ok := b.calls[v]
-	if !ok {
+	if v < 0 || int(v) >= len(b.calls) || b.calls[v] == 0 {
 		return nil
 	}
-	return &b.prog.Calls[i]
+	return &b.prog.Calls[b.calls[v]-1]
 }

@@ -39,21 +39,17 @@ func (b *recovery) orderState() {
 		p.children = append(p.children, path)
 		return m
 	}
-	ids := map[ValueID]int{}
+	// Values that the graph does not have, restored ones, stay at the end of their modules.
+	ids := make([]int, len(b.prog.Values))
+	for v := range ids {
+		ids[v] = len(b.of)
+	}
 	for i, v := range b.of {
 		if v >= 0 {
-			if _, ok := ids[v]; !ok {
-				ids[v] = i
-			}
+			ids[v] = min(ids[v], i)
 		}
 	}
-	// Values that the graph does not have, restored ones, stay at the end of their modules.
-	place := func(v ValueID) int {
-		if i, ok := ids[v]; ok {
-			return i
-		}
-		return len(b.of)
-	}
+	place := func(v ValueID) int { return ids[v] }
 	state := slices.Clone(b.prog.State)
 	slices.SortStableFunc(state, func(x, y ValueID) int { return place(x) - place(y) })
 	for _, v := range state {
