@@ -20,15 +20,6 @@ targets=("$@")
 export CGO_CFLAGS="${CGO_CFLAGS:--g -O2 -Wno-deprecated-declarations}"
 when="@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 
-rm -rf dist
-mkdir -p dist/staging
-CGO_ENABLED=0 go build -trimpath -o dist/staging/host ./cmd/memestimate
-mkdir -p dist/staging/completions
-for shell in bash zsh fish powershell; do
-	dist/staging/host completion "$shell" >"dist/staging/completions/memestimate.$shell"
-done
-dist/staging/host man >dist/staging/memestimate.1
-
 # compiler TARGET prints the C compiler for a target, nothing where there is none.
 compiler() {
 	case "$1" in
@@ -38,17 +29,35 @@ compiler() {
 	esac
 }
 
+# What is missing is said before anything is built.
+for target in "${targets[@]}"; do
+	if [ "${target%/*}" = linux ] && [ -z "$(compiler "$target")" ] && [ "${NOGPU:-}" != 1 ]; then
+		package="gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+		[ "$target" = linux/arm64 ] || package="gcc-x86-64-linux-gnu libc6-dev-amd64-cross"
+		echo "release.sh: no C compiler for $target (Debian has it in $package); NOGPU=1 builds it without live GPUs" >&2
+		exit 1
+	fi
+done
+
+rm -rf dist
+mkdir -p dist/staging
+trap 'rm -rf dist/staging' EXIT
+CGO_ENABLED=0 go build -trimpath -o dist/staging/host ./cmd/memestimate
+mkdir -p dist/staging/completions
+for shell in bash zsh fish powershell; do
+	dist/staging/host completion "$shell" >"dist/staging/completions/memestimate.$shell"
+done
+dist/staging/host man >dist/staging/memestimate.1
+
 for target in "${targets[@]}"; do
 	os="${target%/*}" arch="${target#*/}" suffix="" program=memestimate cgo=0 cc=""
 	if [ "$os" = linux ]; then
 		cc=$(compiler "$target")
 		if [ -n "$cc" ]; then
 			cgo=1
-		elif [ "${NOGPU:-}" = 1 ]; then
-			suffix=-nogpu
 		else
-			echo "release.sh: no C compiler for $target; NOGPU=1 builds it without live GPUs" >&2
-			exit 1
+			suffix=-nogpu
+			echo "release.sh: no C compiler for $target: without live GPUs" >&2
 		fi
 	fi
 	[ "$os" != windows ] || program=memestimate.exe
@@ -64,5 +73,4 @@ for target in "${targets[@]}"; do
 	fi
 	echo "$name"
 done
-rm -rf dist/staging
 (cd dist && sha256sum memestimate-* >SHA256SUMS)
