@@ -74,6 +74,7 @@ type Error struct {
 	Known []string // those that are, in its place
 }
 
+// Error returns "FILE:LINE: what is wrong".
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %s", e.File, e.Text)

@@ -32,6 +32,7 @@ type UnboundError struct {
 	Dims []shape.Unbound
 }
 
+// Error lists the dimensions by the names and inputs that the file gives them, quoted.
 func (e *UnboundError) Error() string {
 	const most = 20 // a file may have thousands
 	var parts []string

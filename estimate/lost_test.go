@@ -163,3 +163,22 @@ func TestNoteOfCopiedWeight(t *testing.T) {
 		}
 	}
 }
+
+// What is taken to work in place is said: by the note about the sums where it tells it all, else by one about the run.
+func TestInPlaceNote(t *testing.T) {
+	const sums, run = "ReLUs are taken to work in place", "in the simulated run"
+	for _, c := range []struct {
+		model     string
+		sums, run bool
+	}{
+		{"resnet18", true, false},     // each ReLU follows a norm
+		{"mobilenet_v2", false, true}, // ReLU6
+		{"alexnet", true, true},       // two follow a Linear, and are in the sums alone
+		{"bert_base", false, false},
+	} {
+		e := exportOf(t, c.model, "ts-train")
+		if e.says(sums) != c.sums || e.says(run) != c.run {
+			t.Errorf("%s: the sums' note %v, the run's %v, want %v and %v: %v", c.model, e.says(sums), e.says(run), c.sums, c.run, e.report.Notes)
+		}
+	}
+}

@@ -47,8 +47,9 @@ func (a *analysis) notes(ws []weight, counters int64, r *Report) []Note {
 	if idle > 0 {
 		say(Info, "%s used by no node", plural(idle, "parameter is", "parameters are"))
 	}
-	if n := len(a.types.Contradictions); n > 0 {
-		say(Warning, "the file declares another type for %s than follows from its nodes: what follows is taken", plural(n, "value"))
+	if all := a.types.Contradictions; len(all) > 0 {
+		say(Warning, "the file declares another type for %s than follows from its nodes: what follows is taken; %s",
+			plural(len(all), "value"), all[0].String(a.m.Values[all[0].Value].Name))
 	}
 	for _, n := range a.m.Notes {
 		say(Info, "%s", n)

@@ -201,3 +201,12 @@ func answerBuiltin(t *testing.T, name string) *Report {
 	}
 	return r
 }
+
+// A type that the file declares wrongly is named, with what follows from the nodes.
+func TestContradictionNote(t *testing.T) {
+	r := answer(t, on.Model{Graph: on.Graph{In: []on.Value{on.Float("x", 8, 16)}, Out: []on.Value{on.Float("y", 8, 17)}, Nodes: []on.Node{on.Op("Sigmoid", "x", "y")}}}, Options{})
+	const want = `value "y" is float32[8, 16], the file declares float32[8, 17]`
+	if len(r.Notes) != 1 || r.Notes[0].Level != Warning || !strings.HasSuffix(r.Notes[0].Text, want) {
+		t.Errorf("notes %v, want a warning that ends in %q", r.Notes, want)
+	}
+}

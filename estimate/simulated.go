@@ -63,6 +63,9 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
+	if n := p.InPlace(); !s.Infer && n != b.a.relus { // else the note about the sums says it
+		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it", plural(n, "activation works", "activations work"))})
+	}
 	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name, plural(p.Unknown[name], "node has", "nodes have"))})
 	}

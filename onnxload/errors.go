@@ -20,6 +20,7 @@ type WireError struct {
 	Msg    string
 }
 
+// Error returns "byte OFFSET: what is wrong".
 func (e *WireError) Error() string { return fmt.Sprintf("byte %d: %s", e.Offset, e.Msg) }
 
 // A FormatError says that the input is something other than an ONNX model.
@@ -28,6 +29,7 @@ type FormatError struct {
 	Hint   string // what to do about it; may be empty
 }
 
+// Error says what the input is, as far as it is known, and what to do about it.
 func (e *FormatError) Error() string {
 	s := "not an ONNX model"
 	if e.Format != "" {

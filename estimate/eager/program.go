@@ -30,6 +30,16 @@ type Value struct {
 	Shape []int64
 }
 
+// InPlace counts the activations that are taken to write over their argument, which no graph records.
+func (p *Program) InPlace() (n int) {
+	for i := range p.Calls {
+		if c := &p.Calls[i]; c.Args.Inplace && len(c.In) == 1 {
+			n++
+		}
+	}
+	return n
+}
+
 // A Call is one call of a PyTorch operator.
 type Call struct {
 	Op    string // its row: see Operators

@@ -339,6 +339,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 // A NoGradientError says why a loss cannot be differentiated, so that there is nothing to train.
 type NoGradientError struct{ why string }
 
+// Error names the loss, and why nothing would have a gradient.
 func (e *NoGradientError) Error() string { return e.why }
 
 // noGradient says why a loss cannot be differentiated.

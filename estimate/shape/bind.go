@@ -15,6 +15,7 @@ type BindError struct {
 	Msg    string
 }
 
+// Error names the option and what is wrong with it.
 func (e *BindError) Error() string { return e.Option + ": " + e.Msg }
 
 func (o bindSource) fail(format string, args ...any) error {

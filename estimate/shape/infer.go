@@ -68,6 +68,7 @@ type NodeError struct {
 	Err   error
 }
 
+// Error names the node by its place, its name and its operator, and says what is wrong.
 func (e *NodeError) Error() string {
 	if e.Name == "" {
 		return fmt.Sprintf("node %d (%s): %v", e.Index, e.Op, e.Err)

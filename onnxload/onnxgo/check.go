@@ -24,6 +24,7 @@ type Difference struct {
 	Msg  string
 }
 
+// Error says where the two readers differ, and how.
 func (d *Difference) Error() string { return "onnx-go reads another model: " + d.Node + ": " + d.Msg }
 
 // Check has onnx-go decode the model that onnxload has read, and compares them
