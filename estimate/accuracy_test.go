@@ -218,12 +218,19 @@ func spreadOf(g []outcome, f func(outcome) float64) spread {
 func allocated(o outcome) float64 { return o.alloc }
 func reserved(o outcome) float64  { return o.reserved }
 
-// byKind groups outcomes by mode and precision, in order of name.
+// byKind groups outcomes by mode and precision, and by mode where it has several precisions, in order of name.
 func byKind(all []outcome) (kinds []string, groups map[string][]outcome) {
 	groups = map[string][]outcome{}
+	modes := map[string][]outcome{}
 	for _, o := range all {
 		k := o.c.Mode + " " + o.c.DType
 		groups[k] = append(groups[k], o)
+		modes[o.c.Mode] = append(modes[o.c.Mode], o)
+	}
+	for mode, g := range modes {
+		if len(g) > len(groups[mode+" "+g[0].c.DType]) {
+			groups[mode] = g
+		}
 	}
 	return slices.Sorted(maps.Keys(groups)), groups
 }
@@ -293,15 +300,14 @@ func TestAccuracy(t *testing.T) {
 	summarize(t, all)
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" && *graphs == "" {
 		hold(t, all, []limits{
+			{"train", spread{0.2, 2, 8}, spread{0.5, 3, 0}},
 			{"train fp32", spread{0.2, 2, 8}, spread{0.5, 3, 0}},
 			{"train amp-bf16", spread{0.5, 4, 0}, spread{0.5, 3, 0}},
 			{"train bf16", spread{0.5, 4, 0}, spread{0.5, 3, 0}},
 			{"infer fp32", spread{0.5, 8, 0}, spread{3, 12, 0}},
 			{"infer bf16", spread{0.5, 12, 0}, spread{3, 15, 0}},
 		})
-		if h := boundsOf(all); 100*h.holds < 98*len(all) {
-			t.Errorf("the upper bound holds in %d of %d cases only", h.holds, len(all))
-		}
+		holdBound(t, all, 99, 5)
 	}
 }
 
@@ -340,6 +346,16 @@ func TestAccuracyOnUnseenModels(t *testing.T) {
 			{"infer fp32", spread{0.5, 12, 0}, spread{5, 25, 0}},
 			{"infer bf16", spread{0.5, 12, 0}, spread{5, 15, 0}},
 		})
+		holdBound(t, all, 98, 5)
+	}
+}
+
+// holdBound fails the test where the upper bound holds in less than so many percent of the cases, or is more than so many
+// percent too high on average.
+func holdBound(t *testing.T, all []outcome, least, above float64) {
+	t.Helper()
+	if h := boundsOf(all); 100*float64(h.holds) < least*float64(len(all)) || h.mean > above {
+		t.Errorf("the upper bound holds in %d of %d cases, %.2f %% too high on average; wanted at least %v %% of them, and at most %v %%", h.holds, len(all), h.mean, least, above)
 	}
 }
 

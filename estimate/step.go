@@ -183,18 +183,8 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.Peak.UpperBound = upperBound(sim)
+	sim.Peak.UpperBound = upperBound(sim, cfg, s.Infer)
 	return sim, nil
-}
-
-// upperBound is the device memory that a run should not exceed: a twentieth of what is reserved and one of
-// the allocator's large segments above the estimate. What remains uncertain is reserved: the addresses
-// that the driver gives and the workspaces that cuDNN chooses decide how blocks share segments. A bound
-// from the largest possible workspaces was measured too: it is further off and holds no more often.
-// docs/ACCURACY.md says how often this one does.
-func upperBound(s *Simulation) int64 {
-	const largeSegment = 20 << 20 // kLargeBuffer of CUDACachingAllocator
-	return s.Peak.Device + s.Peak.Reserved/20 + largeSegment
 }
 
 // OOM describes the request that the run failed on, nil when it survived.

@@ -75,7 +75,7 @@ func Breakdown(r *estimate.Report) *Grid {
 		}
 		g.Rows = append(g.Rows, []string{what, Count(p.bytes), unit.format(p.bytes), p.about})
 	}
-	about := "the upper bound of the device memory"
+	about := "should workspaces, addresses or lifetimes differ"
 	if r.Incomplete() {
 		about = "if only what is modelled counts"
 	}

@@ -47,6 +47,10 @@ type Config struct {
 	// TopDown.
 	Address func(bytes int64) int64
 
+	// Workspaces are the bytes of the Allocs that have a plan, by plan less 1, in place of the timeline's: what a library
+	// may take instead. nil leaves the timeline's; plans beyond it keep theirs.
+	Workspaces []int64
+
 	// Record keeps what PyTorch's memory history would record; see Allocator.Trace.
 	Record bool
 }
@@ -83,6 +87,19 @@ func TopDown() func(bytes int64) int64 {
 			gaps = append(gaps, gap{next + bytes, n - bytes})
 		}
 		return next
+	}
+}
+
+// Rising returns addresses of ever higher ranges: another order that the driver may hand them out in, as it does
+// where it fills a range that something else gave back.
+func Rising() func(bytes int64) int64 {
+	next := int64(1) << 32
+	return func(bytes int64) int64 {
+		addr := next
+		if next += bytes; next > 1<<62-maxRequest {
+			next = 1 << 32 // everything was handed out; freed ranges come again
+		}
+		return addr
 	}
 }
 

@@ -47,3 +47,44 @@ func TestReplayDropsPlans(t *testing.T) {
 		t.Errorf("out of memory %v at %d, want it at event 1", r.OOM, r.OOMEvent)
 	}
 }
+
+// TestReplayOtherWorkspaces checks that requests with a plan take the size that is given for it, and no others do.
+func TestReplayOtherWorkspaces(t *testing.T) {
+	const unit = 100 << 20
+	tl := &timeline.Timeline{Blocks: 4}
+	for b, plan := range []int32{0, 1, 2, 3} {
+		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: int32(b), Bytes: unit, Plan: plan})
+	}
+	for b := range int32(4) {
+		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Free, Layer: timeline.NoLayer, Block: b})
+	}
+	for _, c := range []struct {
+		workspaces []int64
+		want       int64
+	}{{nil, 4 * unit}, {[]int64{5 * unit}, 8 * unit}, {[]int64{0, 2 * unit}, 4 * unit}, {[]int64{0, 0, 0}, unit}} {
+		r, err := Replay(tl, Config{Workspaces: c.workspaces})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.PeakAllocated.Allocated != c.want || r.End.Allocated != 0 {
+			t.Errorf("%v: %d allocated, want %d; %d at the end", c.workspaces, r.PeakAllocated.Allocated, c.want, r.End.Allocated)
+		}
+	}
+	if _, err := Replay(tl, Config{Workspaces: []int64{maxRequest + 1}}); err == nil {
+		t.Error("a workspace that no memory holds is accepted")
+	}
+}
+
+// Rising addresses rise, and begin again before they are too large.
+func TestRising(t *testing.T) {
+	address := Rising()
+	a, b := address(2<<20), address(20<<20)
+	if b != a+2<<20 {
+		t.Errorf("%#x follows %#x", b, a)
+	}
+	for range 1 << 13 {
+		if a = address(maxRequest); a < 0 || a > 1<<62 {
+			t.Fatalf("a segment at %#x", a)
+		}
+	}
+}

@@ -160,6 +160,9 @@ func (p *Replayer) leave() {
 
 func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	b := Block(none)
+	if w := p.a.cfg.Workspaces; plan > 0 && int(plan) <= len(w) {
+		bytes = w[plan-1]
+	}
 	if plan == 0 || !p.dropped[plan] {
 		var err error
 		if b, err = p.a.Malloc(bytes, int(stream)); err != nil {

@@ -1,10 +1,8 @@
 package eager
 
 import (
-	"encoding/binary"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -208,53 +206,4 @@ func (s ConvShape) cudnnDepthwise() bool {
 		return s.X[0] <= 16 && channels >= 128 && width <= 7
 	}
 	return channels >= 512 || channels >= 256 && width >= 28
-}
-
-// planScratch allocates and frees the workspace of a convolution. It can be done without: when there is
-// no memory for it, PyTorch asks cuDNN for its next plan, and keeps that for every convolution of the
-// same shape (try_configs and the plan cache in aten/src/ATen/native/cudnn/Conv_v8.cpp). Which
-// workspace the next plan has is not known; none is assumed.
-func (r *run) planScratch(s ConvShape, d ConvPass, bytes int64) {
-	if bytes <= 0 {
-		return
-	}
-	if bytes > maxBytes { // refused
-		r.alloc(bytes, timeline.Workspace)
-		return
-	}
-	block := r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: timeline.Workspace}, r.plan(s, d))
-	r.log.Free(block, r.layer)
-}
-
-// plan numbers the plans of a run from 1: one for each shape and direction.
-func (r *run) plan(s ConvShape, d ConvPass) int32 {
-	key := append(r.planKey[:0], byte(d), flags(s.ChannelsLast, s.Transposed))
-	key = binary.AppendVarint(key, s.Elem)
-	key = binary.AppendVarint(key, s.Groups)
-	for _, list := range [...][]int64{s.X, s.W, s.Y, s.Stride, s.Dilation} {
-		key = binary.AppendVarint(key, int64(len(list)))
-		for _, n := range list {
-			key = binary.AppendVarint(key, n)
-		}
-	}
-	r.planKey = key
-	if id := r.plans[string(key)]; id > 0 {
-		return id
-	}
-	if r.plans == nil {
-		r.plans = map[string]int32{}
-	}
-	id := int32(len(r.plans) + 1)
-	r.plans[string(key)] = id
-	return id
-}
-
-func flags(a, b bool) (f byte) {
-	if a {
-		f |= 1
-	}
-	if b {
-		f |= 2
-	}
-	return f
 }

@@ -18,6 +18,11 @@ type Run struct {
 	SavedBy []int64 // the same by Program.Nodes: each storage with the call that saved it first; the loss's are left out
 	BLAS    int     // threads that used cuBLAS
 	DNN     int     // threads that used cuDNN
+
+	// Workspaces are other sizes of the convolutions' workspaces, by plan less 1 (timeline.Event.Plan): what they
+	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
+	// where all trees agree.
+	Workspaces [][]int64
 }
 
 // Simulate runs the program as PyTorch would and returns every request to the
@@ -49,7 +54,7 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn)}, nil
+	return &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn), Workspaces: r.others()}, nil
 }
 
 func count(threads [2]bool) (n int) {

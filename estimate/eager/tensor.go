@@ -174,6 +174,7 @@ type run struct {
 	back         bool // the autograd thread is running
 
 	plans   map[string]int32 // of convolutions: see plan
+	planned []convPlan       // by plan less 1
 	planKey []byte           // room for a key of it
 
 	err error // the first that happened: what follows it does not count

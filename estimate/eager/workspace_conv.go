@@ -31,33 +31,8 @@ const (
 // cuDNN's own heuristic, which NVIDIA trained and does not publish; a forest grown
 // on measured convolutions stands for it (workspace_conv_forest.go).
 func (s ConvShape) Workspace(pass ConvPass) int64 {
-	w, ok := s.work(pass)
-	if !ok || w.native() {
-		return 0
-	}
-	return w.bytes(convForests().of(&w).choose(w.features()))
+	return s.planned(pass, 0).bytes
 }
-
-// WorkspaceBound returns what the workspace of a pass exceeds in rare cases only, for
-// an upper bound of a step's memory: the largest that any tree of the forest thinks
-// possible, and the partial tiles that nearly every engine has a variant with.
-func (s ConvShape) WorkspaceBound(pass ConvPass) int64 {
-	w, ok := s.work(pass)
-	if !ok || w.native() {
-		return 0
-	}
-	bound := int64(0)
-	f := convForests().of(&w)
-	for e, votes := range f.votes(w.features()) {
-		if votes > 0 {
-			bound = max(bound, w.bytes(f.engines[e]))
-		}
-	}
-	return min(bound+bound/8+boundTiles*tileBytes, convMaximum)
-}
-
-// boundTiles is the number of partial tiles that a bound leaves room for.
-const boundTiles = 192
 
 // convMaximum is more than any memory holds; sizes stay below it.
 const convMaximum = int64(1) << 55
@@ -178,9 +153,4 @@ func padTo(n, to int64) int64 {
 func newConvShape(c *Call, x, w *tensor, shape []int64, last bool) ConvShape {
 	return ConvShape{Elem: x.dtype.Bits() / 8, ChannelsLast: last, X: x.shape, W: w.shape, Y: shape,
 		Stride: c.Args.Stride, Dilation: c.Args.Dilate, Groups: max(c.Args.Groups, 1), Transposed: c.Args.Mode == "transposed"}
-}
-
-// convWorkspace allocates and frees the workspace of a pass.
-func (r *run) convWorkspace(s ConvShape, pass ConvPass) {
-	r.planScratch(s, pass, s.Workspace(pass))
 }

@@ -26,12 +26,13 @@ type convNode struct {
 const (
 	convLeaf       = 0x80 // a leaf's first byte in the file: this and its engine
 	maxConvEngines = 64   // of one forest
+	maxConvTrees   = 64   // of one forest
 	convPasses     = 3
 )
 
-// votes returns how many trees name each engine.
-func (f *convForest) votes(figures *convFeatures) (n [maxConvEngines]uint8) {
-	for _, tree := range f.trees {
+// votes returns the engine that each tree names, and how many trees name each engine.
+func (f *convForest) votes(figures *convFeatures) (leaves [maxConvTrees]uint8, n [maxConvEngines]uint8) {
+	for t, tree := range f.trees {
 		i := uint16(0)
 		for tree[i].figure != convLeaf {
 			if figures[tree[i].figure] <= tree[i].limit {
@@ -40,18 +41,15 @@ func (f *convForest) votes(figures *convFeatures) (n [maxConvEngines]uint8) {
 				i = tree[i].above
 			}
 		}
+		leaves[t] = uint8(tree[i].above)
 		n[tree[i].above]++
 	}
-	return n
+	return leaves, n
 }
 
-// choose returns the engine that most trees name, of several the one listed first,
+// most returns the engine that most trees name, of several the one listed first,
 // which is the more frequent.
-func (f *convForest) choose(figures *convFeatures) convEngine {
-	if len(f.engines) == 0 {
-		return convEngine{}
-	}
-	votes := f.votes(figures)
+func (f *convForest) most(votes *[maxConvEngines]uint8) convEngine {
 	best := 0
 	for e := range f.engines {
 		if votes[e] > votes[best] {
@@ -224,5 +222,5 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 		}
 		f.trees = append(f.trees, tree[:len(tree):len(tree)])
 	}
-	return b, !short && len(f.engines) <= maxConvEngines
+	return b, !short && len(f.engines) <= maxConvEngines && len(f.trees) <= maxConvTrees && (len(f.trees) > 0 || len(f.engines) == 0)
 }

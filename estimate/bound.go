@@ -1,0 +1,77 @@
+package estimate
+
+import (
+	"sync"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// What an upper bound leaves room for above the most that a run reserves. docs/ACCURACY.md says how the shares were found,
+// and how often the bound holds.
+const (
+	spareBytes = 16 << 20 // pools of small blocks, and what the context differs by
+	spareShare = 0.02     // of what is reserved: requests that are a little larger than simulated
+	// One request that no cached block serves, where a measured run has one. A training step keeps what autograd
+	// saved, whatever variables a program has; an inference frees nearly all at once, Python's variables decide when,
+	// and there is little else. So these are shares of the largest request, and of what is reserved at most.
+	trainRequest, trainShare = 0.5, 0.03
+	inferRequest, inferShare = 0.25, 0.1
+)
+
+// upperBound is the device memory that a run should not exceed. Requests follow from PyTorch's source; what
+// cannot be known is which workspaces cuDNN takes, where the driver puts segments, and when a program lets go of its
+// tensors. All three decide which cached blocks serve which requests, so that one that does not fit by 1 % costs a
+// segment. So the run is replayed with other choices of workspaces, those of single trees of the forests that stand for
+// cuDNN's choice: where all agree there is nothing to replay, and where they do not, the shape is unlike what was measured.
+// And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room for
+// a request that no cached block serves.
+func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
+	var wait sync.WaitGroup
+	most := make([]int64, len(s.Run.Workspaces)+1)
+	replay := func(k int, cfg caching.Config) {
+		wait.Go(func() {
+			// A choice that does not survive a limit says nothing of one that does.
+			if r, err := caching.NewReplayer(cfg).Finish(s.Run.Log); err == nil && r.OOM == nil {
+				most[k] = r.PeakReserved.Reserved
+			}
+		})
+	}
+	cfg.Record = false
+	for k, sizes := range s.Run.Workspaces {
+		other := cfg
+		other.Workspaces = sizes
+		replay(k, other)
+	}
+	cfg.Address = caching.Rising()
+	replay(len(most)-1, cfg)
+	wait.Wait()
+
+	reserved := s.Peak.Reserved
+	request, share := trainRequest, trainShare
+	if infer {
+		request, share = inferRequest, inferShare
+	}
+	spare := spareBytes + int64(spareShare*float64(reserved)+min(request*float64(largestRequest(s.Run.Log)), share*float64(reserved)))
+	for _, r := range most {
+		reserved = max(reserved, r)
+	}
+	return s.Context + reserved + spare
+}
+
+// largestRequest returns the bytes of the largest request once the model is loaded: an activation, a gradient, an
+// optimizer's temporary or a workspace.
+func largestRequest(l *timeline.Log) (largest int64) {
+	loaded := false
+	for s := range l.Stretches {
+		for _, e := range s.Entries {
+			switch {
+			case e.Kind() == timeline.Mark:
+				loaded = e.Phase() != timeline.Load
+			case e.Kind() == timeline.Alloc && loaded:
+				largest = max(largest, e.Bytes())
+			}
+		}
+	}
+	return largest
+}

@@ -1,0 +1,76 @@
+package estimate
+
+import (
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+)
+
+// The bound is above the prediction, and above whatever any other choice of workspaces or addresses reserves.
+func TestUpperBound(t *testing.T) {
+	for _, c := range []struct {
+		model string
+		step  Step
+		convs bool
+	}{
+		{"resnet50", Step{Precision: "bf16"}, true}, {"resnet50", Step{Infer: true}, true},
+		{"gpt2", Step{}, false}, {"gpt2", Step{Infer: true}, false},
+	} {
+		// 5 images, which nobody measured: the trees disagree.
+		bound, err := Bind(open(t, c.model), Options{Batch: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim, err := bound.Simulate(c.step)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.convs != (len(sim.Run.Workspaces) > 0) {
+			t.Errorf("%s %+v: %d other choices of workspaces", c.model, c.step, len(sim.Run.Workspaces))
+		}
+		if sim.Peak.UpperBound < sim.Peak.Device+spareBytes {
+			t.Errorf("%s %+v: at most %d, and predicted is %d", c.model, c.step, sim.Peak.UpperBound, sim.Peak.Device)
+		}
+		configs := []caching.Config{{Address: caching.Rising()}}
+		for _, w := range sim.Run.Workspaces {
+			configs = append(configs, caching.Config{Workspaces: w})
+		}
+		for i, cfg := range configs {
+			r, err := caching.NewReplayer(cfg).Finish(sim.Run.Log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if device := r.PeakReserved.Reserved + sim.Context; device+spareBytes > sim.Peak.UpperBound {
+				t.Errorf("%s %+v: at most %d, and choice %d takes %d", c.model, c.step, sim.Peak.UpperBound, i, device)
+			}
+		}
+		largest := largestRequest(sim.Run.Log)
+		for _, e := range sim.Timeline().Events {
+			if e.Step > 0 && e.Bytes > largest {
+				t.Fatalf("%s %+v: %d bytes are requested, and the largest request is %d", c.model, c.step, e.Bytes, largest)
+			}
+		}
+	}
+}
+
+// A run that just survives its limit has a bound all the same, from the choices that survive it as well.
+func TestUpperBoundUnderLimit(t *testing.T) {
+	bound, err := Bind(open(t, "resnet50"), Options{Batch: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := bound.Simulate(Step{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := bound.Simulate(Step{MemoryLimit: free.Peak.Allocated + 64<<20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sim.OOM() != nil {
+		t.Fatal(sim.OOM())
+	}
+	if sim.Peak.UpperBound < sim.Peak.Device || sim.Peak.UpperBound > free.Peak.UpperBound {
+		t.Errorf("at most %d under a limit; the device %d, without a limit at most %d", sim.Peak.UpperBound, sim.Peak.Device, free.Peak.UpperBound)
+	}
+}
