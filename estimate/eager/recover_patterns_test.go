@@ -238,6 +238,16 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// The weight of the module that makes the call is an embedding's, wherever its places come from.
+func TestEmbeddingOfABuffer(t *testing.T) {
+	graph := func(weight string) onnx.Graph {
+		return onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 8)}, Inits: []onnx.Tensor{weights(weight, 9, 8), onnx.Bare("i.buffer", onnxload.Int64, 4)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{onnx.Op("Gather", weight+" i.buffer", "g").Named("pos:Gather"), onnx.Op("Add", "x g", "y")}}
+	}
+	wantCalls(t, mustRecover(t, graph("pos.weight")), "embedding(pos.weight, i.buffer)", "add(x, g)")
+	wantCalls(t, mustRecover(t, graph("pos.table.weight")), "index(pos.table.weight, i.buffer)", "add(x, g)")
+}
+
 // What only names things or asks for shapes costs nothing.
 func TestWhatCostsNothing(t *testing.T) {
 	one := onnx.Int64s("one", 1)

@@ -209,13 +209,19 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	d := b.dims(x)
 	a := b.axis(n, 0, len(d))
 	switch {
-	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx] && !b.rowOfBuffer(idx):
+	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx] && (b.isWeightOf(x, b.at) || !b.rowOfBuffer(idx)):
 		b.call("embedding", Args{}, []ValueID{b.value(x), b.value(idx)}, n.Out[0])
 	case len(b.dims(idx)) == 0:
 		b.call("select", Args{Dim: a}, []ValueID{b.value(x)}, n.Out[0])
 	default:
 		b.call("index", Args{Dim: a, Shape: b.dims(n.Out[0])}, []ValueID{b.value(x), b.device(b.value(idx), idx)}, n.Out[0])
 	}
+}
+
+// isWeightOf reports whether a value is the weight of the module that makes call i, as it is of an nn.Embedding.
+func (b *recovery) isWeightOf(id onnxload.ValueID, i int) bool {
+	place := b.places[i].Module
+	return place != "" && b.m.Values[b.id(id)].Name == place+".weight"
 }
 
 // rowOfBuffer reports whether a value is a buffer of one dimension, or one seen so: such as the places of a table of
