@@ -43,11 +43,14 @@ type analysis struct {
 	uses    [][]use              // by value: where a constant is used, rearranged or not
 	consts  []constant           // in the order in which the graph lists them
 	relus   int                  // taken to work in place
-	loops   int                  // Loop and Scan nodes, whose bodies are counted once
-	inside  []int32              // by value: scratch of countInside
-	seen    []int32              // by value: see first
-	epoch   int32
-	inline  map[onnxload.ValueID]*onnxload.Tensor // of Constant nodes
+
+	softmax map[onnxload.ValueID]bool // values that a softmax takes; nil until asked for
+
+	loops  int     // Loop and Scan nodes, whose bodies are counted once
+	inside []int32 // by value: scratch of countInside
+	seen   []int32 // by value: see first
+	epoch  int32
+	inline map[onnxload.ValueID]*onnxload.Tensor // of Constant nodes
 }
 
 // A use is an input of a node that a constant arrives at.

@@ -54,6 +54,8 @@ func (a *analysis) roleOf(c constant) role {
 		return roleBuffer
 	case weight && !(isScalar(c.tensor) && !named):
 		return roleParameter
+	case a.masksScores(c):
+		return roleBuffer
 	case named:
 		return roleParameter
 	case isScalar(c.tensor):
@@ -62,6 +64,44 @@ func (a *analysis) roleOf(c constant) role {
 		return roleParameter // a bias or scale that folding renamed
 	}
 	return roleBuffer // a mask, a table of positions
+}
+
+// masksScores reports whether a constant is only ever added to what a softmax then takes, and is one matrix for all
+// samples and heads: a mask. A bias of positions that is trained has a row or a matrix for every head.
+func (a *analysis) masksScores(c constant) bool {
+	d := c.tensor.Dims
+	last := len(d) - 1
+	if last < 1 || d[last] < 2 || d[last-1] < 2 || len(a.uses[c.id]) == 0 {
+		return false
+	}
+	for _, n := range d[:last-1] {
+		if n != 1 {
+			return false
+		}
+	}
+	for _, u := range a.uses[c.id] {
+		if u.node.Op != "Add" || !a.softened(u.node.Out[0]) {
+			return false
+		}
+		s, ok := a.types.Type(u.node.Out[0]).Shape.Ints()
+		if !ok || len(s) < 3 || s[len(s)-3] < 2 { // of one head, it could be trained
+			return false
+		}
+	}
+	return true
+}
+
+// softened reports whether a softmax takes a value.
+func (a *analysis) softened(id onnxload.ValueID) bool {
+	if a.softmax == nil {
+		a.softmax = map[onnxload.ValueID]bool{}
+		for i := range a.steps {
+			if n := a.steps[i].node; n.Op == "Softmax" && len(n.In) > 0 {
+				a.softmax[n.In[0]] = true
+			}
+		}
+	}
+	return a.softmax[id]
 }
 
 // quantized reports whether an integer tensor is a weight in fewer bits.
