@@ -66,8 +66,8 @@ func (b *recovery) index() {
 		b.places[i] = b.src.Place(n)
 		b.isCalled(b.places[i])
 		for j := range n.In {
-			// Asking for a shape is no use of the data, and another name no use at all.
-			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" {
+			// Asking for a shape or a type is no use of the data, and another name no use at all.
+			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" && !(n.Op == "CastLike" && j == 1) {
 				b.uses[v] = append(b.uses[v], int32(i))
 			}
 		}

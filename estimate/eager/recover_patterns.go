@@ -315,7 +315,7 @@ func (b *recovery) vector(id onnxload.ValueID) ValueID {
 	return v
 }
 
-// parameterBehind returns the parameter that a value is a reshape of.
+// parameterBehind returns the parameter that a value is a reshape of, or a cast to the type that it has.
 func (b *recovery) parameterBehind(id onnxload.ValueID) onnxload.ValueID {
 	for range 4 {
 		id = b.id(id)
@@ -323,7 +323,7 @@ func (b *recovery) parameterBehind(id onnxload.ValueID) onnxload.ValueID {
 			return id
 		}
 		n, _ := b.producer(id)
-		if n == nil || n.Op != "Unsqueeze" && n.Op != "Reshape" {
+		if n == nil || n.Op != "Unsqueeze" && n.Op != "Reshape" && n.Op != "CastLike" {
 			break
 		}
 		id = b.in(n, 0)

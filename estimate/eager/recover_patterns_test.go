@@ -182,7 +182,9 @@ func TestNormChains(t *testing.T) {
 		}
 		return []onnx.Node{onnx.Op("ReduceL2", v, "n", onnx.A("axes", axes)), onnx.Op("Div", v+" n", "d"), onnx.Op("Mul", "d "+g, "w")}
 	}
-	groups, four := group(2, 4, -1), group(2, 4, 12, 6)
+	groups, four, cast := group(2, 4, -1), group(2, 4, 12, 6), group(2, 4, -1)
+	cast.nodes = append(slices.Clone(cast.nodes[:3]), onnx.Op("CastLike", "gn.weight b", "wl"), onnx.Op("Mul", "b wl", "w"), onnx.Op("CastLike", "gn.bias w", "bl"), onnx.Op("Add", "w bl", "y"))
+	cast.name, cast.want = "group norm as torch.export writes it", []string{"group_norm(x, gn.weight, gn.bias)"}
 	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
 	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, ones, zeros)", "reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
 	runPatterns(t, []patternCase{
@@ -194,7 +196,7 @@ func TestNormChains(t *testing.T) {
 		{name: "RMS norm that casts back", inits: consts, nodes: rms("two", "type_as_1", weighted("type_as_1 ln.weight")), want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
 		{name: "RMS norm by hand", inits: consts, nodes: rms("two", "n", weighted("n ln.weight")), want: append(slices.Clone(plain), "mul(n, ln.weight)")},
 		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")), want: append(slices.Clone(plain), "mul(ln.weight, n)")},
-		groups, four,
+		groups, four, cast,
 		{name: "weight norm", shape: []any{2, 3, 9}, inits: vg, nodes: append(weight("v.weight"), onnx.Op("Conv", "x w", "y")), want: []string{"weight_norm(v.weight, g.weight)", "conv(x, w, -)"}},
 		{name: "norms of the middle", shape: []any{2, 3, 9}, inits: vg, nodes: append(weight("v.middle"), onnx.Op("Conv", "x w", "y")), want: []string{"norm(v.middle)", "div(v.middle, n)", "mul(d, g.middle)", "conv(x, w, -)"}},
 	})
