@@ -125,8 +125,9 @@ type recovery struct {
 	lists   map[onnxload.ValueID][]onnxload.ValueID
 	listed  int // items of all lists
 
-	functions int // chains that are taken for functions of autograd written in Python
-	widened   int // attentions that are taken to multiply in float32
+	cloned    map[onnxload.ValueID]bool // results of transposes that are copied row by row
+	functions int                       // chains that are taken for functions of autograd written in Python
+	widened   int                       // attentions that are taken to multiply in float32
 
 	scopes map[string]int32
 	called map[string]bool // modules that have a forward which calls something, by path: containers such as ModuleList have none

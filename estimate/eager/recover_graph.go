@@ -83,6 +83,32 @@ func (b *recovery) index() {
 		}
 	}
 	b.placeUnnamed()
+	b.findClones()
+}
+
+// findClones marks the turned tensors that torch.export copied at once: contiguous(), or a reshape that cannot be a
+// view, is a clone in its graph, of which the export leaves an Identity of that name.
+func (b *recovery) findClones() {
+	reads := make([]int32, len(b.of))
+	for _, n := range b.nodes {
+		for _, v := range n.In {
+			if v != onnxload.NoValue {
+				reads[v]++
+			}
+		}
+	}
+	b.cloned = map[onnxload.ValueID]bool{}
+	for i, n := range b.nodes {
+		if n.Op != "Identity" || n.Domain != "" || len(n.In) != 1 || n.In[0] == onnxload.NoValue || !strings.HasPrefix(b.m.Values[n.Out[0]].Name, "clone") {
+			continue
+		}
+		if p := b.places[i]; strings.Contains(p.Class, "Dropout") || strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {
+			continue // a dropout of nothing, which the decomposition clones and PyTorch returns as it is
+		}
+		if x := n.In[0]; b.made[x] >= 0 && b.nodes[b.made[x]].Op == "Transpose" && reads[x] == 1 {
+			b.cloned[x] = true
+		}
+	}
 }
 
 // isCalled takes note of the modules whose forwards run around a node. Where only the module's path is known, its parents

@@ -250,6 +250,17 @@ func TestEmbeddingOfABuffer(t *testing.T) {
 	wantCalls(t, mustRecover(t, graph("pos.table.weight")), "index(pos.table.weight, i.buffer)", "add(x, g)")
 }
 
+// What torch.export leaves of contiguous() is an Identity with the name of a clone; a dropout of nothing leaves one too.
+func TestClonesOfTransposes(t *testing.T) {
+	turn := onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 2, 1}))
+	runPatterns(t, []patternCase{
+		{name: "contiguous", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone_1"), onnx.Op("Relu", "clone_1", "y")}, want: []string{"permute(x)", "contiguous(_)", "relu(t)"}},
+		{name: "another name", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "alias"), onnx.Op("Relu", "alias", "y")}, want: []string{"permute(x)", "relu(t)"}},
+		{name: "read before it is copied", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone"), onnx.Op("Add", "clone t", "y")}, want: []string{"permute(x)", "add(t, t)"}},
+		{name: "dropout", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone").Named("block.drop1:Identity"), onnx.Op("Relu", "clone", "y")}, want: []string{"permute(x)", "relu(t)"}},
+	})
+}
+
 // What only names things or asks for shapes costs nothing.
 func TestWhatCostsNothing(t *testing.T) {
 	one := onnx.Int64s("one", 1)

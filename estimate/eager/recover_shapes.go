@@ -72,7 +72,7 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	if b.isBiasTable(n, perm) || b.isMapOfTokens(n, perm) {
+	if b.cloned[n.Out[0]] || b.isBiasTable(n, perm) || b.isMapOfTokens(n, perm) {
 		v := b.temp("permute", Args{Dims: perm}, b.elem(n.Out[0]), b.dims(n.Out[0]), b.value(b.in(n, 0)))
 		b.call("contiguous", Args{}, []ValueID{v}, n.Out[0])
 		return
