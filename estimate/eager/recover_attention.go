@@ -113,7 +113,8 @@ func (b *recovery) isHostNumber(id onnxload.ValueID) bool {
 
 // untransposed returns how to emit k of transpose(k), and the nodes that go with it: a Transpose of the
 // last two dimensions, the same through three dimensions (Reshape, Transpose, Reshape), or
-// a Transpose that an optimizer merged with the one before it, which is then taken apart.
+// a Transpose that an optimizer merged with the one before it, which is then taken apart. Where the key itself was a transpose
+// of the last two dimensions, the optimizer has left nothing of both.
 func (b *recovery) untransposed(kt onnxload.ValueID) (func() ValueID, []int) {
 	if t, ti := b.producedBy(kt, "Transpose"); t != nil {
 		perm := attrInts(t, "perm")
@@ -138,20 +139,21 @@ func (b *recovery) untransposed(kt onnxload.ValueID) (func() ValueID, []int) {
 			return b.temp("permute", Args{Dims: dims}, b.elem(x), shape, b.value(x))
 		}, []int{ti}
 	}
-	r2, i2 := b.producedBy(kt, "Reshape")
-	if r2 == nil {
+	if r2, i2 := b.producedBy(kt, "Reshape"); r2 != nil {
+		if t, ti := b.producedBy(b.in(r2, 0), "Transpose"); t != nil {
+			if r1, i1 := b.producedBy(b.in(t, 0), "Reshape"); r1 != nil {
+				x := b.in(r1, 0)
+				return func() ValueID { return b.value(x) }, []int{i2, ti, i1}
+			}
+		}
+	}
+	d := b.dims(kt)
+	if len(d) != 4 {
 		return nil, nil
 	}
-	t, ti := b.producedBy(b.in(r2, 0), "Transpose")
-	if t == nil {
-		return nil, nil
-	}
-	r1, i1 := b.producedBy(b.in(t, 0), "Reshape")
-	if r1 == nil {
-		return nil, nil
-	}
-	x := b.in(r1, 0)
-	return func() ValueID { return b.value(x) }, []int{i2, ti, i1}
+	return func() ValueID {
+		return b.temp("permute", Args{Dims: []int{0, 1, 3, 2}}, b.elem(kt), []int64{d[0], d[1], d[3], d[2]}, b.value(kt))
+	}, nil
 }
 
 // nanGuard finds where(isnan(p), 0, p) behind a softmax.

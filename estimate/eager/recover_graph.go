@@ -86,15 +86,20 @@ func (b *recovery) index() {
 	b.findClones()
 }
 
-// findClones marks the turned tensors that torch.export copied at once: contiguous(), or a reshape that cannot be a
-// view, is a clone in its graph, of which the export leaves an Identity of that name.
+// findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of which the
+// export leaves an Identity of that name. So is a reshape that could not be a view where the graph was traced, followed by
+// _unsafe_view: whether it can be one here, the strides tell.
 func (b *recovery) findClones() {
 	reads := make([]int32, len(b.of))
+	reshaped := map[onnxload.ValueID]bool{}
 	for _, n := range b.nodes {
 		for _, v := range n.In {
 			if v != onnxload.NoValue {
 				reads[v]++
 			}
+		}
+		if n.Op == "Reshape" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && strings.HasPrefix(b.m.Values[n.Out[0]].Name, "_unsafe_view") {
+			reshaped[n.In[0]] = true
 		}
 	}
 	b.cloned = map[onnxload.ValueID]bool{}
@@ -105,8 +110,9 @@ func (b *recovery) findClones() {
 		if p := b.places[i]; strings.Contains(p.Class, "Dropout") || strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {
 			continue // a dropout of nothing, which the decomposition clones and PyTorch returns as it is
 		}
-		if x := n.In[0]; b.made[x] >= 0 && b.nodes[b.made[x]].Op == "Transpose" && reads[x] == 1 {
-			b.cloned[x] = true
+		if x := n.In[0]; b.made[x] >= 0 && reads[x] == 1 && !reshaped[n.Out[0]] {
+			op := b.nodes[b.made[x]].Op
+			b.cloned[x] = op == "Transpose" || op == "Unsqueeze"
 		}
 	}
 }

@@ -128,6 +128,21 @@ func TestAttentionForms(t *testing.T) {
 	}
 }
 
+// A key that is itself a transpose leaves no transpose before the product.
+func TestAttentionToATransposedKey(t *testing.T) {
+	g := attentionForm{}.graph()
+	g.In[len(g.In)-1] = onnx.Float("k", 2, 4, 8, 6)
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n onnx.Node) bool { return n.Op == "Transpose" })
+	for i := range g.Nodes {
+		for j, in := range g.Nodes[i].In {
+			if in == "kt" {
+				g.Nodes[i].In[j] = "k"
+			}
+		}
+	}
+	wantCalls(t, mustRecover(t, g), "permute(k)", "sdpa(q, _, v, -)")
+}
+
 // A key of one head that no node repeats goes to attention as it is, without enable_gqa, and only the composed kernel
 // takes that: it keeps its probabilities.
 func TestAttentionToOneHead(t *testing.T) {

@@ -255,8 +255,10 @@ func TestClonesOfTransposes(t *testing.T) {
 	turn := onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 2, 1}))
 	runPatterns(t, []patternCase{
 		{name: "contiguous", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone_1"), onnx.Op("Relu", "clone_1", "y")}, want: []string{"permute(x)", "contiguous(_)", "relu(t)"}},
+		{name: "behind an unsqueeze", inits: []onnx.Tensor{onnx.Int64s("axis", 0)}, nodes: []onnx.Node{turn, onnx.Op("Unsqueeze", "t axis", "u"), onnx.Op("Identity", "u", "clone_1"), onnx.Op("Relu", "clone_1", "y")}, want: []string{"permute(x)", "reshape(t)", "contiguous(_)", "relu(u)"}},
 		{name: "another name", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "alias"), onnx.Op("Relu", "alias", "y")}, want: []string{"permute(x)", "relu(t)"}},
 		{name: "read before it is copied", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone"), onnx.Op("Add", "clone t", "y")}, want: []string{"permute(x)", "add(t, t)"}},
+		{name: "reshape", inits: []onnx.Tensor{onnx.Int64s("to", 2, 32)}, nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone"), onnx.Op("Reshape", "clone to", "_unsafe_view"), onnx.Op("Relu", "_unsafe_view", "y")}, want: []string{"permute(x)", "reshape(t)", "relu(_unsafe_view)"}},
 		{name: "dropout", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone").Named("block.drop1:Identity"), onnx.Op("Relu", "clone", "y")}, want: []string{"permute(x)", "relu(t)"}},
 	})
 }

@@ -60,7 +60,13 @@ func (b *recovery) batchFirst(n *onnxload.Node) bool {
 }
 
 func emitReshape(b *recovery, n *onnxload.Node) {
-	b.call("reshape", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	o := n.Out[0]
+	if b.cloned[o] {
+		v := b.temp("reshape", Args{Shape: b.dims(o)}, b.elem(o), b.dims(o), b.value(b.in(n, 0)))
+		b.call("contiguous", Args{}, []ValueID{v}, o)
+		return
+	}
+	b.call("reshape", Args{Shape: b.dims(o)}, []ValueID{b.value(b.in(n, 0))}, o)
 }
 
 func emitTranspose(b *recovery, n *onnxload.Node) {
