@@ -9,6 +9,7 @@ var indexOps = []op{
 	{"index", castNone, runIndex}, // x[:, idx]: indexing_backward sorts the places
 	{"gather", castNone, runGather},
 	{"scatter", castNone, runScatter},
+	{"assign", castNone, runAssign},
 }
 
 // runEmbedding is embedding(weight, ids): a dense gradient of the whole table, and sort
@@ -90,6 +91,30 @@ func runScatter(r *run, c *Call, in []*tensor) []*tensor {
 		shapes := [][]int64{x.shape, nil, src.shape}
 		r.record("Scatter", one(out), in, one(idx), func(r *run, n *node, g []*tensor) []*tensor {
 			return n.each(func(i int) *tensor { return r.empty(g[0].dtype, shapes[i]...) })
+		})
+	}
+	return one(out)
+}
+
+// runAssign is x[...] = y: copy_ to a view of x. CopySlices gives x a copy of the gradient with zeros where it was
+// written, and y a part of it (torch/csrc/autograd/functions/tensor.cpp).
+func runAssign(r *run, c *Call, in []*tensor) []*tensor {
+	x, y := in[0], in[1]
+	out := r.alias(x, x.shape, x.stride)
+	if r.needsGrad(x, y) {
+		shape, dtype := y.shape, y.dtype
+		r.record("CopySlices", one(out), in, nil, func(r *run, n *node, g []*tensor) []*tensor {
+			outs := make([]*tensor, 2)
+			base := r.emptyLike(g[0], g[0].dtype)
+			if n.wants(1) {
+				outs[1] = r.empty(dtype, shape...)
+			}
+			if n.wants(0) {
+				outs[0] = base
+			} else {
+				r.release(base)
+			}
+			return outs
 		})
 	}
 	return one(out)

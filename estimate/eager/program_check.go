@@ -69,7 +69,7 @@ func (b *recovery) onDevice(v ValueID) ValueID {
 var arity = map[string]int{
 	"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "maximum": 2, "minimum": 2, "remainder": 2, "compare": 1, "where": 3, "masked_fill": 2,
 	"type_as": 2, "prelu": 2, "linear": 2, "matmul": 2, "addmm": 3, "baddbmm": 3, "weight_norm": 2, "conv": 2, "conv_transpose": 2, "grid_sample": 2, "roi_align": 2,
-	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
+	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "assign": 2, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
 }
 
 // most is how many tensors an operator can have, where its row takes all that it is given for arguments.

@@ -19,6 +19,7 @@ var patterns = []pattern{
 	{"GRU", matchRNN("gru")},
 	{"RNN", matchRNN("rnn")},
 	{"SplitToSequence", matchSplitSequence},
+	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},
 	{"Slice", matchChunk},
 	{"InstanceNormalization", matchGroupNorm},

@@ -210,7 +210,8 @@ func TestNormChains(t *testing.T) {
 func TestParts(t *testing.T) {
 	end := int64(math.MaxInt64)
 	ints := []onnx.Tensor{onnx.Int64s("0", 0), onnx.Int64s("4", 4), onnx.Int64s("8", 8), onnx.Int64s("5", 5), onnx.Int64s("end", end), onnx.Int64s("axis", 2), onnx.Int64s("size", 3).Scalar(),
-		onnx.Int64s("i0", 0).Scalar(), onnx.Int64s("i1", 1).Scalar(), onnx.Int64s("i2", 2).Scalar()}
+		onnx.Int64s("i0", 0).Scalar(), onnx.Int64s("i1", 1).Scalar(), onnx.Int64s("i2", 2).Scalar(), onnx.Int64s("fives", 2, 4, 5), onnx.Int64s("threes", 2, 4, 3)}
+	yes := onnx.Tensor{Name: "yes", DType: onnxload.Bool, Raw: []byte{1}}
 	parts := func(mid, end string) []onnx.Node {
 		return []onnx.Node{onnx.Op("Slice", "x 0 4 axis", "a"), onnx.Op("Slice", "x "+mid+" "+end+" axis", "b"), onnx.Op("Concat", "b a", "y", onnx.A("axis", 2))}
 	}
@@ -222,6 +223,11 @@ func TestParts(t *testing.T) {
 		{name: "Split", nodes: []onnx.Node{onnx.Op("Split", "x", "a b", onnx.A("axis", 2), onnx.A("num_outputs", 2)), onnx.Op("Concat", "b a", "y", onnx.A("axis", 2))}, want: []string{"split(x)", "cat(b, a)"}},
 		{name: "SplitToSequence", inits: ints, nodes: []onnx.Node{onnx.Op("SplitToSequence", "x size", "s", onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i0", "a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("SequenceAt", "s i2", "c"),
 			onnx.Op("Concat", "c b a", "y", onnx.A("axis", 2))}, want: []string{"split(x)", "cat(c, b, a)"}},
+		{name: "tensor_split", inits: append(ints, yes), nodes: []onnx.Node{onnx.Op("SequenceEmpty", "", "e"), onnx.Op("Loop", "i1 yes e", "l", onnx.A("body", onnx.Graph{
+			In:  []onnx.Value{onnx.Val("trip", onnxload.Int64), onnx.Val("go", onnxload.Bool), {Name: "had"}},
+			Out: []onnx.Value{onnx.Val("on", onnxload.Bool), {Name: "has"}}, Nodes: []onnx.Node{onnx.Op("Identity", "go", "on"), onnx.Op("Slice", "x 0 5 axis", "first"), onnx.Op("SequenceInsert", "had first", "has")}})),
+			onnx.Op("Slice", "x 5 8 axis", "last"), onnx.Op("SequenceInsert", "l last", "s"), onnx.Op("SequenceAt", "s i0", "a"), onnx.Op("SequenceAt", "s i1", "b"), onnx.Op("Reshape", "a fives", "af"), onnx.Op("Reshape", "b threes", "bt"),
+			onnx.Op("Concat", "bt af", "y", onnx.A("axis", 2))}, want: []string{"slice(x)", "slice(x)", "reshape(a)", "reshape(b)", "cat(bt, af)"}},
 		{name: "a list", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"), onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("SequenceInsert", "s x i0", "l"), onnx.Op("ConcatFromSequence", "l", "y", onnx.A("axis", 1))},
 			want: []string{"relu(x)", "cat(x, x, a)"}},
 		{name: "a list stacked", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"), onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("ConcatFromSequence", "s", "y", onnx.A("axis", 0), onnx.A("new_axis", 1))},
@@ -261,6 +267,21 @@ func TestClonesOfTransposes(t *testing.T) {
 		{name: "reshape", inits: []onnx.Tensor{onnx.Int64s("to", 2, 32)}, nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone"), onnx.Op("Reshape", "clone to", "_unsafe_view"), onnx.Op("Relu", "_unsafe_view", "y")}, want: []string{"permute(x)", "reshape(t)", "relu(_unsafe_view)"}},
 		{name: "dropout", nodes: []onnx.Node{turn, onnx.Op("Identity", "t", "clone").Named("block.drop1:Identity"), onnx.Op("Relu", "clone", "y")}, want: []string{"permute(x)", "relu(t)"}},
 	})
+}
+
+// x[:, 1:] = y writes into x; the exporters scatter it at places that come from shapes alone.
+func TestSliceAssignment(t *testing.T) {
+	graph := func(op, places string) patternCase {
+		return patternCase{shape: []any{4, 8}, inits: []onnx.Tensor{onnx.Int64s("rows", 1, 2, 3), onnx.Int64s("to", 3, 1), onnx.Int64s("two", 2)}, nodes: []onnx.Node{
+			onnx.Op("Relu", "x", "base"), onnx.Op("Sigmoid", "x", "part"), onnx.Op("Slice", "part rowsfrom rowsto axis", "y1"), onnx.Op("Reshape", "rows to", "at"), onnx.Op("ArgMax", "y1", "found", onnx.A("axis", 1)), onnx.Op(op, "base "+places+" y1", "y")}}
+	}
+	fixed, data := graph("ScatterND", "at"), graph("ScatterND", "found")
+	for _, c := range []*patternCase{&fixed, &data} {
+		c.inits = append(c.inits, onnx.Int64s("rowsfrom", 0), onnx.Int64s("rowsto", 3), onnx.Int64s("axis", 0))
+	}
+	fixed.name, fixed.want = "at fixed places", []string{"relu(x)", "sigmoid(x)", "slice(part)", "assign(base, y1)"}
+	data.name, data.want = "where data say", []string{"relu(x)", "sigmoid(x)", "slice(part)", "argmax(y1)", "scatter(base, found, y1)"}
+	runPatterns(t, []patternCase{fixed, data})
 }
 
 // What only names things or asks for shapes costs nothing.

@@ -40,6 +40,7 @@ var examples = map[string]example{
 	"fill": {args: Args{DType: f32, Shape: []int64{2, 4}}}, "glu": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
 
 	"linear": {in: []exampleInput{floats(2, 3, 4), floats(5, 4), floats(5)}}, "addmm": {in: []exampleInput{floats(5), floats(2, 4), floats(4, 5)}},
+	"assign":      {in: []exampleInput{floats(4, 3), floats(2, 3)}},
 	"weight_norm": {in: []exampleInput{floats(4, 3, 2), floats(4, 1, 1)}},
 	"baddbmm":     {args: Args{P: 0.5}, in: []exampleInput{floats(2, 1, 5), floats(2, 3, 4), floats(2, 4, 5)}},
 	"matmul":      {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "einsum": {args: Args{Mode: "bij,bjk->bik", Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
