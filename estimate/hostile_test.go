@@ -187,7 +187,16 @@ func TestWorkInProportion(t *testing.T) {
 		}
 	}
 	lists.Nodes = append(lists.Nodes, on.Op("ConcatFromSequence", "s40000", "y", on.A("axis", int64(0))))
+	// Slices of one tensor that would be a chunk, were there one more.
+	slices := on.Graph{In: []on.Value{on.Float("x", 10_001)}, Inits: []on.Tensor{on.Int64s("a", 0), on.Int64s("at0", 0)}}
+	for i := range int64(10_000) {
+		end, out := fmt.Sprint("at", i+1), fmt.Sprint("y", i)
+		slices.Inits = append(slices.Inits, on.Int64s(end, i+1))
+		slices.Nodes = append(slices.Nodes, on.Op("Slice", fmt.Sprintf("x at%d %s a", i, end), out))
+		slices.Out = append(slices.Out, on.Value{Name: out})
+	}
 	for name, g := range map[string]on.Graph{
+		"slices":                  slices,
 		"lists":                   lists,
 		"other names":             chain(40_000, "Identity", ""),
 		"sizes that data decides": chain(20_000, "Unique", ""),

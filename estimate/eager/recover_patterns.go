@@ -2,6 +2,7 @@ package eager
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -124,12 +125,15 @@ func matchLinear(b *recovery, i int) {
 // onlyWeight reports whether a parameter is read as a matrix that something is multiplied by, and
 // never otherwise: then it may be kept as its transpose.
 func (b *recovery) onlyWeight(w onnxload.ValueID) bool {
-	for _, u := range b.uses[w] {
-		if n := b.nodes[u]; n.Op != "MatMul" || n.Domain != "" || b.in(n, 0) == w {
-			return false
-		}
+	only, known := b.weights[w]
+	if !known { // asked by each of the nodes that read it
+		only = !b.out[w] && !slices.ContainsFunc(b.uses[w], func(u int32) bool {
+			n := b.nodes[u]
+			return n.Op != "MatMul" || n.Domain != "" || b.in(n, 0) == w
+		})
+		b.weights[w] = only
 	}
-	return !b.out[w]
+	return only
 }
 
 // maxParts is the most parts that a split is followed into.
@@ -246,6 +250,9 @@ func matchChunk(b *recovery, i int) {
 		n := b.nodes[u]
 		if n.Op != "Slice" || b.done[u] || b.places[u].Module != b.places[i].Module {
 			continue
+		}
+		if len(members) == 0 && int(u) != i {
+			return // was tried from its first slice, in vain
 		}
 		start, ok1 := b.number(b.in(n, 1))
 		end, ok2 := b.number(b.in(n, 2))

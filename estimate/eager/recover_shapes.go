@@ -237,7 +237,11 @@ func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
 		return false
 	}
 	id = b.id(id)
-	for p, _ := b.producer(id); p != nil && (p.Op == "Reshape" || p.Op == "Flatten"); p, _ = b.producer(id) {
+	for range 8 {
+		p, _ := b.producer(id)
+		if p == nil || p.Op != "Reshape" && p.Op != "Flatten" {
+			break
+		}
 		id = b.in(p, 0)
 	}
 	return id != onnxload.NoValue && b.src.Kinds[id] == Buffer
