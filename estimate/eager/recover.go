@@ -123,7 +123,8 @@ type recovery struct {
 	unknown map[int32]string // by node: the operator that has no row
 	said    map[string]bool  // operators that a note says are approximate
 	lists   map[onnxload.ValueID][]onnxload.ValueID
-	listed  int // items of all lists
+	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed  int                       // items of all lists
 
 	cloned    map[onnxload.ValueID]bool // results of transposes that are copied row by row
 	functions int                       // chains that are taken for functions of autograd written in Python
@@ -145,7 +146,7 @@ func newRecovery(src Source) *recovery {
 		shapes: make([][]int64, n), flips: map[ValueID]bool{},
 		of: make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		scopes: map[string]int32{}, layers: map[string]int32{}, called: map[string]bool{},
+		scopes: map[string]int32{}, layers: map[string]int32{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 	}
 	for i := range n {
 		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
