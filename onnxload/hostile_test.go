@@ -201,7 +201,7 @@ func hostile() []hostileCase {
 		{"A24 duplicate initializers", withInit(Bare("w", onnxload.Float32, 1), Bare("w", onnxload.Float32, 1)).Bytes(), `initializer "w" is there twice`},
 		{"A24 duplicate sparse initializer", Model{Graph: Graph{Inits: []Tensor{Int64s("w", 1)}, Sparse: []Sparse{SparseOf(Int64s("w", 1), Int64s("", 0), 3)}}}.Bytes(), `initializer "w" is there twice`},
 		{"A25 undefined input", graphOf(Op("Neg", "x", "p"), Op("Conv", "p W", "y").Named("conv")).Bytes(), `node 1 "conv" reads "W", which nothing produces`},
-		{"A25 undefined in a subgraph", graphOf(Op("If", "x", "p", A("then_branch", Graph{Nodes: []Node{Op("Neg", "Q", "t")}, Out: []Value{{Name: "t"}}})).Named("if")).Bytes(), `then_branch of node 0 "if": node 0 ("Neg") reads "Q"`},
+		{"A25 undefined in a subgraph", graphOf(Op("If", "x", "p", A("then_branch", Graph{Nodes: []Node{Op("Neg", "Q", "t")}, Out: []Value{{Name: "t"}}})).Named("if")).Bytes(), `attribute "then_branch" of node 0 "if": node 0 ("Neg") reads "Q"`},
 		{"A25 an inner value is not visible outside", graphOf(Op("If", "x", "p", A("then_branch", Graph{Nodes: []Node{Op("Neg", "x", "t")}, Out: []Value{{Name: "t"}}})), Op("Neg", "t", "u")).Bytes(), `reads "t", which nothing produces`},
 		{"A25 undefined output", Model{Graph: Graph{Out: []Value{{Name: "y"}}}}.Bytes(), `output "y" of the graph is produced by nothing`},
 		{"A27 unused initializer", withInit(Bare("w", onnxload.Float32, 1<<30)).Bytes(), ""},

@@ -367,7 +367,7 @@ func (r *resolver) attr(p *place, i int, n *Node, j int) error {
 	for k, sub := range subs {
 		g, captures, err := r.graph(r.lib.subs[sub], p.scope, true)
 		if err != nil {
-			return fmt.Errorf("%s of %s: %w", a.Name, nodeLabel(i, n), err)
+			return fmt.Errorf("attribute %q of %s: %w", a.Name, nodeLabel(i, n), err)
 		}
 		a.Graphs[k] = g
 		for _, id := range captures {

@@ -272,7 +272,7 @@ func (b *recovery) hostNode(n *onnxload.Node) bool {
 // dims returns the sizes of a value, data-dependent ones at their bound.
 func (b *recovery) dims(id onnxload.ValueID) []int64 {
 	if id == onnxload.NoValue {
-		b.fail("node %q (%s) lacks an input or an output that it needs", b.nodes[b.at].Name, b.nodes[b.at].Op)
+		b.fail("node %q (%q) lacks an input or an output that it needs", b.nodes[b.at].Name, b.nodes[b.at].Op)
 		return nil
 	}
 	if s := b.shapes[id]; s != nil {
