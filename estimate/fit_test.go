@@ -123,6 +123,10 @@ func TestPhasesHaveThePeak(t *testing.T) {
 			steps[r.Peak.Step] = true
 		}
 	}
+	r, err := Run(open(t, "mlp"), Options{Batch: 4, Step: &Step{Accumulate: 100}})
+	if err != nil || len(r.Phases) > 16 {
+		t.Errorf("%d phases of 100 passes a step, %v", len(r.Phases), err)
+	}
 	if !steps[1] || !steps[2] || !steps[3] {
 		t.Errorf("peaks in steps %v alone", steps)
 	}

@@ -167,7 +167,8 @@ func (s *sums) largest(l *timeline.Log, n int) []Live {
 }
 
 // phasesOf lists the phases of the first and of the last step, and of the one in which the peak is where
-// that is another one.
+// that is another one. A phase that a step has several times, for it accumulates gradients, is listed once: with the
+// largest of its peaks, and its last end.
 func phasesOf(res *caching.Result, peak int) []Phase {
 	last := int32(0)
 	for _, s := range res.Spans {
@@ -175,9 +176,17 @@ func phasesOf(res *caching.Result, peak int) []Phase {
 	}
 	phases := []Phase{}
 	for _, s := range res.Spans {
-		if s.Step == 0 || s.Step == 1 || s.Step == last || int(s.Step) == peak {
-			phases = append(phases, Phase{int(s.Step), s.Phase.String(), s.End.Allocated, s.PeakAllocated.Allocated})
+		if s.Step > 1 && s.Step != last && int(s.Step) != peak {
+			continue
 		}
+		p := Phase{int(s.Step), s.Phase.String(), s.End.Allocated, s.PeakAllocated.Allocated}
+		at := slices.IndexFunc(phases, func(o Phase) bool { return o.Step == p.Step && o.Name == p.Name })
+		if at < 0 {
+			phases = append(phases, p)
+			continue
+		}
+		phases[at].End = p.End
+		phases[at].Peak = max(phases[at].Peak, p.Peak)
 	}
 	return phases
 }

@@ -7,10 +7,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode/utf16"
 
 	"github.com/spf13/pflag"
@@ -84,11 +86,27 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 		}
 		return nil
 	}
-	if err := writeFile(o.file, result.Bytes()); err != nil {
-		return fail(exitOutput, "%s: %w", quoteArg(o.file), cause(err))
-	}
-	return nil
+	return putFile(o.file, result.Bytes())
 }
+
+// putFile is writeFile with the error that the program ends with.
+func putFile(path string, data []byte) error {
+	err := writeFile(path, data)
+	var end interruption
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &end):
+		return fail(exitSignal+int(end), "%s: ended by signal %d, nothing is written", quoteArg(path), int(end))
+	}
+	return fail(exitOutput, "%s: %w", quoteArg(path), cause(err))
+}
+
+// An interruption is the signal that came while a file was written.
+type interruption syscall.Signal
+
+// Error says which signal it was.
+func (i interruption) Error() string { return fmt.Sprintf("ended by signal %d", int(i)) }
 
 // asciiJSON writes JSON in ASCII. encoding/json leaves DEL, the control characters above it and those
 // that turn the direction of text as they are; in a terminal they act. Outside of strings JSON has none of them.
@@ -177,6 +195,9 @@ func writeFile(path string, data []byte) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
+	came := make(chan os.Signal, 1) // or ^C would leave the new file beside the old one
+	signal.Notify(came, endingSignals...)
+	defer signal.Stop(came)
 	f, err := createBeside(target)
 	if err != nil {
 		return err
@@ -196,6 +217,12 @@ func writeFile(path string, data []byte) error {
 	}
 	if err := f.Close(); err != nil {
 		return err
+	}
+	select {
+	case s := <-came:
+		number, _ := s.(syscall.Signal)
+		return interruption(number)
+	default:
 	}
 	return os.Rename(f.Name(), target)
 }

@@ -159,3 +159,51 @@ func TestErrorsDoNotAct(t *testing.T) {
 		t.Errorf("%q", line)
 	}
 }
+
+// ^C in the middle leaves the old file or the new one, and nothing beside it.
+func TestInterruptLeavesNothing(t *testing.T) {
+	if testing.Short() || runtime.GOOS == "windows" {
+		t.Skip("starts many processes")
+	}
+	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "report.json")
+	args := []string{"resnet18", "--batch", "2", "--format", "json", "--output", file}
+	begin := time.Now()
+	if err := exec.Command(program, args...).Run(); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Since(begin)
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := []byte("the old report")
+	random := rand.New(rand.NewPCG(3, 4))
+	ended := 0
+	for range 40 {
+		if err := os.WriteFile(file, old, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(whole/2 + time.Duration(random.Int64N(int64(whole/2)))) // where it writes, more often than not
+		cmd.Process.Signal(os.Interrupt)
+		if cmd.Wait() != nil {
+			ended++
+		}
+		got, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(got, old) && !bytes.Equal(got, want) {
+			t.Fatalf("%d bytes of a report of %d: %v", len(got), len(want), err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+			t.Fatalf("left in the folder: %v, %v", left, err)
+		}
+	}
+	t.Logf("ended %d of 40 in time", ended)
+}

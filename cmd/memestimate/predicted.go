@@ -26,10 +26,7 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 	if err := snapshot.Write(&b, s); err != nil {
 		return err
 	}
-	if err := writeFile(path, b.Bytes()); err != nil {
-		return fail(exitOutput, "%s: %w", quoteArg(path), cause(err))
-	}
-	return nil
+	return putFile(path, b.Bytes())
 }
 
 // reportHTML writes a report as a page: the run drawn, the breakdown and the layers as tables.

@@ -60,8 +60,5 @@ func writeProfile(path string, p *profile) error {
 	if err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
-	if err := writeFile(path, append(data, '\n')); err != nil {
-		return fail(exitOutput, "%s: %w", quoteArg(path), cause(err))
-	}
-	return nil
+	return putFile(path, append(data, '\n'))
 }

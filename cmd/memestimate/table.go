@@ -40,6 +40,9 @@ func tableCommand(e *env) *cobra.Command {
 			if opt.Depth < 0 || opt.Top < 0 {
 				return usagef("--depth and --top are counts, from 0 on")
 			}
+			if opt.Columns != nil && len(opt.Columns) == 0 {
+				return usagef("--columns: no column is named, want %s", strings.Join(report.TableColumns(), ", "))
+			}
 			chosen := false
 			for _, name := range []string{"columns", "sort", "depth", "top"} {
 				chosen = chosen || cmd.Flags().Changed(name)
