@@ -195,7 +195,15 @@ func TestWorkInProportion(t *testing.T) {
 		slices.Nodes = append(slices.Nodes, on.Op("Slice", fmt.Sprintf("x at%d %s a", i, end), out))
 		slices.Out = append(slices.Out, on.Value{Name: out})
 	}
+	// Products with one matrix.
+	products := on.Graph{In: []on.Value{on.Float("x", 2, 2)}, Inits: []on.Tensor{on.Bare("w.weight", onnxload.Float32, 2, 2)}}
+	for i := range 20_000 {
+		out := fmt.Sprint("y", i)
+		products.Nodes = append(products.Nodes, on.Op("MatMul", "x w.weight", out))
+		products.Out = append(products.Out, on.Value{Name: out})
+	}
 	for name, g := range map[string]on.Graph{
+		"products":                products,
 		"slices":                  slices,
 		"lists":                   lists,
 		"other names":             chain(40_000, "Identity", ""),
