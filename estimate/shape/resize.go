@@ -100,11 +100,10 @@ func resize(c *call) error {
 		return err
 	}
 	out := append([]Dim(nil), in...)
-	hasSizes := given(c, 3)
 	switch {
-	case hasSizes && given(c, 2) && c.node.Version >= 13:
+	case filled(c, 2) && filled(c, 3) && c.node.Version >= 13:
 		return fmt.Errorf("both scales and sizes are given")
-	case hasSizes:
+	case given(c, 3) && (filled(c, 3) || !filled(c, 2)):
 		err = resizeTo(c, out, axes)
 	case given(c, 2):
 		err = resizeBy(c, out, axes)
@@ -129,6 +128,15 @@ func given(c *call, i int) bool {
 		}
 	}
 	return true
+}
+
+// filled reports whether input i is there and known not to be empty.
+func filled(c *call, i int) bool {
+	if !c.has(i) || !c.shape(i).Ranked {
+		return false
+	}
+	n, ok := Product(c.shape(i).Dims...).Int()
+	return ok && n > 0
 }
 
 // axesOf returns the attribute axes of a tensor of this rank, all of them by default.
