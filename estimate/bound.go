@@ -32,8 +32,8 @@ func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
 	replay := func(k int, cfg caching.Config) {
 		wait.Go(func() {
 			// A choice that does not survive a limit says nothing of one that does.
-			if r, err := caching.NewReplayer(cfg).Finish(s.Run.Log); err == nil && r.OOM == nil {
-				most[k] = r.PeakReserved.Reserved
+			if large, ok := caching.LargeReserved(s.Run.Log, cfg); ok {
+				most[k] = large + s.Replay.Stats.ReservedBytes.Small.Peak
 			}
 		})
 	}

@@ -31,6 +31,10 @@ func TestUpperBound(t *testing.T) {
 		if sim.Peak.UpperBound < sim.Peak.Device+spareBytes {
 			t.Errorf("%s %+v: at most %d, and predicted is %d", c.model, c.step, sim.Peak.UpperBound, sim.Peak.Device)
 		}
+		// Without the small pool and without repetitions it comes to the same.
+		if large, ok := caching.LargeReserved(sim.Run.Log, caching.Config{}); !ok || large+sim.Replay.Stats.ReservedBytes.Small.Peak != sim.Peak.Reserved {
+			t.Errorf("%s %+v: the large pool reserves %d and the small one %d, of %d", c.model, c.step, large, sim.Replay.Stats.ReservedBytes.Small.Peak, sim.Peak.Reserved)
+		}
 		configs := []caching.Config{{Address: caching.Rising()}}
 		for _, w := range sim.Run.Workspaces {
 			configs = append(configs, caching.Config{Workspaces: w})
