@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path"
 	"strings"
@@ -29,7 +30,7 @@ func newBaseline(dir, rev string) (*baseline, error) {
 	}
 	b := &baseline{dir: dir, rev: rev}
 	if _, err := b.git("rev-parse", "--git-dir"); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the base that growth is measured from: %w", err)
 	}
 	if _, err := b.git("rev-parse", "--verify", "--quiet", rev+"^{commit}"); err != nil {
 		return nil, fail(exitInput, "base %s: git knows no such commit", quoteArg(rev)).withHint("in a shallow clone, git fetch --depth=1 origin brings it")

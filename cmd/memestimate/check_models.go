@@ -51,11 +51,31 @@ func (c *checked) diff() (*diff.Diff, bool) {
 	return d, len(d.Cases) > 0
 }
 
+// fileAbove returns the path of a file of this name in the nearest folder above, or "".
+func fileAbove(name string) string {
+	if name != filepath.Base(name) {
+		return ""
+	}
+	above := ".."
+	for range 32 {
+		path := filepath.Join(above, name)
+		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
+			return path
+		}
+		above = filepath.Join("..", above)
+	}
+	return ""
+}
+
 // readBudget reads a budget file.
 func readBudget(name string) (*budget.File, error) {
 	st, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fail(exitInput, "%s: no such file", quoteArg(name)).withHint("docs/pull-requests.md says how to write one; --config names another file")
+		hint := "docs/pull-requests.md says how to write one; --config names another file"
+		if near := fileAbove(name); near != "" {
+			hint = "there is " + near + ": --config " + quoteArg(near)
+		}
+		return nil, fail(exitInput, "%s: no such file", quoteArg(name)).withHint("%s", hint)
 	}
 	if err == nil && st.Size() > budget.MaxSize {
 		return nil, fail(exitInput, "%s: %d bytes, want %d at most", quoteArg(name), st.Size(), budget.MaxSize)

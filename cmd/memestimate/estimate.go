@@ -36,6 +36,16 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 	if a.snapshot != "" && (sameFile(a.snapshot, o.file) || sameFile(a.snapshot, in.file)) {
 		return usagef("the snapshot %s is the model or the output as well", quoteArg(a.snapshot))
 	}
+	if a.snapshot == "-" {
+		return usagef("--snapshot - is standard output, which has the report; want the name of a file")
+	}
+	if o.format == "csv" || o.format == "modelsize" {
+		for _, name := range []string{"stats", "what-if"} {
+			if cmd.Flags().Changed(name) {
+				return usagef("--%s has no place in --format %s, want text, markdown, json or html", name, o.format)
+			}
+		}
+	}
 	a.record = a.snapshot != "" || o.format == "html"
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {

@@ -29,12 +29,25 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"resnet18 --batch 2 --budget 0", "--budget 0 leaves no memory"},
 		{"resnet18 --batch 2 --memory-limit 0GiB", "--memory-limit 0 leaves no memory"},
 		{"resnet18 --batch 2 --output " + same + " --snapshot " + same, "the snapshot " + quoteArg(same) + " is the model or the output as well"},
+		{"resnet18 --batch 2 --snapshot -", "--snapshot - is standard output, which has the report"},
+		{"resnet18 --batch 2 --stats --format csv", "--stats has no place in --format csv"},
+		{"resnet18 --batch 2 --what-if --format modelsize", "--what-if has no place in --format modelsize"},
 		{"resnet18 --batch 2 --foreach=maybe", `invalid argument "maybe" for --foreach: want true or false`},
 		{"run --need 1GiB --count x -- true", `invalid argument "x" for --count: want a whole number`},
 	} {
 		stdout, stderr, code := try(t, strings.Fields(tt.args)...)
 		if code != exitUsage && code != exitLauncher || stdout != "" || !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s: code %d, stdout %q, stderr %q, want %q", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+// What is asked for is in every form that has a place for it.
+func TestStatisticsAreShown(t *testing.T) {
+	for _, format := range []string{"text", "markdown", "json", "html"} {
+		stdout, _, code := try(t, "mlp", "--batch", "2", "--stats", "--format", format)
+		if code != exitOK || !strings.Contains(stdout, "active_bytes.all.peak") {
+			t.Errorf("%s: code %d, and no statistics", format, code)
 		}
 	}
 }

@@ -47,6 +47,9 @@ func reportHTML(w io.Writer, in source, r *estimate.Report) error {
 	if len(r.WhatIf) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "What if", Grid: report.WhatIf(r)})
 	}
+	if len(r.Stats) > 0 {
+		p.Tables = append(p.Tables, page.Table{Title: "Statistics", Grid: report.Statistics(r)})
+	}
 	p.Tables = append(p.Tables, page.Table{Title: "Layers", Grid: report.Layers(r, false)})
 	return page.Write(w, &p)
 }
