@@ -20,7 +20,7 @@ import (
 func (l *lives) variables() {
 	l.eachRead(func(i int32, v ValueID) {
 		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && isProduct(c.Op) && l.activations(c) > 1 {
-			l.hold(v)
+			l.hold(l.named(v))
 		}
 	})
 	l.unpacking()
@@ -52,6 +52,18 @@ func (l *lives) activations(c *Call) (n int) {
 		}
 	}
 	return n
+}
+
+// named returns the value that has a name: v, or what a copy or a view without a value of the graph was made of.
+func (l *lives) named(v ValueID) ValueID {
+	for l.p.Values[v].Name == "" {
+		c := &l.p.Calls[l.made[v]]
+		if x := c.In[0]; !isLook(c.Op) || x == NoValue || l.made[x] < 0 || l.owner[x] != l.owner[v] {
+			break
+		}
+		v = c.In[0]
+	}
+	return v
 }
 
 // hold lets a value live to the end of its function, or until the next round of a loop makes it again.
@@ -104,7 +116,7 @@ func (l *lives) unpacking() {
 			switch {
 			case l.activations(c) > 1 && is[v] == expression:
 			case l.activations(c) > 1 || isActivation(c.Op):
-				l.hold(v)
+				l.hold(l.named(v))
 			case len(c.Out) == 1 && c.Out[0] != NoValue && p.sameSize(c.Out[0], v):
 				is[c.Out[0]] = is[v]
 			default:

@@ -1,6 +1,10 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 // matchSDPA finds scaled_dot_product_attention around its softmax. The exporters scale both
 // query and key by the root of the scale, which no hand-written attention does:
@@ -39,7 +43,7 @@ func matchSDPA(b *recovery, i int) {
 	members = append(members, qi, ki)
 	key, ks := b.untransposed(kt)
 	if key == nil {
-		return
+		key = b.turned(kt)
 	}
 	members = append(members, ks...)
 
@@ -80,8 +84,22 @@ func matchSDPA(b *recovery, i int) {
 		if args.Causal {
 			in[1], in[2] = b.unrepeated(in[1]), b.unrepeated(in[2])
 		}
+		if b.isTurned(in[0]) && b.isTurned(in[1]) && b.isTurned(in[2]) {
+			for i := range 3 {
+				v := b.prog.Values[in[i]]
+				in[i] = b.temp("contiguous", Args{}, v.DType, v.Shape, in[i])
+			}
+		}
 		b.call("sdpa", args, in, last.Out[0])
 	}, members...)
+}
+
+// isTurned reports whether a query, key or value is one whose last dimension was another before. Where all three are, the
+// program makes them contiguous for the fused kernels, q.transpose(-1, -2).contiguous(), and the exporters drop that.
+func (b *recovery) isTurned(v ValueID) bool {
+	c := b.callOf(v)
+	n := len(b.prog.Values[v].Shape)
+	return c != nil && c.Op == "permute" && len(c.Args.Dims) == n && c.Args.Dims[n-1] != n-1
 }
 
 // headsOf returns the number of heads of a query, key or value of [B, H, L, D].
@@ -154,6 +172,22 @@ func (b *recovery) untransposed(kt onnxload.ValueID) (func() ValueID, []int) {
 	return func() ValueID {
 		return b.temp("permute", Args{Dims: []int{0, 1, 3, 2}}, b.elem(kt), []int64{d[0], d[1], d[3], d[2]}, b.value(kt))
 	}, nil
+}
+
+// turned returns how to emit k where an optimizer merged its transpose with the one before it to none: k is a transpose of what is left.
+func (b *recovery) turned(kt onnxload.ValueID) func() ValueID {
+	shape := slices.Clone(b.dims(kt))
+	n := len(shape)
+	dims := make([]int, n)
+	for i := range dims {
+		dims[i] = i
+	}
+	if n < 2 {
+		return func() ValueID { return b.value(kt) }
+	}
+	dims[n-2], dims[n-1] = n-1, n-2
+	shape[n-2], shape[n-1] = shape[n-1], shape[n-2]
+	return func() ValueID { return b.temp("permute", Args{Dims: dims}, b.elem(kt), shape, b.value(kt)) }
 }
 
 // nanGuard finds where(isnan(p), 0, p) behind a softmax.

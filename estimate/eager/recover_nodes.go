@@ -278,6 +278,9 @@ func emitTopK(b *recovery, n *onnxload.Node) {
 
 // emitFill makes a tensor on the GPU from nothing.
 func emitFill(b *recovery, n *onnxload.Node) {
+	if n.Op == "Constant" && b.tableIndex(n.Out[0]) {
+		return
+	}
 	for _, o := range n.Out {
 		if o != onnxload.NoValue {
 			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)

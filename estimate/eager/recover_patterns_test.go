@@ -155,6 +155,15 @@ func TestAttentionInFloat32(t *testing.T) {
 	})
 }
 
+// Heads whose channels come before their pixels are transposed and made contiguous for attention; of k the exporter merges two transposes to none.
+func TestAttentionOfTurnedHeads(t *testing.T) {
+	turn := onnx.A("perm", []int64{0, 1, 3, 2})
+	runPatterns(t, []patternCase{{name: "turned", shape: []any{2, 4, 8, 6}, inits: []onnx.Tensor{f32s("root", 0.6)}, nodes: []onnx.Node{
+		onnx.Op("Sin", "x", "k"), onnx.Op("Cos", "x", "v"), onnx.Op("Transpose", "x", "q", turn), onnx.Op("Transpose", "v", "vt", turn),
+		onnx.Op("Mul", "q root", "qs"), onnx.Op("Mul", "k root", "ks"), onnx.Op("MatMul", "qs ks", "s"), onnx.Op("Softmax", "s", "p", onnx.A("axis", -1)), onnx.Op("MatMul", "p vt", "y")},
+		want: []string{"sin(x)", "cos(x)", "permute(x)", "permute(v)", "permute(k)", "contiguous(q)", "contiguous(_)", "contiguous(vt)", "sdpa(_, _, _, -)"}}})
+}
+
 // The normalisations of older opsets.
 func TestNormChains(t *testing.T) {
 	consts := []onnx.Tensor{f32s("one", 1), f32s("two", 2), f32s("eps", 1e-5), f32s("three", 3), onnx.Int64s("axes", -1), weights("ln.weight", 8), weights("ln.bias", 8)}
@@ -344,6 +353,14 @@ func TestRelativePositions(t *testing.T) {
 	c.inits = append(c.inits, onnx.Int64s("axes", 0))
 	p := mustRecover(t, c.graph())
 	wantCalls(t, p, "index(attn.table, attn.buffer)", "reshape(g)", "permute(r)", "contiguous(_)", "sum(t)", "add(x, s)")
+	folded := c
+	folded.inits = []onnx.Tensor{c.inits[0], c.inits[2], c.inits[3]}
+	folded.nodes = append([]onnx.Node{onnx.Op("Constant", "", "places", onnx.A("value", onnx.Zeros("", onnxload.Int64, 256))), onnx.Op("Gather", "attn.table places", "g")}, c.nodes[1:]...)
+	p = mustRecover(t, folded.graph())
+	wantCalls(t, p, "index(attn.table, attn.index)", "reshape(g)", "permute(r)", "contiguous(_)", "sum(t)", "add(x, s)")
+	if n := len(p.State); n != 2 || p.Values[p.State[1]].Kind != Buffer {
+		t.Errorf("the state has %d tensors, wanted the table and its index", n)
+	}
 	c.nodes[2] = onnx.Op("Transpose", "r", "t", onnx.A("perm", []int64{2, 1, 0}))
 	wantCalls(t, mustRecover(t, c.graph()), "index(attn.table, attn.buffer)", "reshape(g)", "permute(r)", "sum(t)", "add(x, s)")
 }

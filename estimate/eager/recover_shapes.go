@@ -2,6 +2,7 @@ package eager
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -98,6 +99,28 @@ func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
 	}
 	g, _ := b.producer(b.in(r, 0))
 	return g != nil && g.Op == "Gather" && len(b.dims(b.in(g, 1))) == 1
+}
+
+// tableIndex makes a buffer of the whole numbers by which a table of relative position biases is looked up: modules register
+// them, and an exporter that folds a view of them leaves a constant.
+func (b *recovery) tableIndex(id onnxload.ValueID) bool {
+	g, _ := b.user(id, "Gather")
+	if g == nil || b.in(g, 1) != b.id(id) || !b.elem(id).IsInt() || !b.isParameter(b.in(g, 0)) {
+		return false
+	}
+	r, _ := b.user(g.Out[0], "Reshape")
+	if r == nil {
+		return false
+	}
+	t, _ := b.user(r.Out[0], "Transpose")
+	if t == nil || !b.isBiasTable(t, []int{2, 0, 1}) {
+		return false
+	}
+	table := b.m.Values[b.in(g, 0)].Name
+	v := b.add(Value{Name: table[:strings.LastIndexByte(table, '.')+1] + "index", Kind: Buffer, DType: b.elem(id), Shape: b.dims(id)})
+	b.of[b.id(id)] = v
+	b.prog.State = append(b.prog.State, v)
+	return true
 }
 
 // isMapOfTokens recognises tokens that become a picture for a convolution, x.reshape(B, H, W, C).permute(0, 3, 1, 2).contiguous(),
@@ -237,6 +260,9 @@ func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
 		return false
 	}
 	id = b.id(id)
+	if v := b.of[id]; v >= 0 && b.prog.Values[v].Kind == Buffer {
+		return true
+	}
 	for range 8 {
 		p, _ := b.producer(id)
 		if p == nil || p.Op != "Reshape" && p.Op != "Flatten" {
