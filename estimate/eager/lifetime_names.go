@@ -306,11 +306,12 @@ func (l *lives) kind(st step) moduleKind {
 	if st.child < 0 {
 		return otherModule
 	}
+	if l.p.Calls[st.last].Op == "conv" && l.makesItsWeight(st) {
+		return convolution
+	}
 	kind := otherModule
 	for i := st.first; i <= st.last; i++ {
 		switch op := l.p.Calls[i].Op; {
-		case op == "conv" && st.first == st.last:
-			return convolution
 		case op == "batch_norm" || op == "group_norm" || op == "instance_norm" || isActivation(op):
 			kind = normOrActivation
 		default:
@@ -318,6 +319,19 @@ func (l *lives) kind(st step) moduleKind {
 		}
 	}
 	return kind
+}
+
+// makesItsWeight reports whether nothing but the last call of a step reads what comes from outside of it: the others standardise
+// its weight.
+func (l *lives) makesItsWeight(st step) bool {
+	for i := st.first; i < st.last; i++ {
+		for _, v := range l.p.Calls[i].In {
+			if v != NoValue && l.made[v] >= 0 && l.made[v] < st.first {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // number returns the first number in the name of a step's module, "2" of block.norm2; "" when it has none.

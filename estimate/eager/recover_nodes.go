@@ -152,7 +152,7 @@ func binaryCall(op string) func(*recovery, *onnxload.Node) {
 // emitAdd is add, or add_ where a residual block of convolutions ends: out += identity after a
 // normalisation, and before a ReLU whichever comes first, is how these are written, and saves nothing for backward.
 // Without a ReLU, result += input of MobileNetV3, EfficientNet and ConvNeXt has the block's result first; the
-// x + block(x) of others has not.
+// x + block(x) of others has not, and the sum of two blocks is that of two branches.
 func emitAdd(b *recovery, n *onnxload.Node) {
 	in := b.values(n)
 	var args Args
@@ -161,7 +161,7 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 		sides = 2
 	}
 	for i := range sides {
-		if v := b.in(n, i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(b.in(n, 1-i))) {
+		if v, other := b.in(n, i), b.in(n, 1-i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(other)) && (sides == 2 || !b.endsBlock(other)) {
 			args.Inplace = true
 			in[0], in[1] = in[i], in[1-i]
 			break
