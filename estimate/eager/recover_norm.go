@@ -86,7 +86,8 @@ func matchLayerNorm(b *recovery, i int) {
 //
 // Both compute in float32, so in 16 bits the input is cast, and the result cast back: Llama's before it meets the
 // weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers). A float32 graph that torch.export wrote does
-// not show these casts; the TorchScript exporter keeps them as nodes. Where the norm comes before its weight a program
+// not show these casts; the TorchScript exporter keeps them as nodes. T5 casts for the variance alone and multiplies the
+// input itself; that its cast back depends on the weight's type leaves no node behind. Where the norm comes before its weight a program
 // wrote it by itself, which casts only where the graph says so: a name keeps that of type_as.
 func matchRMSNorm(b *recovery, i int) {
 	mean := b.nodes[i]
@@ -114,19 +115,29 @@ func matchRMSNorm(b *recovery, i int) {
 	if norm == nil || b.id(b.other(norm, r)) != x {
 		return
 	}
-	scale, ki := b.user(norm.Out[0], "Mul")
+	members := []int{i, pi, ai, si, ri, ni}
+	cast, ci := b.upcast(x)
+	if cast != nil && len(b.uses[x]) == 2 && !b.out[x] {
+		x, members = b.in(cast, 0), append(members, ci)
+	}
+	normed := norm.Out[0]
+	back, bi := b.user(normed, "Cast")
+	if back != nil && b.elem(back.Out[0]) == onnxload.Float32 {
+		normed, members = back.Out[0], append(members, bi)
+	}
+	scale, ki := b.user(normed, "Mul")
 	if scale == nil {
 		return
 	}
-	members := []int{i, pi, ai, si, ri, ni, ki}
-	w := b.other(scale, norm.Out[0])
+	members = append(members, ki)
+	w := b.other(scale, normed)
 	shifted := false // the weight of Gemma is a difference from one
 	if one, oi := b.producedBy(w, "Add"); one != nil && b.single(w) {
 		if p, k := b.otherThanNumber(one); k == 1 {
 			w, shifted, members = p, true, append(members, oi)
 		}
 	}
-	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && !strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
+	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil && !strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
 		return
 	}
 	shape, small := b.dims(x), b.dims(mean.Out[0])
@@ -140,7 +151,11 @@ func matchRMSNorm(b *recovery, i int) {
 		number := b.add(Value{Kind: Number, DType: f})
 		v = b.temp("add", Args{}, f, small, v, number)
 		v = b.temp("rsqrt", Args{}, f, small, v)
-		v = b.temp("mul", Args{}, f, shape, wide, v)
+		factor := wide
+		if cast != nil && back == nil {
+			factor = in
+		}
+		v = b.temp("mul", Args{}, f, shape, factor, v)
 		weight := b.value(w)
 		if shifted {
 			d := b.dims(w)

@@ -177,6 +177,17 @@ func TestNormChains(t *testing.T) {
 			onnx.Op("Reciprocal", "r", "i"), onnx.Op("Mul", "x i", norm)}, scale...)
 	}
 	weighted := func(in string) onnx.Node { return onnx.Op("Mul", in, "y") }
+	up := func(in, out string) onnx.Node { return onnx.Op("Cast", in, out, onnx.A("to", 1)) }
+	of := func(x string, nodes []onnx.Node) []onnx.Node { // the same of another value
+		for i := range nodes {
+			for j, in := range nodes[i].In {
+				if in == "x" {
+					nodes[i].In[j] = x
+				}
+			}
+		}
+		return nodes
+	}
 	upcast := []string{"float(x)", "square(_)", "mean(_)", "add(_, number)", "rsqrt(_)", "mul(_, _)"}
 	plain := []string{"pow(x, number)", "mean(sq)", "add(v, number)", "rsqrt(ve)", "mul(x, i)"}
 	group := func(to ...int64) patternCase {
@@ -203,6 +214,8 @@ func TestNormChains(t *testing.T) {
 		{name: "RMS norm of Llama", inits: consts, nodes: rms("two", "n", weighted("ln.weight n")), want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
 		{name: "RMS norm of Gemma", inits: consts, nodes: rms("two", "n", onnx.Op("Add", "ln.weight one", "w1"), weighted("n w1")), want: append(slices.Clone(upcast), "float(ln.weight)", "add(_, number)", "mul(_, _)", "type_as(_, x)")},
 		{name: "RMS norm that casts back", inits: consts, nodes: rms("two", "type_as_1", weighted("type_as_1 ln.weight")), want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm of Llama in TorchScript", inits: consts, nodes: append([]onnx.Node{up("x", "x32")}, of("x32", rms("two", "n", up("n", "nb"), weighted("ln.weight nb")))...), want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm of T5 in TorchScript", inits: consts, nodes: append([]onnx.Node{up("x", "x32")}, of("x32", rms("two", "n", weighted("ln.weight n")))...), want: append(slices.Clone(upcast[:5]), "mul(x, _)", "type_as(_, x)", "mul(ln.weight, _)")},
 		{name: "RMS norm by hand", inits: consts, nodes: rms("two", "n", weighted("n ln.weight")), want: append(slices.Clone(plain), "mul(n, ln.weight)")},
 		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")), want: append(slices.Clone(plain), "mul(ln.weight, n)")},
 		groups, four, cast,
