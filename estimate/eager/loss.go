@@ -65,6 +65,12 @@ func (p *Program) lastLinear() []int64 {
 			}
 		case "linear":
 			return p.Values[c.In[1]].Shape
+		case "conv": // the linear layer of each place, when it sees that place alone
+			w := p.Values[c.In[1]].Shape
+			if len(w) < 3 || numel(w) != w[0]*w[1] {
+				return nil
+			}
+			return w[:2]
 		case "addmm":
 			w := p.Values[c.In[2]].Shape // [in, out]
 			return []int64{w[1], w[0]}

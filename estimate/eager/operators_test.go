@@ -27,7 +27,7 @@ type lab struct {
 func newLab() *lab {
 	r := &run{opts: &Options{Train: true, GPU: &DefaultGPU}, prog: &Program{}, layer: timeline.NoLayer, rows: rowsByName(), grad: true}
 	r.blas, r.lt = [2]bool{true, true}, [2]bool{true, true} // the workspaces that a thread keeps are there already
-	r.dropoutState = true
+	r.dropoutState = r.alloc(dropoutStateBytes*132, timeline.Workspace)
 	return &lab{r: r, kept: map[*tensor]bool{}}
 }
 

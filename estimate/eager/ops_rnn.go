@@ -47,9 +47,12 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 			}
 		}
 		r.dnn[r.thread()] = true
-		if s.Dropout && !r.dropoutState { // get_dropout_state keeps one for each device, for good
-			r.dropoutState = true
-			r.alloc(dropoutStateBytes*int64(r.opts.GPU.SMs), timeline.Workspace)
+		var random *storage
+		if s.Dropout { // get_dropout_state keeps one for each device, for good
+			if r.dropoutState == nil {
+				r.dropoutState = r.alloc(dropoutStateBytes*int64(r.opts.GPU.SMs), timeline.Workspace)
+			}
+			random = r.dropoutState
 		}
 		xi := r.inLayout(x, contiguousStrides)
 		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions())
@@ -75,6 +78,10 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 				return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, weights)
 			})
 			n.saved = append(n.saved, reserve)
+			if random != nil {
+				random.refs++
+				n.saved = append(n.saved, random)
+			}
 			if flat != nil {
 				n.saved = append(n.saved, flat)
 			}

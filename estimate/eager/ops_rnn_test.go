@@ -22,7 +22,7 @@ func (l *lab) requests(f func()) (sizes []int64) {
 // cuDNN's state for dropout between layers is asked for once, and kept.
 func TestDropoutStateOfRecurrentLayers(t *testing.T) {
 	l := newLab()
-	l.r.dropoutState = false
+	l.r.dropoutState = nil
 	x, w := l.leaf(f32, 16, 4, 64), l.leaf(f32, 4*64*(64+64+2))
 	const state = 132 * 48 << 10
 	call := func(p float64, layers int64) func() {

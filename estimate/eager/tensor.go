@@ -170,8 +170,8 @@ type run struct {
 	lt   [2]bool // cublasLt workspace, likewise
 	dnn  [2]bool // cuDNN used, by thread
 
-	dropoutState bool // cuDNN's state of random numbers taken
-	back         bool // the autograd thread is running
+	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
+	back         bool     // the autograd thread is running
 
 	plans   map[string]int32 // of convolutions: see plan
 	planned []convPlan       // by plan less 1
