@@ -100,7 +100,10 @@ func (b *Bound) Program(train bool) (*eager.Program, error) {
 	kinds := make([]eager.ValueKind, len(b.a.m.Values))
 	for _, w := range b.ws {
 		kinds[w.id] = eager.Parameter
-		if w.role == roleBuffer {
+		switch {
+		case w.role == roleBuffer && isAutomatic(w.name):
+			kinds[w.id] = eager.Constant // what an exporter computed from numbers
+		case w.role == roleBuffer:
 			kinds[w.id] = eager.Buffer
 		}
 	}
