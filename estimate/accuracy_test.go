@@ -300,12 +300,12 @@ func TestAccuracy(t *testing.T) {
 	summarize(t, all)
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" && *graphs == "" {
 		hold(t, all, []limits{
-			{"train", spread{0.2, 2, 8}, spread{0.5, 3, 0}},
-			{"train fp32", spread{0.2, 2, 8}, spread{0.5, 3, 0}},
-			{"train amp-bf16", spread{0.5, 4, 0}, spread{0.5, 3, 0}},
-			{"train bf16", spread{0.5, 4, 0}, spread{0.5, 3, 0}},
-			{"infer fp32", spread{0.5, 8, 0}, spread{3, 12, 0}},
-			{"infer bf16", spread{0.5, 12, 0}, spread{3, 15, 0}},
+			{"train", spread{0.1, 0.5, 3}, spread{0.5, 3, 0}},
+			{"train fp32", spread{0.1, 0.5, 3}, spread{0.5, 3, 0}},
+			{"train amp-bf16", spread{0.1, 0.5, 1}, spread{0.5, 3, 0}},
+			{"train bf16", spread{0.1, 0.5, 1}, spread{0.5, 3, 0}},
+			{"infer fp32", spread{0.2, 2, 8}, spread{1, 6, 0}},
+			{"infer bf16", spread{0.2, 2, 8}, spread{1, 12, 0}},
 		})
 		holdBound(t, all, 99, 5)
 	}
@@ -323,7 +323,7 @@ func TestAccuracyOfForms(t *testing.T) {
 		t.Log(form)
 		summarize(t, all)
 		if *onlyModel == "" && *onlyCase == "" {
-			hold(t, all, []limits{{"train fp32", spread{2, 8, 0}, spread{4, 12, 0}}})
+			hold(t, all, []limits{{"train fp32", spread{0.5, 5, 0}, spread{1, 9, 0}}})
 		}
 	}
 }
@@ -340,11 +340,11 @@ func TestAccuracyOnUnseenModels(t *testing.T) {
 	summarize(t, all)
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" {
 		hold(t, all, []limits{
-			{"train fp32", spread{0.5, 4, 0}, spread{2, 12, 0}},
-			{"train amp-bf16", spread{1.5, 8, 0}, spread{3, 15, 0}},
-			{"train bf16", spread{1.5, 8, 0}, spread{4, 15, 0}},
-			{"infer fp32", spread{0.5, 12, 0}, spread{5, 25, 0}},
-			{"infer bf16", spread{0.5, 12, 0}, spread{5, 15, 0}},
+			{"train fp32", spread{0.2, 1, 0}, spread{1, 6, 0}},
+			{"train amp-bf16", spread{0.2, 1, 2}, spread{1, 8, 0}},
+			{"train bf16", spread{0.2, 1, 2}, spread{1, 10, 0}},
+			{"infer fp32", spread{0.2, 6, 0}, spread{1, 18, 0}},
+			{"infer bf16", spread{0.2, 4, 0}, spread{1, 10, 0}},
 		})
 		holdBound(t, all, 98, 5)
 	}
