@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // A hint is the whole command: what else its command line needs is in it.
@@ -48,6 +52,32 @@ func TestStatisticsAreShown(t *testing.T) {
 		stdout, _, code := try(t, "mlp", "--batch", "2", "--stats", "--format", format)
 		if code != exitOK || !strings.Contains(stdout, "active_bytes.all.peak") {
 			t.Errorf("%s: code %d, and no statistics", format, code)
+		}
+	}
+}
+
+// A name in a message is what a shell would have to be given for it, and nothing that a shell would run.
+func TestQuotedArgumentsAreShellWords(t *testing.T) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash")
+	}
+	for _, name := range append(slices.Clone(tricks), "plain.onnx", "two words.onnx", "it's", `say "hi"`, "`touch pwned`.onnx", "$(touch pwned).onnx", "a$HOME", "wow!!", "back\\slash", "tab\there", "naïve.onnx", "*", "~", "#x", "-x") {
+		if strings.Contains(name, "\x00") {
+			continue
+		}
+		quoted := quoteArg(name)
+		if strings.ContainsFunc(quoted, unicode.IsControl) {
+			t.Errorf("%q is shown as %q", name, quoted)
+		}
+		cmd := exec.Command(shell, "-c", "printf %s "+quoted)
+		cmd.Dir = t.TempDir()
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != name {
+			t.Errorf("%q is shown as %s, which a shell takes for %q: %v", name, quoted, out, err)
+		}
+		if left, _ := os.ReadDir(cmd.Dir); len(left) != 0 {
+			t.Errorf("%s ran a command", quoted)
 		}
 	}
 }

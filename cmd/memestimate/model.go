@@ -7,7 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -131,7 +133,8 @@ func modelsLike(typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return out, cobra.ShellCompDirectiveDefault
 }
 
-// quoteArg shows an argument as a shell would need it typed.
+// quoteArg shows an argument as a shell would need it typed, so that a hint can be copied whatever is in a name: a
+// backtick within double quotes would be a command.
 func quoteArg(s string) string {
 	plain := s != ""
 	for i := range len(s) {
@@ -141,5 +144,24 @@ func quoteArg(s string) string {
 	if plain {
 		return s
 	}
-	return fmt.Sprintf("%q", s)
+	if q := strconv.Quote(s); !strings.ContainsAny(s, "$`!\\") && !strings.Contains(q, `\x`) && !strings.ContainsFunc(s, unicode.IsControl) && !strings.Contains(q, `\u`) && !strings.Contains(q, `\U`) {
+		return q
+	}
+	var b strings.Builder // $'...' of bash, zsh and ksh, in bytes
+	b.WriteString("$'")
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '\'' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c == '\n':
+			b.WriteString(`\n`)
+		case c < ' ' || c > '~':
+			fmt.Fprintf(&b, `\x%02x`, c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('\'')
+	return b.String()
 }
