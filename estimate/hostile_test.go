@@ -202,7 +202,25 @@ func TestWorkInProportion(t *testing.T) {
 		products.Nodes = append(products.Nodes, on.Op("MatMul", "x w.weight", out))
 		products.Out = append(products.Out, on.Value{Name: out})
 	}
+	// A tensor in very many parts, which are joined again; and a module that reads the part of a tensor again and again.
+	var parts []string
+	for i := range 10_000 {
+		parts = append(parts, fmt.Sprint("p", i))
+	}
+	n := on.A("num_outputs", int64(len(parts)))
+	joined := on.Graph{In: []on.Value{on.Float("x", 10_000)}, Out: []on.Value{{Name: "y"}}, Nodes: []on.Node{
+		on.Op("Sigmoid", "x", "s"), on.Op("Split", "s", strings.Join(parts, " "), n, on.A("axis", int64(0))), on.Op("Concat", strings.Join(parts, " "), "y", on.A("axis", int64(0))),
+	}}
+	again := on.Graph{In: []on.Value{on.Float("x", 4)}, Out: []on.Value{{Name: "z"}}, Nodes: []on.Node{
+		on.Op("Sigmoid", "x", "s").Named("/Sigmoid"), on.Op("Split", "s", "y0 b", on.A("num_outputs", int64(2)), on.A("axis", int64(0))).Named("/Split"),
+	}}
+	for i := range 20_000 {
+		again.Nodes = append(again.Nodes, on.Op("Mul", fmt.Sprint("y0 y", i), fmt.Sprint("y", i+1)).Named(fmt.Sprint("/m/Mul_", i)))
+	}
+	again.Nodes = append(again.Nodes, on.Op("Mul", "y20000 b", "z").Named("/Mul"))
 	for name, g := range map[string]on.Graph{
+		"parts joined":            joined,
+		"a part read again":       again,
 		"products":                products,
 		"slices":                  slices,
 		"lists":                   lists,

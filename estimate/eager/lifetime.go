@@ -65,6 +65,8 @@ type lives struct {
 	reads  []int32 // by value: how many slots read it
 	reader []int32 // by value: the last call that does
 	picks  []int32 // by value: how many of its parts are picked one by one, as by q, k, v = qkv[0], qkv[1], qkv[2]
+
+	asked map[[2]int32]bool // by a module's first call and value: see throughModule
 }
 
 func (p *Program) lives() *lives {
@@ -105,10 +107,11 @@ func (p *Program) lives() *lives {
 
 // eachRead calls f for every activation that a call reads, once for each call.
 func (l *lives) eachRead(f func(i int32, v ValueID)) {
+	seen := make([]int32, len(l.p.Values)) // one more than the last call that was seen to read it
 	for i := range l.p.Calls {
-		in := l.p.Calls[i].In
-		for j, v := range in {
-			if v != NoValue && l.made[v] >= 0 && !slices.Contains(in[:j], v) {
+		for _, v := range l.p.Calls[i].In {
+			if v != NoValue && l.made[v] >= 0 && seen[v] != int32(i)+1 {
+				seen[v] = int32(i) + 1
 				f(int32(i), v)
 			}
 		}

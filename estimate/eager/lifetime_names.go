@@ -1,7 +1,6 @@
 package eager
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -19,7 +18,7 @@ import (
 // In a loop over modules each of them lives until the next round assigns it.
 func (l *lives) variables() {
 	l.eachRead(func(i int32, v ValueID) {
-		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && isProduct(c.Op) && l.activations(c) > 1 {
+		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && isProduct(c.Op) && l.several(c) {
 			l.hold(l.named(v))
 		}
 	})
@@ -44,14 +43,18 @@ func isProduct(op string) bool { return op == "matmul" || op == "sdpa" || op == 
 // isLook reports whether an operator looks at its argument differently, or copies it for that.
 func isLook(op string) bool { return op == "reshape" || op == "permute" || op == "contiguous" }
 
-// activations returns how many activations a call reads.
-func (l *lives) activations(c *Call) (n int) {
-	for j, v := range c.In {
-		if v != NoValue && l.made[v] >= 0 && !slices.Contains(c.In[:j], v) {
-			n++
+// several reports whether a call reads more than one activation.
+func (l *lives) several(c *Call) bool {
+	one := NoValue
+	for _, v := range c.In {
+		if v != NoValue && l.made[v] >= 0 {
+			if one != NoValue && v != one {
+				return true
+			}
+			one = v
 		}
 	}
-	return n
+	return false
 }
 
 // named returns the value that has a name: v, or what a copy or a view without a value of the graph was made of.
@@ -103,8 +106,9 @@ func (l *lives) unpacking() {
 				}
 			}
 		}
-		for j, v := range c.In {
-			if v == NoValue || is[v] == none || slices.Contains(c.In[:j], v) {
+		several := l.several(c)
+		for _, v := range c.In {
+			if v == NoValue || is[v] == none {
 				continue
 			}
 			if c.Scope != l.owner[v] {
@@ -114,8 +118,8 @@ func (l *lives) unpacking() {
 				continue
 			}
 			switch {
-			case l.activations(c) > 1 && is[v] == expression:
-			case l.activations(c) > 1 || isActivation(c.Op):
+			case several && is[v] == expression:
+			case several || isActivation(c.Op):
 				l.hold(l.named(v))
 			case len(c.Out) == 1 && c.Out[0] != NoValue && p.sameSize(c.Out[0], v):
 				is[c.Out[0]] = is[v]
@@ -139,8 +143,12 @@ func (l *lives) throughModule(i int32, v ValueID) (out ValueID, made int32) {
 		return NoValue, -1
 	}
 	st := l.steps[k][stepOf(l.steps[k], i)]
-	if l.reader[v] > st.last {
+	if ask := [2]int32{st.first, int32(v)}; l.reader[v] > st.last || l.asked[ask] { // once is enough for all calls of the module
 		return NoValue, -1
+	} else if l.asked == nil {
+		l.asked = map[[2]int32]bool{ask: true}
+	} else {
+		l.asked[ask] = true
 	}
 	out = NoValue
 	for j := st.first; j <= st.last; j++ {

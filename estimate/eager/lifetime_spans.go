@@ -133,6 +133,7 @@ func stepOf(steps []step, i int32) int {
 
 // rounds returns by step how many steps later a loop over modules does the same again, in its next round; 0 where nothing does.
 func (p *Program) rounds(s spans, steps []step) []int {
+	const maxRound = 1 << 10 // steps of a loop's body
 	again := make([]int, len(steps))
 	name := func(j int) string { return p.Scopes[s.list[steps[j].child].scope].Name }
 	what := make([]string, len(steps))
@@ -147,9 +148,12 @@ func (p *Program) rounds(s spans, steps []step) []int {
 		if steps[j].child < 0 {
 			continue
 		}
-		next := j + 1 // the same of another member of the list
-		for next < len(steps) && (what[next] != what[j] || name(next) == name(j)) {
+		next, limit := j+1, min(len(steps), j+1+maxRound) // the same of another member of the list
+		for next < limit && (what[next] != what[j] || name(next) == name(j)) {
 			next++
+		}
+		if next == limit {
+			continue
 		}
 		period := next - j
 		lo, hi := j, next
