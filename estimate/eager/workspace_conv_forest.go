@@ -13,6 +13,9 @@ import (
 type convForest struct {
 	engines []convEngine
 	trees   [][]convNode
+
+	file []byte // what engines and trees are still to be read from
+	read sync.Once
 }
 
 // A convNode is a node of a tree, in preorder: the branch for figures up to limit
@@ -70,13 +73,28 @@ func (t *convTable) of(w *convWork) *convForest {
 	if w.last {
 		last = 1
 	}
-	return &t[half][last][w.pass]
+	f := &t[half][last][w.pass]
+	f.open()
+	return f
+}
+
+// open reads a forest the first time that it is asked for: a run asks for three of the twelve.
+func (f *convForest) open() {
+	f.read.Do(func() {
+		if f.file == nil {
+			return
+		}
+		if !f.decode(f.file) {
+			f.engines, f.trees = nil, nil
+		}
+		f.file = nil
+	})
 }
 
 //go:embed workspace_conv_forest.bin
 var convForestFile []byte
 
-// convForests reads the embedded forests, once. They are generated, by
+// convForests are the embedded forests. They are generated, by
 //
 //	go test ./estimate/eager -run TestConvForests -conv.write
 //
@@ -84,22 +102,26 @@ var convForestFile []byte
 // They are not compressed: that would save 80 KB and cost each start 3 ms.
 var convForests = sync.OnceValue(func() *convTable {
 	t := &convTable{}
-	if !t.decode(convForestFile) {
+	if !t.split(convForestFile) {
 		return &convTable{}
 	}
 	return t
 })
 
-// encode writes the forests: for each the engines (copies, extra, count), the limits of
+// encode writes the forests: for each the number of bytes that follow, the engines (copies, extra, count), the limits of
 // each figure in ascending order, and the trees, a node a leaf's byte or a figure and the
-// index of its limit. Numbers are bytes, or 2 bytes (counts of engines) and 4 (limits),
+// index of its limit. Numbers are bytes, or 2 bytes (counts of engines) and 4 (lengths and limits),
 // little-endian.
 func (t *convTable) encode() []byte {
 	var b []byte
 	for half := range t {
 		for last := range t[half] {
 			for pass := range t[half][last] {
-				b = t[half][last][pass].encode(b)
+				f := &t[half][last][pass]
+				f.open()
+				at := len(b)
+				b = f.encode(append(b, 0, 0, 0, 0))
+				binary.LittleEndian.PutUint32(b[at:], uint32(len(b)-at-4))
 			}
 		}
 	}
@@ -151,22 +173,28 @@ func (f *convForest) limits() (limits [len(convFeatures{})][]float32) {
 	return limits
 }
 
-// decode reads what encode wrote and says whether that was all of it.
-func (t *convTable) decode(b []byte) bool {
+// split gives each forest its part of what encode wrote, to be read when it is asked for, and says whether that was all of it.
+func (t *convTable) split(b []byte) bool {
 	for half := range t {
 		for last := range t[half] {
 			for pass := range t[half][last] {
-				var ok bool
-				if b, ok = t[half][last][pass].decode(b); !ok {
+				if len(b) < 4 {
 					return false
 				}
+				n := int64(binary.LittleEndian.Uint32(b))
+				if b = b[4:]; int64(len(b)) < n {
+					return false
+				}
+				t[half][last][pass].file = b[:n:n]
+				b = b[n:]
 			}
 		}
 	}
 	return len(b) == 0
 }
 
-func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
+// decode reads what encode wrote and says whether that was all of it.
+func (f *convForest) decode(b []byte) bool {
 	short := false
 	next := func(n int) []byte {
 		if len(b) < n {
@@ -193,7 +221,7 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 		tree = tree[len(tree):]
 		for {
 			if len(b) < 2 && (len(b) == 0 || b[0] < convLeaf) || len(tree) > math.MaxUint16 {
-				return nil, false
+				return false
 			}
 			if cap(tree) == len(tree) {
 				tree = append(make([]convNode, 0, max(1<<14, 2*len(tree))), tree...)
@@ -204,14 +232,14 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 				i := int(b[0])
 				b = b[1:]
 				if int(at) >= len(limits) || i >= len(limits[at]) {
-					return nil, false
+					return false
 				}
 				open = append(open, len(tree))
 				tree = append(tree, convNode{limit: limits[at][i], figure: at})
 				continue
 			}
 			if int(at-convLeaf) >= len(f.engines) {
-				return nil, false
+				return false
 			}
 			tree = append(tree, convNode{figure: convLeaf, above: uint16(at - convLeaf)})
 			if len(open) == 0 {
@@ -222,5 +250,5 @@ func (f *convForest) decode(b []byte) (rest []byte, ok bool) {
 		}
 		f.trees = append(f.trees, tree[:len(tree):len(tree)])
 	}
-	return b, !short && len(f.engines) <= maxConvEngines && len(f.trees) <= maxConvTrees && (len(f.trees) > 0 || len(f.engines) == 0)
+	return !short && len(b) == 0 && len(f.engines) <= maxConvEngines && len(f.trees) <= maxConvTrees && (len(f.trees) > 0 || len(f.engines) == 0)
 }

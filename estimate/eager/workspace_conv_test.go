@@ -306,8 +306,23 @@ func TestConvWorkspaceNonsense(t *testing.T) {
 func TestConvForestDamaged(t *testing.T) {
 	b := convForests().encode()
 	for n := 0; n < len(b); n += 1 + len(b)/100 {
-		if new(convTable).decode(b[:n]) {
+		if new(convTable).split(b[:n]) {
 			t.Errorf("%d of %d bytes are taken for all", n, len(b))
+		}
+	}
+	whole := new(convTable)
+	if !whole.split(b) {
+		t.Fatal("the forests are not read")
+	}
+	for i := range whole[0][0] {
+		part := whole[0][0][i].file
+		for n := 0; n < len(part); n += 1 + len(part)/30 {
+			if new(convForest).decode(part[:n]) {
+				t.Errorf("forest %d: %d of %d bytes are taken for all", i, n, len(part))
+			}
+		}
+		if !new(convForest).decode(part) {
+			t.Errorf("forest %d is not read", i)
 		}
 	}
 }
