@@ -99,6 +99,7 @@ func (s *settings) answer(e *env, command string, in source, a *asking) (*estima
 		return nil, err
 	}
 	defer m.Close()
+	collectMore(len(m.Graph.Nodes))
 	var checked []estimate.Note
 	if s.cross {
 		p.now("cross-checking " + quoteArg(in.arg))

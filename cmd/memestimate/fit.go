@@ -108,6 +108,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 		return nil, err
 	}
 	defer m.Close()
+	collectMore(len(m.Graph.Nodes))
 	opt := f.settings.options(in.name)
 	opt.Step = step
 	r, err := estimate.Largest(m, opt, memory)
