@@ -40,7 +40,7 @@ func BenchmarkSimulate(b *testing.B) {
 
 // mostAllocations bounds the heap allocations that an event of a simulation may cost, so that a rule which
 // allocates in a loop is noticed.
-const mostAllocations = 15
+const mostAllocations = 4
 
 func TestAllocationsPerEvent(t *testing.T) {
 	for _, c := range simulated {

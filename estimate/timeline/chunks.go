@@ -8,7 +8,7 @@ type Chunks[T any] struct {
 }
 
 const (
-	chunkBits = 13
+	chunkBits = 10
 	chunkLen  = 1 << chunkBits
 )
 
