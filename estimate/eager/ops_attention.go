@@ -10,6 +10,7 @@ import (
 // attentionOps is scaled_dot_product_attention(query, key, value, mask): [B, H, L, D] each.
 var attentionOps = []op{
 	{"sdpa", castLower, runSDPA}, // aten/src/ATen/native/transformers/cuda
+	{"native_attention", castNone, runNativeAttention},
 }
 
 // An attention backend, in the order in which sdp_utils.cpp tries them on an H200.
@@ -297,4 +298,26 @@ func efficientWorkspace(heads, keys, d int64) int64 {
 // for each query, in float32. Exact in the 260 cases measured in bfloat16.
 func cudnnAttentionWorkspace(heads, queries, d int64) int64 {
 	return heads*queries*(4*d+4) + 256
+}
+
+// runNativeAttention is _native_multi_head_attention(x, packed weight, packed bias, output weight, output bias) of
+// Args.Groups heads with a mask, in inference: the projection, its parts with the bias, the scores, the mask as booleans
+// for every sample and head, the probabilities, the heads side by side, and the result. The product of probabilities and
+// values is written over the queries (native_multi_head_attention_cuda in aten/src/ATen/native/transformers/cuda/attention.cu).
+func runNativeAttention(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	b, l, e := x.shape[0], x.shape[1], x.shape[2]
+	wt := r.transpose(in[1], 0, 1)
+	packed := r.matmul(x, wt)
+	parts := r.empty(x.dtype, 3, b, l, e)
+	r.release(packed)
+	scores := r.empty(x.dtype, b, c.Args.Groups, l, l)
+	masked := r.empty(onnxload.Bool, b, c.Args.Groups, l, l)
+	probs := r.empty(x.dtype, b, c.Args.Groups, l, l)
+	r.releaseAll([]*tensor{scores, masked, probs})
+	rows := r.empty(x.dtype, b*l, e)
+	out := r.empty(x.dtype, b, l, e)
+	r.useBLAS(true)
+	r.releaseAll([]*tensor{rows, parts, wt})
+	return one(out)
 }

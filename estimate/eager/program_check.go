@@ -69,7 +69,7 @@ func (b *recovery) onDevice(v ValueID) ValueID {
 var arity = map[string]int{
 	"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "maximum": 2, "minimum": 2, "remainder": 2, "compare": 1, "where": 3, "masked_fill": 2,
 	"type_as": 2, "prelu": 2, "linear": 2, "matmul": 2, "addmm": 3, "baddbmm": 3, "weight_norm": 2, "conv": 2, "conv_transpose": 2, "grid_sample": 2, "roi_align": 2,
-	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "assign": 2, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
+	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "assign": 2, "native_attention": 5, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
 }
 
 // most is how many tensors an operator can have, where its row takes all that it is given for arguments.
@@ -155,6 +155,8 @@ func (p *Program) fits(c *Call) bool {
 		return inside(a.Dims...) && distinct(a.Dims)
 	case "sdpa":
 		return p.attends(c, shape(0), shape(1), shape(2))
+	case "native_attention":
+		return x == 3 && rank(1) == 2 && shape(1)[1] == shape(0)[2] && a.Groups > 0
 	case "lstm", "gru", "rnn":
 		return x == 3 && len(c.In) >= 3 && a.Hidden > 0 && a.Hidden <= 1<<30 && a.Layers > 0
 	}

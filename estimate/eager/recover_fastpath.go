@@ -30,7 +30,7 @@ func (p *Program) fastAttention() {
 	replaced := map[int][]Call{}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.Op != "sdpa" || len(c.In) < 3 || len(c.In) > 3 && c.In[3] != NoValue || c.Args.Causal {
+		if c.Op != "sdpa" || len(c.In) < 3 || c.Args.Causal {
 			continue
 		}
 		project := p.projection(made, c.In[0])
@@ -114,6 +114,7 @@ func (p *Program) swapsBatch(i int32) bool {
 }
 
 // nativeAttention returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take it.
+// With a mask, which sdpa reads, it is one call: see runNativeAttention.
 func (p *Program) nativeAttention(sdpa, project, out *Call, x, y ValueID) []Call {
 	shape, heads := p.Values[x].Shape, p.Values[sdpa.In[0]].Shape // [B, L, E], [B, H, L, D]
 	if len(shape) != 3 || len(heads) != 4 || heads[1]%2 != 0 || heads[3]%8 != 0 || heads[1]*heads[3] != shape[2] || heads[0] != shape[0] || heads[2] != shape[1] {
@@ -121,6 +122,13 @@ func (p *Program) nativeAttention(sdpa, project, out *Call, x, y ValueID) []Call
 	}
 	b, l, e, h, d := shape[0], shape[1], shape[2], heads[1], heads[3]
 	dtype := p.Values[x].DType
+	if len(sdpa.In) > 3 && sdpa.In[3] != NoValue {
+		if len(project.In) < 3 || project.In[2] == NoValue || len(out.In) < 3 || out.In[2] == NoValue {
+			return nil
+		}
+		in := []ValueID{x, project.In[1], project.In[2], out.In[1], out.In[2]}
+		return []Call{{Op: "native_attention", In: in, Out: []ValueID{y}, Args: Args{Groups: h}, Layer: sdpa.Layer, Node: sdpa.Node, Scope: sdpa.Scope}}
+	}
 	var calls []Call
 	value := func(shape ...int64) ValueID {
 		p.Values = append(p.Values, Value{DType: dtype, Shape: shape})

@@ -69,8 +69,9 @@ var examples = map[string]example{
 
 	"max_dim": {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "argmax": {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "topk": {args: Args{Shape: []int64{2, 2}}, in: []exampleInput{floats(2, 4)}},
 	"sort": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}}, "logsumexp": {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}},
-	"sdpa": {in: []exampleInput{floats(2, 3, 5, 8), floats(2, 3, 5, 8), floats(2, 3, 5, 8)}},
-	"lstm": recurrentExample(4), "gru": recurrentExample(3), "rnn": recurrentExample(1),
+	"native_attention": {args: Args{Groups: 2}, in: []exampleInput{floats(2, 3, 8), floats(24, 8), floats(24), floats(8, 8), floats(8)}},
+	"sdpa":             {in: []exampleInput{floats(2, 3, 5, 8), floats(2, 3, 5, 8), floats(2, 3, 5, 8)}},
+	"lstm":             recurrentExample(4), "gru": recurrentExample(3), "rnn": recurrentExample(1),
 }
 
 func recurrentExample(gates int64) example {
