@@ -3,17 +3,17 @@ package estimate
 import "testing"
 
 // nn.TransformerEncoderLayer runs on other paths in training and in inference: the one copies its packed projection once,
-// the other splits it by views and works in place after it.
+// the other splits it by views and works in place after it, unless autocast is on (torch/nn/modules/activation.py).
 func TestEncoderLayerPaths(t *testing.T) {
 	b, err := Bind(openModel(t, "torch_encoder", "ts-train"), Options{Batch: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []struct {
-		train                   bool
+		train, autocast         bool
 		copies, splits, inPlace int
-	}{{true, 6, 0, 0}, {false, 0, 6, 18}} {
-		p, err := b.Program(want.train)
+	}{{true, false, 6, 0, 0}, {true, true, 6, 0, 0}, {false, false, 0, 6, 18}, {false, true, 6, 0, 0}} {
+		p, err := b.program(want.train, want.autocast)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestEncoderLayerPaths(t *testing.T) {
 			}
 		}
 		if copies != want.copies || splits != want.splits || inPlace != want.inPlace || attentions != 6 {
-			t.Errorf("training %v: %d copies, %d splits, %d in place, %d attentions", want.train, copies, splits, inPlace, attentions)
+			t.Errorf("training %v, autocast %v: %d copies, %d splits, %d in place, %d attentions", want.train, want.autocast, copies, splits, inPlace, attentions)
 		}
 	}
 }

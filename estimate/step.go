@@ -64,7 +64,7 @@ func (s *Step) parse() (eager.Precision, caching.Options, error) {
 type Bound struct {
 	a    *analysis
 	ws   []weight
-	prog [2]*eager.Program // recovered for inference and for training
+	prog [3]*eager.Program // recovered for inference, for training, and for inference under autocast
 
 	constants Tensors
 }
@@ -89,10 +89,16 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
-func (b *Bound) Program(train bool) (*eager.Program, error) {
+func (b *Bound) Program(train bool) (*eager.Program, error) { return b.program(train, false) }
+
+// program is Program, for an inference under autocast too.
+func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 	k := 0
-	if train {
+	switch {
+	case train:
 		k = 1
+	case autocast:
+		k = 2
 	}
 	if b.prog[k] != nil {
 		return b.prog[k], nil
@@ -111,7 +117,7 @@ func (b *Bound) Program(train bool) (*eager.Program, error) {
 		Model: b.a.m,
 		Types: b.a.types,
 		Kinds: kinds,
-		Train: train,
+		Train: train, Autocast: autocast,
 		Place: func(n *onnxload.Node) eager.Place {
 			p := placeOf(n)
 			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around}
@@ -139,7 +145,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.Program(!s.Infer)
+	p, err := b.program(!s.Infer, precision == eager.AMPBF16 || precision == eager.AMPFP16)
 	if err != nil {
 		return nil, err
 	}

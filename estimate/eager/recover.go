@@ -15,6 +15,8 @@ type Source struct {
 	Kinds []ValueKind // by ONNX value: Parameter or Buffer for those of the module; anything else for the rest
 	Place func(*onnxload.Node) Place
 	Train bool // the run is a training step
+
+	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }
 
 // A Place says which module's forward a node came from.
@@ -80,7 +82,7 @@ func Recover(src Source) (*Program, error) {
 	b.prog.Nodes = b.nodes
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
-	if !src.Train {
+	if !src.Train && !src.Autocast {
 		b.prog.fastAttention()
 	}
 	b.prog.dropDead()

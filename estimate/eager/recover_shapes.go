@@ -33,7 +33,7 @@ func emitSqueeze(b *recovery, n *onnxload.Node) {
 		g := b.nodes[i]
 		packed = packed && g.Op == "Gather" && attrInt(g, "axis", 0) == 0 && len(b.dims(b.in(g, 1))) == 0
 	}
-	if !packed || !b.src.Train && b.batchFirst(p) {
+	if !packed || !b.src.Train && !b.src.Autocast && b.batchFirst(p) {
 		emitReshape(b, n)
 		return
 	}
