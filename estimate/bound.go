@@ -10,13 +10,12 @@ import (
 // What an upper bound leaves room for above the most that a run reserves. docs/ACCURACY.md says how the shares were found,
 // and how often the bound holds.
 const (
-	spareBytes = 16 << 20 // pools of small blocks, and what the context differs by
-	spareShare = 0.02     // of what is reserved: requests that are a little larger than simulated
-	// One request that no cached block serves, where a measured run has one. A training step keeps what autograd
-	// saved, whatever variables a program has; an inference frees nearly all at once, Python's variables decide when,
-	// and there is little else. So these are shares of the largest request, and of what is reserved at most.
-	trainRequest, trainShare = 0.5, 0.03
-	inferRequest, inferShare = 0.25, 0.1
+	spareBytes = 18 << 20 // pools of small blocks, and what the context differs by
+	spareShare = 0.01     // of what is reserved: requests that are a little larger than simulated
+	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of what
+	// is reserved at most. A training step has many large ones; an inference has few, which its peak consists of.
+	trainRequest, trainShare = 0.75, 0.06
+	inferRequest, inferShare = 0.25, 0.075
 )
 
 // upperBound is the device memory that a run should not exceed. Requests follow from PyTorch's source; what
