@@ -12,6 +12,7 @@ import (
 //   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention makes;
 //   - the parts of a list that modules made and cat joins: the list is a variable;
 //   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are done;
+//   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see joined;
 //   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a function begins
 //     with them: see preactivation.
 //
@@ -34,6 +35,7 @@ func (l *lives) variables() {
 	for _, steps := range l.steps {
 		l.nested(steps)
 		l.preactivation(steps)
+		l.joined(steps)
 	}
 }
 
@@ -372,4 +374,42 @@ func (l *lives) extend(st step, until int32) {
 			}
 		}
 	}
+}
+
+// joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run that takes
+// both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name.
+func (l *lives) joined(steps []step) {
+	p := l.p
+	for j := 0; j+2 < len(steps); j++ {
+		up, cat, dec := steps[j], steps[j+1], steps[j+2]
+		c := &p.Calls[cat.first]
+		if cat.child >= 0 || dec.child < 0 || c.Op != "cat" || len(c.In) != 2 || !l.feeds(up, cat) || !l.feeds(cat, dec) {
+			continue
+		}
+		x := NoValue // what is made larger: all that the step takes
+		for i := up.first; i <= up.last; i++ {
+			for _, v := range p.Calls[i].In {
+				if v != NoValue && l.made[v] >= 0 && l.made[v] < up.first {
+					x = v
+				}
+			}
+		}
+		y := p.Calls[up.last].Out[0]
+		if x != NoValue && (c.In[0] == y || c.In[1] == y) && larger(p.Values[y].Shape, p.Values[x].Shape) {
+			l.extend(up, dec.last)
+		}
+	}
+}
+
+// larger reports whether a picture is larger than another, in every direction.
+func larger(a, b []int64) bool {
+	if len(a) != len(b) || len(a) < 3 {
+		return false
+	}
+	for i, n := range b[2:] {
+		if a[i+2] <= n {
+			return false
+		}
+	}
+	return true
 }

@@ -144,3 +144,19 @@ func TestNormsBeforeConvolutions(t *testing.T) {
 	wantEnds(t, mustRecover(t, graph("act0", "conv1", "act1", "conv2")),
 		"act0 after "+conv("conv1", "act0"), "conv1 after exp(conv1)", "act1 after "+conv("conv2", "act1"))
 }
+
+// A decoder's picture is there until the module has run that takes it, made larger, and a skip connection.
+func TestSkipConnections(t *testing.T) {
+	graph := func(dec string) onnx.Graph {
+		return onnx.Graph{
+			In: []onnx.Value{onnx.Float("in", 1, 2, 4, 4), onnx.Float("skip", 1, 2, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
+			Inits: []onnx.Tensor{onnx.Bare("u.weight", onnxload.Float32, 2, 2, 2, 2)},
+			Nodes: []onnx.Node{
+				onnx.Op("Exp", "in", "x").Named("e:Exp"), onnx.Op("ConvTranspose", "x u.weight", "up", onnx.A("strides", []int64{2, 2})).Named("u:ConvTranspose"),
+				onnx.Op("Concat", "up skip", "c", onnx.A("axis", 1)), onnx.Op("Sin", "c", "d").Named(dec), onnx.Op("Neg", "d", "y").Named("h:Neg"),
+			},
+		}
+	}
+	wantEnds(t, mustRecover(t, graph("d:Sin")), "up after cat(up, skip)", "c after sin(c)", "x after sin(c)", "d after neg(d)")
+	wantEnds(t, mustRecover(t, graph("")), "x after conv_transpose(x, u.weight, -)", "up after cat(up, skip)", "c after sin(c)", "d after neg(d)")
+}

@@ -23,6 +23,9 @@ func (b *recovery) noteExport() {
 	if n := b.idleMasks(); n > 0 {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)
 	}
+	if !b.src.Train {
+		say("which variables of the program keep activations is guessed by the common style of code: a graph has none, and the peak of an inference may be a tensor or two off")
+	}
 	if b.src.Train && !b.forTraining() {
 		say("the graph has neither dropout nor stochastic depth: if the model has, be it inside of attention, an export in evaluation mode left them out, and what they save is not counted; export with training=torch.onnx.TrainingMode.TRAINING")
 	}
