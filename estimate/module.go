@@ -13,6 +13,7 @@ type place struct {
 	class  string // of that module: "Conv2d"; "" when unknown
 	call   string // the PyTorch operation: "conv2d_3", unique in the graph; "" when unknown
 	op     string // its operator: "conv2d"; "" when unknown
+	cut    bool   // the file's record of where it is ends early: it may be in modules within this one
 	around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; a ModuleList has none
 }
 
@@ -40,13 +41,14 @@ func placeOf(n *onnxload.Node) place {
 }
 
 // placeOfNamespace reads onnxscript's namespace: modules from the root to the leaf, then the
-// operation. Whoever made a file smaller may have cut it off.
+// operation. Whoever made a file smaller may have cut it off before that.
 func placeOfNamespace(ns string) place {
-	var p place
+	p := place{cut: true}
 	root := true
 	for part := range strings.SplitSeq(ns, "/") {
 		key, class, ok := strings.Cut(part, ": ")
-		if !ok {
+		if !ok { // the beginning of a module's path, which is longer than p.module, or of an operation
+			p.cut = strings.HasPrefix(p.module, key) || strings.HasPrefix(key, p.module)
 			break
 		}
 		if strings.HasPrefix(key, "_empty_nn_module_stack") {
@@ -59,9 +61,11 @@ func placeOfNamespace(ns string) place {
 			if op, _, ok := strings.Cut(op, "."); ok {
 				p.call, p.op = key, op
 			}
+			p.cut = false
 			break
 		}
 		if !within {
+			p.cut = false
 			break
 		}
 		p.module, p.class = key, class[strings.LastIndexByte(class, '.')+1:]

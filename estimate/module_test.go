@@ -24,9 +24,12 @@ func TestPlaceOf(t *testing.T) {
 		{"n", ": a.Net/add_3: aten.add.Tensor", place{class: "Net", call: "add_3", op: "add"}},
 		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", place{call: "sym_size_int_1", op: "sym_size"}},
 		// Metadata may be cut off anywhere.
-		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", place{module: "layer1.norm", class: "Lay"}},
-		{"n", ": a.Net/layer1: a.Block/layer1.no", place{module: "layer1", class: "Block"}},
+		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", place{module: "layer1.norm", class: "Lay", cut: true}},
+		{"n", ": a.Net/layer1: a.Block/layer1.no", place{module: "layer1", class: "Block", cut: true}},
+		{"n", ": a.Net/layer1: a.Block/lay", place{module: "layer1", class: "Block", cut: true}},
+		{"n", ": a.Net/layer1: a.Block/add", place{module: "layer1", class: "Block"}},
 		{"n", ": a.Net/layer1: a.Block/layer_norm_1: at", place{module: "layer1", class: "Block"}},
+		{"n", ": a.Net/layer1: a.Block/layer_norm_1: aten.layer_no", place{module: "layer1", class: "Block"}},
 	} {
 		n := &onnxload.Node{Name: tt.name}
 		if tt.namespace != "" {

@@ -120,7 +120,7 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 		Train: train, Autocast: autocast,
 		Place: func(n *onnxload.Node) eager.Place {
 			p := placeOf(n)
-			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around}
+			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around, Cut: p.cut}
 		},
 	})
 	b.prog[k] = p

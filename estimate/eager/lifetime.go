@@ -17,6 +17,8 @@ var returnsTuple = []string{"lstm", "gru", "rnn"}
 //     the end of the function that made it, unless its last use is one that replaces it: an
 //     operator whose result has the same shape (x = x + f(x));
 //   - so is what has a name of its own for another reason: see variables.
+//
+// Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
 func (p *Program) lifetimes() (ends [][]ValueID, unread map[int]int32) {
 	l := p.lives()
 	spans, last, owner := l.spans, l.last, l.owner
@@ -33,7 +35,7 @@ func (p *Program) lifetimes() (ends [][]ValueID, unread map[int]int32) {
 		}
 	})
 	l.eachRead(func(i int32, v ValueID) {
-		if uses[v] > 1 && i == last[v] && !p.replaces(&p.Calls[i], v) {
+		if uses[v] > 1 && i == last[v] && !p.replaces(&p.Calls[i], v) && !p.Scopes[owner[v]].Cut {
 			last[v] = spans.end(i, owner[v])
 		}
 	})

@@ -32,7 +32,10 @@ func (l *lives) variables() {
 			l.list(c)
 		}
 	}
-	for _, steps := range l.steps {
+	for k, steps := range l.steps {
+		if l.p.Scopes[l.spans.list[k].scope].Cut {
+			continue
+		}
 		l.nested(steps)
 		l.preactivation(steps)
 		l.joined(steps)
@@ -73,6 +76,9 @@ func (l *lives) named(v ValueID) ValueID {
 
 // hold lets a value live to the end of its function, or until the next round of a loop makes it again.
 func (l *lives) hold(v ValueID) {
+	if l.p.Scopes[l.owner[v]].Cut {
+		return
+	}
 	k := l.spans.frame(l.made[v], l.owner[v])
 	if k < 0 {
 		return

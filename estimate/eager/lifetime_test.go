@@ -160,3 +160,25 @@ func TestSkipConnections(t *testing.T) {
 	wantEnds(t, mustRecover(t, graph("d:Sin")), "up after cat(up, skip)", "c after sin(c)", "x after sin(c)", "d after neg(d)")
 	wantEnds(t, mustRecover(t, graph("")), "x after conv_transpose(x, u.weight, -)", "up after cat(up, skip)", "c after sin(c)", "d after neg(d)")
 }
+
+// Where a file says no more than the outer module of some nodes, their own functions are unknown: nothing lives to the end
+// of one, though it is read twice.
+func TestCutPlacesHoldNothing(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		p := mustRecover(t, onnx.Graph{
+			In: []onnx.Value{onnx.Float("x", 2, 3)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{
+				onnx.Op("Exp", "x", "a").Named("s/s.block:Exp"), onnx.Op("Sqrt", "a", "b").Named("s/s.block:Sqrt"),
+				onnx.Op("Concat", "a b", "c", onnx.A("axis", 1)).Named("s/s.block:Concat"), onnx.Op("Neg", "c", "y").Named("s/s.block:Neg"),
+			},
+		})
+		for i := range p.Scopes {
+			p.Scopes[i].Cut = cut
+		}
+		if cut {
+			wantEnds(t, p, "b after cat(a, b)", "a after cat(a, b)", "c after neg(c)")
+		} else {
+			wantEnds(t, p, "b after cat(a, b)", "c after neg(c)", "a after neg(c)")
+		}
+	}
+}

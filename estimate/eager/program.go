@@ -82,6 +82,7 @@ type Scope struct {
 	Name   string // "layer1.0.conv1"; "" for the model
 	Class  string // "Conv2d" when the file tells
 	Parent int32  // -1 for the model
+	Cut    bool   // calls of modules within it may be taken for its own: the file says no more
 }
 
 // A Program is a model's forward pass as calls of PyTorch operators.

@@ -25,6 +25,7 @@ type Place struct {
 	Class  string // "Conv2d"; "" when the file does not tell
 	Op     string // the ATen operator: "conv2d"; "" when the file does not tell
 	Call   string // its call in the traced program, unique: "conv2d_3"
+	Cut    bool   // whether the node may be in modules within Module, as the file's record of its place ends early
 	Around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; "" when unknown
 }
 
@@ -239,6 +240,7 @@ func (b *recovery) temp(op string, args Args, dtype onnxload.DType, shape []int6
 
 func (b *recovery) push(c Call) {
 	c.Node = int32(b.at)
+	b.prog.Scopes[c.Scope].Cut = b.prog.Scopes[c.Scope].Cut || b.places[b.at].Cut
 	if !takesNumbers[c.Op] {
 		for i, v := range c.In {
 			if v != NoValue && b.prog.Values[v].Kind == Number {
