@@ -301,9 +301,9 @@ func TestAccuracy(t *testing.T) {
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" && *graphs == "" {
 		hold(t, all, []limits{
 			{"train", spread{0.1, 0.5, 3}, spread{0.5, 3, 0}},
-			{"train fp32", spread{0.1, 1, 4}, spread{0.5, 3, 0}},
-			{"train amp-bf16", spread{0.2, 1, 3}, spread{0.5, 3, 0}},
-			{"train bf16", spread{0.2, 1, 3}, spread{0.5, 3, 0}},
+			{"train fp32", spread{0.1, 0.5, 3}, spread{0.5, 3, 0}},
+			{"train amp-bf16", spread{0.1, 0.5, 1}, spread{0.5, 3, 0}},
+			{"train bf16", spread{0.1, 0.5, 1}, spread{0.5, 3, 0}},
 			{"infer fp32", spread{0.2, 2, 6}, spread{1, 6, 0}},
 			{"infer bf16", spread{0.2, 2, 4}, spread{1, 12, 0}},
 		})
@@ -340,9 +340,9 @@ func TestAccuracyOnUnseenModels(t *testing.T) {
 	summarize(t, all)
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" {
 		hold(t, all, []limits{
-			{"train fp32", spread{0.2, 2, 8}, spread{1, 6, 0}},
-			{"train amp-bf16", spread{0.3, 2, 4}, spread{1, 8, 0}},
-			{"train bf16", spread{0.3, 2, 4}, spread{1, 10, 0}},
+			{"train fp32", spread{0.2, 1, 0}, spread{1, 6, 0}},
+			{"train amp-bf16", spread{0.2, 1, 2}, spread{1, 8, 0}},
+			{"train bf16", spread{0.2, 1, 2}, spread{1, 10, 0}},
 			{"infer fp32", spread{0.2, 5, 0}, spread{1, 18, 0}},
 			{"infer bf16", spread{0.2, 3, 8}, spread{1, 10, 0}},
 		})
