@@ -106,7 +106,7 @@ func TestSavedByLayers(t *testing.T) {
 // of them is the peak.
 func TestPhasesHaveThePeak(t *testing.T) {
 	steps := map[int]bool{}
-	for _, name := range []string{"resnet18", "resnet50", "mlp", "gpt2", "vgg16"} {
+	for _, name := range []string{"resnet18", "resnet50", "mlp", "gpt2", "vgg16", "convnext_tiny", "resnext50_32x4d"} {
 		for _, infer := range []bool{false, true} {
 			r, err := Run(open(t, name), Options{Batch: 4, Step: &Step{Infer: infer}})
 			if err != nil {

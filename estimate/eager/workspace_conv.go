@@ -1,10 +1,13 @@
 package eager
 
+import "github.com/memestimate/memestimate/onnxload"
+
 // A ConvShape is a convolution as cuDNN sees it, of any number of spatial
 // dimensions. Shapes are in PyTorch's order: X [N, C, ...], Y [N, K, ...], W
 // [K, C/groups, ...], or [C, K/groups, ...] when Transposed.
 type ConvShape struct {
 	Elem         int64 // bytes of an element: 4, or 2 for bfloat16 and float16
+	Float16      bool  // 2 bytes are a float16
 	ChannelsLast bool  // the memory format of x, w and y
 	X, W, Y      []int64
 	Stride       []int64
@@ -34,6 +37,49 @@ func (s ConvShape) Workspace(pass ConvPass) int64 {
 	return s.planned(pass, 0).bytes
 }
 
+// Engines that have this share of the most votes are taken as well if they take more.
+const nearlyAll, nearlyOf = 2, 3
+
+// most returns the workspace that most trees stand for: engines that take about the same,
+// here, count together, and of these the most named one is taken. Where the trees are
+// nearly undecided it is the larger one, as too little is worse than too much.
+func (w *convWork) most(f convForest, leaves []uint8) int64 {
+	type named struct {
+		engine uint8
+		votes  int
+		bytes  int64
+	}
+	var room [maxConvTrees]named
+	list := room[:0]
+next:
+	for _, e := range leaves {
+		for i := range list {
+			if list[i].engine == e {
+				list[i].votes++
+				continue next
+			}
+		}
+		list = append(list, named{e, 1, w.bytes(f.engine(int(e)))})
+	}
+	best, most := named{}, 0
+	var sums [maxConvTrees]int
+	for i, a := range list {
+		for _, b := range list {
+			if d := a.bytes - b.bytes; max(d, -d) <= max(a.bytes/128, 8192) {
+				sums[i] += b.votes
+			}
+		}
+		most = max(most, sums[i])
+	}
+	for i, a := range list {
+		more := a.votes > best.votes || a.votes == best.votes && a.engine < best.engine
+		if d := a.bytes - best.bytes; sums[i]*nearlyOf >= most*nearlyAll && (best.votes == 0 || d > max(a.bytes/128, 8192) || -d <= max(a.bytes/128, 8192) && more) {
+			best = a
+		}
+	}
+	return best.bytes
+}
+
 // convMaximum is more than any memory holds; sizes stay below it.
 const convMaximum = int64(1) << 55
 
@@ -42,7 +88,7 @@ const convMaximum = int64(1) << 55
 type convWork struct {
 	pass                         ConvPass
 	elem                         int64
-	last                         bool
+	float16, last                bool
 	batch, groups                int64
 	c, k                         int64 // channels of x and y
 	cGroup, kGroup               int64 // of one group
@@ -90,7 +136,7 @@ func (s ConvShape) work(pass ConvPass) (w convWork, ok bool) {
 			pass = ConvForward
 		}
 	}
-	w = convWork{pass: pass, elem: s.Elem, last: s.ChannelsLast, transposed: s.Transposed, batch: x[0], groups: s.Groups,
+	w = convWork{pass: pass, elem: s.Elem, float16: s.Float16, last: s.ChannelsLast, transposed: s.Transposed, batch: x[0], groups: s.Groups,
 		c: x[1], k: y[1], dims: int64(max(n-2, 2)), stride: 1, dilation: 1,
 		height: 1, yHigh: 1, filterHigh: 1, width: x[n-1], yWide: y[n-1], filterIn: s.W[n-1]}
 	if n > 3 {
@@ -151,6 +197,6 @@ func padTo(n, to int64) int64 {
 // newConvShape describes a convolution of x with w to a result of that shape, in
 // channels last or not.
 func newConvShape(c *Call, x, w *tensor, shape []int64, last bool) ConvShape {
-	return ConvShape{Elem: x.dtype.Bits() / 8, ChannelsLast: last, X: x.shape, W: w.shape, Y: shape,
+	return ConvShape{Elem: x.dtype.Bits() / 8, Float16: x.dtype == onnxload.Float16, ChannelsLast: last, X: x.shape, W: w.shape, Y: shape,
 		Stride: c.Args.Stride, Dilation: c.Args.Dilate, Groups: max(c.Args.Groups, 1), Transposed: c.Args.Mode == "transposed"}
 }

@@ -26,7 +26,7 @@ const (
 	extraNone convExtra = iota
 	// Sums over many images and pixels are split, and the parts of the result are
 	// kept in 4 bytes each until they are added.
-	extraTiles        // count tiles of 128 x 128 sums: the last wave of tiles, split
+	extraTiles        // count tiles of 64 x 64 sums: the last wave of tiles, split
 	extraShared       // as many tiles as share the multiprocessors (count: the tile's size)
 	extraWaves        // the result as often as count tiles of 128 x 128 hold it, whole tiles
 	extraParts        // the result, count times
@@ -49,6 +49,9 @@ const (
 	// results of w, or x and y alone.
 	extraLoop
 	extraLoopSides
+	// Or as a dense one in blocks of 64 channels, with count partial results of a weight
+	// of 64 x 64 for each block: most weight gradients of 3x3 filters with narrow groups.
+	extraBlocks
 	// Depthwise: count partial results in steps of 32 channels.
 	extraDepthwise
 	convExtras
@@ -97,7 +100,7 @@ func (w *convWork) extra(e convEngine) int64 {
 	case extraNone:
 		return 0
 	case extraTiles:
-		return e.count*tileBytes + convNotes
+		return e.count*(tileBytes/4) + convNotes
 	case extraShared:
 		return w.sharedTiles(e.count)
 	case extraWaves:
@@ -137,6 +140,12 @@ func (w *convWork) extra(e convEngine) int64 {
 		return saturate(w.batch, result)
 	case extraDepthPadded:
 		return saturate(ceilDiv(w.depth, max(e.count, 1)), padded) + convNotes
+	}
+	if e.extra == extraBlocks {
+		if w.groups == 1 {
+			return impossible
+		}
+		return saturate(e.count, ceilDiv(w.c, 64), w.filter, tileBytes/4+4) + convNotes
 	}
 	if !w.depthwise() {
 		return impossible

@@ -1,20 +1,24 @@
 package eager
 
 // convFeatures are the figures that the trees of a forest look at.
-type convFeatures [42]float32
+type convFeatures [61]float32
 
 // features works the figures out. Trees only ask whether a figure is above a limit, so
 // none needs a scale; what engines compare (matrix sizes, tiles, how evenly they fill
 // the multiprocessors, alignment) is there directly.
-func (w *convWork) features() *convFeatures {
+func (w *convWork) features() convFeatures {
 	in, out, weight := float64(w.in), float64(w.out), float64(w.weight)
 	rows, cols, depth := float64(w.rows), float64(w.cols), float64(w.depth)
 	tiles := w.tiles(128, 128)
 	products := rows * cols * depth
-	transposed := float64(0)
-	if w.transposed {
-		transposed = 1
+	flag := func(set bool) float64 {
+		if set {
+			return 1
+		}
+		return 0
 	}
+	filled := func(n, to int64) float64 { return float64(n) / float64(padTo(n, to)) }
+	flat, wide, small := w.tiles(64, 128), w.tiles(128, 256), w.tiles(64, 64)
 	figures := [...]float64{
 		float64(w.batch),
 		float64(w.c),
@@ -41,10 +45,10 @@ func (w *convWork) features() *convFeatures {
 		in / weight,
 		out / weight,
 		float64(tiles),
-		float64(w.tiles(128, 256)),
-		float64(w.tiles(64, 64)),
+		float64(wide),
+		float64(small),
 		float64(tiles % smCount),
-		float64(tiles) / float64(padTo(tiles, smCount)),
+		filled(tiles, smCount),
 		powerOfTwo(w.cGroup),
 		powerOfTwo(w.kGroup),
 		float64(min(w.cGroup, w.kGroup)),
@@ -54,16 +58,35 @@ func (w *convWork) features() *convFeatures {
 		float64(w.yWide),
 		depth / float64(tiles),
 		float64(w.batch) * float64(w.weightPlain) / (in + out),
-		transposed,
+		flag(w.transposed),
 		float64(w.batch) * float64(w.yPixels),
 		powerOfTwo(w.yPixels),
 		products / (float64(rows*cols) + float64(cols*depth) + float64(rows*depth)), // operations for each value moved
+		flag(w.float16),
+		float64(saturate(w.tiles(256, 128), w.groups)),
+		float64(saturate(w.tiles(128, 64), w.groups)),
+		float64(saturate(flat, w.groups)),
+		filled(wide, smCount),
+		filled(small, smCount),
+		powerOfTwo(w.batch),
+		powerOfTwo(w.xPixels),
+		rows / cols,
+		float64(w.height),
+		float64(w.yHigh),
+		filled(w.cGroup, 32),
+		filled(w.kGroup, 32),
+		filled(w.cols, 128),
+		filled(w.rows, 128),
+		float64(w.yPixels) / float64(w.xPixels),
+		float64(w.result),
+		float64(w.batch) * float64(w.xPixels),
+		in + out + weight,
 	}
 	var f convFeatures
 	for i, v := range figures {
 		f[i] = float32(v)
 	}
-	return &f
+	return f
 }
 
 // powerOfTwo is the largest power of two, up to 64, that divides n.

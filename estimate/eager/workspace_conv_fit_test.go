@@ -2,7 +2,6 @@ package eager
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 	"sync"
 )
@@ -12,25 +11,24 @@ import (
 // A convSample is one measured pass.
 type convSample struct {
 	model   string // "" for a random shape
-	fold    int
-	shape   ConvShape
+	family  int    // which of convFolds it is held out in: by the model's family,
+	fold    int    // and by the convolution, whatever its batch,
+	share   uint16 // and which of the trees that doubt have grown on it
+	shape   *ConvShape
 	pass    ConvPass
 	work    convWork
-	figures *convFeatures
+	figures convFeatures
 	want    int64
-	weight  int64  // larger tensors count more: they decide the peak
-	hits    uint64 // the engines that give about what was measured,
-	exact   uint64 // and nearly exactly
+	engines []uint8 // those that give what was measured
+	engine  uint8   // the one of them that the trees shall name
 }
 
 const (
-	convTrees     = 16
-	convFigures   = 10 // tried for each branch
-	convLimits    = 95 // of each figure
-	convDepth     = 24
+	convTrees     = 16  // which choose, and convDoubts more
+	convTried     = 12  // figures, for each branch
+	convMaxLimits = 254 // of each figure
+	convDepth     = 30
 	convLeast     = 3 // passes that an engine must be needed for
-	convTolerance = 0.1
-	convExact     = 0.0001
 	convFolds     = 5
 )
 
@@ -41,39 +39,39 @@ func nearConv(got, want int64, tolerance float64) bool {
 }
 
 // growConvForests grows a forest for each kind of pass from the samples that use takes.
-func growConvForests(samples []*convSample, use func(*convSample) bool) *convTable {
-	t := &convTable{}
-	kinds := map[*convForest][]*convSample{}
+func growConvForests(samples []*convSample, use func(*convSample) bool) (forests [convKinds]grownForest, limits [convFigures][]float32) {
+	var kinds [convKinds][]*convSample
 	for _, s := range samples {
 		if use(s) {
-			kinds[t.of(&s.work)] = append(kinds[t.of(&s.work)], s)
+			kind := s.work.convKind()
+			kinds[kind] = append(kinds[kind], s)
 		}
 	}
+	limits = convLimitsOf(samples, use)
 	var wait sync.WaitGroup
-	for f, of := range kinds {
+	for kind, of := range kinds {
 		wait.Go(func() {
+			f := &forests[kind]
 			f.engines = coverSamples(of)
-			g := newGrower(of, f.engines)
-			for range convTrees {
-				f.trees = append(f.trees, g.grow())
+			nameEngines(of, f.engines)
+			g := newGrower(of, &limits)
+			for i := range convTrees + convDoubts {
+				f.trees = append(f.trees, g.grow(i))
 			}
 		})
 	}
 	wait.Wait()
-	return t
+	return forests, limits
 }
 
-// possibleEngines are all that a forest may use, the simple ones first.
+// possibleEngines are those without a count, and some with: the fewer there are, the
+// more convolutions share each.
 func possibleEngines() (all []convEngine) {
 	add := func(copies convCopies, extra convExtra, counts ...int64) {
 		for _, n := range counts {
 			all = append(all, convEngine{copies, extra, n})
 		}
 	}
-	parts := []int64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 22, 24, 25, 26, 28, 30, 32, 33, 36, 40, 44, 48, 50, 56,
-		64, 66, 72, 75, 80, 88, 99, 112, 128, 132, 150, 196, 264, 392, 512}
-	tiles := []int64{1, 2, 4, 6, 8, 12, 14, 15, 16, 21, 24, 26, 27, 28, 30, 32, 40, 44, 45, 48, 50, 52, 54, 56, 60, 62, 64, 66, 84, 88, 90, 96, 99, 104,
-		108, 110, 112, 116, 120, 124, 126, 128, 130, 132, 160, 192, 198, 208, 224, 232, 240, 248, 256, 264}
 	waves := []int64{smCount / 2, smCount, 2 * smCount, 3 * smCount, 4 * smCount, 8 * smCount}
 	depths := []int64{16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1344, 1536, 1792, 2048,
 		2560, 3072, 4096, 6144, 8192}
@@ -84,9 +82,6 @@ func possibleEngines() (all []convEngine) {
 		add(c|copyPlain, extraNone, 0)
 	}
 	for c := convCopies(0); c <= copyIn|copyOut|copyWeight; c++ {
-		add(c, extraParts, parts...)
-		add(c, extraPartsPadded, parts...)
-		add(c, extraTiles, tiles...)
 		add(c, extraImages, 0)
 		for _, e := range []convExtra{extraWave128, extraWaveFlat, extraWave64} {
 			add(c, e, waves...)
@@ -96,118 +91,199 @@ func possibleEngines() (all []convEngine) {
 		add(c, extraDepthPadded, depths...)
 		add(c, extraShared, 0, 1, 2, 3)
 	}
-	for n := range int64(512) { // any number of parts: the first layers of image models have the largest
-		add(copyIn|copyOut|copyWeight, extraPartsAligned, n+1)
-	}
 	add(0, extraWinograd, 2, 3, 4, 5, 6)
-	add(0, extraPadded, 0, 1, 2, 4, 8, 16, 32, 64)
+	add(0, extraPadded, 0)
 	add(0, extraPaddedSides, 0)
-	add(0, extraPaddedTiles, 32, 64, 96, 112, 120, 128)
 	add(0, extraLoop, 0)
-	add(0, extraLoop, parts...)
 	add(0, extraLoopSides, 0)
-	add(0, extraDepthwise, parts...)
 	return all
 }
 
-// coverSamples picks engines, first those that give what was measured nearly exactly, then
-// those that come close to what is left, and marks the samples with them.
+// countedEngines are those of which a count is asked: how many tiles, or partial results.
+func countedEngines() (all []convEngine) {
+	for c := convCopies(0); c <= copyIn|copyOut|copyWeight; c++ {
+		for _, e := range []convExtra{extraTiles, extraParts, extraPartsPadded, extraPartsAligned, extraBlocks} {
+			all = append(all, convEngine{c, e, 1})
+		}
+	}
+	for _, e := range []convExtra{extraPadded, extraPaddedTiles, extraLoop, extraDepthwise} {
+		all = append(all, convEngine{0, e, 1})
+	}
+	return all
+}
+
+// off returns how far an engine is from what was measured.
+func (s *convSample) off(e convEngine) int64 {
+	if s.work.extra(e) == impossible {
+		return math.MaxInt64
+	}
+	d := s.work.bytes(e) - s.want
+	return max(d, -d)
+}
+
+// count returns the count with which an engine comes closest, 1 or more.
+func (s *convSample) count(e convEngine) int64 {
+	e.count = 1
+	if s.work.extra(e) == impossible {
+		return 1
+	}
+	one := s.work.bytes(e)
+	e.count = 2
+	step := s.work.bytes(e) - one
+	if step <= 0 {
+		return 1
+	}
+	return min(max((s.want-one+step/2)/step+1, 1), math.MaxUint16)
+}
+
+// fits returns the engines that give what was measured within a tolerance.
+func (s *convSample) fits(tolerance int64, fixed, counted []convEngine) (fits []convEngine) {
+	for _, e := range fixed {
+		if s.off(e) <= tolerance {
+			fits = append(fits, e)
+		}
+	}
+	for _, e := range counted {
+		e.count = s.count(e)
+		if s.off(e) <= tolerance {
+			fits = append(fits, e)
+		}
+	}
+	return fits
+}
+
+// coverSamples picks engines, first those that give what was measured exactly, but for what
+// engines note down besides, then those that come closer and closer to what is left: each
+// time the one that most of the rest needs, of several the simplest.
 func coverSamples(samples []*convSample) []convEngine {
-	all := possibleEngines()
+	fixed, counted := possibleEngines(), countedEngines()
 	picked := []convEngine{{}} // nothing at all
-	given := make([]bool, len(samples))
-	for _, tolerance := range []float64{convExact, convTolerance / 3} {
-		gives := make([][]int, len(all))
-		for i, e := range all {
-			for j, s := range samples {
-				if nearConv(s.work.bytes(e), s.want, tolerance) {
-					gives[i] = append(gives[i], j)
+	rest := slices.Clone(samples)
+	for _, near := range []func(want int64) int64{nearExact, nearEnough, nearRoughly} {
+		rest = slices.DeleteFunc(rest, func(s *convSample) bool {
+			return slices.ContainsFunc(picked, func(e convEngine) bool { return s.off(e) <= near(s.want) })
+		})
+		index := map[convEngine]int{}
+		var engines []convEngine
+		var gives [][]int32
+		for j, s := range rest {
+			for _, e := range s.fits(near(s.want), fixed, counted) {
+				i, ok := index[e]
+				if !ok {
+					i = len(engines)
+					index[e] = i
+					engines, gives = append(engines, e), append(gives, nil)
 				}
-			}
-			if slices.Contains(picked, e) {
-				for _, j := range gives[i] {
-					given[j] = true
-				}
+				gives[i] = append(gives[i], int32(j))
 			}
 		}
+		given := make([]bool, len(rest))
 		for len(picked) < maxConvEngines {
-			best, most := 0, convLeast-1
-			for i := range all {
-				n := 0
-				for _, j := range gives[i] {
-					if !given[j] {
-						n++
-					}
+			best, most := -1, convLeast-1
+			for i := range gives {
+				if len(gives[i]) < max(most, convLeast) {
+					continue
 				}
-				if n > most {
+				gives[i] = slices.DeleteFunc(gives[i], func(j int32) bool { return given[j] })
+				if n := len(gives[i]); n > most || n == most && best >= 0 && simpler(engines[i], engines[best]) {
 					best, most = i, n
 				}
 			}
-			if most < convLeast {
+			if best < 0 {
 				break
 			}
-			picked = append(picked, all[best])
+			picked = append(picked, engines[best])
 			for _, j := range gives[best] {
 				given[j] = true
-			}
-		}
-	}
-	for _, s := range samples {
-		s.hits, s.exact = 0, 0
-		for i, e := range picked {
-			if got := s.work.bytes(e); nearConv(got, s.want, convTolerance) {
-				s.hits |= 1 << i
-				if nearConv(got, s.want, convExact) {
-					s.exact |= 1 << i
-				}
 			}
 		}
 	}
 	return picked
 }
 
-// A grower grows the trees of one forest: random ones (Breiman 2001), of all samples,
-// with a random choice of figures for each branch.
-type grower struct {
-	samples []*convSample
-	engines int
-	limits  [][]float32
-	bins    [][]uint8 // of each figure and sample: the first limit that it is within
-	random  uint64
-	tree    []convNode
+// simpler orders engines.
+func simpler(a, b convEngine) bool {
+	if a.extra != b.extra {
+		return a.extra < b.extra
+	}
+	if a.copies != b.copies {
+		return a.copies < b.copies
+	}
+	return a.count < b.count
 }
 
-func newGrower(samples []*convSample, engines []convEngine) *grower {
-	g := &grower{samples: samples, engines: len(engines), random: 88172645463325252}
-	for f := range len(convFeatures{}) {
-		values := make([]float32, len(samples))
-		for i, s := range samples {
-			values[i] = s.figures[f]
-		}
-		slices.Sort(values)
-		distinct := slices.Compact(slices.Clone(values))
-		var limits []float32
-		if len(distinct) <= convLimits {
-			for i := range len(distinct) - 1 {
-				limits = append(limits, between(distinct[i], distinct[i+1]))
-			}
-		} else {
-			for q := 1; q <= convLimits; q++ {
-				i, _ := slices.BinarySearch(distinct, values[q*len(values)/(convLimits+1)])
-				if i+1 < len(distinct) {
-					limits = append(limits, between(distinct[i], distinct[i+1]))
+// How near an engine must come: within what is noted down besides; within what decides
+// nothing; within the tolerance of a prediction.
+func nearExact(want int64) int64 {
+	if want <= 8192 {
+		return 8192
+	}
+	return max(1024, min(want/8192, 8192))
+}
+func nearEnough(want int64) int64  { return max(want/2000, 8192) }
+func nearRoughly(want int64) int64 { return max(want/30, 8192) }
+func nearAtAll(want int64) int64   { return max(want/10, 8192) }
+
+// nameEngines finds which engines give what was measured of each sample, of those the
+// nearest, and names of them the one that gives most samples.
+func nameEngines(samples []*convSample, engines []convEngine) {
+	frequency := make([]int, len(engines))
+	for _, s := range samples {
+		s.engines = nil
+		for _, near := range []func(int64) int64{nearExact, nearEnough, nearRoughly, nearAtAll} {
+			for i, e := range engines {
+				if s.off(e) <= near(s.want) {
+					s.engines = append(s.engines, uint8(i))
 				}
 			}
-			limits = slices.Compact(limits)
+			if len(s.engines) > 0 {
+				break
+			}
 		}
-		bins := make([]uint8, len(samples))
-		for i, s := range samples {
-			b, _ := slices.BinarySearch(limits, s.figures[f])
-			bins[i] = uint8(b)
+		for _, e := range s.engines {
+			frequency[e]++
 		}
-		g.limits, g.bins = append(g.limits, limits), append(g.bins, bins)
 	}
-	return g
+	for _, s := range samples {
+		for i, e := range s.engines {
+			if i == 0 || frequency[e] > frequency[s.engine] {
+				s.engine = e
+			}
+		}
+	}
+}
+
+// convLimitsOf chooses what the figures are compared with, for all forests: the middles
+// between values, or of many values those at even shares of the samples.
+func convLimitsOf(samples []*convSample, use func(*convSample) bool) (limits [convFigures][]float32) {
+	var wait sync.WaitGroup
+	for f := range limits {
+		wait.Go(func() {
+			var values []float32
+			for _, s := range samples {
+				if use(s) {
+					values = append(values, s.figures[f])
+				}
+			}
+			slices.Sort(values)
+			distinct := slices.Compact(slices.Clone(values))
+			if len(distinct) <= convMaxLimits {
+				for i := range len(distinct) - 1 {
+					limits[f] = append(limits[f], between(distinct[i], distinct[i+1]))
+				}
+				return
+			}
+			for q := 1; q <= convMaxLimits; q++ {
+				i, _ := slices.BinarySearch(distinct, values[q*len(values)/(convMaxLimits+1)])
+				if i+1 < len(distinct) {
+					limits[f] = append(limits[f], between(distinct[i], distinct[i+1]))
+				}
+			}
+			limits[f] = slices.Compact(limits[f])
+		})
+	}
+	wait.Wait()
+	return limits
 }
 
 // between is the geometric mean, which is a round figure for those that are not.
@@ -218,6 +294,39 @@ func between(a, b float32) float32 {
 	return float32(math.Sqrt(float64(a) * float64(b)))
 }
 
+// A grower grows the trees of one forest: random ones (Breiman 2001), of all samples,
+// with a random choice of figures for each branch. All of it is in whole numbers but a
+// quotient, so that every machine grows the same trees.
+type grower struct {
+	engines []uint8 // of each sample
+	share   []uint16
+	bins    [convFigures][]uint8 // of each figure and sample: the first limit that it is within
+	random  uint64
+	order   [convFigures]int
+	tree    []convBranch
+	counts  [maxConvEngines]int64 // of the engines of a branch
+	below   [maxConvEngines]int64 // and of those below a limit
+	sorted  []int32
+	rest    []int32
+}
+
+func newGrower(samples []*convSample, limits *[convFigures][]float32) *grower {
+	g := &grower{}
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s *convSample) bool { return len(s.engines) == 0 })
+	for _, s := range samples {
+		g.engines, g.share = append(g.engines, s.engine), append(g.share, s.share)
+	}
+	for f := range g.bins {
+		g.bins[f] = make([]uint8, len(samples))
+		for i, s := range samples {
+			b, _ := slices.BinarySearch(limits[f], s.figures[f])
+			g.bins[f][i] = uint8(b)
+		}
+	}
+	g.sorted, g.rest = make([]int32, len(samples)), make([]int32, len(samples))
+	return g
+}
+
 func (g *grower) intn(n int) int { // Marsaglia's xorshift
 	g.random ^= g.random << 13
 	g.random ^= g.random >> 7
@@ -225,120 +334,124 @@ func (g *grower) intn(n int) int { // Marsaglia's xorshift
 	return int((g.random >> 11) % uint64(n))
 }
 
-func (g *grower) grow() []convNode {
-	all := make([]int32, len(g.samples))
-	for i := range all {
-		all[i] = int32(i)
+// grow returns the tree of that number: those that choose have grown on all samples, those
+// that doubt on three quarters of the convolutions each.
+func (g *grower) grow(number int) []convBranch {
+	g.random = 88172645463325252 + uint64(number)*0x9e3779b97f4a7c15
+	for f := range g.order {
+		g.order[f] = f
+	}
+	var of []int32
+	for i := range g.engines {
+		if number < convTrees || g.share[i]>>(2*(number-convTrees))&3 != 0 {
+			of = append(of, int32(i))
+		}
 	}
 	g.tree = nil
-	g.branch(all, 0)
+	g.branch(of, 0)
 	return g.tree
 }
 
-// tally counts the weight of samples that each engine gives.
-type engineTally struct {
-	of     [maxConvEngines]int64
-	weight int64
-	n      int
-}
-
-func (t *engineTally) add(s *convSample, sign int64) {
-	for h := s.hits; h != 0; h &= h - 1 {
-		t.of[bits.TrailingZeros64(h)] += sign * s.weight
-	}
-	for h := s.exact; h != 0; h &= h - 1 {
-		t.of[bits.TrailingZeros64(h)] += sign * s.weight
-	}
-	t.weight += sign * s.weight
-	t.n += int(sign)
-}
-
-// purity is the larger the fewer engines are needed (the weighted Gini index). All of it
-// is in whole numbers but the quotient, so that every machine grows the same tree.
-func (t *engineTally) purity(engines int) float64 {
-	if t.weight == 0 {
-		return 0
-	}
-	sum := int64(0)
-	for _, v := range t.of[:engines] {
-		sum += v * v
-	}
-	return float64(sum) / float64(t.weight)
-}
-
+// branch adds the node of those samples and what follows from it. The best question is
+// the one with the fewest different engines on its sides (the Gini index). It orders of anew.
 func (g *grower) branch(of []int32, depth int) {
-	var all engineTally
-	common := ^uint64(0)
-	for _, i := range of {
-		all.add(g.samples[i], 1)
-		if s := g.samples[i]; s.exact != 0 {
-			common &= s.exact
-		} else {
-			common &= s.hits
-		}
+	if len(of) == 0 {
+		g.tree = append(g.tree, convBranch{leaf: true})
+		return
 	}
-	best := 0
-	for e := range g.engines {
-		if all.of[e] > all.of[best] {
-			best = e
+	most, squares := g.engines[of[0]], int64(0)
+	for _, s := range of {
+		e := g.engines[s]
+		squares += 2*g.counts[e] + 1
+		g.counts[e]++
+		if n := g.counts[e]; n > g.counts[most] || n == g.counts[most] && e < most {
+			most = e
 		}
 	}
 	at := len(g.tree)
-	g.tree = append(g.tree, convNode{figure: convLeaf, above: uint16(best)})
-	if common != 0 || depth >= convDepth {
-		return
+	g.tree = append(g.tree, convBranch{leaf: true, engine: most})
+	figure, limit := -1, uint8(0)
+	if g.counts[most] < int64(len(of)) && depth < convDepth {
+		figure, limit = g.question(of, squares)
 	}
-	figure, limit, gain := -1, 0, all.purity(g.engines)+1e-9
-	order := make([]int, len(g.limits))
-	for i := range order {
-		order[i] = i
-	}
-	var bins [convLimits + 1][]int32
-	for i, tried := 0, 0; i < len(order) && tried < convFigures; i++ {
-		j := i + g.intn(len(order)-i)
-		order[i], order[j] = order[j], order[i]
-		f := order[i]
-		lowest, highest := convLimits, 0
-		for b := range bins {
-			bins[b] = bins[b][:0]
-		}
-		for _, s := range of {
-			b := int(g.bins[f][s])
-			lowest, highest = min(lowest, b), max(highest, b)
-			bins[b] = append(bins[b], s)
-		}
-		if lowest == highest {
-			continue
-		}
-		tried++
-		var below engineTally
-		above := all
-		for b := lowest; b < highest; b++ {
-			if len(bins[b]) == 0 {
-				continue
-			}
-			for _, s := range bins[b] {
-				below.add(g.samples[s], 1)
-				above.add(g.samples[s], -1)
-			}
-			if v := below.purity(g.engines) + above.purity(g.engines); v > gain {
-				figure, limit, gain = f, b, v
-			}
-		}
+	for _, s := range of {
+		g.counts[g.engines[s]] = 0
 	}
 	if figure < 0 {
 		return
 	}
-	var below, above []int32
+	n, rest := 0, g.rest[:0]
 	for _, s := range of {
-		if int(g.bins[figure][s]) <= limit {
-			below = append(below, s)
+		if g.bins[figure][s] <= limit {
+			of[n] = s
+			n++
 		} else {
-			above = append(above, s)
+			rest = append(rest, s)
 		}
 	}
-	g.tree[at] = convNode{figure: uint8(figure), limit: g.limits[figure][limit]}
-	g.branch(below, depth+1)
-	g.tree[at].above = uint16(len(g.tree))
-	g.branch(above, depth+1)
+	copy(of[n:], rest)
+	g.tree[at] = convBranch{figure: uint8(figure), limit: limit}
+	g.branch(of[:n], depth+1)
+	g.tree[at].above = len(g.tree)
+	g.branch(of[n:], depth+1)
+}
+
+// question returns the best question to samples, of which counts holds the engines and
+// squares the sum of their squares.
+func (g *grower) question(of []int32, squares int64) (figure int, limit uint8) {
+	figure = -1
+	gain := float64(squares)/float64(len(of)) + 1e-9
+	for i, tried := 0, 0; i < convFigures && tried < convTried; i++ {
+		j := i + g.intn(convFigures-i)
+		g.order[i], g.order[j] = g.order[j], g.order[i]
+		bins := g.bins[g.order[i]]
+		sorted := g.sort(of, bins)
+		if sorted == nil {
+			continue
+		}
+		tried++
+		squaresBelow, squaresAbove := int64(0), squares
+		for k, s := range sorted[:len(sorted)-1] {
+			e := g.engines[s]
+			below := g.below[e]
+			squaresBelow += 2*below + 1
+			squaresAbove -= 2*(g.counts[e]-below) - 1
+			g.below[e]++
+			if bins[s] != bins[sorted[k+1]] {
+				if v := float64(squaresBelow)/float64(k+1) + float64(squaresAbove)/float64(len(sorted)-k-1); v > gain {
+					figure, limit, gain = g.order[i], bins[s], v
+				}
+			}
+		}
+		for _, s := range sorted {
+			g.below[g.engines[s]] = 0
+		}
+	}
+	return figure, limit
+}
+
+// sort orders samples by their bins, nil where all have the same. The result is good
+// until the next.
+func (g *grower) sort(of []int32, bins []uint8) []int32 {
+	lowest, highest := uint8(255), uint8(0)
+	for _, s := range of {
+		lowest, highest = min(lowest, bins[s]), max(highest, bins[s])
+	}
+	if lowest == highest {
+		return nil
+	}
+	var starts [257]int32
+	for _, s := range of {
+		starts[bins[s]-lowest+1]++
+	}
+	for b := range int(highest - lowest) {
+		starts[b+1] += starts[b]
+	}
+	sorted := g.sorted[:len(of)]
+	for _, s := range of {
+		b := bins[s] - lowest
+		sorted[starts[b]] = s
+		starts[b]++
+	}
+	return sorted
 }

@@ -12,7 +12,7 @@ const convOthers = 4
 // A convPlan is what a run knows of the convolutions of one shape and pass.
 type convPlan struct {
 	bytes  int64             // the workspace
-	others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees does
+	others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 }
 
 // convWorkspace allocates and frees the workspace of a pass. It can be done without: when there is
@@ -35,7 +35,7 @@ func (r *run) convWorkspace(s ConvShape, pass ConvPass) {
 
 // plan numbers the plans of a run from 1: one for each shape and pass.
 func (r *run) plan(s ConvShape, pass ConvPass) int32 {
-	key := append(r.planKey[:0], byte(pass), flags(s.ChannelsLast, s.Transposed))
+	key := append(r.planKey[:0], byte(pass), flags(s.ChannelsLast, s.Transposed, s.Float16))
 	key = binary.AppendVarint(key, s.Elem)
 	key = binary.AppendVarint(key, s.Groups)
 	for _, list := range [...][]int64{s.X, s.W, s.Y, s.Stride, s.Dilation} {
@@ -57,22 +57,23 @@ func (r *run) plan(s ConvShape, pass ConvPass) int32 {
 	return id
 }
 
-// planned works a plan out. Its index decides which trees the other choices are taken from: each plan's from others, so
+// planned works a plan out. Its index decides which doubting trees the other choices are taken from: each plan's from others, so
 // that no choice is one tree's alone, and as often as the trees name them.
 func (s ConvShape) planned(pass ConvPass, index int) (p convPlan) {
 	w, ok := s.work(pass)
 	if !ok || w.native() {
 		return p
 	}
-	f := convForests().of(&w)
-	if len(f.engines) == 0 {
+	f := convForestOf(convForestFile, w.convKind())
+	figures := w.features()
+	leaves, n := f.leaves(&figures)
+	if n == 0 {
 		return p
 	}
-	leaves, votes := f.votes(w.features())
-	p.bytes = w.bytes(f.most(&votes))
+	p.bytes = w.most(f, leaves[:n+convDoubts])
 	for k := range p.others {
-		tree := (7*index + (2*k+1)*len(f.trees)/(2*convOthers)) % len(f.trees)
-		p.others[k] = w.bytes(f.engines[leaves[tree]])
+		doubt := (3*index + k) % convDoubts
+		p.others[k] = w.bytes(f.engine(int(leaves[n+doubt])))
 	}
 	return p
 }
@@ -96,12 +97,11 @@ func (r *run) others() (all [][]int64) {
 	return all
 }
 
-func flags(a, b bool) (f byte) {
-	if a {
-		f |= 1
-	}
-	if b {
-		f |= 2
+func flags(set ...bool) (f byte) {
+	for i, v := range set {
+		if v {
+			f |= 1 << i
+		}
 	}
 	return f
 }
