@@ -112,6 +112,7 @@ type recovery struct {
 	of     []ValueID        // by ONNX value: the program's, or -2
 	calls  []int32          // by program value: one more than the call that makes it, as far as it is that long
 	folded int              // batch norms that an export folded into convolutions, and that are restored
+	maxima int              // reductions taken for x.max(dim) that could be x.amax(dim)
 	made   []int32          // by ONNX value: index of the node that makes it, or -1
 	uses   [][]int32        // by ONNX value: the nodes that read it, once for each slot
 	out    []bool           // by ONNX value: an output of the graph

@@ -242,8 +242,28 @@ func emitReduce(op string) func(*recovery, *onnxload.Node) {
 			b.same[n.Out[0]] = b.in(n, 0)
 			return
 		}
+		if op == "amax" && b.withPlaces(args) {
+			b.call("max_dim", args, []ValueID{b.value(b.in(n, 0))}, n.Out[0], onnxload.NoValue)
+			return
+		}
 		b.call(op, args, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
 	}
+}
+
+// withPlaces reports whether the largest or least of a dimension were asked for with their places, x.max(dim), which backward
+// scatters to, rather than alone, x.amax(dim). Both are exported alike; torch.export notes the operator, and else
+// a single dimension that is dropped is taken for the older and more common call. max takes no more than one.
+func (b *recovery) withPlaces(args Args) bool {
+	switch b.places[b.at].Op {
+	case "max", "min":
+		return len(args.Dims) == 1
+	case "":
+		if len(args.Dims) == 1 && !args.Keep {
+			b.maxima++
+			return true
+		}
+	}
+	return false
 }
 
 // reduction returns the dimensions that a reduction works on.
