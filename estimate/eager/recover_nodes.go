@@ -2,6 +2,7 @@ package eager
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -321,7 +322,19 @@ func (b *recovery) inPlace(n *onnxload.Node) bool {
 	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
 		return n.Op == "Relu" && len(b.dims(n.Out[0])) > 3 && b.single(b.in(n, 0))
 	}
-	return b.inPlaceAfter(b.in(n, 0), 1)
+	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
+}
+
+// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module called:
+// F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made with inplace=True.
+// After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception: those stay in place.
+func (b *recovery) ofFunction(x onnxload.ValueID) bool {
+	conv, i := b.producer(x)
+	if conv == nil || conv.Op != "Conv" && conv.Op != "ConvTranspose" || b.isFolded(conv) || b.places[b.at].Cut {
+		return false
+	}
+	inner, outer := b.places[i].Module, b.places[b.at].Module
+	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+"."))
 }
 
 // inPlaceAfter reports whether a value that only these reads use comes from a convolution or a

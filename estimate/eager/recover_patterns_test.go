@@ -344,7 +344,7 @@ func TestInPlace(t *testing.T) {
 func TestFoldedBatchNorm(t *testing.T) {
 	conv := func(w, b, out string) onnx.Graph {
 		return onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 6, 6)}, Inits: []onnx.Tensor{weights(w, 4, 4, 1, 1), weights(b, 4)}, Out: []onnx.Value{{Name: "y"}},
-			Nodes: []onnx.Node{onnx.Op("Conv", "x "+w+" "+b, out).Named("features.0:Conv"), onnx.Op("Relu", out, "y")}}
+			Nodes: []onnx.Node{onnx.Op("Conv", "x "+w+" "+b, out).Named("features.0:Conv"), onnx.Op("Relu", out, "y").Named("features.1:Relu")}}
 	}
 	// The TorchScript exporter's names hold no dot: recovered takes them for parameters by theirs.
 	for _, c := range []struct{ w, b, out, conv string }{

@@ -247,3 +247,23 @@ func TestLargestOfADimension(t *testing.T) {
 		}
 	}
 }
+
+// F.relu of what a module of the function's own made is no ReLU(inplace=True) module.
+func TestActivationsOfFunctions(t *testing.T) {
+	for _, tt := range []struct{ conv, relu, want string }{
+		{"block.conv:Conv", "block.act:Relu", "relu_(c)"}, {"block.conv:Conv", "block:Relu", "relu(c)"}, {"conv:Conv", ":Relu", "relu(c)"}, {":Conv", ":Relu", "relu_(c)"},
+	} {
+		p := mustRecover(t, onnx.Graph{
+			In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
+			Inits: []onnx.Tensor{onnx.Zeros("conv.weight", onnxload.Float32, 4, 3, 3, 3)},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x conv.weight", "c").Named(tt.conv), onnx.Op("Relu", "c", "r").Named(tt.relu), onnx.Op("Exp", "r", "y").Named("last:Exp")},
+		})
+		got := "relu(c)"
+		if p.Calls[1].Args.Inplace {
+			got = "relu_(c)"
+		}
+		if p.Calls[1].Op != "relu" || got != tt.want {
+			t.Errorf("%s then %s: %s of %s, wanted %s", tt.conv, tt.relu, got, callsOf(p), tt.want)
+		}
+	}
+}
