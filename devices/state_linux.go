@@ -69,12 +69,10 @@ func (s *State) Dir() string { return s.dir }
 
 // ensure makes the directory, for all users, and refuses one that others could tamper with.
 func (s *State) ensure() error {
-	err := os.Mkdir(s.dir, 0o777)
-	if err == nil {
-		err = os.Chmod(s.dir, 0o777|os.ModeSticky) // whatever the umask
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("state directory: %w", err)
+	if _, err := os.Lstat(s.dir); errors.Is(err, os.ErrNotExist) {
+		if err = s.make(); err != nil {
+			return err
+		}
 	}
 	fi, err := os.Lstat(s.dir)
 	switch {
@@ -86,6 +84,26 @@ func (s *State) ensure() error {
 		return fmt.Errorf("state directory %q: is not a directory", s.dir)
 	case fi.Mode().Perm()&0o022 != 0 && fi.Mode()&os.ModeSticky == 0:
 		return fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir, fi.Mode())
+	}
+	return nil
+}
+
+// make makes the directory under another name and moves it, so that it is open to all whenever it is there: with the umask's mode,
+// which holds until it is changed, other users would be refused. One that is there already stays, or is replaced while it is empty.
+func (s *State) make() error {
+	var reason *os.PathError
+	temp, err := os.MkdirTemp(filepath.Dir(s.dir), ".memestimate-*")
+	if errors.As(err, &reason) {
+		return fmt.Errorf("state directory: mkdir %s: %w", s.dir, reason.Err)
+	}
+	if err == nil {
+		defer os.Remove(temp) // where it was not moved
+		if err = os.Chmod(temp, 0o777|os.ModeSticky); err == nil {
+			err = os.Rename(temp, s.dir)
+		}
+	}
+	if _, there := os.Lstat(s.dir); err != nil && there != nil {
+		return fmt.Errorf("state directory: %w", err)
 	}
 	return nil
 }

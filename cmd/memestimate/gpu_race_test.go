@@ -30,7 +30,8 @@ func waitFor(ok func() bool) bool {
 }
 
 // job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another
-// job has that GPU.
+// job has that GPU. The kernel closes a process's files in order when it ends, killed or not, and can be held up between two: the
+// lock is the first, so that the GPU is free before the reservation is, which the job has inherited.
 const job = `
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,8 +42,9 @@ int main(int n, char **arg)
 {
 	char path[4096];
 	snprintf(path, sizeof path, "%s/%s", arg[1], getenv("CUDA_VISIBLE_DEVICES"));
+	close(0);
 	int f = open(path, O_RDONLY);
-	if (f < 0) { perror(path); return 98; }
+	if (f != 0) { perror(path); return 98; }
 	if (flock(f, LOCK_EX | LOCK_NB)) return 99;
 	usleep(1000 * atoi(arg[2]));
 	return 0;
