@@ -44,6 +44,10 @@ func TestAccuracyDoc(t *testing.T) {
 	*onlyForm, *graphs, *casesFile = "", "testdata/unseen", "testdata/unseen/steps.json.gz"
 	section(&w, "35 further models", outcomes(t, func(measuredCase) bool { return true }))
 	*graphs, *casesFile = "", cases
+	for _, s := range furtherSets {
+		section(&w, s.title, s.outcomes(t, "", func(measuredCase) bool { return true }))
+		section(&w, s.title+", training from dynamo-train exports", s.outcomes(t, "dynamo-train", func(c measuredCase) bool { return c.Mode == "train" }))
+	}
 	if err := os.WriteFile(docFile, []byte(head+docBegin+w.String()+docEnd+tail), 0o644); err != nil {
 		t.Fatal(err)
 	}
