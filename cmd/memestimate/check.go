@@ -44,10 +44,10 @@ against its limits. Exit code 1 when one is over, and a line on stderr for each 
   memestimate check --base origin/main --format markdown`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(source{}); err != nil {
+			if err := o.check(fileSource(c.config)); err != nil {
 				return err
 			}
-			f, all, err := c.run(e, false)
+			f, all, err := c.run(e, false, &o)
 			if err != nil {
 				return c.told(e, err)
 			}
@@ -72,8 +72,8 @@ against its limits. Exit code 1 when one is over, and a line on stderr for each 
 }
 
 // run reads the budget file and estimates its models. With compare all of them are compared with the base,
-// else only where a limit needs it.
-func (c *checking) run(e *env, compare bool) (*budget.File, []*checked, error) {
+// else only where a limit needs it. The output may not be one of them.
+func (c *checking) run(e *env, compare bool, o *output) (*budget.File, []*checked, error) {
 	f, err := readBudget(c.config)
 	if err != nil {
 		return nil, nil, err
@@ -81,6 +81,11 @@ func (c *checking) run(e *env, compare bool) (*budget.File, []*checked, error) {
 	all, err := findModels(f)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, m := range all {
+		if err := notRead("output", o.file, m.in); err != nil {
+			return nil, nil, err
+		}
 	}
 	for i := range f.Models {
 		compare = compare || f.Models[i].Limits.Growth != nil

@@ -69,7 +69,7 @@ func fileAbove(name string) string {
 
 // readBudget reads a budget file.
 func readBudget(name string) (*budget.File, error) {
-	st, err := os.Stat(name)
+	data, err := readSmall(name, budget.MaxSize, "a budget file")
 	if errors.Is(err, fs.ErrNotExist) {
 		hint := "docs/pull-requests.md says how to write one; --config names another file"
 		if near := fileAbove(name); near != "" {
@@ -77,12 +77,8 @@ func readBudget(name string) (*budget.File, error) {
 		}
 		return nil, fail(exitInput, "%s: no such file", quoteArg(name)).withHint("%s", hint)
 	}
-	if err == nil && st.Size() > budget.MaxSize {
-		return nil, fail(exitInput, "%s: %d bytes, want %d at most", quoteArg(name), st.Size(), budget.MaxSize)
-	}
-	data, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fail(exitInput, "%s: %w", quoteArg(name), cause(err))
+		return nil, err
 	}
 	f, err := budget.Parse(name, data)
 	var at *budget.Error
@@ -193,7 +189,7 @@ func (c *checked) run(e *env, f *budget.File, b *baseline) (err error) {
 			err = fail(exitBug, "%s: internal error, please report it with the model: %v at %s", quoteArg(c.name), p, panicPlace())
 		}
 	}()
-	head, err := openModel(e, c.in)
+	head, err := openModel(e, c.in, &settings{}, nil)
 	if err != nil {
 		return err
 	}
@@ -205,7 +201,7 @@ func (c *checked) run(e *env, f *budget.File, b *baseline) (err error) {
 			c.state = b.of(c.name)
 		}
 		if c.state == isChanged {
-			if base, err = openModel(e, b.source(c.name)); err != nil {
+			if base, err = openModel(e, b.source(c.name), &settings{}, nil); err != nil {
 				base = nil // a base that cannot be read is no base
 				c.state = isNew
 			} else {

@@ -43,7 +43,7 @@ summary has it all the same. Exit codes are those of check.`,
   memestimate comment --base "$BASE_SHA" --post --annotate`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := c.out.check(source{}); err != nil {
+			if err := c.out.check(fileSource(c.config)); err != nil {
 				return err
 			}
 			switch {
@@ -51,10 +51,15 @@ summary has it all the same. Exit codes are those of check.`,
 				return usagef("--key %s: want letters, digits, dots and underscores", quoteArg(c.key))
 			case c.number < 0:
 				return usagef("--pull %d is not the number of a pull request", c.number)
-			case c.number > 0 && !c.post:
-				return usagef("--pull goes with --post")
+			case c.post && cmd.Flags().Changed("output"):
+				return usagef("--output is for a comment that is printed, and --post posts it")
 			}
-			f, all, err := c.run(e, true)
+			for _, name := range []string{"pull", "wait"} {
+				if !c.post && cmd.Flags().Changed(name) {
+					return usagef("--%s goes with --post", name)
+				}
+			}
+			f, all, err := c.run(e, true, &c.out)
 			if err != nil {
 				return c.told(e, err)
 			}

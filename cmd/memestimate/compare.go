@@ -19,7 +19,7 @@ import (
 type comparing struct {
 	settings  settings
 	device    deviceFlag
-	process   sizeValue
+	process   limitValue
 	calibrate string
 	tolerance float64
 	out       output
@@ -70,11 +70,15 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	case c.tolerance < 0 || math.IsNaN(c.tolerance):
 		return usagef("compare: --tolerance %v: want a percentage from 0", c.tolerance)
 	}
-	if err := c.out.check(in); err != nil {
+	profile := fileSource(c.settings.run.profile)
+	if err := c.out.check(in, measured, profile); err != nil {
 		return err
 	}
-	if err := c.out.check(measured); err != nil {
+	if err := notRead("calibrate", c.calibrate, in, measured, profile); err != nil {
 		return err
+	}
+	if sameFile(c.calibrate, c.out.file) {
+		return usagef("compare: --calibrate %s is the --output as well", quoteArg(c.calibrate))
 	}
 	r, err := c.settings.answer(e, cmd.CommandPath(), in, &asking{record: c.out.format == "html"})
 	if err != nil {

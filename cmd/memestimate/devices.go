@@ -72,11 +72,14 @@ Used is what processes have. What driver and firmware set aside is in neither us
 the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(source{}); err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
 			if watch && (o.file != "" || o.format == "markdown" || o.format == "csv") {
 				return usagef("--watch shows text or json on stdout")
+			}
+			if !watch && cmd.Flags().Changed("interval") {
+				return usagef("--interval goes with --watch")
 			}
 			if interval < 10*time.Millisecond {
 				return usagef("--interval %v: want at least 10ms", interval)

@@ -33,10 +33,8 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 		ValidArgsFunction: completeModels(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			base, head := resolve(args[0]), resolve(args[1])
-			for _, in := range []source{base, head} {
-				if err := o.check(in); err != nil {
-					return err
-				}
+			if err := o.check(base, head, fileSource(m.run.profile)); err != nil {
+				return err
 			}
 			if base.arg == "-" && head.arg == "-" {
 				return usagef("only one of the models can be standard input")
@@ -78,12 +76,12 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet, changes []string) (*diff.Diff, error) {
 	p := startProgress(e, "comparing "+quoteArg(base.arg)+" and "+quoteArg(head.arg))
 	defer p.done()
-	b, err := openModel(e, base)
+	b, err := openModel(e, base, &m.settings, p)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	h, err := openModel(e, head)
+	h, err := openModel(e, head, &m.settings, p)
 	if err != nil {
 		return nil, err
 	}

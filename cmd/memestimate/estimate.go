@@ -22,19 +22,20 @@ var estimateFormats = []string{"text", "markdown", "csv", "json", "html", "model
 // that the run does not fit is an error after it.
 func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking, auto *autoDevice, o *output) error {
 	in := resolve(arg)
-	if err := o.check(in); err != nil {
+	if err := o.check(in, fileSource(s.run.profile)); err != nil {
 		return err
 	}
 	if err := auto.check(cmd.Flags()); err != nil {
 		return err
 	}
-	for _, name := range []string{"budget", "memory-limit"} {
-		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return usagef("--%s 0 leaves no memory to ask for, want a size such as 24GiB", name)
-		}
+	if a.upper && a.budget == 0 && s.run.gpu == "" {
+		return usagef("--upper-bound goes with --budget or --gpu")
 	}
-	if a.snapshot != "" && (sameFile(a.snapshot, o.file) || sameFile(a.snapshot, in.file)) {
-		return usagef("the snapshot %s is the model or the output as well", quoteArg(a.snapshot))
+	if err := notRead("snapshot", a.snapshot, in, fileSource(s.run.profile)); err != nil {
+		return err
+	}
+	if sameFile(a.snapshot, o.file) {
+		return usagef("--snapshot %s is the --output as well", quoteArg(a.snapshot))
 	}
 	if a.snapshot == "-" {
 		return usagef("--snapshot - is standard output, which has the report; want the name of a file")
@@ -94,19 +95,11 @@ func (s *settings) answer(e *env, command string, in source, a *asking) (*estima
 	}
 	p := startProgress(e, "reading "+quoteArg(in.arg))
 	defer p.done()
-	m, err := in.open(e)
+	m, checked, err := s.read(e, in, p)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	collectMore(len(m.Graph.Nodes))
-	var checked []estimate.Note
-	if s.cross {
-		p.now("cross-checking " + quoteArg(in.arg))
-		if checked, err = crossCheck(in, m); err != nil {
-			return nil, err
-		}
-	}
 	p.now("estimating " + quoteArg(in.arg))
 	opt := s.options(in.name)
 	step.Record = a.record
@@ -130,6 +123,26 @@ func (s *settings) answer(e *env, command string, in source, a *asking) (*estima
 	}
 	r.Notes = append(r.Notes, checked...)
 	return r, nil
+}
+
+// read opens a model, and has onnx-go read it as well where that is asked for: the notes say what that came to. The
+// model's Close must be called.
+func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []estimate.Note, error) {
+	m, err := in.open(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	collectMore(len(m.Graph.Nodes))
+	if !s.cross {
+		return m, nil, nil
+	}
+	p.now("cross-checking " + quoteArg(in.arg))
+	notes, err := crossCheck(in, m)
+	if err != nil {
+		m.Close()
+		return nil, nil, err
+	}
+	return m, notes, nil
 }
 
 // crossCheck has onnx-go read the model as well. That the two readers disagree is an

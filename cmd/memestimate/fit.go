@@ -16,7 +16,7 @@ import (
 // A fitting is a fit command as the command line describes it.
 type fitting struct {
 	settings settings
-	memory   sizeValue
+	memory   limitValue
 	upper    bool
 	out      output
 }
@@ -56,7 +56,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 
 func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 	in := resolve(arg)
-	if err := f.out.check(in); err != nil {
+	if err := f.out.check(in, fileSource(f.settings.run.profile)); err != nil {
 		return err
 	}
 	if err := f.settings.run.contradiction(); err != nil {
@@ -103,12 +103,11 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
 	p := startProgress(e, "fitting "+quoteArg(in.arg))
 	defer p.done()
-	m, err := in.open(e)
+	m, checked, err := f.settings.read(e, in, p)
 	if err != nil {
 		return nil, err
 	}
 	defer m.Close()
-	collectMore(len(m.Graph.Nodes))
 	opt := f.settings.options(in.name)
 	opt.Step = step
 	r, err := estimate.Largest(m, opt, memory)
@@ -118,6 +117,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 	case err != nil:
 		return nil, f.settings.explain(err, command, in, m)
 	}
+	r.Notes = append(r.Notes, checked...)
 	return r, nil
 }
 

@@ -30,12 +30,26 @@ func TestHintsAreCommandsThatWork(t *testing.T) {
 func TestContradictionsAreRefused(t *testing.T) {
 	same := filepath.Join(t.TempDir(), "same")
 	for _, tt := range []struct{ args, want string }{
-		{"resnet18 --batch 2 --budget 0", "--budget 0 leaves no memory"},
-		{"resnet18 --batch 2 --memory-limit 0GiB", "--memory-limit 0 leaves no memory"},
-		{"resnet18 --batch 2 --output " + same + " --snapshot " + same, "the snapshot " + quoteArg(same) + " is the model or the output as well"},
+		{"resnet18 --batch 2 --budget 0", `--budget: "0" leaves no memory`},
+		{"resnet18 --batch 2 --memory-limit 0GiB", `--memory-limit: "0GiB" leaves no memory`},
+		{"resnet18 --batch 2 --output " + same + " --snapshot " + same, "--snapshot " + quoteArg(same) + " is the --output as well"},
+		{"fit resnet18 --gpu t4 --memory 0", `--memory: "0" leaves no memory`},
+		{"table resnet18 --batch 2 --memory-limit 0", `--memory-limit: "0" leaves no memory`},
+		{"compare resnet18 f --calibrate p --process 0", `--process: "0" leaves no memory`},
+		{"run --need 0 -- true", `--need: "0" leaves no memory`},
 		{"resnet18 --batch 2 --snapshot -", "--snapshot - is standard output, which has the report"},
 		{"resnet18 --batch 2 --stats --format csv", "--stats has no place in --format csv"},
 		{"resnet18 --batch 2 --what-if --format modelsize", "--what-if has no place in --format modelsize"},
+		{"resnet18 --batch 2 --upper-bound", "--upper-bound goes with --budget or --gpu"},
+		{"table resnet18 --batch 2 --format json --top 3", "--top has no place in --format json"},
+		{"shapes resnet18 --optimizer sgd", "unknown flag: --optimizer"},
+		{"devices --interval 5s", "--interval goes with --watch"},
+		{"run --need 1GiB --format json -- true", "run: --format goes with --print"},
+		{"run --need 1GiB --print --verbose", "run: --print says what would be chosen"},
+		{"run --split --batch 8 --fixed 1GiB --gpu0-batch -3 -- true", "run: --gpu0-batch -3: want a number of samples from 0"},
+		{"comment --post --output f", "--output is for a comment that is printed"},
+		{"comment --wait 1s", "--wait goes with --post"},
+		{"comment --pull 3", "--pull goes with --post"},
 		{"resnet18 --batch 2 --foreach=maybe", `invalid argument "maybe" for --foreach: want true or false`},
 		{"run --need 1GiB --count x -- true", `invalid argument "x" for --count: want a whole number`},
 	} {
@@ -99,5 +113,65 @@ func TestNotesAreNeverNull(t *testing.T) {
 	}
 	if s := string(r["notes"]); !strings.HasPrefix(s, "[") {
 		t.Errorf("notes is %s, want a list", s)
+	}
+}
+
+// Every command that reads a model has onnx-go read it too when that is asked for.
+func TestCrossCheckIsDone(t *testing.T) {
+	for _, args := range []string{"mlp --batch 2", "table mlp --batch 2 --format json", "fit mlp --memory 8GiB"} {
+		f := strings.Fields(args)
+		stdout, _, code := try(t, append(f, "--cross-check")...)
+		if code != exitOK || f[0] != "table" && !strings.Contains(stdout, "onnx-go reads the same model") {
+			t.Errorf("%s --cross-check: code %d, %s", args, code, stdout)
+		}
+	}
+	of, err := openModel(&env{}, resolve("mlp"), &settings{cross: true}, nil) // as diff does
+	if err != nil || len(of.notes) != 1 {
+		t.Fatalf("%v, %v", of, err)
+	}
+	of.close()
+}
+
+// What has no end is not read to it.
+func TestFilesWithoutEnd(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip("no /dev/zero")
+	}
+	for _, tt := range []struct{ args, want string }{
+		{"mlp --batch 2 --profile /dev/zero", "memestimate: /dev/zero: more than 1.00 MiB, which a profile never has\n"},
+		{"check --config /dev/zero", "memestimate: /dev/zero: more than 1.00 MiB, which a budget file never has\n"},
+		{"mlp --batch 2 --profile nonesuch", "memestimate: nonesuch: no such file\n"},
+		{"mlp --batch 2 --profile .", "memestimate: .: is a directory\n"},
+	} {
+		stdout, stderr, code := try(t, strings.Fields(tt.args)...)
+		if code != exitInput || stdout != "" || stderr != tt.want {
+			t.Errorf("%s: code %d, stdout %q, stderr %q, want %q", tt.args, code, stdout, stderr, tt.want)
+		}
+	}
+}
+
+// No flag that names a file to write makes a command replace one that it reads.
+func TestNothingThatIsReadIsReplaced(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "memestimate.yaml", "settings: {batch: 2}\nmodels: m.onnx\n")
+	write(t, "m.onnx", "a model")
+	write(t, "p.json", "a profile")
+	write(t, "s.pickle", "a snapshot")
+	for _, args := range []string{
+		"check -o memestimate.yaml", "check -o m.onnx", "comment -o memestimate.yaml", "comment -o m.onnx",
+		"m.onnx --profile p.json -o p.json", "m.onnx --snapshot m.onnx", "m.onnx --profile p.json --snapshot p.json",
+		"fit m.onnx --memory 1GiB --profile p.json -o p.json", "table m.onnx --profile p.json -o p.json", "diff m.onnx m.onnx --profile p.json -o p.json",
+		"compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle --calibrate s.pickle", "compare m.onnx s.pickle --calibrate m.onnx",
+		"trace m.onnx -o m.onnx -- true", "snapshot show s.pickle -o s.pickle", "shapes m.onnx -o ./m.onnx",
+	} {
+		_, stderr, code := try(t, strings.Fields(args)...)
+		if code != exitUsage && code != exitLauncher || !strings.Contains(stderr, "would replace a file that is read") {
+			t.Errorf("%s: code %d, %s", args, code, stderr)
+		}
+	}
+	for name, want := range map[string]string{"m.onnx": "a model", "p.json": "a profile", "s.pickle": "a snapshot"} {
+		if data, err := os.ReadFile(name); err != nil || string(data) != want {
+			t.Errorf("%s is %q: %v", name, data, err)
+		}
 	}
 }

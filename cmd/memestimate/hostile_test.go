@@ -98,7 +98,7 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 	t.Setenv("GITHUB_STEP_SUMMARY", summary)
 	e := &env{stdin: strings.NewReader(""), stdout: os.Stdout, stderr: &strings.Builder{}, getenv: os.Getenv}
 	c := commenting{checking: checking{config: "memestimate.yaml", base: "HEAD"}}
-	_, all, err := c.run(e, true)
+	_, all, err := c.run(e, true, &output{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,16 +127,17 @@ func (m *matrix) with(fs *pflag.FlagSet, changes []string, use func() error) err
 type opened struct {
 	in    source
 	m     *onnxload.Model
+	notes []estimate.Note            // of reading it
 	bound map[string]*estimate.Bound // by the sizes of its dimensions
 }
 
-// openModel reads a model. Its close must be called.
-func openModel(e *env, in source) (*opened, error) {
-	m, err := in.open(e)
+// openModel reads a model as the settings say. Its close must be called.
+func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
+	m, notes, err := s.read(e, in, p)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{in: in, m: m, bound: map[string]*estimate.Bound{}}, nil
+	return &opened{in: in, m: m, notes: notes, bound: map[string]*estimate.Bound{}}, nil
 }
 
 func (o *opened) close() { o.m.Close() }
@@ -165,5 +166,6 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 		return nil, s.explain(err, command, o.in, o.m)
 	}
 	r.Judge(*step, 0, false)
+	r.Notes = append(r.Notes, o.notes...)
 	return r, nil
 }

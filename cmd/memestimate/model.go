@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/report"
 )
 
 // A source is a model as the command line names it.
@@ -67,6 +69,24 @@ func (s source) open(e *env) (*onnxload.Model, error) {
 		return nil, s.missing()
 	}
 	return m, inputError(err)
+}
+
+// readSmall reads a file of at most limit bytes, of which the message says what it should be. A pipe may stand for it, and
+// what has no end is not read to it: the size that the system gives says nothing of a device.
+func readSmall(path string, limit int64, what string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	switch {
+	case err != nil:
+		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
+	case int64(len(data)) > limit:
+		return nil, fail(exitInput, "%s: more than %s, which %s never has", quoteArg(path), report.Size(limit), what)
+	}
+	return data, nil
 }
 
 func inputError(err error) error {

@@ -21,7 +21,7 @@ func modelsCommand(e *env) *cobra.Command {
 forms, NAME:FORM for another one. NOTICE in the models folder has their licences in full.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(source{}); err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
 			var list []models.Model

@@ -26,7 +26,7 @@ func opsCommand(e *env) *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := o.check(source{}); err != nil {
+			if err := o.check(); err != nil {
 				return err
 			}
 			list := shape.Operators()

@@ -36,19 +36,26 @@ func (o *output) flags(fs *pflag.FlagSet, formats ...string) {
 	fs.StringVarP(&o.file, "output", "o", "", "write the result to this file, whole or not at all")
 }
 
-// check refuses a format that the command does not have, and an output that is the input.
-func (o *output) check(in source) error {
+// check refuses a format that the command does not have, and an output that is one of the files that the command reads.
+func (o *output) check(reads ...source) error {
 	if !slices.Contains(o.formats, o.format) {
 		return usagef("format %q is unknown, want %s", o.format, strings.Join(o.formats, ", ")).withHint("%s", didYouMean(nearest(o.format, o.formats)))
 	}
-	if o.file == "" || in.file == "" {
-		return nil
-	}
-	if sameFile(in.file, o.file) {
-		return usagef("the output %s is the model itself", quoteArg(o.file))
+	return notRead("output", o.file, reads...)
+}
+
+// notRead refuses to write to a file, the value of a flag, that the command reads.
+func notRead(flag, file string, reads ...source) error {
+	for _, in := range reads {
+		if sameFile(in.file, file) {
+			return usagef("--%s %s would replace a file that is read", flag, quoteArg(file))
+		}
 	}
 	return nil
 }
+
+// fileSource is a file that a flag names.
+func fileSource(path string) source { return source{arg: path, name: filepath.Base(path), file: path} }
 
 // sameFile reports whether two paths name one regular file, which need not be there yet. None is "".
 func sameFile(a, b string) bool {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/memestimate/memestimate/estimate"
 )
@@ -30,16 +29,12 @@ const maxProfile = 1 << 20
 
 // readProfile reads a file that writeProfile wrote.
 func readProfile(path string) (*profile, error) {
-	st, err := os.Stat(path)
+	data, err := readSmall(path, maxProfile, "a profile")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fail(exitInput, "%s: no such file", quoteArg(path))
 	}
-	if err == nil && st.Size() > maxProfile {
-		return nil, fail(exitInput, "%s: %d bytes, a profile has fewer than %d", quoteArg(path), st.Size(), maxProfile)
-	}
-	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
+		return nil, err
 	}
 	var p profile
 	if err := json.Unmarshal(data, &p); err != nil {

@@ -51,8 +51,11 @@ func (p *progress) show() {
 	}
 }
 
-// now says what the job has come to.
+// now says what the job has come to. A nil progress says nothing.
 func (p *progress) now(text string) {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	p.text = text
 	shown := p.shown

@@ -124,8 +124,13 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	if l.format != "text" && l.format != "json" {
 		return r, nil, usagef("run: format %q is unknown, want text, json", l.format)
 	}
-	if l.print && l.wait.set {
+	switch {
+	case l.print && l.wait.set:
 		return r, nil, usagef("run: --print does not --wait")
+	case l.print && l.verbose:
+		return r, nil, usagef("run: --print says what would be chosen, and holds nothing for --verbose to tell of")
+	case !l.print && cmd.Flags().Changed("format"):
+		return r, nil, usagef("run: --format goes with --print")
 	}
 	switch {
 	case l.model.arg != "" && l.choice.need != 0:

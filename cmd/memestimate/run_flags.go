@@ -31,6 +31,19 @@ func (v *sizeValue) Set(s string) error {
 	return err
 }
 
+// A limitValue is a flag that holds the bytes to keep within. None is no limit that one could mean.
+type limitValue uint64
+
+func (v *limitValue) String() string { return (*sizeValue)(v).String() }
+func (v *limitValue) Type() string   { return "SIZE" }
+func (v *limitValue) Set(s string) error {
+	err := (*sizeValue)(v).Set(s)
+	if err == nil && *v == 0 {
+		return fmt.Errorf("%q leaves no memory to ask for, want a size such as 24GiB", s)
+	}
+	return err
+}
+
 // A waitValue is the flag --wait[=TIMEOUT].
 type waitValue struct {
 	set     bool
@@ -57,12 +70,13 @@ func (v *waitValue) Set(s string) error {
 
 // A choice is the flags that say which GPUs a command may have.
 type choice struct {
-	need, margin, minFree sizeValue
-	count                 int
-	policy                string
-	exclude               []string
-	gpuType               string
-	share                 bool
+	need            limitValue
+	margin, minFree sizeValue
+	count           int
+	policy          string
+	exclude         []string
+	gpuType         string
+	share           bool
 }
 
 func (c *choice) flags(fs *pflag.FlagSet) {

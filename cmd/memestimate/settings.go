@@ -26,19 +26,19 @@ type settings struct {
 	run    running
 }
 
-// shapeFlags adds the flags that give dimensions their sizes.
-func (s *settings) shapeFlags(fs *pflag.FlagSet) {
+// modelFlags adds the flags about a model that hold however it is run.
+func (s *settings) modelFlags(fs *pflag.FlagSet) {
 	fs.VarP((*batchValue)(&s.batch), "batch", "b", "size of the batch: the inputs' leading symbolic dimension, whatever its name")
 	fs.Var((*dimsValue)(&s.dims), "dim", "size of a symbolic dimension, as NAME=N; may be given again")
 	fs.Var((*inputsValue)(&s.inputs), "input", "shape of an input, as NAME=8x3x224x224; may be given again")
+	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
+	fs.BoolVar(&s.cross, "cross-check", false, "have onnx-go read the model as well, and compare node by node")
 }
 
 // flags adds all flags about a model.
 func (s *settings) flags(fs *pflag.FlagSet) {
-	s.shapeFlags(fs)
+	s.modelFlags(fs)
 	s.run.flags(fs)
-	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
-	fs.BoolVar(&s.cross, "cross-check", false, "have onnx-go read the model as well, and compare node by node")
 }
 
 // options returns the settings as the library takes them.

@@ -32,16 +32,11 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 			}
 			p := startProgress(e, "reading "+quoteArg(in.arg))
 			defer p.done()
-			m, err := in.open(e)
+			m, _, err := s.read(e, in, p)
 			if err != nil {
 				return err
 			}
 			defer m.Close()
-			if s.cross {
-				if _, err := crossCheck(in, m); err != nil {
-					return err
-				}
-			}
 			types, err := shape.Infer(m, s.shapeOptions())
 			if err != nil {
 				return s.explain(err, cmd.CommandPath(), in, m)
@@ -60,7 +55,7 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 			})
 		},
 	}
-	s.flags(cmd.Flags())
+	s.modelFlags(cmd.Flags())
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }

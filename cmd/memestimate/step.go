@@ -25,7 +25,7 @@ type running struct {
 	zero    string
 	scaler  string
 	gpu     string
-	limit   sizeValue
+	limit   limitValue
 	profile string
 	given   *pflag.FlagSet // the flags, to see which of them were given
 }
@@ -244,7 +244,7 @@ func (v *countValue) Set(s string) error {
 
 // An asking is the flags of the main command alone: what else to answer.
 type asking struct {
-	budget sizeValue
+	budget limitValue
 	upper  bool
 	whatIf bool
 	stats  bool

@@ -34,7 +34,7 @@ func tableCommand(e *env) *cobra.Command {
 		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := resolve(args[0])
-			if err := o.check(in); err != nil {
+			if err := o.check(in, fileSource(s.run.profile)); err != nil {
 				return err
 			}
 			if opt.Depth < 0 || opt.Top < 0 {
@@ -43,9 +43,14 @@ func tableCommand(e *env) *cobra.Command {
 			if opt.Columns != nil && len(opt.Columns) == 0 {
 				return usagef("--columns: no column is named, want %s", strings.Join(report.TableColumns(), ", "))
 			}
-			chosen := false
+			chosen := ""
 			for _, name := range []string{"columns", "sort", "depth", "top"} {
-				chosen = chosen || cmd.Flags().Changed(name)
+				if chosen == "" && cmd.Flags().Changed(name) {
+					chosen = name
+				}
+			}
+			if o.format == "json" && chosen != "" {
+				return usagef("--%s has no place in --format json, which has all layers whole; want text, markdown or csv", chosen)
 			}
 			if _, err := report.Table(&estimate.Report{}, opt); err != nil { // before the model is read
 				return usagef("%w", err).withHint("%s", didYouMean(nearestColumn(opt)))
@@ -58,7 +63,7 @@ func tableCommand(e *env) *cobra.Command {
 				if o.format == "json" {
 					return report.LayersJSON(w, r)
 				}
-				if o.format == "csv" && !chosen {
+				if o.format == "csv" && chosen == "" {
 					return o.grid(w, e, report.Layers(r, true)) // all there is
 				}
 				opt.Exact = o.format == "csv"

@@ -133,7 +133,11 @@ func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, *exitError
 	case t.model.arg == "" && modelFlag(cmd, false) != "":
 		return nil, usagef("trace: --%s goes with a MODEL", modelFlag(cmd, false))
 	}
-	if err := t.out.check(source{}); err != nil {
+	reads := []source{fileSource(t.model.settings.run.profile)}
+	if t.model.arg != "" {
+		reads = append(reads, resolve(t.model.arg))
+	}
+	if err := t.out.check(reads...); err != nil {
 		return nil, usagef("trace: %w", err)
 	}
 	return args, nil
