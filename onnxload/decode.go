@@ -12,12 +12,13 @@ import (
 // node hold these numbers, and resolve replaces them by ValueIDs.
 type decoder struct {
 	cursor
-	m     *Model
-	lim   Limits
-	kept  int64
-	text  text
-	words *table // op types, domains, attribute names, metadata
-	names *table // values of the main graph and its subgraphs, or of the function being read
+	m      *Model
+	lim    Limits
+	kept   int64
+	text   text
+	words  *table // op types, domains, attribute names, metadata
+	stacks stacks
+	names  *table // values of the main graph and its subgraphs, or of the function being read
 
 	main     *rawGraph
 	subs     []*rawGraph // subgraphs of attributes; an attribute holds indexes into this

@@ -39,9 +39,11 @@ func (d *decoder) node(g *rawGraph) {
 			overload = d.word(w, "NodeProto.overload")
 		case 9:
 			outer := d.enter(w, "NodeProto.metadata_props")
-			e := d.entry()
+			e, keep := d.nodeEntry(n)
 			d.leave(outer)
-			d.metaBuf = append(d.metaBuf, e)
+			if keep {
+				d.metaBuf = append(d.metaBuf, e)
+			}
 		case 10: // device_configurations
 			d.skip(d.length(w, "NodeProto.device_configurations"))
 		default:
@@ -115,6 +117,28 @@ func (d *decoder) entry() (e Entry) {
 		}
 	}
 	return e
+}
+
+// nodeEntry reads a StringStringEntryProto of a node: its stack goes where the others' go, and what only repeats is left out.
+func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
+	keep = true
+	for d.more() {
+		f, w := d.tag()
+		switch {
+		case f == 1:
+			e.Key = d.word(w, "StringStringEntryProto.key")
+			keep = e.Key != stackKey && !repeated(e.Key)
+		case f == 2 && keep:
+			e.Value = d.word(w, "StringStringEntryProto.value")
+		case f == 2 && e.Key == stackKey:
+			n.Stack = d.stacks.id(d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"), "StringStringEntryProto.value")), &d.text)
+		case f == 2:
+			d.skip(d.length(w, "StringStringEntryProto.value"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+	return e, keep
 }
 
 // opset reads an OperatorSetIdProto.

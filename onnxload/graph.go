@@ -28,6 +28,7 @@ type Model struct {
 	Values []Value
 	Graph  *Graph
 	Notes  []string // what was odd but acceptable, one line each
+	Stacks []Frame  // the Python calls that nodes were traced in: Node.Stack less 1 is the index
 
 	data *source // where tensor payloads are read from; see Model.Ints
 }
@@ -56,7 +57,8 @@ type Node struct {
 	Version int64  // the version of Domain that is in force for this node
 	In, Out []ValueID
 	Attrs   []Attr
-	Meta    []Entry // metadata_props, in file order
+	Meta    []Entry // metadata_props, in file order, but for the stack and for what PyTorch's exporter says twice
+	Stack   int32   // the Python call that it was traced in, see Model.Frame; 0 when the file does not say
 	Scope   string  // the call path of inlined functions, outermost first, "/"-separated; "" in the graph itself
 }
 

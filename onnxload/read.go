@@ -215,7 +215,7 @@ func (d *decoder) read() (*Model, error) {
 	if d.unknown > 0 {
 		d.odd.add("unknown fields", "%d bytes are of fields that ONNX does not define: passed over", d.unknown)
 	}
-	m.Notes = d.odd.lines
+	m.Notes, m.Stacks = d.odd.lines, d.stacks.frames
 	return m, nil
 }
 

@@ -307,6 +307,9 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 		}
 		n.Attrs = attrs
 		n.Meta = s.call.meta(n.Meta)
+		if n.Stack == 0 {
+			n.Stack = s.call.node.Stack
+		}
 		n.Scope = s.call.path
 	}
 	for j, name := range n.In {

@@ -1,0 +1,77 @@
+package onnxload_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// traced gives a node the stack of Python calls that torch.onnx.export(dynamo=True) would write.
+func traced(n Node, stack string) Node {
+	n.Meta = append(n.Meta, onnxload.Entry{Key: "pkg.torch.onnx.stack_trace", Value: stack},
+		onnxload.Entry{Key: "pkg.torch.onnx.fx_node", Value: "%x : call_function"}, onnxload.Entry{Key: "namespace", Value: ": M"})
+	return n
+}
+
+// stackOf prints a node's stack, the outermost first.
+func stackOf(m *onnxload.Model, n *onnxload.Node) string {
+	var lines []string
+	for f, ok := m.Frame(n.Stack); ok; f, ok = m.Frame(f.Up) {
+		lines = append([]string{fmt.Sprintf("%s:%d %s: %s", f.File, f.Line, f.Func, f.Source)}, lines...)
+	}
+	return strings.Join(lines, " > ")
+}
+
+func TestStacks(t *testing.T) {
+	const outer, a, b = "File \"m.py\", line 3, in forward\n    x = self.b(x)", "\n  File \"b.py\", line 7, in forward\n    x = x + 1", "\n  File \"b.py\", line 8, in forward"
+	long := "File \"m.py\", line 3, in forward\n    " + strings.Repeat("x", 3000)
+	deep := outer + strings.Repeat(a, 200)
+	m := read(t, Model{Opset: 18, Graph: Graph{
+		In: []Value{{Name: "x"}}, Out: []Value{{Name: "h"}},
+		Nodes: []Node{
+			traced(Op("Neg", "x", "a"), outer+a), traced(Op("Neg", "a", "b"), outer+a), traced(Op("Neg", "b", "c"), outer+b), traced(Op("Neg", "c", "d"), "no stack"),
+			traced(Op("Neg", "d", "e"), long), traced(Op("Neg", "e", "f"), deep), traced(Op("Neg", "f", "g"), "File \"m.py\", line -1, in forward\n"), Op("Neg", "g", "h"),
+		},
+	}})
+	want := []string{"m.py:3 forward: x = self.b(x) > b.py:7 forward: x = x + 1", "", "m.py:3 forward: x = self.b(x) > b.py:8 forward: ", "", "", "", "", ""}
+	want[1] = want[0]
+	for i := range m.Graph.Nodes {
+		n := &m.Graph.Nodes[i]
+		if got := stackOf(m, n); got != want[i] {
+			t.Errorf("node %d: stack %q, want %q", i, got, want[i])
+		}
+		if len(n.Meta) > 1 || len(n.Meta) == 1 && n.Meta[0].Key != "namespace" {
+			t.Errorf("node %d: metadata %v, want its namespace alone", i, n.Meta)
+		}
+	}
+	if n := &m.Graph.Nodes[0]; n.Stack != m.Graph.Nodes[1].Stack {
+		t.Error("two nodes of a line have different stacks")
+	}
+	if f, ok := m.Frame(1 << 30); ok {
+		t.Errorf("frame %v of a stack that the model has not", f)
+	}
+	for i, f := range m.Stacks {
+		if int(f.Up) > i {
+			t.Errorf("frame %d is called by %d, which is not before it", i+1, f.Up)
+		}
+	}
+}
+
+// The nodes of a function's body have the stack of the call, where they have none.
+func TestStacksOfFunctions(t *testing.T) {
+	f := Function{Domain: "f", Name: "F", In: []string{"a"}, Out: []string{"r"}, Nodes: []Node{
+		Op("Neg", "a", "m"), traced(Op("Neg", "m", "r"), "File \"own.py\", line 2, in forward\n    y"),
+	}, Opsets: []Import{Domain("", 18)}}
+	m := read(t, Model{Opset: 18, Opsets: []Import{Domain("f", 1)}, Functions: []Function{f}, Graph: Graph{
+		In: []Value{{Name: "x"}}, Out: []Value{{Name: "y"}},
+		Nodes: []Node{traced(Op("F", "x", "y").Of("f"), "File \"call.py\", line 1, in forward\n    z")},
+	}})
+	for i, want := range []string{"call.py:1 forward: z", "own.py:2 forward: y"} {
+		if got := stackOf(m, &m.Graph.Nodes[i]); got != want {
+			t.Errorf("node %d: stack %q, want %q", i, got, want)
+		}
+	}
+}
