@@ -22,7 +22,7 @@ func nodesOfTests(t testing.TB) (nodes []onnxtest.Node, types [][]onnxtest.Type,
 		}
 		known := map[onnxload.ValueID]onnxtest.Type{}
 		for _, id := range m.Graph.Inputs {
-			v := m.Values[id].Type
+			v := m.Values[id].Type()
 			if v.Kind != onnxload.TensorType {
 				continue
 			}

@@ -67,7 +67,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	if opt.Step == nil {
 		return nil
 	}
-	images := slices.ContainsFunc(m.Graph.Inputs, func(id onnxload.ValueID) bool { return len(m.Values[id].Type.Dims) >= 4 })
+	images := slices.ContainsFunc(m.Graph.Inputs, func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 })
 	ts := trials(opt, *opt.Step, images)
 	out := make([]Variant, len(ts))
 	if _, err := b.Program(!opt.Step.Infer); err != nil { // once, before the goroutines share it

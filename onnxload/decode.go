@@ -20,6 +20,10 @@ type decoder struct {
 	stacks stacks
 	names  *table // values of the main graph and its subgraphs, or of the function being read
 
+	attrOf memo[Attr]   // attributes without tensors, graphs and types
+	listOf memo[[]Attr] // lists of these, by their numbers
+	typeOf memo[*Type]
+
 	main     *rawGraph
 	subs     []*rawGraph // subgraphs of attributes; an attribute holds indexes into this
 	funcs    []*function
@@ -37,6 +41,7 @@ type decoder struct {
 	bytesP  pool[byte]
 
 	// scratch for lists whose length is not known before
+	listKey       []byte
 	inBuf, outBuf []ValueID
 	attrBuf       []Attr
 	metaBuf       []Entry
@@ -64,7 +69,7 @@ type rawInit struct {
 
 type rawValue struct {
 	name int32 // NoValue when empty
-	typ  Type
+	typ  *Type // nil when there is none
 }
 
 // refBit marks an attribute of a function's node that stands for an attribute
@@ -154,9 +159,9 @@ func (d *decoder) graph() *rawGraph {
 	g := &rawGraph{names: d.names}
 	// Nodes of the main graph come from one buffer of the right size; those of a
 	// subgraph, read in the middle of a node, from their own.
-	n := d.count(1)
-	g.nodes = make([]Node, 0, n)
-	d.names.expect(int(n + n/4)) // most nodes produce one value, many read a weight
+	nodes, inits := d.count(1, 5)
+	g.nodes, g.inits = make([]Node, 0, nodes), make([]rawInit, 0, inits)
+	d.names.expect(int(nodes + inits)) // most nodes produce one value
 	for d.more() {
 		f, w := d.tag()
 		switch f {
@@ -168,9 +173,9 @@ func (d *decoder) graph() *rawGraph {
 			g.name = d.str(w, "GraphProto.name")
 		case 5:
 			outer := d.enter(w, "GraphProto.initializer")
-			t := d.tensor()
+			t, name := d.tensor(d.names)
 			d.leave(outer)
-			d.addInit(g, t)
+			d.addInit(g, t, name)
 		case 10: // doc_string
 			d.skip(d.length(w, "GraphProto.doc_string"))
 		case 11:
@@ -183,9 +188,9 @@ func (d *decoder) graph() *rawGraph {
 			d.skip(d.length(w, "GraphProto.quantization_annotation"))
 		case 15:
 			outer := d.enter(w, "GraphProto.sparse_initializer")
-			t := d.sparse()
+			t, name := d.sparse(d.names)
 			d.leave(outer)
-			d.addInit(g, t)
+			d.addInit(g, t, name)
 		case 16: // metadata_props
 			d.skip(d.length(w, "GraphProto.metadata_props"))
 		default:
@@ -195,50 +200,57 @@ func (d *decoder) graph() *rawGraph {
 	return g
 }
 
-// minNode is the least a valid node takes: its op_type has a tag, a length and a letter.
-const minNode = 3
+// The least that a valid node and initializer take: their op_type or name has a tag, a length and a letter.
+const (
+	minNode = 3
+	minInit = 3
+)
 
-// count returns how many fields of this number the rest of the message has, so
+// count returns how many nodes and initializers, fields of these numbers, the rest of the message has, so
 // that they can have one allocation of the right size. It reads the message's
 // outline once, and comes back. A stream cannot come back: 0.
-func (d *decoder) count(field uint32) int64 {
+func (d *decoder) count(node, init uint32) (nodes, inits int64) {
 	if d.err != nil || d.stream != nil {
-		return 0
+		return 0, 0
 	}
 	at, budget := d.off(), d.budget
-	var n int64
 	for d.more() {
 		f, w := d.tag()
-		if f == field && w == wireLen {
-			k := d.length(w, "field")
+		if w != wireLen || f != node && f != init {
+			d.skipField(w)
+			continue
+		}
+		k := d.length(w, "field")
+		switch {
+		case f == node:
 			if d.err == nil && k < minNode {
 				d.fail(d.tagAt, "a node without op_type")
 			}
-			d.skip(k)
-			if n++; d.nodes+n > d.lim.Nodes {
+			if nodes++; d.nodes+nodes > d.lim.Nodes {
 				d.refuse(fmt.Errorf("more than %d nodes, which is the limit", d.lim.Nodes))
 			}
-			continue
+		case k >= minInit:
+			inits++
 		}
-		d.skipField(w)
+		d.skip(k)
 	}
 	if d.err != nil {
-		return 0
+		return 0, 0
 	}
 	d.budget = budget
 	d.seek(at)
-	return n
+	return nodes, inits
 }
 
-func (d *decoder) addInit(g *rawGraph, t *Tensor) {
+func (d *decoder) addInit(g *rawGraph, t *Tensor, name ValueID) {
 	if d.err != nil {
 		return
 	}
-	if t.Name == "" {
+	if name == NoValue {
 		d.fail(d.tagAt, "initializer %d has no name", len(g.inits))
 		return
 	}
-	g.inits = append(g.inits, rawInit{d.names.id([]byte(t.Name)), t})
+	g.inits = append(g.inits, rawInit{int32(name), t})
 }
 
 func (d *decoder) addValue(list []rawValue, w uint8, name string) []rawValue {

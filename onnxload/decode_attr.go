@@ -2,6 +2,24 @@ package onnxload
 
 import "math"
 
+// sharedAttr reads an AttributeProto, which need not be decoded again when there was one like it. k is its number
+// in the memo, or -1: what has tensors or graphs of its own is not shared.
+func (d *decoder) sharedAttr() (a Attr, k int32) {
+	raw := d.message()
+	if raw != nil {
+		if k = d.attrOf.find(raw); k >= 0 {
+			d.skip(int64(len(raw)))
+			return d.attrOf.of[k], k
+		}
+	}
+	unknown := d.unknown
+	a = d.attr()
+	if raw == nil || d.err != nil || d.unknown != unknown || a.Tensors != nil || a.Types != nil || a.Type == AttrGraph || a.Type == AttrGraphs {
+		return a, -1
+	}
+	return a, d.attrOf.add(raw, a)
+}
+
 // attr reads an AttributeProto.
 func (d *decoder) attr() Attr {
 	var a Attr
@@ -33,7 +51,7 @@ func (d *decoder) attr() Attr {
 			has |= 1 << AttrString
 		case 5:
 			outer := d.enter(w, "AttributeProto.t")
-			t := d.tensor()
+			t, _ := d.tensor(nil)
 			d.leave(outer)
 			if has&(1<<AttrTensor) != 0 {
 				d.fail(d.tagAt, "attribute %q has a second tensor", a.Name)
@@ -57,8 +75,9 @@ func (d *decoder) attr() Attr {
 			has |= 1 << AttrStrings
 		case 10:
 			outer := d.enter(w, "AttributeProto.tensors")
-			a.Tensors = append(a.Tensors, d.tensor())
+			t, _ := d.tensor(nil)
 			d.leave(outer)
+			a.Tensors = append(a.Tensors, t)
 			has |= 1 << AttrTensors
 		case 11:
 			subs = append(subs, d.subgraph(w, "AttributeProto.graphs"))
@@ -86,8 +105,9 @@ func (d *decoder) attr() Attr {
 				name, bit = "AttributeProto.sparse_tensors", 1<<AttrSparseTensors
 			}
 			outer := d.enter(w, name)
-			a.Tensors = append(a.Tensors, d.sparse())
+			t, _ := d.sparse(nil)
 			d.leave(outer)
+			a.Tensors = append(a.Tensors, t)
 			has |= bit
 		default:
 			d.skipUnknown(w)

@@ -1,6 +1,9 @@
 package onnxload
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // node reads a NodeProto into g.
 func (d *decoder) node(g *rawGraph) {
@@ -14,7 +17,7 @@ func (d *decoder) node(g *rawGraph) {
 	var overload string
 	at := d.off()
 	// Subgraphs of this node push their own nodes' lists on the same scratch.
-	in0, out0, attr0, meta0 := len(d.inBuf), len(d.outBuf), len(d.attrBuf), len(d.metaBuf)
+	in0, out0, attr0, meta0, key0 := len(d.inBuf), len(d.outBuf), len(d.attrBuf), len(d.metaBuf), len(d.listKey)
 	for d.more() {
 		f, w := d.tag()
 		switch f {
@@ -23,14 +26,17 @@ func (d *decoder) node(g *rawGraph) {
 		case 2:
 			d.outBuf = append(d.outBuf, d.nameID(w, "NodeProto.output"))
 		case 3:
-			n.Name = d.str(w, "NodeProto.name")
+			n.Name = d.nodeName(w, d.outBuf[out0:])
 		case 4:
 			n.Op = d.word(w, "NodeProto.op_type")
 		case 5:
 			outer := d.enter(w, "NodeProto.attribute")
-			a := d.attr()
+			a, k := d.sharedAttr()
 			d.leave(outer)
 			d.attrBuf = append(d.attrBuf, a)
+			if k >= 0 {
+				d.listKey = binary.NativeEndian.AppendUint32(d.listKey, uint32(k))
+			}
 		case 6: // doc_string
 			d.skip(d.length(w, "NodeProto.doc_string"))
 		case 7:
@@ -54,22 +60,49 @@ func (d *decoder) node(g *rawGraph) {
 		d.fail(at, "node %d %q has no op_type", i, n.Name)
 	}
 	if d.err == nil {
-		d.checkAttrs(i, n, d.attrBuf[attr0:])
+		n.Attrs = d.attrList(i, n, d.attrBuf[attr0:], d.listKey[key0:])
 	}
 	if d.err != nil {
 		return
 	}
 	n.In = d.ids.copy(d.inBuf[in0:])
 	n.Out = d.ids.copy(d.outBuf[out0:])
-	n.Attrs = d.attrs.copy(d.attrBuf[attr0:])
 	n.Meta = d.entries.copy(d.metaBuf[meta0:])
-	d.inBuf, d.outBuf, d.attrBuf, d.metaBuf = d.inBuf[:in0], d.outBuf[:out0], d.attrBuf[:attr0], d.metaBuf[:meta0]
+	d.inBuf, d.outBuf, d.attrBuf, d.metaBuf, d.listKey = d.inBuf[:in0], d.outBuf[:out0], d.attrBuf[:attr0], d.metaBuf[:meta0], d.listKey[:key0]
 	if overload != "" {
 		if g.overloads == nil {
 			g.overloads = map[int]string{}
 		}
 		g.overloads[i] = overload
 	}
+}
+
+// nodeName reads the name of a node. TorchScript names the outputs after the node, which is then no text of its own.
+func (d *decoder) nodeName(w uint8, outs []ValueID) string {
+	name := d.bytes(d.bounded(d.length(w, "NodeProto.name"), "NodeProto.name"))
+	if len(outs) > 0 && outs[0] != NoValue {
+		if s := d.names.strs[outs[0]]; len(s) >= len(name) && s[:len(name)] == string(name) {
+			return s[:len(name)]
+		}
+	}
+	return d.text.keep(name)
+}
+
+// attrList returns the attributes of node i: nodes with the same ones share a list. key is the numbers of those that
+// are in the memo.
+func (d *decoder) attrList(i int, n *Node, attrs []Attr, key []byte) []Attr {
+	shared := len(attrs) > 0 && len(key) == 4*len(attrs)
+	if shared {
+		if k := d.listOf.find(key); k >= 0 {
+			return d.listOf.of[k]
+		}
+	}
+	d.checkAttrs(i, n, attrs)
+	list := d.attrs.copy(attrs)
+	if shared {
+		d.listOf.add(key, list)
+	}
+	return list
 }
 
 func (d *decoder) checkAttrs(i int, n *Node, attrs []Attr) {
@@ -164,7 +197,8 @@ func (d *decoder) function() {
 	outerNames := d.names
 	d.names = g.names
 	defer func() { d.names = outerNames }()
-	g.nodes = make([]Node, 0, d.count(7))
+	nodes, _ := d.count(7, 0)
+	g.nodes = make([]Node, 0, nodes)
 	for d.more() {
 		f, w := d.tag()
 		switch f {

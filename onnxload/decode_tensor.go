@@ -51,9 +51,10 @@ func typedField(t DType) uint32 {
 	return fieldInt32
 }
 
-// tensor reads a TensorProto. Payloads that are not tiny are skipped.
-func (d *decoder) tensor() *Tensor {
-	t := d.tensors.one()
+// tensor reads a TensorProto. Payloads that are not tiny are skipped. With a table its name is that of a value, whose
+// number is returned.
+func (d *decoder) tensor(names *table) (t *Tensor, name ValueID) {
+	t, name = d.tensors.one(), NoValue
 	at := d.off()
 	t.payload.off, t.payload.end = at, d.end
 	dataType := uint64(0)
@@ -75,7 +76,7 @@ func (d *decoder) tensor() *Tensor {
 		case fieldFloat, fieldInt32, fieldString, fieldInt64, fieldRaw, fieldDouble, fieldUint64:
 			keep = d.payload(t, f, w, keep, &elements)
 		case 8:
-			t.Name = d.str(w, "TensorProto.name")
+			t.Name, name = d.tensorName(w, names)
 		case 12: // doc_string
 			d.skip(d.length(w, "TensorProto.doc_string"))
 		case 13:
@@ -97,18 +98,18 @@ func (d *decoder) tensor() *Tensor {
 		}
 	}
 	if d.err != nil {
-		return t
+		return t, name
 	}
 	t.Dims = d.ints.copy(d.intBuf[int0:])
 	d.intBuf = d.intBuf[:int0]
 	if dataType == 0 || dataType >= uint64(numDTypes) {
 		d.fail(at, "tensor %q has data_type %d, which ONNX does not define", t.Name, dataType)
-		return t
+		return t, name
 	}
 	t.DType = DType(dataType)
 	if err := d.checkTensor(t, elements); err != nil {
 		d.refuse(&WireError{Offset: at, Msg: err.Error()})
-		return t
+		return t, name
 	}
 	if external {
 		d.checkExternal(t)
@@ -116,14 +117,25 @@ func (d *decoder) tensor() *Tensor {
 	if segment {
 		d.odd.add("segments", "tensor %q is one segment of a larger one: its data is not read", t.Name)
 		t.payload.field = 0
-		return t
+		return t, name
 	}
 	d.keepBuf = keep
 	if !t.payload.dropped {
 		t.payload.kept = d.bytesP.copy(keep)
 		d.kept += int64(len(keep))
 	}
-	return t
+	return t, name
+}
+
+// tensorName reads the name of a tensor, and enters it into a table unless that is nil.
+func (d *decoder) tensorName(w uint8, names *table) (string, ValueID) {
+	const field = "TensorProto.name"
+	b := d.bytes(d.bounded(d.length(w, field), field))
+	if names == nil || len(b) == 0 {
+		return d.text.keep(b), NoValue
+	}
+	id := names.id(b)
+	return names.strs[id], ValueID(id)
 }
 
 // dimList appends dimensions, packed or not, to intBuf, whose first int0 elements
@@ -324,9 +336,9 @@ func (d *decoder) checkExternal(t *Tensor) {
 	}
 }
 
-// sparse reads a SparseTensorProto.
-func (d *decoder) sparse() *Tensor {
-	t := d.tensors.one()
+// sparse reads a SparseTensorProto, whose name is that of its values; names is as for tensor.
+func (d *decoder) sparse(names *table) (t *Tensor, name ValueID) {
+	t, name = d.tensors.one(), NoValue
 	t.Sparse = &SparseTensor{}
 	at := d.off()
 	int0 := len(d.intBuf)
@@ -336,12 +348,15 @@ func (d *decoder) sparse() *Tensor {
 		case 1, 2:
 			at := d.tagAt
 			outer := d.enter(w, "SparseTensorProto")
-			x := d.tensor()
-			d.leave(outer)
 			to := &t.Sparse.Values
-			if f == 2 {
+			var x *Tensor
+			if f == 1 {
+				x, name = d.tensor(names)
+			} else {
+				x, _ = d.tensor(nil)
 				to = &t.Sparse.Indices
 			}
+			d.leave(outer)
 			if *to != nil {
 				d.fail(at, "a sparse tensor with two tensors of values or indices")
 			}
@@ -353,19 +368,19 @@ func (d *decoder) sparse() *Tensor {
 		}
 	}
 	if d.err != nil {
-		return t
+		return t, name
 	}
 	t.Dims = d.ints.copy(d.intBuf[int0:])
 	d.intBuf = d.intBuf[:int0]
 	if t.Sparse.Values == nil {
 		d.fail(at, "a sparse tensor without values")
-		return t
+		return t, name
 	}
 	t.Name, t.DType = t.Sparse.Values.Name, t.Sparse.Values.DType
 	if err := checkSparse(t); err != nil {
 		d.refuse(&WireError{Offset: at, Msg: err.Error()})
 	}
-	return t
+	return t, name
 }
 
 // checkSparse compares the shapes of a sparse tensor's parts.

@@ -14,7 +14,7 @@ func (d *decoder) value() rawValue {
 			if hasType {
 				d.fail(d.tagAt, "a second type of one value")
 			}
-			v.typ = d.typeField(w, "ValueInfoProto.type")
+			v.typ = d.sharedType(w, "ValueInfoProto.type")
 			hasType = true
 		case 3: // doc_string
 			d.skip(d.length(w, "ValueInfoProto.doc_string"))
@@ -24,7 +24,7 @@ func (d *decoder) value() rawValue {
 			d.skipUnknown(w)
 		}
 	}
-	if d.err == nil {
+	if d.err == nil && v.typ != nil {
 		for i, dim := range v.typ.Dims {
 			if dim.Known && dim.Size < 0 {
 				d.fail(at, "dim %d of %q is %d: want a number from 0 on, or a symbol", i, d.nameOf(v.name), dim.Size)
@@ -39,6 +39,28 @@ func (d *decoder) nameOf(id int32) string {
 		return ""
 	}
 	return d.names.strs[id]
+}
+
+// sharedType reads the type of a value: values of the same type share it. It is nil when nothing is known.
+func (d *decoder) sharedType(w uint8, name string) *Type {
+	outer := d.enter(w, name)
+	defer d.leave(outer)
+	raw := d.message()
+	if raw != nil {
+		if k := d.typeOf.find(raw); k >= 0 {
+			d.skip(int64(len(raw)))
+			return d.typeOf.of[k]
+		}
+	}
+	unknown := d.unknown
+	t := d.typ()
+	if t.Kind == NoType {
+		return nil
+	}
+	if raw != nil && d.err == nil && d.unknown == unknown {
+		d.typeOf.add(raw, &t)
+	}
+	return &t
 }
 
 // typ reads a TypeProto. Of its alternatives the last one counts.

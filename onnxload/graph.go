@@ -35,9 +35,17 @@ type Model struct {
 
 // A Value is one edge of the graph: it has at most one producer.
 type Value struct {
-	Name string
-	Type Type    // as the file declares it (input, output, value_info); Kind is NoType when it does not
-	Init *Tensor // its constant data when it is an initializer
+	Name     string
+	Declared *Type   // as the file declares it (input, output, value_info), shared by values of one type; nil when it does not
+	Init     *Tensor // its constant data when it is an initializer
+}
+
+// Type returns the declared type; its Kind is NoType when there is none.
+func (v *Value) Type() Type {
+	if v.Declared == nil {
+		return Type{}
+	}
+	return *v.Declared
 }
 
 // A Graph is the model's graph, or the body of an If, Loop, Scan or the like.
@@ -56,7 +64,7 @@ type Node struct {
 	Name    string // may be empty
 	Version int64  // the version of Domain that is in force for this node
 	In, Out []ValueID
-	Attrs   []Attr
+	Attrs   []Attr  // shared by nodes with the same ones: not to be changed
 	Meta    []Entry // metadata_props, in file order, but for the stack and for what PyTorch's exporter says twice
 	Stack   int32   // the Python call that it was traced in, see Model.Frame; 0 when the file does not say
 	Scope   string  // the call path of inlined functions, outermost first, "/"-separated; "" in the graph itself

@@ -25,7 +25,7 @@ func newTable(t *text) *table { return &table{seed: maphash.MakeSeed(), text: t}
 
 // id returns the number of b, a new one when it was not seen before.
 func (t *table) id(b []byte) int32 {
-	if 4*len(t.strs) >= 3*len(t.slot) {
+	if 8*len(t.strs) >= 7*len(t.slot) {
 		t.grow()
 	}
 	mask := uint32(len(t.slot) - 1)
@@ -43,22 +43,25 @@ func (t *table) id(b []byte) int32 {
 	}
 }
 
-func (t *table) has(str string) bool {
+// find returns the number of b, or -1 when it was not seen before.
+func (t *table) find(b []byte) int32 {
 	if len(t.slot) == 0 {
-		return false
+		return -1
 	}
 	mask := uint32(len(t.slot) - 1)
-	hash := uint32(maphash.String(t.seed, str))
+	hash := uint32(maphash.Bytes(t.seed, b))
 	for i := hash & mask; ; i = (i + 1) & mask {
 		s := t.slot[i]
 		if s.next == 0 {
-			return false
+			return -1
 		}
-		if s.hash == hash && t.strs[s.next-1] == str {
-			return true
+		if s.hash == hash && t.strs[s.next-1] == string(b) {
+			return s.next - 1
 		}
 	}
 }
+
+func (t *table) has(str string) bool { return t.find([]byte(str)) >= 0 }
 
 // expect makes room for n strings, so that growing need not throw tables away.
 func (t *table) expect(n int) {
@@ -66,7 +69,7 @@ func (t *table) expect(n int) {
 		return
 	}
 	slots := 16
-	for 3*slots < 4*n {
+	for 7*slots < 8*n {
 		slots *= 2
 	}
 	t.slot = make([]slot, slots)
@@ -95,6 +98,24 @@ func (t *table) grow() {
 		}
 		t.slot[i] = s
 	}
+}
+
+// A memo keeps what short messages were decoded to, by their bytes: a graph has few different attributes and types.
+type memo[T any] struct {
+	table
+	of []T
+}
+
+// maxMemo is the longest message that is looked up in a memo, in bytes. Longer ones are tensors and tables, of which there
+// are few alike.
+const maxMemo = 128
+
+func newMemo[T any](t *text) memo[T] { return memo[T]{table: *newTable(t)} }
+
+// add notes what b, which is not in the memo, was decoded to, and returns its number.
+func (m *memo[T]) add(b []byte, v T) int32 {
+	m.of = append(m.of, v)
+	return m.id(b)
 }
 
 // A text keeps many short strings in few allocations.

@@ -180,6 +180,7 @@ func newDecoder(opts Options, lim Limits) *decoder {
 	d.maxDepth, d.limit, d.budget, d.chunk = lim.Depth, lim.Bytes, lim.Bytes, windowSize
 	d.words = newTable(&d.text)
 	d.names = newTable(&d.text)
+	d.attrOf, d.listOf, d.typeOf = newMemo[Attr](&d.text), newMemo[[]Attr](&d.text), newMemo[*Type](&d.text)
 	return d
 }
 

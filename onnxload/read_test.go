@@ -128,7 +128,7 @@ graph(x) inits()
   w = org.x.Other-1(z)
   v = Neg-17(w)
 return v`)
-	d := m.Values[m.Graph.Inputs[0]].Type.Dims
+	d := m.Values[m.Graph.Inputs[0]].Type().Dims
 	want := []onnxload.Dim{{Param: "batch"}, {Known: true, Size: 3}, {}}
 	if !slices.Equal(d, want) {
 		t.Errorf("dims %+v, want %+v", d, want)
@@ -166,7 +166,7 @@ func TestTypes(t *testing.T) {
 	}})
 	var got []string
 	for _, id := range m.Graph.Inputs {
-		ty := m.Values[id].Type
+		ty := m.Values[id].Type()
 		s := fmt.Sprint(ty.Kind, ty.Elem, ty.HasRank, ty.Dims)
 		for ty.Of != nil {
 			ty = *ty.Of
@@ -320,7 +320,7 @@ func TestInitializersListedAsInputs(t *testing.T) {
 graph(x) inits(w unused)
   y = MatMul-9(w x)
 return y`)
-	if w := m.Values[m.Graph.Inits[0]]; w.Init == nil || len(w.Type.Dims) != 2 {
+	if w := m.Values[m.Graph.Inits[0]]; w.Init == nil || len(w.Type().Dims) != 2 {
 		t.Errorf("w is %+v", w)
 	}
 }
@@ -331,10 +331,10 @@ func TestValueInfoAndOutputs(t *testing.T) {
 		Infos: []Value{Float("h", 5), Float("y", 6), Float("stale", 7)},
 		Out:   []Value{Typed("y", Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, NoRank: true}), {Name: "x"}},
 	}})
-	if h := m.Values[m.Graph.Nodes[0].Out[0]].Type; h.Dims[0].Size != 5 {
+	if h := m.Values[m.Graph.Nodes[0].Out[0]].Type(); h.Dims[0].Size != 5 {
 		t.Errorf("h is %+v", h)
 	}
-	if y := m.Values[m.Graph.Outputs[0]].Type; !y.HasRank || y.Dims[0].Size != 6 {
+	if y := m.Values[m.Graph.Outputs[0]].Type(); !y.HasRank || y.Dims[0].Size != 6 {
 		t.Errorf("y is %+v: an output without shape must not hide its value_info", y)
 	}
 	if m.Graph.Outputs[1] != m.Graph.Inputs[0] {

@@ -150,14 +150,14 @@ func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, capture
 			return nil, nil, fmt.Errorf("input %d of the graph has no name", i)
 		}
 		if id := s.late[v.name]; id >= 0 && r.owner[id] == p.owner {
-			if r.m.Values[id].Init == nil || r.m.Values[id].Type.Kind != NoType {
+			if r.m.Values[id].Init == nil || r.m.Values[id].Declared != nil {
 				return nil, nil, fmt.Errorf("input %q of the graph is there twice", s.names.strs[v.name])
 			}
-			r.m.Values[id].Type = v.typ // the default of an input: IR < 4 lists every initializer
+			r.m.Values[id].Declared = v.typ // the default of an input: IR < 4 lists every initializer
 			continue
 		}
 		id := r.newValue(r.valueName(s, v.name), p.owner)
-		r.m.Values[id].Type = v.typ
+		r.m.Values[id].Declared = v.typ
 		s.declare(v.name, id, true)
 		g.Inputs = append(g.Inputs, id)
 	}
@@ -184,10 +184,10 @@ func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, capture
 }
 
 // declareType keeps the better of two declared types: one with dimensions.
-func (r *resolver) declareType(id ValueID, t Type) {
+func (r *resolver) declareType(id ValueID, t *Type) {
 	v := &r.m.Values[id]
-	if t.Kind != NoType && (t.HasRank || !v.Type.HasRank) {
-		v.Type = t
+	if t != nil && (t.HasRank || !v.Type().HasRank) {
+		v.Declared = t
 	}
 }
 

@@ -337,6 +337,16 @@ func (c *cursor) bytes(n int64) []byte {
 	return out
 }
 
+// message returns the rest of the current message when it is short enough for a memo, else nil. It stays valid
+// until the end of the message.
+func (c *cursor) message() []byte {
+	n := c.end - c.off()
+	if c.err != nil || n <= 0 || n > maxMemo || int64(len(c.buf)-c.pos) < n && !c.fill(int(n)) {
+		return nil
+	}
+	return c.buf[c.pos : c.pos+int(n)]
+}
+
 // skip jumps over the next n bytes, which length has checked to be in the message.
 func (c *cursor) skip(n int64) {
 	if c.err != nil {

@@ -201,7 +201,7 @@ func inputFlag(name string, dims []int64) string {
 func isLeading(m *onnxload.Model, u shape.Unbound) bool {
 	for _, id := range m.Graph.Inputs {
 		v := &m.Values[id]
-		if slices.Contains(u.Inputs, v.Name) && len(v.Type.Dims) > 0 && v.Type.Dims[0].Param == u.Name {
+		if dims := v.Type().Dims; slices.Contains(u.Inputs, v.Name) && len(dims) > 0 && dims[0].Param == u.Name {
 			return true
 		}
 	}
@@ -215,11 +215,12 @@ func (s *settings) example(m *onnxload.Model, input string) []int64 {
 		if v.Name != input {
 			continue
 		}
-		if !v.Type.HasRank {
+		t := v.Type()
+		if !t.HasRank {
 			return []int64{exampleBatch, exampleSize}
 		}
-		dims := make([]int64, len(v.Type.Dims))
-		for i, d := range v.Type.Dims {
+		dims := make([]int64, len(t.Dims))
+		for i, d := range t.Dims {
 			switch {
 			case d.Known:
 				dims[i] = d.Size

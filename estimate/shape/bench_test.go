@@ -66,7 +66,7 @@ func chain(n int) *onnxload.Model {
 		return onnxload.ValueID(len(m.Values) - 1)
 	}
 	x := value()
-	m.Values[x] = onnxload.Value{Name: "x", Type: onnxload.Type{
+	m.Values[x] = onnxload.Value{Name: "x", Declared: &onnxload.Type{
 		Kind: onnxload.TensorType, Elem: onnxload.Float32, HasRank: true,
 		Dims: []onnxload.Dim{{Param: "batch"}, {Known: true, Size: 64}, {Known: true, Size: 56}},
 	}}

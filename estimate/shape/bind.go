@@ -76,7 +76,7 @@ func (f *inferer) bind() error {
 // unnamed symbols of their own.
 func (f *inferer) inputType(id onnxload.ValueID) (Type, error) {
 	v := &f.m.Values[id]
-	t := f.fromDeclared(v.Type, func(i int) Dim { return unnamedInput(v.Name, i) })
+	t := f.fromDeclared(v.Type(), func(i int) Dim { return unnamedInput(v.Name, i) })
 	if err := checkType(t); err != nil {
 		return t, fmt.Errorf("input %q: %w", v.Name, err)
 	}
@@ -223,7 +223,7 @@ func (f *inferer) symbols() []string {
 		}
 	}
 	for i := range f.m.Values {
-		visit(&f.m.Values[i].Type)
+		visit(f.m.Values[i].Declared)
 	}
 	return slices.Sorted(maps.Keys(names))
 }

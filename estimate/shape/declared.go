@@ -59,8 +59,8 @@ type Contradiction struct {
 // declares: the rule is right where both know, the file fills what the rule
 // left open.
 func (f *inferer) settle(id onnxload.ValueID, t Type) Type {
-	decl := &f.m.Values[id].Type
-	if f.opt.IgnoreDeclared || decl.Kind == onnxload.NoType || agrees(t, decl) {
+	decl := f.m.Values[id].Declared
+	if decl == nil || f.opt.IgnoreDeclared || decl.Kind == onnxload.NoType || agrees(t, decl) {
 		return t
 	}
 	d := f.substitute(f.fromDeclared(*decl, func(int) Dim { return f.unnamed() }))

@@ -32,7 +32,7 @@ func TestDeclaredTypes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := parseModel(t, "info y:"+strings.Replace(c.declared, "_", "*", 1))
 			if c.declared == "_" {
-				m.Values[0].Type.Kind = 0
+				m.Values[0].Declared = nil
 			}
 			f := newInferer(m, Options{})
 			rule := Type{}

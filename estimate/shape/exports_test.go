@@ -106,7 +106,7 @@ func TestExportsAgreeWithTheirValueInfo(t *testing.T) {
 			}
 			bad := 0
 			for i := range m.Values {
-				decl := m.Values[i].Type
+				decl := m.Values[i].Type()
 				if decl.Kind == onnxload.NoType || !decl.HasRank {
 					continue
 				}

@@ -135,40 +135,48 @@ func TestHostileGraphs(t *testing.T) {
 
 var hostileInts = []int64{0, -1, 1, 2, -2, 7, 64, 1 << 31, 1 << 40, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, -1 << 40}
 
+// declared returns an input of m and its type, which no other value shares then.
+func declared(m *onnxload.Model, rng *rand.Rand) (*onnxload.Value, *onnxload.Type) {
+	v := &m.Values[m.Graph.Inputs[rng.IntN(len(m.Graph.Inputs))]]
+	t := v.Type()
+	v.Declared = &t
+	return v, v.Declared
+}
+
 // mutateModel changes one thing in m and says what.
 func mutateModel(rng *rand.Rand, m *onnxload.Model) string {
 	hostile := func() int64 { return hostileInts[rng.IntN(len(hostileInts))] }
 	g := m.Graph
 	switch kind := rng.IntN(10); {
 	case kind < 2 && len(g.Inputs) > 0: // a dimension of an input
-		v := &m.Values[g.Inputs[rng.IntN(len(g.Inputs))]]
-		switch dims := v.Type.Dims; {
+		v, t := declared(m, rng)
+		switch dims := t.Dims; {
 		case len(dims) == 0 || rng.IntN(4) == 0:
-			v.Type.Dims = append(slices.Clone(dims), onnxload.Dim{Known: true, Size: hostile()})
-			return fmt.Sprintf("input %s of rank %d", v.Name, len(v.Type.Dims))
+			t.Dims = append(slices.Clone(dims), onnxload.Dim{Known: true, Size: hostile()})
+			return fmt.Sprintf("input %s of rank %d", v.Name, len(t.Dims))
 		case rng.IntN(3) == 0:
-			v.Type.Dims = append([]onnxload.Dim(nil), dims[1:]...)
-			return fmt.Sprintf("input %s of rank %d", v.Name, len(v.Type.Dims))
+			t.Dims = append([]onnxload.Dim(nil), dims[1:]...)
+			return fmt.Sprintf("input %s of rank %d", v.Name, len(t.Dims))
 		default:
-			v.Type.Dims = slices.Clone(dims)
+			t.Dims = slices.Clone(dims)
 			k := rng.IntN(len(dims))
-			v.Type.Dims[k] = [...]onnxload.Dim{{}, {Param: "n"}, {Param: "2*n - 7"}, {Known: true, Size: hostile()}}[rng.IntN(4)]
-			return fmt.Sprintf("input %s with %v", v.Name, v.Type.Dims)
+			t.Dims[k] = [...]onnxload.Dim{{}, {Param: "n"}, {Param: "2*n - 7"}, {Known: true, Size: hostile()}}[rng.IntN(4)]
+			return fmt.Sprintf("input %s with %v", v.Name, t.Dims)
 		}
 	case kind == 2 && len(g.Inputs) > 0: // its type
-		v := &m.Values[g.Inputs[rng.IntN(len(g.Inputs))]]
+		v, t := declared(m, rng)
 		switch rng.IntN(4) {
 		case 0:
-			v.Type.Elem = onnxload.DType(rng.IntN(26))
+			t.Elem = onnxload.DType(rng.IntN(26))
 		case 1:
-			v.Type.HasRank, v.Type.Dims = false, nil
+			t.HasRank, t.Dims = false, nil
 		case 2:
-			v.Type = onnxload.Type{}
+			*t = onnxload.Type{}
 		default:
-			of := v.Type
-			v.Type = onnxload.Type{Kind: onnxload.SequenceType, Of: &of}
+			of := *t
+			*t = onnxload.Type{Kind: onnxload.SequenceType, Of: &of}
 		}
-		return fmt.Sprintf("input %s is %v", v.Name, v.Type)
+		return fmt.Sprintf("input %s is %v", v.Name, *t)
 	case kind == 3 && len(g.Inits) > 0: // the shape of a constant
 		init := m.Values[g.Inits[rng.IntN(len(g.Inits))]].Init
 		init.Dims = [][]int64{{}, {0}, {1}, {2, 2}, {1 << 40}, {3}}[rng.IntN(6)]

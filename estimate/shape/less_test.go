@@ -44,18 +44,20 @@ func TestLessIsNeverWrong(t *testing.T) {
 			said, unsaid = said+k, unsaid+n
 		}
 		for _, id := range m.Graph.Inputs {
-			name, typ := m.Values[id].Name, m.Values[id].Type
+			name, typ := m.Values[id].Name, m.Values[id].Type()
 			if typ.Kind != onnxload.TensorType || !typ.HasRank {
 				continue
 			}
 			try("no rank of "+name, func(m *onnxload.Model) {
-				m.Values[id].Type.HasRank, m.Values[id].Type.Dims = false, nil
+				m.Values[id].Declared = &onnxload.Type{Kind: typ.Kind, Elem: typ.Elem}
 			})
 			for i, d := range typ.Dims {
 				if d.Known {
 					try(fmt.Sprintf("a symbol for dimension %d of %s", i, name), func(m *onnxload.Model) {
-						m.Values[id].Type.Dims = slices.Clone(typ.Dims)
-						m.Values[id].Type.Dims[i] = onnxload.Dim{Param: fmt.Sprint("size", d.Size)}
+						t := typ
+						t.Dims = slices.Clone(typ.Dims)
+						t.Dims[i] = onnxload.Dim{Param: fmt.Sprint("size", d.Size)}
+						m.Values[id].Declared = &t
 					})
 				}
 			}
@@ -65,9 +67,9 @@ func TestLessIsNeverWrong(t *testing.T) {
 			try("no value of "+m.Values[id].Name, func(m *onnxload.Model) {
 				v := &m.Values[id]
 				v.Init = nil
-				v.Type = onnxload.Type{Kind: onnxload.TensorType, Elem: x.DType, HasRank: true}
+				v.Declared = &onnxload.Type{Kind: onnxload.TensorType, Elem: x.DType, HasRank: true}
 				for _, d := range x.Dims {
-					v.Type.Dims = append(v.Type.Dims, onnxload.Dim{Known: true, Size: d})
+					v.Declared.Dims = append(v.Declared.Dims, onnxload.Dim{Known: true, Size: d})
 				}
 				m.Graph.Inits = slices.DeleteFunc(m.Graph.Inits, func(i onnxload.ValueID) bool { return i == id })
 				m.Graph.Inputs = append(m.Graph.Inputs, id)

@@ -58,7 +58,8 @@ func parseModel(t testing.TB, text string) *onnxload.Model {
 					if err != nil {
 						t.Fatalf("%s: %v", line, err)
 					}
-					m.Values[id].Type = declare(typ)
+					d := declare(typ)
+					m.Values[id].Declared = &d
 				}
 				if words[0] == "in" {
 					g.Inputs = append(g.Inputs, id)

@@ -213,7 +213,7 @@ func TestBackend(t *testing.T) {
 	if got := outline(m); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if x := m.Values[m.Graph.Inputs[0]]; x.Name != "x" || x.Type.Dims[0].Param != "n" {
+	if x := m.Values[m.Graph.Inputs[0]]; x.Name != "x" || x.Type().Dims[0].Param != "n" {
 		t.Errorf("input %+v", x)
 	}
 	w := m.Values[m.Graph.Inits[0]].Init
