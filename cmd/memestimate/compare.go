@@ -61,7 +61,7 @@ there before the recording began is unknown.
 
 func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	in, measured := resolve(arg), snapshotSource(file)
-	in.all = quoteArg(arg) + " " + quoteArg(file)
+	in.all = hintArg(arg) + " " + hintArg(file)
 	switch {
 	case arg == "-" && file == "-":
 		return usagef("compare: MODEL and FILE cannot both be standard input")

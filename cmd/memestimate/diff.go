@@ -39,7 +39,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 			if base.arg == "-" && head.arg == "-" {
 				return usagef("only one of the models can be standard input")
 			}
-			base.all = quoteArg(base.arg) + " " + quoteArg(head.arg)
+			base.all = hintArg(base.arg) + " " + hintArg(head.arg)
 			head.all = base.all
 			d, err := m.diff(e, cmd.CommandPath(), base, head, about, changes)
 			if err != nil {

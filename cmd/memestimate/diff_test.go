@@ -250,3 +250,12 @@ func TestDiffRevision(t *testing.T) {
 		}
 	}
 }
+
+// A value that is given twice is one case.
+func TestValuesGivenTwice(t *testing.T) {
+	once, _, code := try(t, "diff", "mlp", "mlp", "--batch", "2,3", "--precision", "fp32", "--format", "csv")
+	twice, _, codeTwice := try(t, "diff", "mlp", "mlp", "--batch", "2,02,3,2", "--precision", "fp32,fp32", "--format", "csv")
+	if code != exitOK || codeTwice != exitOK || once == "" || once != twice {
+		t.Errorf("codes %d and %d:\n%s\nand\n%s", code, codeTwice, once, twice)
+	}
+}

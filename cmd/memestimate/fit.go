@@ -47,6 +47,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 			return f.run(e, cmd, args[0])
 		},
 	}
+	f.settings.finds = true
 	f.settings.flags(cmd.Flags())
 	cmd.Flags().Var(&f.memory, "memory", "the memory that the process may take, such as 24GiB: of the --gpu where one is given")
 	cmd.Flags().BoolVar(&f.upper, "upper-bound", false, "answer with the batch whose upper bound fits")
@@ -73,13 +74,13 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 	case step.MemoryLimit != 0:
 		return usagef("fit: --memory SIZE says what the run must fit, not --memory-limit")
 	case memory == 0 && !step.Limited:
-		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", quoteArg(arg))
+		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", hintArg(arg))
 	case memory == 0:
 		memory = step.GPU.Total
 	case step.Limited && memory > step.GPU.Total:
 		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(step.GPU.Total))
 	}
-	in.all = quoteArg(arg)
+	in.all = hintArg(arg)
 	if f.settings.run.gpu != "" {
 		in.all += " --gpu " + f.settings.run.gpu
 	}

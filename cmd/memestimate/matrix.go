@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -35,7 +36,7 @@ func (m *matrix) flags(fs *pflag.FlagSet) {
 	}
 }
 
-// A listValue makes a flag take several values with commas between. They are checked at once, and
+// A listValue makes a flag take several values with commas between, each once. They are checked at once, and
 // set one by one later.
 type listValue struct {
 	pflag.Value
@@ -45,13 +46,16 @@ type listValue struct {
 
 // Set takes the values; the flag keeps the first of them.
 func (l *listValue) Set(s string) error {
-	l.given = strings.Split(s, ",")
-	for i := len(l.given) - 1; i >= 0; i-- {
-		if err := l.Value.Set(l.given[i]); err != nil {
+	l.given = nil
+	for v := range strings.SplitSeq(s, ",") {
+		if err := l.Value.Set(v); err != nil {
 			return err
 		}
+		if v = l.Value.String(); !slices.Contains(l.given, v) { // as the flag writes it: 08 is 8
+			l.given = append(l.given, v)
+		}
 	}
-	return nil
+	return l.Value.Set(l.given[0])
 }
 
 // Type says what the flag takes.
@@ -109,7 +113,7 @@ func (m *matrix) with(fs *pflag.FlagSet, changes []string, use func() error) err
 			return usagef("--base %q is not NAME=VALUE with the name of a flag about the model, as in optimizer=sgd", c).withHint("%s", didYouMean(meant))
 		}
 		v := f.Value
-		if of, _, ok := strings.Cut(value, "="); ok { // another size takes the place of the first
+		if of, _, err := assignment(value, ""); err == nil { // another size takes the place of the first
 			delete(m.dims, of)
 			delete(m.inputs, of)
 		}

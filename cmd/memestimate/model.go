@@ -153,6 +153,14 @@ func modelsLike(typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return out, cobra.ShellCompDirectiveDefault
 }
 
+// hintArg is quoteArg for an argument of a command that is proposed: a file whose name begins with a hyphen is no flag there.
+func hintArg(s string) string {
+	if strings.HasPrefix(s, "-") && s != "-" {
+		s = "./" + s
+	}
+	return quoteArg(s)
+}
+
 // quoteArg shows an argument as a shell would need it typed, so that a hint can be copied whatever is in a name: a
 // backtick within double quotes would be a command.
 func quoteArg(s string) string {

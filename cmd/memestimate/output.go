@@ -185,10 +185,8 @@ func columns(e *env, stream io.Writer) int {
 // and so does somebody who looks after a crash. What is not a regular file, a pipe or a
 // terminal for one, is written to directly.
 func writeFile(path string, data []byte) error {
-	target, err := filepath.EvalSymlinks(path) // a link stays a link
-	if errors.Is(err, fs.ErrNotExist) {
-		target = path
-	} else if err != nil {
+	target, err := linked(path)
+	if err != nil {
 		return err
 	}
 	mode := fs.FileMode(0)
@@ -203,7 +201,7 @@ func writeFile(path string, data []byte) error {
 		return err
 	}
 	came := make(chan os.Signal, 1) // or ^C would leave the new file beside the old one
-	signal.Notify(came, endingSignals...)
+	notifyEnding(came)
 	defer signal.Stop(came)
 	f, err := createBeside(target)
 	if err != nil {
@@ -227,11 +225,32 @@ func writeFile(path string, data []byte) error {
 	}
 	select {
 	case s := <-came:
-		number, _ := s.(syscall.Signal)
-		return interruption(number)
+		return interruption(signalNumber(s))
 	default:
 	}
 	return os.Rename(f.Name(), target)
+}
+
+// linked returns the file that a path stands for, which need not be there yet: a link stays a link, also one that leads nowhere.
+func linked(path string) (string, error) {
+	for range 40 { // as many links as Linux follows
+		target, err := filepath.EvalSymlinks(path)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return target, err
+		}
+		if _, err := os.Stat(path); err == nil {
+			return path, nil // a pipe behind /dev/stdout: its link does not say where it is
+		}
+		next, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link: a new file
+		}
+		if !filepath.IsAbs(next) {
+			next = filepath.Join(filepath.Dir(path), next)
+		}
+		path = next
+	}
+	return path, nil
 }
 
 // createBeside creates a new file in the target's folder, with the permissions that the

@@ -9,9 +9,11 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -80,6 +82,51 @@ func TestWriteFileKeepsMode(t *testing.T) {
 	left, err := os.ReadDir(filepath.Dir(file))
 	if err != nil || len(left) != 1 {
 		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// A link stays a link, whether what it leads to is there or not.
+func TestWriteFileThroughLinks(t *testing.T) {
+	dir := t.TempDir()
+	for _, l := range [][2]string{{"gone", "folder/new"}, {"folder/back", "../gone"}, {"loop", "loop"}} {
+		if err := os.MkdirAll(filepath.Join(dir, "folder"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(l[1], filepath.Join(dir, l[0])); err != nil {
+			t.Skip(err)
+		}
+	}
+	for _, text := range []string{"first", "second"} {
+		if err := writeFile(filepath.Join(dir, "folder", "back"), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if data, err := os.ReadFile(filepath.Join(dir, "folder", "new")); err != nil || string(data) != text {
+			t.Errorf("%q, %v, want %q", data, err, text)
+		}
+	}
+	if st, err := os.Lstat(filepath.Join(dir, "gone")); err != nil || st.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v", err)
+	}
+	if err := writeFile(filepath.Join(dir, "loop"), nil); err == nil {
+		t.Error("a link to itself is written to")
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "folder")); err != nil || len(left) != 2 {
+		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// What nohup(1) has the program ignore stays ignored while a file is written.
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("has no SIGHUP")
+	}
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	came := make(chan os.Signal, 1)
+	notifyEnding(came)
+	defer signal.Stop(came)
+	if !signal.Ignored(syscall.SIGHUP) || signal.Ignored(syscall.SIGINT) {
+		t.Error("SIGHUP is not ignored any more")
 	}
 }
 

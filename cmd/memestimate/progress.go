@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -37,7 +38,7 @@ func startProgress(e *env, text string) *progress {
 // the last one could be taken back.
 func oneTerminalLine(e *env, text string) string {
 	if room := columns(e, e.stderr) - 1; room > 20 && len(text) > room {
-		return text[:room-3] + "..."
+		return strings.ToValidUTF8(text[:room-3], "") + "..."
 	}
 	return text
 }

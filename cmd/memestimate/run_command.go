@@ -54,15 +54,7 @@ func lookCommand(name, path string) (string, error) {
 func catchSignals(ctx context.Context) (context.Context, func() int) {
 	ctx, cancel := context.WithCancel(ctx)
 	came := make(chan os.Signal, 1)
-	var wanted []os.Signal
-	for _, s := range endingSignals {
-		if !signal.Ignored(s) {
-			wanted = append(wanted, s)
-		}
-	}
-	if len(wanted) > 0 {
-		signal.Notify(came, wanted...)
-	}
+	notifyEnding(came)
 	number := 0
 	done := make(chan struct{})
 	go func() {
@@ -84,6 +76,16 @@ func catchSignals(ctx context.Context) (context.Context, func() int) {
 		default:
 		}
 		return number
+	}
+}
+
+// notifyEnding has the signals that end a program sent to a channel instead, but for those that it was started to
+// ignore: nohup's stay ignored.
+func notifyEnding(came chan<- os.Signal) {
+	for _, s := range endingSignals {
+		if !signal.Ignored(s) {
+			signal.Notify(came, s)
+		}
 	}
 }
 

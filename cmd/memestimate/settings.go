@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/shape"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // Settings are the flags that describe a model and its use. They are spelt here,
@@ -23,6 +20,7 @@ type settings struct {
 	inputs map[string][]int64
 	strict bool
 	cross  bool // have onnx-go read the model too
+	finds  bool // the command finds the batch itself
 	run    running
 }
 
@@ -142,99 +140,4 @@ func assignment(s, example string) (name, value string, err error) {
 		return "", "", fmt.Errorf("%q is not NAME=%s", s, example)
 	}
 	return s[:i], s[i+1:], nil
-}
-
-// Sizes that the hint about unbound dimensions proposes.
-const (
-	exampleBatch = 8
-	exampleSize  = 128
-)
-
-// completing returns the command line that gives the open dimensions sizes, the settings
-// at hand included.
-func (s *settings) completing(command string, in source, m *onnxload.Model, open []shape.Unbound) string {
-	args := []string{command, cmp.Or(in.all, quoteArg(in.arg))}
-	if s.batch != 0 {
-		args = append(args, fmt.Sprintf("--batch %d", s.batch))
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.dims)) {
-		args = append(args, "--dim "+quoteArg(fmt.Sprintf("%s=%d", name, s.dims[name])))
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.inputs)) {
-		args = append(args, inputFlag(name, s.inputs[name]))
-	}
-	var unnamed []string // inputs with a dimension that has no name
-	for _, u := range open {
-		switch {
-		case u.Name == "" && len(u.Inputs) > 0:
-			if !slices.Contains(unnamed, u.Inputs[0]) {
-				unnamed = append(unnamed, u.Inputs[0])
-			}
-		case s.batch == 0 && isLeading(m, u):
-			if batch := fmt.Sprintf("--batch %d", exampleBatch); !slices.Contains(args, batch) {
-				args = append(args, batch)
-			}
-		default:
-			args = append(args, "--dim "+quoteArg(fmt.Sprintf("%s=%d", u.Name, exampleSize)))
-		}
-	}
-	for _, name := range unnamed {
-		args = append(args, inputFlag(name, s.example(m, name)))
-	}
-	return strings.Join(args, " ") + in.after
-}
-
-func inputFlag(name string, dims []int64) string {
-	text := "scalar"
-	if len(dims) > 0 {
-		sizes := make([]string, len(dims))
-		for i, n := range dims {
-			sizes[i] = strconv.FormatInt(n, 10)
-		}
-		text = strings.Join(sizes, "x")
-	}
-	return "--input " + quoteArg(name+"="+text)
-}
-
-// isLeading reports whether a symbol is the first dimension of an input, which
-// --batch binds.
-func isLeading(m *onnxload.Model, u shape.Unbound) bool {
-	for _, id := range m.Graph.Inputs {
-		v := &m.Values[id]
-		if dims := v.Type().Dims; slices.Contains(u.Inputs, v.Name) && len(dims) > 0 && dims[0].Param == u.Name {
-			return true
-		}
-	}
-	return false
-}
-
-// example returns a shape for an input, unknown dimensions filled in.
-func (s *settings) example(m *onnxload.Model, input string) []int64 {
-	for _, id := range m.Graph.Inputs {
-		v := &m.Values[id]
-		if v.Name != input {
-			continue
-		}
-		t := v.Type()
-		if !t.HasRank {
-			return []int64{exampleBatch, exampleSize}
-		}
-		dims := make([]int64, len(t.Dims))
-		for i, d := range t.Dims {
-			switch {
-			case d.Known:
-				dims[i] = d.Size
-			case s.dims[d.Param] != 0:
-				dims[i] = s.dims[d.Param]
-			case i == 0 && s.batch != 0:
-				dims[i] = s.batch
-			case i == 0:
-				dims[i] = exampleBatch
-			default:
-				dims[i] = exampleSize
-			}
-		}
-		return dims
-	}
-	return nil
 }
