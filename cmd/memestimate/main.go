@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"github.com/memestimate/memestimate/cmd/memestimate/stdfd"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -77,8 +78,18 @@ func main() {
 		debug.SetMemoryLimit(2 << 30)
 	}
 	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	if stdfd.Closed(1) {
+		e.stdout = closedFile{}
+	}
 	os.Exit(run(context.Background(), e, os.Args[1:]))
 }
+
+// A closedFile is a standard stream that was closed when the program began: nothing can be written to it, and a result
+// that nobody gets is no success.
+type closedFile struct{}
+
+// Write fails.
+func (closedFile) Write([]byte) (int, error) { return 0, os.ErrClosed }
 
 // manyNodes is how many nodes a large graph has: what is made of it is kept to the end, hundreds of megabytes.
 const manyNodes = 20_000

@@ -19,6 +19,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/memestimate/memestimate/cmd/memestimate/stdfd"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -112,6 +113,31 @@ func TestWriteFileThroughLinks(t *testing.T) {
 	}
 	if left, err := os.ReadDir(filepath.Join(dir, "folder")); err != nil || len(left) != 2 {
 		t.Errorf("left in the folder: %v, %v", left, err)
+	}
+}
+
+// A result that nobody gets is no success, and one that is not written to stdout needs none.
+func TestClosedStdout(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil || !stdfd.Known {
+		t.Skip("no shell, or built without C")
+	}
+	for command, want := range map[string]int{
+		"memestimate conv_example >&-":                       exitOutput,
+		"memestimate --help >&-":                             exitOutput,
+		"memestimate completion bash >&-":                    exitOutput,
+		"memestimate devices --format json --nvml none >&-":  exitDevice, // there is no result
+		"memestimate conv_example --output out.txt >&-":      exitOK,
+		"memestimate conv_example >/dev/null":                exitOK,
+		"memestimate conv_example <>/dev/null >&0":           exitOK,
+		"memestimate conv_example --output - --strict <&-":   exitOK,
+		"memestimate conv_example --format nonesuch >&- <&-": exitUsage,
+	} {
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Dir = t.TempDir()
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want || want == exitOutput && string(out) != "memestimate: stdout: file already closed\n" {
+			t.Errorf("%s: exit code %d, want %d: %s", command, code, want, out)
+		}
 	}
 }
 

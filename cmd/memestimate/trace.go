@@ -161,6 +161,9 @@ func watchable(e *env, ds []devices.Device) []devices.Device {
 // watch runs the command and samples until it ends. An error means that it did not start.
 func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, path string, args []string) (*traceResult, error) {
 	child := &exec.Cmd{Path: path, Args: args, Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr}
+	if _, closed := e.stdout.(closedFile); closed {
+		child.Stdout = nil // not a pipe that breaks
+	}
 	w := session.Watch(ds)
 	forward := forwardSignals()
 	defer forward.stop()
