@@ -79,8 +79,8 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 			Opsets:   m.Opsets,
 			Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion),
 			Nodes:    a.nodes,
-			Inputs:   a.tensors(m.Graph.Inputs),
-			Outputs:  a.tensors(m.Graph.Outputs),
+			Inputs:   a.tensorsOf(m.Graph.Inputs),
+			Outputs:  a.tensorsOf(m.Graph.Outputs),
 		},
 		Coverage: coverage(a.nodes, types.Unknown),
 		Notes:    []Note{}, // a list in JSON, be it empty
@@ -142,7 +142,7 @@ func coverage(nodes int, unknown []shape.UnknownOp) Coverage {
 	return c
 }
 
-func (a *analysis) tensors(ids []onnxload.ValueID) []Tensor {
+func (a *analysis) tensorsOf(ids []onnxload.ValueID) []Tensor {
 	out := make([]Tensor, 0, len(ids))
 	for _, id := range ids {
 		out = append(out, a.tensor(id))
@@ -159,10 +159,11 @@ func (a *analysis) batchNormCounters(ws []weight) int64 {
 	}
 	norms := int64(0)
 	for _, w := range ws {
-		if strings.HasSuffix(w.name, "num_batches_tracked") {
+		name := a.m.Values[w.id].Name
+		if strings.HasSuffix(name, "num_batches_tracked") {
 			return 0
 		}
-		if strings.HasSuffix(w.name, "running_mean") {
+		if strings.HasSuffix(name, "running_mean") {
 			norms++
 		}
 	}

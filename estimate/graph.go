@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"iter"
 	"math"
 	"strings"
 
@@ -21,8 +22,8 @@ const (
 // steps of a model are in execution order.
 type step struct {
 	node  *onnxload.Node
-	index int // in execution order, among all nodes
-	place place
+	place *place
+	index int32 // in execution order, among all nodes
 
 	untaken bool // in the branch of an If that takes less memory
 }
@@ -34,15 +35,18 @@ type analysis struct {
 
 	nodes   int // all of them, subgraphs included
 	steps   []step
-	rowOf   []int32              // by step: its layer, or -1; once the layers are known
-	flows   []flow               // by value
-	made    []int32              // by value: the step that makes it, or -1
-	storage []onnxload.ValueID   // by value: whose storage it shares; itself when it has its own
-	reads   []int32              // by value: how many inputs and graph outputs read it
-	origins [][]onnxload.ValueID // by value: the constants that it is a rearrangement of
-	uses    [][]use              // by value: where a constant is used, rearranged or not
-	consts  []constant           // in the order in which the graph lists them
-	relus   int                  // taken to work in place
+	places  places
+	rowOf   []int32            // by step: its layer, or -1; once the layers are known
+	flows   []flow             // by value
+	made    []int32            // by value: the step that makes it, or -1
+	storage []onnxload.ValueID // by value: whose storage it shares; itself when it has its own
+	reads   []int32            // by value: how many inputs and graph outputs read it
+	consts  []constant         // in the order in which the graph lists them
+	constOf []int32            // by value: its place in consts, plus 1; 0 for what is no constant
+	uses    []use              // of all constants
+	relus   int                // taken to work in place
+
+	rearranged map[onnxload.ValueID][]onnxload.ValueID // by value: the constants that it is a rearrangement of
 
 	softmax map[onnxload.ValueID]bool // values that a softmax takes; nil until asked for
 
@@ -50,20 +54,23 @@ type analysis struct {
 	inside []int32 // by value: scratch of countInside
 	seen   []int32 // by value: see first
 	epoch  int32
-	inline map[onnxload.ValueID]*onnxload.Tensor // of Constant nodes
+
+	rowMemory
 }
 
-// A use is an input of a node that a constant arrives at.
+// A use is an input of a node that a constant arrives at, rearranged or not.
 type use struct {
 	node *onnxload.Node
 	slot int32
 	step int32 // index into steps, or -1
+	next int32 // the next use of the same constant: see constant.uses
 }
 
 // A constant is an initializer, or the tensor of a Constant node.
 type constant struct {
-	id     onnxload.ValueID
-	tensor *onnxload.Tensor
+	id          onnxload.ValueID
+	first, last int32 // its uses in analysis.uses, by their places plus 1; 0: there are none
+	tensor      *onnxload.Tensor
 }
 
 func newAnalysis(m *onnxload.Model, types *shape.Result) *analysis {
@@ -75,11 +82,11 @@ func newAnalysis(m *onnxload.Model, types *shape.Result) *analysis {
 		made:    make([]int32, n),
 		storage: make([]onnxload.ValueID, n),
 		reads:   make([]int32, n),
-		origins: make([][]onnxload.ValueID, n),
-		uses:    make([][]use, n),
+		constOf: make([]int32, n),
 		inside:  make([]int32, n),
 		seen:    make([]int32, n),
-		inline:  map[onnxload.ValueID]*onnxload.Tensor{},
+
+		rearranged: map[onnxload.ValueID][]onnxload.ValueID{},
 	}
 	for i := range n {
 		a.made[i] = -1
@@ -87,6 +94,7 @@ func newAnalysis(m *onnxload.Model, types *shape.Result) *analysis {
 	}
 	a.steps = make([]step, 0, len(m.Graph.Nodes))
 	a.consts = make([]constant, 0, len(m.Graph.Inits))
+	a.uses = make([]use, 0, len(m.Graph.Inits))
 	a.countReads(m.Graph)
 	for _, id := range m.Graph.Inputs {
 		a.flows[id] = data
@@ -128,9 +136,39 @@ func (a *analysis) graph(g *onnxload.Graph) {
 }
 
 func (a *analysis) constant(id onnxload.ValueID, t *onnxload.Tensor) {
-	a.consts = append(a.consts, constant{id, t})
+	a.consts = append(a.consts, constant{id: id, tensor: t})
+	a.constOf[id] = int32(len(a.consts))
 	a.flows[id] = trained
-	a.origins[id] = a.storage[id : id+1 : id+1] // itself: a constant shares no storage
+}
+
+// constantOf returns the constant that a value is, or nil.
+func (a *analysis) constantOf(id onnxload.ValueID) *constant {
+	if k := a.constOf[id]; k > 0 {
+		return &a.consts[k-1]
+	}
+	return nil
+}
+
+// origins returns the constants that a value is, or is a rearrangement of.
+func (a *analysis) origins(id onnxload.ValueID) []onnxload.ValueID {
+	switch {
+	case a.constOf[id] > 0:
+		return a.storage[id : id+1 : id+1] // itself: a constant shares no storage
+	case a.flows[id] == trained:
+		return a.rearranged[id]
+	}
+	return nil
+}
+
+// usesOf lists where a constant arrives, in execution order.
+func (a *analysis) usesOf(c *constant) iter.Seq[*use] {
+	return func(yield func(*use) bool) {
+		for k := c.first; k > 0; k = a.uses[k-1].next {
+			if !yield(&a.uses[k-1]) {
+				return
+			}
+		}
+	}
 }
 
 func (a *analysis) node(n *onnxload.Node) {
@@ -138,7 +176,6 @@ func (a *analysis) node(n *onnxload.Node) {
 	a.nodes++
 	if n.Op == "Constant" && len(n.Out) == 1 {
 		if v := n.Attr("value"); v != nil && len(v.Tensors) == 1 && n.Out[0] != onnxload.NoValue {
-			a.inline[n.Out[0]] = v.Tensors[0]
 			a.constant(n.Out[0], v.Tensors[0])
 		}
 		return
@@ -151,7 +188,7 @@ func (a *analysis) node(n *onnxload.Node) {
 	at := int32(-1)
 	if flow != fixed {
 		at = int32(len(a.steps))
-		a.steps = append(a.steps, step{node: n, index: index, place: a.placeOf(n)})
+		a.steps = append(a.steps, step{node: n, index: int32(index), place: a.placeOf(n)})
 	}
 	a.use(n, 0, at)
 	for _, id := range n.Out {
@@ -177,8 +214,8 @@ func (a *analysis) node(n *onnxload.Node) {
 
 // placeOf returns the place of a node. Where the node says nothing, or what it says was
 // cut off, the names of the parameters it reads tell their module.
-func (a *analysis) placeOf(n *onnxload.Node) place {
-	p := placeOf(n)
+func (a *analysis) placeOf(n *onnxload.Node) *place {
+	p := a.places.of(n)
 	if p.call != "" || strings.HasPrefix(n.Name, "/") {
 		return p
 	}
@@ -186,9 +223,9 @@ func (a *analysis) placeOf(n *onnxload.Node) place {
 		if id == onnxload.NoValue {
 			continue
 		}
-		for _, c := range a.origins[id] {
+		for _, c := range a.origins(id) {
 			if m := moduleOfParameter(a.m.Values[c].Name); m != "" && (p.module == "" || strings.HasPrefix(m, p.module+".")) {
-				return place{module: m}
+				return a.places.guess(m)
 			}
 		}
 	}
@@ -221,7 +258,7 @@ func (a *analysis) carries(id onnxload.ValueID) bool {
 	if a.made[id] >= 0 {
 		return true
 	}
-	for _, c := range a.origins[id] {
+	for _, c := range a.origins(id) {
 		t := a.tensorOf(c)
 		if t.DType.IsFloat() && (!isScalar(t) || !isAutomatic(a.m.Values[c].Name)) {
 			return true
@@ -272,7 +309,7 @@ func (a *analysis) outputsOf(r [2]int) (sum int64) {
 			if id == onnxload.NoValue || s.untaken {
 				continue
 			}
-			if size, err := sizeOf(a.types.Type(id), a.types.Limit); err == nil && add(&sum, size.bytes) != nil {
+			if size, err := a.sizeOf(id); err == nil && add(&sum, size.bytes) != nil {
 				return math.MaxInt64
 			}
 		}
@@ -299,12 +336,12 @@ func (a *analysis) rearrange(n *onnxload.Node) bool {
 		if a.made[id] >= 0 { // computed from parameters: a step like any other
 			return false
 		}
-		from = append(from, a.origins[id]...)
+		from = append(from, a.origins(id)...)
 	}
 	a.use(n, last+1, -1)
 	for _, id := range n.Out {
 		if id != onnxload.NoValue {
-			a.flows[id], a.origins[id] = trained, from
+			a.flows[id], a.rearranged[id] = trained, from
 		}
 	}
 	return true
@@ -314,8 +351,15 @@ func (a *analysis) rearrange(n *onnxload.Node) bool {
 func (a *analysis) use(n *onnxload.Node, from int, at int32) {
 	for slot := from; slot < len(n.In); slot++ {
 		if id := n.In[slot]; id != onnxload.NoValue {
-			for _, c := range a.origins[id] {
-				a.uses[c] = append(a.uses[c], use{n, int32(slot), at})
+			for _, c := range a.origins(id) {
+				a.uses = append(a.uses, use{node: n, slot: int32(slot), step: at})
+				k, c := int32(len(a.uses)), a.constantOf(c)
+				if c.first == 0 {
+					c.first = k
+				} else {
+					a.uses[c.last-1].next = k
+				}
+				c.last = k
 			}
 		}
 	}

@@ -19,6 +19,32 @@ type group struct {
 	outs     []onnxload.ValueID
 }
 
+// A slab hands out short lists from longer ones, which spares an allocation each.
+type slab[T any] struct{ free []T }
+
+// take returns a list of n zero elements, not nil, that nothing else will append into.
+func (s *slab[T]) take(n int) []T {
+	if n > len(s.free) || s.free == nil {
+		s.free = make([]T, max(n, 512))
+	}
+	list := s.free[:n:n]
+	s.free = s.free[n:]
+	return list
+}
+
+// rowMemory is what the rows of the layers are made of.
+type rowMemory struct {
+	names   slab[string]
+	tensors slab[Tensor]
+	values  slab[onnxload.ValueID]
+
+	shapes [64][]int64 // some of those that were made, by their dimensions: many values have the same
+	dims   []int64     // scratch
+	outs   []onnxload.ValueID
+	ops    []string // of the last row that has several, and what they were joined to
+	joined string
+}
+
 // groups divides the steps into layers.
 //
 // As in modelsize_estimate a layer is a leaf module that turns one tensor into one
@@ -49,7 +75,7 @@ func (a *analysis) groups() []group {
 			continue
 		}
 		j := i + 1
-		for j < len(a.steps) && p.call != "" && a.steps[j].place == p && !a.steps[j].untaken {
+		for j < len(a.steps) && p.call != "" && *a.steps[j].place == *p && !a.steps[j].untaken {
 			j++
 		}
 		gs = a.calls(gs, i, j)
@@ -83,13 +109,16 @@ func (a *analysis) calls(gs []group, from, to int) []group {
 func (a *analysis) group(from, to int) (group, bool) {
 	g := group{from: from, to: to}
 	a.countInside(g, 1)
+	a.outs = a.outs[:0]
 	for i := from; i < to; i++ {
 		for _, id := range a.steps[i].node.Out {
 			if id != onnxload.NoValue && a.reads[id] > a.inside[id] {
-				g.outs = append(g.outs, id)
+				a.outs = append(a.outs, id)
 			}
 		}
 	}
+	g.outs = a.values.take(len(a.outs))
+	copy(g.outs, a.outs)
 	a.countInside(g, -1)
 	if len(g.outs) <= 1 || to-from == 1 {
 		return g, len(g.outs) <= 1
@@ -155,7 +184,7 @@ func (a *analysis) parametersIn(g group) int {
 			if id == onnxload.NoValue || slotsOf(s.node).buffers&(1<<slot) != 0 {
 				continue
 			}
-			for _, c := range a.origins[id] {
+			for _, c := range a.origins(id) {
 				if t := a.tensorOf(c); t.DType.IsFloat() && !isScalar(t) && a.first(c) {
 					n++
 				}
@@ -230,15 +259,14 @@ func (a *analysis) layers(ws []weight) (rows []Layer, sum int64, err error) {
 
 // row describes a group, sizes left out.
 func (a *analysis) row(g group) Layer {
-	first := a.steps[g.from]
+	first := &a.steps[g.from]
 	row := Layer{
-		Index:   first.index,
+		Index:   int(first.index),
 		Name:    first.node.Name,
 		Op:      first.node.Op,
 		Module:  first.place.module,
 		Nodes:   g.to - g.from,
-		Inputs:  []string{},
-		Outputs: make([]Tensor, 0, len(g.outs)),
+		Outputs: a.tensors.take(len(g.outs)),
 	}
 	if row.Nodes > 1 {
 		row.Name, row.Op = a.nameOf(g)
@@ -248,6 +276,7 @@ func (a *analysis) row(g group) Layer {
 	}
 	row.NameBytes = bytesOf(row.Name)
 	a.forget()
+	a.outs = a.outs[:0]
 	for i := g.from; i < g.to; i++ {
 		s := &a.steps[i]
 		for _, id := range s.node.In {
@@ -255,12 +284,16 @@ func (a *analysis) row(g group) Layer {
 				continue
 			}
 			if a.first(id) {
-				row.Inputs = append(row.Inputs, a.m.Values[id].Name)
+				a.outs = append(a.outs, id)
 			}
 		}
 	}
-	for _, id := range g.outs {
-		row.Outputs = append(row.Outputs, a.tensor(id))
+	row.Inputs = a.names.take(len(a.outs))
+	for i, id := range a.outs {
+		row.Inputs[i] = a.m.Values[id].Name
+	}
+	for i, id := range g.outs {
+		row.Outputs[i] = a.tensor(id)
 	}
 	return row
 }
@@ -269,9 +302,10 @@ func (a *analysis) row(g group) Layer {
 // the module, the PyTorch operation, or the nodes' operators.
 func (a *analysis) nameOf(g group) (name, op string) {
 	p := a.steps[g.from].place
+	steps := a.steps[g.from:g.to]
 	oneCall := true
-	for _, s := range a.steps[g.from:g.to] {
-		oneCall = oneCall && s.place.call == p.call
+	for i := range steps {
+		oneCall = oneCall && steps[i].place.call == p.call
 	}
 	switch {
 	case oneCall && p.call != "":
@@ -279,13 +313,17 @@ func (a *analysis) nameOf(g group) (name, op string) {
 	case p.class != "":
 		return p.module, p.class
 	}
-	var ops []string
-	for _, s := range a.steps[g.from:g.to] {
-		if !slices.Contains(ops, s.node.Op) {
-			ops = append(ops, s.node.Op)
+	n := len(a.ops)
+	for i := range steps {
+		if op := steps[i].node.Op; !slices.Contains(a.ops[n:], op) {
+			a.ops = append(a.ops, op)
 		}
 	}
-	return p.module, strings.Join(ops, "+")
+	if !slices.Equal(a.ops[:n], a.ops[n:]) {
+		a.joined = strings.Join(a.ops[n:], "+")
+	}
+	a.ops = slices.Delete(a.ops, 0, n)
+	return p.module, a.joined
 }
 
 // outputBytes returns the memory that a group's outputs take: each storage once,
@@ -302,7 +340,7 @@ func (a *analysis) outputBytes(g group) (sum int64, inPlace bool, err error) {
 		if !a.first(root) {
 			continue
 		}
-		s, err := sizeOf(a.types.Type(root), a.types.Limit)
+		s, err := a.sizeOf(root)
 		if err != nil {
 			return 0, false, fmt.Errorf("value %q: %w", a.m.Values[root].Name, err)
 		}
@@ -321,10 +359,35 @@ func (a *analysis) tensor(id onnxload.ValueID) Tensor {
 	if t.Elem != onnxload.Undefined {
 		out.DType = t.Elem.String()
 	}
-	if s, err := sizeOf(t, a.types.Limit); err == nil {
-		out.Shape = s.dims
+	if s, err := a.sizeOf(id); err == nil {
+		out.Shape = a.shape(s.dims)
 	}
 	return out
+}
+
+// sizeOf returns the size of a value; its dims are valid until the next call.
+func (a *analysis) sizeOf(id onnxload.ValueID) (sized, error) {
+	s, err := sizeOf(a.types.Type(id), a.types.Limit, a.dims[:0])
+	if s.dims != nil {
+		a.dims = s.dims
+	}
+	return s, err
+}
+
+// shape returns a list of these dimensions that stays; nil for nil.
+func (a *analysis) shape(dims []int64) []int64 {
+	if dims == nil {
+		return nil
+	}
+	h := uint64(len(dims))
+	for _, d := range dims {
+		h = h*0x9e3779b97f4a7c15 + uint64(d)
+	}
+	at := &a.shapes[h>>58]
+	if *at == nil || !slices.Equal(*at, dims) {
+		*at = append(make([]int64, 0, len(dims)), dims...)
+	}
+	return *at
 }
 
 // bytesOf returns a name that JSON cannot hold as text, or nil.

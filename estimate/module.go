@@ -3,6 +3,7 @@ package estimate
 import (
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -14,7 +15,9 @@ type place struct {
 	call   string // the PyTorch operation: "conv2d_3", unique in the graph; "" when unknown
 	op     string // its operator: "conv2d"; "" when unknown
 	cut    bool   // the file's record of where it is ends early: it may be in modules within this one
-	around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; a ModuleList has none
+	around string // module, with a slash where the path of one whose forward runs around it ends: "layer1/.0/.conv1"; a ModuleList has none
+
+	guessed bool // by the name of a parameter, which says no more than module
 }
 
 // What is read of a node's name and namespace: bytes, and modules within modules. Real models have a quarter
@@ -25,19 +28,71 @@ const (
 	maxScopes    = 64
 )
 
-// placeOf reads the place of a node from its metadata (torch.export) or from its
+// places finds the places of nodes. Nodes of one module as a rule follow each other, and share theirs.
+type places struct {
+	from string // what the last place was read from
+	last *place
+
+	guessed *place // the last one
+}
+
+// nowhere is the place of a node that says nothing.
+var nowhere = &place{}
+
+// of reads the place of a node from its metadata (torch.export) or from its
 // name (TorchScript).
-func placeOf(n *onnxload.Node) place {
+func (p *places) of(n *onnxload.Node) *place {
 	// "namespace" is onnxscript's, written by every torch.onnx.export(dynamo=True):
 	//   : pkg.ResNet/layer1: pkg.Sequential/layer1.0: pkg.BasicBlock/relu_1: aten.relu.default
-	if ns := n.MetaValue("namespace"); ns != "" && len(ns) <= maxNamespace {
-		return placeOfNamespace(ns)
+	from := n.MetaValue("namespace")
+	export := from != "" && len(from) <= maxNamespace
+	if !export {
+		if !strings.HasPrefix(n.Name, "/") || len(n.Name) > maxName {
+			return nowhere
+		}
+		from = n.Name[:strings.LastIndexByte(n.Name, '/')+1]
 	}
-	if p := n.Name; strings.HasPrefix(p, "/") && len(p) <= maxName {
-		module, around := modulePath(p[1:])
-		return place{module: module, around: around}
+	if p.last != nil && p.from == from {
+		return p.last
 	}
-	return place{}
+	p.from = from
+	if export {
+		at := placeOfNamespace(from)
+		p.last = &at
+		return p.last
+	}
+	module, around := modulePath(from[1:])
+	p.last = &place{module: module, around: around}
+	return p.last
+}
+
+// guess returns the place of a node by the module of a parameter that it reads.
+func (p *places) guess(module string) *place {
+	if p.guessed == nil || p.guessed.module != module {
+		p.guessed = &place{module: module, guessed: true}
+	}
+	return p.guessed
+}
+
+// placer returns a function for eager.Source: places as nodes tell them, less what the names of parameters add. Asked in execution
+// order, it need not read again what the steps have.
+func (a *analysis) placer() func(*onnxload.Node) eager.Place {
+	k := 0
+	return func(n *onnxload.Node) eager.Place {
+		for k < len(a.steps) && a.steps[k].untaken {
+			k++
+		}
+		var p *place
+		if k < len(a.steps) && a.steps[k].node == n && !a.steps[k].place.guessed {
+			p = a.steps[k].place
+		} else {
+			p = a.places.of(n)
+		}
+		if k < len(a.steps) && a.steps[k].node == n {
+			k++
+		}
+		return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around, Cut: p.cut}
+	}
 }
 
 // placeOfNamespace reads onnxscript's namespace: modules from the root to the leaf, then the
@@ -45,6 +100,7 @@ func placeOf(n *onnxload.Node) place {
 func placeOfNamespace(ns string) place {
 	p := place{cut: true}
 	root := true
+	var around []byte
 	for part := range strings.SplitSeq(ns, "/") {
 		key, class, ok := strings.Cut(part, ": ")
 		if !ok { // the beginning of a module's path, which is longer than p.module, or of an operation
@@ -68,12 +124,16 @@ func placeOfNamespace(ns string) place {
 			p.cut = false
 			break
 		}
-		p.module, p.class = key, class[strings.LastIndexByte(class, '.')+1:]
-		if p.around != "" {
-			p.around += "/"
+		if p.module != "" {
+			around = append(around, '/')
 		}
-		p.around += key
+		around = append(around, key[len(p.module):]...)
+		p.module, p.class = key, class[strings.LastIndexByte(class, '.')+1:]
 		root = false
+	}
+	p.around = p.module // most modules that say where they are have one around them, or none
+	if len(around) > len(p.module) {
+		p.around = string(around)
 	}
 	return p
 }
@@ -82,28 +142,34 @@ func placeOfNamespace(ns string) place {
 // out: "/layer1/layer1.0/conv1/Conv" is in "layer1.0.conv1", which is called by "layer1.0" and that by "layer1". The
 // members of a Sequential repeat its name; those of a ModuleList, which nobody calls, do not: "/blocks.0/norm/Add".
 func modulePath(name string) (module, around string) {
-	var path, calls []byte
+	if scope, rest, _ := strings.Cut(name, "/"); !strings.Contains(rest, "/") {
+		return scope, scope
+	}
+	var path, calls [2 * maxName]byte // more than the name: it has a slash for every one and every dot of theirs
+	n, m := 0, 0
 	last := 0 // where the last scope begins in path
-	for scopes := 0; ; scopes++ {
+	add := func(s string) { n += copy(path[n:], s); m += copy(calls[m:], s) }
+	for scopes := 0; scopes < maxScopes; scopes++ {
 		scope, rest, more := strings.Cut(name, "/")
-		if !more || scopes == maxScopes {
-			return string(path), string(calls)
+		if !more {
+			break
 		}
 		name = rest
-		if k := len(path) - last; k > 0 && len(scope) > k && scope[k] == '.' && scope[:k] == string(path[last:]) {
-			path = append(path[:last], scope...)
-		} else {
-			if len(path) > 0 {
-				path = append(path, '.')
-			}
-			last = len(path)
-			path = append(path, scope...)
+		if m > 0 {
+			calls[m] = '/'
+			m++
 		}
-		if len(calls) > 0 {
-			calls = append(calls, '/')
+		if k := n - last; k > 0 && len(scope) > k && scope[k] == '.' && scope[:k] == string(path[last:n]) {
+			add(scope[k:])
+			continue
 		}
-		calls = append(calls, path...)
+		if n > 0 {
+			add(".")
+		}
+		last = n
+		add(scope)
 	}
+	return string(path[:n]), string(calls[:m])
 }
 
 // moduleOfParameter returns the module that owns a parameter by its name:

@@ -35,7 +35,7 @@ func TestPlaceOf(t *testing.T) {
 		if tt.namespace != "" {
 			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
 		}
-		got := placeOf(n)
+		got := *new(places).of(n)
 		got.around = ""
 		if got != tt.want {
 			t.Errorf("placeOf(%q, %q) = %+v, want %+v", tt.name, tt.namespace, got, tt.want)
@@ -46,10 +46,10 @@ func TestPlaceOf(t *testing.T) {
 // A ModuleList is no part of what calls a node: its members are called one by one.
 func TestModulesAround(t *testing.T) {
 	for _, tt := range []struct{ name, namespace, want string }{
-		{"/layer1/layer1.0/conv1/Conv", "", "layer1/layer1.0/layer1.0.conv1"},
-		{"/m/encoder/layer.0/query/MatMul", "", "m/m.encoder/m.encoder.layer.0/m.encoder.layer.0.query"},
+		{"/layer1/layer1.0/conv1/Conv", "", "layer1/.0/.conv1"},
+		{"/m/encoder/layer.0/query/MatMul", "", "m/.encoder/.layer.0/.query"},
 		{"/Conv", "", ""},
-		{"n", ": a.Net/layer1: torch.nn.modules.container.Sequential/layer1.0: a.Block/relu_1: aten.relu.default", "layer1/layer1.0"},
+		{"n", ": a.Net/layer1: torch.nn.modules.container.Sequential/layer1.0: a.Block/relu_1: aten.relu.default", "layer1/.0"},
 		{"n", ": a.Net/blocks.0: a.Block/relu_1: aten.relu.default", "blocks.0"},
 		{"n", ": a.Net/relu_1: aten.relu.default", ""},
 	} {
@@ -57,7 +57,7 @@ func TestModulesAround(t *testing.T) {
 		if tt.namespace != "" {
 			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
 		}
-		if got := placeOf(n).around; got != tt.want {
+		if got := new(places).of(n).around; got != tt.want {
 			t.Errorf("around %q, %q: %q, want %q", tt.name, tt.namespace, got, tt.want)
 		}
 	}

@@ -37,7 +37,7 @@ func (a *analysis) notes(ws []weight, counters int64, r *Report) []Note {
 		if w.role == roleBoth {
 			both++
 		}
-		if w.role != roleBuffer && len(a.uses[w.id]) == 0 {
+		if w.role != roleBuffer && a.constantOf(w.id).first == 0 {
 			idle++
 		}
 	}
@@ -68,7 +68,7 @@ func (a *analysis) exportNotes(say func(level, format string, args ...any)) {
 	folded, idle := 0, 0
 	for _, s := range a.steps {
 		switch {
-		case eager.HasFoldedNorm(a.m, s.node) && len(s.node.In) > 1 && s.node.In[1] != onnxload.NoValue && a.origins[s.node.In[1]] != nil:
+		case eager.HasFoldedNorm(a.m, s.node) && len(s.node.In) > 1 && s.node.In[1] != onnxload.NoValue && len(a.origins(s.node.In[1])) > 0:
 			folded++
 		case s.node.Op == "BatchNormalization" && !eager.TrainsNorm(s.node, s.place.op):
 			idle++
@@ -93,7 +93,7 @@ func (a *analysis) unsized() int {
 			if id == onnxload.NoValue || a.reads[id] == 0 || a.storage[id] != id {
 				continue
 			}
-			if size, err := sizeOf(a.types.Type(id), a.types.Limit); err == nil && !size.known {
+			if size, err := a.sizeOf(id); err == nil && !size.known {
 				n++
 			}
 		}

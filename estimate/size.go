@@ -66,14 +66,16 @@ type sized struct {
 }
 
 // sizeOf returns the size of a value of type t. Data-dependent dimensions take
-// their limit.
-func sizeOf(t shape.Type, limit func(shape.Dim) (shape.Dim, bool)) (sized, error) {
+// their limit. The dimensions are appended to dims.
+func sizeOf(t shape.Type, limit func(shape.Dim) (shape.Dim, bool), dims []int64) (sized, error) {
 	s := sized{elem: t.Elem}
 	if t.Kind != onnxload.TensorType || !t.Shape.Ranked {
 		return s, nil
 	}
-	dims := make([]int64, len(t.Shape.Dims))
-	for i, d := range t.Shape.Dims {
+	if dims == nil {
+		dims = make([]int64, 0, 8)
+	}
+	for _, d := range t.Shape.Dims {
 		n, ok := d.Int()
 		if !ok {
 			if d, s.bound = limit(d); !s.bound {
@@ -83,7 +85,7 @@ func sizeOf(t shape.Type, limit func(shape.Dim) (shape.Dim, bool)) (sized, error
 				return s, nil
 			}
 		}
-		dims[i] = n
+		dims = append(dims, n)
 	}
 	_, bytes, err := tensorBytes(t.Elem, dims)
 	if err != nil {

@@ -107,7 +107,7 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 	for _, w := range b.ws {
 		kinds[w.id] = eager.Parameter
 		switch {
-		case w.role == roleBuffer && isAutomatic(w.name):
+		case w.role == roleBuffer && isAutomatic(b.a.m.Values[w.id].Name):
 			kinds[w.id] = eager.Constant // what an exporter computed from numbers
 		case w.role == roleBuffer:
 			kinds[w.id] = eager.Buffer
@@ -118,10 +118,7 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 		Types: b.a.types,
 		Kinds: kinds,
 		Train: train, Autocast: autocast,
-		Place: func(n *onnxload.Node) eager.Place {
-			p := placeOf(n)
-			return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around, Cut: p.cut}
-		},
+		Place: b.a.placer(),
 	})
 	b.prog[k] = p
 	return p, err

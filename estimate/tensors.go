@@ -23,26 +23,25 @@ const smallTable = 64
 
 // A weight is a parameter or buffer with its size.
 type weight struct {
-	id           onnxload.ValueID
-	name         string
-	role         role
 	count, bytes int64
+	id           onnxload.ValueID
 	step         int32 // the first step that uses it, or -1
+	role         role
 }
 
 // roleOf tells what a constant is by, in this order, the inputs that it arrives at, its name, its
 // type and its size.
-func (a *analysis) roleOf(c constant) role {
+func (a *analysis) roleOf(c *constant) role {
 	name := a.m.Values[c.id].Name
 	named := !isAutomatic(name)
 	weight, buffer, vector := false, false, false
-	for _, u := range a.uses[c.id] {
+	for u := range a.usesOf(c) {
 		s := slotsOf(u.node)
 		weight = weight || s.weights&(1<<uint(u.slot)) != 0
 		buffer = buffer || s.buffers&(1<<uint(u.slot)) != 0
 		vector = vector || isAffine(u.node.Op)
 	}
-	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() && !a.quantized(c.id)
+	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() && !a.quantized(c)
 	switch {
 	case table && (named || !isSmall(c.tensor, smallTable)):
 		return roleBuffer
@@ -68,10 +67,10 @@ func (a *analysis) roleOf(c constant) role {
 
 // masksScores reports whether a constant is only ever added to what a softmax then takes, and is one matrix for all
 // samples and heads: a mask. A bias of positions that is trained has a row or a matrix for every head.
-func (a *analysis) masksScores(c constant) bool {
+func (a *analysis) masksScores(c *constant) bool {
 	d := c.tensor.Dims
 	last := len(d) - 1
-	if last < 1 || d[last] < 2 || d[last-1] < 2 || len(a.uses[c.id]) == 0 {
+	if last < 1 || d[last] < 2 || d[last-1] < 2 || c.first == 0 {
 		return false
 	}
 	for _, n := range d[:last-1] {
@@ -79,7 +78,7 @@ func (a *analysis) masksScores(c constant) bool {
 			return false
 		}
 	}
-	for _, u := range a.uses[c.id] {
+	for u := range a.usesOf(c) {
 		if u.node.Op != "Add" || !a.softened(u.node.Out[0]) {
 			return false
 		}
@@ -105,8 +104,8 @@ func (a *analysis) softened(id onnxload.ValueID) bool {
 }
 
 // quantized reports whether an integer tensor is a weight in fewer bits.
-func (a *analysis) quantized(id onnxload.ValueID) bool {
-	for _, u := range a.uses[id] {
+func (a *analysis) quantized(c *constant) bool {
+	for u := range a.usesOf(c) {
 		if u.node.Op != "Gather" && slotsOf(u.node).weights&(1<<uint(u.slot)) != 0 {
 			return true
 		}
@@ -157,12 +156,13 @@ func isAutomatic(name string) bool {
 // and sums up the constants.
 func (a *analysis) weights() (ws []weight, constants Tensors, err error) {
 	ws = make([]weight, 0, len(a.consts))
-	for _, c := range a.consts {
-		w := weight{id: c.id, name: a.m.Values[c.id].Name, role: a.roleOf(c), step: -1}
+	for i := range a.consts {
+		c := &a.consts[i]
+		w := weight{id: c.id, role: a.roleOf(c), step: -1}
 		if w.count, w.bytes, err = tensorBytes(c.tensor.DType, c.tensor.Dims); err != nil {
-			return nil, constants, fmt.Errorf("tensor %q: %w", w.name, err)
+			return nil, constants, fmt.Errorf("tensor %q: %w", a.m.Values[c.id].Name, err)
 		}
-		for _, u := range a.uses[c.id] {
+		for u := range a.usesOf(c) {
 			if u.step >= 0 {
 				w.step = u.step
 				break
@@ -189,8 +189,8 @@ func (s *Tensors) add(count, bytes int64) error {
 
 // tensorOf returns the tensor of a constant value.
 func (a *analysis) tensorOf(id onnxload.ValueID) *onnxload.Tensor {
-	if t := a.m.Values[id].Init; t != nil {
-		return t
+	if c := a.constantOf(id); c != nil {
+		return c.tensor
 	}
-	return a.inline[id]
+	return nil
 }

@@ -26,7 +26,7 @@ type Place struct {
 	Op     string // the ATen operator: "conv2d"; "" when the file does not tell
 	Call   string // its call in the traced program, unique: "conv2d_3"
 	Cut    bool   // whether the node may be in modules within Module, as the file's record of its place ends early
-	Around string // the modules whose forwards run around it, outermost first, by "/": "layer1/layer1.0/layer1.0.conv1"; "" when unknown
+	Around string // the modules whose forwards run around it, outermost first, each with a slash before what it adds to the path: "layer1/.0/.conv1"; "" when unknown
 }
 
 // Recover finds the PyTorch calls that a graph was exported from. All dimensions

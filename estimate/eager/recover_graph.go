@@ -121,8 +121,10 @@ func (b *recovery) findClones() {
 // are taken to be what calls it.
 func (b *recovery) isCalled(p Place) {
 	if p.Around != "" {
-		for m := range strings.SplitSeq(p.Around, "/") {
-			b.called[m] = true
+		end := 0
+		for part := range strings.SplitSeq(p.Around, "/") {
+			end += len(part)
+			b.called[p.Module[:end]] = true
 		}
 		return
 	}

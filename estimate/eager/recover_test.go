@@ -45,7 +45,13 @@ func recoveredAt(opset int64, g onnx.Graph, train bool) (*Program, error) {
 		if !strings.Contains(around, "/") {
 			return Place{Module: around}
 		}
-		return Place{Module: around[strings.LastIndexByte(around, '/')+1:], Around: around}
+		p := Place{}
+		for m := range strings.SplitSeq(around, "/") {
+			p.Around += "/" + strings.TrimPrefix(m, p.Module)
+			p.Module = m
+		}
+		p.Around = p.Around[1:]
+		return p
 	}
 	return Recover(Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train})
 }
