@@ -1,181 +1,47 @@
 package eager
 
 import (
-	"container/heap"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
-
-// A node is one step of the backward graph.
-type node struct {
-	name  string // as PyTorch prints it, without "Backward0"
-	seq   int64  // later nodes run first; AccumulateGrad before all
-	next  []edge // one for each input of the forward operator
-	saved []*storage
-	outs  []meta // of each forward output: what its gradient must look like
-	layer int32
-	call  int32 // Call.Node of the call that made it, -1 outside of any
-	refs  int32
-	leaf  *leaf // set for AccumulateGrad
-
-	backward rule
-
-	deps  int32     // gradients still to come, while a backward pass runs
-	mark  int32     // the pass that deps belongs to
-	grads []*tensor // those that came
-}
-
-// A rule turns the gradients of an operator's outputs (nil where there is none) into
-// those of its inputs, nil for each that nothing wants. The gradients that it is given
-// are borrowed; those that it returns are references of their own.
-type rule func(r *run, n *node, g []*tensor) []*tensor
-
-type edge struct {
-	fn *node
-	nr int32
-}
-
-type meta struct {
-	shape []int64
-	dtype onnxload.DType
-}
-
-// A leaf is a parameter that collects a gradient.
-type leaf struct {
-	param *tensor
-	grad  *tensor
-	acc   *node     // its AccumulateGrad, while some graph refers to it
-	state []*tensor // what the optimizer keeps for it
-}
-
-// needsGrad reports whether an operator on these inputs is recorded.
-func (r *run) needsGrad(ins ...*tensor) bool {
-	if !r.grad {
-		return false
-	}
-	for _, t := range ins {
-		if t != nil && t.requiresGrad {
-			return true
-		}
-	}
-	return false
-}
-
-// record makes outs the outputs of a new node over ins. saved are the tensors
-// whose storage backward needs; each is kept until the node has run.
-func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
-	n := r.nodes.one()
-	*n = node{name: name, seq: r.seq, layer: r.layer, call: r.at, backward: backward}
-	r.seq++
-	n.next = r.edges.some(len(ins))
-	for i, t := range ins {
-		if t == nil || !t.requiresGrad {
-			continue
-		}
-		n.next[i] = r.edgeTo(t)
-	}
-	if len(saved) > 0 {
-		n.saved = r.saves.some(len(saved))[:0]
-	}
-	for _, t := range saved {
-		n.save(t)
-	}
-	n.outs = r.metas.some(len(outs))
-	for i, t := range outs {
-		if t == nil {
-			continue
-		}
-		n.outs[i] = meta{t.shape, t.dtype}
-		if !t.dtype.IsFloat() {
-			continue // indices and masks have no gradient
-		}
-		if t.fn != nil { // written in place
-			r.dropNode(t.fn)
-		}
-		t.requiresGrad, t.fn, t.nr, t.leaf = true, n, int32(i), nil
-		n.refs++
-	}
-	return n
-}
-
-// edgeTo returns where t's gradient goes, and takes a reference on it.
-func (r *run) edgeTo(t *tensor) edge {
-	fn, nr := t.fn, t.nr
-	if fn == nil {
-		if t.leaf.acc == nil {
-			acc := r.nodes.one()
-			*acc = node{name: "AccumulateGrad", seq: math.MaxInt64, leaf: t.leaf, outs: r.metas.some(1), layer: r.layer}
-			acc.outs[0] = meta{t.shape, t.dtype}
-			t.leaf.acc = acc
-		}
-		fn, nr = t.leaf.acc, 0
-	}
-	fn.refs++
-	return edge{fn, nr}
-}
-
-// save keeps t's storage until n has run.
-func (n *node) save(t *tensor) {
-	if t != nil && !t.host {
-		t.st.refs++
-		n.saved = append(n.saved, t.st)
-	}
-}
-
-// dropNode drops a reference to a node; the last frees what it saved and the
-// nodes behind it. A worklist, because graphs are as deep as models are long.
-func (r *run) dropNode(n *node) {
-	n.refs--
-	if n.refs > 0 {
-		return
-	}
-	work := []*node{n}
-	for len(work) > 0 {
-		n := work[len(work)-1]
-		work = work[:len(work)-1]
-		r.releaseSaved(n)
-		if n.leaf != nil {
-			n.leaf.acc = nil
-		}
-		for _, e := range n.next {
-			if e.fn == nil {
-				continue
-			}
-			if e.fn.refs--; e.fn.refs == 0 {
-				work = append(work, e.fn)
-			}
-		}
-		n.next = nil
-	}
-}
-
-func (r *run) releaseSaved(n *node) {
-	for _, s := range n.saved {
-		r.drop(s)
-	}
-	n.saved = nil
-}
-
-// wants reports whether input i of n's operator has somewhere to send a gradient.
-func (n *node) wants(i int) bool { return i < len(n.next) && n.next[i].fn != nil }
 
 // readyQueue orders nodes that have all their gradients: the last recorded
 // first, AccumulateGrad before all (torch/csrc/autograd/engine.cpp, CompareNodeTaskTime).
+// It is a heap, with the moves of container/heap's: they decide between nodes of the same rank.
 type readyQueue []*node
 
-func (q readyQueue) Len() int           { return len(q) }
-func (q readyQueue) Less(i, j int) bool { return q[i].seq > q[j].seq }
-func (q readyQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *readyQueue) Push(x any)        { *q = append(*q, x.(*node)) }
-func (q *readyQueue) Pop() any {
-	old := *q
-	x := old[len(old)-1]
-	*q = old[:len(old)-1]
-	return x
+func (q *readyQueue) push(n *node) {
+	h := append(*q, n)
+	*q = h
+	for j := len(h) - 1; j > 0; {
+		i := (j - 1) / 2
+		if h[j].seq <= h[i].seq {
+			break
+		}
+		h[i], h[j] = h[j], h[i]
+		j = i
+	}
+}
+
+func (q *readyQueue) pop() *node {
+	h := *q
+	n := len(h) - 1
+	h[0], h[n] = h[n], h[0]
+	for i := 0; 2*i+1 < n; {
+		j := 2*i + 1
+		if j+1 < n && h[j+1].seq > h[j].seq {
+			j++
+		}
+		if h[j].seq <= h[i].seq {
+			break
+		}
+		h[i], h[j] = h[j], h[i]
+		i = j
+	}
+	*q = h[:n]
+	return h[n]
 }
 
 // runBackward is loss.backward(): it sends a gradient of ones through the graph
@@ -197,13 +63,12 @@ func (r *run) backwardFrom(y, gradient *tensor) {
 	root := y.fn
 	r.passes++
 	countDeps(root, r.passes)
-	root.grads = r.lists.some(len(root.outs))
-	root.grads[y.nr] = gradient.retain()
+	*root.gradient(y.nr) = gradient.retain()
 	queue := readyQueue{root}
 	for len(queue) > 0 {
-		n := heap.Pop(&queue).(*node)
+		n := queue.pop()
 		r.evaluate(n, &queue)
-		r.recycle(false)
+		r.recycle()
 	}
 	r.layer = outer
 	r.grad, r.back = true, false
@@ -216,7 +81,7 @@ func countDeps(root *node, pass int32) {
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
-		for _, e := range n.next {
+		for _, e := range n.edges() {
 			if e.fn == nil {
 				continue
 			}
@@ -230,22 +95,30 @@ func countDeps(root *node, pass int32) {
 }
 
 // evaluate runs one node: its gradients and saved tensors are alive while it does,
-// then the gradients go, then what it saved, then the results are handed on.
+// then the gradients go, then what it saved, then the results are handed on. It lets go of the nodes behind it, which
+// PyTorch keeps with nothing left to hold.
 func (r *run) evaluate(n *node, queue *readyQueue) {
 	r.layer = n.layer
-	grads := n.grads
-	n.grads = nil
 	if n.leaf != nil {
-		r.accumulateGrad(n, grads)
+		g := n.grad
+		n.grad = nil
+		r.accumulateGrad(n.leaf, g)
 		return
 	}
+	grads := append(r.grads[:0], n.grad)
+	n.grad = nil
+	for i := range n.more {
+		grads = append(grads, n.more[i].grad)
+		n.more[i].grad = nil
+	}
+	r.grads = grads
 	var outs []*tensor
 	if slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
 		outs = n.backward(r, n, grads)
 	} // else nothing arrived, and nothing goes on: an undefined gradient
 	for i, g := range outs {
 		if g != nil && n.wants(i) {
-			outs[i] = r.validate(g, n.next[i].fn.outs[n.next[i].nr], n.name)
+			outs[i] = r.validate(g, n.next[i].fn.want(n.next[i].nr), n.name)
 		}
 	}
 	for _, g := range grads {
@@ -253,30 +126,32 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	}
 	r.releaseSaved(n)
 	for i, e := range n.next {
-		if e.fn == nil {
+		to := e.fn
+		if to == nil {
 			continue
 		}
-		to := e.fn
-		if to.grads == nil {
-			to.grads = r.lists.some(len(to.outs))
-		}
 		if i < len(outs) && outs[i] != nil {
-			r.accumulate(to, e.nr, outs[i])
+			r.accumulate(to.gradient(e.nr), outs[i])
 			outs[i] = nil
 		}
+		to.refs--
 		if to.deps--; to.deps == 0 {
-			heap.Push(queue, to)
+			queue.push(to)
 		}
 	}
 	for _, g := range outs { // gradients that nothing wanted
 		r.release(g)
+	}
+	n.next = n.next[:0]
+	if n.refs == 0 {
+		r.gone.nodes = append(r.gone.nodes, n.recorded)
 	}
 }
 
 // validate is validate_outputs: a gradient of a broadcast input is summed to its
 // shape, and one of another element type is cast. from is the node that made it.
 func (r *run) validate(g *tensor, want meta, from string) *tensor {
-	if !sameShape(g.shape, want.shape) {
+	if g.layout != want.layout && !slices.Equal(g.shape, want.shape) {
 		if !broadcasts(want.shape, g.shape) { // an argument that its operator does not take, and no row refused
 			if r.err == nil {
 				r.err = fmt.Errorf("a gradient of shape %v from %s for an argument of %v", g.shape, from, want.shape)
@@ -300,15 +175,15 @@ func (r *run) validate(g *tensor, want meta, from string) *tensor {
 // accumulate adds a gradient to what a node has collected (InputBuffer::add): in
 // place when the buffer alone holds a dense tensor, otherwise into a new one. A view is never
 // held alone: it keeps the tensor that it is a view of.
-func (r *run) accumulate(to *node, nr int32, g *tensor) {
-	old := to.grads[nr]
+func (r *run) accumulate(to **tensor, g *tensor) {
+	old := *to
 	switch {
 	case old == nil:
-		to.grads[nr] = g
-	case old.refs == 1 && old.st.refs == 1 && !old.view && isDense(old.shape, old.stride):
+		*to = g
+	case old.refs == 1 && old.st.refs == 1 && !old.view && old.dense:
 		r.release(g)
 	default:
-		to.grads[nr] = r.pointwise(promote(old, g), old, g)
+		*to = r.pointwise(promote(old, g), old, g)
 		r.release(old)
 		r.release(g)
 	}
@@ -318,8 +193,7 @@ func (r *run) accumulate(to *node, nr int32, g *tensor) {
 // the first is taken over when nothing else holds it and its strides are
 // the parameter's, or row-major for a parameter that is not dense; later ones are
 // added in place.
-func (r *run) accumulateGrad(n *node, grads []*tensor) {
-	l, g := n.leaf, grads[0]
+func (r *run) accumulateGrad(l *leaf, g *tensor) {
 	if g == nil {
 		return
 	}
@@ -327,7 +201,7 @@ func (r *run) accumulateGrad(n *node, grads []*tensor) {
 	case l.grad != nil:
 		// variable_grad += new_grad
 	case g.refs == 1 && obeysLayout(g, l.param):
-		l.grad = r.alias(g, g.shape, g.stride)
+		l.grad = r.look(g, g.layout)
 		r.recategorize(g.st, timeline.Gradient)
 	default:
 		l.grad = r.strided(g.dtype, l.param.shape, obeyedStrides(l.param))
@@ -339,6 +213,9 @@ func (r *run) accumulateGrad(n *node, grads []*tensor) {
 // obeysLayout is utils::obeys_layout_contract: strides of dimensions of size 1 do
 // not count.
 func obeysLayout(g, param *tensor) bool {
+	if g.layout == param.layout && param.dense {
+		return true
+	}
 	want := obeyedStrides(param)
 	for i, n := range param.shape {
 		if n != 1 && g.stride[i] != want[i] {
@@ -349,20 +226,8 @@ func obeysLayout(g, param *tensor) bool {
 }
 
 func obeyedStrides(param *tensor) []int64 {
-	if isDense(param.shape, param.stride) {
+	if param.dense {
 		return param.stride
 	}
 	return contiguousStrides(param.shape)
-}
-
-func sameShape(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }

@@ -192,7 +192,7 @@ func (r *run) nll(logp, labels *tensor) *tensor {
 func (r *run) pointwiseLoss(name string, out, labels *tensor) *tensor {
 	x := r.inFloat32(out)
 	l, buf := r.pointwise(x.dtype, x), r.pointwise(x.dtype, x)
-	l.shape, l.stride = nil, nil
+	l.layout = noDims
 	r.reduceScratch(buf, allDims(buf))
 	r.release(buf)
 	if r.needsGrad(x) {

@@ -42,15 +42,17 @@ func rowsByName() map[string]*op {
 // call runs one call of the program on values, which it reads and sets. It returns the results that
 // nothing reads, for the caller to release.
 func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
-	in := r.lists.some(len(c.In))
+	in := r.args[:0]
 	for i, v := range c.In {
 		if v == NoValue {
+			in = append(in, nil)
 			continue
 		}
-		if in[i] = values[v]; in[i] == nil { // Recover's mistake: no user shall see a panic for it
+		if in = append(in, values[v]); values[v] == nil { // Recover's mistake: no user shall see a panic for it
 			return nil, fmt.Errorf("argument %d (%q) is read before a call makes it", i, r.prog.Values[v].Name)
 		}
 	}
+	r.args = in
 	outs, err := r.apply(c, in)
 	if err != nil {
 		return nil, err

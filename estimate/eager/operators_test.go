@@ -80,7 +80,7 @@ func (l *lab) all(op string, a Args, in ...*tensor) []*tensor {
 			l.r.release(t)
 		}
 	}
-	return outs
+	return slices.Clone(outs)
 }
 
 // do calls an operator and returns the first of its outputs; the others are dropped.
@@ -140,8 +140,8 @@ func (l *lab) measure(f func() *tensor) (forward, backward []int64) {
 		return forward, l.since(b)
 	}
 	g := l.r.empty(y.dtype, y.shape...)
-	if isDense(y.shape, y.stride) {
-		g.stride = y.stride
+	if y.dense {
+		g.layout = y.layout
 	}
 	b := l.r.log.Len()
 	l.r.backwardFrom(y, g)

@@ -87,17 +87,20 @@ func runMul(r *run, c *Call, in []*tensor) []*tensor {
 	if !r.needsGrad(x, y) {
 		return one(out)
 	}
-	var saved []*tensor // other, self
+	var other, self *tensor // to save
 	if x.requiresGrad {
-		saved = append(saved, y)
+		other = y
 	}
 	if y.requiresGrad {
-		saved = append(saved, x)
+		self = x
 	}
-	other := []tensor{*y, *x}
-	r.record("Mul", one(out), in, saved, func(r *run, n *node, g []*tensor) []*tensor {
-		return n.otherFirst(func(i int) *tensor { return r.pointwise(promote(g[0], &other[i]), g[0], &other[i]) })
-	})
+	like := [2]operand{y.operand(), x.operand()}
+	r.record("Mul", one(out), in, []*tensor{other, self}, func(r *run, n *node, g []*tensor) []*tensor {
+		return n.otherFirst(func(i int) *tensor {
+			other := r.looks(0, n.like[i])
+			return r.pointwise(promote(g[0], other), g[0], other)
+		})
+	}).like = like
 	return one(out)
 }
 

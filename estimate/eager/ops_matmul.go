@@ -66,7 +66,7 @@ func runLinear(r *run, c *Call, in []*tensor) []*tensor {
 	if len(in) > 2 {
 		b = in[2]
 	}
-	return one(r.linear(x, w, b))
+	return r.alone(r.linear(x, w, b))
 }
 
 func (r *run) linear(x, w, b *tensor) *tensor {
@@ -93,7 +93,7 @@ func (r *run) linear(x, w, b *tensor) *tensor {
 	return out
 }
 
-func runAddmm(r *run, c *Call, in []*tensor) []*tensor { return one(r.addmm(in[0], in[1], in[2])) }
+func runAddmm(r *run, c *Call, in []*tensor) []*tensor { return r.alone(r.addmm(in[0], in[1], in[2])) }
 
 // addmm is bias + a @ b: with a vector as bias it goes through cublasLt's epilogue
 // unless a side of the product is 1 (isInputCompliesAddmmCudaLt in cuda/Blas.cpp).
@@ -118,37 +118,49 @@ func (r *run) mm(a, b *tensor) *tensor {
 // column-major is computed transposed, so that it is column-major too
 // (mm_mat1_grad, mm_mat2_grad).
 func (r *run) recordMM(name string, out, a, b, bias *tensor) {
-	ins := []*tensor{a, b}
-	var saved []*tensor
+	var left, right *tensor // to save
 	if b.requiresGrad {
-		saved = append(saved, a)
+		left = a
 	}
 	if a.requiresGrad {
-		saved = append(saved, b)
+		right = b
 	}
-	first := 0
+	var n *node
 	if bias == nil {
-		slices.Reverse(saved) // mat2, self; with a bias mat1, mat2
+		n = r.record(name, one(out), []*tensor{a, b}, []*tensor{right, left}, mmBackward) // mat2, self
 	} else {
-		ins = append([]*tensor{bias}, ins...)
-		first = 1
+		n = r.record(name, one(out), []*tensor{bias, a, b}, []*tensor{left, right}, addmmBackward) // mat1, mat2
 	}
-	ac, bc := *a, *b
-	r.record(name, one(out), ins, saved, func(r *run, n *node, g []*tensor) []*tensor {
-		order := n.each // mat1, mat2, self
-		if bias == nil {
-			order = n.otherFirst // mat2, self
-		}
-		return order(func(i int) *tensor {
-			switch i - first {
-			case -1:
-				return g[0].retain()
-			case 0:
-				return r.matrixGrad(g[0], &bc, &ac)
-			}
-			return r.matrixGrad(&ac, g[0], &bc)
-		})
-	})
+	n.like = [2]operand{a.operand(), b.operand()}
+}
+
+// mmBackward takes mat2, self.
+func mmBackward(r *run, n *node, g []*tensor) []*tensor {
+	a, b := r.looks(0, n.like[0]), r.looks(1, n.like[1])
+	outs := r.outs(2)
+	if n.wants(1) {
+		outs[1] = r.matrixGrad(a, g[0], b)
+	}
+	if n.wants(0) {
+		outs[0] = r.matrixGrad(g[0], b, a)
+	}
+	return outs
+}
+
+// addmmBackward takes mat1, mat2, self.
+func addmmBackward(r *run, n *node, g []*tensor) []*tensor {
+	a, b := r.looks(0, n.like[0]), r.looks(1, n.like[1])
+	outs := r.outs(3)
+	if n.wants(0) {
+		outs[0] = g[0].retain()
+	}
+	if n.wants(1) {
+		outs[1] = r.matrixGrad(g[0], b, a)
+	}
+	if n.wants(2) {
+		outs[2] = r.matrixGrad(a, g[0], b)
+	}
+	return outs
 }
 
 // matrixGrad multiplies x and y into a matrix of like's shape and layout.
@@ -156,7 +168,7 @@ func (r *run) matrixGrad(x, y, like *tensor) *tensor {
 	columns := like.stride[0] == 1 && like.stride[1] == like.shape[0] && !(like.stride[1] == 1 && like.stride[0] == like.shape[1])
 	out := r.product(x, y, like.shape, false)
 	if columns {
-		out.stride, out.view = []int64{1, like.shape[0]}, true
+		out.layout, out.view = r.layouts.at(like.shape, []int64{1, like.shape[0]}), true
 	}
 	return out
 }
@@ -258,7 +270,7 @@ func (r *run) folds(batched, matrix *tensor) bool {
 // batched multiplies stacks of matrices through bmm.
 func (r *run) batched(a, b *tensor) *tensor {
 	la, lb := len(a.shape), len(b.shape)
-	batch := broadcastShape(&tensor{shape: a.shape[:la-2]}, &tensor{shape: b.shape[:lb-2]})
+	batch := broadcastShapes(a.shape[:la-2], b.shape[:lb-2])
 	n, m, k, p := numel(batch), a.shape[la-2], a.shape[la-1], b.shape[lb-1]
 	ea := r.expand(a, append(slices.Clone(batch), m, k))
 	eb := r.expand(b, append(slices.Clone(batch), k, p))
@@ -283,17 +295,23 @@ func (r *run) bmm(a, b *tensor) *tensor {
 		if b.requiresGrad {
 			saved = append(saved, a)
 		}
-		ac, bc := *a, *b
-		r.record("Bmm", one(out), []*tensor{a, b}, saved, func(r *run, n *node, g []*tensor) []*tensor {
-			return n.otherFirst(func(i int) *tensor {
-				if i == 0 {
-					return r.product(g[0], &bc, ac.shape, false)
-				}
-				return r.product(&ac, g[0], bc.shape, false)
-			})
-		})
+		n := r.record("Bmm", one(out), []*tensor{a, b}, saved, bmmBackward)
+		n.like = [2]operand{a.operand(), b.operand()}
 	}
 	return out
+}
+
+// bmmBackward takes mat2, self.
+func bmmBackward(r *run, n *node, g []*tensor) []*tensor {
+	a, b := r.looks(0, n.like[0]), r.looks(1, n.like[1])
+	outs := r.outs(2)
+	if n.wants(1) {
+		outs[1] = r.product(a, g[0], b.shape, false)
+	}
+	if n.wants(0) {
+		outs[0] = r.product(g[0], b, a.shape, false)
+	}
+	return outs
 }
 
 // runBaddbmm is baddbmm(input, batch1, batch2, beta, alpha) with alpha in Args.P: the input is copied into the result,

@@ -31,7 +31,10 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 		r.channelsLastNormScratch(x, train, false)
 	}
 	if r.needsGrad(x, w, b) {
-		xc := *x
+		xc, affine, params := *x, w != nil, onnxload.Undefined
+		if affine {
+			params = w.dtype
+		}
 		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...), func(r *run, n *node, g []*tensor) []*tensor {
 			gi := r.inLayout(g[0], func([]int64) []int64 { return xc.stride })
 			outs := make([]*tensor, 3)
@@ -43,9 +46,9 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 			} else {
 				outs[0] = r.emptyLike(&xc, xc.dtype)
 			}
-			if w != nil {
-				outs[1] = r.empty(w.dtype, channels)
-				outs[2] = r.empty(w.dtype, channels)
+			if affine {
+				outs[1] = r.empty(params, channels)
+				outs[2] = r.empty(params, channels)
 			}
 			if last {
 				r.channelsLastNormScratch(&xc, train, true)
@@ -126,13 +129,18 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 		kept = append(kept, r.empty(onnxload.Float32, rows))
 	}
 	if r.needsGrad(in...) {
-		xc, params := *x, in[1:]
+		xc, params := *x, make([]operand, len(in)-1)
+		for i, p := range in[1:] {
+			if p != nil {
+				params[i] = p.operand()
+			}
+		}
 		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...), func(r *run, n *node, g []*tensor) []*tensor {
 			xi := r.inLayout(&xc, contiguousStrides)
 			outs := make([]*tensor, len(n.next))
 			outs[0] = r.empty(xc.dtype, xc.shape...)
 			for i, p := range params {
-				if p != nil && n.wants(i+1) {
+				if n.wants(i + 1) {
 					outs[i+1] = r.empty(p.dtype, p.shape...)
 				}
 			}
@@ -164,13 +172,16 @@ func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
 	r.release(b)
 	r.release(a)
 	if r.needsGrad(in...) {
-		xc, w := *x, in[1]
+		xc, w, affine, params := *x, in[1], in[1] != nil, onnxload.Undefined
+		if affine {
+			params = w.dtype
+		}
 		r.record("NativeGroupNorm", one(out), append([]*tensor{x}, in[1:]...), []*tensor{x, w, mean, rstd}, func(r *run, nd *node, g []*tensor) []*tensor {
 			gi := r.inLayout(g[0], contiguousStrides)
 			outs := make([]*tensor, 3)
 			outs[0] = r.empty(xc.dtype, xc.shape...)
-			if w != nil {
-				outs[1], outs[2] = r.empty(w.dtype, ch), r.empty(w.dtype, ch)
+			if affine {
+				outs[1], outs[2] = r.empty(params, ch), r.empty(params, ch)
 			}
 			ds, db := r.empty(onnxload.Float32, n, ch), r.empty(onnxload.Float32, n, ch)
 			c2, c3 := r.empty(onnxload.Float32, n, groups), r.empty(onnxload.Float32, n, groups)

@@ -18,12 +18,11 @@ func runOpaque(r *run, c *Call, in []*tensor) []*tensor {
 	}
 	float := slices.ContainsFunc(outs, func(t *tensor) bool { return t != nil && t.dtype.IsFloat() })
 	if float && r.needsGrad(in...) {
-		like := make([]*tensor, len(in))
+		like := make([]operand, len(in))
 		for i, t := range in {
-			if t == nil {
-				continue
+			if t != nil {
+				like[i] = t.operand()
 			}
-			like[i] = &tensor{shape: t.shape, stride: t.stride, dtype: t.dtype, host: t.host}
 		}
 		var saved []*tensor
 		if c.Args.Mode == "saves" {

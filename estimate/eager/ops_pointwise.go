@@ -102,33 +102,35 @@ func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tens
 		if !r.needsGrad(x) {
 			return one(out)
 		}
-		var saved []*tensor
-		switch k {
-		case keepsInput:
-			saved = one(x)
-			if original != nil {
-				saved = one(original)
-			}
-		case keepsResult:
-			saved = one(out)
+		var saved *tensor
+		switch {
+		case k == keepsInput && original != nil:
+			saved = original
+		case k == keepsInput:
+			saved = x
+		case k == keepsResult:
+			saved = out
 		}
-		like := *x
-		defer r.release(original)
-		slices := c.Args.Inplace && x.view
-		r.record(name, one(out), one(x), saved, func(r *run, n *node, g []*tensor) []*tensor {
-			if !slices {
-				return one(r.chain(temps, g[0], &like))
-			}
-			// CopySlices (torch/csrc/autograd/functions/tensor.cpp): the gradient of the tensor that
-			// was written through a view is a copy, and the operator's backward has one of the view's.
-			base := r.emptyLike(g[0], g[0].dtype)
-			part := r.emptyLike(g[0], g[0].dtype)
-			r.release(r.chain(temps, part, &like))
-			r.release(part)
-			return one(base)
-		})
-		return one(out)
+		like, sliced := x.operand(), c.Args.Inplace && x.view
+		n := r.record(name, one(out), one(x), one(saved), unaryBackward)
+		n.like[0], n.temps, n.sliced = like, int32(temps), sliced
+		r.release(original)
+		return r.alone(out)
 	}
+}
+
+func unaryBackward(r *run, n *node, g []*tensor) []*tensor {
+	x := r.looks(0, n.like[0])
+	if !n.sliced {
+		return r.alone(r.chain(int(n.temps), g[0], x))
+	}
+	// CopySlices (torch/csrc/autograd/functions/tensor.cpp): the gradient of the tensor that
+	// was written through a view is a copy, and the operator's backward has one of the view's.
+	base := r.emptyLike(g[0], g[0].dtype)
+	part := r.emptyLike(g[0], g[0].dtype)
+	r.release(r.chain(int(n.temps), part, x))
+	r.release(part)
+	return r.alone(base)
 }
 
 // chain makes n tensors in the layout of the operands, then drops all but the last.

@@ -105,7 +105,7 @@ func runIm2col(r *run, c *Call, in []*tensor) []*tensor {
 func (r *run) resized(t *tensor, shape []int64) *tensor {
 	old := r.empty(t.dtype, t.shape...)
 	if bytesOf(numel(shape), t.dtype) <= old.st.bytes {
-		old.shape, old.stride = shape, contiguousStrides(shape)
+		old.layout = r.layouts.rowMajor(shape)
 		return old
 	}
 	out := r.empty(t.dtype, shape...)

@@ -72,10 +72,13 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 		r.drop(ws)
 		r.release(xi)
 		if grad {
-			xc := *x
+			xc, like := *x, make([]operand, len(weights))
+			for i, w := range weights {
+				like[i] = w.operand()
+			}
 			ins := append([]*tensor{x}, weights...)
 			n := r.record("CudnnRnn", append([]*tensor{out}, final...), ins, append(append([]*tensor{}, initial...), x, out), func(r *run, n *node, g []*tensor) []*tensor {
-				return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, weights)
+				return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, like)
 			})
 			n.saved = append(n.saved, reserve)
 			if random != nil {
@@ -106,7 +109,7 @@ func oneBlock(weights []*tensor) bool {
 }
 
 // rnnBackward computes the gradients of the data, then those of the weights, which are views of one block.
-func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onnxload.DType, stateShape []int64, states int, weights []*tensor) []*tensor {
+func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onnxload.DType, stateShape []int64, states int, weights []operand) []*tensor {
 	r.dnn[r.thread()] = true
 	var temps []*tensor
 	hold := func(t *tensor) *tensor { temps = append(temps, t); return t }
@@ -149,7 +152,7 @@ func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onn
 	for i, w := range weights {
 		if n.wants(i + 1) {
 			dw.refs++
-			outs[i+1] = &tensor{st: dw, shape: w.shape, stride: contiguousStrides(w.shape), dtype: dtype, refs: 1}
+			outs[i+1] = &tensor{layout: r.layouts.rowMajor(w.shape), st: dw, dtype: dtype, refs: 1}
 		}
 	}
 	r.drop(dw)

@@ -101,22 +101,21 @@ func (o *optimizer) changes(steps int) bool { return o.row.name == "radam" && st
 
 // states makes n tensors like the parameter the first time it is stepped.
 func (r *run) states(l *leaf, n int) {
-	if len(l.state) > 0 {
+	if l.stepped {
 		return
 	}
-	l.state = r.lists.some(n)[:0]
+	l.stepped = n > 0
 	for range n {
-		r.keepState(l, r.emptyLike(l.param, l.param.dtype))
+		r.state(l, l.param.bytes())
 	}
 }
 
-// keepState makes t a part of the optimizer's state.
-func (r *run) keepState(l *leaf, t *tensor) {
-	r.recategorize(t.st, timeline.OptimizerState)
-	if p := l.param.st; t.st.block != noBlock && p.block != noBlock { // it belongs where its parameter does
-		r.log.Request(t.st.block).Layer = r.log.Request(p.block).Layer
+// state makes a tensor of the optimizer's state. It stays to the end, so its block is all that there is of it.
+func (r *run) state(l *leaf, bytes int64) {
+	block := r.request(bytes, timeline.OptimizerState)
+	if p := l.param.st.block; block != noBlock && p != noBlock { // it belongs where its parameter does
+		r.log.Request(block).Layer = r.log.Request(p).Layer
 	}
-	l.state = append(l.state, t)
 }
 
 // A stepping is one call of optimizer.step() over the parameters that have a gradient.
@@ -164,7 +163,7 @@ func (r *run) stepOptimizer(o *optimizer) {
 			s.at = l
 			s.let(varGrad, nil) // grad = grads[i]
 			row.loop(s)
-			r.recycle(false)
+			r.recycle()
 		}
 		s.leave()
 	}
@@ -190,14 +189,13 @@ func (s *stepping) fused() {
 		return
 	}
 	for _, l := range s.with {
-		if len(l.state) == 0 {
-			step := s.empty(onnxload.Float32)
+		if !l.stepped {
+			s.state(l, bytesOf(1, onnxload.Float32)) // its step
 			n := s.o.row.states
 			if s.o.set["amsgrad"] {
 				n++
 			}
 			s.states(l, n)
-			s.keepState(l, step)
 		}
 	}
 }
@@ -219,25 +217,25 @@ func (s *stepping) leave() {
 	}
 }
 
-// list is an out-of-place foreach operator: a tensor like each parameter.
-func (s *stepping) list() []*tensor {
-	out := make([]*tensor, 0, len(s.with))
+// list is an out-of-place foreach operator: a tensor like each parameter. The blocks are all that is needed of them.
+func (s *stepping) list() []int32 {
+	out := make([]int32, 0, len(s.with))
 	for _, l := range s.with {
-		out = append(out, s.emptyLike(l.param, l.param.dtype))
+		out = append(out, s.request(l.param.bytes(), timeline.Temporary))
 	}
 	return out
 }
 
-func (s *stepping) drop(lists ...[]*tensor) {
+func (s *stepping) drop(lists ...[]int32) {
 	for _, list := range lists {
-		for _, t := range list {
-			s.release(t)
+		for _, block := range list {
+			s.free(block)
 		}
 	}
 }
 
 // decayed is the list of gradients with the decayed parameters added, nil without weight decay.
-func (s *stepping) decayed() []*tensor {
+func (s *stepping) decayed() []int32 {
 	if !s.o.set["wd"] {
 		return nil
 	}

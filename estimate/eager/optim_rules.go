@@ -21,7 +21,7 @@ func lists(keeps bool, n int) func(*stepping) {
 			s.drop(grads)
 			grads = nil
 		}
-		var temps [][]*tensor
+		var temps [][]int32
 		for range n {
 			temps = append(temps, s.list())
 		}
@@ -136,19 +136,17 @@ func radamLoop(s *stepping) {
 // dimensions, the whole for the others; the update is made in one temporary of the parameter's size.
 func adafactorStep(s *stepping) {
 	for _, l := range s.with {
-		if len(l.state) > 0 {
+		if l.stepped {
 			continue
 		}
-		g := l.grad
-		k := len(g.shape)
-		if k < 2 {
-			s.keepState(l, s.emptyLike(g, g.dtype))
-			continue
+		l.stepped = true
+		if g := l.grad; len(g.shape) < 2 {
+			s.state(l, g.bytes())
+		} else {
+			row, col := s.factors(g)
+			s.state(l, row.bytes())
+			s.state(l, col.bytes())
 		}
-		row, col := slices.Clone(g.shape), slices.Clone(g.shape)
-		row[k-1], col[k-2] = 1, 1
-		s.keepState(l, s.empty(g.dtype, row...))
-		s.keepState(l, s.empty(g.dtype, col...))
 	}
 	const ( // in the order of their first assignment
 		mean   = iota // row_mean, or grad_squared
@@ -166,7 +164,7 @@ func adafactorStep(s *stepping) {
 		s.norm(l.param)
 		g := l.grad
 		if k := len(g.shape); k > 1 {
-			row, col := l.state[0], l.state[1]
+			row, col := s.factors(g)
 			let(mean, s.reduce(g, []int{k - 1}, true, g.dtype))
 			let(column, s.reduce(g, []int{k - 2}, true, g.dtype))
 			let(estimate, s.matmul(row, col))
@@ -181,6 +179,14 @@ func adafactorStep(s *stepping) {
 	for v := range vars {
 		let(v, nil)
 	}
+}
+
+// factors returns what looks like the row and the column that adafactorStep keeps of a parameter with this gradient.
+func (s *stepping) factors(g *tensor) (row, col *tensor) {
+	k := len(g.shape)
+	a, b := slices.Clone(g.shape), slices.Clone(g.shape)
+	a[k-1], b[k-2] = 1, 1
+	return s.looks(0, operand{s.layouts.rowMajor(a), g.dtype, false}), s.looks(1, operand{s.layouts.rowMajor(b), g.dtype, false})
 }
 
 // norm is t.norm(2).item().

@@ -64,9 +64,10 @@ func allDims(t *tensor) []int {
 func (r *run) reduceScratch(t *tensor, dims []int) {
 	if d := splitDim(t.shape, t.stride, t.dtype); d >= 0 {
 		low, high := *t, *t
-		low.shape, high.shape = slices.Clone(t.shape), slices.Clone(t.shape)
-		low.shape[d] /= 2
-		high.shape[d] -= low.shape[d]
+		a, b := slices.Clone(t.shape), slices.Clone(t.shape)
+		a[d] /= 2
+		b[d] -= a[d]
+		low.layout, high.layout = r.layouts.at(a, t.stride), r.layouts.at(b, t.stride)
 		r.reduceScratch(&low, dims)
 		if t.bytes() <= wholeReductions { // the two parts are alike
 			r.reduceScratch(&high, dims)

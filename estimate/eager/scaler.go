@@ -1,6 +1,9 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 // A gradScaler is torch.amp.GradScaler: a loss scale and a growth tracker on the GPU, made when the first
 // loss is scaled. Its scale is taken to never find an infinity, so that every step is made.
@@ -51,31 +54,32 @@ const chunk = 65536
 // partial results for as many chunks as the largest has; the norm of these; the factor,
 // and a multiplication in place.
 func (r *run) clipNorm(params []*leaf) {
-	var grads []*tensor
+	grads, dtype := int64(0), onnxload.Undefined
 	chunks := int64(0)
 	for _, l := range params {
 		if l.grad != nil {
-			grads = append(grads, l.grad)
+			if grads++; grads == 1 {
+				dtype = l.grad.dtype
+			}
 			chunks = max(chunks, ceilDiv(l.grad.numel(), chunk))
 		}
 	}
-	if len(grads) == 0 {
+	if grads == 0 {
 		return
 	}
 	r.grad = false
 	defer func() { r.grad = true }()
-	dtype := grads[0].dtype
-	partial := r.empty(onnxload.Float32, int64(len(grads))*chunks)
-	var norms []*tensor
-	for range grads {
-		norms = append(norms, r.empty(dtype))
+	partial := r.empty(onnxload.Float32, grads*chunks)
+	norms := make([]int32, grads)
+	for i := range norms {
+		norms[i] = r.request(bytesOf(1, dtype), timeline.Temporary)
 	}
 	r.release(partial)
-	stacked := r.empty(dtype, int64(len(grads)))
+	stacked := r.empty(dtype, grads)
 	total := r.reduce(stacked, nil, false, dtype)
 	r.release(stacked)
 	for _, n := range norms {
-		r.release(n)
+		r.free(n)
 	}
 	sum := r.empty(dtype) // total_norm + 1e-6
 	reciprocal := r.empty(dtype)

@@ -82,11 +82,11 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		if dtype.IsFloat() {
 			dtype = r.opts.Precision.params()
 		}
-		stride := contiguousStrides(v.Shape)
+		l := r.layouts.rowMajor(v.Shape)
 		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
-			stride = channelsLastStrides(v.Shape)
+			l = r.layouts.at(v.Shape, channelsLastStrides(v.Shape))
 		}
-		t := r.strided(dtype, v.Shape, stride)
+		t := r.laid(dtype, l)
 		r.recategorize(t.st, c)
 		t.st.state = c == timeline.Parameter || c == timeline.Buffer
 		t.st.parameter = c == timeline.Parameter
@@ -184,9 +184,7 @@ func (r *run) forward(values []*tensor) error {
 		if held != nil {
 			r.releaseAll(held[i])
 		}
-		if !r.grad {
-			r.recycle(false)
-		}
+		r.recycle()
 	}
 	r.layer, r.at = timeline.NoLayer, -1
 	return nil
@@ -325,7 +323,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.err != nil {
 			return fmt.Errorf("optimizer: %w", r.err)
 		}
-		r.recycle(true)
+		r.recycle()
 		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
 			continue
 		}

@@ -6,12 +6,10 @@ import "slices"
 // through as views. What they hide is the copy that reshape makes of a tensor
 // whose strides cannot express the new shape.
 
-// recordView makes v, an alias of t, the output of a node whose backward is back.
-func (r *run) recordView(name string, v, t *tensor, back func(*run, *tensor) *tensor) *tensor {
+// recordView makes v, an alias of t, the output of a node that knows what t looks like.
+func (r *run) recordView(name string, v, t *tensor, backward rule) *tensor {
 	if r.needsGrad(t) && t.dtype.IsFloat() {
-		r.record(name, []*tensor{v}, []*tensor{t}, nil, func(r *run, _ *node, g []*tensor) []*tensor {
-			return []*tensor{back(r, g[0])}
-		})
+		r.record(name, []*tensor{v}, []*tensor{t}, nil, backward).like[0] = t.operand()
 	}
 	return v
 }
@@ -61,9 +59,8 @@ func (r *run) view(t *tensor, shape []int64) (*tensor, bool) {
 	if !ok {
 		return nil, false
 	}
-	from := t.shape
-	return r.recordView("View", r.alias(t, shape, stride), t, func(r *run, g *tensor) *tensor {
-		return r.reshapeGrad(g, from)
+	return r.recordView("View", r.alias(t, shape, stride), t, func(r *run, n *node, g []*tensor) []*tensor {
+		return r.alone(r.reshapeGrad(g[0], n.like[0].shape))
 	}), true
 }
 
@@ -111,26 +108,37 @@ func (r *run) contiguous(t *tensor) *tensor {
 
 // permute is Tensor.permute.
 func (r *run) permute(t *tensor, perm []int) *tensor {
-	shape, stride := make([]int64, len(perm)), make([]int64, len(perm))
+	v := r.permuted(t, perm)
+	if len(perm) == 2 && perm[0] == 1 {
+		return r.recordView("Permute", v, t, transposeBackward)
+	}
 	inverse := make([]int, len(perm))
 	for i, p := range perm {
-		shape[i], stride[i], inverse[p] = t.shape[p], t.stride[p], i
+		inverse[p] = i
 	}
-	return r.recordView("Permute", r.alias(t, shape, stride), t, func(r *run, g *tensor) *tensor {
-		return r.permuted(g, inverse)
+	return r.recordView("Permute", v, t, func(r *run, _ *node, g []*tensor) []*tensor {
+		return r.alone(r.permuted(g[0], inverse))
 	})
 }
 
+func transposeBackward(r *run, _ *node, g []*tensor) []*tensor {
+	return r.alone(r.permuted(g[0], []int{1, 0}))
+}
+
 func (r *run) permuted(t *tensor, perm []int) *tensor {
-	shape, stride := make([]int64, len(perm)), make([]int64, len(perm))
-	for i, p := range perm {
-		shape[i], stride[i] = t.shape[p], t.stride[p]
+	var room [16]int64
+	shape, stride := room[:0:8], room[8:8]
+	for _, p := range perm {
+		shape, stride = append(shape, t.shape[p]), append(stride, t.stride[p])
 	}
 	return r.alias(t, shape, stride)
 }
 
 // transpose is Tensor.transpose.
 func (r *run) transpose(t *tensor, a, b int) *tensor {
+	if len(t.shape) == 2 && a != b {
+		return r.permute(t, []int{1, 0})
+	}
 	perm := make([]int, len(t.shape))
 	for i := range perm {
 		perm[i] = i
@@ -154,34 +162,37 @@ func (r *run) expand(t *tensor, shape []int64) *tensor {
 			stride[i] = t.stride[j]
 		}
 	}
-	from := t.shape
-	return r.recordView("Expand", r.alias(t, shape, stride), t, func(r *run, g *tensor) *tensor {
-		return r.sumTo(g, from)
+	return r.recordView("Expand", r.alias(t, shape, stride), t, func(r *run, n *node, g []*tensor) []*tensor {
+		return r.alone(r.sumTo(g[0], n.like[0].shape))
 	})
 }
 
 // unsqueeze is Tensor.unsqueeze.
 func (r *run) unsqueeze(t *tensor, dim int) *tensor {
-	stride := int64(1)
-	if dim < len(t.shape) {
-		stride = t.shape[dim] * t.stride[dim]
-	}
-	v := r.alias(t, slices.Insert(slices.Clone(t.shape), dim, 1), slices.Insert(slices.Clone(t.stride), dim, stride))
-	return r.recordView("Unsqueeze", v, t, func(r *run, g *tensor) *tensor {
-		return r.alias(g, slices.Delete(slices.Clone(g.shape), dim, dim+1), slices.Delete(slices.Clone(g.stride), dim, dim+1))
+	return r.recordView("Unsqueeze", r.with(t, dim), t, func(r *run, _ *node, g []*tensor) []*tensor {
+		return r.alone(r.without(g[0], dim))
 	})
 }
 
 // squeeze drops a dimension of size 1.
 func (r *run) squeeze(t *tensor, dim int) *tensor {
-	v := r.alias(t, slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.stride), dim, dim+1))
-	return r.recordView("Squeeze", v, t, func(r *run, g *tensor) *tensor {
-		stride := int64(1)
-		if dim < len(g.shape) {
-			stride = g.shape[dim] * g.stride[dim]
-		}
-		return r.alias(g, slices.Insert(slices.Clone(g.shape), dim, 1), slices.Insert(slices.Clone(g.stride), dim, stride))
+	return r.recordView("Squeeze", r.without(t, dim), t, func(r *run, _ *node, g []*tensor) []*tensor {
+		return r.alone(r.with(g[0], dim))
 	})
+}
+
+// with returns t with another dimension, of size 1.
+func (r *run) with(t *tensor, dim int) *tensor {
+	stride := int64(1)
+	if dim < len(t.shape) {
+		stride = t.shape[dim] * t.stride[dim]
+	}
+	return r.alias(t, slices.Insert(slices.Clone(t.shape), dim, 1), slices.Insert(slices.Clone(t.stride), dim, stride))
+}
+
+// without returns t at one place of a dimension, which goes.
+func (r *run) without(t *tensor, dim int) *tensor {
+	return r.alias(t, slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.stride), dim, dim+1))
 }
 
 // slice takes size elements of a dimension, step apart. Its backward fills a zero
@@ -189,19 +200,16 @@ func (r *run) squeeze(t *tensor, dim int) *tensor {
 func (r *run) slice(t *tensor, dim int, size, step int64) *tensor {
 	shape, stride := slices.Clone(t.shape), slices.Clone(t.stride)
 	shape[dim], stride[dim] = size, stride[dim]*step
-	from := t.shape
-	return r.recordView("Slice", r.alias(t, shape, stride), t, func(r *run, g *tensor) *tensor {
-		return r.empty(g.dtype, from...)
-	})
+	return r.recordView("Slice", r.alias(t, shape, stride), t, sliceBackward)
 }
 
 // selectAt takes one element of a dimension and drops the dimension.
 func (r *run) selectAt(t *tensor, dim int) *tensor {
-	from := t.shape
-	v := r.alias(t, slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.stride), dim, dim+1))
-	return r.recordView("Select", v, t, func(r *run, g *tensor) *tensor {
-		return r.empty(g.dtype, from...)
-	})
+	return r.recordView("Select", r.without(t, dim), t, sliceBackward)
+}
+
+func sliceBackward(r *run, n *node, g []*tensor) []*tensor {
+	return r.alone(r.empty(g[0].dtype, n.like[0].shape...))
 }
 
 // split is Tensor.split: views of consecutive parts. Its backward concatenates the
@@ -247,13 +255,12 @@ func (r *run) split(t *tensor, dim int, sizes []int64) []*tensor {
 func (r *run) unbind(t *tensor, dim int) []*tensor {
 	outs := make([]*tensor, t.shape[dim])
 	for i := range outs {
-		outs[i] = r.alias(t, slices.Delete(slices.Clone(t.shape), dim, dim+1), slices.Delete(slices.Clone(t.stride), dim, dim+1))
+		outs[i] = r.without(t, dim)
 	}
 	if r.needsGrad(t) && t.dtype.IsFloat() {
-		whole, part := t.shape, outs[0].shape
+		whole, part, dtype := t.shape, outs[0].shape, t.dtype
 		r.record("Unbind", outs, []*tensor{t}, nil, func(r *run, _ *node, g []*tensor) []*tensor {
 			var zeros []*tensor
-			var dtype = t.dtype
 			for _, x := range g {
 				if x == nil {
 					zeros = append(zeros, r.empty(dtype, part...))

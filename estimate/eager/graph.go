@@ -1,0 +1,215 @@
+package eager
+
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A node is one step of the backward graph.
+type node struct {
+	*recorded
+	leaf  *leaf   // set for AccumulateGrad, which has nothing recorded
+	grad  *tensor // of output 0, while a backward pass runs
+	seq   int64   // later nodes run first; AccumulateGrad before all
+	refs  int32
+	deps  int32 // gradients still to come, while a backward pass runs
+	mark  int32 // the pass that deps belongs to
+	layer int32
+}
+
+// recorded is what a node knows of the operator that made it.
+type recorded struct {
+	name     string // as PyTorch prints it, without "Backward0"
+	backward rule
+	next     []edge // one for each input of the forward operator
+	saved    []*storage
+	out      meta       // of output 0
+	more     []output   // the others
+	like     [2]operand // of which operators backward needs to know
+	node     node
+	call     int32 // Call.Node of the call that made it, -1 outside of any
+	temps    int32 // see unary
+	sliced   bool  // likewise
+}
+
+// An output is one of several of an operator.
+type output struct {
+	meta
+	grad *tensor
+}
+
+// A rule turns the gradients of an operator's outputs (nil where there is none) into
+// those of its inputs, nil for each that nothing wants. The gradients that it is given
+// are borrowed; those that it returns are references of their own. It must not hold tensors of the forward pass, which are
+// gone when it runs, but copies or node.like.
+type rule func(r *run, n *node, g []*tensor) []*tensor
+
+type edge struct {
+	fn *node
+	nr int32
+}
+
+// meta is what the gradient of an output must look like.
+type meta struct {
+	*layout
+	dtype onnxload.DType
+}
+
+// A leaf is a parameter that collects a gradient.
+type leaf struct {
+	param   *tensor
+	grad    *tensor
+	acc     node // its AccumulateGrad, while some graph refers to it
+	stepped bool // the optimizer's states for it are there
+}
+
+// needsGrad reports whether an operator on these inputs is recorded.
+func (r *run) needsGrad(ins ...*tensor) bool {
+	if !r.grad {
+		return false
+	}
+	for _, t := range ins {
+		if t != nil && t.requiresGrad {
+			return true
+		}
+	}
+	return false
+}
+
+// record makes outs the outputs of a new node over ins. saved are the tensors
+// whose storage backward needs; each is kept until the node has run.
+func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
+	m := r.nodes.one()
+	next, kept, more := m.next, m.saved, m.more // of its life before
+	*m = recorded{name: name, backward: backward, call: r.at}
+	n := &m.node
+	*n = node{recorded: m, seq: r.seq, layer: r.layer}
+	r.seq++
+	if n.next = next[:0]; cap(next) < len(ins) {
+		n.next = r.edges.some(len(ins))[:0]
+	}
+	for _, t := range ins {
+		e := edge{}
+		if t != nil && t.requiresGrad {
+			e = r.edgeTo(t)
+		}
+		n.next = append(n.next, e)
+	}
+	if n.saved = kept[:0]; cap(kept) < len(saved) {
+		n.saved = r.saves.some(len(saved))[:0]
+	}
+	for _, t := range saved {
+		n.save(t)
+	}
+	if n.more = more[:0]; cap(more) < len(outs)-1 {
+		n.more = make([]output, 0, len(outs)-1)
+	}
+	for i, t := range outs {
+		want := meta{}
+		if t != nil {
+			want = meta{t.layout, t.dtype}
+		}
+		if i == 0 {
+			n.out = want
+		} else {
+			n.more = append(n.more, output{meta: want})
+		}
+		if t == nil || !t.dtype.IsFloat() {
+			continue // indices and masks have no gradient
+		}
+		if t.fn != nil { // written in place
+			r.dropNode(t.fn)
+		}
+		t.requiresGrad, t.fn, t.nr, t.leaf = true, n, int32(i), nil
+		n.refs++
+	}
+	return n
+}
+
+// edgeTo returns where t's gradient goes, and takes a reference on it.
+func (r *run) edgeTo(t *tensor) edge {
+	fn, nr := t.fn, t.nr
+	if fn == nil {
+		l := t.leaf
+		if fn, nr = &l.acc, 0; fn.refs == 0 {
+			l.acc = node{leaf: l, seq: math.MaxInt64, layer: r.layer}
+		}
+	}
+	fn.refs++
+	return edge{fn, nr}
+}
+
+// edges returns where the gradients of n's inputs go.
+func (n *node) edges() []edge {
+	if n.leaf != nil {
+		return nil
+	}
+	return n.next
+}
+
+// want returns what the gradient of an output must look like.
+func (n *node) want(nr int32) meta {
+	switch {
+	case n.leaf != nil:
+		return meta{n.leaf.param.layout, n.leaf.param.dtype}
+	case nr == 0:
+		return n.out
+	}
+	return n.more[nr-1].meta
+}
+
+// gradient returns where the gradient of an output collects.
+func (n *node) gradient(nr int32) **tensor {
+	if nr == 0 {
+		return &n.grad
+	}
+	return &n.more[nr-1].grad
+}
+
+// save keeps t's storage until n has run.
+func (n *node) save(t *tensor) {
+	if t != nil && !t.host {
+		t.st.refs++
+		n.saved = append(n.saved, t.st)
+	}
+}
+
+// dropNode drops a reference to a node; the last frees what it saved and the
+// nodes behind it. A worklist, because graphs are as deep as models are long.
+func (r *run) dropNode(n *node) {
+	n.refs--
+	if n.refs > 0 {
+		return
+	}
+	work := append(r.work[:0], n)
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		if n.leaf != nil {
+			continue
+		}
+		r.releaseSaved(n)
+		for _, e := range n.next {
+			if e.fn == nil {
+				continue
+			}
+			if e.fn.refs--; e.fn.refs == 0 {
+				work = append(work, e.fn)
+			}
+		}
+		n.next = n.next[:0]
+		r.gone.nodes = append(r.gone.nodes, n.recorded)
+	}
+	r.work = work
+}
+
+func (r *run) releaseSaved(n *node) {
+	for _, s := range n.saved {
+		r.drop(s)
+	}
+	n.saved = n.saved[:0]
+}
+
+// wants reports whether input i of n's operator has somewhere to send a gradient.
+func (n *node) wants(i int) bool { return i < len(n.next) && n.next[i].fn != nil }

@@ -1,0 +1,113 @@
+package eager
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// A run emits the events of PyTorch executing a program.
+type run struct {
+	opts   *Options
+	prog   *Program
+	log    timeline.Log
+	step   int32
+	layer  int32
+	at     int32 // Call.Node of the call that runs, -1 outside of any
+	grad   bool  // gradient mode
+	amp    *autocast
+	seq    int64 // sequence number of the next autograd node
+	passes int32 // backward passes so far
+	rows   map[string]*op
+
+	blas [2]bool // cuBLAS workspace taken, by thread: forward, backward
+	lt   [2]bool // cublasLt workspace, likewise
+	dnn  [2]bool // cuDNN used, by thread
+
+	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
+	back         bool     // the autograd thread is running
+
+	plans   map[string]int32 // of convolutions: see plan
+	planned []convPlan       // by plan less 1
+	planKey []byte           // room for a key of it
+
+	err error // the first that happened: what follows it does not count
+
+	ends   [][]ValueID // see Program.lifetimes; the same for every pass
+	unread map[int]int32
+
+	layouts  layouts
+	tensors  slab[tensor]
+	storages slab[storage]
+	nodes    slab[recorded]
+	edges    slab[edge]
+	saves    slab[*storage]
+	gone     remains
+	args     []*tensor  // room for the arguments of a call
+	grads    []*tensor  // room for the gradients that a node gets
+	results  []*tensor  // room for those that it makes
+	work     []*node    // room for dropNode
+	likes    [2]tensor  // see looks
+	nowhere  storage    // theirs
+	only     [1]*tensor // see alone
+
+	criterion string // the loss, once it is known
+	saved     int64  // see Run.Saved
+	savedBy   []int64
+}
+
+// outs returns room for the gradients of n inputs, none yet; it is good until the node is done.
+func (r *run) outs(n int) []*tensor {
+	r.results = slices.Grow(r.results[:0], n)[:n]
+	clear(r.results)
+	return r.results
+}
+
+// A slab hands out values that it allocates many at a time: a run makes thousands, and none outlives it.
+type slab[T any] struct {
+	free []T
+	used []*T // to be handed out again
+}
+
+const slabSize = 256
+
+// one returns a value; what it holds is not cleared.
+func (s *slab[T]) one() *T {
+	if n := len(s.used); n > 0 {
+		v := s.used[n-1]
+		s.used = s.used[:n-1]
+		return v
+	}
+	return &s.some(1)[0]
+}
+
+// some returns a list of n zero values.
+func (s *slab[T]) some(n int) []T {
+	if n > len(s.free) {
+		if n > slabSize/8 {
+			return make([]T, n)
+		}
+		s.free = make([]T, slabSize)
+	}
+	list := s.free[:n:n]
+	s.free = s.free[n:]
+	return list
+}
+
+// remains are what nothing in the run refers to any more. It is handed out again, but not at once: whoever released a
+// tensor may look at its shape until the call or the node is done that it works on. Rules for backward hold no tensors of
+// the forward pass but copies of them.
+type remains struct {
+	tensors  []*tensor
+	storages []*storage
+	nodes    []*recorded
+}
+
+// recycle is called between two calls or nodes.
+func (r *run) recycle() {
+	k := &r.gone
+	r.tensors.used = append(r.tensors.used, k.tensors...)
+	r.storages.used = append(r.storages.used, k.storages...)
+	r.nodes.used = append(r.nodes.used, k.nodes...)
+	k.tensors, k.storages, k.nodes = k.tensors[:0], k.storages[:0], k.nodes[:0]
+}
