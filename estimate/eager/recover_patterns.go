@@ -23,6 +23,7 @@ var patterns = []pattern{
 	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},
 	{"Slice", matchChunk},
+	{"GatherND", matchIndex},
 	{"InstanceNormalization", matchGroupNorm},
 	{"Softmax", matchSDPA},
 	{"Softmax", matchSoftmaxFloat},

@@ -105,6 +105,30 @@ func TestLinearForms(t *testing.T) {
 	}
 }
 
+// x[:, index] as torch.export writes it, and what only looks like it.
+func TestIndexByTensor(t *testing.T) {
+	inits := []onnx.Tensor{onnx.Bare("places", onnxload.Int64, 3, 5), onnx.Int64s("to", 3, 5), onnx.Int64s("more", 2, 3, 5), onnx.Int64s("last", -1)}
+	spread := func(to string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Expand", "places "+to, "e"), onnx.Op("Unsqueeze", "e last", "u"), onnx.Op("Concat", "u", "c", onnx.A("axis", -1))}
+	}
+	perm := func(p ...int64) onnx.Attr { return onnx.A("perm", p) }
+	apart := []string{"permute(x)", "expand(places)", "reshape(e)", "cat(u)", "index(t, c)"}
+	with := func(to string, rest ...onnx.Node) []onnx.Node {
+		return append(append([]onnx.Node{onnx.Op("Transpose", "x", "t", perm(1, 0, 2))}, spread(to)...), rest...)
+	}
+	runPatterns(t, []patternCase{
+		{name: "the first dimension", inits: inits, nodes: append(spread("to"), onnx.Op("GatherND", "x c", "y")), want: []string{"index(x, places)"}},
+		{name: "the second", inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "g"), onnx.Op("Transpose", "g", "y", perm(2, 0, 1, 3))), want: []string{"index(x, places)"}},
+		{name: "turned another way", inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "g"), onnx.Op("Transpose", "g", "y", perm(2, 1, 0, 3))), want: append(slices.Clone(apart), "permute(g)")},
+		{name: "not turned back", inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "y")), want: apart},
+		{name: "places that spread", inits: inits, nodes: append(spread("more"), onnx.Op("GatherND", "x c", "y")), want: []string{"expand(places)", "reshape(e)", "cat(u)", "index(x, c)"}},
+	})
+	turned := mustRecover(t, patternCase{inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "g"), onnx.Op("Transpose", "g", "y", perm(2, 0, 1, 3)))}.graph())
+	if c := turned.Calls[0]; c.Args.Dim != 1 || !slices.Equal(c.Args.Shape, []int64{2, 3, 5, 8}) {
+		t.Errorf("dimension %d towards %v, wanted 1 towards [2 3 5 8]", c.Args.Dim, c.Args.Shape)
+	}
+}
+
 // A product of stacks of matrices that is scaled and added to is baddbmm.
 func TestBaddbmm(t *testing.T) {
 	inits := []onnx.Tensor{f32s("alpha", 0.125), f32s("beta", 1), onnx.Zeros("bias", onnxload.Float32, 2, 1, 4), onnx.Zeros("wide", onnxload.Float32, 4)}
