@@ -5,14 +5,13 @@ import "github.com/memestimate/memestimate/onnxload"
 // noiseSteps is how many nodes may lie between a random tensor and what it is multiplied with.
 const noiseSteps = 8
 
-// matchNoise finds, in an inference, what a training export wrote of stochastic depth and of dropout by hand: x times a
-// random tensor of zeros and ones, 1 where a uniform one is below the rate that survives, perhaps divided by that
-// rate. Outside of training such modules return x itself, so nothing is computed.
+// matchNoise finds what a training export wrote of stochastic depth and of dropout by hand: x times a random tensor of zeros and
+// ones, 1 where a uniform one is below the rate that survives, perhaps divided by that rate. The random tensor is one of
+// x's type, whatever that is under autocast, that is filled and divided in place: torchvision.ops.stochastic_depth has
+// torch.empty(size, dtype=input.dtype).bernoulli_(survival_rate), timm's drop_path x.new_empty(shape).bernoulli_(keep_prob).
+// Outside of training such modules return x itself, so nothing is computed.
 func matchNoise(b *recovery, i int) {
 	n := b.nodes[i]
-	if b.src.Train {
-		return
-	}
 	nodes, binary := []int{i}, n.Op == "Bernoulli"
 	for _, v := range n.In { // the tensor whose shape it takes
 		if p, at := b.producer(v); p != nil && b.single(v) && !b.done[at] {
@@ -37,8 +36,14 @@ func matchNoise(b *recovery, i int) {
 		case u.Op == "Cast", u.Op == "CastLike" && b.in(u, 0) == b.id(v):
 		case (u.Op == "Add" || u.Op == "Mul") && number, u.Op == "Div" && number && b.in(u, 0) == b.id(v):
 		case u.Op == "Mul" && binary && b.isTensor(b.other(u, v)):
-			x := b.other(u, v)
-			b.claim(func() { b.call("dropout", Args{}, []ValueID{b.value(x)}, u.Out[0]) }, nodes...)
+			x, noise := b.other(u, v), v
+			b.claim(func() {
+				if b.src.Train {
+					b.call("feature_dropout", Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []ValueID{b.value(x)}, u.Out[0]) // whatever the rate is
+					return
+				}
+				b.call("dropout", Args{}, []ValueID{b.value(x)}, u.Out[0])
+			}, nodes...)
 			return
 		default:
 			return
