@@ -3,7 +3,7 @@
 #
 #	scripts/release.sh v1.2.3 [TARGET...]
 #
-# Live GPUs need cgo: linux archives are built with a C compiler for their processor (CC_linux_arm64 names another one than
+# An archive has what its README links to and has one run. Live GPUs need cgo: linux archives are built with a C compiler for their processor (CC_linux_arm64 names another one than
 # aarch64-linux-gnu-gcc). With NOGPU=1 a missing compiler is no error, and the archive says so in its name. The same source and
 # the same compilers give the same archives.
 set -euo pipefail
@@ -17,6 +17,7 @@ v[0-9]*.[0-9]*.[0-9]*) ;;
 esac
 targets=("$@")
 [ ${#targets[@]} -gt 0 ] || targets=(linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64)
+texts=(LICENSE README.md CHANGELOG.md docs models/NOTICE scripts/strip_weights.py)
 export CGO_CFLAGS="${CGO_CFLAGS:--g -O2 -Wno-deprecated-declarations}"
 when="@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}"
 
@@ -64,7 +65,8 @@ for target in "${targets[@]}"; do
 	name="memestimate-$version-$os-$arch$suffix"
 	mkdir -p "dist/staging/$name"
 	CGO_ENABLED=$cgo CC="$cc" GOOS="$os" GOARCH="$arch" go build -trimpath -buildvcs=false -ldflags "-s -w -buildid= -X main.release=$version" -o "dist/staging/$name/$program" ./cmd/memestimate
-	cp -r LICENSE README.md CHANGELOG.md models/NOTICE dist/staging/memestimate.1 dist/staging/completions "dist/staging/$name/"
+	cp -r dist/staging/memestimate.1 dist/staging/completions "dist/staging/$name/"
+	tar -c "${texts[@]}" | tar -x -C "dist/staging/$name"
 	if [ "$os" = windows ] && command -v zip >/dev/null; then
 		find "dist/staging/$name" -exec touch -d "$when" {} +
 		(cd dist/staging && find "$name" -type f | sort | TZ=UTC zip -q -X "../$name.zip" -@)

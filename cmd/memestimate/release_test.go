@@ -2,8 +2,11 @@ package main
 
 import (
 	"bufio"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -33,6 +36,59 @@ func TestReleaseScriptRefuses(t *testing.T) {
 	}
 	if _, err := os.Stat("../../dist"); (err == nil) != had {
 		t.Error("a refused release leaves or removes dist")
+	}
+}
+
+// What the pages of a release's archive link to is in it, under the same path.
+func TestReleaseHasWhatItsPagesLinkTo(t *testing.T) {
+	const root = "../../"
+	script, err := os.ReadFile(root + "scripts/release.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := regexp.MustCompile(`(?m)^texts=\((.*)\)$`).FindSubmatch(script)
+	if texts == nil || !strings.Contains(string(script), `"${texts[@]}"`) {
+		t.Fatal("release.sh does not say which texts an archive has")
+	}
+	has := map[string]bool{}
+	for _, name := range strings.Fields(string(texts[1])) {
+		err := filepath.WalkDir(root+name, func(path string, d fs.DirEntry, err error) error {
+			has[strings.TrimPrefix(filepath.ToSlash(path), root)] = true
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	links, commands := 0, regexp.MustCompile(`scripts/[a-z_]+\.(?:py|sh)`)
+	for name := range has {
+		if !strings.HasSuffix(name, ".md") {
+			continue
+		}
+		page, err := os.ReadFile(root + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`\]\(([^)]*)\)`).FindAllStringSubmatch(string(page), -1) {
+			to, _, _ := strings.Cut(m[1], "#")
+			if to == "" || strings.Contains(to, "://") {
+				continue
+			}
+			links++
+			if to = path.Join(path.Dir(name), to); !has[to] {
+				t.Errorf("%s links to %s, which the archive has not", name, to)
+			}
+		}
+		if name == "README.md" || name == "docs/exporting.md" { // for users of the program
+			for _, script := range commands.FindAllString(string(page), -1) {
+				if !has[script] {
+					t.Errorf("%s has one run %s, which the archive has not", name, script)
+				}
+			}
+		}
+	}
+	if links < 20 {
+		t.Errorf("only %d links", links)
 	}
 }
 
