@@ -1,8 +1,6 @@
 package estimate
 
 import (
-	"sync"
-
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -26,10 +24,10 @@ const (
 // And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room for
 // a request that no cached block serves.
 func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
-	var wait sync.WaitGroup
+	var c crew
 	most := make([]int64, len(s.Run.Workspaces)+1)
 	replay := func(k int, cfg caching.Config) {
-		wait.Go(func() {
+		c.do(func() {
 			// A choice that does not survive a limit says nothing of one that does.
 			if large, ok := caching.LargeReserved(s.Run.Log, cfg); ok {
 				most[k] = large + s.Replay.Stats.ReservedBytes.Small.Peak
@@ -44,7 +42,7 @@ func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
 	}
 	cfg.Address = caching.Rising()
 	replay(len(most)-1, cfg)
-	wait.Wait()
+	c.end()
 
 	reserved := s.Peak.Reserved
 	request, share := trainRequest, trainShare

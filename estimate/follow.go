@@ -10,7 +10,7 @@ import (
 type follower struct {
 	replay *caching.Replayer
 	parts  chan timeline.Part // nil until there is something to follow
-	done   chan struct{}
+	crew   crew
 }
 
 func follow(cfg caching.Config) *follower {
@@ -20,13 +20,13 @@ func follow(cfg caching.Config) *follower {
 // take is for eager.Options.Full.
 func (f *follower) take(p timeline.Part) {
 	if f.parts == nil {
-		f.parts, f.done = make(chan timeline.Part, 64), make(chan struct{})
-		go func() {
-			defer close(f.done)
+		f.parts = make(chan timeline.Part, 64)
+		f.crew.do(func() {
+			sound := true
 			for p := range f.parts {
-				f.replay.Take(p)
+				sound = sound && f.crew.part(func() { f.replay.Take(p) }) // what comes after a panic is only taken off
 			}
-		}()
+		})
 	}
 	f.parts <- p
 }
@@ -35,6 +35,6 @@ func (f *follower) take(p timeline.Part) {
 func (f *follower) end() {
 	if f.parts != nil {
 		close(f.parts)
-		<-f.done
+		f.crew.end()
 	}
 }

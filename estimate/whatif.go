@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -74,11 +73,11 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 		return nil
 	}
 	next := make(chan int)
-	var wait sync.WaitGroup
+	var c crew
 	for range min(runtime.GOMAXPROCS(0), len(ts)) {
-		wait.Go(func() {
+		c.do(func() {
 			for i := range next {
-				out[i] = b.try(m, opt, ts[i])
+				c.part(func() { out[i] = b.try(m, opt, ts[i]) })
 			}
 		})
 	}
@@ -86,7 +85,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 		next <- i
 	}
 	close(next)
-	wait.Wait()
+	c.end()
 	return out
 }
 

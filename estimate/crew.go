@@ -1,0 +1,63 @@
+package estimate
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// A crew does things at the same time. A panic in one of them, which in a goroutine of its own would end the program with a
+// trace, becomes one of whoever waits for them, and says where it was.
+type crew struct {
+	wait  sync.WaitGroup
+	mu    sync.Mutex
+	panic string // the first one; "" for none
+}
+
+// do starts f.
+func (c *crew) do(f func()) {
+	c.wait.Go(func() { c.part(f) })
+}
+
+// part calls f in a goroutine that goes on when f panics, and reports whether it did not.
+func (c *crew) part(f func()) (sound bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if c.panic == "" {
+				c.panic = fmt.Sprintf("%v in %s", p, panicked())
+			}
+		}
+	}()
+	f()
+	return true
+}
+
+// end waits for everything.
+func (c *crew) end() {
+	c.wait.Wait()
+	if c.panic != "" {
+		panic(c.panic)
+	}
+}
+
+// panicked returns the file and line of the panic that a deferred function recovers from.
+func panicked() string {
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for within := false; ; {
+		f, more := frames.Next()
+		switch {
+		case strings.HasPrefix(f.Function, "runtime."):
+			within = within || f.Function == "runtime.gopanic"
+		case within:
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return "an unknown place"
+		}
+	}
+}

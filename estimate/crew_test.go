@@ -1,0 +1,41 @@
+package estimate
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// A bug on another goroutine is told as one on the caller's is, with its place, after everything else is done.
+func TestCrewPanics(t *testing.T) {
+	var c crew
+	var done atomic.Int32
+	empty := []int{}
+	for i := range 8 {
+		c.do(func() {
+			if i%2 == 1 {
+				done.Add(int32(empty[i-i%2]))
+			}
+			done.Add(1)
+		})
+	}
+	defer func() {
+		p, _ := recover().(string)
+		if done.Load() != 4 || !strings.Contains(p, "index out of range") || !strings.Contains(p, " in crew_test.go:") {
+			t.Errorf("%d done, panic %q", done.Load(), p)
+		}
+	}()
+	c.end()
+}
+
+func TestCrewWithoutPanic(t *testing.T) {
+	var c crew
+	var done atomic.Int32
+	for range 3 {
+		c.do(func() { done.Add(1) })
+	}
+	c.end()
+	if done.Load() != 3 {
+		t.Errorf("%d of 3 done", done.Load())
+	}
+}
