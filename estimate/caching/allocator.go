@@ -11,33 +11,6 @@ import (
 // allocation of no bytes, which costs nothing.
 type Block int32
 
-// states of a block
-const (
-	unused   uint8 = iota // the slot is free for a new block
-	cached                // mapped, and in its pool
-	active                // handed out
-	unmapped              // a part of an expandable segment without memory
-)
-
-const none = int32(0) // no block; slot 0 is never used
-
-type block struct {
-	addr, size int64
-	requested  int64
-	prev, next int32 // neighbours in the segment
-	segment    int32 // the expandable segment it belongs to; none for cudaMalloc's
-	stream     int32
-	state      uint8
-	small      bool
-}
-
-type pool struct {
-	free     set
-	unmapped set
-	searches int64
-	small    bool
-}
-
 // An Allocator is a simulated caching allocator of one device. It is not safe
 // for concurrent use.
 type Allocator struct {
@@ -93,7 +66,11 @@ func (a *Allocator) allowed() int64 {
 }
 
 // Stats returns the statistics so far.
-func (a *Allocator) Stats() Stats { return a.stats }
+func (a *Allocator) Stats() Stats {
+	s := a.stats
+	s.Active, s.ActiveBytes = s.Allocation, s.AllocatedBytes // no block waits for another stream
+	return s
+}
 
 // Address returns the address of an allocation, 0 for that of no bytes.
 func (a *Allocator) Address(b Block) int64 { return a.at(int32(b)).addr }
@@ -287,8 +264,6 @@ func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
 	b.requested = bytes
 	a.stats.Allocation.add(p.small, 1)
 	a.stats.AllocatedBytes.add(p.small, b.size)
-	a.stats.Active.add(p.small, 1)
-	a.stats.ActiveBytes.add(p.small, b.size)
 	a.stats.RequestedBytes.add(p.small, bytes)
 	if b.size >= a.maxSplit {
 		a.stats.OversizeAllocations.add(1)
@@ -302,130 +277,4 @@ func (a *Allocator) shouldSplit(p *pool, size, rest int64) bool {
 		return rest >= minBlock
 	}
 	return size < a.maxSplit && rest > smallSize
-}
-
-// Free gives a block back: it merges with cached neighbours and stays reserved.
-// It fails for a block that is not handed out.
-func (a *Allocator) Free(b Block) error {
-	id := int32(b)
-	if id == none {
-		return nil
-	}
-	if id < 0 || int(id) >= a.blocks.Len() || a.at(id).state != active {
-		return fmt.Errorf("caching: block %d is freed but not allocated", b)
-	}
-	blk := a.at(id)
-	p := &a.pools[0]
-	if blk.small {
-		p = &a.pools[1]
-	}
-	size, requested := blk.size, blk.requested
-	a.stats.Allocation.sub(p.small, 1)
-	a.stats.AllocatedBytes.sub(p.small, size)
-	if size >= a.maxSplit {
-		a.stats.OversizeAllocations.sub(1)
-	}
-	a.record(TraceEntry{Action: FreeRequested, Address: blk.addr, Bytes: requested, Stream: blk.stream})
-	a.record(TraceEntry{Action: FreeCompleted, Address: blk.addr, Bytes: requested, Stream: blk.stream})
-
-	blk.state = cached
-	blk.requested = 0
-	count, bytes := int64(0), int64(0)
-	for _, neighbour := range [2]int32{blk.prev, blk.next} {
-		if merged := a.merge(p, id, neighbour); merged > 0 {
-			count--
-			bytes -= merged
-		}
-	}
-	a.cache(p, id)
-	if blk.prev != none || blk.next != none {
-		count++
-		bytes += blk.size
-	}
-	if blk.segment == none {
-		change(&a.stats.InactiveSplit, p.small, count)
-		change(&a.stats.InactiveSplitBytes, p.small, bytes)
-	}
-	a.stats.Active.sub(p.small, 1)
-	a.stats.ActiveBytes.sub(p.small, size)
-	a.stats.RequestedBytes.sub(p.small, requested)
-	return nil
-}
-
-func change(s *PoolStat, small bool, n int64) {
-	if n > 0 {
-		s.add(small, n)
-	} else if n < 0 {
-		s.sub(small, -n)
-	}
-}
-
-// merge joins a neighbour of the same state to a block that is in no pool, and
-// returns the bytes gained.
-func (a *Allocator) merge(p *pool, id, neighbour int32) int64 {
-	if neighbour == none {
-		return 0
-	}
-	dst, src := a.at(id), a.at(neighbour)
-	if src.state != dst.state {
-		return 0
-	}
-	if dst.prev == neighbour {
-		dst.addr = src.addr
-		dst.prev = src.prev
-		if dst.prev != none {
-			a.at(dst.prev).next = id
-		}
-	} else {
-		dst.next = src.next
-		if dst.next != none {
-			a.at(dst.next).prev = id
-		}
-	}
-	if src.state == unmapped {
-		p.unmapped.remove(a.unmappedEntry(neighbour))
-	} else {
-		p.free.remove(a.freeEntry(neighbour))
-	}
-	gained := src.size
-	dst.size += gained
-	a.drop(neighbour)
-	return gained
-}
-
-// cache puts a block into its pool.
-func (a *Allocator) cache(p *pool, id int32) {
-	b := a.at(id)
-	b.state = cached
-	if a.gcLimit > 0 {
-		for len(a.gcBase) <= int(id) {
-			a.gcBase = append(a.gcBase, 0)
-		}
-		a.gcBase[id] = p.searches
-	}
-	p.free.insert(a.freeEntry(id))
-}
-
-func (a *Allocator) freeEntry(id int32) entry {
-	b := a.at(id)
-	return entry{stream: b.stream, id: id, size: b.size, addr: b.addr}
-}
-
-func (a *Allocator) newBlock(b block) int32 {
-	if id := a.spare; id != none {
-		slot := a.at(id)
-		a.spare = slot.next
-		*slot = b
-		return id
-	}
-	a.blocks.Add(b)
-	return int32(a.blocks.Len() - 1)
-}
-
-// at returns a block, which keeps its place.
-func (a *Allocator) at(id int32) *block { return a.blocks.At(int(id)) }
-
-func (a *Allocator) drop(id int32) {
-	*a.at(id) = block{next: a.spare}
-	a.spare = id
 }

@@ -53,7 +53,7 @@ func check(a *Allocator) string {
 			segments++
 		}
 	}
-	st := &a.stats
+	st := a.Stats()
 	for _, p := range []struct {
 		name string
 		got  Stat
@@ -83,22 +83,36 @@ func check(a *Allocator) string {
 		return "the pools hold something else than the cached blocks"
 	}
 	for i := range a.pools {
-		for _, s := range []*set{&a.pools[i].free, &a.pools[i].unmapped} {
-			n, last := 0, entry{stream: -1}
-			for at := (pos{}); ; at = s.next(at) {
-				e, ok := s.at(at)
-				if !ok {
-					break
-				}
-				if last.before(&e) == 0 {
-					return "a pool is out of order"
-				}
-				last = e
-				n++
+		p := &a.pools[i]
+		n, last := 0, entry{stream: -1}
+		for at := p.free.from(0, 0); ; at = p.free.next(at) {
+			e, ok := p.free.at(at)
+			if !ok {
+				break
 			}
-			if n != s.n {
-				return "a pool miscounts"
+			if last.before(&e) == 0 {
+				return "a pool is out of order"
 			}
+			last = e
+			n++
+		}
+		if n != p.free.n {
+			return "a pool miscounts"
+		}
+		n, last = 0, entry{stream: -1}
+		for at := (pos{}); ; at = p.unmapped.next(at) {
+			e, ok := p.unmapped.at(at)
+			if !ok {
+				break
+			}
+			if last.before(&e) == 0 {
+				return "the unmapped ranges are out of order"
+			}
+			last = e
+			n++
+		}
+		if n != p.unmapped.n {
+			return "the unmapped ranges are miscounted"
 		}
 	}
 	return ""
@@ -525,5 +539,49 @@ func TestSet(t *testing.T) {
 	p, ok := s.prev(pos{len(s.chunks), 0})
 	if e, _ := s.at(p); !ok || e != want[len(want)-1] {
 		t.Error("the last entry is not before the end")
+	}
+}
+
+// The free blocks are in order whatever bins they lie in, and are found from any place, in both directions.
+func TestFreeBlocks(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	var f freeBlocks
+	var want []entry
+	order := func(a, b entry) int { return int(b.before(&a)) - int(a.before(&b)) }
+	for range 20000 {
+		e := entry{stream: int32(r.IntN(3)), size: int64(r.IntN(70)+1) * minBlock << r.IntN(45), addr: int64(r.IntN(4)), id: 1}
+		i, found := slices.BinarySearchFunc(want, e, order)
+		if f.remove(e) != found {
+			t.Fatalf("%+v: found %v, want %v", e, !found, found)
+		}
+		if found {
+			want = slices.Delete(want, i, i+1)
+		} else {
+			f.insert(e)
+			want = slices.Insert(want, i, e)
+		}
+		size := e.size + int64(r.IntN(3)-1)*minBlock
+		i, _ = slices.BinarySearchFunc(want, entry{stream: e.stream, size: size, addr: -1}, order)
+		at := f.first(e.stream, size)
+		if got, ok := f.at(at); ok != (i < len(want)) || ok && got != want[i] {
+			t.Fatalf("the first of stream %d with %d is %+v %v, want place %d", e.stream, size, got, ok, i)
+		}
+		before, ok := f.prev(at)
+		if ok != (i > 0) {
+			t.Fatalf("before place %d: %v", i, ok)
+		}
+		if got, _ := f.at(before); ok && got != want[i-1] {
+			t.Fatalf("before place %d is %+v, want %+v", i, got, want[i-1])
+		}
+	}
+	at := f.from(0, 0)
+	for _, w := range want {
+		if e, ok := f.at(at); !ok || e != w {
+			t.Fatalf("entry %+v, want %+v", e, w)
+		}
+		at = f.next(at)
+	}
+	if _, ok := f.at(at); ok || f.n != len(want) {
+		t.Error("blocks are left over")
 	}
 }

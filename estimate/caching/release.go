@@ -9,7 +9,7 @@ func (a *Allocator) releaseCached() {
 	for i := range a.pools {
 		p := &a.pools[i]
 		ids := a.scratch[:0]
-		for at := (pos{}); ; at = p.free.next(at) {
+		for at := p.free.from(0, 0); ; at = p.free.next(at) {
 			e, ok := p.free.at(at)
 			if !ok {
 				break
@@ -96,7 +96,7 @@ func (a *Allocator) collectGarbage() {
 	p := &a.pools[0]
 	ids := a.scratch[:0]
 	age := int64(0)
-	for at := (pos{}); ; at = p.free.next(at) {
+	for at := p.free.from(0, 0); ; at = p.free.next(at) {
 		e, ok := p.free.at(at)
 		if !ok {
 			break

@@ -98,7 +98,7 @@ func (s *set) insert(e entry) {
 	if p.chunk == len(s.chunks) {
 		if p.chunk == 0 {
 			if s.spare == nil {
-				s.spare = make([]entry, 0, 64)
+				s.spare = make([]entry, 0, 8)
 			}
 			s.chunks = append(s.chunks, append(s.spare, e))
 			s.spare = nil
