@@ -42,7 +42,7 @@ func (l Limits) Judge(model, settings string, head, base *estimate.Report) []Lin
 		x := line(diff.Device)
 		x.LimitText, x.Place = "+"+g.String(), g.Line
 		if base == nil {
-			x.Note = "new, nothing to grow from"
+			x.Note = "nothing to grow from: the base has no such model for these settings"
 		} else {
 			most := g.Limit(*x.Before)
 			x.Limit, x.Over = &most, x.Value > most

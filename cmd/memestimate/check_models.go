@@ -206,6 +206,7 @@ func (c *checked) run(e *env, f *budget.File, b *baseline) (err error) {
 				c.state = isNew
 			} else {
 				defer base.close()
+				base.other = head
 			}
 		}
 	}

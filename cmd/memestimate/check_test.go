@@ -69,7 +69,7 @@ func TestCheckGrowth(t *testing.T) {
 	if code != exitNo || strings.Count(stdout, "over ") != 1 || !strings.Contains(stderr, "memestimate.yaml:5: nets/b.onnx (batch 256): device memory ") || !strings.Contains(stderr, "over +5%") {
 		t.Errorf("code %d\n%s%s", code, stdout, stderr)
 	}
-	if !strings.Contains(stdout, "new, nothing to grow from") {
+	if !strings.Contains(stdout, "nothing to grow from: the base has no such model for these settings") {
 		t.Errorf("the new model is not said to be new:\n%s", stdout)
 	}
 	gitIn(t, dir, "add", ".")

@@ -86,6 +86,7 @@ func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagS
 		return nil, err
 	}
 	defer h.close()
+	b.other, h.other = h, b
 	d := &diff.Diff{Schema: diff.Schema, Cases: []diff.Case{}}
 	err = m.each(false, func(label string) error {
 		before, after := b, h

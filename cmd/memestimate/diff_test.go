@@ -259,3 +259,43 @@ func TestValuesGivenTwice(t *testing.T) {
 		t.Errorf("codes %d and %d:\n%s\nand\n%s", code, codeTwice, once, twice)
 	}
 }
+
+// A dimension or an input that only one of two models has gets its size, and the other is compared without it.
+func TestDimensionsOfOneModel(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	write(t, "a.onnx", string(relus(Float("x", "N", 3))))
+	write(t, "b.onnx", string(relus(Float("x", "N", "seq"), Float("mask", nil, nil))))
+	for _, args := range []string{
+		"diff a.onnx b.onnx --batch 2 --dim seq=5 --input mask=2x7",
+		"diff b.onnx a.onnx --batch 2 --dim seq=5 --input mask=2x7",
+	} {
+		stdout, stderr, code := try(t, strings.Fields(args)...)
+		if code != exitOK || !strings.Contains(stdout, "device memory") {
+			t.Errorf("%s: code %d, %s", args, code, stderr)
+		}
+	}
+	for args, want := range map[string]string{
+		"diff a.onnx b.onnx --batch 2 --dim sqe=5":                "memestimate: b.onnx: --dim \"sqe\": the model has no such dimension; it has \"N\", \"seq\"\n",
+		"diff a.onnx b.onnx --batch 2 --dim seq=5":                "memestimate: hint: memestimate diff a.onnx b.onnx --batch 2 --dim seq=5 --input mask=2x128\n",
+		"diff b.onnx a.onnx --batch 2 --input mask=2x7 --dim N=2": "memestimate: hint: memestimate diff b.onnx a.onnx --batch 2 --dim N=2 --input mask=2x7 --dim seq=128\n",
+	} {
+		if _, stderr, code := try(t, strings.Fields(args)...); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: code %d, %s", args, code, stderr)
+		}
+	}
+
+	// A base is held to the settings that it knows.
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("no git")
+	}
+	write(t, "memestimate.yaml", "settings: {batch: 2, dim: {seq: 5}, input: {mask: 2x7}}\nlimits: {growth: 1%}\nmodels: m.onnx\n")
+	copyFile(t, "a.onnx", "m.onnx")
+	gitIn(t, dir, "init", "-q")
+	gitIn(t, dir, "add", ".")
+	gitIn(t, dir, "commit", "-qm", "base")
+	copyFile(t, "b.onnx", "m.onnx")
+	if stdout, stderr, code := try(t, "check"); code != exitOK || strings.Contains(stdout, "nothing to grow from") {
+		t.Errorf("code %d, %s%s", code, stdout, stderr)
+	}
+}

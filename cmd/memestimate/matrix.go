@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -133,6 +134,8 @@ type opened struct {
 	m     *onnxload.Model
 	notes []estimate.Note            // of reading it
 	bound map[string]*estimate.Bound // by the sizes of its dimensions
+	other *opened                    // what it is compared with; may be nil
+	names map[string]bool            // of its inputs and of their symbols; nil until somebody asks
 }
 
 // openModel reads a model as the settings say. Its close must be called.
@@ -146,6 +149,35 @@ func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
 
 func (o *opened) close() { o.m.Close() }
 
+// has reports whether the model has an input, or a dimension, of this name.
+func (o *opened) has(name string) bool {
+	if o.names == nil {
+		o.names = map[string]bool{}
+		for _, id := range o.m.Graph.Inputs {
+			o.names[o.m.Values[id].Name] = true
+		}
+		left, _ := stillOpen(o.m, shape.Options{})
+		for d := range left {
+			o.names[d.name] = true
+		}
+	}
+	return o.names[name]
+}
+
+// own returns the settings without sizes of what the other model has and this one has not. A name that neither has
+// stays: it is a mistake.
+func (o *opened) own(s *settings) *settings {
+	others := func(name string) bool { return !o.has(name) && o.other.has(name) }
+	if o.other == nil {
+		return s
+	}
+	own := *s
+	own.typed, own.dims, own.inputs = s, maps.Clone(s.dims), maps.Clone(s.inputs)
+	maps.DeleteFunc(own.dims, func(name string, _ int64) bool { return others(name) })
+	maps.DeleteFunc(own.inputs, func(name string, _ []int64) bool { return others(name) })
+	return &own
+}
+
 // report estimates the model under the settings.
 func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, error) {
 	if err := s.run.contradiction(); err != nil {
@@ -155,6 +187,7 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 	if err != nil {
 		return nil, err
 	}
+	s = o.own(s)
 	opt := s.options(o.in.name)
 	opt.Step = step
 	key := fmt.Sprint(opt.Batch, opt.Dims, opt.Inputs) // maps print in the order of their keys

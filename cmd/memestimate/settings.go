@@ -19,8 +19,9 @@ type settings struct {
 	dims   map[string]int64
 	inputs map[string][]int64
 	strict bool
-	cross  bool // have onnx-go read the model too
-	finds  bool // the command finds the batch itself
+	cross  bool      // have onnx-go read the model too
+	finds  bool      // the command finds the batch itself
+	typed  *settings // those on the command line, where these are a part of them; nil where they are all
 	run    running
 }
 

@@ -71,11 +71,12 @@ func (s *settings) completing(command string, in source, m *onnxload.Model, open
 	if opt.Batch != 0 && !s.finds {
 		args = append(args, fmt.Sprintf("--batch %d", opt.Batch))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.dims)) {
-		args = append(args, "--dim "+quoteArg(fmt.Sprintf("%s=%d", name, s.dims[name])))
+	typed := cmp.Or(s.typed, s)
+	for _, name := range slices.Sorted(maps.Keys(typed.dims)) {
+		args = append(args, "--dim "+quoteArg(fmt.Sprintf("%s=%d", name, typed.dims[name])))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.inputs)) {
-		args = append(args, inputFlag(name, s.inputs[name]))
+	for _, name := range slices.Sorted(maps.Keys(typed.inputs)) {
+		args = append(args, inputFlag(name, typed.inputs[name]))
 	}
 	if more := len(flags) - maxOpen; more > 0 {
 		args = append(args, flags[:maxOpen]...)
