@@ -95,7 +95,7 @@ func (b *binder) leads() ([]lead, symbolSet) {
 	var leads []lead
 	later := symbolSet{has: map[string]bool{}}
 	for _, id := range b.f.m.Graph.Inputs {
-		t := b.f.types[id]
+		t := b.f.typeOf(id)
 		if t.Kind != onnxload.TensorType || len(t.Shape.Dims) == 0 {
 			continue
 		}
@@ -145,7 +145,7 @@ func (b *binder) batchWithoutSymbol(leads []lead) error {
 	}
 	for _, id := range b.f.m.Graph.Inputs {
 		if b.f.m.Values[id].Name == fixed {
-			return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension", fixed, b.f.types[id].Shape)
+			return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension", fixed, b.f.typeOf(id).Shape)
 		}
 	}
 	return nil

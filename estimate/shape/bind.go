@@ -51,7 +51,7 @@ func (f *inferer) bind() error {
 		if err != nil {
 			return err
 		}
-		f.types[id] = t
+		f.setType(id, t)
 	}
 	if err := b.dims(); err != nil {
 		return err
@@ -64,10 +64,11 @@ func (f *inferer) bind() error {
 	}
 	f.sizes = b.sizes
 	for _, id := range f.m.Graph.Inputs {
-		f.types[id] = f.substitute(f.types[id])
-		if err := checkType(f.types[id]); err != nil {
+		t := f.substitute(f.typeOf(id))
+		if err := checkType(t); err != nil {
 			return fmt.Errorf("input %q: %w", f.m.Values[id].Name, err)
 		}
+		f.setType(id, t)
 	}
 	return nil
 }
@@ -243,7 +244,7 @@ func (b *binder) inputs() error {
 		if !ok {
 			return from.fail("%s", unknownName("input", name, known))
 		}
-		t := f.types[id]
+		t := f.typeOf(id)
 		if t.Kind != onnxload.TensorType && t.Kind != onnxload.NoType {
 			return from.fail("is no tensor, it takes no shape")
 		}
@@ -280,7 +281,7 @@ func (b *binder) inputs() error {
 			}
 		}
 		t.Shape = Of(dims...)
-		f.types[id] = t
+		f.setType(id, t)
 	}
 	return nil
 }

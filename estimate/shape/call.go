@@ -47,7 +47,7 @@ func (c *call) reset(n *onnxload.Node) {
 	for _, id := range n.In {
 		var t Type
 		if id != onnxload.NoValue {
-			t = c.inf.types[id]
+			t = c.inf.typeOf(id)
 		}
 		c.ins = append(c.ins, t)
 	}

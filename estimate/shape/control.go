@@ -46,7 +46,7 @@ func (f *inferer) run(attr string, g *onnxload.Graph, ins []Type, values []*Cons
 		return fmt.Errorf("%s: graphs nest more than %d deep", attr, maxDepth)
 	}
 	for i, id := range g.Inputs {
-		f.types[id] = f.settle(id, ins[i])
+		f.setType(id, f.settle(id, ins[i]))
 		f.consts[id] = nil
 		if values != nil {
 			f.consts[id] = values[i]
@@ -104,7 +104,7 @@ func inferIf(c *call) error {
 			return err
 		}
 		for i, id := range branches[taken].Outputs {
-			c.set(i, f.types[id])
+			c.set(i, f.typeOf(id))
 			c.results[i] = f.constant(id)
 		}
 		f.flow(c.node, Flow{branches[taken], true, N(1)})
@@ -136,9 +136,9 @@ func inferIf(c *call) error {
 		c.note("the condition is not known; the %s is taken, the larger one", branchNames[taken])
 	}
 	for i, id := range branches[taken].Outputs {
-		t := f.types[id]
+		t := f.typeOf(id)
 		if err0 == nil && err1 == nil {
-			t = f.either(t, f.types[branches[1-taken].Outputs[i]])
+			t = f.either(t, f.typeOf(branches[1-taken].Outputs[i]))
 		}
 		c.set(i, t)
 	}
@@ -174,7 +174,7 @@ func (f *inferer) larger(a, b *onnxload.Graph) bool {
 func (f *inferer) outputBits(g *onnxload.Graph) Dim {
 	sum := N(0)
 	for _, id := range g.Outputs {
-		t := f.types[id]
+		t := f.typeOf(id)
 		if !t.Shape.Ranked {
 			continue
 		}

@@ -56,7 +56,8 @@ func FuzzInfer(f *testing.F) {
 // checkResult looks for what no result may contain.
 func checkResult(r *Result) (wrong []string) {
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	for i, typ := range r.types {
+	for i := range r.f.types {
+		typ := r.Type(onnxload.ValueID(i))
 		if err := checkType(typ); err != nil {
 			add("value %d: %v", i, err)
 		}

@@ -85,7 +85,7 @@ type inferer struct {
 	m      *onnxload.Model
 	opt    Options
 	ops    table
-	types  []Type   // by ValueID
+	types  []*Type  // by ValueID, shared by values of one type and not to be changed; nil: nothing is known
 	consts []*Const // by ValueID; nil: not known, or an initializer that nobody read yet
 
 	sizes  map[string]binding // of bound symbols
@@ -100,6 +100,9 @@ type inferer struct {
 	elems     int // of all values computed so far
 	computing int // values being computed that waited for it
 
+	recent [256]*Type // by their hashes: most values have the type of another one
+	room   []Type     // where the next types go
+
 	depth  int // of bodies around the graph being inferred
 	visits int // nodes inferred, again and again in bodies of loops
 	flows  map[*onnxload.Node]Flow
@@ -110,7 +113,7 @@ func newInferer(m *onnxload.Model, opt Options) *inferer {
 		m:       m,
 		opt:     opt,
 		ops:     opTable(),
-		types:   make([]Type, len(m.Values)),
+		types:   make([]*Type, len(m.Values)),
 		consts:  make([]*Const, len(m.Values)),
 		unknown: map[opKey]int{},
 	}
@@ -120,7 +123,7 @@ func newInferer(m *onnxload.Model, opt Options) *inferer {
 func (f *inferer) graph(g *onnxload.Graph) error {
 	for _, id := range g.Inits {
 		if t := f.m.Values[id].Init; t != nil {
-			f.types[id] = Tensor(t.DType, OfInts(t.Dims...))
+			f.setTensor(id, t.DType, t.Dims)
 		}
 	}
 	c := &call{inf: f}
@@ -159,12 +162,14 @@ func (f *inferer) node(c *call, n *onnxload.Node) error {
 		if err := checkType(c.outs[i]); err != nil {
 			return fmt.Errorf("output %d: %w", i, err)
 		}
-		f.types[id] = f.settle(id, c.outs[i])
+		f.setType(id, f.settle(id, c.outs[i]))
 		v := c.results[i]
 		if v != nil && (v.Len() > maxConst || !f.afford(v.Len())) {
 			v = nil
 		}
-		f.consts[id] = v // nil as well: a body may be inferred again
+		if f.consts[id] != v { // nil as well: a body may be inferred again
+			f.consts[id] = v
+		}
 	}
 	return nil
 }

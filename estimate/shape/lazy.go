@@ -85,7 +85,7 @@ func (f *inferer) compute(id onnxload.ValueID, n *onnxload.Node) *Const {
 	c.reset(n)
 	for i, o := range n.Out {
 		if o != onnxload.NoValue {
-			c.outs[i] = f.types[o]
+			c.outs[i] = f.typeOf(o)
 		}
 	}
 	if n, _ := c.work(); !f.afford(n) {

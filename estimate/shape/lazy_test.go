@@ -19,7 +19,7 @@ func newBench(t *testing.T) *bench {
 
 func (c *bench) value(typ Type, v *Const) onnxload.ValueID {
 	c.f.m.Values = append(c.f.m.Values, onnxload.Value{})
-	c.f.types = append(c.f.types, typ)
+	c.f.types = append(c.f.types, &typ)
 	c.f.consts = append(c.f.consts, v)
 	return onnxload.ValueID(len(c.f.types) - 1)
 }
@@ -55,7 +55,7 @@ func TestLongValuesWait(t *testing.T) {
 	}
 	last := c.node("Gather", plus, c.scalar(-1))
 	out := c.node("ConstantOfShape", c.node("Reshape", last, c.value(Tensor(onnxload.Int64, OfInts(1)), &Const{Elem: onnxload.Int64, Shape: []int64{1}, Ints: []Dim{N(1)}})))
-	if got := c.f.types[out].Shape.String(); got != "[1004]" {
+	if got := c.f.typeOf(out).Shape.String(); got != "[1004]" {
 		t.Errorf("shape %s, wanted [1004]", got)
 	}
 }
@@ -103,7 +103,7 @@ func TestBrokenValueIsUnknown(t *testing.T) {
 	if v := c.f.constant(far); v != nil {
 		t.Error("indices outside the axis gave a value")
 	}
-	if got := c.f.types[far].Shape.String(); got != "[100]" {
+	if got := c.f.typeOf(far).Shape.String(); got != "[100]" {
 		t.Errorf("shape %s, wanted [100]", got)
 	}
 }

@@ -149,7 +149,7 @@ func parseLine(words []string) (l testLine, err error) {
 func (l *testLine) value(typ Type, v *Const) onnxload.ValueID {
 	f := l.f
 	f.m.Values = append(f.m.Values, onnxload.Value{})
-	f.types = append(f.types, typ)
+	f.types = append(f.types, &typ)
 	f.consts = append(f.consts, v)
 	return onnxload.ValueID(len(f.types) - 1)
 }
@@ -168,7 +168,7 @@ func inferLine(words []string) ([]Type, error) {
 		if id == onnxload.NoValue {
 			continue
 		}
-		t := l.f.types[id]
+		t := l.f.typeOf(id)
 		t.Shape.Dims = slices.Clone(t.Shape.Dims)
 		for j, d := range t.Shape.Dims {
 			t.Shape.Dims[j], _ = l.f.bound(d)
@@ -202,7 +202,7 @@ func checkLine(line string) (*op, error) {
 		if w == "_" {
 			continue
 		}
-		typ, v := f.types[l.node.Out[i]], f.consts[l.node.Out[i]]
+		typ, v := f.typeOf(l.node.Out[i]), f.consts[l.node.Out[i]]
 		got := formatType(f, typ)
 		if strings.Contains(strings.ReplaceAll(w, "<=", ""), "=") {
 			got += formatValue(v)

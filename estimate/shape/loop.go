@@ -64,7 +64,7 @@ func inferLoop(c *call) error {
 	}
 	n, known := trips.Int()
 	for i := range carried {
-		switch out := f.types[g.Outputs[1+i]]; {
+		switch out := f.typeOf(g.Outputs[1+i]); {
 		case known && n == 0:
 			c.set(i, c.in(2+i))
 		case known:
@@ -74,7 +74,7 @@ func inferLoop(c *call) error {
 		}
 	}
 	for i := range scans {
-		c.set(carried+i, stacked(f.types[g.Outputs[1+carried+i]], 0, trips))
+		c.set(carried+i, stacked(f.typeOf(g.Outputs[1+carried+i]), 0, trips))
 	}
 	f.flow(c.node, Flow{g, certain, trips})
 	return nil
@@ -155,10 +155,10 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 		}
 		for i := range l.carried {
 			id := l.g.Outputs[1+i]
-			types[2+i], values[2+i] = f.types[id], f.constant(id)
+			types[2+i], values[2+i] = f.typeOf(id), f.constant(id)
 		}
 		for i := range scans {
-			t := f.types[l.g.Outputs[1+l.carried+i]]
+			t := f.typeOf(l.g.Outputs[1+l.carried+i])
 			if n == 0 {
 				stack = append(stack, t)
 			} else {
@@ -175,7 +175,7 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 		_ = f.run(l.attr, l.g, l.ins, nil)
 		f.rewind(m)
 		for i := range scans {
-			stack = append(stack, f.types[l.g.Outputs[1+l.carried+i]])
+			stack = append(stack, f.typeOf(l.g.Outputs[1+l.carried+i]))
 		}
 	}
 	for i := range l.carried {
@@ -229,7 +229,7 @@ func (l *loop) settle(in, out int, values []*Const) error {
 		}
 		rest := true
 		for i := range l.carried {
-			t := f.union(l.ins[in+i], f.types[l.g.Outputs[out+i]])
+			t := f.union(l.ins[in+i], f.typeOf(l.g.Outputs[out+i]))
 			if round >= maxFixpoint || f.tired() {
 				t.Shape = Shape{}
 			}

@@ -17,9 +17,8 @@ type Result struct {
 	Contradictions []Contradiction // values that the file declares otherwise, in the order of the nodes
 	Notes          []string        // what else the user should know, one line each
 
-	m     *onnxload.Model
-	f     *inferer
-	types []Type
+	m *onnxload.Model
+	f *inferer
 }
 
 // An UnknownOp is an operator without a row. The types of its outputs are the
@@ -44,7 +43,7 @@ type Bounded struct {
 }
 
 // Type returns the type of a value.
-func (r *Result) Type(id onnxload.ValueID) Type { return r.types[id] }
+func (r *Result) Type(id onnxload.ValueID) Type { return r.f.typeOf(id) }
 
 // Value returns the value of a small constant tensor, which it reads from the file
 // if nothing needed it so far; nil when it is too large, stripped or not constant.
@@ -68,7 +67,6 @@ func (f *inferer) result() *Result {
 		Notes:          f.notes.all(),
 		m:              f.m,
 		f:              f,
-		types:          f.types,
 	}
 	for k, n := range f.unknown {
 		r.Unknown = append(r.Unknown, UnknownOp{k.domain, k.name, n})
@@ -85,10 +83,10 @@ func (r *Result) findOpen() {
 	at := map[string]int{} // index into Unbound
 	for _, id := range r.m.Graph.Inputs {
 		name := r.m.Values[id].Name
-		if t := r.types[id]; t.Kind <= onnxload.TensorType && !t.Shape.Ranked {
+		if t := r.Type(id); t.Kind <= onnxload.TensorType && !t.Shape.Ranked {
 			r.Unbound = append(r.Unbound, Unbound{Inputs: []string{name}, Dim: -1})
 		}
-		for i, d := range r.types[id].Shape.Dims {
+		for i, d := range r.Type(id).Shape.Dims {
 			d.Symbols(func(s string) {
 				k, ok := at[s]
 				if !ok {
@@ -106,8 +104,11 @@ func (r *Result) findOpen() {
 			})
 		}
 	}
-	for id := range r.types {
-		for i, d := range r.types[id].Shape.Dims {
+	for id, t := range r.f.types {
+		if t == nil {
+			continue
+		}
+		for i, d := range t.Shape.Dims {
 			if _, ok := d.Int(); ok {
 				continue
 			}

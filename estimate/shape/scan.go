@@ -43,7 +43,7 @@ func inferScan(c *call) error {
 		return err
 	}
 	for i, id := range g.Outputs {
-		t := c.inf.types[id]
+		t := c.inf.typeOf(id)
 		if i >= states {
 			at := 0
 			if t.Shape.Ranked {
@@ -101,7 +101,7 @@ func inferScan8(c *call) error {
 		return err
 	}
 	for i, id := range g.Outputs {
-		t := c.inf.types[id]
+		t := c.inf.typeOf(id)
 		if i >= states {
 			t = stacked(t, 0, trips)
 		}

@@ -341,9 +341,9 @@ func inferSequenceMap(c *call) error {
 		}
 		for i, id := range g.Outputs {
 			if t.List == nil {
-				c.set(i, Sequence(f.types[id]))
+				c.set(i, Sequence(f.typeOf(id)))
 			} else {
-				c.set(i, listed(f.types[id], n))
+				c.set(i, listed(f.typeOf(id), n))
 			}
 		}
 		return nil
@@ -362,7 +362,7 @@ func inferSequenceMap(c *call) error {
 			return fmt.Errorf("element %d: %w", k, err)
 		}
 		for i, id := range g.Outputs {
-			outs[i] = append(outs[i], f.types[id])
+			outs[i] = append(outs[i], f.typeOf(id))
 		}
 	}
 	for i := range outs {
