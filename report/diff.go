@@ -112,8 +112,8 @@ func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 		}
 		g.Rows = append(g.Rows, []string{
 			l.Kind,
-			fromTo(l, func(l estimate.Layer) string { return Show(layerName(l), limit) }),
-			fromTo(l, func(l estimate.Layer) string { return Show(l.Op, limit) }),
+			fromTo(l, func(l *estimate.Layer) string { return Show(layerName(l), limit) }),
+			fromTo(l, func(l *estimate.Layer) string { return Show(l.Op, limit) }),
 			fromTo(l, outputs),
 			signedCount(l.Params), signedSize(l.Activation), signedSize(l.Saved),
 		})
@@ -122,14 +122,14 @@ func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 }
 
 // fromTo writes what both layers of a change have, or where they differ "a -> b".
-func fromTo(c diff.Change, of func(estimate.Layer) string) string {
+func fromTo(c diff.Change, of func(*estimate.Layer) string) string {
 	switch {
 	case c.Base == nil:
-		return of(*c.Head)
+		return of(c.Head)
 	case c.Head == nil:
-		return of(*c.Base)
+		return of(c.Base)
 	}
-	a, b := of(*c.Base), of(*c.Head)
+	a, b := of(c.Base), of(c.Head)
 	if a == b {
 		return a
 	}
@@ -259,7 +259,7 @@ func peakMove(c *diff.Case) string {
 		return ""
 	}
 	for _, l := range c.Layers {
-		if l.Base != nil && l.Head != nil && layerName(*l.Base) == c.PeakBase && layerName(*l.Head) == c.PeakHead {
+		if l.Base != nil && l.Head != nil && layerName(l.Base) == c.PeakBase && layerName(l.Head) == c.PeakHead {
 			return "" // the same layer under another name
 		}
 	}
@@ -276,7 +276,7 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 		if l == nil {
 			return "", "", ""
 		}
-		return layerName(*l), l.Op, strings.ReplaceAll(outputs(*l), ", ", "x")
+		return layerName(l), l.Op, strings.ReplaceAll(outputs(l), ", ", "x")
 	}
 	for i := range d.Cases {
 		for _, l := range d.Cases[i].Layers {

@@ -96,11 +96,16 @@ func (g *Grid) textDirectly(w io.Writer) error {
 	for i, c := range g.Columns {
 		header[i] = c.Title
 	}
-	for _, r := range append(g.Rows[:len(g.Rows):len(g.Rows)], header, g.Footer) {
-		for i, s := range r {
+	measure := func(cells []string) {
+		for i, s := range cells {
 			widths[i] = max(widths[i], len(s))
 		}
 	}
+	for _, r := range g.Rows {
+		measure(r)
+	}
+	measure(header)
+	measure(g.Footer)
 	rule := 0
 	for _, n := range widths {
 		rule += n + 2

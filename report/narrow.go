@@ -142,7 +142,8 @@ func (g *Grid) without(k int) *Grid {
 
 // shown returns the grid with its names escaped, and cut to the limits of their columns.
 func (g *Grid) shown(limits []int) *Grid {
-	out := &Grid{Columns: slices.Clone(g.Columns), Rows: make([][]string, len(g.Rows)), Footer: g.Footer}
+	out := &Grid{Columns: slices.Clone(g.Columns), Rows: g.Rows, Footer: g.Footer}
+	ownRows := false
 	for k, cells := range g.Rows {
 		own := false
 		for i, s := range cells {
@@ -155,7 +156,12 @@ func (g *Grid) shown(limits []int) *Grid {
 				}
 			}
 		}
-		out.Rows[k] = cells
+		if own && !ownRows {
+			out.Rows, ownRows = slices.Clone(g.Rows), true
+		}
+		if own {
+			out.Rows[k] = cells
+		}
 	}
 	return out
 }
@@ -185,6 +191,7 @@ func (g *Grid) breakTexts(width int) {
 		}
 		narrowed[at]--
 	}
+	g.Rows = slices.Clone(g.Rows) // which may be those of the grid that this was made of
 	for i := range g.Columns {
 		if narrowed[i] == widths[i] {
 			continue

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"regexp"
 	"slices"
 	"strconv"
@@ -20,46 +21,85 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 	if exact {
 		return layersExact(r)
 	}
-	largest, saved := int64(0), int64(0)
-	all := withLoss(r)
-	for _, l := range all {
+	largest, saved, n := int64(0), int64(0), 0
+	for l := range withLoss(r) {
 		largest = max(largest, l.Activation, l.SavedBytes)
 		saved += l.SavedBytes
+		n++
 	}
 	unit := unitFor(largest)
 	g := &Grid{Columns: []Column{
 		{Title: "#", Right: true, Spare: 4}, {Title: "layer", File: true}, {Title: "operator", File: true, Spare: 3}, {Title: "output", Code: true, Spare: 2},
 		{Title: "parameters", Right: true, Spare: 1}, {Title: "activation, " + unit.name, Right: true},
 	}}
-	for i, l := range all {
-		g.Rows = append(g.Rows, []string{
-			strconv.Itoa(i), layerName(l), l.Op, outputs(l), Count(l.Params), activation(l, unit),
-		})
-	}
 	g.Footer = []string{"", "total", "", "", Count(r.Parameters.Count), unit.format(r.Activations.Forward)}
 	if saved > 0 {
 		g.Columns = append(g.Columns, Column{Title: "saved, " + unit.name, Right: true})
-		for i := range g.Rows {
-			g.Rows[i] = append(g.Rows[i], unit.format(all[i].SavedBytes))
-		}
 		g.Footer = append(g.Footer, unit.format(saved))
+	}
+	// A model may have 100,000 layers, with few different sizes and shapes: those are written once.
+	g.Rows = make([][]string, 0, n)
+	width := len(g.Columns)
+	cells := make([]string, n*width)
+	counts, sizes, shapes := written[int64]{}, written[int64]{}, written[list]{}
+	for l := range withLoss(r) {
+		row := cells[:width:width]
+		cells = cells[width:]
+		row[0], row[1], row[2] = strconv.Itoa(len(g.Rows)), layerName(l), l.Op
+		if len(l.Outputs) == 1 && len(l.Outputs[0].Shape) > 0 {
+			shape := l.Outputs[0].Shape
+			row[3] = shapes.get(list{&shape[0], len(shape)}, func() string { return outputs(l) })
+		} else {
+			row[3] = outputs(l)
+		}
+		row[4] = counts.get(l.Params, func() string { return Count(l.Params) })
+		if row[5] = specialActivation(l); row[5] == "" {
+			row[5] = sizes.get(l.Activation, func() string { return unit.format(l.Activation) })
+		}
+		if saved > 0 {
+			row[6] = sizes.get(l.SavedBytes, func() string { return unit.format(l.SavedBytes) })
+		}
+		g.Rows = append(g.Rows, row)
 	}
 	return g
 }
 
-// withLoss returns the layers, and after them the criterion as one when it keeps something for backward: the column of
-// what is saved then adds up to its total.
-func withLoss(r *estimate.Report) []estimate.Layer {
-	if r.Activations.LossSaved == 0 {
-		return r.Layers
+// A list tells slices apart without looking at their elements: layers share their shapes.
+type list struct {
+	first *int64
+	n     int
+}
+
+// written remembers how values were written.
+type written[K comparable] map[K]string
+
+func (w written[K]) get(k K, write func() string) string {
+	s, ok := w[k]
+	if !ok {
+		s = write()
+		w[k] = s
 	}
-	loss := estimate.Layer{Index: r.Model.Nodes, Name: "loss", Op: r.Settings.Loss, SavedBytes: r.Activations.LossSaved}
-	return append(slices.Clip(r.Layers), loss)
+	return s
+}
+
+// withLoss lists the layers, and after them the criterion as one when it keeps something for backward: the column of
+// what is saved then adds up to its total.
+func withLoss(r *estimate.Report) iter.Seq[*estimate.Layer] {
+	return func(yield func(*estimate.Layer) bool) {
+		for i := range r.Layers {
+			if !yield(&r.Layers[i]) {
+				return
+			}
+		}
+		if r.Activations.LossSaved != 0 {
+			yield(&estimate.Layer{Index: r.Model.Nodes, Name: "loss", Op: r.Settings.Loss, SavedBytes: r.Activations.LossSaved})
+		}
+	}
 }
 
 // layerName is the module of a layer, or the name of its node when it is a step of a larger
 // module or of none.
-func layerName(l estimate.Layer) string {
+func layerName(l *estimate.Layer) string {
 	if l.Module != "" && l.Nodes == 1 && strings.HasSuffix(l.Name, "/"+l.Op) {
 		return l.Module // TorchScript: "/layer1/layer1.0/conv1/Conv"
 	}
@@ -72,19 +112,20 @@ func layerName(l estimate.Layer) string {
 	return l.Name
 }
 
-func activation(l estimate.Layer, u sizeUnit) string {
+// specialActivation is what stands in the place of a layer's activation where that is no size, else "".
+func specialActivation(l *estimate.Layer) string {
 	if l.InPlace && l.Activation == 0 {
 		return "in place"
 	}
 	if l.Activation == 0 && slices.ContainsFunc(l.Outputs, func(t estimate.Tensor) bool { return t.Shape == nil }) {
 		return "?"
 	}
-	return u.format(l.Activation)
+	return ""
 }
 
 // outputs writes the shapes of a layer's outputs: three at most, for a Split may
 // have thousands.
-func outputs(l estimate.Layer) string {
+func outputs(l *estimate.Layer) string {
 	var parts []string
 	for i, t := range l.Outputs {
 		if i == 3 {
@@ -113,7 +154,7 @@ func layersExact(r *estimate.Report) *Grid {
 		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"},
 		{Title: "saved_bytes"},
 	}}
-	for _, l := range withLoss(r) {
+	for l := range withLoss(r) {
 		shapes, types := make([]string, len(l.Outputs)), make([]string, len(l.Outputs))
 		for i, t := range l.Outputs {
 			shapes[i], types[i] = "?", t.DType

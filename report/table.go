@@ -199,9 +199,10 @@ func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
 func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow) {
 	total = &tableRow{layer: "total"}
 	at := map[string]int{} // rows by the name of their group
-	all := withLoss(r)
-	trains := slices.ContainsFunc(all, func(l estimate.Layer) bool { return l.SavedBytes > 0 })
-	for i, l := range all {
+	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers, func(l estimate.Layer) bool { return l.SavedBytes > 0 })
+	i := -1
+	for l := range withLoss(r) {
+		i++
 		row := tableRow{
 			index: i, layer: layerName(l), op: Show(l.Op, nameWidth), output: outputs(l), layers: 1,
 			params: l.Params, paramBytes: l.ParamBytes, activation: l.Activation, saved: l.SavedBytes, inPlace: l.InPlace,
@@ -249,7 +250,7 @@ func (r *tableRow) add(o *tableRow) {
 }
 
 // groupOf returns the first parts of a layer's path: of its module, or its own name where it has none.
-func groupOf(l estimate.Layer, depth int) string {
+func groupOf(l *estimate.Layer, depth int) string {
 	path := l.Module
 	if path == "" || depth <= 0 {
 		return layerName(l)
