@@ -21,13 +21,15 @@ var normRoom = room{"", []op{
 // channelCount returns the second dimension of input 0, which the rank 1 inputs
 // from..to count as well. A batch norm of a vector has one channel.
 func channelCount(c *call, from, to int) (Dim, error) {
-	channels := c.unknown()
+	var channels Dim
 	if in, ok, err := c.ranked(0, 1, anyRank); err != nil {
 		return channels, err
 	} else if ok && len(in) > 1 {
 		channels = in[1]
 	} else if ok {
 		channels = N(1)
+	} else {
+		channels = c.unknown()
 	}
 	for i := from; i <= to; i++ {
 		of, ok, err := c.ranked(i, 1, 1)
