@@ -66,6 +66,7 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 	}
 	m.flags(about)
 	cmd.Flags().AddFlagSet(about)
+	m.run.given = cmd.Flags()
 	cmd.Flags().StringArrayVar(&changes, "base", nil, "a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again")
 	cmd.Flags().Var(&most, "max-growth", "fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -79,13 +78,6 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 		memory = step.GPU.Total
 	case step.Limited && memory > step.GPU.Total:
 		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(step.GPU.Total))
-	}
-	in.all = hintArg(arg)
-	if f.settings.run.gpu != "" {
-		in.all += " --gpu " + f.settings.run.gpu
-	}
-	if f.memory != 0 {
-		in.all += " --memory " + strings.ReplaceAll(f.memory.String(), " ", "")
 	}
 	r, err := f.search(e, cmd.CommandPath(), in, step, memory)
 	if err != nil {

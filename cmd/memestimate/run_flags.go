@@ -50,8 +50,13 @@ type waitValue struct {
 	timeout time.Duration
 }
 
-func (v *waitValue) String() string { return "" }
-func (v *waitValue) Type() string   { return "TIMEOUT" }
+func (v *waitValue) String() string {
+	if v.timeout == 0 {
+		return ""
+	}
+	return v.timeout.String()
+}
+func (v *waitValue) Type() string { return "TIMEOUT" }
 func (v *waitValue) Set(s string) error {
 	*v = waitValue{set: true}
 	if s == "forever" {

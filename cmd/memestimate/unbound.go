@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
@@ -78,11 +80,41 @@ func (s *settings) completing(command string, in source, m *onnxload.Model, open
 	for _, name := range slices.Sorted(maps.Keys(typed.inputs)) {
 		args = append(args, inputFlag(name, typed.inputs[name]))
 	}
+	args = append(args, otherFlags(typed.run.given)...)
 	if more := len(flags) - maxOpen; more > 0 {
 		args = append(args, flags[:maxOpen]...)
 		return fmt.Sprintf("%s, and so for %s more, which memestimate shapes %s lists", strings.Join(args, " "), report.Count(int64(more)), hintArg(in.arg))
 	}
 	return strings.Join(append(args, flags...), " ") + in.after
+}
+
+// otherFlags returns what else the command line has but sizes of dimensions, as it would be typed.
+func otherFlags(given *pflag.FlagSet) (args []string) {
+	if given == nil {
+		return nil
+	}
+	given.Visit(func(f *pflag.Flag) {
+		if f.Name == "batch" || f.Name == "dim" || f.Name == "input" {
+			return
+		}
+		values := []string{f.Value.String()}
+		switch v := f.Value.(type) {
+		case *listValue:
+			values[0] = strings.Join(v.given, ",")
+		case pflag.SliceValue:
+			values = v.GetSlice()
+		case *sizeValue, *limitValue:
+			values[0] = strings.ReplaceAll(values[0], " ", "")
+		}
+		for _, v := range values {
+			if f.NoOptDefVal != "" && (v == f.NoOptDefVal || v == "") {
+				args = append(args, "--"+f.Name)
+			} else {
+				args = append(args, "--"+f.Name+"="+quoteArg(v))
+			}
+		}
+	})
+	return args
 }
 
 // An openDim tells one open dimension from the others.
