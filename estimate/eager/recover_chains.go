@@ -2,6 +2,7 @@ package eager
 
 import (
 	"math"
+	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -117,6 +118,43 @@ func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64)
 		}
 	}
 	return onnxload.NoValue, 0
+}
+
+// matchElu finds elu(x, alpha, scale, input_scale) as torch.export's exporter writes it, Elu(x * input_scale) * scale, with an
+// input scale of 1 (torchlib aten_elu).
+func matchElu(b *recovery, i int) {
+	elu := b.nodes[i]
+	in, ii := b.producedBy(b.in(elu, 0), "Mul")
+	out, oi := b.user(elu.Out[0], "Mul")
+	if in == nil || out == nil || !b.single(in.Out[0]) || !b.isNumber(b.in(in, 1), 1) || !b.isHostNumber(b.in(out, 1)) {
+		return
+	}
+	b.claim(func() { b.call("elu", Args{}, []ValueID{b.value(b.in(in, 0))}, out.Out[0]) }, ii, i, oi)
+}
+
+// matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the argument
+// without naming sizes for it (torch.onnx symbolic_opset9 glu, torchlib aten_glu), where chunk and split name them; in
+// torch.export's graph the product has the operator's name too.
+func matchGlu(b *recovery, i int) {
+	s := b.nodes[i]
+	split, si := b.producedBy(b.in(s, 0), "Split")
+	mul, mi := b.user(s.Out[0], "Mul")
+	if split == nil || mul == nil || len(split.In) != 1 || len(split.Out) != 2 || split.Domain != "" {
+		return
+	}
+	first, second := split.Out[0], split.Out[1]
+	if first == onnxload.NoValue || b.id(second) != b.in(s, 0) || b.in(mul, 0) != b.id(first) || b.in(mul, 1) != b.id(s.Out[0]) || !b.single(first) || !b.single(second) {
+		return
+	}
+	if attrInt(split, "num_outputs", 0) != 0 && !strings.HasPrefix(b.m.Values[mul.Out[0]].Name, "glu") {
+		return
+	}
+	x := b.in(split, 0)
+	dim := b.axis(split, 0, len(b.dims(x)))
+	if b.dims(first)[dim] != b.dims(second)[dim] {
+		return
+	}
+	b.claim(func() { b.call("glu", Args{Dim: dim}, []ValueID{b.value(x)}, mul.Out[0]) }, si, i, mi)
 }
 
 // matchMish finds x * tanh(softplus(x)).
