@@ -7,10 +7,11 @@ import (
 
 // einsumOps is torch.einsum; Args.Mode is the equation.
 var einsumOps = []op{
-	{"einsum", castLower, runEinsum}, // aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair
+	// aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair. It is in no list of autocast's: the products within are.
+	{"einsum", castNone, runEinsum},
 }
 
-// runEinsum multiplies the operands from left to right, each pair as one bmm.
+// runEinsum multiplies the operands from left to right, each pair as one bmm, or as mul where nothing is summed over.
 func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 	left, out, ok := strings.Cut(strings.ReplaceAll(c.Args.Mode, " ", ""), "->")
 	terms := strings.Split(left, ",")
@@ -149,6 +150,12 @@ func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
 			size[l] = b.shape[i]
 		}
 	}
+	if sum == "" {
+		out, names := r.outerProduct(a, b, la, lb, rest)
+		r.release(a)
+		r.release(b)
+		return out, names
+	}
 	product := func(labels string) int64 {
 		n := int64(1)
 		for _, l := range labels {
@@ -172,7 +179,10 @@ func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
 		return f
 	}
 	x, y := three(a, la, rows, sum), three(b, lb, sum, columns)
-	z := r.bmm(x, y)
+	factors := []*tensor{x, y}
+	cast := r.autocast(castLower, factors)
+	z := r.bmm(factors[0], factors[1])
+	r.releaseAll(cast)
 	names := batch + rows + columns
 	shape := make([]int64, 0, len(names))
 	for _, l := range names {
@@ -182,6 +192,36 @@ func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
 	for _, t := range []*tensor{x, y, z, a, b} {
 		r.release(t)
 	}
+	return out, names
+}
+
+// outerProduct is sumproduct_pair without dimensions to sum over: mul of both operands, permuted to the order of the labels
+// that are wanted and with a 1 for each that an operand lacks.
+func (r *run) outerProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
+	names := ""
+	for _, l := range rest + la + lb {
+		if strings.ContainsRune(la+lb, l) && !strings.ContainsRune(names, l) {
+			names += string(l)
+		}
+	}
+	spread := func(t *tensor, have string) *tensor {
+		perm, shape := make([]int, 0, len(have)), make([]int64, 0, len(names))
+		for _, l := range names {
+			size := int64(1)
+			if i := strings.IndexRune(have, l); i >= 0 {
+				perm, size = append(perm, i), t.shape[i]
+			}
+			shape = append(shape, size)
+		}
+		p := r.permute(t, perm)
+		v := r.reshape(p, shape)
+		r.release(p)
+		return v
+	}
+	x, y := spread(a, la), spread(b, lb)
+	out := runMul(r, &Call{}, []*tensor{x, y})[0]
+	r.release(x)
+	r.release(y)
 	return out, names
 }
 

@@ -15,7 +15,7 @@ var reduceOps = []op{
 	{"norm", castResult, runNorm},
 	{"max_dim", castNone, runMaxDim},
 	{"argmax", castNone, runArgmax},
-	{"cumsum", castFloat, runCumsum},
+	{"cumsum", castResult, runCumsum},
 	{"topk", castNone, runTopK},
 	{"sort", castNone, runSort},
 	{"var", castNone, runVar("Var")},
@@ -149,12 +149,28 @@ func runArgmax(r *run, c *Call, in []*tensor) []*tensor {
 	return one(r.empty(onnxload.Int64, reducedShape(in[0].shape, c.Args.Dims, c.Args.Keep)...))
 }
 
-// runCumsum is cumsum: flip, cumsum, flip in backward.
+// runCumsum is cumsum. Autocast asks it for a float32 result, which it computes from a copy of that type
+// (impl_func_cumsum in aten/src/ATen/native/ReduceOps.cpp); backward turns the gradient to the argument's type first and then makes
+// grad.flip(dim).cumsum(dim).flip(dim).
 func runCumsum(r *run, c *Call, in []*tensor) []*tensor {
-	if !in[0].dtype.IsFloat() {
-		return one(r.empty(onnxload.Int64, in[0].shape...))
+	x := in[0]
+	if !x.dtype.IsFloat() {
+		return one(r.empty(onnxload.Int64, x.shape...))
 	}
-	return unary("Cumsum", keepsNothing, 3)(r, &Call{}, in[:1])
+	out := r.pointwise(r.resultType(x), x)
+	if out.dtype != x.dtype {
+		r.release(r.emptyLike(x, out.dtype))
+	}
+	if r.needsGrad(x) {
+		from := x.dtype
+		r.record("Cumsum", one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
+			grad := r.to(g[0], from)
+			t := r.chain(3, grad)
+			r.release(grad)
+			return one(t)
+		})
+	}
+	return one(out)
 }
 
 // runTopK is topk: Args.Shape values and int64 places.
