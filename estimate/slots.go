@@ -36,12 +36,13 @@ var slotTable = map[string]slots{
 	"InstanceNormalization": {weights: in(1, 2)},
 	"BatchNormalization":    {weights: in(1, 2), buffers: in(3, 4)},
 
-	"MatMulInteger":    {weights: in(0, 1), buffers: in(2, 3)},
-	"ConvInteger":      {weights: in(1), buffers: in(2, 3)},
-	"QLinearConv":      {weights: in(3, 8), buffers: in(1, 2, 4, 5, 6, 7)},
-	"QLinearMatMul":    {weights: in(0, 3), buffers: in(1, 2, 4, 5, 6, 7)},
-	"QuantizeLinear":   {buffers: in(1, 2)},
-	"DequantizeLinear": {weights: in(0), buffers: in(1, 2)},
+	"MatMulInteger":        {weights: in(0, 1), buffers: in(2, 3)},
+	"ConvInteger":          {weights: in(1), buffers: in(2, 3)},
+	"QLinearConv":          {weights: in(3, 8), buffers: in(1, 2, 4, 5, 6, 7)},
+	"QLinearConvTranspose": {weights: in(3, 8), buffers: in(1, 2, 4, 5, 6, 7)},
+	"QLinearMatMul":        {weights: in(0, 3), buffers: in(1, 2, 4, 5, 6, 7)},
+	"QuantizeLinear":       {buffers: in(1, 2)},
+	"DequantizeLinear":     {weights: in(0), buffers: in(1, 2)},
 
 	// com.microsoft
 	"SimplifiedLayerNormalization":     {weights: in(1)},

@@ -113,14 +113,15 @@ func (c *call) filterWindow(kernel []Dim) (window, error) {
 // convTranspose: filters are [C, M/group, kernel...]. The attribute output_shape
 // wins over everything else; ONNX Runtime reads its last numbers, for files in
 // which it covers batch and channels as well.
-func convTranspose(c *call) error { return transposed(c, nil) }
+func convTranspose(c *call) error { return transposed(c, 1, c.elem(0), nil) }
 
-// transposed is convTranspose with this padding instead of the attribute's, when there is one.
-func transposed(c *call, pads []int64) error {
-	if err := c.need(2); err != nil {
+// transposed is convTranspose with its filters in input w, results of type elem, and this padding instead of the
+// attribute's, when there is one.
+func transposed(c *call, w int, elem onnxload.DType, pads []int64) error {
+	if err := c.needEach(0, w); err != nil {
 		return err
 	}
-	c.out(0, c.elem(0), Shape{})
+	c.out(0, elem, Shape{})
 	group, err := c.positiveInt("group", 1)
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ func transposed(c *call, pads []int64) error {
 	if err != nil {
 		return err
 	}
-	filter, okW, err := c.ranked(1, 3, anyRank)
+	filter, okW, err := c.ranked(w, 3, anyRank)
 	if err != nil {
 		return err
 	}
@@ -152,12 +153,12 @@ func transposed(c *call, pads []int64) error {
 		return err
 	}
 	n := len(in) - 2
-	w, err := c.filterWindow(filter[2:])
+	window, err := c.filterWindow(filter[2:])
 	if err != nil {
 		return err
 	}
 	if pads != nil {
-		if err := w.pad(pads); err != nil {
+		if err := window.pad(pads); err != nil {
 			return err
 		}
 	}
@@ -176,17 +177,17 @@ func transposed(c *call, pads []int64) error {
 			}
 			out = append(out, N(v))
 		}
-		c.out(0, c.elem(0), Of(out...))
+		c.out(0, elem, Of(out...))
 		return nil
 	}
 	for i, d := range in[2:] {
-		d, err := w.spread(i, d, adjust[i])
+		d, err := window.spread(i, d, adjust[i])
 		if err != nil {
 			return err
 		}
 		out = append(out, d)
 	}
-	c.out(0, c.elem(0), Of(out...))
+	c.out(0, elem, Of(out...))
 	return nil
 }
 

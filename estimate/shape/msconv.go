@@ -7,6 +7,7 @@ var msConvRoom = room{"com.microsoft", []op{
 	{"NhwcConv", 1, nhwcConv, nil},
 	{"NhwcFusedConv", 1, nhwcConv, nil},
 	{"QLinearConv", 1, msQLinearConv, nil},
+	{"QLinearConvTranspose", 1, qlinearConvTranspose, nil}, // no page has it: contrib_defs of ONNX Runtime for XNNPACK
 	{"ConvTransposeWithDynamicPads", 1, convTransposePads, nil},
 	{"CausalConvWithState", 1, msCausalConv, nil},
 	{"NhwcMaxPool", 1, nhwcPool, nil},
@@ -69,6 +70,14 @@ func msQLinearConv(c *call) error {
 	return err
 }
 
+// qlinearConvTranspose: the inputs are those of QLinearConv.
+func qlinearConvTranspose(c *call) error {
+	if err := c.need(8); err != nil {
+		return err
+	}
+	return transposed(c, 3, c.elem(7), nil)
+}
+
 // convTransposePads: the third input is the padding.
 func convTransposePads(c *call) error {
 	if !c.has(2) {
@@ -87,7 +96,7 @@ func convTransposePads(c *call) error {
 		}
 		return nil
 	}
-	return transposed(c, pads)
+	return transposed(c, 1, c.elem(0), pads)
 }
 
 // msCausalConv: attribute dilation widens the state, state_window keeps several of them, and

@@ -47,6 +47,7 @@ var rooms = []*room{
 	&msMatmulRoom,
 	&msSearchRoom,
 	&nchwcRoom,
+	&nhwcRoom,
 	&trtRoom,
 }
 
