@@ -43,7 +43,9 @@ func (l *lives) variables() {
 }
 
 // isProduct reports whether an operator multiplies its arguments as matrices.
-func isProduct(op string) bool { return op == "matmul" || op == "sdpa" || op == "einsum" }
+func isProduct(op string) bool {
+	return op == "matmul" || op == "matmul_float" || op == "sdpa" || op == "einsum"
+}
 
 // isLook reports whether an operator looks at its argument differently, or copies it for that.
 func isLook(op string) bool { return op == "reshape" || op == "permute" || op == "contiguous" }

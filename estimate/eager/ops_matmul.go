@@ -8,8 +8,9 @@ import (
 
 // matmulOps are the matrix products.
 var matmulOps = []op{
-	{"linear", castLower, runLinear}, // aten/src/ATen/native/Linear.cpp
-	{"matmul", castLower, runMatmul}, // aten/src/ATen/native/LinearAlgebra.cpp
+	{"linear", castLower, runLinear},      // aten/src/ATen/native/Linear.cpp
+	{"matmul", castLower, runMatmul},      // aten/src/ATen/native/LinearAlgebra.cpp
+	{"matmul_float", castNone, runMatmul}, // of float32, where autocast is off
 	{"addmm", castLower, runAddmm},
 	{"baddbmm", castLower, runBaddbmm},
 }

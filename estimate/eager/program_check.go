@@ -68,14 +68,14 @@ func (b *recovery) onDevice(v ValueID) ValueID {
 // arity is how many tensors an operator needs, where it is not one.
 var arity = map[string]int{
 	"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "maximum": 2, "minimum": 2, "remainder": 2, "compare": 1, "where": 3, "masked_fill": 2,
-	"type_as": 2, "prelu": 2, "linear": 2, "matmul": 2, "addmm": 3, "baddbmm": 3, "weight_norm": 2, "conv": 2, "conv_transpose": 2, "grid_sample": 2, "roi_align": 2,
+	"type_as": 2, "prelu": 2, "linear": 2, "matmul": 2, "matmul_float": 2, "addmm": 3, "baddbmm": 3, "weight_norm": 2, "conv": 2, "conv_transpose": 2, "grid_sample": 2, "roi_align": 2,
 	"nll_loss": 2, "embedding": 2, "index": 2, "index_select": 2, "gather": 2, "scatter": 3, "assign": 2, "native_attention": 5, "scatter_add": 3, "sdpa": 3, "fill": 0, "opaque": 0,
 }
 
 // most is how many tensors an operator can have, where its row takes all that it is given for arguments.
 var most = map[string]int{
 	"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "maximum": 2, "minimum": 2, "remainder": 2, "compare": 2, "bitwise": 2, "where": 3,
-	"masked_fill": 2, "type_as": 2, "prelu": 2, "matmul": 2, "addmm": 3, "baddbmm": 3,
+	"masked_fill": 2, "type_as": 2, "prelu": 2, "matmul": 2, "matmul_float": 2, "addmm": 3, "baddbmm": 3,
 }
 
 // fits reports whether a call's arguments are such as its row can work with: all there, of the ranks that it
@@ -107,7 +107,7 @@ func (p *Program) fits(c *Call) bool {
 		return !a.Inplace || broadcasts(shape(1), shape(0))
 	case "linear":
 		return x >= 1 && rank(1) == 2 && shape(0)[x-1] == shape(1)[1] && rank(2) <= x
-	case "matmul":
+	case "matmul", "matmul_float":
 		return multiplies(shape(0), shape(1))
 	case "addmm":
 		return rank(1) == 2 && rank(2) == 2 && shape(1)[1] == shape(2)[0] && rank(0) <= 2

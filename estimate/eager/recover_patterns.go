@@ -39,6 +39,7 @@ var patterns = []pattern{
 	{"Elu", matchElu},
 	{"Sigmoid", matchSilu},
 	{"Sigmoid", matchGlu},
+	{"Div", matchLinearAttention},
 	{"MatMul", matchBaddbmm},
 	{"MatMul", matchLinear},
 	{"RandomUniformLike", matchNoise},

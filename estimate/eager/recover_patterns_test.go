@@ -185,6 +185,25 @@ func TestAttentionInFloat32(t *testing.T) {
 	})
 }
 
+// Attention without a softmax that divides by sums in a column of its own is computed in float32, whichever exporter wrote it.
+func TestLinearAttention(t *testing.T) {
+	inits := []onnx.Tensor{onnx.Int64s("pads", 0, 0, 0, 0, 0, 1), f32s("one", 1), f32s("zero", 0), f32s("eps", 1e-5), onnx.Int64s("first", 0), onnx.Int64s("last", -1), onnx.Int64s("end", math.MaxInt64), onnx.Int64s("axis", -1)}
+	up := func(in, out string) onnx.Node { return onnx.Op("Cast", in, out, onnx.A("to", 1)) }
+	attention := func(q, k, v, fill, out string, casts ...onnx.Node) []onnx.Node {
+		nodes := append([]onnx.Node{onnx.Op("Sin", "x", "q"), onnx.Op("Relu", "x", "k"), onnx.Op("Pad", "x pads "+fill, "v")}, casts...)
+		return append(nodes, onnx.Op("Transpose", k, "kt", onnx.A("perm", []int64{0, 2, 1})), onnx.Op("MatMul", "kt "+v, "kv"), onnx.Op("MatMul", q+" kv", "o"),
+			onnx.Op("Slice", "o first last axis", "n"), onnx.Op("Slice", "o last end axis", "s"), onnx.Op("Add", "s eps", "d"), onnx.Op("Div", "n d", out))
+	}
+	before := []string{"sin(x)", "relu(x)", "constant_pad(x)"}
+	float := append(slices.Clone(before), "float(q)", "float(k)", "float(v)", "permute(_)", "matmul_float(_, _)", "matmul_float(_, kv)", "slice(o)", "slice(o)", "add(s, number)", "div(n, d)", "type_as(_, v)")
+	runPatterns(t, []patternCase{
+		{name: "torch.export", inits: inits, nodes: attention("q", "k", "v", "one", "y"), want: float},
+		{name: "TorchScript", inits: inits, nodes: append(attention("qf", "kf", "vf", "one", "out", up("q", "qf"), up("k", "kf"), up("v", "vf")), up("out", "y")), want: float},
+		{name: "no column of ones", inits: inits, nodes: attention("q", "k", "v", "zero", "y"),
+			want: append(slices.Clone(before), "permute(k)", "matmul(kt, v)", "matmul(q, kv)", "slice(o)", "slice(o)", "add(s, number)", "div(n, d)")},
+	})
+}
+
 // Heads whose channels come before their pixels are transposed and made contiguous for attention; of k the exporter merges two transposes to none.
 func TestAttentionOfTurnedHeads(t *testing.T) {
 	turn := onnx.A("perm", []int64{0, 1, 3, 2})

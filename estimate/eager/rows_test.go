@@ -43,7 +43,7 @@ var examples = map[string]example{
 	"assign":      {in: []exampleInput{floats(4, 3), floats(2, 3)}},
 	"weight_norm": {in: []exampleInput{floats(4, 3, 2), floats(4, 1, 1)}},
 	"baddbmm":     {args: Args{P: 0.5}, in: []exampleInput{floats(2, 1, 5), floats(2, 3, 4), floats(2, 4, 5)}},
-	"matmul":      {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "einsum": {args: Args{Mode: "bij,bjk->bik", Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
+	"matmul":      {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "matmul_float": {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "einsum": {args: Args{Mode: "bij,bjk->bik", Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
 	"conv":           {args: Args{Shape: []int64{2, 8, 6, 6}, Groups: 1, Stride: []int64{1, 1}, Dilate: []int64{1, 1}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3), floats(8)}},
 	"conv_transpose": {args: Args{Shape: []int64{2, 8, 12, 12}, Groups: 1, Stride: []int64{2, 2}, Dilate: []int64{1, 1}, Mode: "transposed"}, in: []exampleInput{floats(2, 4, 6, 6), floats(4, 8, 2, 2), floats(8)}},
 	"batch_norm":     {args: Args{Train: true}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}}, "instance_norm": {in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
