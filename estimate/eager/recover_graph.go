@@ -112,7 +112,7 @@ func (b *recovery) findClones() {
 		}
 		if x := n.In[0]; b.made[x] >= 0 && reads[x] == 1 && !reshaped[n.Out[0]] {
 			op := b.nodes[b.made[x]].Op
-			b.cloned[x] = op == "Transpose" || op == "Unsqueeze"
+			b.cloned[x] = op == "Transpose" || op == "Unsqueeze" || op == "Reshape"
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (b *recovery) batchFirst(n *onnxload.Node) bool {
 
 func emitReshape(b *recovery, n *onnxload.Node) {
 	o := n.Out[0]
-	if b.cloned[o] {
+	if b.cloned[o] || b.isClipOfTokens(n) {
 		v := b.temp("reshape", Args{Shape: b.dims(o)}, b.elem(o), b.dims(o), b.value(b.in(n, 0)))
 		b.call("contiguous", Args{}, []ValueID{v}, o)
 		return
@@ -135,6 +135,23 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 	}
 	for _, u := range b.uses[b.id(n.Out[0])] {
 		if b.nodes[u].Op != "Conv" {
+			return false
+		}
+	}
+	return true
+}
+
+// isClipOfTokens recognises tokens that become a clip of video for a convolution or a pool, x.transpose(2, 3).reshape(B * N, C, T, H, W).contiguous(),
+// as multiscale vision transformers write it (Pool in torchvision/models/video/mvit.py; attention_pool of PyTorchVideo copies
+// too). The TorchScript exporter drops the copy; torch.export's graph has it: see findClones.
+func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
+	o := b.id(n.Out[0])
+	t, _ := b.producer(b.in(n, 0))
+	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) || len(b.dims(o)) != 5 || len(b.uses[o]) == 0 {
+		return false
+	}
+	for _, u := range b.uses[o] {
+		if op := b.nodes[u].Op; op != "Conv" && op != "MaxPool" && op != "AveragePool" {
 			return false
 		}
 	}
