@@ -74,10 +74,10 @@ func dequantizeBFP(c *call) error {
 		return err
 	}
 	c.out(0, elem, Shape{})
-	if s, ok, err := c.sizes(1); err != nil {
+	if sizes, ok := c.ints(1); ok {
+		s, err := shapeOf(sizes)
+		c.out(0, elem, s)
 		return err
-	} else if ok {
-		c.out(0, elem, Of(s...))
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ var rooms = []*room{
 	&msQuantRoom,
 	&msMatmulRoom,
 	&msSearchRoom,
+	&msGradRoom,
 	&nchwcRoom,
 	&nhwcRoom,
 	&trtRoom,
