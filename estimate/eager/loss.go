@@ -121,9 +121,9 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 		return r.pointwiseLoss("MseLoss", out, labels), nil
 	case "l1": // under autocast both are cast
 		x := r.inFloat32(out)
-		d := runSub(r, &Call{}, []*tensor{x, labels})[0]
+		d := runSub(r, plainCall, []*tensor{x, labels})[0]
 		r.release(x)
-		a := unary("Abs", keepsInput, 2)(r, &Call{}, one(d))[0]
+		a := unary("Abs", keepsInput, 2)(r, plainCall, one(d))[0]
 		m := r.mean(a, nil, false)
 		r.release(d)
 		r.release(a)

@@ -73,7 +73,7 @@ var moduleCases = []singleCase{
 	recurrent("LSTM bi dropout", "lstm", false, dims(100, 16, 256), 512, 2, true, 0.1),
 	{"attention", "sdpa math fp32 causal", func(l *lab) func() *tensor {
 		x := l.leaf(f32, 4, 16, 1024, 64)
-		return func() *tensor { return l.r.mathSDPA(&Call{Args: Args{Causal: true}}, x, x, x, nil, 0) }
+		return func() *tensor { return l.r.mathSDPA(&Call{Args: &Args{Causal: true}}, x, x, x, nil, 0) }
 	}},
 	{"attention", "MHA need_weights=False", func(l *lab) func() *tensor { return multihead(l, false) }},
 	{"attention", "MHA need_weights=True", func(l *lab) func() *tensor { return multihead(l, true) }},

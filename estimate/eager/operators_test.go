@@ -70,7 +70,7 @@ func (l *lab) del(t *tensor) {
 // all calls an operator and returns its outputs.
 func (l *lab) all(op string, a Args, in ...*tensor) []*tensor {
 	args := slices.Clone(in)
-	outs, err := l.r.apply(&Call{Op: op, Args: a}, args)
+	outs, err := l.r.apply(&Call{Op: op, Args: &a}, args)
 	if err != nil {
 		l.err = err
 		return []*tensor{l.plain(f32, 1)}

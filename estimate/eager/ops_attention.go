@@ -138,7 +138,7 @@ func (r *run) paddedFlash(q, k, v *tensor) *tensor {
 	parts := make([]*tensor, 3)
 	for i, t := range []*tensor{q, k, v} {
 		shape := append(slices.Clone(t.shape[:3]), roundUp(t.shape[3], 8))
-		parts[i] = resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: Args{Shape: shape}}, one(t))[0]
+		parts[i] = resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: &Args{Shape: shape}}, one(t))[0]
 	}
 	padded := r.fusedSDPA(flashAttention, parts[0], parts[1], parts[2], nil)
 	out := r.slice(padded, 3, v.shape[3], 1)
@@ -209,7 +209,7 @@ func (r *run) sdpaBackward(b backend, trained bool, g, q, k, v, out *tensor) []*
 // mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the
 // scale, grouped heads repeated, and the probabilities kept by softmax.
 func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
-	call, n := &Call{}, len(q.shape)
+	call, n := plainCall, len(q.shape)
 	var drop []*tensor
 	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
 	from := q.dtype
@@ -237,7 +237,7 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 	r.release(sk) // a temporary of the expression
 	if mask != nil {
 		inplace := !r.needsGrad(mask)
-		s := runAdd(r, &Call{Args: Args{Inplace: inplace}}, []*tensor{scores, mask})[0]
+		s := runAdd(r, &Call{Args: &Args{Inplace: inplace}}, []*tensor{scores, mask})[0]
 		r.release(scores)
 		scores = s
 	}
@@ -250,7 +250,7 @@ func (r *run) mathSDPA(c *Call, q, k, v, mask *tensor, p float64) *tensor {
 		r.release(t)
 	}
 	if p > 0 {
-		d := runDropout(r, &Call{Args: Args{Train: true, P: p}}, one(probs))[0]
+		d := runDropout(r, &Call{Args: &Args{Train: true, P: p}}, one(probs))[0]
 		r.release(probs)
 		probs = d
 	}

@@ -12,7 +12,7 @@ func TestNativeAttentionWithMask(t *testing.T) {
 	l.r.grad = false
 	in := []*tensor{l.plain(f32, 16, 256, 384), l.plain(f32, 1152, 384), l.plain(f32, 1152), l.plain(f32, 384, 384), l.plain(f32, 384)}
 	from := len(l.r.log.Timeline().Events)
-	l.r.releaseAll(runNativeAttention(l.r, &Call{Args: Args{Groups: 6}}, in))
+	l.r.releaseAll(runNativeAttention(l.r, &Call{Args: &Args{Groups: 6}}, in))
 	want := []int64{18874368, 18874368, -18874368, 25165824, 6291456, 25165824, -25165824, -6291456, -25165824, 6291456, 6291456, -6291456, -18874368, -6291456}
 	if got := l.since(from); !slices.Equal(got, want) {
 		t.Errorf("events are %d, measured were %d", got, want)

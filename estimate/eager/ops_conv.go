@@ -21,8 +21,9 @@ func runConv(r *run, c *Call, in []*tensor) []*tensor {
 	}
 	if len(x.shape) == 3 { // conv1d runs as conv2d over a height of 1
 		x4, w4 := r.unsqueeze(x, 2), r.unsqueeze(w, 2)
-		flat := *c
-		flat.Args.Stride, flat.Args.Dilate = append([]int64{1}, c.Args.Stride...), append([]int64{1}, c.Args.Dilate...)
+		flat, args := *c, *c.Args
+		args.Stride, args.Dilate = append([]int64{1}, args.Stride...), append([]int64{1}, args.Dilate...)
+		flat.Args = &args
 		shape := slices.Insert(slices.Clone(c.Args.Shape), 2, 1)
 		y := r.conv(&flat, x4, w4, bias, shape, true)
 		out := r.squeeze(y, 2)

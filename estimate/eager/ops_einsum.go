@@ -61,7 +61,7 @@ func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 		}
 	}
 	if len(sum) > 0 {
-		s := runSum(r, &Call{Args: Args{Dims: sum}}, one(acc))[0]
+		s := runSum(r, &Call{Args: &Args{Dims: sum}}, one(acc))[0]
 		r.release(acc)
 		acc = s
 		for i := len(sum) - 1; i >= 0; i-- {
@@ -219,7 +219,7 @@ func (r *run) outerProduct(a, b *tensor, la, lb, rest string) (*tensor, string) 
 		return v
 	}
 	x, y := spread(a, la), spread(b, lb)
-	out := runMul(r, &Call{}, []*tensor{x, y})[0]
+	out := runMul(r, plainCall, []*tensor{x, y})[0]
 	r.release(x)
 	r.release(y)
 	return out, names
@@ -227,7 +227,7 @@ func (r *run) outerProduct(a, b *tensor, la, lb, rest string) (*tensor, string) 
 
 // sumOver is t.sum(i, keepdim=True) in t's place.
 func (r *run) sumOver(t *tensor, i int) *tensor {
-	s := runSum(r, &Call{Args: Args{Dims: []int{i}, Keep: true}}, one(t))[0]
+	s := runSum(r, &Call{Args: &Args{Dims: []int{i}, Keep: true}}, one(t))[0]
 	r.release(t)
 	return s
 }

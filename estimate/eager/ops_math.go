@@ -141,10 +141,10 @@ func runROIAlign(r *run, c *Call, in []*tensor) []*tensor {
 // runNormalize is F.normalize over Args.Dims.
 func runNormalize(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]
-	norm := runNorm(r, &Call{Args: Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
-	least := runClamp(r, &Call{}, one(norm))[0]
+	norm := runNorm(r, &Call{Args: &Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
+	least := runClamp(r, plainCall, one(norm))[0]
 	wide := r.expand(least, x.shape)
-	out := runDiv(r, &Call{}, []*tensor{x, wide})
+	out := runDiv(r, plainCall, []*tensor{x, wide})
 	for _, t := range []*tensor{wide, least, norm} {
 		r.release(t)
 	}
@@ -155,10 +155,10 @@ func runNormalize(r *run, c *Call, in []*tensor) []*tensor {
 func runMeanVarianceNormalization(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]
 	mean := r.mean(x, c.Args.Dims, true)
-	deviation := runSub(r, &Call{}, []*tensor{x, mean})[0]
-	std := runVar("Std")(r, &Call{Args: Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
-	sum := runAdd(r, &Call{}, []*tensor{std, scalar(x.dtype)})[0]
-	out := runDiv(r, &Call{}, []*tensor{deviation, sum})
+	deviation := runSub(r, plainCall, []*tensor{x, mean})[0]
+	std := runVar("Std")(r, &Call{Args: &Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
+	sum := runAdd(r, plainCall, []*tensor{std, scalar(x.dtype)})[0]
+	out := runDiv(r, plainCall, []*tensor{deviation, sum})
 	for _, t := range []*tensor{sum, std, deviation, mean} {
 		r.release(t)
 	}

@@ -87,7 +87,7 @@ func (r *run) linear(x, w, b *tensor) *tensor {
 	}
 	out := r.matmul(x, wt)
 	if b != nil {
-		out2 := runAdd(r, &Call{Args: Args{Inplace: true}}, []*tensor{out, b})[0]
+		out2 := runAdd(r, &Call{Args: &Args{Inplace: true}}, []*tensor{out, b})[0]
 		r.release(out)
 		return out2
 	}

@@ -208,28 +208,28 @@ func runLocalResponseNorm(r *run, c *Call, in []*tensor) []*tensor {
 	if len(c.Args.Kernel) > 0 {
 		size = c.Args.Kernel[0]
 	}
-	square := runMul(r, &Call{}, []*tensor{x, x})[0]
+	square := runMul(r, plainCall, []*tensor{x, x})[0]
 	volume := r.reshape(square, []int64{n, 1, ch, rest, 1})
 	r.release(square)
-	padded := resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
+	padded := resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: &Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
 	r.release(volume)
-	mean := resampling("AvgPool3D", keepsInput)(r, &Call{Args: Args{Shape: []int64{n, 1, ch, rest, 1}}}, one(padded))[0]
+	mean := resampling("AvgPool3D", keepsInput)(r, &Call{Args: &Args{Shape: []int64{n, 1, ch, rest, 1}}}, one(padded))[0]
 	r.release(padded)
 	div := r.reshape(mean, x.shape)
 	r.release(mean)
-	scaled := runMul(r, &Call{}, []*tensor{div, scalar(x.dtype)})[0]
-	sum := runAdd(r, &Call{}, []*tensor{scaled, scalar(x.dtype)})[0]
+	scaled := runMul(r, plainCall, []*tensor{div, scalar(x.dtype)})[0]
+	sum := runAdd(r, plainCall, []*tensor{scaled, scalar(x.dtype)})[0]
 	r.release(scaled)
 	wide := sum.retain() // pow is one of those that autocast runs in float32
 	if r.amp != nil {
 		r.release(wide)
 		wide = r.to(sum, onnxload.Float32)
 	}
-	power := runPow(r, &Call{}, []*tensor{wide, scalar(x.dtype)})[0]
+	power := runPow(r, plainCall, []*tensor{wide, scalar(x.dtype)})[0]
 	r.release(wide)
 	r.release(div)
 	r.release(sum)
-	out := runDiv(r, &Call{}, []*tensor{x, power})
+	out := runDiv(r, plainCall, []*tensor{x, power})
 	r.release(power)
 	return out
 }
@@ -240,15 +240,15 @@ func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
 		last = append(last, i)
 	}
 	wide := r.to(x, onnxload.Float32)
-	square := runPow(r, &Call{}, []*tensor{wide, scalar(onnxload.Float32)})[0]
+	square := runPow(r, plainCall, []*tensor{wide, scalar(onnxload.Float32)})[0]
 	mean := r.mean(square, last, true)
-	sum := runAdd(r, &Call{Args: Args{Inplace: true}}, []*tensor{mean, scalar(onnxload.Float32)})[0]
-	rstd := unary("Rsqrt", keepsResult, 3)(r, &Call{}, one(sum))[0]
+	sum := runAdd(r, &Call{Args: &Args{Inplace: true}}, []*tensor{mean, scalar(onnxload.Float32)})[0]
+	rstd := unary("Rsqrt", keepsResult, 3)(r, plainCall, one(sum))[0]
 	r.release(sum)
 	r.release(mean)
 	r.release(square)
-	normal := runMul(r, &Call{}, []*tensor{wide, rstd})[0]
-	scaled := runMul(r, &Call{}, []*tensor{normal, w})[0]
+	normal := runMul(r, plainCall, []*tensor{wide, rstd})[0]
+	scaled := runMul(r, plainCall, []*tensor{normal, w})[0]
 	r.release(normal)
 	r.release(wide)
 	out := r.to(scaled, x.dtype)

@@ -149,10 +149,10 @@ func (r *run) chain(n int, operands ...*tensor) *tensor {
 // runSoftsign is F.softsign: x / (1 + |x|), composed.
 func runSoftsign(r *run, c *Call, in []*tensor) []*tensor {
 	x := in[0]
-	a := unary("Abs", keepsInput, 2)(r, &Call{}, in)[0]
-	b := runAdd(r, &Call{}, []*tensor{a, scalar(x.dtype)})[0]
+	a := unary("Abs", keepsInput, 2)(r, plainCall, in)[0]
+	b := runAdd(r, plainCall, []*tensor{a, scalar(x.dtype)})[0]
 	r.release(a)
-	out := runDiv(r, &Call{}, []*tensor{x, b})
+	out := runDiv(r, plainCall, []*tensor{x, b})
 	r.release(b)
 	return out
 }
@@ -189,7 +189,7 @@ func runFeatureDropout(r *run, c *Call, in []*tensor) []*tensor {
 		return one(x.retain())
 	}
 	noise := r.empty(x.dtype, c.Args.Shape...)
-	out := runMul(r, &Call{}, []*tensor{x, noise})
+	out := runMul(r, plainCall, []*tensor{x, noise})
 	r.release(noise)
 	return out
 }

@@ -27,7 +27,7 @@ func TestDropoutStateOfRecurrentLayers(t *testing.T) {
 	const state = 132 * 48 << 10
 	call := func(p float64, layers int64) func() {
 		return func() {
-			c := &Call{Args: Args{P: p, Train: true, Hidden: 64, Layers: layers}}
+			c := &Call{Args: &Args{P: p, Train: true, Hidden: 64, Layers: layers}}
 			l.r.releaseAll(runRNN(LSTM)(l.r, c, []*tensor{x, nil, nil, w}))
 		}
 	}
@@ -52,7 +52,7 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 		if batchFirst {
 			x.layout = l.r.layouts.at(x.shape, []int64{width, steps * width, 1})
 		}
-		out := runRNN(LSTM)(l.r, &Call{Args: Args{Train: true, Hidden: width, Layers: 1}}, []*tensor{x, nil, nil, w})
+		out := runRNN(LSTM)(l.r, &Call{Args: &Args{Train: true, Hidden: width, Layers: 1}}, []*tensor{x, nil, nil, w})
 		zeros := 0
 		for _, n := range l.requests(func() { l.r.backwardFrom(out[1], l.plain(f32, 1, batch, width)) }) {
 			if n == steps*batch*width*4 {

@@ -1,6 +1,10 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 // A ValueID names a value of a Program.
 type ValueID int32
@@ -45,7 +49,7 @@ type Call struct {
 	Op    string // its row: see Operators
 	In    []ValueID
 	Out   []ValueID
-	Args  Args
+	Args  *Args // shared: not to be written to
 	Layer int32 // index into Program.Layers
 	Node  int32 // index into Program.Nodes: the ONNX node that it stands for, the last one of several
 	Scope int32 // index into Program.Scopes: the module whose forward makes the call
@@ -75,6 +79,31 @@ type Args struct {
 	DType   onnxload.DType
 
 	Broadcast bool // attention to one key and value of all heads without enable_gqa
+}
+
+// plain are no arguments but tensors, and inPlace says only that.
+var plain, inPlace = &Args{}, &Args{Inplace: true}
+
+var plainCall = &Call{Args: plain}
+
+// kept returns arguments for a call to keep. Most calls have none, or work in place.
+func (a Args) kept() *Args {
+	switch {
+	case a.Dim != 0 || a.Dims != nil || a.Shape != nil || a.Kernel != nil || a.Stride != nil || a.Pad != nil || a.Dilate != nil || a.Groups != 0,
+		a.Keep || a.Train || a.P != 0 || a.Causal || a.Bias || a.Hidden != 0 || a.Layers != 0 || a.Both || a.Mode != "" || a.DType != 0 || a.Broadcast:
+		kept := a
+		return &kept
+	case a.Inplace:
+		return inPlace
+	}
+	return plain
+}
+
+// inPlace makes the call work in place.
+func (c *Call) inPlace() {
+	a := *c.Args
+	a.Inplace = true
+	c.Args = a.kept()
 }
 
 // A Scope is a module in the tree of modules.
@@ -122,13 +151,15 @@ func (p *Program) dropDead() {
 			}
 		}
 	}
-	calls := p.Calls[:0]
-	for i := range p.Calls {
-		if keep[i] {
-			calls = append(calls, p.Calls[i])
+	if dead := slices.Index(keep, false); dead >= 0 {
+		calls := p.Calls[:dead]
+		for i := dead; i < len(keep); i++ {
+			if keep[i] {
+				calls = append(calls, p.Calls[i])
+			}
 		}
+		p.Calls = calls
 	}
-	p.Calls = calls
 	for i := range p.Values { // constants that only dead calls read
 		if v := &p.Values[i]; v.Kind == Constant && !live[i] {
 			v.Kind = Number

@@ -98,7 +98,7 @@ func (p *Program) fits(c *Call) bool {
 		return p.Values[c.In[i]].Shape
 	}
 	rank := func(i int) int { return len(shape(i)) }
-	a, x := &c.Args, rank(0)
+	a, x := c.Args, rank(0)
 	inside := func(dims ...int) bool {
 		return !slices.ContainsFunc(dims, func(d int) bool { return d < 0 || d >= x })
 	}

@@ -38,7 +38,14 @@ func Recover(src Source) (*Program, error) {
 	}
 	b.index()
 	b.findHost()
+	ops := map[string]bool{}
+	for _, n := range b.nodes {
+		ops[n.Op] = true
+	}
 	for _, p := range patterns {
+		if !ops[p.anchor] {
+			continue
+		}
 		for i := range b.nodes {
 			b.at = i
 			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && len(n.In) > 0 && n.Out[0] != onnxload.NoValue {
@@ -87,10 +94,13 @@ func Recover(src Source) (*Program, error) {
 		b.prog.fastAttention()
 	}
 	b.prog.dropDead()
-	for _, c := range b.prog.Calls { // those whose results are read
-		if name, ok := b.unknown[c.Node]; ok {
-			b.prog.Unknown[name]++
-			delete(b.unknown, c.Node)
+	if len(b.unknown) > 0 {
+		for i := range b.prog.Calls { // those whose results are read
+			node := b.prog.Calls[i].Node
+			if name, ok := b.unknown[node]; ok {
+				b.prog.Unknown[name]++
+				delete(b.unknown, node)
+			}
 		}
 	}
 	b.orderState()
@@ -114,7 +124,7 @@ type recovery struct {
 	folded int              // batch norms that an export folded into convolutions, and that are restored
 	maxima int              // reductions taken for x.max(dim) that could be x.amax(dim)
 	made   []int32          // by ONNX value: index of the node that makes it, or -1
-	uses   [][]int32        // by ONNX value: the nodes that read it, once for each slot
+	uses   reads            // by ONNX value: the nodes that read it, once for each slot
 	out    []bool           // by ONNX value: an output of the graph
 	fixed  []bool           // by ONNX value: it comes from shapes and constants alone
 	host   []bool           // by ONNX value: Python computes it
@@ -137,7 +147,9 @@ type recovery struct {
 	scopes map[string]int32
 	called map[string]bool // modules that have a forward which calls something, by path: containers such as ModuleList have none
 	layers map[string]int32
-	places []Place
+	places []*located // by node
+
+	modules int // how many places there are, about
 }
 
 const unset ValueID = -2
@@ -148,14 +160,13 @@ func newRecovery(src Source) *recovery {
 		src: src, m: src.Model, types: src.Types,
 		prog: &Program{Unknown: map[string]int{}}, unknown: map[int32]string{},
 		shapes: make([][]int64, n), flips: map[ValueID]bool{},
-		of: make([]ValueID, n), made: make([]int32, n), uses: make([][]int32, n),
+		of: make([]ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		scopes: map[string]int32{}, layers: map[string]int32{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
+		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 	}
 	for i := range n {
 		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
 	}
-	b.scope("")
 	return b
 }
 
@@ -225,7 +236,7 @@ func (b *recovery) result(id onnxload.ValueID) ValueID {
 
 // call emits a call whose results are the ONNX values outs.
 func (b *recovery) call(op string, args Args, in []ValueID, outs ...onnxload.ValueID) {
-	c := Call{Op: op, In: in, Args: args, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)}
+	c := Call{Op: op, In: in, Args: args.kept(), Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
 	for _, o := range outs {
 		c.Out = append(c.Out, b.result(o))
 	}
@@ -235,7 +246,7 @@ func (b *recovery) call(op string, args Args, in []ValueID, outs ...onnxload.Val
 // temp emits a call whose only result has no ONNX value.
 func (b *recovery) temp(op string, args Args, dtype onnxload.DType, shape []int64, in ...ValueID) ValueID {
 	v := b.add(Value{DType: dtype, Shape: shape})
-	b.push(Call{Op: op, In: in, Out: []ValueID{v}, Args: args, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)})
+	b.push(Call{Op: op, In: in, Out: []ValueID{v}, Args: args.kept(), Layer: b.layer(b.at), Scope: b.scopeOf(b.at)})
 	return v
 }
 
@@ -252,7 +263,7 @@ func (b *recovery) push(c Call) {
 	}
 	if !b.prog.fits(&c) {
 		b.unknown[c.Node] = b.nodeName()
-		c.Op, c.Args = "opaque", Args{}
+		c.Op, c.Args = "opaque", plain
 	}
 	if n := len(b.prog.Values); n > len(b.calls) {
 		b.calls = slices.Grow(b.calls, n-len(b.calls))[:n]
@@ -265,10 +276,13 @@ func (b *recovery) push(c Call) {
 	b.prog.Calls = append(b.prog.Calls, c)
 }
 
-// layer returns the index of a node's layer: its module and operator.
+// layer returns the index of a node's layer: its module, or what it calls itself.
 func (b *recovery) layer(i int) int32 {
-	n := b.nodes[i]
-	name := b.places[i].Module
+	p, n := b.places[i], b.nodes[i]
+	if p.layer > 0 {
+		return p.layer - 1
+	}
+	name := p.Module
 	if name == "" {
 		name = n.Name
 	}
@@ -281,7 +295,19 @@ func (b *recovery) layer(i int) int32 {
 		b.layers[name] = k
 		b.prog.Layers = append(b.prog.Layers, name)
 	}
+	if p.Module != "" {
+		p.layer = k + 1
+	}
 	return k
+}
+
+// scopeOf returns the index of the module of a node.
+func (b *recovery) scopeOf(i int) int32 {
+	p := b.places[i]
+	if p.scope == 0 {
+		p.scope = b.scope(p.Module) + 1
+	}
+	return p.scope - 1
 }
 
 // scope returns the index of a module, the modules that call it first.

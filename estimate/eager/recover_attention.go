@@ -196,7 +196,7 @@ func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
 	var ni, wi int
 	b.users(p, "IsNaN", func(n *onnxload.Node, i int) { nan, ni = n, i })
 	b.users(p, "Where", func(n *onnxload.Node, i int) { where, wi = n, i })
-	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) || len(b.uses[b.id(p)]) != 2 {
+	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) || len(b.usesOf(b.id(p))) != 2 {
 		return nil, nil
 	}
 	return where, []int{ni, wi}

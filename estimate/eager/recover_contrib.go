@@ -110,7 +110,7 @@ func emitPackedAttention(b *recovery, n *onnxload.Node) {
 	if bias := b.in(n, 2); bias != onnxload.NoValue {
 		packed = b.temp("add", Args{}, d, wide, packed, b.value(bias))
 	}
-	parts := Call{Op: "split", In: []ValueID{packed}, Args: Args{Dim: 2, Shape: []int64{y[2], y[2], y[2]}}, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)}
+	parts := Call{Op: "split", In: []ValueID{packed}, Args: &Args{Dim: 2, Shape: []int64{y[2], y[2], y[2]}}, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
 	for range 3 {
 		parts.Out = append(parts.Out, b.add(Value{DType: d, Shape: y}))
 	}

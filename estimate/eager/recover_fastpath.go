@@ -127,7 +127,7 @@ func (p *Program) nativeAttention(sdpa, project, out *Call, x, y ValueID) []Call
 			return nil
 		}
 		in := []ValueID{x, project.In[1], project.In[2], out.In[1], out.In[2]}
-		return []Call{{Op: "native_attention", In: in, Out: []ValueID{y}, Args: Args{Groups: h}, Layer: sdpa.Layer, Node: sdpa.Node, Scope: sdpa.Scope}}
+		return []Call{{Op: "native_attention", In: in, Out: []ValueID{y}, Args: &Args{Groups: h}, Layer: sdpa.Layer, Node: sdpa.Node, Scope: sdpa.Scope}}
 	}
 	var calls []Call
 	value := func(shape ...int64) ValueID {
@@ -135,7 +135,7 @@ func (p *Program) nativeAttention(sdpa, project, out *Call, x, y ValueID) []Call
 		return ValueID(len(p.Values) - 1)
 	}
 	add := func(op string, a Args, in []ValueID, outs ...ValueID) {
-		calls = append(calls, Call{Op: op, In: in, Out: outs, Args: a, Layer: sdpa.Layer, Node: sdpa.Node, Scope: sdpa.Scope})
+		calls = append(calls, Call{Op: op, In: in, Out: outs, Args: a.kept(), Layer: sdpa.Layer, Node: sdpa.Node, Scope: sdpa.Scope})
 	}
 	packed := value(b, l, 3*e)
 	add("linear", Args{}, append([]ValueID{x}, project.In[1:]...), packed)
@@ -149,7 +149,7 @@ func (p *Program) nativeAttention(sdpa, project, out *Call, x, y ValueID) []Call
 		in = append(in, turned)
 	}
 	attended, turned, flat := value(b, h, l, d), value(b, l, h, d), value(b, l, e)
-	add("sdpa", sdpa.Args, in, attended)
+	add("sdpa", *sdpa.Args, in, attended)
 	add("permute", Args{Dims: []int{0, 2, 1, 3}}, []ValueID{attended}, turned)
 	add("reshape", Args{Shape: []int64{b, l, e}}, []ValueID{turned}, flat)
 	add("linear", Args{}, append([]ValueID{flat}, out.In[1:]...), y)
@@ -192,7 +192,7 @@ func (p *Program) fuseEncoderLayer(users [][]int32, w, y ValueID) {
 	if last == nil {
 		return
 	}
-	act.Args.Inplace = true
+	act.inPlace()
 	for _, s := range []struct {
 		call *Call
 		in   ValueID
@@ -200,7 +200,7 @@ func (p *Program) fuseEncoderLayer(users [][]int32, w, y ValueID) {
 		if s.call.In[1] == s.in {
 			s.call.In[0], s.call.In[1] = s.call.In[1], s.call.In[0]
 		}
-		s.call.Args.Inplace = true
+		s.call.inPlace()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // flatten lists the nodes that run. The branch of an If that is taken takes its
 // place; the bodies of loops are not unrolled.
 func (b *recovery) flatten(g *onnxload.Graph) error {
+	b.nodes = slices.Grow(b.nodes, len(g.Nodes))
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		if !slices.ContainsFunc(n.Out, func(v onnxload.ValueID) bool { return v != onnxload.NoValue }) {
@@ -58,17 +59,23 @@ func (b *recovery) index() {
 	}
 	b.done = make([]bool, len(b.nodes))
 	b.emit = make([]func(), len(b.nodes))
-	b.places = make([]Place, len(b.nodes))
+	b.places = make([]*located, len(b.nodes))
+	reads := make([]read, 0, 2*len(b.nodes))
+	last := new(located)
 	for i, n := range b.nodes {
 		if n.Op == "Loop" || n.Op == "Scan" {
 			b.captured(n)
 		}
-		b.places[i] = b.src.Place(n)
-		b.isCalled(b.places[i])
+		if p := b.src.Place(n); p != last.Place || i == 0 { // neighbours are of one module as a rule
+			last = &located{Place: p}
+			b.isCalled(p)
+			b.modules++
+		}
+		b.places[i] = last
 		for j := range n.In {
 			// Asking for a shape or a type is no use of the data, and another name no use at all.
 			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" && !(n.Op == "CastLike" && j == 1) {
-				b.uses[v] = append(b.uses[v], int32(i))
+				reads = append(reads, read{v, int32(i)})
 			}
 		}
 		for _, v := range n.Out {
@@ -82,8 +89,54 @@ func (b *recovery) index() {
 			b.out[b.id(v)] = true
 		}
 	}
+	b.uses = indexReads(reads, len(b.of))
 	b.placeUnnamed()
 	b.findClones()
+	b.scopes, b.layers = make(map[string]int32, b.modules), make(map[string]int32, b.modules)
+	b.prog.Scopes, b.prog.Layers = make([]Scope, 0, b.modules+1), make([]string, 0, b.modules)
+	b.scope("")
+}
+
+// A located is a place that some nodes share, with what they have in the program.
+type located struct {
+	Place
+	scope, layer int32 // one more than the index; 0 until it is asked for
+}
+
+// A read is a slot of a node that reads a value.
+type read struct {
+	value onnxload.ValueID
+	node  int32
+}
+
+// reads are the nodes that read each value: those of value v from first[v] to first[v+1].
+type reads struct {
+	first []int32
+	nodes []int32
+}
+
+// indexReads sorts reads by value.
+func indexReads(list []read, values int) reads {
+	r := reads{make([]int32, values+1), make([]int32, len(list))}
+	for _, e := range list {
+		r.first[e.value]++
+	}
+	sum := int32(0)
+	for v, n := range r.first { // where those of the next value begin, from which they are filled in backwards
+		sum += n
+		r.first[v] = sum
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		e := list[i]
+		r.first[e.value]--
+		r.nodes[r.first[e.value]] = e.node
+	}
+	return r
+}
+
+// usesOf returns the nodes that read a value, once for each slot.
+func (b *recovery) usesOf(v onnxload.ValueID) []int32 {
+	return b.uses.nodes[b.uses.first[v]:b.uses.first[v+1]]
 }
 
 // findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of which the
@@ -138,7 +191,7 @@ func (b *recovery) isCalled(p Place) {
 // decompositions by a number alone, "Range_3501": they are from the innermost module around both the
 // node before and the node after them.
 func (b *recovery) placeUnnamed() {
-	unknown := func(i int) bool { return b.places[i] == (Place{}) && !strings.HasPrefix(b.nodes[i].Name, "/") }
+	unknown := func(i int) bool { return b.places[i].Place == (Place{}) && !strings.HasPrefix(b.nodes[i].Name, "/") }
 	for i := 0; i < len(b.nodes); i++ {
 		if !unknown(i) {
 			continue
@@ -154,8 +207,9 @@ func (b *recovery) placeUnnamed() {
 		if end < len(b.nodes) {
 			after = b.places[end].Module
 		}
+		here := &located{Place: Place{Module: commonModule(before, after)}}
 		for k := i; k < end; k++ {
-			b.places[k].Module = commonModule(before, after)
+			b.places[k] = here
 		}
 		i = end
 	}
@@ -239,7 +293,7 @@ func (b *recovery) findHost() {
 }
 
 func (b *recovery) onlyHostUses(v onnxload.ValueID) bool {
-	for _, u := range b.uses[v] {
+	for _, u := range b.usesOf(v) {
 		n := b.nodes[u]
 		mask := hostSlots[n.Op]
 		hostOut := true
@@ -343,7 +397,7 @@ func (b *recovery) producedBy(id onnxload.ValueID, op string) (*onnxload.Node, i
 // single reports whether exactly one slot reads a value.
 func (b *recovery) single(id onnxload.ValueID) bool {
 	id = b.id(id)
-	return id != onnxload.NoValue && len(b.uses[id]) == 1 && !b.out[id]
+	return id != onnxload.NoValue && len(b.usesOf(id)) == 1 && !b.out[id]
 }
 
 // user returns the only node that reads a value, when it is of this operator.
@@ -352,7 +406,7 @@ func (b *recovery) user(id onnxload.ValueID, op string) (*onnxload.Node, int) {
 	if !b.single(id) {
 		return nil, -1
 	}
-	i := int(b.uses[id][0])
+	i := int(b.usesOf(id)[0])
 	if b.nodes[i].Op != op || b.done[i] {
 		return nil, -1
 	}
@@ -364,7 +418,7 @@ func (b *recovery) users(id onnxload.ValueID, op string, f func(n *onnxload.Node
 	if id = b.id(id); id == onnxload.NoValue {
 		return
 	}
-	for _, i := range b.uses[id] {
+	for _, i := range b.usesOf(id) {
 		if b.nodes[i].Op == op && !b.done[i] {
 			f(b.nodes[i], int(i))
 		}

@@ -71,9 +71,9 @@ func TrainsNorm(n *onnxload.Node, aten string) bool {
 // so tables are left out; the rest are tensors of equal values, such as the ones and zeros that weights begin with,
 // which the TorchScript exporter (DeduplicateInitializers) and onnxscript's optimizer make one.
 func (b *recovery) merged() (n int, size float64) {
-	for id := range b.uses {
+	for id, kind := range b.src.Kinds {
 		v := onnxload.ValueID(id)
-		if b.src.Kinds[id] != Parameter || b.m.Values[id].Init == nil || len(b.uses[id]) < 2 {
+		if kind != Parameter || b.m.Values[id].Init == nil || len(b.usesOf(v)) < 2 {
 			continue
 		}
 		if modules := b.readers(v); modules > 1 {
@@ -87,7 +87,7 @@ func (b *recovery) merged() (n int, size float64) {
 // readers counts the modules that read a parameter, those inside another of them left out; 0 for a table of embeddings.
 func (b *recovery) readers(v onnxload.ValueID) int {
 	modules := map[string]bool{}
-	for _, i := range b.uses[v] {
+	for _, i := range b.usesOf(v) {
 		n := b.nodes[i]
 		if n.Op == "Gather" {
 			return 0

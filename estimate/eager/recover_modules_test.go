@@ -157,7 +157,9 @@ func TestAttentionToOneHead(t *testing.T) {
 	for _, broadcast := range []bool{true, false} {
 		l := newLab()
 		l.r.at = 0
-		call.Args.Broadcast = broadcast
+		args := *call.Args
+		args.Broadcast = broadcast
+		call.Args = &args
 		q, k := l.leaf(bf16, 2, 4, 64, 8), l.leaf(bf16, 2, 1, 64, 8)
 		out := runSDPA(l.r, call, []*tensor{q, k, k})[0]
 		kept, _ := l.r.savedBytes(out, 1)

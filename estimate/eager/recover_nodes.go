@@ -115,7 +115,7 @@ func (b *recovery) opaque(n *onnxload.Node) {
 // isRead reports whether a node or the caller gets a value.
 func (b *recovery) isRead(id onnxload.ValueID) bool {
 	id = b.id(id)
-	return len(b.uses[id]) > 0 || b.out[id]
+	return len(b.usesOf(id)) > 0 || b.out[id]
 }
 
 // isTensor reports whether a value is a tensor, no sequence or optional.
@@ -340,7 +340,7 @@ func (b *recovery) ofFunction(x onnxload.ValueID) bool {
 // inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
 // normalisation of one.
 func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
-	if p, _ := b.producer(x); p != nil && len(b.uses[b.id(x)]) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
+	if p, _ := b.producer(x); p != nil && len(b.usesOf(b.id(x))) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
 		switch p.Op {
 		case "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization":
 			return true

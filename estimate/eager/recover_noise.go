@@ -23,7 +23,7 @@ func matchNoise(b *recovery, i int) {
 		if !b.single(v) {
 			return
 		}
-		at := int(b.uses[b.id(v)][0])
+		at := int(b.usesOf(b.id(v))[0])
 		u := b.nodes[at]
 		if b.done[at] || len(u.Out) == 0 {
 			return

@@ -25,7 +25,7 @@ func matchLayerNorm(b *recovery, i int) {
 	if d == onnxload.NoValue {
 		return
 	}
-	for _, u := range b.uses[d] {
+	for _, u := range b.usesOf(d) {
 		switch n := b.nodes[u]; n.Op {
 		case "Pow", "Mul":
 			if !b.done[u] && (n.Op == "Mul" && b.in(n, 0) == d && b.in(n, 1) == d || n.Op == "Pow" && b.isNumber(b.in(n, 1), 2)) {
@@ -117,7 +117,7 @@ func matchRMSNorm(b *recovery, i int) {
 	}
 	members := []int{i, pi, ai, si, ri, ni}
 	cast, ci := b.upcast(x)
-	if cast != nil && len(b.uses[x]) == 2 && !b.out[x] {
+	if cast != nil && len(b.usesOf(x)) == 2 && !b.out[x] {
 		x, members = b.in(cast, 0), append(members, ci)
 	}
 	normed := norm.Out[0]

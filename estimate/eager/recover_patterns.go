@@ -131,7 +131,7 @@ func matchLinear(b *recovery, i int) {
 func (b *recovery) onlyWeight(w onnxload.ValueID) bool {
 	only, known := b.weights[w]
 	if !known { // asked by each of the nodes that read it
-		only = !b.out[w] && !slices.ContainsFunc(b.uses[w], func(u int32) bool {
+		only = !b.out[w] && !slices.ContainsFunc(b.usesOf(w), func(u int32) bool {
 			n := b.nodes[u]
 			return n.Op != "MatMul" || n.Domain != "" || b.in(n, 0) == w
 		})
@@ -150,7 +150,7 @@ func matchSplitSequence(b *recovery, i int) {
 	x := b.in(split, 0)
 	members := []int{i}
 	parts := map[int64][]onnxload.ValueID{}
-	for _, u := range b.uses[seq] {
+	for _, u := range b.usesOf(seq) {
 		at := b.nodes[u]
 		k, ok := b.number(b.in(at, 1))
 		if at.Op != "SequenceAt" || !ok || k < 0 {
@@ -250,7 +250,7 @@ func matchChunk(b *recovery, i int) {
 	args := Args{Dim: -1}
 	at := int64(0)
 	shape := b.dims(x)
-	for _, u := range b.uses[x] {
+	for _, u := range b.usesOf(x) {
 		n := b.nodes[u]
 		if n.Op != "Slice" || b.done[u] || b.places[u].Module != b.places[i].Module {
 			continue

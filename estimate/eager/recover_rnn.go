@@ -98,7 +98,7 @@ func (b *recovery) sequenceOutput(y onnxload.ValueID) (onnxload.ValueID, []int) 
 // over the layers; NoValue when nothing reads it.
 func (b *recovery) finalState(layers []*onnxload.Node, k int) (onnxload.ValueID, []int) {
 	id := layers[0].Out[k]
-	if id == onnxload.NoValue || len(b.uses[b.id(id)]) == 0 && !b.out[b.id(id)] {
+	if id == onnxload.NoValue || len(b.usesOf(b.id(id))) == 0 && !b.out[b.id(id)] {
 		return onnxload.NoValue, nil
 	}
 	if len(layers) == 1 {
@@ -167,7 +167,7 @@ func emitRNN(op string) func(*recovery, *onnxload.Node) {
 		}
 		d := b.elem(b.in(n, 0))
 		y := b.add(Value{DType: d, Shape: []int64{x[0], x[1], dirs * args.Hidden}})
-		c := Call{Op: op, In: in, Out: []ValueID{y}, Args: args, Layer: b.layer(b.at), Scope: b.scope(b.places[b.at].Module)}
+		c := Call{Op: op, In: in, Out: []ValueID{y}, Args: &args, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
 		for _, o := range n.Out[1:] {
 			c.Out = append(c.Out, b.result(o))
 		}

@@ -28,8 +28,8 @@ func emitSqueeze(b *recovery, n *onnxload.Node) {
 	x, out := b.in(n, 0), b.id(n.Out[0])
 	p, _ := b.producer(x)
 	d := b.dims(out)
-	packed := p != nil && p.Op == "Transpose" && len(d) > 1 && d[0] > 1 && int64(len(b.uses[out])) == d[0]
-	for _, i := range b.uses[out] {
+	packed := p != nil && p.Op == "Transpose" && len(d) > 1 && d[0] > 1 && int64(len(b.usesOf(out))) == d[0]
+	for _, i := range b.usesOf(out) {
 		g := b.nodes[i]
 		packed = packed && g.Op == "Gather" && attrInt(g, "axis", 0) == 0 && len(b.dims(b.in(g, 1))) == 0
 	}
@@ -130,10 +130,10 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 		return false
 	}
 	r, _ := b.producer(b.in(n, 0))
-	if r == nil || r.Op != "Reshape" || len(b.dims(b.in(r, 0))) != 3 || len(b.uses[b.id(n.Out[0])]) == 0 {
+	if r == nil || r.Op != "Reshape" || len(b.dims(b.in(r, 0))) != 3 || len(b.usesOf(b.id(n.Out[0]))) == 0 {
 		return false
 	}
-	for _, u := range b.uses[b.id(n.Out[0])] {
+	for _, u := range b.usesOf(b.id(n.Out[0])) {
 		if b.nodes[u].Op != "Conv" {
 			return false
 		}
@@ -147,10 +147,10 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
 	o := b.id(n.Out[0])
 	t, _ := b.producer(b.in(n, 0))
-	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) || len(b.dims(o)) != 5 || len(b.uses[o]) == 0 {
+	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) || len(b.dims(o)) != 5 || len(b.usesOf(o)) == 0 {
 		return false
 	}
-	for _, u := range b.uses[o] {
+	for _, u := range b.usesOf(o) {
 		if op := b.nodes[u].Op; op != "Conv" && op != "MaxPool" && op != "AveragePool" {
 			return false
 		}

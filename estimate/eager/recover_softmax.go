@@ -113,10 +113,10 @@ func (b *recovery) upcast(id onnxload.ValueID) (*onnxload.Node, int) {
 // isMultiplied reports whether a value goes to a matrix product, through dropout and views of it at most.
 func (b *recovery) isMultiplied(id onnxload.ValueID) bool {
 	for range 8 {
-		if id = b.id(id); id == onnxload.NoValue || len(b.uses[id]) != 1 {
+		if id = b.id(id); id == onnxload.NoValue || len(b.usesOf(id)) != 1 {
 			return false
 		}
-		n := b.nodes[b.uses[id][0]]
+		n := b.nodes[b.usesOf(id)[0]]
 		switch n.Op {
 		case "MatMul", "Einsum":
 			return true

@@ -28,7 +28,7 @@ func matchTensorSplit(b *recovery, i int) {
 	d := int(axis)
 	members := []int{li, si, i}
 	parts := map[int]onnxload.ValueID{}
-	for _, u := range b.uses[seq] {
+	for _, u := range b.usesOf(seq) {
 		at := b.nodes[u]
 		k, ok := b.number(b.in(at, 1))
 		if at.Op != "SequenceAt" || !ok || k < 0 || k >= maxParts {

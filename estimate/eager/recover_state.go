@@ -18,65 +18,105 @@ func (b *recovery) orderState() {
 			b.value(onnxload.ValueID(i))
 		}
 	}
-	type module struct {
-		children []string
-		params   []ValueID
-		buffers  []ValueID
-	}
-	tree := map[string]*module{"": {}}
-	var enter func(path string) *module
-	enter = func(path string) *module {
-		if m := tree[path]; m != nil {
-			return m
-		}
-		up := ""
-		if i := strings.LastIndexByte(path, '.'); i >= 0 {
-			up = path[:i]
-		}
-		m := &module{}
-		tree[path] = m
-		p := enter(up)
-		p.children = append(p.children, path)
-		return m
-	}
 	// Values that the graph does not have, restored ones, stay at the end of their modules.
-	ids := make([]int, len(b.prog.Values))
+	ids := make([]int32, len(b.prog.Values))
 	for v := range ids {
-		ids[v] = len(b.of)
+		ids[v] = int32(len(b.of))
 	}
 	for i, v := range b.of {
 		if v >= 0 {
-			ids[v] = min(ids[v], i)
+			ids[v] = min(ids[v], int32(i))
 		}
 	}
-	place := func(v ValueID) int { return ids[v] }
 	state := slices.Clone(b.prog.State)
-	slices.SortStableFunc(state, func(x, y ValueID) int { return place(x) - place(y) })
+	slices.SortStableFunc(state, func(x, y ValueID) int { return int(ids[x] - ids[y]) })
+	t := moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
+	moved, home := make([]ValueID, 0, len(state)), make([]int32, 0, len(state)) // and the module of each
+	last := "\x00"                                                              // the module of the value before
 	for _, v := range state {
-		name := b.prog.Values[v].Name
-		up := ""
+		kind, up, name := b.prog.Values[v].Kind, "", b.prog.Values[v].Name
 		if i := strings.LastIndexByte(name, '.'); i >= 0 && !strings.ContainsAny(name, ":/") {
 			up = shallow(name[:i])
 		}
-		m := enter(up)
-		if b.prog.Values[v].Kind == Parameter {
-			m.params = append(m.params, v)
-			continue
+		m := int32(0)
+		if up == last {
+			m = home[len(home)-1]
+		} else {
+			m = t.enter(up)
 		}
-		m.buffers = append(m.buffers, v)
-		if strings.HasSuffix(name, "running_var") && b.m.Producer == "pytorch" {
-			m.buffers = append(m.buffers, b.add(Value{Name: up + ".num_batches_tracked", Kind: Buffer, DType: onnxload.Int64, Shape: []int64{}}))
+		last = up
+		moved, home = append(moved, v), append(home, m)
+		if kind == Buffer && strings.HasSuffix(name, "running_var") && b.m.Producer == "pytorch" {
+			counter := b.add(Value{Name: up + ".num_batches_tracked", Kind: Buffer, DType: onnxload.Int64, Shape: []int64{}})
+			moved, home = append(moved, counter), append(home, m)
 		}
 	}
-	var order []ValueID
-	var walk func(path string)
-	walk = func(path string) {
-		m := tree[path]
-		for _, c := range m.children {
-			walk(c)
+	// What a module moves comes after what its children do: its parameters, then its buffers.
+	t.walk(0)
+	from := make([]int32, 2*len(t.modules)+1)
+	place := func(i int) int32 {
+		k := 2 * t.modules[home[i]].rank
+		if b.prog.Values[moved[i]].Kind != Parameter {
+			k++
 		}
-		order = append(append(order, m.params...), m.buffers...)
+		return k
 	}
-	walk("")
+	for i := range moved {
+		from[place(i)+1]++
+	}
+	for k := 1; k < len(from); k++ {
+		from[k] += from[k-1]
+	}
+	order := make([]ValueID, len(moved))
+	for i, v := range moved {
+		k := place(i)
+		order[from[k]] = v
+		from[k]++
+	}
 	b.prog.State = order
+}
+
+// A moduleTree is the tree of modules that have parameters and buffers, the first module its root.
+type moduleTree struct {
+	at      map[string]int32 // by path
+	modules []treeModule
+	ranked  int32
+}
+
+type treeModule struct {
+	first, last, next int32 // its first child and its last, and its parent's next; 0 for none
+	rank              int32 // how many come before it in the order in which they move
+}
+
+// enter returns the module with this path, which is put into the tree with those that it is in.
+func (t *moduleTree) enter(path string) int32 {
+	if path == "" {
+		return 0
+	}
+	if m, ok := t.at[path]; ok {
+		return m
+	}
+	m := int32(len(t.modules))
+	t.modules = append(t.modules, treeModule{})
+	t.at[path] = m
+	up := int32(0)
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		up = t.enter(path[:i])
+	}
+	if last := t.modules[up].last; last > 0 {
+		t.modules[last].next = m
+	} else {
+		t.modules[up].first = m
+	}
+	t.modules[up].last = m
+	return m
+}
+
+// walk ranks a module and those in it; paths bound how deep they nest.
+func (t *moduleTree) walk(m int32) {
+	for c := t.modules[m].first; c > 0; c = t.modules[c].next {
+		t.walk(c)
+	}
+	t.modules[m].rank = t.ranked
+	t.ranked++
 }

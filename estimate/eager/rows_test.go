@@ -110,11 +110,11 @@ func TestAttentionOfWindows(t *testing.T) {
 	for _, shape := range [][]int64{{2, 3, 4, 5, 8}, {6, 5, 8}} {
 		tryRow(t, "sdpa", example{in: []exampleInput{floats(shape...), floats(shape...), floats(shape...)}}, FP32, true)
 		p := &Program{Values: []Value{{Shape: shape}, {Shape: shape}, {Shape: shape}}}
-		if c := (&Call{Op: "sdpa", In: []ValueID{0, 1, 2}}); !p.fits(c) {
+		if c := (&Call{Op: "sdpa", Args: plain, In: []ValueID{0, 1, 2}}); !p.fits(c) {
 			t.Errorf("attention of %v does not fit", shape)
 		}
 		p.Values[1].Shape = append([]int64{7}, shape[1:]...)
-		if c := (&Call{Op: "sdpa", In: []ValueID{0, 1, 1}}); p.fits(c) {
+		if c := (&Call{Op: "sdpa", Args: plain, In: []ValueID{0, 1, 1}}); p.fits(c) {
 			t.Errorf("attention of %v to %v fits", shape, p.Values[1].Shape)
 		}
 	}

@@ -17,7 +17,7 @@ func (r *run) scaled(g *gradScaler, loss *tensor) (*tensor, error) {
 	if g.scale == nil {
 		g.scale, g.tracker = r.empty(onnxload.Float32), r.empty(onnxload.Int32)
 	}
-	outs, err := r.apply(&Call{Op: "mul"}, []*tensor{loss, g.scale})
+	outs, err := r.apply(&Call{Op: "mul", Args: plain}, []*tensor{loss, g.scale})
 	if err != nil {
 		return nil, err
 	}

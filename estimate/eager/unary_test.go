@@ -80,7 +80,7 @@ func unaryCost(op string) (text string, ok bool) {
 	x := l.op("neg", l.leaf(f32, 4, 1024)) // which keeps nothing, and whose backward makes one tensor
 	x.retain()
 	argument := x.st
-	y := l.do(call.Op, call.Args, x)
+	y := l.do(call.Op, *call.Args, x)
 	switch {
 	case l.err != nil:
 		return l.err.Error(), true
