@@ -22,6 +22,9 @@ func (b *Bound) addStep(r *Report, s Step, strict bool) error {
 	if why != "" {
 		r.Notes = append(r.Notes, Note{Warning, why})
 	}
+	if err == nil && sim.Replay.OOM != nil && !s.Limited && s.MemoryLimit == 0 {
+		err = errors.New("it takes more than 1 PiB, beyond which nothing is simulated") // caching.Config without limits
+	}
 	switch {
 	case strict && err != nil:
 		return fmt.Errorf("%w: the run cannot be simulated: %w", ErrIncomplete, err)

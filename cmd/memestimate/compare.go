@@ -91,7 +91,7 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err != nil {
 		return err
 	}
-	device, err := c.device.of(s)
+	device, err := c.device.of(s, file)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (c *comparing) learn(both *comparison, r *estimate.Report, s *snapshot.Snap
 		both.note("learnt: cuBLAS keeps %s for each thread", report.Size(p.BLASWorkspace))
 	}
 	if p.Context == 0 && p.BLASWorkspace == 0 {
-		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS", both.File).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
+		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS", quoteArg(both.File)).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
 	}
 	return writeProfile(c.calibrate, p)
 }

@@ -175,3 +175,17 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A run that is larger than any machine is not simulated: it does not run out of a memory that nobody limited.
+func TestBeyondWhatIsSimulated(t *testing.T) {
+	stdout, stderr, code := try(t, "resnet18", "--batch", "100000000")
+	if code != exitOK || stderr != "" || !strings.Contains(stdout, "warning: the run is not simulated, so there is no peak: it takes more than 1 PiB") || strings.Contains(stdout, "out of memory") {
+		t.Errorf("code %d, stderr %q: %s", code, stderr, stdout)
+	}
+	if _, stderr, code = try(t, "resnet18", "--batch", "100000000", "--gpu", "t4"); code != exitNo || !strings.Contains(stderr, "out of memory") {
+		t.Errorf("on a GPU: code %d, %s", code, stderr)
+	}
+	if _, stderr, code = try(t, "resnet18", "--batch", "100000000", "--strict"); code != exitInput {
+		t.Errorf("strict: code %d, %s", code, stderr)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,14 @@ func snapshotSource(arg string) source {
 	return source{arg: arg, name: filepath.Base(arg), file: arg}
 }
 
+// onceStdin refuses standard input as more than one of the files.
+func onceStdin(args []string) error {
+	if i := slices.Index(args, "-"); i >= 0 && slices.Contains(args[i+1:], "-") {
+		return usagef("only one of the files can be standard input")
+	}
+	return nil
+}
+
 // readSnapshot reads a file, or standard input where the argument is "-".
 func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
 	r, name := e.stdin, "standard input"
@@ -99,11 +108,11 @@ func (d *deviceFlag) flag(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&d.n, "device", -1, "number of the GPU in the file (the first that has anything)")
 }
 
-// of returns the device to look at.
-func (d *deviceFlag) of(s *snapshot.Snapshot) (int, error) {
+// of returns the device to look at in a file, which arg names.
+func (d *deviceFlag) of(s *snapshot.Snapshot, arg string) (int, error) {
 	if d.n >= 0 {
 		if d.n >= max(s.Devices(), 1) {
-			return 0, usagef("--device %d: the file has %d", d.n, s.Devices())
+			return 0, usagef("%s: --device %d, but it has %s, numbered from 0", quoteArg(arg), d.n, count(s.Devices(), "device"))
 		}
 		return d.n, nil
 	}
@@ -135,8 +144,8 @@ func history(s *snapshot.Snapshot, arg string, device int) (*snapshot.History, e
 	return h, nil
 }
 
-// moment turns --at into the event after which to look.
-func moment(h *snapshot.History, events int, at string) (int, error) {
+// moment turns --at into the event of a file after which to look.
+func moment(h *snapshot.History, arg string, events int, at string) (int, error) {
 	switch at {
 	case "peak":
 		return h.Allocated.Event, nil
@@ -146,13 +155,13 @@ func moment(h *snapshot.History, events int, at string) (int, error) {
 		return -1, nil
 	case "oom":
 		if len(h.OOMs) == 0 {
-			return 0, fail(exitNo, "no allocation failed in this recording")
+			return 0, fail(exitNo, "%s: no allocation failed in this recording", quoteArg(arg))
 		}
 		return h.OOMs[0].Event, nil
 	}
 	n, err := strconv.Atoi(at)
 	if err != nil || n < 0 || n >= events {
-		return 0, usagef("--at %q, wanted peak, end, start, oom or the number of an event below %d", at, events)
+		return 0, usagef("%s: --at %q, wanted peak, end, start, oom or the number of an event below %d", quoteArg(arg), at, events)
 	}
 	return n, nil
 }

@@ -31,6 +31,9 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := onceStdin(args); err != nil {
+				return err
+			}
 			var p page.Page
 			var names []string
 			for _, a := range args {
@@ -42,7 +45,7 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				device, err := d.of(s)
+				device, err := d.of(s, a)
 				if err != nil {
 					return err
 				}

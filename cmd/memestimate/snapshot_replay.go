@@ -53,7 +53,7 @@ Exit code 1: memory runs out under every setting tried.`,
 			if err != nil {
 				return err
 			}
-			device, err := d.of(s)
+			device, err := d.of(s, args[0])
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func (g *grouping) groups(s *snapshot.Snapshot, arg string, device int) ([]snaps
 	if device < len(s.Traces) {
 		events = s.Traces[device].Len()
 	}
-	at, err := moment(h, events, g.at)
+	at, err := moment(h, arg, events, g.at)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -100,7 +100,7 @@ func snapshotTopCommand(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			device, err := d.of(s)
+			device, err := d.of(s, args[0])
 			if err != nil {
 				return err
 			}

@@ -47,6 +47,9 @@ allocation and the place in the program that made it, not the shape of the tenso
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := onceStdin(args); err != nil {
+				return err
+			}
 			for _, a := range args {
 				if err := o.check(snapshotSource(a)); err != nil {
 					return err
@@ -155,6 +158,9 @@ func snapshotDiffCommand(e *env) *cobra.Command {
 			if n < 0 {
 				return usagef("--count %d, wanted 0 (all) or more", n)
 			}
+			if err := onceStdin(args); err != nil {
+				return err
+			}
 			for i, a := range args {
 				if err := o.check(snapshotSource(a)); err != nil {
 					return err
@@ -163,7 +169,7 @@ func snapshotDiffCommand(e *env) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				device, err := d.of(s)
+				device, err := d.of(s, a)
 				if err != nil {
 					return err
 				}
