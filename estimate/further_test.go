@@ -22,7 +22,7 @@ var furtherSets = []furtherSet{
 			{"infer bf16", spread{0.05, 8.5, 47.5}, spread{0.05, 11.3, 41.5}},
 		},
 		dynamo: []limits{
-			{"train fp32", spread{0.05, 0.5, 4}, spread{0.2, 4.4, 15.5}},
+			{"train fp32", spread{0.05, 0.6, 4}, spread{0.2, 4.4, 15.5}},
 			{"train amp-bf16", spread{0.1, 0.5, 16.6}, spread{0.5, 7, 22}},
 			{"train bf16", spread{0.1, 0.6, 4}, spread{0.1, 8, 14}},
 		},

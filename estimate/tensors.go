@@ -47,6 +47,8 @@ func (a *analysis) roleOf(c *constant) role {
 		return roleBuffer
 	case table:
 		return roleConstant
+	case a.madeUp(c):
+		return roleConstant
 	case weight && buffer:
 		return roleBoth
 	case buffer || bufferTails[name[strings.LastIndexByte(name, '.')+1:]]:
@@ -63,6 +65,25 @@ func (a *analysis) roleOf(c *constant) role {
 		return roleParameter // a bias or scale that folding renamed
 	}
 	return roleBuffer // a mask, a table of positions
+}
+
+// madeUp reports whether a constant is the ones or zeros that exporters write as a norm's scale or bias where the module
+// has none: "/norm/Constant_output_0" or "val_3". What a module has keeps its name.
+func (a *analysis) madeUp(c *constant) bool {
+	for u := range a.usesOf(c) {
+		if u.slot != 1 && u.slot != 2 || !strings.HasSuffix(u.node.Op, "Normalization") {
+			return false
+		}
+	}
+	if c.first == 0 {
+		return false
+	}
+	name := a.m.Values[c.id].Name
+	switch strings.TrimRight(name, "_0123456789") {
+	case "val", "ones", "zeros", "full":
+		return true
+	}
+	return strings.Contains(name[strings.LastIndexByte(name, '/')+1:], "Constant")
 }
 
 // masksScores reports whether a constant is only ever added to what a softmax then takes, and is one matrix for all

@@ -7,11 +7,12 @@ import "github.com/memestimate/memestimate/onnxload"
 type castPolicy uint8
 
 const (
-	castNone    castPolicy = iota // runs in the types that come in
-	castLower                     // float32 arguments are cast to the autocast type
-	castFloat                     // 16-bit arguments are cast to float32
-	castPromote                   // arguments are cast to the widest among them
-	castResult                    // the operator is asked for a float32 result of 16-bit arguments (fp32_set_opt_dtype)
+	castNone      castPolicy = iota // runs in the types that come in
+	castLower                       // float32 arguments are cast to the autocast type
+	castLowerList                   // the same, of a list of tensors
+	castFloat                       // 16-bit arguments are cast to float32
+	castPromote                     // arguments are cast to the widest among them
+	castResult                      // the operator is asked for a float32 result of 16-bit arguments (fp32_set_opt_dtype)
 )
 
 // An autocast is a torch.autocast region: weights that it casts are kept until it ends.
@@ -46,7 +47,7 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 	}
 	to := onnxload.Float32
 	switch p {
-	case castLower:
+	case castLower, castLowerList:
 		to = r.amp.dtype
 	case castPromote:
 		to = onnxload.Undefined
@@ -58,7 +59,7 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 	}
 	for k := range in {
 		i := k
-		if p != castPromote { // the compiler evaluates arguments from the last to the first
+		if p != castPromote && p != castLowerList { // the compiler evaluates arguments from the last to the first, a list is cast in its order
 			i = len(in) - 1 - k
 		}
 		t := in[i]

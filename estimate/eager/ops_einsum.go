@@ -7,76 +7,94 @@ import (
 
 // einsumOps is torch.einsum; Args.Mode is the equation.
 var einsumOps = []op{
-	// aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair. It is in no list of autocast's: the products within are.
-	{"einsum", castNone, runEinsum},
+	{"einsum", castLowerList, runEinsum}, // aten/src/ATen/native/Linear.cpp, einsum and sumproduct_pair
 }
 
-// runEinsum multiplies the operands from left to right, each pair as one bmm, or as mul where nothing is summed over.
+// runEinsum brings the operands to the same dimensions in the same order, those of the result and then those that are
+// summed over, in the order of their letters, and multiplies them from left to right. (Where the package opt_einsum is
+// installed, PyTorch asks it for the order of three and more.)
 func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
-	left, out, ok := strings.Cut(strings.ReplaceAll(c.Args.Mode, " ", ""), "->")
-	terms := strings.Split(left, ",")
+	terms, out, ok := labelsOf(c.Args.Mode, in)
 	if !ok {
-		out = implicitOutput(left)
-	}
-	if len(terms) != len(in) || !plainEquation(terms, out) {
 		return one(r.empty(promote(in...), c.Args.Shape...))
 	}
-	labels := make([]string, len(terms))
+	order := []byte(out)
+	var rest []byte
+	for _, t := range terms {
+		for i := range len(t) {
+			if !slices.Contains(order, t[i]) && !slices.Contains(rest, t[i]) {
+				rest = append(rest, t[i])
+			}
+		}
+	}
+	slices.Sort(rest) // capitals come before small letters, and an ellipsis before both
+	order = append(order, rest...)
+
+	users := make([]int, len(order)) // operands in which a dimension is more than one
+	operands := make([]*tensor, len(in))
+	for i, x := range in {
+		operands[i] = r.aligned(x, terms[i], order)
+		for d, size := range operands[i].shape {
+			if size != 1 {
+				users[d]++
+			}
+		}
+	}
+	acc := operands[0]
+	for _, x := range operands[1:] {
+		acc = r.contract(acc, x, len(out), users)
+	}
+	if len(rest) == 0 {
+		return one(acc)
+	}
+	var result *tensor
+	if len(in) > 1 {
+		result = r.reshape(acc, acc.shape[:len(out)]) // what was summed over has size 1
+	} else {
+		sum := make([]int, len(rest))
+		for i := range sum {
+			sum[i] = len(out) + i
+		}
+		result = runSum(r, &Call{Args: &Args{Dims: sum}}, one(acc))[0]
+	}
+	r.release(acc)
+	return one(result)
+}
+
+// labelsOf returns a label for each dimension of each operand, and those of the result: the letters of an equation,
+// and digits for what an ellipsis stands for. It declines diagonals, and equations that do not fit the operands.
+func labelsOf(equation string, in []*tensor) (terms []string, out string, ok bool) {
+	left, out, explicit := strings.Cut(strings.ReplaceAll(equation, " ", ""), "->")
+	if !explicit {
+		out = implicitOutput(left)
+	}
+	terms = strings.Split(left, ",")
+	if len(terms) != len(in) || !plainEquation(terms, out) {
+		return nil, "", false
+	}
 	rank := 0 // of what an ellipsis stands for
 	for i, t := range terms {
 		if strings.Contains(t, "...") {
-			rank = max(rank, len(in[i].shape)-len(t)+3)
+			rank = max(rank, len(in[i].shape)-len(t)+len("..."))
 		}
 	}
 	if rank > 'A'-'0' {
-		return one(r.empty(promote(in...), c.Args.Shape...))
+		return nil, "", false
 	}
 	ellipsis := ""
 	for i := range rank {
 		ellipsis += string(rune('0' + i)) // labels that no equation can have
 	}
 	for i, t := range terms {
-		n := len(in[i].shape) - len(t) + 3
-		labels[i] = t
+		n := len(in[i].shape) - len(t) + len("...")
 		if strings.Contains(t, "...") && n >= 0 {
-			labels[i] = strings.Replace(t, "...", ellipsis[max(0, rank-n):], 1)
+			terms[i] = strings.Replace(t, "...", ellipsis[rank-n:], 1)
 		}
-		if len(labels[i]) != len(in[i].shape) {
-			return one(r.empty(promote(in...), c.Args.Shape...))
-		}
-	}
-	out = strings.Replace(out, "...", ellipsis, 1)
-
-	acc, have := in[0].retain(), labels[0]
-	for i := 1; i < len(in); i++ {
-		rest := out + strings.Join(labels[i+1:], "")
-		next, names := r.sumProduct(acc, in[i], have, labels[i], rest)
-		r.release(acc)
-		acc, have = next, names
-	}
-	var sum []int // labels that are left and not asked for
-	for i, l := range have {
-		if !strings.ContainsRune(out, l) {
-			sum = append(sum, i)
+		if len(terms[i]) != len(in[i].shape) {
+			return nil, "", false
 		}
 	}
-	if len(sum) > 0 {
-		s := runSum(r, &Call{Args: &Args{Dims: sum}}, one(acc))[0]
-		r.release(acc)
-		acc = s
-		for i := len(sum) - 1; i >= 0; i-- {
-			have = have[:sum[i]] + have[sum[i]+1:]
-		}
-	}
-	perm := make([]int, 0, len(out))
-	for _, l := range out {
-		if i := strings.IndexRune(have, l); i >= 0 {
-			perm = append(perm, i)
-		}
-	}
-	result := r.permute(acc, perm)
-	r.release(acc)
-	return one(result)
+	return terms, strings.Replace(out, "...", ellipsis, 1), true
 }
 
 // plainEquation reports whether every label is a letter that its term has once, and the result's are among
@@ -97,9 +115,15 @@ func plainEquation(terms []string, out string) bool {
 		}
 	}
 	all := strings.Join(terms, "")
-	return once(out) && !strings.ContainsFunc(strings.Replace(out, "...", "", 1), func(l rune) bool { return !strings.ContainsRune(all, l) })
+	for _, l := range strings.Replace(out, "...", "", 1) {
+		if !strings.ContainsRune(all, l) {
+			return false
+		}
+	}
+	return once(out)
 }
 
+// implicitOutput is the result of an equation without one: what an ellipsis stands for, and the letters that are there once.
 func implicitOutput(left string) string {
 	var once []rune
 	for _, l := range left {
@@ -108,126 +132,119 @@ func implicitOutput(left string) string {
 		}
 	}
 	slices.Sort(once)
+	if strings.Contains(left, "...") {
+		return "..." + string(once)
+	}
 	return string(once)
 }
 
-// sumProduct is sumproduct_pair: labels of both that are still wanted are the batch, those of one alone its
-// rows or columns, the others are summed over. A label of size 1 in one operand alone stretches: it
-// counts as the other's, and is summed over beforehand where it is not wanted. Each operand is permuted and
-// reshaped to three dimensions, which copies it where its strides do not allow that.
-func (r *run) sumProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
-	a, b = a.retain(), b.retain()
-	size := map[rune]int64{}
-	for i, l := range la {
-		size[l] = a.shape[i]
+// aligned is x with a dimension of size 1 for each label that it lacks, permuted to an order of labels.
+func (r *run) aligned(x *tensor, labels string, order []byte) *tensor {
+	t, perm, next := x.retain(), make([]int, len(order)), len(x.shape)
+	for i, l := range order {
+		if perm[i] = strings.IndexByte(labels, l); perm[i] >= 0 {
+			continue
+		}
+		u := r.unsqueeze(t, next)
+		r.release(t)
+		t, perm[i] = u, next
+		next++
 	}
-	var batch, rows, columns, sum string
-	for i, l := range la {
-		j := strings.IndexRune(lb, l)
-		kept := strings.ContainsRune(rest, l)
+	p := r.permute(t, perm)
+	r.release(t)
+	return p
+}
+
+// contract multiplies two aligned operands, which it releases, and sums over the dimensions from the kept ones on that no
+// other operand has. A dimension that one of them alone has is summed over before the product.
+func (r *run) contract(a, b *tensor, kept int, users []int) *tensor {
+	var both, ofA, ofB []int
+	for d := kept; d < len(users); d++ {
+		inA, inB := a.shape[d] != 1, b.shape[d] != 1
 		switch {
-		case j < 0:
-			rows += string(l)
-		case a.shape[i] == b.shape[j] && kept:
-			batch += string(l)
-		case a.shape[i] == b.shape[j]:
-			sum += string(l)
-		case a.shape[i] == 1 && kept:
-			columns += string(l)
-		case a.shape[i] == 1:
-			b = r.sumOver(b, j)
-		case kept:
-			rows += string(l)
+		case inA && inB:
+			if users[d]--; users[d] == 1 {
+				both, users[d] = append(both, d), 0
+			}
+		case inA && users[d] == 1:
+			ofA, users[d] = append(ofA, d), 0
+		case inB && users[d] == 1:
+			ofB, users[d] = append(ofB, d), 0
+		}
+	}
+	a, b = r.sumOver(a, ofA), r.sumOver(b, ofB)
+	var out *tensor
+	if len(both) == 0 {
+		out = runMul(r, plainCall, []*tensor{a, b})[0]
+	} else {
+		out = r.sumProduct(a, b, both)
+	}
+	r.release(a)
+	r.release(b)
+	return out
+}
+
+// sumOver is t.sum(dims, keepdim=True) in t's place.
+func (r *run) sumOver(t *tensor, dims []int) *tensor {
+	if len(dims) == 0 {
+		return t
+	}
+	s := runSum(r, &Call{Args: &Args{Dims: dims, Keep: true}}, one(t))[0]
+	r.release(t)
+	return s
+}
+
+// sumProduct is sumproduct_pair: of the dimensions that stay, those of both are the batch of a bmm, those of one its rows or
+// columns. Each operand is permuted and reshaped to three dimensions, which copies it where its strides do not allow
+// that. Where all columns come before the rows, the operands change places, so that the product has the result's strides.
+func (r *run) sumProduct(a, b *tensor, sum []int) *tensor {
+	var batch, rows, columns []int
+	for d := range a.shape {
+		switch {
+		case slices.Contains(sum, d):
+		case a.shape[d] != 1 && b.shape[d] != 1:
+			batch = append(batch, d)
+		case a.shape[d] != 1:
+			rows = append(rows, d)
 		default:
-			a = r.sumOver(a, i)
+			columns = append(columns, d)
 		}
 	}
-	for i, l := range lb {
-		if j := strings.IndexRune(la, l); j < 0 {
-			columns += string(l)
-			size[l] = b.shape[i]
-		} else if size[l] == 1 {
-			size[l] = b.shape[i]
-		}
+	if len(rows) > 0 && len(columns) > 0 && columns[len(columns)-1] < rows[0] {
+		a, b, rows, columns = b, a, columns, rows
 	}
-	if sum == "" {
-		out, names := r.outerProduct(a, b, la, lb, rest)
-		r.release(a)
-		r.release(b)
-		return out, names
-	}
-	product := func(labels string) int64 {
+	size := func(t *tensor, dims []int) int64 {
 		n := int64(1)
-		for _, l := range labels {
-			n *= size[l]
+		for _, d := range dims {
+			n *= t.shape[d]
 		}
 		return n
 	}
-	three := func(t *tensor, have, x, y string) *tensor {
-		perm := make([]int, 0, len(have))
-		for _, l := range batch + x + y {
-			perm = append(perm, strings.IndexRune(have, l))
-		}
-		for i := range have { // what stretches, of size 1
-			if !slices.Contains(perm, i) {
-				perm = append(perm, i)
-			}
-		}
-		p := r.permute(t, perm)
-		f := r.reshape(p, []int64{product(batch), product(x), product(y)})
+	three := func(t *tensor, x, y, last []int) *tensor {
+		p := r.permute(t, slices.Concat(batch, x, y, last))
+		f := r.reshape(p, []int64{size(t, batch), size(t, x), size(t, y)})
 		r.release(p)
 		return f
 	}
-	x, y := three(a, la, rows, sum), three(b, lb, sum, columns)
-	factors := []*tensor{x, y}
-	cast := r.autocast(castLower, factors)
-	z := r.bmm(factors[0], factors[1])
-	r.releaseAll(cast)
-	names := batch + rows + columns
-	shape := make([]int64, 0, len(names))
-	for _, l := range names {
-		shape = append(shape, size[l])
+	x, y := three(a, rows, sum, columns), three(b, sum, columns, rows)
+	z := r.bmm(x, y)
+	made := slices.Concat(batch, rows, sum, columns) // the dimensions as the product has them
+	shape, perm := make([]int64, len(made)), make([]int, len(made))
+	for i, d := range made {
+		switch {
+		case slices.Contains(sum, d):
+			shape[i] = 1
+		case slices.Contains(columns, d):
+			shape[i] = b.shape[d]
+		default:
+			shape[i] = a.shape[d]
+		}
+		perm[d] = i
 	}
-	out := r.reshape(z, shape)
-	for _, t := range []*tensor{x, y, z, a, b} {
+	v := r.reshape(z, shape)
+	out := r.permute(v, perm)
+	for _, t := range []*tensor{x, y, z, v} {
 		r.release(t)
 	}
-	return out, names
-}
-
-// outerProduct is sumproduct_pair without dimensions to sum over: mul of both operands, permuted to the order of the labels
-// that are wanted and with a 1 for each that an operand lacks.
-func (r *run) outerProduct(a, b *tensor, la, lb, rest string) (*tensor, string) {
-	names := ""
-	for _, l := range rest + la + lb {
-		if strings.ContainsRune(la+lb, l) && !strings.ContainsRune(names, l) {
-			names += string(l)
-		}
-	}
-	spread := func(t *tensor, have string) *tensor {
-		perm, shape := make([]int, 0, len(have)), make([]int64, 0, len(names))
-		for _, l := range names {
-			size := int64(1)
-			if i := strings.IndexRune(have, l); i >= 0 {
-				perm, size = append(perm, i), t.shape[i]
-			}
-			shape = append(shape, size)
-		}
-		p := r.permute(t, perm)
-		v := r.reshape(p, shape)
-		r.release(p)
-		return v
-	}
-	x, y := spread(a, la), spread(b, lb)
-	out := runMul(r, plainCall, []*tensor{x, y})[0]
-	r.release(x)
-	r.release(y)
-	return out, names
-}
-
-// sumOver is t.sum(i, keepdim=True) in t's place.
-func (r *run) sumOver(t *tensor, i int) *tensor {
-	s := runSum(r, &Call{Args: &Args{Dims: []int{i}, Keep: true}}, one(t))[0]
-	r.release(t)
-	return s
+	return out
 }

@@ -122,6 +122,7 @@ type Program struct {
 	Outputs   []ValueID
 	Flat      [][]ValueID // parameters that a module keeps in one block: those of recurrent layers
 	State     []ValueID   // parameters and buffers in the order in which .to("cuda") moves them
+	Params    []ValueID   // the parameters among them in the order of Module.parameters
 	Layers    []string
 	Nodes     []*onnxload.Node // those of the graph that run
 	Scopes    []Scope

@@ -235,6 +235,8 @@ var hostSlots = map[string]uint32{
 	"ReduceL1": 1 << 1, "ReduceL2": 1 << 1, "ReduceLogSumExp": 1 << 1, "ReduceSumSquare": 1 << 1, "ReduceLogSum": 1 << 1,
 	"Clip": 1<<1 | 1<<2, "Dropout": 1<<1 | 1<<2, "CumSum": 1 << 1, "Trilu": 1 << 1, "Shape": 1, "Size": 1,
 	"Upsample": 1 << 1, "CenterCropPad": 1 << 1, "AffineGrid": 1 << 1, "CastLike": 1 << 1,
+	// Ones and zeros, where the module has no parameters: see affine.
+	"BatchNormalization": 1<<1 | 1<<2, "InstanceNormalization": 1<<1 | 1<<2, "LayerNormalization": 1<<1 | 1<<2, "GroupNormalization": 1<<1 | 1<<2,
 }
 
 // findHost decides which values Python computes: those that come from shapes and constants

@@ -93,7 +93,7 @@ func (b *recovery) zeroBias(id onnxload.ValueID) bool {
 }
 
 func emitBatchNorm(b *recovery, n *onnxload.Node) {
-	in := b.values(n)
+	in := b.affine(n)
 	for _, i := range []int{3, 4} {
 		if i < len(in) {
 			b.value(b.in(n, i)) // the running statistics belong to the module
@@ -106,20 +106,35 @@ func emitBatchNorm(b *recovery, n *onnxload.Node) {
 	b.call("batch_norm", Args{Train: b.src.Train}, in[:3], n.Out[0])
 }
 
+// affine returns a norm's arguments. ONNX wants a scale and mostly a bias; exporters write ones and zeros for a module that has
+// none (torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py, batch_norm, instance_norm), which PyTorch does not have.
+func (b *recovery) affine(n *onnxload.Node) []ValueID {
+	in := b.values(n)
+	for _, v := range in[min(1, len(in)):min(3, len(in))] {
+		if v != NoValue && b.prog.Values[v].Kind != Number {
+			return in
+		}
+	}
+	for i := 1; i < min(3, len(in)); i++ {
+		in[i] = NoValue
+	}
+	return in
+}
+
 func emitInstanceNorm(b *recovery, n *onnxload.Node) {
-	b.call("instance_norm", Args{}, b.values(n), n.Out[0])
+	b.call("instance_norm", Args{}, b.affine(n), n.Out[0])
 }
 
 func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		d := b.dims(b.in(n, 0))
 		a := b.axis(n, -1, len(d))
-		b.call(op, Args{Shape: d[a:]}, b.values(n), n.Out[0])
+		b.call(op, Args{Shape: d[a:]}, b.affine(n), n.Out[0])
 	}
 }
 
 func emitGroupNorm(b *recovery, n *onnxload.Node) {
-	b.call("group_norm", Args{Groups: attrInt(n, "num_groups", 1)}, b.values(n), n.Out[0])
+	b.call("group_norm", Args{Groups: attrInt(n, "num_groups", 1)}, b.affine(n), n.Out[0])
 }
 
 func spatialCall(op string) func(*recovery, *onnxload.Node) {

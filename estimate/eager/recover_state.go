@@ -10,6 +10,7 @@ import (
 // orderState puts parameters and buffers in the order in which Module._apply moves them:
 // a module's children first, in the order in which they were registered, then its
 // parameters, then its buffers. Exporters list parameters in that order of modules.
+// Module.parameters, which an optimizer is made of, has a module's own before those of its children.
 // Each batch norm has a counter of batches, an int64 that no export keeps.
 func (b *recovery) orderState() {
 	for i := range b.m.Values { // parameters that no call reads still move
@@ -51,41 +52,56 @@ func (b *recovery) orderState() {
 			moved, home = append(moved, counter), append(home, m)
 		}
 	}
-	// What a module moves comes after what its children do: its parameters, then its buffers.
 	t.walk(0)
-	from := make([]int32, 2*len(t.modules)+1)
-	place := func(i int) int32 {
-		k := 2 * t.modules[home[i]].rank
+	b.prog.State = arranged(moved, 2*len(t.modules), func(i int) int32 {
+		k := 2 * t.modules[home[i]].moves
 		if b.prog.Values[moved[i]].Kind != Parameter {
 			k++
 		}
 		return k
-	}
-	for i := range moved {
-		from[place(i)+1]++
+	})
+	b.prog.Params = arranged(moved, len(t.modules), func(i int) int32 {
+		if b.prog.Values[moved[i]].Kind != Parameter {
+			return -1
+		}
+		return t.modules[home[i]].named
+	})
+}
+
+// arranged returns the values by the places, of n, that place gives the i-th; those of one place stay in their order, and
+// those without a place, -1, are left out.
+func arranged(values []ValueID, n int, place func(i int) int32) []ValueID {
+	from := make([]int32, n+1)
+	for i := range values {
+		if k := place(i); k >= 0 {
+			from[k+1]++
+		}
 	}
 	for k := 1; k < len(from); k++ {
 		from[k] += from[k-1]
 	}
-	order := make([]ValueID, len(moved))
-	for i, v := range moved {
-		k := place(i)
-		order[from[k]] = v
-		from[k]++
+	order := make([]ValueID, from[n])
+	for i, v := range values {
+		if k := place(i); k >= 0 {
+			order[from[k]] = v
+			from[k]++
+		}
 	}
-	b.prog.State = order
+	return order
 }
 
 // A moduleTree is the tree of modules that have parameters and buffers, the first module its root.
 type moduleTree struct {
 	at      map[string]int32 // by path
 	modules []treeModule
-	ranked  int32
+	moved   int32
+	named   int32
 }
 
 type treeModule struct {
 	first, last, next int32 // its first child and its last, and its parent's next; 0 for none
-	rank              int32 // how many come before it in the order in which they move
+	moves             int32 // how many come before it in the order in which they move: its children do
+	named             int32 // how many come before it in the order of Module.named_modules: its parents do
 }
 
 // enter returns the module with this path, which is put into the tree with those that it is in.
@@ -114,9 +130,11 @@ func (t *moduleTree) enter(path string) int32 {
 
 // walk ranks a module and those in it; paths bound how deep they nest.
 func (t *moduleTree) walk(m int32) {
+	t.modules[m].named = t.named
+	t.named++
 	for c := t.modules[m].first; c > 0; c = t.modules[c].next {
 		t.walk(c)
 	}
-	t.modules[m].rank = t.ranked
-	t.ranked++
+	t.modules[m].moves = t.moved
+	t.moved++
 }

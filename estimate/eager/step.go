@@ -109,7 +109,6 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			if v.DType.IsFloat() {
 				t.leaf = &leaf{param: t}
 				t.requiresGrad = true
-				params = append(params, t.leaf)
 			}
 		default:
 			put(id, timeline.Buffer)
@@ -121,6 +120,11 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			}
 			slices.SortFunc(weights, func(a, b *tensor) int { return cmp.Compare(a.st.block, b.st.block) }) // _flat_weights, as registered
 			r.flatten(weights)
+		}
+	}
+	for _, id := range r.prog.Params {
+		if values[id].leaf != nil {
+			params = append(params, values[id].leaf)
 		}
 	}
 	r.layer = timeline.NoLayer
