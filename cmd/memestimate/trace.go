@@ -275,9 +275,14 @@ func (r *traceResult) take(traces []devices.GPUTrace) {
 func (r *traceResult) write(w io.Writer, e *env, o *output) error {
 	switch o.format {
 	case "json":
-		enc := json.NewEncoder(w)
+		var b strings.Builder
+		enc := json.NewEncoder(&b)
 		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, asciiJSON(b.String())) // to a terminal, as a rule
+		return err
 	case "csv":
 		return r.csv(w)
 	}

@@ -241,7 +241,7 @@ func pagedAttention(c *call) error {
 		return err
 	}
 	all := count
-	if !c.has(1) {
+	if !c.has(1) && c.attrStr("kv_cache_layout", "SEPARATE") != "LATENT" { // one latent row is keys and values
 		all += 2 * countKV
 	}
 	size, err := divide("the last dimension of input 0", q[1], all)
