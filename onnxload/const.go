@@ -19,8 +19,8 @@ func (m *Model) Ints(t *Tensor) ([]int64, error) {
 		return densify(m, t, (*Model).Ints)
 	}
 	var typed []int64
-	raw, n, err := m.elements(t, func(d *decoder, f uint32, w uint8) {
-		typed = d.intList(typed, w, fieldNames[f])
+	raw, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
+		typed = c.intList(typed, w, fieldNames[f])
 	})
 	if err != nil {
 		return nil, err
@@ -42,22 +42,22 @@ func (m *Model) Floats(t *Tensor) ([]float64, error) {
 	}
 	var typed []float64
 	var words []int64
-	raw, n, err := m.elements(t, func(d *decoder, f uint32, w uint8) {
+	raw, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
 		switch {
 		case f == fieldDouble && w == wireI64:
-			typed = append(typed, math.Float64frombits(d.fixed64()))
+			typed = append(typed, math.Float64frombits(c.fixed64()))
 		case f == fieldDouble:
-			outer := d.enter(w, fieldNames[f])
-			for d.more() {
-				typed = append(typed, math.Float64frombits(d.fixed64()))
+			outer := c.enter(w, fieldNames[f])
+			for c.more() {
+				typed = append(typed, math.Float64frombits(c.fixed64()))
 			}
-			d.leave(outer)
+			c.leave(outer)
 		case f == fieldFloat:
-			for _, x := range d.floatList(nil, w, fieldNames[f]) {
+			for _, x := range c.floatList(nil, w, fieldNames[f]) {
 				typed = append(typed, float64(x))
 			}
 		default: // int32_data carries the bits of the narrow types
-			words = d.intList(words, w, fieldNames[f])
+			words = c.intList(words, w, fieldNames[f])
 		}
 	})
 	if err != nil {
@@ -91,8 +91,8 @@ func (m *Model) Strings(t *Tensor) ([]string, error) {
 		return densify(m, t, (*Model).Strings)
 	}
 	var out []string
-	_, n, err := m.elements(t, func(d *decoder, f uint32, w uint8) {
-		out = append(out, string(d.bytes(d.length(w, fieldNames[f]))))
+	_, n, err := m.elements(t, func(c *cursor, f uint32, w uint8) {
+		out = append(out, string(c.bytes(c.length(w, fieldNames[f]))))
 	})
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func countError(t *Tensor, got, want int) error {
 // elements reads a tensor's payload: raw when it is raw_data or external,
 // otherwise by calling typed for each field that carries elements. n is the
 // number of elements; a tensor without any has an empty raw payload.
-func (m *Model) elements(t *Tensor, typed func(d *decoder, f uint32, w uint8)) (raw []byte, n int, err error) {
+func (m *Model) elements(t *Tensor, typed func(c *cursor, f uint32, w uint8)) (raw []byte, n int, err error) {
 	count, err := t.Elements()
 	if err != nil {
 		return nil, 0, err
@@ -142,30 +142,32 @@ func (m *Model) elements(t *Tensor, typed func(d *decoder, f uint32, w uint8)) (
 	if p.field == 0 || p.size == 0 {
 		return nil, 0, fmt.Errorf("tensor %q: %w: the file has none for it", t.Name, ErrNoData)
 	}
-	d := &decoder{lim: Limits{}.withDefaults()}
-	d.maxDepth, d.limit, d.budget, d.chunk = d.lim.Depth, d.lim.Bytes, d.lim.Bytes, windowSize
+	lim := Limits{}.withDefaults()
+	c := &cursor{maxDepth: lim.Depth, limit: lim.Bytes, budget: lim.Bytes, chunk: windowSize}
 	switch {
+	case m.data == nil:
+		return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, ErrNoData)
 	case !p.dropped:
-		d.buf, d.size, d.end = p.kept, int64(len(p.kept)), int64(len(p.kept))
-	case m.data == nil || m.data.r == nil:
+		c.buf, c.size, c.end = m.data.kept[p.off:p.end:p.end], p.end-p.off, p.end-p.off
+	case m.data.r == nil:
 		return nil, 0, fmt.Errorf("tensor %q: %w: its %d bytes were passed over in the stream", t.Name, ErrNoData, p.size)
 	default:
-		d.src, d.size, d.base, d.end = m.data.r, m.data.size, p.off, p.end
-		d.buf = make([]byte, 0, min(max(p.end-p.off, 32), windowSize))
+		c.src, c.size, c.base, c.end = m.data.r, m.data.size, p.off, p.end
+		c.buf = make([]byte, 0, min(max(p.end-p.off, 32), windowSize))
 	}
-	for d.more() {
-		f, w := d.tag()
+	for c.more() {
+		f, w := c.tag()
 		switch {
 		case f != p.field:
-			d.skipField(w)
+			c.skipField(w)
 		case f == fieldRaw:
-			raw = slices.Clone(d.bytes(d.length(w, fieldNames[f])))
+			raw = slices.Clone(c.bytes(c.length(w, fieldNames[f])))
 		default:
-			typed(d, f, w)
+			typed(c, f, w)
 		}
 	}
-	if d.err != nil {
-		return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, d.err)
+	if c.err != nil {
+		return nil, 0, fmt.Errorf("tensor %q: %w", t.Name, c.err)
 	}
 	if p.field == fieldRaw && int64(len(raw)) != size {
 		return nil, 0, fmt.Errorf("tensor %q: %d bytes, want %d", t.Name, len(raw), size)

@@ -14,7 +14,6 @@ type decoder struct {
 	cursor
 	m      *Model
 	lim    Limits
-	kept   int64
 	text   text
 	words  *table // op types, domains, attribute names, metadata
 	stacks stacks
@@ -28,6 +27,7 @@ type decoder struct {
 	subs     []*rawGraph // subgraphs of attributes; an attribute holds indexes into this
 	funcs    []*function
 	nodes    int64
+	listed   int32 // the name of the last initializer or value_info
 	odd      notes
 	location string // of the last external data that was checked
 
@@ -38,7 +38,6 @@ type decoder struct {
 	tensors pool[Tensor]
 	tensorP pool[*Tensor]
 	dims    pool[Dim]
-	bytesP  pool[byte]
 
 	// scratch for lists whose length is not known before
 	listKey       []byte
@@ -173,7 +172,7 @@ func (d *decoder) graph() *rawGraph {
 			g.name = d.str(w, "GraphProto.name")
 		case 5:
 			outer := d.enter(w, "GraphProto.initializer")
-			t, name := d.tensor(d.names)
+			t, name := d.tensor(true)
 			d.leave(outer)
 			d.addInit(g, t, name)
 		case 10: // doc_string
@@ -188,7 +187,7 @@ func (d *decoder) graph() *rawGraph {
 			d.skip(d.length(w, "GraphProto.quantization_annotation"))
 		case 15:
 			outer := d.enter(w, "GraphProto.sparse_initializer")
-			t, name := d.sparse(d.names)
+			t, name := d.sparse(true)
 			d.leave(outer)
 			d.addInit(g, t, name)
 		case 16: // metadata_props
@@ -263,13 +262,24 @@ func (d *decoder) addValue(list []rawValue, w uint8, name string) []rawValue {
 	return append(list, v)
 }
 
-// nameID reads the name of a value.
+// nameID reads the name of a value, which is likely one of the last ones.
 func (d *decoder) nameID(w uint8, field string) ValueID {
+	return d.nameNear(w, field, int32(len(d.names.strs)-2))
+}
+
+// listedID reads the name of a value in a list of values.
+func (d *decoder) listedID(w uint8, field string) ValueID {
+	id := d.nameNear(w, field, d.listed+1)
+	d.listed = int32(id)
+	return id
+}
+
+func (d *decoder) nameNear(w uint8, field string, from int32) ValueID {
 	n := d.length(w, field)
 	if n == 0 {
 		return NoValue
 	}
-	return ValueID(d.names.id(d.bytes(d.bounded(n, field))))
+	return ValueID(d.names.idNear(d.bytes(d.bounded(n, field)), from))
 }
 
 // word reads a string of which there are many alike.

@@ -51,7 +51,7 @@ func (d *decoder) attr() Attr {
 			has |= 1 << AttrString
 		case 5:
 			outer := d.enter(w, "AttributeProto.t")
-			t, _ := d.tensor(nil)
+			t, _ := d.tensor(false)
 			d.leave(outer)
 			if has&(1<<AttrTensor) != 0 {
 				d.fail(d.tagAt, "attribute %q has a second tensor", a.Name)
@@ -75,7 +75,7 @@ func (d *decoder) attr() Attr {
 			has |= 1 << AttrStrings
 		case 10:
 			outer := d.enter(w, "AttributeProto.tensors")
-			t, _ := d.tensor(nil)
+			t, _ := d.tensor(false)
 			d.leave(outer)
 			a.Tensors = append(a.Tensors, t)
 			has |= 1 << AttrTensors
@@ -105,7 +105,7 @@ func (d *decoder) attr() Attr {
 				name, bit = "AttributeProto.sparse_tensors", 1<<AttrSparseTensors
 			}
 			outer := d.enter(w, name)
-			t, _ := d.sparse(nil)
+			t, _ := d.sparse(false)
 			d.leave(outer)
 			a.Tensors = append(a.Tensors, t)
 			has |= bit
@@ -201,31 +201,31 @@ func (d *decoder) typeField(w uint8, name string) Type {
 }
 
 // intList appends the integers of a repeated field, packed or not.
-func (d *decoder) intList(list []int64, w uint8, name string) []int64 {
+func (c *cursor) intList(list []int64, w uint8, name string) []int64 {
 	if w == wireVarint {
-		return append(list, int64(d.varint()))
+		return append(list, int64(c.varint()))
 	}
-	outer := d.enter(w, name)
-	for d.more() {
-		list = append(list, int64(d.varint()))
+	outer := c.enter(w, name)
+	for c.more() {
+		list = append(list, int64(c.varint()))
 	}
-	d.leave(outer)
+	c.leave(outer)
 	return list
 }
 
 // floatList appends the floats of a repeated field, packed or not.
-func (d *decoder) floatList(list []float32, w uint8, name string) []float32 {
+func (c *cursor) floatList(list []float32, w uint8, name string) []float32 {
 	if w == wireI32 {
-		return append(list, math.Float32frombits(d.fixed32()))
+		return append(list, math.Float32frombits(c.fixed32()))
 	}
-	outer := d.enter(w, name)
-	if n := d.end - d.off(); d.err == nil && n <= windowSize {
+	outer := c.enter(w, name)
+	if n := c.end - c.off(); c.err == nil && n <= windowSize {
 		list = growFloats(list, int(n/4))
 	}
-	for d.more() {
-		list = append(list, math.Float32frombits(d.fixed32()))
+	for c.more() {
+		list = append(list, math.Float32frombits(c.fixed32()))
 	}
-	d.leave(outer)
+	c.leave(outer)
 	return list
 }
 

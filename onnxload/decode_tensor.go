@@ -6,15 +6,14 @@ import (
 	"strconv"
 )
 
-// A payload says where a tensor's elements are: in the message from off to end,
-// or, when that is small or cannot be read again, in kept, which holds the
+// A payload says where a tensor's elements are: in the message from off to end of the file,
+// or, when that is small or cannot be read again, from off to end of source.kept, which has the
 // fields of the message that carry elements.
 type payload struct {
 	field    uint32 // the field that carries the elements (fieldRaw ...); 0: there is none
-	dropped  bool   // kept does not have all of it
+	dropped  bool   // it is not kept, or not all of it
 	size     int64  // bytes of the elements in the file
 	off, end int64
-	kept     []byte
 }
 
 // The fields of TensorProto that carry elements.
@@ -51,9 +50,9 @@ func typedField(t DType) uint32 {
 	return fieldInt32
 }
 
-// tensor reads a TensorProto. Payloads that are not tiny are skipped. With a table its name is that of a value, whose
+// tensor reads a TensorProto. Payloads that are not tiny are skipped. The name of an initializer is that of a value, whose
 // number is returned.
-func (d *decoder) tensor(names *table) (t *Tensor, name ValueID) {
+func (d *decoder) tensor(init bool) (t *Tensor, name ValueID) {
 	t, name = d.tensors.one(), NoValue
 	at := d.off()
 	t.payload.off, t.payload.end = at, d.end
@@ -76,7 +75,12 @@ func (d *decoder) tensor(names *table) (t *Tensor, name ValueID) {
 		case fieldFloat, fieldInt32, fieldString, fieldInt64, fieldRaw, fieldDouble, fieldUint64:
 			keep = d.payload(t, f, w, keep, &elements)
 		case 8:
-			t.Name, name = d.tensorName(w, names)
+			if init {
+				name = d.listedID(w, "TensorProto.name")
+				t.Name = d.nameOf(int32(name))
+			} else {
+				t.Name = d.str(w, "TensorProto.name")
+			}
 		case 12: // doc_string
 			d.skip(d.length(w, "TensorProto.doc_string"))
 		case 13:
@@ -121,21 +125,12 @@ func (d *decoder) tensor(names *table) (t *Tensor, name ValueID) {
 	}
 	d.keepBuf = keep
 	if !t.payload.dropped {
-		t.payload.kept = d.bytesP.copy(keep)
-		d.kept += int64(len(keep))
+		kept := &d.m.data.kept
+		t.payload.off = int64(len(*kept))
+		*kept = append(*kept, keep...)
+		t.payload.end = int64(len(*kept))
 	}
 	return t, name
-}
-
-// tensorName reads the name of a tensor, and enters it into a table unless that is nil.
-func (d *decoder) tensorName(w uint8, names *table) (string, ValueID) {
-	const field = "TensorProto.name"
-	b := d.bytes(d.bounded(d.length(w, field), field))
-	if names == nil || len(b) == 0 {
-		return d.text.keep(b), NoValue
-	}
-	id := names.id(b)
-	return names.strs[id], ValueID(id)
 }
 
 // dimList appends dimensions, packed or not, to intBuf, whose first int0 elements
@@ -226,7 +221,7 @@ func (d *decoder) keepUpTo() int64 {
 	if d.stream == nil {
 		return keepInline
 	}
-	return min(d.lim.Const, maxKept-d.kept)
+	return min(d.lim.Const, maxKept-int64(len(d.m.data.kept)))
 }
 
 func (d *decoder) checkTensor(t *Tensor, elements int64) error {
@@ -336,8 +331,8 @@ func (d *decoder) checkExternal(t *Tensor) {
 	}
 }
 
-// sparse reads a SparseTensorProto, whose name is that of its values; names is as for tensor.
-func (d *decoder) sparse(names *table) (t *Tensor, name ValueID) {
+// sparse reads a SparseTensorProto, whose name is that of its values; init is as for tensor.
+func (d *decoder) sparse(init bool) (t *Tensor, name ValueID) {
 	t, name = d.tensors.one(), NoValue
 	t.Sparse = &SparseTensor{}
 	at := d.off()
@@ -351,9 +346,9 @@ func (d *decoder) sparse(names *table) (t *Tensor, name ValueID) {
 			to := &t.Sparse.Values
 			var x *Tensor
 			if f == 1 {
-				x, name = d.tensor(names)
+				x, name = d.tensor(init)
 			} else {
-				x, _ = d.tensor(nil)
+				x, _ = d.tensor(false)
 				to = &t.Sparse.Indices
 			}
 			d.leave(outer)

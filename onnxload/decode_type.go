@@ -9,7 +9,7 @@ func (d *decoder) value() rawValue {
 		f, w := d.tag()
 		switch f {
 		case 1:
-			v.name = int32(d.nameID(w, "ValueInfoProto.name"))
+			v.name = int32(d.listedID(w, "ValueInfoProto.name"))
 		case 2:
 			if hasType {
 				d.fail(d.tagAt, "a second type of one value")

@@ -43,6 +43,17 @@ func (t *table) id(b []byte) int32 {
 	}
 }
 
+// idNear is id for a string that is likely one of those numbered from on: lists of values are in much the same order as
+// the nodes that use them, and a node reads what the last one made. That saves a search.
+func (t *table) idNear(b []byte, from int32) int32 {
+	for k := max(from, 0); k < from+4 && int(k) < len(t.strs); k++ {
+		if t.strs[k] == string(b) {
+			return k
+		}
+	}
+	return t.id(b)
+}
+
 // find returns the number of b, or -1 when it was not seen before.
 func (t *table) find(b []byte) int32 {
 	if len(t.slot) == 0 {

@@ -34,6 +34,7 @@ type source struct {
 	r    io.ReaderAt // nil for a stream
 	size int64
 	file *os.File // to close; nil when Read was given the reader
+	kept []byte   // payloads: see payload
 	dir  string
 	lim  Limits
 }

@@ -136,6 +136,9 @@ func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, capture
 		}()
 	}
 	g = &Graph{Name: raw.name}
+	if len(raw.inits) > 0 {
+		g.Inits = make([]ValueID, 0, len(raw.inits))
+	}
 	for _, in := range raw.inits {
 		if id := s.late[in.name]; id >= 0 && r.owner[id] == p.owner {
 			return nil, nil, fmt.Errorf("initializer %q is there twice", in.t.Name)
