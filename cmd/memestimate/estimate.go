@@ -132,7 +132,6 @@ func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []esti
 	if err != nil {
 		return nil, nil, err
 	}
-	collectMore(len(m.Graph.Nodes))
 	if !s.cross {
 		return m, nil, nil
 	}

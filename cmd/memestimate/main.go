@@ -33,6 +33,7 @@ type env struct {
 	stdout, stderr io.Writer
 	getenv         func(string) string
 	help           helpWriter // stdout for cobra
+	collector      *collector // of garbage; nil leaves that to the runtime
 }
 
 // An exitError is an error with the code that the process ends with. With
@@ -69,15 +70,7 @@ func (e *exitError) withHint(format string, args ...any) *exitError {
 }
 
 func main() {
-	// The program lives for milliseconds and its garbage is small: not to collect it before there are 40 MB saves a third
-	// of the time. A large model lowers that (collectMore). Who set limits of their own has them.
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(1000)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(2 << 30)
-	}
-	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, collector: startCollector()}
 	if stdfd.Closed(1) {
 		e.stdout = closedFile{}
 	}
@@ -90,16 +83,6 @@ type closedFile struct{}
 
 // Write fails.
 func (closedFile) Write([]byte) (int, error) { return 0, os.ErrClosed }
-
-// manyNodes is how many nodes a large graph has: what is made of it is kept to the end, hundreds of megabytes.
-const manyNodes = 20_000
-
-// collectMore has a large model's garbage collected more often than main leaves it to be.
-func collectMore(nodes int) {
-	if nodes > manyNodes && os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-}
 
 // run is the whole program: it returns the exit code. Everything that goes wrong
 // is told here, in one place and one form.

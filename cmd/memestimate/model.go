@@ -50,6 +50,17 @@ func resolve(arg string) source {
 
 // open reads the model. Its Close must be called.
 func (s source) open(e *env) (*onnxload.Model, error) {
+	e.collector.pause()
+	m, err := s.read(e)
+	nodes := 0
+	if err == nil {
+		nodes = len(m.Graph.Nodes)
+	}
+	e.collector.resume(nodes)
+	return m, err
+}
+
+func (s source) read(e *env) (*onnxload.Model, error) {
 	switch {
 	case s.arg == "-":
 		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})

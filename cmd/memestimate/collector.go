@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync/atomic"
+)
+
+// A collector decides when garbage is collected. The program lives for milliseconds, and on a fresh page of memory the
+// system spends about as long as the runtime does on a page of garbage. A nil collector leaves everything as it is.
+type collector struct {
+	percent bool         // GOGC is ours to set: nobody asked for another
+	limit   atomic.Int64 // the memory limit as we have set it; 0: it is not ours
+}
+
+const (
+	// smallPercent is the growth after which the garbage of a small model is collected, 40 MB at first. Runs that
+	// are simulated again and again stay within as much, which the processor's cache has in part.
+	smallPercent = 1000
+
+	// manyNodes is how many nodes a large graph has. Nearly all that is made of it is kept to the end, hundreds of megabytes:
+	// nothing is collected below the limit.
+	manyNodes = 20_000
+
+	// memoryLimit is how much may be in use before the collector does what it can to stay below. It rises with what is
+	// kept, see raise: to collect again and again what is no garbage makes a run several times slower.
+	memoryLimit = 1 << 30
+
+	// largePercent is for large graphs where the user has set a limit.
+	largePercent = 400
+)
+
+func startCollector() *collector {
+	c := &collector{percent: os.Getenv("GOGC") == ""}
+	if c.percent {
+		debug.SetGCPercent(smallPercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		c.limit.Store(memoryLimit)
+		debug.SetMemoryLimit(memoryLimit)
+		c.watch()
+	}
+	return c
+}
+
+// pause has nothing collected below the limit until resume: while a model is read, nearly all that is made is kept.
+func (c *collector) pause() {
+	if c != nil && c.percent && c.limit.Load() > 0 {
+		debug.SetGCPercent(-1)
+	}
+}
+
+// resume ends a pause after which there is a graph of so many nodes.
+func (c *collector) resume(nodes int) {
+	switch {
+	case c == nil || !c.percent:
+	case nodes <= manyNodes:
+		debug.SetGCPercent(smallPercent)
+	case c.limit.Load() == 0:
+		debug.SetGCPercent(largePercent)
+	}
+}
+
+// watch calls raise after each collection from now on.
+func (c *collector) watch() {
+	type sentinel struct{ _ *sentinel } // with a pointer, so that it has an allocation of its own
+	runtime.SetFinalizer(new(sentinel), func(*sentinel) {
+		c.raise()
+		c.watch()
+	})
+}
+
+// raise keeps the limit at twice of what the last collection found in use, or more.
+func (c *collector) raise() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	if twice := 2 * int64(live[0].Value.Uint64()); twice > c.limit.Load() {
+		c.limit.Store(twice)
+		debug.SetMemoryLimit(twice)
+	}
+}
