@@ -28,6 +28,24 @@ type step struct {
 	untaken bool // in the branch of an If that takes less memory
 }
 
+// A stepFinder finds the steps of nodes that are asked for in execution order, without a table of them all.
+type stepFinder struct {
+	a  *analysis
+	at int
+}
+
+// next returns the step of n, or -1 when it is not the next one.
+func (f *stepFinder) next(n *onnxload.Node) int {
+	for f.at < len(f.a.steps) && f.a.steps[f.at].untaken {
+		f.at++
+	}
+	if f.at == len(f.a.steps) || f.a.steps[f.at].node != n {
+		return -1
+	}
+	f.at++
+	return f.at - 1
+}
+
 // An analysis is what one pass over a graph in execution order finds out about its values.
 type analysis struct {
 	m     *onnxload.Model

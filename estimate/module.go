@@ -77,19 +77,13 @@ func (p *places) guess(module string) *place {
 // placer returns a function for eager.Source: places as nodes tell them, less what the names of parameters add. Asked in execution
 // order, it need not read again what the steps have.
 func (a *analysis) placer() func(*onnxload.Node) eager.Place {
-	k := 0
+	steps := stepFinder{a: a}
 	return func(n *onnxload.Node) eager.Place {
-		for k < len(a.steps) && a.steps[k].untaken {
-			k++
-		}
 		var p *place
-		if k < len(a.steps) && a.steps[k].node == n && !a.steps[k].place.guessed {
+		if k := steps.next(n); k >= 0 && !a.steps[k].place.guessed {
 			p = a.steps[k].place
 		} else {
 			p = a.places.of(n)
-		}
-		if k < len(a.steps) && a.steps[k].node == n {
-			k++
 		}
 		return eager.Place{Module: p.module, Class: p.class, Op: p.op, Call: p.call, Around: p.around, Cut: p.cut}
 	}

@@ -121,13 +121,28 @@ func trains(p *eager.Program) bool {
 
 // addSaved gives each layer what its nodes save, by the program's nodes, and returns the sum.
 func (b *Bound) addSaved(r *Report, p *eager.Program, saved []int64) (sum int64) {
-	row := make(map[*onnxload.Node]int32, len(b.a.steps))
-	for i, s := range b.a.steps {
-		row[s.node] = b.a.rowOf[i]
-	}
-	for i, n := range p.Nodes {
-		if k, ok := row[n]; ok && k >= 0 && i < len(saved) {
-			r.Layers[k].SavedBytes += saved[i]
+	steps := stepFinder{a: b.a}
+	var all map[*onnxload.Node]int32 // steps by their nodes; nil until one is asked for out of order
+	for i, n := range p.Nodes[:min(len(p.Nodes), len(saved))] {
+		k := steps.next(n)
+		if saved[i] == 0 {
+			continue
+		}
+		if k < 0 {
+			if all == nil {
+				all = make(map[*onnxload.Node]int32, len(b.a.steps))
+				for j := range b.a.steps {
+					all[b.a.steps[j].node] = int32(j)
+				}
+			}
+			j, ok := all[n]
+			if !ok {
+				continue
+			}
+			k = int(j)
+		}
+		if row := b.a.rowOf[k]; row >= 0 {
+			r.Layers[row].SavedBytes += saved[i]
 			sum += saved[i]
 		}
 	}
