@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
@@ -67,6 +68,9 @@ type Bound struct {
 	prog [3]*eager.Program // recovered for inference, for training, and for inference under autocast
 
 	constants Tensors
+
+	tied   *eager.Tied // a last layer that is taken to share its weight with the embeddings
+	untied *Bound      // the same model with both; nil where nothing is tied
 }
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
@@ -85,7 +89,12 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Bound{a: a, ws: ws, constants: constants}, nil
+	b := &Bound{a: a, ws: ws, constants: constants}
+	if tied, ok := eager.TiedHead(m); ok {
+		b.tied, b.untied = &tied, &Bound{a: a, ws: ws, constants: constants}
+		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w weight) bool { return w.id == tied.Head })
+	}
+	return b, nil
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
@@ -103,6 +112,11 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 	if b.prog[k] != nil {
 		return b.prog[k], nil
 	}
+	if b.untied != nil { // at once: several goroutines may share what is recovered
+		if _, err := b.untied.program(train, autocast); err != nil {
+			return nil, err
+		}
+	}
 	kinds := make([]eager.ValueKind, len(b.a.m.Values))
 	for _, w := range b.ws {
 		kinds[w.id] = eager.Parameter
@@ -113,11 +127,14 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 			kinds[w.id] = eager.Buffer
 		}
 	}
+	if b.tied != nil {
+		kinds[b.tied.Head] = eager.Parameter
+	}
 	p, err := eager.Recover(eager.Source{
 		Model: b.a.m,
 		Types: b.a.types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast,
+		Train: train, Autocast: autocast, Tied: b.tied,
 		Place: b.a.placer(),
 	})
 	b.prog[k] = p
@@ -190,6 +207,14 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.Peak.UpperBound = upperBound(sim, cfg, s.Infer)
+	if b.untied != nil {
+		s.Record = false
+		other, err := b.untied.Simulate(s)
+		if err != nil {
+			return nil, err
+		}
+		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
+	}
 	return sim, nil
 }
 

@@ -14,7 +14,8 @@ type Source struct {
 	Types *shape.Result
 	Kinds []ValueKind // by ONNX value: Parameter or Buffer for those of the module; anything else for the rest
 	Place func(*onnxload.Node) Place
-	Train bool // the run is a training step
+	Train bool  // the run is a training step
+	Tied  *Tied // a last layer that shares its weight with a table; nil for none
 
 	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }

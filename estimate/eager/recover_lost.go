@@ -17,6 +17,9 @@ func (b *recovery) noteExport() {
 	if n, size := b.merged(); n > 0 {
 		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %.2f MiB of parameters are missing, with their gradients and optimizer states; export weights that were trained", n, size)
 	}
+	if t := b.src.Tied; t != nil {
+		say("weight %q is taken for a copy of %q that folding of constants transposed, as transformers ties the last layer to the embeddings unless a model says otherwise: both are counted as one; if they are two tensors, %.2f MiB of parameters are missing, with their gradients and optimizer states, and the upper bound has them; to know export with do_constant_folding=False", b.m.Values[t.Head].Name, b.m.Values[t.Table].Name, b.mib(t.Head))
+	}
 	for _, t := range b.copies() {
 		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
 	}
@@ -130,6 +133,9 @@ func (b *recovery) copies() (pairs [][2]onnxload.ValueID) {
 		}
 		d := b.dims(w)
 		if len(d) != 2 {
+			continue
+		}
+		if t := b.src.Tied; t != nil && t.Head == w {
 			continue
 		}
 		if table, ok := tables[[2]int64{d[0], d[1]}]; ok && !seen[w] {

@@ -114,6 +114,12 @@ func matchLinear(b *recovery, i int) {
 	} else if !b.isParameter(w) || len(b.dims(w)) != 2 || b.m.Values[w].Init == nil || !b.onlyWeight(w) {
 		return
 	}
+	if t := b.src.Tied; t != nil && t.Head == w {
+		weight = func() ValueID { // one tensor with two names
+			b.of[w] = b.value(t.Table)
+			return b.of[w]
+		}
+	}
 	out := mm.Out[0]
 	bias := onnxload.NoValue
 	if add, ai := b.user(out, "Add"); add != nil {
