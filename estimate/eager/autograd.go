@@ -62,7 +62,7 @@ func (r *run) backwardFrom(y, gradient *tensor) {
 	outer := r.layer
 	root := y.fn
 	r.passes++
-	countDeps(root, r.passes)
+	r.countDeps(root, r.passes)
 	*root.gradient(y.nr) = gradient.retain()
 	queue := readyQueue{root}
 	for len(queue) > 0 {
@@ -75,23 +75,27 @@ func (r *run) backwardFrom(y, gradient *tensor) {
 }
 
 // countDeps counts, for every node reachable from root, the edges that lead to it.
-func countDeps(root *node, pass int32) {
+func (r *run) countDeps(root *node, pass int32) {
 	root.mark, root.deps = pass, 0
-	work := []*node{root}
+	work := append(r.work[:0], root)
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
-		for _, e := range n.edges() {
-			if e.fn == nil {
+		for _, e := range n.next {
+			fn := e.fn
+			if fn == nil {
 				continue
 			}
-			if e.fn.mark != pass {
-				e.fn.mark, e.fn.deps = pass, 0
-				work = append(work, e.fn)
+			if fn.mark != pass {
+				fn.mark, fn.deps = pass, 0
+				if fn.leaf == nil {
+					work = append(work, fn)
+				}
 			}
-			e.fn.deps++
+			fn.deps++
 		}
 	}
+	r.work = work
 }
 
 // evaluate runs one node: its gradients and saved tensors are alive while it does,

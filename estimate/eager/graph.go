@@ -140,14 +140,6 @@ func (r *run) edgeTo(t *tensor) edge {
 	return edge{fn, nr}
 }
 
-// edges returns where the gradients of n's inputs go.
-func (n *node) edges() []edge {
-	if n.leaf != nil {
-		return nil
-	}
-	return n.next
-}
-
 // want returns what the gradient of an output must look like.
 func (n *node) want(nr int32) meta {
 	switch {

@@ -19,7 +19,7 @@ var returnsTuple = []string{"lstm", "gru", "rnn"}
 //   - so is what has a name of its own for another reason: see variables.
 //
 // Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
-func (p *Program) lifetimes() (ends [][]ValueID, unread map[int]int32) {
+func (p *Program) lifetimes() (ends endings, unread map[int]int32) {
 	l := p.lives()
 	spans, last, owner := l.spans, l.last, l.owner
 	n := len(p.Values)
@@ -69,13 +69,14 @@ type lives struct {
 	picks  []int32 // by value: how many of its parts are picked one by one, as by q, k, v = qkv[0], qkv[1], qkv[2]
 
 	asked map[[2]int32]bool // by a module's first call and value: see throughModule
+	seen  []int32           // by value: see eachRead
 }
 
 func (p *Program) lives() *lives {
 	n := len(p.Values)
 	l := &lives{
 		p: p, spans: p.scopeSpans(), made: make([]int32, n), last: make([]int32, n), owner: make([]int32, n),
-		reads: make([]int32, n), reader: make([]int32, n), picks: make([]int32, n),
+		reads: make([]int32, n), reader: make([]int32, n), picks: make([]int32, n), seen: make([]int32, n),
 	}
 	l.steps = l.spans.steps()
 	l.again = make([][]int, len(l.steps))
@@ -109,7 +110,8 @@ func (p *Program) lives() *lives {
 
 // eachRead calls f for every activation that a call reads, once for each call.
 func (l *lives) eachRead(f func(i int32, v ValueID)) {
-	seen := make([]int32, len(l.p.Values)) // one more than the last call that was seen to read it
+	seen := l.seen // one more than the last call that was seen to read it
+	clear(seen)
 	for i := range l.p.Calls {
 		for _, v := range l.p.Calls[i].In {
 			if v != NoValue && l.made[v] >= 0 && seen[v] != int32(i)+1 {
@@ -120,17 +122,40 @@ func (l *lives) eachRead(f func(i int32, v ValueID)) {
 	}
 }
 
+// endings are the activations that go after each call: those after call i from first[i] to first[i+1].
+type endings struct {
+	first  []int32
+	values []ValueID
+}
+
+func (e *endings) after(i int) []ValueID { return e.values[e.first[i]:e.first[i+1]] }
+
 // order returns by call what goes after it, in CPython's order: what the innermost functions hold goes first, and of one
 // function first what only the call's arguments held, then its variables in the order in which they were made.
-func (l *lives) order() [][]ValueID {
+func (l *lives) order() endings {
 	p := l.p
-	ends := make([][]ValueID, len(p.Calls))
-	for v := len(p.Values) - 1; v >= 0; v-- {
-		if i := l.last[v]; l.made[v] >= 0 && i >= 0 {
-			ends[i] = append(ends[i], ValueID(v))
+	ends := endings{first: make([]int32, len(p.Calls)+1)}
+	ended := func(v int) bool { return l.made[v] >= 0 && l.last[v] >= 0 }
+	for v := range p.Values {
+		if ended(v) {
+			ends.first[l.last[v]]++
 		}
 	}
-	for i, list := range ends {
+	sum := int32(0)
+	for i, n := range ends.first { // where those of the next call begin, from which they are filled in backwards
+		sum += n
+		ends.first[i] = sum
+	}
+	ends.values = make([]ValueID, sum)
+	for v := range p.Values { // of one call the last value comes first
+		if ended(v) {
+			at := &ends.first[l.last[v]]
+			*at--
+			ends.values[*at] = ValueID(v)
+		}
+	}
+	for i := range p.Calls {
+		list := ends.after(i)
 		if len(list) < 2 {
 			continue
 		}

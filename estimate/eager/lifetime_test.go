@@ -14,8 +14,8 @@ func endsOf(p *Program) string {
 	ends, _ := p.lifetimes()
 	calls := strings.Split(callsOf(p), "\n")
 	var lines []string
-	for i, list := range ends {
-		for _, v := range list {
+	for i := range p.Calls {
+		for _, v := range ends.after(i) {
 			if name := p.Values[v].Name; name != "" {
 				lines = append(lines, name+" after "+calls[i])
 			}

@@ -257,5 +257,6 @@ func (r *run) zeroGrad(o *optimizer) {
 	for _, l := range o.params {
 		r.release(l.grad)
 		l.grad = nil
+		r.recycle()
 	}
 }

@@ -12,7 +12,8 @@ import (
 // sumTo returns g summed to a shape that broadcasts to g's (at::sum_to).
 func (r *run) sumTo(g *tensor, shape []int64) *tensor {
 	lead := len(g.shape) - len(shape)
-	var dims []int
+	var room [8]int
+	dims := room[:0]
 	for i := range g.shape {
 		if i < lead || shape[i-lead] == 1 && g.shape[i] != 1 {
 			dims = append(dims, i)
@@ -33,7 +34,8 @@ func (r *run) reduce(t *tensor, dims []int, keep bool, dtype onnxload.DType) *te
 	if len(dims) == 0 {
 		dims = allDims(t)
 	}
-	var shape []int64
+	var room [8]int64
+	shape := room[:0]
 	for i, n := range t.shape {
 		switch {
 		case !slices.Contains(dims, i):
@@ -62,6 +64,15 @@ func allDims(t *tensor) []int {
 // reduceScratch allocates and frees the staging buffer and the semaphores of a
 // reduction over dims that several thread blocks share (Reduce.cuh, gpu_reduce_kernel).
 func (r *run) reduceScratch(t *tensor, dims []int) {
+	known := &r.reduced[(uint64(t.elements)+uint64(len(dims)))*0x9e3779b97f4a7c15>>32%uint64(len(r.reduced))]
+	mask := uint64(0)
+	for _, d := range dims {
+		mask |= 1 << d
+	}
+	if known.layout == t.layout && known.dims == mask && known.dtype == t.dtype {
+		r.reductionScratch(known)
+		return
+	}
 	if d := splitDim(t.shape, t.stride, t.dtype); d >= 0 {
 		low, high := *t, *t
 		a, b := slices.Clone(t.shape), slices.Clone(t.shape)
@@ -75,11 +86,25 @@ func (r *run) reduceScratch(t *tensor, dims []int) {
 		return
 	}
 	staging, semaphores := reduceBuffers(t.shape, t.stride, dims, t.dtype, r.opts.GPU)
-	if staging == 0 {
+	*known = reduction{t.layout, mask, t.dtype, staging, semaphores}
+	r.reductionScratch(known)
+}
+
+// A reduction is what reducing a tensor over some dimensions takes.
+type reduction struct {
+	*layout
+	dims  uint64 // a bit for each
+	dtype onnxload.DType
+
+	staging, semaphores int64
+}
+
+func (r *run) reductionScratch(k *reduction) {
+	if k.staging == 0 {
 		return
 	}
-	a := r.alloc(staging, timeline.Workspace)
-	b := r.alloc(semaphores, timeline.Workspace)
+	a := r.alloc(k.staging, timeline.Workspace)
+	b := r.alloc(k.semaphores, timeline.Workspace)
 	r.drop(b)
 	r.drop(a)
 }

@@ -33,12 +33,14 @@ type run struct {
 
 	err error // the first that happened: what follows it does not count
 
-	ends   [][]ValueID // see Program.lifetimes; the same for every pass
+	ends   *endings // see Program.lifetimes; the same for every pass
 	unread map[int]int32
 
 	layouts  layouts
+	reduced  [64]reduction // the last ones: see reduceScratch
 	tensors  slab[tensor]
 	storages slab[storage]
+	leaves   slab[leaf]
 	nodes    slab[recorded]
 	edges    slab[edge]
 	saves    slab[*storage]
@@ -46,7 +48,7 @@ type run struct {
 	args     []*tensor  // room for the arguments of a call
 	grads    []*tensor  // room for the gradients that a node gets
 	results  []*tensor  // room for those that it makes
-	work     []*node    // room for dropNode
+	work     []*node    // room for walks of the graph
 	likes    [2]tensor  // see looks
 	nowhere  storage    // theirs
 	only     [1]*tensor // see alone
@@ -66,17 +68,15 @@ func (r *run) outs(n int) []*tensor {
 // A slab hands out values that it allocates many at a time: a run makes thousands, and none outlives it.
 type slab[T any] struct {
 	free []T
-	used []*T // to be handed out again
+	used stack[*T] // to be handed out again
 }
 
 const slabSize = 256
 
 // one returns a value; what it holds is not cleared.
 func (s *slab[T]) one() *T {
-	if n := len(s.used); n > 0 {
-		v := s.used[n-1]
-		s.used = s.used[:n-1]
-		return v
+	if s.used.n > 0 {
+		return s.used.pop()
 	}
 	return &s.some(1)[0]
 }
@@ -94,6 +94,29 @@ func (s *slab[T]) some(n int) []T {
 	return list
 }
 
+// A stack grows without moving what it holds.
+type stack[T any] struct {
+	chunks [][]T
+	n      int
+}
+
+const stackChunk = 256
+
+func (s *stack[T]) push(list []T) {
+	for _, v := range list {
+		if s.n == stackChunk*len(s.chunks) {
+			s.chunks = append(s.chunks, make([]T, stackChunk))
+		}
+		s.chunks[s.n/stackChunk][s.n%stackChunk] = v
+		s.n++
+	}
+}
+
+func (s *stack[T]) pop() T {
+	s.n--
+	return s.chunks[s.n/stackChunk][s.n%stackChunk]
+}
+
 // remains are what nothing in the run refers to any more. It is handed out again, but not at once: whoever released a
 // tensor may look at its shape until the call or the node is done that it works on. Rules for backward hold no tensors of
 // the forward pass but copies of them.
@@ -106,8 +129,8 @@ type remains struct {
 // recycle is called between two calls or nodes.
 func (r *run) recycle() {
 	k := &r.gone
-	r.tensors.used = append(r.tensors.used, k.tensors...)
-	r.storages.used = append(r.storages.used, k.storages...)
-	r.nodes.used = append(r.nodes.used, k.nodes...)
+	r.tensors.used.push(k.tensors)
+	r.storages.used.push(k.storages)
+	r.nodes.used.push(k.nodes)
 	k.tensors, k.storages, k.nodes = k.tensors[:0], k.storages[:0], k.nodes[:0]
 }

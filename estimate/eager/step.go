@@ -101,13 +101,15 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		flat[at] = group
 	}
 	owner := r.prog.readers()
+	params = make([]*leaf, 0, len(r.prog.State))
 	for _, id := range r.prog.State {
 		r.layer = owner[id]
 		switch v := &r.prog.Values[id]; v.Kind {
 		case Parameter:
 			t := put(id, timeline.Parameter)
 			if v.DType.IsFloat() {
-				t.leaf = &leaf{param: t}
+				t.leaf = r.leaves.one()
+				t.leaf.param = t
 				t.requiresGrad = true
 			}
 		default:
@@ -162,7 +164,8 @@ func (p *Program) readers() []int32 {
 // Python still refers to them in: see lifetimes.
 func (r *run) forward(values []*tensor) error {
 	if r.ends == nil {
-		r.ends, r.unread = r.prog.lifetimes()
+		ends, unread := r.prog.lifetimes()
+		r.ends, r.unread = &ends, unread
 	}
 	ends, unread := r.ends, r.unread
 	var held [][]*tensor // unread results, by the call that they live to
@@ -181,7 +184,7 @@ func (r *run) forward(values []*tensor) error {
 		} else {
 			r.releaseAll(rest)
 		}
-		for _, v := range ends[i] {
+		for _, v := range ends.after(i) {
 			r.release(values[v])
 			values[v] = nil
 		}
@@ -367,15 +370,22 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	}
 	r.passes++
 	loss.fn.mark = r.passes
-	nodes := []*node{loss.fn}
-	for i := 0; i < len(nodes); i++ {
-		for _, e := range nodes[i].next {
+	nodes := make([]*node, 0, r.seq) // those that save something
+	work := append(r.work[:0], loss.fn)
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		if len(n.saved) > 0 {
+			nodes = append(nodes, n)
+		}
+		for _, e := range n.next {
 			if e.fn != nil && e.fn.mark != r.passes && e.fn.leaf == nil {
 				e.fn.mark = r.passes
-				nodes = append(nodes, e.fn)
+				work = append(work, e.fn)
 			}
 		}
 	}
+	r.work = work
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
 	for _, n := range nodes {
 		for _, s := range n.saved {
