@@ -99,6 +99,9 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err != nil {
 		return err
 	}
+	if h.Allocated.Bytes == 0 {
+		return fail(exitInput, "%s: it shows no allocation of device %d: there is nothing to compare with", quoteArg(file), device)
+	}
 	t, err := s.Timeline(device)
 	if err != nil {
 		return fail(exitInput, "%s: %w", quoteArg(file), err)

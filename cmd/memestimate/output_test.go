@@ -144,15 +144,15 @@ func TestClosedStdout(t *testing.T) {
 // What nohup(1) has the program ignore stays ignored while a file is written.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	if runtime.GOOS == "windows" {
-		t.Skip("has no SIGHUP")
+		t.Skip("has no SIGTERM")
 	}
-	signal.Ignore(syscall.SIGHUP)
-	defer signal.Reset(syscall.SIGHUP)
+	signal.Ignore(syscall.SIGTERM)
+	defer signal.Reset(syscall.SIGTERM)
 	came := make(chan os.Signal, 1)
 	notifyEnding(came)
 	defer signal.Stop(came)
-	if !signal.Ignored(syscall.SIGHUP) || signal.Ignored(syscall.SIGINT) {
-		t.Error("SIGHUP is not ignored any more")
+	if !signal.Ignored(syscall.SIGTERM) || signal.Ignored(syscall.SIGINT) {
+		t.Error("SIGTERM is not ignored any more")
 	}
 }
 

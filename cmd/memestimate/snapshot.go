@@ -112,7 +112,7 @@ func (d *deviceFlag) flag(cmd *cobra.Command) {
 func (d *deviceFlag) of(s *snapshot.Snapshot, arg string) (int, error) {
 	if d.n >= 0 {
 		if d.n >= max(s.Devices(), 1) {
-			return 0, usagef("%s: --device %d, but it has %s, numbered from 0", quoteArg(arg), d.n, count(s.Devices(), "device"))
+			return 0, usagef("%s: --device %d, but it has %s, from 0 on", quoteArg(arg), d.n, count(s.Devices(), "device"))
 		}
 		return d.n, nil
 	}

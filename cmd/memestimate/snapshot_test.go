@@ -215,7 +215,7 @@ func TestSnapshotErrors(t *testing.T) {
 		{exitUsage, `oom.pickle.gz: --at "noon", wanted`, []string{"top", pickle("oom"), "--at", "noon"}},
 		{exitUsage, "--by", []string{"top", pickle("oom"), "--by", "day"}},
 		{exitUsage, "--count", []string{"top", pickle("oom"), "-n", "-1"}},
-		{exitUsage, "oom.pickle.gz: --device 3, but it has 1 device, numbered from 0", []string{"top", pickle("oom"), "--device", "3"}},
+		{exitUsage, "oom.pickle.gz: --device 3, but it has 1 device, from 0 on", []string{"top", pickle("oom"), "--device", "3"}},
 		{exitNo, "resnet50_seed.pickle.gz: no allocation failed", []string{"top", pickle("resnet50_seed"), "--at", "oom"}},
 		{exitUsage, "only one of the files can be standard input", []string{"diff", "-", "-"}},
 		{exitUsage, "only one of the files can be standard input", []string{"track", "-", pickle("oom"), "-"}},
