@@ -127,7 +127,7 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 		list.Driver = ""
 	}
 	if len(ds) == 0 {
-		return nil, fail(exitDevice, "the NVIDIA driver %s has no GPU to show", list.Driver).withHint("in a container, ask for the GPUs: docker run --gpus all")
+		return nil, fail(exitDevice, "%s has no GPU to show", strings.TrimSpace("the NVIDIA driver "+list.Driver)).withHint("in a container, ask for the GPUs: docker run --gpus all")
 	}
 	state, err := g.state(e)
 	if err == nil {
@@ -179,13 +179,13 @@ func (l *deviceList) grid(csv bool) *report.Grid {
 	return g
 }
 
-// printable returns a name that the driver gave without what could upset a table or terminal.
+// printable returns a name that the driver gave without what could upset a table, a terminal or a page.
 func printable(s string) string {
 	if s == "" {
 		return "?"
 	}
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r > '~' || r == '|' || r == '`' {
+		if r < ' ' || r > '~' || strings.ContainsRune("|`<>&", r) {
 			return '?'
 		}
 		return r
