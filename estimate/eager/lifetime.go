@@ -21,7 +21,31 @@ var returnsTuple = []string{"lstm", "gru", "rnn"}
 // Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
 func (p *Program) lifetimes() (ends endings, unread map[int]int32) {
 	l := p.lives()
-	spans, last, owner := l.spans, l.last, l.owner
+	l.guess()
+	if l.traced {
+		l.names()
+	}
+	for _, v := range p.Outputs {
+		l.last[v] = -1
+	}
+	unread = map[int]int32{}
+	for i := range p.Calls {
+		if c := &p.Calls[i]; slices.Contains(returnsTuple, c.Op) && slices.Contains(c.Out, NoValue) {
+			unread[i] = int32(len(p.Calls) - 1)
+			if c.Scope >= 0 && p.Scopes[c.Scope].Parent >= 0 {
+				unread[i] = l.spans.end(int32(i), p.Scopes[c.Scope].Parent)
+			}
+		}
+	}
+	for i, end := range l.unread {
+		unread[int(i)] = end
+	}
+	return l.order(), unread
+}
+
+// guess lets live on what has a name in the common style of code.
+func (l *lives) guess() {
+	p, spans, last, owner := l.p, l.spans, l.last, l.owner
 	n := len(p.Values)
 	// Uses as the owner's function sees them: a module that is called counts once.
 	uses, latest := make([]int32, n), make([]int32, n)
@@ -40,24 +64,12 @@ func (p *Program) lifetimes() (ends endings, unread map[int]int32) {
 		}
 	})
 	l.variables()
-	for _, v := range p.Outputs {
-		last[v] = -1
-	}
-	unread = map[int]int32{}
-	for i := range p.Calls {
-		if c := &p.Calls[i]; slices.Contains(returnsTuple, c.Op) && slices.Contains(c.Out, NoValue) {
-			unread[i] = int32(len(p.Calls) - 1)
-			if c.Scope >= 0 && p.Scopes[c.Scope].Parent >= 0 {
-				unread[i] = spans.end(int32(i), p.Scopes[c.Scope].Parent)
-			}
-		}
-	}
-	return l.order(), unread
 }
 
 // lives are the activations of a program and how long they live, as far as it is known.
 type lives struct {
 	p      *Program
+	traced bool // the lines are known that made the calls: see names
 	spans  spans
 	steps  [][]step
 	again  [][]int // by span: see rounds; nil until asked for
@@ -70,13 +82,25 @@ type lives struct {
 
 	asked map[[2]int32]bool // by a module's first call and value: see throughModule
 	seen  []int32           // by value: see eachRead
+
+	rank   []int32         // by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
+	unread map[int32]int32 // by call: the last call that its unread results live to, as far as names say
+	output []bool          // by value, where lines are known
+	search []int32         // by value: the last search that saw it
+	stamp  int32           // of the search
+	work   int64           // steps that names may still take
 }
 
 func (p *Program) lives() *lives {
 	n := len(p.Values)
 	l := &lives{
-		p: p, spans: p.scopeSpans(), made: make([]int32, n), last: make([]int32, n), owner: make([]int32, n),
+		p: p, traced: p.traced(), made: make([]int32, n), last: make([]int32, n), owner: make([]int32, n),
 		reads: make([]int32, n), reader: make([]int32, n), picks: make([]int32, n), seen: make([]int32, n),
+	}
+	if l.traced {
+		l.spans = p.tracedSpans()
+	} else {
+		l.spans = p.scopeSpans()
 	}
 	l.steps = l.spans.steps()
 	l.again = make([][]int, len(l.steps))
@@ -160,6 +184,9 @@ func (l *lives) order() endings {
 			continue
 		}
 		variable := func(v ValueID) bool {
+			if l.rank != nil {
+				return l.rank[v] > 0
+			}
 			return l.spans.end(int32(i), l.owner[v]) == int32(i) && !slices.Contains(p.Calls[i].In, v)
 		}
 		slices.SortStableFunc(list, func(a, b ValueID) int {
@@ -167,6 +194,8 @@ func (l *lives) order() endings {
 				return d
 			}
 			switch va, vb := variable(a), variable(b); {
+			case va && vb && l.rank != nil:
+				return int(l.rank[a] - l.rank[b])
 			case va && vb:
 				return int(a - b)
 			case va:

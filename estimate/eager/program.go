@@ -53,6 +53,7 @@ type Call struct {
 	Layer int32 // index into Program.Layers
 	Node  int32 // index into Program.Nodes: the ONNX node that it stands for, the last one of several
 	Scope int32 // index into Program.Scopes: the module whose forward makes the call
+	stack int32 // the lines that make it, see sources, where they are not its node's; -1 for unknown ones
 }
 
 // Args are the arguments of a call that are not tensors. Each operator reads
@@ -129,6 +130,8 @@ type Program struct {
 	Notes     []string       // what was restored or guessed, one line each
 	InferOnly string         // by what the graph shows that it was made for inference; "" when nothing does
 	Unknown   map[string]int // operators without a row, by name, with their number
+
+	sources *sources // the lines of Python that made Nodes; nil where the file has none
 }
 
 // dropDead removes the calls whose results nothing reads, such as what made a mask that turned out

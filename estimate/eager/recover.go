@@ -168,6 +168,7 @@ func newRecovery(src Source) *recovery {
 	for i := range n {
 		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
 	}
+	b.prog.sources = newSources(src.Model.Stacks)
 	return b
 }
 

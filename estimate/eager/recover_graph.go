@@ -66,7 +66,7 @@ func (b *recovery) index() {
 		if n.Op == "Loop" || n.Op == "Scan" {
 			b.captured(n)
 		}
-		if p := b.src.Place(n); p != last.Place || i == 0 { // neighbours are of one module as a rule
+		if p := b.prog.sources.within(b.src.Place(n), n.Stack); p != last.Place || i == 0 { // neighbours are of one module as a rule
 			last = &located{Place: p}
 			b.isCalled(p)
 			b.modules++

@@ -195,6 +195,7 @@ func (b *recovery) emitFolded(n *onnxload.Node, op string, args Args, in []Value
 	out := b.dims(n.Out[0])
 	dtype := b.elem(n.Out[0])
 	y := b.temp(op, args, dtype, out, in...)
+	b.placeFolded(n)
 	name := b.places[b.at].Module
 	if name == "" {
 		name = fmt.Sprintf("folded_%d", b.folded)

@@ -147,7 +147,10 @@ func unaryCall(op string) func(*recovery, *onnxload.Node) {
 }
 
 func binaryCall(op string) func(*recovery, *onnxload.Node) {
-	return func(b *recovery, n *onnxload.Node) { b.call(op, Args{}, b.values(n), n.Out[0]) }
+	return func(b *recovery, n *onnxload.Node) {
+		inPlace, _ := b.saysInPlace(n)
+		b.call(op, Args{Inplace: inPlace && len(n.In) == 2}, b.values(n), n.Out[0])
+	}
 }
 
 // emitAdd is add, or add_ where a residual block of convolutions ends: out += identity after a
@@ -160,6 +163,9 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 	sides := 1
 	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil {
 		sides = 2
+	}
+	if yes, known := b.saysInPlace(n); known {
+		args.Inplace, sides = yes, 0
 	}
 	for i := range sides {
 		if v, other := b.in(n, i), b.in(n, 1-i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(other)) && (sides == 2 || !b.endsBlock(other)) {
@@ -318,6 +324,9 @@ func (b *recovery) inPlace(n *onnxload.Node) bool {
 	case "Relu", "Clip", "HardSwish", "LeakyRelu", "Elu":
 	default:
 		return false
+	}
+	if yes, known := b.activatesInPlace(n); known {
+		return yes
 	}
 	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
 		return n.Op == "Relu" && len(b.dims(n.Out[0])) > 3 && b.single(b.in(n, 0))
