@@ -73,13 +73,17 @@ func (s *sources) within(p Place, stack int32) Place {
 	if n == 0 || p.Around == "" || n > strings.Count(p.Around, "/")+1 {
 		return p
 	}
-	end := 0
-	for range n - 1 {
-		k := strings.IndexByte(p.Around[end:], '/')
-		end += k + 1
+	around, module := 0, 0
+	for part := range strings.SplitSeq(p.Around, "/") {
+		if n--; n == 0 {
+			break
+		}
+		around, module = around+len(part)+1, module+len(part)
 	}
-	p.Around = strings.TrimSuffix(p.Around[:end], "/")
-	p.Module, p.Class = p.Around[strings.LastIndexByte(p.Around, '/')+1:], ""
+	if module > len(p.Module) {
+		return p
+	}
+	p.Around, p.Module, p.Class = p.Around[:max(around-1, 0)], p.Module[:module], ""
 	return p
 }
 
