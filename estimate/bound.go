@@ -26,11 +26,12 @@ const (
 func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
 	var c crew
 	most := make([]int64, len(s.Run.Workspaces)+1)
+	large := caching.LargeOf(s.Run.Log, cfg.Options)
 	replay := func(k int, cfg caching.Config) {
 		c.do(func() {
 			// A choice that does not survive a limit says nothing of one that does.
-			if large, ok := caching.LargeReserved(s.Run.Log, cfg); ok {
-				most[k] = large + s.Replay.Stats.ReservedBytes.Small.Peak
+			if bytes, ok := large.Reserved(cfg); ok {
+				most[k] = bytes + s.Replay.Stats.ReservedBytes.Small.Peak
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func TestUpperBound(t *testing.T) {
 			t.Errorf("%s %+v: at most %d, and predicted is %d", c.model, c.step, sim.Peak.UpperBound, sim.Peak.Device)
 		}
 		// Without the small pool and without repetitions it comes to the same.
-		if large, ok := caching.LargeReserved(sim.Run.Log, caching.Config{}); !ok || large+sim.Replay.Stats.ReservedBytes.Small.Peak != sim.Peak.Reserved {
+		if large, ok := caching.LargeOf(sim.Run.Log, caching.Options{}).Reserved(caching.Config{}); !ok || large+sim.Replay.Stats.ReservedBytes.Small.Peak != sim.Peak.Reserved {
 			t.Errorf("%s %+v: the large pool reserves %d and the small one %d, of %d", c.model, c.step, large, sim.Replay.Stats.ReservedBytes.Small.Peak, sim.Peak.Reserved)
 		}
 		configs := []caching.Config{{Address: caching.Rising()}}

@@ -3,8 +3,6 @@ package caching
 import (
 	"errors"
 	"fmt"
-
-	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
 // A Block is an allocation that Malloc made, until Free gives it back. 0 is the
@@ -19,7 +17,7 @@ type Allocator struct {
 	limit      int64 // what a memory fraction lets it reserve
 	capacity   int64 // what the device can give it
 	gcLimit    int64 // allowed memory, for garbage collection; 0 when off
-	blocks     timeline.Chunks[block]
+	blocks     blockTable
 	spare      int32   // the first unused slot, whose next is the next one
 	gcBase     []int64 // by block: the pool's searches when it became cached; nil unless garbage is collected
 	pools      [2]pool // large, small
@@ -35,7 +33,7 @@ func New(cfg Config) *Allocator {
 		cfg.Address = TopDown()
 	}
 	a := &Allocator{cfg: cfg, maxSplit: maxRequest * 2, limit: maxRequest, capacity: maxRequest}
-	a.blocks.Add(block{}) // none
+	a.blocks.add(block{}) // none
 	a.pools[1].small = true
 	a.stats.MaxSplitSize = -1
 	if cfg.Options.MaxSplitSize > 0 {

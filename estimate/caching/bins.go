@@ -24,7 +24,7 @@ type streamBlocks struct {
 type bin struct {
 	set
 	chunk [1][]entry
-	room  [8]entry
+	room  [4]entry
 }
 
 // There are 16 bins for each power of two. They are enough for blocks below 2^52 bytes; any larger are in the last.

@@ -85,8 +85,6 @@ type Replayer struct {
 	begun   bool
 	traced  int // entries of the trace that know their event
 	err     error
-
-	large bool // only requests of the large pool happen
 }
 
 // NewReplayer returns a Replayer through a new allocator.
@@ -118,21 +116,6 @@ func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
 	return p.result()
 }
 
-// LargeReserved returns the most that the large pool reserves for a run, in bytes, and whether the run survives. It leaves out
-// what is in the small pool, which is most requests and shares nothing with the large one, and repetitions of steps, which
-// rarely need more: so it costs a fraction of a replay.
-func LargeReserved(l *timeline.Log, cfg Config) (bytes int64, survives bool) {
-	p := NewReplayer(cfg)
-	p.large = true
-	for s := range l.Stretches {
-		if s.Later > 0 || p.stopped() {
-			break
-		}
-		p.run(s, l.Plans())
-	}
-	return p.r.PeakReserved.Reserved, !p.stopped()
-}
-
 func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 	block := int32(p.live.Len()) - s.Shift // as the Log wrote it
 	at, _ := slices.BinarySearchFunc(plans, block, func(a timeline.Planned, b int32) int { return cmp.Compare(a.Block, b) })
@@ -155,11 +138,6 @@ func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 			return
 		}
 	}
-}
-
-// skips reports whether a request is left out.
-func (p *Replayer) skips(bytes int64, plan int32) bool {
-	return p.large && p.a.cfg.Options.roundSize(bytes) <= smallSize || plan > 0 && p.dropped[plan]
 }
 
 // enter says which phase of which step the next events are of.
@@ -185,7 +163,7 @@ func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	if w := p.a.cfg.Workspaces; plan > 0 && int(plan) <= len(w) {
 		bytes = w[plan-1]
 	}
-	if !p.skips(bytes, plan) {
+	if plan == 0 || !p.dropped[plan] {
 		var err error
 		if b, err = p.a.Malloc(bytes, int(stream)); err != nil {
 			p.refused(err, plan)

@@ -68,7 +68,7 @@ type SegmentBlock struct {
 // Segments returns all reserved memory by address.
 func (a *Allocator) Segments() []Segment {
 	var out []Segment
-	for i := 1; i < a.blocks.Len(); i++ {
+	for i := 1; i < int(a.blocks.n); i++ {
 		head := a.at(int32(i))
 		if head.state != cached && head.state != active || head.prev != none && a.at(head.prev).state != unmapped {
 			continue

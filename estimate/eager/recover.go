@@ -118,7 +118,8 @@ type recovery struct {
 	types  *shape.Result
 	prog   *Program
 	nodes  []*onnxload.Node // those that run, subgraphs included, in order
-	shapes [][]int64        // by ONNX value: its sizes once they were asked for; shared, never written to
+	shapes []int32          // by ONNX value: one more than the index of its sizes, once they were asked for
+	sizes  [][]int64        // shared, never written to
 	flips  map[ValueID]bool // parameters that are kept transposed
 	of     []ValueID        // by ONNX value: the program's, or -2
 	calls  []int32          // by program value: one more than the call that makes it, as far as it is that long
@@ -150,7 +151,8 @@ type recovery struct {
 	layers map[string]int32
 	places []*located // by node
 
-	modules int // how many places there are, about
+	modules int        // how many places there are, about
+	sizesOf [256]int32 // see keepDims
 }
 
 const unset ValueID = -2
@@ -160,7 +162,7 @@ func newRecovery(src Source) *recovery {
 	b := &recovery{
 		src: src, m: src.Model, types: src.Types,
 		prog: &Program{Unknown: map[string]int{}}, unknown: map[int32]string{},
-		shapes: make([][]int64, n), flips: map[ValueID]bool{},
+		shapes: make([]int32, n), flips: map[ValueID]bool{},
 		of: make([]ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},

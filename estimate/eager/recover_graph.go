@@ -333,19 +333,19 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		b.fail("node %q (%q) lacks an input or an output that it needs", b.nodes[b.at].Name, b.nodes[b.at].Op)
 		return nil
 	}
-	if s := b.shapes[id]; s != nil {
-		return s
+	if k := b.shapes[id]; k > 0 {
+		return b.sizes[k-1]
 	}
 	s := b.types.Type(id).Shape
 	if x := b.m.Values[id].Init; !s.Ranked && x != nil { // in a body that does not run
-		b.shapes[id] = append([]int64{}, x.Dims...)
-		return b.shapes[id]
+		return b.keepDims(id, x.Dims)
 	}
 	if !s.Ranked {
 		b.fail("value %q has no shape", b.m.Values[id].Name)
 		return nil
 	}
-	out := make([]int64, len(s.Dims))
+	var room [8]int64
+	out := room[:0]
 	for i, d := range s.Dims {
 		d, _ = b.types.Limit(d)
 		n, ok := d.Int()
@@ -356,10 +356,20 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 			}
 			b.fail("dimension %d of %q %s", i, b.m.Values[id].Name, what)
 		}
-		out[i] = n
+		out = append(out, n)
 	}
-	b.shapes[id] = out
-	return out
+	return b.keepDims(id, out)
+}
+
+// keepDims keeps a copy of the sizes of a value. Values of the same sizes share them, unless others came between.
+func (b *recovery) keepDims(id onnxload.ValueID, dims []int64) []int64 {
+	last := &b.sizesOf[hashDims(0, dims)%uint64(len(b.sizesOf))]
+	if *last == 0 || !slices.Equal(b.sizes[*last-1], dims) {
+		b.sizes = append(b.sizes, append(make([]int64, 0, len(dims)), dims...))
+		*last = int32(len(b.sizes))
+	}
+	b.shapes[id] = *last
+	return b.sizes[*last-1]
 }
 
 func (b *recovery) elem(id onnxload.ValueID) onnxload.DType {

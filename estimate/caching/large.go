@@ -1,0 +1,111 @@
+package caching
+
+import (
+	"errors"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// LargeRequests are those of a run that the large pool may serve, with what is given back of them. Most requests go to the small
+// pool, which shares nothing with the large one: to replay these alone, under several settings, costs a fraction.
+type LargeRequests struct {
+	events []int64 // of a request twice its bytes; when it is given back one more than twice its index among the requests
+	plans  []timeline.Planned
+	count  int32
+}
+
+// LargeOf returns the large requests of a run, repetitions of steps left out, which rarely need more. A request that can be
+// done without is among them whatever its size, which Config.Workspaces may change.
+func LargeOf(l *timeline.Log, o Options) *LargeRequests {
+	g := &LargeRequests{}
+	var index sparse // by block: one more than its index among the requests
+	plans, block := l.Plans(), int32(0)
+	for s := range l.Stretches {
+		if s.Later > 0 {
+			break
+		}
+		for _, e := range s.Entries {
+			switch e.Kind() {
+			case timeline.Alloc:
+				planned := len(plans) > 0 && plans[0].Block == block
+				if planned {
+					g.plans = append(g.plans, timeline.Planned{Block: g.count, Plan: plans[0].Plan})
+					plans = plans[1:]
+				}
+				if planned || o.roundSize(e.Bytes()) > smallSize {
+					g.count++
+					index.set(block, g.count)
+					g.events = append(g.events, 2*e.Bytes())
+				}
+				block++
+			case timeline.Free:
+				if k := index.at(e.Block()); k > 0 {
+					g.events = append(g.events, 2*int64(k-1)+1)
+				}
+			}
+		}
+	}
+	return g
+}
+
+// A sparse is a list most of which is 0.
+type sparse [][]int32
+
+const sparsePage = 512
+
+func (s *sparse) set(i, v int32) {
+	page := int(i / sparsePage)
+	for len(*s) <= page {
+		*s = append(*s, nil)
+	}
+	if (*s)[page] == nil {
+		(*s)[page] = make([]int32, sparsePage)
+	}
+	(*s)[page][i%sparsePage] = v
+}
+
+func (s sparse) at(i int32) int32 {
+	if page := int(i / sparsePage); page < len(s) && s[page] != nil {
+		return s[page][i%sparsePage]
+	}
+	return 0
+}
+
+// Reserved returns the most that the large pool reserves for the requests, in bytes, and whether the run survives.
+func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
+	a := New(cfg)
+	live := make([]Block, 0, g.count)
+	plans := g.plans
+	var dropped map[int32]bool
+	for _, e := range g.events {
+		if e&1 != 0 {
+			if a.Free(live[e>>1]) != nil {
+				return bytes, false
+			}
+			continue
+		}
+		size, plan := e>>1, int32(0)
+		if len(plans) > 0 && int(plans[0].Block) == len(live) {
+			plan, plans = plans[0].Plan, plans[1:]
+			if int(plan) <= len(cfg.Workspaces) {
+				size = cfg.Workspaces[plan-1]
+			}
+		}
+		b := Block(none)
+		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] {
+			var err error
+			if b, err = a.Malloc(size, 0); err != nil {
+				if _, ok := errors.AsType[*OOM](err); !ok || plan == 0 {
+					return bytes, false
+				}
+				if dropped == nil {
+					dropped = map[int32]bool{}
+				}
+				dropped[plan] = true
+			}
+		}
+		live = append(live, b)
+		bytes = max(bytes, a.stats.ReservedBytes.All.Current)
+	}
+	return bytes, true
+}
