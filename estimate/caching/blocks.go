@@ -38,7 +38,9 @@ func (t *blockTable) add(b block) int32 {
 	return id
 }
 
-func (t *blockTable) at(id int32) *block { return &t.chunks[uint32(id)/blockChunk][uint32(id)%blockChunk] }
+func (t *blockTable) at(id int32) *block {
+	return &t.chunks[uint32(id)/blockChunk][uint32(id)%blockChunk]
+}
 
 type pool struct {
 	free     freeBlocks
