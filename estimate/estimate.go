@@ -160,6 +160,9 @@ func (a *analysis) batchNormCounters(ws []weight) int64 {
 	norms := int64(0)
 	for _, w := range ws {
 		name := a.m.Values[w.id].Name
+		if strings.HasSuffix(name, "weight") && w.role == roleBuffer && a.statistics[strings.TrimSuffix(name, "weight")] {
+			norms-- // a frozen one does not count
+		}
 		if strings.HasSuffix(name, "num_batches_tracked") {
 			return 0
 		}

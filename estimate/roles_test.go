@@ -34,6 +34,7 @@ func answer(t *testing.T, m on.Model, opt Options) *Report {
 func TestRoles(t *testing.T) {
 	x, y := on.Float("x", 8, 16), on.Value{Name: "y"}
 	f32, i64, i8 := onnxload.Float32, onnxload.Int64, onnxload.Int8
+	frozen := []on.Tensor{on.Bare("bn.weight", f32, 16), on.Bare("bn.bias", f32, 16), on.Bare("bn.running_mean", f32, 16), on.Bare("bn.running_var", f32, 16)}
 	for _, tt := range []struct {
 		name  string
 		inits []on.Tensor
@@ -57,6 +58,8 @@ func TestRoles(t *testing.T) {
 		{"an index of a module", []on.Tensor{on.Bare("attn.relative_position_index", i64, 49)}, []on.Node{on.Op("Gather", "x attn.relative_position_index", "y", on.A("axis", int64(1)))}, [3]int64{0, 1, 0}},
 		{"running statistics", []on.Tensor{on.Bare("bn.weight", f32, 16), on.Bare("bn.bias", f32, 16), on.Bare("bn.running_mean", f32, 16), on.Bare("bn.running_var", f32, 16)},
 			[]on.Node{on.Op("BatchNormalization", "x bn.weight bn.bias bn.running_mean bn.running_var", "y")}, [3]int64{2, 2, 0}},
+		{"a frozen batch norm", frozen, []on.Node{on.Op("Mul", "bn.weight bn.running_var", "scale"), on.Op("Mul", "bn.running_mean scale", "m"), on.Op("Sub", "bn.bias m", "shift"), on.Op("Mul", "x scale", "a"), on.Op("Add", "a shift", "y")}, [3]int64{0, 4, 0}},
+		{"a batch norm by hand", frozen, []on.Node{on.Op("Sub", "x bn.running_mean", "a"), on.Op("Mul", "a bn.running_var", "b"), on.Op("Mul", "b bn.weight", "c"), on.Op("Add", "c bn.bias", "y")}, [3]int64{2, 2, 0}},
 		{"statistics under other names", []on.Tensor{on.Bare("a", f32, 16), on.Bare("b", f32, 16), on.Bare("c", f32, 16), on.Bare("d", f32, 16)},
 			[]on.Node{on.Op("BatchNormalization", "x a b c d", "y")}, [3]int64{2, 2, 0}},
 		{"a bias merged with a mean", []on.Tensor{on.Bare("a", f32, 16), on.Bare("b", f32, 16), on.Bare("d", f32, 16)},

@@ -55,7 +55,7 @@ func (a *analysis) roleOf(c *constant) role {
 		return roleBuffer
 	case weight && !(isScalar(c.tensor) && !named):
 		return roleParameter
-	case a.masksScores(c):
+	case a.masksScores(c) || a.frozen(c):
 		return roleBuffer
 	case named:
 		return roleParameter
@@ -84,6 +84,34 @@ func (a *analysis) madeUp(c *constant) bool {
 		return true
 	}
 	return strings.Contains(name[strings.LastIndexByte(name, '/')+1:], "Constant")
+}
+
+// frozen reports whether a constant is the weight or the bias of a frozen batch norm, which keeps them as buffers:
+// torchvision.ops.FrozenBatchNorm2d and its relatives in detectron2 and DETR work the running statistics into both before
+// they touch any data. A batch norm that trains does so in none of its forms.
+func (a *analysis) frozen(c *constant) bool {
+	name := a.m.Values[c.id].Name
+	dot := strings.LastIndexByte(name, '.') + 1
+	if tail := name[dot:]; tail != "weight" && tail != "bias" || c.first == 0 {
+		return false
+	}
+	if a.statistics == nil {
+		a.statistics = map[string]bool{}
+		for i := range a.consts {
+			if module, ok := strings.CutSuffix(a.m.Values[a.consts[i].id].Name, "running_var"); ok {
+				a.statistics[module] = true
+			}
+		}
+	}
+	if !a.statistics[name[:dot]] {
+		return false
+	}
+	for u := range a.usesOf(c) {
+		if !isAffine(u.node.Op) || len(u.node.Out) == 0 || u.node.Out[0] == onnxload.NoValue || a.flows[u.node.Out[0]] == data {
+			return false
+		}
+	}
+	return true
 }
 
 // masksScores reports whether a constant is only ever added to what a softmax then takes, and is one matrix for all

@@ -34,6 +34,7 @@ func (b *recovery) orderState() {
 	t := moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
 	moved, home := make([]ValueID, 0, len(state)), make([]int32, 0, len(state)) // and the module of each
 	last := "\x00"                                                              // the module of the value before
+	frozen := map[string]bool{}                                                 // weights that are buffers: a frozen batch norm counts no batches
 	for _, v := range state {
 		kind, up, name := b.prog.Values[v].Kind, "", b.prog.Values[v].Name
 		if i := strings.LastIndexByte(name, '.'); i >= 0 && !strings.ContainsAny(name, ":/") {
@@ -47,7 +48,10 @@ func (b *recovery) orderState() {
 		}
 		last = up
 		moved, home = append(moved, v), append(home, m)
-		if kind == Buffer && strings.HasSuffix(name, "running_var") && b.m.Producer == "pytorch" {
+		if kind == Buffer && strings.HasSuffix(name, ".weight") {
+			frozen[up] = true
+		}
+		if kind == Buffer && strings.HasSuffix(name, "running_var") && b.m.Producer == "pytorch" && !frozen[up] {
 			counter := b.add(Value{Name: up + ".num_batches_tracked", Kind: Buffer, DType: onnxload.Int64, Shape: []int64{}})
 			moved, home = append(moved, counter), append(home, m)
 		}
