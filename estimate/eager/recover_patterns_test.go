@@ -170,18 +170,26 @@ func TestSoftmaxInFloat32(t *testing.T) {
 // Attention as GPT-J writes it multiplies in float32, which an export in float32 does not show.
 func TestAttentionInFloat32(t *testing.T) {
 	inits := []onnx.Tensor{f32s("zero", 0), f32s("low", -3.4028234663852886e38), f32s("ten", -10), f32s("scale", 8), onnx.Int64s("last", -1)}
-	written := func(name, scale, low string, want ...string) patternCase {
-		return patternCase{name: name, shape: []any{2, 4, 6, 8}, inits: inits, want: want, nodes: []onnx.Node{
-			onnx.Op("ReduceMax", "x last", "top"), onnx.Op("Greater", "top zero", "keep"), onnx.Op("Where", "keep zero "+low, "mask"), onnx.Op("Relu", "x", "v"),
-			onnx.Op("Transpose", "x", "t", onnx.A("perm", []int64{0, 1, 3, 2})), onnx.Op("MatMul", "x t", "m"), onnx.Op(scale, "m scale", "s"), onnx.Op("Add", "s mask", "a"),
-			onnx.Op("Softmax", "a", "p", onnx.A("axis", -1)), onnx.Op("MatMul", "p v", "y")}}
+	turn := onnx.A("perm", []int64{0, 1, 3, 2})
+	written := func(name, than, low string, scores []onnx.Node, want ...string) patternCase {
+		nodes := []onnx.Node{
+			onnx.Op("ReduceMax", "x last", "top"), onnx.Op("Transpose", "top", "row", turn), onnx.Op("Greater", "top "+than, "keep"), onnx.Op("Where", "keep zero "+low, "mask"), onnx.Op("Relu", "x", "v"),
+			onnx.Op("Transpose", "x", "t", turn), onnx.Op("MatMul", "x t", "m")}
+		nodes = append(nodes, scores...)
+		return patternCase{name: name, shape: []any{2, 4, 6, 8}, inits: inits, want: want, nodes: append(nodes, onnx.Op("Softmax", "a", "p", onnx.A("axis", -1)), onnx.Op("MatMul", "p v", "y"))}
 	}
-	before := []string{"amax(x)", "compare(top, number)", "where(keep, number, number)", "relu(x)", "permute(x)"}
+	scaled := func(op string) []onnx.Node {
+		return []onnx.Node{onnx.Op(op, "m scale", "s"), onnx.Op("Add", "s mask", "a")}
+	}
+	before := []string{"amax(x)", "permute(top)", "compare(top, row)", "where(keep, number, number)", "relu(x)", "permute(x)"}
 	as := func(rest ...string) []string { return append(slices.Clone(before), rest...) }
+	padding := append([]string{"amax(x)", "compare(top, number)"}, before[3:]...)
 	runPatterns(t, []patternCase{
-		written("divided", "Div", "low", as("float(x)", "float(t)", "matmul(_, _)", "div(m, number)", "add(s, mask)", "softmax(a)", "type_as(_, v)", "matmul(p, v)")...),
-		written("multiplied", "Mul", "low", as("matmul(x, t)", "mul(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
-		written("another mask", "Div", "ten", as("matmul(x, t)", "div(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
+		written("divided", "row", "low", scaled("Div"), as("float(x)", "float(t)", "matmul(_, _)", "div(m, number)", "add(s, mask)", "softmax(a)", "type_as(_, v)", "matmul(p, v)")...),
+		written("divided last", "row", "low", []onnx.Node{onnx.Op("Add", "m mask", "s"), onnx.Op("Div", "s scale", "a")}, as("float(x)", "float(t)", "matmul(_, _)", "add(m, mask)", "div(s, number)", "softmax(a)", "type_as(_, v)", "matmul(p, v)")...),
+		written("multiplied", "row", "low", scaled("Mul"), as("matmul(x, t)", "mul(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
+		written("another mask", "row", "ten", scaled("Div"), as("matmul(x, t)", "div(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
+		written("an encoder's mask", "zero", "low", scaled("Div"), append(slices.Clone(padding), "matmul(x, t)", "div(m, number)", "add(s, mask)", "softmax(a)", "matmul(p, v)")...),
 	})
 }
 

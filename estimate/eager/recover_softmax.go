@@ -49,29 +49,36 @@ func matchSoftmaxFloat(b *recovery, i int) {
 
 // matchFloatAttention finds the attention that GPT-J, CodeGen and GPT-Neo write out in transformers, which turns query
 // and key into float32 before it multiplies them, and the probabilities back to the values' type. torch.export drops all
-// three casts where the model is in float32. What is left to tell it by: the library's mask of two numbers, scores that are
-// divided or not scaled at all, where its other attentions multiply them, and a softmax that names no type.
+// three casts where the model is in float32. What is left to tell it by: the library's mask of two numbers, which is a
+// decoder's, as no encoder's attention does so; scores that are divided or not scaled at all, where its other decoders multiply
+// them; and a softmax that names no type.
 func (b *recovery) matchFloatAttention(i int) {
 	soft := b.nodes[i]
-	add, _ := b.producedBy(b.in(soft, 0), "Add")
+	x := b.in(soft, 0)
+	divided := func() { // by a number of the program
+		if n, _ := b.producedBy(x, "Div"); n != nil && b.isHostNumber(b.in(n, 1)) {
+			x = b.in(n, 0)
+		}
+	}
+	divided() // CodeGen adds the mask first
+	add, _ := b.producedBy(x, "Add")
 	if add == nil || len(b.dims(soft.Out[0])) != 4 {
 		return
 	}
 	mask, _ := b.producer(b.in(add, 1))
-	if mask == nil || mask.Op != "Where" || b.elem(b.in(mask, 0)) != onnxload.Bool || !b.isNumber(b.in(mask, 1), 0) {
+	if mask == nil || mask.Op != "Where" || b.elem(b.in(mask, 0)) != onnxload.Bool || !b.isNumber(b.in(mask, 1), 0) || !b.isCausal(b.in(mask, 0)) {
 		return
 	}
 	if low, ok := b.number(b.in(mask, 2)); !ok || low > -1e38 { // torch.finfo(dtype).min
 		return
 	}
-	scores := b.in(add, 0)
-	if n, _ := b.producedBy(scores, "Div"); n != nil && b.isHostNumber(b.in(n, 1)) {
-		scores = b.in(n, 0)
-	} else if n, _ := b.producedBy(scores, "Where"); n != nil && b.isHostNumber(b.in(n, 2)) {
-		scores = b.in(n, 1)
+	x = b.in(add, 0)
+	divided()
+	if n, _ := b.producedBy(x, "Where"); n != nil && b.isHostNumber(b.in(n, 2)) {
+		x = b.in(n, 1)
 	}
-	mm, mi := b.producedBy(scores, "MatMul")
-	if mm == nil || !b.single(scores) {
+	mm, mi := b.producedBy(x, "MatMul")
+	if mm == nil || !b.single(x) {
 		return
 	}
 	if t, _ := b.producer(b.in(mm, 1)); t == nil || t.Op != "Transpose" {
@@ -99,6 +106,34 @@ func (b *recovery) matchFloatAttention(i int) {
 		p := b.temp("softmax", Args{}, f, b.dims(soft.Out[0]), b.value(b.in(soft, 0)))
 		b.call("type_as", Args{}, []ValueID{p, b.value(v)}, soft.Out[0])
 	}, i)
+}
+
+// isCausal reports whether places are compared with places somewhere in what makes a mask: rows with columns of it.
+func (b *recovery) isCausal(id onnxload.ValueID) bool {
+	todo := []onnxload.ValueID{id}
+	for range 64 { // the library's takes less than thirty
+		if len(todo) == 0 {
+			break
+		}
+		id, todo = todo[0], todo[1:]
+		n, _ := b.producer(id)
+		if n == nil {
+			continue
+		}
+		switch n.Op {
+		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
+			if d := b.dims(id); len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && numel(b.dims(b.in(n, 0))) < numel(d) && numel(b.dims(b.in(n, 1))) < numel(d) {
+				return true
+			}
+		case "And", "Or", "Not", "Where", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Transpose", "Trilu":
+			for j := range n.In {
+				if v := b.in(n, j); v != onnxload.NoValue && b.elem(v) == onnxload.Bool {
+					todo = append(todo, v)
+				}
+			}
+		}
+	}
+	return false
 }
 
 // upcast returns the cast from float32 to float32 that makes a value, and its index.
