@@ -68,7 +68,8 @@ type analysis struct {
 
 	softmax map[onnxload.ValueID]bool // values that a softmax takes; nil until asked for
 
-	statistics map[string]bool // modules with a running variance, as prefixes of names; nil until asked for
+	tables     map[onnxload.ValueID]uint8 // what becomes of tables; nil until asked for
+	statistics map[string]bool            // modules with a running variance, as prefixes of names; nil until asked for
 
 	loops  int     // Loop and Scan nodes, whose bodies are counted once
 	inside []int32 // by value: scratch of countInside

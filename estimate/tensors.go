@@ -51,7 +51,7 @@ func (a *analysis) roleOf(c *constant) role {
 		return roleConstant
 	case weight && buffer:
 		return roleBoth
-	case buffer || bufferTails[name[strings.LastIndexByte(name, '.')+1:]]:
+	case buffer || bufferTails[name[strings.LastIndexByte(name, '.')+1:]] || a.rotates(c):
 		return roleBuffer
 	case weight && !(isScalar(c.tensor) && !named):
 		return roleParameter
@@ -112,6 +112,64 @@ func (a *analysis) frozen(c *constant) bool {
 		}
 	}
 	return true
+}
+
+// rotates reports whether a constant is the table of sines and cosines of rotary positions: a table that is gathered at fixed
+// places, taken apart, and that multiplies data and does nothing else with it. transformers' RoFormer keeps it as the weight of
+// an embedding that wants no gradient. Positions that are trained are added.
+func (a *analysis) rotates(c *constant) bool {
+	if a.tables == nil {
+		a.tables = a.followTables()
+	}
+	return a.tables[c.id] == tableSplit|tableFactor
+}
+
+// What becomes of a table that is gathered at fixed places.
+const (
+	tableSplit  = 1 << iota // taken apart
+	tableFactor             // multiplies data
+	tableOther              // meets data otherwise
+)
+
+// followTables returns what becomes of the matrices that are gathered at fixed places.
+func (a *analysis) followTables() map[onnxload.ValueID]uint8 {
+	found := map[onnxload.ValueID]uint8{}
+	from := map[onnxload.ValueID]onnxload.ValueID{}
+	for i := range a.steps {
+		n := a.steps[i].node
+		if len(n.Out) == 0 || n.Out[0] == onnxload.NoValue || len(n.In) == 0 || n.In[0] == onnxload.NoValue || readsOnlyShape[n.Op] {
+			continue
+		}
+		meets := a.flows[n.Out[0]] == data
+		if t := a.tensorOf(n.In[0]); n.Op == "Gather" && t != nil && len(t.Dims) == 2 && t.DType.IsFloat() {
+			if from[n.Out[0]] = n.In[0]; meets {
+				found[n.In[0]] |= tableOther
+			}
+			continue
+		}
+		for _, id := range n.In {
+			table, ok := from[id]
+			switch {
+			case id == onnxload.NoValue || !ok:
+				continue
+			case meets && n.Op == "Mul":
+				found[table] |= tableFactor
+				continue
+			case meets:
+				found[table] |= tableOther
+				continue
+			case n.Op == "Split" || n.Op == "Slice" || n.Op == "SplitToSequence":
+				found[table] |= tableSplit
+			}
+			for _, out := range n.Out {
+				if other, taken := from[out]; taken && other != table {
+					found[other] |= tableOther
+				}
+				from[out] = table
+			}
+		}
+	}
+	return found
 }
 
 // masksScores reports whether a constant is only ever added to what a softmax then takes, and is one matrix for all
