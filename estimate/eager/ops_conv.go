@@ -42,7 +42,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 	shape[0] = x.shape[0]
 	// cuDNN works in channels_last when the input or the weight suggests it; the
 	// native depthwise kernel, for row-major float32 and bfloat16, needs no workspace.
-	last := !raised && (x.isChannelsLast() && !x.isContiguous() || w.isChannelsLast() && !w.isContiguous())
+	last := !raised && (x.isChannelsLast() || w.isChannelsLast())
 	layout := contiguousStrides
 	if last {
 		layout = channelsLastStrides
@@ -86,12 +86,9 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 	return out
 }
 
-// suggestsLast is suggest_memory_format: a tensor that lies in channels_last, and not row-major as well.
-func (t *tensor) suggestsLast() bool { return t.isChannelsLast() && !t.isContiguous() }
-
 // convLayout is the layout that cuDNN works in for two of a convolution's tensors (cudnn_conv_suggest_memory_format).
 func convLayout(a, b *tensor) func([]int64) []int64 {
-	if a.suggestsLast() || b.suggestsLast() {
+	if a.isChannelsLast() || b.isChannelsLast() {
 		return channelsLastStrides
 	}
 	return contiguousStrides
@@ -105,8 +102,8 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 		defer r.releaseCopy(xi, x)
 		x = xi
 	}
-	if g.suggestsLast() != x.suggestsLast() {
-		gi := r.inLayout(g, convLayout(x, x))
+	if g.isChannelsLast() != x.isChannelsLast() { // grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
+		gi := r.strided(g.dtype, g.shape, convLayout(x, x)(g.shape))
 		defer r.releaseCopy(gi, g)
 		g = gi
 	}
