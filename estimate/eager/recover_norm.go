@@ -170,6 +170,73 @@ func matchRMSNorm(b *recovery, i int) {
 	}, members...)
 }
 
+// matchCenteredNorm finds the layer norm without bias that Cohere writes by hand:
+//
+//	weight * ((x - mean) * rsqrt((x - mean).pow(2).mean(-1) + eps))
+//
+// It computes in float32, the weight's product too, and casts the result back (CohereLayerNorm in transformers). As with
+// the root mean square norms, a float32 graph of torch.export's does not show it.
+func matchCenteredNorm(b *recovery, i int) {
+	variance := b.nodes[i]
+	pow, pi := b.producedBy(b.in(variance, 0), "Pow")
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+		return
+	}
+	first, fi := b.producedBy(b.in(pow, 0), "Sub")
+	if first == nil || !b.single(first.Out[0]) {
+		return
+	}
+	x := b.in(first, 0)
+	mean, mi := b.producedBy(b.in(first, 1), "ReduceMean")
+	add, ai := b.user(variance.Out[0], "Add")
+	if mean == nil || b.in(mean, 0) != x || len(b.usesOf(b.id(mean.Out[0]))) != 2 || add == nil {
+		return
+	}
+	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
+		return
+	}
+	root, si := b.user(add.Out[0], "Sqrt")
+	if root == nil {
+		return
+	}
+	r, ri := b.reciprocalOf(root.Out[0])
+	if r == onnxload.NoValue {
+		return
+	}
+	norm, ni := b.user(r, "Mul")
+	if norm == nil || b.in(norm, 1) != b.id(r) {
+		return
+	}
+	second, ci := b.producedBy(b.in(norm, 0), "Sub")
+	scale, ki := b.user(norm.Out[0], "Mul")
+	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || !b.single(second.Out[0]) || scale == nil || !b.isParameter(b.in(scale, 0)) {
+		return
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	rank := len(shape)
+	if rank == 0 || len(small) != rank || small[rank-1] != 1 || numel(small)*shape[rank-1] != numel(shape) {
+		return
+	}
+	b.claim(func() {
+		f := onnxload.Float32
+		last := Args{Dims: []int{rank - 1}, Keep: true}
+		number := b.add(Value{Kind: Number, DType: f})
+		in, weight := b.value(x), b.value(b.in(scale, 0))
+		wide := b.temp("float", Args{}, f, shape, in)
+		m := b.temp("mean", last, f, small, wide)
+		d := b.temp("sub", Args{}, f, shape, wide, m)
+		v := b.temp("square", Args{}, f, shape, d)
+		v = b.temp("mean", last, f, small, v)
+		d = b.temp("sub", Args{}, f, shape, wide, m)
+		v = b.temp("add", Args{}, f, small, v, number)
+		v = b.temp("rsqrt", Args{}, f, small, v)
+		v = b.temp("mul", Args{}, f, shape, d, v)
+		weight = b.temp("float", Args{}, f, b.dims(b.in(scale, 0)), weight)
+		v = b.temp("mul", Args{}, f, shape, weight, v)
+		b.call("type_as", Args{}, []ValueID{v, in}, scale.Out[0])
+	}, i, pi, fi, mi, ai, si, ri, ci, ni, ki)
+}
+
 // matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where the
 // norms are of the first or the last dimension (can_use_fused in aten/src/ATen/native/WeightNorm.cpp).
 func matchWeightNorm(b *recovery, i int) {

@@ -34,6 +34,7 @@ var patterns = []pattern{
 	{"Clip", matchHardswish},
 	{"ReduceMean", matchLayerNorm},
 	{"ReduceMean", matchRMSNorm},
+	{"ReduceMean", matchCenteredNorm},
 	{"ReduceL2", matchWeightNorm},
 	{"Sqrt", matchRsqrt},
 	{"Elu", matchElu},

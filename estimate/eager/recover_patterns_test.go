@@ -221,6 +221,19 @@ func TestAttentionOfTurnedHeads(t *testing.T) {
 		want: []string{"sin(x)", "cos(x)", "permute(x)", "permute(v)", "permute(k)", "contiguous(q)", "contiguous(_)", "contiguous(vt)", "sdpa(_, _, _, -)"}}})
 }
 
+// The layer norm that Cohere writes by hand computes in float32; one that a program scales before it is another's.
+func TestCenteredNorm(t *testing.T) {
+	inits := []onnx.Tensor{f32s("two", 2), f32s("eps", 1e-5), onnx.Int64s("axes", -1), weights("ln.weight", 8)}
+	norm := func(scale string) []onnx.Node {
+		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "a"), onnx.Op("Pow", "a two", "sq"), onnx.Op("ReduceMean", "sq axes", "v"), onnx.Op("Sub", "x m", "d"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "s"), onnx.Op("Reciprocal", "s", "r"), onnx.Op("Mul", "d r", "n"), onnx.Op("Mul", scale, "y")}
+	}
+	runPatterns(t, []patternCase{
+		{name: "weight first", inits: inits, nodes: norm("ln.weight n"), want: []string{"float(x)", "mean(_)", "sub(_, _)", "square(_)", "mean(_)", "sub(_, _)", "add(_, number)", "rsqrt(_)", "mul(_, _)", "float(ln.weight)", "mul(_, _)", "type_as(_, x)"}},
+		{name: "weight last", inits: inits, nodes: norm("n ln.weight"), want: []string{"mean(x)", "sub(x, m)", "pow(a, number)", "mean(sq)", "sub(x, m)", "add(v, number)", "rsqrt(ve)", "mul(d, r)", "mul(n, ln.weight)"}},
+	})
+}
+
 // The normalisations of older opsets.
 func TestNormChains(t *testing.T) {
 	consts := []onnx.Tensor{f32s("one", 1), f32s("two", 2), f32s("eps", 1e-5), f32s("three", 3), onnx.Int64s("axes", -1), weights("ln.weight", 8), weights("ln.bias", 8)}
