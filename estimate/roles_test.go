@@ -49,6 +49,7 @@ func TestRoles(t *testing.T) {
 		{"a number that is trained", []on.Tensor{on.Bare("logit_scale", f32)}, []on.Node{on.Op("Mul", "x logit_scale", "y")}, [3]int64{1, 0, 0}},
 		{"a number that scales embeddings", []on.Tensor{on.Bare("embed_tokens.embed_scale", f32)}, []on.Node{on.Op("Mul", "x embed_tokens.embed_scale", "y")}, [3]int64{0, 1, 0}},
 		{"a table of sinusoids that is gathered", []on.Tensor{on.Bare("attn.embed_positions", f32, 8, 16), on.Bare("i", i64, 8, 16)}, []on.Node{on.Op("GatherElements", "attn.embed_positions i", "g"), on.Op("Mul", "x g", "y")}, [3]int64{0, 2, 0}},
+		{"frequencies of one kind of layers", []on.Tensor{on.Bare("rotary_emb.sliding_attention_inv_freq", f32, 16)}, []on.Node{on.Op("Mul", "x rotary_emb.sliding_attention_inv_freq", "y")}, [3]int64{0, 1, 0}},
 		{"a mask of attention", []on.Tensor{on.Bare("causal", f32, 16, 16), on.Int64s("to", 4, 2, 16)}, []on.Node{on.Op("Reshape", "x to", "s"), on.Op("Transpose", "s", "t", on.A("perm", []int64{0, 2, 1})), on.Op("MatMul", "t s", "p"), on.Op("Add", "p causal", "a"), on.Op("Softmax", "a", "y")}, [3]int64{0, 1, 1}},
 		{"a trained bias of attention", []on.Tensor{on.Bare("bias", f32, 4, 16, 16), on.Int64s("to", 4, 2, 16)}, []on.Node{on.Op("Reshape", "x to", "s"), on.Op("Transpose", "s", "t", on.A("perm", []int64{0, 2, 1})), on.Op("MatMul", "t s", "p"), on.Op("Add", "p bias", "a"), on.Op("Softmax", "a", "y")}, [3]int64{1, 0, 1}},
 		{"a mask without a name", []on.Tensor{on.Bare("unsqueeze_2", f32, 8, 16)}, []on.Node{on.Op("Add", "x unsqueeze_2", "y")}, [3]int64{0, 1, 0}},

@@ -1,6 +1,10 @@
 package estimate
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 // A slots says what the inputs of one operator are, by position: bit i stands for input i.
 type slots struct {
@@ -69,8 +73,6 @@ var bufferTails = map[string]bool{
 	"relative_position_index": true, // torchvision, timm: Swin, BEiT
 	"relative_coords_table":   true, // Swin V2
 	"attn_mask":               true, // timm, open_clip
-	"inv_freq":                true, // transformers: rotary embeddings
-	"original_inv_freq":       true,
 	"cos_cached":              true,
 	"sin_cached":              true,
 	"position_ids":            true, // transformers: BERT
@@ -83,6 +85,12 @@ var bufferTails = map[string]bool{
 	"pe":                      true, // PyTorch's tutorial: sinusoidal positions
 	"pixel_mean":              true, // detectron2, segment-anything
 	"pixel_std":               true,
+}
+
+// isBufferName reports whether a module that names a tensor so does not train it. transformers' rotary embeddings name theirs
+// inv_freq and original_inv_freq, and with several kinds of layers sliding_attention_inv_freq and the like.
+func isBufferName(name string) bool {
+	return bufferTails[name[strings.LastIndexByte(name, '.')+1:]] || strings.HasSuffix(name, "inv_freq")
 }
 
 // moves are the operators that only give another view of their first input's

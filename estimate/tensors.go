@@ -51,7 +51,7 @@ func (a *analysis) roleOf(c *constant) role {
 		return roleConstant
 	case weight && buffer:
 		return roleBoth
-	case buffer || bufferTails[name[strings.LastIndexByte(name, '.')+1:]] || a.rotates(c):
+	case buffer || isBufferName(name) || a.rotates(c):
 		return roleBuffer
 	case weight && !(isScalar(c.tensor) && !named):
 		return roleParameter

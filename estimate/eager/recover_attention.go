@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"math"
 	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -70,7 +71,7 @@ func matchSDPA(b *recovery, i int) {
 		args := Args{P: drop, Train: b.src.Train}
 		in := []ValueID{b.value(q), NoValue, NoValue, NoValue}
 		switch {
-		case mask != onnxload.NoValue && b.fixed[b.id(mask)]:
+		case mask != onnxload.NoValue && b.fixed[b.id(mask)] && !b.isWindow(mask):
 			// Without a mask transformers also passes enable_gqa rather than
 			// repeat the keys and values for each group of heads.
 			args.Causal = true
@@ -92,6 +93,39 @@ func matchSDPA(b *recovery, i int) {
 		}
 		b.call("sdpa", args, in, last.Out[0])
 	}, members...)
+}
+
+// isWindow reports whether a mask keeps every place to its neighbours, and leaves some out. transformers leaves a mask that follows
+// from lengths alone to is_causal, or to nothing, unless it has a window narrower than the sequence (_ignore_causal_mask_sdpa and
+// _ignore_bidirectional_mask_sdpa in masking_utils.py). The window stands in |row - column| <= window, or in
+// column > row - window.
+func (b *recovery) isWindow(mask onnxload.ValueID) bool {
+	number := func(id onnxload.ValueID) float64 {
+		if w, ok := b.number(id); ok {
+			return math.Abs(w)
+		}
+		return 0
+	}
+	found := false
+	b.conditions(mask, func(n *onnxload.Node) bool {
+		d := b.dims(n.Out[0])
+		width := float64(0)
+		for j := range 2 {
+			if by, _ := b.producer(b.in(n, j)); by != nil {
+				switch by.Op {
+				case "Abs":
+					width = number(b.in(n, 1-j))
+				case "Sub", "Add":
+					if m := number(b.in(by, 1)); m > 1 {
+						width = m
+					}
+				}
+			}
+		}
+		found = len(d) > 0 && width > 0 && float64(d[len(d)-1]) >= width
+		return found
+	})
+	return found
 }
 
 // isTurned reports whether a query, key or value is one whose last dimension was another before. Where all three are, the

@@ -212,6 +212,21 @@ func TestLinearAttention(t *testing.T) {
 	})
 }
 
+// A mask that follows from lengths alone is left to the kernel, unless a window narrower than the sequence is in it.
+func TestAttentionInWindows(t *testing.T) {
+	written := func(name string, window int64, want ...string) patternCase {
+		return patternCase{name: name, shape: []any{2, 4, 80, 8}, want: want,
+			inits: []onnx.Tensor{f32s("root", 0.6), f32s("zero", 0), f32s("low", float32(math.Inf(-1))), onnx.Int64s("window", window).Scalar(), onnx.Zeros("row", onnxload.Int64, 80, 1), onnx.Zeros("column", onnxload.Int64, 1, 80)},
+			nodes: []onnx.Node{onnx.Op("Sub", "row column", "far"), onnx.Op("Abs", "far", "away"), onnx.Op("LessOrEqual", "away window", "near"), onnx.Op("Where", "near zero low", "mask"),
+				onnx.Op("Sin", "x", "k"), onnx.Op("Transpose", "k", "t", onnx.A("perm", []int64{0, 1, 3, 2})), onnx.Op("Mul", "x root", "qs"), onnx.Op("Mul", "t root", "ks"),
+				onnx.Op("MatMul", "qs ks", "s"), onnx.Op("Add", "s mask", "a"), onnx.Op("Softmax", "a", "p", onnx.A("axis", -1)), onnx.Op("MatMul", "p x", "y")}}
+	}
+	runPatterns(t, []patternCase{
+		written("narrow", 16, "sub(row, column)", "abs(far)", "compare(away, number)", "sin(x)", "sdpa(x, k, x, near)"),
+		written("wide", 128, "sin(x)", "sdpa(x, k, x, -)"),
+	})
+}
+
 // Heads whose channels come before their pixels are transposed and made contiguous for attention; of k the exporter merges two transposes to none.
 func TestAttentionOfTurnedHeads(t *testing.T) {
 	turn := onnx.A("perm", []int64{0, 1, 3, 2})

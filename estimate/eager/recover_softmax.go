@@ -109,23 +109,36 @@ func (b *recovery) matchFloatAttention(i int) {
 }
 
 // isCausal reports whether places are compared with places somewhere in what makes a mask: rows with columns of it.
-func (b *recovery) isCausal(id onnxload.ValueID) bool {
-	todo := []onnxload.ValueID{id}
-	for range 64 { // the library's takes less than thirty
+func (b *recovery) isCausal(mask onnxload.ValueID) bool {
+	found := false
+	b.conditions(mask, func(n *onnxload.Node) bool {
+		d := b.dims(n.Out[0])
+		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && numel(b.dims(b.in(n, 0))) < numel(d) && numel(b.dims(b.in(n, 1))) < numel(d)
+		return found
+	})
+	return found
+}
+
+// conditions calls f for the comparisons by size that a mask is made of, until it returns true.
+func (b *recovery) conditions(mask onnxload.ValueID, f func(n *onnxload.Node) bool) {
+	todo := []onnxload.ValueID{mask}
+	for range 64 { // transformers' masks take less than thirty
 		if len(todo) == 0 {
-			break
+			return
 		}
-		id, todo = todo[0], todo[1:]
-		n, _ := b.producer(id)
+		n, _ := b.producer(todo[0])
+		todo = todo[1:]
 		if n == nil {
 			continue
 		}
 		switch n.Op {
 		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
-			if d := b.dims(id); len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && numel(b.dims(b.in(n, 0))) < numel(d) && numel(b.dims(b.in(n, 1))) < numel(d) {
-				return true
+			if len(n.In) == 2 && f(n) {
+				return
 			}
-		case "And", "Or", "Not", "Where", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Transpose", "Trilu":
+		case "Where": // a mask of two numbers
+			todo = append(todo, b.in(n, 0))
+		case "And", "Or", "Not", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Transpose", "Trilu":
 			for j := range n.In {
 				if v := b.in(n, j); v != onnxload.NoValue && b.elem(v) == onnxload.Bool {
 					todo = append(todo, v)
@@ -133,7 +146,6 @@ func (b *recovery) isCausal(id onnxload.ValueID) bool {
 			}
 		}
 	}
-	return false
 }
 
 // upcast returns the cast from float32 to float32 that makes a value, and its index.
