@@ -14,13 +14,19 @@ var normOps = []op{
 
 // runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it
 // saves the input and the batch's mean and inverse deviation; in evaluation only the
-// input. cuDNN and the native kernel allocate alike.
+// input. cuDNN and the native kernel allocate alike, but for an input that is neither row-major nor channels_last: cuDNN is given
+// a copy, input.contiguous(input.suggest_memory_format()) in _batch_norm_impl_index (aten/src/ATen/native/Normalization.cpp), which
+// is what it saves. bfloat16 and what lacks a weight is left to the native kernel.
 func runBatchNorm(r *run, c *Call, in []*tensor) []*tensor {
 	x, w, b := in[0], in[1], in[2]
 	return one(r.batchNorm(x, w, b, c.Args.Train))
 }
 
 func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
+	if x.dtype != onnxload.BFloat16 && len(x.shape) > 2 && w != nil && b != nil && !x.isChannelsLast() && !x.isContiguous() {
+		x = r.contiguous(x)
+		defer r.release(x)
+	}
 	channels := x.shape[1]
 	out := r.emptyLike(x, x.dtype)
 	var saved []*tensor
