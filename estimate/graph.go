@@ -76,6 +76,9 @@ type analysis struct {
 	seen   []int32 // by value: see first
 	epoch  int32
 
+	slotsNode *onnxload.Node // of which slots are
+	slots     slots
+
 	rowMemory
 }
 

@@ -180,8 +180,9 @@ func (a *analysis) parametersIn(g group) int {
 	a.forget()
 	for i := g.from; i < g.to; i++ {
 		s := &a.steps[i]
+		buffers := a.slotsOf(s.node).buffers
 		for slot, id := range s.node.In {
-			if id == onnxload.NoValue || slotsOf(s.node).buffers&(1<<slot) != 0 {
+			if id == onnxload.NoValue || buffers&(1<<slot) != 0 {
 				continue
 			}
 			for _, c := range a.origins(id) {

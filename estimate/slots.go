@@ -128,6 +128,14 @@ var folded = map[string]bool{
 	"repeat": true, "flatten": true, "outer": true, "matmul": true, "bmm": true, "polar": true,
 }
 
+// slotsOf returns the slots of a node's operator, which is often that of the node asked about before.
+func (a *analysis) slotsOf(n *onnxload.Node) slots {
+	if a.slotsNode == nil || a.slotsNode.Op != n.Op || a.slotsNode.Domain != n.Domain {
+		a.slotsNode, a.slots = n, slotsOf(n)
+	}
+	return a.slots
+}
+
 // slotsOf returns the slots of a node's operator.
 func slotsOf(n *onnxload.Node) slots {
 	if n.Domain == "com.microsoft" && n.Op == "Attention" {

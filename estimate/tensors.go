@@ -36,7 +36,7 @@ func (a *analysis) roleOf(c *constant) role {
 	named := !isAutomatic(name)
 	weight, buffer, vector := false, false, false
 	for u := range a.usesOf(c) {
-		s := slotsOf(u.node)
+		s := a.slotsOf(u.node)
 		weight = weight || s.weights&(1<<uint(u.slot)) != 0
 		buffer = buffer || s.buffers&(1<<uint(u.slot)) != 0
 		vector = vector || isAffine(u.node.Op)
@@ -213,7 +213,7 @@ func (a *analysis) softened(id onnxload.ValueID) bool {
 // quantized reports whether an integer tensor is a weight in fewer bits.
 func (a *analysis) quantized(c *constant) bool {
 	for u := range a.usesOf(c) {
-		if u.node.Op != "Gather" && slotsOf(u.node).weights&(1<<uint(u.slot)) != 0 {
+		if u.node.Op != "Gather" && a.slotsOf(u.node).weights&(1<<uint(u.slot)) != 0 {
 			return true
 		}
 	}

@@ -85,8 +85,9 @@ type inferer struct {
 	m      *onnxload.Model
 	opt    Options
 	ops    table
-	types  []*Type  // by ValueID, shared by values of one type and not to be changed; nil: nothing is known
-	consts []*Const // by ValueID; nil: not known, or an initializer that nobody read yet
+	rows   [64]knownRow // of operators that were found
+	types  []*Type      // by ValueID, shared by values of one type and not to be changed; nil: nothing is known
+	consts []*Const     // by ValueID; nil: not known, or an initializer that nobody read yet
 
 	sizes  map[string]binding // of bound symbols
 	params map[string]Dim     // dim_param texts, parsed
@@ -136,11 +137,30 @@ func (f *inferer) graph(g *onnxload.Graph) error {
 	return nil
 }
 
+// A knownRow is the row of an operator at a version; nil when the place is free.
+type knownRow struct {
+	domain, name string
+	version      int64
+	row          *op
+}
+
+// row returns the row in force for a node, or nil. A model has few operators: most are found without the table.
+func (f *inferer) row(n *onnxload.Node) *op {
+	if n.Op == "" {
+		return nil
+	}
+	k := &f.rows[(uint(len(n.Op))*7+uint(n.Op[0])*31+uint(n.Op[len(n.Op)-1]))%uint(len(f.rows))]
+	if k.row == nil || k.version != n.Version || k.name != n.Op || k.domain != n.Domain {
+		*k = knownRow{n.Domain, n.Op, n.Version, f.ops.find(n.Domain, n.Op, n.Version)}
+	}
+	return k.row
+}
+
 // node applies its row to one node. c is scratch.
 func (f *inferer) node(c *call, n *onnxload.Node) error {
 	f.visits++
 	c.reset(n)
-	row := f.ops.find(n.Domain, n.Op, n.Version)
+	row := f.row(n)
 	if row == nil {
 		f.unknown[opKey{n.Domain, n.Op}]++
 	} else {

@@ -75,7 +75,7 @@ func (f *inferer) compute(id onnxload.ValueID, n *onnxload.Node) *Const {
 			f.consts[o] = unreadable // until it is there, and if it cannot be had
 		}
 	}
-	row := f.ops.find(n.Domain, n.Op, n.Version)
+	row := f.row(n)
 	if row == nil || row.eval == nil || f.computing >= maxPending {
 		return nil
 	}
