@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -60,49 +63,75 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 	return cmd
 }
 
-// A valueType is a value as "shapes" prints it.
+// A valueType is the type of values as "shapes" prints it.
 type valueType struct {
-	name   string
 	Kind   string `json:"kind,omitempty"` // "sequence", "optional", "map"; "" for tensors
 	DType  string `json:"dtype"`          // of the elements; "" when unknown
 	Shape  []any  `json:"shape"`          // numbers, symbols and null; null when unknown
 	AtMost []any  `json:"at_most,omitempty"`
 	Type   string `json:"type,omitempty"` // of what is no tensor, in full: "optional(sequence(float32[5]))"
 
-	words string // the same for a table, without the shape: "optional of sequence of float32"
+	words, shape string // the same for a table: "optional of sequence of float32", "[8, batch*2]"
+	json         []byte // the same as JSON; nil until it is asked for
+}
+
+// A namedValue is a value with its type, which others share.
+type namedValue struct {
+	name string
+	*valueType
 }
 
 // valueTypes lists the values that have a name, in the order of the file; of those that share
 // a name in different subgraphs, the outermost.
-func valueTypes(m *onnxload.Model, types *shape.Result) []valueType {
-	var out []valueType
-	seen := map[string]bool{}
+func valueTypes(m *onnxload.Model, types *shape.Result) []namedValue {
+	out := make([]namedValue, 0, len(m.Values))
+	known := map[*shape.Type]*valueType{}
+	var seen map[string]bool // nil where each name is there once
+	if slices.ContainsFunc(m.Graph.Nodes, hasGraphs) {
+		seen = make(map[string]bool, len(m.Values))
+	}
 	for i := range m.Values {
 		name := m.Values[i].Name
 		if name == "" || seen[name] {
 			continue
 		}
-		seen[name] = true
-		v := valueType{name: name}
-		t := types.Type(onnxload.ValueID(i))
-		if t.Of != nil {
-			v.Kind, v.Type = kindName(t.Kind), t.String()
+		if seen != nil {
+			seen[name] = true
 		}
-		for ; t.Of != nil; t = *t.Of {
-			v.words += kindName(t.Kind)
-			if t.Kind == onnxload.MapType {
-				v.words += " from " + t.Elem.String()
-			}
-			v.words += " of "
+		shared := types.Shared(onnxload.ValueID(i))
+		v := known[shared]
+		if v == nil {
+			v = describeType(types.Type(onnxload.ValueID(i)), types)
+			known[shared] = v
 		}
-		if t.Elem != onnxload.Undefined {
-			v.DType = t.Elem.String()
-		}
-		v.words += v.DType
-		v.Shape, v.AtMost = dimsOf(t.Shape, types)
-		out = append(out, v)
+		out = append(out, namedValue{name, v})
 	}
 	return out
+}
+
+func hasGraphs(n onnxload.Node) bool {
+	return slices.ContainsFunc(n.Attrs, func(a onnxload.Attr) bool { return len(a.Graphs) > 0 })
+}
+
+func describeType(t shape.Type, types *shape.Result) *valueType {
+	v := &valueType{}
+	if t.Of != nil {
+		v.Kind, v.Type = kindName(t.Kind), t.String()
+	}
+	for ; t.Of != nil; t = *t.Of {
+		v.words += kindName(t.Kind)
+		if t.Kind == onnxload.MapType {
+			v.words += " from " + t.Elem.String()
+		}
+		v.words += " of "
+	}
+	if t.Elem != onnxload.Undefined {
+		v.DType = t.Elem.String()
+	}
+	v.words += v.DType
+	v.Shape, v.AtMost = dimsOf(t.Shape, types)
+	v.shape = shapeText(v)
+	return v
 }
 
 func kindName(k onnxload.Kind) string {
@@ -148,42 +177,46 @@ func dimOf(d shape.Dim) any {
 }
 
 // writeValues writes {"values": {name: {dtype, shape}}}, in order.
-func writeValues(w io.Writer, values []valueType) error {
-	if _, err := io.WriteString(w, "{\"values\": {"); err != nil {
-		return err
-	}
+func writeValues(w io.Writer, values []namedValue) error {
+	b := bufio.NewWriter(w) // whose first error Flush returns
+	var name bytes.Buffer
+	encoder := json.NewEncoder(&name)
+	b.WriteString("{\"values\": {")
 	for i, v := range values {
-		name, err := json.Marshal(v.name)
+		name.Reset()
+		err := encoder.Encode(v.name)
+		if err == nil && v.json == nil {
+			v.json, err = json.Marshal(v.valueType)
+		}
 		if err != nil {
 			return err
 		}
-		body, err := json.Marshal(v)
-		if err != nil {
-			return err
+		if i > 0 {
+			b.WriteByte(',')
 		}
-		comma := ","
-		if i == len(values)-1 {
-			comma = ""
-		}
-		if _, err := fmt.Fprintf(w, "\n  %s: %s%s", name, body, comma); err != nil {
-			return err
-		}
+		b.WriteString("\n  ")
+		b.Write(bytes.TrimSuffix(name.Bytes(), []byte("\n")))
+		b.WriteString(": ")
+		b.Write(v.json)
 	}
-	_, err := io.WriteString(w, "\n}}\n")
-	return err
+	b.WriteString("\n}}\n")
+	return b.Flush()
 }
 
-func valueGrid(values []valueType) *report.Grid {
+func valueGrid(values []namedValue) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
 		{Title: "#", Right: true}, {Title: "value", File: true}, {Title: "type"}, {Title: "shape", Code: true},
 	}}
+	g.Rows = make([][]string, len(values))
+	cells := make([]string, 4*len(values))
 	for i, v := range values {
-		g.Rows = append(g.Rows, []string{report.Count(int64(i)), v.name, v.words, shapeText(v)})
+		g.Rows[i], cells = cells[:4:4], cells[4:]
+		copy(g.Rows[i], []string{report.Count(int64(i)), v.name, v.words, v.shape})
 	}
 	return g
 }
 
-func shapeText(v valueType) string {
+func shapeText(v *valueType) string {
 	if v.Shape == nil {
 		return "?"
 	}
