@@ -73,27 +73,50 @@ func sameFile(a, b string) bool {
 // write sends the result that render makes to stdout or to the file. Nothing is written
 // before the result is complete.
 func (o *output) write(e *env, render func(w io.Writer) error) error {
-	var result bytes.Buffer
+	var result blocks
 	if err := render(&result); err != nil {
 		return err
 	}
 	if width := o.width(e); width > 0 && o.format == "text" {
-		folded := report.Fold(result.String(), width)
-		result.Reset()
-		result.WriteString(folded)
+		result = blocks{[]byte(report.Fold(string(result.join()), width))}
 	}
-	if o.format == "json" {
-		escaped := asciiJSON(result.String())
-		result.Reset()
-		result.WriteString(escaped)
+	if o.format == "json" && !result.isASCII() {
+		result = blocks{[]byte(asciiJSON(string(result.join())))}
 	}
-	if o.file == "" || o.file == "-" {
-		if _, err := e.stdout.Write(result.Bytes()); err != nil {
+	if o.file != "" && o.file != "-" {
+		return putFile(o.file, result.join())
+	}
+	for _, b := range result {
+		if _, err := e.stdout.Write(b); err != nil {
 			return fail(exitOutput, "stdout: %w", cause(err))
 		}
-		return nil
 	}
-	return putFile(o.file, result.Bytes())
+	return nil
+}
+
+// blocks gather what is written, without moving what is there already: a table may have megabytes.
+type blocks [][]byte
+
+// Write never fails.
+func (b *blocks) Write(p []byte) (int, error) {
+	n := len(p)
+	if k := len(*b) - 1; k >= 0 {
+		last := (*b)[k]
+		room := min(cap(last)-len(last), len(p))
+		(*b)[k] = append(last, p[:room]...)
+		p = p[room:]
+	}
+	if len(p) > 0 {
+		*b = append(*b, append(make([]byte, 0, max(len(p), 64<<10)), p...))
+	}
+	return n, nil
+}
+
+func (b blocks) join() []byte { return bytes.Join(b, nil) }
+
+func (b blocks) isASCII() bool {
+	odd := func(c byte) bool { return c >= 0x7f } // DEL too, see asciiJSON
+	return !slices.ContainsFunc(b, func(block []byte) bool { return slices.ContainsFunc(block, odd) })
 }
 
 // putFile is writeFile with the error that the program ends with.
