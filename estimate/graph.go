@@ -65,6 +65,7 @@ type analysis struct {
 	relus   int                // taken to work in place
 
 	rearranged map[onnxload.ValueID][]onnxload.ValueID // by value: the constants that it is a rearrangement of
+	followed   int                                     // of those, see afford
 
 	softmax map[onnxload.ValueID]bool // values that a softmax takes; nil until asked for
 
@@ -360,7 +361,15 @@ func (a *analysis) rearrange(n *onnxload.Node) bool {
 		if a.made[id] >= 0 { // computed from parameters: a step like any other
 			return false
 		}
-		from = append(from, a.origins(id)...)
+		more := a.origins(id)
+		if from == nil {
+			from = more[:len(more):len(more)]
+			continue
+		}
+		if len(from)+len(more) > maxOrigins || !a.afford(len(from)+len(more)) {
+			return false
+		}
+		from = append(from, more...)
 	}
 	a.use(n, last+1, -1)
 	for _, id := range n.Out {
@@ -371,11 +380,29 @@ func (a *analysis) rearrange(n *onnxload.Node) bool {
 	return true
 }
 
+// How many constants one value is taken to be a rearrangement of, four times what the largest mixtures of experts stack;
+// and how many of them all values of a model may be, and be used as, together: what is followed grows with a file, not as its square.
+const (
+	maxOrigins         = 1 << 10
+	maxFollowed        = 1 << 20
+	maxFollowedByValue = 16
+)
+
+// afford takes n from how many constants may still be followed through values that have several, and reports whether they were left.
+func (a *analysis) afford(n int) bool {
+	a.followed += n
+	return a.followed <= maxFollowed+maxFollowedByValue*len(a.m.Values)
+}
+
 // use notes the constants that arrive at a node's inputs, from one slot on.
 func (a *analysis) use(n *onnxload.Node, from int, at int32) {
 	for slot := from; slot < len(n.In); slot++ {
 		if id := n.In[slot]; id != onnxload.NoValue {
-			for _, c := range a.origins(id) {
+			origins := a.origins(id)
+			if len(origins) > 1 && !a.afford(len(origins)) {
+				continue
+			}
+			for _, c := range origins {
 				a.uses = append(a.uses, use{node: n, slot: int32(slot), step: at})
 				k, c := int32(len(a.uses)), a.constantOf(c)
 				if c.first == 0 {

@@ -218,20 +218,53 @@ func TestWorkInProportion(t *testing.T) {
 		again.Nodes = append(again.Nodes, on.Op("Mul", fmt.Sprint("y0 y", i), fmt.Sprint("y", i+1)).Named(fmt.Sprint("/m/Mul_", i)))
 	}
 	again.Nodes = append(again.Nodes, on.Op("Mul", "y20000 b", "z").Named("/Mul"))
+	// Weights that are joined one by one, and very many that are joined at once for very many readers.
+	weights := func(n int) (g on.Graph, names []string) {
+		g.In = []on.Value{on.Float("x", 1, 1)}
+		for i := range n {
+			name := fmt.Sprintf("w%d.weight", i)
+			g.Inits, names = append(g.Inits, on.Bare(name, onnxload.Float32, 1, 1)), append(names, name)
+		}
+		return g, names
+	}
+	grown, names := weights(20_000)
+	for i, w := range names[1:] {
+		from := fmt.Sprint("c", i)
+		if i == 0 {
+			from = names[0]
+		}
+		grown.Nodes = append(grown.Nodes, on.Op("Concat", from+" "+w, fmt.Sprint("c", i+1), on.A("axis", int64(0))))
+	}
+	grown.Nodes = append(grown.Nodes, on.Op("Gemm", fmt.Sprintf("x c%d", len(names)-1), "y", on.A("transB", int64(1))))
+	grown.Out = []on.Value{{Name: "y"}}
+	read, names := weights(1000)
+	read.Nodes = append(read.Nodes, on.Op("Concat", strings.Join(names, " "), "c", on.A("axis", int64(0))))
+	for i := range 20_000 {
+		out := fmt.Sprint("y", i)
+		read.Nodes = append(read.Nodes, on.Op("Gemm", "x c", out, on.A("transB", int64(1))))
+		read.Out = append(read.Out, on.Value{Name: out})
+	}
 	for name, g := range map[string]on.Graph{
-		"parts joined":            joined,
-		"a part read again":       again,
-		"products":                products,
-		"slices":                  slices,
-		"lists":                   lists,
-		"other names":             chain(40_000, "Identity", ""),
-		"sizes that data decides": chain(20_000, "Unique", ""),
-		"modules within modules":  chain(40, "Sigmoid", "/"+strings.Repeat("a/", 100_000)+"Sigmoid"),
-		"names up to the limit":   chain(4_000, "Sigmoid", "/"+strings.Repeat("abcd/", 100)+"Sigmoid"),
+		"weights joined one by one": grown,
+		"weights joined for many":   read,
+		"parts joined":              joined,
+		"a part read again":         again,
+		"products":                  products,
+		"slices":                    slices,
+		"lists":                     lists,
+		"other names":               chain(40_000, "Identity", ""),
+		"sizes that data decides":   chain(20_000, "Unique", ""),
+		"modules within modules":    chain(40, "Sigmoid", "/"+strings.Repeat("a/", 100_000)+"Sigmoid"),
+		"names up to the limit":     chain(4_000, "Sigmoid", "/"+strings.Repeat("abcd/", 100)+"Sigmoid"),
 	} {
 		start := time.Now()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		if _, err := ask(t, on.Model{Graph: g}, Options{Step: &Step{Infer: true}}); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 500<<20 {
+			t.Errorf("%s: %d MB allocated", name, (after.TotalAlloc-before.TotalAlloc)>>20)
 		}
 		if d := time.Since(start); d > 20*time.Second { // none takes one
 			t.Errorf("%s: %v", name, d)
