@@ -30,7 +30,7 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 			cast = append(cast, x)
 		}
 		s := RNNShape{
-			Kind: kind, Elem: dtype.Bits() / 8, Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
+			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == onnxload.Float16, Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
 			Hidden: c.Args.Hidden, Layers: c.Args.Layers, Both: c.Args.Both,
 			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1,
 		}
