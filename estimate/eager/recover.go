@@ -136,8 +136,9 @@ type recovery struct {
 	at     int
 	err    error
 
-	unknown map[int32]string // by node: the operator that has no row
-	said    map[string]bool  // operators that a note says are approximate
+	unknown map[int32]string                        // by node: the operator that has no row
+	said    map[string]bool                         // operators that a note says are approximate
+	own     map[onnxload.ValueID]map[string]ValueID // weights of folded convolutions that were merged, by module
 	lists   map[onnxload.ValueID][]onnxload.ValueID
 	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
 	listed  int                       // items of all lists

@@ -79,7 +79,7 @@ func (b *recovery) merged() (n int, size float64) {
 		if kind != Parameter || b.m.Values[id].Init == nil || len(b.usesOf(v)) < 2 {
 			continue
 		}
-		if modules := b.readers(v); modules > 1 {
+		if modules := b.readers(v); modules > 1 && b.own[v] == nil {
 			n++
 			size += float64(modules-1) * b.mib(v)
 		}
@@ -192,6 +192,7 @@ func (b *recovery) isFolded(n *onnxload.Node) bool {
 // statistics. Whether the convolution had a bias of its own is lost; with a norm behind it, modules leave it out.
 func (b *recovery) emitFolded(n *onnxload.Node, op string, args Args, in []ValueID) {
 	b.folded++
+	in[1] = b.ownWeight(b.in(n, 1))
 	out := b.dims(n.Out[0])
 	dtype := b.elem(n.Out[0])
 	y := b.temp(op, args, dtype, out, in...)
@@ -210,6 +211,32 @@ func (b *recovery) emitFolded(n *onnxload.Node, op string, args Args, in []Value
 	state("running_mean", Buffer, onnxload.Float32, c)
 	state("running_var", Buffer, onnxload.Float32, c)
 	b.call("batch_norm", Args{Train: b.src.Train}, []ValueID{y, w, bias}, n.Out[0])
+}
+
+// ownWeight returns the weight of the folded convolution at hand. Where several modules have one that the exporter merged, each gets
+// one of its own: folding made a tensor for each, and those before a norm whose weight begins at zero, the last of a
+// residual block (zero_init_last in timm), come out alike.
+func (b *recovery) ownWeight(id onnxload.ValueID) ValueID {
+	id = b.id(id)
+	module, v := b.places[b.at].Module, b.value(id)
+	own := b.own[id]
+	if own == nil && (len(b.usesOf(id)) < 2 || b.readers(id) < 2) {
+		return v
+	}
+	if own == nil {
+		own = map[string]ValueID{module: v}
+		if b.own == nil {
+			b.own = map[onnxload.ValueID]map[string]ValueID{}
+		}
+		b.own[id] = own
+	}
+	w, ok := own[module]
+	if !ok {
+		w = b.add(Value{Name: module + ".weight", Kind: Parameter, DType: b.elem(id), Shape: b.dims(id)})
+		b.prog.State = append(b.prog.State, w)
+		own[module] = w
+	}
+	return w
 }
 
 // inferenceOnly says by what a graph shows that it was made for inference; "" when nothing does. Its

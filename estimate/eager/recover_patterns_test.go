@@ -1,8 +1,10 @@
 package eager
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -442,6 +444,23 @@ func TestFoldedBatchNorm(t *testing.T) {
 		}
 	}
 	wantCalls(t, mustRecover(t, conv("features.weight", "features.bias", "conv2d")), "conv(x, features.weight, features.bias)", "relu(conv2d) in place")
+}
+
+// Convolutions whose folded weights the exporter merged have one each; a module that is called twice has one.
+func TestMergedFoldedWeights(t *testing.T) {
+	const conv = "conv(%s, %s, -)"
+	for second, want := range map[string]string{"layer.1": "layer.1.weight", "layer.0": "layer.weight"} {
+		p := mustRecover(t, onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 6, 6)}, Inits: []onnx.Tensor{weights("layer.weight", 4, 4, 1, 1), weights("layer.bias", 4)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x layer.weight layer.bias", "getitem_3").Named("layer.0:Conv"), onnx.Op("Relu", "getitem_3", "r"),
+				onnx.Op("Conv", "r layer.weight layer.bias", "getitem_6").Named(second + ":Conv"), onnx.Op("Sigmoid", "getitem_6", "y")}})
+		wantCalls(t, p, fmt.Sprintf(conv, "x", "layer.weight"), "batch_norm(_, layer.0.restored_bn.weight, layer.0.restored_bn.bias)", "relu(getitem_3) in place",
+			fmt.Sprintf(conv, "r", want), "batch_norm(_, "+second+".restored_bn.weight, "+second+".restored_bn.bias)", "sigmoid(getitem_6)")
+		for _, n := range p.Notes {
+			if strings.Contains(n, "several modules") {
+				t.Error(n)
+			}
+		}
+	}
 }
 
 // A table of relative positions is looked up, seen with the heads last, and copied with the heads first.
