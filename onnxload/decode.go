@@ -158,8 +158,8 @@ func (d *decoder) graph() *rawGraph {
 	g := &rawGraph{names: d.names}
 	// Nodes of the main graph come from one buffer of the right size; those of a
 	// subgraph, read in the middle of a node, from their own.
-	nodes, inits := d.count(1, 5)
-	g.nodes, g.inits = make([]Node, 0, nodes), make([]rawInit, 0, inits)
+	nodes, inits, infos := d.count(1, 5, 13)
+	g.nodes, g.inits, g.infos = make([]Node, 0, nodes), make([]rawInit, 0, inits), make([]rawValue, 0, infos)
 	d.names.expect(int(nodes + inits)) // most nodes produce one value
 	for d.more() {
 		f, w := d.tag()
@@ -199,23 +199,23 @@ func (d *decoder) graph() *rawGraph {
 	return g
 }
 
-// The least that a valid node and initializer take: their op_type or name has a tag, a length and a letter.
+// The least that a valid node and an initializer or value_info take: their op_type or name has a tag, a length and a letter.
 const (
-	minNode = 3
-	minInit = 3
+	minNode  = 3
+	minNamed = 3
 )
 
-// count returns how many nodes and initializers, fields of these numbers, the rest of the message has, so
+// count returns how many nodes, initializers and value_infos, fields of these numbers, the rest of the message has, so
 // that they can have one allocation of the right size. It reads the message's
 // outline once, and comes back. A stream cannot come back: 0.
-func (d *decoder) count(node, init uint32) (nodes, inits int64) {
+func (d *decoder) count(node, init, info uint32) (nodes, inits, infos int64) {
 	if d.err != nil || d.stream != nil {
-		return 0, 0
+		return 0, 0, 0
 	}
 	at, budget := d.off(), d.budget
 	for d.more() {
 		f, w := d.tag()
-		if w != wireLen || f != node && f != init {
+		if w != wireLen {
 			d.skipField(w)
 			continue
 		}
@@ -228,17 +228,19 @@ func (d *decoder) count(node, init uint32) (nodes, inits int64) {
 			if nodes++; d.nodes+nodes > d.lim.Nodes {
 				d.refuse(fmt.Errorf("more than %d nodes, which is the limit", d.lim.Nodes))
 			}
-		case k >= minInit:
+		case f == init && k >= minNamed:
 			inits++
+		case f == info && k >= minNamed:
+			infos++
 		}
 		d.skip(k)
 	}
 	if d.err != nil {
-		return 0, 0
+		return 0, 0, 0
 	}
 	d.budget = budget
 	d.seek(at)
-	return nodes, inits
+	return nodes, inits, infos
 }
 
 func (d *decoder) addInit(g *rawGraph, t *Tensor, name ValueID) {

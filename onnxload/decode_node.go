@@ -197,8 +197,8 @@ func (d *decoder) function() {
 	outerNames := d.names
 	d.names = g.names
 	defer func() { d.names = outerNames }()
-	nodes, _ := d.count(7, 0)
-	g.nodes = make([]Node, 0, nodes)
+	nodes, _, infos := d.count(7, 0, 12)
+	g.nodes, g.infos = make([]Node, 0, nodes), make([]rawValue, 0, infos)
 	for d.more() {
 		f, w := d.tag()
 		switch f {

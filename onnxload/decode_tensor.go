@@ -3,6 +3,7 @@ package onnxload
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -127,6 +128,9 @@ func (d *decoder) tensor(init bool) (t *Tensor, name ValueID) {
 	if !t.payload.dropped {
 		kept := &d.m.data.kept
 		t.payload.off = int64(len(*kept))
+		if cap(*kept)-len(*kept) < len(keep) {
+			*kept = slices.Grow(*kept, max(len(*kept), 1<<10))
+		}
 		*kept = append(*kept, keep...)
 		t.payload.end = int64(len(*kept))
 	}

@@ -2,6 +2,7 @@ package onnxload
 
 import (
 	"hash/maphash"
+	"slices"
 	"strings"
 )
 
@@ -98,6 +99,7 @@ func (t *table) str(b []byte) string {
 func (t *table) grow() {
 	old := t.slot
 	t.slot = make([]slot, max(16, 2*len(old)))
+	t.strs = slices.Grow(t.strs, 7*len(t.slot)/8-len(t.strs))
 	mask := uint32(len(t.slot) - 1)
 	for _, s := range old {
 		if s.next == 0 {
