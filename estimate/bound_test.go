@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/onnxload"
+	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
 // The bound is above the prediction, and above whatever any other choice of workspaces or addresses reserves.
@@ -76,5 +78,24 @@ func TestUpperBoundUnderLimit(t *testing.T) {
 	}
 	if sim.Peak.UpperBound < sim.Peak.Device || sim.Peak.UpperBound > free.Peak.UpperBound {
 		t.Errorf("at most %d under a limit; the device %d, without a limit at most %d", sim.Peak.UpperBound, sim.Peak.Device, free.Peak.UpperBound)
+	}
+}
+
+// Where a graph does not say which of two calls it was exported from, the bound has room for the one that saves more.
+func TestUpperBoundOfAGuess(t *testing.T) {
+	peak := func(keep int, step Step) Peak {
+		return *answer(t, on.Model{Graph: on.Graph{
+			In:    []on.Value{on.Float("x", 64, 4096, 16)},
+			Inits: []on.Tensor{on.Bare("fc.weight", onnxload.Float32, 16, 256), on.Int64s("axes", 1)},
+			Nodes: []on.Node{on.Op("MatMul", "x fc.weight", "h"), on.Op("ReduceMax", "h axes", "y", on.A("keepdims", keep))},
+			Out:   []on.Value{{Name: "y"}},
+		}}, Options{Step: &step}).Peak
+	}
+	max, amax := peak(0, Step{}), peak(1, Step{}) // max keeps no dimension by itself
+	if max.Device >= amax.Device || max.UpperBound != amax.UpperBound {
+		t.Errorf("max takes %d, at most %d; amax %d, at most %d: wanted less and the same bound", max.Device, max.UpperBound, amax.Device, amax.UpperBound)
+	}
+	if again := peak(0, Step{Infer: true}); again.UpperBound > max.UpperBound {
+		t.Errorf("an inference takes at most %d, the training %d", again.UpperBound, max.UpperBound)
 	}
 }

@@ -70,7 +70,8 @@ type Bound struct {
 	constants Tensors
 
 	tied   *eager.Tied // a last layer that is taken to share its weight with the embeddings
-	untied *Bound      // the same model with both; nil where nothing is tied
+	dearer *Bound      // the same model where what is guessed takes more: two weights, amax; nil where nothing is
+	most   bool        // this is the dearer one of two
 }
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
@@ -91,7 +92,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	}
 	b := &Bound{a: a, ws: ws, constants: constants}
 	if tied, ok := eager.TiedHead(m); ok {
-		b.tied, b.untied = &tied, &Bound{a: a, ws: ws, constants: constants}
+		b.tied, b.dearer = &tied, &Bound{a: a, ws: ws, constants: constants, most: true}
 		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w weight) bool { return w.id == tied.Head })
 	}
 	return b, nil
@@ -112,11 +113,6 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 	if b.prog[k] != nil {
 		return b.prog[k], nil
 	}
-	if b.untied != nil { // at once: several goroutines may share what is recovered
-		if _, err := b.untied.program(train, autocast); err != nil {
-			return nil, err
-		}
-	}
 	kinds := make([]eager.ValueKind, len(b.a.m.Values))
 	for _, w := range b.ws {
 		kinds[w.id] = eager.Parameter
@@ -134,10 +130,19 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 		Model: b.a.m,
 		Types: b.a.types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast, Tied: b.tied,
+		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most,
 		Place: b.a.placer(),
 	})
+	if err != nil {
+		return nil, err
+	}
 	b.prog[k] = p
+	if train && p.Doubtful && b.dearer == nil && !b.most {
+		b.dearer = &Bound{a: b.a, ws: b.ws, constants: b.constants, most: true}
+	}
+	if b.dearer != nil { // at once: several goroutines may share what is recovered
+		_, err = b.dearer.program(train, autocast)
+	}
 	return p, err
 }
 
@@ -207,9 +212,9 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.Peak.UpperBound = upperBound(sim, cfg, s.Infer)
-	if b.untied != nil {
+	if b.tied != nil || !b.most && p.Doubtful {
 		s.Record = false
-		other, err := b.untied.Simulate(s)
+		other, err := b.dearer.Simulate(s)
 		if err != nil {
 			return nil, err
 		}

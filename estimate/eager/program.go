@@ -129,6 +129,7 @@ type Program struct {
 	Scopes    []Scope
 	Notes     []string       // what was restored or guessed, one line each
 	InferOnly string         // by what the graph shows that it was made for inference; "" when nothing does
+	Doubtful  bool           // another call is exported like one of these, and would save more: see Source.Most
 	Unknown   map[string]int // operators without a row, by name, with their number
 
 	sources *sources // the lines of Python that made Nodes; nil where the file has none

@@ -16,6 +16,7 @@ type Source struct {
 	Place func(*onnxload.Node) Place
 	Train bool  // the run is a training step
 	Tied  *Tied // a last layer that shares its weight with a table; nil for none
+	Most  bool  // of two calls that are exported alike, take the one that saves more
 
 	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }
@@ -88,7 +89,7 @@ func Recover(src Source) (*Program, error) {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
 		}
 	}
-	b.prog.Nodes = b.nodes
+	b.prog.Nodes, b.prog.Doubtful = b.nodes, src.Train && b.maxima > 0
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
 	if !src.Train && !src.Autocast {

@@ -24,7 +24,7 @@ func (b *recovery) noteExport() {
 		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
 	}
 	if b.src.Train && b.maxima > 0 {
-		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is exported alike and saves its argument and result", b.maxima)
+		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is exported alike and saves its argument and result, which the upper bound has room for", b.maxima)
 	}
 	if n := b.idleMasks(); n > 0 {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)

@@ -267,7 +267,7 @@ func (b *recovery) withPlaces(args Args) bool {
 	case "":
 		if len(args.Dims) == 1 && !args.Keep {
 			b.maxima++
-			return true
+			return !b.src.Most
 		}
 	}
 	return false
