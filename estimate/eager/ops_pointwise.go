@@ -230,8 +230,11 @@ func runClone(r *run, c *Call, in []*tensor) []*tensor {
 	return one(r.clone(in[0], likeStrides(in[0])))
 }
 
-// runFill is a factory: zeros, ones, full, arange. It has no gradient.
+// runFill is a factory: zeros, ones, full, arange, or zeros_like and its kin with the tensor that they are like. It has no gradient.
 func runFill(r *run, c *Call, in []*tensor) []*tensor {
+	if len(in) > 0 {
+		return one(r.emptyLike(in[0], in[0].dtype))
+	}
 	return one(r.empty(r.modelType(c.Args.DType), c.Args.Shape...))
 }
 

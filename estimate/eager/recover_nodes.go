@@ -308,11 +308,29 @@ func emitFill(b *recovery, n *onnxload.Node) {
 	if n.Op == "Constant" && b.tableIndex(n.Out[0]) {
 		return
 	}
+	var like []ValueID
+	if n.Op == "ConstantOfShape" {
+		like = b.shapeGiver(b.in(n, 0), n.Out[0])
+	}
 	for _, o := range n.Out {
 		if o != onnxload.NoValue {
-			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)
+			b.call("fill", Args{DType: b.elem(o), Shape: b.dims(o)}, like, o)
 		}
 	}
+}
+
+// shapeGiver returns the tensor that zeros_like, ones_like or full_like took its shape from, which gives them its type too:
+// the shape is that tensor's and was not put together of sizes. Nothing where there is none.
+func (b *recovery) shapeGiver(size, out onnxload.ValueID) []ValueID {
+	n, _ := b.producer(size)
+	if n == nil || n.Op != "Shape" || attrInt(n, "start", 0) != 0 || n.Attr("end") != nil {
+		return nil
+	}
+	x := b.in(n, 0)
+	if x == onnxload.NoValue || b.host[x] || b.fixed[x] || !b.elem(x).IsFloat() || b.elem(x) != b.elem(out) || b.of[x] == unset {
+		return nil
+	}
+	return []ValueID{b.value(x)}
 }
 
 // inPlace reports whether an activation is taken to write over its argument, as

@@ -94,6 +94,21 @@ func TestActivationChains(t *testing.T) {
 	})
 }
 
+// Factories, and those that take their shape and type from a tensor.
+func TestFactories(t *testing.T) {
+	inits := []onnx.Tensor{f32s("zero", 0), onnx.Int64s("last", 8), onnx.Int64s("first", 2)}
+	use := onnx.Op("Add", "x z", "y")
+	named := func(name string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Shape", "x", "s"), onnx.Op("Expand", "zero s", name), onnx.Op("Neg", name, "n"), onnx.Op("Add", "x n", "y")}
+	}
+	runPatterns(t, []patternCase{
+		{name: "zeros_like", inits: inits, nodes: []onnx.Node{onnx.Op("Shape", "x", "s"), onnx.Op("ConstantOfShape", "s", "z"), use}, want: []string{"fill(x)", "add(x, z)"}},
+		{name: "zeros", inits: inits, nodes: []onnx.Node{onnx.Op("Shape", "x", "s", onnx.A("start", 2)), onnx.Op("ConstantOfShape", "s", "z"), use}, want: []string{"fill()", "add(x, z)"}},
+		{name: "zeros_like of torch.export", inits: inits, nodes: named("zeros_like_1"), want: []string{"fill(x)", "neg(zeros_like_1)", "add(x, n)"}},
+		{name: "expand", inits: inits, nodes: named("expand_1"), want: []string{"fill()", "expand(_)", "neg(expand_1)", "add(x, n)"}},
+	})
+}
+
 // Linear in the forms of the exporters.
 func TestLinearForms(t *testing.T) {
 	w, wt, bias := weights("fc.weight", 4, 8), weights("fc.weight", 8, 4), weights("fc.bias", 4)

@@ -158,8 +158,20 @@ func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
 	return true
 }
 
+// emitExpand is expand, but for the factories that torch.export's exporter writes as an Expand of a number (torchlib
+// aten_full, aten_zeros_like and their kin): their results keep the operator's name.
 func emitExpand(b *recovery, n *onnxload.Node) {
+	out := n.Out[0]
+	if _, ok := b.number(b.in(n, 0)); ok && factories[strings.TrimRight(b.m.Values[out].Name, "_0123456789")] {
+		b.call("fill", Args{DType: b.elem(out), Shape: b.dims(out)}, b.shapeGiver(b.in(n, 1), out), out)
+		return
+	}
 	b.call("expand", Args{Shape: b.dims(n.Out[0])}, []ValueID{b.value(b.in(n, 0))}, n.Out[0])
+}
+
+// factories are the operators that fill a new tensor with one number.
+var factories = map[string]bool{
+	"zeros": true, "ones": true, "full": true, "new_zeros": true, "new_ones": true, "new_full": true, "zeros_like": true, "ones_like": true, "full_like": true,
 }
 
 func emitTile(b *recovery, n *onnxload.Node) {
