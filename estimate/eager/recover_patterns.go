@@ -300,13 +300,16 @@ func matchGroupNorm(b *recovery, i int) {
 	if in == nil {
 		return
 	}
-	out, oi := b.user(norm.Out[0], "Reshape")
-	if out == nil || len(b.dims(norm.Out[0])) != 3 {
+	if len(b.dims(norm.Out[0])) != 3 {
 		return
 	}
 	x, groups := b.in(in, 0), b.dims(norm.Out[0])[1]
-	members := []int{ii, i, oi}
-	last := out.Out[0]
+	members, last := []int{ii, i}, norm.Out[0]
+	if out, oi := b.user(last, "Reshape"); out != nil {
+		members, last = append(members, oi), out.Out[0]
+	} else if !slices.Equal(b.dims(x), b.dims(last)) { // a group for each channel of a sequence: optimizers drop the way back
+		return
+	}
 	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
 	for k, op := range []string{"Mul", "Add"} {
 		n, ni := b.user(last, op)

@@ -307,6 +307,10 @@ func TestNormChains(t *testing.T) {
 	groups, four, cast := group(2, 4, -1), group(2, 4, 12, 6), group(2, 4, -1)
 	cast.nodes = append(slices.Clone(cast.nodes[:3]), onnx.Op("CastLike", "gn.weight b", "wl"), onnx.Op("Mul", "b wl", "w"), onnx.Op("CastLike", "gn.bias w", "bl"), onnx.Op("Add", "w bl", "y"))
 	cast.name, cast.want = "group norm as torch.export writes it", []string{"group_norm(x, gn.weight, gn.bias)"}
+	each := group(2, 8, -1)
+	each.shape, each.inits = []any{2, 8, 6}, append(each.inits[:4:4], weights("gn.weight", 8, 1), weights("gn.bias", 8, 1))
+	each.nodes = append([]onnx.Node{each.nodes[0], each.nodes[1]}, onnx.Op("Mul", "i gn.weight", "w"), onnx.Op("Add", "w gn.bias", "y"))
+	each.name, each.want = "group norm of a group for each channel, without the way back", []string{"group_norm(x, gn.weight, gn.bias)"}
 	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
 	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, -, -)", "reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
 	runPatterns(t, []patternCase{
@@ -320,7 +324,7 @@ func TestNormChains(t *testing.T) {
 		{name: "RMS norm of T5 in TorchScript", inits: consts, nodes: append([]onnx.Node{up("x", "x32")}, of("x32", rms("two", "n", weighted("ln.weight n")))...), want: append(slices.Clone(upcast[:5]), "mul(x, _)", "type_as(_, x)", "mul(ln.weight, _)")},
 		{name: "RMS norm by hand", inits: consts, nodes: rms("two", "n", weighted("n ln.weight")), want: append(slices.Clone(plain), "mul(n, ln.weight)")},
 		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")), want: append(slices.Clone(plain), "mul(ln.weight, n)")},
-		groups, four, cast,
+		groups, each, four, cast,
 		{name: "weight norm", shape: []any{2, 3, 9}, inits: vg, nodes: append(weight("v.weight"), onnx.Op("Conv", "x w", "y")), want: []string{"weight_norm(v.weight, g.weight)", "conv(x, w, -)"}},
 		{name: "norms of the middle", shape: []any{2, 3, 9}, inits: vg, nodes: append(weight("v.middle"), onnx.Op("Conv", "x w", "y")), want: []string{"norm(v.middle)", "div(v.middle, n)", "mul(d, g.middle)", "conv(x, w, -)"}},
 	})
