@@ -183,13 +183,13 @@ func matchCenteredNorm(b *recovery, i int) {
 		return
 	}
 	first, fi := b.producedBy(b.in(pow, 0), "Sub")
-	if first == nil || !b.single(first.Out[0]) {
+	if first == nil {
 		return
 	}
 	x := b.in(first, 0)
 	mean, mi := b.producedBy(b.in(first, 1), "ReduceMean")
 	add, ai := b.user(variance.Out[0], "Add")
-	if mean == nil || b.in(mean, 0) != x || len(b.usesOf(b.id(mean.Out[0]))) != 2 || add == nil {
+	if mean == nil || b.in(mean, 0) != x || add == nil {
 		return
 	}
 	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
@@ -209,7 +209,14 @@ func matchCenteredNorm(b *recovery, i int) {
 	}
 	second, ci := b.producedBy(b.in(norm, 0), "Sub")
 	scale, ki := b.user(norm.Out[0], "Mul")
-	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || !b.single(second.Out[0]) || scale == nil || !b.isParameter(b.in(scale, 0)) {
+	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || scale == nil || !b.isParameter(b.in(scale, 0)) {
+		return
+	}
+	uses := 1 // of each difference; an optimizer merges them
+	if fi == ci {
+		uses = 2
+	}
+	if len(b.usesOf(first.Out[0])) != uses || len(b.usesOf(second.Out[0])) != uses || len(b.usesOf(mean.Out[0])) != 3-uses {
 		return
 	}
 	shape, small := b.dims(x), b.dims(mean.Out[0])

@@ -108,32 +108,37 @@ func (b *recovery) matchFloatAttention(i int) {
 	}, i)
 }
 
-// isCausal reports whether places are compared with places somewhere in what makes a mask: rows with columns of it.
+// isCausal reports whether places are compared with places somewhere in what makes a mask: rows with columns of it. What an
+// optimizer evaluated beforehand is a table of rows and columns.
 func (b *recovery) isCausal(mask onnxload.ValueID) bool {
 	found := false
-	b.conditions(mask, func(n *onnxload.Node) bool {
-		d := b.dims(n.Out[0])
-		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && numel(b.dims(b.in(n, 0))) < numel(d) && numel(b.dims(b.in(n, 1))) < numel(d)
+	b.conditions(mask, func(id onnxload.ValueID, n *onnxload.Node) bool {
+		d := b.dims(id)
+		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && (n == nil || numel(b.dims(b.in(n, 0))) < numel(d) && numel(b.dims(b.in(n, 1))) < numel(d))
 		return found
 	})
 	return found
 }
 
-// conditions calls f for the comparisons by size that a mask is made of, until it returns true.
-func (b *recovery) conditions(mask onnxload.ValueID, f func(n *onnxload.Node) bool) {
+// conditions calls f for the comparisons by size that a mask is made of, and for the tables with nil, until it returns true.
+func (b *recovery) conditions(mask onnxload.ValueID, f func(id onnxload.ValueID, n *onnxload.Node) bool) {
 	todo := []onnxload.ValueID{mask}
 	for range 64 { // transformers' masks take less than thirty
 		if len(todo) == 0 {
 			return
 		}
-		n, _ := b.producer(todo[0])
+		id := todo[0]
 		todo = todo[1:]
+		n, _ := b.producer(id)
 		if n == nil {
+			if id != onnxload.NoValue && b.m.Values[id].Init != nil && b.elem(id) == onnxload.Bool && f(id, nil) {
+				return
+			}
 			continue
 		}
 		switch n.Op {
 		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
-			if len(n.In) == 2 && f(n) {
+			if len(n.In) == 2 && f(id, n) {
 				return
 			}
 		case "Where": // a mask of two numbers
