@@ -56,6 +56,19 @@ func (b *recovery) placeFolded(n *onnxload.Node) {
 	if reads := line.statements[i].reads; len(reads) > 0 {
 		st.kind, st.targets = binding, reads[:1]
 	}
+	if last > 0 && len(st.targets) > 0 { // a function that began with the call before, bottleneck = self.bn_function(x), may go on
+		before := &b.prog.Calls[last-1]
+		stack := before.stack
+		if stack == 0 {
+			stack = b.nodes[before.Node].Stack
+		}
+		if f := s.at(stack, level); f > 0 && s.at(stack, level-1) == s.at(norm, level-1) && b.prog.commonScope(before.Scope, around) == around {
+			if l := s.lines[f-1]; l.names(within(b.prog.Scopes[before.Scope].Name)) < 0 && len(l.statements) == 1 && len(l.statements[0].sites) > 0 && slices.Equal(l.statements[0].targets, st.targets) {
+				c.stack = f
+				return
+			}
+		}
+	}
 	c.stack = s.add(at, st)
 }
 
