@@ -6,7 +6,9 @@ import "slices"
 type pyName struct {
 	name  string
 	bound []bound
-	read  int32 // the call after which it was last seen to have its value
+	read  int32     // the call after which it was last seen to have its value
+	list  bool      // something was appended to it
+	given []ValueID // of a list: what it has that the caller made
 }
 
 // A bound is what a name has from the end of a call on, until it is bound again.
@@ -14,6 +16,7 @@ type bound struct {
 	at     int32
 	values []ValueID
 	unread []int32 // calls whose results nothing reads
+	lost   bool    // the line that bound it was not seen, as it computes nothing
 }
 
 // A namespace is the names of one run of a forward.
@@ -164,6 +167,7 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 		return
 	}
 	n.resolve(e)
+	n.lists(e, spaces)
 	made := n.results(e)
 	st := e.head
 	defer n.tuples(e)
@@ -176,6 +180,7 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 			n.bind(st.held, e.last, made)
 		} else {
 			n.put(st.held, e.last, made)
+			n.by[st.held].list = true
 		}
 	case st.attr:
 		n.loose = append(n.loose, made...)
@@ -381,11 +386,47 @@ func (n *namespace) resolve(e *execution) {
 				if k := len(x.bound); k > 0 {
 					at = max(at, x.bound[k-1].at)
 				}
-				x.bound = append(x.bound, bound{at: at, values: []ValueID{v}})
+				x.bound = append(x.bound, bound{at: at, values: []ValueID{v}, lost: true})
 				x.read = e.last
 			}
 		case n.lostName(v):
 			n.loose = append(n.loose, v)
+		case n.l.made[v] < n.first && len(known) == 1 && known[0].list:
+			known[0].given = append(known[0].given, v)
+		}
+	}
+}
+
+// lists follows a list that the program makes of a value, on a line that computes nothing, and gives to a module which appends to it:
+//
+//	xs = [x]
+//	x = self.a(x)
+//	x = self.b(x, xs)
+//
+// It is this function's, so what it has lives as long as its name here.
+func (n *namespace) lists(e *execution, spaces []*namespace) {
+	for _, p := range e.parts {
+		for _, st := range p.steps {
+			if st.child < 0 {
+				continue
+			}
+			for _, y := range spaces[st.child].vars {
+				if !y.list || len(y.given) == 0 {
+					continue
+				}
+				for _, name := range p.st.reads {
+					x := n.by[name]
+					if x == nil || len(x.bound) == 0 || !x.bound[len(x.bound)-1].lost || !n.l.has(x.values(), y.given[0]) {
+						continue
+					}
+					if slices.ContainsFunc(n.vars, func(z *pyName) bool {
+						return z != x && slices.ContainsFunc(z.bound, func(b bound) bool { return n.l.has(b.values, y.given[0]) })
+					}) {
+						n.put(name, e.last, y.values())
+						break
+					}
+				}
+			}
 		}
 	}
 }
