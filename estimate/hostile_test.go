@@ -151,6 +151,25 @@ func TestFuzzCorpusRuns(t *testing.T) {
 	}
 }
 
+// hostileLines is a model whose nodes say that they were made by lines which no program has.
+func hostileLines() on.Model {
+	g := on.Graph{In: []on.Value{on.Float("x0", 2, 3)}, Out: []on.Value{{Name: "x12"}}}
+	for i := range 12 {
+		n := on.Op([]string{"Exp", "Relu", "Neg"}[i%3], fmt.Sprint("x", i), fmt.Sprint("x", i+1))
+		line := []string{"x, *(a, [b]) = *self.f(x", "x += x;x.add_(x);del x", "xs.append(xs); y = xs; xs[0] = y", "= ) ; ( return", "for x in x: x = x(x)(x)[x](x)", "\x1b[0m\x00"}[i%6]
+		trace := fmt.Sprintf("File \"m.py\", line %d, in forward\n    %s\n  File \"<string>\", line 1, in forward\n    %s", 7-i%5, line, line)
+		if i%4 == 0 {
+			trace = fmt.Sprintf("File \"m.py\", line %d, in forward\n    %s", i+1, line)
+		}
+		n.Meta = append(n.Meta, onnxload.Entry{Key: "namespace", Value: ": M/a: A/a.b: B"}, onnxload.Entry{Key: "pkg.torch.onnx.stack_trace", Value: trace})
+		g.Nodes = append(g.Nodes, n)
+	}
+	return on.Model{Opset: 18, Graph: g}
+}
+
+// Whatever lines a file says that it came from, it runs.
+func TestHostileLinesRun(t *testing.T) { simulateAll(t, "lines", hostileLines().Bytes()) }
+
 // FuzzSimulate runs anything that can be read and typed: without panic, in time and memory bounded by the
 // input's size, with every free of a live block.
 func FuzzSimulate(f *testing.F) {
@@ -163,6 +182,7 @@ func FuzzSimulate(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	f.Add(hostileLines().Bytes())
 	f.Fuzz(func(t *testing.T, raw []byte) { simulateAll(t, "input", raw) })
 }
 

@@ -6,9 +6,13 @@ an issue or a repository, and with nothing trained in it. memestimate answers th
 for both files, for it never reads weights. Needs the onnx package; the file of
 external weights need not be there.
 
-Small integer tensors stay: they are sizes and axes, and shapes depend on them.
+Small integer tensors stay: they are sizes and axes, and shapes depend on them. So do
+the lines of the model's source that torch.export writes down for each node, with the
+names of their files but without folders: which tensors a program still holds stands
+there and nowhere else. --no-source leaves them out.
 """
 import argparse
+import re
 
 import onnx
 from onnx import TensorProto
@@ -20,8 +24,8 @@ PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data",
 
 
 class Stripper:
-    def __init__(self, location):
-        self.location, self.offset = location, 0
+    def __init__(self, location, source=True):
+        self.location, self.offset, self.source = location, 0, source
 
     def tensor(self, t):
         if t.data_type == TensorProto.STRING:
@@ -67,23 +71,31 @@ class Stripper:
             self.tensor(t)
         for node in g.node:
             self.attributes(node)
-            node.ClearField("doc_string")  # stack traces, with paths of the machine that exported
-            for i in reversed(range(len(node.metadata_props))):
-                if node.metadata_props[i].key.endswith(("stack_trace", "fx_node")):
-                    del node.metadata_props[i]
+            self.clean(node)
+
+    def clean(self, node):
+        node.ClearField("doc_string")  # stack traces, with paths of the machine that exported
+        for i in reversed(range(len(node.metadata_props))):
+            p = node.metadata_props[i]
+            if p.key.endswith("stack_trace") and self.source:
+                p.value = re.sub(r'File "[^"\n]*[/\\]', 'File "', p.value)
+            elif p.key.endswith(("stack_trace", "fx_node")):
+                del node.metadata_props[i]
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model")
     p.add_argument("light")
+    p.add_argument("--no-source", action="store_true", help="leave the lines of the model's source out too")
     args = p.parse_args()
     model = onnx.load(args.model, load_external_data=False)
-    stripper = Stripper("weights.bin")
+    stripper = Stripper("weights.bin", not args.no_source)
     stripper.graph(model.graph)
     for function in model.functions:
         for node in function.node:
             stripper.attributes(node)
+            stripper.clean(node)
     onnx.save(model, args.light)
     print(f"{args.light}: {stripper.offset} bytes of weights left out")
 

@@ -29,7 +29,11 @@ func (b *recovery) noteExport() {
 	if n := b.idleMasks(); n > 0 {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)
 	}
-	if !b.src.Train {
+	switch {
+	case b.src.Train:
+	case b.prog.traced():
+		say("which variables of the program keep activations is taken from the lines of its source that the exporter wrote into the file")
+	default:
 		say("which variables of the program keep activations is guessed by the common style of code: a graph has none, and the peak of an inference may be a tensor or two off")
 	}
 	if b.src.Train && !b.forTraining() {

@@ -141,7 +141,9 @@ func parseStatement(list []token) (s statement) {
 		return s
 	}
 	s.expression(list)
-	s.held = appends(list)
+	if s.held = appends(list); s.held != "" && len(s.reads) > 0 {
+		s.reads = s.reads[1:]
+	}
 	return s
 }
 

@@ -61,7 +61,7 @@ func TestLines(t *testing.T) {
 		{".permute(0, 2, 1))", "part  <- "},
 		{"+ self.mlp(x)", `part  <- x calls "mlp"`},
 		{"x)", "part  <- x"},
-		{"outs.append(module(x))", `bare  <- outs,x calls "" held outs`},
+		{"outs.append(module(x))", `bare  <- x calls "" held outs`},
 		{"features[name] = self.layer(x)", `bind  <- x calls "layer" held features`},
 		{"self.cache = x", "bind  <- x attr copies x"},
 		{"s = x", "bind s <- x copies x"},
