@@ -20,7 +20,7 @@ func follow(cfg caching.Config) *follower {
 // take is for eager.Options.Full.
 func (f *follower) take(p timeline.Part) {
 	if f.parts == nil {
-		f.parts = make(chan timeline.Part, 64)
+		f.parts = make(chan timeline.Part, 1024)
 		f.crew.do(func() {
 			sound := true
 			for p := range f.parts {

@@ -81,7 +81,7 @@ type lives struct {
 	picks  []int32 // by value: how many of its parts are picked one by one, as by q, k, v = qkv[0], qkv[1], qkv[2]
 
 	asked map[[2]int32]bool // by a module's first call and value: see throughModule
-	seen  []int32           // by value: see eachRead
+	seen  []int32           // by value: for a walk over the calls
 
 	rank   []int32         // by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
 	unread map[int32]int32 // by call: the last call that its unread results live to, as far as names say
@@ -178,16 +178,22 @@ func (l *lives) order() endings {
 			ends.values[*at] = ValueID(v)
 		}
 	}
+	clear(l.seen) // one more than the last call that was seen to have it as an argument
 	for i := range p.Calls {
 		list := ends.after(i)
 		if len(list) < 2 {
 			continue
 		}
+		for _, v := range p.Calls[i].In {
+			if v != NoValue {
+				l.seen[v] = int32(i) + 1
+			}
+		}
 		variable := func(v ValueID) bool {
 			if l.rank != nil {
 				return l.rank[v] > 0
 			}
-			return l.spans.end(int32(i), l.owner[v]) == int32(i) && !slices.Contains(p.Calls[i].In, v)
+			return l.spans.end(int32(i), l.owner[v]) == int32(i) && l.seen[v] != int32(i)+1
 		}
 		slices.SortStableFunc(list, func(a, b ValueID) int {
 			if d := p.depth(l.owner[b]) - p.depth(l.owner[a]); d != 0 {
