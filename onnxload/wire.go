@@ -164,6 +164,11 @@ func (c *cursor) varint() uint64 {
 		c.pos++
 		return uint64(v)
 	}
+	if c.pos+1 < len(c.buf) && c.buf[c.pos+1] < 0x80 && c.off()+2 <= c.end { // lengths of nodes are two
+		v := uint64(c.buf[c.pos]&0x7f) | uint64(c.buf[c.pos+1])<<7
+		c.pos += 2
+		return v
+	}
 	start := c.off()
 	var v uint64
 	for shift := 0; shift < 70; shift += 7 {
