@@ -111,9 +111,12 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	}
 	grads := append(r.grads[:0], n.grad)
 	n.grad = nil
-	for i := range n.more {
-		grads = append(grads, n.more[i].grad)
-		n.more[i].grad = nil
+	if n.more != nil {
+		for i := range *n.more {
+			o := &(*n.more)[i]
+			grads = append(grads, o.grad)
+			o.grad = nil
+		}
 	}
 	r.grads = grads
 	var outs []*tensor

@@ -24,13 +24,14 @@ type recorded struct {
 	backward rule
 	next     []edge // one for each input of the forward operator
 	saved    []*storage
-	out      meta       // of output 0
-	more     []output   // the others
+	out      *layout    // of output 0
+	more     *[]output  // the others; nil for none
 	like     [2]operand // of which operators backward needs to know
 	node     node
-	call     int32 // Call.Node of the call that made it, -1 outside of any
-	temps    int32 // see unary
-	sliced   bool  // likewise
+	call     int32          // Call.Node of the call that made it, -1 outside of any
+	temps    int16          // see unary
+	sliced   bool           // likewise
+	dtype    onnxload.DType // of output 0
 }
 
 // An output is one of several of an operator.
@@ -81,7 +82,7 @@ func (r *run) needsGrad(ins ...*tensor) bool {
 // whose storage backward needs; each is kept until the node has run.
 func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
 	m := r.nodes.one()
-	next, kept, more := m.next, m.saved, m.more // of its life before
+	next, kept := m.next, m.saved // of its life before
 	*m = recorded{name: name, backward: backward, call: r.at}
 	n := &m.node
 	*n = node{recorded: m, seq: r.seq, layer: r.layer}
@@ -102,20 +103,20 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	for _, t := range saved {
 		n.save(t)
 	}
-	if n.more = more[:0]; cap(more) < len(outs)-1 {
-		n.more = make([]output, 0, len(outs)-1)
+	if len(outs) > 1 {
+		more := make([]output, len(outs)-1)
+		n.more = &more
 	}
 	for i, t := range outs {
-		want := meta{}
-		if t != nil {
-			want = meta{t.layout, t.dtype}
+		if t == nil {
+			continue
 		}
 		if i == 0 {
-			n.out = want
+			n.out, n.dtype = t.layout, t.dtype
 		} else {
-			n.more = append(n.more, output{meta: want})
+			(*n.more)[i-1].meta = meta{t.layout, t.dtype}
 		}
-		if t == nil || !t.dtype.IsFloat() {
+		if !t.dtype.IsFloat() {
 			continue // indices and masks have no gradient
 		}
 		if t.fn != nil { // written in place
@@ -146,9 +147,9 @@ func (n *node) want(nr int32) meta {
 	case n.leaf != nil:
 		return meta{n.leaf.param.layout, n.leaf.param.dtype}
 	case nr == 0:
-		return n.out
+		return meta{n.out, n.dtype}
 	}
-	return n.more[nr-1].meta
+	return (*n.more)[nr-1].meta
 }
 
 // gradient returns where the gradient of an output collects.
@@ -156,7 +157,7 @@ func (n *node) gradient(nr int32) **tensor {
 	if nr == 0 {
 		return &n.grad
 	}
-	return &n.more[nr-1].grad
+	return &(*n.more)[nr-1].grad
 }
 
 // save keeps t's storage until n has run.

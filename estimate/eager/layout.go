@@ -56,6 +56,13 @@ func (ls *layouts) rowMajor(shape []int64) *layout {
 	return *at
 }
 
+// An arrangement returns how a tensor of a shape is to lie.
+type arrangement func(*layouts, []int64) *layout
+
+func inRows(ls *layouts, shape []int64) *layout { return ls.rowMajor(shape) }
+
+func inChannels(ls *layouts, shape []int64) *layout { return ls.at(shape, channelsLastStrides(shape)) }
+
 func hashDims(h uint64, dims []int64) uint64 {
 	for _, n := range dims {
 		h = (h ^ uint64(n)) * 0x9e3779b97f4a7c15

@@ -158,10 +158,10 @@ func (r *run) sdpaBackward(b backend, trained bool, g, q, k, v, out *tensor) []*
 	var dq, dk, dv, bias *tensor
 	switch b {
 	case efficientAttention:
-		headsInside := func(s []int64) []int64 { // of [B, H, L, D] that lies as [B, L, H, D]
-			return []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1}
+		headsInside := func(ls *layouts, s []int64) *layout { // of [B, H, L, D] that lies as [B, L, H, D]
+			return ls.at(s, []int64{s[1] * s[2] * s[3], s[3], s[1] * s[3], 1})
 		}
-		like := func(t *tensor) *tensor { return r.strided(t.dtype, t.shape, headsInside(t.shape)) }
+		like := func(t *tensor) *tensor { return r.laid(t.dtype, headsInside(&r.layouts, t.shape)) }
 		gi := r.inLayout(g, headsInside)
 		defer r.release(gi)
 		dq, dk, dv = like(q), like(k), like(v)

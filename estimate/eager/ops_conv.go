@@ -43,12 +43,12 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 	// cuDNN works in channels_last when the input or the weight suggests it; the
 	// native depthwise kernel, for row-major float32 and bfloat16, needs no workspace.
 	last := !raised && (x.isChannelsLast() || w.isChannelsLast())
-	layout := contiguousStrides
+	layout := inRows
 	if last {
-		layout = channelsLastStrides
+		layout = inChannels
 	}
 	xi, wi := r.inLayout(x, layout), r.inLayout(w, layout)
-	out := r.strided(x.dtype, shape, layout(shape))
+	out := r.laid(x.dtype, layout(&r.layouts, shape))
 	k := newConvShape(c, x, w, shape, last)
 	r.dnn[r.thread()] = true
 	r.convWorkspace(k, ConvForward)
@@ -63,7 +63,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 		outs := make([]*tensor, 3)
 		x := &xc
 		if raised {
-			x = r.inLayout(x, contiguousStrides)
+			x = r.inLayout(x, inRows)
 			defer r.releaseCopy(x, &xc)
 		}
 		switch {
@@ -87,11 +87,11 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 }
 
 // convLayout is the layout that cuDNN works in for two of a convolution's tensors (cudnn_conv_suggest_memory_format).
-func convLayout(a, b *tensor) func([]int64) []int64 {
+func convLayout(a, b *tensor) arrangement {
 	if a.isChannelsLast() || b.isChannelsLast() {
-		return channelsLastStrides
+		return inChannels
 	}
-	return contiguousStrides
+	return inRows
 }
 
 // convBackward is cudnn_convolution_backward (cudnn/ConvShared.cpp): each of the two gradients makes a copy of a
@@ -103,13 +103,13 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 		x = xi
 	}
 	if g.isChannelsLast() != x.isChannelsLast() { // grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
-		gi := r.strided(g.dtype, g.shape, convLayout(x, x)(g.shape))
+		gi := r.laid(g.dtype, convLayout(x, x)(&r.layouts, g.shape))
 		defer r.releaseCopy(gi, g)
 		g = gi
 	}
 	if n.wants(0) {
 		layout := convLayout(g, w)
-		outs[0] = r.strided(x.dtype, x.shape, layout(x.shape))
+		outs[0] = r.laid(x.dtype, layout(&r.layouts, x.shape))
 		wi, gi := r.inLayout(w, layout), r.inLayout(g, layout)
 		r.convWorkspace(k, ConvBackwardInput)
 		r.releaseCopy(gi, g)
@@ -118,7 +118,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 	if n.wants(1) {
 		layout := convLayout(x, g)
 		gi, xi := r.inLayout(g, layout), r.inLayout(x, layout)
-		outs[1] = r.strided(w.dtype, w.shape, layout(w.shape))
+		outs[1] = r.laid(w.dtype, layout(&r.layouts, w.shape))
 		r.convWorkspace(k, ConvBackwardWeight)
 		r.releaseCopy(xi, x)
 		r.releaseCopy(gi, g)
@@ -129,7 +129,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 func (r *run) depthwiseBackward(n *node, outs []*tensor, g, x, w *tensor) {
 	for _, i := range []int{1, 0} {
 		if n.wants(i) {
-			gi := r.inLayout(g, contiguousStrides)
+			gi := r.inLayout(g, inRows)
 			like := []*tensor{x, w}[i]
 			outs[i] = r.empty(like.dtype, like.shape...)
 			r.releaseCopy(gi, g)
@@ -141,11 +141,11 @@ func (r *run) depthwiseBackward(n *node, outs []*tensor, g, x, w *tensor) {
 func (r *run) transposedBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor) {
 	gi := r.inLayout(g, convLayout(x, x))
 	if n.wants(0) {
-		outs[0] = r.strided(x.dtype, x.shape, convLayout(gi, w)(x.shape))
+		outs[0] = r.laid(x.dtype, convLayout(gi, w)(&r.layouts, x.shape))
 		r.convWorkspace(k, ConvBackwardInput)
 	}
 	if n.wants(1) {
-		outs[1] = r.strided(w.dtype, w.shape, convLayout(x, gi)(w.shape))
+		outs[1] = r.laid(w.dtype, convLayout(x, gi)(&r.layouts, w.shape))
 		r.convWorkspace(k, ConvBackwardWeight)
 	}
 	r.releaseCopy(gi, g)
@@ -163,11 +163,11 @@ func (r *run) releaseCopy(copied, t *tensor) {
 
 // inLayout returns t in the strides that layout gives its shape: t itself where they are
 // so already, as contiguous(memory_format) does, else a copy.
-func (r *run) inLayout(t *tensor, layout func([]int64) []int64) *tensor {
-	want := layout(t.shape)
+func (r *run) inLayout(t *tensor, layout arrangement) *tensor {
+	want := layout(&r.layouts, t.shape)
 	for i, n := range t.shape {
-		if n != 1 && t.stride[i] != want[i] {
-			return r.strided(t.dtype, t.shape, want)
+		if n != 1 && t.stride[i] != want.stride[i] {
+			return r.laid(t.dtype, want)
 		}
 	}
 	return t.retain()

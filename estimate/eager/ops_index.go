@@ -27,8 +27,8 @@ func runEmbedding(r *run, c *Call, in []*tensor) []*tensor {
 	if r.needsGrad(w) {
 		shape, dtype, ic := w.shape, w.dtype, *ids
 		r.record("Embedding", one(out), one(w), one(ids), func(r *run, _ *node, g []*tensor) []*tensor {
-			ii := r.inLayout(&ic, contiguousStrides)
-			gi := r.inLayout(g[0], contiguousStrides)
+			ii := r.inLayout(&ic, inRows)
+			gi := r.inLayout(g[0], inRows)
 			t := r.embeddingGrad(dtype, shape, ic.numel())
 			r.releaseCopy(gi, g[0])
 			r.releaseCopy(ii, &ic)

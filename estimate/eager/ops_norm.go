@@ -42,7 +42,7 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 			params = w.dtype
 		}
 		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...), func(r *run, n *node, g []*tensor) []*tensor {
-			gi := r.inLayout(g[0], func([]int64) []int64 { return xc.stride })
+			gi := r.inLayout(g[0], func(ls *layouts, shape []int64) *layout { return ls.at(shape, xc.stride) })
 			outs := make([]*tensor, 3)
 			last := xc.isChannelsLast() && !xc.isContiguous()
 			native := train && last && xc.dtype != onnxload.Float32 // batch_norm_backward_reduce, then _elemt
@@ -127,7 +127,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 	x := in[0]
 	rows := numel(x.shape[:len(x.shape)-dims])
 	// A strided input is copied for the kernel, forward and backward; what is saved is the input itself.
-	xi := r.inLayout(x, contiguousStrides)
+	xi := r.inLayout(x, inRows)
 	out := r.empty(x.dtype, x.shape...)
 	saved := append([]*tensor{x}, in[1:]...)
 	var kept []*tensor
@@ -142,7 +142,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 			}
 		}
 		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...), func(r *run, n *node, g []*tensor) []*tensor {
-			xi := r.inLayout(&xc, contiguousStrides)
+			xi := r.inLayout(&xc, inRows)
 			outs := make([]*tensor, len(n.next))
 			outs[0] = r.empty(xc.dtype, xc.shape...)
 			for i, p := range params {
@@ -150,7 +150,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 					outs[i+1] = r.empty(p.dtype, p.shape...)
 				}
 			}
-			gi := r.inLayout(g[0], contiguousStrides)
+			gi := r.inLayout(g[0], inRows)
 			if len(params) > 0 && n.wants(1) {
 				r.layerNormScratch(rows, numel(xc.shape)/max(rows, 1), xc.dtype, stats)
 			}
@@ -183,7 +183,7 @@ func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
 			params = w.dtype
 		}
 		r.record("NativeGroupNorm", one(out), append([]*tensor{x}, in[1:]...), []*tensor{x, w, mean, rstd}, func(r *run, nd *node, g []*tensor) []*tensor {
-			gi := r.inLayout(g[0], contiguousStrides)
+			gi := r.inLayout(g[0], inRows)
 			outs := make([]*tensor, 3)
 			outs[0] = r.empty(xc.dtype, xc.shape...)
 			if affine {
@@ -272,7 +272,7 @@ func runWeightNorm(r *run, c *Call, in []*tensor) []*tensor {
 	if r.needsGrad(v, g) {
 		vc, gc := *v, *g
 		r.record("WeightNormInterface", []*tensor{w, norms}, in, []*tensor{g, v, norms}, func(r *run, n *node, grads []*tensor) []*tensor {
-			gi := r.inLayout(grads[0], contiguousStrides)
+			gi := r.inLayout(grads[0], inRows)
 			outs := []*tensor{r.emptyLike(&vc, vc.dtype), r.emptyLike(&gc, gc.dtype)}
 			r.releaseCopy(gi, grads[0])
 			return outs

@@ -113,7 +113,7 @@ func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tens
 		}
 		like, sliced := x.operand(), c.Args.Inplace && x.view
 		n := r.record(name, one(out), one(x), one(saved), unaryBackward)
-		n.like[0], n.temps, n.sliced = like, int32(temps), sliced
+		n.like[0], n.temps, n.sliced = like, int16(temps), sliced
 		r.release(original)
 		return r.alone(out)
 	}
@@ -171,11 +171,11 @@ func runDropout(r *run, c *Call, in []*tensor) []*tensor {
 		return one(out)
 	}
 	r.record("NativeDropout", one(out), one(x), one(mask), func(r *run, n *node, g []*tensor) []*tensor {
-		layout := contiguousStrides // suggest_memory_format, in dropout_backward_cuda of cuda/Dropout.cu
+		layout := inRows // suggest_memory_format, in dropout_backward_cuda of cuda/Dropout.cu
 		if g[0].isChannelsLast() && !g[0].isContiguous() {
-			layout = channelsLastStrides
+			layout = inChannels
 		}
-		return one(r.strided(g[0].dtype, g[0].shape, layout(g[0].shape)))
+		return one(r.laid(g[0].dtype, layout(&r.layouts, g[0].shape)))
 	})
 	r.release(mask)
 	return one(out)
@@ -269,7 +269,7 @@ func runSoftmaxFloat(r *run, c *Call, in []*tensor) []*tensor {
 // backward pass of softmax multiplies gradient and result into a tensor that the kernel sums (cuda/SoftMax.cu).
 func (r *run) softmax(name string, x *tensor, dtype onnxload.DType) *tensor {
 	out := r.empty(dtype, x.shape...)
-	r.release(r.inLayout(x, contiguousStrides))
+	r.release(r.inLayout(x, inRows))
 	if r.needsGrad(x) {
 		from, oc := x.dtype, *out
 		r.record(name, one(out), one(x), one(out), func(r *run, n *node, g []*tensor) []*tensor {
@@ -279,7 +279,7 @@ func (r *run) softmax(name string, x *tensor, dtype onnxload.DType) *tensor {
 				r.release(product)
 				product = r.pointwise(promote(g[0], &oc), g[0], &oc)
 			}
-			r.release(r.inLayout(product, contiguousStrides))
+			r.release(r.inLayout(product, inRows))
 			r.release(product)
 			return one(t)
 		})

@@ -54,7 +54,7 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 			}
 			random = r.dropoutState
 		}
-		xi := r.inLayout(x, contiguousStrides)
+		xi := r.inLayout(x, inRows)
 		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions())
 		var final []*tensor
 		for range states {
@@ -128,8 +128,8 @@ func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onn
 		}
 	}
 	outs := make([]*tensor, len(n.next))
-	xi := r.inLayout(x, contiguousStrides)
-	dy := r.inLayout(gy, contiguousStrides)
+	xi := r.inLayout(x, inRows)
+	dy := r.inLayout(gy, inRows)
 	dx := r.empty(dtype, s.Steps, s.Batch, s.Input)
 	for range states {
 		hold(r.empty(dtype, stateShape...))
@@ -137,7 +137,7 @@ func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onn
 	r.scratch(s.WorkspaceBytes(), timeline.Workspace)
 	r.release(dy)
 	r.release(xi)
-	xi = r.inLayout(x, contiguousStrides)
+	xi = r.inLayout(x, inRows)
 	dw := r.alloc(s.WeightBytes(), timeline.Gradient)
 	r.scratch(s.WorkspaceBytes(), timeline.Workspace)
 	r.release(xi)

@@ -272,7 +272,7 @@ func (b *recovery) push(c Call) {
 		c.Op, c.Args = "opaque", plain
 	}
 	if n := len(b.prog.Values); n > len(b.calls) {
-		b.calls = slices.Grow(b.calls, n-len(b.calls))[:n]
+		b.calls = slices.Grow(b.calls, max(n, cap(b.prog.Values))-len(b.calls))[:n]
 	}
 	for _, v := range c.Out {
 		if v != NoValue {

@@ -104,7 +104,7 @@ func (r *run) indexPutScratch(n, rows int64, g *tensor) {
 	}
 	wrapped, linear := r.ints(n), r.ints(n)
 	r.release(wrapped)
-	values := r.inLayout(g, contiguousStrides)
+	values := r.inLayout(g, inRows)
 	order, sorted, places := r.ints(n), r.ints(n), r.ints(n)
 	r.scratch(radixSortTemp(n, bits.Len64(uint64(max(rows-1, 1)))), timeline.Workspace)
 	for _, t := range []*tensor{places, sorted, order} {

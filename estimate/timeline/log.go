@@ -1,6 +1,9 @@
 package timeline
 
-import "sort"
+import (
+	"math/bits"
+	"sort"
+)
 
 // An Entry is an Event of a Log in eight bytes. What an Alloc is for, and where, the Log knows by its
 // block; the phase and step of any Entry are those of the last Mark before it.
@@ -230,7 +233,7 @@ func (l *Log) When(event int) (Phase, int32) {
 
 // Live returns the blocks that are live just after the given event, the oldest first.
 func (l *Log) Live(event int) []int32 {
-	live := make([]bool, l.Blocks())
+	live := make([]uint64, (l.Blocks()+63)/64) // a bit for each block
 	next, n := 0, 0
 	for s := range l.Stretches {
 		for i, e := range s.Entries {
@@ -239,19 +242,20 @@ func (l *Log) Live(event int) []int32 {
 			}
 			switch e.Kind() {
 			case Alloc:
-				live[next] = true
+				live[next/64] |= 1 << (next % 64)
 				next++
 				n++
 			case Free:
-				live[s.Block(e)] = false
+				b := s.Block(e)
+				live[b/64] &^= 1 << (b % 64)
 				n--
 			}
 		}
 	}
 	blocks := make([]int32, 0, max(n, 0))
-	for b, ok := range live {
-		if ok {
-			blocks = append(blocks, int32(b))
+	for i, word := range live {
+		for ; word != 0; word &= word - 1 {
+			blocks = append(blocks, int32(64*i+bits.TrailingZeros64(word)))
 		}
 	}
 	return blocks
