@@ -2,6 +2,7 @@ package eager
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -9,54 +10,69 @@ import (
 // matchIndex finds x[:, index] with one tensor of places, which torch.export writes with GatherND: it turns the dimension that is
 // indexed to the front, spreads the places to their own shape and puts them in a last dimension, and turns the result back
 // (aten_index in onnxscript/function_libs/torch_lib/ops/core.py). PyTorch does none of that: at::index makes the result
-// as it is asked for, row by row, which what reads it depends on.
+// as it is asked for, row by row, which what reads it depends on. An optimized export has folded what comes from constants.
 func matchIndex(b *recovery, i int) {
 	n := b.nodes[i]
 	if attrInt(n, "batch_dims", 0) != 0 {
 		return
 	}
-	places, members := b.spreadIndex(b.in(n, 1))
+	places, rank, members := b.spreadIndex(b.in(n, 1))
 	if places == onnxload.NoValue {
 		return
 	}
 	x, dim, out := b.in(n, 0), 0, n.Out[0]
 	members = append(members, i)
-	if t, ti := b.producedBy(x, "Transpose"); t != nil && b.single(x) {
+	back, bi := b.user(out, "Transpose")
+	t, ti := b.producedBy(x, "Transpose")
+	switch {
+	case t != nil && b.single(x):
 		perm := attrInts(t, "perm")
-		back, bi := b.user(out, "Transpose")
 		if back == nil || len(perm) == 0 {
 			return
 		}
-		dim = int(perm[0])
 		// The others keep their order, and the way back puts the places' dimensions where the indexed one was.
-		rank := len(b.dims(places))
-		all := sequence(int64(rank + len(perm) - 1))
-		if dim < 0 || dim >= len(perm) || !slices.IsSorted(perm[1:]) ||
-			!slices.Equal(attrInts(back, "perm"), slices.Concat(all[rank:rank+dim], all[:rank], all[rank+dim:])) {
+		if dim = int(perm[0]); dim < 0 || dim >= len(perm) || !slices.IsSorted(perm[1:]) || !turnsBack(back, rank, dim, len(perm)) {
 			return
 		}
 		x, out = b.in(t, 0), back.Out[0]
 		members = append(members, ti, bi)
+	case back != nil && b.made[x] < 0 && len(b.dims(x)) == 2 && !strings.Contains(b.m.Values[x].Name, ".") && turnsBack(back, rank, 1, 2):
+		dim, out = 1, back.Out[0] // a table that folding turned, without its module's name
+		members = append(members, bi)
 	}
 	b.claim(func() {
 		b.call("index", Args{Dim: dim, Shape: b.dims(out)}, []ValueID{b.value(x), b.device(b.value(places), places)}, out)
 	}, members...)
 }
 
-// spreadIndex returns the only tensor of places that a GatherND's indices were made of, and the nodes that made them.
-func (b *recovery) spreadIndex(id onnxload.ValueID) (places onnxload.ValueID, members []int) {
+// turnsBack reports whether a Transpose moves the places' dimensions, which come first, to where that one of so many was that
+// they replace.
+func turnsBack(n *onnxload.Node, rank, dim, dims int) bool {
+	all := sequence(int64(rank + dims - 1))
+	return slices.Equal(attrInts(n, "perm"), slices.Concat(all[rank:rank+dim], all[:rank], all[rank+dim:]))
+}
+
+// spreadIndex returns the only tensor of places that a GatherND's indices were made of, how many dimensions of places it
+// has, and the nodes that made them of it.
+func (b *recovery) spreadIndex(id onnxload.ValueID) (places onnxload.ValueID, rank int, members []int) {
 	for _, op := range []string{"Concat", "Unsqueeze", "Expand"} {
 		n, i := b.producedBy(id, op)
-		if n == nil || !b.single(id) || op == "Concat" && len(n.In) != 1 {
-			return onnxload.NoValue, nil
-		}
-		if d := b.dims(id); op == "Unsqueeze" && (len(d) == 0 || d[len(d)-1] != 1) || op == "Expand" && !slices.Equal(d, b.dims(b.in(n, 0))) {
-			return onnxload.NoValue, nil
+		d := b.dims(id)
+		switch {
+		case n == nil && op == "Unsqueeze": // places that were put in a last dimension when the graph was folded
+			if len(d) < 2 || d[len(d)-1] != 1 || b.made[b.id(id)] >= 0 {
+				return onnxload.NoValue, 0, nil
+			}
+			return id, len(d) - 1, members
+		case n == nil:
+			continue
+		case !b.single(id) || op == "Concat" && len(n.In) != 1 || op == "Unsqueeze" && (len(d) == 0 || d[len(d)-1] != 1) || op == "Expand" && !slices.Equal(d, b.dims(b.in(n, 0))):
+			return onnxload.NoValue, 0, nil
 		}
 		members = append(members, i)
 		id = b.in(n, 0)
 	}
-	return id, members
+	return id, len(b.dims(id)), members
 }
 
 // sequence returns 0 to n-1.

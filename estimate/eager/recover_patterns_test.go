@@ -142,6 +142,11 @@ func TestIndexByTensor(t *testing.T) {
 	runPatterns(t, []patternCase{
 		{name: "the first dimension", inits: inits, nodes: append(spread("to"), onnx.Op("GatherND", "x c", "y")), want: []string{"index(x, places)"}},
 		{name: "the second", inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "g"), onnx.Op("Transpose", "g", "y", perm(2, 0, 1, 3))), want: []string{"index(x, places)"}},
+		{name: "places that folding put in a column", inits: append(slices.Clone(inits), onnx.Bare("column", onnxload.Int64, 6, 1)), nodes: []onnx.Node{onnx.Op("GatherND", "x column", "y")}, want: []string{"index(x, column)"}},
+		{name: "a table that folding turned", inits: append(slices.Clone(inits), onnx.Bare("val_7", onnxload.Float32, 9, 4)), shape: []any{4, 3, 5},
+			nodes: append(spread("to"), onnx.Op("GatherND", "val_7 c", "g"), onnx.Op("Transpose", "g", "b", perm(2, 0, 1)), onnx.Op("Add", "x b", "y")), want: []string{"index(val_7, places)", "add(x, b)"}},
+		{name: "a table as it is", inits: append(slices.Clone(inits), weights("attn.table", 9, 4)), shape: []any{4, 3, 5},
+			nodes: append(spread("to"), onnx.Op("GatherND", "attn.table c", "g"), onnx.Op("Transpose", "g", "b", perm(2, 0, 1)), onnx.Op("Add", "x b", "y")), want: []string{"index(attn.table, places)", "permute(g)", "add(x, b)"}},
 		{name: "turned another way", inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "g"), onnx.Op("Transpose", "g", "y", perm(2, 1, 0, 3))), want: append(slices.Clone(apart), "permute(g)")},
 		{name: "not turned back", inits: inits, nodes: with("to", onnx.Op("GatherND", "t c", "y")), want: apart},
 		{name: "places that spread", inits: inits, nodes: append(spread("more"), onnx.Op("GatherND", "x c", "y")), want: []string{"expand(places)", "reshape(e)", "cat(u)", "index(x, c)"}},

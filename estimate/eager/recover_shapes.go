@@ -98,7 +98,11 @@ func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
 		return false
 	}
 	g, _ := b.producer(b.in(r, 0))
-	return g != nil && g.Op == "Gather" && len(b.dims(b.in(g, 1))) == 1
+	if g == nil || g.Op != "Gather" && g.Op != "GatherND" {
+		return false
+	}
+	d := b.dims(b.in(g, 1)) // one row of places, which GatherND has in a column
+	return len(d) == 1 || g.Op == "GatherND" && len(d) == 2 && d[1] == 1
 }
 
 // tableIndex makes a buffer of the whole numbers by which a table of relative position biases is looked up: modules register
