@@ -14,7 +14,7 @@ type op struct {
 }
 
 // rooms lists the operators by family.
-var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps, rnnOps, einsumOps, mathOps, opaqueOps}
+var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps, rnnOps, einsumOps, mathOps, fftOps, opaqueOps}
 
 // Operators returns the names of all operators with a row, sorted.
 func Operators() []string {

@@ -24,6 +24,7 @@ var patterns = []pattern{
 	{"Concat", matchRoll},
 	{"Slice", matchChunk},
 	{"GatherND", matchIndex},
+	{"DFT", matchFFT},
 	{"InstanceNormalization", matchGroupNorm},
 	{"Softmax", matchSDPA},
 	{"Softmax", matchSoftmaxFloat},

@@ -157,6 +157,20 @@ func TestIndexByTensor(t *testing.T) {
 	}
 }
 
+// A Fourier transform of several dimensions is one call, of a tensor that is made complex.
+func TestFourierTransform(t *testing.T) {
+	inits := []onnx.Tensor{onnx.Int64s("one", 1).Scalar(), onnx.Int64s("two", 2).Scalar(), onnx.Int64s("last", -1), onnx.Int64s("to", 2, 4, 8, 1), f32s("zero", 0), f32s("half", 0.5)}
+	nodes := func(fill string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Unsqueeze", "x last", "u"), onnx.Op("Expand", fill+" to", "z"), onnx.Op("Concat", "u z", "c", onnx.A("axis", -1)),
+			onnx.Op("DFT", "c - two", "d"), onnx.Op("DFT", "d - one", "f"), onnx.Op("Neg", "f", "y")}
+	}
+	runPatterns(t, []patternCase{{name: "fft2", inits: inits, nodes: nodes("zero"), want: []string{"to_complex(x)", "fft(_)", "neg(f)"}}})
+	p := mustRecover(t, patternCase{inits: inits, nodes: nodes("half")}.graph())
+	if s := callsOf(p); strings.Contains(s, "fft(") {
+		t.Errorf("a tensor with an imaginary part of its own:\n%s", s)
+	}
+}
+
 // A product of stacks of matrices that is scaled and added to is baddbmm.
 func TestBaddbmm(t *testing.T) {
 	inits := []onnx.Tensor{f32s("alpha", 0.125), f32s("beta", 1), onnx.Zeros("bias", onnxload.Float32, 2, 1, 4), onnx.Zeros("wide", onnxload.Float32, 4)}
