@@ -136,7 +136,8 @@ func (s *streamBlocks) newBin() *set {
 	}
 	b := &s.unused[0]
 	s.unused = s.unused[1:]
-	b.chunks, b.spare = b.chunk[:0], b.room[:0]
+	b.chunk[0] = b.room[:0]
+	b.chunks = b.chunk[:0]
 	return &b.set
 }
 

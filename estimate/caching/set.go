@@ -34,7 +34,6 @@ const chunkSize = 128
 type set struct {
 	chunks [][]entry
 	n      int
-	spare  []entry // an empty chunk that was let go, or nil
 }
 
 // A pos is a place in a set. It is valid until the set changes.
@@ -97,11 +96,11 @@ func (s *set) insert(e entry) {
 	p := s.lowerBound(e)
 	if p.chunk == len(s.chunks) {
 		if p.chunk == 0 {
-			if s.spare == nil {
-				s.spare = make([]entry, 0, 8)
+			if cap(s.chunks) == 0 {
+				s.chunks = [][]entry{make([]entry, 0, 8)}
 			}
-			s.chunks = append(s.chunks, append(s.spare, e))
-			s.spare = nil
+			s.chunks = s.chunks[:1] // which has the room of the last that was let go
+			s.chunks[0] = append(s.chunks[0][:0], e)
 			return
 		}
 		p.chunk--
@@ -138,10 +137,12 @@ func (s *set) remove(e entry) bool {
 func (s *set) removeAt(p pos) {
 	s.n--
 	c := slices.Delete(s.chunks[p.chunk], p.i, p.i+1)
-	if len(c) == 0 {
+	switch {
+	case len(c) > 0:
+		s.chunks[p.chunk] = c
+	case len(s.chunks) == 1: // a set that one block comes to and leaves needs no new chunk each time
+		s.chunks = s.chunks[:0]
+	default:
 		s.chunks = slices.Delete(s.chunks, p.chunk, p.chunk+1)
-		s.spare = c // a pool that one block comes to and leaves needs no new chunk each time
-		return
 	}
-	s.chunks[p.chunk] = c
 }
