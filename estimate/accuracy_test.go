@@ -323,7 +323,7 @@ func TestAccuracyOfForms(t *testing.T) {
 		t.Log(form)
 		summarize(t, all)
 		if *onlyModel == "" && *onlyCase == "" {
-			hold(t, all, []limits{{"train fp32", spread{0.5, 5, 0}, spread{1, 9, 0}}})
+			hold(t, all, []limits{{"train fp32", spread{0.2, 1.5, 15}, spread{0.5, 5, 0}}})
 		}
 	}
 }

@@ -26,21 +26,21 @@ var furtherSets = []furtherSet{
 			{"train amp-bf16", spread{0.1, 0.5, 16.6}, spread{0.5, 7, 22}},
 			{"train bf16", spread{0.1, 0.6, 4}, spread{0.1, 8, 14}},
 		},
-		holds: 96, above: 4.9,
+		holds: 96, above: 5.2, // three models take the largest of a dimension, where the bound has room for amax
 	},
 	{
 		dir: "testdata/further54", title: "54 further models",
 		best: []limits{
-			{"train fp32", spread{0.05, 0.7, 6.6}, spread{0.3, 5, 17}},
-			{"train amp-bf16", spread{0.1, 0.4, 9.7}, spread{0.5, 3, 10.5}},
-			{"train bf16", spread{0.1, 1.2, 7.4}, spread{0.3, 6.2, 9}},
+			{"train fp32", spread{0.05, 0.5, 3.3}, spread{0.3, 5, 17}},
+			{"train amp-bf16", spread{0.1, 0.4, 2.3}, spread{0.4, 3, 10.5}},
+			{"train bf16", spread{0.1, 0.4, 3.3}, spread{0.2, 5.6, 9}},
 			{"infer fp32", spread{0.05, 5.2, 13.2}, spread{0.05, 10, 23}},
 			{"infer bf16", spread{0.05, 5.2, 12.2}, spread{0.05, 11, 20.2}},
 		},
 		dynamo: []limits{
-			{"train fp32", spread{0.1, 0.7, 6.6}, spread{0.4, 5, 7.5}},
-			{"train amp-bf16", spread{0.2, 0.8, 15}, spread{0.5, 4.7, 15}},
-			{"train bf16", spread{0.1, 1.8, 16.5}, spread{0.3, 6.7, 17}},
+			{"train fp32", spread{0.1, 0.4, 3.3}, spread{0.4, 4.6, 7.5}},
+			{"train amp-bf16", spread{0.1, 0.5, 2.3}, spread{0.4, 1.8, 10.5}},
+			{"train bf16", spread{0.1, 0.4, 3.3}, spread{0.2, 4.3, 9}},
 		},
 		holds: 95.9, above: 4.3,
 	},
