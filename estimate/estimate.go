@@ -106,15 +106,16 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 	r.Buffers.Count += counters
 	r.Buffers.Bytes += 8 * counters // int64
 	r.Buffers.Tensors += counters
-	if r.Layers, r.Activations.Forward, err = a.layers(ws); err != nil {
+	run, err := b.layersAndRun(r, opt.Step)
+	if err != nil {
 		return nil, err
 	}
 	r.Activations.WithBackward = r.Activations.Forward
 	if err := add(&r.Activations.WithBackward, r.Activations.Forward); err != nil {
 		return nil, fmt.Errorf("activations: %w", err)
 	}
-	if opt.Step != nil {
-		if err := b.addStep(r, *opt.Step, opt.Strict); err != nil {
+	if run != nil {
+		if err := b.addStep(r, run, opt.Strict); err != nil {
 			return nil, err
 		}
 	}

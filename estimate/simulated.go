@@ -12,15 +12,46 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// addStep simulates the run and adds what came of it. That a model cannot be run is no error, unless strict
-// asks for one: the sums stand, and a warning says why they stand alone.
-func (b *Bound) addStep(r *Report, s Step, strict bool) error {
-	if err := s.Check(); err != nil {
-		return err
+// A simulatedStep is what came of simulating a step.
+type simulatedStep struct {
+	step Step // an inference where there was nothing to train
+	sim  *Simulation
+	prog *eager.Program
+	why  string // it is an inference
+	err  error
+}
+
+// manySteps is from how many steps on the layers are made while the run is simulated, on another core: 1 ms of work.
+const manySteps = 2000
+
+// layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the layers or
+// the settings; simulatedStep.err says that the model cannot be run.
+func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
+	var rows crew
+	var rowErr error
+	makeRows := func() { r.Layers, r.Activations.Forward, rowErr = b.a.layers(b.ws) }
+	// The simulation reads constants, from which new limits of dimensions may follow. Only where no size has one are the two apart.
+	if s == nil || len(b.a.steps) < manySteps || !b.a.types.Numbers() {
+		if makeRows(); rowErr != nil || s == nil {
+			return nil, rowErr
+		}
+	} else {
+		rows.do(makeRows)
 	}
-	sim, p, why, err := b.simulate(&s)
-	if why != "" {
-		r.Notes = append(r.Notes, Note{Warning, why})
+	if err = s.Check(); err == nil {
+		run = &simulatedStep{step: *s}
+		run.sim, run.prog, run.why, run.err = b.simulate(&run.step)
+	}
+	rows.end()
+	return run, cmp.Or(rowErr, err)
+}
+
+// addStep adds what came of a run. That a model cannot be run is no error, unless strict
+// asks for one: the sums stand, and a warning says why they stand alone.
+func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
+	s, sim, p, err := run.step, run.sim, run.prog, run.err
+	if run.why != "" {
+		r.Notes = append(r.Notes, Note{Warning, run.why})
 	}
 	if err == nil && sim.Replay.OOM != nil && !s.Limited && s.MemoryLimit == 0 {
 		err = errors.New("it takes more than 1 PiB, beyond which nothing is simulated") // caching.Config without limits

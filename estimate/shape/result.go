@@ -19,6 +19,8 @@ type Result struct {
 
 	m *onnxload.Model
 	f *inferer
+
+	symbols bool // some value has a dimension that is no number
 }
 
 // An UnknownOp is an operator without a row. The types of its outputs are the
@@ -60,6 +62,9 @@ func (r *Result) Flow(n *onnxload.Node) (flow Flow, ok bool) {
 	flow, ok = r.f.flows[n]
 	return flow, ok
 }
+
+// Numbers reports whether all dimensions that are known are numbers. Then Type, Shared and Limit may be called while Value is.
+func (r *Result) Numbers() bool { return !r.symbols }
 
 // Limit replaces the data-dependent dimensions in d by the most they can be, and
 // reports whether there were any.
@@ -116,6 +121,7 @@ func (r *Result) findOpen() {
 			if _, ok := d.Int(); ok {
 				continue
 			}
+			r.symbols = true
 			if limit, ok := r.f.bound(d); ok {
 				r.Bounded = append(r.Bounded, Bounded{onnxload.ValueID(id), i, limit})
 			}
