@@ -39,13 +39,17 @@ func (l *lives) executions(k int) []execution {
 	steps := l.steps[k]
 	lines := make([]int32, len(steps))
 	for j, st := range steps {
-		if lines[j] = l.frameOf(k, st); lines[j] == 0 && j > 0 {
-			lines[j] = lines[j-1]
-		}
+		lines[j] = l.frameOf(k, st)
 	}
+	// What has no line an exporter made anew, of several, before what reads it.
 	for j := len(steps) - 2; j >= 0; j-- {
 		if lines[j] == 0 {
 			lines[j] = lines[j+1]
+		}
+	}
+	for j := 1; j < len(steps); j++ {
+		if lines[j] == 0 {
+			lines[j] = lines[j-1]
 		}
 	}
 	var pieces []piece
