@@ -132,6 +132,7 @@ func (l *lives) pieces(list []piece, k int, steps []step, frame int32) []piece {
 			}
 			start(s)
 			used[i] = true
+		case line.statements[cur].listed && slices.ContainsFunc(line.statements[cur].sites, func(at site) bool { return at.calls(name, true) || at.calls(name, false) }):
 		case line.names(name) >= 0 && !line.statements[line.names(name)].listed: // once more
 			at := j
 			if len(line.statements) == 1 && own > ahead {
