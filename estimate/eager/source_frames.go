@@ -37,13 +37,18 @@ func newSources(frames []onnxload.Frame) *sources {
 		case up < 0:
 			s.rep[i], s.level[i] = int32(i)+1, 1
 		case s.rep[up] == 0:
-		case f.Func != "forward" || strings.Contains(frames[up].Source, ".forward("): // no module was called
+		case f.Func != "forward" || ownForward(frames[up].Source): // no module was called
 			s.rep[i], s.level[i] = s.rep[up], s.level[up]
 		default:
 			s.rep[i], s.level[i] = int32(i)+1, s.level[up]+1
 		}
 	}
 	return s
+}
+
+// ownForward reports whether a line calls a forward of the same object: that of its class's parent.
+func ownForward(line string) bool {
+	return strings.Contains(line, "super().forward(") || strings.Contains(line, "self.forward(") || strings.Contains(line, ".forward(self")
 }
 
 // modules returns how many modules' forwards are around a stack, 0 when that is unknown.
@@ -67,10 +72,18 @@ func (s *sources) at(stack int32, level int) int32 {
 }
 
 // within returns a place without the modules that the stack has not: exporters take the call of an operator of which they know
-// none for one of the module before it.
+// none for one of the module before it. A module whose forward is called by that name, layer.forward(x), has a frame and no place: its path is that of
+// what it calls, without the last name.
 func (s *sources) within(p Place, stack int32) Place {
 	n := s.modules(stack)
-	if n == 0 || p.Around == "" || n > strings.Count(p.Around, "/")+1 {
+	parts := strings.Count(p.Around, "/") + 1
+	if n == 0 || p.Around == "" {
+		return p
+	}
+	if n == parts+2 {
+		return s.between(p, stack)
+	}
+	if n > parts {
 		return p
 	}
 	around, module := 0, 0
@@ -84,6 +97,29 @@ func (s *sources) within(p Place, stack int32) Place {
 		return p
 	}
 	p.Around, p.Module, p.Class = p.Around[:max(around-1, 0)], p.Module[:module], ""
+	return p
+}
+
+// between returns a place with the module whose forward is called by that name.
+func (s *sources) between(p Place, stack int32) Place {
+	for f := s.rep[stack-1]; f > 0; f = s.rep[f-1] {
+		up := s.frames[f-1].Up
+		if up == 0 {
+			break
+		}
+		if strings.Contains(s.frames[up-1].Source, ".forward(") {
+			begin := 0
+			for range s.level[f-1] - 2 {
+				begin += strings.IndexByte(p.Around[begin:], '/') + 1
+			}
+			part, _, _ := strings.Cut(p.Around[begin:], "/")
+			if k := strings.LastIndexByte(part, '.'); k > 0 {
+				p.Around = p.Around[:begin+k] + "/" + p.Around[begin+k:]
+			}
+			break
+		}
+		f = up
+	}
 	return p
 }
 
