@@ -76,6 +76,10 @@ func emitConv(b *recovery, n *onnxload.Node) {
 		op, args.Mode = "conv_transpose", "transposed"
 	}
 	in := []ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), NoValue}
+	if padded := b.paddedBefore(n, args.Pad); padded != nil && op == "conv" {
+		in[0] = b.temp("constant_pad", Args{Shape: padded}, b.elem(b.in(n, 0)), padded, in[0])
+		args.Pad = make([]int64, len(args.Pad))
+	}
 	if b.isFolded(n) {
 		b.emitFolded(n, op, args, in)
 		return
@@ -84,6 +88,24 @@ func emitConv(b *recovery, n *onnxload.Node) {
 		in[2] = b.value(bias)
 	}
 	b.call(op, args, in, n.Out[0])
+}
+
+// paddedBefore returns the shape to which a convolution's input was padded beforehand: PyTorch's convolutions pad both sides alike, so
+// one that does not is F.pad and a convolution, which an optimizer has joined. Models that came from TensorFlow pad so. nil for all others.
+func (b *recovery) paddedBefore(n *onnxload.Node, pads []int64) []int64 {
+	in := b.dims(b.in(n, 0))
+	k := len(pads) / 2
+	if len(in) != k+2 || slices.Equal(pads[:k], pads[k:]) {
+		return nil
+	}
+	out := slices.Clone(in)
+	for i := range k {
+		if pads[i] < 0 || pads[k+i] < 0 || pads[i]+pads[k+i] > 1<<16 {
+			return nil
+		}
+		out[2+i] += pads[i] + pads[k+i]
+	}
+	return out
 }
 
 // zeroBias reports whether a convolution's bias is the zero that exporters put where

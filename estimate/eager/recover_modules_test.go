@@ -300,6 +300,18 @@ func TestRareOperators(t *testing.T) {
 	})
 }
 
+// A convolution that pads one side more than the other follows an F.pad.
+func TestConvOfUnevenPadding(t *testing.T) {
+	conv := func(pads ...int64) patternCase {
+		return patternCase{shape: []any{2, 3, 8, 8}, inits: []onnx.Tensor{weights("conv.weight", 4, 3, 3, 3)}, nodes: []onnx.Node{
+			onnx.Op("Conv", "x conv.weight", "y", onnx.A("kernel_shape", []int64{3, 3}), onnx.A("strides", []int64{2, 2}), onnx.A("pads", pads))}}
+	}
+	uneven, even := conv(0, 0, 1, 1), conv(1, 1, 1, 1)
+	uneven.name, uneven.want = "uneven", []string{"constant_pad(x)", "conv(_, conv.weight, -)"}
+	even.name, even.want = "even", []string{"conv(x, conv.weight, -)"}
+	runPatterns(t, []patternCase{uneven, even})
+}
+
 // A recurrent layer whose output is used as ONNX has it is a call of its own.
 func TestRecurrentLayerAlone(t *testing.T) {
 	g := recurrentGraph("LSTM", 1, true, false)
