@@ -14,7 +14,7 @@ var Losses = []string{"auto", "cross-entropy", "nll", "mse", "l1", "smooth-l1", 
 
 // lossOf resolves auto: scores of at least two classes make a cross entropy. They are [N, classes] for a sample;
 // [N, L, classes] for each token, when a linear layer made them from integer ids, or widened the
-// features to a vocabulary; and [N, classes, H, W] for each place, when the places are the input's and
+// features to a vocabulary, and for each anchor of a detector, when maps of several sizes are joined; and [N, classes, H, W] for each place, when the places are the input's and
 // the channels are not, which would be a picture again.
 func (r *run) lossOf(out *tensor) string {
 	if r.opts.Loss != "" && r.opts.Loss != "auto" {
@@ -37,12 +37,50 @@ func autoLoss(p *Program, shape []int64) string {
 		if w := p.lastLinear(); in != nil && w != nil && shape[2] > 1 && (in.DType.IsInt() || w[0] >= 2*w[1]) {
 			return "cross-entropy"
 		}
+		if in != nil && len(in.Shape) == 4 && shape[2] > 1 && p.joinsMaps() {
+			return "cross-entropy"
+		}
 	case 4, 5:
 		if in != nil && len(in.Shape) == len(shape) && shape[1] > 1 && slices.Equal(in.Shape[2:], shape[2:]) && in.Shape[1] != shape[1] {
 			return "cross-entropy"
 		}
 	}
 	return "mean"
+}
+
+// joinsMaps reports whether the places of several maps, which convolutions made, are joined to the first output, as a
+// detector's heads join their predictions.
+func (p *Program) joinsMaps() bool {
+	if len(p.Outputs) == 0 {
+		return false
+	}
+	made := make(map[ValueID]*Call, len(p.Calls))
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			made[v] = &p.Calls[i]
+		}
+	}
+	behindViews := func(v ValueID) *Call {
+		for c := made[v]; c != nil; c = made[c.In[0]] {
+			switch c.Op {
+			case "reshape", "permute", "contiguous", "clone", "to", "float", "type_as":
+			default:
+				return c
+			}
+		}
+		return nil
+	}
+	c := behindViews(p.Outputs[0])
+	for c != nil && c.Op == "cat" && c.Args.Dim != 1 { // classes beside boxes
+		c = behindViews(c.In[0])
+	}
+	if c == nil || c.Op != "cat" || len(c.In) < 2 {
+		return false
+	}
+	return !slices.ContainsFunc(c.In, func(v ValueID) bool {
+		m := behindViews(v)
+		return m == nil || m.Op != "conv"
+	})
 }
 
 // lastLinear returns the sizes, out and in, of the linear layer that makes the first output, nil when another

@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -24,6 +25,31 @@ func TestLossOfLanguageModels(t *testing.T) {
 			Nodes: append([]onnx.Node{onnx.Op("Gather", "e.weight ids", "h")}, c.nodes...), Out: []onnx.Value{{Name: "y"}},
 		})
 		if got := autoLoss(p, []int64{2, 6, 50}); got != c.want {
+			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
+		}
+	}
+}
+
+// A detector's predictions for the anchors of several maps are classified, one map's are not told from a picture's features.
+func TestLossOfDetectors(t *testing.T) {
+	head := func(from, to string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Conv", from+" head.weight", to+"c"), onnx.Op("Reshape", to+"c flat", to+"f"), onnx.Op("Transpose", to+"f", to, onnx.A("perm", []int64{0, 2, 1}))}
+	}
+	small := onnx.Op("MaxPool", "x", "s", onnx.A("kernel_shape", []int64{2, 2}), onnx.A("strides", []int64{2, 2}))
+	for _, c := range []struct {
+		name  string
+		nodes []onnx.Node
+		shape []int64
+		want  string
+	}{
+		{"two maps", slices.Concat([]onnx.Node{onnx.Op("Concat", "a b", "y", onnx.A("axis", 1)), small}, head("x", "a"), head("s", "b")), []int64{2, 80, 6}, "cross-entropy"},
+		{"one map", append([]onnx.Node{onnx.Op("Relu", "a", "y")}, head("x", "a")...), []int64{2, 64, 6}, "mean"},
+	} {
+		p := mustRecover(t, onnx.Graph{
+			In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Inits: []onnx.Tensor{weights("head.weight", 6, 3, 1, 1), onnx.Int64s("flat", 2, 6, -1)},
+			Nodes: append(c.nodes[1:], c.nodes[0]), Out: []onnx.Value{{Name: "y"}},
+		})
+		if got := autoLoss(p, c.shape); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}
 	}
