@@ -216,8 +216,14 @@ func TestRecurrentModules(t *testing.T) {
 			}
 		}
 	}
-	// Layers of different widths are modules of their own.
+	// The final states may be put together after the sequence was read.
 	g := recurrentGraph("GRU", 2, false, false)
+	g.Nodes[0].Out, g.Nodes[3].Out = append(g.Nodes[0].Out, "s0"), append(g.Nodes[3].Out, "s1")
+	g.Nodes = append(g.Nodes, onnx.Op("Sin", "y", "sin"), onnx.Op("Concat", "s0 s1", "s", onnx.A("axis", 0)))
+	g.Out = []onnx.Value{{Name: "sin"}, {Name: "s"}}
+	wantCalls(t, mustRecover(t, g), "gru(x, -, -, rnn.w0, rnn.r0, rnn.b0, rnn.w1, rnn.r1, rnn.b1)", "sin(y)")
+	// Layers of different widths are modules of their own.
+	g = recurrentGraph("GRU", 2, false, false)
 	g.Nodes[3].Attrs[0].Value = 6
 	for i, x := range g.Inits {
 		switch x.Name {

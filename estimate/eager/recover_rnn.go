@@ -18,7 +18,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 		if a := first.Attr("direction"); a != nil {
 			args.Both = a.Str == "bidirectional"
 		}
-		last, out := first, onnxload.NoValue
+		last, out, at := first, onnxload.NoValue, i // and the node of the last
 		for {
 			v, between := b.sequenceOutput(last.Out[0])
 			if v == onnxload.NoValue {
@@ -39,7 +39,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 				break
 			}
 			args.P = max(args.P, p)
-			layers, last = append(layers, next), next
+			layers, last, at = append(layers, next), next, ni
 			members = append(append(members, inner...), ni)
 		}
 		if out == onnxload.NoValue {
@@ -53,7 +53,11 @@ func matchRNN(op string) func(b *recovery, i int) {
 			members = append(members, more...)
 		}
 		states := []int{5, 6}
-		b.claim(func() {
+		for _, k := range members {
+			b.done[k] = true
+		}
+		// In place of the last layer: what puts the final states together may come after the first reader of the sequence.
+		b.emit[at] = func() {
 			in := []ValueID{b.value(b.in(first, 0)), NoValue, NoValue}
 			for k, slot := range states {
 				if s := b.in(first, slot); s != onnxload.NoValue && !b.fixed[b.id(s)] && len(layers) == 1 {
@@ -74,7 +78,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 				b.prog.Flat = append(b.prog.Flat, weights)
 			}
 			b.call(op, args, append(in, weights...), outs...)
-		}, members...)
+		}
 	}
 }
 
