@@ -69,6 +69,7 @@ type analysis struct {
 
 	softmax map[onnxload.ValueID]bool // values that a softmax takes; nil until asked for
 
+	norms      map[onnxload.ValueID]int   // uses in folded norms; nil until asked for
 	tables     map[onnxload.ValueID]uint8 // what becomes of tables; nil until asked for
 	statistics map[string]bool            // modules with a running variance, as prefixes of names; nil until asked for
 

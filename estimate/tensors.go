@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -61,7 +62,7 @@ func (a *analysis) roleOf(c *constant) role {
 		return roleParameter
 	case isScalar(c.tensor):
 		return roleConstant
-	case vector && isVector(c.tensor):
+	case vector && isVector(c.tensor) && !a.foldedNorm(c):
 		return roleParameter // a bias or scale that folding renamed
 	}
 	return roleBuffer // a mask, a table of positions
@@ -112,6 +113,49 @@ func (a *analysis) frozen(c *constant) bool {
 		}
 	}
 	return true
+}
+
+// foldedNorm reports whether a constant without a name is what an optimizer made of a frozen batch norm, scale and shift of every
+// channel: x * mul + sub, where the program has x * (weight * (var + eps).rsqrt()) + (bias - mean * scale). TorchScript's names say
+// less, so there x is to come from a convolution without bias, as it does before a norm.
+func (a *analysis) foldedNorm(c *constant) bool {
+	if a.norms == nil {
+		a.norms = map[onnxload.ValueID]int{}
+		for i := range a.steps {
+			a.countFoldedNorm(a.steps[i].node)
+		}
+	}
+	uses := 0
+	for range a.usesOf(c) {
+		uses++
+	}
+	return uses > 0 && a.norms[c.id] == uses
+}
+
+// countFoldedNorm counts the scale and the shift of a folded norm that an Add completes.
+func (a *analysis) countFoldedNorm(add *onnxload.Node) {
+	of := func(id onnxload.ValueID, ops ...string) (onnxload.ValueID, bool) {
+		from := a.origins(id)
+		if len(from) != 1 {
+			return id, false
+		}
+		t := a.tensorOf(from[0])
+		return from[0], t != nil && len(t.Dims) == 4 && isVector(t) && slices.Contains(ops, strings.TrimRight(a.m.Values[from[0]].Name, "_0123456789"))
+	}
+	if add.Op != "Add" || len(add.In) != 2 || add.In[0] == onnxload.NoValue || add.In[1] == onnxload.NoValue || a.made[add.In[0]] < 0 {
+		return
+	}
+	mul := a.steps[a.made[add.In[0]]].node
+	if mul.Op != "Mul" || len(mul.In) != 2 || mul.In[0] == onnxload.NoValue || mul.In[1] == onnxload.NoValue || a.made[mul.In[0]] < 0 {
+		return
+	}
+	scale, ok := of(mul.In[1], "mul", "onnx::Mul")
+	shift, too := of(add.In[1], "sub", "onnx::Add")
+	if conv := a.steps[a.made[mul.In[0]]].node; !ok || !too || strings.HasPrefix(a.m.Values[scale].Name, "onnx::") && (conv.Op != "Conv" || len(conv.In) != 2) {
+		return
+	}
+	a.norms[scale]++
+	a.norms[shift]++
 }
 
 // rotates reports whether a constant is the table of sines and cosines of rotary positions: a table that is gathered at fixed
