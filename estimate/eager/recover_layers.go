@@ -77,7 +77,7 @@ func emitConv(b *recovery, n *onnxload.Node) {
 	}
 	in := []ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), NoValue}
 	if padded := b.paddedBefore(n, args.Pad); padded != nil && op == "conv" {
-		in[0] = b.temp("constant_pad", Args{Shape: padded}, b.elem(b.in(n, 0)), padded, in[0])
+		in[0] = b.padded(b.in(n, 0), padded)
 		args.Pad = make([]int64, len(args.Pad))
 	}
 	if b.isFolded(n) {
@@ -106,6 +106,16 @@ func (b *recovery) paddedBefore(n *onnxload.Node, pads []int64) []int64 {
 		out[2+i] += pads[i] + pads[k+i]
 	}
 	return out
+}
+
+// padded returns a value with zeros around it: the result of a Pad that something else reads too, else a new one.
+func (b *recovery) padded(x onnxload.ValueID, shape []int64) ValueID {
+	for _, u := range b.usesOf(b.id(x)) {
+		if n := b.nodes[u]; n.Op == "Pad" && b.of[n.Out[0]] >= 0 && slices.Equal(b.dims(n.Out[0]), shape) {
+			return b.of[n.Out[0]]
+		}
+	}
+	return b.temp("constant_pad", Args{Shape: shape}, b.elem(x), shape, b.value(x))
 }
 
 // zeroBias reports whether a convolution's bias is the zero that exporters put where

@@ -315,7 +315,12 @@ func TestConvOfUnevenPadding(t *testing.T) {
 	uneven, even := conv(0, 0, 1, 1), conv(1, 1, 1, 1)
 	uneven.name, uneven.want = "uneven", []string{"constant_pad(x)", "conv(_, conv.weight, -)"}
 	even.name, even.want = "even", []string{"conv(x, conv.weight, -)"}
-	runPatterns(t, []patternCase{uneven, even})
+	shared := conv(0, 0, 1, 1)
+	shared.inits = append(shared.inits, onnx.Int64s("around", 0, 0, 0, 0, 0, 0, 1, 1))
+	shared.nodes = append([]onnx.Node{onnx.Op("Pad", "x around", "p"), onnx.Op("MaxPool", "p", "m", onnx.A("kernel_shape", []int64{3, 3}), onnx.A("strides", []int64{2, 2}))}, shared.nodes[0], onnx.Op("Concat", "c m", "y", onnx.A("axis", 1)))
+	shared.nodes[2].Out[0] = "c"
+	shared.name, shared.want = "padded for a pooling too", []string{"constant_pad(x)", "max_pool(p)", "conv(p, conv.weight, -)", "cat(c, m)"}
+	runPatterns(t, []patternCase{uneven, even, shared})
 }
 
 // A recurrent layer whose output is used as ONNX has it is a call of its own.
