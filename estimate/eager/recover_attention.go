@@ -107,11 +107,10 @@ func (b *recovery) isWindow(mask onnxload.ValueID) bool {
 		return 0
 	}
 	found := false
-	b.conditions(mask, func(id onnxload.ValueID, n *onnxload.Node) bool {
+	b.conditions(mask, func(d []int64, n *onnxload.Node) bool {
 		if n == nil {
 			return false
 		}
-		d := b.dims(id)
 		width := float64(0)
 		for j := range 2 {
 			if by, _ := b.producer(b.in(n, j)); by != nil {

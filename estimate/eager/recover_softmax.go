@@ -112,16 +112,20 @@ func (b *recovery) matchFloatAttention(i int) {
 // optimizer evaluated beforehand is a table of rows and columns.
 func (b *recovery) isCausal(mask onnxload.ValueID) bool {
 	found := false
-	b.conditions(mask, func(id onnxload.ValueID, n *onnxload.Node) bool {
-		d := b.dims(id)
-		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && (n == nil || numel(b.dims(b.in(n, 0))) < numel(d) && numel(b.dims(b.in(n, 1))) < numel(d))
+	smaller := func(id onnxload.ValueID, d []int64) bool {
+		s, ok := b.types.Type(id).Shape.Ints()
+		return ok && numel(s) < numel(d)
+	}
+	b.conditions(mask, func(d []int64, n *onnxload.Node) bool {
+		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && (n == nil || smaller(b.in(n, 0), d) && smaller(b.in(n, 1), d))
 		return found
 	})
 	return found
 }
 
-// conditions calls f for the comparisons by size that a mask is made of, and for the tables with nil, until it returns true.
-func (b *recovery) conditions(mask onnxload.ValueID, f func(id onnxload.ValueID, n *onnxload.Node) bool) {
+// conditions calls f for the comparisons by size that a mask is made of, and for the tables with nil, with their sizes, until it
+// returns true.
+func (b *recovery) conditions(mask onnxload.ValueID, f func(d []int64, n *onnxload.Node) bool) {
 	todo := []onnxload.ValueID{mask}
 	for range 64 { // transformers' masks take less than thirty
 		if len(todo) == 0 {
@@ -129,16 +133,20 @@ func (b *recovery) conditions(mask onnxload.ValueID, f func(id onnxload.ValueID,
 		}
 		id := todo[0]
 		todo = todo[1:]
+		if id == onnxload.NoValue {
+			continue
+		}
+		d, known := b.types.Type(id).Shape.Ints()
 		n, _ := b.producer(id)
 		if n == nil {
-			if id != onnxload.NoValue && b.m.Values[id].Init != nil && b.elem(id) == onnxload.Bool && f(id, nil) {
+			if b.m.Values[b.id(id)].Init != nil && b.elem(id) == onnxload.Bool && known && f(d, nil) {
 				return
 			}
 			continue
 		}
 		switch n.Op {
 		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
-			if len(n.In) == 2 && f(id, n) {
+			if len(n.In) == 2 && n.In[0] != onnxload.NoValue && n.In[1] != onnxload.NoValue && known && f(d, n) {
 				return
 			}
 		case "Where": // a mask of two numbers
