@@ -19,6 +19,8 @@ var returnsTuple = []string{"lstm", "gru", "rnn"}
 //   - so is what has a name of its own for another reason: see variables.
 //
 // Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
+//
+// Where it says which lines of Python made the calls, these have the names: see names.
 func (p *Program) lifetimes() (ends endings, unread map[int]int32) {
 	l := p.lives()
 	l.guess()

@@ -27,7 +27,6 @@ type namespace struct {
 	vars  []*pyName
 	by    map[string]*pyName
 	loose []ValueID // what something holds that was not seen, to the end
-	extra []ValueID // results of functions that nothing reads
 }
 
 // maxWork is how many steps names takes by call, value and module at most. Real programs take a fiftieth.
@@ -244,9 +243,11 @@ func (n *namespace) unpack(e *execution, made []ValueID, spaces []*namespace) {
 				continue
 			}
 			for _, name := range rest {
-				if x := spaces[st.child].by[name]; x != nil && len(rest) > 0 {
-					n.by[name].bound[len(n.by[name].bound)-1].values = x.values()
+				x, y := spaces[st.child].by[name], n.by[name]
+				if x == nil || y == nil || len(y.bound) == 0 { // the latter is so for "" alone
+					continue
 				}
+				y.bound[len(y.bound)-1].values = x.values()
 			}
 		}
 	}
@@ -329,6 +330,9 @@ func (n *namespace) bind(name string, at int32, values []ValueID) {
 		n.loose = append(n.loose, values...)
 		return
 	}
+	if n.l.work -= int64(len(values)); n.l.work < 0 {
+		return
+	}
 	x := n.variable(name)
 	x.bound = append(x.bound, bound{at: at, values: values})
 }
@@ -336,7 +340,9 @@ func (n *namespace) bind(name string, at int32, values []ValueID) {
 // put adds values to what a name has.
 func (n *namespace) put(name string, at int32, values []ValueID) {
 	x := n.variable(name)
-	n.l.work -= int64(len(x.values()) + len(values))
+	if n.l.work -= 8 * int64(len(x.values())+len(values)); n.l.work < 0 { // each list is a copy
+		return
+	}
 	x.bound = append(x.bound, bound{at: at, values: append(slices.Clip(x.values()), values...)})
 }
 
