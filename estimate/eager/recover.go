@@ -140,6 +140,7 @@ type recovery struct {
 	unknown map[int32]string                        // by node: the operator that has no row
 	said    map[string]bool                         // operators that a note says are approximate
 	own     map[onnxload.ValueID]map[string]ValueID // weights of folded convolutions that were merged, by module
+	looked  map[onnxload.ValueID]bool               // biases of heads that folding looked up
 	lists   map[onnxload.ValueID][]onnxload.ValueID
 	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
 	listed  int                       // items of all lists
@@ -196,6 +197,9 @@ func (b *recovery) value(id onnxload.ValueID) ValueID {
 	}
 	if b.of[id] != unset {
 		return b.of[id]
+	}
+	if b.looked[id] {
+		return b.lookUpBias(id)
 	}
 	v := Value{Name: b.m.Values[id].Name, DType: b.elem(id)}
 	kind := b.src.Kinds[id]

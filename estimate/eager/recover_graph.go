@@ -246,6 +246,12 @@ func (b *recovery) findHost() {
 	fixed := b.fixed
 	for i := range fixed {
 		fixed[i] = b.m.Values[i].Init != nil && b.src.Kinds[i] != Parameter && b.src.Kinds[i] != Buffer
+		if fixed[i] && b.isBiasOfHeads(onnxload.ValueID(i)) {
+			if b.looked == nil {
+				b.looked = map[onnxload.ValueID]bool{}
+			}
+			b.looked[onnxload.ValueID(i)], fixed[i] = true, false
+		}
 	}
 	for _, n := range b.nodes {
 		ok := n.Op == "Shape" || n.Op == "Size" || n.Op == "Constant"

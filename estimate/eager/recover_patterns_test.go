@@ -157,6 +157,24 @@ func TestIndexByTensor(t *testing.T) {
 	}
 }
 
+// A bias of relative positions that folding looked up is looked up again, in a table that is trained.
+func TestFoldedBiasOfHeads(t *testing.T) {
+	sum := func(bias string, more ...onnx.Node) []onnx.Node {
+		return append(append([]onnx.Node{onnx.Op("Add", "x "+bias, "s")}, more...), onnx.Op("Softmax", "s", "y", onnx.A("axis", -1)))
+	}
+	bias := func(name string, dims ...int64) patternCase {
+		return patternCase{name: name, shape: []any{2, 3, 4, 4}, inits: []onnx.Tensor{onnx.Bare(name, onnxload.Float32, dims...)}, nodes: sum(name)}
+	}
+	looked := []string{"index(.restored_table, .restored_index)", "reshape(_)", "permute(_)", "contiguous(_)", "reshape(_)", "add(x, _)", "softmax(s)"}
+	folded, registered, mask, tall := bias("folded", 1, 3, 4, 4), bias("attn.bias", 1, 3, 4, 4), bias("mask", 1, 1, 4, 4), bias("tall", 1, 3, 4, 1)
+	folded.want, registered.want, mask.want, tall.want = looked, []string{"add(x, attn.bias)", "softmax(s)"}, []string{"add(x, mask)", "softmax(s)"}, []string{"add(x, tall)", "softmax(s)"}
+	runPatterns(t, []patternCase{folded, registered, mask, tall})
+	p := mustRecover(t, folded.graph())
+	if table := p.Values[p.Calls[0].In[0]]; table.Kind != Parameter || !slices.Equal(table.Shape, []int64{9, 3}) {
+		t.Errorf("the table is %+v, wanted a parameter of [9 3]", table)
+	}
+}
+
 // A Fourier transform of several dimensions is one call, of a tensor that is made complex.
 func TestFourierTransform(t *testing.T) {
 	inits := []onnx.Tensor{onnx.Int64s("one", 1).Scalar(), onnx.Int64s("two", 2).Scalar(), onnx.Int64s("last", -1), onnx.Int64s("to", 2, 4, 8, 1), f32s("zero", 0), f32s("half", 0.5)}

@@ -1,0 +1,72 @@
+package eager
+
+import (
+	"math"
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// isBiasOfHeads reports whether a constant without a module's name has a matrix over the places of a window for every head that
+// is added to what a softmax then takes, at once or with a mask: what folding left of table[index].view(N, N, heads).permute(2, 0, 1),
+// by which window attention looks its relative position bias up. The table is trained; what positions alone give is alike for
+// all heads.
+func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
+	if b.m.Values[id].Init == nil || b.src.Kinds[id] == Parameter || b.elem(id) != onnxload.Float32 || strings.Contains(b.m.Values[id].Name, ".") {
+		return false
+	}
+	d := b.m.Values[id].Init.Dims
+	last := len(d) - 1
+	if last < 2 || last > 3 || d[last] != d[last-1] || d[last-2] < 2 || last == 3 && d[0] != 1 || side(d[last]) == 0 {
+		return false
+	}
+	for _, u := range b.usesOf(id) {
+		n := b.nodes[u]
+		if n.Op != "Add" {
+			return false
+		}
+		if soft, _ := b.user(n.Out[0], "Softmax"); soft != nil {
+			continue
+		}
+		for _, w := range b.usesOf(b.id(n.Out[0])) { // with a mask
+			if sum := b.nodes[w]; sum.Op != "Add" {
+				return false
+			} else if soft, _ := b.user(sum.Out[0], "Softmax"); soft == nil {
+				return false
+			}
+		}
+	}
+	return len(b.usesOf(id)) > 0
+}
+
+// side returns the side of a square window of so many places, 0 when it is none.
+func side(places int64) int64 {
+	const widest = 1 << 8
+	if w := int64(math.Sqrt(float64(places))); w > 1 && w <= widest && w*w == places {
+		return w
+	}
+	return 0
+}
+
+// lookUpBias emits the look-up that a bias of heads was folded from, of a table of (2w-1)^2 rows, once for each reader: those of
+// several modules are merged where their tables begin alike.
+func (b *recovery) lookUpBias(id onnxload.ValueID) ValueID {
+	d := b.m.Values[id].Init.Dims
+	places, heads, f := d[len(d)-1], d[len(d)-3], onnxload.Float32
+	rows := 2*side(places) - 1
+	state := func(name string, kind ValueKind, t onnxload.DType, shape ...int64) ValueID {
+		v := b.add(Value{Name: b.places[b.at].Module + ".restored_" + name, Kind: kind, DType: t, Shape: shape})
+		b.prog.State = append(b.prog.State, v)
+		return v
+	}
+	v := b.temp("index", Args{Shape: []int64{places * places, heads}}, f, []int64{places * places, heads},
+		state("table", Parameter, f, rows*rows, heads), state("index", Buffer, onnxload.Int64, places*places))
+	turned := []int64{heads, places, places}
+	v = b.temp("reshape", Args{Shape: []int64{places, places, heads}}, f, []int64{places, places, heads}, v)
+	v = b.temp("permute", Args{Dims: []int{2, 0, 1}}, f, turned, v)
+	v = b.temp("contiguous", Args{}, f, turned, v)
+	if len(d) == 4 {
+		v = b.temp("reshape", Args{Shape: d}, f, d, v)
+	}
+	return v
+}
