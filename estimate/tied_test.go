@@ -51,7 +51,8 @@ func TestTiedHead(t *testing.T) {
 	}
 	for name, r := range map[string]*Report{
 		"a table of a model written by hand": run("e.weight", folded, words), "a head that the module registered": run(table, "head.weight", words),
-		"few rows": run("bert.embeddings.word_embeddings.weight", folded, 500), "no result": run(table, folded, words, onnxtest.Op("Relu", "y", "z")),
+		"the table of Meta's Llama": run("tok_embeddings.weight", folded, words),
+		"few rows":                  run("bert.embeddings.word_embeddings.weight", folded, 500), "no result": run(table, folded, words, onnxtest.Op("Relu", "y", "z")),
 	} {
 		rows := int64(words)
 		if name == "few rows" {
@@ -60,6 +61,9 @@ func TestTiedHead(t *testing.T) {
 		if want := 4 * (2*rows*width + rows); r.Parameters.Bytes != want {
 			t.Errorf("%s: %d bytes of parameters, wanted %d", name, r.Parameters.Bytes, want)
 		}
+	}
+	if r := run("model.embeddings.tok_embeddings.weight", folded, words); r.Parameters.Bytes != tied.Parameters.Bytes {
+		t.Errorf("ModernBERT's table: %d bytes of parameters, wanted %d", r.Parameters.Bytes, tied.Parameters.Bytes)
 	}
 	apart := run("e.weight", folded, words)
 	if tied.Peak.Device >= apart.Peak.Device || tied.Peak.UpperBound < apart.Peak.UpperBound {

@@ -12,7 +12,8 @@ type Tied struct{ Head, Table onnxload.ValueID }
 // tableNames are the names under which models of transformers that tie their last layer keep their table of embeddings.
 // PretrainedConfig.tie_word_embeddings is true unless a model says otherwise, and those of the Llama family do, whose
 // table is embed_tokens (PreTrainedModel.tie_weights in modeling_utils.py; get_input_embeddings in modeling_bert.py,
-// modeling_t5.py, modeling_gpt2.py, modeling_xlnet.py).
+// modeling_t5.py, modeling_gpt2.py, modeling_xlnet.py, modeling_modernbert.py). Meta's Llama calls its table tok_embeddings too, but
+// has no module of embeddings around it, and does not tie it.
 var tableNames = map[string]bool{"word_embeddings": true, "shared": true, "wte": true, "word_embedding": true}
 
 // vocabulary is how many rows a table of words has at least.
@@ -67,7 +68,7 @@ func TiedHead(m *onnxload.Model) (t Tied, ok bool) {
 				}
 			}
 			name := strings.TrimSuffix(m.Values[same[0]].Name, ".weight")
-			return Tied{head, same[0]}, tableNames[name[strings.LastIndexByte(name, '.')+1:]]
+			return Tied{head, same[0]}, tableNames[name[strings.LastIndexByte(name, '.')+1:]] || strings.HasSuffix(name, "embeddings.tok_embeddings")
 		}
 	}
 	return Tied{}, false
