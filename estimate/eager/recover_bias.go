@@ -2,6 +2,7 @@ package eager
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -17,12 +18,15 @@ func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
 	}
 	d := b.m.Values[id].Init.Dims
 	last := len(d) - 1
+	if last == 1 {
+		return b.isLookedUp(id, d[0], d[1])
+	}
 	if last < 2 || last > 3 || d[last] != d[last-1] || d[last-2] < 2 || last == 3 && d[0] != 1 || side(d[last]) == 0 {
 		return false
 	}
 	for _, u := range b.usesOf(id) {
 		n := b.nodes[u]
-		if n.Op != "Add" {
+		if n.Op != "Add" || n.Out[0] == onnxload.NoValue {
 			return false
 		}
 		if soft, _ := b.user(n.Out[0], "Softmax"); soft != nil {
@@ -34,6 +38,24 @@ func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
 			} else if soft, _ := b.user(sum.Out[0], "Softmax"); soft == nil {
 				return false
 			}
+		}
+	}
+	return len(b.usesOf(id)) > 0
+}
+
+// isLookedUp is isBiasOfHeads for what folding left of table[index] alone: a row of all heads for each pair of places.
+func (b *recovery) isLookedUp(id onnxload.ValueID, pairs, heads int64) bool {
+	places := int64(math.Sqrt(float64(pairs)))
+	if places*places != pairs || side(places) == 0 || heads < 2 {
+		return false
+	}
+	for _, u := range b.usesOf(id) {
+		r := b.nodes[u]
+		if r.Op != "Reshape" || !b.sized(r.Out[0]) || !slices.Equal(b.dims(r.Out[0]), []int64{places, places, heads}) {
+			return false
+		}
+		if t, _ := b.user(r.Out[0], "Transpose"); t == nil || !slices.Equal(attrInts(t, "perm"), []int64{2, 0, 1}) {
+			return false
 		}
 	}
 	return len(b.usesOf(id)) > 0
@@ -51,8 +73,13 @@ func side(places int64) int64 {
 // lookUpBias emits the look-up that a bias of heads was folded from, of a table of (2w-1)^2 rows, once for each reader: those of
 // several modules are merged where their tables begin alike.
 func (b *recovery) lookUpBias(id onnxload.ValueID) ValueID {
-	d := b.m.Values[id].Init.Dims
-	places, heads, f := d[len(d)-1], d[len(d)-3], onnxload.Float32
+	d, f := b.m.Values[id].Init.Dims, onnxload.Float32
+	heads, places := d[len(d)-1], int64(0)
+	if len(d) == 2 {
+		places = int64(math.Sqrt(float64(d[0])))
+	} else {
+		heads, places = d[len(d)-3], d[len(d)-1]
+	}
 	rows := 2*side(places) - 1
 	state := func(name string, kind ValueKind, t onnxload.DType, shape ...int64) ValueID {
 		v := b.add(Value{Name: b.places[b.at].Module + ".restored_" + name, Kind: kind, DType: t, Shape: shape})
@@ -61,6 +88,9 @@ func (b *recovery) lookUpBias(id onnxload.ValueID) ValueID {
 	}
 	v := b.temp("index", Args{Shape: []int64{places * places, heads}}, f, []int64{places * places, heads},
 		state("table", Parameter, f, rows*rows, heads), state("index", Buffer, onnxload.Int64, places*places))
+	if len(d) == 2 {
+		return v
+	}
 	turned := []int64{heads, places, places}
 	v = b.temp("reshape", Args{Shape: []int64{places, places, heads}}, f, []int64{places, places, heads}, v)
 	v = b.temp("permute", Args{Dims: []int{2, 0, 1}}, f, turned, v)

@@ -11,7 +11,7 @@ import (
 // to complex numbers and transforms all dimensions in one call.
 func matchFFT(b *recovery, i int) {
 	whole := func(n *onnxload.Node) bool {
-		return attrInt(n, "onesided", 0) == 0 && slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0]))
+		return attrInt(n, "onesided", 0) == 0 && b.sized(b.in(n, 0)) && b.sized(n.Out[0]) && slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0]))
 	}
 	n := b.nodes[i]
 	cat, ci := b.producedBy(b.in(n, 0), "Concat")
@@ -24,6 +24,9 @@ func matchFFT(b *recovery, i int) {
 		return
 	}
 	members, x := []int{ci, zi, i}, b.in(real, 0)
+	if !b.sized(x) {
+		return
+	}
 	shape := b.dims(cat.Out[0])
 	if last := len(shape) - 1; last < 1 || shape[last] != 2 || !slices.Equal(shape[:last], b.dims(x)) {
 		return

@@ -36,7 +36,7 @@ func matchIndex(b *recovery, i int) {
 		}
 		x, out = b.in(t, 0), back.Out[0]
 		members = append(members, ti, bi)
-	case back != nil && b.made[x] < 0 && len(b.dims(x)) == 2 && !strings.Contains(b.m.Values[x].Name, ".") && turnsBack(back, rank, 1, 2):
+	case back != nil && b.sized(x) && b.made[x] < 0 && len(b.dims(x)) == 2 && !strings.Contains(b.m.Values[x].Name, ".") && turnsBack(back, rank, 1, 2):
 		dim, out = 1, back.Out[0] // a table that folding turned, without its module's name
 		members = append(members, bi)
 	}
@@ -56,6 +56,9 @@ func turnsBack(n *onnxload.Node, rank, dim, dims int) bool {
 // has, and the nodes that made them of it.
 func (b *recovery) spreadIndex(id onnxload.ValueID) (places onnxload.ValueID, rank int, members []int) {
 	for _, op := range []string{"Concat", "Unsqueeze", "Expand"} {
+		if !b.sized(id) {
+			return onnxload.NoValue, 0, nil
+		}
 		n, i := b.producedBy(id, op)
 		d := b.dims(id)
 		switch {
@@ -71,6 +74,9 @@ func (b *recovery) spreadIndex(id onnxload.ValueID) (places onnxload.ValueID, ra
 		}
 		members = append(members, i)
 		id = b.in(n, 0)
+	}
+	if !b.sized(id) {
+		return onnxload.NoValue, 0, nil
 	}
 	return id, len(b.dims(id)), members
 }

@@ -55,6 +55,9 @@ func matchLinearAttention(b *recovery, i int) {
 	if c, ci := b.user(out, "Cast"); c != nil && b.elem(c.Out[0]) == onnxload.Float32 {
 		out, ends = c.Out[0], append(ends, ci)
 	}
+	if !b.sized(k) || !b.sized(q) || !b.sized(v) {
+		return
+	}
 	rank := len(b.dims(k))
 	perm := attrInts(turn, "perm")
 	if rank < 2 || len(perm) != rank || !slices.IsSorted(perm[:rank-2]) || perm[rank-1] != int64(rank-2) {
@@ -87,7 +90,9 @@ func (b *recovery) columns(id onnxload.ValueID) (whole onnxload.ValueID, last bo
 	if s == nil {
 		return onnxload.NoValue, false
 	}
-	whole = b.in(s, 0)
+	if whole = b.in(s, 0); !b.sized(whole) || !b.sized(id) {
+		return onnxload.NoValue, false
+	}
 	in, out := b.dims(whole), b.dims(id)
 	n := len(in)
 	if n == 0 || len(out) != n || !slices.Equal(in[:n-1], out[:n-1]) || in[n-1] == out[n-1] {

@@ -169,6 +169,9 @@ func TestFoldedBiasOfHeads(t *testing.T) {
 	folded, registered, mask, tall := bias("folded", 1, 3, 4, 4), bias("attn.bias", 1, 3, 4, 4), bias("mask", 1, 1, 4, 4), bias("tall", 1, 3, 4, 1)
 	folded.want, registered.want, mask.want, tall.want = looked, []string{"add(x, attn.bias)", "softmax(s)"}, []string{"add(x, mask)", "softmax(s)"}, []string{"add(x, tall)", "softmax(s)"}
 	runPatterns(t, []patternCase{folded, registered, mask, tall})
+	alone := patternCase{shape: []any{2, 3, 4, 4}, inits: []onnx.Tensor{onnx.Bare("index_2", onnxload.Float32, 16, 3), onnx.Int64s("to", 4, 4, 3)},
+		nodes: append([]onnx.Node{onnx.Op("Reshape", "index_2 to", "r"), onnx.Op("Transpose", "r", "t", onnx.A("perm", []int64{2, 0, 1}))}, sum("t")...)}
+	wantCalls(t, mustRecover(t, alone.graph()), "index(.restored_table, .restored_index)", "reshape(_)", "permute(r)", "contiguous(_)", "add(x, t)", "softmax(s)")
 	p := mustRecover(t, folded.graph())
 	if table := p.Values[p.Calls[0].In[0]]; table.Kind != Parameter || !slices.Equal(table.Shape, []int64{9, 3}) {
 		t.Errorf("the table is %+v, wanted a parameter of [9 3]", table)

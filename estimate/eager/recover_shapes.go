@@ -97,6 +97,9 @@ func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
 	if r == nil || r.Op != "Reshape" {
 		return false
 	}
+	if b.looked[b.in(r, 0)] {
+		return true
+	}
 	g, _ := b.producer(b.in(r, 0))
 	if g == nil || g.Op != "Gather" && g.Op != "GatherND" {
 		return false
