@@ -29,9 +29,10 @@ func waitFor(ok func() bool) bool {
 	return ok()
 }
 
-// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another
-// job has that GPU. The kernel closes a process's files in order when it ends, killed or not, and can be held up between two: the
-// lock is the first, so that the GPU is free before the reservation is, which the job has inherited.
+// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU. The GPU has to
+// be free before the reservation is, which the job has inherited: one that ends by itself gives it back first. Of one that is
+// killed Linux lets go the file with the highest number first (task work is done from the last to the first), as it is with the
+// device files of a driver, which are opened after the reservation.
 const job = `
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,11 +43,13 @@ int main(int n, char **arg)
 {
 	char path[4096];
 	snprintf(path, sizeof path, "%s/%s", arg[1], getenv("CUDA_VISIBLE_DEVICES"));
-	close(0);
-	int f = open(path, O_RDONLY);
-	if (f != 0) { perror(path); return 98; }
+	int low = open(path, O_RDONLY);
+	int f = fcntl(low, F_DUPFD, 200);
+	if (f < 0) { perror(path); return 98; }
+	close(low);
 	if (flock(f, LOCK_EX | LOCK_NB)) return 99;
 	usleep(1000 * atoi(arg[2]));
+	close(f);
 	return 0;
 }
 `
