@@ -44,6 +44,38 @@ var furtherSets = []furtherSet{
 		},
 		holds: 95.9, above: 4.3,
 	},
+	{
+		dir: "testdata/further60a", title: "60 further models",
+		best: []limits{
+			{"train fp32", spread{0.1, 0.6, 58.9}, spread{0.3, 6.9, 50.1}},
+			{"train amp-bf16", spread{0.2, 1.2, 46.6}, spread{1, 6.7, 49.1}},
+			{"train bf16", spread{0.1, 0.3, 69}, spread{0.8, 4.6, 54.8}},
+			{"infer fp32", spread{0.1, 16.3, 31.2}, spread{0.05, 18.5, 31.1}},
+			{"infer bf16", spread{0.2, 15.6, 28.9}, spread{0.05, 20.3, 35.3}},
+		},
+		dynamo: []limits{
+			{"train fp32", spread{0.05, 1, 15.5}, spread{0.2, 5.4, 12.8}},
+			{"train amp-bf16", spread{0.2, 1.3, 10.5}, spread{1, 4, 13.4}},
+			{"train bf16", spread{0.05, 0.3, 15.3}, spread{0.9, 4.3, 26.4}},
+		},
+		holds: 93.5, above: 4.8,
+	},
+	{
+		dir: "testdata/further60b", title: "another 60 further models",
+		best: []limits{
+			{"train fp32", spread{0.2, 8.9, 29.7}, spread{1, 11.7, 30.2}},
+			{"train amp-bf16", spread{0.2, 13.6, 24.2}, spread{2.1, 11.1, 45.1}},
+			{"train bf16", spread{0.1, 10.6, 31.1}, spread{1.4, 11, 47.6}},
+			{"infer fp32", spread{1.9, 17.7, 50.3}, spread{3.2, 18, 23.9}},
+			{"infer bf16", spread{0.4, 18, 80.1}, spread{1.6, 20.4, 99.5}},
+		},
+		dynamo: []limits{
+			{"train fp32", spread{0.2, 8.1, 29.7}, spread{1.2, 10.3, 30.2}},
+			{"train amp-bf16", spread{0.2, 12.2, 24.2}, spread{2.1, 10.1, 45.1}},
+			{"train bf16", spread{0.1, 8.9, 31.1}, spread{1.4, 11.5, 47.6}},
+		},
+		holds: 90, above: 5.9,
+	},
 }
 
 // outcomes estimates the cases of a set from one form of export; "" is the best one that a model has.
@@ -58,7 +90,7 @@ func (s furtherSet) outcomes(t *testing.T, form string, keep func(measuredCase) 
 	return outcomes(t, keep)
 }
 
-// TestAccuracyOnFurtherModels holds the estimate against two more sets of measured models. Both were compared once before
+// TestAccuracyOnFurtherModels holds the estimate against more sets of measured models. Each was compared once before
 // any rule came from them; what they showed became rules since.
 func TestAccuracyOnFurtherModels(t *testing.T) {
 	if *graphs != "" || *onlyForm != "" {
