@@ -101,6 +101,11 @@ func (p *Program) lastLinear() []int64 {
 			if p.Values[v].Kind != Activation && len(c.In) > 1 {
 				v = c.In[1]
 			}
+		case "cat", "stack": // of tokens that a decoder makes one by one
+			if len(c.In) == 0 || c.Args.Dim == len(p.Values[v].Shape)-1 {
+				return nil
+			}
+			v = c.In[0]
 		case "linear":
 			return p.Values[c.In[1]].Shape
 		case "conv": // the linear layer of each place, when it sees that place alone

@@ -18,6 +18,7 @@ func TestLossOfLanguageModels(t *testing.T) {
 		{"logits", []onnx.Node{onnx.Op("MatMul", "h head.weight", "y")}, "cross-entropy"},
 		{"capped logits", []onnx.Node{onnx.Op("MatMul", "h head.weight", "l"), onnx.Op("Div", "l cap", "d"), onnx.Op("Tanh", "d", "t"), onnx.Op("Mul", "t cap", "y")}, "cross-entropy"},
 		{"logits of a convolution", []onnx.Node{onnx.Op("Transpose", "h", "t", onnx.A("perm", []int64{0, 2, 1})), onnx.Op("Conv", "t conv.weight", "c"), onnx.Op("Transpose", "c", "y", onnx.A("perm", []int64{0, 2, 1}))}, "cross-entropy"},
+		{"logits one by one", []onnx.Node{onnx.Op("Split", "h", "a b", onnx.A("axis", 1)), onnx.Op("MatMul", "a head.weight", "c"), onnx.Op("MatMul", "b head.weight", "d"), onnx.Op("Concat", "c d", "y", onnx.A("axis", 1))}, "cross-entropy"},
 		{"features", []onnx.Node{onnx.Op("MatMul", "h head.weight", "l"), onnx.Op("Softmax", "l", "y")}, "mean"},
 	} {
 		p := mustRecover(t, onnx.Graph{

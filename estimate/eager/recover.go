@@ -89,6 +89,7 @@ func Recover(src Source) (*Program, error) {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
 		}
 	}
+	b.unmerge()
 	b.prog.Nodes, b.prog.Doubtful = b.nodes, src.Train && b.maxima > 0
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
