@@ -14,8 +14,8 @@ var returnsTuple = []string{"lstm", "gru", "rnn"}
 //   - what is passed into a module lives until the module returns: nn.Module.__call__ has it in a tuple of arguments;
 //   - what is used once lives until then: x = f(x), or an expression's temporary;
 //   - what is used twice or more is a variable of its own, such as a skip connection. It lives to
-//     the end of the function that made it, unless its last use is one that replaces it: an
-//     operator whose result has the same shape (x = x + f(x));
+//     the end of the function that made it, in a loop to where the next round assigns it, unless its last use is one that replaces it: an
+//     operator whose result has the same shape (x = x + f(x)). A list may have it all the same: see listed;
 //   - so is what has a name of its own for another reason: see variables.
 //
 // Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
@@ -61,8 +61,8 @@ func (l *lives) guess() {
 		}
 	})
 	l.eachRead(func(i int32, v ValueID) {
-		if uses[v] > 1 && i == last[v] && !p.replaces(&p.Calls[i], v) && !p.Scopes[owner[v]].Cut {
-			last[v] = spans.end(i, owner[v])
+		if uses[v] > 1 && i == last[v] && (!p.replaces(&p.Calls[i], v) || l.listed(v, i)) {
+			l.hold(v)
 		}
 	})
 	l.variables()

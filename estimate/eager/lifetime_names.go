@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -10,7 +11,7 @@ import (
 //     again before the function returns;
 //   - what is taken out of a tuple, q, k, v = qkv.unbind(0) or x1, x2 = x.chunk(2): see unpacking;
 //   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention makes;
-//   - the parts of a list that modules made and cat joins: the list is a variable;
+//   - the parts of a list that modules made and cat joins: the list is a variable; see beside for its end;
 //   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are done;
 //   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see joined;
 //   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a function begins
@@ -86,16 +87,33 @@ func (l *lives) hold(v ValueID) {
 		return
 	}
 	end := l.spans.list[k].last
+	if e := l.nextRound(k, v); e >= l.last[v] {
+		end = e
+	}
+	l.last[v] = max(l.last[v], end)
+}
+
+// nextRound returns the last call of the step that makes in the next round of a loop what v is in this one, -1 where there is none.
+func (l *lives) nextRound(k int32, v ValueID) int32 {
 	if l.again[k] == nil {
 		l.again[k] = l.p.rounds(l.spans, l.steps[k])
 	}
 	at := stepOf(l.steps[k], l.made[v])
 	if period := l.again[k][at]; period > 0 {
-		if e := l.steps[k][at+period].last; e >= l.last[v] {
-			end = e
-		}
+		return l.steps[k][at+period].last
 	}
-	l.last[v] = max(l.last[v], end)
+	return -1
+}
+
+// listed reports whether a value is in a list that a module which has call i reads: a loop made it, whose next round gave its name to another
+// before. It lives as long as the list, whatever is made of it: skips.append(x) in the one loop, s = self.gate(x, s) in the other.
+func (l *lives) listed(v ValueID, i int32) bool {
+	k := l.spans.frame(l.made[v], l.owner[v])
+	if k < 0 || l.p.Calls[i].Scope == l.owner[v] {
+		return false
+	}
+	e := l.nextRound(k, v)
+	return e >= 0 && e < i
 }
 
 // unpacking lets live on what is taken out of a tuple. The names go on through what has one of them as its only argument,
@@ -227,13 +245,16 @@ func (l *lives) looks(v ValueID, i int32) (ValueID, int32) {
 // list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,
 // cat([x, skip]), and of what functions make, an expression may make a list.
 func (l *lives) list(c *Call) {
-	modules := 0
+	modules, once := 0, 0
 	for _, v := range c.In {
 		if v != NoValue && l.made[v] >= 0 && l.owner[v] == c.Scope && l.p.Calls[l.made[v]].Scope != c.Scope {
 			modules++
+			if l.reads[v] == 1 {
+				once++
+			}
 		}
 	}
-	if modules < 2 || len(c.In) < 3 {
+	if modules < 2 || len(c.In) < 3 || once == 1 && l.beside(c) {
 		return
 	}
 	for _, v := range c.In {
@@ -241,6 +262,28 @@ func (l *lives) list(c *Call) {
 			l.hold(v)
 		}
 	}
+}
+
+// beside reports whether the last part of what cat joins stands beside the list: nothing else reads it, and the module that makes it reads
+// none of the other parts, torch.cat(skips + [self.up(x)], 1). What a list goes on with is made of what it has: ys.append(m(ys[-1])).
+func (l *lives) beside(c *Call) bool {
+	v := c.In[len(c.In)-1]
+	if v == NoValue || l.made[v] < 0 || l.reads[v] != 1 {
+		return false
+	}
+	k := l.spans.frame(l.made[v], c.Scope)
+	if k < 0 {
+		return false
+	}
+	st := l.steps[k][stepOf(l.steps[k], l.made[v])]
+	for i := st.first; i <= st.last; i++ {
+		for _, x := range l.p.Calls[i].In {
+			if x != NoValue && slices.Contains(c.In, x) {
+				return false
+			}
+		}
+	}
+	return st.child >= 0
 }
 
 // nested lets the argument of a module live until the functions are done that take the module's result at once.

@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -107,6 +108,53 @@ func TestNamesInLoops(t *testing.T) {
 		"c1 after split(c1)", "s1 after mul(t1, s1)", "t1 after mul(t1, s1)", "z1 after cat(z1, z1)",
 		"h1 after sin(h1)", "c2 after split(c2)", "b1 after split(c2)", "a1 after split(c2)",
 		"s2 after mul(t2, s2)", "t2 after mul(t2, s2)", "z2 after cat(z2, z2)", "a2 after cat(z2, z2)", "b2 after cat(z2, z2)")
+}
+
+// So it does with what is read twice, unless that is read after the next round: then a list has it.
+func TestReadTwiceInLoops(t *testing.T) {
+	loop := func(last ...onnx.Node) onnx.Graph {
+		g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}}}
+		h := "in"
+		for _, n := range []string{"0", "1", "2"} {
+			g.Nodes = append(g.Nodes, onnx.Op("Sin", h, "a"+n).Named("m/m.c."+n+":Sin"), onnx.Op("ReduceSum", "a"+n, "s"+n).Named("m:ReduceSum"), onnx.Op("ReduceMax", "a"+n, "t"+n).Named("m:ReduceMax"),
+				onnx.Op("Add", "s"+n+" t"+n, "h"+n).Named("m:Add"))
+			h = "h" + n
+		}
+		g.Nodes = append(g.Nodes, last...)
+		return g
+	}
+	for _, c := range []struct {
+		last []onnx.Node
+		want string
+	}{
+		{[]onnx.Node{onnx.Op("Neg", "h2", "y").Named("m/m.d:Neg")}, "a0 after sin(h0)"},
+		{[]onnx.Node{onnx.Op("Mul", "h2 a0", "z").Named("m/m.d:Mul"), onnx.Op("Neg", "z", "y").Named("m/m.e:Neg")}, "a0 after neg(z)"},
+	} {
+		got := endsOf(mustRecover(t, loop(c.last...)))
+		if !slices.Contains(strings.Split(got, "\n"), c.want) {
+			t.Errorf("activations go\n%s\nwanted %q among them", got, c.want)
+		}
+	}
+}
+
+// Where all but the last part of what cat joins have other readers, the list may end before it, torch.cat(xs + [self.up(x)], 1);
+// a list that goes on with what is made of its last part has it, ys.append(m(ys[-1])).
+func TestLastPartBesideAList(t *testing.T) {
+	graph := func(of string) onnx.Graph {
+		return onnx.Graph{
+			In: []onnx.Value{onnx.Float("in", 2, 4), onnx.Float("x", 2, 4)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{
+				onnx.Op("Sin", "in", "p0").Named("a.b0:Sin"), onnx.Op("Sin", "p0", "p1").Named("a.b1:Sin"), onnx.Op("Sin", "p1", "q").Named("a.b2:Sin"), onnx.Op("Sin", of, "p2").Named("a.up:Sin"),
+				onnx.Op("Concat", "p0 p1 p2", "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Concat", "c q", "d", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "d", "y").Named("a.last:Sqrt"),
+			},
+		}
+	}
+	for of, want := range map[string]string{"x": "p2 after cat(p0, p1, p2)", "p1": "p2 after sqrt(d)"} {
+		got := endsOf(mustRecover(t, graph(of)))
+		if !slices.Contains(strings.Split(got, "\n"), want) {
+			t.Errorf("of %s: activations go\n%s\nwanted %q among them", of, got, want)
+		}
+	}
 }
 
 // x = F.relu(self.fc(x)) assigns x when both are done.
