@@ -216,6 +216,9 @@ func eachRow(data, indices *Const, batch int, f func(i, at, size int)) error {
 	if width == 0 || batch+width > len(data.Shape) {
 		return errNoValue
 	}
+	if data.Len() == 0 {
+		return nil // rows of nothing
+	}
 	step := strides(data.Shape)
 	perBatch := 1
 	for _, d := range indices.Shape[batch:q] {
