@@ -74,9 +74,27 @@ func matchLayerNorm(b *recovery, i int) {
 	if from == len(shape) {
 		from = len(shape) - 1
 	}
+	if len(small) == len(shape) && from >= 0 && numel(small[from:]) != 1 {
+		if pow.Op == "Pow" { // the channels of a picture: LayerNorm2d by hand
+			b.splitDifference(sub, div, di)
+		}
+		return
+	}
 	b.claim(func() {
 		b.call("layer_norm", Args{Shape: shape[from:]}, []ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
 	}, members...)
+}
+
+// splitDifference makes the quotient of a norm by hand take a difference of its own. Where a norm is over the channels of a
+// picture, (x - u).pow(2).mean(1, keepdim=True) and (x - u) / torch.sqrt(s + eps) are two lines (ConvNextLayerNorm in
+// transformers, LayerNormFunction of NAFNet, LayerNorm2d of segment-anything), whose equal differences the exporter's
+// _jit_pass_cse merges (torch/onnx/utils.py). A program that names the difference multiplies it by itself.
+func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
+	d := sub.Out[0]
+	b.claim(func() {
+		again := b.temp("sub", Args{}, b.elem(d), b.dims(d), b.value(b.in(sub, 0)), b.value(b.in(sub, 1)))
+		b.call("div", Args{}, []ValueID{again, b.value(b.in(div, 1))}, div.Out[0])
+	}, di)
 }
 
 // matchRMSNorm finds the root mean square norm that language models write by hand:

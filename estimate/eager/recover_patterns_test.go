@@ -311,6 +311,22 @@ func TestCenteredNorm(t *testing.T) {
 	})
 }
 
+// A norm over the channels of a picture is no layer norm, and subtracts the mean twice unless a name keeps the difference.
+func TestChannelNorm(t *testing.T) {
+	inits := []onnx.Tensor{f32s("two", 2), f32s("eps", 1e-6), onnx.Int64s("axes", 1), weights("ln.weight", 8, 1, 1)}
+	norm := func(square onnx.Node) []onnx.Node {
+		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "d"), square, onnx.Op("ReduceMean", "sq axes", "v"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"), onnx.Op("Div", "d r", "n"), onnx.Op("Mul", "ln.weight n", "y")}
+	}
+	picture := []any{2, 8, 6, 6}
+	runPatterns(t, []patternCase{
+		{name: "two lines", shape: picture, inits: inits, nodes: norm(onnx.Op("Pow", "d two", "sq")),
+			want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "sub(x, m)", "div(_, r)", "mul(ln.weight, n)"}},
+		{name: "a name", shape: picture, inits: inits, nodes: norm(onnx.Op("Mul", "d d", "sq")),
+			want: []string{"mean(x)", "sub(x, m)", "mul(d, d)", "mean(sq)", "add(v, number)", "sqrt(ve)", "div(d, r)", "mul(ln.weight, n)"}},
+	})
+}
+
 // The normalisations of older opsets.
 func TestNormChains(t *testing.T) {
 	consts := []onnx.Tensor{f32s("one", 1), f32s("two", 2), f32s("eps", 1e-5), f32s("three", 3), onnx.Int64s("axes", -1), weights("ln.weight", 8), weights("ln.bias", 8)}
@@ -564,6 +580,8 @@ func TestMapOfTokens(t *testing.T) {
 	}
 	runPatterns(t, []patternCase{
 		{name: "convolution", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Conv", "p c.weight", "y")), want: []string{"reshape(x)", "permute(r)", "contiguous(_)", "conv(p, c.weight, -)"}},
+		{name: "convolution, and flattened", shape: []any{2, 16, 8}, inits: append(inits, onnx.Int64s("flat", 2, 8, 16)), nodes: append(to(onnx.Op("Conv", "p c.weight", "c")), onnx.Op("Reshape", "p flat", "f"), onnx.Op("Reshape", "c flat", "g"), onnx.Op("Add", "f g", "y")),
+			want: []string{"reshape(x)", "permute(r)", "contiguous(_)", "conv(p, c.weight, -)", "reshape(p)", "reshape(c)", "add(f, g)"}},
 		{name: "else", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Relu", "p", "y")), want: []string{"reshape(x)", "permute(r)", "relu(p)"}},
 	})
 }

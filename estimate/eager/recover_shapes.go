@@ -131,21 +131,27 @@ func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 }
 
 // isMapOfTokens recognises tokens that become a picture for a convolution, x.reshape(B, H, W, C).permute(0, 3, 1, 2).contiguous(),
-// as vision transformers with stages write it; the exporters drop the copy.
+// as vision transformers with stages write it; the exporters drop the copy. A head may flatten the picture of each stage again
+// (SegformerStage and SegformerLinearProjection in transformers).
 func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 	if !slices.Equal(perm, []int{0, 3, 1, 2}) {
 		return false
 	}
 	r, _ := b.producer(b.in(n, 0))
-	if r == nil || r.Op != "Reshape" || len(b.dims(b.in(r, 0))) != 3 || len(b.usesOf(b.id(n.Out[0]))) == 0 {
+	if r == nil || r.Op != "Reshape" || len(b.dims(b.in(r, 0))) != 3 {
 		return false
 	}
+	used := false
 	for _, u := range b.usesOf(b.id(n.Out[0])) {
-		if b.nodes[u].Op != "Conv" {
+		switch b.nodes[u].Op {
+		case "Conv", "Reshape":
+			used = true
+		case "Shape":
+		default:
 			return false
 		}
 	}
-	return true
+	return used
 }
 
 // isClipOfTokens recognises tokens that become a clip of video for a convolution or a pool, x.transpose(2, 3).reshape(B * N, C, T, H, W).contiguous(),
