@@ -59,6 +59,7 @@ var pointwiseOps = []op{
 	{"compare", castNone, runCompare},
 	{"dropout", castNone, runDropout},
 	{"feature_dropout", castNone, runFeatureDropout},
+	{"drop_path", castNone, runDropPath},
 	{"to", castNone, runTo},
 	{"float", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], onnxload.Float32)) }},
 	{"type_as", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
@@ -191,6 +192,25 @@ func runFeatureDropout(r *run, c *Call, in []*tensor) []*tensor {
 	noise := r.empty(x.dtype, c.Args.Shape...)
 	out := runMul(r, plainCall, []*tensor{x, noise})
 	r.release(noise)
+	return out
+}
+
+// runDropPath is stochastic depth as it was first written (drop_path in transformers):
+//
+//	noise = torch.rand(shape, dtype=x.dtype); noise = torch.floor(noise + keep_prob); x.div(keep_prob) * noise
+//
+// The noise is of Args.Shape. Its rounding names a tensor anew; the quotient goes when the function returns.
+func runDropPath(r *run, c *Call, in []*tensor) []*tensor {
+	x := in[0]
+	random := r.empty(x.dtype, c.Args.Shape...)
+	sum := r.empty(x.dtype, c.Args.Shape...)
+	noise := r.empty(x.dtype, c.Args.Shape...)
+	r.release(sum)
+	r.release(random)
+	quotient := runDiv(r, plainCall, []*tensor{x, scalar(x.dtype)})[0]
+	out := runMul(r, plainCall, []*tensor{quotient, noise})
+	r.release(noise)
+	r.release(quotient)
 	return out
 }
 

@@ -20,6 +20,8 @@ func TestStochasticDepth(t *testing.T) {
 			[]string{"feature_dropout(m)", "add(x, n)"}, []string{"dropout(m)", "add(x, n)"}},
 		{"rounded down", []onnx.Node{onnx.Op("Add", "r rate", "a"), onnx.Op("Floor", "a", "f"), onnx.Op("Mul", "f m", "y")},
 			[]string{"feature_dropout(m)"}, []string{"dropout(m)"}},
+		{"rounded down, and x divided", []onnx.Node{onnx.Op("Add", "r rate", "a"), onnx.Op("Floor", "a", "f"), onnx.Op("Div", "m rate", "d"), onnx.Op("Mul", "d f", "y")},
+			[]string{"drop_path(m)"}, []string{"dropout(m)"}},
 		{"noise that is not zeros and ones", []onnx.Node{onnx.Op("Mul", "m r", "y")},
 			[]string{"fill()", "mul(m, r)"}, []string{"fill()", "mul(m, r)"}},
 		{"noise that is used twice", []onnx.Node{onnx.Op("Floor", "r", "f"), onnx.Op("Mul", "m f", "n"), onnx.Op("Add", "n f", "y")},
