@@ -47,13 +47,16 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 	if last {
 		layout = inChannels
 	}
-	xi, wi := r.inLayout(x, layout), r.inLayout(w, layout)
+	// The input is copied by _convolution, the weight by cudnn_convolution_forward_out and
+	// cudnn_convolution_backward_input (cudnn/ConvShared.cpp), which have the result already.
+	xi := r.inLayout(x, layout)
 	out := r.laid(x.dtype, layout(&r.layouts, shape))
+	wi := r.inLayout(w, layout)
 	k := newConvShape(c, x, w, shape, last)
 	r.dnn[r.thread()] = true
 	r.convWorkspace(k, ConvForward)
-	r.release(xi)
 	r.release(wi)
+	r.release(xi)
 	if !r.needsGrad(x, w, bias) {
 		return out
 	}
