@@ -243,9 +243,16 @@ func (l *lives) looks(v ValueID, i int32) (ValueID, int32) {
 }
 
 // list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,
-// cat([x, skip]), and of what functions make, an expression may make a list.
+// cat([x, skip]), and of what functions make, an expression may make a list. Python evaluates an expression from the left, so one that joins what was
+// made last first has a list turned round, torch.cat(all_hidden_states[::-1], dim=1).
 func (l *lives) list(c *Call) {
-	modules, once := 0, 0
+	modules, once, turned := 0, 0, true
+	for i, v := range c.In {
+		if v == NoValue || l.made[v] < 0 || l.owner[v] != c.Scope || i > 0 && l.made[v] >= l.made[c.In[i-1]] {
+			turned = false
+			break
+		}
+	}
 	for _, v := range c.In {
 		if v != NoValue && l.made[v] >= 0 && l.owner[v] == c.Scope && l.p.Calls[l.made[v]].Scope != c.Scope {
 			modules++
@@ -254,7 +261,7 @@ func (l *lives) list(c *Call) {
 			}
 		}
 	}
-	if modules < 2 || len(c.In) < 3 || once == 1 && l.beside(c) {
+	if len(c.In) < 3 || !turned && (modules < 2 || once == 1 && l.beside(c)) {
 		return
 	}
 	for _, v := range c.In {

@@ -94,6 +94,20 @@ func TestNamesOfLists(t *testing.T) {
 	wantEnds(t, mustRecover(t, graph(2)), "p1 after cat(p0, p1)", "p0 after cat(p0, p1)", "c after sqrt(c)")
 }
 
+// What functions made may be part of an expression, unless it is joined from the last to the first: torch.cat(parts[::-1]).
+func TestNamesOfTurnedLists(t *testing.T) {
+	graph := func(order string) onnx.Graph {
+		g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}}}
+		for _, name := range []string{"p0", "p1", "p2"} {
+			g.Nodes = append(g.Nodes, onnx.Op("Neg", "in", name).Named("a:Neg"))
+		}
+		g.Nodes = append(g.Nodes, onnx.Op("Concat", order, "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"))
+		return g
+	}
+	wantEnds(t, mustRecover(t, graph("p2 p1 p0")), "c after sqrt(c)", "p0 after sqrt(c)", "p1 after sqrt(c)", "p2 after sqrt(c)")
+	wantEnds(t, mustRecover(t, graph("p0 p1 p2")), "p2 after cat(p0, p1, p2)", "p1 after cat(p0, p1, p2)", "p0 after cat(p0, p1, p2)", "c after sqrt(c)")
+}
+
 // The next round of a loop over modules assigns the names anew.
 func TestNamesInLoops(t *testing.T) {
 	g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "h2"}}}
