@@ -18,3 +18,13 @@ func TestNativeAttentionWithMask(t *testing.T) {
 		t.Errorf("events are %d, measured were %d", got, want)
 	}
 }
+
+// The memory-efficient backward pass accumulates the queries' gradients, however many keys there are: the tiles of 64 rows and
+// their locks. Measured of queries of 64 x 64 pixels to keys of 8 x 8, of 16 heads of 32.
+func TestEfficientWorkspace(t *testing.T) {
+	for _, c := range []struct{ heads, queries, d, want int64 }{{16, 4096, 32, 16793600}, {32, 1024, 32, 8396800}, {80, 256, 32, 5248000}} {
+		if got := efficientWorkspace(c.heads, c.queries, c.d); got != c.want {
+			t.Errorf("%d heads of %d queries: %d bytes, want %d", c.heads, c.queries, got, c.want)
+		}
+	}
+}
