@@ -26,7 +26,7 @@ var nodeRows = index(mathNodes, listNodes, rareNodes, []nodeRow{
 	{"Abs", unaryCall("abs")}, {"Neg", unaryCall("neg")}, {"Sign", unaryCall("floor")},
 	{"Floor", unaryCall("floor")}, {"Ceil", unaryCall("floor")}, {"Round", unaryCall("floor")},
 	{"Clip", emitClip}, {"Pow", binaryCall("pow")},
-	{"Add", emitAdd}, {"Sub", binaryCall("sub")}, {"Mul", binaryCall("mul")}, {"Div", binaryCall("div")},
+	{"Add", emitAdd}, {"Sub", binaryCall("sub")}, {"Mul", emitMul}, {"Div", binaryCall("div")},
 	{"Sum", emitSum},
 	{"Equal", binaryCall("compare")}, {"Less", binaryCall("compare")}, {"LessOrEqual", binaryCall("compare")},
 	{"Greater", binaryCall("compare")}, {"GreaterOrEqual", binaryCall("compare")}, {"And", binaryCall("compare")},
