@@ -11,10 +11,7 @@ func TestAccuracyOfLines(t *testing.T) {
 	if *graphs != "" {
 		t.Skip("a flag says which graphs")
 	}
-	cases := *casesFile
-	defer func() { *graphs, *casesFile = "", cases }()
-	*graphs, *casesFile = "testdata/lines", "testdata/lines/steps.json.gz"
-	all := outcomes(t, func(measuredCase) bool { return true })
+	all := furtherSet{dir: "testdata/lines"}.outcomes(t, "", func(measuredCase) bool { return true })
 	summarize(t, all)
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" {
 		hold(t, all, []limits{

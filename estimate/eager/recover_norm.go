@@ -97,6 +97,23 @@ func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
 	}, di)
 }
 
+// inverseRoot follows a mean of squares to 1 / sqrt(mean + eps), and returns that with the nodes that make it; NoValue where it goes elsewhere.
+func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members []int) {
+	add, ai := b.user(mean.Out[0], "Add")
+	if add == nil {
+		return onnxload.NoValue, nil
+	}
+	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
+		return onnxload.NoValue, nil
+	}
+	root, si := b.user(add.Out[0], "Sqrt")
+	if root == nil {
+		return onnxload.NoValue, nil
+	}
+	r, ri := b.reciprocalOf(root.Out[0])
+	return r, []int{ai, si, ri}
+}
+
 // matchRMSNorm finds the root mean square norm that language models write by hand:
 //
 //	weight * (x * rsqrt(x.pow(2).mean(-1) + eps))         Llama, T5
@@ -114,18 +131,7 @@ func matchRMSNorm(b *recovery, i int) {
 		return
 	}
 	x := b.in(pow, 0)
-	add, ai := b.user(mean.Out[0], "Add")
-	if add == nil {
-		return
-	}
-	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
-		return
-	}
-	root, si := b.user(add.Out[0], "Sqrt")
-	if root == nil {
-		return
-	}
-	r, ri := b.reciprocalOf(root.Out[0])
+	r, inverse := b.inverseRoot(mean)
 	if r == onnxload.NoValue {
 		return
 	}
@@ -133,7 +139,7 @@ func matchRMSNorm(b *recovery, i int) {
 	if norm == nil || b.id(b.other(norm, r)) != x {
 		return
 	}
-	members := []int{i, pi, ai, si, ri, ni}
+	members := append([]int{i, pi, ni}, inverse...)
 	cast, ci := b.upcast(x)
 	if cast != nil && len(b.usesOf(x)) == 2 && !b.out[x] {
 		x, members = b.in(cast, 0), append(members, ci)
@@ -206,18 +212,10 @@ func matchCenteredNorm(b *recovery, i int) {
 	}
 	x := b.in(first, 0)
 	mean, mi := b.producedBy(b.in(first, 1), "ReduceMean")
-	add, ai := b.user(variance.Out[0], "Add")
-	if mean == nil || b.in(mean, 0) != x || add == nil {
+	if mean == nil || b.in(mean, 0) != x {
 		return
 	}
-	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
-		return
-	}
-	root, si := b.user(add.Out[0], "Sqrt")
-	if root == nil {
-		return
-	}
-	r, ri := b.reciprocalOf(root.Out[0])
+	r, inverse := b.inverseRoot(variance)
 	if r == onnxload.NoValue {
 		return
 	}
@@ -259,7 +257,7 @@ func matchCenteredNorm(b *recovery, i int) {
 		weight = b.temp("float", Args{}, f, b.dims(b.in(scale, 0)), weight)
 		v = b.temp("mul", Args{}, f, shape, weight, v)
 		b.call("type_as", Args{}, []ValueID{v, in}, scale.Out[0])
-	}, i, pi, fi, mi, ai, si, ri, ci, ni, ki)
+	}, append([]int{i, pi, fi, mi, ci, ni, ki}, inverse...)...)
 }
 
 // matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where the
