@@ -1,0 +1,120 @@
+package git
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Fetch brings a branch, a tag or a commit from origin, and returns the commit. A shallow clone stays shallow.
+func (r *Repo) Fetch(name string) (string, error) {
+	if err := CheckRevision(name); err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(name, "^~:?*[\\ +@{") {
+		return "", errors.New("is not a branch, a tag or a commit, which can be fetched")
+	}
+	args := []string{"fetch", "--quiet", "--no-tags", "--no-recurse-submodules"}
+	if r.shallow() {
+		args = append(args, "--depth=1")
+	}
+	args = append(args, "origin")
+	refs := []string{"refs/heads/" + name, "refs/tags/" + name}
+	if objectName().MatchString(name) {
+		refs = []string{name}
+	}
+	var first error
+	for _, ref := range refs {
+		_, err := r.run(append(args, ref)...)
+		if err == nil {
+			return r.Commit("FETCH_HEAD")
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", first
+}
+
+// steps are by how many commits a shallow clone is deepened to find where two branches part.
+var steps = []string{"50", "500", "5000"}
+
+// MergeBase returns the commit at which two commits part. With fetch, a shallow clone is deepened until it has it.
+func (r *Repo) MergeBase(a, b string, fetch bool) (string, error) {
+	for i := 0; ; i++ {
+		out, err := r.line("merge-base", a, b)
+		if err == nil && objectName().MatchString(out) {
+			return out, nil
+		}
+		if !r.shallow() {
+			return "", errors.New("the two have no commit in common")
+		}
+		if !fetch {
+			return "", errors.New("the clone is too shallow to tell where the two part")
+		}
+		deepen := "--unshallow"
+		if i < len(steps) {
+			deepen = "--deepen=" + steps[i]
+		}
+		if _, err := r.run("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", deepen, "origin", a, b); err != nil {
+			return "", err
+		}
+	}
+}
+
+// A Pull is what is known of a pull request whose code is checked out.
+type Pull struct {
+	Head   string // the last commit of its branch; "" where the host does not say
+	Target string // the branch that it is to be merged into
+	Start  string // the commit at which it parts from the target, where the host says so
+	Merge  string // the host's own merge of both; "" where it makes none
+}
+
+// PullBase returns the commit that the files of a pull request are compared with: the target that it was merged into where a
+// merge is checked out, else the commit at which it parts from its target. It is never the target as it was when the pull
+// request was opened: what others have merged since would be taken for a change of this one. It returns the last commit of
+// the pull request too.
+func (r *Repo) PullBase(p Pull, fetch bool) (base, head string, err error) {
+	if head, err = r.Commit("HEAD"); err != nil {
+		return "", "", err
+	}
+	parents, err := r.Parents(head)
+	if err != nil {
+		return "", "", err
+	}
+	if len(parents) == 2 && p.Head != "" && parents[0] == p.Head { // Bitbucket merges the target into the branch
+		base, err = r.bring(parents[1], fetch)
+		return base, p.Head, err
+	}
+	if len(parents) == 2 && head != p.Head && (parents[1] == p.Head || head == p.Merge) {
+		base, err = r.bring(parents[0], fetch)
+		return base, parents[1], err
+	}
+	if p.Head != "" && head != p.Head {
+		return "", "", fmt.Errorf("what is checked out, %.12s, is neither the pull request's last commit, %.12s, nor its merge", head, p.Head)
+	}
+	if p.Start != "" {
+		base, err = r.bring(p.Start, fetch)
+		return base, head, err
+	}
+	target, err := r.Commit("refs/remotes/origin/" + p.Target)
+	if err != nil && fetch {
+		target, err = r.Fetch(p.Target)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("the target %s: %w", p.Target, err)
+	}
+	base, err = r.MergeBase(head, target, fetch)
+	return base, head, err
+}
+
+// bring returns a commit that the clone has or can fetch.
+func (r *Repo) bring(commit string, fetch bool) (string, error) {
+	if r.Has(commit) {
+		return commit, nil
+	}
+	if !fetch {
+		return "", fmt.Errorf("the clone does not have the commit %.12s", commit)
+	}
+	return r.Fetch(commit)
+}

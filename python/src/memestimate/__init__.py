@@ -1,0 +1,44 @@
+"""How much GPU memory a PyTorch training step takes, without a GPU.
+
+PyTorch is imported with the first name that needs it: the program that comes with this package does not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .answer import Batch, Estimate, Fit, Peak
+from .program import ProgramError
+from .version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from .ask import estimate, fit
+    from .configs import from_config
+    from .recorder import Recorder, record
+
+__all__ = [
+    "Batch",
+    "Estimate",
+    "Fit",
+    "Peak",
+    "ProgramError",
+    "Recorder",
+    "__version__",
+    "estimate",
+    "fit",
+    "from_config",
+    "record",
+]
+
+_WITH_TORCH = {"estimate": "ask", "fit": "ask", "from_config": "configs", "Recorder": "recorder", "record": "recorder"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WITH_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f".{_WITH_TORCH[name]}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

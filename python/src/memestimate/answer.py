@@ -1,0 +1,181 @@
+"""What the program answers, as Python objects. All sizes are bytes."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import program
+
+__all__ = ["Batch", "Estimate", "Fit", "Peak"]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The moment at which the most is allocated.
+
+    Attributes
+    ----------
+    allocated : int
+        ``torch.cuda.max_memory_allocated()``, in bytes.
+    reserved : int
+        ``torch.cuda.max_memory_reserved()``, in bytes.
+    device : int
+        What nvidia-smi shows for the process: ``reserved`` and the CUDA context.
+    at_most : int
+        What ``device`` should not exceed.
+    phase, layer : str
+        When and where in the model it is.
+    by_category : mapping of str to int
+        What holds ``allocated``.
+    """
+
+    allocated: int
+    reserved: int
+    device: int
+    at_most: int
+    phase: str
+    layer: str
+    by_category: Mapping[str, int]
+
+    @classmethod
+    def _read(cls, peak: Mapping[str, Any]) -> Peak:
+        return cls(
+            allocated=peak["allocated_bytes"],
+            reserved=peak["reserved_bytes"],
+            device=peak["device_bytes"],
+            at_most=peak.get("upper_bound_bytes", peak["device_bytes"]),
+            phase=peak.get("phase", ""),
+            layer=peak.get("layer", ""),
+            by_category=dict(peak.get("by_category", {})),
+        )
+
+
+class Estimate:
+    """The answer for one recorded run.
+
+    Attributes
+    ----------
+    peak : Peak
+    data : dict
+        The program's JSON, schema ``memestimate/1``, sizes in bytes.
+    recording : Path
+        The recording that it was made of.
+    """
+
+    def __init__(self, recording: str | os.PathLike[str], *, flags: tuple[str, ...] = ()) -> None:
+        self.recording = Path(recording)
+        self._flags = flags
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self.data = program.ask([str(self.recording), *flags])
+        self.peak = Peak._read(self.data["peak"])
+
+    @property
+    def notes(self) -> list[str]:
+        """What was assumed, in sentences."""
+        return [note["text"] for note in self.data.get("notes", [])]
+
+    @property
+    def parameters(self) -> int:
+        """Bytes of the parameters."""
+        return int(self.data.get("parameters", {}).get("bytes", 0))
+
+    def fits(self, gpu: str) -> bool:
+        """Say whether the run fits a GPU, by its upper bound.
+
+        Parameters
+        ----------
+        gpu : str
+            A name that ``memestimate gpus`` lists, such as ``"t4"``, or a size such as ``"24GiB"``.
+        """
+        flag = "--budget" if gpu[:1].isdigit() and gpu[-1:] in "bB" else "--gpu"
+        return program.run([str(self.recording), *self._flags, flag, gpu]).returncode == 0
+
+    def table(self, format: str = "text") -> str:
+        """Return the table of the layers as ``text``, ``markdown`` or ``csv``."""
+        return program.run(["table", str(self.recording), *self._flags, "--format", format]).stdout
+
+    def to_markdown(self) -> str:
+        """Return the answer for a pull request or an issue."""
+        return program.run([str(self.recording), *self._flags, "--format", "markdown"]).stdout
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the picture of the run to a page that works offline."""
+        program.run([str(self.recording), *self._flags, "--format", "html", "--output", str(path)])
+
+    def snapshot(self, path: str | Path) -> None:
+        """Write the run as PyTorch writes memory snapshots, for pytorch.org/memory_viz, with your stack traces."""
+        program.run([str(self.recording), *self._flags, "--snapshot", str(path), "--format", "json"])
+
+    def __str__(self) -> str:
+        return program.run([str(self.recording), *self._flags]).stdout.rstrip("\n")
+
+    def __repr__(self) -> str:
+        figures = ("allocated", "reserved", "device", "at_most")
+        return f"<Estimate {' '.join(f'{name}={getattr(self.peak, name)}' for name in figures)}>"
+
+    def _repr_html_(self) -> str:
+        page = program.run([str(self.recording), *self._flags, "--format", "html"]).stdout
+        escaped = page.replace("&", "&amp;").replace('"', "&quot;")
+        return f'<iframe srcdoc="{escaped}" sandbox="allow-scripts" style="width:100%;height:640px;border:0"></iframe>'
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One simulated size of the batch; sizes in bytes."""
+
+    batch: int
+    allocated: int
+    reserved: int
+    device: int
+    at_most: int
+    fits: bool
+    safe: bool
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The largest batch that fits.
+
+    Attributes
+    ----------
+    batch : int
+        The largest whose prediction fits, 0 where none does.
+    safe_batch : int
+        The largest whose upper bound fits.
+    memory : int
+        What it must fit, in bytes.
+    curve : tuple of Batch
+        Every size that was simulated.
+    """
+
+    batch: int
+    safe_batch: int
+    memory: int
+    curve: tuple[Batch, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Fit:
+        return cls(
+            batch=data["batch"],
+            safe_batch=data["safe_batch"],
+            memory=data["memory_bytes"],
+            curve=tuple(
+                Batch(
+                    batch=row["batch"],
+                    allocated=row["allocated_bytes"],
+                    reserved=row["reserved_bytes"],
+                    device=row["device_bytes"],
+                    at_most=row["upper_bound_bytes"],
+                    fits=row["fits"],
+                    safe=row["safe"],
+                )
+                for row in data["curve"]
+            ),
+            notes=tuple(note["text"] for note in data.get("notes", [])),
+        )

@@ -1,0 +1,121 @@
+"""The dispatch mode that sees every ATen call and runs those of the GPU on fake tensors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+_NO_RULE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    NotImplementedError,
+)
+_QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
+Handler = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class PretendMode(FakeTensorMode):
+    """Fake tensors that never touch a device, whatever ``torch.cuda.is_available`` says."""
+
+    @property
+    def avoid_device_init(self) -> bool:
+        return True
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """All tensors among the arguments or results of a call, lists included, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from tensors(item)
+
+
+class Capture(TorchDispatchMode):
+    """Runs what touches the pretended GPU on fake tensors and logs it; the rest runs as it is.
+
+    Tensors on the CPU stay real, so that a data loader, a tokenizer or a metric computes what it
+    always computes; tensors on ``cuda`` are fake and have no values.
+    """
+
+    def __init__(self, recorder: Recorder, handlers: dict[OpOverload, Handler]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+        self._handlers = handlers
+        self._fake = recorder.fake
+        self._process = os.getpid()
+        self._composite: dict[OpOverload, bool] = {}
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+            return func(*args, **kwargs)  # PyTorch itself tries something out on fake tensors, as DTensor does
+        pretended = False
+        for kind in types:
+            if kind is FakeTensor:
+                pretended = True
+            elif kind is not torch.Tensor and not issubclass(kind, torch.nn.Parameter):
+                return NotImplemented  # a tensor subclass: it comes again with what it holds
+        # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
+        if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
+            return func(*args, **kwargs)
+        if func.namespace in _QUESTIONS:
+            return self._fake.__torch_dispatch__(func, types, args, kwargs)
+        if func.namespace == "c10d":
+            return self._recorder.collective(func, args, kwargs)
+        if self._is_composite(func):
+            with self:
+                composite = self._recorder.composites.get(func)
+                return func.decompose(*args, **kwargs) if composite is None else composite(*args, **kwargs)
+        handler = self._handlers.get(func)
+        if handler is not None:
+            out = handler(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        try:
+            out = self._fake.__torch_dispatch__(func, types, args, kwargs)
+        except _NO_RULE as error:
+            return self._recorder.values.try_out(func, args, kwargs, error)
+        if out is not NotImplemented:
+            self._recorder.log(func, args, kwargs, out)
+            self._recorder.values.follow(func, args, kwargs, out)
+        return out
+
+    def _is_composite(self, func: OpOverload) -> bool:
+        """Whether an operator is made of others, which inference mode does not take apart itself."""
+        known = self._composite.get(func)
+        if known is None:
+            keys = torch._C.DispatchKey
+            known = self._composite[func] = bool(
+                func.has_kernel_for_dispatch_key(keys.CompositeImplicitAutograd)
+                and not func.has_kernel_for_dispatch_key(keys.CUDA)
+            )
+        return known
+
+
+def _on_gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call without fake tensors makes one: a factory, or a copy from the host."""
+    device = kwargs.get("device")
+    if device is None:
+        for value in args:
+            if isinstance(value, torch.device):
+                device = value
+    return device is not None and torch.device(device).type == "cuda"

@@ -1,0 +1,149 @@
+"""Copies between the host, whose tensors are real, and the pretended GPU."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from . import sparse
+from .capture import Handler
+from .patches import Patches
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+aten = torch.ops.aten
+
+
+def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
+    """How calls that cross between host and GPU are answered."""
+
+    def to_copy(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        source = args[0]
+        device = kwargs.get("device")
+        if device is None or isinstance(source, FakeTensor) == (torch.device(device).type == "cuda"):
+            return NotImplemented
+        dtype = kwargs.get("dtype") or source.dtype
+        if source.layout is torch.sparse_coo and not isinstance(source, FakeTensor):
+            return sparse.copied(recorder, source, func, kwargs)
+        if isinstance(source, FakeTensor):  # to the host
+            known = recorder.values.get(source)
+            return torch.zeros(source.shape, dtype=dtype) if known is None else known.to(dtype, copy=True)
+        out = recorder.pretend(source, dtype=dtype, memory_format=kwargs.get("memory_format"))
+        recorder.log(func, args, kwargs, out)
+        if not isinstance(source, nn.Parameter):
+            recorder.mark(out, "label", "")
+        recorder.values.copied(out, source)
+        return out
+
+    def copy_(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target, source = args[:2]
+        if not isinstance(target, FakeTensor):
+            known = recorder.values.get(source)
+            return target if known is None else target.copy_(known)
+        if isinstance(source, FakeTensor):
+            return NotImplemented
+        recorder.log(func, args, kwargs, target)
+        recorder.values.follow(func, args, kwargs, target)
+        return target
+
+    return {aten._to_copy.default: to_copy, aten.copy_.default: copy_}
+
+
+def install(recorder: Recorder, patches: Patches) -> None:
+    """Let modules move between host and GPU, keeping each parameter the object that it is."""
+    moved = _Moved()
+
+    def apply(self: nn.Module, fn: Any, recurse: bool = True) -> nn.Module:
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for parameter in self._parameters.values():
+            if parameter is None:
+                continue
+            with torch.no_grad():
+                applied = fn(parameter)
+            if applied is parameter:
+                continue
+            if isinstance(parameter, FakeTensor) or isinstance(applied, FakeTensor):
+                gradient = parameter.grad
+                if gradient is not None:
+                    with torch.no_grad():
+                        gradient = fn(gradient)
+                    parameter.grad = None
+                moved.become(parameter, nn.Parameter(applied, parameter.requires_grad))
+                parameter.grad = gradient
+            else:
+                parameter.data = applied
+                if parameter.grad is not None:
+                    with torch.no_grad():
+                        parameter.grad.data = fn(parameter.grad)
+        for key, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[key] = applied = fn(buffer)
+                if isinstance(applied, FakeTensor) and not isinstance(buffer, FakeTensor):
+                    moved.buffer(self, key, buffer)
+        return self
+
+    resize = torch.UntypedStorage.resize_
+
+    def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+        out = resize(storage, size)
+        number = recorder.storages.number(storage)
+        if number is not None:
+            recorder.storages.resized(number, storage.nbytes())
+        return out
+
+    patches.set(torch.UntypedStorage, "resize_", resize_)
+    patches.set(nn.Module, "_apply", apply)
+    patches.later(moved.restore)
+
+
+class _Moved:
+    """Parameters and buffers of the user's that went to the GPU, to be put back at the end."""
+
+    def __init__(self) -> None:
+        self._parameters: list[tuple[weakref.ref[nn.Parameter], nn.Parameter]] = []
+        self._buffers: list[tuple[weakref.ref[nn.Module], str, torch.Tensor]] = []
+
+    def become(self, parameter: nn.Parameter, other: nn.Parameter) -> None:
+        """Give a parameter the content of another, which gets its own."""
+        was_real = not isinstance(parameter, FakeTensor)
+        swap(parameter, other)
+        if was_real:
+            self._parameters.append((weakref.ref(parameter), other))
+
+    def buffer(self, module: nn.Module, key: str, before: torch.Tensor) -> None:
+        """Remember what a buffer was."""
+        self._buffers.append((weakref.ref(module), key, before))
+
+    def restore(self) -> None:
+        """Give the user's model back what it had."""
+        for reference, real in reversed(self._parameters):
+            parameter = reference()
+            if parameter is not None:
+                parameter.grad = None
+                swap(parameter, real)
+        for module_reference, key, before in reversed(self._buffers):
+            module = module_reference()
+            if module is not None and key in module._buffers:
+                module._buffers[key] = before
+        self._parameters.clear()
+        self._buffers.clear()
+
+
+def swap(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Exchange what two tensor objects hold, as `torch.utils.swap_tensors` does.
+
+    That function refuses where a weak reference to one of them exists, because it would then
+    mean the other tensor; fake tensors always have one, from the table that made them, in which
+    both entries are of this recording.
+    """
+    a.__class__, b.__class__ = b.__class__, a.__class__
+    a.__dict__, b.__dict__ = b.__dict__, a.__dict__
+    torch._C._swap_tensor_impl(a, b)

@@ -1,0 +1,60 @@
+"""GPUs that a recording can pretend to run on.
+
+The names are those of ``memestimate gpus``. Memory is what CUDA reports as the total,
+capability and multiprocessors are NVIDIA's (CUDA programming guide, compute capabilities).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GPU:
+    """A device as PyTorch sees it; memory in bytes."""
+
+    id: str
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    memory: int
+
+
+GPUS = (
+    GPU("h200", "NVIDIA H200", (9, 0), 132, 150_109_880_320),
+    GPU("h100-80gb", "NVIDIA H100 80GB HBM3", (9, 0), 132, 84_929_347_584),
+    GPU("h100-pcie", "NVIDIA H100 PCIe", (9, 0), 114, 84_929_347_584),
+    GPU("h100-nvl", "NVIDIA H100 NVL", (9, 0), 132, 99_857_989_632),
+    GPU("b200", "NVIDIA B200", (10, 0), 148, 191_504_056_320),
+    GPU("a100-40gb", "NVIDIA A100-SXM4-40GB", (8, 0), 108, 42_285_268_992),
+    GPU("a100-80gb", "NVIDIA A100-SXM4-80GB", (8, 0), 108, 84_974_239_744),
+    GPU("a30", "NVIDIA A30", (8, 0), 56, 25_216_745_472),
+    GPU("a10g", "NVIDIA A10G", (8, 6), 80, 23_609_475_072),
+    GPU("a40", "NVIDIA A40", (8, 6), 84, 47_608_692_736),
+    GPU("rtx-a6000", "NVIDIA RTX A6000", (8, 6), 84, 50_925_535_232),
+    GPU("l4", "NVIDIA L4", (8, 9), 58, 23_580_639_232),
+    GPU("l40s", "NVIDIA L40S", (8, 9), 142, 47_696_445_440),
+    GPU("rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", (8, 9), 142, 50_925_535_232),
+    GPU("rtx-3090", "NVIDIA GeForce RTX 3090", (8, 6), 82, 25_438_126_080),
+    GPU("rtx-4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 25_393_692_672),
+    GPU("rtx-5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 33_669_578_752),
+    GPU("t4", "Tesla T4", (7, 5), 40, 15_655_829_504),
+    GPU("v100-16gb", "Tesla V100-SXM2-16GB", (7, 0), 80, 16_935_682_048),
+    GPU("v100-32gb", "Tesla V100-SXM2-32GB", (7, 0), 80, 34_079_899_648),
+)
+
+
+def find(name: str | GPU) -> GPU:
+    """Return the GPU of this id or full name, in any case.
+
+    Raises
+    ------
+    ValueError
+        If no such GPU is known; the message lists those that are.
+    """
+    if isinstance(name, GPU):
+        return name
+    for gpu in GPUS:
+        if name.lower() in (gpu.id, gpu.name.lower()):
+            return gpu
+    raise ValueError(f"no GPU named {name!r}; known are {', '.join(g.id for g in GPUS)}")

@@ -1,0 +1,74 @@
+"""Process groups of which only this process exists: PyTorch's own fake one.
+
+A distributed program runs as rank 0 (or another) as it was written: DDP's buckets, ZeRO's shards and
+FSDP's gathered parameters are PyTorch's own. Only the collectives do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+
+from .capture import tensors
+from .patches import Patches
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+
+def install(recorder: Recorder, patches: Patches) -> None:
+    """Answer `init_process_group` with a fake group of the size asked for."""
+    import torch.distributed as dist
+
+    if not dist.is_available():
+        return
+    c10d: Any = torch._C._distributed_c10d
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    original = dist.init_process_group
+
+    def init_process_group(backend: str | None = None, *_: Any, **kwargs: Any) -> None:
+        world = recorder.world_size
+        if kwargs.get("world_size", -1) > 0 and world == 1:
+            world = kwargs["world_size"]
+        original(backend="fake", store=FakeStore(), rank=recorder.rank, world_size=world)
+        recorder.note("distributed", f"a process group of {world} in which only rank {recorder.rank} runs")
+
+    def verify(*_: Any, **__: Any) -> None:
+        """There is no other process whose parameters could differ."""
+
+    patches.set(dist, "init_process_group", init_process_group)
+    patches.set(dist.distributed_c10d, "init_process_group", init_process_group)
+    patches.set(dist, "is_nccl_available", lambda: True)
+    # The reducer counts iterations here, and times the first ones with events that need a driver.
+    patches.set(c10d.Reducer, "prepare_for_forward", lambda reducer: None)
+    for module in (dist, torch.distributed.utils, torch.nn.parallel.distributed):
+        if hasattr(module, "_verify_param_shape_across_processes"):
+            patches.set(module, "_verify_param_shape_across_processes", verify)
+
+
+def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Log a collective of c10d that writes into its arguments, and say that it is done.
+
+    Each returns what its schema says: the tensors that it writes, if any, and a piece of work.
+    """
+    c10d: Any = torch._C._distributed_c10d
+    returns = func._schema.returns
+    done: torch.futures.Future[Any] = torch.futures.Future()
+    done.set_result(list(tensors(args[0])))  # DDP's reducer takes its bucket from there
+    work = c10d._create_work_from_future(done).boxed()
+    if len(returns) == 1:
+        out: Any = work
+    else:
+        first = args[0]
+        if str(returns[0].type) == "Tensor" and not isinstance(first, torch.Tensor):
+            first = first[0]
+        out = first, work
+    recorder.log(func, _tensors_only(args), {}, ())
+    return out
+
+
+def _tensors_only(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(a if isinstance(a, (torch.Tensor, list, tuple, int, float, bool)) else None for a in args)

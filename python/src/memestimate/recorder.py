@@ -1,0 +1,267 @@
+"""The recorder: one training step, as PyTorch runs it, written down."""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from . import attention, checks, composites, copies, cudnn, layouts, optimizers, parallel, python_side, sparse
+from .capture import Capture, PretendMode, tensors
+from .device import Device
+from .encode import Encoder
+from .engine import Engine
+from .frames import Frames
+from .gpus import GPU, find
+from .patches import Patches
+from .phases import Phases
+from .rnn import Recurrent
+from .storages import Storages
+from .sums import Sums
+from .values import Values
+from .version import VERSION
+from .write import Writer
+
+
+class Enough(BaseException):
+    """As many steps as were asked for are recorded; ends the program that is being recorded."""
+
+
+class Recorder:
+    """Records what happens on the pretended GPU between `start` and `stop`.
+
+    Parameters
+    ----------
+    path
+        File to write, by custom ``*.mrec``. It appears when the recording is complete.
+    gpu
+        The GPU to pretend: an id of `memestimate gpus` or a `GPU`.
+    world_size, rank
+        Of the process group that a distributed script shall see.
+    steps
+        Raise `Enough` when another step begins after so many; 0 for never.
+
+    Attributes
+    ----------
+    steps
+        How many training steps have ended.
+    notes
+        Assumptions that were made, as pairs of a short code and a sentence.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        gpu: str | GPU = "h200",
+        world_size: int = 1,
+        rank: int = 0,
+        steps: int = 0,
+    ) -> None:
+        self.gpu = find(gpu)
+        self.world_size, self.rank = world_size, rank
+        self.driver = torch.cuda.is_available()
+        self.writer = Writer(path, self._header())
+        self.storages = Storages(self.writer)
+        self.encoder = Encoder(self.writer, self.storages)
+        self.frames = Frames(self.writer)
+        self.fake = PretendMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+        self.phases = Phases(self)
+        self.device = Device(self)
+        self.engine = Engine()
+        self.patches = Patches()
+        self.recurrent = Recurrent(self)
+        self.composites = composites.table(self) | self.recurrent.composites() | cudnn.composites(self)
+        self.sums = Sums(self)
+        self.values = Values(self)
+        handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
+        for part in (self.sums, self.values, self.recurrent):
+            handlers |= part.handlers()
+        handlers |= sparse.handlers(self)
+        self.capture = Capture(self, handlers)
+        self.quiet = False  # nothing is logged
+        self.seen: list[str] | None = None  # names of the operators that run
+        self.notes: list[tuple[str, str]] = []
+        self._wanted = steps
+        self._stopping = False
+        self._thread = self._stream = 0
+        self.steps = 0
+        self._explicit = False  # the program says itself where its steps end
+
+    def start(self) -> Recorder:
+        """Put everything in place and begin to record."""
+        try:
+            self.engine.install()
+            self.device.install(self.patches)
+            self.phases.install(self.patches)
+            copies.install(self, self.patches)
+            optimizers.install(self, self.patches)
+            python_side.install(self, self.patches)
+            parallel.install(self, self.patches)
+            self.recurrent.install(self.patches)
+            composites.install(self.composites, self.patches)
+        except BaseException:
+            self._restore()
+            self.writer.discard()
+            raise
+        self.capture.__enter__()  # type: ignore[no-untyped-call]
+        self.sums.calibrate()
+        checks.check(self)
+        return self
+
+    def stop(self, *, keep: bool = True) -> None:
+        """Take everything away again and complete the file, or leave none."""
+        self._stopping = True
+        self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        if self.phases.has_stepped():
+            self.step_ended()
+        self.storages.closed = True
+        self._restore()
+        if keep:
+            self.writer.close()
+        else:
+            self.writer.discard()
+
+    def __enter__(self) -> Recorder:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(keep=kind is None)
+
+    def step(self) -> None:
+        """Say that a training step ended. Without this, a step ends where the next forward begins after
+        all optimizers have stepped."""
+        self._explicit = True
+        self._end_step()
+
+    def step_ended(self) -> None:
+        """Take note that all optimizers have stepped and another forward begins."""
+        if not self._explicit:
+            self._end_step()
+            if self.steps == self._wanted and not self._stopping:
+                raise Enough
+
+    def _end_step(self) -> None:
+        self.phases.step_ended()
+        self.steps += 1
+        self.writer.event("step")
+
+    def pretend(
+        self, like: torch.Tensor, *, dtype: torch.dtype | None = None, memory_format: torch.memory_format | None = None
+    ) -> torch.Tensor:
+        """A tensor on the pretended GPU with the layout that a copy of `like` has there."""
+        if memory_format not in (None, torch.preserve_format):
+            like = torch.empty(like.shape, dtype=like.dtype, device="meta", memory_format=memory_format)
+        elif like.device.type != "meta":
+            like = torch.empty_like(like, device="meta")
+        return self.empty(like.shape, dtype or like.dtype, like.stride())
+
+    def empty(self, size: Sequence[int], dtype: torch.dtype, stride: Sequence[int] | None = None) -> torch.Tensor:
+        """A tensor on the pretended GPU; its storage is logged with the call whose result it is."""
+        if stride is None:
+            stride = [math.prod(size[i + 1 :]) for i in range(len(size))]
+        function = torch.ops.aten.empty_strided.default
+        device = torch.device("cuda", 0)
+        out = self.fake.__torch_dispatch__(function, (), (list(size), list(stride)), {"dtype": dtype, "device": device})
+        assert isinstance(out, torch.Tensor)
+        return out
+
+    def note(self, code: str, text: str) -> None:
+        """Write down an assumption, once for each text."""
+        if (code, text) not in self.notes and not self.quiet:
+            self.notes.append((code, text))
+            self.writer.event("note", code, text, self.frames.here())
+
+    def log(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, name: str = "") -> None:
+        """Write one call: its arguments, its results, and the storages that it made.
+
+        `name` is that of another operator which a GPU would have run in place of `func`.
+        """
+        if self.seen is not None:
+            self.seen.append((name or func._schema.name).removeprefix("aten::"))
+        if self.quiet:
+            return
+        strange = [event for t in (args, list(kwargs.values())) for event in self._births(t)]
+        if strange:  # made where the dispatch mode cannot see it
+            self.writer.events(*strange)
+        births = self._births(out)
+        results = [None if t is None else self.encoder.tensor(t) for t in _flat(out)]
+        frame, module, thread = self.phases.place()
+        op = self.encoder.op(func, name or None)
+        arguments = self.encoder.arguments(func, args, dict(kwargs))
+        if thread != self._thread:
+            self._thread = thread
+            self.writer.event("thread", thread)
+        if self.device.current.stream_id != self._stream and births:
+            self._stream = self.device.current.stream_id
+            self.writer.event("stream", self._stream)
+        self.writer.events(("call", op, arguments, results, frame, module), *births)
+        if self.phases.backward_depth:
+            self.sums.made([serial for _, serial, _ in births])
+            self.phases.after(out)
+
+    def collective(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Answer a collective of a process group of which only this process exists."""
+        return parallel.collective(self, func, args, kwargs)
+
+    def mark(self, tensor: torch.Tensor, kind: str, name: str) -> None:
+        """Say what a tensor's storage is: parameter, buffer, gradient, state, input or label."""
+        for part in sparse.held(tensor) if tensor.device.type == "cuda" else ():
+            serial = self.storages.number(part.untyped_storage())
+            if serial is not None and self.storages.kinds.get(serial) != (kind, name):
+                self.storages.kinds[serial] = kind, name
+                self.writer.event("is", serial, kind, name)
+
+    def _births(self, value: Any) -> list[tuple[str, int, int]]:
+        births = []
+        for tensor in (part for whole in tensors(value) for part in sparse.held(whole)):
+            if tensor.device.type == "cuda":
+                serial, new = self.storages.of(tensor)
+                if new:
+                    births.append(self.storages.born(serial))
+        return births
+
+    def _restore(self) -> None:
+        self.patches.undo()
+        self.engine.remove()
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "producer": f"memestimate {VERSION}",
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "cudnn": torch.backends.cudnn.version() or 0,
+            "cuda": torch.version.cuda or "",
+            "way": "fake-cuda" if self.driver else "fake-cuda-no-driver",
+            "gpu": {
+                "name": self.gpu.id,
+                "capability": self.gpu.capability,
+                "multiprocessors": self.gpu.multiprocessors,
+                "memory": self.gpu.memory,
+            },
+            "world_size": self.world_size,
+            "rank": self.rank,
+            "alloc_conf": os.environ.get("PYTORCH_CUDA_ALLOC_CONF") or os.environ.get("PYTORCH_ALLOC_CONF") or "",
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "allow_tf32": torch.backends.cudnn.allow_tf32,
+        }
+
+
+def record(path: str | os.PathLike[str], *, gpu: str | GPU = "h200", world_size: int = 1, rank: int = 0) -> Recorder:
+    """Record a training loop: ``with record("step.mrec", gpu="a100-80gb") as rec: ...``."""
+    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank)
+
+
+def _flat(out: Any) -> list[torch.Tensor | None]:
+    """Results in the order of the schema, lists opened; what is no tensor is left out as null."""
+    if isinstance(out, (list, tuple)):
+        return [item for value in out for item in _flat(value)]
+    return [out if isinstance(out, torch.Tensor) else None]

@@ -1,0 +1,111 @@
+"""Streams, events and generators of the pretended GPU."""
+
+from __future__ import annotations
+
+import itertools
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from .device import Device
+
+
+class Event:
+    """An event that has always happened."""
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, **_: Any
+    ) -> None:
+        self.device = torch.device("cuda", 0)
+
+    def record(self, stream: Any = None) -> None:
+        """Nothing runs, so nothing is to be waited for."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Return at once."""
+
+    def query(self) -> bool:
+        """Whether the work before it is done."""
+        return True
+
+    def elapsed_time(self, end: Any) -> float:
+        """Milliseconds; not zero, since programs divide by it."""
+        return 1.0
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+
+class Stream:
+    """A stream with a number; allocations are logged with that of the current one."""
+
+    _device: Device  # of the recording under way
+    _numbers = itertools.count(1)
+
+    def __init__(self, device: Any = None, priority: int = 0, *, number: int | None = None, **_: Any) -> None:
+        self.stream_id = next(Stream._numbers) if number is None else number
+        self.priority = priority
+        self.device = torch.device("cuda", 0)
+        self.device_index, self.device_type = 0, 1
+        self.cuda_stream = self.stream_id
+        self._before: list[Stream] = []
+
+    def wait_event(self, event: Any) -> None:
+        """Return at once."""
+
+    def wait_stream(self, stream: Any) -> None:
+        """Return at once."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """An event, which has happened."""
+        return event if event is not None else Event()
+
+    def query(self) -> bool:
+        """Whether its work is done."""
+        return True
+
+    def synchronize(self) -> None:
+        """Return at once."""
+
+    def __enter__(self) -> Stream:
+        self._before.append(Stream._device.current)
+        Stream._device.current = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        Stream._device.current = self._before.pop()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.stream_id == self.stream_id
+
+    def __hash__(self) -> int:
+        return hash((Stream, self.stream_id))
+
+
+class Switch:
+    """``torch.cuda.stream(s)`` and ``StreamContext(s)``; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(kind, error, trace)
+
+
+class Generator(torch.Generator):
+    """A generator for the GPU, whose state lives on the host."""
+
+    def __new__(cls, device: Any = "cpu") -> Generator:
+        kind = "cpu" if torch.device(device).type == "cuda" else device
+        return super().__new__(cls, kind)  # type: ignore[call-arg]

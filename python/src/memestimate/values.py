@@ -1,0 +1,366 @@
+"""Values on the pretended GPU: those that are known, and plausible answers for the rest.
+
+Tensors there have none, but a program that asks for one must get an answer. What a small tensor
+holds is followed as long as it comes from the host or from constants alone: a mask, lengths,
+positions. Everything else is answered by a rule, and the answer is noted in the recording,
+because the step that is recorded depends on it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .capture import Handler, tensors
+from .shares import Shares, spread
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+aten = torch.ops.aten
+
+_SMALL = 1 << 16  # elements of a tensor whose values are followed
+_SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
+_COPIED = 1 << 20  # elements of integers that came from the host
+_TRIED = 1 << 26  # elements of all tensors of a call that is tried out on the host
+_ATTRIBUTE = "_memestimate_value"
+
+# What an operator gives whatever its first argument holds.
+_CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "fill_")
+_UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted")
+_TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
+_BOTH = ("logical_and", "bitwise_and", "mul")
+_EITHER = ("logical_or", "bitwise_or")
+_NOT = ("logical_not", "bitwise_not")
+_PASSED_ON = ("view", "squeeze", "unsqueeze", "select", "expand", "clone", "alias", "detach", "_to_copy")
+# A gradient scaler's step in which no gradient overflowed: what it writes is what was there.
+_FINITE = {"aten::_amp_foreach_non_finite_check_and_unscale_": [0], "aten::_amp_update_scale_": []}
+
+
+class Values:
+    """Values by tensor, forgotten when the tensor's storage is written by something unknown."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._epochs: dict[int, int] = {}  # by storage: how often it was written
+        self._pure: dict[OpOverload, bool] = {}
+        self._written: dict[OpOverload, list[int]] = {}
+        self.shares = Shares(self)
+
+    def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor holds, as a tensor on the host; None if that is not known."""
+        if not isinstance(tensor, FakeTensor):
+            return tensor if tensor.device.type == "cpu" else None
+        known = tensor.__dict__.get(_ATTRIBUTE)
+        if known is None or known[1] != self.epoch(tensor):
+            return None
+        value: torch.Tensor = known[0]
+        return value
+
+    def set(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+        """Say what a tensor holds."""
+        if isinstance(tensor, FakeTensor) and tensor.shape == value.shape and tensor.dtype == value.dtype:
+            tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor)
+
+    def copied(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
+        """A tensor has come from the host."""
+        limit = _SMALL_FLOAT if source.dtype.is_floating_point else _COPIED
+        if source.device.type == "cpu" and source.numel() <= limit and not isinstance(source, FakeTensor):
+            self.set(tensor, source.detach().to(tensor.dtype).clone())
+
+    def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
+        """Compute what a call gives, if all that it reads is known."""
+        written = self._written.get(func)
+        if written is None:
+            arguments = func._schema.arguments
+            written = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+            written = _FINITE.get(func._schema.name, written)
+            self._written[func] = written
+        first = out if isinstance(out, torch.Tensor) else None
+        if first is None and isinstance(out, (list, tuple)) and out and isinstance(out[0], torch.Tensor):
+            first = out[0]
+        if isinstance(first, FakeTensor) and first.numel() == 1:
+            self._made_by(first, func, args)
+        share = self.shares.read(func, args, kwargs, out)
+        known = first is not None and first.numel() <= _limit(first) and self._is_pure(func)
+        real: Any = None
+        if known:
+            constant = func._schema.name.removeprefix("aten::") in _CONSTANT
+            real = self._real([*args], constant)
+        keywords = None if real is None else self._real(kwargs, False)
+        if real is not None and keywords is not None:
+            self._share_memory(func, args, real, written)
+        for position in written:
+            for tensor in tensors(args[position] if position < len(args) else list(kwargs.values())):
+                if isinstance(tensor, FakeTensor):
+                    if real is not None and position < len(real) and real[position] is self.get(tensor):
+                        continue  # what is known of this storage, by whatever view, is written, too
+                    serial = self._serial(tensor)
+                    self._epochs[serial] = self._epochs.get(serial, 0) + 1
+        if share != (None, 0):
+            self.shares.write(share, out)
+        if real is None or keywords is None:
+            counts = self.shares.counts(func, args, kwargs, out)
+            if counts is not None and counts.numel() <= _SMALL:
+                self._note_spread(args[0], int(counts.sum()))
+                self.set(out, counts)
+            return
+        if isinstance(keywords.get("device"), torch.device):
+            keywords["device"] = torch.device("cpu")
+        real = [torch.device("cpu") if isinstance(a, torch.device) else a for a in real]
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = func(*real, **keywords)
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            for tensor in tensors([args[position] for position in written if position < len(args)]):
+                tensor.__dict__.pop(_ATTRIBUTE, None)
+                self._epochs[self._serial(tensor)] = self.epoch(tensor) + 1
+            return
+        pairs = zip(tensors(out), tensors(result), strict=False)
+        for fake, value in pairs:
+            self.set(fake, value)
+
+    def _share_memory(self, func: OpOverload, args: Sequence[Any], real: list[Any], written: list[int]) -> None:
+        """Let a view's value be a view of the value, and a write go into the value itself.
+
+        All that is known of a storage then lies in one storage on the host.
+        """
+        schema = func._schema
+        views = [
+            position
+            for position, argument in enumerate(schema.arguments)
+            if argument.alias_info is not None and not argument.alias_info.is_write
+        ]
+        for position in [*views, *written]:
+            if position < len(args) and isinstance(args[position], FakeTensor):
+                known = self.get(args[position])
+                if known is not None:
+                    real[position] = known
+
+    def _made_by(self, tensor: FakeTensor, func: OpOverload, args: Sequence[Any]) -> None:
+        """Remember what a single value is the answer of: if it is a check, whether a sane program passes it."""
+        name = func._schema.name.removeprefix("aten::")
+        tensor.__dict__["_memestimate_made_by"] = name
+        if name in ("sum", "count_nonzero") and args[0].dtype is torch.bool:
+            tensor.__dict__["_memestimate_counted"] = args[0].numel()
+        if tensor.dtype is not torch.bool:
+            return
+        answers = [a.__dict__.get("_memestimate_passes", False) for a in args[:2] if isinstance(a, torch.Tensor)]
+        passes = name in _TRUE or (name == "eq" and args[0] is args[1])
+        if name in _BOTH:
+            passes = len(answers) == 2 and all(answers)
+        elif name in _EITHER:
+            passes = any(answers)
+        elif name in _NOT:
+            passes = answers == [False]
+        elif name in _PASSED_ON:
+            passes = answers == [True]
+        tensor.__dict__["_memestimate_passes"] = passes
+
+    def _note_spread(self, mask: torch.Tensor, count: int) -> None:
+        text = f"of {list(mask.shape)} elements {count} were taken to be set, spread evenly"
+        self._recorder.note("routing", text)
+
+    def _real(self, values: Any, shapes_only: bool) -> Any:
+        """Arguments with each tensor replaced by what it holds; None if one is not known."""
+        if isinstance(values, torch.Tensor):
+            known = self.get(values)
+            if known is None and shapes_only and values.numel() <= _SMALL:
+                known = torch.empty(values.shape, dtype=values.dtype)
+            # A copy, since the call may write into it.
+            return None if known is None or known.numel() > _COPIED else known.clone()
+        if isinstance(values, dict):
+            found = {key: self._real(value, shapes_only) for key, value in values.items()}
+            return None if any(found[key] is None and values[key] is not None for key in found) else found
+        if isinstance(values, (list, tuple)):
+            items = [self._real(value, shapes_only) for value in values]
+            if any(item is None and value is not None for item, value in zip(items, values, strict=True)):
+                return None
+            return items
+        return values
+
+    def _is_pure(self, func: OpOverload) -> bool:
+        known = self._pure.get(func)
+        if known is None:
+            name = func._schema.name.removeprefix("aten::")
+            known = self._pure[func] = (
+                torch.Tag.nondeterministic_seeded not in func.tags and name not in _UNKNOWN and func.namespace == "aten"
+            )
+        return known
+
+    def _serial(self, tensor: torch.Tensor) -> int:
+        return self._recorder.storages.of_address(tensor)
+
+    def epoch(self, tensor: torch.Tensor) -> int:
+        """How often a tensor's storage was written."""
+        return self._epochs.get(self._serial(tensor), 0)
+
+    # What programs ask.
+
+    def handlers(self) -> dict[OpOverload, Handler]:
+        """Operators whose answer, or whose result's size, is a matter of values."""
+        found: dict[OpOverload, Handler] = {
+            aten._local_scalar_dense.default: self._scalar,
+            aten.equal.default: self._equal,
+            aten.nonzero.default: self._nonzero,
+            aten.masked_select.default: self._masked_select,
+            aten.index.Tensor: self._index,
+            aten.bincount.default: self._bincount,
+            aten._assert_async.default: self._nothing,
+            aten._assert_async.msg: self._nothing,
+        }
+        for op in (aten._unique2.default, aten.unique_dim.default, aten.unique_consecutive.default):
+            found[op] = self._unique
+        return found
+
+    def _nothing(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return None
+
+    def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        tensor = args[0]
+        known = self.get(tensor)
+        if known is not None:
+            return known.item()
+        made_by = tensor.__dict__.get("_memestimate_made_by", "")
+        answer: Any
+        if tensor.dtype is torch.bool:
+            answer = tensor.__dict__.get("_memestimate_passes", False)
+        elif tensor.dtype.is_floating_point:
+            answer = 1.0
+        elif tensor.dtype.is_complex:
+            answer = 1j
+        else:
+            answer = tensor.__dict__.get("_memestimate_counted", 1)  # as many as indexing by the mask takes
+        text = f"a value was asked for and taken to be {answer}"
+        self._recorder.note("item", f"{text} (result of {made_by})" if made_by else text)
+        return answer
+
+    def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        a, b = self.get(args[0]), self.get(args[1])
+        if a is not None and b is not None:
+            return torch.equal(a, b)
+        self._recorder.note("equal", "two tensors of unknown values were taken to be equal")
+        return True
+
+    def _count(self, mask: torch.Tensor) -> int:
+        """How many elements of a mask are not zero."""
+        known = self.get(mask)
+        if known is not None:
+            return int(known.count_nonzero())
+        share = self.shares.of(mask)[0]
+        if share is not None:
+            count: int = round(mask.numel() * share)
+            self._note_spread(mask, count)
+            return count
+        self._recorder.note("nonzero", f"all of {mask.numel()} elements of a mask were taken to be set: an upper bound")
+        return mask.numel()
+
+    def _nonzero(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        mask = args[0]
+        count = self._count(mask)
+        out = self._recorder.empty((count, mask.dim()), torch.int64, (1, max(count, 1)))
+        self._recorder.log(func, args, kwargs, out)
+        known = self.get(mask)
+        if known is not None:
+            self.set(out, known.nonzero())
+        return out
+
+    def _masked_select(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        source, mask = args
+        shape = torch.broadcast_shapes(source.shape, mask.shape)
+        count = self._count(mask) * (shape.numel() // max(mask.numel(), 1))
+        out = self._recorder.empty((count,), source.dtype)
+        self._recorder.log(func, args, kwargs, out)
+        self.follow(func, args, kwargs, out)
+        return out
+
+    def _index(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        source, indices = args
+        if not any(t is not None and t.dtype in (torch.bool, torch.uint8) for t in indices):
+            return NotImplemented
+        places: list[torch.Tensor | None] = []
+        for index in indices:
+            if index is not None and index.dtype in (torch.bool, torch.uint8):
+                count = self._count(index)
+                places += [self._recorder.empty((count,), torch.int64) for _ in range(index.dim())]
+            else:
+                places.append(index)
+        out = self._recorder.fake.__torch_dispatch__(func, (FakeTensor,), (source, places), {})
+        self._recorder.log(func, args, kwargs, out)
+        self.follow(func, args, kwargs, out)
+        return out
+
+    def _bincount(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        choices = self.shares.of(args[0])[1]
+        if self.get(args[0]) is not None or not choices or (len(args) > 1 and args[1] is not None):
+            return NotImplemented
+        minimum = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
+        out = self._recorder.empty((max(choices, minimum),), torch.int64)
+        self._recorder.log(func, args, kwargs, out)
+        self._note_spread(args[0], args[0].numel())
+        self.set(out, spread(args[0].numel(), out))
+        return out
+
+    def _unique(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        known = self.get(args[0])
+        if known is not None:
+            results = func(known, *args[1:], **kwargs)
+        else:
+            self._recorder.note("unique", f"all of {args[0].numel()} elements were taken to be different")
+            results = func(self._different(args[0]), *args[1:], **kwargs)
+        out = tuple(self._recorder.empty(t.shape, t.dtype, t.stride()) for t in results)
+        self._recorder.log(func, args, kwargs, out)
+        if known is not None:
+            for fake, value in zip(out, results, strict=True):
+                self.set(fake, value)
+        return out
+
+    def _different(self, tensor: torch.Tensor) -> torch.Tensor:
+        return torch.arange(tensor.numel()).reshape(tensor.shape).to(tensor.dtype)
+
+    def try_out(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
+        """Run a call for which PyTorch has no rule of shapes on the host, to see what it gives.
+
+        Tensors whose values are not known hold ones there. Raises `error` if that does not work.
+        """
+        if sum(t.numel() for t in tensors([args, list(kwargs.values())])) > _TRIED:
+            raise error
+
+        def real(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                known = self.get(value)
+                return torch.ones(value.shape, dtype=value.dtype) if known is None else known.clone()
+            if isinstance(value, (list, tuple)):
+                return [real(item) for item in value]
+            return torch.device("cpu") if isinstance(value, torch.device) else value
+
+        try:
+            results = func(*real(args), **{key: real(value) for key, value in kwargs.items()})
+        except Exception as failed:
+            text = f"{func} cannot be recorded: PyTorch has no rule for its result's shape, and on the host it fails"
+            raise RuntimeError(f"{text} ({failed})") from error
+        if func._schema.is_mutable:
+            out = args[0]
+        else:
+            out = _map(results, lambda t: self._recorder.empty(t.shape, t.dtype, t.stride()))
+        self._recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
+        self._recorder.log(func, args, kwargs, out)
+        return out
+
+
+def _limit(tensor: torch.Tensor) -> int:
+    return _SMALL_FLOAT if tensor.dtype.is_floating_point else _SMALL
+
+
+def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map(item, function) for item in value)
+    return value

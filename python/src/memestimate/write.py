@@ -1,0 +1,76 @@
+"""Writing a recording: format ``memestimate-recording/1`` (docs/recording.md).
+
+A recording is a gzip stream of lines. The first is a header object; the others are JSON
+arrays whose first element says what they are: definitions of operators, tensor layouts,
+frames and modules, and events in the order in which they happened.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any
+
+FORMAT = "memestimate-recording/1"
+_FLUSH = 8192  # lines kept before they are compressed
+
+
+class Writer:
+    """One recording being written; nothing is at `path` until `close` has succeeded."""
+
+    def __init__(self, path: str | os.PathLike[str], header: dict[str, Any]) -> None:
+        self.path = Path(path)
+        self._part = self.path.with_name(self.path.name + f".{os.getpid()}.part")
+        self._raw = self._part.open("wb")
+        self._file = gzip.GzipFile(filename="", mode="wb", compresslevel=5, fileobj=self._raw, mtime=0)
+        self._lines: list[str] = [json.dumps({"format": FORMAT} | header)]
+        self._tables: dict[str, dict[Hashable, int]] = {"op": {}, "meta": {}, "frame": {}, "module": {}}
+        self._lock = threading.RLock()  # a finalizer may write while a flush is under way
+        self._written = 0
+
+    def event(self, *items: Any) -> None:
+        """Append one event."""
+        self._lines.append(_json(items))
+        if len(self._lines) > _FLUSH:
+            self._flush()
+
+    def events(self, *events: tuple[Any, ...]) -> None:
+        """Append several events between which nothing else may come."""
+        self._lines.extend([_json(event) for event in events])
+
+    def define(self, table: str, key: Hashable, *items: Any) -> int:
+        """Return the id of `key` in a table, defining it as `items` at its first use."""
+        ids = self._tables[table]
+        known = ids.get(key)
+        if known is None:
+            known = ids[key] = len(ids)
+            self._lines.append(_json((table, *items)))
+        return known
+
+    def close(self) -> None:
+        """Write the last line and put the file in its place."""
+        self._lines.append(_json(("end", self._written + len(self._lines) - 1)))  # without the header
+        self._flush()
+        self._file.close()
+        self._raw.close()
+        os.replace(self._part, self.path)
+
+    def discard(self) -> None:
+        """Give up: leave no file."""
+        self._file.close()
+        self._raw.close()
+        self._part.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        with self._lock:
+            lines, self._lines = self._lines, []
+            self._written += len(lines)
+            self._file.write(("\n".join(lines) + "\n").encode())
+
+
+def _json(items: tuple[Any, ...]) -> str:
+    return json.dumps(items, separators=(",", ":"))

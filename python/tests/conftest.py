@@ -1,0 +1,23 @@
+"""Makes the package in src and the helpers beside the tests importable, and builds the program that they ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parents[1] / "src"), str(Path(__file__).parent)]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, built from this source unless the environment names one."""
+    if "MEMESTIMATE" not in os.environ:
+        path = tmp_path_factory.mktemp("program") / "memestimate"
+        root = Path(__file__).parents[2]
+        subprocess.run(["go", "build", "-o", str(path), "./cmd/memestimate"], cwd=root, check=True)
+        os.environ["MEMESTIMATE"] = str(path)
+    return Path(os.environ["MEMESTIMATE"])

@@ -1,0 +1,77 @@
+"""Which kernel attention takes, by GPU, and what that leaves in a recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import memestimate
+from memestimate.attention import choose, query
+from memestimate.gpus import find
+from recording import Recording
+
+CUDNN = 91900
+CASES = [
+    ("h200", torch.bfloat16, 64, {}, "cudnn"),
+    ("h200", torch.bfloat16, 64, {"dropout": 0.1}, "cudnn"),
+    ("h200", torch.bfloat16, 64, {"mask": True}, "cudnn"),
+    ("h200", torch.bfloat16, 160, {}, "flash"),
+    ("h200", torch.bfloat16, 160, {"mask": True}, "efficient"),
+    ("h200", torch.float32, 64, {"causal": True}, "efficient"),
+    ("h200", torch.float32, 66, {}, "math"),
+    ("a100-80gb", torch.float16, 64, {}, "flash"),
+    ("a100-80gb", torch.float16, 64, {"mask": True}, "efficient"),
+    ("a100-80gb", torch.bfloat16, 200, {}, "flash"),
+    ("rtx-4090", torch.bfloat16, 200, {"training": True}, "efficient"),
+    ("t4", torch.float16, 64, {}, "efficient"),
+    ("t4", torch.bfloat16, 64, {}, "math"),
+    ("t4", torch.float32, 66, {}, "efficient"),
+]
+
+
+@pytest.mark.parametrize(("gpu", "dtype", "width", "kind", "kernel"), CASES)
+def test_rules(gpu: str, dtype: torch.dtype, width: int, kind: dict[str, object], kernel: str) -> None:
+    q = torch.empty(2, 4, 128, width, dtype=dtype, device="meta", requires_grad="training" in kind)
+    mask = torch.empty(2, 1, 128, 128, dtype=dtype, device="meta") if "mask" in kind else None
+    asked = query(q, q, q, mask, 0.1 if "dropout" in kind else 0.0, "causal" in kind, False)
+    assert choose(asked, find(gpu).capability, CUDNN, (2, 11)) == kernel
+
+
+def test_a_mask_whose_rows_are_not_dense_takes_math() -> None:
+    """check_last_dim_stride_equals_1_dense looks at the mask, too: T5's biases have the heads moved to the front."""
+    q = torch.empty(2, 4, 128, 64, device="meta")
+    mask = torch.empty(128, 128, 4, device="meta").permute(2, 0, 1)[None]
+    assert choose(query(q, q, q, mask, 0.0, False, False), (9, 0), CUDNN, (2, 11)) == "math"
+
+
+def attention_calls(path: Path, precision: torch.dtype | None, gpu: str) -> list[str]:
+    with memestimate.record(path, gpu=gpu):
+        layer = nn.MultiheadAttention(64, 4, batch_first=True).cuda()
+        x = torch.randn(2, 16, 64, device="cuda")
+        with torch.autocast("cuda", dtype=precision or torch.float16, enabled=precision is not None):
+            y, _ = layer(x, x, x, need_weights=False)
+            y = y + F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], dropout_p=0.1)[:, 0]
+        y.float().sum().backward()
+    return [call[0] for call in Recording(path).calls() if "attention" in call[0] and "_backward" not in call[0]]
+
+
+def test_autocast_and_modules_reach_the_kernel(tmp_path: Path) -> None:
+    efficient, cudnn = "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention"
+    assert attention_calls(tmp_path / "a", None, "h200") == [efficient] * 2
+    assert attention_calls(tmp_path / "b", torch.bfloat16, "h200") == [cudnn] * 2
+    assert attention_calls(tmp_path / "c", torch.bfloat16, "a100-80gb") == ["_scaled_dot_product_flash_attention"] * 2
+
+
+def test_inference_mode_shows_what_composites_are_made_of(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec"), torch.inference_mode():
+        q = torch.randn(2, 4, 16, 64, device="cuda")
+        F.scaled_dot_product_attention(q, q, q)
+        F.linear(q, q[0, 0])
+    names = [call[0] for call in Recording(tmp_path / "x.mrec").calls()]
+    assert "_scaled_dot_product_efficient_attention" in names
+    assert "mm" in names
+    assert not {"scaled_dot_product_attention", "linear", "matmul"} & set(names)

@@ -1,0 +1,93 @@
+"""`estimate`, `fit` and `from_config`, asked through the program."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import memestimate
+
+BATCH, WIDTH, CLASSES = 64, 1024, 256
+
+
+def model() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, CLASSES))
+
+
+def rounded(net: nn.Module) -> int:
+    return sum(-(-p.numel() * p.element_size() // 512) * 512 for p in net.parameters())
+
+
+@pytest.mark.usefixtures("program")
+def test_a_step_of_adamw() -> None:
+    """Weights, gradients, two states, the foreach step's temporary, the batch, and cuBLAS's workspaces."""
+    net = model()
+    x, labels = torch.randn(BATCH, WIDTH), torch.randint(0, CLASSES, (BATCH,))
+    answer = memestimate.estimate(net, (x,), labels=labels, gpu="h200")
+    batch = BATCH * WIDTH * 4 + BATCH * 8
+    workspaces = 2 * (32 << 20) + 2 * (1 << 20)  # 32 MiB of cuBLAS and 1 MiB of cublasLt a thread
+    tensors = 5 * rounded(net) + batch
+    assert tensors < answer.peak.allocated <= tensors + workspaces + (1 << 20)
+    assert answer.peak.allocated <= answer.peak.reserved < answer.peak.device <= answer.peak.at_most
+    assert all(p.device.type == "cpu" and p.grad is None for p in net.parameters())
+
+
+@pytest.mark.usefixtures("program")
+def test_precisions_and_modes_change_the_answer() -> None:
+    x = torch.zeros(1, WIDTH).expand(1 << 16, WIDTH)
+
+    def allocated(**settings: object) -> int:
+        return memestimate.estimate(model(), (x,), **settings).peak.allocated  # type: ignore[arg-type]
+
+    plain = allocated()
+    assert allocated(precision="bf16") < 0.7 * plain
+    assert allocated(mode="infer") < plain
+    assert allocated(optimizer=torch.optim.SGD) < plain
+
+
+@pytest.mark.usefixtures("program")
+def test_what_an_answer_offers(tmp_path: Path) -> None:
+    answer = memestimate.estimate(model(), (torch.randn(BATCH, WIDTH),), recording=tmp_path / "step.mrec")
+    assert answer.fits("t4")
+    assert not answer.fits("32MiB")
+    assert "allocated" in str(answer)
+    assert "Linear" in answer.table()
+    answer.to_html(tmp_path / "step.html")
+    assert (tmp_path / "step.html").read_text().startswith("<!")
+    answer.snapshot(tmp_path / "step.pickle")
+    with (tmp_path / "step.pickle").open("rb") as file:
+        trace = pickle.load(file)["device_traces"][0]
+    assert {event["action"] for event in trace} >= {"alloc", "free_requested", "segment_alloc"}
+
+
+@pytest.mark.usefixtures("program")
+def test_fit_agrees_with_a_recording_of_its_batch() -> None:
+    x = torch.randn(BATCH, WIDTH)
+    found = memestimate.fit(model(), (x,), gpu="t4")
+    assert found.safe_batch <= found.batch
+    assert found.batch > BATCH
+    row = next(b for b in found.curve if b.batch == found.batch)
+    again = memestimate.estimate(model(), (torch.zeros(1, WIDTH).expand(found.batch, WIDTH),), gpu="t4")
+    assert row.allocated == again.peak.allocated
+
+
+def test_refusals_are_sentences() -> None:
+    with pytest.raises(ValueError, match="precision 'fp8' is not known"):
+        memestimate.estimate(model(), (torch.randn(2, WIDTH),), precision="fp8")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="batch dimension"):
+        memestimate.fit(model(), (), gpu="t4")
+    with pytest.raises(FileNotFoundError, match="no such configuration"):
+        memestimate.from_config("nowhere/config.json")
+
+
+def test_torch_is_imported_when_it_is_needed() -> None:
+    code = "import sys, memestimate; print('torch' in sys.modules, memestimate.ProgramError.__name__)"
+    source = str(Path(memestimate.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=source)
+    assert done.stdout.split() == ["False", "ProgramError"]

@@ -1,0 +1,180 @@
+"""Values of tensors on the pretended GPU."""
+
+from __future__ import annotations
+
+import copy
+import io
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import memestimate
+from recording import Recording
+
+
+@pytest.fixture
+def rec(tmp_path: Path) -> memestimate.Recorder:
+    with memestimate.record(tmp_path / "x.mrec") as recorder:
+        yield recorder
+
+
+def codes(rec: memestimate.Recorder) -> list[str]:
+    return [code for code, _ in rec.notes]
+
+
+def test_small_values_from_the_host_are_known(rec: memestimate.Recorder) -> None:
+    mask = torch.tensor([[1, 1, 0], [1, 0, 0]]).cuda()
+    assert mask.sum().item() == 3
+    assert not bool((mask == 1).all())
+    assert mask.bool().nonzero().shape == (3, 2)
+    assert torch.ones(2, 3, 5, device="cuda")[mask.bool()].shape == (3, 5)
+    assert torch.arange(7, device="cuda").max().item() == 6
+    assert (mask.cumsum(1)[:, -1]).tolist() == [2, 1]
+    assert codes(rec) == []
+
+
+def test_what_is_written_over_is_forgotten(rec: memestimate.Recorder) -> None:
+    x = torch.zeros(4, device="cuda")
+    view = x[:2]
+    assert x.sum().item() == 0
+    view.normal_()
+    x.sum().item()
+    assert codes(rec) == ["item"]
+
+
+def test_unknown_values_are_answered_and_noted(rec: memestimate.Recorder) -> None:
+    x = torch.randn(10, device="cuda")
+    assert x.sum().item() == 1.0
+    assert f"{x.mean():.2f}" == "1.00"
+    assert bool(torch.isfinite(x).all())
+    assert not bool(torch.isnan(x).any())
+    assert x[x > 0].shape == (10,)
+    assert torch.unique(x).shape == (10,)
+    assert {"item", "nonzero", "unique"} <= set(codes(rec))
+
+
+def test_a_gradient_scaler_steps(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "y.mrec") as rec:
+        net = nn.Linear(8, 8).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        scaler = torch.amp.GradScaler("cuda")
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = net(torch.randn(2, 8, device="cuda")).float().mean()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+    assert rec.steps == 1
+    names = [call[0] for call in Recording(tmp_path / "y.mrec").calls()]
+    assert "_amp_foreach_non_finite_check_and_unscale_" in names
+    assert "_foreach_norm" in names
+    assert "_foreach_add_" in names
+    assert "addmm" in names
+
+
+def test_to_the_host_and_back(rec: memestimate.Recorder) -> None:
+    net = nn.Linear(4, 4).cuda()
+    copied = copy.deepcopy(net)
+    assert isinstance(copied.weight, nn.Parameter)
+    assert copied.weight.is_cuda
+    file = io.BytesIO()
+    torch.save(net.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, map_location="cuda")
+    assert state["weight"].is_cuda
+    net.load_state_dict(state)
+    assert net(torch.ones(2, 4, device="cuda")).detach().cpu().numpy().shape == (2, 4)
+    assert net.cpu().weight.device.type == "cpu"
+
+
+def test_ties_survive_the_move(rec: memestimate.Recorder) -> None:
+    first, second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    second.weight = first.weight
+    net = nn.Sequential(first, second)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net.cuda()
+    assert first.weight is second.weight
+    assert optimizer.param_groups[0]["params"][0] is first.weight
+    assert rec.storages.allocated == 512
+
+
+def test_operators_without_a_rule_of_shapes_are_tried_on_the_host(rec: memestimate.Recorder) -> None:
+    data = torch.ones(4, 3, device="cuda")
+    packed = nn.utils.rnn.pack_padded_sequence(data[..., None], torch.tensor([3, 2, 2, 1]), batch_first=True)
+    assert packed.data.shape == (8, 1)
+    assert packed.batch_sizes.tolist() == [4, 3, 1]
+
+
+def test_devices_are_answered(rec: memestimate.Recorder) -> None:
+    assert torch.cuda.is_available()
+    assert torch.cuda.device_count() == 1
+    assert torch.cuda.get_device_capability() == (9, 0)
+    assert torch.cuda.get_device_properties(0).total_memory == rec.gpu.memory
+    assert torch.accelerator.is_available()
+    kept = torch.empty(1000, device="cuda")
+    assert torch.cuda.memory_allocated() == 4096
+    del kept
+    assert torch.cuda.memory_allocated() == 0
+    assert torch.cuda.max_memory_allocated() == 4096
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        assert torch.cuda.current_stream() == side
+    torch.cuda.synchronize()
+    assert torch.get_rng_state().numel() > 0
+    assert torch.cuda.get_rng_state().dtype is torch.uint8
+
+
+def test_checks_that_a_sane_program_passes(rec: memestimate.Recorder) -> None:
+    x = torch.randn(16, 6, device="cuda")
+    assert bool((x == x).all(-1).all() & torch.isfinite(x).all())
+    assert bool(~torch.isnan(x).any())
+    assert not torch.isnan(x).any().logical_not().logical_not()
+    assert torch.isnan(x).sum().item() == 0
+    assert torch.distributions.Categorical(logits=x).log_prob(x.argmax(1)).shape == (16,)
+    assert torch.distributions.Normal(x, x.exp()).cdf(x).shape == (16, 6)
+
+
+def test_a_mask_has_one_count(rec: memestimate.Recorder) -> None:
+    labels = torch.arange(2 * 300).reshape(2, 300).cuda() % 7
+    kept = torch.ones(2, 300, dtype=torch.bool).cuda()
+    kept[1, 200:] = False
+    x = torch.randn(2, 300, 4, device="cuda")
+    chosen = (labels > 4)[kept]
+    assert chosen.shape == (500,)
+    assert x[kept][chosen].shape[0] == chosen.sum().item() == chosen.nonzero().shape[0]
+    assert x[kept].shape[0] + x[~kept].shape[0] == 600
+    assert codes(rec) == []
+    unknown = torch.randn(20, 10, device="cuda") > 0
+    counts = {int(unknown.sum()), len(unknown.flatten().nonzero()), len(torch.ones(20, 10, device="cuda")[unknown])}
+    assert counts == {200}
+
+
+def test_routing_is_balanced(rec: memestimate.Recorder) -> None:
+    experts, tokens, k = 8, 100, 2
+    _, chosen = torch.randn(tokens, experts, device="cuda").softmax(-1).topk(k)
+    share = tokens * k // experts
+    assert len(torch.where(chosen == 3)[0]) == share
+    one_hot = torch.nn.functional.one_hot(chosen, num_classes=experts).permute(2, 1, 0)
+    assert len(one_hot.sum((-1, -2)).greater(0).nonzero()) == experts
+    assert len(torch.where(one_hot[5])[0]) == share
+    assert torch.bincount(chosen.flatten(), minlength=experts).tolist() == [share] * experts
+    gates = torch.zeros(tokens, experts, device="cuda").scatter(1, chosen, torch.rand(tokens, k, device="cuda"))
+    assert (gates > 0).sum(0).tolist() == [share] * experts
+    assert len(gates.nonzero()) == tokens * k
+    assert set(codes(rec)) == {"routing"}
+
+
+def test_writes_through_views_are_followed(rec: memestimate.Recorder) -> None:
+    mask = torch.zeros(4, 10, dtype=torch.bool).cuda()
+    flat, copied = mask.view(-1), mask.clone()
+    for row in range(4):
+        mask[row].narrow(0, row, 10 - row).fill_(1)
+    assert mask.sum().item() == flat.sum().item() == 34
+    assert copied.sum().item() == 0
+    assert codes(rec) == []
+    mask[0].bernoulli_()
+    flat.sum().item()
+    assert codes(rec) == ["item"]
