@@ -1,13 +1,14 @@
-# The C compiler is needed only by go-nvml, which declares functions that NVIDIA deprecates.
-export CGO_CFLAGS ?= -g -O2 -Wno-deprecated-declarations
+PYTHON ?= python3
 
-.PHONY: accuracy bench bench-snapshot build golden lint release test
+.PHONY: slurm web accuracy bench bench-snapshot build golden lint release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
 
+# The tests of the Python package need what python/requirements-dev.txt names.
 test:
 	go test ./...
+	cd python && $(PYTHON) -m pytest -q
 
 bench:
 	go test -run '^$$' -bench . -benchmem ./...
@@ -20,6 +21,7 @@ bench-snapshot:
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet ./...
+	cd python && ruff format --check . && ruff check . && mypy
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
 
 # Compares the estimate with every measured run and writes docs/ACCURACY.md.
@@ -28,8 +30,17 @@ accuracy:
 
 # Writes what tests expect to be printed anew: after a change of the figures. Look at what it changes.
 golden:
-	go test ./cmd/memestimate -run 'DiffRows|Readme|OperatorsPage|Docs' -count=1 -update -update-readme
+	go test ./cmd/memestimate -run 'DiffRows|OperatorsPage|Docs' -count=1 -update -update-readme
 
-# Archives with checksums into dist: make release VERSION=v1.2.3
+# All packages of a release into dist, twice, but for publishing and signing them.
 release:
-	scripts/release.sh $(VERSION)
+	scripts/release_dry_run.sh
+
+# The page that runs memestimate in a browser: one file that needs no network, dist/web/index.html
+web:
+	go run ./web/build
+
+# Places jobs on a real Slurm cluster of four nodes with pretended GPUs, on this host, as root. Needs Debian's slurmctld,
+# slurmd, slurm-client and munge; takes some minutes.
+slurm:
+	go test -tags slurm ./cmd/memestimate -run TestSlurm -v

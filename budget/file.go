@@ -3,6 +3,7 @@ package budget
 
 import (
 	"fmt"
+	"slices"
 )
 
 // Name is what a budget file is called.
@@ -14,17 +15,24 @@ const MaxSize = 1 << 20
 // A File is a budget file.
 type File struct {
 	Path   string // as the user gave it
-	Base   string // the git revision that growth is measured from; "" is HEAD
+	Base   Value  // the git revision that growth is measured from; without a text it is not said
 	Models []Model
 }
 
 // A Model is one entry of a file's models: some files and what is asked of them.
 type Model struct {
-	Line     int
-	Paths    []Value // files, globs or built-in names
-	Exclude  []Value
-	Settings []Settings // one at least
-	Limits   Limits
+	Line       int
+	Paths      []Value // files, globs or built-in names
+	Exclude    []Value
+	New        []Value    // globs of models that the base may lack
+	LowerBound bool       // operators that are not modelled are accepted
+	Settings   []Settings // one at least
+	Limits     Limits
+}
+
+// IsNew reports whether the base may lack a model.
+func (m *Model) IsNew(name string) bool {
+	return slices.ContainsFunc(m.New, func(g Value) bool { return Matches(g.Text, name) })
 }
 
 // A Value is a text of the file, with its line.
@@ -72,7 +80,12 @@ type Error struct {
 
 	Key   string   // a key that is not known; "" when it is something else
 	Known []string // those that are, in its place
+
+	cause error // what a value's own reader says; nil when there is none
 }
+
+// Unwrap returns what a value's own reader says, which may have a hint.
+func (e *Error) Unwrap() error { return e.cause }
 
 // Error returns "FILE:LINE: what is wrong".
 func (e *Error) Error() string {

@@ -1,12 +1,14 @@
 package budget
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // A Growth is how much a figure may grow: by a share of what it was, or by bytes.
@@ -25,7 +27,11 @@ func ParseGrowth(s string) (Growth, error) {
 		}
 		return Growth{Percent: p, Share: true}, nil
 	}
-	n, err := report.ParseSize(s)
+	n, err := spelling.Size(s)
+	var meant *spelling.Error
+	if errors.As(err, &meant) && meant.Hint() != "" {
+		return Growth{}, err
+	}
 	if err != nil {
 		return Growth{}, fmt.Errorf("%q is neither a share such as 5%% nor a size such as 200MiB", s)
 	}

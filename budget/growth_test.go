@@ -16,7 +16,7 @@ func TestGrowth(t *testing.T) {
 		{"0%", 1000, 1000, true},
 		{"0%", 1000, 1001, false},
 		{"0", 1000, 1001, false},
-		{"50", 1000, 1050, true},
+		{"50B", 1000, 1050, true},
 		{"1KiB", 1000, 2025, false},
 		{"2.5 %", 1000, 1025, true},
 		{"5%", 1000, 10, true},
@@ -34,7 +34,7 @@ func TestGrowth(t *testing.T) {
 			t.Errorf("%s from %d to %d: %v", tt.text, tt.before, tt.after, got)
 		}
 	}
-	for _, bad := range []string{"", "%", "-5%", "NaN%", "many", "-1", "5 percent"} {
+	for _, bad := range []string{"", "%", "-5%", "NaN%", "many", "-1", "5 percent", "50"} {
 		if g, err := ParseGrowth(bad); err == nil {
 			t.Errorf("%q is %v", bad, g)
 		}

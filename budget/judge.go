@@ -1,6 +1,8 @@
 package budget
 
 import (
+	"strings"
+
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
@@ -20,13 +22,21 @@ type Line struct {
 	Place     int    `json:"line,omitempty"` // of the limit in the budget file
 }
 
-// Judge holds an estimate against limits other than of GPUs. base is nil where there is none to compare with.
-// Where nothing is limited, the one line has the device memory.
-func (l Limits) Judge(model, settings string, head, base *estimate.Report) []Line {
+// A Standing is how a model stands to the base, and what its entry accepts.
+type Standing struct {
+	Base       *estimate.Report // nil where there is none to compare with
+	Why        string           // why there is none
+	New        bool             // the entry says that there may be none
+	LowerBound bool             // the entry accepts figures that are lower bounds
+}
+
+// Judge holds an estimate against limits other than of GPUs. What cannot be told is over the limit: growth from nothing, a figure that is
+// a lower bound, a run that ends before its end. Where nothing is limited, the one line has the device memory.
+func (l Limits) Judge(model, settings string, head *estimate.Report, at Standing) []Line {
 	line := func(total string) Line {
 		x := Line{Model: model, Settings: settings, Total: total, Value: value(head, total)}
-		if base != nil {
-			v := value(base, total)
+		if at.Base != nil {
+			v := value(at.Base, total)
 			x.Before = &v
 		}
 		return x
@@ -36,47 +46,79 @@ func (l Limits) Judge(model, settings string, head, base *estimate.Report) []Lin
 		x := line(s.Total)
 		x.Limit, x.LimitText, x.Place = &s.Bytes, report.Size(s.Bytes), s.Line
 		x.Over = x.Value > s.Bytes
-		out = append(out, x.known(head))
+		out = append(out, x.known(head, at.LowerBound))
 	}
 	if g := l.Growth; g != nil {
 		x := line(diff.Device)
 		x.LimitText, x.Place = "+"+g.String(), g.Line
-		if base == nil {
-			x.Note = "nothing to grow from: the base has no such model for these settings"
-		} else {
+		switch {
+		case at.Base != nil:
 			most := g.Limit(*x.Before)
 			x.Limit, x.Over = &most, x.Value > most
+		case at.New:
+			x.Note = "new: nothing to grow from, as the entry says"
+		default:
+			x.Note, x.Over = at.Why+": list it under new where that is meant", true
 		}
-		out = append(out, x.known(head))
+		out = append(out, x.known(head, at.LowerBound))
 	}
 	if len(out) == 0 && len(l.Fits) == 0 {
-		out = append(out, line(diff.Device).known(head))
+		out = append(out, line(diff.Device).known(head, at.LowerBound))
 	}
 	return out
 }
 
 // JudgeFit holds an estimate that was made for a GPU against that GPU's memory.
-func JudgeFit(model, settings string, gpu Value, total int64, r *estimate.Report) Line {
+func JudgeFit(model, settings string, gpu Value, total int64, r *estimate.Report, lowerBound bool) Line {
 	x := Line{
 		Model: model, Settings: settings, Total: diff.Device, Value: value(r, diff.Device),
-		Limit: &total, LimitText: gpu.Text, Place: gpu.Line, Over: r.OOM != nil || value(r, diff.Device) > total,
+		Limit: &total, LimitText: gpu.Text, Place: gpu.Line, Over: value(r, diff.Device) > total,
 	}
-	if r.OOM != nil {
-		x.Note = "out of memory in the " + r.OOM.Phase + " of step " + report.Count(int64(r.OOM.Step))
-	}
-	return x.known(r)
+	return x.known(r, lowerBound)
 }
 
-// known marks a line whose figure the estimate does not have, which no limit lets pass, and one that
-// is a lower bound.
-func (x Line) known(r *estimate.Report) Line {
-	switch {
-	case r.Peak == nil && x.Total != diff.Parameters:
-		x.Note, x.Over = "not known: the run was not simulated", x.Limit != nil
-	case !r.Coverage.Complete():
-		x.Note = "a lower bound: not every operator is modelled"
+// known marks a line whose figure the estimate does not have, or has of a run that did not come to its end, which no limit lets pass; and
+// one that is a lower bound, which passes only where the entry accepts it.
+func (x Line) known(r *estimate.Report, lowerBound bool) Line {
+	limited := x.LimitText != ""
+	say := func(note string) {
+		if x.Note != "" {
+			note = x.Note + "; " + note
+		}
+		x.Note = note
+	}
+	if r.Peak == nil && x.Total != diff.Parameters {
+		say("not known: the run was not simulated")
+		x.Over = limited
+		return x
+	}
+	if r.OOM != nil && x.Total != diff.Parameters {
+		say("out of memory in the " + r.OOM.Phase + " of step " + report.Count(int64(r.OOM.Step)))
+		x.Over = limited
+	}
+	if r.Incomplete() {
+		say("a lower bound: " + unmodelled(r.Coverage) + " not modelled")
+		x.Over = x.Over || limited && !lowerBound
 	}
 	return x
+}
+
+// unmodelled names the operators that are not modelled, the first of them.
+func unmodelled(c estimate.Coverage) string {
+	const shown = 3
+	var names []string
+	for _, u := range c.Unmodelled[:min(len(c.Unmodelled), shown)] {
+		names = append(names, report.Show(u.Op, 40))
+	}
+	switch more := len(c.Unmodelled) - len(names); {
+	case len(c.Unmodelled) == 0:
+		return "some operators are"
+	case more > 0:
+		return strings.Join(names, ", ") + " and " + report.Count(int64(more)) + " more operators are"
+	case len(names) == 1:
+		return names[0] + " is"
+	}
+	return strings.Join(names, ", ") + " are"
 }
 
 func value(r *estimate.Report, total string) int64 {

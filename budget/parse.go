@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/memestimate/memestimate/diff"
-	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/git"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // Parse reads a budget file. path is for its errors, which are *Error.
@@ -46,7 +48,8 @@ func Parse(path string, data []byte) (*File, error) {
 type parser struct{ path string }
 
 func (p *parser) errorf(n *yaml.Node, format string, args ...any) *Error {
-	e := &Error{File: p.path, Text: fmt.Sprintf(format, args...)}
+	err := fmt.Errorf(format, args...)
+	e := &Error{File: p.path, Text: err.Error(), cause: errors.Unwrap(err)}
 	if n != nil {
 		e.Line = n.Line
 	}
@@ -80,13 +83,16 @@ func (p *parser) mapping(n *yaml.Node, where string, keys []key) ([]entry, error
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		name, value := n.Content[i], n.Content[i+1]
 		at := slices.IndexFunc(keys, func(k key) bool { return k.name == name.Value })
+		if at < 0 {
+			at = slices.IndexFunc(keys, func(k key) bool { return !k.must && k.name == spelling.Key(name.Value) })
+		}
 		if name.Kind != yaml.ScalarNode || at < 0 {
 			e := p.errorf(name, "%s has no key %q, want one of %s", where, name.Value, strings.Join(names(keys), ", "))
 			e.Key, e.Known = name.Value, names(keys)
 			return nil, e
 		}
-		if slices.ContainsFunc(out, func(x entry) bool { return x.key.name == name.Value }) {
-			return nil, p.errorf(name, "%s has the key %q twice", where, name.Value)
+		if slices.ContainsFunc(out, func(x entry) bool { return x.key.name == keys[at].name }) {
+			return nil, p.errorf(name, "%s has the key %q twice", where, keys[at].name)
 		}
 		if value.Kind == yaml.AliasNode || value.Anchor != "" && value.Kind != yaml.ScalarNode {
 			return nil, p.errorf(value, "%q is an anchor or an alias: write it out, or set it for the whole file", name.Value)
@@ -124,28 +130,101 @@ func several(n *yaml.Node) []*yaml.Node {
 	return []*yaml.Node{n}
 }
 
-// texts reads the values of a key that takes one or several scalars.
-func (p *parser) texts(e entry) (out []Value, err error) {
+// values reads the values of a key that takes one scalar or several, each of the type that its kind wants. Numbers and switches
+// come out as the flags of memestimate take them.
+func (p *parser) values(e entry) (out []Value, err error) {
+	many := e.key.kind == texts || e.key.kind == numbers
+	if e.value.Kind == yaml.SequenceNode && !many {
+		return nil, p.errorf(e.value, "%s is a list, want one value", e.key.name)
+	}
 	items := several(e.value)
 	if len(items) == 0 {
 		return nil, p.errorf(e.value, "%s is an empty list", e.key.name)
 	}
 	for _, n := range items {
-		if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
-			return nil, p.errorf(n, "%s is %s, want a text", e.key.name, kindOf(n))
+		text, err := p.scalar(e.key, n)
+		if err != nil {
+			return nil, err
 		}
-		if e.key.enum != nil && !slices.Contains(e.key.enum, n.Value) {
-			x := p.errorf(n, "%s is %q, want %s", e.key.name, n.Value, strings.Join(e.key.enum, ", "))
-			x.Key, x.Known = n.Value, e.key.enum
-			return nil, x
-		}
-		out = append(out, Value{n.Value, n.Line})
-	}
-	if len(out) > 1 && e.value.Kind == yaml.SequenceNode && e.key.kind != texts && e.key.kind != numbers {
-		return nil, p.errorf(e.value, "%s is a list, want one value", e.key.name)
+		out = append(out, Value{text, n.Line})
 	}
 	return out, nil
 }
+
+// scalar reads one value.
+func (p *parser) scalar(k key, n *yaml.Node) (string, error) {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
+		return "", p.errorf(n, "%s is %s, want %s", k.name, kindOf(n), wants[k.kind])
+	}
+	switch k.kind {
+	case number, numbers:
+		if i, ok := whole(n); ok && i >= 1 {
+			return strconv.FormatInt(i, 10), nil
+		}
+		return "", p.errorf(n, "%s is %s, want %s", k.name, quoted(n), wants[k.kind])
+	case yesno:
+		var yes bool
+		if n.Tag != "!!bool" || n.Decode(&yes) != nil {
+			return "", p.errorf(n, "%s is %s, want %s", k.name, quoted(n), wants[k.kind])
+		}
+		return strconv.FormatBool(yes), nil
+	case growth:
+		if i, ok := whole(n); ok && i == 0 {
+			return "0", nil
+		}
+	}
+	switch {
+	case (k.kind == amount || k.kind == growth) && n.Tag != "!!str":
+		return "", p.errorf(n, "%s: %s has no unit, want %s", k.name, n.Value, wants[k.kind])
+	case n.Tag != "!!str":
+		return "", p.errorf(n, "%s is %s, which YAML takes for no text: put it in quotes", k.name, n.Value)
+	case k.kind == amount && !fits(sizePattern, n.Value), k.kind == growth && !fits(sizePattern, n.Value) && !fits(sharePattern, n.Value):
+		return "", p.errorf(n, "%s is %q, want %s", k.name, n.Value, wants[k.kind])
+	case k.enum == nil:
+		return n.Value, nil
+	}
+	value, err := spelling.Value(k.name, n.Value)
+	switch {
+	case err != nil:
+		return "", p.errorf(n, "%s: %w", k.name, err)
+	case !slices.Contains(k.enum, value):
+		x := p.errorf(n, "%s is %q, want %s", k.name, n.Value, strings.Join(k.enum, ", "))
+		x.Key, x.Known = n.Value, k.enum
+		return "", x
+	}
+	return value, nil
+}
+
+// wants says what the values of a kind are.
+var wants = map[kind]string{
+	text: "a text", texts: "a text", yesno: "true or false", number: "a whole number from 1", numbers: "a whole number from 1",
+	amount: "a size with its unit, such as 24GiB or 800 MB", growth: "a share such as 5%, a size such as 200MiB, or 0",
+}
+
+// quoted shows a scalar, with quotes where the file has them: they make a text of a number.
+func quoted(n *yaml.Node) string {
+	if n.Tag == "!!str" {
+		return strconv.Quote(n.Value)
+	}
+	return n.Value
+}
+
+// whole returns the whole number that a scalar is, in any of YAML's spellings.
+func whole(n *yaml.Node) (int64, bool) {
+	var i int64
+	var f float64
+	switch {
+	case n.Kind != yaml.ScalarNode:
+	case n.Tag == "!!int" && n.Decode(&i) == nil:
+		return i, true
+	case n.Tag == "!!float" && n.Decode(&f) == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53:
+		return int64(f), true
+	}
+	return 0, false
+}
+
+// fits reports whether a text is as a pattern wants it.
+func fits(pattern, text string) bool { return regexp.MustCompile(pattern).MatchString(text) }
 
 func (p *parser) file(n *yaml.Node) (*File, error) {
 	entries, err := p.mapping(n, "the file", fileKeys)
@@ -159,15 +238,18 @@ func (p *parser) file(n *yaml.Node) (*File, error) {
 	for _, e := range entries {
 		switch e.key.name {
 		case "version":
-			if e.value.Value != "1" {
+			if v, ok := whole(e.value); !ok || v != 1 {
 				return nil, p.errorf(e.value, "version is %s, want 1", kindOf(e.value))
 			}
 		case "base":
-			v, err := p.texts(e)
+			v, err := p.values(e)
 			if err != nil {
 				return nil, err
 			}
-			f.Base = v[0].Text
+			f.Base = v[0]
+			if err := git.CheckRevision(f.Base.Text); err != nil {
+				return nil, p.errorf(e.value, "base %q %v", f.Base.Text, err)
+			}
 		case "settings":
 			if settings, err = p.settings(e.value); err != nil {
 				return nil, err
@@ -196,7 +278,7 @@ func (p *parser) file(n *yaml.Node) (*File, error) {
 // model reads an entry of models. One that is only a text is its path.
 func (p *parser) model(n *yaml.Node, settings []Settings, limits Limits) (Model, error) {
 	m := Model{Line: n.Line, Settings: settings, Limits: limits}
-	if n.Kind == yaml.ScalarNode && n.Value != "" {
+	if n.Kind == yaml.ScalarNode && n.Value != "" && n.Tag == "!!str" {
 		m.Paths = []Value{{n.Value, n.Line}}
 		return m, nil
 	}
@@ -207,9 +289,16 @@ func (p *parser) model(n *yaml.Node, settings []Settings, limits Limits) (Model,
 	for _, e := range entries {
 		switch e.key.name {
 		case "path":
-			m.Paths, err = p.texts(e)
+			m.Paths, err = p.values(e)
 		case "exclude":
-			m.Exclude, err = p.texts(e)
+			m.Exclude, err = p.values(e)
+		case "new":
+			m.New, err = p.values(e)
+		case "lower-bound":
+			var v []Value
+			if v, err = p.values(e); err == nil {
+				m.LowerBound = v[0].Text == "true"
+			}
 		case "settings":
 			m.Settings, err = p.settings(e.value)
 		case "limits":
@@ -236,9 +325,9 @@ func (p *parser) settings(n *yaml.Node) (out []Settings, err error) {
 				x.Values, err = p.named(e)
 			default:
 				var values []Value
-				if values, err = p.texts(e); err == nil {
+				if values, err = p.values(e); err == nil {
 					for _, v := range values {
-						if strings.Contains(v.Text, ",") && e.key.kind != text {
+						if len(spelling.List(v.Text)) > 1 && e.key.kind != text {
 							err = p.errorf(e.value, "%s is %q, want a list in brackets", e.key.name, v.Text)
 						}
 						x.Values = append(x.Values, v.Text)
@@ -263,12 +352,25 @@ func (p *parser) named(e entry) (out []string, err error) {
 	if e.value.Kind != yaml.MappingNode {
 		return nil, p.errorf(e.value, "%s is %s, want a mapping of names to sizes", e.key.name, kindOf(e.value))
 	}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(e.value.Content); i += 2 {
 		k, v := e.value.Content[i], e.value.Content[i+1]
-		if k.Kind != yaml.ScalarNode || v.Kind != yaml.ScalarNode || v.Value == "" {
-			return nil, p.errorf(v, "%s: %q is %s, want a size", e.key.name, k.Value, kindOf(v))
+		if k.Kind != yaml.ScalarNode || k.Value == "" || seen[k.Value] {
+			return nil, p.errorf(k, "%s has the name %s, want names that are there once", e.key.name, kindOf(k))
 		}
-		out = append(out, k.Value+"="+v.Value)
+		seen[k.Value] = true
+		n, isNumber := whole(v)
+		isNumber = isNumber && !strings.ContainsAny(v.Value, "xX") // 0x3 is a number to YAML, and a shape to whoever wrote it
+		switch {
+		case isNumber && (n >= 1 || n == 0 && e.key.kind == shapes):
+			out = append(out, k.Value+"="+strconv.FormatInt(n, 10))
+		case e.key.kind == shapes && v.Kind == yaml.ScalarNode && v.Tag == "!!str" && fits(shapePattern, v.Value):
+			out = append(out, k.Value+"="+v.Value)
+		case e.key.kind == shapes:
+			return nil, p.errorf(v, "%s: %q is %s, want sizes joined by x, such as 8x3x224x224, or scalar", e.key.name, k.Value, kindOf(v))
+		default:
+			return nil, p.errorf(v, "%s: %q is %s, want a whole number from 1", e.key.name, k.Value, kindOf(v))
+		}
 	}
 	return out, nil
 }
@@ -284,7 +386,7 @@ func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
 		return l, err
 	}
 	for _, e := range entries {
-		values, err := p.texts(e)
+		values, err := p.values(e)
 		if err != nil {
 			return l, err
 		}
@@ -294,13 +396,13 @@ func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
 		case growth:
 			g, err := ParseGrowth(values[0].Text)
 			if err != nil {
-				return l, p.errorf(e.value, "%s: %v", e.key.name, err)
+				return l, p.errorf(e.value, "%s: %w", e.key.name, err)
 			}
 			l.Growth = &GrowthLimit{g, e.value.Line}
 		default:
-			size, err := report.ParseSize(values[0].Text)
+			size, err := spelling.Size(values[0].Text)
 			if err != nil {
-				return l, p.errorf(e.value, "%s: %v", e.key.name, err)
+				return l, p.errorf(e.value, "%s: %w", e.key.name, err)
 			}
 			l.Sizes = append(l.Sizes, SizeLimit{totalOf[e.key.name], size, e.value.Line})
 		}

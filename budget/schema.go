@@ -5,14 +5,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/memestimate/memestimate/spelling"
 )
 
-// Schema returns the JSON Schema of a budget file, for editors.
-func Schema() ([]byte, error) {
-	s := object(fileKeys)
+// Schema returns the JSON Schema of a budget file, for editors. patterns are of the settings whose names other packages know,
+// by the names of their keys.
+func Schema(patterns map[string]string) ([]byte, error) {
+	s := object(fileKeys, patterns, "#")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "memestimate budget"
 	s["description"] = "What the models of a repository may take on a GPU: memestimate check"
+	s["$defs"] = map[string]any{
+		"settings": object(settingKeys, patterns, "#/$defs/settings"), "limits": object(limitKeys, patterns, "#/$defs/limits"),
+		"models": object(modelKeys, patterns, "#/$defs/models"),
+	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -21,55 +28,63 @@ func Schema() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func object(keys []key) map[string]any {
-	properties := map[string]any{}
+// object is a mapping with these keys, which stands at a place of the schema. A key has the names that spelling.Key takes for it.
+func object(keys []key, patterns map[string]string, place string) map[string]any {
+	properties, others := map[string]any{}, map[string]any{}
 	var required []string
 	for _, k := range keys {
-		s := schemaOf(k)
+		s := schemaOf(k, patterns)
 		s["description"] = k.doc
 		properties[k.name] = s
 		if k.must {
-			required = append(required, k.name)
+			required = append(required, k.name) // under this name, which has no other
+			continue
 		}
+		others[spelling.KeyPattern(k.name)] = map[string]any{"$ref": place + "/properties/" + k.name}
 	}
-	out := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	out := map[string]any{"type": "object", "properties": properties, "patternProperties": others, "additionalProperties": false}
 	if required != nil {
 		out["required"] = required
 	}
 	return out
 }
 
-func schemaOf(k key) map[string]any {
+func schemaOf(k key, patterns map[string]string) map[string]any {
+	pattern := func(p string) map[string]any { return map[string]any{"type": "string", "pattern": p} }
 	one := map[string]any{"type": "string", "minLength": 1}
-	if k.enum != nil {
+	if p := patterns[k.name]; p != "" {
+		one = pattern(p)
+	} else if k.enum != nil {
 		one = map[string]any{"enum": k.enum}
 	}
 	whole := map[string]any{"type": "integer", "minimum": 1}
-	size := map[string]any{"anyOf": []any{
-		map[string]any{"type": "string", "pattern": `^[0-9.]+ *([KMGTPE]i?)?B?$`},
-		map[string]any{"type": "integer", "minimum": 0},
-	}}
+	named := func(of map[string]any) map[string]any {
+		return map[string]any{"type": "object", "propertyNames": map[string]any{"minLength": 1}, "additionalProperties": of}
+	}
 	switch k.kind {
 	case texts:
 		return oneOrList(one)
 	case yesno:
 		return map[string]any{"type": "boolean"}
 	case number:
+		if k.name == "version" {
+			return map[string]any{"const": 1}
+		}
 		return whole
 	case numbers:
 		return oneOrList(whole)
 	case sizes:
-		return map[string]any{"type": "object", "additionalProperties": whole}
+		return named(whole)
 	case shapes:
-		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": []string{"string", "integer"}}}
+		return named(map[string]any{"anyOf": []any{pattern(shapePattern), map[string]any{"type": "integer", "minimum": 0}}})
 	case amount:
-		return size
+		return pattern(sizePattern)
 	case growth:
-		return map[string]any{"anyOf": []any{map[string]any{"type": "string", "pattern": `^[0-9.]+ *%$`}, size}}
+		return map[string]any{"anyOf": []any{pattern(sharePattern), pattern(sizePattern), map[string]any{"const": 0}}}
 	case nested:
-		return object(k.keys)
+		return map[string]any{"$ref": "#/$defs/" + k.name}
 	case list:
-		o := object(k.keys)
+		o := map[string]any{"$ref": "#/$defs/" + k.name}
 		if k.name == "models" {
 			o = map[string]any{"anyOf": []any{o, map[string]any{"type": "string", "minLength": 1}}}
 		}

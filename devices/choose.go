@@ -41,6 +41,7 @@ type Request struct {
 	Bytes   uint64 // what the job takes on each device
 	Margin  uint64 // what it may take beyond that; added to Bytes
 	Count   int    // how many devices; 0 means 1, All as many as fit
+	AtMost  int    // as many as fit up to this number, but no less than Count; 0: Count
 	Policy  Policy
 	MinFree uint64         // a device with less available is passed over, however little is needed
 	Type    *regexp.Regexp // matches the name of a device that may be taken; nil: any
@@ -48,11 +49,13 @@ type Request struct {
 	Share   bool           // accept a device on which others that share hold memory
 
 	// Visible is CUDA_VISIBLE_DEVICES as it was found; nil when it was not set. Only
-	// the devices that it names are taken, and in its order.
-	Visible *string
+	// the devices that it names are taken, and in its order. PCIOrder says that CUDA_DEVICE_ORDER
+	// makes its numbers those of NVML.
+	Visible  *string
+	PCIOrder bool
 
-	// Held is the ID of the reservation that the caller runs under; it does not count
-	// against the caller.
+	// Held is the ID of the reservation that the caller runs under. While that is there, only what it
+	// holds is taken, and neither it nor who waits for its end counts against the caller.
 	Held string
 }
 
@@ -90,6 +93,13 @@ type NoFit struct {
 // Held tells whether somebody else holds a device that would do, or waits for it.
 func (e *NoFit) Held() bool {
 	return slices.ContainsFunc(e.Rejected, func(r Rejection) bool { return r.held })
+}
+
+// Left tells whether what holds a device that would do is something that a launcher's command left behind.
+func (e *NoFit) Left() bool {
+	return slices.ContainsFunc(e.Rejected, func(r Rejection) bool {
+		return r.held && slices.ContainsFunc(r.Device.Reservations, func(v Reservation) bool { return v.Left })
+	})
 }
 
 // Error returns the reason in one line.
@@ -156,7 +166,7 @@ func Choose(ds []Device, r Request) ([]Device, error) {
 	if r.Count == All {
 		return fit, nil
 	}
-	return fit[:fail.Wanted], nil
+	return fit[:min(max(fail.Wanted, r.AtMost), len(fit))], nil
 }
 
 // eligible splits the devices into those that the request may take once they are free enough,
@@ -164,10 +174,11 @@ func Choose(ds []Device, r Request) ([]Device, error) {
 // taken off where they are the caller's own.
 func (r *Request) eligible(ds []Device) (ok []Device, no []Rejection) {
 	visible := r.visible(ds)
+	own := chain(ds, r.Held)
 	for _, i := range visible.Order(ds) {
 		d := ds[i]
-		d.Reservations = slices.DeleteFunc(slices.Clone(d.Reservations), func(v Reservation) bool { return r.Held != "" && v.ID == r.Held })
-		if why := r.refuses(&d); why != "" {
+		d.disown(own, r.Held)
+		if why := r.refuses(&d, len(own) > 0); why != "" {
 			no = append(no, Rejection{d, why, false})
 			continue
 		}
@@ -181,11 +192,22 @@ func (r *Request) eligible(ds []Device) (ok []Device, no []Rejection) {
 	return ok, no
 }
 
+// disown takes the caller's own reservations off d and keeps the innermost one, held, apart.
+func (d *Device) disown(own map[string]bool, held string) {
+	d.within = nil
+	d.Reservations = slices.DeleteFunc(slices.Clone(d.Reservations), func(v Reservation) bool {
+		if v.ID == held && own[v.ID] {
+			d.within = &v
+		}
+		return own[v.ID]
+	})
+}
+
 func (r *Request) visible(ds []Device) Visible {
 	if r.Visible == nil {
 		return Visible{All: true}
 	}
-	return ParseVisible(*r.Visible, ds)
+	return ParseVisible(*r.Visible, ds, r.PCIOrder)
 }
 
 // everFits returns the UUIDs of the devices that the request could take if nobody else used
@@ -193,21 +215,27 @@ func (r *Request) visible(ds []Device) Visible {
 func (r *Request) everFits(ds []Device) []string {
 	var uuids []string
 	visible := r.visible(ds)
+	own := chain(ds, r.Held)
 	for _, i := range visible.Order(ds) {
 		d := ds[i]
+		d.disown(own, r.Held)
 		if d.Occupied {
 			d.Reason = ""
 		}
-		if r.refuses(&d) == "" && r.need() <= d.Total-d.Reserved {
+		if r.refuses(&d, len(own) > 0) == "" && r.need() <= d.Total-d.Reserved {
 			uuids = append(uuids, d.UUID)
 		}
 	}
 	return uuids
 }
 
-// refuses says why the request can never take d, or "".
-func (r *Request) refuses(d *Device) string {
+// refuses says why the request can never take d, or "". inside tells whether the caller runs under a reservation.
+func (r *Request) refuses(d *Device, inside bool) string {
 	switch {
+	case inside && d.within == nil:
+		return "is not part of the reservation that this runs under"
+	case d.within != nil && d.within.Share && r.need() > d.within.Bytes:
+		return fmt.Sprintf("is shared, and the reservation that this runs under has %s of it", FormatBytes(d.within.Bytes))
 	case !d.Usable():
 		return "cannot be used: " + d.Reason
 	case !d.HasMemory:
@@ -227,8 +255,9 @@ func (r *Request) refuses(d *Device) string {
 
 // blocked says who keeps the request from d now, or "".
 func (r *Request) blocked(d *Device) string {
+	share := r.Share || d.within != nil && d.within.Share // what runs inside a share has no more than that
 	for _, v := range d.Reservations {
-		if !r.Share || !v.Share {
+		if !share || !v.Share || d.exclusive() {
 			return fmt.Sprintf("is held by %s", v.holder())
 		}
 	}

@@ -44,6 +44,9 @@ func TestChoose(t *testing.T) {
 	held[0].Reservations = []Reservation{{ID: "x-1", Bytes: 30 * gib, Outstanding: 20 * gib, Share: true, PID: 77, User: "ada", Command: "python"}}
 	exclusive := host()
 	exclusive[0].Reservations = []Reservation{{ID: "x-1", Bytes: 30 * gib, Outstanding: 20 * gib, PID: 77, User: "ada", Command: "python"}}
+	exclusiveMode := host()[:1]
+	exclusiveMode[0].Mode = ModeExclusiveProcess
+	exclusiveMode[0].Reservations = held[0].Reservations
 	type request = Request
 	for _, tt := range []struct {
 		name string
@@ -77,6 +80,27 @@ func TestChoose(t *testing.T) {
 		{"visible by index", host(), request{Bytes: gib, Visible: str("0")}, "GPU-aa11"},
 		{"visible in its order", host(), request{Bytes: gib, Visible: str("3,1"), Policy: First}, "GPU-cc44"},
 		{"visible by UUID", host(), request{Bytes: gib, Visible: str("GPU-cc44")}, "GPU-cc44"},
+		{"UUIDs then numbers", host(), request{Bytes: gib, Visible: str("GPU-cc44,1,0")}, "GPU-cc44"},
+		{"numbers then UUIDs", host(), request{Bytes: gib, Visible: str("3,GPU-aa22")}, "GPU-cc44"},
+		{"twice the same number", host(), request{Bytes: gib, Visible: str("0,3,0")}, "!not in CUDA_VISIBLE_DEVICES"},
+		{"twice the same UUID", host(), request{Bytes: gib, Visible: str("GPU-cc44,GPU-CC44")}, "!not in CUDA_VISIBLE_DEVICES"},
+		{"a UUID in upper case", host(), request{Bytes: gib, Visible: str("GPU-CC44")}, "GPU-cc44"},
+		{"space before a number", host(), request{Bytes: gib, Visible: str(" 0")}, "GPU-aa11"},
+		{"space after a comma", host(), request{Bytes: gib, Visible: str("3,\t1")}, "GPU-aa22"},
+		{"space before a UUID hides", host(), request{Bytes: gib, Visible: str(" GPU-cc44")}, "!not in CUDA_VISIBLE_DEVICES"},
+		{"space before a second UUID hides it", host(), request{Bytes: gib, Visible: str("GPU-cc44, GPU-aa22")}, "GPU-cc44"},
+		{"a sign", host(), request{Bytes: gib, Visible: str("+1")}, "GPU-aa22"},
+		{"minus nothing", host(), request{Bytes: gib, Visible: str("-0")}, "GPU-aa11"},
+		{"a number of more than 32 bits", host(), request{Bytes: gib, Visible: str("4294967297")}, "GPU-aa22"},
+		{"a number of more than 64 bits", host(), request{Bytes: gib, Visible: str("18446744073709551617")}, "!not in CUDA_VISIBLE_DEVICES"},
+		{"a lower-case gpu-", host(), request{Bytes: gib, Visible: str("gpu-cc44")}, "!not in CUDA_VISIBLE_DEVICES"},
+		{"hyphens do not matter", host(), request{Bytes: gib, Visible: str("GPU-c-c44")}, "GPU-cc44"},
+		{"what follows a whole UUID does not matter", host(), request{Bytes: gib, Visible: str("GPU-cc44/0/0")}, "GPU-cc44"},
+		{"what follows the start of one does", host(), request{Bytes: gib, Visible: str("GPU-cc4z")}, "!not in CUDA_VISIBLE_DEVICES"},
+		{"leading digits count: 1a", host(), request{Bytes: gib, Visible: str("1a")}, "GPU-aa22"},
+		{"leading digits count: 0x1", host(), request{Bytes: gib, Visible: str("0x1")}, "GPU-aa11"},
+		{"leading digits count: 1.0", host(), request{Bytes: gib, Visible: str("1.0")}, "GPU-aa22"},
+		{"leading digits count: 3 1", host(), request{Bytes: gib, Visible: str("3 1")}, "GPU-cc44"},
 		{"visible by the start of a UUID", host(), request{Bytes: gib, Visible: str("GPU-c")}, "GPU-cc44"},
 		{"an ambiguous start ends the list", host(), request{Bytes: gib, Visible: str("GPU-a,3")}, "!GPU 0 is not in CUDA_VISIBLE_DEVICES"},
 		{"a wrong entry ends the list", host(), request{Bytes: gib, Visible: str("3,9,1")}, "GPU-cc44"},
@@ -99,6 +123,7 @@ func TestChoose(t *testing.T) {
 		{"both share and fit", held, request{Bytes: 40 * gib, Share: true}, "GPU-aa11"},
 		{"both share and fit, policy first", held, request{Bytes: 40 * gib, Share: true, Policy: First}, "GPU-aa11"},
 		{"both share, a byte too much", held, request{Bytes: 40*gib + 1, Share: true}, "!comes closest with 40.00 GiB, 1 B short"},
+		{"no second sharer in exclusive-process mode", exclusiveMode, request{Bytes: gib, Share: true}, "!GPU 0 is held by"},
 		{"one's own reservation does not count", exclusive, request{Bytes: 60 * gib, Held: "x-1"}, "GPU-aa11"},
 	} {
 		before := fmt.Sprint(tt.ds)
@@ -125,11 +150,20 @@ func TestChoose(t *testing.T) {
 }
 
 func TestVisibleNotes(t *testing.T) {
-	if v := ParseVisible("0,bogus", host()); len(v.Notes) != 2 || !strings.Contains(v.Notes[0], "several models") || !strings.Contains(v.Notes[1], `"bogus" is neither`) {
+	if v := ParseVisible("0,bogus", host(), false); len(v.Notes) != 2 || !strings.Contains(v.Notes[0], "several models") || !strings.Contains(v.Notes[1], `"bogus" is not a number`) {
 		t.Errorf("notes %q", v.Notes)
 	}
+	if v := ParseVisible("0", host(), false); len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "taken for GPU 0 (NVIDIA A100-SXM4-80GB), as nvidia-smi counts") {
+		t.Errorf("notes %q", v.Notes)
+	}
+	if v := ParseVisible("0", host(), true); len(v.Notes) != 0 {
+		t.Errorf("notes %q", v.Notes)
+	}
+	if v := ParseVisible("0,0", host(), true); len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "names GPU 0 again") || v.Indexes != nil {
+		t.Errorf("indexes %v, notes %q", v.Indexes, v.Notes)
+	}
 	same := slices.Concat(host()[:1], host()[2:3])
-	if v := ParseVisible("0,0,2", same); len(v.Notes) != 0 || !slices.Equal(v.Indexes, []int{0, 1}) {
+	if v := ParseVisible("0,2", same, false); len(v.Notes) != 0 || !slices.Equal(v.Indexes, []int{0, 1}) {
 		t.Errorf("notes %q, indexes %v", v.Notes, v.Indexes)
 	}
 }
@@ -151,7 +185,7 @@ func FuzzParseVisible(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		ds := migHost()
-		v := ParseVisible(s, ds)
+		v := ParseVisible(s, ds, false)
 		seen := map[int]bool{}
 		for _, i := range v.Indexes {
 			if i < 0 || i >= len(ds) || seen[i] {

@@ -103,8 +103,9 @@ type Device struct {
 
 	Reservations []Reservation // the live ones, when they were looked up
 
-	claimed bool // by waiters in front of the one that chooses
-	handle  gpu  // to sample the device again; nil once listed by others than Session
+	claimed bool         // by waiters in front of the one that chooses
+	within  *Reservation // that the one that chooses runs under
+	handle  gpu          // to sample the device again; nil once listed by others than Session
 }
 
 // Usable tells whether a process could be given the device at all; it may yet be
@@ -130,6 +131,11 @@ func (d *Device) Available() uint64 {
 		left -= min(left, r.Outstanding)
 	}
 	return left
+}
+
+// exclusive tells whether the device takes one process only.
+func (d *Device) exclusive() bool {
+	return d.Mode == ModeExclusiveProcess || d.Mode == ModeExclusiveThread
 }
 
 // occupied tells whether a process that computes has the device.
@@ -171,10 +177,15 @@ type reservationJSON struct {
 	Bytes       uint64 `json:"bytes"`
 	Outstanding uint64 `json:"outstanding_bytes"`
 	Share       bool   `json:"share"`
+	Within      string `json:"within,omitempty"`
 	PID         int    `json:"pid"`
 	User        string `json:"user"`
 	Command     string `json:"command"`
 	Started     string `json:"started"`
+	Left        bool   `json:"left_behind,omitempty"`
+	Holder      int    `json:"holder_pid,omitempty"`
+	HolderName  string `json:"holder_command,omitempty"`
+	Removed     bool   `json:"removed,omitempty"`
 }
 
 // MarshalJSON writes the device as `memestimate devices --format json` shows it. Sizes that
@@ -205,10 +216,14 @@ func (d Device) MarshalJSON() ([]byte, error) {
 		j.Processes = append(j.Processes, pj)
 	}
 	for _, r := range d.Reservations {
-		j.Reservations = append(j.Reservations, reservationJSON{
-			ID: r.ID, Bytes: r.Bytes, Outstanding: r.Outstanding, Share: r.Share, PID: r.PID, User: r.User, Command: r.Command,
-			Started: r.Started.UTC().Format(time.RFC3339),
-		})
+		v := reservationJSON{
+			ID: r.ID, Bytes: r.Bytes, Outstanding: r.Outstanding, Share: r.Share, Within: r.Within, PID: r.PID, User: r.User, Command: r.Command,
+			Started: r.Started.UTC().Format(time.RFC3339), Removed: r.Removed,
+		}
+		if r.Left {
+			v.Left, v.Holder, v.HolderName = true, r.Holder, r.HolderCommand
+		}
+		j.Reservations = append(j.Reservations, v)
 	}
 	return json.Marshal(j)
 }

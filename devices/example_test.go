@@ -31,12 +31,13 @@ func ExampleChoose() {
 
 func ExampleParseVisible() {
 	ds := twoGPUs()
-	for _, value := range []string{"GPU-b,0", "7,0", ""} {
-		v := devices.ParseVisible(value, ds)
+	for _, value := range []string{"GPU-b,GPU-a", "GPU-b,0", "7,0", ""} {
+		v := devices.ParseVisible(value, ds, false)
 		fmt.Printf("%q: %v\n", value, v.Indexes)
 	}
 	// Output:
-	// "GPU-b,0": [1 0]
+	// "GPU-b,GPU-a": [1 0]
+	// "GPU-b,0": [1]
 	// "7,0": []
 	// "": []
 }

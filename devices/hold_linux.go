@@ -23,14 +23,14 @@ type Hold struct {
 	fd    uintptr  // then its descriptor, out of reach of the garbage collector
 }
 
-// Release gives the devices back.
+// Release gives the devices back. The lock goes before the file does: one without a file means that somebody else removed it.
 func (h *Hold) Release() {
-	os.Remove(h.state.path(holdPrefix + h.ID))
 	if h.file != nil {
 		h.file.Close()
 	} else {
 		syscall.Close(int(h.fd))
 	}
+	os.Remove(h.state.path(holdPrefix + h.ID))
 }
 
 // inheritFrom is the least descriptor that a command inherits its reservation by: above those
@@ -66,6 +66,8 @@ const staleReading = 500 * time.Millisecond
 
 // Hold chooses devices and reserves them. It takes the host lock for the choice alone, so of any
 // number of launchers each sees what those before it reserved; list is asked for the devices of now.
+//
+// While it waits, a driver that fails is asked again for as long as driverPatience.
 //
 // Without Wait it fails with a [*NoFit] when nothing fits, also when what would fit is what others wait
 // for. With Wait it queues: first come, first served among those that could take the same
@@ -117,12 +119,23 @@ func (s *State) reserve(chosen []Device, r *HoldRequest) (*Hold, error) {
 			chosen = chosen[:len(shares)]
 		}
 	}
-	rec := record{Share: r.Share, PID: os.Getpid(), PIDNamespace: pidNamespace(), User: r.user, Command: r.Command, Started: time.Now()}
+	rec := record{
+		Share: r.Share, PID: os.Getpid(), PIDNamespace: pidNamespace(), Start: ownStart(), User: r.user, Command: r.Command, Started: time.Now(),
+	}
+	var marks []int64
 	for i, d := range chosen {
-		rec.Grants = append(rec.Grants, grant{d.UUID, shares[i], d.Used})
+		g := grant{UUID: d.UUID, Bytes: shares[i], Base: d.Used, Before: map[int]uint64{}}
+		for _, p := range d.Processes {
+			g.Before[p.PID] = p.Bytes
+		}
+		rec.Grants = append(rec.Grants, g)
+		marks = append(marks, deviceMark(s.mark, d.UUID))
+		if d.within != nil {
+			rec.Within, rec.Share = d.within.ID, rec.Share || d.within.Share
+		}
 	}
 	id := strconv.FormatInt(rec.Started.UnixNano(), 36) + "-" + strconv.Itoa(rec.PID)
-	f, err := s.create(holdPrefix+id, rec, true)
+	f, err := s.create(holdPrefix+id, rec, marks...)
 	if err != nil {
 		return nil, fmt.Errorf("reservation: %w", err)
 	}
@@ -141,17 +154,6 @@ func userName() string {
 		return u.Username
 	}
 	return strconv.Itoa(os.Getuid())
-}
-
-// sweep removes what launchers that were killed in the act left half-made. The caller has the host lock,
-// under which alone such files are unlocked for a moment.
-func (s *State) sweep() {
-	names, _ := s.names(tempPrefix)
-	for _, name := range names {
-		if f := s.alive(name); f != nil {
-			f.Close()
-		}
-	}
 }
 
 // ticketNumber returns the number in the name of a waiter's file, or -1.

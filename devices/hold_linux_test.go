@@ -65,9 +65,21 @@ func state(t *testing.T) *State {
 	return s
 }
 
-// files returns what is in the state directory beside the host lock.
+// records returns the live reservations.
+func records(s *State) ([]record, error) {
+	b, err := s.book()
+	if err != nil {
+		return nil, err
+	}
+	return b.records, nil
+}
+
+// files returns what a launcher that comes and goes finds and leaves in the state directory beside the host lock.
 func files(t *testing.T, s *State) []string {
 	t.Helper()
+	if h, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(8), nil }, HoldRequest{}); err == nil {
+		h.Release()
+	}
 	entries, err := os.ReadDir(s.Dir())
 	if err != nil {
 		t.Fatal(err)
@@ -156,8 +168,8 @@ func TestShare(t *testing.T) {
 
 // TestOutstanding follows a job that takes its memory: what the driver shows no longer counts twice.
 func TestOutstanding(t *testing.T) {
-	rec := record{ID: "r", Grants: []grant{{"GPU-0", 30 * gib, 5 * gib}}, Share: true, PID: 100, PIDNamespace: initialNamespace}
-	later := record{ID: "s", Grants: []grant{{"GPU-0", 10 * gib, 6 * gib}}, Share: true, PID: 200, PIDNamespace: initialNamespace, Started: time.Unix(1, 0)}
+	rec := record{ID: "r", Grants: []grant{{UUID: "GPU-0", Bytes: 30 * gib, Base: 5 * gib}}, Share: true, PID: 100, PIDNamespace: initialNamespace}
+	later := record{ID: "s", Grants: []grant{{UUID: "GPU-0", Bytes: 10 * gib, Base: 6 * gib}}, Share: true, PID: 200, PIDNamespace: initialNamespace, Started: time.Unix(1, 0)}
 	children := map[int]int{101: 100, 201: 200}
 	tree := func(pid int, of *record) bool { return pid == of.PID || children[pid] == of.PID }
 	for _, tt := range []struct {
@@ -199,7 +211,7 @@ func TestLockDiesWithCommand(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		waitFor(t, "the reservation", func() bool { r, _ := s.records(); return len(r) == 1 && r[0].PID == c.Process.Pid })
+		waitFor(t, "the reservation", func() bool { r, _ := records(s); return len(r) == 1 && r[0].PID == c.Process.Pid })
 		// The shell's child has the descriptor too; ending the shell alone frees nothing.
 		child := 0
 		waitFor(t, "the command's child", func() bool {
@@ -209,11 +221,11 @@ func TestLockDiesWithCommand(t *testing.T) {
 		})
 		c.Process.Signal(sig)
 		c.Wait()
-		if r, _ := s.records(); len(r) != 1 {
+		if r, _ := records(s); len(r) != 1 {
 			t.Errorf("%v: %d reservations while a child of the command lives, want 1", sig, len(r))
 		}
 		syscall.Kill(child, syscall.SIGKILL)
-		waitFor(t, "the end of the reservation", func() bool { r, _ := s.records(); return len(r) == 0 })
+		waitFor(t, "the end of the reservation", func() bool { r, _ := records(s); return len(r) == 0 })
 	}
 	if left := files(t, s); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
@@ -227,7 +239,7 @@ func TestDeletedLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := make(chan func())
+	second := make(chan func() bool)
 	go func() {
 		u, err := s.lock(t.Context())
 		if err != nil {
@@ -285,12 +297,12 @@ func TestHostileState(t *testing.T) {
 	syscall.Mkfifo(s.path(holdPrefix+"fifo"), 0o666)
 	os.Symlink("/dev/zero", s.path(holdPrefix+"link"))
 	os.Mkdir(s.path(waitPrefix+"dir"), 0o777)
-	bad, err := s.create(holdPrefix+"garbage", strings.Repeat("x", 100), true)
+	bad, err := s.create(holdPrefix+"garbage", strings.Repeat("x", 100))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer bad.Close()
-	liar, err := s.create(holdPrefix+"liar", record{Grants: []grant{{"GPU-1", ^uint64(0), 0}}, User: "a\nb", Command: "$(rm)"}, true)
+	liar, err := s.create(holdPrefix+"liar", record{Grants: []grant{{UUID: "GPU-1", Bytes: ^uint64(0)}}, User: "a\nb", Command: "$(rm)"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +324,7 @@ func TestStateModes(t *testing.T) {
 	s := state(t)
 	h := hold(t, s, 1, HoldRequest{})
 	defer h.Release()
-	for name, want := range map[string]os.FileMode{"": os.ModeDir | os.ModeSticky | 0o777, lockName: 0o644, holdPrefix + h.ID: 0o644} {
+	for name, want := range map[string]os.FileMode{"": os.ModeDir | os.ModeSticky | 0o777, lockName: 0o622, holdPrefix + h.ID: 0o644} {
 		fi, err := os.Stat(s.path(name))
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,12 @@ func OpenState(string) (*State, error) { return nil, errLinux }
 // Dir returns "".
 func (*State) Dir() string { return "" }
 
+// Owner returns "".
+func (*State) Owner() string { return "" }
+
+// Free returns an error: holding GPUs needs Linux.
+func (*State) Free(string) ([]int, error) { return nil, errLinux }
+
 // Attach returns an error: holding GPUs needs Linux.
 func (*State) Attach([]Device) error { return errLinux }
 

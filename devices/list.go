@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -87,6 +88,11 @@ func (s *Session) List() ([]Device, error) {
 	}
 	c, err := within(s.limit, func() counted {
 		n, err := s.lib.count()
+		if s.mayRestart(err) {
+			if s.lib.restart() == nil {
+				n, err = s.lib.count()
+			}
+		}
 		return counted{n, err}
 	})
 	if err != nil {
@@ -132,6 +138,17 @@ func (s *Session) List() ([]Device, error) {
 	}
 	return all, nil
 }
+
+// mayRestart tells whether the error is one of a driver that was unloaded, upgraded or reset since, which a new connection may see working
+// again, and no query hangs in the old one.
+func (s *Session) mayRestart(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return err != nil && len(s.hung) == 0 && slices.ContainsFunc(gone, func(c Code) bool { return errors.Is(err, c) })
+}
+
+// gone are the errors of a connection whose driver went away.
+var gone = []Code{codeUninitialized, codeDriverNotLoaded, codeNotFound, codeLost, codeMismatch, codeUnknown}
 
 // ask queries GPU i in the background, unless an earlier query of it still hangs: then it
 // returns that one, and true.
@@ -292,7 +309,11 @@ func (d *Device) because(reason string) {
 	}
 }
 
+// note keeps what could not be learnt. A GPU that is lost says so whatever it is asked.
 func (d *Device) note(what string, err error) {
+	if errors.Is(err, codeLost) || errors.Is(err, codeResetRequired) {
+		d.because(reasonOf(err))
+	}
 	d.Notes = append(d.Notes, fmt.Sprintf("%s: %s", what, reasonOf(err)))
 }
 

@@ -18,6 +18,8 @@ type scripted struct {
 	countErr error
 	block    chan struct{} // count waits for it, when not nil
 	closed   bool
+
+	afterRestart *struct{} // not nil: a new connection works
 }
 
 func (l *scripted) driver() (string, error) { return "580.95.05", nil }
@@ -29,6 +31,13 @@ func (l *scripted) count() (int, error) {
 }
 func (l *scripted) gpu(i int) (gpu, error) { return l.gpus[i], l.gpus[i].errs["handle"] }
 func (l *scripted) shutdown()              { l.closed = true }
+func (l *scripted) restart() error {
+	if l.afterRestart != nil {
+		l.countErr, l.afterRestart = nil, nil
+		return nil
+	}
+	return codeDriverNotLoaded
+}
 
 type scriptedGPU struct {
 	id, model, bus string
@@ -99,6 +108,11 @@ func TestListOneFault(t *testing.T) {
 		{"memory", codeNotSupported, "memory: not supported", ""},
 		{"memory", Code(77), "memory: NVML error 77", ""},
 		{"procs", codeNoPermission, "", "processes: no permission"},
+		{"procs", codeLost, "GPU is lost", "processes: GPU is lost"},
+		{"mode", codeLost, "GPU is lost", "compute mode: GPU is lost"},
+		{"mig", codeLost, "GPU is lost", "MIG mode: GPU is lost"},
+		{"mig", codeResetRequired, "GPU requires a reset", "MIG mode: GPU requires a reset"},
+		{"bus", codeLost, "GPU is lost", "PCI address: GPU is lost"},
 		{"mode", codeNoFunction, "", "compute mode: the driver is too old"},
 		{"mig", codeNotSupported, "", ""},
 		{"mig", codeUnknown, "", "MIG mode: unknown error"},
@@ -268,6 +282,10 @@ func TestCountFails(t *testing.T) {
 	lib := &scripted{countErr: codeUnknown}
 	if _, err := newSession(lib).List(); !errors.Is(err, codeUnknown) {
 		t.Errorf("got %v, want %v", err, codeUnknown)
+	}
+	lib = &scripted{countErr: codeUninitialized, afterRestart: new(struct{})}
+	if ds, err := newSession(lib).List(); err != nil || len(ds) != 0 {
+		t.Errorf("a driver that was loaded anew: %v", err)
 	}
 	lib = &scripted{block: make(chan struct{})}
 	defer close(lib.block)

@@ -9,6 +9,7 @@ type library interface {
 	count() (int, error)
 	gpu(index int) (gpu, error)
 	shutdown()
+	restart() error // shuts down and begins anew, after the driver was away
 }
 
 // gpu is what a Session needs of one GPU or MIG instance.
@@ -37,6 +38,7 @@ const (
 	codeNotSupported    Code = 3
 	codeNoPermission    Code = 4
 	codeNotFound        Code = 6
+	codeTooSmall        Code = 7
 	codePower           Code = 8
 	codeDriverNotLoaded Code = 9
 	codeTimeout         Code = 10
@@ -62,6 +64,7 @@ var codeTexts = []struct {
 	{codeNotSupported, "not supported", ""},
 	{codeNoPermission, "no permission to talk to the NVIDIA driver", "check the permissions of /dev/nvidia*, or in a container its device cgroup"},
 	{codeNotFound, "not found", ""},
+	{codeTooSmall, "the driver asks for ever more room", ""},
 	{codePower, "the GPU lacks external power", "connect the GPU's power cables"},
 	{codeDriverNotLoaded, "the NVIDIA driver is not loaded", "load it: modprobe nvidia"},
 	{codeTimeout, "the driver timed out", ""},

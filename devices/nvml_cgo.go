@@ -5,6 +5,7 @@ package devices
 import (
 	"errors"
 	"os"
+	"unsafe"
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -22,6 +23,7 @@ var otherPlaces = []string{
 type realNVML struct {
 	api   nvml.Interface
 	known map[string]bool
+	hook  unsafe.Pointer // the library, for the calls in processes_cgo.go
 }
 
 // optional lists the functions that are called, each by its newest name and the older ones that go-nvml
@@ -41,9 +43,6 @@ var optional = [][]string{
 	{"nvmlDeviceGetMigDeviceHandleByIndex"},
 	{"nvmlDeviceGetGpuInstanceId"},
 	{"nvmlDeviceGetComputeInstanceId"},
-	{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"},
-	{"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses"},
-	{"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses"},
 	{"nvmlShutdown"},
 }
 
@@ -89,17 +88,26 @@ func initialize(place string) (library, error) {
 	if r := api.Init(); r != nvml.SUCCESS {
 		return nil, &InitError{Code: Code(r)} // and never touch api again
 	}
-	lib := &realNVML{api: api, known: make(map[string]bool)}
+	lib := &realNVML{api: api, hook: hook(place)}
+	lib.lookUp()
+	return lib, nil
+}
+
+// lookUp finds out which functions the driver has.
+func (l *realNVML) lookUp() {
+	l.known = make(map[string]bool)
 	for _, names := range optional {
 		for _, n := range names {
-			lib.known[names[0]] = lib.known[names[0]] || api.Extensions().LookupSymbol(n) == nil
+			l.known[names[0]] = l.known[names[0]] || l.api.Extensions().LookupSymbol(n) == nil
 		}
 	}
-	return lib, nil
 }
 
 // has returns codeNoFunction unless the driver has the function, by its newest name.
 func (l *realNVML) has(name string) error {
+	if l.known == nil {
+		return codeUninitialized
+	}
 	if !l.known[name] {
 		return codeNoFunction
 	}
@@ -145,6 +153,23 @@ func (l *realNVML) shutdown() {
 	if l.has("nvmlShutdown") == nil {
 		l.api.Shutdown()
 	}
+}
+
+// restart leaves the library without any known function when the driver is still away: after a failed Init a call ends the process.
+func (l *realNVML) restart() error {
+	if l.has("nvmlShutdown") == nil {
+		l.api.Shutdown()
+	}
+	known := l.known
+	l.known = nil
+	if r := l.api.Init(); r != nvml.SUCCESS {
+		return Code(r)
+	}
+	l.known = known
+	if known == nil {
+		l.lookUp()
+	}
+	return nil
 }
 
 type realGPU struct {
@@ -204,53 +229,6 @@ func (g *realGPU) memory() (memory, error) {
 	}
 	m, r := g.dev.GetMemoryInfo()
 	return memory{total: m.Total, used: m.Used, free: m.Free}, check(r)
-}
-
-// notAvailable is NVML_VALUE_NOT_AVAILABLE as a process's memory.
-const notAvailable = ^uint64(0)
-
-// processes merges the driver's three lists. A process that both draws and computes is one, of the
-// first kind that names it, with the memory of whichever list knew it.
-func (g *realGPU) processes() ([]Process, error) {
-	lists := []struct {
-		kind, function string
-		ask            func() ([]nvml.ProcessInfo, nvml.Return)
-	}{
-		{"compute", "nvmlDeviceGetComputeRunningProcesses_v3", g.dev.GetComputeRunningProcesses},
-		{"mps", "nvmlDeviceGetMPSComputeRunningProcesses_v3", g.dev.GetMPSComputeRunningProcesses},
-		{"graphics", "nvmlDeviceGetGraphicsRunningProcesses_v3", g.dev.GetGraphicsRunningProcesses},
-	}
-	var all []Process
-	for i, list := range lists {
-		err := g.lib.has(list.function)
-		var infos []nvml.ProcessInfo
-		if err == nil {
-			var r nvml.Return
-			infos, r = list.ask()
-			err = check(r)
-		}
-		if err != nil && i == 0 {
-			return nil, err // without the processes that compute there is no list
-		}
-		for _, p := range infos {
-			all = addProcess(all, Process{PID: int(p.Pid), Kind: list.kind, Bytes: p.UsedGpuMemory, Known: p.UsedGpuMemory != notAvailable})
-		}
-	}
-	return all, nil
-}
-
-func addProcess(all []Process, p Process) []Process {
-	if !p.Known {
-		p.Bytes = 0
-	}
-	for i := range all {
-		if all[i].PID == p.PID {
-			all[i].Known = all[i].Known || p.Known
-			all[i].Bytes = max(all[i].Bytes, p.Bytes)
-			return all
-		}
-	}
-	return append(all, p)
 }
 
 func (g *realGPU) computeMode() (ComputeMode, error) {

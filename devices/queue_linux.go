@@ -1,16 +1,16 @@
 package devices
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"slices"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The pace of a waiter. It is woken when a reservation that it could use or the waiter before it ends; what
@@ -19,18 +19,26 @@ const (
 	wakePause  = time.Millisecond      // at least, so that nothing can make a waiter spin
 	quickPause = 50 * time.Millisecond // after something happened: the driver may lag behind
 	slowPause  = time.Second           // with a reading of NVML
-	queuePause = 2 * time.Second       // behind others: without one, to show that one is there
+	queuePause = 2 * time.Second       // behind others: without one
 	idleFactor = 200                   // a reading may take one part in so many of the time
-	absence    = 15 * time.Second      // a waiter silent for so long (stopped) is passed over until it is back
 )
 
-// A ticket is a waiter's file: the devices that it could ever take. Their names sort by time
-// of arrival.
+// driverPatience is how long a waiter bears with a driver that fails: as it does while it is upgraded or reset.
+const driverPatience = 5 * time.Minute
+
+// lostPatience is how long waiters whose tickets somebody removed are let go first: they notice it within queuePause and write them
+// anew, unless they are stopped.
+const lostPatience = 5 * time.Second
+
+// A ticket is a waiter's file: the devices that it could ever take. Its name has the time of arrival, in nanoseconds since boot, which
+// all processes read from one clock that nobody sets.
 type ticket struct {
-	UUIDs   []string `json:"uuids"`
-	PID     int      `json:"pid"`
-	User    string   `json:"user"`
-	Command string   `json:"command"`
+	UUIDs        []string `json:"uuids"`
+	Within       []string `json:"within,omitempty"` // the reservations that it runs under
+	PID          int      `json:"pid"`
+	PIDNamespace uint64   `json:"pid_namespace"`
+	User         string   `json:"user"`
+	Command      string   `json:"command"`
 }
 
 // A queue is one launcher's way to its devices.
@@ -40,52 +48,91 @@ type queue struct {
 	list    func() ([]Device, error)
 	started time.Time
 
-	name string   // of the own ticket; "" when there is none
-	file *os.File // the own ticket, locked
+	number int64 // of the own ticket; 0 when there was none yet
+	mine   ticket
+	file   *os.File // the own ticket, locked; nil when there is none
 
-	behind string        // ticket to wait for; "" when none is in front
-	holds  []string      // reservations in the way
-	ahead  int           // waiters in front, at most
-	reason error         // why there was nothing when last looked
-	cost   time.Duration // of the last reading
-	nap    time.Duration // the next pause at the head of the queue
+	behind  string        // ticket to wait for; "" when none is in front
+	holds   []string      // reservations in the way
+	ahead   int           // waiters in front, at most
+	reason  error         // why there was nothing when last looked
+	cost    time.Duration // of the last reading
+	nap     time.Duration // the next pause at the head of the queue
+	failing time.Time     // since when the driver fails; zero when it does not
+	losing  time.Time     // since when waiters without tickets are seen; zero when none are
 
 	ended map[string]chan struct{} // files whose end is being waited for
 }
 
+func (q *queue) name() string { return fmt.Sprintf("%s%018d-%d", waitPrefix, q.number, os.Getpid()) }
+
 // try looks once. It returns a Hold, an error that ends the search, or neither when the caller
 // is to wait.
 func (q *queue) try(ctx context.Context) (*Hold, error) {
-	var ds []Device
-	read := func() (err error) {
-		start := time.Now()
-		ds, err = q.devices(ctx)
-		q.cost = time.Since(start)
-		return err
-	}
-	waiting := q.behind != ""
-	if !waiting {
-		if err := read(); err != nil {
+	if q.behind != "" {
+		if first, err := q.first(ctx); err != nil || !first {
 			return nil, err
 		}
 	}
-	start := time.Now()
+	// The devices are read before the lock is taken, for that may be slow, and again when it took long to get it. The
+	// last reading is made with the lock, or it might never do.
+	for tries := 3; ; tries-- {
+		start := time.Now()
+		ds, err := q.devices(ctx)
+		q.cost = time.Since(start)
+		if err != nil {
+			return nil, q.bear(ctx, err)
+		}
+		q.failing = time.Time{}
+		start = time.Now()
+		unlock, err := q.state.lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if time.Since(start) > staleReading {
+			if tries > 0 {
+				unlock()
+				continue
+			}
+			if ds, err = q.devices(ctx); err != nil {
+				unlock()
+				return nil, q.bear(ctx, err)
+			}
+		}
+		h, err := q.choose(ds)
+		if good := unlock(); h != nil && !good {
+			h.Release() // another launcher may have chosen the same
+			continue
+		}
+		return h, err
+	}
+}
+
+// first tells whether the waiters in front are gone.
+func (q *queue) first(ctx context.Context) (bool, error) {
 	unlock, err := q.state.lock(ctx)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	defer unlock()
-	if waiting {
-		if _, q.behind = q.claims(q.ticketUUIDs()); q.behind != "" {
-			return nil, nil
-		}
+	if _, q.behind = q.claims(q.mine.UUIDs, q.mine.Within); q.behind != "" {
+		return false, q.enter(q.mine.UUIDs, q.mine.Within)
 	}
-	if waiting || time.Since(start) > staleReading {
-		if err := read(); err != nil {
-			return nil, err
-		}
+	return true, nil
+}
+
+// bear takes the driver's error for a reason to wait, when the request waits and the driver does not fail for long.
+func (q *queue) bear(ctx context.Context, err error) error {
+	switch {
+	case !q.request.Wait || ctx.Err() != nil:
+		return err
+	case q.failing.IsZero():
+		q.failing = time.Now()
+	case time.Since(q.failing) > driverPatience:
+		return fmt.Errorf("the driver fails for %v: %w", driverPatience, err)
 	}
-	return q.choose(ds)
+	q.reason, q.behind, q.holds = err, "", nil
+	return nil
 }
 
 // devices asks for the list; a driver that hangs does not keep ctx from ending that.
@@ -110,14 +157,18 @@ func (q *queue) devices(ctx context.Context) ([]Device, error) {
 // choose picks and reserves, or finds out what to wait for. It has the host lock.
 func (q *queue) choose(ds []Device) (*Hold, error) {
 	r := q.request
-	records, err := q.state.records()
+	b, err := q.state.book()
 	if err != nil {
 		return nil, err
 	}
-	q.state.sweep()
-	attach(ds, records, ownTree())
-	wanted := r.everFits(ds)
-	taken, blocker := q.claims(wanted)
+	q.state.sweep(b)
+	b.attach(q.state, ds, r.Held)
+	wanted, inside := r.everFits(ds), q.inside(ds)
+	taken, blocker := q.claims(wanted, inside)
+	lost := inside == nil && q.losers(b)
+	if lost {
+		taken = wanted
+	}
 	chosen, fit := Choose(without(ds, taken), r.Request)
 	if fit == nil {
 		h, err := q.state.reserve(chosen, r)
@@ -137,20 +188,64 @@ func (q *queue) choose(ds []Device) (*Hold, error) {
 		q.reason = nil
 	}
 	q.behind, q.holds = blocker, nil
-	for _, rec := range records {
+	for _, rec := range b.records {
 		if slices.ContainsFunc(rec.Grants, func(g grant) bool { return slices.Contains(wanted, g.UUID) }) {
 			q.holds = append(q.holds, holdPrefix+rec.ID)
 		}
 	}
-	return nil, q.enter(wanted)
+	if lost {
+		q.nap = 0
+	}
+	return nil, q.enter(wanted, inside)
+}
+
+// inside returns the reservations that the request runs under, or nil.
+func (q *queue) inside(ds []Device) []string {
+	var ids []string
+	for id := range chain(ds, q.request.Held) {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// losers tells whether waiters that came before this one live and have no ticket, because somebody removed it.
+func (q *queue) losers(b *book) bool {
+	least, most := waiterMarks(q.state.mark), waiterMarks(q.state.mark)|(1<<40-1)
+	if q.number != 0 {
+		most = waiterMark(q.state.mark, q.number) - 1
+	}
+	names, err := q.state.names(waitPrefix)
+	if err != nil {
+		return false
+	}
+	known := map[int64]bool{}
+	for _, name := range names {
+		known[waiterMark(q.state.mark, ticketNumber(name))] = true
+	}
+	lost := false
+	for _, on := range b.removed {
+		for _, m := range on {
+			lost = lost || m >= least && m <= most && !known[m]
+		}
+	}
+	switch {
+	case !lost:
+		q.losing = time.Time{}
+	case q.losing.IsZero():
+		q.losing = time.Now()
+	}
+	return lost && time.Since(q.losing) < lostPatience
 }
 
 // everReserves returns why the request would fail even if nobody used or held the devices.
 func (r *HoldRequest) everReserves(ds []Device) error {
 	empty := slices.Clone(ds)
+	own := chain(ds, r.Held)
 	for i := range empty {
 		d := &empty[i]
-		d.Free, d.Reservations, d.claimed = d.Total-d.Reserved, nil, false
+		d.Free, d.claimed = d.Total-d.Reserved, false
+		d.Reservations = slices.DeleteFunc(slices.Clone(d.Reservations), func(v Reservation) bool { return !own[v.ID] })
 		if d.Occupied {
 			d.Reason = ""
 		}
@@ -170,85 +265,76 @@ func without(ds []Device, uuids []string) []Device {
 	return ds
 }
 
-// enter takes a ticket, unless there is one already. It has the host lock.
-func (q *queue) enter(uuids []string) error {
-	if q.file != nil && q.state.still(q.file, q.name) {
+// enter takes a ticket, unless there is one already. One that a cleaner took away is written anew: the place stays. The caller
+// has the host lock.
+func (q *queue) enter(uuids, inside []string) error {
+	if q.file != nil && q.state.still(q.file, q.name()) {
 		return nil
 	}
-	if q.file != nil { // a cleaner took it away: the place is lost with it
+	if q.file != nil {
 		q.file.Close()
 		q.file = nil
 	}
-	names, err := q.state.names(waitPrefix)
-	if err != nil {
-		return err
+	if q.number == 0 {
+		names, err := q.state.names(waitPrefix)
+		if err != nil {
+			return err
+		}
+		q.number = sinceBoot()
+		for _, n := range names {
+			if last := ticketNumber(n); last >= q.number && q.state.alive(n) {
+				q.number = last + 1
+			}
+		}
 	}
-	last := int64(0)
-	for _, n := range names {
-		last = max(last, ticketNumber(n))
-	}
-	q.name = fmt.Sprintf("%s%015d-%d", waitPrefix, last+1, os.Getpid())
-	q.file, err = q.state.create(q.name, ticket{uuids, os.Getpid(), q.request.user, q.request.Command}, true)
-	if err != nil {
+	q.mine = ticket{uuids, inside, os.Getpid(), pidNamespace(), q.request.user, q.request.Command}
+	var err error
+	if q.file, err = q.state.create(q.name(), q.mine, waiterMark(q.state.mark, q.number)); err != nil {
 		return fmt.Errorf("place in the queue: %w", err)
 	}
 	return nil
 }
 
+// sinceBoot reads the clock of tickets.
+func sinceBoot() int64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 1
+	}
+	return t.Nano()
+}
+
 // leave gives the place in the queue up.
 func (q *queue) leave() {
 	if q.file != nil {
-		os.Remove(q.state.path(q.name))
 		q.file.Close()
+		os.Remove(q.state.path(q.name()))
 		q.file = nil
 	}
 }
 
-// ticketUUIDs reads the own ticket's devices.
-func (q *queue) ticketUUIDs() []string {
-	t, f := q.state.ticket(q.name)
-	if f == nil {
-		return nil
-	}
-	f.Close()
-	return t.UUIDs
-}
-
-// ticket reads a waiter's file if the waiter lives. The caller closes the file.
-func (s *State) ticket(name string) (ticket, *os.File) {
-	var t ticket
-	f := s.alive(name)
-	if f != nil && json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&t) != nil {
-		f.Close()
-		f = nil
-	}
-	return t, f
-}
-
 // claims goes through the waiters in front, nearest first, and returns the wanted devices that they
 // could take too. When these leave too few, it stops and returns the waiter to wait for: so the usual
-// look at a long queue opens one file of it. The caller has the host lock.
-func (q *queue) claims(wanted []string) (taken []string, blocker string) {
+// look at a long queue opens one file of it. Who runs under a reservation waits behind those under the same one
+// alone: the others wait for its end. One that somebody stopped is passed over until it goes on. The caller has the host lock.
+func (q *queue) claims(wanted, inside []string) (taken []string, blocker string) {
 	names, err := q.state.names(waitPrefix)
 	if err != nil {
 		return nil, ""
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return int(ticketNumber(a) - ticketNumber(b)) })
-	if q.file != nil {
-		if i := slices.Index(names, q.name); i >= 0 {
-			names = names[:i]
-		}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(ticketNumber(a), ticketNumber(b)) })
+	if q.number != 0 {
+		names = slices.DeleteFunc(names, func(n string) bool { return ticketNumber(n) >= q.number })
 	}
 	q.ahead = len(names)
 	for _, name := range slices.Backward(names) {
-		t, f := q.state.ticket(name)
-		if f == nil {
-			q.ahead--
-			continue
+		var t ticket
+		_, ok := q.state.read(name, &t)
+		if !ok {
+			os.Remove(q.state.path(name)) // as a rule nobody has it any more
 		}
-		fi, err := f.Stat()
-		f.Close()
-		if err != nil || time.Since(fi.ModTime()) > absence {
+		if !ok || stopped(t.PID, t.PIDNamespace) || len(inside) > 0 && !slices.Contains(t.Within, q.request.Held) {
+			q.ahead--
 			continue
 		}
 		overlaps := false
@@ -269,8 +355,6 @@ func (q *queue) claims(wanted []string) (taken []string, blocker string) {
 
 // pause waits until something may have changed.
 func (q *queue) pause(ctx context.Context) {
-	now := time.Now()
-	os.Chtimes(q.state.path(q.name), now, now) // a waiter that does this lives and is not stopped
 	limit := queuePause
 	files := q.holds
 	if q.behind != "" {
@@ -320,8 +404,8 @@ func (q *queue) end(name string) <-chan struct{} {
 	q.ended[name] = c
 	go func() {
 		defer close(c)
-		if f, err := openOthers(q.state.path(name)); err == nil {
-			flock(f, syscall.LOCK_SH)
+		if f, err := openOthers(q.state.path(name), os.O_RDONLY); err == nil {
+			setLock(f, unix.F_OFD_SETLKW, unix.F_RDLCK, 0)
 			f.Close()
 		}
 	}()

@@ -3,7 +3,6 @@ package devices
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -84,13 +83,7 @@ func tickets(t *testing.T, s *State) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(names, func(n string) bool {
-		f := s.alive(n)
-		if f != nil {
-			f.Close()
-		}
-		return f == nil
-	})
+	return slices.DeleteFunc(names, func(n string) bool { return !s.alive(n) })
 }
 
 // TestQueueIsPerDevice: a waiter for one GPU does not hold up those who want another, and one who
@@ -190,12 +183,14 @@ func TestStoppedWaiter(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(t, "a ticket", func() bool { return len(tickets(t, s)) == 1 })
-	c.Process.Signal(syscall.SIGSTOP)
-	h.Release()
-	past := time.Now().Add(-2 * absence)
-	if err := os.Chtimes(s.path(tickets(t, s)[0]), past, past); err != nil {
+	unlock, err := s.lock(t.Context()) // so that it is not stopped with the lock in its hand
+	if err != nil {
 		t.Fatal(err)
 	}
+	c.Process.Signal(syscall.SIGSTOP)
+	unlock()
+	h.Release()
+	waitFor(t, "its stop", func() bool { return stopped(c.Process.Pid, pidNamespace()) })
 	hold(t, s, 1, HoldRequest{}).Release()
 	c.Process.Signal(syscall.SIGCONT)
 	if err := c.Wait(); err != nil {

@@ -7,34 +7,46 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// The state directory holds one file a reservation (hold-*), one a waiter (wait-*), and the host lock
-// (lock). A reservation or waiter lives while somebody holds an flock on its file: the kernel
-// drops that lock when the last process with the descriptor ends, however it ends, and it is seen from
-// every process-number namespace. So there are no process numbers to check and no leases to renew.
+// The state directory holds one file a reservation (hold-*), one a waiter (wait-*), the host lock (lock), and a mark for each
+// reservation that its owner gave up while processes still have it (freed-*). A reservation or waiter lives while its file is locked, as
+// locks_linux.go says. So there are no process numbers to check, no leases to renew and no clocks to agree.
 //
 // Files appear complete and locked, by rename, and are opened read-only by everyone but their owner: with
 // fs.protected_regular the kernel refuses O_CREAT on another user's file in a sticky directory.
 const (
-	lockName   = "lock"
-	holdPrefix = "hold-"
-	waitPrefix = "wait-"
-	tempPrefix = "tmp-"
+	lockName    = "lock"
+	holdPrefix  = "hold-"
+	waitPrefix  = "wait-"
+	freedPrefix = "freed-"
+	tempPrefix  = "tmp-"
 )
 
 // maxRecord bounds what is read of another user's file.
 const maxRecord = 64 << 10
 
-// lockPatience bounds the wait for the host lock, which launchers hold for milliseconds.
+// lockPatience bounds the wait for the host lock while it stays in one hand: launchers hold it for milliseconds.
 const lockPatience = 30 * time.Second
 
+// maxSweep bounds how many stale files are removed in one look, and how many that cannot be removed are tried.
+const maxSweep = 256
+
 // A State is the directory in which the launchers of a host know of each other.
-type State struct{ dir string }
+type State struct {
+	dir  string
+	mark string // the directory's true path, for the marks
+
+	holders map[string]holder // found so far, by reservation
+}
 
 // stateDirs are the places for the state, best first: memory that is empty after a boot, and
 // that no cleaner visits; then what every host has.
@@ -45,18 +57,18 @@ var stateDirs = []string{"/run/lock/memestimate", "/tmp/memestimate"}
 // Launchers must agree on it to see each other; containers must mount the same one.
 func OpenState(dir string) (*State, error) {
 	if dir != "" {
-		s := &State{dir}
+		s := &State{dir: dir}
 		return s, s.ensure()
 	}
 	for _, d := range stateDirs {
 		if fi, err := os.Lstat(d); err == nil && fi.IsDir() {
-			s := &State{d}
+			s := &State{dir: d}
 			return s, s.ensure()
 		}
 	}
 	var err error
 	for _, d := range stateDirs {
-		s := &State{d}
+		s := &State{dir: d}
 		if err = s.ensure(); err == nil {
 			return s, nil
 		}
@@ -85,7 +97,29 @@ func (s *State) ensure() error {
 	case fi.Mode().Perm()&0o022 != 0 && fi.Mode()&os.ModeSticky == 0:
 		return fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir, fi.Mode())
 	}
+	if s.mark == "" {
+		if s.mark, err = filepath.EvalSymlinks(s.dir); err == nil {
+			s.mark, err = filepath.Abs(s.mark)
+		}
+		if err != nil {
+			return fmt.Errorf("state directory: %w", err)
+		}
+	}
 	return nil
+}
+
+// Owner says who else could remove or replace the directory's files: the user whom it belongs to; "" when that is root or this
+// user. A reservation whose file was removed still counts, but it no longer says whose it is and how much it holds.
+func (s *State) Owner() string {
+	var st unix.Stat_t
+	if unix.Lstat(s.dir, &st) != nil || st.Uid == 0 || int(st.Uid) == os.Getuid() {
+		return ""
+	}
+	number := strconv.FormatUint(uint64(st.Uid), 10)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
 }
 
 // make makes the directory under another name and moves it, so that it is open to all whenever it is there: with the umask's mode,
@@ -110,19 +144,10 @@ func (s *State) make() error {
 
 func (s *State) path(name string) string { return filepath.Join(s.dir, name) }
 
-// flock is flock(2), again when a signal interrupts it.
-func flock(f *os.File, how int) error {
-	for {
-		if err := syscall.Flock(int(f.Fd()), how); err != syscall.EINTR {
-			return err
-		}
-	}
-}
-
 // openOthers opens a file that anyone may have put there: no link is followed, and no pipe
 // waited for.
-func openOthers(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+func openOthers(path string, flag int) (*os.File, error) {
+	f, err := os.OpenFile(path, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -133,63 +158,102 @@ func openOthers(path string) (*os.File, error) {
 	return f, nil
 }
 
-// create makes a file that is complete, readable for all and locked when it appears as name. replace
-// false leaves a file of that name alone and fails with os.ErrExist.
-func (s *State) create(name string, content any, replace bool) (*os.File, error) {
+// create makes a file that is complete, readable for all, locked and marked when it appears as name. What was there of that name
+// is replaced. It begins anew when somebody removes the directory or the half-made file meanwhile.
+func (s *State) create(name string, content any, marks ...int64) (f *os.File, err error) {
+	for range 10 {
+		if f, err = s.createOnce(name, content, marks); !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		if err = s.ensure(); err != nil {
+			break
+		}
+	}
+	return f, err
+}
+
+func (s *State) createOnce(name string, content any, marks []int64) (*os.File, error) {
 	f, err := os.CreateTemp(s.dir, tempPrefix+"*")
 	if err != nil {
 		return nil, err
 	}
-	err = f.Chmod(0o644)
-	if err == nil && content != nil {
-		if err = flock(f, syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-			err = json.NewEncoder(f).Encode(content)
-		}
+	err = lockFirst(f)
+	if err == nil {
+		err = json.NewEncoder(f).Encode(content)
 	}
-	if err == nil && replace {
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
 		err = os.Rename(f.Name(), s.path(name))
-	} else if err == nil {
-		err = os.Link(f.Name(), s.path(name))
-		os.Remove(f.Name())
-		if err != nil && !errors.Is(err, os.ErrExist) && !errors.Is(err, os.ErrNotExist) { // no links on this file system
-			f.Close()
-			if f, err = os.OpenFile(s.path(name), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644); err != nil {
-				return nil, err
-			}
-			err = f.Chmod(0o644)
-		}
 	}
 	if err != nil {
 		os.Remove(f.Name())
 		f.Close()
 		return nil, err
 	}
+	// The marks come last, so that a mark without a file always means one that was removed.
+	for _, place := range append(marks, ownerMark(name, uint32(os.Geteuid()))) {
+		if err := setLock(f, unix.F_OFD_SETLK, unix.F_WRLCK, place); err != nil {
+			os.Remove(s.path(name))
+			f.Close()
+			return nil, err
+		}
+	}
 	return f, nil
 }
 
-// lock takes the host lock and returns the function that gives it back.
-func (s *State) lock(ctx context.Context) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, fmt.Errorf("somebody holds it for more than %v", lockPatience))
-	defer cancel()
+// createLock makes the host lock's file, unless there is one. All may write it, for that is what taking it needs, and only its owner read it: a
+// reader's lock would keep everybody out.
+func (s *State) createLock() error {
+	f, err := os.CreateTemp(s.dir, tempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	defer os.Remove(f.Name())
+	if err := f.Chmod(0o622); err != nil {
+		return err
+	}
+	err = os.Link(f.Name(), s.path(lockName))
+	switch {
+	case errors.Is(err, os.ErrExist) || err == nil:
+		return nil
+	case errors.Is(err, os.ErrNotExist): // somebody removed it, or the directory
+		return err
+	}
+	g, err := os.OpenFile(s.path(lockName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o622) // no links on this file system
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(g.Chmod(0o622), g.Close())
+}
+
+// lock takes the host lock and returns the function that gives it back. That tells whether it was one until the end: when somebody removes
+// its file, another launcher may have taken a new one meanwhile, and has not seen what was done under this one.
+func (s *State) lock(ctx context.Context) (unlock func() bool, err error) {
 	for {
-		f, err := openOthers(s.path(lockName))
+		f, err := openOthers(s.path(lockName), os.O_WRONLY)
 		if errors.Is(err, os.ErrNotExist) {
-			if err = s.ensure(); err != nil {
-				return nil, err
+			if err = s.ensure(); err == nil {
+				err = s.createLock()
 			}
-			f, err = s.create(lockName, nil, false)
-			if errors.Is(err, os.ErrExist) || errors.Is(err, os.ErrNotExist) {
-				continue // somebody else made it, or a cleaner took it away
+			if err == nil || errors.Is(err, os.ErrNotExist) { // or a cleaner took it away
+				continue
 			}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("host lock: %w", err)
 		}
-		if err := flockContext(ctx, f, syscall.LOCK_EX); err != nil {
+		if err := lockContext(ctx, f); err != nil {
 			return nil, fmt.Errorf("host lock %s: %w", s.path(lockName), err)
 		}
 		if s.still(f, lockName) {
-			return func() { f.Close() }, nil
+			f.WriteAt([]byte{'\n'}, 0) // the time of the file says to those who wait that the lock changes hands
+			return func() bool { defer f.Close(); return s.still(f, lockName) }, nil
 		}
 		f.Close() // deleted or replaced while we waited: the lock is worth nothing
 	}
@@ -202,48 +266,95 @@ func (s *State) still(f *os.File, name string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(mine, there)
 }
 
-// flockContext is flock that ctx can end; f is then closed, at once or when the kernel
-// lets go of it.
-func flockContext(ctx context.Context, f *os.File, how int) error {
-	err := flock(f, how|syscall.LOCK_NB)
-	if err != syscall.EWOULDBLOCK {
+// lockContext waits for a file's lock. ctx can end that, and so does one that has it for lockPatience; f is then closed, at once or
+// when the kernel lets go of it.
+func lockContext(ctx context.Context, f *os.File) error {
+	err := lockFirst(f)
+	if err != unix.EAGAIN && err != unix.EACCES {
 		if err != nil {
 			f.Close()
 		}
 		return err
 	}
 	done := make(chan error)
+	quit := make(chan struct{})
+	defer close(quit)
 	go func() {
-		err := flock(f, how)
+		err := setLock(f, unix.F_OFD_SETLKW, unix.F_WRLCK, 0)
 		select {
 		case done <- err:
-		case <-ctx.Done():
+		case <-quit:
 			f.Close()
 		}
 	}()
-	select {
-	case err := <-done:
-		if err != nil {
-			f.Close()
-		}
+	fi, err := f.Stat()
+	if err != nil {
 		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	}
+	for seen := fi.ModTime(); ; {
+		patience := time.NewTimer(lockPatience)
+		select {
+		case err := <-done:
+			patience.Stop()
+			if err != nil {
+				f.Close()
+			}
+			return err
+		case <-ctx.Done():
+			patience.Stop()
+			return context.Cause(ctx)
+		case <-patience.C:
+		}
+		fi, err := f.Stat()
+		if err != nil || fi.ModTime().Equal(seen) {
+			return fmt.Errorf("somebody holds it for more than %v", lockPatience)
+		}
+		seen = fi.ModTime()
 	}
 }
 
-// alive opens the file name if somebody holds it, and sweeps it away if nobody does.
-func (s *State) alive(name string) *os.File {
-	f, err := openOthers(s.path(name))
+// look opens the file name, and returns its descriptor when somebody has it locked; otherwise -1.
+func (s *State) look(name string) (fd int, st unix.Stat_t) {
+	fd, err := unix.Open(s.path(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil
+		return -1, st
 	}
-	if flock(f, syscall.LOCK_SH|syscall.LOCK_NB) == syscall.EWOULDBLOCK {
-		return f
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && locked(fd) {
+		return fd, st
 	}
-	os.Remove(s.path(name)) // in a sticky directory another user's file stays: it harms nobody
-	f.Close()
-	return nil
+	unix.Close(fd)
+	return -1, st
+}
+
+// read decodes the live file name into content and returns its owner; ok is false when nobody has it locked, or it is not
+// what it should be.
+func (s *State) read(name string, content any) (owner uint32, ok bool) {
+	fd, st := s.look(name)
+	if fd < 0 {
+		return 0, false
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return st.Uid, json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(content) == nil
+}
+
+// alive tells whether somebody has the file name locked.
+func (s *State) alive(name string) bool {
+	fd, _ := s.look(name)
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	return fd >= 0
+}
+
+// sweep removes files that nobody has locked. The caller has the host lock, under which alone a file is unlocked for a moment while it
+// is made. In a sticky directory another user's file stays: it harms nobody.
+func (s *State) sweep(b *book) {
+	half, _ := s.names(tempPrefix) // of launchers that were killed in the act
+	half = slices.DeleteFunc(half[:min(len(half), maxSweep)], s.alive)
+	for _, name := range append(half, b.stale[:min(len(b.stale), maxSweep)]...) {
+		os.Remove(s.path(name))
+	}
 }
 
 // names lists the directory's files of a kind, in the order of their names.
@@ -262,36 +373,4 @@ func (s *State) names(prefix string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// records returns the live reservations. What cannot be read as one is passed over: it names
-// no device.
-func (s *State) records() ([]record, error) {
-	names, err := s.names(holdPrefix)
-	if err != nil {
-		return nil, err
-	}
-	var all []record
-	for _, name := range names {
-		f := s.alive(name)
-		if f == nil {
-			continue
-		}
-		r := record{ID: strings.TrimPrefix(name, holdPrefix)}
-		if json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&r) == nil {
-			all = append(all, r)
-		}
-		f.Close()
-	}
-	return all, nil
-}
-
-// Attach hangs the live reservations on the devices that they hold.
-func (s *State) Attach(ds []Device) error {
-	records, err := s.records()
-	if err != nil {
-		return err
-	}
-	attach(ds, records, ownTree())
-	return nil
 }

@@ -1,6 +1,8 @@
 package devices
 
 import (
+	"cmp"
+	"slices"
 	"time"
 )
 
@@ -61,6 +63,11 @@ type GPUTrace struct {
 	PeakAt           time.Duration
 	Timeline         []Point
 	Err              error // why there is no more of it
+
+	// What all processes together had, and those that took memory since the start and do not belong to the command, each with
+	// the most that it had beyond the start; when ByProcess.
+	AllStart, AllPeak uint64
+	Others            []Process
 }
 
 // A Watch samples the memory that a command and what it starts take on some GPUs, by process and
@@ -68,24 +75,31 @@ type GPUTrace struct {
 type Watch struct {
 	session *Session
 	devices []Device
-	tree    func(pid int) bool // nil where the driver's process numbers are not ours
+	tree    func(pid int) bool // nil before there is a command, and where the driver's process numbers are not ours
 	begun   time.Time
 
 	process, device []series
 	seen            []bool // the driver told what a process of the command has there
 	errs            []error
+	before          []map[int]uint64  // by process, at the first sample
+	others          []map[int]Process // what is not the command's, at its most
 }
 
-// Watch begins to watch the devices, which s listed, with a first sample. Call Of when
+// Watch begins to watch the devices, which s listed, with a first sample. Call Started when
 // the command has started, and Sample from then on as often as wanted, from one goroutine.
 func (s *Session) Watch(ds []Device) *Watch {
-	w := &Watch{session: s, devices: ds, begun: time.Now(), process: make([]series, len(ds)), device: make([]series, len(ds)), seen: make([]bool, len(ds)), errs: make([]error, len(ds))}
+	n := len(ds)
+	w := &Watch{
+		session: s, devices: ds, begun: time.Now(), process: make([]series, n), device: make([]series, n), seen: make([]bool, n), errs: make([]error, n),
+		before: make([]map[int]uint64, n), others: make([]map[int]Process, n),
+	}
 	w.Sample()
 	return w
 }
 
-// Of tells the Watch the command's process number.
-func (w *Watch) Of(pid int) { w.tree = treeOf(pid) }
+// Started tells the Watch that the command runs: every process that this one started, at any remove, is the command's. A
+// daemon that it leaves behind is too where this process becomes its parent (PR_SET_CHILD_SUBREAPER of prctl(2)).
+func (w *Watch) Started() { w.tree = started() }
 
 // Sample reads all devices once. A device that fails is left out from then on.
 func (w *Watch) Sample() {
@@ -93,18 +107,30 @@ func (w *Watch) Sample() {
 		if w.errs[i] != nil {
 			continue
 		}
-		m, procs, err := w.session.look(&w.devices[i], w.tree != nil)
+		m, procs, err := w.session.look(&w.devices[i], true)
 		if err != nil {
 			w.errs[i] = err
 			continue
+		}
+		if w.before[i] == nil {
+			w.before[i], w.others[i] = map[int]uint64{}, map[int]Process{}
+			for _, p := range procs {
+				w.before[i][p.PID] = p.Bytes
+			}
 		}
 		at := time.Since(w.begun)
 		w.device[i].add(at, m.used)
 		var sum uint64
 		for _, p := range procs {
-			if p.Known && w.tree(p.PID) {
+			if !p.Known || w.tree == nil {
+				continue
+			}
+			if w.tree(p.PID) {
 				sum += p.Bytes
 				w.seen[i] = true
+			} else if before := w.before[i][p.PID]; p.Bytes > before && p.Bytes-before > w.others[i][p.PID].Bytes {
+				p.Bytes -= before
+				w.others[i][p.PID] = p
 			}
 		}
 		w.process[i].add(at, sum)
@@ -144,13 +170,18 @@ func (w *Watch) Traces() []GPUTrace {
 			continue
 		}
 		s := &w.device[i]
+		t := GPUTrace{Device: &w.devices[i], ByProcess: w.seen[i], Err: w.errs[i]}
 		if w.seen[i] {
+			t.AllStart, t.AllPeak = s.start, s.peak
+			for _, p := range w.others[i] {
+				t.Others = append(t.Others, p)
+			}
+			slices.SortFunc(t.Others, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.PID, b.PID)) })
 			s = &w.process[i]
 		}
-		all = append(all, GPUTrace{
-			Device: &w.devices[i], ByProcess: w.seen[i], Delta: delta(s.start, s.last, s.peak, s.samples),
-			Start: s.start, End: s.last, Peak: s.peak, PeakAt: s.peakAt, Timeline: s.points, Err: w.errs[i],
-		})
+		t.Delta, t.Start, t.End, t.Peak = delta(s.start, s.last, s.peak, s.samples), s.start, s.last, s.peak
+		t.PeakAt, t.Timeline = s.peakAt, s.points
+		all = append(all, t)
 	}
 	return all
 }

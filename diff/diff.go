@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // Schema names the JSON form of a Diff. Fields may be added to it; none changes its meaning.
@@ -97,13 +98,13 @@ const (
 
 // A Change is a layer that does not stay the same.
 type Change struct {
-	Kind       string          `json:"kind"`
-	Base       *estimate.Layer `json:"base,omitempty"` // nil for an added layer
-	Head       *estimate.Layer `json:"head,omitempty"` // nil for a removed one
-	Params     int64           `json:"parameters_change"`
-	ParamBytes int64           `json:"parameter_bytes_change"`
-	Activation int64           `json:"activation_bytes_change"`
-	Saved      int64           `json:"saved_bytes_change"`
+	Kind       string        `json:"kind"`
+	Base       *module.Layer `json:"base,omitempty"` // nil for an added layer
+	Head       *module.Layer `json:"head,omitempty"` // nil for a removed one
+	Params     int64         `json:"parameters_change"`
+	ParamBytes int64         `json:"parameter_bytes_change"`
+	Activation int64         `json:"activation_bytes_change"`
+	Saved      int64         `json:"saved_bytes_change"`
 }
 
 // Compare tells what changes from base to head, which are estimates under the settings that label names.
@@ -147,7 +148,7 @@ func Compare(label string, base, head *estimate.Report) Case {
 }
 
 // add adds the figures of a layer, or takes them away.
-func (c *Change) add(l *estimate.Layer, sign int64) {
+func (c *Change) add(l *module.Layer, sign int64) {
 	if l != nil {
 		c.Params += sign * l.Params
 		c.ParamBytes += sign * l.ParamBytes

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // A key is what a layer is matched by. Its texts are numbers that stand for them, so that comparing
@@ -33,12 +33,12 @@ func (n numbers) of(text string) int {
 }
 
 // keys returns the keys of the layers of two models.
-func keys(base, head []estimate.Layer) (b, h []key) {
+func keys(base, head []module.Layer) (b, h []key) {
 	texts, structures := numbers{}, numbers{}
 	return keysOf(base, texts, structures), keysOf(head, texts, structures)
 }
 
-func keysOf(layers []estimate.Layer, texts, structures numbers) []key {
+func keysOf(layers []module.Layer, texts, structures numbers) []key {
 	out := make([]key, len(layers))
 	type call struct{ module, op int }
 	seen := map[call]int{}
@@ -57,7 +57,7 @@ func keysOf(layers []estimate.Layer, texts, structures numbers) []key {
 }
 
 // nameOf returns a layer's name to the byte.
-func nameOf(l *estimate.Layer) string {
+func nameOf(l *module.Layer) string {
 	if l.NameBytes != nil {
 		return string(l.NameBytes)
 	}
@@ -72,7 +72,7 @@ func (k *key) sameName(o *key) bool {
 
 // sameName reports whether nobody would call two layers renamed: the name that is shown, which is the
 // module's where there is one, stays.
-func sameName(a, b *estimate.Layer) bool {
+func sameName(a, b *module.Layer) bool {
 	if a.Module != "" && a.Module == b.Module && !strings.HasPrefix(a.Name, "/") {
 		return true
 	}
@@ -80,7 +80,7 @@ func sameName(a, b *estimate.Layer) bool {
 }
 
 // structure writes what sameStructure compares; op stands for the operator.
-func structure(l *estimate.Layer, op int) string {
+func structure(l *module.Layer, op int) string {
 	b := make([]byte, 0, 64)
 	number := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ' ') }
 	number(int64(op))
@@ -103,9 +103,9 @@ func structure(l *estimate.Layer, op int) string {
 	return string(b)
 }
 
-func sameStructure(a, b *estimate.Layer) bool {
+func sameStructure(a, b *module.Layer) bool {
 	return a.Op == b.Op && a.Params == b.Params && a.ParamBytes == b.ParamBytes && a.Activation == b.Activation && a.InPlace == b.InPlace &&
-		slices.EqualFunc(a.Outputs, b.Outputs, func(x, y estimate.Tensor) bool {
+		slices.EqualFunc(a.Outputs, b.Outputs, func(x, y module.Tensor) bool {
 			return x.DType == y.DType && (x.Shape == nil) == (y.Shape == nil) && slices.Equal(x.Shape, y.Shape)
 		})
 }

@@ -3,7 +3,7 @@ package diff
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // A pair is a layer of the base and the layer of the head that it became, as indices; -1
@@ -26,7 +26,7 @@ const maxCells = 16 << 20
 //
 // Layers are aligned in execution order as two texts are, by the alignment of the largest worth. What that leaves
 // over, since it moved, is matched by name, and then by structure where that is unique.
-func match(base, head []estimate.Layer) []pair {
+func match(base, head []module.Layer) []pair {
 	m := matcher{base: base, head: head, to: make([]int, len(base)), from: make([]int, len(head))}
 	for i := range m.to {
 		m.to[i] = -1
@@ -43,7 +43,7 @@ func match(base, head []estimate.Layer) []pair {
 
 // A matcher holds the state of one match.
 type matcher struct {
-	base, head []estimate.Layer
+	base, head []module.Layer
 	kb, kh     []key
 	to         []int // by base layer: its head layer, or -1
 	from       []int // by head layer: its base layer, or -1

@@ -5,16 +5,34 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// What an upper bound leaves room for above the most that a run reserves. docs/ACCURACY.md says how the shares were found,
-// and how often the bound holds.
-const (
-	spareBytes = 18 << 20 // pools of small blocks, and what the context differs by
-	spareShare = 0.01     // of what is reserved: requests that are a little larger than simulated
+// spareBytes is what an upper bound leaves for pools of small blocks, and for what the context differs by.
+const spareBytes = 18 << 20
+
+// A room is what an upper bound leaves above the most that a run reserves, beside spareBytes. docs/ACCURACY.md says how the shares were
+// found, and how often the bound holds.
+type room struct {
+	share float64 // of what is reserved: requests that are a little larger than simulated
 	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of what
-	// is reserved at most. A training step has many large ones; an inference has few, which its peak consists of.
-	trainRequest, trainShare = 0.75, 0.06
-	inferRequest, inferShare = 0.25, 0.075
+	// is reserved at most.
+	request, limit float64
+}
+
+// A training step has many large requests; an inference has few, which its peak consists of. A recording has the requests as
+// they are: what is left is how convolutions of other shapes than measured run.
+var (
+	trainRoom = room{share: 0.01, request: 0.75, limit: 0.06}
+	inferRoom = room{share: 0.01, request: 0.25, limit: 0.075}
+
+	recordedRoom = room{share: 0.01}
+	convRoom     = room{share: 0.01, request: 0.25, limit: 0.015} // a recording in which cuDNN may choose otherwise
 )
+
+func roomOf(infer bool) room {
+	if infer {
+		return inferRoom
+	}
+	return trainRoom
+}
 
 // upperBound is the device memory that a run should not exceed. Requests follow from PyTorch's source; what
 // cannot be known is which workspaces cuDNN takes, where the driver puts segments, and when a program lets go of its
@@ -23,7 +41,7 @@ const (
 // cuDNN's choice: where all agree there is nothing to replay, and where they do not, the shape is unlike what was measured.
 // And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room for
 // a request that no cached block serves.
-func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
+func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 	var c crew
 	most := make([]int64, len(s.Run.Workspaces)+1)
 	large := caching.LargeOf(s.Run.Log, cfg.Options)
@@ -46,15 +64,11 @@ func upperBound(s *Simulation, cfg caching.Config, infer bool) int64 {
 	c.end()
 
 	reserved := s.Peak.Reserved
-	request, share := trainRequest, trainShare
-	if infer {
-		request, share = inferRequest, inferShare
-	}
-	spare := spareBytes + int64(spareShare*float64(reserved)+min(request*float64(largestRequest(s.Run.Log)), share*float64(reserved)))
+	above := spareBytes + int64(spare.share*float64(reserved)+min(spare.request*float64(largestRequest(s.Run.Log)), spare.limit*float64(reserved)))
 	for _, r := range most {
 		reserved = max(reserved, r)
 	}
-	return s.Context + reserved + spare
+	return s.Context + reserved + above
 }
 
 // largestRequest returns the bytes of the largest request once the model is loaded: an activation, a gradient, an

@@ -1,9 +1,12 @@
 package estimate
 
 import (
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -15,7 +18,7 @@ func TestUpperBound(t *testing.T) {
 		step  Step
 		convs bool
 	}{
-		{"resnet50", Step{Precision: "bf16"}, true}, {"resnet50", Step{Infer: true}, true},
+		{"resnet50", Step{Settings: eager.Settings{Precision: "bf16"}}, true}, {"resnet50", Step{Infer: true}, true},
 		{"gpt2", Step{}, false}, {"gpt2", Step{Infer: true}, false},
 	} {
 		// 5 images, which nobody measured: the trees disagree.
@@ -97,5 +100,33 @@ func TestUpperBoundOfAGuess(t *testing.T) {
 	}
 	if again := peak(0, Step{Infer: true}); again.UpperBound > max.UpperBound {
 		t.Errorf("an inference takes at most %d, the training %d", again.UpperBound, max.UpperBound)
+	}
+}
+
+// Several goroutines may ask one model that nobody has asked before, also one of which two programs are recovered.
+func TestSimulateAtOnce(t *testing.T) {
+	for _, c := range []struct{ model, form string }{{"mlp", ""}, {"bert_base", "ts-train"}} {
+		b, err := Bind(open(t, strings.TrimSuffix(c.model+":"+c.form, ":")), Options{Batch: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		peaks := make([]Peak, 6)
+		var done sync.WaitGroup
+		for i := range peaks {
+			done.Go(func() {
+				sim, err := b.Simulate(Step{Infer: i%2 > 0})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				peaks[i] = sim.Peak
+			})
+		}
+		done.Wait()
+		for i := 2; i < len(peaks); i++ {
+			if peaks[i].Allocated != peaks[i-2].Allocated || peaks[i].UpperBound != peaks[i-2].UpperBound {
+				t.Errorf("%s: run %d peaks at %d, another one at %d", c.model, i, peaks[i].Allocated, peaks[i-2].Allocated)
+			}
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -15,12 +16,13 @@ import (
 // Options is the question. The zero Options asks about the model as it is, which
 // is enough where all its dimensions are numbers.
 type Options struct {
-	Name   string             // how the report calls the model
-	Batch  int64              // size of the inputs' leading symbolic dimension; 0 leaves it
-	Dims   map[string]int64   // sizes of symbols, by name
-	Inputs map[string][]int64 // shapes of inputs, by name
-	Strict bool               // refuse a model that is not understood in full
-	Step   *Step              // the run to simulate; nil for none
+	Name    string             // how the report calls the model
+	Batch   int64              // size of the inputs' leading symbolic dimension; 0 leaves it
+	Dims    map[string]int64   // sizes of symbols, by name
+	Inputs  map[string][]int64 // shapes of inputs, by name
+	Without []string           // guesses that are switched off: names of rows of fromonnx/dialect and of lifetime.Rules
+	Strict  bool               // refuse a model that is not understood in full
+	Step    *Step              // the run to simulate; nil for none
 }
 
 // ErrIncomplete is wrapped by the error about a model with operators that are not
@@ -67,7 +69,7 @@ func Run(m *onnxload.Model, opt Options) (*Report, error) {
 
 // Report answers the question about a model that is bound already; its dimensions stay as Bind took them.
 func (b *Bound) Report(opt Options) (*Report, error) {
-	a, ws, m, types := b.a, b.ws, b.a.m, b.a.types
+	a, ws, m, types := b.a, b.ws, b.a.Model, b.a.Types
 	r := &Report{
 		Schema:   Schema,
 		Settings: Settings{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs},
@@ -78,11 +80,11 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 			IR:       m.IRVersion,
 			Opsets:   m.Opsets,
 			Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion),
-			Nodes:    a.nodes,
-			Inputs:   a.tensorsOf(m.Graph.Inputs),
-			Outputs:  a.tensorsOf(m.Graph.Outputs),
+			Nodes:    a.Nodes,
+			Inputs:   a.TensorsOf(m.Graph.Inputs),
+			Outputs:  a.TensorsOf(m.Graph.Outputs),
 		},
-		Coverage: coverage(a.nodes, types.Unknown),
+		Coverage: coverage(a.Nodes, types.Unknown),
 		Notes:    []Note{}, // a list in JSON, be it empty
 	}
 	if opt.Strict && !r.Coverage.Complete() {
@@ -92,17 +94,17 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 	var err error
 	r.Constants = b.constants
 	for _, w := range ws {
-		if w.role != roleBuffer {
-			err = errors.Join(err, r.Parameters.add(w.count, w.bytes))
+		if w.Role != module.RoleBuffer {
+			err = errors.Join(err, r.Parameters.Add(w.Count, w.Bytes))
 		}
-		if w.role != roleParameter {
-			err = errors.Join(err, r.Buffers.add(w.count, w.bytes))
+		if w.Role != module.RoleParameter {
+			err = errors.Join(err, r.Buffers.Add(w.Count, w.Bytes))
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("parameters: %w", errTooBig)
+		return nil, fmt.Errorf("parameters: %w", module.ErrTooBig)
 	}
-	counters := a.batchNormCounters(ws)
+	counters := a.BatchNormCounters(ws)
 	r.Buffers.Count += counters
 	r.Buffers.Bytes += 8 * counters // int64
 	r.Buffers.Tensors += counters
@@ -111,7 +113,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 		return nil, err
 	}
 	r.Activations.WithBackward = r.Activations.Forward
-	if err := add(&r.Activations.WithBackward, r.Activations.Forward); err != nil {
+	if err := module.Add(&r.Activations.WithBackward, r.Activations.Forward); err != nil {
 		return nil, fmt.Errorf("activations: %w", err)
 	}
 	if run != nil {
@@ -119,7 +121,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 			return nil, err
 		}
 	}
-	r.Notes = append(r.Notes, a.notes(ws, counters, r)...)
+	r.Notes = append(r.Notes, notes(a, ws, counters, r)...)
 	return r, nil
 }
 
@@ -141,35 +143,4 @@ func coverage(nodes int, unknown []shape.UnknownOp) Coverage {
 		c.Unmodelled = append(c.Unmodelled, Unmodeled{u.Op, u.Domain, u.Nodes})
 	}
 	return c
-}
-
-func (a *analysis) tensorsOf(ids []onnxload.ValueID) []Tensor {
-	out := make([]Tensor, 0, len(ids))
-	for _, id := range ids {
-		out = append(out, a.tensor(id))
-	}
-	return out
-}
-
-// batchNormCounters counts the batches that torch.nn.BatchNorm layers count: each
-// with running statistics has an int64 buffer num_batches_tracked, which exporters
-// leave out since nothing reads it.
-func (a *analysis) batchNormCounters(ws []weight) int64 {
-	if a.m.Producer != "pytorch" {
-		return 0
-	}
-	norms := int64(0)
-	for _, w := range ws {
-		name := a.m.Values[w.id].Name
-		if strings.HasSuffix(name, "weight") && w.role == roleBuffer && a.statistics[strings.TrimSuffix(name, "weight")] {
-			norms-- // a frozen one does not count
-		}
-		if strings.HasSuffix(name, "num_batches_tracked") {
-			return 0
-		}
-		if strings.HasSuffix(name, "running_mean") {
-			norms++
-		}
-	}
-	return norms
 }

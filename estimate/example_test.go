@@ -6,6 +6,8 @@ import (
 	"log"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -23,7 +25,7 @@ func mlp() *onnxload.Model {
 }
 
 func ExampleRun() {
-	r, err := estimate.Run(mlp(), estimate.Options{Batch: 64, Step: &estimate.Step{Optimizer: "adam"}})
+	r, err := estimate.Run(mlp(), estimate.Options{Batch: 64, Step: &estimate.Step{Settings: eager.Settings{Optimizer: "adam"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +48,7 @@ func ExampleBind() {
 	}
 	var peaks []int64
 	for _, name := range []string{"sgd", "sgdm", "adamw"} {
-		s, err := b.Simulate(estimate.Step{Optimizer: name})
+		s, err := b.Simulate(estimate.Step{Settings: eager.Settings{Optimizer: name}})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -58,11 +60,11 @@ func ExampleBind() {
 }
 
 func ExampleLargest() {
-	gpu, err := estimate.FindGPU("t4")
+	t4, err := gpu.Find("t4")
 	if err != nil {
 		log.Fatal(err)
 	}
-	f, err := estimate.Largest(mlp(), estimate.Options{Step: &estimate.Step{GPU: gpu}}, gpu.Total)
+	f, err := estimate.Largest(mlp(), estimate.Options{Step: &estimate.Step{GPU: t4}}, t4.Memory)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -77,13 +77,23 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	step := *opt.Step
 	step.Limited, step.MemoryLimit, step.Record = false, 0, false
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
+	err := f.search(len(m.Graph.Nodes) >= manyNodes, func(batch int64) (Point, error) { return f.point(m, opt, step, batch) })
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// search finds the batches of a run that point simulates. Few batches are tried where each takes seconds.
+func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error {
+	memory := f.Memory
 	seen := map[int64]Point{}
 	var failed error
 	try := func(batch int64) Point {
 		if p, ok := seen[batch]; ok {
 			return p
 		}
-		p, err := f.point(m, opt, step, batch)
+		p, err := point(batch)
 		if err != nil {
 			failed = errors.Join(failed, err)
 		}
@@ -93,9 +103,8 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	// The first batch tells whether the model can be run at all.
 	first := try(1)
 	if failed != nil {
-		return nil, failed
+		return failed
 	}
-	few := len(m.Graph.Nodes) >= manyNodes
 	good, bad := int64(0), int64(1)
 	if first.Fits {
 		good = 1
@@ -111,7 +120,7 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 		}
 	}
 	if failed != nil { // it has a batch of one, and no other
-		return nil, failed
+		return failed
 	}
 	f.Capped = bad > maxBatch
 	search := func(good, bad int64, size func(Point) int64) int64 {
@@ -151,7 +160,7 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 		}
 	}
 	slices.SortFunc(f.Curve, func(a, b Point) int { return int(a.Batch - b.Batch) })
-	return f, nil
+	return nil
 }
 
 // point simulates one batch. A run that is too large for the arithmetic does not fit.
@@ -190,9 +199,13 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 			f.Notes = append(f.Notes, Note{Info, text})
 		}
 	}
-	k := sim.Peak
+	return f.at(batch, &sim.Peak), nil
+}
+
+// at is the point of a run whose peak is k.
+func (f *Fitting) at(batch int64, k *Peak) Point {
 	return Point{
 		Batch: batch, Allocated: k.Allocated, Reserved: k.Reserved, Device: k.Device, UpperBound: k.UpperBound, Phase: k.Phase,
 		Fits: k.Device <= f.Memory, Safe: k.UpperBound <= f.Memory,
-	}, nil
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -18,7 +19,7 @@ func TestLargest(t *testing.T) {
 		step   Step
 	}{
 		{"mlp", 6 << 30, Step{}},
-		{"resnet18", 8 << 30, Step{Precision: "amp-bf16"}},
+		{"resnet18", 8 << 30, Step{Settings: eager.Settings{Precision: "amp-bf16"}}},
 		{"resnet18", 4 << 30, Step{Infer: true}},
 	} {
 		m := open(t, c.model)
@@ -123,7 +124,7 @@ func TestPhasesHaveThePeak(t *testing.T) {
 			steps[r.Peak.Step] = true
 		}
 	}
-	r, err := Run(open(t, "mlp"), Options{Batch: 4, Step: &Step{Accumulate: 100}})
+	r, err := Run(open(t, "mlp"), Options{Batch: 4, Step: &Step{Settings: eager.Settings{Accumulate: 100}}})
 	if err != nil || len(r.Phases) > 16 {
 		t.Errorf("%d phases of 100 passes a step, %v", len(r.Phases), err)
 	}
@@ -134,11 +135,11 @@ func TestPhasesHaveThePeak(t *testing.T) {
 
 // A model that cannot be run keeps its sums and says why.
 func TestWhatCannotRun(t *testing.T) {
-	r, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Loss: "nll", Precision: "fp32"}})
+	r, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Settings: eager.Settings{Loss: "nll", Precision: "fp32"}}})
 	if err != nil || r.Peak == nil {
 		t.Fatalf("%v", err)
 	}
-	if _, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Loss: "nosuch"}}); err == nil {
+	if _, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Settings: eager.Settings{Loss: "nosuch"}}}); err == nil {
 		t.Error("an unknown loss is taken")
 	}
 	limited, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{MemoryLimit: 1 << 30}})
@@ -164,7 +165,7 @@ func TestWhatIf(t *testing.T) {
 		variants[v.Change] = v
 	}
 	for change, s := range map[string]Step{
-		"--optimizer sgd": {Optimizer: "sgd"}, "--precision bf16": {Precision: "bf16"}, "--channels-last": {ChannelsLast: true}, "--foreach=false": {ForLoop: true},
+		"--optimizer sgd": {Settings: eager.Settings{Optimizer: "sgd"}}, "--precision bf16": {Settings: eager.Settings{Precision: "bf16"}}, "--channels-last": {Settings: eager.Settings{ChannelsLast: true}}, "--foreach=false": {Settings: eager.Settings{ForLoop: true}},
 	} {
 		sim, err := b.Simulate(s)
 		if err != nil {

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -21,11 +23,11 @@ import (
 
 // hostileRuns are the settings under which anything that can be read is run.
 var hostileRuns = []eager.Options{
-	{}, {ChannelsLast: true, Precision: eager.AMPBF16}, {Precision: eager.FP16},
-	{Train: true}, {Train: true, Precision: eager.AMPBF16, Loss: "mse", Accumulate: 2},
-	{Train: true, Precision: eager.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1", Optimizer: "sgdm"},
-	{Train: true, Precision: eager.BF16, ChannelsLast: true, Loss: "cross-entropy", ZeroGrads: true},
-	{Train: true, Precision: eager.FP16, Loss: "bce-logits", ForLoop: true}, {Train: true, Loss: "nll"},
+	{}, {Settings: eager.Settings{ChannelsLast: true, Precision: eager.AMPBF16}}, {Settings: eager.Settings{Precision: eager.FP16}},
+	{Train: true}, {Train: true, Settings: eager.Settings{Precision: eager.AMPBF16, Loss: "mse", Accumulate: 2}},
+	{Train: true, Settings: eager.Settings{Precision: eager.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1", Optimizer: "sgdm"}},
+	{Train: true, Settings: eager.Settings{Precision: eager.BF16, ChannelsLast: true, Loss: "cross-entropy", ZeroGrads: true}},
+	{Train: true, Settings: eager.Settings{Precision: eager.FP16, Loss: "bce-logits", ForLoop: true}}, {Train: true, Settings: eager.Settings{Loss: "nll"}},
 }
 
 // bindAll binds a model with every size that is asked for taken for two.
@@ -69,7 +71,7 @@ func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 			}
 			if inputs {
 				q := *p
-				q.Values, q.State = append([]eager.Value(nil), p.Values...), append([]eager.ValueID(nil), p.State...)
+				q.Values, q.State = append([]aten.Value(nil), p.Values...), append([]aten.ValueID(nil), p.State...)
 				p = &q
 				trainInputs(p)
 			}
@@ -89,7 +91,7 @@ func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 			}
 			runs++
 			checkBlocks(t, name, run.Log.Timeline())
-			if _, err := caching.Replay(run.Log.Timeline(), caching.Config{Total: gpus[0].Total}); err != nil {
+			if _, err := caching.Replay(run.Log.Timeline(), caching.Config{Total: gpu.Default().Memory}); err != nil {
 				t.Errorf("%s under %+v: %v", name, opts, err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/models"
 )
 
@@ -70,7 +71,7 @@ func TestLayersMatchPyTorch(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		rows := map[string][]Layer{}
+		rows := map[string][]module.Layer{}
 		for _, l := range r.Layers {
 			if len(l.Outputs) == 1 {
 				rows[l.Module] = append(rows[l.Module], l)
@@ -102,9 +103,9 @@ func TestLayersMatchPyTorch(t *testing.T) {
 }
 
 // takeRow removes the row of a call, so that each is found once.
-func takeRow(rows map[string][]Layer, c moduleCall) bool {
+func takeRow(rows map[string][]module.Layer, c moduleCall) bool {
 	for i, l := range rows[c.module] {
-		n, err := elements(l.Outputs[0].Shape)
+		n, err := module.Elements(l.Outputs[0].Shape)
 		if err == nil && n*4 == c.bytes && l.Outputs[0].DType == "float32" {
 			rows[c.module] = append(rows[c.module][:i:i], rows[c.module][i+1:]...)
 			return true

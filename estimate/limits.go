@@ -38,7 +38,7 @@ func (r *Report) Judge(s Step, budget int64, upper bool) {
 		r.Fits = append(r.Fits, Fit{Limit: MemoryLimit, Bytes: s.MemoryLimit, Need: r.Peak.Reserved, By: "reserved_bytes", Fits: r.OOM == nil})
 	}
 	if s.Limited {
-		r.Fits = append(r.Fits, Fit{Limit: Capacity, Name: s.GPU.Name, Bytes: s.GPU.Total, Need: need, By: by, Fits: r.OOM == nil && need <= s.GPU.Total})
+		r.Fits = append(r.Fits, Fit{Limit: Capacity, Name: s.GPU.Name, Bytes: s.GPU.Memory, Need: need, By: by, Fits: r.OOM == nil && need <= s.GPU.Memory})
 	}
 	if budget > 0 {
 		r.Fits = append(r.Fits, Fit{Limit: Budget, Bytes: budget, Need: need, By: by, Fits: r.OOM == nil && need <= budget})

@@ -3,40 +3,41 @@ package estimate
 import (
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 func TestPlaceOf(t *testing.T) {
 	for _, tt := range []struct {
 		name, namespace string
-		want            place
+		want            module.Place
 	}{
-		{"/layer1/layer1.0/conv1/Conv", "", place{module: "layer1.0.conv1"}},
-		{"/m/bert/encoder/layer.0/attention/self/query/MatMul", "", place{module: "m.bert.encoder.layer.0.attention.self.query"}},
-		{"/Conv", "", place{}},
-		{"/", "", place{}},
-		{"Conv_12", "", place{}},
-		{"", "", place{}},
+		{"/layer1/layer1.0/conv1/Conv", "", module.Place{Module: "layer1.0.conv1"}},
+		{"/m/bert/encoder/layer.0/attention/self/query/MatMul", "", module.Place{Module: "m.bert.encoder.layer.0.attention.self.query"}},
+		{"/Conv", "", module.Place{}},
+		{"/", "", module.Place{}},
+		{"Conv_12", "", module.Place{}},
+		{"", "", module.Place{}},
 		{
 			"node_relu", ": torchvision.models.resnet.ResNet/layer1: torch.nn.modules.container.Sequential/layer1.0: torchvision.models.resnet.BasicBlock/layer1.0.relu: torch.nn.modules.activation.ReLU/relu_1: aten.relu.default",
-			place{module: "layer1.0.relu", class: "ReLU", call: "relu_1", op: "relu"},
+			module.Place{Module: "layer1.0.relu", Class: "ReLU", Call: "relu_1", Op: "relu"},
 		},
-		{"n", ": a.Net/add_3: aten.add.Tensor", place{class: "Net", call: "add_3", op: "add"}},
-		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", place{call: "sym_size_int_1", op: "sym_size"}},
+		{"n", ": a.Net/add_3: aten.add.Tensor", module.Place{Class: "Net", Call: "add_3", Op: "add"}},
+		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", module.Place{Call: "sym_size_int_1", Op: "sym_size"}},
 		// Metadata may be cut off anywhere.
-		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", place{module: "layer1.norm", class: "Lay", cut: true}},
-		{"n", ": a.Net/layer1: a.Block/layer1.no", place{module: "layer1", class: "Block", cut: true}},
-		{"n", ": a.Net/layer1: a.Block/lay", place{module: "layer1", class: "Block", cut: true}},
-		{"n", ": a.Net/layer1: a.Block/add", place{module: "layer1", class: "Block"}},
-		{"n", ": a.Net/layer1: a.Block/layer_norm_1: at", place{module: "layer1", class: "Block"}},
-		{"n", ": a.Net/layer1: a.Block/layer_norm_1: aten.layer_no", place{module: "layer1", class: "Block"}},
+		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", module.Place{Module: "layer1.norm", Class: "Lay", Cut: true}},
+		{"n", ": a.Net/layer1: a.Block/layer1.no", module.Place{Module: "layer1", Class: "Block", Cut: true}},
+		{"n", ": a.Net/layer1: a.Block/lay", module.Place{Module: "layer1", Class: "Block", Cut: true}},
+		{"n", ": a.Net/layer1: a.Block/add", module.Place{Module: "layer1", Class: "Block"}},
+		{"n", ": a.Net/layer1: a.Block/layer_norm_1: at", module.Place{Module: "layer1", Class: "Block"}},
+		{"n", ": a.Net/layer1: a.Block/layer_norm_1: aten.layer_no", module.Place{Module: "layer1", Class: "Block"}},
 	} {
 		n := &onnxload.Node{Name: tt.name}
 		if tt.namespace != "" {
 			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
 		}
-		got := *new(places).of(n)
-		got.around = ""
+		got := *new(module.Places).Of(n)
+		got.Around = ""
 		if got != tt.want {
 			t.Errorf("placeOf(%q, %q) = %+v, want %+v", tt.name, tt.namespace, got, tt.want)
 		}
@@ -57,7 +58,7 @@ func TestModulesAround(t *testing.T) {
 		if tt.namespace != "" {
 			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
 		}
-		if got := new(places).of(n).around; got != tt.want {
+		if got := new(module.Places).Of(n).Around; got != tt.want {
 			t.Errorf("around %q, %q: %q, want %q", tt.name, tt.namespace, got, tt.want)
 		}
 	}
@@ -69,7 +70,7 @@ func TestIsAutomatic(t *testing.T) {
 		"onnx::MatMul_45": true, "/layer1/Constant_output_0": true, "val_12": true, "scalar_tensor_default_3": true, "unsqueeze_2": true,
 		"transpose": true, "features.1.0.attn.lifted_tensor_4": true, "": true, "123": true, "model/conv1/ReadVariableOp:0": true,
 	} {
-		if got := isAutomatic(name); got != want {
+		if got := module.IsAutomatic(name); got != want {
 			t.Errorf("isAutomatic(%q) = %v, want %v", name, got, want)
 		}
 	}
@@ -77,7 +78,7 @@ func TestIsAutomatic(t *testing.T) {
 
 func TestModuleOfParameter(t *testing.T) {
 	for name, want := range map[string]string{"layer1.0.conv1.weight": "layer1.0.conv1", "class_token": "", "onnx::Conv_3": "", "a..b": "", ".a": ""} {
-		if got := moduleOfParameter(name); got != want {
+		if got := module.ModuleOfParameter(name); got != want {
 			t.Errorf("moduleOfParameter(%q) = %q, want %q", name, got, want)
 		}
 	}
@@ -98,7 +99,7 @@ func TestElements(t *testing.T) {
 		{[]int64{1 << 32, 1 << 32}, 0, false},
 		{[]int64{-1}, 0, false},
 	} {
-		if n, err := elements(tt.dims); n != tt.n || (err == nil) != tt.ok {
+		if n, err := module.Elements(tt.dims); n != tt.n || (err == nil) != tt.ok {
 			t.Errorf("elements(%d) = %d, %v, want %d, %v", tt.dims, n, err, tt.n, tt.ok)
 		}
 	}
@@ -109,11 +110,11 @@ func TestElements(t *testing.T) {
 	}{
 		{onnxload.Float32, 3, 12}, {onnxload.Int4, 3, 2}, {onnxload.Uint2, 5, 2}, {onnxload.Bool, 7, 7}, {onnxload.Complex128, 2, 32}, {onnxload.String, 5, 0},
 	} {
-		if _, bytes, err := tensorBytes(tt.elem, []int64{tt.n}); bytes != tt.bytes || err != nil {
+		if _, bytes, err := module.TensorBytes(tt.elem, []int64{tt.n}); bytes != tt.bytes || err != nil {
 			t.Errorf("%d of %v: %d bytes, %v, want %d", tt.n, tt.elem, bytes, err, tt.bytes)
 		}
 	}
-	if _, _, err := tensorBytes(onnxload.Float64, []int64{1 << 60}); err == nil {
+	if _, _, err := module.TensorBytes(onnxload.Float64, []int64{1 << 60}); err == nil {
 		t.Error("bytes beyond int64 were accepted")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
@@ -21,7 +22,7 @@ func TestEveryNodeTrains(t *testing.T) {
 			return // the reader has tests of its own
 		}
 		for _, opts := range []eager.Options{
-			{}, {Train: true, Loss: "mean"}, {Train: true, Loss: "mean", Precision: eager.AMPBF16}, {Train: true, Loss: "mean", Precision: eager.FP16, ChannelsLast: true},
+			{}, {Train: true, Settings: eager.Settings{Loss: "mean"}}, {Train: true, Settings: eager.Settings{Loss: "mean", Precision: eager.AMPBF16}}, {Train: true, Settings: eager.Settings{Loss: "mean", Precision: eager.FP16, ChannelsLast: true}},
 		} {
 			b, err := Bind(m, Options{})
 			if err != nil {
@@ -60,11 +61,11 @@ func TestEveryNodeTrains(t *testing.T) {
 }
 
 // trainInputs makes parameters of a program's floating point inputs.
-func trainInputs(p *eager.Program) {
-	var rest []eager.ValueID
+func trainInputs(p *aten.Program) {
+	var rest []aten.ValueID
 	for _, id := range p.Inputs {
 		if v := &p.Values[id]; v.DType.IsFloat() {
-			v.Kind = eager.Parameter
+			v.Kind = aten.Parameter
 			p.State = append(p.State, id)
 		} else {
 			rest = append(rest, id)

@@ -3,12 +3,14 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/workspace"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // notes tells what the reader of the figures should know.
-func (a *analysis) notes(ws []weight, counters int64, r *Report) []Note {
+func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []Note {
 	notes := []Note{}
 	say := func(level, format string, args ...any) {
 		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
@@ -16,30 +18,39 @@ func (a *analysis) notes(ws []weight, counters int64, r *Report) []Note {
 	if c := r.Coverage; !c.Complete() {
 		say(Warning, "%d of %d nodes are of operators that are not modelled: every total is a lower bound", c.Nodes-c.Modelled, c.Nodes)
 	}
-	a.exportNotes(say)
-	if n := a.unsized(); n > 0 {
+	exportNotes(a, say)
+	if n := a.Unsized(); n > 0 {
 		say(Warning, "the size of %s is not known: every total is a lower bound", plural(n, "value"))
 	}
-	if n := len(a.types.Bounded); n > 0 {
+	if n := len(a.Types.Bounded); n > 0 {
 		say(Info, "%s depend on data: the most they can take is counted", plural(n, "dimension"))
 	}
-	if a.loops > 0 {
-		say(Info, "the bodies of %s (Loop, Scan) are counted once", plural(a.loops, "node"))
+	if a.Loops > 0 {
+		say(Info, "the bodies of %s (Loop, Scan) are counted once", plural(a.Loops, "node"))
 	}
-	if a.relus > 0 {
-		say(Info, "%s taken to work in place: nothing else reads their input, and ONNX does not record it", plural(a.relus, "ReLU is", "ReLUs are"))
+	if a.Relus > 0 {
+		say(Info, "%s taken to work in place: nothing else reads their input, and ONNX does not record it", plural(a.Relus, "ReLU is", "ReLUs are"))
 	}
 	if counters > 0 {
 		say(Info, "buffers include the batch counters of %s, which exporters leave out", plural(int(counters), "batch norm"))
 	}
 	both, idle := 0, 0
 	for _, w := range ws {
-		if w.role == roleBoth {
+		if w.Role == module.RoleBoth {
 			both++
 		}
-		if w.role != roleBuffer && a.constantOf(w.id).first == 0 {
+		if w.Role != module.RoleBuffer && a.ConstantOf(w.ID).First == 0 {
 			idle++
 		}
+	}
+	named := []string{}
+	for _, w := range ws {
+		if w.ByName {
+			named = append(named, a.Model.Values[w.ID].Name)
+		}
+	}
+	if len(named) > 0 {
+		say(Info, "%s taken for a buffer by the name alone, such as %q: if it is trained, its gradient and optimizer state are missing", plural(len(named), "tensor is", "tensors are"), named[0])
 	}
 	if both > 0 {
 		say(Warning, "%s and were merged because they had equal values: export with trained weights, or with optimize=False, to keep them apart", plural(both, "tensor is a parameter and a buffer", "tensors are parameters and buffers"))
@@ -47,14 +58,14 @@ func (a *analysis) notes(ws []weight, counters int64, r *Report) []Note {
 	if idle > 0 {
 		say(Info, "%s used by no node", plural(idle, "parameter is", "parameters are"))
 	}
-	if all := a.types.Contradictions; len(all) > 0 {
+	if all := a.Types.Contradictions; len(all) > 0 {
 		say(Warning, "the file declares another type for %s than follows from its nodes: what follows is taken; %s",
-			plural(len(all), "value"), all[0].String(a.m.Values[all[0].Value].Name))
+			plural(len(all), "value"), all[0].String(a.Model.Values[all[0].Value].Name))
 	}
-	for _, n := range a.m.Notes {
+	for _, n := range a.Model.Notes {
 		say(Info, "%s", n)
 	}
-	for _, n := range a.types.Notes {
+	for _, n := range a.Types.Notes {
 		say(Info, "%s", n)
 	}
 	return notes
@@ -64,13 +75,13 @@ func (a *analysis) notes(ws []weight, counters int64, r *Report) []Note {
 const howToExport = "torch.onnx.export(model.train(), ..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
 
 // exportNotes recognises exports that lost what training needs.
-func (a *analysis) exportNotes(say func(level, format string, args ...any)) {
+func exportNotes(a *module.Analysis, say func(level, format string, args ...any)) {
 	folded, idle := 0, 0
-	for _, s := range a.steps {
+	for _, s := range a.Steps {
 		switch {
-		case eager.HasFoldedNorm(a.m, s.node) && len(s.node.In) > 1 && s.node.In[1] != onnxload.NoValue && len(a.origins(s.node.In[1])) > 0:
+		case module.HasFoldedNorm(a.Model, s.Node) && len(s.Node.In) > 1 && s.Node.In[1] != onnxload.NoValue && len(a.Origins(s.Node.In[1])) > 0:
 			folded++
-		case s.node.Op == "BatchNormalization" && !eager.TrainsNorm(s.node, s.place.op):
+		case s.Node.Op == "BatchNormalization" && !module.TrainsNorm(s.Node, s.Place.Op):
 			idle++
 		}
 	}
@@ -80,25 +91,6 @@ func (a *analysis) exportNotes(say func(level, format string, args ...any)) {
 	if idle > 0 {
 		say(Warning, "this export is for inference: %s in evaluation mode, and dropout, if the model has any, is gone. For training export with %s", plural(idle, "batch norm is", "batch norms are"), howToExport)
 	}
-}
-
-// unsized counts the values with storage of their own whose size is not known.
-func (a *analysis) unsized() int {
-	n := 0
-	for _, s := range a.steps {
-		if s.untaken {
-			continue
-		}
-		for _, id := range s.node.Out {
-			if id == onnxload.NoValue || a.reads[id] == 0 || a.storage[id] != id {
-				continue
-			}
-			if size, err := a.sizeOf(id); err == nil && !size.known {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 // plural counts things: "1 node", "2 nodes". Where the two forms differ otherwise, many is the
@@ -111,4 +103,10 @@ func plural(n int, one string, many ...string) string {
 		return fmt.Sprintf("%d %s", n, many[0])
 	}
 	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// elsewhere tells what is not known of a device on which nothing was measured.
+func elsewhere(d gpu.Device) Note {
+	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
+		workspace.Measured.Name, d.Name)}
 }

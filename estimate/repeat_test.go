@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/models"
 )
 
@@ -31,13 +32,13 @@ func TestRepeatedSteps(t *testing.T) {
 		}
 		for _, o := range []eager.Options{
 			{},
-			{Steps: 4, Optimizer: "sgdm", ZeroGrads: true},
-			{Optimizer: "muon", Precision: eager.BF16, ClipNorm: true},
-			{Steps: 5, Optimizer: "adamw-fused", Precision: eager.AMPFP16, Scaler: true, Accumulate: 2},
-			{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true},
-			{Steps: 7, Optimizer: "radam", ForLoop: true}, // whose sixth step is another one
-			{Optimizer: "adafactor", Loss: "mean"},
-			{Loss: "none"},
+			{Steps: 4, Settings: eager.Settings{Optimizer: "sgdm", ZeroGrads: true}},
+			{Settings: eager.Settings{Optimizer: "muon", Precision: eager.BF16, ClipNorm: true}},
+			{Steps: 5, Settings: eager.Settings{Optimizer: "adamw-fused", Precision: eager.AMPFP16, Scaler: true, Accumulate: 2}},
+			{Settings: eager.Settings{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true}},
+			{Steps: 7, Settings: eager.Settings{Optimizer: "radam", ForLoop: true}}, // whose sixth step is another one
+			{Settings: eager.Settings{Optimizer: "adafactor", Loss: "mean"}},
+			{Settings: eager.Settings{Loss: "none"}},
 		} {
 			o.Train = true
 			short, err := eager.Simulate(p, o)
@@ -81,7 +82,7 @@ func TestFollowed(t *testing.T) {
 		{"densenet121", Step{}},
 		{"densenet121", Step{MemoryLimit: 600 << 20}}, // workspaces are given up
 		{"densenet121", Step{MemoryLimit: 100 << 20}}, // it does not survive
-		{"swin_t", Step{Accumulate: 4, Optimizer: "muon"}},
+		{"swin_t", Step{Settings: eager.Settings{Accumulate: 4, Optimizer: "muon"}}},
 	} {
 		b, err := Bind(open(t, c.model), Options{Batch: 4})
 		if err != nil {
@@ -94,11 +95,11 @@ func TestFollowed(t *testing.T) {
 		if n := s.Run.Log.Written(); n <= 1<<13 {
 			t.Errorf("%s: %d events, too few to follow", c.model, n)
 		}
-		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit, Total: gpus[0].Total}).Finish(s.Run.Log)
+		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit, Total: gpu.Default().Memory}).Finish(s.Run.Log)
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole, err := caching.Replay(s.Timeline(), caching.Config{Limit: c.step.MemoryLimit, Total: gpus[0].Total})
+		whole, err := caching.Replay(s.Timeline(), caching.Config{Limit: c.step.MemoryLimit, Total: gpu.Default().Memory})
 		if err != nil {
 			t.Fatal(err)
 		}

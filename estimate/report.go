@@ -1,29 +1,36 @@
 package estimate
 
+import (
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/parallel"
+)
+
 // Schema names the JSON form of a Report. Fields may be added to it; none changes its meaning.
 const Schema = "memestimate/1"
 
 // A Report is the answer to one question. All sizes are bytes.
 type Report struct {
-	Schema      string      `json:"schema"`
-	Model       Model       `json:"model"`
-	Settings    Settings    `json:"settings"`
-	Parameters  Tensors     `json:"parameters"`
-	Buffers     Tensors     `json:"buffers"`
-	Constants   Tensors     `json:"constants"` // shapes, axes, scalars: no tensors on the GPU
-	Activations Activations `json:"activations"`
-	Gradients   *Size       `json:"gradients,omitempty"`       // of the parameters, when all of them exist
-	Optimizer   *Size       `json:"optimizer_state,omitempty"` // after the first step
-	Peak        *Peak       `json:"peak,omitempty"`
-	OOM         *OOM        `json:"oom,omitempty"` // when a limit is set that the run does not survive
-	Phases      []Phase     `json:"phases,omitempty"`
-	Context     int64       `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
-	Fits        []Fit       `json:"fits,omitempty"`          // one for each size to fit into
-	WhatIf      []Variant   `json:"what_if,omitempty"`       // the same under other settings, when asked for
-	Stats       Statistics  `json:"stats,omitempty"`         // torch.cuda.memory_stats after the run, when asked for
-	Layers      []Layer     `json:"layers"`
-	Coverage    Coverage    `json:"coverage"`
-	Notes       []Note      `json:"notes"`
+	Schema      string         `json:"schema"`
+	Model       Model          `json:"model"`
+	Settings    Settings       `json:"settings"`
+	Parameters  module.Tensors `json:"parameters"`
+	Buffers     module.Tensors `json:"buffers"`
+	Constants   module.Tensors `json:"constants"` // shapes, axes, scalars: no tensors on the GPU
+	Activations Activations    `json:"activations"`
+	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
+	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
+	Peak        *Peak          `json:"peak,omitempty"`
+	OOM         *OOM           `json:"oom,omitempty"` // when a limit is set that the run does not survive
+	Phases      []Phase        `json:"phases,omitempty"`
+	Context     int64          `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
+	NCCL        int64          `json:"nccl_bytes,omitempty"`    // the part of it that several GPUs working together cost
+	Fits        []Fit          `json:"fits,omitempty"`          // one for each size to fit into
+	WhatIf      []Variant      `json:"what_if,omitempty"`       // the same under other settings, when asked for
+	Stats       Statistics     `json:"stats,omitempty"`         // torch.cuda.memory_stats after the run, when asked for
+	Layers      []module.Layer `json:"layers"`
+	Coverage    Coverage       `json:"coverage"`
+	Notes       []Note         `json:"notes"`
 
 	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
 }
@@ -37,8 +44,8 @@ type Model struct {
 	Opsets   map[string]int64 `json:"opsets"`
 	Producer string           `json:"producer"`
 	Nodes    int              `json:"nodes"` // operator calls, subgraphs included
-	Inputs   []Tensor         `json:"inputs"`
-	Outputs  []Tensor         `json:"outputs"`
+	Inputs   []module.Tensor  `json:"inputs"`
+	Outputs  []module.Tensor  `json:"outputs"`
 }
 
 // Settings are the options that the answer depends on.
@@ -47,33 +54,19 @@ type Settings struct {
 	Dims   map[string]int64   `json:"dims,omitempty"`
 	Inputs map[string][]int64 `json:"inputs,omitempty"`
 
-	Mode      string `json:"mode,omitempty"` // train or infer
-	Precision string `json:"precision,omitempty"`
-	Optimizer string `json:"optimizer,omitempty"`
-	Loss      string `json:"loss,omitempty"` // the criterion that was used
-	GPU       string `json:"gpu,omitempty"`
+	Mode string `json:"mode,omitempty"` // train or infer
+	eager.Settings
+	parallel.Plan
+	GPU string `json:"gpu,omitempty"`
 
-	ChannelsLast bool   `json:"channels_last,omitempty"`
-	Accumulate   int    `json:"grad_accum,omitempty"`
-	ClipNorm     bool   `json:"clip_grad_norm,omitempty"`
-	ZeroGrads    bool   `json:"zero_grad_zeros,omitempty"`
-	ForLoop      bool   `json:"for_loop,omitempty"` // the optimizer's foreach=False
-	Scaler       bool   `json:"grad_scaler,omitempty"`
-	DropOutput   bool   `json:"drop_output,omitempty"`
-	AllocConf    string `json:"alloc_conf,omitempty"`
-	MemoryLimit  int64  `json:"memory_limit_bytes,omitempty"`
+	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
+	AllocConf   string `json:"alloc_conf,omitempty"`
+	MemoryLimit int64  `json:"memory_limit_bytes,omitempty"`
 }
 
 // A Size is bytes of some kind of tensors.
 type Size struct {
 	Bytes int64 `json:"bytes"`
-}
-
-// Tensors is a sum over constant tensors, each counted once.
-type Tensors struct {
-	Count   int64 `json:"count"` // elements
-	Bytes   int64 `json:"bytes"`
-	Tensors int64 `json:"tensors"`
 }
 
 // Activations are sums over the layers' outputs, as modelsize_estimate of
@@ -87,31 +80,6 @@ type Activations struct {
 	// LossSaved is the part of Saved that is in no layer: what the criterion keeps, such as the log-softmax of the
 	// output. The layers' SavedBytes and LossSaved add up to Saved.
 	LossSaved int64 `json:"loss_saved_bytes,omitempty"`
-}
-
-// A Tensor is a value with the shape it has under the settings.
-type Tensor struct {
-	Name      string  `json:"name"`
-	NameBytes []byte  `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
-	DType     string  `json:"dtype"`                // as ONNX spells it; "" when unknown
-	Shape     []int64 `json:"shape"`                // nil when unknown
-}
-
-// A Layer is a leaf module of the model, or an operator outside of any.
-type Layer struct {
-	Index      int      `json:"index"` // of the layer's first node in execution order
-	Name       string   `json:"name"`
-	NameBytes  []byte   `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
-	Op         string   `json:"op"`
-	Module     string   `json:"module"` // path from the root: "layer1.0.conv1"; "" when the file does not say
-	Nodes      int      `json:"nodes"`
-	Inputs     []string `json:"inputs"` // values of other layers, or the model's inputs
-	Outputs    []Tensor `json:"outputs"`
-	Params     int64    `json:"parameters"`
-	ParamBytes int64    `json:"parameter_bytes"`
-	Activation int64    `json:"activation_bytes"`
-	SavedBytes int64    `json:"saved_bytes"`        // what autograd keeps for backward, each storage with the layer that saved it first
-	InPlace    bool     `json:"in_place,omitempty"` // its output takes the storage of its input
 }
 
 // Coverage says how much of the model was understood.

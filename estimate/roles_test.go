@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -166,7 +167,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("unnamed: %v", err)
 	}
 	const big = 1 << 61
-	if _, err := ask(t, chain(int64(big), int64(4)), Options{}); !errors.Is(err, errTooBig) || !strings.Contains(err.Error(), `"y"`) {
+	if _, err := ask(t, chain(int64(big), int64(4)), Options{}); !errors.Is(err, module.ErrTooBig) || !strings.Contains(err.Error(), `"y"`) {
 		t.Errorf("too big: %v", err)
 	}
 	if r := answer(t, chain(0, int64(big), int64(4)), Options{}); r.Activations.Forward != 0 {
@@ -174,7 +175,7 @@ func TestErrors(t *testing.T) {
 	}
 	// Each tensor fits, the sum does not.
 	two := on.Model{Graph: on.Graph{In: []on.Value{on.Float("x", int64(1)<<60)}, Out: []on.Value{{Name: "y"}}, Nodes: []on.Node{on.Op("Sigmoid", "x", "a"), on.Op("Sigmoid", "a", "y")}}}
-	if _, err := ask(t, two, Options{}); !errors.Is(err, errTooBig) {
+	if _, err := ask(t, two, Options{}); !errors.Is(err, module.ErrTooBig) {
 		t.Errorf("sum: %v", err)
 	}
 	unknown := on.Model{Graph: on.Graph{In: []on.Value{on.Float("x", 2)}, Out: []on.Value{{Name: "y"}}, Nodes: []on.Node{on.Op("Sigmoid", "x", "a"), on.Op("NoSuchOp", "a", "y").Of("my.domain")}}, Opsets: []on.Import{on.Domain("my.domain", 1)}}
@@ -219,5 +220,61 @@ func TestContradictionNote(t *testing.T) {
 	const want = `value "y" is float32[8, 16], the file declares float32[8, 17]`
 	if len(r.Notes) != 1 || r.Notes[0].Level != Warning || !strings.HasSuffix(r.Notes[0].Text, want) {
 		t.Errorf("notes %v, want a warning that ends in %q", r.Notes, want)
+	}
+}
+
+// What reads a tensor tells what it is: a table of words is trained whatever its module calls it. Of a table of positions, looked up
+// at fixed places, only the name tells, and a note says that it did.
+func TestNamesOnlyBreakTies(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		words   bool
+		trained bool
+	}{{"tok.pe", true, true}, {"mask", true, true}, {"tok.mask", true, true}, {"tok.embed_positions", true, true}, {"pos.pe", false, false}, {"pos.table", false, true}} {
+		g := on.Graph{
+			In: []on.Value{on.Val("ids", onnxload.Int64, 2, 3)}, Out: []on.Value{{Name: "y"}},
+			Inits: []on.Tensor{on.Bare(c.name, onnxload.Float32, 100, 8), on.Int64s("places", 0, 1, 2), on.Bare("fc.weight", onnxload.Float32, 8, 8)},
+			Nodes: []on.Node{on.Op("Gather", c.name+" ids", "h"), on.Op("MatMul", "h fc.weight", "y")},
+		}
+		if !c.words {
+			g.In = []on.Value{on.Float("x", 2, 3, 8)}
+			g.Nodes = []on.Node{on.Op("Gather", c.name+" places", "p"), on.Op("Add", "x p", "h"), on.Op("MatMul", "h fc.weight", "y")}
+		}
+		r, err := ask(t, on.Model{Producer: "pytorch", Graph: g}, Options{Step: &Step{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, said := int64(64), false
+		if c.trained {
+			want += 800
+		}
+		for _, n := range r.Notes {
+			said = said || strings.Contains(n.Text, "by the name alone")
+		}
+		if r.Parameters.Count != want || r.Gradients.Bytes != 4*want || r.Optimizer.Bytes < 8*want || said == c.trained {
+			t.Errorf("%s: %d parameters, %d bytes of gradients, a note: %v; want %d parameters", c.name, r.Parameters.Count, r.Gradients.Bytes, said, want)
+		}
+	}
+}
+
+// The branch of an If that a constant chooses is the one that the layers and the run are of, be it the smaller one.
+func TestChosenBranch(t *testing.T) {
+	branch := func(width int64, name string) on.Graph {
+		return on.Graph{Name: name, Inits: []on.Tensor{on.Bare("fc."+name, onnxload.Float32, 8, width)},
+			Nodes: []on.Node{on.Op("MatMul", "x fc."+name, name)}, Out: []on.Value{on.Float(name, 4, width)}}
+	}
+	for _, c := range []struct {
+		taken byte
+		width int64
+	}{{1, 512}, {0, 16}} {
+		g := on.Graph{In: []on.Value{on.Float("x", 4, 8)}, Inits: []on.Tensor{{Name: "c", DType: onnxload.Bool, Raw: []byte{c.taken}}}, Out: []on.Value{{Name: "y"}},
+			Nodes: []on.Node{on.Op("If", "c", "y", on.A("then_branch", branch(512, "large")), on.A("else_branch", branch(16, "small")))}}
+		r, err := ask(t, on.Model{Producer: "pytorch", Graph: g}, Options{Step: &Step{Infer: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := 4 * c.width * 4; r.Activations.Forward != want {
+			t.Errorf("taken %v: the layers make %d bytes, want %d", c.taken, r.Activations.Forward, want)
+		}
 	}
 }

@@ -7,16 +7,17 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // A simulatedStep is what came of simulating a step.
 type simulatedStep struct {
 	step Step // an inference where there was nothing to train
 	sim  *Simulation
-	prog *eager.Program
+	prog *aten.Program
 	why  string // it is an inference
 	err  error
 }
@@ -29,9 +30,10 @@ const manySteps = 2000
 func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
 	var rows crew
 	var rowErr error
-	makeRows := func() { r.Layers, r.Activations.Forward, rowErr = b.a.layers(b.ws) }
-	// The simulation reads constants, from which new limits of dimensions may follow. Only where no size has one are the two apart.
-	if s == nil || len(b.a.steps) < manySteps || !b.a.types.Numbers() {
+	makeRows := func() { r.Layers, r.Activations.Forward, rowErr = b.a.Layers(b.ws) }
+	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the two run at
+	// the same time only where every dimension is a number.
+	if s == nil || len(b.a.Steps) < manySteps || !b.a.Types.Numbers() {
 		if makeRows(); rowErr != nil || s == nil {
 			return nil, rowErr
 		}
@@ -56,6 +58,9 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	if err == nil && sim.Replay.OOM != nil && !s.Limited && s.MemoryLimit == 0 {
 		err = errors.New("it takes more than 1 PiB, beyond which nothing is simulated") // caching.Config without limits
 	}
+	if wrong, ok := errors.AsType[*parallel.MatchError](err); ok {
+		return wrong
+	}
 	switch {
 	case strict && err != nil:
 		return fmt.Errorf("%w: the run cannot be simulated: %w", ErrIncomplete, err)
@@ -72,7 +77,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		r.Gradients = &Size{gradients}
 		r.Optimizer = &Size{held[timeline.OptimizerState]}
 		r.Activations.Saved = sim.Run.Saved
-		r.Activations.LossSaved = sim.Run.Saved - b.addSaved(r, p, sim.Run.SavedBy)
+		r.Activations.LossSaved = sim.Run.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
 	}
 	r.Simulation, r.OOM = sim, sim.OOM()
 	if r.OOM != nil { // what it would take is the answer, not how far it came
@@ -85,7 +90,14 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow", plural(int(n), "time"))})
 	}
 	if s.GPU.ID != "" && !s.GPU.Measured {
-		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("the rules were measured on an H200: for %s its memory, multiprocessors and cuBLAS workspace are known, context and cuDNN's choices are taken to be alike", s.GPU.Name)})
+		r.Notes = append(r.Notes, elsewhere(s.GPU))
+	}
+	r.NCCL = sim.NCCL
+	if sim.NCCL > 0 && s.NCCL == 0 {
+		r.Notes = append(r.Notes, Note{Info, "what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are taken to be alike, --nccl SIZE says otherwise"})
+	}
+	if s.GPUs > 1 && !s.Infer {
+		r.Notes = append(r.Notes, Note{Info, "the figures are those of rank 0, and the batch is one rank's. Whether DDP's first bucket is still there in the second forward pass is a race: the prediction has it gone, the upper bound has it"})
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
 	if n := len(sim.Replay.Dropped); n > 0 {
@@ -97,7 +109,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
-	if n := p.InPlace(); !s.Infer && n != b.a.relus { // else the note about the sums says it
+	if n := p.InPlace(); !s.Infer && n != b.a.Relus { // else the note about the sums says it
 		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it", plural(n, "activation works", "activations work"))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
@@ -107,7 +119,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 }
 
 // simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.
-func (b *Bound) simulate(s *Step) (sim *Simulation, p *eager.Program, why string, err error) {
+func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string, err error) {
 	if p, err = b.Program(!s.Infer); err != nil {
 		return nil, nil, "", err
 	}
@@ -130,54 +142,25 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *eager.Program, why string
 
 // describe says which run a step is.
 func (t *Settings) describe(s Step, loss string) {
-	t.Mode, t.Precision, t.GPU = "infer", cmp.Or(s.Precision, "fp32"), s.GPU.ID
-	t.ChannelsLast, t.AllocConf, t.MemoryLimit = s.ChannelsLast, s.AllocConf, s.MemoryLimit
-	if s.Infer {
-		return
+	t.Mode, t.GPU, t.AllocConf, t.MemoryLimit = "train", s.GPU.ID, s.AllocConf, s.MemoryLimit
+	if t.Settings = s.Settings; s.Infer {
+		t.Mode, t.Settings = "infer", eager.Settings{ChannelsLast: s.ChannelsLast}
+	} else {
+		t.Plan = s.Plan
+		t.Optimizer, t.Loss = cmp.Or(s.Optimizer, "adamw"), loss
+		if t.Accumulate < 2 {
+			t.Accumulate = 0
+		}
 	}
-	t.Mode, t.Optimizer, t.Loss = "train", cmp.Or(s.Optimizer, "adamw"), loss
-	t.ClipNorm, t.ZeroGrads, t.ForLoop, t.Scaler, t.DropOutput = s.ClipNorm, s.ZeroGrads, s.ForLoop, s.Scaler, s.DropOutput
-	if s.Accumulate > 1 {
-		t.Accumulate = s.Accumulate
-	}
+	t.Precision = cmp.Or(s.Precision, eager.FP32)
 }
 
 // trains reports whether a program has a parameter that can have a gradient.
-func trains(p *eager.Program) bool {
-	return slices.ContainsFunc(p.State, func(id eager.ValueID) bool {
+func trains(p *aten.Program) bool {
+	return slices.ContainsFunc(p.State, func(id aten.ValueID) bool {
 		v := &p.Values[id]
-		return v.Kind == eager.Parameter && v.DType.IsFloat()
+		return v.Kind == aten.Parameter && v.DType.IsFloat()
 	})
-}
-
-// addSaved gives each layer what its nodes save, by the program's nodes, and returns the sum.
-func (b *Bound) addSaved(r *Report, p *eager.Program, saved []int64) (sum int64) {
-	steps := stepFinder{a: b.a}
-	var all map[*onnxload.Node]int32 // steps by their nodes; nil until one is asked for out of order
-	for i, n := range p.Nodes[:min(len(p.Nodes), len(saved))] {
-		k := steps.next(n)
-		if saved[i] == 0 {
-			continue
-		}
-		if k < 0 {
-			if all == nil {
-				all = make(map[*onnxload.Node]int32, len(b.a.steps))
-				for j := range b.a.steps {
-					all[b.a.steps[j].node] = int32(j)
-				}
-			}
-			j, ok := all[n]
-			if !ok {
-				continue
-			}
-			k = int(j)
-		}
-		if row := b.a.rowOf[k]; row >= 0 {
-			r.Layers[row].SavedBytes += saved[i]
-			sum += saved[i]
-		}
-	}
-	return sum
 }
 
 // Incomplete reports whether the peak lacks what some operators need.

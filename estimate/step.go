@@ -1,32 +1,39 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/fromonnx"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/recording"
 )
 
 // A Step says which run of the model is estimated. The zero Step is a training step in float32 with
-// AdamW on an H200.
+// AdamW on the default device.
 type Step struct {
-	Infer     bool   // an inference under no_grad instead
-	Precision string // "" is fp32: see eager.ParsePrecision
-	Optimizer string // "" is adamw: see eager.Optimizers
-	Loss      string // "" is auto: see eager.Losses
-	ChannelsLast,
-	ClipNorm, ZeroGrads, ForLoop, Scaler, DropOutput bool // see eager.Options
-	Accumulate  int    // backward passes a step; 0 is 1
-	AllocConf   string // as PYTORCH_CUDA_ALLOC_CONF
-	MemoryLimit int64  // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
-	GPU         GPU    // the zero GPU is the H200 without a limit of its memory
-	Limited     bool   // the GPU's memory is a limit too
-	Record      bool   // keep the allocator's trace, for a snapshot
+	eager.Settings
+	parallel.Plan
+	Infer       bool       // an inference under no_grad instead
+	AllocConf   string     // as PYTORCH_CUDA_ALLOC_CONF
+	MemoryLimit int64      // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
+	GPU         gpu.Device // the zero device is the default one without a limit of its memory
+	Limited     bool       // the GPU's memory is a limit too
+	Record      bool       // keep the allocator's trace, for a snapshot
 	Profile     Profile
+
+	late bool // of the two ends of a race in DDP the dearer one: see eager.Replicas
 }
 
 // A Profile is what was measured where the run will be: it replaces what is known of the H200.
@@ -38,45 +45,39 @@ type Profile struct {
 
 // Check says whether the names and settings of a step are known. Simulate fails on the same.
 func (s *Step) Check() error {
-	_, _, err := s.parse()
+	_, err := s.parse()
 	return err
 }
 
-func (s *Step) parse() (eager.Precision, caching.Options, error) {
-	precision := eager.FP32
-	var conf caching.Options
-	var err error
-	if s.Precision != "" {
-		precision, err = eager.ParsePrecision(s.Precision)
+func (s *Step) parse() (caching.Options, error) {
+	if err := s.Settings.Check(); err != nil {
+		return caching.Options{}, err
 	}
-	if err == nil {
-		err = eager.CheckOptimizer(s.Optimizer)
+	if err := s.Plan.Check(); err != nil {
+		return caching.Options{}, err
 	}
-	if err == nil {
-		err = eager.CheckLoss(s.Loss)
-	}
-	if err == nil {
-		conf, err = caching.ParseOptions(s.AllocConf)
-	}
-	return precision, conf, err
+	return caching.ParseOptions(s.AllocConf)
 }
 
 // A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
 type Bound struct {
-	a    *analysis
-	ws   []weight
-	prog [3]*eager.Program // recovered for inference, for training, and for inference under autocast
+	a          *module.Analysis
+	ws         []module.Weight
+	recovering sync.Mutex       // guards prog, nodes and dearer: several goroutines may simulate one model
+	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
+	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
 
-	constants Tensors
+	constants module.Tensors
+	without   map[string]bool // guesses that are switched off
 
-	tied   *eager.Tied // a last layer that is taken to share its weight with the embeddings
-	dearer *Bound      // the same model where what is guessed takes more: two weights, amax; nil where nothing is
-	most   bool        // this is the dearer one of two
+	tied   *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
+	dearer *Bound         // the same model where what is guessed takes more: two weights, amax; nil where nothing is
+	most   bool           // this is the dearer one of two
 }
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
-	m, saved := fillWeights(m)
+	m, saved := module.Fill(m)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
 		return nil, err
@@ -84,25 +85,29 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err := unbound(types); err != nil {
 		return nil, err
 	}
-	a := newAnalysis(m, types)
-	a.nodes += saved
-	ws, constants, err := a.weights()
+	a := module.New(m, types)
+	a.Nodes += saved
+	ws, constants, err := a.Weights()
 	if err != nil {
 		return nil, err
 	}
-	b := &Bound{a: a, ws: ws, constants: constants}
-	if tied, ok := eager.TiedHead(m); ok {
-		b.tied, b.dearer = &tied, &Bound{a: a, ws: ws, constants: constants, most: true}
-		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w weight) bool { return w.id == tied.Head })
+	without := map[string]bool{}
+	for _, name := range opt.Without {
+		without[name] = true
+	}
+	b := &Bound{a: a, ws: ws, constants: constants, without: without}
+	if tied, ok := fromonnx.TiedHead(m); ok && !without[dialect.TiedHead.Name] {
+		b.tied, b.dearer = &tied, &Bound{a: a, ws: ws, constants: constants, without: without, most: true}
+		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
 	}
 	return b, nil
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
-func (b *Bound) Program(train bool) (*eager.Program, error) { return b.program(train, false) }
+func (b *Bound) Program(train bool) (*aten.Program, error) { return b.program(train, false) }
 
 // program is Program, for an inference under autocast too.
-func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
+func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	k := 0
 	switch {
 	case train:
@@ -110,49 +115,50 @@ func (b *Bound) program(train, autocast bool) (*eager.Program, error) {
 	case autocast:
 		k = 2
 	}
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
 	if b.prog[k] != nil {
 		return b.prog[k], nil
 	}
-	kinds := make([]eager.ValueKind, len(b.a.m.Values))
+	kinds := make([]aten.ValueKind, len(b.a.Model.Values))
 	for _, w := range b.ws {
-		kinds[w.id] = eager.Parameter
+		kinds[w.ID] = aten.Parameter
 		switch {
-		case w.role == roleBuffer && isAutomatic(b.a.m.Values[w.id].Name):
-			kinds[w.id] = eager.Constant // what an exporter computed from numbers
-		case w.role == roleBuffer:
-			kinds[w.id] = eager.Buffer
+		case w.Role == module.RoleBuffer && module.IsAutomatic(b.a.Model.Values[w.ID].Name):
+			kinds[w.ID] = aten.Constant // what an exporter computed from numbers
+		case w.Role == module.RoleBuffer:
+			kinds[w.ID] = aten.Buffer
 		}
 	}
 	if b.tied != nil {
-		kinds[b.tied.Head] = eager.Parameter
+		kinds[b.tied.Head] = aten.Parameter
 	}
-	p, err := eager.Recover(eager.Source{
-		Model: b.a.m,
-		Types: b.a.types,
+	p, nodes, err := fromonnx.Recover(fromonnx.Source{
+		Model: b.a.Model,
+		Types: b.a.Types,
 		Kinds: kinds,
 		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most,
-		Place: b.a.placer(),
+		Place: b.a.Placer(), Without: b.without, Unproven: b.most,
 	})
 	if err != nil {
 		return nil, err
 	}
-	b.prog[k] = p
-	if train && p.Doubtful && b.dearer == nil && !b.most {
-		b.dearer = &Bound{a: b.a, ws: b.ws, constants: b.constants, most: true}
+	b.prog[k], b.nodes = p, nodes
+	if p.Doubtful && b.dearer == nil && !b.most {
+		b.dearer = &Bound{a: b.a, ws: b.ws, constants: b.constants, without: b.without, most: true}
 	}
-	if b.dearer != nil { // at once: several goroutines may share what is recovered
-		_, err = b.dearer.program(train, autocast)
-	}
-	return p, err
+	return p, nil
 }
 
 // A Simulation is one run of a model, event by event.
 type Simulation struct {
-	Run     *eager.Run
-	Replay  *caching.Result
-	Context int64 // bytes that the process takes beyond the allocator
-	Peak    Peak
-	Unknown int // nodes that PyTorch's counterpart is not known of: what they save and need is left out
+	Recorded *recording.Run // where it came from; nil for a model
+	Run      *eager.Run
+	Replay   *caching.Result
+	Context  int64 // bytes that the process takes beyond the allocator
+	NCCL     int64 // the part of it that is NCCL's
+	Peak     Peak
+	Unknown  int // nodes that PyTorch's counterpart is not known of: what they save and need is left out
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
@@ -160,31 +166,34 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 
 // Simulate runs the model and replays what it requests through the allocator.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
-	precision, conf, err := s.parse()
+	conf, err := s.parse()
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.program(!s.Infer, precision == eager.AMPBF16 || precision == eager.AMPFP16)
+	p, err := b.program(!s.Infer, s.Autocast())
 	if err != nil {
 		return nil, err
 	}
-	opts := eager.Options{
-		Train: !s.Infer, Precision: precision, Optimizer: s.Optimizer, Loss: s.Loss, ChannelsLast: s.ChannelsLast,
-		Accumulate: s.Accumulate, ClipNorm: s.ClipNorm, ZeroGrads: s.ZeroGrads, ForLoop: s.ForLoop, Scaler: s.Scaler, DropOutput: s.DropOutput,
+	if !s.Infer {
+		if p, err = s.Plan.Apply(p); err != nil {
+			return nil, err
+		}
 	}
-	device := eager.DefaultGPU
-	if s.GPU.ID != "" {
-		device = s.GPU.device
+	opts := eager.Options{Settings: s.Settings, Train: !s.Infer}
+	together := s.GPUs > 1 && !s.Infer
+	if together {
+		opts.Replicas = eager.Replicas{World: s.GPUs, Bucket: s.Bucket, View: s.View, Partition: s.Parallel == parallel.ZeRO1, Late: s.late}
+	}
+	device := s.GPU
+	if s.GPU.ID == "" {
+		device = gpu.Default()
 	}
 	if s.Profile.BLASWorkspace > 0 {
 		device.BLASWorkspace = s.Profile.BLASWorkspace
 	}
 	opts.GPU = &device
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
-	cfg.Total = gpus[0].Total
-	if s.GPU.ID != "" {
-		cfg.Total = s.GPU.Total
-	}
+	cfg.Total = device.Memory
 	f := follow(cfg)
 	limited := s.GPU.ID != "" && s.Limited
 	if !limited { // else what the process takes must be known first
@@ -195,15 +204,19 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	sim := &Simulation{Run: run, Context: context(run)}
+	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN)}
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}
+	if together {
+		sim.NCCL = cmp.Or(s.NCCL, gpu.NCCL)
+		sim.Context += sim.NCCL
+	}
 	if s.Profile.Context > 0 {
-		sim.Context = s.Profile.Context
+		sim.Context, sim.NCCL = s.Profile.Context, 0
 	}
 	if limited {
-		cfg.Capacity = max(s.GPU.Total-sim.Context, 1)
+		cfg.Capacity = max(s.GPU.Memory-sim.Context, 1)
 		f = follow(cfg)
 	}
 	if sim.Replay, err = f.replay.Finish(run.Log); err != nil {
@@ -211,7 +224,16 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.Peak.UpperBound = upperBound(sim, cfg, s.Infer)
+	sim.Peak.UpperBound = upperBound(sim, cfg, roomOf(s.Infer))
+	if together && !s.late {
+		s.Record, s.late = false, true
+		other, err := b.Simulate(s)
+		if err != nil {
+			return nil, err
+		}
+		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
+		return sim, nil
+	}
 	if b.tied != nil || !b.most && p.Doubtful {
 		s.Record = false
 		other, err := b.dearer.Simulate(s)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/gpu"
 )
 
 var variantsFile = flag.String("accuracy.variants", "testdata/truth/variants.json.gz", "the measured variants")
@@ -74,7 +75,7 @@ func (c variantCase) step() Step {
 	s.ZeroGrads = c.SetToNone != nil && !*c.SetToNone
 	s.ForLoop = c.Foreach != nil && !*c.Foreach
 	if c.CapMiB > 0 { // the fraction that set_per_process_memory_fraction was given, of what the device has
-		total := float64(gpus[0].Total)
+		total := float64(gpu.Default().Memory)
 		s.MemoryLimit = int64(float64(c.CapMiB<<20) / total * total)
 	}
 	return s

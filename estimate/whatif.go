@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -27,12 +29,12 @@ type trial struct {
 }
 
 // trials are the changes that are worth trying for a step.
-func trials(opt Options, s Step, images bool) (ts []trial) {
+func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 	add := func(change string, set func(*Step)) { ts = append(ts, trial{change: change, set: set}) }
-	precision := cmp.Or(s.Precision, "fp32")
-	for _, p := range []string{"fp32", "amp-bf16", "bf16"} {
+	precision := cmp.Or(s.Precision, eager.FP32)
+	for _, p := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
 		if p != precision {
-			add("--precision "+p, func(s *Step) { s.Precision, s.Scaler = p, false })
+			add("--precision "+string(p), func(s *Step) { s.Precision, s.Scaler = p, false })
 		}
 	}
 	if !s.Infer {
@@ -45,6 +47,9 @@ func trials(opt Options, s Step, images bool) (ts []trial) {
 		if !s.ForLoop {
 			add("--foreach=false", func(s *Step) { s.ForLoop = true })
 		}
+	}
+	if !s.Infer && s.Checkpoint == "" && blocks {
+		add("--checkpoint blocks", func(s *Step) { s.Checkpoint = parallel.Blocks })
 	}
 	if images && !s.ChannelsLast {
 		add("--channels-last", func(s *Step) { s.ChannelsLast = true })
@@ -67,11 +72,12 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 		return nil
 	}
 	images := slices.ContainsFunc(m.Graph.Inputs, func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 })
-	ts := trials(opt, *opt.Step, images)
-	out := make([]Variant, len(ts))
-	if _, err := b.Program(!opt.Step.Infer); err != nil { // once, before the goroutines share it
+	p, err := b.Program(!opt.Step.Infer) // once, before the goroutines share it
+	if err != nil {
 		return nil
 	}
+	ts := trials(opt, *opt.Step, images, slices.Contains(parallel.Repeated(p), true))
+	out := make([]Variant, len(ts))
 	next := make(chan int)
 	var c crew
 	for range min(runtime.GOMAXPROCS(0), len(ts)) {

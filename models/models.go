@@ -53,6 +53,22 @@ func Names() []string {
 	return names
 }
 
+// Meant returns the name of the built-in model that is meant by one in other letters: "resnet50" by "ResNet-50". A form after
+// a colon stays. It is "" when there is none.
+func Meant(typed string) string {
+	base, form, explicit := strings.Cut(typed, ":")
+	bare := strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
+	for _, m := range table {
+		if strings.EqualFold(bare.Replace(m.Name), bare.Replace(base)) {
+			if explicit {
+				return m.Name + ":" + strings.ToLower(form)
+			}
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // Info describes the model of that name; a form after a colon is ignored.
 func Info(name string) (Model, error) {
 	base, _, _ := strings.Cut(name, ":")

@@ -2,9 +2,11 @@ package onnxload
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 )
 
@@ -35,7 +37,6 @@ var magics = []magic{
 	{4, "ET12", "ExecuTorch program", hintExport},
 	{0, "\x89HDF\r\n\x1a\n", "HDF5 file, as Keras writes", "convert the model with tf2onnx"},
 	{0, "\x93NUMPY", "NumPy array", ""},
-	{0, "\x1f\x8b", "gzip file", "unpack it first"},
 	{0, "BZh", "bzip2 file", "unpack it first"},
 	{0, "\xfd7zXZ\x00", "xz file", "unpack it first"},
 	{0, "\x28\xb5\x2f\xfd", "zstd file", "unpack it first"},
@@ -66,6 +67,9 @@ func sniff(head []byte, size int64) *FormatError {
 	}
 	if bytes.HasPrefix(head, []byte("PK\x03\x04")) {
 		return sniffZip(head)
+	}
+	if bytes.HasPrefix(head, []byte("\x1f\x8b")) {
+		return sniffGzip(head)
 	}
 	if head[0] == 0x80 && len(head) > 1 && head[1] <= 5 {
 		return sniffPickle(head)
@@ -111,6 +115,19 @@ func sniffZip(head []byte) *FormatError {
 		return &FormatError{Format: "zip archive with an ONNX file", Hint: "unpack it first"}
 	}
 	return &FormatError{Format: "zip archive", Hint: "unpack it first; if it is a PyTorch file, " + hintExport}
+}
+
+// sniffGzip tells a recording of a step from other compressed files.
+func sniffGzip(head []byte) *FormatError {
+	z, err := gzip.NewReader(bytes.NewReader(head))
+	if err == nil {
+		start := make([]byte, 100)
+		n, _ := io.ReadFull(z, start)
+		if bytes.Contains(start[:n], []byte("memestimate-recording")) {
+			return &FormatError{Format: "recording of a training step", Hint: "it has no graph: memestimate FILE estimates it"}
+		}
+	}
+	return &FormatError{Format: "gzip file", Hint: "unpack it first"}
 }
 
 // sniffPickle tells a memory snapshot from weights.

@@ -71,7 +71,7 @@ func TestDiffInBrowser(t *testing.T) {
 	}
 	shown := html.UnescapeString(dom)
 	for _, name := range hostile {
-		if text := Show(name, nameWidth); !strings.Contains(shown, text) {
+		if text := Short(name, cellName); !strings.Contains(shown, text) {
 			t.Errorf("the page does not show %s", text)
 		}
 	}

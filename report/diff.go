@@ -12,6 +12,7 @@ import (
 
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // totalNames are the totals of a diff as people read them.
@@ -112,8 +113,8 @@ func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 		}
 		g.Rows = append(g.Rows, []string{
 			l.Kind,
-			fromTo(l, func(l *estimate.Layer) string { return Show(layerName(l), limit) }),
-			fromTo(l, func(l *estimate.Layer) string { return Show(l.Op, limit) }),
+			fromTo(l, func(l *module.Layer) string { return Show(layerName(l), limit) }),
+			fromTo(l, func(l *module.Layer) string { return Show(l.Op, limit) }),
 			fromTo(l, outputs),
 			signedCount(l.Params), signedSize(l.Activation), signedSize(l.Saved),
 		})
@@ -122,7 +123,7 @@ func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 }
 
 // fromTo writes what both layers of a change have, or where they differ "a -> b".
-func fromTo(c diff.Change, of func(*estimate.Layer) string) string {
+func fromTo(c diff.Change, of func(*module.Layer) string) string {
 	switch {
 	case c.Base == nil:
 		return of(c.Head)
@@ -182,7 +183,7 @@ func DiffSettings(c *diff.Case) string {
 
 // settingsParts are the settings that most runs differ in, in their order; "" is one that is not there.
 func settingsParts(s estimate.Settings) []string {
-	parts := []string{"", s.Mode, s.Precision, s.Optimizer, "", ""}
+	parts := []string{"", s.Mode, string(s.Precision), s.Optimizer, "", ""}
 	if s.Batch > 0 {
 		parts[0] = "batch " + strconv.FormatInt(s.Batch, 10)
 	}
@@ -253,17 +254,26 @@ func caseText(b *bufio.Writer, c *diff.Case, width int) error {
 	return nil
 }
 
-// peakMove says that the peak is in another layer now, or "".
-func peakMove(c *diff.Case) string {
+// PeakMove returns the layers that the peak moves from and to, and whether it does: a layer that was only renamed is the same.
+func PeakMove(c *diff.Case) (before, after string, moved bool) {
 	if c.PeakBase == c.PeakHead || c.PeakBase == "" || c.PeakHead == "" {
-		return ""
+		return "", "", false
 	}
 	for _, l := range c.Layers {
 		if l.Base != nil && l.Head != nil && layerName(l.Base) == c.PeakBase && layerName(l.Head) == c.PeakHead {
-			return "" // the same layer under another name
+			return "", "", false
 		}
 	}
-	return fmt.Sprintf("the peak moves from %s to %s", Show(c.PeakBase, nameWidth), Show(c.PeakHead, nameWidth))
+	return c.PeakBase, c.PeakHead, true
+}
+
+// peakMove says that the peak is in another layer now, or "".
+func peakMove(c *diff.Case) string {
+	before, after, moved := PeakMove(c)
+	if !moved {
+		return ""
+	}
+	return fmt.Sprintf("the peak moves from %s to %s", Show(before, nameWidth), Show(after, nameWidth))
 }
 
 // DiffCSV writes the layers that change, a row for each under each settings, with sizes in bytes.
@@ -272,7 +282,7 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 		{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true}, {Title: "head_layer", File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
 		{Title: "base_outputs"}, {Title: "head_outputs"}, {Title: "parameters_change"}, {Title: "parameter_bytes_change"}, {Title: "activation_bytes_change"}, {Title: "saved_bytes_change"},
 	}}
-	cells := func(l *estimate.Layer) (name, op, outs string) {
+	cells := func(l *module.Layer) (name, op, outs string) {
 		if l == nil {
 			return "", "", ""
 		}

@@ -2,10 +2,13 @@ package report
 
 import (
 	"fmt"
+	"html"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // DiffMarkdown writes a diff for a comment on GitHub in at most limit bytes, which must be
@@ -48,6 +51,90 @@ func DiffMarkdown(w io.Writer, d *diff.Diff, limit int) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// DiffFold writes a diff as one fold, named by the model and what happens to its layers, in at most room bytes, which must be 4096 at
+// least. It is for a place that says the outcome itself.
+func DiffFold(d *diff.Diff, room int) string {
+	var b strings.Builder
+	summary := "nothing changes"
+	if len(d.Cases) > 0 && !d.Empty() {
+		summary = DiffSummary(&d.Cases[0])
+	}
+	fmt.Fprintf(&b, "<details><summary><code>%s</code> %s</summary>\n\n", html.EscapeString(Short(d.Head.Name, foldName)), summary)
+	const closing = "</details>\n\n"
+	if d.Base.Name != d.Head.Name {
+		fmt.Fprintf(&b, "It was `%s`.\n\n", Short(d.Base.Name, foldName))
+	}
+	diffTable(d).Markdown(&b, room/4) // a strings.Builder does not fail
+	b.WriteString("\n")
+	if len(d.Cases) > 0 {
+		c := &d.Cases[0] // layers change alike under all settings, but for their sizes
+		if s := peakMove(c); s != "" {
+			fmt.Fprintf(&b, "%s\n\n", codeSpan(s))
+		}
+		if c.Partial {
+			b.WriteString("Not every operator is modelled: the figures are lower bounds.\n\n")
+		}
+		if len(d.Cases) > 1 && c.Label != "" && len(c.Layers) > 0 {
+			fmt.Fprintf(&b, "The layers under %s:\n\n", c.Label)
+		}
+		if g := layersNarrow(c); len(g.Rows) > 0 {
+			g.Markdown(&b, room-b.Len()-len(closing)-1)
+			b.WriteString("\n")
+		}
+	}
+	return b.String() + closing
+}
+
+// Widths of names that keep a table within the 746 pixels of a comment on GitHub.
+const (
+	foldName = 48
+	cellName = 34
+	opName   = 18
+)
+
+// layersNarrow is DiffLayers for a comment: the operator and what comes out stand below the name. Layers that are only renamed,
+// which cost nothing, come last.
+func layersNarrow(c *diff.Case) *Grid {
+	g := &Grid{Columns: []Column{
+		{Title: "change"}, {Title: "layer"}, {Title: "parameters", Right: true}, {Title: "activation", Right: true}, {Title: "saved", Right: true},
+	}}
+	code := func(s string) string { return "`" + Short(s, cellName) + "`" }
+	about := func(l *module.Layer) string {
+		s := Short(l.Op, opName) + " " + outputs(l)
+		if len(s) > cellName {
+			s = s[:cellName-3] + "..."
+		}
+		return "`" + s + "`"
+	}
+	cell := func(l *module.Layer) string { return code(layerName(l)) + "<br>" + about(l) }
+	for _, kind := range [][]string{{diff.Added, diff.Removed, diff.Changed}, {diff.Renamed}} {
+		for _, l := range c.Layers {
+			if !slices.Contains(kind, l.Kind) {
+				continue
+			}
+			what := ""
+			switch {
+			case l.Base == nil:
+				what = cell(l.Head)
+			case l.Head == nil:
+				what = cell(l.Base)
+			case l.Kind == diff.Renamed:
+				what = code(layerName(l.Head)) + "<br>was " + code(layerName(l.Base))
+			default:
+				what = cell(l.Head)
+				switch {
+				case layerName(l.Base) != layerName(l.Head):
+					what += "<br>was " + cell(l.Base)
+				case about(l.Base) != about(l.Head):
+					what += "<br>was " + about(l.Base)
+				}
+			}
+			g.Rows = append(g.Rows, []string{l.Kind, what, signedCount(l.Params), signedSize(l.Activation), signedSize(l.Saved)})
+		}
+	}
+	return g
 }
 
 // outcome is the line that somebody in a hurry reads.
@@ -104,10 +191,7 @@ func caseFold(c *diff.Case, named bool, room int) (string, error) {
 	if c.Partial {
 		b.WriteString("Not every operator is modelled: the figures are lower bounds.\n\n")
 	}
-	g := DiffLayers(c, nameWidth, diff.Added, diff.Removed, diff.Changed)
-	if n := c.Count(diff.Renamed); n > 0 { // last, since they cost nothing
-		g.Rows = append(g.Rows, DiffLayers(c, nameWidth, diff.Renamed).Rows...)
-	}
+	g := layersNarrow(c)
 	if err := g.Markdown(&b, room-b.Len()-len(closing)); err != nil {
 		return "", err
 	}

@@ -54,13 +54,16 @@ func parts(r *estimate.Report) []part {
 			out = append(out, part{c.word, n, c.about, false})
 		}
 	}
-	return append(out,
+	out = append(out,
 		part{"allocated", p.Allocated, "torch.cuda.max_memory_allocated()", true},
 		part{"fragmentation", p.Reserved - p.Allocated, "reserved and not allocated: cached, or between blocks", false},
 		part{"reserved", p.Reserved, "torch.cuda.max_memory_reserved()", true},
-		part{"context", r.Context, "CUDA context, kernels and library handles", false},
-		part{"device", p.Device, "nvidia-smi", true},
+		part{"context", r.Context - r.NCCL, "CUDA context, kernels and library handles", false},
 	)
+	if r.NCCL > 0 {
+		out = append(out, part{"NCCL", r.NCCL, "its buffers and kernels, for several GPUs", false})
+	}
+	return append(out, part{"device", p.Device, "nvidia-smi", true})
 }
 
 // Breakdown returns what holds the memory at the peak. In the column of bytes the addends
@@ -211,8 +214,13 @@ func sentences(r *estimate.Report) []string {
 
 // setting says which run was simulated: "training in fp32 with adamw, cross-entropy".
 func setting(s estimate.Settings) string {
-	text := "inference in " + s.Precision
-	if s.Mode == "train" {
+	text := "inference in " + string(s.Precision)
+	switch {
+	case s.Recorded && s.Mode == "train":
+		text = "training as recorded"
+	case s.Recorded:
+		text = "inference as recorded"
+	case s.Mode == "train":
 		text = fmt.Sprintf("training in %s with %s, loss %s", s.Precision, s.Optimizer, s.Loss)
 	}
 	for _, o := range []struct {

@@ -9,11 +9,12 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
 )
 
 // ran gives a report a run whose figures are odd numbers and whose layers have these names.
 func ran(r *estimate.Report, names []string) *estimate.Report {
-	r.Settings = estimate.Settings{Mode: "train", Precision: "fp32", Optimizer: "adamw", Loss: "mean"}
+	r.Settings = estimate.Settings{Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw", Loss: "mean"}}
 	p := &estimate.Peak{Phase: "backward", Step: 2, Layer: names[0], ByCategory: map[string]int64{}}
 	for i, c := range categories {
 		n := int64(1234567*i + 891)
@@ -152,7 +153,7 @@ func TestStatisticsAsJSON(t *testing.T) {
 
 // The largest batch is told with what it takes, and so is that none fits.
 func TestFitSentences(t *testing.T) {
-	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Safe: 5, Settings: estimate.Settings{Mode: "infer", Precision: "bf16"}}
+	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Safe: 5, Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
 	for i := range 8 {
 		n := int64(i + 1)
 		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, UpperBound: n<<30 + 1, Fits: n <= 6, Safe: n <= 5})

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // Layers returns the table of a report's layers. With exact, sizes are bytes and
@@ -84,22 +85,22 @@ func (w written[K]) get(k K, write func() string) string {
 
 // withLoss lists the layers, and after them the criterion as one when it keeps something for backward: the column of
 // what is saved then adds up to its total.
-func withLoss(r *estimate.Report) iter.Seq[*estimate.Layer] {
-	return func(yield func(*estimate.Layer) bool) {
+func withLoss(r *estimate.Report) iter.Seq[*module.Layer] {
+	return func(yield func(*module.Layer) bool) {
 		for i := range r.Layers {
 			if !yield(&r.Layers[i]) {
 				return
 			}
 		}
 		if r.Activations.LossSaved != 0 {
-			yield(&estimate.Layer{Index: r.Model.Nodes, Name: "loss", Op: r.Settings.Loss, SavedBytes: r.Activations.LossSaved})
+			yield(&module.Layer{Index: r.Model.Nodes, Name: "loss", Op: r.Settings.Loss, SavedBytes: r.Activations.LossSaved})
 		}
 	}
 }
 
 // layerName is the module of a layer, or the name of its node when it is a step of a larger
 // module or of none.
-func layerName(l *estimate.Layer) string {
+func layerName(l *module.Layer) string {
 	if l.Module != "" && l.Nodes == 1 && strings.HasSuffix(l.Name, "/"+l.Op) {
 		return l.Module // TorchScript: "/layer1/layer1.0/conv1/Conv"
 	}
@@ -113,11 +114,11 @@ func layerName(l *estimate.Layer) string {
 }
 
 // specialActivation is what stands in the place of a layer's activation where that is no size, else "".
-func specialActivation(l *estimate.Layer) string {
+func specialActivation(l *module.Layer) string {
 	if l.InPlace && l.Activation == 0 {
 		return "in place"
 	}
-	if l.Activation == 0 && slices.ContainsFunc(l.Outputs, func(t estimate.Tensor) bool { return t.Shape == nil }) {
+	if l.Activation == 0 && slices.ContainsFunc(l.Outputs, func(t module.Tensor) bool { return t.Shape == nil }) {
 		return "?"
 	}
 	return ""
@@ -125,7 +126,7 @@ func specialActivation(l *estimate.Layer) string {
 
 // outputs writes the shapes of a layer's outputs: three at most, for a Split may
 // have thousands.
-func outputs(l *estimate.Layer) string {
+func outputs(l *module.Layer) string {
 	var parts []string
 	for i, t := range l.Outputs {
 		if i == 3 {
@@ -137,7 +138,7 @@ func outputs(l *estimate.Layer) string {
 	return strings.Join(parts, " ")
 }
 
-func dims(t estimate.Tensor) string {
+func dims(t module.Tensor) string {
 	if t.Shape == nil {
 		return "?"
 	}
@@ -275,6 +276,17 @@ func peakGrids(r *estimate.Report) (gs []*Grid) {
 	return append(gs, Breakdown(r))
 }
 
+// AskedGrids are the tables that a report has because they were asked for.
+func AskedGrids(r *estimate.Report) (gs []*Grid) {
+	if len(r.Stats) > 0 {
+		gs = append(gs, Statistics(r))
+	}
+	if len(r.WhatIf) > 0 {
+		gs = append(gs, WhatIf(r))
+	}
+	return gs
+}
+
 func noteWord(level string) string {
 	if level == estimate.Warning {
 		return "warning"
@@ -380,11 +392,6 @@ func CSV(w io.Writer, r *estimate.Report) error { return Layers(r, true).CSV(w) 
 
 // JSON writes the report as schema memestimate/1.
 func JSON(w io.Writer, r *estimate.Report) error { return encode(w, r) }
-
-// LayersJSON writes the layers alone: {"layers": [...]}, as in the schema.
-func LayersJSON(w io.Writer, r *estimate.Report) error {
-	return encode(w, map[string]any{"schema": r.Schema, "layers": r.Layers})
-}
 
 func encode(w io.Writer, v any) error {
 	e := json.NewEncoder(w)

@@ -17,6 +17,7 @@ import (
 	"github.com/yuin/goldmark/text"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // hostile are names that try to be more than a name wherever they are shown.
@@ -31,15 +32,15 @@ func fake(n int, names []string) *estimate.Report {
 	r := &estimate.Report{
 		Schema:     estimate.Schema,
 		Model:      estimate.Model{Name: names[0], Graph: names[len(names)-1], Opsets: map[string]int64{"": 17}, Producer: names[1%len(names)], Nodes: n},
-		Parameters: estimate.Tensors{},
+		Parameters: module.Tensors{},
 		Coverage:   estimate.Coverage{Nodes: n, Modelled: n},
 		Notes:      []estimate.Note{{Level: estimate.Warning, Text: "about " + names[0]}},
 	}
 	for i := range n {
 		name := names[i%len(names)]
-		l := estimate.Layer{
+		l := module.Layer{
 			Index: i, Name: name, Op: name, Nodes: 1, Inputs: []string{name},
-			Outputs: []estimate.Tensor{{Name: name, DType: "float32", Shape: []int64{int64(i), 3}}},
+			Outputs: []module.Tensor{{Name: name, DType: "float32", Shape: []int64{int64(i), 3}}},
 			Params:  int64(i), ParamBytes: 4 * int64(i), Activation: 12345 * int64(i),
 		}
 		r.Layers = append(r.Layers, l)
@@ -47,7 +48,7 @@ func fake(n int, names []string) *estimate.Report {
 		r.Parameters.Bytes += l.ParamBytes
 		r.Activations.Forward += l.Activation
 	}
-	r.Model.Inputs = []estimate.Tensor{{Name: names[0], DType: "float32", Shape: []int64{1}}}
+	r.Model.Inputs = []module.Tensor{{Name: names[0], DType: "float32", Shape: []int64{1}}}
 	r.Activations.WithBackward = 2 * r.Activations.Forward
 	return r
 }

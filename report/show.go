@@ -35,6 +35,16 @@ func Show(name string, limit int) string {
 	return `""...`
 }
 
+// Short is Show for a narrow place: a long name loses its middle, since the end of a path or of a module's name tells it from others.
+// limit must be 8 at least.
+func Short(name string, limit int) string {
+	if len(name) <= limit || !isPlain(name) {
+		return Show(name, limit)
+	}
+	head := (limit - 3) / 3
+	return name[:head] + "..." + name[len(name)-(limit-3-head):]
+}
+
 // Clean makes a sentence safe to look at, in a terminal too: what is not printable, or turns the
 // direction of writing, is written as Go would escape it. Names from files in it are quoted as a rule;
 // this is for those inside of others' words, such as the symbols of a shape.
@@ -63,7 +73,7 @@ func isPlain(name string) bool {
 	for i := range len(name) {
 		c := name[i]
 		switch {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', strings.IndexByte("_./:-+", c) >= 0:
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', strings.IndexByte("_./:-+<>", c) >= 0: // <module> is a place in Python
 		default:
 			return false
 		}

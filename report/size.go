@@ -62,35 +62,3 @@ func groupDigits(s string) string {
 	}
 	return sign + s
 }
-
-// ParseSize reads a size such as "24GiB", "24 GB" or "800000000": units of 1024 have
-// an i, others are of 1000, and a bare number is bytes.
-func ParseSize(s string) (int64, error) {
-	text := strings.TrimSpace(s)
-	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-	number, unit := text, ""
-	if end >= 0 {
-		number, unit = text[:end], strings.TrimSpace(text[end:])
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a size such as 24GiB or 800MB", s)
-	}
-	scale := 1.0
-	if unit != "" && unit != "B" {
-		base := 1000.0
-		prefix := strings.TrimSuffix(unit, "B")
-		if p, ok := strings.CutSuffix(prefix, "i"); ok {
-			base, prefix = 1024, p
-		}
-		power := strings.Index("KMGTPE", strings.ToUpper(prefix))
-		if power < 0 || len(prefix) != 1 || !strings.HasSuffix(unit, "B") {
-			return 0, fmt.Errorf("%q has the unit %q, want B, KiB, MiB, GiB, TiB or KB, MB, GB, TB", s, unit)
-		}
-		scale = math.Pow(base, float64(power+1))
-	}
-	if n *= scale; n >= math.MaxInt64 {
-		return 0, fmt.Errorf("%q is too large", s)
-	}
-	return int64(n), nil
-}

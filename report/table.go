@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // TableOptions say which rows and columns of the layers' table are wanted. The zero TableOptions is the
@@ -199,7 +200,7 @@ func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
 func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow) {
 	total = &tableRow{layer: "total"}
 	at := map[string]int{} // rows by the name of their group
-	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers, func(l estimate.Layer) bool { return l.SavedBytes > 0 })
+	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers, func(l module.Layer) bool { return l.SavedBytes > 0 })
 	i := -1
 	for l := range withLoss(r) {
 		i++
@@ -250,7 +251,7 @@ func (r *tableRow) add(o *tableRow) {
 }
 
 // groupOf returns the first parts of a layer's path: of its module, or its own name where it has none.
-func groupOf(l *estimate.Layer, depth int) string {
+func groupOf(l *module.Layer, depth int) string {
 	path := l.Module
 	if path == "" || depth <= 0 {
 		return layerName(l)

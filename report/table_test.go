@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // modules returns a report of layers in modules two parts deep.
 func modules() *estimate.Report {
 	r := fake(12, []string{"a"})
-	r.Parameters = estimate.Tensors{}
+	r.Parameters = module.Tensors{}
 	for i := range r.Layers {
 		l := &r.Layers[i]
 		l.Module = "block" + strconv.Itoa(i/4) + ".part" + strconv.Itoa(i/2) + ".leaf" + strconv.Itoa(i)

@@ -33,6 +33,9 @@ const (
 	idStage
 	idLarge
 	idSmall
+	idHistory
+	idRealSize
+	idAwaiting
 	idFirstState                                           // the names of the block states follow
 	idFirstAction = idFirstState + uint32(len(stateNames)) // and those of the actions
 	numIDs        = idFirstAction + uint32(NumActions)
@@ -44,7 +47,7 @@ var knownStrings = append(append([]string{
 	"size", "stream", "time_us", "compile_context", "user_metadata", "category",
 	"device", "address", "total_size", "allocated_size", "active_size",
 	"requested_size", "segment_type", "segment_pool_id", "is_expandable", "state",
-	"stage", "large", "small",
+	"stage", "large", "small", "history", "real_size", "active_awaiting_free",
 }, stateNames[:]...), actionNames[:]...)
 
 // object makes an empty container, or refuses where the file has shown too few
@@ -54,13 +57,13 @@ func (m *machine) object(k ValueKind) (uint32, error) {
 		i := m.free[n-1]
 		m.free = m.free[:n-1]
 		o := &m.objects[i]
-		*o = object{items: o.items[:0], kind: k}
+		*o = object{items: o.items[:0], kind: k, at: m.in.offset()}
 		return i, nil
 	}
 	if len(m.objects) > slack && int64(len(m.objects)) > slack+m.in.offset()/4 {
 		return 0, m.fail("more than %d containers at once", len(m.objects))
 	}
-	m.objects = append(m.objects, object{kind: k})
+	m.objects = append(m.objects, object{kind: k, at: m.in.offset()})
 	return uint32(len(m.objects) - 1), nil
 }
 
@@ -102,7 +105,14 @@ func (m *machine) open(op byte) error {
 	switch {
 	case k == Dict && top == 0:
 		o.role = roleRoot
+	case k == List && top == 0:
+		o.role = roleSegments // alone, as torch.cuda.memory_snapshot returns them
+	case k == Tuple && top == 0:
+		return m.refuseRoot()
 	case k == List && m.under(top, roleTraces):
+		if len(m.s.Traces) >= maxDevices {
+			return m.fail("traces of more than %d devices", maxDevices)
+		}
 		o.role = roleTrace
 		m.device = len(m.s.Traces)
 		m.s.Traces = append(m.s.Traces, new(Trace))
@@ -123,6 +133,11 @@ func (m *machine) open(op byte) error {
 			o.role = roleTraces
 			if len(m.s.Traces) > 0 {
 				return m.fail("device_traces given twice")
+			}
+		case id == idAnnotations && dict.role == roleRoot:
+			o.role = roleRanges
+			if len(m.s.Annotations) > 0 {
+				return m.fail("external_annotations given twice")
 			}
 		case id == idBlocks && m.under(m.floor()-1, roleSegments):
 			o.role = roleBlocks
@@ -207,6 +222,7 @@ func (m *machine) closeAt(op byte, mark int) error {
 			return err
 		}
 		if v.kind != kNone {
+			m.credit(v.kind, m.objects[index].at)
 			m.stack = m.stack[:mark]
 			m.stack[mark-1] = v
 			m.retire(index, v)
@@ -233,8 +249,26 @@ func (m *machine) structured(i int, items []value) (value, error) {
 		return m.block(items)
 	case m.under(i, roleSegments):
 		return m.segment(items)
+	case m.under(i, roleRanges):
+		return m.annotation(items)
 	}
 	return value{}, nil
+}
+
+// credit notes that the file from an offset on has become part of the snapshot.
+func (m *machine) credit(k kind, at int64) {
+	n := m.in.offset() - at
+	switch k {
+	case kBlock:
+		m.blockBytes += n
+	case kSegment:
+		n -= m.blockBytes // which are counted
+		m.blockBytes = 0
+	case kEvent, kRange:
+	default:
+		return // a frame: part of what has it
+	}
+	m.digested += max(n, 0)
 }
 
 // frames turns an empty list that gets nothing but frames into a stack. CPython
@@ -273,6 +307,7 @@ func (m *machine) appendTo(index uint32, args []value) error {
 				if err != nil {
 					return err
 				}
+				m.credit(e.kind, m.objects[d].at)
 				m.retire(uint32(d), e)
 				o, v = &m.objects[index], e
 			}
@@ -290,6 +325,11 @@ func (m *machine) appendTo(index uint32, args []value) error {
 				return m.fail("blocks: element is no dict that describes one")
 			}
 			continue
+		case roleRanges:
+			if v.kind != kRange {
+				return m.fail("external_annotations: element is no dict that describes one")
+			}
+			continue
 		}
 		return m.attach(index, args)
 	}
@@ -302,14 +342,14 @@ func (m *machine) attach(index uint32, args []value) error {
 	o := &m.objects[index]
 	for k, v := range args {
 		switch v.kind {
-		case kEvent, kBlock, kSegment, kGone:
+		case kEvent, kBlock, kSegment, kRange, kGone:
 			return m.fail("an event, block or segment where none belongs")
 		case kObject:
 			c := &m.objects[v.n]
 			known := c.role == roleNone
 			if o.role == roleRoot && k%2 == 1 && args[k-1].kind == kString {
 				key := uint32(args[k-1].n)
-				known = known || c.role == roleSegments && key == idSegments || c.role == roleTraces && key == idTraces
+				known = known || c.role == roleSegments && key == idSegments || c.role == roleTraces && key == idTraces || c.role == roleRanges && key == idAnnotations
 			}
 			if !known {
 				return m.fail("a list of segments, blocks or events where none belongs")
@@ -332,10 +372,10 @@ func (m *machine) retire(index uint32, v value) {
 	o := &m.objects[index]
 	m.values -= int64(len(o.items))
 	o.items = o.items[:0]
-	if cap(o.items) > 256 {
+	if cap(o.items) > 64 {
 		o.items = nil
 	}
-	if v.kind == kEvent || v.kind == kBlock || v.kind == kSegment {
+	if v.kind == kEvent || v.kind == kBlock || v.kind == kSegment || v.kind == kRange {
 		v = value{kind: kGone} // may be used once only
 	}
 	o.done, o.alias = true, v

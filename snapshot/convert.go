@@ -31,8 +31,10 @@ func (m *machine) frameOf(items []value) (value, bool) {
 			k.name, seen = uint32(v.n), seen|1
 		case id == idFilename && v.kind == kString:
 			k.file, seen = uint32(v.n), seen|2
-		case id == idLine && v.kind == kInt:
-			k.line, seen = v.n, seen|4
+		case id == idLine:
+			if n, ok := m.line(v); ok {
+				k.line, seen = n, seen|4
+			}
 		}
 	}
 	if seen != 7 {
@@ -48,6 +50,25 @@ func (m *machine) frameOf(items []value) (value, bool) {
 		m.frameIDs[k] = id
 	}
 	return value{int64(id), kFrame}, true
+}
+
+// line reads the number of a line. PyTorch keeps it unsigned: where Python has
+// none, -1, the file has 2^64-1.
+func (m *machine) line(v value) (int64, bool) {
+	if v.kind == kInt {
+		return v.n, true
+	}
+	if b := m.bigBytes(v); len(b) == 9 && b[8] == 0 {
+		return int64(binary.LittleEndian.Uint64([]byte(b))), true
+	}
+	return 0, false
+}
+
+func (m *machine) bigBytes(v value) string {
+	if v.kind != kBig {
+		return ""
+	}
+	return m.strings[v.n]
 }
 
 // stackOf interns the list of frames that v is.
@@ -103,8 +124,12 @@ func (m *machine) frameID(v value) (uint32, error) {
 			f.Name, seen = m.strings[v.n], seen|1
 		case k.kind == kString && uint32(k.n) == idFilename && v.kind == kString:
 			f.File, seen = m.strings[v.n], seen|2
-		case k.kind == kString && uint32(k.n) == idLine && v.kind == kInt:
-			f.Line, seen = v.n, seen|4
+		case k.kind == kString && uint32(k.n) == idLine && (v.kind == kInt || v.kind == kBig):
+			n, ok := m.line(v)
+			if !ok {
+				return 0, m.fail("a frame's line is no 64 bit integer")
+			}
+			f.Line, seen = n, seen|4
 		default:
 			if err := m.extra(&f.Extra, k, v); err != nil {
 				return 0, err
@@ -221,7 +246,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 			frames = v
 		case idCompileContext, idUserMetadata, idCategory:
 			if v.kind != kString {
-				if err := m.extra(extra, k, v); err != nil {
+				if err := m.pair(extra, k, v); err != nil {
 					return value{}, err
 				}
 				break
@@ -235,7 +260,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 				note.category = uint32(v.n) + 1
 			}
 		default:
-			if err := m.extra(extra, k, v); err != nil {
+			if err := m.pair(extra, k, v); err != nil {
 				return value{}, err
 			}
 		}
@@ -280,6 +305,7 @@ func (m *machine) event(device int, items []value) (value, error) {
 			return value{}, err
 		}
 	} else {
+		m.kept++
 		m.s.Traces[device].Add(*e)
 	}
 	return value{int64(device), kEvent}, nil
@@ -322,7 +348,12 @@ func (m *machine) note(k noteKey, extra []Pair) NoteID {
 		packed = string(appendPairs(b, extra))
 		id, ok = m.extraIDs[packed]
 	}
+	if !ok && len(extra) > 0 && m.oddBytes > maxOdd {
+		m.s.LeftOut++
+		return m.note(k, nil)
+	}
 	if !ok {
+		m.oddBytes += weigh(extra) + int64(len(packed))
 		n := Note{Extra: extra}
 		for _, f := range []struct {
 			id  uint32

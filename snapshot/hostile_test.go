@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 )
 
 // u32 and u64 are little endian operands.
@@ -101,7 +102,8 @@ func hostile() []struct{ name, file, want string } {
 		{"frame cut", p + "\x95" + u64(100) + "N.", "frame"},
 		{"frame in frame", p + "\x95" + u64(20) + "\x95" + u64(2) + "N.", "frame within a frame"},
 		{"binunicode 3 GB", p + "X" + u32(3<<30) + "abc", "string of 3221225472 bytes"},
-		{"binunicode 60 MB", p + "X" + u32(60<<20) + "abc", "ends in the middle"},
+		{"binunicode 60 MB", p + "X" + u32(60<<20) + "abc", "string of 62914560 bytes"},
+		{"binunicode 15 MB", p + "X" + u32(15<<20) + "abc", "ends in the middle"},
 		{"binunicode8", p + "\x8d" + u64(1<<63), "string of 9223372036854775808 bytes"},
 		{"memo index 2^31", p + "]r" + u32(1<<31), "out of reach"},
 		// A67: what is shared is not copied, and unfolds within bounds
@@ -142,9 +144,15 @@ func hostile() []struct{ name, file, want string } {
 		{"gzip of gzip", gz(gz(snap(list(), list()))), "gzip within gzip"},
 		{"gzip cut", gz(snap(list(), list()))[:40], "unexpected EOF"},
 		{"gzip header cut", "\x1f\x8b\x08", "gzip"},
-		{"not a dict", p + "].", "its top is no dict"},
+		{"not a dict", p + ").", "its top is no dict"},
+		{"list of numbers", p + "](" + strings.Repeat("K\x01", 100) + "e.", "its top is no dict"},
+		{"string", p + str("segments") + ".", "its top is no dict"},
 		{"another dict", p + dict("a", "N") + ".", "wants segments and device_traces"},
-		{"no traces", p + dict("segments", list()) + ".", "wants segments and device_traces"},
+		{"no segments", p + dict("device_traces", list()) + ".", "wants segments and device_traces"},
+		{"history no list", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "active_allocated", "history", "N"))), list()), "history is no list"},
+		{"history of numbers", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "active_allocated", "history", list("N")))), list()), "history holds what is no dict"},
+		{"annotations twice", snap(list(), list(), "external_annotations", list(dict("name", str("a"))), "external_annotations", list()), "given twice"},
+		{"annotation no dict", snap(list(), list(), "external_annotations", list("N")), "external_annotations: element"},
 		// A71: what cannot be
 		{"segments no list", snap("N", list()), "segments is no list"},
 		{"traces no list", snap(list(), "N"), "device_traces is no list"},
@@ -251,6 +259,21 @@ func TestOdd(t *testing.T) {
 // A reader that breaks, or a file that ends, is an error wherever that happens,
 // never a shorter snapshot.
 func TestCut(t *testing.T) {
+	odd, err := filepath.Glob("testdata/odd/*.pickle")
+	if err != nil || len(odd) != 10 {
+		t.Fatal(odd, err)
+	}
+	for _, path := range odd {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range len(data) {
+			if _, err := Read(bytes.NewReader(data[:n]), Options{}); err == nil {
+				t.Fatalf("%s: cut at %d of %d bytes it still reads", path, n, len(data))
+			}
+		}
+	}
 	data := unpacked(t, "mem_track_1_model")
 	broken := errors.New("broken")
 	for n := range len(data) {
@@ -355,23 +378,4 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
-}
-
-// A device with very many blocks in use is played in a time in proportion to them.
-func TestManyBlocks(t *testing.T) {
-	const n = 200_000
-	g := Segment{Addr: 1 << 30, Total: n * minBlock, Expandable: true}
-	for i := range int64(n) {
-		g.Blocks = append(g.Blocks, Block{Addr: g.Addr + i*minBlock, Size: minBlock, Requested: minBlock, State: ActiveAllocated})
-	}
-	b := NewBuilder(1)
-	b.s.Segments = []Segment{g}
-	start := time.Now()
-	h, err := b.Snapshot().History(0)
-	if err != nil || h.Start.Count != n || h.End.Allocated != g.Total || !h.Exact {
-		t.Errorf("%v: %d blocks in use, %d bytes at the end, want %d and %d: %q", err, h.Start.Count, h.End.Allocated, n, g.Total, h.Doubts)
-	}
-	if d := time.Since(start); d > 20*time.Second { // it takes one
-		t.Errorf("%v", d)
-	}
 }

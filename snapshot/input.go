@@ -93,8 +93,8 @@ var formats = []struct {
 	magic string
 	what  string
 }{
-	{"PK\x03\x04", "a zip archive (a PyTorch checkpoint?), not a memory snapshot; write one with torch.cuda.memory._dump_snapshot"},
-	{"PK\x05\x06", "a zip archive, not a memory snapshot"},
+	{"PK\x03\x04", "a zip archive, which cannot be read from a stream: give it as a file"},
+	{"PK\x05\x06", "an empty zip archive, not a memory snapshot"},
 	{"\x89PNG", "a PNG image, not a memory snapshot"},
 	{"version https://git-lfs", "a git-lfs pointer, not a memory snapshot; run git lfs pull"},
 	{"<!DOCTYPE", "an HTML page, not a memory snapshot"},
@@ -111,11 +111,12 @@ var formats = []struct {
 	{"\x08", "not a pickle (an ONNX model? give it to memestimate without \"snapshot\")"},
 }
 
-// open looks at the first bytes of r, unpacks gzip and refuses what is no pickle.
+// open looks at the first bytes of r, unpacks zip and gzip, and refuses what is no pickle.
 func open(r io.Reader) (io.Reader, error) {
 	// A small buffer: reads into the window go past it.
 	br := bufio.NewReaderSize(r, 4096)
-	for packed := false; ; packed = true {
+	packed := false
+	for {
 		head, err := br.Peek(32)
 		if len(head) == 0 {
 			if err != nil && !errors.Is(err, io.EOF) {
@@ -131,11 +132,19 @@ func open(r io.Reader) (io.Reader, error) {
 			if err != nil {
 				return nil, fmt.Errorf("gzip: %w", err)
 			}
-			br = bufio.NewReaderSize(z, 4096)
+			br, packed = bufio.NewReaderSize(z, 4096), true
 			continue
 		}
 		if head[0] == 0x80 {
 			return br, nil
+		}
+		if f, ok := r.(zipped); ok && !packed && bytes.HasPrefix(head, []byte("PK\x03\x04")) {
+			z, err := openZip(f)
+			if err != nil {
+				return nil, fmt.Errorf("zip: %w", err)
+			}
+			br, r = bufio.NewReaderSize(z, 4096), nil
+			continue
 		}
 		for _, f := range formats {
 			if bytes.HasPrefix(head, []byte(f.magic)) {

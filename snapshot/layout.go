@@ -2,36 +2,45 @@ package snapshot
 
 import (
 	"math/bits"
-	"slices"
+
+	"github.com/tidwall/btree"
 )
 
-// A region is a segment during the trace, with its blocks in use by address.
+// A region is a segment during the trace.
 type region struct {
 	addr, end  int64
+	stream     int64
+	pool       [2]int64 // of a CUDA graph's private pool; zero where the file does not say
 	expandable bool
 	small      bool // of the small pool
-	stream     int64
-	live       []*liveBlock
 }
 
+// A liveBlock is a block in use. What else is known of it says its origin: an
+// event of the trace, or below zero ^origin in player.before.
 type liveBlock struct {
-	Live
+	size    int64
+	origin  int32
 	pending bool // freed, another stream may still use it
 }
 
-// A layout is where blocks lie. An allocation at a known address needs no
-// search: how much it takes follows from the free space behind it.
+// A layout is where blocks lie: segments and blocks in use by address, in
+// balanced trees, since a trace may make and free either in any order. An
+// allocation at a known address needs no search: how much it takes follows from
+// the free space behind it.
 type layout struct {
-	regions  []*region // by address
-	maxSplit int64     // 0: every block may be split
+	regions  btree.Map[int64, region]
+	live     btree.Map[int64, liveBlock]
+	last     region // that find found last; empty where it may be another by now
+	maxSplit int64  // 0: every block may be split
 	roundup  [16]int64
 }
 
 // Constants of c10/core/AllocatorConfig.h.
 const (
-	minBlock     = 512
-	smallSize    = 1 << 20
-	smallSegment = 2 << 20 // large segments are of other sizes
+	minBlock  = 512
+	smallSize = 1 << 20
+	// SmallSegment is the size of the segments of the small pool; large ones have others.
+	SmallSegment = 2 << 20
 )
 
 func newLayout(s *Snapshot) *layout {
@@ -80,24 +89,30 @@ func (l *layout) round(n int64) int64 {
 	return (n + minBlock - 1) / minBlock * minBlock
 }
 
-// find returns the region that holds addr, or nil.
-func (l *layout) find(addr int64) *region {
-	if i := l.index(addr); i >= 0 {
-		return l.regions[i]
+// find returns the region that holds addr.
+func (l *layout) find(addr int64) (region, bool) {
+	if addr >= l.last.addr && addr < l.last.end {
+		return l.last, true
 	}
-	return nil
+	var found region
+	l.regions.Descend(addr, func(_ int64, r region) bool {
+		found = r
+		return false
+	})
+	if addr >= found.end {
+		return region{}, false
+	}
+	l.last = found
+	return found, true
 }
 
-// index returns the place of the region that holds addr, or -1.
-func (l *layout) index(addr int64) int {
-	i, ok := slices.BinarySearchFunc(l.regions, addr, func(r *region, a int64) int { return compare(r.addr, a) })
-	if !ok {
-		i--
-	}
-	if i < 0 || addr >= l.regions[i].end {
-		return -1
-	}
-	return i
+// next is the address of the first block in use behind addr, or end.
+func (l *layout) next(addr, end int64) int64 {
+	l.live.Ascend(addr+1, func(a int64, _ liveBlock) bool {
+		end = min(end, a)
+		return false
+	})
+	return end
 }
 
 func compare(a, b int64) int {
@@ -110,26 +125,19 @@ func compare(a, b int64) int {
 	return 0
 }
 
-// at returns where in the region the block at addr is, or would go.
-func (r *region) at(addr int64) (int, bool) {
-	return slices.BinarySearchFunc(r.live, addr, func(b *liveBlock, a int64) int { return compare(b.Addr, a) })
-}
-
-// size is how much of the memory behind addr a request takes, as far as the next block in use.
-func (l *layout) size(r *region, addr, requested int64) (size int64, fits bool) {
-	if r == nil {
+// size is how much of the memory behind addr a request takes, as far as the
+// next block in use.
+func (l *layout) size(addr, requested int64) (size int64, fits bool) {
+	r, ok := l.find(addr)
+	if !ok {
 		return l.round(requested), false
 	}
-	end := r.end
-	if i, _ := r.at(addr); i < len(r.live) {
-		end = r.live[i].Addr
-	}
-	return l.sizeUpTo(r, end, addr, requested)
+	return l.sizeUpTo(r, l.next(addr, r.end), addr, requested)
 }
 
 // sizeUpTo is how much of the memory from addr to end a request takes: all of that free
 // block, unless what is left over is worth splitting off (should_split).
-func (l *layout) sizeUpTo(r *region, end, addr, requested int64) (size int64, fits bool) {
+func (l *layout) sizeUpTo(r region, end, addr, requested int64) (size int64, fits bool) {
 	size = l.round(requested)
 	rest := end - addr - size
 	switch {
@@ -145,51 +153,45 @@ func (l *layout) sizeUpTo(r *region, end, addr, requested int64) (size int64, fi
 	return size + rest, true
 }
 
-// put makes a block live. It does not overlap another that is live.
-func (r *region) put(b *liveBlock) {
-	i, _ := r.at(b.Addr)
-	r.live = slices.Insert(r.live, i, b)
+// addRegion maps memory. Mapped ranges of one expandable segment that touch are one.
+func (l *layout) addRegion(n region) {
+	l.last = region{}
+	if n.expandable {
+		l.regions.Descend(n.addr, func(_ int64, r region) bool {
+			if r.end == n.addr && r.joins(n) {
+				n.addr = r.addr
+			}
+			return false
+		})
+		if r, ok := l.regions.Get(n.end); ok && r.joins(n) {
+			l.regions.Delete(r.addr)
+			n.end = r.end
+		}
+	}
+	l.regions.Set(n.addr, n)
 }
 
-// addRegion maps memory. Mapped ranges of expandable segments that touch are one.
-func (l *layout) addRegion(addr, bytes int64, expandable, small bool, stream int64) {
-	i, _ := slices.BinarySearchFunc(l.regions, addr, func(r *region, a int64) int { return compare(r.addr, a) })
-	n := &region{addr: addr, end: addr + bytes, expandable: expandable, small: small, stream: stream}
-	if expandable && i > 0 && l.regions[i-1].expandable && l.regions[i-1].end == addr {
-		n = l.regions[i-1]
-		n.end = addr + bytes
-		i--
-	} else {
-		l.regions = slices.Insert(l.regions, i, n)
-	}
-	if i+1 < len(l.regions) && expandable && l.regions[i+1].expandable && l.regions[i+1].addr == n.end {
-		n.end = l.regions[i+1].end
-		n.live = append(n.live, l.regions[i+1].live...)
-		l.regions = slices.Delete(l.regions, i+1, i+2)
-	}
+func (r region) joins(n region) bool {
+	return r.expandable && n.expandable && r.small == n.small && r.stream == n.stream
 }
 
 // cutRegion unmaps memory, which may be a part of an expandable segment.
 func (l *layout) cutRegion(addr, bytes int64) bool {
-	i := l.index(addr)
-	if i < 0 || addr+bytes > l.regions[i].end {
+	r, ok := l.find(addr)
+	if !ok || bytes > r.end-addr {
 		return false
 	}
-	r := l.regions[i]
-	var parts []*region
+	l.last = region{}
+	l.regions.Delete(r.addr)
 	if r.addr < addr {
-		parts = append(parts, &region{addr: r.addr, end: addr, expandable: r.expandable, small: r.small, stream: r.stream})
+		front := r
+		front.end = addr
+		l.regions.Set(front.addr, front)
 	}
 	if addr+bytes < r.end {
-		parts = append(parts, &region{addr: addr + bytes, end: r.end, expandable: r.expandable, small: r.small, stream: r.stream})
+		back := r
+		back.addr = addr + bytes
+		l.regions.Set(back.addr, back)
 	}
-	for _, b := range r.live {
-		for _, p := range parts {
-			if b.Addr >= p.addr && b.Addr < p.end {
-				p.live = append(p.live, b)
-			}
-		}
-	}
-	l.regions = slices.Replace(l.regions, i, i+1, parts...)
 	return true
 }

@@ -1,7 +1,10 @@
 package snapshot
 
-// Limits of the reader. Every other bound follows from the bytes read so far:
-// nothing is allocated because a length field says so.
+import "fmt"
+
+// Limits of the reader. Nothing is allocated because a length field says so, and
+// what a file makes the reader hold is bounded by what of it became events,
+// blocks, segments and annotations: see budget.
 const (
 	// maxDepth bounds how deep containers nest. PyTorch's own snapshots nest
 	// six deep (top, traces, trace, event, frames, frame).
@@ -20,7 +23,7 @@ const (
 
 	// maxString bounds one string. A name, a file path or a piece of user
 	// metadata is far shorter.
-	maxString = 64 << 20
+	maxString = 16 << 20
 
 	// maxLong bounds an integer's bytes: integers beyond 64 bits are kept where
 	// nothing has to compute with them.
@@ -29,7 +32,77 @@ const (
 	// maxActions bounds the distinct action names of one file. PyTorch has ten.
 	maxActions = 200
 
+	// maxDevices bounds the traces of one file.
+	maxDevices = 1 << 12
+
 	// defaultMaxBytes bounds the decompressed size of a file, so that a small
 	// gzip file cannot keep the reader busy for ever.
 	defaultMaxBytes = 64 << 30
+
+	// spareBytes is the memory that a file may make the reader hold whatever it
+	// is, and perByte what each byte may cost that became an event, a block or an
+	// annotation. PyTorch's own files need about 0.6 bytes a byte.
+	spareBytes = 40 << 20
+	perByte    = 3
+
+	// maxUseless bounds the bytes between the parts of a snapshot: brackets,
+	// names and settings.
+	maxUseless = 64 << 20
+
+	// maxOdd bounds the memory of keys that this package does not know. What is
+	// beyond is left out, and Snapshot.LeftOut counts it.
+	maxOdd = 16 << 20
 )
+
+// What things cost in memory, in bytes, with what is needed to find them again.
+const (
+	costValue   = 16
+	costMemo    = 4
+	costObject  = 72
+	costString  = 64
+	costFrame   = 112
+	costStack   = 24
+	costNote    = 160
+	costStream  = 48
+	costNode    = 64
+	costSegment = 200
+	costBlock   = 72
+	costEvent   = 120 // 40 for itself, and what playing it may take
+	costRange   = 80  // an annotation
+)
+
+// budget refuses a file that makes the reader hold more memory than a snapshot
+// of that size can need, or that goes on and on without being one.
+func (m *machine) budget() error {
+	s := m.s
+	held := m.textBytes + costValue*(int64(len(m.stack))+m.values) + costMemo*int64(len(m.memo)) + costObject*int64(len(m.objects)) +
+		costFrame*int64(len(s.Frames)) + costStack*int64(len(s.stacks)) + 4*int64(len(s.stackFrames)) + costNote*int64(len(s.Notes)) +
+		costStream*int64(len(s.Streams)) + m.oddBytes + costSegment*int64(len(s.Segments)) + costBlock*m.blockCount +
+		costEvent*m.kept + costRange*int64(len(s.Annotations))
+	if held > spareBytes+perByte*m.digested {
+		return m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)", held>>20, m.digested)
+	}
+	if useless := m.in.offset() - m.digested; useless > maxUseless+m.digested {
+		return m.fail("%d bytes that belong to no event, block or annotation", useless)
+	}
+	return nil
+}
+
+// promising says that what the file has begun with may become a snapshot: a
+// dict, or a list of dicts.
+func (m *machine) promising() bool {
+	if len(m.marks) > 0 && m.marks[0] == 0 {
+		return true // a container that is made at its end
+	}
+	root := m.at(0)
+	if root == nil {
+		return false
+	}
+	k := m.stack[1].kind
+	return root.role != roleSegments || k == kObject || k == kSegment
+}
+
+// refuseRoot says that the file holds something else.
+func (m *machine) refuseRoot() error {
+	return fmt.Errorf("offset %d: not a memory snapshot: its top is no dict with segments and device_traces, and no list of segments", m.in.offset())
+}

@@ -21,6 +21,7 @@ const (
 	kEvent   // a dict that became the n-th event read
 	kBlock   // a dict that became machine.blocks[n]
 	kSegment // a dict that became Snapshot.Segments[n]
+	kRange   // a dict that became Snapshot.Annotations[n]
 	kGone    // only in the memo: a dict that was taken apart, and may not be used again
 )
 
@@ -39,6 +40,7 @@ const (
 	roleBlocks
 	roleTraces
 	roleTrace
+	roleRanges
 )
 
 // An object is a list, a tuple or a dict under construction, or one that nobody
@@ -53,6 +55,7 @@ type object struct {
 	got   bool // the memo handed it out: somebody else may refer to it
 	done  bool // taken apart; alias stands for it
 	depth uint8
+	at    int64 // the offset at which it begins
 }
 
 // A machine runs a pickle. Containers that are part of the known structure are
@@ -82,12 +85,20 @@ type machine struct {
 	lastIndex uint32
 	streamIDs map[int64]uint32
 
-	current  Event  // under construction
-	extras   []Pair // of it
-	blocks   []Block
-	events   int64 // handed out or kept, of all devices
-	device   int   // of the trace under construction
-	nodes    int64 // exported values, bounded by the bytes read
+	current Event  // under construction
+	extras  []Pair // of it
+	blocks  []Block
+	events  int64 // handed out or kept, of all devices
+	kept    int64 // of them
+	device  int   // of the trace under construction
+	nodes   int64 // exported values, bounded by the bytes read
+
+	// What the budget counts, in bytes of memory, and what of the file became
+	// part of a snapshot, in bytes of the file.
+	textBytes, oddBytes  int64
+	blockCount           int64
+	digested, blockBytes int64
+
 	protocol byte
 	frameEnd int64
 }
@@ -307,6 +318,12 @@ func (m *machine) step() (done bool, err error) {
 		return true, m.stop()
 	default:
 		return false, m.refuse(op)
+	}
+	if len(m.stack) > 8 && !m.promising() {
+		return false, m.refuseRoot()
+	}
+	if err := m.budget(); err != nil {
+		return false, err
 	}
 	// Values that no opcode has taken up: bounded by what the file has shown.
 	if len(m.stack) > slack && int64(len(m.stack)) > slack+in.offset()/2 {

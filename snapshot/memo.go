@@ -120,6 +120,7 @@ func (m *machine) intern(b []byte) (uint32, error) {
 	if len(m.strings) >= memoMax {
 		return 0, m.fail("more than %d strings", memoMax)
 	}
+	m.textBytes += costString + int64(len(b))
 	s, id := string(b), uint32(len(m.strings))
 	m.strings = append(m.strings, s)
 	m.ids[s] = id

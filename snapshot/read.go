@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -63,8 +64,11 @@ func (m *machine) stop() error {
 		return m.in.short()
 	}
 	o := m.at(0)
-	if o == nil || o.kind != Dict || o.done {
-		return errors.New("not a memory snapshot: its top is no dict with segments and device_traces")
+	switch {
+	case o != nil && o.role == roleSegments:
+		return m.disjoint()
+	case o == nil || o.kind != Dict || o.done:
+		return m.refuseRoot()
 	}
 	if err := m.top(o.items); err != nil {
 		return err
@@ -105,7 +109,10 @@ func (m *machine) top(items []value) error {
 			}
 		case idAnnotations:
 			s.hasNotes = true
-			err = m.each("external_annotations", v, roleNone, m.annotation)
+			err = m.each("external_annotations", v, roleRanges, func(items []value) error {
+				_, err := m.annotation(items)
+				return err
+			})
 		default:
 			err = m.extra(&s.Extra, k, v)
 		}
@@ -113,7 +120,7 @@ func (m *machine) top(items []value) error {
 			return err
 		}
 	}
-	if !segments || !s.hasTraces {
+	if !segments {
 		return errors.New("not a memory snapshot: its top dict wants segments and device_traces")
 	}
 	return nil
@@ -161,7 +168,7 @@ func (m *machine) traces(v value) error {
 	return nil
 }
 
-func (m *machine) annotation(items []value) error {
+func (m *machine) annotation(items []value) (value, error) {
 	var a Annotation
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
@@ -179,15 +186,15 @@ func (m *machine) annotation(items []value) error {
 		case id == idTime && v.kind == kInt:
 			a.Time = v.n
 		case id == idName || id == idStage || id == idDevice || id == idTime:
-			return m.fail("external_annotations: %s is of the wrong type", m.strings[id])
+			return value{}, m.fail("external_annotations: %s is of the wrong type", m.strings[id])
 		default:
 			if err := m.extra(&a.Extra, k, v); err != nil {
-				return err
+				return value{}, err
 			}
 		}
 	}
 	m.s.Annotations = append(m.s.Annotations, a)
-	return nil
+	return value{int64(len(m.s.Annotations) - 1), kRange}, nil
 }
 
 // disjoint refuses segments of one device that overlap.
@@ -213,9 +220,33 @@ func (m *machine) disjoint() error {
 	return nil
 }
 
-// extra keeps an item whose key this package does not know. As in Python, the
-// last of equal keys counts.
+// extra keeps an item whose key this package does not know.
 func (m *machine) extra(to *[]Pair, k, v value) error {
+	if err := m.pair(to, k, v); err != nil {
+		return err
+	}
+	m.oddBytes += weigh((*to)[len(*to)-1:])
+	return nil
+}
+
+// weigh is about what pairs take in memory, in bytes.
+func weigh(pairs []Pair) (n int64) {
+	for i := range pairs {
+		n += weighValue(&pairs[i].Key) + weighValue(&pairs[i].Value)
+	}
+	return n
+}
+
+func weighValue(v *Value) int64 {
+	n := int64(costNode)
+	for i := range v.Items {
+		n += weighValue(&v.Items[i])
+	}
+	return n
+}
+
+// pair adds an item to a list of them. As in Python, the last of equal keys counts.
+func (m *machine) pair(to *[]Pair, k, v value) error {
 	key, err := m.export(k, 0)
 	if err != nil {
 		return err
@@ -295,11 +326,18 @@ func (m *machine) export(v value, depth int) (Value, error) {
 
 func frameValue(f *Frame) Value {
 	text := func(s string) Value { return Value{Kind: String, Text: s} }
-	v := Value{Kind: Dict, Items: []Value{text("name"), text(f.Name), text("filename"), text(f.File), text("line"), {Kind: Int, Int: f.Line}}}
+	v := Value{Kind: Dict, Items: []Value{text("name"), text(f.Name), text("filename"), text(f.File), text("line"), lineValue(f.Line)}}
 	for _, p := range f.Extra {
 		v.Items = append(v.Items, p.Key, p.Value)
 	}
 	return v
+}
+
+func lineValue(n int64) Value {
+	if n >= 0 {
+		return Value{Kind: Int, Int: n}
+	}
+	return Value{Kind: Big, Text: string(append(binary.LittleEndian.AppendUint64(nil, uint64(n)), 0))}
 }
 
 // appendPairs appends an encoding of pairs that differs wherever they do.

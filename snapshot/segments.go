@@ -17,7 +17,7 @@ func (m *machine) size(where string, id uint32, v value, to *int64) error {
 // block makes a block of a dict's items.
 func (m *machine) block(items []value) (value, error) {
 	b := Block{lacks: blockAddress | blockRequested | blockFrames}
-	var state, size bool
+	var state, size, real bool
 	for i := 0; i+1 < len(items); i += 2 {
 		k, v := items[i], items[i+1]
 		if k.kind != kString {
@@ -35,6 +35,9 @@ func (m *machine) block(items []value) (value, error) {
 			err = m.size("block", id, v, &b.Requested)
 			b.lacks &^= blockRequested
 		case idState:
+			if v.kind == kString && uint32(v.n) == idAwaiting { // as PyTorch's documentation spells it
+				v.n = int64(idFirstState) + int64(PendingFree)
+			}
 			s := uint32(v.n) - idFirstState
 			if v.kind != kString || uint32(v.n) < idFirstState || s >= uint32(len(stateNames)) {
 				return value{}, m.fail("block: state is none of inactive, active_allocated, active_pending_free")
@@ -43,6 +46,10 @@ func (m *machine) block(items []value) (value, error) {
 		case idFrames:
 			b.Stack, err = m.stackOf(v)
 			b.lacks &^= blockFrames
+		case idHistory:
+			if real, err = m.blockHistory(&b, v); err == nil {
+				err = m.extra(&b.Extra, k, v)
+			}
 		default:
 			err = m.extra(&b.Extra, k, v)
 		}
@@ -53,11 +60,46 @@ func (m *machine) block(items []value) (value, error) {
 	if !state || !size {
 		return value{}, m.fail("block: wanted size and state")
 	}
-	if b.lacks&blockRequested != 0 && b.State != Inactive {
+	if b.lacks&blockRequested != 0 && b.State != Inactive && !real {
 		b.Requested = b.Size
 	}
+	m.blockCount++
 	m.blocks = append(m.blocks, b)
 	return value{int64(len(m.blocks) - 1), kBlock}, nil
+}
+
+// blockHistory takes the stack and the requested bytes of a block in use from
+// what PyTorch 2.0 and before wrote in their place: a list of the allocations
+// that were there, of which _memory_viz.py takes the first.
+func (m *machine) blockHistory(b *Block, v value) (real bool, err error) {
+	if v.kind != kObject || m.objects[v.n].kind != List || m.objects[v.n].done {
+		return false, m.fail("block: history is no list")
+	}
+	if len(m.objects[v.n].items) == 0 {
+		return false, nil
+	}
+	d := m.objects[v.n].items[0]
+	if d.kind != kObject || m.objects[d.n].kind != Dict || m.objects[d.n].done {
+		return false, m.fail("block: history holds what is no dict")
+	}
+	items := m.objects[d.n].items
+	for i := 0; i+1 < len(items); i += 2 {
+		if items[i].kind != kString {
+			continue
+		}
+		switch id := uint32(items[i].n); id {
+		case idRealSize:
+			if err := m.size("block: history", id, items[i+1], &b.Requested); err != nil {
+				return false, err
+			}
+			real = true
+		case idFrames:
+			if b.Stack, err = m.stackOf(items[i+1]); err != nil {
+				return false, err
+			}
+		}
+	}
+	return real, nil
 }
 
 // segment makes a segment of a dict's items and the blocks read before it.

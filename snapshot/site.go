@@ -69,13 +69,27 @@ func (s *Snapshot) SiteOf(l Live, user bool) string {
 // UserSite names the innermost frame that lies in no installed package, or Site
 // where there is none.
 func (s *Snapshot) UserSite(id StackID) string {
+	site, _ := s.UserSites(id)
+	return site
+}
+
+// UserSites names UserSite, and the next such frame that called it; "" where
+// there is none.
+func (s *Snapshot) UserSites(id StackID) (site, caller string) {
 	for _, f := range s.Stack(id) {
 		file := s.Frames[f].File
-		if strings.HasSuffix(file, ".py") && !strings.Contains(file, "/site-packages/") && !strings.Contains(file, "/dist-packages/") && !strings.Contains(file, "/torch/") {
-			return s.Frames[f].String()
+		if !s.Frames[f].IsPython() || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/torch/") || strings.HasPrefix(file, "<frozen") {
+			continue
 		}
+		if site != "" {
+			return site, s.Frames[f].String()
+		}
+		site = s.Frames[f].String()
 	}
-	return s.Site(id)
+	if site == "" {
+		site = s.Site(id)
+	}
+	return site, ""
 }
 
 // String is "file:line:function", or the function alone where the file is not known.
@@ -88,6 +102,9 @@ func (f *Frame) String() string {
 		if k := strings.LastIndexByte(file[:i], '/'); k >= 0 {
 			file = file[k+1:]
 		}
+	}
+	if f.Line < 0 {
+		return fmt.Sprintf("%s:?:%s", file, f.Name)
 	}
 	return fmt.Sprintf("%s:%d:%s", file, f.Line, f.Name)
 }

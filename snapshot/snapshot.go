@@ -40,7 +40,7 @@ var actionNames = [NumActions]string{
 type Frame struct {
 	Name string
 	File string
-	Line int64
+	Line int64 // below 0 where Python does not know it
 	// Extra holds the keys that this package does not know.
 	Extra []Pair
 }
@@ -215,6 +215,10 @@ type Snapshot struct {
 	Annotations []Annotation
 	Extra       []Pair // unknown keys of the top dict
 
+	// LeftOut counts the events whose unknown keys were not kept, because there
+	// are too many different ones.
+	LeftOut int
+
 	Streams []int64 // CUDA streams of events; 0 is the default stream
 	Frames  []Frame
 	Notes   []Note
@@ -235,6 +239,9 @@ func (s *Snapshot) Stack(id StackID) []uint32 {
 	r := s.stacks[id]
 	return s.stackFrames[r[0]:r[1]]
 }
+
+// Stacks is the number of stacks, that of no frames at 0 included.
+func (s *Snapshot) Stacks() int { return len(s.stacks) }
 
 // ActionName returns the name of an action as the file spells it.
 func (s *Snapshot) ActionName(a Action) string {

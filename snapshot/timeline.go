@@ -17,17 +17,38 @@ import (
 // where it has one; else it follows from when the memory was taken and given
 // back (see infer).
 func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
-	h, err := s.History(device)
+	p, err := s.Play(device)
 	if err != nil {
 		return nil, err
 	}
-	c := &converter{s: s, layers: map[StackID]int32{}, names: map[string]int32{}, phases: map[StackID]timeline.Phase{}}
-	t := &noTrace
-	if device < len(s.Traces) {
-		t = s.Traces[device]
+	infer(p.Timeline, p.said)
+	return p.Timeline, nil
+}
+
+// A Played is a recording as a timeline, with what the recording knows beyond it.
+type Played struct {
+	History  *History
+	Timeline *timeline.Timeline
+	Number   []int32 // by event of the timeline: the event of the trace, or -1, before it begins
+	Blocks   []Live  // by block of the timeline
+	said     []bool  // by block: the file says its category
+}
+
+// Play turns the trace of a device into a timeline. Other than Timeline it tells
+// categories from who made an allocation alone: what forward made is an
+// activation, what backward made a gradient and what an optimizer made its state,
+// however long it lives. So the same tensors of two recordings have the same.
+func (s *Snapshot) Play(device int) (*Played, error) {
+	var sizes []int64 // of the blocks, in the order of their allocations
+	h, err := s.history(device, func(size int64) { sizes = append(sizes, size) })
+	if err != nil {
+		return nil, err
 	}
+	out := &Played{History: h}
+	c := &converter{s: s, layers: map[StackID]int32{}, names: map[string]int32{}, phases: map[StackID]timeline.Phase{}}
+	t := s.Trace(device)
 	live := make(map[int64]int32, len(h.Before))
-	sizes := map[int64]int64{}
+	requested := map[int64]int64{}
 	c.b.Grow(len(h.Before) + t.Len())
 	for _, l := range h.Before {
 		// Without a stack nobody knows what it is for.
@@ -35,23 +56,35 @@ func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
 		if len(s.Stack(l.Stack)) > 0 {
 			c.b.SetLayer(c.layer(l.Stack))
 		}
-		live[l.Addr] = c.b.Alloc(timeline.Unknown, l.Requested)
+		live[l.Addr] = c.alloc(timeline.Unknown, l.Requested)
 		c.said = append(c.said, false)
-		sizes[l.Addr] = l.Requested
+		out.Blocks = append(out.Blocks, l)
+		requested[l.Addr] = l.Requested
 	}
-	for _, e := range t.All() {
+	number := func(i int) {
+		for len(out.Number) < c.events {
+			out.Number = append(out.Number, int32(i))
+		}
+	}
+	number(-1)
+	for i, e := range t.All() {
 		switch e.Action {
 		case Alloc:
 			c.phase(e)
 			c.b.SetLayer(c.layer(e.Stack))
 			c.b.SetStream(uint8(min(e.Stream, 255)))
 			if old, ok := live[e.Addr]; ok {
-				c.b.Free(old, sizes[e.Addr])
+				c.free(old, requested[e.Addr])
 			}
 			category, said := c.category(e)
-			live[e.Addr] = c.b.Alloc(category, e.Size)
+			if !said {
+				category = madeBy[c.now]
+			}
+			live[e.Addr] = c.alloc(category, e.Size)
 			c.said = append(c.said, said)
-			sizes[e.Addr] = e.Size
+			out.Blocks = append(out.Blocks, Live{Addr: e.Addr, Size: sizes[0], Requested: e.Size, Stream: s.Streams[e.Stream], Stack: e.Stack, Event: i})
+			sizes = sizes[1:]
+			requested[e.Addr] = e.Size
 		case FreeRequested, FreeCompleted:
 			block, ok := live[e.Addr]
 			if !ok {
@@ -60,13 +93,19 @@ func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
 			c.phase(e)
 			c.b.SetLayer(c.layer(e.Stack))
 			c.b.SetStream(uint8(min(e.Stream, 255)))
-			c.b.Free(block, sizes[e.Addr])
+			c.free(block, requested[e.Addr])
 			delete(live, e.Addr)
 		}
+		number(i)
 	}
-	out := c.b.Timeline()
-	infer(out, c.said)
+	out.Timeline, out.said = c.b.Timeline(), c.said
 	return out, nil
+}
+
+// madeBy is what the memory is for that a phase asks for.
+var madeBy = [timeline.NumPhases]timeline.Category{
+	timeline.Load: timeline.Parameter, timeline.Forward: timeline.Activation, timeline.Loss: timeline.Activation,
+	timeline.Backward: timeline.Gradient, timeline.Optimizer: timeline.OptimizerState, timeline.Finish: timeline.Unknown,
 }
 
 type converter struct {
@@ -78,6 +117,17 @@ type converter struct {
 	said   []bool // by block: the file says its category
 	now    timeline.Phase
 	step   int32
+	events int // of the timeline
+}
+
+func (c *converter) alloc(category timeline.Category, bytes int64) int32 {
+	c.events++
+	return c.b.Alloc(category, bytes)
+}
+
+func (c *converter) free(block int32, bytes int64) {
+	c.events++
+	c.b.Free(block, bytes)
 }
 
 func (c *converter) layer(id StackID) int32 {
@@ -136,6 +186,7 @@ func (c *converter) phase(e *Event) {
 		}
 	}
 	c.now = p
+	c.events++
 	c.b.Mark(c.step, p)
 }
 
@@ -197,6 +248,7 @@ func infer(t *timeline.Timeline, said []bool) {
 		if said[b] {
 			continue
 		}
+		e.Category = timeline.Unknown
 		var end *timeline.Event
 		if freed[b] >= 0 {
 			end = &t.Events[freed[b]]
@@ -226,17 +278,31 @@ type Entry struct {
 	Size   int64
 }
 
+// Sites say where in a program the events of a timeline happened.
+type Sites struct {
+	Of    []int32                  // by event: a site, or -1
+	Stack func(site int32) []Frame // its frames, innermost first
+}
+
+// of returns the site of an event, -1 for none.
+func (s *Sites) of(event int) int32 {
+	if s == nil || event >= len(s.Of) {
+		return -1
+	}
+	return s.Of[event]
+}
+
 // Predicted makes a snapshot of a predicted run: the timeline says what was
 // asked for and why, the entries and segments where an allocator put it. A layer
 // becomes a frame of the stack, its phase and step the frame that calls it; the
 // model's name stands for their file. The category of each allocation is written
 // as the viewer reads it. Times are the events' numbers, in microseconds.
-func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model string, conf string) (*Snapshot, error) {
+func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model string, conf string, sites *Sites) (*Snapshot, error) {
 	b := NewBuilder(1)
 	text := func(s string) Value { return Value{Kind: String, Text: s} }
 	b.s.Settings = []Pair{{text("PYTORCH_CUDA_ALLOC_CONF"), text(conf)}}
 	b.s.Segments = segments
-	stacks := map[[3]int32]StackID{}
+	stacks := map[[4]int32]StackID{}
 	notes := [timeline.NumCategories]NoteID{}
 	for c := range timeline.NumCategories {
 		notes[c] = b.Note(c.String())
@@ -253,11 +319,14 @@ func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model 
 		if e.Kind == timeline.Alloc {
 			category[e.Block] = e.Category
 		}
-		key := [3]int32{e.Layer, int32(e.Phase), e.Step}
+		site := sites.of(en.Event)
+		key := [4]int32{e.Layer, int32(e.Phase), e.Step, site}
 		id, ok := stacks[key]
 		if !ok {
 			var frames []Frame
-			if e.Layer >= 0 && int(e.Layer) < len(t.Layers) {
+			if site >= 0 {
+				frames = sites.Stack(site)
+			} else if e.Layer >= 0 && int(e.Layer) < len(t.Layers) {
 				frames = append(frames, Frame{Name: t.Layers[e.Layer], File: model, Line: int64(e.Layer)})
 			}
 			frames = append(frames, Frame{Name: e.Phase.String(), File: fmt.Sprintf("step %d", e.Step)})

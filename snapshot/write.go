@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
+	"unicode/utf8"
 )
 
 // Write writes a snapshot as a pickle of protocol 2, with only the opcodes that
@@ -62,6 +64,15 @@ func (p *pickler) int(n int64) {
 	}
 }
 
+// line writes the number of a line, which PyTorch keeps unsigned.
+func (p *pickler) line(n int64) {
+	if n >= 0 {
+		p.int(n)
+		return
+	}
+	p.raw(append(binary.LittleEndian.AppendUint64([]byte{opLong1, 9}, uint64(n)), 0)...)
+}
+
 func (p *pickler) bool(v bool) {
 	if v {
 		p.raw(opNewTrue)
@@ -98,11 +109,36 @@ func (p *pickler) text(s string) {
 		p.fail("a string of %d bytes, more than %d", len(s), maxString)
 		return
 	}
-	p.raw(binary.LittleEndian.AppendUint32([]byte{opBinUnicode}, uint32(len(s)))...)
-	if _, err := p.w.WriteString(s); err != nil && p.err == nil {
+	text := legible(s)
+	p.raw(binary.LittleEndian.AppendUint32([]byte{opBinUnicode}, uint32(len(text)))...)
+	if _, err := p.w.WriteString(text); err != nil && p.err == nil {
 		p.err = err
 	}
 	p.strings[s] = p.put()
+}
+
+// legible writes bytes that are no UTF-8 as \xff, since Python refuses a pickle
+// with them. Lone surrogates it reads.
+func legible(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		_, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case n > 1 || s[i] < utf8.RuneSelf:
+		case len(s)-i >= 3 && s[i] == 0xed && s[i+1] >= 0xa0 && s[i+1] <= 0xbf && s[i+2]&0xc0 == 0x80:
+			n = 3 // a surrogate
+		default:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+			i++
+			continue
+		}
+		b.WriteString(s[i : i+n])
+		i += n
+	}
+	return b.String()
 }
 
 func (p *pickler) fail(format string, args ...any) {
@@ -202,7 +238,8 @@ func (p *pickler) stack(id StackID) {
 		p.raw(opMark)
 		p.keyText("name", f.Name)
 		p.keyText("filename", f.File)
-		p.keyInt("line", f.Line)
+		p.text("line")
+		p.line(f.Line)
 		p.end(f.Extra)
 	})
 }

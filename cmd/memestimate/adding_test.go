@@ -21,7 +21,7 @@ func TestAddingAnOperatorPage(t *testing.T) {
 		}
 	}
 	for file, names := range map[string][]string{
-		"estimate/eager/recover_nodes.go":            {"var nodeRows = ", `{"Selu", unaryCall("elu")}`, `{"Celu", unaryCall("elu")}`},
+		"estimate/fromonnx/nodes.go":                 {"var nodeRows = ", `{"Selu", unaryCall("elu")}`, `{"Celu", unaryCall("elu")}`},
 		"estimate/eager/ops_pointwise.go":            {"var pointwiseOps = []op{", "keepsResult"},
 		"estimate/eager/rows_test.go":                {"var examples = "},
 		"estimate/eager/operators_cases_test.go":     {"var singleCases = "},

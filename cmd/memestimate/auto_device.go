@@ -59,6 +59,7 @@ func (a *autoDevice) choose(e *env, r *estimate.Report) ([]devices.Device, error
 	if err != nil {
 		return nil, err
 	}
+	tellVisible(e, list.Devices)
 	chosen, err := devices.Choose(list.Devices, request)
 	if err != nil {
 		return nil, fail(exitNo, "%w", err)

@@ -17,6 +17,8 @@ import (
 	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/git"
 	"github.com/memestimate/memestimate/models"
 )
 
@@ -25,10 +27,13 @@ type checked struct {
 	entry *budget.Model
 	name  string // from the folder of the budget file
 	in    source
-	state string // how it stands to the base; "" when nobody asked
+	past  past // how it stands to the base; without a state where nobody asked
 	cases []checkedCase
 	err   error
 }
+
+// moved reports whether the base has the model under another name.
+func (c *checked) moved() bool { return c.past.name != "" && c.past.name != c.name }
 
 // A checkedCase is a model under some settings.
 type checkedCase struct {
@@ -47,7 +52,7 @@ func (c *checked) diff() (*diff.Diff, bool) {
 		d.Base, d.Head = x.base.Model, x.head.Model
 		d.Cases = append(d.Cases, diff.Compare(x.label, x.base, x.head))
 	}
-	d.Base.Name, d.Head.Name = c.name, c.name
+	d.Base.Name, d.Head.Name = c.past.name, c.name
 	return d, len(d.Cases) > 0
 }
 
@@ -97,18 +102,26 @@ func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 	m.flags(flags)
 	for _, x := range s {
 		values := x.Values
+		for _, v := range values {
+			if x.Name != "gpu" {
+				break
+			}
+			if err := exactGPU(v); err != nil {
+				return nil, atLine(f, x.Line, "%w", err)
+			}
+		}
 		if slices.Contains(axes, x.Name) {
 			values = []string{strings.Join(values, ",")}
 		}
 		for _, v := range values {
 			if err := flags.Lookup(x.Name).Value.Set(v); err != nil {
-				return nil, fail(exitInput, "%s:%d: %s %q: %w", quoteArg(f.Path), x.Line, x.Name, v, err)
+				return nil, atLine(f, x.Line, "%s %q: %w", x.Name, v, err)
 			}
 		}
 		flags.Lookup(x.Name).Changed = true
 	}
 	if err := m.run.contradiction(); err != nil {
-		return nil, fail(exitInput, "%s:%d: %w", quoteArg(f.Path), s[0].Line, err)
+		return nil, atLine(f, s[0].Line, "%w", err)
 	}
 	return m, nil
 }
@@ -126,39 +139,94 @@ func findModels(f *budget.File) ([]*checked, error) {
 			}
 		}
 		for _, g := range m.Limits.Fits {
-			if _, err := estimate.FindGPU(g.Text); err != nil {
-				return nil, fail(exitInput, "%s:%d: fits: %w", quoteArg(f.Path), g.Line, err)
+			if err := exactGPU(g.Text); err != nil {
+				return nil, atLine(f, g.Line, "fits: %w", err)
 			}
 		}
-		var names []string
-		for _, p := range m.Paths {
-			if _, err := models.Info(p.Text); err == nil {
-				out = append(out, &checked{entry: m, name: p.Text, in: source{arg: p.Text, name: p.Text}})
-				continue
-			}
-			if !fs.ValidPath(path.Clean(p.Text)) {
-				return nil, fail(exitInput, "%s:%d: path %q leaves the folder of the file", quoteArg(f.Path), p.Line, p.Text)
-			}
-			found, err := budget.Find(fsys, p.Text)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fail(exitInput, "%s:%d: path %q: %w", quoteArg(f.Path), p.Line, p.Text, cause(err))
-			}
-			if len(found) == 0 {
-				return nil, fail(exitInput, "%s:%d: path %q: no such file, and no built-in model of that name", quoteArg(f.Path), p.Line, p.Text)
-			}
-			for _, name := range found {
-				excluded := slices.ContainsFunc(m.Exclude, func(g budget.Value) bool { return budget.Matches(g.Text, name) })
-				if !excluded && !slices.Contains(names, name) {
-					names = append(names, name)
-				}
-			}
+		found, err := findFiles(f, m, dir, fsys)
+		if err != nil {
+			return nil, err
 		}
-		for _, name := range names {
-			file := filepath.Join(dir, filepath.FromSlash(name))
-			out = append(out, &checked{entry: m, name: name, in: source{arg: file, name: path.Base(name), file: file}})
+		if len(found) == 0 {
+			at := m.Exclude[0] // a path that matches nothing is an error of its own
+			return nil, atLine(f, at.Line, "exclude %q and what else is excluded leave no model of this entry", at.Text)
 		}
+		out = append(out, found...)
 	}
 	return out, nil
+}
+
+// findFiles lists the models of one entry, in the order of its paths.
+func findFiles(f *budget.File, m *budget.Model, dir string, fsys fs.FS) (out []*checked, err error) {
+	var names []string
+	for _, p := range m.Paths {
+		if isBuiltin(p.Text) {
+			out = append(out, &checked{entry: m, name: p.Text, in: source{arg: p.Text, name: p.Text}})
+			continue
+		}
+		if !fs.ValidPath(path.Clean(p.Text)) {
+			return nil, atLine(f, p.Line, "path %q leaves the folder of the file", p.Text)
+		}
+		found, err := budget.Find(fsys, p.Text)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, atLine(f, p.Line, "path %q: %w", p.Text, cause(err))
+		}
+		if len(found) == 0 {
+			return nil, atLine(f, p.Line, "path %q: no such file, and no built-in model of that name", p.Text)
+		}
+		for _, name := range found {
+			excluded := slices.ContainsFunc(m.Exclude, func(g budget.Value) bool { return budget.Matches(g.Text, name) })
+			if excluded || slices.Contains(names, name) {
+				continue
+			}
+			if err := stays(dir, name); err != nil {
+				return nil, atLine(f, p.Line, "path %q: %s %w", p.Text, quoteArg(name), err)
+			}
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		out = append(out, &checked{entry: m, name: name, in: source{arg: file, name: path.Base(name), file: file}})
+	}
+	return out, nil
+}
+
+// isBuiltin reports whether a path of a budget file is the name of a built-in model.
+func isBuiltin(name string) bool {
+	_, err := models.Info(name)
+	return err == nil
+}
+
+// stays refuses a symbolic link that leads out of the repository, or where there is none out of the folder of the budget file.
+func stays(dir, name string) error {
+	file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(name)))
+	if err != nil {
+		return err
+	}
+	top, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	if plain := filepath.Join(top, filepath.FromSlash(name)); plain == file {
+		return nil // no link on the way
+	}
+	if repo, err := git.Open(dir); err == nil {
+		if t, err := repo.Top(); err == nil {
+			top = t
+		}
+	}
+	absolute, err := filepath.Abs(file)
+	if err != nil {
+		return err
+	}
+	if top, err = filepath.Abs(top); err != nil {
+		return err
+	}
+	if within, err := filepath.Rel(top, absolute); err != nil || !filepath.IsLocal(within) {
+		return errors.New("is a symbolic link that leads out of the repository")
+	}
+	return nil
 }
 
 // checkAll estimates all models, as many at a time as there are processors. b is nil where nothing is
@@ -196,18 +264,15 @@ func (c *checked) run(e *env, f *budget.File, b *baseline) (err error) {
 	defer head.close()
 	var base *opened
 	if b != nil {
-		c.state = isSame
-		if c.in.file != "" {
-			c.state = b.of(c.name)
+		if c.past, err = b.of(c, head.m); err != nil {
+			return fail(exitInput, "%w", err)
 		}
-		if c.state == isChanged {
-			if base, err = openModel(e, b.source(c.name), &settings{}, nil); err != nil {
-				base = nil // a base that cannot be read is no base
-				c.state = isNew
-			} else {
-				defer base.close()
-				base.other = head
+		if c.past.state == isChanged {
+			if base, err = openModel(e, b.source(c.past.name, c.past.file), &settings{}, nil); err != nil {
+				return fail(exitInput, "in the base: %w", err)
 			}
+			defer base.close()
+			base.other = head
 		}
 	}
 	for _, s := range c.entry.Settings {
@@ -234,28 +299,31 @@ func (c *checked) estimate(e *env, m *matrix, label string, head, base *opened) 
 	if x.head, err = head.report(e, command, &m.settings); err != nil {
 		return x, err
 	}
+	at := budget.Standing{Why: c.past.why, New: c.entry.IsNew(c.name), LowerBound: c.entry.LowerBound}
 	switch {
-	case c.state == isSame:
+	case c.past.state == isSame:
 		x.base = x.head
 	case base != nil:
-		// A base that these settings do not fit, with another input for one, is as good as none.
-		x.base, _ = base.report(e, command, &m.settings)
+		if x.base, err = base.report(e, command, &m.settings); err != nil {
+			return x, fail(exitInput, "in the base: %w", err)
+		}
 	}
-	x.lines = c.entry.Limits.Judge(c.name, label, x.head, x.base)
-	for _, gpu := range c.entry.Limits.Fits {
+	at.Base = x.base
+	x.lines = c.entry.Limits.Judge(c.name, label, x.head, at)
+	for _, fit := range c.entry.Limits.Fits {
 		saved := m.settings
-		m.run.gpu = gpu.Text
+		m.run.gpu = fit.Text
 		r, err := head.report(e, command, &m.settings)
 		total := int64(0)
 		if err == nil {
-			g, _ := estimate.FindGPU(gpu.Text)
-			total = g.Total
+			g, _ := gpu.Find(fit.Text)
+			total = g.Memory
 		}
 		m.settings = saved
 		if err != nil {
 			return x, err
 		}
-		x.lines = append(x.lines, budget.JudgeFit(c.name, label, gpu, total, r))
+		x.lines = append(x.lines, budget.JudgeFit(c.name, label, fit, total, r, c.entry.LowerBound))
 	}
 	return x, nil
 }

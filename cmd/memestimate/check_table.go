@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
-	"io"
+	"math"
 	"strconv"
-	"strings"
 
 	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/diff"
@@ -24,7 +22,7 @@ func checkGrid(all []*checked, exact bool) *report.Grid {
 			}
 		}
 		if c.err != nil {
-			g.Rows = append(g.Rows, []string{"error", c.name, "", "", "", "", "", "", "could not be estimated"})
+			g.Rows = append(g.Rows, []string{"error", c.name, "", "", "", "", "", "", report.Show(oneLine(c.err.Error()), 200)})
 		}
 	}
 	return g
@@ -44,60 +42,37 @@ func checkRow(l budget.Line, exact bool) []string {
 		}
 	}
 	verdict := "ok"
-	if l.Over {
+	switch {
+	case l.Over:
 		verdict = "over"
+	case l.LimitText == "":
+		verdict = "no limit"
 	}
 	return []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), size(l.Value), l.LimitText, before, change, l.Note}
 }
 
-// checkMarkdown writes the outcome and the table, in at most limit bytes.
-func checkMarkdown(w io.Writer, all []*checked, limit int) error {
-	var b strings.Builder
-	over, failed := 0, 0
-	for _, c := range all {
-		for _, x := range c.cases {
-			for _, l := range x.lines {
-				if l.Over {
-					over++
-				}
-			}
+// tightest returns the limit of a case that is the nearest to being passed, or passed by the most: the first of those whose
+// figure is not known.
+func (x *checkedCase) tightest() *budget.Line {
+	var best *budget.Line
+	most := -1.0
+	for i := range x.lines {
+		l := &x.lines[i]
+		used := 0.0
+		switch {
+		case l.Over && (l.Limit == nil || l.Value <= *l.Limit):
+			used = math.Inf(1) // whatever the figure is
+		case l.Limit != nil && *l.Limit > 0:
+			used = float64(l.Value) / float64(*l.Limit)
+		case l.Limit != nil && l.Value > 0:
+			used = math.Inf(1)
 		}
-		if c.err != nil {
-			failed++
+		if l.Over {
+			used += 1e6 // before all that holds
 		}
-	}
-	switch {
-	case over > 0:
-		fmt.Fprintf(&b, "**%s over budget.**", count(over, "line"))
-	default:
-		b.WriteString("Within budget.")
-	}
-	if failed > 0 {
-		fmt.Fprintf(&b, " **%s could not be estimated.**", count(failed, "model"))
-	}
-	b.WriteString("\n\n")
-	g := checkGrid(all, false)
-	top(g, "over", "error")
-	if err := g.Markdown(&b, limit-b.Len()); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// top moves the rows with these verdicts to the front, so that a table that is cut keeps them.
-func top(g *report.Grid, verdicts ...string) {
-	var first, rest [][]string
-	for _, r := range g.Rows {
-		bad := false
-		for _, v := range verdicts {
-			bad = bad || r[0] == v
-		}
-		if bad {
-			first = append(first, r)
-		} else {
-			rest = append(rest, r)
+		if used > most {
+			best, most = l, used
 		}
 	}
-	g.Rows = append(first, rest...)
+	return best
 }

@@ -55,7 +55,7 @@ func TestCheckGrowth(t *testing.T) {
 	copyFile(t, filepath.Join(nets, "base.onnx"), filepath.Join(dir, "nets", "a.onnx"))
 	copyFile(t, filepath.Join(nets, "base.onnx"), filepath.Join(dir, "nets", "b.onnx"))
 	config := filepath.Join(dir, "memestimate.yaml")
-	write(t, config, "settings: {batch: 256}\nmodels:\n  - path: nets/*.onnx\n    limits:\n      growth: 5%\n")
+	write(t, config, "settings: {batch: 256}\nmodels:\n  - path: nets/*.onnx\n    limits:\n      growth: 5%\n    new: nets/c.onnx\n")
 	gitIn(t, dir, "init", "-q")
 	gitIn(t, dir, "add", ".")
 	gitIn(t, dir, "commit", "-qm", "base")
@@ -69,7 +69,7 @@ func TestCheckGrowth(t *testing.T) {
 	if code != exitNo || strings.Count(stdout, "over ") != 1 || !strings.Contains(stderr, "memestimate.yaml:5: nets/b.onnx (batch 256): device memory ") || !strings.Contains(stderr, "over +5%") {
 		t.Errorf("code %d\n%s%s", code, stdout, stderr)
 	}
-	if !strings.Contains(stdout, "nothing to grow from: the base has no such model for these settings") {
+	if !strings.Contains(stdout, "new: nothing to grow from, as the entry says") {
 		t.Errorf("the new model is not said to be new:\n%s", stdout)
 	}
 	gitIn(t, dir, "add", ".")

@@ -63,6 +63,14 @@ func (c *collector) resume(nodes int) {
 	}
 }
 
+// tidy has garbage collected as it comes, from here on: what a snapshot makes the program hold is bounded by the file's
+// size, and so is garbage on top of it.
+func (c *collector) tidy() {
+	if c != nil && c.percent {
+		debug.SetGCPercent(100)
+	}
+}
+
 // watch calls raise after each collection from now on.
 func (c *collector) watch() {
 	type sentinel struct{ _ *sentinel } // with a pointer, so that it has an allocation of its own

@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"regexp"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/memestimate/memestimate/github"
+	"github.com/memestimate/memestimate/forge"
 )
 
 // A commenting is the flags of the comment command.
@@ -31,14 +32,15 @@ func commentCommand(e *env) *cobra.Command {
 	var c commenting
 	cmd := &cobra.Command{
 		Use:   "comment",
-		Short: "Write the comment of a pull request: budgets, and what changes in each model",
+		Short: "Write a pull request's comment: budgets and what changes",
 		Long: `Estimate the models of memestimate.yaml, hold them against their budgets, and write what changes over
 the base, as the comment of a pull request. Without --post it is printed, and nothing is sent.
 
 With --post it becomes one comment of the pull request, updated in place, and is added to the job's summary.
 The surroundings are those of a GitHub workflow: GITHUB_TOKEN, GITHUB_REPOSITORY, GITHUB_REF or GITHUB_EVENT_PATH,
-GITHUB_API_URL and GITHUB_STEP_SUMMARY. Where the comment cannot be posted, as in a pull request from a fork, the
-summary has it all the same. Exit codes are those of check.`,
+GITHUB_API_URL and GITHUB_STEP_SUMMARY; or those of a GitLab job, with a token of yours in GITLAB_TOKEN. Where the comment cannot
+be posted, as in a pull request from a fork, the summary has it all the same. Whatever keeps the check from being made is
+said in the same places. Exit codes are those of check.`,
 		Example: `  memestimate comment --base origin/main
   memestimate comment --base "$BASE_SHA" --post --annotate`,
 		Args: exactly(),
@@ -59,45 +61,52 @@ summary has it all the same. Exit codes are those of check.`,
 					return usagef("--%s goes with --post", name)
 				}
 			}
-			f, all, err := c.run(e, true, &c.out)
-			if err != nil {
-				return c.told(e, err)
+			out := c.run(e, true, &c.out)
+			if errors.Is(out.err, errRead) {
+				return out.err
 			}
+			var err error
 			if !c.post {
 				err = c.out.write(e, func(w io.Writer) error {
-					_, err := io.WriteString(w, github.Marker(c.key)+"\n"+commentBody(all, commentRoom))
+					_, err := io.WriteString(w, forge.Marker(c.key)+"\n"+commentBody(out, commentRoom, true))
 					return err
 				})
 			} else {
-				err = c.publish(cmd.Context(), e, all)
+				err = c.publish(cmd.Context(), e, out)
 			}
-			if err != nil {
-				return err
+			if no := c.verdict(e, out); no != nil { // which counts more than where it could not be said
+				if err != nil {
+					tell(e.stderr, err)
+				}
+				return no
 			}
-			return c.verdict(e, f, all)
+			return err
 		},
 	}
 	c.flags(cmd.Flags())
 	cmd.Flags().BoolVar(&c.post, "post", false, "post the comment and add to the job's summary, rather than print")
 	cmd.Flags().IntVar(&c.number, "pull", 0, "number of the pull request, where the surroundings do not say it")
 	cmd.Flags().StringVar(&c.key, "key", "", "tells this comment from others of the same pull request")
-	cmd.Flags().DurationVar(&c.wait, "wait", 30*time.Second, "how long to wait at most when the API limits the rate")
+	cmd.Flags().DurationVar(&c.wait, "wait", 3*time.Minute, "how long to wait at most, in all, when the API limits the rate")
 	c.out.flags(cmd.Flags(), "markdown")
 	return cmd
 }
 
-// publish posts the comment and writes the summary. That one of them fails is told, and is an error only
+// publish posts the comment and writes the summary and the outputs of the step. That one of them fails is told, and is an error only
 // when nobody would see the result.
-func (c *commenting) publish(ctx context.Context, e *env, all []*checked) error {
+func (c *commenting) publish(ctx context.Context, e *env, out *outcome) error {
 	summary := e.getenv("GITHUB_STEP_SUMMARY")
 	var summaryErr error
 	if summary != "" {
-		room := github.SummaryRoom(summary)
-		if summaryErr = github.AppendSummary(summary, commentBody(all, int(min(room, summaryRoom)))+"\n"); summaryErr != nil {
+		room := forge.SummaryRoom(summary)
+		if summaryErr = forge.AppendSummary(summary, commentBody(out, int(min(room, summaryRoom)), true)+"\n"); summaryErr != nil {
 			fmt.Fprintf(e.stderr, "memestimate: job summary: %s\n", oneLine(summaryErr.Error()))
 		}
 	}
-	done, address, err := c.postComment(ctx, e, commentBody(all, commentRoom))
+	done, address, err := c.postComment(ctx, e, commentBody(out, commentRoom, true))
+	if outputErr := stepOutputs(e, out, address); outputErr != nil {
+		fmt.Fprintf(e.stderr, "memestimate: outputs of the step: %s\n", oneLine(outputErr.Error()))
+	}
 	if err == nil {
 		fmt.Fprintf(e.stderr, "memestimate: comment %s: %s\n", done, oneLine(address))
 		return nil
@@ -109,17 +118,27 @@ func (c *commenting) publish(ctx context.Context, e *env, all []*checked) error 
 	return fail(exitOutput, "no comment: %w", err).withHint("without --post it is printed; a workflow has GITHUB_STEP_SUMMARY as another place for it")
 }
 
-func (c *commenting) postComment(ctx context.Context, e *env, body string) (done, address string, err error) {
-	pull, err := github.CurrentPull(e.getenv, c.number)
+// stepOutputs writes what later steps of a GitHub workflow may ask: the outcome in one word, how many models are over their limits or
+// could not be checked, and where the comment is.
+func stepOutputs(e *env, out *outcome, address string) error {
+	path := e.getenv("GITHUB_OUTPUT")
+	if path == "" {
+		return nil
+	}
+	n := out.count()
+	word := "within"
+	switch {
+	case out.err != nil || n.failed > 0:
+		word = "failed"
+	case n.over > 0:
+		word = "over"
+	case n.limited == 0:
+		word = "unlimited"
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
-		return "", "", err
+		return err
 	}
-	client := github.Client{API: strings.TrimRight(e.getenv("GITHUB_API_URL"), "/"), Token: e.getenv("GITHUB_TOKEN"), MaxWait: c.wait}
-	if client.API == "" {
-		client.API = "https://api.github.com"
-	}
-	if client.Token == "" {
-		return "", "", fmt.Errorf("no GITHUB_TOKEN")
-	}
-	return client.Upsert(ctx, pull, github.Marker(c.key), body)
+	_, err = fmt.Fprintf(f, "outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.over, n.failed, len(out.all), oneLine(address))
+	return errors.Join(err, f.Close())
 }

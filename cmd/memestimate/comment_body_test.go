@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // manyChecked makes models with hostile names, of which most changed in many layers and some are over their limits.
@@ -17,18 +19,19 @@ func manyChecked(n, layers int) (out []*checked) {
 		r := &estimate.Report{Peak: &estimate.Peak{Device: 1000 + extra}, Coverage: estimate.Coverage{}}
 		for i := range layers {
 			name := fmt.Sprintf("<b>|@team `%d` %s", i, strings.Repeat("n", i%200))
-			r.Layers = append(r.Layers, estimate.Layer{Name: name, Op: name, Params: int64(i) + extra, Outputs: []estimate.Tensor{{DType: "float32", Shape: []int64{int64(i)}}}})
+			r.Layers = append(r.Layers, module.Layer{Name: name, Op: name, Params: int64(i) + extra, Outputs: []module.Tensor{{DType: "float32", Shape: []int64{int64(i)}}}})
 		}
 		return r
 	}
 	for i := range n {
-		c := &checked{name: fmt.Sprintf("nets/|<!-- memestimate -->\n%d.onnx", i), state: []string{isChanged, isChanged, isSame, isNew}[i%4], entry: &budget.Model{}}
+		c := &checked{name: fmt.Sprintf("nets/|<!-- memestimate -->\n%d.onnx", i), entry: &budget.Model{}}
+		c.past = past{state: []string{isChanged, isChanged, isSame, isNew}[i%4], name: c.name}
 		if i%9 == 8 {
 			c.err = errors.New("broken")
 		}
 		limit := int64(i % 3)
 		x := checkedCase{label: "batch 1", head: made(5)}
-		if c.state != isNew {
+		if c.past.state != isNew {
 			x.base = made(0)
 		}
 		x.lines = []budget.Line{{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1005, Limit: &limit, LimitText: "1 B", Over: i%3 == 1}}
@@ -45,7 +48,7 @@ func TestCommentFits(t *testing.T) {
 		for _, layers := range []int{1, 300} {
 			all := manyChecked(n, layers)
 			for _, room := range []int{commentRoom, summaryRoom, 20_000, 100} {
-				body := commentBody(all, room)
+				body := commentBody(&outcome{all: all, when: time.Unix(0, 0)}, room, true)
 				if len(body) > room {
 					t.Errorf("%d models of %d layers: %d bytes, want %d at most", n, layers, len(body), room)
 				}
@@ -55,10 +58,10 @@ func TestCommentFits(t *testing.T) {
 				if strings.Count(body, "\n<details>") != strings.Count(body, "\n</details>\n") {
 					t.Errorf("%d models of %d layers, %d bytes: folds do not close", n, layers, room)
 				}
-				if !strings.HasPrefix(body, "### GPU memory\n\n") || strings.Contains(body, "\n<!-- memestimate") {
+				if !strings.HasPrefix(body, "### GPU memory: ") || strings.Contains(body, "\n<!-- memestimate") {
 					t.Errorf("%.200q", body)
 				}
-				if n > 4 && !strings.Contains(body, "over budget.**") {
+				if n > 4 && !strings.Contains(body, " over budget") {
 					t.Errorf("%d models: the outcome is not told: %.200q", n, body)
 				}
 			}

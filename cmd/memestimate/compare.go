@@ -1,18 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 
-	"github.com/spf13/cobra"
-
+	"github.com/memestimate/memestimate/compare"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/spf13/cobra"
 )
 
 // A comparing is a compare command as the command line describes it.
@@ -30,7 +29,7 @@ func compareCommand(e *env) *cobra.Command {
 	var c comparing
 	cmd := &cobra.Command{
 		Use:   "compare MODEL FILE",
-		Short: "Set a model's predicted run beside a measured one, a PyTorch memory snapshot",
+		Short: "Set a predicted run beside a measured one",
 		Long: `Compare simulates the run of MODEL and reads FILE, which torch.cuda.memory._dump_snapshot wrote of the same run:
 the peaks, what held the memory there by category, the phases, and the tensors of which one side has more, the largest
 disagreements first.
@@ -106,7 +105,7 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err != nil {
 		return fail(exitInput, "%s: %w", quoteArg(file), err)
 	}
-	both := compareRuns(r, h, t)
+	both := compare.Runs(r, h, t)
 	both.Model, both.File = r.Model.Name, measured.name
 	if c.calibrate != "" {
 		if err := c.learn(both, r, s, h, device); err != nil {
@@ -124,16 +123,16 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 }
 
 // learn writes the profile, and says in the notes what it holds.
-func (c *comparing) learn(both *comparison, r *estimate.Report, s *snapshot.Snapshot, h *snapshot.History, device int) error {
-	p := &profile{Schema: profileSchema, Source: both.File}
+func (c *comparing) learn(both *compare.Comparison, r *estimate.Report, s *snapshot.Snapshot, h *snapshot.History, device int) error {
+	p := &profile{Schema: profileForm, Source: both.File}
 	if c.process != 0 {
 		if p.Context = int64(c.process) - h.Reserved.Bytes; p.Context <= 0 {
 			return usagef("compare: --process %s is not more than the %s that the allocator reserved", report.Size(int64(c.process)), report.Size(h.Reserved.Bytes))
 		}
-		both.note("learnt: the process takes %s beyond the allocator", report.Size(p.Context))
+		both.Note("learnt: the process takes %s beyond the allocator", report.Size(p.Context))
 	}
-	if p.BLASWorkspace = blasWorkspace(s, device, r); p.BLASWorkspace > 0 {
-		both.note("learnt: cuBLAS keeps %s for each thread", report.Size(p.BLASWorkspace))
+	if p.BLASWorkspace = compare.BLASWorkspace(s, device, r); p.BLASWorkspace > 0 {
+		both.Note("learnt: cuBLAS keeps %s for each thread", report.Size(p.BLASWorkspace))
 	}
 	if p.Context == 0 && p.BLASWorkspace == 0 {
 		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS", quoteArg(both.File)).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
@@ -141,20 +140,21 @@ func (c *comparing) learn(both *comparison, r *estimate.Report, s *snapshot.Snap
 	return writeProfile(c.calibrate, p)
 }
 
-func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *comparison, s *snapshot.Snapshot, file string, device int) error {
+func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare.Comparison, s *snapshot.Snapshot, file string, device int) error {
 	switch c.out.format {
 	case "json":
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(both)
+		return encodeJSON(w, both)
 	case "csv":
-		return both.csv().CSV(w)
+		return comparisonCSV(both).CSV(w)
 	case "html":
 		run, err := snapshotRun(s, file, device)
 		if err != nil {
 			return err
 		}
 		run.Name = "measured"
+		if run.Timeline, err = s.Timeline(device); err != nil { // with categories as the tables have them
+			return fail(exitInput, "%s: %w", quoteArg(file), err)
+		}
 		p := page.Page{Title: report.Show(both.Model, 60) + ": predicted and measured"}
 		for _, d := range both.Peaks {
 			p.Facts = append(p.Facts, page.Fact{Name: d.Name, Value: fmt.Sprintf("predicted %s, measured %s, %s", report.Size(d.Predicted), report.Size(d.Measured), percent(d))})
@@ -163,7 +163,7 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compari
 			p.Notes = append(p.Notes, n.Text)
 		}
 		p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay), *run}
-		for _, g := range both.grids() {
+		for _, g := range comparisonGrids(both) {
 			p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})
 		}
 		return page.Write(w, &p)
@@ -173,7 +173,7 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compari
 	} else {
 		fmt.Fprintf(w, "model %s, measured in %s\n", report.Show(both.Model, 60), report.Show(both.File, 60))
 	}
-	for _, g := range both.grids() {
+	for _, g := range comparisonGrids(both) {
 		if _, err := fmt.Fprintf(w, "\n"); err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compari
 }
 
 // percent says how far a prediction is off: "+1.5 %".
-func percent(d difference) string {
+func percent(d compare.Difference) string {
 	if d.Measured == 0 {
 		if d.Predicted == 0 {
 			return "0.0 %"

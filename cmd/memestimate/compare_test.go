@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
+
+	"github.com/memestimate/memestimate/compare"
 )
 
 // A recording of PyTorch's tutorial, resnet50 with one image: the prediction is close, and the
@@ -16,7 +18,7 @@ func TestCompareMeasured(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
-	var c comparison
+	var c compare.Comparison
 	if err := json.Unmarshal(out.Bytes(), &c); err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +30,7 @@ func TestCompareMeasured(t *testing.T) {
 	if c.Peaks[0].Measured != 449816064 || c.Peaks[1].Measured != 478150656 {
 		t.Errorf("measured %+v", c.Peaks)
 	}
-	known := map[string]difference{}
+	known := map[string]compare.Difference{}
 	for _, d := range append(c.Categories, c.Phases...) {
 		known[d.Name] = d
 	}
@@ -42,7 +44,7 @@ func TestCompareMeasured(t *testing.T) {
 		t.Errorf("%d notes, %d sizes, %d layers", len(c.Notes), len(c.Tensors), len(c.Layers))
 	}
 	for i := 1; i < len(c.Tensors); i++ {
-		if abs(c.Tensors[i].Difference) > abs(c.Tensors[i-1].Difference) {
+		if math.Abs(float64(c.Tensors[i].Difference)) > math.Abs(float64(c.Tensors[i-1].Difference)) {
 			t.Errorf("disagreement %d is larger than the one before", i)
 		}
 	}

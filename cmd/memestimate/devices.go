@@ -60,7 +60,7 @@ func deviceError(err error) error {
 func devicesCommand(e *env) *cobra.Command {
 	var g gpuSource
 	var o output
-	var watch bool
+	var watch, holds bool
 	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "devices",
@@ -77,6 +77,9 @@ the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table a
 			}
 			if watch && (o.file != "" || o.format == "markdown" || o.format == "csv") {
 				return usagef("--watch shows text or json on stdout")
+			}
+			if watch && holds {
+				return usagef("--watch shows the GPUs, not --holds")
 			}
 			if !watch && cmd.Flags().Changed("interval") {
 				return usagef("--interval goes with --watch")
@@ -96,11 +99,17 @@ the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table a
 			if err != nil {
 				return err
 			}
-			return o.write(e, func(w io.Writer) error { return list.write(w, e, &o) })
+			return o.write(e, func(w io.Writer) error {
+				if holds && o.format != "json" {
+					return o.grid(w, e, list.holds(o.format == "csv"))
+				}
+				return list.write(w, e, &o)
+			})
 		},
 	}
 	g.flags(cmd.Flags())
 	o.flags(cmd.Flags(), "text", "json", "csv", "markdown")
+	cmd.Flags().BoolVar(&holds, "holds", false, "list the reservations instead, one line each; \"memestimate release\" gives one up")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show them again and again, until interrupted; with json one line each time")
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often to look with --watch")
 	return cmd
@@ -121,7 +130,7 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 	if err != nil {
 		return nil, deviceError(err)
 	}
-	list := &deviceList{Schema: "memestimate/1", Devices: ds}
+	list := &deviceList{Schema: devicesForm, Devices: ds}
 	list.Driver, err = s.Driver()
 	if err != nil {
 		list.Driver = ""
@@ -142,9 +151,7 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 
 func (l *deviceList) write(w io.Writer, e *env, o *output) error {
 	if o.format == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(l)
+		return encodeJSON(w, l)
 	}
 	return o.grid(w, e, l.grid(o.format == "csv"))
 }

@@ -16,73 +16,107 @@ import (
 )
 
 // shownPages are the pages whose console examples are run.
-var shownPages = []string{"getting-started.md", "exporting.md", "reading-the-table.md", "choosing-a-gpu.md"}
+var shownPages = []string{"README.md", "docs/getting-started.md", "docs/exporting.md", "docs/reading-the-table.md", "docs/choosing-a-gpu.md"}
 
-var figure = regexp.MustCompile(`[0-9][0-9,.]*|-{3,}| {2,}`)
-
-// loosely takes figures for any figures: pages show real ones, which every better rule of the simulation changes.
-func loosely(lines []string) (out []string) {
-	for _, l := range lines {
-		if l == "..." {
-			out = append(out, l)
-			continue
-		}
-		out = append(out, strings.TrimSpace(figure.ReplaceAllStringFunc(l, func(s string) string {
-			if s[0] == ' ' {
-				return " "
-			}
-			return "#"
-		})))
-	}
-	return out
+// asShown runs a command as the pages show it: on a terminal of 112 columns without colours, in the repository.
+func asShown(command string) (output []string, code int) {
+	var out bytes.Buffer
+	terminal := map[string]string{"COLUMNS": "112", "NO_COLOR": "1"}
+	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, terminal: true, getenv: func(name string) string { return terminal[name] }}
+	code = run(context.Background(), e, strings.Fields(command)[1:])
+	return strings.Split(strings.TrimRight(out.String(), "\n"), "\n"), code
 }
 
-// refigure puts the lines of an output in place of those that are like them but for their figures.
-func refigure(shown, got []string) {
-	at := 0
-	for i, l := range shown {
-		if l == "..." {
-			continue
-		}
-		like := loosely([]string{l})[0]
-		k := slices.IndexFunc(got[at:], func(g string) bool { return loosely([]string{g})[0] == like })
-		if k < 0 {
-			return
-		}
-		shown[i] = got[at+k]
-		at += k + 1
-	}
-}
-
-// TestDocs runs the console examples of the documentation. -update-readme writes their figures anew.
+// TestDocs runs the console examples of the README and of the documentation: what they show is what the program prints, to the
+// letter. A line of three dots stands for any lines. -update-readme writes them anew.
 func TestDocs(t *testing.T) {
-	for _, page := range shownPages {
-		path := filepath.Join("../../docs", page)
+	t.Chdir("../..") // where a reader tries them
+	for _, path := range shownPages {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(string(data), "\n")
-		examples := readmeExamples(lines)
+		examples := consoleExamples(lines)
 		if len(examples) == 0 {
-			t.Errorf("%s has no example", page)
+			t.Errorf("%s has no example", path)
 		}
-		for _, x := range examples {
-			var out bytes.Buffer
-			e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }}
-			code := run(context.Background(), e, strings.Fields(x.command)[1:])
-			got := strings.Split(strings.TrimRight(out.String(), "\n"), "\n")
-			if code == exitBug || code == exitUsage && !strings.Contains(x.command, "gpt2") || !matches(loosely(x.output), loosely(got)) {
-				t.Errorf("%s:%d: $ %s (exit code %d)\n%s\nwant\n%s", page, x.line, x.command, code, out.String(), strings.Join(x.output, "\n"))
+		for _, x := range slices.Backward(examples) { // so that line numbers stay true while updating
+			got, code := asShown(x.command)
+			if code == exitBug || code == exitUsage && !strings.Contains(x.command, "gpt2") {
+				t.Errorf("%s:%d: $ %s: exit code %d\n%s", path, x.line, x.command, code, strings.Join(got, "\n"))
+			}
+			if matches(x.output, got) {
 				continue
 			}
-			refigure(lines[x.line:x.line+len(x.output)], got)
+			if *updateReadme {
+				lines = slices.Replace(lines, x.line, x.line+len(x.output), renewed(x.output, got)...)
+				continue
+			}
+			t.Errorf("%s:%d: $ %s\n%s\nwant\n%s", path, x.line, x.command, strings.Join(got, "\n"), strings.Join(x.output, "\n"))
 		}
 		if *updateReadme {
 			if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// renewed is the output as an example shows it: where that leaves lines out, so many of the first and of the last ones.
+func renewed(shown, got []string) []string {
+	before := slices.Index(shown, "...")
+	if before < 0 {
+		return got
+	}
+	after := len(shown)
+	for after > 0 && shown[after-1] != "..." {
+		after--
+	}
+	after = len(shown) - after
+	if before+after >= len(got) {
+		return got
+	}
+	return slices.Concat(got[:before], []string{"..."}, got[len(got)-after:])
+}
+
+// Every command line in the documentation has a command and flags that there are.
+func TestDocsCommands(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	check(t, err)
+	lines := 0
+	for _, page := range append(pages, "../../README.md") {
+		data, err := os.ReadFile(page)
+		check(t, err)
+		blocks := append(fenced(string(data), "sh"), fenced(string(data), "console")...)
+		for _, m := range regexp.MustCompile("`(memestimate [^`\n]+)`").FindAllStringSubmatch(string(data), -1) {
+			blocks = append(blocks, m[1])
+		}
+		for _, block := range blocks {
+			for line := range strings.Lines(block) {
+				line, found := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "memestimate ")
+				if !found || strings.HasSuffix(line, "\\") || strings.ContainsAny(line, "\"'<>|$&") || strings.Contains(line, ": ") || strings.Contains(line, "...") {
+					continue // what a shell does with it is not known here
+				}
+				line, _, _ = strings.Cut(line, " #")
+				args := strings.Fields(line)
+				root := rootCommand(&env{})
+				c, rest, err := root.Find(args)
+				if err == nil {
+					err = c.ParseFlags(rest)
+				}
+				if err == nil && c.Args != nil && len(c.Flags().Args()) > 0 {
+					err = c.Args(c, c.Flags().Args())
+				}
+				if err != nil {
+					t.Errorf("%s: memestimate %s: %v", filepath.Base(page), line, err)
+				}
+				lines++
+			}
+		}
+	}
+	if lines < 50 {
+		t.Errorf("only %d commands", lines)
 	}
 }
 
@@ -151,13 +185,14 @@ func TestDocsPullRequests(t *testing.T) {
 	for _, block := range fenced(page, "sh") {
 		cmd := exec.Command("bash", "-eo", "pipefail", "-c", block)
 		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "CI=") // as a person runs them: in a job the base would have to be known
 		out, err := cmd.CombinedOutput()
 		all.Write(out)
 		if err != nil {
 			t.Errorf("%v\n%s\n%s", err, block, out)
 		}
 	}
-	for _, want := range []string{"layers: 4 changed, 11 the same", "layers: 6 added", "optimizer state", "Within budget.", "<!-- memestimate -->", "growth"} {
+	for _, want := range []string{"layers: 4 changed, 11 the same", "layers: 6 added", "optimizer state", "### GPU memory: within budget", "<!-- memestimate -->", "growth", "\n-features.3,Conv,", "\n+features.3,Conv,"} {
 		if !strings.Contains(all.String()+page, want) {
 			t.Errorf("%q is nowhere in\n%s", want, all.String())
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
-	"github.com/memestimate/memestimate/onnxload/onnxgo"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -20,8 +19,10 @@ var estimateFormats = []string{"text", "markdown", "csv", "json", "html", "model
 
 // runEstimate is the main job: a MODEL in, a report out. The report is written whatever it says;
 // that the run does not fit is an error after it.
-func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking, auto *autoDevice, o *output) error {
-	in := resolve(arg)
+func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *asking, auto *autoDevice, o *output) error {
+	if in.arg == "-" && e.stdinName != "" {
+		in.name = e.stdinName
+	}
 	if err := o.check(in, fileSource(s.run.profile)); err != nil {
 		return err
 	}
@@ -48,6 +49,8 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 		}
 	}
 	a.record = a.snapshot != "" || o.format == "html"
+	a.short = a.look.short(e, o)
+	o.folded = a.short
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {
 		return err
@@ -65,6 +68,9 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 		case "modelsize":
 			return report.ModelSize(w, r)
 		}
+		if a.short {
+			return a.answerText(w, in, r, a.look.of(e, o))
+		}
 		return report.Text(w, r, o.width(e))
 	})
 	if err == nil && a.snapshot != "" {
@@ -72,6 +78,9 @@ func runEstimate(e *env, cmd *cobra.Command, arg string, s *settings, a *asking,
 	}
 	if err == nil {
 		err = verdict(in, r, a.budget > 0 || s.run.limit > 0 || s.run.gpu != "")
+		if x, ok := errors.AsType[*exitError](err); ok && x.code == exitNo && a.short {
+			x.err = nil // the answer has said it, on the same screen
+		}
 	}
 	if err != nil || !auto.on {
 		return err
@@ -95,6 +104,12 @@ func (s *settings) answer(e *env, command string, in source, a *asking) (*estima
 	}
 	p := startProgress(e, "reading "+quoteArg(in.arg))
 	defer p.done()
+	if rec, err := in.recording(e); rec != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return s.recorded(e, in, rec, a)
+	}
 	m, checked, err := s.read(e, in, p)
 	if err != nil {
 		return nil, err
@@ -122,6 +137,9 @@ func (s *settings) answer(e *env, command string, in source, a *asking) (*estima
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
 	r.Notes = append(r.Notes, checked...)
+	if a.short {
+		a.screen(m, bound, opt, r)
+	}
 	return r, nil
 }
 
@@ -142,20 +160,6 @@ func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []esti
 		return nil, nil, err
 	}
 	return m, notes, nil
-}
-
-// crossCheck has onnx-go read the model as well. That the two readers disagree is an
-// error: one of them has another model than the one in the file.
-func crossCheck(in source, m *onnxload.Model) ([]estimate.Note, error) {
-	rep, err := onnxgo.Check(m)
-	if err != nil {
-		return nil, fail(exitInput, "%s: %w", quoteArg(in.arg), err)
-	}
-	text := fmt.Sprintf("onnx-go reads the same model: %s nodes in %s", report.Count(int64(rep.Nodes)), count(rep.Graphs, "graph"))
-	if rep.Calls > 0 {
-		text += fmt.Sprintf(", %s of functions", count(rep.Calls, "call"))
-	}
-	return []estimate.Note{{Level: estimate.Info, Text: text}}, nil
 }
 
 func count(n int, what string) string {

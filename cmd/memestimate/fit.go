@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -30,6 +30,8 @@ func fitCommand(e *env) *cobra.Command {
 batch until the run is too large and then halves the interval; every batch on the way is simulated anew, and the table shows
 them all.
 
+A recording holds one batch size: two of them give all others, and a third is held against what the two foretell.
+
 --gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules were measured on. Both are
 so much of that GPU, where others have the rest of it.
 
@@ -39,11 +41,20 @@ when its upper bound is as well. With --upper-bound the safe batch is the answer
 Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		Example: `  memestimate fit resnet50 --gpu rtx-4090
   memestimate fit gpt2 --memory 24GiB --precision amp-bf16 --format json`,
-		Args: exactly("MODEL"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 && resolve(args[0]).isRecording() {
+				return nil
+			}
+			return exactly("MODEL")(cmd, args)
+		},
 
 		ValidArgsFunction: completeModel,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.run(e, cmd, args[0])
+			in := resolve(args[0])
+			if len(args) > 1 {
+				in.with(args[1:])
+			}
+			return f.run(e, cmd, in)
 		},
 	}
 	f.settings.finds = true
@@ -54,8 +65,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	return cmd
 }
 
-func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
-	in := resolve(arg)
+func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	if err := f.out.check(in, fileSource(f.settings.run.profile)); err != nil {
 		return err
 	}
@@ -73,11 +83,11 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 	case step.MemoryLimit != 0:
 		return usagef("fit: --memory SIZE says what the run must fit, not --memory-limit")
 	case memory == 0 && !step.Limited:
-		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", hintArg(arg))
+		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", hintArg(in.arg))
 	case memory == 0:
-		memory = step.GPU.Total
-	case step.Limited && memory > step.GPU.Total:
-		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(step.GPU.Total))
+		memory = step.GPU.Memory
+	case step.Limited && memory > step.GPU.Memory:
+		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(step.GPU.Memory))
 	}
 	r, err := f.search(e, cmd.CommandPath(), in, step, memory)
 	if err != nil {
@@ -96,6 +106,12 @@ func (f *fitting) run(e *env, cmd *cobra.Command, arg string) error {
 func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
 	p := startProgress(e, "fitting "+quoteArg(in.arg))
 	defer p.done()
+	if rec, err := in.recording(e); rec != nil || err != nil {
+		if err != nil {
+			return nil, err
+		}
+		return f.recorded(e, in, rec, step, memory)
+	}
 	m, checked, err := f.settings.read(e, in, p)
 	if err != nil {
 		return nil, err
@@ -114,11 +130,30 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 	return r, nil
 }
 
+// recorded finds the batch of a program that was recorded at two batch sizes.
+func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
+	if err := fixed(in, f.settings.run.given); err != nil {
+		return nil, err
+	}
+	if len(in.others) == 0 {
+		return nil, usagef("fit: %s is a recording of one batch size: give another at a second one", quoteArg(in.arg)).withHint("memestimate fit ONE.mrec TWO.mrec --gpu NAME")
+	}
+	family, notes, err := in.family(e, rec)
+	if err != nil {
+		return nil, err
+	}
+	r, err := estimate.LargestRecorded(family, estimate.Options{Name: in.name, Step: step}, memory)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", in.all, err)
+	}
+	r.Notes = append(r.Notes, notes...)
+	return r, nil
+}
+
 func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 	if f.out.format == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		r.Schema = fitForm
+		return encodeJSON(w, r)
 	}
 	curve := report.FitCurve(r, f.out.format == "csv")
 	if f.out.format == "csv" {

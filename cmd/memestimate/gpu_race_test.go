@@ -89,13 +89,6 @@ func newSite(t *testing.T, machine string) *site {
 	return s
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func copyProgram(t *testing.T, from, to string) {
 	t.Helper()
 	in, err := os.Open(from)

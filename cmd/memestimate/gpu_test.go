@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"github.com/memestimate/memestimate/devices/fakenvml"
 )
@@ -54,6 +56,7 @@ func TestGPUScripts(t *testing.T) {
 			"machine": machine,
 			"empty":   empty,
 			"ticket":  ticket,
+			"valid":   valid,
 		},
 	})
 }
@@ -92,12 +95,23 @@ func ticket(ts *testscript.TestScript, neg bool, args []string) {
 	ok := waitFor(func() bool {
 		names, err := filepath.Glob(filepath.Join(ts.Getenv("MEMESTIMATE_STATE_DIR"), kind+"-*"))
 		ts.Check(err)
-		got = len(names)
+		got = len(slices.DeleteFunc(names, func(name string) bool { return !locked(name) }))
 		return got == want
 	})
 	if !ok {
 		ts.Fatalf("%d of %s there, want %d", got, kind, want)
 	}
+}
+
+// locked tells whether somebody has a lock on the file's first byte.
+func locked(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	l := unix.Flock_t{Type: unix.F_RDLCK, Len: 1}
+	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK
 }
 
 // eightGPUs describes 8 GPUs of 80 GiB.

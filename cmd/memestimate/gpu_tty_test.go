@@ -177,7 +177,7 @@ func TestWidthOfTerminal(t *testing.T) {
 	term := newTerminal(t)
 	size := [4]uint16{24, 52, 0, 0} // struct winsize: rows, columns
 	ioctl(t, term.slave, syscall.TIOCSWINSZ, unsafe.Pointer(&size))
-	c := exec.Command(program, "resnet18", "--batch", "2")
+	c := exec.Command(program, "resnet18", "--batch", "2", "--full")
 	c.Env = os.Environ()
 	term.start(t, c)
 	check(t, c.Wait())

@@ -2,13 +2,9 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/memestimate/memestimate/report"
 )
 
 // helpCommand prints the help of a command. One that there is not is a mistake like others.
@@ -45,17 +41,6 @@ func helpCommand() *cobra.Command {
 			return of.Help()
 		},
 	}
-}
-
-// printHelp writes the help of a command as cobra would, in lines that the terminal has room for.
-func printHelp(e *env, cmd *cobra.Command) {
-	width := columns(e, e.stdout)
-	if width > 0 {
-		flags := fmt.Sprintf(".FlagUsagesWrapped %d ", max(width, 40))
-		cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages ", flags))
-	}
-	text := strings.TrimSpace(cmp.Or(cmd.Long, cmd.Short)) + "\n\n" + cmd.UsageString()
-	io.WriteString(&e.help, report.Fold(text, width)) // e.help keeps the error
 }
 
 // shellsOnly makes the completion command want the name of a shell.

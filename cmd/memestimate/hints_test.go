@@ -51,7 +51,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"comment --wait 1s", "--wait goes with --post"},
 		{"comment --pull 3", "--pull goes with --post"},
 		{"resnet18 --batch 2 --foreach=maybe", `invalid argument "maybe" for --foreach: want true or false`},
-		{"run --need 1GiB --count x -- true", `invalid argument "x" for --count: want a whole number`},
+		{"run --need 1GiB --count x -- true", `--count: "x" is not a number of GPUs such as 2, or 2-4`},
 	} {
 		stdout, stderr, code := try(t, strings.Fields(tt.args)...)
 		if code != exitUsage && code != exitLauncher || stdout != "" || !strings.Contains(stderr, tt.want) {
@@ -158,7 +158,7 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 	write(t, "p.json", "a profile")
 	write(t, "s.pickle", "a snapshot")
 	for _, args := range []string{
-		"check -o memestimate.yaml", "check -o m.onnx", "comment -o memestimate.yaml", "comment -o m.onnx",
+		"check -o memestimate.yaml", "check -o m.onnx", "check -f markdown -o m.onnx", "check -f sarif -o m.onnx", "comment -o memestimate.yaml", "comment -o m.onnx",
 		"m.onnx --profile p.json -o p.json", "m.onnx --snapshot m.onnx", "m.onnx --profile p.json --snapshot p.json",
 		"fit m.onnx --memory 1GiB --profile p.json -o p.json", "table m.onnx --profile p.json -o p.json", "diff m.onnx m.onnx --profile p.json -o p.json",
 		"compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle --calibrate s.pickle", "compare m.onnx s.pickle --calibrate m.onnx",

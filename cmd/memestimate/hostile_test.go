@@ -16,7 +16,7 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
-	"github.com/memestimate/memestimate/github"
+	"github.com/memestimate/memestimate/forge"
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -73,12 +73,12 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 		tables int
 		code   int
 	}{
-		{[]string{file, "--batch", "2", "--format", "markdown"}, github.MaxComment, 6, exitOK},
-		{[]string{"table", file, "--batch", "2", "--format", "markdown"}, github.MaxComment, 1, exitOK},
-		{[]string{"diff", "base.onnx", file, "--batch", "2", "--format", "markdown"}, github.MaxComment, 2, exitOK},
-		{[]string{"diff", "base.onnx", file, "--batch", "1,2", "--format", "markdown"}, github.MaxComment, 3, exitOK},
-		{[]string{"check", "--format", "markdown"}, github.MaxComment, 1, exitNo},
-		{[]string{"comment", "--base", "HEAD"}, github.MaxComment, 3, exitNo},
+		{[]string{file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 6, exitOK},
+		{[]string{"table", file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 1, exitOK},
+		{[]string{"diff", "base.onnx", file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 2, exitOK},
+		{[]string{"diff", "base.onnx", file, "--batch", "1,2", "--format", "markdown"}, forge.MaxComment, 3, exitOK},
+		{[]string{"check", "--format", "markdown"}, forge.MaxComment, 1, exitNo},
+		{[]string{"comment", "--base", "HEAD"}, forge.MaxComment, 3, exitNo},
 	} {
 		stdout, stderr, code := try(t, tt.args...)
 		if n := utf8.RuneCountInString(stdout); code != tt.code || n > tt.most || n < 200 {
@@ -98,18 +98,18 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 	t.Setenv("GITHUB_STEP_SUMMARY", summary)
 	e := &env{stdin: strings.NewReader(""), stdout: os.Stdout, stderr: &strings.Builder{}, getenv: os.Getenv}
 	c := commenting{checking: checking{config: "memestimate.yaml", base: "HEAD"}}
-	_, all, err := c.run(e, true, &output{})
-	if err != nil {
-		t.Fatal(err)
+	out := c.run(e, true, &output{})
+	if out.err != nil {
+		t.Fatal(out.err)
 	}
 	for range 3 { // steps of a job add to one file
-		if err := c.publish(t.Context(), e, all); err != nil {
+		if err := c.publish(t.Context(), e, out); err != nil {
 			t.Fatal(err)
 		}
 	}
 	data, err := os.ReadFile(summary)
-	if err != nil || len(data) > github.MaxSummary || len(data) < github.MaxComment {
-		t.Errorf("a summary of %d bytes, want %d to %d: %v", len(data), github.MaxComment, github.MaxSummary, err)
+	if err != nil || len(data) > forge.MaxSummary || len(data) < forge.MaxComment {
+		t.Errorf("a summary of %d bytes, want %d to %d: %v", len(data), forge.MaxComment, forge.MaxSummary, err)
 	}
 	harmless(t, string(data))
 }
@@ -118,13 +118,21 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 func harmless(t *testing.T, markdown string) (tables int) {
 	t.Helper()
 	source := []byte(markdown)
-	allowed := regexp.MustCompile(`^(<details><summary>[\w ,.:-]*</summary>|</details>|<!-- memestimate -->)\s*$`)
+	allowed := regexp.MustCompile(`^(<details><summary>(<code>[^<>]*</code>)?[\w ,.:-]*</summary>|</details>|<!-- memestimate -->)\s*$`)
 	err := ast.Walk(goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil
 		}
 		switch n := n.(type) {
-		case *ast.Link, *ast.AutoLink, *ast.Image, *ast.RawHTML:
+		case *ast.Link:
+			if string(n.Destination) != docsPage {
+				t.Errorf("a name became a link to %s", n.Destination)
+			}
+		case *ast.RawHTML:
+			if html := string(n.Segments.Value(source)); html != "<br>" {
+				t.Errorf("a name became %s", html)
+			}
+		case *ast.AutoLink, *ast.Image:
 			t.Errorf("a name became a %s", n.Kind())
 		case *ast.HTMLBlock:
 			for line := range strings.Lines(string(n.Lines().Value(source))) {

@@ -29,7 +29,7 @@ func TestJSONPage(t *testing.T) {
 			t.Errorf("%T has no fields", v)
 		}
 	}
-	for _, schema := range []string{estimate.Schema, diff.Schema, checkSchema} {
+	for _, schema := range []string{estimate.Schema, diff.Schema, checkForm} {
 		if !strings.Contains(page, "`"+schema+"`") {
 			t.Errorf("docs/json.md does not name %s", schema)
 		}

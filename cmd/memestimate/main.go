@@ -9,10 +9,12 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/memestimate/memestimate/cmd/memestimate/stdfd"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // Exit codes. The command run by "memestimate run" sets its own beside these.
@@ -31,9 +33,21 @@ const (
 type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	terminal       bool   // stdout is one
+	stdinName      string // what standard input is called, where that is known
 	getenv         func(string) string
 	help           helpWriter // stdout for cobra
+	helpAll        bool       // --help-all: help with all flags
 	collector      *collector // of garbage; nil leaves that to the runtime
+	now            func() time.Time
+}
+
+// time returns the time; a test may say another.
+func (e *env) time() time.Time {
+	if e.now != nil {
+		return e.now()
+	}
+	return time.Now()
 }
 
 // An exitError is an error with the code that the process ends with. With
@@ -69,14 +83,6 @@ func (e *exitError) withHint(format string, args ...any) *exitError {
 	return e
 }
 
-func main() {
-	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv, collector: startCollector()}
-	if stdfd.Closed(1) {
-		e.stdout = closedFile{}
-	}
-	os.Exit(run(context.Background(), e, os.Args[1:]))
-}
-
 // A closedFile is a standard stream that was closed when the program began: nothing can be written to it, and a result
 // that nobody gets is no success.
 type closedFile struct{}
@@ -94,12 +100,29 @@ func run(ctx context.Context, e *env, args []string) (code int) {
 		}
 	}()
 	root := rootCommand(e)
-	root.SetArgs(args)
+	root.SetArgs(e.helpArgs(args))
 	err := root.ExecuteContext(ctx)
 	if e.help.err != nil {
 		err = e.help.err
 	}
+	if wantsJSON(args) {
+		return tellJSON(e.stderr, err)
+	}
 	return tell(e.stderr, err)
+}
+
+// helpArgs takes --help-all, which every command has, for --help with all there is.
+func (e *env) helpArgs(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if a == "--" {
+			break
+		}
+		if strings.HasPrefix(a, "--") && spelling.Key(a) == "--help-all" {
+			out[i], e.helpAll = "--help", true
+		}
+	}
+	return out
 }
 
 // tell prints err, and its hint when it has one, and returns its exit code.
@@ -108,22 +131,35 @@ func tell(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	code, hint := exitInput, ""
-	if x, ok := errors.AsType[*exitError](err); ok {
-		code, hint = x.code, x.hint
-		if x.err == nil {
-			return code
-		}
-	}
-	var hinted interface{ Hint() string }
-	if hint == "" && errors.As(err, &hinted) {
-		hint = hinted.Hint()
+	code, hint := codeOf(err), hintOf(err)
+	if x, ok := errors.AsType[*exitError](err); ok && x.err == nil {
+		return code
 	}
 	fmt.Fprintf(w, "memestimate: %s\n", oneLine(err.Error()))
 	if hint != "" {
 		fmt.Fprintf(w, "memestimate: hint: %s\n", oneLine(hint))
 	}
 	return code
+}
+
+// codeOf returns the exit code that an error means: errors without one are about the input.
+func codeOf(err error) int {
+	if x, ok := errors.AsType[*exitError](err); ok {
+		return x.code
+	}
+	return exitInput
+}
+
+// hintOf returns the hint that goes with an error, or "".
+func hintOf(err error) string {
+	if x, ok := errors.AsType[*exitError](err); ok && x.hint != "" {
+		return x.hint
+	}
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		return hinted.Hint()
+	}
+	return ""
 }
 
 // maxMessage is how many bytes of a message are told. A file may hold names and equations of megabytes.

@@ -102,3 +102,10 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 	}
 	walk(rootCommand(&env{}))
 }
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // axes are the flags of a matrix, in the order in which its cases are labelled.
@@ -48,7 +50,7 @@ type listValue struct {
 // Set takes the values; the flag keeps the first of them.
 func (l *listValue) Set(s string) error {
 	l.given = nil
-	for v := range strings.SplitSeq(s, ",") {
+	for _, v := range spelling.List(s) {
 		if err := l.Value.Set(v); err != nil {
 			return err
 		}
@@ -131,7 +133,8 @@ func (m *matrix) with(fs *pflag.FlagSet, changes []string, use func() error) err
 // An opened model is read once and estimated under several settings.
 type opened struct {
 	in    source
-	m     *onnxload.Model
+	m     *onnxload.Model            // nil where it is a recording
+	rec   *recording.Recording       // nil where it is a model
 	notes []estimate.Note            // of reading it
 	bound map[string]*estimate.Bound // by the sizes of its dimensions
 	other *opened                    // what it is compared with; may be nil
@@ -140,6 +143,10 @@ type opened struct {
 
 // openModel reads a model as the settings say. Its close must be called.
 func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
+	rec, err := in.recording(e)
+	if rec != nil || err != nil {
+		return &opened{in: in, rec: rec}, err
+	}
 	m, notes, err := s.read(e, in, p)
 	if err != nil {
 		return nil, err
@@ -147,12 +154,18 @@ func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
 	return &opened{in: in, m: m, notes: notes, bound: map[string]*estimate.Bound{}}, nil
 }
 
-func (o *opened) close() { o.m.Close() }
+func (o *opened) close() {
+	if o.m != nil {
+		o.m.Close()
+	}
+}
 
 // has reports whether the model has an input, or a dimension, of this name.
 func (o *opened) has(name string) bool {
 	if o.names == nil {
-		o.names = map[string]bool{}
+		if o.names = map[string]bool{}; o.m == nil {
+			return false
+		}
 		for _, id := range o.m.Graph.Inputs {
 			o.names[o.m.Values[id].Name] = true
 		}
@@ -175,11 +188,62 @@ func (o *opened) own(s *settings) *settings {
 	own.typed, own.dims, own.inputs = s, maps.Clone(s.dims), maps.Clone(s.inputs)
 	maps.DeleteFunc(own.dims, func(name string, _ int64) bool { return others(name) })
 	maps.DeleteFunc(own.inputs, func(name string, _ []int64) bool { return others(name) })
+	o.renamed(&own)
 	return &own
+}
+
+// renamed gives sizes of dimensions and shapes of inputs that the other model has under another name to this one: inputs that have
+// one name are the same, else those in the same place, and a dimension is where it stands in its input.
+func (o *opened) renamed(own *settings) {
+	if o.other.m == nil { // a recording, whose sizes are its own
+		return
+	}
+	theirs := o.other.m.Graph.Inputs
+	torn := map[string]bool{} // two sizes for one dimension: none of them is taken
+	for i, id := range o.m.Graph.Inputs {
+		name := o.m.Values[id].Name
+		at := slices.IndexFunc(theirs, func(id onnxload.ValueID) bool { return o.other.m.Values[id].Name == name })
+		if at < 0 {
+			if len(theirs) != len(o.m.Graph.Inputs) || o.has(o.other.m.Values[theirs[i]].Name) {
+				continue
+			}
+			at = i
+		}
+		was := o.other.m.Values[theirs[at]]
+		mine, old := o.m.Values[id].Type(), was.Type()
+		if len(mine.Dims) != len(old.Dims) {
+			continue
+		}
+		if dims, ok := own.typed.inputs[was.Name]; ok && was.Name != name {
+			if own.inputs == nil {
+				own.inputs = map[string][]int64{}
+			}
+			if _, given := own.inputs[name]; !given {
+				own.inputs[name] = dims
+			}
+		}
+		for k, d := range mine.Dims {
+			n, ok := own.typed.dims[old.Dims[k].Param]
+			if !ok || d.Param == "" || o.other.has(d.Param) {
+				continue
+			}
+			if own.dims == nil {
+				own.dims = map[string]int64{}
+			}
+			if before, given := own.dims[d.Param]; given && before != n {
+				torn[d.Param] = true
+			}
+			own.dims[d.Param] = n
+		}
+	}
+	maps.DeleteFunc(own.dims, func(name string, _ int64) bool { return torn[name] })
 }
 
 // report estimates the model under the settings.
 func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, error) {
+	if o.rec != nil {
+		return s.recorded(e, o.in, o.rec, &asking{})
+	}
 	if err := s.run.contradiction(); err != nil {
 		return nil, err
 	}

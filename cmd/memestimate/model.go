@@ -8,8 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -27,6 +29,9 @@ type source struct {
 
 	revision string // REV:PATH in git; "" when it is not
 	dir      string // the folder that git runs in; "" is the current one
+	kept     *kept  // the file of the revision, where it is found already
+
+	others []string // further files: recordings of the same program at other batch sizes
 
 	all   string // the arguments as a hint repeats them, where MODEL is not the only one; "" where it is
 	after string // what the command line ends with: " -- COMMAND"
@@ -45,7 +50,15 @@ func resolve(arg string) source {
 	if _, err := models.Info(arg); err == nil {
 		return source{arg: arg, name: arg}
 	}
+	if name := models.Meant(arg); name != "" && !exists(arg) {
+		return source{arg: name, name: name}
+	}
 	return source{arg: arg, name: filepath.Base(arg), file: arg}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // open reads the model. Its Close must be called.
@@ -113,14 +126,65 @@ func (s source) missing() error {
 	if near, ok := nearFile(s.file); ok {
 		return err.withHint("there is %s", quoteArg(near))
 	}
+	if hint := elsewhere(s.file); hint != "" {
+		return err.withHint("%s", hint)
+	}
 	if strings.ContainsAny(s.file, `/\`) || strings.HasSuffix(s.file, ".onnx") {
 		return err
 	}
 	err = fail(exitInput, "%s: no such file, and no built-in model of that name", quoteArg(s.file))
-	if near := nearest(s.file, models.Names()); near != "" {
+	near, all := nearest(s.file, models.Names()), family(s.file)
+	switch {
+	case near != "" && (len(all) == 0 || edits(near, s.file) < 2):
 		return err.withHint("%s", didYouMean(near))
+	case len(all) > 0:
+		return err.withHint("of its family there are %s; %s", strings.Join(all, ", "), recordHint)
 	}
-	return err.withHint("memestimate models lists the built-in ones")
+	return err.withHint("memestimate models lists the built-in ones; %s", recordHint)
+}
+
+// recordHint says how any model is estimated that Python can run.
+const recordHint = "or ask from Python: memestimate.estimate(model, inputs)"
+
+// hubID is what a model on the Hugging Face Hub is called.
+var hubID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`) })
+
+// elsewhere says how to get at a model that an address or a name of the Hugging Face Hub stands for, "" for anything else.
+func elsewhere(arg string) string {
+	const export = "memestimate.from_config(\"config.json\") in Python takes its configuration"
+	switch {
+	case strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://"):
+		if strings.HasSuffix(arg, ".onnx") {
+			return "nothing is fetched from the network: curl -L " + quoteArg(arg) + " | memestimate -"
+		}
+		return "nothing is fetched from the network: " + export
+	case hubID().MatchString(arg) && filepath.Ext(arg) != ".onnx":
+		if st, err := os.Stat(filepath.Dir(arg)); err != nil || !st.IsDir() {
+			return "models of the Hugging Face Hub are not fetched: " + export
+		}
+	}
+	return ""
+}
+
+// family returns the built-in models whose names begin with the same letters: resnet18 and resnet50 for resnet101.
+func family(typed string) (out []string) {
+	letters := func(s string) string {
+		s = strings.ToLower(s)
+		if end := strings.IndexFunc(s, func(r rune) bool { return r < 'a' || r > 'z' }); end >= 0 {
+			return s[:end]
+		}
+		return s
+	}
+	name := letters(typed)
+	if len(name) < 3 {
+		return nil
+	}
+	for _, m := range models.Names() {
+		if letters(m) == name {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // nearestForm returns the form of a built-in model that was meant, or "".

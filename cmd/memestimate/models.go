@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 
@@ -34,7 +33,7 @@ forms, NAME:FORM for another one. NOTICE in the models folder has their licences
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return json.NewEncoder(w).Encode(map[string]any{"models": list})
+					return encodeJSON(w, modelList{modelsForm, list})
 				}
 				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "forms"}, {Title: "licence"}, {Title: "source"}}}
 				for _, m := range list {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -14,15 +15,16 @@ import (
 
 // A nameError is about a name that there is not. Its hint is the one that may have been meant.
 type nameError struct {
-	text string
-	near []string
+	text  string
+	near  []string
+	other string // the hint where no name is near
 }
 
 // Error says what was wanted.
 func (e *nameError) Error() string { return e.text }
 
-// Hint returns "did you mean adam?", or "" when no name is near.
-func (e *nameError) Hint() string { return didYouMean(e.near...) }
+// Hint returns "did you mean adam?", or what to do when no name is near.
+func (e *nameError) Hint() string { return cmp.Or(didYouMean(e.near...), e.other) }
 
 // didYouMean asks whether one of the names was meant; "" when there are none.
 func didYouMean(names ...string) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"io"
 	"slices"
 	"strconv"
@@ -89,14 +88,9 @@ func versions(since []int64) string {
 }
 
 func writeOperators(w io.Writer, list []shape.Operator) error {
-	type operator struct {
-		Domain string  `json:"domain"`
-		Name   string  `json:"name"`
-		Since  []int64 `json:"since"`
-	}
-	out := make([]operator, len(list))
+	out := make([]operatorJSON, len(list))
 	for i, op := range list {
-		out[i] = operator{domainName(op.Domain), op.Name, op.Since}
+		out[i] = operatorJSON{domainName(op.Domain), op.Name, op.Since}
 	}
-	return json.NewEncoder(w).Encode(map[string]any{"operators": out})
+	return encodeJSON(w, operatorList{opsForm, out})
 }

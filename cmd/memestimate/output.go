@@ -27,13 +27,14 @@ type output struct {
 	format  string
 	file    string
 	formats []string // the first one is the default
+	folded  bool     // the result has lines for the terminal's width already
 }
 
 // flags adds --format with these choices, and --output.
 func (o *output) flags(fs *pflag.FlagSet, formats ...string) {
 	o.formats = formats
-	fs.StringVarP(&o.format, "format", "f", formats[0], "form of the result: "+strings.Join(formats, ", "))
-	fs.StringVarP(&o.file, "output", "o", "", "write the result to this file, whole or not at all")
+	fs.StringVarP(&o.format, "format", "f", formats[0], "the `FORM`: "+strings.Join(formats, ", "))
+	fs.StringVarP(&o.file, "output", "o", "", "write the result to this `FILE`, whole or not at all")
 }
 
 // check refuses a format that the command does not have, and an output that is one of the files that the command reads.
@@ -44,11 +45,14 @@ func (o *output) check(reads ...source) error {
 	return notRead("output", o.file, reads...)
 }
 
+// errRead is why nothing at all is written to a file, not even what went wrong.
+var errRead = errors.New("would replace a file that is read")
+
 // notRead refuses to write to a file, the value of a flag, that the command reads.
 func notRead(flag, file string, reads ...source) error {
 	for _, in := range reads {
 		if sameFile(in.file, file) {
-			return usagef("--%s %s would replace a file that is read", flag, quoteArg(file))
+			return usagef("--%s %s %w", flag, quoteArg(file), errRead)
 		}
 	}
 	return nil
@@ -77,7 +81,7 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 	if err := render(&result); err != nil {
 		return err
 	}
-	if width := o.width(e); width > 0 && o.format == "text" {
+	if width := o.width(e); width > 0 && o.format == "text" && !o.folded {
 		result = blocks{[]byte(report.Fold(string(result.join()), width))}
 	}
 	if o.format == "json" && !result.isASCII() {

@@ -19,7 +19,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/memestimate/memestimate/cmd/memestimate/stdfd"
+	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -118,7 +118,7 @@ func TestWriteFileThroughLinks(t *testing.T) {
 
 // A result that nobody gets is no success, and one that is not written to stdout needs none.
 func TestClosedStdout(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil || !stdfd.Known {
+	if _, err := exec.LookPath("sh"); err != nil || !inherited.Known {
 		t.Skip("no shell, or built without C")
 	}
 	for command, want := range map[string]int{

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/snapshot"
@@ -18,7 +19,7 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 	if r.Peak == nil {
 		return fail(exitInput, "%s: there is no run to write as a snapshot", quoteArg(in.arg))
 	}
-	s, err := replay.Predicted(r.Simulation.Timeline(), r.Simulation.Replay, r.Model.Name, conf)
+	s, err := replay.Predicted(r.Simulation.Timeline(), r.Simulation.Replay, r.Model.Name, conf, sitesOf(r.Simulation.Recorded))
 	if err != nil {
 		return err
 	}
@@ -27,6 +28,26 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 		return err
 	}
 	return putFile(path, b.Bytes())
+}
+
+// sitesOf are the places of a recorded program, nil for a model: Python's frames, and before them the operator that was called.
+func sitesOf(run *recording.Run) *snapshot.Sites {
+	if run == nil {
+		return nil
+	}
+	rec := run.Recording
+	return &snapshot.Sites{Of: run.Of, Stack: func(site int32) []snapshot.Frame {
+		at := run.Sites[site]
+		var frames []snapshot.Frame
+		if at.Op >= 0 {
+			frames = append(frames, snapshot.Frame{Name: rec.Ops[at.Op].Name})
+		}
+		for id := at.Frame; id >= 0; id = rec.Frames[id].Parent {
+			f := &rec.Frames[id]
+			frames = append(frames, snapshot.Frame{Name: f.Function, File: f.File, Line: int64(f.Line)})
+		}
+		return frames
+	}}
 }
 
 // reportHTML writes a report as a page: the run drawn, the breakdown and the layers as tables.

@@ -9,9 +9,6 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 )
 
-// profileSchema names the form of a profile.
-const profileSchema = "memestimate-profile/1"
-
 // A profile is what compare learnt from a measured run. Sizes are bytes; 0 is not known.
 type profile struct {
 	Schema        string `json:"schema"`
@@ -41,8 +38,8 @@ func readProfile(path string) (*profile, error) {
 		return nil, fail(exitInput, "%s: not a profile: %w", quoteArg(path), err)
 	}
 	switch {
-	case p.Schema != profileSchema:
-		return nil, fail(exitInput, "%s: not a profile: schema %q, want %q", quoteArg(path), p.Schema, profileSchema)
+	case p.Schema != profileForm:
+		return nil, fail(exitInput, "%s: not a profile: schema %q, want %q", quoteArg(path), p.Schema, profileForm)
 	case p.Context < 0 || p.BLASWorkspace < 0 || p.Context > 1<<40 || p.BLASWorkspace > 1<<40:
 		return nil, fail(exitInput, "%s: a size is negative or beyond 1 TiB", quoteArg(path))
 	}

@@ -1,17 +1,24 @@
 package main
 
 import (
-	"bytes"
-	"errors"
-	"os/exec"
+	"cmp"
+	"io"
 	"path"
 	"strings"
 
+	"github.com/memestimate/memestimate/git"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // revisionPrefix begins a MODEL that is a file of a git revision: git:REV:PATH.
 const revisionPrefix = "git:"
+
+// A kept is a file that a commit of a repository has.
+type kept struct {
+	repo *git.Repo
+	file git.File
+	name string // from the folder that the repository was found from, for git-lfs
+}
 
 // resolveRevision takes git:REV:PATH apart. The revision may be anything that git knows, the path is from the
 // top of the repository, or from the current folder where it begins with "./".
@@ -24,40 +31,57 @@ func resolveRevision(arg string) (source, bool) {
 	return source{arg: arg, name: path.Base(file), revision: text}, true
 }
 
-// openRevision reads a model from git. Filters run, so that what git-lfs keeps is found where git-lfs is
-// installed; weights beside the model are not read, here as everywhere.
-func (s source) openRevision() (*onnxload.Model, error) {
+// openRevision reads a model from git, through git-lfs where that keeps it and is installed; weights beside the model are not
+// read, here as everywhere.
+func (s source) openRevision() (m *onnxload.Model, err error) {
+	err = s.atRevision(func(r io.Reader) (err error) {
+		m, err = onnxload.ReadStream(r, onnxload.Options{Path: s.arg})
+		return inputError(err)
+	})
+	if err != nil && m != nil {
+		m.Close()
+		m = nil
+	}
+	return m, err
+}
+
+// atRevision has a file of a revision read.
+func (s source) atRevision(read func(io.Reader) error) error {
+	k := s.kept
+	if k == nil {
+		var err error
+		if k, err = s.find(); err != nil {
+			return err
+		}
+	}
+	content, err := k.repo.Open(k.file.ID, k.name)
+	if err != nil {
+		return fail(exitInput, "%s: %w", quoteArg(s.arg), err)
+	}
+	readErr := read(content)
+	if err := content.Close(); err != nil { // what git complains of is why it could not be read
+		return fail(exitInput, "%s: %w", quoteArg(s.arg), err)
+	}
+	return readErr
+}
+
+// find asks git for the file of a revision.
+func (s source) find() (*kept, error) {
 	rev, file, ok := strings.Cut(s.revision, ":")
-	if !ok || rev == "" || file == "" || strings.HasPrefix(rev, "-") {
+	if !ok || rev == "" || file == "" || git.CheckRevision(rev) != nil {
 		return nil, usagef("%s: want git:REV:PATH, as in git:origin/main:models/net.onnx", quoteArg(s.arg))
 	}
-	cmd := exec.Command("git", "cat-file", "--filters", s.revision)
-	cmd.Dir = s.dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.StdoutPipe()
+	repo, err := git.Open(cmp.Or(s.dir, "."))
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", quoteArg(s.arg), err)
 	}
-	if err := cmd.Start(); err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			return nil, fail(exitInput, "%s: there is no git command", quoteArg(s.arg))
-		}
-		return nil, fail(exitInput, "%s: git: %w", quoteArg(s.arg), err)
+	commit, err := repo.Commit(rev)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %s: %w", quoteArg(s.arg), quoteArg(rev), err)
 	}
-	m, readErr := onnxload.ReadStream(out, onnxload.Options{Path: s.arg})
-	out.Close() // what the reader left is of no use, and git must not wait
-	err = cmd.Wait()
-	if text := strings.TrimSpace(stderr.String()); err != nil && text != "" {
-		if m != nil {
-			m.Close()
-		}
-		return nil, fail(exitInput, "%s: git: %s", quoteArg(s.arg), strings.TrimPrefix(firstLine(text), "fatal: "))
+	f, err := repo.Find(commit, file)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(s.arg), err)
 	}
-	return m, inputError(readErr)
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
+	return &kept{repo, f, file}, nil
 }

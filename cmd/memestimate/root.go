@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // rootCommand builds the command tree. Every subcommand is named here, and has
@@ -23,19 +25,18 @@ func rootCommand(e *env) *cobra.Command {
 		Use:   "memestimate MODEL",
 		Short: "How much GPU memory a PyTorch training step takes, from the ONNX graph alone",
 		Long: `Memestimate tells how much GPU memory a PyTorch training step or inference takes, and
-where it goes, from the ONNX graph of the model alone: no weights, no framework, no GPU.
+where it goes, without a GPU: the step is simulated, allocation by allocation, from
+the ONNX graph of the model alone.
 
-The run is simulated: every allocation of PyTorch's eager mode, in its order, replayed through its caching allocator.
-Which run it is say --mode, --precision, --optimizer and the like; --gpu, --budget and --memory-limit ask whether it fits.
-
-MODEL is a path, "-" for standard input, or the name of a built-in model.
+MODEL is a path, "-" for standard input, or the name of a built-in model. The path may be that of a
+recording, which the Python package makes of any training step; two of them, at two
+batch sizes, give every other --batch.
 
 Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input,
 4 device, 5 output could not be written, 70 a bug of ours.`,
 		Example: `  memestimate resnet50 --batch 32
-  memestimate model.onnx --batch 8 --dim sequence=512 --precision amp-bf16 --gpu a100-80gb
-  memestimate model.onnx --batch 8 --budget 24GiB --format markdown
-  memestimate fit model.onnx --gpu rtx-4090`,
+  memestimate model.onnx --batch 8 --dim sequence=512 --gpu 4090
+  memestimate fit resnet50 --gpu a100-80gb --precision amp-bf16`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       versionLine(),
@@ -50,7 +51,11 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 				if near := mistyped(cmd, args[0]); near != "" {
 					return usagef("%s: no such command, no such file, and no built-in model of that name", quoteArg(args[0])).withHint("%s", didYouMean(cmd.Name()+" "+near))
 				}
-				return runEstimate(e, cmd, args[0], &s, &a, &auto, &o)
+				return runEstimate(e, cmd, resolve(args[0]), &s, &a, &auto, &o)
+			}
+			if in := resolve(args[0]); in.isRecording() {
+				in.with(args[1:])
+				return runEstimate(e, cmd, in, &s, &a, &auto, &o)
 			}
 			if near := nearestCommand(cmd, args[0]); near != "" {
 				return usagef("unknown command %q", args[0]).withHint("%s", didYouMean(cmd.Name()+" "+near))
@@ -77,13 +82,23 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		commentCommand(e),
 		modelsCommand(e),
 		opsCommand(e),
+		gpusCommand(e),
 		snapshotCommand(e),
 		devicesCommand(e),
 		runCommand(e),
 		traceCommand(e),
+		releaseCommand(e),
+		slurmCommand(e),
+		k8sCommand(e),
+		webhookCommand(e),
+		whereCommand(e),
+		exporterCommand(e),
 		manCommand(e),
 		versionCommand(e),
 	)
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(spelling.Key(name))
+	})
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(e, cmd) })
 	root.InitDefaultCompletionCmd()
@@ -116,6 +131,9 @@ func meantFlag(cmd *cobra.Command, err error) string {
 		if all := unknown.GetSpecifiedShortnames(); len(all) > 1 { // -bacth, with one hyphen
 			typed, _, _ = strings.Cut(all, "=")
 		}
+		if hint := sizeFlags[spelling.Key(typed)]; hint != "" {
+			return hint
+		}
 		return didYouMean(nearestFlag(cmd, typed))
 	}
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
@@ -128,11 +146,23 @@ func meantFlag(cmd *cobra.Command, err error) string {
 			return didYouMean(meant)
 		}
 	}
-	if n, ok := errors.AsType[*nameError](err); ok {
-		return n.Hint()
+	var hinted interface{ Hint() string }
+	if errors.As(err, &hinted) {
+		return hinted.Hint()
 	}
 	return ""
 }
+
+// sizeFlags are flags that other programs have for the size of a dimension, which has a name here.
+var sizeFlags = map[string]string{
+	"seq-len": sequenceHint, "seqlen": sequenceHint, "sequence-length": sequenceHint, "sequence": sequenceHint, "max-length": sequenceHint, "max-seq-length": sequenceHint, "context-length": sequenceHint, "block-size": sequenceHint,
+	"image-size": imageHint, "img-size": imageHint, "resolution": imageHint, "input-size": imageHint, "height": imageHint, "width": imageHint,
+}
+
+const (
+	sequenceHint = "dimensions have names: --dim sequence=512"
+	imageHint    = "dimensions have names: --dim height=256 --dim width=256"
+)
 
 // plainly names a flag as it is typed, and says what it wants where the standard library would name its own functions.
 func plainly(err error) error {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,6 +36,8 @@ type launch struct {
 	print   bool
 	format  string
 	verbose bool
+	cluster string // "" for this machine, or "slurm"
+	job     slurmJob
 }
 
 // runCommand picks GPUs, holds them and becomes a command that sees them alone.
@@ -43,7 +45,7 @@ func runCommand(e *env) *cobra.Command {
 	var l launch
 	cmd := &cobra.Command{
 		Use:   "run [MODEL] [flags] -- COMMAND [ARG]...",
-		Short: "Pick a GPU that fits, hold it against other launchers, run a command on it",
+		Short: "Pick a GPU that fits, hold it, run a command on it",
 		Long: `Run picks a GPU with the memory needed, which --need or the estimate of a MODEL says, reserves it, sets CUDA_VISIBLE_DEVICES to its UUID and becomes
 the command: signals, terminal and exit code are the command's own. The reservation ends with the command, however it
 ends, and counts for every launcher that shares the state directory, also of other users and in containers.
@@ -72,6 +74,8 @@ only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 	l.model.flags(fs)
 	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
 	fs.Lookup("wait").NoOptDefVal = "forever"
+	fs.Var(&oneOf{"cluster", &l.cluster, []string{"slurm"}}, "cluster", "hand the command over to a cluster instead of running it here: slurm")
+	l.job.flags(fs)
 	fs.BoolVar(&l.print, "print", false, "say what would be chosen now, and neither hold nor run anything")
 	fs.StringVarP(&l.format, "format", "f", "text", "form of --print: text, json")
 	fs.BoolVarP(&l.verbose, "verbose", "v", false, "say on stderr what was chosen and where it is reserved")
@@ -83,11 +87,15 @@ only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 // the error says why not.
 func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
 	request, command, err := l.check(e, cmd, args)
-	if err == nil && l.print {
-		return l.answer(e, request)
-	}
-	if err != nil {
+	switch need := request.Bytes + request.Margin; {
+	case err != nil:
 		return l.before(err)
+	case l.cluster != "" && l.print:
+		return l.job.print(e, l, need, command)
+	case l.cluster != "":
+		return l.before(l.job.submit(e, l, need, command))
+	case l.print:
+		return l.answer(e, request)
 	}
 	path, err := lookCommand(command[0], e.getenv("PATH"))
 	if err != nil {
@@ -99,7 +107,7 @@ func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
 // before gives an error from before the command's start run's own exit code.
 func (l *launch) before(err error) error {
 	x, ok := errors.AsType[*exitError](err)
-	if !ok || l.print {
+	if !ok || l.print || x.err == nil { // which is a code of the command's own
 		return err
 	}
 	if x.code < exitTimeout {
@@ -114,7 +122,11 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	if err != nil {
 		return r, nil, err
 	}
-	args, usage := l.model.take("run", cmd.UseLine(), args, cmd.ArgsLenAtDash())
+	dash := cmd.ArgsLenAtDash()
+	if cmd.Flags().Changed("wait") && l.wait.timeout == 0 && len(args) > 0 && dash != 0 && l.wait.Set(args[0]) == nil {
+		args, dash = args[1:], dash-1 // --wait 30m: pflag leaves the time to the arguments
+	}
+	args, usage := l.model.take("run", cmd.UseLine(), args, dash)
 	if usage != nil {
 		return r, nil, usage
 	}
@@ -143,6 +155,9 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	if err := l.split.check(cmd, &l.choice, &l.model); err != nil {
 		return r, nil, err
 	}
+	if err := l.forCluster(cmd); err != nil {
+		return r, nil, err
+	}
 	switch {
 	case l.split.on:
 		err = l.split.prepare(e, cmd, &l.choice, &l.model, &r)
@@ -150,6 +165,23 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 		r.Bytes, err = l.model.upperBound(e, cmd.CommandPath(), 0)
 	}
 	return r, args, err
+}
+
+// forCluster refuses flags that say how this machine chooses with a cluster that does, and the other way round.
+func (l *launch) forCluster(cmd *cobra.Command) error {
+	var own pflag.FlagSet
+	wrong, why := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-used", "max-utilization", "split", "state-dir", "nvml"}, "is for this machine: a cluster queues and chooses by itself"
+	if l.cluster == "" {
+		wrong, why = nil, "goes with --cluster"
+		l.job.flags(&own)
+		own.VisitAll(func(f *pflag.Flag) { wrong = append(wrong, f.Name) })
+	}
+	for _, name := range wrong {
+		if cmd.Flags().Changed(name) {
+			return usagef("%s: --%s %s", cmd.Name(), name, why)
+		}
+	}
+	return nil
 }
 
 // modelFlag returns a flag about a model that was given, or "". --batch is also --split's.
@@ -186,9 +218,18 @@ func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path strin
 		return err
 	}
 	l.split.estimateAhead(session, r)
+	keepIgnored(false)
 	ctx, caught := catchSignals(ctx)
 	status := &waitStatus{e: e, need: r.Bytes + r.Margin}
-	h, err := state.Hold(ctx, session.List, devices.HoldRequest{
+	var once sync.Once
+	list := func() ([]devices.Device, error) {
+		ds, err := session.List()
+		if err == nil {
+			once.Do(func() { tellVisible(e, ds) })
+		}
+		return ds, err
+	}
+	h, err := state.Hold(ctx, list, devices.HoldRequest{
 		Request: r, Command: filepath.Base(command[0]), Shares: l.split.shares(),
 		Wait: l.wait.set, Timeout: l.wait.timeout, Status: status.show,
 	})
@@ -237,7 +278,11 @@ func (l *launch) explain(err error) error {
 	x := fail(exitDevice, "run: %w", err)
 	if no, ok := errors.AsType[*devices.NoFit](err); ok {
 		x.code = exitNo
-		if no.Held() && !l.print && !l.wait.set {
+		switch {
+		case l.print || l.wait.set || !no.Held():
+		case no.Left():
+			return x.withHint("--wait waits for it, and so may \"memestimate release\" where it is yours")
+		default:
 			return x.withHint("--wait waits for it")
 		}
 	}
@@ -258,6 +303,7 @@ func (l *launch) answer(e *env, r devices.Request) error {
 	if err := state.Attach(ds); err != nil {
 		return fail(exitDevice, "run: %w", err)
 	}
+	tellVisible(e, ds)
 	chosen, err := devices.Choose(ds, r)
 	if err != nil {
 		return l.explain(err)
@@ -290,20 +336,9 @@ func (l *launch) answer(e *env, r devices.Request) error {
 }
 
 func (l *launch) json(w io.Writer, r *devices.Request, chosen []devices.Device) error {
-	type part struct {
-		UUID    string `json:"uuid"`
-		Index   int    `json:"index"`
-		Samples *int   `json:"samples,omitempty"`
-		Bytes   uint64 `json:"bytes"`
-	}
-	v := struct {
-		Schema      string            `json:"schema"`
-		Batch       int               `json:"batch,omitempty"`
-		Devices     []part            `json:"devices"`
-		Environment map[string]string `json:"environment"`
-	}{Schema: "memestimate/1", Batch: l.split.batch, Environment: map[string]string{}}
+	v := chosenJSON{Schema: runForm, Batch: l.split.batch, Environment: map[string]string{}}
 	for i, d := range chosen {
-		p := part{UUID: d.UUID, Index: d.Index, Bytes: r.Bytes + r.Margin}
+		p := chosenPart{UUID: d.UUID, Index: d.Index, Bytes: r.Bytes + r.Margin}
 		if l.split.on {
 			p.Samples = &l.split.parts[i]
 			p.Bytes, _ = l.split.takes(i, l.split.parts[i]) // known since they were divided
@@ -314,9 +349,7 @@ func (l *launch) json(w io.Writer, r *devices.Request, chosen []devices.Device) 
 		name, value, _ := strings.Cut(s, "=")
 		v.Environment[name] = value
 	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	return encodeJSON(w, v)
 }
 
 // tell says on stderr what was chosen.

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 )
 
 // lookCommand finds the program that a command's first word means, as execvp(3) does, and gives
@@ -83,7 +85,7 @@ func catchSignals(ctx context.Context) (context.Context, func() int) {
 // ignore: nohup's stay ignored.
 func notifyEnding(came chan<- os.Signal) {
 	for _, s := range endingSignals {
-		if !signal.Ignored(s) {
+		if !signal.Ignored(s) && !inherited.Ignored(signalNumber(s)) {
 			signal.Notify(came, s)
 		}
 	}

@@ -5,12 +5,14 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // A sizeValue is a flag that holds bytes.
@@ -24,7 +26,7 @@ func (v *sizeValue) String() string {
 }
 func (v *sizeValue) Type() string { return "SIZE" }
 func (v *sizeValue) Set(s string) error {
-	n, err := report.ParseSize(s)
+	n, err := spelling.Size(s)
 	if err == nil {
 		*v = sizeValue(n)
 	}
@@ -73,11 +75,40 @@ func (v *waitValue) Set(s string) error {
 	return nil
 }
 
+// A rangeValue is a number of GPUs, or a range of numbers: N or N-M. Its zero value is 1.
+type rangeValue struct{ from, most int }
+
+func (v *rangeValue) least() int { return max(v.from, 1) }
+
+func (v *rangeValue) String() string {
+	switch {
+	case v.from == 0:
+		return ""
+	case v.most > v.from:
+		return fmt.Sprintf("%d-%d", v.from, v.most)
+	}
+	return strconv.Itoa(v.from)
+}
+func (v *rangeValue) Type() string { return "N" }
+func (v *rangeValue) Set(s string) error {
+	low, high, isRange := strings.Cut(s, "-")
+	from, err := strconv.Atoi(low)
+	most := from
+	if isRange && err == nil {
+		most, err = strconv.Atoi(high)
+	}
+	if err != nil || from < 1 || most < from {
+		return fmt.Errorf("%q is not a number of GPUs such as 2, or 2-4", s)
+	}
+	*v = rangeValue{from, most}
+	return nil
+}
+
 // A choice is the flags that say which GPUs a command may have.
 type choice struct {
 	need            limitValue
 	margin, minFree sizeValue
-	count           int
+	count           rangeValue
 	policy          string
 	exclude         []string
 	gpuType         string
@@ -87,7 +118,7 @@ type choice struct {
 func (c *choice) flags(fs *pflag.FlagSet) {
 	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
 	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
-	fs.IntVarP(&c.count, "count", "n", 1, "how many GPUs")
+	fs.VarP(&c.count, "count", "n", "how many GPUs, or at least and at most so many, as 2-4 (default 1)")
 	fs.StringVar(&c.policy, "policy", "best-fit", "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
 	fs.StringArrayVar(&c.exclude, "exclude", nil, "a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again")
 	fs.StringVar(&c.gpuType, "gpu-type", "", "take only GPUs whose name matches this regular expression, in any case")
@@ -97,15 +128,12 @@ func (c *choice) flags(fs *pflag.FlagSet) {
 // request returns the flags as the library takes them.
 func (c *choice) request(e *env) (devices.Request, error) {
 	r := devices.Request{
-		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count,
-		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), Held: e.getenv(devices.HeldVariable),
+		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count.least(), AtMost: c.count.most,
+		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e), Held: e.getenv(devices.HeldVariable),
 	}
 	var err error
 	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {
 		return r, usagef("--%w", err)
-	}
-	if c.count < 1 {
-		return r, usagef("-n %d: want at least one GPU", c.count)
 	}
 	if c.gpuType != "" {
 		if r.Type, err = regexp.Compile("(?i)" + c.gpuType); err != nil {
@@ -113,6 +141,21 @@ func (c *choice) request(e *env) (devices.Request, error) {
 		}
 	}
 	return r, nil
+}
+
+// pciOrder tells whether CUDA counts GPUs as NVML does.
+func pciOrder(e *env) bool { return e.getenv("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" }
+
+// tellVisible says on stderr what is odd about CUDA_VISIBLE_DEVICES.
+func tellVisible(e *env, ds []devices.Device) {
+	if o := e.getenv("CUDA_DEVICE_ORDER"); o != "" && o != "PCI_BUS_ID" && o != "FASTEST_FIRST" {
+		fmt.Fprintf(e.stderr, "memestimate: CUDA_DEVICE_ORDER: CUDA knows no order %s, and shows no GPU at all\n", quoteArg(o))
+	}
+	if v := visibleDevices(e); v != nil {
+		for _, n := range devices.ParseVisible(*v, ds, pciOrder(e)).Notes {
+			fmt.Fprintf(e.stderr, "memestimate: %s\n", oneLine(n))
+		}
+	}
 }
 
 // visibleDevices returns CUDA_VISIBLE_DEVICES, or nil when it is not set: an empty one

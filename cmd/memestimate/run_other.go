@@ -5,6 +5,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 )
 
 // endingSignals end a wait.
@@ -17,3 +18,7 @@ func runnable(string, fs.FileInfo) bool { return true }
 func become(path string, command, environ []string) error {
 	return fail(exitLauncher, "run: becoming a command needs a Unix")
 }
+
+func keepIgnored(bool) {}
+
+func detach(*exec.Cmd) {}

@@ -110,39 +110,49 @@ func (s *splitting) shares() func([]devices.Device) ([]uint64, error) {
 		return nil
 	}
 	return func(chosen []devices.Device) ([]uint64, error) {
-		room := make([]uint64, len(chosen))
-		for i := range chosen {
-			room[i] = chosen[i].Available()
-		}
-		// The costs are a line through two estimates. Where a part's own estimate lies above it and does not fit, the
-		// GPU's room is cut to what the line says of the largest part that does; at most once for each GPU.
-		for range len(chosen) + 1 {
-			parts, err := s.divide(room)
-			if err != nil {
-				return nil, err
-			}
-			shares, over := make([]uint64, len(parts)), -1
-			for i, p := range parts {
-				if shares[i], err = s.takes(i, p); err != nil {
-					return nil, err
-				}
-				if over < 0 && shares[i] > chosen[i].Available() {
-					over = i
-				}
-			}
-			switch {
-			case over < 0:
-				s.parts = parts
+		if s.first < 0 && len(chosen) > s.batch { // not all can have something to do
+			if shares, err := s.over(chosen[:s.batch]); err == nil {
 				return shares, nil
-			case s.first >= 0 || s.exact == nil:
-				return nil, fmt.Errorf("%s on %s take %s, and it has %s", count(parts[over], "sample"), chosen[over].Label(), devices.FormatBytes(shares[over]), devices.FormatBytes(chosen[over].Available()))
-			}
-			if room[over], err = s.roomFor(over, parts[over], chosen[over].Available()); err != nil {
-				return nil, err
 			}
 		}
-		return nil, fmt.Errorf("no division of a batch of %d over %d GPUs fits", s.batch, len(chosen))
+		return s.over(chosen)
 	}
+}
+
+// over divides the batch over these GPUs and says what each part takes.
+func (s *splitting) over(chosen []devices.Device) ([]uint64, error) {
+	room := make([]uint64, len(chosen))
+	for i := range chosen {
+		room[i] = chosen[i].Available()
+	}
+	// The costs are a line through two estimates. Where a part's own estimate lies above it and does not fit, the
+	// GPU's room is cut to what the line says of the largest part that does; at most once for each GPU.
+	for range len(chosen) + 1 {
+		parts, err := s.divide(room)
+		if err != nil {
+			return nil, err
+		}
+		shares, over := make([]uint64, len(parts)), -1
+		for i, p := range parts {
+			if shares[i], err = s.takes(i, p); err != nil {
+				return nil, err
+			}
+			if over < 0 && shares[i] > chosen[i].Available() {
+				over = i
+			}
+		}
+		switch {
+		case over < 0:
+			s.parts = parts
+			return shares, nil
+		case s.first >= 0 || s.exact == nil:
+			return nil, fmt.Errorf("%s on %s take %s, and it has %s", count(parts[over], "sample"), chosen[over].Label(), devices.FormatBytes(shares[over]), devices.FormatBytes(chosen[over].Available()))
+		}
+		if room[over], err = s.roomFor(over, parts[over], chosen[over].Available()); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("no division of a batch of %d over %d GPUs fits", s.batch, len(chosen))
 }
 
 // roomFor returns the room in which the line of costs sees the largest part, below tooMuch, whose estimate is within

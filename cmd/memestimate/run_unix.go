@@ -6,20 +6,48 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
+	"os/signal"
 	"syscall"
+
+	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 )
 
 // endingSignals end a wait.
-var endingSignals = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP}
+var endingSignals = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP}
 
 // runnable tells whether somebody may execute the file; whether we may, the kernel will say.
 func runnable(path string, st fs.FileInfo) bool {
 	return st.Mode().Perm()&0o111 != 0
 }
 
+// keepIgnored ignores what this program was started to ignore, so that a command that it starts or becomes does too. Go's runtime
+// has let go of those signals. A trace needs SIGCHLD itself.
+func keepIgnored(childToo bool) {
+	for s := syscall.Signal(1); s < 32; s++ {
+		switch s {
+		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGURG, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP:
+			continue // nobody can, or the runtime needs them
+		case syscall.SIGCHLD:
+			if !childToo {
+				continue
+			}
+		}
+		if inherited.Ignored(int(s)) {
+			signal.Ignore(s)
+		}
+	}
+}
+
 // become replaces this process by the command. It returns only when that fails. A file that the kernel
 // does not know how to run is a shell script without a first line, as execvp(3) has it.
 func become(path string, command, environ []string) error {
+	keepIgnored(true)
+	for fd := range 3 {
+		if inherited.Closed(fd) {
+			syscall.Close(fd) // what the runtime opened in its place
+		}
+	}
 	err := syscall.Exec(path, command, environ)
 	if errors.Is(err, syscall.ENOEXEC) {
 		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, command[1:]...), environ)
@@ -30,3 +58,6 @@ func become(path string, command, environ []string) error {
 	}
 	return fail(code, "%s: cannot be run: %w", quoteArg(command[0]), err)
 }
+
+// detach keeps the terminal's signals from a program that is to be started.
+func detach(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

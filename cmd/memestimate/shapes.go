@@ -176,12 +176,12 @@ func dimOf(d shape.Dim) any {
 	return d.String()
 }
 
-// writeValues writes {"values": {name: {dtype, shape}}}, in order.
+// writeValues writes {"schema": ..., "values": {name: {dtype, shape}}}, in order.
 func writeValues(w io.Writer, values []namedValue) error {
 	b := bufio.NewWriter(w) // whose first error Flush returns
 	var name bytes.Buffer
 	encoder := json.NewEncoder(&name)
-	b.WriteString("{\"values\": {")
+	fmt.Fprintf(b, "{\"schema\": %q, \"values\": {", shapesForm)
 	for i, v := range values {
 		name.Reset()
 		err := encoder.Encode(v.name)

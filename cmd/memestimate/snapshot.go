@@ -1,24 +1,20 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/snapshot"
 )
-
-// snapshotSchema is the name of the JSON that the snapshot commands write.
-const snapshotSchema = "memestimate/snapshot/1"
 
 // snapshotCommand reads what PyTorch measured: one subcommand for each question.
 func snapshotCommand(e *env) *cobra.Command {
@@ -42,6 +38,9 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 	cmd.AddCommand(
 		snapshotShowCommand(e),
 		snapshotTopCommand(e),
+		snapshotEventsCommand(e),
+		snapshotExportCommand(e),
+		snapshotWatchCommand(e),
 		snapshotTrackCommand(e),
 		snapshotDiffCommand(e),
 		snapshotReplayCommand(e),
@@ -84,6 +83,7 @@ func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
 		}
 		r = f
 	}
+	e.collector.tidy()
 	p := startProgress(e, "reading "+name)
 	defer p.done()
 	s, err := snapshot.Read(r, snapshot.Options{})
@@ -91,14 +91,6 @@ func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
 		return nil, fail(exitInput, "%s: %w", name, cause(err))
 	}
 	return s, nil
-}
-
-// writeJSON writes v with two spaces of indentation, as all our JSON has.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }
 
 // deviceFlag is the flag --device of a command that looks at one device.
@@ -145,7 +137,7 @@ func history(s *snapshot.Snapshot, arg string, device int) (*snapshot.History, e
 }
 
 // moment turns --at into the event of a file after which to look.
-func moment(h *snapshot.History, arg string, events int, at string) (int, error) {
+func moment(s *snapshot.Snapshot, h *snapshot.History, arg string, events int, at string) (int, error) {
 	switch at {
 	case "peak":
 		return h.Allocated.Event, nil
@@ -159,9 +151,19 @@ func moment(h *snapshot.History, arg string, events int, at string) (int, error)
 		}
 		return h.OOMs[0].Event, nil
 	}
+	if edge, name, ok := strings.Cut(at, ":"); ok && (edge == "begin" || edge == "end") {
+		first, last, found := s.Range(h.Device, name)
+		switch {
+		case !found:
+			return 0, fail(exitNo, "%s: the program marked no range %s", quoteArg(arg), quoteArg(name))
+		case edge == "begin":
+			return first, nil
+		}
+		return last, nil
+	}
 	n, err := strconv.Atoi(at)
 	if err != nil || n < 0 || n >= events {
-		return 0, usagef("%s: --at %q, wanted peak, end, start, oom or the number of an event below %d", quoteArg(arg), at, events)
+		return 0, usagef("%s: --at %q, wanted peak, end, start, oom, begin:NAME, end:NAME or the number of an event below %d", quoteArg(arg), at, events)
 	}
 	return n, nil
 }

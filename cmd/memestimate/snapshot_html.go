@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/snapshot"
@@ -56,6 +56,9 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 				r.Name = in.name
 				names = append(names, in.name)
 				p.Runs = append(p.Runs, *r)
+				if err := oomOnPage(&p, s, device, a, r.Name, len(args) > 1); err != nil {
+					return err
+				}
 				p.Facts = append(p.Facts, snapshotFacts(s, device, r, len(args) > 1)...)
 				p.Tables = append(p.Tables, segmentTable(r, len(args) > 1))
 			}
@@ -70,15 +73,72 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 
 // snapshotRun is a device's recording as the page draws it.
 func snapshotRun(s *snapshot.Snapshot, arg string, device int) (*page.Run, error) {
-	h, err := history(s, arg, device)
-	if err != nil {
-		return nil, err
-	}
-	t, err := s.Timeline(device)
+	p, err := s.Play(device)
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", quoteArg(arg), err)
 	}
-	r := &page.Run{Timeline: t, Allocated: h.Allocated.Bytes, Reserved: h.Reserved.Bytes, Levels: levels(s, device, h, t), Inferred: true}
+	begin, err := s.StateAt(device, -1)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(arg), err)
+	}
+	h := p.History
+	r := &page.Run{Timeline: p.Timeline, Allocated: h.Allocated.Bytes, Reserved: h.Reserved.Bytes, Inferred: true}
+	trace := s.Trace(device)
+	t := &page.Trace{Events: trace.Len(), Number: p.Number, Blocks: make([]page.TraceBlock, len(p.Blocks))}
+	stacks := map[snapshot.StackID]int32{}
+	for i := range s.Frames {
+		t.Frames = append(t.Frames, s.Frames[i].String())
+	}
+	for i, l := range p.Blocks {
+		k, ok := stacks[l.Stack]
+		if frames := s.Stack(l.Stack); !ok && len(frames) > 0 {
+			k = int32(len(t.Stacks))
+			calls := make([]int32, len(frames))
+			for n, f := range frames {
+				calls[n] = int32(f)
+			}
+			t.Stacks = append(t.Stacks, calls)
+			stacks[l.Stack] = k
+		} else if !ok {
+			k = -1
+		}
+		t.Blocks[i] = page.TraceBlock{Addr: l.Addr, Bytes: l.Size, Stack: k, Stream: l.Stream}
+	}
+	for i := range begin {
+		g := &begin[i]
+		t.Begin = append(t.Begin, page.TraceSegment{Addr: g.Addr, Bytes: g.Total, Stream: g.Stream, Kind: segmentKind(g)})
+	}
+	now := h.Start.Reserved
+	r.Levels = []page.Level{{Event: -len(h.Before), Bytes: now}}
+	for i, e := range trace.All() {
+		g := page.TraceSegment{Event: i, Addr: e.Addr, Bytes: e.Size, Stream: s.Streams[e.Stream], Kind: "large"}
+		switch e.Action {
+		case snapshot.SegmentMap, snapshot.SegmentUnmap:
+			g.Kind = "expandable"
+		case snapshot.SegmentAlloc, snapshot.SegmentFree:
+			if e.Size == snapshot.SmallSegment {
+				g.Kind = "small"
+			}
+		default:
+			continue
+		}
+		if g.Freed = e.Action == snapshot.SegmentFree || e.Action == snapshot.SegmentUnmap; g.Freed {
+			now -= e.Size
+		} else {
+			now += e.Size
+		}
+		t.Segments = append(t.Segments, g)
+		r.Levels = append(r.Levels, page.Level{Event: i, Bytes: now})
+	}
+	for i := range h.OOMs {
+		o := &h.OOMs[i]
+		t.Marks = append(t.Marks, page.Mark{Event: o.Event, Text: fmt.Sprintf("Out of memory at event %d: %s asked for %s with %s allocated and %s reserved",
+			o.Event, place(s.UserSite(o.Stack)), report.Size(o.Tried), report.Size(o.Moment.Allocated), report.Size(o.Moment.Reserved))})
+		if i == maxMarks {
+			break
+		}
+	}
+	r.Trace = t
 	for i := range s.Segments {
 		g := &s.Segments[i]
 		if g.Device != device {
@@ -97,6 +157,9 @@ func snapshotRun(s *snapshot.Snapshot, arg string, device int) (*page.Run, error
 	return r, nil
 }
 
+// maxMarks is how many failures the picture shows.
+const maxMarks = 200
+
 func segmentKind(g *snapshot.Segment) string {
 	switch {
 	case g.Expandable:
@@ -107,58 +170,16 @@ func segmentKind(g *snapshot.Segment) string {
 	return "large"
 }
 
-// levels tells what was reserved along the timeline. Its allocations and frees
-// come in the order of the trace, after those that were there before.
-func levels(s *snapshot.Snapshot, device int, h *snapshot.History, t *timeline.Timeline) []page.Level {
-	out := []page.Level{{Event: 0, Bytes: h.Start.Reserved}}
-	if device >= len(s.Traces) {
-		return out
-	}
-	// at is the timeline's event that comes next.
-	at := len(h.Before)
-	now := h.Start.Reserved
-	live := map[int64]bool{}
-	for _, b := range h.Before {
-		live[b.Addr] = true
-	}
-	step := func() {
-		for at < len(t.Events) && t.Events[at].Kind == timeline.Mark {
-			at++
-		}
-		at++
-	}
-	for _, e := range s.Traces[device].All() {
-		switch e.Action {
-		case snapshot.Alloc:
-			if live[e.Addr] {
-				step() // the timeline frees what the trace forgot to
-			}
-			live[e.Addr] = true
-			step()
-		case snapshot.FreeRequested, snapshot.FreeCompleted:
-			if live[e.Addr] {
-				delete(live, e.Addr)
-				step()
-			}
-		case snapshot.SegmentAlloc, snapshot.SegmentMap:
-			now += e.Size
-			out = append(out, page.Level{Event: min(at, len(t.Events)), Bytes: now})
-		case snapshot.SegmentFree, snapshot.SegmentUnmap:
-			now -= e.Size
-			out = append(out, page.Level{Event: min(at, len(t.Events)), Bytes: now})
-		}
-	}
-	return out
-}
-
 func snapshotFacts(s *snapshot.Snapshot, device int, r *page.Run, several bool) []page.Fact {
 	name := ""
 	if several {
 		name = ", " + report.Show(r.Name, 60)
 	}
 	f := s.Figures(device)
+	asked, _ := r.Timeline.Peak()
 	facts := []page.Fact{
 		{Name: "Peak allocated" + name, Value: report.Size(r.Allocated)},
+		{Name: "Peak of what was asked for" + name, Value: report.Size(asked) + ", as the bands show"},
 		{Name: "Peak reserved" + name, Value: report.Size(r.Reserved)},
 		{Name: "Allocated at the end" + name, Value: report.Size(f.Allocated)},
 		{Name: "Reserved at the end" + name, Value: report.Size(f.Reserved)},
@@ -168,6 +189,39 @@ func snapshotFacts(s *snapshot.Snapshot, device int, r *page.Run, several bool) 
 		facts = append(facts, page.Fact{Name: "Settings" + name, Value: report.Show(c, 200)})
 	}
 	return facts
+}
+
+// oomOnPage puts first why memory ran out.
+func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string, several bool) error {
+	h, err := history(s, arg, device)
+	if err != nil {
+		return err
+	}
+	ooms, _, err := oomsOf(s, h)
+	if err != nil {
+		return fail(exitInput, "%s: %w", quoteArg(arg), err)
+	}
+	of := ""
+	if several {
+		of = ", " + report.Show(name, 60)
+	}
+	for i := range ooms {
+		o := &ooms[i]
+		p.Facts = append(p.Facts,
+			page.Fact{Name: fmt.Sprintf("Out of memory at event %d%s", o.Event, of), Value: fmt.Sprintf("%s asked for %s", place(o.Where), report.Size(o.Tried))},
+			page.Fact{Name: "Cause: " + strings.ReplaceAll(o.Cause, "-", " "), Value: o.Why})
+		held := &report.Grid{Columns: []report.Column{{Title: "Size", Right: true}, {Title: "Allocations", Right: true}, {Title: "Phase"}, {Title: "Held by", File: true}}}
+		for _, x := range o.Live {
+			held.Rows = append(held.Rows, []string{fmt.Sprintf("%d B", x.Bytes), strconv.Itoa(x.Count), x.Phase, x.Where})
+		}
+		tried := &report.Grid{Columns: []report.Column{{Title: "Helps"}, {Title: "Tried by replay", File: true}, {Title: "Settings", File: true}}}
+		for _, r := range o.Remedies {
+			tried.Rows = append(tried.Rows, []string{r.Helps, r.What, r.Conf})
+		}
+		p.Tables = append(p.Tables, page.Table{Title: fmt.Sprintf("In use when memory ran out at event %d%s", o.Event, of), Grid: held},
+			page.Table{Title: fmt.Sprintf("What would have helped at event %d%s", o.Event, of), Grid: tried})
+	}
+	return nil
 }
 
 // segmentTable is the picture of the segments in numbers.

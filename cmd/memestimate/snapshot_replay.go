@@ -10,6 +10,7 @@ import (
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/snapshot/replay"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // replayed is one row of "snapshot replay".
@@ -45,7 +46,7 @@ Exit code 1: memory runs out under every setting tried.`,
 			var capacity int64
 			if limit != "" {
 				var err error
-				if capacity, err = report.ParseSize(limit); err != nil || capacity <= 0 {
+				if capacity, err = spelling.Size(limit); err != nil || capacity <= 0 {
 					return usagef("--capacity %q, wanted a size such as 24GiB", limit)
 				}
 			}
@@ -63,12 +64,7 @@ Exit code 1: memory runs out under every setting tried.`,
 			}
 			err = o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return writeJSON(w, struct {
-						Schema string     `json:"schema"`
-						File   string     `json:"file"`
-						Device int        `json:"device"`
-						Runs   []replayed `json:"runs"`
-					}{snapshotSchema, args[0], device, rows})
+					return encodeJSON(w, replayJSON{replayForm, args[0], device, rows})
 				}
 				if err := o.grid(w, e, replayGrid(rows)); err != nil || o.format == "csv" {
 					return err

@@ -26,17 +26,6 @@ type (
 		Bytes   int64  `json:"bytes"`
 		Largest int64  `json:"largest_bytes"`
 	}
-	oomJSON struct {
-		Event       int         `json:"event"`
-		Tried       int64       `json:"tried_bytes"`
-		DeviceFree  int64       `json:"device_free_bytes"`
-		Allocated   int64       `json:"allocated_bytes"`
-		Reserved    int64       `json:"reserved_bytes"`
-		CachedFree  int64       `json:"cached_free_bytes"`
-		LargestFree int64       `json:"largest_free_bytes"`
-		Why         string      `json:"why"`
-		Live        []groupJSON `json:"live"`
-	}
 	deviceJSON struct {
 		Device        int                `json:"device"`
 		Allocated     int64              `json:"allocated_bytes"`
@@ -50,10 +39,12 @@ type (
 		Blocks        map[string]sumJSON `json:"blocks"`
 		Events        int                `json:"events"`
 		Actions       map[string]int     `json:"actions"`
-		PeakAllocated peakJSON           `json:"peak_allocated"`
-		PeakReserved  peakJSON           `json:"peak_reserved"`
-		PeakRequested peakJSON           `json:"peak_requested"`
+		PeakAllocated *peakJSON          `json:"peak_allocated"` // null where nothing was recorded
+		PeakReserved  *peakJSON          `json:"peak_reserved"`
+		PeakRequested *peakJSON          `json:"peak_requested"`
+		Unsure        int64              `json:"unsure_bytes"` // by how much the peaks of allocated bytes may be off
 		OOMs          []oomJSON          `json:"ooms"`
+		MoreOOMs      int                `json:"more_ooms"` // failures at further places, which are not explained
 		Exact         bool               `json:"exact"`
 		Doubts        []string           `json:"doubts"`
 	}
@@ -80,7 +71,7 @@ func snapshotShowCommand(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r := showJSON{Schema: snapshotSchema, File: args[0], AllocConf: s.AllocConf(), Devices: []deviceJSON{}}
+			r := showJSON{Schema: showForm, File: args[0], AllocConf: s.AllocConf(), Devices: []deviceJSON{}}
 			for d := range s.Devices() {
 				if !used(s, d) {
 					continue
@@ -93,7 +84,7 @@ func snapshotShowCommand(e *env) *cobra.Command {
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return writeJSON(w, r)
+					return encodeJSON(w, r)
 				}
 				return r.text(w, s)
 			})
@@ -110,14 +101,19 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 	}
 	f := s.Figures(device)
 	sum := func(x snapshot.Sum) sumJSON { return sumJSON(x) }
-	peak := func(p snapshot.Peak) peakJSON { return peakJSON(p) }
+	peak := func(p snapshot.Peak) *peakJSON {
+		if !h.Recorded {
+			return nil
+		}
+		return &peakJSON{p.Bytes, p.Event}
+	}
 	j := deviceJSON{
 		Device: device, Allocated: f.Allocated, Active: f.Active, Requested: f.Requested, Reserved: f.Reserved,
 		Fragmentation: f.Fragmentation(), LargestFree: f.LargestFree, InactiveSplit: sum(f.InactiveSplit),
 		Segments: map[string]sumJSON{"small": sum(f.Small), "large": sum(f.Large), "expandable": sum(f.Expandable)},
 		Blocks:   map[string]sumJSON{}, Actions: map[string]int{},
-		PeakAllocated: peak(h.Allocated), PeakReserved: peak(h.Reserved), PeakRequested: peak(h.Requested),
-		OOMs: []oomJSON{}, Exact: h.Exact, Doubts: append([]string{}, h.Doubts...),
+		PeakAllocated: peak(h.Allocated), PeakReserved: peak(h.Reserved), PeakRequested: peak(h.Requested), Unsure: h.Unsure,
+		Exact: h.Exact, Doubts: append([]string{}, h.Doubts...),
 	}
 	for i, b := range f.Blocks {
 		j.Blocks[snapshot.BlockState(i).String()] = sum(b)
@@ -126,38 +122,11 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 		j.Actions[s.ActionName(a.Action)] = a.Count
 		j.Events += a.Count
 	}
-	for i := range h.OOMs {
-		x := &h.OOMs[i]
-		live, err := s.LiveAt(device, x.Event)
-		if err != nil {
-			return deviceJSON{}, fail(exitInput, "%s: %w", quoteArg(arg), err)
-		}
-		k := oomJSON{Event: x.Event, Tried: x.Tried, DeviceFree: x.DeviceFree, Allocated: x.Moment.Allocated, Reserved: x.Moment.Reserved,
-			CachedFree: x.Free, LargestFree: x.LargestFree, Why: why(x), Live: []groupJSON{}}
-		groups := snapshot.GroupBy(live, func(l snapshot.Live) string { return s.SiteOf(l, true) })
-		for _, g := range groups[:min(len(groups), 10)] {
-			k.Live = append(k.Live, groupJSON{g.Label, g.Count, g.Bytes, g.Largest})
-		}
-		j.OOMs = append(j.OOMs, k)
+	var err2 error
+	if j.OOMs, j.MoreOOMs, err2 = oomsOf(s, h); err2 != nil {
+		return deviceJSON{}, fail(exitInput, "%s: %w", quoteArg(arg), err2)
 	}
 	return j, nil
-}
-
-// why tells what stood against an allocation.
-func why(o *snapshot.OutOfMemory) string {
-	cached := fmt.Sprintf("the largest of %d cached pieces has %s", o.Pieces, report.Size(o.LargestFree))
-	switch {
-	case o.Pieces == 0:
-		cached = "nothing is cached"
-	case o.LargestFree >= o.Tried:
-		cached = fmt.Sprintf("a cached piece of %s cannot serve it: it is of another stream or pool", report.Size(o.LargestFree))
-	case o.Free >= o.Tried:
-		cached = fmt.Sprintf("%s are cached, but in %d pieces of at most %s: fragmentation", report.Size(o.Free), o.Pieces, report.Size(o.LargestFree))
-	}
-	if o.DeviceFree >= o.Tried {
-		return fmt.Sprintf("the device had %s free, so a limit on the process stood against it; %s", report.Size(o.DeviceFree), cached)
-	}
-	return fmt.Sprintf("the device had %s left; %s", report.Size(o.DeviceFree), cached)
 }
 
 // text writes the report for people.
@@ -172,35 +141,37 @@ func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 	}
 	for i := range r.Devices {
 		d := &r.Devices[i]
+		for k := range d.OOMs {
+			p.line("")
+			d.OOMs[k].text(p, s)
+		}
+		if d.MoreOOMs > 0 {
+			p.line("")
+			p.line("Memory ran out %s more, at other places.", times(d.MoreOOMs))
+		}
 		p.line("")
 		p.line("device %d", d.Device)
-		p.size("allocated", d.Allocated, fmt.Sprintf("in %s blocks", report.Count(int64(d.Blocks["active_allocated"].Count))))
+		p.size("allocated", d.Allocated, "in "+count(d.Blocks["active_allocated"].Count, "block"))
 		p.size("active", d.Active, fmt.Sprintf("%s of them wait for another stream", report.Count(int64(d.Blocks["active_pending_free"].Count))))
 		p.size("requested", d.Requested, "")
-		p.size("reserved", d.Reserved, fmt.Sprintf("in %s segments", report.Count(int64(d.Segments["small"].Count+d.Segments["large"].Count+d.Segments["expandable"].Count))))
-		p.size("cached", d.Reserved-d.Active, fmt.Sprintf("%.1f %% of reserved, in %s blocks", d.Fragmentation*100, report.Count(int64(d.Blocks["inactive"].Count))))
+		p.size("reserved", d.Reserved, "in "+count(d.Segments["small"].Count+d.Segments["large"].Count+d.Segments["expandable"].Count, "segment"))
+		p.size("cached", d.Reserved-d.Active, fmt.Sprintf("%.1f %% of reserved, in %s", d.Fragmentation*100, count(d.Blocks["inactive"].Count, "block")))
 		p.size("  largest", d.LargestFree, "")
-		p.size("  split", d.InactiveSplit.Bytes, fmt.Sprintf("in %s blocks of segments that are in use", report.Count(int64(d.InactiveSplit.Count))))
+		p.size("  split", d.InactiveSplit.Bytes, fmt.Sprintf("in %s of segments that are in use", count(d.InactiveSplit.Count, "block")))
 		for _, k := range []string{"small", "large", "expandable"} {
 			if n := d.Segments[k]; n.Count > 0 {
-				p.size("segments", n.Bytes, fmt.Sprintf("in %s %s ones", report.Count(int64(n.Count)), k))
+				p.size("segments", n.Bytes, "in "+count(n.Count, k+" one"))
 			}
 		}
-		p.size("peak", d.PeakAllocated.Bytes, "allocated, at "+eventName(s, d.Device, d.PeakAllocated.Event))
-		p.size("", d.PeakReserved.Bytes, "reserved, at "+eventName(s, d.Device, d.PeakReserved.Event))
+		if d.PeakAllocated == nil {
+			p.line("%-12s  %s", "peak", "unknown: no events were recorded (torch.cuda.memory._record_memory_history)")
+		} else {
+			p.size("peak", d.PeakAllocated.Bytes, "allocated, at "+eventName(s, d.Device, d.PeakAllocated.Event))
+			p.size("", d.PeakReserved.Bytes, "reserved, at "+eventName(s, d.Device, d.PeakReserved.Event))
+		}
 		p.line("%-12s  %s", "events", report.Count(int64(d.Events)))
 		for _, a := range s.Actions(d.Device) {
 			p.line("  %-18s  %s", report.Show(s.ActionName(a.Action), 40), report.Count(int64(a.Count)))
-		}
-		for k := range d.OOMs {
-			o := &d.OOMs[k]
-			p.line("")
-			p.line("out of memory at event %d: %s were wanted with %s allocated and %s reserved", o.Event, report.Size(o.Tried), report.Size(o.Allocated), report.Size(o.Reserved))
-			p.line("  %s", o.Why)
-			p.line("  in use:")
-			for _, g := range o.Live {
-				p.line("  %12s  in %s  %s", report.Size(g.Bytes), report.Count(int64(g.Count)), report.Show(g.Where, 100))
-			}
 		}
 		p.doubts(fmt.Sprintf("device %d", d.Device), d.Doubts)
 	}

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,44 +15,32 @@ import (
 	"github.com/memestimate/memestimate/snapshot"
 )
 
-// labels are the ways to group allocations: the choices of --by.
-var labels = []struct {
-	name string
-	of   func(s *snapshot.Snapshot) func(snapshot.Live) string
-}{
-	{"frame", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return s.SiteOf(l, false) }
-	}},
-	{"user", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return s.SiteOf(l, true) }
-	}},
-	{"stack", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return stackText(s, l) }
-	}},
-	{"allocation", func(s *snapshot.Snapshot) func(snapshot.Live) string {
-		return func(l snapshot.Live) string { return fmt.Sprintf("0x%x:%s", l.Addr, s.SiteOf(l, false)) }
-	}},
+// grouping is the flags --by, --regex and --at.
+type grouping struct {
+	by, at string
+	regex  []string
 }
-
-// stackText is a whole stack on one line, innermost frame first.
-func stackText(s *snapshot.Snapshot, l snapshot.Live) string {
-	frames := s.Stack(l.Stack)
-	if len(frames) == 0 {
-		return s.SiteOf(l, false)
-	}
-	text := make([]string, len(frames))
-	for i, f := range frames {
-		text[i] = s.Frames[f].String()
-	}
-	return strings.Join(text, " < ")
-}
-
-// grouping is the flags --by and --at.
-type grouping struct{ by, at string }
 
 func (g *grouping) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&g.by, "by", "frame", "what to add up by: frame (the innermost of Python), user (the innermost outside of packages), stack, allocation")
-	cmd.Flags().StringVar(&g.at, "at", "peak", "when: peak, end, start, oom, or the number of an event")
+	cmd.Flags().StringVar(&g.by, "by", "frame", "what to add up by: frame (the innermost of Python), user (the innermost outside of packages), "+strings.Join(snapshot.By[2:], ", "))
+	cmd.Flags().StringArrayVar(&g.regex, "regex", nil, "add up by a pattern: the innermost frame that matches it; or NAME=PATTERN, more than once: the name of the first that a frame matches")
+	cmd.Flags().StringVar(&g.at, "at", "peak", "when: peak, end, start, oom, the number of an event, or begin:NAME or end:NAME of a range that the program marked")
+}
+
+// labeler checks --by and --regex.
+func (g *grouping) labeler(s *snapshot.Snapshot, device int) (*snapshot.Labeler, error) {
+	by := g.by
+	if len(g.regex) > 0 && by == "frame" {
+		by = "regex"
+	}
+	if len(g.regex) > 0 && by != "regex" {
+		return nil, usagef("--regex goes with --by regex, not with --by %s", by)
+	}
+	l, err := s.NewLabeler(device, by, g.regex...)
+	if err != nil {
+		return nil, usagef("--by %w", err)
+	}
+	return l, nil
 }
 
 // groups adds up what a device held.
@@ -62,21 +53,19 @@ func (g *grouping) groups(s *snapshot.Snapshot, arg string, device int) ([]snaps
 	if device < len(s.Traces) {
 		events = s.Traces[device].Len()
 	}
-	at, err := moment(h, arg, events, g.at)
+	at, err := moment(s, h, arg, events, g.at)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, l := range labels {
-		if l.name != g.by {
-			continue
-		}
-		live, err := s.LiveAt(device, at)
-		if err != nil {
-			return nil, 0, fail(exitInput, "%s: %w", quoteArg(arg), err)
-		}
-		return snapshot.GroupBy(live, l.of(s)), at, nil
+	l, err := g.labeler(s, device)
+	if err != nil {
+		return nil, 0, err
 	}
-	return nil, 0, usagef("--by %q, wanted frame, user, stack or allocation", g.by)
+	live, err := s.LiveAt(device, at)
+	if err != nil {
+		return nil, 0, fail(exitInput, "%s: %w", quoteArg(arg), err)
+	}
+	return snapshot.GroupBy(live, l.Live), at, nil
 }
 
 // snapshotTopCommand lists what takes the most memory.
@@ -109,8 +98,11 @@ func snapshotTopCommand(e *env) *cobra.Command {
 				return err
 			}
 			return o.write(e, func(w io.Writer) error {
-				if o.format == "json" {
+				switch o.format {
+				case "json":
 					return topJSON(w, args[0], device, at, groups, n)
+				case "folded":
+					return folded(w, s, device, at)
 				}
 				return o.grid(w, e, topGrid(groups, n))
 			})
@@ -119,8 +111,37 @@ func snapshotTopCommand(e *env) *cobra.Command {
 	g.flags(cmd)
 	d.flag(cmd)
 	cmd.Flags().IntVarP(&n, "count", "n", 20, "how many rows; 0 for all")
-	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "folded")
 	return cmd
+}
+
+// folded writes stacks as flame graphs are made of: the calls from the outermost
+// to the innermost with semicolons between them, and the bytes.
+func folded(w io.Writer, s *snapshot.Snapshot, device, at int) error {
+	live, err := s.LiveAt(device, at)
+	if err != nil {
+		return err
+	}
+	sums := map[snapshot.StackID]int64{}
+	for _, x := range live {
+		sums[x.Stack] += x.Size
+	}
+	plain := strings.NewReplacer(";", ":") // a name must not look like the end of one
+	for _, id := range slices.SortedFunc(maps.Keys(sums), func(a, b snapshot.StackID) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
+		frames := slices.Clone(s.Stack(id))
+		slices.Reverse(frames)
+		calls := make([]string, len(frames))
+		for i, f := range frames {
+			calls[i] = plain.Replace(clean(s.Frames[f].String()))
+		}
+		if len(calls) == 0 {
+			calls = []string{s.Site(id)}
+		}
+		if _, err := fmt.Fprintf(w, "%s %d\n", strings.Join(calls, ";"), sums[id]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // first is how many of so many rows to show; 0 asks for all.
@@ -157,18 +178,10 @@ func topGrid(groups []snapshot.Group, n int) *report.Grid {
 }
 
 func topJSON(w io.Writer, file string, device, at int, groups []snapshot.Group, n int) error {
-	r := struct {
-		Schema string      `json:"schema"`
-		File   string      `json:"file"`
-		Device int         `json:"device"`
-		Event  int         `json:"event"`
-		Count  int         `json:"count"`
-		Bytes  int64       `json:"bytes"`
-		Groups []groupJSON `json:"groups"`
-	}{Schema: snapshotSchema, File: file, Device: device, Event: at, Groups: []groupJSON{}}
+	r := topList{Schema: topForm, File: file, Device: device, Event: at, Groups: []groupJSON{}}
 	r.Count, r.Bytes = total(groups)
 	for _, g := range groups[:first(n, len(groups))] {
 		r.Groups = append(r.Groups, groupJSON{g.Label, g.Count, g.Bytes, g.Largest})
 	}
-	return writeJSON(w, r)
+	return encodeJSON(w, r)
 }

@@ -79,10 +79,7 @@ allocation and the place in the program that made it, not the shape of the tenso
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return writeJSON(w, struct {
-						Schema string      `json:"schema"`
-						Steps  []trackStep `json:"steps"`
-					}{snapshotSchema, steps})
+					return encodeJSON(w, trackList{trackForm, steps})
 				}
 				return trackText(w, begun, steps)
 			})
@@ -207,25 +204,14 @@ type figureRow struct {
 
 func diffWrite(w io.Writer, e *env, o *output, rows []figureRow, deltas []snapshot.Delta, n int) error {
 	if o.format == "json" {
-		type delta struct {
-			Where string `json:"where"`
-			Base  int64  `json:"base_bytes"`
-			Head  int64  `json:"head_bytes"`
-			BaseN int    `json:"base_count"`
-			HeadN int    `json:"head_count"`
-		}
-		r := struct {
-			Schema  string                      `json:"schema"`
-			Figures map[string]map[string]int64 `json:"figures"`
-			Places  []delta                     `json:"places"`
-		}{snapshotSchema, map[string]map[string]int64{}, []delta{}}
+		r := snapshotDiff{snapshotDiffForm, map[string]map[string]int64{}, []placeDelta{}}
 		for _, f := range rows {
 			r.Figures[f.key] = map[string]int64{"base_bytes": f.was, "head_bytes": f.is}
 		}
 		for _, d := range deltas[:first(n, len(deltas))] {
-			r.Places = append(r.Places, delta{d.Label, d.Was, d.Is, d.WasNo, d.IsNo})
+			r.Places = append(r.Places, placeDelta{d.Label, d.Was, d.Is, d.WasNo, d.IsNo})
 		}
-		return writeJSON(w, r)
+		return encodeJSON(w, r)
 	}
 	columns := func(last report.Column) []report.Column {
 		return []report.Column{{Title: "Base", Right: true}, {Title: "Head", Right: true}, {Title: "Change", Right: true}, {Title: "Count", Right: true}, last}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +15,10 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // Running are the flags that say how a model is run. They are spelt here, once, for all
@@ -26,12 +31,14 @@ type running struct {
 	scaler  string
 	gpu     string
 	limit   limitValue
+	bucket  limitValue
+	nccl    limitValue
 	profile string
 	given   *pflag.FlagSet // the flags, to see which of them were given
 }
 
 // trainingOnly are the flags that only a training step has a use for.
-var trainingOnly = []string{"optimizer", "loss", "grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output"}
+var trainingOnly = []string{"optimizer", "loss", "grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "train-only", "freeze", "checkpoint", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl"}
 
 // contradiction refuses a setting that would change nothing: one of training for an inference.
 func (r *running) contradiction() error {
@@ -52,23 +59,36 @@ func (r *running) contradiction() error {
 }
 
 // precisions are the names that --precision takes.
-var precisions = []string{"fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"}
+var precisions = func() (names []string) {
+	for _, p := range eager.Precisions {
+		names = append(names, string(p))
+	}
+	return names
+}()
 
 func (r *running) flags(fs *pflag.FlagSet) {
 	r.given = fs
 	r.mode, r.zero, r.scaler, r.foreach = "train", "none", "auto", true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
-	fs.Var(&oneOf{&r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
-	fs.Var(&oneOf{&r.step.Precision, precisions}, "precision", "element types: "+strings.Join(precisions, ", "))
+	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
+	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision", "element types: "+strings.Join(precisions, ", "))
 	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer", "optimizer of torch.optim: "+strings.Join(plainNames(eager.Optimizers), ", ")+";\nsome take settings, as in adamw-fused or sgdm-nesterov")
-	fs.Var(&oneOf{&r.step.Loss, eager.Losses}, "loss", "criterion: "+strings.Join(eager.Losses, ", ")+";\nauto is cross entropy where the output is class scores, else the mean")
+	fs.Var(&oneOf{"loss", &r.step.Loss, eager.Losses}, "loss", "criterion: "+strings.Join(eager.Losses, ", ")+";\nauto is cross entropy where the output is class scores, else the mean")
 	fs.BoolVar(&r.step.ChannelsLast, "channels-last", false, "model and input in memory format torch.channels_last")
 	fs.Var((*countValue)(&r.step.Accumulate), "grad-accum", "backward passes for each optimizer step")
 	fs.BoolVar(&r.step.ClipNorm, "clip-grad-norm", false, "torch.nn.utils.clip_grad_norm_ before each optimizer step")
-	fs.Var(&oneOf{&r.zero, []string{"none", "zeros"}}, "zero-grad", "what zero_grad leaves of gradients: none, zeros (set_to_none=False)")
+	fs.Var(&oneOf{"zero-grad", &r.zero, []string{"none", "zeros"}}, "zero-grad", "what zero_grad leaves of gradients: none, zeros (set_to_none=False)")
 	fs.BoolVar(&r.foreach, "foreach", true, "the optimizer works on lists of parameters, as PyTorch does on CUDA; false is its for-loop")
-	fs.Var(&oneOf{&r.scaler, []string{"auto", "on", "off"}}, "grad-scaler", "torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
+	fs.Var(&oneOf{"grad-scaler", &r.scaler, []string{"auto", "on", "off"}}, "grad-scaler", "torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
 	fs.BoolVar(&r.step.DropOutput, "drop-output", false, "the program keeps no variable of the model's output, as in criterion(model(x), y).backward()")
+	fs.Var((*patternValue)(&r.step.TrainOnly), "train-only", "train only the parameters whose names this matches anywhere, as requires_grad_ says")
+	fs.Var((*patternValue)(&r.step.Freeze), "freeze", "do not train the parameters whose names this matches anywhere")
+	fs.Var((*patternValue)(&r.step.Checkpoint), "checkpoint", "torch.utils.checkpoint (use_reentrant=False) around the modules whose whole name this\nmatches, or around the model's repeated blocks: blocks")
+	fs.IntVar(&r.step.GPUs, "gpus", 0, "how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
+	fs.Var(&oneOf{"parallel", &r.step.Parallel, parallel.Schemes}, "parallel", "how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer)")
+	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
+	fs.BoolVar(&r.step.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
+	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
 	fs.Var((*confValue)(&r.step.AllocConf), "alloc-conf", "settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF")
 	fs.Var(&r.limit, "memory-limit", "the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
 	fs.Var((*gpuValue)(&r.gpu), "gpu", `the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)
@@ -99,8 +119,12 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 	s := r.step
 	s.Infer = r.mode == "infer"
 	s.ZeroGrads, s.ForLoop = r.zero == "zeros", !r.foreach
-	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == "amp-fp16"
+	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == eager.AMPFP16
 	s.MemoryLimit = int64(r.limit)
+	s.Bucket, s.NCCL = int64(r.bucket), int64(r.nccl)
+	if err := s.Plan.Check(); err != nil {
+		return nil, usagef("%v", err)
+	}
 	if r.gpu != "" {
 		var err error
 		if s.GPU, err = findGPU(e, r.gpu); err != nil {
@@ -120,29 +144,29 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 
 // findGPU returns the GPU of this name; "auto" is the first one that CUDA would use here. One that
 // is not known by name lends its memory alone.
-func findGPU(e *env, name string) (estimate.GPU, error) {
+func findGPU(e *env, name string) (gpu.Device, error) {
 	if name != "auto" {
-		return estimate.FindGPU(name)
+		return gpu.Find(name)
 	}
 	session, err := devices.Open("")
 	if err != nil {
-		return estimate.GPU{}, deviceError(err)
+		return gpu.Device{}, deviceError(err)
 	}
 	defer session.Close()
 	ds, err := session.List()
 	if err != nil {
-		return estimate.GPU{}, deviceError(err)
+		return gpu.Device{}, deviceError(err)
 	}
 	ds = watchable(e, ds)
 	if len(ds) == 0 {
-		return estimate.GPU{}, fail(exitDevice, "--gpu auto: there is no GPU that CUDA would use here")
+		return gpu.Device{}, fail(exitDevice, "--gpu auto: there is no GPU that CUDA would use here")
 	}
-	g, err := estimate.FindGPU(ds[0].Name)
+	g, err := gpu.Find(ds[0].Name)
 	if err != nil {
-		g, _ = estimate.FindGPU("")
+		g = gpu.Default()
 		g.ID, g.Name, g.Measured = "auto", ds[0].Name, false
 	}
-	g.Total = int64(ds[0].Total - ds[0].Reserved)
+	g.Memory = int64(ds[0].Total - ds[0].Reserved)
 	return g, nil
 }
 
@@ -157,8 +181,9 @@ func plainNames(names []string) (out []string) {
 	return out
 }
 
-// A oneOf is a flag that takes one of some names.
+// A oneOf is a flag that takes one of some names, or other words for them: those of a setting with this key.
 type oneOf struct {
+	key   string
 	value *string
 	names []string
 }
@@ -166,10 +191,14 @@ type oneOf struct {
 func (v *oneOf) String() string { return *v.value }
 func (v *oneOf) Type() string   { return "NAME" }
 func (v *oneOf) Set(s string) error {
-	if !slices.Contains(v.names, s) {
+	name, err := spelling.Value(v.key, s)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(v.names, name) {
 		return unknownName(s, v.names)
 	}
-	*v.value = s
+	*v.value = name
 	return nil
 }
 
@@ -177,7 +206,11 @@ type optimizerValue string
 
 func (v *optimizerValue) String() string { return string(*v) }
 func (v *optimizerValue) Type() string   { return "NAME" }
-func (v *optimizerValue) Set(s string) error {
+func (v *optimizerValue) Set(typed string) error {
+	s, err := spelling.Optimizer(typed)
+	if err != nil {
+		return err
+	}
 	if s == "" || eager.CheckOptimizer(s) != nil {
 		if base, _, _ := strings.Cut(s, "-"); slices.Contains(eager.Optimizers, base) && base != s {
 			return eager.CheckOptimizer(s)
@@ -200,24 +233,56 @@ func (v *confValue) Set(s string) error {
 	return nil
 }
 
+// A patternValue is a regular expression.
+type patternValue string
+
+func (v *patternValue) String() string { return string(*v) }
+func (v *patternValue) Type() string   { return "REGEX" }
+func (v *patternValue) Set(s string) error {
+	if s == "" {
+		return errors.New("an empty regular expression matches everything, want one that says what")
+	}
+	if _, err := regexp.Compile(s); err != nil {
+		return err
+	}
+	*v = patternValue(s)
+	return nil
+}
+
 type gpuValue string
 
 func (v *gpuValue) String() string { return string(*v) }
 func (v *gpuValue) Type() string   { return "NAME" }
 func (v *gpuValue) Set(s string) error {
-	if s != "auto" {
-		if _, err := estimate.FindGPU(s); err != nil || s == "" {
-			return unknownName(s, gpuNames())
-		}
+	if strings.EqualFold(s, "auto") {
+		*v = "auto"
+		return nil
 	}
-	*v = gpuValue(s)
+	g, err := gpu.Find(s)
+	var meant *spelling.Error
+	if errors.As(err, &meant) { // several
+		return err
+	}
+	if err != nil || s == "" {
+		return unknownGPU(s)
+	}
+	*v = gpuValue(g.ID)
 	return nil
+}
+
+// unknownGPU says which GPUs there are. The memory of one that is not known is enough to ask whether a run fits.
+func unknownGPU(typed string) error {
+	err := unknownName(typed, gpuNames())
+	if n, ok := errors.AsType[*nameError](err); ok && n.Hint() == "" {
+		n.other = "its memory is enough, as in --budget 11GiB; memestimate gpus lists the known ones"
+	}
+	return err
 }
 
 // gpuNames are the names that --gpu takes.
 func gpuNames() []string {
 	names := []string{"auto"}
-	for _, g := range estimate.GPUs() {
+	for _, g := range gpu.Known() {
 		names = append(names, g.ID)
 	}
 	return names
@@ -251,6 +316,10 @@ type asking struct {
 
 	snapshot string // where to write the run
 	record   bool   // keep the allocator's trace
+
+	look  look
+	short bool      // the answer is for a terminal
+	shown screenful // what is on it beside the report
 }
 
 func (a *asking) flags(fs *pflag.FlagSet) {
@@ -259,6 +328,7 @@ func (a *asking) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.whatIf, "what-if", false, "simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
 	fs.StringVar(&a.snapshot, "snapshot", "", "write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
 	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")
+	a.look.flags(fs)
 }
 
 // verdict is the error for a run that does not fit what it was held against, nil for one that does. What the run

@@ -61,7 +61,7 @@ func tableCommand(e *env) *cobra.Command {
 			}
 			return o.write(e, func(w io.Writer) error {
 				if o.format == "json" {
-					return report.LayersJSON(w, r)
+					return encodeJSON(w, tableJSON{tableForm, r.Layers})
 				}
 				if o.format == "csv" && chosen == "" {
 					return o.grid(w, e, report.Layers(r, true)) // all there is

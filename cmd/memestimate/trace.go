@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/report"
 )
@@ -147,7 +147,8 @@ func (t *tracing) check(cmd *cobra.Command, args []string) ([]string, *exitError
 func watchable(e *env, ds []devices.Device) []devices.Device {
 	visible := devices.Visible{All: true}
 	if v := visibleDevices(e); v != nil {
-		visible = devices.ParseVisible(*v, ds)
+		visible = devices.ParseVisible(*v, ds, pciOrder(e))
+		tellVisible(e, ds)
 	}
 	var out []devices.Device
 	for _, i := range visible.Order(ds) {
@@ -160,42 +161,54 @@ func watchable(e *env, ds []devices.Device) []devices.Device {
 
 // watch runs the command and samples until it ends. An error means that it did not start.
 func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, path string, args []string) (*traceResult, error) {
-	child := &exec.Cmd{Path: path, Args: args, Stdin: e.stdin, Stdout: e.stdout, Stderr: e.stderr}
-	if _, closed := e.stdout.(closedFile); closed {
-		child.Stdout = nil // not a pipe that breaks
-	}
 	w := session.Watch(ds)
 	forward := forwardSignals()
 	defer forward.stop()
 	begun := time.Now()
-	if err := startCommand(child); err != nil {
+	child, err := startCommand(path, args, []*os.File{stream(e.stdin, 0), stream(e.stdout, 1), stream(e.stderr, 2)})
+	if err != nil {
 		code := exitCannot
 		if errors.Is(err, os.ErrNotExist) {
 			code = exitMissing
 		}
 		return nil, fail(code, "%s: cannot be run: %w", quoteArg(args[0]), cause(err))
 	}
-	w.Of(child.Process.Pid)
-	forward.to(child.Process)
+	w.Started()
+	forward.to(child)
+	var ending *os.ProcessState
 	ended := make(chan struct{})
 	go func() {
-		child.Wait() // the state says it all
+		ending, _ = child.Wait()
 		close(ended)
 	}()
+	buried := time.Now()
 	tick := time.NewTicker(t.interval)
 	defer tick.Stop()
 	for running := true; running; {
 		select {
 		case <-tick.C:
 			w.Sample()
+			if time.Since(buried) > time.Second {
+				bury(child.Pid)
+				buried = time.Now()
+			}
 		case <-ended:
 			running = false
 		}
 	}
-	r := &traceResult{Schema: "memestimate/1", Command: args, ExitCode: exitCodeOf(child.ProcessState), Seconds: time.Since(begun).Seconds(), Interval: t.interval.Seconds(), by: "device"}
+	r := &traceResult{Schema: traceForm, Command: args, ExitCode: exitCodeOf(ending), Seconds: time.Since(begun).Seconds(), Interval: t.interval.Seconds(), by: "device"}
 	w.Settle(settleLimit)
 	r.take(w.Traces())
 	return r, nil
+}
+
+// stream returns the file that a standard stream is, or nil when it was closed.
+func stream(s any, fd int) *os.File {
+	f, ok := s.(*os.File)
+	if !ok || inherited.Closed(fd) {
+		return nil
+	}
+	return f
 }
 
 // A traceResult is what a traced command came to.
@@ -242,9 +255,49 @@ type gpuTrace struct {
 	Used     int64        `json:"used_bytes"` // delta
 	Peaked   int64        `json:"peaked_bytes"`
 	Samples  int          `json:"samples"`
+	All      *allOfGPU    `json:"all_processes,omitempty"` // when by process
 	Error    string       `json:"error,omitempty"`
 	Timeline []tracePoint `json:"timeline"`
 	label    string
+}
+
+// An allOfGPU is what all processes of a GPU had while a trace counted the command's alone.
+type allOfGPU struct {
+	Start  uint64         `json:"start_bytes"`
+	Peak   uint64         `json:"peak_bytes"`
+	Others []otherProcess `json:"not_counted"`
+}
+
+// An otherProcess is one that took memory meanwhile and is not the command's.
+type otherProcess struct {
+	PID   int    `json:"pid"`
+	Bytes uint64 `json:"grown_bytes"`
+}
+
+// told is from how many bytes on the text tells of memory that others took.
+const told = 16 << 20
+
+// uncounted says what grew on the GPU beyond what was counted, or "".
+func (g *gpuTrace) uncounted() string {
+	if g.All == nil {
+		return ""
+	}
+	grown, counted := g.All.Peak-min(g.All.Start, g.All.Peak), g.Peak-min(g.Start, g.Peak)
+	if grown < counted+told {
+		return ""
+	}
+	s := fmt.Sprintf("GPU %s as a whole reached %s, %s above its start", g.label, report.Size(int64(g.All.Peak)), report.Size(int64(grown)))
+	var who []string
+	for i, o := range g.All.Others {
+		if o.Bytes < told || i == listed {
+			break
+		}
+		who = append(who, fmt.Sprintf("process %d (%s)", o.PID, report.Size(int64(o.Bytes))))
+	}
+	if len(who) == 0 {
+		return s + "; the driver does not say whose the rest was"
+	}
+	return s + "; not counted, for this command did not start it: " + strings.Join(who, ", ")
 }
 
 type tracePoint struct {
@@ -261,6 +314,12 @@ func (r *traceResult) take(traces []devices.GPUTrace) {
 		}
 		if t.ByProcess {
 			g.By, r.by = "process", "process"
+		}
+		if t.ByProcess {
+			g.All = &allOfGPU{t.AllStart, t.AllPeak, make([]otherProcess, 0, len(t.Others))}
+			for _, p := range t.Others {
+				g.All.Others = append(g.All.Others, otherProcess{p.PID, p.Bytes})
+			}
 		}
 		if t.Err != nil {
 			g.Error = t.Err.Error()
@@ -334,8 +393,16 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 		}
 		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)), report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
 	}
-	if err := g.Text(w, width); err != nil || r.Predicted == nil {
+	if err := g.Text(w, width); err != nil {
 		return err
+	}
+	for i := range r.GPUs {
+		if s := r.GPUs[i].uncounted(); s != "" {
+			fmt.Fprintln(w, s)
+		}
+	}
+	if r.Predicted == nil {
+		return nil
 	}
 	r.Predicted.text(w, r.GPUs)
 	return nil

@@ -2,12 +2,11 @@
 
 package main
 
-import (
-	"os"
-	"os/exec"
-)
+import "os"
 
-func startCommand(c *exec.Cmd) error { return c.Start() }
+func startCommand(path string, args []string, streams []*os.File) (*os.Process, error) {
+	return os.StartProcess(path, args, &os.ProcAttr{Files: streams})
+}
 
 func exitCodeOf(state *os.ProcessState) int { return state.ExitCode() }
 

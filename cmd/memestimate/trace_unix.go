@@ -3,23 +3,25 @@
 package main
 
 import (
+	"errors"
 	"os"
-	"os/exec"
 	"os/signal"
 	"syscall"
 	"unsafe"
+
+	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 )
 
-// startCommand starts a command; a file that the kernel does not know how to run is a shell script
-// without a first line.
-func startCommand(c *exec.Cmd) error {
-	err := c.Start()
-	if pe, ok := err.(*os.PathError); ok && pe.Err == syscall.ENOEXEC {
-		script := append([]string{"sh", c.Path}, c.Args[1:]...)
-		*c = exec.Cmd{Path: "/bin/sh", Args: script, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr}
-		err = c.Start()
+// startCommand starts a program with these standard streams, of which nil is a closed one; a file that the kernel does not know how to
+// run is a shell script without a first line. What it leaves behind when it ends becomes this process's child, where the system can do that.
+func startCommand(path string, args []string, streams []*os.File) (*os.Process, error) {
+	keepIgnored(false)
+	adopt()
+	p, err := os.StartProcess(path, args, &os.ProcAttr{Files: streams})
+	if errors.Is(err, syscall.ENOEXEC) {
+		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, args[1:]...), &os.ProcAttr{Files: streams})
 	}
-	return err
+	return p, err
 }
 
 // exitCodeOf returns a command's exit code as a shell does: 128+n when signal n ended it.
@@ -41,7 +43,7 @@ type forwarder struct {
 func forwardSignals() *forwarder {
 	f := &forwarder{make(chan os.Signal, 16), make(chan struct{})}
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
-		if !signal.Ignored(s) {
+		if !signal.Ignored(s) && !inherited.Ignored(int(s.(syscall.Signal))) {
 			signal.Notify(f.came, s)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -25,15 +26,25 @@ func versionCommand(e *env) *cobra.Command {
 	}
 }
 
-// release is the version that scripts/release.sh builds.
-var release string
+// release and commit are what a release is built from: see .goreleaser.yaml.
+var release, commit string
+
+// shortVersion is versionLine without the machine.
+func shortVersion() string {
+	name, rest, _ := strings.Cut(versionLine(), " ")
+	version, _, _ := strings.Cut(rest, " ")
+	return name + " " + version
+}
 
 // versionLine names the program's version, the commit it was built from when Go
 // recorded it, and the Go toolchain.
 func versionLine() string {
-	version, commit, changed := "(devel)", "", ""
+	version, from, changed := "(devel)", "", ""
 	if release != "" {
-		return fmt.Sprintf("memestimate %s %s %s/%s", release, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		if commit != "" {
+			from = " " + commit
+		}
+		return fmt.Sprintf("memestimate %s%s %s %s/%s", release, from, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		if info.Main.Version != "" {
@@ -42,11 +53,11 @@ func versionLine() string {
 		for _, s := range info.Settings {
 			switch {
 			case s.Key == "vcs.revision":
-				commit = " " + s.Value
+				from = " " + s.Value
 			case s.Key == "vcs.modified" && s.Value == "true":
 				changed = "+changes"
 			}
 		}
 	}
-	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", version, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", version, from, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

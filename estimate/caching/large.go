@@ -9,10 +9,14 @@ import (
 // LargeRequests are those of a run that the large pool may serve, with what is given back of them. Most requests go to the small
 // pool, which shares nothing with the large one: to replay these alone, under several settings, costs a fraction.
 type LargeRequests struct {
-	events []int64 // of a request twice its bytes; when it is given back one more than twice its index among the requests
+	// Of a request twice its bytes, and its stream above; when it is given back one more than twice its index among the requests.
+	events []int64
 	plans  []timeline.Planned
 	count  int32
 }
+
+// largeStream is where the stream of a request begins in its event.
+const largeStream = 55
 
 // LargeOf returns the large requests of a run, repetitions of steps left out, which rarely need more. A request that can be
 // done without is among them whatever its size, which Config.Workspaces may change.
@@ -35,7 +39,7 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 				if planned || o.roundSize(e.Bytes()) > smallSize {
 					g.count++
 					index.set(block, g.count)
-					g.events = append(g.events, 2*e.Bytes())
+					g.events = append(g.events, 2*e.Bytes()|int64(e.Stream())<<largeStream)
 				}
 				block++
 			case timeline.Free:
@@ -84,7 +88,7 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 			}
 			continue
 		}
-		size, plan := e>>1, int32(0)
+		size, stream, plan := e&(1<<largeStream-1)>>1, int(uint8(e>>largeStream)), int32(0)
 		if len(plans) > 0 && int(plans[0].Block) == len(live) {
 			plan, plans = plans[0].Plan, plans[1:]
 			if int(plan) <= len(cfg.Workspaces) {
@@ -94,7 +98,7 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 		b := Block(none)
 		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] {
 			var err error
-			if b, err = a.Malloc(size, 0); err != nil {
+			if b, err = a.Malloc(size, stream); err != nil {
 				if _, ok := errors.AsType[*OOM](err); !ok || plan == 0 {
 					return bytes, false
 				}

@@ -127,7 +127,7 @@ func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 				plan = plans[at].Plan
 				at++
 			}
-			p.alloc(e.Bytes(), 0, plan)
+			p.alloc(e.Bytes(), e.Stream(), plan)
 			block++
 		case timeline.Free:
 			p.free(s.Block(e))

@@ -1,6 +1,6 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import "github.com/memestimate/memestimate/estimate/aten"
 
 // A castPolicy is what torch.autocast does with the arguments of an operator
 // (the lists of aten/src/ATen/autocast_mode.h).
@@ -17,14 +17,14 @@ const (
 
 // An autocast is a torch.autocast region: weights that it casts are kept until it ends.
 type autocast struct {
-	dtype onnxload.DType
+	dtype aten.DType
 	cache map[*leaf]*tensor
 	order []*leaf // in the order of casting, to release them so
 }
 
 // enterAutocast begins the region that the options ask for, if any.
 func (r *run) enterAutocast() {
-	if d := r.opts.Precision.autocast(); d != onnxload.Undefined {
+	if d := r.opts.Precision.autocast(); d != aten.Undefined {
 		r.amp = &autocast{dtype: d, cache: map[*leaf]*tensor{}}
 	}
 }
@@ -45,12 +45,12 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 	if r.amp == nil || p == castNone || p == castResult {
 		return nil
 	}
-	to := onnxload.Float32
+	to := aten.Float32
 	switch p {
 	case castLower, castLowerList:
 		to = r.amp.dtype
 	case castPromote:
-		to = onnxload.Undefined
+		to = aten.Undefined
 		for _, t := range in {
 			if t != nil && t.dtype.IsFloat() {
 				to = wider(to, t.dtype)
@@ -63,7 +63,7 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 			i = len(in) - 1 - k
 		}
 		t := in[i]
-		if t == nil || t.host || !t.dtype.IsFloat() || t.dtype == to || t.dtype == onnxload.Float64 {
+		if t == nil || t.host || !t.dtype.IsFloat() || t.dtype == to || t.dtype == aten.Float64 {
 			continue
 		}
 		c := r.cachedCast(t, to)
@@ -74,8 +74,8 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 }
 
 // cachedCast casts t; a float32 parameter's cast is made once a region.
-func (r *run) cachedCast(t *tensor, to onnxload.DType) *tensor {
-	if t.leaf == nil || t.fn != nil || to != r.amp.dtype || t.dtype != onnxload.Float32 {
+func (r *run) cachedCast(t *tensor, to aten.DType) *tensor {
+	if t.leaf == nil || t.fn != nil || to != r.amp.dtype || t.dtype != aten.Float32 {
 		return r.to(t, to)
 	}
 	c := r.amp.cache[t.leaf]
@@ -89,9 +89,9 @@ func (r *run) cachedCast(t *tensor, to onnxload.DType) *tensor {
 }
 
 // resultType returns the element type of the result of an operator of castResult.
-func (r *run) resultType(x *tensor) onnxload.DType {
+func (r *run) resultType(x *tensor) aten.DType {
 	if r.amp != nil && x.dtype.IsFloat() && x.dtype.Bits() == 16 {
-		return onnxload.Float32
+		return aten.Float32
 	}
 	return x.dtype
 }

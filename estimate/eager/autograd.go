@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
@@ -109,6 +110,9 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		r.accumulateGrad(n.leaf, g)
 		return
 	}
+	if n.frame != nil {
+		r.unpack(n)
+	}
 	grads := append(r.grads[:0], n.grad)
 	n.grad = nil
 	if n.more != nil {
@@ -123,6 +127,12 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	if slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
 		outs = n.backward(r, n, grads)
 	} // else nothing arrived, and nothing goes on: an undefined gradient
+	if n.frame != nil { // SavedVariable::unpack has a hook's tensor for the length of the call alone: validate_outputs comes after it
+		for _, s := range n.saved {
+			r.drop(s)
+		}
+		n.saved = n.saved[:0]
+	}
 	for i, g := range outs {
 		if g != nil && n.wants(i) {
 			outs[i] = r.validate(g, n.next[i].fn.want(n.next[i].nr), n.name)
@@ -159,7 +169,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 // shape, and one of another element type is cast. from is the node that made it.
 func (r *run) validate(g *tensor, want meta, from string) *tensor {
 	if g.layout != want.layout && !slices.Equal(g.shape, want.shape) {
-		if !broadcasts(want.shape, g.shape) { // an argument that its operator does not take, and no row refused
+		if !aten.Broadcasts(want.shape, g.shape) { // an argument that its operator does not take, and no row refused
 			if r.err == nil {
 				r.err = fmt.Errorf("a gradient of shape %v from %s for an argument of %v", g.shape, from, want.shape)
 			}
@@ -215,6 +225,7 @@ func (r *run) accumulateGrad(l *leaf, g *tensor) {
 		r.recategorize(l.grad.st, timeline.Gradient)
 	}
 	r.release(g)
+	r.reduceGradient(l)
 }
 
 // obeysLayout is utils::obeys_layout_contract: strides of dimensions of size 1 do

@@ -3,7 +3,7 @@ package eager
 import (
 	"math"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // A node is one step of the backward graph.
@@ -28,10 +28,13 @@ type recorded struct {
 	more     *[]output  // the others; nil for none
 	like     [2]operand // of which operators backward needs to know
 	node     node
-	call     int32          // Call.Node of the call that made it, -1 outside of any
-	temps    int16          // see unary
-	sliced   bool           // likewise
-	dtype    onnxload.DType // of output 0
+	call     int32      // Call.Origin of the call that made it, -1 outside of any
+	temps    int16      // see unary
+	sliced   bool       // likewise
+	dtype    aten.DType // of output 0
+	frame    *frame     // it saves in a checkpointed span: frame.saved from packed on, so many; nil elsewhere
+	packed   int32
+	packs    int32
 }
 
 // An output is one of several of an operator.
@@ -54,7 +57,7 @@ type edge struct {
 // meta is what the gradient of an output must look like.
 type meta struct {
 	*layout
-	dtype onnxload.DType
+	dtype aten.DType
 }
 
 // A leaf is a parameter that collects a gradient.
@@ -100,8 +103,12 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	if n.saved = kept[:0]; cap(kept) < len(saved) {
 		n.saved = r.saves.some(len(saved))[:0]
 	}
-	for _, t := range saved {
-		n.save(t)
+	if r.frame != nil || r.again != nil {
+		r.pack(n, outs, saved)
+	} else {
+		for _, t := range saved {
+			n.save(t)
+		}
 	}
 	if len(outs) > 1 {
 		more := make([]output, len(outs)-1)
@@ -202,6 +209,9 @@ func (r *run) releaseSaved(n *node) {
 		r.drop(s)
 	}
 	n.saved = n.saved[:0]
+	if n.frame != nil {
+		r.leave(n)
+	}
 }
 
 // wants reports whether input i of n's operator has somewhere to send a gradient.

@@ -3,7 +3,7 @@ package eager
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // iteratorStrides returns the strides that TensorIterator gives an output of this
@@ -67,14 +67,19 @@ func iteratorStrides(shape []int64, operands ...*tensor) []int64 {
 
 // pointwise returns the output of an element-wise operator: the broadcast shape
 // in the layout that TensorIterator chooses.
-func (r *run) pointwise(dtype onnxload.DType, operands ...*tensor) *tensor {
+func (r *run) pointwise(dtype aten.DType, operands ...*tensor) *tensor {
+	return r.laid(dtype, r.pointwiseLayout(operands...))
+}
+
+// pointwiseLayout is the layout of that.
+func (r *run) pointwiseLayout(operands ...*tensor) *layout {
 	// TensorIterator's fast set-up: operands that all have the output's shape and
 	// one dense layout pass that layout on.
 	if l := commonLayout(operands); l != nil {
-		return r.laid(dtype, l)
+		return l
 	}
 	shape := broadcastShape(operands...)
-	return r.strided(dtype, shape, pointwiseStrides(shape, operands...))
+	return r.layouts.at(shape, pointwiseStrides(shape, operands...))
 }
 
 // commonLayout returns the layout of all operands where they visibly have one that is dense, nil otherwise.
@@ -121,22 +126,5 @@ func broadcastShape(operands ...*tensor) []int64 {
 			shapes = append(shapes, t.shape)
 		}
 	}
-	return broadcastShapes(shapes...)
-}
-
-func broadcastShapes(from ...[]int64) []int64 {
-	n := 0
-	for _, s := range from {
-		n = max(n, len(s))
-	}
-	shape := make([]int64, n)
-	for i := range shape {
-		shape[i] = 1
-		for _, s := range from {
-			if j := i - (n - len(s)); j >= 0 && s[j] != 1 {
-				shape[i] = s[j]
-			}
-		}
-	}
-	return shape
+	return aten.BroadcastShapes(shapes...)
 }

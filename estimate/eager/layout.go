@@ -1,6 +1,10 @@
 package eager
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
 
 // A layout is a shape with the strides, in elements, at which it lies. Tensors share layouts, so nobody writes to one.
 type layout struct {
@@ -14,7 +18,7 @@ type layout struct {
 }
 
 // maxElements is how many elements the largest tensor can have, of one bit each.
-const maxElements = 8 * maxBytes
+const maxElements = 8 * aten.MaxBytes
 
 // noDims is the layout of scalars.
 var noDims = newLayout(nil, nil)
@@ -22,7 +26,7 @@ var noDims = newLayout(nil, nil)
 func newLayout(shape, stride []int64) *layout {
 	k := len(shape)
 	dims := append(append(make([]int64, 0, 2*k), shape...), stride...)
-	l := &layout{shape: dims[:k:k], stride: dims[k:], elements: numel(shape), room: 1, last: isChannelsLast(shape, stride), dense: isDense(shape, stride)}
+	l := &layout{shape: dims[:k:k], stride: dims[k:], elements: aten.Numel(shape), room: 1, last: isChannelsLast(shape, stride), dense: isDense(shape, stride)}
 	l.rowMajor = l.elements == 0 || isRowMajor(shape, stride)
 	for _, n := range shape {
 		if n < 0 || max(n, 1) > maxElements/l.room {
@@ -41,7 +45,7 @@ type layouts struct {
 }
 
 func (ls *layouts) at(shape, stride []int64) *layout {
-	at := &ls.other[hashDims(hashDims(0, shape), stride)%uint64(len(ls.other))]
+	at := &ls.other[aten.HashDims(aten.HashDims(0, shape), stride)%uint64(len(ls.other))]
 	if l := *at; l == nil || !slices.Equal(l.shape, shape) || !slices.Equal(l.stride, stride) {
 		*at = newLayout(shape, stride)
 	}
@@ -49,7 +53,7 @@ func (ls *layouts) at(shape, stride []int64) *layout {
 }
 
 func (ls *layouts) rowMajor(shape []int64) *layout {
-	at := &ls.rows[hashDims(0, shape)%uint64(len(ls.rows))]
+	at := &ls.rows[aten.HashDims(0, shape)%uint64(len(ls.rows))]
 	if l := *at; l == nil || !slices.Equal(l.shape, shape) {
 		*at = newLayout(shape, contiguousStrides(shape))
 	}
@@ -62,22 +66,6 @@ type arrangement func(*layouts, []int64) *layout
 func inRows(ls *layouts, shape []int64) *layout { return ls.rowMajor(shape) }
 
 func inChannels(ls *layouts, shape []int64) *layout { return ls.at(shape, channelsLastStrides(shape)) }
-
-func hashDims(h uint64, dims []int64) uint64 {
-	for _, n := range dims {
-		h = (h ^ uint64(n)) * 0x9e3779b97f4a7c15
-		h ^= h >> 32
-	}
-	return h
-}
-
-func numel(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		n *= d
-	}
-	return n
-}
 
 // contiguousStrides returns the strides of a row-major tensor. As in PyTorch, a
 // dimension of size 0 counts as 1.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // Losses are the names that Options.Loss takes. auto is cross entropy where the output looks
@@ -23,8 +23,8 @@ func (r *run) lossOf(out *tensor) string {
 	return autoLoss(r.prog, out.shape)
 }
 
-func autoLoss(p *Program, shape []int64) string {
-	var in *Value
+func autoLoss(p *aten.Program, shape []int64) string {
+	var in *aten.Value
 	if len(p.Inputs) > 0 {
 		in = &p.Values[p.Inputs[0]]
 	}
@@ -34,10 +34,10 @@ func autoLoss(p *Program, shape []int64) string {
 			return "cross-entropy"
 		}
 	case 3:
-		if w := p.lastLinear(); in != nil && w != nil && shape[2] > 1 && (in.DType.IsInt() || w[0] >= 2*w[1]) {
+		if w := lastLinear(p); in != nil && w != nil && shape[2] > 1 && (in.DType.IsInt() || w[0] >= 2*w[1]) {
 			return "cross-entropy"
 		}
-		if in != nil && len(in.Shape) == 4 && shape[2] > 1 && p.joinsMaps() {
+		if in != nil && len(in.Shape) == 4 && shape[2] > 1 && joinsMaps(p) {
 			return "cross-entropy"
 		}
 	case 4, 5:
@@ -50,17 +50,17 @@ func autoLoss(p *Program, shape []int64) string {
 
 // joinsMaps reports whether the places of several maps, which convolutions made, are joined to the first output, as a
 // detector's heads join their predictions.
-func (p *Program) joinsMaps() bool {
+func joinsMaps(p *aten.Program) bool {
 	if len(p.Outputs) == 0 {
 		return false
 	}
-	made := make(map[ValueID]*Call, len(p.Calls))
+	made := make(map[aten.ValueID]*aten.Call, len(p.Calls))
 	for i := range p.Calls {
 		for _, v := range p.Calls[i].Out {
 			made[v] = &p.Calls[i]
 		}
 	}
-	behindViews := func(v ValueID) *Call {
+	behindViews := func(v aten.ValueID) *aten.Call {
 		for c := made[v]; c != nil; c = made[c.In[0]] {
 			switch c.Op {
 			case "reshape", "permute", "contiguous", "clone", "to", "float", "type_as":
@@ -77,7 +77,7 @@ func (p *Program) joinsMaps() bool {
 	if c == nil || c.Op != "cat" || len(c.In) < 2 {
 		return false
 	}
-	return !slices.ContainsFunc(c.In, func(v ValueID) bool {
+	return !slices.ContainsFunc(c.In, func(v aten.ValueID) bool {
 		m := behindViews(v)
 		return m == nil || m.Op != "conv"
 	})
@@ -85,7 +85,7 @@ func (p *Program) joinsMaps() bool {
 
 // lastLinear returns the sizes, out and in, of the linear layer that makes the first output, nil when another
 // operator does.
-func (p *Program) lastLinear() []int64 {
+func lastLinear(p *aten.Program) []int64 {
 	if len(p.Outputs) == 0 {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (p *Program) lastLinear() []int64 {
 		switch c.Op {
 		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul", "div", "tanh": // tanh(x / c) * c caps the logits of Gemma 2
 			v = c.In[0]
-			if p.Values[v].Kind != Activation && len(c.In) > 1 {
+			if p.Values[v].Kind != aten.Activation && len(c.In) > 1 {
 				v = c.In[1]
 			}
 		case "cat", "stack": // of tokens that a decoder makes one by one
@@ -110,7 +110,7 @@ func (p *Program) lastLinear() []int64 {
 			return p.Values[c.In[1]].Shape
 		case "conv": // the linear layer of each place, when it sees that place alone
 			w := p.Values[c.In[1]].Shape
-			if len(w) < 3 || numel(w) != w[0]*w[1] {
+			if len(w) < 3 || aten.Numel(w) != w[0]*w[1] {
 				return nil
 			}
 			return w[:2]
@@ -143,7 +143,7 @@ func (r *run) labels(loss string, out *tensor) *tensor {
 		case len(out.shape) > 3:
 			shape = append(shape, out.shape[2:]...)
 		}
-		t = r.empty(onnxload.Int64, shape...)
+		t = r.empty(aten.Int64, shape...)
 	case "mse", "l1", "smooth-l1", "bce-logits":
 		t = r.empty(out.dtype, out.shape...)
 	default:
@@ -164,9 +164,9 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 		return r.pointwiseLoss("MseLoss", out, labels), nil
 	case "l1": // under autocast both are cast
 		x := r.inFloat32(out)
-		d := runSub(r, plainCall, []*tensor{x, labels})[0]
+		d := runSub(r, aten.PlainCall, []*tensor{x, labels})[0]
 		r.release(x)
-		a := unary("Abs", keepsInput, 2)(r, plainCall, one(d))[0]
+		a := unary("Abs", keepsInput, 2)(r, aten.PlainCall, one(d))[0]
 		m := r.mean(a, nil, false)
 		r.release(d)
 		r.release(a)
@@ -174,7 +174,7 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 	case "bce-logits":
 		return r.bceLogits(out, labels), nil
 	case "mean":
-		f := r.to(out, onnxload.Float32)
+		f := r.to(out, aten.Float32)
 		m := r.mean(f, nil, false)
 		r.release(f)
 		return m, nil
@@ -187,7 +187,7 @@ func (r *run) loss(name string, out, labels *tensor) (*tensor, error) {
 // inFloat32 is what autocast makes of a criterion's argument: its cast to float32, or the argument itself.
 func (r *run) inFloat32(x *tensor) *tensor {
 	if r.amp != nil && x.dtype.Bits() == 16 {
-		return r.to(x, onnxload.Float32)
+		return r.to(x, aten.Float32)
 	}
 	return x.retain()
 }

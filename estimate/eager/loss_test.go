@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -21,10 +22,13 @@ func TestLossOfLanguageModels(t *testing.T) {
 		{"logits one by one", []onnx.Node{onnx.Op("Split", "h", "a b", onnx.A("axis", 1)), onnx.Op("MatMul", "a head.weight", "c"), onnx.Op("MatMul", "b head.weight", "d"), onnx.Op("Concat", "c d", "y", onnx.A("axis", 1))}, "cross-entropy"},
 		{"features", []onnx.Node{onnx.Op("MatMul", "h head.weight", "l"), onnx.Op("Softmax", "l", "y")}, "mean"},
 	} {
-		p := mustRecover(t, onnx.Graph{
-			In: []onnx.Value{onnx.Val("ids", onnxload.Int64, 2, 6)}, Inits: []onnx.Tensor{weights("e.weight", 50, 8), weights("head.weight", 8, 50), weights("conv.weight", 50, 8, 1), f32s("cap", 30)},
+		p, err := fromonnxtest.Recovered(onnx.Graph{
+			In: []onnx.Value{onnx.Val("ids", onnxload.Int64, 2, 6)}, Inits: []onnx.Tensor{fromonnxtest.Weights("e.weight", 50, 8), fromonnxtest.Weights("head.weight", 8, 50), fromonnxtest.Weights("conv.weight", 50, 8, 1), fromonnxtest.F32s("cap", 30)},
 			Nodes: append([]onnx.Node{onnx.Op("Gather", "e.weight ids", "h")}, c.nodes...), Out: []onnx.Value{{Name: "y"}},
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := autoLoss(p, []int64{2, 6, 50}); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}
@@ -46,10 +50,13 @@ func TestLossOfDetectors(t *testing.T) {
 		{"two maps", slices.Concat([]onnx.Node{onnx.Op("Concat", "a b", "y", onnx.A("axis", 1)), small}, head("x", "a"), head("s", "b")), []int64{2, 80, 6}, "cross-entropy"},
 		{"one map", append([]onnx.Node{onnx.Op("Relu", "a", "y")}, head("x", "a")...), []int64{2, 64, 6}, "mean"},
 	} {
-		p := mustRecover(t, onnx.Graph{
-			In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Inits: []onnx.Tensor{weights("head.weight", 6, 3, 1, 1), onnx.Int64s("flat", 2, 6, -1)},
+		p, err := fromonnxtest.Recovered(onnx.Graph{
+			In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Inits: []onnx.Tensor{fromonnxtest.Weights("head.weight", 6, 3, 1, 1), onnx.Int64s("flat", 2, 6, -1)},
 			Nodes: append(c.nodes[1:], c.nodes[0]), Out: []onnx.Value{{Name: "y"}},
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := autoLoss(p, c.shape); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}

@@ -3,6 +3,8 @@ package eager
 import (
 	"fmt"
 	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // An op is everything memestimate knows about one PyTorch operator: what autocast
@@ -10,7 +12,7 @@ import (
 type op struct {
 	name string
 	amp  castPolicy
-	run  func(r *run, c *Call, in []*tensor) []*tensor // in is borrowed; the outputs belong to the caller
+	run  func(r *run, c *aten.Call, in []*tensor) []*tensor // in is borrowed; the outputs belong to the caller
 }
 
 // rooms lists the operators by family.
@@ -41,10 +43,10 @@ func rowsByName() map[string]*op {
 
 // call runs one call of the program on values, which it reads and sets. It returns the results that
 // nothing reads, for the caller to release.
-func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
+func (r *run) call(c *aten.Call, values []*tensor) (unread []*tensor, err error) {
 	in := r.args[:0]
 	for i, v := range c.In {
-		if v == NoValue {
+		if v == aten.NoValue {
 			in = append(in, nil)
 			continue
 		}
@@ -61,7 +63,7 @@ func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
 		return nil, r.err
 	}
 	for i, v := range c.Out {
-		if v == NoValue {
+		if v == aten.NoValue {
 			continue
 		}
 		if i >= len(outs) {
@@ -72,7 +74,7 @@ func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
 		}
 	}
 	for i, t := range outs {
-		if i < len(c.Out) && c.Out[i] != NoValue {
+		if i < len(c.Out) && c.Out[i] != aten.NoValue {
 			values[c.Out[i]] = t
 		} else {
 			unread = append(unread, t)
@@ -83,12 +85,13 @@ func (r *run) call(c *Call, values []*tensor) (unread []*tensor, err error) {
 
 // apply runs an operator's row on arguments, which are borrowed and may be replaced by their casts;
 // the outputs belong to the caller.
-func (r *run) apply(c *Call, in []*tensor) ([]*tensor, error) {
+func (r *run) apply(c *aten.Call, in []*tensor) ([]*tensor, error) {
 	row := r.rows[c.Op]
 	if row == nil {
 		return nil, fmt.Errorf("no row for operator %q", c.Op)
 	}
 	cast := r.autocast(row.amp, in)
+	r.started()
 	outs := row.run(r, c, in)
 	for _, t := range cast {
 		r.release(t)

@@ -1,13 +1,13 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import "github.com/memestimate/memestimate/estimate/aten"
 
 const (
-	f32  = onnxload.Float32
-	bf16 = onnxload.BFloat16
-	f16  = onnxload.Float16
-	i64  = onnxload.Int64
-	mask = onnxload.Bool
+	f32  = aten.Float32
+	bf16 = aten.BFloat16
+	f16  = aten.Float16
+	i64  = aten.Int64
+	mask = aten.Bool
 )
 
 // A singleCase is one operator as the measurement called it. build makes the tensors that
@@ -35,7 +35,7 @@ func onPicture(family, name string, f func(l *lab, x *tensor) *tensor) singleCas
 }
 
 // plainly is a case of one operator on the picture.
-func plainly(family, name, op string, a Args) singleCase {
+func plainly(family, name, op string, a aten.Args) singleCase {
 	return onPicture(family, name, func(l *lab, x *tensor) *tensor { return l.do(op, a, x) })
 }
 
@@ -43,21 +43,21 @@ func plainly(family, name, op string, a Args) singleCase {
 func (l *lab) times(x *tensor) *tensor { return l.op("mul", x, num()) }
 
 var pointwiseCases = []singleCase{
-	plainly("pointwise", "relu", "relu", Args{}),
-	onPicture("pointwise", "relu_inplace", func(l *lab, x *tensor) *tensor { return l.do("relu", Args{Inplace: true}, l.times(x)) }),
-	plainly("pointwise", "leaky", "leaky_relu", Args{}),
-	plainly("pointwise", "elu", "elu", Args{}),
-	plainly("pointwise", "silu", "silu", Args{}),
-	plainly("pointwise", "hardswish", "hardswish", Args{}),
-	plainly("pointwise", "gelu", "gelu", Args{}),
-	plainly("pointwise", "gelu_tanh", "gelu", Args{}),
-	plainly("pointwise", "sigmoid", "sigmoid", Args{}),
-	plainly("pointwise", "tanh", "tanh", Args{}),
-	plainly("pointwise", "softplus", "softplus", Args{}),
-	plainly("pointwise", "hardsigmoid", "hardsigmoid", Args{}),
-	plainly("pointwise", "hardtanh", "hardtanh", Args{}),
-	plainly("pointwise", "clamp", "clamp", Args{Both: true}),
-	plainly("pointwise", "mish", "mish", Args{}),
+	plainly("pointwise", "relu", "relu", aten.Args{}),
+	onPicture("pointwise", "relu_inplace", func(l *lab, x *tensor) *tensor { return l.do("relu", aten.Args{Inplace: true}, l.times(x)) }),
+	plainly("pointwise", "leaky", "leaky_relu", aten.Args{}),
+	plainly("pointwise", "elu", "elu", aten.Args{}),
+	plainly("pointwise", "silu", "silu", aten.Args{}),
+	plainly("pointwise", "hardswish", "hardswish", aten.Args{}),
+	plainly("pointwise", "gelu", "gelu", aten.Args{}),
+	plainly("pointwise", "gelu_tanh", "gelu", aten.Args{}),
+	plainly("pointwise", "sigmoid", "sigmoid", aten.Args{}),
+	plainly("pointwise", "tanh", "tanh", aten.Args{}),
+	plainly("pointwise", "softplus", "softplus", aten.Args{}),
+	plainly("pointwise", "hardsigmoid", "hardsigmoid", aten.Args{}),
+	plainly("pointwise", "hardtanh", "hardtanh", aten.Args{}),
+	plainly("pointwise", "clamp", "clamp", aten.Args{Both: true}),
+	plainly("pointwise", "mish", "mish", aten.Args{}),
 	onPicture("pointwise", "add_self", func(l *lab, x *tensor) *tensor { return l.op("add", x, x) }),
 	onPicture("pointwise", "add_scalar", func(l *lab, x *tensor) *tensor { return l.op("add", x, num()) }),
 	onPicture("pointwise", "mul_self", func(l *lab, x *tensor) *tensor { return l.op("mul", x, x) }),
@@ -71,80 +71,80 @@ var pointwiseCases = []singleCase{
 		l.kept[a] = true // the graph holds its leaf
 		return l.op("sqrt", l.wants(a))
 	}),
-	plainly("pointwise", "exp", "exp", Args{}),
-	plainly("pointwise", "log", "log", Args{}),
-	plainly("pointwise", "erf", "erf", Args{}),
-	plainly("pointwise", "rsqrt", "rsqrt", Args{}),
-	plainly("pointwise", "neg", "neg", Args{}),
-	plainly("pointwise", "abs", "abs", Args{}),
-	plainly("pointwise", "sin", "sin", Args{}),
+	plainly("pointwise", "exp", "exp", aten.Args{}),
+	plainly("pointwise", "log", "log", aten.Args{}),
+	plainly("pointwise", "erf", "erf", aten.Args{}),
+	plainly("pointwise", "rsqrt", "rsqrt", aten.Args{}),
+	plainly("pointwise", "neg", "neg", aten.Args{}),
+	plainly("pointwise", "abs", "abs", aten.Args{}),
+	plainly("pointwise", "sin", "sin", aten.Args{}),
 	onPicture("pointwise", "maximum", func(l *lab, x *tensor) *tensor { return l.op("maximum", x, l.times(x)) }),
-	plainly("pointwise", "softmax", "softmax", Args{}),
-	plainly("pointwise", "logsoftmax", "log_softmax", Args{}),
-	plainly("pointwise", "softmax_dim1", "softmax", Args{}),
-	plainly("pointwise", "dropout", "dropout", Args{Train: true, P: 0.5}),
-	plainly("pointwise", "dropout2d", "feature_dropout", Args{Train: true, P: 0.5, Shape: []int64{8, 64, 1, 1}}),
+	plainly("pointwise", "softmax", "softmax", aten.Args{}),
+	plainly("pointwise", "logsoftmax", "log_softmax", aten.Args{}),
+	plainly("pointwise", "softmax_dim1", "softmax", aten.Args{}),
+	plainly("pointwise", "dropout", "dropout", aten.Args{Train: true, P: 0.5}),
+	plainly("pointwise", "dropout2d", "feature_dropout", aten.Args{Train: true, P: 0.5, Shape: []int64{8, 64, 1, 1}}),
 	onPicture("pointwise", "where", func(l *lab, x *tensor) *tensor {
 		c := l.op("compare", x, num())
-		return l.op("where", c, x, l.do("fill", Args{DType: f32, Shape: x.shape}))
+		return l.op("where", c, x, l.do("fill", aten.Args{DType: f32, Shape: x.shape}))
 	}),
 	onPicture("pointwise", "masked_fill", func(l *lab, x *tensor) *tensor { return l.op("masked_fill", x, l.op("compare", x, num())) }),
-	plainly("pointwise", "to_bf16", "to", Args{DType: bf16}),
-	plainly("pointwise", "clone", "clone", Args{}),
-	plainly("pointwise", "glu", "glu", Args{Dim: 1}),
+	plainly("pointwise", "to_bf16", "to", aten.Args{DType: bf16}),
+	plainly("pointwise", "clone", "clone", aten.Args{}),
+	plainly("pointwise", "glu", "glu", aten.Args{Dim: 1}),
 	onPictures("add_xy", "add"), onPictures("mul_xy", "mul"), onPictures("div_xy", "div"), onPictures("sub", "sub"),
 	onBroadcast("mul_bcast", "mul"), onBroadcast("add_bcast", "add"),
 
-	plainly("pooling", "maxpool", "max_pool", Args{Shape: []int64{8, 64, 64, 64}}),
-	plainly("pooling", "maxpool_ceil", "max_pool", Args{Shape: []int64{8, 64, 64, 64}}),
-	plainly("pooling", "avgpool", "avg_pool", Args{Shape: []int64{8, 64, 64, 64}}),
-	plainly("pooling", "adap1", "adaptive_avg_pool", Args{Shape: []int64{8, 64, 1, 1}}),
-	plainly("pooling", "adap7", "adaptive_avg_pool", Args{Shape: []int64{8, 64, 7, 7}}),
-	plainly("pooling", "adapmax", "adaptive_max_pool", Args{Shape: []int64{8, 64, 1, 1}}),
-	plainly("pooling", "reflpad", "reflection_pad", Args{Shape: []int64{8, 64, 130, 130}}),
-	plainly("pooling", "pad", "constant_pad", Args{Shape: []int64{8, 64, 130, 130}}),
-	plainly("pooling", "up_near", "upsample", Args{Shape: []int64{8, 64, 256, 256}}),
-	plainly("pooling", "up_bil", "upsample", Args{Shape: []int64{8, 64, 256, 256}}),
-	plainly("pooling", "pixshuf", "pixel_shuffle", Args{Shape: []int64{8, 16, 256, 256}}),
-	plainly("pooling", "unfold", "im2col", Args{Shape: []int64{8, 576, 16384}}),
+	plainly("pooling", "maxpool", "max_pool", aten.Args{Shape: []int64{8, 64, 64, 64}}),
+	plainly("pooling", "maxpool_ceil", "max_pool", aten.Args{Shape: []int64{8, 64, 64, 64}}),
+	plainly("pooling", "avgpool", "avg_pool", aten.Args{Shape: []int64{8, 64, 64, 64}}),
+	plainly("pooling", "adap1", "adaptive_avg_pool", aten.Args{Shape: []int64{8, 64, 1, 1}}),
+	plainly("pooling", "adap7", "adaptive_avg_pool", aten.Args{Shape: []int64{8, 64, 7, 7}}),
+	plainly("pooling", "adapmax", "adaptive_max_pool", aten.Args{Shape: []int64{8, 64, 1, 1}}),
+	plainly("pooling", "reflpad", "reflection_pad", aten.Args{Shape: []int64{8, 64, 130, 130}}),
+	plainly("pooling", "pad", "constant_pad", aten.Args{Shape: []int64{8, 64, 130, 130}}),
+	plainly("pooling", "up_near", "upsample", aten.Args{Shape: []int64{8, 64, 256, 256}}),
+	plainly("pooling", "up_bil", "upsample", aten.Args{Shape: []int64{8, 64, 256, 256}}),
+	plainly("pooling", "pixshuf", "pixel_shuffle", aten.Args{Shape: []int64{8, 16, 256, 256}}),
+	plainly("pooling", "unfold", "im2col", aten.Args{Shape: []int64{8, 576, 16384}}),
 
-	onPicture("views", "cat", func(l *lab, x *tensor) *tensor { return l.do("cat", Args{Dim: 1}, x, x) }),
+	onPicture("views", "cat", func(l *lab, x *tensor) *tensor { return l.do("cat", aten.Args{Dim: 1}, x, x) }),
 	onPicture("views", "split_cat", func(l *lab, x *tensor) *tensor {
-		p := l.all("split", Args{Dim: 1, Shape: []int64{32, 32}}, x)
-		return l.do("cat", Args{Dim: 1}, p[1], p[0])
+		p := l.all("split", aten.Args{Dim: 1, Shape: []int64{32, 32}}, x)
+		return l.do("cat", aten.Args{Dim: 1}, p[1], p[0])
 	}),
 	onPicture("views", "split0", func(l *lab, x *tensor) *tensor {
-		return l.times(l.do("split", Args{Dim: 1, Shape: []int64{32, 32}}, x))
+		return l.times(l.do("split", aten.Args{Dim: 1, Shape: []int64{32, 32}}, x))
 	}),
 	onPicture("views", "slice", func(l *lab, x *tensor) *tensor {
-		return l.times(l.do("slice", Args{Dims: []int{1}, Shape: []int64{32}}, x))
+		return l.times(l.do("slice", aten.Args{Dims: []int{1}, Shape: []int64{32}}, x))
 	}),
 	onPicture("views", "transpose_contig", func(l *lab, x *tensor) *tensor {
-		return l.op("contiguous", l.do("permute", Args{Dims: []int{0, 2, 1, 3}}, x))
+		return l.op("contiguous", l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, x))
 	}),
 	onPicture("views", "reshape_copy", func(l *lab, x *tensor) *tensor {
-		return l.do("reshape", Args{Shape: []int64{8, 64 * 128 * 128}}, l.do("permute", Args{Dims: []int{0, 2, 1, 3}}, x))
+		return l.do("reshape", aten.Args{Shape: []int64{8, 64 * 128 * 128}}, l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, x))
 	}),
-	plainly("views", "view", "reshape", Args{Shape: []int64{8, 64 * 128 * 128}}),
-	plainly("views", "permute", "permute", Args{Dims: []int{0, 2, 3, 1}}),
-	plainly("views", "roll", "roll", Args{}),
-	plainly("views", "flip", "flip", Args{}),
+	plainly("views", "view", "reshape", aten.Args{Shape: []int64{8, 64 * 128 * 128}}),
+	plainly("views", "permute", "permute", aten.Args{Dims: []int{0, 2, 3, 1}}),
+	plainly("views", "roll", "roll", aten.Args{}),
+	plainly("views", "flip", "flip", aten.Args{}),
 	onPicture("views", "expand", func(l *lab, x *tensor) *tensor {
-		s := l.do("slice", Args{Dims: []int{1}, Shape: []int64{1}}, x)
-		return l.times(l.do("expand", Args{Shape: x.shape}, s))
+		s := l.do("slice", aten.Args{Dims: []int{1}, Shape: []int64{1}}, x)
+		return l.times(l.do("expand", aten.Args{Shape: x.shape}, s))
 	}),
 
-	plainly("reductions", "mean", "mean", Args{}),
-	plainly("reductions", "mean_dim", "mean", Args{Dims: []int{2, 3}}),
-	plainly("reductions", "sum", "sum", Args{}),
-	plainly("reductions", "max_dim", "max_dim", Args{Dims: []int{1}}),
-	plainly("reductions", "amax", "amax", Args{Dims: []int{1}}),
-	plainly("reductions", "max_all", "amax", Args{}),
-	plainly("reductions", "cumsum", "cumsum", Args{}),
-	plainly("reductions", "topk", "topk", Args{Shape: []int64{8, 64, 128, 5}}),
-	plainly("reductions", "sort", "sort", Args{Dim: 3}),
-	plainly("reductions", "var", "var", Args{Dims: []int{3}}),
-	plainly("reductions", "norm", "norm", Args{}),
+	plainly("reductions", "mean", "mean", aten.Args{}),
+	plainly("reductions", "mean_dim", "mean", aten.Args{Dims: []int{2, 3}}),
+	plainly("reductions", "sum", "sum", aten.Args{}),
+	plainly("reductions", "max_dim", "max_dim", aten.Args{Dims: []int{1}}),
+	plainly("reductions", "amax", "amax", aten.Args{Dims: []int{1}}),
+	plainly("reductions", "max_all", "amax", aten.Args{}),
+	plainly("reductions", "cumsum", "cumsum", aten.Args{}),
+	plainly("reductions", "topk", "topk", aten.Args{Shape: []int64{8, 64, 128, 5}}),
+	plainly("reductions", "sort", "sort", aten.Args{Dim: 3}),
+	plainly("reductions", "var", "var", aten.Args{Dims: []int{3}}),
+	plainly("reductions", "norm", "norm", aten.Args{}),
 }
 
 // onPictures is a case of an operator of two pictures.

@@ -3,11 +3,11 @@ package eager
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // onTensors is a case of a function of leaves of these shapes.
-func onTensors(family, name string, d onnxload.DType, f func(l *lab, x []*tensor) *tensor, shapes ...[]int64) singleCase {
+func onTensors(family, name string, d aten.DType, f func(l *lab, x []*tensor) *tensor, shapes ...[]int64) singleCase {
 	return singleCase{family, name, func(l *lab) func() *tensor {
 		var x []*tensor
 		for _, s := range shapes {
@@ -20,7 +20,7 @@ func onTensors(family, name string, d onnxload.DType, f func(l *lab, x []*tensor
 func dims(n ...int64) []int64 { return n }
 
 // calling is a case's function that calls one operator on all the leaves.
-func calling(op string, a Args) func(l *lab, x []*tensor) *tensor {
+func calling(op string, a aten.Args) func(l *lab, x []*tensor) *tensor {
 	return func(l *lab, x []*tensor) *tensor { return l.do(op, a, x...) }
 }
 
@@ -30,54 +30,54 @@ var (
 )
 
 var normCases = []singleCase{
-	onTensors("norms", "bn train fp32", f32, calling("batch_norm", Args{Train: true}), pic, dims(64), dims(64)),
-	onTensors("norms", "bn eval fp32", f32, calling("batch_norm", Args{}), pic, dims(64), dims(64)),
+	onTensors("norms", "bn train fp32", f32, calling("batch_norm", aten.Args{Train: true}), pic, dims(64), dims(64)),
+	onTensors("norms", "bn eval fp32", f32, calling("batch_norm", aten.Args{}), pic, dims(64), dims(64)),
 	{"norms", "bn train bf16 in, fp32 params", func(l *lab) func() *tensor {
 		x, w, b := l.leaf(bf16, pic...), l.leaf(f32, 64), l.leaf(f32, 64)
-		return func() *tensor { return l.do("batch_norm", Args{Train: true}, x, w, b) }
+		return func() *tensor { return l.do("batch_norm", aten.Args{Train: true}, x, w, b) }
 	}},
 	{"norms", "bn train channels_last", func(l *lab) func() *tensor {
 		x, w, b := l.lastLeaf(f32, pic...), l.leaf(f32, 64), l.leaf(f32, 64)
-		return func() *tensor { return l.do("batch_norm", Args{Train: true}, x, w, b) }
+		return func() *tensor { return l.do("batch_norm", aten.Args{Train: true}, x, w, b) }
 	}},
-	onTensors("norms", "instnorm", f32, calling("instance_norm", Args{}), pic),
-	onTensors("norms", "instancenorm affine", f32, calling("instance_norm", Args{}), pic, dims(64), dims(64)),
-	onTensors("norms", "groupnorm", f32, calling("group_norm", Args{Groups: 8}), pic, dims(64), dims(64)),
-	onTensors("norms", "layernorm [4096,1024]", f32, calling("layer_norm", Args{Shape: dims(1024)}), rows, dims(1024), dims(1024)),
-	onTensors("norms", "layernorm bf16", bf16, calling("layer_norm", Args{Shape: dims(1024)}), rows, dims(1024), dims(1024)),
-	onTensors("norms", "rmsnorm fp32", f32, calling("rms_norm", Args{Shape: dims(1024)}), rows, dims(1024)),
-	onTensors("norms", "rmsnorm bf16", bf16, calling("rms_norm", Args{Shape: dims(1024)}), rows, dims(1024)),
+	onTensors("norms", "instnorm", f32, calling("instance_norm", aten.Args{}), pic),
+	onTensors("norms", "instancenorm affine", f32, calling("instance_norm", aten.Args{}), pic, dims(64), dims(64)),
+	onTensors("norms", "groupnorm", f32, calling("group_norm", aten.Args{Groups: 8}), pic, dims(64), dims(64)),
+	onTensors("norms", "layernorm [4096,1024]", f32, calling("layer_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024), dims(1024)),
+	onTensors("norms", "layernorm bf16", bf16, calling("layer_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024), dims(1024)),
+	onTensors("norms", "rmsnorm fp32", f32, calling("rms_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024)),
+	onTensors("norms", "rmsnorm bf16", bf16, calling("rms_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024)),
 	{"norms", "HF llama rmsnorm bf16 in", func(l *lab) func() *tensor {
 		x, w := l.leaf(bf16, rows...), l.leaf(f32, 1024)
 		w.leaf.grad = l.plain(f32, 1024) // left from the call that warmed up
 		return func() *tensor {
-			v := l.let(l.do("to", Args{DType: f32}, x))
-			m := l.do("mean", Args{Dims: []int{1}, Keep: true}, l.op("pow", v, num()))
+			v := l.let(l.do("to", aten.Args{DType: f32}, x))
+			m := l.do("mean", aten.Args{Dims: []int{1}, Keep: true}, l.op("pow", v, num()))
 			n := l.op("mul", v, l.op("rsqrt", l.op("add", m, num())))
-			return l.op("mul", w, l.do("to", Args{DType: bf16}, n))
+			return l.op("mul", w, l.do("to", aten.Args{DType: bf16}, n))
 		}
 	}},
 	onPicture("norms", "lrn", func(l *lab, x *tensor) *tensor { return l.op("local_response_norm", x) }),
-	plainly("norms", "normalize", "normalize", Args{Dims: []int{1}}),
+	plainly("norms", "normalize", "normalize", aten.Args{Dims: []int{1}}),
 }
 
 // matmulCases are those that were measured in float32 and in bfloat16.
-func matmulCases(d onnxload.DType, torch string) []singleCase {
+func matmulCases(d aten.DType, torch string) []singleCase {
 	x3, x2, w, b := dims(8, 512, 1024), rows, dims(4096, 1024), dims(4096)
 	heads := func(l *lab, x *tensor, perm []int) *tensor {
-		return l.do("permute", Args{Dims: perm}, l.do("reshape", Args{Shape: dims(8, 512, 16, 64)}, x))
+		return l.do("permute", aten.Args{Dims: perm}, l.do("reshape", aten.Args{Shape: dims(8, 512, 16, 64)}, x))
 	}
 	return []singleCase{
-		onTensors("matmul", "linear3d bias=True "+torch, d, calling("linear", Args{}), x3, w, b),
-		onTensors("matmul", "linear2d bias=True "+torch, d, calling("linear", Args{}), x2, w, b),
-		onTensors("matmul", "linear3d bias=False "+torch, d, calling("linear", Args{}), x3, w),
-		onTensors("matmul", "linear2d bias=False "+torch, d, calling("linear", Args{}), x2, w),
+		onTensors("matmul", "linear3d bias=True "+torch, d, calling("linear", aten.Args{}), x3, w, b),
+		onTensors("matmul", "linear2d bias=True "+torch, d, calling("linear", aten.Args{}), x2, w, b),
+		onTensors("matmul", "linear3d bias=False "+torch, d, calling("linear", aten.Args{}), x3, w),
+		onTensors("matmul", "linear2d bias=False "+torch, d, calling("linear", aten.Args{}), x2, w),
 		onTensors("matmul", "linear3d noncontig "+torch, d, func(l *lab, x []*tensor) *tensor {
-			return l.op("linear", l.do("permute", Args{Dims: []int{1, 0, 2}}, x[0]), x[1], x[2])
+			return l.op("linear", l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, x[0]), x[1], x[2])
 		}, x3, w, b),
-		onTensors("matmul", "bmm "+torch, d, calling("matmul", Args{}), dims(64, 512, 64), dims(64, 64, 512)),
+		onTensors("matmul", "bmm "+torch, d, calling("matmul", aten.Args{}), dims(64, 512, 64), dims(64, 64, 512)),
 		onTensors("matmul", "matmul4d transposed k "+torch, d, func(l *lab, x []*tensor) *tensor {
-			return l.op("matmul", l.do("reshape", Args{Shape: dims(4, 16, 512, 64)}, x[0]), l.do("reshape", Args{Shape: dims(4, 16, 64, 512)}, x[1]))
+			return l.op("matmul", l.do("reshape", aten.Args{Shape: dims(4, 16, 512, 64)}, x[0]), l.do("reshape", aten.Args{Shape: dims(4, 16, 64, 512)}, x[1]))
 		}, dims(64, 512, 64), dims(64, 64, 512)),
 		onTensors("matmul", "matmul 4d from permuted heads "+torch, d, func(l *lab, x []*tensor) *tensor {
 			return l.op("matmul", heads(l, x[0], []int{0, 2, 1, 3}), heads(l, x[1], []int{0, 2, 3, 1}))
@@ -87,13 +87,13 @@ func matmulCases(d onnxload.DType, torch string) []singleCase {
 
 var productCases = []singleCase{
 	onPicture("matmul", "einsum", func(l *lab, x *tensor) *tensor {
-		return l.do("einsum", Args{Mode: "bchw,bdhw->bcd", Shape: dims(8, 64, 64)}, x, x)
+		return l.do("einsum", aten.Args{Mode: "bchw,bdhw->bcd", Shape: dims(8, 64, 64)}, x, x)
 	}),
 	{"matmul", "linear weight grad steal via t()", func(l *lab) func() *tensor {
 		x, w := l.plain(f32, rows...), l.leaf(f32, 1024, 1024)
 		return func() *tensor { return l.op("linear", x, w) }
 	}},
-	onTensors("reductions", "expand grad stolen? sum", f32, calling("sum", Args{}), dims(1024, 1024)),
+	onTensors("reductions", "expand grad stolen? sum", f32, calling("sum", aten.Args{}), dims(1024, 1024)),
 }
 
 // table is a case of a function of an embedding table and 4096 integers.
@@ -107,19 +107,21 @@ func table(name string, f func(l *lab, w, ids *tensor) *tensor) singleCase {
 var indexCases = []singleCase{
 	table("embedding", func(l *lab, w, ids *tensor) *tensor { return l.op("embedding", w, ids) }),
 	table("index_select", func(l *lab, w, ids *tensor) *tensor {
-		return l.do("index_select", Args{Shape: rows}, w, l.do("reshape", Args{Shape: dims(4096)}, ids))
+		return l.do("index_select", aten.Args{Shape: rows}, w, l.do("reshape", aten.Args{Shape: dims(4096)}, ids))
 	}),
 	table("gather idx", func(l *lab, w, ids *tensor) *tensor {
-		return l.op("gather", w, l.do("expand", Args{Shape: rows}, l.do("reshape", Args{Shape: dims(4096, 1)}, ids)))
+		return l.op("gather", w, l.do("expand", aten.Args{Shape: rows}, l.do("reshape", aten.Args{Shape: dims(4096, 1)}, ids)))
 	}),
-	table("adv idx", func(l *lab, w, ids *tensor) *tensor { return l.do("index", Args{Shape: dims(8, 512, 1024)}, w, ids) }),
+	table("adv idx", func(l *lab, w, ids *tensor) *tensor {
+		return l.do("index", aten.Args{Shape: dims(8, 512, 1024)}, w, ids)
+	}),
 	table("tied weight", func(l *lab, w, ids *tensor) *tensor {
-		return l.op("linear", l.do("reshape", Args{Shape: rows}, l.op("embedding", w, ids)), w)
+		return l.op("linear", l.do("reshape", aten.Args{Shape: rows}, l.op("embedding", w, ids)), w)
 	}),
 }
 
 // lossCase is a case of a loss on the output of the picture's or the logits' shape.
-func lossCase(name, loss string, d onnxload.DType, x []int64, labels onnxload.DType, y []int64, before func(l *lab, x *tensor) *tensor) singleCase {
+func lossCase(name, loss string, d aten.DType, x []int64, labels aten.DType, y []int64, before func(l *lab, x *tensor) *tensor) singleCase {
 	return singleCase{"losses", name, func(l *lab) func() *tensor {
 		out, target := l.leaf(d, x...), l.plain(labels, y...)
 		return func() *tensor {
@@ -144,7 +146,7 @@ var lossCases = []singleCase{
 	lossCase("cross_entropy fp32 [4096,50304]", "cross-entropy", f32, logits, i64, dims(4096), itself),
 	lossCase("cross_entropy bf16", "cross-entropy", bf16, logits, i64, dims(4096), itself),
 	lossCase("cross_entropy bf16.float()", "cross-entropy", bf16, logits, i64, dims(4096), func(l *lab, x *tensor) *tensor {
-		return l.do("to", Args{DType: f32}, x)
+		return l.do("to", aten.Args{DType: f32}, x)
 	}),
 	lossCase("mse", "mse", f32, pic, f32, pic, itself),
 	lossCase("l1", "l1", f32, pic, f32, pic, itself),
@@ -176,22 +178,22 @@ var fanCases = []singleCase{
 }
 
 // sdpaCases are those that were measured in all three types.
-func sdpaCases(d onnxload.DType, torch string) []singleCase {
+func sdpaCases(d aten.DType, torch string) []singleCase {
 	q := dims(4, 16, 1024, 64)
 	name := func(s string) string { return fmt.Sprintf("sdpa %s %s", torch, s) }
-	masked := func(kind string, m onnxload.DType) singleCase {
+	masked := func(kind string, m aten.DType) singleCase {
 		return singleCase{"attention", name(kind), func(l *lab) func() *tensor {
 			x := []*tensor{l.leaf(d, q...), l.leaf(d, q...), l.leaf(d, q...), l.plain(m, 4, 1, 1024, 1024)}
 			return func() *tensor { return l.op("sdpa", x...) }
 		}}
 	}
 	return []singleCase{
-		onTensors("attention", name("none"), d, calling("sdpa", Args{}), q, q, q),
-		onTensors("attention", name("causal"), d, calling("sdpa", Args{Causal: true}), q, q, q),
-		onTensors("attention", name("drop"), d, calling("sdpa", Args{Train: true, P: 0.1}), q, q, q),
+		onTensors("attention", name("none"), d, calling("sdpa", aten.Args{}), q, q, q),
+		onTensors("attention", name("causal"), d, calling("sdpa", aten.Args{Causal: true}), q, q, q),
+		onTensors("attention", name("drop"), d, calling("sdpa", aten.Args{Train: true, P: 0.1}), q, q, q),
 		masked("fmask", d), masked("bmask", mask),
 		onTensors("attention", name("from packed qkv permute"), d, func(l *lab, x []*tensor) *tensor {
-			p := l.all("unbind", Args{}, l.do("permute", Args{Dims: []int{2, 0, 3, 1, 4}}, x[0]))
+			p := l.all("unbind", aten.Args{}, l.do("permute", aten.Args{Dims: []int{2, 0, 3, 1, 4}}, x[0]))
 			return l.op("sdpa", p...)
 		}, dims(4, 1024, 3, 16, 64)),
 		onTensors("attention", name("hd80 L1000"), d, func(l *lab, x []*tensor) *tensor { return l.op("sdpa", x[0], x[0], x[0]) }, dims(4, 16, 1000, 80)),
@@ -238,7 +240,7 @@ func (n *mlp) forward(l *lab) *tensor {
 	x := l.op("linear", n.x, n.w[0], n.b[0])
 	x = l.op("relu", x)
 	x = l.op("linear", x, n.w[1], n.b[1])
-	x = l.do("layer_norm", Args{Shape: dims(1024)}, x, n.g, n.h)
+	x = l.do("layer_norm", aten.Args{Shape: dims(1024)}, x, n.g, n.h)
 	x = l.op("gelu", x)
 	return l.op("linear", x, n.w[2], n.b[2])
 }

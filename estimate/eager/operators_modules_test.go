@@ -3,7 +3,7 @@ package eager
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // convCases are the convolutions of common networks, in the three types and both layouts.
@@ -11,7 +11,7 @@ func convCases() []singleCase {
 	var list []singleCase
 	types := []struct {
 		name string
-		d    onnxload.DType
+		d    aten.DType
 	}{{"float32", f32}, {"bfloat16", bf16}, {"float16", f16}}
 	for _, t := range types {
 		for _, last := range []bool{false, true} {
@@ -34,13 +34,13 @@ func convCases() []singleCase {
 					if c[4] == 16 {
 						in = append(in, l.leaf(t.d, c[3]))
 					}
-					a := Args{Shape: dims(c[0], c[3], h, h), Groups: c[7], Stride: dims(c[5], c[5]), Dilate: dims(1, 1)}
+					a := aten.Args{Shape: dims(c[0], c[3], h, h), Groups: c[7], Stride: dims(c[5], c[5]), Dilate: dims(1, 1)}
 					return func() *tensor { return l.do("conv", a, in...) }
 				}})
 			}
 		}
 	}
-	biased := func(name string, a Args, x, w []int64, outs int64) singleCase {
+	biased := func(name string, a aten.Args, x, w []int64, outs int64) singleCase {
 		op := "conv"
 		if a.Mode != "" {
 			op = "conv_transpose"
@@ -48,11 +48,11 @@ func convCases() []singleCase {
 		return onTensors("convolutions", name, f32, calling(op, a), x, w, dims(outs))
 	}
 	return append(list,
-		biased("conv bias fp32 32x64x56", Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(1, 1)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
-		biased("convT fp32", Args{Shape: dims(8, 32, 112, 112), Groups: 1, Stride: dims(2, 2), Dilate: dims(1, 1), Mode: "transposed"}, dims(8, 64, 56, 56), dims(64, 32, 2, 2), 32),
-		biased("conv1d fp32", Args{Shape: dims(8, 512, 1500), Groups: 1, Stride: dims(1), Dilate: dims(1)}, dims(8, 80, 1500), dims(512, 80, 3), 512),
-		biased("conv3d fp32", Args{Shape: dims(2, 32, 32, 64, 64), Groups: 1, Stride: dims(1, 1, 1), Dilate: dims(1, 1, 1)}, dims(2, 16, 32, 64, 64), dims(32, 16, 3, 3, 3), 32),
-		biased("conv dil2 fp32", Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(2, 2)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
+		biased("conv bias fp32 32x64x56", aten.Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(1, 1)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
+		biased("convT fp32", aten.Args{Shape: dims(8, 32, 112, 112), Groups: 1, Stride: dims(2, 2), Dilate: dims(1, 1), Mode: "transposed"}, dims(8, 64, 56, 56), dims(64, 32, 2, 2), 32),
+		biased("conv1d fp32", aten.Args{Shape: dims(8, 512, 1500), Groups: 1, Stride: dims(1), Dilate: dims(1)}, dims(8, 80, 1500), dims(512, 80, 3), 512),
+		biased("conv3d fp32", aten.Args{Shape: dims(2, 32, 32, 64, 64), Groups: 1, Stride: dims(1, 1, 1), Dilate: dims(1, 1, 1)}, dims(2, 16, 32, 64, 64), dims(32, 16, 3, 3, 3), 32),
+		biased("conv dil2 fp32", aten.Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(2, 2)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
 	)
 }
 
@@ -73,7 +73,7 @@ var moduleCases = []singleCase{
 	recurrent("LSTM bi dropout", "lstm", false, dims(100, 16, 256), 512, 2, true, 0.1),
 	{"attention", "sdpa math fp32 causal", func(l *lab) func() *tensor {
 		x := l.leaf(f32, 4, 16, 1024, 64)
-		return func() *tensor { return l.r.mathSDPA(&Call{Args: &Args{Causal: true}}, x, x, x, nil, 0) }
+		return func() *tensor { return l.r.mathSDPA(&aten.Call{Args: &aten.Args{Causal: true}}, x, x, x, nil, 0) }
 	}},
 	{"attention", "MHA need_weights=False", func(l *lab) func() *tensor { return multihead(l, false) }},
 	{"attention", "MHA need_weights=True", func(l *lab) func() *tensor { return multihead(l, true) }},
@@ -86,18 +86,18 @@ func multihead(l *lab, weights bool) func() *tensor {
 	w, b := l.leaf(f32, 3072, 1024), l.leaf(f32, 3072)
 	wo, bo := l.leaf(f32, 1024, 1024), l.leaf(f32, 1024)
 	return func() *tensor {
-		q := l.let(l.do("permute", Args{Dims: []int{1, 0, 2}}, x)) // [L, B, E]
+		q := l.let(l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, x)) // [L, B, E]
 		p := l.op("linear", q, w, b)
-		p = l.do("reshape", Args{Shape: dims(512, 4, 3, 1024)}, p)
-		p = l.do("unsqueeze", Args{}, p)
-		p = l.do("permute", Args{Dims: []int{3, 1, 2, 0, 4}}, p)
-		p = l.do("squeeze", Args{Dim: 3}, p)
+		p = l.do("reshape", aten.Args{Shape: dims(512, 4, 3, 1024)}, p)
+		p = l.do("unsqueeze", aten.Args{}, p)
+		p = l.do("permute", aten.Args{Dims: []int{3, 1, 2, 0, 4}}, p)
+		p = l.do("squeeze", aten.Args{Dim: 3}, p)
 		p = l.let(l.op("contiguous", p)) // [3, L, B, E]
 		parts := make([]*tensor, 3)
 		for i := range parts {
-			parts[i] = l.let(l.do("select", Args{}, p))
+			parts[i] = l.let(l.do("select", aten.Args{}, p))
 		}
-		each := func(op string, a Args) { // q = q.view(...)
+		each := func(op string, a aten.Args) { // q = q.view(...)
 			for i, t := range parts {
 				v := l.do(op, a, t)
 				l.del(t)
@@ -105,32 +105,32 @@ func multihead(l *lab, weights bool) func() *tensor {
 			}
 		}
 		for i, t := range parts {
-			v := l.do("permute", Args{Dims: []int{1, 0, 2}}, l.do("reshape", Args{Shape: dims(512, 64, 64)}, t)) // [B*H, L, D]
+			v := l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, l.do("reshape", aten.Args{Shape: dims(512, 64, 64)}, t)) // [B*H, L, D]
 			l.del(t)
 			parts[i] = l.let(v)
 		}
 		if !weights {
-			each("reshape", Args{Shape: dims(4, 16, 512, 64)})
+			each("reshape", aten.Args{Shape: dims(4, 16, 512, 64)})
 		}
 		var y, probs *tensor
 		if weights {
 			scaled := l.let(l.times(parts[0]))
-			scores := l.op("matmul", scaled, l.do("permute", Args{Dims: []int{0, 2, 1}}, parts[1]))
+			scores := l.op("matmul", scaled, l.do("permute", aten.Args{Dims: []int{0, 2, 1}}, parts[1]))
 			probs = l.let(l.op("softmax", scores))
 			y = l.op("matmul", probs, parts[2])
-			y = l.do("permute", Args{Dims: []int{1, 0, 2}}, y)
+			y = l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, y)
 			y = l.op("contiguous", y)
 		} else {
 			y = l.op("sdpa", parts...)
-			y = l.do("permute", Args{Dims: []int{2, 0, 1, 3}}, y)
+			y = l.do("permute", aten.Args{Dims: []int{2, 0, 1, 3}}, y)
 			y = l.op("contiguous", y)
 		}
-		y = l.do("reshape", Args{Shape: dims(2048, 1024)}, y)
+		y = l.do("reshape", aten.Args{Shape: dims(2048, 1024)}, y)
 		y = l.op("linear", y, wo, bo)
-		y = l.do("reshape", Args{Shape: dims(512, 4, 1024)}, y)
+		y = l.do("reshape", aten.Args{Shape: dims(512, 4, 1024)}, y)
 		if weights { // averaged over the heads, for the second result
-			l.r.release(l.do("mean", Args{Dims: []int{1}}, l.do("reshape", Args{Shape: dims(4, 16, 512, 512)}, probs)))
+			l.r.release(l.do("mean", aten.Args{Dims: []int{1}}, l.do("reshape", aten.Args{Shape: dims(4, 16, 512, 512)}, probs)))
 		}
-		return l.do("permute", Args{Dims: []int{1, 0, 2}}, y)
+		return l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, y)
 	}
 }

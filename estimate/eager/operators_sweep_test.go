@@ -1,6 +1,11 @@
 package eager
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
 
 // sweptCase returns the function that a swept row measured, nil for an operator without a case.
 func sweptCase(l *lab, m *measuredCall) func() *tensor {
@@ -11,26 +16,26 @@ func sweptCase(l *lab, m *measuredCall) func() *tensor {
 		}
 		return l.leaf(d, shape...)
 	}
-	call := func(op string, a Args, in ...*tensor) func() *tensor {
+	call := func(op string, a aten.Args, in ...*tensor) func() *tensor {
 		return func() *tensor { return l.do(op, a, in...) }
 	}
 	switch m.Op {
 	case "linear":
 		x, w := leaf(m.X...), leaf(m.W...)
 		if m.Bias != nil && *m.Bias {
-			return call("linear", Args{}, x, w, leaf(m.W[0]))
+			return call("linear", aten.Args{}, x, w, leaf(m.W[0]))
 		}
-		return call("linear", Args{}, x, w)
+		return call("linear", aten.Args{}, x, w)
 	case "embedding":
-		return call("embedding", Args{}, leaf(m.W...), l.plain(i64, m.N))
+		return call("embedding", aten.Args{}, leaf(m.W...), l.plain(i64, m.N))
 	case "index_put":
-		return call("index", Args{Shape: m.Out}, leaf(m.W...), l.plain(i64, m.N))
+		return call("index", aten.Args{Shape: m.Out}, leaf(m.W...), l.plain(i64, m.N))
 	case "batch_norm":
-		return call("batch_norm", Args{Train: true}, leaf(m.X...), leaf(m.X[1]), leaf(m.X[1]))
+		return call("batch_norm", aten.Args{Train: true}, leaf(m.X...), leaf(m.X[1]), leaf(m.X[1]))
 	case "layer_norm":
-		return call("layer_norm", Args{Shape: m.X[1:]}, leaf(m.X...), leaf(m.X[1]), leaf(m.X[1]))
+		return call("layer_norm", aten.Args{Shape: m.X[1:]}, leaf(m.X...), leaf(m.X[1]), leaf(m.X[1]))
 	case "rms_norm":
-		return call("rms_norm", Args{Shape: m.X[1:]}, leaf(m.X...), leaf(m.X[1]))
+		return call("rms_norm", aten.Args{Shape: m.X[1:]}, leaf(m.X...), leaf(m.X[1]))
 	case "sdpa":
 		return sweptAttention(l, m)
 	case "conv1d", "conv2d", "conv3d", "conv_transpose2d":
@@ -48,7 +53,7 @@ func sweptAttention(l *lab, m *measuredCall) func() *tensor {
 		for i := range in {
 			in[i] = l.leaf(d, m.B, m.H, m.S, m.D)
 		}
-		a := Args{Causal: m.Kind == "causal"}
+		a := aten.Args{Causal: m.Kind == "causal"}
 		switch m.Kind {
 		case "drop":
 			a.Train, a.P = true, 0.1
@@ -64,17 +69,17 @@ func sweptAttention(l *lab, m *measuredCall) func() *tensor {
 	return func() *tensor {
 		heads := make([]*tensor, 3)
 		for i, t := range in {
-			heads[i] = l.do("permute", Args{Dims: []int{0, 2, 1, 3}}, l.do("reshape", Args{Shape: dims(m.B, m.S, m.H, m.D)}, t))
+			heads[i] = l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, l.do("reshape", aten.Args{Shape: dims(m.B, m.S, m.H, m.D)}, t))
 		}
-		y := l.do("permute", Args{Dims: []int{0, 2, 1, 3}}, l.op("sdpa", heads...))
-		return l.do("reshape", Args{Shape: dims(m.B, m.S, m.H*m.D)}, y)
+		y := l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, l.op("sdpa", heads...))
+		return l.do("reshape", aten.Args{Shape: dims(m.B, m.S, m.H*m.D)}, y)
 	}
 }
 
 func sweptConv(l *lab, m *measuredCall) func() *tensor {
 	d := m.dtype()
 	n := len(m.W) - 2
-	a := Args{Shape: m.Out, Groups: max(m.Groups, 1), Stride: m.Stride}
+	a := aten.Args{Shape: m.Out, Groups: max(m.Groups, 1), Stride: m.Stride}
 	for range n {
 		a.Dilate = append(a.Dilate, max(m.Dilation, 1))
 		if m.Stride == nil {
@@ -105,8 +110,8 @@ func sweptConv(l *lab, m *measuredCall) func() *tensor {
 // recurrentModule is an RNN module; with batch_first it transposes its input and its output.
 func recurrentModule(l *lab, m *measuredCall, batchFirst bool) func() *tensor {
 	d := m.dtype()
-	s := RNNShape{Kind: map[string]RNNKind{"lstm": LSTM, "gru": GRU, "rnn": ElmanRNN}[m.Op], Hidden: m.Hidden, Layers: m.Layers, Both: m.Both}
-	gates := map[RNNKind]int64{LSTM: 4, GRU: 3, ElmanRNN: 1}[s.Kind] * m.Hidden
+	s := workspace.RNNShape{Kind: map[string]workspace.RNNKind{"lstm": workspace.LSTM, "gru": workspace.GRU, "rnn": workspace.ElmanRNN}[m.Op], Hidden: m.Hidden, Layers: m.Layers, Both: m.Both}
+	gates := map[workspace.RNNKind]int64{workspace.LSTM: 4, workspace.GRU: 3, workspace.ElmanRNN: 1}[s.Kind] * m.Hidden
 	directions := int64(1)
 	if m.Both {
 		directions = 2
@@ -128,15 +133,15 @@ func recurrentModule(l *lab, m *measuredCall, batchFirst bool) func() *tensor {
 			in = append(in, l.wants(v))
 		}
 	}
-	a := Args{Hidden: m.Hidden, Layers: m.Layers, Both: m.Both, P: m.Dropout, Train: true}
+	a := aten.Args{Hidden: m.Hidden, Layers: m.Layers, Both: m.Both, P: m.Dropout, Train: true}
 	if !batchFirst {
 		x = l.leaf(d, m.X[1], m.X[0], m.X[2])
 		in[0] = x
 		return func() *tensor { return l.do(m.Op, a, in...) }
 	}
 	return func() *tensor {
-		args := append([]*tensor{l.do("permute", Args{Dims: []int{1, 0, 2}}, x)}, in[1:]...)
-		return l.do("permute", Args{Dims: []int{1, 0, 2}}, l.do(m.Op, a, args...))
+		args := append([]*tensor{l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, x)}, in[1:]...)
+		return l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, l.do(m.Op, a, args...))
 	}
 }
 

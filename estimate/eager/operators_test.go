@@ -1,6 +1,8 @@
 package eager
 
 import (
+	"compress/gzip"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -8,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // A lab runs operators as a short Python function would, so that what they ask of the
@@ -25,24 +29,25 @@ type lab struct {
 }
 
 func newLab() *lab {
-	r := &run{opts: &Options{Train: true, GPU: &DefaultGPU}, prog: &Program{}, layer: timeline.NoLayer, rows: rowsByName(), grad: true}
+	device := gpu.Default()
+	r := &run{opts: &Options{Train: true, GPU: &device}, prog: &aten.Program{}, layer: timeline.NoLayer, rows: rowsByName(), grad: true}
 	r.blas, r.lt = [2]bool{true, true}, [2]bool{true, true} // the workspaces that a thread keeps are there already
-	r.dropoutState = r.alloc(dropoutStateBytes*132, timeline.Workspace)
+	r.dropoutState = r.alloc(workspace.DropoutState(device), timeline.Workspace)
 	return &lab{r: r, kept: map[*tensor]bool{}}
 }
 
 // plain returns a tensor that is there before the measurement begins and wants no gradient.
-func (l *lab) plain(d onnxload.DType, shape ...int64) *tensor {
+func (l *lab) plain(d aten.DType, shape ...int64) *tensor {
 	t := l.r.empty(d, shape...)
 	l.kept[t] = true
 	return t
 }
 
 // leaf returns a tensor that is there before the measurement begins and wants a gradient.
-func (l *lab) leaf(d onnxload.DType, shape ...int64) *tensor { return l.wants(l.plain(d, shape...)) }
+func (l *lab) leaf(d aten.DType, shape ...int64) *tensor { return l.wants(l.plain(d, shape...)) }
 
 // lastLeaf is a leaf in channels_last.
-func (l *lab) lastLeaf(d onnxload.DType, shape ...int64) *tensor {
+func (l *lab) lastLeaf(d aten.DType, shape ...int64) *tensor {
 	t := l.r.strided(d, shape, channelsLastStrides(shape))
 	l.kept[t] = true
 	return l.wants(t)
@@ -68,9 +73,9 @@ func (l *lab) del(t *tensor) {
 }
 
 // all calls an operator and returns its outputs.
-func (l *lab) all(op string, a Args, in ...*tensor) []*tensor {
+func (l *lab) all(op string, a aten.Args, in ...*tensor) []*tensor {
 	args := slices.Clone(in)
-	outs, err := l.r.apply(&Call{Op: op, Args: &a}, args)
+	outs, err := l.r.apply(&aten.Call{Op: op, Args: &a}, args)
 	if err != nil {
 		l.err = err
 		return []*tensor{l.plain(f32, 1)}
@@ -84,7 +89,7 @@ func (l *lab) all(op string, a Args, in ...*tensor) []*tensor {
 }
 
 // do calls an operator and returns the first of its outputs; the others are dropped.
-func (l *lab) do(op string, a Args, in ...*tensor) *tensor {
+func (l *lab) do(op string, a aten.Args, in ...*tensor) *tensor {
 	outs := l.all(op, a, in...)
 	for _, t := range outs[1:] {
 		l.r.release(t)
@@ -93,10 +98,10 @@ func (l *lab) do(op string, a Args, in ...*tensor) *tensor {
 }
 
 // op calls an operator without arguments but tensors.
-func (l *lab) op(op string, in ...*tensor) *tensor { return l.do(op, Args{}, in...) }
+func (l *lab) op(op string, in ...*tensor) *tensor { return l.do(op, aten.Args{}, in...) }
 
 // num is a Python number.
-func num() *tensor { return scalar(onnxload.Float32) }
+func num() *tensor { return scalar(aten.Float32) }
 
 // since returns the signed sizes of the events from the i-th on.
 func (l *lab) since(i int) []int64 {
@@ -175,14 +180,14 @@ type measuredCall struct {
 	Backward []int64 `json:"bwd"`
 }
 
-func (m *measuredCall) dtype() onnxload.DType {
+func (m *measuredCall) dtype() aten.DType {
 	switch m.DType {
 	case "bf16":
-		return onnxload.BFloat16
+		return aten.BFloat16
 	case "fp16":
-		return onnxload.Float16
+		return aten.Float16
 	}
-	return onnxload.Float32
+	return aten.Float32
 }
 
 // explained are the cases whose events differ although their family's agree, and why.
@@ -221,7 +226,7 @@ func judge(family string, l *lab, forward, backward []int64, m *measuredCall) ve
 			got, want := scratches(pass[0]), scratches(pass[1])
 			for i := 1; i < len(want) && i <= k+1; i++ { // after the result; after the gradients of the input and the weight
 				v.spaces++
-				v.near += oneIf(near(at(got, i), want[i]))
+				v.near += oneIf(within10(at(got, i), want[i]))
 			}
 		}
 	}
@@ -235,7 +240,7 @@ func judge(family string, l *lab, forward, backward []int64, m *measuredCall) ve
 // the next thing that happens, are left out, and those that outlive others' allocation may be off by a tenth.
 func sameTensors(got, want []int64, workspaces map[int64]bool) bool {
 	got, want = allocations(withoutScratch(got)), allocations(withoutScratch(want))
-	return slices.EqualFunc(got, want, func(g, w int64) bool { return g == w || workspaces[g] && near(g, w) })
+	return slices.EqualFunc(got, want, func(g, w int64) bool { return g == w || workspaces[g] && within10(g, w) })
 }
 
 // withoutScratch leaves out what is freed as the next event.
@@ -372,4 +377,23 @@ func oneIf(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// within10 reports whether a size is within a tenth of the measured one, or a few KiB.
+func within10(got, want int64) bool { return max(got-want, want-got) <= max(want/10, 8192) }
+
+func readData(t testing.TB, path string, v any) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(v); err != nil {
+		t.Fatal(err)
+	}
 }

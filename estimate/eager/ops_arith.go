@@ -1,9 +1,9 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import "github.com/memestimate/memestimate/estimate/aten"
 
 // runPow is pow with a number or a tensor as exponent (pow_backward).
-func runPow(r *run, c *Call, in []*tensor) []*tensor {
+func runPow(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if in[1].host {
 		return unary("Pow", keepsInput, 3)(r, c, in[:1])
 	}
@@ -42,7 +42,7 @@ func (n *node) otherFirst(f func(i int) *tensor) []*tensor {
 }
 
 // binary returns the output of an element-wise operator of two arguments.
-func (r *run) binary(c *Call, x, y *tensor) *tensor {
+func (r *run) binary(c *aten.Call, x, y *tensor) *tensor {
 	switch {
 	case c.Args.Inplace && !x.host:
 		return x.retain()
@@ -53,7 +53,7 @@ func (r *run) binary(c *Call, x, y *tensor) *tensor {
 }
 
 // runAdd is add, or add_ when in place: its backward hands the gradient on.
-func runAdd(r *run, c *Call, in []*tensor) []*tensor {
+func runAdd(r *run, c *aten.Call, in []*tensor) []*tensor {
 	out := r.binary(c, in[0], in[1])
 	if r.needsGrad(in...) {
 		r.record("Add", one(out), in, nil, func(r *run, n *node, g []*tensor) []*tensor {
@@ -64,7 +64,7 @@ func runAdd(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runSub is sub: the second argument's gradient is negated.
-func runSub(r *run, c *Call, in []*tensor) []*tensor {
+func runSub(r *run, c *aten.Call, in []*tensor) []*tensor {
 	out := r.binary(c, in[0], in[1])
 	if r.needsGrad(in...) {
 		r.record("Sub", one(out), in, nil, func(r *run, n *node, g []*tensor) []*tensor {
@@ -81,7 +81,7 @@ func runSub(r *run, c *Call, in []*tensor) []*tensor {
 
 // runMul is mul. It saves an argument only when the other wants a gradient; each
 // gradient has the result's shape until validate sums it.
-func runMul(r *run, c *Call, in []*tensor) []*tensor {
+func runMul(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, y := in[0], in[1]
 	out := r.binary(c, x, y)
 	if !r.needsGrad(x, y) {
@@ -105,12 +105,12 @@ func runMul(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runDiv is div (div_tensor_self_backward, div_tensor_other_backward).
-func runDiv(r *run, c *Call, in []*tensor) []*tensor {
+func runDiv(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, y := in[0], in[1]
 	out := r.binary(c, x, y)
 	if !out.host && !out.dtype.IsFloat() {
 		r.release(out)
-		out = r.pointwise(onnxload.Float32, x, y)
+		out = r.pointwise(aten.Float32, x, y)
 	}
 	if !r.needsGrad(x, y) {
 		return one(out)
@@ -133,16 +133,16 @@ func runDiv(r *run, c *Call, in []*tensor) []*tensor {
 
 // runMaximum is maximum or minimum: for each argument the gradient is halved where the
 // two are equal and masked where the other wins.
-func runMaximum(r *run, c *Call, in []*tensor) []*tensor {
+func runMaximum(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, y := in[0], in[1]
 	out := r.binary(c, x, y)
 	if r.needsGrad(x, y) {
 		r.record("Maximum", one(out), in, []*tensor{y, x}, func(r *run, n *node, g []*tensor) []*tensor {
 			return n.otherFirst(func(int) *tensor {
 				half := r.pointwise(g[0].dtype, g[0])
-				equal := r.pointwise(onnxload.Bool, g[0])
+				equal := r.pointwise(aten.Bool, g[0])
 				picked := r.pointwise(g[0].dtype, g[0])
-				lost := r.pointwise(onnxload.Bool, g[0])
+				lost := r.pointwise(aten.Bool, g[0])
 				r.release(lost)
 				r.release(equal)
 				r.release(half)
@@ -154,10 +154,10 @@ func runMaximum(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runWhere is where(condition, self, other): a zero for the branch not taken.
-func runWhere(r *run, c *Call, in []*tensor) []*tensor {
+func runWhere(r *run, c *aten.Call, in []*tensor) []*tensor {
 	cond, x, y := in[0], in[1], in[2]
 	dtype := promote(x, y)
-	if x.host && y.host && dtype == onnxload.Float32 {
+	if x.host && y.host && dtype == aten.Float32 {
 		// A choice between two numbers is an attention mask: transformers makes those in the
 		// parameters' type, which an export of a model in float32 does not show.
 		dtype = r.opts.Precision.params()
@@ -177,7 +177,7 @@ func runWhere(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runMaskedFill is masked_fill(self, mask, value): a clone that is filled.
-func runMaskedFill(r *run, c *Call, in []*tensor) []*tensor {
+func runMaskedFill(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, mask := in[0], in[1]
 	out := r.pointwise(x.dtype, x, mask)
 	if r.needsGrad(x) {
@@ -190,17 +190,17 @@ func runMaskedFill(r *run, c *Call, in []*tensor) []*tensor {
 
 // runClamp is clamp with one or both bounds (Args.Both); backward builds a mask for each,
 // and a zero to fill in.
-func runClamp(r *run, c *Call, in []*tensor) []*tensor {
+func runClamp(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.binary(c, x, scalar(x.dtype))
 	if r.needsGrad(x) {
 		both := c.Args.Both
 		r.record("Clamp", one(out), in[:1], one(x), func(r *run, n *node, g []*tensor) []*tensor {
 			zero := r.empty(g[0].dtype)
-			low := r.pointwise(onnxload.Bool, g[0])
+			low := r.pointwise(aten.Bool, g[0])
 			var high *tensor
 			if both {
-				high = r.pointwise(onnxload.Bool, g[0])
+				high = r.pointwise(aten.Bool, g[0])
 			}
 			t := r.pointwise(g[0].dtype, g[0])
 			r.release(high)
@@ -213,6 +213,6 @@ func runClamp(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runCompare is eq, lt, logical_and and the like: a mask.
-func runCompare(r *run, c *Call, in []*tensor) []*tensor {
-	return one(r.pointwise(onnxload.Bool, in...))
+func runCompare(r *run, c *aten.Call, in []*tensor) []*tensor {
+	return one(r.pointwise(aten.Bool, in...))
 }

@@ -3,6 +3,8 @@ package eager
 import (
 	"slices"
 	"testing"
+
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // What nn.TransformerEncoderLayer's attention with a mask asked for in inference: 16 samples of 256 tokens, 6 heads of 64,
@@ -12,19 +14,24 @@ func TestNativeAttentionWithMask(t *testing.T) {
 	l.r.grad = false
 	in := []*tensor{l.plain(f32, 16, 256, 384), l.plain(f32, 1152, 384), l.plain(f32, 1152), l.plain(f32, 384, 384), l.plain(f32, 384)}
 	from := len(l.r.log.Timeline().Events)
-	l.r.releaseAll(runNativeAttention(l.r, &Call{Args: &Args{Groups: 6}}, in))
+	l.r.releaseAll(runNativeAttention(l.r, &aten.Call{Args: &aten.Args{Groups: 6}}, in))
 	want := []int64{18874368, 18874368, -18874368, 25165824, 6291456, 25165824, -25165824, -6291456, -25165824, 6291456, 6291456, -6291456, -18874368, -6291456}
 	if got := l.since(from); !slices.Equal(got, want) {
 		t.Errorf("events are %d, measured were %d", got, want)
 	}
 }
 
-// The memory-efficient backward pass accumulates the queries' gradients, however many keys there are: the tiles of 64 rows and
-// their locks. Measured of queries of 64 x 64 pixels to keys of 8 x 8, of 16 heads of 32.
-func TestEfficientWorkspace(t *testing.T) {
-	for _, c := range []struct{ heads, queries, d, want int64 }{{16, 4096, 32, 16793600}, {32, 1024, 32, 8396800}, {80, 256, 32, 5248000}} {
-		if got := efficientWorkspace(c.heads, c.queries, c.d); got != c.want {
-			t.Errorf("%d heads of %d queries: %d bytes, want %d", c.heads, c.queries, got, c.want)
+// A key of one head goes to fused kernels with enable_gqa alone. Without it only the composed one takes it, which keeps its
+// probabilities.
+func TestAttentionToOneHead(t *testing.T) {
+	for _, broadcast := range []bool{true, false} {
+		l := newLab()
+		l.r.at = 0
+		q, k := l.leaf(bf16, 2, 4, 64, 8), l.leaf(bf16, 2, 1, 64, 8)
+		out := runSDPA(l.r, &aten.Call{Op: "sdpa", Args: &aten.Args{Broadcast: broadcast}}, []*tensor{q, k, k})[0]
+		kept, _ := l.r.savedBytes(out, 1)
+		if probabilities := int64(2 * 4 * 64 * 64 * 4); (kept >= probabilities) != broadcast {
+			t.Errorf("broadcast %v: %d bytes are saved, the probabilities are %d", broadcast, kept, probabilities)
 		}
 	}
 }

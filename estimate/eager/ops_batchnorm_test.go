@@ -4,14 +4,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // cuDNN's batch norm is given a row-major copy of an input that is transposed, and saves that; bfloat16's kernel takes it as it is.
 func TestBatchNormOfTransposedInput(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		dtype onnxload.DType
+		dtype aten.DType
 		want  []int64
 	}{
 		{"float32", f32, []int64{4 * 2 * 6 * 16, 4 * 2 * 6 * 16, 4 * 16, 4 * 16}},
@@ -21,7 +21,7 @@ func TestBatchNormOfTransposedInput(t *testing.T) {
 		x := l.r.permute(l.times(l.leaf(tt.dtype, 2, 6, 16)), []int{0, 2, 1})
 		w, b := l.leaf(tt.dtype, 16), l.leaf(tt.dtype, 16)
 		from := l.r.log.Len()
-		y := l.do("batch_norm", Args{Train: true}, x, w, b)
+		y := l.do("batch_norm", aten.Args{Train: true}, x, w, b)
 		if got := l.since(from); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: events %d, wanted %d", tt.name, got, tt.want)
 		}

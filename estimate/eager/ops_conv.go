@@ -3,7 +3,8 @@ package eager
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // convOps are the convolutions (aten/src/ATen/native/Convolution.cpp, cudnn/ConvShared.cpp).
@@ -13,7 +14,7 @@ var convOps = []op{
 }
 
 // runConv is a convolution of [N, C, spatial...] with a weight; Args.Shape is the result's.
-func runConv(r *run, c *Call, in []*tensor) []*tensor {
+func runConv(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, w := in[0], in[1]
 	var bias *tensor
 	if len(in) > 2 {
@@ -37,7 +38,7 @@ func runConv(r *run, c *Call, in []*tensor) []*tensor {
 
 // conv is convolution of four or five dimensions. One that was raised from three works in row-major order whatever its
 // input's: "avoid accidentally going through NHWC for permuted 3d input" in _convolution and convolution_backward.
-func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *tensor {
+func (r *run) conv(c *aten.Call, x, w, bias *tensor, shape []int64, raised bool) *tensor {
 	shape = slices.Clone(shape)
 	shape[0] = x.shape[0]
 	// cuDNN works in channels_last when the input or the weight suggests it; the
@@ -54,7 +55,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 	wi := r.inLayout(w, layout)
 	k := newConvShape(c, x, w, shape, last)
 	r.dnn[r.thread()] = true
-	r.convWorkspace(k, ConvForward)
+	r.convWorkspace(k, workspace.ConvForward)
 	r.release(wi)
 	r.release(xi)
 	if !r.needsGrad(x, w, bias) {
@@ -72,7 +73,7 @@ func (r *run) conv(c *Call, x, w, bias *tensor, shape []int64, raised bool) *ten
 		switch {
 		case k.Transposed:
 			r.transposedBackward(n, outs, k, g[0], x, &wc)
-		case k.depthwise() && !last && len(k.X) == 4 && !(xc.dtype == onnxload.Float16 && k.cudnnDepthwise()):
+		case k.Depthwise() && !last && len(k.X) == 4 && !(xc.dtype == aten.Float16 && k.CuDNNDepthwise()):
 			r.depthwiseBackward(n, outs, g[0], x, &wc)
 		default:
 			r.convBackward(n, outs, k, g[0], x, &wc)
@@ -99,7 +100,7 @@ func convLayout(a, b *tensor) arrangement {
 
 // convBackward is cudnn_convolution_backward (cudnn/ConvShared.cpp): each of the two gradients makes a copy of a
 // gradient that does not lie as cuDNN wants it.
-func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor) {
+func (r *run) convBackward(n *node, outs []*tensor, k workspace.ConvShape, g, x, w *tensor) {
 	if n.wants(1) { // input.contiguous(backend_memory_format)
 		xi := r.inLayout(x, convLayout(x, w))
 		defer r.releaseCopy(xi, x)
@@ -114,7 +115,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 		layout := convLayout(g, w)
 		outs[0] = r.laid(x.dtype, layout(&r.layouts, x.shape))
 		wi, gi := r.inLayout(w, layout), r.inLayout(g, layout)
-		r.convWorkspace(k, ConvBackwardInput)
+		r.convWorkspace(k, workspace.ConvBackwardInput)
 		r.releaseCopy(gi, g)
 		r.releaseCopy(wi, w)
 	}
@@ -122,7 +123,7 @@ func (r *run) convBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor
 		layout := convLayout(x, g)
 		gi, xi := r.inLayout(g, layout), r.inLayout(x, layout)
 		outs[1] = r.laid(w.dtype, layout(&r.layouts, w.shape))
-		r.convWorkspace(k, ConvBackwardWeight)
+		r.convWorkspace(k, workspace.ConvBackwardWeight)
 		r.releaseCopy(xi, x)
 		r.releaseCopy(gi, g)
 	}
@@ -141,15 +142,15 @@ func (r *run) depthwiseBackward(n *node, outs []*tensor, g, x, w *tensor) {
 }
 
 // transposedBackward is cudnn_convolution_transpose_backward, which copies the gradient once.
-func (r *run) transposedBackward(n *node, outs []*tensor, k ConvShape, g, x, w *tensor) {
+func (r *run) transposedBackward(n *node, outs []*tensor, k workspace.ConvShape, g, x, w *tensor) {
 	gi := r.inLayout(g, convLayout(x, x))
 	if n.wants(0) {
 		outs[0] = r.laid(x.dtype, convLayout(gi, w)(&r.layouts, x.shape))
-		r.convWorkspace(k, ConvBackwardInput)
+		r.convWorkspace(k, workspace.ConvBackwardInput)
 	}
 	if n.wants(1) {
 		outs[1] = r.laid(w.dtype, convLayout(x, gi)(&r.layouts, w.shape))
-		r.convWorkspace(k, ConvBackwardWeight)
+		r.convWorkspace(k, workspace.ConvBackwardWeight)
 	}
 	r.releaseCopy(gi, g)
 }
@@ -164,6 +165,17 @@ func (r *run) releaseCopy(copied, t *tensor) {
 	}
 }
 
+// copiedBytes returns the bytes of the copy that inLayout would make of t, 0 where it makes none.
+func copiedBytes(t *tensor, layout arrangement, r *run) int64 {
+	want := layout(&r.layouts, t.shape)
+	for i, n := range t.shape {
+		if n != 1 && t.stride[i] != want.stride[i] {
+			return t.bytes()
+		}
+	}
+	return 0
+}
+
 // inLayout returns t in the strides that layout gives its shape: t itself where they are
 // so already, as contiguous(memory_format) does, else a copy.
 func (r *run) inLayout(t *tensor, layout arrangement) *tensor {
@@ -174,37 +186,4 @@ func (r *run) inLayout(t *tensor, layout arrangement) *tensor {
 		}
 	}
 	return t.retain()
-}
-
-// cudnnDepthwise reports whether a row-major depthwise convolution in float16 is left to cuDNN: square
-// filters of 1, 3 or 5 without dilation, at stride 1, or at stride 2 for the sizes where it was found faster
-// (use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter of Convolution.cpp).
-func (s ConvShape) cudnnDepthwise() bool {
-	filter, width, channels := s.W[3], s.X[3], s.X[1]
-	at := func(list []int64, i int) int64 {
-		if i < len(list) {
-			return list[i]
-		}
-		return 1
-	}
-	stride := at(s.Stride, 1)
-	switch {
-	case at(s.Dilation, 0) != 1 || at(s.Dilation, 1) != 1 || channels < 32:
-		return false
-	case at(s.Stride, 0) != stride && s.X[2] != 1:
-		return false
-	case s.X[2] == 1 && stride == 1:
-		return true
-	case s.W[2] != filter || filter != 1 && filter != 3 && filter != 5 || width < 7:
-		return false
-	case stride == 1:
-		return true
-	case stride != 2:
-		return false
-	case s.X[0] == 1:
-		return filter != 1 || width <= 28
-	case filter == 1:
-		return s.X[0] <= 16 && channels >= 128 && width <= 7
-	}
-	return channels >= 512 || channels >= 256 && width >= 28
 }

@@ -3,6 +3,8 @@ package eager
 import (
 	"slices"
 	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // einsumOps is torch.einsum; Args.Mode is the equation.
@@ -13,7 +15,7 @@ var einsumOps = []op{
 // runEinsum brings the operands to the same dimensions in the same order, those of the result and then those that are
 // summed over, in the order of their letters, and multiplies them from left to right. (Where the package opt_einsum is
 // installed, PyTorch asks it for the order of three and more.)
-func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
+func runEinsum(r *run, c *aten.Call, in []*tensor) []*tensor {
 	terms, out, ok := labelsOf(c.Args.Mode, in)
 	if !ok {
 		return one(r.empty(promote(in...), c.Args.Shape...))
@@ -55,7 +57,7 @@ func runEinsum(r *run, c *Call, in []*tensor) []*tensor {
 		for i := range sum {
 			sum[i] = len(out) + i
 		}
-		result = runSum(r, &Call{Args: &Args{Dims: sum}}, one(acc))[0]
+		result = runSum(r, &aten.Call{Args: &aten.Args{Dims: sum}}, one(acc))[0]
 	}
 	r.release(acc)
 	return one(result)
@@ -175,7 +177,7 @@ func (r *run) contract(a, b *tensor, kept int, users []int) *tensor {
 	a, b = r.sumOver(a, ofA), r.sumOver(b, ofB)
 	var out *tensor
 	if len(both) == 0 {
-		out = runMul(r, plainCall, []*tensor{a, b})[0]
+		out = runMul(r, aten.PlainCall, []*tensor{a, b})[0]
 	} else {
 		out = r.sumProduct(a, b, both)
 	}
@@ -189,7 +191,7 @@ func (r *run) sumOver(t *tensor, dims []int) *tensor {
 	if len(dims) == 0 {
 		return t
 	}
-	s := runSum(r, &Call{Args: &Args{Dims: dims, Keep: true}}, one(t))[0]
+	s := runSum(r, &aten.Call{Args: &aten.Args{Dims: dims, Keep: true}}, one(t))[0]
 	r.release(t)
 	return s
 }

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // An einsum that sums over nothing is mul: each factor's gradient is a product of the result's size, which is summed to the
@@ -13,7 +13,7 @@ func TestEinsumWithoutSum(t *testing.T) {
 	l := newLab()
 	k, v := l.leaf(f32, 2, 4, 8), l.leaf(f32, 2, 4, 8)
 	forward, backward := l.measure(func() *tensor {
-		return l.do("einsum", Args{Mode: "bhd,bhe->bhde", Shape: []int64{2, 4, 8, 8}}, k, v)
+		return l.do("einsum", aten.Args{Mode: "bhd,bhe->bhde", Shape: []int64{2, 4, 8, 8}}, k, v)
 	})
 	full, factor := int64(2*4*8*8*4), int64(2*4*8*4)
 	if want := []int64{full}; !slices.Equal(forward, want) {
@@ -40,7 +40,7 @@ func TestEinsumUnderAutocast(t *testing.T) {
 		l.r.amp = &autocast{dtype: bf16, cache: map[*leaf]*tensor{}}
 		in := []*tensor{l.leaf(f32, tt.shapes[0]...), l.leaf(f32, tt.shapes[1]...)}
 		forward, _ := l.measure(func() *tensor {
-			out := l.do("einsum", Args{Mode: tt.equation}, in...)
+			out := l.do("einsum", aten.Args{Mode: tt.equation}, in...)
 			if out.dtype != bf16 {
 				t.Errorf("%s is %s, wanted bfloat16", tt.equation, out.dtype)
 			}
@@ -73,7 +73,7 @@ func TestCumsumUnderAutocast(t *testing.T) {
 func TestEinsum(t *testing.T) {
 	for _, tt := range []struct {
 		equation          string
-		dtype             onnxload.DType
+		dtype             aten.DType
 		shapes            [][]int64
 		forward, backward []int64
 	}{
@@ -103,7 +103,7 @@ func TestEinsum(t *testing.T) {
 		for _, s := range tt.shapes {
 			in = append(in, l.leaf(tt.dtype, s...))
 		}
-		forward, backward := l.measure(func() *tensor { return l.do("einsum", Args{Mode: tt.equation}, in...) })
+		forward, backward := l.measure(func() *tensor { return l.do("einsum", aten.Args{Mode: tt.equation}, in...) })
 		if n := len(tt.backward); len(tt.shapes[0]) == 1 && len(backward) > n {
 			backward = backward[:n]
 		}

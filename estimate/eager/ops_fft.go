@@ -1,6 +1,10 @@
 package eager
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
 
 // fftOps are Fourier transforms. A complex tensor is one of its real type with a last dimension of two.
 var fftOps = []op{
@@ -10,7 +14,7 @@ var fftOps = []op{
 
 // runToComplex is to(complex64) of a real tensor. Its gradient is the real part of what comes, seen as it lies
 // (_to_copy_backward in torch/csrc/autograd/FunctionsManual.cpp).
-func runToComplex(r *run, c *Call, in []*tensor) []*tensor {
+func runToComplex(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.empty(x.dtype, append(slices.Clone(x.shape), 2)...)
 	if r.needsGrad(x) {
@@ -22,7 +26,7 @@ func runToComplex(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runFFT is _fft_c2c, over all its dimensions at once (native/cuda/SpectralOps.cpp); so is its backward, and nothing is saved.
-func runFFT(r *run, c *Call, in []*tensor) []*tensor {
+func runFFT(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.empty(x.dtype, x.shape...)
 	if r.needsGrad(x) {

@@ -1,5 +1,7 @@
 package eager
 
+import "github.com/memestimate/memestimate/estimate/aten"
+
 // Functions that models write as a torch.autograd.Function: they save what they say, and their backward is Python.
 
 // runGeluFunction is the GELU of Megatron-LM, which BLOOM took over (bloom_gelu_forward and bloom_gelu_back in
@@ -8,7 +10,7 @@ package eager
 //	x * 0.5 * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x)))
 //
 // It saves its argument alone and computes the rest again.
-func runGeluFunction(r *run, c *Call, in []*tensor) []*tensor {
+func runGeluFunction(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	like := func() *tensor { return r.pointwise(x.dtype, x) }
 	half := like()

@@ -1,6 +1,9 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
 
 // indexOps pick elements by integer tensors.
 var indexOps = []op{
@@ -14,7 +17,7 @@ var indexOps = []op{
 
 // runEmbedding is embedding(weight, ids): a dense gradient of the whole table, and sort
 // buffers when there are more than 3072 ids.
-func runEmbedding(r *run, c *Call, in []*tensor) []*tensor {
+func runEmbedding(r *run, c *aten.Call, in []*tensor) []*tensor {
 	w, ids := in[0], in[1]
 	d := w.shape[len(w.shape)-1]
 	flat := ids.retain() // index_select wants a row of ids: indices.reshape(-1)
@@ -29,7 +32,12 @@ func runEmbedding(r *run, c *Call, in []*tensor) []*tensor {
 		r.record("Embedding", one(out), one(w), one(ids), func(r *run, _ *node, g []*tensor) []*tensor {
 			ii := r.inLayout(&ic, inRows)
 			gi := r.inLayout(g[0], inRows)
-			t := r.embeddingGrad(dtype, shape, ic.numel())
+			var t *tensor
+			rows := int64(0)
+			if len(shape) > 1 {
+				rows = shape[0]
+			}
+			r.play(workspace.EmbeddingBackward(ic.numel(), rows, aten.Numel(shape)/max(rows, 1), dtype.Bits()/8, *r.opts.GPU), func(int) { t = r.empty(dtype, shape...) })
 			r.releaseCopy(gi, g[0])
 			r.releaseCopy(ii, &ic)
 			return one(t)
@@ -39,7 +47,7 @@ func runEmbedding(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runIndexSelect is index_select(self, Args.Dim, index).
-func runIndexSelect(r *run, c *Call, in []*tensor) []*tensor {
+func runIndexSelect(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, idx := in[0], in[1]
 	out := r.empty(x.dtype, c.Args.Shape...)
 	if r.needsGrad(x) {
@@ -52,7 +60,7 @@ func runIndexSelect(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runIndex is advanced indexing; Args.Shape is the result's.
-func runIndex(r *run, c *Call, in []*tensor) []*tensor {
+func runIndex(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, idx := in[0], in[1]
 	out := r.empty(x.dtype, c.Args.Shape...)
 	if r.needsGrad(x) {
@@ -63,7 +71,7 @@ func runIndex(r *run, c *Call, in []*tensor) []*tensor {
 			if d := c.Args.Dim; d >= 0 && d < len(shape) {
 				rows = shape[d]
 			}
-			r.indexPutScratch(n, rows, g[0])
+			r.play(workspace.IndexPut(n, rows, copiedBytes(g[0], inRows, r)), nil)
 			return one(t)
 		})
 	}
@@ -71,7 +79,7 @@ func runIndex(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runGather is gather(self, Args.Dim, index).
-func runGather(r *run, c *Call, in []*tensor) []*tensor {
+func runGather(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, idx := in[0], in[1]
 	out := r.empty(x.dtype, idx.shape...)
 	if r.needsGrad(x) {
@@ -84,7 +92,7 @@ func runGather(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runScatter is scatter or scatter_add out of place: a clone that is written to.
-func runScatter(r *run, c *Call, in []*tensor) []*tensor {
+func runScatter(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, idx, src := in[0], in[1], in[2]
 	out := r.emptyLike(x, x.dtype)
 	if r.needsGrad(x, src) {
@@ -98,7 +106,7 @@ func runScatter(r *run, c *Call, in []*tensor) []*tensor {
 
 // runAssign is x[...] = y: copy_ to a view of x. CopySlices gives x a copy of the gradient with zeros where it was
 // written, and y a part of it (torch/csrc/autograd/functions/tensor.cpp).
-func runAssign(r *run, c *Call, in []*tensor) []*tensor {
+func runAssign(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, y := in[0], in[1]
 	out := r.alias(x, x.shape, x.stride)
 	if r.needsGrad(x, y) {
@@ -119,6 +127,3 @@ func runAssign(r *run, c *Call, in []*tensor) []*tensor {
 	}
 	return one(out)
 }
-
-// ints returns a tensor of n int64.
-func (r *run) ints(n int64) *tensor { return r.empty(onnxload.Int64, n) }

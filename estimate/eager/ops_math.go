@@ -1,6 +1,6 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import "github.com/memestimate/memestimate/estimate/aten"
 
 // mathOps are the rarer operators of tensors: functions, reductions and compositions. Each formula is that of
 // tools/autograd/derivatives.yaml; the temporaries of an expression live until it ends.
@@ -28,12 +28,12 @@ var mathOps = []op{
 	{"col2im", castNone, runIm2col},                               // F.fold: cuda/Col2Im.cu resizes as Im2Col.cu does
 	{"local_response_norm", castNone, runLocalResponseNorm},       // composed
 	{"normalize", castNone, runNormalize},                         // composed: self / norm.clamp_min(eps).expand_as(self)
-	{"nll_loss", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.nll(in[0], in[1])) }},
+	{"nll_loss", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.nll(in[0], in[1])) }},
 	{"mean_variance_norm", castNone, runMeanVarianceNormalization}, // composed
 }
 
 // runRemainder is remainder of floats or integers.
-func runRemainder(r *run, c *Call, in []*tensor) []*tensor {
+func runRemainder(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, y := in[0], in[1]
 	out := r.binary(c, x, y)
 	if r.needsGrad(x, y) {
@@ -49,18 +49,18 @@ func runRemainder(r *run, c *Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-func runBitwise(r *run, c *Call, in []*tensor) []*tensor {
+func runBitwise(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(r.pointwise(promote(in...), in...))
 }
 
 // runLogSumExp is logsumexp over Args.Dims: the maximum, its copy without infinities, and the exponentials of
 // the differences (aten/src/ATen/native/ReduceOps.cpp).
-func runLogSumExp(r *run, c *Call, in []*tensor) []*tensor {
+func runLogSumExp(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, dims, keep := in[0], c.Args.Dims, c.Args.Keep
 	out := r.empty(x.dtype, reducedShape(x.shape, dims, keep)...)
 	top := r.reduce(x, dims, true, x.dtype)
 	size := r.pointwise(top.dtype, top)
-	infinite := r.pointwise(onnxload.Bool, top)
+	infinite := r.pointwise(aten.Bool, top)
 	r.release(infinite)
 	r.release(size)
 	exp := r.pointwise(x.dtype, x)
@@ -77,13 +77,13 @@ func runLogSumExp(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runProd is prod: where no element is 0, the gradient is grad * result / self. Looking for zeros takes a mask.
-func runProd(r *run, c *Call, in []*tensor) []*tensor {
+func runProd(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.reduce(x, c.Args.Dims, c.Args.Keep, r.resultType(x))
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("Prod", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
-			r.release(r.pointwise(onnxload.Bool, &xc))
+			r.release(r.pointwise(aten.Bool, &xc))
 			product := r.pointwise(g[0].dtype, g[0])
 			t := r.pointwise(xc.dtype, &xc)
 			r.release(product)
@@ -94,7 +94,7 @@ func runProd(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runNorm1 is linalg.vector_norm of order 1: self.sgn() * grad.
-func runNorm1(r *run, c *Call, in []*tensor) []*tensor {
+func runNorm1(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.reduce(x, c.Args.Dims, c.Args.Keep, r.resultType(x))
 	if r.needsGrad(x) {
@@ -107,7 +107,7 @@ func runNorm1(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runScatterAdd is scatter_add(self, Args.Dim, index, src).
-func runScatterAdd(r *run, c *Call, in []*tensor) []*tensor {
+func runScatterAdd(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, idx, src := in[0], in[1], in[2]
 	out := r.empty(x.dtype, x.shape...)
 	if r.needsGrad(x, src) {
@@ -126,7 +126,7 @@ func runScatterAdd(r *run, c *Call, in []*tensor) []*tensor {
 
 // runROIAlign is torchvision.ops.roi_align(input, rois): the regions are saved, and the gradient is as large as
 // the input.
-func runROIAlign(r *run, c *Call, in []*tensor) []*tensor {
+func runROIAlign(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, rois := in[0], in[1]
 	out := r.empty(x.dtype, append([]int64{rois.shape[0]}, c.Args.Shape[1:]...)...)
 	if r.needsGrad(x) {
@@ -139,12 +139,12 @@ func runROIAlign(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runNormalize is F.normalize over Args.Dims.
-func runNormalize(r *run, c *Call, in []*tensor) []*tensor {
+func runNormalize(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
-	norm := runNorm(r, &Call{Args: &Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
-	least := runClamp(r, plainCall, one(norm))[0]
+	norm := runNorm(r, &aten.Call{Args: &aten.Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
+	least := runClamp(r, aten.PlainCall, one(norm))[0]
 	wide := r.expand(least, x.shape)
-	out := runDiv(r, plainCall, []*tensor{x, wide})
+	out := runDiv(r, aten.PlainCall, []*tensor{x, wide})
 	for _, t := range []*tensor{wide, least, norm} {
 		r.release(t)
 	}
@@ -152,13 +152,13 @@ func runNormalize(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runMeanVarianceNormalization is (x - mean) / (std + eps) over Args.Dims.
-func runMeanVarianceNormalization(r *run, c *Call, in []*tensor) []*tensor {
+func runMeanVarianceNormalization(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	mean := r.mean(x, c.Args.Dims, true)
-	deviation := runSub(r, plainCall, []*tensor{x, mean})[0]
-	std := runVar("Std")(r, &Call{Args: &Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
-	sum := runAdd(r, plainCall, []*tensor{std, scalar(x.dtype)})[0]
-	out := runDiv(r, plainCall, []*tensor{deviation, sum})
+	deviation := runSub(r, aten.PlainCall, []*tensor{x, mean})[0]
+	std := runVar("Std")(r, &aten.Call{Args: &aten.Args{Dims: c.Args.Dims, Keep: true}}, one(x))[0]
+	sum := runAdd(r, aten.PlainCall, []*tensor{std, scalar(x.dtype)})[0]
+	out := runDiv(r, aten.PlainCall, []*tensor{deviation, sum})
 	for _, t := range []*tensor{sum, std, deviation, mean} {
 		r.release(t)
 	}

@@ -3,7 +3,9 @@ package eager
 import (
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // matmulOps are the matrix products.
@@ -19,6 +21,9 @@ var matmulOps = []op{
 // met its first: cuBLAS's, and cublasLt's when the product has a bias epilogue
 // (aten/src/ATen/cuda/CublasHandlePool.cpp). They come after the product's output.
 func (r *run) useBLAS(lt bool) {
+	if r.stopped() {
+		return
+	}
 	t := r.thread()
 	if !r.blas[t] {
 		r.blas[t] = true
@@ -38,13 +43,10 @@ func (r *run) thread() int {
 	return 0
 }
 
-// operand returns t, or a row-major copy when neither of its last two dimensions has
-// unit stride, which BLAS needs (prepare_matrix_for_cublas).
+// operand returns t, or a row-major copy where a matrix product needs one.
 func (r *run) operand(t *tensor) *tensor {
 	k := len(t.shape)
-	a, b := t.stride[k-2], t.stride[k-1]
-	rows, cols := t.shape[k-2], t.shape[k-1]
-	if b == 1 && a >= max(1, cols) || a == 1 && b >= max(1, rows) || rows == 1 && b == 1 || cols == 1 && a == 1 {
+	if !workspace.BLASCopies(t.shape[k-2], t.shape[k-1], t.stride[k-2], t.stride[k-1]) {
 		return t.retain()
 	}
 	return r.strided(t.dtype, t.shape, contiguousStrides(t.shape))
@@ -61,7 +63,7 @@ func (r *run) product(a, b *tensor, shape []int64, lt bool) *tensor {
 }
 
 // runLinear is F.linear(input, weight, bias).
-func runLinear(r *run, c *Call, in []*tensor) []*tensor {
+func runLinear(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, w := in[0], in[1]
 	var b *tensor
 	if len(in) > 2 {
@@ -78,7 +80,7 @@ func (r *run) linear(x, w, b *tensor) *tensor {
 		return r.addmm(b, x, wt)
 	case b != nil && x.isContiguous():
 		k := len(x.shape) - 1
-		flat := r.reshape(x, []int64{numel(x.shape[:k]), x.shape[k]})
+		flat := r.reshape(x, []int64{aten.Numel(x.shape[:k]), x.shape[k]})
 		y := r.addmm(b, flat, wt)
 		out := r.reshape(y, append(slices.Clone(x.shape[:k]), w.shape[0]))
 		r.release(flat)
@@ -87,19 +89,20 @@ func (r *run) linear(x, w, b *tensor) *tensor {
 	}
 	out := r.matmul(x, wt)
 	if b != nil {
-		out2 := runAdd(r, &Call{Args: &Args{Inplace: true}}, []*tensor{out, b})[0]
+		out2 := runAdd(r, &aten.Call{Args: &aten.Args{Inplace: true}}, []*tensor{out, b})[0]
 		r.release(out)
 		return out2
 	}
 	return out
 }
 
-func runAddmm(r *run, c *Call, in []*tensor) []*tensor { return r.alone(r.addmm(in[0], in[1], in[2])) }
+func runAddmm(r *run, c *aten.Call, in []*tensor) []*tensor {
+	return r.alone(r.addmm(in[0], in[1], in[2]))
+}
 
-// addmm is bias + a @ b: with a vector as bias it goes through cublasLt's epilogue
-// unless a side of the product is 1 (isInputCompliesAddmmCudaLt in cuda/Blas.cpp).
+// addmm is bias + a @ b.
 func (r *run) addmm(bias, a, b *tensor) *tensor {
-	lt := len(bias.shape) == 1 && a.shape[0] > 1 && a.shape[1] > 1 && b.shape[1] > 1
+	lt := workspace.LtEpilogue(len(bias.shape), a.shape[0], a.shape[1], b.shape[1])
 	out := r.product(a, b, []int64{a.shape[0], b.shape[1]}, lt)
 	if r.needsGrad(bias, a, b) {
 		r.recordMM("Addmm", out, a, b, bias)
@@ -176,7 +179,7 @@ func (r *run) matrixGrad(x, y, like *tensor) *tensor {
 
 // runMatmul is torch.matmul. It takes two tensors of one type only: where a graph has two, the program casts the wider
 // one to the other's before, which an export in float32 does not show.
-func runMatmul(r *run, c *Call, in []*tensor) []*tensor {
+func runMatmul(r *run, c *aten.Call, in []*tensor) []*tensor {
 	a, b := in[0], in[1]
 	if !a.dtype.IsFloat() || !b.dtype.IsFloat() || a.dtype == b.dtype {
 		return one(r.matmul(a, b))
@@ -225,7 +228,7 @@ func (r *run) matmul(a, b *tensor) *tensor {
 		return out
 	case len(b.shape) == 2 && r.folds(a, b):
 		k := len(a.shape) - 1
-		flat := r.reshape(a, []int64{numel(a.shape[:k]), a.shape[k]})
+		flat := r.reshape(a, []int64{aten.Numel(a.shape[:k]), a.shape[k]})
 		y := r.mm(flat, b)
 		out := r.reshape(y, append(slices.Clone(a.shape[:k]), b.shape[1]))
 		r.release(flat)
@@ -234,7 +237,7 @@ func (r *run) matmul(a, b *tensor) *tensor {
 	case len(a.shape) == 2 && r.folds(b, a):
 		bt, at := r.transpose(b, len(b.shape)-2, len(b.shape)-1), r.transpose(a, 0, 1)
 		k := len(bt.shape) - 1
-		flat := r.reshape(bt, []int64{numel(bt.shape[:k]), bt.shape[k]})
+		flat := r.reshape(bt, []int64{aten.Numel(bt.shape[:k]), bt.shape[k]})
 		y := r.mm(flat, at)
 		folded := r.reshape(y, append(slices.Clone(bt.shape[:k]), at.shape[1]))
 		out := r.transpose(folded, len(folded.shape)-2, len(folded.shape)-1)
@@ -271,8 +274,8 @@ func (r *run) folds(batched, matrix *tensor) bool {
 // batched multiplies stacks of matrices through bmm.
 func (r *run) batched(a, b *tensor) *tensor {
 	la, lb := len(a.shape), len(b.shape)
-	batch := broadcastShapes(a.shape[:la-2], b.shape[:lb-2])
-	n, m, k, p := numel(batch), a.shape[la-2], a.shape[la-1], b.shape[lb-1]
+	batch := aten.BroadcastShapes(a.shape[:la-2], b.shape[:lb-2])
+	n, m, k, p := aten.Numel(batch), a.shape[la-2], a.shape[la-1], b.shape[lb-1]
 	ea := r.expand(a, append(slices.Clone(batch), m, k))
 	eb := r.expand(b, append(slices.Clone(batch), k, p))
 	fa := r.reshape(ea, []int64{n, m, k})
@@ -317,7 +320,7 @@ func bmmBackward(r *run, n *node, g []*tensor) []*tensor {
 
 // runBaddbmm is baddbmm(input, batch1, batch2, beta, alpha) with alpha in Args.P: the input is copied into the result,
 // which the product is then added to. The gradients of the batches are multiplied by alpha, unless that is one.
-func runBaddbmm(r *run, c *Call, in []*tensor) []*tensor {
+func runBaddbmm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	input, a, b := in[0], in[1], in[2]
 	out := r.product(a, b, []int64{a.shape[0], a.shape[1], b.shape[2]}, false)
 	if !r.needsGrad(in...) {

@@ -1,6 +1,9 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import (
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
 
 // normOps are the normalisations. Statistics are in float32 whatever the input is.
 var normOps = []op{
@@ -17,13 +20,13 @@ var normOps = []op{
 // input. cuDNN and the native kernel allocate alike, but for an input that is neither row-major nor channels_last: cuDNN is given
 // a copy, input.contiguous(input.suggest_memory_format()) in _batch_norm_impl_index (aten/src/ATen/native/Normalization.cpp), which
 // is what it saves. bfloat16 and what lacks a weight is left to the native kernel.
-func runBatchNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runBatchNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, w, b := in[0], in[1], in[2]
 	return one(r.batchNorm(x, w, b, c.Args.Train))
 }
 
 func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
-	if x.dtype != onnxload.BFloat16 && len(x.shape) > 2 && w != nil && b != nil && !x.isChannelsLast() && !x.isContiguous() {
+	if x.dtype != aten.BFloat16 && len(x.shape) > 2 && w != nil && b != nil && !x.isChannelsLast() && !x.isContiguous() {
 		x = r.contiguous(x)
 		defer r.release(x)
 	}
@@ -31,13 +34,13 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 	out := r.emptyLike(x, x.dtype)
 	var saved []*tensor
 	if train {
-		saved = []*tensor{r.empty(onnxload.Float32, channels), r.empty(onnxload.Float32, channels)}
+		saved = []*tensor{r.empty(aten.Float32, channels), r.empty(aten.Float32, channels)}
 	}
 	if x.isChannelsLast() && !x.isContiguous() {
-		r.channelsLastNormScratch(x, train, false)
+		r.channelsLastNorm(x, train, false)
 	}
 	if r.needsGrad(x, w, b) {
-		xc, affine, params := *x, w != nil, onnxload.Undefined
+		xc, affine, params := *x, w != nil, aten.Undefined
 		if affine {
 			params = w.dtype
 		}
@@ -45,10 +48,10 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 			gi := r.inLayout(g[0], func(ls *layouts, shape []int64) *layout { return ls.at(shape, xc.stride) })
 			outs := make([]*tensor, 3)
 			last := xc.isChannelsLast() && !xc.isContiguous()
-			native := train && last && xc.dtype != onnxload.Float32 // batch_norm_backward_reduce, then _elemt
+			native := train && last && xc.dtype != aten.Float32 // batch_norm_backward_reduce, then _elemt
 			var sums []*tensor
 			if native {
-				sums = []*tensor{r.empty(onnxload.Float32, channels), r.empty(onnxload.Float32, channels)}
+				sums = []*tensor{r.empty(aten.Float32, channels), r.empty(aten.Float32, channels)}
 			} else {
 				outs[0] = r.emptyLike(&xc, xc.dtype)
 			}
@@ -57,7 +60,7 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 				outs[2] = r.empty(params, channels)
 			}
 			if last {
-				r.channelsLastNormScratch(&xc, train, true)
+				r.channelsLastNorm(&xc, train, true)
 			}
 			if native {
 				outs[0] = r.emptyLike(&xc, xc.dtype)
@@ -74,9 +77,16 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 	return out
 }
 
+// channelsLastNorm allocates and frees what batch norm of a channels-last x takes.
+func (r *run) channelsLastNorm(x *tensor, train, backward bool) {
+	if train {
+		r.play(workspace.BatchNormChannelsLast(x.numel(), x.shape[1], x.dtype.Bits()/8, backward), nil)
+	}
+}
+
 // runInstanceNorm is F.instance_norm: weight and bias repeated N times, then batch_norm over
 // the input seen as one sample of N*C channels.
-func runInstanceNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runInstanceNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := r.contiguous(in[0])
 	n, ch := x.shape[0], x.shape[1]
 	var w, b *tensor
@@ -108,13 +118,13 @@ func (r *run) repeat(t *tensor, n int64) *tensor {
 }
 
 // runLayerNorm is layer_norm(input, weight, bias) over the last len(Args.Shape) dimensions.
-func runLayerNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runLayerNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(r.lastDimsNorm("NativeLayerNorm", in, len(c.Args.Shape), 2))
 }
 
 // runRMSNorm is rms_norm(input, weight). A weight of another type than the input, as autocast leaves it, is
 // no case for the fused kernel: rms_norm_composite in aten/src/ATen/native/layer_norm.cpp takes over.
-func runRMSNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runRMSNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if len(in) > 1 && in[1] != nil && in[1].dtype != in[0].dtype {
 		return one(r.compositeRMSNorm(in[0], in[1], len(c.Args.Shape)))
 	}
@@ -125,14 +135,14 @@ func runRMSNorm(r *run, c *Call, in []*tensor) []*tensor {
 // float32 for each row: mean and inverse deviation, or only the latter.
 func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 	x := in[0]
-	rows := numel(x.shape[:len(x.shape)-dims])
+	rows := aten.Numel(x.shape[:len(x.shape)-dims])
 	// A strided input is copied for the kernel, forward and backward; what is saved is the input itself.
 	xi := r.inLayout(x, inRows)
 	out := r.empty(x.dtype, x.shape...)
 	saved := append([]*tensor{x}, in[1:]...)
 	var kept []*tensor
 	for range stats {
-		kept = append(kept, r.empty(onnxload.Float32, rows))
+		kept = append(kept, r.empty(aten.Float32, rows))
 	}
 	if r.needsGrad(in...) {
 		xc, params := *x, make([]operand, len(in)-1)
@@ -152,7 +162,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 			}
 			gi := r.inLayout(g[0], inRows)
 			if len(params) > 0 && n.wants(1) {
-				r.layerNormScratch(rows, numel(xc.shape)/max(rows, 1), xc.dtype, stats)
+				r.play(workspace.LayerNormBackward(rows, aten.Numel(xc.shape)/max(rows, 1), xc.dtype.Bits()/8, stats, *r.opts.GPU), nil)
 			}
 			r.release(gi)
 			if xi.st != xc.st {
@@ -169,16 +179,14 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 }
 
 // runGroupNorm is group_norm(input, weight, bias) with Args.Groups groups.
-func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runGroupNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := r.contiguous(in[0])
 	n, ch, groups := x.shape[0], x.shape[1], c.Args.Groups
 	out := r.empty(x.dtype, x.shape...)
 	mean, rstd := r.empty(x.dtype, n, groups), r.empty(x.dtype, n, groups)
-	a, b := r.empty(onnxload.Float32, n, ch), r.empty(onnxload.Float32, n, ch)
-	r.release(b)
-	r.release(a)
+	r.play(workspace.GroupNorm(n, ch), nil)
 	if r.needsGrad(in...) {
-		xc, w, affine, params := *x, in[1], in[1] != nil, onnxload.Undefined
+		xc, w, affine, params := *x, in[1], in[1] != nil, aten.Undefined
 		if affine {
 			params = w.dtype
 		}
@@ -189,12 +197,8 @@ func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
 			if affine {
 				outs[1], outs[2] = r.empty(params, ch), r.empty(params, ch)
 			}
-			ds, db := r.empty(onnxload.Float32, n, ch), r.empty(onnxload.Float32, n, ch)
-			c2, c3 := r.empty(onnxload.Float32, n, groups), r.empty(onnxload.Float32, n, groups)
-			c1 := r.empty(onnxload.Float32, n, ch)
-			for _, t := range []*tensor{c3, c2, c1, db, ds, gi} {
-				r.release(t)
-			}
+			r.play(workspace.GroupNormBackward(n, ch, groups), nil)
+			r.release(gi)
 			return outs
 		})
 	}
@@ -206,36 +210,36 @@ func runGroupNorm(r *run, c *Call, in []*tensor) []*tensor {
 
 // runLocalResponseNorm is F.local_response_norm over Args.Kernel[0] channels, composed:
 // input / (alpha * the mean of the neighbours' squares + k) ** beta.
-func runLocalResponseNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runLocalResponseNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	n, ch := x.shape[0], x.shape[1]
-	rest := numel(x.shape[2:])
+	rest := aten.Numel(x.shape[2:])
 	size := int64(5)
 	if len(c.Args.Kernel) > 0 {
 		size = c.Args.Kernel[0]
 	}
-	square := runMul(r, plainCall, []*tensor{x, x})[0]
+	square := runMul(r, aten.PlainCall, []*tensor{x, x})[0]
 	volume := r.reshape(square, []int64{n, 1, ch, rest, 1})
 	r.release(square)
-	padded := resampling("ConstantPadNd", keepsNothing)(r, &Call{Args: &Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
+	padded := resampling("ConstantPadNd", keepsNothing)(r, &aten.Call{Args: &aten.Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
 	r.release(volume)
-	mean := resampling("AvgPool3D", keepsInput)(r, &Call{Args: &Args{Shape: []int64{n, 1, ch, rest, 1}}}, one(padded))[0]
+	mean := resampling("AvgPool3D", keepsInput)(r, &aten.Call{Args: &aten.Args{Shape: []int64{n, 1, ch, rest, 1}}}, one(padded))[0]
 	r.release(padded)
 	div := r.reshape(mean, x.shape)
 	r.release(mean)
-	scaled := runMul(r, plainCall, []*tensor{div, scalar(x.dtype)})[0]
-	sum := runAdd(r, plainCall, []*tensor{scaled, scalar(x.dtype)})[0]
+	scaled := runMul(r, aten.PlainCall, []*tensor{div, scalar(x.dtype)})[0]
+	sum := runAdd(r, aten.PlainCall, []*tensor{scaled, scalar(x.dtype)})[0]
 	r.release(scaled)
 	wide := sum.retain() // pow is one of those that autocast runs in float32
 	if r.amp != nil {
 		r.release(wide)
-		wide = r.to(sum, onnxload.Float32)
+		wide = r.to(sum, aten.Float32)
 	}
-	power := runPow(r, plainCall, []*tensor{wide, scalar(x.dtype)})[0]
+	power := runPow(r, aten.PlainCall, []*tensor{wide, scalar(x.dtype)})[0]
 	r.release(wide)
 	r.release(div)
 	r.release(sum)
-	out := runDiv(r, plainCall, []*tensor{x, power})
+	out := runDiv(r, aten.PlainCall, []*tensor{x, power})
 	r.release(power)
 	return out
 }
@@ -245,16 +249,16 @@ func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
 	for i := len(x.shape) - dims; i < len(x.shape); i++ {
 		last = append(last, i)
 	}
-	wide := r.to(x, onnxload.Float32)
-	square := runPow(r, plainCall, []*tensor{wide, scalar(onnxload.Float32)})[0]
+	wide := r.to(x, aten.Float32)
+	square := runPow(r, aten.PlainCall, []*tensor{wide, scalar(aten.Float32)})[0]
 	mean := r.mean(square, last, true)
-	sum := runAdd(r, &Call{Args: &Args{Inplace: true}}, []*tensor{mean, scalar(onnxload.Float32)})[0]
-	rstd := unary("Rsqrt", keepsResult, 3)(r, plainCall, one(sum))[0]
+	sum := runAdd(r, &aten.Call{Args: &aten.Args{Inplace: true}}, []*tensor{mean, scalar(aten.Float32)})[0]
+	rstd := unary("Rsqrt", keepsResult, 3)(r, aten.PlainCall, one(sum))[0]
 	r.release(sum)
 	r.release(mean)
 	r.release(square)
-	normal := runMul(r, plainCall, []*tensor{wide, rstd})[0]
-	scaled := runMul(r, plainCall, []*tensor{normal, w})[0]
+	normal := runMul(r, aten.PlainCall, []*tensor{wide, rstd})[0]
+	scaled := runMul(r, aten.PlainCall, []*tensor{normal, w})[0]
 	r.release(normal)
 	r.release(wide)
 	out := r.to(scaled, x.dtype)
@@ -265,10 +269,10 @@ func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
 
 // runWeightNorm is _weight_norm_interface(v, g): the weight, then the norms, in float32 unless the weight has more bits;
 // it saves all but the weight. Its backward makes both gradients.
-func runWeightNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runWeightNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	v, g := in[0], in[1]
 	w := r.emptyLike(v, v.dtype)
-	norms := r.empty(wider(onnxload.Float32, g.dtype), g.shape...)
+	norms := r.empty(wider(aten.Float32, g.dtype), g.shape...)
 	if r.needsGrad(v, g) {
 		vc, gc := *v, *g
 		r.record("WeightNormInterface", []*tensor{w, norms}, in, []*tensor{g, v, norms}, func(r *run, n *node, grads []*tensor) []*tensor {

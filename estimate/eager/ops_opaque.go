@@ -1,6 +1,10 @@
 package eager
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
 
 // opaqueOps is what stands for an operator of which no more is known than its arguments and results.
 var opaqueOps = []op{
@@ -9,10 +13,10 @@ var opaqueOps = []op{
 
 // runOpaque makes the results that the graph declares. Its gradients are of its arguments' sizes; what it
 // needs on the way is not known and not counted, nor is what it saves unless Args.Mode is "saves": its arguments.
-func runOpaque(r *run, c *Call, in []*tensor) []*tensor {
+func runOpaque(r *run, c *aten.Call, in []*tensor) []*tensor {
 	outs := make([]*tensor, len(c.Out))
 	for i, v := range c.Out {
-		if v != NoValue {
+		if v != aten.NoValue {
 			outs[i] = r.empty(r.modelType(r.prog.Values[v].DType), r.prog.Values[v].Shape...)
 		}
 	}

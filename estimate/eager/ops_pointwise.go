@@ -3,7 +3,8 @@ package eager
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // What an operator's backward needs (tools/autograd/derivatives.yaml).
@@ -46,7 +47,11 @@ var pointwiseOps = []op{
 	{"neg", castNone, unary("Neg", keepsNothing, 1)},
 	{"square", castFloat, unary("Pow", keepsInput, 3)}, // pow_backward: grad * 2 * self
 	{"pow", castFloat, runPow},
-	{"floor", castNone, unary("Floor", keepsNothing, 1)}, // zeros_like(grad)
+	{"floor", castNone, unary("Floor", keepsNothing, 1)}, // zeros_like(grad), as of the next four
+	{"ceil", castNone, unary("Ceil", keepsNothing, 1)},
+	{"round", castNone, unary("Round", keepsNothing, 1)},
+	{"sign", castNone, unary("Sign", keepsNothing, 1)},
+	{"hardmax", castNone, unary("Hardmax", keepsNothing, 1)}, // no operator of ATen: where the largest is
 	{"add", castNone, runAdd},
 	{"sub", castNone, runSub},
 	{"mul", castNone, runMul},
@@ -61,8 +66,8 @@ var pointwiseOps = []op{
 	{"feature_dropout", castNone, runFeatureDropout},
 	{"drop_path", castNone, runDropPath},
 	{"to", castNone, runTo},
-	{"float", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], onnxload.Float32)) }},
-	{"type_as", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
+	{"float", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.to(in[0], aten.Float32)) }},
+	{"type_as", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
 	{"clone", castNone, runClone},
 	{"fill", castNone, runFill},
 	{"glu", castNone, runGlu},
@@ -73,8 +78,8 @@ var pointwiseOps = []op{
 
 // unary returns the rule of an element-wise operator of one argument whose backward makes
 // temps tensors of the argument's size one after another and returns the last.
-func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tensor {
-	return func(r *run, c *Call, in []*tensor) []*tensor {
+func unary(name string, k keeps, temps int) func(*run, *aten.Call, []*tensor) []*tensor {
+	return func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		k, x := k, in[0]
 		if x.host {
 			return one(scalar(x.dtype))
@@ -96,7 +101,7 @@ func unary(name string, k keeps, temps int) func(*run, *Call, []*tensor) []*tens
 		} else {
 			dtype := x.dtype
 			if !dtype.IsFloat() && k != keepsNothing {
-				dtype = onnxload.Float32 // integer arguments give the default type
+				dtype = aten.Float32 // integer arguments give the default type
 			}
 			out = r.pointwise(dtype, x)
 		}
@@ -148,24 +153,24 @@ func (r *run) chain(n int, operands ...*tensor) *tensor {
 }
 
 // runSoftsign is F.softsign: x / (1 + |x|), composed.
-func runSoftsign(r *run, c *Call, in []*tensor) []*tensor {
+func runSoftsign(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
-	a := unary("Abs", keepsInput, 2)(r, plainCall, in)[0]
-	b := runAdd(r, plainCall, []*tensor{a, scalar(x.dtype)})[0]
+	a := unary("Abs", keepsInput, 2)(r, aten.PlainCall, in)[0]
+	b := runAdd(r, aten.PlainCall, []*tensor{a, scalar(x.dtype)})[0]
 	r.release(a)
-	out := runDiv(r, plainCall, []*tensor{x, b})
+	out := runDiv(r, aten.PlainCall, []*tensor{x, b})
 	r.release(b)
 	return out
 }
 
 // runDropout is native_dropout: the mask, one byte an element, is allocated first and is
 // all that is saved. Outside training, or with p = 0, it is the identity.
-func runDropout(r *run, c *Call, in []*tensor) []*tensor {
+func runDropout(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	if !c.Args.Train || c.Args.P == 0 {
 		return one(x.retain())
 	}
-	mask := r.emptyLike(x, onnxload.Bool)
+	mask := r.emptyLike(x, aten.Bool)
 	out := r.emptyLike(x, x.dtype)
 	if !r.needsGrad(x) {
 		r.release(mask)
@@ -184,13 +189,13 @@ func runDropout(r *run, c *Call, in []*tensor) []*tensor {
 
 // runFeatureDropout is dropout2d and the like, and stochastic depth: a small
 // noise tensor of Args.Shape that multiplies the input.
-func runFeatureDropout(r *run, c *Call, in []*tensor) []*tensor {
+func runFeatureDropout(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	if !c.Args.Train || c.Args.P == 0 {
 		return one(x.retain())
 	}
 	noise := r.empty(x.dtype, c.Args.Shape...)
-	out := runMul(r, plainCall, []*tensor{x, noise})
+	out := runMul(r, aten.PlainCall, []*tensor{x, noise})
 	r.release(noise)
 	return out
 }
@@ -200,35 +205,35 @@ func runFeatureDropout(r *run, c *Call, in []*tensor) []*tensor {
 //	noise = torch.rand(shape, dtype=x.dtype); noise = torch.floor(noise + keep_prob); x.div(keep_prob) * noise
 //
 // The noise is of Args.Shape. Its rounding names a tensor anew; the quotient goes when the function returns.
-func runDropPath(r *run, c *Call, in []*tensor) []*tensor {
+func runDropPath(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	random := r.empty(x.dtype, c.Args.Shape...)
 	sum := r.empty(x.dtype, c.Args.Shape...)
 	noise := r.empty(x.dtype, c.Args.Shape...)
 	r.release(sum)
 	r.release(random)
-	quotient := runDiv(r, plainCall, []*tensor{x, scalar(x.dtype)})[0]
-	out := runMul(r, plainCall, []*tensor{quotient, noise})
+	quotient := runDiv(r, aten.PlainCall, []*tensor{x, scalar(x.dtype)})[0]
+	out := runMul(r, aten.PlainCall, []*tensor{quotient, noise})
 	r.release(noise)
 	r.release(quotient)
 	return out
 }
 
 // runTo is Tensor.to(dtype): nothing when the type is the same already.
-func runTo(r *run, c *Call, in []*tensor) []*tensor {
+func runTo(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(r.to(in[0], r.modelType(c.Args.DType)))
 }
 
 // modelType returns the element type that a float32 of the graph has in this run: code that makes
 // tensors or casts to float takes the type of its input or of the model.
-func (r *run) modelType(d onnxload.DType) onnxload.DType {
-	if d == onnxload.Float32 {
+func (r *run) modelType(d aten.DType) aten.DType {
+	if d == aten.Float32 {
 		return r.opts.Precision.params()
 	}
 	return d
 }
 
-func (r *run) to(x *tensor, dtype onnxload.DType) *tensor {
+func (r *run) to(x *tensor, dtype aten.DType) *tensor {
 	if x.dtype == dtype {
 		return x.retain()
 	}
@@ -246,12 +251,12 @@ func (r *run) to(x *tensor, dtype onnxload.DType) *tensor {
 }
 
 // runClone is Tensor.clone or contiguous of a tensor that is not.
-func runClone(r *run, c *Call, in []*tensor) []*tensor {
+func runClone(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(r.clone(in[0], likeStrides(in[0])))
 }
 
 // runFill is a factory: zeros, ones, full, arange, or zeros_like and its kin with the tensor that they are like. It has no gradient.
-func runFill(r *run, c *Call, in []*tensor) []*tensor {
+func runFill(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if len(in) > 0 {
 		return one(r.emptyLike(in[0], in[0].dtype))
 	}
@@ -260,10 +265,10 @@ func runFill(r *run, c *Call, in []*tensor) []*tensor {
 
 // runSoftmax returns the rule of softmax or log_softmax as a model calls them: under autocast the result is
 // in float32. The kernel converts float16 as it goes; bfloat16 is copied first (aten/src/ATen/native/SoftMax.cpp).
-func runSoftmax(name string) func(*run, *Call, []*tensor) []*tensor {
-	return func(r *run, c *Call, in []*tensor) []*tensor {
+func runSoftmax(name string) func(*run, *aten.Call, []*tensor) []*tensor {
+	return func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		dtype := r.resultType(in[0])
-		if in[0].dtype == onnxload.Float16 {
+		if in[0].dtype == aten.Float16 {
 			return one(r.softmax(name, in[0], dtype))
 		}
 		x := r.to(in[0], dtype)
@@ -275,32 +280,34 @@ func runSoftmax(name string) func(*run, *Call, []*tensor) []*tensor {
 
 // runSoftmaxFloat is softmax(input, dim, dtype=torch.float32): autocast leaves it alone. Only float16 is converted
 // by the kernel (softmax in aten/src/ATen/native/SoftMax.cpp).
-func runSoftmaxFloat(r *run, c *Call, in []*tensor) []*tensor {
-	if in[0].dtype == onnxload.Float16 {
-		return one(r.softmax("Softmax", in[0], onnxload.Float32))
+func runSoftmaxFloat(r *run, c *aten.Call, in []*tensor) []*tensor {
+	if in[0].dtype == aten.Float16 {
+		return one(r.softmax("Softmax", in[0], aten.Float32))
 	}
-	x := r.to(in[0], onnxload.Float32)
-	out := r.softmax("Softmax", x, onnxload.Float32)
+	x := r.to(in[0], aten.Float32)
+	out := r.softmax("Softmax", x, aten.Float32)
 	r.release(x)
 	return one(out)
 }
 
 // softmax is _softmax, _log_softmax or _safe_softmax: row-major inside and out; it saves its result. The
 // backward pass of softmax multiplies gradient and result into a tensor that the kernel sums (cuda/SoftMax.cu).
-func (r *run) softmax(name string, x *tensor, dtype onnxload.DType) *tensor {
+func (r *run) softmax(name string, x *tensor, dtype aten.DType) *tensor {
 	out := r.empty(dtype, x.shape...)
 	r.release(r.inLayout(x, inRows))
 	if r.needsGrad(x) {
 		from, oc := x.dtype, *out
 		r.record(name, one(out), one(x), one(out), func(r *run, n *node, g []*tensor) []*tensor {
 			t := r.empty(from, oc.shape...)
-			product := g[0].retain()
+			product, copied := int64(0), copiedBytes(g[0], inRows, r)
 			if name != "LogSoftmax" {
-				r.release(product)
-				product = r.pointwise(promote(g[0], &oc), g[0], &oc)
+				l := r.pointwiseLayout(g[0], &oc)
+				product = aten.BytesOf(l.elements, promote(g[0], &oc))
+				if copied = 0; !l.rowMajor {
+					copied = product
+				}
 			}
-			r.release(r.inLayout(product, inRows))
-			r.release(product)
+			r.play(workspace.SoftmaxBackward(product, copied), nil)
 			return one(t)
 		})
 	}
@@ -308,7 +315,7 @@ func (r *run) softmax(name string, x *tensor, dtype onnxload.DType) *tensor {
 }
 
 // runPRelu is prelu(input, weight): gradients for both, the weight's summed afterwards.
-func runPRelu(r *run, c *Call, in []*tensor) []*tensor {
+func runPRelu(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, w := in[0], in[1]
 	out := r.pointwise(x.dtype, x)
 	if r.needsGrad(x, w) {
@@ -321,7 +328,7 @@ func runPRelu(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runGlu is glu over Args.Dim: glu_backward(grad, self, dim).
-func runGlu(r *run, c *Call, in []*tensor) []*tensor {
+func runGlu(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	shape := slices.Clone(x.shape)
 	shape[c.Args.Dim] /= 2

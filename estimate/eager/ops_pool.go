@@ -1,6 +1,6 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import "github.com/memestimate/memestimate/estimate/aten"
 
 // poolOps are the poolings and resamplings; Args.Shape is the result's.
 var poolOps = []op{
@@ -17,7 +17,7 @@ var poolOps = []op{
 }
 
 // spatialOut returns the output of a spatial operator in the input's memory format.
-func (r *run) spatialOut(x *tensor, dtype onnxload.DType, shape []int64) *tensor {
+func (r *run) spatialOut(x *tensor, dtype aten.DType, shape []int64) *tensor {
 	if len(shape) == len(x.shape) && x.isChannelsLast() && !x.isContiguous() {
 		return r.strided(dtype, shape, channelsLastStrides(shape))
 	}
@@ -26,10 +26,10 @@ func (r *run) spatialOut(x *tensor, dtype onnxload.DType, shape []int64) *tensor
 
 // runMaxPool is max_pool_with_indices: int64 places are kept beside the values, in
 // inference too.
-func runMaxPool(r *run, c *Call, in []*tensor) []*tensor {
+func runMaxPool(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.spatialOut(x, x.dtype, c.Args.Shape)
-	places := r.spatialOut(x, onnxload.Int64, c.Args.Shape)
+	places := r.spatialOut(x, aten.Int64, c.Args.Shape)
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("MaxPool2DWithIndices", []*tensor{out, places}, one(x), []*tensor{x, places}, func(r *run, n *node, g []*tensor) []*tensor {
@@ -42,8 +42,8 @@ func runMaxPool(r *run, c *Call, in []*tensor) []*tensor {
 
 // resampling returns the rule of an operator from one grid to another whose backward makes
 // one tensor of the input's size.
-func resampling(name string, k keeps) func(*run, *Call, []*tensor) []*tensor {
-	return func(r *run, c *Call, in []*tensor) []*tensor {
+func resampling(name string, k keeps) func(*run, *aten.Call, []*tensor) []*tensor {
+	return func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		x := in[0]
 		out := r.spatialOut(x, x.dtype, c.Args.Shape)
 		if r.needsGrad(x) {
@@ -62,8 +62,8 @@ func resampling(name string, k keeps) func(*run, *Call, []*tensor) []*tensor {
 
 // runAdaptiveAvgPool is adaptive_avg_pool: to a single place it is a mean over the map, whose
 // gradient is an expanded view divided by the count.
-func runAdaptiveAvgPool(r *run, c *Call, in []*tensor) []*tensor {
-	if numel(c.Args.Shape[2:]) != 1 {
+func runAdaptiveAvgPool(r *run, c *aten.Call, in []*tensor) []*tensor {
+	if aten.Numel(c.Args.Shape[2:]) != 1 {
 		return resampling("AdaptiveAvgPool", keepsInput)(r, c, in)
 	}
 	x := in[0]
@@ -75,7 +75,7 @@ func runAdaptiveAvgPool(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runGridSample is grid_sample(input, grid).
-func runGridSample(r *run, c *Call, in []*tensor) []*tensor {
+func runGridSample(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, grid := in[0], in[1]
 	out := r.empty(x.dtype, append([]int64{x.shape[0]}, c.Args.Shape[1:]...)...)
 	if r.needsGrad(x, grid) {
@@ -89,7 +89,7 @@ func runGridSample(r *run, c *Call, in []*tensor) []*tensor {
 
 // runIm2col is F.unfold. Both ways the kernel makes a tensor like its argument and resizes it: what
 // is too small is replaced, what is too large keeps its storage.
-func runIm2col(r *run, c *Call, in []*tensor) []*tensor {
+func runIm2col(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.resized(x, append([]int64{x.shape[0]}, c.Args.Shape[1:]...))
 	if r.needsGrad(x) {
@@ -104,7 +104,7 @@ func runIm2col(r *run, c *Call, in []*tensor) []*tensor {
 // resized is empty_like(t).resize_(shape).
 func (r *run) resized(t *tensor, shape []int64) *tensor {
 	old := r.empty(t.dtype, t.shape...)
-	if bytesOf(numel(shape), t.dtype) <= old.st.bytes {
+	if aten.BytesOf(aten.Numel(shape), t.dtype) <= old.st.bytes {
 		old.layout = r.layouts.rowMajor(shape)
 		return old
 	}

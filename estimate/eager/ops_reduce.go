@@ -3,13 +3,15 @@ package eager
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // reduceOps are the reductions over Args.Dims, all dimensions where there are none.
 var reduceOps = []op{
-	{"mean", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.mean(in[0], c.Args.Dims, c.Args.Keep)) }},
+	{"mean", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
+		return one(r.mean(in[0], c.Args.Dims, c.Args.Keep))
+	}},
 	{"sum", castResult, runSum},
 	{"amax", castNone, runAmax},
 	{"norm", castResult, runNorm},
@@ -55,7 +57,7 @@ func (r *run) mean(x *tensor, dims []int, keep bool) *tensor {
 }
 
 // runSum is sum: its backward is a view.
-func runSum(r *run, c *Call, in []*tensor) []*tensor {
+func runSum(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	dims, keep := c.Args.Dims, c.Args.Keep
 	out := r.reduce(x, dims, keep, r.resultType(x))
@@ -70,7 +72,7 @@ func runSum(r *run, c *Call, in []*tensor) []*tensor {
 
 // runAmax is amax or amin, or max() without dimensions: the gradient is shared among the
 // places that equal the result (scale_grad_by_count, evenly_distribute_backward).
-func runAmax(r *run, c *Call, in []*tensor) []*tensor {
+func runAmax(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	dims := c.Args.Dims
 	out := r.reduce(x, dims, c.Args.Keep, x.dtype)
@@ -79,10 +81,10 @@ func runAmax(r *run, c *Call, in []*tensor) []*tensor {
 		r.record("Amax", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
 			var nan, nanResult *tensor
 			if len(dims) == 0 { // evenly_distribute_backward looks for NaNs first
-				nan, nanResult = r.pointwise(onnxload.Bool, &xc), r.empty(onnxload.Bool)
+				nan, nanResult = r.pointwise(aten.Bool, &xc), r.empty(aten.Bool)
 			}
-			mask := r.pointwise(onnxload.Bool, &xc)
-			count := r.reduce(mask, dims, true, onnxload.Int64)
+			mask := r.pointwise(aten.Bool, &xc)
+			count := r.reduce(mask, dims, true, aten.Int64)
 			share := r.pointwise(xc.dtype, count)
 			t := r.pointwise(xc.dtype, &xc)
 			for _, x := range []*tensor{share, count, mask, nanResult, nan} {
@@ -95,14 +97,14 @@ func runAmax(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runNorm is linalg.vector_norm of order 2: self * (grad / norm), masked where the norm is 0.
-func runNorm(r *run, c *Call, in []*tensor) []*tensor {
+func runNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.reduce(x, c.Args.Dims, c.Args.Keep, r.resultType(x))
 	if r.needsGrad(x) {
 		xc, oc := *x, *out
 		r.record("LinalgVectorNorm", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
 			a := r.pointwise(xc.dtype, &xc)
-			mask := r.pointwise(onnxload.Bool, &oc)
+			mask := r.pointwise(aten.Bool, &oc)
 			t := r.pointwise(xc.dtype, &xc)
 			r.release(mask)
 			r.release(a)
@@ -113,10 +115,10 @@ func runNorm(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runMaxDim is max(dim): values and int64 places; backward scatters into zeros.
-func runMaxDim(r *run, c *Call, in []*tensor) []*tensor {
+func runMaxDim(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	shape := reducedShape(x.shape, c.Args.Dims, c.Args.Keep)
-	out, places := r.empty(x.dtype, shape...), r.empty(onnxload.Int64, shape...)
+	out, places := r.empty(x.dtype, shape...), r.empty(aten.Int64, shape...)
 	r.scatterGrad("Max", out, places, x)
 	return []*tensor{out, places}
 }
@@ -145,17 +147,17 @@ func reducedShape(shape []int64, dims []int, keep bool) []int64 {
 }
 
 // runArgmax gives int64 places.
-func runArgmax(r *run, c *Call, in []*tensor) []*tensor {
-	return one(r.empty(onnxload.Int64, reducedShape(in[0].shape, c.Args.Dims, c.Args.Keep)...))
+func runArgmax(r *run, c *aten.Call, in []*tensor) []*tensor {
+	return one(r.empty(aten.Int64, reducedShape(in[0].shape, c.Args.Dims, c.Args.Keep)...))
 }
 
 // runCumsum is cumsum. Autocast asks it for a float32 result, which it computes from a copy of that type
 // (impl_func_cumsum in aten/src/ATen/native/ReduceOps.cpp); backward turns the gradient to the argument's type first and then makes
 // grad.flip(dim).cumsum(dim).flip(dim).
-func runCumsum(r *run, c *Call, in []*tensor) []*tensor {
+func runCumsum(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	if !x.dtype.IsFloat() {
-		return one(r.empty(onnxload.Int64, x.shape...))
+		return one(r.empty(aten.Int64, x.shape...))
 	}
 	out := r.pointwise(r.resultType(x), x)
 	if out.dtype != x.dtype {
@@ -174,19 +176,19 @@ func runCumsum(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runTopK is topk: Args.Shape values and int64 places.
-func runTopK(r *run, c *Call, in []*tensor) []*tensor {
+func runTopK(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
-	out, places := r.empty(x.dtype, c.Args.Shape...), r.empty(onnxload.Int64, c.Args.Shape...)
+	out, places := r.empty(x.dtype, c.Args.Shape...), r.empty(aten.Int64, c.Args.Shape...)
 	r.scatterGrad("Topk", out, places, x)
 	return []*tensor{out, places}
 }
 
 // runSort is sort over Args.Dim: sorted values and their int64 places, filled in from an
 // arange of the dimension (fillSliceWithIndex in cuda/Sort.cpp).
-func runSort(r *run, c *Call, in []*tensor) []*tensor {
+func runSort(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
-	out, places := r.emptyLike(x, x.dtype), r.emptyLike(x, onnxload.Int64)
-	r.scratch(8*x.shape[c.Args.Dim], timeline.Temporary)
+	out, places := r.emptyLike(x, x.dtype), r.emptyLike(x, aten.Int64)
+	r.play(workspace.Sort(x.shape[c.Args.Dim]), nil)
 	r.scatterGrad("Sort", out, places, x)
 	return []*tensor{out, places}
 }
@@ -194,8 +196,8 @@ func runSort(r *run, c *Call, in []*tensor) []*tensor {
 // runVar returns the rule of var or std over Args.Dims. The gradient is a product of the
 // scaled gradient and the deviation from the mean (var_backward); std first divides by twice the
 // result, masked where that is 0 (std_backward).
-func runVar(name string) func(*run, *Call, []*tensor) []*tensor {
-	return func(r *run, c *Call, in []*tensor) []*tensor {
+func runVar(name string) func(*run, *aten.Call, []*tensor) []*tensor {
+	return func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		x, dims, keep := in[0], c.Args.Dims, c.Args.Keep
 		out := r.reduce(x, dims, keep, x.dtype)
 		if !r.needsGrad(x) {
@@ -211,7 +213,7 @@ func runVar(name string) func(*run, *Call, []*tensor) []*tensor {
 			if name == "Std" {
 				twice := r.pointwise(oc.dtype, &oc)
 				q := r.pointwise(oc.dtype, g[0], twice)
-				zero := r.pointwise(onnxload.Bool, &oc)
+				zero := r.pointwise(aten.Bool, &oc)
 				r.release(zero)
 				r.release(twice)
 				r.release(grad)

@@ -1,40 +1,41 @@
 package eager
 
 import (
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // rnnOps are the recurrent modules over [T, N, I]: the input, the initial states (NoValue for zeros),
 // then the weights and biases, which lie in one block. The results are the output and the final states.
 var rnnOps = []op{
-	{"lstm", castNone, runRNN(LSTM)}, // autocast has a rule of its own: _cudnn_rnn_cast_reflatten
-	{"gru", castNone, runRNN(GRU)},
-	{"rnn", castNone, runRNN(ElmanRNN)},
+	{"lstm", castNone, runRNN(workspace.LSTM)}, // autocast has a rule of its own: _cudnn_rnn_cast_reflatten
+	{"gru", castNone, runRNN(workspace.GRU)},
+	{"rnn", castNone, runRNN(workspace.ElmanRNN)},
 }
 
-// runRNN is _cudnn_rnn (aten/src/ATen/native/cudnn/RNN.cpp): see RNNShape for what it allocates.
-func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
+// runRNN is _cudnn_rnn (aten/src/ATen/native/cudnn/RNN.cpp): see workspace.RNNShape for what it allocates.
+func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor {
 	states := 1
-	if kind == LSTM {
+	if kind == workspace.LSTM {
 		states = 2
 	}
-	return func(r *run, c *Call, in []*tensor) []*tensor {
+	return func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		x, weights := in[0], in[3:]
 		dtype := x.dtype
 		var cast []*tensor
 		var flat *storage
 		if r.amp != nil {
-			dtype = onnxload.Float16 // whatever autocast's type: AutocastRNN.cpp names kHalf
+			dtype = aten.Float16 // whatever autocast's type: AutocastRNN.cpp names kHalf
 			x = r.to(x, dtype)
 			cast = append(cast, x)
 		}
-		s := RNNShape{
-			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == onnxload.Float16, Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
+		s := workspace.RNNShape{
+			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16, Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
 			Hidden: c.Args.Hidden, Layers: c.Args.Layers, Both: c.Args.Both,
 			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1,
 		}
-		stateShape := []int64{s.Layers * s.directions(), s.Batch, s.Hidden}
+		stateShape := []int64{s.Layers * s.Directions(), s.Batch, s.Hidden}
 		if r.amp != nil {
 			flat = r.alloc(s.WeightBytes(), timeline.Activation)
 		}
@@ -50,12 +51,12 @@ func runRNN(kind RNNKind) func(*run, *Call, []*tensor) []*tensor {
 		var random *storage
 		if s.Dropout { // get_dropout_state keeps one for each device, for good
 			if r.dropoutState == nil {
-				r.dropoutState = r.alloc(dropoutStateBytes*int64(r.opts.GPU.SMs), timeline.Workspace)
+				r.dropoutState = r.alloc(workspace.DropoutState(*r.opts.GPU), timeline.Workspace)
 			}
 			random = r.dropoutState
 		}
 		xi := r.inLayout(x, inRows)
-		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.directions())
+		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.Directions())
 		var final []*tensor
 		for range states {
 			final = append(final, r.empty(dtype, stateShape...))
@@ -109,13 +110,13 @@ func oneBlock(weights []*tensor) bool {
 }
 
 // rnnBackward computes the gradients of the data, then those of the weights, which are views of one block.
-func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onnxload.DType, stateShape []int64, states int, weights []operand) []*tensor {
+func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor, dtype aten.DType, stateShape []int64, states int, weights []operand) []*tensor {
 	r.dnn[r.thread()] = true
 	var temps []*tensor
 	hold := func(t *tensor) *tensor { temps = append(temps, t); return t }
 	gy := g[0]
 	if gy == nil { // zeros for an output that nothing used, laid out as the output is: with the batch first where the input has it so
-		width := s.Hidden * s.directions()
+		width := s.Hidden * s.Directions()
 		stride := []int64{s.Batch * width, width, 1}
 		if !x.isContiguous() {
 			stride = []int64{width, s.Steps * width, 1}
@@ -163,7 +164,7 @@ func (r *run) rnnBackward(n *node, g []*tensor, s RNNShape, x *tensor, dtype onn
 // and then the separate ones are let go. It leaves bfloat16 alone, which is_acceptable of
 // torch/backends/cudnn does not list.
 func (r *run) flatten(weights []*tensor) {
-	if len(weights) > 0 && weights[0].dtype == onnxload.BFloat16 {
+	if len(weights) > 0 && weights[0].dtype == aten.BFloat16 {
 		return
 	}
 	var bytes int64

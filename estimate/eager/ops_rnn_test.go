@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // requests returns the sizes that a function asks the allocator for.
@@ -27,8 +29,8 @@ func TestDropoutStateOfRecurrentLayers(t *testing.T) {
 	const state = 132 * 48 << 10
 	call := func(p float64, layers int64) func() {
 		return func() {
-			c := &Call{Args: &Args{P: p, Train: true, Hidden: 64, Layers: layers}}
-			l.r.releaseAll(runRNN(LSTM)(l.r, c, []*tensor{x, nil, nil, w}))
+			c := &aten.Call{Args: &aten.Args{P: p, Train: true, Hidden: 64, Layers: layers}}
+			l.r.releaseAll(runRNN(workspace.LSTM)(l.r, c, []*tensor{x, nil, nil, w}))
 		}
 	}
 	if slices.Contains(l.requests(call(0, 2)), state) || slices.Contains(l.requests(call(0.3, 1)), state) {
@@ -52,7 +54,7 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 		if batchFirst {
 			x.layout = l.r.layouts.at(x.shape, []int64{width, steps * width, 1})
 		}
-		out := runRNN(LSTM)(l.r, &Call{Args: &Args{Train: true, Hidden: width, Layers: 1}}, []*tensor{x, nil, nil, w})
+		out := runRNN(workspace.LSTM)(l.r, &aten.Call{Args: &aten.Args{Train: true, Hidden: width, Layers: 1}}, []*tensor{x, nil, nil, w})
 		zeros := 0
 		for _, n := range l.requests(func() { l.r.backwardFrom(out[1], l.plain(f32, 1, batch, width)) }) {
 			if n == steps*batch*width*4 {
@@ -71,7 +73,7 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 
 // A narrow layer takes as many copies in float16 as in float32, and more than in bfloat16.
 func TestNarrowLayersInFloat16(t *testing.T) {
-	s := RNNShape{Kind: LSTM, Elem: 4, Steps: 150, Batch: 64, Input: 256, Hidden: 128, Layers: 1, Both: true}
+	s := workspace.RNNShape{Kind: workspace.LSTM, Elem: 4, Steps: 150, Batch: 64, Input: 256, Hidden: 128, Layers: 1, Both: true}
 	const kept = 2 * 8 << 20 // for each direction, whatever the type
 	full := s.WorkspaceBytes() - kept
 	s.Elem = 2

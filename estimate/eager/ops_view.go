@@ -1,21 +1,25 @@
 package eager
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
 
 // viewOps are the operators that only look at their argument differently, and those that
 // join tensors.
 var viewOps = []op{
-	{"reshape", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.reshape(in[0], c.Args.Shape)) }},
-	{"permute", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.permute(in[0], c.Args.Dims)) }},
-	{"contiguous", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.contiguous(in[0])) }},
-	{"expand", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.expand(in[0], c.Args.Shape)) }},
-	{"unsqueeze", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.unsqueeze(in[0], c.Args.Dim)) }},
-	{"squeeze", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.squeeze(in[0], c.Args.Dim)) }},
+	{"reshape", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.reshape(in[0], c.Args.Shape)) }},
+	{"permute", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.permute(in[0], c.Args.Dims)) }},
+	{"contiguous", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.contiguous(in[0])) }},
+	{"expand", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.expand(in[0], c.Args.Shape)) }},
+	{"unsqueeze", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.unsqueeze(in[0], c.Args.Dim)) }},
+	{"squeeze", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.squeeze(in[0], c.Args.Dim)) }},
 	{"slice", castNone, runSlice},
-	{"select", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return one(r.selectAt(in[0], c.Args.Dim)) }},
-	{"split", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return r.split(in[0], c.Args.Dim, c.Args.Shape) }},
-	{"unbind", castNone, func(r *run, c *Call, in []*tensor) []*tensor { return r.unbind(in[0], c.Args.Dim) }},
-	{"detach", castNone, func(r *run, c *Call, in []*tensor) []*tensor {
+	{"select", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.selectAt(in[0], c.Args.Dim)) }},
+	{"split", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return r.split(in[0], c.Args.Dim, c.Args.Shape) }},
+	{"unbind", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return r.unbind(in[0], c.Args.Dim) }},
+	{"detach", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		return one(r.alias(in[0], in[0].shape, in[0].stride))
 	}},
 	{"cat", castPromote, runCat},
@@ -28,7 +32,7 @@ var viewOps = []op{
 
 // runSlice is a chain of slices, one for each of Args.Dims, of Args.Shape elements and
 // Args.Stride steps.
-func runSlice(r *run, c *Call, in []*tensor) []*tensor {
+func runSlice(r *run, c *aten.Call, in []*tensor) []*tensor {
 	t := in[0].retain()
 	for i, d := range c.Args.Dims {
 		step := int64(1)
@@ -44,7 +48,7 @@ func runSlice(r *run, c *Call, in []*tensor) []*tensor {
 
 // runCat is cat over Args.Dim: its backward narrows the gradient, so each part is a view
 // that keeps the whole alive.
-func runCat(r *run, c *Call, in []*tensor) []*tensor {
+func runCat(r *run, c *aten.Call, in []*tensor) []*tensor {
 	d := c.Args.Dim
 	shape := slices.Clone(in[0].shape)
 	shape[d] = 0
@@ -74,7 +78,7 @@ func runCat(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runStack is stack over Args.Dim: cat of unsqueezed tensors.
-func runStack(r *run, c *Call, in []*tensor) []*tensor {
+func runStack(r *run, c *aten.Call, in []*tensor) []*tensor {
 	parts := make([]*tensor, len(in))
 	for i, t := range in {
 		parts[i] = r.unsqueeze(t, c.Args.Dim)
@@ -87,7 +91,7 @@ func runStack(r *run, c *Call, in []*tensor) []*tensor {
 }
 
 // runTile is Tensor.repeat: the result is Args.Shape; backward sums over the repeats.
-func runTile(r *run, c *Call, in []*tensor) []*tensor {
+func runTile(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.empty(x.dtype, c.Args.Shape...)
 	if r.needsGrad(x) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // An optimizerRow is everything memestimate knows about one optimizer of torch.optim. The foreach
@@ -190,7 +190,7 @@ func (s *stepping) fused() {
 	}
 	for _, l := range s.with {
 		if !l.stepped {
-			s.state(l, bytesOf(1, onnxload.Float32)) // its step
+			s.state(l, aten.BytesOf(1, aten.Float32)) // its step
 			n := s.o.row.states
 			if s.o.set["amsgrad"] {
 				n++
@@ -250,11 +250,11 @@ func (s *stepping) decay() {
 }
 
 // zeroGrad is optimizer.zero_grad(): the gradients go, unless they are only zeroed.
-func (r *run) zeroGrad(o *optimizer) {
+func (r *run) zeroGrad(params []*leaf) {
 	if r.opts.ZeroGrads {
 		return
 	}
-	for _, l := range o.params {
+	for _, l := range params {
 		r.release(l.grad)
 		l.grad = nil
 		r.recycle()

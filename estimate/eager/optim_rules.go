@@ -3,7 +3,7 @@ package eager
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // Whether a foreach implementation still holds the decayed gradients when it makes its other lists.
@@ -228,7 +228,7 @@ func muonStep(s *stepping) {
 // orthogonal is _zeropower_via_newtonschulz in bfloat16, on the matrix or its transpose, whichever
 // has fewer rows.
 func (s *stepping) orthogonal(g *tensor) *tensor {
-	x := s.to(g, onnxload.BFloat16)
+	x := s.to(g, aten.BFloat16)
 	norm := s.reduce(x, nil, false, x.dtype)
 	clamped := s.empty(x.dtype)
 	s.release(norm)
@@ -237,13 +237,13 @@ func (s *stepping) orthogonal(g *tensor) *tensor {
 	var gram, update *tensor
 	for range muonSteps {
 		old := gram
-		gram = s.empty(onnxload.BFloat16, small, small)
+		gram = s.empty(aten.BFloat16, small, small)
 		s.useBLAS(false)
 		s.release(old)
 		old = update
-		update = s.empty(onnxload.BFloat16, small, small)
+		update = s.empty(aten.BFloat16, small, small)
 		s.release(old)
-		next := s.empty(onnxload.BFloat16, small, max(g.shape[0], g.shape[1]))
+		next := s.empty(aten.BFloat16, small, max(g.shape[0], g.shape[1]))
 		s.release(x)
 		x = next
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/aten"
 )
 
 // A measured optimizer of testdata/optimizers.json.gz.
@@ -26,7 +26,7 @@ type optimizerData struct {
 }
 
 // parameters returns eight parameters with gradients, as the measurement had them.
-func (l *lab) parameters(dtype onnxload.DType, shape ...int64) []*leaf {
+func (l *lab) parameters(dtype aten.DType, shape ...int64) []*leaf {
 	var params []*leaf
 	for range 8 {
 		p := l.leaf(dtype, shape...)

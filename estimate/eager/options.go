@@ -1,97 +1,99 @@
 package eager
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
-// A Precision is the element types that a run computes in.
-type Precision uint8
+// A Precision is the element types that a run computes in: parameters and inputs in one type, or float32 parameters under autocast.
+// "" is FP32.
+type Precision string
 
-// The precisions: parameters and inputs in one type, or float32 parameters under autocast.
+// The precisions.
 const (
-	FP32 Precision = iota
-	AMPBF16
-	AMPFP16
-	BF16
-	FP16
+	FP32    Precision = "fp32"
+	AMPBF16 Precision = "amp-bf16"
+	AMPFP16 Precision = "amp-fp16"
+	BF16    Precision = "bf16"
+	FP16    Precision = "fp16"
 )
 
-var precisionNames = []string{"fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"}
-
-// String returns the precision's name: "fp32", "amp-bf16", ...
-func (p Precision) String() string { return precisionNames[p] }
-
-// ParsePrecision returns the precision of that name.
-func ParsePrecision(s string) (Precision, error) {
-	i := slices.Index(precisionNames, s)
-	if i < 0 {
-		return 0, fmt.Errorf("unknown precision %q, want one of %s", s, strings.Join(precisionNames, ", "))
-	}
-	return Precision(i), nil
-}
+// Precisions are all of them.
+var Precisions = []Precision{FP32, AMPBF16, AMPFP16, BF16, FP16}
 
 // params returns the element type of float parameters and inputs.
-func (p Precision) params() onnxload.DType {
+func (p Precision) params() aten.DType {
 	switch p {
 	case BF16:
-		return onnxload.BFloat16
+		return aten.BFloat16
 	case FP16:
-		return onnxload.Float16
+		return aten.Float16
 	}
-	return onnxload.Float32
+	return aten.Float32
 }
 
 // autocast returns the element type of the autocast region, Undefined without one.
-func (p Precision) autocast() onnxload.DType {
+func (p Precision) autocast() aten.DType {
 	switch p {
 	case AMPBF16:
-		return onnxload.BFloat16
+		return aten.BFloat16
 	case AMPFP16:
-		return onnxload.Float16
+		return aten.Float16
 	}
-	return onnxload.Undefined
+	return aten.Undefined
 }
 
-// Options say how a program is run. The zero value is an inference in float32 on the default GPU.
+// Settings say what a step computes in, with what and how, in the words of the command line and of JSON. The zero Settings are
+// a step in float32 with AdamW.
+type Settings struct {
+	Precision    Precision `json:"precision,omitempty"`
+	Optimizer    string    `json:"optimizer,omitempty"` // "" is adamw: see Optimizers
+	Loss         string    `json:"loss,omitempty"`      // the criterion; "" is auto: see Losses
+	ChannelsLast bool      `json:"channels_last,omitempty"`
+	Accumulate   int       `json:"grad_accum,omitempty"`      // backward passes a step; 0 is 1
+	ClipNorm     bool      `json:"clip_grad_norm,omitempty"`  // torch.nn.utils.clip_grad_norm_ before the step
+	ZeroGrads    bool      `json:"zero_grad_zeros,omitempty"` // zero_grad(set_to_none=False)
+	ForLoop      bool      `json:"for_loop,omitempty"`        // optimizers with foreach=False
+	Scaler       bool      `json:"grad_scaler,omitempty"`     // torch.amp.GradScaler
+	DropOutput   bool      `json:"drop_output,omitempty"`     // no Python variable keeps the output: criterion(model(x), labels).backward()
+}
+
+// Check says whether the names that Settings hold are known.
+func (s Settings) Check() error {
+	if s.Precision != "" && !slices.Contains(Precisions, s.Precision) {
+		names := make([]string, len(Precisions))
+		for i, p := range Precisions {
+			names[i] = string(p)
+		}
+		return fmt.Errorf("unknown precision %q, want one of %s", s.Precision, strings.Join(names, ", "))
+	}
+	return cmp.Or(CheckOptimizer(s.Optimizer), CheckLoss(s.Loss))
+}
+
+// Autocast reports whether a run is under torch.autocast.
+func (s Settings) Autocast() bool { return s.Precision.autocast() != aten.Undefined }
+
+// Options say how a program is run. The zero value is an inference in float32 on the default device.
 type Options struct {
-	Train        bool
-	Steps        int // training steps or inferences to run; 0 is 3 in training, 2 in inference
-	Precision    Precision
-	Optimizer    string // "" is adamw
-	Loss         string // "" is auto: see Losses
-	ChannelsLast bool
-	Accumulate   int  // backward passes a step; 0 is 1
-	ClipNorm     bool // torch.nn.utils.clip_grad_norm_ before the step
-	ZeroGrads    bool // zero_grad(set_to_none=False)
-	ForLoop      bool // optimizers with foreach=False
-	Scaler       bool // torch.amp.GradScaler
-	DropOutput   bool // no Python variable keeps the output: criterion(model(x), labels).backward()
-	EveryStep    bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
-	GPU          *GPU // nil is DefaultGPU
+	Settings
+	Train     bool
+	Steps     int  // training steps or inferences to run; 0 is 3 in training, 2 in inference
+	EveryStep bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
+	Replicas  Replicas
+	GPU       *gpu.Device // nil is the default one
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }
 
-// A GPU is what of a device decides the allocations.
-type GPU struct {
-	Name          string
-	SMs           int   // streaming multiprocessors
-	ThreadsPerSM  int   // resident threads of one
-	BLASWorkspace int64 // bytes that cuBLAS keeps for each thread that uses it
-	LtWorkspace   int64 // likewise cublasLt
-}
-
-// DefaultGPU is the H200, on which the rules were measured.
-var DefaultGPU = GPU{Name: "NVIDIA H200", SMs: 132, ThreadsPerSM: 2048, BLASWorkspace: 32 << 20, LtWorkspace: 1 << 20}
-
 // CheckOptimizer says whether Options.Optimizer takes a name.
 func CheckOptimizer(name string) error {
-	r := run{opts: &Options{Optimizer: name}}
+	r := run{opts: &Options{Settings: Settings{Optimizer: name}}}
 	_, err := r.newOptimizer(nil)
 	return err
 }

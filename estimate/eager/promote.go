@@ -1,12 +1,12 @@
 package eager
 
-import "github.com/memestimate/memestimate/onnxload"
+import "github.com/memestimate/memestimate/estimate/aten"
 
 // promote returns the element type of an arithmetic result: that of the tensors
 // with dimensions, unless one without is of a higher kind (bool < integer < float;
 // aten/src/ATen/native/TypeProperties.cpp).
-func promote(operands ...*tensor) onnxload.DType {
-	var best [3]onnxload.DType // with dimensions, zero-dimensional, Python number
+func promote(operands ...*tensor) aten.DType {
+	var best [3]aten.DType // with dimensions, zero-dimensional, Python number
 	for _, t := range operands {
 		if t == nil {
 			continue
@@ -20,7 +20,7 @@ func promote(operands ...*tensor) onnxload.DType {
 		best[k] = wider(best[k], t.dtype)
 	}
 	if best[2].IsFloat() {
-		best[2] = onnxload.Float32 // a Python float takes the default type
+		best[2] = aten.Float32 // a Python float takes the default type
 	}
 	out := best[0]
 	for _, d := range best[1:] {
@@ -31,11 +31,11 @@ func promote(operands ...*tensor) onnxload.DType {
 	return out
 }
 
-func kindRank(d onnxload.DType) int {
+func kindRank(d aten.DType) int {
 	switch {
-	case d == onnxload.Undefined:
+	case d == aten.Undefined:
 		return 0
-	case d == onnxload.Bool:
+	case d == aten.Bool:
 		return 1
 	case d.IsInt():
 		return 2
@@ -45,14 +45,14 @@ func kindRank(d onnxload.DType) int {
 	return 4
 }
 
-func wider(a, b onnxload.DType) onnxload.DType {
+func wider(a, b aten.DType) aten.DType {
 	switch ra, rb := kindRank(a), kindRank(b); {
 	case a == b || ra < rb:
 		return b
 	case ra > rb:
 		return a
 	case a.Bits() == b.Bits() && a.IsFloat():
-		return onnxload.Float32 // float16 with bfloat16
+		return aten.Float32 // float16 with bfloat16
 	case a.Bits() >= b.Bits():
 		return a
 	}

@@ -4,19 +4,19 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // An example is a call of one operator on leaves of these shapes; a tensor of ints is no leaf.
 type example struct {
-	args Args
+	args aten.Args
 	in   []exampleInput
 }
 
 type exampleInput struct {
 	shape []int64
-	dtype onnxload.DType
+	dtype aten.DType
 	host  bool
 }
 
@@ -33,49 +33,49 @@ var examples = map[string]example{
 	"minimum": {in: []exampleInput{floats(2, 4), floats(4)}}, "remainder": {in: []exampleInput{floats(2, 4), floats(2, 4)}},
 	"where": {in: []exampleInput{{shape: []int64{2, 4}, dtype: mask}, floats(2, 4), floats(4)}}, "masked_fill": {in: []exampleInput{floats(2, 4), {shape: []int64{2, 4}, dtype: mask}}},
 	"bitwise": {in: []exampleInput{integers(2, 4), integers(4)}}, "compare": {in: []exampleInput{floats(2, 4), floats(4)}},
-	"clamp": {args: Args{Both: true}, in: []exampleInput{floats(2, 4)}}, "prelu": {in: []exampleInput{floats(2, 4, 6, 6), floats(1)}},
-	"dropout":         {args: Args{Train: true, P: 0.5}, in: []exampleInput{floats(2, 4)}},
-	"feature_dropout": {args: Args{Train: true, P: 0.5, Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},
-	"to":              {args: Args{DType: bf16}, in: []exampleInput{floats(2, 4)}}, "type_as": {in: []exampleInput{floats(2, 4), integers(1)}},
-	"fill": {args: Args{DType: f32, Shape: []int64{2, 4}}}, "glu": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
+	"clamp": {args: aten.Args{Both: true}, in: []exampleInput{floats(2, 4)}}, "prelu": {in: []exampleInput{floats(2, 4, 6, 6), floats(1)}},
+	"dropout":         {args: aten.Args{Train: true, P: 0.5}, in: []exampleInput{floats(2, 4)}},
+	"feature_dropout": {args: aten.Args{Train: true, P: 0.5, Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},
+	"to":              {args: aten.Args{DType: bf16}, in: []exampleInput{floats(2, 4)}}, "type_as": {in: []exampleInput{floats(2, 4), integers(1)}},
+	"fill": {args: aten.Args{DType: f32, Shape: []int64{2, 4}}}, "glu": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
 
 	"linear": {in: []exampleInput{floats(2, 3, 4), floats(5, 4), floats(5)}}, "addmm": {in: []exampleInput{floats(5), floats(2, 4), floats(4, 5)}},
 	"assign":      {in: []exampleInput{floats(4, 3), floats(2, 3)}},
 	"weight_norm": {in: []exampleInput{floats(4, 3, 2), floats(4, 1, 1)}},
-	"baddbmm":     {args: Args{P: 0.5}, in: []exampleInput{floats(2, 1, 5), floats(2, 3, 4), floats(2, 4, 5)}},
-	"matmul":      {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "matmul_float": {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "einsum": {args: Args{Mode: "bij,bjk->bik", Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
-	"conv":           {args: Args{Shape: []int64{2, 8, 6, 6}, Groups: 1, Stride: []int64{1, 1}, Dilate: []int64{1, 1}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3), floats(8)}},
-	"conv_transpose": {args: Args{Shape: []int64{2, 8, 12, 12}, Groups: 1, Stride: []int64{2, 2}, Dilate: []int64{1, 1}, Mode: "transposed"}, in: []exampleInput{floats(2, 4, 6, 6), floats(4, 8, 2, 2), floats(8)}},
-	"batch_norm":     {args: Args{Train: true}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}}, "instance_norm": {in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
-	"layer_norm": {args: Args{Shape: []int64{6}}, in: []exampleInput{floats(2, 6), floats(6), floats(6)}}, "rms_norm": {args: Args{Shape: []int64{6}}, in: []exampleInput{floats(2, 6), floats(6)}},
-	"group_norm": {args: Args{Groups: 2}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
+	"baddbmm":     {args: aten.Args{P: 0.5}, in: []exampleInput{floats(2, 1, 5), floats(2, 3, 4), floats(2, 4, 5)}},
+	"matmul":      {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "matmul_float": {in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}}, "einsum": {args: aten.Args{Mode: "bij,bjk->bik", Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
+	"conv":           {args: aten.Args{Shape: []int64{2, 8, 6, 6}, Groups: 1, Stride: []int64{1, 1}, Dilate: []int64{1, 1}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3), floats(8)}},
+	"conv_transpose": {args: aten.Args{Shape: []int64{2, 8, 12, 12}, Groups: 1, Stride: []int64{2, 2}, Dilate: []int64{1, 1}, Mode: "transposed"}, in: []exampleInput{floats(2, 4, 6, 6), floats(4, 8, 2, 2), floats(8)}},
+	"batch_norm":     {args: aten.Args{Train: true}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}}, "instance_norm": {in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
+	"layer_norm": {args: aten.Args{Shape: []int64{6}}, in: []exampleInput{floats(2, 6), floats(6), floats(6)}}, "rms_norm": {args: aten.Args{Shape: []int64{6}}, in: []exampleInput{floats(2, 6), floats(6)}},
+	"group_norm": {args: aten.Args{Groups: 2}, in: []exampleInput{floats(2, 4, 6, 6), floats(4), floats(4)}},
 	"nll_loss":   {in: []exampleInput{floats(2, 4), integers(2)}},
-	"normalize":  {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "mean_variance_norm": {args: Args{Dims: []int{0, 2, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}},
+	"normalize":  {args: aten.Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "mean_variance_norm": {args: aten.Args{Dims: []int{0, 2, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}},
 
-	"max_pool": {args: Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_max_pool": {args: Args{Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},
-	"avg_pool": {args: Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_avg_pool": {args: Args{Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},
-	"upsample": {args: Args{Shape: []int64{2, 4, 12, 12}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "constant_pad": {args: Args{Shape: []int64{2, 4, 8, 8}}, in: []exampleInput{floats(2, 4, 6, 6)}},
-	"reflection_pad": {args: Args{Shape: []int64{2, 4, 8, 8}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "pixel_shuffle": {args: Args{Shape: []int64{2, 1, 12, 12}}, in: []exampleInput{floats(2, 4, 6, 6)}},
-	"im2col": {args: Args{Shape: []int64{2, 36, 36}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "col2im": {args: Args{Shape: []int64{2, 4, 6, 6}}, in: []exampleInput{floats(2, 36, 36)}},
-	"grid_sample": {args: Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6), floats(2, 3, 3, 2)}}, "roi_align": {args: Args{Shape: []int64{5, 4, 2, 2}}, in: []exampleInput{floats(2, 4, 6, 6), integers(5, 5)}},
+	"max_pool": {args: aten.Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_max_pool": {args: aten.Args{Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},
+	"avg_pool": {args: aten.Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_avg_pool": {args: aten.Args{Shape: []int64{2, 4, 1, 1}}, in: []exampleInput{floats(2, 4, 6, 6)}},
+	"upsample": {args: aten.Args{Shape: []int64{2, 4, 12, 12}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "constant_pad": {args: aten.Args{Shape: []int64{2, 4, 8, 8}}, in: []exampleInput{floats(2, 4, 6, 6)}},
+	"reflection_pad": {args: aten.Args{Shape: []int64{2, 4, 8, 8}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "pixel_shuffle": {args: aten.Args{Shape: []int64{2, 1, 12, 12}}, in: []exampleInput{floats(2, 4, 6, 6)}},
+	"im2col": {args: aten.Args{Shape: []int64{2, 36, 36}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "col2im": {args: aten.Args{Shape: []int64{2, 4, 6, 6}}, in: []exampleInput{floats(2, 36, 36)}},
+	"grid_sample": {args: aten.Args{Shape: []int64{2, 4, 3, 3}}, in: []exampleInput{floats(2, 4, 6, 6), floats(2, 3, 3, 2)}}, "roi_align": {args: aten.Args{Shape: []int64{5, 4, 2, 2}}, in: []exampleInput{floats(2, 4, 6, 6), integers(5, 5)}},
 
-	"reshape": {args: Args{Shape: []int64{8, 36}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "permute": {args: Args{Dims: []int{1, 0}}, in: []exampleInput{floats(2, 4)}},
-	"expand": {args: Args{Shape: []int64{3, 2, 4}}, in: []exampleInput{floats(2, 1)}}, "unsqueeze": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}}, "squeeze": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 1)}},
-	"slice": {args: Args{Dims: []int{1}, Shape: []int64{2}}, in: []exampleInput{floats(2, 4)}}, "select": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
-	"split": {args: Args{Dim: 1, Shape: []int64{1, 3}}, in: []exampleInput{floats(2, 4)}}, "unbind": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
-	"cat": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4), floats(2, 3)}}, "stack": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4), floats(2, 4)}}, "tile": {args: Args{Shape: []int64{4, 4}}, in: []exampleInput{floats(2, 4)}},
-	"embedding": {in: []exampleInput{floats(9, 4), integers(2, 3)}}, "index_select": {args: Args{Shape: []int64{3, 4}}, in: []exampleInput{floats(9, 4), integers(3)}}, "index": {args: Args{Shape: []int64{3, 4}}, in: []exampleInput{floats(9, 4), integers(3)}},
+	"reshape": {args: aten.Args{Shape: []int64{8, 36}}, in: []exampleInput{floats(2, 4, 6, 6)}}, "permute": {args: aten.Args{Dims: []int{1, 0}}, in: []exampleInput{floats(2, 4)}},
+	"expand": {args: aten.Args{Shape: []int64{3, 2, 4}}, in: []exampleInput{floats(2, 1)}}, "unsqueeze": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4)}}, "squeeze": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 1)}},
+	"slice": {args: aten.Args{Dims: []int{1}, Shape: []int64{2}}, in: []exampleInput{floats(2, 4)}}, "select": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
+	"split": {args: aten.Args{Dim: 1, Shape: []int64{1, 3}}, in: []exampleInput{floats(2, 4)}}, "unbind": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4)}},
+	"cat": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4), floats(2, 3)}}, "stack": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4), floats(2, 4)}}, "tile": {args: aten.Args{Shape: []int64{4, 4}}, in: []exampleInput{floats(2, 4)}},
+	"embedding": {in: []exampleInput{floats(9, 4), integers(2, 3)}}, "index_select": {args: aten.Args{Shape: []int64{3, 4}}, in: []exampleInput{floats(9, 4), integers(3)}}, "index": {args: aten.Args{Shape: []int64{3, 4}}, in: []exampleInput{floats(9, 4), integers(3)}},
 	"gather": {in: []exampleInput{floats(9, 4), integers(2, 4)}}, "scatter": {in: []exampleInput{floats(9, 4), integers(2, 4), floats(2, 4)}}, "scatter_add": {in: []exampleInput{floats(9, 4), integers(2, 4), floats(2, 4)}},
 
-	"max_dim": {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "argmax": {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "topk": {args: Args{Shape: []int64{2, 2}}, in: []exampleInput{floats(2, 4)}},
-	"sort": {args: Args{Dim: 1}, in: []exampleInput{floats(2, 4)}}, "logsumexp": {args: Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}},
-	"native_attention": {args: Args{Groups: 2}, in: []exampleInput{floats(2, 3, 8), floats(24, 8), floats(24), floats(8, 8), floats(8)}},
+	"max_dim": {args: aten.Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "argmax": {args: aten.Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}}, "topk": {args: aten.Args{Shape: []int64{2, 2}}, in: []exampleInput{floats(2, 4)}},
+	"sort": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4)}}, "logsumexp": {args: aten.Args{Dims: []int{1}}, in: []exampleInput{floats(2, 4)}},
+	"native_attention": {args: aten.Args{Groups: 2}, in: []exampleInput{floats(2, 3, 8), floats(24, 8), floats(24), floats(8, 8), floats(8)}},
 	"sdpa":             {in: []exampleInput{floats(2, 3, 5, 8), floats(2, 3, 5, 8), floats(2, 3, 5, 8)}},
 	"lstm":             recurrentExample(4), "gru": recurrentExample(3), "rnn": recurrentExample(1),
 }
 
 func recurrentExample(gates int64) example {
-	return example{args: Args{Hidden: 8, Layers: 1}, in: []exampleInput{floats(5, 2, 4), number, number, floats(gates*8, 4), floats(gates*8, 8), floats(gates * 8), floats(gates * 8)}}
+	return example{args: aten.Args{Hidden: 8, Layers: 1}, in: []exampleInput{floats(5, 2, 4), number, number, floats(gates*8, 4), floats(gates*8, 8), floats(gates * 8), floats(gates * 8)}}
 }
 
 // Every operator lets go of all that it took once its results, and then the gradients, are gone, with gradients and
@@ -109,12 +109,12 @@ func TestEveryRowReturnsItsMemory(t *testing.T) {
 func TestAttentionOfWindows(t *testing.T) {
 	for _, shape := range [][]int64{{2, 3, 4, 5, 8}, {6, 5, 8}} {
 		tryRow(t, "sdpa", example{in: []exampleInput{floats(shape...), floats(shape...), floats(shape...)}}, FP32, true)
-		p := &Program{Values: []Value{{Shape: shape}, {Shape: shape}, {Shape: shape}}}
-		if c := (&Call{Op: "sdpa", Args: plain, In: []ValueID{0, 1, 2}}); !p.fits(c) {
+		p := &aten.Program{Values: []aten.Value{{Shape: shape}, {Shape: shape}, {Shape: shape}}}
+		if c := (&aten.Call{Op: "sdpa", Args: aten.Plain, In: []aten.ValueID{0, 1, 2}}); !p.Fits(c) {
 			t.Errorf("attention of %v does not fit", shape)
 		}
 		p.Values[1].Shape = append([]int64{7}, shape[1:]...)
-		if c := (&Call{Op: "sdpa", Args: plain, In: []ValueID{0, 1, 1}}); p.fits(c) {
+		if c := (&aten.Call{Op: "sdpa", Args: aten.Plain, In: []aten.ValueID{0, 1, 1}}); p.Fits(c) {
 			t.Errorf("attention of %v to %v fits", shape, p.Values[1].Shape)
 		}
 	}

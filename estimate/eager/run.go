@@ -3,17 +3,20 @@ package eager
 import (
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // A run emits the events of PyTorch executing a program.
 type run struct {
 	opts   *Options
-	prog   *Program
+	prog   *aten.Program
 	log    timeline.Log
 	step   int32
 	layer  int32
-	at     int32 // Call.Node of the call that runs, -1 outside of any
+	at     int32 // Call.Origin of the call that runs, -1 outside of any
 	grad   bool  // gradient mode
 	amp    *autocast
 	seq    int64 // sequence number of the next autograd node
@@ -27,13 +30,24 @@ type run struct {
 	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
 	back         bool     // the autograd thread is running
 
-	plans   map[string]int32 // of convolutions: see plan
-	planned []convPlan       // by plan less 1
-	planKey []byte           // room for a key of it
+	plans   map[string]int32     // of convolutions: see plan
+	planned []workspace.ConvPlan // by plan less 1
+	planKey []byte               // room for a key of it
+
+	values    []*tensor // of the program's values; activations are here while a forward pass runs
+	index     int32     // of the call that runs
+	born      int64     // allocations so far
+	callStart int64     // those before the operator of the call
+	frame     *frame    // the checkpointed span that the forward pass is in
+	again     *frame    // the one that backward recomputes
+	packed    int       // what the recomputation has saved
+	stopAt    int64     // see stopped; 0 is nowhere
+
+	ddp *reducer // nil where the process is on its own
 
 	err error // the first that happened: what follows it does not count
 
-	ends   *endings // see Program.lifetimes; the same for every pass
+	ends   *lifetime.Endings // see Program.lifetimes; the same for every pass
 	unread map[int]int32
 
 	layouts  layouts

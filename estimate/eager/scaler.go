@@ -1,8 +1,9 @@
 package eager
 
 import (
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // A gradScaler is torch.amp.GradScaler: a loss scale and a growth tracker on the GPU, made when the first
@@ -15,9 +16,9 @@ type gradScaler struct {
 // scaled is scaler.scale(loss), which the caller releases.
 func (r *run) scaled(g *gradScaler, loss *tensor) (*tensor, error) {
 	if g.scale == nil {
-		g.scale, g.tracker = r.empty(onnxload.Float32), r.empty(onnxload.Int32)
+		g.scale, g.tracker = r.empty(aten.Float32), r.empty(aten.Int32)
 	}
-	outs, err := r.apply(&Call{Op: "mul", Args: plain}, []*tensor{loss, g.scale})
+	outs, err := r.apply(&aten.Call{Op: "mul", Args: aten.Plain}, []*tensor{loss, g.scale})
 	if err != nil {
 		return nil, err
 	}
@@ -27,14 +28,14 @@ func (r *run) scaled(g *gradScaler, loss *tensor) (*tensor, error) {
 // unscale is scaler.unscale_(optimizer): the gradients are divided in place, by the inverse of the scale that is
 // worked out in float64 (torch/amp/grad_scaler.py). _MultiDeviceReplicator copies even on the same device.
 func (r *run) unscale(g *gradScaler) {
-	wide := r.empty(onnxload.Float64)
-	reciprocal := r.empty(onnxload.Float64)
+	wide := r.empty(aten.Float64)
+	reciprocal := r.empty(aten.Float64)
 	r.release(wide)
-	inverse := r.empty(onnxload.Float32)
+	inverse := r.empty(aten.Float32)
 	r.release(reciprocal)
-	found := r.empty(onnxload.Float32)
-	g.found = r.empty(onnxload.Float32)
-	copied := r.empty(onnxload.Float32)
+	found := r.empty(aten.Float32)
+	g.found = r.empty(aten.Float32)
+	copied := r.empty(aten.Float32)
 	r.release(copied)
 	r.release(found)
 	r.release(inverse)
@@ -46,22 +47,18 @@ func (r *run) update(g *gradScaler) {
 	g.found = nil
 }
 
-// chunk is how many elements of a tensor one thread block of a foreach kernel takes (kChunkSize in
-// aten/src/ATen/native/cuda/MultiTensorApply.cuh).
-const chunk = 65536
-
 // clipNorm is torch.nn.utils.clip_grad_norm_: the norm of each gradient by _foreach_norm, which keeps
 // partial results for as many chunks as the largest has; the norm of these; the factor,
 // and a multiplication in place.
 func (r *run) clipNorm(params []*leaf) {
-	grads, dtype := int64(0), onnxload.Undefined
-	chunks := int64(0)
+	grads, dtype := int64(0), aten.Undefined
+	largest := int64(0)
 	for _, l := range params {
 		if l.grad != nil {
 			if grads++; grads == 1 {
 				dtype = l.grad.dtype
 			}
-			chunks = max(chunks, ceilDiv(l.grad.numel(), chunk))
+			largest = max(largest, l.grad.numel())
 		}
 	}
 	if grads == 0 {
@@ -69,12 +66,12 @@ func (r *run) clipNorm(params []*leaf) {
 	}
 	r.grad = false
 	defer func() { r.grad = true }()
-	partial := r.empty(onnxload.Float32, grads*chunks)
+	partial := r.alloc(workspace.ForeachNorm(grads, largest), timeline.Workspace)
 	norms := make([]int32, grads)
 	for i := range norms {
-		norms[i] = r.request(bytesOf(1, dtype), timeline.Temporary)
+		norms[i] = r.request(aten.BytesOf(1, dtype), timeline.Temporary)
 	}
-	r.release(partial)
+	r.drop(partial)
 	stacked := r.empty(dtype, grads)
 	total := r.reduce(stacked, nil, false, dtype)
 	r.release(stacked)

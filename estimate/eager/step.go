@@ -1,5 +1,5 @@
-// Package eager simulates PyTorch in eager mode: which module calls a graph came
-// from, what autograd saves, what backward allocates and in which order.
+// Package eager runs a program as PyTorch's eager mode does: dispatch, autocast, autograd, losses, optimizers, training
+// steps. Of every tensor it knows layout and lifetime but no element, so what a run makes is a timeline of allocations.
 package eager
 
 import (
@@ -7,17 +7,21 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
 // A Run is what simulating a program gave.
 type Run struct {
 	Log     *timeline.Log
-	Loss    string  // the criterion that was used: one of Losses, auto resolved
-	Saved   int64   // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
-	SavedBy []int64 // the same by Program.Nodes: each storage with the call that saved it first; the loss's are left out
-	BLAS    int     // threads that used cuBLAS
-	DNN     int     // threads that used cuDNN
+	Loss    string       // the criterion that was used: one of Losses, auto resolved
+	Saved   int64        // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
+	SavedBy []int64      // the same by Call.Origin: each storage with the call that saved it first; the loss's are left out
+	BLAS    int          // threads that used cuBLAS
+	DNN     int          // threads that used cuDNN
+	Guesses []aten.Guess // that the run rests on: the program's, and how long its values live
 
 	// Workspaces are other sizes of the convolutions' workspaces, by plan less 1 (timeline.Event.Plan): what they
 	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
@@ -32,13 +36,17 @@ type Run struct {
 //
 // with x, labels, out and loss as Python variables, which keep their tensors until
 // they are assigned again. An inference is out = model(x) under no_grad and del out.
-func Simulate(p *Program, opts Options) (*Run, error) {
+func Simulate(p *aten.Program, opts Options) (*Run, error) {
+	if err := opts.Settings.Check(); err != nil {
+		return nil, err
+	}
 	if opts.GPU == nil {
-		opts.GPU = &DefaultGPU
+		device := gpu.Default()
+		opts.GPU = &device
 	}
 	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
 	r.log.Layers, r.log.Full = p.Layers, opts.Full
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	values, params := r.load()
@@ -54,7 +62,15 @@ func Simulate(p *Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn), Workspaces: r.others()}, nil
+	return &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn), Workspaces: r.others(), Guesses: r.guesses()}, nil
+}
+
+// guesses are those of the program and of the lifetimes of its values.
+func (r *run) guesses() []aten.Guess {
+	if r.ends == nil {
+		return r.prog.Guesses
+	}
+	return slices.Concat(r.prog.Guesses, r.ends.Guesses)
 }
 
 func count(threads [2]bool) (n int) {
@@ -76,7 +92,7 @@ func (r *run) begin(p timeline.Phase) {
 func (r *run) load() (values []*tensor, params []*leaf) {
 	r.begin(timeline.Load)
 	values = make([]*tensor, len(r.prog.Values))
-	put := func(id ValueID, c timeline.Category) *tensor {
+	put := func(id aten.ValueID, c timeline.Category) *tensor {
 		v := &r.prog.Values[id]
 		dtype := v.DType
 		if dtype.IsFloat() {
@@ -93,21 +109,21 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		values[id] = t
 		return t
 	}
-	flat := map[ValueID][]ValueID{} // by the last to move
+	flat := map[aten.ValueID][]aten.ValueID{} // by the last to move
 	for _, group := range r.prog.Flat {
-		at := slices.MaxFunc(group, func(x, y ValueID) int {
+		at := slices.MaxFunc(group, func(x, y aten.ValueID) int {
 			return slices.Index(r.prog.State, x) - slices.Index(r.prog.State, y)
 		})
 		flat[at] = group
 	}
-	owner := r.prog.readers()
+	owner := readers(r.prog)
 	params = make([]*leaf, 0, len(r.prog.State))
 	for _, id := range r.prog.State {
 		r.layer = owner[id]
 		switch v := &r.prog.Values[id]; v.Kind {
-		case Parameter:
+		case aten.Parameter:
 			t := put(id, timeline.Parameter)
-			if v.DType.IsFloat() {
+			if t.st.parameter = !v.Frozen; v.DType.IsFloat() && !v.Frozen {
 				t.leaf = r.leaves.one()
 				t.leaf.param = t
 				t.requiresGrad = true
@@ -130,29 +146,30 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 	}
 	r.layer = timeline.NoLayer
+	r.replicate(values, params)
 	for _, id := range r.prog.Inputs {
 		put(id, timeline.Input)
 	}
 	for i := range r.prog.Values {
 		switch v := &r.prog.Values[i]; v.Kind {
-		case Number:
+		case aten.Number:
 			values[i] = scalar(v.DType)
-		case Constant:
-			put(ValueID(i), timeline.Buffer)
+		case aten.Constant:
+			put(aten.ValueID(i), timeline.Buffer)
 		}
 	}
 	return values, params
 }
 
 // readers returns by value the layer that first reads it: for a parameter, the one that it belongs to.
-func (p *Program) readers() []int32 {
+func readers(p *aten.Program) []int32 {
 	layers := make([]int32, len(p.Values))
 	for i := range layers {
 		layers[i] = timeline.NoLayer
 	}
 	for i := range p.Calls {
 		for _, v := range p.Calls[i].In {
-			if v != NoValue && layers[v] == timeline.NoLayer {
+			if v != aten.NoValue && layers[v] == timeline.NoLayer {
 				layers[v] = p.Calls[i].Layer
 			}
 		}
@@ -164,14 +181,16 @@ func (p *Program) readers() []int32 {
 // Python still refers to them in: see lifetimes.
 func (r *run) forward(values []*tensor) error {
 	if r.ends == nil {
-		ends, unread := r.prog.lifetimes()
+		ends, unread := lifetime.Of(r.prog)
 		r.ends, r.unread = &ends, unread
 	}
 	ends, unread := r.ends, r.unread
+	r.values = values
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
-		r.layer, r.at = c.Layer, c.Node
+		r.layer, r.at, r.index = c.Layer, c.Origin, int32(i)
+		r.enterCheckpoint(i, values)
 		rest, err := r.call(c, values)
 		if err != nil {
 			return fmt.Errorf("call %d (%s) of layer %q: %w", i, c.Op, r.prog.Layers[c.Layer], err)
@@ -184,13 +203,14 @@ func (r *run) forward(values []*tensor) error {
 		} else {
 			r.releaseAll(rest)
 		}
-		for _, v := range ends.after(i) {
+		for _, v := range ends.After(i) {
 			r.release(values[v])
 			values[v] = nil
 		}
 		if held != nil {
 			r.releaseAll(held[i])
 		}
+		r.exitCheckpoint(i)
 		r.recycle()
 	}
 	r.layer, r.at = timeline.NoLayer, -1
@@ -208,7 +228,7 @@ func (r *run) takeOutput(values []*tensor) *tensor {
 	var out *tensor
 	for i, id := range r.prog.Outputs {
 		t := values[id]
-		if r.prog.Values[id].Kind == Activation {
+		if r.prog.Values[id].Kind == aten.Activation {
 			values[id] = nil
 		} else if t != nil {
 			t.retain()
@@ -246,7 +266,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	if steps == 0 {
 		steps = 3
 	}
-	o, err := r.newOptimizer(params)
+	o, err := r.newOptimizer(r.own(params))
 	if err != nil {
 		return err
 	}
@@ -258,6 +278,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		for pass := range max(r.opts.Accumulate, 1) {
 			r.begin(timeline.Forward)
 			r.enterAutocast()
+			r.beforeForward(values)
 			if err := r.forward(values); err != nil {
 				return err
 			}
@@ -292,7 +313,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 				out = nil
 			}
 			if loss != nil && r.saved == 0 {
-				r.saved, r.savedBy = r.savedBytes(loss, len(r.prog.Nodes))
+				r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
 			}
 			r.exitAutocast()
 			if loss == nil {
@@ -326,7 +347,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		r.stepOptimizer(o)
 		r.update(scaler)
 		r.begin(timeline.Finish)
-		r.zeroGrad(o)
+		r.zeroGrad(params)
 		if r.err != nil {
 			return fmt.Errorf("optimizer: %w", r.err)
 		}
@@ -375,7 +396,7 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
-		if len(n.saved) > 0 {
+		if len(n.saved) > 0 || n.frame != nil {
 			nodes = append(nodes, n)
 		}
 		for _, e := range n.next {
@@ -388,14 +409,24 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	r.work = work
 	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
 	for _, n := range nodes {
-		for _, s := range n.saved {
+		add := func(s *storage) {
 			if s.state || s.counted {
-				continue
+				return
 			}
 			s.counted = true
 			sum += s.bytes
 			if n.call >= 0 {
 				by[n.call] += s.bytes
+			}
+		}
+		for _, s := range n.saved {
+			add(s)
+		}
+		if n.frame != nil {
+			for _, t := range n.frame.inputs {
+				if !t.host {
+					add(t.st)
+				}
 			}
 		}
 	}

@@ -3,8 +3,8 @@ package eager
 import (
 	"fmt"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // A storage is one allocation. It is freed when the last tensor that refers to
@@ -13,7 +13,8 @@ type storage struct {
 	bytes int64
 	block int32 // its block in the timeline; noBlock when it has no bytes
 	refs  int32
-	state bool // it belongs to the module: a parameter or a buffer
+	born  int64 // its number among all of the run
+	state bool  // it belongs to the module: a parameter or a buffer
 
 	parameter bool // it holds a parameter
 	counted   bool // savedBytes has met it
@@ -31,19 +32,16 @@ type tensor struct {
 	leaf  *leaf // a parameter's gradient; nil otherwise
 	refs  int32
 	nr    int32 // which of fn's outputs it is
-	dtype onnxload.DType
+	dtype aten.DType
 	host  bool // a CPU scalar: it has no storage and never allocates
 	view  bool // another tensor's storage: PyTorch keeps that tensor alive with it (as_view)
 
 	requiresGrad bool
 }
 
-// bytesOf returns the bytes of n elements.
-func bytesOf(n int64, d onnxload.DType) int64 { return n * d.Bits() / 8 }
-
 func (t *tensor) numel() int64 { return t.elements }
 
-func (t *tensor) bytes() int64 { return bytesOf(t.elements, t.dtype) }
+func (t *tensor) bytes() int64 { return aten.BytesOf(t.elements, t.dtype) }
 
 func (t *tensor) isContiguous() bool { return t.rowMajor }
 
@@ -51,12 +49,16 @@ func (t *tensor) isChannelsLast() bool { return t.last }
 
 // alloc makes a storage of this many bytes with one reference.
 func (r *run) alloc(bytes int64, c timeline.Category) *storage {
-	if bytes > maxBytes {
+	if bytes > aten.MaxBytes {
 		r.tooLarge(fmt.Sprintf("%d bytes", bytes))
 		bytes = 0
 	}
 	s := r.storages.one()
-	*s = storage{block: r.request(bytes, c), bytes: max(bytes, 0), refs: 1}
+	r.born++
+	*s = storage{block: noBlock, bytes: max(bytes, 0), refs: 1, born: r.born}
+	if !r.stopped() {
+		s.block = r.request(bytes, c)
+	}
 	return s
 }
 
@@ -101,7 +103,7 @@ func (r *run) scratch(bytes int64, c timeline.Category) {
 
 // category is what an operator's outputs are for.
 func (r *run) category() timeline.Category {
-	if r.back {
+	if r.back && r.again == nil {
 		return timeline.AutogradDetail
 	}
 	if !r.grad {
@@ -111,20 +113,20 @@ func (r *run) category() timeline.Category {
 }
 
 // empty returns a new row-major tensor with one reference.
-func (r *run) empty(dtype onnxload.DType, shape ...int64) *tensor {
+func (r *run) empty(dtype aten.DType, shape ...int64) *tensor {
 	return r.laid(dtype, r.layouts.rowMajor(shape))
 }
 
 // strided returns a new dense tensor of these strides.
-func (r *run) strided(dtype onnxload.DType, shape, stride []int64) *tensor {
+func (r *run) strided(dtype aten.DType, shape, stride []int64) *tensor {
 	return r.laid(dtype, r.layouts.at(shape, stride))
 }
 
 // laid returns a new dense tensor of this layout.
-func (r *run) laid(dtype onnxload.DType, l *layout) *tensor {
+func (r *run) laid(dtype aten.DType, l *layout) *tensor {
 	bytes := int64(0)
 	if l.room*max(dtype.Bits(), 1) <= maxElements {
-		bytes = bytesOf(l.elements, dtype)
+		bytes = aten.BytesOf(l.elements, dtype)
 	} else {
 		r.tooLarge(fmt.Sprintf("shape %v", l.shape))
 	}
@@ -136,13 +138,13 @@ func (r *run) laid(dtype onnxload.DType, l *layout) *tensor {
 // tooLarge fails the run for a tensor that no computer holds.
 func (r *run) tooLarge(what string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("a tensor of %s: more than %d TiB, which no computer has", what, int64(maxBytes)>>40)
+		r.err = fmt.Errorf("a tensor of %s: more than %d TiB, which no computer has", what, int64(aten.MaxBytes)>>40)
 	}
 }
 
 // emptyLike returns a new tensor of t's shape. As at::empty_like does, it keeps
 // the strides of a dense tensor, otherwise the order of t's strides.
-func (r *run) emptyLike(t *tensor, dtype onnxload.DType) *tensor {
+func (r *run) emptyLike(t *tensor, dtype aten.DType) *tensor {
 	if t.dense {
 		return r.laid(dtype, t.layout)
 	}
@@ -173,7 +175,7 @@ func (r *run) look(t *tensor, l *layout) *tensor {
 }
 
 // scalar returns a Python number: it has no memory on the GPU.
-func scalar(dtype onnxload.DType) *tensor {
+func scalar(dtype aten.DType) *tensor {
 	return &tensor{layout: noDims, host: true, dtype: dtype, refs: 1}
 }
 
@@ -209,7 +211,7 @@ func (r *run) alone(t *tensor) []*tensor {
 // An operand is what a rule for backward holds of a tensor.
 type operand struct {
 	*layout
-	dtype onnxload.DType
+	dtype aten.DType
 	host  bool
 }
 

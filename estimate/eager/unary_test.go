@@ -2,12 +2,13 @@ package eager
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/fromonnx"
+	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
 	"github.com/memestimate/memestimate/estimate/shape"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -37,7 +38,7 @@ func TestUnaryNodes(t *testing.T) {
 		}
 	}
 	seen := 0
-	for _, op := range slices.Sorted(maps.Keys(nodeRows)) {
+	for _, op := range fromonnx.Operators() {
 		got, ok := unaryCost(op)
 		want := lines[op]
 		delete(lines, op)
@@ -69,7 +70,7 @@ func unaryCost(op string) (text string, ok bool) {
 			latest = max(latest, slices.Max(o.Since))
 		}
 	}
-	p, err := recoveredAt(latest, onnx.Graph{
+	p, err := fromonnxtest.RecoveredAt(latest, onnx.Graph{
 		In: []onnx.Value{onnx.Float("x", 4, 1024)}, Nodes: []onnx.Node{onnx.Op(op, "x", "y")}, Out: []onnx.Value{{Name: "y"}},
 	}, true)
 	if err != nil || len(p.Calls) != 1 || len(p.Calls[0].In) != 1 || p.Calls[0].Op == "opaque" {

@@ -9,18 +9,22 @@ import (
 // block; the phase and step of any Entry are those of the last Mark before it.
 type Entry uint64
 
-// An Entry's lowest two bits are its kind. An Alloc has its bytes above them; a Free its block, and above that one
-// more than its layer; a Mark has the phase and above that the step.
+// An Entry's lowest two bits are its kind. An Alloc has its bytes above them and its stream in the highest eight; a Free its
+// block, and above that one more than its layer; a Mark has the phase and above that the step.
 const (
-	kindBits  = 2
-	blockBits = 32
+	kindBits    = 2
+	blockBits   = 32
+	streamShift = 56
 )
 
 // Kind says what the Entry does.
 func (e Entry) Kind() Kind { return Kind(e & (1<<kindBits - 1)) }
 
 // Bytes returns the size of an Alloc.
-func (e Entry) Bytes() int64 { return int64(e >> kindBits) }
+func (e Entry) Bytes() int64 { return int64(e & (1<<streamShift - 1) >> kindBits) }
+
+// Stream returns the CUDA stream of an Alloc; 0 is the default one.
+func (e Entry) Stream() uint8 { return uint8(e >> streamShift) }
 
 // Block returns the block that a Free gives back. Allocs make blocks in order: it need not be told.
 func (e Entry) Block() int32 { return int32(uint32(e >> kindBits)) }
@@ -39,6 +43,7 @@ type Request struct {
 	Layer    int32
 	Category Category
 	Phase    Phase // Log.Alloc sets it
+	Stream   uint8
 }
 
 // A Log is a Timeline while it is written, in less than half of the memory: a training step of a large model is
@@ -90,7 +95,7 @@ func (l *Log) Alloc(r Request, plan int32) int32 {
 	if plan > 0 {
 		l.plans = append(l.plans, Planned{block, plan})
 	}
-	l.write(Entry(Alloc) | Entry(r.Bytes)<<kindBits)
+	l.write(Entry(Alloc) | Entry(r.Bytes)<<kindBits&(1<<streamShift-1) | Entry(r.Stream)<<streamShift)
 	return block
 }
 
@@ -271,7 +276,7 @@ func (l *Log) Timeline() *Timeline {
 			switch e.Kind {
 			case Alloc:
 				r := l.Of(block)
-				e.Category, e.Layer, e.Block, e.Bytes, e.Plan = r.Category, r.Layer, block, r.Bytes, l.Plan(block)
+				e.Category, e.Layer, e.Block, e.Bytes, e.Plan, e.Stream = r.Category, r.Layer, block, r.Bytes, l.Plan(block), r.Stream
 				block++
 			case Free:
 				e.Layer, e.Block = entry.layer(), s.Block(entry)

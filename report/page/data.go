@@ -26,6 +26,7 @@ type runData struct {
 	Levels   [][2]int64    `json:"levels"`
 	Reserved int64         `json:"reserved"`
 	Segments []segmentData `json:"segments"`
+	Trace    *traceData    `json:"trace"` // of a recording
 }
 
 type phaseData struct {
@@ -69,11 +70,22 @@ func runDataOf(r *Run) (*runData, error) {
 	}
 	d := &runData{Name: show(r.Name), Start: make([]int32, t.Blocks), End: make([]int32, t.Blocks), Bytes: make([]int64, t.Blocks),
 		Category: make([]int32, t.Blocks), Layer: make([]int32, t.Blocks), Layers: []string{}, Phases: []phaseData{}, Levels: [][2]int64{}, Reserved: r.Reserved, Segments: []segmentData{}}
-	// number maps the timeline's events to those without marks.
+	if x := r.Trace; x != nil && (len(x.Number) != len(t.Events) || len(x.Blocks) != int(t.Blocks)) {
+		return nil, fmt.Errorf("page: a trace of %d events and %d blocks, wanted %d and %d", len(x.Number), len(x.Blocks), len(t.Events), t.Blocks)
+	}
+	// number maps the timeline's events to those without marks, or to those of
+	// the recording, which come after what was there before it.
 	number := make([]int32, len(t.Events)+1)
-	n := int32(0)
+	n, first := int32(0), int32(0)
 	for i := range t.Events {
 		e := &t.Events[i]
+		if r.Trace != nil {
+			if k := r.Trace.Number[i]; k >= 0 {
+				n = first + k
+			} else {
+				n = first
+			}
+		}
 		number[i] = n
 		if k := len(d.Phases); k == 0 || d.Phases[k-1].Name != e.Phase.String() || d.Phases[k-1].Step != e.Step {
 			d.Phases = append(d.Phases, phaseData{e.Phase.String(), e.Step, int(n)})
@@ -83,10 +95,17 @@ func runDataOf(r *Run) (*runData, error) {
 			d.Start[e.Block], d.End[e.Block], d.Bytes[e.Block] = n, -1, e.Bytes
 			d.Category[e.Block], d.Layer[e.Block] = int32(e.Category), e.Layer
 			n++
+			if r.Trace != nil && r.Trace.Number[i] < 0 {
+				first = n
+			}
 		case timeline.Free:
 			d.End[e.Block] = n
 			n++
 		}
+	}
+	if r.Trace != nil {
+		n = first + int32(r.Trace.Events)
+		d.Trace = traceOf(r.Trace, int(first))
 	}
 	number[len(t.Events)] = n
 	d.Events = int(n)
@@ -94,7 +113,9 @@ func runDataOf(r *Run) (*runData, error) {
 		d.Layers = append(d.Layers, show(l))
 	}
 	for _, l := range r.Levels {
-		if l.Event >= 0 && l.Event <= len(t.Events) {
+		if r.Trace != nil {
+			d.Levels = append(d.Levels, [2]int64{int64(first) + int64(l.Event), l.Bytes})
+		} else if l.Event >= 0 && l.Event <= len(t.Events) {
 			d.Levels = append(d.Levels, [2]int64{int64(number[l.Event]), l.Bytes})
 		}
 	}

@@ -53,6 +53,9 @@ type Run struct {
 	Levels []Level
 	// Segments are the allocator's at the end of the run; may be empty.
 	Segments []Segment
+	// Trace is what a recording knows beyond its timeline; nil for a prediction.
+	// Levels then have the numbers of the recording's events.
+	Trace *Trace
 	// Inferred says that categories and phases are not the program's own words.
 	Inferred bool
 }
@@ -84,7 +87,16 @@ var pageHTML string
 var pageCSS string
 
 //go:embed page.js
-var pageJS string
+var bandsJS string
+
+//go:embed trace.js
+var traceJS string
+
+//go:embed start.js
+var startJS string
+
+// pageJS is the page's own script: one scope of several files.
+var pageJS = "'use strict';\n(() => {\n" + bandsJS + traceJS + startJS + "})();\n"
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
 //
@@ -116,6 +128,7 @@ func Write(w io.Writer, p *Page) error {
 		return fmt.Errorf("page: %w", err)
 	}
 	css := uplotCSS + pageCSS
+	styles, scripts := Sources()
 	view := struct {
 		Title        string
 		Policy       string
@@ -127,9 +140,10 @@ func Write(w io.Writer, p *Page) error {
 		Tables       []table
 		Runs         []runView
 		Two, HasSegs bool
+		Traced       bool
 	}{
 		Title:  clean(p.Title),
-		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s %s; img-src data:; base-uri 'none'; form-action 'none'", hash(css), hash(uplotJS), hash(pageJS)),
+		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; form-action 'none'", styles, scripts),
 		CSS:    template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
 		Two: len(p.Runs) > 1,
 	}
@@ -142,6 +156,7 @@ func Write(w io.Writer, p *Page) error {
 	for i := range p.Runs {
 		view.Runs = append(view.Runs, runOf(&p.Runs[i]))
 		view.HasSegs = view.HasSegs || len(p.Runs[i].Segments) > 0
+		view.Traced = view.Traced || p.Runs[i].Trace != nil
 	}
 	if view.Tables, err = tables(p); err != nil {
 		return err
@@ -152,6 +167,12 @@ func Write(w io.Writer, p *Page) error {
 	}
 	_, err = io.WriteString(w, page.String())
 	return err
+}
+
+// Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in a frame
+// has to allow the same.
+func Sources() (styles, scripts string) {
+	return hash(uplotCSS + pageCSS), hash(uplotJS) + " " + hash(pageJS)
 }
 
 // hash is a source of a content security policy: exactly this text.

@@ -1,5 +1,3 @@
-'use strict';
-(() => {
   const $ = id => document.getElementById(id);
   const data = JSON.parse($('data').textContent);
   const root = document.documentElement;
@@ -24,34 +22,59 @@
 
   // Runs: what each event does and what is live after it
 
-  for (const run of data.runs) {
+  const nothing = -2147483648; // what an event does that is no allocation and no free
+  function prepare(run) {
     const n = run.events;
-    run.does = new Int32Array(n); // an allocation i, or ~i where it ends
+    run.first = run.trace ? run.trace.first : 0; // events before the recording
+    run.does = new Int32Array(n).fill(nothing); // an allocation i, or ~i where it ends
+    run.more = new Map(); // further allocations that an event makes
+    run.also = new Map(); // further allocations that end with an event
     for (let i = 0; i < run.start.length; i++) {
-      run.does[run.start[i]] = i;
-      if (run.end[i] >= 0) run.does[run.end[i]] = ~i;
+      const e = run.end[i];
+      if (e < 0) continue;
+      if (run.does[e] !== nothing) run.also.set(e, [...(run.also.get(e) || []), i]);
+      else run.does[e] = ~i;
     }
-    run.total = new Float64Array(Math.max(n, 1));
+    for (let i = 0; i < run.start.length; i++) {
+      const e = run.start[i];
+      if (run.does[e] >= 0) { run.more.set(e, [...(run.more.get(e) || []), i]); continue; }
+      if (run.does[e] !== nothing) run.also.set(e, [...(run.also.get(e) || []), ~run.does[e]]);
+      run.does[e] = i;
+    }
+    run.total = new Float64Array(n + 1);
     run.peakAt = 0;
     let live = 0;
     for (let e = 0; e < n; e++) {
-      const a = run.does[e];
-      live += a >= 0 ? run.bytes[a] : -run.bytes[~a];
+      apply(run, e, i => { live += run.bytes[i]; }, i => { live -= run.bytes[i]; });
       run.total[e] = live;
       if (live > run.total[run.peakAt]) run.peakAt = e;
     }
+    run.total[n] = live; // the last event has a width as all have
     run.level = null;
     if (run.levels.length > 0) {
-      run.level = new Float64Array(Math.max(n, 1));
+      run.level = new Float64Array(n + 1);
       let k = 0;
       let bytes = 0;
-      for (let e = 0; e < n; e++) {
+      for (let e = 0; e <= n; e++) {
         while (k < run.levels.length && run.levels[k][0] <= e) bytes = run.levels[k++][1];
         run.level[e] = bytes;
       }
     }
   }
+  // apply calls add and drop with the allocations that an event makes and ends.
+  function apply(r, e, add, drop) {
+    const a = r.does[e];
+    if (a === nothing) return;
+    if (r.also.size > 0 && r.also.has(e)) r.also.get(e).forEach(drop);
+    if (a < 0) drop(~a); else add(a);
+    if (r.more.size > 0 && r.more.has(e)) r.more.get(e).forEach(add);
+  }
+  data.runs.forEach(prepare);
+  // Events have the numbers of the recording.
+  const eventName = (r, e) => (e < r.first ? 'before the recording' : 'event ' + count(e - r.first));
+  const eventCount = r => count(r.events - r.first) + ' events';
   let run = data.runs[0];
+  const categoryName = c => (run.kinds || data.categories)[c];
   const layerName = (r, l) => (l < 0 ? 'no layer' : r.layers[l]);
   function phaseOf(r, event) {
     let found = null;
@@ -72,7 +95,7 @@
   // The other run, stretched so that the phases that both begin with lie over each
   // other. Of the events that fall between two of this run's, the largest total is taken.
   function stretched(r, other) {
-    const out = new Array(Math.max(r.events, 1)).fill(null); // nothing where the other has ended
+    const out = new Array(r.events + 1).fill(null); // nothing where the other has ended
     let same = 0; // phases that both begin with
     while (same < r.phases.length && same < other.phases.length && r.phases[same].name === other.phases[same].name && r.phases[same].step === other.phases[same].step) same++;
     const anchors = [];
@@ -108,7 +131,7 @@
   const pack = (r, g, b) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; // little endian RGBA
   function readColours() {
     const css = getComputedStyle(root);
-    for (const k of ['back', 'text', 'quiet', 'line', 'accent']) theme[k] = css.getPropertyValue('--' + k).trim();
+    for (const k of ['back', 'text', 'quiet', 'line', 'accent', 'alarm']) theme[k] = css.getPropertyValue('--' + k).trim();
     const shade = (c, f) => c.map(v => Math.max(0, Math.min(255, Math.round(v * f))));
     colours = data.categories.map((_, i) => {
       const c = rgb('--c' + i);
@@ -165,10 +188,7 @@
         }
         continue;
       }
-      for (; at <= most; at++) {
-        const i = run.does[at];
-        if (i >= 0) add(i); else drop(~i);
-      }
+      for (; at <= most; at++) apply(run, at, add, drop);
       drawn = most;
       let sum = 0;
       let y = 0; // rows filled, from the bottom
@@ -198,12 +218,18 @@
   const box = $('plot');
   const tip = $('tip');
 
+  // ticks are round numbers of the recording's events.
+  function ticks(u, axis, min, max, step) {
+    const out = [];
+    for (let n = run.first + Math.ceil((min - run.first) / step) * step; n <= max; n += step) out.push(n);
+    return out;
+  }
   function axes() {
     const common = { stroke: theme.quiet, grid: { stroke: theme.line, width: 1 }, ticks: { stroke: theme.line } };
     const incrs = [];
     for (let p = 0; p < 60; p++) incrs.push(2 ** p);
     return [
-      { ...common, label: 'event', labelSize: 20, values: (_, v) => v.map(n => (Number.isInteger(n) ? count(n) : '')) },
+      { ...common, label: 'event', labelSize: 20, splits: ticks, values: (_, v) => v.map(n => (Number.isInteger(n) && n >= run.first ? count(n - run.first) : '')) },
       { ...common, size: 90, incrs, values: (_, v) => v.map(n => size(n, n < 1 << 30 ? 0 : 2)) },
     ];
   }
@@ -212,25 +238,30 @@
     const view = plot ? { min: plot.scales.x.min, max: plot.scales.x.max } : null;
     const same = plot && plot.run === run;
     if (plot) plot.destroy();
-    const x = new Float64Array(Math.max(run.events, 1));
+    const x = new Float64Array(run.events + 1);
     for (let i = 0; i < x.length; i++) x[i] = i;
-    const paths = uPlot.paths.stepped({ align: 1 });
-    const series = [{}, { stroke: theme.text, width: 1, paths, points: { show: false } }];
+    // The lines are drawn here, a step a pixel: a million steps a line are too many.
+    const paths = () => null;
+    const series = [{}, { paths, points: { show: false } }];
     const values = [x, run.total];
+    const lines = [{ values: run.total, colour: theme.text, width: 1, dash: [] }];
     if (run.level) {
-      series.push({ stroke: theme.accent, width: 1.5, dash: [2, 3], paths, points: { show: false } });
+      series.push({ paths, points: { show: false } });
       values.push(run.level);
+      lines.push({ values: run.level, colour: theme.accent, width: 1.5, dash: [2, 3] });
     }
     for (const other of data.runs) {
       if (other === run) continue;
-      series.push({ stroke: theme.accent, width: 2, dash: [8, 4], paths, points: { show: false } });
-      values.push(stretched(run, other));
+      const along = stretched(run, other);
+      series.push({ paths, points: { show: false } });
+      values.push(along);
+      lines.push({ values: along, colour: theme.accent, width: 2, dash: [8, 4] });
     }
     plot = new uPlot({
       width: Math.max(200, box.clientWidth), height: box.clientHeight,
       legend: { show: false },
       cursor: { drag: { x: true, y: false, uni: 10 }, points: { show: false } },
-      scales: { x: { time: false }, y: { range: (_, _min, max) => [0, Math.max(1, max) * 1.04] } },
+      scales: { x: { time: false, range: (_, min, max) => [min ?? 0, max ?? 1] }, y: { range: (_, _min, max) => [0, Math.max(1, max) * 1.04] } },
       axes: axes(),
       series,
       hooks: {
@@ -239,7 +270,7 @@
           paint(u.scales.x.min, u.scales.x.max, Math.round(b.width), Math.round(b.height), u.scales.y.max);
           u.ctx.drawImage(picture.canvas, Math.round(b.left), Math.round(b.top));
         }],
-        draw: [drawPhases],
+        draw: [u => lines.forEach(l => drawLine(u, l)), drawPhases],
         setCursor: [hover],
       },
     }, values, box);
@@ -251,6 +282,37 @@
       zoom(e.deltaY < 0 ? 0.8 : 1.25, plot.posToVal(e.offsetX, 'x'));
     }, { passive: false });
     plot.over.addEventListener('mouseleave', () => { tip.hidden = true; });
+  }
+
+  // drawLine draws the largest value of each pixel column.
+  function drawLine(u, line) {
+    const { ctx, bbox } = u;
+    const { min, max } = u.scales.x;
+    const w = Math.round(bbox.width);
+    const last = line.values.length - 1;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.strokeStyle = line.colour;
+    ctx.lineWidth = line.width * devicePixelRatio;
+    ctx.setLineDash(line.dash.map(d => d * devicePixelRatio));
+    ctx.beginPath();
+    let drawn = false;
+    for (let c = 0; c < w; c++) {
+      const a = Math.max(0, Math.floor(min + c * (max - min) / w));
+      if (a >= last && last > 0) break;
+      const b = Math.min(last - 1, Math.max(a, Math.ceil(min + (c + 1) * (max - min) / w) - 1));
+      let most = line.values[a];
+      for (let e = a + 1; e <= b; e++) if (line.values[e] > most) most = line.values[e];
+      if (most === null || most === undefined) { drawn = false; continue; }
+      const y = u.valToPos(most, 'y', true);
+      if (drawn) ctx.lineTo(bbox.left + c, y); else ctx.moveTo(bbox.left + c, y);
+      ctx.lineTo(bbox.left + c + 1, y);
+      drawn = true;
+    }
+    ctx.stroke();
+    ctx.restore();
   }
 
   function drawPhases(u) {
@@ -279,6 +341,21 @@
         free = x + ctx.measureText(text).width + 10 * devicePixelRatio;
       }
     }
+    for (const m of run.trace ? run.trace.marks : []) {
+      const x = u.valToPos(m.event, 'x', true);
+      ctx.setLineDash([]);
+      ctx.strokeStyle = ctx.fillStyle = theme.alarm;
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      const text = 'out of memory';
+      const wide = ctx.measureText(text).width + 8 * devicePixelRatio;
+      const left = x + wide > bbox.left + bbox.width ? x - wide : x;
+      ctx.fillRect(left, bbox.top + 16 * devicePixelRatio, wide, 17 * devicePixelRatio);
+      ctx.fillStyle = theme.back;
+      ctx.fillText(text, left + 4 * devicePixelRatio, bbox.top + 29 * devicePixelRatio);
+    }
     const x = u.valToPos(held, 'x', true);
     ctx.setLineDash([]);
     ctx.strokeStyle = theme.accent;
@@ -290,21 +367,23 @@
   }
 
   function describe(i) {
-    const end = run.end[i] < 0 ? 'to the end' : 'to event ' + count(run.end[i]) + ' (' + phaseOf(run, run.end[i]) + ')';
+    const end = run.end[i] < 0 ? 'to the end' : 'to ' + eventName(run, run.end[i]) + ' (' + phaseOf(run, run.end[i]) + ')';
+    const begin = run.start[i] < run.first ? eventName(run, run.start[i]) : eventName(run, run.start[i]) + ' (' + phaseOf(run, run.start[i]) + ')';
     return [
       layerName(run, run.layer[i]),
-      size(run.bytes[i]) + ', ' + data.categories[run.category[i]],
-      'from event ' + count(run.start[i]) + ' (' + phaseOf(run, run.start[i]) + ') ' + end,
+      size(run.bytes[i]) + (run.trace ? ' asked for, ' + size(run.trace.block[i]) + ' taken' : '') + ', ' + categoryName(run.category[i]),
+      'from ' + begin + ' ' + end,
     ];
   }
   function moment(e) {
-    const words = ['event ' + count(e), phaseOf(run, e), size(run.total[e]) + ' live'];
+    const words = [eventName(run, e), phaseOf(run, e), size(run.total[e]) + (run.trace ? ' asked for and live' : ' live')];
     if (run.level) words.push(size(run.level[e]) + ' reserved');
     return words.filter(w => w !== '').join(', ');
   }
 
   function hover(u) {
-    const { left, top, idx } = u.cursor;
+    const { left, top } = u.cursor;
+    const idx = u.cursor.idx === null || u.cursor.idx === undefined ? null : Math.min(u.cursor.idx, run.events - 1);
     if (left === undefined || left < 0 || top < 0 || idx === null || idx === undefined || run.events === 0) {
       tip.hidden = true;
       return;
@@ -316,6 +395,7 @@
     tip.replaceChildren();
     const lines = i >= 0 ? describe(i) : [];
     for (const l of [...lines, moment(idx)]) tip.append(element('div', l));
+    if (i >= 0) tip.append(...stackLines(i, 24));
     tip.hidden = false;
     const x = u.over.offsetLeft + left;
     tip.style.left = Math.max(0, Math.min(x + 14, box.clientWidth - tip.offsetWidth - 4)) + 'px';
@@ -327,7 +407,7 @@
   // Moving
 
   function setView(min, max) {
-    const last = Math.max(1, run.events - 1);
+    const last = Math.max(1, run.events);
     const width = Math.min(Math.max(max - min, 4), last);
     min = Math.max(0, Math.min(min, last - width));
     plot.setScale('x', { min, max: min + width });
@@ -347,11 +427,12 @@
     show(held);
     plot.redraw(false, false);
     tables();
+    traced();
     if (!quiet) say(moment(held));
   }
   function whole() {
     setView(0, run.events);
-    say('The whole run: ' + count(run.events) + ' events.');
+    say('The whole run: ' + eventCount(run) + '.');
   }
 
   box.addEventListener('keydown', e => {
@@ -397,7 +478,7 @@
     const rows = [];
     sums.map((bytes, c) => [bytes, c]).filter(([bytes]) => bytes > 0).sort((a, b) => b[0] - a[0]).forEach(([bytes, c]) => {
       const tr = element('tr');
-      tr.append(element('td', data.categories[c]), element('td', size(bytes), 'n'), element('td', (bytes / total * 100).toFixed(1) + ' %', 'n'));
+      tr.append(element('td', categoryName(c)), element('td', size(bytes), 'n'), element('td', (bytes / total * 100).toFixed(1) + ' %', 'n'));
       const bar = element('td');
       bar.setAttribute('aria-hidden', 'true');
       bar.append(swatch(c, Math.max(1, bytes / total * 160)));
@@ -408,8 +489,8 @@
     live.sort((a, b) => run.bytes[b] - run.bytes[a] || a - b);
     $('largest').tBodies[0].replaceChildren(...live.slice(0, 20).map(i => {
       const tr = element('tr');
-      const end = run.end[i] < 0 ? 'the end' : count(run.end[i]);
-      tr.append(element('td', size(run.bytes[i]), 'n'), element('td', data.categories[run.category[i]]), element('td', layerName(run, run.layer[i])), element('td', count(run.start[i]) + ' to ' + end));
+      const end = run.end[i] < 0 ? 'the end' : count(run.end[i] - run.first);
+      tr.append(element('td', size(run.bytes[i]), 'n'), element('td', categoryName(run.category[i])), element('td', layerName(run, run.layer[i])), element('td', (run.start[i] < run.first ? 'before' : count(run.start[i] - run.first)) + ' to ' + end));
       return tr;
     }));
   }
@@ -434,21 +515,31 @@
       const li = element('li');
       const b = element('button');
       b.type = 'button';
-      b.append(swatch(c, 12), element('span', data.categories[c].replace('_', ' ')));
+      b.append(swatch(c, 12), element('span', categoryName(c).replace('_', ' ')));
       b.setAttribute('aria-pressed', String(category === c));
       b.addEventListener('click', () => {
         category = category === c ? -1 : c;
         legend();
         $('legend').querySelectorAll('button')[[...used].sort((x, y) => x - y).indexOf(c)].focus();
         plot.redraw(false, false);
-        say(category < 0 ? 'All categories are shown.' : 'Only ' + data.categories[c] + ' is coloured.');
+        say(category < 0 ? 'All categories are shown.' : 'Only ' + categoryName(c) + ' is coloured.');
       });
       li.append(b);
       return li;
     }));
   }
   function phaseButtons() {
-    $('phases').replaceChildren(...run.phases.slice(0, 60).map((p, k) => {
+    const marks = (run.trace ? run.trace.marks : []).slice(0, 10).map(m => {
+      const b = element('button', 'Out of memory at ' + eventName(run, m.event), 'alarm');
+      b.type = 'button';
+      b.addEventListener('click', () => {
+        setView(m.event - 200, m.event + 50);
+        hold(m.event);
+        say(m.text);
+      });
+      return b;
+    });
+    $('phases').replaceChildren(...marks, ...run.phases.slice(0, 60).map((p, k) => {
       const b = element('button', (p.step > 0 ? p.step + ' ' : '') + p.name);
       b.type = 'button';
       b.addEventListener('click', () => {
@@ -518,13 +609,14 @@
   function segments() {
     const canvas = $('segments');
     if (!canvas) return;
-    const list = [...run.segments].sort((a, b) => b.bytes - a.bytes || a.addr - b.addr);
+    const list = [...(run.trace ? stateAt(run, held) : run.segments)].sort((a, b) => b.bytes - a.bytes || a.addr - b.addr);
     const row = list.length > 200 ? 4 : 14;
     const width = canvas.parentElement.clientWidth;
     const ratio = devicePixelRatio;
     const height = Math.min(list.length * row, 20000);
     canvas.width = width * ratio;
     canvas.height = Math.max(1, height) * ratio;
+    if (run.trace) $('h-segments').textContent = "The allocator's segments at " + eventName(run, held);
     canvas.style.height = height + 'px';
     const ctx = canvas.getContext('2d');
     ctx.scale(ratio, ratio);
@@ -548,7 +640,7 @@
       if (!s) return;
       const byte = e.offsetX / Math.max(1, s.bytes / most * width) * s.bytes;
       let at = 0;
-      let text = s.kind + ' segment of ' + size(s.bytes);
+      let text = s.kind + ' segment of ' + size(s.bytes) + (s.stream ? ' of ' + s.stream : '');
       for (const b of s.blocks) {
         if (byte >= at && byte < at + b.bytes) text += ': ' + size(b.bytes) + (b.used ? ' in use' + (b.label ? ', ' + b.label : '') : ' free');
         at += b.bytes;
@@ -557,40 +649,3 @@
     };
   }
 
-  // Theme
-
-  function setTheme(name) {
-    root.dataset.theme = name;
-    $('theme').textContent = name === 'dark' ? 'Light' : 'Dark';
-    readColours();
-    picture.key = '';
-    build();
-    legend();
-    tables();
-    segments();
-  }
-  $('theme').addEventListener('click', () => setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));
-
-  function start() {
-    held = run.peakAt;
-    wanted = null;
-    setTheme(root.dataset.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
-    phaseButtons();
-  }
-  if ($('run')) {
-    $('run').addEventListener('change', () => {
-      run = data.runs[Number($('run').value)];
-      $('find').value = '';
-      start();
-      say(run.name + ': ' + moment(run.peakAt));
-    });
-  }
-  new ResizeObserver(() => {
-    if (plot && Math.abs(plot.width - box.clientWidth) > 1) {
-      plot.setSize({ width: Math.max(200, box.clientWidth), height: box.clientHeight });
-      segments();
-    }
-  }).observe(box);
-  start();
-  root.dataset.ready = 'yes';
-})();

@@ -22,8 +22,8 @@ var actions = [...]snapshot.Action{
 
 // Predicted makes the snapshot that PyTorch would dump at the end of a predicted
 // run. The replay must have recorded its trace (caching.Config.Record). model
-// names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF.
-func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string) (*snapshot.Snapshot, error) {
+// names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
+func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string, sites *snapshot.Sites) (*snapshot.Snapshot, error) {
 	trace := r.Allocator.Trace()
 	if len(trace) == 0 && len(t.Events) > 0 && r.Stats.Allocation.All.Allocated > 0 {
 		return nil, errors.New("the replay did not record its trace")
@@ -50,5 +50,5 @@ func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string) (*sn
 		s.Active = s.Allocated
 		segments = append(segments, s)
 	}
-	return snapshot.Predicted(t, entries, segments, model, conf)
+	return snapshot.Predicted(t, entries, segments, model, conf, sites)
 }

@@ -31,8 +31,9 @@ type Result struct {
 
 // A Failure is an allocation that ran out of memory.
 type Failure struct {
-	Event int
-	OOM   *caching.OOM
+	Event    int
+	OOM      *caching.OOM
+	Recorded bool // it failed in the recording as well
 }
 
 // Recorded replays a device's trace under its own settings: from the very
@@ -50,18 +51,39 @@ func Recorded(s *snapshot.Snapshot, device int) (*Result, error) {
 	if v, ok := s.Setting("max_split_size"); ok && v.Kind == snapshot.Int && v.Int > 0 {
 		opts.MaxSplitSize = v.Int
 	}
-	return run(s, device, s.AllocConf(), opts, true, 0)
+	return run(s, device, &Trial{Conf: s.AllocConf()}, opts, true)
+}
+
+// A Trial is what to do otherwise than the recording did.
+type Trial struct {
+	Conf     string // PYTORCH_CUDA_ALLOC_CONF
+	Capacity int64  // what the allocator may reserve; 0 is no bound
+	Until    int    // the last event to replay; 0 is all
+	// Request, where set, says what each allocation asks for.
+	Request func(event int, e *snapshot.Event) int64
+	// OneStream has all streams share the cached memory.
+	OneStream bool
+	// Gone, where set, are allocations to give back before event GoneAt, by the
+	// addresses of the recording.
+	Gone   map[int64]bool
+	GoneAt int
+}
+
+// Try replays a device's trace otherwise than recorded. The allocator begins
+// with what was in use, freshly placed.
+func Try(s *snapshot.Snapshot, device int, t *Trial) (*Result, error) {
+	opts, err := caching.ParseOptions(t.Conf)
+	if err != nil {
+		return nil, err
+	}
+	return run(s, device, t, opts, false)
 }
 
 // Under replays a device's trace under other settings. The allocator begins with
 // what was in use, freshly placed; memory that the recording had cached from
 // before is not there. A capacity bounds what it may reserve; 0 is no bound.
 func Under(s *snapshot.Snapshot, device int, conf string, capacity int64) (*Result, error) {
-	opts, err := caching.ParseOptions(conf)
-	if err != nil {
-		return nil, err
-	}
-	return run(s, device, conf, opts, false, capacity)
+	return Try(s, device, &Trial{Conf: conf, Capacity: capacity})
 }
 
 // Capacity bounds what the allocator could reserve when it ran out of memory in
@@ -99,6 +121,7 @@ func segmentFor(size int64) int64 {
 // A runner holds one replay.
 type runner struct {
 	s      *snapshot.Snapshot
+	t      *Trial
 	a      *caching.Allocator
 	r      *Result
 	live   map[int64]held
@@ -116,13 +139,13 @@ type held struct {
 	stream int
 }
 
-func run(s *snapshot.Snapshot, device int, conf string, opts caching.Options, exact bool, capacity int64) (*Result, error) {
-	begin, err := s.Beginning(device)
+func run(s *snapshot.Snapshot, device int, t *Trial, opts caching.Options, exact bool) (*Result, error) {
+	begin, err := s.StateAt(device, -1)
 	if err != nil {
 		return nil, err
 	}
-	x := &runner{s: s, r: &Result{Conf: conf, PeakAllocatedEvent: -1, PeakReservedEvent: -1}, live: map[int64]held{}, exact: exact, limits: capacity > 0, spare: caching.TopDown()}
-	cfg := caching.Config{Options: opts, Capacity: capacity}
+	x := &runner{s: s, t: t, r: &Result{Conf: t.Conf, PeakAllocatedEvent: -1, PeakReservedEvent: -1}, live: map[int64]held{}, exact: exact, limits: t.Capacity > 0, spare: caching.TopDown()}
+	cfg := caching.Config{Options: opts, Capacity: t.Capacity}
 	if exact && !opts.ExpandableSegments {
 		cfg.Address = x.address
 	}
@@ -141,14 +164,15 @@ func run(s *snapshot.Snapshot, device int, conf string, opts caching.Options, ex
 	if err != nil {
 		return nil, err
 	}
-	x.now = x.a.Stats().AllocatedBytes.All.Current
 	x.r.PeakAllocated, x.r.PeakReserved = x.now, x.reserved()
-	if device < len(s.Traces) {
-		if err := x.trace(s.Traces[device]); err != nil {
-			return nil, err
-		}
+	if err := x.trace(s.Trace(device)); err != nil {
+		return nil, err
 	}
 	x.r.EndAllocated, x.r.EndReserved = x.now, x.reserved()
+	if f := s.Figures(device); exact && (f.Allocated != x.r.EndAllocated || f.Reserved != x.r.EndReserved) {
+		x.doubt("the replay ends with %d bytes allocated and %d reserved, the recording with %d and %d: what led there is not all in it (a memory fraction, emptied caches, other pools)",
+			x.r.EndAllocated, x.r.EndReserved, f.Allocated, f.Reserved)
+	}
 	return x.r, nil
 }
 
@@ -162,7 +186,7 @@ func (x *runner) reserved() int64 { return x.a.Stats().ReservedBytes.All.Current
 
 // stream numbers the CUDA streams, the default one 0.
 func (x *runner) stream(cuda int64) int {
-	if cuda == 0 {
+	if cuda == 0 || x.t.OneStream {
 		return 0
 	}
 	return 1 + slices.Index(x.s.Streams, cuda)
@@ -214,7 +238,7 @@ func (x *runner) rebuild(begin []snapshot.Segment) error {
 				if b.State == snapshot.Inactive {
 					filler = append(filler, block)
 				} else {
-					x.live[b.Addr] = held{block: block, stream: stream}
+					x.keep(b, block, stream)
 				}
 			}
 		}
@@ -253,16 +277,25 @@ func (x *runner) refill(begin []snapshot.Segment) error {
 			}
 			block, err := x.a.Malloc(b.Requested, stream)
 			if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
-				x.r.Failed = append(x.r.Failed, Failure{-1, oom})
+				x.r.Failed = append(x.r.Failed, Failure{Event: -1, OOM: oom})
 				continue
 			}
 			if err != nil {
 				return fmt.Errorf("block at %#x: %w", b.Addr, err)
 			}
-			x.live[b.Addr] = held{block: block, stream: stream}
+			x.keep(b, block, stream)
 		}
 	}
 	return nil
+}
+
+// keep takes a block over that was in use when the recording began.
+func (x *runner) keep(b *snapshot.Block, block caching.Block, stream int) {
+	pending := b.State == snapshot.PendingFree
+	x.live[b.Addr] = held{block: block, stream: stream, freed: pending}
+	if !pending {
+		x.now += x.a.Size(block)
+	}
 }
 
 func (x *runner) trace(t *snapshot.Trace) error {
@@ -276,18 +309,31 @@ func (x *runner) trace(t *snapshot.Trace) error {
 	}
 	last := snapshot.Alloc
 	for i, e := range t.All() {
+		if x.t.Until > 0 && i > x.t.Until {
+			break
+		}
+		if x.t.Gone != nil && i == x.t.GoneAt {
+			if err := x.giveBack(); err != nil {
+				return err
+			}
+		}
 		if err := x.event(i, e, last); err != nil {
 			return err
 		}
 		last = e.Action
-		if x.now > x.r.PeakAllocated {
-			x.r.PeakAllocated, x.r.PeakAllocatedEvent = x.now, i
-		}
-		if n := x.reserved(); n > x.r.PeakReserved {
-			x.r.PeakReserved, x.r.PeakReservedEvent = n, i
-		}
+		x.raise(i, 0)
 	}
 	return nil
+}
+
+// raise counts event i in the peaks, with so many more bytes allocated.
+func (x *runner) raise(i int, more int64) {
+	if n := x.now + more; n > x.r.PeakAllocated {
+		x.r.PeakAllocated, x.r.PeakAllocatedEvent = n, i
+	}
+	if n := x.reserved(); n > x.r.PeakReserved {
+		x.r.PeakReserved, x.r.PeakReservedEvent = n, i
+	}
 }
 
 func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
@@ -299,9 +345,9 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 			}
 		}
 		stream := x.stream(x.s.Streams[e.Stream])
-		b, err := x.a.Malloc(e.Size, stream)
+		b, err := x.a.Malloc(x.asks(i, e), stream)
 		if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
-			x.r.Failed = append(x.r.Failed, Failure{i, oom})
+			x.r.Failed = append(x.r.Failed, Failure{Event: i, OOM: oom})
 			return nil
 		}
 		if err != nil {
@@ -328,9 +374,9 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 		if x.exact && !x.limits {
 			return nil
 		}
-		b, err := x.a.Malloc(e.Size, x.stream(x.s.Streams[e.Stream]))
+		b, err := x.a.Malloc(x.asks(i, e), x.stream(x.s.Streams[e.Stream]))
 		if oom := (*caching.OOM)(nil); errors.As(err, &oom) {
-			x.r.Failed = append(x.r.Failed, Failure{i, oom})
+			x.r.Failed = append(x.r.Failed, Failure{i, oom, true})
 			return nil
 		}
 		if err != nil {
@@ -338,7 +384,28 @@ func (x *runner) event(i int, e *snapshot.Event, last snapshot.Action) error {
 		}
 		x.r.Fits = append(x.r.Fits, i)
 		// The recording goes on without it.
+		x.raise(i, x.a.Size(b))
 		return x.a.Free(b)
+	}
+	return nil
+}
+
+// asks is what an event asks for in this trial.
+func (x *runner) asks(i int, e *snapshot.Event) int64 {
+	if x.t.Request != nil {
+		return x.t.Request(i, e)
+	}
+	return e.Size
+}
+
+// giveBack frees what the trial is to do without.
+func (x *runner) giveBack() error {
+	for addr := range x.t.Gone {
+		if h, ok := x.live[addr]; ok {
+			if err := x.free(addr, h, true); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

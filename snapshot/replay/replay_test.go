@@ -121,7 +121,7 @@ func TestPredicted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Predicted(tl, r, "model.onnx", "")
+		s, err := Predicted(tl, r, "model.onnx", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,7 @@ func TestViewer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Predicted(tl, r, "model.onnx", "")
+		p, err := Predicted(tl, r, "model.onnx", "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,6 +4,8 @@
  *
  *   driver VERSION
  *   init CODE                       nvmlInit returns CODE
+ *   count CODE                      nvmlDeviceGetCount returns CODE
+ *   delay MS                        every query of a GPU's memory takes so long
  *   gpu  uuid= bus= total= reserved= used= mig=0|1|none mode= fail=CALL:CODE,... hang=CALL name=
  *   mig  parent= uuid= gi= ci= total= reserved= used= fail=
  *   proc gpu=N|mig=N pid= bytes=N|none kind=compute|graphics|mps
@@ -34,7 +36,7 @@ struct part {
 struct proc { int gpu, mig, pid; u64 bytes; char kind[16]; };
 struct machine {
 	char driver[80];
-	int init, gpus, migs, procs;
+	int init, count, delay, gpus, migs, procs;
 	struct part g[MAXGPU], m[MAXMIG];
 	struct proc p[MAXPROC];
 };
@@ -103,7 +105,7 @@ static void look(void)
 	strcpy(M.driver, "580.95.05");
 	char l[600];
 	while (fgets(l, sizeof l, f)) {
-		if (sscanf(l, "driver %79s", M.driver) == 1 || sscanf(l, "init %d", &M.init) == 1)
+		if (sscanf(l, "driver %79s", M.driver) == 1 || sscanf(l, "init %d", &M.init) == 1 || sscanf(l, "count %d", &M.count) == 1 || sscanf(l, "delay %d", &M.delay) == 1)
 			continue;
 		if (!strncmp(l, "gpu ", 4) && M.gpus < MAXGPU)
 			part(l, &M.g[M.gpus++]);
@@ -139,6 +141,8 @@ static struct part *at(void *h, const char *call, int *code)
 		usleep(20000);
 		look();
 	}
+	if (M.delay && !strcmp(call, "memory"))
+		usleep(1000u * (unsigned)M.delay);
 	char want[40];
 	snprintf(want, sizeof want, "%s:", call);
 	char *f = strstr(x->fail, want);
@@ -170,7 +174,7 @@ static int count(unsigned *n)
 		at(0, "count", &code);
 	look();
 	*n = (unsigned)M.gpus;
-	return OK;
+	return M.count;
 }
 
 static int handle(unsigned i, void **h)

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/report"
+)
+
+// A look is the flags that say how much a terminal shows of a report, and how.
+type look struct {
+	full   bool
+	colour string
+}
+
+func (l *look) flags(fs *pflag.FlagSet) {
+	l.colour = "auto"
+	fs.BoolVar(&l.full, "full", false, "show the whole report on a terminal too, layer by layer")
+	fs.Var(&oneOf{value: &l.colour, names: []string{"auto", "always", "never"}}, "color", "colours on a terminal: auto, always, never")
+}
+
+// short reports whether the answer is for a person at a terminal, who wants it on one screen. Files, pipes and all other
+// forms have the whole report.
+func (l *look) short(e *env, o *output) bool {
+	return e.terminal && !l.full && o.format == "text" && (o.file == "" || o.file == "-")
+}
+
+// of is what the terminal can show: colours by https://no-color.org and https://force-color.org, characters by the locale.
+func (l *look) of(e *env, o *output) report.Look {
+	colour := l.colour == "always"
+	if l.colour == "auto" {
+		force := e.getenv("FORCE_COLOR")
+		colour = force != "" && force != "0" || e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb" && force == ""
+	}
+	return report.Look{Width: o.width(e), Colour: colour, ASCII: !isUTF8(e)}
+}
+
+// isUTF8 reports whether the locale has UTF-8. One that says nothing is taken to have it, as in most containers.
+func isUTF8(e *env) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := e.getenv(name); v != "" {
+			v = strings.ToLower(v)
+			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
+		}
+	}
+	return true
+}
+
+// shownGPUs are those of the known GPUs that an answer is held against, by their memory.
+var shownGPUs = []string{"t4", "rtx-4090", "rtx-5090", "a100-40gb", "l40s", "a100-80gb", "h100-80gb", "h200"}
+
+// gpuFits says which known GPUs the run fits. What it takes depends a little on the GPU, so where that could matter it is
+// simulated anew.
+func gpuFits(simulate func(estimate.Step) (*estimate.Peak, error), step estimate.Step, p *estimate.Peak) (out []report.GPUFit) {
+	step.Limited, step.MemoryLimit, step.Record = false, 0, false
+	for _, id := range shownGPUs {
+		g, err := gpu.Find(id)
+		if err != nil {
+			continue
+		}
+		device, most := p.Device, p.UpperBound
+		if near := g.Memory / 5; g.ID != step.GPU.ID && device < g.Memory+near && most > g.Memory-near {
+			step := step
+			step.GPU = g
+			other, err := simulate(step)
+			if err != nil {
+				continue
+			}
+			device, most = other.Device, other.UpperBound
+		}
+		out = append(out, report.GPUFit{Name: gpuWord(g.ID), Fits: device <= g.Memory, Tight: most > g.Memory})
+	}
+	return out
+}
+
+// gpuWord writes the ID of a GPU as people do: "RTX 4090".
+func gpuWord(id string) string { return strings.ToUpper(strings.ReplaceAll(id, "-", " ")) }
+
+// A screenful is what an answer on a terminal has beside the report.
+type screenful struct {
+	gpus    []report.GPUFit
+	fitting *estimate.Fitting
+}
+
+// screen works out what an answer on a terminal has beside the report.
+func (a *asking) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Options, r *estimate.Report) {
+	if r.Peak == nil {
+		return
+	}
+	simulate := func(s estimate.Step) (*estimate.Peak, error) {
+		sim, err := b.Simulate(s)
+		if err != nil {
+			return nil, err
+		}
+		return &sim.Peak, nil
+	}
+	a.shown.gpus = gpuFits(simulate, *opt.Step, r.Peak)
+	if !opt.Step.Limited {
+		return
+	}
+	// A model whose batch is fixed has no other one to find.
+	if f, err := estimate.Largest(m, opt, opt.Step.GPU.Memory); err == nil {
+		f.GPU = gpuWord(f.GPU)
+		a.shown.fitting = f
+	}
+}
+
+// answerText writes the answer, and after it the tables that were asked for beside.
+func (a *asking) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
+	answer := report.Answer{Report: r, GPUs: a.shown.gpus, Fitting: a.shown.fitting, Next: a.next(in, r)}
+	if err := answer.Text(w, l); err != nil {
+		return err
+	}
+	for _, g := range report.AskedGrids(r) {
+		fmt.Fprintln(w)
+		if err := g.Text(w, l.Width); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next proposes what to try next.
+func (a *asking) next(in source, r *estimate.Report) []string {
+	out := []string{"--full"}
+	if r.Peak != nil && !a.whatIf && !r.Settings.Recorded {
+		out = append(out, "--what-if")
+	}
+	if r.Peak != nil {
+		out = append(out, "--format html -o run.html")
+	}
+	if a.shown.fitting == nil && r.Settings.Batch > 0 && len(hintArg(in.arg)) < 40 {
+		out = append(out, "memestimate fit "+hintArg(in.arg)+" --gpu NAME")
+	}
+	return out
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	goldhtml "github.com/yuin/goldmark/renderer/html"
+
+	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
+)
+
+// commentColumn is how wide a comment is on GitHub, in pixels.
+const commentColumn = 746
+
+// measure has a browser lay out Markdown as GitHub does, all folds open, and returns how many tables it has and which are wider than
+// their column. The page is written to COMMENT_PAGES, a folder, for people to look at.
+func measure(t *testing.T, name, markdown string) (tables int, wide string) {
+	t.Helper()
+	browser := ""
+	for _, program := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+		if path, err := exec.LookPath(program); err == nil {
+			browser = path
+			break
+		}
+	}
+	if browser == "" {
+		t.Skip("no browser")
+	}
+	css, err := os.ReadFile("testdata/github/markdown.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page bytes.Buffer
+	fmt.Fprintf(&page, "<!DOCTYPE html><meta charset=utf-8><title>x</title><style>%s</style><body style='margin:0'><article class=markdown-body style='width:%dpx;font-size:14px'>", css, commentColumn)
+	if err := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert([]byte(markdown), &page); err != nil {
+		t.Fatal(err)
+	}
+	folded := page.String()
+	page.WriteString(`</article><script>
+for (const d of document.querySelectorAll('details')) d.open = true;
+const all = [...document.querySelectorAll('table, pre, p, li')], tables = document.querySelectorAll('table').length;
+const wide = all.filter(t => t.scrollWidth > t.clientWidth + 1 && t.clientWidth > 0 || t.getBoundingClientRect().right > ` + fmt.Sprint(commentColumn) + ` + 1).map(t => t.scrollWidth + ': ' + t.textContent.slice(0, 60).replace(/\s+/g, ' '));
+document.title = 'measured ' + tables + ' tables; wide: ' + wide.join(' / ');
+</script>`)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "page.html")
+	if err := os.WriteFile(path, page.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if kept := os.Getenv("COMMENT_PAGES"); kept != "" {
+		for suffix, text := range map[string]string{"-folded.html": folded, ".html": page.String(), ".md": markdown} {
+			if err := os.WriteFile(filepath.Join(kept, name+suffix), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path).Output()
+	if err != nil {
+		t.Skipf("the browser does not run: %v", err)
+	}
+	_, rest, ok := strings.Cut(string(out), "<title>measured ")
+	if _, err := fmt.Sscanf(rest, "%d tables", &tables); !ok || err != nil {
+		t.Fatalf("nothing is measured: %.200s", out)
+	}
+	_, rest, _ = strings.Cut(rest, "wide: ")
+	wide, _, _ = strings.Cut(rest, "</title>")
+	return tables, wide
+}
+
+// changedModels makes models with long names and large figures, of which each third is over its limit, and each seventh is as it was.
+func changedModels(n int) *outcome {
+	o := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0), base: &baseline{rev: "origin/a-branch-with-a-rather-long-name", commit: strings.Repeat("a", 40), head: strings.Repeat("b", 40)}}
+	report := func(extra int64, layers int) *estimate.Report {
+		r := &estimate.Report{Peak: &estimate.Peak{Device: 1023<<30 + extra, Layer: fmt.Sprintf("model.encoder.layers.%d.self_attention.output.dense", extra%50)}}
+		for i := range layers {
+			r.Layers = append(r.Layers, module.Layer{
+				Name: fmt.Sprintf("/model/encoder/layers.%d/self_attention/output/dense/MatMul", i), Module: fmt.Sprintf("model.encoder.layers.%d.self_attention.output.dense", i),
+				Op: "MultiHeadScaledDotProductAttentionWithBias", Params: 1<<36 + extra, ParamBytes: 1<<38 + extra, Activation: 1<<40 + extra, SavedBytes: 1<<40 + extra,
+				Outputs: []module.Tensor{{DType: "float32", Shape: []int64{1024, 4096, 4096, 4096 + extra}}},
+			})
+		}
+		return r
+	}
+	for i := range n {
+		c := &checked{name: fmt.Sprintf("models/production/some_rather_long_folder_name/network_number_%d_of_the_large_family.onnx", i), entry: &budget.Model{}}
+		c.past = past{state: isChanged, name: c.name}
+		if i%7 == 6 {
+			c.past.state = isSame
+		}
+		for k := range 2 {
+			x := checkedCase{label: fmt.Sprintf("batch %d, train, amp-bf16, adamw-fused-amsgrad, rtx-pro-6000-blackwell", 1024*(k+1)), head: report(1<<39, 12), base: report(7, 10)}
+			most := int64(1020 << 30)
+			over := i%3 == 0
+			x.lines = []budget.Line{
+				{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1534 << 30, Before: &most, Limit: &most, LimitText: "+12.75%", Over: over},
+				{Model: c.name, Settings: x.label, Total: diff.Reserved, Value: 1034 << 30, Before: &most, Limit: &most, LimitText: "1020.00 GiB", Over: over, Note: "out of memory in the backward of step 1"},
+			}
+			c.cases = append(c.cases, x)
+		}
+		if i%11 == 10 {
+			c.err = fail(exitInput, "%s: the tensor %s is of %d bytes, want at most %d", quoteArg(c.name), strings.Repeat("name.", 40), 1<<40, 1<<30)
+		}
+		o.all = append(o.all, c)
+		o.removed = append(o.removed, removal{c.name, "deleted"})
+		o.asks = append(o.asks, budget.Change{What: "clip-grad-norm", Before: strings.Repeat("h100-80gb; ", 12), After: "64.00 GiB", Models: []string{c.name, "b"}})
+	}
+	return o
+}
+
+// At the width that a comment has on GitHub nothing needs to be scrolled sideways, however many models change.
+func TestCommentWidth(t *testing.T) {
+	for _, n := range []int{1, 10, 100} {
+		body := commentBody(changedModels(n), commentRoom, true)
+		tables, wide := measure(t, fmt.Sprintf("changed-%d", n), body)
+		if wide != "" || tables < 3 {
+			t.Errorf("%d models: %d tables, too wide: %s", n, tables, wide)
+		}
+	}
+	var hostile strings.Builder
+	hostile.WriteString(commentBody(&outcome{all: manyChecked(40, 30), when: time.Unix(1e9, 0)}, commentRoom, true))
+	if _, wide := measure(t, "hostile", hostile.String()); wide != "" {
+		t.Errorf("hostile names: too wide: %s", wide)
+	}
+	failed := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0), err: fail(exitInput, "memestimate.yaml:3: path %q: no such file, and no built-in model of that name", strings.Repeat("models/", 40)).withHint("memestimate models lists the built-in ones")}
+	if _, wide := measure(t, "failed", commentBody(failed, commentRoom, true)); wide != "" {
+		t.Errorf("an error: too wide: %s", wide)
+	}
+}

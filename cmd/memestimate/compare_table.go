@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/memestimate/memestimate/compare"
+	"github.com/memestimate/memestimate/report"
+)
+
+// A titled is a table with its heading.
+type titled struct {
+	title string
+	grid  *report.Grid
+}
+
+// comparisonGrids are the comparison's tables for people.
+func comparisonGrids(c *compare.Comparison) (out []titled) {
+	add := func(title, first string, file bool, ds []compare.Difference) {
+		if len(ds) == 0 {
+			return
+		}
+		g := &report.Grid{Columns: []report.Column{{Title: first, File: file}, {Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true}}}
+		for _, d := range ds {
+			g.Rows = append(g.Rows, []string{d.Name, report.Size(d.Predicted), report.Size(d.Measured), report.Size(d.Difference), percent(d)})
+		}
+		out = append(out, titled{title, g})
+	}
+	add("Peaks", "peak", false, c.Peaks)
+	add("By category at the peak", "at the peak, as requested", false, c.Categories)
+	add("Peaks of the phases", "peak of phase, as requested", false, c.Phases)
+	if len(c.Layers) > compare.MostGaps {
+		add("By layer at the peak", "layer at the peak", true, c.Layers[:compare.MostGaps])
+	} else {
+		add("By layer at the peak", "layer at the peak", true, c.Layers)
+	}
+	if len(c.Tensors) > 0 {
+		g := &report.Grid{Columns: []report.Column{
+			{Title: "tensors at the peak, of", Right: true}, {Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
+		}}
+		for _, t := range c.Tensors {
+			g.Rows = append(g.Rows, []string{report.Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured), report.Size(t.Difference), t.Layer, t.Site})
+		}
+		out = append(out, titled{"Tensors of which one side has more at the peak", g})
+	}
+	return out
+}
+
+// comparisonCSV is the comparison for programs: a row a figure, in bytes.
+func comparisonCSV(c *compare.Comparison) *report.Grid {
+	g := &report.Grid{Columns: []report.Column{{Title: "what"}, {Title: "name", File: true}, {Title: "predicted_bytes"}, {Title: "measured_bytes"}, {Title: "difference_bytes"}}}
+	for _, part := range []struct {
+		what string
+		ds   []compare.Difference
+	}{{"peak", c.Peaks}, {"category", c.Categories}, {"phase", c.Phases}, {"layer", c.Layers}} {
+		for _, d := range part.ds {
+			g.Rows = append(g.Rows, []string{part.what, d.Name, strconv.FormatInt(d.Predicted, 10), strconv.FormatInt(d.Measured, 10), strconv.FormatInt(d.Difference, 10)})
+		}
+	}
+	for _, t := range c.Tensors {
+		p, m := t.Bytes*int64(t.Predicted), t.Bytes*int64(t.Measured)
+		g.Rows = append(g.Rows, []string{"tensors", strconv.FormatInt(t.Bytes, 10), strconv.FormatInt(p, 10), strconv.FormatInt(m, 10), strconv.FormatInt(t.Difference, 10)})
+	}
+	return g
+}

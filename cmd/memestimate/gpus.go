@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/report"
+)
+
+// gpusCommand lists the GPUs that are known by name.
+func gpusCommand(e *env) *cobra.Command {
+	var o output
+	cmd := &cobra.Command{
+		Use:   "gpus",
+		Short: "List the GPUs that are known by name",
+		Long: `List the GPUs that --gpu knows. As much of a name is enough as tells a GPU from the others, in any case: 4090, "A100 80G".
+Memory is what CUDA reports. The rules were measured on the GPU that is marked; for the others their memory, multiprocessors and
+compute capability are known. "memestimate devices" lists those of this machine.`,
+		Args: exactly(),
+		RunE: func(*cobra.Command, []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			return o.write(e, func(w io.Writer) error {
+				if o.format == "json" {
+					return writeGPUs(w)
+				}
+				g := &report.Grid{Columns: []report.Column{
+					{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability", Right: true}, {Title: "multiprocessors", Right: true}, {Title: ""},
+				}}
+				for _, d := range gpu.Known() {
+					size, measured := report.Size(d.Memory), ""
+					if o.format == "csv" {
+						size = strconv.FormatInt(d.Memory, 10)
+					}
+					if d.Measured {
+						measured = "measured"
+					}
+					g.Rows = append(g.Rows, []string{d.ID, d.Name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors), measured})
+				}
+				return o.grid(w, e, g)
+			})
+		},
+	}
+	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
+	return cmd
+}
+
+func writeGPUs(w io.Writer) error {
+	var list []knownGPU
+	for _, d := range gpu.Known() {
+		list = append(list, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured})
+	}
+	return encodeJSON(w, gpuList{gpusForm, list})
+}

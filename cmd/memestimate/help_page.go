@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/report"
+)
+
+// helpWidth is how wide help is where nothing says how wide the terminal is.
+const helpWidth = 80
+
+// A flagGroup is flags that help lists under one title.
+type flagGroup struct {
+	title string
+	names []string
+}
+
+// flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
+var flagGroups = []flagGroup{
+	{"The run", []string{
+		"batch", "dim", "input", "precision", "optimizer", "mode", "loss", "channels-last", "grad-accum", "clip-grad-norm", "zero-grad", "foreach",
+		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint", "compile", "assume", "profile",
+	}},
+	{"Does it fit", []string{"gpu", "budget", "what-if", "memory-limit", "upper-bound"}},
+	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl", "shard"}},
+	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},
+	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
+}
+
+// firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of a run, are in
+// --help-all and the manual page.
+var firstFlags = map[string]string{
+	"batch":     "size of the batch",
+	"dim":       "size of another open dimension, such as sequence=512",
+	"precision": "fp32 (default), amp-bf16, amp-fp16, bf16, fp16",
+	"optimizer": "adamw (default), adam, sgd, sgdm, adafactor, ...",
+	"mode":      "train (default) or infer",
+	"gpu":       "does it fit this one? 4090, a100-80gb, ... or auto",
+	"budget":    "does it fit this size? such as 24GiB",
+	"what-if":   "try other precisions, optimizers, layouts, batches",
+	"format":    "", // its own text, without the default
+	"output":    "write the result to this `FILE`",
+}
+
+// commandGroups are the commands in the order of help. One that is in none comes last.
+var commandGroups = []struct {
+	title string
+	names []string
+}{
+	{"About a model", []string{"table", "fit", "shapes", "models", "gpus", "ops"}},
+	{"Pull requests", []string{"diff", "check", "comment"}},
+	{"What was measured", []string{"snapshot", "compare"}},
+	{"GPUs", []string{"devices", "run", "trace", "release"}},
+	{"Clusters", []string{"slurm", "k8s", "where", "exporter", "webhook"}},
+	{"Clusters", []string{"slurm", "k8s", "where", "exporter", "webhook"}},
+}
+
+// printHelp writes the help of a command in lines that the terminal has room for.
+func printHelp(e *env, cmd *cobra.Command) {
+	width := max(cmp.Or(columns(e, e.stdout), helpWidth), 40)
+	var b strings.Builder
+	b.WriteString(reflow(cmp.Or(cmd.Long, cmd.Short+"."), width))
+	fmt.Fprintf(&b, "\nUsage:\n  %s\n", cmd.UseLine())
+	if cmd.HasAvailableSubCommands() && !cmd.HasParent() {
+		fmt.Fprintf(&b, "  %s COMMAND\n", cmd.CommandPath())
+	}
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	}
+	writeCommands(&b, cmd, width)
+	left := writeFlags(&b, cmd, e.helpAll, width)
+	if left > 0 {
+		fmt.Fprintf(&b, "\n%s --help-all has %d flags more, and what each means.\n", cmd.CommandPath(), left)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
+	}
+	io.WriteString(&e.help, report.Fold(b.String(), width)) // e.help keeps the error
+}
+
+// writeCommands lists the commands of a command.
+func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
+	listed := map[string]bool{}
+	line := func(c *cobra.Command) {
+		listed[c.Name()] = true
+		text := strings.TrimSuffix(reflow(c.Short, max(width-14, 20)), "\n")
+		fmt.Fprintf(b, "  %-10s  %s\n", c.Name(), strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 14)))
+	}
+	if !cmd.HasParent() {
+		for _, g := range commandGroups {
+			fmt.Fprintf(b, "\n%s:\n", g.title)
+			for _, name := range g.names {
+				if c, _, err := cmd.Find([]string{name}); err == nil && c != cmd {
+					line(c)
+				}
+			}
+		}
+	}
+	title := "\nOther commands:\n"
+	if cmd.HasParent() {
+		title = "\nCommands:\n"
+	}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && !listed[c.Name()] {
+			b.WriteString(title)
+			title = ""
+			line(c)
+		}
+	}
+}
+
+// writeFlags lists the flags of a command by groups: those that people use first, or all. It returns how many it left out.
+func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (left int) {
+	of := func(group *flagGroup) *pflag.FlagSet {
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		fs.SortFlags = false
+		add := func(f *pflag.Flag) {
+			brief, known := firstFlags[f.Name]
+			switch {
+			case f.Hidden || f.Name == "help" || f.Name == "version":
+			case all:
+				fs.AddFlag(f)
+			case known:
+				short := *f
+				short.Usage, short.DefValue = cmp.Or(brief, f.Usage), ""
+				fs.AddFlag(&short)
+			case group == nil || cmd.HasParent() && !ofARun[f.Name]:
+				fs.AddFlag(f)
+			default:
+				left++
+			}
+		}
+		if group != nil {
+			for _, name := range group.names {
+				if f := cmd.Flags().Lookup(name); f != nil {
+					add(f)
+				}
+			}
+			return fs
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !slices.ContainsFunc(flagGroups, func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
+				add(f)
+			}
+		})
+		return fs
+	}
+	write := func(title string, fs *pflag.FlagSet) {
+		if fs.HasFlags() {
+			fmt.Fprintf(b, "\n%s:\n%s", title, fs.FlagUsagesWrapped(width))
+		}
+	}
+	write("Flags", of(nil))
+	for i := range flagGroups {
+		write(flagGroups[i].title, of(&flagGroups[i]))
+	}
+	return left
+}
+
+// ofARun are the flags that every command about a model has.
+var ofARun = func() map[string]bool {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	(&settings{}).flags(fs)
+	names := map[string]bool{}
+	fs.VisitAll(func(f *pflag.Flag) { names[f.Name] = true })
+	return names
+}()
+
+// reflow breaks paragraphs anew for a width. Lines that are indented stay as they are.
+func reflow(text string, width int) string {
+	var b strings.Builder
+	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if strings.HasPrefix(part, " ") {
+			b.WriteString(part + "\n")
+			continue
+		}
+		n := 0
+		for _, word := range strings.Fields(part) {
+			switch {
+			case n == 0:
+			case n+1+len(word) > width:
+				b.WriteByte('\n')
+				n = 0
+			default:
+				b.WriteByte(' ')
+				n++
+			}
+			b.WriteString(word)
+			n += len(word)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

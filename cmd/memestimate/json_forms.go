@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/models"
+)
+
+// Names of the forms that JSON has here, each of one command. An estimate has the program's own. Fields may be added to a form;
+// none changes its meaning. schema/ has a JSON Schema of each.
+const (
+	estimateForm     = estimate.Schema
+	diffForm         = diff.Schema
+	tableForm        = "memestimate-table/1"
+	shapesForm       = "memestimate-shapes/1"
+	fitForm          = "memestimate-fit/1"
+	checkForm        = "memestimate-check/1"
+	compareForm      = "memestimate-compare/1"
+	profileForm      = "memestimate-profile/1"
+	devicesForm      = "memestimate-devices/1"
+	runForm          = "memestimate-run/1"
+	traceForm        = "memestimate-trace/1"
+	modelsForm       = "memestimate-models/1"
+	opsForm          = "memestimate-ops/1"
+	gpusForm         = "memestimate-gpus/1"
+	slurmForm        = "memestimate-slurm/1"
+	whereForm        = "memestimate-where/1"
+	showForm         = "memestimate-snapshot-show/1"
+	topForm          = "memestimate-snapshot-top/1"
+	trackForm        = "memestimate-snapshot-track/1"
+	snapshotDiffForm = "memestimate-snapshot-diff/1"
+	replayForm       = "memestimate-snapshot-replay/1"
+	eventsForm       = "memestimate-snapshot-events/1"
+	exportForm       = "memestimate-snapshot-export/1"
+	errorForm        = "memestimate-error/1"
+)
+
+// tableJSON is the answer of table: the layers of an estimate.
+type tableJSON struct {
+	Schema string         `json:"schema"`
+	Layers []module.Layer `json:"layers"`
+}
+
+// shapesJSON is the answer of shapes, which writes it without gathering it first.
+type shapesJSON struct {
+	Schema string               `json:"schema"`
+	Values map[string]valueType `json:"values"`
+}
+
+// checkResult is the answer of check.
+type checkResult struct {
+	Schema  string          `json:"schema"`
+	Over    int             `json:"over"` // lines that are over their limit
+	Base    *checkBase      `json:"base,omitempty"`
+	Lines   []budget.Line   `json:"lines"`
+	Errors  []checkFailure  `json:"errors"`
+	Changes []budget.Change `json:"changes"`
+	Removed []removal       `json:"removed"`
+	Moved   []move          `json:"moved"`
+}
+
+// checkBase says what was compared.
+type checkBase struct {
+	Revision string `json:"revision,omitempty"` // as somebody named it
+	Commit   string `json:"commit"`
+	Head     string `json:"head"`
+}
+
+// checkFailure is a model that could not be estimated.
+type checkFailure struct {
+	Model string `json:"model"`
+	Error string `json:"error"`
+}
+
+// modelList is the answer of models.
+type modelList struct {
+	Schema string         `json:"schema"`
+	Models []models.Model `json:"models"`
+}
+
+// operatorList is the answer of ops.
+type operatorList struct {
+	Schema    string         `json:"schema"`
+	Operators []operatorJSON `json:"operators"`
+}
+
+type operatorJSON struct {
+	Domain string  `json:"domain"`
+	Name   string  `json:"name"`
+	Since  []int64 `json:"since"`
+}
+
+// gpuList is the answer of gpus.
+type gpuList struct {
+	Schema string     `json:"schema"`
+	GPUs   []knownGPU `json:"gpus"`
+}
+
+type knownGPU struct {
+	ID              string `json:"id"`
+	Name            string `json:"name"`
+	Memory          int64  `json:"memory_bytes"`
+	Capability      string `json:"compute_capability"`
+	Multiprocessors int    `json:"multiprocessors"`
+	Measured        bool   `json:"measured"`
+}
+
+// chosenJSON is what run chose, where it only says so.
+type chosenJSON struct {
+	Schema      string            `json:"schema"`
+	Batch       int               `json:"batch,omitempty"`
+	Devices     []chosenPart      `json:"devices"`
+	Environment map[string]string `json:"environment"`
+}
+
+type chosenPart struct {
+	UUID    string `json:"uuid"`
+	Index   int    `json:"index"`
+	Samples *int   `json:"samples,omitempty"`
+	Bytes   uint64 `json:"bytes"`
+}
+
+// topList is the answer of snapshot top.
+type topList struct {
+	Schema string      `json:"schema"`
+	File   string      `json:"file"`
+	Device int         `json:"device"`
+	Event  int         `json:"event"`
+	Count  int         `json:"count"`
+	Bytes  int64       `json:"bytes"`
+	Groups []groupJSON `json:"groups"`
+}
+
+// trackList is the answer of snapshot track.
+type trackList struct {
+	Schema string      `json:"schema"`
+	Steps  []trackStep `json:"steps"`
+}
+
+// snapshotDiff is the answer of snapshot diff.
+type snapshotDiff struct {
+	Schema  string                      `json:"schema"`
+	Figures map[string]map[string]int64 `json:"figures"`
+	Places  []placeDelta                `json:"places"`
+}
+
+type placeDelta struct {
+	Where string `json:"where"`
+	Base  int64  `json:"base_bytes"`
+	Head  int64  `json:"head_bytes"`
+	BaseN int    `json:"base_count"`
+	HeadN int    `json:"head_count"`
+}
+
+// replayJSON is the answer of snapshot replay.
+type replayJSON struct {
+	Schema string     `json:"schema"`
+	File   string     `json:"file"`
+	Device int        `json:"device"`
+	Runs   []replayed `json:"runs"`
+}
+
+// eventList is the answer of snapshot events.
+type eventList struct {
+	Schema string      `json:"schema"`
+	File   string      `json:"file"`
+	Device int         `json:"device"`
+	Count  int         `json:"count"` // that the filters leave
+	Events []eventJSON `json:"events"`
+}
+
+// errorJSON is an error, on stderr, where the answer would be JSON.
+type errorJSON struct {
+	Schema string `json:"schema"`
+	Code   int    `json:"code"` // the exit code
+	Error  string `json:"error"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// wantsJSON reports whether a command line asks for JSON. It is read before it is known to be right, since what is wrong with it is
+// said in that form too.
+func wantsJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	for i, a := range args {
+		for _, flag := range []string{"--format", "-f"} {
+			if a == flag && i+1 < len(args) && args[i+1] == "json" {
+				return true
+			}
+			if rest, ok := strings.CutPrefix(a, flag); ok && (rest == "=json" || rest == "json" && flag == "-f") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// tellJSON is tell for a reader that is a program.
+func tellJSON(w io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	code := codeOf(err)
+	if err.Error() == (&exitError{code: code}).Error() { // all is said
+		return code
+	}
+	data, failed := json.Marshal(errorJSON{errorForm, code, oneLine(err.Error()), oneLine(hintOf(err))})
+	if failed != nil {
+		return tell(w, err)
+	}
+	fmt.Fprintln(w, asciiJSON(string(data)))
+	return code
+}
+
+// encodeJSON writes a value as all JSON of this program is written.
+func encodeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

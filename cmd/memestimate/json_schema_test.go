@@ -1,0 +1,286 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/compare"
+	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// jsonForms are the forms of JSON that commands write: schema/NAME.schema.json is made from the type.
+var jsonForms = map[string]struct {
+	form  string
+	value any
+}{
+	"estimate":        {estimateForm, estimate.Report{}},
+	"table":           {tableForm, tableJSON{}},
+	"shapes":          {shapesForm, shapesJSON{}},
+	"fit":             {fitForm, estimate.Fitting{}},
+	"diff":            {diffForm, diff.Diff{}},
+	"check":           {checkForm, checkResult{}},
+	"compare":         {compareForm, compare.Comparison{}},
+	"profile":         {profileForm, profile{}},
+	"devices":         {devicesForm, deviceList{}},
+	"run":             {runForm, chosenJSON{}},
+	"trace":           {traceForm, traceResult{}},
+	"slurm":           {slurmForm, slurmJSON{}},
+	"where":           {whereForm, whereJSON{}},
+	"models":          {modelsForm, modelList{}},
+	"ops":             {opsForm, operatorList{}},
+	"gpus":            {gpusForm, gpuList{}},
+	"snapshot-show":   {showForm, showJSON{}},
+	"snapshot-top":    {topForm, topList{}},
+	"snapshot-track":  {trackForm, trackList{}},
+	"snapshot-diff":   {snapshotDiffForm, snapshotDiff{}},
+	"snapshot-replay": {replayForm, replayJSON{}},
+	"snapshot-events": {eventsForm, eventList{}},
+	"snapshot-export": {exportForm, exported{}},
+	"error":           {errorForm, errorJSON{}},
+}
+
+// A schemaMaker makes the JSON Schema of a type: what encoding/json writes of it.
+type schemaMaker struct {
+	defs map[string]any
+	form string
+}
+
+var marshaler = reflect.TypeFor[json.Marshaler]()
+
+func (m *schemaMaker) of(t reflect.Type) any {
+	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
+		return true // what it writes is its own affair
+	}
+	orNull := func(s map[string]any) any { return map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}} }
+	switch t.Kind() {
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Float32, reflect.Float64:
+		return map[string]any{"type": "number"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return map[string]any{"type": "integer"}
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return map[string]any{"type": "integer", "minimum": 0}
+	case reflect.Pointer:
+		if s, ok := m.of(t.Elem()).(map[string]any); ok {
+			return orNull(s)
+		}
+		return true
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return orNull(map[string]any{"type": "string", "contentEncoding": "base64"})
+		}
+		return orNull(map[string]any{"type": "array", "items": m.of(t.Elem())})
+	case reflect.Array:
+		return map[string]any{"type": "array", "items": m.of(t.Elem()), "minItems": t.Len(), "maxItems": t.Len()}
+	case reflect.Map:
+		return orNull(map[string]any{"type": "object", "additionalProperties": m.of(t.Elem())})
+	case reflect.Struct:
+		if t.Name() == "" {
+			return m.object(t)
+		}
+		name := t.Name()
+		if _, ok := m.defs[name]; !ok {
+			m.defs[name] = true // it may hold itself
+			m.defs[name] = m.object(t)
+		}
+		return map[string]any{"$ref": "#/$defs/" + name}
+	}
+	return true
+}
+
+func (m *schemaMaker) object(t reflect.Type) map[string]any {
+	properties, required := map[string]any{}, []string{}
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous && name == "":
+				add(f.Type)
+				continue
+			case !f.IsExported() || name == "-":
+				continue
+			case name == "":
+				name = f.Name
+			}
+			if name == "schema" && m.form != "" {
+				properties[name] = map[string]any{"const": m.form}
+			} else {
+				s := m.of(f.Type)
+				if of, ok := s.(map[string]any); ok && f.Type.Kind() != reflect.Struct && strings.Contains(options, "omitempty") && of["anyOf"] != nil {
+					s = of["anyOf"].([]any)[0] // it is left out rather than null
+				}
+				properties[name] = s
+			}
+			if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
+				required = append(required, name)
+			}
+		}
+	}
+	add(t)
+	return map[string]any{"type": "object", "properties": properties, "required": required}
+}
+
+// published returns the schema of a form as schema/ has it.
+func published(t *testing.T, name string) []byte {
+	t.Helper()
+	f := jsonForms[name]
+	m := &schemaMaker{defs: map[string]any{}, form: f.form}
+	root := m.object(reflect.TypeOf(f.value))
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["$id"] = "https://raw.githubusercontent.com/memestimate/memestimate/main/schema/" + name + ".schema.json"
+	root["title"] = f.form
+	root["$defs"] = m.defs
+	if len(m.defs) == 0 {
+		delete(root, "$defs")
+	}
+	var b bytes.Buffer
+	if err := encodeJSON(&b, root); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// The schemas that are shipped are those of the types, and each form is spelled as the others are.
+func TestSchemasPublished(t *testing.T) {
+	shipped := func(name string, data []byte) {
+		t.Helper()
+		path := filepath.Join("../../schema", name+".schema.json")
+		if *update {
+			if err := os.WriteFile(path, data, 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s is out of date: go test ./cmd/memestimate -run TestSchemasPublished -update (%v)", path, err)
+		}
+	}
+	for name, f := range jsonForms {
+		want := "memestimate-" + name + "/1"
+		if name == "estimate" { // what the program is for has its own name
+			want = "memestimate/1"
+		}
+		if f.form != want {
+			t.Errorf("the form %s is named %s, want %s", name, f.form, want)
+		}
+		shipped(name, published(t, name))
+	}
+	data, err := budget.Schema(settingPatterns())
+	if err != nil {
+		t.Fatal(err)
+	}
+	shipped("memestimate", data)
+}
+
+// holds holds JSON against a schema of schema/.
+func holds(name string, data []byte) error {
+	s, err := jsonschema.NewCompiler().Compile("../../schema/" + name + ".schema.json")
+	if err != nil {
+		return err
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	return s.Validate(v)
+}
+
+// keepOutput leaves an output in the folder JSON_OUTPUTS, for another validator.
+func keepOutput(name string, data []byte) error {
+	dir := os.Getenv("JSON_OUTPUTS")
+	if dir == "" {
+		return nil
+	}
+	f, err := os.CreateTemp(dir, name+".*.json")
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// valid is a command of scripts: what the program wrote to stdout is what schema/NAME.schema.json says.
+func valid(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: valid NAME FILE")
+	}
+	data := []byte(ts.ReadFile(args[1]))
+	ts.Check(holds(args[0], data))
+	ts.Check(keepOutput(args[0], data))
+}
+
+// What commands write is what the schemas say. Those that need a GPU are in testdata/gpu/json.txtar.
+func TestOutputsAreValid(t *testing.T) {
+	const snapshots = "../../snapshot/testdata/"
+	dir := t.TempDir()
+	config := filepath.Join(dir, "memestimate.yaml")
+	write(t, config, "settings: {batch: [1, 8]}\nlimits: {device: 3GiB, fits: t4}\nmodels: [resnet18, conv_example, x.onnx]\n")
+	write(t, filepath.Join(dir, "x.onnx"), "no model")
+	for _, tt := range []struct {
+		form string
+		args []string
+		code int
+	}{
+		{"estimate", []string{"resnet18", "--batch", "8"}, 0},
+		{"estimate", []string{"bert_base", "--batch", "2", "--mode", "infer"}, 0},
+		{"estimate", []string{"resnet18", "--batch", "8", "--gpu", "t4", "--budget", "1GiB", "--what-if", "--stats"}, 1},
+		{"estimate", []string{"resnet18", "--batch", "800", "--memory-limit", "1GiB"}, 1},
+		{"table", []string{"table", "resnet18", "--batch", "8"}, 0},
+		{"shapes", []string{"shapes", "resnet18"}, 0},
+		{"fit", []string{"fit", "resnet18", "--gpu", "t4"}, 0},
+		{"diff", []string{"diff", "resnet18", "resnet50", "--batch", "1,8"}, 0},
+		{"check", []string{"check", "-c", config}, 3},
+		{"compare", []string{"compare", "resnet50", snapshots + "resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm"}, 0},
+		{"models", []string{"models"}, 0},
+		{"ops", []string{"ops"}, 0},
+		{"gpus", []string{"gpus"}, 0},
+		{"snapshot-show", []string{"snapshot", "show", snapshots + "oom.pickle.gz"}, 0},
+		{"snapshot-show", []string{"snapshot", "show", snapshots + "resnet50_seed.pickle.gz"}, 0},
+		{"snapshot-top", []string{"snapshot", "top", snapshots + "resnet50_seed.pickle.gz"}, 0},
+		{"snapshot-track", []string{"snapshot", "track", snapshots + "mem_track_0.pickle.gz", snapshots + "mem_track_1_model.pickle.gz"}, 0},
+		{"snapshot-diff", []string{"snapshot", "diff", snapshots + "mem_track_0.pickle.gz", snapshots + "mem_track_1_model.pickle.gz"}, 0},
+		{"snapshot-replay", []string{"snapshot", "replay", snapshots + "resnet50_seed.pickle.gz"}, 0},
+		{"error", []string{"nosuch.onnx"}, 3},
+		{"error", []string{"resnet18", "--bacth", "8"}, 2},
+		{"error", []string{"resnet18"}, 2},
+		{"error", []string{"check", "-c", "nosuch.yaml"}, 3},
+	} {
+		var out, errs bytes.Buffer
+		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
+		code := run(t.Context(), e, append(tt.args, "--format", "json"))
+		data := out.Bytes()
+		if tt.form == "error" {
+			data = errs.Bytes()
+			if out.Len() > 0 {
+				t.Errorf("%v: an answer as well", tt.args)
+			}
+		}
+		if code != tt.code {
+			t.Errorf("%v: exit code %d, want %d: %s", tt.args, code, tt.code, errs.String())
+			continue
+		}
+		if err := holds(tt.form, data); err != nil {
+			t.Errorf("%v: %v\n%.2000s", tt.args, err, data)
+		}
+		if err := keepOutput(tt.form, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/spelling"
+)
+
+// settingPatterns are what settings of a budget file may be whose names are known elsewhere than in package budget, as patterns of
+// its JSON Schema.
+func settingPatterns() map[string]string {
+	var gpus []string
+	for _, d := range gpu.Known() {
+		gpus = append(gpus, anyCase(d.ID), anyCase(d.Name))
+	}
+	known := "^(" + strings.Join(gpus, "|") + ")$"
+	out := map[string]string{"gpu": known, "fits": known}
+	for key, names := range map[string][]string{
+		"optimizer": eager.Optimizers, "loss": eager.Losses, "precision": precisions, "mode": {"train", "infer"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
+	} {
+		out[key] = spelling.Pattern(key, names)
+	}
+	return out
+}
+
+// exactGPU refuses a GPU by some words of its name, which a flag takes: of a file that others run later, with more GPUs to tell apart, they
+// may mean two.
+func exactGPU(name string) error {
+	known := gpu.Known()
+	if slices.ContainsFunc(known, func(d gpu.Device) bool { return strings.EqualFold(name, d.ID) || strings.EqualFold(name, d.Name) }) {
+		return nil
+	}
+	g, err := gpu.Find(name)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("GPU %q: in a budget file write %s", name, g.ID)
+}
+
+// anyCase is a pattern of a text in capitals or not: JSON Schema has no flag for that.
+func anyCase(text string) string {
+	var b strings.Builder
+	for _, c := range text {
+		if lower, upper := strings.ToLower(string(c)), strings.ToUpper(string(c)); lower != upper {
+			b.WriteString("[" + upper + lower + "]")
+		} else {
+			b.WriteString(regexp.QuoteMeta(string(c)))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/cluster"
+	"github.com/memestimate/memestimate/cluster/slurm"
+	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/spelling"
+)
+
+// A siteTable is the flag that names the file in which a site says how much memory its GPUs have.
+type siteTable struct{ file string }
+
+func (s *siteTable) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.file, "site", "", "YAML file with the memory of the cluster's GPUs by name, where names do not tell:\ngpus: {big: 79GiB, vram40: 39GiB}")
+}
+
+func (s *siteTable) sizes() (cluster.Sizes, error) {
+	if s.file == "" {
+		return cluster.Sizes{}, nil
+	}
+	f, err := os.Open(s.file)
+	if err != nil {
+		return cluster.Sizes{}, fail(exitInput, "--site: %w", err)
+	}
+	defer f.Close()
+	sizes, err := cluster.ReadSizes(f, spelling.Size)
+	if err != nil {
+		return sizes, fail(exitInput, "%s: %w", quoteArg(s.file), err)
+	}
+	return sizes, nil
+}
+
+// A slurmJob is the flags about a request to Slurm.
+type slurmJob struct {
+	site       siteTable
+	partition  string
+	constraint []string
+	host       sizeValue
+	options    []string
+	array      string
+	batch      bool
+}
+
+func (j *slurmJob) flags(fs *pflag.FlagSet) {
+	j.site.flags(fs)
+	fs.StringVar(&j.partition, "partition", "", "Slurm's partition; the default one otherwise")
+	fs.StringArrayVar(&j.constraint, "constraint", nil, "a feature that Slurm's nodes must have; may be given again")
+	fs.Var(&j.host, "mem", "memory of the host that the job takes on each node (default: what a MODEL's parameters suggest)")
+	fs.StringArrayVar(&j.options, "slurm-option", nil, "an option handed on to Slurm, such as --time=2:00:00; may be given again")
+	fs.StringVar(&j.array, "array", "", "submit an array of jobs, such as 0-9, with sbatch")
+	fs.BoolVar(&j.batch, "batch-job", false, "submit with sbatch, and wait for the job, instead of srun; its output goes to Slurm's file")
+}
+
+// slurmCommand prints the request for a job.
+func slurmCommand(e *env) *cobra.Command {
+	var l launch
+	cmd := &cobra.Command{
+		Use:   "slurm [MODEL] [flags] [-- COMMAND [ARG]...]",
+		Short: "The smallest request to a Slurm cluster that holds a job",
+		Long: `Slurm asks the cluster for its nodes (sinfo) and prints the smallest request that holds the upper bound of a MODEL's estimate, or --need:
+the GPUs with least memory among those with enough, on as few nodes as can be, by GRES type, MIG profile, or node feature. With --share
+it asks for shards where the cluster has them.
+
+How much memory a GPU has is told by its type's name, by a feature of nodes whose GPUs are all alike, or by the file --site. A size
+read off a name is nominal: 93 % of it is counted on.
+
+With a COMMAND the answer is a script for sbatch. "memestimate run --cluster slurm" submits it instead. Exit codes: 0 there is a
+request, 1 no node could hold the job even if it were idle, 4 the cluster cannot be asked.`,
+		Example: `  memestimate slurm resnet50 --batch 256
+  memestimate slurm gpt2 --batch 32 -n 4 -- torchrun --nproc-per-node 4 train.py | sbatch
+  memestimate run --cluster slurm resnet50 --batch 256 -- python train.py`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l.cluster, l.print, l.choice.policy = "slurm", true, "best-fit"
+			request, command, err := l.check(e, cmd, args)
+			if err != nil {
+				return err
+			}
+			return l.job.print(e, &l, request.Bytes+request.Margin, command)
+		},
+	}
+	fs := cmd.Flags()
+	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
+	fs.Var(&l.choice.margin, "margin", "memory that must be there beyond that")
+	fs.VarP(&l.choice.count, "count", "n", "how many GPUs")
+	fs.BoolVar(&l.choice.share, "share", false, "a part of a GPU will do: ask for shards where the cluster has them")
+	fs.StringVarP(&l.format, "format", "f", "text", "form of the answer: text, json")
+	l.model.flags(fs)
+	l.job.flags(fs)
+	return cmd
+}
+
+// sinfoLimit is how long the cluster may take to answer.
+const sinfoLimit = 30 * time.Second
+
+// ask finds the request for a job.
+func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) {
+	sizes, err := j.site.sizes()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sinfoLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "sinfo", "-N", "-h", "-o", slurm.Format).Output()
+	if err != nil {
+		return nil, fail(exitDevice, "slurm: sinfo: %s", commandError(err)).withHint("this needs Slurm's commands, on a machine from which one submits jobs")
+	}
+	nodes, err := slurm.ParseNodes(string(out))
+	if err != nil {
+		return nil, fail(exitDevice, "slurm: %w", err)
+	}
+	need := slurm.Need{Bytes: bytes, GPUs: l.choice.count.least(), Host: uint64(j.host), Share: l.choice.share, Partition: j.partition, Constraint: j.constraint}
+	guess := need.Host == 0 && l.model.arg != ""
+	if guess {
+		r, err := l.model.estimate(e, "slurm", 0)
+		if err != nil {
+			return nil, err
+		}
+		need.Host = hostGuess(r.Parameters.Bytes)
+	}
+	r, err := slurm.Choose(nodes, need, sizes)
+	if err != nil {
+		return nil, fail(exitNo, "slurm: %w", err)
+	}
+	if r.Guessed {
+		fmt.Fprintf(e.stderr, "memestimate: slurm: %s: a size read off its name, of which 93 %% are counted on: %s; --site FILE says what it has\n", oneLine(r.Type), report.Size(int64(r.Bytes)))
+	}
+	if guess {
+		fmt.Fprintf(e.stderr, "memestimate: slurm: --mem=%s is a guess: 8 GiB for Python, CUDA's libraries and loading data, and the parameters twice; --mem SIZE sets it\n", report.Size(int64(need.Host)))
+	}
+	return r, nil
+}
+
+// hostGuess is the memory of the host that a training process takes as a rule: Python and CUDA's libraries take some 4 GiB, workers that load
+// data as much again; a checkpoint is read into memory before the model takes it over.
+func hostGuess(parameters int64) uint64 { return 8<<30 + 2*uint64(max(parameters, 0)) }
+
+// commandError says why a program failed: in its own words where it has some.
+func commandError(err error) string {
+	x, ok := errors.AsType[*exec.ExitError](err)
+	if ok && len(bytes.TrimSpace(x.Stderr)) > 0 {
+		return oneLine(strings.TrimSpace(string(x.Stderr)))
+	}
+	return err.Error()
+}
+
+// slurmJSON is the answer of slurm.
+type slurmJSON struct {
+	Schema     string   `json:"schema"`
+	Need       uint64   `json:"need_bytes"` // on each GPU
+	GPUs       int      `json:"gpus"`
+	GRES       string   `json:"gres"` // on each node
+	Nodes      int      `json:"nodes"`
+	Constraint string   `json:"constraint,omitempty"`
+	GPUBytes   uint64   `json:"gpu_bytes"`
+	Guessed    bool     `json:"gpu_bytes_guessed"` // read off the name
+	Host       uint64   `json:"host_bytes,omitempty"`
+	Options    []string `json:"options"`
+}
+
+// print writes the request, or with a command the script for sbatch.
+func (j *slurmJob) print(e *env, l *launch, bytes uint64, command []string) error {
+	r, err := j.ask(e, l, bytes)
+	if err != nil {
+		return err
+	}
+	o := output{format: l.format}
+	return o.write(e, func(w io.Writer) error {
+		switch {
+		case l.format == "json":
+			return encodeJSON(w, slurmJSON{slurmForm, bytes, l.choice.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes, r.Guessed, r.Host, j.args(r)})
+		case len(command) > 0:
+			_, err := io.WriteString(w, j.script(r, command))
+			return err
+		}
+		_, err := fmt.Fprintln(w, strings.Join(j.args(r), " "))
+		return err
+	})
+}
+
+// args are the options for Slurm.
+func (j *slurmJob) args(r *slurm.Request) []string {
+	args := append(r.Args(), "--ntasks-per-node=1")
+	if j.array != "" {
+		args = append(args, "--array="+j.array)
+	}
+	return append(args, j.options...)
+}
+
+// script returns a batch script for the command: on several nodes it runs once on each.
+func (j *slurmJob) script(r *slurm.Request, command []string) string {
+	var b strings.Builder
+	b.WriteString("#!/bin/sh\n")
+	for _, a := range j.args(r) {
+		fmt.Fprintf(&b, "#SBATCH %s\n", a)
+	}
+	b.WriteString("exec ")
+	if r.Nodes > 1 {
+		b.WriteString("srun ")
+	}
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = shellQuote(w)
+	}
+	b.WriteString(strings.Join(words, " ") + "\n")
+	return b.String()
+}
+
+// shellQuote quotes a word for sh where it needs that.
+func shellQuote(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// submit hands the command over to Slurm: it becomes srun, or submits a batch job and waits for its end.
+func (j *slurmJob) submit(e *env, l *launch, bytes uint64, command []string) error {
+	r, err := j.ask(e, l, bytes)
+	if err != nil {
+		return err
+	}
+	if l.verbose {
+		fmt.Fprintf(e.stderr, "memestimate: slurm: %s\n", strings.Join(j.args(r), " "))
+	}
+	if j.batch || j.array != "" {
+		return j.waitForBatch(e, r, command)
+	}
+	path, err := lookCommand("srun", e.getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	return become(path, append(append([]string{"srun"}, j.args(r)...), command...), os.Environ())
+}
+
+// watchEvery is how often a batch job is looked at.
+const watchEvery = time.Second
+
+// waitForBatch submits a batch job and waits for its end. A signal cancels the job. (sbatch --wait would tell the job's number
+// only after the job, where its output is no terminal.)
+func (j *slurmJob) waitForBatch(e *env, r *slurm.Request, command []string) error {
+	keepIgnored(false)
+	ctx, caught := catchSignals(context.Background())
+	sbatch := exec.Command("sbatch", "--parsable")
+	sbatch.Stdin = strings.NewReader(j.script(r, command))
+	detach(sbatch) // a signal of the terminal does not end it half-way
+	out, err := sbatch.Output()
+	if err != nil {
+		return fail(exitLauncher, "slurm: sbatch: %s", commandError(err))
+	}
+	job, _, _ := strings.Cut(strings.TrimSpace(string(out)), ";")
+	fmt.Fprintf(e.stderr, "memestimate: slurm: submitted job %s\n", oneLine(job))
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for failures := 0; ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			sig := caught()
+			if out, err := exec.Command("scancel", job).CombinedOutput(); err != nil {
+				return fail(exitSignal+sig, "slurm: ended by signal %d, and job %s could not be cancelled: %s", sig, job, oneLine(string(out)))
+			}
+			return fail(exitSignal+sig, "slurm: job %s cancelled by signal %d", job, sig)
+		}
+		out, err := exec.Command("scontrol", "show", "job", "-o", job).Output()
+		if err != nil {
+			if failures++; failures > 60 { // the controller may restart meanwhile
+				return fail(exitLauncher, "slurm: job %s: %s", job, commandError(err))
+			}
+			continue
+		}
+		failures = 0
+		if code, ended := slurm.ExitCode(string(out)); ended {
+			if code != 0 {
+				return &exitError{code: code}
+			}
+			return nil
+		}
+	}
+}

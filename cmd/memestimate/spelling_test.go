@@ -1,0 +1,163 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// spellings are what users of PyTorch write, and what it means: the settings of the report as JSON, or the hint that it is
+// refused with.
+var spellings = []struct{ args, want, hint string }{
+	// Flags.
+	{"--batch-size 8", `"batch":8`, ""},
+	{"--batch_size 8", `"batch":8`, ""},
+	{"--bs 8", `"batch":8`, ""},
+	{"--Batch 8", `"batch":8`, ""},
+	{"-b8", `"batch":8`, ""},
+	{"--per_device_train_batch_size 8", `"batch":8`, ""},
+	{"--dtype bfloat16", `"precision":"bf16"`, ""},
+	{"--mixed_precision fp16-mixed", `"precision":"amp-fp16"`, ""},
+	{"--optim adam", `"optimizer":"adam"`, ""},
+	{"--gradient_accumulation_steps 4", `"grad_accum":4`, ""},
+	{"--criterion mse", `"loss":"mse"`, ""},
+	{"--channels_last", `"channels_last":true`, ""},
+	{"--sequence-length 512", "", "--dim sequence=512"},
+	{"--image_size 256", "", "--dim height=256"},
+	// Precisions.
+	{"--precision float32", `"precision":"fp32"`, ""},
+	{"--precision FP32", `"precision":"fp32"`, ""},
+	{"--precision torch.float32", `"precision":"fp32"`, ""},
+	{"--precision bfloat16", `"precision":"bf16"`, ""},
+	{"--precision torch.bfloat16", `"precision":"bf16"`, ""},
+	{"--precision half", `"precision":"fp16"`, ""},
+	{"--precision float16", `"precision":"fp16"`, ""},
+	{"--precision mixed", `"precision":"amp-fp16"`, ""},
+	{"--precision amp", `"precision":"amp-fp16"`, ""},
+	{"--precision O1", `"precision":"amp-fp16"`, ""},
+	{"--precision bf16-mixed", `"precision":"amp-bf16"`, ""},
+	{"--precision 16-mixed", `"precision":"amp-fp16"`, ""},
+	{"--precision 32-true", `"precision":"fp32"`, ""},
+	{"--precision AMP_BF16", `"precision":"amp-bf16"`, ""},
+	{"--precision 16", "", "16-mixed is amp-fp16, 16-true is fp16"},
+	{"--precision tf32", "", "--precision fp32"},
+	{"--precision fp8", "", "an upper bound"},
+	{"--precision O2", "", "O1 is amp-fp16"},
+	// Optimizers.
+	{"--optimizer AdamW", `"optimizer":"adamw"`, ""},
+	{"--optimizer torch.optim.SGD", `"optimizer":"sgd"`, ""},
+	{"--optimizer SGD(momentum=0.9)", `"optimizer":"sgdm"`, ""},
+	{"--optimizer torch.optim.SGD(lr=0.1,momentum=0.9,weight_decay=1e-4,nesterov=True)", `"optimizer":"sgdm-wd-nesterov"`, ""},
+	{"--optimizer SGD(lr=0.1,momentum=0)", `"optimizer":"sgd"`, ""},
+	{"--optimizer AdamW(lr=3e-4,betas=(0.9,0.95),weight_decay=0.1,fused=True)", `"optimizer":"adamw-fused"`, ""},
+	{"--optimizer adamw_torch_fused", `"optimizer":"adamw-fused"`, ""},
+	{"--optimizer Adam(amsgrad=True)", `"optimizer":"adam-amsgrad"`, ""},
+	{"--optimizer RMSprop(momentum=0.9)", `"optimizer":"rmsprop-momentum"`, ""},
+	{"--optimizer Adam(foreach=False)", "", "--foreach=false"},
+	{"--optimizer adamw_bnb_8bit", "", "adamw takes two states"},
+	{"--optimizer Lion", "", "sgdm one"},
+	{"--optimizer SGD(momentum=0.9", "", "SGD(momentum=0.9)"},
+	// Modes and losses.
+	{"--mode inference", `"mode":"infer"`, ""},
+	{"--mode eval", `"mode":"infer"`, ""},
+	{"--mode Training", `"mode":"train"`, ""},
+	{"--loss CrossEntropyLoss", `"loss":"cross-entropy"`, ""},
+	{"--loss nn.MSELoss()", `"loss":"mse"`, ""},
+	{"--loss F.cross_entropy", `"loss":"cross-entropy"`, ""},
+	{"--loss BCELoss", "", "BCEWithLogitsLoss"},
+	// GPUs.
+	{"--gpu 4090", `"gpu":"rtx-4090"`, ""},
+	{"--gpu RTX4090", `"gpu":"rtx-4090"`, ""},
+	{"--gpu T4", `"gpu":"t4"`, ""},
+	{"--gpu A100-80G", `"gpu":"a100-80gb"`, ""},
+	{"--gpu NVIDIA_A100-SXM4-80GB", `"gpu":"a100-80gb"`, ""},
+	{"--gpu h100-sxm", `"gpu":"h100-`, ""},
+	{"--gpu A100", "", "name one of them"},
+	{"--gpu 1080ti", "", "--budget 11GiB"},
+	// Sizes.
+	{"--budget 24G", `"limit_bytes":25769803776`, ""},
+	{"--budget 24gib", `"limit_bytes":25769803776`, ""},
+	{"--budget 24Gi", `"limit_bytes":25769803776`, ""},
+	{"--budget 24GB", `"limit_bytes":24000000000`, ""},
+	{"--budget 25769803776", `"limit_bytes":25769803776`, ""},
+	{"--memory-limit 20480M", `"memory_limit_bytes":21474836480`, ""},
+	{"--budget 24", "", "24GiB, or 24B"},
+}
+
+// What is written means what users of PyTorch mean, or is refused with what to write.
+func TestSpellings(t *testing.T) {
+	if len(spellings) < 60 {
+		t.Errorf("%d spellings", len(spellings))
+	}
+	for _, tt := range spellings {
+		args := append([]string{"mlp", "--format", "json"}, strings.Fields(tt.args)...)
+		if !strings.Contains(tt.want, `"batch"`) {
+			args = append(args, "--batch", "2")
+		}
+		stdout, stderr, code := try(t, args...)
+		if tt.hint != "" {
+			if code != exitUsage || !strings.Contains(stderr, `"hint":"`) || !strings.Contains(stderr, tt.hint) {
+				t.Errorf("%s: exit code %d, want the hint %q:\n%s", tt.args, code, tt.hint, stderr)
+			}
+			continue
+		}
+		if code != exitOK {
+			t.Errorf("%s: exit code %d: %s", tt.args, code, stderr)
+			continue
+		}
+		var whole map[string]any
+		check(t, json.Unmarshal([]byte(stdout), &whole))
+		said, err := json.Marshal([]any{whole["settings"], whole["fits"]})
+		check(t, err)
+		if !strings.Contains(string(said), tt.want) {
+			t.Errorf("%s: %s, want %s", tt.args, said, tt.want)
+		}
+	}
+}
+
+// A budget file takes the words that flags take.
+func TestSpellingsInABudgetFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "memestimate.yaml")
+	write(t, file, `models: mlp
+settings:
+  Batch_Size: 2
+  dtype: [bfloat16, torch.float32]
+  optimizer: SGD(lr=0.1, momentum=0.9)
+  mode: Training
+  gpu: rtx-4090
+limits:
+  device: 20G
+  fits: [a100-80gb]
+`)
+	stdout, stderr, code := try(t, "check", "--config", file)
+	if code != exitOK || !strings.Contains(stdout, "bf16") {
+		t.Fatalf("exit code %d: %s\n%s", code, stderr, stdout)
+	}
+	for of, hint := range map[string]string{"device: 24": "24GiB", "fits: A100": "a100-40gb, a100-80gb"} {
+		write(t, file, "models: mlp\nsettings: {batch: 2}\nlimits: {"+of+"}\n")
+		if _, stderr, code := try(t, "check", "--config", file); code != exitInput || !strings.Contains(stderr, hint) || !strings.Contains(stderr, "memestimate.yaml:3: ") {
+			t.Errorf("%s: exit code %d: %s", of, code, stderr)
+		}
+	}
+}
+
+// What there is in other letters, or elsewhere, is found or said.
+func TestOtherModels(t *testing.T) {
+	for of, hint := range map[string]string{
+		"resnet101":                                    "hint: of its family there are resnet18, resnet50; ",
+		"meta-llama/Llama-3-8B":                        "hint: models of the Hugging Face Hub are not fetched: ",
+		"https://example.org/net.onnx":                 "curl -L https://example.org/net.onnx | memestimate -",
+		"https://huggingface.co/openai-community/gpt2": "memestimate.from_config(",
+		"resnet18x.onnx":                               "no such file\n",
+		"squeeznet1_1":                                 "did you mean squeezenet1_1?",
+	} {
+		if _, stderr, code := try(t, of); code != exitInput || !strings.Contains(stderr, hint) {
+			t.Errorf("%s: exit code %d: %s", of, code, stderr)
+		}
+	}
+	want, _, _ := try(t, "resnet18:dynamo", "-b2")
+	if got, stderr, _ := try(t, "ResNet-18:Dynamo", "-b2"); got != want {
+		t.Errorf("ResNet-18:Dynamo: %s", stderr)
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/memestimate/memestimate/budget"
+)
+
+// What a budget file may say and may not, line by line: YES or NO, the file.
+const spellingTable = "testdata/spellings.txt"
+
+// The parser of budget files and the JSON Schema that editors use say the same of every spelling.
+func TestSchemaAndParserAgree(t *testing.T) {
+	schema, err := jsonschema.NewCompiler().Compile("../../schema/memestimate.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(spellingTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		want, text, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if !ok || want == "#" {
+			continue
+		}
+		n++
+		text = strings.NewReplacer("; ", "\n", "⏎", "\n").Replace(text)
+		if !strings.Contains(text, "models:") {
+			text += "\nmodels: resnet18"
+		}
+		parsed := accepts(t, text)
+		valid := validates(schema, text)
+		if (parsed == nil) != (want == "YES") || (valid == nil) != (want == "YES") {
+			t.Errorf("%s\nwant %s\nparser: %v\nschema: %v", text, want, parsed, valid)
+		}
+	}
+	if n < 120 {
+		t.Errorf("%d spellings, want 120", n)
+	}
+}
+
+// accepts reads a budget file as check does, up to the models.
+func accepts(t *testing.T, text string) error {
+	path := filepath.Join(t.TempDir(), budget.Name)
+	write(t, path, text)
+	f, err := readBudget(path)
+	if err != nil {
+		return err
+	}
+	_, err = findModels(f)
+	return err
+}
+
+// validates holds the same file against the schema, as an editor does.
+func validates(schema *jsonschema.Schema, text string) error {
+	var v any
+	if err := yaml.Unmarshal([]byte(text), &v); err != nil {
+		return err
+	}
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	return schema.Validate(value)
+}

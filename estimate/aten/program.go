@@ -1,0 +1,259 @@
+// Package aten holds Programs: a model's forward pass as calls of ATen operators on values, in PyTorch's order, and what is
+// said of each operator. It knows neither where a program comes from nor what running it takes.
+package aten
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/pysource"
+)
+
+// A ValueID names a value of a Program.
+type ValueID int32
+
+// NoValue stands for an argument that is not given.
+const NoValue ValueID = -1
+
+// A ValueKind says where a value comes from.
+type ValueKind uint8
+
+// The kinds of values.
+const (
+	Activation ValueKind = iota // computed by a call
+	InputValue                  // given by the caller
+	Parameter                   // collects a gradient
+	Buffer                      // moves to the GPU with the model
+	Constant                    // a tensor that lives on the GPU but not in the model's state
+	Number                      // a Python number: no memory
+)
+
+// A Value is a tensor of a Program, with the shape and the element type that it has
+// in 32-bit precision.
+type Value struct {
+	Name  string
+	Kind  ValueKind
+	DType DType
+	Shape []int64
+
+	Frozen bool // a parameter with requires_grad=False: it collects no gradient
+}
+
+// InPlace counts the activations that are taken to write over their argument, which no graph records.
+func (p *Program) InPlace() (n int) {
+	for i := range p.Calls {
+		if c := &p.Calls[i]; c.Args.Inplace && len(c.In) == 1 {
+			n++
+		}
+	}
+	return n
+}
+
+// A Call is one call of a PyTorch operator.
+type Call struct {
+	Op    string // its row: see Operators
+	In    []ValueID
+	Out   []ValueID
+	Args  *Args // shared: not to be written to
+	Layer int32 // index into Program.Layers
+	Scope int32 // index into Program.Scopes: the module whose forward makes the call
+
+	Origin int32 // what it was recovered from, of Program.Origins: an ONNX node, the last one of several
+	Stack  int32 // the lines that make it: see pysource; 0 where they are unknown
+}
+
+// Args are the arguments of a call that are not tensors. Each operator reads
+// those that it has.
+type Args struct {
+	Dim     int     // the dimension to work on
+	Dims    []int   // several of them, or a permutation
+	Shape   []int64 // of the result, or sizes of parts
+	Kernel  []int64 // pooling windows
+	Stride  []int64 // convolutions, pooling, slices
+	Pad     []int64 // before and after, as PyTorch's padding where symmetric
+	Dilate  []int64
+	Groups  int64
+	Keep    bool // reductions: keep the reduced dimensions
+	Inplace bool // writes into its first argument
+	Train   bool // normalisation by batch statistics; dropout in force
+	P       float64
+	Causal  bool
+	Bias    bool
+	Hidden  int64 // recurrent layers
+	Layers  int64
+	Both    bool   // bidirectional
+	Mode    string // what a family's row distinguishes
+	DType   DType
+
+	Broadcast bool // attention to one key and value of all heads without enable_gqa
+}
+
+// Plain are no arguments but tensors, and inPlace says only that.
+var Plain, inPlace = &Args{}, &Args{Inplace: true}
+
+var PlainCall = &Call{Args: Plain}
+
+// Kept returns arguments for a call to keep. Most calls have none, or work in place.
+func (a Args) Kept() *Args {
+	switch {
+	case a.Dim != 0 || a.Dims != nil || a.Shape != nil || a.Kernel != nil || a.Stride != nil || a.Pad != nil || a.Dilate != nil || a.Groups != 0,
+		a.Keep || a.Train || a.P != 0 || a.Causal || a.Bias || a.Hidden != 0 || a.Layers != 0 || a.Both || a.Mode != "" || a.DType != 0 || a.Broadcast:
+		kept := a
+		return &kept
+	case a.Inplace:
+		return inPlace
+	}
+	return Plain
+}
+
+// InPlace makes the call work in place.
+func (c *Call) InPlace() {
+	a := *c.Args
+	a.Inplace = true
+	c.Args = a.Kept()
+}
+
+// A Guess is a choice between programs that are exported alike.
+type Guess struct {
+	Row    string // its name: see fromonnx/dialect and lifetime.Rules
+	Origin int32  // Call.Origin of what it is about
+}
+
+// A Span is a run of calls, both ends included.
+type Span struct{ First, Last int32 }
+
+// A Scope is a module in the tree of modules.
+type Scope struct {
+	Name   string // "layer1.0.conv1"; "" for the model
+	Class  string // "Conv2d" when the file tells
+	Parent int32  // -1 for the model
+	Cut    bool   // calls of modules within it may be taken for its own: the file says no more
+}
+
+// A Program is a model's forward pass as calls of PyTorch operators.
+type Program struct {
+	Values    []Value
+	Calls     []Call
+	Inputs    []ValueID
+	Outputs   []ValueID
+	Flat      [][]ValueID // parameters that a module keeps in one block: those of recurrent layers
+	State     []ValueID   // parameters and buffers in the order in which .to("cuda") moves them
+	Params    []ValueID   // the parameters among them in the order of Module.parameters
+	Layers    []string
+	Origins   int // how many things calls were recovered from; each has its number
+	Scopes    []Scope
+	Notes     []string        // what was restored or guessed, one line each
+	Guesses   []Guess         // what could have been written otherwise
+	Unproven  bool            // make guesses that too few models bear out
+	Without   map[string]bool // guesses that are switched off, by their rows' names
+	InferOnly string          // by what the graph shows that it was made for inference; "" when nothing does
+	Doubtful  bool            // another call is exported like one of these, and would save more: see Source.Most
+	Unknown   map[string]int  // operators without a row, by name, with their number
+
+	Checkpoints []Span // calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
+
+	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none
+}
+
+// DropDead removes the calls whose results nothing reads, such as what made a mask that turned out
+// to be an argument.
+func (p *Program) DropDead() {
+	live := make([]bool, len(p.Values))
+	for _, v := range p.Outputs {
+		live[v] = true
+	}
+	keep := make([]bool, len(p.Calls))
+	for i := len(p.Calls) - 1; i >= 0; i-- {
+		for _, v := range p.Calls[i].Out {
+			keep[i] = keep[i] || v != NoValue && live[v]
+		}
+		if !keep[i] {
+			continue
+		}
+		for _, v := range p.Calls[i].In {
+			if v != NoValue {
+				live[v] = true
+			}
+		}
+	}
+	if dead := slices.Index(keep, false); dead >= 0 {
+		calls := p.Calls[:dead]
+		for i := dead; i < len(keep); i++ {
+			if keep[i] {
+				calls = append(calls, p.Calls[i])
+			}
+		}
+		p.Calls = calls
+	}
+	for i := range p.Values { // constants that only dead calls read
+		if v := &p.Values[i]; v.Kind == Constant && !live[i] {
+			v.Kind = Number
+		}
+	}
+}
+
+// Traced reports whether the file says of most calls which lines made them.
+func (p *Program) Traced() bool {
+	if p.Sources == nil {
+		return false
+	}
+	good := 0
+	for i := range p.Calls {
+		if p.Sources.Modules(p.Calls[i].Stack) > 0 {
+			good++
+		}
+	}
+	return 4*good >= 3*len(p.Calls)
+}
+
+// ReturnsTuple are the operators whose modules return a tuple, which the caller unpacks: y, _ = lstm(x). So
+// results that nothing reads are variables too, and live until the calling function returns.
+var ReturnsTuple = []string{"lstm", "gru", "rnn"}
+
+// Depth returns how many scopes are around and at s.
+func (p *Program) Depth(s int32) (d int) {
+	for ; s >= 0; s = p.Scopes[s].Parent {
+		d++
+	}
+	return d
+}
+
+// CommonScope returns the innermost scope around both.
+func (p *Program) CommonScope(a, b int32) int32 {
+	da, db := p.Depth(a), p.Depth(b)
+	for a != b {
+		if da >= db {
+			a = p.Scopes[a].Parent
+			da--
+		} else {
+			b = p.Scopes[b].Parent
+			db--
+		}
+	}
+	return a
+}
+
+// IsProduct reports whether an operator multiplies its arguments as matrices.
+func IsProduct(op string) bool {
+	return op == "matmul" || op == "matmul_float" || op == "sdpa" || op == "einsum"
+}
+
+// IsLook reports whether an operator looks at its argument differently, or copies it for that.
+func IsLook(op string) bool { return op == "reshape" || op == "permute" || op == "contiguous" }
+
+// IsActivation reports whether an operator is a function of activation, which programs call inside of expressions.
+func IsActivation(op string) bool {
+	switch op {
+	case "relu", "leaky_relu", "elu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "hardtanh", "exp":
+		return true
+	}
+	return false
+}
+
+// IsFunction reports whether torch.nn.functional has an operator that programs wrap around the call of a module.
+func IsFunction(op string) bool {
+	switch op {
+	case "max_pool", "avg_pool", "adaptive_avg_pool", "dropout":
+		return true
+	}
+	return IsActivation(op)
+}

@@ -1,0 +1,194 @@
+package eager
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// Replicas say that the run is one rank of DistributedDataParallel. The zero value is a process of its own.
+type Replicas struct {
+	World     int   // ranks; below 2 there is no DDP
+	Rank      int   // which of them is run
+	Bucket    int64 // bucket_cap_mb in bytes; 0 is its default
+	View      bool  // gradient_as_bucket_view
+	Partition bool  // ZeroRedundancyOptimizer instead of the optimizer itself
+
+	// Late keeps the bucket of the first step until the second's backward. NCCL's watchdog holds it until it has seen the
+	// all-reduce finish, which it looks for every 100 ms, and another collective is enqueued (WorkNCCL's stash in ProcessGroupNCCL.cpp). Which
+	// of the two happens is a race: measured, it was late in 10 of 48 ranks.
+	Late bool
+}
+
+// Sizes of DistributedDataParallel, in bytes (torch/nn/parallel/distributed.py, c10d/reducer.hpp).
+const (
+	broadcastBucket = 250 << 20 // broadcast_bucket_size
+	firstBucket     = 1 << 20   // kDefaultFirstBucketBytes
+	defaultBucket   = 25 << 20  // kDefaultBucketBytesCap
+)
+
+// A reducer is c10d's Reducer: the flat buffers that gradients are reduced in.
+type reducer struct {
+	Replicas
+	buckets []*storage
+	old     []*storage // those of the first step, while the watchdog holds them
+	ready   []*leaf    // in the order of their gradients in the first step
+	rebuilt bool
+}
+
+// category is what a bucket is for: with views it holds the gradients themselves.
+func (d *reducer) category() timeline.Category {
+	if d.View {
+		return timeline.Gradient
+	}
+	return timeline.Temporary
+}
+
+// replicate is DistributedDataParallel(model): the state is broadcast in flat copies, two at a time (c10d::broadcast_coalesced), then one bucket
+// holds all gradients (_ddp_init_helper: one size limit, sys.maxsize, where unused parameters are not looked for).
+func (r *run) replicate(values []*tensor, params []*leaf) {
+	if r.opts.Replicas.World < 2 || !r.opts.Train {
+		return
+	}
+	r.ddp = &reducer{Replicas: r.opts.Replicas}
+	var state []*tensor
+	for _, kind := range []aten.ValueKind{aten.Parameter, aten.Buffer} {
+		for _, id := range r.prog.State {
+			if r.prog.Values[id].Kind == kind {
+				state = append(state, values[id])
+			}
+		}
+	}
+	r.broadcast(state)
+	total := int64(0)
+	for _, l := range params {
+		total += l.param.bytes()
+	}
+	r.ddp.buckets = []*storage{r.alloc(total, r.ddp.category())}
+}
+
+// broadcast is _sync_module_states and _sync_buffers: tensors of one type in flat copies of up to broadcastBucket.
+func (r *run) broadcast(list []*tensor) {
+	var types []aten.DType
+	sizes := map[aten.DType][]int64{}
+	for _, t := range list {
+		if _, ok := sizes[t.dtype]; !ok {
+			types = append(types, t.dtype)
+		}
+		sizes[t.dtype] = append(sizes[t.dtype], t.bytes())
+	}
+	var flying []*storage
+	for _, d := range types {
+		for _, bytes := range bucketed(sizes[d], broadcastBucket) {
+			if len(flying) == 2 {
+				r.drop(flying[0])
+				flying = flying[1:]
+			}
+			flying = append(flying, r.alloc(bytes, timeline.Temporary))
+		}
+	}
+	for _, s := range flying {
+		r.drop(s)
+	}
+}
+
+// bucketed is compute_bucket_assignment_by_size: a bucket is closed once it has reached its limit. The last limit holds on.
+func bucketed(sizes []int64, limits ...int64) (buckets []int64) {
+	sum := int64(0)
+	for _, bytes := range sizes {
+		sum += bytes
+		if sum >= limits[min(len(buckets), len(limits)-1)] {
+			buckets, sum = append(buckets, sum), 0
+		}
+	}
+	if sum > 0 {
+		buckets = append(buckets, sum)
+	}
+	return buckets
+}
+
+// beforeForward is DistributedDataParallel._pre_forward: the second step makes buckets anew, in the order in which gradients came
+// (Reducer::rebuild_buckets), and every step broadcasts the buffers.
+func (r *run) beforeForward(values []*tensor) {
+	d := r.ddp
+	if d == nil {
+		return
+	}
+	if r.step == 2 && !d.rebuilt {
+		d.rebuilt = true
+		indices := r.alloc(4*int64(len(d.ready)+1), timeline.Temporary) // sync_bucket_indices
+		r.drop(r.alloc(4*int64(len(d.ready)+1), timeline.Temporary))
+		r.drop(indices)
+		if d.old, d.buckets = d.buckets, nil; !d.Late {
+			r.dropOld()
+		}
+		sizes := make([]int64, len(d.ready))
+		for i, l := range d.ready {
+			sizes[i] = l.param.bytes()
+		}
+		limits := []int64{firstBucket, defaultBucket}
+		if d.Bucket > 0 {
+			limits = []int64{d.Bucket} // bucket_bytes_cap_default is false
+		}
+		for _, bytes := range bucketed(sizes, limits...) {
+			d.buckets = append(d.buckets, r.alloc(bytes, d.category()))
+		}
+	}
+	var buffers []*tensor
+	for _, id := range r.prog.State {
+		if r.prog.Values[id].Kind == aten.Buffer {
+			buffers = append(buffers, values[id])
+		}
+	}
+	r.broadcast(buffers)
+}
+
+// dropOld lets go of the first step's buckets.
+func (r *run) dropOld() {
+	for _, s := range r.ddp.old {
+		r.drop(s)
+	}
+	r.ddp.old = nil
+}
+
+// reduceGradient is the hook of a parameter whose gradient is there (Reducer::mark_variable_ready_dense): it is copied into its bucket, which
+// it becomes a view of where the bucket is to hold it.
+func (r *run) reduceGradient(l *leaf) {
+	d := r.ddp
+	if d == nil {
+		return
+	}
+	r.dropOld() // the first all-reduce of the step is another collective
+	if r.step == 1 && !slices.Contains(d.ready, l) {
+		d.ready = append(d.ready, l)
+	}
+	if d.View && l.grad != nil && !slices.Contains(d.buckets, l.grad.st) {
+		g := l.grad
+		d.buckets[0].refs++
+		l.grad = &tensor{layout: g.layout, st: d.buckets[0], dtype: g.dtype, refs: 1, view: true}
+		r.recategorize(g.st, timeline.AutogradDetail)
+		r.release(g)
+	}
+}
+
+// own are the parameters that this rank's optimizer steps: ZeroRedundancyOptimizer._partition_parameters gives each, the largest
+// first, to the rank that has the least.
+func (r *run) own(params []*leaf) []*leaf {
+	d := r.ddp
+	if d == nil || !d.Partition {
+		return params
+	}
+	sorted := slices.Clone(params)
+	slices.SortStableFunc(sorted, func(a, b *leaf) int { return cmp.Compare(b.param.numel(), a.param.numel()) })
+	totals := make([]int64, d.World)
+	var mine []*leaf
+	for _, l := range sorted {
+		rank := slices.Index(totals, slices.Min(totals))
+		if totals[rank] += l.param.numel(); rank == d.Rank {
+			mine = append(mine, l)
+		}
+	}
+	return mine
+}

@@ -1,0 +1,42 @@
+package fromonnx
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchBaddbmm finds baddbmm(input, batch1, batch2, beta, alpha), which the exporters write as a product of stacks of
+// matrices times alpha, and input times beta added to it; torch.export leaves a factor of one out.
+func matchBaddbmm(b *recovery, i int) {
+	mm := b.nodes[i]
+	members := []int{i}
+	scale, si := b.user(mm.Out[0], "Mul")
+	if scale == nil || len(b.dims(b.in(mm, 0))) != 3 || len(b.dims(b.in(mm, 1))) != 3 {
+		return
+	}
+	y, alpha := b.otherThanNumber(scale)
+	if y == onnxload.NoValue || b.id(y) != b.id(mm.Out[0]) {
+		return
+	}
+	add, ai := b.user(scale.Out[0], "Add")
+	if add == nil || b.in(add, 0) != b.id(scale.Out[0]) {
+		return // the exporters put the product first
+	}
+	input := b.in(add, 1)
+	members = append(members, si, ai)
+	if beta, bi := b.producedBy(input, "Mul"); beta != nil && b.single(input) {
+		if y, _ := b.otherThanNumber(beta); y != onnxload.NoValue {
+			input, members = y, append(members, bi)
+		}
+	} else if !strings.HasPrefix(b.m.Values[add.Out[0]].Name, "baddbmm") {
+		return
+	}
+	if b.host[b.id(input)] || len(b.dims(input)) != 3 || !aten.Broadcasts(b.dims(input), b.dims(add.Out[0])) {
+		return
+	}
+	b.claim(func() {
+		b.call("baddbmm", aten.Args{P: alpha}, []aten.ValueID{b.value(input), b.value(b.in(mm, 0)), b.value(b.in(mm, 1))}, add.Out[0])
+	}, members...)
+}

@@ -1,0 +1,231 @@
+package fromonnx
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+)
+
+// fastAttention rewrites inference of nn.MultiheadAttention as its fast path runs it: with batch_first, outside training
+// and autocast, a module that attends to its own input without weights goes through _native_multi_head_attention
+// (torch/nn/modules/activation.py, aten/src/ATen/native/transformers/cuda/attention.cu), which projects the input as
+// it lies and splits the projection by views, where the other path swaps the batch with the steps and copies.
+func fastAttention(p *aten.Program) {
+	made := make([]int32, len(p.Values))
+	for i := range made {
+		made[i] = -1
+	}
+	users := make([][]int32, len(p.Values))
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != aten.NoValue {
+				made[v] = int32(i)
+			}
+		}
+		for _, v := range p.Calls[i].In {
+			if v != aten.NoValue {
+				users[v] = append(users[v], int32(i))
+			}
+		}
+	}
+	replaced := map[int][]aten.Call{}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if c.Op != "sdpa" || len(c.In) < 3 || c.Args.Causal {
+			continue
+		}
+		project := projection(p, made, c.In[0])
+		if project < 0 || projection(p, made, c.In[1]) != project || projection(p, made, c.In[2]) != project {
+			continue
+		}
+		end := outProjection(p, users, c.Out[0])
+		if end < 0 {
+			continue
+		}
+		out := projection(p, made, p.Calls[end].Out[0])
+		swap := made[p.Calls[project].In[0]]
+		if swap < 0 || !swapsBatch(p, swap) || out < 0 {
+			continue
+		}
+		if calls := nativeAttention(p, c, &p.Calls[project], &p.Calls[out], p.Calls[swap].In[0], p.Calls[end].Out[0]); calls != nil {
+			p.Guesses = append(p.Guesses, aten.Guess{Row: dialect.FastPath.Name, Origin: c.Origin})
+			replaced[end] = calls
+			fuseEncoderLayer(p, users, p.Calls[project].In[1], p.Calls[end].Out[0])
+		}
+	}
+	if len(replaced) == 0 {
+		return
+	}
+	var calls []aten.Call
+	for i := range p.Calls {
+		if r := replaced[i]; r != nil {
+			calls = append(calls, r...)
+		} else {
+			calls = append(calls, p.Calls[i])
+		}
+	}
+	p.Calls = calls // what only the replaced calls read is dead now
+}
+
+var viewNames = []string{"reshape", "permute", "select", "contiguous", "unsqueeze", "squeeze"}
+
+// projection follows views of a value back to the linear call that made it; -1 when something else did.
+func projection(p *aten.Program, made []int32, v aten.ValueID) int {
+	for range 16 { // a module's views are few
+		i := made[v]
+		if i < 0 {
+			return -1
+		}
+		c := &p.Calls[i]
+		if c.Op == "linear" {
+			return int(i)
+		}
+		if !slices.Contains(viewNames, c.Op) {
+			return -1
+		}
+		v = c.In[0]
+	}
+	return -1
+}
+
+// outProjection follows a result through views and one linear call to the call that swaps the batch with the steps
+// again; -1 when it goes elsewhere.
+func outProjection(p *aten.Program, users [][]int32, v aten.ValueID) int {
+	linear := false
+	for range 16 {
+		if len(users[v]) != 1 {
+			return -1
+		}
+		i := users[v][0]
+		c := &p.Calls[i]
+		switch {
+		case c.Op == "linear" && !linear && c.In[0] == v:
+			linear = true
+		case linear && swapsBatch(p, i):
+			return int(i)
+		case !slices.Contains(viewNames, c.Op):
+			return -1
+		}
+		v = c.Out[0]
+	}
+	return -1
+}
+
+func swapsBatch(p *aten.Program, i int32) bool {
+	return p.Calls[i].Op == "permute" && slices.Equal(p.Calls[i].Args.Dims, []int{1, 0, 2})
+}
+
+// nativeAttention returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take it.
+// With a mask, which sdpa reads, it is one call: see runNativeAttention.
+func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.ValueID) []aten.Call {
+	shape, heads := p.Values[x].Shape, p.Values[sdpa.In[0]].Shape // [B, L, E], [B, H, L, D]
+	if len(shape) != 3 || len(heads) != 4 || heads[1]%2 != 0 || heads[3]%8 != 0 || heads[1]*heads[3] != shape[2] || heads[0] != shape[0] || heads[2] != shape[1] {
+		return nil
+	}
+	b, l, e, h, d := shape[0], shape[1], shape[2], heads[1], heads[3]
+	dtype := p.Values[x].DType
+	if len(sdpa.In) > 3 && sdpa.In[3] != aten.NoValue {
+		if len(project.In) < 3 || project.In[2] == aten.NoValue || len(out.In) < 3 || out.In[2] == aten.NoValue {
+			return nil
+		}
+		in := []aten.ValueID{x, project.In[1], project.In[2], out.In[1], out.In[2]}
+		return []aten.Call{{Op: "native_attention", In: in, Out: []aten.ValueID{y}, Args: &aten.Args{Groups: h}, Layer: sdpa.Layer, Origin: sdpa.Origin, Stack: sdpa.Stack, Scope: sdpa.Scope}}
+	}
+	var calls []aten.Call
+	value := func(shape ...int64) aten.ValueID {
+		p.Values = append(p.Values, aten.Value{DType: dtype, Shape: shape})
+		return aten.ValueID(len(p.Values) - 1)
+	}
+	add := func(op string, a aten.Args, in []aten.ValueID, outs ...aten.ValueID) {
+		calls = append(calls, aten.Call{Op: op, In: in, Out: outs, Args: a.Kept(), Layer: sdpa.Layer, Origin: sdpa.Origin, Stack: sdpa.Stack, Scope: sdpa.Scope})
+	}
+	packed := value(b, l, 3*e)
+	add("linear", aten.Args{}, append([]aten.ValueID{x}, project.In[1:]...), packed)
+	parts := []aten.ValueID{value(b, l, e), value(b, l, e), value(b, l, e)}
+	add("split", aten.Args{Dim: 2, Shape: []int64{e, e, e}}, []aten.ValueID{packed}, parts...)
+	var in []aten.ValueID
+	for _, part := range parts {
+		view, turned := value(b, l, h, d), value(b, h, l, d)
+		add("reshape", aten.Args{Shape: []int64{b, l, h, d}}, []aten.ValueID{part}, view)
+		add("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, []aten.ValueID{view}, turned)
+		in = append(in, turned)
+	}
+	attended, turned, flat := value(b, h, l, d), value(b, l, h, d), value(b, l, e)
+	add("sdpa", *sdpa.Args, in, attended)
+	add("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, []aten.ValueID{attended}, turned)
+	add("reshape", aten.Args{Shape: []int64{b, l, e}}, []aten.ValueID{turned}, flat)
+	add("linear", aten.Args{}, append([]aten.ValueID{flat}, out.In[1:]...), y)
+	return calls
+}
+
+// fuseEncoderLayer makes in-place what nn.TransformerEncoderLayer's fast path does so after its attention, whose result
+// is y and whose packed weight is w: both sums, and the activation, which is the epilogue of the first product
+// (transformer_encoder_layer_forward in aten/src/ATen/native/transformers/transformer.cpp). The layer is known by the
+// names that its class gives its parameters.
+func fuseEncoderLayer(p *aten.Program, users [][]int32, w, y aten.ValueID) {
+	layer, ok := strings.CutSuffix(p.Values[w].Name, "self_attn.in_proj_weight")
+	if !ok || p.Without[dialect.EncoderLayer.Name] {
+		return
+	}
+	sum, at := user(p, users, y, "add")
+	if sum == nil {
+		return
+	}
+	norm, _ := user(p, users, sum.Out[0], "layer_norm")
+	if norm == nil {
+		return
+	}
+	first, _ := user(p, users, norm.Out[0], "linear")
+	if first == nil || p.Values[first.In[1]].Name != layer+"linear1.weight" {
+		return
+	}
+	act, _ := user(p, users, first.Out[0], "relu")
+	if act == nil {
+		act, _ = user(p, users, first.Out[0], "gelu")
+	}
+	if act == nil {
+		return
+	}
+	second, _ := user(p, users, act.Out[0], "linear")
+	if second == nil || p.Values[second.In[1]].Name != layer+"linear2.weight" {
+		return
+	}
+	last, to := user(p, users, second.Out[0], "add")
+	if last == nil {
+		return
+	}
+	p.Guesses = append(p.Guesses, aten.Guess{Row: dialect.EncoderLayer.Name, Origin: act.Origin})
+	act.InPlace()
+	for _, s := range []struct {
+		call *aten.Call
+		in   aten.ValueID
+	}{{sum, at}, {last, to}} {
+		if s.call.In[1] == s.in {
+			s.call.In[0], s.call.In[1] = s.call.In[1], s.call.In[0]
+		}
+		s.call.InPlace()
+	}
+}
+
+// user returns the call of an operator that reads a value, perhaps behind a dropout, which does nothing outside
+// training, and the argument by which it does; nil without one.
+func user(p *aten.Program, users [][]int32, v aten.ValueID, op string) (*aten.Call, aten.ValueID) {
+	for range 3 {
+		behind := aten.NoValue
+		for _, i := range users[v] {
+			switch c := &p.Calls[i]; {
+			case c.Op == op && len(c.Out) > 0 && c.Out[0] != aten.NoValue:
+				return c, v
+			case c.Op == "dropout":
+				behind = c.Out[0]
+			}
+		}
+		if behind == aten.NoValue {
+			return nil, aten.NoValue
+		}
+		v = behind
+	}
+	return nil, aten.NoValue
+}

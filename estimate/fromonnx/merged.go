@@ -1,0 +1,172 @@
+package fromonnx
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+)
+
+// maxAligned is how many calls of a loop's body are compared with those of the next.
+const maxAligned = 1 << 9
+
+// unmerge gives the iterations of a Python loop back the calls that an exporter made one: those of equal arguments. The TorchScript
+// exporter runs _jit_pass_cse (torch/onnx/utils.py, _optimize_graph), and onnxscript's optimizer eliminates common
+// subexpressions likewise; eager mode makes each call, and autograd saves what each returns.
+//
+// Of a product that does not change from step to step, such as that of the keys in an attention of a hand-written decoder,
+// only the first iteration's is left, where it was: behind calls that every iteration makes, with the same
+// parameters. One that the model computes ahead of its loop stands before all of them.
+func (b *recovery) unmerge() {
+	p := b.prog
+	calls := p.Calls
+	made, uses := make([]int32, len(p.Values)), make([][]int32, len(p.Values))
+	for v := range made {
+		made[v] = -1
+	}
+	for i := range calls {
+		for _, v := range calls[i].Out {
+			if v != aten.NoValue {
+				made[v] = int32(i)
+			}
+		}
+		for _, v := range calls[i].In {
+			if v != aten.NoValue && p.Values[v].Kind == aten.Activation {
+				uses[v] = append(uses[v], int32(i))
+			}
+		}
+	}
+	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
+	for x := range calls {
+		if len(calls[x].Out) != 1 || calls[x].Out[0] == aten.NoValue {
+			continue
+		}
+		v := calls[x].Out[0]
+		at := uses[v]
+		chain, after, ok := mergedAt(p, int32(x), at, made, uses)
+		if !ok || total+len(chain)*len(at) > maxUnrolled || slices.Contains(p.Outputs, v) {
+			continue
+		}
+		if b.at = int(calls[x].Origin); !b.guess(dialect.MergedLoop) {
+			continue
+		}
+		for _, c := range at[1:] {
+			total += len(chain)
+			renamed := map[aten.ValueID]aten.ValueID{}
+			for _, i := range chain {
+				again := calls[i]
+				again.In, again.Out = slices.Clone(again.In), slices.Clone(again.Out)
+				for k, in := range again.In {
+					if to, ok := renamed[in]; ok {
+						again.In[k] = to
+					}
+				}
+				for k, out := range again.Out {
+					if out != aten.NoValue {
+						renamed[out] = b.add(p.Values[out])
+						again.Out[k] = renamed[out]
+					}
+				}
+				copies[c-after] = append(copies[c-after], again)
+			}
+			calls[c].In = slices.Clone(calls[c].In)
+			for k, in := range calls[c].In {
+				if in == v {
+					calls[c].In[k] = renamed[v]
+				}
+			}
+		}
+	}
+	if total == 0 {
+		return
+	}
+	p.Calls = make([]aten.Call, 0, len(calls)+total)
+	for i := range calls {
+		p.Calls = append(append(p.Calls, copies[int32(i)]...), calls[i])
+	}
+}
+
+// mergedAt reports whether every iteration of a loop made call x, whose result the calls at read, one in each. chain are x and the
+// calls that only it needs, and after is how many calls an iteration makes between x and the one that reads it.
+func mergedAt(p *aten.Program, x int32, at, made []int32, uses [][]int32) (chain []int32, after int32, ok bool) {
+	if !evenly(p, at) || !slices.ContainsFunc(p.Calls[x].In, func(v aten.ValueID) bool {
+		return v != aten.NoValue && (p.Values[v].Kind == aten.Activation || p.Values[v].Kind == aten.InputValue)
+	}) {
+		return nil, 0, false
+	}
+	chain = []int32{x}
+	inChain := func(i int32) bool { return slices.Contains(chain, i) }
+	bound, parameters := false, false
+	first := x
+	i, j := at[0]-1, at[1]-1
+	for steps := 0; i >= 0 && j > at[0] && steps < maxAligned; steps++ {
+		c := &p.Calls[i]
+		switch {
+		case i == x:
+		case i < x && len(c.Out) == 1 && c.Out[0] != aten.NoValue && len(uses[c.Out[0]]) > 0 && !slices.ContainsFunc(uses[c.Out[0]], func(u int32) bool { return !inChain(u) }):
+			chain = append(chain, i)
+		case alike(p, i, j):
+			if i > x {
+				after++
+			} else if readsOf(p, i) {
+				parameters = true
+			}
+			first, j = i, j-1
+		case len(c.Out) == 1 && c.Out[0] != aten.NoValue && evenly(p, uses[c.Out[0]]): // another one that was merged
+		default:
+			bound = true
+		}
+		if bound {
+			break
+		}
+		i--
+	}
+	if !parameters {
+		return nil, 0, false
+	}
+	for _, i := range chain {
+		for _, v := range p.Calls[i].In {
+			if v != aten.NoValue && made[v] >= first && !inChain(made[v]) {
+				return nil, 0, false // it differs from one iteration to the next
+			}
+		}
+	}
+	slices.Sort(chain)
+	return chain, after, true
+}
+
+// evenly reports whether calls are those of a loop's iterations: equal ones at equal distances.
+func evenly(p *aten.Program, at []int32) bool {
+	if len(at) < 2 || at[1] == at[0] {
+		return false
+	}
+	for k := 1; k < len(at); k++ {
+		if at[k]-at[k-1] != at[1]-at[0] || !alike(p, at[0], at[k]) {
+			return false
+		}
+	}
+	return true
+}
+
+// readsOf reports whether a call reads a parameter.
+func readsOf(p *aten.Program, i int32) bool {
+	return slices.ContainsFunc(p.Calls[i].In, func(v aten.ValueID) bool { return v != aten.NoValue && p.Values[v].Kind == aten.Parameter })
+}
+
+// alike reports whether two calls are one line of a program at different times: the same operator and arguments, with the same
+// parameters and tensors of the same sizes.
+func alike(p *aten.Program, i, j int32) bool {
+	c, d := &p.Calls[i], &p.Calls[j]
+	if c.Op != d.Op || len(c.In) != len(d.In) || len(c.Out) != len(d.Out) || c.Args != d.Args && !reflect.DeepEqual(c.Args, d.Args) {
+		return false
+	}
+	same := func(v, w aten.ValueID) bool {
+		if v == w || v == aten.NoValue || w == aten.NoValue {
+			return v == w
+		}
+		x, y := &p.Values[v], &p.Values[w]
+		return x.Kind != aten.Parameter && y.Kind != aten.Parameter && x.DType == y.DType && slices.Equal(x.Shape, y.Shape)
+	}
+	return slices.EqualFunc(c.In, d.In, same) && slices.EqualFunc(c.Out, d.Out, same)
+}

@@ -1,0 +1,291 @@
+package fromonnx
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchLayerNorm finds the layer norm that opsets before 17 write as
+//
+//	d = x - mean(x); d / sqrt(mean(d*d) + eps) [* weight + bias]
+//
+// over the last dimensions, with weight and bias parameters.
+func matchLayerNorm(b *recovery, i int) {
+	mean := b.nodes[i]
+	x := b.in(mean, 0)
+	sub, si := b.user(mean.Out[0], "Sub")
+	if sub == nil || b.in(sub, 0) != x || b.in(sub, 1) != b.id(mean.Out[0]) {
+		return
+	}
+	var pow, div *onnxload.Node
+	var pi, di int
+	d := b.id(sub.Out[0])
+	if d == onnxload.NoValue {
+		return
+	}
+	for _, u := range b.usesOf(d) {
+		switch n := b.nodes[u]; n.Op {
+		case "Pow", "Mul":
+			if !b.done[u] && (n.Op == "Mul" && b.in(n, 0) == d && b.in(n, 1) == d || n.Op == "Pow" && b.isNumber(b.in(n, 1), 2)) {
+				pow, pi = n, int(u)
+			}
+		case "Div":
+			if !b.done[u] && b.in(n, 0) == d {
+				div, di = n, int(u)
+			}
+		}
+	}
+	if pow == nil || div == nil {
+		return
+	}
+	variance, vi := b.user(pow.Out[0], "ReduceMean")
+	if variance == nil {
+		return
+	}
+	add, ai := b.user(variance.Out[0], "Add")
+	if add == nil {
+		return
+	}
+	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
+		return
+	}
+	root, ri := b.user(add.Out[0], "Sqrt")
+	if root == nil || b.in(div, 1) != b.id(root.Out[0]) {
+		return
+	}
+	members := []int{i, si, pi, vi, ai, ri, di}
+	last := div.Out[0]
+	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
+	for k, op := range []string{"Mul", "Add"} {
+		n, ni := b.user(last, op)
+		if n == nil || !b.isParameter(b.other(n, last)) {
+			break
+		}
+		params[k], last = b.other(n, last), n.Out[0]
+		members = append(members, ni)
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	from := 0
+	for from < len(shape) && from < len(small) && small[from] == shape[from] {
+		from++
+	}
+	if from == len(shape) {
+		from = len(shape) - 1
+	}
+	if len(small) == len(shape) && from >= 0 && aten.Numel(small[from:]) != 1 {
+		if pow.Op == "Pow" && b.guess(dialect.SplitDifference) { // the channels of a picture: LayerNorm2d by hand
+			b.splitDifference(sub, div, di)
+		}
+		return
+	}
+	b.claim(func() {
+		b.call("layer_norm", aten.Args{Shape: shape[from:]}, []aten.ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
+	}, members...)
+}
+
+// splitDifference makes the quotient of a norm by hand take a difference of its own. Where a norm is over the channels of a
+// picture, (x - u).pow(2).mean(1, keepdim=True) and (x - u) / torch.sqrt(s + eps) are two lines (ConvNextLayerNorm in
+// transformers, LayerNormFunction of NAFNet, LayerNorm2d of segment-anything), whose equal differences the exporter's
+// _jit_pass_cse merges (torch/onnx/utils.py). A program that names the difference multiplies it by itself.
+func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
+	d := sub.Out[0]
+	b.claim(func() {
+		again := b.temp("sub", aten.Args{}, b.elem(d), b.dims(d), b.value(b.in(sub, 0)), b.value(b.in(sub, 1)))
+		b.call("div", aten.Args{}, []aten.ValueID{again, b.value(b.in(div, 1))}, div.Out[0])
+	}, di)
+}
+
+// inverseRoot follows a mean of squares to 1 / sqrt(mean + eps), and returns that with the nodes that make it; NoValue where it goes elsewhere.
+func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members []int) {
+	add, ai := b.user(mean.Out[0], "Add")
+	if add == nil {
+		return onnxload.NoValue, nil
+	}
+	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
+		return onnxload.NoValue, nil
+	}
+	root, si := b.user(add.Out[0], "Sqrt")
+	if root == nil {
+		return onnxload.NoValue, nil
+	}
+	r, ri := b.reciprocalOf(root.Out[0])
+	return r, []int{ai, si, ri}
+}
+
+// matchRMSNorm finds the root mean square norm that language models write by hand:
+//
+//	weight * (x * rsqrt(x.pow(2).mean(-1) + eps))         Llama, T5
+//	(x * rsqrt(x.pow(2).mean(-1) + eps)) * (1 + weight)   Gemma
+//
+// Both compute in float32, so in 16 bits the input is cast, and the result cast back: Llama's before it meets the
+// weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers). A float32 graph that torch.export wrote does
+// not show these casts; the TorchScript exporter keeps them as nodes. T5 casts for the variance alone and multiplies the
+// input itself; that its cast back depends on the weight's type leaves no node behind. Where the norm comes before its weight a program
+// wrote it by itself, which casts only where the graph says so: a name keeps that of type_as.
+func matchRMSNorm(b *recovery, i int) {
+	mean := b.nodes[i]
+	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+		return
+	}
+	x := b.in(pow, 0)
+	r, inverse := b.inverseRoot(mean)
+	if r == onnxload.NoValue {
+		return
+	}
+	norm, ni := b.user(r, "Mul")
+	if norm == nil || b.id(b.other(norm, r)) != x {
+		return
+	}
+	members := append([]int{i, pi, ni}, inverse...)
+	cast, ci := b.upcast(x)
+	if cast != nil && len(b.usesOf(x)) == 2 && !b.out[x] {
+		x, members = b.in(cast, 0), append(members, ci)
+	}
+	normed := norm.Out[0]
+	back, bi := b.user(normed, "Cast")
+	if back != nil && b.elem(back.Out[0]) == aten.Float32 {
+		normed, members = back.Out[0], append(members, bi)
+	}
+	scale, ki := b.user(normed, "Mul")
+	if scale == nil {
+		return
+	}
+	members = append(members, ki)
+	w := b.other(scale, normed)
+	shifted := false // the weight of Gemma is a difference from one
+	if one, oi := b.producedBy(w, "Add"); one != nil && b.single(w) {
+		if p, k := b.otherThanNumber(one); k == 1 {
+			w, shifted, members = p, true, append(members, oi)
+		}
+	}
+	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil && !strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
+		return
+	}
+	if !b.guess(dialect.FloatRMSNorm) {
+		return
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	b.claim(func() {
+		f := aten.Float32
+		rank := len(shape)
+		in := b.value(x)
+		wide := b.temp("float", aten.Args{}, f, shape, in)
+		square := b.temp("square", aten.Args{}, f, shape, wide)
+		v := b.temp("mean", aten.Args{Dims: []int{rank - 1}, Keep: true}, f, small, square)
+		number := b.add(aten.Value{Kind: aten.Number, DType: f})
+		v = b.temp("add", aten.Args{}, f, small, v, number)
+		v = b.temp("rsqrt", aten.Args{}, f, small, v)
+		factor := wide
+		if cast != nil && back == nil {
+			factor = in
+		}
+		v = b.temp("mul", aten.Args{}, f, shape, factor, v)
+		weight := b.value(w)
+		if shifted {
+			d := b.dims(w)
+			weight = b.temp("float", aten.Args{}, f, d, weight)
+			weight = b.temp("add", aten.Args{}, f, d, weight, number)
+			v = b.temp("mul", aten.Args{}, f, shape, v, weight)
+			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Out[0])
+			return
+		}
+		v = b.temp("type_as", aten.Args{}, f, shape, v, in)
+		b.call("mul", aten.Args{}, []aten.ValueID{weight, v}, scale.Out[0])
+	}, members...)
+}
+
+// matchCenteredNorm finds the layer norm without bias that Cohere writes by hand:
+//
+//	weight * ((x - mean) * rsqrt((x - mean).pow(2).mean(-1) + eps))
+//
+// It computes in float32, the weight's product too, and casts the result back (CohereLayerNorm in transformers). As with
+// the root mean square norms, a float32 graph of torch.export's does not show it.
+func matchCenteredNorm(b *recovery, i int) {
+	variance := b.nodes[i]
+	pow, pi := b.producedBy(b.in(variance, 0), "Pow")
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+		return
+	}
+	first, fi := b.producedBy(b.in(pow, 0), "Sub")
+	if first == nil {
+		return
+	}
+	x := b.in(first, 0)
+	mean, mi := b.producedBy(b.in(first, 1), "ReduceMean")
+	if mean == nil || b.in(mean, 0) != x {
+		return
+	}
+	r, inverse := b.inverseRoot(variance)
+	if r == onnxload.NoValue {
+		return
+	}
+	norm, ni := b.user(r, "Mul")
+	if norm == nil || b.in(norm, 1) != b.id(r) {
+		return
+	}
+	second, ci := b.producedBy(b.in(norm, 0), "Sub")
+	scale, ki := b.user(norm.Out[0], "Mul")
+	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || scale == nil || !b.isParameter(b.in(scale, 0)) {
+		return
+	}
+	uses := 1 // of each difference; an optimizer merges them
+	if fi == ci {
+		uses = 2
+	}
+	if len(b.usesOf(first.Out[0])) != uses || len(b.usesOf(second.Out[0])) != uses || len(b.usesOf(mean.Out[0])) != 3-uses {
+		return
+	}
+	shape, small := b.dims(x), b.dims(mean.Out[0])
+	rank := len(shape)
+	if rank == 0 || len(small) != rank || small[rank-1] != 1 || aten.Numel(small)*shape[rank-1] != aten.Numel(shape) {
+		return
+	}
+	if !b.guess(dialect.CentredNorm) {
+		return
+	}
+	b.claim(func() {
+		f := aten.Float32
+		last := aten.Args{Dims: []int{rank - 1}, Keep: true}
+		number := b.add(aten.Value{Kind: aten.Number, DType: f})
+		in, weight := b.value(x), b.value(b.in(scale, 0))
+		wide := b.temp("float", aten.Args{}, f, shape, in)
+		m := b.temp("mean", last, f, small, wide)
+		d := b.temp("sub", aten.Args{}, f, shape, wide, m)
+		v := b.temp("square", aten.Args{}, f, shape, d)
+		v = b.temp("mean", last, f, small, v)
+		d = b.temp("sub", aten.Args{}, f, shape, wide, m)
+		v = b.temp("add", aten.Args{}, f, small, v, number)
+		v = b.temp("rsqrt", aten.Args{}, f, small, v)
+		v = b.temp("mul", aten.Args{}, f, shape, d, v)
+		weight = b.temp("float", aten.Args{}, f, b.dims(b.in(scale, 0)), weight)
+		v = b.temp("mul", aten.Args{}, f, shape, weight, v)
+		b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Out[0])
+	}, append([]int{i, pi, fi, mi, ci, ni, ki}, inverse...)...)
+}
+
+// matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where the
+// norms are of the first or the last dimension (can_use_fused in aten/src/ATen/native/WeightNorm.cpp).
+func matchWeightNorm(b *recovery, i int) {
+	norm := b.nodes[i]
+	v := b.in(norm, 0)
+	div, di := b.user(norm.Out[0], "Div")
+	if div == nil || !b.isParameter(v) || b.in(div, 0) != v {
+		return
+	}
+	mul, mi := b.user(div.Out[0], "Mul")
+	if mul == nil {
+		return
+	}
+	g := b.other(mul, div.Out[0])
+	shape, norms := b.dims(v), b.dims(norm.Out[0])
+	last := len(shape) - 1
+	if !b.isParameter(g) || last < 1 || len(norms) != len(shape) || aten.Numel(norms) != norms[0] && aten.Numel(norms) != norms[last] || !slices.Equal(b.dims(g), norms) {
+		return
+	}
+	b.claim(func() { b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Out[0]) }, i, di, mi)
+}

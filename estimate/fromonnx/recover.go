@@ -1,0 +1,401 @@
+// Package fromonnx recovers the program that a typed ONNX graph was exported from: patterns first claim the nodes that one call
+// was exported as, and each node that no pattern has goes through the row of its operator.
+package fromonnx
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/pysource"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A Source is a typed ONNX graph and what is known of its constants.
+type Source struct {
+	Model *onnxload.Model
+	Types *shape.Result
+	Kinds []aten.ValueKind // by ONNX value: Parameter or Buffer for those of the module; anything else for the rest
+	Place func(*onnxload.Node) module.Place
+	Train bool  // the run is a training step
+	Tied  *Tied // a last layer that shares its weight with a table; nil for none
+	Most  bool  // of two calls that are exported alike, take the one that saves more
+
+	Unproven bool // make guesses that too few models bear out
+
+	Without map[string]bool // rows of package dialect, and lifetime's rules, that are switched off, by name
+
+	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
+}
+
+// Recover finds the PyTorch calls that a graph was exported from. All dimensions
+// must be bound. Nodes that it cannot place are counted in Program.Unknown. Call.Origin is an index into the nodes that it returns: those
+// that run.
+func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
+	b := newRecovery(src)
+	if err := b.flatten(src.Model.Graph); err != nil {
+		return nil, nil, err
+	}
+	b.index()
+	b.findHost()
+	ops := map[string]bool{}
+	for _, n := range b.nodes {
+		ops[n.Op] = true
+	}
+	for _, p := range patterns {
+		if !ops[p.anchor] {
+			continue
+		}
+		for i := range b.nodes {
+			b.at = i
+			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && len(n.In) > 0 && n.Out[0] != onnxload.NoValue {
+				p.match(b, i)
+			}
+		}
+	}
+	for _, id := range src.Model.Graph.Inputs {
+		v := b.add(aten.Value{Name: b.m.Values[id].Name, Kind: aten.InputValue, DType: b.elem(id), Shape: b.dims(id)})
+		b.of[id] = v
+		b.prog.Inputs = append(b.prog.Inputs, v)
+	}
+	runs := 0 // nodes that make a call, as a rule one each
+	for i, n := range b.nodes {
+		if b.emit[i] != nil || !b.done[i] && !b.hostNode(n) {
+			runs++
+		}
+	}
+	b.prog.Calls = make([]aten.Call, 0, runs)
+	b.prog.Values = slices.Grow(b.prog.Values, runs+len(src.Model.Graph.Inits))
+	for i, n := range b.nodes {
+		b.at = i
+		switch {
+		case b.emit[i] != nil:
+			b.emit[i]()
+		case b.done[i] || b.hostNode(n):
+		default:
+			b.node(n)
+		}
+		if b.err != nil {
+			return nil, nil, b.err
+		}
+	}
+	if b.err != nil {
+		return nil, nil, b.err
+	}
+	for _, id := range src.Model.Graph.Outputs {
+		if id != onnxload.NoValue {
+			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
+		}
+	}
+	b.unmerge()
+	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0 || len(b.passed) > 0
+	b.noteExport()
+	b.prog.InferOnly = b.inferenceOnly()
+	if !src.Train && !src.Autocast && b.takes(dialect.FastPath) {
+		fastAttention(b.prog)
+	}
+	b.prog.DropDead()
+	if len(b.unknown) > 0 {
+		for i := range b.prog.Calls { // those whose results are read
+			node := b.prog.Calls[i].Origin
+			if name, ok := b.unknown[node]; ok {
+				b.prog.Unknown[name]++
+				delete(b.unknown, node)
+			}
+		}
+	}
+	b.orderState()
+	if b.err != nil {
+		return nil, nil, b.err
+	}
+	return b.prog, b.nodes, b.prog.Check()
+}
+
+// takes reports whether a guess may be made.
+func (b *recovery) takes(row *dialect.Row) bool {
+	return !b.src.Without[row.Name] && (!row.Unproven || b.src.Unproven)
+}
+
+// chose writes down that a guess was made about the node at hand.
+func (b *recovery) chose(row *dialect.Row) {
+	b.prog.Guesses = append(b.prog.Guesses, aten.Guess{Row: row.Name, Origin: int32(b.at)})
+}
+
+// guess makes a guess about the node at hand, and reports false where it is switched off.
+func (b *recovery) guess(row *dialect.Row) bool {
+	if b.takes(row) {
+		b.chose(row)
+		return true
+	}
+	if row.Unproven && !b.src.Without[row.Name] {
+		if b.passed == nil {
+			b.passed = map[*dialect.Row]int{}
+		}
+		b.passed[row]++
+	}
+	return false
+}
+
+// A recovery is the state of one Recover.
+type recovery struct {
+	src    Source
+	m      *onnxload.Model
+	types  *shape.Result
+	prog   *aten.Program
+	nodes  []*onnxload.Node      // those that run, subgraphs included, in order
+	shapes []int32               // by ONNX value: one more than the index of its sizes, once they were asked for
+	sizes  [][]int64             // shared, never written to
+	flips  map[aten.ValueID]bool // parameters that are kept transposed
+	of     []aten.ValueID        // by ONNX value: the program's, or -2
+	calls  []int32               // by program value: one more than the call that makes it, as far as it is that long
+	folded int                   // batch norms that an export folded into convolutions, and that are restored
+	maxima int                   // reductions taken for x.max(dim) that could be x.amax(dim)
+	made   []int32               // by ONNX value: index of the node that makes it, or -1
+	uses   reads                 // by ONNX value: the nodes that read it, once for each slot
+	out    []bool                // by ONNX value: an output of the graph
+	fixed  []bool                // by ONNX value: it comes from shapes and constants alone
+	host   []bool                // by ONNX value: Python computes it
+	same   []onnxload.ValueID
+	done   []bool   // by node: part of a pattern
+	emit   []func() // by node: what to do instead of its row
+	at     int
+	err    error
+
+	unknown map[int32]string                             // by node: the operator that has no row
+	said    map[string]bool                              // operators that a note says are approximate
+	own     map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
+	looked  map[onnxload.ValueID]bool                    // biases of heads that folding looked up
+	lists   map[onnxload.ValueID][]onnxload.ValueID
+	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed  int                       // items of all lists
+
+	cloned    map[onnxload.ValueID]bool // results of transposes that are copied row by row
+	passed    map[*dialect.Row]int      // unproven guesses that were not made
+	functions int                       // chains that are taken for functions of autograd written in Python
+	widened   int                       // attentions that are taken to multiply in float32
+
+	scopes map[string]int32
+	called map[string]bool // modules that have a forward which calls something, by path: containers such as ModuleList have none
+	layers map[string]int32
+	places []*located // by node
+
+	modules int        // how many places there are, about
+	sizesOf [256]int32 // see keepDims
+}
+
+const unset aten.ValueID = -2
+
+func newRecovery(src Source) *recovery {
+	n := len(src.Model.Values)
+	b := &recovery{
+		src: src, m: src.Model, types: src.Types,
+		prog: &aten.Program{Unknown: map[string]int{}, Without: src.Without, Unproven: src.Unproven}, unknown: map[int32]string{},
+		shapes: make([]int32, n), flips: map[aten.ValueID]bool{},
+		of: make([]aten.ValueID, n), made: make([]int32, n),
+		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
+		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
+	}
+	for i := range n {
+		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
+	}
+	b.prog.Sources = pysource.New(framesOf(src.Model.Stacks))
+	return b
+}
+
+func (b *recovery) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (b *recovery) add(v aten.Value) aten.ValueID {
+	b.prog.Values = append(b.prog.Values, v)
+	return aten.ValueID(len(b.prog.Values) - 1)
+}
+
+// value returns the program's value for an ONNX one. Parameters, buffers and constants
+// come into being when they are first asked for.
+func (b *recovery) value(id onnxload.ValueID) aten.ValueID {
+	id = b.id(id)
+	if id == onnxload.NoValue {
+		return aten.NoValue
+	}
+	if b.of[id] != unset {
+		return b.of[id]
+	}
+	if b.looked[id] {
+		return b.lookUpBias(id)
+	}
+	v := aten.Value{Name: b.m.Values[id].Name, DType: b.elem(id)}
+	kind := b.src.Kinds[id]
+	switch {
+	case b.host[id]:
+		v.Kind = aten.Number
+		if b.types.Type(id).Shape.Ranked {
+			v.Shape = b.dims(id)
+		}
+	case b.m.Values[id].Init != nil && (kind == aten.Parameter || kind == aten.Buffer):
+		v.Kind, v.Shape = kind, b.dims(id)
+	case b.made[id] < 0 && b.m.Values[id].Init != nil && aten.Numel(b.dims(id)) == 1:
+		v.Kind, v.Shape = aten.Number, b.dims(id)
+	default:
+		v.Kind, v.Shape = aten.Constant, b.dims(id)
+	}
+	b.of[id] = b.add(v)
+	if v.Kind == aten.Parameter || v.Kind == aten.Buffer {
+		b.prog.State = append(b.prog.State, b.of[id])
+	}
+	return b.of[id]
+}
+
+// transposed returns the parameter that id is the transpose of: a Linear's weight as
+// PyTorch keeps it, [out, in].
+func (b *recovery) transposed(id onnxload.ValueID) aten.ValueID {
+	v := b.value(id)
+	if p := &b.prog.Values[v]; p.Kind == aten.Parameter && len(p.Shape) == 2 && !b.flips[v] {
+		b.flips[v] = true // once, however many products share it
+		p.Shape = []int64{p.Shape[1], p.Shape[0]}
+	}
+	return v
+}
+
+// result makes a new activation and binds it to an ONNX value.
+func (b *recovery) result(id onnxload.ValueID) aten.ValueID {
+	if id == onnxload.NoValue {
+		return aten.NoValue
+	}
+	v := b.add(aten.Value{Name: b.m.Values[id].Name, DType: b.elem(id), Shape: b.dims(id)})
+	b.of[id] = v
+	return v
+}
+
+// call emits a call whose results are the ONNX values outs.
+func (b *recovery) call(op string, args aten.Args, in []aten.ValueID, outs ...onnxload.ValueID) {
+	c := aten.Call{Op: op, In: in, Args: args.Kept(), Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
+	for _, o := range outs {
+		c.Out = append(c.Out, b.result(o))
+	}
+	b.push(c)
+}
+
+// temp emits a call whose only result has no ONNX value.
+func (b *recovery) temp(op string, args aten.Args, dtype aten.DType, shape []int64, in ...aten.ValueID) aten.ValueID {
+	v := b.add(aten.Value{DType: dtype, Shape: shape})
+	b.push(aten.Call{Op: op, In: in, Out: []aten.ValueID{v}, Args: args.Kept(), Layer: b.layer(b.at), Scope: b.scopeOf(b.at)})
+	return v
+}
+
+func (b *recovery) push(c aten.Call) {
+	c.Origin, c.Stack = int32(b.at), b.nodes[b.at].Stack
+	b.prog.Scopes[c.Scope].Cut = b.prog.Scopes[c.Scope].Cut || b.places[b.at].Cut
+	if !aten.TakesNumbers[c.Op] {
+		for i, v := range c.In {
+			if v != aten.NoValue && b.prog.Values[v].Kind == aten.Number {
+				c.In = slices.Clone(c.In)
+				c.In[i] = b.onDevice(v)
+			}
+		}
+	}
+	if !b.prog.Fits(&c) {
+		b.unknown[c.Origin] = b.nodeName()
+		c.Op, c.Args = "opaque", aten.Plain
+	}
+	if n := len(b.prog.Values); n > len(b.calls) {
+		b.calls = slices.Grow(b.calls, max(n, cap(b.prog.Values))-len(b.calls))[:n]
+	}
+	for _, v := range c.Out {
+		if v != aten.NoValue {
+			b.calls[v] = int32(len(b.prog.Calls)) + 1
+		}
+	}
+	b.prog.Calls = append(b.prog.Calls, c)
+}
+
+// layer returns the index of a node's layer: its module, or what it calls itself.
+func (b *recovery) layer(i int) int32 {
+	p, n := b.places[i], b.nodes[i]
+	if p.layer > 0 {
+		return p.layer - 1
+	}
+	name := p.Module
+	if name == "" {
+		name = n.Name
+	}
+	if name == "" {
+		name = n.Op
+	}
+	k, ok := b.layers[name]
+	if !ok {
+		k = int32(len(b.prog.Layers))
+		b.layers[name] = k
+		b.prog.Layers = append(b.prog.Layers, name)
+	}
+	if p.Module != "" {
+		p.layer = k + 1
+	}
+	return k
+}
+
+// scopeOf returns the index of the module of a node.
+func (b *recovery) scopeOf(i int) int32 {
+	p := b.places[i]
+	if p.scope == 0 {
+		p.scope = b.scope(p.Module) + 1
+	}
+	return p.scope - 1
+}
+
+// scope returns the index of a module, the modules that call it first.
+func (b *recovery) scope(path string) int32 {
+	path = shallow(path)
+	if s, ok := b.scopes[path]; ok {
+		return s
+	}
+	parent := int32(-1)
+	if path != "" {
+		up := ""
+		for i := len(path) - 1; i > 0; i-- {
+			if path[i] == '.' && b.called[path[:i]] {
+				up = path[:i]
+				break
+			}
+		}
+		parent = b.scope(up)
+	}
+	s := int32(len(b.prog.Scopes))
+	b.prog.Scopes = append(b.prog.Scopes, aten.Scope{Name: path, Parent: parent})
+	b.scopes[path] = s
+	return s
+}
+
+// maxModules is how deep modules may nest. Below, what a module holds is taken for its parent's.
+const maxModules = 64
+
+// shallow returns a module's path without the modules that nest too deep.
+func shallow(path string) string {
+	for i, left := 0, maxModules; i < len(path); i++ {
+		if path[i] == '.' {
+			if left--; left == 0 {
+				return path[:i]
+			}
+		}
+	}
+	return path
+}
+
+// claim makes nodes part of a pattern that is emitted in place of its last one.
+func (b *recovery) claim(f func(), nodes ...int) {
+	for _, i := range nodes {
+		b.done[i] = true
+	}
+	b.emit[slices.Max(nodes)] = f
+}
+
+// onDevice returns a tensor of a Python number.
+func (b *recovery) onDevice(v aten.ValueID) aten.ValueID {
+	n := b.prog.Values[v]
+	return b.temp("fill", aten.Args{DType: n.DType, Shape: n.Shape}, n.DType, n.Shape)
+}

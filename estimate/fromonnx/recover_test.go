@@ -1,0 +1,205 @@
+package fromonnx_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
+	"github.com/memestimate/memestimate/onnxload"
+	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// mustRecover is recovered for graphs that have to be understood, and it simulates a step of them.
+func mustRecover(t *testing.T, g onnx.Graph) *aten.Program {
+	t.Helper()
+	p, err := fromonnxtest.Recovered(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []eager.Options{{}, {Settings: eager.Settings{Precision: eager.AMPBF16}}, {Settings: eager.Settings{Precision: eager.FP16, ChannelsLast: true}}} {
+		if _, err := eager.Simulate(p, o); err != nil {
+			t.Fatalf("%v\n%s", err, fromonnxtest.CallsOf(p))
+		}
+	}
+	return p
+}
+
+func wantCalls(t *testing.T, p *aten.Program, want ...string) {
+	t.Helper()
+	if got := fromonnxtest.CallsOf(p); got != strings.Join(want, "\n") {
+		t.Errorf("calls are\n%s\nwanted\n%s", got, strings.Join(want, "\n"))
+	}
+}
+
+// An output may be an input, a constant, or given twice.
+func TestOutputsThatNothingComputes(t *testing.T) {
+	g := onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3), onnx.Bare("c", onnxload.Float32, 4)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "y"), onnx.Op("Identity", "y", "z")},
+		Out:   []onnx.Value{onnx.Float("y", 2, 3), onnx.Float("x", 2, 3), onnx.Float("c", 4), onnx.Float("z", 2, 3), onnx.Float("fc.weight", 3, 3)},
+	}
+	for range g.Out {
+		g.Out = append(g.Out[1:], g.Out[0])
+		p, err := fromonnxtest.Recovered(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Outputs) != 5 {
+			t.Errorf("%d outputs, wanted 5", len(p.Outputs))
+		}
+		if _, err := eager.Simulate(p, eager.Options{}); err != nil {
+			t.Error(err)
+		}
+		_, err = eager.Simulate(p, eager.Options{Train: true})
+		switch first := g.Out[0].Name; first {
+		case "x", "c":
+			if err == nil || !strings.Contains(err.Error(), "depends on no parameter") {
+				t.Errorf("training towards %s: error %v", first, err)
+			}
+		default:
+			if err != nil {
+				t.Errorf("training towards %s: %v", first, err)
+			}
+		}
+	}
+}
+
+// An integer output has no gradient, whatever the loss.
+func TestIntegerOutputHasNoGradient(t *testing.T) {
+	p, err := fromonnxtest.Recovered(onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "h"), onnx.Op("ArgMax", "h", "y", onnx.A("axis", 1), onnx.A("keepdims", 0))},
+		Out:   []onnx.Value{onnx.Val("y", onnxload.Int64, 2)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, loss := range eager.Losses {
+		_, err := eager.Simulate(p, eager.Options{Train: true, Settings: eager.Settings{Loss: loss}})
+		if loss == "none" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "loss") {
+			t.Errorf("loss %s: error %v", loss, err)
+		}
+	}
+}
+
+// Sizes that no computer has are an error that names the value.
+func TestSizesBeyondReason(t *testing.T) {
+	for _, dims := range [][]any{{1 << 31, 1 << 31}, {int64(1 << 62), 8}, {0, int64(1 << 62), int64(1 << 62)}, {1 << 49}} {
+		_, err := fromonnxtest.Recovered(onnx.Graph{In: []onnx.Value{onnx.Float("x", dims...)}, Nodes: []onnx.Node{onnx.Op("Relu", "x", "y")}, Out: []onnx.Value{{Name: "y"}}})
+		if err == nil || !strings.Contains(err.Error(), `value "x"`) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v: error %v", dims, err)
+		}
+	}
+	// The product of these is fine, what attention needs for them is not.
+	p, err := fromonnxtest.Recovered(onnx.Graph{
+		In:    []onnx.Value{onnx.Float("x", 1, 1<<24, 1, 4), onnx.Float("k", 1, 1, 1<<24, 4)},
+		Nodes: []onnx.Node{onnx.Op("Expand", "k s", "ke"), onnx.Op("MatMul", "x kt", "y"), onnx.Op("Transpose", "ke", "kt", onnx.A("perm", []int64{0, 1, 3, 2}))},
+		Inits: []onnx.Tensor{onnx.Int64s("s", 1, 1<<24, 1<<24, 4)}, Out: []onnx.Value{{Name: "y"}},
+	})
+	if err == nil {
+		_, err = eager.Simulate(p, eager.Options{})
+	}
+	if err == nil || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Modules may nest as deep as a file says; only so many levels of them are kept.
+func TestDeepModules(t *testing.T) {
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 3)}, Out: []onnx.Value{{Name: "y"}}}
+	deep := strings.Repeat("a.", 200_000)
+	g.Nodes = []onnx.Node{onnx.Op("MatMul", "x "+deep+"weight", "h").Named(deep + "fc:MatMul"), onnx.Op("Relu", "h", "y").Named(deep + "act:Relu")}
+	g.Inits = []onnx.Tensor{onnx.Bare(deep+"weight", onnxload.Float32, 3, 3)}
+	p := mustRecover(t, g)
+	if len(p.Scopes) > 64+1 {
+		t.Errorf("%d scopes", len(p.Scopes))
+	}
+	wantCalls(t, p, "linear(x, "+deep+"weight, -)", "relu(h)")
+}
+
+// A product's weight that several products share stays one parameter of one shape.
+func TestSharedWeight(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3), onnx.Bare("head.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("MatMul", "a fc.weight", "b"), onnx.Op("MatMul", "b head.weight", "y")},
+	})
+	wantCalls(t, p, "linear(x, fc.weight, -)", "linear(a, fc.weight, -)", "linear(b, head.weight, -)")
+	for _, v := range p.Values {
+		if v.Name == "head.weight" && !slices.Equal(v.Shape, []int64{5, 3}) {
+			t.Errorf("head.weight has shape %v", v.Shape)
+		}
+	}
+	// One that something else reads too is no Linear's.
+	p = mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("p.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x p.weight", "a"), onnx.Op("ReduceSum", "p.weight", "s", onnx.A("keepdims", 0)), onnx.Op("Add", "a s", "y")},
+	})
+	wantCalls(t, p, "matmul(x, p.weight)", "sum(p.weight)", "add(a, s)")
+}
+
+// What no row fits is opaque: its results are there, gradients go through, and it is counted.
+func TestOpaqueNode(t *testing.T) {
+	p := mustRecover(t, onnx.Graph{
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3)}, Out: []onnx.Value{onnx.Float("y", 2, 5)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("Mystery", "a", "y").Of("example")},
+	})
+	wantCalls(t, p, "linear(x, fc.weight, -)", "opaque(a)")
+	if p.Unknown["example::Mystery"] != 1 {
+		t.Errorf("unknown operators: %v", p.Unknown)
+	}
+	if _, err := eager.Simulate(p, eager.Options{Train: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// x.max(dim) and x.amax(dim) are exported alike: torch.export notes which it was, and else a dropped dimension is taken for the
+// former and a note says so.
+func TestLargestOfADimension(t *testing.T) {
+	for _, tt := range []struct {
+		axes []int64
+		keep int
+		want string
+		note bool
+	}{
+		{[]int64{1}, 0, "max_dim(x)", true}, {[]int64{1}, 1, "amax(x)", false}, {[]int64{1, 2}, 0, "amax(x)", false},
+	} {
+		p := mustRecover(t, onnx.Graph{
+			In: []onnx.Value{onnx.Float("x", 2, 3, 4)}, Out: []onnx.Value{{Name: "y"}},
+			Inits: []onnx.Tensor{onnx.Int64s("axes", tt.axes...)},
+			Nodes: []onnx.Node{onnx.Op("ReduceMax", "x axes", "y", onnx.A("keepdims", tt.keep))},
+		})
+		wantCalls(t, p, tt.want)
+		if got := strings.Contains(strings.Join(p.Notes, "\n"), "x.max(dim)"); got != tt.note {
+			t.Errorf("axes %v, keepdims %d: notes %q", tt.axes, tt.keep, p.Notes)
+		}
+	}
+}
+
+// F.relu of what a module of the function's own made is no ReLU(inplace=True) module.
+func TestActivationsOfFunctions(t *testing.T) {
+	for _, tt := range []struct{ conv, relu, want string }{
+		{"block.conv:Conv", "block.act:Relu", "relu_(c)"}, {"block.conv:Conv", "block:Relu", "relu(c)"}, {"conv:Conv", ":Relu", "relu(c)"}, {":Conv", ":Relu", "relu_(c)"},
+	} {
+		p := mustRecover(t, onnx.Graph{
+			In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
+			Inits: []onnx.Tensor{onnx.Zeros("conv.weight", onnxload.Float32, 4, 3, 3, 3)},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x conv.weight", "c").Named(tt.conv), onnx.Op("Relu", "c", "r").Named(tt.relu), onnx.Op("Exp", "r", "y").Named("last:Exp")},
+		})
+		got := "relu(c)"
+		if p.Calls[1].Args.Inplace {
+			got = "relu_(c)"
+		}
+		if p.Calls[1].Op != "relu" || got != tt.want {
+			t.Errorf("%s then %s: %s of %s, wanted %s", tt.conv, tt.relu, got, fromonnxtest.CallsOf(p), tt.want)
+		}
+	}
+}

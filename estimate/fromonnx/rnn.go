@@ -1,0 +1,187 @@
+package fromonnx
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchRNN returns the pattern of a recurrent module: ONNX has a node for each layer, PyTorch one call.
+// Between layers lie the nodes that bring [T, D, N, H] to [T, N, D*H], and dropout.
+func matchRNN(op string) func(b *recovery, i int) {
+	return func(b *recovery, i int) {
+		first := b.nodes[i]
+		hidden := attrInt(first, "hidden_size", 0)
+		layers := []*onnxload.Node{first}
+		members := []int{i}
+		args := aten.Args{Hidden: hidden, Train: b.src.Train}
+		if a := first.Attr("direction"); a != nil {
+			args.Both = a.Str == "bidirectional"
+		}
+		last, out, at := first, onnxload.NoValue, i // and the node of the last
+		for {
+			v, between := b.sequenceOutput(last.Out[0])
+			if v == onnxload.NoValue {
+				break
+			}
+			members = append(members, between...)
+			out = v
+			p, inner := 0.0, []int{}
+			if d, di := b.user(v, "Dropout"); d != nil && b.places[di].Module == b.places[i].Module {
+				p, v = 0.5, d.Out[0]
+				if x, ok := b.number(b.in(d, 1)); ok {
+					p = x
+				}
+				inner = append(inner, di)
+			}
+			next, ni := b.user(v, first.Op)
+			if next == nil || b.in(next, 0) != b.id(v) || b.places[ni].Module != b.places[i].Module || attrInt(next, "hidden_size", 0) != hidden {
+				break
+			}
+			args.P = max(args.P, p)
+			layers, last, at = append(layers, next), next, ni
+			members = append(append(members, inner...), ni)
+		}
+		if out == onnxload.NoValue {
+			return
+		}
+		args.Layers = int64(len(layers))
+		outs := []onnxload.ValueID{out}
+		for k := 1; k < len(first.Out); k++ {
+			state, more := b.finalState(layers, k)
+			outs = append(outs, state)
+			members = append(members, more...)
+		}
+		states := []int{5, 6}
+		for _, k := range members {
+			b.done[k] = true
+		}
+		// In place of the last layer: what puts the final states together may come after the first reader of the sequence.
+		b.emit[at] = func() {
+			in := []aten.ValueID{b.value(b.in(first, 0)), aten.NoValue, aten.NoValue}
+			for k, slot := range states {
+				if s := b.in(first, slot); s != onnxload.NoValue && !b.fixed[b.id(s)] && len(layers) == 1 {
+					in[1+k] = b.value(s)
+				}
+			}
+			var weights []aten.ValueID
+			for _, l := range layers {
+				for _, slot := range []int{1, 2, 3} {
+					for _, p := range b.sourceParameters(b.in(l, slot)) {
+						if v := b.value(p); !slices.Contains(weights, v) {
+							weights = append(weights, v)
+						}
+					}
+				}
+			}
+			if len(weights) > 0 {
+				b.prog.Flat = append(b.prog.Flat, weights)
+			}
+			b.call(op, args, append(in, weights...), outs...)
+		}
+	}
+}
+
+// sequenceOutput follows a layer's [T, D, N, H] to the [T, N, D*H] that the module works on.
+func (b *recovery) sequenceOutput(y onnxload.ValueID) (onnxload.ValueID, []int) {
+	if y == onnxload.NoValue {
+		return onnxload.NoValue, nil
+	}
+	if s, i := b.user(y, "Squeeze"); s != nil {
+		return s.Out[0], []int{i}
+	}
+	if t, i := b.user(y, "Transpose"); t != nil {
+		if r, j := b.user(t.Out[0], "Reshape"); r != nil {
+			return r.Out[0], []int{i, j}
+		}
+	}
+	return onnxload.NoValue, nil
+}
+
+// finalState returns the value of a final state of the whole module: the layer's own, or the concatenation
+// over the layers; NoValue when nothing reads it.
+func (b *recovery) finalState(layers []*onnxload.Node, k int) (onnxload.ValueID, []int) {
+	id := layers[0].Out[k]
+	if id == onnxload.NoValue || len(b.usesOf(b.id(id))) == 0 && !b.out[b.id(id)] {
+		return onnxload.NoValue, nil
+	}
+	if len(layers) == 1 {
+		return id, nil
+	}
+	if c, i := b.user(id, "Concat"); c != nil {
+		return c.Out[0], []int{i}
+	}
+	return onnxload.NoValue, nil
+}
+
+// sourceParameters returns the parameters that a layer's packed weights were put together from, in
+// their order: exporters slice them to reorder the gates, concatenate and unsqueeze them.
+func (b *recovery) sourceParameters(id onnxload.ValueID) []onnxload.ValueID {
+	var found []onnxload.ValueID
+	work := []onnxload.ValueID{id}
+	for steps := 0; len(work) > 0 && steps < 1000; steps++ {
+		v := work[0]
+		work = work[1:]
+		if v == onnxload.NoValue {
+			continue
+		}
+		v = b.id(v)
+		if b.src.Kinds[v] == aten.Parameter && b.m.Values[v].Init != nil {
+			if !slices.Contains(found, v) {
+				found = append(found, v)
+			}
+			continue
+		}
+		if n, _ := b.producer(v); n != nil {
+			switch n.Op {
+			case "Concat":
+				for j := range n.In {
+					work = append(work, b.in(n, j))
+				}
+			case "Unsqueeze", "Slice", "Squeeze", "Reshape", "Transpose":
+				work = append(work, b.in(n, 0))
+			}
+		}
+	}
+	return found
+}
+
+// emitRNN emits one layer that is in no module: the call of a module of that layer, with its output seen as
+// [T, D, N, H], as ONNX has it.
+func emitRNN(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		x := b.dims(b.in(n, 0))
+		args := aten.Args{Hidden: attrInt(n, "hidden_size", 0), Layers: 1, Train: b.src.Train}
+		dirs := int64(1)
+		if a := n.Attr("direction"); a != nil && a.Str == "bidirectional" {
+			args.Both, dirs = true, 2
+		}
+		if len(x) != 3 || args.Hidden <= 0 || args.Hidden > 1<<30 || attrInt(n, "layout", 0) != 0 {
+			emitGeneral(b, n)
+			return
+		}
+		in := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 5)), aten.NoValue}
+		if op == "lstm" {
+			in[2] = b.value(b.in(n, 6))
+		}
+		for _, slot := range []int{1, 2, 3} {
+			if v := b.value(b.in(n, slot)); v != aten.NoValue {
+				in = append(in, v)
+			}
+		}
+		d := b.elem(b.in(n, 0))
+		y := b.add(aten.Value{DType: d, Shape: []int64{x[0], x[1], dirs * args.Hidden}})
+		c := aten.Call{Op: op, In: in, Out: []aten.ValueID{y}, Args: &args, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
+		for _, o := range n.Out[1:] {
+			c.Out = append(c.Out, b.result(o))
+		}
+		b.push(c)
+		if n.Out[0] == onnxload.NoValue {
+			return
+		}
+		shape := []int64{x[0], x[1], dirs, args.Hidden}
+		v := b.temp("reshape", aten.Args{Shape: shape}, d, shape, y)
+		b.call("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, []aten.ValueID{v}, n.Out[0])
+	}
+}

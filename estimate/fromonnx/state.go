@@ -1,0 +1,148 @@
+package fromonnx
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// orderState puts parameters and buffers in the order in which Module._apply moves them:
+// a module's children first, in the order in which they were registered, then its
+// parameters, then its buffers. Exporters list parameters in that order of modules.
+// Module.parameters, which an optimizer is made of, has a module's own before those of its children.
+// Each batch norm has a counter of batches, an int64 that no export keeps.
+func (b *recovery) orderState() {
+	for i := range b.m.Values { // parameters that no call reads still move
+		if k := b.src.Kinds[i]; (k == aten.Parameter || k == aten.Buffer) && b.m.Values[i].Init != nil && b.of[i] == unset {
+			b.host[i] = false
+			b.value(onnxload.ValueID(i))
+		}
+	}
+	// Values that the graph does not have, restored ones, stay at the end of their modules.
+	ids := make([]int32, len(b.prog.Values))
+	for v := range ids {
+		ids[v] = int32(len(b.of))
+	}
+	for i, v := range b.of {
+		if v >= 0 {
+			ids[v] = min(ids[v], int32(i))
+		}
+	}
+	state := slices.Clone(b.prog.State)
+	slices.SortStableFunc(state, func(x, y aten.ValueID) int { return int(ids[x] - ids[y]) })
+	t := moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
+	moved, home := make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state)) // and the module of each
+	last := "\x00"                                                                   // the module of the value before
+	counted := map[aten.ValueID]bool{}                                               // running variances of norms that count their batches
+	for _, i := range module.BatchCounters(b.m.Producer, len(state), func(i int) (string, bool) {
+		return b.prog.Values[state[i]].Name, b.prog.Values[state[i]].Kind == aten.Buffer
+	}) {
+		counted[state[i]] = true
+	}
+	for _, v := range state {
+		up, name := "", b.prog.Values[v].Name
+		if i := strings.LastIndexByte(name, '.'); i >= 0 && !strings.ContainsAny(name, ":/") {
+			up = shallow(name[:i])
+		}
+		m := int32(0)
+		if up == last {
+			m = home[len(home)-1]
+		} else {
+			m = t.enter(up)
+		}
+		last = up
+		moved, home = append(moved, v), append(home, m)
+		if counted[v] {
+			counter := b.add(aten.Value{Name: up + ".num_batches_tracked", Kind: aten.Buffer, DType: aten.Int64, Shape: []int64{}})
+			moved, home = append(moved, counter), append(home, m)
+		}
+	}
+	t.walk(0)
+	b.prog.State = arranged(moved, 2*len(t.modules), func(i int) int32 {
+		k := 2 * t.modules[home[i]].moves
+		if b.prog.Values[moved[i]].Kind != aten.Parameter {
+			k++
+		}
+		return k
+	})
+	b.prog.Params = arranged(moved, len(t.modules), func(i int) int32 {
+		if b.prog.Values[moved[i]].Kind != aten.Parameter {
+			return -1
+		}
+		return t.modules[home[i]].named
+	})
+}
+
+// arranged returns the values by the places, of n, that place gives the i-th; those of one place stay in their order, and
+// those without a place, -1, are left out.
+func arranged(values []aten.ValueID, n int, place func(i int) int32) []aten.ValueID {
+	from := make([]int32, n+1)
+	for i := range values {
+		if k := place(i); k >= 0 {
+			from[k+1]++
+		}
+	}
+	for k := 1; k < len(from); k++ {
+		from[k] += from[k-1]
+	}
+	order := make([]aten.ValueID, from[n])
+	for i, v := range values {
+		if k := place(i); k >= 0 {
+			order[from[k]] = v
+			from[k]++
+		}
+	}
+	return order
+}
+
+// A moduleTree is the tree of modules that have parameters and buffers, the first module its root.
+type moduleTree struct {
+	at      map[string]int32 // by path
+	modules []treeModule
+	moved   int32
+	named   int32
+}
+
+type treeModule struct {
+	first, last, next int32 // its first child and its last, and its parent's next; 0 for none
+	moves             int32 // how many come before it in the order in which they move: its children do
+	named             int32 // how many come before it in the order of Module.named_modules: its parents do
+}
+
+// enter returns the module with this path, which is put into the tree with those that it is in.
+func (t *moduleTree) enter(path string) int32 {
+	if path == "" {
+		return 0
+	}
+	if m, ok := t.at[path]; ok {
+		return m
+	}
+	m := int32(len(t.modules))
+	t.modules = append(t.modules, treeModule{})
+	t.at[path] = m
+	up := int32(0)
+	if i := strings.LastIndexByte(path, '.'); i >= 0 {
+		up = t.enter(path[:i])
+	}
+	if last := t.modules[up].last; last > 0 {
+		t.modules[last].next = m
+	} else {
+		t.modules[up].first = m
+	}
+	t.modules[up].last = m
+	return m
+}
+
+// walk ranks a module and those in it; paths bound how deep they nest.
+func (t *moduleTree) walk(m int32) {
+	t.modules[m].named = t.named
+	t.named++
+	for c := t.modules[m].first; c > 0; c = t.modules[c].next {
+		t.walk(c)
+	}
+	t.modules[m].moves = t.moved
+	t.moved++
+}

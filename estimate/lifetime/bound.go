@@ -1,0 +1,387 @@
+package lifetime
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
+)
+
+// A pyName is a name in one run of a function, and what it was bound to.
+type pyName struct {
+	name  string
+	bound []bound
+	read  int32          // the call after which it was last seen to have its value
+	list  bool           // something was appended to it
+	given []aten.ValueID // of a list: what it has that the caller made
+}
+
+// A bound is what a name has from the end of a call on, until it is bound again.
+type bound struct {
+	at     int32
+	values []aten.ValueID
+	unread []int32 // calls whose results nothing reads
+	lost   bool    // the line that bound it was not seen, as it computes nothing
+}
+
+// A namespace is the names of one run of a forward.
+type namespace struct {
+	l     *lives
+	k     int // its span
+	first int32
+	vars  []*pyName
+	by    map[string]*pyName
+	loose []aten.ValueID // what something holds that was not seen, to the end
+}
+
+// maxWork is how many steps names takes by call, value and module at most. Real programs take a fiftieth.
+const maxWork = 256
+
+// has reports whether a list has a value, and counts the work.
+func (l *lives) has(list []aten.ValueID, v aten.ValueID) bool {
+	l.work -= int64(len(list)) + 1
+	return l.work >= 0 && slices.Contains(list, v)
+}
+
+// names lets live what the names that a program's lines have bind. Python's rules: the value of an expression is a temporary
+// until the statement ends; then it has a name until that is bound again, or the function returns. What a line reads that has none of its names
+// has one that was bound on a line which computes nothing: shortcut = x.
+//
+// Of functions other than forward the lines are not known, only of those that call them. What is made and read within one statement is
+// left to the style of code (see variables), at most to the end of the statement.
+func (l *lives) names() {
+	p := l.p
+	guessed := slices.Clone(l.last)
+	l.work = int64(maxWork) * int64(len(p.Calls)+len(p.Values)+len(l.spans.list))
+	l.output = make([]bool, len(p.Values))
+	for _, v := range p.Outputs {
+		l.output[v] = true
+	}
+	homes := l.homes()
+	l.onlyReads()
+	l.rank, l.unread, l.search = make([]int32, len(p.Values)), map[int32]int32{}, make([]int32, len(p.Values))
+	spaces := make([]*namespace, len(l.spans.list))
+	inside := make([]aten.ValueID, 0, len(p.Values)) // by span: what is made in it, at home there
+	begin := make([]int, len(l.spans.list)+1)
+	for v := range p.Values {
+		if l.made[v] >= 0 && homes[v] >= 0 {
+			begin[homes[v]+1]++
+		}
+	}
+	for k := range l.spans.list {
+		begin[k+1] += begin[k]
+	}
+	inside = inside[:begin[len(begin)-1]]
+	next := slices.Clone(begin)
+	for v := range p.Values {
+		if k := homes[v]; l.made[v] >= 0 && k >= 0 {
+			inside[next[k]] = aten.ValueID(v)
+			next[k]++
+		}
+	}
+	for k := len(l.spans.list) - 1; k >= 0; k-- { // those that are called before those that call them
+		list := l.executions(k)
+		n := &namespace{l: l, k: k, first: l.spans.list[k].first, by: map[string]*pyName{}}
+		spaces[k] = n
+		for i := range list {
+			n.run(&list[i], spaces)
+		}
+		n.hold()
+		if l.work < 0 { // no program that somebody wrote
+			l.last, l.rank, l.unread = guessed, nil, nil
+			return
+		}
+		for _, v := range inside[begin[k]:begin[k+1]] {
+			l.hiddenIn(list, v, guessed[v])
+		}
+	}
+}
+
+// hiddenIn lets a value live that only one statement makes and reads, where that calls a function of which no line is known.
+func (l *lives) hiddenIn(list []execution, v aten.ValueID, guess int32) {
+	i, found := slices.BinarySearchFunc(list, l.made[v], func(e execution, at int32) int { return int(e.first - at) })
+	if !found {
+		i--
+	}
+	for i > 0 && list[i].first > list[i].last {
+		i--
+	}
+	if i < 0 || !list[i].hidden || l.reader[v] > list[i].last {
+		return
+	}
+	e := &list[i]
+	limit := e.last
+	if e.head != nil && e.head.Spread {
+		limit = guess // what it returns beside what is read: attn_output, attn_weights = attention(...)
+	}
+	l.last[v] = max(l.last[v], min(guess, limit))
+}
+
+// homes returns by value the innermost span that makes and reads it.
+func (l *lives) homes() []int32 {
+	depth := make([]int32, len(l.spans.list))
+	for k, s := range l.spans.list {
+		if s.up >= 0 {
+			depth[k] = depth[s.up] + 1
+		}
+	}
+	common := func(a, b int32) int32 {
+		for a != b && a >= 0 && b >= 0 {
+			if depth[a] >= depth[b] {
+				a = l.spans.list[a].up
+			} else {
+				b = l.spans.list[b].up
+			}
+		}
+		return min(a, b)
+	}
+	home := make([]int32, len(l.p.Values))
+	for v, i := range l.made {
+		home[v] = -1
+		if i >= 0 {
+			home[v] = l.spans.inner[i]
+		}
+	}
+	l.eachRead(func(i int32, v aten.ValueID) { home[v] = common(home[v], l.spans.inner[i]) })
+	for v, k := range home {
+		if l.made[v] >= 0 && k >= 0 {
+			l.owner[v] = l.spans.list[k].scope
+		}
+	}
+	return home
+}
+
+// onlyReads takes back the guesses: what is read lives until the modules return that it was passed into.
+func (l *lives) onlyReads() {
+	for v, i := range l.made {
+		if i >= 0 {
+			l.last[v] = i
+		}
+	}
+	l.eachRead(func(i int32, v aten.ValueID) { l.last[v] = max(l.last[v], l.spans.enteredAfter(i, l.made[v])) })
+}
+
+// run follows the names through one execution of a statement.
+func (n *namespace) run(e *execution, spaces []*namespace) {
+	if l := n.l; l.work < 0 {
+		return
+	}
+	if e.first > e.last { // nothing is computed
+		n.rename(e.head)
+		return
+	}
+	n.resolve(e)
+	n.lists(e, spaces)
+	made := n.results(e)
+	st := e.head
+	defer n.tuples(e)
+	if st == nil {
+		return
+	}
+	switch {
+	case st.Held != "" && st.Kind != pysource.Augment:
+		if x := n.by[st.Held]; x != nil && st.Kind == pysource.Binding && n.writes(e, x) { // x[i] = y of a tensor
+			n.bind(st.Held, e.last, made)
+		} else {
+			n.put(st.Held, e.last, made)
+			n.by[st.Held].list = true
+		}
+	case st.Attr:
+		n.loose = append(n.loose, made...)
+	case st.Kind == pysource.Augment && len(st.Targets) == 1 && st.Items:
+		n.put(st.Targets[0], e.last, made)
+	case st.Kind == pysource.Augment && len(st.Targets) == 1:
+		n.bind(st.Targets[0], e.last, made)
+	case st.Kind == pysource.Binding && st.Spread:
+		n.unpack(e, made, spaces)
+	case st.Kind == pysource.Binding:
+		for _, name := range st.Targets {
+			n.bind(name, e.last, made)
+		}
+	case st.Kind == pysource.Bare && st.Inplace && len(st.Reads) > 0:
+		n.bind(st.Reads[0], e.last, made)
+	case st.Kind != pysource.Binding:
+		for _, name := range st.Targets { // (y := f(x))
+			n.bind(name, e.last, made)
+		}
+	}
+}
+
+// rename follows the names through a statement that computes nothing: y = x, xs.append(x).
+func (n *namespace) rename(st *pysource.Statement) {
+	if st == nil {
+		return
+	}
+	switch x := n.by[st.Copies]; {
+	case st.Kind == pysource.Binding && x != nil:
+		for _, name := range st.Targets {
+			n.bind(name, n.now(), x.values())
+		}
+	case st.Kind == pysource.Bare && st.Held != "":
+		for _, name := range st.Reads {
+			if x := n.by[name]; x != nil && name != st.Held {
+				n.put(st.Held, n.now(), x.values())
+			}
+		}
+	}
+}
+
+// unpack binds names to the parts of a value.
+func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespace) {
+	targets := e.head.Targets
+	var rest []string
+	for i, name := range targets {
+		switch {
+		case i < len(made) && i == len(targets)-1:
+			n.bind(name, e.last, made[i:])
+		case i < len(made):
+			n.bind(name, e.last, made[i:i+1])
+		default:
+			n.bind(name, e.last, nil)
+			rest = append(rest, name)
+		}
+	}
+	// What a module returns and nothing reads: attn_output, attn_weights = self.attention(x).
+	for _, p := range e.parts {
+		for _, st := range p.steps {
+			if st.child < 0 || spaces[st.child] == nil {
+				continue
+			}
+			for _, name := range rest {
+				x, y := spaces[st.child].by[name], n.by[name]
+				if x == nil || y == nil || len(y.bound) == 0 { // the latter is so for "" alone
+					continue
+				}
+				y.bound[len(y.bound)-1].values = x.values()
+			}
+		}
+	}
+}
+
+// tuples follows the results of recurrent modules that nothing reads: they are in the tuple that the module returns.
+func (n *namespace) tuples(e *execution) {
+	p := n.l.p
+	for i := e.first; i <= e.last; i++ {
+		c := &p.Calls[i]
+		if !slices.Contains(aten.ReturnsTuple, c.Op) || n.l.spans.list[n.l.spans.inner[i]].up != int32(n.k) {
+			continue
+		}
+		n.l.unread[i] = n.l.spans.list[n.l.spans.inner[i]].last // self.lstm(x)[0]
+		if st := e.head; st != nil && st.Kind == pysource.Binding && len(st.Targets) > 0 && len(st.Sites) == 1 {
+			if x := n.by[st.Targets[len(st.Targets)-1]]; x != nil && len(x.bound) > 0 {
+				b := &x.bound[len(x.bound)-1]
+				b.unread = append(b.unread, i)
+				for _, v := range c.Out {
+					if v != aten.NoValue && n.l.reads[v] == 0 && !n.l.output[v] {
+						b.values = append(slices.Clip(b.values), v)
+					}
+				}
+			}
+		}
+	}
+}
+
+// results returns what a statement makes that is read after it, in order.
+func (n *namespace) results(e *execution) (made []aten.ValueID) {
+	for i := e.first; i <= e.last; i++ {
+		for _, v := range n.l.p.Calls[i].Out {
+			if v != aten.NoValue && (n.l.reader[v] > e.last || n.l.output[v]) {
+				made = append(made, v)
+			}
+		}
+	}
+	return made
+}
+
+// writes reports whether a statement computes what a name has anew, in part: x[:, i] = y.
+func (n *namespace) writes(e *execution, x *pyName) bool {
+	c := &n.l.p.Calls[e.last]
+	return len(c.In) > 0 && len(c.Out) == 1 && c.Out[0] != aten.NoValue && n.l.has(x.values(), c.In[0]) && slices.Equal(n.l.p.Values[c.In[0]].Shape, n.l.p.Values[c.Out[0]].Shape)
+}
+
+// values returns what a name has.
+func (x *pyName) values() []aten.ValueID {
+	if len(x.bound) == 0 {
+		return nil
+	}
+	return x.bound[len(x.bound)-1].values
+}
+
+// now returns the call after which a name was last bound.
+func (n *namespace) now() (at int32) {
+	at = n.first - 1
+	n.l.work -= int64(len(n.vars))
+	for _, x := range n.vars {
+		if k := len(x.bound); k > 0 {
+			at = max(at, x.bound[k-1].at)
+		}
+	}
+	return at
+}
+
+func (n *namespace) variable(name string) *pyName {
+	x := n.by[name]
+	if x == nil {
+		x = &pyName{name: name, read: n.first - 1}
+		n.by[name] = x
+		n.vars = append(n.vars, x)
+	}
+	return x
+}
+
+// bind lets a name have values from the end of a call on.
+func (n *namespace) bind(name string, at int32, values []aten.ValueID) {
+	if name == "" {
+		n.loose = append(n.loose, values...)
+		return
+	}
+	if n.l.work -= int64(len(values)); n.l.work < 0 {
+		return
+	}
+	x := n.variable(name)
+	x.bound = append(x.bound, bound{at: at, values: values})
+}
+
+// put adds values to what a name has.
+func (n *namespace) put(name string, at int32, values []aten.ValueID) {
+	x := n.variable(name)
+	if n.l.work -= 8 * int64(len(x.values())+len(values)); n.l.work < 0 { // each list is a copy
+		return
+	}
+	x.bound = append(x.bound, bound{at: at, values: append(slices.Clip(x.values()), values...)})
+}
+
+// hold lets live what names have.
+func (n *namespace) hold() {
+	end := n.l.spans.list[n.k].last
+	for _, x := range n.vars {
+		for i, b := range x.bound {
+			until := end
+			if i+1 < len(x.bound) {
+				until = x.bound[i+1].at
+			}
+			for _, v := range b.values {
+				n.until(v, until)
+			}
+			for _, c := range b.unread {
+				n.l.unread[c] = until
+			}
+		}
+	}
+	for _, v := range n.loose {
+		n.until(v, end)
+	}
+	for i, x := range n.vars {
+		for _, v := range x.values() {
+			if n.l.made[v] >= n.first && n.l.rank[v] == 0 && n.l.last[v] == end {
+				n.l.rank[v] = int32(i) + 1
+			}
+		}
+	}
+}
+
+func (n *namespace) until(v aten.ValueID, end int32) {
+	if n.l.made[v] >= n.first {
+		n.l.last[v] = max(n.l.last[v], end)
+	}
+}

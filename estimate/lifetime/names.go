@@ -1,0 +1,465 @@
+package lifetime
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// variables lets live on what has a name of its own in the common style of code, though it is used once:
+//
+//   - what multiplies another activation, attn @ v or scaled_dot_product_attention(q, k, v): the names are not assigned
+//     again before the function returns;
+//   - what is taken out of a tuple, q, k, v = qkv.unbind(0) or x1, x2 = x.chunk(2): see unpacking;
+//   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention makes;
+//   - the parts of a list that modules made and cat joins: the list is a variable; see beside for its end;
+//   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are done;
+//   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see joined;
+//   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a function begins
+//     with them: see preactivation.
+//
+// In a loop over modules each of them lives until the next round assigns it.
+func (l *lives) variables() {
+	l.eachRead(func(i int32, v aten.ValueID) {
+		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && aten.IsProduct(c.Op) && l.several(c) {
+			l.hold(l.named(v), factor)
+		}
+	})
+	l.unpacking()
+	for i := range l.p.Calls {
+		switch c := &l.p.Calls[i]; c.Op {
+		case "linear":
+			l.projection(int32(i))
+		case "cat":
+			l.list(c)
+		}
+	}
+	for k, steps := range l.steps {
+		if l.p.Scopes[l.spans.list[k].scope].Cut {
+			continue
+		}
+		if l.takes(nestedCall) {
+			l.nested(steps)
+		}
+		if l.takes(preactivated) {
+			l.preactivation(steps)
+		}
+		if l.takes(decoderSkip) {
+			l.joined(steps)
+		}
+	}
+}
+
+// several reports whether a call reads more than one activation.
+func (l *lives) several(c *aten.Call) bool {
+	one := aten.NoValue
+	for _, v := range c.In {
+		if v != aten.NoValue && l.made[v] >= 0 {
+			if one != aten.NoValue && v != one {
+				return true
+			}
+			one = v
+		}
+	}
+	return false
+}
+
+// named returns the value that has a name: v, or what a copy or a view without a value of the graph was made of.
+func (l *lives) named(v aten.ValueID) aten.ValueID {
+	for l.p.Values[v].Name == "" {
+		c := &l.p.Calls[l.made[v]]
+		if x := c.In[0]; !aten.IsLook(c.Op) || x == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[v] {
+			break
+		}
+		v = c.In[0]
+	}
+	return v
+}
+
+// hold lets a value live to the end of its function, or until the next round of a loop makes it again.
+func (l *lives) hold(v aten.ValueID, r *Rule) {
+	if !l.takes(r) {
+		return
+	}
+	if l.p.Scopes[l.owner[v]].Cut {
+		return
+	}
+	k := l.spans.frame(l.made[v], l.owner[v])
+	if k < 0 {
+		return
+	}
+	end := l.spans.list[k].last
+	if e := l.nextRound(k, v); e >= l.last[v] && l.takes(nextTurn) {
+		end = e
+	}
+	if l.last[v] < end {
+		l.chose(r, l.made[v])
+		l.last[v] = end
+	}
+}
+
+// nextRound returns the last call of the step that makes in the next round of a loop what v is in this one, -1 where there is none.
+func (l *lives) nextRound(k int32, v aten.ValueID) int32 {
+	if l.again[k] == nil {
+		l.again[k] = rounds(l.p, l.spans, l.steps[k])
+	}
+	at := stepOf(l.steps[k], l.made[v])
+	if period := l.again[k][at]; period > 0 {
+		return l.steps[k][at+period].last
+	}
+	return -1
+}
+
+// listed reports whether a value is in a list that a module which has call i reads: a loop made it, whose next round gave its name to another
+// before. It lives as long as the list, whatever is made of it: skips.append(x) in the one loop, s = self.gate(x, s) in the other.
+func (l *lives) listed(v aten.ValueID, i int32) bool {
+	k := l.spans.frame(l.made[v], l.owner[v])
+	if k < 0 || l.p.Calls[i].Scope == l.owner[v] {
+		return false
+	}
+	e := l.nextRound(k, v)
+	return e >= 0 && e < i
+}
+
+// unpacking lets live on what is taken out of a tuple. The names go on through what has one of them as its only argument,
+// k = k * scale, and end where two activations meet or a function of activation reads one, F.silu(x1) * x2. Through modules
+// they go on where there are several, which take statements of their own; one alone is part of an
+// expression: cat([x1, self.branch(x2)]).
+func (l *lives) unpacking() {
+	p := l.p
+	const none, name, expression = 0, 1, 2
+	is := make([]uint8, len(p.Values))
+	through := map[int32]aten.ValueID{} // by call that makes a module's result: the name that the module was called with
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if c.Op == "split" && len(c.Out) > 1 || c.Op == "unbind" || c.Op == "select" && c.In[0] != aten.NoValue && l.picks[c.In[0]] > 1 {
+			for _, v := range c.Out {
+				if v != aten.NoValue {
+					is[v] = name
+				}
+			}
+		}
+		several := l.several(c)
+		for _, v := range c.In {
+			if v == aten.NoValue || is[v] == none {
+				continue
+			}
+			if c.Scope != l.owner[v] {
+				if out, made := l.throughModule(int32(i), v); out != aten.NoValue {
+					through[made] = v
+				}
+				continue
+			}
+			switch {
+			case several && is[v] == expression:
+			case several || aten.IsActivation(c.Op):
+				l.hold(l.named(v), unpacked)
+			case len(c.Out) == 1 && c.Out[0] != aten.NoValue && sameSize(p, c.Out[0], v):
+				is[c.Out[0]] = is[v]
+			default:
+				l.hold(v, unpacked)
+			}
+		}
+		if v, ok := through[int32(i)]; ok {
+			if is[c.Out[0]] = expression; is[v] == expression {
+				is[c.Out[0]] = name
+			}
+		}
+	}
+}
+
+// throughModule returns the result of the module that call i belongs to, when v is all that it takes and the result is of the same size,
+// and the call that makes it; NoValue otherwise.
+func (l *lives) throughModule(i int32, v aten.ValueID) (out aten.ValueID, made int32) {
+	k := l.spans.frame(l.made[v], l.owner[v])
+	if k < 0 {
+		return aten.NoValue, -1
+	}
+	st := l.steps[k][stepOf(l.steps[k], i)]
+	if ask := [2]int32{st.first, int32(v)}; l.reader[v] > st.last || l.asked[ask] { // once is enough for all calls of the module
+		return aten.NoValue, -1
+	} else if l.asked == nil {
+		l.asked = map[[2]int32]bool{ask: true}
+	} else {
+		l.asked[ask] = true
+	}
+	out = aten.NoValue
+	for j := st.first; j <= st.last; j++ {
+		c := &l.p.Calls[j]
+		for _, x := range c.In {
+			if x != aten.NoValue && x != v && l.made[x] >= 0 && l.made[x] < st.first {
+				return aten.NoValue, -1
+			}
+		}
+		for _, x := range c.Out {
+			if x == aten.NoValue || l.reads[x] == 0 || l.reader[x] <= st.last {
+				continue
+			}
+			if out != aten.NoValue || len(c.Out) != 1 || !sameSize(l.p, x, v) {
+				return aten.NoValue, -1
+			}
+			out, made = x, j
+		}
+	}
+	return out, made
+}
+
+// sameSize reports whether two values have as many elements.
+func sameSize(p *aten.Program, a, b aten.ValueID) bool {
+	return aten.Numel(p.Values[a].Shape) == aten.Numel(p.Values[b].Shape)
+}
+
+// projection lets the argument of a projection that is then unpacked live until a product of its size is made and
+// looked at as what x is assigned to, x = (attn @ v).transpose(1, 2).reshape(B, N, C); to the end of the function without one.
+func (l *lives) projection(i int32) {
+	c := &l.p.Calls[i]
+	x, y := c.In[0], c.Out[0]
+	if !l.takes(projected) || x == aten.NoValue || y == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[y] || l.reads[x] != 1 {
+		return
+	}
+	if y, _ = l.looks(y, i); l.picks[y] < 2 && (l.reads[y] != 1 || l.p.Calls[l.reader[y]].Op != "split") {
+		return
+	}
+	k := l.spans.frame(i, l.owner[x])
+	if k < 0 {
+		return
+	}
+	for j := i + 1; j <= l.spans.list[k].last; j++ {
+		d := &l.p.Calls[j]
+		if aten.IsProduct(d.Op) && d.Scope == l.owner[x] && d.Out[0] != aten.NoValue && sameSize(l.p, d.Out[0], x) {
+			_, end := l.looks(d.Out[0], j)
+			if l.last[x] < end {
+				l.chose(projected, l.made[x])
+				l.last[x] = end
+			}
+			return
+		}
+	}
+	l.hold(x, projected)
+}
+
+// looks follows a value that call i makes through what only looks at it differently, and returns the last of them with the call that makes it.
+func (l *lives) looks(v aten.ValueID, i int32) (aten.ValueID, int32) {
+	for l.reads[v] == 1 {
+		c := &l.p.Calls[l.reader[v]]
+		if !aten.IsLook(c.Op) || c.Out[0] == aten.NoValue {
+			break
+		}
+		v, i = c.Out[0], l.reader[v]
+	}
+	return v, i
+}
+
+// list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,
+// cat([x, skip]), and of what functions make, an expression may make a list. Python evaluates an expression from the left, so one that joins what was
+// made last first has a list turned round, torch.cat(all_hidden_states[::-1], dim=1).
+func (l *lives) list(c *aten.Call) {
+	modules, once, turned := 0, 0, true
+	for i, v := range c.In {
+		if v == aten.NoValue || l.made[v] < 0 || l.owner[v] != c.Scope || i > 0 && l.made[v] >= l.made[c.In[i-1]] {
+			turned = false
+			break
+		}
+	}
+	for _, v := range c.In {
+		if v != aten.NoValue && l.made[v] >= 0 && l.owner[v] == c.Scope && l.p.Calls[l.made[v]].Scope != c.Scope {
+			modules++
+			if l.reads[v] == 1 {
+				once++
+			}
+		}
+	}
+	if len(c.In) < 3 || !turned && (modules < 2 || once == 1 && l.beside(c)) {
+		return
+	}
+	for _, v := range c.In {
+		if v != aten.NoValue && l.made[v] >= 0 && l.owner[v] == c.Scope {
+			l.hold(v, joinedList)
+		}
+	}
+}
+
+// beside reports whether the last part of what cat joins stands beside the list: nothing else reads it, and the module that makes it reads
+// none of the other parts, torch.cat(skips + [self.up(x)], 1). What a list goes on with is made of what it has: ys.append(m(ys[-1])).
+func (l *lives) beside(c *aten.Call) bool {
+	v := c.In[len(c.In)-1]
+	if v == aten.NoValue || l.made[v] < 0 || l.reads[v] != 1 {
+		return false
+	}
+	k := l.spans.frame(l.made[v], c.Scope)
+	if k < 0 {
+		return false
+	}
+	st := l.steps[k][stepOf(l.steps[k], l.made[v])]
+	for i := st.first; i <= st.last; i++ {
+		for _, x := range l.p.Calls[i].In {
+			if x != aten.NoValue && slices.Contains(c.In, x) {
+				return false
+			}
+		}
+	}
+	return st.child >= 0
+}
+
+// nested lets the argument of a module live until the functions are done that take the module's result at once.
+func (l *lives) nested(steps []step) {
+	for j := range steps {
+		st := steps[j]
+		if st.child < 0 {
+			continue
+		}
+		end := st
+		for _, next := range steps[j+1:] {
+			c := &l.p.Calls[next.first]
+			if next.child >= 0 || !aten.IsFunction(c.Op) || c.In[0] == aten.NoValue || l.made[c.In[0]] < end.first || l.made[c.In[0]] > end.last || l.reads[c.In[0]] != 1 {
+				break
+			}
+			end = next
+		}
+		if end == st {
+			continue
+		}
+		l.extend(st, end.last, nestedCall)
+	}
+}
+
+// preactivation lets the argument of norms and activations before a convolution live until that is done, in functions that begin with
+// a norm or an activation, not with a convolution. Residual and dense blocks of that kind are written as expressions from
+// convolution to convolution, self.conv2(self.relu2(self.norm2(x))); those that begin with convolutions as a line
+// for each module. That a norm belongs to the convolution behind it their numbers say, norm2 and conv2; those of blocks that begin with one
+// more norm go with the convolution before. A Sequential, whose members have nothing but numbers, calls them one by one.
+func (l *lives) preactivation(steps []step) {
+	first := 0
+	for first < len(steps) && l.kind(steps[first]) == otherModule {
+		first++
+	}
+	if first == len(steps) || l.kind(steps[first]) != normOrActivation {
+		return
+	}
+	for j := first; j < len(steps); j++ {
+		if l.kind(steps[j]) != normOrActivation {
+			continue
+		}
+		end := j + 1
+		for end < len(steps) && l.kind(steps[end]) == normOrActivation && l.feeds(steps[end-1], steps[end]) {
+			end++
+		}
+		if end < len(steps) && l.kind(steps[end]) == convolution && l.feeds(steps[end-1], steps[end]) && l.number(steps[j]) == l.number(steps[end]) && l.number(steps[j]) != "" {
+			l.extend(steps[j], steps[end].last, preactivated)
+		}
+		j = end - 1
+	}
+}
+
+// A moduleKind is what a step of a forward is as far as preactivation asks.
+type moduleKind uint8
+
+const (
+	otherModule moduleKind = iota
+	normOrActivation
+	convolution
+)
+
+func (l *lives) kind(st step) moduleKind {
+	if st.child < 0 {
+		return otherModule
+	}
+	if l.p.Calls[st.last].Op == "conv" && l.makesItsWeight(st) {
+		return convolution
+	}
+	kind := otherModule
+	for i := st.first; i <= st.last; i++ {
+		switch op := l.p.Calls[i].Op; {
+		case op == "batch_norm" || op == "group_norm" || op == "instance_norm" || aten.IsActivation(op):
+			kind = normOrActivation
+		default:
+			return otherModule
+		}
+	}
+	return kind
+}
+
+// makesItsWeight reports whether nothing but the last call of a step reads what comes from outside of it: the others standardise
+// its weight.
+func (l *lives) makesItsWeight(st step) bool {
+	for i := st.first; i < st.last; i++ {
+		for _, v := range l.p.Calls[i].In {
+			if v != aten.NoValue && l.made[v] >= 0 && l.made[v] < st.first {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// number returns the first number in the name of a step's module, "2" of block.norm2; "" when it has none.
+func (l *lives) number(st step) string {
+	name := l.p.Scopes[l.spans.list[st.child].scope].Name
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	name = strings.TrimLeftFunc(name, func(r rune) bool { return r < '0' || r > '9' })
+	if i := strings.IndexFunc(name, func(r rune) bool { return r < '0' || r > '9' }); i >= 0 {
+		name = name[:i]
+	}
+	return name
+}
+
+// feeds reports whether a step's only result is what the next one takes, and nothing else.
+func (l *lives) feeds(from, to step) bool {
+	for _, v := range l.p.Calls[from.last].Out {
+		if v != aten.NoValue && l.reads[v] == 1 && l.reader[v] >= to.first && l.reader[v] <= to.last {
+			return true
+		}
+	}
+	return false
+}
+
+// extend lets what a step takes from its function, and what goes when the step is done, live until another call.
+func (l *lives) extend(st step, until int32, r *Rule) {
+	for i := st.first; i <= st.last; i++ {
+		for _, v := range l.p.Calls[i].In {
+			if v != aten.NoValue && l.made[v] >= 0 && l.made[v] < st.first && l.last[v] == st.last {
+				l.chose(r, l.made[v])
+				l.last[v] = until
+			}
+		}
+	}
+}
+
+// joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run that takes
+// both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name.
+func (l *lives) joined(steps []step) {
+	p := l.p
+	for j := 0; j+2 < len(steps); j++ {
+		up, cat, dec := steps[j], steps[j+1], steps[j+2]
+		c := &p.Calls[cat.first]
+		if cat.child >= 0 || dec.child < 0 || c.Op != "cat" || len(c.In) != 2 || !l.feeds(up, cat) || !l.feeds(cat, dec) {
+			continue
+		}
+		x := aten.NoValue // what is made larger: all that the step takes
+		for i := up.first; i <= up.last; i++ {
+			for _, v := range p.Calls[i].In {
+				if v != aten.NoValue && l.made[v] >= 0 && l.made[v] < up.first {
+					x = v
+				}
+			}
+		}
+		y := p.Calls[up.last].Out[0]
+		if x != aten.NoValue && (c.In[0] == y || c.In[1] == y) && larger(p.Values[y].Shape, p.Values[x].Shape) {
+			l.extend(up, dec.last, decoderSkip)
+		}
+	}
+}
+
+// larger reports whether a picture is larger than another, in every direction.
+func larger(a, b []int64) bool {
+	if len(a) != len(b) || len(a) < 3 {
+		return false
+	}
+	for i, n := range b[2:] {
+		if a[i+2] <= n {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,131 @@
+package lifetime
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// resolve finds the names of what a statement reads.
+func (n *namespace) resolve(e *execution) {
+	reads := n.reads(e)
+	if len(reads) == 0 {
+		return
+	}
+	var known, stale, unknown []*pyName
+	for _, p := range e.parts {
+		for _, name := range p.st.Reads {
+			x := n.variable(name)
+			if n.l.work -= int64(len(known) + len(stale) + len(unknown)); n.l.work < 0 {
+				return
+			}
+			switch {
+			case slices.Contains(known, x) || slices.Contains(stale, x) || slices.Contains(unknown, x):
+			case slices.ContainsFunc(x.values(), func(v aten.ValueID) bool { return n.l.has(reads, v) }):
+				known = append(known, x)
+			case len(x.values()) == 0:
+				unknown = append(unknown, x)
+			default:
+				stale = append(stale, x)
+			}
+		}
+	}
+	for _, x := range known {
+		x.read = e.last
+	}
+	candidates := append(unknown, stale...)
+	for _, v := range reads {
+		if slices.ContainsFunc(known, func(x *pyName) bool { return n.l.has(x.values(), v) }) {
+			continue
+		}
+		switch {
+		case len(candidates) > 0:
+			x := candidates[0]
+			if len(candidates) > 1 || e.open {
+				candidates = candidates[1:]
+			}
+			n.l.work -= int64(len(x.values()))
+			if x.read == e.last && len(x.bound) > 0 { // one more of a list
+				x.bound[len(x.bound)-1].values = append(slices.Clip(x.values()), v)
+			} else {
+				at := max(n.since(v), x.read)
+				if k := len(x.bound); k > 0 {
+					at = max(at, x.bound[k-1].at)
+				}
+				x.bound = append(x.bound, bound{at: at, values: []aten.ValueID{v}, lost: true})
+				x.read = e.last
+			}
+		case n.lostName(v):
+			n.loose = append(n.loose, v)
+		case n.l.made[v] < n.first && len(known) == 1 && known[0].list:
+			known[0].given = append(known[0].given, v)
+		}
+	}
+}
+
+// lists follows a list that the program makes of a value, on a line that computes nothing, and gives to a module which appends to it:
+//
+//	xs = [x]
+//	x = self.a(x)
+//	x = self.b(x, xs)
+//
+// It is this function's, so what it has lives as long as its name here.
+func (n *namespace) lists(e *execution, spaces []*namespace) {
+	for _, p := range e.parts {
+		for _, st := range p.steps {
+			if st.child < 0 {
+				continue
+			}
+			for _, y := range spaces[st.child].vars {
+				if !y.list || len(y.given) == 0 {
+					continue
+				}
+				for _, name := range p.st.Reads {
+					x := n.by[name]
+					if x == nil || len(x.bound) == 0 || !x.bound[len(x.bound)-1].lost || !n.l.has(x.values(), y.given[0]) {
+						continue
+					}
+					if slices.ContainsFunc(n.vars, func(z *pyName) bool {
+						return z != x && slices.ContainsFunc(z.bound, func(b bound) bool { return n.l.has(b.values, y.given[0]) })
+					}) {
+						n.put(name, e.last, y.values())
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// lostName reports whether a value had a name that was bound again since: what is read of it later has another, which was not seen.
+func (n *namespace) lostName(v aten.ValueID) bool {
+	had := false
+	for _, x := range n.vars {
+		if n.l.has(x.values(), v) {
+			return false
+		}
+		had = had || slices.ContainsFunc(x.bound, func(b bound) bool { return n.l.has(b.values, v) })
+	}
+	return had
+}
+
+// since returns the call after which a value was there.
+func (n *namespace) since(v aten.ValueID) int32 { return max(n.l.made[v], n.first-1) }
+
+// reads returns what a statement reads that was there before it, in the order in which it does.
+func (n *namespace) reads(e *execution) (list []aten.ValueID) {
+	n.l.stamp++
+	stamp := n.l.stamp
+	for i := e.first; i <= e.last; i++ {
+		for _, v := range n.l.p.Calls[i].In {
+			if v == aten.NoValue || n.l.made[v] >= e.first || n.l.search[v] == stamp {
+				continue
+			}
+			n.l.search[v] = stamp
+			if kind := n.l.p.Values[v].Kind; n.l.made[v] >= 0 || kind == aten.InputValue {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
+}

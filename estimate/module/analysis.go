@@ -1,0 +1,469 @@
+// Package module tells what a graph says of the torch.nn.Module that it was exported from: which tensors are parameters and which
+// buffers, which layers and modules its nodes are of, and what of it runs.
+package module
+
+import (
+	"iter"
+	"math"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A flow says what a value's data comes from.
+type flow uint8
+
+const (
+	fixed   flow = iota // constants and shapes: it is the same for every batch and every weight
+	trained             // parameters or buffers
+	data                // the model's inputs
+)
+
+// A step is one node of the graph that computes on data or on parameters. The
+// steps of a model are in execution order.
+type step struct {
+	Node  *onnxload.Node
+	Place *Place
+	index int32 // in execution order, among all nodes
+
+	untaken bool // in the branch of an If that takes less memory
+}
+
+// A stepFinder finds the steps of nodes that are asked for in execution order, without a table of them all.
+type stepFinder struct {
+	a  *Analysis
+	at int
+}
+
+// next returns the step of n, or -1 when it is not the next one.
+func (f *stepFinder) next(n *onnxload.Node) int {
+	for f.at < len(f.a.Steps) && f.a.Steps[f.at].untaken {
+		f.at++
+	}
+	if f.at == len(f.a.Steps) || f.a.Steps[f.at].Node != n {
+		return -1
+	}
+	f.at++
+	return f.at - 1
+}
+
+// An Analysis is what one pass over a graph in execution order finds out about its values.
+type Analysis struct {
+	Model *onnxload.Model
+	Types *shape.Result
+
+	Nodes   int // all of them, subgraphs included
+	Steps   []step
+	places  Places
+	rowOf   []int32            // by step: its layer, or -1; once the layers are known
+	flows   []flow             // by value
+	made    []int32            // by value: the step that makes it, or -1
+	storage []onnxload.ValueID // by value: whose storage it shares; itself when it has its own
+	reads   []int32            // by value: how many inputs and graph outputs read it
+	consts  []constant         // in the order in which the graph lists them
+	constOf []int32            // by value: its place in consts, plus 1; 0 for what is no constant
+	uses    []use              // of all constants
+	Relus   int                // taken to work in place
+
+	rearranged map[onnxload.ValueID][]onnxload.ValueID // by value: the constants that it is a rearrangement of
+	followed   int                                     // of those, see afford
+
+	softmax map[onnxload.ValueID]bool // values that a softmax takes; nil until asked for
+
+	norms      map[onnxload.ValueID]int   // uses in folded norms; nil until asked for
+	tables     map[onnxload.ValueID]uint8 // what becomes of tables; nil until asked for
+	statistics map[string]bool            // modules with a running variance, as prefixes of names; nil until asked for
+
+	Loops  int     // Loop and Scan nodes, whose bodies are counted once
+	inside []int32 // by value: scratch of countInside
+	seen   []int32 // by value: see first
+	epoch  int32
+
+	slotsNode *onnxload.Node // of which slots are
+	slots     slots
+
+	rowMemory
+}
+
+// A use is an input of a node that a constant arrives at, rearranged or not.
+type use struct {
+	node *onnxload.Node
+	slot int32
+	step int32 // index into steps, or -1
+	next int32 // the next use of the same constant: see constant.uses
+}
+
+// A constant is an initializer, or the tensor of a Constant node.
+type constant struct {
+	id          onnxload.ValueID
+	First, last int32 // its uses in analysis.uses, by their places plus 1; 0: there are none
+	tensor      *onnxload.Tensor
+}
+
+func New(m *onnxload.Model, types *shape.Result) *Analysis {
+	n := len(m.Values)
+	a := &Analysis{
+		Model:   m,
+		Types:   types,
+		flows:   make([]flow, n),
+		made:    make([]int32, n),
+		storage: make([]onnxload.ValueID, n),
+		reads:   make([]int32, n),
+		constOf: make([]int32, n),
+		inside:  make([]int32, n),
+		seen:    make([]int32, n),
+
+		rearranged: map[onnxload.ValueID][]onnxload.ValueID{},
+	}
+	for i := range n {
+		a.made[i] = -1
+		a.storage[i] = onnxload.ValueID(i)
+	}
+	a.Steps = make([]step, 0, len(m.Graph.Nodes))
+	a.consts = make([]constant, 0, len(m.Graph.Inits))
+	a.uses = make([]use, 0, len(m.Graph.Inits))
+	a.countReads(m.Graph)
+	for _, id := range m.Graph.Inputs {
+		a.flows[id] = data
+	}
+	a.graph(m.Graph)
+	return a
+}
+
+func (a *Analysis) countReads(g *onnxload.Graph) {
+	for i := range g.Nodes {
+		for _, id := range g.Nodes[i].In {
+			if id != onnxload.NoValue {
+				a.reads[id]++
+			}
+		}
+		for j := range g.Nodes[i].Attrs {
+			for _, sub := range g.Nodes[i].Attrs[j].Graphs {
+				a.countReads(sub)
+			}
+		}
+	}
+	for _, id := range g.Outputs {
+		if id != onnxload.NoValue {
+			a.reads[id]++
+		}
+	}
+}
+
+// graph walks one graph; the reader has bounded how deep graphs nest.
+func (a *Analysis) graph(g *onnxload.Graph) {
+	for _, id := range g.Inits {
+		if t := a.Model.Values[id].Init; t != nil {
+			a.constant(id, t)
+		}
+	}
+	for i := range g.Nodes {
+		a.node(&g.Nodes[i])
+	}
+}
+
+func (a *Analysis) constant(id onnxload.ValueID, t *onnxload.Tensor) {
+	a.consts = append(a.consts, constant{id: id, tensor: t})
+	a.constOf[id] = int32(len(a.consts))
+	a.flows[id] = trained
+}
+
+// ConstantOf returns the constant that a value is, or nil.
+func (a *Analysis) ConstantOf(id onnxload.ValueID) *constant {
+	if k := a.constOf[id]; k > 0 {
+		return &a.consts[k-1]
+	}
+	return nil
+}
+
+// Origins returns the constants that a value is, or is a rearrangement of.
+func (a *Analysis) Origins(id onnxload.ValueID) []onnxload.ValueID {
+	switch {
+	case a.constOf[id] > 0:
+		return a.storage[id : id+1 : id+1] // itself: a constant shares no storage
+	case a.flows[id] == trained:
+		return a.rearranged[id]
+	}
+	return nil
+}
+
+// usesOf lists where a constant arrives, in execution order.
+func (a *Analysis) usesOf(c *constant) iter.Seq[*use] {
+	return func(yield func(*use) bool) {
+		for k := c.First; k > 0; k = a.uses[k-1].next {
+			if !yield(&a.uses[k-1]) {
+				return
+			}
+		}
+	}
+}
+
+func (a *Analysis) node(n *onnxload.Node) {
+	index := a.Nodes
+	a.Nodes++
+	if n.Op == "Constant" && len(n.Out) == 1 {
+		if v := n.Attr("value"); v != nil && len(v.Tensors) == 1 && n.Out[0] != onnxload.NoValue {
+			a.constant(n.Out[0], v.Tensors[0])
+		}
+		return
+	}
+	flow := a.flowInto(n)
+	taken := a.bodies(n, &flow)
+	if flow == trained && a.rearrange(n) {
+		return
+	}
+	at := int32(-1)
+	if flow != fixed {
+		at = int32(len(a.Steps))
+		a.Steps = append(a.Steps, step{Node: n, index: int32(index), Place: a.placeOf(n)})
+	}
+	a.use(n, 0, at)
+	for _, id := range n.Out {
+		if id != onnxload.NoValue {
+			a.flows[id], a.made[id] = flow, at
+		}
+	}
+	if taken != nil { // what an If returns is what its branch made
+		for i, id := range n.Out {
+			if id != onnxload.NoValue && i < len(taken.Outputs) && taken.Outputs[i] != onnxload.NoValue {
+				a.storage[id] = a.storage[taken.Outputs[i]]
+			}
+		}
+	}
+	if at >= 0 && a.sharesStorage(n) {
+		for _, id := range n.Out {
+			if id != onnxload.NoValue {
+				a.storage[id] = a.storage[n.In[0]]
+			}
+		}
+	}
+}
+
+// placeOf returns the place of a node. Where the node says nothing, or what it says was
+// cut off, the names of the parameters it reads tell their module.
+func (a *Analysis) placeOf(n *onnxload.Node) *Place {
+	p := a.places.Of(n)
+	if p.Call != "" || strings.HasPrefix(n.Name, "/") {
+		return p
+	}
+	for _, id := range n.In {
+		if id == onnxload.NoValue {
+			continue
+		}
+		for _, c := range a.Origins(id) {
+			if m := ModuleOfParameter(a.Model.Values[c].Name); m != "" && (p.Module == "" || strings.HasPrefix(m, p.Module+".")) {
+				return a.places.guess(m)
+			}
+		}
+	}
+	return p
+}
+
+// flowInto returns what a node's outputs depend on. A constant that is not a
+// float, or is a single number, carries nothing that was trained.
+func (a *Analysis) flowInto(n *onnxload.Node) flow {
+	f := fixed
+	if readsOnlyShape[n.Op] {
+		return f
+	}
+	for slot, id := range n.In {
+		if id == onnxload.NoValue || n.Op == "CastLike" && slot == 1 { // its type alone
+			continue
+		}
+		g := a.flows[id]
+		if g == trained && n.Op != "DequantizeLinear" && !a.carries(id) {
+			g = fixed
+		}
+		f = max(f, g)
+	}
+	return f
+}
+
+// carries reports whether a value of flow trained has weights in it: floats, and not a lone
+// number that the exporter wrote.
+func (a *Analysis) carries(id onnxload.ValueID) bool {
+	if a.made[id] >= 0 {
+		return true
+	}
+	for _, c := range a.Origins(id) {
+		t := a.tensorOf(c)
+		if t.DType.IsFloat() && (!isScalar(t) || !IsAutomatic(a.Model.Values[c].Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// bodies walks the subgraphs of a node. What flows out of them flows out of the
+// node. Of the branches of an If the one that is taken is counted, and returned; the larger one where that is not known.
+func (a *Analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
+	best := int64(-1)
+	chosen, _ := a.Types.Flow(n)
+	var steps [2]int // of the best branch
+	for i := range n.Attrs {
+		for _, g := range n.Attrs[i].Graphs {
+			if n.Op != "If" {
+				a.Loops++
+			}
+			for _, id := range g.Inputs {
+				a.flows[id] = data
+			}
+			from := len(a.Steps)
+			a.graph(g)
+			for _, id := range g.Outputs {
+				if id != onnxload.NoValue {
+					*f = max(*f, a.flows[id])
+				}
+			}
+			if n.Op != "If" {
+				continue
+			}
+			branch := [2]int{from, len(a.Steps)}
+			size := a.outputsOf(branch)
+			if chosen.Body == g {
+				size = math.MaxInt64
+			}
+			if size > best {
+				branch, steps, best, taken = steps, branch, size, g
+			}
+			for j := branch[0]; j < branch[1]; j++ {
+				a.Steps[j].untaken = true
+			}
+		}
+	}
+	return taken
+}
+
+// outputsOf adds up the outputs of steps[r[0]:r[1]], to compare branches by.
+func (a *Analysis) outputsOf(r [2]int) (sum int64) {
+	for _, s := range a.Steps[r[0]:r[1]] {
+		for _, id := range s.Node.Out {
+			if id == onnxload.NoValue || s.untaken {
+				continue
+			}
+			if size, err := a.sizeOf(id); err == nil && Add(&sum, size.bytes) != nil {
+				return math.MaxInt64
+			}
+		}
+	}
+	return sum
+}
+
+// rearrange follows a node that only prepares parameters for another one, and
+// reports whether it is such a node. Such nodes are no steps: PyTorch has the
+// parameters in the form that it needs.
+func (a *Analysis) rearrange(n *onnxload.Node) bool {
+	if !moves[n.Op] && !rearranges[n.Op] {
+		return false
+	}
+	last := 0 // of the inputs that are rearranged; what follows says how
+	if n.Op == "Concat" {
+		last = len(n.In) - 1
+	}
+	var from []onnxload.ValueID
+	for slot, id := range n.In {
+		if id == onnxload.NoValue || slot > last {
+			continue
+		}
+		if a.made[id] >= 0 { // computed from parameters: a step like any other
+			return false
+		}
+		more := a.Origins(id)
+		if from == nil {
+			from = more[:len(more):len(more)]
+			continue
+		}
+		if len(from)+len(more) > maxOrigins || !a.afford(len(from)+len(more)) {
+			return false
+		}
+		from = append(from, more...)
+	}
+	a.use(n, last+1, -1)
+	for _, id := range n.Out {
+		if id != onnxload.NoValue {
+			a.flows[id], a.rearranged[id] = trained, from
+		}
+	}
+	return true
+}
+
+// How many constants one value is taken to be a rearrangement of, four times what the largest mixtures of experts stack;
+// and how many of them all values of a model may be, and be used as, together: what is followed grows with a file, not as its square.
+const (
+	maxOrigins         = 1 << 10
+	maxFollowed        = 1 << 20
+	maxFollowedByValue = 16
+)
+
+// afford takes n from how many constants may still be followed through values that have several, and reports whether they were left.
+func (a *Analysis) afford(n int) bool {
+	a.followed += n
+	return a.followed <= maxFollowed+maxFollowedByValue*len(a.Model.Values)
+}
+
+// use notes the constants that arrive at a node's inputs, from one slot on.
+func (a *Analysis) use(n *onnxload.Node, from int, at int32) {
+	for slot := from; slot < len(n.In); slot++ {
+		if id := n.In[slot]; id != onnxload.NoValue {
+			origins := a.Origins(id)
+			if len(origins) > 1 && !a.afford(len(origins)) {
+				continue
+			}
+			for _, c := range origins {
+				a.uses = append(a.uses, use{node: n, slot: int32(slot), step: at})
+				k, c := int32(len(a.uses)), a.ConstantOf(c)
+				if c.First == 0 {
+					c.First = k
+				} else {
+					a.uses[c.last-1].next = k
+				}
+				c.last = k
+			}
+		}
+	}
+}
+
+// sharesStorage reports whether the outputs of a node take no memory of their own:
+// views of the first input, and ReLUs that overwrite it.
+//
+// ONNX does not record that a ReLU works in place. One whose input nobody else
+// reads is taken to: so torchvision and nearly every convolutional network write
+// it, and modelsize_estimate leaves such ReLUs out.
+func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
+	if len(n.In) == 0 || n.In[0] == onnxload.NoValue || a.flows[n.In[0]] == fixed {
+		return false
+	}
+	switch {
+	case moves[n.Op]:
+		return true
+	case n.Op == "Cast":
+		return len(n.Out) == 1 && n.Out[0] != onnxload.NoValue && a.Types.Type(n.In[0]).Elem == a.Types.Type(n.Out[0]).Elem
+	case n.Op == "Dropout":
+		return n.Version >= 12 && len(n.In) < 3 // without training_mode it passes its input on
+	}
+	if n.Op == "Relu" && a.reads[n.In[0]] == 1 && a.made[n.In[0]] >= 0 {
+		a.Relus++
+		return true
+	}
+	return false
+}
+
+// Unsized counts the values with storage of their own whose size is not known.
+func (a *Analysis) Unsized() int {
+	n := 0
+	for _, s := range a.Steps {
+		if s.untaken {
+			continue
+		}
+		for _, id := range s.Node.Out {
+			if id == onnxload.NoValue || a.reads[id] == 0 || a.storage[id] != id {
+				continue
+			}
+			if size, err := a.sizeOf(id); err == nil && !size.known {
+				n++
+			}
+		}
+	}
+	return n
+}

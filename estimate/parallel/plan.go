@@ -1,0 +1,194 @@
+// Package parallel turns the Program of a plain training step into that of the step which people run: with some parameters
+// frozen, some modules checkpointed, some GPUs beside it. It knows no tensors and runs nothing.
+package parallel
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// A Plan says how a step departs from the plain one. The zero Plan is the plain step.
+type Plan struct {
+	TrainOnly  string `json:"train_only,omitempty"` // only the parameters whose names it matches have requires_grad; "" is all
+	Freeze     string `json:"freeze,omitempty"`     // those that it matches have not
+	Checkpoint string `json:"checkpoint,omitempty"` // modules under torch.utils.checkpoint: those whose whole name it matches, or Blocks
+
+	GPUs     int    `json:"gpus,omitempty"`                    // how many train together, each with a batch of its own; below 2 is one alone
+	Parallel string `json:"parallel,omitempty"`                // how: one of Schemes; "" is DDP
+	Bucket   int64  `json:"bucket_cap_bytes,omitempty"`        // DDP's bucket_cap_mb; 0 is its default, 25 MiB
+	View     bool   `json:"gradient_as_bucket_view,omitempty"` // DDP's setting of that name
+	NCCL     int64  `json:"-"`                                 // what NCCL takes on the device; 0 is what was measured
+}
+
+// Schemes are the ways in which several GPUs train together.
+var Schemes = []string{DDP, ZeRO1}
+
+// The schemes.
+const (
+	DDP   = "ddp"   // DistributedDataParallel
+	ZeRO1 = "zero1" // the same with ZeroRedundancyOptimizer
+)
+
+// mostGPUs is more than ever trained together: ZeRO's partition keeps a sum for each.
+const mostGPUs = 1 << 17
+
+// Blocks stands for the modules of a model that repeat: see Repeated.
+const Blocks = "blocks"
+
+// A MatchError says that a plan is about another model: an expression matches nothing in it, or not what it may.
+type MatchError struct{ why string }
+
+// Error names the flag, the expression and what the model has.
+func (e *MatchError) Error() string { return e.why }
+
+func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(format, args...)} }
+
+// Plain reports whether the program stays as it is.
+func (p Plan) Plain() bool { return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" }
+
+// Check says whether the regular expressions are such.
+func (p Plan) Check() error {
+	for _, e := range []struct{ what, expr string }{{"train-only", p.TrainOnly}, {"freeze", p.Freeze}, {"checkpoint", p.Checkpoint}} {
+		if _, err := regexp.Compile(e.expr); err != nil {
+			return fmt.Errorf("%s: %q is no regular expression: %w", e.what, e.expr, err)
+		}
+	}
+	if p.Parallel != "" && !slices.Contains(Schemes, p.Parallel) {
+		return fmt.Errorf("parallel: unknown scheme %q, want one of %v", p.Parallel, Schemes)
+	}
+	if p.GPUs < 0 || p.GPUs > mostGPUs {
+		return fmt.Errorf("gpus: %d is not a number of GPUs, want 1 to %d", p.GPUs, mostGPUs)
+	}
+	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.NCCL != 0) {
+		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
+	}
+	return nil
+}
+
+// Apply returns the program of the planned step, prog itself where nothing changes. A regular expression that matches nothing is
+// an error, since the answer would be that of another question.
+func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
+	if err := p.Check(); err != nil || p.Plain() {
+		return prog, err
+	}
+	out := *prog
+	if p.TrainOnly != "" || p.Freeze != "" {
+		if err := p.freeze(&out); err != nil {
+			return nil, err
+		}
+	}
+	if p.Checkpoint != "" {
+		modules, err := p.checkpointed(prog)
+		if err != nil {
+			return nil, err
+		}
+		out.Checkpoints = spansOf(prog, modules)
+		if len(out.Checkpoints) == 0 {
+			return nil, noMatch("checkpoint: no call of the graph is known to be in the modules that %q names", p.Checkpoint)
+		}
+	}
+	return &out, nil
+}
+
+// freeze marks the parameters that do not train. The expressions match anywhere in a name, as re.search does.
+func (p Plan) freeze(prog *aten.Program) error {
+	prog.Values = slices.Clone(prog.Values)
+	only, not := regexp.MustCompile(p.TrainOnly), regexp.MustCompile(p.Freeze) // Check has seen them
+	matched := [2]int{}
+	for _, id := range prog.State {
+		v := &prog.Values[id]
+		if v.Kind != aten.Parameter {
+			continue
+		}
+		if only.MatchString(v.Name) {
+			matched[0]++
+		} else {
+			v.Frozen = true
+		}
+		if p.Freeze != "" && not.MatchString(v.Name) {
+			matched[1]++
+			v.Frozen = true
+		}
+	}
+	for i, e := range []struct{ what, expr string }{{"train-only", p.TrainOnly}, {"freeze", p.Freeze}} {
+		if e.expr != "" && matched[i] == 0 {
+			return noMatch("%s: %q matches no parameter, the first is %q", e.what, e.expr, firstParameter(prog))
+		}
+	}
+	return nil
+}
+
+func firstParameter(prog *aten.Program) string {
+	for _, id := range prog.State {
+		if v := &prog.Values[id]; v.Kind == aten.Parameter {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+// checkpointed returns, by scope, which modules are wrapped.
+func (p Plan) checkpointed(prog *aten.Program) ([]bool, error) {
+	if p.Checkpoint == Blocks {
+		modules := Repeated(prog)
+		if !slices.Contains(modules, true) {
+			return nil, noMatch("checkpoint: the graph shows no blocks that repeat: name the modules by a regular expression")
+		}
+		return modules, nil
+	}
+	whole := regexp.MustCompile(`\A(?:` + p.Checkpoint + `)\z`)
+	modules, found := make([]bool, len(prog.Scopes)), false
+	for i := range prog.Scopes {
+		modules[i] = prog.Scopes[i].Name != "" && whole.MatchString(prog.Scopes[i].Name)
+		found = found || modules[i]
+	}
+	if !found {
+		return nil, noMatch("checkpoint: %q is the whole name of no module, one is %q", p.Checkpoint, anyModule(prog))
+	}
+	for i := range modules {
+		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
+			return nil, noMatch("checkpoint: %q matches module %q and one within it, and checkpoints within checkpoints are not simulated", p.Checkpoint, prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name)
+		}
+	}
+	return modules, nil
+}
+
+func anyModule(prog *aten.Program) (name string) {
+	for i := range prog.Scopes {
+		if prog.Scopes[i].Name != "" {
+			name = prog.Scopes[i].Name
+		}
+	}
+	return name
+}
+
+// within returns the scope among those marked that s is or is in, -1 for none.
+func within(prog *aten.Program, s int32, marked []bool) int32 {
+	for ; s >= 0; s = prog.Scopes[s].Parent {
+		if marked[s] {
+			return s
+		}
+	}
+	return -1
+}
+
+// spansOf returns the calls that each call of a marked module makes.
+func spansOf(prog *aten.Program, marked []bool) (spans []aten.Span) {
+	at := int32(-1)
+	for i := range prog.Calls {
+		switch s := within(prog, prog.Calls[i].Scope, marked); {
+		case s >= 0 && s == at:
+			spans[len(spans)-1].Last = int32(i)
+		case s >= 0:
+			spans = append(spans, aten.Span{First: int32(i), Last: int32(i)})
+			at = s
+		default:
+			at = -1
+		}
+	}
+	return spans
+}

@@ -1,0 +1,78 @@
+package parallel
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// program is a stem, two numbered blocks of a layer each, and a head.
+func program() *aten.Program {
+	p := &aten.Program{Scopes: []aten.Scope{{Parent: -1}, {Name: "stem", Parent: 0}, {Name: "h", Parent: 0}, {Name: "h.0", Parent: 2}, {Name: "h.0.fc", Parent: 3}, {Name: "h.1", Parent: 2}, {Name: "h.1.fc", Parent: 5}, {Name: "head", Parent: 0}}}
+	for i, s := range []int32{1, 4, 3, 6, 5, 7} {
+		p.Calls = append(p.Calls, aten.Call{Op: "relu", In: []aten.ValueID{aten.ValueID(i)}, Out: []aten.ValueID{aten.ValueID(i + 1)}, Scope: s})
+	}
+	for i, name := range []string{"stem.weight", "h.0.fc.weight", "h.1.fc.weight", "head.weight"} {
+		p.State = append(p.State, aten.ValueID(i))
+		p.Values = append(p.Values, aten.Value{Name: name, Kind: aten.Parameter, DType: aten.Float32})
+	}
+	return p
+}
+
+func TestFreeze(t *testing.T) {
+	for _, c := range []struct {
+		plan   Plan
+		frozen []bool
+	}{
+		{Plan{TrainOnly: "^head"}, []bool{true, true, true, false}},
+		{Plan{Freeze: `h\.0|stem`}, []bool{true, true, false, false}},
+		{Plan{TrainOnly: "^h", Freeze: "head"}, []bool{true, false, false, true}},
+	} {
+		prog := program()
+		out, err := c.plan.Apply(prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.frozen {
+			if out.Values[i].Frozen != want {
+				t.Errorf("%+v: %s: frozen is %v, want %v", c.plan, out.Values[i].Name, out.Values[i].Frozen, want)
+			}
+			if prog.Values[i].Frozen {
+				t.Errorf("%+v: the program that was given is changed", c.plan)
+			}
+		}
+	}
+}
+
+func TestCheckpoint(t *testing.T) {
+	want := []aten.Span{{First: 1, Last: 2}, {First: 3, Last: 4}}
+	for _, expr := range []string{Blocks, `h\.\d`, `h\.0|h\.1`} {
+		out, err := Plan{Checkpoint: expr}.Apply(program())
+		if err != nil || !slices.Equal(out.Checkpoints, want) {
+			t.Errorf("%s: spans %v, %v, want %v", expr, out, err, want)
+		}
+	}
+}
+
+func TestPlansThatMatchNothing(t *testing.T) {
+	for _, c := range []struct {
+		plan Plan
+		want string
+	}{
+		{Plan{TrainOnly: "fc9"}, `train-only: "fc9" matches no parameter, the first is "stem.weight"`},
+		{Plan{Freeze: "fc9"}, `freeze: "fc9" matches no parameter`},
+		{Plan{Checkpoint: "fc9"}, `checkpoint: "fc9" is the whole name of no module`},
+		{Plan{Checkpoint: `h\.0.*`}, "checkpoints within checkpoints are not simulated"},
+		{Plan{GPUs: 2, Parallel: "dp"}, `unknown scheme "dp"`},
+		{Plan{GPUs: -1}, "is not a number of GPUs"},
+		{Plan{GPUs: 1 << 40}, "is not a number of GPUs"},
+		{Plan{Parallel: DDP}, "their number is not"},
+		{Plan{Checkpoint: "("}, "is no regular expression"},
+	} {
+		if _, err := c.plan.Apply(program()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.plan, err, c.want)
+		}
+	}
+}

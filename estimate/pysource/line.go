@@ -1,0 +1,259 @@
+package pysource
+
+import (
+	"slices"
+	"strings"
+)
+
+// A Line is what one physical line of Python says. Of a statement of several lines a stack has one: that of the
+// expression which was being computed.
+type Line struct {
+	Statements []Statement
+	Open       bool // its last statement goes on after it
+}
+
+// A Statement is what a part of a line does with the values that it computes.
+type Statement struct {
+	Kind    StatementKind
+	Targets []string // names that are bound, by place: "a", "b" of a, b = f(x); "" for what is no name
+	Spread  bool     // targets are parts of one value; else all are bound to the value: x = y = f(x)
+	Held    string   // a container that the value goes into: xs of xs.append(f(x)), d of d[k] = f(x)
+	Attr    bool     // it goes into an attribute of an object: self.cache = f(x)
+	Op      string   // augmented assignments: "+"
+
+	Reads   []string // names whose values it may compute with, in the order of the text
+	Sites   []Site   // calls of modules, or of functions of the program
+	Ops     int      // signs and calls of torch that compute something
+	Listed  bool     // a comprehension
+	Inplace bool     // a call has inplace=True, or a function or method is called that ends with "_"
+	Flag    bool     // a call has inplace= something else
+	Copies  string   // y of x = y
+	Items   bool     // what it binds is a list, a tuple or a dictionary as written: [x, y]
+}
+
+type StatementKind uint8
+
+const (
+	Bare    StatementKind = iota // an expression alone; or a part of a statement that began on an earlier line
+	Part                         // surely that: it begins with a sign, or closes more brackets than it opens
+	Binding                      // x = , x: T =
+	Augment                      // x +=
+	Returns                      // return
+)
+
+// A Site is a call: of self.conv1 or self.blocks[i] by its path "conv1", "blocks", or of something that has a
+// local name, "".
+type Site struct{ Path string }
+
+// parseLine reads a line of Python. What it does not understand has no names.
+func parseLine(text string) *Line {
+	list, goes, ends := tokens(text)
+	line := &Line{Open: goes || !ends}
+	depth, low := 0, 0
+	for _, t := range list {
+		if t.opens() {
+			depth++
+		} else if t.closes() {
+			depth--
+			low = min(low, depth)
+		}
+	}
+	line.Open = line.Open || depth > low
+	list = withoutHeader(list)
+	for _, p := range splitTop(list, ";") {
+		if len(p) > 0 {
+			line.Statements = append(line.Statements, parseStatement(p))
+		}
+	}
+	if low < 0 && len(line.Statements) > 0 && line.Statements[0].Kind == Bare {
+		line.Statements[0].Kind = Part
+	}
+	return line
+}
+
+// withoutHeader leaves out what a line begins with that has a body behind it: for x in xs: y = f(x).
+func withoutHeader(list []token) []token {
+	for len(list) > 0 && list[0].kind == nameToken {
+		switch list[0].text {
+		case "for", "while", "if", "elif", "else", "with", "try", "except", "finally", "def", "async":
+		default:
+			return list
+		}
+		depth, lambda, at := 0, 0, -1
+		for i, t := range list {
+			switch {
+			case t.opens():
+				depth++
+			case t.closes():
+				depth--
+			case t.kind == nameToken && t.text == "lambda":
+				lambda++
+			case depth == 0 && t.is(":") && lambda > 0:
+				lambda--
+			case depth == 0 && t.is(":"):
+				at = i
+			}
+			if at >= 0 {
+				break
+			}
+		}
+		if at < 0 {
+			return list // else of an expression, or a header that goes on
+		}
+		if at == len(list)-1 {
+			return list[1:at] // nothing behind it: what it computes itself
+		}
+		list = list[at+1:]
+	}
+	return list
+}
+
+func parseStatement(list []token) (s Statement) {
+	if t := list[0]; t.kind == nameToken && (t.text == "return" || t.text == "yield") {
+		s.Kind = Returns
+		s.expression(list[1:])
+		return s
+	}
+	first := list[0]
+	if first.kind == signToken && !first.opens() && first.text != "-" && first.text != "*" && first.text != "~" && first.text != "..." ||
+		first.kind == nameToken && slices.Contains([]string{"and", "or", "if", "else", "for", "in", "is", "not"}, first.text) {
+		s.Kind = Part
+		s.expression(list)
+		return s
+	}
+	if i := augmented(list); i > 0 {
+		s.Kind, s.Op = Augment, strings.TrimSuffix(list[i].text, "=")
+		s.target(list[:i])
+		s.expression(list[i+1:])
+		s.Reads, s.Copies = slices.Concat(s.Targets, s.Reads), ""
+		return s
+	}
+	if parts := splitTop(list, "="); len(parts) > 1 {
+		s.Kind = Binding
+		for _, p := range parts[:len(parts)-1] {
+			if a := splitTop(p, ":"); len(a) > 1 { // x: Tensor = ...
+				p = a[0]
+			}
+			s.target(p)
+		}
+		s.Spread = s.Spread && len(parts) == 2
+		s.expression(parts[len(parts)-1])
+		return s
+	}
+	s.expression(list)
+	if s.Held = appends(list); s.Held != "" && len(s.Reads) > 0 {
+		s.Reads = s.Reads[1:]
+	}
+	return s
+}
+
+// augmented returns where in a statement += or the like is, 0 for nowhere.
+func augmented(list []token) int {
+	depth := 0
+	for i, t := range list {
+		switch {
+		case t.opens():
+			depth++
+		case t.closes():
+			depth--
+		case depth == 0 && t.kind == signToken && len(t.text) > 1 && strings.HasSuffix(t.text, "=") && !slices.Contains([]string{"==", "!=", "<=", ">=", ":="}, t.text):
+			return i
+		}
+	}
+	return 0
+}
+
+// target takes note of what is assigned to.
+func (s *Statement) target(list []token) {
+	if n := len(list); n > 1 && (list[0].is("(") || list[0].is("[")) && closing(list, 0) == n-1 {
+		list = list[1 : n-1]
+	}
+	parts := splitTop(list, ",")
+	if n := len(parts); n > 1 && len(parts[n-1]) == 0 {
+		parts = parts[:n-1]
+		s.Spread = true
+	}
+	s.Spread = s.Spread || len(parts) > 1
+	for _, p := range parts {
+		if len(p) > 0 && p[0].is("*") {
+			p = p[1:]
+		}
+		name := ""
+		switch {
+		case len(p) == 1 && p[0].kind == nameToken:
+			name = p[0].text
+		case len(p) > 3 && p[0].is("(") && closing(p, 0) == len(p)-1: // a tuple within a tuple: its names, each
+			s.target(p)
+			continue
+		case len(p) > 1 && p[0].kind == nameToken && p[0].text != "self" && p[1].is("["):
+			s.Held = p[0].text
+		case len(p) > 1:
+			s.Attr = true
+		}
+		s.Targets = append(s.Targets, name)
+	}
+}
+
+// appends returns the list that a statement appends to: xs of xs.append(x).
+func appends(list []token) string {
+	if len(list) < 4 || list[0].kind != nameToken || !list[1].is(".") || !list[3].is("(") {
+		return ""
+	}
+	switch list[2].text {
+	case "append", "insert", "extend", "add", "appendleft":
+		return list[0].text
+	}
+	return ""
+}
+
+// Site returns the first call of a module that a line has from statement cur on and that was not made yet; -1 for none.
+func (line *Line) Site(cur int, used []bool, name string) (s, i int) {
+	for _, exact := range []bool{true, false} {
+		for s := cur; s < len(line.Statements); s++ {
+			for i, at := range line.Statements[s].Sites {
+				if (s > cur || !used[i]) && at.Calls(name, exact) {
+					return s, i
+				}
+			}
+		}
+		if exact && line.exact(name) {
+			break
+		}
+	}
+	return 0, -1
+}
+
+// exact reports whether a line has a module's path.
+func (line *Line) exact(name string) bool {
+	for s := range line.Statements {
+		for _, at := range line.Statements[s].Sites {
+			if at.Calls(name, true) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Names returns the first statement of a line that may call a module, -1 for none.
+func (line *Line) Names(name string) int {
+	for _, exact := range []bool{true, false} {
+		for s := range line.Statements {
+			for _, at := range line.Statements[s].Sites {
+				if at.Calls(name, exact) {
+					return s
+				}
+			}
+		}
+	}
+	return -1
+}
+
+// Calls reports whether a call may be that of a module by its path: self.conv, a member of self.blocks; not exactly, one
+// that has a local name.
+func (at Site) Calls(name string, exact bool) bool {
+	if !exact {
+		return at.Path == ""
+	}
+	return at.Path != "" && (name == at.Path || strings.HasPrefix(name, at.Path) && name[len(at.Path)] == '.')
+}

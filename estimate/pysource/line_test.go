@@ -1,0 +1,108 @@
+package pysource
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// say prints what the parser took a line for.
+func (line *Line) say() string {
+	var parts []string
+	for _, s := range line.Statements {
+		kind := map[StatementKind]string{Bare: "bare", Part: "part", Binding: "bind", Augment: "augment" + s.Op, Returns: "return"}[s.Kind]
+		p := kind + " " + strings.Join(s.Targets, ",") + " <- " + strings.Join(s.Reads, ",")
+		if len(s.Sites) > 0 {
+			p += " calls"
+			for _, c := range s.Sites {
+				p += fmt.Sprintf(" %q", c.Path)
+			}
+		}
+		for i, is := range []bool{s.Spread, s.Listed, s.Attr, s.Items} {
+			if is {
+				p += " " + []string{"spread", "listed", "attr", "items"}[i]
+			}
+		}
+		if s.Held != "" {
+			p += " held " + s.Held
+		}
+		if s.Inplace {
+			p += " in place"
+		}
+		if s.Flag {
+			p += " by a flag"
+		}
+		if s.Copies != "" {
+			p += " copies " + s.Copies
+		}
+		parts = append(parts, p)
+	}
+	text := strings.Join(parts, "; ")
+	if line.Open {
+		text += " ..."
+	}
+	return text
+}
+
+func TestLines(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"x = self.conv1(x)", `bind x <- x calls "conv1"`},
+		{"out += identity", "augment+ out <- out,identity"},
+		{"x = shortcut + self.drop_path(self.attn(self.norm1(x)))", `bind x <- shortcut,x calls "drop_path" "attn" "norm1"`},
+		{"q, k, v = qkv.unbind(0)", "bind q,k,v <- qkv spread"},
+		{"y, (h, c) = self.r(x)", `bind y,h,c <- x calls "r" spread`},
+		{"inputs_embeds: torch.Tensor = self.embed_tokens(input_ids)", `bind inputs_embeds <- input_ids calls "embed_tokens"`},
+		{"query = key = value = query.transpose(1, 0)", "bind query,key,value <- query"},
+		{"x = x.view(B, N, C)  # B, N, C", "bind x <- x"},
+		{"x = x[:, i] + torch.cat([a, b], dim=1)", "bind x <- x,a,b"},
+		{"return F.batch_norm(", "return  <-  ..."},
+		{"x = torch.cat([", "bind x <-  ..."},
+		{"self.attn(self.norm1(x)),", `bare  <- x calls "attn" "norm1"`},
+		{".permute(0, 2, 1))", "part  <- "},
+		{"+ self.mlp(x)", `part  <- x calls "mlp"`},
+		{"x)", "part  <- x"},
+		{"outs.append(module(x))", `bare  <- x calls "" held outs`},
+		{"features[name] = self.layer(x)", `bind  <- x calls "layer" held features`},
+		{"self.cache = x", "bind  <- x attr copies x"},
+		{"s = x", "bind s <- x copies x"},
+		{"xs = [x, y]", "bind xs <- x,y items"},
+		{"x = self.i(x); s = x", `bind x <- x calls "i"; bind s <- x copies x`},
+		{"for b in self.b: x = x + b(x)*0.1", `bind x <- x,x calls ""`},
+		{"def forward(self, x): return self.o(self.n(x))", `return  <- x calls "o" "n"`},
+		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls "" listed items`},
+		{"x = self.blocks[i](x)", `bind x <- x calls "blocks"`},
+		{`y = b["n1"](x)`, `bind y <- b,x calls ""`},
+		{"x.add_(y)", "bare  <- x,y in place"},
+		{"x = F.relu(x, inplace=True)", "bind x <- x in place"},
+		{"return F.relu(input, inplace=self.inplace)", "return  <- input by a flag"},
+		{`x = f"{a}" if x is None else x`, "bind x <- x,x"},
+		{"if (y := self.f(x)) is not None:", `bare y <- x calls "f"`},
+		{"x = \\", "bind x <-  ..."},
+		{"x = 'never ends", "bind x <-  ..."},
+		{"", ""},
+		{"lambda: (", "bare  <-  ..."},
+		{"= = = ]", "part  <- "},
+		{strings.Repeat("(", 1000), "bare  <-  ..."},
+		{strings.Repeat("x = ", 2000), " ..."},
+	} {
+		got := parseLine(c.line).say()
+		if got != c.want {
+			t.Errorf("%.60q: %s, want %s", c.line, got, c.want)
+		}
+	}
+}
+
+// No line makes the parser panic, or take long.
+func FuzzLine(f *testing.F) {
+	for _, s := range []string{"x, *y = f(self.a(b[1:], *c, k=d)); z @= w", "for x in y: a = b if c else lambda q: r", "((((,=:=)]}", "x = \"\"\"a\\", "{a: b for a, b in c}[d](e)", "x,*y=(a([]c,k=d)) z H= w"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		line := parseLine(s)
+		for _, st := range line.Statements {
+			if len(st.Targets)+len(st.Reads)+len(st.Sites) > 3*len(s)+3 {
+				t.Errorf("%q has more names than bytes", s)
+			}
+		}
+	})
+}

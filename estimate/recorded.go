@@ -1,0 +1,268 @@
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/recording"
+)
+
+// Recorded answers a question about a run that PyTorch itself made on fake tensors. The recording says which run it is; of the step
+// only where it runs and what it may take count, and without a GPU it runs on the one that it was recorded for.
+func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
+	sum := rec.Summary()
+	r := &Report{
+		Schema: Schema,
+		Model: Model{
+			Name: opt.Name, Producer: strings.TrimSpace("torch " + rec.Torch), Opsets: map[string]int64{}, Nodes: len(rec.Calls),
+			Inputs: make([]module.Tensor, 0, len(sum.Inputs)), Outputs: []module.Tensor{},
+		},
+		Parameters: module.Tensors{Count: sum.Parameters.Elements, Bytes: sum.Parameters.Bytes, Tensors: sum.Parameters.Tensors},
+		Buffers:    module.Tensors{Count: sum.Buffers.Elements, Bytes: sum.Buffers.Bytes, Tensors: sum.Buffers.Tensors},
+		Layers:     make([]module.Layer, 0, len(sum.Layers)),
+		Notes:      []Note{},
+	}
+	for _, in := range sum.Inputs {
+		t := module.Tensor{Name: in.Name}
+		if in.Meta >= 0 {
+			t.DType, t.Shape = rec.Metas[in.Meta].DType, rec.Metas[in.Meta].Shape
+		}
+		r.Model.Inputs = append(r.Model.Inputs, t)
+	}
+	at := 0
+	for i := range sum.Layers {
+		l := &sum.Layers[i]
+		r.Activations.Forward += l.Bytes
+		row := module.Layer{
+			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class, "function"), Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
+			Params: l.Params.Elements, ParamBytes: l.Params.Bytes, Activation: l.Bytes, SavedBytes: l.Saved, InPlace: l.Bytes == 0,
+		}
+		if l.Output >= 0 {
+			row.Outputs = append(row.Outputs, module.Tensor{DType: rec.Metas[l.Output].DType, Shape: rec.Metas[l.Output].Shape})
+		}
+		r.Layers = append(r.Layers, row)
+		at += l.Calls
+	}
+	r.Activations.WithBackward = 2 * r.Activations.Forward
+	step := Step{}
+	if opt.Step != nil {
+		step = *opt.Step
+	}
+	sim, run, err := replayRecording(rec, step)
+	if err != nil {
+		return nil, err
+	}
+	r.Coverage = Coverage{Nodes: run.Calls, Modelled: run.Calls, Unmodelled: []Unmodeled{}}
+	ops := slices.SortedFunc(maps.Keys(run.Unknown), func(a, b recording.Op) int { return cmp.Compare(a.String(), b.String()) })
+	for _, op := range ops {
+		domain, name, _ := strings.Cut(op.Name, "::")
+		r.Coverage.Modelled -= run.Unknown[op]
+		r.Coverage.Unmodelled = append(r.Coverage.Unmodelled, Unmodeled{name + "." + op.Overload, domain, run.Unknown[op]})
+	}
+	if opt.Strict && !r.Coverage.Complete() {
+		u := r.Coverage.Unmodelled[0]
+		return nil, fmt.Errorf("%w: what the kernels of %q take beside their results is not known: %s", ErrIncomplete, u.Domain+"::"+u.Op, plural(u.Count, "call"))
+	}
+	r.Settings = recordedSettings(run, step)
+	r.Settings.Batch = opt.Batch
+	held, gradients := heldAtEnd(sim.Run.Log)
+	if run.Trains {
+		r.Gradients, r.Optimizer = &Size{gradients}, &Size{held[timeline.OptimizerState]}
+		r.Activations.Saved, r.Activations.LossSaved = sum.Saved, sum.LossSaved
+	}
+	if r.OOM = sim.OOM(); r.OOM != nil {
+		free := step
+		free.Limited, free.MemoryLimit, free.Record = false, 0, false
+		r.Simulation = sim
+		if sim, _, err = replayRecording(rec, free); err != nil {
+			return nil, err
+		}
+	} else {
+		r.Simulation = sim
+	}
+	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
+	if rec.WorldSize > 1 && step.Profile.Context == 0 {
+		r.NCCL = gpu.NCCL
+	}
+	r.Notes = recordedNotes(rec, run, step, r)
+	return r, nil
+}
+
+// recordedSettings are the settings of a recorded run.
+func recordedSettings(run *recording.Run, s Step) Settings {
+	t := Settings{Recorded: true, Mode: "infer", GPU: s.GPU.ID, AllocConf: s.AllocConf, MemoryLimit: s.MemoryLimit}
+	if run.Trains {
+		t.Mode = "train"
+	}
+	return t
+}
+
+// recordedDevice is the device that a recording was made for.
+func recordedDevice(rec *recording.Recording) gpu.Device {
+	h := rec.GPU
+	if h.Name == "" {
+		return gpu.Default()
+	}
+	d, err := gpu.Find(h.Name)
+	if err != nil {
+		c := gpu.Capability{}
+		if len(h.Capability) == 2 {
+			c = gpu.Capability{Major: int(h.Capability[0]), Minor: int(h.Capability[1])}
+		}
+		d = gpu.Other(h.Name, max(h.Memory, 0), c, int(max(1, min(h.Multiprocessors, math.MaxInt16))))
+	}
+	return d
+}
+
+// replayRecording turns a recording into requests and replays them through the allocator.
+func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.Run, error) {
+	conf := s.AllocConf
+	if conf == "" {
+		conf = rec.AllocConf
+	}
+	options, err := caching.ParseOptions(conf)
+	if err != nil {
+		return nil, nil, err
+	}
+	device := recordedDevice(rec)
+	if s.GPU.ID != "" {
+		device = s.GPU
+	}
+	if s.Profile.BLASWorkspace > 0 {
+		device.BLASWorkspace = s.Profile.BLASWorkspace
+	}
+	run := rec.Timeline(device)
+	sim := &Simulation{
+		Recorded: run,
+		Run:      &eager.Run{Log: run.Log, BLAS: run.BLAS, DNN: run.DNN, Workspaces: run.Workspaces},
+		Context:  device.Context(run.BLAS, run.DNN),
+	}
+	if rec.WorldSize > 1 {
+		sim.Context += gpu.NCCL
+	}
+	if s.Profile.Context > 0 {
+		sim.Context = s.Profile.Context
+	}
+	cfg := caching.Config{Options: options, Limit: s.MemoryLimit, Total: device.Memory, Record: s.Record}
+	if s.Limited {
+		cfg.Capacity = max(device.Memory-sim.Context, 1)
+	}
+	if sim.Replay, err = caching.NewReplayer(cfg).Finish(run.Log); err != nil {
+		return nil, nil, err
+	}
+	sim.Peak = peakOf(run.Log, sim.Replay)
+	sim.Peak.Device = sim.Peak.Reserved + sim.Context
+	spare := recordedRoom
+	if len(run.Workspaces) > 0 {
+		spare = convRoom
+	}
+	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
+	return sim, run, nil
+}
+
+// recordedNotes tells what the reader of the figures should know.
+func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Report) []Note {
+	notes := []Note{}
+	say := func(level, format string, args ...any) {
+		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
+	}
+	for _, u := range r.Coverage.Unmodelled {
+		say(Warning, "operator %q: what its kernels take beside their results is not known, %s", u.Domain+"::"+u.Op, plural(u.Count, "call"))
+	}
+	on := recordedDevice(rec)
+	if s.GPU.ID != "" && s.GPU.Capability != on.Capability {
+		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; record it with gpu=%q",
+			on.Name, on.Capability, s.GPU.Name, s.GPU.Capability, s.GPU.ID)
+	}
+	if d := cmp.Or(s.GPU, on); !d.Measured {
+		notes = append(notes, elsewhere(d))
+	}
+	if rec.WorldSize > 1 {
+		say(Info, "rank %d of %d GPUs", rec.Rank, rec.WorldSize)
+	}
+	if run.Crossing > 0 {
+		say(Info, "%s on another stream than they were made on: they are taken to be free as soon as the program lets go of them", plural(run.Crossing, "tensor is used", "tensors are used"))
+	}
+	if rec.Way == "real-cpu" {
+		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
+	}
+	if n := r.Simulation.Replay.Stats.AllocRetries; n > 0 && r.OOM == nil {
+		say(Warning, "the run survives only because the allocator gives its cached blocks back, %s: it will be slow", plural(int(n), "time"))
+	}
+	if n := len(r.Simulation.Replay.Dropped); n > 0 {
+		say(Warning, "memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))
+	}
+	return append(notes, assumptions(rec)...)
+}
+
+// assumptions are what the recorder noted, each once with how often.
+func assumptions(rec *recording.Recording) (notes []Note) {
+	type text struct{ code, text int32 }
+	count := map[text]int{}
+	var order []text
+	for i := range rec.Events {
+		if e := &rec.Events[i]; e.Kind == recording.Note {
+			t := text{e.A, e.B}
+			if count[t]++; count[t] == 1 {
+				order = append(order, t)
+			}
+		}
+	}
+	const most = 20
+	for i, t := range order {
+		if i == most {
+			notes = append(notes, Note{Info, fmt.Sprintf("the recorder assumed %d more things", len(order)-most)})
+			break
+		}
+		line := rec.Texts[t.text]
+		if n := count[t]; n > 1 {
+			line += fmt.Sprintf(" (%d times)", n)
+		}
+		notes = append(notes, Note{Info, line})
+	}
+	return notes
+}
+
+// LargestRecorded is Largest for a program that was recorded at two batch sizes.
+func LargestRecorded(family *recording.Family, opt Options, memory int64) (*Fitting, error) {
+	step := Step{}
+	if opt.Step != nil {
+		step = *opt.Step
+	}
+	step.Limited, step.MemoryLimit, step.Record = false, 0, false
+	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
+	err := f.search(false, func(batch int64) (Point, error) {
+		rec, err := family.At(batch)
+		if err != nil {
+			return Point{Batch: batch}, err
+		}
+		sim, run, err := replayRecording(rec, step)
+		if err != nil {
+			if batch > 1 {
+				return Point{Batch: batch}, nil // too large for the arithmetic
+			}
+			return Point{}, err
+		}
+		if batch == 1 {
+			f.Settings = recordedSettings(run, step)
+			f.Context = sim.Context
+			if n := len(run.Unknown); n > 0 {
+				f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("of %s it is not known what their kernels take: the batch that fits may be smaller", plural(n, "operator"))})
+			}
+		}
+		return f.at(batch, &sim.Peak), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}

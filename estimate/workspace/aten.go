@@ -1,0 +1,213 @@
+package workspace
+
+import "github.com/memestimate/memestimate/estimate/gpu"
+
+// A Call is a call of an ATen operator as PyTorch's dispatcher sees it below autograd and autocast. Arguments are in the
+// order of the operator's schema; trailing ones may be missing. Lists among the results are flattened.
+type Call struct {
+	Op       string // without its namespace where that is aten: "convolution", "torchvision::roi_align"
+	Overload string // "default", "dim_IntList"
+	Args     []Arg
+	Results  []*Tensor // nil for what is no tensor on the GPU
+}
+
+// An Arg is an argument of a Call. The zero Arg is None.
+type Arg struct {
+	Tensor *Tensor // nil for what is no tensor
+	Int    int64   // of an integer or a bool
+	Float  float64 // of any number
+	List   []Arg
+	Set    bool // it is not None
+}
+
+func (c *Call) arg(i int) Arg {
+	if i < len(c.Args) {
+		return c.Args[i]
+	}
+	return Arg{}
+}
+
+// tensor returns an argument on the GPU, nil where there is none.
+func (c *Call) tensor(i int) *Tensor {
+	if t := c.arg(i).Tensor; t != nil && !t.Host {
+		return t
+	}
+	return nil
+}
+
+func (c *Call) int(i int) int64 { return c.arg(i).Int }
+
+func (c *Call) flag(i int) bool { return c.arg(i).Int != 0 }
+
+// ints returns a list of integers; a number alone is a list of one.
+func (c *Call) ints(i int) []int64 {
+	a := c.arg(i)
+	if a.Set && a.Tensor == nil && a.List == nil {
+		return []int64{a.Int}
+	}
+	list := make([]int64, len(a.List))
+	for k := range list {
+		list[k] = a.List[k].Int
+	}
+	return list
+}
+
+// which says which dimensions of t a call works on.
+type which func(c *Call, t *Tensor) []int
+
+// allDims are all dimensions.
+func allDims(_ *Call, t *Tensor) []int {
+	dims := make([]int, len(t.Shape))
+	for i := range dims {
+		dims[i] = i
+	}
+	return dims
+}
+
+// dimsAt are the dimensions that an argument lists, and all of them where it lists none.
+func dimsAt(arg int) which {
+	return func(c *Call, t *Tensor) (dims []int) {
+		for _, d := range c.ints(arg) {
+			if d < 0 {
+				d += int64(len(t.Shape))
+			}
+			if d >= 0 && int(d) < len(t.Shape) {
+				dims = append(dims, int(d))
+			}
+		}
+		if len(dims) == 0 {
+			return allDims(c, t)
+		}
+		return dims
+	}
+}
+
+// result returns a result, or a tensor without elements where there is none.
+func (c *Call) result(i int) *Tensor {
+	if i < len(c.Results) && c.Results[i] != nil {
+		return c.Results[i]
+	}
+	return &noTensor
+}
+
+var noTensor = Tensor{Shape: []int64{0}, Stride: []int64{1}, RowMajor: true}
+
+// has reports whether there is such a result.
+func (c *Call) has(i int) bool { return i < len(c.Results) && c.Results[i] != nil }
+
+// An operator is what is known of one ATen operator's kernels.
+type operator struct {
+	name string                    // with its overload where overloads differ
+	take func(k *Kernels, c *Call) // nil: they take nothing beside their results
+}
+
+// tables list the operators by family.
+var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex, atenRNN, atenOthers, atenPlain}
+
+// Kernels are the kernels of one process: what its threads keep, and what it has planned.
+type Kernels struct {
+	device  gpu.Device
+	rows    map[string]*operator
+	thread  int32
+	stream  int32
+	blas    map[place]bool // took cuBLAS's workspace
+	lt      map[place]bool // took cublasLt's
+	blasOn  map[int32]bool // threads that used cuBLAS
+	dnnOn   map[int32]bool // threads that used cuDNN
+	dropout bool           // the state of dropout in recurrent layers is there
+	plans   map[string]int32
+	planned []ConvPlan
+	key     []byte // room for a plan's
+	script  Script
+}
+
+// A place is where a library keeps a workspace.
+type place struct{ thread, stream int32 }
+
+// NewKernels returns the kernels of a new process on a device.
+func NewKernels(d gpu.Device) *Kernels {
+	k := &Kernels{
+		device: d, rows: map[string]*operator{}, plans: map[string]int32{},
+		blas: map[place]bool{}, lt: map[place]bool{}, blasOn: map[int32]bool{}, dnnOn: map[int32]bool{},
+	}
+	for _, table := range tables {
+		for i := range table {
+			k.rows[table[i].name] = &table[i]
+		}
+	}
+	return k
+}
+
+// On says on which thread and stream the next calls are.
+func (k *Kernels) On(thread, stream int32) { k.thread, k.stream = thread, stream }
+
+// Takes reports what is known of an operator: whether its kernels take anything beside their results, so that Call must be
+// asked, and whether it is known at all.
+func (k *Kernels) Takes(op, overload string) (takes, known bool) {
+	row := k.row(op, overload)
+	return row != nil && row.take != nil, row != nil
+}
+
+func (k *Kernels) row(op, overload string) *operator {
+	if row := k.rows[op+"."+overload]; row != nil {
+		return row
+	}
+	return k.rows[op]
+}
+
+// Call returns what a call asks of the allocator, which is good until the next call. What it takes and never gives back
+// stays for good.
+func (k *Kernels) Call(c *Call) Script {
+	k.script = k.script[:0]
+	if row := k.row(c.Op, c.Overload); row != nil && row.take != nil {
+		row.take(k, c)
+	}
+	return k.script
+}
+
+// Threads returns how many threads used cuBLAS, and how many cuDNN.
+func (k *Kernels) Threads() (blas, dnn int) { return len(k.blasOn), len(k.dnnOn) }
+
+// Others lists the workspaces by plan, less 1, for each other choice of cuDNN's engines that is not the same as what the
+// calls took. A convolution that takes none has none in any.
+func (k *Kernels) Others() (all [][]int64) {
+	for other := range ConvOthers {
+		list, same := make([]int64, len(k.planned)), true
+		for i := range k.planned {
+			p := &k.planned[i]
+			if p.Bytes > 0 {
+				list[i] = p.Others[other]
+			}
+			same = same && list[i] == p.Bytes
+		}
+		if !same {
+			all = append(all, list)
+		}
+	}
+	return all
+}
+
+// take and the like write the script of the call.
+func (k *Kernels) take(bytes int64) int        { return k.script.take(max(bytes, 0)) }
+func (k *Kernels) give(taken ...int)           { k.script.give(taken...) }
+func (k *Kernels) scratch(bytes int64)         { k.script.scratch(bytes) }
+func (k *Kernels) makes(results ...int)        { k.script.makes(results...) }
+func (k *Kernels) play(s Script)               { k.script.play(s) }
+func (k *Kernels) copyTo(t *Tensor, l lay) int { return k.take(t.copied(l)) }
+
+// makesAs makes a result of another size than its tensor's: the storage that it was first made in.
+func (k *Kernels) makesAs(result int, bytes int64) {
+	k.script = append(k.script, Step{Do: Make, Which: result, Bytes: bytes})
+}
+
+// leaves says that results are not on the GPU, though fake tensors are.
+func (k *Kernels) leaves(results ...int) {
+	for _, n := range results {
+		k.script = append(k.script, Step{Do: Leave, Which: n})
+	}
+}
+
+// reduce is a reduction of dims of t.
+func (k *Kernels) reduce(t *Tensor, dims []int) {
+	k.play(Reduction(t.Shape, t.Stride, dims, t.Elem, k.device))
+}

@@ -1,0 +1,131 @@
+package workspace
+
+// atenIndex are the operators that pick elements by integer tensors, and those that sort.
+var atenIndex = []operator{
+	{"embedding", (*Kernels).embedding},
+	{"embedding_dense_backward", (*Kernels).embeddingBackward}, // cuda/Embedding.cu
+	{"index_put", (*Kernels).indexPut},                         // cuda/Indexing.cu
+	{"index_put_", (*Kernels).indexPut},
+	{"_index_put_impl_", (*Kernels).indexPut},
+	{"_unsafe_index_put", (*Kernels).indexPut},
+	{"sort", (*Kernels).sort}, // cuda/Sort.cpp
+	{"argsort", (*Kernels).sort},
+	{"nonzero", (*Kernels).nonzero}, // cuda/Nonzero.cu
+	{"topk", nil},
+	{"kthvalue", nil},
+	{"median.dim", nil},
+	{"im2col", (*Kernels).resized}, // cuda/Im2Col.cu
+	{"col2im", (*Kernels).resized},
+}
+
+// embedding is embedding(weight, indices): index_select wants a row of ids, indices.reshape(-1).
+func (k *Kernels) embedding(c *Call) {
+	ids := c.tensor(1)
+	if ids == nil {
+		return
+	}
+	flat := 0
+	if !flattens(ids) {
+		flat = 1
+	}
+	n := k.take(int64(flat) * ids.Bytes())
+	k.makes(0)
+	k.give(n)
+}
+
+// flattens reports whether view(-1) of t is possible.
+func flattens(t *Tensor) bool {
+	next := int64(-1)
+	for i := len(t.Shape) - 1; i >= 0; i-- {
+		if t.Shape[i] == 1 {
+			continue
+		}
+		if next >= 0 && t.Stride[i] != next {
+			return false
+		}
+		next = saturate(t.Stride[i], t.Shape[i])
+	}
+	return true
+}
+
+// embeddingBackward is embedding_dense_backward(grad_output, indices, num_weights, ...).
+func (k *Kernels) embeddingBackward(c *Call) {
+	g, ids := c.tensor(0), c.tensor(1)
+	if g == nil || ids == nil {
+		return
+	}
+	ii, gi := k.copyTo(ids, inRows), k.copyTo(g, inRows)
+	k.play(EmbeddingBackward(ids.Elements, c.int(2), g.size(-1), g.Elem, k.device))
+	k.give(gi, ii)
+}
+
+// indexPut is index_put(self, indices, values, accumulate): with accumulation the places are sorted.
+func (k *Kernels) indexPut(c *Call) {
+	k.makes(0)
+	x, values := c.tensor(0), c.tensor(2)
+	if x == nil || values == nil || !c.flag(3) {
+		return
+	}
+	// The places of all indices are broadcast, and count as one dimension of as many rows as theirs have together.
+	n, rows := int64(1), int64(1)
+	width := int64(1)
+	for i, a := range c.arg(1).List {
+		if a.Tensor == nil || i >= len(x.Shape) {
+			continue
+		}
+		n = max(n, a.Tensor.Elements)
+		rows = saturate(rows, x.Shape[i])
+		width++
+	}
+	k.play(IndexPut(n, rows, values.copied(inRows)))
+}
+
+// nonzero counts first, and then selects: both by CUB, with temporary storage that follows from its source (a partial sum
+// for each block that fits the GPU, a state for each tile) and was not measured. It is a hundredth of the input at most.
+func (k *Kernels) nonzero(c *Call) {
+	x := c.tensor(0)
+	if x == nil {
+		return
+	}
+	copied := k.copyTo(x, inRows)
+	count := k.take(4)
+	k.scratch(min(x.Elements/2048, int64(k.device.Multiprocessors)*40)*4 + 255)
+	k.makes(0)
+	k.scratch(x.Elements/160 + 767)
+	k.give(count, copied)
+}
+
+// sort is sort(self, dim, descending) or sort.stable(self, stable, dim, descending).
+func (k *Kernels) sort(c *Call) {
+	x := c.tensor(0)
+	if x == nil {
+		return
+	}
+	dim := c.int(1)
+	if c.Overload == "stable" {
+		dim = -1
+		if c.arg(2).Set {
+			dim = c.int(2)
+		}
+	} else if !c.arg(1).Set {
+		dim = -1
+	}
+	for i := range c.Results {
+		k.makes(i)
+	}
+	k.play(Sort(x.size(int(dim))))
+}
+
+// resized is empty_like(self).resize_(shape): what is too small is replaced, what is too large keeps its storage.
+func (k *Kernels) resized(c *Call) {
+	x, y := c.tensor(0), c.result(0)
+	switch {
+	case x == nil:
+	case y.Bytes() <= x.Bytes():
+		k.makesAs(0, x.Bytes())
+	default:
+		old := k.take(x.Bytes())
+		k.makes(0)
+		k.give(old)
+	}
+}

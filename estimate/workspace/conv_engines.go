@@ -1,0 +1,233 @@
+package workspace
+
+// A convEngine is a way to run a pass, as far as its workspace goes: copies of what
+// is read and written, and something besides.
+type convEngine struct {
+	copies convCopies
+	extra  convExtra
+	count  int64 // of partial results, of tiles, or the size of something: see extra
+}
+
+// convCopies says which tensors are copied to NHWC. Hopper's tensor cores read that,
+// with channels in multiples of 16 bytes.
+type convCopies uint8
+
+const (
+	copyIn convCopies = 1 << iota
+	copyOut
+	copyWeight
+	copyPlain // with the channels that they have
+)
+
+// convExtra is what an engine takes besides copies.
+type convExtra uint8
+
+const (
+	extraNone convExtra = iota
+	// Sums over many images and pixels are split, and the parts of the result are
+	// kept in 4 bytes each until they are added.
+	extraTiles        // count tiles of 64 x 64 sums: the last wave of tiles, split
+	extraShared       // as many tiles as share the multiprocessors (count: the tile's size)
+	extraWaves        // the result as often as count tiles of 128 x 128 hold it, whole tiles
+	extraParts        // the result, count times
+	extraPartsPadded  // the same, with c padded to 32 channels
+	extraPartsAligned // the same, with c padded to 16 bytes
+	extraImages       // the result, once for each image
+	extraWave128      // the result as often as count tiles of 128 x 128 hold it
+	extraWave64       // the same with tiles of 64 x 64
+	extraWaveFlat     // the same with tiles of 64 x 128
+	extraDepth        // the result once for each count of the sum's depth
+	extraDepthPadded  // the same, with c padded to 32 channels
+	// The tiles of a 3x3 filter, transformed (Winograd): count x count results each.
+	extraWinograd
+	// Groups: run as one convolution, each padded to a power of two of channels, with
+	// count 4-byte partial results of w, count tiles, or where padding is needed alone.
+	extraPadded
+	extraPaddedTiles
+	extraPaddedSides
+	// Or one after the other, 8 at once: x, y and w of each with count partial
+	// results of w, or x and y alone.
+	extraLoop
+	extraLoopSides
+	// Or as a dense one in blocks of 64 channels, with count partial results of a weight
+	// of 64 x 64 for each block: most weight gradients of 3x3 filters with narrow groups.
+	extraBlocks
+	// Depthwise: count partial results in steps of 32 channels.
+	extraDepthwise
+	convExtras
+)
+
+const (
+	tileBytes   = 128 * 128 * 4 // a partial tile of 128 x 128 sums
+	convNotes   = 256           // what engines with partial sums note down besides, about
+	groupsOnce  = 8             // groups that run at once
+	impossible  = int64(-1)     // the engine cannot run this pass
+	largestTile = 4             // kinds of tiles of extraShared
+)
+
+// bytes returns the workspace of an engine, or 0 where it cannot run.
+func (w *convWork) bytes(e convEngine) int64 {
+	extra := w.extra(e)
+	if extra == impossible {
+		return 0
+	}
+	in, out, weight := w.in, w.out, w.weight
+	if e.copies&copyPlain != 0 {
+		in, out, weight = w.inPlain, w.outPlain, w.weightPlain
+	}
+	sum := int64(0)
+	if e.copies&copyIn != 0 {
+		sum += in
+	}
+	if e.copies&copyOut != 0 {
+		sum += out
+	}
+	if e.copies&copyWeight != 0 {
+		sum += weight
+	}
+	if sum > 0 && extra == 0 {
+		extra = 16
+	}
+	return min(sum+extra, convMaximum)
+}
+
+// extra returns what an engine takes besides copies, or impossible.
+func (w *convWork) extra(e convEngine) int64 {
+	result := saturate(w.result, 4)
+	padded := saturate(w.k, padTo(w.cGroup, 32), w.filter, 4)
+	switch e.extra {
+	case extraNone:
+		return 0
+	case extraTiles:
+		return e.count*(tileBytes/4) + convNotes
+	case extraShared:
+		return w.sharedTiles(e.count)
+	case extraWaves:
+		n := w.tiles(128, 128)
+		return saturate(max(e.count/n, 1), n, tileBytes) + convNotes
+	case extraParts:
+		return saturate(e.count, result) + convNotes
+	case extraWave128:
+		return saturate(max(e.count/w.tiles(128, 128), 1), result) + convNotes
+	case extraWave64:
+		return saturate(max(e.count/w.tiles(64, 64), 1), result) + convNotes
+	case extraWaveFlat:
+		return saturate(max(e.count/w.tiles(64, 128), 1), result) + convNotes
+	case extraDepth:
+		return saturate(ceilDiv(w.depth, max(e.count, 1)), result) + convNotes
+	case extraWinograd:
+		return w.winograd(e.count)
+	case extraPadded, extraPaddedTiles, extraPaddedSides, extraLoop, extraLoopSides:
+		loop := e.extra == extraLoop || e.extra == extraLoopSides
+		switch {
+		case w.groups == 1 || loop && w.depthwise():
+			return impossible
+		case loop:
+			return w.looped(e)
+		}
+		return w.paddedGroups(e)
+	}
+	if w.pass != ConvBackwardWeight {
+		return impossible
+	}
+	switch e.extra {
+	case extraPartsPadded:
+		return saturate(e.count, padded) + convNotes
+	case extraPartsAligned:
+		return saturate(e.count, w.k, padTo(w.cGroup, 16/w.elem), w.filter, 4) + convNotes
+	case extraImages:
+		return saturate(w.batch, result)
+	case extraDepthPadded:
+		return saturate(ceilDiv(w.depth, max(e.count, 1)), padded) + convNotes
+	}
+	if e.extra == extraBlocks {
+		if w.groups == 1 {
+			return impossible
+		}
+		return saturate(e.count, ceilDiv(w.c, 64), w.filter, tileBytes/4+4) + convNotes
+	}
+	if !w.depthwise() {
+		return impossible
+	}
+	return saturate(e.count, padTo(w.c, 32), w.filter, 4) // extraDepthwise
+}
+
+// tiles returns how many tiles of that size cover one group's results.
+func (w *convWork) tiles(high, wide int64) int64 {
+	return saturate(ceilDiv(w.rows, high), ceilDiv(w.cols, wide))
+}
+
+// sharedTiles is what partial sums take when the multiprocessors share the tiles that
+// are left over after the last full wave: each holds a tile, as far as they divide evenly.
+func (w *convWork) sharedTiles(size int64) int64 {
+	var high, wide int64 = 128, 128
+	switch size {
+	case 1:
+		wide = 256
+	case 2:
+		high = 64
+	case 3:
+		high, wide = 64, 64
+	}
+	n := w.tiles(high, wide)
+	if n > w.sms {
+		n %= w.sms
+	}
+	if n == 0 || w.sms/n < 2 {
+		return 0
+	}
+	return w.sms/n*n*high*wide*4 + convNotes
+}
+
+// winograd is the product of transformed tiles of size x size results of a 3x3 filter,
+// (size+2)^2 values each: of x, of y and of w (Lavin and Gray, arXiv 1509.09308).
+func (w *convWork) winograd(size int64) int64 {
+	if w.filterHigh != 3 || w.filterIn != 3 || w.stride != 1 || size < 1 {
+		return impossible
+	}
+	n := saturate(w.batch, ceilDiv(w.yHigh, size), ceilDiv(w.yWide, size))
+	values := saturate(n, w.c) + saturate(n, w.k) + saturate(w.c, w.k)
+	return saturate((size+2)*(size+2)*4, values)
+}
+
+// paddedGroups is the one convolution with every group padded to a power of two
+// channels, at least 4.
+func (w *convWork) paddedGroups(e convEngine) int64 {
+	q := int64(4)
+	for q < max(w.cGroup, w.kGroup) && q < convMaximum {
+		q *= 2
+	}
+	channels := saturate(q, w.groups, w.elem)
+	x, y := saturate(w.batch, w.xPixels, channels), saturate(w.batch, w.yPixels, channels)
+	weight := saturate(channels, q, w.filter)
+	switch {
+	case e.extra == extraPadded:
+		return min(x+y+weight+saturate(e.count, weight/w.elem*4), convMaximum)
+	case e.extra == extraPaddedTiles:
+		return x + y + weight + e.count*tileBytes
+	case !w.last:
+		return x + y + weight
+	}
+	sum := int64(0)
+	if w.cGroup != q {
+		sum += x
+	}
+	if w.kGroup != q {
+		sum += y
+	}
+	if sum > 0 {
+		sum += weight
+	}
+	return sum
+}
+
+// looped is the sum over the groups that run at once.
+func (w *convWork) looped(e convEngine) int64 {
+	align := 16 / w.elem
+	sum := saturate(w.batch, w.xPixels, padTo(w.cGroup, align), w.elem) + saturate(w.batch, w.yPixels, padTo(w.kGroup, align), w.elem)
+	if e.extra == extraLoop {
+		weight := w.weight / w.groups
+		sum += weight + saturate(e.count, weight/w.elem*4)
+	}
+	return saturate(min(w.groups, groupsOnce), sum)
+}

@@ -1,0 +1,460 @@
+package workspace
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+)
+
+// This file grows the forests of conv_forest.go from measured convolutions.
+
+// A convSample is one measured pass.
+type convSample struct {
+	model   string // "" for a random shape
+	family  int    // which of convFolds it is held out in: by the model's family,
+	fold    int    // and by the convolution, whatever its batch,
+	share   uint16 // and which of the trees that doubt have grown on it
+	shape   *ConvShape
+	pass    ConvPass
+	work    convWork
+	figures convFeatures
+	want    int64
+	engines []uint8 // those that give what was measured
+	engine  uint8   // the one of them that the trees shall name
+}
+
+const (
+	convTrees     = 16  // which choose, and convDoubts more
+	convTried     = 12  // figures, for each branch
+	convMaxLimits = 254 // of each figure
+	convDepth     = 30
+	convLeast     = 3 // passes that an engine must be needed for
+	convFolds     = 5
+)
+
+// nearConv says whether a size is that close to what was measured, or within the
+// 8 KiB that decide nothing.
+func nearConv(got, want int64, tolerance float64) bool {
+	return math.Abs(float64(got-want)) <= max(tolerance*float64(want), 8192)
+}
+
+// growConvForests grows a forest for each kind of pass from the samples that use takes.
+func growConvForests(samples []*convSample, use func(*convSample) bool) (forests [convKinds]grownForest, limits [convFigures][]float32) {
+	var kinds [convKinds][]*convSample
+	for _, s := range samples {
+		if use(s) {
+			kind := s.work.convKind()
+			kinds[kind] = append(kinds[kind], s)
+		}
+	}
+	limits = convLimitsOf(samples, use)
+	var wait sync.WaitGroup
+	for kind, of := range kinds {
+		wait.Go(func() {
+			f := &forests[kind]
+			f.engines = coverSamples(of)
+			nameEngines(of, f.engines)
+			g := newGrower(of, &limits)
+			for i := range convTrees + convDoubts {
+				f.trees = append(f.trees, g.grow(i))
+			}
+		})
+	}
+	wait.Wait()
+	return forests, limits
+}
+
+// possibleEngines are those without a count, and some with: the fewer there are, the
+// more convolutions share each.
+func possibleEngines() (all []convEngine) {
+	add := func(copies convCopies, extra convExtra, counts ...int64) {
+		for _, n := range counts {
+			all = append(all, convEngine{copies, extra, n})
+		}
+	}
+	sms := int64(gpu.Default().Multiprocessors)
+	waves := []int64{sms / 2, sms, 2 * sms, 3 * sms, 4 * sms, 8 * sms}
+	depths := []int64{16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1344, 1536, 1792, 2048,
+		2560, 3072, 4096, 6144, 8192}
+	for c := convCopies(0); c <= copyIn|copyOut|copyWeight; c++ {
+		add(c, extraNone, 0)
+	}
+	for c := convCopies(1); c <= copyIn|copyOut|copyWeight; c++ {
+		add(c|copyPlain, extraNone, 0)
+	}
+	for c := convCopies(0); c <= copyIn|copyOut|copyWeight; c++ {
+		add(c, extraImages, 0)
+		for _, e := range []convExtra{extraWave128, extraWaveFlat, extraWave64} {
+			add(c, e, waves...)
+		}
+		add(c, extraWaves, sms, 2*sms, 4*sms)
+		add(c, extraDepth, depths...)
+		add(c, extraDepthPadded, depths...)
+		add(c, extraShared, 0, 1, 2, 3)
+	}
+	add(0, extraWinograd, 2, 3, 4, 5, 6)
+	add(0, extraPadded, 0)
+	add(0, extraPaddedSides, 0)
+	add(0, extraLoop, 0)
+	add(0, extraLoopSides, 0)
+	return all
+}
+
+// countedEngines are those of which a count is asked: how many tiles, or partial results.
+func countedEngines() (all []convEngine) {
+	for c := convCopies(0); c <= copyIn|copyOut|copyWeight; c++ {
+		for _, e := range []convExtra{extraTiles, extraParts, extraPartsPadded, extraPartsAligned, extraBlocks} {
+			all = append(all, convEngine{c, e, 1})
+		}
+	}
+	for _, e := range []convExtra{extraPadded, extraPaddedTiles, extraLoop, extraDepthwise} {
+		all = append(all, convEngine{0, e, 1})
+	}
+	return all
+}
+
+// off returns how far an engine is from what was measured.
+func (s *convSample) off(e convEngine) int64 {
+	if s.work.extra(e) == impossible {
+		return math.MaxInt64
+	}
+	d := s.work.bytes(e) - s.want
+	return max(d, -d)
+}
+
+// count returns the count with which an engine comes closest, 1 or more.
+func (s *convSample) count(e convEngine) int64 {
+	e.count = 1
+	if s.work.extra(e) == impossible {
+		return 1
+	}
+	one := s.work.bytes(e)
+	e.count = 2
+	step := s.work.bytes(e) - one
+	if step <= 0 {
+		return 1
+	}
+	return min(max((s.want-one+step/2)/step+1, 1), math.MaxUint16)
+}
+
+// fits returns the engines that give what was measured within a tolerance.
+func (s *convSample) fits(tolerance int64, fixed, counted []convEngine) (fits []convEngine) {
+	for _, e := range fixed {
+		if s.off(e) <= tolerance {
+			fits = append(fits, e)
+		}
+	}
+	for _, e := range counted {
+		e.count = s.count(e)
+		if s.off(e) <= tolerance {
+			fits = append(fits, e)
+		}
+	}
+	return fits
+}
+
+// coverSamples picks engines, first those that give what was measured exactly, but for what
+// engines note down besides, then those that come closer and closer to what is left: each
+// time the one that most of the rest needs, of several the simplest.
+func coverSamples(samples []*convSample) []convEngine {
+	fixed, counted := possibleEngines(), countedEngines()
+	picked := []convEngine{{}} // nothing at all
+	rest := slices.Clone(samples)
+	for _, near := range []func(want int64) int64{nearExact, nearEnough, nearRoughly} {
+		rest = slices.DeleteFunc(rest, func(s *convSample) bool {
+			return slices.ContainsFunc(picked, func(e convEngine) bool { return s.off(e) <= near(s.want) })
+		})
+		index := map[convEngine]int{}
+		var engines []convEngine
+		var gives [][]int32
+		for j, s := range rest {
+			for _, e := range s.fits(near(s.want), fixed, counted) {
+				i, ok := index[e]
+				if !ok {
+					i = len(engines)
+					index[e] = i
+					engines, gives = append(engines, e), append(gives, nil)
+				}
+				gives[i] = append(gives[i], int32(j))
+			}
+		}
+		given := make([]bool, len(rest))
+		for len(picked) < maxConvEngines {
+			best, most := -1, convLeast-1
+			for i := range gives {
+				if len(gives[i]) < max(most, convLeast) {
+					continue
+				}
+				gives[i] = slices.DeleteFunc(gives[i], func(j int32) bool { return given[j] })
+				if n := len(gives[i]); n > most || n == most && best >= 0 && simpler(engines[i], engines[best]) {
+					best, most = i, n
+				}
+			}
+			if best < 0 {
+				break
+			}
+			picked = append(picked, engines[best])
+			for _, j := range gives[best] {
+				given[j] = true
+			}
+		}
+	}
+	return picked
+}
+
+// simpler orders engines.
+func simpler(a, b convEngine) bool {
+	if a.extra != b.extra {
+		return a.extra < b.extra
+	}
+	if a.copies != b.copies {
+		return a.copies < b.copies
+	}
+	return a.count < b.count
+}
+
+// How near an engine must come: within what is noted down besides; within what decides
+// nothing; within the tolerance of a prediction.
+func nearExact(want int64) int64 {
+	if want <= 8192 {
+		return 8192
+	}
+	return max(1024, min(want/8192, 8192))
+}
+func nearEnough(want int64) int64  { return max(want/2000, 8192) }
+func nearRoughly(want int64) int64 { return max(want/30, 8192) }
+func nearAtAll(want int64) int64   { return max(want/10, 8192) }
+
+// nameEngines finds which engines give what was measured of each sample, of those the
+// nearest, and names of them the one that gives most samples.
+func nameEngines(samples []*convSample, engines []convEngine) {
+	frequency := make([]int, len(engines))
+	for _, s := range samples {
+		s.engines = nil
+		for _, near := range []func(int64) int64{nearExact, nearEnough, nearRoughly, nearAtAll} {
+			for i, e := range engines {
+				if s.off(e) <= near(s.want) {
+					s.engines = append(s.engines, uint8(i))
+				}
+			}
+			if len(s.engines) > 0 {
+				break
+			}
+		}
+		for _, e := range s.engines {
+			frequency[e]++
+		}
+	}
+	for _, s := range samples {
+		for i, e := range s.engines {
+			if i == 0 || frequency[e] > frequency[s.engine] {
+				s.engine = e
+			}
+		}
+	}
+}
+
+// convLimitsOf chooses what the figures are compared with, for all forests: the middles
+// between values, or of many values those at even shares of the samples.
+func convLimitsOf(samples []*convSample, use func(*convSample) bool) (limits [convFigures][]float32) {
+	var wait sync.WaitGroup
+	for f := range limits {
+		wait.Go(func() {
+			var values []float32
+			for _, s := range samples {
+				if use(s) {
+					values = append(values, s.figures[f])
+				}
+			}
+			slices.Sort(values)
+			distinct := slices.Compact(slices.Clone(values))
+			if len(distinct) <= convMaxLimits {
+				for i := range len(distinct) - 1 {
+					limits[f] = append(limits[f], between(distinct[i], distinct[i+1]))
+				}
+				return
+			}
+			for q := 1; q <= convMaxLimits; q++ {
+				i, _ := slices.BinarySearch(distinct, values[q*len(values)/(convMaxLimits+1)])
+				if i+1 < len(distinct) {
+					limits[f] = append(limits[f], between(distinct[i], distinct[i+1]))
+				}
+			}
+			limits[f] = slices.Compact(limits[f])
+		})
+	}
+	wait.Wait()
+	return limits
+}
+
+// between is the geometric mean, which is a round figure for those that are not.
+func between(a, b float32) float32 {
+	if a <= 0 {
+		return (a + b) / 2
+	}
+	return float32(math.Sqrt(float64(a) * float64(b)))
+}
+
+// A grower grows the trees of one forest: random ones (Breiman 2001), of all samples,
+// with a random choice of figures for each branch. All of it is in whole numbers but a
+// quotient, so that every machine grows the same trees.
+type grower struct {
+	engines []uint8 // of each sample
+	share   []uint16
+	bins    [convFigures][]uint8 // of each figure and sample: the first limit that it is within
+	random  uint64
+	order   [convFigures]int
+	tree    []convBranch
+	counts  [maxConvEngines]int64 // of the engines of a branch
+	below   [maxConvEngines]int64 // and of those below a limit
+	sorted  []int32
+	rest    []int32
+}
+
+func newGrower(samples []*convSample, limits *[convFigures][]float32) *grower {
+	g := &grower{}
+	samples = slices.DeleteFunc(slices.Clone(samples), func(s *convSample) bool { return len(s.engines) == 0 })
+	for _, s := range samples {
+		g.engines, g.share = append(g.engines, s.engine), append(g.share, s.share)
+	}
+	for f := range g.bins {
+		g.bins[f] = make([]uint8, len(samples))
+		for i, s := range samples {
+			b, _ := slices.BinarySearch(limits[f], s.figures[f])
+			g.bins[f][i] = uint8(b)
+		}
+	}
+	g.sorted, g.rest = make([]int32, len(samples)), make([]int32, len(samples))
+	return g
+}
+
+func (g *grower) intn(n int) int { // Marsaglia's xorshift
+	g.random ^= g.random << 13
+	g.random ^= g.random >> 7
+	g.random ^= g.random << 17
+	return int((g.random >> 11) % uint64(n))
+}
+
+// grow returns the tree of that number: those that choose have grown on all samples, those
+// that doubt on three quarters of the convolutions each.
+func (g *grower) grow(number int) []convBranch {
+	g.random = 88172645463325252 + uint64(number)*0x9e3779b97f4a7c15
+	for f := range g.order {
+		g.order[f] = f
+	}
+	var of []int32
+	for i := range g.engines {
+		if number < convTrees || g.share[i]>>(2*(number-convTrees))&3 != 0 {
+			of = append(of, int32(i))
+		}
+	}
+	g.tree = nil
+	g.branch(of, 0)
+	return g.tree
+}
+
+// branch adds the node of those samples and what follows from it. The best question is
+// the one with the fewest different engines on its sides (the Gini index). It orders of anew.
+func (g *grower) branch(of []int32, depth int) {
+	if len(of) == 0 {
+		g.tree = append(g.tree, convBranch{leaf: true})
+		return
+	}
+	most, squares := g.engines[of[0]], int64(0)
+	for _, s := range of {
+		e := g.engines[s]
+		squares += 2*g.counts[e] + 1
+		g.counts[e]++
+		if n := g.counts[e]; n > g.counts[most] || n == g.counts[most] && e < most {
+			most = e
+		}
+	}
+	at := len(g.tree)
+	g.tree = append(g.tree, convBranch{leaf: true, engine: most})
+	figure, limit := -1, uint8(0)
+	if g.counts[most] < int64(len(of)) && depth < convDepth {
+		figure, limit = g.question(of, squares)
+	}
+	for _, s := range of {
+		g.counts[g.engines[s]] = 0
+	}
+	if figure < 0 {
+		return
+	}
+	n, rest := 0, g.rest[:0]
+	for _, s := range of {
+		if g.bins[figure][s] <= limit {
+			of[n] = s
+			n++
+		} else {
+			rest = append(rest, s)
+		}
+	}
+	copy(of[n:], rest)
+	g.tree[at] = convBranch{figure: uint8(figure), limit: limit}
+	g.branch(of[:n], depth+1)
+	g.tree[at].above = len(g.tree)
+	g.branch(of[n:], depth+1)
+}
+
+// question returns the best question to samples, of which counts holds the engines and
+// squares the sum of their squares.
+func (g *grower) question(of []int32, squares int64) (figure int, limit uint8) {
+	figure = -1
+	gain := float64(squares)/float64(len(of)) + 1e-9
+	for i, tried := 0, 0; i < convFigures && tried < convTried; i++ {
+		j := i + g.intn(convFigures-i)
+		g.order[i], g.order[j] = g.order[j], g.order[i]
+		bins := g.bins[g.order[i]]
+		sorted := g.sort(of, bins)
+		if sorted == nil {
+			continue
+		}
+		tried++
+		squaresBelow, squaresAbove := int64(0), squares
+		for k, s := range sorted[:len(sorted)-1] {
+			e := g.engines[s]
+			below := g.below[e]
+			squaresBelow += 2*below + 1
+			squaresAbove -= 2*(g.counts[e]-below) - 1
+			g.below[e]++
+			if bins[s] != bins[sorted[k+1]] {
+				if v := float64(squaresBelow)/float64(k+1) + float64(squaresAbove)/float64(len(sorted)-k-1); v > gain {
+					figure, limit, gain = g.order[i], bins[s], v
+				}
+			}
+		}
+		for _, s := range sorted {
+			g.below[g.engines[s]] = 0
+		}
+	}
+	return figure, limit
+}
+
+// sort orders samples by their bins, nil where all have the same. The result is good
+// until the next.
+func (g *grower) sort(of []int32, bins []uint8) []int32 {
+	lowest, highest := uint8(255), uint8(0)
+	for _, s := range of {
+		lowest, highest = min(lowest, bins[s]), max(highest, bins[s])
+	}
+	if lowest == highest {
+		return nil
+	}
+	var starts [257]int32
+	for _, s := range of {
+		starts[bins[s]-lowest+1]++
+	}
+	for b := range int(highest - lowest) {
+		starts[b+1] += starts[b]
+	}
+	sorted := g.sorted[:len(of)]
+	for _, s := range of {
+		b := bins[s] - lowest
+		sorted[starts[b]] = s
+		starts[b]++
+	}
+	return sorted
+}

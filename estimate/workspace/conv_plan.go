@@ -1,0 +1,61 @@
+package workspace
+
+import (
+	"encoding/binary"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+)
+
+// ConvOthers is for how many other choices of engines a ConvPlan says what the workspace would be.
+const ConvOthers = 4
+
+// A ConvPlan is what is known of the convolutions of one shape and pass. Sizes are bytes.
+type ConvPlan struct {
+	Bytes  int64             // the workspace
+	Others [ConvOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
+}
+
+// Plan works a plan out; ones for no workspace, and for what is no convolution, are zero. The index decides which doubting
+// trees the other choices are taken from: each plan's from others, so that no choice is one tree's alone, and as often as
+// the trees name them.
+func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
+	w, ok := s.work(pass, d)
+	if !ok || w.native() {
+		return p
+	}
+	f := convForestOf(convForestFile, w.convKind())
+	figures := w.features()
+	leaves, n := f.leaves(&figures)
+	if n == 0 {
+		return p
+	}
+	p.Bytes = w.most(f, leaves[:n+convDoubts])
+	for k := range p.Others {
+		doubt := (3*index + k) % convDoubts
+		p.Others[k] = w.bytes(f.engine(int(leaves[n+doubt])))
+	}
+	return p
+}
+
+// AppendKey appends what tells a shape and pass from all others.
+func (s ConvShape) AppendKey(key []byte, pass ConvPass) []byte {
+	key = append(key, byte(pass), flags(s.ChannelsLast, s.Transposed, s.Float16))
+	key = binary.AppendVarint(key, s.Elem)
+	key = binary.AppendVarint(key, s.Groups)
+	for _, list := range [...][]int64{s.X, s.W, s.Y, s.Stride, s.Dilation} {
+		key = binary.AppendVarint(key, int64(len(list)))
+		for _, n := range list {
+			key = binary.AppendVarint(key, n)
+		}
+	}
+	return key
+}
+
+func flags(set ...bool) (f byte) {
+	for i, v := range set {
+		if v {
+			f |= 1 << i
+		}
+	}
+	return f
+}

@@ -1,0 +1,154 @@
+package forge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Hosts whose jobs are known.
+const (
+	OnGitHub    = "GitHub"
+	OnGitLab    = "GitLab"
+	OnAzure     = "Azure Pipelines"
+	OnBitbucket = "Bitbucket"
+)
+
+// ErrNoPull says that a job does not run for a pull request.
+var ErrNoPull = errors.New("not run for a pull request")
+
+// A Job is what the surroundings say of the job that we run in. Commits are full names, "" where they are not said.
+type Job struct {
+	Host   string // one of those above; "" outside of them
+	CI     bool   // some service runs us, one of those above or another
+	Number int    // of the pull request; 0 where there is none
+	Target string // the branch that it is to be merged into
+	Head   string // its last commit
+	Merge  string // the host's own merge of both
+	Start  string // the commit at which it parts from the target
+	Before string // what a push found
+
+	Default string // the branch that the repository shows
+}
+
+// Pull reports whether the job runs for a pull request.
+func (j *Job) Pull() bool { return j.Number > 0 }
+
+var commitName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`) })
+
+// commit returns the name of a commit, or "" for what is none: a push of a new branch found forty zeros.
+func commit(s string) string {
+	if !commitName().MatchString(s) || strings.Trim(s, "0") == "" {
+		return ""
+	}
+	return s
+}
+
+// CurrentJob reads the surroundings.
+func CurrentJob(getenv func(string) string) (Job, error) {
+	number := func(name string) int {
+		n, _ := strconv.Atoi(getenv(name)) // what is no number is none
+		return max(n, 0)
+	}
+	switch {
+	case getenv("GITHUB_ACTIONS") == "true" || getenv("GITHUB_REPOSITORY") != "":
+		return githubJob(getenv)
+	case getenv("GITLAB_CI") != "":
+		j := Job{
+			Host: OnGitLab, CI: true, Number: number("CI_MERGE_REQUEST_IID"), Target: getenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME"),
+			Head: commit(getenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")), Start: commit(getenv("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
+			Before: commit(getenv("CI_COMMIT_BEFORE_SHA")), Default: getenv("CI_DEFAULT_BRANCH"),
+		}
+		if j.Head == "" { // which only a pipeline of a merged result says
+			j.Head = commit(getenv("CI_COMMIT_SHA"))
+		}
+		return j, nil
+	case getenv("TF_BUILD") != "":
+		return Job{
+			Host: OnAzure, CI: true, Number: max(number("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER"), number("SYSTEM_PULLREQUEST_PULLREQUESTID")),
+			Target: strings.TrimPrefix(getenv("SYSTEM_PULLREQUEST_TARGETBRANCH"), "refs/heads/"),
+			Head:   commit(getenv("SYSTEM_PULLREQUEST_SOURCECOMMITID")), Merge: commit(getenv("BUILD_SOURCEVERSION")),
+		}, nil
+	case getenv("BITBUCKET_BUILD_NUMBER") != "":
+		return Job{
+			Host: OnBitbucket, CI: true, Number: number("BITBUCKET_PR_ID"), Target: getenv("BITBUCKET_PR_DESTINATION_BRANCH"),
+			Head: commit(getenv("BITBUCKET_COMMIT")),
+		}, nil
+	}
+	return Job{CI: getenv("CI") != "" && getenv("CI") != "false"}, nil
+}
+
+// maxEvent is the most that is read of the file that describes an event, in bytes.
+const maxEvent = 32 << 20
+
+// githubJob reads the event's file, and what a reference such as refs/pull/7/merge says.
+func githubJob(getenv func(string) string) (Job, error) {
+	j := Job{Host: OnGitHub, CI: true, Target: getenv("GITHUB_BASE_REF")}
+	if text, ok := strings.CutPrefix(getenv("GITHUB_REF"), "refs/pull/"); ok {
+		number, kind, _ := strings.Cut(text, "/")
+		if n, err := strconv.Atoi(number); err == nil && n > 0 {
+			j.Number = n
+		}
+		if kind == "merge" {
+			j.Merge = commit(getenv("GITHUB_SHA"))
+		}
+	}
+	path := getenv("GITHUB_EVENT_PATH")
+	if path == "" {
+		return j, nil
+	}
+	st, err := os.Stat(path)
+	if err == nil && st.Size() > maxEvent {
+		err = fmt.Errorf("%d bytes", st.Size())
+	}
+	var data []byte
+	if err == nil {
+		data, err = os.ReadFile(path)
+	}
+	if err != nil {
+		return j, fmt.Errorf("GITHUB_EVENT_PATH: %w", err)
+	}
+	var event struct {
+		Before     string `json:"before"`
+		Repository struct {
+			Default string `json:"default_branch"`
+		} `json:"repository"`
+		Pull *struct {
+			Number int `json:"number"`
+			Head   struct {
+				SHA string `json:"sha"`
+			} `json:"head"`
+			Base struct {
+				Ref string `json:"ref"`
+			} `json:"base"`
+		} `json:"pull_request"`
+		Group *struct {
+			Base string `json:"base_sha"`
+			Head string `json:"head_sha"`
+		} `json:"merge_group"`
+	}
+	if err := json.Unmarshal(data, &event); err != nil {
+		return j, fmt.Errorf("GITHUB_EVENT_PATH: %w", err)
+	}
+	j.Before, j.Default = commit(event.Before), event.Repository.Default
+	if p := event.Pull; p != nil {
+		j.Number, j.Head = max(p.Number, 0), commit(p.Head.SHA)
+		if p.Base.Ref != "" {
+			j.Target = p.Base.Ref
+		}
+		j.Before = "" // of the pull request's own branch
+	}
+	if g := event.Group; g != nil {
+		j.Before = commit(g.Base)
+	}
+	return j, nil
+}
+
+var repository = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}$`)
+})

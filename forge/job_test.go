@@ -1,0 +1,101 @@
+package forge
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	aaa = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+	bbb = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+	ccc = "cccccccccccccccccccccccccccccccccccccccc"
+)
+
+// What each host says of a job, as its documentation has it.
+func TestCurrentJob(t *testing.T) {
+	event := filepath.Join(t.TempDir(), "event.json")
+	none := strings.Repeat("0", 40)
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		json string
+		want Job
+		err  string
+	}{
+		{"a pull request", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/pull/12/merge", "GITHUB_SHA": aaa, "GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": event},
+			`{"before": "` + ccc + `", "pull_request": {"number": 12, "head": {"sha": "` + bbb + `"}, "base": {"ref": "main", "sha": "` + ccc + `"}}}`,
+			Job{Host: OnGitHub, CI: true, Number: 12, Target: "main", Head: bbb, Merge: aaa}, ""},
+		{"pull_request_target", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/heads/main", "GITHUB_SHA": aaa, "GITHUB_EVENT_PATH": event},
+			`{"pull_request": {"number": 12, "head": {"sha": "` + bbb + `"}, "base": {"ref": "main"}}}`, Job{Host: OnGitHub, CI: true, Number: 12, Target: "main", Head: bbb}, ""},
+		{"a push", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/heads/main", "GITHUB_EVENT_PATH": event}, `{"before": "` + aaa + `"}`, Job{Host: OnGitHub, CI: true, Before: aaa}, ""},
+		{"a push of a new branch", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{"before": "` + none + `"}`, Job{Host: OnGitHub, CI: true}, ""},
+		{"a merge queue", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{"merge_group": {"base_sha": "` + aaa + `", "head_sha": "` + bbb + `"}}`, Job{Host: OnGitHub, CI: true, Before: aaa}, ""},
+		{"a hostile event", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{"pull_request": {"number": -3, "head": {"sha": "--upload-pack=x"}}}`, Job{Host: OnGitHub, CI: true}, ""},
+		{"a broken event", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{`, Job{}, "GITHUB_EVENT_PATH: "},
+		{"a merge request", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": aaa, "CI_COMMIT_SHA": bbb},
+			"", Job{Host: OnGitLab, CI: true, Number: 5, Target: "main", Start: aaa, Head: bbb}, ""},
+		{"a merged result", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": ccc, "CI_COMMIT_SHA": bbb, "CI_COMMIT_BEFORE_SHA": none},
+			"", Job{Host: OnGitLab, CI: true, Number: 5, Head: ccc}, ""},
+		{"Azure", map[string]string{"TF_BUILD": "True", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "9", "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main", "SYSTEM_PULLREQUEST_SOURCECOMMITID": bbb, "BUILD_SOURCEVERSION": aaa},
+			"", Job{Host: OnAzure, CI: true, Number: 9, Target: "main", Head: bbb, Merge: aaa}, ""},
+		{"Bitbucket", map[string]string{"CI": "true", "BITBUCKET_BUILD_NUMBER": "3", "BITBUCKET_PR_ID": "4", "BITBUCKET_PR_DESTINATION_BRANCH": "main", "BITBUCKET_COMMIT": bbb},
+			"", Job{Host: OnBitbucket, CI: true, Number: 4, Target: "main", Head: bbb}, ""},
+		{"another service", map[string]string{"CI": "true"}, "", Job{CI: true}, ""},
+		{"nowhere", nil, "", Job{}, ""},
+	} {
+		if err := os.WriteFile(event, []byte(tt.json), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		got, err := CurrentJob(func(name string) string { return tt.env[name] })
+		if tt.err != "" {
+			if err == nil || !strings.HasPrefix(err.Error(), tt.err) {
+				t.Errorf("%s: %v, want %s", tt.name, err, tt.err)
+			}
+		} else if err != nil || got != tt.want {
+			t.Errorf("%s: %+v, %v, want %+v", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func TestConnect(t *testing.T) {
+	for _, tt := range []struct {
+		host   string
+		number int
+		env    map[string]string
+		want   string // of the error; "" is none
+	}{
+		{OnGitHub, 7, map[string]string{"GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "x"}, ""},
+		{OnGitHub, 0, map[string]string{"GITHUB_REPOSITORY": "o/r", "GITHUB_TOKEN": "x"}, ErrNoPull.Error()},
+		{OnGitHub, 7, map[string]string{"GITHUB_REPOSITORY": "o/r"}, "no GITHUB_TOKEN"},
+		{OnGitHub, 7, map[string]string{"GITHUB_REPOSITORY": "o/r/../x"}, "want OWNER/NAME"},
+		{OnGitLab, 7, map[string]string{"CI_PROJECT_ID": "42", "GITLAB_TOKEN": "x"}, ""},
+		{OnGitLab, 7, map[string]string{"CI_PROJECT_ID": "42"}, "no GITLAB_TOKEN"},
+		{OnGitLab, 7, map[string]string{"GITLAB_TOKEN": "x"}, "no CI_PROJECT_ID"},
+		{OnAzure, 7, nil, "GITHUB_REPOSITORY is \"\""},
+	} {
+		_, err := Connect(Job{Host: tt.host, Number: tt.number}, &Client{}, func(name string) string { return tt.env[name] }, 0)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+		if tt.number == 0 && !errors.Is(err, ErrNoPull) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+	}
+}
+
+func TestSummary(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "summary.md")
+	if err := AppendSummary(path, "one\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := AppendSummary(path, strings.Repeat("0123456789\n", MaxSummary/11+1)+"\xff"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || len(data) > MaxSummary || !strings.HasPrefix(string(data), "one\n0123456789\n") || !strings.HasSuffix(string(data), "9\n") {
+		t.Errorf("%v: %d bytes", err, len(data))
+	}
+}

@@ -1,0 +1,121 @@
+package recording
+
+import "math/bits"
+
+func (d *decoder) op() error {
+	name, err := d.name()
+	if err != nil {
+		return err
+	}
+	overload, err := d.name()
+	if err != nil {
+		return err
+	}
+	d.rec.Ops = append(d.rec.Ops, Op{d.rec.Texts[name], d.rec.Texts[overload]})
+	return nil
+}
+
+func (d *decoder) meta() error {
+	var m Meta
+	dtype, err := d.name()
+	if err == nil {
+		m.DType = d.rec.Texts[dtype]
+		m.Shape, err = d.dims("a size")
+	}
+	if err == nil {
+		m.Stride, err = d.dims("a stride")
+	}
+	if err != nil {
+		return err
+	}
+	if len(m.Shape) != len(m.Stride) {
+		return d.fail("%d sizes and %d strides", len(m.Shape), len(m.Stride))
+	}
+	if m.Offset, err = d.count("an offset"); err != nil {
+		return err
+	}
+	n, extent, over := uint64(1), uint64(m.Offset), m.Offset > maxBytes
+	for i, s := range m.Shape {
+		hi, lo := bits.Mul64(n, uint64(max(s, 1)))
+		over = over || hi != 0 || lo > maxBytes
+		n = lo
+		hi, lo = bits.Mul64(uint64(max(s-1, 0)), uint64(m.Stride[i]))
+		over = over || hi != 0 || lo > maxBytes
+		extent += lo
+	}
+	if over || extent > maxBytes {
+		return d.fail("a tensor of sizes %v and strides %v is larger than any computer's memory", m.Shape, m.Stride)
+	}
+	if len(d.rec.Metas) >= maxMetas {
+		return d.fail("more than %d layouts", maxMetas)
+	}
+	d.rec.Metas = append(d.rec.Metas, m)
+	return nil
+}
+
+// dims reads a list of numbers that are not negative.
+func (d *decoder) dims(what string) ([]int64, error) {
+	if err := d.open(); err != nil {
+		return nil, err
+	}
+	var room [8]int64
+	list := room[:0]
+	for d.json.PeekKind() != ']' {
+		n, err := d.count(what)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, n); len(list) > maxDims {
+			return nil, d.fail("more than %d dimensions", maxDims)
+		}
+	}
+	_, err := d.json.ReadToken()
+	return append([]int64(nil), list...), err
+}
+
+// open reads the bracket that a list opens with.
+func (d *decoder) open() error {
+	if k := d.json.PeekKind(); k != '[' && k != 0 {
+		return d.fail("wanted a list")
+	}
+	_, err := d.json.ReadToken()
+	return err
+}
+
+func (d *decoder) frame() error {
+	parent, err := d.id(len(d.rec.Frames), "frame")
+	if err != nil {
+		return err
+	}
+	file, err := d.name()
+	if err != nil {
+		return err
+	}
+	line, err := d.small("a line")
+	if err != nil {
+		return err
+	}
+	function, err := d.name()
+	if err != nil {
+		return err
+	}
+	d.rec.Frames = append(d.rec.Frames, Frame{parent, line, d.rec.Texts[file], d.rec.Texts[function]})
+	return nil
+}
+
+func (d *decoder) module() error {
+	parent, err := d.id(len(d.rec.Modules), "module")
+	if err != nil {
+		return err
+	}
+	name, err := d.name()
+	if err != nil {
+		return err
+	}
+	class, err := d.name()
+	if err != nil {
+		return err
+	}
+	d.rec.Modules = append(d.rec.Modules, Module{parent, d.rec.Texts[name], d.rec.Texts[class]})
+	return nil
+}

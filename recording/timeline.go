@@ -1,0 +1,478 @@
+package recording
+
+import (
+	"math"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
+
+// A Run is a recording as requests to the allocator, on some device.
+type Run struct {
+	Recording  *Recording
+	Log        *timeline.Log
+	BLAS, DNN  int       // threads that used cuBLAS, and cuDNN
+	Workspaces [][]int64 // other sizes of convolutions' workspaces, by plan less 1: see workspace.Kernels.Others
+	Trains     bool      // it has a backward pass
+	Crossing   int       // tensors of which the program recorded that another stream uses them
+	Steps      int       // that ended
+
+	// Of says by event of the Log where in the program it happened: an index into Sites, -1 where that is not known.
+	Of    []int32
+	Sites []Site
+
+	// Calls counts the calls that made something on the GPU, Unknown those of operators of which is not known what their
+	// kernels take.
+	Calls   int
+	Unknown map[Op]int
+}
+
+// A Site is a place of the program and the operator that it called there: frames and operators of the recording, NoFrame and -1
+// where none is known.
+type Site struct{ Frame, Op int32 }
+
+// noBlock is the block of a storage without bytes.
+const noBlock = -1
+
+// player plays a recording's events into a Log.
+type player struct {
+	rec     *Recording
+	log     *timeline.Log
+	kernels *workspace.Kernels
+	run     *Run
+
+	blocks  []int32 // by storage
+	same    []int32 // a storage in whose place another one is, by the number of that other, plus 1; 0 mostly
+	users   []int32 // how many storages share the block of a storage, itself included, where any do
+	phase   timeline.Phase
+	step    int32
+	thread  int32
+	stream  int32
+	layer   int32
+	site    int32            // of what happens now
+	sites   map[Site]int32   // by what they are
+	modules []int32          // the layers of modules, plus 1
+	layers  map[string]int32 // by name
+	tensors []*workspace.Tensor
+	takes   []kernelKind // by operator
+	call    workspace.Call
+	args    []workspace.Arg
+	taken   []int32
+	fresh   []int32 // the storages that begin in the call, by result; -1 for the others
+	born    []born  // storages that begin in the call
+}
+
+// A kernelKind says what is known of an operator.
+type kernelKind uint8
+
+const (
+	unknownKernel kernelKind = iota
+	plainKernel              // takes nothing beside its results
+	takingKernel
+)
+
+// born is a storage that begins in a call.
+type born struct {
+	storage int32
+	bytes   int64
+	made    bool
+}
+
+// Timeline returns the requests to the allocator of the recorded program on a device: its storages, and around each call
+// what the kernels take beside them.
+func (r *Recording) Timeline(d gpu.Device) *Run {
+	p := &player{
+		rec: r, log: new(timeline.Log), kernels: workspace.NewKernels(d), run: &Run{Recording: r, Unknown: map[Op]int{}},
+		blocks: make([]int32, r.Storages), same: make([]int32, r.Storages), users: make([]int32, r.Storages),
+		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{}, modules: make([]int32, len(r.Modules)), layers: map[string]int32{}, tensors: make([]*workspace.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
+	}
+	for i, op := range r.Ops {
+		switch takes, known := p.kernels.Takes(aten(op.Name), op.Overload); {
+		case takes:
+			p.takes[i] = takingKernel
+		case known:
+			p.takes[i] = plainKernel
+		}
+	}
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Kind == Phase && PhaseName(e.What) == Backward {
+			p.run.Trains = true
+			break
+		}
+	}
+	p.mark(0, timeline.Load)
+	p.play()
+	p.run.Log = p.log
+	p.run.BLAS, p.run.DNN = p.kernels.Threads()
+	p.run.Workspaces = p.kernels.Others()
+	p.run.Steps = int(p.step)
+	return p.run
+}
+
+// aten is an operator's name without its namespace where that is aten.
+func aten(name string) string {
+	if len(name) > 6 && name[:6] == "aten::" {
+		return name[6:]
+	}
+	return name
+}
+
+func (p *player) play() {
+	events := p.rec.Events
+	for i := 0; i < len(events); i++ {
+		switch e := &events[i]; e.Kind {
+		case CallEvent:
+			i = p.played(i)
+			p.layer = timeline.NoLayer
+		case Alloc:
+			p.alloc(e.A, e.Bytes)
+		case Free:
+			p.free(e.A)
+		case Resize:
+			p.free(e.A)
+			p.same[e.A], p.users[e.A] = 0, 0
+			p.alloc(e.A, e.Bytes)
+		case Is:
+			p.is(e.A, Role(e.What), p.rec.Texts[e.B])
+		case Phase:
+			p.enter(PhaseName(e.What))
+		case Step:
+			p.step++
+		case Thread:
+			p.thread = e.A
+		case Stream:
+			p.stream = e.A
+		case RecordStream:
+			p.run.Crossing++
+		}
+	}
+}
+
+// phases are the names that the rest of memestimate has for what a recorder calls otherwise.
+var phases = [numPhases]timeline.Phase{
+	Forward: timeline.Forward, Loss: timeline.Loss, Backward: timeline.Backward, Optimizer: timeline.Optimizer, ZeroGrad: timeline.Finish,
+}
+
+// enter begins a phase. What is between two of them belongs to the one before; before the first the model is loaded.
+func (p *player) enter(name PhaseName) {
+	if name == Other {
+		return
+	}
+	p.phase = phases[name]
+	p.mark(p.step+1, p.phase)
+}
+
+func (p *player) mark(step int32, phase timeline.Phase) {
+	p.log.Mark(step, phase)
+	p.run.Of = append(p.run.Of, -1)
+}
+
+// category is what a storage that begins now is for, unless the recording says so.
+func (p *player) category() timeline.Category {
+	switch p.phase {
+	case timeline.Forward, timeline.Loss:
+		if p.run.Trains {
+			return timeline.Activation
+		}
+	case timeline.Backward:
+		return timeline.AutogradDetail
+	}
+	return timeline.Temporary
+}
+
+var categories = [numRoles]timeline.Category{
+	Parameter: timeline.Parameter, Buffer: timeline.Buffer, Gradient: timeline.Gradient, State: timeline.OptimizerState,
+	Input: timeline.Input, Label: timeline.Input,
+}
+
+// is says what a storage turned out to be for. A name of a parameter, or of something of one, says in which module it is.
+func (p *player) is(storage int32, r Role, name string) {
+	b := p.blocks[p.root(storage)]
+	if b == noBlock {
+		return
+	}
+	request := p.log.Request(b)
+	request.Category = categories[r]
+	if r == Input || r == Label {
+		return
+	}
+	name = name[strings.LastIndexByte(name, ' ')+1:]
+	request.Layer = p.named(name[:max(strings.LastIndexByte(name, '.'), 0)])
+}
+
+// root returns the storage that stands for another.
+func (p *player) root(storage int32) int32 {
+	for p.same[storage] != 0 {
+		storage = p.same[storage] - 1
+	}
+	return storage
+}
+
+// alloc makes the block of a storage.
+func (p *player) alloc(storage int32, bytes int64) {
+	p.blocks[storage] = p.request(bytes, p.category(), 0)
+	p.users[storage] = 1
+}
+
+func (p *player) request(bytes int64, c timeline.Category, plan int32) int32 {
+	if bytes <= 0 {
+		return noBlock
+	}
+	p.run.Of = append(p.run.Of, p.site)
+	return p.log.Alloc(timeline.Request{Bytes: bytes, Layer: p.layer, Category: c, Stream: uint8(min(p.stream, math.MaxUint8))}, plan)
+}
+
+// give frees a block.
+func (p *player) give(block int32) {
+	if block != noBlock {
+		p.run.Of = append(p.run.Of, p.site)
+		p.log.Free(block, p.layer)
+	}
+}
+
+func (p *player) free(storage int32) {
+	root := p.root(storage)
+	if p.users[root]--; p.users[root] > 0 {
+		return
+	}
+	p.give(p.blocks[root])
+	p.blocks[root] = noBlock
+}
+
+// share puts a storage in the place of another.
+func (p *player) share(storage, with int32) {
+	root := p.root(with)
+	p.same[storage] = root + 1
+	p.users[root]++
+}
+
+// played plays a call with the storages that begin in it, and returns the index of their last event.
+func (p *player) played(at int) int {
+	events := p.rec.Events
+	c := &p.rec.Calls[events[at].A]
+	if p.layer = p.layerOf(c.Module); c.Module == NoModule && p.phase == timeline.Backward {
+		p.layer = p.ofArguments(c)
+	}
+	p.site = p.siteOf(Site{c.Frame, c.Op})
+	p.born = p.born[:0]
+	last := at
+	for last+1 < len(events) && events[last+1].Kind == Alloc {
+		last++
+		p.born = append(p.born, born{storage: events[last].A, bytes: events[last].Bytes})
+	}
+	if last+1 < len(events) && events[last+1].Kind == Sum {
+		last++
+		if len(p.born) == 1 {
+			p.share(p.born[0].storage, events[last].A)
+			return last
+		}
+	}
+	if len(p.born) > 0 {
+		p.run.Calls++
+	}
+	switch p.takes[c.Op] {
+	case unknownKernel:
+		if len(p.born) > 0 {
+			p.run.Unknown[p.rec.Ops[c.Op]]++
+		}
+	case takingKernel:
+		p.kernel(c, p.inPlace(c, last))
+		return last
+	}
+	if s := p.inPlace(c, last); s >= 0 {
+		p.share(p.born[0].storage, s)
+		return last
+	}
+	p.rest()
+	return last
+}
+
+// siteOf returns the index of a site.
+func (p *player) siteOf(s Site) int32 {
+	i, ok := p.sites[s]
+	if !ok {
+		i = int32(len(p.run.Sites))
+		p.run.Sites = append(p.run.Sites, s)
+		p.sites[s] = i
+	}
+	return i
+}
+
+// rest makes the storages of the call that are not there yet.
+func (p *player) rest() {
+	for i := range p.born {
+		if b := &p.born[i]; !b.made {
+			p.alloc(b.storage, b.bytes)
+			b.made = true
+		}
+	}
+}
+
+// kernel plays a call whose kernels take something. written is the storage in which its result is, -1 for one of its own.
+func (p *player) kernel(c *Call, written int32) {
+	p.describe(c)
+	p.kernels.On(p.thread, p.stream)
+	script := p.kernels.Call(&p.call)
+	if written >= 0 {
+		p.share(p.born[0].storage, written)
+		p.born[0].made = true
+	}
+	for _, b := range p.fresh { // results that the script does not make are there before it begins
+		made := b < 0
+		for _, s := range script {
+			made = made || (s.Do == workspace.Make || s.Do == workspace.Leave) && s.Which < len(p.fresh) && p.fresh[s.Which] == b
+		}
+		if !made {
+			p.make(b, 0)
+		}
+	}
+	p.taken = p.taken[:0]
+	for _, s := range script {
+		switch s.Do {
+		case workspace.Take:
+			p.taken = append(p.taken, p.request(s.Bytes, timeline.Workspace, s.Plan))
+		case workspace.Give:
+			p.give(p.taken[s.Which])
+		case workspace.Make:
+			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
+				p.make(p.fresh[s.Which], s.Bytes)
+			}
+		case workspace.Leave:
+			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
+				p.leave(p.fresh[s.Which])
+			}
+		}
+	}
+	p.rest()
+}
+
+// make makes a storage of the call, of another size than recorded where bytes says one.
+func (p *player) make(storage int32, bytes int64) {
+	for i := range p.born {
+		if b := &p.born[i]; b.storage == storage && !b.made {
+			if bytes == 0 {
+				bytes = b.bytes
+			}
+			p.alloc(storage, bytes)
+			b.made = true
+		}
+	}
+}
+
+// leave makes a storage without a block.
+func (p *player) leave(storage int32) {
+	for i := range p.born {
+		if b := &p.born[i]; b.storage == storage && !b.made {
+			p.alloc(storage, 0)
+			b.made = true
+		}
+	}
+}
+
+// describe puts a call into p.call, and which storages begin in it into p.fresh.
+func (p *player) describe(c *Call) {
+	op := p.rec.Ops[c.Op]
+	p.call.Op, p.call.Overload = aten(op.Name), op.Overload
+	values := p.rec.Args(c)
+	p.args = p.args[:0]
+	p.call.Args = p.call.Args[:0]
+	for i := 0; i < len(values); i++ {
+		v := values[i]
+		if v.Kind() != List {
+			p.call.Args = append(p.call.Args, p.arg(v))
+			continue
+		}
+		from := len(p.args)
+		for _, item := range values[i+1 : i+1+v.Len()] {
+			p.args = append(p.args, p.arg(item))
+		}
+		i += v.Len()
+		p.call.Args = append(p.call.Args, workspace.Arg{List: p.args[from:len(p.args):len(p.args)], Set: true})
+	}
+	p.call.Results, p.fresh = p.call.Results[:0], p.fresh[:0]
+	for _, v := range p.rec.Results(c) {
+		a := p.arg(v)
+		storage := int32(-1)
+		if a.Tensor != nil && a.Tensor.Host {
+			a.Tensor = nil
+		}
+		if a.Tensor != nil {
+			if s, _ := v.Storage(); len(p.born) > 0 && s >= p.born[0].storage {
+				storage = s
+			}
+		}
+		p.call.Results, p.fresh = append(p.call.Results, a.Tensor), append(p.fresh, storage)
+	}
+}
+
+func (p *player) arg(v Value) workspace.Arg {
+	switch v.Kind() {
+	case None:
+		return workspace.Arg{}
+	case Tensor:
+		_, on := v.Storage()
+		return workspace.Arg{Tensor: p.tensor(v.Meta(), !on), Set: true}
+	case Float:
+		return workspace.Arg{Float: v.Float(), Int: int64(v.Float()), Set: true}
+	case Int, Bool:
+		return workspace.Arg{Float: v.Float(), Int: v.Int(), Set: true}
+	}
+	return workspace.Arg{Set: true}
+}
+
+// tensor describes a layout, once.
+func (p *player) tensor(meta int32, host bool) *workspace.Tensor {
+	i := 2 * meta
+	if host {
+		i++
+	}
+	if p.tensors[i] == nil {
+		m := &p.rec.Metas[meta]
+		p.tensors[i] = workspace.NewTensor(m.DType, m.Shape, m.Stride, host)
+	}
+	return p.tensors[i]
+}
+
+// layerOf returns the layer of a module.
+func (p *player) layerOf(module int32) int32 {
+	if module == NoModule {
+		return timeline.NoLayer
+	}
+	if p.modules[module] == 0 {
+		p.modules[module] = p.named(p.rec.Modules[module].Name) + 1
+	}
+	return p.modules[module] - 1
+}
+
+// ofArguments returns the layer of a call of the backward pass: that of the first parameter or activation among its
+// arguments, which the module saved.
+func (p *player) ofArguments(c *Call) int32 {
+	for _, v := range p.rec.Args(c) {
+		if v.Kind() != Tensor {
+			continue
+		}
+		storage, ok := v.Storage()
+		if !ok {
+			continue
+		}
+		if b := p.blocks[p.root(storage)]; b != noBlock {
+			if r := p.log.Request(b); r.Layer != timeline.NoLayer && (r.Category == timeline.Parameter || r.Category == timeline.Activation) {
+				return r.Layer
+			}
+		}
+	}
+	return timeline.NoLayer
+}
+
+// named returns the layer of that name.
+func (p *player) named(name string) int32 {
+	layer, ok := p.layers[name]
+	if !ok {
+		layer = int32(len(p.log.Layers))
+		p.log.Layers = append(p.log.Layers, name)
+		p.layers[name] = layer
+	}
+	return layer
+}

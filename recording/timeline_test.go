@@ -1,0 +1,138 @@
+package recording
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// run plays lines.
+func run(t *testing.T, lines ...string) *Run {
+	t.Helper()
+	r, err := Read(bytes.NewReader(whole(lines...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Timeline(gpu.Default())
+}
+
+// events writes a run as words: +bytes, -bytes, and the name of a phase.
+func events(r *Run) (words []string) {
+	for _, e := range r.Log.Timeline().Events {
+		switch e.Kind {
+		case timeline.Alloc:
+			words = append(words, fmt.Sprintf("+%d", e.Bytes))
+		case timeline.Free:
+			words = append(words, fmt.Sprintf("-%d", e.Bytes))
+		case timeline.Mark:
+			words = append(words, fmt.Sprintf("%s%d", e.Phase, e.Step))
+		}
+	}
+	return words
+}
+
+// A matrix product takes cuBLAS's workspace after its result, once for each thread.
+func TestProduct(t *testing.T) {
+	r := run(t,
+		`["op","aten::mm","default"]`, `["meta","float32",[64,64],[64,1],0]`, `["meta","float32",[64,64],[128,2],0]`,
+		`["alloc",0,16384]`, `["alloc",1,32768]`, `["phase","forward"]`,
+		`["call",0,["0:0","1:1"],["2:0"],-1,-1]`, `["alloc",2,16384]`, `["free",2]`,
+		`["call",0,["0:0","0:0"],["3:0"],-1,-1]`, `["alloc",3,16384]`,
+		`["phase","backward"]`, `["thread",1]`,
+		`["call",0,["0:0","0:0"],["4:0"],-1,-1]`, `["alloc",4,16384]`, `["step"]`,
+	)
+	want := "load0 +16384 +32768 forward1 +16384 +16384 +33554432 -16384 -16384 +16384 backward1 +16384 +33554432"
+	if got := strings.Join(events(r), " "); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	if r.BLAS != 2 || r.DNN != 0 || !r.Trains || r.Steps != 1 || r.Calls != 3 || len(r.Unknown) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Sums of gradients are in place, and so is what autograd writes into for real tensors: the result lives in the first
+// argument's block until both are gone.
+func TestInPlace(t *testing.T) {
+	r := run(t,
+		`["op","aten::add","Tensor"]`, `["meta","float32",[128],[1],0]`, `["phase","backward"]`,
+		`["alloc",0,512]`, `["alloc",1,512]`,
+		`["call",0,["0:0","1:0"],["2:0"],-1,-1]`, `["alloc",2,512]`, `["sum",0]`, `["free",0]`, `["free",1]`, `["free",2]`,
+	)
+	if got, want := strings.Join(events(r), " "), "load0 backward1 +512 +512 -512 -512"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	put := []string{
+		`["op","aten::index_put","default"]`, `["meta","float32",[128],[1],0]`, `["meta","int64",[4],[1],0]`, `["phase","backward"]`,
+		`["alloc",0,512]`, `["alloc",1,32]`, `["alloc",2,16]`,
+		`["call",0,["0:0",["1:1"],"2:0",false],["3:0"],-1,-1]`, `["alloc",3,512]`,
+	}
+	r = run(t, append(slices.Clone(put), `["free",0]`)...)
+	if got, want := strings.Join(events(r), " "), "load0 backward1 +512 +32 +16"; got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	r = run(t, append(slices.Clone(put), `["step"]`, `["free",0]`)...)
+	if got, want := strings.Join(events(r), " "), "load0 backward1 +512 +32 +16 +512 -512"; got != want {
+		t.Errorf("with the argument still in use: %s\nwant %s", got, want)
+	}
+}
+
+// Storages have a category and a layer, and resizing one is freeing it and making another.
+func TestRoles(t *testing.T) {
+	r := run(t,
+		`["op","aten::relu","default"]`, `["op","mine::thing","default"]`, `["meta","float32",[128],[1],0]`,
+		`["module",-1,"","Net"]`, `["module",0,"act","ReLU"]`,
+		`["alloc",0,512]`, `["is",0,"parameter","fc.w"]`, `["alloc",1,256]`, `["is",1,"input","x"]`,
+		`["phase","forward"]`,
+		`["call",0,["0:0"],["2:0"],-1,1]`, `["alloc",2,512]`,
+		`["call",1,["0:0"],["3:0"],-1,0]`, `["alloc",3,1024]`,
+		`["resize",3,0]`, `["resize",3,2048]`,
+		`["phase","backward"]`, `["alloc",4,512]`, `["is",4,"gradient","fc.w"]`, `["alloc",5,64]`,
+	)
+	var got []string
+	for _, e := range r.Log.Timeline().Events {
+		if e.Kind == timeline.Alloc {
+			layer := "-"
+			if e.Layer >= 0 {
+				layer = r.Log.Layers[e.Layer]
+			}
+			got = append(got, fmt.Sprintf("%d:%s:%s", e.Bytes, e.Category, layer))
+		}
+	}
+	want := "512:parameter:fc 256:input:- 512:activation:act 1024:activation: 2048:activation:- 512:gradient:fc 64:autograd_detail:-"
+	if g := strings.Join(got, " "); g != want {
+		t.Errorf("%s\nwant %s", g, want)
+	}
+	if n := r.Unknown[Op{"mine::thing", "default"}]; n != 1 || len(r.Unknown) != 1 {
+		t.Errorf("unknown operators %v", r.Unknown)
+	}
+}
+
+// What a program allocates on a stream of its own is served from that stream's blocks.
+func TestStreams(t *testing.T) {
+	r := run(t, `["alloc",0,20971520]`, `["free",0]`, `["stream",3]`, `["alloc",1,20971520]`, `["free",1]`, `["stream",0]`, `["alloc",2,20971520]`)
+	var streams []uint8
+	for _, e := range r.Log.Timeline().Events {
+		if e.Kind == timeline.Alloc {
+			streams = append(streams, e.Stream)
+		}
+	}
+	if !slices.Equal(streams, []uint8{0, 3, 0}) {
+		t.Errorf("streams %v", streams)
+	}
+	res, err := caching.NewReplayer(caching.Config{}).Finish(r.Log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.PeakReserved.Reserved != 40<<20 {
+		t.Errorf("%d bytes are reserved, want two blocks of 20 MiB", res.PeakReserved.Reserved)
+	}
+	if large, ok := caching.LargeOf(r.Log, caching.Options{}).Reserved(caching.Config{}); !ok || large != 40<<20 {
+		t.Errorf("the large pool reserves %d", large)
+	}
+}

@@ -1,0 +1,474 @@
+package report
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// An Answer is what a terminal shows of a report: what a person wants to know first, on one screen.
+type Answer struct {
+	Report  *estimate.Report
+	GPUs    []GPUFit          // known GPUs, in the order in which they are shown
+	Fitting *estimate.Fitting // the largest batch on the GPU that was asked for; nil where none was
+	Next    []string          // what to try next
+}
+
+// A GPUFit says whether a run fits a GPU.
+type GPUFit struct {
+	Name  string
+	Fits  bool // what is predicted does
+	Tight bool // and the upper bound does not
+}
+
+// A Look is what a terminal can show.
+type Look struct {
+	Width  int  // characters of a line; 0 is 80
+	Colour bool // ANSI colours
+	ASCII  bool // nothing but ASCII
+}
+
+// answerLines is how many lines an answer has at most at 80 columns: a terminal of 24 shows it with the command above it
+// and the prompt below.
+const answerLines = 20
+
+// ANSI colours of what holds the memory. Those that a terminal's theme sets are readable on its background.
+var colours = map[string]string{
+	"parameters": "34", "gradients": "31", "optimizer state": "35", "activations": "33", "backward": "93",
+	"temporaries": "36", "workspaces": "32", "fragmentation": "37", "context": "90",
+}
+
+// letters stand for the categories where there are no colours.
+var letters = map[string]string{
+	"parameters": "P", "gradients": "G", "optimizer state": "O", "activations": "A", "backward": "B", "inputs": "I",
+	"temporaries": "T", "workspaces": "W", "fragmentation": "F", "context": "C",
+}
+
+// Text writes the answer. Where remarks need the room it has no empty lines.
+func (a *Answer) Text(w io.Writer, look Look) error {
+	look.Width = cmp.Or(look.Width, 80)
+	lines, cut := a.lines(look, false)
+	if cut {
+		lines, _ = a.lines(look, true)
+	}
+	b := bufio.NewWriter(w)
+	for _, l := range lines {
+		fmt.Fprintln(b, l)
+	}
+	return b.Flush()
+}
+
+// lines returns the answer's lines, and whether remarks were cut to keep it on a screen.
+func (a *Answer) lines(look Look, dense bool) (lines []string, cut bool) {
+	s, tail := screen{Look: look, dense: dense}, screen{Look: look}
+	a.head(&s)
+	if a.Report.Peak != nil {
+		a.figures(&s)
+		a.bar(&s)
+		a.places(&s)
+	}
+	tail.row("next", a.Next)
+	cut = a.remarks(&s, answerLines-len(s.lines)-len(tail.lines))
+	lines = append(s.lines, tail.lines...)
+	return lines, cut || len(lines) > answerLines
+}
+
+// head says what was asked, and whether it fits what it was held against.
+func (a *Answer) head(s *screen) {
+	r := a.Report
+	asked := Show(r.Model.Name, nameWidth)
+	if r.Settings.Batch > 0 {
+		asked += ", batch " + Count(r.Settings.Batch)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Settings.Dims)) {
+		asked += ", " + Show(name, nameWidth) + " " + Count(r.Settings.Dims[name])
+	}
+	if r.Peak == nil {
+		s.text("", s.bold(asked)+": how it runs is not known, so no peak either")
+		for _, row := range Summary(r).Rows {
+			s.line(fmt.Sprintf("%-12s %14s   %s", row[0], row[1], row[2]))
+		}
+		return
+	}
+	run := r.Settings
+	if len(r.Fits) > 0 {
+		run.GPU = "" // which the next line names
+	}
+	s.text("", s.bold(asked)+": "+setting(run))
+	for i := range r.Fits {
+		f := &r.Fits[i]
+		word := s.paint("32", "fits")
+		if !f.Fits {
+			word = s.paint("31", "does not fit")
+		}
+		s.text("", word+" "+s.judgement(f))
+	}
+	if r.OOM != nil {
+		s.text("", s.paint("31", "out of memory")+" "+moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer)+": tried to allocate "+Size(r.OOM.Tried))
+	}
+}
+
+// judgement is Judgement in few words.
+func (s *screen) judgement(f *estimate.Fit) string {
+	what := limitWords[f.Limit]
+	if f.Name != "" {
+		what = oneLine(f.Name)
+	}
+	unit := largeUnit(max(f.Need, f.Bytes))
+	over, word := f.Need-f.Bytes, "too much"
+	if over <= 0 {
+		over, word = -over, "to spare"
+	}
+	return fmt.Sprintf("%s: %s of %s %s, %s %s %s", what, unit.format(f.Need), unit.format(f.Bytes), unit.name, unit.format(over), unit.name, word)
+}
+
+// figures are the four figures that people check, each with the name that they check it with.
+func (a *Answer) figures(s *screen) {
+	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.UpperBound)
+	s.gap()
+	least, most := "", "should workspaces or addresses differ"
+	if a.Report.Incomplete() { // nobody knows how much is missing
+		least, most = "at least ", "if only what is modelled counts"
+	}
+	for _, f := range []struct {
+		what  string
+		bytes int64
+		about string
+	}{
+		{least + "allocated", p.Allocated, "torch.cuda.max_memory_allocated()"},
+		{least + "reserved", p.Reserved, "torch.cuda.max_memory_reserved()"},
+		{least + "on the GPU", p.Device, "nvidia-smi"},
+		{"at most", p.UpperBound, most},
+	} {
+		size := unit.format(f.bytes) + " " + unit.name
+		s.line(fmt.Sprintf("%-*s  %s  %s", len(least)+10, f.what, s.bold(fmt.Sprintf("%12s", size)), f.about))
+	}
+}
+
+// A piece is what holds a part of the device memory at the peak.
+type piece struct {
+	what  string
+	bytes int64
+}
+
+// pieces add up to the device memory, the largest first; fragmentation and context come last.
+func pieces(r *estimate.Report) (out []piece) {
+	var beyond []piece
+	for _, p := range parts(r) {
+		switch {
+		case p.sum || p.bytes <= 0:
+		case p.what == "fragmentation" || p.what == "context":
+			beyond = append(beyond, piece{p.what, p.bytes})
+		default:
+			out = append(out, piece{p.what, p.bytes})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b piece) int { return cmp.Compare(b.bytes, a.bytes) })
+	small := int64(0)
+	out = slices.DeleteFunc(out, func(p piece) bool {
+		if p.bytes*200 < r.Peak.Device {
+			small += p.bytes
+			return true
+		}
+		return false
+	})
+	if small > 0 {
+		out = append(out, piece{"other", small})
+	}
+	return append(out, beyond...)
+}
+
+// bar draws what holds the memory at the peak, and names it.
+func (a *Answer) bar(s *screen) {
+	all, unit := pieces(a.Report), largeUnit(a.Report.Peak.UpperBound)
+	cells := shares(all, min(s.Width, 80))
+	var bar strings.Builder
+	var legend []string
+	for i, p := range all {
+		mark, full := s.marks(p.what)
+		bar.WriteString(s.paint(colours[p.what], strings.Repeat(full, cells[i])))
+		if size := unit.format(p.bytes); size != "0.00" {
+			legend = append(legend, s.paint(colours[p.what], mark)+" "+p.what+" "+size)
+		}
+	}
+	s.gap()
+	s.line(bar.String())
+	s.flow("", legend, "  ")
+}
+
+// marks returns what stands before the name of a category, and what its part of the bar is made of.
+func (s *screen) marks(what string) (mark, full string) {
+	if s.Colour && !s.ASCII {
+		if what == "fragmentation" || what == "context" {
+			return "▒", "▒"
+		}
+		return "■", "█"
+	}
+	letter, ok := letters[what]
+	if !ok {
+		letter = "."
+	}
+	return letter, letter
+}
+
+// shares divides so many cells by size: what rounding leaves goes to the pieces that lost most by it.
+func shares(all []piece, cells int) []int {
+	total := int64(0)
+	for _, p := range all {
+		total += p.bytes
+	}
+	out, order, left := make([]int, len(all)), make([]int, len(all)), cells
+	rest := make([]float64, len(all))
+	for i, p := range all {
+		exact := float64(p.bytes) / float64(max(total, 1)) * float64(cells)
+		out[i] = int(exact)
+		rest[i], order[i] = exact-float64(out[i]), i
+		left -= out[i]
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rest[b], rest[a]) })
+	for _, i := range order[:min(left, len(order))] {
+		out[i]++
+	}
+	return out
+}
+
+// places says when the peak is, which layers hold most then, and where the run fits.
+func (a *Answer) places(s *screen) {
+	r, unit := a.Report, largeUnit(a.Report.Peak.UpperBound)
+	s.gap()
+	s.text("peak", moment(r.Peak.Phase, r.Peak.Step, r.Peak.Layer))
+	s.layers(LargestLayers(r, 5), unit)
+	var items []string
+	for _, g := range a.GPUs {
+		word := s.paint("32", "yes")
+		switch {
+		case !g.Fits:
+			word = s.paint("31", "no")
+		case g.Tight:
+			word = s.paint("33", "tight")
+		}
+		items = append(items, g.Name+" "+word)
+	}
+	s.row("fits", items)
+	if f := a.Fitting; f != nil {
+		text := "not even one sample fits " + f.GPU
+		switch {
+		case f.Batch > 0 && f.Safe == f.Batch:
+			text = fmt.Sprintf("%s is the largest that fits %s", Count(f.Batch), f.GPU)
+		case f.Batch > 0 && f.Safe > 0:
+			text = fmt.Sprintf("%s is the largest that fits %s, %s the largest that is safe", Count(f.Batch), f.GPU, Count(f.Safe))
+		case f.Batch > 0:
+			text = fmt.Sprintf("%s is the largest that fits %s, none is safe", Count(f.Batch), f.GPU)
+		}
+		s.text("batch", text)
+	}
+}
+
+// layers lists layers on two lines, with as much of their names as there is room for.
+func (s *screen) layers(all []estimate.Live, unit sizeUnit) {
+	before := len(s.lines)
+	for room := 34; room >= 14; room -= 4 {
+		items := make([]string, len(all))
+		for i, l := range all {
+			items[i] = s.end(Show(l.Layer, nameWidth), room) + " " + unit.format(l.Bytes)
+		}
+		if len(items) > 0 {
+			items[len(items)-1] += " " + unit.name
+		}
+		s.lines = s.lines[:before]
+		s.row("layers", items)
+		if len(s.lines)-before <= 2 {
+			return
+		}
+	}
+}
+
+// LargestLayers returns the layers that hold most at the peak, n at most, with all that they hold then. What the loss and
+// its backward pass hold is the loss's.
+func LargestLayers(r *estimate.Report, n int) []estimate.Live {
+	sim := r.Simulation
+	if sim == nil || sim.Replay.PeakAllocated.Event < 0 {
+		return nil
+	}
+	log := sim.Run.Log
+	sums := make([]estimate.Live, len(log.Layers)+1)
+	for i, name := range log.Layers {
+		sums[i].Layer = name
+	}
+	loss := len(log.Layers)
+	sums[loss].Layer = "loss"
+	for _, block := range log.Live(sim.Replay.PeakAllocated.Event) {
+		q := log.Of(block)
+		at := int(q.Layer)
+		if at < 0 || at >= loss {
+			if p := q.Phase.String(); p != "loss" && p != "backward" {
+				continue
+			}
+			at = loss
+		}
+		sums[at].Bytes += q.Bytes
+		sums[at].Tensors++
+	}
+	sums = slices.DeleteFunc(sums, func(l estimate.Live) bool { return l.Bytes == 0 })
+	slices.SortStableFunc(sums, func(a, b estimate.Live) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	return sums[:min(n, len(sums))]
+}
+
+// remarks writes warnings, the first ones in so many lines, and says how many notes there are beside. It reports whether
+// some of a warning was left out.
+func (a *Answer) remarks(s *screen, room int) (cut bool) {
+	var warnings []string
+	for _, n := range a.Report.Notes {
+		if n.Level == estimate.Warning {
+			warnings = append(warnings, oneLine(n.Text))
+		}
+	}
+	others := len(a.Report.Notes) - len(warnings)
+	for i, text := range warnings {
+		left := room // but for a line that says that there is more
+		if others > 0 || i+1 < len(warnings) {
+			left--
+		}
+		if left < 1 {
+			others += len(warnings) - i
+			cut = true
+			break
+		}
+		before := len(s.lines)
+		s.text("warning", text)
+		if len(s.lines)-before > left {
+			s.lines = s.lines[:before+left]
+			last := &s.lines[before+left-1]
+			*last = strings.TrimRight(s.cut(*last, s.Width-4), " ") + " ..."
+			cut = true
+		}
+		room -= len(s.lines) - before
+	}
+	if others > 0 && room > 0 {
+		s.text("notes", strconv.Itoa(others)+" more with --full")
+	}
+	return cut
+}
+
+// largeUnit is the one unit of an answer's sizes: GiB, or MiB where there is less than one GiB in all.
+func largeUnit(largest int64) sizeUnit {
+	if largest >= 1<<30 {
+		return sizeUnit{"GiB", 1 << 30}
+	}
+	return unitFor(largest)
+}
+
+// A screen gathers the lines of an answer.
+type screen struct {
+	Look
+	lines []string
+	dense bool // no empty lines
+}
+
+// labelWidth is how far the rows of an answer are indented by their labels.
+const labelWidth = 8
+
+func (s *screen) gap() {
+	if !s.dense {
+		s.line("")
+	}
+}
+
+func (s *screen) line(text string) { s.lines = append(s.lines, text) }
+
+// text writes a sentence after a label, folded at spaces.
+func (s *screen) text(label, text string) { s.flow(label, strings.Fields(text), " ") }
+
+// row writes items after a label with dots between them.
+func (s *screen) row(label string, items []string) {
+	dot := " · "
+	if s.ASCII {
+		dot = ", "
+	}
+	if len(items) > 0 {
+		s.flow(label, items, dot)
+	}
+}
+
+// flow writes items after a label, as many on a line as there is room for.
+func (s *screen) flow(label string, items []string, between string) {
+	indent := ""
+	if label != "" {
+		indent = strings.Repeat(" ", labelWidth)
+	}
+	line, width := s.paint("1", label)+indent[min(utf8.RuneCountInString(label), len(indent)):], len(indent)
+	first := true
+	for i, item := range items {
+		n := visible(item)
+		mark := 0 // what a line ends with when another one follows
+		if i+1 < len(items) {
+			mark = utf8.RuneCountInString(strings.TrimSpace(between)) + 1
+		}
+		if !first && width+utf8.RuneCountInString(between)+n+mark > s.Width {
+			s.line(strings.TrimRight(line+strings.TrimRight(between, " "), " "))
+			line, width, first = indent, len(indent), true
+		}
+		if !first {
+			line += between
+			width += utf8.RuneCountInString(between)
+		}
+		line += item
+		width += n
+		first = false
+	}
+	s.line(line)
+}
+
+// end keeps the last n characters of a name, which tell layers apart.
+func (s *screen) end(name string, n int) string {
+	if len(name) <= n {
+		return name
+	}
+	return ".." + name[len(name)-n+2:]
+}
+
+// cut keeps the first n characters of a line.
+func (s *screen) cut(line string, n int) string {
+	at := 0
+	for i := range line {
+		if visible(line[:i]) > n {
+			return line[:at]
+		}
+		at = i
+	}
+	return line
+}
+
+// visible is how many characters of a text show: escape sequences do not.
+func visible(text string) int {
+	n, inside := 0, false
+	for _, r := range text {
+		switch {
+		case r == '\x1b':
+			inside = true
+		case inside:
+			inside = r != 'm'
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+func (s *screen) bold(text string) string { return s.paint("1", text) }
+
+// paint colours a text where the terminal shows colours.
+func (s *screen) paint(colour, text string) string {
+	if !s.Colour || colour == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}

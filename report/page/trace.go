@@ -1,0 +1,132 @@
+package page
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A Trace is what a recording knows beyond its timeline. Events are numbered as
+// the recording numbers them.
+type Trace struct {
+	Events int     // of the recording
+	Number []int32 // by event of the timeline: the recording's, or -1, before it begins
+	Frames []string
+	Stacks [][]int32    // indices into Frames, innermost first
+	Blocks []TraceBlock // by block of the timeline
+
+	Begin    []TraceSegment // what was reserved before the first event
+	Segments []TraceSegment // what was reserved and given back since
+	Marks    []Mark
+	Spans    []Span
+}
+
+// A TraceBlock is where an allocation lies, and who asked for it.
+type TraceBlock struct {
+	Addr, Bytes int64 // of its block, as the allocator counts it
+	Stack       int32 // index into Stacks, or -1
+	Stream      int64
+}
+
+// A TraceSegment is memory that an event takes from the device, or gives back.
+type TraceSegment struct {
+	Event       int
+	Addr, Bytes int64
+	Stream      int64
+	Kind        string // "small", "large", "expandable"
+	Freed       bool
+}
+
+// A Mark is something to see at an event: where memory ran out.
+type Mark struct {
+	Event int
+	Text  string
+}
+
+// A Span is a part of the recording that the program named.
+type Span struct {
+	Name       string
+	Begin, End int // events
+}
+
+type traceData struct {
+	First    int         `json:"first"` // allocations from before the recording: events of the page that come before its own
+	Addr     []int64     `json:"addr"`
+	Block    []int64     `json:"block"` // bytes
+	Stack    []int32     `json:"stack"`
+	Stream   []int32     `json:"stream"` // index into Streams
+	Streams  []string    `json:"streams"`
+	Frames   []string    `json:"frames"`
+	Stacks   [][]int32   `json:"stacks"`
+	Segments [][6]int64  `json:"segments"` // event of the page (-1: before), address, bytes, stream, kind, freed
+	Kinds    []string    `json:"kinds"`
+	Marks    []markData  `json:"marks"`
+	Spans    []phaseSpan `json:"spans"`
+}
+
+type markData struct {
+	Event int    `json:"event"` // of the page
+	Text  string `json:"text"`
+}
+
+type phaseSpan struct {
+	Name  string `json:"name"`
+	Begin int    `json:"begin"`
+	End   int    `json:"end"`
+}
+
+var segmentKinds = []string{"large", "small", "expandable"}
+
+func streamName(cuda int64) string {
+	if cuda == 0 {
+		return "the default stream"
+	}
+	return fmt.Sprintf("stream %#x", cuda)
+}
+
+// traceOf makes what the page's script gets of a trace. first is the number of
+// the page's events that come before the recording.
+func traceOf(t *Trace, first int) *traceData {
+	d := &traceData{First: first, Streams: []string{}, Frames: []string{}, Stacks: t.Stacks, Segments: [][6]int64{}, Kinds: segmentKinds, Marks: []markData{}, Spans: []phaseSpan{}}
+	if d.Stacks == nil {
+		d.Stacks = [][]int32{}
+	}
+	for _, f := range t.Frames {
+		d.Frames = append(d.Frames, show(f))
+	}
+	streams := map[int64]int32{}
+	stream := func(cuda int64) int32 {
+		i, ok := streams[cuda]
+		if !ok {
+			i = int32(len(streams))
+			streams[cuda] = i
+			d.Streams = append(d.Streams, streamName(cuda))
+		}
+		return i
+	}
+	n := len(t.Blocks)
+	d.Addr, d.Block, d.Stack, d.Stream = make([]int64, n), make([]int64, n), make([]int32, n), make([]int32, n)
+	for i := range t.Blocks {
+		b := &t.Blocks[i]
+		d.Addr[i], d.Block[i], d.Stack[i], d.Stream[i] = b.Addr, b.Bytes, b.Stack, stream(b.Stream)
+	}
+	add := func(s *TraceSegment, event int) {
+		k := [6]int64{int64(event), s.Addr, s.Bytes, int64(stream(s.Stream)), int64(max(slices.Index(segmentKinds, s.Kind), 0)), 0}
+		if s.Freed {
+			k[5] = 1
+		}
+		d.Segments = append(d.Segments, k)
+	}
+	for i := range t.Begin {
+		add(&t.Begin[i], -1)
+	}
+	for i := range t.Segments {
+		add(&t.Segments[i], first+t.Segments[i].Event)
+	}
+	for _, m := range t.Marks {
+		d.Marks = append(d.Marks, markData{first + m.Event, clean(m.Text)})
+	}
+	for _, s := range t.Spans {
+		d.Spans = append(d.Spans, phaseSpan{show(s.Name), first + s.Begin, first + s.End})
+	}
+	return d
+}

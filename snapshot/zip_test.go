@@ -1,0 +1,101 @@
+package snapshot
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// zipOf writes a zip archive and opens it.
+func zipOf(t *testing.T, files ...string) *os.File {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for i := 0; i < len(files); i += 2 {
+		w, err := z.Create(files[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(w, files[i+1])
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return opened(t, b.Bytes())
+}
+
+func opened(t *testing.T, data []byte) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.zip")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// A zip archive with one pickle is read, whatever else is in it.
+func TestZip(t *testing.T) {
+	data := string(unpacked(t, "oom"))
+	for name, f := range map[string]*os.File{
+		"alone":      zipOf(t, "run.pickle", data),
+		"packed":     zipOf(t, "run.pickle.gz", gz(data)),
+		"torch.save": zipOf(t, "archive/data.pkl", data, "archive/version", "3"),
+	} {
+		s, err := Read(f, Options{})
+		if err != nil || s.Events() != 44 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	names := make([]string, 0, 80_000)
+	for i := range 40_000 {
+		names = append(names, fmt.Sprint(i), "")
+	}
+	whole := zipOf(t, "run.pickle", data)
+	raw, err := os.ReadFile(whole.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, f := range map[string]*os.File{
+		"several pickles":        zipOf(t, "a.pickle", data, "b.pickle", data),
+		"no file in it ends in":  zipOf(t, "weights.bin", data),
+		"a list of files of":     zipOf(t, names...),
+		"not all of it is there": opened(t, raw[:len(raw)/2]),
+		"gzip within gzip":       zipOf(t, "a.pickle.gz", gz(gz(data))),
+	} {
+		if _, err := Read(f, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, wanted %q", err, want)
+		}
+	}
+	if _, err := Read(bytes.NewReader(raw), Options{}); err == nil || !strings.Contains(err.Error(), "give it as a file") {
+		t.Errorf("from a stream: %v", err)
+	}
+}
+
+// What Python's zipfile makes is read as well.
+func TestPythonZip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.zip")
+	script := "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED)\nz.writestr('dir/', b'')\nz.writestr('dir/s.pickle', sys.stdin.buffer.read())\nz.close()"
+	cmd := exec.Command(python(t), "-c", script, path)
+	cmd.Stdin = bytes.NewReader(unpacked(t, "mem_track_1_model"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if s, err := Read(f, Options{}); err != nil || s.Events() == 0 {
+		t.Error(err)
+	}
+}
