@@ -1,0 +1,118 @@
+// Build makes the page that runs memestimate in a browser: one file that needs no network and no server.
+//
+//	go run ./web/build            # writes dist/web/index.html
+//	go run ./web/build -o FILE
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/memestimate/memestimate/report/page"
+)
+
+// tags leave out what a page has no use for: onnx-go and posting. NVML needs cgo, which there is not.
+const tags = "nocrosscheck,noposting"
+
+func main() {
+	out := flag.String("o", "dist/web/index.html", "the `FILE` to write")
+	flag.Parse()
+	if err := build(*out); err != nil {
+		fmt.Fprintln(os.Stderr, "web/build:", err)
+		os.Exit(1)
+	}
+}
+
+func build(out string) error {
+	program, err := compile()
+	if err != nil {
+		return err
+	}
+	files := map[string]string{}
+	for _, name := range []string{"index.html", "page.css", "page.js", "worker.js"} {
+		data, err := os.ReadFile(filepath.Join("web", name))
+		if err != nil {
+			return fmt.Errorf("%w (this is run in the repository's folder)", err)
+		}
+		files[name] = string(data)
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOROOT: %w", err)
+	}
+	runtime, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec.js"))
+	if err != nil {
+		return err
+	}
+	styles, scripts := page.Sources() // of the picture, which a frame shows
+	tmpl, err := template.New("page").Parse(files["index.html"])
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	err = tmpl.Execute(&b, map[string]string{
+		"Policy": fmt.Sprintf("default-src 'none'; script-src 'wasm-unsafe-eval' blob: %s %s; style-src %s %s; img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'",
+			hash(files["page.js"]), scripts, hash(files["page.css"]), styles),
+		"Style": files["page.css"], "Script": files["page.js"], "Worker": files["worker.js"], "Runtime": string(runtime),
+		"Program": base64.StdEncoding.EncodeToString(program),
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+		return err
+	}
+	if err := os.WriteFile(out, b.Bytes(), 0o666); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %.1f MB, the program in it %.2f MB\n", out, float64(b.Len())/1e6, float64(len(program))/1e6)
+	return nil
+}
+
+// compile builds the program as WebAssembly, and packs it.
+func compile() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "memestimate-web")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "memestimate.wasm")
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid=", "-o", file, "./cmd/memestimate")
+	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("go build: %w", err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(z, bytes.NewReader(data)); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// hash is a source of a content security policy: exactly this text.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
