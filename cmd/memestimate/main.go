@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/spelling"
 )
@@ -100,6 +102,12 @@ func run(ctx context.Context, e *env, args []string) (code int) {
 		}
 	}()
 	root := rootCommand(e)
+	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
+		// Only now: cobra keeps what is registered for as long as the process lives, and the commands with it.
+		for _, c := range append(root.Commands(), root) {
+			completeNames(c)
+		}
+	}
 	root.SetArgs(e.helpArgs(args))
 	err := root.ExecuteContext(ctx)
 	if e.help.err != nil {

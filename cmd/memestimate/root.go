@@ -102,8 +102,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(e, cmd) })
 	root.InitDefaultCompletionCmd()
-	for _, c := range append(root.Commands(), root) {
-		completeNames(c)
+	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
 			shellsOnly(c)
 		}

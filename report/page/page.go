@@ -86,17 +86,24 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
-//go:embed page.js
-var bandsJS string
+// The page's own script, in the order in which its parts need each other.
+var (
+	//go:embed runs.js
+	runsJS string // words, and what each event does to each run
+	//go:embed bands.js
+	bandsJS string // colours, and the picture of the allocations
+	//go:embed plot.js
+	plotJS string // axes, lines, marks, and moving about
+	//go:embed moment.js
+	momentJS string // what is live at the event that is held, legend, search
+	//go:embed trace.js
+	traceJS string // what a recording knows beyond its timeline
+	//go:embed start.js
+	startJS string
+)
 
-//go:embed trace.js
-var traceJS string
-
-//go:embed start.js
-var startJS string
-
-// pageJS is the page's own script: one scope of several files.
-var pageJS = "'use strict';\n(() => {\n" + bandsJS + traceJS + startJS + "})();\n"
+// pageJS is one scope of these files.
+var pageJS = "'use strict';\n(() => {\n" + runsJS + bandsJS + plotJS + momentJS + traceJS + startJS + "})();\n"
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
 //
