@@ -54,6 +54,7 @@ var settingKeys = []key{
 	{name: "grad-scaler", kind: text, enum: []string{"auto", "on", "off"}, doc: "torch.amp.GradScaler. auto when left out."},
 	{name: "train-only", kind: text, doc: "Only the parameters whose names this regular expression matches train."},
 	{name: "freeze", kind: text, doc: "The parameters whose names this regular expression matches do not train."},
+	{name: "lora", kind: text, doc: "Adapters as peft makes them, such as r=16,targets=q_proj|v_proj. The rest is frozen."},
 	{name: "checkpoint", kind: text, doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
 	{name: "parallel", kind: text, enum: []string{"ddp", "zero1"}, doc: "How they do. ddp when left out."},

@@ -40,6 +40,9 @@ var beyondBlocks = map[string]string{
 	"mixer_b16": `blocks\.\d+`, "efficientnet_b0": `features\.[1-7]\.\d+`, "t5_small": `m\.(en|de)coder\.block\.\d+`, "torch_encoder": `t\.layers\.\d+`,
 }
 
+// beyondLoRA are the modules that had adapters.
+var beyondLoRA = map[string]string{"llama_160m": "q_proj|v_proj", "qwen2_0_5b": "q_proj|v_proj", "gpt2": "c_attn"}
+
 func (c beyondCase) plan() parallel.Plan {
 	p := parallel.Plan{}
 	if c.TrainOnly != "" {
@@ -47,6 +50,9 @@ func (c beyondCase) plan() parallel.Plan {
 	}
 	if c.Parallel != "" {
 		p.GPUs, p.Parallel, p.View, p.Bucket = 2, c.Parallel, bool(c.View), c.Bucket<<20
+	}
+	if c.LoRA != 0 {
+		p.LoRA = fmt.Sprintf("r=%d,dropout=%v,targets=%s", c.LoRA, c.LoRADropout, beyondLoRA[c.Model])
 	}
 	if c.Checkpoint != nil {
 		p.Checkpoint = beyondBlocks[c.Model]
@@ -57,10 +63,14 @@ func (c beyondCase) plan() parallel.Plan {
 // scheme names what a case is about, "" where it is not simulated.
 func (c beyondCase) scheme() string {
 	switch {
-	case c.Compile != 0 || c.LoRA != 0 || c.Rank != 0 || c.Parallel == "fsdp2":
+	case c.Compile != 0 || c.Rank != 0 || c.Parallel == "fsdp2":
 		return ""
 	case c.Parallel != "":
 		return c.Parallel
+	case c.LoRA != 0 && c.Checkpoint != nil:
+		return "lora, checkpointed"
+	case c.LoRA != 0:
+		return "lora"
 	case c.TrainOnly != "":
 		return "frozen"
 	case c.Checkpoint != nil:
@@ -92,10 +102,12 @@ func readBeyond(t *testing.T, file string) []beyondCase {
 // was reached when they were written, rounded up.
 func TestBeyondThePlainStep(t *testing.T) {
 	limits := map[string][2]spread{
-		"frozen":       {{0.01, 0.25, 0.25}, {0.3, 3, 3}},
-		"ddp":          {{0.05, 0.3, 1.5}, {0.4, 4.5, 5.5}},
-		"zero1":        {{0.1, 0.8, 0.8}, {0.2, 2, 2}},
-		"checkpointed": {{0.05, 0.3, 1}, {0.3, 3, 12}},
+		"frozen":             {{0.01, 0.25, 0.25}, {0.3, 3, 3}},
+		"ddp":                {{0.05, 0.3, 1.5}, {0.4, 4.5, 5.5}},
+		"zero1":              {{0.1, 0.8, 0.8}, {0.2, 2, 2}},
+		"checkpointed":       {{0.05, 0.3, 1}, {0.3, 3, 12}},
+		"lora":               {{0.05, 0.3, 1}, {0.3, 3, 12}},
+		"lora, checkpointed": {{0.05, 0.3, 1}, {0.3, 3, 12}},
 	}
 	groups, late, above := map[string][]outcome{}, 0, 0
 	cases := readBeyond(t, "testdata/beyond/beyond.json.gz")

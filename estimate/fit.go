@@ -198,6 +198,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 		for _, text := range prog.Notes {
 			f.Notes = append(f.Notes, Note{Info, text})
 		}
+		f.Notes = append(f.Notes, sim.Notes...)
 	}
 	return f.at(batch, &sim.Peak), nil
 }

@@ -3,8 +3,10 @@ package estimate
 import (
 	"fmt"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/workspace"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -109,4 +111,16 @@ func plural(n int, one string, many ...string) string {
 func elsewhere(d gpu.Device) Note {
 	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
 		workspace.Measured.Name, d.Name)}
+}
+
+// planNotes are the notes on a planned program.
+func planNotes(plan parallel.Plan, p *aten.Program) (notes []Note) {
+	info, unmeasured := plan.Notes(p)
+	for _, text := range info {
+		notes = append(notes, Note{Info, text})
+	}
+	for _, text := range unmeasured {
+		notes = append(notes, Note{Warning, text})
+	}
+	return notes
 }

@@ -158,7 +158,8 @@ type Simulation struct {
 	Context  int64 // bytes that the process takes beyond the allocator
 	NCCL     int64 // the part of it that is NCCL's
 	Peak     Peak
-	Unknown  int // nodes that PyTorch's counterpart is not known of: what they save and need is left out
+	Notes    []Note // on what the plan of the step adds
+	Unknown  int    // nodes that PyTorch's counterpart is not known of: what they save and need is left out
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
@@ -205,6 +206,9 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
 	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN)}
+	if !s.Infer {
+		sim.Notes = planNotes(s.Plan, p)
+	}
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}

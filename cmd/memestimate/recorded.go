@@ -135,10 +135,10 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 }
 
 // recordedFlags are the flags about what a recording holds already.
-var recordedFlags = []string{
+var recordedFlags = append([]string{
 	"batch", "dim", "input", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last", "grad-accum", "clip-grad-norm",
-	"zero-grad", "foreach", "grad-scaler", "drop-output", "train-only", "freeze", "checkpoint", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl", "what-if",
-}
+	"zero-grad", "foreach", "grad-scaler", "drop-output", "what-if",
+}, planNames...)
 
 // fixed refuses flags about what a recording holds already.
 func fixed(in source, flags *pflag.FlagSet) error {

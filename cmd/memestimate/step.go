@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/spelling"
 )
@@ -38,7 +36,9 @@ type running struct {
 }
 
 // trainingOnly are the flags that only a training step has a use for.
-var trainingOnly = []string{"optimizer", "loss", "grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "train-only", "freeze", "checkpoint", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl"}
+var trainingOnly = append([]string{
+	"optimizer", "loss", "grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output",
+}, planNames...)
 
 // contradiction refuses a setting that would change nothing: one of training for an inference.
 func (r *running) contradiction() error {
@@ -81,14 +81,7 @@ func (r *running) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&r.foreach, "foreach", true, "the optimizer works on lists of parameters, as PyTorch does on CUDA; false is its for-loop")
 	fs.Var(&oneOf{"grad-scaler", &r.scaler, []string{"auto", "on", "off"}}, "grad-scaler", "torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
 	fs.BoolVar(&r.step.DropOutput, "drop-output", false, "the program keeps no variable of the model's output, as in criterion(model(x), y).backward()")
-	fs.Var((*patternValue)(&r.step.TrainOnly), "train-only", "train only the parameters whose names this matches anywhere, as requires_grad_ says")
-	fs.Var((*patternValue)(&r.step.Freeze), "freeze", "do not train the parameters whose names this matches anywhere")
-	fs.Var((*patternValue)(&r.step.Checkpoint), "checkpoint", "torch.utils.checkpoint (use_reentrant=False) around the modules whose whole name this\nmatches, or around the model's repeated blocks: blocks")
-	fs.IntVar(&r.step.GPUs, "gpus", 0, "how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
-	fs.Var(&oneOf{"parallel", &r.step.Parallel, parallel.Schemes}, "parallel", "how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer)")
-	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
-	fs.BoolVar(&r.step.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
-	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
+	r.planFlags(fs)
 	fs.Var((*confValue)(&r.step.AllocConf), "alloc-conf", "settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF")
 	fs.Var(&r.limit, "memory-limit", "the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
 	fs.Var((*gpuValue)(&r.gpu), "gpu", `the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)
@@ -230,22 +223,6 @@ func (v *confValue) Set(s string) error {
 		return err
 	}
 	*v = confValue(s)
-	return nil
-}
-
-// A patternValue is a regular expression.
-type patternValue string
-
-func (v *patternValue) String() string { return string(*v) }
-func (v *patternValue) Type() string   { return "REGEX" }
-func (v *patternValue) Set(s string) error {
-	if s == "" {
-		return errors.New("an empty regular expression matches everything, want one that says what")
-	}
-	if _, err := regexp.Compile(s); err != nil {
-		return err
-	}
-	*v = patternValue(s)
 	return nil
 }
 

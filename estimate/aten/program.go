@@ -35,7 +35,24 @@ type Value struct {
 	DType DType
 	Shape []int64
 
-	Frozen bool // a parameter with requires_grad=False: it collects no gradient
+	Frozen bool   // a parameter with requires_grad=False: it collects no gradient
+	Full   bool   // it stays in float32 in a model of 16 bits
+	Stored string // of a linear layer's weight: how bitsandbytes stores it, one of Stored; "" is as it is
+}
+
+// The ways in which bitsandbytes stores weights.
+const (
+	NF4     = "nf4"  // 4 bits, with double quantisation
+	LLMInt8 = "int8" // LLM.int8()
+)
+
+// Stored are all of them.
+var Stored = []string{NF4, LLMInt8}
+
+// Add appends a value.
+func (p *Program) Add(v Value) ValueID {
+	p.Values = append(p.Values, v)
+	return ValueID(len(p.Values) - 1)
 }
 
 // InPlace counts the activations that are taken to write over their argument, which no graph records.

@@ -45,6 +45,9 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 	if r.amp == nil || p == castNone || p == castResult {
 		return nil
 	}
+	if len(in) > 1 && in[1] != nil && in[1].st != nil && in[1].st.packed {
+		return nil // a layer of bitsandbytes casts for itself
+	}
 	to := aten.Float32
 	switch p {
 	case castLower, castLowerList:

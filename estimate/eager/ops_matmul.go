@@ -69,6 +69,9 @@ func runLinear(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if len(in) > 2 {
 		b = in[2]
 	}
+	if w.st != nil && w.st.packed {
+		return r.alone(r.linearPacked(x, w, b))
+	}
 	return r.alone(r.linear(x, w, b))
 }
 

@@ -68,6 +68,7 @@ var pointwiseOps = []op{
 	{"to", castNone, runTo},
 	{"float", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.to(in[0], aten.Float32)) }},
 	{"type_as", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.to(in[0], in[1].dtype)) }},
+	{"to_compute", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.to(in[0], r.computes())) }},
 	{"clone", castNone, runClone},
 	{"fill", castNone, runFill},
 	{"glu", castNone, runGlu},
@@ -248,6 +249,14 @@ func (r *run) to(x *tensor, dtype aten.DType) *tensor {
 		})
 	}
 	return out
+}
+
+// computes returns the element type that linear layers give their results.
+func (r *run) computes() aten.DType {
+	if r.amp != nil {
+		return r.amp.dtype
+	}
+	return r.opts.Precision.params()
 }
 
 // runClone is Tensor.clone or contiguous of a tensor that is not.

@@ -95,7 +95,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 	put := func(id aten.ValueID, c timeline.Category) *tensor {
 		v := &r.prog.Values[id]
 		dtype := v.DType
-		if dtype.IsFloat() {
+		if dtype.IsFloat() && !v.Full {
 			dtype = r.opts.Precision.params()
 		}
 		l := r.layouts.rowMajor(v.Shape)
@@ -123,6 +123,9 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		switch v := &r.prog.Values[id]; v.Kind {
 		case aten.Parameter:
 			t := put(id, timeline.Parameter)
+			if v.Stored != "" {
+				r.quantise(t, v.Stored)
+			}
 			if t.st.parameter = !v.Frozen; v.DType.IsFloat() && !v.Frozen {
 				t.leaf = r.leaves.one()
 				t.leaf.param = t

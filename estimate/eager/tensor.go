@@ -18,6 +18,8 @@ type storage struct {
 
 	parameter bool // it holds a parameter
 	counted   bool // savedBytes has met it
+	packed    bool // it holds a weight of fewer bits than its tensor's type has: see quantise
+	wide      bool // of these, one of 8 bits
 }
 
 const noBlock = -1

@@ -16,6 +16,7 @@ type Plan struct {
 	TrainOnly  string `json:"train_only,omitempty"` // only the parameters whose names it matches have requires_grad; "" is all
 	Freeze     string `json:"freeze,omitempty"`     // those that it matches have not
 	Checkpoint string `json:"checkpoint,omitempty"` // modules under torch.utils.checkpoint: those whose whole name it matches, or Blocks
+	LoRA       string `json:"lora,omitempty"`       // adapters of low rank, as ParseLoRA takes them
 
 	GPUs     int    `json:"gpus,omitempty"`                    // how many train together, each with a batch of its own; below 2 is one alone
 	Parallel string `json:"parallel,omitempty"`                // how: one of Schemes; "" is DDP
@@ -48,7 +49,9 @@ func (e *MatchError) Error() string { return e.why }
 func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(format, args...)} }
 
 // Plain reports whether the program stays as it is.
-func (p Plan) Plain() bool { return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" }
+func (p Plan) Plain() bool {
+	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == ""
+}
 
 // Check says whether the regular expressions are such.
 func (p Plan) Check() error {
@@ -56,6 +59,12 @@ func (p Plan) Check() error {
 		if _, err := regexp.Compile(e.expr); err != nil {
 			return fmt.Errorf("%s: %q is no regular expression: %w", e.what, e.expr, err)
 		}
+	}
+	if _, err := ParseLoRA(p.LoRA); err != nil {
+		return err
+	}
+	if p.LoRA != "" && (p.TrainOnly != "" || p.Freeze != "") {
+		return errors.New("lora: it says which parameters train, so train-only and freeze cannot say it too")
 	}
 	if p.Parallel != "" && !slices.Contains(Schemes, p.Parallel) {
 		return fmt.Errorf("parallel: unknown scheme %q, want one of %v", p.Parallel, Schemes)
@@ -76,17 +85,22 @@ func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
 		return prog, err
 	}
 	out := *prog
+	if l, _ := ParseLoRA(p.LoRA); l.Rank > 0 { // Check has seen it
+		if err := l.adapt(&out); err != nil {
+			return nil, err
+		}
+	}
 	if p.TrainOnly != "" || p.Freeze != "" {
 		if err := p.freeze(&out); err != nil {
 			return nil, err
 		}
 	}
 	if p.Checkpoint != "" {
-		modules, err := p.checkpointed(prog)
+		modules, err := p.checkpointed(&out)
 		if err != nil {
 			return nil, err
 		}
-		out.Checkpoints = spansOf(prog, modules)
+		out.Checkpoints = spansOf(&out, modules)
 		if len(out.Checkpoints) == 0 {
 			return nil, noMatch("checkpoint: no call of the graph is known to be in the modules that %q names", p.Checkpoint)
 		}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+
+	"github.com/spf13/pflag"
+
+	"github.com/memestimate/memestimate/estimate/parallel"
+)
+
+// planNames are the flags that say how a training step departs from the plain one.
+var planNames = []string{
+	"train-only", "freeze", "lora", "checkpoint", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
+}
+
+// planFlags adds them.
+func (r *running) planFlags(fs *pflag.FlagSet) {
+	p := &r.step.Plan
+	fs.Var((*patternValue)(&p.TrainOnly), "train-only",
+		"train only the parameters whose names this matches anywhere, as requires_grad_ says")
+	fs.Var((*patternValue)(&p.Freeze), "freeze", "do not train the parameters whose names this matches anywhere")
+	fs.Var((*loraValue)(&p.LoRA), "lora",
+		"adapters as peft's LoraConfig makes them, the rest frozen: r=16,targets='q_proj|v_proj'\n"+
+			"with dropout=, bias=none|all|lora_only, alpha=, base=nf4|int8 (QLoRA)")
+	fs.Var((*patternValue)(&p.Checkpoint), "checkpoint",
+		"torch.utils.checkpoint (use_reentrant=False) around the modules whose whole name this\n"+
+			"matches, or around the model's repeated blocks: blocks")
+	fs.IntVar(&p.GPUs, "gpus", 0,
+		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
+	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.Schemes}, "parallel",
+		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer)")
+	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
+	fs.BoolVar(&p.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
+	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
+}
+
+// A patternValue is a regular expression.
+type patternValue string
+
+func (v *patternValue) String() string { return string(*v) }
+func (v *patternValue) Type() string   { return "REGEX" }
+func (v *patternValue) Set(s string) error {
+	if s == "" {
+		return errors.New("an empty regular expression matches everything, want one that says what")
+	}
+	if _, err := regexp.Compile(s); err != nil {
+		return err
+	}
+	*v = patternValue(s)
+	return nil
+}
+
+// A loraValue is the settings of LoRA.
+type loraValue string
+
+func (v *loraValue) String() string { return string(*v) }
+func (v *loraValue) Type() string   { return "SETTINGS" }
+func (v *loraValue) Set(s string) error {
+	if s == "" {
+		return errors.New("no settings, want some such as r=16,targets='q_proj|v_proj'")
+	}
+	if _, err := parallel.ParseLoRA(s); err != nil {
+		return err
+	}
+	*v = loraValue(s)
+	return nil
+}

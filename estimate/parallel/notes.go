@@ -1,0 +1,26 @@
+package parallel
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// Notes say of a planned program what its report should: how figures come about, and which of them nobody has measured.
+func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
+	if l, _ := ParseLoRA(p.LoRA); l.Rank > 0 {
+		adapters, parameters := 0, int64(0)
+		for _, id := range prog.State {
+			if v := &prog.Values[id]; isAdapter(v.Name) {
+				adapters, parameters = adapters+1, parameters+aten.Numel(v.Shape)
+			}
+		}
+		info = append(info, fmt.Sprintf("%d adapters of %d parameters in all train, in float32: "+
+			"the peak has them, the sum of the model's parameters does not", adapters/2, parameters))
+		if l.Base != "" {
+			unmeasured = append(unmeasured, "what bitsandbytes takes to store and to multiply weights of "+l.Base+
+				" follows its sources, 0.49, and was not measured; peft casts what is not stored so to float32")
+		}
+	}
+	return info, unmeasured
+}
