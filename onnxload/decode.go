@@ -99,7 +99,10 @@ func (d *decoder) model() {
 		f, w := d.tag()
 		switch f {
 		case 1:
-			m.IRVersion = d.int(w, "ModelProto.ir_version")
+			at := d.tagAt
+			if m.IRVersion = d.int(w, "ModelProto.ir_version"); m.IRVersion < 0 {
+				d.fail(at, "IR version %d: want a number from 1 on", m.IRVersion)
+			}
 		case 2:
 			m.Producer = d.str(w, "ModelProto.producer_name")
 		case 3:

@@ -1,6 +1,7 @@
 package onnxload
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 )
@@ -182,7 +183,10 @@ func (d *decoder) opset() (dom string, version int64) {
 		case 1:
 			dom = domain(d.word(w, "OperatorSetIdProto.domain"))
 		case 2:
-			version = d.int(w, "OperatorSetIdProto.version")
+			at := d.tagAt
+			if version = d.int(w, "OperatorSetIdProto.version"); version < 0 {
+				d.fail(at, "version %d of operator set %q: want a number from 1 on", version, cmp.Or(dom, "ai.onnx"))
+			}
 		default:
 			d.skipUnknown(w)
 		}

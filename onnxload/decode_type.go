@@ -26,7 +26,12 @@ func (d *decoder) value() rawValue {
 	}
 	if d.err == nil && v.typ != nil {
 		for i, dim := range v.typ.Dims {
-			if dim.Known && dim.Size < 0 {
+			switch {
+			case !dim.Known || dim.Size >= 0:
+			case dim.Size == -1: // how TensorFlow and NumPy write a size that is not known
+				v.typ.Dims[i] = Dim{}
+				d.odd.add("sizes of -1", "dim %d of %q is -1: read as not known", i, d.nameOf(v.name))
+			default:
 				d.fail(at, "dim %d of %q is %d: want a number from 0 on, or a symbol", i, d.nameOf(v.name), dim.Size)
 			}
 		}

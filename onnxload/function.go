@@ -334,9 +334,9 @@ func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error)
 			continue
 		}
 		// A formal input handed through, or an output listed twice: the value needs a producer.
-		copyNode := Node{Op: "Identity", In: []ValueID{got}, Out: []ValueID{id}, Scope: c.path}
-		if copyNode.Version, err = r.version(in, &copyNode); err != nil {
-			copyNode.Version = 1 // Identity means the same in all versions
+		copyNode := Node{Op: "Identity", In: []ValueID{got}, Out: []ValueID{id}, Scope: c.path, Version: LatestOpset}
+		if v, ok := r.imported(in, ""); ok {
+			copyNode.Version = v
 		}
 		nodes = append(nodes, copyNode)
 	}

@@ -239,7 +239,9 @@ func hostile() []hostileCase {
 			return m.Bytes()
 		}(), `uses the graph of attribute "g" twice`},
 		{"A33 custom domain, opset 99", Model{Opset: 99, Graph: Graph{In: []Value{{Name: "x"}}, Nodes: []Node{Op("Magic", "x", "y").Of("com.example"), Op("Neg", "y", "z")}}}.Bytes(), ""},
-		{"A33 no opset", Model{Opset: -1, Graph: relu()}.Bytes(), "imports no version of ai.onnx"},
+		{"A33 no opset", Model{Opset: -1, Graph: relu()}.Bytes(), ""},
+		{"A33 opset of -5", Model{Graph: relu(), Extra: Bytes(nil, 8, Varint(nil, 2, uint64(math.MaxUint64-4)))}.Bytes(), `version -5 of operator set "ai.onnx"`},
+		{"A33 IR version of -1", Varint(Model{Graph: relu()}.Bytes(), 1, uint64(math.MaxUint64)), "IR version -1"},
 		{"A34 INT where INTS", graphOf(Node{Op: "X", Out: []string{"y"}, Extra: Bytes(nil, 5, Varint(Varint(Str(nil, 1, "axes"), 3, 1), 20, 7))}).Bytes(), `attribute "axes" is declared INTS, but holds INT`},
 		{"A34 two values", graphOf(Node{Op: "X", Out: []string{"y"}, Extra: Bytes(nil, 5, Varint(Str(Str(nil, 1, "a"), 4, "s"), 3, 1))}).Bytes(), "declares no type"},
 		{"A34 attribute twice", graphOf(Op("X", "x", "y", A("a", 1), A("a", 2))).Bytes(), `attribute "a" twice`},
@@ -255,7 +257,8 @@ func hostile() []hostileCase {
 		{"A36 sparse with too many values", Model{Graph: Graph{Sparse: []Sparse{SparseOf(Float32s("w", 1, 2), Int64s("", 0, 1), 1)}}}.Bytes(), "more than its 1 elements"},
 
 		// Sizes.
-		{"A37 dim -1", withInput(2, -1).Bytes(), `dim 1 of "in" is -1`},
+		{"A37 dim -1, read as not known", withInput(2, -1).Bytes(), ""},
+		{"A37 dim -2", withInput(2, -2).Bytes(), `dim 1 of "in" is -2`},
 		{"A37 dim MIN_INT64", withInput(int64(math.MinInt64)).Bytes(), `dim 0 of "in" is -9223372036854775808`},
 		{"A37 initializer of dim -1", withInit(Bare("w", onnxload.Float32, 3, -1)).Bytes(), `dim 1 of "w" is -1`},
 		{"A38 2^62 x 4", withInit(Bare("w", onnxload.Float32, 1<<62, 4)).Bytes(), `size of "w", [4611686018427387904 4] elements, does not fit`},

@@ -20,6 +20,9 @@ const (
 	latestIR = 14 // the newest IR version this reader knows
 )
 
+// LatestOpset is the newest version of ai.onnx whose changes the rules of package shape follow.
+const LatestOpset = 28
+
 func (l Limits) withDefaults() Limits {
 	if l.Nodes <= 0 {
 		l.Nodes = 5_000_000

@@ -69,7 +69,9 @@ type resolver struct {
 	lim   Limits
 	odd   *notes
 	nodes int64
-	main  *table
+
+	unversioned bool // it is noted that the model imports no version of ai.onnx
+	main        *table
 
 	// by ValueID
 	owner    []int32 // the graph, or call of a function, that the value belongs to
@@ -346,11 +348,7 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 		}
 	}
 	if r.lib.callee(p.raw, i) < 0 {
-		v, err := r.version(p, n)
-		if err != nil {
-			return fmt.Errorf("%s: %w", nodeLabel(i, n), err)
-		}
-		n.Version = v
+		n.Version = r.version(p, n)
 		if r.nodes++; r.nodes > r.lim.Nodes {
 			return fmt.Errorf("more than %d nodes once functions are inlined, which is the limit", r.lim.Nodes)
 		}
@@ -392,18 +390,30 @@ func (r *resolver) attr(p *place, i int, n *Node, j int) error {
 	return nil
 }
 
-// version returns the version of the operator set that is in force for a node.
-func (r *resolver) version(p *place, n *Node) (int64, error) {
+// imported returns the version of an operator set that a function or else the model imports.
+func (r *resolver) imported(p *place, domain string) (version int64, ok bool) {
 	if c := p.scope.call; c != nil {
-		if v, ok := c.fn.opsets[n.Domain]; ok {
-			return v, nil
+		if version, ok = c.fn.opsets[domain]; ok {
+			return version, true
 		}
 	}
-	if v, ok := r.m.Opsets[n.Domain]; ok {
-		return v, nil
+	version, ok = r.m.Opsets[domain]
+	return version, ok
+}
+
+// version returns the version of the operator set that is in force for a node.
+func (r *resolver) version(p *place, n *Node) int64 {
+	if v, ok := r.imported(p, n.Domain); ok {
+		return v
 	}
 	if n.Domain != "" || r.m.IRVersion < 3 {
-		return 1, nil // before IR version 3 there was one operator set
+		return 1 // before IR version 3 there was one operator set
 	}
-	return 0, fmt.Errorf("operator %q of ai.onnx, but the model imports no version of ai.onnx (opset_import)", n.Op)
+	// ONNX wants an import. Without one ONNX Runtime takes the newest it knows (Model::Model).
+	if !r.unversioned {
+		r.unversioned = true
+		r.odd.add("opset_import", "the model imports no version of ai.onnx (opset_import): its operators are read as of opset %d",
+			LatestOpset)
+	}
+	return LatestOpset
 }

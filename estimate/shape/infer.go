@@ -25,9 +25,6 @@ const (
 	// maxRank is the highest rank of a tensor. PyTorch and ONNX Runtime stop at 64 and below.
 	maxRank = 64
 
-	// newestOpset is the newest version of ai.onnx whose changes the rows follow.
-	newestOpset = 28
-
 	// maxDepth is how deep the bodies of If, Loop and Scan may nest.
 	maxDepth = 32
 )
@@ -48,8 +45,8 @@ type Options struct {
 // rules is a *NodeError; options that do not fit the model are a *BindError.
 func Infer(m *onnxload.Model, opt Options) (*Result, error) {
 	f := newInferer(m, opt)
-	if v := m.Opsets[""]; v > newestOpset {
-		f.notes.add(fmt.Sprintf("opset %d is newer than %d, whose rules are applied", v, newestOpset))
+	if v := m.Opsets[""]; v > onnxload.LatestOpset {
+		f.notes.add(fmt.Sprintf("opset %d is newer than %d, whose rules are applied", v, onnxload.LatestOpset))
 	}
 	if err := f.bind(); err != nil {
 		return nil, err

@@ -1,6 +1,10 @@
 package shape
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 func TestRoomsAreWellFormed(t *testing.T) {
 	type version struct {
@@ -21,8 +25,8 @@ func TestRoomsAreWellFormed(t *testing.T) {
 			if o.name == "" || o.since < 1 {
 				t.Errorf("row %s:%q since %d: want a name and a version above 0", r.domain, o.name, o.since)
 			}
-			if r.domain == "" && o.since > newestOpset {
-				t.Errorf("%s since %d is newer than newestOpset", o.name, o.since)
+			if r.domain == "" && o.since > onnxload.LatestOpset {
+				t.Errorf("%s since %d is newer than onnxload.LatestOpset", o.name, o.since)
 			}
 			if o.infer == nil {
 				t.Errorf("%s:%s since %d has no infer", r.domain, o.name, o.since)
