@@ -10,24 +10,46 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
 )
 
-// Sizes that the hint about unbound dimensions proposes.
-const (
-	exampleBatch = 8
-	exampleSize  = 128
-)
-
 // maxOpen is how many flags the hint about unbound dimensions has: a file may need thousands.
 const maxOpen = 20
 
-// completing returns the command line that gives the open dimensions sizes, the settings at hand included; "" where none is
-// found that works. What a batch would bind is asked of package shape rather than guessed.
+// A proposal gives sizes to dimensions that have none.
+type proposal struct {
+	batch int64 // 0: none
+	size  int64 // of every dimension that the batch does not bind
+}
+
+// proposals are tried in this order; most models take the first. Products of many dimensions want small
+// ones, and some graphs are right for a batch of 1 alone.
+var proposals = []proposal{{8, 128}, {0, 128}, {1, 128}, {8, 224}, {1, 224}, {8, 8}, {1, 8}, {0, 8}, {1, 1}, {0, 1}}
+
+// completing returns the command line that gives the open dimensions sizes, the settings at hand included; "" where
+// none is found that works. Whether one works is found out by asking the question with it.
 func (s *settings) completing(command string, in source, m *onnxload.Model, open []shape.Unbound) string {
-	opt := s.shapeOptions()
+	for _, p := range proposals {
+		if s.batch != 0 {
+			if p.batch == 0 {
+				continue
+			}
+			p.batch = s.batch
+		}
+		if opt, flags, ok := s.propose(p, m, open); ok {
+			return s.commandWith(command, in, opt.Batch, flags)
+		}
+	}
+	return ""
+}
+
+// propose returns the options that p makes of those at hand and the flags that say so, and whether they answer the question.
+func (s *settings) propose(p proposal, m *onnxload.Model, open []shape.Unbound) (opt shape.Options, flags []string, ok bool) {
+	opt = s.shapeOptions()
+	opt.Batch = p.batch
 	opt.Dims, opt.Inputs = maps.Clone(opt.Dims), maps.Clone(opt.Inputs)
 	if opt.Dims == nil {
 		opt.Dims = map[string]int64{}
@@ -35,43 +57,47 @@ func (s *settings) completing(command string, in source, m *onnxload.Model, open
 	if opt.Inputs == nil {
 		opt.Inputs = map[string][]int64{}
 	}
-	if opt.Batch == 0 {
-		opt.Batch = exampleBatch
-		if left, ok := stillOpen(m, opt); ok {
-			open = slices.DeleteFunc(slices.Clone(open), func(u shape.Unbound) bool { return !left[openKey(u)] })
-		} else {
-			opt.Batch = 0 // it means nothing to this model
-		}
+	left, ok := stillOpen(m, opt)
+	if !ok {
+		return opt, nil, false // a batch means nothing to this model
 	}
 	unnamed := map[string]bool{} // inputs with a dimension that has no name
-	var flags []string
 	for _, u := range open {
-		if u.Name != "" {
-			opt.Dims[u.Name] = exampleSize
-			flags = append(flags, "--dim "+quoteArg(fmt.Sprintf("%s=%d", u.Name, exampleSize)))
-		} else if len(u.Inputs) > 0 {
+		switch {
+		case !left[openKey(u)]:
+		case u.Name != "":
+			opt.Dims[u.Name] = p.size
+			flags = append(flags, "--dim "+quoteArg(fmt.Sprintf("%s=%d", u.Name, p.size)))
+		case len(u.Inputs) > 0:
 			unnamed[u.Inputs[0]] = true
 		}
 	}
-	for _, x := range examples(m, opt, unnamed) {
+	for _, x := range examples(m, opt, p, unnamed) {
 		opt.Inputs[x.name] = x.dims
 		flags = append(flags, inputFlag(x.name, x.dims))
 	}
-	// Where shapes of inputs are given these may have the batch in them already.
-	try := opt
-	if s.finds {
-		try.Batch = exampleBatch + 1
+	if !s.finds {
+		return opt, flags, answers(m, opt)
 	}
-	if left, ok := stillOpen(m, try); !ok || left.wants(open) {
-		opt.Batch = s.batch
-		if left, ok = stillOpen(m, opt); !ok || left.wants(open) || s.finds {
-			return ""
-		}
+	// What finds a batch must be free to choose it.
+	if len(unnamed) > 0 || p.batch == 0 || !answers(m, opt) {
+		return opt, nil, false
 	}
+	opt.Batch++
+	return opt, flags, answers(m, opt)
+}
 
+// answers reports whether these options leave nothing open and suit the model.
+func answers(m *onnxload.Model, opt shape.Options) bool {
+	_, err := estimate.Run(m, estimate.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
+	return err == nil
+}
+
+// commandWith returns the command line at hand with this batch and these flags.
+func (s *settings) commandWith(command string, in source, batch int64, flags []string) string {
 	args := []string{command, cmp.Or(in.all, hintArg(in.arg))}
-	if opt.Batch != 0 && !s.finds {
-		args = append(args, fmt.Sprintf("--batch %d", opt.Batch))
+	if batch != 0 && !s.finds {
+		args = append(args, fmt.Sprintf("--batch %d", batch))
 	}
 	typed := cmp.Or(s.typed, s)
 	for _, name := range slices.Sorted(maps.Keys(typed.dims)) {
@@ -83,7 +109,8 @@ func (s *settings) completing(command string, in source, m *onnxload.Model, open
 	args = append(args, otherFlags(typed.run.given)...)
 	if more := len(flags) - maxOpen; more > 0 {
 		args = append(args, flags[:maxOpen]...)
-		return fmt.Sprintf("%s, and so for %s more, which memestimate shapes %s lists", strings.Join(args, " "), report.Count(int64(more)), hintArg(in.arg))
+		return fmt.Sprintf("%s, and so for %s more, which memestimate shapes %s lists",
+			strings.Join(args, " "), report.Count(int64(more)), hintArg(in.arg))
 	}
 	return strings.Join(append(args, flags...), " ") + in.after
 }
@@ -133,11 +160,6 @@ func openKey(u shape.Unbound) openDim {
 // An openSet is the dimensions without a size.
 type openSet map[openDim]bool
 
-// wants reports whether one of these is still among them.
-func (s openSet) wants(of []shape.Unbound) bool {
-	return slices.ContainsFunc(of, func(u shape.Unbound) bool { return s[openKey(u)] })
-}
-
 // stillOpen returns the dimensions that these options leave without a size; false when they do not suit the model.
 func stillOpen(m *onnxload.Model, opt shape.Options) (openSet, bool) {
 	types, err := shape.Infer(m, opt)
@@ -170,7 +192,7 @@ type inputShape struct {
 }
 
 // examples returns shapes for the inputs of these names: what follows from the options, and examples for the rest.
-func examples(m *onnxload.Model, opt shape.Options, names map[string]bool) (out []inputShape) {
+func examples(m *onnxload.Model, opt shape.Options, p proposal, names map[string]bool) (out []inputShape) {
 	if len(names) == 0 {
 		return nil
 	}
@@ -178,13 +200,13 @@ func examples(m *onnxload.Model, opt shape.Options, names map[string]bool) (out 
 	if err != nil {
 		return nil // the sizes proposed contradict each other: the user knows better ones
 	}
-	batch := cmp.Or(opt.Batch, exampleBatch)
+	batch := cmp.Or(p.batch, 8)
 	for _, id := range m.Graph.Inputs {
 		name, s := m.Values[id].Name, types.Type(id).Shape
 		if !names[name] {
 			continue
 		}
-		dims := []int64{batch, exampleSize}
+		dims := []int64{batch, p.size}
 		if s.Ranked {
 			dims = make([]int64, len(s.Dims))
 		}
@@ -196,7 +218,7 @@ func examples(m *onnxload.Model, opt shape.Options, names map[string]bool) (out 
 			case i == 0:
 				dims[i] = batch
 			default:
-				dims[i] = exampleSize
+				dims[i] = p.size
 			}
 		}
 		out = append(out, inputShape{name, dims})

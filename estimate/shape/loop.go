@@ -31,7 +31,7 @@ func inferLoop(c *call) error {
 		return err
 	}
 	l := &loop{c: c, attr: "body", g: g, carried: carried}
-	l.ins = append(l.ins, Tensor(onnxload.Int64, Of()), Tensor(onnxload.Bool, Of()))
+	l.ins = append(l.ins, Tensor(onnxload.Int64, f.scalarOf(g.Inputs[0])), Tensor(onnxload.Bool, f.scalarOf(g.Inputs[1])))
 	for i := range carried {
 		l.ins = append(l.ins, c.in(2+i))
 	}
@@ -78,6 +78,24 @@ func inferLoop(c *call) error {
 	}
 	f.flow(c.node, Flow{g, certain, trips})
 	return nil
+}
+
+// scalarOf is the shape of a body's iteration number or condition. They are scalars; bodies that declare a
+// vector of one, and compute with it, get one, as ONNX Runtime gives it to them (LoopImpl::Initialize).
+func (f *inferer) scalarOf(id onnxload.ValueID) Shape {
+	if t := f.m.Values[id].Type(); t.HasRank && len(t.Dims) == 1 && t.Dims[0].Known && t.Dims[0].Size == 1 {
+		return Of(N(1))
+	}
+	return Of()
+}
+
+// one is a value of one element, of a type that has one.
+func one(t Type, v Dim) *Const {
+	shape := make([]int64, len(t.Shape.Dims))
+	for i := range shape {
+		shape[i] = 1
+	}
+	return &Const{Elem: t.Elem, Shape: shape, Ints: []Dim{v}}
 }
 
 // stacked returns the type of tensors stacked along a new axis.
@@ -134,8 +152,7 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 				return false, nil
 			}
 		}
-		values[0] = &Const{Elem: onnxload.Int64, Shape: []int64{}, Ints: []Dim{N(n)}}
-		values[1] = &Const{Elem: onnxload.Bool, Shape: []int64{}, Ints: []Dim{N(1)}}
+		values[0], values[1] = one(l.ins[0], N(n)), one(l.ins[1], N(1))
 		if err := f.run(l.attr, l.g, types, values); err != nil {
 			return false, err
 		}
@@ -198,8 +215,9 @@ func (l *loop) fixpoint(condTrue bool) (always bool, err error) {
 		condTrue = true
 	}
 	values := make([]*Const, len(l.ins))
+	values[0] = one(l.ins[0], l.c.unknownValue())
 	if condTrue {
-		values[1] = &Const{Elem: onnxload.Bool, Shape: []int64{}, Ints: []Dim{N(1)}}
+		values[1] = one(l.ins[1], N(1))
 	}
 	if err := l.settle(2, 1, values); err != nil {
 		return false, err

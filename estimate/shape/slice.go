@@ -65,7 +65,7 @@ func (c *call) slice() error {
 			return err
 		}
 		if !ok {
-			n = c.bounded(dims[k.axis])
+			n = c.bounded(k.most(dims[k.axis]))
 		}
 		out[k.axis] = n
 	}
@@ -168,6 +168,17 @@ func (k cut) length(d Dim) (Dim, bool, error) {
 		return positive(Sub(d, N(s))), true, nil
 	}
 	return positive(CeilDiv(Sub(to, from), N(step))), true, nil
+}
+
+// most returns a limit of the length where it cannot be told: what lies between start and end, wherever
+// they are. One that counts from the end of d beside one that counts from its beginning leaves less.
+func (k cut) most(d Dim) Dim {
+	step, ok := k.step.Int()
+	span, known := Sub(k.end, k.start).Int()
+	if !ok || !known || step < 1 {
+		return d
+	}
+	return atMost(CeilDiv(N(max(span, 0)), N(step)), d)
 }
 
 // cutNumbers is a cut of n elements where all is known: the first index and the length.
