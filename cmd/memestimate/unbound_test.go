@@ -38,7 +38,7 @@ func TestHintsCloseEveryDimension(t *testing.T) {
 		{"m.onnx", []onnxtest.Value{float("x", nil, 3)}, "m.onnx --batch 8", ""},
 		{"m.onnx", []onnxtest.Value{float("x", "seq", nil)}, "m.onnx --batch 8 --input x=8x128", ""},
 		{"m.onnx", []onnxtest.Value{float("x", "N", "past+1", nil), float("p", "N", "past")}, "m.onnx --batch 8 --dim past=128 --input x=8x129x128", ""},
-		{"m.onnx", []onnxtest.Value{float("x", "a", "b", "c"), float("y", "b", "a", nil)}, "m.onnx --dim a=128 --dim c=128 --input y=8x128x128", ""},
+		{"m.onnx", []onnxtest.Value{float("x", "a", "b", "c"), float("y", "b", "a", nil)}, "m.onnx --dim a=128 --dim b=128 --dim c=128 --input y=128x128x128", ""},
 		{"m.onnx", []onnxtest.Value{float("x", 4, nil), float("y", 4, "q")}, "m.onnx --dim q=128 --input x=4x128", ""},
 		{"-m.onnx", []onnxtest.Value{float("x", "N", "q")}, "./-m.onnx --batch 8 --dim q=128", "./-m.onnx --memory=2.00GiB --dim q=128"},
 	} {

@@ -2,6 +2,7 @@ package fromonnx
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/onnxload"
@@ -146,6 +147,10 @@ func emitHeads(b *recovery, n *onnxload.Node) {
 		b.opaque(n)
 		return
 	}
+	if bias != onnxload.NoValue && len(b.dims(bias)) != 1 {
+		b.opaque(n) // it is a vector
+		return
+	}
 	if bias != onnxload.NoValue { // one vector for the three, of which each takes a part
 		for i, v := range in {
 			shape := b.prog.Values[v].Shape
@@ -187,22 +192,36 @@ func (b *recovery) rest(n *onnxload.Node, from int) {
 	}
 }
 
-// emitFusedMatMul is a product with the last two dimensions of its arguments transposed.
+// emitFusedMatMul is a product of arguments that are turned first: transBatchA and transBatchB move the first dimension
+// behind the other batch dimensions, transA and transB swap the last two.
 func emitFusedMatMul(b *recovery, n *onnxload.Node) {
 	in := make([]aten.ValueID, 2)
-	for i, name := range []string{"transA", "transB"} {
+	for i, arg := range []string{"A", "B"} {
 		id := b.in(n, i)
 		in[i] = b.value(id)
 		s := b.dims(id)
-		if k := len(s); attrInt(n, name, 0) != 0 && k >= 2 {
-			perm, shape := make([]int, k), append([]int64{}, s...)
-			for j := range perm {
-				perm[j] = j
-			}
-			perm[k-2], perm[k-1] = k-1, k-2
-			shape[k-2], shape[k-1] = s[k-1], s[k-2]
-			in[i] = b.temp("permute", aten.Args{Dims: perm}, b.elem(id), shape, in[i])
+		k := len(s)
+		if k < 2 {
+			continue
 		}
+		perm := make([]int, k)
+		for j := range perm {
+			perm[j] = j
+		}
+		if attrInt(n, "transBatch"+arg, 0) != 0 {
+			perm = append(append(perm[1:k-1:k-1], 0), k-1)
+		}
+		if attrInt(n, "trans"+arg, 0) != 0 {
+			perm[k-2], perm[k-1] = perm[k-1], perm[k-2]
+		}
+		if slices.IsSorted(perm) {
+			continue
+		}
+		shape := make([]int64, k)
+		for j, from := range perm {
+			shape[j] = s[from]
+		}
+		in[i] = b.temp("permute", aten.Args{Dims: perm}, b.elem(id), shape, in[i])
 	}
 	b.call("matmul", aten.Args{}, in, n.Out[0])
 }

@@ -246,6 +246,8 @@ func TestFusedOperators(t *testing.T) {
 		{name: "MultiHeadAttention", nodes: []onnx.Node{ms("MultiHeadAttention", "x x x", "y", onnx.A("num_heads", 2))},
 			want: []string{"reshape(x)", "permute(_)", "reshape(x)", "permute(_)", "reshape(x)", "permute(_)", "sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
 		{name: "FusedMatMul", inits: inits, nodes: []onnx.Node{ms("FusedMatMul", "x fc.weight", "y", onnx.A("transB", 1))}, want: []string{"permute(fc.weight)", "matmul(x, _)"}},
+		{name: "FusedMatMul of another batch", shape: []any{2, 3, 4, 5}, nodes: []onnx.Node{ms("FusedMatMul", "x x", "y", onnx.A("transBatchA", 1), onnx.A("transBatchB", 1), onnx.A("transB", 1))},
+			want: []string{"permute(x)", "permute(x)", "matmul(_, _)"}},
 		{name: "FusedConv", inits: inits, nodes: []onnx.Node{ms("FusedConv", "x conv.weight", "y", onnx.A("activation", "Relu"))}, want: []string{"conv(x, conv.weight, -)", "relu(y)"}},
 		{name: "MatMulNBits", inits: inits, nodes: []onnx.Node{ms("MatMulNBits", "x packed.buffer scales.buffer", "y", onnx.A("K", 8), onnx.A("N", 5), onnx.A("bits", 4), onnx.A("block_size", 32))}, want: []string{"fill()", "matmul(x, _)"}},
 	})

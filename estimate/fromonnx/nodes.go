@@ -291,6 +291,10 @@ func (b *recovery) reduction(n *onnxload.Node) aten.Args {
 			}
 		}
 	}
+	if axes == nil && b.in(n, 1) != onnxload.NoValue && b.types.Value(b.in(n, 1)) == nil {
+		// They come with the data. What they did to the shape tells which they are.
+		axes = reducedAxes(b.dims(b.in(n, 0)), b.dims(n.Out[0]), attrInt(n, "keepdims", 1) != 0)
+	}
 	if n.Op == "ArgMax" || n.Op == "ArgMin" {
 		axes = []int64{attrInt(n, "axis", 0)}
 	}
@@ -303,6 +307,24 @@ func (b *recovery) reduction(n *onnxload.Node) aten.Args {
 		args.Dims = append(args.Dims, int(a))
 	}
 	return args
+}
+
+// reducedAxes returns dimensions whose reduction makes a tensor of shape in one of shape out. Of several that are as
+// long the first is kept. It is empty where no reduction does.
+func reducedAxes(in, out []int64, keep bool) (axes []int64) {
+	kept := 0
+	for i, n := range in {
+		switch {
+		case keep && i < len(out) && (out[i] != n || n == 1), !keep && (kept == len(out) || out[kept] != n):
+			axes = append(axes, int64(i))
+		default:
+			kept++
+		}
+	}
+	if keep && len(out) != len(in) || !keep && kept != len(out) {
+		return nil
+	}
+	return axes
 }
 
 func emitTopK(b *recovery, n *onnxload.Node) {

@@ -184,6 +184,27 @@ func TestLargestOfADimension(t *testing.T) {
 	}
 }
 
+// Axes that come with the data are told by what they did to the shape, where the file declares the result's.
+func TestAxesFromShapes(t *testing.T) {
+	for _, tt := range []struct {
+		in, out []any
+		keep    int
+		dims    []int
+	}{
+		{[]any{3, 2, 2}, []any{3, 2}, 0, []int{2}}, {[]any{3, 2, 5}, []any{3, 5}, 0, []int{1}}, {[]any{3, 2, 5}, []any{5}, 0, []int{0, 1}},
+		{[]any{3, 2, 5}, []any{3, 1, 5}, 1, []int{1}}, {[]any{3, 1, 5}, []any{3, 1, 5}, 1, []int{1}}, {[]any{3, 2}, []any{1, 1}, 1, []int{0, 1}},
+	} {
+		p := mustRecover(t, onnx.Graph{
+			In:    []onnx.Value{onnx.Float("x", tt.in...), onnx.Typed("axes", onnx.TensorOf(onnxload.Int64, len(tt.dims)))},
+			Out:   []onnx.Value{onnx.Float("y", tt.out...)},
+			Nodes: []onnx.Node{onnx.Op("ReduceSum", "x axes", "y", onnx.A("keepdims", tt.keep))},
+		})
+		if got := p.Calls[0].Args.Dims; !slices.Equal(got, tt.dims) {
+			t.Errorf("%v to %v: dimensions %v, want %v", tt.in, tt.out, got, tt.dims)
+		}
+	}
+}
+
 // F.relu of what a module of the function's own made is no ReLU(inplace=True) module.
 func TestActivationsOfFunctions(t *testing.T) {
 	for _, tt := range []struct{ conv, relu, want string }{
