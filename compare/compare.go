@@ -24,6 +24,7 @@ type Comparison struct {
 	Phases     []Difference    `json:"phases"`     // the peak within each
 	Layers     []Difference    `json:"layers"`     // at the peak, where the snapshot's frames name the model's layers
 	Tensors    []TensorGap     `json:"tensors"`    // at the peak: sizes of which one side has more
+	Course     *Course         `json:"course"`     // a step of both, request by request; null where one has none
 	Notes      []estimate.Note `json:"notes"`
 }
 
@@ -57,8 +58,9 @@ func (c *Comparison) Note(format string, args ...any) {
 	c.Notes = append(c.Notes, estimate.Note{Level: estimate.Info, Text: fmt.Sprintf(format, args...)})
 }
 
-// Runs compares a report's run with a measured timeline and what its allocator did.
-func Runs(r *estimate.Report, h *snapshot.History, measured *timeline.Timeline) *Comparison {
+// Runs compares a report's run with a recording.
+func Runs(r *estimate.Report, played *snapshot.Played) *Comparison {
+	h, measured := played.History, played.Timeline
 	predicted := r.Simulation.Timeline()
 	c := &Comparison{Schema: "memestimate-compare/1", Peaks: []Difference{
 		newDifference("allocated", r.Peak.Allocated, h.Allocated.Bytes),
@@ -69,6 +71,7 @@ func Runs(r *estimate.Report, h *snapshot.History, measured *timeline.Timeline) 
 	c.categories(predicted.ByCategory(p), measured.ByCategory(m))
 	c.phases(predicted, measured)
 	c.live(predicted, measured, predicted.Live(p), measured.Live(m))
+	c.course(predicted, played)
 	if n := len(h.Before); n > 0 {
 		text := fmt.Sprintf("%d allocations were", n)
 		if n == 1 {

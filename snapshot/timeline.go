@@ -21,9 +21,12 @@ func (s *Snapshot) Timeline(device int) (*timeline.Timeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	infer(p.Timeline, p.said)
+	p.Infer()
 	return p.Timeline, nil
 }
+
+// Infer gives the timeline's allocations the categories that their life suggests, where the file says none.
+func (p *Played) Infer() { infer(p.Timeline, p.said) }
 
 // A Played is a recording as a timeline, with what the recording knows beyond it.
 type Played struct {

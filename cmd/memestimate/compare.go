@@ -32,7 +32,8 @@ func compareCommand(e *env) *cobra.Command {
 		Short: "Set a predicted run beside a measured one",
 		Long: `Compare simulates the run of MODEL and reads FILE, which torch.cuda.memory._dump_snapshot wrote of the same run:
 the peaks, what held the memory there by category, the phases, and the tensors of which one side has more, the largest
-disagreements first.
+disagreements first. Then one step of both request by request: where they part for the first time, and what they hold within
+each module.
 
 A snapshot names no categories. They follow from when memory was taken and given back and by whom, so record with stacks. What was
 there before the recording began is unknown.
@@ -94,18 +95,16 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if err != nil {
 		return err
 	}
-	h, err := history(s, file, device)
-	if err != nil {
-		return err
-	}
-	if h.Allocated.Bytes == 0 {
-		return fail(exitInput, "%s: it shows no allocation of device %d: there is nothing to compare with", quoteArg(file), device)
-	}
-	t, err := s.Timeline(device)
+	played, err := s.Play(device)
 	if err != nil {
 		return fail(exitInput, "%s: %w", quoteArg(file), err)
 	}
-	both := compare.Runs(r, h, t)
+	h := played.History
+	if h.Allocated.Bytes == 0 {
+		return fail(exitInput, "%s: it shows no allocation of device %d: there is nothing to compare with", quoteArg(file), device)
+	}
+	played.Infer()
+	both := compare.Runs(r, played)
 	both.Model, both.File = r.Model.Name, measured.name
 	if c.calibrate != "" {
 		if err := c.learn(both, r, s, h, device); err != nil {

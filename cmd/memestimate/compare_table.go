@@ -42,7 +42,48 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 		}
 		out = append(out, titled{"Tensors of which one side has more at the peak", g})
 	}
+	if c.Course != nil {
+		out = append(out, courseGrids(c.Course)...)
+	}
 	return out
+}
+
+// mostModules is how many lines of modules people get; the JSON has every module.
+const mostModules = 40
+
+// courseGrids are a step of both runs: what they hold within each module, and where they part.
+func courseGrids(c *compare.Course) (out []titled) {
+	if len(c.Modules) > 0 {
+		g := &report.Grid{Columns: []report.Column{
+			{Title: "most held, as requested, in"}, {Title: "module", File: true}, {Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true},
+		}}
+		g.Rows = append(g.Rows, []string{"before the step", "", report.Size(c.Begin.Predicted), report.Size(c.Begin.Measured), report.Size(c.Begin.Difference), percent(c.Begin)})
+		for _, m := range c.Within(mostModules) {
+			g.Rows = append(g.Rows, []string{m.Phase, m.Name, report.Size(m.Predicted), report.Size(m.Measured), report.Size(m.Difference.Difference), percent(m.Difference)})
+		}
+		out = append(out, titled{"Most held within each module, in the order of the step", g})
+	}
+	if len(c.Partings) > 0 {
+		g := &report.Grid{Columns: []report.Column{
+			{Title: "part at event", Right: true}, {Title: "of"}, {Title: "predicted", Right: true}, {Title: "at most", Right: true},
+			{Title: "measured", Right: true}, {Title: "at most", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
+		}}
+		for _, p := range c.Partings {
+			g.Rows = append(g.Rows, []string{
+				strconv.Itoa(p.MeasuredEvent), p.Phase, change(p.Predicted), change(p.PredictedMost), change(p.Measured), change(p.MeasuredMost), p.Layer, p.Site,
+			})
+		}
+		out = append(out, titled{"Where the runs part: the first place, and the largest others", g})
+	}
+	return out
+}
+
+// change is a size with its sign.
+func change(n int64) string {
+	if n > 0 {
+		return "+" + report.Size(n)
+	}
+	return report.Size(n)
 }
 
 // comparisonCSV is the comparison for programs: a row a figure, in bytes.
@@ -54,6 +95,14 @@ func comparisonCSV(c *compare.Comparison) *report.Grid {
 	}{{"peak", c.Peaks}, {"category", c.Categories}, {"phase", c.Phases}, {"layer", c.Layers}} {
 		for _, d := range part.ds {
 			g.Rows = append(g.Rows, []string{part.what, d.Name, strconv.FormatInt(d.Predicted, 10), strconv.FormatInt(d.Measured, 10), strconv.FormatInt(d.Difference, 10)})
+		}
+	}
+	if c.Course != nil {
+		for _, m := range c.Course.Modules {
+			g.Rows = append(g.Rows, []string{"module " + m.Phase, m.Name, strconv.FormatInt(m.Predicted, 10), strconv.FormatInt(m.Measured, 10), strconv.FormatInt(m.Difference.Difference, 10)})
+		}
+		for _, p := range c.Course.Partings {
+			g.Rows = append(g.Rows, []string{"part " + p.Phase, strconv.Itoa(p.MeasuredEvent), strconv.FormatInt(p.Predicted, 10), strconv.FormatInt(p.Measured, 10), strconv.FormatInt(p.Difference, 10)})
 		}
 	}
 	for _, t := range c.Tensors {
