@@ -77,7 +77,7 @@ type Bound struct {
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
-	m, saved := module.Fill(m)
+	m, saved := module.Fill(m, fromonnx.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err := unbound(types); err != nil {
 		return nil, err
 	}
-	a := module.New(m, types)
+	a := module.New(m, types, fromonnx.Facts)
 	a.Nodes += saved
 	ws, constants, err := a.Weights()
 	if err != nil {

@@ -21,7 +21,10 @@ func TestAddingAnOperatorPage(t *testing.T) {
 		}
 	}
 	for file, names := range map[string][]string{
-		"estimate/fromonnx/nodes.go":                 {"var nodeRows = ", `{"Selu", unaryCall("elu")}`, `{"Celu", unaryCall("elu")}`},
+		"estimate/fromonnx/nodes.go":                 {"var nodeRows = ", `{"Selu", "data", 0, unaryCall("elu")}`, `{"Celu", "data", 0, unaryCall("elu")}`},
+		"estimate/fromonnx/rows_test.go":             {"func TestRowsNameONNXInputs("},
+		"estimate/arity_test.go":                     {"func TestEveryArity("},
+		"estimate/module/facts.go":                   {"func Inputs(", "type Traits "},
 		"estimate/eager/ops_pointwise.go":            {"var pointwiseOps = []op{", "keepsResult"},
 		"estimate/eager/rows_test.go":                {"var examples = "},
 		"estimate/eager/operators_cases_test.go":     {"var singleCases = "},

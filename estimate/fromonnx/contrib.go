@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -13,17 +14,45 @@ const contribDomain = "com.microsoft"
 
 // contribRows are the operators into which ONNX Runtime's optimizer fuses several. They are taken apart again, into the
 // calls that PyTorch makes for the same.
-var contribRows = index([]nodeRow{
-	{"Gelu", unaryCall("gelu")}, {"FastGelu", emitBiasGelu}, {"BiasGelu", emitBiasGelu}, {"QuickGelu", emitQuickGelu},
-	{"BiasAdd", emitSum}, {"SkipLayerNormalization", emitSkipNorm("layer_norm")}, {"SkipSimplifiedLayerNormalization", emitSkipNorm("rms_norm")},
-	{"SimplifiedLayerNormalization", emitLayerNorm("rms_norm")}, {"EmbedLayerNormalization", emitEmbedNorm},
-	{"Attention", emitPackedAttention}, {"MultiHeadAttention", emitHeads}, {"GroupQueryAttention", emitHeads},
-	{"FusedMatMul", emitFusedMatMul}, {"TransposeMatMul", emitFusedMatMul}, {"FusedGemm", withActivation(emitGemm)}, {"FusedConv", withActivation(emitConv)},
-	{"RotaryEmbedding", emitRotary}, {"MatMulNBits", emitQuantizedMatMul}, {"Inverse", emitGeneral}, {"GridSample", spatialCall("grid_sample")},
-	{"QLinearAdd", emitFill}, {"QLinearMul", emitFill}, {"QLinearSigmoid", emitFill}, {"QLinearLeakyRelu", emitFill}, {"QLinearConcat", emitFill},
-	{"QLinearAveragePool", emitFill}, {"QLinearGlobalAveragePool", emitFill}, {"QLinearSoftmax", emitFill}, {"QLinearWhere", emitFill}, {"QGemm", emitFill},
-	{"QuantizeLinear", emitFill}, {"DequantizeLinear", emitFill}, {"DynamicQuantizeMatMul", emitFill}, {"MatMulIntegerToFloat", emitFill}, {"NhwcMaxPool", emitFill},
-})
+var contribRows = []nodeRow{
+	{"Gelu", "data", 0, unaryCall("gelu")},
+	{"FastGelu", "data weight?", 0, emitBiasGelu},
+	{"BiasGelu", "data weight", 0, emitBiasGelu},
+	{"QuickGelu", "data", 0, emitQuickGelu},
+	{"BiasAdd", "data data data?", 0, emitSum},
+	{"SkipLayerNormalization", "data data weight weight? weight?", 0, emitSkipNorm("layer_norm")},
+	{"SkipSimplifiedLayerNormalization", "data data weight weight?", 0, emitSkipNorm("rms_norm")},
+	{"SimplifiedLayerNormalization", "data weight", 0, emitLayerNorm("rms_norm")},
+	{"EmbedLayerNormalization", "data data? weight weight weight? weight weight data? data?", 0, emitEmbedNorm},
+	{"Attention", "data weight weight? data? data? data? data?", 0, emitPackedAttention},
+	{"MultiHeadAttention", "data data? data? data? data? data? data? data? data? data?", 0, emitMultiHead},
+	{"GroupQueryAttention", "data data? data? data? data? data data data? data? data? data? data? data? data?", 0, emitGrouped},
+	{"NhwcConv", "data weight weight?", 0, nil},
+	{"QLinearConvTranspose", "data buffer buffer weight buffer buffer buffer buffer weight?", module.Quantized, nil},
+	{"FusedMatMul", "weight weight", 0, emitFusedMatMul},
+	{"TransposeMatMul", "data data", 0, emitFusedMatMul},
+	{"FusedGemm", "weight weight weight?", 0, withActivation(emitGemm)},
+	{"FusedConv", "data weight weight? data?", 0, withActivation(emitConv("conv"))},
+	{"RotaryEmbedding", "data data data data", 0, emitRotary},
+	{"MatMulNBits", "data weight buffer buffer? buffer? weight?", module.Quantized, emitQuantizedMatMul},
+	{"Inverse", "data", 0, emitGeneral},
+	{"GridSample", "data data", 0, spatialCall("grid_sample")},
+	{"QLinearAdd", "data data data? data data data? data data?", module.Quantized, emitFill},
+	{"QLinearMul", "data data data? data data data? data data?", module.Quantized, emitFill},
+	{"QLinearSigmoid", "data data data? data data?", module.Quantized, emitFill},
+	{"QLinearLeakyRelu", "data data data? data data?", module.Quantized, emitFill},
+	{"QLinearConcat", "data data data+", module.Quantized, emitFill},
+	{"QLinearAveragePool", "data data data? data data?", module.Quantized, emitFill},
+	{"QLinearGlobalAveragePool", "data data data data data", module.Quantized, emitFill},
+	{"QLinearSoftmax", "data data data? data data", module.Quantized, emitFill},
+	{"QLinearWhere", "data data data data data data data data data", module.Quantized, emitFill},
+	{"QGemm", "data data data data data data data? data? data?", module.Quantized, emitFill},
+	{"QuantizeLinear", "data buffer buffer?", module.Quantized, emitFill},
+	{"DequantizeLinear", "weight buffer buffer?", module.Prepares | module.Quantized, emitFill},
+	{"DynamicQuantizeMatMul", "data data data data? data?", module.Quantized, emitFill},
+	{"MatMulIntegerToFloat", "data data data data data? data? data?", module.Quantized, emitFill},
+	{"NhwcMaxPool", "data", 0, emitFill},
+}
 
 // emitBiasGelu is gelu(x + bias), the bias optional.
 func emitBiasGelu(b *recovery, n *onnxload.Node) {
@@ -122,17 +151,21 @@ func emitPackedAttention(b *recovery, n *onnxload.Node) {
 	b.rest(n, 1)
 }
 
-// emitHeads is attention of query, key and value of [B, L, heads * size] each, with the keys and values of earlier
+// emitMultiHead is attention with a bias for query, key and value.
+func emitMultiHead(b *recovery, n *onnxload.Node) {
+	b.heads(n, b.in(n, 3), b.in(n, 6), attrInt(n, "unidirectional", 0) != 0)
+}
+
+// emitGrouped is causal attention to fewer keys and values than there are queries.
+func emitGrouped(b *recovery, n *onnxload.Node) {
+	b.heads(n, onnxload.NoValue, b.in(n, 3), true)
+}
+
+// heads is attention of query, key and value of [B, L, heads * size] each, with the keys and values of earlier
 // tokens before them where the graph is given those.
-func emitHeads(b *recovery, n *onnxload.Node) {
+func (b *recovery) heads(n *onnxload.Node, bias, past onnxload.ValueID, causal bool) {
 	heads := attrInt(n, "num_heads", 0)
 	few := attrInt(n, "kv_num_heads", heads)
-	bias, past := onnxload.NoValue, []int{3, 4}
-	causal := true
-	if n.Op == "MultiHeadAttention" {
-		bias, past = b.in(n, 3), []int{6, 7}
-		causal = attrInt(n, "unidirectional", 0) != 0
-	}
 	var in []aten.ValueID
 	for i := range 3 {
 		id := b.in(n, i)
@@ -143,7 +176,7 @@ func emitHeads(b *recovery, n *onnxload.Node) {
 		in = append(in, b.value(id))
 	}
 	y := b.dims(n.Out[0])
-	if heads <= 0 || few <= 0 || len(y) != 3 || b.dims(b.in(n, 0))[2] != y[2] || b.in(n, past[0]) != onnxload.NoValue && aten.Numel(b.dims(b.in(n, past[0]))) > 0 {
+	if heads <= 0 || few <= 0 || len(y) != 3 || b.dims(b.in(n, 0))[2] != y[2] || past != onnxload.NoValue && aten.Numel(b.dims(past)) > 0 {
 		b.opaque(n)
 		return
 	}

@@ -53,19 +53,25 @@ func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
 	return b.id(n.In[i])
 }
 
+// isName reports whether a node only gives a value another name.
+func isName(n *onnxload.Node) bool { return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 }
+
 func (b *recovery) index() {
 	for _, n := range b.nodes {
-		if n.Op == "Identity" && n.Domain == "" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue {
+		if isName(n) && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue {
 			b.same[n.Out[0]] = b.id(n.In[0]) // the nodes are in order: chains stay short
 		}
 	}
 	b.done = make([]bool, len(b.nodes))
 	b.emit = make([]func(), len(b.nodes))
 	b.places = make([]*located, len(b.nodes))
+	b.facts, b.rows = make([]*module.Facts, len(b.nodes)), make([]*operator, len(b.nodes))
 	reads := make([]read, 0, 2*len(b.nodes))
 	last := new(located)
 	for i, n := range b.nodes {
-		if n.Op == "Loop" || n.Op == "Scan" {
+		f := module.Operators(Facts).Of(n.Domain, n.Op)
+		b.facts[i], b.rows[i] = f, b.rowOf(n)
+		if f.Has(module.RunsGraph) {
 			b.captured(n)
 		}
 		if p := within(b.prog.Sources, b.src.Place(n), n.Stack); p != last.Place || i == 0 { // neighbours are of one module as a rule
@@ -76,12 +82,12 @@ func (b *recovery) index() {
 		b.places[i] = last
 		for j := range n.In {
 			// Asking for a shape or a type is no use of the data, and another name no use at all.
-			if v := b.in(n, j); v != onnxload.NoValue && n.Op != "Shape" && n.Op != "Size" && n.Op != "Identity" && !(n.Op == "CastLike" && j == 1) {
+			if v := b.in(n, j); v != onnxload.NoValue && !isName(n) && !f.Shape(j) && !f.Type(j) {
 				reads = append(reads, read{v, int32(i)})
 			}
 		}
 		for _, v := range n.Out {
-			if v != onnxload.NoValue && n.Op != "Identity" {
+			if v != onnxload.NoValue && !isName(n) {
 				b.made[v] = int32(i)
 			}
 		}
@@ -159,7 +165,7 @@ func (b *recovery) findClones() {
 	}
 	b.cloned = map[onnxload.ValueID]bool{}
 	for i, n := range b.nodes {
-		if n.Op != "Identity" || n.Domain != "" || len(n.In) != 1 || n.In[0] == onnxload.NoValue || !strings.HasPrefix(b.m.Values[n.Out[0]].Name, "clone") {
+		if !isName(n) || n.In[0] == onnxload.NoValue || !strings.HasPrefix(b.m.Values[n.Out[0]].Name, "clone") {
 			continue
 		}
 		if p := b.places[i]; strings.Contains(p.Class, "Dropout") || strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {

@@ -3,21 +3,9 @@ package fromonnx
 import (
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
-
-// hostSlots are the inputs that PyTorch takes as Python numbers.
-var hostSlots = map[string]uint32{
-	"Reshape": 1 << 1, "Expand": 1 << 1, "ConstantOfShape": 1 << 0, "Tile": 1 << 1,
-	"Slice": 1<<1 | 1<<2 | 1<<3 | 1<<4, "Squeeze": 1 << 1, "Unsqueeze": 1 << 1, "Split": 1 << 1,
-	"Pad": 1<<1 | 1<<2 | 1<<3, "Resize": 1<<1 | 1<<2 | 1<<3, "Range": 7, "OneHot": 1 << 1, "TopK": 1 << 1,
-	"ReduceSum": 1 << 1, "ReduceMean": 1 << 1, "ReduceMax": 1 << 1, "ReduceMin": 1 << 1, "ReduceProd": 1 << 1,
-	"ReduceL1": 1 << 1, "ReduceL2": 1 << 1, "ReduceLogSumExp": 1 << 1, "ReduceSumSquare": 1 << 1, "ReduceLogSum": 1 << 1,
-	"Clip": 1<<1 | 1<<2, "Dropout": 1<<1 | 1<<2, "CumSum": 1 << 1, "Trilu": 1 << 1, "Shape": 1, "Size": 1,
-	"Upsample": 1 << 1, "CenterCropPad": 1 << 1, "AffineGrid": 1 << 1, "CastLike": 1 << 1,
-	// Ones and zeros, where the module has no parameters: see affine.
-	"BatchNormalization": 1<<1 | 1<<2, "InstanceNormalization": 1<<1 | 1<<2, "LayerNormalization": 1<<1 | 1<<2, "GroupNormalization": 1<<1 | 1<<2,
-}
 
 // findHost decides which values Python computes: those that come from shapes and constants
 // alone and go nowhere but to such slots.
@@ -33,16 +21,16 @@ func (b *recovery) findHost() {
 			b.looked[onnxload.ValueID(i)], fixed[i] = true, false
 		}
 	}
-	for _, n := range b.nodes {
-		ok := n.Op == "Shape" || n.Op == "Size" || n.Op == "Constant"
+	for i, n := range b.nodes {
+		f := b.facts[i]
+		ok := f.GivesShape() || n.Op == "Constant"
 		if !ok && len(n.In) > 0 {
 			ok = true
 			for j := range n.In {
 				v := b.in(n, j)
-				onlyType := n.Op == "CastLike" && j == 1
-				ok = ok && (v == onnxload.NoValue || fixed[v] || onlyType)
+				ok = ok && (v == onnxload.NoValue || fixed[v] || f.Type(j))
 			}
-			if n.Op == "RandomNormal" || n.Op == "RandomUniform" || n.Op == "Loop" || n.Op == "Scan" {
+			if f.Has(module.RunsGraph) {
 				ok = false
 			}
 		}
@@ -83,7 +71,7 @@ func (b *recovery) findHost() {
 func (b *recovery) onlyHostUses(v onnxload.ValueID) bool {
 	for _, u := range b.usesOf(v) {
 		n := b.nodes[u]
-		mask := hostSlots[n.Op]
+		f := b.facts[u]
 		hostOut := true
 		for _, o := range n.Out {
 			hostOut = hostOut && (o == onnxload.NoValue || b.host[o])
@@ -92,7 +80,7 @@ func (b *recovery) onlyHostUses(v onnxload.ValueID) bool {
 			continue
 		}
 		for j := range n.In {
-			if b.in(n, j) == v && mask&(1<<j) == 0 {
+			if b.in(n, j) == v && !f.Number(j) {
 				return false
 			}
 		}
@@ -102,7 +90,7 @@ func (b *recovery) onlyHostUses(v onnxload.ValueID) bool {
 
 // hostNode reports whether a node's outputs are all Python's.
 func (b *recovery) hostNode(n *onnxload.Node) bool {
-	if n.Op == "Identity" && n.Domain == "" {
+	if isName(n) {
 		return true
 	}
 	for _, v := range n.Out {

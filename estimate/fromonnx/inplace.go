@@ -4,21 +4,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/pysource"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// inPlaceSigns are the signs of the operators that Python has augmented assignments of.
-var inPlaceSigns = map[string]string{"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
-
 // saysInPlace reports whether the source says that a node of two arguments writes over its first: x += y does, z = x + y does not. known is
 // false where no line is known, or where it is but a part of what is computed.
-func (b *recovery) saysInPlace(n *onnxload.Node) (yes, known bool) {
+func (b *recovery) saysInPlace(n *onnxload.Node, sign string) (yes, known bool) {
 	line := b.lineOf(n)
 	if line == nil {
 		return false, false
 	}
-	sign := inPlaceSigns[n.Op]
 	for i := range line.Statements {
 		st := &line.Statements[i]
 		switch method := st.Kind == pysource.Bare && st.Inplace && !line.Open; {
@@ -46,7 +43,7 @@ func (b *recovery) lineOf(n *onnxload.Node) *pysource.Line {
 
 // activatesInPlace reports whether the source says that a function of activation writes over its argument: F.relu(x, inplace=True) and
 // x.relu_() do, F.relu(x) does not. known is false where the line says it by a variable, as modules do: F.relu(input, inplace=self.inplace).
-func (b *recovery) activatesInPlace(n *onnxload.Node) (yes, known bool) {
+func (b *recovery) activatesInPlace(n *onnxload.Node, call string) (yes, known bool) {
 	line := b.lineOf(n)
 	if line == nil || len(line.Statements) != 1 || line.Open {
 		return false, false
@@ -58,8 +55,43 @@ func (b *recovery) activatesInPlace(n *onnxload.Node) (yes, known bool) {
 	case st.Inplace:
 		return true, true
 	}
-	return false, !strings.Contains(text, "inplace") && strings.Contains(text, activationNames[n.Op]) && activationNames[n.Op] != ""
+	return false, !strings.Contains(text, "inplace") && strings.Contains(text, call)
 }
 
-// activationNames are the functions that are exported as these operators.
-var activationNames = map[string]string{"Relu": "relu(", "HardSwish": "hardswish(", "LeakyRelu": "leaky_relu(", "Elu": "elu(", "Clip": "relu6("}
+// inPlace reports whether an activation is taken to write over its argument, as
+// nn.ReLU(inplace=True) does. ONNX does not keep the flag. Vision models set it
+// nearly everywhere after a convolution or a normalisation, whose outputs nothing
+// else needs; models of linear layers do not.
+func (b *recovery) inPlace(n *onnxload.Node, call string) bool {
+	if yes, known := b.activatesInPlace(n, call); known {
+		return yes
+	}
+	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
+		return n.Op == "Relu" && len(b.dims(n.Out[0])) > 3 && b.single(b.in(n, 0)) && b.guess(dialect.ActivationInPlace)
+	}
+	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
+}
+
+// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module called:
+// F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made with inplace=True.
+// After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception: those stay in place.
+func (b *recovery) ofFunction(x onnxload.ValueID) bool {
+	conv, i := b.producer(x)
+	if conv == nil || conv.Op != "Conv" && conv.Op != "ConvTranspose" || b.isFolded(conv) || b.places[b.at].Cut {
+		return false
+	}
+	inner, outer := b.places[i].Module, b.places[b.at].Module
+	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+".")) && b.guess(dialect.FunctionOfModule)
+}
+
+// inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
+// normalisation of one.
+func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
+	if p, _ := b.producer(x); p != nil && len(b.usesOf(b.id(x))) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
+		switch p.Op {
+		case "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization":
+			return b.guess(dialect.ActivationInPlace)
+		}
+	}
+	return false
+}

@@ -67,14 +67,18 @@ func emitGemm(b *recovery, n *onnxload.Node) {
 	b.call("addmm", aten.Args{}, []aten.ValueID{in[2], in[0], in[1]}, n.Out[0])
 }
 
-func emitConv(b *recovery, n *onnxload.Node) {
+// emitConv returns the rule of a convolution, "conv" or "conv_transpose".
+func emitConv(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) { b.conv(n, op) }
+}
+
+func (b *recovery) conv(n *onnxload.Node, op string) {
 	args := aten.Args{
 		Shape: b.dims(n.Out[0]), Groups: attrInt(n, "group", 1), Stride: attrInts(n, "strides"),
 		Pad: attrInts(n, "pads"), Dilate: attrInts(n, "dilations"),
 	}
-	op := "conv"
-	if n.Op == "ConvTranspose" {
-		op, args.Mode = "conv_transpose", "transposed"
+	if op == "conv_transpose" {
+		args.Mode = "transposed"
 	}
 	in := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), aten.NoValue}
 	if padded := b.paddedBefore(n, args.Pad); padded != nil && op == "conv" {

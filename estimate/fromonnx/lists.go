@@ -4,53 +4,65 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // listNodes are the operators of sequences: Python lists, which take no memory of their own.
 var listNodes = []nodeRow{
-	{"SequenceEmpty", emitList}, {"SequenceConstruct", emitList}, {"SequenceInsert", emitList}, {"SequenceErase", emitList},
-	{"SequenceAt", emitListItem}, {"ConcatFromSequence", emitListCat},
+	{"SplitToSequence", "data data?", module.View, nil}, // see matchSplitSequence
+	{"SequenceEmpty", "", 0, emitNewList},
+	{"SequenceConstruct", "data+", 0, emitNewList},
+	{"SequenceInsert", "data data data?", 0, emitInsert},
+	{"SequenceErase", "data data?", 0, emitErase},
+	{"SequenceAt", "data data", module.View, emitListItem},
+	{"ConcatFromSequence", "data", 0, emitListCat},
 }
 
 // maxListed is how many items all lists together are followed with: each node of a long one has a list of its own.
 const maxListed = 1 << 22
 
-// emitList follows which tensors a list has. What is not known is no list.
-func emitList(b *recovery, n *onnxload.Node) {
-	o := n.Out[0]
+// emitNewList makes a list of a node's inputs.
+func emitNewList(b *recovery, n *onnxload.Node) {
+	list := []onnxload.ValueID{}
+	for i := range n.In {
+		list = append(list, b.in(n, i))
+	}
+	b.keepList(n.Out[0], list)
+}
+
+// keepList follows which tensors a list has. What is not known is no list.
+func (b *recovery) keepList(id onnxload.ValueID, list []onnxload.ValueID) {
 	if b.lists == nil {
 		b.lists = map[onnxload.ValueID][]onnxload.ValueID{}
 	}
-	if n.Op == "SequenceEmpty" || n.Op == "SequenceConstruct" {
-		list := []onnxload.ValueID{}
-		for i := range n.In {
-			list = append(list, b.in(n, i))
-		}
-		b.lists[o] = list
-		return
-	}
+	b.lists[id] = list
+}
+
+// emitInsert is a list with one more item, at its end unless the node says where.
+func emitInsert(b *recovery, n *onnxload.Node) {
 	from, ok := b.lists[b.in(n, 0)]
-	if !ok {
-		b.unknown[int32(b.at)] = b.nodeName()
-		return
-	}
-	slot, last := 1, len(from)-1
-	if n.Op == "SequenceInsert" {
-		slot, last = 2, len(from)
-	}
-	at, known := b.place(b.in(n, slot), last, len(from))
-	b.listed += len(from)
-	switch {
-	case !known || len(from) >= maxParts || b.listed > maxListed:
-	case n.Op == "SequenceInsert":
-		b.lists[o] = slices.Insert(slices.Clone(from), at, b.in(n, 1))
-		return
-	case at < len(from):
-		b.lists[o] = slices.Delete(slices.Clone(from), at, at+1)
+	if at, known := b.place(b.in(n, 2), len(from), len(from)); ok && known && b.followed(from) {
+		b.keepList(n.Out[0], slices.Insert(slices.Clone(from), at, b.in(n, 1)))
 		return
 	}
 	b.unknown[int32(b.at)] = b.nodeName()
+}
+
+// emitErase is a list without one of its items, the last unless the node says which.
+func emitErase(b *recovery, n *onnxload.Node) {
+	from, ok := b.lists[b.in(n, 0)]
+	if at, known := b.place(b.in(n, 1), len(from)-1, len(from)); ok && known && at < len(from) && b.followed(from) {
+		b.keepList(n.Out[0], slices.Delete(slices.Clone(from), at, at+1))
+		return
+	}
+	b.unknown[int32(b.at)] = b.nodeName()
+}
+
+// followed reports whether a list that one more node changes may still be followed.
+func (b *recovery) followed(list []onnxload.ValueID) bool {
+	b.listed += len(list)
+	return len(list) < maxParts && b.listed <= maxListed
 }
 
 // place reads a position in a list of n, the last by default; ok is false where it is not known, or outside.

@@ -89,7 +89,7 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 			continue
 		}
 		switch {
-		case m.Op == "Identity" && m.Domain == "" && len(m.In) > 0:
+		case isName(m):
 			b.same[m.Out[0]] = b.in(m, 0)
 		case b.inHost(m):
 			for _, o := range m.Out {
@@ -98,7 +98,7 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 				}
 			}
 		default:
-			b.node(m)
+			b.node(m, b.rowOf(m))
 		}
 	}
 	next := make([]aten.ValueID, s.carried)

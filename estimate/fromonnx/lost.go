@@ -62,13 +62,8 @@ func (b *recovery) mib(v onnxload.ValueID) float64 {
 // computes statistics. Whatever else it lacks then, the model does.
 func (b *recovery) forTraining() bool {
 	for i, n := range b.nodes {
-		switch n.Op {
-		case "Dropout", "Bernoulli", "RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike":
+		if b.facts[i].Has(module.Random) || n.Op == "BatchNormalization" && module.TrainsNorm(n, b.places[i].Op) {
 			return true
-		case "BatchNormalization":
-			if module.TrainsNorm(n, b.places[i].Op) {
-				return true
-			}
 		}
 	}
 	return false
@@ -235,9 +230,9 @@ func (b *recovery) inferenceOnly() string {
 			why = append(why, s)
 		}
 	}
-	for _, n := range b.nodes {
+	for i, n := range b.nodes {
 		switch {
-		case isQuantized(n.Op):
+		case b.facts[i].Has(module.Quantized):
 			say("quantized arithmetic (%s)", n.Op)
 		case n.Domain == contribDomain:
 			say("operators that ONNX Runtime fused (%s)", n.Op)
@@ -250,14 +245,6 @@ func (b *recovery) inferenceOnly() string {
 		}
 	}
 	return strings.Join(why, ", ")
-}
-
-func isQuantized(op string) bool {
-	switch op {
-	case "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger", "MatMulNBits", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul":
-		return true
-	}
-	return strings.HasPrefix(op, "QLinear")
 }
 
 // isCache reports whether a Concat puts something behind an input of the graph, and the whole is a

@@ -8,17 +8,37 @@ import (
 
 // mathNodes are the rarer operators: functions, integer arithmetic and reductions.
 var mathNodes = []nodeRow{
-	{"Acos", unaryCall("acos")}, {"Asin", unaryCall("asin")}, {"Atan", unaryCall("atan")},
-	{"Sinh", unaryCall("sinh")}, {"Cosh", unaryCall("cosh")}, {"Tan", unaryCall("tan")},
-	{"Asinh", unaryCall("asinh")}, {"Acosh", unaryCall("acosh")}, {"Atanh", unaryCall("atanh")},
-	{"Shrink", unaryCall("hardshrink")}, {"ThresholdedRelu", unaryCall("threshold")}, {"CumProd", unaryCall("cumprod")},
-	{"Mod", binaryCall("remainder")}, {"BitShift", binaryCall("bitwise")}, {"BitwiseAnd", binaryCall("bitwise")},
-	{"BitwiseOr", binaryCall("bitwise")}, {"BitwiseXor", binaryCall("bitwise")}, {"BitwiseNot", unaryCall("bitwise")},
-	{"Max", chainCall("maximum")}, {"Min", chainCall("minimum")},
-	{"ReduceProd", emitReduce("prod")}, {"ReduceL1", emitReduce("norm1")}, {"ReduceLogSumExp", emitReduce("logsumexp")},
-	{"ReduceSumSquare", squared}, {"ReduceLogSum", logOfSum},
-	{"Scatter", emitScatter}, {"Col2Im", spatialCall("col2im")}, {"RoiAlign", emitROIAlign},
-	{"LRN", emitLRN}, {"LpNormalization", alongAxis("normalize", -1)}, {"MeanVarianceNormalization", emitMeanVariance},
+	{"Acos", "data", 0, unaryCall("acos")},
+	{"Asin", "data", 0, unaryCall("asin")},
+	{"Atan", "data", 0, unaryCall("atan")},
+	{"Sinh", "data", 0, unaryCall("sinh")},
+	{"Cosh", "data", 0, unaryCall("cosh")},
+	{"Tan", "data", 0, unaryCall("tan")},
+	{"Asinh", "data", 0, unaryCall("asinh")},
+	{"Acosh", "data", 0, unaryCall("acosh")},
+	{"Atanh", "data", 0, unaryCall("atanh")},
+	{"Shrink", "data", 0, unaryCall("hardshrink")},
+	{"ThresholdedRelu", "data", 0, unaryCall("threshold")},
+	{"CumProd", "data number", 0, unaryCall("cumprod")},
+	{"Mod", "data data", 0, binaryCall("remainder")},
+	{"BitShift", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseAnd", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseOr", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseXor", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseNot", "data", 0, unaryCall("bitwise")},
+	{"Max", "data+", 0, chainCall("maximum")},
+	{"Min", "data+", 0, chainCall("minimum")},
+	{"ReduceProd", "data number?", 0, emitReduce("prod")},
+	{"ReduceL1", "data number?", 0, emitReduce("norm1")},
+	{"ReduceLogSumExp", "data number?", 0, emitReduce("logsumexp")},
+	{"ReduceSumSquare", "data number?", 0, squared},
+	{"ReduceLogSum", "data number?", 0, logOfSum},
+	{"Scatter", "data data data", 0, emitScatter},
+	{"Col2Im", "data data data", 0, spatialCall("col2im")},
+	{"RoiAlign", "data data data", 0, emitROIAlign},
+	{"LRN", "data", 0, emitLRN},
+	{"LpNormalization", "data", 0, alongAxis("normalize", -1)},
+	{"MeanVarianceNormalization", "data", 0, emitMeanVariance},
 }
 
 // chainCall emits an operator of two arguments for a node of any number of them, from the left.
@@ -42,13 +62,13 @@ func squared(b *recovery, n *onnxload.Node) {
 	x := b.in(n, 0)
 	two := b.add(aten.Value{Kind: aten.Number, DType: aten.Int64})
 	square := b.temp("pow", aten.Args{}, b.elem(x), b.dims(x), b.value(x), two)
-	b.call("sum", b.reduction(n), []aten.ValueID{square}, n.Out[0])
+	b.call("sum", b.reduction(n, b.axes(n)), []aten.ValueID{square}, n.Out[0])
 }
 
 // logOfSum is x.sum(dims).log().
 func logOfSum(b *recovery, n *onnxload.Node) {
 	x, o := b.in(n, 0), n.Out[0]
-	sum := b.temp("sum", b.reduction(n), b.elem(o), b.dims(o), b.value(x))
+	sum := b.temp("sum", b.reduction(n, b.axes(n)), b.elem(o), b.dims(o), b.value(x))
 	b.call("log", aten.Args{}, []aten.ValueID{sum}, o)
 }
 
@@ -100,5 +120,5 @@ func emitMul(b *recovery, n *onnxload.Node) {
 			return
 		}
 	}
-	binaryCall("mul")(b, n)
+	arithmetic("mul", "*")(b, n)
 }

@@ -1,103 +1,207 @@
 package fromonnx
 
 import (
-	"maps"
-	"slices"
-	"strings"
-
 	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// A nodeRow says which PyTorch calls one ONNX operator stands for when it is in no pattern.
+// A nodeRow is all that is said of one ONNX operator, but for its types and shapes, which package shape has.
 type nodeRow struct {
-	op   string
+	op     string
+	inputs string                              // what they are: see module.Inputs
+	traits module.Traits                       // what else it is
+	emit   func(b *recovery, n *onnxload.Node) // which PyTorch calls a node stands for that is in no pattern; nil where that is not known
+}
+
+// nodeRows are the operators that most models have, by family; others are in mathNodes, rareNodes, listNodes and contribRows.
+var nodeRows = []nodeRow{
+	{"Relu", "data", 0, activation("relu", "relu(")},
+	{"LeakyRelu", "data", 0, activation("leaky_relu", "leaky_relu(")},
+	{"PRelu", "data weight", 0, emitPRelu},
+	{"Elu", "data", 0, activation("elu", "elu(")},
+	{"Selu", "data", 0, unaryCall("elu")},
+	{"Celu", "data", 0, unaryCall("elu")},
+	{"Gelu", "data", 0, unaryCall("gelu")},
+	{"Mish", "data", 0, unaryCall("mish")},
+	{"Swish", "data", 0, unaryCall("silu")},
+	{"HardSwish", "data", 0, activation("hardswish", "hardswish(")},
+	{"HardSigmoid", "data", 0, unaryCall("hardsigmoid")},
+	{"Softplus", "data", 0, unaryCall("softplus")},
+	{"Softsign", "data", 0, unaryCall("softsign")},
+	{"Sigmoid", "data", 0, unaryCall("sigmoid")},
+	{"Tanh", "data", 0, unaryCall("tanh")},
+	{"Erf", "data", 0, unaryCall("erf")},
+	{"Exp", "data", 0, unaryCall("exp")},
+	{"Log", "data", 0, unaryCall("log")},
+	{"Sqrt", "data", 0, unaryCall("sqrt")},
+	{"Reciprocal", "data", 0, unaryCall("reciprocal")},
+	{"Sin", "data", 0, unaryCall("sin")},
+	{"Cos", "data", 0, unaryCall("cos")},
+	{"Abs", "data", 0, unaryCall("abs")},
+	{"Neg", "data", 0, unaryCall("neg")},
+	{"Sign", "data", 0, unaryCall("sign")},
+	{"Floor", "data", 0, unaryCall("floor")},
+	{"Ceil", "data", 0, unaryCall("ceil")},
+	{"Round", "data", 0, unaryCall("round")},
+	{"Clip", "data number? number?", 0, emitClip},
+	{"Pow", "data data", 0, binaryCall("pow")},
+	{"Add", "data data", module.Affine, emitAdd},
+	{"Sub", "data data", module.Affine, arithmetic("sub", "-")},
+	{"Mul", "data data", module.Affine, emitMul},
+	{"Div", "data data", module.Affine, arithmetic("div", "/")},
+	{"Sum", "data+", 0, emitSum},
+	{"Equal", "data data", 0, binaryCall("compare")},
+	{"Less", "data data", 0, binaryCall("compare")},
+	{"LessOrEqual", "data data", 0, binaryCall("compare")},
+	{"Greater", "data data", 0, binaryCall("compare")},
+	{"GreaterOrEqual", "data data", 0, binaryCall("compare")},
+	{"And", "data data", 0, binaryCall("compare")},
+	{"Or", "data data", 0, binaryCall("compare")},
+	{"Xor", "data data", 0, binaryCall("compare")},
+	{"Not", "data", 0, unaryCall("compare")},
+	{"IsNaN", "data", 0, unaryCall("compare")},
+	{"IsInf", "data", 0, unaryCall("compare")},
+	{"Where", "data data data", 0, emitWhere},
+	{"Cast", "data", module.Prepares, emitCast},
+	{"CastLike", "data type", module.Prepares, emitCast},
+	{"Dropout", "data number? number?", module.Random, emitDropout},
+	{"Softmax", "data", 0, emitSoftmax("softmax")},
+	{"LogSoftmax", "data", 0, emitSoftmax("log_softmax")},
+
+	{"Hardmax", "data", 0, unaryCall("hardmax")},
+	{"Mean", "data+", 0, emitSum},
+
+	{"Gemm", "weight weight weight?", 0, emitGemm},
+	{"MatMul", "weight weight", 0, binaryCall("matmul")},
+	{"Einsum", "weight+", 0, emitEinsum},
+	{"Attention", "data data data data? data? data? data?", 0, emitAttention},
+	{"Conv", "data weight weight?", 0, emitConv("conv")},
+	{"ConvTranspose", "data weight weight?", 0, emitConv("conv_transpose")},
+	{"BatchNormalization", "data affine affine buffer buffer", 0, emitBatchNorm},
+	{"InstanceNormalization", "data affine affine", 0, emitInstanceNorm},
+	{"LayerNormalization", "data affine affine?", 0, emitLayerNorm("layer_norm")},
+	{"RMSNormalization", "data weight", 0, emitLayerNorm("rms_norm")},
+	{"GroupNormalization", "data affine affine", 0, emitGroupNorm},
+
+	{"MaxPool", "data", 0, spatialCall("max_pool")},
+	{"AveragePool", "data", 0, spatialCall("avg_pool")},
+	{"LpPool", "data", 0, spatialCall("avg_pool")},
+	{"GlobalAveragePool", "data", 0, spatialCall("adaptive_avg_pool")},
+	{"GlobalMaxPool", "data", 0, spatialCall("adaptive_max_pool")},
+	{"Resize", "data number? number? number?", 0, spatialCall("upsample")},
+	{"Upsample", "data number?", 0, spatialCall("upsample")},
+	{"GridSample", "data data", 0, spatialCall("grid_sample")},
+	{"DepthToSpace", "data", 0, spatialCall("pixel_shuffle")},
+	{"SpaceToDepth", "data", 0, spatialCall("pixel_shuffle")},
+	{"Pad", "data number? number? number?", 0, emitPad},
+
+	{"Identity", "data", module.View, nil}, // another name: see index
+	{"Reshape", "data number?", module.View, emitReshape},
+	{"Flatten", "data", module.View, emitReshape},
+	{"Squeeze", "data number?", module.View, emitSqueeze},
+	{"Unsqueeze", "data number?", module.View, emitReshape},
+	{"Transpose", "data", module.View, emitTranspose},
+	{"Expand", "data number", module.View, emitExpand},
+	{"Tile", "data number data?", 0, emitTile},
+	{"Slice", "data number? number? number? number?", module.View, emitSlice},
+	{"Split", "data number?", module.View, emitSplit},
+	{"Concat", "data+", module.Prepares, emitConcat},
+	{"Trilu", "data number?", 0, unaryCall("tril")},
+	{"Gather", "weight data", 0, emitGather},
+	{"GatherElements", "data data", 0, emitGatherElements},
+	{"GatherND", "data data", 0, emitGatherND},
+	{"ScatterElements", "data data data", 0, emitScatter},
+	{"ScatterND", "data data data", 0, emitScatterND},
+
+	{"ReduceMean", "data number?", 0, emitReduce("mean")},
+	{"ReduceSum", "data number?", 0, emitReduce("sum")},
+	{"ReduceMax", "data number?", 0, emitReduce("amax")},
+	{"ReduceMin", "data number?", 0, emitReduce("amax")},
+	{"ReduceL2", "data number?", 0, emitReduce("norm")},
+	{"ArgMax", "data", 0, emitArg},
+	{"ArgMin", "data", 0, emitArg},
+	{"CumSum", "data number", 0, unaryCall("cumsum")},
+	{"TopK", "data number?", 0, emitTopK},
+
+	{"ConstantOfShape", "number", 0, emitFilled},
+	{"Range", "number number number", 0, emitFill},
+	{"Constant", "", 0, emitConstant},
+	{"EyeLike", "like", 0, emitFill},
+	{"RandomNormalLike", "like", module.Random, emitFill},
+	{"RandomUniformLike", "like", module.Random, emitFill},
+	{"RandomNormal", "", module.Random, emitFill},
+	{"RandomUniform", "", module.Random, emitFill},
+	{"OneHot", "data number data", 0, emitFill},
+	{"NonZero", "data", 0, emitFill},
+	{"Bernoulli", "data", module.Random, emitFill},
+	{"Compress", "data data", 0, emitFill},
+	{"Unique", "data", 0, emitFill},
+	{"NonMaxSuppression", "data data data? data? data?", 0, emitFill},
+	{"Multinomial", "data", 0, emitFill},
+}
+
+// An operator is a row as it is looked up.
+type operator struct {
+	module.Facts
 	emit func(b *recovery, n *onnxload.Node)
 }
 
-// nodeRows lists the operators by family.
-var nodeRows = index(mathNodes, listNodes, rareNodes, []nodeRow{
-	{"Relu", unaryCall("relu")}, {"LeakyRelu", unaryCall("leaky_relu")}, {"PRelu", emitPRelu},
-	{"Elu", unaryCall("elu")}, {"Selu", unaryCall("elu")}, {"Celu", unaryCall("elu")},
-	{"Gelu", unaryCall("gelu")}, {"Mish", unaryCall("mish")}, {"Swish", unaryCall("silu")},
-	{"HardSwish", unaryCall("hardswish")}, {"HardSigmoid", unaryCall("hardsigmoid")},
-	{"Softplus", unaryCall("softplus")}, {"Softsign", unaryCall("softsign")},
-	{"Sigmoid", unaryCall("sigmoid")}, {"Tanh", unaryCall("tanh")}, {"Erf", unaryCall("erf")},
-	{"Exp", unaryCall("exp")}, {"Log", unaryCall("log")}, {"Sqrt", unaryCall("sqrt")},
-	{"Reciprocal", unaryCall("reciprocal")}, {"Sin", unaryCall("sin")}, {"Cos", unaryCall("cos")},
-	{"Abs", unaryCall("abs")}, {"Neg", unaryCall("neg")}, {"Sign", unaryCall("sign")},
-	{"Floor", unaryCall("floor")}, {"Ceil", unaryCall("ceil")}, {"Round", unaryCall("round")},
-	{"Clip", emitClip}, {"Pow", binaryCall("pow")},
-	{"Add", emitAdd}, {"Sub", binaryCall("sub")}, {"Mul", emitMul}, {"Div", binaryCall("div")},
-	{"Sum", emitSum},
-	{"Equal", binaryCall("compare")}, {"Less", binaryCall("compare")}, {"LessOrEqual", binaryCall("compare")},
-	{"Greater", binaryCall("compare")}, {"GreaterOrEqual", binaryCall("compare")}, {"And", binaryCall("compare")},
-	{"Or", binaryCall("compare")}, {"Xor", binaryCall("compare")}, {"Not", unaryCall("compare")}, {"IsNaN", unaryCall("compare")}, {"IsInf", unaryCall("compare")},
-	{"Where", emitWhere}, {"Cast", emitCast}, {"CastLike", emitCast}, {"Dropout", emitDropout},
-	{"Softmax", emitSoftmax("softmax")}, {"LogSoftmax", emitSoftmax("log_softmax")},
+type operatorName struct{ domain, op string }
 
-	{"Hardmax", unaryCall("hardmax")}, {"Mean", emitSum},
-
-	{"Gemm", emitGemm}, {"MatMul", binaryCall("matmul")}, {"Einsum", emitEinsum}, {"Attention", emitAttention},
-	{"Conv", emitConv}, {"ConvTranspose", emitConv},
-	{"BatchNormalization", emitBatchNorm}, {"InstanceNormalization", emitInstanceNorm},
-	{"LayerNormalization", emitLayerNorm("layer_norm")}, {"RMSNormalization", emitLayerNorm("rms_norm")},
-	{"GroupNormalization", emitGroupNorm},
-
-	{"MaxPool", spatialCall("max_pool")}, {"AveragePool", spatialCall("avg_pool")}, {"LpPool", spatialCall("avg_pool")},
-	{"GlobalAveragePool", spatialCall("adaptive_avg_pool")}, {"GlobalMaxPool", spatialCall("adaptive_max_pool")},
-	{"Resize", spatialCall("upsample")}, {"Upsample", spatialCall("upsample")}, {"GridSample", spatialCall("grid_sample")},
-	{"DepthToSpace", spatialCall("pixel_shuffle")}, {"SpaceToDepth", spatialCall("pixel_shuffle")}, {"Pad", emitPad},
-
-	{"Reshape", emitReshape}, {"Flatten", emitReshape}, {"Squeeze", emitSqueeze}, {"Unsqueeze", emitReshape},
-	{"Transpose", emitTranspose}, {"Expand", emitExpand}, {"Tile", emitTile}, {"Slice", emitSlice},
-	{"Split", emitSplit}, {"Concat", emitConcat}, {"Trilu", unaryCall("tril")},
-	{"Gather", emitGather}, {"GatherElements", emitGatherElements}, {"GatherND", emitGatherND},
-	{"ScatterElements", emitScatter}, {"ScatterND", emitScatter},
-
-	{"ReduceMean", emitReduce("mean")}, {"ReduceSum", emitReduce("sum")}, {"ReduceMax", emitReduce("amax")},
-	{"ReduceMin", emitReduce("amax")}, {"ReduceL2", emitReduce("norm")},
-	{"ArgMax", emitReduce("argmax")}, {"ArgMin", emitReduce("argmax")}, {"CumSum", unaryCall("cumsum")}, {"TopK", emitTopK},
-
-	{"ConstantOfShape", emitFill}, {"Range", emitFill}, {"Constant", emitFill}, {"EyeLike", emitFill}, {"RandomNormalLike", emitFill},
-	{"RandomUniformLike", emitFill}, {"RandomNormal", emitFill}, {"RandomUniform", emitFill}, {"OneHot", emitFill}, {"NonZero", emitFill}, {"Bernoulli", emitFill},
-	{"Compress", emitFill}, {"Unique", emitFill}, {"NonMaxSuppression", emitFill}, {"Multinomial", emitFill},
+// operators are all rows.
+var operators = index(map[string][][]nodeRow{
+	"":            {nodeRows, mathNodes, listNodes, rareNodes},
+	contribDomain: {contribRows},
 })
 
-// Operators returns the operators of ONNX's own domain that have a row, sorted.
-func Operators() []string { return slices.Sorted(maps.Keys(nodeRows)) }
-
-func index(families ...[]nodeRow) map[string]func(*recovery, *onnxload.Node) {
-	m := make(map[string]func(*recovery, *onnxload.Node))
-	for _, rows := range families {
-		for _, r := range rows {
-			m[r.op] = r.emit
+func index(rooms map[string][][]nodeRow) map[operatorName]*operator {
+	m := make(map[operatorName]*operator)
+	for domain, families := range rooms {
+		for _, rows := range families {
+			for _, r := range rows {
+				m[operatorName{domain, r.op}] = &operator{module.Inputs(r.inputs, r.traits), r.emit}
+			}
 		}
 	}
 	return m
 }
 
-// node emits the calls of a node. An operator without a row still makes its outputs, so
-// that the graph goes on, and is counted.
-func (b *recovery) node(n *onnxload.Node) {
-	if n.Domain == "" && (n.Op == "Loop" || n.Op == "Scan") {
+// Facts returns what an operator's row says of it; nil where it has none. ONNX Runtime keeps the names of ONNX's operators, and the
+// order of their inputs, in the domains that it has for other layouts (com.microsoft.nchwc, com.ms.internal.nhwc).
+func Facts(domain, op string) *module.Facts {
+	o := operators[operatorName{domain, op}]
+	if o == nil && domain != "" {
+		o = operators[operatorName{"", op}]
+	}
+	if o == nil {
+		return nil
+	}
+	return &o.Facts
+}
+
+// rowOf returns the row of a node's operator; nil where it has none, or where the node has not the inputs that the row names. Rules and
+// patterns see no such node.
+func (b *recovery) rowOf(n *onnxload.Node) *operator {
+	o := operators[operatorName{n.Domain, n.Op}]
+	if o == nil || !o.Fit(len(n.In), func(slot int) bool { return b.in(n, slot) != onnxload.NoValue }) {
+		return nil
+	}
+	return o
+}
+
+// node emits the calls of a node. One without a row still makes its outputs, so that the graph goes on, and is counted.
+func (b *recovery) node(n *onnxload.Node, row *operator) {
+	switch {
+	case row == nil:
+		b.opaque(n)
+	case row.Has(module.RunsGraph):
 		b.loop(n)
-		return
+	case row.emit == nil || n.Out[0] == onnxload.NoValue:
+		b.opaque(n)
+	default:
+		row.emit(b, n)
 	}
-	if n.Domain == "" && n.Out[0] != onnxload.NoValue {
-		if emit := nodeRows[n.Op]; emit != nil {
-			emit(b, n)
-			return
-		}
-	}
-	if n.Domain == contribDomain && n.Out[0] != onnxload.NoValue {
-		if emit := contribRows[n.Op]; emit != nil {
-			emit(b, n)
-			return
-		}
-	}
-	b.opaque(n)
 }
 
 // opaque emits a node of which no more is known than its arguments and results.
@@ -146,92 +250,6 @@ func (b *recovery) values(n *onnxload.Node) []aten.ValueID {
 	return in
 }
 
-func unaryCall(op string) func(*recovery, *onnxload.Node) {
-	return func(b *recovery, n *onnxload.Node) {
-		b.call(op, aten.Args{Inplace: b.inPlace(n)}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
-	}
-}
-
-func binaryCall(op string) func(*recovery, *onnxload.Node) {
-	return func(b *recovery, n *onnxload.Node) {
-		inPlace, _ := b.saysInPlace(n)
-		b.call(op, aten.Args{Inplace: inPlace && len(n.In) == 2}, b.values(n), n.Out[0])
-	}
-}
-
-// emitAdd is add, or add_ where a residual block of convolutions ends: out += identity after a
-// normalisation, and before a ReLU whichever comes first, is how these are written, and saves nothing for backward.
-// Without a ReLU, result += input of MobileNetV3, EfficientNet and ConvNeXt has the block's result first; the
-// x + block(x) of others has not, and the sum of two blocks is that of two branches.
-func emitAdd(b *recovery, n *onnxload.Node) {
-	in := b.values(n)
-	var args aten.Args
-	sides := 1
-	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil {
-		sides = 2
-	}
-	if yes, known := b.saysInPlace(n); known {
-		args.Inplace, sides = yes, 0
-	}
-	for i := range sides {
-		if v, other := b.in(n, i), b.in(n, 1-i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(other)) && (sides == 2 || !b.endsBlock(other)) && b.guess(dialect.ResidualInPlace) {
-			args.Inplace = true
-			in[0], in[1] = in[i], in[1-i]
-			break
-		}
-	}
-	b.call("add", args, in, n.Out[0])
-}
-
-// endsBlock reports whether a value that is read once is the picture that a block of convolutions ends with: normalised, or
-// scaled by a parameter, stochastic depth or not.
-func (b *recovery) endsBlock(v onnxload.ValueID) bool {
-	if !b.single(v) || len(b.dims(v)) < 4 {
-		return false
-	}
-	p, _ := b.producer(b.unnoised(v))
-	return p != nil && (p.Op == "BatchNormalization" || b.isFolded(p) || p.Op == "Mul" && (b.isParameter(b.in(p, 0)) || b.isParameter(b.in(p, 1))))
-}
-
-// emitClip is hardtanh (ReLU6) where both bounds are numbers, as modules write it; clamp otherwise.
-func emitClip(b *recovery, n *onnxload.Node) {
-	op := "clamp"
-	lo, hi := b.in(n, 1) != onnxload.NoValue || n.Attr("min") != nil, b.in(n, 2) != onnxload.NoValue || n.Attr("max") != nil
-	if b.isNumber(b.in(n, 1), 0) && b.isNumber(b.in(n, 2), 6) || n.Attr("min") != nil && n.Attr("max") != nil || b.isNumber(b.in(n, 1), -1) && b.isNumber(b.in(n, 2), 1) {
-		op = "hardtanh"
-	}
-	b.call(op, aten.Args{Both: lo && hi, Inplace: op == "hardtanh" && b.inPlace(n)}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
-}
-
-func emitSum(b *recovery, n *onnxload.Node) {
-	in := b.values(n)
-	acc := in[0]
-	for i := 1; i < len(in)-1; i++ {
-		acc = b.temp("add", aten.Args{}, b.elem(n.Out[0]), b.dims(n.Out[0]), acc, in[i])
-	}
-	if len(in) == 1 {
-		b.call("clone", aten.Args{}, in, n.Out[0])
-		return
-	}
-	b.call("add", aten.Args{}, []aten.ValueID{acc, in[len(in)-1]}, n.Out[0])
-}
-
-// emitWhere is where, or masked_fill: that exports as a choice of a number where the mask is set, of the tensor
-// elsewhere. torch.where with a number has it the other way round in the code that masks attention.
-func emitWhere(b *recovery, n *onnxload.Node) {
-	in, out := b.values(n), n.Out[0]
-	number := b.prog.Values[in[1]].Kind == aten.Number && b.elem(out).IsFloat()
-	if number && b.prog.Values[in[2]].Kind == aten.Activation && slices.Equal(b.dims(b.in(n, 2)), b.dims(out)) {
-		b.call("masked_fill", aten.Args{}, []aten.ValueID{in[2], in[0]}, out)
-		return
-	}
-	b.call("where", aten.Args{}, in, out)
-}
-
-func emitCast(b *recovery, n *onnxload.Node) {
-	b.call("to", aten.Args{DType: b.elem(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
-}
-
 func attrInts(n *onnxload.Node, name string) []int64 {
 	if a := n.Attr(name); a != nil {
 		return a.Ints
@@ -244,162 +262,4 @@ func attrInt(n *onnxload.Node, name string, def int64) int64 {
 		return a.Int
 	}
 	return def
-}
-
-// emitReduce reads the axes from the attribute or, in later opsets, from the input; how the
-// output's shape differs tells them where neither can be read.
-func emitReduce(op string) func(*recovery, *onnxload.Node) {
-	return func(b *recovery, n *onnxload.Node) {
-		args := b.reduction(n)
-		if len(args.Dims) == 0 && attrInt(n, "noop_with_empty_axes", 0) != 0 {
-			b.same[n.Out[0]] = b.in(n, 0)
-			return
-		}
-		if op == "amax" && b.withPlaces(args) {
-			b.call("max_dim", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0], onnxload.NoValue)
-			return
-		}
-		b.call(op, args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
-	}
-}
-
-// withPlaces reports whether the largest or least of a dimension were asked for with their places, x.max(dim), which backward
-// scatters to, rather than alone, x.amax(dim). Both are exported alike; torch.export notes the operator, and else
-// a single dimension that is dropped is taken for the older and more common call. max takes no more than one.
-func (b *recovery) withPlaces(args aten.Args) bool {
-	switch b.places[b.at].Op {
-	case "max", "min":
-		return len(args.Dims) == 1
-	case "":
-		if len(args.Dims) == 1 && !args.Keep && b.guess(dialect.MaxWithPlaces) {
-			b.maxima++
-			return !b.src.Most
-		}
-	}
-	return false
-}
-
-// reduction returns the dimensions that a reduction works on.
-func (b *recovery) reduction(n *onnxload.Node) aten.Args {
-	rank := len(b.dims(b.in(n, 0)))
-	axes := attrInts(n, "axes")
-	if axes == nil && len(n.In) > 1 {
-		if c := b.types.Value(b.in(n, 1)); c != nil {
-			for _, d := range c.Ints {
-				k, _ := d.Int()
-				axes = append(axes, k)
-			}
-		}
-	}
-	if axes == nil && b.in(n, 1) != onnxload.NoValue && b.types.Value(b.in(n, 1)) == nil {
-		// They come with the data. What they did to the shape tells which they are.
-		axes = reducedAxes(b.dims(b.in(n, 0)), b.dims(n.Out[0]), attrInt(n, "keepdims", 1) != 0)
-	}
-	if n.Op == "ArgMax" || n.Op == "ArgMin" {
-		axes = []int64{attrInt(n, "axis", 0)}
-	}
-	args := aten.Args{Keep: attrInt(n, "keepdims", 1) != 0}
-	args.Dims = make([]int, 0, len(axes))
-	for _, a := range axes {
-		if a < 0 {
-			a += int64(rank)
-		}
-		args.Dims = append(args.Dims, int(a))
-	}
-	return args
-}
-
-// reducedAxes returns dimensions whose reduction makes a tensor of shape in one of shape out. Of several that are as
-// long the first is kept. It is empty where no reduction does.
-func reducedAxes(in, out []int64, keep bool) (axes []int64) {
-	kept := 0
-	for i, n := range in {
-		switch {
-		case keep && i < len(out) && (out[i] != n || n == 1), !keep && (kept == len(out) || out[kept] != n):
-			axes = append(axes, int64(i))
-		default:
-			kept++
-		}
-	}
-	if keep && len(out) != len(in) || !keep && kept != len(out) {
-		return nil
-	}
-	return axes
-}
-
-func emitTopK(b *recovery, n *onnxload.Node) {
-	b.call("topk", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out...)
-}
-
-// emitFill makes a tensor on the GPU from nothing.
-func emitFill(b *recovery, n *onnxload.Node) {
-	if n.Op == "Constant" && b.tableIndex(n.Out[0]) {
-		return
-	}
-	var like []aten.ValueID
-	if n.Op == "ConstantOfShape" {
-		like = b.shapeGiver(b.in(n, 0), n.Out[0])
-	}
-	for _, o := range n.Out {
-		if o != onnxload.NoValue {
-			b.call("fill", aten.Args{DType: b.elem(o), Shape: b.dims(o)}, like, o)
-		}
-	}
-}
-
-// shapeGiver returns the tensor that zeros_like, ones_like or full_like took its shape from, which gives them its type too:
-// the shape is that tensor's and was not put together of sizes. Nothing where there is none.
-func (b *recovery) shapeGiver(size, out onnxload.ValueID) []aten.ValueID {
-	n, _ := b.producer(size)
-	if n == nil || n.Op != "Shape" || attrInt(n, "start", 0) != 0 || n.Attr("end") != nil {
-		return nil
-	}
-	x := b.in(n, 0)
-	if x == onnxload.NoValue || b.host[x] || b.fixed[x] || !b.elem(x).IsFloat() || b.elem(x) != b.elem(out) || b.of[x] == unset || !b.guess(dialect.ZerosLike) {
-		return nil
-	}
-	return []aten.ValueID{b.value(x)}
-}
-
-// inPlace reports whether an activation is taken to write over its argument, as
-// nn.ReLU(inplace=True) does. ONNX does not keep the flag. Vision models set it
-// nearly everywhere after a convolution or a normalisation, whose outputs nothing
-// else needs; models of linear layers do not.
-func (b *recovery) inPlace(n *onnxload.Node) bool {
-	switch n.Op {
-	case "Relu", "Clip", "HardSwish", "LeakyRelu", "Elu":
-	default:
-		return false
-	}
-	if yes, known := b.activatesInPlace(n); known {
-		return yes
-	}
-	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
-		return n.Op == "Relu" && len(b.dims(n.Out[0])) > 3 && b.single(b.in(n, 0)) && b.guess(dialect.ActivationInPlace)
-	}
-	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
-}
-
-// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module called:
-// F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made with inplace=True.
-// After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception: those stay in place.
-func (b *recovery) ofFunction(x onnxload.ValueID) bool {
-	conv, i := b.producer(x)
-	if conv == nil || conv.Op != "Conv" && conv.Op != "ConvTranspose" || b.isFolded(conv) || b.places[b.at].Cut {
-		return false
-	}
-	inner, outer := b.places[i].Module, b.places[b.at].Module
-	return inner != "" && (outer == "" || strings.HasPrefix(inner, outer+".")) && b.guess(dialect.FunctionOfModule)
-}
-
-// inPlaceAfter reports whether a value that only these reads use comes from a convolution or a
-// normalisation of one.
-func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
-	if p, _ := b.producer(x); p != nil && len(b.usesOf(b.id(x))) == reads && !b.out[b.id(x)] && len(b.dims(x)) > 0 {
-		switch p.Op {
-		case "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization":
-			return b.guess(dialect.ActivationInPlace)
-		}
-	}
-	return false
 }

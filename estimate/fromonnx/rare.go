@@ -4,24 +4,51 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // rareNodes are operators that few models have. Those of emitGeneral are one function of autograd, which keeps its arguments;
 // those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
 var rareNodes = []nodeRow{
-	{"DeformConv", emitGeneral}, {"MaxUnpool", emitGeneral}, {"Det", emitGeneral}, {"AffineGrid", emitGeneral},
-	{"LSTM", emitRNN("lstm")}, {"GRU", emitRNN("gru")}, {"RNN", emitRNN("rnn")}, {"SwiGLU", emitSwiGLU},
-	{"CausalConvWithState", emitGeneral}, {"TensorScatter", emitGeneral}, {"ReverseSequence", unaryCall("flip")}, {"BitCast", emitCast},
-	{"Shape", emitFill}, {"Size", emitFill}, // as results of the graph
-	{"STFT", emitGeneral}, {"DFT", emitGeneral}, {"MaxRoiPool", emitGeneral}, {"LinearAttention", emitGeneral},
-	{"CenterCropPad", emitCropPad}, {"NegativeLogLikelihoodLoss", emitNLL}, {"SoftmaxCrossEntropyLoss", emitNLL},
-	{"RotaryEmbedding", emitRotary}, {"SimplifiedLayerNormalization", emitLayerNorm("rms_norm")},
+	{"DeformConv", "data weight data weight? data?", 0, emitGeneral},
+	{"MaxUnpool", "data data data?", 0, emitGeneral},
+	{"Det", "data", 0, emitGeneral},
+	{"AffineGrid", "data number", 0, emitGeneral},
+	{"LSTM", "data weight weight weight? data? data? data? weight?", 0, emitRNN("lstm")},
+	{"GRU", "data weight weight weight? data? data?", 0, emitRNN("gru")},
+	{"RNN", "data weight weight weight? data? data?", 0, emitRNN("rnn")},
+	{"SwiGLU", "data data", 0, emitSwiGLU},
+	{"CausalConvWithState", "data data data? data?", 0, emitGeneral},
+	{"TensorScatter", "data data data?", 0, emitGeneral},
+	{"ReverseSequence", "data data", 0, unaryCall("flip")},
+	{"BitCast", "data", 0, emitCast},
+	{"Shape", "shape", 0, emitFill}, // as results of the graph
+	{"Size", "shape", 0, emitFill},  // as results of the graph
+	{"STFT", "data data data? data?", 0, emitGeneral},
+	{"DFT", "data data? data?", 0, emitGeneral},
+	{"MaxRoiPool", "data data", 0, emitGeneral},
+	{"LinearAttention", "data data data data? data? data?", 0, emitGeneral},
+	{"CenterCropPad", "data number", 0, emitCropPad},
+	{"NegativeLogLikelihoodLoss", "data data data?", 0, emitNLL(false)},
+	{"SoftmaxCrossEntropyLoss", "data data data?", 0, emitNLL(true)},
+	{"RotaryEmbedding", "data data data data?", 0, emitRotary},
+	{"SimplifiedLayerNormalization", "data weight", 0, emitLayerNorm("rms_norm")},
 
-	{"QuantizeLinear", emitFill}, {"DequantizeLinear", emitDequantize}, {"DynamicQuantizeLinear", emitFill},
-	{"MatMulInteger", emitFill}, {"ConvInteger", emitFill}, {"QLinearMatMul", emitFill}, {"QLinearConv", emitFill},
+	{"Loop", "data? data? data*", module.RunsGraph, nil},
+	{"Scan", "data? data*", module.RunsGraph, nil},
+	{"QuantizeLinear", "data buffer buffer?", module.Quantized, emitFill},
+	{"DequantizeLinear", "weight buffer buffer?", module.Prepares | module.Quantized, emitDequantize},
+	{"DynamicQuantizeLinear", "data", module.Quantized, emitFill},
+	{"MatMulInteger", "weight weight buffer? buffer?", module.Quantized, emitFill},
+	{"ConvInteger", "data weight buffer? buffer?", module.Quantized, emitFill},
+	{"QLinearMatMul", "weight buffer buffer weight buffer buffer buffer buffer", module.Quantized, emitFill},
+	{"QLinearConv", "data buffer buffer weight buffer buffer buffer buffer weight?", module.Quantized, emitFill},
 
-	{"HannWindow", emitFill}, {"HammingWindow", emitFill}, {"BlackmanWindow", emitFill}, {"MelWeightMatrix", emitFill},
+	{"HannWindow", "data", 0, emitFill},
+	{"HammingWindow", "data", 0, emitFill},
+	{"BlackmanWindow", "data", 0, emitFill},
+	{"MelWeightMatrix", "data data data data data", 0, emitFill},
 }
 
 // emitDequantize makes floats of a quantized tensor; its scale may be trained.
@@ -57,16 +84,20 @@ func emitCropPad(b *recovery, n *onnxload.Node) {
 }
 
 // emitNLL is nll_loss, of log_softmax for a cross entropy. One that is not reduced is a function of its own.
-func emitNLL(b *recovery, n *onnxload.Node) {
+func emitNLL(softmax bool) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) { b.nll(n, softmax) }
+}
+
+func (b *recovery) nll(n *onnxload.Node, softmax bool) {
 	x, labels := b.in(n, 0), b.in(n, 1)
 	shape := b.dims(x)
 	none := n.Attr("reduction") != nil && n.Attr("reduction").Str == "none"
-	if none || len(shape) < 2 || labels == onnxload.NoValue || len(b.dims(n.Out[0])) != 0 {
+	if none || len(shape) < 2 || len(b.dims(n.Out[0])) != 0 {
 		emitGeneral(b, n)
 		return
 	}
 	v := b.value(x)
-	if n.Op == "SoftmaxCrossEntropyLoss" {
+	if softmax {
 		if len(n.Out) > 1 && n.Out[1] != onnxload.NoValue {
 			b.call("log_softmax", aten.Args{}, []aten.ValueID{v}, n.Out[1])
 			v = b.of[n.Out[1]]
@@ -77,20 +108,9 @@ func emitNLL(b *recovery, n *onnxload.Node) {
 	b.call("nll_loss", aten.Args{}, []aten.ValueID{v, b.value(labels)}, n.Out[0])
 }
 
-// emitSwiGLU is silu(a) * b of the halves of its argument's last dimension, or of the two arguments.
+// emitSwiGLU is silu(a) * b.
 func emitSwiGLU(b *recovery, n *onnxload.Node) {
 	out, d := b.dims(n.Out[0]), b.elem(n.Out[0])
-	halves := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1))}
-	if in := b.dims(b.in(n, 0)); halves[1] == aten.NoValue {
-		last := len(in) - 1
-		if len(out) != len(in) || last < 0 || in[last] != 2*out[last] {
-			b.opaque(n)
-			return
-		}
-		for i := range halves {
-			halves[i] = b.temp("slice", aten.Args{Dims: []int{last}, Shape: out[last:]}, d, out, b.value(b.in(n, 0)))
-		}
-	}
-	gate := b.temp("silu", aten.Args{}, d, out, halves[0])
-	b.call("mul", aten.Args{}, []aten.ValueID{gate, halves[1]}, n.Out[0])
+	gate := b.temp("silu", aten.Args{}, d, out, b.value(b.in(n, 0)))
+	b.call("mul", aten.Args{}, []aten.ValueID{gate, b.value(b.in(n, 1))}, n.Out[0])
 }

@@ -51,7 +51,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 		for i := range b.nodes {
 			b.at = i
-			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && len(n.In) > 0 && n.Out[0] != onnxload.NoValue {
+			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil && n.Out[0] != onnxload.NoValue {
 				p.match(b, i)
 			}
 		}
@@ -76,7 +76,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 			b.emit[i]()
 		case b.done[i] || b.hostNode(n):
 		default:
-			b.node(n)
+			b.node(n, b.rows[i])
 		}
 		if b.err != nil {
 			return nil, nil, b.err
@@ -146,6 +146,8 @@ type recovery struct {
 	types  *shape.Result
 	prog   *aten.Program
 	nodes  []*onnxload.Node      // those that run, subgraphs included, in order
+	rows   []*operator           // by node: see rowOf
+	facts  []*module.Facts       // by node: what is said of its operator, whatever its inputs
 	shapes []int32               // by ONNX value: one more than the index of its sizes, once they were asked for
 	sizes  [][]int64             // shared, never written to
 	flips  map[aten.ValueID]bool // parameters that are kept transposed

@@ -326,16 +326,26 @@ func emitGatherND(b *recovery, n *onnxload.Node) {
 	b.call("index", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)}, n.Out[0])
 }
 
-// emitScatter is scatter, unless the places come from shapes alone: then it is an assignment to a slice, x[:, 1:] = y,
-// which writes into x. x[:, 1:] += y is an addition in place to the slice, and then that assignment to itself.
 func emitScatter(b *recovery, n *onnxload.Node) {
+	b.call("scatter", aten.Args{}, b.scattered(n), n.Out[0])
+}
+
+// scattered returns what a scatter is given, as tensors.
+func (b *recovery) scattered(n *onnxload.Node) []aten.ValueID {
 	in := make([]aten.ValueID, 3)
 	for i := range in {
 		in[i] = b.device(b.value(b.in(n, i)), b.in(n, i))
 	}
+	return in
+}
+
+// emitScatterND is scatter, unless the places come from shapes alone: then it is an assignment to a slice, x[:, 1:] = y,
+// which writes into x. x[:, 1:] += y is an addition in place to the slice, and then that assignment to itself.
+func emitScatterND(b *recovery, n *onnxload.Node) {
+	in := b.scattered(n)
 	x, places := b.in(n, 0), b.in(n, 1)
 	r := n.Attr("reduction")
-	if n.Op == "ScatterND" && (r == nil || r.Str == "none") && places != onnxload.NoValue && b.fixed[places] && b.made[x] >= 0 && b.prog.Values[in[0]].Kind == aten.Activation {
+	if (r == nil || r.Str == "none") && b.fixed[places] && b.made[x] >= 0 && b.prog.Values[in[0]].Kind == aten.Activation {
 		b.call("assign", aten.Args{}, []aten.ValueID{in[0], in[2]}, n.Out[0])
 		return
 	}

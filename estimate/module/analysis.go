@@ -80,8 +80,9 @@ type Analysis struct {
 	seen   []int32 // by value: see first
 	epoch  int32
 
-	slotsNode *onnxload.Node // of which slots are
-	slots     slots
+	operators Operators
+	asked     *onnxload.Node // the node that facts was last asked for, of the same operator as many that follow
+	answer    *Facts
 
 	rowMemory
 }
@@ -101,11 +102,15 @@ type constant struct {
 	tensor      *onnxload.Tensor
 }
 
-func New(m *onnxload.Model, types *shape.Result) *Analysis {
+// New analyses a model whose operators have these rows.
+func New(m *onnxload.Model, types *shape.Result, operators Operators) *Analysis {
 	n := len(m.Values)
 	a := &Analysis{
-		Model:   m,
-		Types:   types,
+		Model: m,
+		Types: types,
+
+		operators: operators,
+
 		flows:   make([]flow, n),
 		made:    make([]int32, n),
 		storage: make([]onnxload.ValueID, n),
@@ -129,6 +134,14 @@ func New(m *onnxload.Model, types *shape.Result) *Analysis {
 	}
 	a.graph(m.Graph)
 	return a
+}
+
+// facts returns what the row of a node's operator says.
+func (a *Analysis) facts(n *onnxload.Node) *Facts {
+	if a.asked == nil || a.asked.Op != n.Op || a.asked.Domain != n.Domain {
+		a.asked, a.answer = n, a.operators.Of(n.Domain, n.Op)
+	}
+	return a.answer
 }
 
 func (a *Analysis) countReads(g *onnxload.Graph) {
@@ -263,12 +276,12 @@ func (a *Analysis) placeOf(n *onnxload.Node) *Place {
 // flowInto returns what a node's outputs depend on. A constant that is not a
 // float, or is a single number, carries nothing that was trained.
 func (a *Analysis) flowInto(n *onnxload.Node) flow {
-	f := fixed
-	if readsOnlyShape[n.Op] {
+	f, facts := fixed, a.facts(n)
+	if facts.NoData() {
 		return f
 	}
 	for slot, id := range n.In {
-		if id == onnxload.NoValue || n.Op == "CastLike" && slot == 1 { // its type alone
+		if id == onnxload.NoValue || facts.Type(slot) {
 			continue
 		}
 		g := a.flows[id]
@@ -354,7 +367,7 @@ func (a *Analysis) outputsOf(r [2]int) (sum int64) {
 // reports whether it is such a node. Such nodes are no steps: PyTorch has the
 // parameters in the form that it needs.
 func (a *Analysis) rearrange(n *onnxload.Node) bool {
-	if !moves[n.Op] && !rearranges[n.Op] {
+	if a.facts(n).Traits&(View|Prepares) == 0 {
 		return false
 	}
 	last := 0 // of the inputs that are rearranged; what follows says how
@@ -435,7 +448,7 @@ func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
 		return false
 	}
 	switch {
-	case moves[n.Op]:
+	case a.facts(n).Has(View):
 		return true
 	case n.Op == "Cast":
 		return len(n.Out) == 1 && n.Out[0] != onnxload.NoValue && a.Types.Type(n.In[0]).Elem == a.Types.Type(n.Out[0]).Elem

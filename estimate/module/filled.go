@@ -10,12 +10,12 @@ import (
 // data, and how many nodes that saves. ONNX's own light models are so: a ConstantOfShape of a constant shape where
 // an operator wants a weight or a statistic. PyTorch has a parameter or a buffer there. A tensor of a shape that is
 // computed, or that arrives elsewhere, is made by the program.
-func Fill(m *onnxload.Model) (filled *onnxload.Model, saved int) {
+func Fill(m *onnxload.Model, operators Operators) (filled *onnxload.Model, saved int) {
 	if !slices.ContainsFunc(m.Graph.Nodes, func(n onnxload.Node) bool { return isFill(&n) }) {
 		return m, 0
 	}
 	weight, reads := make([]bool, len(m.Values)), make([]int, len(m.Values))
-	countWeightReads(m.Graph, weight, reads)
+	countWeightReads(m.Graph, operators, weight, reads)
 	made := map[onnxload.ValueID]*onnxload.Tensor{}
 	shapes := map[onnxload.ValueID]int{} // by constant shape: how many of its readers are saved
 	for i := range m.Graph.Nodes {
@@ -74,20 +74,20 @@ func fillOf(m *onnxload.Model, n *onnxload.Node) *onnxload.Tensor {
 }
 
 // countWeightReads notes by value how often nodes read it, and whether one of them does as a weight.
-func countWeightReads(g *onnxload.Graph, weight []bool, reads []int) {
+func countWeightReads(g *onnxload.Graph, operators Operators, weight []bool, reads []int) {
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		s := slotsOf(n)
+		f := operators.Of(n.Domain, n.Op)
 		for slot, id := range n.In {
 			if id == onnxload.NoValue {
 				continue
 			}
 			reads[id]++
-			weight[id] = weight[id] || slot < 32 && (s.weights|s.buffers)&(1<<uint(slot)) != 0
+			weight[id] = weight[id] || f.Weight(slot) || f.Buffer(slot)
 		}
 		for j := range n.Attrs {
 			for _, sub := range n.Attrs[j].Graphs {
-				countWeightReads(sub, weight, reads)
+				countWeightReads(sub, operators, weight, reads)
 			}
 		}
 	}

@@ -180,9 +180,9 @@ func (a *Analysis) parametersIn(g group) int {
 	a.forget()
 	for i := g.from; i < g.to; i++ {
 		s := &a.Steps[i]
-		buffers := a.slotsOf(s.Node).buffers
+		f := a.facts(s.Node)
 		for slot, id := range s.Node.In {
-			if id == onnxload.NoValue || buffers&(1<<slot) != 0 {
+			if id == onnxload.NoValue || f.Buffer(slot) {
 				continue
 			}
 			for _, c := range a.Origins(id) {

@@ -38,9 +38,9 @@ func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 	r = a.roleByUse(c)
 	if r == RoleBuffer && isBufferName(name) {
 		for u := range a.usesOf(c) {
-			s := a.slotsOf(u.node)
-			byName = byName || s.weights&(1<<uint(u.slot)) != 0
-			if s.buffers&(1<<uint(u.slot)) != 0 {
+			f := a.facts(u.node)
+			byName = byName || f.Weight(int(u.slot))
+			if f.Buffer(int(u.slot)) {
 				return r, false
 			}
 		}
@@ -54,11 +54,11 @@ func (a *Analysis) roleByUse(c *constant) role {
 	named := !IsAutomatic(name)
 	weight, buffer, vector, trained := false, false, false, false
 	for u := range a.usesOf(c) {
-		s := a.slotsOf(u.node)
-		weight = weight || s.weights&(1<<uint(u.slot)) != 0
-		buffer = buffer || s.buffers&(1<<uint(u.slot)) != 0
-		trained = trained || s.weights&(1<<uint(u.slot)) != 0 && a.looksUp(u)
-		vector = vector || isAffine(u.node.Op)
+		f := a.facts(u.node)
+		weight = weight || f.Weight(int(u.slot))
+		buffer = buffer || f.Buffer(int(u.slot))
+		trained = trained || f.Weight(int(u.slot)) && a.looksUp(u)
+		vector = vector || f.Has(Affine)
 	}
 	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() && !a.quantized(c)
 	switch {
@@ -137,7 +137,7 @@ func (a *Analysis) frozen(c *constant) bool {
 		return false
 	}
 	for u := range a.usesOf(c) {
-		if !isAffine(u.node.Op) || len(u.node.Out) == 0 || u.node.Out[0] == onnxload.NoValue || a.flows[u.node.Out[0]] == data {
+		if !a.facts(u.node).Has(Affine) || len(u.node.Out) == 0 || u.node.Out[0] == onnxload.NoValue || a.flows[u.node.Out[0]] == data {
 			return false
 		}
 	}
@@ -210,7 +210,7 @@ func (a *Analysis) followTables() map[onnxload.ValueID]uint8 {
 	from := map[onnxload.ValueID]onnxload.ValueID{}
 	for i := range a.Steps {
 		n := a.Steps[i].Node
-		if len(n.Out) == 0 || n.Out[0] == onnxload.NoValue || len(n.In) == 0 || n.In[0] == onnxload.NoValue || readsOnlyShape[n.Op] {
+		if len(n.Out) == 0 || n.Out[0] == onnxload.NoValue || len(n.In) == 0 || n.In[0] == onnxload.NoValue || a.facts(n).NoData() {
 			continue
 		}
 		meets := a.flows[n.Out[0]] == data
@@ -286,14 +286,12 @@ func (a *Analysis) softened(id onnxload.ValueID) bool {
 // quantized reports whether an integer tensor is a weight in fewer bits.
 func (a *Analysis) quantized(c *constant) bool {
 	for u := range a.usesOf(c) {
-		if u.node.Op != "Gather" && a.slotsOf(u.node).weights&(1<<uint(u.slot)) != 0 {
+		if u.node.Op != "Gather" && a.facts(u.node).Weight(int(u.slot)) {
 			return true
 		}
 	}
 	return false
 }
-
-func isAffine(op string) bool { return op == "Add" || op == "Sub" || op == "Mul" || op == "Div" }
 
 func isScalar(t *onnxload.Tensor) bool { return isSmall(t, 1) }
 

@@ -44,17 +44,32 @@ type Bounded struct {
 	Limit Dim // the most it can be
 }
 
-// Type returns the type of a value.
-func (r *Result) Type(id onnxload.ValueID) Type { return r.f.typeOf(id) }
+// Type returns the type of a value, the zero Type for onnxload.NoValue.
+func (r *Result) Type(id onnxload.ValueID) Type {
+	if id == onnxload.NoValue {
+		return Type{}
+	}
+	return r.f.typeOf(id)
+}
 
 // Shared returns where the type of a value is kept: values with the same pointer have the same type, which is not to be changed.
-// Nil stands for the type of which nothing is known.
-func (r *Result) Shared(id onnxload.ValueID) *Type { return r.f.types[id] }
+// Nil stands for the type of which nothing is known, as of onnxload.NoValue.
+func (r *Result) Shared(id onnxload.ValueID) *Type {
+	if id == onnxload.NoValue {
+		return nil
+	}
+	return r.f.types[id]
+}
 
 // Value returns the value of a small constant tensor, which it reads from the file
-// if nothing needed it so far; nil when it is too large, stripped or not constant.
+// if nothing needed it so far; nil when it is too large, stripped or not constant, and for onnxload.NoValue.
 // It is not safe for concurrent use.
-func (r *Result) Value(id onnxload.ValueID) *Const { return r.f.constant(id) }
+func (r *Result) Value(id onnxload.ValueID) *Const {
+	if id == onnxload.NoValue {
+		return nil
+	}
+	return r.f.constant(id)
+}
 
 // Flow returns which of its graphs an If, Loop, Scan or SequenceMap runs, and how
 // often. For other nodes, and for those in a branch that is not taken, ok may be false.
