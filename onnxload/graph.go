@@ -111,6 +111,19 @@ type Attr struct {
 	Types   []Type    // AttrTypeProto: one; AttrTypeProtos: any number
 }
 
+// Input returns the input in that place, NoValue where the node has none there.
+func (n *Node) Input(i int) ValueID { return at(n.In, i) }
+
+// Output returns the output in that place, NoValue where the node has none there.
+func (n *Node) Output(i int) ValueID { return at(n.Out, i) }
+
+func at(ids []ValueID, i int) ValueID {
+	if i >= len(ids) {
+		return NoValue
+	}
+	return ids[i]
+}
+
 // Attr returns the attribute of that name, or nil.
 func (n *Node) Attr(name string) *Attr {
 	for i := range n.Attrs {

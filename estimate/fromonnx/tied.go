@@ -37,7 +37,7 @@ func TiedHead(m *onnxload.Model) (t Tied, ok bool) {
 	products := map[onnxload.ValueID]onnxload.ValueID{} // by their result, the head's weight
 	for i := range m.Graph.Nodes {
 		n := &m.Graph.Nodes[i]
-		if len(n.In) < 2 || n.Domain != "" || n.Out[0] == onnxload.NoValue {
+		if len(n.In) < 2 || n.Domain != "" || n.Output(0) == onnxload.NoValue {
 			continue
 		}
 		switch n.Op {

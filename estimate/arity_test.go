@@ -1,0 +1,118 @@
+package estimate
+
+import (
+	"bytes"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/fromonnx"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// Every operator with a row is given no input, one, and so on to one more than it can have, each of them left out or of a type that it
+// does not take, and asked for no result to four. A model is refused or estimated. A node with other inputs than its row's is counted
+// as one that is not modelled, whatever its operator.
+func TestEveryArity(t *testing.T) {
+	types := []onnxtest.Type{
+		{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2, 4, 6, 6}}, // of which the others are wrong
+		{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{}},
+		{Kind: onnxload.TensorType, Elem: onnxload.Int64, Dims: []any{0}},
+		{Kind: onnxload.TensorType, Elem: onnxload.Bool, Dims: []any{6}},
+		{Kind: onnxload.TensorType, Elem: onnxload.String, Dims: []any{2}},
+		{Kind: onnxload.SequenceType, Of: &onnxtest.Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2}}},
+		{Kind: onnxload.OptionalType, Of: &onnxtest.Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2}}},
+	}
+	ran, misfits := 0, 0
+	for _, op := range shape.Operators() {
+		f := fromonnx.Facts(op.Domain, op.Name)
+		if f == nil {
+			continue
+		}
+		try := func(inputs, outputs, slot, wrong int) { // wrong -1: the input in that slot is left out
+			n := onnxtest.Node{Op: op.Name, Domain: op.Domain}
+			g := onnxtest.Graph{}
+			for k := range inputs {
+				name, typ := fmt.Sprint("x", k), types[0]
+				switch {
+				case k == slot && wrong < 0:
+					n.In = append(n.In, "")
+					continue
+				case k == slot:
+					typ = types[wrong]
+				}
+				n.In = append(n.In, name)
+				g.In = append(g.In, onnxtest.Value{Name: name, Type: typ})
+			}
+			for k := range outputs {
+				n.Out = append(n.Out, fmt.Sprint("y", k))
+				g.Out = append(g.Out, onnxtest.Value{Name: n.Out[k], Type: types[0]})
+			}
+			g.Nodes = []onnxtest.Node{n}
+			fits := f.Fit(inputs, func(k int) bool { return k != slot || wrong >= 0 })
+			opset := op.Since[len(op.Since)-1]
+			m := onnxtest.Model{Opset: max(opset, 20), Opsets: []onnxtest.Import{{Domain: op.Domain, Version: opset}}, Graph: g}
+			if op.Domain == "" {
+				m.Opset, m.Opsets = opset, nil
+			}
+			unknown, ok := tryModel(t, m.Bytes())
+			if ran++; ok && !fits && outputs > 0 {
+				if misfits++; unknown == 0 {
+					t.Errorf("%s with %d inputs, number %d of kind %d, and %d outputs is taken for a node like others", op.Name, inputs, slot, wrong, outputs)
+				}
+			}
+		}
+		most := f.Most
+		if most > 16 { // any number
+			most = f.Least + 2
+		}
+		for inputs := range most + 2 {
+			for outputs := range 5 {
+				try(inputs, outputs, -1, 0)
+			}
+			for slot := range inputs {
+				for wrong := -1; wrong < len(types); wrong++ {
+					try(inputs, 1, slot, wrong)
+				}
+			}
+		}
+	}
+	t.Logf("%d models, of which %d have a node with inputs that its row does not have", ran, misfits)
+	if ran < 5000 || misfits < 500 {
+		t.Errorf("only %d models, and %d with other inputs than an operator has", ran, misfits)
+	}
+}
+
+// tryModel takes a model through a training step. ok is false where it is refused; else unknown counts the nodes without a model.
+func tryModel(t *testing.T, raw []byte) (unknown int, ok bool) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Errorf("%v at\n%s", p, debug.Stack())
+		}
+	}()
+	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
+	if err != nil {
+		return 0, false
+	}
+	b, err := Bind(m, Options{})
+	if err != nil {
+		return 0, false
+	}
+	p, err := b.Program(true)
+	if err != nil {
+		return 0, false
+	}
+	trainInputs(p)
+	if _, err := eager.Simulate(p, eager.Options{Train: true, Settings: eager.Settings{Loss: "mean"}}); err != nil && strings.Contains(err.Error(), "is read before a call makes it") {
+		t.Errorf("%s: %v", m.Graph.Nodes[0].Op, err)
+	}
+	for _, n := range p.Unknown {
+		unknown += n
+	}
+	return unknown, true
+}
