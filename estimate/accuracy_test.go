@@ -305,20 +305,34 @@ type limits struct {
 // TestAccuracy holds the estimate against measured steps of the built-in models. What the limits say was reached
 // when they were written, rounded up; nothing may get worse unseen.
 func TestAccuracy(t *testing.T) {
-	all := outcomes(t, func(measuredCase) bool { return true })
-	summarize(t, all)
+	all := outcomes(t, func(c measuredCase) bool { return !isUNetInference(c) })
+	unets := outcomes(t, isUNetInference)
+	summarize(t, slices.Concat(all, unets))
 	if *onlyModel == "" && *onlyForm == "" && *onlyCase == "" && *graphs == "" {
 		hold(t, all, []limits{
 			{"train", spread{0.1, 0.5, 3}, spread{0.5, 3, 0}},
 			{"train fp32", spread{0.1, 0.5, 3}, spread{0.5, 3, 0}},
 			{"train amp-bf16", spread{0.1, 0.5, 1}, spread{0.5, 3, 0}},
 			{"train bf16", spread{0.1, 0.5, 1}, spread{0.5, 3, 0}},
-			{"infer fp32", spread{0.2, 2, 8}, spread{1, 6, 0}}, // the worst is a U-Net: see decoder-skip in docs/guesses.md
-			{"infer bf16", spread{0.2, 2, 8}, spread{1, 12, 0}},
+			{"infer fp32", spread{0.2, 2, 6}, spread{1, 6, 0}},
+			{"infer bf16", spread{0.2, 2, 4}, spread{1, 12, 0}},
 		})
-		holdBound(t, all, 99, 5)
+		hold(t, unets, []limits{
+			{"infer fp32", spread{6, 6, 6}, spread{8.1, 8.1, 8.1}},
+			{"infer bf16", spread{6.2, 6.2, 6.2}, spread{20.3, 20.3, 20.3}},
+		})
+		holdBound(t, slices.Concat(all, unets), 99, 5)
 	}
 }
+
+// isUNetInference reports whether a case is the one that is held apart, at what was reached. This U-Net's program is
+//
+//	x = self.c1(torch.cat([self.u1(x), a], 1))
+//
+// so that x lives until c1 returns. A TorchScript export is the same where the program says x = self.u1(x) first, and x goes before
+// c1 runs. The guess that tells them apart (decoder-skip in docs/guesses.md) has witnesses of one family alone, so it is not made, and the upper
+// bound has room for it. From an export that has the program's lines the same cases are exact to the byte.
+func isUNetInference(c measuredCase) bool { return c.Model == "unet" && c.Mode == "infer" }
 
 // TestAccuracyOfForms holds training steps against what the other exports of the built-in models give.
 func TestAccuracyOfForms(t *testing.T) {

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +128,47 @@ func TestSimulateAtOnce(t *testing.T) {
 			if peaks[i].Allocated != peaks[i-2].Allocated || peaks[i].UpperBound != peaks[i-2].UpperBound {
 				t.Errorf("%s: run %d peaks at %d, another one at %d", c.model, i, peaks[i].Allocated, peaks[i-2].Allocated)
 			}
+		}
+	}
+}
+
+// An unproven guess that could have been made is listed with what it weighs, a note says so, and the bound has room for the run in which it is.
+func TestGuessesNotMade(t *testing.T) {
+	for _, c := range []struct {
+		dir, model, form, guess string
+		batch                   int64
+	}{
+		{"", "unet", "ts-train", "decoder-skip", 8}, {"testdata/further60b", "att_unet", "ts-train", "kept-in-list", 32},
+	} {
+		m := openGraph(t, c.dir, c.model, c.form)
+		opt := Options{Batch: c.batch, Step: &Step{Infer: true}}
+		r, err := Run(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.With = []string{c.guess}
+		with, err := Run(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Guesses) != 1 || r.Guesses[0].Name != c.guess || r.Guesses[0].Places == 0 || r.Guesses[0].Bytes != with.Peak.Allocated-r.Peak.Allocated || r.Guesses[0].Bytes <= 0 {
+			t.Errorf("%s: %+v; with it the peak is %d instead of %d", c.model, r.Guesses, with.Peak.Allocated, r.Peak.Allocated)
+		}
+		if r.Peak.UpperBound < with.Peak.UpperBound {
+			t.Errorf("%s: at most %d, and %d were it made", c.model, r.Peak.UpperBound, with.Peak.UpperBound)
+		}
+		if len(with.Guesses) != 0 {
+			t.Errorf("%s: made, and not made: %+v", c.model, with.Guesses)
+		}
+		said := func(r *Report) bool {
+			return slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, "("+c.guess+"; ") })
+		}
+		if !said(r) || said(with) {
+			t.Errorf("%s: a note says that it is not made: %v; where it is: %v", c.model, said(r), said(with))
+		}
+		opt.With, opt.Without = nil, []string{c.guess}
+		if off, err := Run(m, opt); err != nil || len(off.Guesses) != 0 || off.Peak.UpperBound >= r.Peak.UpperBound {
+			t.Errorf("%s: switched off, it still widens the bound to %d, %v", c.model, off.Peak.UpperBound, err)
 		}
 	}
 }

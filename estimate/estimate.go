@@ -21,6 +21,7 @@ type Options struct {
 	Dims    map[string]int64   // sizes of symbols, by name
 	Inputs  map[string][]int64 // shapes of inputs, by name
 	Without []string           // guesses that are switched off: names of rows of fromonnx/dialect and of lifetime.Rules
+	With    []string           // unproven guesses that are made all the same
 	Strict  bool               // refuse a model that is not understood in full
 	Step    *Step              // the run to simulate; nil for none
 }

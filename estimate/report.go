@@ -28,11 +28,20 @@ type Report struct {
 	Fits        []Fit          `json:"fits,omitempty"`          // one for each size to fit into
 	WhatIf      []Variant      `json:"what_if,omitempty"`       // the same under other settings, when asked for
 	Stats       Statistics     `json:"stats,omitempty"`         // torch.cuda.memory_stats after the run, when asked for
+	Guesses     []Guess        `json:"guesses,omitempty"`       // those that could have been made, and were not
 	Layers      []module.Layer `json:"layers"`
 	Coverage    Coverage       `json:"coverage"`
 	Notes       []Note         `json:"notes"`
 
 	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
+}
+
+// A Guess is a choice that the estimate did not make, as too few measured models bear it out. The upper bound has room for it.
+type Guess struct {
+	Name   string `json:"name"`   // a row of fromonnx/dialect or of lifetime.Rules
+	Takes  string `json:"takes"`  // what it takes for what
+	Places int    `json:"places"` // where it could have been made
+	Bytes  int64  `json:"bytes"`  // by which the peak of what is allocated would be larger then; less than 0 is smaller
 }
 
 // A Model says what was estimated.

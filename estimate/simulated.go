@@ -92,6 +92,12 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		r.Notes = append(r.Notes, elsewhere(s.GPU))
 	}
+	if r.Guesses, err = b.passed(s, sim); err != nil {
+		return err
+	}
+	for _, g := range r.Guesses {
+		r.Notes = append(r.Notes, g.note())
+	}
 	r.NCCL = sim.NCCL
 	if sim.NCCL > 0 && s.NCCL == 0 {
 		r.Notes = append(r.Notes, Note{Info, "what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are taken to be alike, --nccl SIZE says otherwise"})

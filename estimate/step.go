@@ -62,17 +62,19 @@ func (s *Step) parse() (caching.Options, error) {
 // A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
 type Bound struct {
 	a          *module.Analysis
-	ws         []module.Weight
+	ws         []module.Weight  // parameters and buffers
+	all        []module.Weight  // the same, and what tied is taken for a copy of one
 	recovering sync.Mutex       // guards prog, nodes and dearer: several goroutines may simulate one model
 	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
 	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
 
 	constants module.Tensors
 	without   map[string]bool // guesses that are switched off
+	with      map[string]bool // unproven ones that are made
 
 	tied   *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
-	dearer *Bound         // the same model where what is guessed takes more: two weights, amax; nil where nothing is
-	most   bool           // this is the dearer one of two
+	dearer *Bound         // see most; nil until it is asked for
+	isMost bool           // this is one
 }
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
@@ -91,16 +93,31 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	without := map[string]bool{}
-	for _, name := range opt.Without {
-		without[name] = true
-	}
-	b := &Bound{a: a, ws: ws, constants: constants, without: without}
-	if tied, ok := fromonnx.TiedHead(m); ok && !without[dialect.TiedHead.Name] {
-		b.tied, b.dearer = &tied, &Bound{a: a, ws: ws, constants: constants, without: without, most: true}
+	b := &Bound{a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without), with: named(opt.With)}
+	if tied, ok := fromonnx.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
+		b.tied = &tied
 		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
 	}
 	return b, nil
+}
+
+// named is a set of names.
+func named(list []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range list {
+		set[name] = true
+	}
+	return set
+}
+
+// most returns the same model where what is guessed takes more: two weights, amax, and every unproven guess made.
+func (b *Bound) most() *Bound {
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	if b.dearer == nil {
+		b.dearer = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, without: b.without, with: unproven(), isMost: true}
+	}
+	return b.dearer
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
@@ -137,16 +154,13 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 		Model: b.a.Model,
 		Types: b.a.Types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast, Tied: b.tied, Most: b.most,
-		Place: b.a.Placer(), Without: b.without, Unproven: b.most,
+		Train: train, Autocast: autocast, Tied: b.tied, Most: b.isMost,
+		Place: b.a.Placer(), Without: b.without, With: b.with,
 	})
 	if err != nil {
 		return nil, err
 	}
 	b.prog[k], b.nodes = p, nodes
-	if p.Doubtful && b.dearer == nil && !b.most {
-		b.dearer = &Bound{a: b.a, ws: b.ws, constants: b.constants, without: b.without, most: true}
-	}
 	return p, nil
 }
 
@@ -160,13 +174,41 @@ type Simulation struct {
 	Peak     Peak
 	Notes    []Note // on what the plan of the step adds
 	Unknown  int    // nodes that PyTorch's counterpart is not known of: what they save and need is left out
+
+	config   caching.Config // that Replay is by
+	doubtful bool           // another program is exported like this one, and takes more: see Bound.most
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
 func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline() }
 
-// Simulate runs the model and replays what it requests through the allocator.
+// Simulate runs the model and replays what it requests through the allocator. The upper bound has room for what is not known: see
+// upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that takes more.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
+	sim, err := b.simulateOnce(s)
+	if err != nil {
+		return nil, err
+	}
+	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
+	s.Record = false
+	switch together := s.GPUs > 1 && !s.Infer; {
+	case together && !s.late:
+		s.late = true
+	case sim.doubtful:
+		b = b.most()
+	default:
+		return sim, nil
+	}
+	other, err := b.Simulate(s)
+	if err != nil {
+		return nil, err
+	}
+	sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
+	return sim, nil
+}
+
+// simulateOnce is Simulate without the upper bound.
+func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	conf, err := s.parse()
 	if err != nil {
 		return nil, err
@@ -228,24 +270,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.Peak.UpperBound = upperBound(sim, cfg, roomOf(s.Infer))
-	if together && !s.late {
-		s.Record, s.late = false, true
-		other, err := b.Simulate(s)
-		if err != nil {
-			return nil, err
-		}
-		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
-		return sim, nil
-	}
-	if b.tied != nil || !b.most && p.Doubtful {
-		s.Record = false
-		other, err := b.dearer.Simulate(s)
-		if err != nil {
-			return nil, err
-		}
-		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
-	}
+	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isMost && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
 }
 

@@ -160,7 +160,8 @@ type Program struct {
 	Scopes    []Scope
 	Notes     []string        // what was restored or guessed, one line each
 	Guesses   []Guess         // what could have been written otherwise
-	Unproven  bool            // make guesses that too few models bear out
+	Passed    []Guess         // unproven guesses that were not made
+	With      map[string]bool // unproven guesses that are made all the same, by their rows' names
 	Without   map[string]bool // guesses that are switched off, by their rows' names
 	InferOnly string          // by what the graph shows that it was made for inference; "" when nothing does
 	Doubtful  bool            // another call is exported like one of these, and would save more: see Source.Most

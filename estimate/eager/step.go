@@ -22,6 +22,7 @@ type Run struct {
 	BLAS    int          // threads that used cuBLAS
 	DNN     int          // threads that used cuDNN
 	Guesses []aten.Guess // that the run rests on: the program's, and how long its values live
+	Passed  []aten.Guess // unproven ones, of either kind, that were not made
 
 	// Workspaces are other sizes of the convolutions' workspaces, by plan less 1 (timeline.Event.Plan): what they
 	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
@@ -62,15 +63,11 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn), Workspaces: r.others(), Guesses: r.guesses()}, nil
-}
-
-// guesses are those of the program and of the lifetimes of its values.
-func (r *run) guesses() []aten.Guess {
-	if r.ends == nil {
-		return r.prog.Guesses
+	run := &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn), Workspaces: r.others(), Guesses: p.Guesses, Passed: p.Passed}
+	if r.ends != nil {
+		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}
-	return slices.Concat(r.prog.Guesses, r.ends.Guesses)
+	return run, nil
 }
 
 func count(threads [2]bool) (n int) {

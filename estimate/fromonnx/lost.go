@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -28,11 +27,6 @@ func (b *recovery) noteExport() {
 	}
 	if b.src.Train && b.maxima > 0 {
 		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is exported alike and saves its argument and result, which the upper bound has room for", b.maxima)
-	}
-	for _, row := range dialect.Rows {
-		if n := b.passed[row]; n > 0 {
-			say("%s: %d, not taken for %s, as too few models bear that out; the upper bound has room for it", row.Takes, n, row.For)
-		}
 	}
 	if n := b.idleMasks(); n > 0 {
 		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)

@@ -24,9 +24,8 @@ type Source struct {
 	Tied  *Tied // a last layer that shares its weight with a table; nil for none
 	Most  bool  // of two calls that are exported alike, take the one that saves more
 
-	Unproven bool // make guesses that too few models bear out
-
 	Without map[string]bool // rows of package dialect, and lifetime's rules, that are switched off, by name
+	With    map[string]bool // unproven ones that are made all the same
 
 	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }
@@ -91,7 +90,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 	}
 	b.unmerge()
-	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0 || len(b.passed) > 0
+	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()
 	if !src.Train && !src.Autocast && b.takes(dialect.FastPath) {
@@ -116,7 +115,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 
 // takes reports whether a guess may be made.
 func (b *recovery) takes(row *dialect.Row) bool {
-	return !b.src.Without[row.Name] && (!row.Unproven || b.src.Unproven)
+	return !b.src.Without[row.Name] && (!row.Unproven || b.src.With[row.Name])
 }
 
 // chose writes down that a guess was made about the node at hand.
@@ -131,10 +130,7 @@ func (b *recovery) guess(row *dialect.Row) bool {
 		return true
 	}
 	if row.Unproven && !b.src.Without[row.Name] {
-		if b.passed == nil {
-			b.passed = map[*dialect.Row]int{}
-		}
-		b.passed[row]++
+		b.prog.Passed = append(b.prog.Passed, aten.Guess{Row: row.Name, Origin: int32(b.at)})
 	}
 	return false
 }
@@ -175,7 +171,6 @@ type recovery struct {
 	listed  int                       // items of all lists
 
 	cloned    map[onnxload.ValueID]bool // results of transposes that are copied row by row
-	passed    map[*dialect.Row]int      // unproven guesses that were not made
 	functions int                       // chains that are taken for functions of autograd written in Python
 	widened   int                       // attentions that are taken to multiply in float32
 
@@ -194,7 +189,7 @@ func newRecovery(src Source) *recovery {
 	n := len(src.Model.Values)
 	b := &recovery{
 		src: src, m: src.Model, types: src.Types,
-		prog: &aten.Program{Unknown: map[string]int{}, Without: src.Without, Unproven: src.Unproven}, unknown: map[int32]string{},
+		prog: &aten.Program{Unknown: map[string]int{}, Without: src.Without, With: src.With}, unknown: map[int32]string{},
 		shapes: make([]int32, n), flips: map[aten.ValueID]bool{},
 		of: make([]aten.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),

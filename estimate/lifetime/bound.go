@@ -114,6 +114,10 @@ func (l *lives) hiddenIn(list []execution, v aten.ValueID, guess int32) {
 	if e.head != nil && e.head.Spread {
 		limit = guess // what it returns beside what is read: attn_output, attn_weights = attention(...)
 	}
+	if l.open == nil {
+		l.open = map[aten.ValueID]int32{}
+	}
+	l.open[v] = limit
 	l.last[v] = max(l.last[v], min(guess, limit))
 }
 

@@ -67,7 +67,7 @@ func (l *lives) guess() {
 		}
 		if !replaces(p, &p.Calls[i], v) {
 			l.hold(v, usedTwice)
-		} else if l.takes(keptInList) && l.listed(v, i) {
+		} else if l.listed(v, i) {
 			l.hold(v, keptInList)
 		}
 	})
@@ -91,13 +91,15 @@ type lives struct {
 	asked map[[2]int32]bool // by a module's first call and value: see throughModule
 	seen  []int32           // by value: for a walk over the calls
 
-	rank    []int32         // by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
-	unread  map[int32]int32 // by call: the last call that its unread results live to, as far as names say
-	output  []bool          // by value, where lines are known
-	search  []int32         // by value: the last search that saw it
-	stamp   int32           // of the search
-	guesses []aten.Guess
-	work    int64 // steps that names may still take
+	rank   []int32                // by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
+	unread map[int32]int32        // by call: the last call that its unread results live to, as far as names say
+	output []bool                 // by value, where lines are known
+	search []int32                // by value: the last search that saw it
+	stamp  int32                  // of the search
+	chosen []choice               // by rules that are on
+	passed []choice               // by unproven ones that are not
+	open   map[aten.ValueID]int32 // where lines are known: values that they leave to guesses, and the last call that these may go to
+	work   int64                  // steps that names may still take
 }
 
 func livesOf(p *aten.Program) *lives {
@@ -158,6 +160,7 @@ func (l *lives) eachRead(f func(i int32, v aten.ValueID)) {
 // Endings are the activations that go after each call: those after call i from first[i] to first[i+1].
 type Endings struct {
 	Guesses []aten.Guess // by which rules some of them live as long as they do
+	Passed  []aten.Guess // by which unproven rules some of them would live longer
 	first   []int32
 	values  []aten.ValueID
 }
@@ -168,7 +171,7 @@ func (e *Endings) After(i int) []aten.ValueID { return e.values[e.first[i]:e.fir
 // function first what only the call's arguments held, then its variables in the order in which they were made.
 func (l *lives) order() Endings {
 	p := l.p
-	ends := Endings{Guesses: l.guesses, first: make([]int32, len(p.Calls)+1)}
+	ends := Endings{Guesses: l.guesses(l.chosen), Passed: l.guesses(l.passed), first: make([]int32, len(p.Calls)+1)}
 	ended := func(v int) bool { return l.made[v] >= 0 && l.last[v] >= 0 }
 	for v := range p.Values {
 		if ended(v) {

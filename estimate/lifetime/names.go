@@ -45,9 +45,7 @@ func (l *lives) variables() {
 		if l.takes(preactivated) {
 			l.preactivation(steps)
 		}
-		if l.takes(decoderSkip) {
-			l.joined(steps)
-		}
+		l.joined(steps)
 	}
 }
 
@@ -79,9 +77,6 @@ func (l *lives) named(v aten.ValueID) aten.ValueID {
 
 // hold lets a value live to the end of its function, or until the next round of a loop makes it again.
 func (l *lives) hold(v aten.ValueID, r *Rule) {
-	if !l.takes(r) {
-		return
-	}
 	if l.p.Scopes[l.owner[v]].Cut {
 		return
 	}
@@ -91,12 +86,11 @@ func (l *lives) hold(v aten.ValueID, r *Rule) {
 	}
 	end := l.spans.list[k].last
 	if e := l.nextRound(k, v); e >= l.last[v] && l.takes(nextTurn) {
-		end = e
+		if end = e; l.takes(r) {
+			l.chosen = append(l.chosen, choice{nextTurn, v, end})
+		}
 	}
-	if l.last[v] < end {
-		l.chose(r, l.made[v])
-		l.last[v] = end
-	}
+	l.keep(v, end, r)
 }
 
 // nextRound returns the last call of the step that makes in the next round of a loop what v is in this one, -1 where there is none.
@@ -229,10 +223,7 @@ func (l *lives) projection(i int32) {
 		d := &l.p.Calls[j]
 		if aten.IsProduct(d.Op) && d.Scope == l.owner[x] && d.Out[0] != aten.NoValue && sameSize(l.p, d.Out[0], x) {
 			_, end := l.looks(d.Out[0], j)
-			if l.last[x] < end {
-				l.chose(projected, l.made[x])
-				l.last[x] = end
-			}
+			l.keep(x, end, projected)
 			return
 		}
 	}
@@ -419,15 +410,15 @@ func (l *lives) extend(st step, until int32, r *Rule) {
 	for i := st.first; i <= st.last; i++ {
 		for _, v := range l.p.Calls[i].In {
 			if v != aten.NoValue && l.made[v] >= 0 && l.made[v] < st.first && l.last[v] == st.last {
-				l.chose(r, l.made[v])
-				l.last[v] = until
+				l.keep(v, until, r)
 			}
 		}
 	}
 }
 
 // joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run that takes
-// both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name.
+// both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name. Where what follows makes the
+// picture larger once more it is the next turn, for up, skip in ...: x = torch.cat([up(x), skip], 1), and x is assigned by then.
 func (l *lives) joined(steps []step) {
 	p := l.p
 	for j := 0; j+2 < len(steps); j++ {
@@ -444,8 +435,9 @@ func (l *lives) joined(steps []step) {
 				}
 			}
 		}
-		y := p.Calls[up.last].Out[0]
-		if x != aten.NoValue && (c.In[0] == y || c.In[1] == y) && larger(p.Values[y].Shape, p.Values[x].Shape) {
+		y, z := p.Calls[up.last].Out[0], p.Calls[dec.last].Out[0]
+		if x != aten.NoValue && z != aten.NoValue && (c.In[0] == y || c.In[1] == y) &&
+			larger(p.Values[y].Shape, p.Values[x].Shape) && !larger(p.Values[z].Shape, p.Values[c.Out[0]].Shape) {
 			l.extend(up, dec.last, decoderSkip)
 		}
 	}

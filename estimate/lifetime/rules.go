@@ -8,7 +8,7 @@ import "github.com/memestimate/memestimate/estimate/aten"
 type Rule struct {
 	Name     string
 	Takes    string
-	Unproven bool // fewer than two independent models bear it out: it is not made unless aten.Program.Unproven
+	Unproven bool // fewer than two independent models bear it out: it is not made unless aten.Program.With has it
 }
 
 // Rules are all of them: see guess and variables for what they do.
@@ -29,9 +29,41 @@ var (
 )
 
 // takes reports whether a rule is on.
-func (l *lives) takes(r *Rule) bool { return !l.p.Without[r.Name] && (!r.Unproven || l.p.Unproven) }
+func (l *lives) takes(r *Rule) bool {
+	return !l.p.Without[r.Name] && (!r.Unproven || l.p.With[r.Name])
+}
 
-// chose writes down that a rule lets the result of a call live on.
-func (l *lives) chose(r *Rule, call int32) {
-	l.guesses = append(l.guesses, aten.Guess{Row: r.Name, Origin: l.p.Calls[call].Origin})
+// A choice is a guess about how long a value lives.
+type choice struct {
+	rule  *Rule
+	value aten.ValueID
+	end   int32 // the call that it lives to by the guess
+}
+
+// keep lets a value live until a call, by a rule. An unproven rule is only written down.
+func (l *lives) keep(v aten.ValueID, end int32, r *Rule) {
+	if l.last[v] >= end || l.p.Without[r.Name] {
+		return
+	}
+	c := choice{r, v, end}
+	if !l.takes(r) {
+		l.passed = append(l.passed, c)
+		return
+	}
+	l.chosen = append(l.chosen, c)
+	l.last[v] = end
+}
+
+// guesses are the choices that still stand where lines of the program settled others.
+func (l *lives) guesses(all []choice) (stand []aten.Guess) {
+	for _, c := range all {
+		if l.rank != nil { // lines were followed
+			limit, open := l.open[c.value]
+			if !open || !l.takes(c.rule) && min(c.end, limit) <= l.last[c.value] {
+				continue
+			}
+		}
+		stand = append(stand, aten.Guess{Row: c.rule.Name, Origin: l.p.Calls[l.made[c.value]].Origin})
+	}
+	return stand
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
@@ -56,7 +58,14 @@ func RecoveredAt(opset int64, g onnx.Graph, train bool) (*aten.Program, error) {
 		p.Around = p.Around[1:]
 		return p
 	}
-	p, _, err := fromonnx.Recover(fromonnx.Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train, Unproven: true})
+	unproven := map[string]bool{}
+	for _, r := range dialect.Rows {
+		unproven[r.Name] = r.Unproven
+	}
+	for _, r := range lifetime.Rules {
+		unproven[r.Name] = r.Unproven
+	}
+	p, _, err := fromonnx.Recover(fromonnx.Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train, With: unproven})
 	return p, err
 }
 
