@@ -78,6 +78,15 @@ const howToExport = "torch.onnx.export(model.train(), ..., dynamo=False, trainin
 
 // exportNotes recognises exports that lost what training needs.
 func exportNotes(a *module.Analysis, say func(level, format string, args ...any)) {
+	if framework := module.Framework(a.Model); framework != "" {
+		say(Warning, "the file comes from %s by its exporter %q, not from PyTorch: the run is what a PyTorch module of the same operators would take, and %s may take another amount",
+			framework, a.Model.Producer, framework)
+	}
+	if n, op := a.BackwardNodes(); n > 0 {
+		say(Warning, "%s of a backward pass, such as %q: this is a training graph of ONNX Runtime, whose run is another than PyTorch's; export the module itself to see what training it takes",
+			plural(n, "node is", "nodes are"), op)
+		return
+	}
 	folded, idle := 0, 0
 	for _, s := range a.Steps {
 		switch {
@@ -87,11 +96,17 @@ func exportNotes(a *module.Analysis, say func(level, format string, args ...any)
 			idle++
 		}
 	}
+	advice := ". For training export with " + howToExport
+	if module.Framework(a.Model) != "" {
+		advice = ""
+	}
 	if folded > 0 {
-		say(Warning, "this export is for inference: %s absorbed the batch norms behind them, so the sums lack parameters and layers. For training export with %s", plural(folded, "convolution"), howToExport)
+		say(Warning, "this export is for inference: %s absorbed the batch norms behind them, so the sums lack parameters and layers%s",
+			plural(folded, "convolution"), advice)
 	}
 	if idle > 0 {
-		say(Warning, "this export is for inference: %s in evaluation mode, and dropout, if the model has any, is gone. For training export with %s", plural(idle, "batch norm is", "batch norms are"), howToExport)
+		say(Warning, "this export is for inference: %s in evaluation mode, and dropout, if the model has any, is gone%s",
+			plural(idle, "batch norm is", "batch norms are"), advice)
 	}
 }
 

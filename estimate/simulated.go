@@ -116,7 +116,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
 	r.Notes = append(r.Notes, sim.Notes...)
-	if n := p.InPlace(); !s.Infer && n != b.a.Relus { // else the note about the sums says it
+	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
 		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it", plural(n, "activation works", "activations work"))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {

@@ -38,8 +38,19 @@ func (b *recovery) noteExport() {
 	default:
 		say("which variables of the program keep activations is guessed by the common style of code: a graph has none, and the peak of an inference may be a tensor or two off")
 	}
+	for _, n := range b.nodes {
+		if !b.src.Train && isQuantized(n.Op) {
+			say("the graph computes in integers by its own nodes (%s): the run keeps their results as the graph has them, PyTorch's quantized modules would keep others", n.Op)
+			break
+		}
+	}
 	if b.src.Train && !b.forTraining() {
-		say("the graph has neither dropout nor stochastic depth: if the model has, be it inside of attention, an export in evaluation mode left them out, and what they save is not counted; export with training=torch.onnx.TrainingMode.TRAINING")
+		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of attention, an export in " +
+			"evaluation mode left them out, and what they save is not counted"
+		if module.Framework(b.m) == "" {
+			text += "; export with training=torch.onnx.TrainingMode.TRAINING"
+		}
+		say("%s", text)
 	}
 }
 
