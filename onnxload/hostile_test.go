@@ -196,7 +196,12 @@ func hostile() []hostileCase {
 		{"A23 two producers", graphOf(Op("Neg", "x", "p").Named("first"), Op("Abs", "x", "p").Named("second")).Bytes(), `node 0 "first" and node 1 "second" both produce "p"`},
 		{"A23 one node twice", graphOf(Op("Split", "x", "p p").Named("s")).Bytes(), `node 0 "s" produces "p" twice`},
 		{"A23 input and output", graphOf(Op("Neg", "x", "x").Named("n")).Bytes(), `node 0 "n" produces "x", which is an input`},
-		{"A23 initializer and output", withInit(Bare("y", onnxload.Float32, 1)).Bytes(), `produces "y", which is an initializer`},
+		{"A23 initializer and output", withInit(Bare("y", onnxload.Float32, 1)).Bytes(), ""},
+		{"A23 initializer, input and output", func() []byte {
+			m := withInit(Bare("y", onnxload.Float32, 1))
+			m.Graph.In = append(m.Graph.In, Float("y", 1))
+			return m.Bytes()
+		}(), `produces "y", which is an input`},
 		{"A23 two inputs of one name", Model{Graph: Graph{In: []Value{Float("x", 1), Float("x", 2)}}}.Bytes(), `input "x" of the graph is there twice`},
 		{"A24 duplicate initializers", withInit(Bare("w", onnxload.Float32, 1), Bare("w", onnxload.Float32, 1)).Bytes(), `initializer "w" is there twice`},
 		{"A24 duplicate sparse initializer", Model{Graph: Graph{Inits: []Tensor{Int64s("w", 1)}, Sparse: []Sparse{SparseOf(Int64s("w", 1), Int64s("", 0), 3)}}}.Bytes(), `initializer "w" is there twice`},

@@ -341,3 +341,18 @@ func TestValueInfoAndOutputs(t *testing.T) {
 		t.Error("an output that is an input is another value")
 	}
 }
+
+// A buffer "t" beside the result "t" of a node: nodes up to that read the buffer, later ones the result.
+func TestShadowedInitializer(t *testing.T) {
+	m := read(t, Model{Graph: Graph{
+		In: []Value{Float("x", 2)}, Out: []Value{{Name: "y"}}, Inits: []Tensor{Zeros("t", onnxload.Float32, 2)},
+		Nodes: []Node{Op("Add", "x t", "a"), Op("Mul", "a t", "t"), Op("Sub", "t a", "y")},
+	}})
+	buffer, nodes := m.Graph.Inits[0], m.Graph.Nodes
+	if nodes[0].In[1] != buffer || nodes[1].In[1] != buffer || nodes[2].In[0] != nodes[1].Out[0] || nodes[1].Out[0] == buffer {
+		t.Errorf("initializer %d, nodes %v", buffer, nodes)
+	}
+	if len(m.Notes) != 1 || !strings.Contains(m.Notes[0], `produces "t", which is an initializer too`) {
+		t.Errorf("notes %q", m.Notes)
+	}
+}

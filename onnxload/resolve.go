@@ -248,7 +248,11 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 			continue
 		}
 		if id := s.late[name]; id != unbound && !p.inner || id >= 0 && r.owner[id] == p.owner {
-			return r.duplicate(p, nodes, i, int32(name), id)
+			if !r.shadows(p, id) {
+				return r.duplicate(p, nodes, i, int32(name), id)
+			}
+			r.odd.add("shadowed initializers", "%s produces %q, which is an initializer too: nodes up to it read the initializer, later ones its result",
+				nodeLabel(i, n), s.names.strs[name])
 		}
 		id := ValueID(unbound)
 		if s.call != nil && !p.inner {
@@ -265,6 +269,13 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 		n.Out[j] = id
 	}
 	return nil
+}
+
+// shadows reports whether a node may produce a name that stands for id already. ONNX wants each name once, but torch.export
+// writes a buffer "t" beside the result "t" of a transposition. An initializer that is listed as an input too, as it is
+// before IR version 4, has a declared type by now.
+func (r *resolver) shadows(p *place, id ValueID) bool {
+	return id >= 0 && r.owner[id] == p.owner && r.producer[id] < 0 && r.m.Values[id].Init != nil && r.m.Values[id].Declared == nil
 }
 
 // actual returns the caller's value for a formal output, or unbound.
@@ -284,9 +295,6 @@ func (r *resolver) duplicate(p *place, nodes []Node, i int, name int32, id Value
 				return fmt.Errorf("%s produces %q twice", this, s)
 			}
 			return fmt.Errorf("%s and %s both produce %q", nodeLabel(int(k), &nodes[k]), this, s)
-		}
-		if r.m.Values[id].Init != nil {
-			return fmt.Errorf("%s produces %q, which is an initializer", this, s)
 		}
 	}
 	return fmt.Errorf("%s produces %q, which is an input", this, s)
