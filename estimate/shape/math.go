@@ -58,11 +58,6 @@ var mathRoom = room{"", []op{
 	{"Clip", 11, unary, clipEval},
 	{"CumSum", 11, cumulative, cumulativeEval(binaryFn{plain(Add), func(a, b float64) float64 { return a + b }}, 0)},
 	{"CumProd", 26, cumulative, cumulativeEval(binaryFn{plain(Mul), func(a, b float64) float64 { return a * b }}, 1)},
-
-	// Experimental operators that opset 10 removed; CoreML and Caffe2 converters wrote them.
-	{"Affine", 1, unary, nil},
-	{"Scale", 1, unary, nil},
-	{"ImageScaler", 1, unary, nil},
 }}
 
 var (

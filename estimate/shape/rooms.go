@@ -50,6 +50,10 @@ var rooms = []*room{
 	&nchwcRoom,
 	&nhwcRoom,
 	&trtRoom,
+	&legacyRoom,
+	&brevitasRoom,
+	&qonnxRoom,
+	&finnRoom,
 }
 
 // An opKey names an operator whatever its version.
