@@ -38,8 +38,8 @@ func (b *recovery) noteExport() {
 	default:
 		say("which variables of the program keep activations is guessed by the common style of code: a graph has none, and the peak of an inference may be a tensor or two off")
 	}
-	for _, n := range b.nodes {
-		if !b.src.Train && isQuantized(n.Op) {
+	for i, n := range b.nodes {
+		if !b.src.Train && b.facts[i].Has(module.Quantized) {
 			say("the graph computes in integers by its own nodes (%s): the run keeps their results as the graph has them, PyTorch's quantized modules would keep others", n.Op)
 			break
 		}
