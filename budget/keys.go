@@ -57,7 +57,12 @@ var settingKeys = []key{
 	{name: "lora", kind: text, doc: "Adapters as peft makes them, such as r=16,targets=q_proj|v_proj. The rest is frozen."},
 	{name: "checkpoint", kind: text, doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
-	{name: "parallel", kind: text, enum: []string{"ddp", "zero1"}, doc: "How they do. ddp when left out."},
+	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "fsdp"}, doc: "How they do. ddp when left out."},
+	{name: "shard", kind: text, doc: "Modules that fully_shard wraps: a regular expression for their whole names, blocks or none."},
+	{name: "reshard-after-forward", kind: yesno, doc: "fully_shard's setting. true when left out."},
+	{name: "param-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"}, doc: "Of FSDP2's MixedPrecisionPolicy."},
+	{name: "reduce-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"}, doc: "Likewise. param-dtype when left out."},
+	{name: "meta-device", kind: yesno, doc: "The model is made on the meta device and sharded there."},
 	{name: "alloc-conf", kind: text, doc: "Settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF."},
 	{name: "gpu", kind: texts, doc: "The GPU to run on, such as a100-80gb. An H200 when left out."},
 }

@@ -31,6 +31,11 @@ type beyondCase struct {
 	Bucket      int64   `json:"bucket_cap_mb"`
 	Static      bool    `json:"static_graph"`
 	View        truthy  `json:"view"`
+	Mixed       any     `json:"mp"` // MixedPrecisionPolicy of bfloat16, reduced in float32; nil is none
+	Reduce      string  `json:"reduce"`
+	Reshard     *bool   `json:"reshard"`
+	Blocks      *bool   `json:"blocks"` // each is sharded by itself
+	Offload     bool    `json:"offload"`
 }
 
 // beyondBlocks are the modules that were checkpointed one by one.
@@ -50,6 +55,18 @@ func (c beyondCase) plan() parallel.Plan {
 	}
 	if c.Parallel != "" {
 		p.GPUs, p.Parallel, p.View, p.Bucket = 2, c.Parallel, bool(c.View), c.Bucket<<20
+		if c.Parallel == "fsdp2" {
+			p.Parallel, p.NoReshard = parallel.FSDP, c.Reshard != nil && !*c.Reshard
+			if c.Mixed != nil {
+				if p.ParamDType, p.ReduceDType = "bf16", "fp32"; c.Mixed == "bf16" {
+					p.ReduceDType = c.Reduce
+				}
+			}
+			p.Shard = beyondBlocks[c.Model]
+			if c.Blocks != nil && !*c.Blocks {
+				p.Shard = parallel.Whole
+			}
+		}
 	}
 	if c.LoRA != 0 {
 		p.LoRA = fmt.Sprintf("r=%d,dropout=%v,targets=%s", c.LoRA, c.LoRADropout, beyondLoRA[c.Model])
@@ -63,7 +80,7 @@ func (c beyondCase) plan() parallel.Plan {
 // scheme names what a case is about, "" where it is not simulated.
 func (c beyondCase) scheme() string {
 	switch {
-	case c.Compile != 0 || c.Rank != 0 || c.Parallel == "fsdp2":
+	case c.Compile != 0 || c.Rank != 0 || c.Offload:
 		return ""
 	case c.Parallel != "":
 		return c.Parallel
@@ -105,14 +122,15 @@ func TestBeyondThePlainStep(t *testing.T) {
 		"frozen":             {{0.01, 0.25, 0.25}, {0.3, 3, 3}},
 		"ddp":                {{0.05, 0.3, 1.5}, {0.4, 4.5, 5.5}},
 		"zero1":              {{0.1, 0.8, 0.8}, {0.2, 2, 2}},
+		"fsdp2":              {{0.05, 0.3, 1}, {0.3, 4, 7}},
 		"checkpointed":       {{0.05, 0.3, 1}, {0.3, 3, 12}},
-		"lora":               {{0.05, 0.3, 1}, {0.3, 3, 12}},
-		"lora, checkpointed": {{0.05, 0.3, 1}, {0.3, 3, 12}},
+		"lora":               {{0.01, 0.01, 0.01}, {0.3, 9, 9}},
+		"lora, checkpointed": {{0.01, 0.5, 0.5}, {0.01, 2, 2}},
 	}
 	groups, late, above := map[string][]outcome{}, 0, 0
 	cases := readBeyond(t, "testdata/beyond/beyond.json.gz")
 	for _, c := range readBeyond(t, "testdata/beyond/two.json.gz") { // those of them that are simulated
-		if c.Model != "resnet50" && c.Model != "gpt2" || c.Parallel != "ddp" || c.Static {
+		if c.Model != "resnet50" && c.Model != "gpt2" || c.Steps == nil || c.Static || c.Parallel != "ddp" && c.Parallel != "fsdp2" {
 			continue
 		}
 		c.Mode, c.DType, c.Opt = "train", "fp32", "adamw"
@@ -134,7 +152,7 @@ func TestBeyondThePlainStep(t *testing.T) {
 			t.Errorf("%s %s: %v", scheme, c.name(), err)
 			continue
 		}
-		if c.Parallel != "" { // which of the two ends of the race was measured is not known: the nearer one
+		if c.Parallel == "ddp" || c.Parallel == "zero1" { // which of the two ends of the race was measured is not known: the nearer one
 			if sim.Peak.UpperBound < c.SMI<<20 {
 				above++
 				t.Logf("%s %s: at most %d on the device, measured %d MiB", scheme, c.name(), sim.Peak.UpperBound, c.SMI)

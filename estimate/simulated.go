@@ -102,9 +102,6 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	if sim.NCCL > 0 && s.NCCL == 0 {
 		r.Notes = append(r.Notes, Note{Info, "what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are taken to be alike, --nccl SIZE says otherwise"})
 	}
-	if s.GPUs > 1 && !s.Infer {
-		r.Notes = append(r.Notes, Note{Info, "the figures are those of rank 0, and the batch is one rank's. Whether DDP's first bucket is still there in the second forward pass is a race: the prediction has it gone, the upper bound has it"})
-	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
 	if n := len(sim.Replay.Dropped); n > 0 {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))})

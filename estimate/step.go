@@ -191,8 +191,8 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	}
 	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
 	s.Record = false
-	switch together := s.GPUs > 1 && !s.Infer; {
-	case together && !s.late:
+	switch races := s.GPUs > 1 && !s.Infer && s.Parallel != parallel.FSDP; {
+	case races && !s.late:
 		s.late = true
 	case sim.doubtful:
 		b = b.most()
@@ -225,6 +225,9 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	opts := eager.Options{Settings: s.Settings, Train: !s.Infer}
 	together := s.GPUs > 1 && !s.Infer
 	if together {
+		opts.Shards = shards(s.Plan)
+	}
+	if together && s.Parallel != parallel.FSDP {
 		opts.Replicas = eager.Replicas{World: s.GPUs, Bucket: s.Bucket, View: s.View, Partition: s.Parallel == parallel.ZeRO1, Late: s.late}
 	}
 	device := s.GPU
@@ -272,6 +275,18 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isMost && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
+}
+
+// shards are the settings of FSDP2, none for another scheme.
+func shards(p parallel.Plan) eager.Shards {
+	if p.Parallel != parallel.FSDP {
+		return eager.Shards{}
+	}
+	types := map[string]aten.DType{"fp32": aten.Float32, "bf16": aten.BFloat16, "fp16": aten.Float16}
+	return eager.Shards{
+		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice,
+		Param: types[p.ParamDType], Reduce: types[p.ReduceDType],
+	}
 }
 
 // OOM describes the request that the run failed on, nil when it survived.

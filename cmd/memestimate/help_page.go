@@ -29,7 +29,8 @@ var flagGroups = []flagGroup{
 		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint", "compile", "assume", "profile",
 	}},
 	{"Does it fit", []string{"gpu", "budget", "what-if", "memory-limit", "upper-bound"}},
-	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl", "shard"}},
+	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
+		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device"}},
 	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},
 	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
 }

@@ -12,6 +12,7 @@ import (
 // planNames are the flags that say how a training step departs from the plain one.
 var planNames = []string{
 	"train-only", "freeze", "lora", "checkpoint", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
+	"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device",
 }
 
 // planFlags adds them.
@@ -29,9 +30,16 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&p.GPUs, "gpus", 0,
 		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
 	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.Schemes}, "parallel",
-		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer)")
+		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2)")
 	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
 	fs.BoolVar(&p.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
+	fs.Var((*patternValue)(&p.Shard), "shard",
+		"fully_shard around the modules whose whole name this matches, or around the model's repeated\n"+
+			"blocks: blocks (default where there are some), or around the model alone: none")
+	fs.BoolVar(&r.reshard, "reshard-after-forward", true, "fully_shard's setting of that name")
+	fs.Var(&oneOf{"param-dtype", &p.ParamDType, parallel.DTypes}, "param-dtype", "of FSDP2's MixedPrecisionPolicy: bf16, ...")
+	fs.Var(&oneOf{"reduce-dtype", &p.ReduceDType, parallel.DTypes}, "reduce-dtype", "likewise; what --param-dtype says where it is left out")
+	fs.BoolVar(&p.MetaDevice, "meta-device", false, "the model is made on the meta device and sharded there, so that no GPU ever holds all of it")
 	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
 }
 

@@ -31,6 +31,7 @@ type running struct {
 	limit   limitValue
 	bucket  limitValue
 	nccl    limitValue
+	reshard bool
 	profile string
 	given   *pflag.FlagSet // the flags, to see which of them were given
 }
@@ -68,7 +69,7 @@ var precisions = func() (names []string) {
 
 func (r *running) flags(fs *pflag.FlagSet) {
 	r.given = fs
-	r.mode, r.zero, r.scaler, r.foreach = "train", "none", "auto", true
+	r.mode, r.zero, r.scaler, r.foreach, r.reshard = "train", "none", "auto", true, true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
 	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
 	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision", "element types: "+strings.Join(precisions, ", "))
@@ -114,6 +115,7 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 	s.ZeroGrads, s.ForLoop = r.zero == "zeros", !r.foreach
 	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == eager.AMPFP16
 	s.MemoryLimit = int64(r.limit)
+	s.NoReshard = !r.reshard
 	s.Bucket, s.NCCL = int64(r.bucket), int64(r.nccl)
 	if err := s.Plan.Check(); err != nil {
 		return nil, usagef("%v", err)

@@ -138,6 +138,12 @@ type Guess struct {
 // A Span is a run of calls, both ends included.
 type Span struct{ First, Last int32 }
 
+// A Group is parameters that FSDP2 shards and gathers together: those of a module, or of the model what its modules leave.
+type Group struct {
+	Params []ValueID // in the order of Module.parameters
+	Spans  []Span    // the calls of the module, in order; none for the model itself
+}
+
 // A Scope is a module in the tree of modules.
 type Scope struct {
 	Name   string // "layer1.0.conv1"; "" for the model
@@ -167,7 +173,8 @@ type Program struct {
 	Doubtful  bool            // another call is exported like one of these, and would save more: see Source.Most
 	Unknown   map[string]int  // operators without a row, by name, with their number
 
-	Checkpoints []Span // calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
+	Groups      []Group // of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
+	Checkpoints []Span  // calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
 
 	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none
 }

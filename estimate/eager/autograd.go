@@ -54,6 +54,7 @@ func (r *run) runBackward(loss *tensor) {
 	r.grad, r.back = false, true
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
 	r.backwardFrom(loss, ones)
+	r.endBackward()
 	r.release(ones)
 }
 
@@ -109,6 +110,9 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		n.grad = nil
 		r.accumulateGrad(n.leaf, g)
 		return
+	}
+	if n.gate != nil {
+		r.beforeBackward(n.gate)
 	}
 	if n.frame != nil {
 		r.unpack(n)

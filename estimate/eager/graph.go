@@ -35,6 +35,7 @@ type recorded struct {
 	frame    *frame     // it saves in a checkpointed span: frame.saved from packed on, so many; nil elsewhere
 	packed   int32
 	packs    int32
+	gate     *shardGroup // whose parameters must be there before it runs; nil for none
 }
 
 // An output is one of several of an operator.

@@ -160,7 +160,7 @@ func runWhere(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if x.host && y.host && dtype == aten.Float32 {
 		// A choice between two numbers is an attention mask: transformers makes those in the
 		// parameters' type, which an export of a model in float32 does not show.
-		dtype = r.opts.Precision.params()
+		dtype = r.floats()
 	}
 	out := r.pointwise(dtype, cond, x, y)
 	if r.needsGrad(x, y) {

@@ -229,7 +229,7 @@ func runTo(r *run, c *aten.Call, in []*tensor) []*tensor {
 // tensors or casts to float takes the type of its input or of the model.
 func (r *run) modelType(d aten.DType) aten.DType {
 	if d == aten.Float32 {
-		return r.opts.Precision.params()
+		return r.floats()
 	}
 	return d
 }
@@ -255,6 +255,14 @@ func (r *run) to(x *tensor, dtype aten.DType) *tensor {
 func (r *run) computes() aten.DType {
 	if r.amp != nil {
 		return r.amp.dtype
+	}
+	return r.floats()
+}
+
+// floats returns the element type that the model computes in, but for autocast.
+func (r *run) floats() aten.DType {
+	if s := r.opts.Shards; s.World > 1 && s.Param != aten.Undefined {
+		return s.Param
 	}
 	return r.opts.Precision.params()
 }

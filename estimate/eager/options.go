@@ -86,6 +86,7 @@ type Options struct {
 	Steps     int  // training steps or inferences to run; 0 is 3 in training, 2 in inference
 	EveryStep bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
 	Replicas  Replicas
+	Shards    Shards
 	GPU       *gpu.Device // nil is the default one
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody

@@ -43,7 +43,9 @@ type run struct {
 	packed    int       // what the recomputation has saved
 	stopAt    int64     // see stopped; 0 is nowhere
 
-	ddp *reducer // nil where the process is on its own
+	ddp    *reducer  // nil without DistributedDataParallel
+	shards *sharding // nil without FSDP2
+	stream uint8     // that memory is asked for on
 
 	err error // the first that happened: what follows it does not count
 

@@ -99,8 +99,12 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
 			l = r.layouts.at(v.Shape, channelsLastStrides(v.Shape))
 		}
-		t := r.laid(dtype, l)
+		t := r.laidOn(c == timeline.Parameter && r.opts.Shards.Meta && r.opts.Train, dtype, l)
 		r.recategorize(t.st, c)
+		if c == timeline.Buffer && dtype.IsFloat() {
+			// Sharding leaves it in its type, and what it meets is taken to be in another.
+			t.dtype = r.floats()
+		}
 		t.st.state = c == timeline.Parameter || c == timeline.Buffer
 		t.st.parameter = c == timeline.Parameter
 		values[id] = t
@@ -146,6 +150,9 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 	}
 	r.layer = timeline.NoLayer
+	if r.opts.Shards.World > 1 && r.opts.Train {
+		params = r.shard(values)
+	}
 	r.replicate(values, params)
 	for _, id := range r.prog.Inputs {
 		put(id, timeline.Input)
@@ -186,10 +193,12 @@ func (r *run) forward(values []*tensor) error {
 	}
 	ends, unread := r.ends, r.unread
 	r.values = values
+	r.gatherRoot(values)
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
 		r.layer, r.at, r.index = c.Layer, c.Origin, int32(i)
+		r.enterGroup(i, values)
 		r.enterCheckpoint(i, values)
 		rest, err := r.call(c, values)
 		if err != nil {
@@ -211,8 +220,10 @@ func (r *run) forward(values []*tensor) error {
 			r.releaseAll(held[i])
 		}
 		r.exitCheckpoint(i)
+		r.exitGroup(i, values)
 		r.recycle()
 	}
+	r.leaveRoot(values)
 	r.layer, r.at = timeline.NoLayer, -1
 	return nil
 }

@@ -69,7 +69,7 @@ func (r *run) request(bytes int64, c timeline.Category) int32 {
 	if bytes <= 0 {
 		return noBlock
 	}
-	return r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: c}, 0)
+	return r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: c, Stream: r.stream}, 0)
 }
 
 // free gives a block back.

@@ -22,5 +22,19 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 				" follows its sources, 0.49, and was not measured; peft casts what is not stored so to float32")
 		}
 	}
+	if p.GPUs > 1 {
+		info = append(info, "the figures are those of rank 0, and the batch is one rank's")
+	}
+	switch {
+	case p.GPUs < 2:
+	case p.Parallel != FSDP:
+		info = append(info, "whether DDP's first bucket is still there in the second forward pass is a race: "+
+			"the prediction has it gone, the upper bound has it")
+	case p.MetaDevice:
+		info = append(info, fmt.Sprintf("fully_shard has %d modules and the model; each rank makes its parts alone", len(prog.Groups)-1))
+	default:
+		info = append(info, fmt.Sprintf("fully_shard has %d modules and the model, which is on the GPU as a whole before: "+
+			"--meta-device says that it never is", len(prog.Groups)-1))
+	}
 	return info, unmeasured
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 )
@@ -22,15 +23,27 @@ type Plan struct {
 	Parallel string `json:"parallel,omitempty"`                // how: one of Schemes; "" is DDP
 	Bucket   int64  `json:"bucket_cap_bytes,omitempty"`        // DDP's bucket_cap_mb; 0 is its default, 25 MiB
 	View     bool   `json:"gradient_as_bucket_view,omitempty"` // DDP's setting of that name
-	NCCL     int64  `json:"-"`                                 // what NCCL takes on the device; 0 is what was measured
+	// Of FSDP, torch.distributed.fsdp.fully_shard.
+	// Shard says which modules it wraps beside the model: as Checkpoint, "" is Blocks, or Whole.
+	Shard       string `json:"shard,omitempty"`
+	NoReshard   bool   `json:"no_reshard_after_forward,omitempty"` // reshard_after_forward=False
+	ParamDType  string `json:"param_dtype,omitempty"`              // of MixedPrecisionPolicy: one of DTypes
+	ReduceDType string `json:"reduce_dtype,omitempty"`             // likewise, "" is ParamDType
+	MetaDevice  bool   `json:"meta_device,omitempty"`              // the model is made there, no rank ever holds all of it
+
+	NCCL int64 `json:"-"` // what NCCL takes on the device; 0 is what was measured
 }
 
 // Schemes are the ways in which several GPUs train together.
-var Schemes = []string{DDP, ZeRO1}
+var Schemes = []string{DDP, ZeRO1, FSDP}
+
+// DTypes are the names of element types.
+var DTypes = []string{"fp32", "bf16", "fp16"}
 
 // The schemes.
 const (
 	DDP   = "ddp"   // DistributedDataParallel
+	FSDP  = "fsdp"  // fully_shard, FSDP2
 	ZeRO1 = "zero1" // the same with ZeroRedundancyOptimizer
 )
 
@@ -50,12 +63,14 @@ func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(
 
 // Plain reports whether the program stays as it is.
 func (p Plan) Plain() bool {
-	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == ""
+	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP
 }
 
 // Check says whether the regular expressions are such.
 func (p Plan) Check() error {
-	for _, e := range []struct{ what, expr string }{{"train-only", p.TrainOnly}, {"freeze", p.Freeze}, {"checkpoint", p.Checkpoint}} {
+	for _, e := range []struct{ what, expr string }{
+		{"train-only", p.TrainOnly}, {"freeze", p.Freeze}, {"checkpoint", p.Checkpoint}, {"shard", p.Shard},
+	} {
 		if _, err := regexp.Compile(e.expr); err != nil {
 			return fmt.Errorf("%s: %q is no regular expression: %w", e.what, e.expr, err)
 		}
@@ -74,6 +89,20 @@ func (p Plan) Check() error {
 	}
 	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.NCCL != 0) {
 		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
+	}
+	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice
+	switch {
+	case p.Parallel != FSDP && sharding:
+		return errors.New("how FSDP shards is set, and parallel is not fsdp")
+	case p.Parallel == FSDP && strings.Contains(p.LoRA, "base="):
+		return errors.New("lora: how FSDP shards weights that bitsandbytes stores is not simulated")
+	case p.Parallel == FSDP && (p.Bucket != 0 || p.View):
+		return errors.New("DDP's buckets are set, and parallel is fsdp, which has none")
+	}
+	for _, e := range []struct{ what, name string }{{"param-dtype", p.ParamDType}, {"reduce-dtype", p.ReduceDType}} {
+		if e.name != "" && !slices.Contains(DTypes, e.name) {
+			return fmt.Errorf("%s: unknown type %q, want one of %v", e.what, e.name, DTypes)
+		}
 	}
 	return nil
 }
@@ -103,6 +132,12 @@ func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
 		out.Checkpoints = spansOf(&out, modules)
 		if len(out.Checkpoints) == 0 {
 			return nil, noMatch("checkpoint: no call of the graph is known to be in the modules that %q names", p.Checkpoint)
+		}
+	}
+	if p.Parallel == FSDP {
+		var err error
+		if out.Groups, err = p.groups(&out); err != nil {
+			return nil, err
 		}
 	}
 	return &out, nil
@@ -154,18 +189,24 @@ func (p Plan) checkpointed(prog *aten.Program) ([]bool, error) {
 		}
 		return modules, nil
 	}
-	whole := regexp.MustCompile(`\A(?:` + p.Checkpoint + `)\z`)
+	return wrapped(prog, "checkpoint", p.Checkpoint)
+}
+
+// wrapped marks, by scope, the modules whose whole name an expression matches.
+func wrapped(prog *aten.Program, what, expr string) ([]bool, error) {
+	whole := regexp.MustCompile(`\A(?:` + expr + `)\z`)
 	modules, found := make([]bool, len(prog.Scopes)), false
 	for i := range prog.Scopes {
 		modules[i] = prog.Scopes[i].Name != "" && whole.MatchString(prog.Scopes[i].Name)
 		found = found || modules[i]
 	}
 	if !found {
-		return nil, noMatch("checkpoint: %q is the whole name of no module, one is %q", p.Checkpoint, anyModule(prog))
+		return nil, noMatch("%s: %q is the whole name of no module, one is %q", what, expr, anyModule(prog))
 	}
 	for i := range modules {
 		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
-			return nil, noMatch("checkpoint: %q matches module %q and one within it, and checkpoints within checkpoints are not simulated", p.Checkpoint, prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name)
+			outer := prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name
+			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is not simulated", what, expr, outer)
 		}
 	}
 	return modules, nil

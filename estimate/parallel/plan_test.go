@@ -64,12 +64,60 @@ func TestPlansThatMatchNothing(t *testing.T) {
 		{Plan{TrainOnly: "fc9"}, `train-only: "fc9" matches no parameter, the first is "stem.weight"`},
 		{Plan{Freeze: "fc9"}, `freeze: "fc9" matches no parameter`},
 		{Plan{Checkpoint: "fc9"}, `checkpoint: "fc9" is the whole name of no module`},
-		{Plan{Checkpoint: `h\.0.*`}, "checkpoints within checkpoints are not simulated"},
+		{Plan{Checkpoint: `h\.0.*`}, "one within another is not simulated"},
 		{Plan{GPUs: 2, Parallel: "dp"}, `unknown scheme "dp"`},
 		{Plan{GPUs: -1}, "is not a number of GPUs"},
 		{Plan{GPUs: 1 << 40}, "is not a number of GPUs"},
 		{Plan{Parallel: DDP}, "their number is not"},
 		{Plan{Checkpoint: "("}, "is no regular expression"},
+	} {
+		if _, err := c.plan.Apply(program()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.plan, err, c.want)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	for shard, want := range map[string]string{
+		"":     "h.0.fc.weight | h.1.fc.weight | stem.weight head.weight",
+		Blocks: "h.0.fc.weight | h.1.fc.weight | stem.weight head.weight",
+		`h\.1`: "h.1.fc.weight | stem.weight h.0.fc.weight head.weight",
+		Whole:  "stem.weight h.0.fc.weight h.1.fc.weight head.weight",
+	} {
+		prog := program()
+		prog.Params = prog.State
+		for i := range prog.Calls { // the weights are the first values, which calls of these modules read
+			if k := slices.Index([]int32{1, 4, 6, 7}, prog.Calls[i].Scope); k >= 0 {
+				prog.Calls[i].In = []aten.ValueID{aten.ValueID(k)}
+			} else {
+				prog.Calls[i].In = nil
+			}
+		}
+		got, err := Plan{GPUs: 2, Parallel: FSDP, Shard: shard}.Apply(prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var groups []string
+		for _, g := range got.Groups {
+			var names []string
+			for _, v := range g.Params {
+				names = append(names, got.Values[v].Name)
+			}
+			groups = append(groups, strings.Join(names, " "))
+		}
+		if strings.Join(groups, " | ") != want {
+			t.Errorf("%q: %q, want %s", shard, groups, want)
+		}
+	}
+	for _, c := range []struct {
+		plan Plan
+		want string
+	}{
+		{Plan{GPUs: 2, Shard: "h"}, "parallel is not fsdp"},
+		{Plan{GPUs: 2, Parallel: FSDP, View: true}, "which has none"},
+		{Plan{GPUs: 2, Parallel: FSDP, ParamDType: "int8"}, "unknown type"},
+		{Plan{GPUs: 2, Parallel: FSDP, LoRA: "r=2,targets=a,base=nf4"}, "not simulated"},
+		{Plan{GPUs: 2, Parallel: FSDP, Shard: "nothing"}, "is the whole name of no module"},
 	} {
 		if _, err := c.plan.Apply(program()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.plan, err, c.want)

@@ -1,0 +1,459 @@
+package eager
+
+import (
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// Shards say that the run is one rank of FSDP2: torch.distributed.fsdp.fully_shard around the modules of
+// Program.Groups. The zero value is a process of its own.
+type Shards struct {
+	World, Rank int
+	Keep        bool       // reshard_after_forward=False
+	Param       aten.DType // of MixedPrecisionPolicy: what is gathered, and computed in; Undefined is the parameters' own
+	Reduce      aten.DType // likewise: what gradients are reduced in; Undefined is what is gathered
+	Meta        bool       // the model was made on the meta device: no rank ever holds all of it
+}
+
+// The streams that FSDP2 allocates on beside the default one (FSDPCommContext of _fsdp_param_group.py). The blocks of
+// one are never used on another.
+const (
+	defaultStream uint8 = iota
+	gatherStream        // all_gather_copy_in_stream: what is gathered, and what of it is this rank's
+	reduceStream        // reduce_scatter_stream: the sharded gradients
+)
+
+// sharding is the state of FSDP2 in a run.
+type sharding struct {
+	Shards
+	groups  []*shardGroup
+	begins  map[int32]*shardGroup // by the first call of a module
+	within  *shardGroup           // the module that the forward pass is in
+	ends    int32                 // its last call
+	swapped []swapped             // what its calls read through RegisterPostBackwardFunction
+	casts   []swapped             // the model's inputs, in the type that is computed in
+
+	last     *shardGroup   // whose gathered buffer waits for the next one's: comm_ctx.all_gather_state
+	order    []*shardGroup // post_forward_order
+	reducing *storage      // comm_ctx.reduce_scatter_state: the last reduce-scatter's input
+}
+
+// A swapped value stands for another while a module runs.
+type swapped struct {
+	value aten.ValueID
+	old   *tensor
+}
+
+// A shardGroup is the parameters that are gathered together: an FSDPParamGroup.
+type shardGroup struct {
+	params   []*shardParam
+	root     bool
+	gathered bool     // its parameters are there
+	out      *storage // of the all-gather, until it is copied out
+	turns    []int    // where post_forward_order has it
+	ready    bool     // pre_backward has run
+	then     *shardGroup
+}
+
+// A shardParam is a parameter of a group.
+type shardParam struct {
+	whole *tensor // what is computed with: its storage comes and goes
+	leaf  *leaf   // this rank's part and its gradient; nil where it is frozen
+	own   int64   // elements of a rank's part, those of padding included
+	cast  bool    // it is gathered in another type
+}
+
+// shard is fully_shard around each module and the model, on a model that is on the GPU: each parameter is cut along
+// its first dimension, and padded; what it was cut out of goes when the group has its parts. It returns what the
+// optimizer steps.
+func (r *run) shard(values []*tensor) (params []*leaf) {
+	s := &sharding{Shards: r.opts.Shards, begins: map[int32]*shardGroup{}}
+	r.shards = s
+	leaves := map[aten.ValueID]*leaf{}
+	for i, g := range r.prog.Groups {
+		group := &shardGroup{root: i == len(r.prog.Groups)-1}
+		s.groups = append(s.groups, group)
+		for _, span := range g.Spans {
+			s.begins[span.First] = group
+		}
+		var cut []*storage
+		for _, id := range g.Params {
+			old := values[id]
+			p := r.cut(old)
+			values[id] = p.whole
+			if p.leaf != nil {
+				leaves[id] = p.leaf
+			}
+			group.params = append(group.params, p)
+			cut = append(cut, old.st)
+		}
+		for _, st := range cut {
+			r.drop(st)
+		}
+	}
+	for _, id := range r.prog.Params {
+		if l := leaves[id]; l != nil {
+			params = append(params, l)
+		}
+	}
+	return params
+}
+
+// laidOn returns a new dense tensor: on the meta device it has no memory.
+func (r *run) laidOn(meta bool, dtype aten.DType, l *layout) *tensor {
+	if !meta {
+		return r.laid(dtype, l)
+	}
+	st, t := r.storages.one(), r.tensors.one()
+	*st = storage{block: noBlock, refs: 1}
+	*t = tensor{layout: l, st: st, dtype: dtype, refs: 1}
+	return t
+}
+
+// cut makes a parameter's part (FSDPParam._init_sharded_param).
+func (r *run) cut(old *tensor) *shardParam {
+	s := r.shards
+	rows, rest := int64(1), int64(1)
+	if len(old.shape) > 0 {
+		rows = old.shape[0]
+		rest = aten.Numel(old.shape[1:])
+	}
+	each := (rows + int64(s.World) - 1) / int64(s.World)
+	mine := min(max(rows-int64(s.Rank)*each, 0), each)
+	p := &shardParam{own: each * rest, cast: s.Param != aten.Undefined && old.dtype.IsFloat() && s.Param != old.dtype}
+	st := r.alloc(aten.BytesOf(p.own, old.dtype), timeline.Parameter)
+	st.state = true
+
+	dtype := old.dtype
+	if p.cast {
+		dtype = s.Param
+	}
+	whole := r.storages.one()
+	*whole = storage{block: noBlock, refs: 1, state: true, parameter: old.st.parameter}
+	p.whole = r.tensors.one()
+	*p.whole = tensor{layout: old.layout, st: whole, dtype: dtype, refs: 1, requiresGrad: old.requiresGrad}
+	if old.leaf != nil {
+		p.whole.leaf = r.leaves.one()
+		*p.whole.leaf = leaf{param: p.whole}
+		part := r.tensors.one()
+		*part = tensor{layout: r.layouts.rowMajor([]int64{mine, rest}), st: st, dtype: old.dtype, refs: 1, requiresGrad: true}
+		p.leaf = r.leaves.one()
+		*p.leaf = leaf{param: part}
+		part.leaf = p.leaf
+	}
+	return p
+}
+
+// gather is FSDPParamGroup.unshard: the parts of all ranks into one buffer (foreach_all_gather of
+// _fsdp_collectives.py). What is gathered in another type is cast first.
+func (r *run) gather(g *shardGroup) {
+	if g.gathered || g.out != nil {
+		return
+	}
+	r.stream = gatherStream
+	bytes, cast := int64(0), int64(0)
+	for _, p := range g.params {
+		part := aten.BytesOf(p.own, p.whole.dtype)
+		bytes += part
+		if p.cast {
+			cast += part
+		}
+	}
+	var flat *storage
+	if cast > 0 {
+		flat = r.alloc(cast, timeline.Temporary)
+	}
+	g.out = r.alloc(bytes*int64(r.shards.World), timeline.Temporary)
+	if flat != nil {
+		r.drop(flat)
+	}
+	r.stream = defaultStream
+}
+
+// copyOut is wait_for_unshard: each parameter gets its storage. In the forward pass the buffer stays until that of the
+// next group is there, so that copying overlaps with gathering.
+func (r *run) copyOut(g *shardGroup, forward bool) {
+	s := r.shards
+	if g.out == nil {
+		return
+	}
+	if forward {
+		r.dropGathered()
+	}
+	for _, p := range g.params {
+		bytes := aten.BytesOf(p.own, p.whole.dtype) * int64(s.World)
+		p.whole.st.bytes = bytes
+		p.whole.st.block = r.request(bytes, timeline.Parameter)
+	}
+	g.gathered = true
+	if forward {
+		s.last = g
+		return
+	}
+	r.drop(g.out)
+	g.out = nil
+}
+
+// dropGathered lets go of the buffer that waits for the next one's.
+func (r *run) dropGathered() {
+	if g := r.shards.last; g != nil {
+		r.drop(g.out)
+		g.out = nil
+		r.shards.last = nil
+	}
+}
+
+// reshard is FSDPParamGroup.reshard: storages are resized to nothing, whoever else refers to them.
+func (r *run) reshard(g *shardGroup) {
+	if !g.gathered {
+		return
+	}
+	g.gathered = false
+	for _, p := range g.params {
+		r.free(p.whole.st.block)
+		p.whole.st.block = noBlock
+	}
+}
+
+// gatherRoot is the pre-forward of the model itself: its group stays gathered to the end of backward. The model's
+// inputs are cast (cast_forward_inputs).
+func (r *run) gatherRoot(values []*tensor) {
+	s := r.shards
+	if s == nil {
+		return
+	}
+	root := s.groups[len(s.groups)-1]
+	r.gather(root)
+	r.copyOut(root, true)
+	if s.Param == aten.Undefined {
+		return
+	}
+	for _, id := range r.prog.Inputs {
+		if x := values[id]; x.dtype.IsFloat() && x.dtype != s.Param {
+			s.casts = append(s.casts, swapped{id, x})
+			values[id] = r.to(x, s.Param)
+		}
+	}
+}
+
+// leaveRoot is its post-forward.
+func (r *run) leaveRoot(values []*tensor) {
+	s := r.shards
+	if s == nil {
+		return
+	}
+	r.dropGathered()
+	for _, c := range s.casts {
+		r.release(values[c.value])
+		values[c.value] = c.old
+	}
+	s.casts = s.casts[:0]
+	r.inOrder(s.groups[len(s.groups)-1], values, r.prog.Outputs)
+}
+
+// enterGroup is the pre-forward of a module that call i begins. What it reads passes through a function whose gradient
+// is the sign that the module's own gradients are there (RegisterPostBackwardFunction).
+func (r *run) enterGroup(i int, values []*tensor) {
+	s := r.shards
+	if s == nil {
+		return
+	}
+	g := s.begins[int32(i)]
+	if g == nil {
+		return
+	}
+	r.gather(g)
+	r.copyOut(g, true)
+	s.within, s.ends = g, r.spanFrom(g, int32(i))
+	var ins, outs []*tensor
+	for _, v := range r.readFromOutside(int32(i), s.ends) {
+		if t := values[v]; t != nil && t.requiresGrad {
+			s.swapped = append(s.swapped, swapped{v, t})
+			values[v] = r.look(t, t.layout)
+			ins, outs = append(ins, t), append(outs, values[v])
+		}
+	}
+	if len(ins) > 0 {
+		r.record("RegisterPostBackwardFunction", outs, ins, nil, func(r *run, n *node, grads []*tensor) []*tensor {
+			r.afterBackward(g)
+			passed := r.outs(len(grads))
+			for i, t := range grads {
+				if t != nil {
+					passed[i] = t.retain()
+				}
+			}
+			return passed
+		})
+	}
+}
+
+// spanFrom returns the last call of the module's call that call first begins.
+func (r *run) spanFrom(g *shardGroup, first int32) int32 {
+	for i, other := range r.shards.groups {
+		if other != g {
+			continue
+		}
+		for _, span := range r.prog.Groups[i].Spans {
+			if span.First == first {
+				return span.Last
+			}
+		}
+	}
+	return first
+}
+
+// readFromOutside are the activations and inputs that calls read and none of them makes, in the order of reading.
+func (r *run) readFromOutside(first, last int32) (list []aten.ValueID) {
+	seen := map[aten.ValueID]bool{}
+	for i := first; i <= last; i++ {
+		c := &r.prog.Calls[i]
+		for _, v := range c.In {
+			if v == aten.NoValue || seen[v] || r.prog.Values[v].Kind != aten.Activation {
+				continue
+			}
+			seen[v] = true
+			list = append(list, v)
+		}
+		for _, v := range c.Out {
+			if v != aten.NoValue {
+				seen[v] = true
+			}
+		}
+	}
+	return list
+}
+
+// exitGroup is the post-forward of the module that call i ends.
+func (r *run) exitGroup(i int, values []*tensor) {
+	s := r.shards
+	if s == nil || s.within == nil || s.ends != int32(i) {
+		return
+	}
+	g := s.within
+	s.within = nil
+	for _, c := range s.swapped {
+		if t := values[c.value]; t != nil {
+			r.release(t)
+			values[c.value] = c.old
+		} else { // it went within the module
+			r.release(c.old)
+		}
+	}
+	s.swapped = s.swapped[:0]
+	if !s.Keep {
+		r.reshard(g)
+	}
+	r.inOrder(g, values, r.prog.Calls[i].Out)
+}
+
+// inOrder notes where post_forward_order has a group, and has its pre_backward run before the gradient of one of its
+// results is used.
+func (r *run) inOrder(g *shardGroup, values []*tensor, results []aten.ValueID) {
+	s := r.shards
+	g.turns = append(g.turns, len(s.order))
+	s.order = append(s.order, g)
+	for _, v := range results {
+		if v == aten.NoValue || values[v] == nil || values[v].fn == nil {
+			continue
+		}
+		if n := values[v].fn; n.gate != nil && n.gate != g {
+			n.gate.then = g
+		} else {
+			n.gate = g
+		}
+	}
+}
+
+// beforeBackward is FSDPParamGroup.pre_backward: the parameters are there, and those of the group that comes next in
+// backward are being gathered.
+func (r *run) beforeBackward(g *shardGroup) {
+	if g.then != nil {
+		r.beforeBackward(g.then)
+		g.then = nil
+	}
+	if g.ready {
+		return
+	}
+	g.ready = true
+	r.gather(g)
+	r.copyOut(g, false)
+	if k := len(g.turns); k > 0 {
+		turn := g.turns[k-1]
+		g.turns = g.turns[:k-1]
+		if turn > 0 {
+			r.gather(r.shards.order[turn-1])
+		}
+	}
+}
+
+// afterBackward is FSDPParamGroup.post_backward and foreach_reduce: the gradients of all ranks are added up, each rank
+// keeps its part, in one block for the group.
+func (r *run) afterBackward(g *shardGroup) {
+	s := r.shards
+	g.ready = false
+	r.reshard(g)
+	var with []*shardParam
+	sum := int64(0)
+	for _, p := range g.params {
+		if l := p.whole.leaf; l != nil && l.grad != nil {
+			with = append(with, p)
+			sum += p.own
+		}
+	}
+	if len(with) == 0 {
+		return
+	}
+	r.dropReducing()
+	own, reduce := with[0].leaf.param.dtype, with[0].whole.dtype
+	if s.Reduce != aten.Undefined {
+		reduce = s.Reduce
+	}
+	s.reducing = r.alloc(aten.BytesOf(sum, reduce)*int64(s.World), timeline.Temporary)
+	for _, p := range with {
+		r.release(p.whole.leaf.grad)
+		p.whole.leaf.grad = nil
+	}
+	r.stream = reduceStream
+	out := r.alloc(aten.BytesOf(sum, reduce), timeline.Gradient)
+	if own != reduce {
+		wide := r.alloc(aten.BytesOf(sum, own), timeline.Gradient)
+		r.drop(out)
+		out = wide
+	}
+	r.stream = defaultStream
+	for _, p := range with {
+		if p.leaf.grad == nil { // else it is added to
+			out.refs++
+			p.leaf.grad = r.tensors.one()
+			*p.leaf.grad = tensor{layout: p.leaf.param.layout, st: out, dtype: own, refs: 1, view: true}
+		}
+	}
+	r.drop(out)
+}
+
+func (r *run) dropReducing() {
+	if s := r.shards; s.reducing != nil {
+		r.drop(s.reducing)
+		s.reducing = nil
+	}
+}
+
+// endBackward is _root_post_backward_final_callback: groups whose inputs have no gradient, the model's own among them,
+// come last.
+func (r *run) endBackward() {
+	s := r.shards
+	if s == nil {
+		return
+	}
+	for i := len(s.groups) - 1; i >= 0; i-- {
+		if g := s.groups[i]; g.gathered || g.out != nil {
+			r.copyOut(g, false)
+			r.afterBackward(g)
+		}
+	}
+	r.dropReducing()
+	for _, g := range s.groups {
+		g.turns, g.ready = g.turns[:0], false
+	}
+	s.order = s.order[:0]
+}
