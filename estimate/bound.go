@@ -1,8 +1,13 @@
 package estimate
 
 import (
+	"cmp"
+	"slices"
+	"sync"
+
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // spareBytes is what an upper bound leaves for pools of small blocks, and for what the context differs by.
@@ -17,14 +22,12 @@ type room struct {
 	request, limit float64
 }
 
-// A training step has many large requests; an inference has few, which its peak consists of. A recording has the requests as
-// they are: what is left is how convolutions of other shapes than measured run.
+// A training step has many large requests; an inference has few, which its peak consists of. A recording lacks none.
 var (
 	trainRoom = room{share: 0.01, request: 0.75, limit: 0.06}
 	inferRoom = room{share: 0.01, request: 0.25, limit: 0.075}
 
 	recordedRoom = room{share: 0.01}
-	convRoom     = room{share: 0.01, request: 0.25, limit: 0.015} // a recording in which cuDNN may choose otherwise
 )
 
 func roomOf(infer bool) room {
@@ -41,34 +44,85 @@ func roomOf(infer bool) room {
 // cuDNN's choice: where all agree there is nothing to replay, and where they do not, the shape is unlike what was measured.
 // And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room for
 // a request that no cached block serves.
+//
+// A recording has its requests as they are, and what is left to doubt is named: it is replayed with scattered addresses too, and a second
+// log, in which everything that is guessed is at its most, with the likely workspaces of convolutions and with one of them
+// at its most, each in its turn of those that would need the most memory. docs/ACCURACY.md has what this rests on.
 func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 	var c crew
-	most := make([]int64, len(s.Run.Workspaces)+1)
-	large := caching.LargeOf(s.Run.Log, cfg.Options)
-	replay := func(k int, cfg caching.Config) {
+	cfg.Record = false
+	log := s.Run.Log
+	large := caching.LargeOf(log, cfg.Options)
+	var mu sync.Mutex
+	reserved := s.Peak.Reserved
+	replay := func(large *caching.LargeRequests, cfg caching.Config) {
 		c.do(func() {
 			// A choice that does not survive a limit says nothing of one that does.
 			if bytes, ok := large.Reserved(cfg); ok {
-				most[k] = bytes + s.Replay.Stats.ReservedBytes.Small.Peak
+				mu.Lock()
+				defer mu.Unlock()
+				reserved = max(reserved, bytes+s.Replay.Stats.ReservedBytes.Small.Peak)
 			}
 		})
 	}
-	cfg.Record = false
-	for k, sizes := range s.Run.Workspaces {
+	for _, sizes := range s.Run.Workspaces {
 		other := cfg
 		other.Workspaces = sizes
-		replay(k, other)
+		replay(large, other)
 	}
-	cfg.Address = caching.Rising()
-	replay(len(most)-1, cfg)
+	addresses := []func(int64) int64{caching.Rising()}
+	if s.Recorded != nil {
+		for seed := range scatteredSeeds {
+			addresses = append(addresses, caching.Scattered(seed+1))
+		}
+		if s.Recorded.Doubtful {
+			most := caching.LargeOf(s.Recorded.AtMost(), cfg.Options)
+			for _, sizes := range oneAtMost(s.Recorded.Convolutions, most) {
+				other := cfg
+				other.Workspaces = sizes
+				replay(most, other)
+			}
+		}
+	}
+	for _, address := range addresses {
+		other := cfg
+		other.Address = address
+		replay(large, other)
+	}
 	c.end()
-
-	reserved := s.Peak.Reserved
-	above := spareBytes + int64(spare.share*float64(reserved)+min(spare.request*float64(largestRequest(s.Run.Log)), spare.limit*float64(reserved)))
-	for _, r := range most {
-		reserved = max(reserved, r)
-	}
+	above := spareBytes + int64(spare.share*float64(s.Peak.Reserved)+
+		min(spare.request*float64(largestRequest(log)), spare.limit*float64(s.Peak.Reserved)))
 	return s.Context + reserved + above
+}
+
+// What a recording's bound tries: so many convolutions at their most, one at a time, and so many orders of addresses.
+const (
+	mostReplays    = 16
+	scatteredSeeds = uint64(4)
+)
+
+// oneAtMost returns the workspaces of convolutions, by plan less 1: all of them likely ones, then each time one at its most, of
+// those that would need the most memory with it.
+func oneAtMost(plans []workspace.ConvPlan, run *caching.LargeRequests) (all [][]int64) {
+	likely, most := make([]int64, len(plans)), make([]int64, len(plans))
+	for i := range plans {
+		likely[i], most[i] = plans[i].Bytes, plans[i].Most
+	}
+	all = append(all, likely)
+	needs := run.Needs(most)
+	order := make([]int, 0, len(plans))
+	for i := range plans {
+		if most[i] > likely[i] {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(needs[b], needs[a]) })
+	for _, i := range order[:min(len(order), mostReplays)] {
+		sizes := slices.Clone(likely)
+		sizes[i] = most[i]
+		all = append(all, sizes)
+	}
+	return all
 }
 
 // largestRequest returns the bytes of the largest request once the model is loaded: an activation, a gradient, an

@@ -161,11 +161,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	spare := recordedRoom
-	if len(run.Workspaces) > 0 {
-		spare = convRoom
-	}
-	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
+	sim.Peak.UpperBound = upperBound(sim, cfg, recordedRoom)
 	return sim, run, nil
 }
 

@@ -15,9 +15,15 @@ type Run struct {
 	Log        *timeline.Log
 	BLAS, DNN  int       // threads that used cuBLAS, and cuDNN
 	Workspaces [][]int64 // other sizes of convolutions' workspaces, by plan less 1: see workspace.Kernels.Others
-	Trains     bool      // it has a backward pass
-	Crossing   int       // tensors of which the program recorded that another stream uses them
-	Steps      int       // that ended
+
+	// Convolutions are the plans of convolutions, by plan less 1.
+	Convolutions []workspace.ConvPlan
+	// Doubtful says that some of what is taken, or until when, is not known: AtMost has it at its most.
+	Doubtful bool
+
+	Trains   bool // it has a backward pass
+	Crossing int  // tensors of which the program recorded that another stream uses them
+	Steps    int  // that ended
 
 	// Of says by event of the Log where in the program it happened: an index into Sites, -1 where that is not known.
 	Of    []int32
@@ -27,6 +33,8 @@ type Run struct {
 	// kernels take.
 	Calls   int
 	Unknown map[Op]int
+
+	device gpu.Device
 }
 
 // A Site is a place of the program and the operator that it called there: frames and operators of the recording, NoFrame and -1
@@ -48,6 +56,9 @@ type player struct {
 	users   []int32 // how many storages share the block of a storage, itself included, where any do
 	phase   timeline.Phase
 	step    int32
+	atMost  bool           // see Run.AtMost
+	stashed map[int32]bool // storages that backward passes gave to an asynchronous all-reduce
+	late    []int32        // blocks of such storages that the program let go of, at most until the next all-reduce
 	thread  int32
 	stream  int32
 	layer   int32
@@ -71,7 +82,11 @@ const (
 	unknownKernel kernelKind = iota
 	plainKernel              // takes nothing beside its results
 	takingKernel
+	reducingKernel // allReduce
 )
+
+// allReduce is what DDP reduces its buckets by, in its backward pass.
+const allReduce = "c10d::allreduce_"
 
 // born is a storage that begins in a call.
 type born struct {
@@ -82,11 +97,22 @@ type born struct {
 
 // Timeline returns the requests to the allocator of the recorded program on a device: its storages, and around each call
 // what the kernels take beside them.
-func (r *Recording) Timeline(d gpu.Device) *Run {
+func (r *Recording) Timeline(d gpu.Device) *Run { return r.timeline(d, false) }
+
+// AtMost returns the requests of a doubtful run with everything that is not known at its most: workspaces, also those of convolutions
+// that likely take none, and buckets of DDP that live on.
+func (run *Run) AtMost() *timeline.Log { return run.Recording.timeline(run.device, true).Log }
+
+func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	p := &player{
-		rec: r, log: new(timeline.Log), kernels: workspace.NewKernels(d), run: &Run{Recording: r, Unknown: map[Op]int{}},
+		rec: r, log: new(timeline.Log), kernels: workspace.NewKernels(d), run: &Run{Recording: r, Unknown: map[Op]int{}, device: d},
 		blocks: make([]int32, r.Storages), same: make([]int32, r.Storages), users: make([]int32, r.Storages),
-		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{}, modules: make([]int32, len(r.Modules)), layers: map[string]int32{}, tensors: make([]*workspace.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
+		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{}, modules: make([]int32, len(r.Modules)), layers: map[string]int32{},
+		tensors: make([]*workspace.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
+		atMost: atMost, stashed: map[int32]bool{},
+	}
+	if atMost {
+		p.kernels.AtMost()
 	}
 	for i, op := range r.Ops {
 		switch takes, known := p.kernels.Takes(aten(op.Name), op.Overload); {
@@ -94,6 +120,9 @@ func (r *Recording) Timeline(d gpu.Device) *Run {
 			p.takes[i] = takingKernel
 		case known:
 			p.takes[i] = plainKernel
+		}
+		if op.Name == allReduce {
+			p.takes[i] = reducingKernel
 		}
 	}
 	for i := range r.Events {
@@ -106,7 +135,8 @@ func (r *Recording) Timeline(d gpu.Device) *Run {
 	p.play()
 	p.run.Log = p.log
 	p.run.BLAS, p.run.DNN = p.kernels.Threads()
-	p.run.Workspaces = p.kernels.Others()
+	p.run.Workspaces, p.run.Convolutions = p.kernels.Others(), p.kernels.Convolutions()
+	p.run.Doubtful = p.run.Doubtful || p.kernels.Doubts()
 	p.run.Steps = int(p.step)
 	return p.run
 }
@@ -237,8 +267,36 @@ func (p *player) free(storage int32) {
 	if p.users[root]--; p.users[root] > 0 {
 		return
 	}
+	if p.stashed[root] {
+		p.run.Doubtful = true
+		if p.atMost {
+			p.late = append(p.late, p.blocks[root])
+			p.blocks[root] = noBlock
+			return
+		}
+	}
 	p.give(p.blocks[root])
 	p.blocks[root] = noBlock
+}
+
+// reduced plays an all-reduce. What a backward pass gives to one is held by NCCL's process group until its watchdog has seen that the
+// work ended, and another collective begins: DDP waits for a future, which does not let go of it. So whether the one bucket
+// of the first step is there until the second step reduces is a race (stashed_for_allocator_safety_ in ProcessGroupNCCL.cpp).
+func (p *player) reduced(c *Call) {
+	if p.phase != timeline.Backward {
+		return
+	}
+	for _, block := range p.late {
+		p.give(block)
+	}
+	p.late = p.late[:0]
+	for _, v := range p.rec.Args(c) {
+		if v.Kind() == Tensor {
+			if s, ok := v.Storage(); ok {
+				p.stashed[p.root(s)] = true
+			}
+		}
+	}
 }
 
 // share puts a storage in the place of another.
@@ -246,47 +304,6 @@ func (p *player) share(storage, with int32) {
 	root := p.root(with)
 	p.same[storage] = root + 1
 	p.users[root]++
-}
-
-// played plays a call with the storages that begin in it, and returns the index of their last event.
-func (p *player) played(at int) int {
-	events := p.rec.Events
-	c := &p.rec.Calls[events[at].A]
-	if p.layer = p.layerOf(c.Module); c.Module == NoModule && p.phase == timeline.Backward {
-		p.layer = p.ofArguments(c)
-	}
-	p.site = p.siteOf(Site{c.Frame, c.Op})
-	p.born = p.born[:0]
-	last := at
-	for last+1 < len(events) && events[last+1].Kind == Alloc {
-		last++
-		p.born = append(p.born, born{storage: events[last].A, bytes: events[last].Bytes})
-	}
-	if last+1 < len(events) && events[last+1].Kind == Sum {
-		last++
-		if len(p.born) == 1 {
-			p.share(p.born[0].storage, events[last].A)
-			return last
-		}
-	}
-	if len(p.born) > 0 {
-		p.run.Calls++
-	}
-	switch p.takes[c.Op] {
-	case unknownKernel:
-		if len(p.born) > 0 {
-			p.run.Unknown[p.rec.Ops[c.Op]]++
-		}
-	case takingKernel:
-		p.kernel(c, p.inPlace(c, last))
-		return last
-	}
-	if s := p.inPlace(c, last); s >= 0 {
-		p.share(p.born[0].storage, s)
-		return last
-	}
-	p.rest()
-	return last
 }
 
 // siteOf returns the index of a site.
@@ -298,141 +315,6 @@ func (p *player) siteOf(s Site) int32 {
 		p.sites[s] = i
 	}
 	return i
-}
-
-// rest makes the storages of the call that are not there yet.
-func (p *player) rest() {
-	for i := range p.born {
-		if b := &p.born[i]; !b.made {
-			p.alloc(b.storage, b.bytes)
-			b.made = true
-		}
-	}
-}
-
-// kernel plays a call whose kernels take something. written is the storage in which its result is, -1 for one of its own.
-func (p *player) kernel(c *Call, written int32) {
-	p.describe(c)
-	p.kernels.On(p.thread, p.stream)
-	script := p.kernels.Call(&p.call)
-	if written >= 0 {
-		p.share(p.born[0].storage, written)
-		p.born[0].made = true
-	}
-	for _, b := range p.fresh { // results that the script does not make are there before it begins
-		made := b < 0
-		for _, s := range script {
-			made = made || (s.Do == workspace.Make || s.Do == workspace.Leave) && s.Which < len(p.fresh) && p.fresh[s.Which] == b
-		}
-		if !made {
-			p.make(b, 0)
-		}
-	}
-	p.taken = p.taken[:0]
-	for _, s := range script {
-		switch s.Do {
-		case workspace.Take:
-			p.taken = append(p.taken, p.request(s.Bytes, timeline.Workspace, s.Plan))
-		case workspace.Give:
-			p.give(p.taken[s.Which])
-		case workspace.Make:
-			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
-				p.make(p.fresh[s.Which], s.Bytes)
-			}
-		case workspace.Leave:
-			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
-				p.leave(p.fresh[s.Which])
-			}
-		}
-	}
-	p.rest()
-}
-
-// make makes a storage of the call, of another size than recorded where bytes says one.
-func (p *player) make(storage int32, bytes int64) {
-	for i := range p.born {
-		if b := &p.born[i]; b.storage == storage && !b.made {
-			if bytes == 0 {
-				bytes = b.bytes
-			}
-			p.alloc(storage, bytes)
-			b.made = true
-		}
-	}
-}
-
-// leave makes a storage without a block.
-func (p *player) leave(storage int32) {
-	for i := range p.born {
-		if b := &p.born[i]; b.storage == storage && !b.made {
-			p.alloc(storage, 0)
-			b.made = true
-		}
-	}
-}
-
-// describe puts a call into p.call, and which storages begin in it into p.fresh.
-func (p *player) describe(c *Call) {
-	op := p.rec.Ops[c.Op]
-	p.call.Op, p.call.Overload = aten(op.Name), op.Overload
-	values := p.rec.Args(c)
-	p.args = p.args[:0]
-	p.call.Args = p.call.Args[:0]
-	for i := 0; i < len(values); i++ {
-		v := values[i]
-		if v.Kind() != List {
-			p.call.Args = append(p.call.Args, p.arg(v))
-			continue
-		}
-		from := len(p.args)
-		for _, item := range values[i+1 : i+1+v.Len()] {
-			p.args = append(p.args, p.arg(item))
-		}
-		i += v.Len()
-		p.call.Args = append(p.call.Args, workspace.Arg{List: p.args[from:len(p.args):len(p.args)], Set: true})
-	}
-	p.call.Results, p.fresh = p.call.Results[:0], p.fresh[:0]
-	for _, v := range p.rec.Results(c) {
-		a := p.arg(v)
-		storage := int32(-1)
-		if a.Tensor != nil && a.Tensor.Host {
-			a.Tensor = nil
-		}
-		if a.Tensor != nil {
-			if s, _ := v.Storage(); len(p.born) > 0 && s >= p.born[0].storage {
-				storage = s
-			}
-		}
-		p.call.Results, p.fresh = append(p.call.Results, a.Tensor), append(p.fresh, storage)
-	}
-}
-
-func (p *player) arg(v Value) workspace.Arg {
-	switch v.Kind() {
-	case None:
-		return workspace.Arg{}
-	case Tensor:
-		_, on := v.Storage()
-		return workspace.Arg{Tensor: p.tensor(v.Meta(), !on), Set: true}
-	case Float:
-		return workspace.Arg{Float: v.Float(), Int: int64(v.Float()), Set: true}
-	case Int, Bool:
-		return workspace.Arg{Float: v.Float(), Int: v.Int(), Set: true}
-	}
-	return workspace.Arg{Set: true}
-}
-
-// tensor describes a layout, once.
-func (p *player) tensor(meta int32, host bool) *workspace.Tensor {
-	i := 2 * meta
-	if host {
-		i++
-	}
-	if p.tensors[i] == nil {
-		m := &p.rec.Metas[meta]
-		p.tensors[i] = workspace.NewTensor(m.DType, m.Shape, m.Stride, host)
-	}
-	return p.tensors[i]
 }
 
 // layerOf returns the layer of a module.

@@ -113,3 +113,28 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 	}
 	return bytes, true
 }
+
+// Needs returns, for each plan, the most bytes that its requests are live with, had they these sizes and were all other planned
+// requests not there.
+func (g *LargeRequests) Needs(workspaces []int64) []int64 {
+	needs := make([]int64, len(workspaces))
+	sizes := make([]int64, 0, g.count)
+	plans, live := g.plans, int64(0)
+	for _, e := range g.events {
+		if e&1 != 0 {
+			live -= sizes[e>>1]
+			continue
+		}
+		size := e & (1<<largeStream - 1) >> 1
+		if len(plans) > 0 && int(plans[0].Block) == len(sizes) {
+			if plan := plans[0].Plan; int(plan) <= len(needs) {
+				needs[plan-1] = max(needs[plan-1], live+workspaces[plan-1])
+				size = 0
+			}
+			plans = plans[1:]
+		}
+		sizes = append(sizes, size)
+		live += size
+	}
+	return needs
+}

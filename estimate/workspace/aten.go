@@ -117,6 +117,8 @@ type Kernels struct {
 	dropout bool           // the state of dropout in recurrent layers is there
 	plans   map[string]int32
 	planned []ConvPlan
+	atMost  bool   // what is not known is taken at its most
+	doubts  bool   // something is not known
 	key     []byte // room for a plan's
 	script  Script
 }
@@ -136,6 +138,24 @@ func NewKernels(d gpu.Device) *Kernels {
 		}
 	}
 	return k
+}
+
+// AtMost makes kernels take the most that they may where nobody knows what they take.
+func (k *Kernels) AtMost() { k.atMost = true }
+
+// Doubts reports whether there was anything of which is not known what it takes.
+func (k *Kernels) Doubts() bool { return k.doubts }
+
+// Convolutions returns what is known of each kind of convolution that was called, by plan less 1.
+func (k *Kernels) Convolutions() []ConvPlan { return k.planned }
+
+// guess takes what is only guessed, between what is likely and the most.
+func (k *Kernels) guess(likely, most int64) int {
+	k.doubts = k.doubts || most > likely
+	if k.atMost {
+		return k.take(max(likely, most))
+	}
+	return k.take(likely)
 }
 
 // On says on which thread and stream the next calls are.

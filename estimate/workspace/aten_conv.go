@@ -73,7 +73,15 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 		plan = int32(len(k.planned))
 		k.plans[string(k.key)] = plan
 	}
-	if bytes := k.planned[plan-1].Bytes; bytes > 0 {
+	p := &k.planned[plan-1]
+	bytes := p.Bytes
+	if p.Most > bytes {
+		k.doubts = true
+		if k.atMost {
+			bytes = p.Most
+		}
+	}
+	if bytes > 0 {
 		n := k.take(bytes)
 		k.script[len(k.script)-1].Plan = plan
 		k.give(n)

@@ -13,6 +13,7 @@ const ConvOthers = 4
 type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [ConvOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
+	Most   int64             // the largest that any tree names: docs/workspaces.md says how often it is exceeded
 }
 
 // Plan works a plan out; ones for no workspace, and for what is no convolution, are zero. The index decides which doubting
@@ -30,6 +31,9 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 		return p
 	}
 	p.Bytes = w.most(f, leaves[:n+convDoubts])
+	for _, e := range leaves[:n+convDoubts] {
+		p.Most = max(p.Most, w.bytes(f.engine(int(e))))
+	}
 	for k := range p.Others {
 		doubt := (3*index + k) % convDoubts
 		p.Others[k] = w.bytes(f.engine(int(leaves[n+doubt])))

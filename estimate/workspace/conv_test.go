@@ -24,32 +24,43 @@ var (
 // decide nothing.
 func near(got, want int64) bool { return nearConv(got, want, 0.1) }
 
-// chosen returns the workspace that a forest chooses, and whether some of its trees that doubt comes near.
-func (s *convSample) chosen(file string) (bytes int64, any bool) {
+// A convChoice is what a forest says of a sample.
+type convChoice struct {
+	bytes, most int64 // ConvPlan.Bytes and Most
+	any         bool  // some tree that doubts comes near
+}
+
+func (s *convSample) chosen(file string) (c convChoice) {
 	f := convForestOf(file, s.work.convKind())
 	leaves, n := f.leaves(&s.figures)
 	if n == 0 {
-		return 0, false
+		return c
 	}
-	for _, e := range leaves[n : n+convDoubts] {
-		any = any || near(s.work.bytes(f.engine(int(e))), s.want)
+	for i, e := range leaves[:n+convDoubts] {
+		bytes := s.work.bytes(f.engine(int(e)))
+		c.most = max(c.most, bytes)
+		c.any = c.any || i >= n && near(bytes, s.want)
 	}
-	return s.work.most(f, leaves[:n+convDoubts]), any
+	c.bytes = s.work.most(f, leaves[:n+convDoubts])
+	return c
 }
 
 // tally counts how many predictions are near, and what they are off by, in bytes.
 type tally struct {
 	n, near, exact, any int
+	above, aboveMost    int     // exceeded by more than 1 % and 8 KiB
 	off, bias, want     float64 // bytes
 }
 
-func (a *tally) add(s *convSample, got int64, any bool) {
+func (a *tally) add(s *convSample, c convChoice) {
 	a.n++
-	a.near += b2i(near(got, s.want))
-	a.exact += b2i(nearConv(got, s.want, 0.001))
-	a.any += b2i(any)
-	a.off += math.Abs(float64(got - s.want))
-	a.bias += float64(got - s.want)
+	a.near += b2i(near(c.bytes, s.want))
+	a.exact += b2i(nearConv(c.bytes, s.want, 0.001))
+	a.any += b2i(c.any)
+	a.above += b2i(s.want > c.bytes+c.bytes/100+8192)
+	a.aboveMost += b2i(s.want > c.most+c.most/100+8192)
+	a.off += math.Abs(float64(c.bytes - s.want))
+	a.bias += float64(c.bytes - s.want)
 	a.want += float64(s.want)
 }
 
@@ -57,14 +68,16 @@ func (a *tally) share() float64 { return float64(a.near) / float64(a.n) }
 
 func (a *tally) String() string {
 	n := float64(a.n)
-	return fmt.Sprintf("%6d, within 10 %%: %5.1f %%, 0.1 %%: %5.1f %%, some doubt within 10 %%: %5.1f %%, bytes off %5.1f %%, bias %+5.1f %%",
-		a.n, 100*a.share(), 100*float64(a.exact)/n, 100*float64(a.any)/n, 100*a.off/a.want, 100*a.bias/a.want)
+	return fmt.Sprintf("%6d, within 10 %%: %5.1f %%, 0.1 %%: %5.1f %%, some doubt within 10 %%: %5.1f %%, "+
+		"exceeded: %5.2f %%, the most exceeded: %5.2f %%, bytes off %5.1f %%, bias %+5.1f %%",
+		a.n, 100*a.share(), 100*float64(a.exact)/n, 100*float64(a.any)/n, 100*float64(a.above)/n, 100*float64(a.aboveMost)/n,
+		100*a.off/a.want, 100*a.bias/a.want)
 }
 
 // tallies counts models and random shapes apart, each pass of each dtype and layout.
 type tallies map[string]*tally
 
-func (a tallies) add(s *convSample, got int64, any bool) {
+func (a tallies) add(s *convSample, c convChoice) {
 	of := "models, "
 	if s.model == "" {
 		of = "random shapes, "
@@ -73,7 +86,7 @@ func (a tallies) add(s *convSample, got int64, any bool) {
 		if a[k] == nil {
 			a[k] = &tally{}
 		}
-		a[k].add(s, got, any)
+		a[k].add(s, c)
 	}
 }
 
@@ -161,8 +174,7 @@ func TestConvHeldOut(t *testing.T) {
 		file := string(encodeConvForests(0, &limits, &forests))
 		for _, s := range samples {
 			if held(s) {
-				got, any := s.chosen(file)
-				by.add(s, got, any)
+				by.add(s, s.chosen(file))
 			}
 		}
 	}
@@ -175,11 +187,11 @@ func TestConvWorkspaces(t *testing.T) {
 	by := tallies{}
 	samples, _ := readConvSamples(t, everyConv(8))
 	for _, s := range samples {
-		got, any := s.chosen(convForestFile)
-		if v := s.shape.Workspace(s.pass, gpu.Default()); v != got {
-			t.Fatalf("%+v takes %d, its forest says %d", s.shape, v, got)
+		c := s.chosen(convForestFile)
+		if p := s.shape.Plan(s.pass, 0, gpu.Default()); p.Bytes != c.bytes || p.Most != c.most {
+			t.Fatalf("%+v takes %d, at most %d; its forest says %d and %d", s.shape, p.Bytes, p.Most, c.bytes, c.most)
 		}
-		by.add(s, got, any)
+		by.add(s, c)
 	}
 	by.report(t)
 	for k, v := range by {
@@ -249,8 +261,8 @@ func TestConvForestDamaged(t *testing.T) {
 		}
 		file := string(damaged)
 		for _, s := range samples {
-			if got, _ := s.chosen(file); got < 0 || got > convMaximum {
-				t.Errorf("%d bytes", got)
+			if c := s.chosen(file); c.bytes < 0 || c.bytes > convMaximum || c.most < c.bytes || c.most > convMaximum {
+				t.Errorf("%d bytes, at most %d", c.bytes, c.most)
 			}
 		}
 	}

@@ -222,14 +222,11 @@ def main() -> int:
     torch.set_num_threads(1)
     end, failed = time.monotonic() + asked.seconds, 0
     models: dict[str, nn.Module] = {}
-    index: list[Case] = []
-    for case in cases_of(asked.cases):
-        if asked.only and case["model"] not in asked.only.split(","):
-            continue
+    cases = cases_of(asked.cases)
+    for case in cases:
         path = asked.out / name_of(case)
-        if not path.exists():
-            if time.monotonic() > end:
-                continue
+        wanted = not asked.only or case["model"] in asked.only.split(",")
+        if wanted and not path.exists() and time.monotonic() < end:
             began = time.monotonic()
             try:
                 record(case, models, path)
@@ -240,7 +237,7 @@ def main() -> int:
                 continue
             print(f"{path.name} {time.monotonic() - began:.1f} s", flush=True)
             gc.collect()
-        index.append({"file": path.name, **case})
+        index = [{"file": name_of(case), **case} for case in cases if (asked.out / name_of(case)).exists()]
         (asked.out / "index.json").write_text(json.dumps(index, indent=1) + "\n")
     return failed > 0
 
