@@ -89,10 +89,11 @@ func exportNotes(a *module.Analysis, say func(level, format string, args ...any)
 	}
 	folded, idle := 0, 0
 	for _, s := range a.Steps {
+		norm, trains := module.BatchNorm(s.Node, s.Place.Op)
 		switch {
 		case module.HasFoldedNorm(a.Model, s.Node) && len(s.Node.In) > 1 && s.Node.In[1] != onnxload.NoValue && len(a.Origins(s.Node.In[1])) > 0:
 			folded++
-		case s.Node.Op == "BatchNormalization" && !module.TrainsNorm(s.Node, s.Place.Op):
+		case norm && !trains:
 			idle++
 		}
 	}

@@ -67,7 +67,7 @@ func (p *Program) InPlace() (n int) {
 
 // A Call is one call of a PyTorch operator.
 type Call struct {
-	Op    string // its row: see Operators
+	Op    string // its name: see Of
 	In    []ValueID
 	Out   []ValueID
 	Args  *Args // shared: not to be written to
@@ -230,10 +230,6 @@ func (p *Program) Traced() bool {
 	return 4*good >= 3*len(p.Calls)
 }
 
-// ReturnsTuple are the operators whose modules return a tuple, which the caller unpacks: y, _ = lstm(x). So
-// results that nothing reads are variables too, and live until the calling function returns.
-var ReturnsTuple = []string{"lstm", "gru", "rnn"}
-
 // Depth returns how many scopes are around and at s.
 func (p *Program) Depth(s int32) (d int) {
 	for ; s >= 0; s = p.Scopes[s].Parent {
@@ -255,30 +251,4 @@ func (p *Program) CommonScope(a, b int32) int32 {
 		}
 	}
 	return a
-}
-
-// IsProduct reports whether an operator multiplies its arguments as matrices.
-func IsProduct(op string) bool {
-	return op == "matmul" || op == "matmul_float" || op == "sdpa" || op == "einsum"
-}
-
-// IsLook reports whether an operator looks at its argument differently, or copies it for that.
-func IsLook(op string) bool { return op == "reshape" || op == "permute" || op == "contiguous" }
-
-// IsActivation reports whether an operator is a function of activation, which programs call inside of expressions.
-func IsActivation(op string) bool {
-	switch op {
-	case "relu", "leaky_relu", "elu", "gelu", "silu", "mish", "sigmoid", "tanh", "softplus", "hardtanh", "exp":
-		return true
-	}
-	return false
-}
-
-// IsFunction reports whether torch.nn.functional has an operator that programs wrap around the call of a module.
-func IsFunction(op string) bool {
-	switch op {
-	case "max_pool", "avg_pool", "adaptive_avg_pool", "dropout":
-		return true
-	}
-	return IsActivation(op)
 }

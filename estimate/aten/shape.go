@@ -80,18 +80,6 @@ func Broadcasts(from, to []int64) bool {
 	return true
 }
 
-// multiplies reports whether torch.matmul takes two shapes.
-func multiplies(a, b []int64) bool {
-	switch la, lb := len(a), len(b); {
-	case la == 0 || lb == 0:
-		return false
-	case lb == 1:
-		return a[la-1] == b[0]
-	default:
-		return a[la-1] == b[lb-2]
-	}
-}
-
 // HashDims adds sizes to a hash.
 func HashDims(h uint64, dims []int64) uint64 {
 	for _, n := range dims {

@@ -67,7 +67,7 @@ func (b *recovery) mib(v onnxload.ValueID) float64 {
 // computes statistics. Whatever else it lacks then, the model does.
 func (b *recovery) forTraining() bool {
 	for i, n := range b.nodes {
-		if b.facts[i].Has(module.Random) || n.Op == "BatchNormalization" && module.TrainsNorm(n, b.places[i].Op) {
+		if _, trains := module.BatchNorm(n, b.places[i].Op); trains || b.facts[i].Has(module.Random) {
 			return true
 		}
 	}

@@ -288,7 +288,7 @@ func (b *recovery) temp(op string, args aten.Args, dtype aten.DType, shape []int
 func (b *recovery) push(c aten.Call) {
 	c.Origin, c.Stack = int32(b.at), b.nodes[b.at].Stack
 	b.prog.Scopes[c.Scope].Cut = b.prog.Scopes[c.Scope].Cut || b.places[b.at].Cut
-	if !aten.TakesNumbers[c.Op] {
+	if !aten.Of(c.Op).Is(aten.TakesNumbers) {
 		for i, v := range c.In {
 			if v != aten.NoValue && b.prog.Values[v].Kind == aten.Number {
 				c.In = slices.Clone(c.In)

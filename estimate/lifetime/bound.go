@@ -267,7 +267,7 @@ func (n *namespace) tuples(e *execution) {
 	p := n.l.p
 	for i := e.first; i <= e.last; i++ {
 		c := &p.Calls[i]
-		if !slices.Contains(aten.ReturnsTuple, c.Op) || n.l.spans.list[n.l.spans.inner[i]].up != int32(n.k) {
+		if !aten.Of(c.Op).Is(aten.Tuple) || n.l.spans.list[n.l.spans.inner[i]].up != int32(n.k) {
 			continue
 		}
 		n.l.unread[i] = n.l.spans.list[n.l.spans.inner[i]].last // self.lstm(x)[0]

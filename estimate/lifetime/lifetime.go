@@ -33,7 +33,7 @@ func Of(p *aten.Program) (ends Endings, unread map[int]int32) {
 	}
 	unread = map[int]int32{}
 	for i := range p.Calls {
-		if c := &p.Calls[i]; slices.Contains(aten.ReturnsTuple, c.Op) && slices.Contains(c.Out, aten.NoValue) {
+		if c := &p.Calls[i]; aten.Of(c.Op).Is(aten.Tuple) && slices.Contains(c.Out, aten.NoValue) {
 			unread[i] = int32(len(p.Calls) - 1)
 			if c.Scope >= 0 && p.Scopes[c.Scope].Parent >= 0 {
 				unread[i] = l.spans.end(int32(i), p.Scopes[c.Scope].Parent)

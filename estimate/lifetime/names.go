@@ -22,7 +22,7 @@ import (
 // In a loop over modules each of them lives until the next round assigns it.
 func (l *lives) variables() {
 	l.eachRead(func(i int32, v aten.ValueID) {
-		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && aten.IsProduct(c.Op) && l.several(c) {
+		if c := &l.p.Calls[i]; c.Scope == l.owner[v] && aten.Of(c.Op).Is(aten.Product) && l.several(c) {
 			l.hold(l.named(v), factor)
 		}
 	})
@@ -67,7 +67,7 @@ func (l *lives) several(c *aten.Call) bool {
 func (l *lives) named(v aten.ValueID) aten.ValueID {
 	for l.p.Values[v].Name == "" {
 		c := &l.p.Calls[l.made[v]]
-		if x := c.In[0]; !aten.IsLook(c.Op) || x == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[v] {
+		if x := c.In[0]; !aten.Of(c.Op).Is(aten.Look) || x == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[v] {
 			break
 		}
 		v = c.In[0]
@@ -147,7 +147,7 @@ func (l *lives) unpacking() {
 			}
 			switch {
 			case several && is[v] == expression:
-			case several || aten.IsActivation(c.Op):
+			case several || aten.Of(c.Op).Is(aten.Nonlinearity):
 				l.hold(l.named(v), unpacked)
 			case len(c.Out) == 1 && c.Out[0] != aten.NoValue && sameSize(p, c.Out[0], v):
 				is[c.Out[0]] = is[v]
@@ -221,7 +221,7 @@ func (l *lives) projection(i int32) {
 	}
 	for j := i + 1; j <= l.spans.list[k].last; j++ {
 		d := &l.p.Calls[j]
-		if aten.IsProduct(d.Op) && d.Scope == l.owner[x] && d.Out[0] != aten.NoValue && sameSize(l.p, d.Out[0], x) {
+		if aten.Of(d.Op).Is(aten.Product) && d.Scope == l.owner[x] && d.Out[0] != aten.NoValue && sameSize(l.p, d.Out[0], x) {
 			_, end := l.looks(d.Out[0], j)
 			l.keep(x, end, projected)
 			return
@@ -234,7 +234,7 @@ func (l *lives) projection(i int32) {
 func (l *lives) looks(v aten.ValueID, i int32) (aten.ValueID, int32) {
 	for l.reads[v] == 1 {
 		c := &l.p.Calls[l.reader[v]]
-		if !aten.IsLook(c.Op) || c.Out[0] == aten.NoValue {
+		if !aten.Of(c.Op).Is(aten.Look) || c.Out[0] == aten.NoValue {
 			break
 		}
 		v, i = c.Out[0], l.reader[v]
@@ -303,7 +303,7 @@ func (l *lives) nested(steps []step) {
 		end := st
 		for _, next := range steps[j+1:] {
 			c := &l.p.Calls[next.first]
-			if next.child >= 0 || !aten.IsFunction(c.Op) || c.In[0] == aten.NoValue || l.made[c.In[0]] < end.first || l.made[c.In[0]] > end.last || l.reads[c.In[0]] != 1 {
+			if next.child >= 0 || !aten.Of(c.Op).Is(aten.Nonlinearity|aten.Wrapper) || c.In[0] == aten.NoValue || l.made[c.In[0]] < end.first || l.made[c.In[0]] > end.last || l.reads[c.In[0]] != 1 {
 				break
 			}
 			end = next
@@ -362,7 +362,7 @@ func (l *lives) kind(st step) moduleKind {
 	kind := otherModule
 	for i := st.first; i <= st.last; i++ {
 		switch op := l.p.Calls[i].Op; {
-		case op == "batch_norm" || op == "group_norm" || op == "instance_norm" || aten.IsActivation(op):
+		case op == "batch_norm" || op == "group_norm" || op == "instance_norm" || aten.Of(op).Is(aten.Nonlinearity):
 			kind = normOrActivation
 		default:
 			return otherModule

@@ -6,11 +6,17 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// TrainsNorm reports whether a BatchNormalization computes statistics of its batch. torch.export leaves training_mode
-// out; the ATen operator tells, which the node's metadata has, or its name.
-func TrainsNorm(n *onnxload.Node, aten string) bool {
+// BatchNorm reports whether a node is a batch norm, and whether it computes statistics of its batch. torch.export leaves
+// training_mode out; the ATen operator tells, which the node's metadata has, or its name.
+func BatchNorm(n *onnxload.Node, aten string) (is, trains bool) {
+	if n.Op != "BatchNormalization" {
+		return false, false
+	}
+	if mode := n.Attr("training_mode"); mode != nil && mode.Int != 0 {
+		return true, true
+	}
 	legit := aten + n.Name
-	return n.Attr("training_mode") != nil && n.Attr("training_mode").Int != 0 || strings.Contains(legit, "_native_batch_norm_legit") && !strings.Contains(legit, "no_training")
+	return true, strings.Contains(legit, "_native_batch_norm_legit") && !strings.Contains(legit, "no_training")
 }
 
 // HasFoldedNorm reports whether a node is a convolution that had a batch norm behind it, which an export in

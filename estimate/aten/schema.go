@@ -1,0 +1,176 @@
+package aten
+
+import "math"
+
+// An Operator is all that is said of an operator of ATen, but for what a call of it costs: that is its row in package eager.
+type Operator struct {
+	Name  string
+	Least int // how many tensors a call has; the first of them are never left out
+	Most  int
+	Traits
+	fits func(g given) bool // whether a call's arguments are such as its rule can work with; nil where any are
+}
+
+// Traits are what else an operator is.
+type Traits uint8
+
+// The traits.
+const (
+	TakesNumbers Traits = 1 << iota // it takes Python numbers beside tensors; others are given tensors of them
+	Product                         // multiplies its arguments as matrices
+	Look                            // looks at its argument differently, or copies it for that
+	Nonlinearity                    // a function of activation, which programs call inside of expressions
+	Wrapper                         // a function of torch.nn.functional that programs wrap around the call of a module, as they do activations
+	Tuple                           // its module returns a tuple, which the caller unpacks: y, _ = lstm(x). Results that nothing reads live, too
+)
+
+// Is reports whether an operator is any of these.
+func (o *Operator) Is(t Traits) bool { return o.Traits&t != 0 }
+
+// many stands for any number of tensors.
+const many = math.MaxInt
+
+// operators have a row each. One that is not here takes one tensor, of any kind, and is nothing else of all this.
+var operators = index([]Operator{
+	{"add", 2, 2, TakesNumbers, addsInPlace},
+	{"sub", 2, 2, TakesNumbers, addsInPlace},
+	{"mul", 2, 2, TakesNumbers, nil},
+	{"div", 2, 2, TakesNumbers, nil},
+	{"pow", 2, 2, TakesNumbers, nil},
+	{"maximum", 2, 2, TakesNumbers, nil},
+	{"minimum", 2, 2, TakesNumbers, nil},
+	{"remainder", 2, 2, TakesNumbers, nil},
+	{"bitwise", 1, 2, TakesNumbers, nil},
+	{"compare", 1, 2, TakesNumbers, nil},
+	{"where", 3, 3, TakesNumbers, nil},
+	{"masked_fill", 2, 2, 0, nil},
+	{"clamp", 1, 1, TakesNumbers, nil},
+	{"type_as", 2, 2, TakesNumbers, nil},
+	{"to", 1, 1, TakesNumbers, nil},
+	{"float", 1, 1, TakesNumbers, nil},
+	{"clone", 1, 1, TakesNumbers, nil},
+	{"fill", 0, 1, TakesNumbers, given.all},
+	{"opaque", 0, many, TakesNumbers, nil},
+
+	{"relu", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"leaky_relu", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"elu", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"gelu", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"silu", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"mish", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"softplus", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"hardtanh", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"sigmoid", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"tanh", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"exp", 1, 1, TakesNumbers | Nonlinearity, nil},
+	{"hardswish", 1, 1, TakesNumbers, nil},
+	{"hardsigmoid", 1, 1, TakesNumbers, nil},
+	{"log", 1, 1, TakesNumbers, nil},
+	{"sqrt", 1, 1, TakesNumbers, nil},
+	{"rsqrt", 1, 1, TakesNumbers, nil},
+	{"reciprocal", 1, 1, TakesNumbers, nil},
+	{"erf", 1, 1, TakesNumbers, nil},
+	{"sin", 1, 1, TakesNumbers, nil},
+	{"cos", 1, 1, TakesNumbers, nil},
+	{"abs", 1, 1, TakesNumbers, nil},
+	{"neg", 1, 1, TakesNumbers, nil},
+	{"square", 1, 1, TakesNumbers, nil},
+	{"floor", 1, 1, TakesNumbers, nil},
+	{"ceil", 1, 1, TakesNumbers, nil},
+	{"round", 1, 1, TakesNumbers, nil},
+	{"sign", 1, 1, TakesNumbers, nil},
+	{"prelu", 2, 2, 0, func(g given) bool { return Broadcasts(g.shape(1), g.shape(0)) }},
+	{"glu", 1, 1, 0, worksOnDim},
+	{"dropout", 1, 1, Wrapper, nil},
+
+	{"linear", 2, 3, 0, multipliesRows},
+	{"matmul", 2, 2, Product, multipliesMatrices},
+	{"matmul_float", 2, 2, Product, multipliesMatrices},
+	{"einsum", 1, many, Product, given.all},
+	{"addmm", 3, 3, 0, addsToProduct},
+	{"baddbmm", 3, 3, 0, addsToProducts},
+	{"weight_norm", 2, 2, 0, nil},
+	{"conv", 2, 3, 0, convolves},
+	{"conv_transpose", 2, 3, 0, convolves},
+	{"sdpa", 3, 4, TakesNumbers | Product, attends},
+	{"native_attention", 5, 5, 0, attendsToItself},
+	{"lstm", 1, many, TakesNumbers | Tuple, recurs},
+	{"gru", 1, many, TakesNumbers | Tuple, recurs},
+	{"rnn", 1, many, TakesNumbers | Tuple, recurs},
+
+	{"batch_norm", 1, 3, 0, normalisesChannels},
+	{"instance_norm", 1, 3, 0, normalisesChannels},
+	{"group_norm", 1, 3, 0, func(g given) bool { return normalisesChannels(g) && g.args.Groups > 0 }},
+	{"layer_norm", 1, 3, 0, normalisesLast},
+	{"rms_norm", 1, 2, 0, normalisesLast},
+	{"local_response_norm", 1, 1, 0, func(g given) bool { return g.rank(0) >= 2 }},
+	{"normalize", 1, 1, 0, worksOnDims},
+	{"mean_variance_norm", 1, 1, 0, worksOnDims},
+	{"nll_loss", 2, 2, 0, nil},
+
+	{"max_pool", 1, 1, Wrapper, resizes},
+	{"avg_pool", 1, 1, Wrapper, resizes},
+	{"adaptive_max_pool", 1, 1, 0, resizes},
+	{"adaptive_avg_pool", 1, 1, Wrapper, func(g given) bool { return g.rank(0) >= 2 && len(g.args.Shape) == g.rank(0) }},
+	{"upsample", 1, 1, 0, resizes},
+	{"constant_pad", 1, 1, 0, resizes},
+	{"reflection_pad", 1, 1, 0, resizes},
+	{"pixel_shuffle", 1, 1, 0, resizes},
+	{"im2col", 1, 1, 0, resizes},
+	{"col2im", 1, 1, 0, resizes},
+	{"grid_sample", 2, 2, 0, resizes},
+	{"roi_align", 2, 2, 0, func(g given) bool { return resizes(g) && g.rank(1) >= 1 }},
+
+	{"reshape", 1, 1, Look, func(g given) bool { return Numel(g.args.Shape) == Numel(g.shape(0)) }},
+	{"permute", 1, 1, Look, turns},
+	{"contiguous", 1, 1, Look, nil},
+	{"expand", 1, 1, 0, func(g given) bool { return Broadcasts(g.shape(0), g.args.Shape) }},
+	{"slice", 1, 1, 0, func(g given) bool { return len(g.args.Shape) == len(g.args.Dims) && g.inside(g.args.Dims...) }},
+	{"unsqueeze", 1, 1, 0, func(g given) bool { return g.args.Dim >= 0 && g.args.Dim <= g.rank(0) }},
+	{"squeeze", 1, 1, 0, worksOnDim},
+	{"select", 1, 1, 0, worksOnDim},
+	{"unbind", 1, 1, 0, func(g given) bool { return worksOnDim(g) && g.shape(0)[g.args.Dim] > 0 }},
+	{"split", 1, 1, 0, func(g given) bool { return worksOnDim(g) && len(g.args.Shape) > 0 }},
+	{"cat", 1, many, 0, joins},
+	{"stack", 1, many, 0, stacks},
+
+	{"embedding", 2, 2, 0, func(g given) bool { return g.rank(0) >= 1 }},
+	{"index", 2, 2, 0, nil},
+	{"index_select", 2, 2, 0, nil},
+	{"gather", 2, 2, 0, nil},
+	{"scatter", 3, 3, 0, nil},
+	{"scatter_add", 3, 3, 0, nil},
+	{"assign", 2, 2, 0, nil},
+
+	{"mean", 1, 1, 0, worksOnDims},
+	{"sum", 1, 1, 0, worksOnDims},
+	{"amax", 1, 1, 0, worksOnDims},
+	{"norm", 1, 1, 0, worksOnDims},
+	{"norm1", 1, 1, 0, worksOnDims},
+	{"prod", 1, 1, 0, worksOnDims},
+	{"logsumexp", 1, 1, 0, worksOnDims},
+	{"argmax", 1, 1, 0, worksOnDims},
+	{"max_dim", 1, 1, 0, worksOnDims},
+	{"var", 1, 1, 0, worksOnDims},
+	{"std", 1, 1, 0, worksOnDims},
+	{"sort", 1, 1, 0, worksOnDim},
+})
+
+func index(rows []Operator) map[string]*Operator {
+	m := make(map[string]*Operator, len(rows))
+	for i := range rows {
+		m[rows[i].Name] = &rows[i]
+	}
+	return m
+}
+
+// plain is what is said of an operator without a row.
+var plain = Operator{Least: 1, Most: 1}
+
+// Of returns what is said of an operator.
+func Of(op string) *Operator {
+	if o := operators[op]; o != nil {
+		return o
+	}
+	return &plain
+}
