@@ -1,6 +1,8 @@
 package fromonnx
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
@@ -247,7 +249,29 @@ func (b *recovery) values(n *onnxload.Node) []aten.ValueID {
 	for i := range n.In {
 		in[i] = b.value(b.in(n, i))
 	}
+	if len(in) == 2 && attrInt(n, "broadcast", 0) != 0 {
+		in[1] = b.alongAxis(n, in[1])
+	}
 	return in
+}
+
+// alongAxis returns the second argument of an operator from before opset 7 as PyTorch wants it: its dimensions lie along
+// those of the first from axis on, PyTorch's along the last ones, so a view puts ones behind.
+func (b *recovery) alongAxis(n *onnxload.Node, v aten.ValueID) aten.ValueID {
+	id, axis := b.in(n, 1), attrInt(n, "axis", -1)
+	shape := b.dims(id)
+	if axis < 0 {
+		axis += int64(len(b.dims(b.in(n, 0))))
+	}
+	behind := int64(len(b.dims(b.in(n, 0)))-len(shape)) - axis
+	if n.Attr("axis") == nil || len(shape) == 0 || behind <= 0 {
+		return v
+	}
+	shape = slices.Clone(shape)
+	for range behind {
+		shape = append(shape, 1)
+	}
+	return b.temp("reshape", aten.Args{Shape: shape}, b.elem(id), shape, v)
 }
 
 func attrInts(n *onnxload.Node, name string) []int64 {
