@@ -50,7 +50,8 @@ func inferOptionalGetElement(c *call) error {
 		}
 		t = *t.Of
 	}
-	c.set(0, t)
-	c.results[0] = c.constant(0)
+	if c.set(0, t); c.hasOut(0) {
+		c.results[0] = c.constant(0)
+	}
 	return nil
 }
