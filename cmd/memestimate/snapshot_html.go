@@ -215,6 +215,9 @@ func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string,
 			held.Rows = append(held.Rows, []string{fmt.Sprintf("%d B", x.Bytes), strconv.Itoa(x.Count), x.Phase, x.Where})
 		}
 		tried := &report.Grid{Columns: []report.Column{{Title: "Helps"}, {Title: "Tried by replay", File: true}, {Title: "Settings", File: true}}}
+		if o.Untried != "" {
+			tried.Rows = append(tried.Rows, []string{"not tried", o.Untried, s.AllocConf()})
+		}
 		for _, r := range o.Remedies {
 			tried.Rows = append(tried.Rows, []string{r.Helps, r.What, r.Conf})
 		}

@@ -64,7 +64,8 @@ type (
 		Live        []holderJSON `json:"live"`
 		Free        []freeJSON   `json:"free"`
 		Remedies    []remedyJSON `json:"remedies"`
-		Unsure      bool         `json:"unsure"` // the replay under the recording's own settings does not run out
+		Unsure      bool         `json:"unsure"`  // the replay under the recording's own settings does not run out
+		Untried     string       `json:"untried"` // why no remedy was tried; empty where they were
 	}
 )
 
@@ -88,7 +89,7 @@ func oomOf(s *snapshot.Snapshot, f *oom.Failure) oomJSON {
 	o := &f.First
 	j := oomJSON{Event: o.Event, Count: f.Count, Last: f.Last, Tried: o.Tried, DeviceFree: o.DeviceFree, Allocated: o.Moment.Allocated, Reserved: o.Moment.Reserved,
 		Stream: o.Stream, Where: f.Site, Caller: f.Caller, Phase: f.Phase, Frames: []string{}, Cause: string(f.Cause), Why: f.Says(report.Size), Round: f.Rounds,
-		Ages: agesJSON(f.ByAge), Live: []holderJSON{}, Free: []freeJSON{}, Remedies: []remedyJSON{}, Unsure: f.Unsure}
+		Ages: agesJSON(f.ByAge), Live: []holderJSON{}, Free: []freeJSON{}, Remedies: []remedyJSON{}, Unsure: f.Unsure, Untried: clean(f.Untried)}
 	for _, k := range s.Stack(o.Stack) {
 		j.Frames = append(j.Frames, s.Frames[k].String())
 	}
@@ -162,6 +163,9 @@ func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
 	}
 	if len(o.Remedies) > 0 {
 		p.line("  what would have helped, tried by replay:")
+	}
+	if o.Untried != "" {
+		p.line("  what would have helped was not tried by replay: %s", clean(o.Untried))
 	}
 	if o.Unsure {
 		p.line("                (a replay under the recording's own settings does not run out, so none is certain)")

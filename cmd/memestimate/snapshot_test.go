@@ -293,3 +293,34 @@ func TestSnapshotErrors(t *testing.T) {
 		t.Errorf("from standard input:\n%s", out)
 	}
 }
+
+// Settings that a newer PyTorch may have keep nobody from being told why memory ran out; only what would have helped is left out.
+func TestSnapshotUnknownSettings(t *testing.T) {
+	f, err := os.Open(filepath.Join(recorded, "oom", "leak.pickle.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	s, err := snapshot.Read(f, snapshot.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Settings = []snapshot.Pair{{Key: snapshot.Value{Kind: snapshot.String, Text: "PYTORCH_CUDA_ALLOC_CONF"}, Value: snapshot.Value{Kind: snapshot.String, Text: "of_tomorrow:True"}}}
+	var file bytes.Buffer
+	if err := snapshot.Write(&file, s); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := call(t, file.Bytes(), exitOK, "snapshot", "show", "-")
+	for _, want := range []string{"out of memory at event ", "cause: leak: ", "  what would have helped was not tried by replay: its settings are not understood: ", `"of_tomorrow"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in %s", want, out)
+		}
+	}
+	page, _ := call(t, file.Bytes(), exitOK, "snapshot", "html", "-")
+	if !strings.Contains(page, "its settings are not understood: ") {
+		t.Error("the page does not say why nothing was tried")
+	}
+	if _, errs := call(t, file.Bytes(), exitInput, "snapshot", "replay", "-"); !strings.Contains(errs, "of_tomorrow") {
+		t.Errorf("a replay says %q", errs)
+	}
+}

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"strings"
 	"sync"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
@@ -122,7 +121,7 @@ const (
 	nameLimit = 200
 )
 
-// Write writes the page.
+// Write writes the page. Where it fails, part of the page may be written.
 func Write(w io.Writer, p *Page) error {
 	d, err := dataOf(p)
 	if err != nil {
@@ -168,12 +167,10 @@ func Write(w io.Writer, p *Page) error {
 	if view.Tables, err = tables(p); err != nil {
 		return err
 	}
-	var page strings.Builder
-	if err := tmpl().Execute(&page, view); err != nil {
+	if err := tmpl().Execute(w, view); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
-	_, err = io.WriteString(w, page.String())
-	return err
+	return nil
 }
 
 // Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in a frame

@@ -52,6 +52,8 @@ type Failure struct {
 	// Unsure says that a replay under the recording's own settings does not run
 	// out: then no answer of a replay is certain.
 	Unsure bool
+	// Untried says why no remedy was tried; empty where they were.
+	Untried string
 }
 
 // A Holder is a line of the program that holds memory in a phase.

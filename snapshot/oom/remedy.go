@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/snapshot/replay"
@@ -25,6 +26,11 @@ func (f *Failure) remedies(s *snapshot.Snapshot, h *snapshot.History) error {
 		return nil
 	}
 	conf := s.AllocConf()
+	if _, err := caching.ParseOptions(conf); err != nil {
+		// A newer PyTorch may have settings that are not known here. All else can be told without them.
+		f.Untried = fmt.Sprintf("its settings are not understood: %v", err)
+		return nil
+	}
 	// Under its own settings the replay must fail as the recording did. Where it
 	// does not, what was cached before the recording decides, and nobody knows.
 	control, err := f.helps(s, h.Device, replay.Trial{Conf: conf}, low, low+1)
