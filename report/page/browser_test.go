@@ -313,6 +313,36 @@ func TestTwoRuns(t *testing.T) {
 	b.quiet(t)
 }
 
+// Beside a prediction, what only a recording knows is shown of the recording alone; on a narrow page nothing sticks out.
+func TestTwoKindsOfRuns(t *testing.T) {
+	tl := steps(6, 1, plain)
+	p := samplePage(steps(6, 1, plain))
+	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: tl, Trace: recorded(tl, 2), Inferred: true})
+	b := open(t, p, 390, 800)
+	choose := func(run string) string {
+		b.do(t, chromedp.Evaluate[chromedp.Void](`{ const s = document.getElementById("run"); s.value = "`+run+`"; s.dispatchEvent(new Event("change")) }`))
+		return eval[string](t, b, `["bands", "flames", "frees"].map(x => document.getElementById(x).hidden).join() + " " + document.getElementById("bands").textContent`)
+	}
+	if got := choose("0"); got != "true,true,true Show segments" {
+		t.Errorf("of the prediction: %s", got)
+	}
+	if got := choose("1"); got != "false,false,false Show segments" {
+		t.Errorf("of the recording: %s", got)
+	}
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.getElementById("bands").click()`))
+	if got := eval[string](t, b, `document.getElementById("bands").textContent`); got != "Show allocations" {
+		t.Errorf("of its segments: %s", got)
+	}
+	if got := choose("0"); got != "true,true,true Show segments" {
+		t.Errorf("of the prediction again: %s", got)
+	}
+	if wide := eval[float64](t, b, `Math.max(...[...document.querySelectorAll("#breakdown, #largest, #plot, .tools")].map(x => x.getBoundingClientRect().right)) - innerWidth`); wide > 0 {
+		t.Errorf("the page is %.0f pixels too wide", wide)
+	}
+	b.shot(t, "narrow")
+	b.quiet(t)
+}
+
 // Names from files are text, whatever they hold.
 func TestHostileNames(t *testing.T) {
 	evil := []string{"</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>", "{{.Title}}", "javascript:alert(1)", "\x1b[2J\u202egnp.exe", "]]>--><!--", "a\x00b\xff", `"onmouseover="window.hacked=1`, "</title></style>", "`${window.hacked=1}`"}

@@ -93,7 +93,6 @@
       if (run.base) run = run.base; else run = run.segmented || (run.segmented = segmentsOf(run));
       start();
       hold(at);
-      $('bands').textContent = run.base ? 'Show allocations' : 'Show segments';
     });
   }
 
@@ -190,7 +189,8 @@
   // traced shows what a recording knows of the event held.
   let drawing = 0;
   function traced() {
-    for (const id of ['flames', 'frees']) if ($(id)) $(id).hidden = !run.trace;
+    if ($('bands')) $('bands').textContent = run.base ? 'Show allocations' : 'Show segments';
+    for (const id of ['flames', 'frees', 'bands']) if ($(id)) $(id).hidden = !run.trace;
     if (!run.trace || drawing) return;
     drawing = requestAnimationFrame(() => {
       drawing = 0;
