@@ -174,6 +174,10 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	for _, u := range r.Coverage.Unmodelled {
 		say(Warning, "operator %q: what its kernels take beside their results is not known, %s", u.Domain+"::"+u.Op, plural(u.Count, "call"))
 	}
+	for _, op := range slices.Sorted(maps.Keys(run.Guessed)) {
+		say(Info, "operator %q: what its kernels take beside their results is guessed, %s; the bound has them at their most",
+			op, plural(run.Guessed[op], "call"))
+	}
 	on := recordedDevice(rec)
 	if s.GPU.ID != "" && s.GPU.Capability != on.Capability {
 		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; record it with gpu=%q",

@@ -33,6 +33,7 @@ type Run struct {
 	// kernels take.
 	Calls   int
 	Unknown map[Op]int
+	Guessed map[string]int // calls of operators of which it is only guessed, by name without aten
 
 	device gpu.Device
 }
@@ -136,7 +137,7 @@ func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	p.run.Log = p.log
 	p.run.BLAS, p.run.DNN = p.kernels.Threads()
 	p.run.Workspaces, p.run.Convolutions = p.kernels.Others(), p.kernels.Convolutions()
-	p.run.Doubtful = p.run.Doubtful || p.kernels.Doubts()
+	p.run.Doubtful, p.run.Guessed = p.run.Doubtful || p.kernels.Doubts(), p.kernels.Guessed()
 	p.run.Steps = int(p.step)
 	return p.run
 }

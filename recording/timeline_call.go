@@ -33,6 +33,8 @@ func (p *player) played(at int) int {
 	case unknownKernel:
 		if len(p.born) > 0 {
 			p.run.Unknown[p.rec.Ops[c.Op]]++
+			p.kernel(c, p.inPlace(c, last))
+			return last
 		}
 	case reducingKernel:
 		p.reduced(c)

@@ -102,7 +102,8 @@ type operator struct {
 }
 
 // tables list the operators by family.
-var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex, atenRNN, atenOthers, atenPlain}
+var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex, atenSorts, atenFFT, atenGuessed,
+	atenRNN, atenOthers, atenPlain}
 
 // Kernels are the kernels of one process: what its threads keep, and what it has planned.
 type Kernels struct {
@@ -117,9 +118,11 @@ type Kernels struct {
 	dropout bool           // the state of dropout in recurrent layers is there
 	plans   map[string]int32
 	planned []ConvPlan
-	atMost  bool   // what is not known is taken at its most
-	doubts  bool   // something is not known
-	key     []byte // room for a plan's
+	atMost  bool           // what is not known is taken at its most
+	doubts  bool           // something is not known
+	op      string         // that is called
+	guessed map[string]int // calls of operators of which it is only guessed what they take
+	key     []byte         // room for a plan's
 	script  Script
 }
 
@@ -131,6 +134,7 @@ func NewKernels(d gpu.Device) *Kernels {
 	k := &Kernels{
 		device: d, rows: map[string]*operator{}, plans: map[string]int32{},
 		blas: map[place]bool{}, lt: map[place]bool{}, blasOn: map[int32]bool{}, dnnOn: map[int32]bool{},
+		guessed: map[string]int{},
 	}
 	for _, table := range tables {
 		for i := range table {
@@ -149,9 +153,14 @@ func (k *Kernels) Doubts() bool { return k.doubts }
 // Convolutions returns what is known of each kind of convolution that was called, by plan less 1.
 func (k *Kernels) Convolutions() []ConvPlan { return k.planned }
 
-// guess takes what is only guessed, between what is likely and the most.
+// Guessed counts the calls of operators of which it is only guessed what they take.
+func (k *Kernels) Guessed() map[string]int { return k.guessed }
+
+// guess takes what nobody measured and no source says: what is likely, or the most that it may be.
 func (k *Kernels) guess(likely, most int64) int {
-	k.doubts = k.doubts || most > likely
+	if k.guessed[k.op]++; most > likely {
+		k.doubts = true
+	}
 	if k.atMost {
 		return k.take(max(likely, most))
 	}
@@ -179,10 +188,33 @@ func (k *Kernels) row(op, overload string) *operator {
 // stays for good.
 func (k *Kernels) Call(c *Call) Script {
 	k.script = k.script[:0]
-	if row := k.row(c.Op, c.Overload); row != nil && row.take != nil {
+	switch row := k.row(c.Op, c.Overload); {
+	case row == nil:
+		k.unknown(c)
+	case row.take != nil:
+		k.op = c.Op
 		row.take(k, c)
 	}
 	return k.script
+}
+
+// unknown is a kernel of which nothing is known: it may take as much as its arguments and results are together.
+func (k *Kernels) unknown(c *Call) {
+	k.doubts = true
+	if !k.atMost {
+		return
+	}
+	bytes := int64(0)
+	for i := range c.Results {
+		k.makes(i)
+		bytes += c.result(i).Bytes()
+	}
+	for i := range c.Args {
+		if t := c.tensor(i); t != nil {
+			bytes += t.Bytes()
+		}
+	}
+	k.scratch(min(bytes, convMaximum))
 }
 
 // Threads returns how many threads used cuBLAS, and how many cuDNN.

@@ -1,6 +1,6 @@
 package workspace
 
-// atenIndex are the operators that pick elements by integer tensors, and those that sort.
+// atenIndex are the operators that pick elements by integer tensors.
 var atenIndex = []operator{
 	{"embedding", (*Kernels).embedding},
 	{"embedding_dense_backward", (*Kernels).embeddingBackward}, // cuda/Embedding.cu
@@ -8,12 +8,6 @@ var atenIndex = []operator{
 	{"index_put_", (*Kernels).indexPut},
 	{"_index_put_impl_", (*Kernels).indexPut},
 	{"_unsafe_index_put", (*Kernels).indexPut},
-	{"sort", (*Kernels).sort}, // cuda/Sort.cpp
-	{"argsort", (*Kernels).sort},
-	{"nonzero", (*Kernels).nonzero}, // cuda/Nonzero.cu
-	{"topk", nil},
-	{"kthvalue", nil},
-	{"median.dim", nil},
 	{"im2col", (*Kernels).resized}, // cuda/Im2Col.cu
 	{"col2im", (*Kernels).resized},
 }
@@ -78,42 +72,6 @@ func (k *Kernels) indexPut(c *Call) {
 		width++
 	}
 	k.play(IndexPut(n, rows, values.copied(inRows)))
-}
-
-// nonzero counts first, and then selects: both by CUB, with temporary storage that follows from its source (a partial sum
-// for each block that fits the GPU, a state for each tile) and was not measured. It is a hundredth of the input at most.
-func (k *Kernels) nonzero(c *Call) {
-	x := c.tensor(0)
-	if x == nil {
-		return
-	}
-	copied := k.copyTo(x, inRows)
-	count := k.take(4)
-	k.scratch(min(x.Elements/2048, int64(k.device.Multiprocessors)*40)*4 + 255)
-	k.makes(0)
-	k.scratch(x.Elements/160 + 767)
-	k.give(count, copied)
-}
-
-// sort is sort(self, dim, descending) or sort.stable(self, stable, dim, descending).
-func (k *Kernels) sort(c *Call) {
-	x := c.tensor(0)
-	if x == nil {
-		return
-	}
-	dim := c.int(1)
-	if c.Overload == "stable" {
-		dim = -1
-		if c.arg(2).Set {
-			dim = c.int(2)
-		}
-	} else if !c.arg(1).Set {
-		dim = -1
-	}
-	for i := range c.Results {
-		k.makes(i)
-	}
-	k.play(Sort(x.size(int(dim))))
 }
 
 // resized is empty_like(self).resize_(shape): what is too small is replaced, what is too large keeps its storage.

@@ -44,12 +44,23 @@ var atenPlain = plain(`
 	reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d replication_pad2d replication_pad3d
 	replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward pixel_shuffle pixel_unshuffle channel_shuffle
 	grid_sampler_2d grid_sampler_2d_backward grid_sampler_3d grid_sampler_3d_backward affine_grid_generator
-	torchvision::roi_align torchvision::_roi_align_backward torchvision::deform_conv2d
+	cudnn_grid_sampler cudnn_grid_sampler_backward cudnn_affine_grid_generator cudnn_affine_grid_generator_backward
+	torchvision::roi_align torchvision::_roi_align_backward torchvision::roi_pool torchvision::_roi_pool_backward
+	torchvision::ps_roi_align torchvision::_ps_roi_align_backward
 
 	index index_select index_select_backward index_add index_add_ index_fill index_fill_ index_copy index_copy_ gather scatter scatter_
 	scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim select_backward slice_backward select_scatter slice_scatter
 	masked_scatter diagonal_backward unfold_backward diag diag_embed _unsafe_index one_hot embedding_renorm_ isin tril_indices
 	value_selecting_reduction_backward
+
+	index_reduce addr trace renorm dist cummin _cummax_helper _cummin_helper isneginf isposinf signbit nextafter ldexp frexp
+	logaddexp2 gcd lcm i0 igamma igammac polygamma mvlgamma rad2deg conj_physical range logspace random normal_functional
+	soft_margin_loss_backward multi_margin_loss multi_margin_loss_backward multilabel_margin_loss_forward
+	multilabel_margin_loss_backward max_unpool2d max_unpool3d fractional_max_pool2d fractional_max_pool2d_backward
+	fractional_max_pool3d fractional_max_pool3d_backward _upsample_nearest_exact1d _upsample_nearest_exact1d_backward
+	_upsample_nearest_exact3d _upsample_nearest_exact3d_backward _upsample_bicubic2d_aa_backward linalg_cross put
+	rrelu_with_noise_backward _standard_gamma _standard_gamma_grad _sample_dirichlet _dirichlet_grad binomial
+	_ctc_loss _fused_dropout _add_relu lu_unpack log_normal cauchy exponential geometric uniform
 
 	_foreach_add _foreach_add_ _foreach_sub _foreach_sub_ _foreach_mul _foreach_mul_ _foreach_div _foreach_div_ _foreach_sqrt _foreach_sqrt_
 	_foreach_rsqrt _foreach_neg _foreach_neg_ _foreach_abs _foreach_abs_ _foreach_addcmul _foreach_addcmul_ _foreach_addcdiv _foreach_addcdiv_
@@ -57,6 +68,9 @@ var atenPlain = plain(`
 	_foreach_clamp_max _foreach_clamp_max_ _foreach_copy _foreach_copy_ _foreach_zero_ _foreach_pow _foreach_pow_ _foreach_reciprocal _foreach_reciprocal_
 	_foreach_sign _foreach_sign_ _foreach_exp _foreach_exp_ _amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_
 	_fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_
+
+	_c10d_functional::all_reduce _c10d_functional::all_gather_into_tensor _c10d_functional::reduce_scatter_tensor
+	_c10d_functional::all_to_all_single _c10d_functional::broadcast _c10d_functional::wait_tensor
 
 	profiler::_record_function_enter_new profiler::_record_function_exit
 `)
