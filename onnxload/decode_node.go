@@ -31,6 +31,10 @@ func (d *decoder) node(g *rawGraph) {
 		case 4:
 			n.Op = d.word(w, "NodeProto.op_type")
 		case 5:
+			if len(d.attrBuf)-attr0 == d.lim.Attrs {
+				d.refuse(fmt.Errorf("%s has more than %d attributes, which is the limit", nodeLabel(i, n), d.lim.Attrs))
+				return
+			}
 			outer := d.enter(w, "NodeProto.attribute")
 			a, k := d.sharedAttr()
 			d.leave(outer)

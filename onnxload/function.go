@@ -351,7 +351,7 @@ func (r *resolver) scopePath(p *place, i int, n *Node) string {
 		s = n.Op + "_" + strconv.Itoa(i)
 	}
 	if p.scope.call != nil {
-		s = p.scope.call.path + "/" + s
+		s = r.inside(p.scope.call.path, s)
 	}
 	base := s
 	for r.used[s] {

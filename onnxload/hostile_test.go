@@ -230,6 +230,17 @@ func hostile() []hostileCase {
 			}
 			return fs
 		}(), "f9999").Bytes(), ""},
+		{"A32 a long name in a function called often", func() []byte {
+			long := strings.Repeat("n", 200_000)
+			var calls []Node
+			for i := range 2000 {
+				calls = append(calls, Op("f", fmt.Sprint("v", i), fmt.Sprint("v", i+1)).Of("l"))
+			}
+			m := graphOf(calls...)
+			m.Graph.In, m.Graph.Out = []Value{Float("v0", 1)}, []Value{{Name: "v2000"}}
+			m.Functions = []Function{{Domain: "l", Name: "f", In: []string{"a"}, Out: []string{"b"}, Nodes: []Node{Op("Neg", "a", long), Op("Neg", long, "b")}}}
+			return m.Bytes()
+		}(), ""},
 		{"A32 function twice", calling(append(fib(1), fib(0)...), "f1").Bytes(), `function "l.f0" is declared twice`},
 		{"A32 too many inputs", func() []byte {
 			m := graphOf(Op("f0", "x x", "y").Of("l"))
@@ -249,6 +260,13 @@ func hostile() []hostileCase {
 		{"A33 IR version of -1", Varint(Model{Graph: relu()}.Bytes(), 1, uint64(math.MaxUint64)), "IR version -1"},
 		{"A34 INT where INTS", graphOf(Node{Op: "X", Out: []string{"y"}, Extra: Bytes(nil, 5, Varint(Varint(Str(nil, 1, "axes"), 3, 1), 20, 7))}).Bytes(), `attribute "axes" is declared INTS, but holds INT`},
 		{"A34 two values", graphOf(Node{Op: "X", Out: []string{"y"}, Extra: Bytes(nil, 5, Varint(Str(Str(nil, 1, "a"), 4, "s"), 3, 1))}).Bytes(), "declares no type"},
+		{"A34 too many attributes", func() []byte {
+			n := Op("X", "x", "y")
+			for i := range 5000 {
+				n.Attrs = append(n.Attrs, A(fmt.Sprint("a", i), 1))
+			}
+			return graphOf(n).Bytes()
+		}(), "has more than 256 attributes, which is the limit"},
 		{"A34 attribute twice", graphOf(Op("X", "x", "y", A("a", 1), A("a", 2))).Bytes(), `attribute "a" twice`},
 		{"A34 attribute type 77", graphOf(Node{Op: "X", Out: []string{"y"}, Extra: Bytes(nil, 5, Varint(Str(nil, 1, "a"), 20, 77))}).Bytes(), "attribute type 77"},
 		{"A34 attribute without name", graphOf(Op("X", "x", "y", A("", 1))).Bytes(), "attribute without name"},

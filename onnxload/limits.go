@@ -5,6 +5,7 @@ package onnxload
 type Limits struct {
 	Nodes  int64 // operator calls after inlining, subgraphs included: 5,000,000. Over 20 times the largest exports known
 	Bytes  int64 // bytes of the file that are looked at, skipped payloads left out: 2 GiB, protobuf's own bound
+	Attrs  int   // attributes of a node: 256. Operators of ONNX have at most 20, calls of functions some more
 	Rank   int   // dimensions of a tensor or type: 64. PyTorch and NumPy stop there too
 	Depth  int   // messages within messages: 100, as protobuf's C++ and Python readers have it
 	String int64 // bytes of a string that is kept: 16 MiB. Longer attribute strings are compiled engines, not graph
@@ -16,6 +17,9 @@ const (
 	maxKept    = 64 << 20 // payloads of a stream kept in memory, all together
 	keepInline = 128      // payloads of at most so many bytes are kept while reading a file, which saves a read each
 	maxNotes   = 20       // notes of one kind; the rest is counted
+
+	maxInlined = 1024 // bytes of a name inside of a function's call; that of an export's has 40 to 200
+	nameWeight = 64   // bytes of an inlined value's name that count as one more node
 
 	latestIR = 14 // the newest IR version this reader knows
 )
@@ -29,6 +33,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Bytes <= 0 {
 		l.Bytes = 2 << 30
+	}
+	if l.Attrs <= 0 {
+		l.Attrs = 256
 	}
 	if l.Rank <= 0 {
 		l.Rank = 64

@@ -1,6 +1,9 @@
 package onnxload
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Markers in a scope's tables, beside ValueIDs.
 const (
@@ -70,6 +73,8 @@ type resolver struct {
 	odd   *notes
 	nodes int64
 
+	inlined int64 // bytes of the names that inlined values have
+
 	unversioned bool // it is noted that the model imports no version of ai.onnx
 	main        *table
 
@@ -99,12 +104,27 @@ func (r *resolver) valueName(s *scope, name int32) string {
 	if s.call == nil {
 		return n
 	}
-	n = s.call.path + "/" + n
+	base := r.inside(s.call.path, n)
+	n = base
 	for r.main.has(n) || r.used[n] {
-		n += "_"
+		r.calls[base]++ // never try a number twice
+		n = base + "_" + strconv.Itoa(r.calls[base])
 	}
 	r.used[n] = true
 	return n
+}
+
+// inside names something in the body of a call: the call's path, then its own name. Each call writes these names anew, so
+// one that is longer than any known export's is cut, and all are weighed.
+func (r *resolver) inside(path, name string) string {
+	if long := len(path) + 1 + len(name); long > maxInlined {
+		const kept = maxInlined / 4
+		path, name = path[:min(len(path), kept)], name[max(0, len(name)-kept):]
+		path += "…"
+	}
+	s := path + "/" + name
+	r.inlined += int64(len(s))
+	return s
 }
 
 // A place is one graph being resolved.
@@ -268,7 +288,17 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 		s.declare(int32(name), id, false)
 		n.Out[j] = id
 	}
-	return nil
+	return r.bounded()
+}
+
+// bounded is the error about more nodes than are allowed. The name that a value gets in a call of a function is new in each
+// call: it weighs a node for each nameWeight bytes.
+func (r *resolver) bounded() error {
+	if r.nodes+r.inlined/nameWeight <= r.lim.Nodes {
+		return nil
+	}
+	return fmt.Errorf("more than %d nodes once functions are inlined, which is the limit (%d bytes of an inlined value's name count as one)",
+		r.lim.Nodes, nameWeight)
 }
 
 // shadows reports whether a node may produce a name that stands for id already. ONNX wants each name once, but torch.export
@@ -357,9 +387,8 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 	}
 	if r.lib.callee(p.raw, i) < 0 {
 		n.Version = r.version(p, n)
-		if r.nodes++; r.nodes > r.lim.Nodes {
-			return fmt.Errorf("more than %d nodes once functions are inlined, which is the limit", r.lim.Nodes)
-		}
+		r.nodes++
+		return r.bounded()
 	}
 	return nil
 }
