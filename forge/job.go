@@ -34,6 +34,7 @@ type Job struct {
 	Before string // what a push found
 
 	Default string // the branch that the repository shows
+	Page    string // the job's own address on the host; "" where it is not said
 }
 
 // Pull reports whether the job runs for a pull request.
@@ -49,6 +50,18 @@ func commit(s string) string {
 	return s
 }
 
+var jobPage = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^https?://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.-]+)+/[0-9]+$`)
+})
+
+// page returns the address of a job, or "" for what is none, since it goes into a link.
+func page(address string) string {
+	if len(address) > 500 || !jobPage().MatchString(address) {
+		return ""
+	}
+	return address
+}
+
 // CurrentJob reads the surroundings.
 func CurrentJob(getenv func(string) string) (Job, error) {
 	number := func(name string) int {
@@ -62,7 +75,7 @@ func CurrentJob(getenv func(string) string) (Job, error) {
 		j := Job{
 			Host: OnGitLab, CI: true, Number: number("CI_MERGE_REQUEST_IID"), Target: getenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME"),
 			Head: commit(getenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")), Start: commit(getenv("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
-			Before: commit(getenv("CI_COMMIT_BEFORE_SHA")), Default: getenv("CI_DEFAULT_BRANCH"),
+			Before: commit(getenv("CI_COMMIT_BEFORE_SHA")), Default: getenv("CI_DEFAULT_BRANCH"), Page: page(getenv("CI_JOB_URL")),
 		}
 		if j.Head == "" { // which only a pipeline of a merged result says
 			j.Head = commit(getenv("CI_COMMIT_SHA"))
@@ -88,7 +101,10 @@ const maxEvent = 32 << 20
 
 // githubJob reads the event's file, and what a reference such as refs/pull/7/merge says.
 func githubJob(getenv func(string) string) (Job, error) {
-	j := Job{Host: OnGitHub, CI: true, Target: getenv("GITHUB_BASE_REF")}
+	j := Job{
+		Host: OnGitHub, CI: true, Target: getenv("GITHUB_BASE_REF"),
+		Page: page(getenv("GITHUB_SERVER_URL") + "/" + getenv("GITHUB_REPOSITORY") + "/actions/runs/" + getenv("GITHUB_RUN_ID")),
+	}
 	if text, ok := strings.CutPrefix(getenv("GITHUB_REF"), "refs/pull/"); ok {
 		number, kind, _ := strings.Cut(text, "/")
 		if n, err := strconv.Atoi(number); err == nil && n > 0 {

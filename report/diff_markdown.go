@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"io"
@@ -89,9 +90,9 @@ func DiffFold(d *diff.Diff, room int) string {
 
 // Widths of names that keep a table within the 746 pixels of a comment on GitHub.
 const (
-	foldName = 48
-	cellName = 34
-	opName   = 18
+	foldName  = 90
+	cellName  = 34
+	cellShape = 120 // a shape breaks at its spaces
 )
 
 // layersNarrow is DiffLayers for a comment: the operator and what comes out stand below the name. Layers that are only renamed,
@@ -100,15 +101,16 @@ func layersNarrow(c *diff.Case) *Grid {
 	g := &Grid{Columns: []Column{
 		{Title: "change"}, {Title: "layer"}, {Title: "parameters", Right: true}, {Title: "activation", Right: true}, {Title: "saved", Right: true},
 	}}
-	code := func(s string) string { return "`" + Short(s, cellName) + "`" }
-	about := func(l *module.Layer) string {
-		s := Short(l.Op, opName) + " " + outputs(l)
-		if len(s) > cellName {
-			s = s[:cellName-3] + "..."
+	name := func(l *module.Layer) string { return Spans(layerName(l), cellName, 2) }
+	op := func(l *module.Layer) string { return "`" + Short(l.Op, cellName) + "`" }
+	shape := func(l *module.Layer) string {
+		s := cmp.Or(outputs(l), "?")
+		if len(s) > cellShape {
+			s = s[:cellShape-3] + "..."
 		}
 		return "`" + s + "`"
 	}
-	cell := func(l *module.Layer) string { return code(layerName(l)) + "<br>" + about(l) }
+	cell := func(l *module.Layer) string { return name(l) + "<br>" + op(l) + " " + shape(l) }
 	for _, kind := range [][]string{{diff.Added, diff.Removed, diff.Changed}, {diff.Renamed}} {
 		for _, l := range c.Layers {
 			if !slices.Contains(kind, l.Kind) {
@@ -121,15 +123,15 @@ func layersNarrow(c *diff.Case) *Grid {
 			case l.Head == nil:
 				what = cell(l.Base)
 			case l.Kind == diff.Renamed:
-				what = code(layerName(l.Head)) + "<br>was " + code(layerName(l.Base))
+				what = name(l.Head) + "<br>was " + name(l.Base)
+			case layerName(l.Base) != layerName(l.Head):
+				what = cell(l.Head) + "<br>was " + cell(l.Base)
+			case l.Base.Op != l.Head.Op:
+				what = cell(l.Head) + "<br>was " + op(l.Base) + " " + shape(l.Base)
+			case outputs(l.Base) != outputs(l.Head):
+				what = name(l.Head) + "<br>" + op(l.Head) + " " + shape(l.Base) + " -> " + shape(l.Head)
 			default:
 				what = cell(l.Head)
-				switch {
-				case layerName(l.Base) != layerName(l.Head):
-					what += "<br>was " + cell(l.Base)
-				case about(l.Base) != about(l.Head):
-					what += "<br>was " + about(l.Base)
-				}
 			}
 			g.Rows = append(g.Rows, []string{l.Kind, what, signedCount(l.Params), signedSize(l.Activation), signedSize(l.Saved)})
 		}

@@ -45,6 +45,22 @@ func Short(name string, limit int) string {
 	return name[:head] + "..." + name[len(name)-(limit-3-head):]
 }
 
+// Spans shows a name as code in Markdown, in so many lines of width characters at most, broken where its parts end: a code span alone
+// does not break, and names that are cut to fit a column often differ in what was cut. A name that needs more lines loses its middle.
+func Spans(name string, width, lines int) string {
+	s := Short(name, width*lines)
+	var b strings.Builder
+	for ; len(s) > width; lines-- {
+		k := strings.LastIndexAny(s[:width], "_./:-") + 1
+		if k < width/2 || len(s)-k > width*(lines-1) { // it would need a line more
+			k = width
+		}
+		b.WriteString("`" + s[:k] + "`<br>")
+		s = s[k:]
+	}
+	return b.String() + "`" + s + "`"
+}
+
 // Clean makes a sentence safe to look at, in a terminal too: what is not printable, or turns the
 // direction of writing, is written as Go would escape it. Names from files in it are quoted as a rule;
 // this is for those inside of others' words, such as the symbols of a shape.

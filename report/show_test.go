@@ -33,6 +33,34 @@ func TestShow(t *testing.T) {
 	}
 }
 
+func TestSpans(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		lines int
+		want  string
+	}{
+		{"features.0", 2, "`features.0`"},
+		{"encoder.layer.6.attention.dense", 2, "`encoder.layer.6.`<br>`attention.dense`"},
+		{"abcdefghijklmnopqrstuvwxyz", 2, "`abcdefghijklmnop`<br>`qrstuvwxyz`"},
+		{"a.cdefghijklmnopqrstuvwxyz", 2, "`a.cdefghijklmnop`<br>`qrstuvwxyz`"}, // not a short first line
+		{"features.0.aaaaaaaaaaa.bbbbb.cc", 2, "`features.0.aaaaa`<br>`aaaaaa.bbbbb.cc`"},
+		{"features.0.aaaaaaaaaaa.bbbbb.cc", 3, "`features.0.`<br>`aaaaaaaaaaa.`<br>`bbbbb.cc`"},
+		{strings.Repeat("0123456789", 9), 2, "`012345678...0123`<br>`4567890123456789`"},
+		{"a|b` <x>", 2, "`\"a\\x7cb\\x60 <x>\"`"},
+		{"", 1, "`\"\"`"},
+	} {
+		got := Spans(tt.name, 16, tt.lines)
+		if got != tt.want {
+			t.Errorf("Spans(%q, 16, %d) = %s, want %s", tt.name, tt.lines, got, tt.want)
+		}
+		for part := range strings.SplitSeq(got, "<br>") {
+			if len(part) > 16+2 {
+				t.Errorf("Spans(%q, 16, %d) has the line %s", tt.name, tt.lines, part)
+			}
+		}
+	}
+}
+
 func FuzzShow(f *testing.F) {
 	for _, s := range []string{"", "a", "conv1.weight", "a|b", "`", "##[", "#", "##", "\x00", "\xff", "\u202e", `"`, `\`, `\x7c`, "\\|", "::set-output"} {
 		f.Add(s, 10)
@@ -60,6 +88,12 @@ func FuzzShow(f *testing.F) {
 		limit = 8 + (limit&0xff+0xff)%0xff
 		if cut := Show(name, limit); len(cut) > limit || cut != shown && !strings.HasSuffix(cut, "...") {
 			t.Fatalf("Show(%q, %d) = %q", name, limit, cut)
+		}
+		spans := strings.Split(Spans(name, limit, 3), "<br>")
+		for _, s := range spans {
+			if inner := s[1 : len(s)-1]; len(spans) > 3 || s[0] != '`' || s[len(s)-1] != '`' || inner == "" || len(inner) > limit || strings.Contains(inner, "`") {
+				t.Fatalf("Spans(%q, %d, 3) = %q", name, limit, spans)
+			}
 		}
 	})
 }

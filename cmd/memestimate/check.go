@@ -90,6 +90,7 @@ type outcome struct {
 	all     []*checked
 	base    *baseline // nil where nothing is compared
 	changed           // since the base
+	page    string    // of the job that checks, where its log and summary are; "" outside of one
 	when    time.Time
 	err     error // why there is no check; the rest is as far as it came
 }
@@ -138,6 +139,8 @@ func (c *checking) run(e *env, compare bool, o *output) *outcome {
 }
 
 func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err error) {
+	job, noJob := forge.CurrentJob(e.getenv)
+	out.page = job.Page
 	if out.file, err = readBudget(c.config); err != nil {
 		return err
 	}
@@ -152,9 +155,8 @@ func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err err
 	}
 	grows := slices.ContainsFunc(f.Models, func(m budget.Model) bool { return m.Limits.Growth != nil })
 	if compare || grows {
-		job, err := forge.CurrentJob(e.getenv)
-		if err != nil {
-			return fail(exitInput, "%w", err)
+		if noJob != nil {
+			return fail(exitInput, "%w", noJob)
 		}
 		rev, line := c.base, 0
 		if rev == "" {

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/budget"
@@ -23,11 +26,18 @@ const docsPage = "https://github.com/memestimate/memestimate/blob/main/docs/pull
 // leastDiff is the room below which a model's diff is left out, in bytes.
 const leastDiff = 4096
 
-// Names and sentences in a comment are cut to so many characters: GitHub's column has 746 pixels, and a code span does not break.
+// Names and sentences in a comment have so many characters: GitHub's column has 746 pixels, and a code span does not break.
 const (
-	rowName  = 30
-	listName = 60
+	rowName  = 28 // a line
+	rowLines = 3
+	listName = 90
 	listText = 600
+)
+
+// How much of what there may be a lot of stands open; the rest is folded away.
+const (
+	openRows  = 10 // that are within their limits
+	openItems = 5
 )
 
 // commentBody writes the outcome, what is wrong, a row for each model and setting but those that stay as they were, and with diffs
@@ -54,20 +64,21 @@ func commentBody(o *outcome, room int, diffs bool) string {
 		if below != "" {
 			fmt.Fprintf(&b, "Models of %s:\n\n", name(below, listName))
 		}
-		g, notes := o.rows(shown, below)
+		g, rest, notes := o.rows(shown, below, openRows)
 		g.Markdown(&b, room/4) // a strings.Builder does not fail
 		b.WriteString("\n")
+		if len(rest.Rows) > 0 {
+			writeTable(&b, report.Count(int64(len(rest.Rows)))+" more of these", rest, room/8)
+		}
 		writeFold(&b, count(len(notes), "note"), notes, room/8)
 	}
 	if len(kept) > 0 {
-		g, _ := o.rows(kept, "")
+		g, _, _ := o.rows(kept, "", math.MaxInt)
 		summary := count(len(kept), "model") + " unchanged"
 		if o.count().limited > 0 {
 			summary += " and within budget"
 		}
-		fmt.Fprintf(&b, "<details><summary>%s</summary>\n\n", summary)
-		g.Markdown(&b, room/8)
-		b.WriteString("\n</details>\n\n")
+		writeTable(&b, summary, g, room/8)
 	}
 	if diffs {
 		writeDiffs(&b, shown, room-len(end))
@@ -113,7 +124,7 @@ func (o *outcome) writeWrong(b *strings.Builder, limit int) {
 	}
 	if len(list) > 0 {
 		fmt.Fprintf(b, "**%s could not be estimated:**\n\n", count(len(list), "model"))
-		writeList(b, list, limit)
+		writeMany(b, list, limit)
 	}
 }
 
@@ -132,7 +143,7 @@ func (o *outcome) writeChanges(b *strings.Builder, limit int) {
 	}
 	if len(list) > 0 {
 		b.WriteString("**What is asked of models changes here:**\n\n")
-		writeList(b, list, limit)
+		writeMany(b, list, limit)
 	}
 	list = nil
 	for _, r := range o.removed {
@@ -140,7 +151,7 @@ func (o *outcome) writeChanges(b *strings.Builder, limit int) {
 	}
 	if len(list) > 0 {
 		fmt.Fprintf(b, "**%s no longer checked:**\n\n", count(len(list), "model"))
-		writeList(b, list, limit)
+		writeMany(b, list, limit)
 	}
 	if o.was != "" && o.base != nil && len(o.all) > 0 {
 		fmt.Fprintf(b, "Whether limits change is not known: %s.\n\n", sentence(o.was))
@@ -166,6 +177,23 @@ func writeList(b *strings.Builder, items []string, limit int) {
 	b.WriteString("\n")
 }
 
+// writeMany writes items that a reader must see, in about limit bytes: the first of them open, the rest folded away.
+func writeMany(b *strings.Builder, items []string, limit int) {
+	if len(items) <= openItems+1 {
+		writeList(b, items, limit)
+		return
+	}
+	writeList(b, items[:openItems], limit/2)
+	writeFold(b, report.Count(int64(len(items)-openItems))+" more", items[openItems:], limit/2)
+}
+
+// writeTable writes a table folded away, in about limit bytes.
+func writeTable(b *strings.Builder, summary string, g *report.Grid, limit int) {
+	fmt.Fprintf(b, "<details><summary>%s</summary>\n\n", summary)
+	g.Markdown(b, limit)
+	b.WriteString("\n</details>\n\n")
+}
+
 // writeFold writes items folded away.
 func writeFold(b *strings.Builder, summary string, items []string, limit int) {
 	if len(items) == 0 {
@@ -176,13 +204,18 @@ func writeFold(b *strings.Builder, summary string, items []string, limit int) {
 	b.WriteString("</details>\n\n")
 }
 
-// rows makes a row for each model and setting, those over their limits first, and what there is to say beside it.
-// Of names below a folder only the rest is shown.
-func (o *outcome) rows(models []*checked, below string) (*report.Grid, []string) {
-	g := &report.Grid{Columns: []report.Column{
-		{Title: "state"}, {Title: "model"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "tightest limit"},
-	}}
-	var notes []string
+// A row is one of a comment's table.
+type row struct {
+	cells  []string
+	rank   int     // 0 is over a limit, 1 new, 2 the others
+	change float64 // share of what was there before
+}
+
+// rows makes a row for each model and setting, those over their limits first and then by how much they change, and what there is to
+// say beside them. Of those that were there and are within their limits only the first open ones are in the table; rest has the others.
+// Of names below a folder only the end is shown.
+func (o *outcome) rows(models []*checked, below string, open int) (table, rest *report.Grid, notes []string) {
+	var all []row
 	for _, c := range models {
 		if c.moved() {
 			notes = append(notes, name(c.name, listName)+" was "+name(c.past.name, listName))
@@ -193,7 +226,7 @@ func (o *outcome) rows(models []*checked, below string) (*report.Grid, []string)
 			if l == nil {
 				continue
 			}
-			g.Rows = append(g.Rows, commentRow(strings.TrimPrefix(c.name, below), c, x, l))
+			all = append(all, commentRow(strings.TrimPrefix(c.name, below), c, x, l))
 			about := name(c.name, listName)
 			if x.label != "" {
 				about += " (" + x.label + ")"
@@ -208,21 +241,21 @@ func (o *outcome) rows(models []*checked, below string) (*report.Grid, []string)
 			}
 		}
 	}
-	top(g, "**over**")
-	return g, notes
-}
-
-// top moves the rows of this state to the front, so that a table that is cut keeps them.
-func top(g *report.Grid, state string) {
-	var first, rest [][]string
-	for _, r := range g.Rows {
-		if r[0] == state {
-			first = append(first, r)
-		} else {
-			rest = append(rest, r)
-		}
+	slices.SortStableFunc(all, func(a, b row) int { return cmp.Or(a.rank-b.rank, cmp.Compare(b.change, a.change)) })
+	columns := []report.Column{
+		{Title: "state"}, {Title: "model"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "tightest limit"},
 	}
-	g.Rows = append(first, rest...)
+	table, rest = &report.Grid{Columns: columns}, &report.Grid{Columns: columns}
+	for _, r := range all {
+		to := table
+		if r.rank == 2 {
+			if open--; open < 0 {
+				to = rest
+			}
+		}
+		to.Rows = append(to.Rows, r.cells)
+	}
+	return table, rest, notes
 }
 
 // commonFolder returns the folder that all models are in, with a slash at its end, where the names of some are too long to be shown
@@ -244,26 +277,31 @@ func commonFolder(models []*checked) string {
 // unbroken keeps a figure and its unit on one line.
 func unbroken(s string) string { return strings.ReplaceAll(s, " ", "&nbsp;") }
 
-func commentRow(shown string, c *checked, x *checkedCase, l *budget.Line) []string {
-	state := "ok"
+func commentRow(shown string, c *checked, x *checkedCase, l *budget.Line) row {
+	state, r := "ok", row{rank: 2}
 	switch {
 	case l.Over:
-		state = "**over**"
+		state, r.rank = "**over**", 0
 	case c.past.state == isNew:
-		state = "new"
+		state, r.rank = "new", 1
 	case l.LimitText == "":
 		state = ""
 	}
-	model := name(shown, rowName)
+	model := report.Spans(shown, rowName, rowLines)
 	if x.label != "" {
 		model += "<br>" + x.label
 	}
 	before, change := "", ""
 	if l.Before != nil {
-		before = report.Size(*l.Before)
-		change = report.Percent(diff.NewTotal(l.Total, *l.Before, l.Value))
+		t := diff.NewTotal(l.Total, *l.Before, l.Value)
+		before, change = report.Size(*l.Before), unbroken(report.Percent(t))
+		if t.Change != 0 {
+			change = unbroken(report.Signed(t.Change)) + "<br>" + change
+		}
+		r.change = float64(t.Change) / float64(max(t.Before, 1))
 	}
-	return []string{state, model, unbroken(before), unbroken(report.Size(l.Value)), unbroken(change), limitText(l)}
+	r.cells = []string{state, model, unbroken(before), unbroken(report.Size(l.Value)), change, limitText(l)}
+	return r
 }
 
 // limitText writes a limit: which total it is of where that is not the device memory, and what a growth comes to.
@@ -336,7 +374,11 @@ func (o *outcome) footer() string {
 			text = fmt.Sprintf("base %s, %s", name(o.base.rev, rowName), text)
 		}
 	}
-	return fmt.Sprintf("%s%s, %s. [What this says](%s)\n", text, o.when.UTC().Format("2 Jan 2006 15:04 UTC"), shortVersion(), docsPage)
+	text += fmt.Sprintf("%s, %s. [What this says](%s)", o.when.UTC().Format("2 Jan 2006 15:04 UTC"), shortVersion(), docsPage)
+	if o.page != "" {
+		text += fmt.Sprintf(", [the job](%s)", o.page)
+	}
+	return text + "\n"
 }
 
 // name shows a name from a file as code, its middle cut where it is long.

@@ -30,6 +30,7 @@ func TestPosted(t *testing.T) {
 		"| ok | `nets/net.onnx`<br>batch 256 | ", " | +500%: ", "<code>nets/net.onnx</code> layers: 6 added, 6 renamed, 9 the same",
 		"1 model unchanged and within budget", "| ok | `nets/other.onnx`<br>batch 256 | ", " | = | +500%: ",
 		fmt.Sprintf("`%.7s...%.7s`, 9 Sep 2001 01:46 UTC, memestimate ", j.base, j.head),
+		"[the job](https://github.example/owner/repo/actions/runs/12)\n",
 	} {
 		if !strings.Contains(posted[0].Body, want) || !strings.Contains(j.read(j.summary), want) {
 			t.Errorf("the comment or the summary lacks %q:\n%s", want, posted[0].Body)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -79,6 +80,28 @@ document.title = 'measured ' + tables + ' tables; wide: ' + wide.join(' / ');
 	_, rest, _ = strings.Cut(rest, "wide: ")
 	wide, _, _ = strings.Cut(rest, "</title>")
 	return tables, wide
+}
+
+// How much of a comment stands open does not grow with the models that are within their limits, and each row tells which model it is of.
+func TestCommentFolds(t *testing.T) {
+	o := changedModels(60)
+	body := commentBody(o, commentRoom, false)
+	open := regexp.MustCompile(`(?s)<details>.*?</details>`).ReplaceAllString(body, "")
+	if ok := strings.Count(open, "\n| ok |"); ok != openRows || strings.Count(open, "\n| **over** |") != 40 {
+		t.Errorf("%d rows that are ok stand open, want %d:\n%s", ok, openRows, open)
+	}
+	if items := strings.Count(open, "\n- "); items != 3*openItems {
+		t.Errorf("%d items stand open, want %d", items, 3*openItems)
+	}
+	whole := strings.ReplaceAll(body, "`<br>`", "")
+	for i := range o.all {
+		if want := fmt.Sprintf("| `network_number_%d_of_the_large_family.onnx`<br>batch 1024, ", i); i < 30 && i%7 != 6 && !strings.Contains(whole, want) {
+			t.Errorf("no row begins with %s", want)
+		}
+	}
+	if !strings.Contains(body, "<summary>55 more</summary>") || !strings.Contains(body, " more of these</summary>") {
+		t.Error("the folds do not say how much is in them")
+	}
 }
 
 // changedModels makes models with long names and large figures, of which each third is over its limit, and each seventh is as it was.
