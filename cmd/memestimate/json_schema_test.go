@@ -226,13 +226,24 @@ func valid(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(keepOutput(args[0], data))
 }
 
-// What commands write is what the schemas say. Those that need a GPU are in testdata/gpu/json.txtar.
+// validElsewhere are the forms that other tests hold against their schemas, since they need a GPU, a server, or an interpreter.
+var validElsewhere = map[string]string{
+	"devices": "testdata/gpu/see.txtar", "run": "testdata/gpu/run.txtar", "trace": "testdata/gpu/model.txtar", "where": "where_test.go",
+	"snapshot-export": "snapshot_list_test.go",
+}
+
+// What commands write is what the schemas say.
 func TestOutputsAreValid(t *testing.T) {
 	const snapshots = "../../snapshot/testdata/"
 	dir := t.TempDir()
 	config := filepath.Join(dir, "memestimate.yaml")
 	write(t, config, "settings: {batch: [1, 8]}\nlimits: {device: 3GiB, fits: t4}\nmodels: [resnet18, conv_example, x.onnx]\n")
 	write(t, filepath.Join(dir, "x.onnx"), "no model")
+	learnt := filepath.Join(dir, "profile.json")
+	write(t, filepath.Join(dir, "sinfo"), "#!/bin/sh\necho 'gpu40|idle|all*|8|64000|gpu,vram40|gpu:a100-40:4'\n") // stands in for a cluster
+	check(t, os.Chmod(filepath.Join(dir, "sinfo"), 0o777))
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	held := map[string]bool{}
 	for _, tt := range []struct {
 		form string
 		args []string
@@ -247,7 +258,8 @@ func TestOutputsAreValid(t *testing.T) {
 		{"fit", []string{"fit", "resnet18", "--gpu", "t4"}, 0},
 		{"diff", []string{"diff", "resnet18", "resnet50", "--batch", "1,8"}, 0},
 		{"check", []string{"check", "-c", config}, 3},
-		{"compare", []string{"compare", "resnet50", snapshots + "resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm"}, 0},
+		{"compare", []string{"compare", "resnet50", snapshots + "resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm", "--calibrate", learnt}, 0},
+		{"slurm", []string{"slurm", "--need", "20GiB"}, 0},
 		{"models", []string{"models"}, 0},
 		{"ops", []string{"ops"}, 0},
 		{"gpus", []string{"gpus"}, 0},
@@ -257,6 +269,7 @@ func TestOutputsAreValid(t *testing.T) {
 		{"snapshot-track", []string{"snapshot", "track", snapshots + "mem_track_0.pickle.gz", snapshots + "mem_track_1_model.pickle.gz"}, 0},
 		{"snapshot-diff", []string{"snapshot", "diff", snapshots + "mem_track_0.pickle.gz", snapshots + "mem_track_1_model.pickle.gz"}, 0},
 		{"snapshot-replay", []string{"snapshot", "replay", snapshots + "resnet50_seed.pickle.gz"}, 0},
+		{"snapshot-events", []string{"snapshot", "events", snapshots + "oom.pickle.gz"}, 0},
 		{"error", []string{"nosuch.onnx"}, 3},
 		{"error", []string{"resnet18", "--bacth", "8"}, 2},
 		{"error", []string{"resnet18"}, 2},
@@ -279,8 +292,25 @@ func TestOutputsAreValid(t *testing.T) {
 		if err := holds(tt.form, data); err != nil {
 			t.Errorf("%v: %v\n%.2000s", tt.args, err, data)
 		}
+		held[tt.form] = true
 		if err := keepOutput(tt.form, data); err != nil {
 			t.Fatal(err)
+		}
+	}
+	data, err := os.ReadFile(learnt)
+	check(t, err)
+	check(t, holds("profile", data))
+	held["profile"] = true
+	for name := range jsonForms {
+		file := validElsewhere[name]
+		if file == "" && !held[name] {
+			t.Errorf("no output of the form %s is held against its schema", name)
+		}
+		if file != "" {
+			text, err := os.ReadFile(file)
+			if check(t, err); !bytes.Contains(text, []byte("valid "+name)) && !bytes.Contains(text, []byte(`holds("`+name+`"`)) && !bytes.Contains(text, []byte(name+".schema.json")) {
+				t.Errorf("%s holds nothing against the schema %s", file, name)
+			}
 		}
 	}
 }
