@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Makes all of a release but what publishes or signs it, twice, and compares the bytes. It needs a C compiler for each processor of Linux,
-# which it installs where apt-get can.
+# Makes all of a release but what publishes or signs it, twice: the second time in another folder and with an empty cache, so that
+# nothing of the first is in it. The bytes must be the same. It needs a C compiler for each processor of Linux, which it installs where
+# apt-get can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 goreleaser=v2.16.0
+git diff --quiet HEAD || { echo "release_dry_run.sh: there are changes that are not committed, and a release is of a commit" >&2; exit 1; }
 
 if ! command -v aarch64-linux-gnu-gcc >/dev/null && command -v apt-get >/dev/null; then
 	as=(); [ "$(id -u)" = 0 ] || as=(sudo)
@@ -11,7 +13,7 @@ if ! command -v aarch64-linux-gnu-gcc >/dev/null && command -v apt-get >/dev/nul
 	"${as[@]}" apt-get install -y -qq --no-install-recommends gcc libc6-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross >/dev/null
 fi
 tools=$(mktemp -d)
-trap 'rm -rf "$tools"' EXIT
+trap 'git worktree remove --force "$tools/again" 2>/dev/null || true; chmod -R u+w "$tools"; rm -rf "$tools"' EXIT
 if command -v goreleaser >/dev/null; then
 	ln -s "$(command -v goreleaser)" "$tools/goreleaser"
 else
@@ -21,14 +23,22 @@ fi
 "$tools/goreleaser" check
 skip=sign,before
 command -v syft >/dev/null || { skip+=,sbom; echo "there is no syft: without lists of what is inside"; }
-scripts/release_texts.sh .release
-for round in one two; do
-	# The version of a snapshot has the commit's, and no other, so that both rounds make the same.
+
+# build makes the packages of the folder that it is run in, and writes their sums.
+build() {
+	scripts/release_texts.sh .release
 	"$tools/goreleaser" release --snapshot --clean --skip="$skip"
 	version=$(python3 -c 'import json; print(json.load(open("dist/metadata.json"))["version"])')
 	scripts/release_wheels.sh "$(echo "$version" | sed 's/-.*/.dev0/')"
-	(cd dist && find . \( -name '*.tar.gz' -o -name '*.zip' -o -name '*.deb' -o -name '*.rpm' -o -name '*.whl' \) -exec sha256sum {} + | sort -k2) >"$tools/$round"
-done
+	(cd dist && find . \( -name '*.tar.gz' -o -name '*.zip' -o -name '*.deb' -o -name '*.rpm' -o -name '*.whl' -o -name '*.rb' -o -name '*.pkgbuild' \) \
+		-exec sha256sum {} + | sort -k2) >"$1"
+}
+build "$tools/one"
+git worktree add --quiet --detach "$tools/again"
+(cd "$tools/again" && GOCACHE="$tools/cache" build "$tools/two")
 diff "$tools/one" "$tools/two" || { echo "two builds of one commit differ" >&2; exit 1; }
-[ "$(wc -l <"$tools/one")" -ge 15 ] || { echo "packages are missing" >&2; cat "$tools/one" >&2; exit 1; }
+for kind in .tar.gz:4 .zip:1 .deb:2 .rpm:2 .whl:6 .rb:1 .pkgbuild:1; do
+	n=$(grep -cF -- "${kind%:*}" "$tools/one" || true)
+	[ "$n" = "${kind#*:}" ] || { echo "$n packages are ${kind%:*}, want ${kind#*:}" >&2; cat "$tools/one" >&2; exit 1; }
+done
 cat "$tools/one"
