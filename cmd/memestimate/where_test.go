@@ -116,11 +116,10 @@ func TestWhere(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; wanted %q, not %q\n%s", scene.name, code, scene.code, scene.want, scene.not, out)
 		}
 	}
-	out, code := where("--need", "1GiB", "--format", "json")
-	if err := holds("where", []byte(out)); code != exitOK || err != nil {
-		t.Errorf("as JSON: exit code %d: %v\n%s", code, err, out)
-	}
-	out, code = where("--need", "1GiB", "--max-age", "1ns")
+	answer, err := exec.Command(program, "where", "--prometheus", url, "--need", "1GiB", "--format", "json").Output()
+	check(t, err)
+	check(t, holds("where", answer))
+	out, code := where("--need", "1GiB", "--max-age", "1ns")
 	if code != exitNo || !strings.Contains(out, "the last sample is") {
 		t.Errorf("stale: exit code %d: %s", code, out)
 	}
