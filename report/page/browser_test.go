@@ -336,6 +336,9 @@ func TestTwoKindsOfRuns(t *testing.T) {
 	if got := choose("0"); got != "true,true,true Show segments" {
 		t.Errorf("of the prediction again: %s", got)
 	}
+	if got := eval[string](t, b, `document.getElementById("h-segments").textContent`); got != "The allocator's segments at the end" {
+		t.Errorf("%q is said of the prediction's", got)
+	}
 	if wide := eval[float64](t, b, `Math.max(...[...document.querySelectorAll("#breakdown, #largest, #plot, .tools")].map(x => x.getBoundingClientRect().right)) - innerWidth`); wide > 0 {
 		t.Errorf("the page is %.0f pixels too wide", wide)
 	}

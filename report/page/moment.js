@@ -147,7 +147,7 @@
     const height = Math.min(list.length * row, 20000);
     canvas.width = width * ratio;
     canvas.height = Math.max(1, height) * ratio;
-    if (run.trace) $('h-segments').textContent = "The allocator's segments at " + eventName(run, held);
+    $('h-segments').textContent = "The allocator's segments at " + (run.trace ? eventName(run, held) : 'the end');
     canvas.style.height = height + 'px';
     const ctx = canvas.getContext('2d');
     ctx.scale(ratio, ratio);
