@@ -89,7 +89,9 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	session, err := t.gpus.open()
 	if err != nil {
-		err.(*exitError).code = exitLauncher
+		if failed, ok := errors.AsType[*exitError](err); ok {
+			failed.code = exitLauncher
+		}
 		return err
 	}
 	defer session.Close()

@@ -66,16 +66,6 @@ var dtypes = [numDTypes]struct {
 	Int2:           {"int2", 2},
 }
 
-// DTypeOf returns the element type that PyTorch calls so: "float32", "bfloat16", "int64", ... ok is false for any other name.
-func DTypeOf(name string) (d DType, ok bool) {
-	for i := range dtypes {
-		if dtypes[i].name == name {
-			return DType(i), DType(i) != Undefined
-		}
-	}
-	return Undefined, false
-}
-
 // Bits returns the size of one element in bits, 0 for undefined types.
 func (d DType) Bits() int64 {
 	if d >= numDTypes {

@@ -18,18 +18,6 @@ type op struct {
 // rooms lists the operators by family.
 var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps, rnnOps, einsumOps, mathOps, fftOps, opaqueOps}
 
-// Operators returns the names of all operators with a row, sorted.
-func Operators() []string {
-	var names []string
-	for _, room := range rooms {
-		for _, o := range room {
-			names = append(names, o.name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
 // rowsByName indexes the rooms.
 func rowsByName() map[string]*op {
 	m := make(map[string]*op)

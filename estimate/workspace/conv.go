@@ -27,16 +27,6 @@ const (
 	ConvBackwardWeight
 )
 
-// Workspace returns the bytes of workspace that cuDNN takes for a pass, 0 for none
-// and for what is no convolution.
-//
-// What an engine takes is physics (conv_engines.go). Which engine runs is
-// cuDNN's own heuristic, which NVIDIA trained and does not publish; a forest grown
-// on measured convolutions stands for it (conv_forest.go).
-func (s ConvShape) Workspace(pass ConvPass, d gpu.Device) int64 {
-	return s.Plan(pass, 0, d).Bytes
-}
-
 // Engines that have this share of the most votes are taken as well if they take more.
 const nearlyAll, nearlyOf = 2, 3
 

@@ -16,7 +16,8 @@ type ConvPlan struct {
 	Most   int64             // the largest that any tree names: docs/workspaces.md says how often it is exceeded
 }
 
-// Plan works a plan out; ones for no workspace, and for what is no convolution, are zero. The index decides which doubting
+// Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is cuDNN's own heuristic, which
+// NVIDIA trained and does not publish; a forest grown on measured convolutions stands for it (conv_forest.go). Plans for no workspace, and for what is no convolution, are zero. The index decides which doubting
 // trees the other choices are taken from: each plan's from others, so that no choice is one tree's alone, and as often as
 // the trees name them.
 func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {

@@ -218,7 +218,7 @@ func TestConvWorkspaceNonsense(t *testing.T) {
 		{Elem: 4, X: []int64{1, 2, 3}, W: []int64{1, 2, 3}, Y: []int64{1, 2, 3}},
 	} {
 		for _, p := range passes {
-			if s.Workspace(p, gpu.Default()) != 0 {
+			if s.Plan(p, 0, gpu.Default()).Bytes != 0 {
 				t.Errorf("%+v takes a workspace", s)
 			}
 		}
@@ -274,7 +274,7 @@ func BenchmarkConvWorkspace(b *testing.B) {
 	b.ResetTimer()
 	for i := range b.N {
 		s := samples[i%len(samples)]
-		s.shape.Workspace(s.pass, gpu.Default())
+		s.shape.Plan(s.pass, 0, gpu.Default())
 	}
 }
 
