@@ -455,11 +455,17 @@ func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
 	case n.Op == "Dropout":
 		return n.Version >= 12 && len(n.In) < 3 // without training_mode it passes its input on
 	}
-	if n.Op == "Relu" && a.reads[n.In[0]] == 1 && a.made[n.In[0]] >= 0 {
+	if a.Overwrites(n) {
 		a.Relus++
 		return true
 	}
 	return false
+}
+
+// Overwrites reports whether a node is a ReLU that the table of layers takes to work in place: a node made its input, which nothing else
+// reads. A simulated run takes no other ReLU to, and of these not those behind a linear layer or whose line of Python says otherwise.
+func (a *Analysis) Overwrites(n *onnxload.Node) bool {
+	return n.Op == "Relu" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && a.reads[n.In[0]] == 1 && a.made[n.In[0]] >= 0
 }
 
 // Unsized counts the values with storage of their own whose size is not known.

@@ -1,0 +1,44 @@
+package estimate
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A ReLU that a run takes to write over its argument does so in the table of layers too. The table goes further: of what the run leaves to
+// the style of code, whether a ReLU behind a linear layer works in place, it takes the definition of modelsize_estimate.
+func TestReLUsInPlaceAgree(t *testing.T) {
+	seen := 0
+	for _, m := range models.Names() {
+		raw, err := models.Open(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Bind(g, Options{Batch: 2})
+		if err != nil {
+			continue // it has other dimensions to bind
+		}
+		p, err := b.Program(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range p.Calls {
+			c := &p.Calls[i]
+			if n := b.nodes[c.Origin]; c.Op == "relu" && c.Args.Inplace && n.Op == "Relu" {
+				if seen++; !b.a.Overwrites(n) {
+					t.Errorf("%s: %q works in place in the run and not in the table", m, n.Name)
+				}
+			}
+		}
+	}
+	if seen < 100 {
+		t.Errorf("only %d ReLUs in place", seen)
+	}
+}
