@@ -14,9 +14,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
-// Every operator with a row is given no input, one, and so on to one more than it can have, each of them left out or of a type that it
-// does not take, and asked for no result to four. A model is refused or estimated. A node with other inputs than its row's is counted
-// as one that is not modelled, whatever its operator.
+// Every operator with a row is given no input, one, and so on to one more than it can have, each of them left out or
+// of a type that it does not take, and asked for no result to four. A model is refused or estimated. A node with
+// other inputs than its row's is counted as one that is not modelled, whatever its operator.
 func TestEveryArity(t *testing.T) {
 	types := []onnxtest.Type{
 		{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2, 4, 6, 6}}, // of which the others are wrong
@@ -88,7 +88,8 @@ func TestEveryArity(t *testing.T) {
 	}
 }
 
-// tryModel takes a model through a training step. ok is false where it is refused; else unknown counts the nodes without a model.
+// tryModel takes a model through a training step. ok is false where it is refused; else unknown counts the nodes
+// without a model.
 func tryModel(t *testing.T, raw []byte) (unknown int, ok bool) {
 	t.Helper()
 	defer func() {

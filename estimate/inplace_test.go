@@ -8,8 +8,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// A ReLU that a run takes to write over its argument does so in the table of layers too. The table goes further: of what the run leaves to
-// the style of code, whether a ReLU behind a linear layer works in place, it takes the definition of modelsize_estimate.
+// A ReLU that a run takes to write over its argument does so in the table of layers too. The table goes further: of
+// what the run leaves to the style of code, whether a ReLU behind a linear layer works in place, it takes the
+// definition of modelsize_estimate.
 func TestReLUsInPlaceAgree(t *testing.T) {
 	seen := 0
 	for _, m := range models.Names() {

@@ -28,9 +28,9 @@ var matchers = []string{
 	"module/analysis.go", "module/filled.go", "module/layers.go", "module/lost.go", "module/tensors.go",
 }
 
-// An operator is named by its rows, that of its shapes and that of its calls, and by files that know it by its neighbours: exporters'
-// spellings of one call, guesses, and what folding left. Nothing else says anything of an operator by its name: no map and no
-// switch, and no file that is not about what lies around a node.
+// An operator is named by its rows, that of its shapes and that of its calls, and by files that know it by its
+// neighbours: exporters' spellings of one call, guesses, and what folding left. Nothing else says anything of an
+// operator by its name: no map and no switch, and no file that is not about what lies around a node.
 func TestOperatorsAreNamedByTheirRows(t *testing.T) {
 	files := literals(t)
 	known, alone := 0, 0
@@ -65,8 +65,9 @@ func TestOperatorsAreNamedByTheirRows(t *testing.T) {
 	}
 }
 
-// An operator of ATen is named by its rows, that of what it is given (package aten) and that of what it costs (package eager); by the
-// rows of package workspace, which are for recorded calls; and by whoever makes a call of it or knows it by its neighbours.
+// An operator of ATen is named by its rows, that of what it is given (package aten) and that of what it costs
+// (package eager); by the rows of package workspace, which are for recorded calls; and by whoever makes a call of it
+// or knows it by its neighbours.
 func TestATenOperatorsAreNamedByTheirRows(t *testing.T) {
 	files := literals(t)
 	var ops []string

@@ -23,8 +23,8 @@ func (p *Program) Check() error {
 	return nil
 }
 
-// Fits reports whether a call's arguments are such as its rule can work with: all there, no more than there can be, of the ranks
-// that it reads, with dimensions that they have. Files hold nodes of which that is not so.
+// Fits reports whether a call's arguments are such as its rule can work with: all there, no more than there can be,
+// of the ranks that it reads, with dimensions that they have. Files hold nodes of which that is not so.
 func (p *Program) Fits(c *Call) bool {
 	o := Of(c.Op)
 	if len(c.In) < o.Least || len(c.In) > o.Most || slices.Contains(c.In[:o.Least], NoValue) {
@@ -142,8 +142,8 @@ func attendsToItself(g given) bool {
 	return g.rank(0) == 3 && g.rank(1) == 2 && g.shape(1)[1] == g.shape(0)[2] && g.args.Groups > 0
 }
 
-// attends reports whether scaled_dot_product_attention takes these: of one rank, with the heads of queries a multiple of those
-// of keys in four dimensions, and all dimensions before the last two the same in others.
+// attends reports whether scaled_dot_product_attention takes these: of one rank, with the heads of queries a multiple
+// of those of keys in four dimensions, and all dimensions before the last two the same in others.
 func attends(g given) bool {
 	q, k, v := g.shape(0), g.shape(1), g.shape(2)
 	n := len(q)

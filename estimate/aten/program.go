@@ -1,5 +1,5 @@
-// Package aten holds Programs: a model's forward pass as calls of ATen operators on values, in PyTorch's order, and what is
-// said of each operator. It knows neither where a program comes from nor what running it takes.
+// Package aten holds Programs: a model's forward pass as calls of ATen operators on values, in PyTorch's order, and
+// what is said of each operator. It knows neither where a program comes from nor what running it takes.
 package aten
 
 import (
@@ -138,7 +138,8 @@ type Guess struct {
 // A Span is a run of calls, both ends included.
 type Span struct{ First, Last int32 }
 
-// A Group is parameters that FSDP2 shards and gathers together: those of a module, or of the model what its modules leave.
+// A Group is parameters that FSDP2 shards and gathers together: those of a module, or of the model what its modules
+// leave.
 type Group struct {
 	Params []ValueID // in the order of Module.parameters
 	Spans  []Span    // the calls of the module, in order; none for the model itself

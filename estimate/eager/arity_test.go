@@ -8,8 +8,9 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// Every operator is given no tensor, one, and so on to one more than it can have, each of them left out, a number, or of another rank or
-// type. What aten.Program.Fits lets through runs, forward and backward, or is refused: no rule panics.
+// Every operator is given no tensor, one, and so on to one more than it can have, each of them left out, a number, or
+// of another rank or type. What aten.Program.Fits lets through runs, forward and backward, or is refused: no rule
+// panics.
 func TestEveryCallThatFits(t *testing.T) {
 	shapes := [][]int64{{2, 4, 6, 6}, {}, {4}, {2, 4}, {2, 3, 4}, {0, 4}}
 	ran, misfits := 0, 0

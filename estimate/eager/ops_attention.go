@@ -231,9 +231,10 @@ func (r *run) repeatHeads(t *tensor, heads int64) *tensor {
 const efficientAlign = 8
 
 // runNativeAttention is _native_multi_head_attention(x, packed weight, packed bias, output weight, output bias) of
-// Args.Groups heads with a mask, in inference: the projection, its parts with the bias, the scores, the mask as booleans
-// for every sample and head, the probabilities, the heads side by side, and the result. The product of probabilities and
-// values is written over the queries (native_multi_head_attention_cuda in aten/src/ATen/native/transformers/cuda/attention.cu).
+// Args.Groups heads with a mask, in inference: the projection, its parts with the bias, the scores, the mask as
+// booleans for every sample and head, the probabilities, the heads side by side, and the result. The product of
+// probabilities and values is written over the queries (native_multi_head_attention_cuda in
+// aten/src/ATen/native/transformers/cuda/attention.cu).
 func runNativeAttention(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	b, l, e := x.shape[0], x.shape[1], x.shape[2]

@@ -125,7 +125,8 @@ func plainEquation(terms []string, out string) bool {
 	return once(out)
 }
 
-// implicitOutput is the result of an equation without one: what an ellipsis stands for, and the letters that are there once.
+// implicitOutput is the result of an equation without one: what an ellipsis stands for, and the letters that are
+// there once.
 func implicitOutput(left string) string {
 	var once []rune
 	for _, l := range left {
@@ -157,8 +158,8 @@ func (r *run) aligned(x *tensor, labels string, order []byte) *tensor {
 	return p
 }
 
-// contract multiplies two aligned operands, which it releases, and sums over the dimensions from the kept ones on that no
-// other operand has. A dimension that one of them alone has is summed over before the product.
+// contract multiplies two aligned operands, which it releases, and sums over the dimensions from the kept ones on
+// that no other operand has. A dimension that one of them alone has is summed over before the product.
 func (r *run) contract(a, b *tensor, kept int, users []int) *tensor {
 	var both, ofA, ofB []int
 	for d := kept; d < len(users); d++ {
@@ -196,9 +197,10 @@ func (r *run) sumOver(t *tensor, dims []int) *tensor {
 	return s
 }
 
-// sumProduct is sumproduct_pair: of the dimensions that stay, those of both are the batch of a bmm, those of one its rows or
-// columns. Each operand is permuted and reshaped to three dimensions, which copies it where its strides do not allow
-// that. Where all columns come before the rows, the operands change places, so that the product has the result's strides.
+// sumProduct is sumproduct_pair: of the dimensions that stay, those of both are the batch of a bmm, those of one its
+// rows or columns. Each operand is permuted and reshaped to three dimensions, which copies it where its strides do
+// not allow that. Where all columns come before the rows, the operands change places, so that the product has the
+// result's strides.
 func (r *run) sumProduct(a, b *tensor, sum []int) *tensor {
 	var batch, rows, columns []int
 	for d := range a.shape {

@@ -25,7 +25,8 @@ func runToComplex(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return r.alone(out)
 }
 
-// runFFT is _fft_c2c, over all its dimensions at once (native/cuda/SpectralOps.cpp); so is its backward, and nothing is saved.
+// runFFT is _fft_c2c, over all its dimensions at once (native/cuda/SpectralOps.cpp); so is its backward, and nothing
+// is saved.
 func runFFT(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.empty(x.dtype, x.shape...)

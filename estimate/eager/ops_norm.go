@@ -15,11 +15,11 @@ var normOps = []op{
 	{"weight_norm", castNone, runWeightNorm},     // cuda/WeightNorm.cu
 }
 
-// runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it
-// saves the input and the batch's mean and inverse deviation; in evaluation only the
-// input. cuDNN and the native kernel allocate alike, but for an input that is neither row-major nor channels_last: cuDNN is given
-// a copy, input.contiguous(input.suggest_memory_format()) in _batch_norm_impl_index (aten/src/ATen/native/Normalization.cpp), which
-// is what it saves. bfloat16 and what lacks a weight is left to the native kernel.
+// runBatchNorm is batch_norm(input, weight, bias, running_mean, running_var). In training it saves the input and the
+// batch's mean and inverse deviation; in evaluation only the input. cuDNN and the native kernel allocate alike, but
+// for an input that is neither row-major nor channels_last: cuDNN is given a copy,
+// input.contiguous(input.suggest_memory_format()) in _batch_norm_impl_index (aten/src/ATen/native/Normalization.cpp),
+// which is what it saves. bfloat16 and what lacks a weight is left to the native kernel.
 func runBatchNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, w, b := in[0], in[1], in[2]
 	return one(r.batchNorm(x, w, b, c.Args.Train))
@@ -267,8 +267,8 @@ func (r *run) compositeRMSNorm(x, w *tensor, dims int) *tensor {
 	return out
 }
 
-// runWeightNorm is _weight_norm_interface(v, g): the weight, then the norms, in float32 unless the weight has more bits;
-// it saves all but the weight. Its backward makes both gradients.
+// runWeightNorm is _weight_norm_interface(v, g): the weight, then the norms, in float32 unless the weight has more
+// bits; it saves all but the weight. Its backward makes both gradients.
 func runWeightNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	v, g := in[0], in[1]
 	w := r.emptyLike(v, v.dtype)

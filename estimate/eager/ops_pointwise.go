@@ -272,7 +272,8 @@ func runClone(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(r.clone(in[0], likeStrides(in[0])))
 }
 
-// runFill is a factory: zeros, ones, full, arange, or zeros_like and its kin with the tensor that they are like. It has no gradient.
+// runFill is a factory: zeros, ones, full, arange, or zeros_like and its kin with the tensor that they are like. It
+// has no gradient.
 func runFill(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if len(in) > 0 {
 		return one(r.emptyLike(in[0], in[0].dtype))

@@ -152,8 +152,8 @@ func runArgmax(r *run, c *aten.Call, in []*tensor) []*tensor {
 }
 
 // runCumsum is cumsum. Autocast asks it for a float32 result, which it computes from a copy of that type
-// (impl_func_cumsum in aten/src/ATen/native/ReduceOps.cpp); backward turns the gradient to the argument's type first and then makes
-// grad.flip(dim).cumsum(dim).flip(dim).
+// (impl_func_cumsum in aten/src/ATen/native/ReduceOps.cpp); backward turns the gradient to the argument's type first
+// and then makes grad.flip(dim).cumsum(dim).flip(dim).
 func runCumsum(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	if !x.dtype.IsFloat() {

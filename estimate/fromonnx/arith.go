@@ -14,7 +14,8 @@ func unaryCall(op string) func(*recovery, *onnxload.Node) {
 	}
 }
 
-// activation is a unaryCall whose module has an option inplace. call is how a line of Python begins that calls the function.
+// activation is a unaryCall whose module has an option inplace. call is how a line of Python begins that calls the
+// function.
 func activation(op, call string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		b.call(op, aten.Args{Inplace: b.inPlace(n, call)}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
@@ -55,8 +56,8 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 	b.call("add", args, in, n.Out[0])
 }
 
-// endsBlock reports whether a value that is read once is the picture that a block of convolutions ends with: normalised, or
-// scaled by a parameter, stochastic depth or not.
+// endsBlock reports whether a value that is read once is the picture that a block of convolutions ends with:
+// normalised, or scaled by a parameter, stochastic depth or not.
 func (b *recovery) endsBlock(v onnxload.ValueID) bool {
 	if !b.single(v) || len(b.dims(v)) < 4 {
 		return false

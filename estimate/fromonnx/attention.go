@@ -97,10 +97,10 @@ func matchSDPA(b *recovery, i int) {
 	}, members...)
 }
 
-// isWindow reports whether a mask keeps every place to its neighbours, and leaves some out. transformers leaves a mask that follows
-// from lengths alone to is_causal, or to nothing, unless it has a window narrower than the sequence (_ignore_causal_mask_sdpa and
-// _ignore_bidirectional_mask_sdpa in masking_utils.py). The window stands in |row - column| <= window, or in
-// column > row - window.
+// isWindow reports whether a mask keeps every place to its neighbours, and leaves some out. transformers leaves a
+// mask that follows from lengths alone to is_causal, or to nothing, unless it has a window narrower than the sequence
+// (_ignore_causal_mask_sdpa and _ignore_bidirectional_mask_sdpa in masking_utils.py). The window stands in |row -
+// column| <= window, or in column > row - window.
 func (b *recovery) isWindow(mask onnxload.ValueID) bool {
 	number := func(id onnxload.ValueID) float64 {
 		if w, ok := b.number(id); ok {
@@ -132,8 +132,9 @@ func (b *recovery) isWindow(mask onnxload.ValueID) bool {
 	return found
 }
 
-// isTurned reports whether a query, key or value is one whose last dimension was another before. Where all three are, the
-// program makes them contiguous for the fused kernels, q.transpose(-1, -2).contiguous(), and the exporters drop that.
+// isTurned reports whether a query, key or value is one whose last dimension was another before. Where all three are,
+// the program makes them contiguous for the fused kernels, q.transpose(-1, -2).contiguous(), and the exporters drop
+// that.
 func (b *recovery) isTurned(v aten.ValueID) bool {
 	c := b.callOf(v)
 	n := len(b.prog.Values[v].Shape)
@@ -167,10 +168,10 @@ func (b *recovery) isHostNumber(id onnxload.ValueID) bool {
 	return ok && aten.Numel(s) == 1 && b.fixed[id]
 }
 
-// untransposed returns how to emit k of transpose(k), and the nodes that go with it: a Transpose of the
-// last two dimensions, the same through three dimensions (Reshape, Transpose, Reshape), or
-// a Transpose that an optimizer merged with the one before it, which is then taken apart. Where the key itself was a transpose
-// of the last two dimensions, the optimizer has left nothing of both.
+// untransposed returns how to emit k of transpose(k), and the nodes that go with it: a Transpose of the last two
+// dimensions, the same through three dimensions (Reshape, Transpose, Reshape), or a Transpose that an optimizer
+// merged with the one before it, which is then taken apart. Where the key itself was a transpose of the last two
+// dimensions, the optimizer has left nothing of both.
 func (b *recovery) untransposed(kt onnxload.ValueID) (func() aten.ValueID, []int) {
 	if t, ti := b.producedBy(kt, "Transpose"); t != nil {
 		perm := attrInts(t, "perm")
@@ -212,7 +213,8 @@ func (b *recovery) untransposed(kt onnxload.ValueID) (func() aten.ValueID, []int
 	}, nil
 }
 
-// turned returns how to emit k where an optimizer merged its transpose with the one before it to none: k is a transpose of what is left.
+// turned returns how to emit k where an optimizer merged its transpose with the one before it to none: k is a
+// transpose of what is left.
 func (b *recovery) turned(kt onnxload.ValueID) func() aten.ValueID {
 	shape := slices.Clone(b.dims(kt))
 	n := len(shape)

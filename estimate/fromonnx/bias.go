@@ -9,10 +9,10 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// isBiasOfHeads reports whether a constant without a module's name has a matrix over the places of a window for every head that
-// is added to what a softmax then takes, at once or with a mask: what folding left of table[index].view(N, N, heads).permute(2, 0, 1),
-// by which window attention looks its relative position bias up. The table is trained; what positions alone give is alike for
-// all heads.
+// isBiasOfHeads reports whether a constant without a module's name has a matrix over the places of a window for every
+// head that is added to what a softmax then takes, at once or with a mask: what folding left of table[index].view(N,
+// N, heads).permute(2, 0, 1), by which window attention looks its relative position bias up. The table is trained;
+// what positions alone give is alike for all heads.
 func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
 	if b.m.Values[id].Init == nil || b.src.Kinds[id] == aten.Parameter || b.elem(id) != aten.Float32 || strings.Contains(b.m.Values[id].Name, ".") {
 		return false
@@ -71,8 +71,8 @@ func side(places int64) int64 {
 	return 0
 }
 
-// lookUpBias emits the look-up that a bias of heads was folded from, of a table of (2w-1)^2 rows, once for each reader: those of
-// several modules are merged where their tables begin alike.
+// lookUpBias emits the look-up that a bias of heads was folded from, of a table of (2w-1)^2 rows, once for each
+// reader: those of several modules are merged where their tables begin alike.
 func (b *recovery) lookUpBias(id onnxload.ValueID) aten.ValueID {
 	d, f := b.m.Values[id].Init.Dims, aten.Float32
 	heads, places := d[len(d)-1], int64(0)

@@ -125,8 +125,8 @@ func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64)
 	return onnxload.NoValue, 0
 }
 
-// matchElu finds elu(x, alpha, scale, input_scale) as torch.export's exporter writes it, Elu(x * input_scale) * scale, with an
-// input scale of 1 (torchlib aten_elu).
+// matchElu finds elu(x, alpha, scale, input_scale) as torch.export's exporter writes it, Elu(x * input_scale) *
+// scale, with an input scale of 1 (torchlib aten_elu).
 func matchElu(b *recovery, i int) {
 	elu := b.nodes[i]
 	in, ii := b.producedBy(b.in(elu, 0), "Mul")
@@ -137,9 +137,9 @@ func matchElu(b *recovery, i int) {
 	b.claim(func() { b.call("elu", aten.Args{}, []aten.ValueID{b.value(b.in(in, 0))}, out.Out[0]) }, ii, i, oi)
 }
 
-// matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the argument
-// without naming sizes for it (torch.onnx symbolic_opset9 glu, torchlib aten_glu), where chunk and split name them; in
-// torch.export's graph the product has the operator's name too.
+// matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the
+// argument without naming sizes for it (torch.onnx symbolic_opset9 glu, torchlib aten_glu), where chunk and split
+// name them; in torch.export's graph the product has the operator's name too.
 func matchGlu(b *recovery, i int) {
 	s := b.nodes[i]
 	split, si := b.producedBy(b.in(s, 0), "Split")

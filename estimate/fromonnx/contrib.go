@@ -195,8 +195,8 @@ func (b *recovery) heads(n *onnxload.Node, bias, past onnxload.ValueID, causal b
 	b.rest(n, 1)
 }
 
-// attend takes the heads of query, key and value of [B, L, heads * size] apart, calls scaled_dot_product_attention and puts
-// them together again as the node's first result.
+// attend takes the heads of query, key and value of [B, L, heads * size] apart, calls scaled_dot_product_attention
+// and puts them together again as the node's first result.
 func (b *recovery) attend(n *onnxload.Node, args aten.Args, in []aten.ValueID, heads []int64, mask aten.ValueID) {
 	split := make([]aten.ValueID, 3)
 	for i, v := range in {

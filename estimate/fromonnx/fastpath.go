@@ -8,10 +8,11 @@ import (
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 )
 
-// fastAttention rewrites inference of nn.MultiheadAttention as its fast path runs it: with batch_first, outside training
-// and autocast, a module that attends to its own input without weights goes through _native_multi_head_attention
-// (torch/nn/modules/activation.py, aten/src/ATen/native/transformers/cuda/attention.cu), which projects the input as
-// it lies and splits the projection by views, where the other path swaps the batch with the steps and copies.
+// fastAttention rewrites inference of nn.MultiheadAttention as its fast path runs it: with batch_first, outside
+// training and autocast, a module that attends to its own input without weights goes through
+// _native_multi_head_attention (torch/nn/modules/activation.py, aten/src/ATen/native/transformers/cuda/attention.cu),
+// which projects the input as it lies and splits the projection by views, where the other path swaps the batch with
+// the steps and copies.
 func fastAttention(p *aten.Program) {
 	made := make([]int32, len(p.Values))
 	for i := range made {
@@ -117,8 +118,8 @@ func swapsBatch(p *aten.Program, i int32) bool {
 	return p.Calls[i].Op == "permute" && slices.Equal(p.Calls[i].Args.Dims, []int{1, 0, 2})
 }
 
-// nativeAttention returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take it.
-// With a mask, which sdpa reads, it is one call: see runNativeAttention.
+// nativeAttention returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take
+// it. With a mask, which sdpa reads, it is one call: see runNativeAttention.
 func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.ValueID) []aten.Call {
 	shape, heads := p.Values[x].Shape, p.Values[sdpa.In[0]].Shape // [B, L, E], [B, H, L, D]
 	if len(shape) != 3 || len(heads) != 4 || heads[1]%2 != 0 || heads[3]%8 != 0 || heads[1]*heads[3] != shape[2] || heads[0] != shape[0] || heads[2] != shape[1] {

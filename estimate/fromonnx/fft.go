@@ -7,9 +7,10 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// matchFFT finds torch.fft.fft, fft2 and fftn of a real tensor, which torch.export writes as one DFT a dimension, of the tensor
-// with a last dimension of it and of zeros (aten__fft_c2c in onnxscript/function_libs/torch_lib/ops/fft.py). PyTorch casts
-// to complex numbers and transforms all dimensions in one call.
+// matchFFT finds torch.fft.fft, fft2 and fftn of a real tensor, which torch.export writes as one DFT a dimension, of
+// the tensor with a last dimension of it and of zeros (aten__fft_c2c in
+// onnxscript/function_libs/torch_lib/ops/fft.py). PyTorch casts to complex numbers and transforms all dimensions in
+// one call.
 func matchFFT(b *recovery, i int) {
 	whole := func(n *onnxload.Node) bool {
 		return attrInt(n, "onesided", 0) == 0 && b.sized(b.in(n, 0)) && b.sized(n.Out[0]) && slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0]))

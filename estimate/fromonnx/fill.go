@@ -32,8 +32,8 @@ func emitFilled(b *recovery, n *onnxload.Node) {
 	b.fill(n, b.shapeGiver(b.in(n, 0), n.Out[0]))
 }
 
-// shapeGiver returns the tensor that zeros_like, ones_like or full_like took its shape from, which gives them its type too:
-// the shape is that tensor's and was not put together of sizes. Nothing where there is none.
+// shapeGiver returns the tensor that zeros_like, ones_like or full_like took its shape from, which gives them its
+// type too: the shape is that tensor's and was not put together of sizes. Nothing where there is none.
 func (b *recovery) shapeGiver(size, out onnxload.ValueID) []aten.ValueID {
 	n, _ := b.producer(size)
 	if n == nil || n.Op != "Shape" || attrInt(n, "start", 0) != 0 || n.Attr("end") != nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// placeFolded gives the convolution that was emitted last its own place: its node has that of the batch norm which was folded into it.
-// Its module is that of its weight. The line that called it is lost; what the norm's line reads is the name that its
-// result has: out = self.bn1(out), where the line before was out = self.conv1(...). A line that calls both has both, self.bn1(self.conv1(x)).
+// placeFolded gives the convolution that was emitted last its own place: its node has that of the batch norm which
+// was folded into it. Its module is that of its weight. The line that called it is lost; what the norm's line reads
+// is the name that its result has: out = self.bn1(out), where the line before was out = self.conv1(...). A line that
+// calls both has both, self.bn1(self.conv1(x)).
 func (b *recovery) placeFolded(n *onnxload.Node) {
 	s := b.prog.Sources
 	norm, last := n.Stack, len(b.prog.Calls)-1
@@ -28,7 +29,8 @@ func (b *recovery) placeFolded(n *onnxload.Node) {
 		return
 	}
 	if before := b.prog.CommonScope(own, b.prog.Calls[max(last-1, 0)].Scope); last > 0 && b.prog.Depth(before) > b.prog.Depth(around) {
-		// The norm is not of the module that the convolution is of, but what came before is: their lines are the same, as far as known.
+		// The norm is not of the module that the convolution is of, but what came before is: their lines are the
+		// same, as far as known.
 		c.Scope, c.Stack = own, s.At(b.prog.Calls[last-1].Stack, b.prog.Depth(before))
 		return
 	}

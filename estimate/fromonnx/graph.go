@@ -147,9 +147,9 @@ func (b *recovery) usesOf(v onnxload.ValueID) []int32 {
 	return b.uses.nodes[b.uses.first[v]:b.uses.first[v+1]]
 }
 
-// findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of which the
-// export leaves an Identity of that name. So is a reshape that could not be a view where the graph was traced, followed by
-// _unsafe_view: whether it can be one here, the strides tell.
+// findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of
+// which the export leaves an Identity of that name. So is a reshape that could not be a view where the graph was
+// traced, followed by _unsafe_view: whether it can be one here, the strides tell.
 func (b *recovery) findClones() {
 	reads := make([]int32, len(b.of))
 	reshaped := map[onnxload.ValueID]bool{}
@@ -178,8 +178,8 @@ func (b *recovery) findClones() {
 	}
 }
 
-// isCalled takes note of the modules whose forwards run around a node. Where only the module's path is known, its parents
-// are taken to be what calls it.
+// isCalled takes note of the modules whose forwards run around a node. Where only the module's path is known, its
+// parents are taken to be what calls it.
 func (b *recovery) isCalled(p module.Place) {
 	if p.Around != "" {
 		end := 0

@@ -8,10 +8,11 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// matchIndex finds x[:, index] with one tensor of places, which torch.export writes with GatherND: it turns the dimension that is
-// indexed to the front, spreads the places to their own shape and puts them in a last dimension, and turns the result back
-// (aten_index in onnxscript/function_libs/torch_lib/ops/core.py). PyTorch does none of that: at::index makes the result
-// as it is asked for, row by row, which what reads it depends on. An optimized export has folded what comes from constants.
+// matchIndex finds x[:, index] with one tensor of places, which torch.export writes with GatherND: it turns the
+// dimension that is indexed to the front, spreads the places to their own shape and puts them in a last dimension,
+// and turns the result back (aten_index in onnxscript/function_libs/torch_lib/ops/core.py). PyTorch does none of
+// that: at::index makes the result as it is asked for, row by row, which what reads it depends on. An optimized
+// export has folded what comes from constants.
 func matchIndex(b *recovery, i int) {
 	n := b.nodes[i]
 	if attrInt(n, "batch_dims", 0) != 0 {
@@ -46,15 +47,15 @@ func matchIndex(b *recovery, i int) {
 	}, members...)
 }
 
-// turnsBack reports whether a Transpose moves the places' dimensions, which come first, to where that one of so many was that
-// they replace.
+// turnsBack reports whether a Transpose moves the places' dimensions, which come first, to where that one of so many
+// was that they replace.
 func turnsBack(n *onnxload.Node, rank, dim, dims int) bool {
 	all := sequence(int64(rank + dims - 1))
 	return slices.Equal(attrInts(n, "perm"), slices.Concat(all[rank:rank+dim], all[:rank], all[rank+dim:]))
 }
 
-// spreadIndex returns the only tensor of places that a GatherND's indices were made of, how many dimensions of places it
-// has, and the nodes that made them of it.
+// spreadIndex returns the only tensor of places that a GatherND's indices were made of, how many dimensions of places
+// it has, and the nodes that made them of it.
 func (b *recovery) spreadIndex(id onnxload.ValueID) (places onnxload.ValueID, rank int, members []int) {
 	for _, op := range []string{"Concat", "Unsqueeze", "Expand"} {
 		if !b.sized(id) {

@@ -9,8 +9,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// saysInPlace reports whether the source says that a node of two arguments writes over its first: x += y does, z = x + y does not. known is
-// false where no line is known, or where it is but a part of what is computed.
+// saysInPlace reports whether the source says that a node of two arguments writes over its first: x += y does, z = x
+// + y does not. known is false where no line is known, or where it is but a part of what is computed.
 func (b *recovery) saysInPlace(n *onnxload.Node, sign string) (yes, known bool) {
 	line := b.lineOf(n)
 	if line == nil {
@@ -41,8 +41,9 @@ func (b *recovery) lineOf(n *onnxload.Node) *pysource.Line {
 	return s.Lines[n.Stack-1]
 }
 
-// activatesInPlace reports whether the source says that a function of activation writes over its argument: F.relu(x, inplace=True) and
-// x.relu_() do, F.relu(x) does not. known is false where the line says it by a variable, as modules do: F.relu(input, inplace=self.inplace).
+// activatesInPlace reports whether the source says that a function of activation writes over its argument: F.relu(x,
+// inplace=True) and x.relu_() do, F.relu(x) does not. known is false where the line says it by a variable, as modules
+// do: F.relu(input, inplace=self.inplace).
 func (b *recovery) activatesInPlace(n *onnxload.Node, call string) (yes, known bool) {
 	line := b.lineOf(n)
 	if line == nil || len(line.Statements) != 1 || line.Open {
@@ -72,9 +73,10 @@ func (b *recovery) inPlace(n *onnxload.Node, call string) bool {
 	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
 }
 
-// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module called:
-// F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made with inplace=True.
-// After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception: those stay in place.
+// ofFunction reports whether what the current node reads is the result of a convolution's module that its own module
+// called: F.relu(self.conv(x)), which is not in place by default, where modules of activations are most often made
+// with inplace=True. After a batch norm both are common, F.relu(self.bn(x), inplace=True) in torchvision's Inception:
+// those stay in place.
 func (b *recovery) ofFunction(x onnxload.ValueID) bool {
 	conv, i := b.producer(x)
 	if conv == nil || conv.Op != "Conv" && conv.Op != "ConvTranspose" || b.isFolded(conv) || b.places[b.at].Cut {

@@ -7,7 +7,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// emitPRelu is prelu, which itself views one slope a channel as [C, 1, ...]. Before opset 7 ONNX had the slopes as they are.
+// emitPRelu is prelu, which itself views one slope a channel as [C, 1, ...]. Before opset 7 ONNX had the slopes as
+// they are.
 func emitPRelu(b *recovery, n *onnxload.Node) {
 	in := b.values(n)
 	x, w := b.dims(b.in(n, 0)), b.dims(b.in(n, 1))
@@ -95,8 +96,9 @@ func (b *recovery) conv(n *onnxload.Node, op string) {
 	b.call(op, args, in, n.Out[0])
 }
 
-// paddedBefore returns the shape to which a convolution's input was padded beforehand: PyTorch's convolutions pad both sides alike, so
-// one that does not is F.pad and a convolution, which an optimizer has joined. Models that came from TensorFlow pad so. nil for all others.
+// paddedBefore returns the shape to which a convolution's input was padded beforehand: PyTorch's convolutions pad
+// both sides alike, so one that does not is F.pad and a convolution, which an optimizer has joined. Models that came
+// from TensorFlow pad so. nil for all others.
 func (b *recovery) paddedBefore(n *onnxload.Node, pads []int64) []int64 {
 	in := b.dims(b.in(n, 0))
 	k := len(pads) / 2
@@ -143,8 +145,9 @@ func emitBatchNorm(b *recovery, n *onnxload.Node) {
 	b.call("batch_norm", aten.Args{Train: b.src.Train}, in[:3], n.Out[0])
 }
 
-// affine returns a norm's arguments. ONNX wants a scale and mostly a bias; exporters write ones and zeros for a module that has
-// none (torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py, batch_norm, instance_norm), which PyTorch does not have.
+// affine returns a norm's arguments. ONNX wants a scale and mostly a bias; exporters write ones and zeros for a
+// module that has none (torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py, batch_norm, instance_norm),
+// which PyTorch does not have.
 func (b *recovery) affine(n *onnxload.Node) []aten.ValueID {
 	in := b.values(n)
 	for _, v := range in[min(1, len(in)):min(3, len(in))] {

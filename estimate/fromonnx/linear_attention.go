@@ -8,9 +8,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// matchLinearAttention finds the attention without a softmax of EfficientViT, q @ (k^T @ v) divided by its last column: v has a
-// column of ones more, so that column holds the sums that a softmax would divide by. They outgrow 16 bits, so it is
-// computed in float32 and outside of autocast (LiteMLA in timm/models/efficientvit_mit.py):
+// matchLinearAttention finds the attention without a softmax of EfficientViT, q @ (k^T @ v) divided by its last
+// column: v has a column of ones more, so that column holds the sums that a softmax would divide by. They outgrow 16
+// bits, so it is computed in float32 and outside of autocast (LiteMLA in timm/models/efficientvit_mit.py):
 //
 //	q, k, v = q.float(), k.float(), v.float()
 //	out = q @ (k.transpose(-1, -2) @ v)

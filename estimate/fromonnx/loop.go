@@ -23,8 +23,8 @@ type loopShape struct {
 	outAxes []int64 // of its stacked outputs
 }
 
-// loop unrolls a Loop or Scan, as Python's for does: the parameters are shared, every iteration's activations are its own. Patterns are not
-// looked for in a body. What cannot be followed is opaque.
+// loop unrolls a Loop or Scan, as Python's for does: the parameters are shared, every iteration's activations are its
+// own. Patterns are not looked for in a body. What cannot be followed is opaque.
 func (b *recovery) loop(n *onnxload.Node) {
 	s, why := b.loopShape(n)
 	if s == nil {
@@ -130,8 +130,8 @@ func (b *recovery) inHost(m *onnxload.Node) bool {
 	return len(m.In) > 0
 }
 
-// loopShape reads a Loop or Scan whose body can be emitted; nil when it has values of no known size, or graphs of its own.
-// why is what the user should know of it.
+// loopShape reads a Loop or Scan whose body can be emitted; nil when it has values of no known size, or graphs of its
+// own. why is what the user should know of it.
 func (b *recovery) loopShape(n *onnxload.Node) (s *loopShape, why string) {
 	flow, ok := b.types.Flow(n)
 	if !ok || flow.Body == nil {

@@ -200,9 +200,9 @@ func (b *recovery) emitFolded(n *onnxload.Node, op string, args aten.Args, in []
 	b.call("batch_norm", aten.Args{Train: b.src.Train}, []aten.ValueID{y, w, bias}, n.Out[0])
 }
 
-// ownWeight returns the weight of the folded convolution at hand. Where several modules have one that the exporter merged, each gets
-// one of its own: folding made a tensor for each, and those before a norm whose weight begins at zero, the last of a
-// residual block (zero_init_last in timm), come out alike.
+// ownWeight returns the weight of the folded convolution at hand. Where several modules have one that the exporter
+// merged, each gets one of its own: folding made a tensor for each, and those before a norm whose weight begins at
+// zero, the last of a residual block (zero_init_last in timm), come out alike.
 func (b *recovery) ownWeight(id onnxload.ValueID) aten.ValueID {
 	id = b.id(id)
 	module, v := b.places[b.at].Module, b.value(id)

@@ -11,12 +11,12 @@ import (
 // maxAligned is how many calls of a loop's body are compared with those of the next.
 const maxAligned = 1 << 9
 
-// unmerge gives the iterations of a Python loop back the calls that an exporter made one: those of equal arguments. The TorchScript
-// exporter runs _jit_pass_cse (torch/onnx/utils.py, _optimize_graph), and onnxscript's optimizer eliminates common
-// subexpressions likewise; eager mode makes each call, and autograd saves what each returns.
+// unmerge gives the iterations of a Python loop back the calls that an exporter made one: those of equal arguments.
+// The TorchScript exporter runs _jit_pass_cse (torch/onnx/utils.py, _optimize_graph), and onnxscript's optimizer
+// eliminates common subexpressions likewise; eager mode makes each call, and autograd saves what each returns.
 //
-// Of a product that does not change from step to step, such as that of the keys in an attention of a hand-written decoder,
-// only the first iteration's is left, where it was: behind calls that every iteration makes, with the same
+// Of a product that does not change from step to step, such as that of the keys in an attention of a hand-written
+// decoder, only the first iteration's is left, where it was: behind calls that every iteration makes, with the same
 // parameters. One that the model computes ahead of its loop stands before all of them.
 func (b *recovery) unmerge() {
 	p := b.prog
@@ -87,8 +87,9 @@ func (b *recovery) unmerge() {
 	}
 }
 
-// mergedAt reports whether every iteration of a loop made call x, whose result the calls at read, one in each. chain are x and the
-// calls that only it needs, and after is how many calls an iteration makes between x and the one that reads it.
+// mergedAt reports whether every iteration of a loop made call x, whose result the calls at read, one in each. chain
+// are x and the calls that only it needs, and after is how many calls an iteration makes between x and the one that
+// reads it.
 func mergedAt(p *aten.Program, x int32, at, made []int32, uses [][]int32) (chain []int32, after int32, ok bool) {
 	if !evenly(p, at) || !slices.ContainsFunc(p.Calls[x].In, func(v aten.ValueID) bool {
 		return v != aten.NoValue && (p.Values[v].Kind == aten.Activation || p.Values[v].Kind == aten.InputValue)
@@ -154,8 +155,8 @@ func readsOf(p *aten.Program, i int32) bool {
 	return slices.ContainsFunc(p.Calls[i].In, func(v aten.ValueID) bool { return v != aten.NoValue && p.Values[v].Kind == aten.Parameter })
 }
 
-// alike reports whether two calls are one line of a program at different times: the same operator and arguments, with the same
-// parameters and tensors of the same sizes.
+// alike reports whether two calls are one line of a program at different times: the same operator and arguments, with
+// the same parameters and tensors of the same sizes.
 func alike(p *aten.Program, i, j int32) bool {
 	c, d := &p.Calls[i], &p.Calls[j]
 	if c.Op != d.Op || len(c.In) != len(d.In) || len(c.Out) != len(d.Out) || c.Args != d.Args && !reflect.DeepEqual(c.Args, d.Args) {

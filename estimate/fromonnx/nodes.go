@@ -16,7 +16,8 @@ type nodeRow struct {
 	emit   func(b *recovery, n *onnxload.Node) // which PyTorch calls a node stands for that is in no pattern; nil where that is not known
 }
 
-// nodeRows are the operators that most models have, by family; others are in mathNodes, rareNodes, listNodes and contribRows.
+// nodeRows are the operators that most models have, by family; others are in mathNodes, rareNodes, listNodes and
+// contribRows.
 var nodeRows = []nodeRow{
 	{"Relu", "data", 0, activation("relu", "relu(")},
 	{"LeakyRelu", "data", 0, activation("leaky_relu", "leaky_relu(")},
@@ -169,8 +170,9 @@ func index(rooms map[string][][]nodeRow) map[operatorName]*operator {
 	return m
 }
 
-// Facts returns what an operator's row says of it; nil where it has none. ONNX Runtime keeps the names of ONNX's operators, and the
-// order of their inputs, in the domains that it has for other layouts (com.microsoft.nchwc, com.ms.internal.nhwc).
+// Facts returns what an operator's row says of it; nil where it has none. ONNX Runtime keeps the names of ONNX's
+// operators, and the order of their inputs, in the domains that it has for other layouts (com.microsoft.nchwc,
+// com.ms.internal.nhwc).
 func Facts(domain, op string) *module.Facts {
 	o := operators[operatorName{domain, op}]
 	if o == nil && domain != "" {
@@ -182,8 +184,8 @@ func Facts(domain, op string) *module.Facts {
 	return &o.Facts
 }
 
-// rowOf returns the row of a node's operator; nil where it has none, or where the node has not the inputs that the row names. Rules and
-// patterns see no such node.
+// rowOf returns the row of a node's operator; nil where it has none, or where the node has not the inputs that the
+// row names. Rules and patterns see no such node.
 func (b *recovery) rowOf(n *onnxload.Node) *operator {
 	o := operators[operatorName{n.Domain, n.Op}]
 	if o == nil || !o.Fit(len(n.In), func(slot int) bool { return b.in(n, slot) != onnxload.NoValue }) {

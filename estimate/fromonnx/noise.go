@@ -9,13 +9,14 @@ import (
 // noiseSteps is how many nodes may lie between a random tensor and what it is multiplied with.
 const noiseSteps = 8
 
-// matchNoise finds what a training export wrote of stochastic depth and of dropout by hand: x times a random tensor of zeros and
-// ones, 1 where a uniform one is below the rate that survives, perhaps divided by that rate. The random tensor is one of
-// x's type, whatever that is under autocast, that is filled and divided in place: torchvision.ops.stochastic_depth has
-// torch.empty(size, dtype=input.dtype).bernoulli_(survival_rate), timm's drop_path x.new_empty(shape).bernoulli_(keep_prob).
-// Older modules write torch.floor(torch.rand(shape, dtype=x.dtype) + keep_prob) and x.div(keep_prob) * noise (drop_path in transformers):
-// there the division makes another tensor of x's size, which is no noise's.
-// Outside of training such modules return x itself, so nothing is computed.
+// matchNoise finds what a training export wrote of stochastic depth and of dropout by hand: x times a random tensor
+// of zeros and ones, 1 where a uniform one is below the rate that survives, perhaps divided by that rate. The random
+// tensor is one of x's type, whatever that is under autocast, that is filled and divided in place:
+// torchvision.ops.stochastic_depth has torch.empty(size, dtype=input.dtype).bernoulli_(survival_rate), timm's
+// drop_path x.new_empty(shape).bernoulli_(keep_prob). Older modules write torch.floor(torch.rand(shape,
+// dtype=x.dtype) + keep_prob) and x.div(keep_prob) * noise (drop_path in transformers): there the division makes
+// another tensor of x's size, which is no noise's. Outside of training such modules return x itself, so nothing is
+// computed.
 func matchNoise(b *recovery, i int) {
 	n := b.nodes[i]
 	nodes, binary, floored := []int{i}, n.Op == "Bernoulli", false

@@ -87,10 +87,11 @@ func matchLayerNorm(b *recovery, i int) {
 	}, members...)
 }
 
-// splitDifference makes the quotient of a norm by hand take a difference of its own. Where a norm is over the channels of a
-// picture, (x - u).pow(2).mean(1, keepdim=True) and (x - u) / torch.sqrt(s + eps) are two lines (ConvNextLayerNorm in
-// transformers, LayerNormFunction of NAFNet, LayerNorm2d of segment-anything), whose equal differences the exporter's
-// _jit_pass_cse merges (torch/onnx/utils.py). A program that names the difference multiplies it by itself.
+// splitDifference makes the quotient of a norm by hand take a difference of its own. Where a norm is over the
+// channels of a picture, (x - u).pow(2).mean(1, keepdim=True) and (x - u) / torch.sqrt(s + eps) are two lines
+// (ConvNextLayerNorm in transformers, LayerNormFunction of NAFNet, LayerNorm2d of segment-anything), whose equal
+// differences the exporter's _jit_pass_cse merges (torch/onnx/utils.py). A program that names the difference
+// multiplies it by itself.
 func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
 	d := sub.Out[0]
 	b.claim(func() {
@@ -99,7 +100,8 @@ func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
 	}, di)
 }
 
-// inverseRoot follows a mean of squares to 1 / sqrt(mean + eps), and returns that with the nodes that make it; NoValue where it goes elsewhere.
+// inverseRoot follows a mean of squares to 1 / sqrt(mean + eps), and returns that with the nodes that make it;
+// NoValue where it goes elsewhere.
 func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members []int) {
 	add, ai := b.user(mean.Out[0], "Add")
 	if add == nil {
@@ -123,9 +125,10 @@ func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members
 //
 // Both compute in float32, so in 16 bits the input is cast, and the result cast back: Llama's before it meets the
 // weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers). A float32 graph that torch.export wrote does
-// not show these casts; the TorchScript exporter keeps them as nodes. T5 casts for the variance alone and multiplies the
-// input itself; that its cast back depends on the weight's type leaves no node behind. Where the norm comes before its weight a program
-// wrote it by itself, which casts only where the graph says so: a name keeps that of type_as.
+// not show these casts; the TorchScript exporter keeps them as nodes. T5 casts for the variance alone and multiplies
+// the input itself; that its cast back depends on the weight's type leaves no node behind. Where the norm comes
+// before its weight a program wrote it by itself, which casts only where the graph says so: a name keeps that of
+// type_as.
 func matchRMSNorm(b *recovery, i int) {
 	mean := b.nodes[i]
 	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
@@ -203,8 +206,8 @@ func matchRMSNorm(b *recovery, i int) {
 //
 //	weight * ((x - mean) * rsqrt((x - mean).pow(2).mean(-1) + eps))
 //
-// It computes in float32, the weight's product too, and casts the result back (CohereLayerNorm in transformers). As with
-// the root mean square norms, a float32 graph of torch.export's does not show it.
+// It computes in float32, the weight's product too, and casts the result back (CohereLayerNorm in transformers). As
+// with the root mean square norms, a float32 graph of torch.export's does not show it.
 func matchCenteredNorm(b *recovery, i int) {
 	variance := b.nodes[i]
 	pow, pi := b.producedBy(b.in(variance, 0), "Pow")
@@ -268,8 +271,8 @@ func matchCenteredNorm(b *recovery, i int) {
 	}, append([]int{i, pi, fi, mi, ci, ni, ki}, inverse...)...)
 }
 
-// matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where the
-// norms are of the first or the last dimension (can_use_fused in aten/src/ATen/native/WeightNorm.cpp).
+// matchWeightNorm finds _weight_norm(v, g, dim), which the exporters write as v / norm(v) * g. It is one kernel where
+// the norms are of the first or the last dimension (can_use_fused in aten/src/ATen/native/WeightNorm.cpp).
 func matchWeightNorm(b *recovery, i int) {
 	norm := b.nodes[i]
 	v := b.in(norm, 0)

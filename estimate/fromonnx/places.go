@@ -8,9 +8,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// within returns a place without the modules that the stack has not: exporters take the call of an operator of which they know
-// none for one of the module before it. A module whose forward is called by that name, layer.forward(x), has a frame and no place: its path is that of
-// what it calls, without the last name.
+// within returns a place without the modules that the stack has not: exporters take the call of an operator of which
+// they know none for one of the module before it. A module whose forward is called by that name, layer.forward(x),
+// has a frame and no place: its path is that of what it calls, without the last name.
 func within(s *pysource.Sources, p module.Place, stack int32) module.Place {
 	n := s.Modules(stack)
 	parts := strings.Count(p.Around, "/") + 1

@@ -8,8 +8,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// rareNodes are operators that few models have. Those of emitGeneral are one function of autograd, which keeps its arguments;
-// those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
+// rareNodes are operators that few models have. Those of emitGeneral are one function of autograd, which keeps its
+// arguments; those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
 var rareNodes = []nodeRow{
 	{"DeformConv", "data weight data weight? data?", 0, emitGeneral},
 	{"MaxUnpool", "data data data?", 0, emitGeneral},

@@ -1,5 +1,5 @@
-// Package fromonnx recovers the program that a typed ONNX graph was exported from: patterns first claim the nodes that one call
-// was exported as, and each node that no pattern has goes through the row of its operator.
+// Package fromonnx recovers the program that a typed ONNX graph was exported from: patterns first claim the nodes
+// that one call was exported as, and each node that no pattern has goes through the row of its operator.
 package fromonnx
 
 import (
@@ -30,9 +30,8 @@ type Source struct {
 	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
 }
 
-// Recover finds the PyTorch calls that a graph was exported from. All dimensions
-// must be bound. Nodes that it cannot place are counted in Program.Unknown. Call.Origin is an index into the nodes that it returns: those
-// that run.
+// Recover finds the PyTorch calls that a graph was exported from. All dimensions must be bound. Nodes that it cannot
+// place are counted in Program.Unknown. Call.Origin is an index into the nodes that it returns: those that run.
 func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	b := newRecovery(src)
 	if err := b.flatten(src.Model.Graph); err != nil {

@@ -57,7 +57,8 @@ func matchRNN(op string) func(b *recovery, i int) {
 		for _, k := range members {
 			b.done[k] = true
 		}
-		// In place of the last layer: what puts the final states together may come after the first reader of the sequence.
+		// In place of the last layer: what puts the final states together may come after the first reader of the
+		// sequence.
 		b.emit[at] = func() {
 			in := []aten.ValueID{b.value(b.in(first, 0)), aten.NoValue, aten.NoValue}
 			for k, slot := range states {

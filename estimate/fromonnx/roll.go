@@ -7,9 +7,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// matchRoll finds torch.roll along one dimension, which exporters write as x[k:] before x[:k]; along several it rolls one
-// after the other, as roll_common in aten/src/ATen/native/TensorTransformations.h does. Two halves are rather a rotation
-// by hand, unless the file names the operator.
+// matchRoll finds torch.roll along one dimension, which exporters write as x[k:] before x[:k]; along several it rolls
+// one after the other, as roll_common in aten/src/ATen/native/TensorTransformations.h does. Two halves are rather a
+// rotation by hand, unless the file names the operator.
 func matchRoll(b *recovery, i int) {
 	n, known := b.nodes[i], b.places[i].Op
 	if len(n.In) != 2 || known != "" && known != "roll" {

@@ -110,8 +110,8 @@ func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
 	return len(d) == 1 || g.Op == "GatherND" && len(d) == 2 && d[1] == 1
 }
 
-// tableIndex makes a buffer of the whole numbers by which a table of relative position biases is looked up: modules register
-// them, and an exporter that folds a view of them leaves a constant.
+// tableIndex makes a buffer of the whole numbers by which a table of relative position biases is looked up: modules
+// register them, and an exporter that folds a view of them leaves a constant.
 func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 	g, _ := b.user(id, "Gather")
 	if g == nil || b.in(g, 1) != b.id(id) || !b.elem(id).IsInt() || !b.isParameter(b.in(g, 0)) {
@@ -132,9 +132,9 @@ func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 	return true
 }
 
-// isMapOfTokens recognises tokens that become a picture for a convolution, x.reshape(B, H, W, C).permute(0, 3, 1, 2).contiguous(),
-// as vision transformers with stages write it; the exporters drop the copy. A head may flatten the picture of each stage again
-// (SegformerStage and SegformerLinearProjection in transformers).
+// isMapOfTokens recognises tokens that become a picture for a convolution, x.reshape(B, H, W, C).permute(0, 3, 1,
+// 2).contiguous(), as vision transformers with stages write it; the exporters drop the copy. A head may flatten the
+// picture of each stage again (SegformerStage and SegformerLinearProjection in transformers).
 func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 	if !slices.Equal(perm, []int{0, 3, 1, 2}) {
 		return false
@@ -156,9 +156,10 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 	return used
 }
 
-// isClipOfTokens recognises tokens that become a clip of video for a convolution or a pool, x.transpose(2, 3).reshape(B * N, C, T, H, W).contiguous(),
-// as multiscale vision transformers write it (Pool in torchvision/models/video/mvit.py; attention_pool of PyTorchVideo copies
-// too). The TorchScript exporter drops the copy; torch.export's graph has it: see findClones.
+// isClipOfTokens recognises tokens that become a clip of video for a convolution or a pool, x.transpose(2,
+// 3).reshape(B * N, C, T, H, W).contiguous(), as multiscale vision transformers write it (Pool in
+// torchvision/models/video/mvit.py; attention_pool of PyTorchVideo copies too). The TorchScript exporter drops the
+// copy; torch.export's graph has it: see findClones.
 func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
 	o := b.id(n.Out[0])
 	t, _ := b.producer(b.in(n, 0))
@@ -339,8 +340,8 @@ func (b *recovery) scattered(n *onnxload.Node) []aten.ValueID {
 	return in
 }
 
-// emitScatterND is scatter, unless the places come from shapes alone: then it is an assignment to a slice, x[:, 1:] = y,
-// which writes into x. x[:, 1:] += y is an addition in place to the slice, and then that assignment to itself.
+// emitScatterND is scatter, unless the places come from shapes alone: then it is an assignment to a slice, x[:, 1:] =
+// y, which writes into x. x[:, 1:] += y is an addition in place to the slice, and then that assignment to itself.
 func emitScatterND(b *recovery, n *onnxload.Node) {
 	in := b.scattered(n)
 	x, places := b.in(n, 0), b.in(n, 1)

@@ -49,11 +49,11 @@ func matchSoftmaxFloat(b *recovery, i int) {
 	}, members...)
 }
 
-// matchFloatAttention finds the attention that GPT-J, CodeGen and GPT-Neo write out in transformers, which turns query
-// and key into float32 before it multiplies them, and the probabilities back to the values' type. torch.export drops all
-// three casts where the model is in float32. What is left to tell it by: the library's mask of two numbers, which is a
-// decoder's, as no encoder's attention does so; scores that are divided or not scaled at all, where its other decoders multiply
-// them; and a softmax that names no type.
+// matchFloatAttention finds the attention that GPT-J, CodeGen and GPT-Neo write out in transformers, which turns
+// query and key into float32 before it multiplies them, and the probabilities back to the values' type. torch.export
+// drops all three casts where the model is in float32. What is left to tell it by: the library's mask of two numbers,
+// which is a decoder's, as no encoder's attention does so; scores that are divided or not scaled at all, where its
+// other decoders multiply them; and a softmax that names no type.
 func (b *recovery) matchFloatAttention(i int) {
 	soft := b.nodes[i]
 	x := b.in(soft, 0)
@@ -113,8 +113,8 @@ func (b *recovery) matchFloatAttention(i int) {
 	}, i)
 }
 
-// isCausal reports whether places are compared with places somewhere in what makes a mask: rows with columns of it. What an
-// optimizer evaluated beforehand is a table of rows and columns.
+// isCausal reports whether places are compared with places somewhere in what makes a mask: rows with columns of it.
+// What an optimizer evaluated beforehand is a table of rows and columns.
 func (b *recovery) isCausal(mask onnxload.ValueID) bool {
 	found := false
 	smaller := func(id onnxload.ValueID, d []int64) bool {
@@ -128,8 +128,8 @@ func (b *recovery) isCausal(mask onnxload.ValueID) bool {
 	return found
 }
 
-// conditions calls f for the comparisons by size that a mask is made of, and for the tables with nil, with their sizes, until it
-// returns true.
+// conditions calls f for the comparisons by size that a mask is made of, and for the tables with nil, with their
+// sizes, until it returns true.
 func (b *recovery) conditions(mask onnxload.ValueID, f func(d []int64, n *onnxload.Node) bool) {
 	todo := []onnxload.ValueID{mask}
 	for range 64 { // transformers' masks take less than thirty

@@ -76,8 +76,8 @@ func (b *recovery) orderState() {
 	})
 }
 
-// arranged returns the values by the places, of n, that place gives the i-th; those of one place stay in their order, and
-// those without a place, -1, are left out.
+// arranged returns the values by the places, of n, that place gives the i-th; those of one place stay in their order,
+// and those without a place, -1, are left out.
 func arranged(values []aten.ValueID, n int, place func(i int) int32) []aten.ValueID {
 	from := make([]int32, n+1)
 	for i := range values {

@@ -9,11 +9,11 @@ import (
 // A Tied is a weight that is taken for the transposed copy of a table of embeddings.
 type Tied struct{ Head, Table onnxload.ValueID }
 
-// tableNames are the names under which models of transformers that tie their last layer keep their table of embeddings.
-// PretrainedConfig.tie_word_embeddings is true unless a model says otherwise, and those of the Llama family do, whose
-// table is embed_tokens (PreTrainedModel.tie_weights in modeling_utils.py; get_input_embeddings in modeling_bert.py,
-// modeling_t5.py, modeling_gpt2.py, modeling_xlnet.py, modeling_modernbert.py). Meta's Llama calls its table tok_embeddings too, but
-// has no module of embeddings around it, and does not tie it.
+// tableNames are the names under which models of transformers that tie their last layer keep their table of
+// embeddings. PretrainedConfig.tie_word_embeddings is true unless a model says otherwise, and those of the Llama
+// family do, whose table is embed_tokens (PreTrainedModel.tie_weights in modeling_utils.py; get_input_embeddings in
+// modeling_bert.py, modeling_t5.py, modeling_gpt2.py, modeling_xlnet.py, modeling_modernbert.py). Meta's Llama calls
+// its table tok_embeddings too, but has no module of embeddings around it, and does not tie it.
 var tableNames = map[string]bool{"word_embeddings": true, "shared": true, "wte": true, "word_embedding": true}
 
 // vocabulary is how many rows a table of words has at least.
@@ -21,7 +21,8 @@ const vocabulary = 1000
 
 // TiedHead finds the last layer of a language model whose weight the TorchScript exporter folded a transpose into,
 // "onnx::MatMul_812", where the model shares it with its table of embeddings: it has the table's sizes, transposed,
-// and what it makes is a result of the graph. Sizes alone do not tell: models written by hand have such heads of their own.
+// and what it makes is a result of the graph. Sizes alone do not tell: models written by hand have such heads of
+// their own.
 func TiedHead(m *onnxload.Model) (t Tied, ok bool) {
 	dims := func(v onnxload.ValueID) []int64 {
 		if v == onnxload.NoValue || m.Values[v].Init == nil || !m.Values[v].Init.DType.IsFloat() {

@@ -1,5 +1,5 @@
-// Package module tells what a graph says of the torch.nn.Module that it was exported from: which tensors are parameters and which
-// buffers, which layers and modules its nodes are of, and what of it runs.
+// Package module tells what a graph says of the torch.nn.Module that it was exported from: which tensors are
+// parameters and which buffers, which layers and modules its nodes are of, and what of it runs.
 package module
 
 import (
@@ -308,8 +308,8 @@ func (a *Analysis) carries(id onnxload.ValueID) bool {
 	return false
 }
 
-// bodies walks the subgraphs of a node. What flows out of them flows out of the
-// node. Of the branches of an If the one that is taken is counted, and returned; the larger one where that is not known.
+// bodies walks the subgraphs of a node. What flows out of them flows out of the node. Of the branches of an If the
+// one that is taken is counted, and returned; the larger one where that is not known.
 func (a *Analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
 	best := int64(-1)
 	chosen, _ := a.Types.Flow(n)
@@ -401,15 +401,17 @@ func (a *Analysis) rearrange(n *onnxload.Node) bool {
 	return true
 }
 
-// How many constants one value is taken to be a rearrangement of, four times what the largest mixtures of experts stack;
-// and how many of them all values of a model may be, and be used as, together: what is followed grows with a file, not as its square.
+// How many constants one value is taken to be a rearrangement of, four times what the largest mixtures of experts
+// stack; and how many of them all values of a model may be, and be used as, together: what is followed grows with a
+// file, not as its square.
 const (
 	maxOrigins         = 1 << 10
 	maxFollowed        = 1 << 20
 	maxFollowedByValue = 16
 )
 
-// afford takes n from how many constants may still be followed through values that have several, and reports whether they were left.
+// afford takes n from how many constants may still be followed through values that have several, and reports whether
+// they were left.
 func (a *Analysis) afford(n int) bool {
 	a.followed += n
 	return a.followed <= maxFollowed+maxFollowedByValue*len(a.Model.Values)
@@ -462,8 +464,9 @@ func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
 	return false
 }
 
-// Overwrites reports whether a node is a ReLU that the table of layers takes to work in place: a node made its input, which nothing else
-// reads. A simulated run takes no other ReLU to, and of these not those behind a linear layer or whose line of Python says otherwise.
+// Overwrites reports whether a node is a ReLU that the table of layers takes to work in place: a node made its input,
+// which nothing else reads. A simulated run takes no other ReLU to, and of these not those behind a linear layer or
+// whose line of Python says otherwise.
 func (a *Analysis) Overwrites(n *onnxload.Node) bool {
 	return n.Op == "Relu" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && a.reads[n.In[0]] == 1 && a.made[n.In[0]] >= 0
 }

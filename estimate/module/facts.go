@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Facts are what is said of an ONNX operator by its row, whatever a node of it is used for. Inputs are counted from 0: bit i of a
-// mask stands for input i. Where any number of inputs may follow, as in Concat, they are as the last one that is named.
+// Facts are what is said of an ONNX operator by its row, whatever a node of it is used for. Inputs are counted from
+// 0: bit i of a mask stands for input i. Where any number of inputs may follow, as in Concat, they are as the last
+// one that is named.
 type Facts struct {
 	Weights uint32 // tensors that a module trains
 	Buffers uint32 // tensors that it keeps and does not train: running statistics, quantization scales

@@ -6,8 +6,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// BatchNorm reports whether a node is a batch norm, and whether it computes statistics of its batch. torch.export leaves
-// training_mode out; the ATen operator tells, which the node's metadata has, or its name.
+// BatchNorm reports whether a node is a batch norm, and whether it computes statistics of its batch. torch.export
+// leaves training_mode out; the ATen operator tells, which the node's metadata has, or its name.
 func BatchNorm(n *onnxload.Node, aten string) (is, trains bool) {
 	if n.Op != "BatchNormalization" {
 		return false, false

@@ -26,8 +26,9 @@ var bufferTails = map[string]bool{
 	"pixel_std":               true,
 }
 
-// isBufferName reports whether a module that names a tensor so does not train it. transformers' rotary embeddings name theirs
-// inv_freq and original_inv_freq, and with several kinds of layers sliding_attention_inv_freq and the like.
+// isBufferName reports whether a module that names a tensor so does not train it. transformers' rotary embeddings
+// name theirs inv_freq and original_inv_freq, and with several kinds of layers sliding_attention_inv_freq and the
+// like.
 func isBufferName(name string) bool {
 	return bufferTails[name[strings.LastIndexByte(name, '.')+1:]] || strings.HasSuffix(name, "inv_freq")
 }

@@ -73,8 +73,8 @@ func (p *Places) guess(module string) *Place {
 	return p.guessed
 }
 
-// Placer returns a function for those who ask in execution order: places as nodes tell them, less what the names of parameters add. Asked in execution
-// order, it need not read again what the steps have.
+// Placer returns a function for those who ask in execution order: places as nodes tell them, less what the names of
+// parameters add. Asked in execution order, it need not read again what the steps have.
 func (a *Analysis) Placer() func(*onnxload.Node) Place {
 	steps := stepFinder{a: a}
 	return func(n *onnxload.Node) Place {

@@ -31,8 +31,9 @@ type Weight struct {
 	ByName       bool // a name alone makes it a buffer: what reads it reads weights too
 }
 
-// roleOf tells what a constant is by the inputs that it arrives at. Where these leave it open, its name decides, and then its type
-// and its size: byName says that it was the name that made a buffer of what an operator reads as it reads weights.
+// roleOf tells what a constant is by the inputs that it arrives at. Where these leave it open, its name decides, and
+// then its type and its size: byName says that it was the name that made a buffer of what an operator reads as it
+// reads weights.
 func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 	name := a.Model.Values[c.id].Name
 	r = a.roleByUse(c)
@@ -88,8 +89,9 @@ func (a *Analysis) roleByUse(c *constant) role {
 	return RoleBuffer // a mask, a table of positions
 }
 
-// looksUp reports whether an operator looks rows of a table up by what the model is given: words have embeddings that are trained.
-// Tables of positions are looked up at fixed places, so that only a name tells sinusoids from what is trained.
+// looksUp reports whether an operator looks rows of a table up by what the model is given: words have embeddings that
+// are trained. Tables of positions are looked up at fixed places, so that only a name tells sinusoids from what is
+// trained.
 func (a *Analysis) looksUp(u *use) bool {
 	if u.node.Op != "Gather" || len(u.node.In) < 2 || u.node.In[1] == onnxload.NoValue {
 		return false
@@ -97,8 +99,8 @@ func (a *Analysis) looksUp(u *use) bool {
 	return a.flows[u.node.In[1]] == data
 }
 
-// madeUp reports whether a constant is the ones or zeros that exporters write as a norm's scale or bias where the module
-// has none: "/norm/Constant_output_0" or "val_3". What a module has keeps its name.
+// madeUp reports whether a constant is the ones or zeros that exporters write as a norm's scale or bias where the
+// module has none: "/norm/Constant_output_0" or "val_3". What a module has keeps its name.
 func (a *Analysis) madeUp(c *constant) bool {
 	for u := range a.usesOf(c) {
 		if u.slot != 1 && u.slot != 2 || !strings.HasSuffix(u.node.Op, "Normalization") {
@@ -117,8 +119,8 @@ func (a *Analysis) madeUp(c *constant) bool {
 }
 
 // frozen reports whether a constant is the weight or the bias of a frozen batch norm, which keeps them as buffers:
-// torchvision.ops.FrozenBatchNorm2d and its relatives in detectron2 and DETR work the running statistics into both before
-// they touch any data. A batch norm that trains does so in none of its forms.
+// torchvision.ops.FrozenBatchNorm2d and its relatives in detectron2 and DETR work the running statistics into both
+// before they touch any data. A batch norm that trains does so in none of its forms.
 func (a *Analysis) frozen(c *constant) bool {
 	name := a.Model.Values[c.id].Name
 	dot := strings.LastIndexByte(name, '.') + 1
@@ -144,9 +146,10 @@ func (a *Analysis) frozen(c *constant) bool {
 	return true
 }
 
-// foldedNorm reports whether a constant without a name is what an optimizer made of a frozen batch norm, scale and shift of every
-// channel: x * mul + sub, where the program has x * (weight * (var + eps).rsqrt()) + (bias - mean * scale). TorchScript's names say
-// less, so there x is to come from a convolution without bias, as it does before a norm.
+// foldedNorm reports whether a constant without a name is what an optimizer made of a frozen batch norm, scale and
+// shift of every channel: x * mul + sub, where the program has x * (weight * (var + eps).rsqrt()) + (bias - mean *
+// scale). TorchScript's names say less, so there x is to come from a convolution without bias, as it does before a
+// norm.
 func (a *Analysis) foldedNorm(c *constant) bool {
 	if a.norms == nil {
 		a.norms = map[onnxload.ValueID]int{}
@@ -187,9 +190,9 @@ func (a *Analysis) countFoldedNorm(add *onnxload.Node) {
 	a.norms[shift]++
 }
 
-// rotates reports whether a constant is the table of sines and cosines of rotary positions: a table that is gathered at fixed
-// places, taken apart, and that multiplies data and does nothing else with it. transformers' RoFormer keeps it as the weight of
-// an embedding that wants no gradient. Positions that are trained are added.
+// rotates reports whether a constant is the table of sines and cosines of rotary positions: a table that is gathered
+// at fixed places, taken apart, and that multiplies data and does nothing else with it. transformers' RoFormer keeps
+// it as the weight of an embedding that wants no gradient. Positions that are trained are added.
 func (a *Analysis) rotates(c *constant) bool {
 	if a.tables == nil {
 		a.tables = a.followTables()
@@ -374,9 +377,9 @@ func (a *Analysis) tensorOf(id onnxload.ValueID) *onnxload.Tensor {
 	return nil
 }
 
-// BatchCounters tells behind which of n tensors of a module a counter of batches belongs: each torch.nn.BatchNorm with
-// running statistics has an int64 buffer num_batches_tracked, which exporters leave out since nothing reads it. A frozen one, whose
-// weight is a buffer, does not count; files that have counters have all.
+// BatchCounters tells behind which of n tensors of a module a counter of batches belongs: each torch.nn.BatchNorm
+// with running statistics has an int64 buffer num_batches_tracked, which exporters leave out since nothing reads it.
+// A frozen one, whose weight is a buffer, does not count; files that have counters have all.
 func BatchCounters(producer string, n int, tensor func(i int) (name string, buffer bool)) (behind []int) {
 	if producer != "pytorch" {
 		return nil

@@ -16,10 +16,11 @@ type ConvPlan struct {
 	Most   int64             // the largest that any tree names: docs/workspaces.md says how often it is exceeded
 }
 
-// Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is cuDNN's own heuristic, which
-// NVIDIA trained and does not publish; a forest grown on measured convolutions stands for it (conv_forest.go). Plans for no workspace, and for what is no convolution, are zero. The index decides which doubting
-// trees the other choices are taken from: each plan's from others, so that no choice is one tree's alone, and as often as
-// the trees name them.
+// Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is
+// cuDNN's own heuristic, which NVIDIA trained and does not publish; a forest grown on measured convolutions stands
+// for it (conv_forest.go). Plans for no workspace, and for what is no convolution, are zero. The index decides which
+// doubting trees the other choices are taken from: each plan's from others, so that no choice is one tree's alone,
+// and as often as the trees name them.
 func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 	w, ok := s.work(pass, d)
 	if !ok || w.native() {
