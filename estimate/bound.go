@@ -49,7 +49,7 @@ func roomOf(infer bool) room {
 // log, in which everything that is guessed is at its most, with the likely workspaces of convolutions and with one of them
 // at its most, each in its turn of those that would need the most memory. docs/ACCURACY.md has what this rests on.
 func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
-	var c crew
+	var c group
 	cfg.Record = false
 	log := s.Run.Log
 	large := caching.LargeOf(log, cfg.Options)

@@ -10,7 +10,7 @@ import (
 type follower struct {
 	replay *caching.Replayer
 	parts  chan timeline.Part // nil until there is something to follow
-	crew   crew
+	group  group
 }
 
 func follow(cfg caching.Config) *follower {
@@ -21,10 +21,10 @@ func follow(cfg caching.Config) *follower {
 func (f *follower) take(p timeline.Part) {
 	if f.parts == nil {
 		f.parts = make(chan timeline.Part, 1024)
-		f.crew.do(func() {
+		f.group.do(func() {
 			sound := true
 			for p := range f.parts {
-				sound = sound && f.crew.part(func() { f.replay.Take(p) }) // what comes after a panic is only taken off
+				sound = sound && f.group.part(func() { f.replay.Take(p) }) // what comes after a panic is only taken off
 			}
 		})
 	}
@@ -35,6 +35,6 @@ func (f *follower) take(p timeline.Part) {
 func (f *follower) end() {
 	if f.parts != nil {
 		close(f.parts)
-		f.crew.end()
+		f.group.end()
 	}
 }

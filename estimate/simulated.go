@@ -28,7 +28,7 @@ const manySteps = 2000
 // layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the layers or
 // the settings; simulatedStep.err says that the model cannot be run.
 func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
-	var rows crew
+	var rows group
 	var rowErr error
 	makeRows := func() { r.Layers, r.Activations.Forward, rowErr = b.a.Layers(b.ws) }
 	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the two run at

@@ -79,7 +79,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	ts := trials(opt, *opt.Step, images, slices.Contains(parallel.Repeated(p), true))
 	out := make([]Variant, len(ts))
 	next := make(chan int)
-	var c crew
+	var c group
 	for range min(runtime.GOMAXPROCS(0), len(ts)) {
 		c.do(func() {
 			for i := range next {

@@ -89,7 +89,7 @@ type screenful struct {
 }
 
 // screen works out what an answer on a terminal has beside the report.
-func (a *asking) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Options, r *estimate.Report) {
+func (a *questions) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Options, r *estimate.Report) {
 	if r.Peak == nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (a *asking) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Optio
 }
 
 // answerText writes the answer, and after it the tables that were asked for beside.
-func (a *asking) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
+func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
 	answer := report.Answer{Report: r, GPUs: a.shown.gpus, Fitting: a.shown.fitting, Next: a.next(in, r)}
 	if err := answer.Text(w, l); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (a *asking) answerText(w io.Writer, in source, r *estimate.Report, l report
 }
 
 // next proposes what to try next.
-func (a *asking) next(in source, r *estimate.Report) []string {
+func (a *questions) next(in source, r *estimate.Report) []string {
 	out := []string{"--full"}
 	if r.Peak != nil && !a.whatIf && !r.Settings.Recorded {
 		out = append(out, "--what-if")

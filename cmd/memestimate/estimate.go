@@ -19,7 +19,7 @@ var estimateFormats = []string{"text", "markdown", "csv", "json", "html", "model
 
 // runEstimate is the main job: a MODEL in, a report out. The report is written whatever it says;
 // that the run does not fit is an error after it.
-func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *asking, auto *autoDevice, o *output) error {
+func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *questions, auto *autoDevice, o *output) error {
 	if in.arg == "-" && e.stdinName != "" {
 		in.name = e.stdinName
 	}
@@ -90,11 +90,11 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *asking, 
 
 // estimate reads a model and answers the question that the settings ask.
 func (s *settings) estimate(e *env, command string, in source) (*estimate.Report, error) {
-	return s.answer(e, command, in, &asking{})
+	return s.answer(e, command, in, &questions{})
 }
 
 // answer is estimate with what else the main command is asked.
-func (s *settings) answer(e *env, command string, in source, a *asking) (*estimate.Report, error) {
+func (s *settings) answer(e *env, command string, in source, a *questions) (*estimate.Report, error) {
 	if err := s.run.contradiction(); err != nil {
 		return nil, err
 	}

@@ -242,7 +242,7 @@ func (o *opened) renamed(own *settings) {
 // report estimates the model under the settings.
 func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, error) {
 	if o.rec != nil {
-		return s.recorded(e, o.in, o.rec, &asking{})
+		return s.recorded(e, o.in, o.rec, &questions{})
 	}
 	if err := s.run.contradiction(); err != nil {
 		return nil, err

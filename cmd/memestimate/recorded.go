@@ -158,7 +158,7 @@ func fixed(in source, flags *pflag.FlagSet) error {
 }
 
 // recorded answers the question about a recording.
-func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *asking) (*estimate.Report, error) {
+func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *questions) (*estimate.Report, error) {
 	if err := fixed(in, s.run.given); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 // a file of its own.
 func rootCommand(e *env) *cobra.Command {
 	var s settings
-	var a asking
+	var a questions
 	var o output
 	var auto autoDevice
 	e.help = helpWriter{w: e.stdout}

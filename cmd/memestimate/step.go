@@ -286,8 +286,8 @@ func (v *countValue) Set(s string) error {
 	return nil
 }
 
-// An asking is the flags of the main command alone: what else to answer.
-type asking struct {
+// questions are the flags of the main command alone: what else to answer.
+type questions struct {
 	budget limitValue
 	upper  bool
 	whatIf bool
@@ -301,7 +301,7 @@ type asking struct {
 	shown screenful // what is on it beside the report
 }
 
-func (a *asking) flags(fs *pflag.FlagSet) {
+func (a *questions) flags(fs *pflag.FlagSet) {
 	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
 	fs.BoolVar(&a.upper, "upper-bound", false, "hold the upper bound against --budget and --gpu, rather than the prediction")
 	fs.BoolVar(&a.whatIf, "what-if", false, "simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")

@@ -60,7 +60,7 @@ type run struct {
 	nodes    slab[recorded]
 	edges    slab[edge]
 	saves    slab[*storage]
-	gone     remains
+	gone     recycled
 	args     []*tensor  // room for the arguments of a call
 	grads    []*tensor  // room for the gradients that a node gets
 	results  []*tensor  // room for those that it makes
@@ -133,10 +133,10 @@ func (s *stack[T]) pop() T {
 	return s.chunks[s.n/stackChunk][s.n%stackChunk]
 }
 
-// remains are what nothing in the run refers to any more. It is handed out again, but not at once: whoever released a
+// recycled holds what nothing in the run refers to any more. It is handed out again, but not at once: whoever released a
 // tensor may look at its shape until the call or the node is done that it works on. Rules for backward hold no tensors of
 // the forward pass but copies of them.
-type remains struct {
+type recycled struct {
 	tensors  []*tensor
 	storages []*storage
 	nodes    []*recorded

@@ -8,21 +8,21 @@ import (
 	"sync"
 )
 
-// A crew does things at the same time. A panic in one of them, which in a goroutine of its own would end the program with a
+// A group does things at the same time. A panic in one of them, which in a goroutine of its own would end the program with a
 // trace, becomes one of whoever waits for them, and says where it was.
-type crew struct {
+type group struct {
 	wait  sync.WaitGroup
 	mu    sync.Mutex
 	panic string // the first one; "" for none
 }
 
 // do starts f.
-func (c *crew) do(f func()) {
+func (c *group) do(f func()) {
 	c.wait.Go(func() { c.part(f) })
 }
 
 // part calls f in a goroutine that goes on when f panics, and reports whether it did not.
-func (c *crew) part(f func()) (sound bool) {
+func (c *group) part(f func()) (sound bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.mu.Lock()
@@ -37,7 +37,7 @@ func (c *crew) part(f func()) (sound bool) {
 }
 
 // end waits for everything.
-func (c *crew) end() {
+func (c *group) end() {
 	c.wait.Wait()
 	if c.panic != "" {
 		panic(c.panic)

@@ -8,7 +8,7 @@ import (
 
 // A bug on another goroutine is told as one on the caller's is, with its place, after everything else is done.
 func TestCrewPanics(t *testing.T) {
-	var c crew
+	var c group
 	var done atomic.Int32
 	empty := []int{}
 	for i := range 8 {
@@ -21,7 +21,7 @@ func TestCrewPanics(t *testing.T) {
 	}
 	defer func() {
 		p, _ := recover().(string)
-		if done.Load() != 4 || !strings.Contains(p, "index out of range") || !strings.Contains(p, " in crew_test.go:") {
+		if done.Load() != 4 || !strings.Contains(p, "index out of range") || !strings.Contains(p, " in group_test.go:") {
 			t.Errorf("%d done, panic %q", done.Load(), p)
 		}
 	}()
@@ -29,7 +29,7 @@ func TestCrewPanics(t *testing.T) {
 }
 
 func TestCrewWithoutPanic(t *testing.T) {
-	var c crew
+	var c group
 	var done atomic.Int32
 	for range 3 {
 		c.do(func() { done.Add(1) })
