@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: slurm web accuracy bench bench-snapshot build golden lint release test
+.PHONY: slurm web accuracy bench bench-snapshot build golden ledger lint release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -27,6 +27,10 @@ lint:
 # Compares the estimate with every measured run and writes docs/ACCURACY.md.
 accuracy:
 	go test ./estimate -run 'TestAccuracy|TestVariants' -count=1 -v -accuracy.write
+
+# Runs every guess on and off over all measured cases, and writes docs/guesses.md. Takes some minutes.
+ledger:
+	go test ./estimate -run 'TestLedger$$' -count=1 -timeout 2h -accuracy.ledger
 
 # Writes what tests expect to be printed anew: after a change of the figures. Look at what it changes.
 golden:

@@ -53,6 +53,8 @@ func TestAccuracyOnFurtherModels(t *testing.T) {
 				hold(t, all, defended)
 				hold(t, trained, defended[:3])
 				holdBound(t, all, 92, 6)
+				holdDoc(t, s.title, all)
+				holdDoc(t, s.title+trainedTitle, trained)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ var (
 	TiedHead          = &Row{"tied-head", "a last layer of the transposed sizes of a table of words", "that table itself", "transformers", "PretrainedConfig.tie_word_embeddings", false}
 	CausalFlag        = &Row{"causal-flag", "a mask of positions alone", "is_causal=True, or none", "transformers", "masking_utils.py", false}
 	TurnedHeads       = &Row{"turned-heads", "queries, keys and values that are all turned", "contiguous copies of them", "hand-written", "", true}
-	DividedNoise      = &Row{"divided-noise", "x divided and times floored noise", "drop_path, which keeps the quotient", "transformers", "drop_path", true}
+	DividedNoise      = &Row{"divided-noise", "x divided and times floored noise", "drop_path, which keeps the quotient", "transformers", "drop_path", false}
 	MergedLoop        = &Row{"merged-loop", "a product that all turns of a loop read", "one that each turn computed", "hand-written", "", true}
 	FastPath          = &Row{"fast-path", "self-attention with the batch in front, in inference", "nn.MultiheadAttention's fast path", "torch.nn", "torch/nn/modules/activation.py", false}
 	EncoderLayer      = &Row{"encoder-layer", "a layer with the names of nn.TransformerEncoderLayer", "its fast path, which works in place", "torch.nn", "torch/nn/modules/transformer.py", false}
