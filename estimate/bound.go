@@ -10,15 +10,20 @@ import (
 	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
+// scriptBytes is what kernels that TorchScript compiles for a GPU take beside the allocator, at most: 50 to 100 MiB
+// in measured runs.
+const scriptBytes = 100 << 20
+
 // spareBytes is what an upper bound leaves for pools of small blocks, and for what the context differs by.
 const spareBytes = 18 << 20
 
-// A room is what an upper bound leaves above the most that a run reserves, beside spareBytes. docs/ACCURACY.md says how the shares were
-// found, and how often the bound holds.
+// A room is what an upper bound leaves above the most that a run reserves, beside spareBytes. docs/ACCURACY.md says
+// how the shares were found, and how often the bound holds.
 type room struct {
 	share float64 // of what is reserved: requests that are a little larger than simulated
-	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of what
-	// is reserved at most.
+	bytes int64   // beside the allocator
+	// One request that no cached block serves, where a measured run has one: a share of the largest request, and of
+	// what is reserved at most.
 	request, limit float64
 }
 
@@ -37,17 +42,18 @@ func roomOf(infer bool) room {
 	return trainRoom
 }
 
-// upperBound is the device memory that a run should not exceed. Requests follow from PyTorch's source; what
-// cannot be known is which workspaces cuDNN takes, where the driver puts segments, and when a program lets go of its
-// tensors. All three decide which cached blocks serve which requests, so that one that does not fit by 1 % costs a
-// segment. So the run is replayed with other choices of workspaces, those of single trees of the forests that stand for
-// cuDNN's choice: where all agree there is nothing to replay, and where they do not, the shape is unlike what was measured.
-// And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room for
-// a request that no cached block serves.
+// upperBound is the device memory that a run should not exceed. Requests follow from PyTorch's source; what cannot be
+// known is which workspaces cuDNN takes, where the driver puts segments, and when a program lets go of its tensors.
+// All three decide which cached blocks serve which requests, so that one that does not fit by 1 % costs a segment. So
+// the run is replayed with other choices of workspaces, those of single trees of the forests that stand for cuDNN's
+// choice: where all agree there is nothing to replay, and where they do not, the shape is unlike what was measured.
+// And it is replayed with segments at rising addresses. The bound is the most that any of these reserves, and room
+// for a request that no cached block serves.
 //
-// A recording has its requests as they are, and what is left to doubt is named: it is replayed with scattered addresses too, and a second
-// log, in which everything that is guessed is at its most, with the likely workspaces of convolutions and with one of them
-// at its most, each in its turn of those that would need the most memory. docs/ACCURACY.md has what this rests on.
+// A recording has its requests as they are, and what is left to doubt is named: it is replayed with scattered
+// addresses too, and a second log, in which everything that is guessed is at its most, with the likely workspaces of
+// convolutions and with one of them at its most, each in its turn of those that would need the most memory.
+// docs/ACCURACY.md has what this rests on.
 func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 	var c group
 	cfg.Record = false
@@ -90,7 +96,7 @@ func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 		replay(large, other)
 	}
 	c.end()
-	above := spareBytes + int64(spare.share*float64(s.Peak.Reserved)+
+	above := spareBytes + spare.bytes + int64(spare.share*float64(s.Peak.Reserved)+
 		min(spare.request*float64(largestRequest(log)), spare.limit*float64(s.Peak.Reserved)))
 	return s.Context + reserved + above
 }
@@ -101,8 +107,8 @@ const (
 	scatteredSeeds = uint64(4)
 )
 
-// oneAtMost returns the workspaces of convolutions, by plan less 1: all of them likely ones, then each time one at its most, of
-// those that would need the most memory with it.
+// oneAtMost returns the workspaces of convolutions, by plan less 1: all of them likely ones, then each time one at
+// its most, of those that would need the most memory with it.
 func oneAtMost(plans []workspace.ConvPlan, run *caching.LargeRequests) (all [][]int64) {
 	likely, most := make([]int64, len(plans)), make([]int64, len(plans))
 	for i := range plans {

@@ -161,7 +161,11 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.Peak.UpperBound = upperBound(sim, cfg, recordedRoom)
+	spare := recordedRoom
+	if noted(rec, "script") {
+		spare.bytes = scriptBytes
+	}
+	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
 	return sim, run, nil
 }
 
@@ -202,6 +206,16 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		say(Warning, "memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))
 	}
 	return append(notes, assumptions(rec)...)
+}
+
+// noted reports whether the recorder made a note of that code.
+func noted(rec *recording.Recording, code string) bool {
+	for i := range rec.Events {
+		if e := &rec.Events[i]; e.Kind == recording.Note && rec.Texts[e.A] == code {
+			return true
+		}
+	}
+	return false
 }
 
 // assumptions are what the recorder noted, each once with how often.

@@ -130,7 +130,8 @@ func (d *decoder) words(word []byte) error {
 // settle says whether all storages that a call's results refer to were born.
 func (d *decoder) settle() error {
 	if d.inCall && d.born > d.rec.Storages {
-		return &FormatError{d.pending, fmt.Sprintf("a result of the call is storage %d, which does not begin in the lines after it", d.born-1)}
+		const missing = "a result of the call is storage %d, which does not begin in the lines after it"
+		return &FormatError{d.pending, fmt.Sprintf(missing, d.born-1)}
 	}
 	d.inCall = false
 	return nil

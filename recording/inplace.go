@@ -11,8 +11,9 @@ var writesFirst = map[string]bool{
 	"aten::scatter":     true, // value_selecting_reduction_backward
 }
 
-// inPlace returns the storage that a call of the backward pass really writes its result into, -1 for none: that of its first
-// argument, where nothing has a use for it once the call has returned. last is the index of the call's last event.
+// inPlace returns the storage that a call of the backward pass really writes its result into, -1 for none: that of
+// its first argument, where nothing has a use for it once the call has returned. last is the index of the call's last
+// event.
 func (p *player) inPlace(c *Call, last int) int32 {
 	if p.phase != timeline.Backward || len(p.born) != 1 || !writesFirst[p.rec.Ops[c.Op].Name] {
 		return -1

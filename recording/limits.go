@@ -1,7 +1,8 @@
 package recording
 
-// Limits of the reader. It allocates at most 32 times the text that a file unpacks to, of which at most 12 times are held at
-// once, and that text is bounded by the file's size too: what compresses better than any recording does is refused.
+// Limits of the reader. It allocates at most 32 times the text that a file unpacks to, of which at most 12 times are
+// held at once, and that text is bounded by the file's size too: what compresses better than any recording does is
+// refused.
 const (
 	// maxText bounds the unpacked text, in bytes. A step of a large model is 10 MB.
 	maxText = 4 << 30

@@ -26,7 +26,8 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("line %d: %s", e.Line, e.Text)
 }
 
-// Begins reports whether a file that begins so may be a recording: a gzip stream whose text begins with a header's brace.
+// Begins reports whether a file that begins so may be a recording: a gzip stream whose text begins with a header's
+// brace.
 func Begins(head []byte) bool {
 	z, err := gzip.NewReader(strings.NewReader(string(head)))
 	if err != nil {
@@ -73,7 +74,8 @@ func unpacking(err error, line int64) error {
 	case errors.Is(err, gzip.ErrHeader):
 		return &FormatError{0, "no recording: it is not compressed with gzip"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &FormatError{line, "the recording is cut off: its last line is missing, so the program that wrote it did not end"}
+		const cut = "the recording is cut off: its last line is missing, so the program that wrote it did not end"
+		return &FormatError{line, cut}
 	case errors.Is(err, gzip.ErrChecksum):
 		return &FormatError{line, "the file is damaged: its checksum is another"}
 	case errors.As(err, &syntax):

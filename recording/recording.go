@@ -162,8 +162,8 @@ type Event struct {
 	Bytes int64
 }
 
-// A Call is one call of an ATen operator. Its arguments are in the order of the operator's schema; trailing ones that have
-// their defaults may be missing. Its results are flattened.
+// A Call is one call of an ATen operator. Its arguments are in the order of the operator's schema; trailing ones that
+// have their defaults may be missing. Its results are flattened.
 type Call struct {
 	Op, Frame, Module int32
 	args, results     int32 // where they begin in Values

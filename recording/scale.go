@@ -8,8 +8,9 @@ import (
 	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
-// A Family is one program recorded at two batch sizes. Every size of a tensor follows from the two as a straight line in the
-// batch; what storages take is the product of their tensors' sizes, so that scores of all pairs of samples are right too.
+// A Family is one program recorded at two batch sizes. Every size of a tensor follows from the two as a straight line
+// in the batch; what storages take is the product of their tensors' sizes, so that scores of all pairs of samples are
+// right too.
 type Family struct {
 	a, b           *Recording
 	batchA, batchB int64
@@ -27,8 +28,8 @@ type densely struct {
 	elem int64 // bytes; 0 where no tensor does
 }
 
-// NewFamily tells whether two recordings are of the same program at two batch sizes. The error names the first call at which they
-// part.
+// NewFamily tells whether two recordings are of the same program at two batch sizes. The error names the first call
+// at which they part.
 func NewFamily(a, b *Recording) (*Family, error) {
 	f := &Family{a: a, b: b, dense: make([]densely, min(a.Storages, b.Storages))}
 	if err := f.batches(); err != nil {
@@ -161,7 +162,8 @@ func (f *Family) At(batch int64) (*Recording, error) {
 	return s.run()
 }
 
-// Check holds a third recording against what the two foretell, and returns what is else in it: "" where all is as foretold.
+// Check holds a third recording against what the two foretell, and returns what is else in it: "" where all is as
+// foretold.
 func (f *Family) Check(c *Recording) (difference string, err error) {
 	other, err := NewFamily(f.a, c)
 	if err != nil {
@@ -183,7 +185,9 @@ func (f *Family) Check(c *Recording) (difference string, err error) {
 	}
 	for i := range foretold.Events {
 		if e := &foretold.Events[i]; e.Kind == Alloc && e.Bytes != sizes[e.A] {
-			return fmt.Sprintf("at batch %d a tensor%s takes %d bytes, where batches %d and %d foretell %d: it does not grow in proportion",
+			const uneven = "at batch %d a tensor%s takes %d bytes, where batches %d and %d foretell %d: " +
+				"it does not grow in proportion"
+			return fmt.Sprintf(uneven,
 				other.batchB, layers[e.A], sizes[e.A], f.batchA, f.batchB, e.Bytes), nil
 		}
 	}
@@ -227,7 +231,8 @@ func (s *scaler) line(x, y int64) (int64, error) {
 	}
 	n := rise * (s.batch - s.batchA)
 	if n%run != 0 || x > maxBytes || y > maxBytes || x+n/run < 0 || x+n/run > maxBytes {
-		return 0, fmt.Errorf("what is %d at batch %d and %d at batch %d is no whole number at batch %d", x, s.batchA, y, s.batchB, s.batch)
+		return 0, fmt.Errorf("what is %d at batch %d and %d at batch %d is no whole number at batch %d",
+			x, s.batchA, y, s.batchB, s.batch)
 	}
 	return x + n/run, nil
 }
@@ -262,7 +267,8 @@ func (s *scaler) run() (*Recording, error) {
 	return s.out, nil
 }
 
-// bytes returns what a storage takes: the product of the sizes of a tensor that fills it, where one does at both batches.
+// bytes returns what a storage takes: the product of the sizes of a tensor that fills it, where one does at both
+// batches.
 func (s *scaler) bytes(x, y *Event) (int64, error) {
 	if d := s.dense[x.A]; d.elem > 0 {
 		p, q := &s.a.Metas[d.meta[0]], &s.b.Metas[d.meta[1]]
@@ -352,7 +358,8 @@ func (s *scaler) meta(pair [2]int32) (int32, error) {
 	return id, nil
 }
 
-// inOrder returns the order, the innermost first, in which both layouts' dimensions lie without gaps, nil where they do not.
+// inOrder returns the order, the innermost first, in which both layouts' dimensions lie without gaps, nil where they
+// do not.
 func inOrder(x, y *Meta) []int {
 	order := make([]int, len(x.Shape))
 	for i := range order {

@@ -24,8 +24,8 @@ func open(t *testing.T, name string) *Recording {
 	return r
 }
 
-// Of two batch sizes a third follows, request by request, also where a tensor grows with the square of the batch, and on both
-// sides of the two.
+// Of two batch sizes a third follows, request by request, also where a tensor grows with the square of the batch, and
+// on both sides of the two.
 func TestScale(t *testing.T) {
 	for _, name := range []string{"net", "pairs"} {
 		for _, batches := range [][3]string{{"8", "100", "32"}, {"8", "32", "100"}, {"100", "32", "8"}} {

@@ -10,7 +10,7 @@ import (
 type Summary struct {
 	Parameters, Buffers Total
 	Inputs              []Named
-	Layers              []Layer // the modules that called operators, in the order of their first call in the first forward pass
+	Layers              []Layer // the modules that called operators, in the order of the first forward pass
 	Saved               int64   // what the first forward pass and its loss left for the backward pass
 	LossSaved           int64   // the part of it that no layer made
 }
@@ -37,7 +37,10 @@ type Layer struct {
 
 // Summary looks at the first step.
 func (r *Recording) Summary() *Summary {
-	s := &summarizer{rec: r, out: new(Summary), layers: map[string]int{}, metas: make([]int32, r.Storages), bytes: make([]int64, r.Storages)}
+	s := &summarizer{
+		rec: r, out: new(Summary), layers: map[string]int{},
+		metas: make([]int32, r.Storages), bytes: make([]int64, r.Storages),
+	}
 	for i := range s.metas {
 		s.metas[i] = -1
 	}

@@ -29,8 +29,8 @@ type Run struct {
 	Of    []int32
 	Sites []Site
 
-	// Calls counts the calls that made something on the GPU, Unknown those of operators of which is not known what their
-	// kernels take.
+	// Calls counts the calls that made something on the GPU, Unknown those of operators of which is not known what
+	// their kernels take.
 	Calls   int
 	Unknown map[Op]int
 	Guessed map[string]int // calls of operators of which it is only guessed, by name without aten
@@ -38,8 +38,8 @@ type Run struct {
 	device gpu.Device
 }
 
-// A Site is a place of the program and the operator that it called there: frames and operators of the recording, NoFrame and -1
-// where none is known.
+// A Site is a place of the program and the operator that it called there: frames and operators of the recording,
+// NoFrame and -1 where none is known.
 type Site struct{ Frame, Op int32 }
 
 // noBlock is the block of a storage without bytes.
@@ -96,19 +96,21 @@ type born struct {
 	made    bool
 }
 
-// Timeline returns the requests to the allocator of the recorded program on a device: its storages, and around each call
-// what the kernels take beside them.
+// Timeline returns the requests to the allocator of the recorded program on a device: its storages, and around each
+// call what the kernels take beside them.
 func (r *Recording) Timeline(d gpu.Device) *Run { return r.timeline(d, false) }
 
-// AtMost returns the requests of a doubtful run with everything that is not known at its most: workspaces, also those of convolutions
-// that likely take none, and buckets of DDP that live on.
+// AtMost returns the requests of a doubtful run with everything that is not known at its most: workspaces, also those
+// of convolutions that likely take none, and buckets of DDP that live on.
 func (run *Run) AtMost() *timeline.Log { return run.Recording.timeline(run.device, true).Log }
 
 func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	p := &player{
-		rec: r, log: new(timeline.Log), kernels: workspace.NewKernels(d), run: &Run{Recording: r, Unknown: map[Op]int{}, device: d},
+		rec: r, log: new(timeline.Log), kernels: workspace.NewKernels(d),
+		run:    &Run{Recording: r, Unknown: map[Op]int{}, device: d},
 		blocks: make([]int32, r.Storages), same: make([]int32, r.Storages), users: make([]int32, r.Storages),
-		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{}, modules: make([]int32, len(r.Modules)), layers: map[string]int32{},
+		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{},
+		modules: make([]int32, len(r.Modules)), layers: map[string]int32{},
 		tensors: make([]*workspace.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
 		atMost: atMost, stashed: map[int32]bool{},
 	}
@@ -183,7 +185,8 @@ func (p *player) play() {
 
 // phases are the names that the rest of memestimate has for what a recorder calls otherwise.
 var phases = [numPhases]timeline.Phase{
-	Forward: timeline.Forward, Loss: timeline.Loss, Backward: timeline.Backward, Optimizer: timeline.Optimizer, ZeroGrad: timeline.Finish,
+	Forward: timeline.Forward, Loss: timeline.Loss, Backward: timeline.Backward, Optimizer: timeline.Optimizer,
+	ZeroGrad: timeline.Finish,
 }
 
 // enter begins a phase. What is between two of them belongs to the one before; before the first the model is loaded.
@@ -218,7 +221,8 @@ var categories = [numRoles]timeline.Category{
 	Input: timeline.Input, Label: timeline.Input,
 }
 
-// is says what a storage turned out to be for. A name of a parameter, or of something of one, says in which module it is.
+// is says what a storage turned out to be for. A name of a parameter, or of something of one, says in which module it
+// is.
 func (p *player) is(storage int32, r Role, name string) {
 	b := p.blocks[p.root(storage)]
 	if b == noBlock {
@@ -252,7 +256,8 @@ func (p *player) request(bytes int64, c timeline.Category, plan int32) int32 {
 		return noBlock
 	}
 	p.run.Of = append(p.run.Of, p.site)
-	return p.log.Alloc(timeline.Request{Bytes: bytes, Layer: p.layer, Category: c, Stream: uint8(min(p.stream, math.MaxUint8))}, plan)
+	stream := uint8(min(p.stream, math.MaxUint8))
+	return p.log.Alloc(timeline.Request{Bytes: bytes, Layer: p.layer, Category: c, Stream: stream}, plan)
 }
 
 // give frees a block.
@@ -280,9 +285,10 @@ func (p *player) free(storage int32) {
 	p.blocks[root] = noBlock
 }
 
-// reduced plays an all-reduce. What a backward pass gives to one is held by NCCL's process group until its watchdog has seen that the
-// work ended, and another collective begins: DDP waits for a future, which does not let go of it. So whether the one bucket
-// of the first step is there until the second step reduces is a race (stashed_for_allocator_safety_ in ProcessGroupNCCL.cpp).
+// reduced plays an all-reduce. What a backward pass gives to one is held by NCCL's process group until its watchdog
+// has seen that the work ended, and another collective begins: DDP waits for a future, which does not let go of it.
+// So whether the one bucket of the first step is there until the second step reduces is a race
+// (stashed_for_allocator_safety_ in ProcessGroupNCCL.cpp).
 func (p *player) reduced(c *Call) {
 	if p.phase != timeline.Backward {
 		return
@@ -341,7 +347,8 @@ func (p *player) ofArguments(c *Call) int32 {
 			continue
 		}
 		if b := p.blocks[p.root(storage)]; b != noBlock {
-			if r := p.log.Request(b); r.Layer != timeline.NoLayer && (r.Category == timeline.Parameter || r.Category == timeline.Activation) {
+			r := p.log.Request(b)
+			if r.Layer != timeline.NoLayer && (r.Category == timeline.Parameter || r.Category == timeline.Activation) {
 				return r.Layer
 			}
 		}

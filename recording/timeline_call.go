@@ -60,7 +60,8 @@ func (p *player) rest() {
 	}
 }
 
-// kernel plays a call whose kernels take something. written is the storage in which its result is, -1 for one of its own.
+// kernel plays a call whose kernels take something. written is the storage in which its result is, -1 for one of its
+// own.
 func (p *player) kernel(c *Call, written int32) {
 	p.describe(c)
 	p.kernels.On(p.thread, p.stream)

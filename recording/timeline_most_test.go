@@ -8,8 +8,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// What a backward pass gave to an all-reduce may live until the next one after the program let go of it: at most it does. A
-// tensor that another phase reduced does not.
+// What a backward pass gave to an all-reduce may live until the next one after the program let go of it: at most it
+// does. A tensor that another phase reduced does not.
 func TestStashed(t *testing.T) {
 	r := run(t,
 		`["op","c10d::allreduce_","default"]`, `["meta","float32",[64,64],[64,1],0]`,

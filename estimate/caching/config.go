@@ -47,8 +47,8 @@ type Config struct {
 	// TopDown.
 	Address func(bytes int64) int64
 
-	// Workspaces are the bytes of the Allocs that have a plan, by plan less 1, in place of the timeline's: what a library
-	// may take instead. nil leaves the timeline's; plans beyond it keep theirs.
+	// Workspaces are the bytes of the Allocs that have a plan, by plan less 1, in place of the timeline's: what a
+	// library may take instead. nil leaves the timeline's; plans beyond it keep theirs.
 	Workspaces []int64
 
 	// Record keeps what PyTorch's memory history would record; see Allocator.Trace.
@@ -103,8 +103,9 @@ func Rising() func(bytes int64) int64 {
 	}
 }
 
-// Scattered returns addresses in no order but the seed's: those of an address space in which much is mapped already. Where the
-// driver alternates between several holes, as it did in half of the measured runs, which is next follows no rule that could be seen.
+// Scattered returns addresses in no order but the seed's: those of an address space in which much is mapped already.
+// Where the driver alternates between several holes, as it did in half of the measured runs, which is next follows no
+// rule that could be seen.
 func Scattered(seed uint64) func(bytes int64) int64 {
 	const ranges, each = 1 << 20, int64(1) << 40 // no GPU has as much memory as one range
 	random := seed*0x9e3779b97f4a7c15 + 88172645463325252

@@ -6,10 +6,12 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// LargeRequests are those of a run that the large pool may serve, with what is given back of them. Most requests go to the small
-// pool, which shares nothing with the large one: to replay these alone, under several settings, costs a fraction.
+// LargeRequests are those of a run that the large pool may serve, with what is given back of them. Most requests go
+// to the small pool, which shares nothing with the large one: to replay these alone, under several settings, costs a
+// fraction.
 type LargeRequests struct {
-	// Of a request twice its bytes, and its stream above; when it is given back one more than twice its index among the requests.
+	// Of a request twice its bytes, and its stream above; when it is given back one more than twice its index among
+	// the requests.
 	events []int64
 	plans  []timeline.Planned
 	count  int32
@@ -18,8 +20,8 @@ type LargeRequests struct {
 // largeStream is where the stream of a request begins in its event.
 const largeStream = 55
 
-// LargeOf returns the large requests of a run, repetitions of steps left out, which rarely need more. A request that can be
-// done without is among them whatever its size, which Config.Workspaces may change.
+// LargeOf returns the large requests of a run, repetitions of steps left out, which rarely need more. A request that
+// can be done without is among them whatever its size, which Config.Workspaces may change.
 func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 	g := &LargeRequests{}
 	var index sparse // by block: one more than its index among the requests
@@ -114,8 +116,8 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 	return bytes, true
 }
 
-// Needs returns, for each plan, the most bytes that its requests are live with, had they these sizes and were all other planned
-// requests not there.
+// Needs returns, for each plan, the most bytes that its requests are live with, had they these sizes and were all
+// other planned requests not there.
 func (g *LargeRequests) Needs(workspaces []int64) []int64 {
 	needs := make([]int64, len(workspaces))
 	sizes := make([]int64, 0, g.count)
