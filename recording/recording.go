@@ -15,7 +15,7 @@ type Header struct {
 	Python   string `json:"python"`
 	CUDNN    int64  `json:"cudnn"`
 	CUDA     string `json:"cuda"`
-	Way      string `json:"way"` // fake-cuda, fake-cuda-no-driver, real-cpu
+	Way      string `json:"way"` // fake-cuda, fake-cuda-no-driver, fake-cpu, real-cpu
 	GPU      Device `json:"gpu"`
 
 	WorldSize int    `json:"world_size"`

@@ -31,6 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--world-size", type=int, default=1, help="processes of the job; this one is rank 0 (default 1)"
     )
+    parser.add_argument(
+        "--real", action="store_true", help="compute on the CPU, too, for steps that depend on values; takes its time"
+    )
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: the script's name, .mrec)")
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module, as with python -m")
     parser.add_argument("script")
@@ -39,11 +42,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _record(asked: argparse.Namespace) -> int:
-    from .recorder import Enough, Recorder
+    from .recorder import Enough, Recorder, Way
 
     output = asked.output or Path(Path(asked.script).stem + ".mrec")
+    way: Way | None = "real-cpu" if asked.real else None
     try:
-        recorder = Recorder(output, gpu=asked.gpu, world_size=asked.world_size, steps=asked.steps)
+        recorder = Recorder(output, gpu=asked.gpu, world_size=asked.world_size, steps=asked.steps, way=way)
     except (ValueError, OSError) as error:
         print(f"memestimate: {error}", file=sys.stderr)
         return 2

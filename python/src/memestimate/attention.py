@@ -17,6 +17,8 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from .host import cudnn_version
+
 if TYPE_CHECKING:
     from .capture import Handler
     from .recorder import Recorder
@@ -220,9 +222,8 @@ def decide(
 ) -> str:
     """The kernel that the recording's GPU takes with this PyTorch and cuDNN."""
     version = torch.__version__.split(".")
-    cudnn = torch.backends.cudnn.version() or 0
     asked = query(q, k, v, mask, dropout, causal, gqa)
-    return choose(asked, recorder.gpu.capability, cudnn, (int(version[0]), int(version[1])))
+    return choose(asked, recorder.gpu.capability, cudnn_version(), (int(version[0]), int(version[1])))
 
 
 def attend(

@@ -17,6 +17,8 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from . import host
+
 if TYPE_CHECKING:
     from .recorder import Recorder
 
@@ -26,6 +28,7 @@ _NO_RULE = (
     UnsupportedOperatorException,
     NotImplementedError,
 )
+_NO_FAKE = "no fake impl registered"
 _QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
 Handler = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -60,12 +63,18 @@ class Capture(TorchDispatchMode):
         self._handlers = handlers
         self._fake = recorder.fake
         self._process = os.getpid()
+        self._by_host = recorder.by_host
         self._composite: dict[OpOverload, bool] = {}
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if self._by_host:
+            if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
+                return host.STAND_IN
+            args = tuple(host.to_cuda(a) for a in args)
+            kwargs = {key: host.to_cuda(value) for key, value in kwargs.items()}
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return func(*args, **kwargs)  # PyTorch itself tries something out on fake tensors, as DTensor does
         pretended = False
@@ -93,6 +102,10 @@ class Capture(TorchDispatchMode):
         try:
             out = self._fake.__torch_dispatch__(func, types, args, kwargs)
         except _NO_RULE as error:
+            return self._recorder.values.try_out(func, args, kwargs, error)
+        except RuntimeError as error:  # of torch.library.custom_op
+            if _NO_FAKE not in str(error):
+                raise
             return self._recorder.values.try_out(func, args, kwargs, error)
         if out is not NotImplemented:
             self._recorder.log(func, args, kwargs, out)

@@ -97,6 +97,8 @@ def install(recorder: Recorder, patches: Patches) -> None:
         number = recorder.storages.number(storage)
         if number is not None:
             recorder.storages.resized(number, storage.nbytes())
+            if recorder.values.real is not None:
+                recorder.values.real.resized(number, storage.nbytes())
         return out
 
     patches.set(torch.UntypedStorage, "resize_", resize_)

@@ -54,18 +54,24 @@ class Engine:
     Raises
     ------
     EngineError
-        By `install`, before anything has been changed, when this platform or this build of
+        By `prepare` and `install`, before anything has been changed, when this platform or this build of
         PyTorch is not what is expected.
     """
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
+        self._found: tuple[tuple[int, int], int, tuple[int, int, dict[str, int]]] | None = None
+
+    def prepare(self) -> None:
+        """See whether `install` will do, and change nothing."""
+        self._found = _thunks(), _guard_slot(), _hooks()
 
     def install(self) -> None:
         """Put the guard and the hooks in place."""
-        one, zero = _thunks()
-        registry = _guard_slot()
-        hooks, table, slots = _hooks()
+        if self._found is None:
+            self.prepare()
+        assert self._found is not None
+        (one, zero), registry, (hooks, table, slots) = self._found
         answers = {"hasPrimaryContext": zero, "isAvailable": one, "deviceCount": one}
         # Compile-time facts that CUDAHooks answers by looking for a GPU; every GPU that
         # PyTorch 2.6 and later supports has them (CUDAHooks.cpp: cuDNN and compute 5.0).

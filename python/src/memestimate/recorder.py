@@ -7,16 +7,16 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch._ops import OpOverload
 
-from . import attention, checks, composites, copies, cudnn, layouts, optimizers, parallel, python_side, sparse
+from . import attention, checks, composites, copies, cudnn, host, layouts, optimizers, parallel, python_side, sparse
 from .capture import Capture, PretendMode, tensors
 from .device import Device
 from .encode import Encoder
-from .engine import Engine
+from .engine import Engine, EngineError
 from .frames import Frames
 from .gpus import GPU, find
 from .patches import Patches
@@ -27,6 +27,8 @@ from .sums import Sums
 from .values import Values
 from .version import VERSION
 from .write import Writer
+
+Way = Literal["fake-cuda", "fake-cuda-no-driver", "fake-cpu", "real-cpu"]
 
 
 class Enough(BaseException):
@@ -46,6 +48,8 @@ class Recorder:
         Of the process group that a distributed script shall see.
     steps
         Raise `Enough` when another step begins after so many; 0 for never.
+    way
+        How to record: see docs/recording.md. By default as well as this build of PyTorch can.
 
     Attributes
     ----------
@@ -63,10 +67,13 @@ class Recorder:
         world_size: int = 1,
         rank: int = 0,
         steps: int = 0,
+        way: Way | None = None,
     ) -> None:
         self.gpu = find(gpu)
         self.world_size, self.rank = world_size, rank
-        self.driver = torch.cuda.is_available()
+        self.engine = Engine()
+        self.way, self._why = self._choose(way)
+        self.by_host = self.way == "fake-cpu" or bool(self._why)
         self.writer = Writer(path, self._header())
         self.storages = Storages(self.writer)
         self.encoder = Encoder(self.writer, self.storages)
@@ -74,10 +81,11 @@ class Recorder:
         self.fake = PretendMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self.phases = Phases(self)
         self.device = Device(self)
-        self.engine = Engine()
         self.patches = Patches()
         self.recurrent = Recurrent(self)
         self.composites = composites.table(self) | self.recurrent.composites() | cudnn.composites(self)
+        if self.by_host:
+            self.composites |= host.composites(self)
         self.sums = Sums(self)
         self.values = Values(self)
         handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
@@ -97,7 +105,10 @@ class Recorder:
     def start(self) -> Recorder:
         """Put everything in place and begin to record."""
         try:
-            self.engine.install()
+            if self.by_host:
+                host.install(self.patches)
+            else:
+                self.engine.install()
             self.device.install(self.patches)
             self.phases.install(self.patches)
             copies.install(self, self.patches)
@@ -106,13 +117,19 @@ class Recorder:
             parallel.install(self, self.patches)
             self.recurrent.install(self.patches)
             composites.install(self.composites, self.patches)
+            self.capture.__enter__()  # type: ignore[no-untyped-call]
+            try:
+                if self._why:
+                    self.note("way", f"recorded on fake tensors of the host: {self._why}")
+                self.sums.calibrate()
+                checks.check(self)
+            except BaseException:
+                self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                raise
         except BaseException:
             self._restore()
             self.writer.discard()
             raise
-        self.capture.__enter__()  # type: ignore[no-untyped-call]
-        self.sums.calibrate()
-        checks.check(self)
         return self
 
     def stop(self, *, keep: bool = True) -> None:
@@ -204,6 +221,8 @@ class Recorder:
             self._stream = self.device.current.stream_id
             self.writer.event("stream", self._stream)
         self.writer.events(("call", op, arguments, results, frame, module), *births)
+        if self.values.real is not None:
+            self.values.real.run(func, args, kwargs, out, {serial for _, serial, _ in births})
         if self.phases.backward_depth:
             self.sums.made([serial for _, serial, _ in births])
             self.phases.after(out)
@@ -229,6 +248,16 @@ class Recorder:
                     births.append(self.storages.born(serial))
         return births
 
+    def _choose(self, asked: Way | None) -> tuple[Way, str]:
+        """The way of this recording, and why it is not the best one."""
+        if asked == "fake-cpu":
+            return asked, ""
+        try:
+            self.engine.prepare()
+        except EngineError as error:
+            return ("real-cpu" if asked == "real-cpu" else "fake-cpu"), str(error)
+        return asked or ("fake-cuda" if torch.cuda.is_available() else "fake-cuda-no-driver"), ""
+
     def _restore(self) -> None:
         self.patches.undo()
         self.engine.remove()
@@ -238,9 +267,9 @@ class Recorder:
             "producer": f"memestimate {VERSION}",
             "torch": torch.__version__,
             "python": platform.python_version(),
-            "cudnn": torch.backends.cudnn.version() or 0,
+            "cudnn": host.cudnn_version(),
             "cuda": torch.version.cuda or "",
-            "way": "fake-cuda" if self.driver else "fake-cuda-no-driver",
+            "way": self.way,
             "gpu": {
                 "name": self.gpu.id,
                 "capability": self.gpu.capability,
@@ -255,9 +284,19 @@ class Recorder:
         }
 
 
-def record(path: str | os.PathLike[str], *, gpu: str | GPU = "h200", world_size: int = 1, rank: int = 0) -> Recorder:
-    """Record a training loop: ``with record("step.mrec", gpu="a100-80gb") as rec: ...``."""
-    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank)
+def record(
+    path: str | os.PathLike[str],
+    *,
+    gpu: str | GPU = "h200",
+    world_size: int = 1,
+    rank: int = 0,
+    real: bool = False,
+) -> Recorder:
+    """Record a training loop: ``with record("step.mrec", gpu="a100-80gb") as rec: ...``.
+
+    With `real` everything is computed on the CPU as well, and what depends on values is what they say.
+    """
+    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank, way="real-cpu" if real else None)
 
 
 def _flat(out: Any) -> list[torch.Tensor | None]:

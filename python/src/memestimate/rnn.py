@@ -48,6 +48,8 @@ class Recurrent:
             aten._cudnn_rnn.default: self._forward,
             aten._cudnn_rnn_backward.default: self._backward,
             aten._pack_padded_sequence.default: self._pack,
+            aten._thnn_fused_gru_cell.default: self._gru_cell,
+            aten._thnn_fused_gru_cell_backward.default: self._gru_cell_backward,
         }
 
     def install(self, patches: Patches) -> None:
@@ -211,6 +213,24 @@ class Recurrent:
             block = self._recorder.empty((sum(w.numel() for w in weights),), weights[0].dtype)
             dw = self._views(block, weights)
         out = (dx, dhx, dcx, dw)
+        self._recorder.log(func, args, kwargs, out)
+        return out
+
+    def _gru_cell(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`_thnn_fused_gru_cell_cuda` (cuda/RNN.cu): the state, and five numbers of each of its own for backward."""
+        hx = args[2]
+        out = self._recorder.empty(hx.shape, hx.dtype), self._recorder.empty((hx.shape[0], 5 * hx.shape[1]), hx.dtype)
+        self._recorder.log(func, args, kwargs, out)
+        return out
+
+    def _gru_cell_backward(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`_thnn_fused_gru_cell_backward_cuda`: gradients of both kinds of gates, of the state, and their sums."""
+        grad, workspace, has_bias = args
+        batch, width = workspace.shape[0], workspace.shape[1] // 5
+        gates = [self._recorder.empty((batch, 3 * width), workspace.dtype) for _ in range(2)]
+        state = self._recorder.empty(grad.shape, grad.dtype)
+        biases = [self._recorder.empty((3 * width,), workspace.dtype) if has_bias else None for _ in range(2)]
+        out = (*gates, state, *biases)
         self._recorder.log(func, args, kwargs, out)
         return out
 

@@ -34,6 +34,7 @@ class Storages:
         self.closed = False
         self.allocated = 0
         self.peak = 0
+        self.on_death: Callable[[int], object] = lambda serial: None
         self.kinds: dict[int, tuple[str, str]] = {}  # what the program said that a storage is
 
     def of(self, tensor: torch.Tensor) -> tuple[int, bool]:
@@ -82,6 +83,7 @@ class Storages:
                 del self._known[address]
             size = self._bytes.pop(serial, None)
             self.kinds.pop(serial, None)
+            self.on_death(serial)
             if size is not None and not self.closed:
                 self._writer.event("free", serial)
                 self.allocated -= rounded(size)

@@ -8,6 +8,7 @@ is that of real tensors in what follows, too.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -131,12 +132,21 @@ class Sums:
     def _is_sole_owner(self, a: torch.Tensor) -> bool:
         """`can_accumulate_inplace` of torch/csrc/autograd/input_buffer.cpp."""
         tensor: Any = a
-        counts = int(tensor._use_count()), int(torch._C._storage_Use_Count(a.untyped_storage()._cdata))
+        counts = int(tensor._use_count()), _references(a.untyped_storage())
         if self._owners is None:
             if hasattr(self, "_probe"):
                 self._probe.append(counts)
             return False
         return counts <= self._owners and counts[1] <= self._owners[1] and _is_dense(a)
+
+
+def _references(storage: torch.UntypedStorage) -> int:
+    """How many references a storage has, Python's own included."""
+    count = getattr(torch._C, "_storage_Use_Count", None)  # old builds without CUDA lack it
+    if count is not None:
+        return int(count(storage._cdata))
+    behind_the_table = storage._cdata + ctypes.sizeof(ctypes.c_void_p)  # c10::intrusive_ptr_target's first member
+    return ctypes.c_uint32.from_address(behind_the_table).value
 
 
 def _is_dense(tensor: torch.Tensor) -> bool:

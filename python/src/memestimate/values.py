@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .capture import Handler, tensors
+from .real import Real
 from .shares import Shares, spread
 
 if TYPE_CHECKING:
@@ -50,12 +51,15 @@ class Values:
         self._epochs: dict[int, int] = {}  # by storage: how often it was written
         self._pure: dict[OpOverload, bool] = {}
         self._written: dict[OpOverload, list[int]] = {}
+        self.real = Real(recorder) if recorder.way == "real-cpu" else None
         self.shares = Shares(self)
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, as a tensor on the host; None if that is not known."""
         if not isinstance(tensor, FakeTensor):
             return tensor if tensor.device.type == "cpu" else None
+        if self.real is not None:
+            return self.real.of(tensor)
         known = tensor.__dict__.get(_ATTRIBUTE)
         if known is None or known[1] != self.epoch(tensor):
             return None
@@ -64,7 +68,12 @@ class Values:
 
     def set(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
         """Say what a tensor holds."""
-        if isinstance(tensor, FakeTensor) and tensor.shape == value.shape and tensor.dtype == value.dtype:
+        if (
+            self.real is None
+            and isinstance(tensor, FakeTensor)
+            and tensor.shape == value.shape
+            and tensor.dtype == value.dtype
+        ):
             tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor)
 
     def copied(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
@@ -75,6 +84,8 @@ class Values:
 
     def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
         """Compute what a call gives, if all that it reads is known."""
+        if self.real is not None:
+            return
         written = self._written.get(func)
         if written is None:
             arguments = func._schema.arguments
