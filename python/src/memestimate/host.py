@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 STAND_IN = torch.device("xla", 0)
-_CPU, _XLA = 0, 9  # c10::DeviceType, the same in every version
-_POINTER = ctypes.sizeof(ctypes.c_void_p)
+_CPU, _CUDA, _XLA = 0, 1, 9  # c10::DeviceType, the same in every version
 # cuDNN of the CUDA wheels of each version of PyTorch, and their CUDA
 _CUDNN = {(2, 6): 90100, (2, 7): 90501, (2, 8): 91002, (2, 9): 91002, (2, 10): 91002, (2, 11): 91900, (2, 12): 92000}
 _NEWEST_CUDNN = 92600
@@ -55,9 +54,14 @@ def to_cuda(value: Any) -> Any:
 def install(patches: Patches) -> None:
     """Put everything in place that does not depend on a call's arguments."""
     registry = _registry()
-    cell = ctypes.c_void_p.from_address(registry + _XLA * _POINTER)
-    before, cell.value = cell.value, ctypes.c_void_p.from_address(registry + _CPU * _POINTER).value
-    patches.later(lambda: setattr(cell, "value", before))
+    entries = (ctypes.c_void_p * (_XLA + 1)).from_address(registry)
+    before = entries[_CUDA], entries[_XLA]
+    entries[_CUDA], entries[_XLA] = before[0] or entries[_CPU], entries[_CPU]
+
+    def back() -> None:
+        entries[_CUDA], entries[_XLA] = before
+
+    patches.later(back)
     # Nodes of a device run on its threads, of which there are none.
     threads = torch._C._is_multithreading_enabled()
     torch._C._set_multithreading_enabled(False)
