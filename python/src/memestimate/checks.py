@@ -49,12 +49,30 @@ def _trial(recorder: Recorder) -> list[tuple[str, str]]:
     names = {"math": "_safe_softmax"}
     F.scaled_dot_product_attention(rows, rows, rows)
     wanted.append(("attention", names.get(kernel, f"_scaled_dot_product_{kernel}_attention")))
-    with torch.autocast("cuda", dtype=torch.float16):
-        if (rows[0, 0] @ rows[0, 0].t()).dtype is not torch.float16:
-            wanted.append(("autocast", "a cast to float16"))
+    for dtype in (torch.float16, torch.bfloat16):
+        with torch.autocast("cuda", dtype=dtype):
+            product = rows[0, 0] @ rows[0, 0].t()
+            if product.dtype is not dtype:
+                wanted.append(("autocast", f"a cast to {str(dtype)[6:]}"))
+            if product.softmax(-1).dtype is not torch.float32:
+                wanted.append(("autocast", "a softmax in float32"))
+    if not torch.amp.grad_scaler.GradScaler("cuda").is_enabled():
+        wanted.append(("gradient scaler", "a scaler that scales"))
+    images = x.contiguous(memory_format=torch.channels_last)
+    images = F.conv2d(images, torch.ones(8, 8, 1, 1, device="cuda"))
+    if torch.backends.cudnn.enabled and not images.is_contiguous(memory_format=torch.channels_last):
+        wanted.append(("convolution", "a result with the channels last"))
+    F.grid_sample(x, torch.ones(2, 4, 4, 2, device="cuda"), align_corners=True)
+    if torch.backends.cudnn.enabled:
+        wanted.append(("grid sampler", "cudnn_grid_sampler"))
+    gates = torch.ones(2, 12, device="cuda"), torch.ones(12, 4, device="cuda")
+    torch.gru_cell(gates[0][:, :4], gates[0][:, :4], gates[1], gates[1])
+    wanted.append(("recurrent cells", "_thnn_fused_gru_cell"))
     (scale * 2).sum().backward()
     if scale.grad is None:
         wanted.append(("backward", "AccumulateGrad"))
+    nn.utils.clip_grad_norm_([scale], 1.0)
+    wanted.append(("clipping", "_foreach_norm"))
     torch.optim.SGD([scale], lr=0.1).step()
     wanted.append(("optimizers", "_foreach_add_"))
     return wanted

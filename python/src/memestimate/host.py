@@ -56,7 +56,7 @@ def install(patches: Patches) -> None:
     registry = _registry()
     entries = (ctypes.c_void_p * (_XLA + 1)).from_address(registry)
     before = entries[_CUDA], entries[_XLA]
-    entries[_CUDA], entries[_XLA] = before[0] or entries[_CPU], entries[_CPU]
+    entries[_CUDA] = entries[_XLA] = entries[_CPU]  # CUDA's own asks for a driver, if there is one at all
 
     def back() -> None:
         entries[_CUDA], entries[_XLA] = before
