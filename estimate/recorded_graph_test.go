@@ -8,9 +8,11 @@ import (
 	"github.com/memestimate/memestimate/recording"
 )
 
-// guessedLifetimes are the built-in models of which a graph does not say how long the variables of their forward functions live: in
-// inference the recording, which knows, may be up to this far off, in percent. docs/ACCURACY.md has the figures.
-var guessedLifetimes = map[string]float64{"unet": 6.5, "t5_small": 2, "distilbert": 2, "dlrm": 1, "torch_encoder": 1}
+// guessedLifetimes are the built-in models of which a graph does not say how long the variables of their forward functions
+// live: in inference the recording, which knows, may be up to this far off, in percent. docs/ACCURACY.md has the figures.
+var guessedLifetimes = map[string]float64{
+	"unet": 6.5, "t5_small": 2, "distilbert": 2, "dlrm": 1, "torch_encoder": 1,
+}
 
 // A built-in model says the same as its recording, within half a percent. All of them, from a folder of recordings of the zoo:
 //
@@ -51,7 +53,8 @@ func TestRecordedGraphs(t *testing.T) {
 		}
 		t.Logf("%-50s %+.2f %%", c.name, off)
 		if limit := guessedLifetimes[m.Model]; m.Mode != "infer" || math.Abs(off) > limit {
-			t.Errorf("%s: the graph gives %d, the recording %d: %+.2f %%", c.name, sim.Peak.Allocated, oracle.Peak.Allocated, off)
+			t.Errorf("%s: the graph gives %d, the recording %d: %+.2f %%",
+				c.name, sim.Peak.Allocated, oracle.Peak.Allocated, off)
 		}
 	}
 	t.Logf("%d of %d within 0.5 %%", within, cases)
