@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // readyQueue orders nodes that have all their gradients: the last recorded
@@ -251,5 +252,5 @@ func obeyedStrides(param *tensor) []int64 {
 	if param.dense {
 		return param.stride
 	}
-	return contiguousStrides(param.shape)
+	return workspace.RowMajor(param.shape)
 }

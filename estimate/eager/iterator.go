@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // iteratorStrides returns the strides that TensorIterator gives an output of this
@@ -12,7 +13,7 @@ import (
 func iteratorStrides(shape []int64, operands ...*tensor) []int64 {
 	n := len(shape)
 	if n <= 1 {
-		return contiguousStrides(shape)
+		return workspace.RowMajor(shape)
 	}
 	at := func(t *tensor, d int) int64 { // stride of t for dimension d of the result, 0 where it broadcasts
 		j := d - (n - len(t.shape))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // Losses are the names that Options.Loss takes. auto is cross entropy where the output looks
@@ -221,7 +222,7 @@ func (r *run) nll(logp, labels *tensor) *tensor {
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("NllLoss", one(l), one(x), []*tensor{x, labels, weight}, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.strided(xc.dtype, xc.shape, contiguousStrides(xc.shape)))
+			return one(r.strided(xc.dtype, xc.shape, workspace.RowMajor(xc.shape)))
 		})
 	}
 	r.release(weight)

@@ -127,7 +127,7 @@ func recurrentModule(l *lab, m *measuredCall, batchFirst bool) func() *tensor {
 		for _, shape := range [][]int64{{gates, width}, {gates, m.Hidden}, {gates}, {gates}} {
 			v := l.plain(d, shape...)
 			if d != bf16 {
-				v = l.r.alias(flat, shape, contiguousStrides(shape))
+				v = l.r.alias(flat, shape, workspace.RowMajor(shape))
 			}
 			l.kept[v] = true
 			in = append(in, l.wants(v))

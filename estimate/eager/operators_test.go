@@ -48,7 +48,7 @@ func (l *lab) leaf(d aten.DType, shape ...int64) *tensor { return l.wants(l.plai
 
 // lastLeaf is a leaf in channels_last.
 func (l *lab) lastLeaf(d aten.DType, shape ...int64) *tensor {
-	t := l.r.strided(d, shape, channelsLastStrides(shape))
+	t := l.r.strided(d, shape, workspace.ChannelsLast(shape))
 	l.kept[t] = true
 	return l.wants(t)
 }

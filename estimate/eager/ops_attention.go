@@ -47,7 +47,7 @@ func (r *run) fusedSDPA(b workspace.AttentionBackend, q, k, v, mask *tensor) *te
 	bias := mask
 	if mask != nil && mask.dtype == aten.Bool { // convert_boolean_attn_mask: where(mask, 0, -inf)
 		zero, inf := r.empty(q.dtype), r.empty(q.dtype)
-		bias = r.strided(q.dtype, mask.shape, contiguousStrides(mask.shape))
+		bias = r.strided(q.dtype, mask.shape, workspace.RowMajor(mask.shape))
 		r.release(inf)
 		r.release(zero)
 		defer r.release(bias)
@@ -61,7 +61,7 @@ func (r *run) fusedSDPA(b workspace.AttentionBackend, q, k, v, mask *tensor) *te
 		if bias != nil {
 			if last := bias.shape[len(bias.shape)-1]; last%efficientAlign != 0 { // pad_bias
 				shape := append(slices.Clone(bias.shape[:len(bias.shape)-1]), roundUp(last, efficientAlign))
-				bias = r.strided(bias.dtype, shape, contiguousStrides(shape))
+				bias = r.strided(bias.dtype, shape, workspace.RowMajor(shape))
 				defer r.release(bias)
 			}
 		}

@@ -49,7 +49,7 @@ func (r *run) operand(t *tensor) *tensor {
 	if !workspace.BLASCopies(t.shape[k-2], t.shape[k-1], t.stride[k-2], t.stride[k-1]) {
 		return t.retain()
 	}
-	return r.strided(t.dtype, t.shape, contiguousStrides(t.shape))
+	return r.strided(t.dtype, t.shape, workspace.RowMajor(t.shape))
 }
 
 // product allocates the result of a matrix product of a and b.

@@ -1,6 +1,9 @@
 package eager
 
-import "github.com/memestimate/memestimate/estimate/aten"
+import (
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
 
 // poolOps are the poolings and resamplings; Args.Shape is the result's.
 var poolOps = []op{
@@ -19,7 +22,7 @@ var poolOps = []op{
 // spatialOut returns the output of a spatial operator in the input's memory format.
 func (r *run) spatialOut(x *tensor, dtype aten.DType, shape []int64) *tensor {
 	if len(shape) == len(x.shape) && x.isChannelsLast() && !x.isContiguous() {
-		return r.strided(dtype, shape, channelsLastStrides(shape))
+		return r.strided(dtype, shape, workspace.ChannelsLast(shape))
 	}
 	return r.empty(dtype, shape...)
 }

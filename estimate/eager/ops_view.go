@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // viewOps are the operators that only look at their argument differently, and those that
@@ -61,7 +62,7 @@ func runCat(r *run, c *aten.Call, in []*tensor) []*tensor {
 		last = last && t.isChannelsLast() && !t.isContiguous()
 	}
 	if last {
-		out = r.strided(promote(in...), shape, channelsLastStrides(shape))
+		out = r.strided(promote(in...), shape, workspace.ChannelsLast(shape))
 	} else {
 		out = r.empty(promote(in...), shape...)
 	}

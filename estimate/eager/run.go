@@ -21,18 +21,11 @@ type run struct {
 	amp    *autocast
 	seq    int64 // sequence number of the next autograd node
 	passes int32 // backward passes so far
+	back   bool  // the autograd thread is running
 	rows   map[string]*op
 
-	blas [2]bool // cuBLAS workspace taken, by thread: forward, backward
-	lt   [2]bool // cublasLt workspace, likewise
-	dnn  [2]bool // cuDNN used, by thread
-
-	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
-	back         bool     // the autograd thread is running
-
-	plans   map[string]int32     // of convolutions: see plan
-	planned []workspace.ConvPlan // by plan less 1
-	planKey []byte               // room for a key of it
+	libraries
+	reused
 
 	values    []*tensor // of the program's values; activations are here while a forward pass runs
 	index     int32     // of the call that runs
@@ -52,8 +45,29 @@ type run struct {
 	ends   *lifetime.Endings // see Program.lifetimes; the same for every pass
 	unread map[int]int32
 
-	layouts  layouts
-	reduced  [64]reduction // the last ones: see reduceScratch
+	layouts layouts
+	reduced [64]reduction // the last ones: see reduceScratch
+
+	criterion string // the loss, once it is known
+	saved     int64  // see Run.Saved
+	savedBy   []int64
+}
+
+// libraries are what cuBLAS and cuDNN keep between calls, and how cuDNN planned to compute what it was asked for.
+type libraries struct {
+	blas [2]bool // cuBLAS workspace taken, by thread: forward, backward
+	lt   [2]bool // cublasLt workspace, likewise
+	dnn  [2]bool // cuDNN used, by thread
+
+	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
+
+	plans   map[string]int32     // of convolutions: see plan
+	planned []workspace.ConvPlan // by plan less 1
+	planKey []byte               // room for a key of it
+}
+
+// reused is what a run allocates many at a time, or once for all calls to use again.
+type reused struct {
 	tensors  slab[tensor]
 	storages slab[storage]
 	leaves   slab[leaf]
@@ -68,10 +82,6 @@ type run struct {
 	likes    [2]tensor  // see looks
 	nowhere  storage    // theirs
 	only     [1]*tensor // see alone
-
-	criterion string // the loss, once it is known
-	saved     int64  // see Run.Saved
-	savedBy   []int64
 }
 
 // outs returns room for the gradients of n inputs, none yet; it is good until the node is done.

@@ -11,6 +11,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // A Run is what simulating a program gave.
@@ -97,7 +98,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 		l := r.layouts.rowMajor(v.Shape)
 		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
-			l = r.layouts.at(v.Shape, channelsLastStrides(v.Shape))
+			l = r.layouts.at(v.Shape, workspace.ChannelsLast(v.Shape))
 		}
 		t := r.laidOn(c == timeline.Parameter && r.opts.Shards.Meta && r.opts.Train, dtype, l)
 		r.recategorize(t.st, c)

@@ -1,6 +1,10 @@
 package eager
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
 
 // The view operators: they allocate nothing, and their gradients mostly pass
 // through as views. What they hide is the copy that reshape makes of a tensor
@@ -19,7 +23,7 @@ func (r *run) recordView(name string, v, t *tensor, backward rule) *tensor {
 func viewStrides(t *tensor, shape []int64) ([]int64, bool) {
 	n := t.numel()
 	if n == 0 {
-		return contiguousStrides(shape), true
+		return workspace.RowMajor(shape), true
 	}
 	stride := make([]int64, len(shape))
 	if len(t.shape) == 0 {
@@ -69,7 +73,7 @@ func (r *run) reshape(t *tensor, shape []int64) *tensor {
 	if v, ok := r.view(t, shape); ok {
 		return v
 	}
-	c := r.clone(t, contiguousStrides(t.shape))
+	c := r.clone(t, workspace.RowMajor(t.shape))
 	v, _ := r.view(c, shape)
 	r.release(c)
 	return v
@@ -81,8 +85,8 @@ func (r *run) reshapeGrad(g *tensor, shape []int64) *tensor {
 	if stride, ok := viewStrides(g, shape); ok {
 		return r.alias(g, shape, stride)
 	}
-	c := r.strided(g.dtype, g.shape, contiguousStrides(g.shape))
-	v := r.alias(c, shape, contiguousStrides(shape))
+	c := r.strided(g.dtype, g.shape, workspace.RowMajor(g.shape))
+	v := r.alias(c, shape, workspace.RowMajor(shape))
 	r.release(c)
 	return v
 }
@@ -103,7 +107,7 @@ func (r *run) contiguous(t *tensor) *tensor {
 	if t.isContiguous() {
 		return t.retain()
 	}
-	return r.clone(t, contiguousStrides(t.shape))
+	return r.clone(t, workspace.RowMajor(t.shape))
 }
 
 // permute is Tensor.permute.

@@ -58,7 +58,7 @@ func (k *Kernels) attentionBackward(c *Call, b AttentionBackend) {
 // headsInside is [B, H, L, D] that lies as [B, L, H, D].
 func headsInside(s []int64) []int64 {
 	if len(s) != 4 {
-		return inRows(s)
+		return RowMajor(s)
 	}
 	return []int64{saturate(s[1], s[2], s[3]), s[3], saturate(s[1], s[3]), 1}
 }

@@ -52,9 +52,9 @@ func (k *Kernels) convolution(c *Call) {
 		return
 	}
 	v := newConv(c, 3, x, w, c.result(0))
-	l := lay(inRows)
+	l := lay(RowMajor)
 	if v.ChannelsLast {
-		l = inChannels
+		l = ChannelsLast
 	}
 	k.dnnOn[k.thread] = true
 	xi := k.copyTo(v.x, l)
@@ -99,8 +99,8 @@ func (k *Kernels) convolutionBackward(c *Call) {
 	k.dnnOn[k.thread] = true
 	var raised []int
 	if v.raised { // "avoid accidentally going through NHWC for permuted 3d input" in convolution_backward
-		raised = append(raised, k.copyTo(v.x, inRows))
-		v.x = v.x.in(inRows)
+		raised = append(raised, k.copyTo(v.x, RowMajor))
+		v.x = v.x.in(RowMajor)
 	}
 	switch {
 	case v.Transposed:
@@ -124,9 +124,9 @@ func (k *Kernels) convolutionBackward(c *Call) {
 // convLay is the order that cuDNN works in for two of a convolution's tensors (cudnn_conv_suggest_memory_format).
 func convLay(a, b *Tensor) lay {
 	if a.ChannelsLast || b.ChannelsLast {
-		return inChannels
+		return ChannelsLast
 	}
-	return inRows
+	return RowMajor
 }
 
 // denseBackward is cudnn_convolution_backward (cudnn/ConvShared.cpp): each of the two gradients makes a copy of a
@@ -165,7 +165,7 @@ func (k *Kernels) denseBackward(c *Call, v conv) {
 func (k *Kernels) depthwiseBackward(c *Call, v conv) {
 	for _, i := range []int{1, 0} {
 		if c.has(i) {
-			gi := k.copyTo(v.g, inRows)
+			gi := k.copyTo(v.g, RowMajor)
 			k.makes(i)
 			k.give(gi)
 		}

@@ -24,7 +24,7 @@ func (k *Kernels) fftR2C(c *Call) {
 		last := dims[len(dims)-1]
 		shape := slices.Clone(y.Shape)
 		shape[last] = shape[last]/2 + 1
-		half = NewTensor(y.DType, shape, inRows(shape), false)
+		half = NewTensor(y.DType, shape, RowMajor(shape), false)
 		n := k.take(half.Bytes())
 		k.transform(x, half, dims)
 		k.makes(0)
@@ -61,8 +61,8 @@ func (k *Kernels) fftC2R(c *Call) {
 	}
 	k.makes(0)
 	temp := k.take(x.Bytes())
-	whole := NewTensor(x.DType, y.Shape, inRows(y.Shape), false) // the signal as complex numbers
-	k.transform(x.in(inRows), whole, dimsAt(1)(c, x))
+	whole := NewTensor(x.DType, y.Shape, RowMajor(y.Shape), false) // the signal as complex numbers
+	k.transform(x.in(RowMajor), whole, dimsAt(1)(c, x))
 	k.give(temp)
 }
 

@@ -48,7 +48,7 @@ func (k *Kernels) embeddingBackward(c *Call) {
 	if g == nil || ids == nil {
 		return
 	}
-	ii, gi := k.copyTo(ids, inRows), k.copyTo(g, inRows)
+	ii, gi := k.copyTo(ids, RowMajor), k.copyTo(g, RowMajor)
 	k.play(EmbeddingBackward(ids.Elements, c.int(2), g.size(-1), g.Elem, k.device))
 	k.give(gi, ii)
 }
@@ -71,7 +71,7 @@ func (k *Kernels) indexPut(c *Call) {
 		rows = saturate(rows, x.Shape[i])
 		width++
 	}
-	k.play(IndexPut(n, rows, values.copied(inRows)))
+	k.play(IndexPut(n, rows, values.copied(RowMajor)))
 }
 
 // resized is empty_like(self).resize_(shape): what is too small is replaced, what is too large keeps its storage.

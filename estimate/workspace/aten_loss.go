@@ -29,7 +29,7 @@ func (k *Kernels) contiguous(c *Call, args ...int) {
 	var copies []int
 	for _, i := range args {
 		if t := c.tensor(i); t != nil {
-			copies = append(copies, k.copyTo(t, inRows))
+			copies = append(copies, k.copyTo(t, RowMajor))
 		}
 	}
 	k.give(copies...)

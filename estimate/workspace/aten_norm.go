@@ -16,7 +16,7 @@ var atenNorms = []operator{
 	{"_weight_norm_interface", nil}, // cuda/WeightNorm.cu
 	{"_weight_norm_interface_backward", func(k *Kernels, c *Call) {
 		if g := c.tensor(0); g != nil {
-			copied := k.copyTo(g, inRows)
+			copied := k.copyTo(g, RowMajor)
 			k.makes(0, 1)
 			k.give(copied)
 		}
@@ -71,7 +71,7 @@ func (k *Kernels) batchNormBackward(c *Call, gradient, input int, train bool) {
 // layerNorm copies a strided input for the kernel.
 func (k *Kernels) layerNorm(c *Call) {
 	if x := c.tensor(0); x != nil {
-		xi := k.copyTo(x, inRows)
+		xi := k.copyTo(x, RowMajor)
 		for i := range c.Results {
 			k.makes(i)
 		}
@@ -86,11 +86,11 @@ func (k *Kernels) layerNormBackward(c *Call, stats int) {
 	if g == nil || x == nil {
 		return
 	}
-	xi := k.copyTo(x, inRows)
+	xi := k.copyTo(x, RowMajor)
 	for i := range c.Results {
 		k.makes(i)
 	}
-	gi := k.copyTo(g, inRows)
+	gi := k.copyTo(g, RowMajor)
 	if c.has(1) {
 		n := saturate(c.ints(2)...)
 		k.play(LayerNormBackward(x.Elements/max(n, 1), n, x.Elem, stats, k.device))
@@ -112,7 +112,7 @@ func (k *Kernels) groupNormBackward(c *Call) {
 	if g == nil {
 		return
 	}
-	gi := k.copyTo(g, inRows)
+	gi := k.copyTo(g, RowMajor)
 	for i := range c.Results {
 		k.makes(i)
 	}

@@ -21,7 +21,7 @@ func (k *Kernels) roll(c *Call) {
 	}
 	k.makes(0)
 	if len(before) == 0 {
-		k.scratch(x.copied(inRows))
+		k.scratch(x.copied(RowMajor))
 	}
 	slices.Reverse(before)
 	k.give(before...)

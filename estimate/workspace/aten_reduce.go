@@ -112,7 +112,7 @@ func (k *Kernels) foreachNorm(c *Call) {
 func (k *Kernels) softmax(c *Call) {
 	if x := c.tensor(0); x != nil {
 		k.makes(0)
-		k.scratch(x.copied(inRows))
+		k.scratch(x.copied(RowMajor))
 	}
 }
 
@@ -124,7 +124,7 @@ func (k *Kernels) softmaxBackward(c *Call, product bool) {
 	}
 	k.makes(0)
 	if !product {
-		k.play(SoftmaxBackward(0, g.copied(inRows)))
+		k.play(SoftmaxBackward(0, g.copied(RowMajor)))
 		return
 	}
 	t := &Tensor{}
@@ -133,7 +133,7 @@ func (k *Kernels) softmaxBackward(c *Call, product bool) {
 		*t = *y
 	}
 	t = NewTensor(t.DType, t.Shape, t.Stride, false)
-	k.play(SoftmaxBackward(saturate(y.Elements, max(g.Elem, y.Elem)), t.copied(inRows)))
+	k.play(SoftmaxBackward(saturate(y.Elements, max(g.Elem, y.Elem)), t.copied(RowMajor)))
 }
 
 // safeSoftmax is _safe_softmax, which looks for rows that are masked whole: composed in aten/src/ATen/native/transformers/attention.cpp.
@@ -143,7 +143,7 @@ func (k *Kernels) safeSoftmax(c *Call) {
 		return
 	}
 	k.makes(0)
-	k.scratch(x.copied(inRows))
+	k.scratch(x.copied(RowMajor))
 	masked := k.take(x.Elements)
 	rows := k.take(x.Elements / max(x.size(-1), 1))
 	zero := k.take(x.Elem)

@@ -51,7 +51,7 @@ func (k *Kernels) rnn(c *Call) {
 		k.dropout = true
 		k.take(DropoutState(k.device))
 	}
-	xi := k.copyTo(timeFirst(x, c.flag(10)), inRows)
+	xi := k.copyTo(timeFirst(x, c.flag(10)), RowMajor)
 	k.makes(0, 1, 2, 4)
 	n := k.take(s.WorkspaceBytes())
 	if c.flag(12) {
@@ -83,11 +83,11 @@ func (k *Kernels) rnnBackward(c *Call) {
 		temps = append(temps, k.take(c.tensor(5).Bytes()))
 	}
 	x, g = timeFirst(x, batchFirst), timeFirst(g, batchFirst)
-	xi, gi := k.copyTo(x, inRows), k.copyTo(g, inRows)
+	xi, gi := k.copyTo(x, RowMajor), k.copyTo(g, RowMajor)
 	k.makes(0, 1, 2)
 	k.scratch(s.WorkspaceBytes())
 	k.give(gi, xi)
-	xi = k.copyTo(x, inRows)
+	xi = k.copyTo(x, RowMajor)
 	for i := 3; i < len(c.Results); i++ {
 		k.makes(i)
 	}

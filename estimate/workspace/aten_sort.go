@@ -137,7 +137,7 @@ func (k *Kernels) median(c *Call) {
 		return
 	}
 	flat := NewTensor(x.DType, []int64{x.Elements}, []int64{1}, false)
-	hold := []int{k.copyTo(x, inRows), k.take(x.Bytes()), k.take(x.as(8))}
+	hold := []int{k.copyTo(x, RowMajor), k.take(x.Bytes()), k.take(x.as(8))}
 	k.sortInto(flat, 0)
 	k.makes(0)
 	slices.Reverse(hold)
@@ -151,7 +151,7 @@ func (k *Kernels) unique(c *Call) {
 	if x == nil {
 		return
 	}
-	hold := []int{k.copyTo(x, inRows), k.take(x.Bytes())}
+	hold := []int{k.copyTo(x, RowMajor), k.take(x.Bytes())}
 	if !c.flag(2) {
 		k.scratch(pairsTemp(x.Elements, x.Elem, 0))
 	} else {
@@ -173,7 +173,7 @@ func (k *Kernels) uniqueConsecutive(c *Call) {
 	if x == nil {
 		return
 	}
-	hold := []int{k.copyTo(x, inRows)}
+	hold := []int{k.copyTo(x, RowMajor)}
 	if c.flag(1) {
 		k.makes(1)
 		marks := k.take(x.as(4))
@@ -206,7 +206,7 @@ func (k *Kernels) nonzero(c *Call) {
 
 // places finds what is not zero; result allocates what they are written to.
 func (k *Kernels) places(x *Tensor, result func()) {
-	copied := k.copyTo(x, inRows)
+	copied := k.copyTo(x, RowMajor)
 	count := k.take(4)
 	k.scratch(min(x.Elements/2048, int64(k.device.Multiprocessors)*40)*4 + 255)
 	result()

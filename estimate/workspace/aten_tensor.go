@@ -25,9 +25,9 @@ var dtypes = map[string]int64{
 // NewTensor describes a tensor. An unknown element type counts one byte.
 func NewTensor(dtype string, shape, stride []int64, host bool) *Tensor {
 	t := &Tensor{Shape: shape, Stride: stride, DType: dtype, Elem: max(dtypes[dtype], 1), Host: host, Elements: saturate(shape...)}
-	t.RowMajor = t.Elements == 0 || isRowMajor(shape, stride)
-	t.ChannelsLast = isChannelsLast(shape, stride)
-	t.Dense = isDense(shape, stride)
+	t.RowMajor = t.Elements == 0 || IsRowMajor(shape, stride)
+	t.ChannelsLast = IsChannelsLast(shape, stride)
+	t.Dense = IsDense(shape, stride)
 	return t
 }
 
@@ -86,106 +86,12 @@ func (t *Tensor) in(l lay) *Tensor {
 	return NewTensor(t.DType, t.Shape, l(t.Shape), t.Host)
 }
 
-// inRows is row-major order. A dimension of size 0 counts as 1, as in PyTorch.
-func inRows(shape []int64) []int64 {
-	s := make([]int64, len(shape))
-	n := int64(1)
-	for i := len(shape) - 1; i >= 0; i-- {
-		s[i] = n
-		n = saturate(n, max(shape[i], 1))
-	}
-	return s
-}
-
-// inChannels is NHWC or NDHWC order.
-func inChannels(shape []int64) []int64 {
-	if len(shape) < 3 {
-		return inRows(shape)
-	}
-	s := make([]int64, len(shape))
-	n := int64(1)
-	at := func(i int) {
-		s[i] = n
-		n = saturate(n, max(shape[i], 1))
-	}
-	at(1)
-	for i := len(shape) - 1; i >= 2; i-- {
-		at(i)
-	}
-	at(0)
-	return s
-}
-
 // like is the order in which a tensor of the same sizes lies.
 func like(t *Tensor) lay {
 	return func(shape []int64) []int64 {
 		if len(shape) != len(t.Stride) {
-			return inRows(shape)
+			return RowMajor(shape)
 		}
 		return t.Stride
 	}
-}
-
-func isRowMajor(shape, stride []int64) bool {
-	n := int64(1)
-	for i := len(shape) - 1; i >= 0; i-- {
-		if shape[i] != 1 {
-			if stride[i] != n {
-				return false
-			}
-			n = saturate(n, shape[i])
-		}
-	}
-	return true
-}
-
-// isChannelsLast reports NHWC or NDHWC order as is_channels_last_strides_2d of c10/core/MemoryFormat.h decides it.
-func isChannelsLast(shape, stride []int64) bool {
-	if len(shape) != 4 && len(shape) != 5 || stride[1] == 0 {
-		return false
-	}
-	least := int64(0)
-	order := []int{1, 3, 2, 0}
-	if len(shape) == 5 {
-		order = []int{1, 4, 3, 2, 0}
-	}
-	for _, d := range order {
-		if shape[d] == 0 || stride[d] < least {
-			return false
-		}
-		if d == 0 && least == stride[1] { // [N,1,1,1] with the strides of a row-major tensor is not channels last
-			return false
-		}
-		least = stride[d]
-		if shape[d] > 1 {
-			least = saturate(least, shape[d])
-		}
-	}
-	return true
-}
-
-// isDense reports whether the elements fill their storage without gaps or overlaps, in some order of the dimensions.
-func isDense(shape, stride []int64) bool {
-	left := 0
-	for _, n := range shape {
-		if n == 0 {
-			return true
-		}
-		if n > 1 {
-			left++
-		}
-	}
-	for n := int64(1); left > 0; left-- {
-		next := -1
-		for i := range shape {
-			if shape[i] > 1 && stride[i] == n {
-				next = i
-			}
-		}
-		if next < 0 {
-			return false
-		}
-		n = saturate(n, shape[next])
-	}
-	return true
 }

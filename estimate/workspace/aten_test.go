@@ -37,7 +37,7 @@ func words(s Script) string {
 	return strings.Join(out, " ")
 }
 
-func of(dtype string, shape ...int64) *Tensor { return NewTensor(dtype, shape, inRows(shape), false) }
+func of(dtype string, shape ...int64) *Tensor { return NewTensor(dtype, shape, RowMajor(shape), false) }
 
 func turned(t *Tensor) *Tensor {
 	shape, stride := slices.Clone(t.Shape), slices.Clone(t.Stride)
@@ -118,7 +118,7 @@ func TestKept(t *testing.T) {
 // A convolution's workspace is a plan that can be done without, the same for the same shape.
 func TestConvolutionCall(t *testing.T) {
 	x, w := of("float32", 32, 64, 56, 56), of("float32", 64, 64, 3, 3)
-	last := NewTensor("float32", x.Shape, inChannels(x.Shape), false)
+	last := NewTensor("float32", x.Shape, ChannelsLast(x.Shape), false)
 	args := func(list ...*Tensor) []Arg {
 		return append(tensors(list...), numbers(1, 1), numbers(1, 1), numbers(1, 1), number(0), numbers(0, 0), number(1))
 	}
@@ -132,7 +132,7 @@ func TestConvolutionCall(t *testing.T) {
 		}
 	}
 	// A weight in channels last has the input copied.
-	wlast := NewTensor("float32", w.Shape, inChannels(w.Shape), false)
+	wlast := NewTensor("float32", w.Shape, ChannelsLast(w.Shape), false)
 	if got := words(k.Call(&Call{Op: "convolution", Overload: "default", Args: args(x, wlast, nil), Results: []*Tensor{last}})); !strings.HasPrefix(got, fmt.Sprintf("+%d =0", x.Bytes())) {
 		t.Errorf("%s, want a copy of the input first", got)
 	}
