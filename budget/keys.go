@@ -56,6 +56,7 @@ var settingKeys = []key{
 	{name: "freeze", kind: text, doc: "The parameters whose names this regular expression matches do not train."},
 	{name: "lora", kind: text, doc: "Adapters as peft makes them, such as r=16,targets=q_proj|v_proj. The rest is frozen."},
 	{name: "checkpoint", kind: text, doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
+	{name: "compile", kind: yesno, doc: "torch.compile(model)."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
 	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "fsdp"}, doc: "How they do. ddp when left out."},
 	{name: "shard", kind: text, doc: "Modules that fully_shard wraps: a regular expression for their whole names, blocks or none."},

@@ -25,7 +25,8 @@ type beyondCase struct {
 	Checkpoint  *bool   `json:"ckpt"` // use_reentrant
 	LoRA        int     `json:"lora"`
 	LoRADropout float64 `json:"lora_dropout"`
-	Compile     int     `json:"compile"`
+	Compile     any     `json:"compile"`
+	AMP         bool    `json:"amp"`
 	Parallel    string  `json:"par"`
 	Rank        int     `json:"rank"`
 	Bucket      int64   `json:"bucket_cap_mb"`
@@ -80,7 +81,7 @@ func (c beyondCase) plan() parallel.Plan {
 // scheme names what a case is about, "" where it is not simulated.
 func (c beyondCase) scheme() string {
 	switch {
-	case c.Compile != 0 || c.Rank != 0 || c.Offload:
+	case c.Compile != nil || c.Rank != 0 || c.Offload:
 		return ""
 	case c.Parallel != "":
 		return c.Parallel

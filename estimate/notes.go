@@ -140,3 +140,6 @@ func planNotes(plan parallel.Plan, p *aten.Program) (notes []Note) {
 	}
 	return notes
 }
+
+// mib is a size in a sentence.
+func mib(bytes int64) string { return fmt.Sprintf("%.2f MiB", float64(bytes)/(1<<20)) }

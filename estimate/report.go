@@ -21,14 +21,17 @@ type Report struct {
 	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
 	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
 	Peak        *Peak          `json:"peak,omitempty"`
-	OOM         *OOM           `json:"oom,omitempty"` // when a limit is set that the run does not survive
+	Compiled    *Compiled      `json:"compiled,omitempty"` // with torch.compile: between what the peak lies
+	OOM         *OOM           `json:"oom,omitempty"`      // when a limit is set that the run does not survive
 	Phases      []Phase        `json:"phases,omitempty"`
-	Context     int64          `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
-	NCCL        int64          `json:"nccl_bytes,omitempty"`    // the part of it that several GPUs working together cost
-	Fits        []Fit          `json:"fits,omitempty"`          // one for each size to fit into
-	WhatIf      []Variant      `json:"what_if,omitempty"`       // the same under other settings, when asked for
-	Stats       Statistics     `json:"stats,omitempty"`         // torch.cuda.memory_stats after the run, when asked for
-	Guesses     []Guess        `json:"guesses,omitempty"`       // those that could have been made, and were not
+	Context     int64          `json:"context_bytes,omitempty"`  // what the process takes beyond the allocator
+	NCCL        int64          `json:"nccl_bytes,omitempty"`     // the part of it that several GPUs working together cost
+	Fits        []Fit          `json:"fits,omitempty"`           // one for each size to fit into
+	WhatIf      []Variant      `json:"what_if,omitempty"`        // the same under other settings, when asked for
+	Ways        []Way          `json:"ways,omitempty"`           // the same in other ways, the cheapest that fits first, when asked for
+	Checkpoint  *CheckpointFit `json:"fit_checkpoint,omitempty"` // which blocks to checkpoint for it to fit, when asked for
+	Stats       Statistics     `json:"stats,omitempty"`          // torch.cuda.memory_stats after the run, when asked for
+	Guesses     []Guess        `json:"guesses,omitempty"`        // those that could have been made, and were not
 	Layers      []module.Layer `json:"layers"`
 	Coverage    Coverage       `json:"coverage"`
 	Notes       []Note         `json:"notes"`
@@ -71,6 +74,14 @@ type Settings struct {
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
 	AllocConf   string `json:"alloc_conf,omitempty"`
 	MemoryLimit int64  `json:"memory_limit_bytes,omitempty"`
+}
+
+// Compiled is the range of what a compiled training step allocates. Its prediction keeps for backward what the cut of its joint
+// graph would; eager mode keeps what the operators save.
+type Compiled struct {
+	Least int64 `json:"least_allocated_bytes"`
+	Most  int64 `json:"most_allocated_bytes"`
+	Eager int64 `json:"eager_allocated_bytes"`
 }
 
 // A Size is bytes of some kind of tensors.

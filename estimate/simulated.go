@@ -113,6 +113,11 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
 	r.Notes = append(r.Notes, sim.Notes...)
+	if c := sim.Compiled; c != nil {
+		r.Compiled = c
+		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+
+			"what the min-cut partitioner keeps at least; eager mode takes %s", mib(c.Least), mib(c.Most), mib(c.Eager))})
+	}
 	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
 		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it", plural(n, "activation works", "activations work"))})
 	}

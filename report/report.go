@@ -270,10 +270,7 @@ func peakGrids(r *estimate.Report) (gs []*Grid) {
 		gs = append(gs, Statistics(r))
 	}
 	gs = append(gs, Phases(r), LiveTensors(r, shownLive))
-	if len(r.WhatIf) > 0 {
-		gs = append(gs, WhatIf(r))
-	}
-	return append(gs, Breakdown(r))
+	return append(append(gs, tried(r)...), Breakdown(r))
 }
 
 // AskedGrids are the tables that a report has because they were asked for.
@@ -281,8 +278,19 @@ func AskedGrids(r *estimate.Report) (gs []*Grid) {
 	if len(r.Stats) > 0 {
 		gs = append(gs, Statistics(r))
 	}
+	return append(gs, tried(r)...)
+}
+
+// tried are the tables of what was simulated beside the run.
+func tried(r *estimate.Report) (gs []*Grid) {
 	if len(r.WhatIf) > 0 {
 		gs = append(gs, WhatIf(r))
+	}
+	if len(r.Ways) > 0 {
+		gs = append(gs, Ways(r))
+	}
+	if r.Checkpoint != nil {
+		gs = append(gs, Checkpointed(r))
 	}
 	return gs
 }

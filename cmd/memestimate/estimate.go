@@ -133,6 +133,9 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 		step.Infer = r.Settings.Mode == "infer" // where there was nothing to train
 		r.WhatIf = bound.WhatIf(m, opt)
 	}
+	if err := a.fitting(p, in, bound, r, step); err != nil {
+		return nil, err
+	}
 	if a.stats && r.Peak != nil {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}

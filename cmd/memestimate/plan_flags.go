@@ -11,7 +11,7 @@ import (
 
 // planNames are the flags that say how a training step departs from the plain one.
 var planNames = []string{
-	"train-only", "freeze", "lora", "checkpoint", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
+	"train-only", "freeze", "lora", "checkpoint", "compile", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
 	"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device",
 }
 
@@ -26,7 +26,8 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 			"with dropout=, bias=none|all|lora_only, alpha=, base=nf4|int8 (QLoRA)")
 	fs.Var((*patternValue)(&p.Checkpoint), "checkpoint",
 		"torch.utils.checkpoint (use_reentrant=False) around the modules whose whole name this\n"+
-			"matches, or around the model's repeated blocks: blocks")
+			"matches, or around the model's repeated blocks: blocks, or blocks:8 for the first of them")
+	fs.BoolVar(&p.Compile, "compile", false, "torch.compile(model): what its partitioner keeps for backward, with a range")
 	fs.IntVar(&p.GPUs, "gpus", 0,
 		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
 	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.Schemes}, "parallel",

@@ -68,6 +68,12 @@ func reportHTML(w io.Writer, in source, r *estimate.Report) error {
 	if len(r.WhatIf) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "What if", Grid: report.WhatIf(r)})
 	}
+	if len(r.Ways) > 0 {
+		p.Tables = append(p.Tables, page.Table{Title: "Ways to fit", Grid: report.Ways(r)})
+	}
+	if r.Checkpoint != nil {
+		p.Tables = append(p.Tables, page.Table{Title: "What to checkpoint", Grid: report.Checkpointed(r)})
+	}
 	if len(r.Stats) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "Statistics", Grid: report.Statistics(r)})
 	}

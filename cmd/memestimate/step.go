@@ -291,6 +291,8 @@ type questions struct {
 	budget limitValue
 	upper  bool
 	whatIf bool
+	ways   bool
+	blocks bool
 	stats  bool
 
 	snapshot string // where to write the run
@@ -305,6 +307,10 @@ func (a *questions) flags(fs *pflag.FlagSet) {
 	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
 	fs.BoolVar(&a.upper, "upper-bound", false, "hold the upper bound against --budget and --gpu, rather than the prediction")
 	fs.BoolVar(&a.whatIf, "what-if", false, "simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
+	fs.BoolVar(&a.ways, "ways", false,
+		"how the training step fits the --gpu or --budget: precisions, optimizers, checkpointed blocks and\n"+
+			"several GPUs, each simulated, the cheapest first")
+	fs.BoolVar(&a.blocks, "fit-checkpoint", false, "the cheapest set of repeated blocks to checkpoint for the step to fit the --gpu or --budget")
 	fs.StringVar(&a.snapshot, "snapshot", "", "write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
 	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")
 	a.look.flags(fs)

@@ -106,6 +106,11 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	}
 	if r.frame != nil || r.again != nil {
 		r.pack(n, outs, saved)
+	} else if r.compiled != nil {
+		r.compiled.needs(r, saved)
+		for _, t := range saved {
+			r.compiled.save(n, t)
+		}
 	} else {
 		for _, t := range saved {
 			n.save(t)

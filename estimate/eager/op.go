@@ -43,6 +43,7 @@ func (r *run) call(c *aten.Call, values []*tensor) (unread []*tensor, err error)
 		}
 	}
 	r.args = in
+	r.compiled.enter(r, in)
 	outs, err := r.apply(c, in)
 	if err != nil {
 		return nil, err

@@ -87,6 +87,7 @@ type Options struct {
 	EveryStep bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
 	Replicas  Replicas
 	Shards    Shards
+	Compiled  bool        // the least that a compiled model could keep for backward: see compilation
 	GPU       *gpu.Device // nil is the default one
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody

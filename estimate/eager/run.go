@@ -38,7 +38,9 @@ type run struct {
 
 	ddp    *reducer  // nil without DistributedDataParallel
 	shards *sharding // nil without FSDP2
-	stream uint8     // that memory is asked for on
+
+	compiled *compilation // nil without torch.compile
+	stream   uint8        // that memory is asked for on
 
 	err error // the first that happened: what follows it does not count
 

@@ -51,6 +51,13 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
+	if opts.Compiled && opts.Train {
+		c, err := compile(p, opts)
+		if err != nil {
+			return nil, err
+		}
+		r.compiled = c
+	}
 	values, params := r.load()
 	err := r.err
 	if err != nil {
@@ -224,6 +231,7 @@ func (r *run) forward(values []*tensor) error {
 		r.exitGroup(i, values)
 		r.recycle()
 	}
+	r.compiled.leave(r)
 	r.leaveRoot(values)
 	r.layer, r.at = timeline.NoLayer, -1
 	return nil

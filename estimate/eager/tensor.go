@@ -16,10 +16,11 @@ type storage struct {
 	born  int64 // its number among all of the run
 	state bool  // it belongs to the module: a parameter or a buffer
 
-	parameter bool // it holds a parameter
-	counted   bool // savedBytes has met it
-	packed    bool // it holds a weight of fewer bits than its tensor's type has: see quantise
-	wide      bool // of these, one of 8 bits
+	parameter bool  // it holds a parameter
+	counted   bool  // savedBytes has met it
+	number    int32 // one more than compilation's
+	packed    bool  // it holds a weight of fewer bits than its tensor's type has: see quantise
+	wide      bool  // of these, one of 8 bits
 }
 
 const noBlock = -1
@@ -61,6 +62,7 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 	if !r.stopped() {
 		s.block = r.request(bytes, c)
 	}
+	r.compiled.born(r, s)
 	return s
 }
 

@@ -5,8 +5,10 @@ package parallel
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
@@ -16,8 +18,10 @@ import (
 type Plan struct {
 	TrainOnly  string `json:"train_only,omitempty"` // only the parameters whose names it matches have requires_grad; "" is all
 	Freeze     string `json:"freeze,omitempty"`     // those that it matches have not
-	Checkpoint string `json:"checkpoint,omitempty"` // modules under torch.utils.checkpoint: those whose whole name it matches, or Blocks
+	Checkpoint string `json:"checkpoint,omitempty"` // modules under torch.utils.checkpoint: their whole names, Blocks, or Blocks and ":8", the first of them
 	LoRA       string `json:"lora,omitempty"`       // adapters of low rank, as ParseLoRA takes them
+
+	Compile bool `json:"compile,omitempty"` // torch.compile(model)
 
 	GPUs     int    `json:"gpus,omitempty"`                    // how many train together, each with a batch of its own; below 2 is one alone
 	Parallel string `json:"parallel,omitempty"`                // how: one of Schemes; "" is DDP
@@ -89,6 +93,9 @@ func (p Plan) Check() error {
 	}
 	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.NCCL != 0) {
 		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
+	}
+	if p.Compile && (p.GPUs > 1 || p.Checkpoint != "") {
+		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
 	}
 	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice
 	switch {
@@ -182,14 +189,38 @@ func firstParameter(prog *aten.Program) string {
 
 // checkpointed returns, by scope, which modules are wrapped.
 func (p Plan) checkpointed(prog *aten.Program) ([]bool, error) {
-	if p.Checkpoint == Blocks {
+	if first, ok := firstBlocks(p.Checkpoint); ok {
 		modules := Repeated(prog)
+		keepFirst(prog, modules, first)
 		if !slices.Contains(modules, true) {
 			return nil, noMatch("checkpoint: the graph shows no blocks that repeat: name the modules by a regular expression")
 		}
 		return modules, nil
 	}
 	return wrapped(prog, "checkpoint", p.Checkpoint)
+}
+
+// firstBlocks reads Blocks, or Blocks and a number: so many of the first.
+func firstBlocks(expr string) (n int, ok bool) {
+	rest, ok := strings.CutPrefix(expr, Blocks)
+	if !ok || rest == "" {
+		return math.MaxInt, ok
+	}
+	number, colon := strings.CutPrefix(rest, ":")
+	n, err := strconv.Atoi(number)
+	return n, colon && err == nil && n > 0
+}
+
+// keepFirst takes the mark from all modules but the first n, in the order of their calls.
+func keepFirst(prog *aten.Program, marked []bool, n int) {
+	seen := map[int32]bool{}
+	for i := range prog.Calls {
+		if s := within(prog, prog.Calls[i].Scope, marked); s >= 0 && !seen[s] {
+			if seen[s] = true; len(seen) > n {
+				marked[s] = false
+			}
+		}
+	}
 }
 
 // wrapped marks, by scope, the modules whose whole name an expression matches.

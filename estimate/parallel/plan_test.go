@@ -124,3 +124,35 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+func TestFirstBlocks(t *testing.T) {
+	out, err := Plan{Checkpoint: "blocks:1"}.Apply(program())
+	if want := []aten.Span{{First: 1, Last: 2}}; err != nil || !slices.Equal(out.Checkpoints, want) {
+		t.Errorf("%v, %v, want %v", out, err, want)
+	}
+	if _, err := (Plan{Checkpoint: "blocks:0"}).Apply(program()); err == nil {
+		t.Error("no blocks at all are taken for some")
+	}
+}
+
+func TestFLOPs(t *testing.T) {
+	p := &aten.Program{}
+	value := func(shape ...int64) aten.ValueID { return p.Add(aten.Value{DType: aten.Float32, Shape: shape}) }
+	for _, c := range []struct {
+		op   string
+		in   []aten.ValueID
+		out  aten.ValueID
+		want float64
+	}{
+		{"linear", []aten.ValueID{value(2, 3), value(5, 3)}, value(2, 5), 2 * 2 * 5 * 3},
+		{"addmm", []aten.ValueID{value(5), value(2, 3), value(3, 5)}, value(2, 5), 2 * 2 * 5 * 3},
+		{"conv", []aten.ValueID{value(1, 4, 8, 8), value(6, 2, 3, 3)}, value(1, 6, 8, 8), 2 * 6 * 64 * 2 * 9},
+		{"sdpa", []aten.ValueID{value(1, 2, 7, 4), value(1, 2, 9, 4), value(1, 2, 9, 4)}, value(1, 2, 7, 4), 2 * 2 * (2 * 7 * 9 * 4)},
+		{"relu", []aten.ValueID{value(9)}, value(9), 0},
+	} {
+		p.Calls = []aten.Call{{Op: c.op, In: c.in, Out: []aten.ValueID{c.out}, Args: aten.Plain}}
+		if got := FLOPs(p, 0, 0); got != c.want {
+			t.Errorf("%s: %v, want %v", c.op, got, c.want)
+		}
+	}
+}

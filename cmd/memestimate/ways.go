@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// fitting answers how a training step would fit, where that is asked for.
+func (a *questions) fitting(p *progress, in source, bound *estimate.Bound, r *estimate.Report, step *estimate.Step) error {
+	if !a.ways && !a.blocks {
+		return nil
+	}
+	memory := int64(a.budget)
+	if memory == 0 && step.Limited {
+		memory = step.GPU.Memory
+	}
+	switch {
+	case memory == 0:
+		return usagef("--ways and --fit-checkpoint: fit into what? give --gpu NAME or --budget SIZE")
+	case r.Settings.Mode != "train" || r.Simulation == nil:
+		return usagef("--ways and --fit-checkpoint are about a training step, and none was simulated")
+	}
+	if a.ways {
+		p.now("trying ways to fit on " + quoteArg(in.arg))
+		ways, err := bound.Ways(*step, memory)
+		if err != nil {
+			return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
+		}
+		r.Ways = ways
+	}
+	if a.blocks {
+		p.now("choosing blocks of " + quoteArg(in.arg))
+		f, err := bound.FitCheckpoint(*step, memory)
+		switch {
+		case errors.Is(err, estimate.ErrNoBlocks):
+			return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
+		case err != nil:
+			return fail(exitInput, "%s: --fit-checkpoint: %w", quoteArg(in.arg), err)
+		}
+		r.Checkpoint = f
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package estimate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/parallel"
+)
+
+// A CheckpointFit is the cheapest set of a model's repeated blocks to checkpoint for a step to fit. Sizes are bytes;
+// prices are the FLOPs that are done again, as a share of those of the step, which does twice as many in backward as
+// in forward.
+type CheckpointFit struct {
+	Memory     int64    `json:"memory_bytes"`
+	Fits       bool     `json:"fits"`              // with that set; with no set where it is false
+	Blocks     []string `json:"blocks"`            // the set
+	Expression string   `json:"checkpoint"`        // the same for --checkpoint
+	Of         int      `json:"of_blocks"`         // how many there are
+	Device     int64    `json:"device_bytes"`      // with the set
+	Price      float64  `json:"price"`             // of the set
+	Plain      int64    `json:"plain_bytes"`       // on the device with none
+	All        int64    `json:"every_block_bytes"` // with every one
+	PriceAll   float64  `json:"every_block_price"`
+	Fewer      int64    `json:"one_fewer_bytes,omitempty"` // on the device without the last block of the set
+	PriceFewer float64  `json:"one_fewer_price,omitempty"`
+}
+
+// ErrNoBlocks is returned for a model of which no set of blocks can be checkpointed.
+var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be checkpointed")
+
+// FitCheckpoint finds which repeated blocks to checkpoint for a step to take at most so much memory on the device. A
+// block counts by what a byte that it frees costs, and of those alike the first of the model goes first: it is run
+// again when backward has let go of most. The fewest of that order that fit are found by halving, since each more
+// leaves less to keep; then any that turns out not to be needed is left out again.
+func (b *Bound) FitCheckpoint(s Step, memory int64) (*CheckpointFit, error) {
+	s.Limited, s.MemoryLimit, s.Record, s.Checkpoint = false, 0, false, ""
+	prog, err := b.Program(true)
+	if err != nil {
+		return nil, err
+	}
+	blocks, all := parallel.RepeatedBlocks(prog)
+	if len(blocks) == 0 {
+		return nil, ErrNoBlocks
+	}
+	f := &CheckpointFit{Memory: memory, Of: len(blocks), Blocks: []string{}}
+	take := func(set []parallel.Block) (int64, float64, error) {
+		t, price := s, 0.0
+		names := make([]string, len(set))
+		for i, block := range set {
+			names[i] = regexp.QuoteMeta(block.Name)
+			price += block.FLOPs
+		}
+		t.Checkpoint = strings.Join(names, "|")
+		sim, err := b.simulateOnce(t)
+		if err != nil {
+			return 0, 0, err
+		}
+		return sim.Peak.Device, price / max(3*all, 1), nil
+	}
+	if f.Plain, _, err = take(nil); err != nil {
+		return nil, err
+	}
+	if f.All, f.PriceAll, err = take(blocks); err != nil {
+		return nil, err
+	}
+	order, err := byPrice(blocks, f.Plain, take)
+	if err != nil {
+		return nil, err
+	}
+	set := order[:0:0]
+	if f.Device = f.Plain; f.Plain > memory {
+		least, most := 0, len(order) // the first does not fit; the other may
+		for most-least > 1 {
+			at := (least + most) / 2
+			bytes, _, err := take(order[:at])
+			if err != nil {
+				return nil, err
+			}
+			if bytes <= memory {
+				most = at
+			} else {
+				least = at
+			}
+		}
+		set = slices.Clone(order[:most])
+		if set, err = needed(set, memory, take); err != nil {
+			return nil, err
+		}
+		if f.Device, f.Price, err = take(set); err != nil {
+			return nil, err
+		}
+		if f.Fewer, f.PriceFewer, err = take(set[:len(set)-1]); err != nil {
+			return nil, err
+		}
+	}
+	f.Fits = f.Device <= memory
+	names := make([]string, len(set))
+	for i, block := range set {
+		f.Blocks, names[i] = append(f.Blocks, block.Name), regexp.QuoteMeta(block.Name)
+	}
+	if f.Expression = strings.Join(names, "|"); len(set) > 0 && isFirst(set, blocks) {
+		f.Expression = fmt.Sprintf("%s:%d", parallel.Blocks, len(set))
+	}
+	return f, nil
+}
+
+// isFirst reports whether a set is the first blocks of a model, in any order.
+func isFirst(set, blocks []parallel.Block) bool {
+	for _, block := range blocks[:len(set)] {
+		if !slices.Contains(set, block) {
+			return false
+		}
+	}
+	return true
+}
+
+type taking func([]parallel.Block) (device int64, price float64, err error)
+
+// byPrice orders blocks by what a byte costs that checkpointing each alone frees. Blocks with as many FLOPs as the one
+// before are taken to free as much.
+func byPrice(blocks []parallel.Block, plain int64, take taking) ([]parallel.Block, error) {
+	price := make([]float64, len(blocks))
+	for i, block := range blocks {
+		if i > 0 && block.FLOPs == blocks[i-1].FLOPs {
+			price[i] = price[i-1]
+			continue
+		}
+		device, _, err := take(blocks[i : i+1])
+		if err != nil {
+			return nil, err
+		}
+		price[i] = block.FLOPs / float64(max(plain-device, 1))
+	}
+	at := make([]int, len(blocks))
+	for i := range at {
+		at[i] = i
+	}
+	slices.SortStableFunc(at, func(a, b int) int { return cmp.Compare(price[a], price[b]) })
+	order := make([]parallel.Block, len(blocks))
+	for i, k := range at {
+		order[i] = blocks[k]
+	}
+	return order, nil
+}
+
+// needed leaves out blocks without which the set fits still, the dearest first. Each size of block is tried once.
+func needed(set []parallel.Block, memory int64, take taking) ([]parallel.Block, error) {
+	tried := map[float64]bool{}
+	for {
+		dearest := -1
+		for i, block := range set {
+			if !tried[block.FLOPs] && (dearest < 0 || block.FLOPs >= set[dearest].FLOPs) {
+				dearest = i
+			}
+		}
+		if dearest < 0 || len(set) == 1 {
+			return set, nil
+		}
+		without := slices.Delete(slices.Clone(set), dearest, dearest+1)
+		device, _, err := take(without)
+		if err != nil {
+			return nil, err
+		}
+		if device <= memory {
+			set = without
+		} else {
+			tried[set[dearest].FLOPs] = true
+		}
+	}
+}

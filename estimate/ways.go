@@ -1,0 +1,175 @@
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/parallel"
+)
+
+// A Way is a training step under some settings, simulated without limits. Sizes are bytes.
+type Way struct {
+	Settings  string  `json:"settings"` // as the command line has them; "" is the step as it was asked for
+	GPUs      int     `json:"gpus"`
+	Price     float64 `json:"price"` // FLOPs that are done again, as a share of the step's
+	Allocated int64   `json:"allocated_bytes"`
+	Device    int64   `json:"device_bytes"`
+	Fits      bool    `json:"fits"`
+	Error     string  `json:"error,omitempty"`
+
+	changes int // settings that change what is learnt: precision, optimizer
+}
+
+// defaultGPUs is how many GPUs Ways takes there to be where the step does not say.
+const defaultGPUs = 8
+
+// Ways simulates a step in each precision, with and without an optimizer of few states, with and without checkpointed
+// blocks, on one GPU and on several, and says which of it takes at most so much memory on the device of a rank. The
+// cheapest come first: those on fewest GPUs, of these those that change fewest settings that change what is learnt, of
+// these those that compute least again, of these those that take most. What does not fit comes last.
+func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
+	prog, err := b.Program(true)
+	if err != nil {
+		return nil, err
+	}
+	s.Limited, s.MemoryLimit, s.Record = false, 0, false
+	blocks, all := parallel.RepeatedBlocks(prog)
+	again := 0.0
+	for _, block := range blocks {
+		again += block.FLOPs
+	}
+	type plan struct {
+		way  Way
+		step Step
+	}
+	var plans []plan
+	for _, scheme := range waysTogether(s) {
+		for _, precision := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
+			for _, optimizer := range optimizersFor(s) {
+				for _, checkpoint := range checkpointsFor(s, len(blocks) > 0) {
+					p := plan{step: s}
+					var flags []string
+					set := func(changes int, format string, args ...any) {
+						flags, p.way.changes = append(flags, fmt.Sprintf(format, args...)), p.way.changes+changes
+					}
+					if precision != cmp.Or(s.Precision, eager.FP32) {
+						set(1, "--precision %s", precision)
+					}
+					if optimizer != cmp.Or(s.Optimizer, "adamw") {
+						set(1, "--optimizer %s", optimizer)
+					}
+					if checkpoint != s.Checkpoint {
+						set(0, "--checkpoint %s", checkpoint)
+					}
+					p.step.Precision, p.step.Scaler, p.step.Optimizer, p.step.Checkpoint = precision, false, optimizer, checkpoint
+					scheme.set(&p.step)
+					p.way.GPUs = max(p.step.GPUs, 1)
+					if scheme.flags != "" {
+						set(0, "%s", scheme.flags)
+					}
+					if checkpoint == parallel.Blocks {
+						p.way.Price = again / max(3*all, 1)
+					}
+					p.way.Settings = strings.Join(flags, " ")
+					plans = append(plans, p)
+				}
+			}
+		}
+	}
+	next := make(chan int)
+	var c group
+	for range min(runtime.GOMAXPROCS(0), len(plans)) {
+		c.do(func() {
+			for i := range next {
+				c.part(func() {
+					w := &plans[i].way
+					sim, err := b.simulateOnce(plans[i].step)
+					if err != nil {
+						w.Error = err.Error()
+						return
+					}
+					w.Allocated, w.Device, w.Fits = sim.Peak.Allocated, sim.Peak.Device, sim.Peak.Device <= memory
+				})
+			}
+		})
+	}
+	for i := range plans {
+		next <- i
+	}
+	close(next)
+	c.end()
+	ways := make([]Way, len(plans))
+	for i := range plans {
+		ways[i] = plans[i].way
+	}
+	slices.SortStableFunc(ways, func(a, b Way) int {
+		if a.Fits != b.Fits {
+			if a.Fits {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.changes, b.changes), cmp.Compare(a.Price, b.Price), cmp.Compare(b.Device, a.Device))
+	})
+	return ways, nil
+}
+
+// A together is a way in which GPUs train together.
+type together struct {
+	flags string
+	set   func(*Step)
+}
+
+// waysTogether are those that leave a rank less to hold than a GPU alone has: all GPUs with ZeRO-1, and FSDP2 on a
+// quarter, a half and all of them.
+func waysTogether(s Step) []together {
+	n := s.GPUs
+	if n < 2 {
+		n = defaultGPUs
+	}
+	alone := func(s *Step) {
+		s.GPUs, s.Parallel, s.Bucket, s.View, s.Shard, s.NoReshard, s.ParamDType, s.ReduceDType, s.MetaDevice, s.NCCL =
+			0, "", 0, false, "", false, "", "", false, 0
+	}
+	list := []together{{"", alone}}
+	if s.GPUs > 1 {
+		list[0].flags = "--gpus 1"
+	}
+	if s.Compile {
+		return list
+	}
+	list = append(list, together{fmt.Sprintf("--gpus %d --parallel zero1", n), func(s *Step) {
+		alone(s)
+		s.GPUs, s.Parallel = n, parallel.ZeRO1
+	}})
+	for _, k := range []int{n / 4, n / 2, n} {
+		if k > 1 {
+			list = append(list, together{fmt.Sprintf("--gpus %d --parallel fsdp --meta-device", k), func(s *Step) {
+				alone(s)
+				s.GPUs, s.Parallel, s.MetaDevice = k, parallel.FSDP, true
+			}})
+		}
+	}
+	return list
+}
+
+// optimizersFor are the step's own, and one whose states are rows and columns.
+func optimizersFor(s Step) []string {
+	own := cmp.Or(s.Optimizer, "adamw")
+	if own == "adafactor" {
+		return []string{own}
+	}
+	return []string{own, "adafactor"}
+}
+
+// checkpointsFor are the step's own, and every block.
+func checkpointsFor(s Step, blocks bool) []string {
+	if s.Checkpoint == parallel.Blocks || !blocks || s.Compile {
+		return []string{s.Checkpoint}
+	}
+	return []string{s.Checkpoint, parallel.Blocks}
+}

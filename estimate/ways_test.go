@@ -1,0 +1,113 @@
+package estimate
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/parallel"
+)
+
+// The set that is proposed fits, one block fewer does not, and it costs less than all blocks.
+func TestFitCheckpoint(t *testing.T) {
+	for model, batch := range map[string]int64{"gpt2": 8, "llama_160m": 8, "bert_base": 32, "vit_b_16": 32, "resnet50": 64, "convnext_tiny": 32} {
+		bound, err := Bind(openModel(t, model, formOf(model)), Options{Batch: batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends, err := bound.FitCheckpoint(Step{}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ends.Fits || len(ends.Blocks) == 0 || ends.All >= ends.Plain {
+			t.Errorf("%s: in a byte: %+v", model, ends)
+		}
+		for _, share := range []int64{30, 60} {
+			memory := ends.All + share*(ends.Plain-ends.All)/100
+			f, err := bound.FitCheckpoint(Step{}, memory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !f.Fits || f.Device > memory || f.Fewer <= memory || f.Price >= f.PriceAll || len(f.Blocks) >= f.Of {
+				t.Errorf("%s in %d: %+v", model, memory, f)
+			}
+			sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: f.Expression}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sim.Peak.Device != f.Device {
+				t.Errorf("%s: --checkpoint %s takes %d, not %d", model, f.Expression, sim.Peak.Device, f.Device)
+			}
+		}
+		if f, err := bound.FitCheckpoint(Step{}, ends.Plain); err != nil || !f.Fits || len(f.Blocks) != 0 {
+			t.Errorf("%s: what fits as it is has blocks checkpointed: %+v, %v", model, f, err)
+		}
+	}
+	bound, err := Bind(openModel(t, "vgg16", formOf("vgg16")), Options{Batch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bound.FitCheckpoint(Step{}, 1<<30); err != ErrNoBlocks {
+		t.Errorf("vgg16 has no blocks that repeat: %v", err)
+	}
+}
+
+// Ways that fit come first, those of fewest GPUs before the others, and each takes what its settings take alone.
+func TestWays(t *testing.T) {
+	bound, err := Bind(openModel(t, "gpt2", formOf("gpt2")), Options{Batch: 16})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const memory = 12 << 30
+	ways, err := bound.Ways(Step{}, memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ways) != 60 {
+		t.Errorf("%d ways, want 60", len(ways))
+	}
+	inOrder := slices.IsSortedFunc(ways, func(a, b Way) int {
+		switch {
+		case a.Fits != b.Fits && a.Fits:
+			return -1
+		case a.Fits != b.Fits:
+			return 1
+		}
+		return a.GPUs - b.GPUs
+	})
+	if !inOrder || !ways[0].Fits || ways[0].Settings != "--checkpoint blocks" {
+		t.Errorf("the first is %+v, in order: %v", ways[0], inOrder)
+	}
+	alone := map[string]Step{
+		"": {}, "--checkpoint blocks": {Plan: parallel.Plan{Checkpoint: parallel.Blocks}},
+		"--gpus 4 --parallel fsdp --meta-device": {Plan: parallel.Plan{GPUs: 4, Parallel: parallel.FSDP, MetaDevice: true}},
+	}
+	for _, w := range ways {
+		if w.Error != "" || w.Fits != (w.Device <= memory) {
+			t.Errorf("%+v", w)
+		}
+		s, ok := alone[w.Settings]
+		if !ok {
+			continue
+		}
+		delete(alone, w.Settings)
+		if sim, err := bound.Simulate(s); err != nil || sim.Peak.Device != w.Device {
+			t.Errorf("%s: %d, %v, want %d", w.Settings, w.Device, err, sim.Peak.Device)
+		}
+	}
+	if len(alone) > 0 {
+		t.Errorf("not among the ways: %v", alone)
+	}
+}
+
+// BenchmarkWays simulates 60 ways of a transformer of 24 layers.
+func BenchmarkWays(b *testing.B) {
+	bound, err := Bind(openModel(b, "qwen2_0_5b", formOf("qwen2_0_5b")), Options{Batch: 4})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := bound.Ways(Step{}, 24<<30); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

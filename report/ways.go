@@ -1,0 +1,78 @@
+package report
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate"
+)
+
+// Ways returns the ways in which a step fits, the cheapest first, and then those in which it does not.
+func Ways(r *estimate.Report) *Grid {
+	largest := int64(0)
+	for _, w := range r.Ways {
+		largest = max(largest, w.Device)
+	}
+	unit := unitFor(largest)
+	g := &Grid{Columns: []Column{
+		{Title: "ways to fit"}, {Title: "GPUs", Right: true}, {Title: "again", Right: true, Spare: 1},
+		{Title: "allocated", Right: true, Spare: 2}, {Title: "device, " + unit.name, Right: true}, {Title: ""},
+	}}
+	for _, w := range r.Ways {
+		settings, fits := w.Settings, "does not fit"
+		if settings == "" {
+			settings = "as it is"
+		}
+		if w.Error != "" {
+			g.Rows = append(g.Rows, []string{settings, strconv.Itoa(w.GPUs), "", "", "?", "cannot be simulated"})
+			continue
+		}
+		if w.Fits {
+			fits = "fits"
+		}
+		row := []string{settings, strconv.Itoa(w.GPUs), share(w.Price), unit.format(w.Allocated), unit.format(w.Device), fits}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// Checkpointed returns which blocks to checkpoint, beside none and all of them.
+func Checkpointed(r *estimate.Report) *Grid {
+	f := r.Checkpoint
+	unit := unitFor(max(f.Plain, f.All))
+	g := &Grid{Columns: []Column{
+		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: "device, " + unit.name, Right: true}, {Title: ""}, {Title: "which"},
+	}}
+	row := func(blocks int, price float64, device int64, expression string) {
+		fits := "does not fit"
+		if device <= f.Memory {
+			fits = "fits"
+		}
+		g.Rows = append(g.Rows, []string{strconv.Itoa(blocks) + " of " + strconv.Itoa(f.Of), share(price), unit.format(device), fits, expression})
+	}
+	row(0, 0, f.Plain, "")
+	if n := len(f.Blocks); n > 0 && n < f.Of {
+		if n > 1 {
+			row(n-1, f.PriceFewer, f.Fewer, "")
+		}
+		names := f.Expression
+		if !strings.HasPrefix(names, "blocks:") { // an expression, whose bars and backslashes a table would spoil
+			shown := make([]string, n)
+			for i, name := range f.Blocks {
+				shown[i] = Show(name, 0)
+			}
+			names = strings.Join(shown, " ")
+		}
+		row(n, f.Price, f.Device, names)
+	}
+	row(f.Of, f.PriceAll, f.All, "blocks")
+	return g
+}
+
+// share writes a share as a percentage, nothing where it is none.
+func share(x float64) string {
+	if x == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(100*x, 'f', 1, 64) + " %"
+}
