@@ -79,14 +79,14 @@ def attention(b: int, h: int, s: int, d: int, dtype: str, kind: str) -> tuple[Ca
             return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, s, h * d)
 
         return joined, [leaf(b, s, h * d, dtype=dtype) for _ in range(3)]
-    settings: dict[str, Any] = {
+    kinds: dict[str, dict[str, Any]] = {
         "none": {},
         "causal": {"is_causal": True},
         "fmask": {"attn_mask": torch.zeros(b, 1, s, s, dtype=DTYPES[dtype])},
         "drop": {"dropout_p": 0.1},
-    }[kind]
-    run = F.scaled_dot_product_attention
-    return lambda q, k, v: run(q, k, v, **settings), [leaf(b, h, s, d, dtype=dtype) for _ in range(3)]
+    }
+    run = partial(F.scaled_dot_product_attention, **kinds[kind])
+    return run, [leaf(b, h, s, d, dtype=dtype) for _ in range(3)]
 
 
 def recurrent(choose: random.Random) -> Iterator[Call]:
