@@ -25,14 +25,15 @@ estimate/lifetime: estimate/aten estimate/pysource
 estimate/module: onnxload estimate/shape
 estimate/fromonnx/dialect:
 estimate/fromonnx: estimate/fromonnx/dialect onnxload estimate/shape estimate/module estimate/aten estimate/pysource
+estimate/fromonnx/fromonnxtest: estimate/fromonnx estimate/fromonnx/dialect onnxload estimate/shape estimate/module estimate/aten estimate/lifetime
 estimate/eager: estimate/aten estimate/lifetime estimate/timeline estimate/gpu estimate/workspace
 estimate/caching: estimate/timeline
 estimate/parallel: estimate/aten
-estimate: estimate/parallel onnxload estimate/shape estimate/module estimate/aten estimate/fromonnx estimate/fromonnx/dialect estimate/timeline estimate/eager estimate/caching estimate/gpu estimate/workspace recording
+estimate: estimate/parallel onnxload estimate/shape estimate/module estimate/aten estimate/fromonnx estimate/fromonnx/dialect estimate/timeline estimate/eager estimate/caching estimate/gpu estimate/workspace recording estimate/lifetime
 snapshot: estimate/timeline
 snapshot/replay: snapshot estimate/timeline estimate/caching
 compare: estimate estimate/timeline estimate/gpu snapshot
-snapshot/oom: snapshot snapshot/replay estimate/timeline
+snapshot/oom: snapshot snapshot/replay estimate/timeline estimate/caching
 recording: estimate/timeline estimate/gpu estimate/workspace
 devices:
 cluster: estimate/gpu
