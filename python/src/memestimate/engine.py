@@ -66,8 +66,8 @@ class Engine:
         """See whether `install` will do, and change nothing."""
         self._found = _thunks(), _guard_slot(), _hooks()
 
-    def install(self) -> None:
-        """Put the guard and the hooks in place."""
+    def install(self, capability: tuple[int, int]) -> None:
+        """Put the guard and the hooks of a GPU of this compute capability in place."""
         if self._found is None:
             self.prepare()
         assert self._found is not None
@@ -76,6 +76,7 @@ class Engine:
         # Compile-time facts that CUDAHooks answers by looking for a GPU; every GPU that
         # PyTorch 2.6 and later supports has them (CUDAHooks.cpp: cuDNN and compute 5.0).
         answers |= dict.fromkeys(("supportsDilatedConvolutionWithCuDNN", "supportsDepthwiseConvolutionWithCuDNN"), one)
+        answers["supportsBFloat16ConvolutionWithCuDNNv8"] = one if capability >= (8, 0) else zero
         count = max(slots.values()) + 1 + _SPARE
         copy = (ctypes.c_void_p * (count + 2))()  # two words lie before a C++ table: offset and type
         ctypes.memmove(copy, table - 2 * _POINTER, ctypes.sizeof(copy))

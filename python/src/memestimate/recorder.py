@@ -108,7 +108,7 @@ class Recorder:
             if self.by_host:
                 host.install(self.patches)
             else:
-                self.engine.install()
+                self.engine.install(self.gpu.capability)
             self.device.install(self.patches)
             self.phases.install(self.patches)
             copies.install(self, self.patches)
