@@ -124,8 +124,8 @@ type together struct {
 	set   func(*Step)
 }
 
-// waysTogether are those that leave a rank less to hold than a GPU alone has: all GPUs with ZeRO-1, and FSDP2 on a
-// quarter, a half and all of them.
+// waysTogether are those that leave a rank less to hold than a GPU alone has: all GPUs with ZeRO-1, and FSDP2 on two,
+// four and so on, of which the first that fits is the smallest number of GPUs that holds the step.
 func waysTogether(s Step) []together {
 	n := s.GPUs
 	if n < 2 {
@@ -146,13 +146,12 @@ func waysTogether(s Step) []together {
 		alone(s)
 		s.GPUs, s.Parallel = n, parallel.ZeRO1
 	}})
-	for _, k := range []int{n / 4, n / 2, n} {
-		if k > 1 {
-			list = append(list, together{fmt.Sprintf("--gpus %d --parallel fsdp --meta-device", k), func(s *Step) {
-				alone(s)
-				s.GPUs, s.Parallel, s.MetaDevice = k, parallel.FSDP, true
-			}})
-		}
+	for k := 2; k < 2*n; k *= 2 {
+		k := min(k, n)
+		list = append(list, together{fmt.Sprintf("--gpus %d --parallel fsdp --meta-device", k), func(s *Step) {
+			alone(s)
+			s.GPUs, s.Parallel, s.MetaDevice = k, parallel.FSDP, true
+		}})
 	}
 	return list
 }

@@ -97,7 +97,8 @@ func lastLinear(p *aten.Program) []int64 {
 			continue
 		}
 		switch c.Op {
-		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul", "div", "tanh": // tanh(x / c) * c caps the logits of Gemma 2
+		// tanh(x / c) * c caps the logits of Gemma 2; a layer with an adapter adds its part and casts.
+		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul", "div", "tanh", "to_compute", "clone":
 			v = c.In[0]
 			if p.Values[v].Kind != aten.Activation && len(c.In) > 1 {
 				v = c.In[1]

@@ -175,6 +175,10 @@ func (l LoRA) adapt(prog *aten.Program) error {
 		from = y.last + 1
 	}
 	prog.Calls = append(prog.Calls, old[from:]...)
+	if other := otherTarget(&base, targeted); other != "" {
+		return noMatch("lora: targets %q matches %q, which is no linear layer: adapters of others are not simulated",
+			l.Targets, other)
+	}
 	if len(a.pairs) == 0 {
 		if someLinear == "" {
 			return noMatch("lora: the graph shows no linear layer of a parameter of its own, so none can have an adapter")
@@ -187,6 +191,23 @@ func (l LoRA) adapt(prog *aten.Program) error {
 		a.store()
 	}
 	return nil
+}
+
+// otherTarget returns a module among the targets that has parameters and is no linear layer, "" where there is none.
+func otherTarget(p *aten.Program, targeted *regexp.Regexp) string {
+	linear := map[string]bool{}
+	for i := range p.Calls {
+		if y, ok := linearAt(p, int32(i)); ok {
+			linear[moduleOf(p.Values[y.weight].Name)] = true
+		}
+	}
+	for _, id := range p.State {
+		v := &p.Values[id]
+		if m := moduleOf(v.Name); v.Kind == aten.Parameter && m != "" && !linear[m] && targeted.MatchString(m) {
+			return m
+		}
+	}
+	return ""
 }
 
 // moduleOf returns the name of the module that a parameter belongs to.
