@@ -234,6 +234,9 @@ func setting(s estimate.Settings) string {
 			text += ", " + o.word
 		}
 	}
+	for _, word := range s.Plan.Words() {
+		text += ", " + Clean(word)
+	}
 	return text
 }
 

@@ -92,6 +92,11 @@ func (m *matrix) each(full bool, use func(label string) error) error {
 				label = append(label, v)
 			}
 		}
+		if full {
+			plan := m.run.step.Plan
+			plan.NoReshard = !m.run.reshard
+			label = append(label, plan.Words()...)
+		}
 		if err := use(strings.Join(label, ", ")); err != nil {
 			return err
 		}

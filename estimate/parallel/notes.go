@@ -1,10 +1,34 @@
 package parallel
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 )
+
+// Words say in a few words each how the step departs from the plain one.
+func (p Plan) Words() (words []string) {
+	say := func(set bool, format string, args ...any) {
+		if set {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
+	}
+	say(p.TrainOnly != "", "only %s trained", p.TrainOnly)
+	say(p.Freeze != "", "%s frozen", p.Freeze)
+	say(p.LoRA != "", "LoRA %s", p.LoRA)
+	say(p.Checkpoint != "", "%s checkpointed", p.Checkpoint)
+	say(p.Compile, "compiled")
+	say(p.GPUs > 1, "%s on %d GPUs", cmp.Or(p.Parallel, DDP), p.GPUs)
+	say(p.Shard != "", "%s sharded", p.Shard)
+	say(p.NoReshard, "not resharded")
+	say(p.ParamDType != "", "parameters in %s", p.ParamDType)
+	say(p.ReduceDType != "", "reduced in %s", p.ReduceDType)
+	say(p.MetaDevice, "from the meta device")
+	say(p.Bucket > 0, "buckets of %d bytes", p.Bucket)
+	say(p.View, "gradients as views of buckets")
+	return words
+}
 
 // Notes say of a planned program what its report should: how figures come about, and which of them nobody has measured.
 func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {

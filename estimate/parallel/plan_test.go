@@ -156,3 +156,13 @@ func TestFLOPs(t *testing.T) {
 		}
 	}
 }
+
+func TestWords(t *testing.T) {
+	if words := (Plan{}).Words(); len(words) > 0 {
+		t.Errorf("the plain step: %q", words)
+	}
+	got := strings.Join(Plan{Checkpoint: Blocks, GPUs: 4, Parallel: FSDP, ParamDType: "bf16"}.Words(), ", ")
+	if want := "blocks checkpointed, fsdp on 4 GPUs, parameters in bf16"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
