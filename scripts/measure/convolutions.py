@@ -1,9 +1,11 @@
 """Measure the workspaces of cuDNN's convolutions: estimate/workspace/testdata/convolutions.bin.gz.
 
-    python3 convolutions.py OUT.bin.gz [--models resnet50,vgg16] [--random 19000] [--onto FILE] [--seconds N]
+    python3 convolutions.py OUT.bin.gz [--models resnet50,vgg16] [--random 19000] [--sequences 5000] [--seed 7]
+                            [--onto FILE] [--seconds N]
 
-measures each distinct convolution of models of timm and torchvision (all of both without --models) at four random
-choices of dtype, memory format and batch, and so many random shapes. --onto begins with the rows of a file.
+measures each distinct convolution of models of timm and torchvision (all of both without --models, none with
+--models none) at four random choices of dtype, memory format and batch, so many random shapes, and so many as models
+of sequences, time series and graphs have them. --onto begins with the rows of a file; several of them may be given.
 What counts is what the passes request beyond their result: the workspace, 0 for none.
 
 The file is a line of JSON that names its columns, and the columns, each number in groups of seven bits.
@@ -29,6 +31,7 @@ import allocator
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LONG_BATCHES = (*BATCHES, 512, 1024, 2048, 4096)
 LIMIT = 3 << 30  # bytes of the larger of x and y: more takes too long to be worth it
 NOT_SEEN = -1
 COLUMNS = [
@@ -169,6 +172,34 @@ def random_shape(choose: random.Random) -> Shape:
     return Shape(choose.random() < 0.1, groups, c, k, x, w, *spread)
 
 
+def sequence_shape(choose: random.Random) -> Shape:
+    """Make a shape up as models of sequences, time series and graphs have it.
+
+    Short rows, 1-D or along the last of two dimensions, whose other is nodes, bands or one, and few channels or many.
+    A filter may be as long as the row.
+    """
+    length = choose.choice(
+        [4, 7, 8, 12, 16, 21, 24, 25, 32, 36, 48, 50, 64, 96, 100, 128, 144, 168, 187, 192, 256, 336, 512]
+    )
+    channels = [1, 2, 3, 4, 7, 8, 12, 16, 21, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024, 2048]
+    c, k = choose.choice(channels), choose.choice(channels)
+    filter = min(length, choose.choice([1, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 9, 15, 25, 31, length]))
+    dilation = choose.choice([1, 1, 1, 2, 4, 8]) if filter > 1 else 1
+    while (filter - 1) * dilation >= length:
+        dilation //= 2
+        if not dilation:
+            dilation, filter = 1, 1
+    padding = choose.choice([0, (filter - 1) * dilation // 2, (filter - 1) * dilation])
+    stride = choose.choice([1, 1, 1, 1, 1, 2])
+    groups = choose.choice([1] * 8 + [c])
+    k = c if groups == c else k
+    transposed = choose.random() < 0.05
+    if choose.random() < 0.6:
+        return Shape(transposed, groups, c, k, (length,), (filter,), (stride,), (padding,), (dilation,))
+    other = choose.choice([1, 5, 12, 20, 32, 64, 80, 137, 207, 325])
+    return Shape(transposed, groups, c, k, (other, length), (1, filter), (1, stride), (0, padding), (1, dilation))
+
+
 def layer_of(s: Shape) -> nn.Module:
     """Make the layer of a shape, without a bias."""
     kinds = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d) if s.transposed else ()
@@ -238,16 +269,20 @@ def models(names: list[str]) -> Iterator[tuple[str, set[Shape]]]:
             print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
 
 
-def measured(sources: Iterable[tuple[str, set[Shape]]], choose: random.Random, end: float) -> Iterator[Row]:
+def measured(
+    sources: Iterable[tuple[str, set[Shape]]], choose: random.Random, end: float, batches: tuple[int, ...] = BATCHES
+) -> Iterator[Row]:
     """Measure what was not seen before, each shape at four random choices, until the time is over."""
     seen: set[Shape] = set()
     for name, shapes in sources:
-        for shape in sorted(shapes - seen):
+        fresh = sorted(shapes - seen)
+        choose.shuffle(fresh)  # the time may end before the shapes do: then of every kind some are measured
+        for shape in fresh:
             seen.add(shape)
             for _ in range(4):
                 if time.monotonic() > end:
                     return
-                row = measure(name, shape, choose.choice(BATCHES), choose.randrange(3), choose.random() < 0.5)
+                row = measure(name, shape, choose.choice(batches), choose.randrange(3), choose.random() < 0.5)
                 if row is not None:
                     yield row
 
@@ -258,16 +293,26 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--models", default="", help="of timm and torchvision, with commas")
     parser.add_argument("--random", type=int, default=0, help="so many shapes besides")
-    parser.add_argument("--onto", type=Path, help="a file whose rows come first")
+    parser.add_argument("--sequences", type=int, default=0, help="so many of short rows")
+    parser.add_argument("--seed", type=int, default=7, help="of the random choices")
+    parser.add_argument("--onto", type=Path, action="append", default=[], help="a file whose rows come first")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args(arguments)
-    rows, before = decode(gzip.decompress(args.onto.read_bytes())) if args.onto else ([], "")
-    choose, end = random.Random(7), time.monotonic() + args.seconds
+    rows: list[Row] = []
+    before: list[str] = []
+    for file in args.onto:
+        more, provenance = decode(gzip.decompress(file.read_bytes()))
+        rows += more
+        before += [provenance] if provenance not in before else []
+    choose, end = random.Random(args.seed), time.monotonic() + args.seconds
     names = [name for name in args.models.split(",") if name]
-    rows += measured(models(names), choose, end)
+    if args.models != "none":
+        rows += measured(models(names), choose, end)
     rows += measured([("", {random_shape(choose) for _ in range(args.random)})], choose, end)
+    shapes = {sequence_shape(choose) for _ in range(args.sequences)}
+    rows += measured([("", shapes)], choose, end, LONG_BATCHES)
     what = allocator.provenance("convolutions measured one by one, bytes requested beyond the result.")
-    args.out.write_bytes(gzip.compress(encode(rows, f"{what} {before}".strip()), 9, mtime=0))
+    args.out.write_bytes(gzip.compress(encode(rows, " ".join([what, *before])), 9, mtime=0))
     print(f"{args.out}: {len(rows)} convolutions")
     return 0
 
