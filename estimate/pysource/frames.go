@@ -69,9 +69,9 @@ func (s *Sources) Modules(stack int32) int {
 }
 
 // At returns the frame that a stack has at a level: the line that the module of that depth was at, which says which
-// lines those around it were at too. 0 is for a level that the stack does not have.
+// lines those around it were at too. 0 is for a level that the stack does not have; levels count from 1.
 func (s *Sources) At(stack int32, level int) int32 {
-	if stack <= 0 || int(s.Level[stack-1]) < level {
+	if stack <= 0 || level < 1 || int(s.Level[stack-1]) < level {
 		return 0
 	}
 	for stack = s.Forward[stack-1]; int(s.Level[stack-1]) > level; stack = s.Forward[stack-1] {
