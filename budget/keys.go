@@ -54,6 +54,7 @@ var settingKeys = []key{
 	{name: "grad-scaler", kind: text, enum: []string{"auto", "on", "off"}, doc: "torch.amp.GradScaler. auto when left out."},
 	{name: "train-only", kind: text, doc: "Only the parameters whose names this regular expression matches train."},
 	{name: "freeze", kind: text, doc: "The parameters whose names this regular expression matches do not train."},
+	{name: "new-tokens", kind: number, doc: "Of an inference: so many tokens are generated after the input."},
 	{name: "lora", kind: text, doc: "Adapters as peft makes them, such as r=16,targets=q_proj|v_proj. The rest is frozen."},
 	{name: "checkpoint", kind: text, doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "compile", kind: yesno, doc: "torch.compile(model)."},

@@ -21,8 +21,9 @@ type Report struct {
 	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
 	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
 	Peak        *Peak          `json:"peak,omitempty"`
-	Compiled    *Compiled      `json:"compiled,omitempty"` // with torch.compile: between what the peak lies
-	OOM         *OOM           `json:"oom,omitempty"`      // when a limit is set that the run does not survive
+	Compiled    *Compiled      `json:"compiled,omitempty"`   // with torch.compile: between what the peak lies
+	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
+	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive
 	Phases      []Phase        `json:"phases,omitempty"`
 	Context     int64          `json:"context_bytes,omitempty"`  // what the process takes beyond the allocator
 	NCCL        int64          `json:"nccl_bytes,omitempty"`     // the part of it that several GPUs working together cost

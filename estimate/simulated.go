@@ -112,12 +112,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
-	r.Notes = append(r.Notes, sim.Notes...)
-	if c := sim.Compiled; c != nil {
-		r.Compiled = c
-		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+
-			"what the min-cut partitioner keeps at least; eager mode takes %s", mib(c.Least), mib(c.Most), mib(c.Eager))})
-	}
+	r.planned(sim)
 	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
 		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it", plural(n, "activation works", "activations work"))})
 	}
@@ -125,6 +120,16 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name, plural(p.Unknown[name], "node has", "nodes have"))})
 	}
 	return nil
+}
+
+// planned adds what a step that is not the plain one has to tell.
+func (r *Report) planned(sim *Simulation) {
+	r.Notes = append(r.Notes, sim.Notes...)
+	r.Generation, r.Compiled = sim.Generation, sim.Compiled
+	if c := sim.Compiled; c != nil {
+		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+
+			"what the min-cut partitioner keeps at least; eager mode takes %s", mib(c.Least), mib(c.Most), mib(c.Eager))})
+	}
 }
 
 // simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.

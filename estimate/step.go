@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ type Step struct {
 	eager.Settings
 	parallel.Plan
 	Infer       bool       // an inference under no_grad instead
+	NewTokens   int        // of an inference: so many are generated after it; 0 is none
 	AllocConf   string     // as PYTORCH_CUDA_ALLOC_CONF
 	MemoryLimit int64      // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
 	GPU         gpu.Device // the zero device is the default one without a limit of its memory
@@ -175,7 +177,8 @@ type Simulation struct {
 	Notes    []Note // on what the plan of the step adds
 	Unknown  int    // nodes that PyTorch's counterpart is not known of: what they save and need is left out
 
-	Compiled *Compiled // with torch.compile: between what the peak lies
+	Generation *Generation // of an inference that generates
+	Compiled   *Compiled   // with torch.compile: between what the peak lies
 
 	config   caching.Config // that Replay is by
 	doubtful bool           // another program is exported like this one, and takes more: see Bound.most
@@ -234,22 +237,13 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 			return nil, err
 		}
 	}
-	opts := eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile}
-	together := s.GPUs > 1 && !s.Infer
-	if together {
-		opts.Shards = shards(s.Plan)
+	var cache parallel.Cache
+	if s.Infer && s.NewTokens > 0 {
+		if p, cache = parallel.Prefill(p); cache.Token == 0 {
+			return nil, errors.New("new-tokens: the graph shows no causal attention, whose keys and values generating would keep")
+		}
 	}
-	if together && s.Parallel != parallel.FSDP {
-		opts.Replicas = eager.Replicas{World: s.GPUs, Bucket: s.Bucket, View: s.View, Partition: s.Parallel == parallel.ZeRO1, Late: s.late}
-	}
-	device := s.GPU
-	if s.GPU.ID == "" {
-		device = gpu.Default()
-	}
-	if s.Profile.BLASWorkspace > 0 {
-		device.BLASWorkspace = s.Profile.BLASWorkspace
-	}
-	opts.GPU = &device
+	opts, device := s.options()
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
 	cfg.Total = device.Memory
 	f := follow(cfg)
@@ -266,10 +260,11 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if !s.Infer {
 		sim.Notes = planNotes(s.Plan, p)
 	}
+	sim.generates(cache, s)
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}
-	if together {
+	if opts.Shards.World > 1 || opts.Replicas.World > 1 {
 		sim.NCCL = cmp.Or(s.NCCL, gpu.NCCL)
 		sim.Context += sim.NCCL
 	}
@@ -289,6 +284,27 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	return sim, nil
 }
 
+// options are how eager mode runs a step, and on which device.
+func (s *Step) options() (opts eager.Options, device gpu.Device) {
+	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile}
+	switch together := s.GPUs > 1 && !s.Infer; {
+	case together && s.Parallel == parallel.FSDP:
+		opts.Shards = shards(s.Plan)
+	case together:
+		opts.Replicas = eager.Replicas{
+			World: s.GPUs, Bucket: s.Bucket, View: s.View, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,
+		}
+	}
+	if device = s.GPU; s.GPU.ID == "" {
+		device = gpu.Default()
+	}
+	if s.Profile.BLASWorkspace > 0 {
+		device.BLASWorkspace = s.Profile.BLASWorkspace
+	}
+	opts.GPU = &device
+	return opts, device
+}
+
 // cutError is how far the cut of a compiled step was off at most, of 22 that were measured: see TestCompiled.
 const cutError = 0.05
 
@@ -298,11 +314,8 @@ func compiledRange(cut, eager int64) *Compiled {
 	return &Compiled{Least: cut - off, Most: max(cut+off, eager), Eager: eager}
 }
 
-// shards are the settings of FSDP2, none for another scheme.
+// shards are the settings of FSDP2.
 func shards(p parallel.Plan) eager.Shards {
-	if p.Parallel != parallel.FSDP {
-		return eager.Shards{}
-	}
 	types := map[string]aten.DType{"fp32": aten.Float32, "bf16": aten.BFloat16, "fp16": aten.Float16}
 	return eager.Shards{
 		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice,

@@ -42,44 +42,7 @@ func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
 	for _, block := range blocks {
 		again += block.FLOPs
 	}
-	type plan struct {
-		way  Way
-		step Step
-	}
-	var plans []plan
-	for _, scheme := range waysTogether(s) {
-		for _, precision := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
-			for _, optimizer := range optimizersFor(s) {
-				for _, checkpoint := range checkpointsFor(s, len(blocks) > 0) {
-					p := plan{step: s}
-					var flags []string
-					set := func(changes int, format string, args ...any) {
-						flags, p.way.changes = append(flags, fmt.Sprintf(format, args...)), p.way.changes+changes
-					}
-					if precision != cmp.Or(s.Precision, eager.FP32) {
-						set(1, "--precision %s", precision)
-					}
-					if optimizer != cmp.Or(s.Optimizer, "adamw") {
-						set(1, "--optimizer %s", optimizer)
-					}
-					if checkpoint != s.Checkpoint {
-						set(0, "--checkpoint %s", checkpoint)
-					}
-					p.step.Precision, p.step.Scaler, p.step.Optimizer, p.step.Checkpoint = precision, false, optimizer, checkpoint
-					scheme.set(&p.step)
-					p.way.GPUs = max(p.step.GPUs, 1)
-					if scheme.flags != "" {
-						set(0, "%s", scheme.flags)
-					}
-					if checkpoint == parallel.Blocks {
-						p.way.Price = again / max(3*all, 1)
-					}
-					p.way.Settings = strings.Join(flags, " ")
-					plans = append(plans, p)
-				}
-			}
-		}
-	}
+	plans := combinations(s, len(blocks) > 0, again/max(3*all, 1))
 	next := make(chan int)
 	var c group
 	for range min(runtime.GOMAXPROCS(0), len(plans)) {
@@ -116,6 +79,50 @@ func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
 		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.changes, b.changes), cmp.Compare(a.Price, b.Price), cmp.Compare(b.Device, a.Device))
 	})
 	return ways, nil
+}
+
+// A trying is a Way to be.
+type trying struct {
+	way  Way
+	step Step
+}
+
+// combinations are all settings that Ways tries. Checkpointing the blocks, of which there are some, does so much again.
+func combinations(s Step, blocks bool, again float64) (plans []trying) {
+	for _, scheme := range waysTogether(s) {
+		for _, precision := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
+			for _, optimizer := range optimizersFor(s) {
+				for _, checkpoint := range checkpointsFor(s, blocks) {
+					p := trying{step: s}
+					var flags []string
+					set := func(changes int, format string, args ...any) {
+						flags, p.way.changes = append(flags, fmt.Sprintf(format, args...)), p.way.changes+changes
+					}
+					if precision != cmp.Or(s.Precision, eager.FP32) {
+						set(1, "--precision %s", precision)
+					}
+					if optimizer != cmp.Or(s.Optimizer, "adamw") {
+						set(1, "--optimizer %s", optimizer)
+					}
+					if checkpoint != s.Checkpoint {
+						set(0, "--checkpoint %s", checkpoint)
+					}
+					p.step.Precision, p.step.Scaler, p.step.Optimizer, p.step.Checkpoint = precision, false, optimizer, checkpoint
+					scheme.set(&p.step)
+					p.way.GPUs = max(p.step.GPUs, 1)
+					if scheme.flags != "" {
+						set(0, "%s", scheme.flags)
+					}
+					if checkpoint == parallel.Blocks {
+						p.way.Price = again
+					}
+					p.way.Settings = strings.Join(flags, " ")
+					plans = append(plans, p)
+				}
+			}
+		}
+	}
+	return plans
 }
 
 // A together is a way in which GPUs train together.

@@ -72,6 +72,8 @@ func (r *running) flags(fs *pflag.FlagSet) {
 	r.mode, r.zero, r.scaler, r.foreach, r.reshard = "train", "none", "auto", true, true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
 	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
+	fs.IntVar(&r.step.NewTokens, "new-tokens", 0,
+		"with --mode infer: generate so many tokens after the input, with a cache of keys and values")
 	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision", "element types: "+strings.Join(precisions, ", "))
 	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer", "optimizer of torch.optim: "+strings.Join(plainNames(eager.Optimizers), ", ")+";\nsome take settings, as in adamw-fused or sgdm-nesterov")
 	fs.Var(&oneOf{"loss", &r.step.Loss, eager.Losses}, "loss", "criterion: "+strings.Join(eager.Losses, ", ")+";\nauto is cross entropy where the output is class scores, else the mean")
@@ -108,6 +110,9 @@ func completeNames(cmd *cobra.Command) {
 	})
 }
 
+// mostTokens is more than any model generates.
+const mostTokens = 1 << 24
+
 // asked returns the step that the flags describe. Only --gpu auto looks at this machine.
 func (r *running) asked(e *env) (*estimate.Step, error) {
 	s := r.step
@@ -116,6 +121,12 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == eager.AMPFP16
 	s.MemoryLimit = int64(r.limit)
 	s.NoReshard = !r.reshard
+	switch {
+	case s.NewTokens < 0 || s.NewTokens > mostTokens:
+		return nil, usagef("--new-tokens %d is not a number of tokens, want 1 to %d", s.NewTokens, mostTokens)
+	case s.NewTokens > 0 && !s.Infer:
+		return nil, usagef("--new-tokens is for generating, which is an inference: --mode infer")
+	}
 	s.Bucket, s.NCCL = int64(r.bucket), int64(r.nccl)
 	if err := s.Plan.Check(); err != nil {
 		return nil, usagef("%v", err)

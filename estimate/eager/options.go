@@ -38,6 +38,14 @@ func (p Precision) params() aten.DType {
 	return aten.Float32
 }
 
+// Float returns the element type that layers give their results.
+func (p Precision) Float() aten.DType {
+	if d := p.autocast(); d != aten.Undefined {
+		return d
+	}
+	return p.params()
+}
+
 // autocast returns the element type of the autocast region, Undefined without one.
 func (p Precision) autocast() aten.DType {
 	switch p {
