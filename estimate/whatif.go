@@ -51,6 +51,12 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 	if !s.Infer && s.Checkpoint == "" && blocks {
 		add("--checkpoint blocks", func(s *Step) { s.Checkpoint = parallel.Blocks })
 	}
+	if !s.Infer && !s.Compile && s.Checkpoint == "" && s.GPUs < 2 {
+		add("--compile", func(s *Step) { s.Compile = true })
+	}
+	if !s.Infer && !s.Compile && s.GPUs < 2 && blocks {
+		add("--gpus 8 --parallel fsdp", func(s *Step) { s.GPUs, s.Parallel = 8, parallel.FSDP })
+	}
 	if images && !s.ChannelsLast {
 		add("--channels-last", func(s *Step) { s.ChannelsLast = true })
 	}
