@@ -224,5 +224,8 @@ def _check(hooks: int, table: int, slots: dict[str, int]) -> None:
         raise EngineError("this is a build of PyTorch without CUDA and cuDNN")
     if ask("compiledWithCuDNN", ctypes.c_bool) != 1 or ask("compiledWithMIOpen", ctypes.c_bool) != 0:
         raise EngineError("CUDAHooks does not have the methods that its headers name")
-    if ask("versionCuDNN", ctypes.c_long) != cudnn:
+    # Up to PyTorch 2.8 it is the version that PyTorch was built with, from then on the library's.
+    major, minor, patch = torch._C._cudnn.getCompileVersion()
+    built = major * 10_000 + minor * 100 + patch
+    if ask("versionCuDNN", ctypes.c_long) not in (cudnn, built):
         raise EngineError("CUDAHooks does not have the methods in the order that its headers name")
