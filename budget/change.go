@@ -40,8 +40,8 @@ func (f *File) Asked(files []string, builtin func(string) bool) map[string][]*Mo
 	return out
 }
 
-// Changes tells what the models of now are asked that they were not asked before, and the other way round. was returns the name
-// that a model had. Those of which nothing was asked before are left out.
+// Changes tells what the models of now are asked that they were not asked before, and the other way round. was returns
+// the name that a model had. Those of which nothing was asked before are left out.
 func Changes(before, now map[string][]*Model, was func(string) string) []Change {
 	type change struct{ what, before, after string }
 	models := map[change][]string{}
@@ -63,7 +63,8 @@ func Changes(before, now map[string][]*Model, was func(string) string) []Change 
 		out = append(out, Change{c.what, c.before, c.after, names})
 	}
 	slices.SortFunc(out, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(rank(a.What), rank(b.What)), cmp.Compare(a.What, b.What), slices.Compare(a.Models, b.Models), cmp.Compare(a.Before, b.Before))
+		return cmp.Or(cmp.Compare(rank(a.What), rank(b.What)), cmp.Compare(a.What, b.What),
+			slices.Compare(a.Models, b.Models), cmp.Compare(a.Before, b.Before))
 	})
 	return out
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Find returns the regular files below a folder that match a glob, sorted. * and ? stand for characters of one name,
-// ** for any number of folders. Folders whose name begins with a dot are not looked into unless the glob names them. What matches
-// and cannot be read to an end, a pipe or a device, is an error, and so is a link that leads nowhere.
+// ** for any number of folders. Folders whose name begins with a dot are not looked into unless the glob names them.
+// What matches and cannot be read to an end, a pipe or a device, is an error, and so is a link that leads nowhere.
 func Find(fsys fs.FS, glob string) ([]string, error) {
 	parts := strings.Split(path.Clean(glob), "/")
 	fixed := 0

@@ -30,8 +30,9 @@ type Standing struct {
 	LowerBound bool             // the entry accepts figures that are lower bounds
 }
 
-// Judge holds an estimate against limits other than of GPUs. What cannot be told is over the limit: growth from nothing, a figure that is
-// a lower bound, a run that ends before its end. Where nothing is limited, the one line has the device memory.
+// Judge holds an estimate against limits other than of GPUs. What cannot be told is over the limit: growth from
+// nothing, a figure that is a lower bound, a run that ends before its end. Where nothing is limited, the one line has
+// the device memory.
 func (l Limits) Judge(model, settings string, head *estimate.Report, at Standing) []Line {
 	line := func(total string) Line {
 		x := Line{Model: model, Settings: settings, Total: total, Value: value(head, total)}
@@ -77,8 +78,8 @@ func JudgeFit(model, settings string, gpu Value, total int64, r *estimate.Report
 	return x.known(r, lowerBound)
 }
 
-// known marks a line whose figure the estimate does not have, or has of a run that did not come to its end, which no limit lets pass; and
-// one that is a lower bound, which passes only where the entry accepts it.
+// known marks a line whose figure the estimate does not have, or has of a run that did not come to its end, which no
+// limit lets pass; and one that is a lower bound, which passes only where the entry accepts it.
 func (x Line) known(r *estimate.Report, lowerBound bool) Line {
 	limited := x.LimitText != ""
 	say := func(note string) {

@@ -77,7 +77,8 @@ type entry struct {
 // mapping takes a mapping apart: only these keys, each once, with values of their kinds.
 func (p *parser) mapping(n *yaml.Node, where string, keys []key) ([]entry, error) {
 	if n.Kind != yaml.MappingNode {
-		return nil, p.errorf(n, "%s is %s, want a mapping with the keys %s", where, kindOf(n), strings.Join(names(keys), ", "))
+		return nil, p.errorf(n, "%s is %s, want a mapping with the keys %s", where, kindOf(n),
+			strings.Join(names(keys), ", "))
 	}
 	var out []entry
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -130,8 +131,8 @@ func several(n *yaml.Node) []*yaml.Node {
 	return []*yaml.Node{n}
 }
 
-// values reads the values of a key that takes one scalar or several, each of the type that its kind wants. Numbers and switches
-// come out as the flags of memestimate take them.
+// values reads the values of a key that takes one scalar or several, each of the type that its kind wants. Numbers and
+// switches come out as the flags of memestimate take them.
 func (p *parser) values(e entry) (out []Value, err error) {
 	many := e.key.kind == texts || e.key.kind == numbers
 	if e.value.Kind == yaml.SequenceNode && !many {
@@ -178,7 +179,8 @@ func (p *parser) scalar(k key, n *yaml.Node) (string, error) {
 		return "", p.errorf(n, "%s: %s has no unit, want %s", k.name, n.Value, wants[k.kind])
 	case n.Tag != "!!str":
 		return "", p.errorf(n, "%s is %s, which YAML takes for no text: put it in quotes", k.name, n.Value)
-	case k.kind == amount && !fits(sizePattern, n.Value), k.kind == growth && !fits(sizePattern, n.Value) && !fits(sharePattern, n.Value):
+	case k.kind == amount && !fits(sizePattern, n.Value), k.kind == growth && !fits(sizePattern, n.Value) &&
+		!fits(sharePattern, n.Value):
 		return "", p.errorf(n, "%s is %q, want %s", k.name, n.Value, wants[k.kind])
 	case k.enum == nil:
 		return n.Value, nil
@@ -367,7 +369,8 @@ func (p *parser) named(e entry) (out []string, err error) {
 		case e.key.kind == shapes && v.Kind == yaml.ScalarNode && v.Tag == "!!str" && fits(shapePattern, v.Value):
 			out = append(out, k.Value+"="+v.Value)
 		case e.key.kind == shapes:
-			return nil, p.errorf(v, "%s: %q is %s, want sizes joined by x, such as 8x3x224x224, or scalar", e.key.name, k.Value, kindOf(v))
+			return nil, p.errorf(v, "%s: %q is %s, want sizes joined by x, such as 8x3x224x224, or scalar", e.key.name, k.Value,
+				kindOf(v))
 		default:
 			return nil, p.errorf(v, "%s: %q is %s, want a whole number from 1", e.key.name, k.Value, kindOf(v))
 		}

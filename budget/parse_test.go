@@ -50,13 +50,16 @@ func TestParse(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	a, b := f.Models[0], f.Models[1]
-	if a.Paths[0].Text != "resnet18" || a.Line != 6 || a.Limits.Sizes[0].Bytes != 24<<30 || a.Settings[0][0].Values[0] != "8" {
+	if a.Paths[0].Text != "resnet18" || a.Line != 6 || a.Limits.Sizes[0].Bytes != 24<<30 ||
+		a.Settings[0][0].Values[0] != "8" {
 		t.Errorf("%+v does not have the settings and limits of the file", a)
 	}
-	if len(b.Settings) != 2 || len(b.Settings[0]) != 5 || !slices.Equal(b.Settings[0][0].Values, []string{"1", "32"}) || !slices.Equal(b.Settings[0][2].Values, []string{"sequence=128"}) {
+	if len(b.Settings) != 2 || len(b.Settings[0]) != 5 || !slices.Equal(b.Settings[0][0].Values, []string{"1", "32"}) ||
+		!slices.Equal(b.Settings[0][2].Values, []string{"sequence=128"}) {
 		t.Errorf("%+v", b.Settings)
 	}
-	if l := b.Limits; len(l.Sizes) != 4 || l.Sizes[0] != (SizeLimit{diff.Device, 10_000_000_000, 18}) || l.Growth.Percent != 5 || l.Growth.Line != 22 || len(l.Fits) != 2 || l.Fits[1].Text != "t4" {
+	if l := b.Limits; len(l.Sizes) != 4 || l.Sizes[0] != (SizeLimit{diff.Device, 10_000_000_000, 18}) ||
+		l.Growth.Percent != 5 || l.Growth.Line != 22 || len(l.Fits) != 2 || l.Fits[1].Text != "t4" {
 		t.Errorf("%+v", l)
 	}
 }
@@ -64,7 +67,8 @@ func TestParse(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want, key string }{
 		{"", `b.yaml: is empty`, ""},
-		{"models: [resnet18]\nlimts: {}", `b.yaml:2: the file has no key "limts", want one of version, base, settings, limits, models`, "limts"},
+		{"models: [resnet18]\nlimts: {}",
+			`b.yaml:2: the file has no key "limts", want one of version, base, settings, limits, models`, "limts"},
 		{"models:\n  - path: a\n    settings: {bacth: 8}", `b.yaml:3: settings has no key "bacth"`, "bacth"},
 		{"models:\n  - path: a\n    limits:\n      devise: 8", `b.yaml:4: limits has no key "devise"`, "devise"},
 		{"models:\n  - settings: {}", `b.yaml:2: a model has no "path"`, ""},
@@ -131,7 +135,8 @@ func TestTable(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	fsys := fstest.MapFS{}
-	for _, name := range []string{"a.onnx", "models/b.onnx", "models/c.txt", "models/deep/er/d.onnx", ".git/e.onnx", "models/.cache/f.onnx", "x[1].onnx"} {
+	for _, name := range []string{"a.onnx", "models/b.onnx", "models/c.txt", "models/deep/er/d.onnx", ".git/e.onnx",
+		"models/.cache/f.onnx", "x[1].onnx"} {
 		fsys[name] = &fstest.MapFile{}
 	}
 	for _, tt := range []struct{ glob, want string }{
@@ -199,16 +204,19 @@ func TestJudge(t *testing.T) {
 	same := made(90)
 	unknown := made(0)
 	unknown.Peak = nil
-	if got := over(l.Judge("m", "", unknown, Standing{Base: same})); !slices.Equal(got, []bool{true, true, true, false, true}) {
+	if got := over(l.Judge("m", "", unknown, Standing{Base: same})); !slices.Equal(got,
+		[]bool{true, true, true, false, true}) {
 		t.Errorf("a run that was not simulated: %v", got)
 	}
 	died := made(50)
 	died.OOM = &estimate.OOM{Phase: "forward"}
-	if got := over(l.Judge("m", "", died, Standing{Base: same})); !slices.Equal(got, []bool{true, true, true, false, true}) {
+	if got := over(l.Judge("m", "", died, Standing{Base: same})); !slices.Equal(got,
+		[]bool{true, true, true, false, true}) {
 		t.Errorf("a run that died before its peak: %v", got)
 	}
 	partial := made(50)
-	partial.Coverage = estimate.Coverage{Nodes: 2, Modelled: 1, Unmodelled: []estimate.Unmodeled{{Op: "Mystery", Count: 1}}}
+	partial.Coverage = estimate.Coverage{Nodes: 2, Modelled: 1,
+		Unmodelled: []estimate.Unmodeled{{Op: "Mystery", Count: 1}}}
 	if got := over(l.Judge("m", "", partial, Standing{Base: same})); slices.Contains(got, false) {
 		t.Errorf("a lower bound passes: %v", got)
 	}
@@ -223,7 +231,8 @@ func TestJudge(t *testing.T) {
 	if JudgeFit("m", "", gpu, 100, made(100), false).Over || !JudgeFit("m", "", gpu, 99, made(100), false).Over {
 		t.Error("fits is wrong about 100 bytes")
 	}
-	if !JudgeFit("m", "", gpu, 100, died, false).Over || !JudgeFit("m", "", gpu, 100, partial, false).Over || JudgeFit("m", "", gpu, 100, partial, true).Over {
+	if !JudgeFit("m", "", gpu, 100, died, false).Over || !JudgeFit("m", "", gpu, 100, partial, false).Over ||
+		JudgeFit("m", "", gpu, 100, partial, true).Over {
 		t.Error("a run that died fits, or a lower bound does")
 	}
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// Schema returns the JSON Schema of a budget file, for editors. patterns are of the settings whose names other packages know,
-// by the names of their keys.
+// Schema returns the JSON Schema of a budget file, for editors. patterns are of the settings whose names other
+// packages know, by the names of their keys.
 func Schema(patterns map[string]string) ([]byte, error) {
 	s := object(fileKeys, patterns, "#")
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "memestimate budget"
 	s["description"] = "What the models of a repository may take on a GPU: memestimate check"
 	s["$defs"] = map[string]any{
-		"settings": object(settingKeys, patterns, "#/$defs/settings"), "limits": object(limitKeys, patterns, "#/$defs/limits"),
+		"settings": object(settingKeys, patterns, "#/$defs/settings"), "limits": object(limitKeys, patterns,
+			"#/$defs/limits"),
 		"models": object(modelKeys, patterns, "#/$defs/models"),
 	}
 	var b bytes.Buffer
@@ -28,7 +29,8 @@ func Schema(patterns map[string]string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// object is a mapping with these keys, which stands at a place of the schema. A key has the names that spelling.Key takes for it.
+// object is a mapping with these keys, which stands at a place of the schema. A key has the names that spelling.Key
+// takes for it.
 func object(keys []key, patterns map[string]string, place string) map[string]any {
 	properties, others := map[string]any{}, map[string]any{}
 	var required []string
@@ -42,7 +44,8 @@ func object(keys []key, patterns map[string]string, place string) map[string]any
 		}
 		others[spelling.KeyPattern(k.name)] = map[string]any{"$ref": place + "/properties/" + k.name}
 	}
-	out := map[string]any{"type": "object", "properties": properties, "patternProperties": others, "additionalProperties": false}
+	out := map[string]any{"type": "object", "properties": properties, "patternProperties": others,
+		"additionalProperties": false}
 	if required != nil {
 		out["required"] = required
 	}

@@ -1,5 +1,5 @@
-// Package cluster knows what a cluster calls its GPUs, and how much memory one of that name has. The packages below it hand a
-// job's need over to the engine that places it: Slurm, Kubernetes, or whoever asks Prometheus. Sizes are bytes.
+// Package cluster knows what a cluster calls its GPUs, and how much memory one of that name has. The packages below it
+// hand a job's need over to the engine that places it: Slurm, Kubernetes, or whoever asks Prometheus. Sizes are bytes.
 package cluster
 
 import (
@@ -31,8 +31,8 @@ type Size struct {
 // maxTable bounds a site's table.
 const maxTable = 1 << 20
 
-// ReadSizes reads a site's table: a YAML mapping "gpus" from names (of a GRES type, a feature, a product) to sizes that parse
-// understands, such as "79GiB".
+// ReadSizes reads a site's table: a YAML mapping "gpus" from names (of a GRES type, a feature, a product) to sizes
+// that parse understands, such as "79GiB".
 func ReadSizes(r io.Reader, parse func(string) (int64, error)) (Sizes, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxTable+1))
 	if err != nil {
@@ -67,11 +67,12 @@ var (
 )
 
 // gibs are the sizes that GPUs are sold with, in GiB: another number at the end of a name is part of a model's.
-var gibs = []int{4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 44, 46, 48, 64, 71, 72, 80, 94, 96, 128, 141, 142, 144, 180, 186, 188, 192, 256, 279, 288}
+var gibs = []int{4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 44, 46, 48, 64, 71, 72, 80, 94, 96, 128, 141, 142, 144,
+	180, 186, 188, 192, 256, 279, 288}
 
-// Of returns the memory of a GPU of that name: from the site's table, as a GPU known by name, or read off the name, as of
-// "a100-80", "vram40", "3g.40gb". A size in a name is the nominal one. What CUDA has of it is 93 % at worst of the GPUs known (T4: 15,360 MiB less what
-// the driver keeps, of 16 GiB; L40S: 45,487 of 48), so as much is taken.
+// Of returns the memory of a GPU of that name: from the site's table, as a GPU known by name, or read off the name, as
+// of "a100-80", "vram40", "3g.40gb". A size in a name is the nominal one. What CUDA has of it is 93 % at worst of the
+// GPUs known (T4: 15,360 MiB less what the driver keeps, of 16 GiB; L40S: 45,487 of 48), so as much is taken.
 func (s Sizes) Of(name string) (Size, bool) {
 	name = strings.ToLower(name)
 	mig := profile.FindStringSubmatch(name)

@@ -37,7 +37,8 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%q is taken for a GPU of %d bytes", name, got.Bytes)
 		}
 	}
-	for _, bad := range []string{"gpus: 3", "gpus:\n  a: 0GiB", "gpus:\n  a: much", "gpu:\n  a: 1GiB", "gpus:\n  a: 1GiB\n  a: 2GiB"} {
+	for _, bad := range []string{"gpus: 3", "gpus:\n  a: 0GiB", "gpus:\n  a: much", "gpu:\n  a: 1GiB",
+		"gpus:\n  a: 1GiB\n  a: 2GiB"} {
 		if _, err := ReadSizes(strings.NewReader(bad), parse); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

@@ -4,17 +4,18 @@ package compare
 type hunk struct{ a, b, endA, endB int }
 
 const (
-	// again is how many requests in a row have to be the same for two courses to be together again. Fewer would take any two
-	// tensors of one size for one another.
+	// again is how many requests in a row have to be the same for two courses to be together again. Fewer would take any
+	// two tensors of one size for one another.
 	again = 6
 
 	// ahead is how far each side is searched for that. An operator that one side lacks is a few dozen requests.
 	ahead = 300
 )
 
-// align lays two sequences beside each other and returns where they differ, in order. It goes through both at once; where they
-// part it skips as little as lets them go on alike, and then looks for what is common to the parts skipped. Where nothing near
-// is alike, it goes on with the next mark that both have: marks are places, by number, that are known to belong together.
+// align lays two sequences beside each other and returns where they differ, in order. It goes through both at once;
+// where they part it skips as little as lets them go on alike, and then looks for what is common to the parts skipped.
+// Where nothing near is alike, it goes on with the next mark that both have: marks are places, by number, that are
+// known to belong together.
 func align(a, b []int64, marksA, marksB []int) []hunk {
 	var out []hunk
 	i, j := 0, 0

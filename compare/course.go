@@ -24,7 +24,8 @@ type Course struct {
 	First *Parting `json:"first"`
 	// Partings are the first such place and the largest others, in order of time.
 	Partings []Parting `json:"partings"`
-	// Modules are the largest sizes held within each module of the prediction, in the order in which the step comes to them.
+	// Modules are the largest sizes held within each module of the prediction, in the order in which the step comes to
+	// them.
 	Modules []ModuleGap `json:"modules"`
 }
 
@@ -135,7 +136,8 @@ func courseOf(predicted *timeline.Timeline, measured *timeline.Timeline, number 
 
 // beside compares two steps.
 func (l *lane) beside(m *lane) *Course {
-	c := &Course{PredictedStep: l.step, MeasuredStep: m.step, Predicted: len(l.events), Measured: len(m.events), Partings: []Parting{}, Modules: []ModuleGap{}}
+	c := &Course{PredictedStep: l.step, MeasuredStep: m.step, Predicted: len(l.events), Measured: len(m.events),
+		Partings: []Parting{}, Modules: []ModuleGap{}}
 	c.Begin = newDifference("begin", l.before, m.before)
 	var marksA, marksB []int
 	for k := range l.marks {
@@ -146,7 +148,8 @@ func (l *lane) beside(m *lane) *Course {
 	held := [2]int64{l.before, m.before}
 	most := moduleMost{at: map[moduleKey]int{}}
 	i, j := 0, 0
-	for _, h := range append(align(l.change, m.change, marksA, marksB), hunk{len(l.events), len(m.events), len(l.events), len(m.events)}) {
+	for _, h := range append(align(l.change, m.change, marksA, marksB),
+		hunk{len(l.events), len(m.events), len(l.events), len(m.events)}) {
 		for ; i < h.a; i, j = i+1, j+1 {
 			held[0] += l.change[i]
 			held[1] += m.change[j]
@@ -233,7 +236,8 @@ type moduleKey struct {
 	layer int32
 }
 
-// moduleMost finds the most held within each module: what both hold from one of its requests to the next one of another module.
+// moduleMost finds the most held within each module: what both hold from one of its requests to the next one of
+// another module.
 type moduleMost struct {
 	at   map[moduleKey]int
 	list []ModuleGap
@@ -261,7 +265,8 @@ func (x *moduleMost) raise(held [2]int64) {
 	g.Difference.Difference = g.Predicted - g.Measured
 }
 
-// Within gathers modules under the names that they have up to a number of dots, as few as make no more than so many lines.
+// Within gathers modules under the names that they have up to a number of dots, as few as make no more than so many
+// lines.
 func (c *Course) Within(most int) []ModuleGap {
 	for depth := 8; depth > 0; depth-- {
 		var out []ModuleGap

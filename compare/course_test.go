@@ -8,8 +8,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// run is a made-up training run of so many layers and steps: parameters, and in each step activations, gradients and their
-// frees. extra is called at the forward pass of each layer.
+// run is a made-up training run of so many layers and steps: parameters, and in each step activations, gradients and
+// their frees. extra is called at the forward pass of each layer.
 func run(layers, steps int, extra func(b *timeline.Builder, step, layer int)) *timeline.Timeline {
 	var b timeline.Builder
 	size := func(i int) int64 { return int64(1+i%7) << 10 }
@@ -48,10 +48,12 @@ func run(layers, steps int, extra func(b *timeline.Builder, step, layer int)) *t
 func TestCourseOfItself(t *testing.T) {
 	tl := run(12, 3, nil)
 	c := courseOf(tl, tl, nil)
-	if c.First != nil || len(c.Partings) != 0 || c.Alike != c.Predicted || c.Alike != 48 || c.PredictedStep != 3 || c.MeasuredStep != 3 {
+	if c.First != nil || len(c.Partings) != 0 || c.Alike != c.Predicted || c.Alike != 48 || c.PredictedStep != 3 ||
+		c.MeasuredStep != 3 {
 		t.Errorf("%+v", c)
 	}
-	if len(c.Modules) != 12+12+1 || c.Modules[0].Name != "block0.conv" || c.Modules[12].Name != "block11.conv" || c.Modules[12].Phase != "backward" {
+	if len(c.Modules) != 12+12+1 || c.Modules[0].Name != "block0.conv" || c.Modules[12].Name != "block11.conv" ||
+		c.Modules[12].Phase != "backward" {
 		t.Errorf("modules %+v", c.Modules)
 	}
 	for _, m := range c.Modules {
@@ -77,12 +79,15 @@ func TestCourseParts(t *testing.T) {
 		number[i] = int32(1000 + i)
 	}
 	c := courseOf(predicted, measured, number)
-	if c.Alike != 48 || c.Predicted != 48 || c.Measured != 51 || len(c.Partings) != 2 || c.First == nil || *c.First != c.Partings[0] {
+	if c.Alike != 48 || c.Predicted != 48 || c.Measured != 51 || len(c.Partings) != 2 || c.First == nil ||
+		*c.First != c.Partings[0] {
 		t.Fatalf("%+v", c)
 	}
 	want := []Parting{
-		{Phase: "forward", MeasuredEvent: 1000 + c.eventOf(measured, 4), MeasuredMost: 1 << 20, Layer: "block5.conv", Site: "block4.conv"},
-		{Phase: "forward", MeasuredEvent: 1000 + c.eventOf(measured, 9), Measured: 5 << 20, Difference: -5 << 20, MeasuredMost: 5 << 20, Layer: "block10.conv", Site: "block9.conv"},
+		{Phase: "forward", MeasuredEvent: 1000 + c.eventOf(measured, 4), MeasuredMost: 1 << 20, Layer: "block5.conv",
+			Site: "block4.conv"},
+		{Phase: "forward", MeasuredEvent: 1000 + c.eventOf(measured, 9), Measured: 5 << 20, Difference: -5 << 20,
+			MeasuredMost: 5 << 20, Layer: "block10.conv", Site: "block9.conv"},
 	}
 	for i, p := range c.Partings {
 		p.PredictedEvent = 0
@@ -132,11 +137,14 @@ func TestAlign(t *testing.T) {
 		{"empty", nil, nil, nil, nil, nil},
 		{"one is empty", count(0, 3), nil, nil, nil, []hunk{{0, 0, 3, 0}}},
 		{"left out", count(0, 50), slices.Concat(count(0, 20), count(25, 50)), nil, nil, []hunk{{20, 20, 25, 20}}},
-		{"instead", slices.Concat(count(0, 20), []int64{-1, -2}, count(20, 40)), slices.Concat(count(0, 20), []int64{-3}, count(20, 40)), nil, nil, []hunk{{20, 20, 22, 21}}},
+		{"instead", slices.Concat(count(0, 20), []int64{-1, -2}, count(20, 40)),
+			slices.Concat(count(0, 20), []int64{-3}, count(20, 40)), nil, nil, []hunk{{20, 20, 22, 21}}},
 		{"broken off", count(0, 50), count(0, 30), nil, nil, []hunk{{30, 30, 50, 30}}},
 		{"for good", count(0, 1000), slices.Concat(count(0, 10), count(5000, 6000)), nil, nil, []hunk{{10, 10, 1000, 1010}}},
-		{"close by", slices.Concat(count(0, 20), []int64{-1}, count(20, 23), count(24, 50)), count(0, 50), nil, nil, []hunk{{20, 20, 21, 20}, {24, 23, 24, 24}}},
-		{"to a mark", count(0, 1000), slices.Concat(count(0, 10), count(5000, 5800), count(900, 1000)), []int{0, 900}, []int{0, 810}, []hunk{{10, 10, 900, 810}}},
+		{"close by", slices.Concat(count(0, 20), []int64{-1}, count(20, 23), count(24, 50)), count(0, 50), nil, nil,
+			[]hunk{{20, 20, 21, 20}, {24, 23, 24, 24}}},
+		{"to a mark", count(0, 1000), slices.Concat(count(0, 10), count(5000, 5800), count(900, 1000)), []int{0, 900},
+			[]int{0, 810}, []hunk{{10, 10, 900, 810}}},
 	} {
 		if got := align(c.a, c.b, c.marksA, c.made); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, wanted %v", c.name, got, c.want)

@@ -120,7 +120,8 @@ func (e *NoFit) Error() string {
 		why = append(why[:4], fmt.Sprintf("and %d more", len(why)-4))
 	}
 	if e.Nearest != nil {
-		closest := fmt.Sprintf("%s (%s) comes closest with %s, %s short", e.Nearest.Label(), e.Nearest.Name, FormatBytes(e.Nearest.Available()), FormatBytes(e.Short))
+		closest := fmt.Sprintf("%s (%s) comes closest with %s, %s short", e.Nearest.Label(), e.Nearest.Name,
+			FormatBytes(e.Nearest.Available()), FormatBytes(e.Short))
 		why = append([]string{closest}, why...)
 	}
 	if len(why) == 0 {

@@ -23,7 +23,8 @@ type Hold struct {
 	fd    uintptr  // then its descriptor, out of reach of the garbage collector
 }
 
-// Release gives the devices back. The lock goes before the file does: one without a file means that somebody else removed it.
+// Release gives the devices back. The lock goes before the file does: one without a file means that somebody else
+// removed it.
 func (h *Hold) Release() {
 	if h.file != nil {
 		h.file.Close()

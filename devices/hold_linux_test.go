@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	}
 	var n int
 	fmt.Sscan(os.Getenv("HOLD_GPUS"), &n)
-	h, err := s.Hold(context.Background(), func() ([]Device, error) { return cards(n), nil }, HoldRequest{Request: Request{Bytes: gib}, Wait: true})
+	h, err := s.Hold(context.Background(), func() ([]Device, error) { return cards(n), nil },
+		HoldRequest{Request: Request{Bytes: gib}, Wait: true})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(125)
@@ -36,7 +37,8 @@ func TestMain(m *testing.M) {
 	if err := h.Inherit(); err != nil {
 		panic(err)
 	}
-	panic(syscall.Exec("/bin/sh", append([]string{"sh", "-c"}, os.Args[1:]...), append(os.Environ(), Environment(h.Devices)...)))
+	panic(syscall.Exec("/bin/sh", append([]string{"sh", "-c"}, os.Args[1:]...),
+		append(os.Environ(), Environment(h.Devices)...)))
 }
 
 // launcher returns the command that holds one of n GPUs and then runs a shell line.
@@ -51,7 +53,8 @@ func launcher(dir string, n int, line string) *exec.Cmd {
 func cards(n int) []Device {
 	var ds []Device
 	for i := range n {
-		ds = append(ds, Device{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Name: "A100", GPUInstance: -1, ComputeInstance: -1, HasMemory: true, Total: 80 * gib, Free: 80 * gib, KnowsProcesses: true})
+		ds = append(ds, Device{Index: i, UUID: fmt.Sprintf("GPU-%d", i), Name: "A100", GPUInstance: -1, ComputeInstance: -1,
+			HasMemory: true, Total: 80 * gib, Free: 80 * gib, KnowsProcesses: true})
 	}
 	return ds
 }
@@ -111,14 +114,16 @@ func TestHoldAndRelease(t *testing.T) {
 		t.Fatalf("held %s and %s", a.Devices[0].UUID, b.Devices[0].UUID)
 	}
 	var no *NoFit
-	if _, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(2), nil }, HoldRequest{}); !errors.As(err, &no) || !strings.Contains(err.Error(), "is held by process") {
+	if _, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(2), nil }, HoldRequest{}); !errors.As(err,
+		&no) || !strings.Contains(err.Error(), "is held by process") {
 		t.Errorf("a third launcher got %v", err)
 	}
 	ds := cards(2)
 	if err := s.Attach(ds); err != nil {
 		t.Fatal(err)
 	}
-	if r := ds[0].Reservations; len(r) != 1 || r[0].ID != a.ID || r[0].Bytes != 10*gib || r[0].Outstanding != 10*gib || r[0].PID != os.Getpid() || r[0].User == "" {
+	if r := ds[0].Reservations; len(r) != 1 || r[0].ID != a.ID || r[0].Bytes != 10*gib || r[0].Outstanding != 10*gib ||
+		r[0].PID != os.Getpid() || r[0].User == "" {
 		t.Errorf("reservations %+v", r)
 	}
 	if out, err := json.Marshal(ds); err != nil || !strings.Contains(string(out), `"outstanding_bytes":10737418240`) {
@@ -144,7 +149,8 @@ func TestHoldAndRelease(t *testing.T) {
 func TestShare(t *testing.T) {
 	s := state(t)
 	share := func(bytes uint64) (*Hold, error) {
-		return s.Hold(t.Context(), func() ([]Device, error) { return cards(1), nil }, HoldRequest{Request: Request{Bytes: bytes, Share: true}})
+		return s.Hold(t.Context(), func() ([]Device, error) { return cards(1), nil },
+			HoldRequest{Request: Request{Bytes: bytes, Share: true}})
 	}
 	a, err := share(50 * gib)
 	if err != nil {
@@ -168,8 +174,10 @@ func TestShare(t *testing.T) {
 
 // TestOutstanding follows a job that takes its memory: what the driver shows no longer counts twice.
 func TestOutstanding(t *testing.T) {
-	rec := record{ID: "r", Grants: []grant{{UUID: "GPU-0", Bytes: 30 * gib, Base: 5 * gib}}, Share: true, PID: 100, PIDNamespace: initialNamespace}
-	later := record{ID: "s", Grants: []grant{{UUID: "GPU-0", Bytes: 10 * gib, Base: 6 * gib}}, Share: true, PID: 200, PIDNamespace: initialNamespace, Started: time.Unix(1, 0)}
+	rec := record{ID: "r", Grants: []grant{{UUID: "GPU-0", Bytes: 30 * gib, Base: 5 * gib}}, Share: true, PID: 100,
+		PIDNamespace: initialNamespace}
+	later := record{ID: "s", Grants: []grant{{UUID: "GPU-0", Bytes: 10 * gib, Base: 6 * gib}}, Share: true, PID: 200,
+		PIDNamespace: initialNamespace, Started: time.Unix(1, 0)}
 	children := map[int]int{101: 100, 201: 200}
 	tree := func(pid int, of *record) bool { return pid == of.PID || children[pid] == of.PID }
 	for _, tt := range []struct {
@@ -181,10 +189,14 @@ func TestOutstanding(t *testing.T) {
 		want  []uint64 // outstanding
 	}{
 		{"nothing yet", 5 * gib, nil, true, tree, []uint64{30 * gib, 10 * gib}},
-		{"part of it", 17 * gib, []Process{{PID: 100, Bytes: 12 * gib, Known: true}}, true, tree, []uint64{18 * gib, 10 * gib}},
-		{"a child has it", 25 * gib, []Process{{PID: 101, Bytes: 20 * gib, Known: true}}, true, tree, []uint64{10 * gib, 10 * gib}},
-		{"a stranger's memory is no excuse", 45 * gib, []Process{{PID: 300, Bytes: 40 * gib, Known: true}}, true, tree, []uint64{30 * gib, 10 * gib}},
-		{"more than asked for", 55 * gib, []Process{{PID: 100, Bytes: 50 * gib, Known: true}}, true, tree, []uint64{0, 10 * gib}},
+		{"part of it", 17 * gib, []Process{{PID: 100, Bytes: 12 * gib, Known: true}}, true, tree,
+			[]uint64{18 * gib, 10 * gib}},
+		{"a child has it", 25 * gib, []Process{{PID: 101, Bytes: 20 * gib, Known: true}}, true, tree,
+			[]uint64{10 * gib, 10 * gib}},
+		{"a stranger's memory is no excuse", 45 * gib, []Process{{PID: 300, Bytes: 40 * gib, Known: true}}, true, tree,
+			[]uint64{30 * gib, 10 * gib}},
+		{"more than asked for", 55 * gib, []Process{{PID: 100, Bytes: 50 * gib, Known: true}}, true, tree,
+			[]uint64{0, 10 * gib}},
 		{"by device in a container", 17 * gib, nil, true, nil, []uint64{18 * gib, 10 * gib}},
 		{"by device, both", 40 * gib, nil, true, nil, []uint64{0, 5 * gib}},
 		{"by device where processes are secret", 17 * gib, nil, false, tree, []uint64{18 * gib, 10 * gib}},
@@ -278,7 +290,8 @@ func TestHostileState(t *testing.T) {
 	}{
 		{"a file", func(d string) error { return os.WriteFile(d, nil, 0o644) }, "is not a directory"},
 		{"a link", func(d string) error { return os.Symlink(os.TempDir(), d) }, "is a symbolic link"},
-		{"others may delete", func(d string) error { return errors.Join(os.Mkdir(d, 0o777), os.Chmod(d, 0o777)) }, "others can delete"},
+		{"others may delete", func(d string) error { return errors.Join(os.Mkdir(d, 0o777), os.Chmod(d, 0o777)) },
+			"others can delete"},
 		{"no parent", func(string) error { return nil }, "no such file"},
 	} {
 		dir := filepath.Join(t.TempDir(), "state")
@@ -302,7 +315,8 @@ func TestHostileState(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bad.Close()
-	liar, err := s.create(holdPrefix+"liar", record{Grants: []grant{{UUID: "GPU-1", Bytes: ^uint64(0)}}, User: "a\nb", Command: "$(rm)"})
+	liar, err := s.create(holdPrefix+"liar", record{Grants: []grant{{UUID: "GPU-1", Bytes: ^uint64(0)}}, User: "a\nb",
+		Command: "$(rm)"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +338,8 @@ func TestStateModes(t *testing.T) {
 	s := state(t)
 	h := hold(t, s, 1, HoldRequest{})
 	defer h.Release()
-	for name, want := range map[string]os.FileMode{"": os.ModeDir | os.ModeSticky | 0o777, lockName: 0o622, holdPrefix + h.ID: 0o644} {
+	for name, want := range map[string]os.FileMode{"": os.ModeDir | os.ModeSticky | 0o777, lockName: 0o622,
+		holdPrefix + h.ID: 0o644} {
 		fi, err := os.Stat(s.path(name))
 		if err != nil {
 			t.Fatal(err)
@@ -336,7 +351,8 @@ func TestStateModes(t *testing.T) {
 }
 
 func TestEnvironment(t *testing.T) {
-	if got := strings.Join(Environment(cards(2)), " "); got != "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=GPU-0,GPU-1" {
+	if got := strings.Join(Environment(cards(2)),
+		" "); got != "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=GPU-0,GPU-1" {
 		t.Errorf("got %s", got)
 	}
 }

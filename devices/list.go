@@ -139,8 +139,8 @@ func (s *Session) List() ([]Device, error) {
 	return all, nil
 }
 
-// mayRestart tells whether the error is one of a driver that was unloaded, upgraded or reset since, which a new connection may see working
-// again, and no query hangs in the old one.
+// mayRestart tells whether the error is one of a driver that was unloaded, upgraded or reset since, which a new
+// connection may see working again, and no query hangs in the old one.
 func (s *Session) mayRestart(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,7 +77,8 @@ func (g *scriptedGPU) ids() (int, int, error) { return g.gi, g.ci, g.errs["ids"]
 
 // card returns a scripted GPU with an 80 GiB card's memory.
 func card(id string, used uint64) *scriptedGPU {
-	return &scriptedGPU{id: id, model: "NVIDIA A100-SXM4-80GB", bus: "00000000:3B:00.0", mem: memory{80 * gib, used, 79*gib - used, gib}, errs: map[string]error{}}
+	return &scriptedGPU{id: id, model: "NVIDIA A100-SXM4-80GB", bus: "00000000:3B:00.0",
+		mem: memory{80 * gib, used, 79*gib - used, gib}, errs: map[string]error{}}
 }
 
 func list(t *testing.T, gpus ...*scriptedGPU) []Device {
@@ -122,7 +123,8 @@ func TestListOneFault(t *testing.T) {
 		bad.errs[tt.call] = tt.err
 		ds := list(t, card("GPU-a", 0), bad, card("GPU-c", 3*gib))
 		if len(ds) != 3 || !ds[0].Usable() || !ds[2].Usable() || ds[2].Used != 3*gib {
-			t.Errorf("%s fails with %v: %d devices, neighbours %q and %q, want both usable", tt.call, tt.err, len(ds), ds[0].Reason, ds[2].Reason)
+			t.Errorf("%s fails with %v: %d devices, neighbours %q and %q, want both usable", tt.call, tt.err, len(ds),
+				ds[0].Reason, ds[2].Reason)
 			continue
 		}
 		if ds[1].Reason != tt.reason {
@@ -165,7 +167,8 @@ func TestUnifiedMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := ds[0]; d.Unified != tt.unified || d.Usable() != tt.unified || tt.unified && (d.Total != 128*gib || d.Free != 100*gib || d.Used != 28*gib) {
+		if d := ds[0]; d.Unified != tt.unified || d.Usable() != tt.unified || tt.unified &&
+			(d.Total != 128*gib || d.Free != 100*gib || d.Used != 28*gib) {
 			t.Errorf("%s: %+v", tt.name, d)
 		}
 	}
@@ -186,12 +189,14 @@ func TestModes(t *testing.T) {
 		{ModeExclusiveProcess, nil, nil, "", false},
 		{ModeExclusiveProcess, drawing, nil, "", false},
 		{ModeExclusiveProcess, compute, nil, "exclusive-process mode, and a process has it", true},
-		{ModeExclusiveProcess, nil, codeNoPermission, "exclusive-process mode, and the driver does not list its processes", false},
+		{ModeExclusiveProcess, nil, codeNoPermission, "exclusive-process mode, and the driver does not list its processes",
+			false},
 	} {
 		c := card("GPU-a", 0)
 		c.mode, c.procs, c.errs["procs"] = tt.mode, tt.procs, tt.procsErr
 		if d := list(t, c)[0]; d.Reason != tt.reason || d.Occupied != tt.occupied {
-			t.Errorf("%v with %v: reason %q, occupied %v, want %q, %v", tt.mode, tt.procs, d.Reason, d.Occupied, tt.reason, tt.occupied)
+			t.Errorf("%v with %v: reason %q, occupied %v, want %q, %v", tt.mode, tt.procs, d.Reason, d.Occupied, tt.reason,
+				tt.occupied)
 		}
 	}
 }
@@ -322,7 +327,8 @@ func TestMemoryFunctions(t *testing.T) {
 func TestCodes(t *testing.T) {
 	for _, c := range []Code{4, 8, 9, 12, 15, 17, 18, 999} {
 		e := &InitError{Code: c}
-		if e.Hint() == "" || strings.Contains(e.Error(), "\n") || !strings.Contains(e.Error(), fmt.Sprint(int(c))) || !errors.Is(e, c) {
+		if e.Hint() == "" || strings.Contains(e.Error(), "\n") || !strings.Contains(e.Error(), fmt.Sprint(int(c))) ||
+			!errors.Is(e, c) {
 			t.Errorf("code %d: error %q, hint %q", c, e, e.Hint())
 		}
 	}

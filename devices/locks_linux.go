@@ -14,12 +14,14 @@ import (
 )
 
 // Files of the state directory live while somebody has a write lock on their first byte: an open file description lock
-// (fcntl(2), Linux 3.15), which passes to a command by exec and to its children by fork, and which the kernel drops when
-// the last process with the descriptor ends, however it ends. Whether one is there can be asked of a descriptor that is open for
-// reading, without taking it; and who can only read a file cannot keep others from it, for a write lock needs write access.
+// (fcntl(2), Linux 3.15), which passes to a command by exec and to its children by fork, and which the kernel drops
+// when the last process with the descriptor ends, however it ends. Whether one is there can be asked of a descriptor
+// that is open for reading, without taking it; and who can only read a file cannot keep others from it, for a write
+// lock needs write access.
 //
-// Bytes far behind the end carry marks: what a lock is for, in its place. The kernel shows the places of all locks in /proc/locks,
-// from every process-number namespace, so a reservation is seen to be alive although its file, or the whole directory, was removed.
+// Bytes far behind the end carry marks: what a lock is for, in its place. The kernel shows the places of all locks in
+// /proc/locks, from every process-number namespace, so a reservation is seen to be alive although its file, or the
+// whole directory, was removed.
 
 // lockFirst takes the lock of a file's first byte, at once or not at all.
 func lockFirst(f *os.File) error { return setLock(f, unix.F_OFD_SETLK, unix.F_WRLCK, 0) }
@@ -60,7 +62,8 @@ func hashOf(words []string) uint64 {
 	return h.Sum64()
 }
 
-// ownerMark is the mark of the file of that name and owner, so that another user's file of the same name does not stand for it.
+// ownerMark is the mark of the file of that name and owner, so that another user's file of the same name does not
+// stand for it.
 func ownerMark(name string, uid uint32) int64 {
 	return markOf("file", name, strconv.FormatUint(uint64(uid), 10))
 }
@@ -78,12 +81,12 @@ func waiterMarks(dir string) int64 {
 	return markBit | waiterBit | int64(hashOf([]string{"waiter", dir})&(1<<21-1)<<40)
 }
 
-// A lockTable is the marks in /proc/locks, by the file that they are on. Locks that come and go while it is read may be missing from it, so
-// it shows that a lock is there, never that none is.
+// A lockTable is the marks in /proc/locks, by the file that they are on. Locks that come and go while it is read may
+// be missing from it, so it shows that a lock is there, never that none is.
 type lockTable map[string][]int64
 
-// readLocks reads the table, twice, for the kernel shows it a page at a time and may skip an entry while others go; it is empty where the
-// kernel does not show one.
+// readLocks reads the table, twice, for the kernel shows it a page at a time and may skip an entry while others go; it
+// is empty where the kernel does not show one.
 func readLocks() lockTable {
 	table := lockTable{}
 	for range 2 {
@@ -105,7 +108,8 @@ func (table lockTable) add() {
 		if len(w) != 8 || w[1] != "OFDLCK" || w[3] != "WRITE" || w[6] != w[7] {
 			continue
 		}
-		if place, err := strconv.ParseInt(w[6], 10, 64); err == nil && place&markBit != 0 && !slices.Contains(table[w[5]], place) {
+		if place, err := strconv.ParseInt(w[6], 10, 64); err == nil && place&markBit != 0 &&
+			!slices.Contains(table[w[5]], place) {
 			table[w[5]] = append(table[w[5]], place)
 		}
 	}

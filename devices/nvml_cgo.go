@@ -155,7 +155,8 @@ func (l *realNVML) shutdown() {
 	}
 }
 
-// restart leaves the library without any known function when the driver is still away: after a failed Init a call ends the process.
+// restart leaves the library without any known function when the driver is still away: after a failed Init a call ends
+// the process.
 func (l *realNVML) restart() error {
 	if l.has("nvmlShutdown") == nil {
 		l.api.Shutdown()

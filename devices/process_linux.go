@@ -28,7 +28,8 @@ type procStat struct {
 	start  uint64 // in clock ticks since boot: with the number it names a process for good
 }
 
-// statOf reads /proc/PID/stat. The name in it may hold spaces and brackets, so the fields are counted from the last bracket.
+// statOf reads /proc/PID/stat. The name in it may hold spaces and brackets, so the fields are counted from the last
+// bracket.
 func statOf(pid int) (procStat, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// maxProcesses is far more than a GPU has: go-nvml asks a driver that always wants more room until memory is gone, so the lists
-// are asked for here.
+// maxProcesses is far more than a GPU has: go-nvml asks a driver that always wants more room until memory is gone, so
+// the lists are asked for here.
 const maxProcesses = 4096
 
 // notAvailable is NVML_VALUE_NOT_AVAILABLE as a process's memory.
@@ -81,9 +81,12 @@ var lists = []struct {
 	kind  string
 	names []string
 }{
-	{"compute", []string{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"}},
-	{"mps", []string{"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2", "nvmlDeviceGetMPSComputeRunningProcesses"}},
-	{"graphics", []string{"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlDeviceGetGraphicsRunningProcesses"}},
+	{"compute", []string{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+		"nvmlDeviceGetComputeRunningProcesses"}},
+	{"mps", []string{"nvmlDeviceGetMPSComputeRunningProcesses_v3", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
+		"nvmlDeviceGetMPSComputeRunningProcesses"}},
+	{"graphics", []string{"nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2",
+		"nvmlDeviceGetGraphicsRunningProcesses"}},
 }
 
 // processes merges the driver's three lists. A process that both draws and computes is one, of the

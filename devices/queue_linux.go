@@ -26,12 +26,12 @@ const (
 // driverPatience is how long a waiter bears with a driver that fails: as it does while it is upgraded or reset.
 const driverPatience = 5 * time.Minute
 
-// lostPatience is how long waiters whose tickets somebody removed are let go first: they notice it within queuePause and write them
-// anew, unless they are stopped.
+// lostPatience is how long waiters whose tickets somebody removed are let go first: they notice it within queuePause
+// and write them anew, unless they are stopped.
 const lostPatience = 5 * time.Second
 
-// A ticket is a waiter's file: the devices that it could ever take. Its name has the time of arrival, in nanoseconds since boot, which
-// all processes read from one clock that nobody sets.
+// A ticket is a waiter's file: the devices that it could ever take. Its name has the time of arrival, in nanoseconds
+// since boot, which all processes read from one clock that nobody sets.
 type ticket struct {
 	UUIDs        []string `json:"uuids"`
 	Within       []string `json:"within,omitempty"` // the reservations that it runs under
@@ -265,8 +265,8 @@ func without(ds []Device, uuids []string) []Device {
 	return ds
 }
 
-// enter takes a ticket, unless there is one already. One that a cleaner took away is written anew: the place stays. The caller
-// has the host lock.
+// enter takes a ticket, unless there is one already. One that a cleaner took away is written anew: the place stays.
+// The caller has the host lock.
 func (q *queue) enter(uuids, inside []string) error {
 	if q.file != nil && q.state.still(q.file, q.name()) {
 		return nil
@@ -316,7 +316,8 @@ func (q *queue) leave() {
 // claims goes through the waiters in front, nearest first, and returns the wanted devices that they
 // could take too. When these leave too few, it stops and returns the waiter to wait for: so the usual
 // look at a long queue opens one file of it. Who runs under a reservation waits behind those under the same one
-// alone: the others wait for its end. One that somebody stopped is passed over until it goes on. The caller has the host lock.
+// alone: the others wait for its end. One that somebody stopped is passed over until it goes on. The caller has the
+// host lock.
 func (q *queue) claims(wanted, inside []string) (taken []string, blocker string) {
 	names, err := q.state.names(waitPrefix)
 	if err != nil {

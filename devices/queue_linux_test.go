@@ -127,7 +127,8 @@ func TestTimeout(t *testing.T) {
 	h := hold(t, s, 1, HoldRequest{Request: Request{Bytes: gib}, Command: "train.py"})
 	start := time.Now()
 	var seen []Waiting
-	_, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(1), nil }, HoldRequest{Wait: true, Timeout: 150 * time.Millisecond, Status: func(w Waiting) { seen = append(seen, w) }})
+	_, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(1), nil },
+		HoldRequest{Wait: true, Timeout: 150 * time.Millisecond, Status: func(w Waiting) { seen = append(seen, w) }})
 	if took := time.Since(start); !errors.Is(err, ErrTimeout) || took < 150*time.Millisecond || took > 10*time.Second {
 		t.Errorf("%v after %v, want a timeout after 150ms", err, took)
 	}

@@ -82,7 +82,8 @@ func (s *State) freedBy(id string) (uid uint32, ok bool) {
 	defer f.Close()
 	var st unix.Stat_t
 	var c freed
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&c) != nil {
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG ||
+		json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&c) != nil {
 		return 0, false
 	}
 	return c.UID, st.Uid == c.UID || st.Uid == 0
@@ -120,9 +121,9 @@ func (s *State) Attach(ds []Device) error {
 	return nil
 }
 
-// Free gives up a reservation, though processes still run under it: their devices are offered to others at once, and what memory
-// they have counts as used. Only its owner, and root, can do that. It returns the process numbers that still have the reservation,
-// as far as this user can see them.
+// Free gives up a reservation, though processes still run under it: their devices are offered to others at once, and
+// what memory they have counts as used. Only its owner, and root, can do that. It returns the process numbers that
+// still have the reservation, as far as this user can see them.
 func (s *State) Free(id string) ([]int, error) {
 	name := holdPrefix + id
 	if id == "" || strings.ContainsAny(id, "/\x00") {

@@ -31,7 +31,8 @@ type Reservation struct {
 	Taken    uint64
 	Followed bool
 
-	// Removed tells that somebody deleted the reservation's file while it was held. Nothing but its being there is known then.
+	// Removed tells that somebody deleted the reservation's file while it was held. Nothing but its being there is known
+	// then.
 	Removed bool
 }
 
@@ -43,7 +44,8 @@ func (r *Reservation) holder() string {
 	case r.Left && r.Holder == 0:
 		return fmt.Sprintf("what process %d (%s, %s) left behind", r.PID, plain(r.User), plain(r.Command))
 	case r.Left:
-		return fmt.Sprintf("process %d (%s, %s), which process %d (%s) left behind", r.Holder, plain(r.User), plain(r.HolderCommand), r.PID, plain(r.Command))
+		return fmt.Sprintf("process %d (%s, %s), which process %d (%s) left behind", r.Holder, plain(r.User),
+			plain(r.HolderCommand), r.PID, plain(r.Command))
 	}
 	return fmt.Sprintf("process %d (%s, %s)", r.PID, plain(r.User), plain(r.Command))
 }
@@ -105,7 +107,8 @@ func (r *record) reservation(g *grant) Reservation {
 	}
 }
 
-// followed tells whether the driver's process numbers say what the record's command has: tree is nil where they are not ours.
+// followed tells whether the driver's process numbers say what the record's command has: tree is nil where they are
+// not ours.
 func (r *record) followed(d *Device, tree func(int, *record) bool) bool {
 	return tree != nil && d.KnowsProcesses && (r.PIDNamespace == initialNamespace || r.Start != 0)
 }
@@ -150,10 +153,10 @@ func attach(ds []Device, records []record, tree func(pid int, of *record) bool) 
 	}
 }
 
-// creditGrowth takes what the device's used memory grew since the first of these grants off their reservations, oldest first. What
-// the driver says that the processes of other commands have, and those that were there before took since, is none of it. The rest may
-// still be a stranger's: a job is then thought to have its memory already, which is the weaker of the two ways and used only
-// where processes cannot be told apart.
+// creditGrowth takes what the device's used memory grew since the first of these grants off their reservations, oldest
+// first. What the driver says that the processes of other commands have, and those that were there before took since,
+// is none of it. The rest may still be a stranger's: a job is then thought to have its memory already, which is the
+// weaker of the two ways and used only where processes cannot be told apart.
 func (d *Device) creditGrowth(blind []*grant, at []int, counted []bool) {
 	if len(blind) == 0 || !d.HasMemory {
 		return

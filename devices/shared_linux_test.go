@@ -49,7 +49,8 @@ func TestInnerLauncher(t *testing.T) {
 	// It has no claim to anything else.
 	outer = hold(t, s, 2, HoldRequest{})
 	defer outer.Release()
-	if _, err := s.Hold(t.Context(), listing(2), HoldRequest{Request: Request{Count: 2, Held: outer.ID}, Wait: true}); err == nil ||
+	if _, err := s.Hold(t.Context(), listing(2), HoldRequest{Request: Request{Count: 2, Held: outer.ID},
+		Wait: true}); err == nil ||
 		!strings.Contains(err.Error(), "GPU 1 is not part of the reservation that this runs under") {
 		t.Errorf("two GPUs within a reservation of one: %v", err)
 	}
@@ -63,10 +64,12 @@ func TestInnerSharers(t *testing.T) {
 		outer = append(outer, hold(t, s, 1, HoldRequest{Request: Request{Bytes: 30 * gib, Share: true}}))
 	}
 	for _, o := range outer {
-		inner = append(inner, hold(t, s, 1, HoldRequest{Request: Request{Bytes: 20 * gib, Held: o.ID}, Wait: true, Timeout: 5 * time.Second}))
+		inner = append(inner, hold(t, s, 1, HoldRequest{Request: Request{Bytes: 20 * gib, Held: o.ID}, Wait: true,
+			Timeout: 5 * time.Second}))
 	}
 	var never *Never
-	_, err := s.Hold(t.Context(), listing(1), HoldRequest{Request: Request{Bytes: 40 * gib, Held: outer[0].ID}, Wait: true})
+	_, err := s.Hold(t.Context(), listing(1), HoldRequest{Request: Request{Bytes: 40 * gib, Held: outer[0].ID},
+		Wait: true})
 	if !errors.As(err, &never) || !strings.Contains(err.Error(), "has 30.00 GiB of it") {
 		t.Errorf("more than the share that it runs under: %v", err)
 	}
@@ -194,7 +197,8 @@ func TestDriverFailsForAWhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Release()
-	if _, err := s.Hold(t.Context(), func() ([]Device, error) { return nil, codeUnknown }, HoldRequest{}); !errors.Is(err, codeUnknown) {
+	if _, err := s.Hold(t.Context(), func() ([]Device, error) { return nil, codeUnknown }, HoldRequest{}); !errors.Is(err,
+		codeUnknown) {
 		t.Errorf("without waiting: %v", err)
 	}
 }
@@ -295,19 +299,23 @@ func TestForgedRelease(t *testing.T) {
 	}
 }
 
-// TestContainers follows the memory of commands in containers, whose processes are not among those that this namespace numbers alike.
+// TestContainers follows the memory of commands in containers, whose processes are not among those that this namespace
+// numbers alike.
 func TestContainers(t *testing.T) {
-	boxed := record{ID: "b", Grants: []grant{{UUID: "GPU-0", Bytes: 30 * gib, Base: 10 * gib, Before: map[int]uint64{7: 10 * gib}}}, PID: 5, PIDNamespace: 99, Start: 1234}
+	boxed := record{ID: "b", Grants: []grant{{UUID: "GPU-0", Bytes: 30 * gib, Base: 10 * gib,
+		Before: map[int]uint64{7: 10 * gib}}}, PID: 5, PIDNamespace: 99, Start: 1234}
 	for _, tt := range []struct {
 		name  string
 		procs []Process
 		tree  func(int, *record) bool
 		want  uint64
 	}{
-		{"its process is known by number and start", []Process{{PID: 7, Bytes: 10 * gib, Known: true}, {PID: 900, Bytes: 20 * gib, Known: true}},
+		{"its process is known by number and start", []Process{{PID: 7, Bytes: 10 * gib, Known: true},
+			{PID: 900, Bytes: 20 * gib, Known: true}},
 			func(pid int, of *record) bool { return pid == 900 && of.Start == 1234 }, 10 * gib},
 		{"a stranger's growth is not its own", []Process{{PID: 7, Bytes: 30 * gib, Known: true}}, nil, 30 * gib},
-		{"from within, what came since is its own", []Process{{PID: 7, Bytes: 10 * gib, Known: true}, {PID: 900, Bytes: 20 * gib, Known: true}}, nil, 10 * gib},
+		{"from within, what came since is its own", []Process{{PID: 7, Bytes: 10 * gib, Known: true},
+			{PID: 900, Bytes: 20 * gib, Known: true}}, nil, 10 * gib},
 	} {
 		ds := cards(1)
 		ds[0].Processes, ds[0].Used = tt.procs, 30*gib
@@ -338,7 +346,8 @@ func TestOtherNamespace(t *testing.T) {
 	if !tree(c.Process.Pid, &record{PID: 1, PIDNamespace: 99, Start: st.start}) {
 		t.Error("the process is not the one that is number 1 in its namespace")
 	}
-	if tree(c.Process.Pid, &record{PID: 1, PIDNamespace: 99, Start: st.start + 1}) || tree(c.Process.Pid, &record{PID: 2, PIDNamespace: 99, Start: st.start}) {
+	if tree(c.Process.Pid, &record{PID: 1, PIDNamespace: 99, Start: st.start + 1}) ||
+		tree(c.Process.Pid, &record{PID: 2, PIDNamespace: 99, Start: st.start}) {
 		t.Error("the process is taken for another")
 	}
 }

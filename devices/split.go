@@ -53,7 +53,8 @@ func Split(batch int, available []uint64, c SplitCost) ([]int, error) {
 		return nil, fmt.Errorf("no GPU to split the batch over")
 	}
 	if base := c.On(0, 0, batch); base > available[0] {
-		return nil, fmt.Errorf("a batch of %d does not fit: the first GPU takes %s before it gets a part, and has %s", batch, FormatBytes(base), FormatBytes(available[0]))
+		return nil, fmt.Errorf("a batch of %d does not fit: the first GPU takes %s before it gets a part, and has %s", batch,
+			FormatBytes(base), FormatBytes(available[0]))
 	}
 	parts := make([]int, len(available))
 	// fill sets the largest parts that keep every GPU within level and returns their sum.

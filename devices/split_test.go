@@ -27,7 +27,8 @@ func TestSplit(t *testing.T) {
 		{"down to nothing", 8, []uint64{80, 80, 80}, gather, []int{0, 4, 4}, ""},
 		{"a GPU that holds no replica gets nothing", 8, []uint64{80, 80, 1}, per, []int{4, 4, 0}, ""},
 		{"too much", 1000, []uint64{80, 80}, per, nil, "a batch of 1000 does not fit: there is room for 624 on 2 GPUs"},
-		{"the first cannot gather", 10, []uint64{5, 80}, gather, nil, "the first GPU takes 6.10 GiB before it gets a part, and has 5.00 GiB"},
+		{"the first cannot gather", 10, []uint64{5, 80}, gather, nil,
+			"the first GPU takes 6.10 GiB before it gets a part, and has 5.00 GiB"},
 		{"samples that cost nothing", 10, []uint64{80, 80, 1}, SplitCost{Fixed: 2 * gib}, []int{5, 5, 0}, ""},
 		{"no batch", 0, []uint64{80}, per, nil, "batch 0"},
 		{"no GPU", 1, nil, per, nil, "no GPU"},
@@ -93,7 +94,8 @@ func TestSplitProperties(t *testing.T) {
 			}
 			for j := range parts {
 				if more := c.On(j, parts[j]+1, batch); i != j && more < fullest && more <= available[j] {
-					t.Fatalf("Split(%d, %v, %+v) = %v: moving a sample from %d to %d relieves the fullest", batch, available, c, parts, i, j)
+					t.Fatalf("Split(%d, %v, %+v) = %v: moving a sample from %d to %d relieves the fullest", batch, available, c,
+						parts, i, j)
 				}
 			}
 		}

@@ -17,9 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The state directory holds one file a reservation (hold-*), one a waiter (wait-*), the host lock (lock), and a mark for each
-// reservation that its owner gave up while processes still have it (freed-*). A reservation or waiter lives while its file is locked, as
-// locks_linux.go says. So there are no process numbers to check, no leases to renew and no clocks to agree.
+// The state directory holds one file a reservation (hold-*), one a waiter (wait-*), the host lock (lock), and a mark
+// for each reservation that its owner gave up while processes still have it (freed-*). A reservation or waiter lives
+// while its file is locked, as locks_linux.go says. So there are no process numbers to check, no leases to renew and
+// no clocks to agree.
 //
 // Files appear complete and locked, by rename, and are opened read-only by everyone but their owner: with
 // fs.protected_regular the kernel refuses O_CREAT on another user's file in a sticky directory.
@@ -95,7 +96,8 @@ func (s *State) ensure() error {
 	case !fi.IsDir():
 		return fmt.Errorf("state directory %q: is not a directory", s.dir)
 	case fi.Mode().Perm()&0o022 != 0 && fi.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir, fi.Mode())
+		return fmt.Errorf("state directory %q: others can delete its files (mode %v), wanted mode 1777 or 755", s.dir,
+			fi.Mode())
 	}
 	if s.mark == "" {
 		if s.mark, err = filepath.EvalSymlinks(s.dir); err == nil {
@@ -108,8 +110,9 @@ func (s *State) ensure() error {
 	return nil
 }
 
-// Owner says who else could remove or replace the directory's files: the user whom it belongs to; "" when that is root or this
-// user. A reservation whose file was removed still counts, but it no longer says whose it is and how much it holds.
+// Owner says who else could remove or replace the directory's files: the user whom it belongs to; "" when that is root
+// or this user. A reservation whose file was removed still counts, but it no longer says whose it is and how much it
+// holds.
 func (s *State) Owner() string {
 	var st unix.Stat_t
 	if unix.Lstat(s.dir, &st) != nil || st.Uid == 0 || int(st.Uid) == os.Getuid() {
@@ -122,8 +125,9 @@ func (s *State) Owner() string {
 	return number
 }
 
-// make makes the directory under another name and moves it, so that it is open to all whenever it is there: with the umask's mode,
-// which holds until it is changed, other users would be refused. One that is there already stays, or is replaced while it is empty.
+// make makes the directory under another name and moves it, so that it is open to all whenever it is there: with the
+// umask's mode, which holds until it is changed, other users would be refused. One that is there already stays, or is
+// replaced while it is empty.
 func (s *State) make() error {
 	var reason *os.PathError
 	temp, err := os.MkdirTemp(filepath.Dir(s.dir), ".memestimate-*")
@@ -158,8 +162,8 @@ func openOthers(path string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// create makes a file that is complete, readable for all, locked and marked when it appears as name. What was there of that name
-// is replaced. It begins anew when somebody removes the directory or the half-made file meanwhile.
+// create makes a file that is complete, readable for all, locked and marked when it appears as name. What was there of
+// that name is replaced. It begins anew when somebody removes the directory or the half-made file meanwhile.
 func (s *State) create(name string, content any, marks ...int64) (f *os.File, err error) {
 	for range 10 {
 		if f, err = s.createOnce(name, content, marks); !errors.Is(err, os.ErrNotExist) {
@@ -203,8 +207,8 @@ func (s *State) createOnce(name string, content any, marks []int64) (*os.File, e
 	return f, nil
 }
 
-// createLock makes the host lock's file, unless there is one. All may write it, for that is what taking it needs, and only its owner read it: a
-// reader's lock would keep everybody out.
+// createLock makes the host lock's file, unless there is one. All may write it, for that is what taking it needs, and
+// only its owner read it: a reader's lock would keep everybody out.
 func (s *State) createLock() error {
 	f, err := os.CreateTemp(s.dir, tempPrefix+"*")
 	if err != nil {
@@ -232,8 +236,9 @@ func (s *State) createLock() error {
 	return errors.Join(g.Chmod(0o622), g.Close())
 }
 
-// lock takes the host lock and returns the function that gives it back. That tells whether it was one until the end: when somebody removes
-// its file, another launcher may have taken a new one meanwhile, and has not seen what was done under this one.
+// lock takes the host lock and returns the function that gives it back. That tells whether it was one until the end:
+// when somebody removes its file, another launcher may have taken a new one meanwhile, and has not seen what was done
+// under this one.
 func (s *State) lock(ctx context.Context) (unlock func() bool, err error) {
 	for {
 		f, err := openOthers(s.path(lockName), os.O_WRONLY)
@@ -266,8 +271,8 @@ func (s *State) still(f *os.File, name string) bool {
 	return err1 == nil && err2 == nil && os.SameFile(mine, there)
 }
 
-// lockContext waits for a file's lock. ctx can end that, and so does one that has it for lockPatience; f is then closed, at once or
-// when the kernel lets go of it.
+// lockContext waits for a file's lock. ctx can end that, and so does one that has it for lockPatience; f is then
+// closed, at once or when the kernel lets go of it.
 func lockContext(ctx context.Context, f *os.File) error {
 	err := lockFirst(f)
 	if err != unix.EAGAIN && err != unix.EACCES {
@@ -326,8 +331,8 @@ func (s *State) look(name string) (fd int, st unix.Stat_t) {
 	return -1, st
 }
 
-// read decodes the live file name into content and returns its owner; ok is false when nobody has it locked, or it is not
-// what it should be.
+// read decodes the live file name into content and returns its owner; ok is false when nobody has it locked, or it is
+// not what it should be.
 func (s *State) read(name string, content any) (owner uint32, ok bool) {
 	fd, st := s.look(name)
 	if fd < 0 {
@@ -347,8 +352,8 @@ func (s *State) alive(name string) bool {
 	return fd >= 0
 }
 
-// sweep removes files that nobody has locked. The caller has the host lock, under which alone a file is unlocked for a moment while it
-// is made. In a sticky directory another user's file stays: it harms nobody.
+// sweep removes files that nobody has locked. The caller has the host lock, under which alone a file is unlocked for a
+// moment while it is made. In a sticky directory another user's file stays: it harms nobody.
 func (s *State) sweep(b *book) {
 	half, _ := s.names(tempPrefix) // of launchers that were killed in the act
 	half = slices.DeleteFunc(half[:min(len(half), maxSweep)], s.alive)

@@ -13,7 +13,8 @@ func TestTrace(t *testing.T) {
 	var used atomic.Uint64
 	used.Store(1000 << 20)
 	var out bytes.Buffer
-	tr := NewTrace(func() (uint64, error) { return used.Load(), nil }, TraceOptions{Interval: time.Hour, Context: "train", Out: &out})
+	tr := NewTrace(func() (uint64, error) { return used.Load(), nil },
+		TraceOptions{Interval: time.Hour, Context: "train", Out: &out})
 	if err := tr.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,8 @@ func TestWatchByDevice(t *testing.T) {
 	if len(traces) != 2 {
 		t.Fatalf("%d traces", len(traces))
 	}
-	if g := traces[0]; g.ByProcess || g.Start != gib || g.End != 3*gib || g.Peak != 9*gib || g.Used != 2*gib || g.Peaked != 6*gib || g.Samples != 3 || len(g.Timeline) != 3 {
+	if g := traces[0]; g.ByProcess || g.Start != gib || g.End != 3*gib || g.Peak != 9*gib || g.Used != 2*gib ||
+		g.Peaked != 6*gib || g.Samples != 3 || len(g.Timeline) != 3 {
 		t.Errorf("GPU 0: %+v", g)
 	}
 	if g := traces[1]; !errors.Is(g.Err, codeLost) || g.Samples != 2 {
@@ -150,7 +152,8 @@ func TestLongTimeline(t *testing.T) {
 		}
 		s.add(time.Duration(i)*time.Millisecond, used)
 	}
-	if len(s.points) > maxPoints || len(s.points) < maxPoints/2 || s.samples != n || s.peak != 1<<40 || s.peakAt != peakAt*time.Millisecond {
+	if len(s.points) > maxPoints || len(s.points) < maxPoints/2 || s.samples != n || s.peak != 1<<40 ||
+		s.peakAt != peakAt*time.Millisecond {
 		t.Errorf("%d points, %d samples, peak %d at %v", len(s.points), s.samples, s.peak, s.peakAt)
 	}
 	found := 0

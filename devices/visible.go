@@ -15,16 +15,16 @@ type Visible struct {
 }
 
 // ParseVisible reads CUDA_VISIBLE_DEVICES as the CUDA driver does (CUDA C++ Programming Guide, "CUDA Environment
-// Variables", and what driver 580.159 was seen to do): either numbers or UUIDs, as the first entry is. A number is what C's strtol
-// makes of the entry's start, cut to 32 bits: after white space and a sign, whatever follows. A UUID's digits may be in any case,
-// hyphens among them do not matter, nor does what follows all of them; the start of one will do where that fits one device only. A MIG
-// instance is "MIG-<uuid>" or "MIG-GPU-<uuid>/<gpu instance>/<compute instance>". The first entry that
-// names nothing, or is of the other kind, hides itself and all that follow; an empty value hides everything, and so does a
-// device that is named twice.
+// Variables", and what driver 580.159 was seen to do): either numbers or UUIDs, as the first entry is. A number is
+// what C's strtol makes of the entry's start, cut to 32 bits: after white space and a sign, whatever follows. A UUID's
+// digits may be in any case, hyphens among them do not matter, nor does what follows all of them; the start of one
+// will do where that fits one device only. A MIG instance is "MIG-<uuid>" or "MIG-GPU-<uuid>/<gpu instance>/<compute
+// instance>". The first entry that names nothing, or is of the other kind, hides itself and all that follow; an empty
+// value hides everything, and so does a device that is named twice.
 //
-// Numbers count GPUs in NVML's order when pciOrder tells that CUDA_DEVICE_ORDER is PCI_BUS_ID. Otherwise CUDA counts the fastest
-// first, which is the same where the GPUs are all of one model; on another host Notes says which GPU a number was taken
-// for. A GPU with MIG on stands for its first instance.
+// Numbers count GPUs in NVML's order when pciOrder tells that CUDA_DEVICE_ORDER is PCI_BUS_ID. Otherwise CUDA counts
+// the fastest first, which is the same where the GPUs are all of one model; on another host Notes says which GPU a
+// number was taken for. A GPU with MIG on stands for its first instance.
 func ParseVisible(value string, ds []Device, pciOrder bool) Visible {
 	var v Visible
 	first, _, _ := strings.Cut(value, ",")
@@ -45,7 +45,8 @@ func ParseVisible(value string, ds []Device, pciOrder bool) Visible {
 		}
 		if slices.Contains(v.Indexes, i) {
 			v.Indexes = nil
-			v.Notes = append(v.Notes, fmt.Sprintf("CUDA_VISIBLE_DEVICES: %q names %s again; CUDA then shows no GPU at all", entry, ds[i].Label()))
+			v.Notes = append(v.Notes, fmt.Sprintf("CUDA_VISIBLE_DEVICES: %q names %s again; CUDA then shows no GPU at all",
+				entry, ds[i].Label()))
 			return v
 		}
 		v.Indexes = append(v.Indexes, i)
@@ -92,7 +93,8 @@ func byUUID(entry string, ds []Device) (int, string) {
 	if rest, ok := strings.CutPrefix(entry, "MIG-GPU-"); ok { // the form of drivers 450 to 460
 		uuid, ids, _ := strings.Cut(rest, "/")
 		for i, d := range ds {
-			if d.MIG == MIGInstance && strings.EqualFold(d.Parent, "GPU-"+uuid) && fmt.Sprintf("%d/%d", d.GPUInstance, d.ComputeInstance) == ids {
+			if d.MIG == MIGInstance && strings.EqualFold(d.Parent, "GPU-"+uuid) &&
+				fmt.Sprintf("%d/%d", d.GPUInstance, d.ComputeInstance) == ids {
 				return i, ""
 			}
 		}
@@ -126,7 +128,8 @@ func byUUID(entry string, ds []Device) (int, string) {
 // uuidDigits is how many digits a UUID has.
 const uuidDigits = 32
 
-// hexDigits returns a UUID's digits in lower case, up to the first character that is neither one nor a hyphen, and what follows.
+// hexDigits returns a UUID's digits in lower case, up to the first character that is neither one nor a hyphen, and
+// what follows.
 func hexDigits(s string) (digits, rest string) {
 	var b strings.Builder
 	for i, c := range []byte(strings.ToLower(s)) {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// TestAsTheDriver compares with what driver 580.159.04 showed on two H100s: each line of the file is one process that asked libcuda for
-// its devices with that CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER; a code of cuInit other than 0 is an error, and no device.
+// TestAsTheDriver compares with what driver 580.159.04 showed on two H100s: each line of the file is one process that
+// asked libcuda for its devices with that CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER; a code of cuInit other than 0 is
+// an error, and no device.
 func TestAsTheDriver(t *testing.T) {
 	b, err := os.ReadFile("testdata/visible-580.159.jsonl")
 	if err != nil {

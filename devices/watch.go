@@ -64,8 +64,8 @@ type GPUTrace struct {
 	Timeline         []Point
 	Err              error // why there is no more of it
 
-	// What all processes together had, and those that took memory since the start and do not belong to the command, each with
-	// the most that it had beyond the start; when ByProcess.
+	// What all processes together had, and those that took memory since the start and do not belong to the command, each
+	// with the most that it had beyond the start; when ByProcess.
 	AllStart, AllPeak uint64
 	Others            []Process
 }
@@ -90,15 +90,16 @@ type Watch struct {
 func (s *Session) Watch(ds []Device) *Watch {
 	n := len(ds)
 	w := &Watch{
-		session: s, devices: ds, begun: time.Now(), process: make([]series, n), device: make([]series, n), seen: make([]bool, n), errs: make([]error, n),
+		session: s, devices: ds, begun: time.Now(), process: make([]series, n), device: make([]series, n), seen: make([]bool,
+			n), errs: make([]error, n),
 		before: make([]map[int]uint64, n), others: make([]map[int]Process, n),
 	}
 	w.Sample()
 	return w
 }
 
-// Started tells the Watch that the command runs: every process that this one started, at any remove, is the command's. A
-// daemon that it leaves behind is too where this process becomes its parent (PR_SET_CHILD_SUBREAPER of prctl(2)).
+// Started tells the Watch that the command runs: every process that this one started, at any remove, is the command's.
+// A daemon that it leaves behind is too where this process becomes its parent (PR_SET_CHILD_SUBREAPER of prctl(2)).
 func (w *Watch) Started() { w.tree = started() }
 
 // Sample reads all devices once. A device that fails is left out from then on.
@@ -176,7 +177,10 @@ func (w *Watch) Traces() []GPUTrace {
 			for _, p := range w.others[i] {
 				t.Others = append(t.Others, p)
 			}
-			slices.SortFunc(t.Others, func(a, b Process) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.PID, b.PID)) })
+			slices.SortFunc(t.Others, func(a, b Process) int {
+				return cmp.Or(cmp.Compare(b.Bytes, a.Bytes),
+					cmp.Compare(a.PID, b.PID))
+			})
 			s = &w.process[i]
 		}
 		t.Delta, t.Start, t.End, t.Peak = delta(s.start, s.last, s.peak, s.samples), s.start, s.last, s.peak

@@ -83,10 +83,12 @@ func TestChangesAddUp(t *testing.T) {
 			}
 		}
 		if both+c.Count(Removed) != len(base) || both+c.Count(Added) != len(head) {
-			t.Fatalf("%d pairs, %d removed, %d added, of %d and %d layers", both, c.Count(Removed), c.Count(Added), len(base), len(head))
+			t.Fatalf("%d pairs, %d removed, %d added, of %d and %d layers", both, c.Count(Removed), c.Count(Added), len(base),
+				len(head))
 		}
 		if p := c.Total(Parameters); p.Change != params || c.Total(Activations).Change != activation {
-			t.Fatalf("layers change by %d and %d bytes, totals by %d and %d", params, activation, p.Change, c.Total(Activations).Change)
+			t.Fatalf("layers change by %d and %d bytes, totals by %d and %d", params, activation, p.Change,
+				c.Total(Activations).Change)
 		}
 	}
 }
@@ -107,8 +109,10 @@ func TestEdits(t *testing.T) {
 			l[9] = layer(l[9].Name, l[9].Op, 999)
 			return l
 		}, map[string]int{"same": 29, Changed: 1}},
-		{"renamed", func(l []module.Layer) []module.Layer { l[9].Name = "other"; return l }, map[string]int{"same": 29, Renamed: 1}},
-		{"removed", func(l []module.Layer) []module.Layer { return append(l[:9], l[10:]...) }, map[string]int{"same": 29, Removed: 1}},
+		{"renamed", func(l []module.Layer) []module.Layer { l[9].Name = "other"; return l },
+			map[string]int{"same": 29, Renamed: 1}},
+		{"removed", func(l []module.Layer) []module.Layer { return append(l[:9], l[10:]...) },
+			map[string]int{"same": 29, Removed: 1}},
 		{"inserted, all after it renumbered", func(l []module.Layer) []module.Layer {
 			l = append(l[:9], append([]module.Layer{layer("", "Gemm", 5)}, l[9:]...)...)
 			for i := 9; i < len(l); i++ {

@@ -104,7 +104,8 @@ func structure(l *module.Layer, op int) string {
 }
 
 func sameStructure(a, b *module.Layer) bool {
-	return a.Op == b.Op && a.Params == b.Params && a.ParamBytes == b.ParamBytes && a.Activation == b.Activation && a.InPlace == b.InPlace &&
+	return a.Op == b.Op && a.Params == b.Params && a.ParamBytes == b.ParamBytes && a.Activation == b.Activation &&
+		a.InPlace == b.InPlace &&
 		slices.EqualFunc(a.Outputs, b.Outputs, func(x, y module.Tensor) bool {
 			return x.DType == y.DType && (x.Shape == nil) == (y.Shape == nil) && slices.Equal(x.Shape, y.Shape)
 		})

@@ -66,7 +66,8 @@ func TestAccuracyDoc(t *testing.T) {
 	*graphs, *casesFile = "", cases
 	for _, s := range furtherSets {
 		section(&w, s.title, s.outcomes(t, "", func(measuredCase) bool { return true }))
-		section(&w, s.title+trainedTitle, s.outcomes(t, "dynamo-train", func(c measuredCase) bool { return c.Mode == "train" }))
+		section(&w, s.title+trainedTitle, s.outcomes(t, "dynamo-train",
+			func(c measuredCase) bool { return c.Mode == "train" }))
 	}
 	if err := os.WriteFile(docFile, []byte(head+docBegin+w.String()+docEnd+tail), 0o644); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,8 @@ func section(w *strings.Builder, title string, all []outcome) {
 	kinds, groups := byKind(all)
 	for _, k := range kinds {
 		a, r := spreadOf(groups[k], allocated), spreadOf(groups[k], reserved)
-		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", k, len(groups[k]), a.median, a.p90, a.worst, r.median, r.p90, r.worst)
+		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", k, len(groups[k]),
+			a.median, a.p90, a.worst, r.median, r.p90, r.worst)
 	}
 	h := boundsOf(all)
 	d := spreadOf(all, func(o outcome) float64 { return o.device })
@@ -103,7 +105,11 @@ func memTracker(w *strings.Builder, all []outcome) {
 	}
 	for _, mode := range []string{"train", "infer"} {
 		g := groups[mode]
-		ours, theirs := spreadOf(g, allocated), spreadOf(g, func(o outcome) float64 { return rel(o.c.MemTracker, o.c.PeakAlloc) })
-		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", mode, len(g), ours.median, ours.p90, theirs.median, theirs.p90)
+		ours, theirs := spreadOf(g, allocated), spreadOf(g, func(o outcome) float64 {
+			return rel(o.c.MemTracker,
+				o.c.PeakAlloc)
+		})
+		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", mode, len(g), ours.median, ours.p90,
+			theirs.median, theirs.p90)
 	}
 }

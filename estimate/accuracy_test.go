@@ -83,7 +83,8 @@ func readCases(t testing.TB, file string) []measuredCase {
 }
 
 func (c measuredCase) step() Step {
-	return Step{Infer: c.Mode == "infer", Settings: eager.Settings{Precision: eager.Precision(c.DType), Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}}
+	return Step{Infer: c.Mode == "infer", Settings: eager.Settings{Precision: eager.Precision(c.DType), Optimizer: c.Opt,
+		ChannelsLast: bool(c.ChannelsLast)}}
 }
 
 // formOf is the export whose accuracy is judged: ts-train, else dynamo-train, unless a flag says which.
@@ -179,7 +180,8 @@ func outcomes(t *testing.T, keep func(measuredCase) bool) []outcome {
 	t.Helper()
 	var all []outcome
 	for _, c := range readCases(t, *casesFile) {
-		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) || !strings.Contains(c.name(), *onlyCase) || !keep(c) {
+		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) ||
+			!strings.Contains(c.name(), *onlyCase) || !keep(c) {
 			continue
 		}
 		form := formOf(c.Model)
@@ -191,7 +193,8 @@ func outcomes(t *testing.T, keep func(measuredCase) bool) []outcome {
 			t.Errorf("%s: %v", c.name(), err)
 			continue
 		}
-		o := outcome{c: c, form: form, alloc: rel(sim.Peak.Allocated, c.PeakAlloc), reserved: rel(sim.Peak.Reserved, c.PeakReserved)}
+		o := outcome{c: c, form: form, alloc: rel(sim.Peak.Allocated, c.PeakAlloc),
+			reserved: rel(sim.Peak.Reserved, c.PeakReserved)}
 		if c.SMI > 0 {
 			o.device = rel(sim.Peak.Device, c.SMI<<20)
 			o.bound = rel(sim.Peak.UpperBound, c.SMI<<20)
@@ -201,7 +204,8 @@ func outcomes(t *testing.T, keep func(measuredCase) bool) []outcome {
 		}
 		all = append(all, o)
 		if *verbose {
-			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  bound %+7.2f%%   (%d, want %d)", c.name(), 100*o.alloc, 100*o.reserved, 100*o.device, 100*o.bound, sim.Peak.Allocated, c.PeakAlloc)
+			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  bound %+7.2f%%   (%d, want %d)", c.name(),
+				100*o.alloc, 100*o.reserved, 100*o.device, 100*o.bound, sim.Peak.Allocated, c.PeakAlloc)
 		}
 	}
 	return all
@@ -252,7 +256,8 @@ func (s spread) String() string {
 func summarize(t *testing.T, all []outcome) {
 	kinds, groups := byKind(all)
 	for _, k := range kinds {
-		t.Logf("%-16s %3d cases  allocated: %v   reserved: %v", k, len(groups[k]), spreadOf(groups[k], allocated), spreadOf(groups[k], reserved))
+		t.Logf("%-16s %3d cases  allocated: %v   reserved: %v", k, len(groups[k]), spreadOf(groups[k], allocated),
+			spreadOf(groups[k], reserved))
 	}
 	h, near, saved := boundsOf(all), 0, 0
 	for _, o := range all {
@@ -337,9 +342,10 @@ func TestAccuracy(t *testing.T) {
 //
 //	x = self.c1(torch.cat([self.u1(x), a], 1))
 //
-// so that x lives until c1 returns. A TorchScript export is the same where the program says x = self.u1(x) first, and x goes before
-// c1 runs. The guess that tells them apart (decoder-skip in docs/guesses.md) has witnesses of one family alone, so it is not made, and the upper
-// bound has room for it. From an export that has the program's lines the same cases are exact to the byte.
+// so that x lives until c1 returns. A TorchScript export is the same where the program says x = self.u1(x) first, and
+// x goes before c1 runs. The guess that tells them apart (decoder-skip in docs/guesses.md) has witnesses of one family
+// alone, so it is not made, and the upper bound has room for it. From an export that has the program's lines the same
+// cases are exact to the byte.
 func isUNetInference(c measuredCase) bool { return c.Model == "unet" && c.Mode == "infer" }
 
 // TestAccuracyOfForms holds training steps against what the other exports of the built-in models give.
@@ -350,7 +356,10 @@ func TestAccuracyOfForms(t *testing.T) {
 	defer func() { *onlyForm = "" }()
 	for _, form := range []string{"ts-eval", "dynamo", "dynamo-train"} {
 		*onlyForm = form
-		all := outcomes(t, func(c measuredCase) bool { return c.Mode == "train" && c.DType == "fp32" && !bool(c.ChannelsLast) })
+		all := outcomes(t, func(c measuredCase) bool {
+			return c.Mode == "train" && c.DType == "fp32" &&
+				!bool(c.ChannelsLast)
+		})
 		t.Log(form)
 		summarize(t, all)
 		if *onlyModel == "" && *onlyCase == "" {
@@ -359,7 +368,8 @@ func TestAccuracyOfForms(t *testing.T) {
 	}
 }
 
-// TestAccuracyOnUnseenModels holds the estimate against the first 35 models that were measured after the rules: unseen then.
+// TestAccuracyOnUnseenModels holds the estimate against the first 35 models that were measured after the rules: unseen
+// then.
 func TestAccuracyOnUnseenModels(t *testing.T) {
 	if *graphs != "" {
 		t.Skip("a flag says which graphs")
@@ -379,8 +389,8 @@ func TestAccuracyOnUnseenModels(t *testing.T) {
 	}
 }
 
-// holdBound fails the test where the upper bound holds in less than so many percent of the cases, or is more than so many
-// percent too high on average.
+// holdBound fails the test where the upper bound holds in less than so many percent of the cases, or is more than so
+// many percent too high on average.
 func holdBound(t *testing.T, all []outcome, least, above float64) {
 	t.Helper()
 	if h := boundsOf(all); 100*float64(h.holds) < least*float64(len(all)) || h.mean > above {

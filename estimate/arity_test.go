@@ -59,7 +59,8 @@ func TestEveryArity(t *testing.T) {
 			unknown, ok := tryModel(t, m.Bytes())
 			if ran++; ok && !fits && outputs > 0 {
 				if misfits++; unknown == 0 {
-					t.Errorf("%s with %d inputs, number %d of kind %d, and %d outputs is taken for a node like others", op.Name, inputs, slot, wrong, outputs)
+					t.Errorf("%s with %d inputs, number %d of kind %d, and %d outputs is taken for a node like others", op.Name,
+						inputs, slot, wrong, outputs)
 				}
 			}
 		}
@@ -110,7 +111,8 @@ func tryModel(t *testing.T, raw []byte) (unknown int, ok bool) {
 		return 0, false
 	}
 	trainInputs(p)
-	if _, err := eager.Simulate(p, eager.Options{Train: true, Settings: eager.Settings{Loss: "mean"}}); err != nil && strings.Contains(err.Error(), "is read before a call makes it") {
+	if _, err := eager.Simulate(p, eager.Options{Train: true, Settings: eager.Settings{Loss: "mean"}}); err != nil &&
+		strings.Contains(err.Error(), "is read before a call makes it") {
 		t.Errorf("%s: %v", m.Graph.Nodes[0].Op, err)
 	}
 	for _, n := range p.Unknown {

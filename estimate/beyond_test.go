@@ -116,8 +116,8 @@ func readBeyond(t *testing.T, file string) []beyondCase {
 	return all.Cases
 }
 
-// TestBeyondThePlainStep holds steps with frozen parameters, checkpointed modules and several GPUs against measured ones, those by their rank 0. The limits are what
-// was reached when they were written, rounded up.
+// TestBeyondThePlainStep holds steps with frozen parameters, checkpointed modules and several GPUs against measured
+// ones, those by their rank 0. The limits are what was reached when they were written, rounded up.
 func TestBeyondThePlainStep(t *testing.T) {
 	limits := map[string][2]spread{
 		"frozen":             {{0.01, 0.25, 0.25}, {0.3, 3, 3}},
@@ -131,7 +131,8 @@ func TestBeyondThePlainStep(t *testing.T) {
 	groups, late, above := map[string][]outcome{}, 0, 0
 	cases := readBeyond(t, "testdata/beyond/beyond.json.gz")
 	for _, c := range readBeyond(t, "testdata/beyond/two.json.gz") { // those of them that are simulated
-		if c.Model != "resnet50" && c.Model != "gpt2" || c.Steps == nil || c.Static || c.Parallel != "ddp" && c.Parallel != "fsdp2" {
+		if c.Model != "resnet50" && c.Model != "gpt2" || c.Steps == nil || c.Static || c.Parallel != "ddp" &&
+			c.Parallel != "fsdp2" {
 			continue
 		}
 		c.Mode, c.DType, c.Opt = "train", "fp32", "adamw"
@@ -168,22 +169,26 @@ func TestBeyondThePlainStep(t *testing.T) {
 				late++
 			}
 		}
-		o := outcome{c: c.measuredCase, alloc: rel(sim.Peak.Allocated, c.PeakAlloc), reserved: rel(sim.Peak.Reserved, c.PeakReserved), device: rel(sim.Peak.Device, c.SMI<<20)}
+		o := outcome{c: c.measuredCase, alloc: rel(sim.Peak.Allocated, c.PeakAlloc),
+			reserved: rel(sim.Peak.Reserved, c.PeakReserved), device: rel(sim.Peak.Device, c.SMI<<20)}
 		groups[scheme] = append(groups[scheme], o)
 		if *beyondCases {
-			t.Logf("%-13s %-40s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  %d, want %d", scheme, c.name(), 100*o.alloc, 100*o.reserved, 100*o.device, sim.Peak.Allocated, c.PeakAlloc)
+			t.Logf("%-13s %-40s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  %d, want %d", scheme, c.name(), 100*o.alloc,
+				100*o.reserved, 100*o.device, sim.Peak.Allocated, c.PeakAlloc)
 			at := map[string][2]int64{}
 			for _, p := range phasesOf(sim.Replay, 2) {
 				at[p.Name] = [2]int64{p.End, p.Peak}
 			}
 			var line []string
 			for _, p := range [][2]string{{"forward", "fwd"}, {"loss", "loss"}, {"backward", "bwd"}, {"optimizer", "opt"}} {
-				line = append(line, fmt.Sprintf("%s %+d peak %+d", p[1], at[p[0]][0]-c.Steps[1][p[1]], at[p[0]][1]-c.Steps[1]["peak_"+p[1]]))
+				line = append(line, fmt.Sprintf("%s %+d peak %+d", p[1], at[p[0]][0]-c.Steps[1][p[1]],
+					at[p[0]][1]-c.Steps[1]["peak_"+p[1]]))
 			}
 			t.Log("      step 2, bytes: ", strings.Join(line, "  "))
 		}
 	}
-	t.Logf("DDP's first bucket was still there in the second step in %d of %d", late, len(groups["ddp"])+len(groups["zero1"]))
+	t.Logf("DDP's first bucket was still there in the second step in %d of %d", late,
+		len(groups["ddp"])+len(groups["zero1"]))
 	if above > 1 { // vit_b_16 under autocast, by 0.3 %
 		t.Errorf("the upper bound was too low in %d cases", above)
 	}
@@ -191,7 +196,8 @@ func TestBeyondThePlainStep(t *testing.T) {
 		g := groups[scheme]
 		a, r, d := spreadOf(g, allocated), spreadOf(g, reserved), spreadOf(g, func(o outcome) float64 { return o.device })
 		t.Logf("%-13s %2d cases  allocated %v  reserved %v  device %v", scheme, len(g), a, r, d)
-		if len(g) == 0 || a.median > want[0].median || a.p90 > want[0].p90 || a.worst > want[0].worst || r.median > want[1].median || r.p90 > want[1].p90 || r.worst > want[1].worst {
+		if len(g) == 0 || a.median > want[0].median || a.p90 > want[0].p90 || a.worst > want[0].worst ||
+			r.median > want[1].median || r.p90 > want[1].p90 || r.worst > want[1].worst {
 			t.Errorf("%s: want at most allocated %v, reserved %v", scheme, want[0], want[1])
 		}
 	}

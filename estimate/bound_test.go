@@ -38,8 +38,10 @@ func TestUpperBound(t *testing.T) {
 			t.Errorf("%s %+v: at most %d, and predicted is %d", c.model, c.step, sim.Peak.UpperBound, sim.Peak.Device)
 		}
 		// Without the small pool and without repetitions it comes to the same.
-		if large, ok := caching.LargeOf(sim.Run.Log, caching.Options{}).Reserved(caching.Config{}); !ok || large+sim.Replay.Stats.ReservedBytes.Small.Peak != sim.Peak.Reserved {
-			t.Errorf("%s %+v: the large pool reserves %d and the small one %d, of %d", c.model, c.step, large, sim.Replay.Stats.ReservedBytes.Small.Peak, sim.Peak.Reserved)
+		if large, ok := caching.LargeOf(sim.Run.Log, caching.Options{}).Reserved(caching.Config{}); !ok ||
+			large+sim.Replay.Stats.ReservedBytes.Small.Peak != sim.Peak.Reserved {
+			t.Errorf("%s %+v: the large pool reserves %d and the small one %d, of %d", c.model, c.step, large,
+				sim.Replay.Stats.ReservedBytes.Small.Peak, sim.Peak.Reserved)
 		}
 		configs := []caching.Config{{Address: caching.Rising()}}
 		for _, w := range sim.Run.Workspaces {
@@ -81,7 +83,8 @@ func TestUpperBoundUnderLimit(t *testing.T) {
 		t.Fatal(sim.OOM())
 	}
 	if sim.Peak.UpperBound < sim.Peak.Device || sim.Peak.UpperBound > free.Peak.UpperBound {
-		t.Errorf("at most %d under a limit; the device %d, without a limit at most %d", sim.Peak.UpperBound, sim.Peak.Device, free.Peak.UpperBound)
+		t.Errorf("at most %d under a limit; the device %d, without a limit at most %d", sim.Peak.UpperBound, sim.Peak.Device,
+			free.Peak.UpperBound)
 	}
 }
 
@@ -97,7 +100,8 @@ func TestUpperBoundOfAGuess(t *testing.T) {
 	}
 	max, amax := peak(0, Step{}), peak(1, Step{}) // max keeps no dimension by itself
 	if max.Device >= amax.Device || max.UpperBound != amax.UpperBound {
-		t.Errorf("max takes %d, at most %d; amax %d, at most %d: wanted less and the same bound", max.Device, max.UpperBound, amax.Device, amax.UpperBound)
+		t.Errorf("max takes %d, at most %d; amax %d, at most %d: wanted less and the same bound", max.Device, max.UpperBound,
+			amax.Device, amax.UpperBound)
 	}
 	if again := peak(0, Step{Infer: true}); again.UpperBound > max.UpperBound {
 		t.Errorf("an inference takes at most %d, the training %d", again.UpperBound, max.UpperBound)
@@ -132,7 +136,8 @@ func TestSimulateAtOnce(t *testing.T) {
 	}
 }
 
-// An unproven guess that could have been made is listed with what it weighs, a note says so, and the bound has room for the run in which it is.
+// An unproven guess that could have been made is listed with what it weighs, a note says so, and the bound has room
+// for the run in which it is.
 func TestGuessesNotMade(t *testing.T) {
 	for _, c := range []struct {
 		dir, model, form, guess string
@@ -151,7 +156,8 @@ func TestGuessesNotMade(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(r.Guesses) != 1 || r.Guesses[0].Name != c.guess || r.Guesses[0].Places == 0 || r.Guesses[0].Bytes != with.Peak.Allocated-r.Peak.Allocated || r.Guesses[0].Bytes <= 0 {
+		if len(r.Guesses) != 1 || r.Guesses[0].Name != c.guess || r.Guesses[0].Places == 0 ||
+			r.Guesses[0].Bytes != with.Peak.Allocated-r.Peak.Allocated || r.Guesses[0].Bytes <= 0 {
 			t.Errorf("%s: %+v; with it the peak is %d instead of %d", c.model, r.Guesses, with.Peak.Allocated, r.Peak.Allocated)
 		}
 		if r.Peak.UpperBound < with.Peak.UpperBound {

@@ -9,8 +9,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// What people estimate with before they launch: formulas of parameters, and for transformers of their widths. Each answers only for
-// the cases that it is about; bytes.
+// What people estimate with before they launch: formulas of parameters, and for transformers of their widths. Each
+// answers only for the cases that it is about; bytes.
 type calculator struct {
 	name   string
 	answer func(c beyondCase, m calculated) (bytes float64, ok bool)
@@ -79,7 +79,8 @@ var calculators = []calculator{
 	}},
 }
 
-// TestCalculators holds formulas beside the simulation on the measured steps beyond the plain one; docs/ACCURACY.md has what it prints.
+// TestCalculators holds formulas beside the simulation on the measured steps beyond the plain one; docs/ACCURACY.md
+// has what it prints.
 func TestCalculators(t *testing.T) {
 	type key struct{ scheme, name string }
 	errs := map[key][2][]float64{} // the formula's, and the simulation's on the same cases

@@ -8,8 +8,9 @@ import (
 // compiledGraphs are the measured models that are not built in.
 const compiledGraphs = "testdata/beyond"
 
-// TestCompiled holds the range that a compiled step is said to take against measured ones: nine in ten lie within it, and on
-// average it is no wider than a quarter of what was measured. The limits on the prediction are what was reached, rounded up.
+// TestCompiled holds the range that a compiled step is said to take against measured ones: nine in ten lie within it,
+// and on average it is no wider than a quarter of what was measured. The limits on the prediction are what was
+// reached, rounded up.
 func TestCompiled(t *testing.T) {
 	var all []outcome
 	inside, width := 0, 0.0
@@ -57,7 +58,8 @@ func TestCompiled(t *testing.T) {
 	}
 	width /= float64(len(all))
 	a, r := spreadOf(all, allocated), spreadOf(all, reserved)
-	t.Logf("%d of %d in their ranges, which are %.1f %% wide; allocated %v, reserved %v", inside, len(all), 100*width, a, r)
+	t.Logf("%d of %d in their ranges, which are %.1f %% wide; allocated %v, reserved %v", inside, len(all), 100*width, a,
+		r)
 	if len(all) != 22 || 10*inside < 9*len(all) || width > 0.25 {
 		t.Errorf("%d of %d in their ranges, which are %.1f %% wide", inside, len(all), 100*width)
 	}

@@ -90,7 +90,8 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 	}
 	if opt.Strict && !r.Coverage.Complete() {
 		u := r.Coverage.Unmodelled[0]
-		return nil, fmt.Errorf("%w: %d of %d nodes are not, the first operator is %q of domain %q", ErrIncomplete, r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes, u.Op, u.Domain)
+		return nil, fmt.Errorf("%w: %d of %d nodes are not, the first operator is %q of domain %q", ErrIncomplete,
+			r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes, u.Op, u.Domain)
 	}
 	var err error
 	r.Constants = b.constants

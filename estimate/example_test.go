@@ -25,7 +25,8 @@ func mlp() *onnxload.Model {
 }
 
 func ExampleRun() {
-	r, err := estimate.Run(mlp(), estimate.Options{Batch: 64, Step: &estimate.Step{Settings: eager.Settings{Optimizer: "adam"}}})
+	r, err := estimate.Run(mlp(), estimate.Options{Batch: 64,
+		Step: &estimate.Step{Settings: eager.Settings{Optimizer: "adam"}}})
 	if err != nil {
 		log.Fatal(err)
 	}

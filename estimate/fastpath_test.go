@@ -2,8 +2,9 @@ package estimate
 
 import "testing"
 
-// nn.TransformerEncoderLayer runs on other paths in training and in inference: the one copies its packed projection once,
-// the other splits it by views and works in place after it, unless autocast is on (torch/nn/modules/activation.py).
+// nn.TransformerEncoderLayer runs on other paths in training and in inference: the one copies its packed projection
+// once, the other splits it by views and works in place after it, unless autocast is on
+// (torch/nn/modules/activation.py).
 func TestEncoderLayerPaths(t *testing.T) {
 	b, err := Bind(openModel(t, "torch_encoder", "ts-train"), Options{Batch: 8})
 	if err != nil {
@@ -31,7 +32,8 @@ func TestEncoderLayerPaths(t *testing.T) {
 			}
 		}
 		if copies != want.copies || splits != want.splits || inPlace != want.inPlace || attentions != 6 {
-			t.Errorf("training %v, autocast %v: %d copies, %d splits, %d in place, %d attentions", want.train, want.autocast, copies, splits, inPlace, attentions)
+			t.Errorf("training %v, autocast %v: %d copies, %d splits, %d in place, %d attentions", want.train, want.autocast,
+				copies, splits, inPlace, attentions)
 		}
 	}
 }

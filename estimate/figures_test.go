@@ -34,7 +34,8 @@ func askedCases(t testing.TB) (all []asked) {
 		*graphs, *onlyForm = dir, form
 		for _, c := range cases {
 			if f := formOf(c.Model); f != "" && keep(c) {
-				all = append(all, asked{title + ": " + c.name() + " " + f, c.Model, f, dir, c.Batch, c.step(), c.PeakAlloc, c.PeakReserved})
+				all = append(all, asked{title + ": " + c.name() + " " + f, c.Model, f, dir, c.Batch, c.step(), c.PeakAlloc,
+					c.PeakReserved})
 			}
 		}
 	}
@@ -42,7 +43,10 @@ func askedCases(t testing.TB) (all []asked) {
 	built := readCases(t, *casesFile)
 	add("built-in", "", "", built, every)
 	for _, form := range []string{"ts-eval", "dynamo", "dynamo-train"} {
-		add("form", "", form, built, func(c measuredCase) bool { return c.Mode == "train" && c.DType == "fp32" && !bool(c.ChannelsLast) })
+		add("form", "", form, built, func(c measuredCase) bool {
+			return c.Mode == "train" && c.DType == "fp32" &&
+				!bool(c.ChannelsLast)
+		})
 	}
 	for _, s := range append([]furtherSet{{dir: "testdata/unseen"}, {dir: "testdata/lines"}}, furtherSets...) {
 		title, cases := strings.TrimPrefix(s.dir, "testdata/"), readCases(t, s.dir+"/steps.json.gz")
@@ -58,7 +62,8 @@ func askedCases(t testing.TB) (all []asked) {
 	return all
 }
 
-// figures returns the line of a case: what is allocated and reserved at the peak, the upper bound, and what autograd saved.
+// figures returns the line of a case: what is allocated and reserved at the peak, the upper bound, and what autograd
+// saved.
 func (a asked) figures(t testing.TB) string {
 	b, err := Bind(openGraph(t, a.dir, a.model, a.form), Options{Batch: a.batch})
 	if err != nil {
@@ -68,11 +73,13 @@ func (a asked) figures(t testing.TB) string {
 	if err != nil {
 		return fmt.Sprintf("%s: %v", a.name, err)
 	}
-	return fmt.Sprintf("%s: %d %d %d %d", a.name, sim.Peak.Allocated, sim.Peak.Reserved, sim.Peak.UpperBound, sim.Run.Saved)
+	return fmt.Sprintf("%s: %d %d %d %d", a.name, sim.Peak.Allocated, sim.Peak.Reserved, sim.Peak.UpperBound,
+		sim.Run.Saved)
 }
 
 // TestFigures compares the estimate of every case of the accuracy tables with the one that is written down, so that no
-// change of a rule changes one unseen. A change that is meant writes them anew, with -accuracy.figures, and gives the reason.
+// change of a rule changes one unseen. A change that is meant writes them anew, with -accuracy.figures, and gives the
+// reason.
 func TestFigures(t *testing.T) {
 	cases := askedCases(t)
 	lines := make([]string, len(cases))

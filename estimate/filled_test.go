@@ -54,11 +54,14 @@ func TestFilledTensorsThatAreNoWeights(t *testing.T) {
 		want  int64
 	}{
 		{"a weight", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "w"), onnxtest.Op("MatMul", "x w", "y")}, 32},
-		{"a weight of two operators", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "w"), onnxtest.Op("MatMul", "x w", "h"), onnxtest.Op("Gemm", "x w", "y")}, 32},
+		{"a weight of two operators", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "w"),
+			onnxtest.Op("MatMul", "x w", "h"), onnxtest.Op("Gemm", "x w", "y")}, 32},
 		{"a summand", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "w"), onnxtest.Op("Add", "z w", "y")}, 0},
 		{"a result", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "y"), onnxtest.Op("MatMul", "x y", "h")}, 0},
-		{"a computed shape", []onnxtest.Node{onnxtest.Op("Shape", "z", "n"), onnxtest.Op("ConstantOfShape", "n", "w"), onnxtest.Op("MatMul", "x w", "y")}, 0},
-		{"integers", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "w", onnxtest.A("value", onnxtest.Int64s("v", 1))), onnxtest.Op("Gather", "w i", "y")}, 0},
+		{"a computed shape", []onnxtest.Node{onnxtest.Op("Shape", "z", "n"), onnxtest.Op("ConstantOfShape", "n", "w"),
+			onnxtest.Op("MatMul", "x w", "y")}, 0},
+		{"integers", []onnxtest.Node{onnxtest.Op("ConstantOfShape", "s", "w", onnxtest.A("value", onnxtest.Int64s("v", 1))),
+			onnxtest.Op("Gather", "w i", "y")}, 0},
 	} {
 		raw := onnxtest.Model{Opset: 17, Graph: onnxtest.Graph{
 			In:    []onnxtest.Value{onnxtest.Float("x", 2, 4), onnxtest.Float("z", 4, 8), onnxtest.Val("i", onnxload.Int64, 3)},
@@ -76,7 +79,8 @@ func TestFilledTensorsThatAreNoWeights(t *testing.T) {
 			continue
 		}
 		if r.Parameters.Count != test.want || r.Model.Nodes != len(test.nodes) {
-			t.Errorf("%s: %d parameters in %d nodes, want %d in %d", test.name, r.Parameters.Count, r.Model.Nodes, test.want, len(test.nodes))
+			t.Errorf("%s: %d parameters in %d nodes, want %d in %d", test.name, r.Parameters.Count, r.Model.Nodes, test.want,
+				len(test.nodes))
 		}
 	}
 }

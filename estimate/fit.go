@@ -67,9 +67,10 @@ var ErrNoBatch = errors.New("the model has no batch to choose")
 const manyNodes = 20_000
 
 // Largest finds the largest batch whose run takes at most so many bytes of device memory, and the largest whose
-// upper bound does. It doubles the batch until the run is too large, then halves the interval; in a graph of many nodes it
-// goes where the straight line through two batches that it tried says. Every batch on the way is simulated anew. Memory grows with the batch but for the steps of cuDNN's workspaces,
-// so a somewhat larger batch may fit by luck; none below the one that it returns was seen to fail.
+// upper bound does. It doubles the batch until the run is too large, then halves the interval; in a graph of many
+// nodes it goes where the straight line through two batches that it tried says. Every batch on the way is simulated
+// anew. Memory grows with the batch but for the steps of cuDNN's workspaces, so a somewhat larger batch may fit by
+// luck; none below the one that it returns was seen to fail.
 func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	if opt.Step == nil {
 		opt.Step = &Step{}
@@ -77,7 +78,10 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	step := *opt.Step
 	step.Limited, step.MemoryLimit, step.Record = false, 0, false
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
-	err := f.search(len(m.Graph.Nodes) >= manyNodes, func(batch int64) (Point, error) { return f.point(m, opt, step, batch) })
+	err := f.search(len(m.Graph.Nodes) >= manyNodes, func(batch int64) (Point,
+		error) {
+		return f.point(m, opt, step, batch)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +197,9 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 			f.Notes = append(f.Notes, Note{Warning, why})
 		}
 		if sim.Unknown > 0 {
-			f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("%s no PyTorch counterpart here: the batch that fits may be smaller", plural(sim.Unknown, "node has", "nodes have"))})
+			f.Notes = append(f.Notes, Note{Warning,
+				fmt.Sprintf("%s no PyTorch counterpart here: the batch that fits may be smaller",
+					plural(sim.Unknown, "node has", "nodes have"))})
 		}
 		for _, text := range prog.Notes {
 			f.Notes = append(f.Notes, Note{Info, text})

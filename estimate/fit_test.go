@@ -119,7 +119,8 @@ func TestPhasesHaveThePeak(t *testing.T) {
 				found = found || p.Step == r.Peak.Step && p.Name == r.Peak.Phase && p.Peak == r.Peak.Allocated
 			}
 			if !found || largest != r.Peak.Allocated {
-				t.Errorf("%s, inference %v: the peak of %d bytes in the %s of step %d is not in %+v", name, infer, r.Peak.Allocated, r.Peak.Phase, r.Peak.Step, r.Phases)
+				t.Errorf("%s, inference %v: the peak of %d bytes in the %s of step %d is not in %+v", name, infer,
+					r.Peak.Allocated, r.Peak.Phase, r.Peak.Step, r.Phases)
 			}
 			steps[r.Peak.Step] = true
 		}
@@ -139,7 +140,8 @@ func TestWhatCannotRun(t *testing.T) {
 	if err != nil || r.Peak == nil {
 		t.Fatalf("%v", err)
 	}
-	if _, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Settings: eager.Settings{Loss: "nosuch"}}}); err == nil {
+	if _, err := Run(open(t, "mlp"),
+		Options{Batch: 2, Step: &Step{Settings: eager.Settings{Loss: "nosuch"}}}); err == nil {
 		t.Error("an unknown loss is taken")
 	}
 	limited, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{MemoryLimit: 1 << 30}})
@@ -185,7 +187,8 @@ func TestWhatIf(t *testing.T) {
 func TestNothingToTrain(t *testing.T) {
 	for _, op := range []string{"Abs", "Relu"} {
 		data := onnxtest.Model{Graph: onnxtest.Graph{
-			In: []onnxtest.Value{onnxtest.Float("x", 2, 3)}, Nodes: []onnxtest.Node{onnxtest.Op(op, "x", "y")}, Out: []onnxtest.Value{onnxtest.Float("y", 2, 3)},
+			In: []onnxtest.Value{onnxtest.Float("x", 2, 3)}, Nodes: []onnxtest.Node{onnxtest.Op(op, "x",
+				"y")}, Out: []onnxtest.Value{onnxtest.Float("y", 2, 3)},
 		}}.Bytes()
 		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
 		if err != nil {
@@ -195,7 +198,8 @@ func TestNothingToTrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Settings.Mode != "infer" || r.Peak == nil || len(r.Notes) == 0 || r.Notes[0].Level != Warning || !strings.Contains(r.Notes[0].Text, "an inference is simulated instead") {
+		if r.Settings.Mode != "infer" || r.Peak == nil || len(r.Notes) == 0 || r.Notes[0].Level != Warning ||
+			!strings.Contains(r.Notes[0].Text, "an inference is simulated instead") {
 			t.Errorf("%s: mode %q, notes %v", op, r.Settings.Mode, r.Notes)
 		}
 	}

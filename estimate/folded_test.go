@@ -12,11 +12,14 @@ import (
 func TestMasksThatExportersFold(t *testing.T) {
 	for name, causal := range map[string]bool{"val_31": true, "attn.mask": false} {
 		m := on.Model{Graph: on.Graph{
-			In:    []on.Value{on.Float("q", 2, 4, 16, 8), on.Float("k", 2, 4, 16, 8), on.Float("v", 2, 4, 16, 8)},
-			Inits: []on.Tensor{on.Bare(name, onnxload.Bool, 1, 1, 16, 16), on.Float32s("val_1", 0.5).Scalar(), on.Float32s("val_2", 0).Scalar(), on.Float32s("val_3", -1e9).Scalar()},
+			In: []on.Value{on.Float("q", 2, 4, 16, 8), on.Float("k", 2, 4, 16, 8), on.Float("v", 2, 4, 16, 8)},
+			Inits: []on.Tensor{on.Bare(name, onnxload.Bool, 1, 1, 16, 16), on.Float32s("val_1", 0.5).Scalar(),
+				on.Float32s("val_2", 0).Scalar(), on.Float32s("val_3", -1e9).Scalar()},
 			Nodes: []on.Node{
-				on.Op("Transpose", "k", "kt", on.A("perm", []int64{0, 1, 3, 2})), on.Op("Mul", "q val_1", "qs"), on.Op("Mul", "kt val_1", "ks"), on.Op("MatMul", "qs ks", "scores"),
-				on.Op("Where", name+" val_2 val_3", "mask"), on.Op("Add", "scores mask", "masked"), on.Op("Softmax", "masked", "p", on.A("axis", -1)), on.Op("MatMul", "p v", "y")},
+				on.Op("Transpose", "k", "kt", on.A("perm", []int64{0, 1, 3, 2})), on.Op("Mul", "q val_1", "qs"), on.Op("Mul",
+					"kt val_1", "ks"), on.Op("MatMul", "qs ks", "scores"),
+				on.Op("Where", name+" val_2 val_3", "mask"), on.Op("Add", "scores mask", "masked"), on.Op("Softmax", "masked", "p",
+					on.A("axis", -1)), on.Op("MatMul", "p v", "y")},
 			Out: []on.Value{on.Float("y", 2, 4, 16, 8)},
 		}}
 		data := m.Bytes()

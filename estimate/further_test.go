@@ -2,8 +2,8 @@ package estimate
 
 import "testing"
 
-// A furtherSet is a folder of measured models that are not built in. What their estimates come to is recorded, case by case, in
-// testdata/figures.txt, which TestFigures compares with, and summed up in docs/ACCURACY.md.
+// A furtherSet is a folder of measured models that are not built in. What their estimates come to is recorded, case by
+// case, in testdata/figures.txt, which TestFigures compares with, and summed up in docs/ACCURACY.md.
 type furtherSet struct{ dir, title string }
 
 var furtherSets = []furtherSet{
@@ -11,9 +11,10 @@ var furtherSets = []furtherSet{
 	{"testdata/further60a", "60 further models"}, {"testdata/further60b", "another 60 further models"},
 }
 
-// What is held of every set, be it measured after the rules: half of all cases within 0.5 % of what was allocated and 1.5 % of what was
-// reserved, better than the 3.7 % that is published, and nine of ten trainings within 10 % and 12 %. Which variables of
-// Python live in an inference no graph tells: what nine in ten of those come to is recorded, and held nowhere.
+// What is held of every set, be it measured after the rules: half of all cases within 0.5 % of what was allocated and
+// 1.5 % of what was reserved, better than the 3.7 % that is published, and nine of ten trainings within 10 % and 12 %.
+// Which variables of Python live in an inference no graph tells: what nine in ten of those come to is recorded, and
+// held nowhere.
 const notHeld = 100 // percent
 
 var defended = []limits{

@@ -8,8 +8,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// A Generation is what generating text takes beside its first forward pass: derived from the sizes of keys and values, not
-// simulated and not measured. Sizes are bytes.
+// A Generation is what generating text takes beside its first forward pass: derived from the sizes of keys and values,
+// not simulated and not measured. Sizes are bytes.
 type Generation struct {
 	Prompt    int64 `json:"prompt_tokens"`
 	NewTokens int64 `json:"new_tokens"`
@@ -18,9 +18,9 @@ type Generation struct {
 	Last      int64 `json:"last_token_bytes"`      // allocated then
 }
 
-// generation is what the last token takes: the weights, the cache, of one layer the keys or values once more while they are
-// joined with the new ones (DynamicLayer.update of transformers' cache_utils.py), what spreads them to all heads, and the logits, in
-// their own type and in float32.
+// generation is what the last token takes: the weights, the cache, of one layer the keys or values once more while
+// they are joined with the new ones (DynamicLayer.update of transformers' cache_utils.py), what spreads them to all
+// heads, and the logits, in their own type and in float32.
 func generation(state int64, c parallel.Cache, bits int64, newTokens int) *Generation {
 	bytes := bits / 8
 	total := c.Prompt + int64(newTokens)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// A group does things at the same time. A panic in one of them, which in a goroutine of its own would end the program with a
-// trace, becomes one of whoever waits for them, and says where it was.
+// A group does things at the same time. A panic in one of them, which in a goroutine of its own would end the program
+// with a trace, becomes one of whoever waits for them, and says where it was.
 type group struct {
 	wait  sync.WaitGroup
 	mu    sync.Mutex

@@ -35,8 +35,8 @@ func unproven() map[string]bool {
 	return names
 }
 
-// passed lists the guesses that a run could have made and did not, each with what it weighs: the run is simulated once more
-// with it alone.
+// passed lists the guesses that a run could have made and did not, each with what it weighs: the run is simulated once
+// more with it alone.
 func (b *Bound) passed(s Step, sim *Simulation) (list []Guess, err error) {
 	s.Record = false
 	for _, row := range guessRows() {

@@ -23,11 +23,15 @@ import (
 
 // hostileRuns are the settings under which anything that can be read is run.
 var hostileRuns = []eager.Options{
-	{}, {Settings: eager.Settings{ChannelsLast: true, Precision: eager.AMPBF16}}, {Settings: eager.Settings{Precision: eager.FP16}},
+	{}, {Settings: eager.Settings{ChannelsLast: true,
+		Precision: eager.AMPBF16}}, {Settings: eager.Settings{Precision: eager.FP16}},
 	{Train: true}, {Train: true, Settings: eager.Settings{Precision: eager.AMPBF16, Loss: "mse", Accumulate: 2}},
-	{Train: true, Settings: eager.Settings{Precision: eager.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1", Optimizer: "sgdm"}},
-	{Train: true, Settings: eager.Settings{Precision: eager.BF16, ChannelsLast: true, Loss: "cross-entropy", ZeroGrads: true}},
-	{Train: true, Settings: eager.Settings{Precision: eager.FP16, Loss: "bce-logits", ForLoop: true}}, {Train: true, Settings: eager.Settings{Loss: "nll"}},
+	{Train: true, Settings: eager.Settings{Precision: eager.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1",
+		Optimizer: "sgdm"}},
+	{Train: true, Settings: eager.Settings{Precision: eager.BF16, ChannelsLast: true, Loss: "cross-entropy",
+		ZeroGrads: true}},
+	{Train: true, Settings: eager.Settings{Precision: eager.FP16, Loss: "bce-logits", ForLoop: true}}, {Train: true,
+		Settings: eager.Settings{Loss: "nll"}},
 }
 
 // bindAll binds a model with every size that is asked for taken for two.
@@ -53,7 +57,8 @@ func bindAll(m *onnxload.Model) (*Bound, error) {
 // free what it does not hold. It returns the number of runs that came to an end.
 func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 	t.Helper()
-	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: name, Limits: onnxload.Limits{Nodes: 10_000}})
+	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)),
+		onnxload.Options{Path: name, Limits: onnxload.Limits{Nodes: 10_000}})
 	if err != nil {
 		return 0
 	}
@@ -158,12 +163,15 @@ func hostileLines() on.Model {
 	g := on.Graph{In: []on.Value{on.Float("x0", 2, 3)}, Out: []on.Value{{Name: "x12"}}}
 	for i := range 12 {
 		n := on.Op([]string{"Exp", "Relu", "Neg"}[i%3], fmt.Sprint("x", i), fmt.Sprint("x", i+1))
-		line := []string{"x, *(a, [b]) = *self.f(x", "x += x;x.add_(x);del x", "xs.append(xs); y = xs; xs[0] = y", "= ) ; ( return", "for x in x: x = x(x)(x)[x](x)", "\x1b[0m\x00"}[i%6]
-		trace := fmt.Sprintf("File \"m.py\", line %d, in forward\n    %s\n  File \"<string>\", line 1, in forward\n    %s", 7-i%5, line, line)
+		line := []string{"x, *(a, [b]) = *self.f(x", "x += x;x.add_(x);del x", "xs.append(xs); y = xs; xs[0] = y",
+			"= ) ; ( return", "for x in x: x = x(x)(x)[x](x)", "\x1b[0m\x00"}[i%6]
+		trace := fmt.Sprintf("File \"m.py\", line %d, in forward\n    %s\n  File \"<string>\", line 1, in forward\n    %s",
+			7-i%5, line, line)
 		if i%4 == 0 {
 			trace = fmt.Sprintf("File \"m.py\", line %d, in forward\n    %s", i+1, line)
 		}
-		n.Meta = append(n.Meta, onnxload.Entry{Key: "namespace", Value: ": M/a: A/a.b: B"}, onnxload.Entry{Key: "pkg.torch.onnx.stack_trace", Value: trace})
+		n.Meta = append(n.Meta, onnxload.Entry{Key: "namespace", Value: ": M/a: A/a.b: B"},
+			onnxload.Entry{Key: "pkg.torch.onnx.stack_trace", Value: trace})
 		g.Nodes = append(g.Nodes, n)
 	}
 	return on.Model{Opset: 18, Graph: g}
@@ -199,7 +207,8 @@ func TestWorkInProportion(t *testing.T) {
 		return g
 	}
 	// A list of 200 tensors that grows and shrinks by one, again and again.
-	lists := on.Graph{In: []on.Value{on.Float("x", 4)}, Out: []on.Value{{Name: "y"}}, Nodes: []on.Node{on.Op("SequenceConstruct", strings.Repeat("x ", 200), "s0")}}
+	lists := on.Graph{In: []on.Value{on.Float("x", 4)}, Out: []on.Value{{Name: "y"}},
+		Nodes: []on.Node{on.Op("SequenceConstruct", strings.Repeat("x ", 200), "s0")}}
 	for i := range 40_000 {
 		from, to := fmt.Sprint("s", i), fmt.Sprint("s", i+1)
 		if i%2 == 0 {
@@ -218,7 +227,8 @@ func TestWorkInProportion(t *testing.T) {
 		slices.Out = append(slices.Out, on.Value{Name: out})
 	}
 	// Products with one matrix.
-	products := on.Graph{In: []on.Value{on.Float("x", 2, 2)}, Inits: []on.Tensor{on.Bare("w.weight", onnxload.Float32, 2, 2)}}
+	products := on.Graph{In: []on.Value{on.Float("x", 2, 2)},
+		Inits: []on.Tensor{on.Bare("w.weight", onnxload.Float32, 2, 2)}}
 	for i := range 20_000 {
 		out := fmt.Sprint("y", i)
 		products.Nodes = append(products.Nodes, on.Op("MatMul", "x w.weight", out))
@@ -231,13 +241,16 @@ func TestWorkInProportion(t *testing.T) {
 	}
 	n := on.A("num_outputs", int64(len(parts)))
 	joined := on.Graph{In: []on.Value{on.Float("x", 10_000)}, Out: []on.Value{{Name: "y"}}, Nodes: []on.Node{
-		on.Op("Sigmoid", "x", "s"), on.Op("Split", "s", strings.Join(parts, " "), n, on.A("axis", int64(0))), on.Op("Concat", strings.Join(parts, " "), "y", on.A("axis", int64(0))),
+		on.Op("Sigmoid", "x", "s"), on.Op("Split", "s", strings.Join(parts, " "), n, on.A("axis", int64(0))), on.Op("Concat",
+			strings.Join(parts, " "), "y", on.A("axis", int64(0))),
 	}}
 	again := on.Graph{In: []on.Value{on.Float("x", 4)}, Out: []on.Value{{Name: "z"}}, Nodes: []on.Node{
-		on.Op("Sigmoid", "x", "s").Named("/Sigmoid"), on.Op("Split", "s", "y0 b", on.A("num_outputs", int64(2)), on.A("axis", int64(0))).Named("/Split"),
+		on.Op("Sigmoid", "x", "s").Named("/Sigmoid"), on.Op("Split", "s", "y0 b", on.A("num_outputs", int64(2)),
+			on.A("axis", int64(0))).Named("/Split"),
 	}}
 	for i := range 20_000 {
-		again.Nodes = append(again.Nodes, on.Op("Mul", fmt.Sprint("y0 y", i), fmt.Sprint("y", i+1)).Named(fmt.Sprint("/m/Mul_", i)))
+		again.Nodes = append(again.Nodes, on.Op("Mul", fmt.Sprint("y0 y", i),
+			fmt.Sprint("y", i+1)).Named(fmt.Sprint("/m/Mul_", i)))
 	}
 	again.Nodes = append(again.Nodes, on.Op("Mul", "y20000 b", "z").Named("/Mul"))
 	// Weights that are joined one by one, and very many that are joined at once for very many readers.

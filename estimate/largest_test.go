@@ -26,9 +26,9 @@ func largestOf(all []sized, n int) []sized {
 	return all[:min(n, len(all))]
 }
 
-// TestLargestAreExplained holds docs/architecture.md to the ten largest structs, files and functions of estimate: it has a
-// sentence for each, which says why it is one thing. What it explains besides is among the fifteen largest, so that a line more
-// or less somewhere changes nothing, and what was taken apart goes from the list.
+// TestLargestAreExplained holds docs/architecture.md to the ten largest structs, files and functions of estimate: it
+// has a sentence for each, which says why it is one thing. What it explains besides is among the fifteen largest, so
+// that a line more or less somewhere changes nothing, and what was taken apart goes from the list.
 func TestLargestAreExplained(t *testing.T) {
 	var structs, files, functions []sized
 	set := token.NewFileSet()

@@ -89,7 +89,8 @@ func TestLayersMatchPyTorch(t *testing.T) {
 			if takeRow(rows, c) {
 				found++
 			} else if len(rows[c.module]) > 0 {
-				t.Errorf("%s: %s (%s) has %d bytes of output, no layer of that module has: %+v", name, c.module, c.class, c.bytes, rows[c.module])
+				t.Errorf("%s: %s (%s) has %d bytes of output, no layer of that module has: %+v", name, c.module, c.class, c.bytes,
+					rows[c.module])
 			}
 		}
 		if !r.Coverage.Complete() {
@@ -143,7 +144,8 @@ func TestRowsAddUp(t *testing.T) {
 				last = l.Index
 			}
 			if count != r.Parameters.Count || bytes != r.Parameters.Bytes || activation != r.Activations.Forward {
-				t.Errorf("%s:%s: rows have %d parameters, %d bytes of them, %d of activations; totals %+v, %+v", name, form, count, bytes, activation, r.Parameters, r.Activations)
+				t.Errorf("%s:%s: rows have %d parameters, %d bytes of them, %d of activations; totals %+v, %+v", name, form, count,
+					bytes, activation, r.Parameters, r.Activations)
 			}
 			for _, n := range r.Notes {
 				if n.Level == Warning && strings.Contains(n.Text, "lower bound") {

@@ -91,8 +91,8 @@ func (a *asked) weigh(t *testing.T, rows []guessRow, add func(name string, with,
 	}
 }
 
-// oneOfAKind returns one case for each kind of run of a graph: others differ by the optimizer or an allocator's setting,
-// which no guess is about.
+// oneOfAKind returns one case for each kind of run of a graph: others differ by the optimizer or an allocator's
+// setting, which no guess is about.
 func oneOfAKind(cases []asked) (list []asked) {
 	seen := map[string]bool{}
 	for _, a := range cases {
@@ -105,8 +105,8 @@ func oneOfAKind(cases []asked) (list []asked) {
 	return list
 }
 
-// TestLedger switches every row of the dialect and every rule of lifetimes on and off, one at a time, over all cases that
-// could rest on it, and writes what each is worth.
+// TestLedger switches every row of the dialect and every rule of lifetimes on and off, one at a time, over all cases
+// that could rest on it, and writes what each is worth.
 func TestLedger(t *testing.T) {
 	if !*ledger {
 		t.Skip("-accuracy.ledger writes the ledger")
@@ -177,8 +177,8 @@ func ledgerOf(t *testing.T) (head, table, tail string) {
 	return head, table, tail
 }
 
-// TestLedgerIsKept holds the rows to the ledger that is written down: it has all of them, and those are made that it bears
-// out, but for those of which it says why they are not.
+// TestLedgerIsKept holds the rows to the ledger that is written down: it has all of them, and those are made that it
+// bears out, but for those of which it says why they are not.
 func TestLedgerIsKept(t *testing.T) {
 	_, table, tail := ledgerOf(t)
 	unproven, seen := unproven(), map[string]bool{}

@@ -35,10 +35,12 @@ func (r *Report) Judge(s Step, budget int64, upper bool) {
 		need, by = r.Peak.UpperBound, "upper_bound_bytes"
 	}
 	if s.MemoryLimit > 0 {
-		r.Fits = append(r.Fits, Fit{Limit: MemoryLimit, Bytes: s.MemoryLimit, Need: r.Peak.Reserved, By: "reserved_bytes", Fits: r.OOM == nil})
+		r.Fits = append(r.Fits, Fit{Limit: MemoryLimit, Bytes: s.MemoryLimit, Need: r.Peak.Reserved, By: "reserved_bytes",
+			Fits: r.OOM == nil})
 	}
 	if s.Limited {
-		r.Fits = append(r.Fits, Fit{Limit: Capacity, Name: s.GPU.Name, Bytes: s.GPU.Memory, Need: need, By: by, Fits: r.OOM == nil && need <= s.GPU.Memory})
+		r.Fits = append(r.Fits, Fit{Limit: Capacity, Name: s.GPU.Name, Bytes: s.GPU.Memory, Need: need, By: by,
+			Fits: r.OOM == nil && need <= s.GPU.Memory})
 	}
 	if budget > 0 {
 		r.Fits = append(r.Fits, Fit{Limit: Budget, Bytes: budget, Need: need, By: by, Fits: r.OOM == nil && need <= budget})

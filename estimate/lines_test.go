@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestAccuracyOfLines holds the estimate against measured runs of models whose exports say which lines of Python made each node.
+// TestAccuracyOfLines holds the estimate against measured runs of models whose exports say which lines of Python made
+// each node.
 func TestAccuracyOfLines(t *testing.T) {
 	if *graphs != "" {
 		t.Skip("a flag says which graphs")

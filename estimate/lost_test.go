@@ -134,8 +134,9 @@ func TestExportsSayWhatTheyLost(t *testing.T) {
 // lastLayer is a table of 1024 rows of 16 numbers, looked up, and a product with a weight of so many columns.
 func lastLayer(weight string, columns int64) on.Model {
 	return on.Model{Graph: on.Graph{
-		In:    []on.Value{on.Val("x", onnxload.Int64, 8)},
-		Inits: []on.Tensor{on.Bare("emb\x1b.weight", onnxload.Float32, 1024, 16), on.Bare(weight, onnxload.Float32, 16, columns)},
+		In: []on.Value{on.Val("x", onnxload.Int64, 8)},
+		Inits: []on.Tensor{on.Bare("emb\x1b.weight", onnxload.Float32, 1024, 16),
+			on.Bare(weight, onnxload.Float32, 16, columns)},
 		Nodes: []on.Node{on.Op("Gather", "emb\x1b.weight x", "e"), on.Op("MatMul", "e "+weight, "y")},
 		Out:   []on.Value{{Name: "y"}},
 	}}
@@ -158,7 +159,8 @@ func TestNoteOfCopiedWeight(t *testing.T) {
 		if (got != "") != c.want {
 			t.Errorf("weight %q of %d columns: note %q, want one: %v", c.weight, c.columns, got, c.want)
 		}
-		if c.want && (!strings.Contains(got, `"onnx::MatMul_7"`) || !strings.Contains(got, `"emb\x1b.weight"`) || !strings.Contains(got, "0.06 MiB")) {
+		if c.want && (!strings.Contains(got, `"onnx::MatMul_7"`) || !strings.Contains(got, `"emb\x1b.weight"`) ||
+			!strings.Contains(got, "0.06 MiB")) {
 			t.Errorf("note %q names not both tensors and 0.06 MiB", got)
 		}
 	}
@@ -178,7 +180,8 @@ func TestInPlaceNote(t *testing.T) {
 	} {
 		e := exportOf(t, c.model, "ts-train")
 		if e.says(sums) != c.sums || e.says(run) != c.run {
-			t.Errorf("%s: the sums' note %v, the run's %v, want %v and %v: %v", c.model, e.says(sums), e.says(run), c.sums, c.run, e.report.Notes)
+			t.Errorf("%s: the sums' note %v, the run's %v, want %v and %v: %v", c.model, e.says(sums), e.says(run), c.sums,
+				c.run, e.report.Notes)
 		}
 	}
 }

@@ -13,7 +13,8 @@ func TestPlaceOf(t *testing.T) {
 		want            module.Place
 	}{
 		{"/layer1/layer1.0/conv1/Conv", "", module.Place{Module: "layer1.0.conv1"}},
-		{"/m/bert/encoder/layer.0/attention/self/query/MatMul", "", module.Place{Module: "m.bert.encoder.layer.0.attention.self.query"}},
+		{"/m/bert/encoder/layer.0/attention/self/query/MatMul", "",
+			module.Place{Module: "m.bert.encoder.layer.0.attention.self.query"}},
 		{"/Conv", "", module.Place{}},
 		{"/", "", module.Place{}},
 		{"Conv_12", "", module.Place{}},
@@ -25,7 +26,8 @@ func TestPlaceOf(t *testing.T) {
 		{"n", ": a.Net/add_3: aten.add.Tensor", module.Place{Class: "Net", Call: "add_3", Op: "add"}},
 		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", module.Place{Call: "sym_size_int_1", Op: "sym_size"}},
 		// Metadata may be cut off anywhere.
-		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay", module.Place{Module: "layer1.norm", Class: "Lay", Cut: true}},
+		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay",
+			module.Place{Module: "layer1.norm", Class: "Lay", Cut: true}},
 		{"n", ": a.Net/layer1: a.Block/layer1.no", module.Place{Module: "layer1", Class: "Block", Cut: true}},
 		{"n", ": a.Net/layer1: a.Block/lay", module.Place{Module: "layer1", Class: "Block", Cut: true}},
 		{"n", ": a.Net/layer1: a.Block/add", module.Place{Module: "layer1", Class: "Block"}},
@@ -50,7 +52,8 @@ func TestModulesAround(t *testing.T) {
 		{"/layer1/layer1.0/conv1/Conv", "", "layer1/.0/.conv1"},
 		{"/m/encoder/layer.0/query/MatMul", "", "m/.encoder/.layer.0/.query"},
 		{"/Conv", "", ""},
-		{"n", ": a.Net/layer1: torch.nn.modules.container.Sequential/layer1.0: a.Block/relu_1: aten.relu.default", "layer1/.0"},
+		{"n", ": a.Net/layer1: torch.nn.modules.container.Sequential/layer1.0: a.Block/relu_1: aten.relu.default",
+			"layer1/.0"},
 		{"n", ": a.Net/blocks.0: a.Block/relu_1: aten.relu.default", "blocks.0"},
 		{"n", ": a.Net/relu_1: aten.relu.default", ""},
 	} {
@@ -77,7 +80,8 @@ func TestIsAutomatic(t *testing.T) {
 }
 
 func TestModuleOfParameter(t *testing.T) {
-	for name, want := range map[string]string{"layer1.0.conv1.weight": "layer1.0.conv1", "class_token": "", "onnx::Conv_3": "", "a..b": "", ".a": ""} {
+	for name, want := range map[string]string{"layer1.0.conv1.weight": "layer1.0.conv1", "class_token": "",
+		"onnx::Conv_3": "", "a..b": "", ".a": ""} {
 		if got := module.ModuleOfParameter(name); got != want {
 			t.Errorf("moduleOfParameter(%q) = %q, want %q", name, got, want)
 		}
@@ -108,7 +112,8 @@ func TestElements(t *testing.T) {
 		n     int64
 		bytes int64
 	}{
-		{onnxload.Float32, 3, 12}, {onnxload.Int4, 3, 2}, {onnxload.Uint2, 5, 2}, {onnxload.Bool, 7, 7}, {onnxload.Complex128, 2, 32}, {onnxload.String, 5, 0},
+		{onnxload.Float32, 3, 12}, {onnxload.Int4, 3, 2}, {onnxload.Uint2, 5, 2}, {onnxload.Bool, 7,
+			7}, {onnxload.Complex128, 2, 32}, {onnxload.String, 5, 0},
 	} {
 		if _, bytes, err := module.TensorBytes(tt.elem, []int64{tt.n}); bytes != tt.bytes || err != nil {
 			t.Errorf("%d of %v: %d bytes, %v, want %d", tt.n, tt.elem, bytes, err, tt.bytes)

@@ -22,7 +22,9 @@ func TestEveryNodeTrains(t *testing.T) {
 			return // the reader has tests of its own
 		}
 		for _, opts := range []eager.Options{
-			{}, {Train: true, Settings: eager.Settings{Loss: "mean"}}, {Train: true, Settings: eager.Settings{Loss: "mean", Precision: eager.AMPBF16}}, {Train: true, Settings: eager.Settings{Loss: "mean", Precision: eager.FP16, ChannelsLast: true}},
+			{}, {Train: true, Settings: eager.Settings{Loss: "mean"}}, {Train: true,
+				Settings: eager.Settings{Loss: "mean", Precision: eager.AMPBF16}}, {Train: true,
+				Settings: eager.Settings{Loss: "mean", Precision: eager.FP16, ChannelsLast: true}},
 		} {
 			b, err := Bind(m, Options{})
 			if err != nil {

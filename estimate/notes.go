@@ -18,7 +18,8 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
 	}
 	if c := r.Coverage; !c.Complete() {
-		say(Warning, "%d of %d nodes are of operators that are not modelled: every total is a lower bound", c.Nodes-c.Modelled, c.Nodes)
+		say(Warning, "%d of %d nodes are of operators that are not modelled: every total is a lower bound",
+			c.Nodes-c.Modelled, c.Nodes)
 	}
 	exportNotes(a, say)
 	if n := a.Unsized(); n > 0 {
@@ -31,7 +32,8 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 		say(Info, "the bodies of %s (Loop, Scan) are counted once", plural(a.Loops, "node"))
 	}
 	if a.Relus > 0 {
-		say(Info, "%s taken to work in place: nothing else reads their input, and ONNX does not record it", plural(a.Relus, "ReLU is", "ReLUs are"))
+		say(Info, "%s taken to work in place: nothing else reads their input, and ONNX does not record it",
+			plural(a.Relus, "ReLU is", "ReLUs are"))
 	}
 	if counters > 0 {
 		say(Info, "buffers include the batch counters of %s, which exporters leave out", plural(int(counters), "batch norm"))
@@ -91,7 +93,8 @@ func exportNotes(a *module.Analysis, say func(level, format string, args ...any)
 	for _, s := range a.Steps {
 		norm, trains := module.BatchNorm(s.Node, s.Place.Op)
 		switch {
-		case module.HasFoldedNorm(a.Model, s.Node) && len(s.Node.In) > 1 && s.Node.In[1] != onnxload.NoValue && len(a.Origins(s.Node.In[1])) > 0:
+		case module.HasFoldedNorm(a.Model, s.Node) && len(s.Node.In) > 1 && s.Node.In[1] != onnxload.NoValue &&
+			len(a.Origins(s.Node.In[1])) > 0:
 			folded++
 		case norm && !trains:
 			idle++

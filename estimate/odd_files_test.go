@@ -17,13 +17,15 @@ func TestOddFiles(t *testing.T) {
 		dims    map[string]int64 // sizes to ask with
 		inputs  map[string][]int64
 	}{
-		"dimension-minus-one":           {ok, `dim 0 of "input_ids" is -1: read as not known`, nil, map[string][]int64{"input_ids": {2, 16}, "input_mask": {2, 16}}},
-		"fusedmatmul-transbatch":        {ok, "", map[string]int64{"M": 8, "N": 8, "K": 8}, nil},
-		"hint-that-fails-1":             {ok, "", map[string]int64{"M": 8, "K": 8, "N": 8, "C": 8}, nil},
-		"hint-that-fails-2":             {`no size is given for "d_0"`, "", nil, nil},
-		"loop-iteration-of-shape-1":     {ok, "", nil, map[string][]int64{"data": {3, 4}}},
-		"loop-slice-by-iteration":       {ok, "how often its body runs depends on data", nil, nil},
-		"mha-bias":                      {ok, `operator "com.microsoft::MultiHeadAttention": 1 node has no PyTorch counterpart`, nil, nil},
+		"dimension-minus-one": {ok, `dim 0 of "input_ids" is -1: read as not known`, nil,
+			map[string][]int64{"input_ids": {2, 16}, "input_mask": {2, 16}}},
+		"fusedmatmul-transbatch":    {ok, "", map[string]int64{"M": 8, "N": 8, "K": 8}, nil},
+		"hint-that-fails-1":         {ok, "", map[string]int64{"M": 8, "K": 8, "N": 8, "C": 8}, nil},
+		"hint-that-fails-2":         {`no size is given for "d_0"`, "", nil, nil},
+		"loop-iteration-of-shape-1": {ok, "", nil, map[string][]int64{"data": {3, 4}}},
+		"loop-slice-by-iteration":   {ok, "how often its body runs depends on data", nil, nil},
+		"mha-bias": {ok,
+			`operator "com.microsoft::MultiHeadAttention": 1 node has no PyTorch counterpart`, nil, nil},
 		"no-opset-import":               {ok, "imports no version of ai.onnx", nil, nil},
 		"optional-if":                   {ok, `there is no peak: value "y" has no shape`, nil, nil},
 		"qdq":                           {ok, "computes in integers by its own nodes (QuantizeLinear)", nil, nil},
@@ -62,7 +64,8 @@ func TestOddFiles(t *testing.T) {
 		if !strings.Contains(notes, w.note) {
 			t.Errorf("%s: no note has %q:\n%s", file, w.note, notes)
 		}
-		if said := strings.Contains(notes, "there is no peak"); (r.Peak == nil) != said || r.Peak != nil && r.Peak.Allocated <= 0 {
+		if said := strings.Contains(notes, "there is no peak"); (r.Peak == nil) != said || r.Peak != nil &&
+			r.Peak.Allocated <= 0 {
 			t.Errorf("%s: peak %+v, and notes\n%s", file, r.Peak, notes)
 		}
 	}

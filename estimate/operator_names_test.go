@@ -16,7 +16,8 @@ import (
 )
 
 // rowFiles hold the rows of ONNX's operators.
-var rowFiles = []string{"fromonnx/nodes.go", "fromonnx/math.go", "fromonnx/rare.go", "fromonnx/lists.go", "fromonnx/contrib.go"}
+var rowFiles = []string{"fromonnx/nodes.go", "fromonnx/math.go", "fromonnx/rare.go", "fromonnx/lists.go",
+	"fromonnx/contrib.go"}
 
 // matchers are the files that know operators by what lies around them, and those that put the graph in order.
 var matchers = []string{
@@ -87,11 +88,14 @@ func TestATenOperatorsAreNamedByTheirRows(t *testing.T) {
 		named := 0
 		for file, names := range files {
 			switch {
-			case !names[op], strings.HasPrefix(file, "eager/ops_"), strings.HasPrefix(file, "shape/"), strings.HasPrefix(file, "workspace/"),
+			case !names[op], strings.HasPrefix(file, "eager/ops_"), strings.HasPrefix(file, "shape/"),
+				strings.HasPrefix(file, "workspace/"),
 				file == "aten/schema.go", slices.Contains(rowFiles, file), file == "module/names.go": // what exporters call values
-			case strings.HasPrefix(file, "fromonnx/"), strings.HasPrefix(file, "lifetime/"), strings.HasPrefix(file, "parallel/"), file == "eager/loss.go":
+			case strings.HasPrefix(file, "fromonnx/"), strings.HasPrefix(file, "lifetime/"),
+				strings.HasPrefix(file, "parallel/"), file == "eager/loss.go":
 				named++
-			case strings.HasPrefix(file, "pysource/"), strings.HasPrefix(file, "timeline/"), strings.HasPrefix(file, "module/"), strings.HasPrefix(file, "eager/"):
+			case strings.HasPrefix(file, "pysource/"), strings.HasPrefix(file, "timeline/"), strings.HasPrefix(file, "module/"),
+				strings.HasPrefix(file, "eager/"):
 				// words of Python, names of events and modules that are spelt alike
 			default:
 				t.Errorf("%s names the operator %q, of which its rows say all", file, op)

@@ -11,7 +11,8 @@ import (
 // Of a file that is not PyTorch's the report says whose it is, and gives no advice on torch.onnx.
 func TestOriginOfFile(t *testing.T) {
 	net := []on.Node{
-		on.Op("Conv", "x conv.weight", "c"), on.Op("BatchNormalization", "c bn.weight bn.bias bn.running_mean bn.running_var", "y"),
+		on.Op("Conv", "x conv.weight", "c"), on.Op("BatchNormalization",
+			"c bn.weight bn.bias bn.running_mean bn.running_var", "y"),
 	}
 	grad := append(net[:2:2], on.Op("ReluGrad", "y y", "dy").Of("com.microsoft"))
 	quantized := []on.Node{on.Op("QuantizeLinear", "x scale zero", "q"), on.Op("DequantizeLinear", "q scale zero", "y")}
@@ -22,16 +23,21 @@ func TestOriginOfFile(t *testing.T) {
 	}{
 		{"pytorch", net, []string{"TrainingMode.TRAINING"}, []string{"not from PyTorch", "backward pass, such as"}},
 		{"", net, []string{"TrainingMode.TRAINING"}, []string{"not from PyTorch"}},
-		{"tf2onnx", net, []string{"comes from TensorFlow by its exporter \"tf2onnx\"", "in evaluation mode"}, []string{"TrainingMode"}},
+		{"tf2onnx", net, []string{"comes from TensorFlow by its exporter \"tf2onnx\"", "in evaluation mode"},
+			[]string{"TrainingMode"}},
 		{"MATLAB Deep Learning Toolbox Converter", net, []string{"comes from MATLAB"}, []string{"TrainingMode"}},
-		{"pytorch", grad, []string{"1 node is of a backward pass, such as \"ReluGrad\""}, []string{"TrainingMode.TRAINING, do_constant"}},
-		{"onnx.quantize", quantized, []string{"computes in integers by its own nodes (QuantizeLinear)"}, []string{"not from PyTorch", "work in place"}},
+		{"pytorch", grad, []string{"1 node is of a backward pass, such as \"ReluGrad\""},
+			[]string{"TrainingMode.TRAINING, do_constant"}},
+		{"onnx.quantize", quantized, []string{"computes in integers by its own nodes (QuantizeLinear)"},
+			[]string{"not from PyTorch", "work in place"}},
 	} {
 		var b strings.Builder
 		r := answer(t, on.Model{Producer: tt.producer, Opsets: []on.Import{on.Domain("com.microsoft", 1)}, Graph: on.Graph{
 			In: []on.Value{on.Float("x", 2, 3, 8, 8)}, Out: []on.Value{{Name: "y"}}, Nodes: tt.nodes,
-			Inits: []on.Tensor{on.Zeros("conv.weight", onnxload.Float32, 4, 3, 3, 3), on.Zeros("bn.weight", onnxload.Float32, 4), on.Zeros("bn.bias", onnxload.Float32, 4),
-				on.Zeros("bn.running_mean", onnxload.Float32, 4), on.Zeros("bn.running_var", onnxload.Float32, 4), on.Float32s("scale", 0.1), on.Zeros("zero", onnxload.Int8)},
+			Inits: []on.Tensor{on.Zeros("conv.weight", onnxload.Float32, 4, 3, 3, 3),
+				on.Zeros("bn.weight", onnxload.Float32, 4), on.Zeros("bn.bias", onnxload.Float32, 4),
+				on.Zeros("bn.running_mean", onnxload.Float32, 4), on.Zeros("bn.running_var", onnxload.Float32,
+					4), on.Float32s("scale", 0.1), on.Zeros("zero", onnxload.Int8)},
 		}}, Options{Step: &Step{}})
 		for _, n := range r.Notes {
 			b.WriteString(n.Text + "\n")

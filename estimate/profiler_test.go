@@ -9,8 +9,9 @@ import (
 )
 
 // What torch.profiler's memory timeline shows at the peak of a steady step, by its own categories: the totals are
-// within 2 %, and each category of more than 5 % of the peak is within 5 % of the total. The profiler starts in the third step, so it
-// does not see the workspaces that cuBLAS keeps, and activations whose maker it does not know are "unknown".
+// within 2 %, and each category of more than 5 % of the peak is within 5 % of the total. The profiler starts in the
+// third step, so it does not see the workspaces that cuBLAS keeps, and activations whose maker it does not know are
+// "unknown".
 func TestProfilerTimelines(t *testing.T) {
 	for _, c := range []struct {
 		file, model string
@@ -40,7 +41,8 @@ func TestProfilerTimelines(t *testing.T) {
 		sum := r.Peak.Allocated - by["rounding"] // as requested
 		got := map[string]int64{
 			"parameter": by["parameter"] + by["buffer"], "optimizer_state": by["optimizer_state"], "input": by["input"], "temporary": by["temporary"],
-			"gradient": by["gradient"], "autograd_detail": by["autograd_detail"], "activation and unknown": by["activation"] + by["unknown"],
+			"gradient": by["gradient"], "autograd_detail": by["autograd_detail"], "activation and unknown": by["activation"] +
+				by["unknown"],
 		}
 		s := want.Sizes
 		measured := map[string]int64{
@@ -57,6 +59,7 @@ func TestProfilerTimelines(t *testing.T) {
 				t.Errorf("%s: %s is %d, the profiler has %d", c.model, name, got[name], n)
 			}
 		}
-		t.Logf("%s: allocated %+.2f %%, total of the categories %+.2f %%", c.model, 100*rel(r.Peak.Allocated, want.Max), 100*rel(sum, want.Sum))
+		t.Logf("%s: allocated %+.2f %%, total of the categories %+.2f %%", c.model, 100*rel(r.Peak.Allocated, want.Max),
+			100*rel(sum, want.Sum))
 	}
 }

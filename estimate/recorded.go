@@ -16,8 +16,9 @@ import (
 	"github.com/memestimate/memestimate/recording"
 )
 
-// Recorded answers a question about a run that PyTorch itself made on fake tensors. The recording says which run it is; of the step
-// only where it runs and what it may take count, and without a GPU it runs on the one that it was recorded for.
+// Recorded answers a question about a run that PyTorch itself made on fake tensors. The recording says which run it
+// is; of the step only where it runs and what it may take count, and without a GPU it runs on the one that it was
+// recorded for.
 func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	sum := rec.Summary()
 	r := &Report{
@@ -26,10 +27,11 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 			Name: opt.Name, Producer: strings.TrimSpace("torch " + rec.Torch), Opsets: map[string]int64{}, Nodes: len(rec.Calls),
 			Inputs: make([]module.Tensor, 0, len(sum.Inputs)), Outputs: []module.Tensor{},
 		},
-		Parameters: module.Tensors{Count: sum.Parameters.Elements, Bytes: sum.Parameters.Bytes, Tensors: sum.Parameters.Tensors},
-		Buffers:    module.Tensors{Count: sum.Buffers.Elements, Bytes: sum.Buffers.Bytes, Tensors: sum.Buffers.Tensors},
-		Layers:     make([]module.Layer, 0, len(sum.Layers)),
-		Notes:      []Note{},
+		Parameters: module.Tensors{Count: sum.Parameters.Elements, Bytes: sum.Parameters.Bytes,
+			Tensors: sum.Parameters.Tensors},
+		Buffers: module.Tensors{Count: sum.Buffers.Elements, Bytes: sum.Buffers.Bytes, Tensors: sum.Buffers.Tensors},
+		Layers:  make([]module.Layer, 0, len(sum.Layers)),
+		Notes:   []Note{},
 	}
 	for _, in := range sum.Inputs {
 		t := module.Tensor{Name: in.Name}
@@ -43,7 +45,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		l := &sum.Layers[i]
 		r.Activations.Forward += l.Bytes
 		row := module.Layer{
-			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class, "function"), Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
+			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class,
+				"function"), Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
 			Params: l.Params.Elements, ParamBytes: l.Params.Bytes, Activation: l.Bytes, SavedBytes: l.Saved, InPlace: l.Bytes == 0,
 		}
 		if l.Output >= 0 {
@@ -62,7 +65,10 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		return nil, err
 	}
 	r.Coverage = Coverage{Nodes: run.Calls, Modelled: run.Calls, Unmodelled: []Unmodeled{}}
-	ops := slices.SortedFunc(maps.Keys(run.Unknown), func(a, b recording.Op) int { return cmp.Compare(a.String(), b.String()) })
+	ops := slices.SortedFunc(maps.Keys(run.Unknown), func(a,
+		b recording.Op) int {
+		return cmp.Compare(a.String(), b.String())
+	})
 	for _, op := range ops {
 		domain, name, _ := strings.Cut(op.Name, "::")
 		r.Coverage.Modelled -= run.Unknown[op]
@@ -70,7 +76,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	}
 	if opt.Strict && !r.Coverage.Complete() {
 		u := r.Coverage.Unmodelled[0]
-		return nil, fmt.Errorf("%w: what the kernels of %q take beside their results is not known: %s", ErrIncomplete, u.Domain+"::"+u.Op, plural(u.Count, "call"))
+		return nil, fmt.Errorf("%w: what the kernels of %q take beside their results is not known: %s", ErrIncomplete,
+			u.Domain+"::"+u.Op, plural(u.Count, "call"))
 	}
 	r.Settings = recordedSettings(run, step)
 	r.Settings.Batch = opt.Batch
@@ -176,7 +183,8 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
 	}
 	for _, u := range r.Coverage.Unmodelled {
-		say(Warning, "operator %q: what its kernels take beside their results is not known, %s", u.Domain+"::"+u.Op, plural(u.Count, "call"))
+		say(Warning, "operator %q: what its kernels take beside their results is not known, %s", u.Domain+"::"+u.Op,
+			plural(u.Count, "call"))
 	}
 	for _, op := range slices.Sorted(maps.Keys(run.Guessed)) {
 		say(Info, "operator %q: what its kernels take beside their results is guessed, %s; the bound has them at their most",
@@ -200,10 +208,12 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
 	}
 	if n := r.Simulation.Replay.Stats.AllocRetries; n > 0 && r.OOM == nil {
-		say(Warning, "the run survives only because the allocator gives its cached blocks back, %s: it will be slow", plural(int(n), "time"))
+		say(Warning, "the run survives only because the allocator gives its cached blocks back, %s: it will be slow",
+			plural(int(n), "time"))
 	}
 	if n := len(r.Simulation.Replay.Dropped); n > 0 {
-		say(Warning, "memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))
+		say(Warning, "memory is so short that %s not get the workspace of cuDNN's first choice and will be slower",
+			plural(n, "kind of convolution does", "kinds of convolutions do"))
 	}
 	return append(notes, assumptions(rec)...)
 }
@@ -270,7 +280,9 @@ func LargestRecorded(family *recording.Family, opt Options, memory int64) (*Fitt
 			f.Settings = recordedSettings(run, step)
 			f.Context = sim.Context
 			if n := len(run.Unknown); n > 0 {
-				f.Notes = append(f.Notes, Note{Warning, fmt.Sprintf("of %s it is not known what their kernels take: the batch that fits may be smaller", plural(n, "operator"))})
+				f.Notes = append(f.Notes, Note{Warning,
+					fmt.Sprintf("of %s it is not known what their kernels take: the batch that fits may be smaller",
+						plural(n, "operator"))})
 			}
 		}
 		return f.at(batch, &sim.Peak), nil

@@ -24,7 +24,8 @@ import (
 //	go test ./estimate -run RecordedAccuracy -v -recordings DIR -recordings.truth steps.json,variants.json -accuracy.cases
 var (
 	recordings      = flag.String("recordings", "testdata/recordings", "a folder of recordings with an index.json")
-	recordingsTruth = flag.String("recordings.truth", "testdata/truth/steps.json.gz,testdata/truth/variants.json.gz", "the measured cases, comma-separated")
+	recordingsTruth = flag.String("recordings.truth", "testdata/truth/steps.json.gz,testdata/truth/variants.json.gz",
+		"the measured cases, comma-separated")
 )
 
 // A recordedCase is a recording and what was measured of the same run.
@@ -35,7 +36,8 @@ type recordedCase struct {
 	measured variantCase
 }
 
-// recordedCases pairs the recordings of a folder with measured cases: all fields of the index but the file's must be the same.
+// recordedCases pairs the recordings of a folder with measured cases: all fields of the index but the file's must be
+// the same.
 func recordedCases(t *testing.T) (out []recordedCase) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(*recordings, "index.json"))
@@ -57,7 +59,8 @@ func recordedCases(t *testing.T) (out []recordedCase) {
 		}
 	}
 	// What tells cases apart; a field that is missing is one at its default.
-	keys := []string{"model", "mode", "dtype", "opt", "batch", "channels_last", "accum", "clip", "set_to_none", "foreach", "scaler", "alloc_conf", "cap_mib",
+	keys := []string{"model", "mode", "dtype", "opt", "batch", "channels_last", "accum", "clip", "set_to_none", "foreach",
+		"scaler", "alloc_conf", "cap_mib",
 		"ckpt", "train_only", "lora", "compile", "par", "world", "mp", "reshard", "view"}
 	same := func(x, y any) bool {
 		zero := func(v any) bool { return v == nil || v == false || v == 0.0 || v == "" }
@@ -136,7 +139,8 @@ func (o *offBy) String() string {
 	three := func(v []float64) string {
 		return fmt.Sprintf("%6.3f %6.3f %6.2f", at(v, 0.5), at(v, 0.9), at(v, 1))
 	}
-	return fmt.Sprintf("%4d  allocated %s  reserved %s  device %s  bound holds in %d of %d, %.1f %% above", len(o.allocated),
+	return fmt.Sprintf("%4d  allocated %s  reserved %s  device %s  bound holds in %d of %d, %.1f %% above",
+		len(o.allocated),
 		three(o.allocated), three(o.reserved), three(o.device), o.held, o.bounded, at(o.above, 0.5))
 }
 
@@ -176,8 +180,10 @@ func TestRecordedAccuracy(t *testing.T) {
 			}
 			o.above = []float64{percent(sim.Peak.UpperBound, device)}
 		}
-		if *recordings == "testdata/recordings" && (math.Abs(allocated) > 0.02 || math.Abs(reserved) > 0.3 || o.held < o.bounded) {
-			t.Errorf("%s: allocated %.3f %%, reserved %.3f %% off, at most %d of %d measured", c.name, allocated, reserved, sim.Peak.UpperBound, device)
+		if *recordings == "testdata/recordings" && (math.Abs(allocated) > 0.02 || math.Abs(reserved) > 0.3 ||
+			o.held < o.bounded) {
+			t.Errorf("%s: allocated %.3f %%, reserved %.3f %% off, at most %d of %d measured", c.name, allocated, reserved,
+				sim.Peak.UpperBound, device)
 		}
 		if *verbose {
 			floor := upperBound(sim, caching.Config{}, room{}) - spareBytes // what the bound would be without any room

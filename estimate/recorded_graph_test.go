@@ -8,13 +8,15 @@ import (
 	"github.com/memestimate/memestimate/recording"
 )
 
-// guessedLifetimes are the built-in models of which a graph does not say how long the variables of their forward functions
-// live: in inference the recording, which knows, may be up to this far off, in percent. docs/ACCURACY.md has the figures.
+// guessedLifetimes are the built-in models of which a graph does not say how long the variables of their forward
+// functions live: in inference the recording, which knows, may be up to this far off, in percent. docs/ACCURACY.md has
+// the figures.
 var guessedLifetimes = map[string]float64{
 	"unet": 6.5, "t5_small": 2, "distilbert": 2, "dlrm": 1, "torch_encoder": 1,
 }
 
-// A built-in model says the same as its recording, within half a percent. All of them, from a folder of recordings of the zoo:
+// A built-in model says the same as its recording, within half a percent. All of them, from a folder of recordings of
+// the zoo:
 //
 //	go test ./estimate -run RecordedGraphs -v -recordings DIR -recordings.truth steps.json
 func TestRecordedGraphs(t *testing.T) {

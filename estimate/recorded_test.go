@@ -23,14 +23,15 @@ func openRecording(t testing.TB, name string) *recording.Recording {
 	return r
 }
 
-// The sums of a recorded net are those of its modules: a convolution of 3 to 32 channels, a batch norm, and a linear layer
-// of 8,192 to 100.
+// The sums of a recorded net are those of its modules: a convolution of 3 to 32 channels, a batch norm, and a linear
+// layer of 8,192 to 100.
 func TestRecorded(t *testing.T) {
 	r, err := Recorded(openRecording(t, "net.b8"), Options{Name: "net"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := int64(32*3*9 + 32 + 2*32 + 8192*100 + 100); r.Parameters.Count != want || r.Parameters.Bytes != 4*want || r.Parameters.Tensors != 6 {
+	if want := int64(32*3*9 + 32 + 2*32 + 8192*100 + 100); r.Parameters.Count != want || r.Parameters.Bytes != 4*want ||
+		r.Parameters.Tensors != 6 {
 		t.Errorf("parameters %+v, want %d", r.Parameters, want)
 	}
 	if r.Buffers.Bytes != 2*32*4+8 {

@@ -34,7 +34,8 @@ func TestRepeatedSteps(t *testing.T) {
 			{},
 			{Steps: 4, Settings: eager.Settings{Optimizer: "sgdm", ZeroGrads: true}},
 			{Settings: eager.Settings{Optimizer: "muon", Precision: eager.BF16, ClipNorm: true}},
-			{Steps: 5, Settings: eager.Settings{Optimizer: "adamw-fused", Precision: eager.AMPFP16, Scaler: true, Accumulate: 2}},
+			{Steps: 5, Settings: eager.Settings{Optimizer: "adamw-fused", Precision: eager.AMPFP16, Scaler: true,
+				Accumulate: 2}},
 			{Settings: eager.Settings{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true}},
 			{Steps: 7, Settings: eager.Settings{Optimizer: "radam", ForLoop: true}}, // whose sixth step is another one
 			{Settings: eager.Settings{Optimizer: "adafactor", Loss: "mean"}},
@@ -56,13 +57,15 @@ func TestRepeatedSteps(t *testing.T) {
 			}
 			got, want := short.Log.Timeline(), long.Log.Timeline()
 			if got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
-				t.Errorf("%s under %+v: %d events with steps repeated, %d with each simulated, or others", name, o, len(got.Events), len(want.Events))
+				t.Errorf("%s under %+v: %d events with steps repeated, %d with each simulated, or others", name, o,
+					len(got.Events), len(want.Events))
 			}
 			if err := got.Check(); err != nil {
 				t.Errorf("%s under %+v: %v", name, o, err)
 			}
 			if short.Log.Blocks() != got.Blocks || short.Log.Len() != len(got.Events) {
-				t.Errorf("%s under %+v: %d blocks and %d events, written out they are %d and %d", name, o, short.Log.Blocks(), short.Log.Len(), got.Blocks, len(got.Events))
+				t.Errorf("%s under %+v: %d blocks and %d events, written out they are %d and %d", name, o, short.Log.Blocks(),
+					short.Log.Len(), got.Blocks, len(got.Events))
 			}
 		}
 	}
@@ -95,7 +98,8 @@ func TestFollowed(t *testing.T) {
 		if n := s.Run.Log.Written(); n <= 1<<13 {
 			t.Errorf("%s: %d events, too few to follow", c.model, n)
 		}
-		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit, Total: gpu.Default().Memory}).Finish(s.Run.Log)
+		again, err := caching.NewReplayer(caching.Config{Limit: c.step.MemoryLimit,
+			Total: gpu.Default().Memory}).Finish(s.Run.Log)
 		if err != nil {
 			t.Fatal(err)
 		}

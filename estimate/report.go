@@ -40,7 +40,8 @@ type Report struct {
 	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
 }
 
-// A Guess is a choice that the estimate did not make, as too few measured models bear it out. The upper bound has room for it.
+// A Guess is a choice that the estimate did not make, as too few measured models bear it out. The upper bound has room
+// for it.
 type Guess struct {
 	Name   string `json:"name"`   // a row of fromonnx/dialect or of lifetime.Rules
 	Takes  string `json:"takes"`  // what it takes for what
@@ -77,8 +78,8 @@ type Settings struct {
 	MemoryLimit int64  `json:"memory_limit_bytes,omitempty"`
 }
 
-// Compiled is the range of what a compiled training step allocates. Its prediction keeps for backward what the cut of its joint
-// graph would; eager mode keeps what the operators save.
+// Compiled is the range of what a compiled training step allocates. Its prediction keeps for backward what the cut of
+// its joint graph would; eager mode keeps what the operators save.
 type Compiled struct {
 	Least int64 `json:"least_allocated_bytes"`
 	Most  int64 `json:"most_allocated_bytes"`

@@ -25,14 +25,14 @@ type simulatedStep struct {
 // manySteps is from how many steps on the layers are made while the run is simulated, on another core: 1 ms of work.
 const manySteps = 2000
 
-// layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the layers or
-// the settings; simulatedStep.err says that the model cannot be run.
+// layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the
+// layers or the settings; simulatedStep.err says that the model cannot be run.
 func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
 	var rows group
 	var rowErr error
 	makeRows := func() { r.Layers, r.Activations.Forward, rowErr = b.a.Layers(b.ws) }
-	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the two run at
-	// the same time only where every dimension is a number.
+	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the
+	// two run at the same time only where every dimension is a number.
 	if s == nil || len(b.a.Steps) < manySteps || !b.a.Types.Numbers() {
 		if makeRows(); rowErr != nil || s == nil {
 			return nil, rowErr
@@ -66,7 +66,8 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		return fmt.Errorf("%w: the run cannot be simulated: %w", ErrIncomplete, err)
 	case strict && sim.Unknown > 0:
 		name := slices.Sorted(maps.Keys(p.Unknown))[0]
-		return fmt.Errorf("%w: %s no PyTorch counterpart here, the first operator is %q", ErrIncomplete, plural(sim.Unknown, "node has", "nodes have"), name)
+		return fmt.Errorf("%w: %s no PyTorch counterpart here, the first operator is %q", ErrIncomplete,
+			plural(sim.Unknown, "node has", "nodes have"), name)
 	case err != nil:
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run is not simulated, so there is no peak: %v", err)})
 		return nil
@@ -87,7 +88,9 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 		}
 	}
 	if n := sim.Replay.Stats.AllocRetries; n > 0 && r.OOM == nil {
-		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow", plural(int(n), "time"))})
+		r.Notes = append(r.Notes, Note{Warning,
+			fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow",
+				plural(int(n), "time"))})
 	}
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		r.Notes = append(r.Notes, elsewhere(s.GPU))
@@ -100,24 +103,32 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	}
 	r.NCCL = sim.NCCL
 	if sim.NCCL > 0 && s.NCCL == 0 {
-		r.Notes = append(r.Notes, Note{Info, "what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are taken to be alike, --nccl SIZE says otherwise"})
+		r.Notes = append(r.Notes, Note{Info,
+			"what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are taken to be alike, --nccl SIZE says otherwise"})
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
 	if n := len(sim.Replay.Dropped); n > 0 {
-		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower", plural(n, "kind of convolution does", "kinds of convolutions do"))})
+		r.Notes = append(r.Notes, Note{Warning,
+			fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower",
+				plural(n, "kind of convolution does", "kinds of convolutions do"))})
 	}
 	if !s.Infer && p.InferOnly != "" {
-		r.Notes = append(r.Notes, Note{Warning, "this graph is for inference: it has " + p.InferOnly + ". What training the model that it came from takes is not what is estimated here: export that in training mode"})
+		r.Notes = append(r.Notes, Note{Warning, "this graph is for inference: it has " + p.InferOnly +
+			". What training the model that it came from takes is not what is estimated here: export that in training mode"})
 	}
 	for _, text := range p.Notes {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
 	r.planned(sim)
 	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
-		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it", plural(n, "activation works", "activations work"))})
+		r.Notes = append(r.Notes, Note{Info,
+			fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it",
+				plural(n, "activation works", "activations work"))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
-		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name, plural(p.Unknown[name], "node has", "nodes have"))})
+		r.Notes = append(r.Notes, Note{Warning,
+			fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name,
+				plural(p.Unknown[name], "node has", "nodes have"))})
 	}
 	return nil
 }
@@ -127,8 +138,9 @@ func (r *Report) planned(sim *Simulation) {
 	r.Notes = append(r.Notes, sim.Notes...)
 	r.Generation, r.Compiled = sim.Generation, sim.Compiled
 	if c := sim.Compiled; c != nil {
-		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+
-			"what the min-cut partitioner keeps at least; eager mode takes %s", mib(c.Least), mib(c.Most), mib(c.Eager))})
+		r.Notes = append(r.Notes, Note{Info,
+			fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+
+				"what the min-cut partitioner keeps at least; eager mode takes %s", mib(c.Least), mib(c.Most), mib(c.Eager))})
 	}
 }
 

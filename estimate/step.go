@@ -117,7 +117,8 @@ func (b *Bound) most() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
 	if b.dearer == nil {
-		b.dearer = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, without: b.without, with: unproven(), isMost: true}
+		b.dearer = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, without: b.without, with: unproven(),
+			isMost: true}
 	}
 	return b.dearer
 }
@@ -187,8 +188,9 @@ type Simulation struct {
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
 func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline() }
 
-// Simulate runs the model and replays what it requests through the allocator. The upper bound has room for what is not known: see
-// upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that takes more.
+// Simulate runs the model and replays what it requests through the allocator. The upper bound has room for what is not
+// known: see upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that
+// takes more.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
 	if err != nil {

@@ -9,17 +9,19 @@ import (
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
-// A language model's head that folding of constants made a tensor of its own is counted with the table that it is tied to, where
-// the table has a name of transformers; the upper bound counts both.
+// A language model's head that folding of constants made a tensor of its own is counted with the table that it is tied
+// to, where the table has a name of transformers; the upper bound counts both.
 func TestTiedHead(t *testing.T) {
 	const words, width = 2000, 64
 	run := func(table, head string, words int64, more ...onnxtest.Node) *Report {
 		t.Helper()
 		g := onnxtest.Graph{
-			In:    []onnxtest.Value{onnxtest.Val("x", onnxload.Int64, 4, 16)},
-			Inits: []onnxtest.Tensor{onnxtest.Bare(table, onnxload.Float32, words, width), onnxtest.Bare(head, onnxload.Float32, width, words), onnxtest.Bare("head.bias", onnxload.Float32, words)},
-			Nodes: append([]onnxtest.Node{onnxtest.Op("Gather", table+" x", "e"), onnxtest.Op("MatMul", "e "+head, "m"), onnxtest.Op("Add", "head.bias m", "y")}, more...),
-			Out:   []onnxtest.Value{{Name: "y"}},
+			In: []onnxtest.Value{onnxtest.Val("x", onnxload.Int64, 4, 16)},
+			Inits: []onnxtest.Tensor{onnxtest.Bare(table, onnxload.Float32, words, width),
+				onnxtest.Bare(head, onnxload.Float32, width, words), onnxtest.Bare("head.bias", onnxload.Float32, words)},
+			Nodes: append([]onnxtest.Node{onnxtest.Op("Gather", table+" x", "e"), onnxtest.Op("MatMul", "e "+head, "m"),
+				onnxtest.Op("Add", "head.bias m", "y")}, more...),
+			Out: []onnxtest.Value{{Name: "y"}},
 		}
 		if len(more) > 0 {
 			g.Out[0].Name = "z"
@@ -50,9 +52,11 @@ func TestTiedHead(t *testing.T) {
 		t.Errorf("%d notes say that the head is tied", said)
 	}
 	for name, r := range map[string]*Report{
-		"a table of a model written by hand": run("e.weight", folded, words), "a head that the module registered": run(table, "head.weight", words),
+		"a table of a model written by hand": run("e.weight", folded, words), "a head that the module registered": run(table,
+			"head.weight", words),
 		"the table of Meta's Llama": run("tok_embeddings.weight", folded, words),
-		"few rows":                  run("bert.embeddings.word_embeddings.weight", folded, 500), "no result": run(table, folded, words, onnxtest.Op("Relu", "y", "z")),
+		"few rows":                  run("bert.embeddings.word_embeddings.weight", folded, 500), "no result": run(table,
+			folded, words, onnxtest.Op("Relu", "y", "z")),
 	} {
 		rows := int64(words)
 		if name == "few rows" {
@@ -67,6 +71,7 @@ func TestTiedHead(t *testing.T) {
 	}
 	apart := run("e.weight", folded, words)
 	if tied.Peak.Device >= apart.Peak.Device || tied.Peak.UpperBound < apart.Peak.UpperBound {
-		t.Errorf("the device takes %d, at most %d; with two tensors %d, at most %d", tied.Peak.Device, tied.Peak.UpperBound, apart.Peak.Device, apart.Peak.UpperBound)
+		t.Errorf("the device takes %d, at most %d; with two tensors %d, at most %d", tied.Peak.Device, tied.Peak.UpperBound,
+			apart.Peak.Device, apart.Peak.UpperBound)
 	}
 }

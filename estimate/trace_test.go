@@ -55,7 +55,8 @@ func TestTraceDifference(t *testing.T) {
 	}
 	var best measuredCase
 	for _, c := range readCases(t, *casesFile) {
-		if c.Model == *onlyModel && c.Mode == mode && c.DType == "fp32" && (mode == "infer" || c.Opt == "sgdm") && !bool(c.ChannelsLast) && c.Batch > best.Batch {
+		if c.Model == *onlyModel && c.Mode == mode && c.DType == "fp32" && (mode == "infer" || c.Opt == "sgdm") &&
+			!bool(c.ChannelsLast) && c.Batch > best.Batch {
 			best = c
 		}
 	}
@@ -113,7 +114,8 @@ func printDifference(t *testing.T, got, want []int64, about []string) {
 		for d := 1; d < 2*look; d++ {
 			for di := 0; di <= d; di++ {
 				dj := d - di
-				if i+di+2 < len(got) && j+dj+2 < len(want) && got[i+di] == want[j+dj] && got[i+di+1] == want[j+dj+1] && got[i+di+2] == want[j+dj+2] {
+				if i+di+2 < len(got) && j+dj+2 < len(want) && got[i+di] == want[j+dj] && got[i+di+1] == want[j+dj+1] &&
+					got[i+di+2] == want[j+dj+2] {
 					bi, bj = i+di, j+dj
 					break search
 				}

@@ -118,7 +118,8 @@ func TestVariants(t *testing.T) {
 	var caps []capped
 	for _, c := range readVariants(t) {
 		name := c.name() + " " + c.kind()
-		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) || !strings.Contains(name, *onlyCase) {
+		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), c.Model) ||
+			!strings.Contains(name, *onlyCase) {
 			continue
 		}
 		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
@@ -145,7 +146,8 @@ func TestVariants(t *testing.T) {
 		kinds[c.kind()] = append(kinds[c.kind()], o)
 		all = append(all, o)
 		if *verbose {
-			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", name, 100*o.alloc, 100*o.reserved, sim.Peak.Allocated, c.PeakAlloc)
+			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%   (%d, want %d)", name, 100*o.alloc, 100*o.reserved,
+				sim.Peak.Allocated, c.PeakAlloc)
 		}
 	}
 	var rows strings.Builder
@@ -195,7 +197,8 @@ func logSpread(t *testing.T, w *strings.Builder, name string, g []outcome) {
 	a, r := spreadOf(g, allocated), spreadOf(g, reserved)
 	t.Logf("%-36s %3d cases  allocated: median %.2f%% p90 %.2f%% worst %.2f%%   reserved: median %.2f%% p90 %.2f%% worst %.2f%%",
 		name, len(g), a.median, a.p90, a.worst, r.median, r.p90, r.worst)
-	fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", name, len(g), a.median, a.p90, a.worst, r.median, r.p90, r.worst)
+	fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", name, len(g), a.median,
+		a.p90, a.worst, r.median, r.p90, r.worst)
 }
 
 // failsStrictly replays a run in which no request can be done without.
@@ -264,7 +267,8 @@ func writeVariants(t *testing.T, rows string, caps []capped) {
 	fmt.Fprintf(&w, "\nUnder a cap on the process's memory %d of %d runs are rightly called as surviving or not (%d if no convolution could do without its workspace); of %d that fail, the segment that could not be had is the measured one in %d.\n", right, len(caps), strict, failed, tried)
 	fmt.Fprint(&w, "\n| run | cap | measured | predicted | plans dropped |\n|---|---:|---|---|---:|\n")
 	for _, x := range caps {
-		fmt.Fprintf(&w, "| %s | %d MiB | %s | %s | %d |\n", x.c.name(), x.c.CapMiB, x.c.fate(), fate(x.oom), len(x.sim.Replay.Dropped))
+		fmt.Fprintf(&w, "| %s | %d MiB | %s | %s | %d |\n", x.c.name(), x.c.CapMiB, x.c.fate(), fate(x.oom),
+			len(x.sim.Replay.Dropped))
 	}
 	if err := os.WriteFile(docFile, []byte(head+variantsBegin+w.String()+"\n"+variantsEnd+tail), 0o644); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,8 @@ func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
 			}
 			return 1
 		}
-		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.changes, b.changes), cmp.Compare(a.Price, b.Price), cmp.Compare(b.Device, a.Device))
+		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.changes, b.changes), cmp.Compare(a.Price, b.Price),
+			cmp.Compare(b.Device, a.Device))
 	})
 	return ways, nil
 }

@@ -9,7 +9,8 @@ import (
 
 // The set that is proposed fits, one block fewer does not, and it costs less than all blocks.
 func TestFitCheckpoint(t *testing.T) {
-	for model, batch := range map[string]int64{"gpt2": 8, "llama_160m": 8, "bert_base": 32, "vit_b_16": 32, "resnet50": 64, "convnext_tiny": 32} {
+	for model, batch := range map[string]int64{"gpt2": 8, "llama_160m": 8, "bert_base": 32, "vit_b_16": 32,
+		"resnet50": 64, "convnext_tiny": 32} {
 		bound, err := Bind(openModel(t, model, formOf(model)), Options{Batch: batch})
 		if err != nil {
 			t.Fatal(err)

@@ -77,7 +77,8 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	if opt.Step == nil {
 		return nil
 	}
-	images := slices.ContainsFunc(m.Graph.Inputs, func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 })
+	images := slices.ContainsFunc(m.Graph.Inputs,
+		func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 })
 	p, err := b.Program(!opt.Step.Infer) // once, before the goroutines share it
 	if err != nil {
 		return nil

@@ -1,7 +1,7 @@
 //go:build !noposting
 
-// Package forge keeps one comment of a pull request up to date on GitHub and GitLab, and knows what their jobs, and those of others,
-// say of themselves.
+// Package forge keeps one comment of a pull request up to date on GitHub and GitLab, and knows what their jobs, and
+// those of others, say of themselves.
 package forge
 
 import (
@@ -52,7 +52,8 @@ func (c *Client) check(api string) error {
 	if err != nil || u.Host == "" {
 		return fmt.Errorf("%q is not the address of an API", api)
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" &&
+		(ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("%q is not encrypted: the token is not sent there", api)
 	}
 	return nil
@@ -68,9 +69,10 @@ type refusal struct {
 	none bool          // there is no use in one
 }
 
-// call sends a request and decodes the answer. What asks, or sets what would be set again, is sent again where the server
-// failed; what creates is sent once, for it may have arrived: see Upsert. All are sent again after a rate limit that ends within
-// MaxWait, for these have not arrived, but for those that create, of which the caller must look first whether they did.
+// call sends a request and decodes the answer. What asks, or sets what would be set again, is sent again where the
+// server failed; what creates is sent once, for it may have arrived: see Upsert. All are sent again after a rate limit
+// that ends within MaxWait, for these have not arrived, but for those that create, of which the caller must look first
+// whether they did.
 func (c *Client) call(ctx context.Context, method, address string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -173,7 +175,8 @@ func refused(resp *http.Response, data []byte, method string, pause time.Duratio
 	case code == http.StatusForbidden && strings.Contains(lower, "not accessible by"):
 		return none(ErrForbidden)
 	case code == http.StatusForbidden && secondary, code == http.StatusTooManyRequests && secondary:
-		return &refusal{err: fmt.Errorf("%w by a secondary limit, of requests in a short time: %s", ErrRateLimited, status), wait: waitFor(resp)}
+		return &refusal{err: fmt.Errorf("%w by a secondary limit, of requests in a short time: %s", ErrRateLimited, status),
+			wait: waitFor(resp)}
 	case code == http.StatusTooManyRequests, code == http.StatusForbidden && spent:
 		return &refusal{err: fmt.Errorf("%w: %s", ErrRateLimited, status), wait: waitFor(resp)}
 	case code == http.StatusForbidden:
@@ -213,7 +216,8 @@ func waitFor(resp *http.Response) time.Duration {
 		return time.Duration(min(n, 86400)) * time.Second
 	}
 	for _, limit := range []string{"X-Ratelimit-", "Ratelimit-"} { // GitHub's and GitLab's
-		if at, err := strconv.ParseInt(resp.Header.Get(limit+"Reset"), 10, 64); err == nil && resp.Header.Get(limit+"Remaining") == "0" {
+		if at, err := strconv.ParseInt(resp.Header.Get(limit+"Reset"), 10, 64); err == nil &&
+			resp.Header.Get(limit+"Remaining") == "0" {
 			return max(time.Until(time.Unix(at, 0)), 0)
 		}
 	}

@@ -63,7 +63,8 @@ func (g *githubComment) comment() comment { return comment{g.ID, g.Body, g.URL, 
 
 func (t *githubThread) page(ctx context.Context, n int) (list []comment, more bool, err error) {
 	var out []githubComment
-	err = t.call(ctx, http.MethodGet, fmt.Sprintf("%s/issues/%d/comments?per_page=100&page=%d", t.repo, t.number, n), nil, &out)
+	err = t.call(ctx, http.MethodGet, fmt.Sprintf("%s/issues/%d/comments?per_page=100&page=%d", t.repo, t.number, n), nil,
+		&out)
 	if errors.Is(err, errGone) {
 		err = fmt.Errorf("there is no pull request %d, or the token may not see it: %w", t.number, err)
 	}
@@ -75,18 +76,20 @@ func (t *githubThread) page(ctx context.Context, n int) (list []comment, more bo
 
 func (t *githubThread) create(ctx context.Context, body string) (comment, error) {
 	var out githubComment
-	err := t.call(ctx, http.MethodPost, fmt.Sprintf("%s/issues/%d/comments", t.repo, t.number), map[string]string{"body": body}, &out)
+	err := t.call(ctx, http.MethodPost, fmt.Sprintf("%s/issues/%d/comments", t.repo, t.number),
+		map[string]string{"body": body}, &out)
 	return out.comment(), err
 }
 
 func (t *githubThread) update(ctx context.Context, id int64, body string) (comment, error) {
 	var out githubComment
-	err := t.call(ctx, http.MethodPatch, fmt.Sprintf("%s/issues/comments/%d", t.repo, id), map[string]string{"body": body}, &out)
+	err := t.call(ctx, http.MethodPatch, fmt.Sprintf("%s/issues/comments/%d", t.repo, id),
+		map[string]string{"body": body}, &out)
 	return out.comment(), err
 }
 
-// self asks once who the token is: a person's knows it by /user, an app's only by GraphQL. Where neither says so within a
-// workflow, it is the workflow's own.
+// self asks once who the token is: a person's knows it by /user, an app's only by GraphQL. Where neither says so
+// within a workflow, it is the workflow's own.
 func (t *githubThread) self(ctx context.Context) (string, error) {
 	if t.login != "" {
 		return t.login, nil

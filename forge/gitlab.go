@@ -52,7 +52,8 @@ func (t *gitlabThread) comment(n *gitlabNote) comment {
 
 func (t *gitlabThread) page(ctx context.Context, n int) (list []comment, more bool, err error) {
 	var out []gitlabNote
-	err = t.call(ctx, http.MethodGet, fmt.Sprintf("%s?per_page=100&page=%d&sort=asc&order_by=created_at", t.notes, n), nil, &out)
+	err = t.call(ctx, http.MethodGet, fmt.Sprintf("%s?per_page=100&page=%d&sort=asc&order_by=created_at", t.notes, n),
+		nil, &out)
 	if errors.Is(err, errGone) {
 		err = fmt.Errorf("there is no such merge request, or the token may not see it: %w", err)
 	}

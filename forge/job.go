@@ -83,7 +83,8 @@ func CurrentJob(getenv func(string) string) (Job, error) {
 		return j, nil
 	case getenv("TF_BUILD") != "":
 		return Job{
-			Host: OnAzure, CI: true, Number: max(number("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER"), number("SYSTEM_PULLREQUEST_PULLREQUESTID")),
+			Host: OnAzure, CI: true, Number: max(number("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER"),
+				number("SYSTEM_PULLREQUEST_PULLREQUESTID")),
 			Target: strings.TrimPrefix(getenv("SYSTEM_PULLREQUEST_TARGETBRANCH"), "refs/heads/"),
 			Head:   commit(getenv("SYSTEM_PULLREQUEST_SOURCECOMMITID")), Merge: commit(getenv("BUILD_SOURCEVERSION")),
 		}, nil
@@ -103,7 +104,8 @@ const maxEvent = 32 << 20
 func githubJob(getenv func(string) string) (Job, error) {
 	j := Job{
 		Host: OnGitHub, CI: true, Target: getenv("GITHUB_BASE_REF"),
-		Page: page(getenv("GITHUB_SERVER_URL") + "/" + getenv("GITHUB_REPOSITORY") + "/actions/runs/" + getenv("GITHUB_RUN_ID")),
+		Page: page(getenv("GITHUB_SERVER_URL") + "/" + getenv("GITHUB_REPOSITORY") + "/actions/runs/" +
+			getenv("GITHUB_RUN_ID")),
 	}
 	if text, ok := strings.CutPrefix(getenv("GITHUB_REF"), "refs/pull/"); ok {
 		number, kind, _ := strings.Cut(text, "/")

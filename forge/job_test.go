@@ -25,27 +25,45 @@ func TestCurrentJob(t *testing.T) {
 		want Job
 		err  string
 	}{
-		{"a pull request", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/pull/12/merge", "GITHUB_SHA": aaa, "GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": event},
-			`{"before": "` + ccc + `", "pull_request": {"number": 12, "head": {"sha": "` + bbb + `"}, "base": {"ref": "main", "sha": "` + ccc + `"}}}`,
+		{"a pull request", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/pull/12/merge", "GITHUB_SHA": aaa,
+			"GITHUB_BASE_REF": "main", "GITHUB_EVENT_PATH": event},
+			`{"before": "` + ccc + `", "pull_request": {"number": 12, "head": {"sha": "` + bbb +
+				`"}, "base": {"ref": "main", "sha": "` + ccc + `"}}}`,
 			Job{Host: OnGitHub, CI: true, Number: 12, Target: "main", Head: bbb, Merge: aaa}, ""},
-		{"pull_request_target", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/heads/main", "GITHUB_SHA": aaa, "GITHUB_EVENT_PATH": event},
-			`{"pull_request": {"number": 12, "head": {"sha": "` + bbb + `"}, "base": {"ref": "main"}}}`, Job{Host: OnGitHub, CI: true, Number: 12, Target: "main", Head: bbb}, ""},
-		{"a push", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/heads/main", "GITHUB_EVENT_PATH": event}, `{"before": "` + aaa + `"}`, Job{Host: OnGitHub, CI: true, Before: aaa}, ""},
-		{"a push of a new branch", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{"before": "` + none + `"}`, Job{Host: OnGitHub, CI: true}, ""},
-		{"a merge queue", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{"merge_group": {"base_sha": "` + aaa + `", "head_sha": "` + bbb + `"}}`, Job{Host: OnGitHub, CI: true, Before: aaa}, ""},
-		{"a run with a page", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://github.example", "GITHUB_REPOSITORY": "o/r", "GITHUB_RUN_ID": "12"}, "",
+		{"pull_request_target", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/heads/main",
+			"GITHUB_SHA": aaa, "GITHUB_EVENT_PATH": event},
+			`{"pull_request": {"number": 12, "head": {"sha": "` + bbb +
+				`"}, "base": {"ref": "main"}}}`, Job{Host: OnGitHub, CI: true, Number: 12, Target: "main", Head: bbb}, ""},
+		{"a push", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_REF": "refs/heads/main", "GITHUB_EVENT_PATH": event},
+			`{"before": "` + aaa + `"}`, Job{Host: OnGitHub, CI: true, Before: aaa}, ""},
+		{"a push of a new branch", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event},
+			`{"before": "` + none + `"}`, Job{Host: OnGitHub, CI: true}, ""},
+		{"a merge queue", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event},
+			`{"merge_group": {"base_sha": "` + aaa + `", "head_sha": "` + bbb + `"}}`,
+			Job{Host: OnGitHub, CI: true, Before: aaa}, ""},
+		{"a run with a page", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_SERVER_URL": "https://github.example",
+			"GITHUB_REPOSITORY": "o/r", "GITHUB_RUN_ID": "12"}, "",
 			Job{Host: OnGitHub, CI: true, Page: "https://github.example/o/r/actions/runs/12"}, ""},
-		{"a page that is none", map[string]string{"GITLAB_CI": "true", "CI_JOB_URL": "https://gitlab.example/o/r/-/jobs/3) [x](y"}, "", Job{Host: OnGitLab, CI: true}, ""},
-		{"a job with a page", map[string]string{"GITLAB_CI": "true", "CI_JOB_URL": "https://gitlab.example/o/r/-/jobs/3"}, "", Job{Host: OnGitLab, CI: true, Page: "https://gitlab.example/o/r/-/jobs/3"}, ""},
-		{"a hostile event", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{"pull_request": {"number": -3, "head": {"sha": "--upload-pack=x"}}}`, Job{Host: OnGitHub, CI: true}, ""},
-		{"a broken event", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{`, Job{}, "GITHUB_EVENT_PATH: "},
-		{"a merge request", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": aaa, "CI_COMMIT_SHA": bbb},
+		{"a page that is none", map[string]string{"GITLAB_CI": "true",
+			"CI_JOB_URL": "https://gitlab.example/o/r/-/jobs/3) [x](y"}, "", Job{Host: OnGitLab, CI: true}, ""},
+		{"a job with a page", map[string]string{"GITLAB_CI": "true", "CI_JOB_URL": "https://gitlab.example/o/r/-/jobs/3"},
+			"", Job{Host: OnGitLab, CI: true, Page: "https://gitlab.example/o/r/-/jobs/3"}, ""},
+		{"a hostile event", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event},
+			`{"pull_request": {"number": -3, "head": {"sha": "--upload-pack=x"}}}`, Job{Host: OnGitHub, CI: true}, ""},
+		{"a broken event", map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": event}, `{`, Job{},
+			"GITHUB_EVENT_PATH: "},
+		{"a merge request", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5",
+			"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_MERGE_REQUEST_DIFF_BASE_SHA": aaa, "CI_COMMIT_SHA": bbb},
 			"", Job{Host: OnGitLab, CI: true, Number: 5, Target: "main", Start: aaa, Head: bbb}, ""},
-		{"a merged result", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": ccc, "CI_COMMIT_SHA": bbb, "CI_COMMIT_BEFORE_SHA": none},
+		{"a merged result", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5",
+			"CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": ccc, "CI_COMMIT_SHA": bbb, "CI_COMMIT_BEFORE_SHA": none},
 			"", Job{Host: OnGitLab, CI: true, Number: 5, Head: ccc}, ""},
-		{"Azure", map[string]string{"TF_BUILD": "True", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "9", "SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main", "SYSTEM_PULLREQUEST_SOURCECOMMITID": bbb, "BUILD_SOURCEVERSION": aaa},
+		{"Azure", map[string]string{"TF_BUILD": "True", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "9",
+			"SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main", "SYSTEM_PULLREQUEST_SOURCECOMMITID": bbb,
+			"BUILD_SOURCEVERSION": aaa},
 			"", Job{Host: OnAzure, CI: true, Number: 9, Target: "main", Head: bbb, Merge: aaa}, ""},
-		{"Bitbucket", map[string]string{"CI": "true", "BITBUCKET_BUILD_NUMBER": "3", "BITBUCKET_PR_ID": "4", "BITBUCKET_PR_DESTINATION_BRANCH": "main", "BITBUCKET_COMMIT": bbb},
+		{"Bitbucket", map[string]string{"CI": "true", "BITBUCKET_BUILD_NUMBER": "3", "BITBUCKET_PR_ID": "4",
+			"BITBUCKET_PR_DESTINATION_BRANCH": "main", "BITBUCKET_COMMIT": bbb},
 			"", Job{Host: OnBitbucket, CI: true, Number: 4, Target: "main", Head: bbb}, ""},
 		{"another service", map[string]string{"CI": "true"}, "", Job{CI: true}, ""},
 		{"nowhere", nil, "", Job{}, ""},
@@ -80,7 +98,8 @@ func TestConnect(t *testing.T) {
 		{OnGitLab, 7, map[string]string{"GITLAB_TOKEN": "x"}, "no CI_PROJECT_ID"},
 		{OnAzure, 7, nil, "GITHUB_REPOSITORY is \"\""},
 	} {
-		_, err := Connect(Job{Host: tt.host, Number: tt.number}, &Client{}, func(name string) string { return tt.env[name] }, 0)
+		_, err := Connect(Job{Host: tt.host, Number: tt.number}, &Client{}, func(name string) string { return tt.env[name] },
+			0)
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%+v: %v", tt, err)
 		}
@@ -99,7 +118,8 @@ func TestSummary(t *testing.T) {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)
-	if err != nil || len(data) > MaxSummary || !strings.HasPrefix(string(data), "one\n0123456789\n") || !strings.HasSuffix(string(data), "9\n") {
+	if err != nil || len(data) > MaxSummary || !strings.HasPrefix(string(data), "one\n0123456789\n") ||
+		!strings.HasSuffix(string(data), "9\n") {
 		t.Errorf("%v: %d bytes", err, len(data))
 	}
 }

@@ -14,7 +14,8 @@ import (
 )
 
 func client(api string) *Client {
-	return &Client{API: api, Token: forgetest.Token, MaxWait: 2 * time.Second, Pause: time.Millisecond, Timeout: 5 * time.Second}
+	return &Client{API: api, Token: forgetest.Token, MaxWait: 2 * time.Second, Pause: time.Millisecond,
+		Timeout: 5 * time.Second}
 }
 
 // threads are the conversation of the stub's pull request, as each host has it.
@@ -25,7 +26,8 @@ func threads(t *testing.T, c *Client) map[string]Thread {
 		t.Fatal(err)
 	}
 	other := *c
-	lab, err := GitLab(&other, MergeRequest{Project: "42", Number: 7, Address: "https://gitlab.example/o/r/-/merge_requests/7"})
+	lab, err := GitLab(&other, MergeRequest{Project: "42", Number: 7,
+		Address: "https://gitlab.example/o/r/-/merge_requests/7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +43,8 @@ func upsert(t *testing.T, to Thread, body string) (string, error) {
 	return done, err
 }
 
-// There is one comment, however often it is written, and only ours is touched: not a person's, and not another bot's, that
-// begins with our marker.
+// There is one comment, however often it is written, and only ours is touched: not a person's, and not another bot's,
+// that begins with our marker.
 func TestUpsert(t *testing.T) {
 	for _, host := range []string{OnGitHub, OnGitLab} {
 		s := forgetest.New(t)
@@ -60,7 +62,8 @@ func TestUpsert(t *testing.T) {
 		s.Add(forgetest.Comment{Body: Marker("other") + "\nanother key", Login: s.Login})
 		before := s.Comments()
 		to := threads(t, client(s.URL))[host]
-		for _, step := range []struct{ body, want string }{{"one", Created}, {"two", Updated}, {"two", Unchanged}, {"three", Updated}} {
+		for _, step := range []struct{ body, want string }{{"one", Created}, {"two", Updated}, {"two", Unchanged},
+			{"three", Updated}} {
 			if done, err := upsert(t, to, step.body); err != nil || done != step.want {
 				t.Fatalf("%s: %s: %s, %v, want %s", host, step.body, done, err, step.want)
 			}
@@ -101,7 +104,8 @@ func TestUpsertKnowsItself(t *testing.T) {
 	s := forgetest.New(t)
 	s.Mute = true
 	s.Add(forgetest.Comment{Body: Marker("") + "\nold", Login: "x"})
-	if _, err := upsert(t, threads(t, client(s.URL))[OnGitHub], "new"); !errors.Is(err, ErrForbidden) || len(s.Comments()) != 1 {
+	if _, err := upsert(t, threads(t, client(s.URL))[OnGitHub], "new"); !errors.Is(err, ErrForbidden) ||
+		len(s.Comments()) != 1 {
 		t.Errorf("%v, %v", err, s.Comments())
 	}
 }
@@ -123,7 +127,8 @@ func TestWeather(t *testing.T) {
 	}{
 		{"stored, then 502", false, answers{pass, forgetest.StoredThen(502)}, nil, "", 1, 1},
 		{"stored, then 500", false, answers{pass, forgetest.StoredThen(500)}, nil, "", 1, 1},
-		{"stored, then 504, then a failing list", false, answers{pass, forgetest.StoredThen(504), forgetest.Status(502, ""), pass}, nil, "", 1, 1},
+		{"stored, then 504, then a failing list", false, answers{pass, forgetest.StoredThen(504), forgetest.Status(502, ""),
+			pass}, nil, "", 1, 1},
 		{"502 and nothing stored", false, answers{pass, forgetest.Status(502, "<html>")}, errFailed, "502", 1, 0},
 		{"a list that recovers", false, answers{forgetest.Status(502, "<html>"), forgetest.Status(503, "")}, nil, "", 1, 1},
 		{"an update that recovers", true, answers{pass, pass, forgetest.StoredThen(502)}, nil, "", 0, 1},
@@ -132,12 +137,17 @@ func TestWeather(t *testing.T) {
 		{"forbidden to update", true, answers{pass, pass, forgetest.Forbidden}, ErrForbidden, "", 0, 1},
 		{"locked", false, answers{pass, forgetest.Locked}, ErrLocked, "issue is locked", 1, 0},
 		{"a token that is not valid", false, answers{forgetest.Status(401, "Bad credentials")}, ErrToken, "", 0, 0},
-		{"no such pull request", false, answers{forgetest.Status(404, "Not Found")}, errGone, "the token may not see it", 0, 0},
+		{"no such pull request", false, answers{forgetest.Status(404, "Not Found")}, errGone, "the token may not see it", 0,
+			0},
 		{"a long rate limit", false, answers{forgetest.RateLimited(time.Hour)}, ErrRateLimited, "for 1h0m0s", 0, 0},
-		{"a rate limit that does not end", false, answers{forgetest.RateLimited(0), forgetest.RateLimited(0), forgetest.RateLimited(0)}, ErrRateLimited, "", 0, 0},
-		{"rate limits that end", false, answers{forgetest.RateLimited(time.Second), pass, forgetest.RateLimited(0)}, nil, "", 2, 1},
+		{"a rate limit that does not end", false, answers{forgetest.RateLimited(0), forgetest.RateLimited(0),
+			forgetest.RateLimited(0)}, ErrRateLimited, "", 0, 0},
+		{"rate limits that end", false, answers{forgetest.RateLimited(time.Second), pass, forgetest.RateLimited(0)}, nil, "",
+			2, 1},
 		{"a secondary limit that does not say how long", false, answers{pass, forgetest.Secondary}, nil, "", 2, 1},
-		{"a secondary limit that is longer than we wait", false, answers{forgetest.Secondary, forgetest.Secondary, forgetest.Secondary}, ErrRateLimited, "by a secondary limit", 0, 0},
+		{"a secondary limit that is longer than we wait", false,
+			answers{forgetest.Secondary, forgetest.Secondary, forgetest.Secondary}, ErrRateLimited, "by a secondary limit", 0,
+			0},
 	} {
 		s := forgetest.New(t)
 		if tt.old {
@@ -155,7 +165,8 @@ func TestWeather(t *testing.T) {
 			}
 		}
 		if posts != tt.posts || len(s.Comments()) != tt.comments {
-			t.Errorf("%s: %d requests to create, want %d; %d comments, want %d", tt.name, posts, tt.posts, len(s.Comments()), tt.comments)
+			t.Errorf("%s: %d requests to create, want %d; %d comments, want %d", tt.name, posts, tt.posts, len(s.Comments()),
+				tt.comments)
 		}
 		if err != nil && strings.Contains(err.Error(), forgetest.Token) {
 			t.Errorf("%s: the error tells the token: %v", tt.name, err)
@@ -167,7 +178,10 @@ func TestWeather(t *testing.T) {
 func TestUpdateOfWhatIsGone(t *testing.T) {
 	s := forgetest.New(t)
 	s.Add(forgetest.Comment{Body: Marker("") + "\nold", Login: forgetest.Bot})
-	s.Answer(forgetest.Pass, forgetest.Pass, func(w http.ResponseWriter, _ func()) bool { return forgetest.Status(404, "Not Found")(w, nil) })
+	s.Answer(forgetest.Pass, forgetest.Pass, func(w http.ResponseWriter,
+		_ func()) bool {
+		return forgetest.Status(404, "Not Found")(w, nil)
+	})
 	if done, err := upsert(t, threads(t, client(s.URL))[OnGitHub], "new"); err != nil || done != Created {
 		t.Errorf("%s, %v", done, err)
 	}
@@ -176,7 +190,8 @@ func TestUpdateOfWhatIsGone(t *testing.T) {
 func TestOffline(t *testing.T) {
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	defer slow.Close()
-	for _, c := range []*Client{{API: "http://127.0.0.1:1", Token: "x", Pause: time.Millisecond}, {API: slow.URL, Token: "x", Pause: time.Millisecond, Timeout: 50 * time.Millisecond}} {
+	for _, c := range []*Client{{API: "http://127.0.0.1:1", Token: "x", Pause: time.Millisecond},
+		{API: slow.URL, Token: "x", Pause: time.Millisecond, Timeout: 50 * time.Millisecond}} {
 		for host, to := range threads(t, c) {
 			if _, err := upsert(t, to, "x"); !errors.Is(err, ErrOffline) {
 				t.Error(host, err)
@@ -195,7 +210,8 @@ func TestTokenStays(t *testing.T) {
 		if _, err := GitLab(c, MergeRequest{Project: "1", Number: 1}); err == nil {
 			t.Errorf("GitLab at %q", api)
 		}
-		if _, err := GitHub(&Client{API: "https://api.github.com", Token: "x"}, Pull{"o", "r", 1}, "http://elsewhere.example.com/graphql", false); err == nil {
+		if _, err := GitHub(&Client{API: "https://api.github.com", Token: "x"}, Pull{"o", "r", 1},
+			"http://elsewhere.example.com/graphql", false); err == nil {
 			t.Error("the token would go to another API in the clear")
 		}
 	}
@@ -214,7 +230,8 @@ func TestTokenStays(t *testing.T) {
 
 func TestTooLong(t *testing.T) {
 	s := forgetest.New(t)
-	if _, err := upsert(t, threads(t, client(s.URL))[OnGitHub], strings.Repeat("x", MaxComment)); err == nil || len(s.Requests()) != 0 {
+	if _, err := upsert(t, threads(t, client(s.URL))[OnGitHub], strings.Repeat("x", MaxComment)); err == nil ||
+		len(s.Requests()) != 0 {
 		t.Error(err)
 	}
 }

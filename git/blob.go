@@ -21,8 +21,8 @@ const pointerStart = "version https://git-lfs"
 // maxPointer is the most bytes that a pointer of git-lfs has.
 const maxPointer = 1024
 
-// Same reports whether a file of the work tree holds what a commit has, to the byte: attributes such as ident and eol, which
-// make git take different bytes for the same, do not count. What git-lfs keeps is told by its checksum.
+// Same reports whether a file of the work tree holds what a commit has, to the byte: attributes such as ident and eol,
+// which make git take different bytes for the same, do not count. What git-lfs keeps is told by its checksum.
 func (r *Repo) Same(file string, in File) (bool, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -49,7 +49,8 @@ func (r *Repo) Same(file string, in File) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return strings.HasPrefix(start, pointerStart) && strings.Contains(start, "\noid sha256:"+hex.EncodeToString(content.Sum(nil))+"\n"), nil
+	return strings.HasPrefix(start, pointerStart) && strings.Contains(start,
+		"\noid sha256:"+hex.EncodeToString(content.Sum(nil))+"\n"), nil
 }
 
 // start returns the first bytes of what an object holds.
@@ -74,8 +75,8 @@ func cmpErr(first, second error) error {
 	return second
 }
 
-// Open reads what an object holds, through git-lfs where that keeps it; name says which file it is, from the folder. Close says
-// whether git could read all of it.
+// Open reads what an object holds, through git-lfs where that keeps it; name says which file it is, from the folder.
+// Close says whether git could read all of it.
 func (r *Repo) Open(id, name string) (io.ReadCloser, error) {
 	start, err := r.start(id)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package git asks the repository that a folder is in what its revisions have. It runs the git command and changes nothing but
-// what Fetch brings.
+// Package git asks the repository that a folder is in what its revisions have. It runs the git command and changes
+// nothing but what Fetch brings.
 package git
 
 import (
@@ -140,7 +140,8 @@ func (r *Repo) Has(commit string) bool {
 	return err == nil
 }
 
-// IsAncestor reports whether a commit is an ancestor of another, or the same, and whether the clone has the history that says so.
+// IsAncestor reports whether a commit is an ancestor of another, or the same, and whether the clone has the history
+// that says so.
 func (r *Repo) IsAncestor(commit, of string) (is, known bool) {
 	cmd := r.command("merge-base", "--is-ancestor", commit, of)
 	err := cmd.Run()
@@ -194,8 +195,8 @@ func (r *Repo) Files(commit string) (map[string]File, error) {
 	return files, nil
 }
 
-// Find returns the file that a commit has at a path, through symbolic links: from the top of the repository, or from the folder
-// where the path begins with "./".
+// Find returns the file that a commit has at a path, through symbolic links: from the top of the repository, or from
+// the folder where the path begins with "./".
 func (r *Repo) Find(commit, file string) (File, error) {
 	if strings.ContainsAny(file, "\n") {
 		return File{}, errors.New("git cannot be asked for a name with a line feed")

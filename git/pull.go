@@ -70,10 +70,10 @@ type Pull struct {
 	Merge  string // the host's own merge of both; "" where it makes none
 }
 
-// PullBase returns the commit that the files of a pull request are compared with: the target that it was merged into where a
-// merge is checked out, else the commit at which it parts from its target. It is never the target as it was when the pull
-// request was opened: what others have merged since would be taken for a change of this one. It returns the last commit of
-// the pull request too.
+// PullBase returns the commit that the files of a pull request are compared with: the target that it was merged into
+// where a merge is checked out, else the commit at which it parts from its target. It is never the target as it was
+// when the pull request was opened: what others have merged since would be taken for a change of this one. It returns
+// the last commit of the pull request too.
 func (r *Repo) PullBase(p Pull, fetch bool) (base, head string, err error) {
 	if head, err = r.Commit("HEAD"); err != nil {
 		return "", "", err

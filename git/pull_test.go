@@ -17,7 +17,8 @@ type site struct {
 
 func (s *site) git(dir string, args ...string) string {
 	s.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main", "-c", "protocol.file.allow=always"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c",
+		"init.defaultBranch=main", "-c", "protocol.file.allow=always"}, args...)...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *site) clone(commit string, depth string) *Repo {
 	return r
 }
 
-// Whatever is checked out, and however shallow, the base is what the pull request starts from: what main got since is never taken for
-// a change of it.
+// Whatever is checked out, and however shallow, the base is what the pull request starts from: what main got since is
+// never taken for a change of it.
 func TestPullBase(t *testing.T) {
 	s := newSite(t)
 	full := func(commit string) Pull { return Pull{Head: s.head, Target: "main", Merge: commit} }
@@ -92,10 +93,12 @@ func TestPullBase(t *testing.T) {
 	}{
 		{"GitHub's merge", s.merge, "", full(s.merge), s.main},
 		{"GitHub's merge, shallow", s.merge, "1", full(s.merge), s.main},
-		{"GitHub's merge of a head that moved since", s.merge, "1", Pull{Head: s.start, Target: "main", Merge: s.merge}, s.main},
+		{"GitHub's merge of a head that moved since", s.merge, "1", Pull{Head: s.start, Target: "main", Merge: s.merge},
+			s.main},
 		{"the branch itself", s.head, "", full(""), s.start},
 		{"the branch itself, shallow", s.head, "1", full(""), s.start},
-		{"the branch itself, where the host says the start", s.head, "1", Pull{Head: s.head, Target: "main", Start: s.start}, s.start},
+		{"the branch itself, where the host says the start", s.head, "1", Pull{Head: s.head, Target: "main", Start: s.start},
+			s.start},
 		{"Azure's merge", s.merge, "1", Pull{Target: "main", Merge: s.merge}, s.main},
 		{"Bitbucket's merge", s.other, "1", Pull{Head: s.head, Target: "main"}, s.main},
 		{"Bitbucket without a merge", s.head, "", Pull{Head: s.head, Target: "main"}, s.start},
@@ -149,12 +152,14 @@ func TestFetch(t *testing.T) {
 func TestCommit(t *testing.T) {
 	s := newSite(t)
 	r := s.clone(s.main, "")
-	for rev, want := range map[string]string{"HEAD": s.main, "HEAD~1": s.start, "topic": s.head, "main": s.main, s.start: s.start, s.start[:10]: s.start} {
+	for rev, want := range map[string]string{"HEAD": s.main, "HEAD~1": s.start, "topic": s.head, "main": s.main,
+		s.start: s.start, s.start[:10]: s.start} {
 		if got, err := r.Commit(rev); err != nil || got != want {
 			t.Errorf("%s is %s, %v, want %s", rev, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "-x", "--all", "^HEAD", "HEAD^@", "HEAD^!", "HEAD..main", "main...topic", ":/x", ":a", "HEAD\nmain", "HEAD:a", "nosuch", "\x7f"} {
+	for _, bad := range []string{"", "-x", "--all", "^HEAD", "HEAD^@", "HEAD^!", "HEAD..main", "main...topic", ":/x",
+		":a", "HEAD\nmain", "HEAD:a", "nosuch", "\x7f"} {
 		if got, err := r.Commit(bad); err == nil {
 			t.Errorf("%q is %s", bad, got)
 		}

@@ -53,8 +53,8 @@ func Names() []string {
 	return names
 }
 
-// Meant returns the name of the built-in model that is meant by one in other letters: "resnet50" by "ResNet-50". A form after
-// a colon stays. It is "" when there is none.
+// Meant returns the name of the built-in model that is meant by one in other letters: "resnet50" by "ResNet-50". A
+// form after a colon stays. It is "" when there is none.
 func Meant(typed string) string {
 	base, form, explicit := strings.Cut(typed, ":")
 	bare := strings.NewReplacer("-", "", "_", "", ".", "", " ", "")

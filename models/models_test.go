@@ -68,7 +68,8 @@ func TestUnknownNames(t *testing.T) {
 	if _, err := Open("../models"); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a path: %v", err)
 	}
-	if _, err := Open("gpt2:ts-train"); err == nil || errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "dynamo-train") {
+	if _, err := Open("gpt2:ts-train"); err == nil || errors.Is(err, ErrUnknown) ||
+		!strings.Contains(err.Error(), "dynamo-train") {
 		t.Errorf("unknown form: %v", err)
 	}
 	if _, err := Open("gpt2:"); err == nil {

@@ -22,7 +22,8 @@ func chain(n int) Graph {
 	g := Graph{In: []Value{Float("x0", "batch", 64)}}
 	for i := range n {
 		in, out := "x"+strconv.Itoa(i), "x"+strconv.Itoa(i+1)
-		node := Node{Op: "Relu", Name: "/layer." + strconv.Itoa(i/10) + "/act/Relu_" + strconv.Itoa(i), In: []string{in}, Out: []string{out}}
+		node := Node{Op: "Relu", Name: "/layer." + strconv.Itoa(i/10) + "/act/Relu_" + strconv.Itoa(i), In: []string{in},
+			Out: []string{out}}
 		switch i % 4 {
 		case 0:
 			w := "w" + strconv.Itoa(i)
@@ -175,7 +176,8 @@ func BenchmarkRead10GB(b *testing.B) {
 func writeBig(path string, n int, size int64) error {
 	var nodes []byte
 	for i := range n {
-		nodes = Bytes(nodes, 1, Str(Str(Str(Str(nil, 1, fmt.Sprint("x", i)), 1, fmt.Sprint("w", i)), 2, fmt.Sprint("x", i+1)), 4, "Add"))
+		nodes = Bytes(nodes, 1, Str(Str(Str(Str(nil, 1, fmt.Sprint("x", i)), 1, fmt.Sprint("w", i)), 2,
+			fmt.Sprint("x", i+1)), 4, "Add"))
 	}
 	heads := make([][]byte, n)
 	total := int64(len(nodes))

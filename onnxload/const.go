@@ -111,7 +111,8 @@ func nonNil[T any](s []T) []T {
 }
 
 func countError(t *Tensor, got, want int) error {
-	return fmt.Errorf("tensor %q of %s %s has %d elements of data, want %d", t.Name, t.DType, dimsString(t.Dims), got, want)
+	return fmt.Errorf("tensor %q of %s %s has %d elements of data, want %d", t.Name, t.DType, dimsString(t.Dims), got,
+		want)
 }
 
 // elements reads a tensor's payload: raw when it is raw_data or external,
@@ -133,7 +134,8 @@ func (m *Model) elements(t *Tensor, typed func(c *cursor, f uint32, w uint8)) (r
 	limit := m.constLimit()
 	// Types below 8 bits and varints unfold: what is allocated follows the limit all the same.
 	if size > limit || count > 8*limit || p.field != fieldRaw && p.size > 10*limit {
-		return nil, 0, fmt.Errorf("tensor %q of %d bytes, where %d are read: %w", t.Name, max(size, p.size), limit, ErrTooLarge)
+		return nil, 0, fmt.Errorf("tensor %q of %d bytes, where %d are read: %w", t.Name, max(size, p.size), limit,
+			ErrTooLarge)
 	}
 	if t.External != nil && p.size == 0 {
 		raw, err = m.external(t, size)

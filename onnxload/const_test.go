@@ -95,16 +95,20 @@ func TestFloats(t *testing.T) {
 		{"float32 typed", Tensor{DType: onnxload.Float32, Dims: []int64{2}, Typed: []float32{1.5, -2}}, []float64{1.5, -2}},
 		{"float64", dt(onnxload.Float64, 0, 0, 0, 0, 0, 0, 0xf8, 0x3f), []float64{1.5}},
 		{"float64 typed", Tensor{DType: onnxload.Float64, Dims: []int64{2}, Typed: []float64{1.5, -2}}, []float64{1.5, -2}},
-		{"float16", dt(onnxload.Float16, 0, 0x3e, 0, 0xc0, 0xff, 0x7b, 1, 0, 0, 0x7c, 0, 0xfc, 1, 0x7c), []float64{1.5, -2, 65504, math.Ldexp(1, -24), inf, -inf, nan}},
-		{"float16 typed", Tensor{DType: onnxload.Float16, Dims: []int64{2}, Typed: []int32{0x3e00, 0xc000}}, []float64{1.5, -2}},
+		{"float16", dt(onnxload.Float16, 0, 0x3e, 0, 0xc0, 0xff, 0x7b, 1, 0, 0, 0x7c, 0, 0xfc, 1, 0x7c),
+			[]float64{1.5, -2, 65504, math.Ldexp(1, -24), inf, -inf, nan}},
+		{"float16 typed", Tensor{DType: onnxload.Float16, Dims: []int64{2}, Typed: []int32{0x3e00, 0xc000}},
+			[]float64{1.5, -2}},
 		{"bfloat16", dt(onnxload.BFloat16, 0xc0, 0x3f, 0, 0xc0, 0x80, 0x7f), []float64{1.5, -2, inf}},
-		{"e4m3fn", dt(onnxload.Float8E4M3FN, 0x38, 0x7e, 0x7f, 0xff, 0x01, 0xb8, 0x78), []float64{1, 448, nan, nan, math.Ldexp(1, -9), -1, 256}},
+		{"e4m3fn", dt(onnxload.Float8E4M3FN, 0x38, 0x7e, 0x7f, 0xff, 0x01, 0xb8, 0x78),
+			[]float64{1, 448, nan, nan, math.Ldexp(1, -9), -1, 256}},
 		{"e4m3fnuz", dt(onnxload.Float8E4M3FNUZ, 0x40, 0x7f, 0x80, 0x01), []float64{1, 240, nan, math.Ldexp(1, -10)}},
 		{"e5m2", dt(onnxload.Float8E5M2, 0x3c, 0x7b, 0x7c, 0x7d), []float64{1, 57344, inf, nan}},
 		{"e5m2fnuz", dt(onnxload.Float8E5M2FNUZ, 0x40, 0x7f, 0x80), []float64{1, 57344, nan}},
 		{"e8m0", dt(onnxload.Float8E8M0, 127, 0, 255), []float64{1, math.Ldexp(1, -127), nan}},
 		{"e2m1", dt(onnxload.Float4E2M1, 0x21, 0xf7), []float64{0.5, 1, 6, -6}},
-		{"e2m1 typed", Tensor{DType: onnxload.Float4E2M1, Dims: []int64{4}, Typed: []int32{0x21, 0xf7}}, []float64{0.5, 1, 6, -6}},
+		{"e2m1 typed", Tensor{DType: onnxload.Float4E2M1, Dims: []int64{4}, Typed: []int32{0x21, 0xf7}},
+			[]float64{0.5, 1, 6, -6}},
 	}
 	for _, c := range cases {
 		m := read(t, tensorModel(c.t))
@@ -116,7 +120,8 @@ func TestFloats(t *testing.T) {
 }
 
 func TestStrings(t *testing.T) {
-	m := read(t, tensorModel(Tensor{DType: onnxload.String, Dims: []int64{3}, Typed: []string{"a", "", strings.Repeat("b", 300)}}))
+	m := read(t, tensorModel(Tensor{DType: onnxload.String, Dims: []int64{3},
+		Typed: []string{"a", "", strings.Repeat("b", 300)}}))
 	got, err := m.Strings(m.Values[m.Graph.Inits[0]].Init)
 	if err != nil || !slices.Equal(got, []string{"a", "", strings.Repeat("b", 300)}) {
 		t.Errorf("%q, %v", got, err)
@@ -125,7 +130,8 @@ func TestStrings(t *testing.T) {
 
 func TestSparse(t *testing.T) {
 	linear := SparseOf(Float32s("s", 5, 6), Int64s("", 1, 5), 2, 3)
-	coords := SparseOf(Int64s("c", 5, 6), Tensor{DType: onnxload.Int64, Dims: []int64{2, 2}, Raw: Int64s("", 0, 1, 1, 2).Raw}, 2, 3)
+	coords := SparseOf(Int64s("c", 5, 6), Tensor{DType: onnxload.Int64, Dims: []int64{2, 2},
+		Raw: Int64s("", 0, 1, 1, 2).Raw}, 2, 3)
 	outside := SparseOf(Int64s("o", 5), Int64s("", 6), 2, 3)
 	m := read(t, Model{Graph: Graph{Sparse: []Sparse{linear, coords, outside}}})
 	f, err := m.Floats(m.Values[0].Init)
@@ -143,7 +149,8 @@ func TestSparse(t *testing.T) {
 
 func TestNoData(t *testing.T) {
 	big := Zeros("big", onnxload.Float32, 20_000)
-	m := read(t, tensorModel(Bare("stripped", onnxload.Float32, 4), Tensor{Name: "empty", DType: onnxload.Int64, Dims: []int64{2}, HasRaw: true}, big,
+	m := read(t, tensorModel(Bare("stripped", onnxload.Float32, 4),
+		Tensor{Name: "empty", DType: onnxload.Int64, Dims: []int64{2}, HasRaw: true}, big,
 		Tensor{Name: "ext", DType: onnxload.Int64, Dims: []int64{1}, External: []string{"location", "x.bin"}}))
 	for i, want := range []error{onnxload.ErrNoData, onnxload.ErrNoData, onnxload.ErrTooLarge, onnxload.ErrNoData} {
 		x := m.Values[i].Init
@@ -218,7 +225,8 @@ func TestExternal(t *testing.T) {
 	must(os.Symlink(filepath.Join(dir, "secret"), filepath.Join(sub, "outside")))
 	must(os.Symlink(dir, filepath.Join(sub, "up")))
 	ext := func(loc string, more ...string) Tensor {
-		return Tensor{Name: "t", DType: onnxload.Int64, Dims: []int64{2}, External: append([]string{"location", loc}, more...)}
+		return Tensor{Name: "t", DType: onnxload.Int64, Dims: []int64{2},
+			External: append([]string{"location", loc}, more...)}
 	}
 	cases := []struct {
 		name string

@@ -30,10 +30,11 @@ func corpus(t *testing.T, f func(name string, b []byte)) {
 			n++
 		}
 	}
-	err := onnxtest.Archives(filepath.Join("..", "estimate", "shape", "testdata", "onnx-nodes*.tar.gz"), func(name string, b []byte) {
-		f(name, b)
-		n++
-	})
+	err := onnxtest.Archives(filepath.Join("..", "estimate", "shape", "testdata", "onnx-nodes*.tar.gz"),
+		func(name string, b []byte) {
+			f(name, b)
+			n++
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

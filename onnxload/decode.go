@@ -202,7 +202,8 @@ func (d *decoder) graph() *rawGraph {
 	return g
 }
 
-// The least that a valid node and an initializer or value_info take: their op_type or name has a tag, a length and a letter.
+// The least that a valid node and an initializer or value_info take: their op_type or name has a tag, a length and a
+// letter.
 const (
 	minNode  = 3
 	minNamed = 3

@@ -14,7 +14,8 @@ func (d *decoder) sharedAttr() (a Attr, k int32) {
 	}
 	unknown := d.unknown
 	a = d.attr()
-	if raw == nil || d.err != nil || d.unknown != unknown || a.Tensors != nil || a.Types != nil || a.Type == AttrGraph || a.Type == AttrGraphs {
+	if raw == nil || d.err != nil || d.unknown != unknown || a.Tensors != nil || a.Types != nil || a.Type == AttrGraph ||
+		a.Type == AttrGraphs {
 		return a, -1
 	}
 	return a, d.attrOf.add(raw, a)

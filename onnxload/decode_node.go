@@ -157,7 +157,8 @@ func (d *decoder) entry() (e Entry) {
 	return e
 }
 
-// nodeEntry reads a StringStringEntryProto of a node: its stack goes where the others' go, and what only repeats is left out.
+// nodeEntry reads a StringStringEntryProto of a node: its stack goes where the others' go, and what only repeats is
+// left out.
 func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
 	keep = true
 	for d.more() {
@@ -169,7 +170,8 @@ func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
 		case f == 2 && keep:
 			e.Value = d.word(w, "StringStringEntryProto.value")
 		case f == 2 && e.Key == stackKey:
-			n.Stack = d.stacks.id(d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"), "StringStringEntryProto.value")), &d.text)
+			n.Stack = d.stacks.id(d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"),
+				"StringStringEntryProto.value")), &d.text)
 		case f == 2:
 			d.skip(d.length(w, "StringStringEntryProto.value"))
 		default:

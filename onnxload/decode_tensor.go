@@ -51,8 +51,8 @@ func typedField(t DType) uint32 {
 	return fieldInt32
 }
 
-// tensor reads a TensorProto. Payloads that are not tiny are skipped. The name of an initializer is that of a value, whose
-// number is returned.
+// tensor reads a TensorProto. Payloads that are not tiny are skipped. The name of an initializer is that of a value,
+// whose number is returned.
 func (d *decoder) tensor(init bool) (t *Tensor, name ValueID) {
 	t, name = d.tensors.one(), NoValue
 	at := d.off()
@@ -247,20 +247,24 @@ func (d *decoder) checkTensor(t *Tensor, elements int64) error {
 			return fmt.Errorf("tensor %q holds strings as raw_data", t.Name)
 		}
 		if p.size != want {
-			return fmt.Errorf("tensor %q of %s %s has %d bytes of raw_data, want %d", t.Name, t.DType, dimsString(t.Dims), p.size, want)
+			return fmt.Errorf("tensor %q of %s %s has %d bytes of raw_data, want %d", t.Name, t.DType, dimsString(t.Dims),
+				p.size, want)
 		}
 	default:
 		if f := typedField(t.DType); f != p.field {
-			return fmt.Errorf("tensor %q of %s has its elements in %s, want %s or raw_data", t.Name, t.DType, fieldNames[p.field], fieldNames[f])
+			return fmt.Errorf("tensor %q of %s has its elements in %s, want %s or raw_data", t.Name, t.DType,
+				fieldNames[p.field], fieldNames[f])
 		}
 		if t.DType == Complex64 || t.DType == Complex128 {
 			elements /= 2
 		}
 		if (p.field == fieldFloat || p.field == fieldDouble || p.field == fieldString) && elements != n {
-			return fmt.Errorf("tensor %q of %s %s has %d elements in %s, want %d", t.Name, t.DType, dimsString(t.Dims), elements, fieldNames[p.field], n)
+			return fmt.Errorf("tensor %q of %s %s has %d elements in %s, want %d", t.Name, t.DType, dimsString(t.Dims),
+				elements, fieldNames[p.field], n)
 		}
 		if p.field != fieldFloat && p.field != fieldDouble && p.field != fieldString && (p.size > 10*n && n < 1<<59) {
-			return fmt.Errorf("tensor %q of %s %s has %d bytes of %s, more than its elements can take", t.Name, t.DType, dimsString(t.Dims), p.size, fieldNames[p.field])
+			return fmt.Errorf("tensor %q of %s %s has %d bytes of %s, more than its elements can take", t.Name, t.DType,
+				dimsString(t.Dims), p.size, fieldNames[p.field])
 		}
 	}
 	return nil
@@ -324,7 +328,8 @@ func (d *decoder) checkExternal(t *Tensor) {
 	}
 	x := t.External
 	if want, err := t.Bytes(); err == nil && x.Length >= 0 && x.Length != want && t.DType != String {
-		d.odd.add("external data", "tensor %q: external data of %d bytes, want %d of %s %s", t.Name, x.Length, want, t.DType, dimsString(t.Dims))
+		d.odd.add("external data", "tensor %q: external data of %d bytes, want %d of %s %s", t.Name, x.Length, want, t.DType,
+			dimsString(t.Dims))
 	}
 	if d.location == x.Location && x.Location != "" { // as a rule all tensors name one file
 		return
@@ -408,7 +413,8 @@ func checkSparse(t *Tensor) error {
 	linear := len(x.Dims) == 1 && x.Dims[0] == nnz
 	coords := len(x.Dims) == 2 && x.Dims[0] == nnz && x.Dims[1] == int64(len(t.Dims))
 	if !linear && !coords {
-		return fmt.Errorf("sparse tensor %q has indices of shape %s, want [%d] or [%d %d]", t.Name, dimsString(x.Dims), nnz, nnz, len(t.Dims))
+		return fmt.Errorf("sparse tensor %q has indices of shape %s, want [%d] or [%d %d]", t.Name, dimsString(x.Dims), nnz,
+			nnz, len(t.Dims))
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func checkLocation(loc string) error {
 func (m *Model) external(t *Tensor, size int64) ([]byte, error) {
 	x := t.External
 	if m.data == nil || m.data.dir == "" {
-		return nil, fmt.Errorf("tensor %q: %w: it is in a file of its own, %q, and the model's folder is not known", t.Name, ErrNoData, x.Location)
+		return nil, fmt.Errorf("tensor %q: %w: it is in a file of its own, %q, and the model's folder is not known", t.Name,
+			ErrNoData, x.Location)
 	}
 	if err := checkLocation(x.Location); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
@@ -60,7 +61,8 @@ func (m *Model) external(t *Tensor, size int64) ([]byte, error) {
 	}
 	defer f.Close()
 	if x.Offset > have || size > have-x.Offset {
-		return nil, fmt.Errorf("tensor %q: external file %q has %d bytes, want %d at %d", t.Name, x.Location, have, size, x.Offset)
+		return nil, fmt.Errorf("tensor %q: external file %q has %d bytes, want %d at %d", t.Name, x.Location, have, size,
+			x.Offset)
 	}
 	b := make([]byte, size) // at most Limits.Const
 	if _, err := f.ReadAt(b, x.Offset); err != nil && err != io.EOF {

@@ -16,11 +16,13 @@ import (
 
 func TestFormatErrors(t *testing.T) {
 	var f *onnxload.FormatError
-	if _, err := onnxload.ReadStream(bytes.NewReader(safetensors()), onnxload.Options{}); !errors.As(err, &f) || f.Format != "safetensors file" || !strings.HasPrefix(err.Error(), "standard input: ") {
+	if _, err := onnxload.ReadStream(bytes.NewReader(safetensors()), onnxload.Options{}); !errors.As(err, &f) ||
+		f.Format != "safetensors file" || !strings.HasPrefix(err.Error(), "standard input: ") {
 		t.Errorf("%v", err)
 	}
 	var w *onnxload.WireError
-	if _, err := onnxload.ReadStream(bytes.NewReader([]byte("\x08\x0a\x3e\x01")), onnxload.Options{}); !errors.As(err, &w) || w.Offset != 2 {
+	if _, err := onnxload.ReadStream(bytes.NewReader([]byte("\x08\x0a\x3e\x01")), onnxload.Options{}); !errors.As(err,
+		&w) || w.Offset != 2 {
 		t.Errorf("%v", err)
 	}
 }
@@ -98,10 +100,12 @@ func TestNodeLimit(t *testing.T) {
 	if n := after.TotalAlloc - before.TotalAlloc; n > 200_000 {
 		t.Errorf("%d bytes allocated", n)
 	}
-	if _, err := onnxload.ReadStream(bytes.NewReader(b), onnxload.Options{Limits: onnxload.Limits{Nodes: 4999}}); err == nil {
+	if _, err := onnxload.ReadStream(bytes.NewReader(b),
+		onnxload.Options{Limits: onnxload.Limits{Nodes: 4999}}); err == nil {
 		t.Error("accepted as a stream")
 	}
-	if _, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Limits: onnxload.Limits{Bytes: 100_000}}); err == nil || !strings.Contains(err.Error(), "limit") {
+	if _, err := onnxload.Read(bytes.NewReader(b), int64(len(b)),
+		onnxload.Options{Limits: onnxload.Limits{Bytes: 100_000}}); err == nil || !strings.Contains(err.Error(), "limit") {
 		t.Errorf("%v", err)
 	}
 }
@@ -115,10 +119,12 @@ func full() Model {
 		Graph: Graph{
 			In: []Value{Float("x", "batch", 3), Typed("s", Type{Kind: onnxload.SequenceType, Of: &seq})},
 			Nodes: []Node{
-				Op("Relu", "x", "y", A("a", float32(1)), A("b", []float32{1, 2}), A("c", []int64{1, 300}), A("d", "text"), A("t", Int64s("", 1))).Named("act"),
+				Op("Relu", "x", "y", A("a", float32(1)), A("b", []float32{1, 2}), A("c", []int64{1, 300}), A("d", "text"),
+					A("t", Int64s("", 1))).Named("act"),
 				Op("If", "x", "z", A("then_branch", body)),
 			},
-			Inits:  []Tensor{Zeros("w", onnxload.Float32, 3), {Name: "i", DType: onnxload.Int32, Dims: []int64{2}, Typed: []int32{1, -1}}},
+			Inits: []Tensor{Zeros("w", onnxload.Float32, 3), {Name: "i", DType: onnxload.Int32, Dims: []int64{2},
+				Typed: []int32{1, -1}}},
 			Sparse: []Sparse{SparseOf(Float32s("sp", 1), Int64s("", 2), 4)},
 			Infos:  []Value{Float("y", "batch", 3)},
 			Out:    []Value{Float("z", "batch", 3)},

@@ -119,8 +119,8 @@ type memo[T any] struct {
 	of []T
 }
 
-// maxMemo is the longest message that is looked up in a memo, in bytes. Longer ones are tensors and tables, of which there
-// are few alike.
+// maxMemo is the longest message that is looked up in a memo, in bytes. Longer ones are tensors and tables, of which
+// there are few alike.
 const maxMemo = 128
 
 func newMemo[T any](t *text) memo[T] { return memo[T]{table: *newTable(t)} }

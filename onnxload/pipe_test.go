@@ -44,7 +44,8 @@ func TestExternalPipe(t *testing.T) {
 		t.Skip(err)
 	}
 	path := filepath.Join(dir, "m.onnx")
-	b := tensorModel(Tensor{Name: "w", DType: onnxload.Int64, Dims: []int64{1}, External: []string{"location", "w.bin"}}).Bytes()
+	b := tensorModel(Tensor{Name: "w", DType: onnxload.Int64, Dims: []int64{1},
+		External: []string{"location", "w.bin"}}).Bytes()
 	if err := os.WriteFile(path, b, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,8 @@ func Open(path string) (*Model, error) {
 	if err != nil {
 		f.Close()
 		if model := modelOf(path); model != "" {
-			return nil, fmt.Errorf("%s: %w", path, &FormatError{Format: "weights of " + model, Hint: "give " + model + " itself"})
+			return nil, fmt.Errorf("%s: %w", path, &FormatError{Format: "weights of " + model,
+				Hint: "give " + model + " itself"})
 		}
 		return nil, err
 	}
@@ -212,7 +213,8 @@ func (d *decoder) read() (*Model, error) {
 		return nil, err
 	}
 	if m.IRVersion > latestIR {
-		d.odd.add("IR version", "IR version %d is newer than %d, the newest known: new kinds of fields are passed over", m.IRVersion, latestIR)
+		d.odd.add("IR version", "IR version %d is newer than %d, the newest known: new kinds of fields are passed over",
+			m.IRVersion, latestIR)
 	}
 	if d.unknown > 0 {
 		d.odd.add("unknown fields", "%d bytes are of fields that ONNX does not define: passed over", d.unknown)

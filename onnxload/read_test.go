@@ -114,11 +114,13 @@ func TestHeader(t *testing.T) {
 		Meta: []onnxload.Entry{{Key: "a", Value: "b"}},
 		Graph: Graph{
 			Name: "main", In: []Value{Float("x", "batch", 3, nil)},
-			Nodes: []Node{Op("Relu", "x", "y"), Op("Gelu", "y", "z").Of("com.microsoft"), Op("Other", "z", "w").Of("org.x"), Op("Neg", "w", "v").Of("ai.onnx")},
-			Out:   []Value{Float("v", "batch", 3, nil)},
+			Nodes: []Node{Op("Relu", "x", "y"), Op("Gelu", "y", "z").Of("com.microsoft"), Op("Other", "z", "w").Of("org.x"),
+				Op("Neg", "w", "v").Of("ai.onnx")},
+			Out: []Value{Float("v", "batch", 3, nil)},
 		},
 	})
-	if m.IRVersion != 8 || m.Producer != "pytorch" || m.Opsets[""] != 17 || m.Opsets["com.microsoft"] != 1 || m.Metadata["a"] != "b" || m.Graph.Name != "main" {
+	if m.IRVersion != 8 || m.Producer != "pytorch" || m.Opsets[""] != 17 || m.Opsets["com.microsoft"] != 1 ||
+		m.Metadata["a"] != "b" || m.Graph.Name != "main" {
 		t.Errorf("header is %+v", m)
 	}
 	wantDump(t, m, `
@@ -139,7 +141,8 @@ func TestAttributes(t *testing.T) {
 	all := []Attr{
 		A("f", float32(1.5)), A("i", -3), A("s", "\xff|x"), A("t", Int64s("", 1, 2)), A("fs", []float32{1, 2}),
 		A("is", []int64{-1, 1 << 40}), A("ss", []string{"a", ""}), A("ts", []Tensor{Int64s("a", 1), Float32s("b")}),
-		A("sp", SparseOf(Float32s("v", 5), Int64s("i", 1), 4)), A("tp", Type{Kind: onnxload.SequenceType, Of: &Type{Kind: onnxload.TensorType}}),
+		A("sp", SparseOf(Float32s("v", 5), Int64s("i", 1), 4)), A("tp",
+			Type{Kind: onnxload.SequenceType, Of: &Type{Kind: onnxload.TensorType}}),
 		A("tps", []Type{TensorOf(onnxload.Float32, 1), {Kind: onnxload.OptionalType, Of: &Type{Kind: onnxload.TensorType}}}),
 		A("none", []int64{}), A("u", Untyped{Value: 7}),
 	}
@@ -157,9 +160,11 @@ func TestTypes(t *testing.T) {
 	seq := Type{Kind: onnxload.SequenceType, Of: &tensor}
 	m := read(t, Model{Graph: Graph{
 		In: []Value{
-			Typed("a", Type{Kind: onnxload.TensorType, Elem: onnxload.Int2, NoRank: true}), Typed("b", TensorOf(onnxload.Float32)),
+			Typed("a", Type{Kind: onnxload.TensorType, Elem: onnxload.Int2, NoRank: true}), Typed("b",
+				TensorOf(onnxload.Float32)),
 			Typed("c", Type{Kind: onnxload.SparseTensorType, Elem: onnxload.Float32, Dims: []any{3, "n"}}), Typed("d", seq),
-			Typed("e", Type{Kind: onnxload.OptionalType, Of: &seq}), Typed("f", Type{Kind: onnxload.MapType, Elem: onnxload.String, Of: &tensor}),
+			Typed("e", Type{Kind: onnxload.OptionalType, Of: &seq}), Typed("f",
+				Type{Kind: onnxload.MapType, Elem: onnxload.String, Of: &tensor}),
 			Typed("g", Type{Kind: onnxload.OpaqueType}), {Name: "h"},
 		},
 		Out: []Value{{Name: "a"}},
@@ -188,8 +193,10 @@ func TestTypes(t *testing.T) {
 
 // The If's branches capture x, one of them shadows it; the Loop inside captures through two levels.
 func TestSubgraphScopes(t *testing.T) {
-	loop := Graph{In: []Value{{Name: "i"}, {Name: "c"}}, Nodes: []Node{Op("Add", "x w", "s")}, Out: []Value{{Name: "c"}, {Name: "s"}}}
-	then := Graph{Nodes: []Node{Op("Loop", "- cond", "t", A("body", loop)), Op("Neg", "x", "x2")}, Out: []Value{{Name: "t"}}}
+	loop := Graph{In: []Value{{Name: "i"}, {Name: "c"}}, Nodes: []Node{Op("Add", "x w", "s")},
+		Out: []Value{{Name: "c"}, {Name: "s"}}}
+	then := Graph{Nodes: []Node{Op("Loop", "- cond", "t", A("body", loop)), Op("Neg", "x", "x2")},
+		Out: []Value{{Name: "t"}}}
 	shadow := Graph{Inits: []Tensor{Int64s("x", 7)}, Nodes: []Node{Op("Identity", "x", "y")}, Out: []Value{{Name: "y"}}}
 	m := read(t, Model{Graph: Graph{
 		In: []Value{{Name: "x"}, {Name: "cond"}}, Inits: []Tensor{Int64s("w", 1)},
@@ -228,9 +235,10 @@ func TestOrder(t *testing.T) {
 	// d waits for the If, whose branch captures c.
 	then := Graph{Nodes: []Node{Op("Neg", "c", "t")}, Out: []Value{{Name: "t"}}}
 	m := read(t, Model{Graph: Graph{
-		In:    []Value{{Name: "x"}},
-		Nodes: []Node{Op("Neg", "i", "d"), Op("If", "x", "i", A("then_branch", then)), Op("Abs", "x", "e"), Op("Neg", "b", "c"), Op("Neg", "x", "b")},
-		Out:   []Value{{Name: "d"}},
+		In: []Value{{Name: "x"}},
+		Nodes: []Node{Op("Neg", "i", "d"), Op("If", "x", "i", A("then_branch", then)), Op("Abs", "x", "e"),
+			Op("Neg", "b", "c"), Op("Neg", "x", "b")},
+		Out: []Value{{Name: "d"}},
 	}})
 	wantDump(t, m, `
 graph(x) inits()
@@ -252,10 +260,12 @@ func TestFunctions(t *testing.T) {
 	inner := Function{Domain: "f", Name: "Inner", In: []string{"a", "b"}, Out: []string{"r"}, Attrs: []string{"k"},
 		Nodes: []Node{
 			Op("Clip", "a b -", "m", A("alpha", RefTo("k", onnxload.AttrInt))),
-			{Op: "Neg", In: []string{"m"}, Out: []string{"r"}, Meta: []onnxload.Entry{{Key: "own", Value: "1"}, {Key: "who", Value: "body"}}},
+			{Op: "Neg", In: []string{"m"}, Out: []string{"r"}, Meta: []onnxload.Entry{{Key: "own", Value: "1"},
+				{Key: "who", Value: "body"}}},
 		},
 		Opsets: []Import{Domain("", 13)}}
-	body := Graph{Nodes: []Node{Op("Add", "p w", "q", A("axis", RefTo("axis", onnxload.AttrInt)))}, Out: []Value{{Name: "q"}}}
+	body := Graph{Nodes: []Node{Op("Add", "p w", "q", A("axis", RefTo("axis", onnxload.AttrInt)))},
+		Out: []Value{{Name: "q"}}}
 	outer := Function{Domain: "f", Name: "Outer", In: []string{"p", "w"}, Out: []string{"u", "through"},
 		Defaults: []Attr{A("axis", 5)}, Attrs: []string{"k"},
 		Nodes: []Node{
@@ -265,7 +275,8 @@ func TestFunctions(t *testing.T) {
 		},
 		Opsets: []Import{Domain("", 18), Domain("f", 1)}}
 	outer.Out[1] = "p" // an input handed through
-	overload := Function{Domain: "f", Name: "Inner", Overload: "x", In: []string{"a"}, Out: []string{"o"}, Nodes: []Node{Op("Abs", "a", "o")}}
+	overload := Function{Domain: "f", Name: "Inner", Overload: "x", In: []string{"a"}, Out: []string{"o"},
+		Nodes: []Node{Op("Abs", "a", "o")}}
 	call := Op("Outer", "x v", "y z", A("k", 9)).Of("f")
 	call.Meta = []onnxload.Entry{{Key: "who", Value: "call"}, {Key: "pkg", Value: "m"}}
 	third := Op("Inner", "z", "o").Of("f")
@@ -349,7 +360,8 @@ func TestShadowedInitializer(t *testing.T) {
 		Nodes: []Node{Op("Add", "x t", "a"), Op("Mul", "a t", "t"), Op("Sub", "t a", "y")},
 	}})
 	buffer, nodes := m.Graph.Inits[0], m.Graph.Nodes
-	if nodes[0].In[1] != buffer || nodes[1].In[1] != buffer || nodes[2].In[0] != nodes[1].Out[0] || nodes[1].Out[0] == buffer {
+	if nodes[0].In[1] != buffer || nodes[1].In[1] != buffer || nodes[2].In[0] != nodes[1].Out[0] ||
+		nodes[1].Out[0] == buffer {
 		t.Errorf("initializer %d, nodes %v", buffer, nodes)
 	}
 	if len(m.Notes) != 1 || !strings.Contains(m.Notes[0], `produces "t", which is an initializer too`) {

@@ -114,8 +114,8 @@ func (r *resolver) valueName(s *scope, name int32) string {
 	return n
 }
 
-// inside names something in the body of a call: the call's path, then its own name. Each call writes these names anew, so
-// one that is longer than any known export's is cut, and all are weighed.
+// inside names something in the body of a call: the call's path, then its own name. Each call writes these names anew,
+// so one that is longer than any known export's is cut, and all are weighed.
 func (r *resolver) inside(path, name string) string {
 	if long := len(path) + 1 + len(name); long > maxInlined {
 		const kept = maxInlined / 4
@@ -271,7 +271,8 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 			if !r.shadows(p, id) {
 				return r.duplicate(p, nodes, i, int32(name), id)
 			}
-			r.odd.add("shadowed initializers", "%s produces %q, which is an initializer too: nodes up to it read the initializer, later ones its result",
+			r.odd.add("shadowed initializers",
+				"%s produces %q, which is an initializer too: nodes up to it read the initializer, later ones its result",
 				nodeLabel(i, n), s.names.strs[name])
 		}
 		id := ValueID(unbound)
@@ -291,8 +292,8 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 	return r.bounded()
 }
 
-// bounded is the error about more nodes than are allowed. The name that a value gets in a call of a function is new in each
-// call: it weighs a node for each nameWeight bytes.
+// bounded is the error about more nodes than are allowed. The name that a value gets in a call of a function is new in
+// each call: it weighs a node for each nameWeight bytes.
 func (r *resolver) bounded() error {
 	if r.nodes+r.inlined/nameWeight <= r.lim.Nodes {
 		return nil
@@ -301,11 +302,12 @@ func (r *resolver) bounded() error {
 		r.lim.Nodes, nameWeight)
 }
 
-// shadows reports whether a node may produce a name that stands for id already. ONNX wants each name once, but torch.export
-// writes a buffer "t" beside the result "t" of a transposition. An initializer that is listed as an input too, as it is
-// before IR version 4, has a declared type by now.
+// shadows reports whether a node may produce a name that stands for id already. ONNX wants each name once, but
+// torch.export writes a buffer "t" beside the result "t" of a transposition. An initializer that is listed as an input
+// too, as it is before IR version 4, has a declared type by now.
 func (r *resolver) shadows(p *place, id ValueID) bool {
-	return id >= 0 && r.owner[id] == p.owner && r.producer[id] < 0 && r.m.Values[id].Init != nil && r.m.Values[id].Declared == nil
+	return id >= 0 && r.owner[id] == p.owner && r.producer[id] < 0 && r.m.Values[id].Init != nil &&
+		r.m.Values[id].Declared == nil
 }
 
 // actual returns the caller's value for a formal output, or unbound.
@@ -397,7 +399,8 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 func (r *resolver) attr(p *place, i int, n *Node, j int) error {
 	a := &n.Attrs[j]
 	if a.Type&refBit != 0 {
-		return fmt.Errorf("%s: attribute %q refers to %q, but only functions have attributes to refer to", nodeLabel(i, n), a.Name, a.Str)
+		return fmt.Errorf("%s: attribute %q refers to %q, but only functions have attributes to refer to", nodeLabel(i, n),
+			a.Name, a.Str)
 	}
 	if a.Type != AttrGraph && a.Type != AttrGraphs || a.Graphs != nil {
 		return nil

@@ -107,7 +107,8 @@ func sniffZip(head []byte) *FormatError {
 		name = string(head[30:min(30+n, len(head))])
 	}
 	switch {
-	case strings.HasSuffix(name, "/data.pkl"), strings.HasSuffix(name, "/version"), strings.HasSuffix(name, "/byteorder"), strings.HasSuffix(name, "/archive_format"):
+	case strings.HasSuffix(name, "/data.pkl"), strings.HasSuffix(name, "/version"), strings.HasSuffix(name, "/byteorder"),
+		strings.HasSuffix(name, "/archive_format"):
 		return &FormatError{Format: "PyTorch file", Hint: "load it in Python and " + hintExport}
 	case strings.HasSuffix(name, ".npy"):
 		return &FormatError{Format: "NumPy archive"}
@@ -155,7 +156,8 @@ func sniffText(head []byte) *FormatError {
 	case strings.HasPrefix(s, "<?xml"), strings.HasPrefix(s, "<net "):
 		return &FormatError{Format: "XML, as OpenVINO writes", Hint: "give the ONNX file that it was made from"}
 	case tagged && strings.HasPrefix(strings.TrimLeft(after, " \t\r\n"), "ir_version"), strings.HasPrefix(s, "ir_version"):
-		return &FormatError{Format: "ONNX in text form", Hint: "convert it in Python with onnx.parser.parse_model or google.protobuf.text_format, and onnx.save"}
+		return &FormatError{Format: "ONNX in text form",
+			Hint: "convert it in Python with onnx.parser.parse_model or google.protobuf.text_format, and onnx.save"}
 	case strings.HasPrefix(s, "{"), strings.HasPrefix(s, "["):
 		return &FormatError{Format: "JSON"}
 	}
@@ -176,9 +178,11 @@ func sniffFailed(head []byte, m *Model, err error) *FormatError {
 	case head[0] == 0x0a && broken && wire.Offset < 16:
 		return &FormatError{Format: "another protobuf message: a TensorFlow graph, or a single ONNX tensor or graph"}
 	case !broken && coreML(head):
-		return &FormatError{Format: "Core ML model or TensorFlow SavedModel", Hint: "convert it to ONNX, or give the model that it was converted from"}
+		return &FormatError{Format: "Core ML model or TensorFlow SavedModel",
+			Hint: "convert it to ONNX, or give the model that it was converted from"}
 	case broken && crlf(head):
-		return &FormatError{Format: "a damaged file", Hint: "every line feed has a carriage return before it: transfer the file as binary"}
+		return &FormatError{Format: "a damaged file",
+			Hint: "every line feed has a carriage return before it: transfer the file as binary"}
 	case broken && bytes.Count(head, []byte("\xef\xbf\xbd")) >= 4:
 		return &FormatError{Format: "a damaged file", Hint: "bytes were replaced by U+FFFD: it went through a text converter"}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // A Frame is one call of a Python function that was running when the operation of a node was traced. Frames form
-// a tree, in which stacks share what they begin with: nodes that the same line made have the same Stack. All strings are
-// as the file has them, and may hold anything but a line feed.
+// a tree, in which stacks share what they begin with: nodes that the same line made have the same Stack. All strings
+// are as the file has them, and may hold anything but a line feed.
 type Frame struct {
 	Up     int32  // the Stack of the calling frame, less than this one's; 0 for the outermost
 	Line   int32  // of File, from 1 on
@@ -17,7 +17,8 @@ type Frame struct {
 	Source string // that line, without the blanks around it; "" where Python could not read it
 }
 
-// Frame returns the frame that a Node.Stack names, the innermost. ok is false for 0, and for what is no stack of this model.
+// Frame returns the frame that a Node.Stack names, the innermost. ok is false for 0, and for what is no stack of this
+// model.
 func (m *Model) Frame(stack int32) (f Frame, ok bool) {
 	if stack <= 0 || int(stack) > len(m.Stacks) {
 		return Frame{}, false
@@ -28,10 +29,11 @@ func (m *Model) Frame(stack int32) (f Frame, ok bool) {
 // stackKey is where torch.onnx.export(dynamo=True) writes the stack of a node; its text becomes Node.Stack.
 const stackKey = "pkg.torch.onnx.stack_trace"
 
-// repeated reports whether a key of a node's metadata says what its namespace and its operator say as well: exports have it
-// for every node, and no two texts are alike. They are not kept.
+// repeated reports whether a key of a node's metadata says what its namespace and its operator say as well: exports
+// have it for every node, and no two texts are alike. They are not kept.
 func repeated(key string) bool {
-	return key == "pkg.torch.onnx.fx_node" || key == "pkg.torch.onnx.name_scopes" || key == "pkg.torch.onnx.class_hierarchy"
+	return key == "pkg.torch.onnx.fx_node" || key == "pkg.torch.onnx.name_scopes" ||
+		key == "pkg.torch.onnx.class_hierarchy"
 }
 
 // What is kept of a stack: frames, and bytes of each. Real ones have a fifth of it. A stack with more is passed over.

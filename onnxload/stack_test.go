@@ -12,7 +12,8 @@ import (
 // traced gives a node the stack of Python calls that torch.onnx.export(dynamo=True) would write.
 func traced(n Node, stack string) Node {
 	n.Meta = append(n.Meta, onnxload.Entry{Key: "pkg.torch.onnx.stack_trace", Value: stack},
-		onnxload.Entry{Key: "pkg.torch.onnx.fx_node", Value: "%x : call_function"}, onnxload.Entry{Key: "namespace", Value: ": M"})
+		onnxload.Entry{Key: "pkg.torch.onnx.fx_node", Value: "%x : call_function"}, onnxload.Entry{Key: "namespace",
+			Value: ": M"})
 	return n
 }
 
@@ -32,11 +33,14 @@ func TestStacks(t *testing.T) {
 	m := read(t, Model{Opset: 18, Graph: Graph{
 		In: []Value{{Name: "x"}}, Out: []Value{{Name: "h"}},
 		Nodes: []Node{
-			traced(Op("Neg", "x", "a"), outer+a), traced(Op("Neg", "a", "b"), outer+a), traced(Op("Neg", "b", "c"), outer+b), traced(Op("Neg", "c", "d"), "no stack"),
-			traced(Op("Neg", "d", "e"), long), traced(Op("Neg", "e", "f"), deep), traced(Op("Neg", "f", "g"), "File \"m.py\", line -1, in forward\n"), Op("Neg", "g", "h"),
+			traced(Op("Neg", "x", "a"), outer+a), traced(Op("Neg", "a", "b"), outer+a), traced(Op("Neg", "b", "c"),
+				outer+b), traced(Op("Neg", "c", "d"), "no stack"),
+			traced(Op("Neg", "d", "e"), long), traced(Op("Neg", "e", "f"), deep), traced(Op("Neg", "f", "g"),
+				"File \"m.py\", line -1, in forward\n"), Op("Neg", "g", "h"),
 		},
 	}})
-	want := []string{"m.py:3 forward: x = self.b(x) > b.py:7 forward: x = x + 1", "", "m.py:3 forward: x = self.b(x) > b.py:8 forward: ", "", "", "", "", ""}
+	want := []string{"m.py:3 forward: x = self.b(x) > b.py:7 forward: x = x + 1", "",
+		"m.py:3 forward: x = self.b(x) > b.py:8 forward: ", "", "", "", "", ""}
 	want[1] = want[0]
 	for i := range m.Graph.Nodes {
 		n := &m.Graph.Nodes[i]

@@ -108,7 +108,8 @@ func (c *cursor) fill(n int) bool {
 		}
 		if err == io.EOF || k == 0 && err == nil && c.stream == nil {
 			if c.size != unknownSize {
-				c.fail(c.base+int64(len(c.buf)), "the file ends here, but was %d bytes when opened: it changed while being read", c.size)
+				c.fail(c.base+int64(len(c.buf)), "the file ends here, but was %d bytes when opened: it changed while being read",
+					c.size)
 				return false
 			}
 			c.size = c.base + int64(len(c.buf))

@@ -92,7 +92,8 @@ func TestRead(t *testing.T) {
 	for _, e := range r.Events {
 		kinds = append(kinds, e.Kind)
 	}
-	want := []Kind{Alloc, Is, Phase, Thread, Stream, CallEvent, Alloc, Sum, RecordStream, Resize, Free, Step, EmptyCache, ResetPeak, Allocated, Note}
+	want := []Kind{Alloc, Is, Phase, Thread, Stream, CallEvent, Alloc, Sum, RecordStream, Resize, Free, Step, EmptyCache,
+		ResetPeak, Allocated, Note}
 	if !reflect.DeepEqual(kinds, want) {
 		t.Errorf("events %v, want %v", kinds, want)
 	}
@@ -111,7 +112,8 @@ func TestRead(t *testing.T) {
 	for _, v := range args {
 		is = append(is, v.Kind())
 	}
-	if w := []ValueKind{Tensor, Tensor, None, Bool, Int, Float, Float, Text, Word, List, Int, Int, List, Tensor, None, Int}; !reflect.DeepEqual(is, w) {
+	if w := []ValueKind{Tensor, Tensor, None, Bool, Int, Float, Float, Text, Word, List, Int, Int, List, Tensor, None,
+		Int}; !reflect.DeepEqual(is, w) {
 		t.Fatalf("arguments %v, want %v", is, w)
 	}
 	if s, ok := args[0].Storage(); s != 0 || !ok || args[0].Meta() != 0 {
@@ -120,10 +122,12 @@ func TestRead(t *testing.T) {
 	if _, ok := args[1].Storage(); ok {
 		t.Error("a tensor on the CPU has a storage")
 	}
-	if args[3].Int() != 1 || args[4].Int() != -3 || args[5].Float() != 0.5 || !math.IsInf(args[6].Float(), 1) || args[4].Float() != -3 {
+	if args[3].Int() != 1 || args[4].Int() != -3 || args[5].Float() != 0.5 || !math.IsInf(args[6].Float(), 1) ||
+		args[4].Float() != -3 {
 		t.Error("numbers")
 	}
-	if r.Texts[args[7].Text()] != "sum" || r.Texts[args[8].Text()] != "float32" || args[9].Len() != 2 || args[15].Int() != maxInt {
+	if r.Texts[args[7].Text()] != "sum" || r.Texts[args[8].Text()] != "float32" || args[9].Len() != 2 ||
+		args[15].Int() != maxInt {
 		t.Error("texts and lists")
 	}
 	if res := r.Results(c); len(res) != 3 || res[2].Kind() != None {
@@ -152,7 +156,8 @@ func TestRefused(t *testing.T) {
 		{"cut in a line", pack(header, `["alloc",0,`), "line 2: the recording is cut off"},
 		{"cut in gzip", whole(every...)[:200], "cut off"},
 		{"a damaged byte", damaged(whole(every...)), "damaged"},
-		{"lines missing", pack(header, `["step"]`, `["end",2]`), "line 3: 1 lines are between the first and the last, which says 2"},
+		{"lines missing", pack(header, `["step"]`, `["end",2]`),
+			"line 3: 1 lines are between the first and the last, which says 2"},
 		{"more behind the end", pack(header, `["end",0]`, `["step"]`), "line 3: more follows"},
 		{"no list", whole(`{"a":1}`), "line 2: a line that is no list"},
 		{"no word", whole(`[1]`), "line 2: wanted a string"},
@@ -168,16 +173,20 @@ func TestRefused(t *testing.T) {
 		{"free twice", whole(`["alloc",0,1]`, `["free",0]`, `["free",0]`), "line 4: storage 0 was freed before"},
 		{"sizes and strides", whole(`["meta","float32",[1,2],[1],0]`), "2 sizes and 1 strides"},
 		{"a negative stride", whole(`["meta","float32",[1,2],[1,-1],0]`), "a stride is -1"},
-		{"overflowing sizes", whole(`["meta","float32",[4294967296,4294967296],[1,1],0]`), "larger than any computer's memory"},
-		{"overflowing strides", whole(`["meta","float32",[2,2],[9223372036854775807,9223372036854775807],0]`), "larger than any computer's memory"},
+		{"overflowing sizes", whole(`["meta","float32",[4294967296,4294967296],[1,1],0]`),
+			"larger than any computer's memory"},
+		{"overflowing strides", whole(`["meta","float32",[2,2],[9223372036854775807,9223372036854775807],0]`),
+			"larger than any computer's memory"},
 		{"65 dimensions", whole(`["meta","float32",[` + strings.Repeat("1,", 64) + `1],[],0]`), "more than 64 dimensions"},
 		{"an unknown operator", whole(`["call",0,[],[],-1,-1]`), "operator 0, of 0"},
 		{"an unknown layout", whole(`["op","aten::a",""]`, `["call",0,["c:0"],[],-1,-1]`), "layout 0, of 0"},
 		{"an unknown frame", whole(`["op","aten::a",""]`, `["call",0,[],[],0,-1]`), "frame 0, of 0"},
 		{"an unknown module", whole(`["op","aten::a",""]`, `["call",0,[],[],-1,3]`), "module 3, of 0"},
 		{"a frame before its parent", whole(`["frame",0,"a.py",1,"f"]`), "frame 0, of 0"},
-		{"a dead argument", whole(every[0], every[1], `["alloc",0,1]`, `["free",0]`, `["call",0,["0:0"],[],-1,-1]`), "storage 0 was freed before"},
-		{"a result that is never born", whole(every[0], every[1], `["call",0,[],["0:0"],-1,-1]`, `["step"]`), "line 4: a result of the call is storage 0"},
+		{"a dead argument", whole(every[0], every[1], `["alloc",0,1]`, `["free",0]`, `["call",0,["0:0"],[],-1,-1]`),
+			"storage 0 was freed before"},
+		{"a result that is never born", whole(every[0], every[1], `["call",0,[],["0:0"],-1,-1]`, `["step"]`),
+			"line 4: a result of the call is storage 0"},
 		{"a result far ahead", whole(every[0], every[1], `["call",0,[],["7:0"],-1,-1]`), "storage 7, wanted at most 0"},
 		{"lists in lists", whole(every[0], `["call",0,[[[1]]],[],-1,-1]`), "a list in a list"},
 		{"an object", whole(every[0], `["call",0,[{}],[],-1,-1]`), "an object among"},
@@ -263,7 +272,8 @@ func TestBegins(t *testing.T) {
 			t.Errorf("the first %d bytes of a recording are none", n)
 		}
 	}
-	for _, other := range [][]byte{nil, {0x1f}, []byte("\x1f\x8b"), pack(`{"nodes":1}`), pack("segments"), []byte(header)} {
+	for _, other := range [][]byte{nil, {0x1f}, []byte("\x1f\x8b"), pack(`{"nodes":1}`), pack("segments"),
+		[]byte(header)} {
 		if Begins(other) {
 			t.Errorf("%.20q begins a recording", other)
 		}
@@ -328,7 +338,8 @@ func BenchmarkRead(b *testing.B) {
 	storage, events := 1, 1
 	for events < 1e6 {
 		for range 2 {
-			w.Line("call", 0, []any{"0:0", "0:0", nil, []int{1, 1}, []int{1, 1}, []int{1, 1}, false, []int{0, 0}, 1}, []any{"0:0"}, -1, -1)
+			w.Line("call", 0, []any{"0:0", "0:0", nil, []int{1, 1}, []int{1, 1}, []int{1, 1}, false, []int{0, 0}, 1},
+				[]any{"0:0"}, -1, -1)
 		}
 		w.Line("call", 0, []any{"0:0", 1, false}, []any{itoa(storage) + ":0"}, -1, -1)
 		w.Line("alloc", storage, 51380224)

@@ -63,7 +63,8 @@ func TestScale(t *testing.T) {
 func variant(t *testing.T, n, bytes string, more ...string) *Recording {
 	t.Helper()
 	r, err := Read(reader(whole(append([]string{
-		`["op","aten::mine","default"]`, `["op","aten::yours","default"]`, `["meta","float32",[` + n + `,4],[4,1],0]`, `["meta","uint8",[` + bytes + `],[1],0]`, `["module",-1,"net","Net"]`,
+		`["op","aten::mine","default"]`, `["op","aten::yours","default"]`, `["meta","float32",[` + n +
+			`,4],[4,1],0]`, `["meta","uint8",[` + bytes + `],[1],0]`, `["module",-1,"net","Net"]`,
 		`["alloc",0,` + bytes + `]`, `["is",0,"input","x"]`, `["phase","forward"]`,
 		`["call",0,["0:0"],["1:1"],-1,0]`, `["alloc",1,` + bytes + `]`,
 	}, more...)...)))
@@ -81,8 +82,10 @@ func TestScaleRefuses(t *testing.T) {
 	}{
 		{two, two, "there is no batch to follow"},
 		{two, variant(t, "4", "30", `["step"]`), "one of the recordings goes on"},
-		{variant(t, "2", "10", `["call",0,[1],[],-1,-1]`), variant(t, "4", "30", `["call",1,[1],[],-1,-1]`), "part at event 6: aten.mine.default and aten.yours.default"},
-		{variant(t, "2", "10", `["call",0,[1],[],-1,-1]`), variant(t, "4", "30", `["call",0,[1,2],[],-1,-1]`), "of 1 and of 2 arguments"},
+		{variant(t, "2", "10", `["call",0,[1],[],-1,-1]`), variant(t, "4", "30", `["call",1,[1],[],-1,-1]`),
+			"part at event 6: aten.mine.default and aten.yours.default"},
+		{variant(t, "2", "10", `["call",0,[1],[],-1,-1]`), variant(t, "4", "30", `["call",0,[1,2],[],-1,-1]`),
+			"of 1 and of 2 arguments"},
 		{variant(t, "2", "10", `["free",0]`), variant(t, "4", "30", `["free",1]`), "free of 0 and of 1"},
 	}
 	for _, tt := range tests {
@@ -102,7 +105,8 @@ func TestScaleRefuses(t *testing.T) {
 	}
 	// 10, 30, 60: as the pairs of samples grow.
 	difference, err := f.Check(variant(t, "6", "60"))
-	if want := `at batch 6 a tensor takes 60 bytes, where batches 2 and 4 foretell 50`; err != nil || !strings.Contains(difference, want) {
+	if want := `at batch 6 a tensor takes 60 bytes, where batches 2 and 4 foretell 50`; err != nil ||
+		!strings.Contains(difference, want) {
 		t.Errorf("%q, %v, want %q", difference, err, want)
 	}
 }

@@ -39,10 +39,13 @@ func TestConvolutionAtMost(t *testing.T) {
 			x, y := fmt.Sprintf("[5,%d,61,61]", channels), fmt.Sprintf("[5,130,%d,%d]", 62-size, 62-size)
 			r := run(t,
 				`["op","aten::convolution","default"]`, fmt.Sprintf(`["meta","float32",%s,[%d,3721,61,1],0]`, x, channels*3721),
-				fmt.Sprintf(`["meta","float32",[130,%d,%d,%d],[%d,%d,%d,1],0]`, channels, size, size, channels*size*size, size*size, size),
+				fmt.Sprintf(`["meta","float32",[130,%d,%d,%d],[%d,%d,%d,1],0]`, channels, size, size, channels*size*size,
+					size*size, size),
 				fmt.Sprintf(`["meta","float32",%s,[%d,%d,%d,1],0]`, y, 130*(62-size)*(62-size), (62-size)*(62-size), 62-size),
-				fmt.Sprintf(`["alloc",0,%d]`, 5*channels*3721*4), fmt.Sprintf(`["alloc",1,%d]`, 130*channels*size*size*4), `["phase","forward"]`,
-				`["call",0,["0:0","1:1",null,[1,1],[0,0],[1,1],false,[0,0],1],["2:2"],-1,-1]`, fmt.Sprintf(`["alloc",2,%d]`, 5*130*(62-size)*(62-size)*4),
+				fmt.Sprintf(`["alloc",0,%d]`, 5*channels*3721*4), fmt.Sprintf(`["alloc",1,%d]`,
+					130*channels*size*size*4), `["phase","forward"]`,
+				`["call",0,["0:0","1:1",null,[1,1],[0,0],[1,1],false,[0,0],1],["2:2"],-1,-1]`, fmt.Sprintf(`["alloc",2,%d]`,
+					5*130*(62-size)*(62-size)*4),
 			)
 			plan := r.Convolutions[0]
 			taken := int64(0)
@@ -52,7 +55,8 @@ func TestConvolutionAtMost(t *testing.T) {
 				}
 			}
 			if plan.Most < plan.Bytes || taken != plan.Most || r.Doubtful != (plan.Most > plan.Bytes) {
-				t.Errorf("%d channels, filter %d: likely %d, at most %d, taken %d, in doubt %v", channels, size, plan.Bytes, plan.Most, taken, r.Doubtful)
+				t.Errorf("%d channels, filter %d: likely %d, at most %d, taken %d, in doubt %v", channels, size, plan.Bytes,
+					plan.Most, taken, r.Doubtful)
 			}
 			if plan.Most > plan.Bytes {
 				more++

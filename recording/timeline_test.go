@@ -115,7 +115,8 @@ func TestRoles(t *testing.T) {
 
 // What a program allocates on a stream of its own is served from that stream's blocks.
 func TestStreams(t *testing.T) {
-	r := run(t, `["alloc",0,20971520]`, `["free",0]`, `["stream",3]`, `["alloc",1,20971520]`, `["free",1]`, `["stream",0]`, `["alloc",2,20971520]`)
+	r := run(t, `["alloc",0,20971520]`, `["free",0]`, `["stream",3]`, `["alloc",1,20971520]`, `["free",1]`,
+		`["stream",0]`, `["alloc",2,20971520]`)
 	var streams []uint8
 	for _, e := range r.Log.Timeline().Events {
 		if e.Kind == timeline.Alloc {

@@ -36,8 +36,8 @@ type Look struct {
 	ASCII  bool // nothing but ASCII
 }
 
-// answerLines is how many lines an answer has at most at 80 columns: a terminal of 24 shows it with the command above it
-// and the prompt below.
+// answerLines is how many lines an answer has at most at 80 columns: a terminal of 24 shows it with the command above
+// it and the prompt below.
 const answerLines = 20
 
 // ANSI colours of what holds the memory. Those that a terminal's theme sets are readable on its background.
@@ -112,7 +112,8 @@ func (a *Answer) head(s *screen) {
 		s.text("", word+" "+s.judgement(f))
 	}
 	if r.OOM != nil {
-		s.text("", s.paint("31", "out of memory")+" "+moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer)+": tried to allocate "+Size(r.OOM.Tried))
+		s.text("", s.paint("31", "out of memory")+" "+moment(r.OOM.Phase, r.OOM.Step,
+			r.OOM.Layer)+": tried to allocate "+Size(r.OOM.Tried))
 	}
 }
 
@@ -127,7 +128,8 @@ func (s *screen) judgement(f *estimate.Fit) string {
 	if over <= 0 {
 		over, word = -over, "to spare"
 	}
-	return fmt.Sprintf("%s: %s of %s %s, %s %s %s", what, unit.format(f.Need), unit.format(f.Bytes), unit.name, unit.format(over), unit.name, word)
+	return fmt.Sprintf("%s: %s of %s %s, %s %s %s", what, unit.format(f.Need), unit.format(f.Bytes), unit.name,
+		unit.format(over), unit.name, word)
 }
 
 // figures are the four figures that people check, each with the name that they check it with.
@@ -264,7 +266,8 @@ func (a *Answer) places(s *screen) {
 		case f.Batch > 0 && f.Safe == f.Batch:
 			text = fmt.Sprintf("%s is the largest that fits %s", Count(f.Batch), f.GPU)
 		case f.Batch > 0 && f.Safe > 0:
-			text = fmt.Sprintf("%s is the largest that fits %s, %s the largest that is safe", Count(f.Batch), f.GPU, Count(f.Safe))
+			text = fmt.Sprintf("%s is the largest that fits %s, %s the largest that is safe", Count(f.Batch), f.GPU,
+				Count(f.Safe))
 		case f.Batch > 0:
 			text = fmt.Sprintf("%s is the largest that fits %s, none is safe", Count(f.Batch), f.GPU)
 		}
@@ -291,8 +294,8 @@ func (s *screen) layers(all []estimate.Live, unit sizeUnit) {
 	}
 }
 
-// LargestLayers returns the layers that hold most at the peak, n at most, with all that they hold then. What the loss and
-// its backward pass hold is the loss's.
+// LargestLayers returns the layers that hold most at the peak, n at most, with all that they hold then. What the loss
+// and its backward pass hold is the loss's.
 func LargestLayers(r *estimate.Report, n int) []estimate.Live {
 	sim := r.Simulation
 	if sim == nil || sim.Replay.PeakAllocated.Event < 0 {
@@ -322,8 +325,8 @@ func LargestLayers(r *estimate.Report, n int) []estimate.Live {
 	return sums[:min(n, len(sums))]
 }
 
-// remarks writes warnings, the first ones in so many lines, and says how many notes there are beside. It reports whether
-// some of a warning was left out.
+// remarks writes warnings, the first ones in so many lines, and says how many notes there are beside. It reports
+// whether some of a warning was left out.
 func (a *Answer) remarks(s *screen, room int) (cut bool) {
 	var warnings []string
 	for _, n := range a.Report.Notes {

@@ -33,7 +33,8 @@ func rendered(t *testing.T, markdown []byte) string {
 	}
 	var page bytes.Buffer
 	page.WriteString("<!DOCTYPE html><meta charset=utf-8><title>as it was</title><body>")
-	if err := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert(markdown, &page); err != nil {
+	if err := goldmark.New(goldmark.WithExtensions(extension.GFM),
+		goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert(markdown, &page); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "page.html")
@@ -42,7 +43,8 @@ func rendered(t *testing.T, markdown []byte) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path)
+	cmd := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Skipf("the browser does not run: %v", err)
@@ -60,7 +62,8 @@ func TestDiffInBrowser(t *testing.T) {
 	}
 	dom := rendered(t, b.Bytes())
 	open, folded, ok := strings.Cut(dom, "<details>")
-	if !ok || strings.Count(open, "<table>") != 1 || strings.Count(folded, "<table>") != 1 || strings.Count(dom, "<details>") != 1 {
+	if !ok || strings.Count(open, "<table>") != 1 || strings.Count(folded, "<table>") != 1 ||
+		strings.Count(dom, "<details>") != 1 {
 		t.Errorf("%d tables outside of the fold, %d inside", strings.Count(open, "<table>"), strings.Count(folded, "<table>"))
 	}
 	if tag := regexp.MustCompile(`<(a|img|script|iframe|input|style|svg)\b`).FindString(dom); tag != "" {

@@ -63,7 +63,8 @@ func Percent(t diff.Total) string {
 // names the others.
 func DiffTotals(c *diff.Case) (g *Grid, same []string) {
 	g = &Grid{Columns: []Column{
-		{Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1},
+		{Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true}, {Title: "change",
+			Right: true}, {Title: "percent", Right: true, Spare: 1},
 	}}
 	for _, t := range c.Totals {
 		if t.Change == 0 && t.Name != diff.Device {
@@ -83,7 +84,8 @@ func totalRow(name string, t diff.Total) []string {
 // run was simulated.
 func DiffCases(d *diff.Diff) *Grid {
 	g := &Grid{Columns: []Column{
-		{Title: "settings"}, {Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1},
+		{Title: "settings"}, {Title: "what"}, {Title: "before", Right: true, Spare: 2}, {Title: "after",
+			Right: true}, {Title: "change", Right: true}, {Title: "percent", Right: true, Spare: 1},
 	}}
 	for i := range d.Cases {
 		t := headline(&d.Cases[i])
@@ -104,8 +106,10 @@ func headline(c *diff.Case) diff.Total {
 // limit bytes.
 func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 	g := &Grid{Columns: []Column{
-		{Title: "change"}, {Title: "layer", Code: true}, {Title: "operator", Code: true, Spare: 4}, {Title: "output", Code: true, Spare: 3},
-		{Title: "parameters", Right: true, Spare: 2}, {Title: "activation", Right: true}, {Title: "saved", Right: true, Spare: 1},
+		{Title: "change"}, {Title: "layer", Code: true}, {Title: "operator", Code: true, Spare: 4}, {Title: "output",
+			Code: true, Spare: 3},
+		{Title: "parameters", Right: true, Spare: 2}, {Title: "activation", Right: true}, {Title: "saved", Right: true,
+			Spare: 1},
 	}}
 	for _, l := range c.Layers {
 		if !slices.Contains(only, l.Kind) {
@@ -199,7 +203,8 @@ func settingsParts(s estimate.Settings) []string {
 // DiffText writes a diff for a terminal. For width see Grid.Text.
 func DiffText(w io.Writer, d *diff.Diff, width int) error {
 	b := bufio.NewWriter(w)
-	fmt.Fprintf(b, "base %s: %s nodes\nhead %s: %s nodes\n", Show(d.Base.Name, nameWidth), Count(int64(d.Base.Nodes)), Show(d.Head.Name, nameWidth), Count(int64(d.Head.Nodes)))
+	fmt.Fprintf(b, "base %s: %s nodes\nhead %s: %s nodes\n", Show(d.Base.Name, nameWidth), Count(int64(d.Base.Nodes)),
+		Show(d.Head.Name, nameWidth), Count(int64(d.Head.Nodes)))
 	if len(d.Cases) > 1 {
 		fmt.Fprintln(b)
 		if err := DiffCases(d).Text(b, width); err != nil {
@@ -220,7 +225,8 @@ func DiffText(w io.Writer, d *diff.Diff, width int) error {
 
 func caseText(b *bufio.Writer, c *diff.Case, width int) error {
 	if c.Empty() {
-		fmt.Fprintf(b, "nothing changes: %s layers, %s %s\n", Count(int64(c.Same)), totalNames[headline(c).Name], Size(headline(c).After))
+		fmt.Fprintf(b, "nothing changes: %s layers, %s %s\n", Count(int64(c.Same)), totalNames[headline(c).Name],
+			Size(headline(c).After))
 		return nil
 	}
 	totals, same := DiffTotals(c)
@@ -254,7 +260,8 @@ func caseText(b *bufio.Writer, c *diff.Case, width int) error {
 	return nil
 }
 
-// PeakMove returns the layers that the peak moves from and to, and whether it does: a layer that was only renamed is the same.
+// PeakMove returns the layers that the peak moves from and to, and whether it does: a layer that was only renamed is
+// the same.
 func PeakMove(c *diff.Case) (before, after string, moved bool) {
 	if c.PeakBase == c.PeakHead || c.PeakBase == "" || c.PeakHead == "" {
 		return "", "", false
@@ -279,7 +286,8 @@ func peakMove(c *diff.Case) string {
 // DiffCSV writes the layers that change, a row for each under each settings, with sizes in bytes.
 func DiffCSV(w io.Writer, d *diff.Diff) error {
 	g := &Grid{Columns: []Column{
-		{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true}, {Title: "head_layer", File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
+		{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true}, {Title: "head_layer",
+			File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
 		{Title: "base_outputs"}, {Title: "head_outputs"}, {Title: "parameters_change"}, {Title: "parameter_bytes_change"}, {Title: "activation_bytes_change"}, {Title: "saved_bytes_change"},
 	}}
 	cells := func(l *module.Layer) (name, op, outs string) {
@@ -293,7 +301,8 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 			bn, bo, bs := cells(l.Base)
 			hn, ho, hs := cells(l.Head)
 			g.Rows = append(g.Rows, []string{
-				d.Cases[i].Label, l.Kind, bn, hn, bo, ho, bs, hs, strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10),
+				d.Cases[i].Label, l.Kind, bn, hn, bo, ho, bs, hs, strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes,
+					10),
 				strconv.FormatInt(l.Activation, 10), strconv.FormatInt(l.Saved, 10),
 			})
 		}

@@ -54,15 +54,16 @@ func DiffMarkdown(w io.Writer, d *diff.Diff, limit int) error {
 	return err
 }
 
-// DiffFold writes a diff as one fold, named by the model and what happens to its layers, in at most room bytes, which must be 4096 at
-// least. It is for a place that says the outcome itself.
+// DiffFold writes a diff as one fold, named by the model and what happens to its layers, in at most room bytes, which
+// must be 4096 at least. It is for a place that says the outcome itself.
 func DiffFold(d *diff.Diff, room int) string {
 	var b strings.Builder
 	summary := "nothing changes"
 	if len(d.Cases) > 0 && !d.Empty() {
 		summary = DiffSummary(&d.Cases[0])
 	}
-	fmt.Fprintf(&b, "<details><summary><code>%s</code> %s</summary>\n\n", html.EscapeString(Short(d.Head.Name, foldName)), summary)
+	fmt.Fprintf(&b, "<details><summary><code>%s</code> %s</summary>\n\n", html.EscapeString(Short(d.Head.Name, foldName)),
+		summary)
 	const closing = "</details>\n\n"
 	if d.Base.Name != d.Head.Name {
 		fmt.Fprintf(&b, "It was `%s`.\n\n", Short(d.Base.Name, foldName))
@@ -95,11 +96,12 @@ const (
 	cellShape = 120 // a shape breaks at its spaces
 )
 
-// layersNarrow is DiffLayers for a comment: the operator and what comes out stand below the name. Layers that are only renamed,
-// which cost nothing, come last.
+// layersNarrow is DiffLayers for a comment: the operator and what comes out stand below the name. Layers that are only
+// renamed, which cost nothing, come last.
 func layersNarrow(c *diff.Case) *Grid {
 	g := &Grid{Columns: []Column{
-		{Title: "change"}, {Title: "layer"}, {Title: "parameters", Right: true}, {Title: "activation", Right: true}, {Title: "saved", Right: true},
+		{Title: "change"}, {Title: "layer"}, {Title: "parameters", Right: true}, {Title: "activation",
+			Right: true}, {Title: "saved", Right: true},
 	}}
 	name := func(l *module.Layer) string { return Spans(layerName(l), cellName, 2) }
 	op := func(l *module.Layer) string { return "`" + Short(l.Op, cellName) + "`" }
@@ -155,7 +157,8 @@ func outcome(d *diff.Diff) string {
 	if t.Change == 0 {
 		return fmt.Sprintf("The %s stays at **%s**%s.", totalNames[t.Name], Size(t.After), under)
 	}
-	return fmt.Sprintf("The %s goes from %s to **%s** (**%s**, %s)%s.", totalNames[t.Name], Size(t.Before), Size(t.After), Signed(t.Change), Percent(t), under)
+	return fmt.Sprintf("The %s goes from %s to **%s** (**%s**, %s)%s.", totalNames[t.Name], Size(t.Before), Size(t.After),
+		Signed(t.Change), Percent(t), under)
 }
 
 func sizesNow(d *diff.Diff) string {

@@ -144,8 +144,9 @@ func (g *Grid) textDirectly(w io.Writer) error {
 
 // plainStyle has neither borders nor capitals; it is ASCII, so it needs no locale.
 var plainStyle = table.Style{
-	Name:    "plain",
-	Box:     table.BoxStyle{MiddleHorizontal: "-", PaddingRight: "  ", MiddleVertical: "", MiddleSeparator: "", TopSeparator: "", BottomSeparator: ""},
+	Name: "plain",
+	Box: table.BoxStyle{MiddleHorizontal: "-", PaddingRight: "  ", MiddleVertical: "", MiddleSeparator: "",
+		TopSeparator: "", BottomSeparator: ""},
 	Format:  table.FormatOptions{Header: text.FormatDefault, Footer: text.FormatDefault, Row: text.FormatDefault},
 	Options: table.Options{SeparateHeader: true, SeparateFooter: true},
 }
@@ -194,7 +195,8 @@ func (g *Grid) Markdown(w io.Writer, limit int) error {
 		for room := limit - (len(more) + 64); kept > 0 && length > room; kept-- {
 			length -= len(lines[kept-1])
 		}
-		more = fmt.Sprintf("| | ... %s more rows |%s\n", Count(int64(len(lines)-kept)), strings.Repeat(" |", max(len(g.Columns)-2, 0)))
+		more = fmt.Sprintf("| | ... %s more rows |%s\n", Count(int64(len(lines)-kept)),
+			strings.Repeat(" |", max(len(g.Columns)-2, 0)))
 		lines = lines[:kept]
 	}
 	_, err := io.WriteString(w, head.String()+strings.Join(lines, "")+more+foot.String())

@@ -16,9 +16,9 @@ const (
 	leastColumns = 40
 )
 
-// fit returns a grid whose lines are within width, and the titles of the columns that there was no room for. First names
-// are cut and titles broken, then columns are left out, those with the highest Spare first, and then texts are broken. Numbers
-// are neither cut nor broken. The rows of the answer are escaped.
+// fit returns a grid whose lines are within width, and the titles of the columns that there was no room for. First
+// names are cut and titles broken, then columns are left out, those with the highest Spare first, and then texts are
+// broken. Numbers are neither cut nor broken. The rows of the answer are escaped.
 func (g *Grid) fit(width int) (*Grid, []string) {
 	if width <= 0 {
 		limits := make([]int, len(g.Columns))
@@ -133,7 +133,8 @@ func (g *Grid) without(k int) *Grid {
 		}
 		return slices.Delete(slices.Clone(cells), k, k+1)
 	}
-	out := &Grid{Columns: slices.Delete(slices.Clone(g.Columns), k, k+1), Footer: less(g.Footer), widths: slices.Delete(slices.Clone(g.widths), k, k+1)}
+	out := &Grid{Columns: slices.Delete(slices.Clone(g.Columns), k, k+1), Footer: less(g.Footer),
+		widths: slices.Delete(slices.Clone(g.widths), k, k+1)}
 	for _, r := range g.Rows {
 		out.Rows = append(out.Rows, less(r))
 	}

@@ -56,7 +56,8 @@ func TestFit(t *testing.T) {
 		t.Error("a column is left out with room for it")
 	}
 	narrow := text(50)
-	if !strings.HasSuffix(narrow, "\n(no room for: #, operator, output, parameters)\n") || strings.Contains(narrow, "[11, 3]") || !strings.Contains(narrow, "block2.part5.leaf11") {
+	if !strings.HasSuffix(narrow, "\n(no room for: #, operator, output, parameters)\n") ||
+		strings.Contains(narrow, "[11, 3]") || !strings.Contains(narrow, "block2.part5.leaf11") {
 		t.Errorf("%s", narrow)
 	}
 	if text(1) != text(40) {
@@ -84,7 +85,8 @@ func TestFold(t *testing.T) {
 	long := strings.Repeat("word ", 12)
 	folded := Fold("  "+long+"\nshort\n", 40)
 	lines := strings.Split(folded, "\n")
-	if !slices.Equal(lines, []string{"  word word word word word word word", "    word word word word word", "short", ""}) && !strings.HasPrefix(lines[1], "    word") {
+	if !slices.Equal(lines, []string{"  word word word word word word word", "    word word word word word", "short",
+		""}) && !strings.HasPrefix(lines[1], "    word") {
 		t.Errorf("%q", lines)
 	}
 	if Fold(long, 0) != long {

@@ -70,7 +70,8 @@ func parts(r *estimate.Report) []part {
 // above each sum add up to it.
 func Breakdown(r *estimate.Report) *Grid {
 	unit := unitFor(r.Peak.Device)
-	g := &Grid{Columns: []Column{{Title: "at the peak"}, {Title: "bytes", Right: true, Spare: 1}, {Title: unit.name, Right: true}, {Title: "", Spare: 2}}}
+	g := &Grid{Columns: []Column{{Title: "at the peak"}, {Title: "bytes", Right: true, Spare: 1},
+		{Title: unit.name, Right: true}, {Title: "", Spare: 2}}}
 	for _, p := range parts(r) {
 		what := p.what
 		if p.sum {
@@ -94,7 +95,8 @@ func LiveTensors(r *estimate.Report, n int) *Grid {
 		largest = max(largest, l.Bytes)
 	}
 	unit := unitFor(largest)
-	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true}, {Title: "tensors", Right: true, Spare: 1}, {Title: unit.name, Right: true}}}
+	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true},
+		{Title: "tensors", Right: true, Spare: 1}, {Title: unit.name, Right: true}}}
 	for _, l := range live {
 		g.Rows = append(g.Rows, []string{categoryWord(l.Category), l.Layer, Count(int64(l.Tensors)), unit.format(l.Bytes)})
 	}
@@ -108,7 +110,8 @@ func Phases(r *estimate.Report) *Grid {
 		largest = max(largest, p.Peak)
 	}
 	unit := unitFor(largest)
-	g := &Grid{Columns: []Column{{Title: "step"}, {Title: "phase"}, {Title: "peak, " + unit.name, Right: true}, {Title: "after it, " + unit.name, Right: true}}}
+	g := &Grid{Columns: []Column{{Title: "step"}, {Title: "phase"}, {Title: "peak, " + unit.name, Right: true},
+		{Title: "after it, " + unit.name, Right: true}}}
 	phases := shownPhases(r.Phases)
 	for i, p := range phases {
 		step := ""
@@ -159,8 +162,11 @@ func WhatIf(r *estimate.Report) *Grid {
 		largest = max(largest, v.Device)
 	}
 	unit := unitFor(largest)
-	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true, Spare: 2}, {Title: "reserved", Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true}, {Title: "change", Right: true}, {Title: ""}}}
-	g.Rows = append(g.Rows, []string{"as it is", unit.format(r.Peak.Allocated), unit.format(r.Peak.Reserved), unit.format(r.Peak.Device), "", ""})
+	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true, Spare: 2},
+		{Title: "reserved", Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true},
+		{Title: "change", Right: true}, {Title: ""}}}
+	g.Rows = append(g.Rows, []string{"as it is", unit.format(r.Peak.Allocated), unit.format(r.Peak.Reserved),
+		unit.format(r.Peak.Device), "", ""})
 	for _, v := range r.WhatIf {
 		if v.Error != "" {
 			g.Rows = append(g.Rows, []string{v.Change, "", "", "?", "", "cannot be simulated"})
@@ -173,7 +179,8 @@ func WhatIf(r *estimate.Report) *Grid {
 				fits = "fits"
 			}
 		}
-		g.Rows = append(g.Rows, []string{v.Change, unit.format(v.Allocated), unit.format(v.Reserved), unit.format(v.Device), change(r.Peak.Device, v.Device), fits})
+		g.Rows = append(g.Rows, []string{v.Change, unit.format(v.Allocated), unit.format(v.Reserved), unit.format(v.Device),
+			change(r.Peak.Device, v.Device), fits})
 	}
 	return g
 }
@@ -207,7 +214,8 @@ func sentences(r *estimate.Report) []string {
 		lower, upper = "at least ", ""
 	}
 	return []string{
-		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", setting(r.Settings), lower, Size(p.Allocated), Size(p.Reserved), Size(p.Device), upper),
+		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", setting(r.Settings), lower, Size(p.Allocated),
+			Size(p.Reserved), Size(p.Device), upper),
 		"peak: " + moment(p.Phase, p.Step, p.Layer),
 	}
 }
@@ -227,8 +235,10 @@ func setting(s estimate.Settings) string {
 		set  bool
 		word string
 	}{
-		{s.ChannelsLast, "channels last"}, {s.Accumulate > 1, fmt.Sprintf("%d backward passes a step", s.Accumulate)}, {s.ClipNorm, "gradients clipped"},
-		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.DropOutput, "output not kept"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
+		{s.ChannelsLast, "channels last"}, {s.Accumulate > 1,
+			fmt.Sprintf("%d backward passes a step", s.Accumulate)}, {s.ClipNorm, "gradients clipped"},
+		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.DropOutput,
+			"output not kept"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
 	} {
 		if o.set {
 			text += ", " + o.word
@@ -265,10 +275,12 @@ func OutOfMemory(r *estimate.Report) string {
 }
 
 // limitWords say what a run was held against.
-var limitWords = map[string]string{estimate.Budget: "the budget", estimate.Capacity: "the memory", estimate.MemoryLimit: "the limit of the allocator"}
+var limitWords = map[string]string{estimate.Budget: "the budget", estimate.Capacity: "the memory",
+	estimate.MemoryLimit: "the limit of the allocator"}
 
 // needWords say which figure was held against it.
-var needWords = map[string]string{"device_bytes": "on the device", "upper_bound_bytes": "at most on the device", "reserved_bytes": "reserved"}
+var needWords = map[string]string{"device_bytes": "on the device", "upper_bound_bytes": "at most on the device",
+	"reserved_bytes": "reserved"}
 
 // Judgement says how a run and a limit compare.
 func Judgement(f *estimate.Fit) string {
@@ -339,7 +351,8 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 		if exact {
 			batch = size(p.Batch)
 		}
-		g.Rows = append(g.Rows, []string{batch, size(p.Allocated), size(p.Reserved), size(p.Device), size(p.UpperBound), p.Phase, fits})
+		g.Rows = append(g.Rows, []string{batch, size(p.Allocated), size(p.Reserved), size(p.Device), size(p.UpperBound),
+			p.Phase, fits})
 	}
 	return g
 }
@@ -352,7 +365,10 @@ func FitSentences(f *estimate.Fitting, upper bool) []string {
 	}
 	head := fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), setting(f.Settings))
 	point := func(batch int64) estimate.Point {
-		i, _ := slices.BinarySearchFunc(f.Curve, batch, func(p estimate.Point, b int64) int { return cmp.Compare(p.Batch, b) })
+		i, _ := slices.BinarySearchFunc(f.Curve, batch, func(p estimate.Point,
+			b int64) int {
+			return cmp.Compare(p.Batch, b)
+		})
 		return f.Curve[i]
 	}
 	fits := fmt.Sprintf("not even one sample fits %s: it takes %s", where, Size(f.Curve[0].Device))

@@ -14,7 +14,8 @@ import (
 
 // ran gives a report a run whose figures are odd numbers and whose layers have these names.
 func ran(r *estimate.Report, names []string) *estimate.Report {
-	r.Settings = estimate.Settings{Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw", Loss: "mean"}}
+	r.Settings = estimate.Settings{Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw",
+		Loss: "mean"}}
 	p := &estimate.Peak{Phase: "backward", Step: 2, Layer: names[0], ByCategory: map[string]int64{}}
 	for i, c := range categories {
 		n := int64(1234567*i + 891)
@@ -22,16 +23,19 @@ func ran(r *estimate.Report, names []string) *estimate.Report {
 		p.Allocated += n
 	}
 	for i, name := range names {
-		p.Live = append(p.Live, estimate.Live{Layer: name, Category: "activation", Bytes: int64(len(names)-i) << 20, Tensors: 3})
+		p.Live = append(p.Live, estimate.Live{Layer: name, Category: "activation", Bytes: int64(len(names)-i) << 20,
+			Tensors: 3})
 	}
 	p.Reserved, r.Context = p.Allocated+7654321, 600<<20
 	p.Device = p.Reserved + r.Context
 	p.UpperBound = p.Device + 12345
 	r.Peak = p
-	r.Phases = []estimate.Phase{{Step: 0, Name: "load", End: 5, Peak: 5}, {Step: 1, Name: "forward", End: 9, Peak: 2048}, {Step: 3, Name: "forward", End: 9, Peak: 2049}}
+	r.Phases = []estimate.Phase{{Step: 0, Name: "load", End: 5, Peak: 5}, {Step: 1, Name: "forward", End: 9, Peak: 2048},
+		{Step: 3, Name: "forward", End: 9, Peak: 2049}}
 	r.OOM = &estimate.OOM{Phase: "forward", Step: 1, Layer: names[0], Tried: 1 << 20, Message: "CUDA out of memory."}
 	r.Fits = []estimate.Fit{{Limit: estimate.Budget, Bytes: 1 << 20, Need: p.Device, By: "device_bytes"}}
-	r.WhatIf = []estimate.Variant{{Change: "--precision bf16", Allocated: 1, Reserved: 2, Device: 3}, {Change: "--batch 2", Error: "no"}}
+	r.WhatIf = []estimate.Variant{{Change: "--precision bf16", Allocated: 1, Reserved: 2, Device: 3},
+		{Change: "--batch 2", Error: "no"}}
 	r.Stats = estimate.Statistics{{Key: "active.all.current", Value: 7}, {Key: "active.all.peak", Value: 8}}
 	return r
 }
@@ -116,7 +120,8 @@ func TestRunKeepsItsShape(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"training in fp32 with adamw, loss mean: ", "at least", "does not fit: ", "out of memory in the forward pass of step 1"} {
+	for _, want := range []string{"training in fp32 with adamw, loss mean: ", "at least", "does not fit: ",
+		"out of memory in the forward pass of step 1"} {
 		if want == "at least" {
 			if strings.Contains(text.String(), want) {
 				t.Errorf("a complete estimate says %q", want)
@@ -143,7 +148,8 @@ func TestStatisticsAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	var back estimate.Statistics
-	if err := json.Unmarshal(text, &back); err != nil || len(back) != len(in) || back[3] != in[3] || back[len(in)-1].Key != in[len(in)-1].Key {
+	if err := json.Unmarshal(text, &back); err != nil || len(back) != len(in) || back[3] != in[3] ||
+		back[len(in)-1].Key != in[len(in)-1].Key {
 		t.Errorf("%d figures, %v", len(back), err)
 	}
 	if err := json.Unmarshal([]byte(`{"a":"b"}`), &back); err == nil {
@@ -153,10 +159,12 @@ func TestStatisticsAsJSON(t *testing.T) {
 
 // The largest batch is told with what it takes, and so is that none fits.
 func TestFitSentences(t *testing.T) {
-	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Safe: 5, Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
+	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Safe: 5,
+		Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
 	for i := range 8 {
 		n := int64(i + 1)
-		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, UpperBound: n<<30 + 1, Fits: n <= 6, Safe: n <= 5})
+		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, UpperBound: n<<30 + 1, Fits: n <= 6,
+			Safe: n <= 5})
 	}
 	got := strings.Join(FitSentences(f, false), "\n")
 	want := "m, inference in bf16\nbatch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB\nbatch 5 is safe: it takes 5.00 GiB at most"

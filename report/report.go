@@ -30,7 +30,8 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 	}
 	unit := unitFor(largest)
 	g := &Grid{Columns: []Column{
-		{Title: "#", Right: true, Spare: 4}, {Title: "layer", File: true}, {Title: "operator", File: true, Spare: 3}, {Title: "output", Code: true, Spare: 2},
+		{Title: "#", Right: true, Spare: 4}, {Title: "layer", File: true}, {Title: "operator", File: true,
+			Spare: 3}, {Title: "output", Code: true, Spare: 2},
 		{Title: "parameters", Right: true, Spare: 1}, {Title: "activation, " + unit.name, Right: true},
 	}}
 	g.Footer = []string{"", "total", "", "", Count(r.Parameters.Count), unit.format(r.Activations.Forward)}
@@ -151,7 +152,8 @@ func dims(t module.Tensor) string {
 
 func layersExact(r *estimate.Report) *Grid {
 	g := &Grid{Columns: []Column{
-		{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true}, {Title: "module", File: true}, {Title: "nodes"},
+		{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true}, {Title: "module",
+			File: true}, {Title: "nodes"},
 		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"},
 		{Title: "saved_bytes"},
 	}}
@@ -164,8 +166,10 @@ func layersExact(r *estimate.Report) *Grid {
 			}
 		}
 		g.Rows = append(g.Rows, []string{
-			strconv.Itoa(l.Index), l.Name, l.Op, l.Module, strconv.Itoa(l.Nodes), strings.Join(shapes, " "), strings.Join(types, " "),
-			strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10), strconv.FormatInt(l.Activation, 10), strconv.FormatBool(l.InPlace),
+			strconv.Itoa(l.Index), l.Name, l.Op, l.Module, strconv.Itoa(l.Nodes), strings.Join(shapes, " "), strings.Join(types,
+				" "),
+			strconv.FormatInt(l.Params, 10), strconv.FormatInt(l.ParamBytes, 10), strconv.FormatInt(l.Activation,
+				10), strconv.FormatBool(l.InPlace),
 			strconv.FormatInt(l.SavedBytes, 10),
 		})
 	}
@@ -182,7 +186,8 @@ func Summary(r *estimate.Report) *Grid {
 	row := func(what, sign string, bytes int64, of string) {
 		g.Rows = append(g.Rows, []string{what, sign + Size(bytes), of})
 	}
-	row("parameters", "", r.Parameters.Bytes, fmt.Sprintf("%s in %s", Count(r.Parameters.Count), tensors(r.Parameters.Tensors)))
+	row("parameters", "", r.Parameters.Bytes, fmt.Sprintf("%s in %s", Count(r.Parameters.Count),
+		tensors(r.Parameters.Tensors)))
 	row("buffers", "", r.Buffers.Bytes, fmt.Sprintf("%s in %s", Count(r.Buffers.Count), tensors(r.Buffers.Tensors)))
 	row("activations", lower, r.Activations.Forward, "without backward: the outputs of all layers")
 	row("activations", lower, r.Activations.WithBackward, "with backward: each with its gradient")

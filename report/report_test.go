@@ -30,8 +30,9 @@ var hostile = []string{
 // fake returns a report with n layers, named in turn by names.
 func fake(n int, names []string) *estimate.Report {
 	r := &estimate.Report{
-		Schema:     estimate.Schema,
-		Model:      estimate.Model{Name: names[0], Graph: names[len(names)-1], Opsets: map[string]int64{"": 17}, Producer: names[1%len(names)], Nodes: n},
+		Schema: estimate.Schema,
+		Model: estimate.Model{Name: names[0], Graph: names[len(names)-1], Opsets: map[string]int64{"": 17},
+			Producer: names[1%len(names)], Nodes: n},
 		Parameters: module.Tensors{},
 		Coverage:   estimate.Coverage{Nodes: n, Modelled: n},
 		Notes:      []estimate.Note{{Level: estimate.Warning, Text: "about " + names[0]}},

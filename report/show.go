@@ -35,8 +35,8 @@ func Show(name string, limit int) string {
 	return `""...`
 }
 
-// Short is Show for a narrow place: a long name loses its middle, since the end of a path or of a module's name tells it from others.
-// limit must be 8 at least.
+// Short is Show for a narrow place: a long name loses its middle, since the end of a path or of a module's name tells
+// it from others. limit must be 8 at least.
 func Short(name string, limit int) string {
 	if len(name) <= limit || !isPlain(name) {
 		return Show(name, limit)
@@ -45,8 +45,9 @@ func Short(name string, limit int) string {
 	return name[:head] + "..." + name[len(name)-(limit-3-head):]
 }
 
-// Spans shows a name as code in Markdown, in so many lines of width characters at most, broken where its parts end: a code span alone
-// does not break, and names that are cut to fit a column often differ in what was cut. A name that needs more lines loses its middle.
+// Spans shows a name as code in Markdown, in so many lines of width characters at most, broken where its parts end: a
+// code span alone does not break, and names that are cut to fit a column often differ in what was cut. A name that
+// needs more lines loses its middle.
 func Spans(name string, width, lines int) string {
 	s := Short(name, width*lines)
 	var b strings.Builder

@@ -41,11 +41,16 @@ type tableColumn struct {
 
 // tableColumns are the columns in the order in which help lists them.
 var tableColumns = []tableColumn{
-	{name: "index", grid: Column{Title: "#", Right: true, Spare: 6}, cell: func(r, _ *tableRow, _ sizeUnit) string { return strconv.Itoa(r.index) }},
-	{name: "layer", grid: Column{Title: "layer", File: true}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.layer }},
-	{name: "operator", grid: Column{Title: "operator", Code: true, Spare: 4}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.op }},
-	{name: "output", grid: Column{Title: "output", Code: true, Spare: 3}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.output }},
-	{name: "dtype", grid: Column{Title: "dtype", Spare: 5}, cell: func(r, _ *tableRow, _ sizeUnit) string { return r.dtype }},
+	{name: "index", grid: Column{Title: "#", Right: true, Spare: 6},
+		cell: func(r, _ *tableRow, _ sizeUnit) string { return strconv.Itoa(r.index) }},
+	{name: "layer", grid: Column{Title: "layer", File: true},
+		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.layer }},
+	{name: "operator", grid: Column{Title: "operator", Code: true, Spare: 4},
+		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.op }},
+	{name: "output", grid: Column{Title: "output", Code: true, Spare: 3},
+		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.output }},
+	{name: "dtype", grid: Column{Title: "dtype", Spare: 5},
+		cell: func(r, _ *tableRow, _ sizeUnit) string { return r.dtype }},
 	{name: "parameters", grid: Column{Title: "parameters", Right: true, Spare: 2},
 		cell:  func(r, _ *tableRow, u sizeUnit) string { return u.count(r.params) },
 		value: func(r *tableRow) int64 { return r.params }},
@@ -200,7 +205,8 @@ func Table(r *estimate.Report, opt TableOptions) (*Grid, error) {
 func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow) {
 	total = &tableRow{layer: "total"}
 	at := map[string]int{} // rows by the name of their group
-	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers, func(l module.Layer) bool { return l.SavedBytes > 0 })
+	trains := r.Activations.LossSaved > 0 || slices.ContainsFunc(r.Layers,
+		func(l module.Layer) bool { return l.SavedBytes > 0 })
 	i := -1
 	for l := range withLoss(r) {
 		i++

@@ -45,7 +45,8 @@ func column(t *testing.T, r *estimate.Report, opt TableOptions, name string) []s
 func TestTableAddsUp(t *testing.T) {
 	r := modules()
 	r.Activations.LossSaved = 7001
-	for _, opt := range []TableOptions{{}, {Depth: 1}, {Depth: 2}, {Depth: 9}, {Sort: "saved"}, {Top: 3}, {Sort: "share", Depth: 2, Top: 1}, {Top: 100}} {
+	for _, opt := range []TableOptions{{}, {Depth: 1}, {Depth: 2}, {Depth: 9}, {Sort: "saved"}, {Top: 3},
+		{Sort: "share", Depth: 2, Top: 1}, {Top: 100}} {
 		for _, name := range []string{"parameters", "parameter-size", "activation", "saved", "share"} {
 			cells := column(t, r, opt, name)
 			sum := 0.0

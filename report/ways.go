@@ -41,14 +41,16 @@ func Checkpointed(r *estimate.Report) *Grid {
 	f := r.Checkpoint
 	unit := unitFor(max(f.Plain, f.All))
 	g := &Grid{Columns: []Column{
-		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: "device, " + unit.name, Right: true}, {Title: ""}, {Title: "which"},
+		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: "device, " + unit.name,
+			Right: true}, {Title: ""}, {Title: "which"},
 	}}
 	row := func(blocks int, price float64, device int64, expression string) {
 		fits := "does not fit"
 		if device <= f.Memory {
 			fits = "fits"
 		}
-		g.Rows = append(g.Rows, []string{strconv.Itoa(blocks) + " of " + strconv.Itoa(f.Of), share(price), unit.format(device), fits, expression})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(blocks) + " of " + strconv.Itoa(f.Of), share(price),
+			unit.format(device), fits, expression})
 	}
 	row(0, 0, f.Plain, "")
 	if n := len(f.Blocks); n > 0 && n < f.Of {

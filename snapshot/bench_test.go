@@ -44,7 +44,8 @@ print(time.perf_counter() - t, (resource.getrusage(resource.RUSAGE_SELF).ru_maxr
 func longFile(t testing.TB, size int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "long.pickle")
-	out, err := exec.Command(python(t), "-c", longerPy, "testdata/resnet50_seed.pickle.gz", path, strconv.Itoa(size)).CombinedOutput()
+	out, err := exec.Command(python(t), "-c", longerPy, "testdata/resnet50_seed.pickle.gz", path,
+		strconv.Itoa(size)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -191,7 +192,8 @@ func BenchmarkVisitHalfGigabyte(b *testing.B) {
 			b.Fatal(err)
 		}
 		n := 0
-		if _, err := Read(f, Options{Visit: func(*Snapshot, int, *Event) error { n++; return nil }}); err != nil || n != long.Len() {
+		if _, err := Read(f, Options{Visit: func(*Snapshot, int, *Event) error { n++; return nil }}); err != nil ||
+			n != long.Len() {
 			b.Fatal(n, err)
 		}
 		f.Close()

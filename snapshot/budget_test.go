@@ -98,7 +98,8 @@ var bombs = []struct {
 // filename, line, stream, time_us.
 func known(w io.Writer) {
 	io.WriteString(w, "\x80\x04}("+str("words")+"(")
-	for _, s := range []string{"action", "alloc", "addr", "size", "frames", "name", "filename", "line", "stream", "time_us"} {
+	for _, s := range []string{"action", "alloc", "addr", "size", "frames", "name", "filename", "line", "stream",
+		"time_us"} {
 		io.WriteString(w, str(s)+"\x94")
 	}
 	io.WriteString(w, "t"+str("segments")+"]"+str("device_traces")+"](](")
@@ -179,7 +180,8 @@ func TestMemoryBound(t *testing.T) {
 		if c.want == "" {
 			bound += 4 * int64(c.bytes)
 		}
-		t.Logf("%-30s %4d MB: %4.0f ms, %4d MB read, %4d MB played: %s", c.name, c.bytes>>20, float64(time.Since(start).Milliseconds()), read/1e6, rss/1e6, said)
+		t.Logf("%-30s %4d MB: %4.0f ms, %4d MB read, %4d MB played: %s", c.name, c.bytes>>20,
+			float64(time.Since(start).Milliseconds()), read/1e6, rss/1e6, said)
 		if rss > bound {
 			t.Errorf("%s: takes %d bytes, %d at most are wanted", c.name, rss, bound)
 		}

@@ -349,7 +349,8 @@ func (m *machine) attach(index uint32, args []value) error {
 			known := c.role == roleNone
 			if o.role == roleRoot && k%2 == 1 && args[k-1].kind == kString {
 				key := uint32(args[k-1].n)
-				known = known || c.role == roleSegments && key == idSegments || c.role == roleTraces && key == idTraces || c.role == roleRanges && key == idAnnotations
+				known = known || c.role == roleSegments && key == idSegments || c.role == roleTraces && key == idTraces ||
+					c.role == roleRanges && key == idAnnotations
 			}
 			if !known {
 				return m.fail("a list of segments, blocks or events where none belongs")

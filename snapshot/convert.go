@@ -359,7 +359,8 @@ func (m *machine) note(k noteKey, extra []Pair) NoteID {
 			id  uint32
 			to  *string
 			bit uint8
-		}{{k.context, &n.CompileContext, hasCompileContext}, {k.metadata, &n.UserMetadata, hasUserMetadata}, {k.category, &n.Category, hasCategory}} {
+		}{{k.context, &n.CompileContext, hasCompileContext}, {k.metadata, &n.UserMetadata, hasUserMetadata}, {k.category,
+			&n.Category, hasCategory}} {
 			if f.id > 0 {
 				*f.to = m.strings[f.id-1]
 				n.has |= f.bit

@@ -155,7 +155,8 @@ func (p *player) state() []Segment {
 	blocks := p.layout.live.Iter()
 	more := blocks.First()
 	p.layout.regions.Scan(func(_ int64, r region) bool {
-		g := Segment{Device: p.h.Device, Addr: r.addr, Total: r.end - r.addr, Stream: r.stream, Small: r.small, Expandable: r.expandable, Pool: r.pool}
+		g := Segment{Device: p.h.Device, Addr: r.addr, Total: r.end - r.addr, Stream: r.stream, Small: r.small,
+			Expandable: r.expandable, Pool: r.pool}
 		at := r.addr
 		gap := func(end int64) {
 			if end > at {

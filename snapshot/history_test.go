@@ -99,7 +99,8 @@ func TestPendingBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Start.Allocated != 10<<20 || h.Start.Active != 20<<20 || h.Start.Count != 1 || h.Allocated.Bytes != 10<<20 || !h.Exact || h.Recorded {
+	if h.Start.Allocated != 10<<20 || h.Start.Active != 20<<20 || h.Start.Count != 1 || h.Allocated.Bytes != 10<<20 ||
+		!h.Exact || h.Recorded {
 		t.Errorf("%+v", h)
 	}
 	for _, name := range []string{"empty_trace", "no_devices", "list-of-segments", "torch2.0_history_no_trace"} {
@@ -126,7 +127,8 @@ func TestUnsureBlocks(t *testing.T) {
 		{"little is behind it", 0, 20*mib - 4096, 4096},
 		{"a small one", 0, 512, 0},
 	} {
-		s := reread(t, []byte(snap(list(g), trace(eventOf("free_requested", c.addr, c.ask), eventOf("free_completed", c.addr, c.ask)))))
+		s := reread(t, []byte(snap(list(g), trace(eventOf("free_requested", c.addr, c.ask),
+			eventOf("free_completed", c.addr, c.ask)))))
 		h, err := s.History(0)
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +138,8 @@ func TestUnsureBlocks(t *testing.T) {
 		}
 	}
 	// The second half of a free alone: it was asked for before, where the file has the first halves.
-	s := reread(t, []byte(snap(list(g), trace(eventOf("free_completed", 0, 20*mib), eventOf("alloc", 0, 20*mib), eventOf("free_requested", 0, 20*mib), eventOf("free_completed", 0, 20*mib)))))
+	s := reread(t, []byte(snap(list(g), trace(eventOf("free_completed", 0, 20*mib), eventOf("alloc", 0, 20*mib),
+		eventOf("free_requested", 0, 20*mib), eventOf("free_completed", 0, 20*mib)))))
 	h, err := s.History(0)
 	if err != nil || h.Start.Allocated != 0 || h.Start.Active != 20*mib || !h.Exact {
 		t.Errorf("%v: %+v", err, h)
@@ -173,10 +176,13 @@ func TestSpellings(t *testing.T) {
 // What no UTF-8 is gets written so that Python reads it, and one sees which bytes it was.
 func TestInvalidText(t *testing.T) {
 	b := NewBuilder(1)
-	b.Event(0, Event{Action: Alloc, Addr: 512, Size: 1, Stack: b.Stack(Frame{Name: "a\xffb", File: "\xed\xa0\x80"}), Note: b.Note("")}, 0)
+	b.Event(0, Event{Action: Alloc, Addr: 512, Size: 1, Stack: b.Stack(Frame{Name: "a\xffb", File: "\xed\xa0\x80"}),
+		Note: b.Note("")}, 0)
 	file := written(t, b.Snapshot())
-	want := snap(list(), trace(dict("action", str("alloc"), "addr", num(512), "size", num(1), "stream", num(0), "time_us", num(0),
-		"compile_context", str("N/A"), "user_metadata", str(""), "frames", list(dict("name", str(`a\xffb`), "filename", str("\xed\xa0\x80"), "line", num(0))))),
+	want := snap(list(), trace(dict("action", str("alloc"), "addr", num(512), "size", num(1), "stream", num(0), "time_us",
+		num(0),
+		"compile_context", str("N/A"), "user_metadata", str(""), "frames", list(dict("name", str(`a\xffb`), "filename",
+			str("\xed\xa0\x80"), "line", num(0))))),
 		"allocator_settings", "}", "external_annotations", list())
 	samePython(t, "invalid text", []byte(want), file)
 }
@@ -194,7 +200,8 @@ func TestFreeSpaces(t *testing.T) {
 	}
 	var text []string
 	for _, f := range FreeSpaces(state) {
-		text = append(text, fmt.Sprintf("stream %d: %d in %d of up to %d, serves %v", f.Stream, f.Bytes, f.Pieces, f.Largest, f.Serves(h.OOMs[0].Stream, h.OOMs[0].Tried)))
+		text = append(text, fmt.Sprintf("stream %d: %d in %d of up to %d, serves %v", f.Stream, f.Bytes, f.Pieces, f.Largest,
+			f.Serves(h.OOMs[0].Stream, h.OOMs[0].Tried)))
 	}
 	if got := strings.Join(text, "\n"); got != "stream 7: 205520896 in 2 of up to 102760448, serves false" {
 		t.Error(got)

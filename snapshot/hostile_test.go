@@ -50,7 +50,8 @@ func snap(segments, traces string, more ...string) string {
 }
 
 func eventOf(action string, addr, size int64, more ...string) string {
-	return dict(append([]string{"action", str(action), "addr", num(addr), "size", num(size), "stream", num(0)}, more...)...)
+	return dict(append([]string{"action", str(action), "addr", num(addr), "size", num(size), "stream", num(0)},
+		more...)...)
 }
 
 func trace(events ...string) string { return list(list(events...)) }
@@ -60,7 +61,8 @@ func blockOf(addr, size int64, state string, more ...string) string {
 }
 
 func segmentOf(device, addr, total int64, blocks ...string) string {
-	return dict("device", num(device), "address", num(addr), "total_size", num(total), "allocated_size", num(0), "stream", num(0), "blocks", list(blocks...))
+	return dict("device", num(device), "address", num(addr), "total_size", num(total), "allocated_size", num(0), "stream",
+		num(0), "blocks", list(blocks...))
 }
 
 // gz compresses a file.
@@ -78,7 +80,8 @@ func hostile() []struct{ name, file, want string } {
 	return []struct{ name, file, want string }{
 		// A65: code
 		{"global reduce", "\x80\x02cos\nsystem\nX\x02\x00\x00\x00lsR.", `offset 2: the file asks for "os.system"; refusing`},
-		{"stack global", p + str("os") + str("system") + "\x93" + str("ls") + "\x85R.", `the file asks for "os.system"; refusing`},
+		{"stack global", p + str("os") + str("system") + "\x93" + str("ls") + "\x85R.",
+			`the file asks for "os.system"; refusing`},
 		{"stack global on nothing", p + "\x93.", "STACK_GLOBAL"},
 		{"inst", p + "(ios\nsystem\n.", `the file asks for "os.system"; refusing`},
 		{"global without lines", p + "cos", "GLOBAL"},
@@ -113,7 +116,8 @@ func hostile() []struct{ name, file, want string } {
 		{"million marks", p + strings.Repeat("(", 1_000_000), "nested deeper"},
 		{"deep lists", p + strings.Repeat("]", 3000) + strings.Repeat("a", 2999) + ".", "nested deeper"},
 		{"own element", p + dict("segments", list(), "device_traces", list(), "x", "]\x94h\x00a") + ".", "holds itself"},
-		{"own value", p + "}\x94(" + str("segments") + "]" + str("device_traces") + "]" + str("x") + "h\x00u.", "where none belongs"},
+		{"own value", p + "}\x94(" + str("segments") + "]" + str("device_traces") + "]" + str("x") + "h\x00u.",
+			"where none belongs"},
 		// A69: a broken machine
 		{"memo key", p + "h\x05.", "offset 4: asks for memo entry 5 of 0"},
 		{"memo number", p + "K\x01\x94.", "memoizes a number"},
@@ -149,9 +153,12 @@ func hostile() []struct{ name, file, want string } {
 		{"string", p + str("segments") + ".", "its top is no dict"},
 		{"another dict", p + dict("a", "N") + ".", "wants segments and device_traces"},
 		{"no segments", p + dict("device_traces", list()) + ".", "wants segments and device_traces"},
-		{"history no list", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "active_allocated", "history", "N"))), list()), "history is no list"},
-		{"history of numbers", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "active_allocated", "history", list("N")))), list()), "history holds what is no dict"},
-		{"annotations twice", snap(list(), list(), "external_annotations", list(dict("name", str("a"))), "external_annotations", list()), "given twice"},
+		{"history no list", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "active_allocated", "history", "N"))), list()),
+			"history is no list"},
+		{"history of numbers", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "active_allocated", "history", list("N")))),
+			list()), "history holds what is no dict"},
+		{"annotations twice", snap(list(), list(), "external_annotations", list(dict("name", str("a"))),
+			"external_annotations", list()), "given twice"},
 		{"annotation no dict", snap(list(), list(), "external_annotations", list("N")), "external_annotations: element"},
 		// A71: what cannot be
 		{"segments no list", snap("N", list()), "segments is no list"},
@@ -160,19 +167,25 @@ func hostile() []struct{ name, file, want string } {
 		{"traces twice", snap(list(), trace(), "device_traces", list()), "device_traces given twice"},
 		{"event no dict", snap(list(), trace("K\x01")), "no event"},
 		{"trace no list", snap(list(), list("K\x01")), "no list of events"},
-		{"size str", snap(list(), trace(dict("action", str("alloc"), "addr", num(0), "size", str("big")))), "size is no 64 bit integer"},
-		{"size float", snap(list(), trace(dict("action", str("alloc"), "addr", num(0), "size", "G\x40\x00\x00\x00\x00\x00\x00\x00"))), "size is no 64 bit integer"},
-		{"size bool", snap(list(), trace(dict("action", str("alloc"), "addr", num(0), "size", "\x88"))), "size is no 64 bit integer"},
+		{"size str", snap(list(), trace(dict("action", str("alloc"), "addr", num(0), "size", str("big")))),
+			"size is no 64 bit integer"},
+		{"size float", snap(list(), trace(dict("action", str("alloc"), "addr", num(0), "size",
+			"G\x40\x00\x00\x00\x00\x00\x00\x00"))), "size is no 64 bit integer"},
+		{"size bool", snap(list(), trace(dict("action", str("alloc"), "addr", num(0), "size", "\x88"))),
+			"size is no 64 bit integer"},
 		{"size negative", snap(list(), trace(eventOf("alloc", 0, -1))), "size is negative"},
-		{"address 2^64-1", snap(list(), trace(dict("action", str("alloc"), "addr", "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", "size", num(1)))), "addr is no 64 bit integer"},
+		{"address 2^64-1", snap(list(), trace(dict("action", str("alloc"), "addr",
+			"\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x00", "size", num(1)))), "addr is no 64 bit integer"},
 		{"address at the end", snap(list(), trace(eventOf("alloc", 1<<63-1, 512))), "beyond 2^63"},
 		{"no action", snap(list(), trace(dict("addr", num(0), "size", num(1)))), "no action"},
 		{"no size", snap(list(), trace(dict("action", str("alloc"), "addr", num(1)))), "no size"},
 		{"no addr", snap(list(), trace(dict("action", str("alloc"), "size", num(1)))), "neither addr nor device_free"},
 		{"int key", snap(list(), trace("}(K\x01K\x01u")), "key that is no string"},
 		{"device -1", snap(list(segmentOf(-1, 0, 512)), list()), "device is no number"},
-		{"block gap", snap(list(segmentOf(0, 0, 1024, blockOf(0, 256, "inactive"), blockOf(512, 512, "inactive"))), list()), "overlap or leave a gap"},
-		{"block outside", snap(list(segmentOf(0, 0, 1024, blockOf(0, 2048, "inactive"))), list()), "beyond the segment's end"},
+		{"block gap", snap(list(segmentOf(0, 0, 1024, blockOf(0, 256, "inactive"), blockOf(512, 512, "inactive"))), list()),
+			"overlap or leave a gap"},
+		{"block outside", snap(list(segmentOf(0, 0, 1024, blockOf(0, 2048, "inactive"))), list()),
+			"beyond the segment's end"},
 		{"blocks short", snap(list(segmentOf(0, 0, 1024, blockOf(0, 512, "inactive"))), list()), "add up to 512"},
 		{"block state", snap(list(segmentOf(0, 0, 512, blockOf(0, 512, "busy"))), list()), "state is none of"},
 		{"block no size", snap(list(segmentOf(0, 0, 512, dict("state", str("inactive")))), list()), "wanted size and state"},
@@ -183,7 +196,8 @@ func hostile() []struct{ name, file, want string } {
 		{"frame no frame", snap(list(), trace(eventOf("alloc", 0, 1, "frames", list("K\x01")))), "no frame"},
 		{"settings no dict", snap(list(), list(), "allocator_settings", list()), "allocator_settings is no dict"},
 		{"annotation type", snap(list(), list(), "external_annotations", list(dict("name", num(1)))), "wrong type"},
-		{"event twice", snap(list(), trace(strings.Replace(eventOf("alloc", 0, 1), "}", "}\x94", 1), "h\x00")), "used already"},
+		{"event twice", snap(list(), trace(strings.Replace(eventOf("alloc", 0, 1), "}", "}\x94", 1), "h\x00")),
+			"used already"},
 		{"event elsewhere", snap(list(), list(list(eventOf("alloc", 0, 1)+"\x85"))), "where none belongs"},
 		{"event in traces", snap(list(), list(list(), eventOf("alloc", 0, 1))), "no list of events"},
 	}
@@ -228,26 +242,33 @@ func laughs(n int) string {
 func TestOdd(t *testing.T) {
 	big := "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\x01"
 	file := snap(
-		list(segmentOf(3, 4096, 1024, dict("size", num(512), "state", str("active_allocated")), dict("size", num(512), "state", str("inactive"), "new", "\x88"))),
+		list(segmentOf(3, 4096, 1024, dict("size", num(512), "state", str("active_allocated")),
+			dict("size", num(512), "state", str("inactive"), "new", "\x88"))),
 		list(list(), list(
 			eventOf("alloc", 4096, 100, "time_us", num(7), "colour", "(K\x01N\x89t"),
 			eventOf("teleport", 1, 2, "time_us", num(3), "category", str("\xed\xa0\x80")),
-			eventOf("alloc", 4608, 100, "compile_context", "N", "huge", big, "nan", "G\x7f\xf8\x00\x00\x00\x00\x00\x01", "inf", "G\xff\xf0\x00\x00\x00\x00\x00\x00"),
-			dict("action", str("oom"), "device_free", num(5), "size", num(6), "frames", list(dict("name", str("f"), "filename", str("g"), "line", num(1), "fx", str("h")))),
+			eventOf("alloc", 4608, 100, "compile_context", "N", "huge", big, "nan", "G\x7f\xf8\x00\x00\x00\x00\x00\x01", "inf",
+				"G\xff\xf0\x00\x00\x00\x00\x00\x00"),
+			dict("action", str("oom"), "device_free", num(5), "size", num(6), "frames",
+				list(dict("name", str("f"), "filename", str("g"), "line", num(1), "fx", str("h")))),
 		)),
-		"version", num(9), "allocator_settings", dict("a", "}"), "external_annotations", list(dict("name", str("n"), "stage", str("START"), "device", num(0), "time_us", num(1), "x", "N")),
+		"version", num(9), "allocator_settings", dict("a",
+			"}"), "external_annotations", list(dict("name", str("n"), "stage", str("START"), "device", num(0), "time_us",
+			num(1), "x", "N")),
 	)
 	s, err := Read(strings.NewReader(file), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Traces) != 2 || s.Traces[1].Len() != 4 || s.Segments[0].Device != 3 || s.Segments[0].Blocks[0].Requested != 512 || s.Segments[0].Blocks[1].Addr != 4608 {
+	if len(s.Traces) != 2 || s.Traces[1].Len() != 4 || s.Segments[0].Device != 3 ||
+		s.Segments[0].Blocks[0].Requested != 512 || s.Segments[0].Blocks[1].Addr != 4608 {
 		t.Errorf("read as %+v", s)
 	}
 	if a := s.Traces[1].At(1); s.ActionName(a.Action) != "teleport" || a.Time != 3 {
 		t.Errorf("unknown action read as %+v", a)
 	}
-	if n := s.Notes[s.Traces[1].At(2).Note]; len(n.Extra) != 4 || n.Extra[1].Value.Kind != Big || n.Extra[1].Value.Text != "\xff\xff\xff\xff\xff\xff\xff\xff\x01" {
+	if n := s.Notes[s.Traces[1].At(2).Note]; len(n.Extra) != 4 || n.Extra[1].Value.Kind != Big ||
+		n.Extra[1].Value.Text != "\xff\xff\xff\xff\xff\xff\xff\xff\x01" {
 		t.Errorf("unknown keys read as %+v", n.Extra)
 	}
 	if !bytes.Equal(written(t, s), written(t, reread(t, written(t, s)))) {
@@ -281,7 +302,8 @@ func TestCut(t *testing.T) {
 			t.Fatalf("cut at %d of %d bytes it still reads", n, len(data))
 		}
 		if n%7 == 0 {
-			if _, err := Read(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)), Options{}); !errors.Is(err, broken) {
+			if _, err := Read(io.MultiReader(bytes.NewReader(data[:n]), iotest.ErrReader(broken)), Options{}); !errors.Is(err,
+				broken) {
 				t.Fatalf("reader breaks at %d: %v", n, err)
 			}
 		}
@@ -289,7 +311,8 @@ func TestCut(t *testing.T) {
 	if _, err := Read(iotest.OneByteReader(bytes.NewReader(data)), Options{}); err != nil {
 		t.Errorf("byte by byte: %v", err)
 	}
-	if _, err := Read(bytes.NewReader(written(t, reread(t, data))), Options{MaxBytes: 1000}); err == nil || !strings.Contains(err.Error(), "longer than 1000 bytes") {
+	if _, err := Read(bytes.NewReader(written(t, reread(t, data))), Options{MaxBytes: 1000}); err == nil ||
+		!strings.Contains(err.Error(), "longer than 1000 bytes") {
 		t.Errorf("limit: %v", err)
 	}
 }
@@ -302,12 +325,15 @@ func TestImpossibleHistory(t *testing.T) {
 		name, traces, want string
 		exact              bool
 	}{
-		{"double free", trace(eventOf("alloc", 0, 512), eventOf("free_completed", 0, 512), eventOf("free_completed", 0, 512)), "free already", false},
-		{"double request", trace(eventOf("alloc", 0, 512), eventOf("free_requested", 0, 512), eventOf("free_requested", 0, 512)), "free already", false},
+		{"double free", trace(eventOf("alloc", 0, 512), eventOf("free_completed", 0, 512),
+			eventOf("free_completed", 0, 512)), "free already", false},
+		{"double request", trace(eventOf("alloc", 0, 512), eventOf("free_requested", 0, 512),
+			eventOf("free_requested", 0, 512)), "free already", false},
 		{"freed from before", trace(eventOf("free_requested", 0, 512), eventOf("free_completed", 0, 512)), "", true},
 		{"frees alone", trace(eventOf("free_completed", 0, 512), eventOf("free_completed", 0, 512)), "", false},
 		{"two allocations", trace(eventOf("alloc", 0, 512), eventOf("alloc", 0, 512)), "", false},
-		{"time backwards", trace(eventOf("alloc", 0, 512, "time_us", num(9)), eventOf("free_completed", 0, 512, "time_us", num(1))), "", true},
+		{"time backwards", trace(eventOf("alloc", 0, 512, "time_us", num(9)),
+			eventOf("free_completed", 0, 512, "time_us", num(1))), "", true},
 	} {
 		s, err := Read(strings.NewReader(snap(seg, c.traces)), Options{})
 		if err != nil {
@@ -340,7 +366,8 @@ func TestVisit(t *testing.T) {
 		t.Errorf("%d events visited of %d, %d kept: %v", n, want.Events(), s.Events(), err)
 	}
 	stop := errors.New("enough")
-	if _, err := Read(bytes.NewReader(unpacked(t, "oom")), Options{Visit: func(*Snapshot, int, *Event) error { return stop }}); !errors.Is(err, stop) {
+	if _, err := Read(bytes.NewReader(unpacked(t, "oom")),
+		Options{Visit: func(*Snapshot, int, *Event) error { return stop }}); !errors.Is(err, stop) {
 		t.Errorf("visit's error became %v", err)
 	}
 }
@@ -354,13 +381,15 @@ func FuzzRead(f *testing.F) {
 			f.Add([]byte(c.file))
 		}
 	}
-	f.Add([]byte(snap(list(segmentOf(0, 0, 1024, blockOf(0, 1024, "inactive"))), trace(eventOf("alloc", 0, 1, "frames", list())))))
+	f.Add([]byte(snap(list(segmentOf(0, 0, 1024, blockOf(0, 1024, "inactive"))),
+		trace(eventOf("alloc", 0, 1, "frames", list())))))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		s, err := Read(bytes.NewReader(data), Options{MaxBytes: 1 << 20})
 		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 2<<20+64*uint64(min(len(data), 1<<20)) && !bytes.HasPrefix(data, []byte{0x1f}) {
+		if n := after.TotalAlloc - before.TotalAlloc; n > 2<<20+64*uint64(min(len(data), 1<<20)) &&
+			!bytes.HasPrefix(data, []byte{0x1f}) {
 			t.Errorf("allocates %d bytes for %d", n, len(data))
 		}
 		if err != nil {

@@ -45,7 +45,8 @@ type span struct {
 //	stream      the CUDA stream
 //	regex       the innermost frame that matches a pattern; with "NAME=PATTERN" the name of the first that a frame matches
 //	allocation  each for itself
-var By = []string{"frame", "user", "stack", "module", "phase", "annotation", "metadata", "context", "category", "stream", "regex", "allocation"}
+var By = []string{"frame", "user", "stack", "module", "phase", "annotation", "metadata", "context", "category",
+	"stream", "regex", "allocation"}
 
 // Labels of events that do not say.
 const (

@@ -63,7 +63,8 @@ func newLayout(s *Snapshot) *layout {
 }
 
 // powers are the keys of roundup_power2_divisions, in MiB.
-var powers = [16]string{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384", "32768"}
+var powers = [16]string{"1", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192",
+	"16384", "32768"}
 
 // round is the size that a request is rounded up to (round_size in
 // c10/cuda/CUDACachingAllocator.cpp).

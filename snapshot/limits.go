@@ -75,12 +75,15 @@ const (
 // of that size can need, or that goes on and on without being one.
 func (m *machine) budget() error {
 	s := m.s
-	held := m.textBytes + costValue*(int64(len(m.stack))+m.values) + costMemo*int64(len(m.memo)) + costObject*int64(len(m.objects)) +
-		costFrame*int64(len(s.Frames)) + costStack*int64(len(s.stacks)) + 4*int64(len(s.stackFrames)) + costNote*int64(len(s.Notes)) +
+	held := m.textBytes + costValue*(int64(len(m.stack))+m.values) + costMemo*int64(len(m.memo)) +
+		costObject*int64(len(m.objects)) +
+		costFrame*int64(len(s.Frames)) + costStack*int64(len(s.stacks)) + 4*int64(len(s.stackFrames)) +
+		costNote*int64(len(s.Notes)) +
 		costStream*int64(len(s.Streams)) + m.oddBytes + costSegment*int64(len(s.Segments)) + costBlock*m.blockCount +
 		costEvent*m.kept + costRange*int64(len(s.Annotations))
 	if held > spareBytes+perByte*m.digested {
-		return m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)", held>>20, m.digested)
+		return m.fail("more than %d MB wait to become part of a snapshot: too much for what of the file is one (%d bytes)",
+			held>>20, m.digested)
 	}
 	if useless := m.in.offset() - m.digested; useless > maxUseless+m.digested {
 		return m.fail("%d bytes that belong to no event, block or annotation", useless)

@@ -98,7 +98,8 @@ func (p *player) rewind() error {
 		if g.Device != p.h.Device {
 			continue
 		}
-		l.addRegion(region{addr: g.Addr, end: g.Addr + g.Total, expandable: g.Expandable, small: g.Small, stream: g.Stream, pool: g.Pool})
+		l.addRegion(region{addr: g.Addr, end: g.Addr + g.Total, expandable: g.Expandable, small: g.Small, stream: g.Stream,
+			pool: g.Pool})
 		for k := range g.Blocks {
 			if b := &g.Blocks[k]; b.State != Inactive {
 				o := p.remember(origin{requested: b.Requested, stream: g.Stream, stack: b.Stack})
@@ -135,7 +136,8 @@ func (p *player) rewind() error {
 			}
 		case SegmentFree, SegmentUnmap:
 			if _, ok := l.find(e.Addr); ok {
-				return fmt.Errorf("device %d: event %d: %s at %#x, which is in use at that time", p.h.Device, i, p.s.ActionName(e.Action), e.Addr)
+				return fmt.Errorf("device %d: event %d: %s at %#x, which is in use at that time", p.h.Device, i,
+					p.s.ActionName(e.Action), e.Addr)
 			}
 			l.addRegion(p.regionOf(e))
 		}
@@ -165,7 +167,8 @@ func (p *player) rewind() error {
 
 // regionOf is the region that a segment's event makes or takes away.
 func (p *player) regionOf(e *Event) region {
-	return region{addr: e.Addr, end: e.Addr + e.Size, expandable: e.Action == SegmentMap || e.Action == SegmentUnmap, small: e.Size == SmallSegment, stream: p.s.Streams[e.Stream]}
+	return region{addr: e.Addr, end: e.Addr + e.Size, expandable: e.Action == SegmentMap ||
+		e.Action == SegmentUnmap, small: e.Size == SmallSegment, stream: p.s.Streams[e.Stream]}
 }
 
 // sizeBlocks finds out how much was taken by allocations of which the trace has
@@ -198,7 +201,8 @@ func (p *player) sizeBlocks(addrs []int64) {
 		l.live.Set(a, b)
 	}
 	if unsure > 0 {
-		p.doubt("%d allocations were made before the recording and freed in it: what they took is known to within %d bytes", unsure, p.h.Unsure)
+		p.doubt("%d allocations were made before the recording and freed in it: what they took is known to within %d bytes",
+			unsure, p.h.Unsure)
 	}
 }
 
@@ -227,7 +231,8 @@ func (p *player) play(begin, end int) error {
 				p.segments--
 			}
 		case OOM:
-			h.OOMs = append(h.OOMs, OutOfMemory{Event: i, Tried: e.Size, DeviceFree: e.Addr, Stack: e.Stack, Stream: p.s.Streams[e.Stream], Moment: p.now})
+			h.OOMs = append(h.OOMs, OutOfMemory{Event: i, Tried: e.Size, DeviceFree: e.Addr, Stack: e.Stack,
+				Stream: p.s.Streams[e.Stream], Moment: p.now})
 		}
 		raise(&h.Allocated, p.now.Allocated, i)
 		raise(&h.Active, p.now.Active, i)

@@ -326,7 +326,8 @@ func (m *machine) export(v value, depth int) (Value, error) {
 
 func frameValue(f *Frame) Value {
 	text := func(s string) Value { return Value{Kind: String, Text: s} }
-	v := Value{Kind: Dict, Items: []Value{text("name"), text(f.Name), text("filename"), text(f.File), text("line"), lineValue(f.Line)}}
+	v := Value{Kind: Dict, Items: []Value{text("name"), text(f.Name), text("filename"), text(f.File), text("line"),
+		lineValue(f.Line)}}
 	for _, p := range f.Extra {
 		v.Items = append(v.Items, p.Key, p.Value)
 	}

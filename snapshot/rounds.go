@@ -111,7 +111,8 @@ func (f *Frame) IsPython() bool {
 // whose loops are over layers and parameters.
 func (s *Snapshot) isInner(frame uint32) bool {
 	f := &s.Frames[frame]
-	return f.Name == "forward" || strings.Contains(f.File, "-packages/torch/") || strings.Contains(f.File, "/torch/nn/") || strings.Contains(f.File, "/torch/optim/")
+	return f.Name == "forward" || strings.Contains(f.File, "-packages/torch/") ||
+		strings.Contains(f.File, "/torch/nn/") || strings.Contains(f.File, "/torch/optim/")
 }
 
 // Phase names what a program did when it called: "forward", "backward",

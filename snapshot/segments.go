@@ -188,7 +188,8 @@ func (m *machine) segment(items []value) (value, error) {
 			b.Addr = at
 		}
 		if b.Addr != at {
-			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap", s.Addr, i, b.Addr, at)
+			return value{}, m.fail("segment at %#x: block %d begins at %#x, wanted %#x: blocks overlap or leave a gap", s.Addr,
+				i, b.Addr, at)
 		}
 		if b.Size > end-at {
 			return value{}, m.fail("segment at %#x: block %d reaches beyond the segment's end", s.Addr, i)

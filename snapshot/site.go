@@ -78,7 +78,9 @@ func (s *Snapshot) UserSite(id StackID) string {
 func (s *Snapshot) UserSites(id StackID) (site, caller string) {
 	for _, f := range s.Stack(id) {
 		file := s.Frames[f].File
-		if !s.Frames[f].IsPython() || strings.Contains(file, "/site-packages/") || strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/torch/") || strings.HasPrefix(file, "<frozen") {
+		if !s.Frames[f].IsPython() || strings.Contains(file, "/site-packages/") ||
+			strings.Contains(file, "/dist-packages/") || strings.Contains(file, "/torch/") ||
+			strings.HasPrefix(file, "<frozen") {
 			continue
 		}
 		if site != "" {

@@ -85,7 +85,8 @@ func (s *Snapshot) Play(device int) (*Played, error) {
 			}
 			live[e.Addr] = c.alloc(category, e.Size)
 			c.said = append(c.said, said)
-			out.Blocks = append(out.Blocks, Live{Addr: e.Addr, Size: sizes[0], Requested: e.Size, Stream: s.Streams[e.Stream], Stack: e.Stack, Event: i})
+			out.Blocks = append(out.Blocks, Live{Addr: e.Addr, Size: sizes[0], Requested: e.Size, Stream: s.Streams[e.Stream],
+				Stack: e.Stack, Event: i})
 			sizes = sizes[1:]
 			requested[e.Addr] = e.Size
 		case FreeRequested, FreeCompleted:
@@ -266,7 +267,8 @@ func infer(t *timeline.Timeline, said []bool) {
 			e.Category = timeline.Temporary
 		case e.Phase == timeline.Backward && end != nil:
 			e.Category = timeline.Gradient
-		case (e.Phase == timeline.Forward || e.Phase == timeline.Loss) && end != nil && (end.Phase == timeline.Backward || end.Phase == timeline.Loss):
+		case (e.Phase == timeline.Forward || e.Phase == timeline.Loss) && end != nil &&
+			(end.Phase == timeline.Backward || end.Phase == timeline.Loss):
 			e.Category = timeline.Activation
 		}
 	}
@@ -300,7 +302,8 @@ func (s *Sites) of(event int) int32 {
 // becomes a frame of the stack, its phase and step the frame that calls it; the
 // model's name stands for their file. The category of each allocation is written
 // as the viewer reads it. Times are the events' numbers, in microseconds.
-func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model string, conf string, sites *Sites) (*Snapshot, error) {
+func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model string, conf string,
+	sites *Sites) (*Snapshot, error) {
 	b := NewBuilder(1)
 	text := func(s string) Value { return Value{Kind: String, Text: s} }
 	b.s.Settings = []Pair{{text("PYTORCH_CUDA_ALLOC_CONF"), text(conf)}}
@@ -340,7 +343,8 @@ func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model 
 		if e.Block >= 0 && int(e.Block) < len(category) {
 			note = notes[category[e.Block]]
 		}
-		b.Event(0, Event{Action: en.Action, Addr: en.Addr, Size: en.Size, Time: int64(en.Event), Stack: id, Note: note}, en.Stream)
+		b.Event(0, Event{Action: en.Action, Addr: en.Addr, Size: en.Size, Time: int64(en.Event), Stack: id, Note: note},
+			en.Stream)
 	}
 	// The viewer's legend fails unless some event is of category "unknown".
 	var allocated int64

@@ -46,7 +46,8 @@ func Track(before, after *Snapshot) []Change {
 	var out []Change
 	var appeared, gone []held
 	for _, h := range after.held() {
-		if o, ok := byAddr[h.instance]; ok && (h.made == 0 || h.made == o.made || o.made == 0 && (taken == 0 || h.made <= taken)) {
+		if o, ok := byAddr[h.instance]; ok && (h.made == 0 || h.made == o.made || o.made == 0 &&
+			(taken == 0 || h.made <= taken)) {
 			same[h.instance] = true
 			continue
 		}

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// What PyTorch's own viewers say of the recorded snapshots is what is said here: python -m torch.cuda._memory_viz of the end of the
-// recording, and pytorch.org/memory_viz of all of it. testdata/viewers.json has their
-// figures.
+// What PyTorch's own viewers say of the recorded snapshots is what is said here: python -m torch.cuda._memory_viz of
+// the end of the recording, and pytorch.org/memory_viz of all of it. testdata/viewers.json has their figures.
 func TestViewersAgree(t *testing.T) {
 	data, err := os.ReadFile("testdata/viewers.json")
 	if err != nil {

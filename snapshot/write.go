@@ -15,7 +15,8 @@ import (
 // Snapshot, and Python's pickle.load the structure that PyTorch itself would
 // have dumped.
 func Write(w io.Writer, s *Snapshot) error {
-	p := &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{}, stacks: map[StackID]uint32{}}
+	p := &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{},
+		stacks: map[StackID]uint32{}}
 	p.raw(opProto, 2)
 	p.top()
 	p.raw(opStop)

@@ -13,11 +13,12 @@ type Device struct{ ID, Name string }
 var noise = []string{"nvidia", "geforce", "tesla", "quadro", "gpu", "generation", "hbm2", "hbm2e", "hbm3", "hbm3e"}
 
 // formFactors are words that people use for a GPU whose names do not have them.
-var formFactors = map[string][]string{"h100-80gb": {"sxm5", "hgx"}, "h200": {"sxm5", "141gb", "hgx"}, "b200": {"hgx", "180gb"}}
+var formFactors = map[string][]string{"h100-80gb": {"sxm5", "hgx"}, "h200": {"sxm5", "141gb", "hgx"},
+	"b200": {"hgx", "180gb"}}
 
-// GPU returns the index of the device that a name stands for: its ID, the name that nvidia-smi shows, or as many words of them
-// as tell it from the others, in any case and order: "4090", "A100 80G". It is -1 for a name that none has, and an *Error lists
-// those that a name could mean.
+// GPU returns the index of the device that a name stands for: its ID, the name that nvidia-smi shows, or as many words
+// of them as tell it from the others, in any case and order: "4090", "A100 80G". It is -1 for a name that none has,
+// and an *Error lists those that a name could mean.
 func GPU(typed string, known []Device) (int, error) {
 	for i, d := range known {
 		if strings.EqualFold(typed, d.ID) || strings.EqualFold(typed, d.Name) {
@@ -31,7 +32,10 @@ func GPU(typed string, known []Device) (int, error) {
 	found, ids := -1, []string{}
 	for i, d := range known {
 		words := slices.Concat(deviceWords(d.ID), deviceWords(d.Name), formFactors[d.ID])
-		if !slices.ContainsFunc(asked, func(w string) bool { return !slices.ContainsFunc(words, func(of string) bool { return stands(w, of) }) }) {
+		if !slices.ContainsFunc(asked, func(w string) bool {
+			return !slices.ContainsFunc(words,
+				func(of string) bool { return stands(w, of) })
+		}) {
 			found, ids = i, append(ids, d.ID)
 		}
 	}
@@ -43,7 +47,8 @@ func GPU(typed string, known []Device) (int, error) {
 
 // deviceWords takes a name apart: "RTX4090" is rtx and 4090, "80 GB" is 80gb.
 func deviceWords(name string) (words []string) {
-	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+	for _, w := range strings.FieldsFunc(strings.ToLower(name),
+		func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 		for _, series := range []string{"rtx", "gtx"} {
 			if rest, ok := strings.CutPrefix(w, series); ok && rest != "" {
 				words, w = append(words, series), rest
@@ -69,7 +74,8 @@ func isNumber(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool { return r < '0' || r > '9' }) < 0
 }
 
-// stands reports whether a word that was typed stands for one of a device's: "sxm" for sxm4, "80" for 80gb, "6000" for a6000.
+// stands reports whether a word that was typed stands for one of a device's: "sxm" for sxm4, "80" for 80gb, "6000" for
+// a6000.
 func stands(typed, of string) bool {
 	if typed == of {
 		return true

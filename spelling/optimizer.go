@@ -12,7 +12,8 @@ var optimizers = map[string]string{
 }
 
 // elsewhere are optimizers that people use and torch.optim has not.
-var elsewhere = []string{"8bit", "8-bit", "lion", "lamb", "lars", "sophia", "shampoo", "galore", "apollo", "ademamix", "schedulefree", "schedule-free", "fusedadam", "deepspeed", "adamw-hf", "adamw-anyprecision"}
+var elsewhere = []string{"8bit", "8-bit", "lion", "lamb", "lars", "sophia", "shampoo", "galore", "apollo", "ademamix",
+	"schedulefree", "schedule-free", "fusedadam", "deepspeed", "adamw-hf", "adamw-anyprecision"}
 
 // decoupled are the optimizers whose weight decay needs no memory: it is not added to the gradient.
 var decoupled = map[string]bool{"adamw": true, "muon": true, "adafactor": true}
@@ -27,7 +28,8 @@ func Optimizer(typed string) (string, error) {
 	}
 	for _, other := range elsewhere {
 		if strings.Contains(name, other) {
-			return "", &Error{typed + " is not of torch.optim, and not modelled", "adamw takes two states for each parameter, sgdm one"}
+			return "", &Error{typed + " is not of torch.optim, and not modelled",
+				"adamw takes two states for each parameter, sgdm one"}
 		}
 	}
 	if own, ok := optimizers[name]; ok {
@@ -59,7 +61,8 @@ func withArguments(name, args string) (string, error) {
 		number, err := strconv.ParseFloat(value, 64)
 		on := value == "True" || value == "true" || err == nil && number != 0
 		switch key {
-		case "params", "lr", "betas", "eps", "alpha", "rho", "lr_decay", "lambd", "dampening", "maximize", "momentum_decay", "decoupled_weight_decay", "initial_accumulator_value":
+		case "params", "lr", "betas", "eps", "alpha", "rho", "lr_decay", "lambd", "dampening", "maximize", "momentum_decay",
+			"decoupled_weight_decay", "initial_accumulator_value":
 		case "momentum":
 			switch {
 			case !on:

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Pattern returns a regular expression, of the kind that Go and ECMAScript share, of the words that Value turns into one of these names of a
-// setting; "" for a setting that has no words. Of an optimizer's arguments it only knows that they are in parentheses.
+// Pattern returns a regular expression, of the kind that Go and ECMAScript share, of the words that Value turns into
+// one of these names of a setting; "" for a setting that has no words. Of an optimizer's arguments it only knows that
+// they are in parentheses.
 func Pattern(key string, names []string) string {
 	known := func(words map[string]string) []string {
 		all := slices.Clone(names)
@@ -30,7 +31,8 @@ func Pattern(key string, names []string) string {
 		return "^ *(" + alternatives(known(switches), "") + ") *$"
 	case "loss":
 		module := "((torch[.])?nn[.](functional[.])?|f[.])?"
-		return "^ *" + caseless(module, "") + "(" + alternatives(known(losses), "[-_ ]*") + ")([-_ ]*" + caseless("loss", "[-_ ]*") + `)?([(][)])? *$`
+		return "^ *" + caseless(module, "") + "(" + alternatives(known(losses), "[-_ ]*") + ")([-_ ]*" +
+			caseless("loss", "[-_ ]*") + `)?([(][)])? *$`
 	case "optimizer":
 		bases := map[string][]string{}
 		for _, n := range names {
@@ -54,12 +56,14 @@ func Pattern(key string, names []string) string {
 				all = append(all, caseless(regexp.QuoteMeta(w), ""))
 			}
 		}
-		return "^ *" + caseless("((torch[.])?optim[.]|transformers[.])?", "") + "(" + strings.Join(all, "|") + `)([(].*[)])? *$`
+		return "^ *" + caseless("((torch[.])?optim[.]|transformers[.])?", "") + "(" + strings.Join(all, "|") +
+			`)([(].*[)])? *$`
 	}
 	return ""
 }
 
-// alternatives is a pattern of some words in their plain form, as plain takes them; what may stand between letters is added.
+// alternatives is a pattern of some words in their plain form, as plain takes them; what may stand between letters is
+// added.
 func alternatives(words []string, between string) string {
 	out := make([]string, len(words))
 	for i, w := range words {

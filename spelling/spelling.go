@@ -1,9 +1,9 @@
 // Package spelling takes the words that users of PyTorch have for settings and says them in memestimate's: "AdamW",
-// "torch.optim.SGD(momentum=0.9)", "bfloat16", "batch_size", "4090", "24G". Flags, budget files and JSON all ask here, so that
-// what one takes the others take.
+// "torch.optim.SGD(momentum=0.9)", "bfloat16", "batch_size", "4090", "24G". Flags, budget files and JSON all ask here,
+// so that what one takes the others take.
 //
-// A word that means nothing here is returned as it is: who asks knows which names there are, and refuses it. An *Error is about
-// a word that is well known and means what memestimate does not do, or two things.
+// A word that means nothing here is returned as it is: who asks knows which names there are, and refuses it. An *Error
+// is about a word that is well known and means what memestimate does not do, or two things.
 package spelling
 
 import "strings"
@@ -41,7 +41,8 @@ func Key(typed string) string {
 	return name
 }
 
-// Value returns the value of a setting in memestimate's word for it. Those of settings that have no words pass unchanged.
+// Value returns the value of a setting in memestimate's word for it. Those of settings that have no words pass
+// unchanged.
 func Value(key, typed string) (string, error) {
 	switch key {
 	case "precision":
@@ -82,8 +83,9 @@ var (
 		"inference": "infer", "eval": "infer", "evaluate": "infer", "evaluation": "infer", "predict": "infer", "forward": "infer",
 		"no-grad": "infer", "inference-mode": "infer", "test": "infer", "validation": "infer", "val": "infer",
 	}
-	zeroGrads = map[string]string{"set-to-none": "none", "set-to-none=true": "none", "set-to-none=false": "zeros", "zero": "zeros"}
-	switches  = map[string]string{"true": "on", "yes": "on", "1": "on", "false": "off", "no": "off", "0": "off"}
+	zeroGrads = map[string]string{"set-to-none": "none", "set-to-none=true": "none", "set-to-none=false": "zeros",
+		"zero": "zeros"}
+	switches = map[string]string{"true": "on", "yes": "on", "1": "on", "false": "off", "no": "off", "0": "off"}
 )
 
 // plain writes a word in lower case, with hyphens between its parts.
@@ -100,7 +102,8 @@ func word(typed string, table map[string]string) string {
 	return name
 }
 
-// precisions are other names of element types. Autocast alone is that of torch.autocast("cuda"), whose default is float16.
+// precisions are other names of element types. Autocast alone is that of torch.autocast("cuda"), whose default is
+// float16.
 var precisions = map[string]string{
 	"float32": "fp32", "float": "fp32", "f32": "fp32", "full": "fp32", "32": "fp32", "32-true": "fp32", "o0": "fp32", "no": "fp32", "single": "fp32",
 	"bfloat16": "bf16", "bf16-true": "bf16", "brain": "bf16",
@@ -122,13 +125,15 @@ func Precision(typed string) (string, error) {
 		return "", &Error{typed + " is not modelled, and takes more than fp32", ""}
 	case "o2":
 		return "", &Error{"the master weights of Apex's O2 are not modelled", "O1 is amp-fp16, O3 is fp16"}
-	case "fp8", "float8", "e4m3", "e5m2", "mxfp8", "mxfp4", "fp4", "nf4", "int8", "int4", "8bit", "4bit", "8-bit", "4-bit", "qlora":
+	case "fp8", "float8", "e4m3", "e5m2", "mxfp8", "mxfp4", "fp4", "nf4", "int8", "int4", "8bit", "4bit", "8-bit",
+		"4-bit", "qlora":
 		return "", &Error{typed + " is not modelled", "bf16 takes more: it is an upper bound"}
 	}
 	return word(name, precisions), nil
 }
 
-// losses are the names of PyTorch's classes and functions, in lower case without hyphens and without "loss" at their end.
+// losses are the names of PyTorch's classes and functions, in lower case without hyphens and without "loss" at their
+// end.
 var losses = map[string]string{
 	"crossentropy": "cross-entropy", "ce": "cross-entropy", "xent": "cross-entropy", "softmaxcrossentropy": "cross-entropy",
 	"nll": "nll", "mse": "mse", "l2": "mse", "meansquarederror": "mse", "l1": "l1", "mae": "l1", "smoothl1": "smooth-l1",

@@ -52,7 +52,8 @@ func newBrowser(t *testing.T) *browser {
 	if out, err := exec.Command("go", "build", "-o", b.program, "../cmd/memestimate").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.WindowSize(1200, 900))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
+		chromedp.WindowSize(1200, 900))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -65,7 +66,8 @@ func newBrowser(t *testing.T) *browser {
 		case *log.EventEntryAdded:
 			t.Errorf("the page: %s", ev.Entry.Text)
 		case *network.EventRequestWillBeSent:
-			if u := ev.Request.URL; !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "blob:") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "about:") {
+			if u := ev.Request.URL; !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "blob:") &&
+				!strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "about:") {
 				t.Errorf("the page asks the network for %s", u)
 			}
 		}
@@ -91,8 +93,8 @@ func eval[T any](b *browser, js string) T {
 	return v
 }
 
-// drop drops a file on the page and waits for what it says. The file comes through the browser's own input, and is handed on as the
-// drag that it would be.
+// drop drops a file on the page and waits for what it says. The file comes through the browser's own input, and is
+// handed on as the drag that it would be.
 func (b *browser) drop(path string) (status, answer string, ms int) {
 	b.t.Helper()
 	if err := chromedp.Do(b.ctx, chromedp.SetUploadFiles("#file", []string{path})); err != nil {
@@ -163,7 +165,8 @@ func TestModels(t *testing.T) {
 func TestHostileFiles(t *testing.T) {
 	b := newBrowser(t)
 	var files []string
-	for _, glob := range []string{"../onnxload/testdata/*.onnx", "../onnxload/testdata/fuzz/*/*", "../onnxload/testdata/hostile/*"} {
+	for _, glob := range []string{"../onnxload/testdata/*.onnx", "../onnxload/testdata/fuzz/*/*",
+		"../onnxload/testdata/hostile/*"} {
 		found, err := filepath.Glob(glob)
 		if err != nil {
 			t.Fatal(err)
@@ -223,8 +226,10 @@ func (b *browser) same(args []string, path string) {
 	c := exec.Command(b.program, args...)
 	c.Stdin = in
 	want, err := c.Output()
-	if err != nil || code != 0 || strings.Replace(got, strconv.Quote(filepath.Base(path)), `"standard input"`, 1) != string(want) {
-		b.t.Errorf("%s: other figures than the program's: %v, exit code %d (%s), %d and %d bytes", filepath.Base(path), err, code, stderr, len(got), len(want))
+	if err != nil || code != 0 || strings.Replace(got, strconv.Quote(filepath.Base(path)), `"standard input"`,
+		1) != string(want) {
+		b.t.Errorf("%s: other figures than the program's: %v, exit code %d (%s), %d and %d bytes", filepath.Base(path), err,
+			code, stderr, len(got), len(want))
 	}
 }
 

@@ -15,7 +15,8 @@ const (
 	GPUsAnnotation  = "memestimate.dev/gpus"  // how many; 1 when missing
 )
 
-// A review is what the API server sends and gets back: AdmissionReview of admission.k8s.io/v1, as far as it matters here.
+// A review is what the API server sends and gets back: AdmissionReview of admission.k8s.io/v1, as far as it matters
+// here.
 type review struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
@@ -44,8 +45,9 @@ type status struct {
 // maxReview bounds what is read of a request; an object in etcd has at most 1.5 MiB.
 const maxReview = 4 << 20
 
-// Webhook answers admission reviews of pods. ask turns a pod's annotations into its need; nil means that it has none of ours. A pod
-// whose annotations make no sense is refused with the reason; with mutate the need is written into the others.
+// Webhook answers admission reviews of pods. ask turns a pod's annotations into its need; nil means that it has none
+// of ours. A pod whose annotations make no sense is refused with the reason; with mutate the need is written into the
+// others.
 func Webhook(mutate bool, ask func(annotations map[string]string) (*Need, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var in review

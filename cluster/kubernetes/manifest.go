@@ -1,6 +1,6 @@
-// Package kubernetes writes a job's need for GPU memory into Kubernetes objects: a ResourceClaimTemplate of dynamic resource allocation
-// (resource.k8s.io/v1), or a device plugin's resource with node affinity on the labels of GPU feature discovery. It talks to
-// no cluster. Sizes are bytes.
+// Package kubernetes writes a job's need for GPU memory into Kubernetes objects: a ResourceClaimTemplate of dynamic
+// resource allocation (resource.k8s.io/v1), or a device plugin's resource with node affinity on the labels of GPU
+// feature discovery. It talks to no cluster. Sizes are bytes.
 package kubernetes
 
 import (
@@ -27,8 +27,8 @@ type Need struct {
 	Queue    string // of Kueue; "" for none
 }
 
-// expression selects devices by their memory. A device that does not say how much it has does not match; CEL would otherwise end the
-// whole allocation with an error.
+// expression selects devices by their memory. A device that does not say how much it has does not match; CEL would
+// otherwise end the whole allocation with an error.
 func (n *Need) expression() string {
 	return fmt.Sprintf("'%[1]s' in device.capacity && 'memory' in device.capacity['%[1]s'] && "+
 		"device.capacity['%[1]s'].memory.compareTo(quantity('%[2]d')) >= 0", n.Driver, n.Bytes)
@@ -57,7 +57,8 @@ const memoryLabel = "nvidia.com/gpu.memory"
 // mib returns the least number of MiB that a label must exceed.
 func (n *Need) above() string { return strconv.FormatUint((n.Bytes+1<<20-1)>>20-1, 10) }
 
-// ApplyTo writes the need into a pod's spec, for its first container. template names the ResourceClaimTemplate, for DRA.
+// ApplyTo writes the need into a pod's spec, for its first container. template names the ResourceClaimTemplate, for
+// DRA.
 func (n *Need) ApplyTo(spec map[string]any, template string) error {
 	containers, _ := spec["containers"].([]any)
 	if len(containers) == 0 {
@@ -76,7 +77,8 @@ func (n *Need) ApplyTo(spec map[string]any, template string) error {
 		if err != nil {
 			return err
 		}
-		spec["resourceClaims"] = append(without(claims, claimName), map[string]any{"name": claimName, "resourceClaimTemplateName": template})
+		spec["resourceClaims"] = append(without(claims, claimName),
+			map[string]any{"name": claimName, "resourceClaimTemplateName": template})
 		used, err := list(resources, "claims")
 		if err != nil {
 			return err
@@ -117,8 +119,13 @@ func (n *Need) ApplyTo(spec map[string]any, template string) error {
 		if err != nil {
 			return err
 		}
-		all = slices.DeleteFunc(all, func(e any) bool { m, _ := e.(map[string]any); return m["key"] == memoryLabel && m["operator"] == "Gt" })
-		term["matchExpressions"] = append(all, map[string]any{"key": memoryLabel, "operator": "Gt", "values": []any{n.above()}})
+		all = slices.DeleteFunc(all, func(e any) bool {
+			m, _ := e.(map[string]any)
+			return m["key"] == memoryLabel &&
+				m["operator"] == "Gt"
+		})
+		term["matchExpressions"] = append(all, map[string]any{"key": memoryLabel, "operator": "Gt",
+			"values": []any{n.above()}})
 	}
 	required["nodeSelectorTerms"] = terms
 	return nil
@@ -155,11 +162,14 @@ func without(l []any, name string) []any {
 
 // podPaths are where kinds keep the spec of their pods.
 var podPaths = map[string][]string{
-	"Pod": {"spec"}, "Job": {"spec", "template", "spec"}, "Deployment": {"spec", "template", "spec"}, "StatefulSet": {"spec", "template", "spec"},
-	"ReplicaSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"}, "CronJob": {"spec", "jobTemplate", "spec", "template", "spec"},
+	"Pod": {"spec"}, "Job": {"spec", "template", "spec"}, "Deployment": {"spec", "template",
+		"spec"}, "StatefulSet": {"spec", "template", "spec"},
+	"ReplicaSet": {"spec", "template", "spec"}, "DaemonSet": {"spec", "template", "spec"}, "CronJob": {"spec",
+		"jobTemplate", "spec", "template", "spec"},
 }
 
-// Patch reads YAML documents, writes the need into every one that makes pods, and returns them all, with the claim template that they need.
+// Patch reads YAML documents, writes the need into every one that makes pods, and returns them all, with the claim
+// template that they need.
 func (n *Need) Patch(in []byte) ([]byte, error) {
 	var docs []any
 	d := yaml.NewDecoder(bytes.NewReader(in))
@@ -247,7 +257,8 @@ func Job(name, image string, command []string) map[string]any {
 	}
 	return map[string]any{
 		"apiVersion": "batch/v1", "kind": "Job", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"backoffLimit": 0, "template": map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{container}}}},
+		"spec": map[string]any{"backoffLimit": 0,
+			"template": map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{container}}}},
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 const gib = 1 << 30
 
 func dra() *Need {
-	return &Need{Bytes: 30 * gib, GPUs: 2, DRA: true, Class: "gpu.nvidia.com", Driver: "gpu.nvidia.com", Resource: "nvidia.com/gpu"}
+	return &Need{Bytes: 30 * gib, GPUs: 2, DRA: true, Class: "gpu.nvidia.com", Driver: "gpu.nvidia.com",
+		Resource: "nvidia.com/gpu"}
 }
 
 func TestClaim(t *testing.T) {
@@ -181,10 +182,12 @@ func TestWebhook(t *testing.T) {
 		if r.Response == nil || r.Response.UID != "u1" || !r.Response.Allowed || (len(r.Response.Patch) > 0) != mutate {
 			t.Fatalf("mutate %v: %+v", mutate, r.Response)
 		}
-		if mutate && (r.Response.PatchType != "JSONPatch" || !strings.Contains(string(r.Response.Patch), `"nvidia.com/gpu":1`) || !strings.Contains(string(r.Response.Patch), `"30719"`)) {
+		if mutate && (r.Response.PatchType != "JSONPatch" || !strings.Contains(string(r.Response.Patch),
+			`"nvidia.com/gpu":1`) || !strings.Contains(string(r.Response.Patch), `"30719"`)) {
 			t.Errorf("patch %s", r.Response.Patch)
 		}
-		if r, _ := post(pod("much")); r.Response.Allowed || r.Response.Status.Message != "memestimate: no size" || r.Response.Status.Code != 422 {
+		if r, _ := post(pod("much")); r.Response.Allowed || r.Response.Status.Message != "memestimate: no size" ||
+			r.Response.Status.Code != 422 {
 			t.Errorf("a senseless annotation: %+v", r.Response)
 		}
 		if r, _ := post(pod("")); !r.Response.Allowed || r.Response.Patch != nil {

@@ -1,5 +1,6 @@
-// Package prometheus tells where in a fleet a job fits now, from the series of NVIDIA's dcgm-exporter that a Prometheus server has. What it
-// says is as old as the last scrape: it ranks hosts, and the reservation still happens on the host. Sizes are bytes.
+// Package prometheus tells where in a fleet a job fits now, from the series of NVIDIA's dcgm-exporter that a
+// Prometheus server has. What it says is as old as the last scrape: it ranks hosts, and the reservation still happens
+// on the host. Sizes are bytes.
 package prometheus
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// The series that are asked for. dcgm-exporter gives MiB; the exporter of this program, where it runs, says what is held.
+// The series that are asked for. dcgm-exporter gives MiB; the exporter of this program, where it runs, says what is
+// held.
 const (
 	freeSeries = "DCGM_FI_DEV_FB_FREE"
 	heldSeries = "memestimate_reservation_outstanding_bytes"
@@ -144,7 +146,8 @@ func where(ctx context.Context, server v1.API, q Question, now time.Time) (*Answ
 		}
 	}
 	byRoom := func(x, y Place) int {
-		return cmp.Or(cmp.Compare(x.Available(), y.Available()), cmp.Compare(y.Since, x.Since), cmp.Compare(x.Host, y.Host), cmp.Compare(x.GPU, y.GPU), cmp.Compare(x.Instance, y.Instance))
+		return cmp.Or(cmp.Compare(x.Available(), y.Available()), cmp.Compare(y.Since, x.Since), cmp.Compare(x.Host, y.Host),
+			cmp.Compare(x.GPU, y.GPU), cmp.Compare(x.Instance, y.Instance))
 	}
 	slices.SortFunc(a.Fit, byRoom)
 	slices.SortFunc(a.Held, byRoom)

@@ -7,10 +7,11 @@ import (
 )
 
 // unended are the states of a job that may still change.
-var unended = []string{"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT"}
+var unended = []string{"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD",
+	"REQUEUE_FED", "RESIZING", "STAGE_OUT", "SIGNALING", "STOPPED", "SPECIAL_EXIT"}
 
-// ExitCode reads what "scontrol show job -o" says of a job, or of all jobs of an array: the highest exit code, 128+n where signal n
-// ended one, once all have ended. A job that ended otherwise, such as for its time, has 1 at least.
+// ExitCode reads what "scontrol show job -o" says of a job, or of all jobs of an array: the highest exit code, 128+n
+// where signal n ended one, once all have ended. A job that ended otherwise, such as for its time, has 1 at least.
 func ExitCode(out string) (code int, ended bool) {
 	lines := 0
 	for line := range strings.Lines(out) {

@@ -1,5 +1,5 @@
-// Package slurm finds the smallest request to a Slurm cluster that holds a job, from the cluster's own list of nodes. It runs
-// nothing: the caller asks sinfo and hands the request to sbatch or srun. Sizes are bytes.
+// Package slurm finds the smallest request to a Slurm cluster that holds a job, from the cluster's own list of nodes.
+// It runs nothing: the caller asks sinfo and hands the request to sbatch or srun. Sizes are bytes.
 package slurm
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Format is what sinfo is to be asked for: sinfo -N -h -o Format. These letters are as old as Slurm's GRES, and their output is not
-// tied to a version as that of --json is.
+// Format is what sinfo is to be asked for: sinfo -N -h -o Format. These letters are as old as Slurm's GRES, and their
+// output is not tied to a version as that of --json is.
 const Format = "%N|%T|%P|%c|%m|%f|%G"
 
 // A Node is one of the cluster's.
@@ -56,7 +56,8 @@ func ParseNodes(out string) ([]Node, error) {
 			nodes[i].Default = nodes[i].Default || isDefault
 			continue
 		}
-		n := Node{Name: f[0], State: strings.TrimRight(f[1], "*~#!%$@^-+"), Partitions: []string{partition}, Default: isDefault}
+		n := Node{Name: f[0], State: strings.TrimRight(f[1], "*~#!%$@^-+"), Partitions: []string{partition},
+			Default: isDefault}
 		n.CPUs, _ = strconv.Atoi(strings.TrimSuffix(f[3], "+"))
 		mb, _ := strconv.ParseUint(strings.TrimSuffix(f[4], "+"), 10, 43)
 		n.Memory = mb << 20
@@ -125,7 +126,8 @@ func parseGRES(s string) ([]GRES, error) {
 }
 
 // down are the states in which a node takes no job until somebody sees to it.
-var down = []string{"down", "drained", "draining", "fail", "failing", "inval", "maint", "unknown", "error", "powered_down", "future"}
+var down = []string{"down", "drained", "draining", "fail", "failing", "inval", "maint", "unknown", "error",
+	"powered_down", "future"}
 
 // usable tells whether the node may take a job now or later.
 func (n *Node) usable() bool { return !slices.Contains(down, strings.ToLower(n.State)) }

@@ -88,8 +88,9 @@ type kind struct {
 	counts     map[string]int
 }
 
-// Choose returns the smallest request that holds a job: of the GPUs with enough memory those with least, on as few nodes as can be. It fails
-// with a [*Refusal] when no nodes could hold it even if they were idle. Slurm does the waiting.
+// Choose returns the smallest request that holds a job: of the GPUs with enough memory those with least, on as few
+// nodes as can be. It fails with a [*Refusal] when no nodes could hold it even if they were idle. Slurm does the
+// waiting.
 func Choose(nodes []Node, need Need, sizes cluster.Sizes) (*Request, error) {
 	nodes = slices.DeleteFunc(slices.Clone(nodes), func(n Node) bool { return !need.allows(&n) })
 	kinds, unknown := kindsOf(nodes, need, sizes)
@@ -174,7 +175,8 @@ func kindsOf(nodes []Node, need Need, sizes cluster.Sizes) (kinds []*kind, unkno
 				continue
 			}
 			add("gpu:"+g.Type, "", "gpu:"+g.Type, s, 1, count, n.Name)
-			if shards := n.count("shard", g.Type); need.Share && need.GPUs == 1 && g.Type != "" && shards > count && shards%count == 0 && s.Bytes > 0 {
+			if shards := n.count("shard", g.Type); need.Share && need.GPUs == 1 && g.Type != "" && shards > count &&
+				shards%count == 0 && s.Bytes > 0 {
 				each := s.Bytes / uint64(shards/count)
 				units := int((need.Bytes + each - 1) / each)
 				if units >= 1 && units < shards/count {
@@ -185,7 +187,8 @@ func kindsOf(nodes []Node, need Need, sizes cluster.Sizes) (kinds []*kind, unkno
 		}
 	}
 	slices.SortStableFunc(kinds, func(a, b *kind) int {
-		return cmp.Or(cmp.Compare(a.size.Bytes, b.size.Bytes), cmp.Compare(a.gres, b.gres), cmp.Compare(a.constraint, b.constraint))
+		return cmp.Or(cmp.Compare(a.size.Bytes, b.size.Bytes), cmp.Compare(a.gres, b.gres),
+			cmp.Compare(a.constraint, b.constraint))
 	})
 	slices.Sort(unknown)
 	return kinds, unknown
@@ -221,7 +224,8 @@ func (k *kind) most() (node string, count int) {
 	return node, count
 }
 
-// request returns the request for GPUs of the kind on as few nodes as can be, equally many on each; nil when there are too few.
+// request returns the request for GPUs of the kind on as few nodes as can be, equally many on each; nil when there are
+// too few.
 func (k *kind) request(need Need, nodes []Node) *Request {
 	for n := 1; n <= need.GPUs; n++ {
 		if need.GPUs%n != 0 {
@@ -241,7 +245,8 @@ func (k *kind) request(need Need, nodes []Node) *Request {
 			constraint = append(constraint, k.constraint)
 		}
 		return &Request{
-			GRES: fmt.Sprintf("%s:%d", k.gres, each), Nodes: n, Constraint: strings.Join(constraint, "&"), Partition: need.Partition, Host: need.Host,
+			GRES: fmt.Sprintf("%s:%d", k.gres, each), Nodes: n, Constraint: strings.Join(constraint,
+				"&"), Partition: need.Partition, Host: need.Host,
 			Type: k.label, Bytes: k.size.Bytes, Guessed: k.size.Guessed,
 		}
 	}

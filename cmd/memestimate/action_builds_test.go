@@ -45,7 +45,8 @@ func (r *runner) value(expr string) string {
 }
 
 func (r *runner) fill(text string) string {
-	return expression.ReplaceAllStringFunc(text, func(x string) string { return r.value(expression.FindStringSubmatch(x)[1]) })
+	return expression.ReplaceAllStringFunc(text,
+		func(x string) string { return r.value(expression.FindStringSubmatch(x)[1]) })
 }
 
 // play runs the steps up to the first that fails, and returns their output and the exit code.
@@ -114,17 +115,19 @@ func newRunner(t *testing.T, j *pullJob) *runner {
 	return r
 }
 
-// The steps of the action, as a runner runs them, against a stand-in for the API: a commit that is no release is built, the comment is
-// posted, the outputs are those of the check.
+// The steps of the action, as a runner runs them, against a stand-in for the API: a commit that is no release is
+// built, the comment is posted, the outputs are those of the check.
 func TestActionEndToEnd(t *testing.T) {
 	j := newJob(t, jobBudget)
 	r := newRunner(t, j)
 	log, code := r.play(readAction(t))
-	if code != 0 || !strings.Contains(log, "it is built from source") || !strings.Contains(log, "memestimate: comment created: https://github.example/") {
+	if code != 0 || !strings.Contains(log, "it is built from source") ||
+		!strings.Contains(log, "memestimate: comment created: https://github.example/") {
 		t.Fatalf("code %d\n%s", code, log)
 	}
 	posted := j.stub.Comments()
-	if len(posted) != 1 || !strings.HasPrefix(posted[0].Body, forge.Marker("")+"\n### GPU memory: within budget\n") || !strings.Contains(posted[0].Body, j.base[:7]+"..."+j.head[:7]) {
+	if len(posted) != 1 || !strings.HasPrefix(posted[0].Body, forge.Marker("")+"\n### GPU memory: within budget\n") ||
+		!strings.Contains(posted[0].Body, j.base[:7]+"..."+j.head[:7]) {
 		t.Fatalf("%+v", posted)
 	}
 	if got := r.known["steps.check.outputs.outcome"] + " " + r.known["steps.check.outputs.models"]; got != "within 2" {
@@ -137,9 +140,11 @@ func TestActionRunsReleases(t *testing.T) {
 	j := newJob(t, jobBudget)
 	tools, program := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(program, "memestimate"), "#!/bin/sh\necho released: \"$@\"\n")
-	write(t, filepath.Join(tools, "curl"), "#!/bin/sh\nwhile [ \"$1\" != --output ]; do shift; done\necho \"$3\" >\"$2.from\"\ntar -czf \"$2\" -C '"+program+"' memestimate\n")
+	write(t, filepath.Join(tools, "curl"),
+		"#!/bin/sh\nwhile [ \"$1\" != --output ]; do shift; done\necho \"$3\" >\"$2.from\"\ntar -czf \"$2\" -C '"+program+"' memestimate\n")
 	write(t, filepath.Join(tools, "gh"), "#!/bin/sh\necho \"gh $*\"\n[ -e '"+tools+"/proved' ]\n")
-	for _, path := range []string{filepath.Join(program, "memestimate"), filepath.Join(tools, "curl"), filepath.Join(tools, "gh")} {
+	for _, path := range []string{filepath.Join(program, "memestimate"), filepath.Join(tools, "curl"),
+		filepath.Join(tools, "gh")} {
 		if err := os.Chmod(path, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +177,8 @@ func TestActionRunsReleases(t *testing.T) {
 			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+releases+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/memestimate/memestimate")
 		log, code := r.play(readAction(t))
 		if code != tt.code || !strings.Contains(log, tt.says) || tt.code != 0 && strings.Contains(log, "released: ") {
-			t.Errorf("%s, %s, proved %v: code %d, want %d and %q\n%s", tt.ref, tt.version, tt.proved, code, tt.code, tt.says, log)
+			t.Errorf("%s, %s, proved %v: code %d, want %d and %q\n%s", tt.ref, tt.version, tt.proved, code, tt.code, tt.says,
+				log)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of what its children leave behind, so that daemons in sessions of their own can still be told
-// from strangers.
+// adopt makes this process the parent of what its children leave behind, so that daemons in sessions of their own can
+// still be told from strangers.
 func adopt() { unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // bury takes leave of adopted children that ended: all but the command, of which its starter wants to know.

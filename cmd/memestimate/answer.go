@@ -22,16 +22,18 @@ type look struct {
 func (l *look) flags(fs *pflag.FlagSet) {
 	l.colour = "auto"
 	fs.BoolVar(&l.full, "full", false, "show the whole report on a terminal too, layer by layer")
-	fs.Var(&oneOf{value: &l.colour, names: []string{"auto", "always", "never"}}, "color", "colours on a terminal: auto, always, never")
+	fs.Var(&oneOf{value: &l.colour, names: []string{"auto", "always", "never"}}, "color",
+		"colours on a terminal: auto, always, never")
 }
 
-// short reports whether the answer is for a person at a terminal, who wants it on one screen. Files, pipes and all other
-// forms have the whole report.
+// short reports whether the answer is for a person at a terminal, who wants it on one screen. Files, pipes and all
+// other forms have the whole report.
 func (l *look) short(e *env, o *output) bool {
 	return e.terminal && !l.full && o.format == "text" && (o.file == "" || o.file == "-")
 }
 
-// of is what the terminal can show: colours by https://no-color.org and https://force-color.org, characters by the locale.
+// of is what the terminal can show: colours by https://no-color.org and https://force-color.org, characters by the
+// locale.
 func (l *look) of(e *env, o *output) report.Look {
 	colour := l.colour == "always"
 	if l.colour == "auto" {
@@ -55,9 +57,10 @@ func isUTF8(e *env) bool {
 // shownGPUs are those of the known GPUs that an answer is held against, by their memory.
 var shownGPUs = []string{"t4", "rtx-4090", "rtx-5090", "a100-40gb", "l40s", "a100-80gb", "h100-80gb", "h200"}
 
-// gpuFits says which known GPUs the run fits. What it takes depends a little on the GPU, so where that could matter it is
-// simulated anew.
-func gpuFits(simulate func(estimate.Step) (*estimate.Peak, error), step estimate.Step, p *estimate.Peak) (out []report.GPUFit) {
+// gpuFits says which known GPUs the run fits. What it takes depends a little on the GPU, so where that could matter it
+// is simulated anew.
+func gpuFits(simulate func(estimate.Step) (*estimate.Peak, error), step estimate.Step,
+	p *estimate.Peak) (out []report.GPUFit) {
 	step.Limited, step.MemoryLimit, step.Record = false, 0, false
 	for _, id := range shownGPUs {
 		g, err := gpu.Find(id)

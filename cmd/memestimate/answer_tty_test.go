@@ -54,11 +54,16 @@ func TestAnswerIsOnTheScreen(t *testing.T) {
 		args  string
 		wants []string
 	}{
-		{"resnet50 --batch 32", []string{"resnet50, batch 32: training in fp32 with adamw", "max_memory_allocated()", "nvidia-smi", "\npeak    in the backward pass of step 2, at ", "\nlayers  ", "\nfits    T4 yes", "fit resnet50 --gpu NAME"}},
+		{"resnet50 --batch 32", []string{"resnet50, batch 32: training in fp32 with adamw", "max_memory_allocated()",
+			"nvidia-smi", "\npeak    in the backward pass of step 2, at ", "\nlayers  ", "\nfits    T4 yes",
+			"fit resnet50 --gpu NAME"}},
 		{"gpt2 --batch 8", []string{"loss "}},
-		{"qwen2_0_5b --batch 4 --gpu rtx-4090", []string{"fits NVIDIA GeForce RTX 4090: ", "T4 no", "is the largest that fits RTX 4090"}},
-		{"resnet50:dynamo --batch 8", []string{"warning this export is for inference: 53 convolutions absorbed the batch norms", "more with --full"}},
-		{"resnet50 --batch 256 --gpu t4", []string{"does not fit Tesla T4: ", "out of memory in the forward pass of step 1, at layer2.2.conv3", "T4 no"}},
+		{"qwen2_0_5b --batch 4 --gpu rtx-4090", []string{"fits NVIDIA GeForce RTX 4090: ", "T4 no",
+			"is the largest that fits RTX 4090"}},
+		{"resnet50:dynamo --batch 8",
+			[]string{"warning this export is for inference: 53 convolutions absorbed the batch norms", "more with --full"}},
+		{"resnet50 --batch 256 --gpu t4", []string{"does not fit Tesla T4: ",
+			"out of memory in the forward pass of step 1, at layer2.2.conv3", "T4 no"}},
 		{"mlp --batch 1 --mode infer --budget 1MiB", []string{"does not fit the budget: "}},
 	} {
 		for _, size := range [][2]uint16{{24, 80}, {50, 200}} {

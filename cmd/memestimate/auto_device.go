@@ -18,7 +18,8 @@ type autoDevice struct {
 }
 
 func (a *autoDevice) flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&a.on, "auto-device", false, "name the GPU of this machine that the job fits on, as CUDA_VISIBLE_DEVICES; exit code 1 when none does")
+	fs.BoolVar(&a.on, "auto-device", false,
+		"name the GPU of this machine that the job fits on, as CUDA_VISIBLE_DEVICES; exit code 1 when none does")
 	a.choice.flags(fs)
 	a.gpus.flags(fs)
 }
@@ -80,7 +81,8 @@ func (a *autoDevice) answer(e *env, r *estimate.Report, o *output) error {
 	}
 	for i := range chosen {
 		d := &chosen[i]
-		fmt.Fprintf(w, "%s %s: %s available, at most %s needed\n", d.Label(), printable(d.Name), devices.FormatBytes(d.Available()), report.Size(r.Peak.UpperBound))
+		fmt.Fprintf(w, "%s %s: %s available, at most %s needed\n", d.Label(), printable(d.Name),
+			devices.FormatBytes(d.Available()), report.Size(r.Peak.UpperBound))
 	}
 	if _, err := fmt.Fprintln(w, devices.Environment(chosen)[1]); err != nil {
 		return fail(exitOutput, "stdout: %w", cause(err))

@@ -36,8 +36,8 @@ type baseline struct {
 	origins func() []*origin // files that are gone since
 }
 
-// newBaseline finds the commit that is compared with: a revision, or what a pull request starts from, what a push found, or HEAD. It is
-// fetched where the clone lacks it and that is wanted.
+// newBaseline finds the commit that is compared with: a revision, or what a pull request starts from, what a push
+// found, or HEAD. It is fetched where the clone lacks it and that is wanted.
 func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) {
 	repo, err := git.Open(dir)
 	if err != nil {
@@ -68,7 +68,8 @@ func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) 
 		}
 		if within, known := repo.IsAncestor(b.commit, out); start != "" && within && known && b.commit != start {
 			if before, known := repo.IsAncestor(b.commit, start); known && !before {
-				return nil, fail(exitInput, "base %s: is a commit of the pull request itself, from which nothing of it can be seen to grow", quoteArg(rev))
+				return nil, fail(exitInput,
+					"base %s: is a commit of the pull request itself, from which nothing of it can be seen to grow", quoteArg(rev))
 			}
 		}
 	case start != "":
@@ -91,8 +92,8 @@ func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) 
 	return b, nil
 }
 
-// unsaid is the base in a job that is neither for a pull request nor for a push of which it is known what was there: where the branch
-// parts from the one that the repository shows, or on that one the commit before.
+// unsaid is the base in a job that is neither for a pull request nor for a push of which it is known what was there:
+// where the branch parts from the one that the repository shows, or on that one the commit before.
 func (b *baseline) unsaid(job forge.Job, fetch bool) (string, error) {
 	if job.Default == "" {
 		return "", fail(exitInput, "what the models are compared with is not known here").withHint("--base says it, as in --base origin/main")
@@ -148,7 +149,8 @@ func (b *baseline) missing(what string, err error, fetched bool) error {
 	return x.withHint("in a shallow clone, --fetch brings it")
 }
 
-// file returns what the base has under a name; false when it has nothing there. Why is then more than that, where more is known.
+// file returns what the base has under a name; false when it has nothing there. Why is then more than that, where more
+// is known.
 func (b *baseline) file(name string) (f git.File, ok bool, why string, err error) {
 	f, ok = b.files[name]
 	if ok && f.Kind == git.Regular {
@@ -276,7 +278,8 @@ const (
 	alikeNamed = 0.2
 )
 
-// movedFrom returns the file that is gone and is the most like a model, by its graph and by its path; nil where none is like it.
+// movedFrom returns the file that is gone and is the most like a model, by its graph and by its path; nil where none
+// is like it.
 func (b *baseline) movedFrom(name string, head *onnxload.Model) (best *origin) {
 	var mine parts
 	most := 0.0

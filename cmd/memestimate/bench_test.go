@@ -231,10 +231,12 @@ func piece(from, to, all int) []byte {
 	}
 	for i := from; i < to; i++ {
 		module := fmt.Sprintf("layers.%d", i)
-		g.Inits = append(g.Inits, Bare(module+".weight", onnxload.Float32, 64, 64), Bare(module+".bias", onnxload.Float32, 64))
+		g.Inits = append(g.Inits, Bare(module+".weight", onnxload.Float32, 64, 64),
+			Bare(module+".bias", onnxload.Float32, 64))
 		gemm, relu := "/"+module+"/Gemm", "/"+module+"/Relu"
 		g.Nodes = append(g.Nodes,
-			Node{Op: "Gemm", Name: gemm, In: []string{in, module + ".weight", module + ".bias"}, Out: []string{gemm + "_output_0"}, Attrs: []Attr{A("transB", int64(1))}},
+			Node{Op: "Gemm", Name: gemm, In: []string{in, module + ".weight", module + ".bias"},
+				Out: []string{gemm + "_output_0"}, Attrs: []Attr{A("transB", int64(1))}},
 			Node{Op: "Relu", Name: relu, In: []string{gemm + "_output_0"}, Out: []string{relu + "_output_0"}})
 		in = relu + "_output_0"
 	}
@@ -252,7 +254,8 @@ func writeBig(path string, n int64) error {
 		Out:   []Value{{Name: "y"}},
 	}.Bytes()
 	size := 4 * n * n
-	weight := protowire.AppendVarint(Tag(Str(Varint(Varint(Varint(nil, 1, uint64(n)), 1, uint64(n)), 2, 1), 8, "fc.weight"), 9, 2), uint64(size))
+	weight := protowire.AppendVarint(Tag(Str(Varint(Varint(Varint(nil, 1, uint64(n)), 1, uint64(n)), 2, 1), 8,
+		"fc.weight"), 9, 2), uint64(size))
 	graph := append(g, protowire.AppendVarint(Tag(nil, 5, 2), uint64(len(weight))+uint64(size))...)
 	graph = append(graph, weight...)
 	head := Bytes(Varint(nil, 1, 10), 8, Varint(nil, 2, 21))

@@ -170,8 +170,10 @@ func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err err
 		}
 		checkAll(e, f, out.all, out.base)
 		out.changed = out.base.changes(f, out.all)
-		if grows && job.CI && out.base.own && !slices.ContainsFunc(out.all, func(m *checked) bool { return m.past.state != isSame || m.err != nil }) {
-			return fail(exitInput, "the base is the commit that is checked, %.12s, from which nothing can grow", out.base.commit).
+		if grows && job.CI && out.base.own && !slices.ContainsFunc(out.all,
+			func(m *checked) bool { return m.past.state != isSame || m.err != nil }) {
+			return fail(exitInput, "the base is the commit that is checked, %.12s, from which nothing can grow",
+				out.base.commit).
 				withHint("--base says another one, as in --base origin/main")
 		}
 		return nil
@@ -236,8 +238,8 @@ func (c *checking) verdict(e *env, out *outcome) error {
 	return &exitError{code: code}
 }
 
-// A problem is why a check does not pass: a limit that is passed, a model that could not be estimated, or that there is no
-// check at all.
+// A problem is why a check does not pass: a limit that is passed, a model that could not be estimated, or that there
+// is no check at all.
 type problem struct {
 	code  int
 	file  string // where it is to be changed: the budget file
@@ -258,7 +260,8 @@ func (o *outcome) problems() (all []problem) {
 			}
 		}
 		if m.err != nil { // a size that is not given is the file's fault, not the command line's
-			all = append(all, problem{code: max(exitInput, codeOf(m.err)), file: o.config, at: m.entry.Line, text: oneLine(m.err.Error()), model: m.name, err: m.err})
+			all = append(all, problem{code: max(exitInput, codeOf(m.err)), file: o.config, at: m.entry.Line,
+				text: oneLine(m.err.Error()), model: m.name, err: m.err})
 		}
 	}
 	if o.err != nil {
@@ -291,7 +294,8 @@ func overText(l budget.Line) string {
 func annotate(w io.Writer, file string, line int, text string) {
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	fmt.Fprintf(w, "::error file=%s,line=%d,title=memestimate::%s\n", property.Replace(filepath.ToSlash(file)), max(line, 1), message.Replace(text))
+	fmt.Fprintf(w, "::error file=%s,line=%d,title=memestimate::%s\n", property.Replace(filepath.ToSlash(file)),
+		max(line, 1), message.Replace(text))
 }
 
 // checkJSON writes the lines of all models, the errors of those that have none, and what changed since the base.

@@ -41,7 +41,8 @@ func (b *baseline) changes(f *budget.File, all []*checked) (out changed) {
 	before := old.Asked(names, isBuiltin)
 	if why == "" {
 		if old.Base.Text != f.Base.Text {
-			out.asks = append(out.asks, budget.Change{What: "base", Before: old.Base.Text, After: f.Base.Text, Models: []string{}})
+			out.asks = append(out.asks, budget.Change{What: "base", Before: old.Base.Text, After: f.Base.Text,
+				Models: []string{}})
 		}
 		out.asks = append(out.asks, budget.Changes(before, now, func(name string) string { return was[name] })...)
 	}

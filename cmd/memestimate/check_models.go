@@ -198,7 +198,8 @@ func isBuiltin(name string) bool {
 	return err == nil
 }
 
-// stays refuses a symbolic link that leads out of the repository, or where there is none out of the folder of the budget file.
+// stays refuses a symbolic link that leads out of the repository, or where there is none out of the folder of the
+// budget file.
 func stays(dir, name string) error {
 	file, err := filepath.EvalSymlinks(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
@@ -254,7 +255,8 @@ func checkAll(e *env, f *budget.File, all []*checked, b *baseline) {
 func (c *checked) run(e *env, f *budget.File, b *baseline) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // one bug must not hide what the other models say
-			err = fail(exitBug, "%s: internal error, please report it with the model: %v at %s", quoteArg(c.name), p, panicPlace())
+			err = fail(exitBug, "%s: internal error, please report it with the model: %v at %s", quoteArg(c.name), p,
+				panicPlace())
 		}
 	}()
 	head, err := openModel(e, c.in, &settings{}, nil)

@@ -67,7 +67,8 @@ func codeQuality(w io.Writer, o *outcome) error {
 	}
 	out := []entry{}
 	for _, p := range o.problems() {
-		out = append(out, entry{p.text, p.rule(), p.fingerprint(), "blocker", location{filepath.ToSlash(p.file), lines{max(p.at, 1)}}})
+		out = append(out, entry{p.text, p.rule(), p.fingerprint(), "blocker",
+			location{filepath.ToSlash(p.file), lines{max(p.at, 1)}}})
 	}
 	return encodeJSON(w, out)
 }

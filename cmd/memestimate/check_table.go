@@ -13,7 +13,8 @@ import (
 func checkGrid(all []*checked, exact bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
 		{Title: "verdict"}, {Title: "model", File: true}, {Title: "settings"}, {Title: "what"},
-		{Title: "size", Right: true}, {Title: "limit", Right: true}, {Title: "before", Right: true, Spare: 3}, {Title: "change", Right: true, Spare: 2}, {Title: "note", Spare: 1},
+		{Title: "size", Right: true}, {Title: "limit", Right: true}, {Title: "before", Right: true,
+			Spare: 3}, {Title: "change", Right: true, Spare: 2}, {Title: "note", Spare: 1},
 	}}
 	for _, c := range all {
 		for _, x := range c.cases {
@@ -48,11 +49,12 @@ func checkRow(l budget.Line, exact bool) []string {
 	case l.LimitText == "":
 		verdict = "no limit"
 	}
-	return []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), size(l.Value), l.LimitText, before, change, l.Note}
+	return []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), size(l.Value), l.LimitText, before, change,
+		l.Note}
 }
 
-// tightest returns the limit of a case that is the nearest to being passed, or passed by the most: the first of those whose
-// figure is not known.
+// tightest returns the limit of a case that is the nearest to being passed, or passed by the most: the first of those
+// whose figure is not known.
 func (x *checkedCase) tightest() *budget.Line {
 	var best *budget.Line
 	most := -1.0

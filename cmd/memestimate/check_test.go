@@ -21,7 +21,8 @@ func gitIn(t *testing.T, dir string, args ...string) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
 	}
-	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"}, args...)...)
+	cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c",
+		"init.defaultBranch=main"}, args...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("git %v: %v: %s", args, err, out)
@@ -66,7 +67,9 @@ func TestCheckGrowth(t *testing.T) {
 	copyFile(t, filepath.Join(nets, "inserted.onnx"), filepath.Join(dir, "nets", "b.onnx"))
 	copyFile(t, filepath.Join(nets, "widened.onnx"), filepath.Join(dir, "nets", "c.onnx"))
 	stdout, stderr, code := try(t, "check", "-c", config)
-	if code != exitNo || strings.Count(stdout, "over ") != 1 || !strings.Contains(stderr, "memestimate.yaml:5: nets/b.onnx (batch 256): device memory ") || !strings.Contains(stderr, "over +5%") {
+	if code != exitNo || strings.Count(stdout, "over ") != 1 ||
+		!strings.Contains(stderr, "memestimate.yaml:5: nets/b.onnx (batch 256): device memory ") ||
+		!strings.Contains(stderr, "over +5%") {
 		t.Errorf("code %d\n%s%s", code, stdout, stderr)
 	}
 	if !strings.Contains(stdout, "new: nothing to grow from, as the entry says") {
@@ -81,7 +84,8 @@ func TestCheckGrowth(t *testing.T) {
 		t.Errorf("from the revision before: code %d", code)
 	}
 	for _, rev := range []string{"nosuch", "--exec=x", "HEAD:nets"} {
-		if _, stderr, code := try(t, "check", "-c", config, "--base="+rev); code != exitInput && code != exitUsage || strings.Contains(stderr, "internal error") {
+		if _, stderr, code := try(t, "check", "-c", config, "--base="+rev); code != exitInput && code != exitUsage ||
+			strings.Contains(stderr, "internal error") {
 			t.Errorf("base %s: code %d, %s", rev, code, stderr)
 		}
 	}
@@ -92,7 +96,8 @@ func TestCheckGrowth(t *testing.T) {
 	outside := t.TempDir()
 	write(t, filepath.Join(outside, "memestimate.yaml"), "models: conv_example\nlimits: {growth: 0%}")
 	t.Setenv("GIT_CEILING_DIRECTORIES", filepath.Dir(outside))
-	if _, stderr, code := try(t, "check", "-c", filepath.Join(outside, "memestimate.yaml")); code != exitInput || !strings.Contains(stderr, "git rev-parse: ") {
+	if _, stderr, code := try(t, "check", "-c", filepath.Join(outside, "memestimate.yaml")); code != exitInput ||
+		!strings.Contains(stderr, "git rev-parse: ") {
 		t.Errorf("outside of a repository: code %d, %s", code, stderr)
 	}
 }
@@ -137,7 +142,8 @@ func hundredModels(t testing.TB) string {
 		}
 	}
 	config := filepath.Join(dir, "memestimate.yaml")
-	if err := os.WriteFile(config, []byte("settings: {batch: 4}\nlimits: {device: 200GiB}\nmodels: '*.onnx'\n"), 0o666); err != nil {
+	if err := os.WriteFile(config, []byte("settings: {batch: 4}\nlimits: {device: 200GiB}\nmodels: '*.onnx'\n"),
+		0o666); err != nil {
 		t.Fatal(err)
 	}
 	return config

@@ -20,8 +20,8 @@ const (
 	// are simulated again and again stay within as much, which the processor's cache has in part.
 	smallPercent = 1000
 
-	// manyNodes is how many nodes a large graph has. Nearly all that is made of it is kept to the end, hundreds of megabytes:
-	// nothing is collected below the limit.
+	// manyNodes is how many nodes a large graph has. Nearly all that is made of it is kept to the end, hundreds of
+	// megabytes: nothing is collected below the limit.
 	manyNodes = 20_000
 
 	// memoryLimit is how much may be in use before the collector does what it can to stay below. It rises with what is

@@ -87,19 +87,21 @@ said in the same places. Exit codes are those of check.`,
 	cmd.Flags().BoolVar(&c.post, "post", false, "post the comment and add to the job's summary, rather than print")
 	cmd.Flags().IntVar(&c.number, "pull", 0, "number of the pull request, where the surroundings do not say it")
 	cmd.Flags().StringVar(&c.key, "key", "", "tells this comment from others of the same pull request")
-	cmd.Flags().DurationVar(&c.wait, "wait", 3*time.Minute, "how long to wait at most, in all, when the API limits the rate")
+	cmd.Flags().DurationVar(&c.wait, "wait", 3*time.Minute,
+		"how long to wait at most, in all, when the API limits the rate")
 	c.out.flags(cmd.Flags(), "markdown")
 	return cmd
 }
 
-// publish posts the comment and writes the summary and the outputs of the step. That one of them fails is told, and is an error only
-// when nobody would see the result.
+// publish posts the comment and writes the summary and the outputs of the step. That one of them fails is told, and is
+// an error only when nobody would see the result.
 func (c *commenting) publish(ctx context.Context, e *env, out *outcome) error {
 	summary := e.getenv("GITHUB_STEP_SUMMARY")
 	var summaryErr error
 	if summary != "" {
 		room := forge.SummaryRoom(summary)
-		if summaryErr = forge.AppendSummary(summary, commentBody(out, int(min(room, summaryRoom)), true)+"\n"); summaryErr != nil {
+		if summaryErr = forge.AppendSummary(summary, commentBody(out, int(min(room, summaryRoom)),
+			true)+"\n"); summaryErr != nil {
 			fmt.Fprintf(e.stderr, "memestimate: job summary: %s\n", oneLine(summaryErr.Error()))
 		}
 	}
@@ -115,11 +117,12 @@ func (c *commenting) publish(ctx context.Context, e *env, out *outcome) error {
 		fmt.Fprintf(e.stderr, "memestimate: no comment: %s; the job summary has it\n", oneLine(err.Error()))
 		return nil
 	}
-	return fail(exitOutput, "no comment: %w", err).withHint("without --post it is printed; a workflow has GITHUB_STEP_SUMMARY as another place for it")
+	return fail(exitOutput, "no comment: %w",
+		err).withHint("without --post it is printed; a workflow has GITHUB_STEP_SUMMARY as another place for it")
 }
 
-// stepOutputs writes what later steps of a GitHub workflow may ask: the outcome in one word, how many models are over their limits or
-// could not be checked, and where the comment is.
+// stepOutputs writes what later steps of a GitHub workflow may ask: the outcome in one word, how many models are over
+// their limits or could not be checked, and where the comment is.
 func stepOutputs(e *env, out *outcome, address string) error {
 	path := e.getenv("GITHUB_OUTPUT")
 	if path == "" {
@@ -139,6 +142,7 @@ func stepOutputs(e *env, out *outcome, address string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.over, n.failed, len(out.all), oneLine(address))
+	_, err = fmt.Fprintf(f, "outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.over, n.failed,
+		len(out.all), oneLine(address))
 	return errors.Join(err, f.Close())
 }

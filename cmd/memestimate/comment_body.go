@@ -26,7 +26,8 @@ const docsPage = "https://github.com/memestimate/memestimate/blob/main/docs/pull
 // leastDiff is the room below which a model's diff is left out, in bytes.
 const leastDiff = 4096
 
-// Names and sentences in a comment have so many characters: GitHub's column has 746 pixels, and a code span does not break.
+// Names and sentences in a comment have so many characters: GitHub's column has 746 pixels, and a code span does not
+// break.
 const (
 	rowName  = 28 // a line
 	rowLines = 3
@@ -40,8 +41,8 @@ const (
 	openItems = 5
 )
 
-// commentBody writes the outcome, what is wrong, a row for each model and setting but those that stay as they were, and with diffs
-// what changes in each model, in at most room bytes.
+// commentBody writes the outcome, what is wrong, a row for each model and setting but those that stay as they were,
+// and with diffs what changes in each model, in at most room bytes.
 func commentBody(o *outcome, room int, diffs bool) string {
 	if room < 2*leastDiff {
 		return ""
@@ -128,7 +129,8 @@ func (o *outcome) writeWrong(b *strings.Builder, limit int) {
 	}
 }
 
-// writeChanges writes what the budget file asks now that it did not ask in the base, and which models nobody checks any more.
+// writeChanges writes what the budget file asks now that it did not ask in the base, and which models nobody checks
+// any more.
 func (o *outcome) writeChanges(b *strings.Builder, limit int) {
 	var list []string
 	for _, c := range o.asks {
@@ -211,9 +213,9 @@ type row struct {
 	change float64 // share of what was there before
 }
 
-// rows makes a row for each model and setting, those over their limits first and then by how much they change, and what there is to
-// say beside them. Of those that were there and are within their limits only the first open ones are in the table; rest has the others.
-// Of names below a folder only the end is shown.
+// rows makes a row for each model and setting, those over their limits first and then by how much they change, and
+// what there is to say beside them. Of those that were there and are within their limits only the first open ones are
+// in the table; rest has the others. Of names below a folder only the end is shown.
 func (o *outcome) rows(models []*checked, below string, open int) (table, rest *report.Grid, notes []string) {
 	var all []row
 	for _, c := range models {
@@ -243,7 +245,8 @@ func (o *outcome) rows(models []*checked, below string, open int) (table, rest *
 	}
 	slices.SortStableFunc(all, func(a, b row) int { return cmp.Or(a.rank-b.rank, cmp.Compare(b.change, a.change)) })
 	columns := []report.Column{
-		{Title: "state"}, {Title: "model"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change", Right: true}, {Title: "tightest limit"},
+		{Title: "state"}, {Title: "model"}, {Title: "before", Right: true}, {Title: "after", Right: true}, {Title: "change",
+			Right: true}, {Title: "tightest limit"},
 	}
 	table, rest = &report.Grid{Columns: columns}, &report.Grid{Columns: columns}
 	for _, r := range all {
@@ -258,8 +261,8 @@ func (o *outcome) rows(models []*checked, below string, open int) (table, rest *
 	return table, rest, notes
 }
 
-// commonFolder returns the folder that all models are in, with a slash at its end, where the names of some are too long to be shown
-// whole; else "".
+// commonFolder returns the folder that all models are in, with a slash at its end, where the names of some are too
+// long to be shown whole; else "".
 func commonFolder(models []*checked) string {
 	folder, long := path.Dir(models[0].name)+"/", false
 	for _, c := range models {
@@ -374,7 +377,8 @@ func (o *outcome) footer() string {
 			text = fmt.Sprintf("base %s, %s", name(o.base.rev, rowName), text)
 		}
 	}
-	text += fmt.Sprintf("%s, %s. [What this says](%s)", o.when.UTC().Format("2 Jan 2006 15:04 UTC"), shortVersion(), docsPage)
+	text += fmt.Sprintf("%s, %s. [What this says](%s)", o.when.UTC().Format("2 Jan 2006 15:04 UTC"), shortVersion(),
+		docsPage)
 	if o.page != "" {
 		text += fmt.Sprintf(", [the job](%s)", o.page)
 	}

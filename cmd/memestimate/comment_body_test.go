@@ -19,7 +19,8 @@ func manyChecked(n, layers int) (out []*checked) {
 		r := &estimate.Report{Peak: &estimate.Peak{Device: 1000 + extra}, Coverage: estimate.Coverage{}}
 		for i := range layers {
 			name := fmt.Sprintf("<b>|@team `%d` %s", i, strings.Repeat("n", i%200))
-			r.Layers = append(r.Layers, module.Layer{Name: name, Op: name, Params: int64(i) + extra, Outputs: []module.Tensor{{DType: "float32", Shape: []int64{int64(i)}}}})
+			r.Layers = append(r.Layers, module.Layer{Name: name, Op: name, Params: int64(i) + extra,
+				Outputs: []module.Tensor{{DType: "float32", Shape: []int64{int64(i)}}}})
 		}
 		return r
 	}
@@ -34,7 +35,8 @@ func manyChecked(n, layers int) (out []*checked) {
 		if c.past.state != isNew {
 			x.base = made(0)
 		}
-		x.lines = []budget.Line{{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1005, Limit: &limit, LimitText: "1 B", Over: i%3 == 1}}
+		x.lines = []budget.Line{{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1005, Limit: &limit,
+			LimitText: "1 B", Over: i%3 == 1}}
 		c.cases = []checkedCase{x}
 		out = append(out, c)
 	}

@@ -15,7 +15,8 @@ import (
 
 const jobBudget = "settings: {batch: 256}\nlimits:\n  growth: 500%\nmodels: nets/*.onnx\n"
 
-// The comment is created, then updated in place; what others merged meanwhile is no growth of this pull request; a step has its outputs.
+// The comment is created, then updated in place; what others merged meanwhile is no growth of this pull request; a
+// step has its outputs.
 func TestPosted(t *testing.T) {
 	j := newJob(t, jobBudget)
 	log, code := j.comment()
@@ -46,11 +47,13 @@ func TestPosted(t *testing.T) {
 	// Over budget: the same comment says so, the line of the budget file is annotated, the job fails.
 	write(t, filepath.Join(j.dir, "memestimate.yaml"), strings.Replace(jobBudget, "500%", "1%", 1))
 	log, code = j.comment()
-	if code != exitNo || !strings.Contains(log, "comment updated") || !strings.Contains(log, "memestimate.yaml,line=3,title=memestimate::nets/net.onnx (batch 256)") {
+	if code != exitNo || !strings.Contains(log, "comment updated") ||
+		!strings.Contains(log, "memestimate.yaml,line=3,title=memestimate::nets/net.onnx (batch 256)") {
 		t.Errorf("over budget: code %d\n%s", code, log)
 	}
 	posted = j.stub.Comments()
-	if len(posted) != 1 || !strings.Contains(posted[0].Body, "### GPU memory: 1 of 2 models over budget") || !strings.Contains(posted[0].Body, "- `growth` goes from `500%` to `1%` for `nets/net.onnx` and 1 more\n") {
+	if len(posted) != 1 || !strings.Contains(posted[0].Body, "### GPU memory: 1 of 2 models over budget") ||
+		!strings.Contains(posted[0].Body, "- `growth` goes from `500%` to `1%` for `nets/net.onnx` and 1 more\n") {
 		t.Errorf("%+v", posted)
 	}
 
@@ -61,8 +64,10 @@ func TestPosted(t *testing.T) {
 		api        string
 	}{
 		{"a fork", "no comment: forbidden: ", []forgetest.Answer{forgetest.Pass, forgetest.Pass, forgetest.Forbidden}, ""},
-		{"locked", "no comment: the conversation is locked: ", []forgetest.Answer{forgetest.Pass, forgetest.Pass, forgetest.Locked}, ""},
-		{"rate limited", "no comment: rate limited: 403 API rate limit exceeded, for 1h0m0s", []forgetest.Answer{forgetest.RateLimited(time.Hour)}, ""},
+		{"locked", "no comment: the conversation is locked: ",
+			[]forgetest.Answer{forgetest.Pass, forgetest.Pass, forgetest.Locked}, ""},
+		{"rate limited", "no comment: rate limited: 403 API rate limit exceeded, for 1h0m0s",
+			[]forgetest.Answer{forgetest.RateLimited(time.Hour)}, ""},
 		{"offline", "no comment: no connection: ", nil, "http://127.0.0.1:1"},
 	} {
 		os.Remove(j.summary)
@@ -98,18 +103,20 @@ func TestPostedOnGitLab(t *testing.T) {
 		"GITLAB_CI": "true", "CI": "true", "CI_MERGE_REQUEST_IID": "7", "CI_PROJECT_ID": "42", "CI_API_V4_URL": j.stub.URL, "GITLAB_TOKEN": forgetest.Token,
 		"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": j.head, "CI_PROJECT_URL": "https://gitlab.example/o/r",
 	}
-	for _, want := range []string{"comment created: https://gitlab.example/o/r/-/merge_requests/7#note_1", "comment unchanged"} {
+	for _, want := range []string{"comment created: https://gitlab.example/o/r/-/merge_requests/7#note_1",
+		"comment unchanged"} {
 		if log, code := j.comment(); code != 0 || !strings.Contains(log, want) {
 			t.Errorf("code %d, want %s\n%s", code, want, log)
 		}
 	}
-	if notes := j.stub.Comments(); len(notes) != 1 || !strings.Contains(notes[0].Body, fmt.Sprintf("`%.7s...%.7s`", j.base, j.head)) {
+	if notes := j.stub.Comments(); len(notes) != 1 || !strings.Contains(notes[0].Body,
+		fmt.Sprintf("`%.7s...%.7s`", j.base, j.head)) {
 		t.Errorf("%+v", notes)
 	}
 }
 
-// Whatever keeps a check from being made, in whatever state the comment is and for whatever event, is said where the outcome would be: the
-// old one never stays.
+// Whatever keeps a check from being made, in whatever state the comment is and for whatever event, is said where the
+// outcome would be: the old one never stays.
 func TestErrorsAreSaid(t *testing.T) {
 	budget := func(text string) func(*pullJob) []string {
 		return func(j *pullJob) []string {
@@ -126,21 +133,29 @@ func TestErrorsAreSaid(t *testing.T) {
 	}{
 		{"broken YAML", budget("settings: {batch: 256}\nmodels: [\n"), exitInput, "did not find expected node content", 2},
 		{"an unknown key", budget("settings:\n  bacth: 256\nmodels: nets/*.onnx\n"), exitInput, "settings has no key", 2},
-		{"no budget file", func(j *pullJob) []string { os.Remove(filepath.Join(j.dir, "memestimate.yaml")); return nil }, exitInput, "no such file", 1},
+		{"no budget file", func(j *pullJob) []string { os.Remove(filepath.Join(j.dir, "memestimate.yaml")); return nil },
+			exitInput, "no such file", 1},
 		{"an unknown base", func(*pullJob) []string { return []string{"--base", "nosuch"} }, exitInput, "base nosuch: ", 1},
 		{"an unknown base in the file", budget("base: nosuch\n" + jobBudget), exitInput, "base nosuch: ", 1},
-		{"a base that is an option", func(*pullJob) []string { return []string{"--base=-x"} }, exitUsage, "is not the name of one commit", 1},
+		{"a base that is an option", func(*pullJob) []string { return []string{"--base=-x"} }, exitUsage,
+			"is not the name of one commit", 1},
 		{"an unknown GPU", budget("models: nets/*.onnx\nlimits:\n  fits: h200000\n"), exitInput, "unknown GPU", 3},
-		{"an unknown optimizer", budget("settings: {batch: 2,\n  optimizer: lion}\nmodels: nets/*.onnx\n"), exitInput, "lion", 2},
+		{"an unknown optimizer", budget("settings: {batch: 2,\n  optimizer: lion}\nmodels: nets/*.onnx\n"), exitInput,
+			"lion", 2},
 		{"a glob that matches nothing", budget("models:\n  - nothing/*.onnx\n"), exitInput, "no such file", 2},
-		{"everything excluded", budget("models:\n  - path: nets/*.onnx\n    exclude: '**'\n"), exitInput, "leave no model", 3},
+		{"everything excluded", budget("models:\n  - path: nets/*.onnx\n    exclude: '**'\n"), exitInput, "leave no model",
+			3},
 		{"a pipe among the models", func(j *pullJob) []string {
 			if err := syscall.Mkfifo(filepath.Join(j.dir, "nets", "pipe.onnx"), 0o666); err != nil {
 				t.Fatal(err)
 			}
 			return nil
 		}, exitInput, "is a pipe", 4},
-		{"a model that is none", func(j *pullJob) []string { write(t, filepath.Join(j.dir, "nets", "net.onnx"), "x"); return nil }, exitInput, "1 model could not be estimated", 4},
+		{"a model that is none", func(j *pullJob) []string {
+			write(t, filepath.Join(j.dir, "nets", "net.onnx"),
+				"x")
+			return nil
+		}, exitInput, "1 model could not be estimated", 4},
 		{"a size that is not given", budget("models: nets/*.onnx\n"), exitInput, "2 models could not be estimated", 1},
 		{"no repository", func(j *pullJob) []string {
 			if err := os.Rename(filepath.Join(j.dir, ".git"), filepath.Join(j.dir, "x")); err != nil {
@@ -154,7 +169,8 @@ func TestErrorsAreSaid(t *testing.T) {
 		name  string
 		login string // whose comment with our marker is there; "" is none
 		after int    // how many comments there are then
-	}{{"no comment", "", 1}, {"our old comment", forgetest.Bot, 1}, {"somebody else's", "mallory", 2}, {"another bot's", "other[bot]", 2}}
+	}{{"no comment", "", 1}, {"our old comment", forgetest.Bot, 1}, {"somebody else's", "mallory", 2}, {"another bot's",
+		"other[bot]", 2}}
 	events := []struct {
 		name  string
 		set   func(j *pullJob)
@@ -212,7 +228,8 @@ func TestErrorsAreSaid(t *testing.T) {
 						t.Errorf("%s: the comments changed", name)
 					}
 					for _, text := range said {
-						if !strings.Contains(text, x.says) || !strings.Contains(text, "not checked\n") || strings.Contains(text, "ithin budget\n") {
+						if !strings.Contains(text, x.says) || !strings.Contains(text, "not checked\n") ||
+							strings.Contains(text, "ithin budget\n") {
 							t.Errorf("%s: want %q in\n%s", name, x.says, text)
 						}
 					}

@@ -25,8 +25,8 @@ import (
 // commentColumn is how wide a comment is on GitHub, in pixels.
 const commentColumn = 746
 
-// measure has a browser lay out Markdown as GitHub does, all folds open, and returns how many tables it has and which are wider than
-// their column. The page is written to COMMENT_PAGES, a folder, for people to look at.
+// measure has a browser lay out Markdown as GitHub does, all folds open, and returns how many tables it has and which
+// are wider than their column. The page is written to COMMENT_PAGES, a folder, for people to look at.
 func measure(t *testing.T, name, markdown string) (tables int, wide string) {
 	t.Helper()
 	browser := ""
@@ -45,7 +45,8 @@ func measure(t *testing.T, name, markdown string) (tables int, wide string) {
 	}
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "<!DOCTYPE html><meta charset=utf-8><title>x</title><style>%s</style><body style='margin:0'><article class=markdown-body style='width:%dpx;font-size:14px'>", css, commentColumn)
-	if err := goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert([]byte(markdown), &page); err != nil {
+	if err := goldmark.New(goldmark.WithExtensions(extension.GFM),
+		goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert([]byte(markdown), &page); err != nil {
 		t.Fatal(err)
 	}
 	folded := page.String()
@@ -69,7 +70,8 @@ document.title = 'measured ' + tables + ' tables; wide: ' + wide.join(' / ');
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path).Output()
+	out, err := exec.CommandContext(ctx, browser, "--headless", "--no-sandbox", "--disable-gpu",
+		"--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--dump-dom", "file://"+path).Output()
 	if err != nil {
 		t.Skipf("the browser does not run: %v", err)
 	}
@@ -82,7 +84,8 @@ document.title = 'measured ' + tables + ' tables; wide: ' + wide.join(' / ');
 	return tables, wide
 }
 
-// How much of a comment stands open does not grow with the models that are within their limits, and each row tells which model it is of.
+// How much of a comment stands open does not grow with the models that are within their limits, and each row tells
+// which model it is of.
 func TestCommentFolds(t *testing.T) {
 	o := changedModels(60)
 	body := commentBody(o, commentRoom, false)
@@ -95,7 +98,8 @@ func TestCommentFolds(t *testing.T) {
 	}
 	whole := strings.ReplaceAll(body, "`<br>`", "")
 	for i := range o.all {
-		if want := fmt.Sprintf("| `network_number_%d_of_the_large_family.onnx`<br>batch 1024, ", i); i < 30 && i%7 != 6 && !strings.Contains(whole, want) {
+		if want := fmt.Sprintf("| `network_number_%d_of_the_large_family.onnx`<br>batch 1024, ", i); i < 30 && i%7 != 6 &&
+			!strings.Contains(whole, want) {
 			t.Errorf("no row begins with %s", want)
 		}
 	}
@@ -104,15 +108,21 @@ func TestCommentFolds(t *testing.T) {
 	}
 }
 
-// changedModels makes models with long names and large figures, of which each third is over its limit, and each seventh is as it was.
+// changedModels makes models with long names and large figures, of which each third is over its limit, and each
+// seventh is as it was.
 func changedModels(n int) *outcome {
-	o := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0), base: &baseline{rev: "origin/a-branch-with-a-rather-long-name", commit: strings.Repeat("a", 40), head: strings.Repeat("b", 40)}}
+	o := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0),
+		base: &baseline{rev: "origin/a-branch-with-a-rather-long-name", commit: strings.Repeat("a", 40),
+			head: strings.Repeat("b", 40)}}
 	report := func(extra int64, layers int) *estimate.Report {
-		r := &estimate.Report{Peak: &estimate.Peak{Device: 1023<<30 + extra, Layer: fmt.Sprintf("model.encoder.layers.%d.self_attention.output.dense", extra%50)}}
+		r := &estimate.Report{Peak: &estimate.Peak{Device: 1023<<30 + extra,
+			Layer: fmt.Sprintf("model.encoder.layers.%d.self_attention.output.dense", extra%50)}}
 		for i := range layers {
 			r.Layers = append(r.Layers, module.Layer{
-				Name: fmt.Sprintf("/model/encoder/layers.%d/self_attention/output/dense/MatMul", i), Module: fmt.Sprintf("model.encoder.layers.%d.self_attention.output.dense", i),
-				Op: "MultiHeadScaledDotProductAttentionWithBias", Params: 1<<36 + extra, ParamBytes: 1<<38 + extra, Activation: 1<<40 + extra, SavedBytes: 1<<40 + extra,
+				Name: fmt.Sprintf("/model/encoder/layers.%d/self_attention/output/dense/MatMul",
+					i), Module: fmt.Sprintf("model.encoder.layers.%d.self_attention.output.dense", i),
+				Op: "MultiHeadScaledDotProductAttentionWithBias", Params: 1<<36 + extra, ParamBytes: 1<<38 +
+					extra, Activation: 1<<40 + extra, SavedBytes: 1<<40 + extra,
 				Outputs: []module.Tensor{{DType: "float32", Shape: []int64{1024, 4096, 4096, 4096 + extra}}},
 			})
 		}
@@ -125,21 +135,26 @@ func changedModels(n int) *outcome {
 			c.past.state = isSame
 		}
 		for k := range 2 {
-			x := checkedCase{label: fmt.Sprintf("batch %d, train, amp-bf16, adamw-fused-amsgrad, rtx-pro-6000-blackwell", 1024*(k+1)), head: report(1<<39, 12), base: report(7, 10)}
+			x := checkedCase{label: fmt.Sprintf("batch %d, train, amp-bf16, adamw-fused-amsgrad, rtx-pro-6000-blackwell",
+				1024*(k+1)), head: report(1<<39, 12), base: report(7, 10)}
 			most := int64(1020 << 30)
 			over := i%3 == 0
 			x.lines = []budget.Line{
-				{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1534 << 30, Before: &most, Limit: &most, LimitText: "+12.75%", Over: over},
-				{Model: c.name, Settings: x.label, Total: diff.Reserved, Value: 1034 << 30, Before: &most, Limit: &most, LimitText: "1020.00 GiB", Over: over, Note: "out of memory in the backward of step 1"},
+				{Model: c.name, Settings: x.label, Total: diff.Device, Value: 1534 << 30, Before: &most, Limit: &most,
+					LimitText: "+12.75%", Over: over},
+				{Model: c.name, Settings: x.label, Total: diff.Reserved, Value: 1034 << 30, Before: &most, Limit: &most,
+					LimitText: "1020.00 GiB", Over: over, Note: "out of memory in the backward of step 1"},
 			}
 			c.cases = append(c.cases, x)
 		}
 		if i%11 == 10 {
-			c.err = fail(exitInput, "%s: the tensor %s is of %d bytes, want at most %d", quoteArg(c.name), strings.Repeat("name.", 40), 1<<40, 1<<30)
+			c.err = fail(exitInput, "%s: the tensor %s is of %d bytes, want at most %d", quoteArg(c.name),
+				strings.Repeat("name.", 40), 1<<40, 1<<30)
 		}
 		o.all = append(o.all, c)
 		o.removed = append(o.removed, removal{c.name, "deleted"})
-		o.asks = append(o.asks, budget.Change{What: "clip-grad-norm", Before: strings.Repeat("h100-80gb; ", 12), After: "64.00 GiB", Models: []string{c.name, "b"}})
+		o.asks = append(o.asks, budget.Change{What: "clip-grad-norm", Before: strings.Repeat("h100-80gb; ", 12),
+			After: "64.00 GiB", Models: []string{c.name, "b"}})
 	}
 	return o
 }
@@ -158,7 +173,9 @@ func TestCommentWidth(t *testing.T) {
 	if _, wide := measure(t, "hostile", hostile.String()); wide != "" {
 		t.Errorf("hostile names: too wide: %s", wide)
 	}
-	failed := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0), err: fail(exitInput, "memestimate.yaml:3: path %q: no such file, and no built-in model of that name", strings.Repeat("models/", 40)).withHint("memestimate models lists the built-in ones")}
+	failed := &outcome{config: "memestimate.yaml", when: time.Unix(1e9, 0),
+		err: fail(exitInput, "memestimate.yaml:3: path %q: no such file, and no built-in model of that name",
+			strings.Repeat("models/", 40)).withHint("memestimate models lists the built-in ones")}
 	if _, wide := measure(t, "failed", commentBody(failed, commentRoom, true)); wide != "" {
 		t.Errorf("an error: too wide: %s", wide)
 	}

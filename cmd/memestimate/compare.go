@@ -52,9 +52,11 @@ there before the recording began is unknown.
 	}
 	c.settings.flags(cmd.Flags())
 	c.device.flag(cmd)
-	cmd.Flags().StringVar(&c.calibrate, "calibrate", "", "write what was learnt of this machine to this file, as a profile")
+	cmd.Flags().StringVar(&c.calibrate, "calibrate", "",
+		"write what was learnt of this machine to this file, as a profile")
 	cmd.Flags().Var(&c.process, "process", "what nvidia-smi showed for the process at most, for --calibrate")
-	cmd.Flags().Float64Var(&c.tolerance, "tolerance", 0, "fail, with exit code 1, when the predicted peak is off by more than this percentage; 0 for never")
+	cmd.Flags().Float64Var(&c.tolerance, "tolerance", 0,
+		"fail, with exit code 1, when the predicted peak is off by more than this percentage; 0 for never")
 	c.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
@@ -101,7 +103,8 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	}
 	h := played.History
 	if h.Allocated.Bytes == 0 {
-		return fail(exitInput, "%s: it shows no allocation of device %d: there is nothing to compare with", quoteArg(file), device)
+		return fail(exitInput, "%s: it shows no allocation of device %d: there is nothing to compare with", quoteArg(file),
+			device)
 	}
 	played.Infer()
 	both := compare.Runs(r, played)
@@ -122,11 +125,13 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 }
 
 // learn writes the profile, and says in the notes what it holds.
-func (c *comparing) learn(both *compare.Comparison, r *estimate.Report, s *snapshot.Snapshot, h *snapshot.History, device int) error {
+func (c *comparing) learn(both *compare.Comparison, r *estimate.Report, s *snapshot.Snapshot, h *snapshot.History,
+	device int) error {
 	p := &profile{Schema: profileForm, Source: both.File}
 	if c.process != 0 {
 		if p.Context = int64(c.process) - h.Reserved.Bytes; p.Context <= 0 {
-			return usagef("compare: --process %s is not more than the %s that the allocator reserved", report.Size(int64(c.process)), report.Size(h.Reserved.Bytes))
+			return usagef("compare: --process %s is not more than the %s that the allocator reserved",
+				report.Size(int64(c.process)), report.Size(h.Reserved.Bytes))
 		}
 		both.Note("learnt: the process takes %s beyond the allocator", report.Size(p.Context))
 	}
@@ -134,12 +139,14 @@ func (c *comparing) learn(both *compare.Comparison, r *estimate.Report, s *snaps
 		both.Note("learnt: cuBLAS keeps %s for each thread", report.Size(p.BLASWorkspace))
 	}
 	if p.Context == 0 && p.BLASWorkspace == 0 {
-		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS", quoteArg(both.File)).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
+		return fail(exitInput, "%s: nothing to learn: it shows no workspace of cuBLAS",
+			quoteArg(both.File)).withHint("--process SIZE, what nvidia-smi showed for the process, gives the context")
 	}
 	return writeProfile(c.calibrate, p)
 }
 
-func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare.Comparison, s *snapshot.Snapshot, file string, device int) error {
+func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare.Comparison, s *snapshot.Snapshot,
+	file string, device int) error {
 	switch c.out.format {
 	case "json":
 		return encodeJSON(w, both)
@@ -156,7 +163,8 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 		}
 		p := page.Page{Title: report.Show(both.Model, 60) + ": predicted and measured"}
 		for _, d := range both.Peaks {
-			p.Facts = append(p.Facts, page.Fact{Name: d.Name, Value: fmt.Sprintf("predicted %s, measured %s, %s", report.Size(d.Predicted), report.Size(d.Measured), percent(d))})
+			p.Facts = append(p.Facts, page.Fact{Name: d.Name, Value: fmt.Sprintf("predicted %s, measured %s, %s",
+				report.Size(d.Predicted), report.Size(d.Measured), percent(d))})
 		}
 		for _, n := range both.Notes {
 			p.Notes = append(p.Notes, n.Text)

@@ -19,9 +19,11 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 		if len(ds) == 0 {
 			return
 		}
-		g := &report.Grid{Columns: []report.Column{{Title: first, File: file}, {Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true}}}
+		g := &report.Grid{Columns: []report.Column{{Title: first, File: file}, {Title: "predicted", Right: true},
+			{Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true}}}
 		for _, d := range ds {
-			g.Rows = append(g.Rows, []string{d.Name, report.Size(d.Predicted), report.Size(d.Measured), report.Size(d.Difference), percent(d)})
+			g.Rows = append(g.Rows, []string{d.Name, report.Size(d.Predicted), report.Size(d.Measured),
+				report.Size(d.Difference), percent(d)})
 		}
 		out = append(out, titled{title, g})
 	}
@@ -35,10 +37,12 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 	}
 	if len(c.Tensors) > 0 {
 		g := &report.Grid{Columns: []report.Column{
-			{Title: "tensors at the peak, of", Right: true}, {Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
+			{Title: "tensors at the peak, of", Right: true}, {Title: "predicted", Right: true}, {Title: "measured",
+				Right: true}, {Title: "difference", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
 		}}
 		for _, t := range c.Tensors {
-			g.Rows = append(g.Rows, []string{report.Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured), report.Size(t.Difference), t.Layer, t.Site})
+			g.Rows = append(g.Rows, []string{report.Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured),
+				report.Size(t.Difference), t.Layer, t.Site})
 		}
 		out = append(out, titled{"Tensors of which one side has more at the peak", g})
 	}
@@ -55,18 +59,23 @@ const mostModules = 40
 func courseGrids(c *compare.Course) (out []titled) {
 	if len(c.Modules) > 0 {
 		g := &report.Grid{Columns: []report.Column{
-			{Title: "most held, as requested, in"}, {Title: "module", File: true}, {Title: "predicted", Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true},
+			{Title: "most held, as requested, in"}, {Title: "module", File: true}, {Title: "predicted",
+				Right: true}, {Title: "measured", Right: true}, {Title: "difference", Right: true}, {Title: "", Right: true},
 		}}
-		g.Rows = append(g.Rows, []string{"before the step", "", report.Size(c.Begin.Predicted), report.Size(c.Begin.Measured), report.Size(c.Begin.Difference), percent(c.Begin)})
+		g.Rows = append(g.Rows, []string{"before the step", "", report.Size(c.Begin.Predicted),
+			report.Size(c.Begin.Measured), report.Size(c.Begin.Difference), percent(c.Begin)})
 		for _, m := range c.Within(mostModules) {
-			g.Rows = append(g.Rows, []string{m.Phase, m.Name, report.Size(m.Predicted), report.Size(m.Measured), report.Size(m.Difference.Difference), percent(m.Difference)})
+			g.Rows = append(g.Rows, []string{m.Phase, m.Name, report.Size(m.Predicted), report.Size(m.Measured),
+				report.Size(m.Difference.Difference), percent(m.Difference)})
 		}
 		out = append(out, titled{"Most held within each module, in the order of the step", g})
 	}
 	if len(c.Partings) > 0 {
 		g := &report.Grid{Columns: []report.Column{
-			{Title: "part at event", Right: true}, {Title: "of"}, {Title: "predicted", Right: true}, {Title: "at most", Right: true},
-			{Title: "measured", Right: true}, {Title: "at most", Right: true}, {Title: "layer", File: true}, {Title: "measured at", File: true},
+			{Title: "part at event", Right: true}, {Title: "of"}, {Title: "predicted", Right: true}, {Title: "at most",
+				Right: true},
+			{Title: "measured", Right: true}, {Title: "at most", Right: true}, {Title: "layer",
+				File: true}, {Title: "measured at", File: true},
 		}}
 		for _, p := range c.Partings {
 			g.Rows = append(g.Rows, []string{
@@ -88,26 +97,31 @@ func change(n int64) string {
 
 // comparisonCSV is the comparison for programs: a row a figure, in bytes.
 func comparisonCSV(c *compare.Comparison) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "what"}, {Title: "name", File: true}, {Title: "predicted_bytes"}, {Title: "measured_bytes"}, {Title: "difference_bytes"}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "what"}, {Title: "name", File: true}, {Title: "predicted_bytes"},
+		{Title: "measured_bytes"}, {Title: "difference_bytes"}}}
 	for _, part := range []struct {
 		what string
 		ds   []compare.Difference
 	}{{"peak", c.Peaks}, {"category", c.Categories}, {"phase", c.Phases}, {"layer", c.Layers}} {
 		for _, d := range part.ds {
-			g.Rows = append(g.Rows, []string{part.what, d.Name, strconv.FormatInt(d.Predicted, 10), strconv.FormatInt(d.Measured, 10), strconv.FormatInt(d.Difference, 10)})
+			g.Rows = append(g.Rows, []string{part.what, d.Name, strconv.FormatInt(d.Predicted, 10),
+				strconv.FormatInt(d.Measured, 10), strconv.FormatInt(d.Difference, 10)})
 		}
 	}
 	if c.Course != nil {
 		for _, m := range c.Course.Modules {
-			g.Rows = append(g.Rows, []string{"module " + m.Phase, m.Name, strconv.FormatInt(m.Predicted, 10), strconv.FormatInt(m.Measured, 10), strconv.FormatInt(m.Difference.Difference, 10)})
+			g.Rows = append(g.Rows, []string{"module " + m.Phase, m.Name, strconv.FormatInt(m.Predicted, 10),
+				strconv.FormatInt(m.Measured, 10), strconv.FormatInt(m.Difference.Difference, 10)})
 		}
 		for _, p := range c.Course.Partings {
-			g.Rows = append(g.Rows, []string{"part " + p.Phase, strconv.Itoa(p.MeasuredEvent), strconv.FormatInt(p.Predicted, 10), strconv.FormatInt(p.Measured, 10), strconv.FormatInt(p.Difference, 10)})
+			g.Rows = append(g.Rows, []string{"part " + p.Phase, strconv.Itoa(p.MeasuredEvent),
+				strconv.FormatInt(p.Predicted, 10), strconv.FormatInt(p.Measured, 10), strconv.FormatInt(p.Difference, 10)})
 		}
 	}
 	for _, t := range c.Tensors {
 		p, m := t.Bytes*int64(t.Predicted), t.Bytes*int64(t.Measured)
-		g.Rows = append(g.Rows, []string{"tensors", strconv.FormatInt(t.Bytes, 10), strconv.FormatInt(p, 10), strconv.FormatInt(m, 10), strconv.FormatInt(t.Difference, 10)})
+		g.Rows = append(g.Rows, []string{"tensors", strconv.FormatInt(t.Bytes, 10), strconv.FormatInt(p, 10),
+			strconv.FormatInt(m, 10), strconv.FormatInt(t.Difference, 10)})
 	}
 	return g
 }

@@ -14,7 +14,8 @@ import (
 func TestCompareMeasured(t *testing.T) {
 	var out, errs bytes.Buffer
 	e := &env{stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
-	code := run(t.Context(), e, []string{"compare", "resnet50", "../../snapshot/testdata/resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm", "--format", "json"})
+	code := run(t.Context(), e, []string{"compare", "resnet50", "../../snapshot/testdata/resnet50_seed.pickle.gz",
+		"--batch", "1", "--optimizer", "sgdm", "--format", "json"})
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
@@ -23,7 +24,8 @@ func TestCompareMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range c.Peaks {
-		if off := math.Abs(float64(d.Difference)) / float64(d.Measured); off > 0.03 || d.Difference != d.Predicted-d.Measured {
+		if off := math.Abs(float64(d.Difference)) / float64(d.Measured); off > 0.03 ||
+			d.Difference != d.Predicted-d.Measured {
 			t.Errorf("%s: predicted %d, measured %d", d.Name, d.Predicted, d.Measured)
 		}
 	}
@@ -43,12 +45,13 @@ func TestCompareMeasured(t *testing.T) {
 	if len(c.Notes) == 0 || len(c.Tensors) == 0 || len(c.Layers) != 0 {
 		t.Errorf("%d notes, %d sizes, %d layers", len(c.Notes), len(c.Tensors), len(c.Layers))
 	}
-	// Of the first step nearly everything is alike. The convolutions that cuDNN gave another algorithm part first: the first of
-	// them is in layer2.0.conv2.
+	// Of the first step nearly everything is alike. The convolutions that cuDNN gave another algorithm part first: the
+	// first of them is in layer2.0.conv2.
 	switch k := c.Course; {
 	case k == nil || k.PredictedStep != 1 || k.MeasuredStep != 1 || k.Measured != 1495 || 10*k.Alike < 9*k.Predicted:
 		t.Errorf("the step is %+v", k)
-	case k.First == nil || k.First.MeasuredEvent != 62 || k.First.Phase != "forward" || k.First.Layer != "layer2.0.conv2" ||
+	case k.First == nil || k.First.MeasuredEvent != 62 || k.First.Phase != "forward" ||
+		k.First.Layer != "layer2.0.conv2" ||
 		k.First.Site != "modules/conv.py:548:_conv_forward" || k.First.MeasuredMost != 2195472:
 		t.Errorf("the runs part first at %+v", k.First)
 	case len(k.Partings) != compare.MostGaps || len(k.Modules) < 100:

@@ -18,7 +18,8 @@ func crossCheck(in source, m *onnxload.Model) ([]estimate.Note, error) {
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", quoteArg(in.arg), err)
 	}
-	text := fmt.Sprintf("onnx-go reads the same model: %s nodes in %s", report.Count(int64(rep.Nodes)), count(rep.Graphs, "graph"))
+	text := fmt.Sprintf("onnx-go reads the same model: %s nodes in %s", report.Count(int64(rep.Nodes)),
+		count(rep.Graphs, "graph"))
 	if rep.Calls > 0 {
 		text += fmt.Sprintf(", %s of functions", count(rep.Calls, "call"))
 	}

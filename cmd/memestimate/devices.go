@@ -26,7 +26,8 @@ type gpuSource struct {
 
 func (g *gpuSource) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&g.nvml, "nvml", "", "path of NVIDIA's management library, when it is not where the system keeps it")
-	fs.StringVar(&g.stateDir, "state-dir", "", "directory of the reservations, shared by all users and containers of the host\n(default $MEMESTIMATE_STATE_DIR, or /run/lock/memestimate, or /tmp/memestimate)")
+	fs.StringVar(&g.stateDir, "state-dir", "",
+		"directory of the reservations, shared by all users and containers of the host\n(default $MEMESTIMATE_STATE_DIR, or /run/lock/memestimate, or /tmp/memestimate)")
 }
 
 // open connects to the GPUs.
@@ -109,8 +110,10 @@ the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table a
 	}
 	g.flags(cmd.Flags())
 	o.flags(cmd.Flags(), "text", "json", "csv", "markdown")
-	cmd.Flags().BoolVar(&holds, "holds", false, "list the reservations instead, one line each; \"memestimate release\" gives one up")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show them again and again, until interrupted; with json one line each time")
+	cmd.Flags().BoolVar(&holds, "holds", false,
+		"list the reservations instead, one line each; \"memestimate release\" gives one up")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
+		"show them again and again, until interrupted; with json one line each time")
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "how often to look with --watch")
 	return cmd
 }
@@ -136,7 +139,8 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 		list.Driver = ""
 	}
 	if len(ds) == 0 {
-		return nil, fail(exitDevice, "%s has no GPU to show", strings.TrimSpace("the NVIDIA driver "+list.Driver)).withHint("in a container, ask for the GPUs: docker run --gpus all")
+		return nil, fail(exitDevice, "%s has no GPU to show",
+			strings.TrimSpace("the NVIDIA driver "+list.Driver)).withHint("in a container, ask for the GPUs: docker run --gpus all")
 	}
 	state, err := g.state(e)
 	if err == nil {
@@ -159,11 +163,13 @@ func (l *deviceList) write(w io.Writer, e *env, o *output) error {
 // grid lays the list out. The CSV has bytes and plain columns, for programs.
 func (l *deviceList) grid(csv bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "UUID"}, {Title: "Name"}, {Title: "Total MiB", Right: true}, {Title: "Used MiB", Right: true}, {Title: "Free MiB", Right: true},
+		{Title: "GPU"}, {Title: "UUID"}, {Title: "Name"}, {Title: "Total MiB", Right: true}, {Title: "Used MiB",
+			Right: true}, {Title: "Free MiB", Right: true},
 		{Title: "Processes"}, {Title: "Mode"}, {Title: "Reserved"}, {Title: "State"},
 	}}
 	if csv {
-		for i, title := range []string{"gpu", "uuid", "name", "total_bytes", "used_bytes", "free_bytes", "processes", "compute_mode", "reservations", "state"} {
+		for i, title := range []string{"gpu", "uuid", "name", "total_bytes", "used_bytes", "free_bytes", "processes",
+			"compute_mode", "reservations", "state"} {
 			g.Columns[i].Title = title
 		}
 	}
@@ -179,7 +185,8 @@ func (l *deviceList) grid(csv bool) *report.Grid {
 			return report.Count(int64(n >> 20))
 		}
 		g.Rows = append(g.Rows, []string{
-			strings.TrimPrefix(d.Label(), "GPU "), printable(d.UUID), printable(d.Name), size(d.Total), size(d.Used), size(d.Free),
+			strings.TrimPrefix(d.Label(),
+				"GPU "), printable(d.UUID), printable(d.Name), size(d.Total), size(d.Used), size(d.Free),
 			processes(d), d.Mode.String(), reservations(d), deviceState(d),
 		})
 	}

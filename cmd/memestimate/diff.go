@@ -68,14 +68,17 @@ that only one of the models has is for that one.`,
 	m.flags(about)
 	cmd.Flags().AddFlagSet(about)
 	m.run.given = cmd.Flags()
-	cmd.Flags().StringArrayVar(&changes, "base", nil, "a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again")
-	cmd.Flags().Var(&most, "max-growth", "fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
+	cmd.Flags().StringArrayVar(&changes, "base", nil,
+		"a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again")
+	cmd.Flags().Var(&most, "max-growth",
+		"fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
 
 // diff estimates both models under all settings and compares them.
-func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet, changes []string) (*diff.Diff, error) {
+func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet, changes []string) (*diff.Diff,
+	error) {
 	p := startProgress(e, "comparing "+quoteArg(base.arg)+" and "+quoteArg(head.arg))
 	defer p.done()
 	b, err := openModel(e, base, &m.settings, p)
@@ -121,7 +124,8 @@ func (v *growthValue) verdict(d *diff.Diff) error {
 			if label != "" {
 				label += ": "
 			}
-			return fail(exitNo, "%sthe device memory grows by %s (%s), more than %s", label, report.Size(t.Change), report.Percent(t), v)
+			return fail(exitNo, "%sthe device memory grows by %s (%s), more than %s", label, report.Size(t.Change),
+				report.Percent(t), v)
 		}
 	}
 	return nil

@@ -47,7 +47,8 @@ func network(prefix string, blocks []block, classes int) []byte {
 	for _, b := range blocks {
 		in, out := int64(b.in), int64(b.out)
 		last = b.out
-		add("Conv", at, []Tensor{Bare("weight", onnxload.Float32, out, in, 3, 3)}, A("pads", []int64{1, 1, 1, 1}), A("kernel_shape", []int64{3, 3}))
+		add("Conv", at, []Tensor{Bare("weight", onnxload.Float32, out, in, 3, 3)}, A("pads", []int64{1, 1, 1, 1}),
+			A("kernel_shape", []int64{3, 3}))
 		add("BatchNormalization", at, []Tensor{
 			Bare("weight", onnxload.Float32, out), Bare("bias", onnxload.Float32, out),
 			Bare("running_mean", onnxload.Float32, out), Bare("running_var", onnxload.Float32, out)})
@@ -57,8 +58,10 @@ func network(prefix string, blocks []block, classes int) []byte {
 		g.Nodes = append(g.Nodes,
 			Node{Op: "GlobalAveragePool", Name: "/pool/GlobalAveragePool", In: []string{at}, Out: []string{"pooled"}},
 			Node{Op: "Flatten", Name: "/Flatten", In: []string{"pooled"}, Out: []string{"flat"}},
-			Node{Op: "Gemm", Name: "/fc/Gemm", In: []string{"flat", "fc.weight", "fc.bias"}, Out: []string{"output"}, Attrs: []Attr{A("transB", int64(1))}})
-		g.Inits = append(g.Inits, Bare("fc.weight", onnxload.Float32, int64(classes), int64(last)), Bare("fc.bias", onnxload.Float32, int64(classes)))
+			Node{Op: "Gemm", Name: "/fc/Gemm", In: []string{"flat", "fc.weight", "fc.bias"}, Out: []string{"output"},
+				Attrs: []Attr{A("transB", int64(1))}})
+		g.Inits = append(g.Inits, Bare("fc.weight", onnxload.Float32, int64(classes), int64(last)),
+			Bare("fc.bias", onnxload.Float32, int64(classes)))
 		at = "output"
 	}
 	g.Out = []Value{{Name: at}}
@@ -83,9 +86,10 @@ func editedNetworks(t *testing.T) (dir string) {
 	return dir
 }
 
-// Everything that a diff shows is what testdata/diff has, to the byte: the peak and its figures as well, which move when a
-// rule of the simulation does. Then "make golden" writes the files anew, and the commit shows what the rule moved.
-// JSON and HTML of the built-in pairs are long and no files of theirs are kept: the JSON has to make the same text.
+// Everything that a diff shows is what testdata/diff has, to the byte: the peak and its figures as well, which move
+// when a rule of the simulation does. Then "make golden" writes the files anew, and the commit shows what the rule
+// moved. JSON and HTML of the built-in pairs are long and no files of theirs are kept: the JSON has to make the same
+// text.
 func TestDiffRows(t *testing.T) {
 	t.Chdir(editedNetworks(t)) // paths as somebody types them
 	for _, tt := range []struct {
@@ -209,7 +213,8 @@ func TestDiffRevision(t *testing.T) {
 	t.Chdir(dir)
 	git := func(args ...string) {
 		t.Helper()
-		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c", "init.defaultBranch=main"}, args...)...)
+		cmd := exec.Command("git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com", "-c",
+			"init.defaultBranch=main"}, args...)...)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v: %s", args, err, out)
 		}
@@ -228,10 +233,12 @@ func TestDiffRevision(t *testing.T) {
 	if code != exitOK || !strings.Contains(stdout, "layers: 4 changed, ") {
 		t.Errorf("code %d\n%s%s", code, stdout, stderr)
 	}
-	if _, stderr, code := try(t, "diff", "git:HEAD:base.onnx", "base.onnx", "--batch", "256", "--base", "batch=8", "--max-growth", "1%"); code != exitNo || !strings.Contains(stderr, "more than 1%") {
+	if _, stderr, code := try(t, "diff", "git:HEAD:base.onnx", "base.onnx", "--batch", "256", "--base", "batch=8",
+		"--max-growth", "1%"); code != exitNo || !strings.Contains(stderr, "more than 1%") {
 		t.Errorf("code %d, stderr %q", code, stderr)
 	}
-	if _, stderr, code := try(t, "diff", "git:HEAD:base.onnx", "base.onnx", "--batch", "8", "--max-growth", "1GiB"); code != exitOK {
+	if _, stderr, code := try(t, "diff", "git:HEAD:base.onnx", "base.onnx", "--batch", "8", "--max-growth",
+		"1GiB"); code != exitOK {
 		t.Errorf("code %d, stderr %q", code, stderr)
 	}
 	for _, tt := range []struct {
@@ -254,7 +261,8 @@ func TestDiffRevision(t *testing.T) {
 // A value that is given twice is one case.
 func TestValuesGivenTwice(t *testing.T) {
 	once, _, code := try(t, "diff", "mlp", "mlp", "--batch", "2,3", "--precision", "fp32", "--format", "csv")
-	twice, _, codeTwice := try(t, "diff", "mlp", "mlp", "--batch", "2,02,3,2", "--precision", "fp32,fp32", "--format", "csv")
+	twice, _, codeTwice := try(t, "diff", "mlp", "mlp", "--batch", "2,02,3,2", "--precision", "fp32,fp32", "--format",
+		"csv")
 	if code != exitOK || codeTwice != exitOK || once == "" || once != twice {
 		t.Errorf("codes %d and %d:\n%s\nand\n%s", code, codeTwice, once, twice)
 	}

@@ -16,19 +16,21 @@ import (
 )
 
 // shownPages are the pages whose console examples are run.
-var shownPages = []string{"README.md", "docs/getting-started.md", "docs/exporting.md", "docs/reading-the-table.md", "docs/choosing-a-gpu.md"}
+var shownPages = []string{"README.md", "docs/getting-started.md", "docs/exporting.md", "docs/reading-the-table.md",
+	"docs/choosing-a-gpu.md"}
 
 // asShown runs a command as the pages show it: on a terminal of 112 columns without colours, in the repository.
 func asShown(command string) (output []string, code int) {
 	var out bytes.Buffer
 	terminal := map[string]string{"COLUMNS": "112", "NO_COLOR": "1"}
-	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, terminal: true, getenv: func(name string) string { return terminal[name] }}
+	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &out, terminal: true,
+		getenv: func(name string) string { return terminal[name] }}
 	code = run(context.Background(), e, strings.Fields(command)[1:])
 	return strings.Split(strings.TrimRight(out.String(), "\n"), "\n"), code
 }
 
-// TestDocs runs the console examples of the README and of the documentation: what they show is what the program prints, to the
-// letter. A line of three dots stands for any lines. -update-readme writes them anew.
+// TestDocs runs the console examples of the README and of the documentation: what they show is what the program
+// prints, to the letter. A line of three dots stands for any lines. -update-readme writes them anew.
 func TestDocs(t *testing.T) {
 	t.Chdir("../..") // where a reader tries them
 	for _, path := range shownPages {

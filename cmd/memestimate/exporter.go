@@ -89,20 +89,25 @@ var (
 	gpuLabels  = []string{"uuid", "gpu", "name", "instance_id"}
 	holdLabels = append(gpuLabels[:len(gpuLabels):len(gpuLabels)], "reservation", "user", "command", "share")
 
-	upDesc      = prometheus.NewDesc("memestimate_up", "Whether the driver answered.", nil, nil)
-	usableDesc  = prometheus.NewDesc("memestimate_gpu_usable", "Whether a job could be given the GPU.", gpuLabels, nil)
-	totalDesc   = prometheus.NewDesc("memestimate_gpu_memory_total_bytes", "Memory of the GPU.", gpuLabels, nil)
-	usedDesc    = prometheus.NewDesc("memestimate_gpu_memory_used_bytes", "Memory that processes have.", gpuLabels, nil)
-	freeDesc    = prometheus.NewDesc("memestimate_gpu_memory_free_bytes", "Free memory of the GPU.", gpuLabels, nil)
-	boundDesc   = prometheus.NewDesc("memestimate_reservation_bytes", "Memory reserved: the upper bound predicted for the run, and its margin.", holdLabels, nil)
-	pendingDesc = prometheus.NewDesc("memestimate_reservation_outstanding_bytes", "The part of the reserved memory that does not show as used yet.", holdLabels, nil)
-	takenDesc   = prometheus.NewDesc("memestimate_run_memory_bytes", "Memory that the run's processes have, where the driver tells.", holdLabels, nil)
-	heldDesc    = prometheus.NewDesc("memestimate_reservation_age_seconds", "How long the reservation has been held.", holdLabels, nil)
+	upDesc     = prometheus.NewDesc("memestimate_up", "Whether the driver answered.", nil, nil)
+	usableDesc = prometheus.NewDesc("memestimate_gpu_usable", "Whether a job could be given the GPU.", gpuLabels, nil)
+	totalDesc  = prometheus.NewDesc("memestimate_gpu_memory_total_bytes", "Memory of the GPU.", gpuLabels, nil)
+	usedDesc   = prometheus.NewDesc("memestimate_gpu_memory_used_bytes", "Memory that processes have.", gpuLabels, nil)
+	freeDesc   = prometheus.NewDesc("memestimate_gpu_memory_free_bytes", "Free memory of the GPU.", gpuLabels, nil)
+	boundDesc  = prometheus.NewDesc("memestimate_reservation_bytes",
+		"Memory reserved: the upper bound predicted for the run, and its margin.", holdLabels, nil)
+	pendingDesc = prometheus.NewDesc("memestimate_reservation_outstanding_bytes",
+		"The part of the reserved memory that does not show as used yet.", holdLabels, nil)
+	takenDesc = prometheus.NewDesc("memestimate_run_memory_bytes",
+		"Memory that the run's processes have, where the driver tells.", holdLabels, nil)
+	heldDesc = prometheus.NewDesc("memestimate_reservation_age_seconds", "How long the reservation has been held.",
+		holdLabels, nil)
 )
 
 // Describe names the metrics.
 func (m *gpuMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, usableDesc, totalDesc, usedDesc, freeDesc, boundDesc, pendingDesc, takenDesc, heldDesc} {
+	for _, d := range []*prometheus.Desc{upDesc, usableDesc, totalDesc, usedDesc, freeDesc, boundDesc, pendingDesc,
+		takenDesc, heldDesc} {
 		ch <- d
 	}
 }

@@ -59,7 +59,8 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	}
 	f.settings.finds = true
 	f.settings.flags(cmd.Flags())
-	cmd.Flags().Var(&f.memory, "memory", "the memory that the process may take, such as 24GiB: of the --gpu where one is given")
+	cmd.Flags().Var(&f.memory, "memory",
+		"the memory that the process may take, such as 24GiB: of the --gpu where one is given")
 	cmd.Flags().BoolVar(&f.upper, "upper-bound", false, "answer with the batch whose upper bound fits")
 	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
@@ -87,7 +88,8 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	case memory == 0:
 		memory = step.GPU.Memory
 	case step.Limited && memory > step.GPU.Memory:
-		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID, report.Size(step.GPU.Memory))
+		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID,
+			report.Size(step.GPU.Memory))
 	}
 	r, err := f.search(e, cmd.CommandPath(), in, step, memory)
 	if err != nil {
@@ -103,7 +105,8 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 }
 
 // search reads the model and finds the batch.
-func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
+func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting,
+	error) {
 	p := startProgress(e, "fitting "+quoteArg(in.arg))
 	defer p.done()
 	if rec, err := in.recording(e); rec != nil || err != nil {
@@ -131,12 +134,14 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 }
 
 // recorded finds the batch of a program that was recorded at two batch sizes.
-func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *estimate.Step, memory int64) (*estimate.Fitting, error) {
+func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *estimate.Step,
+	memory int64) (*estimate.Fitting, error) {
 	if err := fixed(in, f.settings.run.given); err != nil {
 		return nil, err
 	}
 	if len(in.others) == 0 {
-		return nil, usagef("fit: %s is a recording of one batch size: give another at a second one", quoteArg(in.arg)).withHint("memestimate fit ONE.mrec TWO.mrec --gpu NAME")
+		return nil, usagef("fit: %s is a recording of one batch size: give another at a second one",
+			quoteArg(in.arg)).withHint("memestimate fit ONE.mrec TWO.mrec --gpu NAME")
 	}
 	family, notes, err := in.family(e, rec)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/memestimate/memestimate/report"
 )
 
-// What a large graph costs is the memory that is touched for it the first time: reading, shapes, layers and the table take
-// so many bytes a node. Before attributes, names, types and places were shared it was twice to ten times as much.
+// What a large graph costs is the memory that is touched for it the first time: reading, shapes, layers and the table
+// take so many bytes a node. Before attributes, names, types and places were shared it was twice to ten times as much.
 func TestBytesANode(t *testing.T) {
 	const nodes = 20_000
 	long := filepath.Join(t.TempDir(), "long.onnx")
@@ -80,10 +80,13 @@ func convolutions(n int) (g Graph) {
 		}
 		conv, bn, relu := path+"/conv/Conv", path+"/bn/BatchNormalization", path+"/act/Relu"
 		g.Nodes = append(g.Nodes,
-			Node{Op: "Conv", Name: conv, In: []string{in, module + ".conv.weight"}, Out: []string{conv + "_output_0"}, Attrs: []Attr{
-				A("dilations", []int64{1, 1}), A("group", 1), A("kernel_shape", []int64{3, 3}), A("pads", []int64{1, 1, 1, 1}), A("strides", []int64{1, 1}),
-			}},
-			Node{Op: "BatchNormalization", Name: bn, In: append([]string{conv + "_output_0"}, norm...), Out: []string{bn + "_output_0"}, Attrs: []Attr{A("epsilon", float32(1e-5))}},
+			Node{Op: "Conv", Name: conv, In: []string{in, module + ".conv.weight"}, Out: []string{conv + "_output_0"},
+				Attrs: []Attr{
+					A("dilations", []int64{1, 1}), A("group", 1), A("kernel_shape", []int64{3, 3}), A("pads",
+						[]int64{1, 1, 1, 1}), A("strides", []int64{1, 1}),
+				}},
+			Node{Op: "BatchNormalization", Name: bn, In: append([]string{conv + "_output_0"}, norm...),
+				Out: []string{bn + "_output_0"}, Attrs: []Attr{A("epsilon", float32(1e-5))}},
 			Node{Op: "Relu", Name: relu, In: []string{bn + "_output_0"}, Out: []string{relu + "_output_0"}})
 		in = relu + "_output_0"
 	}
@@ -102,9 +105,11 @@ func deepModules(n int) (g Graph) {
 		}
 		path += fmt.Sprintf("/proj.%d", i)
 		module := strings.ReplaceAll(path[1:], "/", ".")
-		g.Inits = append(g.Inits, Bare(module+".weight", onnxload.Float32, 64, 64), Bare(module+".bias", onnxload.Float32, 64))
+		g.Inits = append(g.Inits, Bare(module+".weight", onnxload.Float32, 64, 64),
+			Bare(module+".bias", onnxload.Float32, 64))
 		from := in
-		for _, n := range []struct{ op, other string }{{"MatMul", module + ".weight"}, {"Add", module + ".bias"}, {"Relu", ""}, {"Mul", from}} {
+		for _, n := range []struct{ op, other string }{{"MatMul", module + ".weight"}, {"Add", module + ".bias"},
+			{"Relu", ""}, {"Mul", from}} {
 			name := path + "/" + n.op
 			inputs := []string{in, n.other}
 			if n.other == "" {

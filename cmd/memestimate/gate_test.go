@@ -43,11 +43,16 @@ func newYard(t *testing.T) *yard {
 	return y
 }
 
-func (y *yard) path(name string) string    { return filepath.Join(y.dir, filepath.FromSlash(name)) }
-func (y *yard) git(args ...string)         { y.Helper(); gitIn(y.T, y.dir, args...) }
-func (y *yard) write(name, text string)    { y.Helper(); write(y.T, y.path(name), text) }
-func (y *yard) put(name, net string)       { y.Helper(); y.write(name, string(y.nets[net])) }
-func (y *yard) commit()                    { y.Helper(); y.git("add", "-A"); y.git("commit", "-qm", "x", "--allow-empty") }
+func (y *yard) path(name string) string { return filepath.Join(y.dir, filepath.FromSlash(name)) }
+func (y *yard) git(args ...string)      { y.Helper(); gitIn(y.T, y.dir, args...) }
+func (y *yard) write(name, text string) { y.Helper(); write(y.T, y.path(name), text) }
+func (y *yard) put(name, net string)    { y.Helper(); y.write(name, string(y.nets[net])) }
+func (y *yard) commit() {
+	y.Helper()
+	y.git("add", "-A")
+	y.git("commit", "-qm", "x",
+		"--allow-empty")
+}
 func (y *yard) link(to, name string)       { y.Helper(); y.must(os.Symlink(to, y.path(name))) }
 func (y *yard) remove(name string)         { y.Helper(); y.must(os.RemoveAll(y.path(name))) }
 func (y *yard) revision(rev string) string { return strings.TrimSpace(y.ask("rev-parse", rev)) }
@@ -75,8 +80,10 @@ func (y *yard) ask(args ...string) string {
 // check runs the check in the surroundings of the yard.
 func (y *yard) check(args ...string) (output string, code int) {
 	var out, errs bytes.Buffer
-	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(name string) string { return y.env[name] }}
-	code = run(y.Context(), e, append([]string{"check", "-c", y.path("memestimate.yaml"), "--format", "markdown"}, args...))
+	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs,
+		getenv: func(name string) string { return y.env[name] }}
+	code = run(y.Context(), e, append([]string{"check", "-c", y.path("memestimate.yaml"), "--format", "markdown"},
+		args...))
 	return out.String() + errs.String(), code
 }
 
@@ -84,7 +91,8 @@ func (y *yard) check(args ...string) (output string, code int) {
 func sided(input, symbol string, batch any, width int) []byte {
 	g := Graph{In: []Value{Float(input, batch, 3, symbol, symbol)}, Out: []Value{{Name: "y"}}}
 	g.Inits = []Tensor{Bare("w", onnxload.Float32, int64(width), 3, 3, 3)}
-	g.Nodes = []Node{{Op: "Conv", Name: "/conv/Conv", In: []string{input, "w"}, Out: []string{"a"}, Attrs: []Attr{A("pads", []int64{1, 1, 1, 1}), A("kernel_shape", []int64{3, 3})}},
+	g.Nodes = []Node{{Op: "Conv", Name: "/conv/Conv", In: []string{input, "w"}, Out: []string{"a"},
+		Attrs: []Attr{A("pads", []int64{1, 1, 1, 1}), A("kernel_shape", []int64{3, 3})}},
 		{Op: "Relu", Name: "/relu/Relu", In: []string{"a"}, Out: []string{"y"}}}
 	return Model{Opset: 17, Producer: "pytorch", Graph: g}.Bytes()
 }
@@ -92,14 +100,16 @@ func sided(input, symbol string, batch any, width int) []byte {
 // strange is a network whose middle is an operator that nobody knows.
 func strange() []byte {
 	g := Graph{In: []Value{Float("input", "batch", 3, 64, 64)}, Out: []Value{{Name: "y"}}}
-	g.Nodes = []Node{{Op: "Relu", Name: "/relu/Relu", In: []string{"input"}, Out: []string{"a"}}, {Op: "Mystery", Name: "/m/Mystery", In: []string{"a"}, Out: []string{"b"}},
+	g.Nodes = []Node{{Op: "Relu", Name: "/relu/Relu", In: []string{"input"}, Out: []string{"a"}},
+		{Op: "Mystery", Name: "/m/Mystery", In: []string{"a"}, Out: []string{"b"}},
 		{Op: "Relu", Name: "/last/Relu", In: []string{"b"}, Out: []string{"y"}}}
 	g.Out = []Value{Float("y", "batch", 3, 64, 64)}
 	g.Infos = []Value{Float("b", "batch", 3, 64, 64)}
 	return Model{Opset: 17, Producer: "pytorch", Graph: g}.Bytes()
 }
 
-// Ways to get growth past the check, none of which leads there: what grows is over its limit, and what cannot be compared is an error.
+// Ways to get growth past the check, none of which leads there: what grows is over its limit, and what cannot be
+// compared is an error.
 func TestNoWayRound(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("links, pipes and devices")
@@ -110,7 +120,8 @@ func TestNoWayRound(t *testing.T) {
 		code int
 		says string
 	}{
-		{"none: growth as it is", func(y *yard) []string { y.put("nets/net.onnx", "inserted"); return nil }, exitNo, "over +5%"},
+		{"none: growth as it is", func(y *yard) []string { y.put("nets/net.onnx", "inserted"); return nil }, exitNo,
+			"over +5%"},
 		{"a base that is no model", func(y *yard) []string {
 			y.write("nets/net.onnx", "garbage")
 			y.commit()
@@ -118,7 +129,8 @@ func TestNoWayRound(t *testing.T) {
 			return nil
 		}, exitInput, "in the base: "},
 		{"a base that git-lfs keeps, which is not here", func(y *yard) []string {
-			y.write("nets/net.onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:"+strings.Repeat("4d", 32)+"\nsize 102400\n")
+			y.write("nets/net.onnx", "version https://git-lfs.github.com/spec/v1\noid sha256:"+strings.Repeat("4d",
+				32)+"\nsize 102400\n")
 			y.commit()
 			y.put("nets/net.onnx", "inserted")
 			return nil
@@ -148,9 +160,14 @@ func TestNoWayRound(t *testing.T) {
 			y.commit()
 			return []string{"--base", "HEAD~1"}
 		}, exitNo, "over +5%"},
-		{"a copy that takes the place of the model", func(y *yard) []string { y.put("nets/big.onnx", "inserted"); return nil }, exitNo, "list it under new"},
+		{"a copy that takes the place of the model", func(y *yard) []string {
+			y.put("nets/big.onnx",
+				"inserted")
+			return nil
+		}, exitNo, "list it under new"},
 		{"a model that the entry says is new, which is not", func(y *yard) []string {
-			y.write("memestimate.yaml", "settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {growth: 5%}, new: nets/*.onnx}\n")
+			y.write("memestimate.yaml",
+				"settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {growth: 5%}, new: nets/*.onnx}\n")
 			y.put("nets/net.onnx", "inserted")
 			return nil
 		}, exitNo, "over +5%"},
@@ -179,20 +196,28 @@ func TestNoWayRound(t *testing.T) {
 			return nil
 		}, exitInput, "batch"},
 		{"no models", func(y *yard) []string { y.remove("nets/net.onnx"); return nil }, exitInput, "no such file"},
-		{"an empty list of models", func(y *yard) []string { y.write("memestimate.yaml", "models: []\n"); return nil }, exitInput, "models is an empty list"},
+		{"an empty list of models", func(y *yard) []string { y.write("memestimate.yaml", "models: []\n"); return nil },
+			exitInput, "models is an empty list"},
 		{"everything excluded", func(y *yard) []string {
-			y.write("memestimate.yaml", "settings: {batch: 256}\nmodels:\n  - path: nets/*.onnx\n    limits: {growth: 5%}\n    exclude: '**'\n")
+			y.write("memestimate.yaml",
+				"settings: {batch: 256}\nmodels:\n  - path: nets/*.onnx\n    limits: {growth: 5%}\n    exclude: '**'\n")
 			return nil
 		}, exitInput, "leave no model of this entry"},
-		{"a pipe among the models", func(y *yard) []string { y.must(syscall.Mkfifo(y.path("nets/pipe.onnx"), 0o666)); return nil }, exitInput, "nets/pipe.onnx is a pipe"},
-		{"a device among the models", func(y *yard) []string { y.link("/dev/zero", "nets/zero.onnx"); return nil }, exitInput, "nets/zero.onnx is a device"},
+		{"a pipe among the models", func(y *yard) []string {
+			y.must(syscall.Mkfifo(y.path("nets/pipe.onnx"),
+				0o666))
+			return nil
+		}, exitInput, "nets/pipe.onnx is a pipe"},
+		{"a device among the models", func(y *yard) []string { y.link("/dev/zero", "nets/zero.onnx"); return nil },
+			exitInput, "nets/zero.onnx is a device"},
 		{"a folder in the place of the model", func(y *yard) []string {
 			y.write("memestimate.yaml", strings.Replace(growthBudget, "nets/*.onnx", "nets/net.onnx", 1))
 			y.remove("nets/net.onnx")
 			y.must(os.Mkdir(y.path("nets/net.onnx"), 0o777))
 			return nil
 		}, exitInput, "is a folder"},
-		{"a link to nothing", func(y *yard) []string { y.link("gone", "nets/gone.onnx"); return nil }, exitInput, "nets/*.onnx"},
+		{"a link to nothing", func(y *yard) []string { y.link("gone", "nets/gone.onnx"); return nil }, exitInput,
+			"nets/*.onnx"},
 		{"a link out of the repository", func(y *yard) []string {
 			outside := filepath.Join(y.TempDir(), "net.onnx")
 			write(y.T, outside, string(y.nets["base"]))
@@ -229,10 +254,14 @@ func TestNoWayRound(t *testing.T) {
 			y.git("tag", "trunk")
 			return []string{"--base", "trunk"}
 		}, exitNo, "over +5%"},
-		{"a base that excludes", func(y *yard) []string { return []string{"--base", "^HEAD"} }, exitUsage, "is not the name of one commit"},
-		{"a base that is an option", func(y *yard) []string { return []string{"--base=--output=x"} }, exitUsage, "is not the name of one commit"},
-		{"a base that is a range", func(y *yard) []string { return []string{"--base", "HEAD~1..HEAD"} }, exitUsage, "is not the name of one commit"},
-		{"a base that is a search", func(y *yard) []string { return []string{"--base", ":/x"} }, exitUsage, "is not the name of one commit"},
+		{"a base that excludes", func(y *yard) []string { return []string{"--base", "^HEAD"} }, exitUsage,
+			"is not the name of one commit"},
+		{"a base that is an option", func(y *yard) []string { return []string{"--base=--output=x"} }, exitUsage,
+			"is not the name of one commit"},
+		{"a base that is a range", func(y *yard) []string { return []string{"--base", "HEAD~1..HEAD"} }, exitUsage,
+			"is not the name of one commit"},
+		{"a base that is a search", func(y *yard) []string { return []string{"--base", ":/x"} }, exitUsage,
+			"is not the name of one commit"},
 		{"a base in the file that excludes, where nothing grows", func(y *yard) []string {
 			y.write("memestimate.yaml", "base: ^HEAD\nmodels: nets/net.onnx\nsettings: {batch: 2}\n")
 			return nil
@@ -244,7 +273,8 @@ func TestNoWayRound(t *testing.T) {
 			y.env["CI"] = "true"
 			return nil
 		}, exitInput, "from which nothing can grow"},
-		{"no base in a job of which nothing is known", func(y *yard) []string { y.env["CI"] = "true"; return nil }, exitInput, "--base says it"},
+		{"no base in a job of which nothing is known", func(y *yard) []string { y.env["CI"] = "true"; return nil },
+			exitInput, "--base says it"},
 		{"a base within the pull request", func(y *yard) []string {
 			y.git("branch", "trunk")
 			y.git("update-ref", "refs/remotes/origin/trunk", "HEAD")
@@ -258,11 +288,13 @@ func TestNoWayRound(t *testing.T) {
 		}, exitInput, "is a commit of the pull request itself"},
 		{"the base checked out in place of the pull request", func(y *yard) []string {
 			y.git("update-ref", "refs/remotes/origin/trunk", "HEAD")
-			y.event(`{"pull_request": {"number": 7, "head": {"sha": "` + strings.Repeat("ab", 20) + `"}, "base": {"ref": "trunk"}}}`)
+			y.event(`{"pull_request": {"number": 7, "head": {"sha": "` + strings.Repeat("ab", 20) +
+				`"}, "base": {"ref": "trunk"}}}`)
 			return nil
 		}, exitInput, "is neither the pull request's last commit"},
 		{"an event that cannot be read", func(y *yard) []string { y.event("{"); return nil }, exitInput, "GITHUB_EVENT_PATH"},
-		{"operators that nobody knows", func(y *yard) []string { y.write("nets/net.onnx", string(strange())); return nil }, exitNo, "a lower bound: Mystery is not modelled"},
+		{"operators that nobody knows", func(y *yard) []string { y.write("nets/net.onnx", string(strange())); return nil },
+			exitNo, "a lower bound: Mystery is not modelled"},
 		{"a GPU on which the run ends before its peak", func(y *yard) []string {
 			y.write("memestimate.yaml", strings.Replace(growthBudget, "batch: 256", "batch: 4096, gpu: t4", 1))
 			y.put("nets/net.onnx", "widened")
@@ -310,7 +342,8 @@ func TestNoWayRound(t *testing.T) {
 			if code != tt.code || !strings.Contains(output, tt.says) {
 				t.Errorf("code %d, want %d and %q\n%s", code, tt.code, tt.says, output)
 			}
-			if strings.Contains(strings.ToLower(output), "within budget") && !strings.Contains(output, "unchanged and within budget") {
+			if strings.Contains(strings.ToLower(output), "within budget") &&
+				!strings.Contains(output, "unchanged and within budget") {
 				t.Errorf("it is called within budget:\n%s", output)
 			}
 			if _, err := os.Stat(y.path("ran")); err == nil {
@@ -331,7 +364,8 @@ func (y *yard) event(json string) {
 	y.env["GITHUB_ACTIONS"], y.env["GITHUB_EVENT_PATH"] = "true", path
 }
 
-// What is honest passes: a model that the entry says is new, a file that only moved, one that git-lfs keeps and is here.
+// What is honest passes: a model that the entry says is new, a file that only moved, one that git-lfs keeps and is
+// here.
 func TestHonestWays(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -339,14 +373,17 @@ func TestHonestWays(t *testing.T) {
 		says string
 	}{
 		{"unchanged", func(y *yard) []string { return nil }, "1 model unchanged and within budget"},
-		{"moved", func(y *yard) []string { y.git("mv", "nets/net.onnx", "nets/other.onnx"); return nil }, "`nets/other.onnx` was `nets/net.onnx`"},
+		{"moved", func(y *yard) []string { y.git("mv", "nets/net.onnx", "nets/other.onnx"); return nil },
+			"`nets/other.onnx` was `nets/net.onnx`"},
 		{"new", func(y *yard) []string {
-			y.write("memestimate.yaml", "settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {growth: 5%}, new: nets/big.onnx}\n")
+			y.write("memestimate.yaml",
+				"settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {growth: 5%}, new: nets/big.onnx}\n")
 			y.put("nets/big.onnx", "inserted")
 			return nil
 		}, "new: nothing to grow from, as the entry says"},
 		{"a lower bound that is accepted", func(y *yard) []string {
-			y.write("memestimate.yaml", "settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {growth: 5%}, lower-bound: true}\n")
+			y.write("memestimate.yaml",
+				"settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {growth: 5%}, lower-bound: true}\n")
 			y.write("nets/net.onnx", string(strange()))
 			y.commit()
 			return nil
@@ -357,7 +394,8 @@ func TestHonestWays(t *testing.T) {
 			y.write("memestimate.yaml", "settings: {batch: 256}\nmodels: {path: nets/*.onnx, limits: {device: 4GiB}}\n")
 			y.commit()
 			y.remove("nets/gone.onnx")
-			y.write("memestimate.yaml", "base: HEAD\nsettings: {batch: 128}\nmodels: {path: nets/*.onnx, limits: {device: 64GiB, growth: 10%}, exclude: nets/left.onnx}\n")
+			y.write("memestimate.yaml",
+				"base: HEAD\nsettings: {batch: 128}\nmodels: {path: nets/*.onnx, limits: {device: 64GiB, growth: 10%}, exclude: nets/left.onnx}\n")
 			return nil
 		}, "- `base` goes from nothing to `HEAD`\n- `device` goes from `4.00 GiB` to `64.00 GiB` for `nets/net.onnx`\n- `growth` goes from nothing to `10%` for `nets/net.onnx`\n- `batch` goes from `256` to `128` for `nets/net.onnx`\n\n" +
 			"**2 models no longer checked:**\n\n- `nets/gone.onnx`: deleted\n- `nets/left.onnx`: no path of memestimate.yaml matches it now\n"},
@@ -366,7 +404,8 @@ func TestHonestWays(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			output, code := y.check(tt.try(y)...)
-			if code != exitOK || !strings.Contains(output, tt.says) || !strings.HasPrefix(output, "### GPU memory: within budget\n") {
+			if code != exitOK || !strings.Contains(output, tt.says) ||
+				!strings.HasPrefix(output, "### GPU memory: within budget\n") {
 				t.Errorf("code %d, want %q\n%s", code, tt.says, output)
 			}
 		})

@@ -29,10 +29,10 @@ func waitFor(ok func() bool) bool {
 	return ok()
 }
 
-// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU. The GPU has to
-// be free before the reservation is, which the job has inherited: one that ends by itself gives it back first. Of one that is
-// killed Linux lets go the file with the highest number first (task work is done from the last to the first), as it is with the
-// device files of a driver, which are opened after the reservation.
+// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU.
+// The GPU has to be free before the reservation is, which the job has inherited: one that ends by itself gives it back
+// first. Of one that is killed Linux lets go the file with the highest number first (task work is done from the last
+// to the first), as it is with the device files of a driver, which are opened after the reservation.
 const job = `
 #include <fcntl.h>
 #include <stdio.h>
@@ -85,7 +85,8 @@ func newSite(t *testing.T, machine string) *site {
 	for i := range 8 {
 		check(t, os.WriteFile(s.path("gpus", fmt.Sprintf("GPU-%d", i)), nil, 0o644))
 	}
-	s.env = append(os.Environ(), "FAKE_NVML="+s.path("machine"), "LD_LIBRARY_PATH="+s.path("driver"), "MEMESTIMATE_STATE_DIR="+s.path("state"))
+	s.env = append(os.Environ(), "FAKE_NVML="+s.path("machine"), "LD_LIBRARY_PATH="+s.path("driver"),
+		"MEMESTIMATE_STATE_DIR="+s.path("state"))
 	return s
 }
 
@@ -157,7 +158,8 @@ func TestManyLaunchers(t *testing.T) {
 	}
 	wg.Wait()
 	took := time.Since(start)
-	t.Logf("%d launchers, %d GPUs, jobs of %d ms: %v, ideal %v", launchers, gpus, ms, took.Round(10*time.Millisecond), ideal)
+	t.Logf("%d launchers, %d GPUs, jobs of %d ms: %v, ideal %v", launchers, gpus, ms, took.Round(10*time.Millisecond),
+		ideal)
 	if took > 10*ideal {
 		t.Errorf("it took %v, ideal would be %v", took, ideal)
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise), some within others, while listings are slow, launchers get signals, and
-// somebody removes reservations, tickets, the host lock and the whole directory. The jobs themselves lock their GPU: two on one would
-// show. None may be left waiting, and nothing may be left held.
+// TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise), some within others, while listings are slow, launchers
+// get signals, and somebody removes reservations, tickets, the host lock and the whole directory. The jobs themselves
+// lock their GPU: two on one would show. None may be left waiting, and nothing may be left held.
 func TestStorm(t *testing.T) {
 	launches, _ := strconv.Atoi(os.Getenv("MEMESTIMATE_STORM"))
 	if launches == 0 {
@@ -62,7 +62,8 @@ func TestStorm(t *testing.T) {
 			defer func() { <-slots }()
 			c := s.job(ms)
 			if kind < 2 { // a launcher within a launcher's command
-				c = s.command("run", "--wait", "--need", "40GiB", "--", s.program, "run", "--wait", "--need", "30GiB", "--", s.path("job"), s.path("gpus"), strconv.Itoa(ms))
+				c = s.command("run", "--wait", "--need", "40GiB", "--", s.program, "run", "--wait", "--need", "30GiB", "--",
+					s.path("job"), s.path("gpus"), strconv.Itoa(ms))
 			}
 			var text strings.Builder
 			c.Stderr = &text
@@ -91,7 +92,8 @@ func TestStorm(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	vandals.Wait()
-	t.Logf("%d launches in %v: %d doubles, %d failed, %d ended by signals, %d waited more than 3 minutes", launches, time.Since(start).Round(time.Second), doubles.Load(), failed.Load(), signalled.Load(), late.Load())
+	t.Logf("%d launches in %v: %d doubles, %d failed, %d ended by signals, %d waited more than 3 minutes", launches,
+		time.Since(start).Round(time.Second), doubles.Load(), failed.Load(), signalled.Load(), late.Load())
 	if doubles.Load()+late.Load() > 0 {
 		t.Error("two jobs had one GPU, or a launcher was stuck")
 	}

@@ -33,7 +33,8 @@ func buildDriver(t *testing.T, dir string, defines ...string) {
 // R510, $ancient one without any versioned function.
 func TestGPUScripts(t *testing.T) {
 	dir := t.TempDir()
-	dirs := map[string]string{"new": filepath.Join(dir, "new"), "old": filepath.Join(dir, "old"), "ancient": filepath.Join(dir, "ancient")}
+	dirs := map[string]string{"new": filepath.Join(dir, "new"), "old": filepath.Join(dir, "old"),
+		"ancient": filepath.Join(dir, "ancient")}
 	buildDriver(t, dirs["new"])
 	buildDriver(t, dirs["old"], "OLD")
 	buildDriver(t, dirs["ancient"], "ANCIENT")

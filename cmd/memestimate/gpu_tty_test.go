@@ -107,7 +107,8 @@ func TestWaitOnTerminal(t *testing.T) {
 	}
 	text := term.text()
 	status, end, _ := strings.Cut(text, "\r\x1b[K")
-	if strings.Contains(status, "\n") || strings.Count(end, "\n") != 1 || !strings.Contains(end, "memestimate: run: ended by signal 2 after waiting") {
+	if strings.Contains(status, "\n") || strings.Count(end, "\n") != 1 ||
+		!strings.Contains(end, "memestimate: run: ended by signal 2 after waiting") {
 		t.Errorf("terminal shows %q", text)
 	}
 	if after := term.modes(t); after != before {
@@ -119,7 +120,8 @@ func TestWaitOnTerminal(t *testing.T) {
 func TestTraceOnTerminal(t *testing.T) {
 	s := newSite(t, eightGPUs())
 	term := newTerminal(t)
-	c := s.command("trace", "--", "sh", "-c", `n=0; trap 'n=$((n+1))' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.03; done; echo count=$n; exit 6`)
+	c := s.command("trace", "--", "sh", "-c",
+		`n=0; trap 'n=$((n+1))' INT; echo ready; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.03; done; echo count=$n; exit 6`)
 	term.start(t, c)
 	if !waitFor(func() bool { return strings.Contains(term.text(), "ready") }) {
 		t.Fatalf("terminal shows %q", term.text())
@@ -130,7 +132,8 @@ func TestTraceOnTerminal(t *testing.T) {
 	if code := exitCode(c); code != 6 {
 		t.Errorf("exit code %d, want 6", code)
 	}
-	if !waitFor(func() bool { return strings.Contains(term.text(), "exit code 6") }) || !strings.Contains(term.text(), "count=1") {
+	if !waitFor(func() bool { return strings.Contains(term.text(), "exit code 6") }) ||
+		!strings.Contains(term.text(), "count=1") {
 		t.Errorf("terminal shows %q", term.text())
 	}
 }

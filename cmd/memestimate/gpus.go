@@ -29,7 +29,8 @@ compute capability are known. "memestimate devices" lists those of this machine.
 					return writeGPUs(w)
 				}
 				g := &report.Grid{Columns: []report.Column{
-					{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability", Right: true}, {Title: "multiprocessors", Right: true}, {Title: ""},
+					{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability",
+						Right: true}, {Title: "multiprocessors", Right: true}, {Title: ""},
 				}}
 				for _, d := range gpu.Known() {
 					size, measured := report.Size(d.Memory), ""
@@ -39,7 +40,8 @@ compute capability are known. "memestimate devices" lists those of this machine.
 					if d.Measured {
 						measured = "measured"
 					}
-					g.Rows = append(g.Rows, []string{d.ID, d.Name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors), measured})
+					g.Rows = append(g.Rows, []string{d.ID, d.Name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors),
+						measured})
 				}
 				return o.grid(w, e, g)
 			})

@@ -12,7 +12,8 @@ func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Print the help of a command",
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) (out []cobra.Completion,
+			_ cobra.ShellCompDirective) {
 			of, _, err := cmd.Root().Find(args)
 			if err == nil && of != nil {
 				for _, c := range of.Commands() {
@@ -32,7 +33,8 @@ func helpCommand() *cobra.Command {
 					if !of.HasAvailableSubCommands() {
 						tells = " has no commands of its own"
 					}
-					return usagef("help: unknown command %q", strings.Join(args, " ")).withHint("%s", cmp.Or(didYouMean(nearestCommand(of, name)), of.CommandPath()+tells))
+					return usagef("help: unknown command %q", strings.Join(args, " ")).withHint("%s",
+						cmp.Or(didYouMean(nearestCommand(of, name)), of.CommandPath()+tells))
 				}
 				of = next
 			}
@@ -55,8 +57,10 @@ func shellsOnly(completion *cobra.Command) {
 	completion.RunE = func(cmd *cobra.Command, args []string) error {
 		want := strings.Join(shells, ", ")
 		if len(args) == 0 {
-			return usagef("completion: no shell given, want %s", want).withHint("%s %s --help says how to install it", cmd.CommandPath(), shells[0])
+			return usagef("completion: no shell given, want %s", want).withHint("%s %s --help says how to install it",
+				cmd.CommandPath(), shells[0])
 		}
-		return usagef("completion: unknown shell %q, want %s", args[0], want).withHint("%s", cmp.Or(didYouMean(nearest(args[0], shells)), cmd.CommandPath()+" --help tells more"))
+		return usagef("completion: unknown shell %q, want %s", args[0], want).withHint("%s",
+			cmp.Or(didYouMean(nearest(args[0], shells)), cmd.CommandPath()+" --help tells more"))
 	}
 }

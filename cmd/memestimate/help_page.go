@@ -32,10 +32,12 @@ var flagGroups = []flagGroup{
 	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
 		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device"}},
 	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},
-	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
+	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "policy", "exclude", "gpu-type",
+		"share", "nvml", "state-dir"}},
 }
 
-// firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of a run, are in
+// firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of
+// a run, are in
 // --help-all and the manual page.
 var firstFlags = map[string]string{
 	"batch":     "size of the batch",
@@ -117,7 +119,8 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command, width int) {
 	}
 }
 
-// writeFlags lists the flags of a command by groups: those that people use first, or all. It returns how many it left out.
+// writeFlags lists the flags of a command by groups: those that people use first, or all. It returns how many it left
+// out.
 func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (left int) {
 	of := func(group *flagGroup) *pflag.FlagSet {
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

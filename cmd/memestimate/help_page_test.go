@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Help has the flags that people use first, a line each, and what it leaves out is in --help-all: every flag of every command, in
-// lines of 80 characters.
+// Help has the flags that people use first, a line each, and what it leaves out is in --help-all: every flag of every
+// command, in lines of 80 characters.
 func TestHelpPages(t *testing.T) {
 	stdout, _, _ := try(t, "--help")
 	for name := range firstFlags {
@@ -39,7 +39,8 @@ func TestHelpPages(t *testing.T) {
 				}
 			}
 			c.Flags().VisitAll(func(f *pflag.Flag) {
-				if flag == "--help-all" && !f.Hidden && f.Name != "help" && f.Name != "version" && !strings.Contains(text, "--"+f.Name) {
+				if flag == "--help-all" && !f.Hidden && f.Name != "help" && f.Name != "version" &&
+					!strings.Contains(text, "--"+f.Name) {
 					t.Errorf("%q --help-all lacks --%s", path, f.Name)
 				}
 			})

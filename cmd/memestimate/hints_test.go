@@ -15,7 +15,8 @@ import (
 func TestHintsAreCommandsThatWork(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"diff resnet50 resnet18", "hint: memestimate diff resnet50 resnet18 --batch 8\n"},
-		{"compare resnet18 ../../snapshot/testdata/resnet50_seed.pickle.gz", "hint: memestimate compare resnet18 ../../snapshot/testdata/resnet50_seed.pickle.gz --batch 8\n"},
+		{"compare resnet18 ../../snapshot/testdata/resnet50_seed.pickle.gz",
+			"hint: memestimate compare resnet18 ../../snapshot/testdata/resnet50_seed.pickle.gz --batch 8\n"},
 		{"run resnet18 -- true", "hint: memestimate run resnet18 --batch 8 -- COMMAND\n"},
 		{"trace resnet18 -- true", "hint: memestimate trace resnet18 --batch 8 -- COMMAND\n"},
 	} {
@@ -32,7 +33,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 	for _, tt := range []struct{ args, want string }{
 		{"resnet18 --batch 2 --budget 0", `--budget: "0" leaves no memory`},
 		{"resnet18 --batch 2 --memory-limit 0GiB", `--memory-limit: "0GiB" leaves no memory`},
-		{"resnet18 --batch 2 --output " + same + " --snapshot " + same, "--snapshot " + quoteArg(same) + " is the --output as well"},
+		{"resnet18 --batch 2 --output " + same + " --snapshot " + same,
+			"--snapshot " + quoteArg(same) + " is the --output as well"},
 		{"fit resnet18 --gpu t4 --memory 0", `--memory: "0" leaves no memory`},
 		{"table resnet18 --batch 2 --memory-limit 0", `--memory-limit: "0" leaves no memory`},
 		{"compare resnet18 f --calibrate p --process 0", `--process: "0" leaves no memory`},
@@ -46,7 +48,8 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"devices --interval 5s", "--interval goes with --watch"},
 		{"run --need 1GiB --format json -- true", "run: --format goes with --print"},
 		{"run --need 1GiB --print --verbose", "run: --print says what would be chosen"},
-		{"run --split --batch 8 --fixed 1GiB --gpu0-batch -3 -- true", "run: --gpu0-batch -3: want a number of samples from 0"},
+		{"run --split --batch 8 --fixed 1GiB --gpu0-batch -3 -- true",
+			"run: --gpu0-batch -3: want a number of samples from 0"},
 		{"comment --post --output f", "--output is for a comment that is printed"},
 		{"comment --wait 1s", "--wait goes with --post"},
 		{"comment --pull 3", "--pull goes with --post"},
@@ -76,7 +79,9 @@ func TestQuotedArgumentsAreShellWords(t *testing.T) {
 	if err != nil {
 		t.Skip("no bash")
 	}
-	for _, name := range append(slices.Clone(tricks), "plain.onnx", "two words.onnx", "it's", `say "hi"`, "`touch pwned`.onnx", "$(touch pwned).onnx", "a$HOME", "wow!!", "back\\slash", "tab\there", "naïve.onnx", "*", "~", "#x", "-x") {
+	for _, name := range append(slices.Clone(tricks), "plain.onnx", "two words.onnx", "it's", `say "hi"`,
+		"`touch pwned`.onnx", "$(touch pwned).onnx", "a$HOME", "wow!!", "back\\slash", "tab\there", "naïve.onnx", "*", "~",
+		"#x", "-x") {
 		if strings.Contains(name, "\x00") {
 			continue
 		}
@@ -179,10 +184,13 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 // A run that is larger than any machine is not simulated: it does not run out of a memory that nobody limited.
 func TestBeyondWhatIsSimulated(t *testing.T) {
 	stdout, stderr, code := try(t, "resnet18", "--batch", "100000000")
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, "warning: the run is not simulated, so there is no peak: it takes more than 1 PiB") || strings.Contains(stdout, "out of memory") {
+	if code != exitOK || stderr != "" || !strings.Contains(stdout,
+		"warning: the run is not simulated, so there is no peak: it takes more than 1 PiB") || strings.Contains(stdout,
+		"out of memory") {
 		t.Errorf("code %d, stderr %q: %s", code, stderr, stdout)
 	}
-	if _, stderr, code = try(t, "resnet18", "--batch", "100000000", "--gpu", "t4"); code != exitNo || !strings.Contains(stderr, "out of memory") {
+	if _, stderr, code = try(t, "resnet18", "--batch", "100000000", "--gpu", "t4"); code != exitNo ||
+		!strings.Contains(stderr, "out of memory") {
 		t.Errorf("on a GPU: code %d, %s", code, stderr)
 	}
 	if _, stderr, code = try(t, "resnet18", "--batch", "100000000", "--strict"); code != exitInput {

@@ -33,12 +33,14 @@ func hostileNetwork(n, width int) []byte {
 	g := Graph{In: []Value{Float("input|`x`\n", "batch", width)}}
 	at := g.In[0].Name
 	for i := range n {
-		name := fmt.Sprintf("%s%d%s", tricks[i%len(tricks)], i, strings.Repeat(tricks[(i+7)%len(tricks)]+"long", 300/(len(tricks[(i+7)%len(tricks)])+4)))
+		name := fmt.Sprintf("%s%d%s", tricks[i%len(tricks)], i,
+			strings.Repeat(tricks[(i+7)%len(tricks)]+"long", 300/(len(tricks[(i+7)%len(tricks)])+4)))
 		out := "out of " + name
 		if i%2 == 0 {
 			weight := Bare(name+".weight", onnxload.Float32, int64(width), int64(width))
 			g.Inits = append(g.Inits, weight)
-			g.Nodes = append(g.Nodes, Node{Op: "Gemm", Name: name, In: []string{at, weight.Name}, Out: []string{out}, Attrs: []Attr{A("transB", int64(1))}})
+			g.Nodes = append(g.Nodes, Node{Op: "Gemm", Name: name, In: []string{at, weight.Name}, Out: []string{out},
+				Attrs: []Attr{A("transB", int64(1))}})
 		} else {
 			g.Nodes = append(g.Nodes, Node{Op: "Relu", Name: name, In: []string{at}, Out: []string{out}})
 		}

@@ -88,12 +88,14 @@ func TestImportArrows(t *testing.T) {
 		}
 		for _, imp := range fields[1:] {
 			if in, ours := strings.CutPrefix(imp, modulePath+"/"); ours {
-				if target, _ := ruleOf(rules, in); target != rule && !slices.Contains(rules[rule], target) && !slices.Contains(rules[rule], "*") {
+				if target, _ := ruleOf(rules, in); target != rule && !slices.Contains(rules[rule], target) &&
+					!slices.Contains(rules[rule], "*") {
 					t.Errorf("%s imports %s, against the arrows", pkg, in)
 				}
 			}
 			for prefix, keep := range keepers {
-				if within(imp, prefix) && !slices.ContainsFunc(strings.Fields(keep), func(k string) bool { return within(pkg, k) }) {
+				if within(imp, prefix) && !slices.ContainsFunc(strings.Fields(keep),
+					func(k string) bool { return within(pkg, k) }) {
 					t.Errorf("%s imports %s, which is for %s alone", pkg, imp, keep)
 				}
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/memestimate/memestimate/models"
 )
 
-// Names of the forms that JSON has here, each of one command. An estimate has the program's own. Fields may be added to a form;
-// none changes its meaning. schema/ has a JSON Schema of each.
+// Names of the forms that JSON has here, each of one command. An estimate has the program's own. Fields may be added
+// to a form; none changes its meaning. schema/ has a JSON Schema of each.
 const (
 	estimateForm     = estimate.Schema
 	diffForm         = diff.Schema
@@ -185,8 +185,8 @@ type errorJSON struct {
 	Hint   string `json:"hint,omitempty"`
 }
 
-// wantsJSON reports whether a command line asks for JSON. It is read before it is known to be right, since what is wrong with it is
-// said in that form too.
+// wantsJSON reports whether a command line asks for JSON. It is read before it is known to be right, since what is
+// wrong with it is said in that form too.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]

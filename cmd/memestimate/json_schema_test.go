@@ -121,7 +121,8 @@ func (m *schemaMaker) object(t reflect.Type) map[string]any {
 				properties[name] = map[string]any{"const": m.form}
 			} else {
 				s := m.of(f.Type)
-				if of, ok := s.(map[string]any); ok && f.Type.Kind() != reflect.Struct && strings.Contains(options, "omitempty") && of["anyOf"] != nil {
+				if of, ok := s.(map[string]any); ok && f.Type.Kind() != reflect.Struct && strings.Contains(options, "omitempty") &&
+					of["anyOf"] != nil {
 					s = of["anyOf"].([]any)[0] // it is left out rather than null
 				}
 				properties[name] = s
@@ -226,7 +227,8 @@ func valid(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(keepOutput(args[0], data))
 }
 
-// validElsewhere are the forms that other tests hold against their schemas, since they need a GPU, a server, or an interpreter.
+// validElsewhere are the forms that other tests hold against their schemas, since they need a GPU, a server, or an
+// interpreter.
 var validElsewhere = map[string]string{
 	"devices": "testdata/gpu/see.txtar", "run": "testdata/gpu/run.txtar", "trace": "testdata/gpu/model.txtar", "where": "where_test.go",
 	"snapshot-export": "snapshot_list_test.go",
@@ -258,7 +260,8 @@ func TestOutputsAreValid(t *testing.T) {
 		{"fit", []string{"fit", "resnet18", "--gpu", "t4"}, 0},
 		{"diff", []string{"diff", "resnet18", "resnet50", "--batch", "1,8"}, 0},
 		{"check", []string{"check", "-c", config}, 3},
-		{"compare", []string{"compare", "resnet50", snapshots + "resnet50_seed.pickle.gz", "--batch", "1", "--optimizer", "sgdm", "--calibrate", learnt}, 0},
+		{"compare", []string{"compare", "resnet50", snapshots + "resnet50_seed.pickle.gz", "--batch", "1", "--optimizer",
+			"sgdm", "--calibrate", learnt}, 0},
 		{"slurm", []string{"slurm", "--need", "20GiB"}, 0},
 		{"models", []string{"models"}, 0},
 		{"ops", []string{"ops"}, 0},
@@ -266,8 +269,10 @@ func TestOutputsAreValid(t *testing.T) {
 		{"snapshot-show", []string{"snapshot", "show", snapshots + "oom.pickle.gz"}, 0},
 		{"snapshot-show", []string{"snapshot", "show", snapshots + "resnet50_seed.pickle.gz"}, 0},
 		{"snapshot-top", []string{"snapshot", "top", snapshots + "resnet50_seed.pickle.gz"}, 0},
-		{"snapshot-track", []string{"snapshot", "track", snapshots + "mem_track_0.pickle.gz", snapshots + "mem_track_1_model.pickle.gz"}, 0},
-		{"snapshot-diff", []string{"snapshot", "diff", snapshots + "mem_track_0.pickle.gz", snapshots + "mem_track_1_model.pickle.gz"}, 0},
+		{"snapshot-track", []string{"snapshot", "track", snapshots + "mem_track_0.pickle.gz",
+			snapshots + "mem_track_1_model.pickle.gz"}, 0},
+		{"snapshot-diff", []string{"snapshot", "diff", snapshots + "mem_track_0.pickle.gz",
+			snapshots + "mem_track_1_model.pickle.gz"}, 0},
 		{"snapshot-replay", []string{"snapshot", "replay", snapshots + "resnet50_seed.pickle.gz"}, 0},
 		{"snapshot-events", []string{"snapshot", "events", snapshots + "oom.pickle.gz"}, 0},
 		{"error", []string{"nosuch.onnx"}, 3},
@@ -308,7 +313,8 @@ func TestOutputsAreValid(t *testing.T) {
 		}
 		if file != "" {
 			text, err := os.ReadFile(file)
-			if check(t, err); !bytes.Contains(text, []byte("valid "+name)) && !bytes.Contains(text, []byte(`holds("`+name+`"`)) && !bytes.Contains(text, []byte(name+".schema.json")) {
+			if check(t, err); !bytes.Contains(text, []byte("valid "+name)) &&
+				!bytes.Contains(text, []byte(`holds("`+name+`"`)) && !bytes.Contains(text, []byte(name+".schema.json")) {
 				t.Errorf("%s holds nothing against the schema %s", file, name)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// driverShare is what driver and firmware keep of a GPU beside what processes have, rounded up: 480 MiB was seen of an H100, 648 of an
-// A100. Kubernetes knows a GPU's memory in all, and a job has what that leaves.
+// driverShare is what driver and firmware keep of a GPU beside what processes have, rounded up: 480 MiB was seen of an
+// H100, 648 of an A100. Kubernetes knows a GPU's memory in all, and a job has what that leaves.
 const driverShare = 1 << 30
 
 // A podNeed is the flags that say how a pod asks for GPUs.
@@ -25,15 +25,18 @@ type podNeed struct {
 }
 
 func (p *podNeed) flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&p.plugin, "device-plugin", false, "ask for the device plugin's GPUs, with node affinity on GPU feature discovery's labels, instead of a resource claim")
+	fs.BoolVar(&p.plugin, "device-plugin", false,
+		"ask for the device plugin's GPUs, with node affinity on GPU feature discovery's labels, instead of a resource claim")
 	fs.StringVar(&p.class, "device-class", "gpu.nvidia.com", "the device class of a resource claim")
 	fs.StringVar(&p.driver, "driver", "gpu.nvidia.com", "the driver whose devices say how much memory they have")
-	fs.StringVar(&p.resource, "resource", "nvidia.com/gpu", "the device plugin's resource; nvidia.com/mig-3g.40gb for a MIG profile")
+	fs.StringVar(&p.resource, "resource", "nvidia.com/gpu",
+		"the device plugin's resource; nvidia.com/mig-3g.40gb for a MIG profile")
 	fs.StringVar(&p.queue, "queue", "", "hand the job to this queue of Kueue")
 }
 
 func (p *podNeed) need(bytes uint64, gpus int) *kubernetes.Need {
-	return &kubernetes.Need{Bytes: bytes + driverShare, GPUs: gpus, DRA: !p.plugin, Class: p.class, Driver: p.driver, Resource: p.resource, Queue: p.queue}
+	return &kubernetes.Need{Bytes: bytes + driverShare, GPUs: gpus, DRA: !p.plugin, Class: p.class, Driver: p.driver,
+		Resource: p.resource, Queue: p.queue}
 }
 
 // k8sCommand writes a job's need into Kubernetes manifests.
@@ -137,7 +140,8 @@ failurePolicy of its configuration; docs/cluster/webhook.yaml is an example.`,
 	return cmd
 }
 
-// asked returns what a pod's annotations ask for; nil for nothing. Models are built-in ones: an annotation opens no file.
+// asked returns what a pod's annotations ask for; nil for nothing. Models are built-in ones: an annotation opens no
+// file.
 func (p *podNeed) asked(e *env, annotations map[string]string) (*kubernetes.Need, error) {
 	model, size := annotations[kubernetes.ModelAnnotation], annotations[kubernetes.NeedAnnotation]
 	gpus := 1

@@ -97,7 +97,8 @@ func (closedFile) Write([]byte) (int, error) { return 0, os.ErrClosed }
 func run(ctx context.Context, e *env, args []string) (code int) {
 	defer func() {
 		if p := recover(); p != nil {
-			fmt.Fprintf(e.stderr, "memestimate: internal error, please report it with this line and the model: %s: %v at %s\n", versionLine(), p, panicPlace())
+			fmt.Fprintf(e.stderr, "memestimate: internal error, please report it with this line and the model: %s: %v at %s\n",
+				versionLine(), p, panicPlace())
 			code = exitBug
 		}
 	}()
@@ -191,7 +192,8 @@ func oneLine(s string) string {
 func panicPlace() string {
 	for line := range strings.Lines(string(debug.Stack())) {
 		line = strings.TrimSpace(line)
-		if strings.Contains(line, ".go:") && !strings.Contains(line, "/runtime/") && !strings.Contains(line, "cmd/memestimate/main.go") {
+		if strings.Contains(line, ".go:") && !strings.Contains(line, "/runtime/") &&
+			!strings.Contains(line, "cmd/memestimate/main.go") {
 			place, _, _ := strings.Cut(line[strings.LastIndexByte(line, '/')+1:], " ")
 			return place
 		}

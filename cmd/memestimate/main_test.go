@@ -28,7 +28,8 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		stdout, stderr, code := try(t, strings.Fields(tt.args)...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, tt.want) {
-			t.Errorf("memestimate %s: code %d, stdout %q, stderr %q, want code %d and %q", tt.args, code, stdout, stderr, exitUsage, tt.want)
+			t.Errorf("memestimate %s: code %d, stdout %q, stderr %q, want code %d and %q", tt.args, code, stdout, stderr,
+				exitUsage, tt.want)
 		}
 		for line := range strings.Lines(stderr) {
 			if !strings.HasPrefix(line, "memestimate: ") {
@@ -65,11 +66,13 @@ func TestTell(t *testing.T) {
 
 func TestPanicIsOneLine(t *testing.T) {
 	var stderr bytes.Buffer
-	e := &env{stdin: strings.NewReader(""), stdout: panicWriter{}, stderr: &stderr, getenv: func(string) string { return "" }}
+	e := &env{stdin: strings.NewReader(""), stdout: panicWriter{}, stderr: &stderr,
+		getenv: func(string) string { return "" }}
 	if code := run(context.Background(), e, []string{"version"}); code != exitBug {
 		t.Errorf("code %d, want %d", code, exitBug)
 	}
-	if got := stderr.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "please report") || !strings.Contains(got, "main_test.go:") {
+	if got := stderr.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "please report") ||
+		!strings.Contains(got, "main_test.go:") {
 		t.Errorf("stderr %q", got)
 	}
 }
@@ -84,8 +87,10 @@ func (fullWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestOutputThatCannotBeWritten(t *testing.T) {
 	var stderr bytes.Buffer
-	e := &env{stdin: strings.NewReader(""), stdout: fullWriter{}, stderr: &stderr, getenv: func(string) string { return "" }}
-	if code := run(context.Background(), e, []string{"version"}); code != exitOutput || !strings.HasPrefix(stderr.String(), "memestimate: stdout: ") {
+	e := &env{stdin: strings.NewReader(""), stdout: fullWriter{}, stderr: &stderr,
+		getenv: func(string) string { return "" }}
+	if code := run(context.Background(), e, []string{"version"}); code != exitOutput ||
+		!strings.HasPrefix(stderr.String(), "memestimate: stdout: ") {
 		t.Errorf("code %d, stderr %q, want %d", code, stderr.String(), exitOutput)
 	}
 }

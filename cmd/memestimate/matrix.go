@@ -118,7 +118,8 @@ func (m *matrix) with(fs *pflag.FlagSet, changes []string, use func() error) err
 			if ok {
 				meant = nearest(name, flagNames(fs))
 			}
-			return usagef("--base %q is not NAME=VALUE with the name of a flag about the model, as in optimizer=sgd", c).withHint("%s", didYouMean(meant))
+			return usagef("--base %q is not NAME=VALUE with the name of a flag about the model, as in optimizer=sgd",
+				c).withHint("%s", didYouMean(meant))
 		}
 		v := f.Value
 		if of, _, err := assignment(value, ""); err == nil { // another size takes the place of the first
@@ -197,8 +198,9 @@ func (o *opened) own(s *settings) *settings {
 	return &own
 }
 
-// renamed gives sizes of dimensions and shapes of inputs that the other model has under another name to this one: inputs that have
-// one name are the same, else those in the same place, and a dimension is where it stands in its input.
+// renamed gives sizes of dimensions and shapes of inputs that the other model has under another name to this one:
+// inputs that have one name are the same, else those in the same place, and a dimension is where it stands in its
+// input.
 func (o *opened) renamed(own *settings) {
 	if o.other.m == nil { // a recording, whose sizes are its own
 		return

@@ -95,8 +95,8 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 	return m, inputError(err)
 }
 
-// readSmall reads a file of at most limit bytes, of which the message says what it should be. A pipe may stand for it, and
-// what has no end is not read to it: the size that the system gives says nothing of a device.
+// readSmall reads a file of at most limit bytes, of which the message says what it should be. A pipe may stand for it,
+// and what has no end is not read to it: the size that the system gives says nothing of a device.
 func readSmall(path string, limit int64, what string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -149,7 +149,8 @@ const recordHint = "or ask from Python: memestimate.estimate(model, inputs)"
 // hubID is what a model on the Hugging Face Hub is called.
 var hubID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`) })
 
-// elsewhere says how to get at a model that an address or a name of the Hugging Face Hub stands for, "" for anything else.
+// elsewhere says how to get at a model that an address or a name of the Hugging Face Hub stands for, "" for anything
+// else.
 func elsewhere(arg string) string {
 	const export = "memestimate.from_config(\"config.json\") in Python takes its configuration"
 	switch {
@@ -228,7 +229,8 @@ func modelsLike(typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return out, cobra.ShellCompDirectiveDefault
 }
 
-// hintArg is quoteArg for an argument of a command that is proposed: a file whose name begins with a hyphen is no flag there.
+// hintArg is quoteArg for an argument of a command that is proposed: a file whose name begins with a hyphen is no flag
+// there.
 func hintArg(s string) string {
 	if strings.HasPrefix(s, "-") && s != "-" {
 		s = "./" + s
@@ -242,7 +244,8 @@ func quoteArg(s string) string {
 	plain := s != ""
 	for i := range len(s) {
 		c := s[i]
-		plain = plain && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.IndexByte("_./:-+=@,", c) >= 0)
+		plain = plain && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+			strings.IndexByte("_./:-+=@,", c) >= 0)
 	}
 	if plain {
 		return s

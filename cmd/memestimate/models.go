@@ -35,7 +35,8 @@ forms, NAME:FORM for another one. NOTICE in the models folder has their licences
 				if o.format == "json" {
 					return encodeJSON(w, modelList{modelsForm, list})
 				}
-				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "forms"}, {Title: "licence"}, {Title: "source"}}}
+				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "forms"},
+					{Title: "licence"}, {Title: "source"}}}
 				for _, m := range list {
 					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Forms, " "), m.Licence, m.Source})
 				}

@@ -17,11 +17,15 @@ import (
 
 // mutantCommands are what is asked of a mutant; MODEL is the mutant and ORIGINAL what it was made of.
 var mutantCommands = [][]string{
-	{"MODEL", "--batch", "2"}, {"MODEL", "--mode", "infer", "--batch", "1"}, {"table", "MODEL", "--batch", "2"}, {"table", "MODEL", "--format", "csv"},
-	{"shapes", "MODEL"}, {"shapes", "MODEL", "--format", "json"}, {"fit", "MODEL", "--gpu", "t4"}, {"diff", "ORIGINAL", "MODEL", "--batch", "2"},
+	{"MODEL", "--batch", "2"}, {"MODEL", "--mode", "infer", "--batch", "1"}, {"table", "MODEL", "--batch", "2"}, {"table",
+		"MODEL", "--format", "csv"},
+	{"shapes", "MODEL"}, {"shapes", "MODEL", "--format", "json"}, {"fit", "MODEL", "--gpu", "t4"}, {"diff", "ORIGINAL",
+		"MODEL", "--batch", "2"},
 	{"MODEL", "--batch", "2", "--cross-check"}, {"MODEL", "--batch", "2", "--format", "json", "--precision", "amp-bf16"},
-	{"MODEL", "--batch", "2", "--format", "markdown"}, {"MODEL", "--batch", "2", "--format", "html"}, {"MODEL", "--batch", "2", "--what-if"},
-	{"MODEL", "--batch", "3", "--channels-last", "--precision", "fp16"}, {"MODEL", "--batch", "2", "--snapshot", "SNAPSHOT"},
+	{"MODEL", "--batch", "2", "--format", "markdown"}, {"MODEL", "--batch", "2", "--format", "html"}, {"MODEL", "--batch",
+		"2", "--what-if"},
+	{"MODEL", "--batch", "3", "--channels-last", "--precision", "fp16"}, {"MODEL", "--batch", "2", "--snapshot",
+		"SNAPSHOT"},
 }
 
 // Whatever happened to a file, every command answers or refuses it in a line: without a panic, soon, in memory that the
@@ -44,11 +48,13 @@ func TestMutants(t *testing.T) {
 		}
 	}
 	small := len(graphs)
-	if err := onnxtest.Archives("../../estimate/shape/testdata/onnx-nodes*.tar.gz", func(_ string, b []byte) { graphs = append(graphs, b) }); err != nil {
+	if err := onnxtest.Archives("../../estimate/shape/testdata/onnx-nodes*.tar.gz",
+		func(_ string, b []byte) { graphs = append(graphs, b) }); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	paths := map[string]string{"MODEL": filepath.Join(dir, "mutant.onnx"), "ORIGINAL": filepath.Join(dir, "original.onnx"), "SNAPSHOT": filepath.Join(dir, "s.pickle")}
+	paths := map[string]string{"MODEL": filepath.Join(dir, "mutant.onnx"),
+		"ORIGINAL": filepath.Join(dir, "original.onnx"), "SNAPSHOT": filepath.Join(dir, "s.pickle")}
 	answered, n := 0, 250
 	if testing.Short() {
 		n = 60

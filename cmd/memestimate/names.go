@@ -107,7 +107,10 @@ func nearest(typed string, names []string) string {
 		}
 	}
 	if best == "" {
-		if i := slices.IndexFunc(names, func(n string) bool { return len(typed) > 2 && strings.HasPrefix(n, typed) }); i >= 0 {
+		if i := slices.IndexFunc(names, func(n string) bool {
+			return len(typed) > 2 &&
+				strings.HasPrefix(n, typed)
+		}); i >= 0 {
 			best = names[i]
 		}
 	}

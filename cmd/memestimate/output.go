@@ -40,7 +40,8 @@ func (o *output) flags(fs *pflag.FlagSet, formats ...string) {
 // check refuses a format that the command does not have, and an output that is one of the files that the command reads.
 func (o *output) check(reads ...source) error {
 	if !slices.Contains(o.formats, o.format) {
-		return usagef("format %q is unknown, want %s", o.format, strings.Join(o.formats, ", ")).withHint("%s", didYouMean(nearest(o.format, o.formats)))
+		return usagef("format %q is unknown, want %s", o.format, strings.Join(o.formats, ", ")).withHint("%s",
+			didYouMean(nearest(o.format, o.formats)))
 	}
 	return notRead("output", o.file, reads...)
 }
@@ -258,7 +259,8 @@ func writeFile(path string, data []byte) error {
 	return os.Rename(f.Name(), target)
 }
 
-// linked returns the file that a path stands for, which need not be there yet: a link stays a link, also one that leads nowhere.
+// linked returns the file that a path stands for, which need not be there yet: a link stays a link, also one that
+// leads nowhere.
 func linked(path string) (string, error) {
 	for range 40 { // as many links as Linux follows
 		target, err := filepath.EvalSymlinks(path)

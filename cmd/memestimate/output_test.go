@@ -135,7 +135,8 @@ func TestClosedStdout(t *testing.T) {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = t.TempDir()
 		out, _ := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != want || want == exitOutput && string(out) != "memestimate: stdout: file already closed\n" {
+		if code := cmd.ProcessState.ExitCode(); code != want || want == exitOutput &&
+			string(out) != "memestimate: stdout: file already closed\n" {
 			t.Errorf("%s: exit code %d, want %d: %s", command, code, want, out)
 		}
 	}
@@ -171,13 +172,15 @@ func (f *failAt) Write(p []byte) (int, error) {
 
 // Wherever writing fails, the exit code says so.
 func TestEveryWriteIsChecked(t *testing.T) {
-	for _, args := range []string{"conv_example", "table conv_example --format csv", "shapes conv_example --format json", "models", "--help", "help table", "completion bash", "completion zsh", "man", "ops --format markdown", "version"} {
+	for _, args := range []string{"conv_example", "table conv_example --format csv", "shapes conv_example --format json",
+		"models", "--help", "help table", "completion bash", "completion zsh", "man", "ops --format markdown", "version"} {
 		full, _, code := try(t, strings.Fields(args)...)
 		if code != exitOK {
 			t.Fatalf("%s: exit code %d", args, code)
 		}
 		for n := 0; n < len(full); n += 1 + len(full)/50 {
-			e := &env{stdin: strings.NewReader(""), stdout: &failAt{n}, stderr: io.Discard, getenv: func(string) string { return "" }}
+			e := &env{stdin: strings.NewReader(""), stdout: &failAt{n}, stderr: io.Discard,
+				getenv: func(string) string { return "" }}
 			if code := run(context.Background(), e, strings.Fields(args)); code != exitOutput {
 				t.Errorf("%s: exit code %d when writing fails after %d bytes, want %d", args, code, n, exitOutput)
 			}
@@ -209,7 +212,8 @@ func TestAsciiJSON(t *testing.T) {
 func TestLongMessages(t *testing.T) {
 	name := strings.Repeat("名", 100_000)
 	got := oneLine("model.onnx: equation \"" + name + "\"\nhas 1 term for 2 inputs")
-	if len(got) > maxMessage+5 || !strings.HasPrefix(got, "model.onnx: equation") || !strings.HasSuffix(got, "; has 1 term for 2 inputs") || !utf8.ValidString(got) {
+	if len(got) > maxMessage+5 || !strings.HasPrefix(got, "model.onnx: equation") ||
+		!strings.HasSuffix(got, "; has 1 term for 2 inputs") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes: %.60s", len(got), got)
 	}
 }
@@ -228,7 +232,8 @@ func TestErrorsDoNotAct(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
 	line := strings.TrimSuffix(stderr.String(), "\n")
-	if !strings.Contains(line, `\x1b[31mred\u202edear\u009b1m`) || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !strings.Contains(line, `\x1b[31mred\u202edear\u009b1m`) ||
+		strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("%q", line)
 	}
 }

@@ -38,9 +38,12 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 		"fully_shard around the modules whose whole name this matches, or around the model's repeated\n"+
 			"blocks: blocks (default where there are some), or around the model alone: none")
 	fs.BoolVar(&r.reshard, "reshard-after-forward", true, "fully_shard's setting of that name")
-	fs.Var(&oneOf{"param-dtype", &p.ParamDType, parallel.DTypes}, "param-dtype", "of FSDP2's MixedPrecisionPolicy: bf16, ...")
-	fs.Var(&oneOf{"reduce-dtype", &p.ReduceDType, parallel.DTypes}, "reduce-dtype", "likewise; what --param-dtype says where it is left out")
-	fs.BoolVar(&p.MetaDevice, "meta-device", false, "the model is made on the meta device and sharded there, so that no GPU ever holds all of it")
+	fs.Var(&oneOf{"param-dtype", &p.ParamDType, parallel.DTypes}, "param-dtype",
+		"of FSDP2's MixedPrecisionPolicy: bf16, ...")
+	fs.Var(&oneOf{"reduce-dtype", &p.ReduceDType, parallel.DTypes}, "reduce-dtype",
+		"likewise; what --param-dtype says where it is left out")
+	fs.BoolVar(&p.MetaDevice, "meta-device", false,
+		"the model is made on the meta device and sharded there, so that no GPU ever holds all of it")
 	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
 }
 

@@ -19,7 +19,8 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 	if r.Peak == nil {
 		return fail(exitInput, "%s: there is no run to write as a snapshot", quoteArg(in.arg))
 	}
-	s, err := replay.Predicted(r.Simulation.Timeline(), r.Simulation.Replay, r.Model.Name, conf, sitesOf(r.Simulation.Recorded))
+	s, err := replay.Predicted(r.Simulation.Timeline(), r.Simulation.Replay, r.Model.Name, conf,
+		sitesOf(r.Simulation.Recorded))
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,8 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 	return putFile(path, b.Bytes())
 }
 
-// sitesOf are the places of a recorded program, nil for a model: Python's frames, and before them the operator that was called.
+// sitesOf are the places of a recorded program, nil for a model: Python's frames, and before them the operator that
+// was called.
 func sitesOf(run *recording.Run) *snapshot.Sites {
 	if run == nil {
 		return nil
@@ -64,7 +66,8 @@ func reportHTML(w io.Writer, in source, r *estimate.Report) error {
 		p.Notes = append(p.Notes, n.Text)
 	}
 	p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay)}
-	p.Tables = []page.Table{{Title: "What holds the memory at the peak", Grid: report.Breakdown(r)}, {Title: "Phases", Grid: report.Phases(r)}}
+	p.Tables = []page.Table{{Title: "What holds the memory at the peak", Grid: report.Breakdown(r)},
+		{Title: "Phases", Grid: report.Phases(r)}}
 	if len(r.WhatIf) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "What if", Grid: report.WhatIf(r)})
 	}

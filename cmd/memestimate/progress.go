@@ -34,8 +34,8 @@ func startProgress(e *env, text string) *progress {
 	return p
 }
 
-// oneTerminalLine cuts a text that is to be replaced later to one line of the terminal that stderr is: of more lines only
-// the last one could be taken back.
+// oneTerminalLine cuts a text that is to be replaced later to one line of the terminal that stderr is: of more lines
+// only the last one could be taken back.
 func oneTerminalLine(e *env, text string) string {
 	if room := columns(e, e.stderr) - 1; room > 20 && len(text) > room {
 		return strings.ToValidUTF8(text[:room-3], "") + "..."

@@ -14,7 +14,8 @@ import (
 	"github.com/memestimate/memestimate/forge/forgetest"
 )
 
-// A pullJob is a pull request as a runner of GitHub checks it out: one commit, the merge of its branch into a main that went on since.
+// A pullJob is a pull request as a runner of GitHub checks it out: one commit, the merge of its branch into a main
+// that went on since.
 type pullJob struct {
 	*testing.T
 	dir, temp, summary, output string
@@ -23,8 +24,8 @@ type pullJob struct {
 	base, head                 string // the commits that the merge is of
 }
 
-// newJob makes the pull request: main has two models and this budget file, the branch changes one model, and since then main got a
-// third one that takes a lot.
+// newJob makes the pull request: main has two models and this budget file, the branch changes one model, and since
+// then main got a third one that takes a lot.
 func newJob(t *testing.T, budget string) *pullJob {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -66,8 +67,9 @@ func newJob(t *testing.T, budget string) *pullJob {
 
 	event := filepath.Join(j.temp, "event.json")
 	j.summary, j.output = filepath.Join(j.temp, "summary.md"), filepath.Join(j.temp, "output")
-	data, err := json.Marshal(map[string]any{"repository": map[string]string{"default_branch": "main"}, "pull_request": map[string]any{
-		"number": 7, "head": map[string]string{"sha": j.head}, "base": map[string]string{"ref": "main", "sha": opened}}})
+	data, err := json.Marshal(map[string]any{"repository": map[string]string{"default_branch": "main"},
+		"pull_request": map[string]any{
+			"number": 7, "head": map[string]string{"sha": j.head}, "base": map[string]string{"ref": "main", "sha": opened}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,9 +97,11 @@ func revision(t *testing.T, dir, rev string) string {
 func (j *pullJob) comment(args ...string) (log string, code int) {
 	j.Helper()
 	var out, errs bytes.Buffer
-	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(name string) string { return j.env[name] }, now: func() time.Time { return time.Unix(1e9, 0) }}
+	e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs,
+		getenv: func(name string) string { return j.env[name] }, now: func() time.Time { return time.Unix(1e9, 0) }}
 	config := filepath.Join(j.dir, "memestimate.yaml")
-	code = run(j.Context(), e, append([]string{"comment", "--post", "--annotate", "--fetch", "--wait", "0s", "-c", config}, args...))
+	code = run(j.Context(), e, append([]string{"comment", "--post", "--annotate", "--fetch", "--wait", "0s", "-c",
+		config}, args...))
 	return strings.ReplaceAll(out.String()+errs.String(), config, "memestimate.yaml"), code
 }
 

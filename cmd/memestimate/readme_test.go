@@ -80,7 +80,8 @@ func TestReadmeNamesCommands(t *testing.T) {
 		t.Errorf("%s has %d lines", readme, n)
 	}
 	for _, c := range rootCommand(&env{}).Commands() {
-		if name := "`" + c.CommandPath(); !strings.Contains(string(text), name+"`") && !strings.Contains(string(text), name+" ") {
+		if name := "`" + c.CommandPath(); !strings.Contains(string(text), name+"`") &&
+			!strings.Contains(string(text), name+" ") {
 			t.Errorf("%s does not name %q", readme, c.CommandPath())
 		}
 	}

@@ -96,8 +96,8 @@ func (s source) readRecording(in *bufio.Reader) (*recording.Recording, error) {
 	return rec, nil
 }
 
-// family reads the further recordings of the source: the second, from which the sizes at other batches follow, and a third,
-// which is held against what the two foretell.
+// family reads the further recordings of the source: the second, from which the sizes at other batches follow, and a
+// third, which is held against what the two foretell.
 func (s source) family(e *env, first *recording.Recording) (*recording.Family, []estimate.Note, error) {
 	if len(s.others) > 2 {
 		return nil, nil, usagef("%d recordings, wanted two, and a third to check them", 1+len(s.others))
@@ -119,7 +119,8 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 		return nil, nil, fail(exitInput, "%s and %s: %w", quoteArg(s.arg), quoteArg(s.others[0]), err)
 	}
 	one, two := family.Batches()
-	notes := []estimate.Note{{Level: estimate.Info, Text: fmt.Sprintf("sizes follow from the recordings at batches %d and %d", one, two)}}
+	notes := []estimate.Note{{Level: estimate.Info,
+		Text: fmt.Sprintf("sizes follow from the recordings at batches %d and %d", one, two)}}
 	if len(all) > 1 {
 		difference, err := family.Check(all[1])
 		switch {
@@ -128,7 +129,8 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 		case difference != "":
 			notes = append(notes, estimate.Note{Level: estimate.Warning, Text: difference})
 		default:
-			notes = append(notes, estimate.Note{Level: estimate.Info, Text: "the third recording has every size that the two foretell"})
+			notes = append(notes, estimate.Note{Level: estimate.Info,
+				Text: "the third recording has every size that the two foretell"})
 		}
 	}
 	return family, notes, nil

@@ -111,12 +111,14 @@ func (l *deviceList) holds(csv bool) *report.Grid {
 			program, pid, remark := r.Command, strconv.Itoa(r.PID), ""
 			switch {
 			case r.Removed:
-				g.Rows = append(g.Rows, []string{printable(d.UUID), "?", "?", "?", "?", "?", "?", "somebody deleted its file; it ends with its processes"})
+				g.Rows = append(g.Rows, []string{printable(d.UUID), "?", "?", "?", "?", "?", "?",
+					"somebody deleted its file; it ends with its processes"})
 				continue
 			case r.Left && r.Holder == 0:
 				program, pid, remark = "?", "?", fmt.Sprintf("left behind by %s (%d)", report.Show(r.Command, 20), r.PID)
 			case r.Left:
-				program, pid, remark = r.HolderCommand, strconv.Itoa(r.Holder), fmt.Sprintf("left behind by %s (%d)", report.Show(r.Command, 20), r.PID)
+				program, pid, remark = r.HolderCommand, strconv.Itoa(r.Holder), fmt.Sprintf("left behind by %s (%d)",
+					report.Show(r.Command, 20), r.PID)
 			}
 			if r.Share {
 				remark = strings.TrimPrefix(remark+", shared", ", ")
@@ -127,7 +129,8 @@ func (l *deviceList) holds(csv bool) *report.Grid {
 			since := "since " + r.Started.Local().Format(time.DateTime)
 			remark = strings.TrimPrefix(remark+", "+since, ", ")
 			g.Rows = append(g.Rows, []string{
-				printable(d.UUID), report.Show(r.ID, 40), size(r.Bytes), size(r.Outstanding), report.Show(r.User, 20), report.Show(program, 20), pid, remark,
+				printable(d.UUID), report.Show(r.ID, 40), size(r.Bytes), size(r.Outstanding), report.Show(r.User,
+					20), report.Show(program, 20), pid, remark,
 			})
 		}
 	}

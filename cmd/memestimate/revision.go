@@ -31,8 +31,8 @@ func resolveRevision(arg string) (source, bool) {
 	return source{arg: arg, name: path.Base(file), revision: text}, true
 }
 
-// openRevision reads a model from git, through git-lfs where that keeps it and is installed; weights beside the model are not
-// read, here as everywhere.
+// openRevision reads a model from git, through git-lfs where that keeps it and is installed; weights beside the model
+// are not read, here as everywhere.
 func (s source) openRevision() (m *onnxload.Model, err error) {
 	err = s.atRevision(func(r io.Reader) (err error) {
 		m, err = onnxload.ReadStream(r, onnxload.Options{Path: s.arg})

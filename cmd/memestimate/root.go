@@ -49,7 +49,8 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 				return usagef("no model given").withHint("memestimate resnet50 --batch 32 tries a built-in one; memestimate --help lists the commands")
 			case 1:
 				if near := mistyped(cmd, args[0]); near != "" {
-					return usagef("%s: no such command, no such file, and no built-in model of that name", quoteArg(args[0])).withHint("%s", didYouMean(cmd.Name()+" "+near))
+					return usagef("%s: no such command, no such file, and no built-in model of that name",
+						quoteArg(args[0])).withHint("%s", didYouMean(cmd.Name()+" "+near))
 				}
 				return runEstimate(e, cmd, resolve(args[0]), &s, &a, &auto, &o)
 			}
@@ -209,7 +210,8 @@ func exactly(names ...string) cobra.PositionalArgs {
 		case len(args) < len(names):
 			return usagef("%s: no %s given", cmd.Name(), names[len(args)]).withHint("usage: %s", cmd.UseLine())
 		case len(args) > len(names):
-			return usagef("%s: unexpected argument %q, wanted %s", cmd.Name(), args[len(names)], wanted(names)).withHint("usage: %s", cmd.UseLine())
+			return usagef("%s: unexpected argument %q, wanted %s", cmd.Name(), args[len(names)],
+				wanted(names)).withHint("usage: %s", cmd.UseLine())
 		}
 		return nil
 	}

@@ -74,7 +74,8 @@ only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 	l.model.flags(fs)
 	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
 	fs.Lookup("wait").NoOptDefVal = "forever"
-	fs.Var(&oneOf{"cluster", &l.cluster, []string{"slurm"}}, "cluster", "hand the command over to a cluster instead of running it here: slurm")
+	fs.Var(&oneOf{"cluster", &l.cluster, []string{"slurm"}}, "cluster",
+		"hand the command over to a cluster instead of running it here: slurm")
 	l.job.flags(fs)
 	fs.BoolVar(&l.print, "print", false, "say what would be chosen now, and neither hold nor run anything")
 	fs.StringVarP(&l.format, "format", "f", "text", "form of --print: text, json")
@@ -170,7 +171,8 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 // forCluster refuses flags that say how this machine chooses with a cluster that does, and the other way round.
 func (l *launch) forCluster(cmd *cobra.Command) error {
 	var own pflag.FlagSet
-	wrong, why := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-used", "max-utilization", "split", "state-dir", "nvml"}, "is for this machine: a cluster queues and chooses by itself"
+	wrong, why := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-used",
+		"max-utilization", "split", "state-dir", "nvml"}, "is for this machine: a cluster queues and chooses by itself"
 	if l.cluster == "" {
 		wrong, why = nil, "goes with --cluster"
 		l.job.flags(&own)
@@ -206,7 +208,8 @@ func (l *launch) open(e *env) (*devices.Session, *devices.State, error) {
 	state, err := l.gpus.state(e)
 	if err != nil {
 		session.Close()
-		return nil, nil, fail(exitDevice, "run: %w", err).withHint("--state-dir or MEMESTIMATE_STATE_DIR names another directory")
+		return nil, nil, fail(exitDevice, "run: %w",
+			err).withHint("--state-dir or MEMESTIMATE_STATE_DIR names another directory")
 	}
 	return session, state, nil
 }
@@ -356,7 +359,8 @@ func (l *launch) json(w io.Writer, r *devices.Request, chosen []devices.Device) 
 func (l *launch) tell(e *env, h *devices.Hold, state *devices.State) {
 	for i := range h.Devices {
 		d := &h.Devices[i]
-		fmt.Fprintf(e.stderr, "memestimate: %s %s %s: %s of %s available, %s reserved in %s\n", d.Label(), printable(d.Name), d.UUID,
+		fmt.Fprintf(e.stderr, "memestimate: %s %s %s: %s of %s available, %s reserved in %s\n", d.Label(), printable(d.Name),
+			d.UUID,
 			devices.FormatBytes(d.Available()), devices.FormatBytes(d.Total), devices.FormatBytes(h.Shares[i]), state.Dir())
 	}
 }

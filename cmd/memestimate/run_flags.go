@@ -119,8 +119,10 @@ func (c *choice) flags(fs *pflag.FlagSet) {
 	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
 	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
 	fs.VarP(&c.count, "count", "n", "how many GPUs, or at least and at most so many, as 2-4 (default 1)")
-	fs.StringVar(&c.policy, "policy", "best-fit", "which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
-	fs.StringArrayVar(&c.exclude, "exclude", nil, "a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again")
+	fs.StringVar(&c.policy, "policy", "best-fit",
+		"which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
+	fs.StringArrayVar(&c.exclude, "exclude", nil,
+		"a GPU not to take: its number, UUID or the start of it, or a part of its name; may be given again")
 	fs.StringVar(&c.gpuType, "gpu-type", "", "take only GPUs whose name matches this regular expression, in any case")
 	fs.BoolVar(&c.share, "share", false, "accept a GPU beside others who share, when all fit")
 }
@@ -149,7 +151,8 @@ func pciOrder(e *env) bool { return e.getenv("CUDA_DEVICE_ORDER") == "PCI_BUS_ID
 // tellVisible says on stderr what is odd about CUDA_VISIBLE_DEVICES.
 func tellVisible(e *env, ds []devices.Device) {
 	if o := e.getenv("CUDA_DEVICE_ORDER"); o != "" && o != "PCI_BUS_ID" && o != "FASTEST_FIRST" {
-		fmt.Fprintf(e.stderr, "memestimate: CUDA_DEVICE_ORDER: CUDA knows no order %s, and shows no GPU at all\n", quoteArg(o))
+		fmt.Fprintf(e.stderr, "memestimate: CUDA_DEVICE_ORDER: CUDA knows no order %s, and shows no GPU at all\n",
+			quoteArg(o))
 	}
 	if v := visibleDevices(e); v != nil {
 		for _, n := range devices.ParseVisible(*v, ds, pciOrder(e)).Notes {

@@ -22,7 +22,8 @@ func (m *subject) flags(fs *pflag.FlagSet) { m.settings.flags(fs) }
 func (m *subject) take(command, use string, args []string, dash int) ([]string, *exitError) {
 	switch {
 	case dash < 0 && len(args) > 1:
-		return nil, usagef("%s: unexpected argument %q: a command comes after --", command, args[1]).withHint("usage: %s", use)
+		return nil, usagef("%s: unexpected argument %q: a command comes after --", command, args[1]).withHint("usage: %s",
+			use)
 	case dash < 0:
 		dash = len(args)
 	case dash > 1:
@@ -59,7 +60,8 @@ func (m *subject) estimate(e *env, command string, batch int64) (*estimate.Repor
 		return nil, fail(exitInput, "%s: what it takes at its peak is not known", quoteArg(in.arg))
 	}
 	if !r.Coverage.Complete() {
-		fmt.Fprintf(e.stderr, "memestimate: %s: %d of %d nodes are not modelled: it takes more than is estimated\n", quoteArg(in.arg), r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes)
+		fmt.Fprintf(e.stderr, "memestimate: %s: %d of %d nodes are not modelled: it takes more than is estimated\n",
+			quoteArg(in.arg), r.Coverage.Nodes-r.Coverage.Modelled, r.Coverage.Nodes)
 	}
 	return r, nil
 }

@@ -25,12 +25,15 @@ type splitting struct {
 }
 
 func (s *splitting) flags(fs *pflag.FlagSet) {
-	fs.BoolVar(&s.on, "split", false, "divide --batch over the GPUs (all that fit, or -n) for data parallelism, so that each part fits")
-	fs.IntVar(&s.first, "gpu0-batch", -1, "samples on the first GPU, with --split; the rest is divided evenly, as BalancedDataParallel's gpu0_bsz does")
+	fs.BoolVar(&s.on, "split", false,
+		"divide --batch over the GPUs (all that fit, or -n) for data parallelism, so that each part fits")
+	fs.IntVar(&s.first, "gpu0-batch", -1,
+		"samples on the first GPU, with --split; the rest is divided evenly, as BalancedDataParallel's gpu0_bsz does")
 	fs.Var(&s.fixed, "fixed", "memory on each GPU whatever its part, with --split: parameters, context")
 	fs.Var(&s.perSample, "per-sample", "memory on each GPU for each sample of its part, with --split")
 	fs.Var(&s.firstFixed, "first", "memory on the first GPU besides, with --split: gradients, optimizer")
-	fs.Var(&s.gathered, "gathered", "memory on the first GPU for each sample of the whole batch, with --split: gathered outputs")
+	fs.Var(&s.gathered, "gathered",
+		"memory on the first GPU for each sample of the whole batch, with --split: gathered outputs")
 }
 
 // check reads the flags.
@@ -146,7 +149,8 @@ func (s *splitting) over(chosen []devices.Device) ([]uint64, error) {
 			s.parts = parts
 			return shares, nil
 		case s.first >= 0 || s.exact == nil:
-			return nil, fmt.Errorf("%s on %s take %s, and it has %s", count(parts[over], "sample"), chosen[over].Label(), devices.FormatBytes(shares[over]), devices.FormatBytes(chosen[over].Available()))
+			return nil, fmt.Errorf("%s on %s take %s, and it has %s", count(parts[over], "sample"), chosen[over].Label(),
+				devices.FormatBytes(shares[over]), devices.FormatBytes(chosen[over].Available()))
 		}
 		if room[over], err = s.roomFor(over, parts[over], chosen[over].Available()); err != nil {
 			return nil, err

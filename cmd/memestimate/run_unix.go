@@ -21,12 +21,13 @@ func runnable(path string, st fs.FileInfo) bool {
 	return st.Mode().Perm()&0o111 != 0
 }
 
-// keepIgnored ignores what this program was started to ignore, so that a command that it starts or becomes does too. Go's runtime
-// has let go of those signals. A trace needs SIGCHLD itself.
+// keepIgnored ignores what this program was started to ignore, so that a command that it starts or becomes does too.
+// Go's runtime has let go of those signals. A trace needs SIGCHLD itself.
 func keepIgnored(childToo bool) {
 	for s := syscall.Signal(1); s < 32; s++ {
 		switch s {
-		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGURG, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP:
+		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGURG, syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE,
+			syscall.SIGILL, syscall.SIGTRAP:
 			continue // nobody can, or the runtime needs them
 		case syscall.SIGCHLD:
 			if !childToo {

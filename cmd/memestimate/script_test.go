@@ -43,7 +43,8 @@ func copyRecording(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o666))
 }
 
-// repository is the top folder of this module, or "" in a script's process whose folder is gone. Scripts run in folders of their own.
+// repository is the top folder of this module, or "" in a script's process whose folder is gone. Scripts run in
+// folders of their own.
 var repository = func() string {
 	dir, err := filepath.Abs("../..")
 	if err != nil {

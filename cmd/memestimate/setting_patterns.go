@@ -11,8 +11,8 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// settingPatterns are what settings of a budget file may be whose names are known elsewhere than in package budget, as patterns of
-// its JSON Schema.
+// settingPatterns are what settings of a budget file may be whose names are known elsewhere than in package budget, as
+// patterns of its JSON Schema.
 func settingPatterns() map[string]string {
 	var gpus []string
 	for _, d := range gpu.Known() {
@@ -21,18 +21,22 @@ func settingPatterns() map[string]string {
 	known := "^(" + strings.Join(gpus, "|") + ")$"
 	out := map[string]string{"gpu": known, "fits": known}
 	for key, names := range map[string][]string{
-		"optimizer": eager.Optimizers, "loss": eager.Losses, "precision": precisions, "mode": {"train", "infer"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
+		"optimizer": eager.Optimizers, "loss": eager.Losses, "precision": precisions, "mode": {"train",
+			"infer"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
 	} {
 		out[key] = spelling.Pattern(key, names)
 	}
 	return out
 }
 
-// exactGPU refuses a GPU by some words of its name, which a flag takes: of a file that others run later, with more GPUs to tell apart, they
-// may mean two.
+// exactGPU refuses a GPU by some words of its name, which a flag takes: of a file that others run later, with more
+// GPUs to tell apart, they may mean two.
 func exactGPU(name string) error {
 	known := gpu.Known()
-	if slices.ContainsFunc(known, func(d gpu.Device) bool { return strings.EqualFold(name, d.ID) || strings.EqualFold(name, d.Name) }) {
+	if slices.ContainsFunc(known, func(d gpu.Device) bool {
+		return strings.EqualFold(name, d.ID) ||
+			strings.EqualFold(name, d.Name)
+	}) {
 		return nil
 	}
 	g, err := gpu.Find(name)

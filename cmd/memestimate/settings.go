@@ -27,7 +27,8 @@ type settings struct {
 
 // modelFlags adds the flags about a model that hold however it is run.
 func (s *settings) modelFlags(fs *pflag.FlagSet) {
-	fs.VarP((*batchValue)(&s.batch), "batch", "b", "size of the batch: the inputs' leading symbolic dimension, whatever its name")
+	fs.VarP((*batchValue)(&s.batch), "batch", "b",
+		"size of the batch: the inputs' leading symbolic dimension, whatever its name")
 	fs.Var((*dimsValue)(&s.dims), "dim", "size of a symbolic dimension, as NAME=N; may be given again")
 	fs.Var((*inputsValue)(&s.inputs), "input", "shape of an input, as NAME=8x3x224x224; may be given again")
 	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")

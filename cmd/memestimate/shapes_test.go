@@ -17,7 +17,8 @@ func TestShapesOfNestedTypes(t *testing.T) {
 	table := onnxtest.Type{Kind: onnxload.MapType, Elem: onnxload.Int64, Of: &tensor}
 	file := filepath.Join(t.TempDir(), "m.onnx")
 	raw := onnxtest.Model{Graph: onnxtest.Graph{
-		In:    []onnxtest.Value{onnxtest.Typed("x", onnxtest.Type{Kind: onnxload.OptionalType, Of: &list}), onnxtest.Typed("m", table)},
+		In: []onnxtest.Value{onnxtest.Typed("x", onnxtest.Type{Kind: onnxload.OptionalType, Of: &list}),
+			onnxtest.Typed("m", table)},
 		Nodes: []onnxtest.Node{onnxtest.Op("Identity", "x", "y")},
 		Out:   []onnxtest.Value{{Name: "y"}},
 	}}.Bytes()
@@ -26,7 +27,8 @@ func TestShapesOfNestedTypes(t *testing.T) {
 	}
 	for format, want := range map[string][]string{
 		"text": {"optional of sequence of float32  [2, n]", "map from int64 of float32"},
-		"json": {`"y": {"kind":"optional","dtype":"float32","shape":[2,"n"],"type":"optional(sequence(float32[2, n]))"}`, `"type":"map(int64, float32[2, n])"`},
+		"json": {`"y": {"kind":"optional","dtype":"float32","shape":[2,"n"],"type":"optional(sequence(float32[2, n]))"}`,
+			`"type":"map(int64, float32[2, n])"`},
 	} {
 		out, _, code := try(t, "shapes", file, "--format", format)
 		for _, w := range want {

@@ -24,7 +24,8 @@ import (
 type siteTable struct{ file string }
 
 func (s *siteTable) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.file, "site", "", "YAML file with the memory of the cluster's GPUs by name, where names do not tell:\ngpus: {big: 79GiB, vram40: 39GiB}")
+	fs.StringVar(&s.file, "site", "",
+		"YAML file with the memory of the cluster's GPUs by name, where names do not tell:\ngpus: {big: 79GiB, vram40: 39GiB}")
 }
 
 func (s *siteTable) sizes() (cluster.Sizes, error) {
@@ -59,9 +60,11 @@ func (j *slurmJob) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&j.partition, "partition", "", "Slurm's partition; the default one otherwise")
 	fs.StringArrayVar(&j.constraint, "constraint", nil, "a feature that Slurm's nodes must have; may be given again")
 	fs.Var(&j.host, "mem", "memory of the host that the job takes on each node (default: what a MODEL's parameters suggest)")
-	fs.StringArrayVar(&j.options, "slurm-option", nil, "an option handed on to Slurm, such as --time=2:00:00; may be given again")
+	fs.StringArrayVar(&j.options, "slurm-option", nil,
+		"an option handed on to Slurm, such as --time=2:00:00; may be given again")
 	fs.StringVar(&j.array, "array", "", "submit an array of jobs, such as 0-9, with sbatch")
-	fs.BoolVar(&j.batch, "batch-job", false, "submit with sbatch, and wait for the job, instead of srun; its output goes to Slurm's file")
+	fs.BoolVar(&j.batch, "batch-job", false,
+		"submit with sbatch, and wait for the job, instead of srun; its output goes to Slurm's file")
 }
 
 // slurmCommand prints the request for a job.
@@ -115,13 +118,15 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "sinfo", "-N", "-h", "-o", slurm.Format).Output()
 	if err != nil {
-		return nil, fail(exitDevice, "slurm: sinfo: %s", commandError(err)).withHint("this needs Slurm's commands, on a machine from which one submits jobs")
+		return nil, fail(exitDevice, "slurm: sinfo: %s",
+			commandError(err)).withHint("this needs Slurm's commands, on a machine from which one submits jobs")
 	}
 	nodes, err := slurm.ParseNodes(string(out))
 	if err != nil {
 		return nil, fail(exitDevice, "slurm: %w", err)
 	}
-	need := slurm.Need{Bytes: bytes, GPUs: l.choice.count.least(), Host: uint64(j.host), Share: l.choice.share, Partition: j.partition, Constraint: j.constraint}
+	need := slurm.Need{Bytes: bytes, GPUs: l.choice.count.least(), Host: uint64(j.host), Share: l.choice.share,
+		Partition: j.partition, Constraint: j.constraint}
 	guess := need.Host == 0 && l.model.arg != ""
 	if guess {
 		r, err := l.model.estimate(e, "slurm", 0)
@@ -143,8 +148,8 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 	return r, nil
 }
 
-// hostGuess is the memory of the host that a training process takes as a rule: Python and CUDA's libraries take some 4 GiB, workers that load
-// data as much again; a checkpoint is read into memory before the model takes it over.
+// hostGuess is the memory of the host that a training process takes as a rule: Python and CUDA's libraries take some 4
+// GiB, workers that load data as much again; a checkpoint is read into memory before the model takes it over.
 func hostGuess(parameters int64) uint64 { return 8<<30 + 2*uint64(max(parameters, 0)) }
 
 // commandError says why a program failed: in its own words where it has some.
@@ -180,7 +185,8 @@ func (j *slurmJob) print(e *env, l *launch, bytes uint64, command []string) erro
 	return o.write(e, func(w io.Writer) error {
 		switch {
 		case l.format == "json":
-			return encodeJSON(w, slurmJSON{slurmForm, bytes, l.choice.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes, r.Guessed, r.Host, j.args(r)})
+			return encodeJSON(w, slurmJSON{slurmForm, bytes, l.choice.count.least(), r.GRES, r.Nodes, r.Constraint, r.Bytes,
+				r.Guessed, r.Host, j.args(r)})
 		case len(command) > 0:
 			_, err := io.WriteString(w, j.script(r, command))
 			return err
@@ -248,8 +254,8 @@ func (j *slurmJob) submit(e *env, l *launch, bytes uint64, command []string) err
 // watchEvery is how often a batch job is looked at.
 const watchEvery = time.Second
 
-// waitForBatch submits a batch job and waits for its end. A signal cancels the job. (sbatch --wait would tell the job's number
-// only after the job, where its output is no terminal.)
+// waitForBatch submits a batch job and waits for its end. A signal cancels the job. (sbatch --wait would tell the
+// job's number only after the job, where its output is no terminal.)
 func (j *slurmJob) waitForBatch(e *env, r *slurm.Request, command []string) error {
 	keepIgnored(false)
 	ctx, caught := catchSignals(context.Background())
@@ -272,7 +278,8 @@ func (j *slurmJob) waitForBatch(e *env, r *slurm.Request, command []string) erro
 		if ctx.Err() != nil {
 			sig := caught()
 			if out, err := exec.Command("scancel", job).CombinedOutput(); err != nil {
-				return fail(exitSignal+sig, "slurm: ended by signal %d, and job %s could not be cancelled: %s", sig, job, oneLine(string(out)))
+				return fail(exitSignal+sig, "slurm: ended by signal %d, and job %s could not be cancelled: %s", sig, job,
+					oneLine(string(out)))
 			}
 			return fail(exitSignal+sig, "slurm: job %s cancelled by signal %d", job, sig)
 		}

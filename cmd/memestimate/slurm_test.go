@@ -84,7 +84,8 @@ func startSlurm(t *testing.T) (environ []string) {
 		check(t, syscall.Mknod(path("dev", fmt.Sprint("gpu", i)), syscall.S_IFCHR|0o666, 1<<8|3)) // as /dev/null
 	}
 	base := 20000 + os.Getpid()%20000
-	check(t, os.WriteFile(path("slurm.conf"), fmt.Appendf(nil, slurmConf, dir, base, base+1, base+2, base+3, base+4), 0o644))
+	check(t, os.WriteFile(path("slurm.conf"), fmt.Appendf(nil, slurmConf, dir, base, base+1, base+2, base+3, base+4),
+		0o644))
 	check(t, os.WriteFile(path("gres.conf"), fmt.Appendf(nil, gresConf, dir), 0o644))
 	check(t, os.WriteFile(path("cgroup.conf"), []byte("CgroupPlugin=cgroup/v1\n"), 0o644))
 	check(t, os.WriteFile(path("munge.key"), bytes.Repeat([]byte{'k'}, 1024), 0o400))
@@ -115,7 +116,8 @@ func startSlurm(t *testing.T) (environ []string) {
 		stop("munged.pid")
 		time.Sleep(300 * time.Millisecond)
 	})
-	start("munged", "--force", "--key-file="+path("munge.key"), "--socket="+path("munge.sock"), "--pid-file="+path("munged.pid"), "--log-file="+path("munged.log"), "--seed-file="+path("munge.seed"))
+	start("munged", "--force", "--key-file="+path("munge.key"), "--socket="+path("munge.sock"),
+		"--pid-file="+path("munged.pid"), "--log-file="+path("munged.log"), "--seed-file="+path("munge.seed"))
 	start("slurmctld", "-f", path("slurm.conf"))
 	for _, n := range slurmNodes {
 		check(t, os.MkdirAll(path("spool", n), 0o755))
@@ -181,7 +183,8 @@ func TestSlurm(t *testing.T) {
 			s := sizes[i%len(sizes)]
 			wg.Go(func() {
 				args := append([]string{"run", "--cluster", "slurm"}, s.model...)
-				c := command(append(args, "--mem", "1GiB", "--", "sh", "-c", "sleep 0.3; echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")...)
+				c := command(append(args, "--mem", "1GiB", "--", "sh", "-c",
+					"sleep 0.3; echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")...)
 				var errors bytes.Buffer
 				c.Stderr = &errors
 				o, err := c.Output()
@@ -204,7 +207,8 @@ func TestSlurm(t *testing.T) {
 
 	t.Run("exit codes", func(t *testing.T) {
 		for _, batch := range [][]string{nil, {"--batch-job"}} {
-			c := command(append(append([]string{"run", "--cluster", "slurm", "--need", "1GiB"}, batch...), "--", "sh", "-c", "exit 7")...)
+			c := command(append(append([]string{"run", "--cluster", "slurm", "--need", "1GiB"}, batch...), "--", "sh", "-c",
+				"exit 7")...)
 			if c.Run(); exitCode(c) != 7 {
 				t.Errorf("%v: exit code %d, want 7", batch, exitCode(c))
 			}
@@ -214,12 +218,14 @@ func TestSlurm(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		c := command("run", "--cluster", "slurm", "--need", "90GiB", "--", "true")
 		o, _ := c.CombinedOutput()
-		if exitCode(c) != exitLauncher || !strings.Contains(string(o), "gpu80 comes closest, with 2 of gpu:a100-80 (79.14 GiB): 10.86 GiB short on each") {
+		if exitCode(c) != exitLauncher || !strings.Contains(string(o),
+			"gpu80 comes closest, with 2 of gpu:a100-80 (79.14 GiB): 10.86 GiB short on each") {
 			t.Errorf("exit code %d: %s", exitCode(c), o)
 		}
 		c = command("slurm", "--need", "30GiB", "-n", "5")
 		o, _ = c.CombinedOutput()
-		if exitCode(c) != exitNo || !strings.Contains(string(o), "gpu40 comes closest, with 4 of gpu:a100-40 (39.38 GiB): 1 short") {
+		if exitCode(c) != exitNo || !strings.Contains(string(o),
+			"gpu40 comes closest, with 4 of gpu:a100-40 (39.38 GiB): 1 short") {
 			t.Errorf("exit code %d: %s", exitCode(c), o)
 		}
 	})
@@ -268,7 +274,8 @@ func TestSlurm(t *testing.T) {
 	})
 
 	t.Run("array", func(t *testing.T) {
-		c := command("run", "--cluster", "slurm", "--need", "20GiB", "--array", "0-3", "--slurm-option=--output="+out+"/array-%a", "--", "sh", "-c", "echo $SLURM_ARRAY_TASK_ID on $SLURMD_NODENAME")
+		c := command("run", "--cluster", "slurm", "--need", "20GiB", "--array", "0-3",
+			"--slurm-option=--output="+out+"/array-%a", "--", "sh", "-c", "echo $SLURM_ARRAY_TASK_ID on $SLURMD_NODENAME")
 		if o, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, o)
 		}

@@ -44,7 +44,8 @@ type sieve struct {
 
 func (f *sieve) flags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.actions, "action", nil, "only these: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom")
+	fs.StringSliceVar(&f.actions, "action", nil,
+		"only these: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom")
 	fs.IntVar(&f.from, "from", 0, "the first event to list")
 	fs.IntVar(&f.to, "to", -1, "the last event to list (the last of all)")
 	fs.StringVar(&f.least, "min-size", "", "only events of this size or more, such as 1MiB")
@@ -140,7 +141,8 @@ func snapshotEventsCommand(e *env) *cobra.Command {
 }
 
 // events lists what passes the filters, at most n (0: all), and says how many there are.
-func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler, match func(snapshot.StackID) bool, n int) (list []eventJSON, all int) {
+func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler, match func(snapshot.StackID) bool,
+	n int) (list []eventJSON, all int) {
 	list = []eventJSON{}
 	for i, e := range s.Trace(device).All() {
 		action := s.ActionName(e.Action)
@@ -159,7 +161,8 @@ func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler,
 			continue
 		}
 		note := &s.Notes[e.Note]
-		j := eventJSON{Event: i, Time: e.Time, Action: action, Addr: e.Addr, Size: e.Size, Stream: s.Streams[e.Stream], Where: s.UserSite(e.Stack), Label: label.Event(e),
+		j := eventJSON{Event: i, Time: e.Time, Action: action, Addr: e.Addr, Size: e.Size, Stream: s.Streams[e.Stream],
+			Where: s.UserSite(e.Stack), Label: label.Event(e),
 			Metadata: note.UserMetadata, Context: note.CompileContext, Category: note.Category, Frames: []string{}}
 		for _, k := range s.Stack(e.Stack) {
 			j.Frames = append(j.Frames, s.Frames[k].String())
@@ -170,7 +173,8 @@ func events(s *snapshot.Snapshot, device int, f *sieve, label *snapshot.Labeler,
 }
 
 func eventGrid(list []eventJSON, format string) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "Event", Right: true}, {Title: "Time", Right: true}, {Title: "Action"}, {Title: "Address"}, {Title: "Size", Right: true}, {Title: "Stream"}, {Title: "Where", File: true}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "Event", Right: true}, {Title: "Time", Right: true},
+		{Title: "Action"}, {Title: "Address"}, {Title: "Size", Right: true}, {Title: "Stream"}, {Title: "Where", File: true}}}
 	for i := range list {
 		x := &list[i]
 		size, when := report.Size(x.Size), ""
@@ -184,7 +188,8 @@ func eventGrid(list []eventJSON, format string) *report.Grid {
 		if x.Stream != 0 {
 			stream = fmt.Sprintf("0x%x", x.Stream)
 		}
-		g.Rows = append(g.Rows, []string{strconv.Itoa(x.Event), when, report.Show(x.Action, 40), fmt.Sprintf("0x%x", x.Addr), size, stream, x.Label})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(x.Event), when, report.Show(x.Action, 40), fmt.Sprintf("0x%x", x.Addr),
+			size, stream, x.Label})
 	}
 	return g
 }

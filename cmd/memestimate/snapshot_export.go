@@ -9,7 +9,8 @@ import (
 	"github.com/memestimate/memestimate/snapshot"
 )
 
-// An exported is a whole snapshot as JSON. Frames and stacks are there once, and are referred to by their place. Sizes are in bytes.
+// An exported is a whole snapshot as JSON. Frames and stacks are there once, and are referred to by their place. Sizes
+// are in bytes.
 type exported struct {
 	Schema      string             `json:"schema"`
 	File        string             `json:"file"`
@@ -101,7 +102,8 @@ func snapshotExportCommand(e *env) *cobra.Command {
 }
 
 func export(s *snapshot.Snapshot, file string) *exported {
-	x := &exported{Schema: exportForm, File: file, AllocConf: s.AllocConf(), Frames: []exportedFrame{}, Stacks: [][]int{}, Segments: []exportedSegment{}, Traces: []exportedTrace{}, Annotations: []exportedInterval{}}
+	x := &exported{Schema: exportForm, File: file, AllocConf: s.AllocConf(), Frames: []exportedFrame{}, Stacks: [][]int{},
+		Segments: []exportedSegment{}, Traces: []exportedTrace{}, Annotations: []exportedInterval{}}
 	for _, f := range s.Frames {
 		x.Frames = append(x.Frames, exportedFrame{f.Name, f.File, f.Line})
 	}
@@ -114,7 +116,8 @@ func export(s *snapshot.Snapshot, file string) *exported {
 	}
 	for i := range s.Segments {
 		g := &s.Segments[i]
-		k := exportedSegment{g.Device, g.Addr, g.Total, g.Allocated, g.Active, g.Requested, g.Stream, g.Pool, g.Small, g.Expandable, int(g.Stack), []exportedBlock{}}
+		k := exportedSegment{g.Device, g.Addr, g.Total, g.Allocated, g.Active, g.Requested, g.Stream, g.Pool, g.Small,
+			g.Expandable, int(g.Stack), []exportedBlock{}}
 		for _, b := range g.Blocks {
 			k.Blocks = append(k.Blocks, exportedBlock{b.Addr, b.Size, b.Requested, b.State.String(), int(b.Stack)})
 		}
@@ -124,7 +127,8 @@ func export(s *snapshot.Snapshot, file string) *exported {
 		k := exportedTrace{Device: d, Events: make([]exportedEvent, 0, t.Len())}
 		for _, e := range t.All() {
 			n := &s.Notes[e.Note]
-			k.Events = append(k.Events, exportedEvent{s.ActionName(e.Action), e.Addr, e.Size, s.Streams[e.Stream], e.Time, int(e.Stack), n.CompileContext, n.UserMetadata, n.Category})
+			k.Events = append(k.Events, exportedEvent{s.ActionName(e.Action), e.Addr, e.Size, s.Streams[e.Stream], e.Time,
+				int(e.Stack), n.CompileContext, n.UserMetadata, n.Category})
 		}
 		x.Traces = append(x.Traces, k)
 	}

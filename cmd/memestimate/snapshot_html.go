@@ -132,8 +132,9 @@ func snapshotRun(s *snapshot.Snapshot, arg string, device int) (*page.Run, error
 	}
 	for i := range h.OOMs {
 		o := &h.OOMs[i]
-		t.Marks = append(t.Marks, page.Mark{Event: o.Event, Text: fmt.Sprintf("Out of memory at event %d: %s asked for %s with %s allocated and %s reserved",
-			o.Event, place(s.UserSite(o.Stack)), report.Size(o.Tried), report.Size(o.Moment.Allocated), report.Size(o.Moment.Reserved))})
+		t.Marks = append(t.Marks, page.Mark{Event: o.Event,
+			Text: fmt.Sprintf("Out of memory at event %d: %s asked for %s with %s allocated and %s reserved",
+				o.Event, place(s.UserSite(o.Stack)), report.Size(o.Tried), report.Size(o.Moment.Allocated), report.Size(o.Moment.Reserved))})
 		if i == maxMarks {
 			break
 		}
@@ -208,20 +209,24 @@ func oomOnPage(p *page.Page, s *snapshot.Snapshot, device int, arg, name string,
 	for i := range ooms {
 		o := &ooms[i]
 		p.Facts = append(p.Facts,
-			page.Fact{Name: fmt.Sprintf("Out of memory at event %d%s", o.Event, of), Value: fmt.Sprintf("%s asked for %s", place(o.Where), report.Size(o.Tried))},
+			page.Fact{Name: fmt.Sprintf("Out of memory at event %d%s", o.Event, of),
+				Value: fmt.Sprintf("%s asked for %s", place(o.Where), report.Size(o.Tried))},
 			page.Fact{Name: "Cause: " + strings.ReplaceAll(o.Cause, "-", " "), Value: o.Why})
-		held := &report.Grid{Columns: []report.Column{{Title: "Size", Right: true}, {Title: "Allocations", Right: true}, {Title: "Phase"}, {Title: "Held by", File: true}}}
+		held := &report.Grid{Columns: []report.Column{{Title: "Size", Right: true}, {Title: "Allocations", Right: true},
+			{Title: "Phase"}, {Title: "Held by", File: true}}}
 		for _, x := range o.Live {
 			held.Rows = append(held.Rows, []string{fmt.Sprintf("%d B", x.Bytes), strconv.Itoa(x.Count), x.Phase, x.Where})
 		}
-		tried := &report.Grid{Columns: []report.Column{{Title: "Helps"}, {Title: "Tried by replay", File: true}, {Title: "Settings", File: true}}}
+		tried := &report.Grid{Columns: []report.Column{{Title: "Helps"}, {Title: "Tried by replay", File: true},
+			{Title: "Settings", File: true}}}
 		if o.Untried != "" {
 			tried.Rows = append(tried.Rows, []string{"not tried", o.Untried, s.AllocConf()})
 		}
 		for _, r := range o.Remedies {
 			tried.Rows = append(tried.Rows, []string{r.Helps, r.What, r.Conf})
 		}
-		p.Tables = append(p.Tables, page.Table{Title: fmt.Sprintf("In use when memory ran out at event %d%s", o.Event, of), Grid: held},
+		p.Tables = append(p.Tables, page.Table{Title: fmt.Sprintf("In use when memory ran out at event %d%s", o.Event, of),
+			Grid: held},
 			page.Table{Title: fmt.Sprintf("What would have helped at event %d%s", o.Event, of), Grid: tried})
 	}
 	return nil
@@ -233,7 +238,9 @@ func segmentTable(r *page.Run, several bool) page.Table {
 	if several {
 		title += ", " + report.Show(r.Name, 60)
 	}
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Address"}, {Title: "Kind"}, {Title: "Size", Right: true}, {Title: "In use", Right: true}, {Title: "Free", Right: true}, {Title: "Largest free", Right: true}, {Title: "Blocks", Right: true}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Address"}, {Title: "Kind"},
+		{Title: "Size", Right: true}, {Title: "In use", Right: true}, {Title: "Free", Right: true},
+		{Title: "Largest free", Right: true}, {Title: "Blocks", Right: true}}}
 	list := slices.Clone(r.Segments)
 	slices.SortStableFunc(list, func(a, b page.Segment) int { return int(min(max(b.Bytes-a.Bytes, -1), 1)) })
 	exact := func(n int64) string { return strconv.FormatInt(n, 10) + " B" }
@@ -246,7 +253,8 @@ func segmentTable(r *page.Run, several bool) page.Table {
 				largest = max(largest, b.Bytes)
 			}
 		}
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), "0x" + strconv.FormatInt(s.Addr, 16), s.Kind, exact(s.Bytes), exact(used), exact(s.Bytes - used), exact(largest), strconv.Itoa(len(s.Blocks))})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), "0x" + strconv.FormatInt(s.Addr, 16), s.Kind, exact(s.Bytes),
+			exact(used), exact(s.Bytes - used), exact(largest), strconv.Itoa(len(s.Blocks))})
 	}
 	return page.Table{Title: title, Grid: g}
 }

@@ -13,7 +13,8 @@ import (
 // What the page says of a predicted run is what the replay came to.
 func TestPredictedRun(t *testing.T) {
 	data, _ := call(t, nil, exitOK, "snapshot", "html", pickle("resnet50_seed"))
-	for _, want := range []string{"428.98 MiB", "456.00 MiB", "optim/sgd.py:455:_multi_tensor_sgd", "Content-Security-Policy"} {
+	for _, want := range []string{"428.98 MiB", "456.00 MiB", "optim/sgd.py:455:_multi_tensor_sgd",
+		"Content-Security-Policy"} {
 		if !strings.Contains(data, want) {
 			t.Errorf("the page of a snapshot has no %q", want)
 		}
@@ -44,7 +45,8 @@ func TestPredictedRun(t *testing.T) {
 		}
 	}
 	if most != r.PeakReserved.Reserved || run.Reserved != most || segments != r.End.Reserved || used != r.End.Allocated {
-		t.Errorf("levels up to %d, segments of %d with %d in use; the replay has %+v and %+v", most, segments, used, r.PeakReserved, r.End)
+		t.Errorf("levels up to %d, segments of %d with %d in use; the replay has %+v and %+v", most, segments, used,
+			r.PeakReserved, r.End)
 	}
 	measured, err := snapshotRun(s, "resnet50_seed", 0)
 	if err != nil {

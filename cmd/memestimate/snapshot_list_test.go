@@ -21,7 +21,8 @@ var measuredOOM = filepath.Join(recorded, "oom", "batch.pickle.gz")
 
 // Memory is added up in every way, and each way comes to the same total.
 func TestSnapshotBy(t *testing.T) {
-	want := map[string]string{"annotation": "forward", "metadata": "forward", "context": "not-compiled", "module": "modules/linear.py:134:forward", "phase": "forward",
+	want := map[string]string{"annotation": "forward", "metadata": "forward", "context": "not-compiled",
+		"module": "modules/linear.py:134:forward", "phase": "forward",
 		"stream": "default-stream", "category": "no-category", "user": "u/oom_snapshots.py:71:batch", "frame": "modules/linear.py:134:forward"}
 	for _, by := range snapshot.By {
 		var r struct {
@@ -52,7 +53,8 @@ func TestSnapshotBy(t *testing.T) {
 		Groups []groupJSON
 	}
 	callJSON(t, &r, "snapshot", "top", measuredOOM, "--regex", "dense=linear", "--regex", "other=.", "--at", "end:forward")
-	if len(r.Groups) != 3 || r.Groups[1].Where != "dense" || r.Groups[0].Where != "other" || r.Groups[2].Where != "no-match" || r.Event != 335 {
+	if len(r.Groups) != 3 || r.Groups[1].Where != "dense" || r.Groups[0].Where != "other" ||
+		r.Groups[2].Where != "no-match" || r.Event != 335 {
 		t.Errorf("named rules: %+v", r)
 	}
 	callJSON(t, &r, "snapshot", "top", measuredOOM, "--at", "begin:forward")
@@ -61,7 +63,8 @@ func TestSnapshotBy(t *testing.T) {
 	}
 	call(t, nil, exitNo, "snapshot", "top", measuredOOM, "--at", "begin:lunch")
 	// An annotation that PyTorch's own files rarely have, with the metadata beside it.
-	out, _ := call(t, nil, exitOK, "snapshot", "events", filepath.Join(recorded, "odd", "annot_metadata.pickle"), "--by", "annotation", "-f", "csv")
+	out, _ := call(t, nil, exitOK, "snapshot", "events", filepath.Join(recorded, "odd", "annot_metadata.pickle"), "--by",
+		"annotation", "-f", "csv")
 	if !strings.Contains(out, "alloc") {
 		t.Errorf("events say\n%s", out)
 	}
@@ -94,7 +97,8 @@ func TestSnapshotEvents(t *testing.T) {
 		Events []eventJSON
 	}
 	callJSON(t, &r, "snapshot", "events", measuredOOM, "-n", "0")
-	if r.Count != 336 || len(r.Events) != 336 || r.Events[335].Action != "oom" || r.Events[335].Where != "u/oom_snapshots.py:71:batch" || len(r.Events[335].Frames) < 5 {
+	if r.Count != 336 || len(r.Events) != 336 || r.Events[335].Action != "oom" ||
+		r.Events[335].Where != "u/oom_snapshots.py:71:batch" || len(r.Events[335].Frames) < 5 {
 		t.Fatalf("%d events, %d listed", r.Count, len(r.Events))
 	}
 	address := r.Events[1].Addr
@@ -102,7 +106,8 @@ func TestSnapshotEvents(t *testing.T) {
 		want int
 		args []string
 	}{
-		{120, []string{"--action", "alloc"}}, {186, []string{"--action", "free_requested,free_completed"}}, {1, []string{"--action", "oom"}},
+		{120, []string{"--action", "alloc"}}, {186, []string{"--action", "free_requested,free_completed"}}, {1,
+			[]string{"--action", "oom"}},
 		{36, []string{"--from", "300"}}, {10, []string{"--from", "10", "--to", "19"}},
 	} {
 		callJSON(t, &r, append([]string{"snapshot", "events", measuredOOM, "-n", "3"}, c.args...)...)
@@ -110,7 +115,8 @@ func TestSnapshotEvents(t *testing.T) {
 			t.Errorf("%q: %d events, wanted %d", c.args, r.Count, c.want)
 		}
 	}
-	callJSON(t, &r, "snapshot", "events", measuredOOM, "--addr", "0x"+strings.ToLower(hexOf(address)), "--regex", "network", "--min-size", "4MiB")
+	callJSON(t, &r, "snapshot", "events", measuredOOM, "--addr", "0x"+strings.ToLower(hexOf(address)), "--regex",
+		"network", "--min-size", "4MiB")
 	if r.Count == 0 || r.Count > 4 {
 		t.Errorf("%d events at %#x", r.Count, address)
 	}
@@ -123,7 +129,8 @@ func TestSnapshotEvents(t *testing.T) {
 	if !strings.HasSuffix(out, "\n... 334 more; -n 0 lists all\n") {
 		t.Errorf("events say\n%s", out)
 	}
-	for _, args := range [][]string{{"--min-size", "much"}, {"--addr", "here"}, {"--from", "5", "--to", "3"}, {"--regex", "("}, {"--by", "day"}, {"-n", "-1"}} {
+	for _, args := range [][]string{{"--min-size", "much"}, {"--addr", "here"}, {"--from", "5", "--to", "3"},
+		{"--regex", "("}, {"--by", "day"}, {"-n", "-1"}} {
 		call(t, nil, exitUsage, append([]string{"snapshot", "events", measuredOOM}, args...)...)
 	}
 }
@@ -168,7 +175,8 @@ func TestSnapshotExport(t *testing.T) {
 		for _, tr := range x.Traces {
 			n += len(tr.Events)
 		}
-		if n != s.Events() || len(x.Segments) != len(s.Segments) || len(x.Frames) != len(s.Frames) || len(x.Annotations) != len(s.Annotations) {
+		if n != s.Events() || len(x.Segments) != len(s.Segments) || len(x.Frames) != len(s.Frames) ||
+			len(x.Annotations) != len(s.Annotations) {
 			t.Errorf("%s: %d events of %d", path, n, s.Events())
 		}
 	}
@@ -229,7 +237,9 @@ func TestSnapshotWatch(t *testing.T) {
 	if code := <-done; code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errs.String())
 	}
-	for _, want := range []string{"allocated 76.39 MiB", "allocated 466.39 MiB", "+ 180.00 MiB in 1 allocation  train.py:", "out of memory at event 335: u/oom_snapshots.py:71:batch asked for 96.00 MiB: step: "} {
+	for _, want := range []string{"allocated 76.39 MiB", "allocated 466.39 MiB",
+		"+ 180.00 MiB in 1 allocation  train.py:",
+		"out of memory at event 335: u/oom_snapshots.py:71:batch asked for 96.00 MiB: step: "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}

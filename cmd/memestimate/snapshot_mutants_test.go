@@ -20,8 +20,8 @@ import (
 // aloneEnv marks the process of a test that measures what its own process takes.
 const aloneEnv = "MEMESTIMATE_TEST_ALONE"
 
-// alone runs the test in a process of its own, where it is true. At its end that process may not have taken more than 256 MB and
-// four bytes for each byte of the largest file, however many files it was given.
+// alone runs the test in a process of its own, where it is true. At its end that process may not have taken more than
+// 256 MB and four bytes for each byte of the largest file, however many files it was given.
 func alone(t *testing.T, files [][]byte) bool {
 	t.Helper()
 	if os.Getenv(aloneEnv) == t.Name() {
@@ -38,7 +38,8 @@ func alone(t *testing.T, files [][]byte) bool {
 		})
 		return true
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v", "-test.short="+strconv.FormatBool(testing.Short()), "-test.timeout=0")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v",
+		"-test.short="+strconv.FormatBool(testing.Short()), "-test.timeout=0")
 	cmd.Env = append(os.Environ(), aloneEnv+"="+t.Name())
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -104,7 +105,8 @@ func pickles(t *testing.T) [][]byte {
 
 // damagedArgs are the commands that damaged files are given to.
 var damagedArgs = [][]string{
-	{"show", "-"}, {"show", "-", "--format", "json"}, {"html", "-"}, {"top", "-", "--by", "stack"}, {"events", "-"}, {"replay", "-"}, {"export", "-"},
+	{"show", "-"}, {"show", "-", "--format", "json"}, {"html", "-"}, {"top", "-", "--by", "stack"}, {"events",
+		"-"}, {"replay", "-"}, {"export", "-"},
 }
 
 // show gives a file to a command of "snapshot": it must answer, or refuse it in one line.

@@ -87,7 +87,8 @@ func oomsOf(s *snapshot.Snapshot, h *snapshot.History) (out []oomJSON, more int,
 
 func oomOf(s *snapshot.Snapshot, f *oom.Failure) oomJSON {
 	o := &f.First
-	j := oomJSON{Event: o.Event, Count: f.Count, Last: f.Last, Tried: o.Tried, DeviceFree: o.DeviceFree, Allocated: o.Moment.Allocated, Reserved: o.Moment.Reserved,
+	j := oomJSON{Event: o.Event, Count: f.Count, Last: f.Last, Tried: o.Tried, DeviceFree: o.DeviceFree,
+		Allocated: o.Moment.Allocated, Reserved: o.Moment.Reserved,
 		Stream: o.Stream, Where: f.Site, Caller: f.Caller, Phase: f.Phase, Frames: []string{}, Cause: string(f.Cause), Why: f.Says(report.Size), Round: f.Rounds,
 		Ages: agesJSON(f.ByAge), Live: []holderJSON{}, Free: []freeJSON{}, Remedies: []remedyJSON{}, Unsure: f.Unsure, Untried: clean(f.Untried)}
 	for _, k := range s.Stack(o.Stack) {
@@ -99,7 +100,8 @@ func oomOf(s *snapshot.Snapshot, f *oom.Failure) oomJSON {
 	for _, x := range f.Free {
 		j.CachedFree += x.Bytes
 		j.LargestFree = max(j.LargestFree, x.Largest)
-		j.Free = append(j.Free, freeJSON{x.Stream, x.Pool, x.Small, x.Bytes, x.Pieces, x.Largest, x.Serves(o.Stream, o.Tried)})
+		j.Free = append(j.Free, freeJSON{x.Stream, x.Pool, x.Small, x.Bytes, x.Pieces, x.Largest,
+			x.Serves(o.Stream, o.Tried)})
 	}
 	for _, r := range f.Remedies {
 		j.Remedies = append(j.Remedies, remedyJSON{r.What, r.Conf, r.Site, r.Helps})
@@ -117,7 +119,8 @@ func (o *oomJSON) limit() string {
 
 // text writes the explanation for people.
 func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
-	p.line("out of memory at event %d: %s asked for %s, with %s allocated and %s reserved", o.Event, place(o.Where), report.Size(o.Tried), report.Size(o.Allocated), report.Size(o.Reserved))
+	p.line("out of memory at event %d: %s asked for %s, with %s allocated and %s reserved", o.Event, place(o.Where),
+		report.Size(o.Tried), report.Size(o.Allocated), report.Size(o.Reserved))
 	if o.Count > 1 {
 		p.line("  and %s more at this place, until event %d", times(o.Count-1), o.Last)
 	}
@@ -159,7 +162,8 @@ func (o *oomJSON) text(p *printer, s *snapshot.Snapshot) {
 		} else {
 			whose += ": not for this request"
 		}
-		p.line("  %12s  in %s of at most %s, %s", report.Size(x.Bytes), count(x.Pieces, "piece"), report.Size(x.Largest), whose)
+		p.line("  %12s  in %s of at most %s, %s", report.Size(x.Bytes), count(x.Pieces, "piece"), report.Size(x.Largest),
+			whose)
 	}
 	if len(o.Remedies) > 0 {
 		p.line("  what would have helped, tried by replay:")

@@ -86,7 +86,8 @@ Exit code 1: memory runs out under every setting tried.`,
 			return &exitError{code: exitNo}
 		},
 	}
-	cmd.Flags().StringArrayVar(&confs, "alloc-conf", []string{"expandable_segments:True", "max_split_size_mb:128"}, "settings to try; may be given more than once")
+	cmd.Flags().StringArrayVar(&confs, "alloc-conf", []string{"expandable_segments:True", "max_split_size_mb:128"},
+		"settings to try; may be given more than once")
 	cmd.Flags().StringVar(&limit, "capacity", "", "what the allocator may reserve (as recorded, where it ran out)")
 	d.flag(cmd)
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
@@ -106,7 +107,8 @@ func replayAll(s *snapshot.Snapshot, arg string, device int, confs []string, cap
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", quoteArg(arg), err)
 	}
-	row := replayed{Settings: r.Conf, Recorded: true, PeakAllocated: r.PeakAllocated, PeakReserved: r.PeakReserved, Reserved: r.EndReserved, Doubts: append([]string{}, r.Doubts...)}
+	row := replayed{Settings: r.Conf, Recorded: true, PeakAllocated: r.PeakAllocated, PeakReserved: r.PeakReserved,
+		Reserved: r.EndReserved, Doubts: append([]string{}, r.Doubts...)}
 	switch {
 	case len(h.OOMs) > 0:
 		row.OOM = "yes"
@@ -121,7 +123,8 @@ func replayAll(s *snapshot.Snapshot, arg string, device int, confs []string, cap
 		if err != nil {
 			return nil, usagef("--alloc-conf %w", err)
 		}
-		row := replayed{Settings: c, PeakAllocated: r.PeakAllocated, PeakReserved: r.PeakReserved, Reserved: r.EndReserved, Doubts: append([]string{}, r.Doubts...)}
+		row := replayed{Settings: c, PeakAllocated: r.PeakAllocated, PeakReserved: r.PeakReserved, Reserved: r.EndReserved,
+			Doubts: append([]string{}, r.Doubts...)}
 		if bounded {
 			var ran [2]bool
 			for i, n := range [2]int64{low, high - 1} {
@@ -146,8 +149,10 @@ func replayAll(s *snapshot.Snapshot, arg string, device int, confs []string, cap
 }
 
 func replayGrid(rows []replayed) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Peak allocated", Right: true}, {Title: "Peak reserved", Right: true}, {Title: "Change", Right: true},
-		{Title: "Reserved at the end", Right: true}, {Title: "Out of memory"}, {Title: "Run"}, {Title: "Settings", File: true}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Peak allocated", Right: true},
+		{Title: "Peak reserved", Right: true}, {Title: "Change", Right: true},
+		{Title: "Reserved at the end", Right: true}, {Title: "Out of memory"}, {Title: "Run"}, {Title: "Settings",
+			File: true}}}
 	for i, r := range rows {
 		run, conf := "tried", r.Settings
 		if r.Recorded {
@@ -156,7 +161,8 @@ func replayGrid(rows []replayed) *report.Grid {
 		if conf == "" {
 			conf = "default"
 		}
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i), report.Size(r.PeakAllocated), report.Size(r.PeakReserved), signed(r.PeakReserved - rows[0].PeakReserved), report.Size(r.Reserved), r.OOM, run, conf})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(i), report.Size(r.PeakAllocated), report.Size(r.PeakReserved),
+			signed(r.PeakReserved - rows[0].PeakReserved), report.Size(r.Reserved), r.OOM, run, conf})
 	}
 	return g
 }

@@ -39,7 +39,8 @@ func callJSON(t *testing.T, to any, args ...string) {
 // The five points of Pytorch-Memory-Utils' example: its tensors, counts, sizes
 // and totals.
 func TestSnapshotTrack(t *testing.T) {
-	out, _ := call(t, nil, exitOK, "snapshot", "track", pickle("mem_track_0"), pickle("mem_track_1_model"), pickle("mem_track_2_tensors"), pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
+	out, _ := call(t, nil, exitOK, "snapshot", "track", pickle("mem_track_0"), pickle("mem_track_1_model"),
+		pickle("mem_track_2_tensors"), pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
 	want := `
 + | 7 * Size:(9,437,184 bytes)    | Memory: 63.0 M |
 + | 3 * Size:(2,359,296 bytes)    | Memory: 6.75 M |
@@ -83,7 +84,8 @@ At mem_track_4_freed.pickle.gz                        Total Tensor Used Memory:5
 	}
 	var r struct{ Steps []trackStep }
 	callJSON(t, &r, "snapshot", "track", pickle("mem_track_3_more"), pickle("mem_track_4_freed"))
-	if len(r.Steps) != 2 || len(r.Steps[1].Changes) != 2 || r.Steps[1].Changes[0].Sign != "-" || r.Steps[1].Allocated != 614872064 {
+	if len(r.Steps) != 2 || len(r.Steps[1].Changes) != 2 || r.Steps[1].Changes[0].Sign != "-" ||
+		r.Steps[1].Allocated != 614872064 {
 		t.Errorf("track in JSON: %+v", r.Steps)
 	}
 }
@@ -118,7 +120,8 @@ func TestSnapshotShowAndReplay(t *testing.T) {
 		if d.PeakAllocated == nil && filepath.Base(p) == "mem_track_0.pickle.gz" { // nothing was allocated yet
 			d.PeakAllocated, d.PeakReserved = new(peakJSON), new(peakJSON)
 		}
-		if d.Allocated != want.Allocated || d.Reserved != want.Reserved || d.PeakAllocated.Bytes != want.MaxAllocated || d.PeakReserved.Bytes != want.MaxReserved || !d.Exact {
+		if d.Allocated != want.Allocated || d.Reserved != want.Reserved || d.PeakAllocated.Bytes != want.MaxAllocated ||
+			d.PeakReserved.Bytes != want.MaxReserved || !d.Exact {
 			t.Errorf("%s: %+v, PyTorch says %+v", p, d, want)
 		}
 		for a, n := range want.Actions {
@@ -128,7 +131,8 @@ func TestSnapshotShowAndReplay(t *testing.T) {
 		}
 		var r struct{ Runs []replayed }
 		callJSON(t, &r, "snapshot", "replay", p, "--alloc-conf", "expandable_segments:True")
-		if len(r.Runs) != 2 || r.Runs[0].PeakAllocated != want.MaxAllocated || r.Runs[0].PeakReserved != want.MaxReserved || len(r.Runs[0].Doubts) > 0 {
+		if len(r.Runs) != 2 || r.Runs[0].PeakAllocated != want.MaxAllocated || r.Runs[0].PeakReserved != want.MaxReserved ||
+			len(r.Runs[0].Doubts) > 0 {
 			t.Errorf("%s: replayed %+v, PyTorch says %+v", p, r.Runs, want)
 		}
 	}
@@ -155,7 +159,8 @@ func TestSnapshotOOM(t *testing.T) {
 	if !strings.Contains(out, "perhaps") {
 		t.Errorf("replay says\n%s", out)
 	}
-	out, _ = call(t, nil, exitNo, "snapshot", "replay", pickle("oom"), "--alloc-conf", "expandable_segments:True", "--capacity", "1360MiB")
+	out, _ = call(t, nil, exitNo, "snapshot", "replay", pickle("oom"), "--alloc-conf", "expandable_segments:True",
+		"--capacity", "1360MiB")
 	if !strings.Contains(out, "yes") {
 		t.Errorf("replay says\n%s", out)
 	}
@@ -271,7 +276,8 @@ func TestSnapshotErrors(t *testing.T) {
 		{exitUsage, `oom.pickle.gz: --at "noon", wanted`, []string{"top", pickle("oom"), "--at", "noon"}},
 		{exitUsage, "--by", []string{"top", pickle("oom"), "--by", "day"}},
 		{exitUsage, "--count", []string{"top", pickle("oom"), "-n", "-1"}},
-		{exitUsage, "oom.pickle.gz: --device 3, but it has 1 device, from 0 on", []string{"top", pickle("oom"), "--device", "3"}},
+		{exitUsage, "oom.pickle.gz: --device 3, but it has 1 device, from 0 on",
+			[]string{"top", pickle("oom"), "--device", "3"}},
 		{exitNo, "resnet50_seed.pickle.gz: no allocation failed", []string{"top", pickle("resnet50_seed"), "--at", "oom"}},
 		{exitUsage, "only one of the files can be standard input", []string{"diff", "-", "-"}},
 		{exitUsage, "only one of the files can be standard input", []string{"track", "-", pickle("oom"), "-"}},
@@ -294,7 +300,8 @@ func TestSnapshotErrors(t *testing.T) {
 	}
 }
 
-// Settings that a newer PyTorch may have keep nobody from being told why memory ran out; only what would have helped is left out.
+// Settings that a newer PyTorch may have keep nobody from being told why memory ran out; only what would have helped
+// is left out.
 func TestSnapshotUnknownSettings(t *testing.T) {
 	f, err := os.Open(filepath.Join(recorded, "oom", "leak.pickle.gz"))
 	if err != nil {
@@ -305,13 +312,15 @@ func TestSnapshotUnknownSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Settings = []snapshot.Pair{{Key: snapshot.Value{Kind: snapshot.String, Text: "PYTORCH_CUDA_ALLOC_CONF"}, Value: snapshot.Value{Kind: snapshot.String, Text: "of_tomorrow:True"}}}
+	s.Settings = []snapshot.Pair{{Key: snapshot.Value{Kind: snapshot.String, Text: "PYTORCH_CUDA_ALLOC_CONF"},
+		Value: snapshot.Value{Kind: snapshot.String, Text: "of_tomorrow:True"}}}
 	var file bytes.Buffer
 	if err := snapshot.Write(&file, s); err != nil {
 		t.Fatal(err)
 	}
 	out, _ := call(t, file.Bytes(), exitOK, "snapshot", "show", "-")
-	for _, want := range []string{"out of memory at event ", "cause: leak: ", "  what would have helped was not tried by replay: its settings are not understood: ", `"of_tomorrow"`} {
+	for _, want := range []string{"out of memory at event ", "cause: leak: ",
+		"  what would have helped was not tried by replay: its settings are not understood: ", `"of_tomorrow"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in %s", want, out)
 		}

@@ -22,9 +22,12 @@ type grouping struct {
 }
 
 func (g *grouping) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&g.by, "by", "frame", "what to add up by: frame (the innermost of Python), user (the innermost outside of packages), "+strings.Join(snapshot.By[2:], ", "))
-	cmd.Flags().StringArrayVar(&g.regex, "regex", nil, "add up by a pattern: the innermost frame that matches it; or NAME=PATTERN, more than once: the name of the first that a frame matches")
-	cmd.Flags().StringVar(&g.at, "at", "peak", "when: peak, end, start, oom, the number of an event, or begin:NAME or end:NAME of a range that the program marked")
+	cmd.Flags().StringVar(&g.by, "by", "frame",
+		"what to add up by: frame (the innermost of Python), user (the innermost outside of packages), "+strings.Join(snapshot.By[2:], ", "))
+	cmd.Flags().StringArrayVar(&g.regex, "regex", nil,
+		"add up by a pattern: the innermost frame that matches it; or NAME=PATTERN, more than once: the name of the first that a frame matches")
+	cmd.Flags().StringVar(&g.at, "at", "peak",
+		"when: peak, end, start, oom, the number of an event, or begin:NAME or end:NAME of a range that the program marked")
 }
 
 // labeler checks --by and --regex.
@@ -127,7 +130,10 @@ func folded(w io.Writer, s *snapshot.Snapshot, device, at int) error {
 		sums[x.Stack] += x.Size
 	}
 	plain := strings.NewReplacer(";", ":") // a name must not look like the end of one
-	for _, id := range slices.SortedFunc(maps.Keys(sums), func(a, b snapshot.StackID) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }) {
+	for _, id := range slices.SortedFunc(maps.Keys(sums), func(a,
+		b snapshot.StackID) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
+	}) {
 		frames := slices.Clone(s.Stack(id))
 		slices.Reverse(frames)
 		calls := make([]string, len(frames))
@@ -161,7 +167,8 @@ func total(groups []snapshot.Group) (count int, bytes int64) {
 }
 
 func topGrid(groups []snapshot.Group, n int) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Bytes", Right: true}, {Title: "Size", Right: true}, {Title: "Share", Right: true},
+	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Bytes", Right: true},
+		{Title: "Size", Right: true}, {Title: "Share", Right: true},
 		{Title: "Count", Right: true}, {Title: "Largest", Right: true}, {Title: "Where", File: true}}}
 	count, bytes := total(groups)
 	share := func(b int64) string {
@@ -171,7 +178,8 @@ func topGrid(groups []snapshot.Group, n int) *report.Grid {
 		return strconv.FormatFloat(float64(b)/float64(bytes)*100, 'f', 1, 64) + " %"
 	}
 	for i, r := range groups[:first(n, len(groups))] {
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), strconv.FormatInt(r.Bytes, 10), report.Size(r.Bytes), share(r.Bytes), strconv.Itoa(r.Count), report.Size(r.Largest), r.Label})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), strconv.FormatInt(r.Bytes, 10), report.Size(r.Bytes),
+			share(r.Bytes), strconv.Itoa(r.Count), report.Size(r.Largest), r.Label})
 	}
 	g.Footer = []string{"", strconv.FormatInt(bytes, 10), report.Size(bytes), share(bytes), strconv.Itoa(count), "", ""}
 	return g

@@ -109,17 +109,20 @@ func trackText(w io.Writer, begun time.Time, steps []trackStep) error {
 	if !begun.IsZero() {
 		when = begun.Format("02-Jan-06-15:04:05")
 	}
-	p.line("GPU Memory Track | %s | Total Tensor Used Memory:%-7.1fMb Total Used Memory:%-7.1fMb", when, mebi(steps[0].Requested), mebi(steps[0].Allocated))
+	p.line("GPU Memory Track | %s | Total Tensor Used Memory:%-7.1fMb Total Used Memory:%-7.1fMb", when,
+		mebi(steps[0].Requested), mebi(steps[0].Allocated))
 	p.line("")
 	for _, s := range steps {
 		p.line("")
 		for _, c := range s.Changes {
-			p.line("%s | %d * Size:%-20s | Memory: %s M | %s", c.Sign, c.Count, "("+report.Count(c.Each)+" bytes)", trackSize(c.Bytes), report.Show(c.Where, 100))
+			p.line("%s | %d * Size:%-20s | Memory: %s M | %s", c.Sign, c.Count, "("+report.Count(c.Each)+" bytes)",
+				trackSize(c.Bytes), report.Show(c.Where, 100))
 		}
 		if len(s.Changes) > 0 {
 			p.line("")
 		}
-		p.line("At %-50s Total Tensor Used Memory:%-7.1fMb Total Allocated Memory:%-7.1fMb", report.Show(snapshotSource(s.File).name, 50), mebi(s.Requested), mebi(s.Allocated))
+		p.line("At %-50s Total Tensor Used Memory:%-7.1fMb Total Allocated Memory:%-7.1fMb",
+			report.Show(snapshotSource(s.File).name, 50), mebi(s.Requested), mebi(s.Allocated))
 	}
 	return p.err
 }
@@ -214,11 +217,13 @@ func diffWrite(w io.Writer, e *env, o *output, rows []figureRow, deltas []snapsh
 		return encodeJSON(w, r)
 	}
 	columns := func(last report.Column) []report.Column {
-		return []report.Column{{Title: "Base", Right: true}, {Title: "Head", Right: true}, {Title: "Change", Right: true}, {Title: "Count", Right: true}, last}
+		return []report.Column{{Title: "Base", Right: true}, {Title: "Head", Right: true}, {Title: "Change", Right: true},
+			{Title: "Count", Right: true}, last}
 	}
 	places := &report.Grid{Columns: columns(report.Column{Title: "Where", File: true})}
 	for _, d := range deltas[:first(n, len(deltas))] {
-		places.Rows = append(places.Rows, []string{report.Size(d.Was), report.Size(d.Is), signed(d.Is - d.Was), fmt.Sprintf("%d > %d", d.WasNo, d.IsNo), d.Label})
+		places.Rows = append(places.Rows, []string{report.Size(d.Was), report.Size(d.Is), signed(d.Is - d.Was),
+			fmt.Sprintf("%d > %d", d.WasNo, d.IsNo), d.Label})
 	}
 	figures := &report.Grid{Columns: columns(report.Column{Title: "What"})}
 	for _, f := range rows {

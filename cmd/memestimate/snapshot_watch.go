@@ -100,7 +100,8 @@ func (w *watched) tell(e *env, s *snapshot.Snapshot, file string, d *deviceFlag,
 		peak = report.Size(h.Allocated.Bytes)
 	}
 	p := &printer{w: e.stdout}
-	p.line("%s  allocated %s, reserved %s, peak %s, %s", time.Now().Format("15:04:05"), report.Size(h.End.Allocated), report.Size(h.End.Reserved), peak, count(s.Trace(device).Len(), "event"))
+	p.line("%s  allocated %s, reserved %s, peak %s, %s", time.Now().Format("15:04:05"), report.Size(h.End.Allocated),
+		report.Size(h.End.Reserved), peak, count(s.Trace(device).Len(), "event"))
 	if w.last != nil {
 		shown := 0
 		for _, c := range snapshot.Track(w.last, s) {
@@ -117,7 +118,8 @@ func (w *watched) tell(e *env, s *snapshot.Snapshot, file string, d *deviceFlag,
 			return fail(exitInput, "%s: %w", quoteArg(file), err)
 		}
 		last := ooms[len(ooms)-1]
-		p.line("  out of memory at event %d: %s asked for %s: %s: %s", last.Event, place(last.Where), report.Size(last.Tried), strings.ReplaceAll(last.Cause, "-", " "), clean(last.Why))
+		p.line("  out of memory at event %d: %s asked for %s: %s: %s", last.Event, place(last.Where),
+			report.Size(last.Tried), strings.ReplaceAll(last.Cause, "-", " "), clean(last.Why))
 	}
 	if p.err != nil {
 		return fail(exitOutput, "stdout: %w", cause(p.err))

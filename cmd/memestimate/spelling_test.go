@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// spellings are what users of PyTorch write, and what it means: the settings of the report as JSON, or the hint that it is
-// refused with.
+// spellings are what users of PyTorch write, and what it means: the settings of the report as JSON, or the hint that
+// it is refused with.
 var spellings = []struct{ args, want, hint string }{
 	// Flags.
 	{"--batch-size 8", `"batch":8`, ""},
@@ -48,7 +48,8 @@ var spellings = []struct{ args, want, hint string }{
 	{"--optimizer AdamW", `"optimizer":"adamw"`, ""},
 	{"--optimizer torch.optim.SGD", `"optimizer":"sgd"`, ""},
 	{"--optimizer SGD(momentum=0.9)", `"optimizer":"sgdm"`, ""},
-	{"--optimizer torch.optim.SGD(lr=0.1,momentum=0.9,weight_decay=1e-4,nesterov=True)", `"optimizer":"sgdm-wd-nesterov"`, ""},
+	{"--optimizer torch.optim.SGD(lr=0.1,momentum=0.9,weight_decay=1e-4,nesterov=True)", `"optimizer":"sgdm-wd-nesterov"`,
+		""},
 	{"--optimizer SGD(lr=0.1,momentum=0)", `"optimizer":"sgd"`, ""},
 	{"--optimizer AdamW(lr=3e-4,betas=(0.9,0.95),weight_decay=0.1,fused=True)", `"optimizer":"adamw-fused"`, ""},
 	{"--optimizer adamw_torch_fused", `"optimizer":"adamw-fused"`, ""},
@@ -136,7 +137,8 @@ limits:
 	}
 	for of, hint := range map[string]string{"device: 24": "24GiB", "fits: A100": "a100-40gb, a100-80gb"} {
 		write(t, file, "models: mlp\nsettings: {batch: 2}\nlimits: {"+of+"}\n")
-		if _, stderr, code := try(t, "check", "--config", file); code != exitInput || !strings.Contains(stderr, hint) || !strings.Contains(stderr, "memestimate.yaml:3: ") {
+		if _, stderr, code := try(t, "check", "--config", file); code != exitInput || !strings.Contains(stderr, hint) ||
+			!strings.Contains(stderr, "memestimate.yaml:3: ") {
 			t.Errorf("%s: exit code %d: %s", of, code, stderr)
 		}
 	}

@@ -71,23 +71,35 @@ func (r *running) flags(fs *pflag.FlagSet) {
 	r.given = fs
 	r.mode, r.zero, r.scaler, r.foreach, r.reshard = "train", "none", "auto", true, true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
-	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer"}}, "mode", "a training step, or an inference under no_grad: train, infer")
+	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer"}}, "mode",
+		"a training step, or an inference under no_grad: train, infer")
 	fs.IntVar(&r.step.NewTokens, "new-tokens", 0,
 		"with --mode infer: generate so many tokens after the input, with a cache of keys and values")
-	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision", "element types: "+strings.Join(precisions, ", "))
-	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer", "optimizer of torch.optim: "+strings.Join(plainNames(eager.Optimizers), ", ")+";\nsome take settings, as in adamw-fused or sgdm-nesterov")
-	fs.Var(&oneOf{"loss", &r.step.Loss, eager.Losses}, "loss", "criterion: "+strings.Join(eager.Losses, ", ")+";\nauto is cross entropy where the output is class scores, else the mean")
+	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision",
+		"element types: "+strings.Join(precisions, ", "))
+	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer",
+		"optimizer of torch.optim: "+strings.Join(plainNames(eager.Optimizers),
+			", ")+";\nsome take settings, as in adamw-fused or sgdm-nesterov")
+	fs.Var(&oneOf{"loss", &r.step.Loss, eager.Losses}, "loss",
+		"criterion: "+strings.Join(eager.Losses,
+			", ")+";\nauto is cross entropy where the output is class scores, else the mean")
 	fs.BoolVar(&r.step.ChannelsLast, "channels-last", false, "model and input in memory format torch.channels_last")
 	fs.Var((*countValue)(&r.step.Accumulate), "grad-accum", "backward passes for each optimizer step")
 	fs.BoolVar(&r.step.ClipNorm, "clip-grad-norm", false, "torch.nn.utils.clip_grad_norm_ before each optimizer step")
-	fs.Var(&oneOf{"zero-grad", &r.zero, []string{"none", "zeros"}}, "zero-grad", "what zero_grad leaves of gradients: none, zeros (set_to_none=False)")
-	fs.BoolVar(&r.foreach, "foreach", true, "the optimizer works on lists of parameters, as PyTorch does on CUDA; false is its for-loop")
-	fs.Var(&oneOf{"grad-scaler", &r.scaler, []string{"auto", "on", "off"}}, "grad-scaler", "torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
-	fs.BoolVar(&r.step.DropOutput, "drop-output", false, "the program keeps no variable of the model's output, as in criterion(model(x), y).backward()")
+	fs.Var(&oneOf{"zero-grad", &r.zero, []string{"none", "zeros"}}, "zero-grad",
+		"what zero_grad leaves of gradients: none, zeros (set_to_none=False)")
+	fs.BoolVar(&r.foreach, "foreach", true,
+		"the optimizer works on lists of parameters, as PyTorch does on CUDA; false is its for-loop")
+	fs.Var(&oneOf{"grad-scaler", &r.scaler, []string{"auto", "on", "off"}}, "grad-scaler",
+		"torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
+	fs.BoolVar(&r.step.DropOutput, "drop-output", false,
+		"the program keeps no variable of the model's output, as in criterion(model(x), y).backward()")
 	r.planFlags(fs)
 	fs.Var((*confValue)(&r.step.AllocConf), "alloc-conf", "settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF")
-	fs.Var(&r.limit, "memory-limit", "the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
-	fs.Var((*gpuValue)(&r.gpu), "gpu", `the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)
+	fs.Var(&r.limit, "memory-limit",
+		"the most that the allocator may reserve, as set_per_process_memory_fraction: does the run survive?")
+	fs.Var((*gpuValue)(&r.gpu), "gpu",
+		`the GPU to run on: a known one such as a100-80gb, or "auto" for the one of this machine`)
 	fs.StringVar(&r.profile, "profile", "", "a profile that compare --calibrate wrote: context and workspaces as measured")
 }
 
@@ -316,13 +328,17 @@ type questions struct {
 
 func (a *questions) flags(fs *pflag.FlagSet) {
 	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
-	fs.BoolVar(&a.upper, "upper-bound", false, "hold the upper bound against --budget and --gpu, rather than the prediction")
-	fs.BoolVar(&a.whatIf, "what-if", false, "simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
+	fs.BoolVar(&a.upper, "upper-bound", false,
+		"hold the upper bound against --budget and --gpu, rather than the prediction")
+	fs.BoolVar(&a.whatIf, "what-if", false,
+		"simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
 	fs.BoolVar(&a.ways, "ways", false,
 		"how the training step fits the --gpu or --budget: precisions, optimizers, checkpointed blocks and\n"+
 			"several GPUs, each simulated, the cheapest first")
-	fs.BoolVar(&a.blocks, "fit-checkpoint", false, "the cheapest set of repeated blocks to checkpoint for the step to fit the --gpu or --budget")
-	fs.StringVar(&a.snapshot, "snapshot", "", "write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
+	fs.BoolVar(&a.blocks, "fit-checkpoint", false,
+		"the cheapest set of repeated blocks to checkpoint for the step to fit the --gpu or --budget")
+	fs.StringVar(&a.snapshot, "snapshot", "",
+		"write the run to this file as a PyTorch memory snapshot, for pytorch.org/memory_viz and memestimate snapshot")
 	fs.BoolVar(&a.stats, "stats", false, "print the figures of torch.cuda.memory_stats after the run")
 	a.look.flags(fs)
 }

@@ -76,8 +76,10 @@ func tableCommand(e *env) *cobra.Command {
 		},
 	}
 	s.flags(cmd.Flags())
-	cmd.Flags().StringSliceVar(&opt.Columns, "columns", nil, "columns, with commas between: "+strings.Join(report.TableColumns(), ", "))
-	cmd.Flags().StringVar(&opt.Sort, "sort", "", "sort by a size, the largest first: "+strings.Join(report.SortColumns(), ", "))
+	cmd.Flags().StringSliceVar(&opt.Columns, "columns", nil,
+		"columns, with commas between: "+strings.Join(report.TableColumns(), ", "))
+	cmd.Flags().StringVar(&opt.Sort, "sort", "", "sort by a size, the largest first: "+strings.Join(report.SortColumns(),
+		", "))
 	cmd.Flags().IntVar(&opt.Depth, "depth", 0, "add up the layers of each module, as many parts of its path deep")
 	cmd.Flags().IntVar(&opt.Top, "top", 0, "show this many rows, and add up the others")
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")

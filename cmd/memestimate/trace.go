@@ -162,7 +162,8 @@ func watchable(e *env, ds []devices.Device) []devices.Device {
 }
 
 // watch runs the command and samples until it ends. An error means that it did not start.
-func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, path string, args []string) (*traceResult, error) {
+func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, path string,
+	args []string) (*traceResult, error) {
 	w := session.Watch(ds)
 	forward := forwardSignals()
 	defer forward.stop()
@@ -198,7 +199,8 @@ func (t *tracing) watch(e *env, session *devices.Session, ds []devices.Device, p
 			running = false
 		}
 	}
-	r := &traceResult{Schema: traceForm, Command: args, ExitCode: exitCodeOf(ending), Seconds: time.Since(begun).Seconds(), Interval: t.interval.Seconds(), by: "device"}
+	r := &traceResult{Schema: traceForm, Command: args, ExitCode: exitCodeOf(ending),
+		Seconds: time.Since(begun).Seconds(), Interval: t.interval.Seconds(), by: "device"}
 	w.Settle(settleLimit)
 	r.take(w.Traces())
 	return r, nil
@@ -234,13 +236,15 @@ type prediction struct {
 
 // text sets the prediction beside the highest that was measured.
 func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
-	fmt.Fprintf(w, "predicted for %s: %s, at most %s", report.Show(p.Model, 60), report.Size(p.Device), report.Size(p.UpperBound))
+	fmt.Fprintf(w, "predicted for %s: %s, at most %s", report.Show(p.Model, 60), report.Size(p.Device),
+		report.Size(p.UpperBound))
 	measured := int64(0)
 	for _, g := range gpus {
 		measured = max(measured, int64(g.Peak)-int64(g.Start))
 	}
 	if measured > 0 {
-		fmt.Fprintf(w, "; measured: %s, so the prediction is off by %+.2f %%", report.Size(measured), 100*(float64(p.Device)/float64(measured)-1))
+		fmt.Fprintf(w, "; measured: %s, so the prediction is off by %+.2f %%", report.Size(measured),
+			100*(float64(p.Device)/float64(measured)-1))
 	}
 	fmt.Fprintln(w)
 }
@@ -288,7 +292,8 @@ func (g *gpuTrace) uncounted() string {
 	if grown < counted+told {
 		return ""
 	}
-	s := fmt.Sprintf("GPU %s as a whole reached %s, %s above its start", g.label, report.Size(int64(g.All.Peak)), report.Size(int64(grown)))
+	s := fmt.Sprintf("GPU %s as a whole reached %s, %s above its start", g.label, report.Size(int64(g.All.Peak)),
+		report.Size(int64(grown)))
 	var who []string
 	for i, o := range g.All.Others {
 		if o.Bytes < told || i == listed {
@@ -312,7 +317,8 @@ func (r *traceResult) take(traces []devices.GPUTrace) {
 	for _, t := range traces {
 		g := gpuTrace{
 			Index: t.Device.Index, UUID: t.Device.UUID, Name: t.Device.Name, By: "device", Start: t.Start, End: t.End, Peak: t.Peak, PeakAt: t.PeakAt.Seconds(),
-			Used: t.Used, Peaked: t.Peaked, Samples: t.Samples, Timeline: make([]tracePoint, 0, len(t.Timeline)), label: strings.TrimPrefix(t.Device.Label(), "GPU "),
+			Used: t.Used, Peaked: t.Peaked, Samples: t.Samples, Timeline: make([]tracePoint, 0,
+				len(t.Timeline)), label: strings.TrimPrefix(t.Device.Label(), "GPU "),
 		}
 		if t.ByProcess {
 			g.By, r.by = "process", "process"
@@ -380,9 +386,12 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 	if r.by == "device" {
 		how = "by device: the driver did not name the command's processes, so what others use counts too"
 	}
-	fmt.Fprintf(w, "memestimate: %s: exit code %d after %.1f s; sampled every %v, %s\n", quoteArg(filepath.Base(r.Command[0])), r.ExitCode, r.Seconds, time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond), how)
+	fmt.Fprintf(w, "memestimate: %s: exit code %d after %.1f s; sampled every %v, %s\n",
+		quoteArg(filepath.Base(r.Command[0])), r.ExitCode, r.Seconds,
+		time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond), how)
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "Name"}, {Title: "△Used MiB", Right: true}, {Title: "Peaked MiB", Right: true}, {Title: "Peak at", Right: true}, {Title: "Samples", Right: true}, {Title: "Course"},
+		{Title: "GPU"}, {Title: "Name"}, {Title: "△Used MiB", Right: true}, {Title: "Peaked MiB",
+			Right: true}, {Title: "Peak at", Right: true}, {Title: "Samples", Right: true}, {Title: "Course"},
 	}}
 	blocks := []rune("▁▂▃▄▅▆▇█")
 	if !utf8Locale(e) {
@@ -393,7 +402,8 @@ func (r *traceResult) text(w io.Writer, e *env, width int) error {
 		if t.Error != "" {
 			course += " " + t.Error
 		}
-		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)), report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
+		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)),
+			report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
 	}
 	if err := g.Text(w, width); err != nil {
 		return err

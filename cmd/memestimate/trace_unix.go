@@ -12,8 +12,9 @@ import (
 	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 )
 
-// startCommand starts a program with these standard streams, of which nil is a closed one; a file that the kernel does not know how to
-// run is a shell script without a first line. What it leaves behind when it ends becomes this process's child, where the system can do that.
+// startCommand starts a program with these standard streams, of which nil is a closed one; a file that the kernel does
+// not know how to run is a shell script without a first line. What it leaves behind when it ends becomes this
+// process's child, where the system can do that.
 func startCommand(path string, args []string, streams []*os.File) (*os.Process, error) {
 	keepIgnored(false)
 	adopt()
@@ -42,7 +43,8 @@ type forwarder struct {
 // terminal as they reach us.
 func forwardSignals() *forwarder {
 	f := &forwarder{make(chan os.Signal, 16), make(chan struct{})}
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1,
+		syscall.SIGUSR2} {
 		if !signal.Ignored(s) && !inherited.Ignored(int(s.(syscall.Signal))) {
 			signal.Notify(f.came, s)
 		}

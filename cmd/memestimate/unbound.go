@@ -46,8 +46,10 @@ func (s *settings) completing(command string, in source, m *onnxload.Model, open
 	return ""
 }
 
-// propose returns the options that p makes of those at hand and the flags that say so, and whether they answer the question.
-func (s *settings) propose(p proposal, m *onnxload.Model, open []shape.Unbound) (opt shape.Options, flags []string, ok bool) {
+// propose returns the options that p makes of those at hand and the flags that say so, and whether they answer the
+// question.
+func (s *settings) propose(p proposal, m *onnxload.Model, open []shape.Unbound) (opt shape.Options, flags []string,
+	ok bool) {
 	opt = s.shapeOptions()
 	opt.Batch = p.batch
 	opt.Dims, opt.Inputs = maps.Clone(opt.Dims), maps.Clone(opt.Inputs)

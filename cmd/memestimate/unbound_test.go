@@ -31,16 +31,23 @@ func TestHintsCloseEveryDimension(t *testing.T) {
 		want string // of the main command
 		fit  string // of fit
 	}{
-		{"m.onnx", []onnxtest.Value{float("x", "N", "seq", 3)}, "m.onnx --batch 8 --dim seq=128", "m.onnx --memory=2.00GiB --dim seq=128"},
-		{"m.onnx", []onnxtest.Value{float("x", "seq", "batch", 64)}, "m.onnx --batch 8 --dim seq=128", "m.onnx --memory=2.00GiB --dim seq=128"},
-		{"m.onnx", []onnxtest.Value{float("x", "s0", 3), float("y", "s1")}, "m.onnx --batch 8 --dim s1=128", "m.onnx --memory=2.00GiB --dim s1=128"},
-		{"m.onnx", []onnxtest.Value{float("x", "a", "b"), float("y", "b", "c")}, "m.onnx --batch 8 --dim c=128", "m.onnx --memory=2.00GiB --dim c=128"},
+		{"m.onnx", []onnxtest.Value{float("x", "N", "seq", 3)}, "m.onnx --batch 8 --dim seq=128",
+			"m.onnx --memory=2.00GiB --dim seq=128"},
+		{"m.onnx", []onnxtest.Value{float("x", "seq", "batch", 64)}, "m.onnx --batch 8 --dim seq=128",
+			"m.onnx --memory=2.00GiB --dim seq=128"},
+		{"m.onnx", []onnxtest.Value{float("x", "s0", 3), float("y", "s1")}, "m.onnx --batch 8 --dim s1=128",
+			"m.onnx --memory=2.00GiB --dim s1=128"},
+		{"m.onnx", []onnxtest.Value{float("x", "a", "b"), float("y", "b", "c")}, "m.onnx --batch 8 --dim c=128",
+			"m.onnx --memory=2.00GiB --dim c=128"},
 		{"m.onnx", []onnxtest.Value{float("x", nil, 3)}, "m.onnx --batch 8", ""},
 		{"m.onnx", []onnxtest.Value{float("x", "seq", nil)}, "m.onnx --batch 8 --input x=8x128", ""},
-		{"m.onnx", []onnxtest.Value{float("x", "N", "past+1", nil), float("p", "N", "past")}, "m.onnx --batch 8 --dim past=128 --input x=8x129x128", ""},
-		{"m.onnx", []onnxtest.Value{float("x", "a", "b", "c"), float("y", "b", "a", nil)}, "m.onnx --dim a=128 --dim b=128 --dim c=128 --input y=128x128x128", ""},
+		{"m.onnx", []onnxtest.Value{float("x", "N", "past+1", nil), float("p", "N", "past")},
+			"m.onnx --batch 8 --dim past=128 --input x=8x129x128", ""},
+		{"m.onnx", []onnxtest.Value{float("x", "a", "b", "c"), float("y", "b", "a", nil)},
+			"m.onnx --dim a=128 --dim b=128 --dim c=128 --input y=128x128x128", ""},
 		{"m.onnx", []onnxtest.Value{float("x", 4, nil), float("y", 4, "q")}, "m.onnx --dim q=128 --input x=4x128", ""},
-		{"-m.onnx", []onnxtest.Value{float("x", "N", "q")}, "./-m.onnx --batch 8 --dim q=128", "./-m.onnx --memory=2.00GiB --dim q=128"},
+		{"-m.onnx", []onnxtest.Value{float("x", "N", "q")}, "./-m.onnx --batch 8 --dim q=128",
+			"./-m.onnx --memory=2.00GiB --dim q=128"},
 	} {
 		write(t, tt.name, string(relus(tt.in...)))
 		for command, want := range map[string]string{"memestimate": tt.want, "memestimate fit": tt.fit} {
@@ -64,7 +71,8 @@ func TestHintsCloseEveryDimension(t *testing.T) {
 	}
 }
 
-// A file may have thousands of open dimensions. The hint says what they are called, how many there are, and what lists them.
+// A file may have thousands of open dimensions. The hint says what they are called, how many there are, and what lists
+// them.
 func TestHintOfManyDimensions(t *testing.T) {
 	var in []onnxtest.Value
 	for i := range 3000 {
@@ -74,7 +82,8 @@ func TestHintOfManyDimensions(t *testing.T) {
 	write(t, file, string(relus(in...)))
 	_, stderr, code := try(t, file)
 	_, hint, _ := strings.Cut(stderr, "memestimate: hint: ")
-	for _, want := range []string{" --batch 8 --dim a1=128 --dim a2=128 ", " --dim a20=128, and so for 2,980 more, which memestimate shapes ", " lists\n"} {
+	for _, want := range []string{" --batch 8 --dim a1=128 --dim a2=128 ",
+		" --dim a20=128, and so for 2,980 more, which memestimate shapes ", " lists\n"} {
 		if code != exitUsage || !strings.Contains(hint, want) {
 			t.Errorf("code %d, hint %q, want %q in it", code, hint, want)
 		}
@@ -89,14 +98,17 @@ func TestHintsKeepFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"m.onnx", "--precision", "bf16", "--channels-last", "--budget", "24GiB", "--foreach=false", "--output", "a b"},
+		{[]string{"m.onnx", "--precision", "bf16", "--channels-last", "--budget", "24GiB", "--foreach=false", "--output",
+			"a b"},
 			`memestimate m.onnx --batch 8 --budget=24.00GiB --channels-last --foreach=false --output="a b" --precision=bf16 --dim q=128`},
-		{[]string{"diff", "m.onnx", "m.onnx", "--precision", "bf16,fp32", "--base", "optimizer=sgd", "--base", "mode=infer", "--max-growth", "5%"},
+		{[]string{"diff", "m.onnx", "m.onnx", "--precision", "bf16,fp32", "--base", "optimizer=sgd", "--base", "mode=infer",
+			"--max-growth", "5%"},
 			`memestimate diff m.onnx m.onnx --batch 8 --base=optimizer=sgd --base=mode=infer --max-growth="5%" --precision=bf16,fp32 --dim q=128`},
 		{[]string{"run", "m.onnx", "--wait=90s", "--exclude", "0", "--exclude", "rtx", "--", "true"},
 			`memestimate run m.onnx --batch 8 --exclude=0 --exclude=rtx --wait=1m30s --dim q=128 -- COMMAND`},
 		{[]string{"run", "m.onnx", "--wait", "--", "true"}, `memestimate run m.onnx --batch 8 --wait --dim q=128 -- COMMAND`},
-		{[]string{"table", "m.onnx", "--columns", "layer,saved"}, `memestimate table m.onnx --batch 8 --columns=layer --columns=saved --dim q=128`},
+		{[]string{"table", "m.onnx", "--columns", "layer,saved"},
+			`memestimate table m.onnx --batch 8 --columns=layer --columns=saved --dim q=128`},
 	} {
 		_, stderr, _ := try(t, tt.args...)
 		if _, hint, _ := strings.Cut(stderr, "memestimate: hint: "); hint != tt.want+"\n" {

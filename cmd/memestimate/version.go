@@ -59,5 +59,6 @@ func versionLine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", version, from, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("memestimate %s%s%s %s %s/%s", version, from, changed, runtime.Version(), runtime.GOOS,
+		runtime.GOARCH)
 }

@@ -27,7 +27,8 @@ func TestWebhookCommand(t *testing.T) {
 	check(t, err)
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	check(t, err)
 	private, err := x509.MarshalECPrivateKey(key)
@@ -52,7 +53,8 @@ func TestWebhookCommand(t *testing.T) {
 	roots.AppendCertsFromPEM(certificate)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	for _, tt := range []struct{ path, annotations, want string }{
-		{"mutate", `"memestimate.dev/model":"resnet50","memestimate.dev/batch":"64"`, `"allowed":true,"patchType":"JSONPatch"`},
+		{"mutate", `"memestimate.dev/model":"resnet50","memestimate.dev/batch":"64"`,
+			`"allowed":true,"patchType":"JSONPatch"`},
 		{"validate", `"memestimate.dev/model":"resnet50","memestimate.dev/batch":"64"`, `"allowed":true}`},
 		{"mutate", `"memestimate.dev/need":"30GiB","memestimate.dev/gpus":"2"`, `"allowed":true,"patchType"`},
 		{"mutate", `"other":"x"`, `"allowed":true}`},

@@ -47,7 +47,8 @@ The answer is as old as the last scrape, and says how old that is: it ranks host
 	fs.Var(&s.need, "need", "memory that the job takes on one GPU, such as 20GiB; instead of a MODEL")
 	fs.Var(&s.margin, "margin", "memory that must be there beyond that")
 	fs.StringVar(&s.gpuType, "gpu-type", "", "only GPUs whose name matches this regular expression, in any case")
-	fs.StringVar(&s.question.Host, "host-label", "", "label with the host's name (default: the first there is of Hostname, node, instance and the like)")
+	fs.StringVar(&s.question.Host, "host-label", "",
+		"label with the host's name (default: the first there is of Hostname, node, instance and the like)")
 	fs.StringVar(&s.question.Matchers, "match", "", `further label matchers, such as cluster="a"`)
 	fs.DurationVar(&s.question.MaxAge, "max-age", 2*time.Minute, "samples older than this do not count")
 	fs.DurationVar(&s.question.Lookback, "lookback", time.Hour, "how far back to look for since when it fits")
@@ -100,7 +101,8 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 		return fail(exitDevice, "where: %s: %w", quoteArg(s.url), err)
 	}
 	if a.Series == 0 {
-		return fail(exitDevice, "where: %s knows no GPU that could be asked for", quoteArg(s.url)).withHint("it needs the series DCGM_FI_DEV_FB_FREE of dcgm-exporter")
+		return fail(exitDevice, "where: %s knows no GPU that could be asked for",
+			quoteArg(s.url)).withHint("it needs the series DCGM_FI_DEV_FB_FREE of dcgm-exporter")
 	}
 	if err := s.out.write(e, func(w io.Writer) error { return s.write(w, e, a) }); err != nil {
 		return err
@@ -118,7 +120,8 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	err = fmt.Errorf("no GPU of %d has %s available", a.Series, report.Size(int64(s.question.Need)))
 	if len(a.Short) > 0 {
 		p := &a.Short[0]
-		err = fmt.Errorf("%w: %s comes closest with %s, %s short", err, oneLine(nameOf(p)), report.Size(int64(p.Available())), report.Size(int64(s.question.Need-p.Available())))
+		err = fmt.Errorf("%w: %s comes closest with %s, %s short", err, oneLine(nameOf(p)),
+			report.Size(int64(p.Available())), report.Size(int64(s.question.Need-p.Available())))
 	}
 	if len(a.Held) > 0 {
 		err = fmt.Errorf("%w; %d are held", err, len(a.Held))
@@ -137,14 +140,16 @@ func nameOf(p *prometheus.Place) string {
 
 func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 	if s.out.format == "json" {
-		return encodeJSON(w, whereJSON{whereForm, s.question.Need, placesJSON(a.Fit), placesJSON(a.Short), placesJSON(a.Held), placesJSON(a.Stale)})
+		return encodeJSON(w, whereJSON{whereForm, s.question.Need, placesJSON(a.Fit), placesJSON(a.Short),
+			placesJSON(a.Held), placesJSON(a.Stale)})
 	}
 	if len(a.Fit) == 0 {
 		return nil
 	}
 	csv := s.out.format == "csv"
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "Host"}, {Title: "GPU"}, {Title: "Name"}, {Title: "Available", Right: true}, {Title: "Fits for", Right: true}, {Title: "Data is old", Right: true},
+		{Title: "Host"}, {Title: "GPU"}, {Title: "Name"}, {Title: "Available", Right: true}, {Title: "Fits for",
+			Right: true}, {Title: "Data is old", Right: true},
 	}}
 	for i := range a.Fit {
 		p := &a.Fit[i]
@@ -159,7 +164,8 @@ func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 		if p.All {
 			since = "more than " + since
 		}
-		g.Rows = append(g.Rows, []string{report.Show(p.Host, 60), printable(gpu), printable(p.Name), available, since, p.Age.Round(time.Second).String()})
+		g.Rows = append(g.Rows, []string{report.Show(p.Host, 60), printable(gpu), printable(p.Name), available, since,
+			p.Age.Round(time.Second).String()})
 	}
 	return s.out.grid(w, e, g)
 }
@@ -191,7 +197,8 @@ type placeJSON struct {
 func placesJSON(ps []prometheus.Place) []placeJSON {
 	out := make([]placeJSON, 0, len(ps))
 	for _, p := range ps {
-		out = append(out, placeJSON{p.Host, p.GPU, p.UUID, p.Name, p.Instance, p.Free, p.Available(), p.Age.Seconds(), p.Since.Seconds(), p.All, p.Silent})
+		out = append(out, placeJSON{p.Host, p.GPU, p.UUID, p.Name, p.Instance, p.Free, p.Available(), p.Age.Seconds(),
+			p.Since.Seconds(), p.All, p.Silent})
 	}
 	return out
 }

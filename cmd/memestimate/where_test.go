@@ -56,7 +56,8 @@ func TestWhere(t *testing.T) {
 	l.Close()
 	conf := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: dcgm\n  static_configs: [{targets: ['%s']}]\n", strings.Join(targets, "','"))
 	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o666))
-	c := exec.Command(server, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=error")
+	c := exec.Command(server, "--config.file="+filepath.Join(dir, "prometheus.yml"),
+		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=error")
 	check(t, c.Start())
 	defer c.Wait()
 	defer c.Process.Kill()
@@ -80,20 +81,32 @@ func TestWhere(t *testing.T) {
 		not      string
 	}{
 		{"no GPU known", "", "", []string{"--need", "1GiB"}, exitDevice, []string{"knows no GPU", "hint"}, ""},
-		{"one fits", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 20000), []string{"--need", "30GiB"}, 0, []string{"a     0    NVIDIA A100-SXM4-80GB  78.12 GiB"}, "\nb "},
-		{"the tighter one first", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 40000), []string{"--need", "30GiB"}, 0, []string{"\nb     0", "\na     0"}, ""},
-		{"none fits", gpuSeries("a", 0, "", 20000), gpuSeries("b", 0, "", 30000), []string{"--need", "40GiB"}, exitNo, []string{"no GPU of 2 has 40.00 GiB available: b GPU 0 comes closest with 29.30 GiB, 10.70 GiB short"}, ""},
-		{"MIG instances, not their GPU", gpuSeries("a", 0, "", 80000) + gpuSeries("a", 0, "1g.10gb/7", 9728) + gpuSeries("a", 0, "3g.40gb/1", 40192), gpuSeries("b", 0, "", 100),
+		{"one fits", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 20000), []string{"--need", "30GiB"}, 0,
+			[]string{"a     0    NVIDIA A100-SXM4-80GB  78.12 GiB"}, "\nb "},
+		{"the tighter one first", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 40000), []string{"--need", "30GiB"}, 0,
+			[]string{"\nb     0", "\na     0"}, ""},
+		{"none fits", gpuSeries("a", 0, "", 20000), gpuSeries("b", 0, "", 30000), []string{"--need", "40GiB"}, exitNo,
+			[]string{"no GPU of 2 has 40.00 GiB available: b GPU 0 comes closest with 29.30 GiB, 10.70 GiB short"}, ""},
+		{"MIG instances, not their GPU", gpuSeries("a", 0, "", 80000) + gpuSeries("a", 0, "1g.10gb/7", 9728) +
+			gpuSeries("a", 0, "3g.40gb/1", 40192), gpuSeries("b", 0, "", 100),
 			[]string{"--need", "30GiB"}, 0, []string{"a     0 MIG 3g.40gb 1"}, "78.12"},
-		{"a model", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 3000), []string{"resnet50", "--batch", "64"}, 0, []string{"\na     0"}, "\nb "},
-		{"a host falls silent", gpuSeries("a", 0, "", 80000), "down", []string{"--need", "1GiB"}, 0, []string{"\na     0", "b GPU 0 is not counted: silent for"}, ""},
-		{"all fall silent", "down", "down", []string{"--need", "1GiB"}, exitNo, []string{" GPU 0 is not counted: silent for", " GPU 0 is not counted: silent for", "no GPU of"}, ""},
-		{"held by an exclusive run", gpuSeries("a", 0, "", 80000) + `memestimate_reservation_outstanding_bytes{uuid="GPU-a-0",share="false"} 1e9` + "\n", gpuSeries("b", 0, "", 100),
+		{"a model", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 3000), []string{"resnet50", "--batch", "64"}, 0,
+			[]string{"\na     0"}, "\nb "},
+		{"a host falls silent", gpuSeries("a", 0, "", 80000), "down", []string{"--need", "1GiB"}, 0,
+			[]string{"\na     0", "b GPU 0 is not counted: silent for"}, ""},
+		{"all fall silent", "down", "down", []string{"--need", "1GiB"}, exitNo,
+			[]string{" GPU 0 is not counted: silent for", " GPU 0 is not counted: silent for", "no GPU of"}, ""},
+		{"held by an exclusive run", gpuSeries("a", 0, "", 80000) +
+			`memestimate_reservation_outstanding_bytes{uuid="GPU-a-0",share="false"} 1e9` + "\n", gpuSeries("b", 0, "", 100),
 			[]string{"--need", "30GiB"}, exitNo, []string{"; 1 are held"}, "\na  "},
-		{"shared, and some is to come", gpuSeries("a", 0, "", 80000) + `memestimate_reservation_outstanding_bytes{uuid="GPU-a-0",share="true"} 42949672960` + "\n", gpuSeries("b", 0, "", 100),
+		{"shared, and some is to come", gpuSeries("a", 0, "", 80000) +
+			`memestimate_reservation_outstanding_bytes{uuid="GPU-a-0",share="true"} 42949672960` + "\n",
+			gpuSeries("b", 0, "", 100),
 			[]string{"--need", "30GiB"}, 0, []string{"\na     0    NVIDIA A100-SXM4-80GB  38.12 GiB"}, ""},
-		{"of another type", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 80000), []string{"--need", "1GiB", "--gpu-type", "H100"}, exitDevice, []string{"knows no GPU that could be asked for"}, ""},
-		{"it did not fit before", gpuSeries("a", 0, "", 90000), gpuSeries("b", 0, "", 80000), []string{"--need", "85GiB"}, 0, []string{"\na     0", "87.89 GiB"}, "more than"},
+		{"of another type", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 80000),
+			[]string{"--need", "1GiB", "--gpu-type", "H100"}, exitDevice, []string{"knows no GPU that could be asked for"}, ""},
+		{"it did not fit before", gpuSeries("a", 0, "", 90000), gpuSeries("b", 0, "", 80000), []string{"--need", "85GiB"}, 0,
+			[]string{"\na     0", "87.89 GiB"}, "more than"},
 	} {
 		metrics[0].Store(scene.one)
 		metrics[1].Store(scene.two)
@@ -113,7 +126,8 @@ func TestWhere(t *testing.T) {
 			return code == scene.code && (scene.not == "" || !strings.Contains(out, scene.not))
 		})
 		if !ok {
-			t.Errorf("%s: exit code %d, want %d; wanted %q, not %q\n%s", scene.name, code, scene.code, scene.want, scene.not, out)
+			t.Errorf("%s: exit code %d, want %d; wanted %q, not %q\n%s", scene.name, code, scene.code, scene.want, scene.not,
+				out)
 		}
 	}
 	answer, err := exec.Command(program, "where", "--prometheus", url, "--need", "1GiB", "--format", "json").Output()

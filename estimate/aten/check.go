@@ -135,7 +135,8 @@ func recurs(g given) bool {
 			return false
 		}
 	}
-	return g.tensor(0) && g.rank(0) == 3 && len(g.in) >= 3 && g.args.Hidden > 0 && g.args.Hidden <= 1<<30 && g.args.Layers > 0
+	return g.tensor(0) && g.rank(0) == 3 && len(g.in) >= 3 && g.args.Hidden > 0 && g.args.Hidden <= 1<<30 &&
+		g.args.Layers > 0
 }
 
 func attendsToItself(g given) bool {
@@ -147,7 +148,8 @@ func attendsToItself(g given) bool {
 func attends(g given) bool {
 	q, k, v := g.shape(0), g.shape(1), g.shape(2)
 	n := len(q)
-	if !g.tensor(0) || !g.tensor(1) || !g.tensor(2) || n < 3 || len(k) != n || len(v) != n || q[n-1] != k[n-1] || k[n-2] != v[n-2] {
+	if !g.tensor(0) || !g.tensor(1) || !g.tensor(2) || n < 3 || len(k) != n || len(v) != n || q[n-1] != k[n-1] ||
+		k[n-2] != v[n-2] {
 		return false
 	}
 	if n == 4 {

@@ -238,7 +238,8 @@ func (a *Allocator) handOut(p *pool, id int32, bytes, size int64) int32 {
 	rest := b.size - size
 	if a.shouldSplit(p, size, rest) {
 		// The new block is the lower part; the remainder keeps its identity.
-		front := a.newBlock(block{addr: b.addr, size: size, prev: b.prev, next: id, segment: b.segment, stream: b.stream, small: b.small})
+		front := a.newBlock(block{addr: b.addr, size: size, prev: b.prev, next: id, segment: b.segment, stream: b.stream,
+			small: b.small})
 		if b.prev != none {
 			a.at(b.prev).next = front
 		}

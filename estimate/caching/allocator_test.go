@@ -59,10 +59,12 @@ func check(a *Allocator) string {
 		got  Stat
 		want int64
 	}{
-		{"allocation", st.Allocation.All, active}, {"allocation small", st.Allocation.Small, activeSmall}, {"active", st.Active.All, active},
+		{"allocation", st.Allocation.All, active}, {"allocation small", st.Allocation.Small, activeSmall}, {"active",
+			st.Active.All, active},
 		{"allocated_bytes", st.AllocatedBytes.All, bytes}, {"active_bytes", st.ActiveBytes.All, bytes},
 		{"requested_bytes", st.RequestedBytes.All, requested}, {"reserved_bytes", st.ReservedBytes.All, reserved},
-		{"segment", st.Segment.All, segments}, {"inactive_split", st.InactiveSplit.All, split}, {"inactive_split_bytes", st.InactiveSplitBytes.All, splitBytes},
+		{"segment", st.Segment.All, segments}, {"inactive_split", st.InactiveSplit.All, split}, {"inactive_split_bytes",
+			st.InactiveSplitBytes.All, splitBytes},
 	} {
 		if p.got.Current != p.want {
 			return "the statistic " + p.name + " is not the sum of the blocks"
@@ -71,12 +73,14 @@ func check(a *Allocator) string {
 			return "the statistic " + p.name + " contradicts itself"
 		}
 	}
-	for _, p := range []PoolStat{st.Allocation, st.Segment, st.Active, st.InactiveSplit, st.AllocatedBytes, st.ReservedBytes, st.ActiveBytes, st.InactiveSplitBytes, st.RequestedBytes} {
+	for _, p := range []PoolStat{st.Allocation, st.Segment, st.Active, st.InactiveSplit, st.AllocatedBytes,
+		st.ReservedBytes, st.ActiveBytes, st.InactiveSplitBytes, st.RequestedBytes} {
 		if p.Small.Current+p.Large.Current != p.All.Current || p.Small.Current < 0 || p.Large.Current < 0 {
 			return "the pools do not add up"
 		}
 	}
-	if st.AllocatedBytes.All.Current > st.ReservedBytes.All.Current || st.RequestedBytes.All.Current > st.AllocatedBytes.All.Current {
+	if st.AllocatedBytes.All.Current > st.ReservedBytes.All.Current ||
+		st.RequestedBytes.All.Current > st.AllocatedBytes.All.Current {
 		return "requested <= allocated <= reserved does not hold"
 	}
 	if int64(a.pools[0].free.n+a.pools[1].free.n) != cachedBlocks {
@@ -238,7 +242,8 @@ func TestRounding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for bytes, want := range map[int64]int64{1200: 1536, 2048: 2048, 2049: 2560, 5000: 5120, 9 << 20: 10 << 20, 13<<20 + 1: 14 << 20, 16 << 20: 16 << 20} {
+	for bytes, want := range map[int64]int64{1200: 1536, 2048: 2048, 2049: 2560, 5000: 5120, 9 << 20: 10 << 20,
+		13<<20 + 1: 14 << 20, 16 << 20: 16 << 20} {
 		if got := o.roundSize(bytes); got != want {
 			t.Errorf("round(%d) by 4 = %d, want %d", bytes, got, want)
 		}
@@ -256,7 +261,8 @@ func TestRounding(t *testing.T) {
 }
 
 func TestSegmentSizes(t *testing.T) {
-	for bytes, want := range map[int64]int64{1: 2 << 20, 1 << 20: 2 << 20, 1<<20 + 1: 20 << 20, 10<<20 - 1: 10 << 20, 10<<20 + 1: 12 << 20, 100 << 20: 100 << 20} {
+	for bytes, want := range map[int64]int64{1: 2 << 20, 1 << 20: 2 << 20, 1<<20 + 1: 20 << 20, 10<<20 - 1: 10 << 20,
+		10<<20 + 1: 12 << 20, 100 << 20: 100 << 20} {
 		a := New(Config{})
 		mustMalloc(t, a, bytes)
 		if got := a.stats.ReservedBytes.All.Current; got != want {
@@ -384,10 +390,12 @@ func TestRetryAndOOM(t *testing.T) {
 	}
 	_, err := a.Malloc(30<<20, 0)
 	var oom *OOM
-	if !errors.As(err, &oom) || oom.Tried != 30<<20 || oom.Free != 20<<20 || oom.Allocated != 80<<20 || oom.Reserved != 80<<20 {
+	if !errors.As(err, &oom) || oom.Tried != 30<<20 || oom.Free != 20<<20 || oom.Allocated != 80<<20 ||
+		oom.Reserved != 80<<20 {
 		t.Fatalf("error %v (%+v)", err, oom)
 	}
-	if !strings.HasPrefix(err.Error(), "CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 100.00 MiB of which 20.00 MiB is free.") {
+	if !strings.HasPrefix(err.Error(),
+		"CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 100.00 MiB of which 20.00 MiB is free.") {
 		t.Errorf("message %q", err)
 	}
 	if s := a.Stats(); s.OOMs != 1 || s.AllocRetries != 2 {
@@ -407,8 +415,10 @@ func TestExpandable(t *testing.T) {
 	a := New(Config{Options: o, Capacity: 100 << 20, Record: true})
 	x, y := mustMalloc(t, a, 30<<20), mustMalloc(t, a, 15<<20)
 	s := a.Stats()
-	if s.ReservedBytes.All.Current != 60<<20 || s.AllocatedBytes.All.Current != 45<<20 || s.Segment.All.Current != 0 || s.DeviceAllocs != 2 {
-		t.Errorf("reserved %d, allocated %d, segments %d, mappings %d", s.ReservedBytes.All.Current, s.AllocatedBytes.All.Current, s.Segment.All.Current, s.DeviceAllocs)
+	if s.ReservedBytes.All.Current != 60<<20 || s.AllocatedBytes.All.Current != 45<<20 || s.Segment.All.Current != 0 ||
+		s.DeviceAllocs != 2 {
+		t.Errorf("reserved %d, allocated %d, segments %d, mappings %d", s.ReservedBytes.All.Current,
+			s.AllocatedBytes.All.Current, s.Segment.All.Current, s.DeviceAllocs)
 	}
 	if a.Address(y) != a.Address(x)+30<<20 {
 		t.Error("blocks do not follow each other")
@@ -480,10 +490,12 @@ func TestReplaySpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Spans) != 4 || r.Spans[2].Phase != timeline.Backward || r.Spans[2].PeakAllocated.Allocated != 3<<20+1024 || r.Spans[2].End.Allocated != 1024 {
+	if len(r.Spans) != 4 || r.Spans[2].Phase != timeline.Backward || r.Spans[2].PeakAllocated.Allocated != 3<<20+1024 ||
+		r.Spans[2].End.Allocated != 1024 {
 		t.Errorf("spans %+v", r.Spans)
 	}
-	if r.PeakAllocated.Event != 6 || r.PeakAllocated.Allocated != 50<<20+1024 || r.PeakAllocated.Requested != 50<<20+1000 || r.PeakReserved.Reserved != 72<<20 {
+	if r.PeakAllocated.Event != 6 || r.PeakAllocated.Allocated != 50<<20+1024 ||
+		r.PeakAllocated.Requested != 50<<20+1000 || r.PeakReserved.Reserved != 72<<20 {
 		t.Errorf("peaks %+v %+v", r.PeakAllocated, r.PeakReserved)
 	}
 	if last := r.Allocator.Trace()[len(r.Allocator.Trace())-1]; last.Event != 7 || last.Action != FreeCompleted {
@@ -549,7 +561,8 @@ func TestFreeBlocks(t *testing.T) {
 	var want []entry
 	order := func(a, b entry) int { return int(b.before(&a)) - int(a.before(&b)) }
 	for range 20000 {
-		e := entry{stream: int32(r.IntN(3)), size: int64(r.IntN(70)+1) * minBlock << r.IntN(45), addr: int64(r.IntN(4)), id: 1}
+		e := entry{stream: int32(r.IntN(3)), size: int64(r.IntN(70)+1) * minBlock << r.IntN(45), addr: int64(r.IntN(4)),
+			id: 1}
 		i, found := slices.BinarySearchFunc(want, e, order)
 		if f.remove(e) != found {
 			t.Fatalf("%+v: found %v, want %v", e, !found, found)

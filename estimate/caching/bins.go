@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// freeBlocks are the free blocks of a pool by stream, size, address, as a set orders them. The blocks of a stream lie in bins
-// of nearly equal sizes, so a search looks at a few of them where a pool has thousands.
+// freeBlocks are the free blocks of a pool by stream, size, address, as a set orders them. The blocks of a stream lie
+// in bins of nearly equal sizes, so a search looks at a few of them where a pool has thousands.
 type freeBlocks struct {
 	n       int
 	streams []streamBlocks

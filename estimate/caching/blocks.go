@@ -20,7 +20,8 @@ type block struct {
 	small      bool
 }
 
-// A blockTable is the blocks by their numbers. It grows without moving them, a little at a time: most runs have some hundred.
+// A blockTable is the blocks by their numbers. It grows without moving them, a little at a time: most runs have some
+// hundred.
 type blockTable struct {
 	chunks [][]block
 	n      int32

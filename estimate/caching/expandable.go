@@ -69,7 +69,8 @@ func (a *Allocator) findRange(p *pool, stream int32, size int64) int32 {
 	}
 	addr := a.cfg.Address(length)
 	a.expandable = append(a.expandable, expandableSegment{addr, length, page})
-	id := a.newBlock(block{addr: addr, size: length, stream: stream, small: p.small, segment: int32(len(a.expandable)), state: unmapped})
+	id := a.newBlock(block{addr: addr, size: length, stream: stream, small: p.small, segment: int32(len(a.expandable)),
+		state: unmapped})
 	p.unmapped.insert(a.unmappedEntry(id))
 	return id
 }
@@ -118,7 +119,8 @@ func (a *Allocator) unmap(p *pool, id int32) {
 	p.free.remove(a.freeEntry(id))
 	addr, size := seg.addr+begin, end-begin
 	if before := addr - b.addr; before > 0 {
-		front := a.newBlock(block{addr: b.addr, size: before, prev: b.prev, next: id, stream: b.stream, small: b.small, segment: b.segment})
+		front := a.newBlock(block{addr: b.addr, size: before, prev: b.prev, next: id, stream: b.stream, small: b.small,
+			segment: b.segment})
 		if b.prev != none {
 			a.at(b.prev).next = front
 		}
@@ -128,7 +130,8 @@ func (a *Allocator) unmap(p *pool, id int32) {
 		b.size -= before
 	}
 	if after := b.size - size; after > 0 {
-		back := a.newBlock(block{addr: addr + size, size: after, prev: id, next: b.next, stream: b.stream, small: b.small, segment: b.segment})
+		back := a.newBlock(block{addr: addr + size, size: after, prev: id, next: b.next, stream: b.stream, small: b.small,
+			segment: b.segment})
 		if b.next != none {
 			a.at(b.next).prev = back
 		}

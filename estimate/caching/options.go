@@ -34,10 +34,22 @@ var confKeys = []struct {
 }{
 	{"expandable_segments", func(o *Options, v value) (err error) { o.ExpandableSegments, err = v.boolean(); return }},
 	{"max_split_size_mb", func(o *Options, v value) (err error) { o.MaxSplitSize, err = v.mebibytes(2); return }},
-	{"max_non_split_rounding_mb", func(o *Options, v value) (err error) { o.MaxNonSplitRound, err = v.mebibytes(20); return }},
+	{"max_non_split_rounding_mb", func(o *Options, v value) (err error) {
+		o.MaxNonSplitRound,
+			err = v.mebibytes(20)
+		return
+	}},
 	{"large_segment_size_mb", func(o *Options, v value) (err error) { o.LargeSegmentSize, err = v.mebibytes(2); return }},
-	{"garbage_collection_threshold", func(o *Options, v value) (err error) { o.GCThreshold, err = v.fraction(false); return }},
-	{"per_process_memory_fraction", func(o *Options, v value) (err error) { o.MemoryFraction, err = v.fraction(true); return }},
+	{"garbage_collection_threshold", func(o *Options, v value) (err error) {
+		o.GCThreshold,
+			err = v.fraction(false)
+		return
+	}},
+	{"per_process_memory_fraction", func(o *Options, v value) (err error) {
+		o.MemoryFraction,
+			err = v.fraction(true)
+		return
+	}},
 	{"roundup_power2_divisions", setRoundup},
 	{"backend", func(_ *Options, v value) error {
 		if v.text != "native" {
@@ -207,7 +219,8 @@ func ParseOptions(conf string) (Options, error) {
 	}
 	// A block that may be split must not be smaller than the segments it is cut from.
 	if least := (&Config{Options: o}).largeSegment(); o.MaxSplitSize > 0 && o.MaxSplitSize < least {
-		return Options{}, fmt.Errorf("allocator options: max_split_size_mb: %d, wanted %d or more", o.MaxSplitSize/mib, least/mib)
+		return Options{}, fmt.Errorf("allocator options: max_split_size_mb: %d, wanted %d or more", o.MaxSplitSize/mib,
+			least/mib)
 	}
 	return o, nil
 }

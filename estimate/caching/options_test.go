@@ -10,7 +10,8 @@ func TestParseOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Options{ExpandableSegments: true, MaxSplitSize: 64 << 20, MaxNonSplitRound: 30 << 20, GCThreshold: 0.8, LargeSegmentSize: 12 << 20, MemoryFraction: 0.5}
+	want := Options{ExpandableSegments: true, MaxSplitSize: 64 << 20, MaxNonSplitRound: 30 << 20, GCThreshold: 0.8,
+		LargeSegmentSize: 12 << 20, MemoryFraction: 0.5}
 	if o != want {
 		t.Errorf("options %+v, want %+v", o, want)
 	}
@@ -44,7 +45,8 @@ func TestParseOptions(t *testing.T) {
 }
 
 func FuzzParseOptions(f *testing.F) {
-	for _, s := range []string{"expandable_segments:True", "roundup_power2_divisions:[256:1,512:2,>:4]", "a:b,c", "[]:,,", "max_split_size_mb:99999999999999"} {
+	for _, s := range []string{"expandable_segments:True", "roundup_power2_divisions:[256:1,512:2,>:4]", "a:b,c", "[]:,,",
+		"max_split_size_mb:99999999999999"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, conf string) {

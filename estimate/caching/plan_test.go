@@ -14,7 +14,8 @@ func TestReplayDropsPlans(t *testing.T) {
 	var events []timeline.Event
 	blocks := int32(0)
 	alloc := func(bytes int64, plan int32) int32 {
-		events = append(events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: blocks, Bytes: bytes, Plan: plan})
+		events = append(events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: blocks, Bytes: bytes,
+			Plan: plan})
 		blocks++
 		return blocks - 1
 	}
@@ -35,7 +36,8 @@ func TestReplayDropsPlans(t *testing.T) {
 		t.Errorf("out of memory %v, dropped %v, want plans 7 and 9 dropped", r.OOM, r.Dropped)
 	}
 	if r.PeakAllocated.Allocated != 3*unit || r.Stats.AllocRetries != 2 || r.Stats.OOMs != 2 {
-		t.Errorf("allocated %d, %d retries, %d failures, want %d, 2 and 2", r.PeakAllocated.Allocated, r.Stats.AllocRetries, r.Stats.OOMs, 3*unit)
+		t.Errorf("allocated %d, %d retries, %d failures, want %d, 2 and 2", r.PeakAllocated.Allocated, r.Stats.AllocRetries,
+			r.Stats.OOMs, 3*unit)
 	}
 	for i := range tl.Events {
 		tl.Events[i].Plan = 0
@@ -53,7 +55,8 @@ func TestReplayOtherWorkspaces(t *testing.T) {
 	const unit = 100 << 20
 	tl := &timeline.Timeline{Blocks: 4}
 	for b, plan := range []int32{0, 1, 2, 3} {
-		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: int32(b), Bytes: unit, Plan: plan})
+		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Alloc, Layer: timeline.NoLayer, Block: int32(b),
+			Bytes: unit, Plan: plan})
 	}
 	for b := range int32(4) {
 		tl.Events = append(tl.Events, timeline.Event{Kind: timeline.Free, Layer: timeline.NoLayer, Block: b})
@@ -67,7 +70,8 @@ func TestReplayOtherWorkspaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.PeakAllocated.Allocated != c.want || r.End.Allocated != 0 {
-			t.Errorf("%v: %d allocated, want %d; %d at the end", c.workspaces, r.PeakAllocated.Allocated, c.want, r.End.Allocated)
+			t.Errorf("%v: %d allocated, want %d; %d at the end", c.workspaces, r.PeakAllocated.Allocated, c.want,
+				r.End.Allocated)
 		}
 	}
 	if _, err := Replay(tl, Config{Workspaces: []int64{maxRequest + 1}}); err == nil {

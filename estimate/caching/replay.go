@@ -103,7 +103,8 @@ func (p *Replayer) Take(part timeline.Part) {
 	}
 }
 
-// Finish replays what Take was not given of a Log, and says what all of it came to. The Replayer must not be used afterwards.
+// Finish replays what Take was not given of a Log, and says what all of it came to. The Replayer must not be used
+// afterwards.
 func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
 	taken := p.event
 	for s := range l.Stretches {
@@ -118,7 +119,10 @@ func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
 
 func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 	block := int32(p.live.Len()) - s.Shift // as the Log wrote it
-	at, _ := slices.BinarySearchFunc(plans, block, func(a timeline.Planned, b int32) int { return cmp.Compare(a.Block, b) })
+	at, _ := slices.BinarySearchFunc(plans, block, func(a timeline.Planned,
+		b int32) int {
+		return cmp.Compare(a.Block, b)
+	})
 	for _, e := range s.Entries {
 		switch e.Kind() {
 		case timeline.Alloc:
@@ -201,7 +205,8 @@ func (p *Replayer) done() {
 	for ; p.traced < len(a.trace); p.traced++ {
 		a.trace[p.traced].Event = int32(p.event)
 	}
-	now := Moment{p.event, a.stats.RequestedBytes.All.Current, a.stats.AllocatedBytes.All.Current, a.stats.ReservedBytes.All.Current}
+	now := Moment{p.event, a.stats.RequestedBytes.All.Current, a.stats.AllocatedBytes.All.Current,
+		a.stats.ReservedBytes.All.Current}
 	if now.Allocated > p.span.PeakAllocated.Allocated {
 		p.span.PeakAllocated = now
 		if now.Allocated > r.PeakAllocated.Allocated {

@@ -17,7 +17,8 @@ const (
 	OutOfMemory                 // a request failed; Bytes is the block it needed
 )
 
-var actionNames = [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom"}
+var actionNames = [...]string{"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
+	"segment_map", "segment_unmap", "oom"}
 
 // String returns PyTorch's name of the action: "alloc", "segment_free", ...
 func (a Action) String() string {

@@ -118,9 +118,11 @@ func TestTraces(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if r.PeakAllocated.Allocated != want.PeakAlloc || r.PeakReserved.Reserved != want.PeakReserved {
-			t.Errorf("%s: peaks %d and %d, wanted %d and %d", name, r.PeakAllocated.Allocated, r.PeakReserved.Reserved, want.PeakAlloc, want.PeakReserved)
+			t.Errorf("%s: peaks %d and %d, wanted %d and %d", name, r.PeakAllocated.Allocated, r.PeakReserved.Reserved,
+				want.PeakAlloc, want.PeakReserved)
 		}
-		if r.Stats.AllocatedBytes.All.Peak != want.PeakAlloc || r.Stats.ReservedBytes.All.Peak != want.PeakReserved || r.Stats.Segment.All.Current != want.Segments {
+		if r.Stats.AllocatedBytes.All.Peak != want.PeakAlloc || r.Stats.ReservedBytes.All.Peak != want.PeakReserved ||
+			r.Stats.Segment.All.Current != want.Segments {
 			t.Errorf("%s: statistics %+v", name, r.Stats)
 		}
 		// Not the peaks alone: every block lies where the real one lay.
@@ -141,7 +143,8 @@ func TestTraces(t *testing.T) {
 		sumReserved += max(b, -b)
 	}
 	n := float64(len(names))
-	t.Logf("top-down addresses: %d of %d exact; mean deviation: allocated %.4f %%, reserved %.4f %%", exact, len(names), sumAlloc/n*100, sumReserved/n*100)
+	t.Logf("top-down addresses: %d of %d exact; mean deviation: allocated %.4f %%, reserved %.4f %%", exact, len(names),
+		sumAlloc/n*100, sumReserved/n*100)
 	if exact < 59 || sumAlloc/n > 0.00001 || sumReserved/n > 0.001 {
 		t.Error("top-down addresses agree less than they did")
 	}
@@ -162,7 +165,8 @@ func compareTraces(t *testing.T, name string, got []TraceEntry, want []truthEven
 		}
 		g, w := got[i], want[i]
 		if g.Action.String() != w.action || g.Address != w.address || g.Bytes != w.bytes {
-			t.Errorf("%s: event %d is %s %#x %d, the real one %s %#x %d", name, i, g.Action, g.Address, g.Bytes, w.action, w.address, w.bytes)
+			t.Errorf("%s: event %d is %s %#x %d, the real one %s %#x %d", name, i, g.Action, g.Address, g.Bytes, w.action,
+				w.address, w.bytes)
 			return
 		}
 	}
@@ -293,12 +297,14 @@ func compareSegments(t *testing.T, name string, a *Allocator, s *snapshot) {
 	for i, g := range got {
 		w := s.Segments[i]
 		if g.Address != w.address || g.Bytes != w.bytes || g.Small != w.small || len(g.Blocks) != len(w.blocks) {
-			t.Errorf("%s: segment %d is %#x of %d in %d blocks, PyTorch has %#x of %d in %d", name, i, g.Address, g.Bytes, len(g.Blocks), w.address, w.bytes, len(w.blocks))
+			t.Errorf("%s: segment %d is %#x of %d in %d blocks, PyTorch has %#x of %d in %d", name, i, g.Address, g.Bytes,
+				len(g.Blocks), w.address, w.bytes, len(w.blocks))
 			continue
 		}
 		for j, b := range g.Blocks {
 			wb := w.blocks[j]
-			if b.Address != wb.address || b.Bytes != wb.bytes || b.Active != wb.active || wb.active && b.Requested != wb.requested {
+			if b.Address != wb.address || b.Bytes != wb.bytes || b.Active != wb.active || wb.active &&
+				b.Requested != wb.requested {
 				t.Errorf("%s: segment %d: block %d is %+v, PyTorch has %+v", name, i, j, b, wb)
 				break
 			}

@@ -26,7 +26,8 @@ func TestEveryCallThatFits(t *testing.T) {
 					for k := range len(shapes) + 3 { // which the one in the slot is
 						for _, args := range []aten.Args{{}, example.args} {
 							p := &aten.Program{
-								Values: []aten.Value{{Name: "y", DType: f32, Shape: args.Shape}}, Outputs: []aten.ValueID{0}, Layers: []string{"layer"}, Origins: 1, Scopes: []aten.Scope{{Parent: -1}},
+								Values: []aten.Value{{Name: "y", DType: f32,
+									Shape: args.Shape}}, Outputs: []aten.ValueID{0}, Layers: []string{"layer"}, Origins: 1, Scopes: []aten.Scope{{Parent: -1}},
 							}
 							call := aten.Call{Op: row.name, Args: &args, Out: []aten.ValueID{0}}
 							for i := range n {
@@ -82,7 +83,8 @@ func tryCall(t *testing.T, p *aten.Program, slot, kind int) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
-			t.Errorf("%s of %d tensors, number %d of kind %d: %v at\n%s", p.Calls[0].Op, len(p.Calls[0].In), slot, kind, r, debug.Stack())
+			t.Errorf("%s of %d tensors, number %d of kind %d: %v at\n%s", p.Calls[0].Op, len(p.Calls[0].In), slot, kind, r,
+				debug.Stack())
 		}
 	}()
 	_, err := Simulate(p, Options{Train: true, Settings: Settings{Loss: "mean"}})

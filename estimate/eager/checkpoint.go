@@ -7,8 +7,9 @@ import (
 )
 
 // A frame is one checkpointed call of a module in one forward pass: _CheckpointFrame of torch/utils/checkpoint.py with
-// use_reentrant=False. What autograd would save within it is dropped, and only counted; the first backward node that asks for some of it
-// has the module's forward run again, and what that saves is handed out. The frame lives as long as one of those nodes waits.
+// use_reentrant=False. What autograd would save within it is dropped, and only counted; the first backward node that
+// asks for some of it has the module's forward run again, and what that saves is handed out. The frame lives as long
+// as one of those nodes waits.
 type frame struct {
 	span    aten.Span
 	inputs  []*tensor // beside values: what the calls read that was made outside, kept for the recomputation
@@ -17,15 +18,16 @@ type frame struct {
 	waiting int32      // nodes that have not run
 	done    bool       // the recomputation has run
 
-	// Where it stops (early_stop): at the last saving, whose operator does not run again, since its inputs are packed before its
-	// kernel is called. One that saves a result runs.
+	// Where it stops (early_stop): at the last saving, whose operator does not run again, since its inputs are packed
+	// before its kernel is called. One that saves a result runs.
 	lastCall int32
 	lastMade int64 // the allocation of lastCall that is its result, from 1; 0 runs it to the end
 }
 
 // enterCheckpoint begins the span that call i begins, if any.
 func (r *run) enterCheckpoint(i int, values []*tensor) {
-	k, ok := slices.BinarySearchFunc(r.prog.Checkpoints, int32(i), func(s aten.Span, i int32) int { return int(s.First - i) })
+	k, ok := slices.BinarySearchFunc(r.prog.Checkpoints, int32(i),
+		func(s aten.Span, i int32) int { return int(s.First - i) })
 	if !ok || !r.grad {
 		return
 	}
@@ -134,8 +136,8 @@ func (r *run) leave(n *node) {
 	}
 }
 
-// recompute runs a frame's forward again, in an autocast region of its own, in the autograd engine's thread. What it makes
-// dies as in any forward pass; its graph dies with its results.
+// recompute runs a frame's forward again, in an autocast region of its own, in the autograd engine's thread. What it
+// makes dies as in any forward pass; its graph dies with its results.
 func (r *run) recompute(f *frame) {
 	layer, at, index, amp, grads := r.layer, r.at, r.index, r.amp, r.grad
 	r.again, r.packed, r.grad, r.amp = f, 0, true, nil

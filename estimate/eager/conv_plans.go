@@ -9,8 +9,10 @@ import (
 // newConvShape describes a convolution of x with w to a result of that shape, in
 // channels last or not.
 func newConvShape(c *aten.Call, x, w *tensor, shape []int64, last bool) workspace.ConvShape {
-	return workspace.ConvShape{Elem: x.dtype.Bits() / 8, Float16: x.dtype == aten.Float16, ChannelsLast: last, X: x.shape, W: w.shape, Y: shape,
-		Stride: c.Args.Stride, Dilation: c.Args.Dilate, Groups: max(c.Args.Groups, 1), Transposed: c.Args.Mode == "transposed"}
+	return workspace.ConvShape{Elem: x.dtype.Bits() / 8, Float16: x.dtype == aten.Float16, ChannelsLast: last, X: x.shape,
+		W: w.shape, Y: shape,
+		Stride: c.Args.Stride, Dilation: c.Args.Dilate, Groups: max(c.Args.Groups,
+			1), Transposed: c.Args.Mode == "transposed"}
 }
 
 // convWorkspace allocates and frees the workspace of a pass. It can be done without: when there is

@@ -46,8 +46,8 @@ type output struct {
 
 // A rule turns the gradients of an operator's outputs (nil where there is none) into
 // those of its inputs, nil for each that nothing wants. The gradients that it is given
-// are borrowed; those that it returns are references of their own. It must not hold tensors of the forward pass, which are
-// gone when it runs, but copies or node.like.
+// are borrowed; those that it returns are references of their own. It must not hold tensors of the forward pass, which
+// are gone when it runs, but copies or node.like.
 type rule func(r *run, n *node, g []*tensor) []*tensor
 
 type edge struct {

@@ -27,7 +27,8 @@ var noDims = newLayout(nil, nil)
 func newLayout(shape, stride []int64) *layout {
 	k := len(shape)
 	dims := append(append(make([]int64, 0, 2*k), shape...), stride...)
-	l := &layout{shape: dims[:k:k], stride: dims[k:], elements: aten.Numel(shape), room: 1, last: workspace.IsChannelsLast(shape, stride), dense: workspace.IsDense(shape, stride)}
+	l := &layout{shape: dims[:k:k], stride: dims[k:], elements: aten.Numel(shape), room: 1,
+		last: workspace.IsChannelsLast(shape, stride), dense: workspace.IsDense(shape, stride)}
 	l.rowMajor = l.elements == 0 || workspace.IsRowMajor(shape, stride)
 	for _, n := range shape {
 		if n < 0 || max(n, 1) > maxElements/l.room {

@@ -15,8 +15,8 @@ var Losses = []string{"auto", "cross-entropy", "nll", "mse", "l1", "smooth-l1", 
 
 // lossOf resolves auto: scores of at least two classes make a cross entropy. They are [N, classes] for a sample;
 // [N, L, classes] for each token, when a linear layer made them from integer ids, or widened the
-// features to a vocabulary, and for each anchor of a detector, when maps of several sizes are joined; and [N, classes, H, W] for each place, when the places are the input's and
-// the channels are not, which would be a picture again.
+// features to a vocabulary, and for each anchor of a detector, when maps of several sizes are joined; and [N, classes,
+// H, W] for each place, when the places are the input's and the channels are not, which would be a picture again.
 func (r *run) lossOf(out *tensor) string {
 	if r.opts.Loss != "" && r.opts.Loss != "auto" {
 		return r.opts.Loss
@@ -42,7 +42,8 @@ func autoLoss(p *aten.Program, shape []int64) string {
 			return "cross-entropy"
 		}
 	case 4, 5:
-		if in != nil && len(in.Shape) == len(shape) && shape[1] > 1 && slices.Equal(in.Shape[2:], shape[2:]) && in.Shape[1] != shape[1] {
+		if in != nil && len(in.Shape) == len(shape) && shape[1] > 1 && slices.Equal(in.Shape[2:], shape[2:]) &&
+			in.Shape[1] != shape[1] {
 			return "cross-entropy"
 		}
 	}
@@ -259,9 +260,10 @@ func (r *run) bceLogits(out, labels *tensor) *tensor {
 	r.release(a)
 	if r.needsGrad(x) {
 		xc := *x
-		r.record("BinaryCrossEntropyWithLogits", one(l), one(x), []*tensor{x, labels}, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.pointwise(xc.dtype, &xc))
-		})
+		r.record("BinaryCrossEntropyWithLogits", one(l), one(x), []*tensor{x, labels},
+			func(r *run, n *node, g []*tensor) []*tensor {
+				return one(r.pointwise(xc.dtype, &xc))
+			})
 	}
 	r.release(x)
 	return l

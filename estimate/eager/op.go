@@ -16,7 +16,8 @@ type op struct {
 }
 
 // rooms lists the operators by family.
-var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps, rnnOps, einsumOps, mathOps, fftOps, opaqueOps}
+var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
+	rnnOps, einsumOps, mathOps, fftOps, opaqueOps}
 
 // rowsByName indexes the rooms.
 func rowsByName() map[string]*op {
@@ -59,7 +60,8 @@ func (r *run) call(c *aten.Call, values []*tensor) (unread []*tensor, err error)
 			return nil, fmt.Errorf("result %d is not known", i)
 		}
 		if want := r.prog.Values[v].Shape; !outs[i].host && !slices.Equal(outs[i].shape, want) {
-			return nil, fmt.Errorf("result %q would be of shape %v, the graph has %v", r.prog.Values[v].Name, outs[i].shape, want)
+			return nil, fmt.Errorf("result %q would be of shape %v, the graph has %v", r.prog.Values[v].Name, outs[i].shape,
+				want)
 		}
 	}
 	for i, t := range outs {

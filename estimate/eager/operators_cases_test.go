@@ -44,7 +44,10 @@ func (l *lab) times(x *tensor) *tensor { return l.op("mul", x, num()) }
 
 var pointwiseCases = []singleCase{
 	plainly("pointwise", "relu", "relu", aten.Args{}),
-	onPicture("pointwise", "relu_inplace", func(l *lab, x *tensor) *tensor { return l.do("relu", aten.Args{Inplace: true}, l.times(x)) }),
+	onPicture("pointwise", "relu_inplace", func(l *lab, x *tensor) *tensor {
+		return l.do("relu", aten.Args{Inplace: true},
+			l.times(x))
+	}),
 	plainly("pointwise", "leaky", "leaky_relu", aten.Args{}),
 	plainly("pointwise", "elu", "elu", aten.Args{}),
 	plainly("pointwise", "silu", "silu", aten.Args{}),
@@ -88,7 +91,10 @@ var pointwiseCases = []singleCase{
 		c := l.op("compare", x, num())
 		return l.op("where", c, x, l.do("fill", aten.Args{DType: f32, Shape: x.shape}))
 	}),
-	onPicture("pointwise", "masked_fill", func(l *lab, x *tensor) *tensor { return l.op("masked_fill", x, l.op("compare", x, num())) }),
+	onPicture("pointwise", "masked_fill", func(l *lab, x *tensor) *tensor {
+		return l.op("masked_fill", x,
+			l.op("compare", x, num()))
+	}),
 	plainly("pointwise", "to_bf16", "to", aten.Args{DType: bf16}),
 	plainly("pointwise", "clone", "clone", aten.Args{}),
 	plainly("pointwise", "glu", "glu", aten.Args{Dim: 1}),
@@ -123,7 +129,8 @@ var pointwiseCases = []singleCase{
 		return l.op("contiguous", l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, x))
 	}),
 	onPicture("views", "reshape_copy", func(l *lab, x *tensor) *tensor {
-		return l.do("reshape", aten.Args{Shape: []int64{8, 64 * 128 * 128}}, l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, x))
+		return l.do("reshape", aten.Args{Shape: []int64{8, 64 * 128 * 128}},
+			l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, x))
 	}),
 	plainly("views", "view", "reshape", aten.Args{Shape: []int64{8, 64 * 128 * 128}}),
 	plainly("views", "permute", "permute", aten.Args{Dims: []int{0, 2, 3, 1}}),

@@ -43,8 +43,10 @@ var normCases = []singleCase{
 	onTensors("norms", "instnorm", f32, calling("instance_norm", aten.Args{}), pic),
 	onTensors("norms", "instancenorm affine", f32, calling("instance_norm", aten.Args{}), pic, dims(64), dims(64)),
 	onTensors("norms", "groupnorm", f32, calling("group_norm", aten.Args{Groups: 8}), pic, dims(64), dims(64)),
-	onTensors("norms", "layernorm [4096,1024]", f32, calling("layer_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024), dims(1024)),
-	onTensors("norms", "layernorm bf16", bf16, calling("layer_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024), dims(1024)),
+	onTensors("norms", "layernorm [4096,1024]", f32, calling("layer_norm", aten.Args{Shape: dims(1024)}), rows,
+		dims(1024), dims(1024)),
+	onTensors("norms", "layernorm bf16", bf16, calling("layer_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024),
+		dims(1024)),
 	onTensors("norms", "rmsnorm fp32", f32, calling("rms_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024)),
 	onTensors("norms", "rmsnorm bf16", bf16, calling("rms_norm", aten.Args{Shape: dims(1024)}), rows, dims(1024)),
 	{"norms", "HF llama rmsnorm bf16 in", func(l *lab) func() *tensor {
@@ -77,7 +79,8 @@ func matmulCases(d aten.DType, torch string) []singleCase {
 		}, x3, w, b),
 		onTensors("matmul", "bmm "+torch, d, calling("matmul", aten.Args{}), dims(64, 512, 64), dims(64, 64, 512)),
 		onTensors("matmul", "matmul4d transposed k "+torch, d, func(l *lab, x []*tensor) *tensor {
-			return l.op("matmul", l.do("reshape", aten.Args{Shape: dims(4, 16, 512, 64)}, x[0]), l.do("reshape", aten.Args{Shape: dims(4, 16, 64, 512)}, x[1]))
+			return l.op("matmul", l.do("reshape", aten.Args{Shape: dims(4, 16, 512, 64)}, x[0]),
+				l.do("reshape", aten.Args{Shape: dims(4, 16, 64, 512)}, x[1]))
 		}, dims(64, 512, 64), dims(64, 64, 512)),
 		onTensors("matmul", "matmul 4d from permuted heads "+torch, d, func(l *lab, x []*tensor) *tensor {
 			return l.op("matmul", heads(l, x[0], []int{0, 2, 1, 3}), heads(l, x[1], []int{0, 2, 3, 1}))
@@ -110,7 +113,8 @@ var indexCases = []singleCase{
 		return l.do("index_select", aten.Args{Shape: rows}, w, l.do("reshape", aten.Args{Shape: dims(4096)}, ids))
 	}),
 	table("gather idx", func(l *lab, w, ids *tensor) *tensor {
-		return l.op("gather", w, l.do("expand", aten.Args{Shape: rows}, l.do("reshape", aten.Args{Shape: dims(4096, 1)}, ids)))
+		return l.op("gather", w, l.do("expand", aten.Args{Shape: rows},
+			l.do("reshape", aten.Args{Shape: dims(4096, 1)}, ids)))
 	}),
 	table("adv idx", func(l *lab, w, ids *tensor) *tensor {
 		return l.do("index", aten.Args{Shape: dims(8, 512, 1024)}, w, ids)
@@ -121,7 +125,8 @@ var indexCases = []singleCase{
 }
 
 // lossCase is a case of a loss on the output of the picture's or the logits' shape.
-func lossCase(name, loss string, d aten.DType, x []int64, labels aten.DType, y []int64, before func(l *lab, x *tensor) *tensor) singleCase {
+func lossCase(name, loss string, d aten.DType, x []int64, labels aten.DType, y []int64,
+	before func(l *lab, x *tensor) *tensor) singleCase {
 	return singleCase{"losses", name, func(l *lab) func() *tensor {
 		out, target := l.leaf(d, x...), l.plain(labels, y...)
 		return func() *tensor {
@@ -145,9 +150,10 @@ var logits = dims(4096, 50304)
 var lossCases = []singleCase{
 	lossCase("cross_entropy fp32 [4096,50304]", "cross-entropy", f32, logits, i64, dims(4096), itself),
 	lossCase("cross_entropy bf16", "cross-entropy", bf16, logits, i64, dims(4096), itself),
-	lossCase("cross_entropy bf16.float()", "cross-entropy", bf16, logits, i64, dims(4096), func(l *lab, x *tensor) *tensor {
-		return l.do("to", aten.Args{DType: f32}, x)
-	}),
+	lossCase("cross_entropy bf16.float()", "cross-entropy", bf16, logits, i64, dims(4096),
+		func(l *lab, x *tensor) *tensor {
+			return l.do("to", aten.Args{DType: f32}, x)
+		}),
 	lossCase("mse", "mse", f32, pic, f32, pic, itself),
 	lossCase("l1", "l1", f32, pic, f32, pic, itself),
 	lossCase("smoothl1", "smooth-l1", f32, pic, f32, pic, itself),
@@ -196,8 +202,12 @@ func sdpaCases(d aten.DType, torch string) []singleCase {
 			p := l.all("unbind", aten.Args{}, l.do("permute", aten.Args{Dims: []int{2, 0, 3, 1, 4}}, x[0]))
 			return l.op("sdpa", p...)
 		}, dims(4, 1024, 3, 16, 64)),
-		onTensors("attention", name("hd80 L1000"), d, func(l *lab, x []*tensor) *tensor { return l.op("sdpa", x[0], x[0], x[0]) }, dims(4, 16, 1000, 80)),
-		onTensors("attention", name("gqa"), d, func(l *lab, x []*tensor) *tensor { return l.op("sdpa", x[0], x[1], x[1]) }, q, dims(4, 4, 1024, 64)),
+		onTensors("attention", name("hd80 L1000"), d, func(l *lab,
+			x []*tensor) *tensor {
+			return l.op("sdpa", x[0], x[0], x[0])
+		}, dims(4, 16, 1000, 80)),
+		onTensors("attention", name("gqa"), d, func(l *lab, x []*tensor) *tensor { return l.op("sdpa", x[0], x[1], x[1]) },
+			q, dims(4, 4, 1024, 64)),
 	}
 }
 

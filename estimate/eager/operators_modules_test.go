@@ -18,13 +18,15 @@ func convCases() []singleCase {
 			for _, c := range [][8]int64{ // N, C, H, K, kernel, stride, padding, groups
 				{32, 3, 224, 64, 7, 2, 3, 1}, {32, 64, 56, 64, 3, 1, 1, 1}, {32, 64, 56, 256, 1, 1, 0, 1},
 				{32, 128, 28, 128, 3, 1, 1, 1}, {32, 256, 14, 256, 3, 1, 1, 1}, {32, 512, 7, 512, 3, 1, 1, 1},
-				{32, 256, 56, 128, 3, 2, 1, 1}, {32, 144, 56, 144, 3, 1, 1, 144}, {32, 96, 56, 96, 7, 1, 3, 96}, {8, 3, 224, 768, 16, 16, 0, 1},
+				{32, 256, 56, 128, 3, 2, 1, 1}, {32, 144, 56, 144, 3, 1, 1, 144}, {32, 96, 56, 96, 7, 1, 3, 96}, {8, 3, 224, 768,
+					16, 16, 0, 1},
 			} {
 				cl := "False"
 				if last {
 					cl = "True"
 				}
-				list = append(list, singleCase{"convolutions", fmt.Sprintf("conv %s cl=%s N%d C%d H%d K%d k%d s%d g%d", t.name, cl, c[0], c[1], c[2], c[3], c[4], c[5], c[7]), func(l *lab) func() *tensor {
+				list = append(list, singleCase{"convolutions", fmt.Sprintf("conv %s cl=%s N%d C%d H%d K%d k%d s%d g%d", t.name, cl,
+					c[0], c[1], c[2], c[3], c[4], c[5], c[7]), func(l *lab) func() *tensor {
 					leaf := l.leaf
 					if last {
 						leaf = l.lastLeaf
@@ -48,11 +50,16 @@ func convCases() []singleCase {
 		return onTensors("convolutions", name, f32, calling(op, a), x, w, dims(outs))
 	}
 	return append(list,
-		biased("conv bias fp32 32x64x56", aten.Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(1, 1)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
-		biased("convT fp32", aten.Args{Shape: dims(8, 32, 112, 112), Groups: 1, Stride: dims(2, 2), Dilate: dims(1, 1), Mode: "transposed"}, dims(8, 64, 56, 56), dims(64, 32, 2, 2), 32),
-		biased("conv1d fp32", aten.Args{Shape: dims(8, 512, 1500), Groups: 1, Stride: dims(1), Dilate: dims(1)}, dims(8, 80, 1500), dims(512, 80, 3), 512),
-		biased("conv3d fp32", aten.Args{Shape: dims(2, 32, 32, 64, 64), Groups: 1, Stride: dims(1, 1, 1), Dilate: dims(1, 1, 1)}, dims(2, 16, 32, 64, 64), dims(32, 16, 3, 3, 3), 32),
-		biased("conv dil2 fp32", aten.Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(2, 2)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
+		biased("conv bias fp32 32x64x56", aten.Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1),
+			Dilate: dims(1, 1)}, dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
+		biased("convT fp32", aten.Args{Shape: dims(8, 32, 112, 112), Groups: 1, Stride: dims(2, 2), Dilate: dims(1, 1),
+			Mode: "transposed"}, dims(8, 64, 56, 56), dims(64, 32, 2, 2), 32),
+		biased("conv1d fp32", aten.Args{Shape: dims(8, 512, 1500), Groups: 1, Stride: dims(1), Dilate: dims(1)},
+			dims(8, 80, 1500), dims(512, 80, 3), 512),
+		biased("conv3d fp32", aten.Args{Shape: dims(2, 32, 32, 64, 64), Groups: 1, Stride: dims(1, 1, 1),
+			Dilate: dims(1, 1, 1)}, dims(2, 16, 32, 64, 64), dims(32, 16, 3, 3, 3), 32),
+		biased("conv dil2 fp32", aten.Args{Shape: dims(32, 64, 56, 56), Groups: 1, Stride: dims(1, 1), Dilate: dims(2, 2)},
+			dims(32, 64, 56, 56), dims(64, 64, 3, 3), 64),
 	)
 }
 

@@ -85,7 +85,8 @@ func summarize(all []verdict) summary {
 		case !v.events && why != "":
 			fmt.Fprintf(&b, "| %s | %s |\n", v.name, why)
 		case !v.tensors:
-			fmt.Fprintf(&b, "| %s | the workspace, which outlives the reserve's allocation, is off by more than 10 %% |\n", v.name)
+			fmt.Fprintf(&b, "| %s | the workspace, which outlives the reserve's allocation, is off by more than 10 %% |\n",
+				v.name)
 		}
 	}
 	b.WriteString(summaryTail)

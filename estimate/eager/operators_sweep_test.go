@@ -69,7 +69,8 @@ func sweptAttention(l *lab, m *measuredCall) func() *tensor {
 	return func() *tensor {
 		heads := make([]*tensor, 3)
 		for i, t := range in {
-			heads[i] = l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, l.do("reshape", aten.Args{Shape: dims(m.B, m.S, m.H, m.D)}, t))
+			heads[i] = l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}},
+				l.do("reshape", aten.Args{Shape: dims(m.B, m.S, m.H, m.D)}, t))
 		}
 		y := l.do("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, l.op("sdpa", heads...))
 		return l.do("reshape", aten.Args{Shape: dims(m.B, m.S, m.H*m.D)}, y)
@@ -110,7 +111,8 @@ func sweptConv(l *lab, m *measuredCall) func() *tensor {
 // recurrentModule is an RNN module; with batch_first it transposes its input and its output.
 func recurrentModule(l *lab, m *measuredCall, batchFirst bool) func() *tensor {
 	d := m.dtype()
-	s := workspace.RNNShape{Kind: map[string]workspace.RNNKind{"lstm": workspace.LSTM, "gru": workspace.GRU, "rnn": workspace.ElmanRNN}[m.Op], Hidden: m.Hidden, Layers: m.Layers, Both: m.Both}
+	s := workspace.RNNShape{Kind: map[string]workspace.RNNKind{"lstm": workspace.LSTM, "gru": workspace.GRU,
+		"rnn": workspace.ElmanRNN}[m.Op], Hidden: m.Hidden, Layers: m.Layers, Both: m.Both}
 	gates := map[workspace.RNNKind]int64{workspace.LSTM: 4, workspace.GRU: 3, workspace.ElmanRNN: 1}[s.Kind] * m.Hidden
 	directions := int64(1)
 	if m.Both {

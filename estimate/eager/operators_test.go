@@ -30,7 +30,8 @@ type lab struct {
 
 func newLab() *lab {
 	device := gpu.Default()
-	r := &run{opts: &Options{Train: true, GPU: &device}, prog: &aten.Program{}, layer: timeline.NoLayer, rows: rowsByName(), grad: true}
+	r := &run{opts: &Options{Train: true, GPU: &device}, prog: &aten.Program{}, layer: timeline.NoLayer,
+		rows: rowsByName(), grad: true}
 	r.blas, r.lt = [2]bool{true, true}, [2]bool{true, true} // the workspaces that a thread keeps are there already
 	r.dropoutState = r.alloc(workspace.DropoutState(device), timeline.Workspace)
 	return &lab{r: r, kept: map[*tensor]bool{}}
@@ -217,7 +218,8 @@ func judge(family string, l *lab, forward, backward []int64, m *measuredCall) ve
 	if m.Forward == nil { // only the backward pass was measured
 		forward = nil
 	}
-	v.sizes = slices.Equal(allocations(forward), allocations(m.Forward)) && slices.Equal(allocations(backward), allocations(m.Backward))
+	v.sizes = slices.Equal(allocations(forward), allocations(m.Forward)) &&
+		slices.Equal(allocations(backward), allocations(m.Backward))
 	v.events = slices.Equal(forward, m.Forward) && slices.Equal(backward, m.Backward)
 	ws := l.workspaces()
 	v.tensors = v.sizes || sameTensors(forward, m.Forward, ws) && sameTensors(backward, m.Backward, ws)
@@ -231,7 +233,8 @@ func judge(family string, l *lab, forward, backward []int64, m *measuredCall) ve
 		}
 	}
 	if !v.events {
-		v.detail = fmt.Sprintf("F got  %s\n    F want %s\n    B got  %s\n    B want %s", runs(forward), runs(m.Forward), runs(backward), runs(m.Backward))
+		v.detail = fmt.Sprintf("F got  %s\n    F want %s\n    B got  %s\n    B want %s", runs(forward), runs(m.Forward),
+			runs(backward), runs(m.Backward))
 	}
 	return v
 }
@@ -310,7 +313,8 @@ var (
 )
 
 // workspaceFamilies are those whose allocations are not of tensors alone.
-var workspaceFamilies = []string{"convolutions", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "recurrent", "lstm", "gru", "rnn"}
+var workspaceFamilies = []string{"convolutions", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "recurrent", "lstm",
+	"gru", "rnn"}
 
 // TestOperators holds every operator that was measured alone against its row.
 func TestOperators(t *testing.T) {
@@ -359,7 +363,8 @@ func TestOperators(t *testing.T) {
 	}
 	s := summarize(all)
 	if s.sizes < 0.997 || s.tensors < 0.998 {
-		t.Errorf("only %.2f %% of %d operators without workspaces are exact, and %.2f %% of all %d ask for the same tensors", 100*s.sizes, s.plain, 100*s.tensors, s.n)
+		t.Errorf("only %.2f %% of %d operators without workspaces are exact, and %.2f %% of all %d ask for the same tensors",
+			100*s.sizes, s.plain, 100*s.tensors, s.n)
 	}
 	if s.passes < 0.965 {
 		t.Errorf("only %.2f %% of the %d passes of convolutions have a workspace within a tenth", 100*s.passes, s.spaces)

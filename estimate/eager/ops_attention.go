@@ -92,9 +92,10 @@ func (r *run) fusedSDPA(b workspace.AttentionBackend, q, k, v, mask *tensor) *te
 			saved = append(append(saved, kept[0], out), kept[1:]...)
 		}
 		qc, kc, vc := *q, *k, *v
-		r.record("ScaledDotProductAttention", one(out), []*tensor{q, k, v, mask}, saved, func(r *run, n *node, g []*tensor) []*tensor {
-			return r.sdpaBackward(b, n.wants(3), g[0], &qc, &kc, &vc)
-		})
+		r.record("ScaledDotProductAttention", one(out), []*tensor{q, k, v, mask}, saved,
+			func(r *run, n *node, g []*tensor) []*tensor {
+				return r.sdpaBackward(b, n.wants(3), g[0], &qc, &kc, &vc)
+			})
 	}
 	for _, t := range kept {
 		r.release(t)
@@ -153,8 +154,9 @@ func (r *run) sdpaBackward(b workspace.AttentionBackend, trained bool, g, q, k, 
 
 // attentionShape describes attention of these queries, keys and values, without a mask.
 func attentionShape(q, k, v *tensor) workspace.AttentionShape {
-	return workspace.AttentionShape{Batch: q.shape[0], Heads: q.shape[1], KeyHeads: k.shape[1], Queries: q.shape[2], Keys: k.shape[2],
-		Dim: q.shape[3], ValueDim: v.shape[3], Elem: q.dtype.Bits() / 8, Float16: q.dtype == aten.Float16}
+	return workspace.AttentionShape{Batch: q.shape[0], Heads: q.shape[1], KeyHeads: k.shape[1], Queries: q.shape[2],
+		Keys: k.shape[2],
+		Dim:  q.shape[3], ValueDim: v.shape[3], Elem: q.dtype.Bits() / 8, Float16: q.dtype == aten.Float16}
 }
 
 // mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the

@@ -7,7 +7,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// cuDNN's batch norm is given a row-major copy of an input that is transposed, and saves that; bfloat16's kernel takes it as it is.
+// cuDNN's batch norm is given a row-major copy of an input that is transposed, and saves that; bfloat16's kernel takes
+// it as it is.
 func TestBatchNormOfTransposedInput(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

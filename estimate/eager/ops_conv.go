@@ -62,31 +62,32 @@ func (r *run) conv(c *aten.Call, x, w, bias *tensor, shape []int64, raised bool)
 		return out
 	}
 	xc, wc := *x, *w
-	r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w}, func(r *run, n *node, g []*tensor) []*tensor {
-		r.dnn[r.thread()] = true
-		outs := make([]*tensor, 3)
-		x := &xc
-		if raised {
-			x = r.inLayout(x, inRows)
-			defer r.releaseCopy(x, &xc)
-		}
-		switch {
-		case k.Transposed:
-			r.transposedBackward(n, outs, k, g[0], x, &wc)
-		case k.Depthwise() && !last && len(k.X) == 4 && !(xc.dtype == aten.Float16 && k.CuDNNDepthwise()):
-			r.depthwiseBackward(n, outs, g[0], x, &wc)
-		default:
-			r.convBackward(n, outs, k, g[0], x, &wc)
-		}
-		if n.wants(2) {
-			dims := []int{0}
-			for i := 2; i < len(g[0].shape); i++ {
-				dims = append(dims, i)
+	r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w},
+		func(r *run, n *node, g []*tensor) []*tensor {
+			r.dnn[r.thread()] = true
+			outs := make([]*tensor, 3)
+			x := &xc
+			if raised {
+				x = r.inLayout(x, inRows)
+				defer r.releaseCopy(x, &xc)
 			}
-			outs[2] = r.reduce(g[0], dims, false, g[0].dtype)
-		}
-		return outs
-	})
+			switch {
+			case k.Transposed:
+				r.transposedBackward(n, outs, k, g[0], x, &wc)
+			case k.Depthwise() && !last && len(k.X) == 4 && !(xc.dtype == aten.Float16 && k.CuDNNDepthwise()):
+				r.depthwiseBackward(n, outs, g[0], x, &wc)
+			default:
+				r.convBackward(n, outs, k, g[0], x, &wc)
+			}
+			if n.wants(2) {
+				dims := []int{0}
+				for i := 2; i < len(g[0].shape); i++ {
+					dims = append(dims, i)
+				}
+				outs[2] = r.reduce(g[0], dims, false, g[0].dtype)
+			}
+			return outs
+		})
 	return out
 }
 

@@ -37,7 +37,8 @@ func runEmbedding(r *run, c *aten.Call, in []*tensor) []*tensor {
 			if len(shape) > 1 {
 				rows = shape[0]
 			}
-			r.play(workspace.EmbeddingBackward(ic.numel(), rows, aten.Numel(shape)/max(rows, 1), dtype.Bits()/8, *r.opts.GPU), func(int) { t = r.empty(dtype, shape...) })
+			r.play(workspace.EmbeddingBackward(ic.numel(), rows, aten.Numel(shape)/max(rows, 1), dtype.Bits()/8, *r.opts.GPU),
+				func(int) { t = r.empty(dtype, shape...) })
 			r.releaseCopy(gi, g[0])
 			r.releaseCopy(ii, &ic)
 			return one(t)

@@ -172,7 +172,8 @@ func addmmBackward(r *run, n *node, g []*tensor) []*tensor {
 
 // matrixGrad multiplies x and y into a matrix of like's shape and layout.
 func (r *run) matrixGrad(x, y, like *tensor) *tensor {
-	columns := like.stride[0] == 1 && like.stride[1] == like.shape[0] && !(like.stride[1] == 1 && like.stride[0] == like.shape[1])
+	columns := like.stride[0] == 1 && like.stride[1] == like.shape[0] &&
+		!(like.stride[1] == 1 && like.stride[0] == like.shape[1])
 	out := r.product(x, y, like.shape, false)
 	if columns {
 		out.layout, out.view = r.layouts.at(like.shape, []int64{1, like.shape[0]}), true

@@ -44,32 +44,33 @@ func (r *run) batchNorm(x, w, b *tensor, train bool) *tensor {
 		if affine {
 			params = w.dtype
 		}
-		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...), func(r *run, n *node, g []*tensor) []*tensor {
-			gi := r.inLayout(g[0], func(ls *layouts, shape []int64) *layout { return ls.at(shape, xc.stride) })
-			outs := make([]*tensor, 3)
-			last := xc.isChannelsLast() && !xc.isContiguous()
-			native := train && last && xc.dtype != aten.Float32 // batch_norm_backward_reduce, then _elemt
-			var sums []*tensor
-			if native {
-				sums = []*tensor{r.empty(aten.Float32, channels), r.empty(aten.Float32, channels)}
-			} else {
-				outs[0] = r.emptyLike(&xc, xc.dtype)
-			}
-			if affine {
-				outs[1] = r.empty(params, channels)
-				outs[2] = r.empty(params, channels)
-			}
-			if last {
-				r.channelsLastNorm(&xc, train, true)
-			}
-			if native {
-				outs[0] = r.emptyLike(&xc, xc.dtype)
-				r.release(sums[0])
-				r.release(sums[1])
-			}
-			r.release(gi)
-			return outs
-		})
+		r.record("BatchNorm", one(out), []*tensor{x, w, b}, append([]*tensor{x, w}, saved...),
+			func(r *run, n *node, g []*tensor) []*tensor {
+				gi := r.inLayout(g[0], func(ls *layouts, shape []int64) *layout { return ls.at(shape, xc.stride) })
+				outs := make([]*tensor, 3)
+				last := xc.isChannelsLast() && !xc.isContiguous()
+				native := train && last && xc.dtype != aten.Float32 // batch_norm_backward_reduce, then _elemt
+				var sums []*tensor
+				if native {
+					sums = []*tensor{r.empty(aten.Float32, channels), r.empty(aten.Float32, channels)}
+				} else {
+					outs[0] = r.emptyLike(&xc, xc.dtype)
+				}
+				if affine {
+					outs[1] = r.empty(params, channels)
+					outs[2] = r.empty(params, channels)
+				}
+				if last {
+					r.channelsLastNorm(&xc, train, true)
+				}
+				if native {
+					outs[0] = r.emptyLike(&xc, xc.dtype)
+					r.release(sums[0])
+					r.release(sums[1])
+				}
+				r.release(gi)
+				return outs
+			})
 	}
 	for _, t := range saved {
 		r.release(t)
@@ -151,25 +152,27 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 				params[i] = p.operand()
 			}
 		}
-		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...), func(r *run, n *node, g []*tensor) []*tensor {
-			xi := r.inLayout(&xc, inRows)
-			outs := make([]*tensor, len(n.next))
-			outs[0] = r.empty(xc.dtype, xc.shape...)
-			for i, p := range params {
-				if n.wants(i + 1) {
-					outs[i+1] = r.empty(p.dtype, p.shape...)
+		r.record(name, one(out), append([]*tensor{x}, in[1:]...), append(saved, kept...),
+			func(r *run, n *node, g []*tensor) []*tensor {
+				xi := r.inLayout(&xc, inRows)
+				outs := make([]*tensor, len(n.next))
+				outs[0] = r.empty(xc.dtype, xc.shape...)
+				for i, p := range params {
+					if n.wants(i + 1) {
+						outs[i+1] = r.empty(p.dtype, p.shape...)
+					}
 				}
-			}
-			gi := r.inLayout(g[0], inRows)
-			if len(params) > 0 && n.wants(1) {
-				r.play(workspace.LayerNormBackward(rows, aten.Numel(xc.shape)/max(rows, 1), xc.dtype.Bits()/8, stats, *r.opts.GPU), nil)
-			}
-			r.release(gi)
-			if xi.st != xc.st {
-				r.release(xi)
-			}
-			return outs
-		})
+				gi := r.inLayout(g[0], inRows)
+				if len(params) > 0 && n.wants(1) {
+					r.play(workspace.LayerNormBackward(rows, aten.Numel(xc.shape)/max(rows, 1), xc.dtype.Bits()/8, stats, *r.opts.GPU),
+						nil)
+				}
+				r.release(gi)
+				if xi.st != xc.st {
+					r.release(xi)
+				}
+				return outs
+			})
 	}
 	r.release(xi) // a local of the kernel's; the statistics are results that nobody takes
 	for _, t := range kept {
@@ -190,17 +193,18 @@ func runGroupNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 		if affine {
 			params = w.dtype
 		}
-		r.record("NativeGroupNorm", one(out), append([]*tensor{x}, in[1:]...), []*tensor{x, w, mean, rstd}, func(r *run, nd *node, g []*tensor) []*tensor {
-			gi := r.inLayout(g[0], inRows)
-			outs := make([]*tensor, 3)
-			outs[0] = r.empty(xc.dtype, xc.shape...)
-			if affine {
-				outs[1], outs[2] = r.empty(params, ch), r.empty(params, ch)
-			}
-			r.play(workspace.GroupNormBackward(n, ch, groups), nil)
-			r.release(gi)
-			return outs
-		})
+		r.record("NativeGroupNorm", one(out), append([]*tensor{x}, in[1:]...), []*tensor{x, w, mean, rstd},
+			func(r *run, nd *node, g []*tensor) []*tensor {
+				gi := r.inLayout(g[0], inRows)
+				outs := make([]*tensor, 3)
+				outs[0] = r.empty(xc.dtype, xc.shape...)
+				if affine {
+					outs[1], outs[2] = r.empty(params, ch), r.empty(params, ch)
+				}
+				r.play(workspace.GroupNormBackward(n, ch, groups), nil)
+				r.release(gi)
+				return outs
+			})
 	}
 	for _, t := range []*tensor{mean, rstd, x} {
 		r.release(t)
@@ -221,9 +225,11 @@ func runLocalResponseNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	square := runMul(r, aten.PlainCall, []*tensor{x, x})[0]
 	volume := r.reshape(square, []int64{n, 1, ch, rest, 1})
 	r.release(square)
-	padded := resampling("ConstantPadNd", keepsNothing)(r, &aten.Call{Args: &aten.Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
+	padded := resampling("ConstantPadNd", keepsNothing)(r,
+		&aten.Call{Args: &aten.Args{Shape: []int64{n, 1, ch + size - 1, rest, 1}}}, one(volume))[0]
 	r.release(volume)
-	mean := resampling("AvgPool3D", keepsInput)(r, &aten.Call{Args: &aten.Args{Shape: []int64{n, 1, ch, rest, 1}}}, one(padded))[0]
+	mean := resampling("AvgPool3D", keepsInput)(r, &aten.Call{Args: &aten.Args{Shape: []int64{n, 1, ch, rest, 1}}},
+		one(padded))[0]
 	r.release(padded)
 	div := r.reshape(mean, x.shape)
 	r.release(mean)
@@ -275,12 +281,13 @@ func runWeightNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	norms := r.empty(wider(aten.Float32, g.dtype), g.shape...)
 	if r.needsGrad(v, g) {
 		vc, gc := *v, *g
-		r.record("WeightNormInterface", []*tensor{w, norms}, in, []*tensor{g, v, norms}, func(r *run, n *node, grads []*tensor) []*tensor {
-			gi := r.inLayout(grads[0], inRows)
-			outs := []*tensor{r.emptyLike(&vc, vc.dtype), r.emptyLike(&gc, gc.dtype)}
-			r.releaseCopy(gi, grads[0])
-			return outs
-		})
+		r.record("WeightNormInterface", []*tensor{w, norms}, in, []*tensor{g, v, norms},
+			func(r *run, n *node, grads []*tensor) []*tensor {
+				gi := r.inLayout(grads[0], inRows)
+				outs := []*tensor{r.emptyLike(&vc, vc.dtype), r.emptyLike(&gc, gc.dtype)}
+				r.releaseCopy(gi, grads[0])
+				return outs
+			})
 	}
 	r.release(norms)
 	return one(w)

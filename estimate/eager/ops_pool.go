@@ -35,9 +35,10 @@ func runMaxPool(r *run, c *aten.Call, in []*tensor) []*tensor {
 	places := r.spatialOut(x, aten.Int64, c.Args.Shape)
 	if r.needsGrad(x) {
 		xc := *x
-		r.record("MaxPool2DWithIndices", []*tensor{out, places}, one(x), []*tensor{x, places}, func(r *run, n *node, g []*tensor) []*tensor {
-			return one(r.emptyLike(&xc, xc.dtype))
-		})
+		r.record("MaxPool2DWithIndices", []*tensor{out, places}, one(x), []*tensor{x, places},
+			func(r *run, n *node, g []*tensor) []*tensor {
+				return one(r.emptyLike(&xc, xc.dtype))
+			})
 	}
 	r.release(places)
 	return one(out)

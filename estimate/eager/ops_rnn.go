@@ -78,9 +78,10 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 				like[i] = w.operand()
 			}
 			ins := append([]*tensor{x}, weights...)
-			n := r.record("CudnnRnn", append([]*tensor{out}, final...), ins, append(append([]*tensor{}, initial...), x, out), func(r *run, n *node, g []*tensor) []*tensor {
-				return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, like)
-			})
+			n := r.record("CudnnRnn", append([]*tensor{out}, final...), ins, append(append([]*tensor{}, initial...), x, out),
+				func(r *run, n *node, g []*tensor) []*tensor {
+					return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, like)
+				})
 			n.saved = append(n.saved, reserve)
 			if random != nil {
 				random.refs++
@@ -110,7 +111,8 @@ func oneBlock(weights []*tensor) bool {
 }
 
 // rnnBackward computes the gradients of the data, then those of the weights, which are views of one block.
-func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor, dtype aten.DType, stateShape []int64, states int, weights []operand) []*tensor {
+func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor, dtype aten.DType, stateShape []int64,
+	states int, weights []operand) []*tensor {
 	r.dnn[r.thread()] = true
 	var temps []*tensor
 	hold := func(t *tensor) *tensor { temps = append(temps, t); return t }

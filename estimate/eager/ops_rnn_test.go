@@ -54,7 +54,8 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 		if batchFirst {
 			x.layout = l.r.layouts.at(x.shape, []int64{width, steps * width, 1})
 		}
-		out := runRNN(workspace.LSTM)(l.r, &aten.Call{Args: &aten.Args{Train: true, Hidden: width, Layers: 1}}, []*tensor{x, nil, nil, w})
+		out := runRNN(workspace.LSTM)(l.r, &aten.Call{Args: &aten.Args{Train: true, Hidden: width, Layers: 1}},
+			[]*tensor{x, nil, nil, w})
 		zeros := 0
 		for _, n := range l.requests(func() { l.r.backwardFrom(out[1], l.plain(f32, 1, batch, width)) }) {
 			if n == steps*batch*width*4 {
@@ -73,7 +74,8 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 
 // A narrow layer takes as many copies in float16 as in float32, and more than in bfloat16.
 func TestNarrowLayersInFloat16(t *testing.T) {
-	s := workspace.RNNShape{Kind: workspace.LSTM, Elem: 4, Steps: 150, Batch: 64, Input: 256, Hidden: 128, Layers: 1, Both: true}
+	s := workspace.RNNShape{Kind: workspace.LSTM, Elem: 4, Steps: 150, Batch: 64, Input: 256, Hidden: 128, Layers: 1,
+		Both: true}
 	const kept = 2 * 8 << 20 // for each direction, whatever the type
 	full := s.WorkspaceBytes() - kept
 	s.Elem = 2

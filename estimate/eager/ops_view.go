@@ -10,15 +10,27 @@ import (
 // viewOps are the operators that only look at their argument differently, and those that
 // join tensors.
 var viewOps = []op{
-	{"reshape", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.reshape(in[0], c.Args.Shape)) }},
-	{"permute", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.permute(in[0], c.Args.Dims)) }},
+	{"reshape", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
+		return one(r.reshape(in[0],
+			c.Args.Shape))
+	}},
+	{"permute", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
+		return one(r.permute(in[0],
+			c.Args.Dims))
+	}},
 	{"contiguous", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.contiguous(in[0])) }},
 	{"expand", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.expand(in[0], c.Args.Shape)) }},
-	{"unsqueeze", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.unsqueeze(in[0], c.Args.Dim)) }},
+	{"unsqueeze", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
+		return one(r.unsqueeze(in[0],
+			c.Args.Dim))
+	}},
 	{"squeeze", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.squeeze(in[0], c.Args.Dim)) }},
 	{"slice", castNone, runSlice},
 	{"select", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.selectAt(in[0], c.Args.Dim)) }},
-	{"split", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return r.split(in[0], c.Args.Dim, c.Args.Shape) }},
+	{"split", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
+		return r.split(in[0], c.Args.Dim,
+			c.Args.Shape)
+	}},
 	{"unbind", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return r.unbind(in[0], c.Args.Dim) }},
 	{"detach", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor {
 		return one(r.alias(in[0], in[0].shape, in[0].stride))

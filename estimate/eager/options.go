@@ -11,8 +11,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// A Precision is the element types that a run computes in: parameters and inputs in one type, or float32 parameters under autocast.
-// "" is FP32.
+// A Precision is the element types that a run computes in: parameters and inputs in one type, or float32 parameters
+// under autocast. "" is FP32.
 type Precision string
 
 // The precisions.
@@ -57,8 +57,8 @@ func (p Precision) autocast() aten.DType {
 	return aten.Undefined
 }
 
-// Settings say what a step computes in, with what and how, in the words of the command line and of JSON. The zero Settings are
-// a step in float32 with AdamW.
+// Settings say what a step computes in, with what and how, in the words of the command line and of JSON. The zero
+// Settings are a step in float32 with AdamW.
 type Settings struct {
 	Precision    Precision `json:"precision,omitempty"`
 	Optimizer    string    `json:"optimizer,omitempty"` // "" is adamw: see Optimizers

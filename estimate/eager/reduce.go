@@ -67,7 +67,8 @@ func (r *run) reduceScratch(t *tensor, dims []int) {
 		mask |= 1 << d
 	}
 	if known.layout != t.layout || known.dims != mask || known.dtype != t.dtype {
-		*known = reduction{t.layout, mask, t.dtype, workspace.Reduction(t.shape, t.stride, dims, t.dtype.Bits()/8, *r.opts.GPU)}
+		*known = reduction{t.layout, mask, t.dtype, workspace.Reduction(t.shape, t.stride, dims, t.dtype.Bits()/8,
+			*r.opts.GPU)}
 	}
 	r.play(known.script, nil)
 }

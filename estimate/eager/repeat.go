@@ -40,13 +40,14 @@ func (r *run) moment(out, loss *tensor) moment {
 }
 
 // repeats tells whether every step after the one from a to b does the same as that one, but for the numbers of its
-// blocks, and if so which blocks of the step before it gave back: pairs of such a block and of the one that took its place.
+// blocks, and if so which blocks of the step before it gave back: pairs of such a block and of the one that took its
+// place.
 //
 // A step is a function of the program, the options and the state that it finds. So when the state at b is the one at
 // a under other block numbers, the next step makes the same requests, and leaves the same state. What it finds are
-// the handles and plans of libraries, which are compared; tensors that live on, which are the same ones at a and at b unless
-// the step allocated some that are left or gave some of before back; and the variables out and loss, which every step
-// assigns anew. Anything else that the step left behind or took away refuses.
+// the handles and plans of libraries, which are compared; tensors that live on, which are the same ones at a and at b
+// unless the step allocated some that are left or gave some of before back; and the variables out and loss, which
+// every step assigns anew. Anything else that the step left behind or took away refuses.
 func (r *run) repeats(a, b moment) ([][2]int32, bool) {
 	if a.blas != b.blas || a.lt != b.lt || a.dnn != b.dnn || a.plans != b.plans {
 		return nil, false

@@ -17,8 +17,8 @@ type Replicas struct {
 	Partition bool  // ZeroRedundancyOptimizer instead of the optimizer itself
 
 	// Late keeps the bucket of the first step until the second's backward. NCCL's watchdog holds it until it has seen the
-	// all-reduce finish, which it looks for every 100 ms, and another collective is enqueued (WorkNCCL's stash in ProcessGroupNCCL.cpp). Which
-	// of the two happens is a race: measured, it was late in 10 of 48 ranks.
+	// all-reduce finish, which it looks for every 100 ms, and another collective is enqueued (WorkNCCL's stash in
+	// ProcessGroupNCCL.cpp). Which of the two happens is a race: measured, it was late in 10 of 48 ranks.
 	Late bool
 }
 
@@ -46,8 +46,9 @@ func (d *reducer) category() timeline.Category {
 	return timeline.Temporary
 }
 
-// replicate is DistributedDataParallel(model): the state is broadcast in flat copies, two at a time (c10d::broadcast_coalesced), then one bucket
-// holds all gradients (_ddp_init_helper: one size limit, sys.maxsize, where unused parameters are not looked for).
+// replicate is DistributedDataParallel(model): the state is broadcast in flat copies, two at a time
+// (c10d::broadcast_coalesced), then one bucket holds all gradients (_ddp_init_helper: one size limit, sys.maxsize,
+// where unused parameters are not looked for).
 func (r *run) replicate(values []*tensor, params []*leaf) {
 	if r.opts.Replicas.World < 2 || !r.opts.Train {
 		return
@@ -94,7 +95,8 @@ func (r *run) broadcast(list []*tensor) {
 	}
 }
 
-// bucketed is compute_bucket_assignment_by_size: a bucket is closed once it has reached its limit. The last limit holds on.
+// bucketed is compute_bucket_assignment_by_size: a bucket is closed once it has reached its limit. The last limit
+// holds on.
 func bucketed(sizes []int64, limits ...int64) (buckets []int64) {
 	sum := int64(0)
 	for _, bytes := range sizes {
@@ -109,8 +111,8 @@ func bucketed(sizes []int64, limits ...int64) (buckets []int64) {
 	return buckets
 }
 
-// beforeForward is DistributedDataParallel._pre_forward: the second step makes buckets anew, in the order in which gradients came
-// (Reducer::rebuild_buckets), and every step broadcasts the buffers.
+// beforeForward is DistributedDataParallel._pre_forward: the second step makes buckets anew, in the order in which
+// gradients came (Reducer::rebuild_buckets), and every step broadcasts the buffers.
 func (r *run) beforeForward(values []*tensor) {
 	d := r.ddp
 	if d == nil {
@@ -153,8 +155,8 @@ func (r *run) dropOld() {
 	r.ddp.old = nil
 }
 
-// reduceGradient is the hook of a parameter whose gradient is there (Reducer::mark_variable_ready_dense): it is copied into its bucket, which
-// it becomes a view of where the bucket is to hold it.
+// reduceGradient is the hook of a parameter whose gradient is there (Reducer::mark_variable_ready_dense): it is copied
+// into its bucket, which it becomes a view of where the bucket is to hold it.
 func (r *run) reduceGradient(l *leaf) {
 	d := r.ddp
 	if d == nil {
@@ -173,8 +175,8 @@ func (r *run) reduceGradient(l *leaf) {
 	}
 }
 
-// own are the parameters that this rank's optimizer steps: ZeroRedundancyOptimizer._partition_parameters gives each, the largest
-// first, to the rank that has the least.
+// own are the parameters that this rank's optimizer steps: ZeroRedundancyOptimizer._partition_parameters gives each,
+// the largest first, to the rank that has the least.
 func (r *run) own(params []*leaf) []*leaf {
 	d := r.ddp
 	if d == nil || !d.Partition {

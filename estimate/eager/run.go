@@ -145,9 +145,9 @@ func (s *stack[T]) pop() T {
 	return s.chunks[s.n/stackChunk][s.n%stackChunk]
 }
 
-// recycled holds what nothing in the run refers to any more. It is handed out again, but not at once: whoever released a
-// tensor may look at its shape until the call or the node is done that it works on. Rules for backward hold no tensors of
-// the forward pass but copies of them.
+// recycled holds what nothing in the run refers to any more. It is handed out again, but not at once: whoever released
+// a tensor may look at its shape until the call or the node is done that it works on. Rules for backward hold no
+// tensors of the forward pass but copies of them.
 type recycled struct {
 	tensors  []*tensor
 	storages []*storage

@@ -58,7 +58,8 @@ func TestShardsAreGatheredInOrder(t *testing.T) {
 		}
 		want := []int64{4 * second / 2, 4 * first / 2, 4 * own / 2}
 		if !slices.Equal(gathered, c.gathered) || !slices.Equal(parts, want) || whole != c.whole {
-			t.Errorf("%+v: gathered %v, parts %v, whole %d, want %v, %v, %d", c.shards, gathered, parts, whole, c.gathered, want, c.whole)
+			t.Errorf("%+v: gathered %v, parts %v, whole %d, want %v, %v, %d", c.shards, gathered, parts, whole, c.gathered,
+				want, c.whole)
 		}
 		if want := int64(4 * (own + first + second)); scattered != want {
 			t.Errorf("%+v: %d bytes are reduced, want %d", c.shards, scattered, want)
@@ -81,9 +82,11 @@ func threeLayers() *aten.Program {
 		w := p.Add(aten.Value{Name: "w", Kind: aten.Parameter, DType: aten.Float32, Shape: shape})
 		y := p.Add(aten.Value{DType: aten.Float32, Shape: []int64{2, shape[0]}})
 		p.State, p.Params = append(p.State, w), append(p.Params, w)
-		p.Calls = append(p.Calls, aten.Call{Op: "linear", In: []aten.ValueID{at, w}, Out: []aten.ValueID{y}, Args: aten.Plain})
+		p.Calls = append(p.Calls, aten.Call{Op: "linear", In: []aten.ValueID{at, w}, Out: []aten.ValueID{y},
+			Args: aten.Plain})
 		if i > 0 {
-			p.Groups = append(p.Groups, aten.Group{Params: []aten.ValueID{w}, Spans: []aten.Span{{First: int32(i), Last: int32(i)}}})
+			p.Groups = append(p.Groups, aten.Group{Params: []aten.ValueID{w},
+				Spans: []aten.Span{{First: int32(i), Last: int32(i)}}})
 		}
 		at = y
 	}

@@ -71,7 +71,8 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas), DNN: count(r.dnn), Workspaces: r.others(), Guesses: p.Guesses, Passed: p.Passed}
+	run := &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
+		DNN: count(r.dnn), Workspaces: r.others(), Guesses: p.Guesses, Passed: p.Passed}
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}
@@ -312,7 +313,8 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			if r.step == 1 && pass == 0 {
 				r.criterion = r.lossOf(out)
 				if (r.criterion == "cross-entropy" || r.criterion == "nll") && len(out.shape) < 2 {
-					return fmt.Errorf("loss: %s needs an output of samples and classes, that of the model has shape %v", r.criterion, out.shape)
+					return fmt.Errorf("loss: %s needs an output of samples and classes, that of the model has shape %v", r.criterion,
+						out.shape)
 				}
 				labels = r.labels(r.criterion, out)
 			}
@@ -399,7 +401,8 @@ func (r *run) noGradient() error {
 	if !v.DType.IsFloat() {
 		return &NoGradientError{fmt.Sprintf("loss: output %q is of %s, which has no gradient: the first output must be of floats", v.Name, v.DType)}
 	}
-	return &NoGradientError{fmt.Sprintf("loss: output %q depends on no parameter through operators that have a gradient", v.Name)}
+	return &NoGradientError{fmt.Sprintf("loss: output %q depends on no parameter through operators that have a gradient",
+		v.Name)}
 }
 
 // savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left

@@ -221,8 +221,8 @@ type operand struct {
 
 func (t *tensor) operand() operand { return operand{t.layout, t.dtype, t.host} }
 
-// looks returns a tensor that looks like an operand, for operators to work with: it has no memory, and is good until the
-// next in its place, 0 or 1.
+// looks returns a tensor that looks like an operand, for operators to work with: it has no memory, and is good until
+// the next in its place, 0 or 1.
 func (r *run) looks(place int, o operand) *tensor {
 	t := &r.likes[place]
 	r.nowhere.refs++

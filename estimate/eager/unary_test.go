@@ -12,7 +12,8 @@ import (
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
-// TestUnaryNodes holds every ONNX operator that becomes one PyTorch call of one tensor to its line in testdata/unary.txt:
+// TestUnaryNodes holds every ONNX operator that becomes one PyTorch call of one tensor to its line in
+// testdata/unary.txt:
 //
 //	Tanh: tanh keeps result, backward 1
 //

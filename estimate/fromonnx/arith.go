@@ -47,7 +47,8 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 		args.Inplace, sides = yes, 0
 	}
 	for i := range sides {
-		if v, other := b.in(n, i), b.in(n, 1-i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(other)) && (sides == 2 || !b.endsBlock(other)) && b.guess(dialect.ResidualInPlace) {
+		if v, other := b.in(n, i), b.in(n, 1-i); b.endsBlock(v) && slices.Equal(b.dims(v), b.dims(other)) &&
+			(sides == 2 || !b.endsBlock(other)) && b.guess(dialect.ResidualInPlace) {
 			args.Inplace = true
 			in[0], in[1] = in[i], in[1-i]
 			break
@@ -63,17 +64,21 @@ func (b *recovery) endsBlock(v onnxload.ValueID) bool {
 		return false
 	}
 	p, _ := b.producer(b.unnoised(v))
-	return p != nil && (p.Op == "BatchNormalization" || b.isFolded(p) || p.Op == "Mul" && (b.isParameter(b.in(p, 0)) || b.isParameter(b.in(p, 1))))
+	return p != nil && (p.Op == "BatchNormalization" || b.isFolded(p) || p.Op == "Mul" &&
+		(b.isParameter(b.in(p, 0)) || b.isParameter(b.in(p, 1))))
 }
 
 // emitClip is hardtanh (ReLU6) where both bounds are numbers, as modules write it; clamp otherwise.
 func emitClip(b *recovery, n *onnxload.Node) {
 	op := "clamp"
-	lo, hi := b.in(n, 1) != onnxload.NoValue || n.Attr("min") != nil, b.in(n, 2) != onnxload.NoValue || n.Attr("max") != nil
-	if b.isNumber(b.in(n, 1), 0) && b.isNumber(b.in(n, 2), 6) || n.Attr("min") != nil && n.Attr("max") != nil || b.isNumber(b.in(n, 1), -1) && b.isNumber(b.in(n, 2), 1) {
+	lo, hi := b.in(n, 1) != onnxload.NoValue || n.Attr("min") != nil, b.in(n, 2) != onnxload.NoValue ||
+		n.Attr("max") != nil
+	if b.isNumber(b.in(n, 1), 0) && b.isNumber(b.in(n, 2), 6) || n.Attr("min") != nil && n.Attr("max") != nil ||
+		b.isNumber(b.in(n, 1), -1) && b.isNumber(b.in(n, 2), 1) {
 		op = "hardtanh"
 	}
-	b.call(op, aten.Args{Both: lo && hi, Inplace: op == "hardtanh" && b.inPlace(n, "relu6(")}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call(op, aten.Args{Both: lo && hi, Inplace: op == "hardtanh" && b.inPlace(n, "relu6(")},
+		[]aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
 }
 
 func emitSum(b *recovery, n *onnxload.Node) {

@@ -236,7 +236,8 @@ func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
 	var ni, wi int
 	b.users(p, "IsNaN", func(n *onnxload.Node, i int) { nan, ni = n, i })
 	b.users(p, "Where", func(n *onnxload.Node, i int) { where, wi = n, i })
-	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) || len(b.usesOf(b.id(p))) != 2 {
+	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) ||
+		len(b.usesOf(b.id(p))) != 2 {
 		return nil, nil
 	}
 	return where, []int{ni, wi}
@@ -244,7 +245,8 @@ func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
 
 // boolMask returns the boolean mask that where(mask, 0, -inf) was made from, or the mask itself.
 func (b *recovery) boolMask(mask onnxload.ValueID) onnxload.ValueID {
-	if w, _ := b.producer(mask); w != nil && w.Op == "Where" && b.elem(b.in(w, 0)) == aten.Bool && b.isHostNumber(b.in(w, 1)) && b.isHostNumber(b.in(w, 2)) {
+	if w, _ := b.producer(mask); w != nil && w.Op == "Where" && b.elem(b.in(w, 0)) == aten.Bool &&
+		b.isHostNumber(b.in(w, 1)) && b.isHostNumber(b.in(w, 2)) {
 		return b.in(w, 0)
 	}
 	return mask

@@ -37,6 +37,7 @@ func matchBaddbmm(b *recovery, i int) {
 		return
 	}
 	b.claim(func() {
-		b.call("baddbmm", aten.Args{P: alpha}, []aten.ValueID{b.value(input), b.value(b.in(mm, 0)), b.value(b.in(mm, 1))}, add.Out[0])
+		b.call("baddbmm", aten.Args{P: alpha}, []aten.ValueID{b.value(input), b.value(b.in(mm, 0)), b.value(b.in(mm, 1))},
+			add.Out[0])
 	}, members...)
 }

@@ -14,7 +14,8 @@ import (
 // N, heads).permute(2, 0, 1), by which window attention looks its relative position bias up. The table is trained;
 // what positions alone give is alike for all heads.
 func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
-	if b.m.Values[id].Init == nil || b.src.Kinds[id] == aten.Parameter || b.elem(id) != aten.Float32 || strings.Contains(b.m.Values[id].Name, ".") {
+	if b.m.Values[id].Init == nil || b.src.Kinds[id] == aten.Parameter || b.elem(id) != aten.Float32 ||
+		strings.Contains(b.m.Values[id].Name, ".") {
 		return false
 	}
 	d := b.m.Values[id].Init.Dims

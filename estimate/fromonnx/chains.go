@@ -59,7 +59,8 @@ func matchTanhGelu(b *recovery, i int) {
 		if half == nil || !b.isNumber(b.other(half, mul.Out[0]), 0.5) {
 			return
 		}
-		b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, half.Out[0]) }, i, si, ai, ci, oi, qi, ni, mi, hi)
+		b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, half.Out[0]) }, i, si, ai, ci, oi, qi, ni,
+			mi, hi)
 		return
 	}
 }
@@ -112,7 +113,8 @@ func matchGeluFunction(b *recovery, i int) {
 		return
 	}
 	b.functions++
-	b.claim(func() { b.call("gelu_function", aten.Args{}, []aten.ValueID{b.value(x)}, mul.Out[0]) }, i, ii, si, ai, qi, ci, pi, mi, hi)
+	b.claim(func() { b.call("gelu_function", aten.Args{}, []aten.ValueID{b.value(x)}, mul.Out[0]) }, i, ii, si, ai, qi,
+		ci, pi, mi, hi)
 }
 
 // otherThanNumber returns the input of a node of two that is not a number, and the number; NoValue when neither is.
@@ -148,7 +150,8 @@ func matchGlu(b *recovery, i int) {
 		return
 	}
 	first, second := split.Out[0], split.Out[1]
-	if first == onnxload.NoValue || b.id(second) != b.in(s, 0) || b.in(mul, 0) != b.id(first) || b.in(mul, 1) != b.id(s.Out[0]) || !b.single(first) || !b.single(second) {
+	if first == onnxload.NoValue || b.id(second) != b.in(s, 0) || b.in(mul, 0) != b.id(first) ||
+		b.in(mul, 1) != b.id(s.Out[0]) || !b.single(first) || !b.single(second) {
 		return
 	}
 	if attrInt(split, "num_outputs", 0) != 0 && !strings.HasPrefix(b.m.Values[mul.Out[0]].Name, "glu") {

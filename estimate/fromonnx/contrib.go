@@ -26,7 +26,8 @@ var contribRows = []nodeRow{
 	{"EmbedLayerNormalization", "data data? weight weight weight? weight weight data? data?", 0, emitEmbedNorm},
 	{"Attention", "data weight weight? data? data? data? data?", 0, emitPackedAttention},
 	{"MultiHeadAttention", "data data? data? data? data? data? data? data? data? data?", 0, emitMultiHead},
-	{"GroupQueryAttention", "data data? data? data? data? data data data? data? data? data? data? data? data?", 0, emitGrouped},
+	{"GroupQueryAttention", "data data? data? data? data? data data data? data? data? data? data? data? data?", 0,
+		emitGrouped},
 	{"NhwcConv", "data weight weight?", 0, nil},
 	{"QLinearConvTranspose", "data buffer buffer weight buffer buffer buffer buffer weight?", module.Quantized, nil},
 	{"FusedMatMul", "weight weight", 0, emitFusedMatMul},
@@ -124,7 +125,8 @@ func emitEmbedNorm(b *recovery, n *onnxload.Node) {
 			b.of[o] = sum
 		}
 	}
-	b.call("layer_norm", aten.Args{Shape: shape[2:]}, []aten.ValueID{sum, b.value(b.in(n, 5)), b.value(b.in(n, 6))}, n.Out[0])
+	b.call("layer_norm", aten.Args{Shape: shape[2:]}, []aten.ValueID{sum, b.value(b.in(n, 5)), b.value(b.in(n, 6))},
+		n.Out[0])
 }
 
 // emitPackedAttention is self-attention with its input projection: [B, L, D] times a weight of [D, 3 * heads * size].
@@ -132,7 +134,8 @@ func emitPackedAttention(b *recovery, n *onnxload.Node) {
 	x, w, out := b.in(n, 0), b.in(n, 1), n.Out[0]
 	d, heads := b.elem(out), attrInt(n, "num_heads", 0)
 	in, y, weight := b.dims(x), b.dims(out), b.dims(w)
-	if len(in) != 3 || len(y) != 3 || len(weight) != 2 || heads <= 0 || y[2]%heads != 0 || weight[1] != 3*y[2] || b.in(n, 4) != onnxload.NoValue {
+	if len(in) != 3 || len(y) != 3 || len(weight) != 2 || heads <= 0 || y[2]%heads != 0 || weight[1] != 3*y[2] ||
+		b.in(n, 4) != onnxload.NoValue {
 		b.opaque(n)
 		return
 	}
@@ -141,7 +144,8 @@ func emitPackedAttention(b *recovery, n *onnxload.Node) {
 	if bias := b.in(n, 2); bias != onnxload.NoValue {
 		packed = b.temp("add", aten.Args{}, d, wide, packed, b.value(bias))
 	}
-	parts := aten.Call{Op: "split", In: []aten.ValueID{packed}, Args: &aten.Args{Dim: 2, Shape: []int64{y[2], y[2], y[2]}}, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
+	parts := aten.Call{Op: "split", In: []aten.ValueID{packed},
+		Args: &aten.Args{Dim: 2, Shape: []int64{y[2], y[2], y[2]}}, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
 	for range 3 {
 		parts.Out = append(parts.Out, b.add(aten.Value{DType: d, Shape: y}))
 	}
@@ -176,7 +180,8 @@ func (b *recovery) heads(n *onnxload.Node, bias, past onnxload.ValueID, causal b
 		in = append(in, b.value(id))
 	}
 	y := b.dims(n.Out[0])
-	if heads <= 0 || few <= 0 || len(y) != 3 || b.dims(b.in(n, 0))[2] != y[2] || past != onnxload.NoValue && aten.Numel(b.dims(past)) > 0 {
+	if heads <= 0 || few <= 0 || len(y) != 3 || b.dims(b.in(n, 0))[2] != y[2] || past != onnxload.NoValue &&
+		aten.Numel(b.dims(past)) > 0 {
 		b.opaque(n)
 		return
 	}
@@ -261,7 +266,8 @@ func emitFusedMatMul(b *recovery, n *onnxload.Node) {
 
 // withActivation emits a node and the activation that its attribute names.
 func withActivation(emit func(*recovery, *onnxload.Node)) func(*recovery, *onnxload.Node) {
-	ops := map[string]string{"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "LeakyRelu": "leaky_relu", "Clip": "hardtanh", "HardSigmoid": "hardsigmoid", "Gelu": "gelu"}
+	ops := map[string]string{"Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "LeakyRelu": "leaky_relu",
+		"Clip": "hardtanh", "HardSigmoid": "hardsigmoid", "Gelu": "gelu"}
 	return func(b *recovery, n *onnxload.Node) {
 		emit(b, n)
 		a := n.Attr("activation")

@@ -50,7 +50,8 @@ func fastAttention(p *aten.Program) {
 		if swap < 0 || !swapsBatch(p, swap) || out < 0 {
 			continue
 		}
-		if calls := nativeAttention(p, c, &p.Calls[project], &p.Calls[out], p.Calls[swap].In[0], p.Calls[end].Out[0]); calls != nil {
+		if calls := nativeAttention(p, c, &p.Calls[project], &p.Calls[out], p.Calls[swap].In[0],
+			p.Calls[end].Out[0]); calls != nil {
 			p.Guesses = append(p.Guesses, aten.Guess{Row: dialect.FastPath.Name, Origin: c.Origin})
 			replaced[end] = calls
 			fuseEncoderLayer(p, users, p.Calls[project].In[1], p.Calls[end].Out[0])
@@ -122,7 +123,8 @@ func swapsBatch(p *aten.Program, i int32) bool {
 // it. With a mask, which sdpa reads, it is one call: see runNativeAttention.
 func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.ValueID) []aten.Call {
 	shape, heads := p.Values[x].Shape, p.Values[sdpa.In[0]].Shape // [B, L, E], [B, H, L, D]
-	if len(shape) != 3 || len(heads) != 4 || heads[1]%2 != 0 || heads[3]%8 != 0 || heads[1]*heads[3] != shape[2] || heads[0] != shape[0] || heads[2] != shape[1] {
+	if len(shape) != 3 || len(heads) != 4 || heads[1]%2 != 0 || heads[3]%8 != 0 || heads[1]*heads[3] != shape[2] ||
+		heads[0] != shape[0] || heads[2] != shape[1] {
 		return nil
 	}
 	b, l, e, h, d := shape[0], shape[1], shape[2], heads[1], heads[3]
@@ -132,7 +134,8 @@ func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.V
 			return nil
 		}
 		in := []aten.ValueID{x, project.In[1], project.In[2], out.In[1], out.In[2]}
-		return []aten.Call{{Op: "native_attention", In: in, Out: []aten.ValueID{y}, Args: &aten.Args{Groups: h}, Layer: sdpa.Layer, Origin: sdpa.Origin, Stack: sdpa.Stack, Scope: sdpa.Scope}}
+		return []aten.Call{{Op: "native_attention", In: in, Out: []aten.ValueID{y}, Args: &aten.Args{Groups: h},
+			Layer: sdpa.Layer, Origin: sdpa.Origin, Stack: sdpa.Stack, Scope: sdpa.Scope}}
 	}
 	var calls []aten.Call
 	value := func(shape ...int64) aten.ValueID {
@@ -140,7 +143,8 @@ func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.V
 		return aten.ValueID(len(p.Values) - 1)
 	}
 	add := func(op string, a aten.Args, in []aten.ValueID, outs ...aten.ValueID) {
-		calls = append(calls, aten.Call{Op: op, In: in, Out: outs, Args: a.Kept(), Layer: sdpa.Layer, Origin: sdpa.Origin, Stack: sdpa.Stack, Scope: sdpa.Scope})
+		calls = append(calls, aten.Call{Op: op, In: in, Out: outs, Args: a.Kept(), Layer: sdpa.Layer, Origin: sdpa.Origin,
+			Stack: sdpa.Stack, Scope: sdpa.Scope})
 	}
 	packed := value(b, l, 3*e)
 	add("linear", aten.Args{}, append([]aten.ValueID{x}, project.In[1:]...), packed)

@@ -13,7 +13,8 @@ import (
 // one call.
 func matchFFT(b *recovery, i int) {
 	whole := func(n *onnxload.Node) bool {
-		return attrInt(n, "onesided", 0) == 0 && b.sized(b.in(n, 0)) && b.sized(n.Out[0]) && slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0]))
+		return attrInt(n, "onesided", 0) == 0 && b.sized(b.in(n, 0)) && b.sized(n.Out[0]) &&
+			slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0]))
 	}
 	n := b.nodes[i]
 	cat, ci := b.producedBy(b.in(n, 0), "Concat")

@@ -28,7 +28,8 @@ func (b *recovery) placeFolded(n *onnxload.Node) {
 	if own == c.Scope || around < 0 {
 		return
 	}
-	if before := b.prog.CommonScope(own, b.prog.Calls[max(last-1, 0)].Scope); last > 0 && b.prog.Depth(before) > b.prog.Depth(around) {
+	if before := b.prog.CommonScope(own, b.prog.Calls[max(last-1, 0)].Scope); last > 0 &&
+		b.prog.Depth(before) > b.prog.Depth(around) {
 		// The norm is not of the module that the convolution is of, but what came before is: their lines are the
 		// same, as far as known.
 		c.Scope, c.Stack = own, s.At(b.prog.Calls[last-1].Stack, b.prog.Depth(before))
@@ -55,8 +56,10 @@ func (b *recovery) placeFolded(n *onnxload.Node) {
 	}
 	if last > 0 && len(st.Targets) > 0 { // a function that began with the call before, bottleneck = self.bn_function(x), may go on
 		before := &b.prog.Calls[last-1]
-		if f := s.At(before.Stack, level); f > 0 && s.At(before.Stack, level-1) == s.At(norm, level-1) && b.prog.CommonScope(before.Scope, around) == around {
-			if l := s.Lines[f-1]; l.Names(within(b.prog.Scopes[before.Scope].Name)) < 0 && len(l.Statements) == 1 && len(l.Statements[0].Sites) > 0 && slices.Equal(l.Statements[0].Targets, st.Targets) {
+		if f := s.At(before.Stack, level); f > 0 && s.At(before.Stack, level-1) == s.At(norm, level-1) &&
+			b.prog.CommonScope(before.Scope, around) == around {
+			if l := s.Lines[f-1]; l.Names(within(b.prog.Scopes[before.Scope].Name)) < 0 && len(l.Statements) == 1 &&
+				len(l.Statements[0].Sites) > 0 && slices.Equal(l.Statements[0].Targets, st.Targets) {
 				c.Stack = f
 				return
 			}

@@ -30,9 +30,11 @@ func TestFramesAndPlaces(t *testing.T) {
 	p := mustRecover(t, onnx.Graph{
 		In: []onnx.Value{onnx.Float("in", 2, 3)}, Out: []onnx.Value{{Name: "y"}},
 		Nodes: []onnx.Node{
-			from(onnx.Op("Exp", "in", "a").Named("e/e.l.0.q:Exp"), outer, inner, "l.py:3 q = self.q(x)", "q.py:4 return x.exp()"),
+			from(onnx.Op("Exp", "in", "a").Named("e/e.l.0.q:Exp"), outer, inner, "l.py:3 q = self.q(x)",
+				"q.py:4 return x.exp()"),
 			from(onnx.Op("Sin", "a", "b").Named("e/e.l.0.k:Sin"), outer, inner, "l.py:5 k = self.k(q)", "k.py:6 return x.sin()"),
-			from(onnx.Op("Cos", "b", "c").Named("e/e.n:Cos"), outer, "e.py:7 x = self.n(x)", "n.py:8 return super().forward(x)", "norm.py:9 return x.cos()"),
+			from(onnx.Op("Cos", "b", "c").Named("e/e.n:Cos"), outer, "e.py:7 x = self.n(x)", "n.py:8 return super().forward(x)",
+				"norm.py:9 return x.cos()"),
 			from(onnx.Op("Tan", "c", "d").Named("e/e.n/e.n.o:Tan"), outer, "e.py:10 x = x.tan()"),
 			from(onnx.Op("Neg", "d", "y").Named(":Neg"), "m.py:11 return -x"),
 		},
@@ -43,8 +45,8 @@ func TestFramesAndPlaces(t *testing.T) {
 	wantEnds(t, p, "a after sin(a)", "b after cos(b)", "c after tan(c)", "d after neg(d)")
 }
 
-// The convolution that lost its batch norm to folding is of the module of its weight, on the line before the norm's, whose
-// name it binds; where one line calls both, on that.
+// The convolution that lost its batch norm to folding is of the module of its weight, on the line before the norm's,
+// whose name it binds; where one line calls both, on that.
 func TestFoldedLines(t *testing.T) {
 	graph := func(line string) onnx.Graph {
 		return onnx.Graph{
@@ -52,7 +54,8 @@ func TestFoldedLines(t *testing.T) {
 			Inits: []onnx.Tensor{onnx.Bare("m.conv.weight", onnxload.Float32, 3, 3, 1, 1)},
 			Nodes: []onnx.Node{
 				from(onnx.Op("Exp", "in", "a").Named("m:Exp"), "m.py:1 x = self.m(x)", "m.py:2 x = x.exp()"),
-				from(onnx.Op("Conv", "a m.conv.weight", "getitem").Named("m/m.bn:Conv"), "m.py:1 x = self.m(x)", "m.py:3 "+line, "bn.py:4 return F.batch_norm("),
+				from(onnx.Op("Conv", "a m.conv.weight", "getitem").Named("m/m.bn:Conv"), "m.py:1 x = self.m(x)", "m.py:3 "+line,
+					"bn.py:4 return F.batch_norm("),
 				from(onnx.Op("Sin", "getitem", "b").Named("m:Sin"), "m.py:1 x = self.m(x)", "m.py:5 z = y.sin()"),
 				from(onnx.Op("Neg", "b", "y").Named("m:Neg"), "m.py:1 x = self.m(x)", "m.py:6 return -z"),
 			},

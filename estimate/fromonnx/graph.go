@@ -159,7 +159,8 @@ func (b *recovery) findClones() {
 				reads[v]++
 			}
 		}
-		if n.Op == "Reshape" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && strings.HasPrefix(b.m.Values[n.Out[0]].Name, "_unsafe_view") {
+		if n.Op == "Reshape" && len(n.In) > 0 && n.In[0] != onnxload.NoValue &&
+			strings.HasPrefix(b.m.Values[n.Out[0]].Name, "_unsafe_view") {
 			reshaped[n.In[0]] = true
 		}
 	}
@@ -168,7 +169,8 @@ func (b *recovery) findClones() {
 		if !isName(n) || n.In[0] == onnxload.NoValue || !strings.HasPrefix(b.m.Values[n.Out[0]].Name, "clone") {
 			continue
 		}
-		if p := b.places[i]; strings.Contains(p.Class, "Dropout") || strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {
+		if p := b.places[i]; strings.Contains(p.Class, "Dropout") ||
+			strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {
 			continue // a dropout of nothing, which the decomposition clones and PyTorch returns as it is
 		}
 		if x := n.In[0]; b.made[x] >= 0 && reads[x] == 1 && !reshaped[n.Out[0]] {

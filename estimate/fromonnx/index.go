@@ -33,17 +33,20 @@ func matchIndex(b *recovery, i int) {
 			return
 		}
 		// The others keep their order, and the way back puts the places' dimensions where the indexed one was.
-		if dim = int(perm[0]); dim < 0 || dim >= len(perm) || !slices.IsSorted(perm[1:]) || !turnsBack(back, rank, dim, len(perm)) {
+		if dim = int(perm[0]); dim < 0 || dim >= len(perm) || !slices.IsSorted(perm[1:]) ||
+			!turnsBack(back, rank, dim, len(perm)) {
 			return
 		}
 		x, out = b.in(t, 0), back.Out[0]
 		members = append(members, ti, bi)
-	case back != nil && b.sized(x) && b.made[x] < 0 && len(b.dims(x)) == 2 && !strings.Contains(b.m.Values[x].Name, ".") && turnsBack(back, rank, 1, 2):
+	case back != nil && b.sized(x) && b.made[x] < 0 && len(b.dims(x)) == 2 &&
+		!strings.Contains(b.m.Values[x].Name, ".") && turnsBack(back, rank, 1, 2):
 		dim, out = 1, back.Out[0] // a table that folding turned, without its module's name
 		members = append(members, bi)
 	}
 	b.claim(func() {
-		b.call("index", aten.Args{Dim: dim, Shape: b.dims(out)}, []aten.ValueID{b.value(x), b.device(b.value(places), places)}, out)
+		b.call("index", aten.Args{Dim: dim, Shape: b.dims(out)},
+			[]aten.ValueID{b.value(x), b.device(b.value(places), places)}, out)
 	}, members...)
 }
 
@@ -71,7 +74,8 @@ func (b *recovery) spreadIndex(id onnxload.ValueID) (places onnxload.ValueID, ra
 			return id, len(d) - 1, members
 		case n == nil:
 			continue
-		case !b.single(id) || op == "Concat" && len(n.In) != 1 || op == "Unsqueeze" && (len(d) == 0 || d[len(d)-1] != 1) || op == "Expand" && !slices.Equal(d, b.dims(b.in(n, 0))):
+		case !b.single(id) || op == "Concat" && len(n.In) != 1 || op == "Unsqueeze" && (len(d) == 0 || d[len(d)-1] != 1) ||
+			op == "Expand" && !slices.Equal(d, b.dims(b.in(n, 0))):
 			return onnxload.NoValue, 0, nil
 		}
 		members = append(members, i)

@@ -25,7 +25,8 @@ func (b *recovery) saysInPlace(n *onnxload.Node, sign string) (yes, known bool) 
 				return b.nodes[u].Stack == n.Stack && b.nodes[u].Op == n.Op && b.in(b.nodes[u], 0) != b.id(y)
 			})
 			return last && b.made[x] >= 0 && slices.Equal(b.dims(x), b.dims(y)) && b.elem(x) == b.elem(y), true
-		case len(line.Statements) == 1 && !line.Open && st.Ops > 0 && len(st.Sites) == 0 && (st.Kind == pysource.Binding || st.Kind == pysource.Returns):
+		case len(line.Statements) == 1 && !line.Open && st.Ops > 0 && len(st.Sites) == 0 &&
+			(st.Kind == pysource.Binding || st.Kind == pysource.Returns):
 			return false, true
 		}
 	}

@@ -183,7 +183,8 @@ func spatialCall(op string) func(*recovery, *onnxload.Node) {
 		if op == "grid_sample" {
 			in = append(in, b.value(b.in(n, 1)))
 		}
-		b.call(op, aten.Args{Shape: b.dims(n.Out[0]), Kernel: attrInts(n, "kernel_shape"), Stride: attrInts(n, "strides")}, in, n.Out[0])
+		b.call(op, aten.Args{Shape: b.dims(n.Out[0]), Kernel: attrInts(n, "kernel_shape"), Stride: attrInts(n, "strides")},
+			in, n.Out[0])
 	}
 }
 
@@ -218,7 +219,8 @@ func emitAttention(b *recovery, n *onnxload.Node) {
 		}
 		split := []int64{d[0], d[1], heads[i], d[2] / heads[i]}
 		v := b.temp("reshape", aten.Args{Shape: split}, b.elem(b.in(n, i)), split, in[i])
-		in[i] = b.temp("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, b.elem(b.in(n, i)), []int64{d[0], heads[i], d[1], d[2] / heads[i]}, v)
+		in[i] = b.temp("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, b.elem(b.in(n, i)),
+			[]int64{d[0], heads[i], d[1], d[2] / heads[i]}, v)
 	}
 	b.withPast(n, in)
 	vd := b.prog.Values[in[2]].Shape[3]

@@ -13,8 +13,10 @@ func TestInstanceNormWithoutParameters(t *testing.T) {
 		In: []onnx.Value{onnx.Float("x", 2, 4, 8, 4)}, Out: []onnx.Value{{Name: "y"}},
 		Inits: []onnx.Tensor{onnx.Bare("norm.weight", onnxload.Float32, 4), onnx.Bare("norm.bias", onnxload.Float32, 4)},
 		Nodes: []onnx.Node{
-			onnx.Op("Constant", "", "ones", onnx.A("value", onnx.Float32s("", 1, 1, 1, 1))), onnx.Op("Constant", "", "zeros", onnx.A("value", onnx.Float32s("", 0, 0, 0, 0))),
-			onnx.Op("InstanceNormalization", "x ones zeros", "plain"), onnx.Op("InstanceNormalization", "plain norm.weight norm.bias", "y"),
+			onnx.Op("Constant", "", "ones", onnx.A("value", onnx.Float32s("", 1, 1, 1, 1))), onnx.Op("Constant", "", "zeros",
+				onnx.A("value", onnx.Float32s("", 0, 0, 0, 0))),
+			onnx.Op("InstanceNormalization", "x ones zeros", "plain"), onnx.Op("InstanceNormalization",
+				"plain norm.weight norm.bias", "y"),
 		},
 	}
 	wantCalls(t, mustRecover(t, g), "instance_norm(x, -, -)", "instance_norm(plain, norm.weight, norm.bias)")

@@ -47,7 +47,8 @@ func TestListsOfModulesHoldNothing(t *testing.T) {
 			},
 		}
 	}
-	wantEnds(t, mustRecover(t, graph("s/s.l/s.l.0", "s/s.l/s.l.1")), "b after sqrt(b)", "a after sqrt(b)", "c after neg(c)")
+	wantEnds(t, mustRecover(t, graph("s/s.l/s.l.0", "s/s.l/s.l.1")), "b after sqrt(b)", "a after sqrt(b)",
+		"c after neg(c)")
 	wantEnds(t, mustRecover(t, graph("s/s.l.0", "s/s.l.1")), "a after exp(a)", "b after sqrt(b)", "c after neg(c)")
 }
 
@@ -56,16 +57,19 @@ func TestListsOfModulesHoldNothing(t *testing.T) {
 func TestNamesOfAttention(t *testing.T) {
 	p := mustRecover(t, onnx.Graph{
 		In: []onnx.Value{onnx.Float("in", 2, 4, 6)}, Out: []onnx.Value{{Name: "y"}},
-		Inits: []onnx.Tensor{onnx.Bare("a.qkv.weight", onnxload.Float32, 6, 18), onnx.Bare("a.proj.weight", onnxload.Float32, 6, 6)},
+		Inits: []onnx.Tensor{onnx.Bare("a.qkv.weight", onnxload.Float32, 6, 18),
+			onnx.Bare("a.proj.weight", onnxload.Float32, 6, 6)},
 		Nodes: []onnx.Node{
 			onnx.Op("Exp", "in", "x").Named("a:Exp"), onnx.Op("MatMul", "x a.qkv.weight", "qkv").Named("a:MatMul"),
 			onnx.Op("Split", "qkv", "q k v", onnx.A("axis", 2), onnx.A("num_outputs", 3)).Named("a:Split"),
 			onnx.Op("Transpose", "k", "kt", onnx.A("perm", []int64{0, 2, 1})).Named("a:Transpose"),
-			onnx.Op("MatMul", "q kt", "s").Named("a:MatMul"), onnx.Op("Softmax", "s", "attn").Named("a:Softmax"), onnx.Op("MatMul", "attn v", "o").Named("a:MatMul"),
+			onnx.Op("MatMul", "q kt", "s").Named("a:MatMul"), onnx.Op("Softmax", "s",
+				"attn").Named("a:Softmax"), onnx.Op("MatMul", "attn v", "o").Named("a:MatMul"),
 			onnx.Op("MatMul", "o a.proj.weight", "z").Named("a:MatMul"), onnx.Op("Neg", "z", "y").Named("b:Neg"),
 		},
 	})
-	wantEnds(t, p, "qkv after split(qkv)", "k after permute(k)", "s after softmax(s)", "x after matmul(attn, v)", "o after linear(o, a.proj.weight, -)",
+	wantEnds(t, p, "qkv after split(qkv)", "k after permute(k)", "s after softmax(s)", "x after matmul(attn, v)",
+		"o after linear(o, a.proj.weight, -)",
 		"q after linear(o, a.proj.weight, -)", "v after linear(o, a.proj.weight, -)", "kt after linear(o, a.proj.weight, -)", "attn after linear(o, a.proj.weight, -)", "z after neg(z)")
 }
 
@@ -90,25 +94,30 @@ func TestNamesOfLists(t *testing.T) {
 		for i, name := range parts {
 			g.Nodes = append(g.Nodes, onnx.Op("Neg", "in", name).Named("a.b"+strconv.Itoa(i)+":Neg"))
 		}
-		g.Nodes = append(g.Nodes, onnx.Op("Concat", strings.Join(parts, " "), "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"))
+		g.Nodes = append(g.Nodes, onnx.Op("Concat", strings.Join(parts, " "), "c", onnx.A("axis", 1)).Named("a:Concat"),
+			onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"))
 		return g
 	}
 	wantEnds(t, mustRecover(t, graph(3)), "c after sqrt(c)", "p0 after sqrt(c)", "p1 after sqrt(c)", "p2 after sqrt(c)")
 	wantEnds(t, mustRecover(t, graph(2)), "p1 after cat(p0, p1)", "p0 after cat(p0, p1)", "c after sqrt(c)")
 }
 
-// What functions made may be part of an expression, unless it is joined from the last to the first: torch.cat(parts[::-1]).
+// What functions made may be part of an expression, unless it is joined from the last to the first:
+// torch.cat(parts[::-1]).
 func TestNamesOfTurnedLists(t *testing.T) {
 	graph := func(order string) onnx.Graph {
 		g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}}}
 		for _, name := range []string{"p0", "p1", "p2"} {
 			g.Nodes = append(g.Nodes, onnx.Op("Neg", "in", name).Named("a:Neg"))
 		}
-		g.Nodes = append(g.Nodes, onnx.Op("Concat", order, "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"))
+		g.Nodes = append(g.Nodes, onnx.Op("Concat", order, "c", onnx.A("axis", 1)).Named("a:Concat"),
+			onnx.Op("Sqrt", "c", "y").Named("a.last:Sqrt"))
 		return g
 	}
-	wantEnds(t, mustRecover(t, graph("p2 p1 p0")), "c after sqrt(c)", "p0 after sqrt(c)", "p1 after sqrt(c)", "p2 after sqrt(c)")
-	wantEnds(t, mustRecover(t, graph("p0 p1 p2")), "p2 after cat(p0, p1, p2)", "p1 after cat(p0, p1, p2)", "p0 after cat(p0, p1, p2)", "c after sqrt(c)")
+	wantEnds(t, mustRecover(t, graph("p2 p1 p0")), "c after sqrt(c)", "p0 after sqrt(c)", "p1 after sqrt(c)",
+		"p2 after sqrt(c)")
+	wantEnds(t, mustRecover(t, graph("p0 p1 p2")), "p2 after cat(p0, p1, p2)", "p1 after cat(p0, p1, p2)",
+		"p0 after cat(p0, p1, p2)", "c after sqrt(c)")
 }
 
 // The next round of a loop over modules assigns the names anew.
@@ -117,8 +126,10 @@ func TestNamesInLoops(t *testing.T) {
 	h := "in"
 	for i := range 2 {
 		n := strconv.Itoa(i + 1)
-		g.Nodes = append(g.Nodes, onnx.Op("Sin", h, "c"+n).Named("m/m.c."+strconv.Itoa(i)+":Sin"), onnx.Op("Split", "c"+n, "a"+n+" b"+n, onnx.A("axis", 1), onnx.A("num_outputs", 2)),
-			onnx.Op("Tanh", "a"+n, "t"+n), onnx.Op("Sigmoid", "b"+n, "s"+n), onnx.Op("Mul", "t"+n+" s"+n, "z"+n), onnx.Op("Concat", "z"+n+" z"+n, "h"+n, onnx.A("axis", 1)).Named("m/m.r."+strconv.Itoa(i)+":Concat"))
+		g.Nodes = append(g.Nodes, onnx.Op("Sin", h, "c"+n).Named("m/m.c."+strconv.Itoa(i)+":Sin"),
+			onnx.Op("Split", "c"+n, "a"+n+" b"+n, onnx.A("axis", 1), onnx.A("num_outputs", 2)),
+			onnx.Op("Tanh", "a"+n, "t"+n), onnx.Op("Sigmoid", "b"+n, "s"+n), onnx.Op("Mul", "t"+n+" s"+n,
+				"z"+n), onnx.Op("Concat", "z"+n+" z"+n, "h"+n, onnx.A("axis", 1)).Named("m/m.r."+strconv.Itoa(i)+":Concat"))
 		h = "h" + n
 	}
 	wantEnds(t, mustRecover(t, g),
@@ -133,7 +144,8 @@ func TestReadTwiceInLoops(t *testing.T) {
 		g := onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}}}
 		h := "in"
 		for _, n := range []string{"0", "1", "2"} {
-			g.Nodes = append(g.Nodes, onnx.Op("Sin", h, "a"+n).Named("m/m.c."+n+":Sin"), onnx.Op("ReduceSum", "a"+n, "s"+n).Named("m:ReduceSum"), onnx.Op("ReduceMax", "a"+n, "t"+n).Named("m:ReduceMax"),
+			g.Nodes = append(g.Nodes, onnx.Op("Sin", h, "a"+n).Named("m/m.c."+n+":Sin"),
+				onnx.Op("ReduceSum", "a"+n, "s"+n).Named("m:ReduceSum"), onnx.Op("ReduceMax", "a"+n, "t"+n).Named("m:ReduceMax"),
 				onnx.Op("Add", "s"+n+" t"+n, "h"+n).Named("m:Add"))
 			h = "h" + n
 		}
@@ -145,7 +157,8 @@ func TestReadTwiceInLoops(t *testing.T) {
 		want string
 	}{
 		{[]onnx.Node{onnx.Op("Neg", "h2", "y").Named("m/m.d:Neg")}, "a0 after sin(h0)"},
-		{[]onnx.Node{onnx.Op("Mul", "h2 a0", "z").Named("m/m.d:Mul"), onnx.Op("Neg", "z", "y").Named("m/m.e:Neg")}, "a0 after neg(z)"},
+		{[]onnx.Node{onnx.Op("Mul", "h2 a0", "z").Named("m/m.d:Mul"), onnx.Op("Neg", "z", "y").Named("m/m.e:Neg")},
+			"a0 after neg(z)"},
 	} {
 		got := endsOf(mustRecover(t, loop(c.last...)))
 		if !slices.Contains(strings.Split(got, "\n"), c.want) {
@@ -154,15 +167,17 @@ func TestReadTwiceInLoops(t *testing.T) {
 	}
 }
 
-// Where all but the last part of what cat joins have other readers, the list may end before it, torch.cat(xs + [self.up(x)], 1);
-// a list that goes on with what is made of its last part has it, ys.append(m(ys[-1])).
+// Where all but the last part of what cat joins have other readers, the list may end before it, torch.cat(xs +
+// [self.up(x)], 1); a list that goes on with what is made of its last part has it, ys.append(m(ys[-1])).
 func TestLastPartBesideAList(t *testing.T) {
 	graph := func(of string) onnx.Graph {
 		return onnx.Graph{
 			In: []onnx.Value{onnx.Float("in", 2, 4), onnx.Float("x", 2, 4)}, Out: []onnx.Value{{Name: "y"}},
 			Nodes: []onnx.Node{
-				onnx.Op("Sin", "in", "p0").Named("a.b0:Sin"), onnx.Op("Sin", "p0", "p1").Named("a.b1:Sin"), onnx.Op("Sin", "p1", "q").Named("a.b2:Sin"), onnx.Op("Sin", of, "p2").Named("a.up:Sin"),
-				onnx.Op("Concat", "p0 p1 p2", "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Concat", "c q", "d", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "d", "y").Named("a.last:Sqrt"),
+				onnx.Op("Sin", "in", "p0").Named("a.b0:Sin"), onnx.Op("Sin", "p0", "p1").Named("a.b1:Sin"), onnx.Op("Sin", "p1",
+					"q").Named("a.b2:Sin"), onnx.Op("Sin", of, "p2").Named("a.up:Sin"),
+				onnx.Op("Concat", "p0 p1 p2", "c", onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Concat", "c q", "d",
+					onnx.A("axis", 1)).Named("a:Concat"), onnx.Op("Sqrt", "d", "y").Named("a.last:Sqrt"),
 			},
 		}
 	}
@@ -221,24 +236,30 @@ func TestSkipConnections(t *testing.T) {
 			In: []onnx.Value{onnx.Float("in", 1, 2, 4, 4), onnx.Float("skip", 1, 2, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
 			Inits: []onnx.Tensor{onnx.Bare("u.weight", onnxload.Float32, 2, 2, 2, 2)},
 			Nodes: []onnx.Node{
-				onnx.Op("Exp", "in", "x").Named("e:Exp"), onnx.Op("ConvTranspose", "x u.weight", "up", onnx.A("strides", []int64{2, 2})).Named("u:ConvTranspose"),
-				onnx.Op("Concat", "up skip", "c", onnx.A("axis", 1)), onnx.Op("Sin", "c", "d").Named(dec), onnx.Op("Neg", "d", "y").Named("h:Neg"),
+				onnx.Op("Exp", "in", "x").Named("e:Exp"), onnx.Op("ConvTranspose", "x u.weight", "up",
+					onnx.A("strides", []int64{2, 2})).Named("u:ConvTranspose"),
+				onnx.Op("Concat", "up skip", "c", onnx.A("axis", 1)), onnx.Op("Sin", "c", "d").Named(dec), onnx.Op("Neg", "d",
+					"y").Named("h:Neg"),
 			},
 		}
 	}
-	wantEnds(t, mustRecover(t, graph("d:Sin")), "up after cat(up, skip)", "c after sin(c)", "x after sin(c)", "d after neg(d)")
-	wantEnds(t, mustRecover(t, graph("")), "x after conv_transpose(x, u.weight, -)", "up after cat(up, skip)", "c after sin(c)", "d after neg(d)")
+	wantEnds(t, mustRecover(t, graph("d:Sin")), "up after cat(up, skip)", "c after sin(c)", "x after sin(c)",
+		"d after neg(d)")
+	wantEnds(t, mustRecover(t, graph("")), "x after conv_transpose(x, u.weight, -)", "up after cat(up, skip)",
+		"c after sin(c)", "d after neg(d)")
 
 	// Where the guess is not made it is written down, and nothing else is where it could not be made.
 	p := without(mustRecover(t, graph("d:Sin")))
 	wantEnds(t, p, "x after conv_transpose(x, u.weight, -)", "up after cat(up, skip)", "c after sin(c)", "d after neg(d)")
-	if ends, _ := lifetime.Of(p); len(ends.Passed) != 1 || ends.Passed[0].Row != "decoder-skip" || p.Calls[0].Origin != ends.Passed[0].Origin {
+	if ends, _ := lifetime.Of(p); len(ends.Passed) != 1 || ends.Passed[0].Row != "decoder-skip" ||
+		p.Calls[0].Origin != ends.Passed[0].Origin {
 		t.Errorf("passed over were %v", ends.Passed)
 	}
 	if ends, _ := lifetime.Of(without(mustRecover(t, graph("")))); len(ends.Passed) != 0 {
 		t.Errorf("without a module that takes both, passed over were %v", ends.Passed)
 	}
-	// What makes the picture larger once more is the next turn of a loop: for up, skip in ...: x = torch.cat([up(x), skip], 1).
+	// What makes the picture larger once more is the next turn of a loop: for up, skip in ...: x = torch.cat([up(x),
+	// skip], 1).
 	g := graph("d:ConvTranspose")
 	g.Inits = append(g.Inits, onnx.Bare("d.weight", onnxload.Float32, 4, 2, 2, 2))
 	g.Nodes[3] = onnx.Op("ConvTranspose", "c d.weight", "d", onnx.A("strides", []int64{2, 2})).Named("d:ConvTranspose")
@@ -247,15 +268,16 @@ func TestSkipConnections(t *testing.T) {
 	}
 }
 
-// Where a file says no more than the outer module of some nodes, their own functions are unknown: nothing lives to the end
-// of one, though it is read twice.
+// Where a file says no more than the outer module of some nodes, their own functions are unknown: nothing lives to the
+// end of one, though it is read twice.
 func TestCutPlacesHoldNothing(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		p := mustRecover(t, onnx.Graph{
 			In: []onnx.Value{onnx.Float("x", 2, 3)}, Out: []onnx.Value{{Name: "y"}},
 			Nodes: []onnx.Node{
 				onnx.Op("Exp", "x", "a").Named("s/s.block:Exp"), onnx.Op("Sqrt", "a", "b").Named("s/s.block:Sqrt"),
-				onnx.Op("Concat", "a b", "c", onnx.A("axis", 1)).Named("s/s.block:Concat"), onnx.Op("Neg", "c", "y").Named("s/s.block:Neg"),
+				onnx.Op("Concat", "a b", "c", onnx.A("axis", 1)).Named("s/s.block:Concat"), onnx.Op("Neg", "c",
+					"y").Named("s/s.block:Neg"),
 			},
 		})
 		for i := range p.Scopes {

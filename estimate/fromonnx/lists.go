@@ -82,7 +82,8 @@ func (b *recovery) place(id onnxload.ValueID, last, n int) (at int, ok bool) {
 func emitListItem(b *recovery, n *onnxload.Node) {
 	list, ok := b.lists[b.in(n, 0)]
 	at, known := b.place(b.in(n, 1), -1, len(list))
-	if !ok || !known || at >= len(list) || list[at] == onnxload.NoValue || !slices.Equal(b.dims(list[at]), b.dims(n.Out[0])) {
+	if !ok || !known || at >= len(list) || list[at] == onnxload.NoValue ||
+		!slices.Equal(b.dims(list[at]), b.dims(n.Out[0])) {
 		b.opaque(n)
 		return
 	}

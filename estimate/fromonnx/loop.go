@@ -80,7 +80,8 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 			b.of[id] = carried[i-s.numbers]
 		default: // a slice of a tensor that a Scan takes apart
 			from := b.in(n, s.first+s.carried+k)
-			b.of[id] = b.temp("select", aten.Args{Dim: axisOf(s.axes, k, len(b.dims(from)))}, b.elem(id), b.dims(id), b.value(from))
+			b.of[id] = b.temp("select", aten.Args{Dim: axisOf(s.axes, k, len(b.dims(from)))}, b.elem(id), b.dims(id),
+				b.value(from))
 		}
 	}
 	for i := range s.body.Nodes {
@@ -123,7 +124,8 @@ func (b *recovery) inHost(m *onnxload.Node) bool {
 		return aten.Numel(b.dims(m.Out[0])) == 1
 	}
 	for j := range m.In {
-		if id := b.in(m, j); id != onnxload.NoValue && !b.host[id] && (b.m.Values[id].Init == nil || aten.Numel(b.dims(id)) != 1) {
+		if id := b.in(m, j); id != onnxload.NoValue && !b.host[id] &&
+			(b.m.Values[id].Init == nil || aten.Numel(b.dims(id)) != 1) {
 			return false
 		}
 	}
@@ -149,7 +151,8 @@ func (b *recovery) loopShape(n *onnxload.Node) (s *loopShape, why string) {
 		s.axes, s.outAxes = attrInts(n, "scan_input_axes"), attrInts(n, "scan_output_axes")
 	}
 	inputs := len(n.In) - s.first
-	if s.carried < 0 || inputs < s.carried || s.carried > len(s.body.Outputs)-s.flags || inputs < len(s.body.Inputs)-s.numbers {
+	if s.carried < 0 || inputs < s.carried || s.carried > len(s.body.Outputs)-s.flags ||
+		inputs < len(s.body.Inputs)-s.numbers {
 		return nil, ""
 	}
 	for i := s.first; i < len(n.In); i++ {

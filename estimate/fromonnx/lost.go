@@ -133,7 +133,8 @@ func (b *recovery) copies() (pairs [][2]onnxload.ValueID) {
 	}
 	for _, n := range b.nodes {
 		w := b.in(n, 1)
-		if n.Op != "MatMul" || !b.isParameter(w) || b.made[w] >= 0 || !strings.HasPrefix(b.m.Values[w].Name, "onnx::MatMul_") {
+		if n.Op != "MatMul" || !b.isParameter(w) || b.made[w] >= 0 ||
+			!strings.HasPrefix(b.m.Values[w].Name, "onnx::MatMul_") {
 			continue
 		}
 		d := b.dims(w)
@@ -256,5 +257,6 @@ func (b *recovery) inferenceOnly() string {
 // result of the graph: so a decoder carries its keys and values from call to call.
 func (b *recovery) isCache(n *onnxload.Node) bool {
 	first := b.in(n, 0)
-	return len(n.In) == 2 && b.isTensor(first) && b.out[b.id(n.Out[0])] && b.elem(first).IsFloat() && len(b.dims(first)) >= 3 && slices.Contains(b.m.Graph.Inputs, first)
+	return len(n.In) == 2 && b.isTensor(first) && b.out[b.id(n.Out[0])] && b.elem(first).IsFloat() &&
+		len(b.dims(first)) >= 3 && slices.Contains(b.m.Graph.Inputs, first)
 }

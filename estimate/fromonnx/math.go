@@ -79,7 +79,8 @@ func emitROIAlign(b *recovery, n *onnxload.Node) {
 }
 
 func emitLRN(b *recovery, n *onnxload.Node) {
-	b.call("local_response_norm", aten.Args{Kernel: []int64{attrInt(n, "size", 1)}}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("local_response_norm", aten.Args{Kernel: []int64{attrInt(n, "size", 1)}}, []aten.ValueID{b.value(b.in(n, 0))},
+		n.Out[0])
 }
 
 // alongAxis emits an operator over the dimension of the axis attribute.
@@ -115,7 +116,8 @@ func emitMeanVariance(b *recovery, n *onnxload.Node) {
 // ReLU is written with: torch.square(F.relu(x)) in transformers' ReLUSquaredActivation and in RWKV. square is pow(x,
 // 2), which autocast runs, and saves for, in float32; mul it does not.
 func emitMul(b *recovery, n *onnxload.Node) {
-	if x := b.in(n, 0); x != onnxload.NoValue && x == b.in(n, 1) && b.places[b.at].Op == "" && len(b.usesOf(x)) == 2 && !b.out[x] {
+	if x := b.in(n, 0); x != onnxload.NoValue && x == b.in(n, 1) && b.places[b.at].Op == "" && len(b.usesOf(x)) == 2 &&
+		!b.out[x] {
 		if relu, _ := b.producedBy(x, "Relu"); relu != nil && b.guess(dialect.SquaredReLU) {
 			b.call("square", aten.Args{}, []aten.ValueID{b.value(x)}, n.Out[0])
 			return

@@ -105,7 +105,8 @@ func mergedAt(p *aten.Program, x int32, at, made []int32, uses [][]int32) (chain
 		c := &p.Calls[i]
 		switch {
 		case i == x:
-		case i < x && len(c.Out) == 1 && c.Out[0] != aten.NoValue && len(uses[c.Out[0]]) > 0 && !slices.ContainsFunc(uses[c.Out[0]], func(u int32) bool { return !inChain(u) }):
+		case i < x && len(c.Out) == 1 && c.Out[0] != aten.NoValue && len(uses[c.Out[0]]) > 0 &&
+			!slices.ContainsFunc(uses[c.Out[0]], func(u int32) bool { return !inChain(u) }):
 			chain = append(chain, i)
 		case alike(p, i, j):
 			if i > x {
@@ -152,14 +153,18 @@ func evenly(p *aten.Program, at []int32) bool {
 
 // readsOf reports whether a call reads a parameter.
 func readsOf(p *aten.Program, i int32) bool {
-	return slices.ContainsFunc(p.Calls[i].In, func(v aten.ValueID) bool { return v != aten.NoValue && p.Values[v].Kind == aten.Parameter })
+	return slices.ContainsFunc(p.Calls[i].In, func(v aten.ValueID) bool {
+		return v != aten.NoValue &&
+			p.Values[v].Kind == aten.Parameter
+	})
 }
 
 // alike reports whether two calls are one line of a program at different times: the same operator and arguments, with
 // the same parameters and tensors of the same sizes.
 func alike(p *aten.Program, i, j int32) bool {
 	c, d := &p.Calls[i], &p.Calls[j]
-	if c.Op != d.Op || len(c.In) != len(d.In) || len(c.Out) != len(d.Out) || c.Args != d.Args && !reflect.DeepEqual(c.Args, d.Args) {
+	if c.Op != d.Op || len(c.In) != len(d.In) || len(c.Out) != len(d.Out) || c.Args != d.Args &&
+		!reflect.DeepEqual(c.Args, d.Args) {
 		return false
 	}
 	same := func(v, w aten.ValueID) bool {

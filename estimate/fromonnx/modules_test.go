@@ -26,9 +26,10 @@ type attentionForm struct {
 
 func (f attentionForm) graph() onnx.Graph {
 	g := onnx.Graph{
-		In:    []onnx.Value{onnx.Float("q", 2, 4, 6, 8), onnx.Float("v", 2, 4, 6, 8)},
-		Inits: []onnx.Tensor{fromonnxtest.F32s("s", 0.5), fromonnxtest.F32s("zero", 0), fromonnxtest.F32s("inf", -1e9), fromonnxtest.F32s("p", 0.1), onnx.Int64s("three", 8, 6, 8), onnx.Int64s("four", 2, 4, 8, 6)},
-		Out:   []onnx.Value{onnx.Float("y", 2, 4, 6, 8)},
+		In: []onnx.Value{onnx.Float("q", 2, 4, 6, 8), onnx.Float("v", 2, 4, 6, 8)},
+		Inits: []onnx.Tensor{fromonnxtest.F32s("s", 0.5), fromonnxtest.F32s("zero", 0), fromonnxtest.F32s("inf", -1e9),
+			fromonnxtest.F32s("p", 0.1), onnx.Int64s("three", 8, 6, 8), onnx.Int64s("four", 2, 4, 8, 6)},
+		Out: []onnx.Value{onnx.Float("y", 2, 4, 6, 8)},
 	}
 	do := func(op, in, out string, attrs ...onnx.Attr) {
 		g.Nodes = append(g.Nodes, onnx.Op(op, in, out, attrs...))
@@ -115,7 +116,8 @@ func TestAttentionForms(t *testing.T) {
 		{"three dimensions", attentionForm{three: true}, []string{"sdpa(q, k, v, -)"}},
 		{"groups", attentionForm{groups: true}, append(slices.Clone(groups), "sdpa(q, kr, vr, -)")},
 		{"groups and fixed mask", attentionForm{groups: true, mask: "m", fixed: true}, []string{"sdpa(q, k, v, -)"}},
-		{"written by hand", attentionForm{unscaled: true}, []string{"permute(k)", "mul(kt, number)", "matmul(q, ks)", "softmax(scores)", "matmul(probs, v)"}},
+		{"written by hand", attentionForm{unscaled: true}, []string{"permute(k)", "mul(kt, number)", "matmul(q, ks)",
+			"softmax(scores)", "matmul(probs, v)"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := mustRecover(t, c.form.graph())
@@ -163,13 +165,17 @@ func recurrentGraph(op string, layers int, both, drop bool) onnx.Graph {
 	if both {
 		dirs, direction = 2, "bidirectional"
 	}
-	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 5, 2, 4*dirs)}, Out: []onnx.Value{onnx.Float("y", 5, 2, hidden*dirs)}, Inits: []onnx.Tensor{onnx.Int64s("to", 5, 2, -1), fromonnxtest.F32s("p", 0.3)}}
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 5, 2, 4*dirs)},
+		Out:   []onnx.Value{onnx.Float("y", 5, 2, hidden*dirs)},
+		Inits: []onnx.Tensor{onnx.Int64s("to", 5, 2, -1), fromonnxtest.F32s("p", 0.3)}}
 	at := "x"
 	for l := range layers {
 		w, r, b := fmt.Sprintf("rnn.w%d", l), fmt.Sprintf("rnn.r%d", l), fmt.Sprintf("rnn.b%d", l)
-		g.Inits = append(g.Inits, fromonnxtest.Weights(w, dirs, gates*hidden, 4*dirs), fromonnxtest.Weights(r, dirs, gates*hidden, hidden), fromonnxtest.Weights(b, dirs, 2*gates*hidden))
+		g.Inits = append(g.Inits, fromonnxtest.Weights(w, dirs, gates*hidden, 4*dirs),
+			fromonnxtest.Weights(r, dirs, gates*hidden, hidden), fromonnxtest.Weights(b, dirs, 2*gates*hidden))
 		out := fmt.Sprintf("h%d", l)
-		g.Nodes = append(g.Nodes, onnx.Op(op, strings.Join([]string{at, w, r, b}, " "), out, onnx.A("hidden_size", hidden), onnx.A("direction", direction)),
+		g.Nodes = append(g.Nodes, onnx.Op(op, strings.Join([]string{at, w, r, b}, " "), out, onnx.A("hidden_size", hidden),
+			onnx.A("direction", direction)),
 			onnx.Op("Transpose", out, out+"t", onnx.A("perm", []int64{0, 2, 1, 3})))
 		at = out + "r"
 		if l == layers-1 {
@@ -195,7 +201,8 @@ func TestRecurrentModules(t *testing.T) {
 						t.Fatalf("%d layers of %s:\n%s", layers, op, fromonnxtest.CallsOf(p))
 					}
 					a := p.Calls[0].Args
-					if a.Layers != int64(layers) || a.Both != both || (a.P > 0) != (drop && layers > 1) || len(p.Flat) != 1 || len(p.Flat[0]) != 3*layers {
+					if a.Layers != int64(layers) || a.Both != both || (a.P > 0) != (drop && layers > 1) || len(p.Flat) != 1 ||
+						len(p.Flat[0]) != 3*layers {
 						t.Errorf("%d layers of %s, both %v, dropout %v: %+v, weights %v", layers, op, both, drop, a, p.Flat)
 					}
 				}
@@ -231,25 +238,43 @@ func TestFusedOperators(t *testing.T) {
 	ms := func(op, in, out string, attrs ...onnx.Attr) onnx.Node {
 		return onnx.Op(op, in, out, attrs...).Of("com.microsoft")
 	}
-	inits := []onnx.Tensor{fromonnxtest.Weights("ln.weight", 8), fromonnxtest.Weights("ln.bias", 8), fromonnxtest.Weights("fc.bias", 8), fromonnxtest.Weights("skip.table", 2, 4, 8), fromonnxtest.Weights("qkv.weight", 8, 24), fromonnxtest.Weights("qkv.bias", 24),
-		fromonnxtest.Weights("fc.weight", 8, 8), fromonnxtest.Weights("conv.weight", 3, 4, 1), onnx.Bare("packed.buffer", onnxload.Uint8, 5, 1, 16), fromonnxtest.Weights("scales.buffer", 5)}
+	inits := []onnx.Tensor{fromonnxtest.Weights("ln.weight", 8), fromonnxtest.Weights("ln.bias", 8),
+		fromonnxtest.Weights("fc.bias", 8), fromonnxtest.Weights("skip.table", 2, 4, 8),
+		fromonnxtest.Weights("qkv.weight", 8, 24), fromonnxtest.Weights("qkv.bias", 24),
+		fromonnxtest.Weights("fc.weight", 8, 8), fromonnxtest.Weights("conv.weight", 3, 4, 1), onnx.Bare("packed.buffer",
+			onnxload.Uint8, 5, 1, 16), fromonnxtest.Weights("scales.buffer", 5)}
 	runPatterns(t, []patternCase{
-		{name: "FastGelu", inits: inits, nodes: []onnx.Node{ms("FastGelu", "x fc.bias", "y")}, want: []string{"add(x, fc.bias)", "gelu(_)"}},
-		{name: "BiasGelu", inits: inits, nodes: []onnx.Node{ms("BiasGelu", "x fc.bias", "y")}, want: []string{"add(x, fc.bias)", "gelu(_)"}},
-		{name: "QuickGelu", nodes: []onnx.Node{ms("QuickGelu", "x", "y")}, want: []string{"mul(x, number)", "sigmoid(_)", "mul(x, _)"}},
+		{name: "FastGelu", inits: inits, nodes: []onnx.Node{ms("FastGelu", "x fc.bias", "y")},
+			want: []string{"add(x, fc.bias)", "gelu(_)"}},
+		{name: "BiasGelu", inits: inits, nodes: []onnx.Node{ms("BiasGelu", "x fc.bias", "y")},
+			want: []string{"add(x, fc.bias)", "gelu(_)"}},
+		{name: "QuickGelu", nodes: []onnx.Node{ms("QuickGelu", "x", "y")},
+			want: []string{"mul(x, number)", "sigmoid(_)", "mul(x, _)"}},
 		{name: "Gelu", nodes: []onnx.Node{ms("Gelu", "x", "y")}, want: []string{"gelu(x)"}},
-		{name: "SkipLayerNormalization", inits: inits, nodes: []onnx.Node{ms("SkipLayerNormalization", "x skip.table ln.weight ln.bias fc.bias", "n - - s"), onnx.Op("Add", "n s", "y")},
+		{name: "SkipLayerNormalization", inits: inits, nodes: []onnx.Node{ms("SkipLayerNormalization",
+			"x skip.table ln.weight ln.bias fc.bias", "n - - s"), onnx.Op("Add", "n s", "y")},
 			want: []string{"add(x, skip.table)", "add(_, fc.bias)", "layer_norm(_, ln.weight, ln.bias)", "add(n, _)"}},
-		{name: "SkipSimplifiedLayerNormalization", inits: inits, nodes: []onnx.Node{ms("SkipSimplifiedLayerNormalization", "x skip.table ln.weight", "y")}, want: []string{"add(x, skip.table)", "rms_norm(_, ln.weight)"}},
-		{name: "Attention", inits: inits, nodes: []onnx.Node{ms("Attention", "x qkv.weight qkv.bias", "y", onnx.A("num_heads", 2))},
-			want: []string{"matmul(x, qkv.weight)", "add(_, qkv.bias)", "split(_)", "reshape(_)", "permute(_)", "reshape(_)", "permute(_)", "reshape(_)", "permute(_)", "sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
+		{name: "SkipSimplifiedLayerNormalization", inits: inits,
+			nodes: []onnx.Node{ms("SkipSimplifiedLayerNormalization", "x skip.table ln.weight", "y")},
+			want:  []string{"add(x, skip.table)", "rms_norm(_, ln.weight)"}},
+		{name: "Attention", inits: inits, nodes: []onnx.Node{ms("Attention", "x qkv.weight qkv.bias", "y",
+			onnx.A("num_heads", 2))},
+			want: []string{"matmul(x, qkv.weight)", "add(_, qkv.bias)", "split(_)", "reshape(_)", "permute(_)", "reshape(_)",
+				"permute(_)", "reshape(_)", "permute(_)", "sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
 		{name: "MultiHeadAttention", nodes: []onnx.Node{ms("MultiHeadAttention", "x x x", "y", onnx.A("num_heads", 2))},
-			want: []string{"reshape(x)", "permute(_)", "reshape(x)", "permute(_)", "reshape(x)", "permute(_)", "sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
-		{name: "FusedMatMul", inits: inits, nodes: []onnx.Node{ms("FusedMatMul", "x fc.weight", "y", onnx.A("transB", 1))}, want: []string{"permute(fc.weight)", "matmul(x, _)"}},
-		{name: "FusedMatMul of another batch", shape: []any{2, 3, 4, 5}, nodes: []onnx.Node{ms("FusedMatMul", "x x", "y", onnx.A("transBatchA", 1), onnx.A("transBatchB", 1), onnx.A("transB", 1))},
+			want: []string{"reshape(x)", "permute(_)", "reshape(x)", "permute(_)", "reshape(x)", "permute(_)",
+				"sdpa(_, _, _, -)", "permute(_)", "reshape(_)"}},
+		{name: "FusedMatMul", inits: inits, nodes: []onnx.Node{ms("FusedMatMul", "x fc.weight", "y", onnx.A("transB", 1))},
+			want: []string{"permute(fc.weight)", "matmul(x, _)"}},
+		{name: "FusedMatMul of another batch", shape: []any{2, 3, 4, 5},
+			nodes: []onnx.Node{ms("FusedMatMul", "x x", "y", onnx.A("transBatchA", 1), onnx.A("transBatchB", 1),
+				onnx.A("transB", 1))},
 			want: []string{"permute(x)", "permute(x)", "matmul(_, _)"}},
-		{name: "FusedConv", inits: inits, nodes: []onnx.Node{ms("FusedConv", "x conv.weight", "y", onnx.A("activation", "Relu"))}, want: []string{"conv(x, conv.weight, -)", "relu(y)"}},
-		{name: "MatMulNBits", inits: inits, nodes: []onnx.Node{ms("MatMulNBits", "x packed.buffer scales.buffer", "y", onnx.A("K", 8), onnx.A("N", 5), onnx.A("bits", 4), onnx.A("block_size", 32))}, want: []string{"fill()", "matmul(x, _)"}},
+		{name: "FusedConv", inits: inits, nodes: []onnx.Node{ms("FusedConv", "x conv.weight", "y",
+			onnx.A("activation", "Relu"))}, want: []string{"conv(x, conv.weight, -)", "relu(y)"}},
+		{name: "MatMulNBits", inits: inits, nodes: []onnx.Node{ms("MatMulNBits", "x packed.buffer scales.buffer", "y",
+			onnx.A("K", 8), onnx.A("N", 5), onnx.A("bits", 4),
+			onnx.A("block_size", 32))}, want: []string{"fill()", "matmul(x, _)"}},
 	})
 	p := mustRecover(t, patternCase{inits: inits, nodes: []onnx.Node{ms("BiasGelu", "x fc.bias", "y")}}.graph())
 	if !strings.Contains(p.InferOnly, "BiasGelu") || len(p.Unknown) > 0 {
@@ -260,12 +285,14 @@ func TestFusedOperators(t *testing.T) {
 // Quantized arithmetic makes results of its own types, and a graph of it is for inference, as is one that is
 // given the keys and values of earlier tokens.
 func TestGraphsForInference(t *testing.T) {
-	p := mustRecover(t, patternCase{shape: []any{2, 8}, inits: []onnx.Tensor{fromonnxtest.F32s("scale", 0.1), onnx.Bare("zero", onnxload.Int8)}, nodes: []onnx.Node{
+	p := mustRecover(t, patternCase{shape: []any{2, 8}, inits: []onnx.Tensor{fromonnxtest.F32s("scale", 0.1),
+		onnx.Bare("zero", onnxload.Int8)}, nodes: []onnx.Node{
 		onnx.Op("QuantizeLinear", "x scale zero", "q"), onnx.Op("DequantizeLinear", "q scale zero", "y")}}.graph())
 	if !strings.Contains(p.InferOnly, "QuantizeLinear") || len(p.Unknown) > 0 {
 		t.Errorf("for inference: %q, unknown: %v", p.InferOnly, p.Unknown)
 	}
-	g := onnx.Graph{In: []onnx.Value{onnx.Float("past", 2, 4, 6, 8), onnx.Float("k", 2, 4, 1, 8)}, Out: []onnx.Value{{Name: "y"}, {Name: "present"}},
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("past", 2, 4, 6, 8), onnx.Float("k", 2, 4, 1, 8)},
+		Out:   []onnx.Value{{Name: "y"}, {Name: "present"}},
 		Nodes: []onnx.Node{onnx.Op("Concat", "past k", "present", onnx.A("axis", 2)), onnx.Op("Relu", "present", "y")}}
 	if p := mustRecover(t, g); !strings.Contains(p.InferOnly, "earlier tokens") {
 		t.Errorf("for inference: %q", p.InferOnly)
@@ -278,7 +305,8 @@ func TestGraphsForInference(t *testing.T) {
 
 // Losses within the graph, and what is cut or padded to a size.
 func TestRareOperators(t *testing.T) {
-	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 8), onnx.Val("labels", onnxload.Int64, 2)}, Inits: []onnx.Tensor{fromonnxtest.Weights("fc.weight", 8, 8)}, Out: []onnx.Value{{Name: "y"}},
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 8), onnx.Val("labels", onnxload.Int64, 2)},
+		Inits: []onnx.Tensor{fromonnxtest.Weights("fc.weight", 8, 8)}, Out: []onnx.Value{{Name: "y"}},
 		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "h"), onnx.Op("SoftmaxCrossEntropyLoss", "h labels", "y")}}
 	wantCalls(t, mustRecover(t, g), "linear(x, fc.weight, -)", "log_softmax(h)", "nll_loss(_, labels)")
 	g.Nodes[1] = onnx.Op("NegativeLogLikelihoodLoss", "h labels", "y")
@@ -289,25 +317,32 @@ func TestRareOperators(t *testing.T) {
 	}
 	sizes := []onnx.Tensor{onnx.Int64s("small", 2, 2, 4), onnx.Int64s("mixed", 2, 2, 10)}
 	runPatterns(t, []patternCase{
-		{name: "crop", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x small", "y")}, want: []string{"slice(x)"}},
-		{name: "crop and pad", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x mixed", "y")}, want: []string{"slice(x)", "constant_pad(_)"}},
+		{name: "crop", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x small", "y")},
+			want: []string{"slice(x)"}},
+		{name: "crop and pad", inits: sizes, nodes: []onnx.Node{onnx.Op("CenterCropPad", "x mixed", "y")},
+			want: []string{"slice(x)", "constant_pad(_)"}},
 	})
 }
 
 // A convolution that pads one side more than the other follows an F.pad.
 func TestConvOfUnevenPadding(t *testing.T) {
 	conv := func(pads ...int64) patternCase {
-		return patternCase{shape: []any{2, 3, 8, 8}, inits: []onnx.Tensor{fromonnxtest.Weights("conv.weight", 4, 3, 3, 3)}, nodes: []onnx.Node{
-			onnx.Op("Conv", "x conv.weight", "y", onnx.A("kernel_shape", []int64{3, 3}), onnx.A("strides", []int64{2, 2}), onnx.A("pads", pads))}}
+		return patternCase{shape: []any{2, 3, 8, 8}, inits: []onnx.Tensor{fromonnxtest.Weights("conv.weight", 4, 3, 3, 3)},
+			nodes: []onnx.Node{
+				onnx.Op("Conv", "x conv.weight", "y", onnx.A("kernel_shape", []int64{3, 3}), onnx.A("strides", []int64{2, 2}),
+					onnx.A("pads", pads))}}
 	}
 	uneven, even := conv(0, 0, 1, 1), conv(1, 1, 1, 1)
 	uneven.name, uneven.want = "uneven", []string{"constant_pad(x)", "conv(_, conv.weight, -)"}
 	even.name, even.want = "even", []string{"conv(x, conv.weight, -)"}
 	shared := conv(0, 0, 1, 1)
 	shared.inits = append(shared.inits, onnx.Int64s("around", 0, 0, 0, 0, 0, 0, 1, 1))
-	shared.nodes = append([]onnx.Node{onnx.Op("Pad", "x around", "p"), onnx.Op("MaxPool", "p", "m", onnx.A("kernel_shape", []int64{3, 3}), onnx.A("strides", []int64{2, 2}))}, shared.nodes[0], onnx.Op("Concat", "c m", "y", onnx.A("axis", 1)))
+	shared.nodes = append([]onnx.Node{onnx.Op("Pad", "x around", "p"),
+		onnx.Op("MaxPool", "p", "m", onnx.A("kernel_shape", []int64{3, 3}), onnx.A("strides", []int64{2, 2}))},
+		shared.nodes[0], onnx.Op("Concat", "c m", "y", onnx.A("axis", 1)))
 	shared.nodes[2].Out[0] = "c"
-	shared.name, shared.want = "padded for a pooling too", []string{"constant_pad(x)", "max_pool(p)", "conv(p, conv.weight, -)", "cat(c, m)"}
+	shared.name, shared.want = "padded for a pooling too", []string{"constant_pad(x)", "max_pool(p)",
+		"conv(p, conv.weight, -)", "cat(c, m)"}
 	runPatterns(t, []patternCase{uneven, even, shared})
 }
 

@@ -257,8 +257,8 @@ func (b *recovery) values(n *onnxload.Node) []aten.ValueID {
 	return in
 }
 
-// alongAxis returns the second argument of an operator from before opset 7 as PyTorch wants it: its dimensions lie along
-// those of the first from axis on, PyTorch's along the last ones, so a view puts ones behind.
+// alongAxis returns the second argument of an operator from before opset 7 as PyTorch wants it: its dimensions lie
+// along those of the first from axis on, PyTorch's along the last ones, so a view puts ones behind.
 func (b *recovery) alongAxis(n *onnxload.Node, v aten.ValueID) aten.ValueID {
 	id, axis := b.in(n, 1), attrInt(n, "axis", -1)
 	shape := b.dims(id)

@@ -38,7 +38,8 @@ func matchNoise(b *recovery, i int) {
 		nodes = append(nodes, at)
 		_, number := b.number(b.other(u, v))
 		switch {
-		case (u.Op == "Less" || u.Op == "LessOrEqual" || u.Op == "Greater" || u.Op == "GreaterOrEqual") && number, u.Op == "Floor":
+		case (u.Op == "Less" || u.Op == "LessOrEqual" || u.Op == "Greater" || u.Op == "GreaterOrEqual") &&
+			number, u.Op == "Floor":
 			binary, floored = true, u.Op == "Floor"
 		case u.Op == "Cast", u.Op == "CastLike" && b.in(u, 0) == b.id(v):
 		case (u.Op == "Add" || u.Op == "Mul") && number, u.Op == "Div" && number && b.in(u, 0) == b.id(v):

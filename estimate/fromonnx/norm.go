@@ -30,7 +30,8 @@ func matchLayerNorm(b *recovery, i int) {
 	for _, u := range b.usesOf(d) {
 		switch n := b.nodes[u]; n.Op {
 		case "Pow", "Mul":
-			if !b.done[u] && (n.Op == "Mul" && b.in(n, 0) == d && b.in(n, 1) == d || n.Op == "Pow" && b.isNumber(b.in(n, 1), 2)) {
+			if !b.done[u] && (n.Op == "Mul" && b.in(n, 0) == d && b.in(n, 1) == d || n.Op == "Pow" &&
+				b.isNumber(b.in(n, 1), 2)) {
 				pow, pi = n, int(u)
 			}
 		case "Div":
@@ -83,7 +84,8 @@ func matchLayerNorm(b *recovery, i int) {
 		return
 	}
 	b.claim(func() {
-		b.call("layer_norm", aten.Args{Shape: shape[from:]}, []aten.ValueID{b.value(x), b.value(params[0]), b.value(params[1])}, last)
+		b.call("layer_norm", aten.Args{Shape: shape[from:]}, []aten.ValueID{b.value(x), b.value(params[0]),
+			b.value(params[1])}, last)
 	}, members...)
 }
 
@@ -166,7 +168,8 @@ func matchRMSNorm(b *recovery, i int) {
 			w, shifted, members = p, true, append(members, oi)
 		}
 	}
-	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil && !strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
+	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil &&
+		!strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
 		return
 	}
 	if !b.guess(dialect.FloatRMSNorm) {
@@ -233,14 +236,16 @@ func matchCenteredNorm(b *recovery, i int) {
 	}
 	second, ci := b.producedBy(b.in(norm, 0), "Sub")
 	scale, ki := b.user(norm.Out[0], "Mul")
-	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || scale == nil || !b.isParameter(b.in(scale, 0)) {
+	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || scale == nil ||
+		!b.isParameter(b.in(scale, 0)) {
 		return
 	}
 	uses := 1 // of each difference; an optimizer merges them
 	if fi == ci {
 		uses = 2
 	}
-	if len(b.usesOf(first.Out[0])) != uses || len(b.usesOf(second.Out[0])) != uses || len(b.usesOf(mean.Out[0])) != 3-uses {
+	if len(b.usesOf(first.Out[0])) != uses || len(b.usesOf(second.Out[0])) != uses ||
+		len(b.usesOf(mean.Out[0])) != 3-uses {
 		return
 	}
 	shape, small := b.dims(x), b.dims(mean.Out[0])
@@ -287,7 +292,8 @@ func matchWeightNorm(b *recovery, i int) {
 	g := b.other(mul, div.Out[0])
 	shape, norms := b.dims(v), b.dims(norm.Out[0])
 	last := len(shape) - 1
-	if !b.isParameter(g) || last < 1 || len(norms) != len(shape) || aten.Numel(norms) != norms[0] && aten.Numel(norms) != norms[last] || !slices.Equal(b.dims(g), norms) {
+	if !b.isParameter(g) || last < 1 || len(norms) != len(shape) || aten.Numel(norms) != norms[0] &&
+		aten.Numel(norms) != norms[last] || !slices.Equal(b.dims(g), norms) {
 		return
 	}
 	b.claim(func() { b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Out[0]) }, i, di, mi)

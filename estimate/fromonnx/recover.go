@@ -49,7 +49,8 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 		for i := range b.nodes {
 			b.at = i
-			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil && n.Out[0] != onnxload.NoValue {
+			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil &&
+				n.Out[0] != onnxload.NoValue {
 				p.match(b, i)
 			}
 		}
@@ -280,7 +281,8 @@ func (b *recovery) call(op string, args aten.Args, in []aten.ValueID, outs ...on
 // temp emits a call whose only result has no ONNX value.
 func (b *recovery) temp(op string, args aten.Args, dtype aten.DType, shape []int64, in ...aten.ValueID) aten.ValueID {
 	v := b.add(aten.Value{DType: dtype, Shape: shape})
-	b.push(aten.Call{Op: op, In: in, Out: []aten.ValueID{v}, Args: args.Kept(), Layer: b.layer(b.at), Scope: b.scopeOf(b.at)})
+	b.push(aten.Call{Op: op, In: in, Out: []aten.ValueID{v}, Args: args.Kept(), Layer: b.layer(b.at),
+		Scope: b.scopeOf(b.at)})
 	return v
 }
 

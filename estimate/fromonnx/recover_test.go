@@ -19,7 +19,8 @@ func mustRecover(t *testing.T, g onnx.Graph) *aten.Program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []eager.Options{{}, {Settings: eager.Settings{Precision: eager.AMPBF16}}, {Settings: eager.Settings{Precision: eager.FP16, ChannelsLast: true}}} {
+	for _, o := range []eager.Options{{}, {Settings: eager.Settings{Precision: eager.AMPBF16}},
+		{Settings: eager.Settings{Precision: eager.FP16, ChannelsLast: true}}} {
 		if _, err := eager.Simulate(p, o); err != nil {
 			t.Fatalf("%v\n%s", err, fromonnxtest.CallsOf(p))
 		}
@@ -37,9 +38,11 @@ func wantCalls(t *testing.T, p *aten.Program, want ...string) {
 // An output may be an input, a constant, or given twice.
 func TestOutputsThatNothingComputes(t *testing.T) {
 	g := onnx.Graph{
-		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3), onnx.Bare("c", onnxload.Float32, 4)},
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3),
+			onnx.Bare("c", onnxload.Float32, 4)},
 		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "y"), onnx.Op("Identity", "y", "z")},
-		Out:   []onnx.Value{onnx.Float("y", 2, 3), onnx.Float("x", 2, 3), onnx.Float("c", 4), onnx.Float("z", 2, 3), onnx.Float("fc.weight", 3, 3)},
+		Out: []onnx.Value{onnx.Float("y", 2, 3), onnx.Float("x", 2, 3), onnx.Float("c", 4), onnx.Float("z", 2, 3),
+			onnx.Float("fc.weight", 3, 3)},
 	}
 	for range g.Out {
 		g.Out = append(g.Out[1:], g.Out[0])
@@ -71,8 +74,9 @@ func TestOutputsThatNothingComputes(t *testing.T) {
 func TestIntegerOutputHasNoGradient(t *testing.T) {
 	p, err := fromonnxtest.Recovered(onnx.Graph{
 		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3)},
-		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "h"), onnx.Op("ArgMax", "h", "y", onnx.A("axis", 1), onnx.A("keepdims", 0))},
-		Out:   []onnx.Value{onnx.Val("y", onnxload.Int64, 2)},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "h"),
+			onnx.Op("ArgMax", "h", "y", onnx.A("axis", 1), onnx.A("keepdims", 0))},
+		Out: []onnx.Value{onnx.Val("y", onnxload.Int64, 2)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,15 +98,17 @@ func TestIntegerOutputHasNoGradient(t *testing.T) {
 // Sizes that no computer has are an error that names the value.
 func TestSizesBeyondReason(t *testing.T) {
 	for _, dims := range [][]any{{1 << 31, 1 << 31}, {int64(1 << 62), 8}, {0, int64(1 << 62), int64(1 << 62)}, {1 << 49}} {
-		_, err := fromonnxtest.Recovered(onnx.Graph{In: []onnx.Value{onnx.Float("x", dims...)}, Nodes: []onnx.Node{onnx.Op("Relu", "x", "y")}, Out: []onnx.Value{{Name: "y"}}})
+		_, err := fromonnxtest.Recovered(onnx.Graph{In: []onnx.Value{onnx.Float("x", dims...)},
+			Nodes: []onnx.Node{onnx.Op("Relu", "x", "y")}, Out: []onnx.Value{{Name: "y"}}})
 		if err == nil || !strings.Contains(err.Error(), `value "x"`) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: error %v", dims, err)
 		}
 	}
 	// The product of these is fine, what attention needs for them is not.
 	p, err := fromonnxtest.Recovered(onnx.Graph{
-		In:    []onnx.Value{onnx.Float("x", 1, 1<<24, 1, 4), onnx.Float("k", 1, 1, 1<<24, 4)},
-		Nodes: []onnx.Node{onnx.Op("Expand", "k s", "ke"), onnx.Op("MatMul", "x kt", "y"), onnx.Op("Transpose", "ke", "kt", onnx.A("perm", []int64{0, 1, 3, 2}))},
+		In: []onnx.Value{onnx.Float("x", 1, 1<<24, 1, 4), onnx.Float("k", 1, 1, 1<<24, 4)},
+		Nodes: []onnx.Node{onnx.Op("Expand", "k s", "ke"), onnx.Op("MatMul", "x kt", "y"),
+			onnx.Op("Transpose", "ke", "kt", onnx.A("perm", []int64{0, 1, 3, 2}))},
 		Inits: []onnx.Tensor{onnx.Int64s("s", 1, 1<<24, 1<<24, 4)}, Out: []onnx.Value{{Name: "y"}},
 	})
 	if err == nil {
@@ -117,7 +123,8 @@ func TestSizesBeyondReason(t *testing.T) {
 func TestDeepModules(t *testing.T) {
 	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 3)}, Out: []onnx.Value{{Name: "y"}}}
 	deep := strings.Repeat("a.", 200_000)
-	g.Nodes = []onnx.Node{onnx.Op("MatMul", "x "+deep+"weight", "h").Named(deep + "fc:MatMul"), onnx.Op("Relu", "h", "y").Named(deep + "act:Relu")}
+	g.Nodes = []onnx.Node{onnx.Op("MatMul", "x "+deep+"weight", "h").Named(deep + "fc:MatMul"),
+		onnx.Op("Relu", "h", "y").Named(deep + "act:Relu")}
 	g.Inits = []onnx.Tensor{onnx.Bare(deep+"weight", onnxload.Float32, 3, 3)}
 	p := mustRecover(t, g)
 	if len(p.Scopes) > 64+1 {
@@ -129,8 +136,10 @@ func TestDeepModules(t *testing.T) {
 // A product's weight that several products share stays one parameter of one shape.
 func TestSharedWeight(t *testing.T) {
 	p := mustRecover(t, onnx.Graph{
-		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3), onnx.Bare("head.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
-		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("MatMul", "a fc.weight", "b"), onnx.Op("MatMul", "b head.weight", "y")},
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3),
+			onnx.Bare("head.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("MatMul", "a fc.weight", "b"),
+			onnx.Op("MatMul", "b head.weight", "y")},
 	})
 	wantCalls(t, p, "linear(x, fc.weight, -)", "linear(a, fc.weight, -)", "linear(b, head.weight, -)")
 	for _, v := range p.Values {
@@ -140,8 +149,10 @@ func TestSharedWeight(t *testing.T) {
 	}
 	// One that something else reads too is no Linear's.
 	p = mustRecover(t, onnx.Graph{
-		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("p.weight", onnxload.Float32, 3, 5)}, Out: []onnx.Value{{Name: "y"}},
-		Nodes: []onnx.Node{onnx.Op("MatMul", "x p.weight", "a"), onnx.Op("ReduceSum", "p.weight", "s", onnx.A("keepdims", 0)), onnx.Op("Add", "a s", "y")},
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("p.weight", onnxload.Float32, 3,
+			5)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{onnx.Op("MatMul", "x p.weight", "a"),
+			onnx.Op("ReduceSum", "p.weight", "s", onnx.A("keepdims", 0)), onnx.Op("Add", "a s", "y")},
 	})
 	wantCalls(t, p, "matmul(x, p.weight)", "sum(p.weight)", "add(a, s)")
 }
@@ -149,7 +160,8 @@ func TestSharedWeight(t *testing.T) {
 // What no row fits is opaque: its results are there, gradients go through, and it is counted.
 func TestOpaqueNode(t *testing.T) {
 	p := mustRecover(t, onnx.Graph{
-		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3, 3)}, Out: []onnx.Value{onnx.Float("y", 2, 5)},
+		In: []onnx.Value{onnx.Float("x", 2, 3)}, Inits: []onnx.Tensor{onnx.Bare("fc.weight", onnxload.Float32, 3,
+			3)}, Out: []onnx.Value{onnx.Float("y", 2, 5)},
 		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "a"), onnx.Op("Mystery", "a", "y").Of("example")},
 	})
 	wantCalls(t, p, "linear(x, fc.weight, -)", "opaque(a)")
@@ -161,8 +173,8 @@ func TestOpaqueNode(t *testing.T) {
 	}
 }
 
-// x.max(dim) and x.amax(dim) are exported alike: torch.export notes which it was, and else a dropped dimension is taken for the
-// former and a note says so.
+// x.max(dim) and x.amax(dim) are exported alike: torch.export notes which it was, and else a dropped dimension is
+// taken for the former and a note says so.
 func TestLargestOfADimension(t *testing.T) {
 	for _, tt := range []struct {
 		axes []int64
@@ -191,8 +203,10 @@ func TestAxesFromShapes(t *testing.T) {
 		keep    int
 		dims    []int
 	}{
-		{[]any{3, 2, 2}, []any{3, 2}, 0, []int{2}}, {[]any{3, 2, 5}, []any{3, 5}, 0, []int{1}}, {[]any{3, 2, 5}, []any{5}, 0, []int{0, 1}},
-		{[]any{3, 2, 5}, []any{3, 1, 5}, 1, []int{1}}, {[]any{3, 1, 5}, []any{3, 1, 5}, 1, []int{1}}, {[]any{3, 2}, []any{1, 1}, 1, []int{0, 1}},
+		{[]any{3, 2, 2}, []any{3, 2}, 0, []int{2}}, {[]any{3, 2, 5}, []any{3, 5}, 0, []int{1}}, {[]any{3, 2, 5}, []any{5}, 0,
+			[]int{0, 1}},
+		{[]any{3, 2, 5}, []any{3, 1, 5}, 1, []int{1}}, {[]any{3, 1, 5}, []any{3, 1, 5}, 1, []int{1}}, {[]any{3, 2},
+			[]any{1, 1}, 1, []int{0, 1}},
 	} {
 		p := mustRecover(t, onnx.Graph{
 			In:    []onnx.Value{onnx.Float("x", tt.in...), onnx.Typed("axes", onnx.TensorOf(onnxload.Int64, len(tt.dims)))},
@@ -211,7 +225,8 @@ func TestLegacyBroadcast(t *testing.T) {
 		In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
 		Inits: []onnx.Tensor{onnx.Zeros("bias", onnxload.Float32, 3), onnx.Zeros("row", onnxload.Float32, 8)},
 		Nodes: []onnx.Node{
-			onnx.Op("Add", "x bias", "a", onnx.A("broadcast", 1), onnx.A("axis", 1)), onnx.Op("Mul", "a row", "y", onnx.A("broadcast", 1)),
+			onnx.Op("Add", "x bias", "a", onnx.A("broadcast", 1), onnx.A("axis", 1)), onnx.Op("Mul", "a row", "y",
+				onnx.A("broadcast", 1)),
 		},
 	}, true)
 	if err != nil {
@@ -226,12 +241,14 @@ func TestLegacyBroadcast(t *testing.T) {
 // F.relu of what a module of the function's own made is no ReLU(inplace=True) module.
 func TestActivationsOfFunctions(t *testing.T) {
 	for _, tt := range []struct{ conv, relu, want string }{
-		{"block.conv:Conv", "block.act:Relu", "relu_(c)"}, {"block.conv:Conv", "block:Relu", "relu(c)"}, {"conv:Conv", ":Relu", "relu(c)"}, {":Conv", ":Relu", "relu_(c)"},
+		{"block.conv:Conv", "block.act:Relu", "relu_(c)"}, {"block.conv:Conv", "block:Relu", "relu(c)"}, {"conv:Conv",
+			":Relu", "relu(c)"}, {":Conv", ":Relu", "relu_(c)"},
 	} {
 		p := mustRecover(t, onnx.Graph{
 			In: []onnx.Value{onnx.Float("x", 2, 3, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
 			Inits: []onnx.Tensor{onnx.Zeros("conv.weight", onnxload.Float32, 4, 3, 3, 3)},
-			Nodes: []onnx.Node{onnx.Op("Conv", "x conv.weight", "c").Named(tt.conv), onnx.Op("Relu", "c", "r").Named(tt.relu), onnx.Op("Exp", "r", "y").Named("last:Exp")},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x conv.weight", "c").Named(tt.conv), onnx.Op("Relu", "c", "r").Named(tt.relu),
+				onnx.Op("Exp", "r", "y").Named("last:Exp")},
 		})
 		got := "relu(c)"
 		if p.Calls[1].Args.Inplace {

@@ -36,7 +36,8 @@ func matchRNN(op string) func(b *recovery, i int) {
 				inner = append(inner, di)
 			}
 			next, ni := b.user(v, first.Op)
-			if next == nil || b.in(next, 0) != b.id(v) || b.places[ni].Module != b.places[i].Module || attrInt(next, "hidden_size", 0) != hidden {
+			if next == nil || b.in(next, 0) != b.id(v) || b.places[ni].Module != b.places[i].Module ||
+				attrInt(next, "hidden_size", 0) != hidden {
 				break
 			}
 			args.P = max(args.P, p)

@@ -28,7 +28,8 @@ func matchRoll(b *recovery, i int) {
 	}
 	whole, tail, head := b.dims(x), b.dims(cut[0].Out[0]), b.dims(cut[1].Out[0])
 	d := b.axis(n, 0, len(whole))
-	if len(tail) != len(whole) || len(head) != len(whole) || d >= len(whole) || tail[d]+head[d] != whole[d] || !slices.Equal(b.dims(n.Out[0]), whole) {
+	if len(tail) != len(whole) || len(head) != len(whole) || d >= len(whole) || tail[d]+head[d] != whole[d] ||
+		!slices.Equal(b.dims(n.Out[0]), whole) {
 		return
 	}
 	from, ok := b.number(b.in(cut[0], 1))

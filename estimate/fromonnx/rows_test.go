@@ -10,8 +10,8 @@ import (
 )
 
 // A row names the inputs that ONNX gives its operator, in any of its versions. testdata/onnx-inputs.txt has them, as
-// scripts/onnx_inputs.py wrote them with ONNX 1.23.2: ! for an input that every node has, ? for one that may be left out, + and * for
-// any number of them from there on.
+// scripts/onnx_inputs.py wrote them with ONNX 1.23.2: ! for an input that every node has, ? for one that may be left
+// out, + and * for any number of them from there on.
 func TestRowsNameONNXInputs(t *testing.T) {
 	data, err := os.ReadFile("testdata/onnx-inputs.txt")
 	if err != nil {
@@ -35,7 +35,8 @@ func TestRowsNameONNXInputs(t *testing.T) {
 			}
 		}
 		if f.Least != least || f.Most != most || f.Required != required {
-			t.Errorf("%s: %d to %d inputs of which %b are required; ONNX has %d to %d, and requires %b", words[0], f.Least, f.Most, f.Required, least, most, required)
+			t.Errorf("%s: %d to %d inputs of which %b are required; ONNX has %d to %d, and requires %b", words[0], f.Least,
+				f.Most, f.Required, least, most, required)
 		}
 	}
 	if seen < 150 {

@@ -81,7 +81,8 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	if b.cloned[n.Out[0]] || b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) || b.isMapOfTokens(n, perm) && b.guess(dialect.MapOfTokens) {
+	if b.cloned[n.Out[0]] || b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) || b.isMapOfTokens(n, perm) &&
+		b.guess(dialect.MapOfTokens) {
 		v := b.temp("permute", aten.Args{Dims: perm}, b.elem(n.Out[0]), b.dims(n.Out[0]), b.value(b.in(n, 0)))
 		b.call("contiguous", aten.Args{}, []aten.ValueID{v}, n.Out[0])
 		return
@@ -126,7 +127,8 @@ func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 		return false
 	}
 	table := b.m.Values[b.in(g, 0)].Name
-	v := b.add(aten.Value{Name: table[:strings.LastIndexByte(table, '.')+1] + "index", Kind: aten.Buffer, DType: b.elem(id), Shape: b.dims(id)})
+	v := b.add(aten.Value{Name: table[:strings.LastIndexByte(table, '.')+1] + "index", Kind: aten.Buffer,
+		DType: b.elem(id), Shape: b.dims(id)})
 	b.of[b.id(id)] = v
 	b.prog.State = append(b.prog.State, v)
 	return true
@@ -163,7 +165,8 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
 	o := b.id(n.Out[0])
 	t, _ := b.producer(b.in(n, 0))
-	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) || len(b.dims(o)) != 5 || len(b.usesOf(o)) == 0 {
+	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) ||
+		len(b.dims(o)) != 5 || len(b.usesOf(o)) == 0 {
 		return false
 	}
 	for _, u := range b.usesOf(o) {
@@ -288,7 +291,8 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	case len(b.dims(idx)) == 0:
 		b.call("select", aten.Args{Dim: a}, []aten.ValueID{b.value(x)}, n.Out[0])
 	default:
-		b.call("index", aten.Args{Dim: a, Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(x), b.device(b.value(idx), idx)}, n.Out[0])
+		b.call("index", aten.Args{Dim: a, Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(x), b.device(b.value(idx), idx)},
+			n.Out[0])
 	}
 }
 
@@ -324,7 +328,8 @@ func emitGatherElements(b *recovery, n *onnxload.Node) {
 
 func emitGatherND(b *recovery, n *onnxload.Node) {
 	idx := b.in(n, 1)
-	b.call("index", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)}, n.Out[0])
+	b.call("index", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)},
+		n.Out[0])
 }
 
 func emitScatter(b *recovery, n *onnxload.Node) {

@@ -68,7 +68,8 @@ func (b *recovery) matchFloatAttention(i int) {
 		return
 	}
 	mask, _ := b.producer(b.in(add, 1))
-	if mask == nil || mask.Op != "Where" || b.elem(b.in(mask, 0)) != aten.Bool || !b.isNumber(b.in(mask, 1), 0) || !b.isCausal(b.in(mask, 0)) {
+	if mask == nil || mask.Op != "Where" || b.elem(b.in(mask, 0)) != aten.Bool || !b.isNumber(b.in(mask, 1), 0) ||
+		!b.isCausal(b.in(mask, 0)) {
 		return
 	}
 	if low, ok := b.number(b.in(mask, 2)); !ok || low > -1e38 { // torch.finfo(dtype).min
@@ -104,7 +105,8 @@ func (b *recovery) matchFloatAttention(i int) {
 	b.widened++
 	b.claim(func() {
 		q, k := b.in(mm, 0), b.in(mm, 1)
-		in := []aten.ValueID{b.temp("float", aten.Args{}, f, b.dims(q), b.value(q)), b.temp("float", aten.Args{}, f, b.dims(k), b.value(k))}
+		in := []aten.ValueID{b.temp("float", aten.Args{}, f, b.dims(q), b.value(q)),
+			b.temp("float", aten.Args{}, f, b.dims(k), b.value(k))}
 		b.call("matmul", aten.Args{}, in, mm.Out[0])
 	}, mi)
 	b.claim(func() {
@@ -122,7 +124,8 @@ func (b *recovery) isCausal(mask onnxload.ValueID) bool {
 		return ok && aten.Numel(s) < aten.Numel(d)
 	}
 	b.conditions(mask, func(d []int64, n *onnxload.Node) bool {
-		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 && (n == nil || smaller(b.in(n, 0), d) && smaller(b.in(n, 1), d))
+		found = len(d) >= 2 && d[len(d)-1] > 1 && d[len(d)-2] > 1 &&
+			(n == nil || smaller(b.in(n, 0), d) && smaller(b.in(n, 1), d))
 		return found
 	})
 	return found

@@ -27,7 +27,8 @@ func from(n onnx.Node, frames ...string) onnx.Node {
 	return n
 }
 
-// Lines that no program has cost no more than those of one: lists of lists, names without end, statements without calls.
+// Lines that no program has cost no more than those of one: lists of lists, names without end, statements without
+// calls.
 func TestHostileLines(t *testing.T) {
 	const calls = 4000
 	var many strings.Builder
@@ -55,7 +56,8 @@ func TestHostileLines(t *testing.T) {
 				if apart {
 					number = i%97 + 1
 				}
-				g.Nodes = append(g.Nodes, from(onnx.Op("Exp", x, y).Named("m.b"+strconv.Itoa(i%50)+":Exp"), fmt.Sprintf("m.py:%d %s", number, line(i)), "b.py:3 return x.exp()"))
+				g.Nodes = append(g.Nodes, from(onnx.Op("Exp", x, y).Named("m.b"+strconv.Itoa(i%50)+":Exp"),
+					fmt.Sprintf("m.py:%d %s", number, line(i)), "b.py:3 return x.exp()"))
 				x = y
 			}
 			start := time.Now()

@@ -56,7 +56,8 @@ func (b *recovery) orderState() {
 		last = up
 		moved, home = append(moved, v), append(home, m)
 		if counted[v] {
-			counter := b.add(aten.Value{Name: up + ".num_batches_tracked", Kind: aten.Buffer, DType: aten.Int64, Shape: []int64{}})
+			counter := b.add(aten.Value{Name: up + ".num_batches_tracked", Kind: aten.Buffer, DType: aten.Int64,
+				Shape: []int64{}})
 			moved, home = append(moved, counter), append(home, m)
 		}
 	}

@@ -69,7 +69,8 @@ func TiedHead(m *onnxload.Model) (t Tied, ok bool) {
 				}
 			}
 			name := strings.TrimSuffix(m.Values[same[0]].Name, ".weight")
-			return Tied{head, same[0]}, tableNames[name[strings.LastIndexByte(name, '.')+1:]] || strings.HasSuffix(name, "embeddings.tok_embeddings")
+			return Tied{head, same[0]}, tableNames[name[strings.LastIndexByte(name, '.')+1:]] ||
+				strings.HasSuffix(name, "embeddings.tok_embeddings")
 		}
 	}
 	return Tied{}, false

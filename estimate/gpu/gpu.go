@@ -45,8 +45,8 @@ func (c Capability) ResidentThreads() int {
 }
 
 // blasWorkspace returns the bytes of the workspace that PyTorch keeps for each thread that uses cuBLAS
-// (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize): 4096 blocks of 8 KiB on compute capability 9.0, 2 of 4 MiB and 8 of
-// 16 KiB on all others.
+// (aten/src/ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize): 4096 blocks of 8 KiB on compute capability 9.0,
+// 2 of 4 MiB and 8 of 16 KiB on all others.
 func (c Capability) blasWorkspace() int64 {
 	if c == (Capability{9, 0}) {
 		return 4096 * 8 << 10
@@ -54,7 +54,8 @@ func (c Capability) blasWorkspace() int64 {
 	return 2*4096<<10 + 8*16<<10
 }
 
-// ltWorkspace is what PyTorch keeps for each thread that uses cublasLt, on every device (_getWorkspaceSize in the same file).
+// ltWorkspace is what PyTorch keeps for each thread that uses cublasLt, on every device (_getWorkspaceSize in the same
+// file).
 const ltWorkspace = 1 << 20
 
 // What a process costs beyond the caching allocator, measured on an H200 with driver 580 and
@@ -67,17 +68,19 @@ const (
 	contextDNN  = 8 << 20
 )
 
-// Context returns the bytes that a process costs beyond the caching allocator where so many of its threads use cuBLAS and cuDNN.
+// Context returns the bytes that a process costs beyond the caching allocator where so many of its threads use cuBLAS
+// and cuDNN.
 func (d Device) Context(blas, dnn int) int64 {
 	return contextBase + int64(blas)*contextBLAS + int64(dnn)*contextDNN
 }
 
-// NCCL is what the process takes beyond its context once several GPUs work together: measured with PyTorch 2.11 on two H200s of
-// one host, the same for every model and for DDP, ZeRO and FSDP2.
+// NCCL is what the process takes beyond its context once several GPUs work together: measured with PyTorch 2.11 on two
+// H200s of one host, the same for every model and for DDP, ZeRO and FSDP2.
 const NCCL = 842 << 20
 
 // known lists the devices, the default one first. Memory and multiprocessors are from
-// NVIDIA's data sheets, memory less the share that the driver keeps for itself and ECC; the H200's were read off the device.
+// NVIDIA's data sheets, memory less the share that the driver keeps for itself and ECC; the H200's were read off the
+// device.
 var known = []Device{
 	device("h200", "NVIDIA H200", 150_109_880_320, Capability{9, 0}, 132).measured(),
 	device("h100-80gb", "NVIDIA H100 80GB HBM3", 84_929_347_584, Capability{9, 0}, 132),
@@ -111,7 +114,8 @@ func (d Device) measured() Device {
 	return d
 }
 
-// Other returns a device that is not known by name, of a name, a memory in bytes, a capability and so many multiprocessors.
+// Other returns a device that is not known by name, of a name, a memory in bytes, a capability and so many
+// multiprocessors.
 func Other(name string, memory int64, c Capability, multiprocessors int) Device {
 	return device(name, name, memory, c, multiprocessors)
 }

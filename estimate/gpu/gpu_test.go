@@ -21,13 +21,15 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// parseChosenWorkspaceSize in CublasHandlePool.cpp, and the table of compute capabilities in the CUDA programming guide.
+// parseChosenWorkspaceSize in CublasHandlePool.cpp, and the table of compute capabilities in the CUDA programming
+// guide.
 func TestCapabilities(t *testing.T) {
 	for _, c := range []struct {
 		id      string
 		threads int
 		blas    int64
-	}{{"h200", 2048, 33554432}, {"b200", 2048, 8519680}, {"a100-80gb", 2048, 8519680}, {"a10g", 1536, 8519680}, {"l4", 1536, 8519680},
+	}{{"h200", 2048, 33554432}, {"b200", 2048, 8519680}, {"a100-80gb", 2048, 8519680}, {"a10g", 1536, 8519680}, {"l4",
+		1536, 8519680},
 		{"rtx-5090", 1536, 8519680}, {"t4", 1024, 8519680}, {"v100-16gb", 2048, 8519680}} {
 		d, err := Find(c.id)
 		if err != nil {

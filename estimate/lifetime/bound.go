@@ -43,12 +43,12 @@ func (l *lives) has(list []aten.ValueID, v aten.ValueID) bool {
 	return l.work >= 0 && slices.Contains(list, v)
 }
 
-// names lets live what the names that a program's lines have bind. Python's rules: the value of an expression is a temporary
-// until the statement ends; then it has a name until that is bound again, or the function returns. What a line reads that has none of its names
-// has one that was bound on a line which computes nothing: shortcut = x.
+// names lets live what the names that a program's lines have bind. Python's rules: the value of an expression is a
+// temporary until the statement ends; then it has a name until that is bound again, or the function returns. What a
+// line reads that has none of its names has one that was bound on a line which computes nothing: shortcut = x.
 //
-// Of functions other than forward the lines are not known, only of those that call them. What is made and read within one statement is
-// left to the style of code (see variables), at most to the end of the statement.
+// Of functions other than forward the lines are not known, only of those that call them. What is made and read within
+// one statement is left to the style of code (see variables), at most to the end of the statement.
 func (l *lives) names() {
 	p := l.p
 	guessed := slices.Clone(l.last)
@@ -97,7 +97,8 @@ func (l *lives) names() {
 	}
 }
 
-// hiddenIn lets a value live that only one statement makes and reads, where that calls a function of which no line is known.
+// hiddenIn lets a value live that only one statement makes and reads, where that calls a function of which no line is
+// known.
 func (l *lives) hiddenIn(list []execution, v aten.ValueID, guess int32) {
 	i, found := slices.BinarySearchFunc(list, l.made[v], func(e execution, at int32) int { return int(e.first - at) })
 	if !found {
@@ -300,7 +301,8 @@ func (n *namespace) results(e *execution) (made []aten.ValueID) {
 // writes reports whether a statement computes what a name has anew, in part: x[:, i] = y.
 func (n *namespace) writes(e *execution, x *pyName) bool {
 	c := &n.l.p.Calls[e.last]
-	return len(c.In) > 0 && len(c.Out) == 1 && c.Out[0] != aten.NoValue && n.l.has(x.values(), c.In[0]) && slices.Equal(n.l.p.Values[c.In[0]].Shape, n.l.p.Values[c.Out[0]].Shape)
+	return len(c.In) > 0 && len(c.Out) == 1 && c.Out[0] != aten.NoValue && n.l.has(x.values(), c.In[0]) &&
+		slices.Equal(n.l.p.Values[c.In[0]].Shape, n.l.p.Values[c.Out[0]].Shape)
 }
 
 // values returns what a name has.

@@ -1,4 +1,5 @@
-// Package lifetime says when the values of a program die: after which call no variable of Python refers to them any more.
+// Package lifetime says when the values of a program die: after which call no variable of Python refers to them any
+// more.
 package lifetime
 
 import (
@@ -167,8 +168,8 @@ type Endings struct {
 
 func (e *Endings) After(i int) []aten.ValueID { return e.values[e.first[i]:e.first[i+1]] }
 
-// order returns by call what goes after it, in CPython's order: what the innermost functions hold goes first, and of one
-// function first what only the call's arguments held, then its variables in the order in which they were made.
+// order returns by call what goes after it, in CPython's order: what the innermost functions hold goes first, and of
+// one function first what only the call's arguments held, then its variables in the order in which they were made.
 func (l *lives) order() Endings {
 	p := l.p
 	ends := Endings{Guesses: l.guesses(l.chosen), Passed: l.guesses(l.passed), first: make([]int32, len(p.Calls)+1)}

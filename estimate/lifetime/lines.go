@@ -66,7 +66,8 @@ func (l *lives) executions(k int) []execution {
 	return l.join(pieces)
 }
 
-// pieces splits the steps that are at one line, without a break, into its statements, and these into the turns of a loop.
+// pieces splits the steps that are at one line, without a break, into its statements, and these into the turns of a
+// loop.
 func (l *lives) pieces(list []piece, k int, steps []step, frame int32) []piece {
 	if frame == 0 {
 		return append(list, piece{steps: steps, st: &pysource.Statement{Kind: pysource.Part}, open: true})
@@ -134,7 +135,8 @@ func (l *lives) pieces(list []piece, k int, steps []step, frame int32) []piece {
 			}
 			start(s)
 			used[i] = true
-		case line.Statements[cur].Listed && slices.ContainsFunc(line.Statements[cur].Sites, func(at pysource.Site) bool { return at.Calls(name, true) || at.Calls(name, false) }):
+		case line.Statements[cur].Listed && slices.ContainsFunc(line.Statements[cur].Sites,
+			func(at pysource.Site) bool { return at.Calls(name, true) || at.Calls(name, false) }):
 		case line.Names(name) >= 0 && !line.Statements[line.Names(name)].Listed: // once more
 			at := j
 			if len(line.Statements) == 1 && own > ahead {
@@ -203,7 +205,8 @@ func (l *lives) join(pieces []piece) []execution {
 					continue
 				}
 			}
-			if len(loose) > 0 && slices.ContainsFunc(loose, func(q piece) bool { return q.line == p.line }) && loose[len(loose)-1].line != p.line {
+			if len(loose) > 0 && slices.ContainsFunc(loose, func(q piece) bool { return q.line == p.line }) &&
+				loose[len(loose)-1].line != p.line {
 				flush()
 			}
 			loose = append(loose, p)

@@ -93,7 +93,8 @@ func (l *lives) hold(v aten.ValueID, r *Rule) {
 	l.keep(v, end, r)
 }
 
-// nextRound returns the last call of the step that makes in the next round of a loop what v is in this one, -1 where there is none.
+// nextRound returns the last call of the step that makes in the next round of a loop what v is in this one, -1 where
+// there is none.
 func (l *lives) nextRound(k int32, v aten.ValueID) int32 {
 	if l.again[k] == nil {
 		l.again[k] = rounds(l.p, l.spans, l.steps[k])
@@ -105,8 +106,9 @@ func (l *lives) nextRound(k int32, v aten.ValueID) int32 {
 	return -1
 }
 
-// listed reports whether a value is in a list that a module which has call i reads: a loop made it, whose next round gave its name to another
-// before. It lives as long as the list, whatever is made of it: skips.append(x) in the one loop, s = self.gate(x, s) in the other.
+// listed reports whether a value is in a list that a module which has call i reads: a loop made it, whose next round
+// gave its name to another before. It lives as long as the list, whatever is made of it: skips.append(x) in the one
+// loop, s = self.gate(x, s) in the other.
 func (l *lives) listed(v aten.ValueID, i int32) bool {
 	k := l.spans.frame(l.made[v], l.owner[v])
 	if k < 0 || l.p.Calls[i].Scope == l.owner[v] {
@@ -116,9 +118,9 @@ func (l *lives) listed(v aten.ValueID, i int32) bool {
 	return e >= 0 && e < i
 }
 
-// unpacking lets live on what is taken out of a tuple. The names go on through what has one of them as its only argument,
-// k = k * scale, and end where two activations meet or a function of activation reads one, F.silu(x1) * x2. Through modules
-// they go on where there are several, which take statements of their own; one alone is part of an
+// unpacking lets live on what is taken out of a tuple. The names go on through what has one of them as its only
+// argument, k = k * scale, and end where two activations meet or a function of activation reads one, F.silu(x1) * x2.
+// Through modules they go on where there are several, which take statements of their own; one alone is part of an
 // expression: cat([x1, self.branch(x2)]).
 func (l *lives) unpacking() {
 	p := l.p
@@ -127,7 +129,8 @@ func (l *lives) unpacking() {
 	through := map[int32]aten.ValueID{} // by call that makes a module's result: the name that the module was called with
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.Op == "split" && len(c.Out) > 1 || c.Op == "unbind" || c.Op == "select" && c.In[0] != aten.NoValue && l.picks[c.In[0]] > 1 {
+		if c.Op == "split" && len(c.Out) > 1 || c.Op == "unbind" || c.Op == "select" && c.In[0] != aten.NoValue &&
+			l.picks[c.In[0]] > 1 {
 			for _, v := range c.Out {
 				if v != aten.NoValue {
 					is[v] = name
@@ -163,8 +166,8 @@ func (l *lives) unpacking() {
 	}
 }
 
-// throughModule returns the result of the module that call i belongs to, when v is all that it takes and the result is of the same size,
-// and the call that makes it; NoValue otherwise.
+// throughModule returns the result of the module that call i belongs to, when v is all that it takes and the result is
+// of the same size, and the call that makes it; NoValue otherwise.
 func (l *lives) throughModule(i int32, v aten.ValueID) (out aten.ValueID, made int32) {
 	k := l.spans.frame(l.made[v], l.owner[v])
 	if k < 0 {
@@ -205,11 +208,13 @@ func sameSize(p *aten.Program, a, b aten.ValueID) bool {
 }
 
 // projection lets the argument of a projection that is then unpacked live until a product of its size is made and
-// looked at as what x is assigned to, x = (attn @ v).transpose(1, 2).reshape(B, N, C); to the end of the function without one.
+// looked at as what x is assigned to, x = (attn @ v).transpose(1, 2).reshape(B, N, C); to the end of the function
+// without one.
 func (l *lives) projection(i int32) {
 	c := &l.p.Calls[i]
 	x, y := c.In[0], c.Out[0]
-	if !l.takes(projected) || x == aten.NoValue || y == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[y] || l.reads[x] != 1 {
+	if !l.takes(projected) || x == aten.NoValue || y == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[y] ||
+		l.reads[x] != 1 {
 		return
 	}
 	if y, _ = l.looks(y, i); l.picks[y] < 2 && (l.reads[y] != 1 || l.p.Calls[l.reader[y]].Op != "split") {
@@ -230,7 +235,8 @@ func (l *lives) projection(i int32) {
 	l.hold(x, projected)
 }
 
-// looks follows a value that call i makes through what only looks at it differently, and returns the last of them with the call that makes it.
+// looks follows a value that call i makes through what only looks at it differently, and returns the last of them with
+// the call that makes it.
 func (l *lives) looks(v aten.ValueID, i int32) (aten.ValueID, int32) {
 	for l.reads[v] == 1 {
 		c := &l.p.Calls[l.reader[v]]
@@ -243,8 +249,8 @@ func (l *lives) looks(v aten.ValueID, i int32) (aten.ValueID, int32) {
 }
 
 // list lets the parts of a list live on that modules made and cat joins. Two are more often named one by one,
-// cat([x, skip]), and of what functions make, an expression may make a list. Python evaluates an expression from the left, so one that joins what was
-// made last first has a list turned round, torch.cat(all_hidden_states[::-1], dim=1).
+// cat([x, skip]), and of what functions make, an expression may make a list. Python evaluates an expression from the
+// left, so one that joins what was made last first has a list turned round, torch.cat(all_hidden_states[::-1], dim=1).
 func (l *lives) list(c *aten.Call) {
 	modules, once, turned := 0, 0, true
 	for i, v := range c.In {
@@ -271,8 +277,9 @@ func (l *lives) list(c *aten.Call) {
 	}
 }
 
-// beside reports whether the last part of what cat joins stands beside the list: nothing else reads it, and the module that makes it reads
-// none of the other parts, torch.cat(skips + [self.up(x)], 1). What a list goes on with is made of what it has: ys.append(m(ys[-1])).
+// beside reports whether the last part of what cat joins stands beside the list: nothing else reads it, and the module
+// that makes it reads none of the other parts, torch.cat(skips + [self.up(x)], 1). What a list goes on with is made of
+// what it has: ys.append(m(ys[-1])).
 func (l *lives) beside(c *aten.Call) bool {
 	v := c.In[len(c.In)-1]
 	if v == aten.NoValue || l.made[v] < 0 || l.reads[v] != 1 {
@@ -303,7 +310,8 @@ func (l *lives) nested(steps []step) {
 		end := st
 		for _, next := range steps[j+1:] {
 			c := &l.p.Calls[next.first]
-			if next.child >= 0 || !aten.Of(c.Op).Is(aten.Nonlinearity|aten.Wrapper) || c.In[0] == aten.NoValue || l.made[c.In[0]] < end.first || l.made[c.In[0]] > end.last || l.reads[c.In[0]] != 1 {
+			if next.child >= 0 || !aten.Of(c.Op).Is(aten.Nonlinearity|aten.Wrapper) || c.In[0] == aten.NoValue ||
+				l.made[c.In[0]] < end.first || l.made[c.In[0]] > end.last || l.reads[c.In[0]] != 1 {
 				break
 			}
 			end = next
@@ -315,11 +323,12 @@ func (l *lives) nested(steps []step) {
 	}
 }
 
-// preactivation lets the argument of norms and activations before a convolution live until that is done, in functions that begin with
-// a norm or an activation, not with a convolution. Residual and dense blocks of that kind are written as expressions from
-// convolution to convolution, self.conv2(self.relu2(self.norm2(x))); those that begin with convolutions as a line
-// for each module. That a norm belongs to the convolution behind it their numbers say, norm2 and conv2; those of blocks that begin with one
-// more norm go with the convolution before. A Sequential, whose members have nothing but numbers, calls them one by one.
+// preactivation lets the argument of norms and activations before a convolution live until that is done, in functions
+// that begin with a norm or an activation, not with a convolution. Residual and dense blocks of that kind are written
+// as expressions from convolution to convolution, self.conv2(self.relu2(self.norm2(x))); those that begin with
+// convolutions as a line for each module. That a norm belongs to the convolution behind it their numbers say, norm2
+// and conv2; those of blocks that begin with one more norm go with the convolution before. A Sequential, whose members
+// have nothing but numbers, calls them one by one.
 func (l *lives) preactivation(steps []step) {
 	first := 0
 	for first < len(steps) && l.kind(steps[first]) == otherModule {
@@ -336,7 +345,8 @@ func (l *lives) preactivation(steps []step) {
 		for end < len(steps) && l.kind(steps[end]) == normOrActivation && l.feeds(steps[end-1], steps[end]) {
 			end++
 		}
-		if end < len(steps) && l.kind(steps[end]) == convolution && l.feeds(steps[end-1], steps[end]) && l.number(steps[j]) == l.number(steps[end]) && l.number(steps[j]) != "" {
+		if end < len(steps) && l.kind(steps[end]) == convolution && l.feeds(steps[end-1], steps[end]) &&
+			l.number(steps[j]) == l.number(steps[end]) && l.number(steps[j]) != "" {
 			l.extend(steps[j], steps[end].last, preactivated)
 		}
 		j = end - 1
@@ -371,8 +381,8 @@ func (l *lives) kind(st step) moduleKind {
 	return kind
 }
 
-// makesItsWeight reports whether nothing but the last call of a step reads what comes from outside of it: the others standardise
-// its weight.
+// makesItsWeight reports whether nothing but the last call of a step reads what comes from outside of it: the others
+// standardise its weight.
 func (l *lives) makesItsWeight(st step) bool {
 	for i := st.first; i < st.last; i++ {
 		for _, v := range l.p.Calls[i].In {
@@ -416,9 +426,10 @@ func (l *lives) extend(st step, until int32, r *Rule) {
 	}
 }
 
-// joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run that takes
-// both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name. Where what follows makes the
-// picture larger once more it is the next turn, for up, skip in ...: x = torch.cat([up(x), skip], 1), and x is assigned by then.
+// joined lets a picture live that a decoder makes larger and joins with a skip connection, until the module has run
+// that takes both: U-Nets write x = self.dec(torch.cat([self.up(x), skip], 1)), or keep the last x by another name.
+// Where what follows makes the picture larger once more it is the next turn, for up, skip in ...: x =
+// torch.cat([up(x), skip], 1), and x is assigned by then.
 func (l *lives) joined(steps []step) {
 	p := l.p
 	for j := 0; j+2 < len(steps); j++ {

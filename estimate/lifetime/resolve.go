@@ -63,7 +63,8 @@ func (n *namespace) resolve(e *execution) {
 	}
 }
 
-// lists follows a list that the program makes of a value, on a line that computes nothing, and gives to a module which appends to it:
+// lists follows a list that the program makes of a value, on a line that computes nothing, and gives to a module which
+// appends to it:
 //
 //	xs = [x]
 //	x = self.a(x)
@@ -97,7 +98,8 @@ func (n *namespace) lists(e *execution, spaces []*namespace) {
 	}
 }
 
-// lostName reports whether a value had a name that was bound again since: what is read of it later has another, which was not seen.
+// lostName reports whether a value had a name that was bound again since: what is read of it later has another, which
+// was not seen.
 func (n *namespace) lostName(v aten.ValueID) bool {
 	had := false
 	for _, x := range n.vars {

@@ -2,9 +2,9 @@ package lifetime
 
 import "github.com/memestimate/memestimate/estimate/aten"
 
-// A Rule is a guess about Python's variables, which a graph does not keep: how most code is written. Each can be switched off, by
-// aten.Program.Without. What is certain is no rule: arguments live until the module that they were passed to returns, and where
-// an export has the lines of its program these say what its variables are.
+// A Rule is a guess about Python's variables, which a graph does not keep: how most code is written. Each can be
+// switched off, by aten.Program.Without. What is certain is no rule: arguments live until the module that they were
+// passed to returns, and where an export has the lines of its program these say what its variables are.
 type Rule struct {
 	Name     string
 	Takes    string
@@ -12,20 +12,26 @@ type Rule struct {
 }
 
 // Rules are all of them: see guess and variables for what they do.
-var Rules = []*Rule{usedTwice, keptInList, nextTurn, numbered, factor, unpacked, projected, joinedList, nestedCall, preactivated, decoderSkip}
+var Rules = []*Rule{usedTwice, keptInList, nextTurn, numbered, factor, unpacked, projected, joinedList, nestedCall,
+	preactivated, decoderSkip}
 
 var (
-	usedTwice    = &Rule{"used-twice", "what is used twice is a variable of the function that made it, and lives to its end", false}
-	keptInList   = &Rule{"kept-in-list", "what a loop made and another module reads is in a list, and lives as long as that", true}
-	nextTurn     = &Rule{"next-turn", "a variable of a loop over modules is assigned again by the next turn", false}
-	numbered     = &Rule{"numbered-modules", "modules whose names differ by numbers alone are those of one loop", false}
-	factor       = &Rule{"factor", "what multiplies another activation has a name: attn @ v", false}
-	unpacked     = &Rule{"unpacked", "what is taken out of a tuple has a name: q, k, v = qkv.unbind(0)", false}
-	projected    = &Rule{"projected", "the argument of a projection that is unpacked lives until attention assigns it again", false}
-	joinedList   = &Rule{"joined-list", "the parts that cat joins are in a list", false}
-	nestedCall   = &Rule{"nested-call", "a function around a module's call is part of one expression: x = F.relu(self.conv(x))", false}
+	usedTwice = &Rule{"used-twice",
+		"what is used twice is a variable of the function that made it, and lives to its end", false}
+	keptInList = &Rule{"kept-in-list",
+		"what a loop made and another module reads is in a list, and lives as long as that", true}
+	nextTurn  = &Rule{"next-turn", "a variable of a loop over modules is assigned again by the next turn", false}
+	numbered  = &Rule{"numbered-modules", "modules whose names differ by numbers alone are those of one loop", false}
+	factor    = &Rule{"factor", "what multiplies another activation has a name: attn @ v", false}
+	unpacked  = &Rule{"unpacked", "what is taken out of a tuple has a name: q, k, v = qkv.unbind(0)", false}
+	projected = &Rule{"projected",
+		"the argument of a projection that is unpacked lives until attention assigns it again", false}
+	joinedList = &Rule{"joined-list", "the parts that cat joins are in a list", false}
+	nestedCall = &Rule{"nested-call",
+		"a function around a module's call is part of one expression: x = F.relu(self.conv(x))", false}
 	preactivated = &Rule{"preactivated", "norms and activations before a convolution are part of one expression", false}
-	decoderSkip  = &Rule{"decoder-skip", "what a decoder makes larger and joins lives until the module that takes both has run", true}
+	decoderSkip  = &Rule{"decoder-skip",
+		"what a decoder makes larger and joins lives until the module that takes both has run", true}
 )
 
 // takes reports whether a rule is on.

@@ -147,7 +147,8 @@ func stepOf(steps []step, i int32) int {
 	return k
 }
 
-// rounds returns by step how many steps later a loop over modules does the same again, in its next round; 0 where nothing does.
+// rounds returns by step how many steps later a loop over modules does the same again, in its next round; 0 where
+// nothing does.
 func rounds(p *aten.Program, s spans, steps []step) []int {
 	const maxRound = 1 << 10 // steps of a loop's body
 	again := make([]int, len(steps))
@@ -193,8 +194,8 @@ func rounds(p *aten.Program, s spans, steps []step) []int {
 	return again
 }
 
-// withoutNumbers returns a module's path without the numbers that a loop counts: those of the members of lists, "b.0.fc", and
-// those that TorchScript gives the members of dictionaries that are called again, "fc_1".
+// withoutNumbers returns a module's path without the numbers that a loop counts: those of the members of lists,
+// "b.0.fc", and those that TorchScript gives the members of dictionaries that are called again, "fc_1".
 func withoutNumbers(path string) string {
 	if !strings.ContainsAny(path, "0123456789") {
 		return path
@@ -243,7 +244,8 @@ func tracedSpans(p *aten.Program) spans {
 			if same > 0 {
 				caller, last := lines[same-1], before[same-1]
 				f, b := at(same), begun[same]
-				if caller != 0 && last != 0 && caller != last || b.left && f.line != 0 && f.child >= 0 && f.line == b.line && f.child == b.child {
+				if caller != 0 && last != 0 && caller != last || b.left && f.line != 0 && f.child >= 0 && f.line == b.line &&
+					f.child == b.child {
 					break
 				}
 			}

@@ -265,7 +265,8 @@ func (a *Analysis) placeOf(n *onnxload.Node) *Place {
 			continue
 		}
 		for _, c := range a.Origins(id) {
-			if m := ModuleOfParameter(a.Model.Values[c].Name); m != "" && (p.Module == "" || strings.HasPrefix(m, p.Module+".")) {
+			if m := ModuleOfParameter(a.Model.Values[c].Name); m != "" &&
+				(p.Module == "" || strings.HasPrefix(m, p.Module+".")) {
 				return a.places.guess(m)
 			}
 		}

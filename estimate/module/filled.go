@@ -49,7 +49,8 @@ func Fill(m *onnxload.Model, operators Operators) (filled *onnxload.Model, saved
 }
 
 func isFill(n *onnxload.Node) bool {
-	return n.Op == "ConstantOfShape" && n.Domain == "" && len(n.In) == 1 && len(n.Out) == 1 && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue
+	return n.Op == "ConstantOfShape" && n.Domain == "" && len(n.In) == 1 && len(n.Out) == 1 &&
+		n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue
 }
 
 // fillOf returns the tensor that a ConstantOfShape makes, without its data: nil unless it is of a float type

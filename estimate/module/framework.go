@@ -44,7 +44,8 @@ func Framework(m *onnxload.Model) string {
 func (a *Analysis) BackwardNodes() (n int, op string) {
 	for _, s := range a.Steps {
 		o := s.Node.Op
-		if s.Node.Domain == "com.microsoft" && (strings.HasSuffix(o, "Grad") || o == "YieldOp" || o == "ConcatTraining" || o == "SplitTraining" ||
+		if s.Node.Domain == "com.microsoft" && (strings.HasSuffix(o, "Grad") || o == "YieldOp" || o == "ConcatTraining" ||
+			o == "SplitTraining" ||
 			strings.HasSuffix(o, "Optimizer") || o == "GradientAccumulator" || o == "InPlaceAccumulator") {
 			if n++; op == "" || strings.HasSuffix(o, "Grad") && !strings.HasSuffix(op, "Grad") {
 				op = o

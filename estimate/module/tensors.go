@@ -61,7 +61,8 @@ func (a *Analysis) roleByUse(c *constant) role {
 		trained = trained || f.Weight(int(u.slot)) && a.looksUp(u)
 		vector = vector || f.Has(Affine)
 	}
-	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() && !a.quantized(c)
+	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() &&
+		!a.quantized(c)
 	switch {
 	case table && (named || !isSmall(c.tensor, smallTable)):
 		return RoleBuffer
@@ -139,7 +140,8 @@ func (a *Analysis) frozen(c *constant) bool {
 		return false
 	}
 	for u := range a.usesOf(c) {
-		if !a.facts(u.node).Has(Affine) || len(u.node.Out) == 0 || u.node.Out[0] == onnxload.NoValue || a.flows[u.node.Out[0]] == data {
+		if !a.facts(u.node).Has(Affine) || len(u.node.Out) == 0 || u.node.Out[0] == onnxload.NoValue ||
+			a.flows[u.node.Out[0]] == data {
 			return false
 		}
 	}
@@ -172,18 +174,22 @@ func (a *Analysis) countFoldedNorm(add *onnxload.Node) {
 			return id, false
 		}
 		t := a.tensorOf(from[0])
-		return from[0], t != nil && len(t.Dims) == 4 && isVector(t) && slices.Contains(ops, strings.TrimRight(a.Model.Values[from[0]].Name, "_0123456789"))
+		return from[0], t != nil && len(t.Dims) == 4 && isVector(t) &&
+			slices.Contains(ops, strings.TrimRight(a.Model.Values[from[0]].Name, "_0123456789"))
 	}
-	if add.Op != "Add" || len(add.In) != 2 || add.In[0] == onnxload.NoValue || add.In[1] == onnxload.NoValue || a.made[add.In[0]] < 0 {
+	if add.Op != "Add" || len(add.In) != 2 || add.In[0] == onnxload.NoValue || add.In[1] == onnxload.NoValue ||
+		a.made[add.In[0]] < 0 {
 		return
 	}
 	mul := a.Steps[a.made[add.In[0]]].Node
-	if mul.Op != "Mul" || len(mul.In) != 2 || mul.In[0] == onnxload.NoValue || mul.In[1] == onnxload.NoValue || a.made[mul.In[0]] < 0 {
+	if mul.Op != "Mul" || len(mul.In) != 2 || mul.In[0] == onnxload.NoValue || mul.In[1] == onnxload.NoValue ||
+		a.made[mul.In[0]] < 0 {
 		return
 	}
 	scale, ok := of(mul.In[1], "mul", "onnx::Mul")
 	shift, too := of(add.In[1], "sub", "onnx::Add")
-	if conv := a.Steps[a.made[mul.In[0]]].Node; !ok || !too || strings.HasPrefix(a.Model.Values[scale].Name, "onnx::") && (conv.Op != "Conv" || len(conv.In) != 2) {
+	if conv := a.Steps[a.made[mul.In[0]]].Node; !ok || !too || strings.HasPrefix(a.Model.Values[scale].Name, "onnx::") &&
+		(conv.Op != "Conv" || len(conv.In) != 2) {
 		return
 	}
 	a.norms[scale]++
@@ -213,7 +219,8 @@ func (a *Analysis) followTables() map[onnxload.ValueID]uint8 {
 	from := map[onnxload.ValueID]onnxload.ValueID{}
 	for i := range a.Steps {
 		n := a.Steps[i].Node
-		if len(n.Out) == 0 || n.Out[0] == onnxload.NoValue || len(n.In) == 0 || n.In[0] == onnxload.NoValue || a.facts(n).NoData() {
+		if len(n.Out) == 0 || n.Out[0] == onnxload.NoValue || len(n.In) == 0 || n.In[0] == onnxload.NoValue ||
+			a.facts(n).NoData() {
 			continue
 		}
 		meets := a.flows[n.Out[0]] == data

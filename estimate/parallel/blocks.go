@@ -8,10 +8,10 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// Repeated marks, by scope, the modules of which a model is a row: the layers of a transformer, the residual blocks of a
-// convolutional net. They are numbered ("h.3", "layer2.0", "encoder_layer_5"), have submodules with names of their own, and a
-// neighbour that has the same. A module without a neighbour is one too where it has the submodules that others have: the only block of
-// a stage. Of modules within each other the outer ones count.
+// Repeated marks, by scope, the modules of which a model is a row: the layers of a transformer, the residual blocks of
+// a convolutional net. They are numbered ("h.3", "layer2.0", "encoder_layer_5"), have submodules with names of their
+// own, and a neighbour that has the same. A module without a neighbour is one too where it has the submodules that
+// others have: the only block of a stage. Of modules within each other the outer ones count.
 func Repeated(prog *aten.Program) []bool {
 	n := len(prog.Scopes)
 	children := make([][]string, n)
@@ -65,7 +65,8 @@ func cut(name, parent string) (string, string) {
 // named reports whether a submodule has a name of its own, not only a number as in a Sequential.
 func named(child string) bool { return strings.Trim(child, "0123456789.") != "" }
 
-// alike reports whether half of the longer of two lists is in the other: a block that also changes the shape has submodules for that.
+// alike reports whether half of the longer of two lists is in the other: a block that also changes the shape has
+// submodules for that.
 func alike(a, b []string) bool {
 	if len(a) > len(b) {
 		a, b = b, a

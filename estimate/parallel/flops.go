@@ -2,8 +2,8 @@ package parallel
 
 import "github.com/memestimate/memestimate/estimate/aten"
 
-// FLOPs counts the multiplications and additions of the products, convolutions and attentions among calls first to last; those
-// of other operators are lost beside them.
+// FLOPs counts the multiplications and additions of the products, convolutions and attentions among calls first to
+// last; those of other operators are lost beside them.
 func FLOPs(p *aten.Program, first, last int32) (sum float64) {
 	for i := first; i <= last; i++ {
 		c := &p.Calls[i]
@@ -54,7 +54,8 @@ type Block struct {
 	FLOPs float64
 }
 
-// RepeatedBlocks returns the modules that Repeated marks, in the order of their first calls, with all FLOPs of the forward pass.
+// RepeatedBlocks returns the modules that Repeated marks, in the order of their first calls, with all FLOPs of the
+// forward pass.
 func RepeatedBlocks(p *aten.Program) (blocks []Block, all float64) {
 	marked := Repeated(p)
 	at := map[string]int{}

@@ -16,8 +16,9 @@ type Cache struct {
 	Whole   bool  // the program makes logits of the whole prompt, and not of its last token alone
 }
 
-// Prefill returns the program of a forward pass that fills a cache of keys and values, as generate() of transformers starts: they live to its
-// end, and logits are made of the last token alone (logits_to_keep=1). A program without attention has no cache.
+// Prefill returns the program of a forward pass that fills a cache of keys and values, as generate() of transformers
+// starts: they live to its end, and logits are made of the last token alone (logits_to_keep=1). A program without
+// attention has no cache.
 func Prefill(prog *aten.Program) (*aten.Program, Cache) {
 	out := *prog
 	out.Values, out.Outputs = slices.Clone(prog.Values), slices.Clone(prog.Outputs)

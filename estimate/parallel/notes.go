@@ -55,7 +55,8 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 		info = append(info, "whether DDP's first bucket is still there in the second forward pass is a race: "+
 			"the prediction has it gone, the upper bound has it")
 	case p.MetaDevice:
-		info = append(info, fmt.Sprintf("fully_shard has %d modules and the model; each rank makes its parts alone", len(prog.Groups)-1))
+		info = append(info, fmt.Sprintf("fully_shard has %d modules and the model; each rank makes its parts alone",
+			len(prog.Groups)-1))
 	default:
 		info = append(info, fmt.Sprintf("fully_shard has %d modules and the model, which is on the GPU as a whole before: "+
 			"--meta-device says that it never is", len(prog.Groups)-1))

@@ -1,5 +1,5 @@
-// Package parallel turns the Program of a plain training step into that of the step which people run: with some parameters
-// frozen, some modules checkpointed, some GPUs beside it. It knows no tensors and runs nothing.
+// Package parallel turns the Program of a plain training step into that of the step which people run: with some
+// parameters frozen, some modules checkpointed, some GPUs beside it. It knows no tensors and runs nothing.
 package parallel
 
 import (
@@ -114,8 +114,8 @@ func (p Plan) Check() error {
 	return nil
 }
 
-// Apply returns the program of the planned step, prog itself where nothing changes. A regular expression that matches nothing is
-// an error, since the answer would be that of another question.
+// Apply returns the program of the planned step, prog itself where nothing changes. A regular expression that matches
+// nothing is an error, since the answer would be that of another question.
 func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
 	if err := p.Check(); err != nil || p.Plain() {
 		return prog, err
@@ -237,7 +237,8 @@ func wrapped(prog *aten.Program, what, expr string) ([]bool, error) {
 	for i := range modules {
 		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
 			outer := prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name
-			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is not simulated", what, expr, outer)
+			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is not simulated", what,
+				expr, outer)
 		}
 	}
 	return modules, nil

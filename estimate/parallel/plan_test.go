@@ -10,9 +10,12 @@ import (
 
 // program is a stem, two numbered blocks of a layer each, and a head.
 func program() *aten.Program {
-	p := &aten.Program{Scopes: []aten.Scope{{Parent: -1}, {Name: "stem", Parent: 0}, {Name: "h", Parent: 0}, {Name: "h.0", Parent: 2}, {Name: "h.0.fc", Parent: 3}, {Name: "h.1", Parent: 2}, {Name: "h.1.fc", Parent: 5}, {Name: "head", Parent: 0}}}
+	p := &aten.Program{Scopes: []aten.Scope{{Parent: -1}, {Name: "stem", Parent: 0}, {Name: "h", Parent: 0},
+		{Name: "h.0", Parent: 2}, {Name: "h.0.fc", Parent: 3}, {Name: "h.1", Parent: 2}, {Name: "h.1.fc", Parent: 5},
+		{Name: "head", Parent: 0}}}
 	for i, s := range []int32{1, 4, 3, 6, 5, 7} {
-		p.Calls = append(p.Calls, aten.Call{Op: "relu", In: []aten.ValueID{aten.ValueID(i)}, Out: []aten.ValueID{aten.ValueID(i + 1)}, Scope: s})
+		p.Calls = append(p.Calls, aten.Call{Op: "relu", In: []aten.ValueID{aten.ValueID(i)},
+			Out: []aten.ValueID{aten.ValueID(i + 1)}, Scope: s})
 	}
 	for i, name := range []string{"stem.weight", "h.0.fc.weight", "h.1.fc.weight", "head.weight"} {
 		p.State = append(p.State, aten.ValueID(i))
@@ -147,7 +150,8 @@ func TestFLOPs(t *testing.T) {
 		{"linear", []aten.ValueID{value(2, 3), value(5, 3)}, value(2, 5), 2 * 2 * 5 * 3},
 		{"addmm", []aten.ValueID{value(5), value(2, 3), value(3, 5)}, value(2, 5), 2 * 2 * 5 * 3},
 		{"conv", []aten.ValueID{value(1, 4, 8, 8), value(6, 2, 3, 3)}, value(1, 6, 8, 8), 2 * 6 * 64 * 2 * 9},
-		{"sdpa", []aten.ValueID{value(1, 2, 7, 4), value(1, 2, 9, 4), value(1, 2, 9, 4)}, value(1, 2, 7, 4), 2 * 2 * (2 * 7 * 9 * 4)},
+		{"sdpa", []aten.ValueID{value(1, 2, 7, 4), value(1, 2, 9, 4), value(1, 2, 9, 4)}, value(1, 2, 7, 4),
+			2 * 2 * (2 * 7 * 9 * 4)},
 		{"relu", []aten.ValueID{value(9)}, value(9), 0},
 	} {
 		p.Calls = []aten.Call{{Op: c.op, In: c.in, Out: []aten.ValueID{c.out}, Args: aten.Plain}}

@@ -5,7 +5,8 @@ import "strings"
 // notTensors are names that are no tensor of the program's, wherever they stand.
 var notTensors = set("None True False self cls torch F nn np math functional einops if else in is not and or for lambda await async print super")
 
-// sizesOf are methods and functions whose further arguments are sizes and places, and functions of Python's that give no tensor.
+// sizesOf are methods and functions whose further arguments are sizes and places, and functions of Python's that give
+// no tensor.
 var sizesOf = set("view reshape expand permute transpose flatten unflatten repeat unsqueeze squeeze chunk split narrow size swapaxes movedim roll tile to type " +
 	"range len int float bool isinstance enumerate zip min max sum getattr hasattr tuple list type str print")
 
@@ -31,7 +32,8 @@ func (s *Statement) expression(list []token) {
 	if len(list) == 1 && list[0].kind == nameToken && !notTensors[list[0].text] {
 		s.Copies = list[0].text
 	}
-	if n := len(list); n > 1 && (list[0].is("[") || list[0].is("(") || list[0].is("{")) && list[n-1].closes() && closing(list, 0) == n-1 {
+	if n := len(list); n > 1 && (list[0].is("[") || list[0].is("(") || list[0].is("{")) && list[n-1].closes() &&
+		closing(list, 0) == n-1 {
 		s.Items = !list[0].is("(") || len(splitTop(list[1:n-1], ",")) > 1
 	}
 	local := map[string]bool{} // names of comprehensions
@@ -78,9 +80,12 @@ func (s *Statement) expression(list []token) {
 	}
 }
 
-// isValue reports whether an expression may end with a token, so that a bracket behind it calls it or takes a part of it.
+// isValue reports whether an expression may end with a token, so that a bracket behind it calls it or takes a part of
+// it.
 func isValue(t token) bool {
-	return t.kind != signToken && !(t.kind == nameToken && (t.text == "in" || t.text == "if" || t.text == "else" || t.text == "return" || t.text == "and" || t.text == "or" || t.text == "not")) || t.closes()
+	return t.kind != signToken && !(t.kind == nameToken &&
+		(t.text == "in" || t.text == "if" || t.text == "else" || t.text == "return" || t.text == "and" || t.text == "or" ||
+			t.text == "not")) || t.closes()
 }
 
 // call takes note of the call, or of the part that is taken, whose bracket is token i.

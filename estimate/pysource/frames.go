@@ -16,8 +16,8 @@ type Frame struct {
 	Source string // that line, without the blanks around it; "" where Python could not read it
 }
 
-// Sources are the Python frames that the nodes of a graph were traced in, as far as the file has them. Exporters write the
-// frames of functions called forward: those of modules, and of what they call by that name.
+// Sources are the Python frames that the nodes of a graph were traced in, as far as the file has them. Exporters write
+// the frames of functions called forward: those of modules, and of what they call by that name.
 type Sources struct {
 	Frames  []Frame
 	Lines   []*Line // by frame: what its line says
@@ -31,7 +31,8 @@ func New(frames []Frame) *Sources {
 	if len(frames) == 0 {
 		return nil
 	}
-	s := &Sources{Frames: frames, Lines: make([]*Line, len(frames)), Forward: make([]int32, len(frames)), Level: make([]int32, len(frames))}
+	s := &Sources{Frames: frames, Lines: make([]*Line, len(frames)), Forward: make([]int32, len(frames)),
+		Level: make([]int32, len(frames))}
 	known := map[string]*Line{}
 	for i, f := range frames {
 		line := known[f.Source]
@@ -57,7 +58,8 @@ func New(frames []Frame) *Sources {
 
 // ownForward reports whether a line calls a forward of the same object: that of its class's parent.
 func ownForward(line string) bool {
-	return strings.Contains(line, "super().forward(") || strings.Contains(line, "self.forward(") || strings.Contains(line, ".forward(self")
+	return strings.Contains(line, "super().forward(") || strings.Contains(line, "self.forward(") ||
+		strings.Contains(line, ".forward(self")
 }
 
 // Modules returns how many modules' forwards are around a stack, 0 when that is unknown.

@@ -115,8 +115,10 @@ func parseStatement(list []token) (s Statement) {
 		return s
 	}
 	first := list[0]
-	if first.kind == signToken && !first.opens() && first.text != "-" && first.text != "*" && first.text != "~" && first.text != "..." ||
-		first.kind == nameToken && slices.Contains([]string{"and", "or", "if", "else", "for", "in", "is", "not"}, first.text) {
+	if first.kind == signToken && !first.opens() && first.text != "-" && first.text != "*" && first.text != "~" &&
+		first.text != "..." ||
+		first.kind == nameToken && slices.Contains([]string{"and", "or", "if", "else", "for", "in", "is", "not"},
+			first.text) {
 		s.Kind = Part
 		s.expression(list)
 		return s
@@ -156,7 +158,8 @@ func augmented(list []token) int {
 			depth++
 		case t.closes():
 			depth--
-		case depth == 0 && t.kind == signToken && len(t.text) > 1 && strings.HasSuffix(t.text, "=") && !slices.Contains([]string{"==", "!=", "<=", ">=", ":="}, t.text):
+		case depth == 0 && t.kind == signToken && len(t.text) > 1 && strings.HasSuffix(t.text, "=") &&
+			!slices.Contains([]string{"==", "!=", "<=", ">=", ":="}, t.text):
 			return i
 		}
 	}
@@ -249,8 +252,8 @@ func (line *Line) Names(name string) int {
 	return -1
 }
 
-// Calls reports whether a call may be that of a module by its path: self.conv, a member of self.blocks; not exactly, one
-// that has a local name.
+// Calls reports whether a call may be that of a module by its path: self.conv, a member of self.blocks; not exactly,
+// one that has a local name.
 func (at Site) Calls(name string, exact bool) bool {
 	if !exact {
 		return at.Path == ""

@@ -10,7 +10,8 @@ import (
 func (line *Line) say() string {
 	var parts []string
 	for _, s := range line.Statements {
-		kind := map[StatementKind]string{Bare: "bare", Part: "part", Binding: "bind", Augment: "augment" + s.Op, Returns: "return"}[s.Kind]
+		kind := map[StatementKind]string{Bare: "bare", Part: "part", Binding: "bind", Augment: "augment" + s.Op,
+			Returns: "return"}[s.Kind]
 		p := kind + " " + strings.Join(s.Targets, ",") + " <- " + strings.Join(s.Reads, ",")
 		if len(s.Sites) > 0 {
 			p += " calls"
@@ -51,7 +52,8 @@ func TestLines(t *testing.T) {
 		{"x = shortcut + self.drop_path(self.attn(self.norm1(x)))", `bind x <- shortcut,x calls "drop_path" "attn" "norm1"`},
 		{"q, k, v = qkv.unbind(0)", "bind q,k,v <- qkv spread"},
 		{"y, (h, c) = self.r(x)", `bind y,h,c <- x calls "r" spread`},
-		{"inputs_embeds: torch.Tensor = self.embed_tokens(input_ids)", `bind inputs_embeds <- input_ids calls "embed_tokens"`},
+		{"inputs_embeds: torch.Tensor = self.embed_tokens(input_ids)",
+			`bind inputs_embeds <- input_ids calls "embed_tokens"`},
 		{"query = key = value = query.transpose(1, 0)", "bind query,key,value <- query"},
 		{"x = x.view(B, N, C)  # B, N, C", "bind x <- x"},
 		{"x = x[:, i] + torch.cat([a, b], dim=1)", "bind x <- x,a,b"},

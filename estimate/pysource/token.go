@@ -23,7 +23,8 @@ func (t token) is(sign string) bool { return t.kind == signToken && t.text == si
 const maxSource = 1 << 10
 
 // signs of more than one character, the longest first.
-var signs = []string{"**=", "//=", ">>=", "<<=", "...", "->", ":=", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=", "%=", "@=", "&=", "|=", "^=", "**", "//", ">>", "<<"}
+var signs = []string{"**=", "//=", ">>=", "<<=", "...", "->", ":=", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=",
+	"%=", "@=", "&=", "|=", "^=", "**", "//", ">>", "<<"}
 
 // tokens splits a line of Python up to its comment. ends is false where a string goes on after the line, or the line
 // is too long; goes is true where a backslash says that the statement goes on.
@@ -52,7 +53,8 @@ func tokens(line string) (list []token, goes, ends bool) {
 			i += n
 		case c >= '0' && c <= '9' || c == '.' && i+1 < len(line) && line[i+1] >= '0' && line[i+1] <= '9':
 			n := i + 1
-			for n < len(line) && (isWord(line[n]) || line[n] == '.' || (line[n] == '-' || line[n] == '+') && (line[n-1] == 'e' || line[n-1] == 'E')) {
+			for n < len(line) && (isWord(line[n]) || line[n] == '.' || (line[n] == '-' || line[n] == '+') &&
+				(line[n-1] == 'e' || line[n-1] == 'E')) {
 				n++
 			}
 			list = append(list, token{numberToken, line[i:n]})

@@ -9,7 +9,8 @@ import (
 
 // activationRoom has the activation functions, softmax and dropout.
 var activationRoom = room{"", []op{
-	{"Relu", 1, unary, unaryEval(func(_ *call, a Dim) Dim { return maxOf(a, N(0)) }, func(x float64) float64 { return math.Max(x, 0) })},
+	{"Relu", 1, unary, unaryEval(func(_ *call, a Dim) Dim { return maxOf(a, N(0)) },
+		func(x float64) float64 { return math.Max(x, 0) })},
 	{"Sigmoid", 1, unary, floatEval(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })},
 	{"Tanh", 1, unary, floatEval(math.Tanh)},
 	{"LeakyRelu", 1, unary, nil},

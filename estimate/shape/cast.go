@@ -133,7 +133,8 @@ func bitCast(c *call) error {
 // bitCastEval reinterprets integers of the same width.
 func bitCastEval(c *call) error {
 	v := c.constant(0)
-	if v == nil || !c.hasOut(0) || !v.Elem.IsInt() || !c.outs[0].Elem.IsInt() || v.Elem == onnxload.Uint64 || c.outs[0].Elem == onnxload.Uint64 {
+	if v == nil || !c.hasOut(0) || !v.Elem.IsInt() || !c.outs[0].Elem.IsInt() || v.Elem == onnxload.Uint64 ||
+		c.outs[0].Elem == onnxload.Uint64 {
 		return nil
 	}
 	c.outConst(0, c.convert(v, c.outs[0].Elem))

@@ -37,8 +37,10 @@ func TestIf(t *testing.T) {
 	}{
 		{"true", "cond = Constant value_int=1", "1.0,2.0", "y:2,3", "T", true, ""},
 		{"false", "cond = Constant value_int=0", "1.0,2.0", "y:2 u:2,3", "E", true, ""},
-		{"unknown, the first is larger", "cond = OptionalGetElement flag", "1.0,2.0", "y:2,3", "T", false, "the then_branch is taken, the larger one"},
-		{"unknown, the second is larger", "cond = OptionalGetElement flag", "1.0,2.0,3.0,4.0,5.0,6.0,7.0", "y:7", "E", false, "the else_branch is taken, the larger one"},
+		{"unknown, the first is larger", "cond = OptionalGetElement flag", "1.0,2.0", "y:2,3", "T", false,
+			"the then_branch is taken, the larger one"},
+		{"unknown, the second is larger", "cond = OptionalGetElement flag", "1.0,2.0,3.0,4.0,5.0,6.0,7.0", "y:7", "E", false,
+			"the else_branch is taken, the larger one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := mustInfer(t, fmt.Sprintf(model, c.cond, c.floats), Options{})
@@ -88,7 +90,8 @@ func TestIfWithAnImpossibleBranch(t *testing.T) {
 		t.Errorf("notes are %q", notes)
 	}
 	_, err := Infer(parseModel(t, strings.Replace(model, "OptionalGetElement", "SequenceLength", 1)), Options{})
-	if err == nil || !strings.Contains(err.Error(), `node 0 "y_node" (If): then_branch: node 0 "bad_node" (SequenceLength): input 0`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`node 0 "y_node" (If): then_branch: node 0 "bad_node" (SequenceLength): input 0`) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -104,11 +107,16 @@ func TestLoop(t *testing.T) {
 	for _, c := range []struct{ name, head, want, trips string }{
 		{"known trip count", "in x:2,3\nn = Constant value_int=5\ny z = Loop n _ s0 body=&body", "y:seq(2,3)#5 z:5,2,3", "5"},
 		{"no iteration", "in x:2,3\nn = Constant value_int=0\ny z = Loop n _ s0 body=&body", "y:seq(*)#0 z:0,2,3", "0"},
-		{"condition false at first", "in x:2,3\nn = Constant value_int=5\nno = Constant value_int=0\ny z = Loop n no s0 body=&body", "y:seq(*)#0 z:0,2,3", "0"},
-		{"more than anybody follows", "in x:2,3\nn = Constant value_int=1000000\ny z = Loop n _ s0 body=&body", "y:seq(2,3) z:1000000,2,3", "1000000"},
-		{"symbolic trip count", "in x:2,3 e:len\ns = SplitToSequence e\nn = SequenceLength s\ny z = Loop n _ s0 body=&body", "y:seq(2,3) z:len,2,3", "len"},
+		{"condition false at first",
+			"in x:2,3\nn = Constant value_int=5\nno = Constant value_int=0\ny z = Loop n no s0 body=&body",
+			"y:seq(*)#0 z:0,2,3", "0"},
+		{"more than anybody follows", "in x:2,3\nn = Constant value_int=1000000\ny z = Loop n _ s0 body=&body",
+			"y:seq(2,3) z:1000000,2,3", "1000000"},
+		{"symbolic trip count", "in x:2,3 e:len\ns = SplitToSequence e\nn = SequenceLength s\ny z = Loop n _ s0 body=&body",
+			"y:seq(2,3) z:len,2,3", "len"},
 		{"unknown trip count", "in x:2,3 n:int64:-\ny z = Loop n _ s0 body=&body", "y:seq(2,3) z:?,2,3", "?"},
-		{"unknown condition", "in x:2,3 flag:bool:-\nn = Constant value_int=5\ny z = Loop n flag s0 body=&body", "y:seq(2,3) z:<=5,2,3", "<=5"},
+		{"unknown condition", "in x:2,3 flag:bool:-\nn = Constant value_int=5\ny z = Loop n flag s0 body=&body",
+			"y:seq(2,3) z:<=5,2,3", "<=5"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := mustInfer(t, "s0 = SequenceEmpty dtype=@float32\n"+c.head+body, Options{})
@@ -145,7 +153,8 @@ func TestLoopCarriedShapes(t *testing.T) {
 func TestLoopRefusesABodyThatDoesNotFit(t *testing.T) {
 	for _, c := range []struct{ model, want string }{
 		{"n = Constant value_int=4\ny = Loop n _ n n body=&b\ngraph b\nin i:int64:- c:bool:-\nout c", "2 carried"},
-		{"n = Constant value_int=4\ny = Loop n _ n body=&b\ngraph b\nin i:int64:- c:bool:-\nout c", "body has 2 inputs, wanted 3"},
+		{"n = Constant value_int=4\ny = Loop n _ n body=&b\ngraph b\nin i:int64:- c:bool:-\nout c",
+			"body has 2 inputs, wanted 3"},
 		{"y = Loop", "wanted a trip count"},
 		{"n = Constant value_int=4\ny = Loop n _ n", `attribute "body" is missing`},
 	} {
@@ -161,7 +170,8 @@ func TestDeepBodies(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("in x:2,3\nn = Constant value_int=1000000\ny0 = Loop n _ x body=&g1\n")
 	for i := 1; i <= 20; i++ {
-		fmt.Fprintf(&b, "graph g%d\nin i%d:int64:- c%d:bool:- h%d\ny%d = Loop n _ h%d body=&g%d\nout c%d y%d\n", i, i, i, i, i, i, i+1, i, i)
+		fmt.Fprintf(&b, "graph g%d\nin i%d:int64:- c%d:bool:- h%d\ny%d = Loop n _ h%d body=&g%d\nout c%d y%d\n", i, i, i, i,
+			i, i, i+1, i, i)
 	}
 	b.WriteString("graph g21\nin i21:int64:- c21:bool:- h21\ntwo = SequenceConstruct h21 h21\nw = ConcatFromSequence two axis=1\nout c21 w\n")
 	r := mustInfer(t, b.String(), Options{})

@@ -134,7 +134,8 @@ func TestHostileGraphs(t *testing.T) {
 	t.Logf("%d of %d changed models refused", refused, total)
 }
 
-var hostileInts = []int64{0, -1, 1, 2, -2, 7, 64, 1 << 31, 1 << 40, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1, -1 << 40}
+var hostileInts = []int64{0, -1, 1, 2, -2, 7, 64, 1 << 31, 1 << 40, math.MaxInt64, math.MinInt64, math.MaxInt64 - 1,
+	-1 << 40}
 
 // declared returns an input of m and its type, which no other value shares then.
 func declared(m *onnxload.Model, rng *rand.Rand) (*onnxload.Value, *onnxload.Type) {

@@ -54,7 +54,8 @@ func TestLongValuesWait(t *testing.T) {
 		t.Errorf("%d elements were computed, wanted none", c.f.elems)
 	}
 	last := c.node("Gather", plus, c.scalar(-1))
-	out := c.node("ConstantOfShape", c.node("Reshape", last, c.value(Tensor(onnxload.Int64, OfInts(1)), &Const{Elem: onnxload.Int64, Shape: []int64{1}, Ints: []Dim{N(1)}})))
+	out := c.node("ConstantOfShape", c.node("Reshape", last,
+		c.value(Tensor(onnxload.Int64, OfInts(1)), &Const{Elem: onnxload.Int64, Shape: []int64{1}, Ints: []Dim{N(1)}})))
 	if got := c.f.typeOf(out).Shape.String(); got != "[1004]" {
 		t.Errorf("shape %s, wanted [1004]", got)
 	}

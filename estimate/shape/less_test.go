@@ -13,8 +13,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// TestLessIsNeverWrong takes what the operator tests say of their inputs away, one statement at a time: a rank, a size, a
-// value. Inference then says less, or the same, but nothing else and no error.
+// TestLessIsNeverWrong takes what the operator tests say of their inputs away, one statement at a time: a rank, a
+// size, a value. Inference then says less, or the same, but nothing else and no error.
 func TestLessIsNeverWrong(t *testing.T) {
 	tests, err := nodeTests()
 	if err != nil {

@@ -82,7 +82,8 @@ func parseModel(t testing.TB, text string) *onnxload.Model {
 			name, text, isAttr := strings.Cut(w, "=")
 			switch {
 			case isAttr && strings.HasPrefix(text, "&"):
-				n.Attrs = append(n.Attrs, onnxload.Attr{Name: name, Type: onnxload.AttrGraph, Graphs: []*onnxload.Graph{graph(text[1:])}})
+				n.Attrs = append(n.Attrs, onnxload.Attr{Name: name, Type: onnxload.AttrGraph,
+					Graphs: []*onnxload.Graph{graph(text[1:])}})
 			case isAttr:
 				a, err := parseAttr(w)
 				if err != nil {

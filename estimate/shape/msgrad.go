@@ -1,7 +1,7 @@
 package shape
 
-// msGradRoom has what ONNX Runtime's training writes into a graph beside the model: gradients that have the type of what
-// they are the gradient of, and sums of them. Source: ONNX Runtime, training_op_defs.cc.
+// msGradRoom has what ONNX Runtime's training writes into a graph beside the model: gradients that have the type of
+// what they are the gradient of, and sums of them. Source: ONNX Runtime, training_op_defs.cc.
 var msGradRoom = room{"com.microsoft", []op{
 	{"ReluGrad", 1, likeInputs(0), nil},
 	{"LeakyReluGrad", 1, likeInputs(0), nil},
@@ -67,7 +67,8 @@ func convGrad(c *call) error {
 	return nil
 }
 
-// gradOfShape is the rule of operators that have the shape of their result as an input, and its type as that of another.
+// gradOfShape is the rule of operators that have the shape of their result as an input, and its type as that of
+// another.
 func gradOfShape(shape, like int) func(*call) error {
 	return func(c *call) error {
 		if err := c.need(3); err != nil {

@@ -48,7 +48,8 @@ func gatedDeltaNet(c *call) error {
 	}
 	last := len(parts[0]) - 1
 	if len(parts[1]) != last+1 || len(parts[2]) != last+1 {
-		return fmt.Errorf("queries, keys and values have %d, %d and %d dimensions", len(parts[0]), len(parts[1]), len(parts[2]))
+		return fmt.Errorf("queries, keys and values have %d, %d and %d dimensions", len(parts[0]), len(parts[1]),
+			len(parts[2]))
 	}
 	size, err := agree("the head size of queries and keys", parts[0][last], parts[1][last])
 	if err != nil {

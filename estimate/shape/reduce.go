@@ -20,7 +20,8 @@ var reduceRoom = room{"", []op{
 	{"ReduceLogSumExp", 1, reduce, nil},
 	{"ReduceSumSquare", 1, reduce, nil},
 
-	{"ArgMax", 1, argReduce, argEval(func(a, b Dim) (bool, bool) { return less(b, a) }, func(a, b float64) bool { return a > b })},
+	{"ArgMax", 1, argReduce, argEval(func(a, b Dim) (bool, bool) { return less(b, a) },
+		func(a, b float64) bool { return a > b })},
 	{"ArgMin", 1, argReduce, argEval(less, func(a, b float64) bool { return a < b })},
 }}
 

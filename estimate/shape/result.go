@@ -52,8 +52,8 @@ func (r *Result) Type(id onnxload.ValueID) Type {
 	return r.f.typeOf(id)
 }
 
-// Shared returns where the type of a value is kept: values with the same pointer have the same type, which is not to be changed.
-// Nil stands for the type of which nothing is known, as of onnxload.NoValue.
+// Shared returns where the type of a value is kept: values with the same pointer have the same type, which is not to
+// be changed. Nil stands for the type of which nothing is known, as of onnxload.NoValue.
 func (r *Result) Shared(id onnxload.ValueID) *Type {
 	if id == onnxload.NoValue {
 		return nil
@@ -78,7 +78,8 @@ func (r *Result) Flow(n *onnxload.Node) (flow Flow, ok bool) {
 	return flow, ok
 }
 
-// Numbers reports whether all dimensions that are known are numbers. Then Type, Shared and Limit may be called while Value is.
+// Numbers reports whether all dimensions that are known are numbers. Then Type, Shared and Limit may be called while
+// Value is.
 func (r *Result) Numbers() bool { return !r.symbols }
 
 // Limit replaces the data-dependent dimensions in d by the most they can be, and

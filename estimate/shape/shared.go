@@ -30,7 +30,8 @@ func (f *inferer) setType(id onnxload.ValueID, t Type) {
 	}
 	at := h.slot(f)
 	// Symbols are compared as pointers: equal ones that are not the same only miss being shared.
-	if s := *at; s == nil || s.Kind != t.Kind || s.Elem != t.Elem || s.Shape.Ranked != t.Shape.Ranked || !slices.Equal(s.Shape.Dims, t.Shape.Dims) {
+	if s := *at; s == nil || s.Kind != t.Kind || s.Elem != t.Elem || s.Shape.Ranked != t.Shape.Ranked ||
+		!slices.Equal(s.Shape.Dims, t.Shape.Dims) {
 		t.Shape.Dims = slices.Clip(t.Shape.Dims)
 		*at = f.newType(t)
 	}
@@ -45,7 +46,8 @@ func (f *inferer) setTensor(id onnxload.ValueID, elem onnxload.DType, sizes []in
 	}
 	at := h.slot(f)
 	same := func(d Dim, n int64) bool { return d == N(n) }
-	if s := *at; s == nil || s.Kind != onnxload.TensorType || s.Elem != elem || !s.Shape.Ranked || !slices.EqualFunc(s.Shape.Dims, sizes, same) {
+	if s := *at; s == nil || s.Kind != onnxload.TensorType || s.Elem != elem || !s.Shape.Ranked ||
+		!slices.EqualFunc(s.Shape.Dims, sizes, same) {
 		*at = f.newType(Tensor(elem, OfInts(sizes...)))
 	}
 	f.types[id] = *at

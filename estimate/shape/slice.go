@@ -109,7 +109,8 @@ func (c *call) cuts(rank int) (cuts []cut, axes []bool, err error) {
 		return nil, axes, nil
 	}
 	if len(starts) != len(at) || len(ends) != len(at) || okSteps && len(steps) != len(at) {
-		return nil, nil, fmt.Errorf("%d starts, %d ends and %d steps for %d axes", len(starts), len(ends), len(steps), len(at))
+		return nil, nil, fmt.Errorf("%d starts, %d ends and %d steps for %d axes", len(starts), len(ends), len(steps),
+			len(at))
 	}
 	cuts = []cut{}
 	for i := range at {

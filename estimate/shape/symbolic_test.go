@@ -47,7 +47,8 @@ func TestSymbolsAgreeWithNumbers(t *testing.T) {
 				got := symbols[i]
 				if len(got.Shape.Dims) != len(want.Shape.Dims) || got.Elem != want.Elem {
 					if got.Shape.Ranked {
-						t.Errorf("%s:%d: with symbols: %s\n\toutput %d is %v, without %v", file, no+1, strings.Join(words, " "), i, got.Shape, want.Shape)
+						t.Errorf("%s:%d: with symbols: %s\n\toutput %d is %v, without %v", file, no+1, strings.Join(words, " "), i,
+							got.Shape, want.Shape)
 					}
 					continue
 				}

@@ -9,8 +9,8 @@ import (
 // block; the phase and step of any Entry are those of the last Mark before it.
 type Entry uint64
 
-// An Entry's lowest two bits are its kind. An Alloc has its bytes above them and its stream in the highest eight; a Free its
-// block, and above that one more than its layer; a Mark has the phase and above that the step.
+// An Entry's lowest two bits are its kind. An Alloc has its bytes above them and its stream in the highest eight; a
+// Free its block, and above that one more than its layer; a Mark has the phase and above that the step.
 const (
 	kindBits    = 2
 	blockBits   = 32
@@ -142,9 +142,9 @@ func (l *Log) Len() int {
 	return n + l.again.times*(n-l.again.from)
 }
 
-// Repeat says that everything from the event from on, which was when the Log had first blocks, happens some more times, each
-// time a step later and with blocks of its own. Blocks of before that it gives back are carried: each must be
-// named, with the block that has its place at the end. Nothing may be written after it.
+// Repeat says that everything from the event from on, which was when the Log had first blocks, happens some more
+// times, each time a step later and with blocks of its own. Blocks of before that it gives back are carried: each must
+// be named, with the block that has its place at the end. Nothing may be written after it.
 func (l *Log) Repeat(from int, first int32, times int, carried [][2]int32) {
 	l.again = again{from, first, times, carried}
 }
@@ -160,8 +160,8 @@ func (l *Log) written(block int32) int32 {
 // Of returns what is known of any block, those of repetitions included.
 func (l *Log) Of(block int32) Request { return *l.blocks.At(int(l.written(block))) }
 
-// A Stretch is a part of a Log for a reader: Entries that follow each other. In a repetition, Block tells which block an
-// Entry frees, and Later is how many steps later than their Marks say the Entries happen.
+// A Stretch is a part of a Log for a reader: Entries that follow each other. In a repetition, Block tells which block
+// an Entry frees, and Later is how many steps later than their Marks say the Entries happen.
 type Stretch struct {
 	Entries []Entry
 	First   int // index of the first Entry among all events

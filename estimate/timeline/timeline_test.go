@@ -67,7 +67,8 @@ func TestCheck(t *testing.T) {
 		t    Timeline
 		want string
 	}{
-		"double free":    {Timeline{Blocks: 1, Events: []Event{{Layer: -1}, {Kind: Free, Layer: -1}, {Kind: Free, Layer: -1}}}, "second time"},
+		"double free": {Timeline{Blocks: 1,
+			Events: []Event{{Layer: -1}, {Kind: Free, Layer: -1}, {Kind: Free, Layer: -1}}}, "second time"},
 		"never born":     {Timeline{Blocks: 1, Events: []Event{{Kind: Free, Layer: -1, Block: 0}}}, "never allocated"},
 		"negative":       {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Bytes: -4}}}, "-4 bytes"},
 		"out of order":   {Timeline{Blocks: 1, Events: []Event{{Layer: -1, Block: 3}}}, "wanted 0"},
@@ -89,7 +90,8 @@ func TestCheck(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	if Workspace.String() != "workspace" || Category(200).String() != "unknown" || Optimizer.String() != "optimizer" || Phase(200).String() != "unknown" {
+	if Workspace.String() != "workspace" || Category(200).String() != "unknown" || Optimizer.String() != "optimizer" ||
+		Phase(200).String() != "unknown" {
 		t.Error("names of categories or phases changed")
 	}
 }

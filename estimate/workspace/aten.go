@@ -2,8 +2,8 @@ package workspace
 
 import "github.com/memestimate/memestimate/estimate/gpu"
 
-// A Call is a call of an ATen operator as PyTorch's dispatcher sees it below autograd and autocast. Arguments are in the
-// order of the operator's schema; trailing ones may be missing. Lists among the results are flattened.
+// A Call is a call of an ATen operator as PyTorch's dispatcher sees it below autograd and autocast. Arguments are in
+// the order of the operator's schema; trailing ones may be missing. Lists among the results are flattened.
 type Call struct {
 	Op       string // without its namespace where that is aten: "convolution", "torchvision::roi_align"
 	Overload string // "default", "dim_IntList"
@@ -102,7 +102,8 @@ type operator struct {
 }
 
 // tables list the operators by family.
-var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex, atenSorts, atenFFT, atenGuessed,
+var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex,
+	atenSorts, atenFFT, atenGuessed,
 	atenRNN, atenOthers, atenPlain}
 
 // Kernels are the kernels of one process: what its threads keep, and what it has planned.
@@ -170,8 +171,8 @@ func (k *Kernels) guess(likely, most int64) int {
 // On says on which thread and stream the next calls are.
 func (k *Kernels) On(thread, stream int32) { k.thread, k.stream = thread, stream }
 
-// Takes reports what is known of an operator: whether its kernels take anything beside their results, so that Call must be
-// asked, and whether it is known at all.
+// Takes reports what is known of an operator: whether its kernels take anything beside their results, so that Call
+// must be asked, and whether it is known at all.
 func (k *Kernels) Takes(op, overload string) (takes, known bool) {
 	row := k.row(op, overload)
 	return row != nil && row.take != nil, row != nil
@@ -220,8 +221,8 @@ func (k *Kernels) unknown(c *Call) {
 // Threads returns how many threads used cuBLAS, and how many cuDNN.
 func (k *Kernels) Threads() (blas, dnn int) { return len(k.blasOn), len(k.dnnOn) }
 
-// Others lists the workspaces by plan, less 1, for each other choice of cuDNN's engines that is not the same as what the
-// calls took. A convolution that takes none has none in any.
+// Others lists the workspaces by plan, less 1, for each other choice of cuDNN's engines that is not the same as what
+// the calls took. A convolution that takes none has none in any.
 func (k *Kernels) Others() (all [][]int64) {
 	for other := range ConvOthers {
 		list, same := make([]int64, len(k.planned)), true

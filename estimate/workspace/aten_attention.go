@@ -5,7 +5,10 @@ var atenAttention = []operator{
 	{"_scaled_dot_product_efficient_attention", (*Kernels).efficientAttention},
 	{"_scaled_dot_product_flash_attention", (*Kernels).flashAttention},
 	{"_scaled_dot_product_cudnn_attention", (*Kernels).cudnnAttention},
-	{"_scaled_dot_product_efficient_attention_backward", func(k *Kernels, c *Call) { k.attentionBackward(c, EfficientAttention) }},
+	{"_scaled_dot_product_efficient_attention_backward", func(k *Kernels,
+		c *Call) {
+		k.attentionBackward(c, EfficientAttention)
+	}},
 	{"_scaled_dot_product_flash_attention_backward", func(k *Kernels, c *Call) { k.attentionBackward(c, FlashAttention) }},
 	{"_scaled_dot_product_cudnn_attention_backward", func(k *Kernels, c *Call) { k.attentionBackward(c, CuDNNAttention) }},
 	{"_native_multi_head_attention", (*Kernels).nativeAttention},
@@ -21,7 +24,8 @@ func attentionShape(q, key, v *Tensor) AttentionShape {
 	}
 }
 
-// efficientAttention returns output, logsumexp, and the philox seed and offset, which stay on the CPU unless a graph is captured.
+// efficientAttention returns output, logsumexp, and the philox seed and offset, which stay on the CPU unless a graph
+// is captured.
 func (k *Kernels) efficientAttention(c *Call) {
 	k.makes(0, 1)
 	k.leaves(2, 3)
@@ -30,7 +34,8 @@ func (k *Kernels) efficientAttention(c *Call) {
 // flashAttention returns output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, rng_state, unused and debug_attn_mask.
 func (k *Kernels) flashAttention(c *Call) { k.makes(0, 1, 6, 7, 8) }
 
-// cudnnAttention returns output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, philox_seed, philox_offset and debug_attn_mask.
+// cudnnAttention returns output, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, philox_seed, philox_offset and
+// debug_attn_mask.
 func (k *Kernels) cudnnAttention(c *Call) {
 	q, key, v := c.tensor(0), c.tensor(1), c.tensor(2)
 	if q == nil || key == nil || v == nil {

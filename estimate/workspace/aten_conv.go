@@ -88,8 +88,8 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 	}
 }
 
-// convolutionBackward is convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed,
-// output_padding, groups, output_mask).
+// convolutionBackward is convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
+// transposed, output_padding, groups, output_mask).
 func (k *Kernels) convolutionBackward(c *Call) {
 	g, x, w := c.tensor(0), c.tensor(1), c.tensor(2)
 	if g == nil || x == nil || w == nil {

@@ -1,7 +1,7 @@
 package workspace
 
-// nativeAttention is _native_multi_head_attention(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight,
-// proj_bias, mask, need_weights, ...), in inference (transformers/cuda/attention.cu).
+// nativeAttention is _native_multi_head_attention(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias,
+// proj_weight, proj_bias, mask, need_weights, ...), in inference (transformers/cuda/attention.cu).
 func (k *Kernels) nativeAttention(c *Call) {
 	x := c.tensor(0)
 	if x == nil {
@@ -14,10 +14,10 @@ func (k *Kernels) nativeAttention(c *Call) {
 	})
 }
 
-// selfAttention is the attention of a layer in inference; result allocates what it returns, and is called in its place. Without a mask
-// and without weights to return a fused kernel works on parts of the packed projection; else the projection is taken apart
-// with its bias, and scores, the mask as booleans for every sample and head, probabilities and the heads side by side are
-// tensors of their own.
+// selfAttention is the attention of a layer in inference; result allocates what it returns, and is called in its
+// place. Without a mask and without weights to return a fused kernel works on parts of the packed projection; else the
+// projection is taken apart with its bias, and scores, the mask as booleans for every sample and head, probabilities
+// and the heads side by side are tensors of their own.
 func (k *Kernels) selfAttention(x *Tensor, heads int64, masked, weights bool, result func() int) int {
 	heads = max(heads, 1)
 	packed := k.take(saturate(3, x.Bytes()))
@@ -45,9 +45,9 @@ func (k *Kernels) selfAttention(x *Tensor, heads int64, masked, weights bool, re
 	return n
 }
 
-// encoderLayer is _transformer_encoder_layer_fwd(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu,
-// norm_first, eps, norm weights and biases, ffn_weight_1, ...), the fast path of nn.TransformerEncoderLayer in
-// inference (transformers/transformer.cpp). Sums are in place.
+// encoderLayer is _transformer_encoder_layer_fwd(src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight,
+// proj_bias, use_gelu, norm_first, eps, norm weights and biases, ffn_weight_1, ...), the fast path of
+// nn.TransformerEncoderLayer in inference (transformers/transformer.cpp). Sums are in place.
 func (k *Kernels) encoderLayer(c *Call) {
 	x, wide := c.tensor(0), c.tensor(14)
 	if x == nil || wide == nil {

@@ -66,9 +66,9 @@ func (k *Kernels) fftC2R(c *Call) {
 	k.give(temp)
 }
 
-// transform is _exec_fft: the dimensions that are not transformed become one, which may take a copy; then the plan runs. What
-// cuFFT takes is not published: its guide has "as low as" one and "in the worst case" eight times the signal in complex
-// numbers, the latter where a length has a prime factor above 7 (Bluestein's algorithm).
+// transform is _exec_fft: the dimensions that are not transformed become one, which may take a copy; then the plan
+// runs. What cuFFT takes is not published: its guide has "as low as" one and "in the worst case" eight times the
+// signal in complex numbers, the latter where a length has a prime factor above 7 (Bluestein's algorithm).
 func (k *Kernels) transform(x, signal *Tensor, dims []int) {
 	copied := k.take(k.collapse(x, dims))
 	elem := max(x.Elem, signal.Elem)

@@ -1,7 +1,7 @@
 package workspace
 
-// atenGuessed call libraries whose workspaces are neither published nor measured here: cuSOLVER and MAGMA (cuda/linalg), cuDNN's
-// CTC loss. Likely is one copy of the matrices, at most four.
+// atenGuessed call libraries whose workspaces are neither published nor measured here: cuSOLVER and MAGMA
+// (cuda/linalg), cuDNN's CTC loss. Likely is one copy of the matrices, at most four.
 var atenGuessed = []operator{
 	{"linalg_cholesky_ex", (*Kernels).factors},
 	{"cholesky", (*Kernels).factors},
@@ -55,9 +55,9 @@ func (k *Kernels) triangular(c *Call) {
 	}
 }
 
-// deformConv is torchvision's deform_conv2d(input, weight, offset, mask, bias, ...): at most 32 images at once are put into
-// columns, and products of these into a buffer, which is copied in the order of the output; the bias is added out of place
-// (torchvision/csrc/ops/cuda/deform_conv2d_kernel.cu).
+// deformConv is torchvision's deform_conv2d(input, weight, offset, mask, bias, ...): at most 32 images at once are put
+// into columns, and products of these into a buffer, which is copied in the order of the output; the bias is added out
+// of place (torchvision/csrc/ops/cuda/deform_conv2d_kernel.cu).
 func (k *Kernels) deformConv(c *Call) {
 	x, w, y := c.tensor(0), c.tensor(1), c.result(0)
 	if x == nil || w == nil || y.Elements == 0 {

@@ -63,8 +63,8 @@ func (k *Kernels) reducedLoss(c *Call) {
 	k.give(each)
 }
 
-// binaryCrossEntropy is binary_cross_entropy(self, target, weight, reduction): the result keeps the storage of a tensor of
-// the arguments' size, in which the loss was made.
+// binaryCrossEntropy is binary_cross_entropy(self, target, weight, reduction): the result keeps the storage of a
+// tensor of the arguments' size, in which the loss was made.
 func (k *Kernels) binaryCrossEntropy(c *Call) {
 	x := c.tensor(0)
 	if x == nil || len(c.Args) > 3 && c.int(3) == reductionNone {

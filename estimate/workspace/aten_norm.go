@@ -79,8 +79,8 @@ func (k *Kernels) layerNorm(c *Call) {
 	}
 }
 
-// layerNormBackward is native_layer_norm_backward(grad_out, input, normalized_shape, ...), or that of RMS norm, which keeps
-// one statistic.
+// layerNormBackward is native_layer_norm_backward(grad_out, input, normalized_shape, ...), or that of RMS norm, which
+// keeps one statistic.
 func (k *Kernels) layerNormBackward(c *Call, stats int) {
 	g, x := c.tensor(0), c.tensor(1)
 	if g == nil || x == nil {

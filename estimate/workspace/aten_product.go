@@ -1,7 +1,7 @@
 package workspace
 
-// atenProducts are the matrix products (aten/src/ATen/native/cuda/Blas.cpp). Copies of operands that BLAS cannot read come
-// before the result, the workspaces that a thread keeps once it has met its first product after it.
+// atenProducts are the matrix products (aten/src/ATen/native/cuda/Blas.cpp). Copies of operands that BLAS cannot read
+// come before the result, the workspaces that a thread keeps once it has met its first product after it.
 var atenProducts = []operator{
 	{"mm", func(k *Kernels, c *Call) { k.product(c, c.tensor(0), c.tensor(1), false) }},
 	{"bmm", func(k *Kernels, c *Call) { k.product(c, c.tensor(0), c.tensor(1), false) }},

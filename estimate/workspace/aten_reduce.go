@@ -116,7 +116,8 @@ func (k *Kernels) softmax(c *Call) {
 	}
 }
 
-// softmaxBackward is _softmax_backward_data(grad_output, output, dim, input_dtype), which multiplies the two first, or that of log_softmax.
+// softmaxBackward is _softmax_backward_data(grad_output, output, dim, input_dtype), which multiplies the two first, or
+// that of log_softmax.
 func (k *Kernels) softmaxBackward(c *Call, product bool) {
 	g, y := c.tensor(0), c.tensor(1)
 	if g == nil || y == nil {
@@ -136,7 +137,8 @@ func (k *Kernels) softmaxBackward(c *Call, product bool) {
 	k.play(SoftmaxBackward(saturate(y.Elements, max(g.Elem, y.Elem)), t.copied(RowMajor)))
 }
 
-// safeSoftmax is _safe_softmax, which looks for rows that are masked whole: composed in aten/src/ATen/native/transformers/attention.cpp.
+// safeSoftmax is _safe_softmax, which looks for rows that are masked whole: composed in
+// aten/src/ATen/native/transformers/attention.cpp.
 func (k *Kernels) safeSoftmax(c *Call) {
 	x := c.tensor(0)
 	if x == nil {

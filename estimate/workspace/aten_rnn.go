@@ -12,8 +12,8 @@ var atenRNN = []operator{
 	{"_thnn_fused_gru_cell_backward", nil},
 }
 
-// newRNN reads the arguments from the mode on, which is argument i, of an input [T, N, I], or [N, T, I] with the batch first,
-// or packed: [sum of the lengths, I], with as many sequences at each step as the argument batch_sizes says.
+// newRNN reads the arguments from the mode on, which is argument i, of an input [T, N, I], or [N, T, I] with the batch
+// first, or packed: [sum of the lengths, I], with as many sequences at each step as the argument batch_sizes says.
 func newRNN(c *Call, x *Tensor, i int) RNNShape {
 	kinds := []RNNKind{ElmanRNN, ElmanRNN, LSTM, GRU} // cudnnRNNMode_t: relu, tanh, LSTM, GRU
 	s := RNNShape{
@@ -35,11 +35,12 @@ func timeFirst(x *Tensor, batchFirst bool) *Tensor {
 	if !batchFirst || len(x.Shape) != 3 {
 		return x
 	}
-	return NewTensor(x.DType, []int64{x.Shape[1], x.Shape[0], x.Shape[2]}, []int64{x.Stride[1], x.Stride[0], x.Stride[2]}, x.Host)
+	return NewTensor(x.DType, []int64{x.Shape[1], x.Shape[0], x.Shape[2]}, []int64{x.Stride[1], x.Stride[0], x.Stride[2]},
+		x.Host)
 }
 
-// rnn is _cudnn_rnn(input, weight, weight_stride0, weight_buf, hx, cx, mode, hidden_size, proj_size, num_layers, batch_first,
-// dropout, train, bidirectional, batch_sizes, dropout_state) -> output, hy, cy, reserve, weight_buf.
+// rnn is _cudnn_rnn(input, weight, weight_stride0, weight_buf, hx, cx, mode, hidden_size, proj_size, num_layers,
+// batch_first, dropout, train, bidirectional, batch_sizes, dropout_state) -> output, hy, cy, reserve, weight_buf.
 func (k *Kernels) rnn(c *Call) {
 	x := c.tensor(0)
 	if x == nil {
@@ -60,8 +61,8 @@ func (k *Kernels) rnn(c *Call) {
 	k.give(n, xi)
 }
 
-// rnnBackward is _cudnn_rnn_backward(input, weight, weight_stride0, weight_buf, hx, cx, output, grad_output, grad_hy, grad_cy, mode,
-// ...) -> the gradients of input, hx, cx and the weights, which are views of one block.
+// rnnBackward is _cudnn_rnn_backward(input, weight, weight_stride0, weight_buf, hx, cx, output, grad_output, grad_hy,
+// grad_cy, mode, ...) -> the gradients of input, hx, cx and the weights, which are views of one block.
 func (k *Kernels) rnnBackward(c *Call) {
 	x, y := c.tensor(0), c.tensor(6)
 	if x == nil || y == nil {

@@ -2,8 +2,9 @@ package workspace
 
 import "testing"
 
-// TestPackedSequences holds a packed sequence to the padded one of its longest lengths: cuDNN is told the steps and the sequences
-// of the first one, whatever rows the packed tensor has (RNNDescriptorParams and TensorDescriptorListParams in RNN.cpp).
+// TestPackedSequences holds a packed sequence to the padded one of its longest lengths: cuDNN is told the steps and
+// the sequences of the first one, whatever rows the packed tensor has (RNNDescriptorParams and
+// TensorDescriptorListParams in RNN.cpp).
 func TestPackedSequences(t *testing.T) {
 	rest := func(batchSizes ...int64) []Arg {
 		args := make([]Arg, 16)

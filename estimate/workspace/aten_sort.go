@@ -2,8 +2,8 @@ package workspace
 
 import "slices"
 
-// atenSorts are the operators that sort, select and count. Those of CUB take temporary storage that follows from its source;
-// that of 8-byte keys was measured (radixSortTemp).
+// atenSorts are the operators that sort, select and count. Those of CUB take temporary storage that follows from its
+// source; that of 8-byte keys was measured (radixSortTemp).
 var atenSorts = []operator{
 	{"sort", (*Kernels).sort}, // cuda/Sort.cpp, cuda/SortStable.cu
 	{"argsort", (*Kernels).sort},
@@ -27,8 +27,9 @@ var atenSorts = []operator{
 // smallSort is the most elements of a dimension that are sorted in place (should_use_small_sort of cuda/Sort.h).
 const smallSort = 4096
 
-// pairsTemp is the temporary storage of CUB's radix sort of n keys with values of these bytes: of one pass none, else room
-// for both once more, and for each tile a state of each digit. sortTile was measured for keys and values of 8 bytes.
+// pairsTemp is the temporary storage of CUB's radix sort of n keys with values of these bytes: of one pass none, else
+// room for both once more, and for each tile a state of each digit. sortTile was measured for keys and values of 8
+// bytes.
 func pairsTemp(n, key, value int64) int64 {
 	temp := radixSortTemp(n, int(8*key))
 	if n > 2304 && key > 1 {
@@ -37,7 +38,8 @@ func pairsTemp(n, key, value int64) int64 {
 	return temp
 }
 
-// sorted is the argument of sort(self, dim, descending) or sort.stable(self, stable, dim, descending) that says the dimension.
+// sorted is the argument of sort(self, dim, descending) or sort.stable(self, stable, dim, descending) that says the
+// dimension.
 func sorted(c *Call) int {
 	at := 1
 	if c.Overload == "stable" {
@@ -95,8 +97,8 @@ func (k *Kernels) sortInto(x *Tensor, dim int) {
 	k.give(hold...)
 }
 
-// topK is topk(self, k, dim, largest, sorted). Long slices are searched by several blocks, which count digits: 256 counts of
-// 2 bytes for each block of 1,024 to 16,384 elements. Results of more than smallSort are sorted apart.
+// topK is topk(self, k, dim, largest, sorted). Long slices are searched by several blocks, which count digits: 256
+// counts of 2 bytes for each block of 1,024 to 16,384 elements. Results of more than smallSort are sorted apart.
 func (k *Kernels) topK(c *Call) {
 	x := c.tensor(0)
 	if x == nil {
@@ -121,7 +123,8 @@ func (k *Kernels) topK(c *Call) {
 
 // severalBlocks is should_use_multiblock of cuda/TensorTopK.cu.
 func severalBlocks(slices, n int64) bool {
-	limits := [...]struct{ slices, size int64 }{{20, 20000}, {40, 10000}, {80, 8000}, {199, 5000}, {799, 3000}, {4000, 800}}
+	limits := [...]struct{ slices, size int64 }{{20, 20000}, {40, 10000}, {80, 8000}, {199, 5000}, {799, 3000},
+		{4000, 800}}
 	for _, at := range limits {
 		if slices <= at.slices {
 			return n >= at.size
@@ -144,8 +147,8 @@ func (k *Kernels) median(c *Call) {
 	k.give(hold...)
 }
 
-// unique is _unique2(self, sorted, return_inverse, return_counts) or _unique: sorted with their places where the inverse is
-// wanted. Values and counts keep the storage of as many elements as there are in all.
+// unique is _unique2(self, sorted, return_inverse, return_counts) or _unique: sorted with their places where the
+// inverse is wanted. Values and counts keep the storage of as many elements as there are in all.
 func (k *Kernels) unique(c *Call) {
 	x := c.tensor(0)
 	if x == nil {
@@ -196,8 +199,9 @@ func (k *Kernels) distinct(c *Call, x *Tensor, hold []int) {
 	k.give(hold...)
 }
 
-// nonzero counts first, and then selects: both by CUB, with temporary storage that follows from its source (a partial sum
-// for each block that fits the GPU, a state for each tile) and was not measured. It is a hundredth of the input at most.
+// nonzero counts first, and then selects: both by CUB, with temporary storage that follows from its source (a partial
+// sum for each block that fits the GPU, a state for each tile) and was not measured. It is a hundredth of the input at
+// most.
 func (k *Kernels) nonzero(c *Call) {
 	if x := c.tensor(0); x != nil {
 		k.places(x, func() { k.makes(0) })
@@ -214,7 +218,8 @@ func (k *Kernels) places(x *Tensor, result func()) {
 	k.give(count, copied)
 }
 
-// maskedSelect is masked_select(self, mask): an index by the places that the mask names, of which there are as many as results.
+// maskedSelect is masked_select(self, mask): an index by the places that the mask names, of which there are as many as
+// results.
 func (k *Kernels) maskedSelect(c *Call) {
 	mask := c.tensor(1)
 	if mask == nil {
@@ -226,8 +231,9 @@ func (k *Kernels) maskedSelect(c *Call) {
 	k.give(found)
 }
 
-// multinomial is multinomial(self, num_samples, replacement): without replacement, or of one sample, the largest quotients of
-// the probabilities and exponential noise; else from copies of the probabilities, their sums to one, and these summed up.
+// multinomial is multinomial(self, num_samples, replacement): without replacement, or of one sample, the largest
+// quotients of the probabilities and exponential noise; else from copies of the probabilities, their sums to one, and
+// these summed up.
 func (k *Kernels) multinomial(c *Call) {
 	x := c.tensor(0)
 	if x == nil {
@@ -247,8 +253,8 @@ func (k *Kernels) multinomial(c *Call) {
 	k.give(noise)
 }
 
-// histogram is bincount(self, weights, minlength) or histc(self, bins, min, max): of 100 to 1,000 bins each block of 512
-// elements may count in a row of its own.
+// histogram is bincount(self, weights, minlength) or histc(self, bins, min, max): of 100 to 1,000 bins each block of
+// 512 elements may count in a row of its own.
 func (k *Kernels) histogram(c *Call) {
 	x := c.tensor(0)
 	if x == nil {

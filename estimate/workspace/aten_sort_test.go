@@ -19,9 +19,11 @@ func TestSorts(t *testing.T) {
 		results      []*Tensor
 		want         string
 	}{
-		{"sort", "default", append(tensors(of("float32", 8, 4096)), number(-1)), []*Tensor{rows, places}, "=0 =1 +32768 -32768"},
+		{"sort", "default", append(tensors(of("float32", 8, 4096)), number(-1)), []*Tensor{rows, places},
+			"=0 =1 +32768 -32768"},
 		// Segments of more than 4,096: places, then keys and places once more.
-		{"sort", "default", append(tensors(rows), number(-1)), []*Tensor{rows, places}, "=0 =1 +8000000 +12000000 -12000000 -8000000"},
+		{"sort", "default", append(tensors(rows), number(-1)), []*Tensor{rows, places},
+			"=0 =1 +8000000 +12000000 -12000000 -8000000"},
 		// Fewer than 128 of them: pairs of place and segment twice, the keys, CUB's pairs, then its keys of 8 bytes.
 		{"sort", "stable", append(tensors(few), flag(true), number(1)), []*Tensor{few, fewPlaces},
 			"=0 =1 +160000 +160000 +80000 +253951 -253951 -80000 +182015 -182015 -160000 -160000"},
@@ -30,19 +32,26 @@ func TestSorts(t *testing.T) {
 		// The first dimension is copied to lie innermost.
 		{"sort", "default", append(tensors(of("float32", 10000, 200)), number(0)), []*Tensor{rows, places},
 			"=0 =1 +8000000 +8000000 +16000000 +16000000 +24000000 -24000000 -16000000 -16000000 -8000000 -8000000"},
-		{"topk", "default", append(tensors(of("float32", 64, 100)), number(5)), []*Tensor{of("float32", 64, 5), of("int64", 64, 5)}, "=0 =1"},
+		{"topk", "default", append(tensors(of("float32", 64, 100)), number(5)),
+			[]*Tensor{of("float32", 64, 5), of("int64", 64, 5)}, "=0 =1"},
 		{"masked_select", "default", tensors(line, of("bool", 10000)), []*Tensor{of("float32", 100)},
 			"+4 +271 -271 +800 +829 -829 -4 =0 -800"},
-		{"multinomial", "default", append(tensors(of("float32", 4, 1000)), number(1), flag(false)), []*Tensor{of("int64", 4, 1)}, "=0 +16000 -16000"},
-		{"multinomial", "default", append(tensors(of("float32", 4, 1000)), number(8), flag(true)), []*Tensor{of("int64", 4, 8)},
+		{"multinomial", "default", append(tensors(of("float32", 4, 1000)), number(1), flag(false)),
+			[]*Tensor{of("int64", 4, 1)}, "=0 +16000 -16000"},
+		{"multinomial", "default", append(tensors(of("float32", 4, 1000)), number(8), flag(true)),
+			[]*Tensor{of("int64", 4, 8)},
 			"=0 +16000 +16000 +16000 -16000 -16000 -16000"},
 		{"bincount", "default", tensors(of("int64", 10000)), []*Tensor{of("int64", 50)}, "=0"},
-		{"_fft_r2c", "default", append(tensors(signal), numbers(1), number(0), flag(true)), []*Tensor{half}, "=0 +32832 -32832"},
+		{"_fft_r2c", "default", append(tensors(signal), numbers(1), number(0), flag(true)), []*Tensor{half},
+			"=0 +32832 -32832"},
 		// A transform over the first of two batched dimensions needs one batch dimension: a copy.
-		{"_fft_c2c", "default", append(tensors(of("complex64", 4, 64, 32)), numbers(1), number(0), flag(true)), []*Tensor{of("complex64", 4, 64, 32)},
+		{"_fft_c2c", "default", append(tensors(of("complex64", 4, 64, 32)), numbers(1), number(0), flag(true)),
+			[]*Tensor{of("complex64", 4, 64, 32)},
 			"=0 +65536 +65536 -65536 -65536"},
-		{"_fft_c2r", "default", append(tensors(half), numbers(1), number(0), number(1024)), []*Tensor{signal}, "=0 +32832 +65536 -65536 -32832"},
-		{"linalg_cholesky_ex", "default", tensors(of("float32", 64, 64)), []*Tensor{of("float32", 64, 64), of("int32")}, "=0 =1 +16384 -16384"},
+		{"_fft_c2r", "default", append(tensors(half), numbers(1), number(0), number(1024)), []*Tensor{signal},
+			"=0 +32832 +65536 -65536 -32832"},
+		{"linalg_cholesky_ex", "default", tensors(of("float32", 64, 64)), []*Tensor{of("float32", 64, 64), of("int32")},
+			"=0 =1 +16384 -16384"},
 	}
 	for _, test := range tests {
 		k := NewKernels(gpu.Default())
@@ -56,8 +65,8 @@ func TestSorts(t *testing.T) {
 	}
 }
 
-// What is guessed is counted, and at its most it is what its table says: twice the signal, eight times where a length has a large
-// prime factor; what is unknown takes as much as its arguments and results.
+// What is guessed is counted, and at its most it is what its table says: twice the signal, eight times where a length
+// has a large prime factor; what is unknown takes as much as its arguments and results.
 func TestGuessed(t *testing.T) {
 	x := of("complex64", 8, 1024)
 	for _, test := range []struct {
@@ -65,7 +74,8 @@ func TestGuessed(t *testing.T) {
 		want string
 	}{
 		{Call{Op: "_fft_c2c", Args: append(tensors(x), numbers(1)), Results: []*Tensor{x}}, "=0 +131072 -131072"},
-		{Call{Op: "_fft_c2c", Args: append(tensors(of("complex64", 8, 1021)), numbers(1)), Results: []*Tensor{of("complex64", 8, 1021)}}, "=0 +522752 -522752"},
+		{Call{Op: "_fft_c2c", Args: append(tensors(of("complex64", 8, 1021)), numbers(1)),
+			Results: []*Tensor{of("complex64", 8, 1021)}}, "=0 +522752 -522752"},
 		{Call{Op: "histc", Args: tensors(of("float32", 10000)), Results: []*Tensor{of("float32", 100)}}, "=0 +8000 -8000"},
 		{Call{Op: "nobody::knows", Args: tensors(x, x), Results: []*Tensor{x}}, "=0 +196608 -196608"},
 	} {

@@ -24,7 +24,8 @@ var dtypes = map[string]int64{
 
 // NewTensor describes a tensor. An unknown element type counts one byte.
 func NewTensor(dtype string, shape, stride []int64, host bool) *Tensor {
-	t := &Tensor{Shape: shape, Stride: stride, DType: dtype, Elem: max(dtypes[dtype], 1), Host: host, Elements: saturate(shape...)}
+	t := &Tensor{Shape: shape, Stride: stride, DType: dtype, Elem: max(dtypes[dtype], 1), Host: host,
+		Elements: saturate(shape...)}
 	t.RowMajor = t.Elements == 0 || IsRowMajor(shape, stride)
 	t.ChannelsLast = IsChannelsLast(shape, stride)
 	t.Dense = IsDense(shape, stride)

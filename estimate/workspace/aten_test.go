@@ -74,7 +74,8 @@ func TestCalls(t *testing.T) {
 	}{
 		{"mm", "default", tensors(matrix, matrix), []*Tensor{matrix}, "=0 +33554432"},
 		{"mm", "default", tensors(matrix, turned(matrix)), []*Tensor{matrix}, "=0 +33554432"}, // BLAS reads both orders
-		{"mm", "default", tensors(matrix, NewTensor("float32", []int64{64, 64}, []int64{128, 2}, false)), []*Tensor{matrix}, "+16384 =0 +33554432 -16384"},
+		{"mm", "default", tensors(matrix, NewTensor("float32", []int64{64, 64}, []int64{128, 2}, false)), []*Tensor{matrix},
+			"+16384 =0 +33554432 -16384"},
 		{"addmm", "default", tensors(of("float32", 64), matrix, matrix), []*Tensor{matrix}, "=0 +33554432 +1048576"},
 		{"addmm", "default", tensors(matrix, matrix, matrix), []*Tensor{matrix}, "=0 +33554432"},
 		{"native_dropout", "default", tensors(image), []*Tensor{image, of("bool", 8, 64, 32, 32)}, "=1 =0"},
@@ -84,7 +85,8 @@ func TestCalls(t *testing.T) {
 		{"_softmax_backward_data", "default", tensors(matrix, matrix), []*Tensor{matrix}, "=0 +16384 -16384"},
 		{"_log_softmax_backward_data", "default", tensors(matrix, matrix), []*Tensor{matrix}, "=0"},
 		{"embedding", "default", tensors(matrix, of("int64", 7)), []*Tensor{of("float32", 7, 64)}, "=0"},
-		{"_scaled_dot_product_efficient_attention", "default", tensors(image, image, image), []*Tensor{image, of("float32", 8, 64, 32), of("int64"), of("int64")}, "=0 =1 !2 !3"},
+		{"_scaled_dot_product_efficient_attention", "default", tensors(image, image, image),
+			[]*Tensor{image, of("float32", 8, 64, 32), of("int64"), of("int64")}, "=0 =1 !2 !3"},
 		{"im2col", "default", tensors(of("float32", 1, 4, 8, 8)), []*Tensor{of("float32", 1, 36, 64)}, "+1024 =0 -1024"},
 		{"col2im", "default", tensors(of("float32", 1, 36, 64)), []*Tensor{of("float32", 1, 4, 8, 8)}, "=0:9216"},
 	}
@@ -133,7 +135,8 @@ func TestConvolutionCall(t *testing.T) {
 	}
 	// A weight in channels last has the input copied.
 	wlast := NewTensor("float32", w.Shape, ChannelsLast(w.Shape), false)
-	if got := words(k.Call(&Call{Op: "convolution", Overload: "default", Args: args(x, wlast, nil), Results: []*Tensor{last}})); !strings.HasPrefix(got, fmt.Sprintf("+%d =0", x.Bytes())) {
+	if got := words(k.Call(&Call{Op: "convolution", Overload: "default", Args: args(x, wlast, nil),
+		Results: []*Tensor{last}})); !strings.HasPrefix(got, fmt.Sprintf("+%d =0", x.Bytes())) {
 		t.Errorf("%s, want a copy of the input first", got)
 	}
 	if _, dnn := k.Threads(); dnn != 1 {
@@ -144,10 +147,12 @@ func TestConvolutionCall(t *testing.T) {
 // No row panics, whatever a file says its arguments are, and each gives back only what it took.
 func TestAnyArguments(t *testing.T) {
 	var kinds []Arg
-	for _, x := range []*Tensor{of("float32"), of("float32", 0), of("int64", 3), of("bfloat16", 2, 3), of("", 2, 3), of("float16", 2, 3, 4), of("float32", 2, 3, 4, 5), turned(of("bool", 2, 3, 4, 5)), of("complex64", 1, 2, 3, 4, 5)} {
+	for _, x := range []*Tensor{of("float32"), of("float32", 0), of("int64", 3), of("bfloat16", 2, 3), of("", 2, 3),
+		of("float16", 2, 3, 4), of("float32", 2, 3, 4, 5), turned(of("bool", 2, 3, 4, 5)), of("complex64", 1, 2, 3, 4, 5)} {
 		kinds = append(kinds, Arg{Tensor: x, Set: true})
 	}
-	kinds = append(kinds, Arg{}, number(-1), number(0), number(3), number(1<<60), numbers(), numbers(-7, 9, 1<<60), Arg{Set: true, List: kinds[:5]}, Arg{Set: true, List: []Arg{{}, kinds[2]}})
+	kinds = append(kinds, Arg{}, number(-1), number(0), number(3), number(1<<60), numbers(), numbers(-7, 9, 1<<60),
+		Arg{Set: true, List: kinds[:5]}, Arg{Set: true, List: []Arg{{}, kinds[2]}})
 	seed := uint32(1)
 	random := func(n int) int {
 		seed = seed*1664525 + 1013904223

@@ -13,8 +13,8 @@ const (
 	MathAttention // composed of other operators
 )
 
-// An AttentionShape is a scaled_dot_product_attention of queries [Batch, Heads, Queries, Dim], keys [Batch, KeyHeads, Keys, Dim] and
-// values [Batch, KeyHeads, Keys, ValueDim].
+// An AttentionShape is a scaled_dot_product_attention of queries [Batch, Heads, Queries, Dim], keys [Batch, KeyHeads,
+// Keys, Dim] and values [Batch, KeyHeads, Keys, ValueDim].
 type AttentionShape struct {
 	Batch, Heads, KeyHeads int64
 	Queries, Keys          int64
@@ -29,8 +29,8 @@ type AttentionShape struct {
 }
 
 // Backend chooses as sdp::select_sdp_backend does with cuDNN 9.19
-// (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): the first of those that take these arguments on a device, in the order
-// in which priority_order gives them there.
+// (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp): the first of those that take these arguments on a device, in
+// the order in which priority_order gives them there.
 func (a AttentionShape) Backend(d gpu.Device) AttentionBackend {
 	if a.Broadcast { // check_batch_size_and_num_heads_dense: only enable_gqa allows fewer heads of the key
 		return MathAttention
@@ -46,16 +46,19 @@ func (a AttentionShape) Backend(d gpu.Device) AttentionBackend {
 	return MathAttention
 }
 
-// attentionOrder is priority_order_init_: cuDNN comes first on the devices that its newer versions were found faster on, else last.
+// attentionOrder is priority_order_init_: cuDNN comes first on the devices that its newer versions were found faster
+// on, else last.
 func attentionOrder(c gpu.Capability) [3]AttentionBackend {
 	switch c {
-	case gpu.Capability{Major: 9, Minor: 0}, gpu.Capability{Major: 9, Minor: 3}, gpu.Capability{Major: 10, Minor: 0}, gpu.Capability{Major: 10, Minor: 3}:
+	case gpu.Capability{Major: 9, Minor: 0}, gpu.Capability{Major: 9, Minor: 3}, gpu.Capability{Major: 10, Minor: 0},
+		gpu.Capability{Major: 10, Minor: 3}:
 		return [3]AttentionBackend{CuDNNAttention, FlashAttention, EfficientAttention}
 	}
 	return [3]AttentionBackend{FlashAttention, EfficientAttention, CuDNNAttention}
 }
 
-// takes reports whether a kernel takes these arguments on devices of a capability. Those of 16 bits that are no float16 are bfloat16.
+// takes reports whether a kernel takes these arguments on devices of a capability. Those of 16 bits that are no
+// float16 are bfloat16.
 //
 //   - cuDNN's (can_use_cudnn_attention): 16 bits on 8.0 and later, heads in eights of up to 128, or 256 on 9.0 (measured with 160 and 256),
 //     any dropout (measured with 0.1), masks that want no gradient;
@@ -98,8 +101,8 @@ func (a AttentionShape) Forward(b AttentionBackend) (s Script) {
 }
 
 // Backward makes the gradients of query, key and value (results 0 to 2), and that of a mask that is trained (result 3).
-// copied are the bytes of the gradient that comes in, if it does not lie as [Batch, Queries, Heads, ValueDim], else 0: the
-// memory-efficient kernel copies it.
+// copied are the bytes of the gradient that comes in, if it does not lie as [Batch, Queries, Heads, ValueDim], else 0:
+// the memory-efficient kernel copies it.
 func (a AttentionShape) Backward(b AttentionBackend, copied int64) (s Script) {
 	heads := saturate(a.Batch, a.Heads)
 	switch b {

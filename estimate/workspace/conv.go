@@ -63,7 +63,8 @@ next:
 	}
 	for i, a := range list {
 		more := a.votes > best.votes || a.votes == best.votes && a.engine < best.engine
-		if d := a.bytes - best.bytes; sums[i]*nearlyOf >= most*nearlyAll && (best.votes == 0 || d > max(a.bytes/128, 8192) || -d <= max(a.bytes/128, 8192) && more) {
+		if d := a.bytes - best.bytes; sums[i]*nearlyOf >= most*nearlyAll &&
+			(best.votes == 0 || d > max(a.bytes/128, 8192) || -d <= max(a.bytes/128, 8192) && more) {
 			best = a
 		}
 	}
@@ -128,7 +129,8 @@ func (s ConvShape) work(pass ConvPass, d gpu.Device) (w convWork, ok bool) {
 			pass = ConvForward
 		}
 	}
-	w = convWork{sms: int64(max(d.Multiprocessors, 1)), pass: pass, elem: s.Elem, float16: s.Float16, last: s.ChannelsLast, transposed: s.Transposed, batch: x[0], groups: s.Groups,
+	w = convWork{sms: int64(max(d.Multiprocessors, 1)), pass: pass, elem: s.Elem, float16: s.Float16,
+		last: s.ChannelsLast, transposed: s.Transposed, batch: x[0], groups: s.Groups,
 		c: x[1], k: y[1], dims: int64(max(n-2, 2)), stride: 1, dilation: 1,
 		height: 1, yHigh: 1, filterHigh: 1, width: x[n-1], yWide: y[n-1], filterIn: s.W[n-1]}
 	if n > 3 {
@@ -144,9 +146,11 @@ func (s ConvShape) work(pass ConvPass, d gpu.Device) (w convWork, ok bool) {
 	w.cGroup, w.kGroup = max(w.c/w.groups, 1), max(w.k/w.groups, 1)
 	align := 16 / s.Elem
 	xElems, yElems := saturate(w.batch, w.xPixels, w.c), saturate(w.batch, w.yPixels, w.k)
-	w.in, w.out = saturate(w.batch, w.xPixels, padTo(w.c, align), s.Elem), saturate(w.batch, w.yPixels, padTo(w.k, align), s.Elem)
+	w.in, w.out = saturate(w.batch, w.xPixels, padTo(w.c, align), s.Elem), saturate(w.batch, w.yPixels, padTo(w.k, align),
+		s.Elem)
 	w.inPlain, w.outPlain = saturate(xElems, s.Elem), saturate(yElems, s.Elem)
-	w.weight, w.weightPlain = saturate(s.W[0], padTo(s.W[1], align), w.filter, s.Elem), saturate(s.W[0], s.W[1], w.filter, s.Elem)
+	w.weight, w.weightPlain = saturate(s.W[0], padTo(s.W[1], align), w.filter, s.Elem), saturate(s.W[0], s.W[1], w.filter,
+		s.Elem)
 	switch pass {
 	case ConvForward:
 		w.rows, w.cols, w.depth = saturate(w.batch, w.yPixels), w.kGroup, saturate(w.cGroup, w.filter)

@@ -169,7 +169,9 @@ func readConvSamples(t testing.TB, use func(i int) bool) (samples []*convSample,
 				taking += b2i(want > 8192)
 				continue
 			}
-			samples = append(samples, &convSample{model: m.model, fold: fold, family: family, share: uint16(hashOf(k) ^ hashOf(k)>>16), shape: &m.shape, pass: ConvPass(pass), work: w, figures: w.features(), want: want})
+			samples = append(samples, &convSample{model: m.model, fold: fold, family: family,
+				share: uint16(hashOf(k) ^ hashOf(k)>>16), shape: &m.shape, pass: ConvPass(pass), work: w, figures: w.features(),
+				want: want})
 		}
 	}
 	if taking*100 > natives { // in float16, where cuDNN runs some

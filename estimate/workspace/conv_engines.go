@@ -224,7 +224,8 @@ func (w *convWork) paddedGroups(e convEngine) int64 {
 // looped is the sum over the groups that run at once.
 func (w *convWork) looped(e convEngine) int64 {
 	align := 16 / w.elem
-	sum := saturate(w.batch, w.xPixels, padTo(w.cGroup, align), w.elem) + saturate(w.batch, w.yPixels, padTo(w.kGroup, align), w.elem)
+	sum := saturate(w.batch, w.xPixels, padTo(w.cGroup, align), w.elem) +
+		saturate(w.batch, w.yPixels, padTo(w.kGroup, align), w.elem)
 	if e.extra == extraLoop {
 		weight := w.weight / w.groups
 		sum += weight + saturate(e.count, weight/w.elem*4)

@@ -1,7 +1,8 @@
 package workspace
 
-// measuredMultiprocessors are those of the device that the forests have grown on. What a library's heuristics choose elsewhere
-// is not known, so that the figures which the trees compare are worked out for that device whatever the run's: see Measured.
+// measuredMultiprocessors are those of the device that the forests have grown on. What a library's heuristics choose
+// elsewhere is not known, so that the figures which the trees compare are worked out for that device whatever the
+// run's: see Measured.
 var measuredMultiprocessors = int64(Measured.Multiprocessors)
 
 // convFeatures are the figures that the trees of a forest look at.

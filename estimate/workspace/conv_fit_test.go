@@ -41,7 +41,8 @@ func nearConv(got, want int64, tolerance float64) bool {
 }
 
 // growConvForests grows a forest for each kind of pass from the samples that use takes.
-func growConvForests(samples []*convSample, use func(*convSample) bool) (forests [convKinds]grownForest, limits [convFigures][]float32) {
+func growConvForests(samples []*convSample, use func(*convSample) bool) (forests [convKinds]grownForest,
+	limits [convFigures][]float32) {
 	var kinds [convKinds][]*convSample
 	for _, s := range samples {
 		if use(s) {
@@ -76,7 +77,8 @@ func possibleEngines() (all []convEngine) {
 	}
 	sms := int64(gpu.Default().Multiprocessors)
 	waves := []int64{sms / 2, sms, 2 * sms, 3 * sms, 4 * sms, 8 * sms}
-	depths := []int64{16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1344, 1536, 1792, 2048,
+	depths := []int64{16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1152, 1280, 1344,
+		1536, 1792, 2048,
 		2560, 3072, 4096, 6144, 8192}
 	for c := convCopies(0); c <= copyIn|copyOut|copyWeight; c++ {
 		add(c, extraNone, 0)

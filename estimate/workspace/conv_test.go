@@ -16,8 +16,9 @@ import (
 var (
 	convWrite   = flag.Bool("conv.write", false, "grow and write the forests that choose convolution workspaces")
 	convGrow    = flag.Bool("conv.grow", false, "grow all the forests again, to compare them with those written")
-	convHeldOut = flag.String("conv.heldout", "", "cross-validate the choice of convolution workspaces: by family, or by convolution")
-	convFold    = flag.Int("conv.fold", -1, "only this of the folds")
+	convHeldOut = flag.String("conv.heldout", "",
+		"cross-validate the choice of convolution workspaces: by family, or by convolution")
+	convFold = flag.Int("conv.fold", -1, "only this of the folds")
 )
 
 // near says whether a prediction is within 10 %, or within the 8 KiB that
@@ -119,7 +120,8 @@ func TestConvForests(t *testing.T) {
 		for _, s := range samples {
 			given += b2i(len(s.engines) > 0)
 		}
-		t.Logf("%d bytes; some engine gives %.1f %% of %d sizes within 10 %%", len(grown), 100*float64(given)/float64(len(samples)), len(samples))
+		t.Logf("%d bytes; some engine gives %.1f %% of %d sizes within 10 %%", len(grown),
+			100*float64(given)/float64(len(samples)), len(samples))
 		if float64(given) < 0.99*float64(len(samples)) {
 			t.Error("the engines' formulas give less than 99 % of what was measured")
 		}
@@ -226,7 +228,8 @@ func TestConvWorkspaceNonsense(t *testing.T) {
 	const huge = int64(1) << 62
 	for _, groups := range []int64{1, 2, huge} {
 		for _, last := range []bool{false, true} {
-			s := ConvShape{Elem: 2, ChannelsLast: last, X: []int64{huge, huge, huge, 7}, W: []int64{huge, 5, huge, 7}, Y: []int64{huge, huge, huge, 7}, Groups: groups}
+			s := ConvShape{Elem: 2, ChannelsLast: last, X: []int64{huge, huge, huge, 7}, W: []int64{huge, 5, huge, 7},
+				Y: []int64{huge, huge, huge, 7}, Groups: groups}
 			for _, p := range passes {
 				if plan := s.Plan(p, 5, gpu.Default()); plan.Bytes < 0 || slices.Min(plan.Others[:]) < 0 {
 					t.Errorf("%+v takes %d, or else %v", s, plan.Bytes, plan.Others)

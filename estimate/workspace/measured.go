@@ -2,7 +2,8 @@ package workspace
 
 import "github.com/memestimate/memestimate/estimate/gpu"
 
-// Measured is the device on which those rules were measured that follow from no source, and that stand for every device:
+// Measured is the device on which those rules were measured that follow from no source, and that stand for every
+// device:
 //
 //   - which engine cuDNN takes for a convolution (conv_forest.go), and that float32 goes through tensor cores, which have TF32 from
 //     compute capability 8.0 on alone, and bfloat16, likewise;

@@ -43,7 +43,8 @@ func TestRNNSizes(t *testing.T) {
 	kinds := map[string]RNNKind{"lstm": LSTM, "gru": GRU, "rnn": ElmanRNN}
 	n, reserve, weights, workspace := 0, 0, 0, 0
 	for _, m := range measuredOps(t, "lstm", "gru", "rnn") {
-		s := RNNShape{Kind: kinds[m.Op], Elem: m.elem(), Batch: m.X[0], Steps: m.X[1], Input: m.X[2], Hidden: m.Hidden, Layers: m.Layers, Both: m.Bi, Dropout: m.Dropout > 0}
+		s := RNNShape{Kind: kinds[m.Op], Elem: m.elem(), Batch: m.X[0], Steps: m.X[1], Input: m.X[2], Hidden: m.Hidden,
+			Layers: m.Layers, Both: m.Bi, Dropout: m.Dropout > 0}
 		// The workspace is the block whose free follows the reserve's allocation.
 		i := slices.IndexFunc(m.Fwd[2:], func(v int64) bool { return v < 0 })
 		ws, res := m.Fwd[i], m.Fwd[i+1]
@@ -126,7 +127,8 @@ func TestBatchNormScratch(t *testing.T) {
 				backward bool
 				got      []int64
 			}{{false, m.Fwd}, {true, m.Bwd}} {
-				if want := batchNormWorkspace(rows*channels, channels, p.backward); channels >= 64 && channels <= 512 && p.got[3] != want {
+				if want := batchNormWorkspace(rows*channels, channels, p.backward); channels >= 64 && channels <= 512 &&
+					p.got[3] != want {
 					t.Errorf("%v: workspace %d, measured %d", m.X, want, p.got[3])
 				}
 			}
@@ -162,10 +164,11 @@ func TestLayerNormPartials(t *testing.T) {
 	}
 }
 
-// The memory-efficient backward pass accumulates the queries' gradients, however many keys there are: the tiles of 64 rows and
-// their locks. Measured of queries of 64 x 64 pixels to keys of 8 x 8, of 16 heads of 32.
+// The memory-efficient backward pass accumulates the queries' gradients, however many keys there are: the tiles of 64
+// rows and their locks. Measured of queries of 64 x 64 pixels to keys of 8 x 8, of 16 heads of 32.
 func TestEfficientWorkspace(t *testing.T) {
-	for _, c := range []struct{ heads, queries, d, want int64 }{{16, 4096, 32, 16793600}, {32, 1024, 32, 8396800}, {80, 256, 32, 5248000}} {
+	for _, c := range []struct{ heads, queries, d, want int64 }{{16, 4096, 32, 16793600}, {32, 1024, 32, 8396800},
+		{80, 256, 32, 5248000}} {
 		if got := efficientWorkspace(c.heads, c.queries, c.d); got != c.want {
 			t.Errorf("%d heads of %d queries: %d bytes, want %d", c.heads, c.queries, got, c.want)
 		}

@@ -53,8 +53,8 @@ func layerNormPartials(rows, n int64, sms int) int64 {
 	return min(ceilDiv(rows, rowsPerBlock), maxBlocks/ceilDiv(n, width))
 }
 
-// BatchNormChannelsLast is what batch norm of a channels-last tensor takes in training: in float32 cuDNN's workspace, in
-// 16 bit the native kernel's staging.
+// BatchNormChannelsLast is what batch norm of a channels-last tensor takes in training: in float32 cuDNN's workspace,
+// in 16 bit the native kernel's staging.
 func BatchNormChannelsLast(numel, channels, elem int64, backward bool) (s Script) {
 	if elem == 4 {
 		s.scratch(batchNormWorkspace(numel, channels, backward))
@@ -73,9 +73,9 @@ func BatchNormChannelsLast(numel, channels, elem int64, backward bool) (s Script
 	return s
 }
 
-// LayerNormBackward is what the gradients of weight and bias of a normalisation of rows x n take (of the weight alone with
-// one statistic, as in RMS norm): partial sums, and the results that summing them makes, which take the place of the
-// first ones.
+// LayerNormBackward is what the gradients of weight and bias of a normalisation of rows x n take (of the weight alone
+// with one statistic, as in RMS norm): partial sums, and the results that summing them makes, which take the place of
+// the first ones.
 func LayerNormBackward(rows, n, elem int64, stats int, d gpu.Device) (s Script) {
 	partial := layerNormPartials(rows, n, d.Multiprocessors)
 	if partial == 0 {

@@ -1,7 +1,8 @@
 package workspace
 
-// SoftmaxBackward is what the backward pass of softmax takes: gradient times result, a tensor of so many bytes, which the kernel
-// sums in row-major order (cuda/SoftMax.cu). That of log_softmax takes the gradient itself: product is then 0.
+// SoftmaxBackward is what the backward pass of softmax takes: gradient times result, a tensor of so many bytes, which
+// the kernel sums in row-major order (cuda/SoftMax.cu). That of log_softmax takes the gradient itself: product is then
+// 0.
 func SoftmaxBackward(product, copied int64) (s Script) {
 	t := s.take(product)
 	s.scratch(copied)

@@ -93,8 +93,8 @@ func (s RNNShape) ReserveBytes() int64 {
 // for each layer and direction, the weights, and copies of some tensors of
 // every step. Which copies is fitted: for wide layers the figures are whole and
 // within 2 % for LSTM and GRU; narrow layers run in other kernels, and are within 10 %. The cases measured one by
-// one are of float32 and bfloat16. In float16, which autocast casts to, a narrow layer takes as many copies as in float32: an
-// LSTM in both directions had six more of every step than in bfloat16, forward and backward.
+// one are of float32 and bfloat16. In float16, which autocast casts to, a narrow layer takes as many copies as in
+// float32: an LSTM in both directions had six more of every step than in bfloat16, forward and backward.
 func (s RNNShape) WorkspaceBytes() int64 {
 	k := rnnKinds[s.Kind]
 	d := s.Directions()

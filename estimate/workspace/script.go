@@ -1,10 +1,10 @@
-// Package workspace knows what PyTorch's kernels take beside their results: pure functions of shapes, sizes of elements and
-// a device. It knows neither tensors nor gradients: whoever runs operators, and whoever reads a recording of them, asks it
-// alike. Sizes are bytes.
+// Package workspace knows what PyTorch's kernels take beside their results: pure functions of shapes, sizes of
+// elements and a device. It knows neither tensors nor gradients: whoever runs operators, and whoever reads a recording
+// of them, asks it alike. Sizes are bytes.
 package workspace
 
-// A Script is what a kernel asks of the allocator while it runs, in order. Results that it does not make are there before
-// it begins.
+// A Script is what a kernel asks of the allocator while it runs, in order. Results that it does not make are there
+// before it begins.
 type Script []Step
 
 // A Step is one request of a Script.

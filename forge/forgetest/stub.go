@@ -41,7 +41,8 @@ type Stub struct {
 	answers  []Answer
 }
 
-// An Answer takes the place of the stub's own; false leaves the request to the stub. carry does what the stub would have done.
+// An Answer takes the place of the stub's own; false leaves the request to the stub. carry does what the stub would
+// have done.
 type Answer func(w http.ResponseWriter, carry func()) bool
 
 // New starts a stub that ends with the test.
@@ -135,7 +136,8 @@ func RateLimited(wait time.Duration) Answer {
 
 // Secondary answers as at a secondary rate limit that does not say how long it holds.
 func Secondary(w http.ResponseWriter, _ func()) bool {
-	return refuse(w, http.StatusForbidden, "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.")
+	return refuse(w, http.StatusForbidden,
+		"You have exceeded a secondary rate limit. Please wait a few minutes before you try again.")
 }
 
 func refuse(w http.ResponseWriter, code int, message string) bool {

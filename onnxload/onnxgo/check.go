@@ -264,7 +264,8 @@ func sameAttr(v any, a *onnxload.Attr) bool {
 	case []string:
 		return a.Type == onnxload.AttrStrings && slices.Equal(v, a.Strs)
 	case []float32:
-		return a.Type == onnxload.AttrFloats && slices.EqualFunc(v, a.Floats, func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
+		return a.Type == onnxload.AttrFloats && slices.EqualFunc(v, a.Floats,
+			func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) })
 	}
 	return true // no type in the file, or a tensor: onnx-go has no value to compare
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Mutate returns a model with one to four of its fields changed: numbers become odd ones, names others of the file or
-// such as no file should have, fields go missing, come twice, swap with their likes, or get another number. What comes out
-// is a file of messages in messages like any other, so most of it is read before something is amiss.
+// such as no file should have, fields go missing, come twice, swap with their likes, or get another number. What comes
+// out is a file of messages in messages like any other, so most of it is read before something is amiss.
 func Mutate(rng *rand.Rand, model []byte) []byte {
 	m := parseMessage("model", model)
 	for range 1 + rng.IntN(4) {
@@ -24,10 +24,12 @@ func Mutate(rng *rand.Rand, model []byte) []byte {
 var messages = map[string]map[int]string{
 	"model": {7: "graph", 8: "opset", 14: "entry", 20: "training", 25: "function"}, "training": {1: "graph", 2: "graph"},
 	"graph": {1: "node", 5: "tensor", 11: "value", 12: "value", 13: "value", 14: "quantization", 15: "sparse"},
-	"node":  {5: "attr", 9: "entry"}, "attr": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 14: "type", 22: "sparse"},
+	"node":  {5: "attr", 9: "entry"}, "attr": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 14: "type",
+		22: "sparse"},
 	"value": {2: "type"}, "type": {1: "tensortype", 4: "elements", 5: "map", 8: "tensortype", 9: "elements"},
 	"elements": {1: "type"}, "map": {2: "type"}, "tensortype": {2: "shape"}, "shape": {1: "dim"},
-	"tensor": {13: "entry"}, "sparse": {1: "tensor", 2: "tensor"}, "function": {7: "node", 9: "opset", 11: "attr", 12: "value"},
+	"tensor": {13: "entry"}, "sparse": {1: "tensor", 2: "tensor"}, "function": {7: "node", 9: "opset", 11: "attr",
+		12: "value"},
 }
 
 // A message is a message taken apart; what cannot be is cut off.
@@ -146,7 +148,8 @@ var (
 	}
 	oddFloats = []float32{float32(math.NaN()), float32(math.Inf(1)), 0, -1, 1e30, 0.5, 3}
 	oddNames  = []string{
-		"", "\x1b[31mred", "a\nb", "x\r\ny", "\x00", "del\x7f", "\u009b31m", "\u202eabc", strings.Repeat("n", 5000), "../../../etc/passwd", "\xff\xfe",
+		"", "\x1b[31mred", "a\nb", "x\r\ny", "\x00", "del\x7f", "\u009b31m", "\u202eabc", strings.Repeat("n",
+			5000), "../../../etc/passwd", "\xff\xfe",
 		"ij,jk->ik", "...i,...i->...", "Loop", "If", "Scan", "Reshape", "Expand", "ConstantOfShape", "Tile", "Range", "Einsum", "Split", "Resize", "Concat",
 		"MatMul", "Gather", "LSTM", "Attention", "Pad", "com.microsoft", "batch", "9999999999999999999", "a*b+1",
 	}

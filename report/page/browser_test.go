@@ -26,7 +26,8 @@ import (
 // browser finds Chromium. Without it the tests are skipped, except in CI.
 func browser(t testing.TB) string {
 	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "headless-shell"} {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
+		"headless-shell"} {
 		if p, err := exec.LookPath(name); err == nil {
 			return p
 		}
@@ -58,7 +59,8 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 	if err := os.WriteFile(path, html.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox,
+		chromedp.Flag("disable-dev-shm-usage", true))
 	alloc, cancelAlloc := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(cancelAlloc)
 	ctx, cancel := chromedp.NewContext(alloc)
@@ -83,10 +85,12 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chromedp.Call(ctx, performance.Enable, performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
+	if _, err := chromedp.Call(ctx, performance.Enable,
+		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
 		t.Fatal(err)
 	}
-	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate((&url.URL{Scheme: "file", Path: path}).String())); err != nil {
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, height),
+		chromedp.Navigate((&url.URL{Scheme: "file", Path: path}).String())); err != nil {
 		t.Fatal(err)
 	}
 	if err := chromedp.Do(ctx, chromedp.WaitReady("html[data-ready=yes]")); err != nil {
@@ -97,8 +101,8 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 	return b
 }
 
-// work returns the processor time that the page has taken of its thread, in milliseconds: scripts, style, layout and painting. What
-// others do on the machine meanwhile is not in it.
+// work returns the processor time that the page has taken of its thread, in milliseconds: scripts, style, layout and
+// painting. What others do on the machine meanwhile is not in it.
 func (b *tab) work(t testing.TB) float64 {
 	t.Helper()
 	r, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})
@@ -216,9 +220,11 @@ func plain(i int) string { return fmt.Sprintf("block%d.conv", i) }
 
 func samplePage(t *timeline.Timeline) *Page {
 	bytes, _ := t.Peak()
-	return &Page{Title: "sample", Facts: []Fact{{"Peak", report.Size(bytes)}}, Runs: []Run{{Name: "predicted", Timeline: t, Allocated: bytes, Reserved: bytes + 20<<20,
-		Levels:   []Level{{0, 20 << 20}, {10, 100 << 20}, {40, bytes + 20<<20}},
-		Segments: []Segment{{1 << 30, 20 << 20, "large", []Block{{12 << 20, true, "block1.conv"}, {8 << 20, false, ""}}}, {1 << 31, 2 << 20, "small", []Block{{1 << 20, false, ""}, {1 << 20, true, ""}}}}}}}
+	return &Page{Title: "sample", Facts: []Fact{{"Peak", report.Size(bytes)}},
+		Runs: []Run{{Name: "predicted", Timeline: t, Allocated: bytes, Reserved: bytes + 20<<20,
+			Levels: []Level{{0, 20 << 20}, {10, 100 << 20}, {40, bytes + 20<<20}},
+			Segments: []Segment{{1 << 30, 20 << 20, "large", []Block{{12 << 20, true, "block1.conv"}, {8 << 20, false, ""}}},
+				{1 << 31, 2 << 20, "small", []Block{{1 << 20, false, ""}, {1 << 20, true, ""}}}}}}}
 }
 
 // Hover, keys, search, sorting, phases and themes do what they say.
@@ -227,26 +233,31 @@ func TestPage(t *testing.T) {
 	b := open(t, samplePage(tl), 1280, 900)
 	text := func(id string) string { return eval[string](t, b, `document.getElementById("`+id+`").textContent`) }
 	// Load takes 20 events, forward 60; the peak is the third event of backward.
-	if got := text("h-moment"); !strings.Contains(got, "At the peak: event 82, step 1 backward, 204.00 MiB live, 224.00 MiB reserved") {
+	if got := text("h-moment"); !strings.Contains(got,
+		"At the peak: event 82, step 1 backward, 204.00 MiB live, 224.00 MiB reserved") {
 		t.Errorf("heading %q", got)
 	}
 	// The browser's sums are those of the timeline.
 	rows := eval[string](t, b, `[...document.querySelectorAll("#breakdown tbody tr")].map(r => r.cells[0].textContent + " " + r.cells[1].textContent).join(", ")`)
 	_, at := tl.Peak()
 	by := tl.ByCategory(at)
-	if want := fmt.Sprintf("activation %s, parameter %s, gradient %s", report.Size(by[timeline.Activation]), report.Size(by[timeline.Parameter]), report.Size(by[timeline.Gradient])); rows != want {
+	if want := fmt.Sprintf("activation %s, parameter %s, gradient %s", report.Size(by[timeline.Activation]),
+		report.Size(by[timeline.Parameter]), report.Size(by[timeline.Gradient])); rows != want {
 		t.Errorf("breakdown %q, wanted %q", rows, want)
 	}
 	// The band under the pointer is told.
-	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
+	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b,
+		`document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
 	if tip := text("tip"); !strings.Contains(tip, "block1.conv2.00 MiB, parameterfrom event 1 (load) to the end") {
 		t.Errorf("tip %q", tip)
 	}
 	b.shot(t, "hover")
 	// Keys.
 	for _, k := range []struct{ js, want string }{
-		{"ArrowRight", "event 83, step 1 backward, 199.00 MiB live"}, {"ArrowLeft", "event 82,"}, {"Home", "event 0, load, 1.00 MiB live"}, {"End", "event 259, step 2 optimizer"},
-		{"ArrowDown", "block6.conv, 7.00 MiB, parameter, from event 6 (load) to the end"}, {"p", "event 82,"}, {"Escape", "The whole run: 260 events."},
+		{"ArrowRight", "event 83, step 1 backward, 199.00 MiB live"}, {"ArrowLeft", "event 82,"}, {"Home",
+			"event 0, load, 1.00 MiB live"}, {"End", "event 259, step 2 optimizer"},
+		{"ArrowDown", "block6.conv, 7.00 MiB, parameter, from event 6 (load) to the end"}, {"p", "event 82,"}, {"Escape",
+			"The whole run: 260 events."},
 	} {
 		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+k.js+`", bubbles: true, cancelable: true})); true`)
 		if got := text("status"); !strings.Contains(got, k.want) {
@@ -270,7 +281,8 @@ func TestPage(t *testing.T) {
 	for _, c := range []struct {
 		column int
 		want   string
-	}{{1, "ascending block0.conv"}, {1, "descending block19.conv"}, {3, "descending block15.conv"}, {3, "ascending block14.conv"}} {
+	}{{1, "ascending block0.conv"}, {1, "descending block19.conv"}, {3, "descending block15.conv"}, {3,
+		"ascending block14.conv"}} {
 		if got := sorted(c.column); got != c.want {
 			t.Errorf("column %d sorts %q, wanted %q", c.column, got, c.want)
 		}
@@ -298,7 +310,8 @@ func TestTwoRuns(t *testing.T) {
 	other := steps(20, 1, func(i int) string { return plain(i + 1) })
 	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: other, Inferred: true})
 	b := open(t, p, 1280, 900)
-	captions := eval[string](t, b, `[...document.querySelectorAll("table.big caption")].map(c => c.textContent).join(", ")`)
+	captions := eval[string](t, b,
+		`[...document.querySelectorAll("table.big caption")].map(c => c.textContent).join(", ")`)
 	if captions != "Differences by category, Differences by layer, the largest first, Layers, predicted, Layers, measured" {
 		t.Errorf("tables %q", captions)
 	}
@@ -307,13 +320,15 @@ func TestTwoRuns(t *testing.T) {
 	}
 	b.shot(t, "two")
 	b.do(t, chromedp.Evaluate[chromedp.Void](`const s = document.getElementById("run"); s.value = "1"; s.dispatchEvent(new Event("change"))`))
-	if got := eval[string](t, b, `document.getElementById("status").textContent`); !strings.HasPrefix(got, "measured: event 82") {
+	if got := eval[string](t, b, `document.getElementById("status").textContent`); !strings.HasPrefix(got,
+		"measured: event 82") {
 		t.Errorf("the other run says %q", got)
 	}
 	b.quiet(t)
 }
 
-// Beside a prediction, what only a recording knows is shown of the recording alone; on a narrow page nothing sticks out.
+// Beside a prediction, what only a recording knows is shown of the recording alone; on a narrow page nothing sticks
+// out.
 func TestTwoKindsOfRuns(t *testing.T) {
 	tl := steps(6, 1, plain)
 	p := samplePage(steps(6, 1, plain))
@@ -339,7 +354,8 @@ func TestTwoKindsOfRuns(t *testing.T) {
 	if got := eval[string](t, b, `document.getElementById("h-segments").textContent`); got != "The allocator's segments at the end" {
 		t.Errorf("%q is said of the prediction's", got)
 	}
-	if wide := eval[float64](t, b, `Math.max(...[...document.querySelectorAll("#breakdown, #largest, #plot, .tools")].map(x => x.getBoundingClientRect().right)) - innerWidth`); wide > 0 {
+	if wide := eval[float64](t, b,
+		`Math.max(...[...document.querySelectorAll("#breakdown, #largest, #plot, .tools")].map(x => x.getBoundingClientRect().right)) - innerWidth`); wide > 0 {
 		t.Errorf("the page is %.0f pixels too wide", wide)
 	}
 	b.shot(t, "narrow")
@@ -348,17 +364,21 @@ func TestTwoKindsOfRuns(t *testing.T) {
 
 // Names from files are text, whatever they hold.
 func TestHostileNames(t *testing.T) {
-	evil := []string{"</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>", "{{.Title}}", "javascript:alert(1)", "\x1b[2J\u202egnp.exe", "]]>--><!--", "a\x00b\xff", `"onmouseover="window.hacked=1`, "</title></style>", "`${window.hacked=1}`"}
+	evil := []string{"</script><script>window.hacked=1</script>", "<img src=x onerror=window.hacked=1>", "{{.Title}}",
+		"javascript:alert(1)", "\x1b[2J\u202egnp.exe", "]]>--><!--", "a\x00b\xff", `"onmouseover="window.hacked=1`,
+		"</title></style>", "`${window.hacked=1}`"}
 	p := samplePage(steps(len(evil), 1, func(i int) string { return evil[i] }))
 	p.Title = evil[0] + evil[8]
 	p.Facts = append(p.Facts, Fact{evil[1], evil[0]})
 	p.Notes = evil
 	p.Runs[0].Name = evil[0]
 	p.Runs[0].Segments[0].Blocks[0].Label = evil[1]
-	p.Tables = []Table{{Title: evil[0], Grid: &report.Grid{Columns: []report.Column{{Title: evil[1], File: true}}, Rows: [][]string{{evil[0]}}, Footer: []string{evil[1]}}}}
+	p.Tables = []Table{{Title: evil[0], Grid: &report.Grid{Columns: []report.Column{{Title: evil[1], File: true}},
+		Rows: [][]string{{evil[0]}}, Footer: []string{evil[1]}}}}
 	p.Runs = append(p.Runs, Run{Name: evil[1], Timeline: steps(3, 1, func(i int) string { return evil[i] })})
 	b := open(t, p, 1280, 900)
-	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 2`)))
+	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b,
+		`document.querySelector(".u-over").getBoundingClientRect().bottom - 2`)))
 	b.do(t, chromedp.SendKeys("#find", "<img"))
 	b.shot(t, "hostile")
 	if got := eval[string](t, b, `String(window.hacked) + document.images.length + document.scripts.length`); got != "undefined03" {

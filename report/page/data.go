@@ -68,10 +68,14 @@ func runDataOf(r *Run) (*runData, error) {
 	if err := t.Check(); err != nil {
 		return nil, fmt.Errorf("page: %w", err)
 	}
-	d := &runData{Name: show(r.Name), Start: make([]int32, t.Blocks), End: make([]int32, t.Blocks), Bytes: make([]int64, t.Blocks),
-		Category: make([]int32, t.Blocks), Layer: make([]int32, t.Blocks), Layers: []string{}, Phases: []phaseData{}, Levels: [][2]int64{}, Reserved: r.Reserved, Segments: []segmentData{}}
+	d := &runData{Name: show(r.Name), Start: make([]int32, t.Blocks), End: make([]int32, t.Blocks),
+		Bytes:    make([]int64, t.Blocks),
+		Category: make([]int32, t.Blocks), Layer: make([]int32,
+			t.Blocks), Layers: []string{}, Phases: []phaseData{}, Levels: [][2]int64{}, Reserved: r.Reserved,
+		Segments: []segmentData{}}
 	if x := r.Trace; x != nil && (len(x.Number) != len(t.Events) || len(x.Blocks) != int(t.Blocks)) {
-		return nil, fmt.Errorf("page: a trace of %d events and %d blocks, wanted %d and %d", len(x.Number), len(x.Blocks), len(t.Events), t.Blocks)
+		return nil, fmt.Errorf("page: a trace of %d events and %d blocks, wanted %d and %d", len(x.Number), len(x.Blocks),
+			len(t.Events), t.Blocks)
 	}
 	// number maps the timeline's events to those without marks, or to those of
 	// the recording, which come after what was there before it.

@@ -173,8 +173,8 @@ func Write(w io.Writer, p *Page) error {
 	return nil
 }
 
-// Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in a frame
-// has to allow the same.
+// Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in
+// a frame has to allow the same.
 func Sources() (styles, scripts string) {
 	return hash(uplotCSS + pageCSS), hash(uplotJS) + " " + hash(pageJS)
 }

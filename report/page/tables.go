@@ -42,7 +42,8 @@ type runView struct {
 func runOf(r *Run) runView {
 	t := r.Timeline
 	bytes, at := t.Peak()
-	v := runView{Name: show(r.Name), Peak: report.Size(bytes), Where: "nothing is ever allocated", Inferred: r.Inferred, Events: report.Count(int64(len(t.Events)))}
+	v := runView{Name: show(r.Name), Peak: report.Size(bytes), Where: "nothing is ever allocated", Inferred: r.Inferred,
+		Events: report.Count(int64(len(t.Events)))}
 	if r.Allocated > 0 {
 		v.Allocated = report.Size(r.Allocated)
 	}
@@ -58,7 +59,8 @@ func runOf(r *Run) runView {
 	}
 	for c, n := range t.ByCategory(at) {
 		if n > 0 {
-			v.Categories = append(v.Categories, [3]string{timeline.Category(c).String(), report.Size(n), strconv.FormatFloat(float64(n)/float64(bytes)*100, 'f', 1, 64) + " %"})
+			v.Categories = append(v.Categories, [3]string{timeline.Category(c).String(), report.Size(n),
+				strconv.FormatFloat(float64(n)/float64(bytes)*100, 'f', 1, 64) + " %"})
 		}
 	}
 	v.Phases = phases(t)
@@ -210,9 +212,12 @@ func layerSums(t *timeline.Timeline) []layerSum {
 }
 
 func layerGrid(t *timeline.Timeline) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Layer", File: true}, {Title: "At the peak", Right: true}, {Title: "Largest", Right: true}, {Title: "Allocated in all", Right: true}, {Title: "Allocations", Right: true}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Layer", File: true},
+		{Title: "At the peak", Right: true}, {Title: "Largest", Right: true}, {Title: "Allocated in all", Right: true},
+		{Title: "Allocations", Right: true}}}
 	for i, s := range layerSums(t) {
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), s.name, bytesCell(s.atPeak), bytesCell(s.largest), bytesCell(s.total), strconv.FormatInt(s.count, 10)})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), s.name, bytesCell(s.atPeak), bytesCell(s.largest),
+			bytesCell(s.total), strconv.FormatInt(s.count, 10)})
 	}
 	return g
 }
@@ -237,15 +242,18 @@ func differences(a, b *Run) *report.Grid {
 		}
 	}
 	slices.SortStableFunc(all, func(x, y pair) int { return cmp.Compare(abs(y.n[1]-y.n[0]), abs(x.n[1]-x.n[0])) })
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Layer", File: true}, {Title: show(a.Name), Right: true}, {Title: show(b.Name), Right: true}, {Title: "Difference", Right: true}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Layer", File: true},
+		{Title: show(a.Name), Right: true}, {Title: show(b.Name), Right: true}, {Title: "Difference", Right: true}}}
 	for i, p := range all {
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), p.name, bytesCell(p.n[0]), bytesCell(p.n[1]), bytesCell(p.n[1] - p.n[0])})
+		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), p.name, bytesCell(p.n[0]), bytesCell(p.n[1]),
+			bytesCell(p.n[1] - p.n[0])})
 	}
 	return g
 }
 
 func categoryDifferences(a, b *Run) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "Category"}, {Title: show(a.Name), Right: true}, {Title: show(b.Name), Right: true}, {Title: "Difference", Right: true}}}
+	g := &report.Grid{Columns: []report.Column{{Title: "Category"}, {Title: show(a.Name), Right: true},
+		{Title: show(b.Name), Right: true}, {Title: "Difference", Right: true}}}
 	_, ia := a.Timeline.Peak()
 	_, ib := b.Timeline.Peak()
 	x, y := a.Timeline.ByCategory(ia), b.Timeline.ByCategory(ib)

@@ -86,7 +86,8 @@ func streamName(cuda int64) string {
 // traceOf makes what the page's script gets of a trace. first is the number of
 // the page's events that come before the recording.
 func traceOf(t *Trace, first int) *traceData {
-	d := &traceData{First: first, Streams: []string{}, Frames: []string{}, Stacks: t.Stacks, Segments: [][6]int64{}, Kinds: segmentKinds, Marks: []markData{}, Spans: []phaseSpan{}}
+	d := &traceData{First: first, Streams: []string{}, Frames: []string{}, Stacks: t.Stacks, Segments: [][6]int64{},
+		Kinds: segmentKinds, Marks: []markData{}, Spans: []phaseSpan{}}
 	if d.Stacks == nil {
 		d.Stacks = [][]int32{}
 	}
@@ -110,7 +111,8 @@ func traceOf(t *Trace, first int) *traceData {
 		d.Addr[i], d.Block[i], d.Stack[i], d.Stream[i] = b.Addr, b.Bytes, b.Stack, stream(b.Stream)
 	}
 	add := func(s *TraceSegment, event int) {
-		k := [6]int64{int64(event), s.Addr, s.Bytes, int64(stream(s.Stream)), int64(max(slices.Index(segmentKinds, s.Kind), 0)), 0}
+		k := [6]int64{int64(event), s.Addr, s.Bytes, int64(stream(s.Stream)),
+			int64(max(slices.Index(segmentKinds, s.Kind), 0)), 0}
 		if s.Freed {
 			k[5] = 1
 		}

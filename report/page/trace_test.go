@@ -26,7 +26,8 @@ func recorded(t *timeline.Timeline, before int) *Trace {
 			x.Number = append(x.Number, -1)
 			x.Begin = append(x.Begin, TraceSegment{Addr: addr, Bytes: e.Bytes + 512, Kind: "large"})
 		case e.Kind == timeline.Alloc && allocs < 1000:
-			x.Segments = append(x.Segments, TraceSegment{Event: next, Addr: addr, Bytes: e.Bytes + 512, Kind: "large", Stream: 7})
+			x.Segments = append(x.Segments, TraceSegment{Event: next, Addr: addr, Bytes: e.Bytes + 512, Kind: "large",
+				Stream: 7})
 			x.Number = append(x.Number, int32(next+1))
 			next += 2
 		case e.Kind == timeline.Alloc:
@@ -62,7 +63,8 @@ func TestTrace(t *testing.T) {
 	}
 	press := func(key string) string {
 		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+key+`", bubbles: true, cancelable: true})); true`)
-		eval[bool](t, b, `new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(true))))`, chromedp.EvalAwaitPromise)
+		eval[bool](t, b, `new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(true))))`,
+			chromedp.EvalAwaitPromise)
 		return text("status")
 	}
 	last := p.Runs[0].Trace.Events - 1
@@ -75,26 +77,32 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%s says %q, wanted %q", c[0], got, c[1])
 		}
 	}
-	// The allocator at the end: 6 parameters are left, and every segment still there, with 512 bytes free and what was freed.
+	// The allocator at the end: 6 parameters are left, and every segment still there, with 512 bytes free and what was
+	// freed.
 	press("End")
 	if got := text("h-segments"); got != fmt.Sprintf("The allocator's segments at event %d", last) {
 		t.Errorf("segments of %q", got)
 	}
 	rows := eval[string](t, b, `[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => c.textContent).join(", ")).join("; ")`)
-	if want := "stream 0x7, "; !strings.HasPrefix(rows, want) || !strings.Contains(rows, "the default stream, 1.00 KiB, 2, 512 B") {
+	if want := "stream 0x7, "; !strings.HasPrefix(rows, want) ||
+		!strings.Contains(rows, "the default stream, 1.00 KiB, 2, 512 B") {
 		t.Errorf("free: %q", rows)
 	}
 	// At the peak more is in use, less is free.
 	press("p")
-	if got := text("h-segments"); !strings.HasPrefix(got, "The allocator's segments at event ") || strings.HasSuffix(got, fmt.Sprint(last)) {
+	if got := text("h-segments"); !strings.HasPrefix(got, "The allocator's segments at event ") ||
+		strings.HasSuffix(got, fmt.Sprint(last)) {
 		t.Errorf("segments of %q", got)
 	}
-	if more := eval[string](t, b, `[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => c.textContent).join(", ")).join("; ")`); more == rows {
+	if more := eval[string](t, b,
+		`[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => c.textContent).join(", ")).join("; ")`); more == rows {
 		t.Errorf("free space at the peak is that of the end: %q", more)
 	}
 	// A whole stack on hover.
-	b.do(t, chromedp.MouseEvent("mouseMoved", 700, eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
-	if tip := text("tip"); !strings.Contains(tip, "asked for, ") || !strings.Contains(tip, "u/net.py:7:forwardu/train.py:3:<module>") {
+	b.do(t, chromedp.MouseEvent("mouseMoved", 700, eval[float64](t, b,
+		`document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
+	if tip := text("tip"); !strings.Contains(tip, "asked for, ") ||
+		!strings.Contains(tip, "u/net.py:7:forwardu/train.py:3:<module>") {
 		t.Errorf("tip %q", tip)
 	}
 	// The failure has a button and a line in the picture.
@@ -108,7 +116,8 @@ func TestTrace(t *testing.T) {
 	}
 	// The flame graph has boxes, and says what they are.
 	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => { const f = document.getElementById("flame"), r = f.getBoundingClientRect(); f.dispatchEvent(new MouseEvent("mousemove", {clientX: r.left + 40, clientY: r.top + 30})) })()`))
-	if got := text("call"); !strings.HasPrefix(got, "u/train.py:3:<module>: ") || !strings.Contains(got, "100.0 % of what is live") {
+	if got := text("call"); !strings.HasPrefix(got, "u/train.py:3:<module>: ") ||
+		!strings.Contains(got, "100.0 % of what is live") {
 		t.Errorf("the flame graph says %q", got)
 	}
 	// Segments are drawn as allocations are: what is reserved adds up.
@@ -140,8 +149,10 @@ func TestLastEvent(t *testing.T) {
 	tl := bl.Timeline()
 	b := open(t, samplePage(tl), 1280, 900)
 	got := eval[string](t, b, `(() => { const u = document.querySelector(".u-over").getBoundingClientRect(); return String(u.width) })()`)
-	b.do(t, chromedp.MouseEvent("mouseMoved", 1280-60, eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
-	if tip := eval[string](t, b, `document.getElementById("tip").textContent`); !strings.Contains(tip, "event 2, step 1 forward, 300.00 MiB live") {
+	b.do(t, chromedp.MouseEvent("mouseMoved", 1280-60, eval[float64](t, b,
+		`document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
+	if tip := eval[string](t, b, `document.getElementById("tip").textContent`); !strings.Contains(tip,
+		"event 2, step 1 forward, 300.00 MiB live") {
 		t.Errorf("at the right end of %s pixels: %q", got, tip)
 	}
 	b.quiet(t)

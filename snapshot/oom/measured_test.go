@@ -39,7 +39,8 @@ func TestMeasured(t *testing.T) {
 	if err := json.Unmarshal(data, &truth); err != nil {
 		t.Fatal(err)
 	}
-	causes := map[string]Cause{"leak": Leak, "batch": Step, "fragmentation": Fragmentation, "stream": OtherStream, "exception": FailedCall}
+	causes := map[string]Cause{"leak": Leak, "batch": Step, "fragmentation": Fragmentation, "stream": OtherStream,
+		"exception": FailedCall}
 	if len(truth.Cases) != len(causes) {
 		t.Fatalf("%d cases", len(truth.Cases))
 	}
@@ -57,8 +58,10 @@ func TestMeasured(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if !h.Exact || h.Allocated.Bytes != want.MaxAllocated || h.Reserved.Bytes != want.MaxReserved || h.End.Allocated != want.Allocated || h.End.Reserved != want.Reserved {
-			t.Errorf("%s: peaks %d and %d, end %+v, exact %v; PyTorch says %+v", name, h.Allocated.Bytes, h.Reserved.Bytes, h.End, h.Exact, want)
+		if !h.Exact || h.Allocated.Bytes != want.MaxAllocated || h.Reserved.Bytes != want.MaxReserved ||
+			h.End.Allocated != want.Allocated || h.End.Reserved != want.Reserved {
+			t.Errorf("%s: peaks %d and %d, end %+v, exact %v; PyTorch says %+v", name, h.Allocated.Bytes, h.Reserved.Bytes,
+				h.End, h.Exact, want)
 		}
 		list, _, err := Explain(s, h)
 		if err != nil {
@@ -73,7 +76,8 @@ func TestMeasured(t *testing.T) {
 			t.Errorf("%s: held by %s, wanted line %d", name, top.Name(), want.Line)
 		}
 		// PyTorch's message has what it asked for, in MiB.
-		if asked := fmt.Sprintf("Tried to allocate %.2f MiB", float64(x.First.Tried)/(1<<20)); name != "leak" && !strings.Contains(want.Message, asked) {
+		if asked := fmt.Sprintf("Tried to allocate %.2f MiB", float64(x.First.Tried)/(1<<20)); name != "leak" &&
+			!strings.Contains(want.Message, asked) {
 			t.Errorf("%s: %q, PyTorch says %q", name, asked, want.Message)
 		}
 		for _, tried := range want.Tried {
@@ -83,7 +87,8 @@ func TestMeasured(t *testing.T) {
 				what, of = fmt.Sprintf("1/%.0f of the batch", 1/tried.Share), &list[0] // the first try, with that batch
 			}
 			for _, r := range of.Remedies {
-				if (r.Conf == what && what != "" || strings.HasPrefix(r.What, what) && tried.Share < 1) && (r.Helps == "yes" && !tried.Survives || r.Helps == "no" && tried.Survives) {
+				if (r.Conf == what && what != "" || strings.HasPrefix(r.What, what) && tried.Share < 1) &&
+					(r.Helps == "yes" && !tried.Survives || r.Helps == "no" && tried.Survives) {
 					t.Errorf("%s: %s: the replay says %s, the program got through: %v", name, what, r.Helps, tried.Survives)
 				}
 			}

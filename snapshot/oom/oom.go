@@ -268,7 +268,8 @@ func (f *Failure) judge() {
 // hoard says whether one line of the program made most of what is in use by
 // allocating again and again, in no loop that is to be seen otherwise.
 func (f *Failure) hoard() bool {
-	return f.Rounds == 0 && len(f.Held) > 0 && f.Held[0].direct && f.Held[0].Count >= 8 && 2*f.Held[0].Bytes >= f.First.Moment.Allocated
+	return f.Rounds == 0 && len(f.Held) > 0 && f.Held[0].direct && f.Held[0].Count >= 8 &&
+		2*f.Held[0].Bytes >= f.First.Moment.Allocated
 }
 
 // Says tells the cause in one sentence; size writes bytes for people.
@@ -280,10 +281,12 @@ func (f *Failure) Says(size func(int64) string) string {
 	}
 	switch f.Cause {
 	case Fragmentation:
-		return fmt.Sprintf("%s are cached for this stream and pool, but in %d pieces of at most %s", size(f.Usable.Bytes), f.Usable.Pieces, size(f.Usable.Largest))
+		return fmt.Sprintf("%s are cached for this stream and pool, but in %d pieces of at most %s", size(f.Usable.Bytes),
+			f.Usable.Pieces, size(f.Usable.Largest))
 	case OtherStream:
 		x := f.largest(func(x snapshot.FreeSpace) bool { return x.Stream != o.Stream })
-		return fmt.Sprintf("stream %#x has %s cached, in pieces of up to %s, which the request on stream %#x may not have", x.Stream, size(x.Bytes), size(x.Largest), o.Stream)
+		return fmt.Sprintf("stream %#x has %s cached, in pieces of up to %s, which the request on stream %#x may not have",
+			x.Stream, size(x.Bytes), size(x.Largest), o.Stream)
 	case OtherPool:
 		x := f.largest(func(x snapshot.FreeSpace) bool { return x.Stream == o.Stream && !x.Serves(o.Stream, o.Tried) })
 		kind := "the pool of large blocks"
@@ -293,23 +296,27 @@ func (f *Failure) Says(size func(int64) string) string {
 		if x.Pool != [2]int64{} {
 			kind = fmt.Sprintf("the private pool (%d, %d) of a CUDA graph", x.Pool[0], x.Pool[1])
 		}
-		return fmt.Sprintf("%s has %s cached, in pieces of up to %s, which the request may not have", kind, size(x.Bytes), size(x.Largest))
+		return fmt.Sprintf("%s has %s cached, in pieces of up to %s, which the request may not have", kind, size(x.Bytes),
+			size(x.Largest))
 	case Pending:
 		return fmt.Sprintf("%s are freed, but other streams have not passed the point until which they may use them (record_stream)", size(o.Moment.Active-o.Moment.Allocated))
 	case FailedCall:
 		return fmt.Sprintf("%s were made by a call in which memory had run out before, and are still held: by the exception, whose traceback keeps the variables of the functions it left, if this runs in its handler", size(f.ByAge.FailedCall))
 	case Leak:
 		if f.Rounds == 0 {
-			return fmt.Sprintf("%s made %d allocations, one after the other, and none was freed: a list that grows?", top, f.Held[0].Count)
+			return fmt.Sprintf("%s made %d allocations, one after the other, and none was freed: a list that grows?", top,
+				f.Held[0].Count)
 		}
 		return fmt.Sprintf("%s were made in earlier rounds of the loop and never freed (round %d failed): %s keeps what each round makes", size(f.ByAge.Earlier), f.Rounds, top)
 	case Step:
 		if f.Rounds == 0 {
 			return fmt.Sprintf("what the program made until then takes %s, most of it by %s; no loop is to be seen in the recording", size(o.Moment.Allocated), top)
 		}
-		return fmt.Sprintf("round %d of the loop made %s of the %s itself, most of it by %s: it needs more than there is", f.Rounds, size(f.ByAge.Now), size(o.Moment.Allocated), top)
+		return fmt.Sprintf("round %d of the loop made %s of the %s itself, most of it by %s: it needs more than there is",
+			f.Rounds, size(f.ByAge.Now), size(o.Moment.Allocated), top)
 	}
-	return fmt.Sprintf("%s of the %s were there before this round of the loop, most of it made by %s", size(f.ByAge.Before+f.ByAge.FirstRound+f.ByAge.Earlier), size(o.Moment.Allocated), top)
+	return fmt.Sprintf("%s of the %s were there before this round of the loop, most of it made by %s",
+		size(f.ByAge.Before+f.ByAge.FirstRound+f.ByAge.Earlier), size(o.Moment.Allocated), top)
 }
 
 func (f *Failure) largest(of func(snapshot.FreeSpace) bool) (out snapshot.FreeSpace) {

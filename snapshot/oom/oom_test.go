@@ -23,7 +23,8 @@ type machine struct {
 }
 
 func newMachine(t *testing.T, capacity int64) *machine {
-	return &machine{t: t, a: caching.New(caching.Config{Capacity: capacity, Record: true}), b: snapshot.NewBuilder(1), side: map[int64]int64{}}
+	return &machine{t: t, a: caching.New(caching.Config{Capacity: capacity, Record: true}), b: snapshot.NewBuilder(1),
+		side: map[int64]int64{}}
 }
 
 // at says where the program is, the outermost call first.
@@ -55,7 +56,8 @@ func (m *machine) free(b caching.Block) {
 }
 
 func (m *machine) record(stream int64) {
-	actions := map[caching.Action]snapshot.Action{caching.AllocBlock: snapshot.Alloc, caching.FreeRequested: snapshot.FreeRequested, caching.FreeCompleted: snapshot.FreeCompleted,
+	actions := map[caching.Action]snapshot.Action{caching.AllocBlock: snapshot.Alloc,
+		caching.FreeRequested: snapshot.FreeRequested, caching.FreeCompleted: snapshot.FreeCompleted,
 		caching.SegmentAlloc: snapshot.SegmentAlloc, caching.SegmentFree: snapshot.SegmentFree, caching.OutOfMemory: snapshot.OOM}
 	trace := m.a.Trace()
 	for _, e := range trace[m.seen:] {
@@ -73,7 +75,8 @@ func (m *machine) explain() []Failure {
 	m.t.Helper()
 	s := m.b.Snapshot()
 	for _, g := range m.a.Segments() {
-		k := snapshot.Segment{Addr: g.Address, Total: g.Bytes, Stream: int64(g.Stream), Small: g.Small, Expandable: g.Expandable}
+		k := snapshot.Segment{Addr: g.Address, Total: g.Bytes, Stream: int64(g.Stream), Small: g.Small,
+			Expandable: g.Expandable}
 		for _, b := range g.Blocks {
 			x := snapshot.Block{Addr: b.Address, Size: b.Bytes, Requested: b.Requested}
 			if b.Active {
@@ -116,7 +119,8 @@ var (
 func wanted(t *testing.T, f *Failure, cause Cause, holder string, remedies map[string]string) {
 	t.Helper()
 	if f.Cause != cause || len(f.Held) == 0 || !strings.HasSuffix(f.Held[0].Site, holder) {
-		t.Errorf("cause %s, held by %+v, wanted %s by %s: %s", f.Cause, f.Held, cause, holder, f.Says(func(n int64) string { return "some" }))
+		t.Errorf("cause %s, held by %+v, wanted %s by %s: %s", f.Cause, f.Held, cause, holder,
+			f.Says(func(n int64) string { return "some" }))
 	}
 	for what, helps := range remedies {
 		if got := helpsOf(f, what); got != helps {
@@ -146,7 +150,8 @@ func TestLeak(t *testing.T) {
 		}
 	}
 	f := m.explain()[0]
-	wanted(t, &f, Leak, "train.py:21:validate", map[string]string{"expandable": "no", "freeing what u/train.py:21": "yes", "of the batch": ""})
+	wanted(t, &f, Leak, "train.py:21:validate", map[string]string{"expandable": "no", "freeing what u/train.py:21": "yes",
+		"of the batch": ""})
 	if f.Rounds < 15 || f.Held[0].Rounds != f.Rounds {
 		t.Errorf("%d rounds, of which %d are held", f.Rounds, f.Held[0].Rounds)
 	}

@@ -58,13 +58,15 @@ func (f *Failure) remedies(s *snapshot.Snapshot, h *snapshot.History) error {
 	}
 	if !strings.Contains(conf, "max_split_size_mb") && !strings.Contains(conf, "expandable_segments:True") {
 		with := join(conf, "max_split_size_mb:128")
-		if _, err := try(Remedy{What: "not splitting blocks from 128 MiB on", Conf: with}, replay.Trial{Conf: with}); err != nil {
+		if _, err := try(Remedy{What: "not splitting blocks from 128 MiB on", Conf: with},
+			replay.Trial{Conf: with}); err != nil {
 			return err
 		}
 	}
 	for _, x := range f.Free {
 		if x.Stream != f.First.Stream {
-			if _, err := try(Remedy{What: "one stream for all allocations"}, replay.Trial{Conf: conf, OneStream: true}); err != nil {
+			if _, err := try(Remedy{What: "one stream for all allocations"},
+				replay.Trial{Conf: conf, OneStream: true}); err != nil {
 				return err
 			}
 			break

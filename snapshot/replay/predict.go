@@ -23,21 +23,24 @@ var actions = [...]snapshot.Action{
 // Predicted makes the snapshot that PyTorch would dump at the end of a predicted
 // run. The replay must have recorded its trace (caching.Config.Record). model
 // names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
-func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string, sites *snapshot.Sites) (*snapshot.Snapshot, error) {
+func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string, sites *snapshot.Sites) (*snapshot.Snapshot,
+	error) {
 	trace := r.Allocator.Trace()
 	if len(trace) == 0 && len(t.Events) > 0 && r.Stats.Allocation.All.Allocated > 0 {
 		return nil, errors.New("the replay did not record its trace")
 	}
 	entries := make([]snapshot.Entry, len(trace))
 	for i, e := range trace {
-		entries[i] = snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address, Size: e.Bytes}
+		entries[i] = snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address,
+			Size: e.Bytes}
 		if e.Action == caching.OutOfMemory && r.OOM != nil {
 			entries[i].Addr = r.OOM.Free
 		}
 	}
 	var segments []snapshot.Segment
 	for _, g := range r.Allocator.Segments() {
-		s := snapshot.Segment{Addr: g.Address, Total: g.Bytes, Stream: int64(g.Stream), Small: g.Small, Expandable: g.Expandable}
+		s := snapshot.Segment{Addr: g.Address, Total: g.Bytes, Stream: int64(g.Stream), Small: g.Small,
+			Expandable: g.Expandable}
 		for _, b := range g.Blocks {
 			k := snapshot.Block{Addr: b.Address, Size: b.Bytes, Requested: b.Requested}
 			if b.Active {

@@ -144,7 +144,8 @@ func run(s *snapshot.Snapshot, device int, t *Trial, opts caching.Options, exact
 	if err != nil {
 		return nil, err
 	}
-	x := &runner{s: s, t: t, r: &Result{Conf: t.Conf, PeakAllocatedEvent: -1, PeakReservedEvent: -1}, live: map[int64]held{}, exact: exact, limits: t.Capacity > 0, spare: caching.TopDown()}
+	x := &runner{s: s, t: t, r: &Result{Conf: t.Conf, PeakAllocatedEvent: -1, PeakReservedEvent: -1},
+		live: map[int64]held{}, exact: exact, limits: t.Capacity > 0, spare: caching.TopDown()}
 	cfg := caching.Config{Options: opts, Capacity: t.Capacity}
 	if exact && !opts.ExpandableSegments {
 		cfg.Address = x.address

@@ -53,8 +53,10 @@ func TestRecorded(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if r.PeakAllocated != want.MaxAllocated || r.PeakReserved != want.MaxReserved || r.EndAllocated != want.Allocated || r.EndReserved != want.Reserved {
-			t.Errorf("%s: peaks %d and %d, end %d and %d; PyTorch says %+v", name, r.PeakAllocated, r.PeakReserved, r.EndAllocated, r.EndReserved, want)
+		if r.PeakAllocated != want.MaxAllocated || r.PeakReserved != want.MaxReserved || r.EndAllocated != want.Allocated ||
+			r.EndReserved != want.Reserved {
+			t.Errorf("%s: peaks %d and %d, end %d and %d; PyTorch says %+v", name, r.PeakAllocated, r.PeakReserved,
+				r.EndAllocated, r.EndReserved, want)
 		}
 		if len(r.Doubts) > 0 || len(r.Failed) > 0 {
 			t.Errorf("%s: doubts %q, failed %v", name, r.Doubts, r.Failed)
@@ -101,8 +103,10 @@ func TestUnder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if exp.PeakReserved >= plain.PeakReserved || exp.PeakAllocated > plain.PeakAllocated || exp.PeakReserved < exp.PeakAllocated {
-		t.Errorf("expandable segments: %d of %d, without them %d of %d", exp.PeakAllocated, exp.PeakReserved, plain.PeakAllocated, plain.PeakReserved)
+	if exp.PeakReserved >= plain.PeakReserved || exp.PeakAllocated > plain.PeakAllocated ||
+		exp.PeakReserved < exp.PeakAllocated {
+		t.Errorf("expandable segments: %d of %d, without them %d of %d", exp.PeakAllocated, exp.PeakReserved,
+			plain.PeakAllocated, plain.PeakReserved)
 	}
 	if _, err := Under(s, 0, "max_split:1", 0); err == nil || !strings.Contains(err.Error(), "max_split_size_mb") {
 		t.Errorf("an unknown setting: %v", err)
@@ -138,7 +142,8 @@ func TestPredicted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !h.Exact || h.Allocated.Bytes != r.PeakAllocated.Allocated || h.Reserved.Bytes != r.PeakReserved.Reserved {
-			t.Errorf("%s: written %d and %d, predicted %d and %d; doubts %q", name, h.Allocated.Bytes, h.Reserved.Bytes, r.PeakAllocated.Allocated, r.PeakReserved.Reserved, h.Doubts)
+			t.Errorf("%s: written %d and %d, predicted %d and %d; doubts %q", name, h.Allocated.Bytes, h.Reserved.Bytes,
+				r.PeakAllocated.Allocated, r.PeakReserved.Reserved, h.Doubts)
 		}
 		again, err := back.Timeline(0)
 		if err != nil {
@@ -159,7 +164,8 @@ func TestPredicted(t *testing.T) {
 			t.Fatalf("%s: %d events read back of %d", name, len(got), len(want))
 		}
 		for i := range got {
-			if got[i].Kind != want[i].Kind || got[i].Bytes != want[i].Bytes || got[i].Kind == timeline.Alloc && got[i].Category != want[i].Category {
+			if got[i].Kind != want[i].Kind || got[i].Bytes != want[i].Bytes || got[i].Kind == timeline.Alloc &&
+				got[i].Category != want[i].Category {
 				t.Fatalf("%s: event %d is %+v, was %+v", name, i, got[i], want[i])
 			}
 		}

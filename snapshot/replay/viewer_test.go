@@ -41,7 +41,10 @@ func viewer(t *testing.T, pickle []byte, view string) http.Handler {
 	script = regexp.MustCompile(`(?m)^import .*;$`).ReplaceAll(script, nil)
 	script = append([]byte("const {axisLeft, scaleLinear, zoom, zoomIdentity, brushX} = d3;\n"), script...)
 	mux := http.NewServeMux()
-	mux.HandleFunc("/d3.js", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, filepath.Join(dir, "d3.js")) })
+	mux.HandleFunc("/d3.js", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r,
+			filepath.Join(dir, "d3.js"))
+	})
 	mux.HandleFunc("/viz.js", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/javascript")
 		w.Write(script)
@@ -94,7 +97,8 @@ func TestViewer(t *testing.T) {
 			t.Run(name+", "+view, func(t *testing.T) {
 				server := httptest.NewServer(viewer(t, pickle, view))
 				defer server.Close()
-				opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
+				opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox,
+					chromedp.Flag("disable-dev-shm-usage", true))
 				alloc, cancel := chromedp.NewExecAllocator(context.Background(), opts...)
 				defer cancel()
 				ctx, cancelTab := chromedp.NewContext(alloc)
@@ -122,8 +126,10 @@ func TestViewer(t *testing.T) {
 				if err != nil || shapes < 8 {
 					t.Errorf("%v: only %d shapes", err, shapes)
 				}
-				legend, err := chromedp.Run(ctx, chromedp.Evaluate[string](`[...document.querySelectorAll("text")].map(x => x.textContent).join()`))
-				if err != nil || strings.HasPrefix(name, "predicted") && view == "Active Memory Timeline" && !strings.Contains(legend, "activation") && name != "predicted oom" {
+				legend, err := chromedp.Run(ctx,
+					chromedp.Evaluate[string](`[...document.querySelectorAll("text")].map(x => x.textContent).join()`))
+				if err != nil || strings.HasPrefix(name, "predicted") && view == "Active Memory Timeline" &&
+					!strings.Contains(legend, "activation") && name != "predicted oom" {
 					t.Errorf("%v: the legend has no categories: %.200s", err, legend)
 				}
 				if dir := os.Getenv("SCREENSHOTS"); dir != "" {
@@ -131,7 +137,8 @@ func TestViewer(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name+" "+view, " ", "_")+".png"), png, 0o600); err != nil {
+					if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name+" "+view, " ", "_")+".png"), png,
+						0o600); err != nil {
 						t.Fatal(err)
 					}
 				}

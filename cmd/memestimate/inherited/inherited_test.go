@@ -30,7 +30,8 @@ func TestClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for redirection, want := range map[string]string{"": "", ">&-": "1", "<&- >&-": "01", "2>&-": "2", ">/dev/null": "", "<>/dev/null 1>&0": ""} {
+	for redirection, want := range map[string]string{"": "", ">&-": "1", "<&- >&-": "01", "2>&-": "2", ">/dev/null": "",
+		"<>/dev/null 1>&0": ""} {
 		out := t.TempDir() + "/closed"
 		cmd := exec.Command("sh", "-c", `"$0" -test.run TestClosed `+redirection, self)
 		cmd.Env = append(os.Environ(), "INHERITED_TEST="+out)

@@ -26,7 +26,8 @@ func RecoveredFor(g onnx.Graph, train bool) (*aten.Program, error) { return Reco
 
 // RecoveredAt is recovered under a version of ONNX's operators.
 func RecoveredAt(opset int64, g onnx.Graph, train bool) (*aten.Program, error) {
-	b := onnx.Model{Opset: opset, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch", Graph: g}.Bytes()
+	b := onnx.Model{Opset: opset, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch",
+		Graph: g}.Bytes()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
 	if err != nil {
 		return nil, err
@@ -65,7 +66,8 @@ func RecoveredAt(opset int64, g onnx.Graph, train bool) (*aten.Program, error) {
 	for _, r := range lifetime.Rules {
 		unproven[r.Name] = r.Unproven
 	}
-	p, _, err := fromonnx.Recover(fromonnx.Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train, With: unproven})
+	p, _, err := fromonnx.Recover(fromonnx.Source{Model: m, Types: types, Kinds: kinds, Place: place, Train: train,
+		With: unproven})
 	return p, err
 }
 
