@@ -40,3 +40,25 @@ func (e *FormatError) Error() string {
 	}
 	return s
 }
+
+func (r *resolver) duplicate(p *place, nodes []Node, i int, name int32, id ValueID) error {
+	s := p.scope.names.strs[name]
+	this := nodeLabel(i, &nodes[i])
+	if id >= 0 && r.owner[id] == p.owner {
+		if k := r.producer[id]; k >= 0 {
+			if int(k) == i {
+				return fmt.Errorf("%s produces %q twice", this, s)
+			}
+			return fmt.Errorf("%s and %s both produce %q", nodeLabel(int(k), &nodes[k]), this, s)
+		}
+	}
+	return fmt.Errorf("%s produces %q, which is an input", this, s)
+}
+
+// nodeLabel names a node in an error.
+func nodeLabel(i int, n *Node) string {
+	if n.Name != "" {
+		return fmt.Sprintf("node %d %q", i, n.Name)
+	}
+	return fmt.Sprintf("node %d (%q)", i, n.Op)
+}

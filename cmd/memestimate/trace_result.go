@@ -1,0 +1,253 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/memestimate/memestimate/devices"
+	"github.com/memestimate/memestimate/report"
+)
+
+// A traceResult is what a traced command came to.
+type traceResult struct {
+	Schema    string      `json:"schema"`
+	Command   []string    `json:"command"`
+	ExitCode  int         `json:"exit_code"`
+	Seconds   float64     `json:"seconds"`
+	Interval  float64     `json:"interval_seconds"`
+	GPUs      []gpuTrace  `json:"gpus"`
+	Predicted *prediction `json:"predicted,omitempty"`
+	by        string
+}
+
+// A prediction is what a model's estimate said beforehand.
+type prediction struct {
+	Model      string `json:"model"`
+	Device     int64  `json:"device_bytes"`
+	UpperBound int64  `json:"upper_bound_bytes"`
+}
+
+// text sets the prediction beside the highest that was measured.
+func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
+	fmt.Fprintf(w, "predicted for %s: %s, at most %s", report.Show(p.Model, 60), report.Size(p.Device),
+		report.Size(p.UpperBound))
+	measured := int64(0)
+	for _, g := range gpus {
+		measured = max(measured, int64(g.Peak)-int64(g.Start))
+	}
+	if measured > 0 {
+		fmt.Fprintf(w, "; measured: %s, so the prediction is off by %+.2f %%", report.Size(measured),
+			100*(float64(p.Device)/float64(measured)-1))
+	}
+	fmt.Fprintln(w)
+}
+
+type gpuTrace struct {
+	Index    int          `json:"index"`
+	UUID     string       `json:"uuid"`
+	Name     string       `json:"name"`
+	By       string       `json:"by"` // "process" or "device"
+	Start    uint64       `json:"start_bytes"`
+	End      uint64       `json:"end_bytes"`
+	Peak     uint64       `json:"peak_bytes"`
+	PeakAt   float64      `json:"peak_seconds"`
+	Used     int64        `json:"used_bytes"` // delta
+	Peaked   int64        `json:"peaked_bytes"`
+	Samples  int          `json:"samples"`
+	All      *allOfGPU    `json:"all_processes,omitempty"` // when by process
+	Error    string       `json:"error,omitempty"`
+	Timeline []tracePoint `json:"timeline"`
+	label    string
+}
+
+// An allOfGPU is what all processes of a GPU had while a trace counted the command's alone.
+type allOfGPU struct {
+	Start  uint64         `json:"start_bytes"`
+	Peak   uint64         `json:"peak_bytes"`
+	Others []otherProcess `json:"not_counted"`
+}
+
+// An otherProcess is one that took memory meanwhile and is not the command's.
+type otherProcess struct {
+	PID   int    `json:"pid"`
+	Bytes uint64 `json:"grown_bytes"`
+}
+
+// told is from how many bytes on the text tells of memory that others took.
+const told = 16 << 20
+
+// uncounted says what grew on the GPU beyond what was counted, or "".
+func (g *gpuTrace) uncounted() string {
+	if g.All == nil {
+		return ""
+	}
+	grown, counted := g.All.Peak-min(g.All.Start, g.All.Peak), g.Peak-min(g.Start, g.Peak)
+	if grown < counted+told {
+		return ""
+	}
+	s := fmt.Sprintf("GPU %s as a whole reached %s, %s above its start", g.label, report.Size(int64(g.All.Peak)),
+		report.Size(int64(grown)))
+	var who []string
+	for i, o := range g.All.Others {
+		if o.Bytes < told || i == listed {
+			break
+		}
+		who = append(who, fmt.Sprintf("process %d (%s)", o.PID, report.Size(int64(o.Bytes))))
+	}
+	if len(who) == 0 {
+		return s + "; the driver does not say whose the rest was"
+	}
+	return s + "; not counted, for this command did not start it: " + strings.Join(who, ", ")
+}
+
+type tracePoint struct {
+	At   float64 `json:"seconds"`
+	Used uint64  `json:"used_bytes"`
+}
+
+func (r *traceResult) take(traces []devices.GPUTrace) {
+	r.GPUs = make([]gpuTrace, 0, len(traces))
+	for _, t := range traces {
+		g := gpuTrace{
+			Index: t.Device.Index, UUID: t.Device.UUID, Name: t.Device.Name, By: "device", Start: t.Start, End: t.End, Peak: t.Peak, PeakAt: t.PeakAt.Seconds(),
+			Used: t.Used, Peaked: t.Peaked, Samples: t.Samples, Timeline: make([]tracePoint, 0,
+				len(t.Timeline)), label: strings.TrimPrefix(t.Device.Label(), "GPU "),
+		}
+		if t.ByProcess {
+			g.By, r.by = "process", "process"
+		}
+		if t.ByProcess {
+			g.All = &allOfGPU{t.AllStart, t.AllPeak, make([]otherProcess, 0, len(t.Others))}
+			for _, p := range t.Others {
+				g.All.Others = append(g.All.Others, otherProcess{p.PID, p.Bytes})
+			}
+		}
+		if t.Err != nil {
+			g.Error = t.Err.Error()
+		}
+		for _, p := range t.Timeline {
+			g.Timeline = append(g.Timeline, tracePoint{p.At.Seconds(), p.Used})
+		}
+		r.GPUs = append(r.GPUs, g)
+	}
+}
+
+func (r *traceResult) write(w io.Writer, e *env, o *output) error {
+	switch o.format {
+	case "json":
+		var b strings.Builder
+		enc := json.NewEncoder(&b)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, asciiJSON(b.String())) // to a terminal, as a rule
+		return err
+	case "csv":
+		return r.csv(w)
+	}
+	width := 0
+	if o.file == "" {
+		width = columns(e, e.stderr) // where it goes
+	}
+	var b strings.Builder
+	if err := r.text(&b, e, width); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, report.Fold(b.String(), width))
+	return err
+}
+
+// csv writes the timelines, a row a point.
+func (r *traceResult) csv(w io.Writer) error {
+	c := csv.NewWriter(w)
+	c.Write([]string{"seconds", "gpu", "uuid", "by", "used_bytes"}) // Flush and Error tell
+	for _, g := range r.GPUs {
+		for _, p := range g.Timeline {
+			c.Write([]string{strconv.FormatFloat(p.At, 'f', 3, 64), g.label, g.UUID, g.By, strconv.FormatUint(p.Used, 10)})
+		}
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// sparkWidth is how many characters a course is drawn with.
+const sparkWidth = 40
+
+func (r *traceResult) text(w io.Writer, e *env, width int) error {
+	how := "by process"
+	if r.by == "device" {
+		how = "by device: the driver did not name the command's processes, so what others use counts too"
+	}
+	fmt.Fprintf(w, "memestimate: %s: exit code %d after %.1f s; sampled every %v, %s\n",
+		quoteArg(filepath.Base(r.Command[0])), r.ExitCode, r.Seconds,
+		time.Duration(r.Interval*float64(time.Second)).Round(time.Millisecond), how)
+	g := &report.Grid{Columns: []report.Column{
+		{Title: "GPU"}, {Title: "Name"}, {Title: "△Used MiB", Right: true}, {Title: "Peaked MiB",
+			Right: true}, {Title: "Peak at", Right: true}, {Title: "Samples", Right: true}, {Title: "Course"},
+	}}
+	blocks := []rune("▁▂▃▄▅▆▇█")
+	if !utf8Locale(e) {
+		g.Columns[2].Title, blocks = "dUsed MiB", []rune("_.:-=+*#")
+	}
+	for _, t := range r.GPUs {
+		course := sparkline(t.Timeline, t.Start, t.Peak, blocks)
+		if t.Error != "" {
+			course += " " + t.Error
+		}
+		g.Rows = append(g.Rows, []string{t.label, printable(t.Name), report.Count(t.Used / (1 << 20)),
+			report.Count(t.Peaked >> 20), fmt.Sprintf("%.2f s", t.PeakAt), report.Count(int64(t.Samples)), course})
+	}
+	if err := g.Text(w, width); err != nil {
+		return err
+	}
+	for i := range r.GPUs {
+		if s := r.GPUs[i].uncounted(); s != "" {
+			fmt.Fprintln(w, s)
+		}
+	}
+	if r.Predicted == nil {
+		return nil
+	}
+	r.Predicted.text(w, r.GPUs)
+	return nil
+}
+
+// sparkline draws a course between its start, or its least, and its peak.
+func sparkline(points []tracePoint, start, peak uint64, blocks []rune) string {
+	n := min(len(points), sparkWidth)
+	line := make([]rune, n)
+	least := start
+	for _, p := range points {
+		least = min(least, p.Used)
+	}
+	for i := range line {
+		highest := uint64(0)
+		for _, p := range points[i*len(points)/n : max((i+1)*len(points)/n, i*len(points)/n+1)] {
+			highest = max(highest, p.Used)
+		}
+		level := 0
+		if peak > least {
+			level = int(float64(highest-least) / float64(peak-least) * float64(len(blocks)-1))
+		}
+		line[i] = blocks[level]
+	}
+	return string(line)
+}
+
+// utf8Locale tells whether the terminal's characters are UTF-8, as the locale says.
+func utf8Locale(e *env) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := e.getenv(name); v != "" {
+			v = strings.ToUpper(v)
+			return strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8")
+		}
+	}
+	return false
+}

@@ -1,0 +1,183 @@
+package eager
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+func (r *run) train(values []*tensor, params []*leaf) error {
+	steps := r.opts.Steps
+	if steps == 0 {
+		steps = 3
+	}
+	o, err := r.newOptimizer(r.own(params))
+	if err != nil {
+		return err
+	}
+	var out, labels, loss *tensor
+	var end moment // of the step before
+	scaler := new(gradScaler)
+	r.grad = true
+	for r.step = 1; int(r.step) <= steps; r.step++ {
+		for pass := range max(r.opts.Accumulate, 1) {
+			r.begin(timeline.Forward)
+			r.enterAutocast()
+			r.beforeForward(values)
+			if err := r.forward(values); err != nil {
+				return err
+			}
+			old := out
+			out = r.takeOutput(values)
+			if out == nil {
+				return fmt.Errorf("the model has no output")
+			}
+			r.release(old)
+			r.begin(timeline.Loss)
+			if r.step == 1 && pass == 0 {
+				r.criterion = r.lossOf(out)
+				if (r.criterion == "cross-entropy" || r.criterion == "nll") && len(out.shape) < 2 {
+					return fmt.Errorf("loss: %s needs an output of samples and classes, that of the model has shape %v", r.criterion,
+						out.shape)
+				}
+				labels = r.labels(r.criterion, out)
+			}
+			l, err := r.loss(r.criterion, out, labels)
+			if err == nil {
+				err = r.err
+			}
+			if err != nil {
+				return fmt.Errorf("loss: %w", err)
+			}
+			if l != nil && l.fn == nil {
+				return r.noGradient()
+			}
+			r.release(loss)
+			loss = l
+			if r.opts.DropOutput {
+				r.release(out)
+				out = nil
+			}
+			if loss != nil && r.saved == 0 {
+				r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
+			}
+			r.exitAutocast()
+			if loss == nil {
+				continue
+			}
+			r.begin(timeline.Backward)
+			if !r.opts.Scaler {
+				r.runBackward(loss)
+				if r.err != nil {
+					return fmt.Errorf("backward: %w", r.err)
+				}
+				continue
+			}
+			scaled, err := r.scaled(scaler, loss)
+			if err != nil {
+				return err
+			}
+			r.runBackward(scaled)
+			if r.err != nil {
+				return fmt.Errorf("backward: %w", r.err)
+			}
+			r.release(scaled)
+		}
+		r.begin(timeline.Optimizer)
+		if r.opts.Scaler && loss != nil {
+			r.unscale(scaler)
+		}
+		if r.opts.ClipNorm {
+			r.clipNorm(params)
+		}
+		r.stepOptimizer(o)
+		r.update(scaler)
+		r.begin(timeline.Finish)
+		r.zeroGrad(params)
+		if r.err != nil {
+			return fmt.Errorf("optimizer: %w", r.err)
+		}
+		r.recycle()
+		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
+			continue
+		}
+		now := r.moment(out, loss)
+		if r.step > 1 {
+			if carried, ok := r.repeats(end, now); ok {
+				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)
+				return nil
+			}
+		}
+		end = now
+	}
+	return nil
+}
+
+// A NoGradientError says why a loss cannot be differentiated, so that there is nothing to train.
+type NoGradientError struct{ why string }
+
+// Error names the loss, and why nothing would have a gradient.
+func (e *NoGradientError) Error() string { return e.why }
+
+// noGradient says why a loss cannot be differentiated.
+func (r *run) noGradient() error {
+	v := &r.prog.Values[r.prog.Outputs[0]]
+	if !v.DType.IsFloat() {
+		return &NoGradientError{fmt.Sprintf("loss: output %q is of %s, which has no gradient: the first output must be of floats", v.Name, v.DType)}
+	}
+	return &NoGradientError{fmt.Sprintf("loss: output %q depends on no parameter through operators that have a gradient",
+		v.Name)}
+}
+
+// savedBytes adds up the storages that the graph behind a loss keeps, parameters and buffers left
+// out, in all and for each of n nodes of the program.
+func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
+	by = make([]int64, n)
+	if loss.fn == nil {
+		return 0, by
+	}
+	r.passes++
+	loss.fn.mark = r.passes
+	nodes := make([]*node, 0, r.seq) // those that save something
+	work := append(r.work[:0], loss.fn)
+	for len(work) > 0 {
+		n := work[len(work)-1]
+		work = work[:len(work)-1]
+		if len(n.saved) > 0 || n.frame != nil {
+			nodes = append(nodes, n)
+		}
+		for _, e := range n.next {
+			if e.fn != nil && e.fn.mark != r.passes && e.fn.leaf == nil {
+				e.fn.mark = r.passes
+				work = append(work, e.fn)
+			}
+		}
+	}
+	r.work = work
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.seq, b.seq) })
+	for _, n := range nodes {
+		add := func(s *storage) {
+			if s.state || s.counted {
+				return
+			}
+			s.counted = true
+			sum += s.bytes
+			if n.call >= 0 {
+				by[n.call] += s.bytes
+			}
+		}
+		for _, s := range n.saved {
+			add(s)
+		}
+		if n.frame != nil {
+			for _, t := range n.frame.inputs {
+				if !t.host {
+					add(t.st)
+				}
+			}
+		}
+	}
+	return sum, by
+}
