@@ -35,7 +35,7 @@ type Step struct {
 	Record      bool       // keep the allocator's trace, for a snapshot
 	Profile     Profile
 
-	late bool // of the two ends of a race in DDP the dearer one: see eager.Replicas
+	late bool // of the two ends of a race in DDP the larger one: see eager.Replicas
 }
 
 // A Profile is what was measured where the run will be: it replaces what is known of the H200.
@@ -66,7 +66,7 @@ type Bound struct {
 	a          *module.Analysis
 	ws         []module.Weight  // parameters and buffers
 	all        []module.Weight  // the same, and what tied is taken for a copy of one
-	recovering sync.Mutex       // guards prog, nodes and dearer: several goroutines may simulate one model
+	recovering sync.Mutex       // guards prog, nodes and largest: several goroutines may simulate one model
 	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
 	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
 
@@ -74,9 +74,9 @@ type Bound struct {
 	without   map[string]bool // guesses that are switched off
 	with      map[string]bool // unproven ones that are made
 
-	tied   *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
-	dearer *Bound         // see most; nil until it is asked for
-	isMost bool           // this is one
+	tied      *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
+	largest   *Bound         // see guessedLargest; nil until it is asked for
+	isLargest bool           // this is one
 }
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
@@ -112,15 +112,15 @@ func named(list []string) map[string]bool {
 	return set
 }
 
-// most returns the same model where what is guessed takes more: two weights, amax, and every unproven guess made.
-func (b *Bound) most() *Bound {
+// guessedLargest returns the same model where what is guessed takes more: two weights, amax, and every unproven guess made.
+func (b *Bound) guessedLargest() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
-	if b.dearer == nil {
-		b.dearer = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, without: b.without, with: unproven(),
-			isMost: true}
+	if b.largest == nil {
+		b.largest = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, without: b.without, with: unproven(),
+			isLargest: true}
 	}
-	return b.dearer
+	return b.largest
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
@@ -157,7 +157,7 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 		Model: b.a.Model,
 		Types: b.a.Types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast, Tied: b.tied, Most: b.isMost,
+		Train: train, Autocast: autocast, Tied: b.tied, Most: b.isLargest,
 		Place: b.a.Placer(), Without: b.without, With: b.with,
 	})
 	if err != nil {
@@ -212,7 +212,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	case races && !s.late:
 		s.late = true
 	case sim.doubtful:
-		b = b.most()
+		b = b.guessedLargest()
 	default:
 		return sim, nil
 	}
@@ -282,7 +282,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
-	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isMost && (p.Doubtful || len(run.Passed) > 0)
+	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isLargest && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbollon/go-edlib"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -123,23 +124,5 @@ func edits(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
 		return 64
 	}
-	last, row, next := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next[j+1] = min(row[j]+cost, next[j]+1, row[j+1]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], last[j-1]+1)
-			}
-		}
-		last, row, next = row, next, last
-	}
-	return row[len(b)]
+	return edlib.OSADamerauLevenshteinDistance(a, b)
 }

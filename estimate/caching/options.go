@@ -5,6 +5,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"github.com/hbollon/go-edlib"
 )
 
 const mib = 1 << 20
@@ -232,29 +234,9 @@ func nearestKey(key string) string {
 	}
 	best, least := "", 1<<30
 	for i := range confKeys {
-		if d := editDistance(key, confKeys[i].key); d < least {
+		if d := edlib.OSADamerauLevenshteinDistance(key, confKeys[i].key); d < least {
 			best, least = confKeys[i].key, d
 		}
 	}
 	return best
-}
-
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diag
-			if a[i] != b[j] {
-				cost++
-			}
-			diag = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hbollon/go-edlib"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -315,29 +316,9 @@ func nearest(name string, known []string) string {
 		if i == 1000 || len(k) > 256 || len(name) > 256 {
 			break
 		}
-		if d := edits(strings.ToLower(name), strings.ToLower(k)); d < least {
+		if d := edlib.OSADamerauLevenshteinDistance(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
 		}
 	}
 	return best
-}
-
-// edits is the Levenshtein distance of two short strings.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diag := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diag, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diag+cost)
-		}
-	}
-	return row[len(b)]
 }
