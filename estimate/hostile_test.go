@@ -17,7 +17,6 @@ import (
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/onnxload"
-	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
@@ -114,7 +113,7 @@ func oneLine(t *testing.T, name string, err error) {
 // Whatever ONNX's operator tests hold can be run, or is refused in one line.
 func TestEveryNodeRunsSomehow(t *testing.T) {
 	models, runs := 0, 0
-	err := onnxtest.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
+	err := on.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
 		models++
 		runs += simulateAll(t, name, raw)
 	})
@@ -184,7 +183,7 @@ func TestHostileLinesRun(t *testing.T) { simulateAll(t, "lines", hostileLines().
 // input's size, with every free of a live block.
 func FuzzSimulate(f *testing.F) {
 	k := 0
-	err := onnxtest.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
+	err := on.Archives("shape/testdata/onnx-nodes*.tar.gz", func(name string, raw []byte) {
 		if k++; k%5 == 0 && len(raw) < 2048 {
 			f.Add(raw)
 		}

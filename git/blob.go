@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"os/exec"
@@ -33,7 +32,7 @@ func (r *Repo) Same(file string, in File) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var id hash.Hash = sha1.New()
+	id := sha1.New()
 	if r.long {
 		id = sha256.New()
 	}

@@ -119,7 +119,7 @@ func BenchmarkRead(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.SetBytes(info.Size())
-	var goTime, pyTime float64 = 1e9, 1e9
+	goTime, pyTime := 1e9, 1e9
 	var goMem, pyMem int64 = 1 << 60, 1 << 60
 	for range 5 {
 		t, m := inChild(b, path)

@@ -15,7 +15,7 @@ import (
 )
 
 // tryInfer infers m and turns a panic into an error that says where it came from.
-func tryInfer(m *onnxload.Model, opt Options) (r *Result, err error, panicked string) {
+func tryInfer(m *onnxload.Model, opt Options) (r *Result, panicked string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			frames := strings.SplitAfterN(string(debug.Stack()), "panic(", 2)
@@ -23,7 +23,7 @@ func tryInfer(m *onnxload.Model, opt Options) (r *Result, err error, panicked st
 		}
 	}()
 	r, err = Infer(m, opt)
-	return r, err, ""
+	return r, "", err
 }
 
 // FuzzInfer: whatever loads is inferred or refused, without a panic and in time.
@@ -110,7 +110,7 @@ func TestHostileGraphs(t *testing.T) {
 				what += mutateModel(rng, m) + "; "
 			}
 			start := time.Now()
-			r, err, panicked := tryInfer(m, Options{Batch: int64(round % 3)})
+			r, panicked, err := tryInfer(m, Options{Batch: int64(round % 3)})
 			if panicked != "" {
 				if at := strings.Join(strings.SplitN(panicked, "\n", 7)[3:6], ""); !seen[at] {
 					seen[at] = true
