@@ -25,6 +25,15 @@ import (
 // commentColumn is how wide a comment is on GitHub, in pixels.
 const commentColumn = 746
 
+// lacking ends a test for want of a program: it is skipped, but not where CI has installed the program.
+func lacking(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip(what)
+}
+
 // measure has a browser lay out Markdown as GitHub does, all folds open, and returns how many tables it has and which
 // are wider than their column. The page is written to COMMENT_PAGES, a folder, for people to look at.
 func measure(t *testing.T, name, markdown string) (tables int, wide string) {
@@ -37,7 +46,7 @@ func measure(t *testing.T, name, markdown string) (tables int, wide string) {
 		}
 	}
 	if browser == "" {
-		t.Skip("no browser")
+		lacking(t, "no browser")
 	}
 	css, err := os.ReadFile("testdata/github/markdown.css")
 	if err != nil {

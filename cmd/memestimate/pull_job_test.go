@@ -29,7 +29,7 @@ type pullJob struct {
 func newJob(t *testing.T, budget string) *pullJob {
 	t.Helper()
 	if runtime.GOOS == "windows" {
-		t.Skip("the steps need bash")
+		lacking(t, "the steps need bash")
 	}
 	nets := editedNetworks(t)
 	j := &pullJob{T: t, dir: t.TempDir(), temp: t.TempDir(), stub: forgetest.New(t)}

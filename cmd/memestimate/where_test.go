@@ -29,8 +29,11 @@ func gpuSeries(host string, gpu int, profile string, mib int) string {
 // TestWhere asks a real Prometheus server with series as dcgm-exporter's.
 func TestWhere(t *testing.T) {
 	server, err := exec.LookPath("prometheus")
-	if err != nil || testing.Short() {
-		t.Skip("no Prometheus here")
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
+	if err != nil {
+		lacking(t, "no Prometheus here")
 	}
 	program, err := exec.LookPath("memestimate")
 	check(t, err)
