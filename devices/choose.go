@@ -136,15 +136,10 @@ func (e *NoFit) Error() string {
 // gives the same answer every time.
 func Choose(ds []Device, r Request) ([]Device, error) {
 	need := r.need()
-	fail := &NoFit{Need: need, Wanted: r.count()}
-	candidates, rejected := r.eligible(ds)
-	fail.Rejected = rejected
+	offered, rejected := Offered(ds, r)
+	fail := &NoFit{Need: need, Wanted: r.count(), Rejected: rejected}
 	var fit []Device
-	for _, d := range candidates {
-		if why := r.blocked(&d); why != "" {
-			fail.Rejected = append(fail.Rejected, Rejection{d, why, true})
-			continue
-		}
+	for _, d := range offered {
 		available := d.Available()
 		if available < need {
 			fail.Rejected = append(fail.Rejected, Rejection{d, fmt.Sprintf("has %s available", FormatBytes(available)), false})
@@ -168,6 +163,20 @@ func Choose(ds []Device, r Request) ([]Device, error) {
 		return fit, nil
 	}
 	return fit[:min(max(fail.Wanted, r.AtMost), len(fit))], nil
+}
+
+// Offered splits the devices into those that the request may take now, however little memory they have available, and
+// the others with the reason.
+func Offered(ds []Device, r Request) (ok []Device, no []Rejection) {
+	candidates, no := r.eligible(ds)
+	for _, d := range candidates {
+		if why := r.blocked(&d); why != "" {
+			no = append(no, Rejection{d, why, true})
+			continue
+		}
+		ok = append(ok, d)
+	}
+	return ok, no
 }
 
 // eligible splits the devices into those that the request may take once they are free enough,

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -33,14 +35,16 @@ them all.
 A recording holds one batch size: two of them give all others, and a third is held against what the two foretell.
 
 --gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules were measured on. Both are
-so much of that GPU, where others have the rest of it.
+so much of that GPU, where others have the rest of it. --gpu auto is the memory that is free now on the GPUs of this machine: the batch is
+found for each of them, and the GPU that holds the largest is the answer.
 
 A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most the memory given. It is safe
 when its upper bound is as well. With --upper-bound the safe batch is the answer.
 
 Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		Example: `  memestimate fit resnet50 --gpu rtx-4090
-  memestimate fit gpt2 --memory 24GiB --precision amp-bf16 --format json`,
+  memestimate fit gpt2 --memory 24GiB --precision amp-bf16 --format json
+  memestimate fit resnet50 --gpu auto`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 && resolve(args[0]).isRecording() {
 				return nil
@@ -73,10 +77,16 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	if err := f.settings.run.contradiction(); err != nil {
 		return err
 	}
-	step, err := f.settings.run.asked(e)
+	asked := f.settings.run
+	live := asked.gpu == "auto"
+	if live {
+		asked.gpu = "" // all of them, below
+	}
+	step, err := asked.asked(e)
 	if err != nil {
 		return err
 	}
+	step.Limited = step.Limited || live
 	memory := int64(f.memory)
 	switch {
 	case f.settings.batch != 0:
@@ -85,35 +95,45 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 		return usagef("fit: --memory SIZE says what the run must fit, not --memory-limit")
 	case memory == 0 && !step.Limited:
 		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", hintArg(in.arg))
-	case memory == 0:
-		memory = step.GPU.Memory
-	case step.Limited && memory > step.GPU.Memory:
-		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), step.GPU.ID,
-			report.Size(step.GPU.Memory))
 	}
-	r, err := f.search(e, cmd.CommandPath(), in, step, memory)
+	rooms := []room{{gpu: step.GPU, memory: step.GPU.Memory}}
+	if live {
+		if rooms, err = liveRooms(e); err != nil {
+			return err
+		}
+	}
+	most := slices.MaxFunc(rooms, func(a, b room) int { return cmp.Compare(a.memory, b.memory) })
+	if step.Limited && memory > most.memory {
+		return usagef("fit: --memory %s is more than %s has: %s", report.Size(memory), most.gpu.ID, report.Size(most.memory))
+	}
+	for i := range rooms {
+		if p := &rooms[i]; memory != 0 && (!step.Limited || p.memory > memory) {
+			p.memory = memory
+		}
+	}
+	answer, err := f.search(e, cmd.CommandPath(), in, step, rooms)
 	if err != nil {
 		return err
 	}
-	if err := f.out.write(e, func(w io.Writer) error { return f.write(w, e, r) }); err != nil {
+	if err := f.out.write(e, func(w io.Writer) error { return f.write(w, e, answer) }); err != nil {
 		return err
 	}
-	if r.Batch == 0 || f.upper && r.Safe == 0 {
-		return fail(exitNo, "%s: not even one sample fits %s", quoteArg(in.arg), report.Size(memory))
+	if answer.Batch == 0 || f.upper && answer.Safe == 0 {
+		return fail(exitNo, "%s: not even one sample fits %s", quoteArg(in.arg), report.Size(answer.Memory))
 	}
 	return nil
 }
 
-// search reads the model and finds the batch.
-func (f *fitting) search(e *env, command string, in source, step *estimate.Step, memory int64) (*estimate.Fitting,
-	error) {
+// search reads the model once and finds the batch for each room.
+func (f *fitting) search(e *env, command string, in source, step *estimate.Step, rooms []room) (*fitAnswer, error) {
 	p := startProgress(e, "fitting "+quoteArg(in.arg))
 	defer p.done()
-	if rec, err := in.recording(e); rec != nil || err != nil {
-		if err != nil {
-			return nil, err
-		}
-		return f.recorded(e, in, rec, step, memory)
+	rec, err := in.recording(e)
+	if err != nil {
+		return nil, err
+	}
+	if rec != nil {
+		return f.recorded(e, in, rec, step, rooms)
 	}
 	m, checked, err := f.settings.read(e, in, p)
 	if err != nil {
@@ -122,20 +142,22 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 	defer m.Close()
 	opt := f.settings.options(in.name)
 	opt.Step = step
-	r, err := estimate.Largest(m, opt, memory)
+	answer, err := f.best(step, rooms, func(memory int64) (*estimate.Fitting, error) {
+		return estimate.Largest(m, opt, memory)
+	})
 	switch {
 	case errors.Is(err, estimate.ErrNoBatch):
 		return nil, fail(exitUsage, "%s: %w", quoteArg(in.arg), err)
 	case err != nil:
 		return nil, f.settings.explain(err, command, in, m)
 	}
-	r.Notes = append(r.Notes, checked...)
-	return r, nil
+	answer.Notes = append(answer.Notes, checked...)
+	return answer, nil
 }
 
 // recorded finds the batch of a program that was recorded at two batch sizes.
 func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *estimate.Step,
-	memory int64) (*estimate.Fitting, error) {
+	rooms []room) (*fitAnswer, error) {
 	if err := fixed(in, f.settings.run.given); err != nil {
 		return nil, err
 	}
@@ -147,24 +169,26 @@ func (f *fitting) recorded(e *env, in source, rec *recording.Recording, step *es
 	if err != nil {
 		return nil, err
 	}
-	r, err := estimate.LargestRecorded(family, estimate.Options{Name: in.name, Step: step}, memory)
+	answer, err := f.best(step, rooms, func(memory int64) (*estimate.Fitting, error) {
+		return estimate.LargestRecorded(family, estimate.Options{Name: in.name, Step: step}, memory)
+	})
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", in.all, err)
 	}
-	r.Notes = append(r.Notes, notes...)
-	return r, nil
+	answer.Notes = append(answer.Notes, notes...)
+	return answer, nil
 }
 
-func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
+func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 	if f.out.format == "json" {
 		r.Schema = fitForm
 		return encodeJSON(w, r)
 	}
-	curve := report.FitCurve(r, f.out.format == "csv")
+	curve := report.FitCurve(&r.Fitting, f.out.format == "csv")
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
-	for _, s := range report.FitSentences(r, f.upper) {
+	for _, s := range report.FitSentences(&r.Fitting, f.upper) {
 		if f.out.format == "markdown" {
 			s = "- `" + s + "`"
 		}
@@ -174,6 +198,9 @@ func (f *fitting) write(w io.Writer, e *env, r *estimate.Fitting) error {
 	}
 	fmt.Fprintln(w)
 	if err := f.out.grid(w, e, curve); err != nil {
+		return err
+	}
+	if err := f.writeRooms(w, e, r); err != nil {
 		return err
 	}
 	return report.Notes(w, r.Notes)

@@ -26,7 +26,7 @@ var jsonForms = map[string]struct {
 	"estimate":        {estimateForm, estimate.Report{}},
 	"table":           {tableForm, tableJSON{}},
 	"shapes":          {shapesForm, shapesJSON{}},
-	"fit":             {fitForm, estimate.Fitting{}},
+	"fit":             {fitForm, fitAnswer{}},
 	"diff":            {diffForm, diff.Diff{}},
 	"check":           {checkForm, checkResult{}},
 	"compare":         {compareForm, compare.Comparison{}},

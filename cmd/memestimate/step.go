@@ -179,13 +179,7 @@ func findGPU(e *env, name string) (gpu.Device, error) {
 	if len(ds) == 0 {
 		return gpu.Device{}, fail(exitDevice, "--gpu auto: there is no GPU that CUDA would use here")
 	}
-	g, err := gpu.Find(ds[0].Name)
-	if err != nil {
-		g = gpu.Default()
-		g.ID, g.Name, g.Measured = "auto", ds[0].Name, false
-	}
-	g.Memory = int64(ds[0].Total - ds[0].Reserved)
-	return g, nil
+	return kindOf(&ds[0]), nil
 }
 
 // plainNames leaves out the names that are another one with a setting, which has a hyphen.
