@@ -45,6 +45,6 @@ web:
 	go run ./web/build
 
 # Places jobs on a real Slurm cluster of four nodes with pretended GPUs, on this host, as root. Needs Debian's slurmctld,
-# slurmd, slurm-client and munge; takes some minutes.
+# slurmd, slurm-client and munge; takes a quarter of a minute.
 slurm:
-	go test -tags slurm ./cmd/memestimate -run TestSlurm -v
+	go test -count=1 -tags slurm ./cmd/memestimate -run TestSlurm -v
