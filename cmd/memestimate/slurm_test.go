@@ -45,6 +45,7 @@ GresTypes=gpu,shard
 KillWait=2
 MinJobAge=3600
 AccountingStorageType=accounting_storage/none
+JobSubmitPlugins=lua
 NodeName=gpu40 NodeHostname=localhost NodeAddr=127.0.0.1 Port=%[3]d CPUs=8 RealMemory=128000 Gres=gpu:a100-40:4 Feature=gpu,vram40
 NodeName=gpu80 NodeHostname=localhost NodeAddr=127.0.0.1 Port=%[4]d CPUs=16 RealMemory=256000 Gres=gpu:a100-80:2 Feature=gpu,vram80
 NodeName=gpumix NodeHostname=localhost NodeAddr=127.0.0.1 Port=%[5]d CPUs=16 RealMemory=256000 Gres=gpu:a100-80:1,gpu:rtx4090:2,shard:8 Feature=gpu
@@ -87,6 +88,9 @@ func startSlurm(t *testing.T) (environ []string) {
 	check(t, os.WriteFile(path("slurm.conf"), fmt.Appendf(nil, slurmConf, dir, base, base+1, base+2, base+3, base+4),
 		0o644))
 	check(t, os.WriteFile(path("gres.conf"), fmt.Appendf(nil, gresConf, dir), 0o644))
+	script, err := os.ReadFile("../../docs/cluster/job_submit.lua")
+	check(t, err)
+	check(t, os.WriteFile(path("job_submit.lua"), script, 0o644))
 	check(t, os.WriteFile(path("cgroup.conf"), []byte("CgroupPlugin=cgroup/v1\n"), 0o644))
 	check(t, os.WriteFile(path("munge.key"), bytes.Repeat([]byte{'k'}, 1024), 0o400))
 	environ = append(os.Environ(), "SLURM_CONF="+path("slurm.conf"))
@@ -284,6 +288,23 @@ func TestSlurm(t *testing.T) {
 			if want := fmt.Sprintf("%d on gpumix\n", i); err != nil || string(b) != want {
 				t.Errorf("task %d wrote %q, %v, want %q", i, b, err, want)
 			}
+		}
+	})
+
+	t.Run("a site's job_submit.lua", func(t *testing.T) {
+		submit := func(need string) (string, error) {
+			c := exec.Command("srun", "--comment=gpu-memory="+need, "--mem=1G", "sh", "-c",
+				"echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")
+			c.Env = environ
+			o, err := c.CombinedOutput()
+			return string(o), err
+		}
+		if o, err := submit("30GiB"); err != nil || !strings.HasPrefix(o, "gpu40 ") || len(strings.Fields(o)) != 2 {
+			t.Errorf("%v: %s", err, o)
+		}
+		if o, err := submit("100GiB"); err == nil ||
+			!strings.Contains(o, "no GPU of this cluster has 100 GiB: the largest is a100-80 with 79.1 GiB") {
+			t.Errorf("%v: %s", err, o)
 		}
 	})
 
