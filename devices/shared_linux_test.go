@@ -369,3 +369,26 @@ func BenchmarkStale(b *testing.B) {
 		}
 	}
 }
+
+// What 20,000 launchers of another user left behind when they were killed costs the next one little.
+func TestManyStaleFiles(t *testing.T) {
+	s := state(t)
+	for i := range 20_000 {
+		name := s.path(fmt.Sprintf("%s%d-%d", holdPrefix, i, i))
+		if err := os.WriteFile(name, []byte(`{"grants":[],"pid":1}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if os.Getuid() == 0 {
+			if err := os.Chown(name, 20000, 20000); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	start := time.Now()
+	hold(t, s, 1, HoldRequest{}).Release()
+	took := time.Since(start)
+	t.Logf("%v", took)
+	if took > 1200*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+}

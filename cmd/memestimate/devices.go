@@ -100,6 +100,10 @@ the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table a
 			if err != nil {
 				return err
 			}
+			if holds && list.owner != "" {
+				fmt.Fprintf(e.stderr, "memestimate: %s belongs to %s, who can remove what it says of reservations; they still count\n",
+					quoteArg(list.StateDir), list.owner)
+			}
 			return o.write(e, func(w io.Writer) error {
 				if holds && o.format != "json" {
 					return o.grid(w, e, list.holds(o.format == "csv"))
@@ -124,6 +128,8 @@ type deviceList struct {
 	Driver   string           `json:"driver"`
 	StateDir string           `json:"state_dir"`
 	Devices  []devices.Device `json:"devices"`
+
+	owner string // of the state directory, when that is neither root nor this user
 }
 
 // list asks the driver and hangs the reservations on the devices. A state directory that cannot be
@@ -144,7 +150,7 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 	}
 	state, err := g.state(e)
 	if err == nil {
-		list.StateDir = state.Dir()
+		list.StateDir, list.owner = state.Dir(), state.Owner()
 		err = state.Attach(ds)
 	}
 	if err != nil {

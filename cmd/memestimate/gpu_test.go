@@ -52,6 +52,12 @@ func TestGPUScripts(t *testing.T) {
 			env.Setenv("LANG", "C.UTF-8")
 			return nil
 		},
+		Condition: func(c string) (bool, error) {
+			if c == "root" {
+				return os.Getuid() == 0, nil
+			}
+			return false, fmt.Errorf("condition %q is unknown", c)
+		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":   exits,
 			"machine": machine,
