@@ -51,6 +51,7 @@ def metadata(version: str) -> str:
         "Project-URL: Source, https://github.com/memestimate/memestimate\n"
         "License-Expression: Apache-2.0\nLicense-File: LICENSE\nRequires-Python: >=3.10\n"
         'Provides-Extra: torch\nRequires-Dist: torch>=2.6; extra == "torch"\n'
+        'Provides-Extra: live\nRequires-Dist: nvidia-ml-py>=12.535.77; extra == "live"\n'
         f"Description-Content-Type: text/markdown\n\n{readme}"
     )
 

@@ -6,11 +6,12 @@
  *   init CODE                       nvmlInit returns CODE
  *   count CODE                      nvmlDeviceGetCount returns CODE
  *   delay MS                        every query of a GPU's memory takes so long
- *   gpu  uuid= bus= total= reserved= used= mig=0|1|none mode= fail=CALL:CODE,... hang=CALL name=
+ *   gpu  uuid= bus= total= reserved= used= mig=0|1|none mode= util= temp= power= limit= fail=CALL:CODE,... hang=CALL
+ *        name=                     util in %, temp in degrees C, power and its limit in mW; not supported without a value
  *   mig  parent= uuid= gi= ci= total= reserved= used= fail=
  *   proc gpu=N|mig=N pid= bytes=N|none kind=compute|graphics|mps
  *
- * CALL is one of handle, uuid, name, bus, memory, mode, mig, procs, ids, instances.
+ * CALL is one of handle, uuid, name, bus, memory, mode, mig, procs, ids, instances, util, temp, power.
  * Compiled with -DOLD it is a driver of before R510: no v2 memory, no MIG, no MPS; with -DANCIENT it also lacks
  * every versioned name. A call before a good nvmlInit, which a real system punishes, aborts here.
  */
@@ -31,7 +32,7 @@ typedef unsigned long long u64;
 struct part {
 	char uuid[96], bus[32], name[96], fail[200], hang[32];
 	u64 total, reserved, used;
-	int mig, mode, parent, gi, ci;
+	int mig, mode, parent, gi, ci, util, temp, power, limit; /* the last four -1 where they are not supported */
 };
 struct proc { int gpu, mig, pid; u64 bytes; char kind[16]; };
 struct machine {
@@ -87,6 +88,10 @@ static void part(const char *l, struct part *x)
 	x->parent = (int)number(l, "parent", 0);
 	x->gi = (int)number(l, "gi", 0);
 	x->ci = (int)number(l, "ci", 0);
+	x->util = (int)number(l, "util", ~0ull);
+	x->temp = (int)number(l, "temp", ~0ull);
+	x->power = (int)number(l, "power", ~0ull);
+	x->limit = (int)number(l, "limit", ~0ull);
 }
 
 static void look(void)
@@ -224,6 +229,35 @@ int nvmlDeviceGetPciInfo(void *h, oldpci_t *p)
 int nvmlDeviceGetComputeRunningProcesses(void *h, unsigned *n, void *to) { return procs(h, "compute", n, to, 1); }
 #else
 int nvmlInit_v2(void) { return init(); }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return init(); }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **h)
+{
+	look();
+	for (int i = 0; i < M.gpus; i++)
+		if (!strcmp(M.g[i].uuid, uuid))
+			return handle((unsigned)i, h);
+	for (int i = 0; i < M.migs; i++)
+		if (!strcmp(M.m[i].uuid, uuid)) {
+			*h = (void *)(size_t)(0x1000 + i);
+			return OK;
+		}
+	return NOTFOUND;
+}
+static int measure(int value, unsigned *to)
+{
+	if (value < 0)
+		return UNSUPPORTED;
+	*to = (unsigned)value;
+	return OK;
+}
+int nvmlDeviceGetUtilizationRates(void *h, unsigned *u) { PART(x, h, "util"); u[1] = 0; return measure(x->util, u); }
+int nvmlDeviceGetTemperature(void *h, int sensor, unsigned *t)
+{
+	PART(x, h, "temp");
+	return sensor ? INVALID : measure(x->temp, t);
+}
+int nvmlDeviceGetPowerUsage(void *h, unsigned *mw) { PART(x, h, "power"); return measure(x->power, mw); }
+int nvmlDeviceGetEnforcedPowerLimit(void *h, unsigned *mw) { PART(x, h, "power"); return measure(x->limit, mw); }
 int nvmlDeviceGetCount_v2(unsigned *n) { return count(n); }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { return handle(i, h); }
 int nvmlDeviceGetPciInfo_v3(void *h, pci_t *p)
