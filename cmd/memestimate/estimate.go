@@ -149,15 +149,21 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 // read opens a model, and has onnx-go read it as well where that is asked for: the notes say what that came to. The
 // model's Close must be called.
 func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []estimate.Note, error) {
-	m, err := in.open(e)
+	if !s.cross {
+		m, err := in.open(e)
+		return m, nil, err
+	}
+	second, err := newCrossCheck(&in)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !s.cross {
-		return m, nil, nil
+	m, err := in.open(e)
+	if err != nil {
+		second.stop()
+		return nil, nil, err
 	}
 	p.now("cross-checking " + quoteArg(in.arg))
-	notes, err := crossCheck(in, m)
+	notes, err := second.compare(m)
 	if err != nil {
 		m.Close()
 		return nil, nil, err

@@ -31,6 +31,8 @@ type source struct {
 	dir      string // the folder that git runs in; "" is the current one
 	kept     *kept  // the file of the revision, where it is found already
 
+	also io.Writer // gets what is read of a stream as well; nil where nobody does
+
 	others []string // further files: recordings of the same program at other batch sizes
 
 	all   string // the arguments as a hint repeats them, where MODEL is not the only one; "" where it is
@@ -76,7 +78,7 @@ func (s source) open(e *env) (*onnxload.Model, error) {
 func (s source) read(e *env) (*onnxload.Model, error) {
 	switch {
 	case s.arg == "-":
-		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})
+		m, err := onnxload.ReadStream(s.tee(e.stdin), onnxload.Options{})
 		return m, inputError(err)
 	case s.revision != "":
 		return s.openRevision()
@@ -88,6 +90,9 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: s.arg})
 		return m, inputError(err)
 	}
+	if s.also != nil {
+		return s.readPipe()
+	}
 	m, err := onnxload.Open(s.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.missing()
@@ -95,10 +100,38 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 	return m, inputError(err)
 }
 
+// streamed reports whether the model can be read only once.
+func (s source) streamed() bool {
+	if s.arg == "-" || s.revision != "" {
+		return true
+	}
+	st, err := os.Stat(s.file)
+	return s.file != "" && err == nil && !st.Mode().IsRegular() && !st.IsDir()
+}
+
+// tee has whoever else reads the model read along.
+func (s source) tee(r io.Reader) io.Reader {
+	if s.also == nil {
+		return r
+	}
+	return io.TeeReader(r, s.also)
+}
+
+func (s source) readPipe() (*onnxload.Model, error) {
+	f, err := os.Open(s.file)
+	if err != nil {
+		return nil, fail(exitInput, "%s: %w", quoteArg(s.file), cause(err))
+	}
+	defer f.Close()
+	m, err := onnxload.ReadStream(s.tee(f), onnxload.Options{Path: s.file, Dir: filepath.Dir(s.file)})
+	return m, inputError(err)
+}
+
 // readSmall reads a file of at most limit bytes, of which the message says what it should be. A pipe may stand for it,
-// and what has no end is not read to it: the size that the system gives says nothing of a device.
+// and what has no end is not read to it: the size that the system gives says nothing of a device. A pipe that nobody
+// has opened to write is not waited for.
 func readSmall(path string, limit int64, what string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|openNonblock, 0)
 	if err != nil {
 		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
 	}
@@ -109,8 +142,15 @@ func readSmall(path string, limit int64, what string) ([]byte, error) {
 		return nil, fail(exitInput, "%s: %w", quoteArg(path), cause(err))
 	case int64(len(data)) > limit:
 		return nil, fail(exitInput, "%s: more than %s, which %s never has", quoteArg(path), report.Size(limit), what)
+	case len(data) == 0 && isPipe(f):
+		return nil, fail(exitInput, "%s: a pipe that nobody writes to, want %s", quoteArg(path), what)
 	}
 	return data, nil
+}
+
+func isPipe(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode()&fs.ModeNamedPipe != 0
 }
 
 func inputError(err error) error {

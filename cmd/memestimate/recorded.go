@@ -37,7 +37,7 @@ func (s source) recording(e *env) (*recording.Recording, error) {
 			return err
 		})
 		return rec, err
-	case s.file == "":
+	case s.file == "" || s.streamed(): // a pipe can be read once, and opened once: whoever writes to it would end
 		return nil, nil
 	}
 	f, err := os.Open(s.file)
@@ -48,15 +48,15 @@ func (s source) recording(e *env) (*recording.Recording, error) {
 		return nil, nil // the reader of models says what is wrong with it
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, nil // a pipe can be read once
+	if info, err := f.Stat(); err != nil || info.IsDir() {
+		return nil, nil
 	}
 	return s.readRecording(bufio.NewReaderSize(f, recordingHead))
 }
 
 // isRecording reports whether the source is a file that begins as a recording.
 func (s source) isRecording() bool {
-	if s.file == "" {
+	if s.file == "" || s.streamed() {
 		return false
 	}
 	f, err := os.Open(s.file)
@@ -64,9 +64,6 @@ func (s source) isRecording() bool {
 		return false
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return false
-	}
 	head := make([]byte, recordingHead)
 	n, _ := io.ReadFull(f, head)
 	return recording.Begins(head[:n])

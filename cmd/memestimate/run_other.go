@@ -8,6 +8,8 @@ import (
 	"os/exec"
 )
 
+const openNonblock = 0
+
 // endingSignals end a wait.
 var endingSignals = []os.Signal{os.Interrupt}
 

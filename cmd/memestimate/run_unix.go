@@ -13,6 +13,9 @@ import (
 	"github.com/memestimate/memestimate/cmd/memestimate/inherited"
 )
 
+// openNonblock keeps the opening of a pipe from waiting for somebody who writes.
+const openNonblock = syscall.O_NONBLOCK
+
 // endingSignals end a wait.
 var endingSignals = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP}
 
