@@ -71,6 +71,8 @@ type Process struct {
 	Kind  string // "compute", "graphics" or "mps"
 	Bytes uint64 // when Known
 	Known bool   // false where the driver does not tell (Windows, some MIG and vGPU)
+
+	User, Command string // as Observe found them; empty where /proc does not tell, as in a container
 }
 
 // A Device is a GPU or a MIG instance as it was when it was listed.
@@ -96,6 +98,8 @@ type Device struct {
 	Mode           ComputeMode
 	Processes      []Process
 	KnowsProcesses bool // whether Processes is an answer, or the driver would not tell
+
+	Activity Activity // as Observe found it
 
 	Reason   string   // why no process can use it; empty when one can
 	Occupied bool     // the reason is a process that will end
@@ -154,6 +158,10 @@ type deviceJSON struct {
 	ReservedBytes   *uint64           `json:"driver_reserved_bytes"`
 	AvailableBytes  *uint64           `json:"available_bytes"`
 	Unified         bool              `json:"unified,omitempty"`
+	Utilization     *int              `json:"utilization_percent"`
+	Temperature     *int              `json:"temperature_celsius"`
+	Power           *float64          `json:"power_watts"`
+	PowerLimit      *float64          `json:"power_limit_watts"`
 	MIG             string            `json:"mig"`
 	Parent          string            `json:"parent_uuid,omitempty"`
 	GPUInstance     *int              `json:"gpu_instance,omitempty"`
@@ -167,9 +175,11 @@ type deviceJSON struct {
 }
 
 type processJSON struct {
-	PID   int     `json:"pid"`
-	Kind  string  `json:"kind"`
-	Bytes *uint64 `json:"used_bytes"`
+	PID     int     `json:"pid"`
+	Kind    string  `json:"kind"`
+	Bytes   *uint64 `json:"used_bytes"`
+	User    string  `json:"user,omitempty"`
+	Command string  `json:"command,omitempty"`
 }
 
 type reservationJSON struct {
@@ -202,6 +212,13 @@ func (d Device) MarshalJSON() ([]byte, error) {
 		j.TotalBytes, j.UsedBytes, j.FreeBytes, j.ReservedBytes = &d.Total, &d.Used, &d.Free, &d.Reserved
 		j.AvailableBytes = &available
 	}
+	if a := d.Activity; a.Utilization >= 0 {
+		j.Utilization = &a.Utilization
+	}
+	if a := d.Activity; a.Temperature >= 0 {
+		j.Temperature = &a.Temperature
+	}
+	j.Power, j.PowerLimit = watts(d.Activity.Power), watts(d.Activity.PowerLimit)
 	if d.MIG == MIGInstance {
 		j.GPUInstance, j.ComputeInstance = &d.GPUInstance, &d.ComputeInstance
 	}
@@ -209,7 +226,7 @@ func (d Device) MarshalJSON() ([]byte, error) {
 		j.Processes = make([]processJSON, 0, len(d.Processes))
 	}
 	for _, p := range d.Processes {
-		pj := processJSON{PID: p.PID, Kind: p.Kind}
+		pj := processJSON{PID: p.PID, Kind: p.Kind, User: p.User, Command: p.Command}
 		if p.Known {
 			pj.Bytes = &p.Bytes
 		}
@@ -226,4 +243,13 @@ func (d Device) MarshalJSON() ([]byte, error) {
 		j.Reservations = append(j.Reservations, v)
 	}
 	return json.Marshal(j)
+}
+
+// watts returns milliwatts as watts, or nil for a negative number.
+func watts(milli int) *float64 {
+	if milli < 0 {
+		return nil
+	}
+	w := float64(milli) / 1000
+	return &w
 }

@@ -26,6 +26,7 @@ type Session struct {
 
 	mu   sync.Mutex
 	hung map[int]<-chan []Device // queries of GPUs that have not come back yet
+	deaf map[int]bool            // GPUs that did not say in time what they do
 }
 
 // Open connects to NVML: the library at path, or the system's own when path is empty. It fails
@@ -49,7 +50,7 @@ func Open(path string) (*Session, error) {
 }
 
 func newSession(lib library) *Session {
-	return &Session{lib: lib, limit: callLimit, host: hostMemory, hung: make(map[int]<-chan []Device)}
+	return &Session{lib: lib, limit: callLimit, host: hostMemory, hung: make(map[int]<-chan []Device), deaf: make(map[int]bool)}
 }
 
 // Close ends the session; the Devices that it listed can no longer be sampled. It does nothing
@@ -192,7 +193,7 @@ func within[T any](limit time.Duration, f func() T) (T, error) {
 
 // blank returns a device of which nothing is known but its number.
 func blank(i int) Device {
-	return Device{Index: i, GPUInstance: -1, ComputeInstance: -1, Mode: ModeUnknown}
+	return Device{Index: i, GPUInstance: -1, ComputeInstance: -1, Mode: ModeUnknown, Activity: unobserved}
 }
 
 // query asks everything about GPU i and its instances.

@@ -47,6 +47,8 @@ type scriptedGPU struct {
 	mig            bool
 	parts          []*scriptedGPU
 	gi, ci         int
+	does           *Activity
+	silent         chan struct{} // activity waits for it, when not nil
 	errs           map[string]error
 	block          chan struct{} // memory waits for it, when not nil
 }
@@ -74,6 +76,16 @@ func (g *scriptedGPU) instances() ([]gpu, error) {
 	return parts, g.errs["instances"]
 }
 func (g *scriptedGPU) ids() (int, int, error) { return g.gi, g.ci, g.errs["ids"] }
+
+func (g *scriptedGPU) activity() Activity {
+	if g.silent != nil {
+		<-g.silent
+	}
+	if g.does == nil {
+		return unobserved
+	}
+	return *g.does
+}
 
 // card returns a scripted GPU with an 80 GiB card's memory.
 func card(id string, used uint64) *scriptedGPU {
@@ -345,5 +357,29 @@ func BenchmarkList(b *testing.B) {
 		if _, err := s.List(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Observe: what the driver does not tell is unknown, a GPU that hangs is asked once, and costs no other.
+func TestObserve(t *testing.T) {
+	busy, hung := card("GPU-0", 0), card("GPU-1", 0)
+	busy.does = &Activity{Utilization: 97, Temperature: 71, Power: 389_400, PowerLimit: -1}
+	s := newSession(&scripted{gpus: []*scriptedGPU{busy, hung, card("GPU-2", 0)}})
+	s.limit = 50 * time.Millisecond
+	ds, err := s.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung.silent = make(chan struct{})
+	defer close(hung.silent)
+	start := time.Now()
+	for range 3 {
+		s.Observe(ds)
+	}
+	if took := time.Since(start); took > 2*s.limit {
+		t.Errorf("it took %v", took)
+	}
+	if ds[0].Activity != *busy.does || ds[1].Activity != unobserved || ds[2].Activity != unobserved {
+		t.Errorf("got %+v, %+v, %+v", ds[0].Activity, ds[1].Activity, ds[2].Activity)
 	}
 }

@@ -23,6 +23,7 @@ type gpu interface {
 	migMode() (bool, error)
 	instances() ([]gpu, error)      // of a GPU with MIG on
 	ids() (gi int, ci int, _ error) // of an instance
+	activity() Activity
 }
 
 // memory is nvmlMemory_v2_t; an old driver leaves reserved 0 and counts it as used.

@@ -39,6 +39,10 @@ var optional = [][]string{
 	{"nvmlDeviceGetMemoryInfo"},
 	{"nvmlDeviceGetComputeMode"},
 	{"nvmlDeviceGetMigMode"},
+	{"nvmlDeviceGetUtilizationRates"},
+	{"nvmlDeviceGetTemperature"},
+	{"nvmlDeviceGetPowerUsage"},
+	{"nvmlDeviceGetEnforcedPowerLimit"},
 	{"nvmlDeviceGetMaxMigDeviceCount"},
 	{"nvmlDeviceGetMigDeviceHandleByIndex"},
 	{"nvmlDeviceGetGpuInstanceId"},
@@ -241,6 +245,32 @@ func (g *realGPU) computeMode() (ComputeMode, error) {
 		return ModeUnknown, Code(r)
 	}
 	return ComputeMode(m), nil
+}
+
+// activity asks one figure after the other; one that the driver does not tell costs itself alone.
+func (g *realGPU) activity() Activity {
+	a := unobserved
+	if g.lib.has("nvmlDeviceGetUtilizationRates") == nil {
+		if u, r := g.dev.GetUtilizationRates(); r == nvml.SUCCESS {
+			a.Utilization = int(u.Gpu)
+		}
+	}
+	if g.lib.has("nvmlDeviceGetTemperature") == nil {
+		if t, r := g.dev.GetTemperature(nvml.TEMPERATURE_GPU); r == nvml.SUCCESS {
+			a.Temperature = int(t)
+		}
+	}
+	if g.lib.has("nvmlDeviceGetPowerUsage") == nil {
+		if p, r := g.dev.GetPowerUsage(); r == nvml.SUCCESS {
+			a.Power = int(p)
+		}
+	}
+	if g.lib.has("nvmlDeviceGetEnforcedPowerLimit") == nil {
+		if p, r := g.dev.GetEnforcedPowerLimit(); r == nvml.SUCCESS {
+			a.PowerLimit = int(p)
+		}
+	}
+	return a
 }
 
 func (g *realGPU) migMode() (bool, error) {

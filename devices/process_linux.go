@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -193,3 +195,28 @@ func commandOf(pid int) string {
 	}
 	return strings.TrimSuffix(string(b), "\n")
 }
+
+// identify returns a process's user and the base name of its program; nothing where the driver's process numbers are
+// not ours, or it has ended.
+func identify(pid int) (owner, command string) {
+	var st unix.Stat_t
+	if pidNamespace() != initialNamespace || unix.Stat(fmt.Sprintf("/proc/%d", pid), &st) != nil {
+		return "", ""
+	}
+	return nameOfUser(st.Uid), commandOf(pid)
+}
+
+// nameOfUser returns a user's name, or number where it has none. Names are kept: a server may have to be asked.
+func nameOfUser(uid uint32) string {
+	if name, ok := userNames.Load(uid); ok {
+		return name.(string)
+	}
+	name := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(name); err == nil {
+		name = u.Username
+	}
+	userNames.Store(uid, name)
+	return name
+}
+
+var userNames sync.Map // string by uint32

@@ -244,7 +244,7 @@ func (r *HoldRequest) everReserves(ds []Device) error {
 	own := chain(ds, r.Held)
 	for i := range empty {
 		d := &empty[i]
-		d.Free, d.claimed = d.Total-d.Reserved, false
+		d.Free, d.claimed, d.Activity.Utilization = d.Total-d.Reserved, false, min(d.Activity.Utilization, 0)
 		d.Reservations = slices.DeleteFunc(slices.Clone(d.Reservations), func(v Reservation) bool { return !own[v.ID] })
 		if d.Occupied {
 			d.Reason = ""

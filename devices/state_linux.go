@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -118,11 +116,7 @@ func (s *State) Owner() string {
 	if unix.Lstat(s.dir, &st) != nil || st.Uid == 0 || int(st.Uid) == os.Getuid() {
 		return ""
 	}
-	number := strconv.FormatUint(uint64(st.Uid), 10)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
-	}
-	return number
+	return nameOfUser(st.Uid)
 }
 
 // make makes the directory under another name and moves it, so that it is open to all whenever it is there: with the

@@ -60,6 +60,9 @@ func (a *autoDevice) choose(e *env, r *estimate.Report) ([]devices.Device, error
 	if err != nil {
 		return nil, err
 	}
+	if request.MaxUtilization != nil {
+		session.Observe(list.Devices)
+	}
 	tellVisible(e, list.Devices)
 	chosen, err := devices.Choose(list.Devices, request)
 	if err != nil {

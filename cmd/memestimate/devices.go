@@ -61,6 +61,7 @@ func deviceError(err error) error {
 func devicesCommand(e *env) *cobra.Command {
 	var g gpuSource
 	var o output
+	var look look
 	var watch, holds bool
 	var interval time.Duration
 	cmd := &cobra.Command{
@@ -70,7 +71,9 @@ func devicesCommand(e *env) *cobra.Command {
 memory, processes and compute mode, the reservations that "memestimate run" made, and whether a job can use it.
 
 Used is what processes have. What driver and firmware set aside is in neither used nor free, where
-the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.`,
+the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.
+
+A terminal shows one line a GPU with a bar of its memory, how busy, warm and thirsty it is, and the processes by user; --full shows the table.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -94,12 +97,13 @@ the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table a
 			}
 			defer s.Close()
 			if watch {
-				return watchDevices(e, cmd, s, &g, &o, interval)
+				return watchDevices(e, cmd, s, &g, &o, &look, interval)
 			}
 			list, err := g.list(e, s)
 			if err != nil {
 				return err
 			}
+			s.Observe(list.Devices)
 			if holds && list.owner != "" {
 				fmt.Fprintf(e.stderr, "memestimate: %s belongs to %s, who can remove what it says of reservations; they still count\n",
 					quoteArg(list.StateDir), list.owner)
@@ -108,12 +112,14 @@ the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table a
 				if holds && o.format != "json" {
 					return o.grid(w, e, list.holds(o.format == "csv"))
 				}
-				return list.write(w, e, &o)
+				return list.write(w, e, &o, &look)
 			})
 		},
 	}
 	g.flags(cmd.Flags())
 	o.flags(cmd.Flags(), "text", "json", "csv", "markdown")
+	look.flags(cmd.Flags())
+	cmd.Flags().Lookup("full").Usage = "show the table on a terminal too, with UUIDs, modes and notes"
 	cmd.Flags().BoolVar(&holds, "holds", false,
 		"list the reservations instead, one line each; \"memestimate release\" gives one up")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false,
@@ -159,9 +165,18 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 	return list, nil
 }
 
-func (l *deviceList) write(w io.Writer, e *env, o *output) error {
-	if o.format == "json" {
+func (l *deviceList) write(w io.Writer, e *env, o *output, look *look) error {
+	switch {
+	case o.format == "json":
 		return encodeJSON(w, l)
+	case look.short(e, o):
+		o.folded = true
+		return l.screen(w, look.of(e, o))
+	case o.format == "text" && !look.full && o.width(e) > 0: // a pipe whose reader says how wide it is
+		o.folded = true
+		shown := look.of(e, o)
+		shown.Colour = look.colour == "always"
+		return l.screen(w, shown)
 	}
 	return o.grid(w, e, l.grid(o.format == "csv"))
 }
@@ -169,14 +184,17 @@ func (l *deviceList) write(w io.Writer, e *env, o *output) error {
 // grid lays the list out. The CSV has bytes and plain columns, for programs.
 func (l *deviceList) grid(csv bool) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
-		{Title: "GPU"}, {Title: "UUID"}, {Title: "Name"}, {Title: "Total MiB", Right: true}, {Title: "Used MiB",
+		{Title: "GPU"}, {Title: "UUID", Spare: 3}, {Title: "Name"}, {Title: "Total MiB", Right: true}, {Title: "Used MiB",
 			Right: true}, {Title: "Free MiB", Right: true},
-		{Title: "Processes"}, {Title: "Mode"}, {Title: "Reserved"}, {Title: "State"},
+		{Title: "Processes"}, {Title: "Mode", Spare: 2}, {Title: "Reserved", Spare: 1}, {Title: "State"},
 	}}
 	if csv {
 		for i, title := range []string{"gpu", "uuid", "name", "total_bytes", "used_bytes", "free_bytes", "processes",
 			"compute_mode", "reservations", "state"} {
 			g.Columns[i].Title = title
+		}
+		for _, title := range []string{"utilization_percent", "temperature_celsius", "power_watts"} {
+			g.Columns = append(g.Columns, report.Column{Title: title, Right: true})
 		}
 	}
 	for i := range l.Devices {
@@ -190,13 +208,26 @@ func (l *deviceList) grid(csv bool) *report.Grid {
 			}
 			return report.Count(int64(n >> 20))
 		}
-		g.Rows = append(g.Rows, []string{
+		row := []string{
 			strings.TrimPrefix(d.Label(),
 				"GPU "), printable(d.UUID), printable(d.Name), size(d.Total), size(d.Used), size(d.Free),
 			processes(d), d.Mode.String(), reservations(d), deviceState(d),
-		})
+		}
+		if csv {
+			row = append(row, figure(d.Activity.Utilization, 1), figure(d.Activity.Temperature, 1),
+				figure(d.Activity.Power, 1000))
+		}
+		g.Rows = append(g.Rows, row)
 	}
 	return g
+}
+
+// figure writes a figure of a device's activity, in units of so many; nothing where the driver does not tell.
+func figure(n, unit int) string {
+	if n < 0 {
+		return ""
+	}
+	return strconv.FormatFloat(float64(n)/float64(unit), 'f', -1, 64)
 }
 
 // printable returns a name that the driver gave without what could upset a table, a terminal or a page.
@@ -264,7 +295,7 @@ func deviceState(d *devices.Device) string {
 
 // watchDevices shows the devices until the process is ended. On a terminal each listing takes the
 // place of the one before.
-func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, o *output, interval time.Duration) error {
+func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, o *output, look *look, interval time.Duration) error {
 	f, ok := e.stdout.(*os.File)
 	clear := ok && isTerminal(f) && o.format == "text"
 	tick := time.NewTicker(interval)
@@ -274,6 +305,7 @@ func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, 
 		if err != nil {
 			return err
 		}
+		s.Observe(list.Devices)
 		err = o.write(e, func(w io.Writer) error {
 			if o.format == "json" {
 				return json.NewEncoder(w).Encode(list)
@@ -281,7 +313,7 @@ func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, 
 			if clear {
 				fmt.Fprint(w, "\x1b[H\x1b[2J")
 			}
-			if err := list.write(w, e, o); err != nil {
+			if err := list.write(w, e, o, look); err != nil {
 				return err
 			}
 			_, err := fmt.Fprintln(w)

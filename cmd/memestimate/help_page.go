@@ -32,7 +32,7 @@ var flagGroups = []flagGroup{
 	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
 		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device"}},
 	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},
-	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "policy", "exclude", "gpu-type",
+	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization", "tolerance", "policy", "exclude", "gpu-type",
 		"share", "nvml", "state-dir"}},
 }
 

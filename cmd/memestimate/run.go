@@ -171,8 +171,8 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 // forCluster refuses flags that say how this machine chooses with a cluster that does, and the other way round.
 func (l *launch) forCluster(cmd *cobra.Command) error {
 	var own pflag.FlagSet
-	wrong, why := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-used",
-		"max-utilization", "split", "state-dir", "nvml"}, "is for this machine: a cluster queues and chooses by itself"
+	wrong, why := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total",
+		"max-utilization", "tolerance", "split", "state-dir", "nvml"}, "is for this machine: a cluster queues and chooses by itself"
 	if l.cluster == "" {
 		wrong, why = nil, "goes with --cluster"
 		l.job.flags(&own)
@@ -226,7 +226,7 @@ func (l *launch) hold(ctx context.Context, e *env, r devices.Request, path strin
 	status := &waitStatus{e: e, need: r.Bytes + r.Margin}
 	var once sync.Once
 	list := func() ([]devices.Device, error) {
-		ds, err := session.List()
+		ds, err := l.choice.list(session)
 		if err == nil {
 			once.Do(func() { tellVisible(e, ds) })
 		}
@@ -299,7 +299,7 @@ func (l *launch) answer(e *env, r devices.Request) error {
 		return err
 	}
 	defer session.Close()
-	ds, err := session.List()
+	ds, err := l.choice.list(session)
 	if err != nil {
 		return deviceError(err)
 	}

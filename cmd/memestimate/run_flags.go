@@ -104,10 +104,35 @@ func (v *rangeValue) Set(s string) error {
 	return nil
 }
 
+// A percentValue is a flag from 0 to 100, with or without a percent sign.
+type percentValue struct {
+	set     bool
+	percent int
+}
+
+func (v *percentValue) String() string {
+	if !v.set {
+		return ""
+	}
+	return strconv.Itoa(v.percent)
+}
+func (v *percentValue) Type() string { return "PERCENT" }
+func (v *percentValue) Set(s string) error {
+	n, err := strconv.Atoi(strings.TrimSuffix(s, "%"))
+	if err != nil || n < 0 || n > 100 {
+		return fmt.Errorf("%q is not a percentage from 0 to 100", s)
+	}
+	*v = percentValue{true, n}
+	return nil
+}
+
 // A choice is the flags that say which GPUs a command may have.
 type choice struct {
 	need            limitValue
 	margin, minFree sizeValue
+	minTotal        sizeValue
+	utilization     percentValue
+	tolerance       percentValue
 	count           rangeValue
 	policy          string
 	exclude         []string
@@ -118,6 +143,10 @@ type choice struct {
 func (c *choice) flags(fs *pflag.FlagSet) {
 	fs.Var(&c.margin, "margin", "memory that must be there beyond that")
 	fs.Var(&c.minFree, "min-free", "pass over GPUs with less available, however little is needed")
+	fs.Var(&c.minTotal, "min-total", "pass over GPUs with less memory in all")
+	fs.Var(&c.utilization, "max-utilization", "pass over GPUs that are busy for more percent of the time")
+	fs.Var(&c.tolerance, "tolerance",
+		"percent by which --min-free, --min-total and --max-utilization may be missed where no GPU keeps them")
 	fs.VarP(&c.count, "count", "n", "how many GPUs, or at least and at most so many, as 2-4 (default 1)")
 	fs.StringVar(&c.policy, "policy", "best-fit",
 		"which of the GPUs that fit: best-fit (leaves the larger ones free), most-free, first")
@@ -127,11 +156,27 @@ func (c *choice) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&c.share, "share", false, "accept a GPU beside others who share, when all fit")
 }
 
+// list asks for the devices, and for how busy they are where that matters.
+func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
+	ds, err := s.List()
+	if err == nil && c.utilization.set {
+		s.Observe(ds)
+	}
+	return ds, err
+}
+
 // request returns the flags as the library takes them.
 func (c *choice) request(e *env) (devices.Request, error) {
 	r := devices.Request{
 		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count.least(), AtMost: c.count.most,
 		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e), Held: e.getenv(devices.HeldVariable),
+	}
+	r.MinTotal, r.Tolerance = uint64(c.minTotal), c.tolerance.percent
+	if c.utilization.set {
+		r.MaxUtilization = &c.utilization.percent
+	}
+	if c.tolerance.set && c.minFree == 0 && c.minTotal == 0 && !c.utilization.set {
+		return r, usagef("--tolerance loosens --min-free, --min-total or --max-utilization, none of which is given")
 	}
 	var err error
 	if r.Policy, err = devices.ParsePolicy(c.policy); err != nil {
