@@ -32,7 +32,7 @@ type Step struct {
 	MemoryLimit int64      // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
 	GPU         gpu.Device // the zero device is the default one without a limit of its memory
 	Limited     bool       // the GPU's memory is a limit too
-	Record      bool       // keep the allocator's trace, for a snapshot
+	Record      bool       // keep the allocator's trace and what blocks are for, for a snapshot or a picture
 	Profile     Profile
 
 	late bool // of the two ends of a race in DDP the larger one: see eager.Replicas
@@ -288,7 +288,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 
 // options are how eager mode runs a step, and on which device.
 func (s *Step) options() (opts eager.Options, device gpu.Device) {
-	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile}
+	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record}
 	switch together := s.GPUs > 1 && !s.Infer; {
 	case together && s.Parallel == parallel.FSDP:
 		opts.Shards = shards(s.Plan)

@@ -80,9 +80,8 @@ func (a *Answer) lines(look Look, dense bool) (lines []string, cut bool) {
 	return lines, cut || len(lines) > answerLines
 }
 
-// head says what was asked, and whether it fits what it was held against.
-func (a *Answer) head(s *screen) {
-	r := a.Report
+// Asked names the model and its sizes: "resnet50, batch 32".
+func Asked(r *estimate.Report) string {
 	asked := Show(r.Model.Name, nameWidth)
 	if r.Settings.Batch > 0 {
 		asked += ", batch " + Count(r.Settings.Batch)
@@ -90,6 +89,13 @@ func (a *Answer) head(s *screen) {
 	for _, name := range slices.Sorted(maps.Keys(r.Settings.Dims)) {
 		asked += ", " + Show(name, nameWidth) + " " + Count(r.Settings.Dims[name])
 	}
+	return asked
+}
+
+// head says what was asked, and whether it fits what it was held against.
+func (a *Answer) head(s *screen) {
+	r := a.Report
+	asked := Asked(r)
 	if r.Peak == nil {
 		s.text("", s.bold(asked)+": how it runs is not known, so no peak either")
 		for _, row := range Summary(r).Rows {
@@ -101,7 +107,7 @@ func (a *Answer) head(s *screen) {
 	if len(r.Fits) > 0 {
 		run.GPU = "" // which the next line names
 	}
-	s.text("", s.bold(asked)+": "+setting(run))
+	s.text("", s.bold(asked)+": "+Setting(run))
 	for i := range r.Fits {
 		f := &r.Fits[i]
 		word := s.paint("32", "fits")
@@ -111,7 +117,7 @@ func (a *Answer) head(s *screen) {
 		s.text("", word+" "+s.judgement(f))
 	}
 	if r.OOM != nil {
-		s.text("", s.paint("31", "out of memory")+" "+moment(r.OOM.Phase, r.OOM.Step,
+		s.text("", s.paint("31", "out of memory")+" "+Moment(r.OOM.Phase, r.OOM.Step,
 			r.OOM.Layer)+": tried to allocate "+Size(r.OOM.Tried))
 	}
 }
@@ -245,7 +251,7 @@ func shares(all []piece, cells int) []int {
 func (a *Answer) places(s *screen) {
 	r, unit := a.Report, largeUnit(a.Report.Peak.UpperBound)
 	s.gap()
-	s.text("peak", moment(r.Peak.Phase, r.Peak.Step, r.Peak.Layer))
+	s.text("peak", Moment(r.Peak.Phase, r.Peak.Step, r.Peak.Layer))
 	s.layers(LargestLayers(r, 5), unit)
 	var items []string
 	for _, g := range a.GPUs {
@@ -358,12 +364,4 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		s.text("notes", strconv.Itoa(others)+" more with --full")
 	}
 	return cut
-}
-
-// largeUnit is the one unit of an answer's sizes: GiB, or MiB where there is less than one GiB in all.
-func largeUnit(largest int64) sizeUnit {
-	if largest >= 1<<30 {
-		return sizeUnit{"GiB", 1 << 30}
-	}
-	return unitFor(largest)
 }

@@ -119,7 +119,7 @@ func DiffLayers(c *diff.Case, limit int, only ...string) *Grid {
 			l.Kind,
 			fromTo(l, func(l *module.Layer) string { return Show(layerName(l), limit) }),
 			fromTo(l, func(l *module.Layer) string { return Show(l.Op, limit) }),
-			fromTo(l, outputs),
+			fromTo(l, Outputs),
 			signedCount(l.Params), signedSize(l.Activation), signedSize(l.Saved),
 		})
 	}
@@ -294,7 +294,7 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 		if l == nil {
 			return "", "", ""
 		}
-		return layerName(l), l.Op, strings.ReplaceAll(outputs(l), ", ", "x")
+		return layerName(l), l.Op, strings.ReplaceAll(Outputs(l), ", ", "x")
 	}
 	for i := range d.Cases {
 		for _, l := range d.Cases[i].Layers {

@@ -106,7 +106,7 @@ func layersNarrow(c *diff.Case) *Grid {
 	name := func(l *module.Layer) string { return Spans(layerName(l), cellName, 2) }
 	op := func(l *module.Layer) string { return "`" + Short(l.Op, cellName) + "`" }
 	shape := func(l *module.Layer) string {
-		s := cmp.Or(outputs(l), "?")
+		s := cmp.Or(Outputs(l), "?")
 		if len(s) > cellShape {
 			s = s[:cellShape-3] + "..."
 		}
@@ -130,7 +130,7 @@ func layersNarrow(c *diff.Case) *Grid {
 				what = cell(l.Head) + "<br>was " + cell(l.Base)
 			case l.Base.Op != l.Head.Op:
 				what = cell(l.Head) + "<br>was " + op(l.Base) + " " + shape(l.Base)
-			case outputs(l.Base) != outputs(l.Head):
+			case Outputs(l.Base) != Outputs(l.Head):
 				what = name(l.Head) + "<br>" + op(l.Head) + " " + shape(l.Base) + " -> " + shape(l.Head)
 			default:
 				what = cell(l.Head)

@@ -27,8 +27,8 @@ var categories = []struct{ name, word, about string }{
 	{"rounding", "rounding", "blocks are multiples of 512 bytes, or larger than asked for"},
 }
 
-// categoryWord returns the words for a category.
-func categoryWord(name string) string {
+// CategoryWord returns the words for a category of Peak.ByCategory.
+func CategoryWord(name string) string {
 	for _, c := range categories {
 		if c.name == name {
 			return c.word
@@ -98,7 +98,7 @@ func LiveTensors(r *estimate.Report, n int) *Grid {
 	g := &Grid{Columns: []Column{{Title: "largest at the peak"}, {Title: "of layer", File: true},
 		{Title: "tensors", Right: true, Spare: 1}, {Title: unit.name, Right: true}}}
 	for _, l := range live {
-		g.Rows = append(g.Rows, []string{categoryWord(l.Category), l.Layer, Count(int64(l.Tensors)), unit.format(l.Bytes)})
+		g.Rows = append(g.Rows, []string{CategoryWord(l.Category), l.Layer, Count(int64(l.Tensors)), unit.format(l.Bytes)})
 	}
 	return g
 }
@@ -161,7 +161,7 @@ func WhatIf(r *estimate.Report) *Grid {
 	for _, v := range r.WhatIf {
 		largest = max(largest, v.Device)
 	}
-	unit := unitFor(largest)
+	unit := largeUnit(largest)
 	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true, Spare: 2},
 		{Title: "reserved", Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true},
 		{Title: "change", Right: true}, {Title: ""}}}
@@ -214,14 +214,14 @@ func sentences(r *estimate.Report) []string {
 		lower, upper = "at least ", ""
 	}
 	return []string{
-		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", setting(r.Settings), lower, Size(p.Allocated),
+		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", Setting(r.Settings), lower, Size(p.Allocated),
 			Size(p.Reserved), Size(p.Device), upper),
-		"peak: " + moment(p.Phase, p.Step, p.Layer),
+		"peak: " + Moment(p.Phase, p.Step, p.Layer),
 	}
 }
 
-// setting says which run was simulated: "training in fp32 with adamw, cross-entropy".
-func setting(s estimate.Settings) string {
+// Setting says which run was simulated: "training in fp32 with adamw, cross-entropy".
+func Setting(s estimate.Settings) string {
 	text := "inference in " + string(s.Precision)
 	switch {
 	case s.Recorded && s.Mode == "train":
@@ -250,8 +250,8 @@ func setting(s estimate.Settings) string {
 	return text
 }
 
-// moment says when something happens.
-func moment(phase string, step int, layer string) string {
+// Moment says when something happens.
+func Moment(phase string, step int, layer string) string {
 	var b strings.Builder
 	switch phase {
 	case "":
@@ -271,7 +271,7 @@ func moment(phase string, step int, layer string) string {
 
 // OutOfMemory describes where a limited run fails, in PyTorch's words.
 func OutOfMemory(r *estimate.Report) string {
-	return oneLine(fmt.Sprintf("out of memory %s: %s", moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer), r.OOM.Message))
+	return oneLine(fmt.Sprintf("out of memory %s: %s", Moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer), r.OOM.Message))
 }
 
 // limitWords say what a run was held against.
@@ -325,7 +325,7 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 	if exact {
 		titles = []string{"batch", "allocated_bytes", "reserved_bytes", "device_bytes", "upper_bound_bytes"}
 	} else {
-		unit := unitFor(largest)
+		unit := largeUnit(largest)
 		size = unit.format
 		for i := range titles[1:] {
 			titles[i+1] += ", " + unit.name
@@ -363,7 +363,7 @@ func FitSentences(f *estimate.Fitting, upper bool) []string {
 	if f.GPU != "" {
 		where += " of " + f.GPU
 	}
-	head := fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), setting(f.Settings))
+	head := fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), Setting(f.Settings))
 	point := func(batch int64) estimate.Point {
 		i, _ := slices.BinarySearchFunc(f.Curve, batch, func(p estimate.Point,
 			b int64) int {

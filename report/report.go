@@ -50,9 +50,9 @@ func Layers(r *estimate.Report, exact bool) *Grid {
 		row[0], row[1], row[2] = strconv.Itoa(len(g.Rows)), layerName(l), l.Op
 		if len(l.Outputs) == 1 && len(l.Outputs[0].Shape) > 0 {
 			shape := l.Outputs[0].Shape
-			row[3] = shapes.get(list{&shape[0], len(shape)}, func() string { return outputs(l) })
+			row[3] = shapes.get(list{&shape[0], len(shape)}, func() string { return Outputs(l) })
 		} else {
-			row[3] = outputs(l)
+			row[3] = Outputs(l)
 		}
 		row[4] = counts.get(l.Params, func() string { return Count(l.Params) })
 		if row[5] = specialActivation(l); row[5] == "" {
@@ -125,9 +125,9 @@ func specialActivation(l *module.Layer) string {
 	return ""
 }
 
-// outputs writes the shapes of a layer's outputs: three at most, for a Split may
+// Outputs writes the shapes of a layer's outputs: three at most, for a Split may
 // have thousands.
-func outputs(l *module.Layer) string {
+func Outputs(l *module.Layer) string {
 	var parts []string
 	for i, t := range l.Outputs {
 		if i == 3 {

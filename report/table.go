@@ -211,7 +211,7 @@ func tableRows(r *estimate.Report, depth int) (rows []tableRow, total *tableRow)
 	for l := range withLoss(r) {
 		i++
 		row := tableRow{
-			index: i, layer: layerName(l), op: Show(l.Op, nameWidth), output: outputs(l), layers: 1,
+			index: i, layer: layerName(l), op: Show(l.Op, nameWidth), output: Outputs(l), layers: 1,
 			params: l.Params, paramBytes: l.ParamBytes, activation: l.Activation, saved: l.SavedBytes, inPlace: l.InPlace,
 		}
 		row.kept = row.activation

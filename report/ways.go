@@ -13,7 +13,7 @@ func Ways(r *estimate.Report) *Grid {
 	for _, w := range r.Ways {
 		largest = max(largest, w.Device)
 	}
-	unit := unitFor(largest)
+	unit := largeUnit(largest)
 	g := &Grid{Columns: []Column{
 		{Title: "ways to fit"}, {Title: "GPUs", Right: true}, {Title: "again", Right: true, Spare: 1},
 		{Title: "allocated", Right: true, Spare: 2}, {Title: "device, " + unit.name, Right: true}, {Title: ""},
@@ -39,7 +39,7 @@ func Ways(r *estimate.Report) *Grid {
 // Checkpointed returns which blocks to checkpoint, beside none and all of them.
 func Checkpointed(r *estimate.Report) *Grid {
 	f := r.Checkpoint
-	unit := unitFor(max(f.Plain, f.All))
+	unit := largeUnit(max(f.Plain, f.All))
 	g := &Grid{Columns: []Column{
 		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: "device, " + unit.name,
 			Right: true}, {Title: ""}, {Title: "which"},

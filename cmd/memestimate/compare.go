@@ -169,9 +169,11 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 		for _, n := range both.Notes {
 			p.Notes = append(p.Notes, n.Text)
 		}
-		p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay), *run}
+		p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay, about(r.Simulation)), *run}
 		for _, g := range comparisonGrids(both) {
-			p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})
+			if !g.drawn {
+				p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})
+			}
 		}
 		return page.Write(w, &p)
 	}

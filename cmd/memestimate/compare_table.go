@@ -11,6 +11,7 @@ import (
 type titled struct {
 	title string
 	grid  *report.Grid
+	drawn bool // a page with both runs has these figures anyway
 }
 
 // comparisonGrids are the comparison's tables for people.
@@ -25,7 +26,7 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 			g.Rows = append(g.Rows, []string{d.Name, report.Size(d.Predicted), report.Size(d.Measured),
 				report.Size(d.Difference), percent(d)})
 		}
-		out = append(out, titled{title, g})
+		out = append(out, titled{title, g, true})
 	}
 	add("Peaks", "peak", false, c.Peaks)
 	add("By category at the peak", "at the peak, as requested", false, c.Categories)
@@ -44,7 +45,7 @@ func comparisonGrids(c *compare.Comparison) (out []titled) {
 			g.Rows = append(g.Rows, []string{report.Size(t.Bytes), strconv.Itoa(t.Predicted), strconv.Itoa(t.Measured),
 				report.Size(t.Difference), t.Layer, t.Site})
 		}
-		out = append(out, titled{"Tensors of which one side has more at the peak", g})
+		out = append(out, titled{title: "Tensors of which one side has more at the peak", grid: g})
 	}
 	if c.Course != nil {
 		out = append(out, courseGrids(c.Course)...)
@@ -68,7 +69,7 @@ func courseGrids(c *compare.Course) (out []titled) {
 			g.Rows = append(g.Rows, []string{m.Phase, m.Name, report.Size(m.Predicted), report.Size(m.Measured),
 				report.Size(m.Difference.Difference), percent(m.Difference)})
 		}
-		out = append(out, titled{"Most held within each module, in the order of the step", g})
+		out = append(out, titled{title: "Most held within each module, in the order of the step", grid: g})
 	}
 	if len(c.Partings) > 0 {
 		g := &report.Grid{Columns: []report.Column{
@@ -82,7 +83,7 @@ func courseGrids(c *compare.Course) (out []titled) {
 				strconv.Itoa(p.MeasuredEvent), p.Phase, change(p.Predicted), change(p.PredictedMost), change(p.Measured), change(p.MeasuredMost), p.Layer, p.Site,
 			})
 		}
-		out = append(out, titled{"Where the runs part: the first place, and the largest others", g})
+		out = append(out, titled{title: "Where the runs part: the first place, and the largest others", grid: g})
 	}
 	return out
 }

@@ -48,7 +48,8 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 			}
 		}
 	}
-	a.record = a.snapshot != "" || o.format == "html"
+	a.drawn = o.format == "html"
+	a.record = a.snapshot != "" || a.drawn
 	a.short = a.look.short(e, o)
 	o.folded = a.short
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
@@ -64,7 +65,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 		case "json":
 			return report.JSON(w, r)
 		case "html":
-			return reportHTML(w, in, r)
+			return a.html(w, in, r)
 		case "modelsize":
 			return report.ModelSize(w, r)
 		}
@@ -128,7 +129,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 		return nil, s.explain(err, command, in, m)
 	}
 	r.Judge(*step, int64(a.budget), a.upper)
-	if a.whatIf && r.Peak != nil {
+	if (a.whatIf || a.drawn) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode == "infer" // where there was nothing to train
 		r.WhatIf = bound.WhatIf(m, opt)
@@ -140,7 +141,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
 	r.Notes = append(r.Notes, checked...)
-	if a.short {
+	if a.short || a.drawn {
 		a.screen(m, bound, opt, r)
 	}
 	return r, nil

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/report/page"
 )
 
 // A fitting is a fit command as the command line describes it.
@@ -66,7 +68,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	cmd.Flags().Var(&f.memory, "memory",
 		"the memory that the process may take, such as 24GiB: of the --gpu where one is given")
 	cmd.Flags().BoolVar(&f.upper, "upper-bound", false, "answer with the batch whose upper bound fits")
-	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json")
+	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
 
@@ -185,6 +187,9 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 		return encodeJSON(w, r)
 	}
 	curve := report.FitCurve(&r.Fitting, f.out.format == "csv")
+	if f.out.format == "html" {
+		return f.html(w, r, curve)
+	}
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
@@ -204,4 +209,21 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 		return err
 	}
 	return report.Notes(w, r.Notes)
+}
+
+// html draws the curve.
+func (f *fitting) html(w io.Writer, r *fitAnswer, curve *report.Grid) error {
+	s := report.FitSentences(&r.Fitting, f.upper)
+	p := page.Page{Title: s[0], Curve: batchCurve(&r.Fitting),
+		Tables: []page.Table{{Title: "Every batch that was simulated", Grid: curve}}}
+	if len(r.GPUs) > 0 {
+		p.Tables = append(p.Tables, page.Table{Title: "This machine's GPUs", Grid: r.rooms()})
+	}
+	for _, text := range s[1:] {
+		p.Verdicts = append(p.Verdicts, page.Verdict{Good: strings.HasPrefix(text, "batch "), Text: text})
+	}
+	for _, n := range r.Notes {
+		p.Notes = append(p.Notes, n.Text)
+	}
+	return page.Write(w, &p)
 }

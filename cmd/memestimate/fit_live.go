@@ -141,6 +141,11 @@ func (f *fitting) writeRooms(w io.Writer, e *env, r *fitAnswer) error {
 		return nil
 	}
 	fmt.Fprintln(w)
+	return f.out.grid(w, e, r.rooms())
+}
+
+// rooms lists this machine's GPUs.
+func (r *fitAnswer) rooms() *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
 		{Title: "GPU"}, {Title: "name"}, {Title: "available", Right: true}, {Title: "batch", Right: true},
 		{Title: "safe batch", Right: true}, {Title: "remark"},
@@ -156,5 +161,5 @@ func (f *fitting) writeRooms(w io.Writer, e *env, r *fitAnswer) error {
 		}
 		g.Rows = append(g.Rows, row)
 	}
-	return f.out.grid(w, e, g)
+	return g
 }

@@ -62,7 +62,6 @@ var commandGroups = []struct {
 	{"What was measured", []string{"snapshot", "compare"}},
 	{"GPUs", []string{"devices", "run", "trace", "release"}},
 	{"Clusters", []string{"slurm", "k8s", "where", "exporter", "webhook"}},
-	{"Clusters", []string{"slurm", "k8s", "where", "exporter", "webhook"}},
 }
 
 // printHelp writes the help of a command in lines that the terminal has room for.

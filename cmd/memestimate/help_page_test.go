@@ -23,6 +23,11 @@ func TestHelpPages(t *testing.T) {
 			t.Errorf("--help has %d lines for --%s:\n%s", n, name, stdout)
 		}
 	}
+	for _, c := range rootCommand(&env{}).Commands() {
+		if n := strings.Count(stdout, "\n  "+c.Name()+" "); c.IsAvailableCommand() && n != 1 {
+			t.Errorf("--help lists %s %d times", c.Name(), n)
+		}
+	}
 	if len(firstFlags) != 10 || strings.Contains(stdout, "--zero-grad") || !strings.Contains(stdout, "--help-all has ") {
 		t.Errorf("%d first flags\n%s", len(firstFlags), stdout)
 	}

@@ -2,13 +2,9 @@ package main
 
 import (
 	"bytes"
-	"io"
-	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
-	"github.com/memestimate/memestimate/report"
-	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/snapshot/replay"
 )
@@ -50,36 +46,4 @@ func sitesOf(run *recording.Run) *snapshot.Sites {
 		}
 		return frames
 	}}
-}
-
-// reportHTML writes a report as a page: the run drawn, the breakdown and the layers as tables.
-func reportHTML(w io.Writer, in source, r *estimate.Report) error {
-	if r.Peak == nil {
-		return fail(exitInput, "%s: there is no run to draw", quoteArg(in.arg))
-	}
-	p := page.Page{Title: report.Show(r.Model.Name, 60)}
-	for _, s := range report.Headline(r) {
-		name, value, _ := strings.Cut(s, ": ")
-		p.Facts = append(p.Facts, page.Fact{Name: name, Value: value})
-	}
-	for _, n := range r.Notes {
-		p.Notes = append(p.Notes, n.Text)
-	}
-	p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay)}
-	p.Tables = []page.Table{{Title: "What holds the memory at the peak", Grid: report.Breakdown(r)},
-		{Title: "Phases", Grid: report.Phases(r)}}
-	if len(r.WhatIf) > 0 {
-		p.Tables = append(p.Tables, page.Table{Title: "What if", Grid: report.WhatIf(r)})
-	}
-	if len(r.Ways) > 0 {
-		p.Tables = append(p.Tables, page.Table{Title: "Ways to fit", Grid: report.Ways(r)})
-	}
-	if r.Checkpoint != nil {
-		p.Tables = append(p.Tables, page.Table{Title: "What to checkpoint", Grid: report.Checkpointed(r)})
-	}
-	if len(r.Stats) > 0 {
-		p.Tables = append(p.Tables, page.Table{Title: "Statistics", Grid: report.Statistics(r)})
-	}
-	p.Tables = append(p.Tables, page.Table{Title: "Layers", Grid: report.Layers(r, false)})
-	return page.Write(w, &p)
 }

@@ -194,7 +194,7 @@ func (s *settings) recorded(e *env, in source, rec *recording.Recording, a *ques
 	if a.stats {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
-	if a.short {
+	if a.short || a.drawn {
 		a.shown.gpus = gpuFits(func(other estimate.Step) (*estimate.Peak, error) {
 			r, err := estimate.Recorded(rec, estimate.Options{Name: in.name, Step: &other})
 			if err != nil {

@@ -317,7 +317,8 @@ type questions struct {
 
 	look  look
 	short bool      // the answer is for a terminal
-	shown screenful // what is on it beside the report
+	drawn bool      // it is a page
+	shown screenful // what is on either beside the report
 }
 
 func (a *questions) flags(fs *pflag.FlagSet) {

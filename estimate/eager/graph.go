@@ -115,6 +115,9 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 		for _, t := range saved {
 			n.save(t)
 		}
+		if r.opts.Tensors {
+			r.keeps(name, saved)
+		}
 	}
 	if len(outs) > 1 {
 		more := make([]output, len(outs)-1)

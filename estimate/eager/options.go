@@ -96,6 +96,7 @@ type Options struct {
 	Replicas  Replicas
 	Shards    Shards
 	Compiled  bool        // the least that a compiled model could keep for backward: see compilation
+	Tensors   bool        // keep what each block is for: Run.Tensor
 	GPU       *gpu.Device // nil is the default one
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody

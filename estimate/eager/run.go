@@ -50,8 +50,9 @@ type run struct {
 	layouts layouts
 	reduced [64]reduction // the last ones: see reduceScratch
 
-	criterion string // the loss, once it is known
-	saved     int64  // see Run.Saved
+	criterion string   // the loss, once it is known
+	made      []Tensor // see Options.Tensors; by block
+	saved     int64    // see Run.Saved
 	savedBy   []int64
 }
 

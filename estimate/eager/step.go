@@ -29,6 +29,24 @@ type Run struct {
 	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
 	// where all trees agree.
 	Workspaces [][]int64
+
+	tensors []Tensor
+}
+
+// A Tensor is what a block was made for.
+type Tensor struct {
+	DType aten.DType
+	Shape []int64 // as it was made; views may have others
+	Saved string  // the autograd node that first keeps it for backward; "" where none does
+}
+
+// Tensor returns what a block of the Log was made for: false for workspaces and other blocks that no tensor has, and
+// without Options.Tensors.
+func (r *Run) Tensor(block int32) (Tensor, bool) {
+	if block = r.Log.First(block); int(block) >= len(r.tensors) || r.tensors[block].DType == aten.Undefined {
+		return Tensor{}, false
+	}
+	return r.tensors[block], true
 }
 
 // Simulate runs the program as PyTorch would and returns every request to the
@@ -72,7 +90,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		return nil, err
 	}
 	run := &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Workspaces: r.others(), Guesses: p.Guesses, Passed: p.Passed}
+		DNN: count(r.dnn), Workspaces: r.others(), Guesses: p.Guesses, Passed: p.Passed, tensors: r.made}
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}

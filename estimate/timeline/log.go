@@ -116,7 +116,7 @@ func (l *Log) Request(block int32) *Request { return l.blocks.At(int(block)) }
 
 // Plan returns the plan of a block, mostly 0: see Event.Plan.
 func (l *Log) Plan(block int32) int32 {
-	block = l.written(block)
+	block = l.First(block)
 	i := sort.Search(len(l.plans), func(i int) bool { return l.plans[i].Block >= block })
 	if i < len(l.plans) && l.plans[i].Block == block {
 		return l.plans[i].Plan
@@ -149,8 +149,8 @@ func (l *Log) Repeat(from int, first int32, times int, carried [][2]int32) {
 	l.again = again{from, first, times, carried}
 }
 
-// written returns the block that a block of a repetition repeats; others are themselves.
-func (l *Log) written(block int32) int32 {
+// First returns the block that a block of a repetition repeats; others are themselves.
+func (l *Log) First(block int32) int32 {
 	if n := int32(l.blocks.Len()); block >= n {
 		return l.again.first + (block-l.again.first)%(n-l.again.first)
 	}
@@ -158,7 +158,7 @@ func (l *Log) written(block int32) int32 {
 }
 
 // Of returns what is known of any block, those of repetitions included.
-func (l *Log) Of(block int32) Request { return *l.blocks.At(int(l.written(block))) }
+func (l *Log) Of(block int32) Request { return *l.blocks.At(int(l.First(block))) }
 
 // A Stretch is a part of a Log for a reader: Entries that follow each other. In a repetition, Block tells which block
 // an Entry frees, and Later is how many steps later than their Marks say the Entries happen.

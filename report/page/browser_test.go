@@ -220,11 +220,17 @@ func plain(i int) string { return fmt.Sprintf("block%d.conv", i) }
 
 func samplePage(t *timeline.Timeline) *Page {
 	bytes, _ := t.Peak()
-	return &Page{Title: "sample", Facts: []Fact{{"Peak", report.Size(bytes)}},
+	return &Page{Title: "sample", Facts: []Fact{{Name: "Peak", Value: report.Size(bytes)}},
 		Runs: []Run{{Name: "predicted", Timeline: t, Allocated: bytes, Reserved: bytes + 20<<20,
 			Levels: []Level{{0, 20 << 20}, {10, 100 << 20}, {40, bytes + 20<<20}},
 			Segments: []Segment{{1 << 30, 20 << 20, "large", []Block{{12 << 20, true, "block1.conv"}, {8 << 20, false, ""}}},
 				{1 << 31, 2 << 20, "small", []Block{{1 << 20, false, ""}, {1 << 20, true, ""}}}}}}}
+}
+
+// goTo chooses what the picture goes to.
+func (b *tab) goTo(t testing.TB, name string) {
+	t.Helper()
+	b.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{ const s = document.getElementById("phases"); s.value = [...s.options].find(x => x.textContent.startsWith(%q)).value; s.dispatchEvent(new Event("change")) }`, name)))
 }
 
 // Hover, keys, search, sorting, phases and themes do what they say.
@@ -241,14 +247,14 @@ func TestPage(t *testing.T) {
 	rows := eval[string](t, b, `[...document.querySelectorAll("#breakdown tbody tr")].map(r => r.cells[0].textContent + " " + r.cells[1].textContent).join(", ")`)
 	_, at := tl.Peak()
 	by := tl.ByCategory(at)
-	if want := fmt.Sprintf("activation %s, parameter %s, gradient %s", report.Size(by[timeline.Activation]),
+	if want := fmt.Sprintf("activations %s, parameters %s, gradients %s", report.Size(by[timeline.Activation]),
 		report.Size(by[timeline.Parameter]), report.Size(by[timeline.Gradient])); rows != want {
 		t.Errorf("breakdown %q, wanted %q", rows, want)
 	}
 	// The band under the pointer is told.
 	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b,
 		`document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
-	if tip := text("tip"); !strings.Contains(tip, "block1.conv2.00 MiB, parameterfrom event 1 (load) to the end") {
+	if tip := text("tip"); !strings.Contains(tip, "block1.conv2.00 MiB, parametersfrom event 1 (load) to the end") {
 		t.Errorf("tip %q", tip)
 	}
 	b.shot(t, "hover")
@@ -256,7 +262,7 @@ func TestPage(t *testing.T) {
 	for _, k := range []struct{ js, want string }{
 		{"ArrowRight", "event 83, step 1 backward, 199.00 MiB live"}, {"ArrowLeft", "event 82,"}, {"Home",
 			"event 0, load, 1.00 MiB live"}, {"End", "event 259, step 2 optimizer"},
-		{"ArrowDown", "block6.conv, 7.00 MiB, parameter, from event 6 (load) to the end"}, {"p", "event 82,"}, {"Escape",
+		{"ArrowDown", "block6.conv, 7.00 MiB, parameters, from event 6 (load) to the end"}, {"p", "event 82,"}, {"Escape",
 			"The whole run: 260 events."},
 	} {
 		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+k.js+`", bubbles: true, cancelable: true})); true`)
@@ -269,31 +275,31 @@ func TestPage(t *testing.T) {
 	if got := text("status"); !strings.Contains(got, "11 of 20 layers match, with 77 allocations") {
 		t.Errorf("search says %q", got)
 	}
-	if n := eval[int](t, b, `[...document.querySelectorAll("table.big")].find(x => x.caption.textContent === "Layers").querySelectorAll("tbody tr:not([hidden])").length`); n != 11 {
+	if n := eval[int](t, b, `[...document.querySelectorAll("table.big")].find(x => x.classList.contains("layers")).querySelectorAll("tbody tr:not([hidden])").length`); n != 11 {
 		t.Errorf("%d rows are left, wanted 11", n)
 	}
 	b.shot(t, "search")
 	b.do(t, chromedp.Evaluate[chromedp.Void](`const f = document.getElementById("find"); f.value = ""; f.dispatchEvent(new Event("input"))`))
 	// Sorting.
 	sorted := func(column int) string {
-		return eval[string](t, b, fmt.Sprintf(`(() => { const tb = [...document.querySelectorAll("table.big")].find(x => x.caption.textContent === "Layers"); tb.tHead.rows[0].cells[%d].querySelector("button").click(); return tb.tHead.rows[0].cells[%d].getAttribute("aria-sort") + " " + tb.tBodies[0].rows[0].cells[1].textContent })()`, column, column))
+		return eval[string](t, b, fmt.Sprintf(`(() => { const tb = [...document.querySelectorAll("table.big")].find(x => x.classList.contains("layers")); tb.tHead.rows[0].cells[%d].querySelector("button").click(); return tb.tHead.rows[0].cells[%d].getAttribute("aria-sort") + " " + tb.tBodies[0].rows[0].cells[0].textContent })()`, column, column))
 	}
 	for _, c := range []struct {
 		column int
 		want   string
-	}{{1, "ascending block0.conv"}, {1, "descending block19.conv"}, {3, "descending block15.conv"}, {3,
+	}{{0, "ascending block0.conv"}, {0, "descending block19.conv"}, {2, "descending block15.conv"}, {2,
 		"ascending block14.conv"}} {
 		if got := sorted(c.column); got != c.want {
 			t.Errorf("column %d sorts %q, wanted %q", c.column, got, c.want)
 		}
 	}
 	// A phase, a category, the theme.
-	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#phases button")].find(x => x.textContent === "2 forward").click()`))
+	b.goTo(t, "step 2 forward")
 	if got := text("status"); !strings.Contains(got, "step 2 forward") {
 		t.Errorf("phase says %q", got)
 	}
-	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#legend button")].find(x => x.textContent === "activation").click()`))
-	if got := text("status"); got != "Only activation is coloured." {
+	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#legend button")].find(x => x.textContent === "activations").click()`))
+	if got := text("status"); got != "Coloured: activations." {
 		t.Errorf("legend says %q", got)
 	}
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.getElementById("theme").click()`))
@@ -311,8 +317,8 @@ func TestTwoRuns(t *testing.T) {
 	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: other, Inferred: true})
 	b := open(t, p, 1280, 900)
 	captions := eval[string](t, b,
-		`[...document.querySelectorAll("table.big caption")].map(c => c.textContent).join(", ")`)
-	if captions != "Differences by category, Differences by layer, the largest first, Layers, predicted, Layers, measured" {
+		`[...document.querySelectorAll("#tables h2")].map(c => c.textContent).join(", ")`)
+	if captions != "Differences by category, Differences by layer, the largest first, Differences by phase" {
 		t.Errorf("tables %q", captions)
 	}
 	if n := eval[int](t, b, `document.querySelectorAll(".u-wrap").length`); n != 1 {
@@ -369,7 +375,7 @@ func TestHostileNames(t *testing.T) {
 		"</title></style>", "`${window.hacked=1}`"}
 	p := samplePage(steps(len(evil), 1, func(i int) string { return evil[i] }))
 	p.Title = evil[0] + evil[8]
-	p.Facts = append(p.Facts, Fact{evil[1], evil[0]})
+	p.Facts = append(p.Facts, Fact{Name: evil[1], Value: evil[0], About: evil[1]})
 	p.Notes = evil
 	p.Runs[0].Name = evil[0]
 	p.Runs[0].Segments[0].Blocks[0].Label = evil[1]

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -27,6 +28,21 @@ type runData struct {
 	Reserved int64         `json:"reserved"`
 	Segments []segmentData `json:"segments"`
 	Trace    *traceData    `json:"trace"` // of a recording
+
+	Capacity *capacityData `json:"capacity"`
+	Failure  *failureData  `json:"failure"`
+	Texts    [][]string    `json:"texts"` // what allocations are, in lines
+	About    []int32       `json:"about"` // by allocation: index into Texts, or -1; none where nothing is known
+}
+
+type capacityData struct {
+	Bytes int64  `json:"bytes"`
+	Name  string `json:"name"`
+}
+
+type failureData struct {
+	Bytes int64  `json:"bytes"`
+	Text  string `json:"text"`
 }
 
 type phaseData struct {
@@ -51,7 +67,7 @@ type blockData struct {
 func dataOf(p *Page) (*data, error) {
 	d := &data{Categories: []string{}, Runs: []runData{}}
 	for c := range timeline.NumCategories {
-		d.Categories = append(d.Categories, c.String())
+		d.Categories = append(d.Categories, categoryWord(c))
 	}
 	for i := range p.Runs {
 		r, err := runDataOf(&p.Runs[i])
@@ -73,6 +89,7 @@ func runDataOf(r *Run) (*runData, error) {
 		Category: make([]int32, t.Blocks), Layer: make([]int32,
 			t.Blocks), Layers: []string{}, Phases: []phaseData{}, Levels: [][2]int64{}, Reserved: r.Reserved,
 		Segments: []segmentData{}}
+	d.about(r)
 	if x := r.Trace; x != nil && (len(x.Number) != len(t.Events) || len(x.Blocks) != int(t.Blocks)) {
 		return nil, fmt.Errorf("page: a trace of %d events and %d blocks, wanted %d and %d", len(x.Number), len(x.Blocks),
 			len(t.Events), t.Blocks)
@@ -135,4 +152,33 @@ func runDataOf(r *Run) (*runData, error) {
 		d.Segments = append(d.Segments, k)
 	}
 	return d, nil
+}
+
+// about writes each text once: most allocations are alike.
+func (d *runData) about(r *Run) {
+	if r.Capacity.Bytes > 0 {
+		d.Capacity = &capacityData{r.Capacity.Bytes, clean(r.Capacity.Name)}
+	}
+	if r.Failure != nil {
+		d.Failure = &failureData{r.Failure.Bytes, clean(r.Failure.Text)}
+	}
+	d.Texts, d.About = [][]string{}, []int32{}
+	known := map[string]int32{}
+	for _, lines := range r.About {
+		key := strings.Join(lines, "\n")
+		k, ok := known[key]
+		switch {
+		case len(lines) == 0:
+			k = -1
+		case !ok:
+			k = int32(len(d.Texts))
+			known[key] = k
+			shown := make([]string, len(lines))
+			for i, l := range lines {
+				shown[i] = show(l)
+			}
+			d.Texts = append(d.Texts, shown)
+		}
+		d.About = append(d.About, k)
+	}
 }

@@ -32,15 +32,15 @@ func TestModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := Predicted("predicted", sim.Timeline(), sim.Replay)
+		run := Predicted("predicted", sim.Timeline(), sim.Replay, nil)
 		requested, _ := sim.Timeline().Peak()
-		b := open(t, &Page{Title: name, Facts: []Fact{{"Peak allocated", report.Size(run.Allocated)}}, Runs: []Run{run}},
+		b := open(t, &Page{Title: name, Facts: []Fact{{Name: "Peak allocated", Value: report.Size(run.Allocated)}}, Runs: []Run{run}},
 			1400, 1000)
 		if got := eval[string](t, b, `document.getElementById("h-moment").textContent`); !bytes.Contains([]byte(got),
 			[]byte(report.Size(requested)+" live, ")) {
 			t.Errorf("%s: %q, wanted %s", name, got, report.Size(requested))
 		}
-		want := len(layerSums(sim.Timeline()))
+		want := len(layerSums(run.Timeline))
 		if n := eval[int](t, b, `document.querySelector("table.big tbody").rows.length`); n != min(want, maxRows) || n < 50 {
 			t.Errorf("%s: %d layers in the table, wanted %d", name, n, want)
 		}

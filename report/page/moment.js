@@ -1,7 +1,7 @@
   // What is live at the event held
 
   function tables() {
-    $('h-moment').textContent = run.events === 0 ? 'Nothing is allocated' : (held === run.peakAt ? 'At the peak: ' : 'At ') + moment(held);
+    $('h-moment').textContent = run.events === 0 ? 'Nothing is allocated' : (held !== run.peakAt ? 'At ' : run.failure ? 'When memory ran out: ' : 'At the peak: ') + moment(held);
     const sums = new Array(data.categories.length).fill(0);
     const live = run.events === 0 ? [] : liveAt(run, held);
     for (const i of live) sums[run.category[i]] += run.bytes[i];
@@ -18,7 +18,7 @@
     });
     $('breakdown').tBodies[0].replaceChildren(...rows);
     live.sort((a, b) => run.bytes[b] - run.bytes[a] || a - b);
-    $('largest').tBodies[0].replaceChildren(...live.slice(0, 20).map(i => {
+    $('largest').tBodies[0].replaceChildren(...live.slice(0, 12).map(i => {
       const tr = element('tr');
       const end = run.end[i] < 0 ? 'the end' : count(run.end[i] - run.first);
       tr.append(element('td', size(run.bytes[i]), 'n'), element('td', categoryName(run.category[i])), element('td', layerName(run, run.layer[i])), element('td', (run.start[i] < run.first ? 'before' : count(run.start[i] - run.first)) + ' to ' + end));
@@ -46,94 +46,150 @@
       const li = element('li');
       const b = element('button');
       b.type = 'button';
-      b.append(swatch(c, 12), element('span', categoryName(c).replace('_', ' ')));
+      b.append(swatch(c, 12), element('span', categoryName(c)));
       b.setAttribute('aria-pressed', String(category === c));
       b.addEventListener('click', () => {
         category = category === c ? -1 : c;
         legend();
         $('legend').querySelectorAll('button')[[...used].sort((x, y) => x - y).indexOf(c)].focus();
         plot.redraw(false, false);
-        say(category < 0 ? 'All categories are shown.' : 'Only ' + categoryName(c) + ' is coloured.');
+        say(category < 0 ? 'All categories are coloured.' : 'Coloured: ' + categoryName(c) + '.');
       });
       li.append(b);
       return li;
+    }), ...lines.map(l => {
+      const li = element('li');
+      const s = element('span', undefined, 'line');
+      s.append(stroke(l), element('span', l.name));
+      li.append(s);
+      return li;
     }));
   }
-  function phaseButtons() {
-    const marks = (run.trace ? run.trace.marks : []).slice(0, 10).map(m => {
-      const b = element('button', 'Out of memory at ' + eventName(run, m.event), 'alarm');
-      b.type = 'button';
-      b.addEventListener('click', () => {
+  function stroke(l) {
+    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+    svg.setAttribute('width', 24);
+    svg.setAttribute('height', 12);
+    svg.setAttribute('aria-hidden', 'true');
+    const line = document.createElementNS('http://www.w3.org/2000/svg', 'line');
+    for (const [k, v] of [['x1', 0], ['x2', 24], ['y1', 6], ['y2', 6], ['stroke', l.colour], ['stroke-width', Math.max(1.5, l.width)], ['stroke-dasharray', l.dash.join(' ') || 'none']]) line.setAttribute(k, v);
+    svg.append(line);
+    return svg;
+  }
+  // places lists what the picture can go to: where memory ran out, and the phases.
+  let goals = [];
+  function places() {
+    goals = [];
+    const goal = (name, go) => goals.push({ name, go });
+    for (const m of (run.trace ? run.trace.marks : []).slice(0, 10)) {
+      goal('Out of memory at ' + eventName(run, m.event), () => {
         setView(m.event - 200, m.event + 50);
         hold(m.event);
         say(m.text);
       });
-      return b;
-    });
-    $('phases').replaceChildren(...marks, ...run.phases.slice(0, 60).map((p, k) => {
-      const b = element('button', (p.step > 0 ? p.step + ' ' : '') + p.name);
-      b.type = 'button';
-      b.addEventListener('click', () => {
-        const end = k + 1 < run.phases.length ? run.phases[k + 1].begin : run.events;
-        setView(p.begin, end);
-        let most = p.begin;
-        for (let e = p.begin; e < end; e++) if (run.total[e] > run.total[most]) most = e;
-        hold(most);
+    }
+    if (run.failure) {
+      goal('Out of memory', () => {
+        setView(run.events - 200, run.last);
+        hold(run.events - 1);
+        say(run.failure.text);
       });
-      return b;
-    }));
+    }
+    run.phases.slice(0, 500).forEach((p, k) => goal(phaseName(p), () => see(p.begin, phaseEnd(run, k))));
+    $('phases').replaceChildren(new Option('a phase', ''), ...goals.map((g, k) => new Option(g.name, String(k))));
+  }
+  $('phases').addEventListener('change', () => {
+    const k = $('phases').value;
+    if (k !== '') goals[Number(k)].go();
+    $('phases').value = '';
+  });
+
+  // Layers: of the search, and of the tables. A layer of a table is named as the picture names it.
+
+  const rows = [...document.querySelectorAll('tr[data-layer]')];
+  let chosen = ''; // the layer that alone is coloured
+  function want(found, key) {
+    picture.version = key;
+    wanted = found;
+    plot.redraw(false, false);
+  }
+  // mark shows a layer in the tables, in their own boxes.
+  function mark(layer) {
+    for (const tr of rows) {
+      const is = layer !== '' && tr.dataset.layer === layer;
+      tr.classList.toggle('chosen', is);
+      const b = tr.querySelector('button');
+      if (b) b.setAttribute('aria-pressed', String(is && chosen === layer));
+      const view = tr.closest('.scroll');
+      if (is && view && !tr.hidden) view.scrollTop = tr.offsetTop - view.clientHeight / 2;
+    }
+  }
+  // choose colours a layer alone; none colours all.
+  function choose(layer) {
+    chosen = layer;
+    mark(layer);
+    const k = run.layers.indexOf(layer);
+    want(layer === '' ? null : run.layers.map((_, i) => i === k), 'layer ' + layer);
+    if (layer === '') return;
+    const all = [...run.layer.keys()].filter(i => run.layer[i] === k && k >= 0);
+    const live = all.filter(i => run.start[i] <= held && (run.end[i] < 0 || run.end[i] > held)).reduce((a, i) => a + run.bytes[i], 0);
+    say(layer + ': ' + count(all.length) + ' allocations, ' + size(live) + ' live at ' + eventName(run, held) + '.');
+  }
+  for (const tr of rows) {
+    const cell = tr.cells[0];
+    const b = element('button', cell.textContent);
+    b.type = 'button';
+    b.tabIndex = -1; // one of a table is for Tab, the arrows go on from there
+    b.setAttribute('aria-pressed', 'false');
+    cell.replaceChildren(b);
+    tr.addEventListener('click', () => choose(chosen === tr.dataset.layer ? '' : tr.dataset.layer));
+  }
+  for (const t of document.querySelectorAll('table.big')) {
+    const first = t.querySelector('tr[data-layer] button');
+    if (!first) continue;
+    first.tabIndex = 0;
+    t.addEventListener('keydown', e => {
+      const step = e.key === 'ArrowDown' ? 1 : e.key === 'ArrowUp' ? -1 : 0;
+      const tr = e.target.closest('tr[data-layer]');
+      if (step === 0 || !tr) return;
+      e.preventDefault();
+      const all = [...t.tBodies[0].rows].filter(r => !r.hidden);
+      const next = all[all.indexOf(tr) + step];
+      if (!next) return;
+      tr.querySelector('button').tabIndex = -1;
+      next.querySelector('button').tabIndex = 0;
+      next.querySelector('button').focus();
+    });
   }
   $('find').addEventListener('input', () => {
     const words = $('find').value.trim().toLowerCase();
-    picture.version = words;
-    wanted = null;
+    chosen = '';
+    mark('');
     if (words !== '') {
-      wanted = run.layers.map(l => l.toLowerCase().includes(words));
+      const found = run.layers.map(l => l.toLowerCase().includes(words));
       let n = 0;
       let bytes = 0;
       for (let i = 0; i < run.layer.length; i++) {
-        if (run.layer[i] >= 0 && wanted[run.layer[i]]) { n++; bytes = Math.max(bytes, run.bytes[i]); }
+        if (run.layer[i] >= 0 && found[run.layer[i]]) { n++; bytes = Math.max(bytes, run.bytes[i]); }
       }
-      const found = wanted.filter(Boolean).length;
-      say(count(found) + ' of ' + count(run.layers.length) + ' layers match, with ' + count(n) + ' allocations' + (n > 0 ? ', the largest of ' + size(bytes) : '') + '.');
+      const layers = found.filter(Boolean).length;
+      want(found, 'find ' + words);
+      say(count(layers) + ' of ' + count(run.layers.length) + ' layers match, with ' + count(n) + ' allocations' + (n > 0 ? ', the largest of ' + size(bytes) : '') + '.');
     } else {
+      want(null, '');
       say('');
     }
-    for (const t of document.querySelectorAll('table.big')) {
-      for (const tr of t.tBodies[0].rows) tr.hidden = words !== '' && !tr.textContent.toLowerCase().includes(words);
-    }
-    plot.redraw(false, false);
+    for (const tr of rows) tr.hidden = words !== '' && !tr.textContent.toLowerCase().includes(words);
   });
-
-  // Tables that sort
-
-  for (const t of document.querySelectorAll('table.sortable')) {
-    [...t.tHead.rows[0].cells].forEach((th, column) => {
-      const b = element('button', th.textContent);
-      b.type = 'button';
-      th.replaceChildren(b);
-      b.addEventListener('click', () => {
-        // Numbers begin with the largest, words with the first.
-        const was = th.getAttribute('aria-sort');
-        const up = was === null ? !th.classList.contains('n') : was === 'descending';
-        for (const other of t.tHead.rows[0].cells) other.removeAttribute('aria-sort');
-        th.setAttribute('aria-sort', up ? 'ascending' : 'descending');
-        const sign = up ? 1 : -1;
-        const value = tr => tr.cells[column];
-        const body = t.tBodies[0];
-        const rows = [...body.rows];
-        rows.sort((a, c) => {
-          const x = value(a);
-          const y = value(c);
-          const p = x.dataset.n !== undefined ? Number(x.dataset.n) : NaN;
-          const q = y.dataset.n !== undefined ? Number(y.dataset.n) : NaN;
-          if (!Number.isNaN(p) && !Number.isNaN(q)) return sign * (p - q);
-          return sign * x.textContent.localeCompare(y.textContent, 'en', { numeric: true });
-        });
-        body.append(...rows);
-      });
-    });
-  }
+  $('find').addEventListener('keydown', e => {
+    if (e.key !== 'Escape') return;
+    $('find').value = '';
+    $('find').dispatchEvent(new Event('input'));
+  });
+  document.addEventListener('keydown', e => {
+    if (e.key !== '/' || e.ctrlKey || e.metaKey || e.altKey || e.target.matches('input, select')) return;
+    e.preventDefault();
+    $('find').focus();
+  });
 
   // Segments
 
@@ -141,7 +197,7 @@
     const canvas = $('segments');
     if (!canvas) return;
     const list = [...(run.trace ? stateAt(run, held) : run.segments)].sort((a, b) => b.bytes - a.bytes || a.addr - b.addr);
-    const row = list.length > 200 ? 4 : 14;
+    const row = list.length > 200 ? 4 : list.length > 60 ? 7 : 14;
     const width = canvas.parentElement.clientWidth;
     const ratio = devicePixelRatio;
     const height = Math.min(list.length * row, 20000);

@@ -23,11 +23,21 @@ import (
 
 // A Page is what to draw.
 type Page struct {
-	Title  string
-	Facts  []Fact // what to know first, in their order
-	Notes  []string
-	Runs   []Run   // one, or a prediction and a measurement
-	Tables []Table // further tables, such as a model's layers
+	Title    string
+	Subtitle string    // what was asked; may be empty
+	Verdicts []Verdict // whether it fits what it was held against
+	Facts    []Fact    // what to know first, in their order
+	Notes    []string
+	Runs     []Run  // one, or a prediction and a measurement; none is a page without their picture
+	Chart    *Chart // of other settings; may be nil
+	Curve    *Curve // of batch sizes; may be nil
+	Tables   []Table
+}
+
+// A Verdict is an answer of yes or no.
+type Verdict struct {
+	Good bool
+	Text string
 }
 
 // A Table is a grid with a heading. Cells of right-hand columns that end in " B"
@@ -38,7 +48,10 @@ type Table struct {
 }
 
 // A Fact is a line of the page's head.
-type Fact struct{ Name, Value string }
+type Fact struct {
+	Name, Value string
+	About       string // what the value can be checked with; may be empty
+}
 
 // A Run is a timeline with what an allocator made of it.
 type Run struct {
@@ -48,6 +61,14 @@ type Run struct {
 	// Allocated and Reserved are the peaks by the allocator's count, in bytes; 0
 	// where no allocator was asked.
 	Allocated, Reserved int64
+	// Capacity is what the device has for the allocator, a line across the picture; 0 where it is not known.
+	Capacity Capacity
+	// Failure is the request that the run ended with, after its last event; nil where it survived.
+	Failure *Failure
+	// About says in lines what a block is; by block, may be nil.
+	About [][]string
+	// Modules say what the model knows of the layers, by their names in the timeline; nil for a recording.
+	Modules map[string]Module
 	// Levels are what was reserved from an event on, by increasing event; may be empty.
 	Levels []Level
 	// Segments are the allocator's at the end of the run; may be empty.
@@ -57,6 +78,25 @@ type Run struct {
 	Trace *Trace
 	// Inferred says that categories and phases are not the program's own words.
 	Inferred bool
+}
+
+// A Capacity is a number of bytes that cannot be exceeded.
+type Capacity struct {
+	Bytes int64
+	Name  string // of what has it
+}
+
+// A Failure is a request that could not be served.
+type Failure struct {
+	Bytes int64
+	Text  string // of the moment
+}
+
+// A Module is what a model says of a layer, as people write it. Sizes are bytes.
+type Module struct {
+	Operator, Output string
+	Parameters       int64 // how many
+	Saved            int64
 }
 
 // A Level is a number of bytes from an event of the timeline on.
@@ -87,8 +127,10 @@ var pageCSS string
 
 // The page's own script, in the order in which its parts need each other.
 var (
+	//go:embed words.js
+	wordsJS string // sizes in words, tables that sort, colours: all that a page without runs has
 	//go:embed runs.js
-	runsJS string // words, and what each event does to each run
+	runsJS string // what each event does to each run
 	//go:embed bands.js
 	bandsJS string // colours, and the picture of the allocations
 	//go:embed plot.js
@@ -102,7 +144,7 @@ var (
 )
 
 // pageJS is one scope of these files.
-var pageJS = "'use strict';\n(() => {\n" + runsJS + bandsJS + plotJS + momentJS + traceJS + startJS + "})();\n"
+var pageJS = "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + momentJS + traceJS + startJS + "})();\n"
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
 //
@@ -135,32 +177,23 @@ func Write(w io.Writer, p *Page) error {
 	}
 	css := uplotCSS + pageCSS
 	styles, scripts := Sources()
-	view := struct {
-		Title        string
-		Policy       string
-		CSS          template.CSS
-		Uplot, Own   template.JS
-		Data         template.JS
-		Facts        []Fact
-		Notes        []string
-		Tables       []table
-		Runs         []runView
-		Two, HasSegs bool
-		Traced       bool
-	}{
-		Title:  clean(p.Title),
+	view := view{
+		Title: clean(p.Title), Subtitle: clean(p.Subtitle),
 		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; form-action 'none'", styles, scripts),
 		CSS:    template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
-		Two: len(p.Runs) > 1,
+		Drawn: len(p.Runs) > 0, Two: len(p.Runs) > 1, Chart: p.Chart.bars(), Curve: p.Curve.drawn(),
+	}
+	for _, v := range p.Verdicts {
+		view.Verdicts = append(view.Verdicts, Verdict{v.Good, clean(v.Text)})
 	}
 	for _, f := range p.Facts {
-		view.Facts = append(view.Facts, Fact{clean(f.Name), clean(f.Value)})
+		view.Facts = append(view.Facts, Fact{clean(f.Name), clean(f.Value), clean(f.About)})
 	}
 	for _, n := range p.Notes {
 		view.Notes = append(view.Notes, clean(n))
 	}
 	for i := range p.Runs {
-		view.Runs = append(view.Runs, runOf(&p.Runs[i]))
+		view.Runs = append(view.Runs, runOf(&p.Runs[i], len(p.Runs) == 1))
 		view.HasSegs = view.HasSegs || len(p.Runs[i].Segments) > 0
 		view.Traced = view.Traced || p.Runs[i].Trace != nil
 	}
@@ -171,6 +204,24 @@ func Write(w io.Writer, p *Page) error {
 		return fmt.Errorf("page: %w", err)
 	}
 	return nil
+}
+
+// A view is what the template gets.
+type view struct {
+	Title, Subtitle string
+	Policy          string
+	CSS             template.CSS
+	Uplot, Own      template.JS
+	Data            template.JS
+	Verdicts        []Verdict
+	Facts           []Fact
+	Notes           []string
+	Tables          []table
+	Runs            []runView
+	Chart           *chartView
+	Curve           *curveView
+	Drawn, Two      bool
+	HasSegs, Traced bool
 }
 
 // Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in

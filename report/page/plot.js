@@ -12,44 +12,57 @@
     for (let n = run.first + Math.ceil((min - run.first) / step) * step; n <= max; n += step) out.push(n);
     return out;
   }
+  const narrow = () => box.clientWidth < 600;
   function axes() {
-    const common = { stroke: theme.quiet, grid: { stroke: theme.line, width: 1 }, ticks: { stroke: theme.line } };
+    const common = { stroke: theme.quiet, grid: { stroke: theme.line, width: 1 }, ticks: { stroke: theme.line }, labelSize: 20, labelFont: '12px system-ui, sans-serif', font: '12px system-ui, sans-serif', labelGap: 0 };
     const incrs = [];
     for (let p = 0; p < 60; p++) incrs.push(2 ** p);
     return [
-      { ...common, label: 'event', labelSize: 20, splits: ticks, values: (_, v) => v.map(n => (Number.isInteger(n) && n >= run.first ? count(n - run.first) : '')) },
-      { ...common, size: 90, incrs, values: (_, v) => v.map(n => size(n, n < 1 << 30 ? 0 : 2)) },
+      { ...common, size: 34, label: run.trace ? 'event of the recording' : 'event: an allocation or a free, in their order', splits: ticks, values: (_, v) => v.map(n => (Number.isInteger(n) && n >= run.first ? count(n - run.first) : '')) },
+      { ...common, label: run.trace ? 'asked for and live' : 'live', size: narrow() ? 62 : 76, incrs, values: (_, v) => v.map(n => size(n, n < 1 << 30 || n % (1 << 30) === 0 ? 0 : 1)) },
     ];
   }
 
+  // highest is what the picture must have room for: what memory there is, unless the run takes little of it.
+  function highest(most) {
+    if (run.failure) most = Math.max(most, run.total[run.events] + run.failure.bytes);
+    if (run.capacity && (run.failure || run.capacity.bytes < 2.5 * most)) most = Math.max(most, run.capacity.bytes);
+    return Math.max(1, most) * 1.04;
+  }
+
+  const band = 38; // pixels above the picture, for steps and phases
+  let lines = []; // over the picture
   function build() {
     const view = plot ? { min: plot.scales.x.min, max: plot.scales.x.max } : null;
     const same = plot && plot.run === run;
     if (plot) plot.destroy();
-    const x = new Float64Array(run.events + 1);
-    for (let i = 0; i < x.length; i++) x[i] = i;
+    const n = run.failure ? run.events + 2 : run.events + 1;
+    const x = new Float64Array(n);
+    for (let i = 0; i < n; i++) x[i] = Math.min(i, run.last);
+    x[n - 1] = run.last;
     // The lines are drawn here, a step a pixel: a million steps a line are too many.
     const paths = () => null;
+    const wide = v => (v.length === n ? v : Float64Array.from({ length: n }, (_, i) => v[Math.min(i, v.length - 1)]));
     const series = [{}, { paths, points: { show: false } }];
-    const values = [x, run.total];
-    const lines = [{ values: run.total, colour: theme.text, width: 1, dash: [] }];
+    const values = [x, wide(run.total)];
+    lines = [{ name: run.trace ? 'asked for' : 'live', values: run.total, colour: theme.text, width: 1, dash: [] }];
     if (run.level) {
       series.push({ paths, points: { show: false } });
-      values.push(run.level);
-      lines.push({ values: run.level, colour: theme.accent, width: 1.5, dash: [2, 3] });
+      values.push(wide(run.level));
+      lines.push({ name: 'reserved', values: run.level, colour: theme.accent, width: 1.5, dash: [2, 3] });
     }
     for (const other of data.runs) {
       if (other === run) continue;
       const along = stretched(run, other);
       series.push({ paths, points: { show: false } });
       values.push(along);
-      lines.push({ values: along, colour: theme.accent, width: 2, dash: [8, 4] });
+      lines.push({ name: other.name, values: along, colour: theme.accent, width: 2, dash: [8, 4] });
     }
     plot = new uPlot({
-      width: Math.max(200, box.clientWidth), height: box.clientHeight,
+      width: Math.max(200, box.clientWidth), height: box.clientHeight, padding: [band, 8, 0, 0],
       legend: { show: false },
-      cursor: { drag: { x: true, y: false, uni: 10 }, points: { show: false } },
-      scales: { x: { time: false, range: (_, min, max) => [min ?? 0, max ?? 1] }, y: { range: (_, _min, max) => [0, Math.max(1, max) * 1.04] } },
+      cursor: { drag: { x: false, y: false, setScale: false }, points: { show: false } },
+      scales: { x: { time: false, range: (_, min, max) => [min ?? 0, max ?? 1] }, y: { range: (_, _min, max) => [0, highest(max)] } },
       axes: axes(),
       series,
       hooks: {
@@ -58,18 +71,13 @@
           paint(u.scales.x.min, u.scales.x.max, Math.round(b.width), Math.round(b.height), u.scales.y.max);
           u.ctx.drawImage(picture.canvas, Math.round(b.left), Math.round(b.top));
         }],
-        draw: [u => lines.forEach(l => drawLine(u, l)), drawPhases],
+        draw: [u => lines.forEach(l => drawLine(u, l)), drawPhases, drawLimits, drawMoments],
         setCursor: [hover],
       },
     }, values, box);
     plot.run = run;
     if (same && view) plot.setScale('x', view);
-    plot.over.addEventListener('click', () => { if (plot.cursor.idx !== null) hold(plot.cursor.idx); });
-    plot.over.addEventListener('wheel', e => {
-      e.preventDefault();
-      zoom(e.deltaY < 0 ? 0.8 : 1.25, plot.posToVal(e.offsetX, 'x'));
-    }, { passive: false });
-    plot.over.addEventListener('mouseleave', () => { tip.hidden = true; });
+    move(plot.over);
   }
 
   // drawLine draws the largest value of each pixel column.
@@ -103,55 +111,157 @@
     ctx.restore();
   }
 
-  function drawPhases(u) {
+  // inside draws with the settings of the picture's marks; clipped to the picture unless they stand around it.
+  function inside(u, clipped, draw) {
     const { ctx, bbox } = u;
+    const r = devicePixelRatio;
     ctx.save();
-    ctx.beginPath();
-    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-    ctx.clip();
-    ctx.strokeStyle = theme.quiet;
-    ctx.fillStyle = theme.text;
-    ctx.lineWidth = devicePixelRatio;
+    if (clipped) {
+      ctx.beginPath();
+      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+      ctx.clip();
+    }
+    ctx.lineWidth = r;
     ctx.textAlign = 'left';
     ctx.textBaseline = 'alphabetic';
-    ctx.font = 12 * devicePixelRatio + 'px system-ui, sans-serif';
-    ctx.setLineDash([4 * devicePixelRatio, 4 * devicePixelRatio]);
-    let free = -Infinity;
-    for (const p of run.phases) {
-      const x = u.valToPos(p.begin, 'x', true);
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-      const text = (p.step > 0 ? p.step + ' ' : '') + p.name;
-      if (x + 4 >= free && x < bbox.left + bbox.width) {
-        ctx.fillText(text, x + 4 * devicePixelRatio, bbox.top + 13 * devicePixelRatio);
-        free = x + ctx.measureText(text).width + 10 * devicePixelRatio;
-      }
-    }
-    for (const m of run.trace ? run.trace.marks : []) {
-      const x = u.valToPos(m.event, 'x', true);
-      ctx.setLineDash([]);
-      ctx.strokeStyle = ctx.fillStyle = theme.alarm;
-      ctx.beginPath();
-      ctx.moveTo(x, bbox.top);
-      ctx.lineTo(x, bbox.top + bbox.height);
-      ctx.stroke();
-      const text = 'out of memory';
-      const wide = ctx.measureText(text).width + 8 * devicePixelRatio;
-      const left = x + wide > bbox.left + bbox.width ? x - wide : x;
-      ctx.fillRect(left, bbox.top + 16 * devicePixelRatio, wide, 17 * devicePixelRatio);
-      ctx.fillStyle = theme.back;
-      ctx.fillText(text, left + 4 * devicePixelRatio, bbox.top + 29 * devicePixelRatio);
-    }
-    const x = u.valToPos(held, 'x', true);
-    ctx.setLineDash([]);
-    ctx.strokeStyle = theme.accent;
+    ctx.font = 12 * r + 'px system-ui, sans-serif';
+    draw(ctx, bbox, r);
+    ctx.restore();
+  }
+  function upright(ctx, bbox, x) {
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
-    ctx.restore();
+  }
+
+  // stepsOf are the steps, each with where it begins and ends.
+  function stepsOf(r) {
+    const out = [];
+    r.phases.forEach((p, k) => {
+      const end = phaseEnd(r, k);
+      const before = out[out.length - 1];
+      if (before && before.step === p.step) before.end = end;
+      else out.push({ step: p.step, begin: p.begin, end });
+    });
+    return out;
+  }
+
+  const short = { forward: 'fwd', backward: 'bwd', optimizer: 'optim', finish: 'end' };
+  // drawPhases names steps and phases above the picture, where there is room for their names, and draws where they begin.
+  function drawPhases(u) {
+    inside(u, false, (ctx, bbox, r) => {
+      const right = bbox.left + bbox.width;
+      const at = e => Math.max(bbox.left, Math.min(right, u.valToPos(e, 'x', true)));
+      const named = (text, a, b, y) => {
+        const room = b - a - 6 * r;
+        if (room <= 0) return;
+        const shown = [text, short[text] || text.replace('step ', '')].find(w => ctx.measureText(w).width <= room);
+        if (!shown) return;
+        ctx.fillText(shown, a + (b - a - ctx.measureText(shown).width) / 2, y);
+      };
+      const rule = (x, top) => {
+        if (x <= bbox.left || x >= right) return;
+        ctx.beginPath();
+        ctx.moveTo(x, top);
+        ctx.lineTo(x, bbox.top);
+        ctx.stroke();
+      };
+      ctx.strokeStyle = theme.line;
+      ctx.fillStyle = theme.text;
+      for (const s of stepsOf(run)) {
+        rule(at(s.begin), bbox.top - band * r + 4 * r);
+        if (s.step > 0) named('step ' + s.step, at(s.begin), at(s.end), bbox.top - 22 * r);
+      }
+      ctx.fillStyle = theme.quiet;
+      run.phases.forEach((p, k) => {
+        rule(at(p.begin), bbox.top - 18 * r);
+        named(p.name, at(p.begin), at(phaseEnd(run, k)), bbox.top - 6 * r);
+      });
+    });
+    inside(u, true, (ctx, bbox, r) => {
+      ctx.strokeStyle = theme.quiet;
+      ctx.setLineDash([2 * r, 4 * r]);
+      for (const s of stepsOf(run)) upright(ctx, bbox, u.valToPos(s.begin, 'x', true));
+    });
+  }
+
+  // drawLimits draws what memory there is, and what could not be had of it.
+  function drawLimits(u) {
+    inside(u, true, (ctx, bbox, r) => {
+      if (run.capacity && run.capacity.bytes <= u.scales.y.max) {
+        const y = u.valToPos(run.capacity.bytes, 'y', true);
+        ctx.strokeStyle = ctx.fillStyle = theme.alarm;
+        ctx.lineWidth = 1.5 * r;
+        ctx.beginPath();
+        ctx.moveTo(bbox.left, y);
+        ctx.lineTo(bbox.left + bbox.width, y);
+        ctx.stroke();
+        const long = run.capacity.name + ': ' + size(run.capacity.bytes);
+        const text = ctx.measureText(long).width < bbox.width * 0.8 ? long : size(run.capacity.bytes);
+        flag(ctx, text, bbox.left + 6 * r, y < bbox.top + 22 * r ? y + 3 * r : y - 20 * r, r, false);
+      }
+      if (!run.failure) return;
+      const x = u.valToPos(run.events, 'x', true);
+      const end = u.valToPos(run.last, 'x', true);
+      const bottom = u.valToPos(run.total[run.events], 'y', true);
+      const top = u.valToPos(run.total[run.events] + run.failure.bytes, 'y', true);
+      ctx.strokeStyle = theme.alarm;
+      ctx.lineWidth = 1.5 * r;
+      ctx.strokeRect(x, top, end - x, bottom - top);
+      ctx.beginPath();
+      ctx.rect(x, top, end - x, bottom - top);
+      ctx.clip();
+      for (let k = x - (bottom - top); k < end; k += 6 * r) {
+        ctx.beginPath();
+        ctx.moveTo(k, bottom);
+        ctx.lineTo(k + (bottom - top), top);
+        ctx.stroke();
+      }
+    });
+    inside(u, true, (ctx, bbox, r) => {
+      const failures = (run.trace ? run.trace.marks.map(m => m.event) : []).concat(run.failure ? [run.events] : []);
+      for (const e of failures) {
+        const x = u.valToPos(e, 'x', true);
+        ctx.strokeStyle = theme.alarm;
+        ctx.lineWidth = 1.5 * r;
+        upright(ctx, bbox, x);
+        const text = run.failure ? 'out of memory: ' + size(run.failure.bytes) + ' asked for' : 'out of memory';
+        const wide = ctx.measureText(text).width + 8 * r;
+        flag(ctx, text, run.failure || x + wide > bbox.left + bbox.width ? x - wide : x, bbox.top + bbox.height * 0.4, r, true);
+      }
+    });
+  }
+  // flag writes a word of alarm: white on red where it must be seen.
+  function flag(ctx, text, x, y, r, filled) {
+    const wide = ctx.measureText(text).width + 8 * r;
+    ctx.fillStyle = filled ? theme.alarm : theme.back;
+    ctx.fillRect(x, y, wide, 17 * r);
+    ctx.fillStyle = filled ? theme.back : theme.alarm;
+    ctx.fillText(text, x + 4 * r, y + 13 * r);
+  }
+
+  // drawMoments marks the peak and the event held.
+  function drawMoments(u) {
+    inside(u, true, (ctx, bbox, r) => {
+      ctx.strokeStyle = theme.accent;
+      upright(ctx, bbox, u.valToPos(held, 'x', true));
+      if (run.events === 0 || run.failure) return;
+      const x = u.valToPos(run.peakAt, 'x', true);
+      const y = u.valToPos(run.total[run.peakAt], 'y', true);
+      if (x < bbox.left || x > bbox.left + bbox.width) return;
+      const text = 'peak ' + size(run.total[run.peakAt]);
+      const wide = ctx.measureText(text).width + 8 * r;
+      ctx.fillStyle = theme.back;
+      const left = x + wide + 6 * r > bbox.left + bbox.width ? x - wide - 4 * r : x + 4 * r;
+      const top = Math.max(bbox.top + 2 * r, y - 8 * r);
+      ctx.fillRect(left, top, wide, 17 * r);
+      ctx.fillStyle = theme.text;
+      ctx.fillText(text, left + 4 * r, top + 13 * r);
+      ctx.beginPath();
+      ctx.arc(x, y, 3.5 * r, 0, 2 * Math.PI);
+      ctx.fill();
+    });
   }
 
   function describe(i) {
@@ -159,6 +269,7 @@
     const begin = run.start[i] < run.first ? eventName(run, run.start[i]) : eventName(run, run.start[i]) + ' (' + phaseOf(run, run.start[i]) + ')';
     return [
       layerName(run, run.layer[i]),
+      ...(run.about && run.about.length > 0 && run.about[i] >= 0 ? run.texts[run.about[i]] : []),
       size(run.bytes[i]) + (run.trace ? ' asked for, ' + size(run.trace.block[i]) + ' taken' : '') + ', ' + categoryName(run.category[i]),
       'from ' + begin + ' ' + end,
     ];
@@ -169,6 +280,7 @@
     return words.filter(w => w !== '').join(', ');
   }
 
+  let under = -1; // the allocation below the pointer
   function hover(u) {
     const { left, top } = u.cursor;
     const idx = u.cursor.idx === null || u.cursor.idx === undefined ? null : Math.min(u.cursor.idx, run.events - 1);
@@ -180,10 +292,18 @@
     const column = Math.min(picture.w - 1, Math.floor(left * ratio));
     const row = Math.min(picture.h - 1, Math.floor(top * ratio));
     const i = picture.ids[row * picture.w + column];
+    under = i;
     tip.replaceChildren();
+    if (run.failure && plot.posToVal(left, 'x') > run.events) {
+      tip.append(element('div', run.failure.text));
+      return place(u, left, top);
+    }
     const lines = i >= 0 ? describe(i) : [];
     for (const l of [...lines, moment(idx)]) tip.append(element('div', l));
     if (i >= 0) tip.append(...stackLines(i, 24));
+    place(u, left, top);
+  }
+  function place(u, left, top) {
     tip.hidden = false;
     const x = u.over.offsetLeft + left;
     tip.style.left = Math.max(0, Math.min(x + 14, box.clientWidth - tip.offsetWidth - 4)) + 'px';
@@ -195,10 +315,11 @@
   // Moving
 
   function setView(min, max) {
-    const last = Math.max(1, run.events);
+    const last = Math.max(1, run.last);
     const width = Math.min(Math.max(max - min, 4), last);
     min = Math.max(0, Math.min(min, last - width));
     plot.setScale('x', { min, max: min + width });
+    box.dataset.view = [min, min + width].map(Math.round).join(' '); // for whoever wonders, and for tests
   }
   function zoom(factor, around) {
     const { min, max } = plot.scales.x;
@@ -219,8 +340,93 @@
     if (!quiet) say(moment(held));
   }
   function whole() {
-    setView(0, run.events);
+    setView(0, run.last);
     say('The whole run: ' + eventCount(run) + '.');
+  }
+
+  // move lets a pointer drag the picture, two pinch it, and Ctrl with the wheel zoom. The wheel alone is the page's.
+  function move(over) {
+    const down = new Map(); // pointers that are on the picture, and where
+    let from = null; // what a drag began with
+    let moved = false;
+    let due = 0;
+    const x = e => e.clientX - over.getBoundingClientRect().left;
+    const begin = () => {
+      const xs = [...down.values()];
+      from = { min: plot.scales.x.min, max: plot.scales.x.max, middle: xs.reduce((a, b) => a + b, 0) / xs.length, apart: xs.length > 1 ? Math.abs(xs[0] - xs[1]) : 0 };
+    };
+    over.addEventListener('pointerdown', e => {
+      if (e.button !== 0) return;
+      down.set(e.pointerId, x(e));
+      if (down.size === 1) moved = false;
+      begin();
+    });
+    over.addEventListener('pointermove', e => {
+      if (!down.has(e.pointerId)) return;
+      down.set(e.pointerId, x(e));
+      const xs = [...down.values()];
+      const middle = xs.reduce((a, b) => a + b, 0) / xs.length;
+      if (!moved && xs.length === 1 && Math.abs(middle - from.middle) < 4) return;
+      if (!moved) {
+        moved = true;
+        tip.hidden = true;
+        over.classList.add('moving');
+        over.setPointerCapture(e.pointerId);
+      }
+      if (due) return;
+      due = requestAnimationFrame(() => {
+        due = 0;
+        if (!from) return;
+        const now = [...down.values()];
+        if (now.length === 0) return;
+        const at = now.reduce((a, b) => a + b, 0) / now.length;
+        const factor = now.length > 1 && from.apart > 0 ? from.apart / Math.max(8, Math.abs(now[0] - now[1])) : 1;
+        const width = (from.max - from.min) * factor;
+        const value = from.min + (from.max - from.min) * from.middle / over.clientWidth; // what was below the fingers
+        const min = value - width * at / over.clientWidth;
+        setView(min, min + width);
+      });
+    });
+    const up = e => {
+      if (!down.delete(e.pointerId)) return;
+      over.classList.remove('moving');
+      if (down.size > 0) begin();
+    };
+    over.addEventListener('pointerup', up);
+    over.addEventListener('pointercancel', up);
+    over.addEventListener('click', () => {
+      if (moved || plot.cursor.idx === null || plot.cursor.idx === undefined) return;
+      const layer = under >= 0 && run.layer[under] >= 0 ? run.layers[run.layer[under]] : '';
+      hold(plot.cursor.idx);
+      mark(layer);
+    });
+    over.addEventListener('dblclick', whole);
+    over.addEventListener('wheel', e => {
+      const { min, max } = plot.scales.x;
+      if (e.ctrlKey || e.metaKey) zoom(Math.exp(Math.max(-1, Math.min(1, e.deltaY / 100)) * 0.25), plot.posToVal(e.offsetX, 'x'));
+      else if (Math.abs(e.deltaX) > Math.abs(e.deltaY)) setView(min + e.deltaX * (max - min) / over.clientWidth, max + e.deltaX * (max - min) / over.clientWidth);
+      else return;
+      e.preventDefault();
+    }, { passive: false });
+    over.addEventListener('mouseleave', () => { tip.hidden = true; });
+  }
+  // The names above the picture are to be clicked.
+  const phaseAt = e => {
+    const r = plot.over.getBoundingClientRect();
+    if (e.clientY >= r.top || e.clientY < r.top - band || e.clientX < r.left || e.clientX > r.right) return null;
+    const at = plot.posToVal(e.clientX - r.left, 'x');
+    if (e.clientY < r.top - 18) return stepsOf(run).find(s => s.begin <= at && at < s.end) || null;
+    const k = run.phases.findIndex((p, i) => p.begin <= at && at < phaseEnd(run, i));
+    return k < 0 ? null : { begin: run.phases[k].begin, end: phaseEnd(run, k) };
+  };
+  box.addEventListener('mousemove', e => { box.style.cursor = phaseAt(e) ? 'pointer' : ''; });
+  box.addEventListener('click', e => { const p = phaseAt(e); if (p) see(p.begin, p.end); });
+  // see shows a part of the run, and holds its peak.
+  function see(begin, end) {
+    setView(begin, end);
+    let most = begin;
+    for (let e = begin; e < end; e++) if (run.total[e] > run.total[most]) most = e;
+    hold(most);
   }
 
   box.addEventListener('keydown', e => {
@@ -245,7 +451,7 @@
       case 'Home': hold(0); break;
       case 'End': hold(run.events - 1); break;
       case 'Enter': hold(held); break;
-      case 'Escape': whole(); break;
+      case 'Escape': choose(''); whole(); break;
       default: return;
     }
     e.preventDefault();

@@ -1,15 +1,48 @@
 package page
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/report"
 )
 
-// Predicted is a predicted timeline, as the allocator replayed it, ready to be
-// drawn. What was reserved along the way, and what lies in the segments, is known
-// where the replay recorded its trace (caching.Config.Record).
-func Predicted(name string, t *timeline.Timeline, r *caching.Result) Run {
-	out := Run{Name: name, Timeline: t, Allocated: r.PeakAllocated.Allocated, Reserved: r.PeakReserved.Reserved}
+// Predicted is a predicted timeline, as the allocator replayed it, ready to be drawn: up to the request that it failed
+// on, where it did, and without the workspaces that there was no memory for. What was reserved along the way, and what
+// lies in the segments, is known where the replay recorded its trace (caching.Config.Record). about says in lines what a
+// block of the timeline is; nil says nothing.
+func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(block int32) []string) Run {
+	end := len(t.Events)
+	var failure *Failure
+	if r.OOM != nil {
+		end = r.OOMEvent
+		e := &t.Events[end]
+		failure = &Failure{Bytes: e.Bytes, Text: "Out of memory: " + report.Size(e.Bytes) + " are asked for, " +
+			report.Size(r.OOM.Allocated) + " are allocated and " + report.Size(r.OOM.Reserved) + " reserved"}
+		if e.Layer != timeline.NoLayer {
+			failure.Text += ", at " + show(t.Layers[e.Layer])
+		}
+	}
+	made := map[int]bool{} // events that got memory, where some did not
+	if len(r.Dropped) > 0 {
+		for _, e := range r.Allocator.Trace() {
+			if e.Action == caching.AllocBlock {
+				made[int(e.Event)] = true
+			}
+		}
+	}
+	part, at := partOf(t, end, func(event int) bool { return len(made) == 0 || made[event] })
+	out := Run{Name: name, Timeline: part, Allocated: r.PeakAllocated.Allocated, Reserved: r.PeakReserved.Reserved,
+		Failure: failure}
+	if about != nil {
+		out.About = make([][]string, part.Blocks)
+		for i := range t.Events[:end] {
+			if e := &t.Events[i]; e.Kind == timeline.Alloc && at.blocks[e.Block] >= 0 {
+				out.About[at.blocks[e.Block]] = about(e.Block)
+			}
+		}
+	}
 	label := map[int64]string{} // of what lies at an address at the end
 	var reserved int64
 	for _, e := range r.Allocator.Trace() {
@@ -27,7 +60,7 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result) Run {
 		default:
 			continue
 		}
-		out.Levels = append(out.Levels, Level{Event: int(e.Event), Bytes: reserved})
+		out.Levels = append(out.Levels, Level{Event: at.events[min(int(e.Event), end)], Bytes: reserved})
 	}
 	for _, s := range r.Allocator.Segments() {
 		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large"}
@@ -47,4 +80,38 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result) Run {
 		out.Segments = append(out.Segments, g)
 	}
 	return out
+}
+
+// places says where the events and blocks of a timeline are in a part of it.
+type places struct {
+	events []int   // the first that is not before it
+	blocks []int32 // -1 for none
+}
+
+// partOf returns the events before end, without the blocks that were not made. What the criterion and its backward pass
+// take, which are no layer's, becomes that of a layer "loss".
+func partOf(t *timeline.Timeline, end int, made func(event int) bool) (*timeline.Timeline, places) {
+	out := &timeline.Timeline{Events: make([]timeline.Event, 0, end), Layers: append(slices.Clip(t.Layers), "loss")}
+	at := places{make([]int, end+1), make([]int32, t.Blocks)}
+	for i := range at.blocks {
+		at.blocks[i] = -1
+	}
+	for i, e := range t.Events[:end] {
+		at.events[i] = len(out.Events)
+		if e.Layer == timeline.NoLayer && (e.Phase == timeline.Loss || e.Phase == timeline.Backward) {
+			e.Layer = int32(len(t.Layers))
+		}
+		if e.Kind == timeline.Alloc && made(i) {
+			at.blocks[e.Block] = out.Blocks
+			out.Blocks++
+		}
+		if e.Kind != timeline.Mark {
+			if e.Block = at.blocks[e.Block]; e.Block < 0 {
+				continue
+			}
+		}
+		out.Events = append(out.Events, e)
+	}
+	at.events[end] = len(out.Events)
+	return out, at
 }

@@ -1,25 +1,3 @@
-  const $ = id => document.getElementById(id);
-  const data = JSON.parse($('data').textContent);
-  const root = document.documentElement;
-
-  // Words
-
-  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'];
-  function size(n, digits = 2) {
-    let u = 0;
-    let v = Math.abs(n);
-    while (v >= 1024 && u + 1 < units.length) { v /= 1024; u++; }
-    return (n < 0 ? '-' : '') + (u === 0 ? v.toFixed(0) : v.toFixed(digits)) + ' ' + units[u];
-  }
-  const count = n => n.toLocaleString('en-US');
-  // Text only ever reaches the page as text.
-  function element(name, text, className) {
-    const e = document.createElement(name);
-    if (text !== undefined) e.textContent = text;
-    if (className) e.className = className;
-    return e;
-  }
-
   // Runs: what each event does and what is live after it
 
   const nothing = -2147483648; // what an event does that is no allocation and no free
@@ -50,6 +28,8 @@
       if (live > run.total[run.peakAt]) run.peakAt = e;
     }
     run.total[n] = live; // the last event has a width as all have
+    run.last = n + (run.failure ? Math.max(2, n * 0.04) : 0); // where the picture ends: a failure is drawn behind the events
+    if (run.failure) run.peakAt = Math.max(0, n - 1); // the moment that matters
     run.level = null;
     if (run.levels.length > 0) {
       run.level = new Float64Array(n + 1);
@@ -76,13 +56,15 @@
   let run = data.runs[0];
   const categoryName = c => (run.kinds || data.categories)[c];
   const layerName = (r, l) => (l < 0 ? 'no layer' : r.layers[l]);
+  const phaseName = p => (p.step > 0 ? 'step ' + p.step + ' ' : '') + p.name;
+  const phaseEnd = (r, k) => (k + 1 < r.phases.length ? r.phases[k + 1].begin : r.events);
   function phaseOf(r, event) {
     let found = null;
     for (const p of r.phases) {
       if (p.begin > event) break;
       found = p;
     }
-    return found === null ? '' : (found.step > 0 ? 'step ' + found.step + ' ' : '') + found.name;
+    return found === null ? '' : phaseName(found);
   }
   function liveAt(r, event) {
     const out = [];

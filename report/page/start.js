@@ -1,8 +1,6 @@
-  // Theme
+  // Every run that is shown begins here.
 
-  function setTheme(name) {
-    root.dataset.theme = name;
-    $('theme').textContent = name === 'dark' ? 'Light' : 'Dark';
+  repaint = () => {
     readColours();
     picture.key = '';
     build();
@@ -10,15 +8,18 @@
     tables();
     segments();
     traced();
-  }
-  $('theme').addEventListener('click', () => setTheme(root.dataset.theme === 'dark' ? 'light' : 'dark'));
-
+  };
   function start() {
     held = run.peakAt;
     wanted = null;
-    setTheme(root.dataset.theme || (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light'));
-    setView(0, run.events);
-    phaseButtons();
+    chosen = '';
+    repaint();
+    mark('');
+    // Where memory ran out early, most events are those of loading: the picture begins with the first step.
+    const step = run.failure ? run.phases.find(p => p.step > 0) : null;
+    setView(step ? step.begin : 0, run.last);
+    $('peak').textContent = run.failure ? 'Out of memory' : 'Peak';
+    places();
   }
   if ($('run')) {
     $('run').addEventListener('change', () => {

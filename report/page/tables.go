@@ -14,9 +14,16 @@ import (
 type table struct {
 	Title   string
 	Columns []report.Column
-	Rows    [][]cell
+	Rows    []row
 	Footer  []cell
-	More    int // rows left out
+	More    int  // rows left out
+	Layers  bool // a row is a layer of the picture
+}
+
+// A row is a line of a table.
+type row struct {
+	Layer string // of the timeline; empty where the row is none
+	Cells []cell
 }
 
 // A cell is text, with the number to sort it by where it is one.
@@ -29,96 +36,117 @@ type cell struct {
 // runView is what the page says of a run without any script.
 type runView struct {
 	Name       string
-	Peak       string
-	Where      string
-	Allocated  string
-	Reserved   string
-	Inferred   bool
-	Events     string
-	Categories [][3]string // name, size, share at the peak
-	Phases     [][4]string // step, phase, at its end, peak
+	Sentence   string
+	Categories [][3]string // name, size, share at the peak, the largest first
 }
 
-func runOf(r *Run) runView {
+// runOf describes a run, alone on its page or not.
+func runOf(r *Run, alone bool) runView {
 	t := r.Timeline
 	bytes, at := t.Peak()
-	v := runView{Name: show(r.Name), Peak: report.Size(bytes), Where: "nothing is ever allocated", Inferred: r.Inferred,
-		Events: report.Count(int64(len(t.Events)))}
+	v := runView{Name: show(r.Name), Sentence: "Nothing is ever allocated."}
+	if at < 0 {
+		return v
+	}
+	if v.Sentence = ""; alone && !r.Inferred {
+		return v.categories(t, bytes, at) // the page's facts say it
+	}
+	e := &t.Events[at]
+	v.Sentence = fmt.Sprintf("%s live at the peak, in step %d, %s", report.Size(bytes), e.Step, e.Phase)
+	if e.Layer != timeline.NoLayer {
+		v.Sentence += ", at " + show(t.Layers[e.Layer])
+	}
+	v.Sentence += "."
 	if r.Allocated > 0 {
-		v.Allocated = report.Size(r.Allocated)
+		v.Sentence += " The allocator's peak: " + report.Size(r.Allocated) + " allocated"
+		if r.Reserved > 0 {
+			v.Sentence += ", " + report.Size(r.Reserved) + " reserved"
+		}
+		v.Sentence += "."
 	}
-	if r.Reserved > 0 {
-		v.Reserved = report.Size(r.Reserved)
+	if r.Inferred {
+		v.Sentence += " Categories and phases are inferred from the recorded stacks."
 	}
-	if at >= 0 {
-		e := &t.Events[at]
-		v.Where = fmt.Sprintf("in step %d, %s", e.Step, e.Phase)
-		if e.Layer != timeline.NoLayer {
-			v.Where += ", at " + show(t.Layers[e.Layer])
+	return v.categories(t, bytes, at)
+}
+
+// categories adds what was live at an event, in so many bytes.
+func (v runView) categories(t *timeline.Timeline, bytes int64, at int) runView {
+	by := t.ByCategory(at)
+	var order []timeline.Category
+	for c := range timeline.NumCategories {
+		if by[c] > 0 {
+			order = append(order, c)
 		}
 	}
-	for c, n := range t.ByCategory(at) {
-		if n > 0 {
-			v.Categories = append(v.Categories, [3]string{timeline.Category(c).String(), report.Size(n),
-				strconv.FormatFloat(float64(n)/float64(bytes)*100, 'f', 1, 64) + " %"})
-		}
+	slices.SortStableFunc(order, func(a, b timeline.Category) int { return cmp.Compare(by[b], by[a]) })
+	for _, c := range order {
+		v.Categories = append(v.Categories, [3]string{categoryWord(c), report.Size(by[c]),
+			strconv.FormatFloat(float64(by[c])/float64(bytes)*100, 'f', 1, 64) + " %"})
 	}
-	v.Phases = phases(t)
 	return v
 }
 
-// phases lists each phase with what is live at its end and at its peak.
-func phases(t *timeline.Timeline) [][4]string {
-	var out [][4]string
-	var live, peak int64
-	flush := func(e *timeline.Event) {
-		out = append(out, [4]string{strconv.Itoa(int(e.Step)), e.Phase.String(), report.Size(live), report.Size(peak)})
-	}
+// categoryWord is what the report calls a category.
+func categoryWord(c timeline.Category) string { return report.CategoryWord(c.String()) }
+
+// A phase is a part of a run, with what is live at its end and at its peak.
+type phase struct {
+	step      int32
+	name      string
+	end, peak int64
+}
+
+func phases(t *timeline.Timeline) []phase {
+	var out []phase
+	var live int64
+	sizes := make([]int64, t.Blocks)
 	for i := range t.Events {
 		e := &t.Events[i]
-		if i > 0 && (t.Events[i-1].Step != e.Step || t.Events[i-1].Phase != e.Phase) {
-			flush(&t.Events[i-1])
-			peak = live
+		if k := len(out); k == 0 || out[k-1].step != e.Step || out[k-1].name != e.Phase.String() {
+			out = append(out, phase{e.Step, e.Phase.String(), live, live})
 		}
 		switch e.Kind {
 		case timeline.Alloc:
+			sizes[e.Block] = e.Bytes
 			live += e.Bytes
 		case timeline.Free:
-			live -= e.Bytes
+			live -= sizes[e.Block]
 		}
-		peak = max(peak, live)
-	}
-	if len(t.Events) > 0 {
-		flush(&t.Events[len(t.Events)-1])
+		p := &out[len(out)-1]
+		p.end, p.peak = live, max(p.peak, live)
 	}
 	return out
 }
 
+// tables are those of the timelines, then the others.
 func tables(p *Page) ([]table, error) {
 	var out []table
-	for i := range p.Runs {
-		title := "Layers"
-		if len(p.Runs) > 1 {
-			title = "Layers, " + show(p.Runs[i].Name)
-		}
-		out = append(out, tableOf(title, layerGrid(p.Runs[i].Timeline)))
-	}
-	if len(p.Runs) == 2 {
-		c := tableOf("Differences by layer, the largest first", differences(&p.Runs[0], &p.Runs[1]))
-		out = append([]table{tableOf("Differences by category", categoryDifferences(&p.Runs[0], &p.Runs[1])), c}, out...)
+	switch len(p.Runs) {
+	case 0:
+	case 2:
+		a, b := &p.Runs[0], &p.Runs[1]
+		layers, names := differences(a, b)
+		out = append(out, tableOf("Differences by category", categoryDifferences(a, b), nil),
+			tableOf("Differences by layer, the largest first", layers, names),
+			tableOf("Differences by phase", phaseDifferences(a, b), nil))
+	default:
+		layers, names := layerGrid(&p.Runs[0])
+		out = append(out, tableOf("Layers", layers, names), tableOf("Phases", phaseGrid(p.Runs[0].Timeline), nil))
 	}
 	for _, t := range p.Tables {
 		if t.Grid == nil {
 			return nil, fmt.Errorf("page: table %q has no grid", t.Title)
 		}
-		out = append(out, tableOf(t.Title, t.Grid))
+		out = append(out, tableOf(t.Title, t.Grid, nil))
 	}
 	return out, nil
 }
 
-// tableOf escapes a grid and finds its numbers.
-func tableOf(title string, g *report.Grid) table {
-	t := table{Title: clean(title)}
+// tableOf escapes a grid and finds its numbers. layers are the timeline's names of the layers that its rows are of; nil
+// where they are of none.
+func tableOf(title string, g *report.Grid, layers []string) table {
+	t := table{Title: clean(title), Layers: layers != nil}
 	for _, c := range g.Columns {
 		c.Title = clean(c.Title)
 		t.Columns = append(t.Columns, c)
@@ -141,7 +169,11 @@ func tableOf(title string, g *report.Grid) table {
 				cells[k].Number, cells[k].Text = number(s)
 			}
 		}
-		t.Rows = append(t.Rows, cells)
+		line := row{Cells: cells}
+		if layers != nil {
+			line.Layer = show(layers[i])
+		}
+		t.Rows = append(t.Rows, line)
 	}
 	return t
 }
@@ -211,19 +243,42 @@ func layerSums(t *timeline.Timeline) []layerSum {
 	return slices.DeleteFunc(sums, func(s layerSum) bool { return s.count == 0 })
 }
 
-func layerGrid(t *timeline.Timeline) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Layer", File: true},
-		{Title: "At the peak", Right: true}, {Title: "Largest", Right: true}, {Title: "Allocated in all", Right: true},
-		{Title: "Allocations", Right: true}}}
-	for i, s := range layerSums(t) {
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), s.name, bytesCell(s.atPeak), bytesCell(s.largest),
-			bytesCell(s.total), strconv.FormatInt(s.count, 10)})
+// layerGrid is what a run's layers take, with what the model says of them, and their names in the timeline.
+func layerGrid(r *Run) (*report.Grid, []string) {
+	g := &report.Grid{Columns: []report.Column{{Title: "Layer", File: true}}}
+	if r.Modules != nil {
+		g.Columns = append(g.Columns, report.Column{Title: "Operator", File: true}, report.Column{Title: "Output", Code: true},
+			report.Column{Title: "Parameters", Right: true}, report.Column{Title: "Saved", Right: true})
+	}
+	g.Columns = append(g.Columns, report.Column{Title: "At the peak", Right: true}, report.Column{Title: "Largest", Right: true},
+		report.Column{Title: "Allocations", Right: true})
+	var names []string
+	for _, s := range layerSums(r.Timeline) {
+		row := []string{s.name}
+		if r.Modules != nil {
+			cells := [4]string{}
+			if m, ok := r.Modules[s.name]; ok {
+				cells = [4]string{m.Operator, m.Output, report.Count(m.Parameters), bytesCell(m.Saved)}
+			}
+			row = append(row, cells[:]...)
+		}
+		g.Rows = append(g.Rows, append(row, bytesCell(s.atPeak), bytesCell(s.largest), report.Count(s.count)))
+		names = append(names, s.name)
+	}
+	return g, names
+}
+
+func phaseGrid(t *timeline.Timeline) *report.Grid {
+	g := &report.Grid{Columns: []report.Column{{Title: "Step", Right: true}, {Title: "Phase"}, {Title: "Peak", Right: true},
+		{Title: "At its end", Right: true}}}
+	for _, p := range phases(t) {
+		g.Rows = append(g.Rows, []string{strconv.Itoa(int(p.step)), p.name, bytesCell(p.peak), bytesCell(p.end)})
 	}
 	return g
 }
 
 // differences sets the layers of two runs that bear the same name beside each other.
-func differences(a, b *Run) *report.Grid {
+func differences(a, b *Run) (*report.Grid, []string) {
 	type pair struct {
 		name string
 		n    [2]int64
@@ -242,11 +297,25 @@ func differences(a, b *Run) *report.Grid {
 		}
 	}
 	slices.SortStableFunc(all, func(x, y pair) int { return cmp.Compare(abs(y.n[1]-y.n[0]), abs(x.n[1]-x.n[0])) })
-	g := &report.Grid{Columns: []report.Column{{Title: "#", Right: true}, {Title: "Layer", File: true},
+	g := &report.Grid{Columns: []report.Column{{Title: "Layer", File: true},
 		{Title: show(a.Name), Right: true}, {Title: show(b.Name), Right: true}, {Title: "Difference", Right: true}}}
+	names := make([]string, len(all))
 	for i, p := range all {
-		g.Rows = append(g.Rows, []string{strconv.Itoa(i + 1), p.name, bytesCell(p.n[0]), bytesCell(p.n[1]),
-			bytesCell(p.n[1] - p.n[0])})
+		names[i] = p.name
+		g.Rows = append(g.Rows, []string{p.name, bytesCell(p.n[0]), bytesCell(p.n[1]), bytesCell(p.n[1] - p.n[0])})
+	}
+	return g, names
+}
+
+// phaseDifferences sets the phases of two runs beside each other, as long as both go through the same ones.
+func phaseDifferences(a, b *Run) *report.Grid {
+	g := &report.Grid{Columns: []report.Column{{Title: "Step", Right: true}, {Title: "Phase"},
+		{Title: "Peak, " + show(a.Name), Right: true}, {Title: "Peak, " + show(b.Name), Right: true},
+		{Title: "Difference", Right: true}}}
+	x, y := phases(a.Timeline), phases(b.Timeline)
+	for i := 0; i < len(x) && i < len(y) && x[i].step == y[i].step && x[i].name == y[i].name; i++ {
+		g.Rows = append(g.Rows, []string{strconv.Itoa(int(x[i].step)), x[i].name, bytesCell(x[i].peak), bytesCell(y[i].peak),
+			bytesCell(y[i].peak - x[i].peak)})
 	}
 	return g
 }
@@ -263,7 +332,7 @@ func categoryDifferences(a, b *Run) *report.Grid {
 			continue
 		}
 		sum[0], sum[1] = sum[0]+x[c], sum[1]+y[c]
-		g.Rows = append(g.Rows, []string{c.String(), bytesCell(x[c]), bytesCell(y[c]), bytesCell(y[c] - x[c])})
+		g.Rows = append(g.Rows, []string{categoryWord(c), bytesCell(x[c]), bytesCell(y[c]), bytesCell(y[c] - x[c])})
 	}
 	g.Footer = []string{"all", report.Size(sum[0]), report.Size(sum[1]), report.Size(sum[1] - sum[0])}
 	return g
