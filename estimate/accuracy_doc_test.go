@@ -84,9 +84,10 @@ func section(w *strings.Builder, title string, all []outcome) {
 		fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", k, len(groups[k]),
 			a.median, a.p90, a.worst, r.median, r.p90, r.worst)
 	}
-	h := boundsOf(all)
 	d := spreadOf(all, func(o outcome) float64 { return o.device })
-	fmt.Fprintf(w, "\n`device_bytes` against nvidia-smi: median %.2f %%, 90 %% within %.2f %%. `upper_bound_bytes` holds in %d of %d, on average %.1f %% above.\n", d.median, d.p90, h.holds, len(all), h.mean)
+	fmt.Fprintf(w, "\n`device_bytes` against nvidia-smi: median %.2f %%, 90 %% within %.2f %%. `upper_bound_bytes` %v;\n", d.median,
+		d.p90, boundsOf(all, upper))
+	fmt.Fprintf(w, "`likely_bytes` %v; `safe_bytes` %v.\n", boundsOf(all, likely), boundsOf(all, safe))
 	fmt.Fprintln(w, "\nThe ten worst by allocated:")
 	fmt.Fprintln(w, "\n| case | export | allocated | reserved |\n|---|---|---:|---:|")
 	for _, o := range worstOf(all, 10) {

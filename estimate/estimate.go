@@ -22,6 +22,7 @@ type Options struct {
 	Inputs  map[string][]int64 // shapes of inputs, by name
 	Without []string           // guesses that are switched off: names of rows of fromonnx/dialect and of lifetime.Rules
 	With    []string           // unproven guesses that are made all the same
+	BuiltIn bool               // the model is built in, so that runs of this very model were measured
 	Strict  bool               // refuse a model that is not understood in full
 	Step    *Step              // the run to simulate; nil for none
 }
@@ -73,6 +74,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 	a, ws, m, types := b.a, b.ws, b.a.Model, b.a.Types
 	r := &Report{
 		Schema:   Schema,
+		WayIn:    b.way,
 		Settings: Settings{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs},
 		Model: Model{
 			Name:     opt.Name,

@@ -19,7 +19,8 @@ type Fitting struct {
 	GPU     string  `json:"gpu,omitempty"`
 	Memory  int64   `json:"memory_bytes"`     // what the process may take on the device
 	Batch   int64   `json:"batch"`            // the largest whose device memory fits; 0 when not even one sample does
-	Safe    int64   `json:"safe_batch"`       // the largest whose upper bound fits
+	Likely  int64   `json:"likely_batch"`     // the largest whose Peak.Likely fits
+	Safe    int64   `json:"safe_batch"`       // the largest whose Peak.Safe fits
 	Curve   []Point `json:"curve"`            // every batch that was simulated, in order
 	Capped  bool    `json:"capped,omitempty"` // Batch is not the largest that fits, but the largest that was tried
 	Notes   []Note  `json:"notes"`
@@ -34,15 +35,41 @@ type Point struct {
 	Allocated  int64  `json:"allocated_bytes"`
 	Reserved   int64  `json:"reserved_bytes"`
 	Device     int64  `json:"device_bytes"`
+	Likely     int64  `json:"likely_bytes"`
+	SafeBytes  int64  `json:"safe_bytes"`
 	UpperBound int64  `json:"upper_bound_bytes"`
 	Phase      string `json:"phase"` // of the peak
 	Fits       bool   `json:"fits"`
-	Safe       bool   `json:"safe"` // the upper bound fits as well
+	Safe       bool   `json:"safe"` // SafeBytes fit as well
 }
 
 func (p Point) device() int64 { return p.Device }
 
-func (p Point) upper() int64 { return p.UpperBound }
+func (p Point) likely() int64 { return p.Likely }
+
+func (p Point) safe() int64 { return p.SafeBytes }
+
+// At returns the device memory of a batch with a confidence.
+func (p *Point) At(c Confidence) int64 {
+	switch c {
+	case Predicted:
+		return p.Device
+	case Likely:
+		return p.Likely
+	}
+	return p.SafeBytes
+}
+
+// Largest returns the largest batch that fits with a confidence; 0 for none.
+func (f *Fitting) Largest(c Confidence) int64 {
+	switch c {
+	case Predicted:
+		return f.Batch
+	case Likely:
+		return f.Likely
+	}
+	return f.Safe
+}
 
 // line returns the largest batch of at most so much memory if sizes lie on the straight line through two points: any
 // larger one where it is level. What the optimizer takes at its peak does not depend on the batch.
@@ -67,7 +94,7 @@ var ErrNoBatch = errors.New("the model has no batch to choose")
 const manyNodes = 20_000
 
 // Largest finds the largest batch whose run takes at most so many bytes of device memory, and the largest whose
-// upper bound does. It doubles the batch until the run is too large, then halves the interval; in a graph of many
+// safe figure does. It doubles the batch until the run is too large, then halves the interval; in a graph of many
 // nodes it goes where the straight line through two batches that it tried says. Every batch on the way is simulated
 // anew. Memory grows with the batch but for the steps of cuDNN's workspaces, so a somewhat larger batch may fit by
 // luck; none below the one that it returns was seen to fail.
@@ -145,19 +172,22 @@ func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error
 		good = search(good, bad, Point.device)
 	}
 	f.Batch = good
-	// The safe batch is at or below the other: take the tried ones around it.
-	low, high := int64(0), good+1
-	for _, p := range seen {
-		if p.Safe && p.Batch <= good {
-			low = max(low, p.Batch)
+	// The surer batches are at or below it: take the tried ones around them.
+	surer := func(size func(Point) int64) int64 {
+		low, high := int64(0), good+1
+		for _, p := range seen {
+			if p.Device > 0 && size(p) <= memory && p.Batch <= good {
+				low = max(low, p.Batch)
+			}
 		}
-	}
-	for _, p := range seen {
-		if !p.Safe && p.Batch > low {
-			high = min(high, p.Batch)
+		for _, p := range seen {
+			if (p.Device == 0 || size(p) > memory) && p.Batch > low {
+				high = min(high, p.Batch)
+			}
 		}
+		return search(low, high, size)
 	}
-	f.Safe = search(low, high, Point.upper)
+	f.Likely, f.Safe = surer(Point.likely), surer(Point.safe)
 	for _, p := range seen {
 		if p.Device > 0 { // the others are beyond 64 bits
 			f.Curve = append(f.Curve, p)
@@ -212,7 +242,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 // at is the point of a run whose peak is k.
 func (f *Fitting) at(batch int64, k *Peak) Point {
 	return Point{
-		Batch: batch, Allocated: k.Allocated, Reserved: k.Reserved, Device: k.Device, UpperBound: k.UpperBound, Phase: k.Phase,
-		Fits: k.Device <= f.Memory, Safe: k.UpperBound <= f.Memory,
+		Batch: batch, Allocated: k.Allocated, Reserved: k.Reserved, Device: k.Device, Likely: k.Likely,
+		SafeBytes: k.Safe, UpperBound: k.UpperBound, Phase: k.Phase, Fits: k.Device <= f.Memory, Safe: k.Safe <= f.Memory,
 	}
 }

@@ -36,7 +36,7 @@ func TestLargest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s.Peak.Device, s.Peak.UpperBound
+			return s.Peak.Device, s.Peak.Safe
 		}
 		fits, _ := device(f.Batch)
 		next, _ := device(f.Batch + 1)
@@ -51,7 +51,7 @@ func TestLargest(t *testing.T) {
 			if i > 0 && p.Batch <= f.Curve[i-1].Batch {
 				t.Errorf("%s: batch %d follows %d", c.model, p.Batch, f.Curve[i-1].Batch)
 			}
-			if p.Fits != (p.Device <= c.memory) || p.Safe != (p.UpperBound <= c.memory) {
+			if p.Fits != (p.Device <= c.memory) || p.Safe != (p.SafeBytes <= c.memory) {
 				t.Errorf("%s: %+v", c.model, p)
 			}
 		}
@@ -148,8 +148,8 @@ func TestWhatCannotRun(t *testing.T) {
 	if err != nil || limited.OOM == nil || limited.Peak.Reserved <= 1<<30 {
 		t.Fatalf("%+v, %v", limited.OOM, err)
 	}
-	limited.Judge(Step{MemoryLimit: 1 << 30}, 64<<30, true)
-	if limited.OK() || len(limited.Fits) != 2 || limited.Fits[0].Fits || limited.Fits[1].By != "upper_bound_bytes" {
+	limited.Judge(Step{MemoryLimit: 1 << 30}, 64<<30, Safe)
+	if limited.OK() || len(limited.Fits) != 2 || limited.Fits[0].Fits || limited.Fits[1].By != "safe_bytes" {
 		t.Errorf("%+v", limited.Fits)
 	}
 }

@@ -53,7 +53,7 @@ func TestAccuracyOnFurtherModels(t *testing.T) {
 			if *onlyModel == "" && *onlyCase == "" {
 				hold(t, all, defended)
 				hold(t, trained, defended[:3])
-				holdBound(t, all, 92, 6)
+				holdBound(t, all, upper, 92, 6)
 				holdDoc(t, s.title, all)
 				holdDoc(t, s.title+trainedTitle, trained)
 			}

@@ -20,20 +20,17 @@ type Fit struct {
 	Name  string `json:"name,omitempty"`
 	Bytes int64  `json:"limit_bytes"`
 	Need  int64  `json:"need_bytes"` // what was compared with it
-	By    string `json:"by"`         // which figure of the peak that is: device_bytes, upper_bound_bytes or reserved_bytes
+	By    string `json:"by"`         // which figure of the peak that is: device_bytes, likely_bytes, safe_bytes or reserved_bytes
 	Fits  bool   `json:"fits"`
 }
 
 // Judge holds the run against the sizes that its step sets, and against a budget for the device
-// memory unless that is 0. With upper it is the upper bound that must fit, where the device memory counts.
-func (r *Report) Judge(s Step, budget int64, upper bool) {
+// memory unless that is 0. Where the device memory counts, it is that with this confidence which must fit.
+func (r *Report) Judge(s Step, budget int64, c Confidence) {
 	if r.Peak == nil {
 		return
 	}
-	need, by := r.Peak.Device, "device_bytes"
-	if upper {
-		need, by = r.Peak.UpperBound, "upper_bound_bytes"
-	}
+	need, by := r.Peak.At(c)
 	if s.MemoryLimit > 0 {
 		r.Fits = append(r.Fits, Fit{Limit: MemoryLimit, Bytes: s.MemoryLimit, Need: r.Peak.Reserved, By: "reserved_bytes",
 			Fits: r.OOM == nil})

@@ -22,7 +22,7 @@ import (
 func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	sum := rec.Summary()
 	r := &Report{
-		Schema: Schema,
+		Schema: Schema, WayIn: RecordedWay,
 		Model: Model{
 			Name: opt.Name, Producer: strings.TrimSpace("torch " + rec.Torch), Opsets: map[string]int64{}, Nodes: len(rec.Calls),
 			Inputs: make([]module.Tensor, 0, len(sum.Inputs)), Outputs: []module.Tensor{},
@@ -173,6 +173,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 		spare.bytes = scriptBytes
 	}
 	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
+	sim.confide(marginOf(RecordedWay, !run.Trains))
 	return sim, run, nil
 }
 

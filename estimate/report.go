@@ -13,6 +13,7 @@ const Schema = "memestimate/1"
 type Report struct {
 	Schema      string         `json:"schema"`
 	Model       Model          `json:"model"`
+	WayIn       module.Way     `json:"way_in"` // how the model came here, which Likely and Safe of the peak depend on
 	Settings    Settings       `json:"settings"`
 	Parameters  module.Tensors `json:"parameters"`
 	Buffers     module.Tensors `json:"buffers"`

@@ -95,6 +95,9 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		r.Notes = append(r.Notes, elsewhere(s.GPU))
 	}
+	if n, ok := wayNote(b.way, s.Infer); ok {
+		r.Notes = append(r.Notes, n)
+	}
 	if r.Guesses, err = b.passed(s, sim); err != nil {
 		return err
 	}

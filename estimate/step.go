@@ -71,6 +71,7 @@ type Bound struct {
 	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
 
 	constants module.Tensors
+	way       module.Way
 	without   map[string]bool // guesses that are switched off
 	with      map[string]bool // unproven ones that are made
 
@@ -96,6 +97,12 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	b := &Bound{a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without), with: named(opt.With)}
+	switch b.way = a.Way(); {
+	case b.way == "":
+		b.way = OtherWay
+	case opt.BuiltIn && (b.way == module.TorchScript || b.way == module.TorchExport):
+		b.way = BuiltIn
+	}
 	if tied, ok := fromonnx.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
 		b.tied = &tied
 		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
@@ -117,7 +124,7 @@ func (b *Bound) guessedLargest() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
 	if b.largest == nil {
-		b.largest = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, without: b.without, with: unproven(),
+		b.largest = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way, without: b.without, with: unproven(),
 			isLargest: true}
 	}
 	return b.largest
@@ -190,8 +197,17 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 
 // Simulate runs the model and replays what it requests through the allocator. The upper bound has room for what is not
 // known: see upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that
-// takes more.
+// takes more. What is likely and safe follows from it by how the model came here.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
+	sim, err := b.simulateBounded(s)
+	if err == nil {
+		sim.confide(marginOf(b.way, s.Infer))
+	}
+	return sim, err
+}
+
+// simulateBounded is Simulate without what is likely and safe.
+func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
 	if err != nil {
 		return nil, err
@@ -200,7 +216,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	s.Record = false
 	if s.Compile && !s.Infer {
 		s.Compile = false
-		eager, err := b.Simulate(s)
+		eager, err := b.simulateBounded(s)
 		if err != nil {
 			return nil, err
 		}
@@ -216,7 +232,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	default:
 		return sim, nil
 	}
-	other, err := b.Simulate(s)
+	other, err := b.simulateBounded(s)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +240,7 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	return sim, nil
 }
 
-// simulateOnce is Simulate without the upper bound.
+// simulateOnce is Simulate without the upper bound and what follows from it.
 func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	conf, err := s.parse()
 	if err != nil {

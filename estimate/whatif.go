@@ -16,6 +16,8 @@ type Variant struct {
 	Allocated  int64  `json:"allocated_bytes"`
 	Reserved   int64  `json:"reserved_bytes"`
 	Device     int64  `json:"device_bytes"`
+	Likely     int64  `json:"likely_bytes"`
+	Safe       int64  `json:"safe_bytes"`
 	UpperBound int64  `json:"upper_bound_bytes"`
 	Fits       *bool  `json:"fits,omitempty"` // the limits of the step; absent without any
 	Error      string `json:"error,omitempty"`
@@ -125,7 +127,9 @@ func (b *Bound) try(m *onnxload.Model, opt Options, t trial) Variant {
 		v.Error = err.Error()
 		return v
 	}
-	v.Allocated, v.Reserved, v.Device, v.UpperBound = sim.Peak.Allocated, sim.Peak.Reserved, sim.Peak.Device, sim.Peak.UpperBound
+	k := &sim.Peak
+	v.Allocated, v.Reserved, v.Device = k.Allocated, k.Reserved, k.Device
+	v.Likely, v.Safe, v.UpperBound = k.Likely, k.Safe, k.UpperBound
 	if limited {
 		tight, err := b.Simulate(s)
 		fits := err == nil && tight.Replay.OOM == nil

@@ -25,7 +25,7 @@ type Answer struct {
 type GPUFit struct {
 	Name  string
 	Fits  bool // what is predicted does
-	Tight bool // and the upper bound does not
+	Tight bool // and what is safe does not
 }
 
 // A Look is what a terminal can show.
@@ -137,13 +137,13 @@ func (s *screen) judgement(f *estimate.Fit) string {
 		unit.format(over), unit.name, word)
 }
 
-// figures are the four figures that people check, each with the name that they check it with.
+// figures are the three figures that people check, each with the name that they check it with, and two to plan with.
 func (a *Answer) figures(s *screen) {
-	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.UpperBound)
+	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.Safe)
 	s.gap()
-	least, most := "", "should workspaces or addresses differ"
+	least, likely, safe := "", "one run in twenty takes more", "fewer than two runs in a hundred take more"
 	if a.Report.Incomplete() { // nobody knows how much is missing
-		least, most = "at least ", "if only what is modelled counts"
+		least, likely, safe = "at least ", "if only what is modelled counts", "if only what is modelled counts"
 	}
 	for _, f := range []struct {
 		what  string
@@ -153,7 +153,8 @@ func (a *Answer) figures(s *screen) {
 		{least + "allocated", p.Allocated, "torch.cuda.max_memory_allocated()"},
 		{least + "reserved", p.Reserved, "torch.cuda.max_memory_reserved()"},
 		{least + "on the GPU", p.Device, "nvidia-smi"},
-		{"at most", p.UpperBound, most},
+		{"likely", p.Likely, likely},
+		{"safe", p.Safe, safe},
 	} {
 		size := unit.format(f.bytes) + " " + unit.name
 		s.line(fmt.Sprintf("%-*s  %s  %s", len(least)+10, f.what, s.bold(fmt.Sprintf("%12s", size)), f.about))
@@ -195,7 +196,7 @@ func pieces(r *estimate.Report) (out []piece) {
 
 // bar draws what holds the memory at the peak, and names it.
 func (a *Answer) bar(s *screen) {
-	all, unit := pieces(a.Report), largeUnit(a.Report.Peak.UpperBound)
+	all, unit := pieces(a.Report), largeUnit(a.Report.Peak.Safe)
 	cells := shares(all, min(s.Width, 80))
 	var bar strings.Builder
 	var legend []string
@@ -249,7 +250,7 @@ func shares(all []piece, cells int) []int {
 
 // places says when the peak is, which layers hold most then, and where the run fits.
 func (a *Answer) places(s *screen) {
-	r, unit := a.Report, largeUnit(a.Report.Peak.UpperBound)
+	r, unit := a.Report, largeUnit(a.Report.Peak.Safe)
 	s.gap()
 	s.text("peak", Moment(r.Peak.Phase, r.Peak.Step, r.Peak.Layer))
 	s.layers(LargestLayers(r, 5), unit)

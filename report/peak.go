@@ -79,11 +79,16 @@ func Breakdown(r *estimate.Report) *Grid {
 		}
 		g.Rows = append(g.Rows, []string{what, Count(p.bytes), unit.format(p.bytes), p.about})
 	}
-	about := "should workspaces, addresses or lifetimes differ"
-	if r.Incomplete() {
-		about = "if only what is modelled counts"
+	for _, row := range []part{
+		{"at most", r.Peak.UpperBound, "should workspaces, addresses or lifetimes differ", false},
+		{"likely", r.Peak.Likely, "one run in twenty takes more", false},
+		{"safe", r.Peak.Safe, "fewer than two runs in a hundred take more", false},
+	} {
+		if r.Incomplete() {
+			row.about = "if only what is modelled counts"
+		}
+		g.Rows = append(g.Rows, []string{row.what, Count(row.bytes), unit.format(row.bytes), row.about})
 	}
-	g.Rows = append(g.Rows, []string{"at most", Count(r.Peak.UpperBound), unit.format(r.Peak.UpperBound), about})
 	return g
 }
 
@@ -209,7 +214,7 @@ func Headline(r *estimate.Report) []string { return append(sentences(r), verdict
 // sentences say in two lines what the run takes, and when.
 func sentences(r *estimate.Report) []string {
 	p := r.Peak
-	lower, upper := "", ", "+Size(p.UpperBound)+" at most"
+	lower, upper := "", fmt.Sprintf(", %s likely, %s safe", Size(p.Likely), Size(p.Safe))
 	if r.Incomplete() { // nobody knows how much is missing
 		lower, upper = "at least ", ""
 	}
@@ -279,8 +284,8 @@ var limitWords = map[string]string{estimate.Budget: "the budget", estimate.Capac
 	estimate.MemoryLimit: "the limit of the allocator"}
 
 // needWords say which figure was held against it.
-var needWords = map[string]string{"device_bytes": "on the device", "upper_bound_bytes": "at most on the device",
-	"reserved_bytes": "reserved"}
+var needWords = map[string]string{"device_bytes": "on the device", "likely_bytes": "likely on the device",
+	"safe_bytes": "on the device to be safe", "reserved_bytes": "reserved"}
 
 // Judgement says how a run and a limit compare.
 func Judgement(f *estimate.Fit) string {
@@ -316,14 +321,15 @@ func verdicts(r *estimate.Report) (out []string) {
 
 // FitCurve returns the batches that were tried for a fitting. With exact, sizes are bytes.
 func FitCurve(f *estimate.Fitting, exact bool) *Grid {
-	titles := []string{"batch", "allocated", "reserved", "device", "at most"}
+	titles := []string{"batch", "allocated", "reserved", "device", "likely", "safe"}
 	largest := f.Memory
 	for _, p := range f.Curve {
-		largest = max(largest, p.UpperBound)
+		largest = max(largest, p.SafeBytes)
 	}
 	size := func(n int64) string { return strconv.FormatInt(n, 10) }
 	if exact {
-		titles = []string{"batch", "allocated_bytes", "reserved_bytes", "device_bytes", "upper_bound_bytes"}
+		titles = []string{"batch", "allocated_bytes", "reserved_bytes", "device_bytes", "likely_bytes", "safe_bytes",
+			"upper_bound_bytes"}
 	} else {
 		unit := largeUnit(largest)
 		size = unit.format
@@ -333,17 +339,19 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 	}
 	g := &Grid{}
 	for i, t := range titles {
-		g.Columns = append(g.Columns, Column{Title: t, Right: true, Spare: []int{0, 3, 2, 0, 0}[i]})
+		g.Columns = append(g.Columns, Column{Title: t, Right: true, Spare: []int{0, 3, 2, 0, 4, 0, 0}[i]})
 	}
 	g.Columns = append(g.Columns, Column{Title: "peak_phase", Spare: 4}, Column{Title: "fits"})
 	if !exact {
-		g.Columns[5].Title = "peak in"
+		g.Columns[6].Title = "peak in"
 	}
 	for _, p := range f.Curve {
 		fits := "no"
 		switch {
 		case p.Safe:
 			fits = "safe"
+		case p.Device > 0 && p.Likely <= f.Memory:
+			fits = "likely"
 		case p.Fits:
 			fits = "yes"
 		}
@@ -351,42 +359,56 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 		if exact {
 			batch = size(p.Batch)
 		}
-		g.Rows = append(g.Rows, []string{batch, size(p.Allocated), size(p.Reserved), size(p.Device), size(p.UpperBound),
-			p.Phase, fits})
+		row := []string{batch, size(p.Allocated), size(p.Reserved), size(p.Device), size(p.Likely), size(p.SafeBytes)}
+		if exact {
+			row = append(row, size(p.UpperBound))
+		}
+		g.Rows = append(g.Rows, append(row, p.Phase, fits))
 	}
 	return g
 }
 
-// FitSentences say which batch fits; with upper, which one is safe comes first.
-func FitSentences(f *estimate.Fitting, upper bool) []string {
+// FitSentences say which batch fits, the one with the confidence that was asked for first.
+func FitSentences(f *estimate.Fitting, sure estimate.Confidence) []string {
 	where := Size(f.Memory)
 	if f.GPU != "" {
 		where += " of " + f.GPU
 	}
-	head := fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), Setting(f.Settings))
-	point := func(batch int64) estimate.Point {
-		i, _ := slices.BinarySearchFunc(f.Curve, batch, func(p estimate.Point,
-			b int64) int {
-			return cmp.Compare(p.Batch, b)
-		})
-		return f.Curve[i]
-	}
-	fits := fmt.Sprintf("not even one sample fits %s: it takes %s", where, Size(f.Curve[0].Device))
-	if f.Batch > 0 {
-		largest := "is the largest that fits"
-		if f.Capped {
-			largest = "is the largest that is tried, and fits"
+	out := []string{fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), Setting(f.Settings))}
+	order := []estimate.Confidence{sure}
+	for _, c := range estimate.Confidences() {
+		if c != sure {
+			order = append(order, c)
 		}
-		fits = fmt.Sprintf("batch %s %s %s: it takes %s", Count(f.Batch), largest, where, Size(point(f.Batch).Device))
 	}
-	safe := "no batch is safe: the upper bound of one sample is " + Size(f.Curve[0].UpperBound)
-	if f.Safe > 0 {
-		safe = fmt.Sprintf("batch %s is safe: it takes %s at most", Count(f.Safe), Size(point(f.Safe).UpperBound))
+	for _, c := range order {
+		out = append(out, fitSentence(f, c, where))
 	}
-	if upper {
-		fits, safe = safe, fits
+	return out
+}
+
+// fitSentence says which batch fits with a confidence.
+func fitSentence(f *estimate.Fitting, c estimate.Confidence, where string) string {
+	batch := f.Largest(c)
+	at, _ := slices.BinarySearchFunc(f.Curve, max(batch, 1), func(p estimate.Point, b int64) int {
+		return cmp.Compare(p.Batch, b)
+	})
+	takes := Size(f.Curve[at].At(c))
+	switch {
+	case c == estimate.Predicted && batch == 0:
+		return fmt.Sprintf("not even one sample fits %s: it takes %s", where, takes)
+	case c == estimate.Predicted && f.Capped:
+		return fmt.Sprintf("batch %s is the largest that is tried, and fits %s: it takes %s", Count(batch), where, takes)
+	case c == estimate.Predicted:
+		return fmt.Sprintf("batch %s is the largest that fits %s: it takes %s", Count(batch), where, takes)
+	case batch == 0 && c == estimate.Likely:
+		return fmt.Sprintf("no batch likely fits: one run of one sample in twenty takes more than %s", takes)
+	case batch == 0:
+		return fmt.Sprintf("no batch is safe: to be, one sample needs %s", takes)
+	case c == estimate.Likely:
+		return fmt.Sprintf("batch %s likely fits: one run in twenty takes more than %s", Count(batch), takes)
 	}
-	return []string{head, fits, safe}
+	return fmt.Sprintf("batch %s is safe: fewer than two runs in a hundred take more than %s", Count(batch), takes)
 }
 
 // Notes writes notes, a line each.

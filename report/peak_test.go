@@ -28,7 +28,7 @@ func ran(r *estimate.Report, names []string) *estimate.Report {
 	}
 	p.Reserved, r.Context = p.Allocated+7654321, 600<<20
 	p.Device = p.Reserved + r.Context
-	p.UpperBound = p.Device + 12345
+	p.Likely, p.Safe, p.UpperBound = p.Device+1234, p.Device+123456, p.Device+12345
 	r.Peak = p
 	r.Phases = []estimate.Phase{{Step: 0, Name: "load", End: 5, Peak: 5}, {Step: 1, Name: "forward", End: 9, Peak: 2048},
 		{Step: 3, Name: "forward", End: 9, Peak: 2049}}
@@ -70,7 +70,7 @@ func TestBreakdownAddsUp(t *testing.T) {
 		r := ran(fake(n, hostile), hostile)
 		g := Breakdown(r)
 		sum, sums, mebibytes := int64(0), 0, 0.0
-		for _, row := range g.Rows[:len(g.Rows)-1] {
+		for _, row := range g.Rows[:len(g.Rows)-3] { // the last ones are bounds
 			n := int64(number(t, row[1]))
 			if !strings.HasPrefix(row[0], "= ") {
 				sum += n
@@ -159,23 +159,26 @@ func TestStatisticsAsJSON(t *testing.T) {
 
 // The largest batch is told with what it takes, and so is that none fits.
 func TestFitSentences(t *testing.T) {
-	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Safe: 5,
+	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Likely: 5, Safe: 4,
 		Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
 	for i := range 8 {
 		n := int64(i + 1)
-		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, UpperBound: n<<30 + 1, Fits: n <= 6,
-			Safe: n <= 5})
+		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, Likely: n<<30 + 1<<20, SafeBytes: (n + 1) << 30,
+			Fits: n <= 6, Safe: n <= 4})
 	}
-	got := strings.Join(FitSentences(f, false), "\n")
-	want := "m, inference in bf16\nbatch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB\nbatch 5 is safe: it takes 5.00 GiB at most"
+	got := strings.Join(FitSentences(f, estimate.Safe), "\n")
+	want := `m, inference in bf16
+batch 4 is safe: fewer than two runs in a hundred take more than 5.00 GiB
+batch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB
+batch 5 likely fits: one run in twenty takes more than 5.00 GiB`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	f.Batch, f.Safe = 0, 0
-	if got := FitSentences(f, false)[1]; got != "not even one sample fits 10.00 GiB: it takes 1.00 GiB" {
+	f.Batch, f.Likely, f.Safe = 0, 0, 0
+	if got := FitSentences(f, estimate.Predicted)[1]; got != "not even one sample fits 10.00 GiB: it takes 1.00 GiB" {
 		t.Error(got)
 	}
-	if got := FitSentences(f, true)[1]; got != "no batch is safe: the upper bound of one sample is 1.00 GiB" {
+	if got := FitSentences(f, estimate.Safe)[1]; got != "no batch is safe: to be, one sample needs 2.00 GiB" {
 		t.Error(got)
 	}
 	for i, row := range FitCurve(f, true).Rows {

@@ -67,7 +67,7 @@ func gpuFits(simulate func(estimate.Step) (*estimate.Peak, error), step estimate
 		if err != nil {
 			continue
 		}
-		device, most := p.Device, p.UpperBound
+		device, most := p.Device, p.Safe
 		if near := g.Memory / 5; g.ID != step.GPU.ID && device < g.Memory+near && most > g.Memory-near {
 			step := step
 			step.GPU = g
@@ -75,7 +75,7 @@ func gpuFits(simulate func(estimate.Step) (*estimate.Peak, error), step estimate
 			if err != nil {
 				continue
 			}
-			device, most = other.Device, other.UpperBound
+			device, most = other.Device, other.Safe
 		}
 		out = append(out, report.GPUFit{Name: gpuWord(g.ID), Fits: device <= g.Memory, Tight: most > g.Memory})
 	}

@@ -13,6 +13,7 @@ import (
 // An autoDevice is the flags that name a live GPU for an estimate.
 type autoDevice struct {
 	on     bool
+	sure   estimate.Confidence
 	choice choice
 	gpus   gpuSource
 }
@@ -40,7 +41,7 @@ func (a *autoDevice) check(fs *pflag.FlagSet) error {
 	return err
 }
 
-// choose picks live GPUs for what the report says that a step takes at most. What others hold
+// choose picks live GPUs for what the report says that a step takes, as sure as was asked for. What others hold
 // is passed over, and nothing is held: that is for "memestimate run".
 func (a *autoDevice) choose(e *env, r *estimate.Report) ([]devices.Device, error) {
 	if r.Peak == nil {
@@ -50,7 +51,8 @@ func (a *autoDevice) choose(e *env, r *estimate.Report) ([]devices.Device, error
 	if err != nil {
 		return nil, err
 	}
-	request.Bytes = uint64(max(r.Peak.UpperBound, 0))
+	need, _ := r.Peak.At(a.sure)
+	request.Bytes = uint64(max(need, 0))
 	session, err := a.gpus.open()
 	if err != nil {
 		return nil, err
@@ -84,8 +86,9 @@ func (a *autoDevice) answer(e *env, r *estimate.Report, o *output) error {
 	}
 	for i := range chosen {
 		d := &chosen[i]
-		fmt.Fprintf(w, "%s %s: %s available, at most %s needed\n", d.Label(), printable(d.Name),
-			devices.FormatBytes(d.Available()), report.Size(r.Peak.UpperBound))
+		need, _ := r.Peak.At(a.sure)
+		fmt.Fprintf(w, "%s %s: %s available, %s needed (%s)\n", d.Label(), printable(d.Name),
+			devices.FormatBytes(d.Available()), report.Size(need), a.sure)
 	}
 	if _, err := fmt.Fprintln(w, devices.Environment(chosen)[1]); err != nil {
 		return fail(exitOutput, "stdout: %w", cause(err))

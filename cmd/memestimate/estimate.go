@@ -29,9 +29,10 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	if err := auto.check(cmd.Flags()); err != nil {
 		return err
 	}
-	if a.upper && a.budget == 0 && s.run.gpu == "" {
-		return usagef("--upper-bound goes with --budget or --gpu")
+	if cmd.Flags().Changed("confidence") && a.budget == 0 && s.run.gpu == "" && !auto.on {
+		return usagef("--confidence goes with --budget, --gpu or --auto-device")
 	}
+	auto.sure = a.sure.value()
 	if err := notRead("snapshot", a.snapshot, in, fileSource(s.run.profile)); err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	}
 	defer m.Close()
 	p.now("estimating " + quoteArg(in.arg))
-	opt := s.options(in.name)
+	opt := s.options(in)
 	step.Record = a.record
 	opt.Step = step
 	bound, err := estimate.Bind(m, opt)
@@ -128,7 +129,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
 	}
-	r.Judge(*step, int64(a.budget), a.upper)
+	r.Judge(*step, int64(a.budget), a.sure.value())
 	if (a.whatIf || a.drawn) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode == "infer" // where there was nothing to train

@@ -58,7 +58,7 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 			{Name: "Asked for then", Value: report.Size(o.Tried)},
 			{Name: "Allocated then", Value: report.Size(o.Allocated), About: "torch.cuda.memory_allocated()"},
 			{Name: "Reserved then", Value: report.Size(o.Reserved), About: "torch.cuda.memory_reserved()"},
-			{Name: "On the GPU, had it room", Value: report.Size(p.Device), About: "at most " + report.Size(p.UpperBound)},
+			{Name: "On the GPU, had it room", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
 		}
 	}
 	least := ""
@@ -69,7 +69,8 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 		{Name: "Allocated", Value: least + report.Size(p.Allocated), About: "torch.cuda.max_memory_allocated()"},
 		{Name: "Reserved", Value: least + report.Size(p.Reserved), About: "torch.cuda.max_memory_reserved()"},
 		{Name: "On the GPU", Value: least + report.Size(p.Device), About: "nvidia-smi"},
-		{Name: "At most", Value: report.Size(p.UpperBound), About: "should workspaces or addresses differ"},
+		{Name: "Likely", Value: report.Size(p.Likely), About: "one run in twenty takes more"},
+		{Name: "Safe", Value: report.Size(p.Safe), About: "fewer than two runs in a hundred take more"},
 		{Name: "Peak", Value: report.Moment(p.Phase, p.Step, p.Layer)},
 	}
 	var fits, not []string
@@ -206,7 +207,7 @@ func batchCurve(f *estimate.Fitting) *page.Curve {
 	}
 	c := &page.Curve{Memory: f.Memory}
 	for _, p := range f.Curve {
-		c.Points = append(c.Points, page.Point{Batch: p.Batch, Device: p.Device, UpperBound: p.UpperBound})
+		c.Points = append(c.Points, page.Point{Batch: p.Batch, Device: p.Device, Safe: p.SafeBytes})
 	}
 	named := false
 	for _, id := range shownGPUs {

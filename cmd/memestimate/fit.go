@@ -20,7 +20,7 @@ import (
 type fitting struct {
 	settings settings
 	memory   limitValue
-	upper    bool
+	sure     confidenceFlag
 	out      output
 }
 
@@ -41,7 +41,8 @@ so much of that GPU, where others have the rest of it. --gpu auto is the memory 
 found for each of them, and the GPU that holds the largest is the answer.
 
 A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most the memory given. It is safe
-when its upper bound is as well. With --upper-bound the safe batch is the answer.
+when fewer than two runs in a hundred take more than that, and likely when one in twenty does. --confidence says which of the
+three is the answer.
 
 Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		Example: `  memestimate fit resnet50 --gpu rtx-4090
@@ -67,7 +68,7 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	f.settings.flags(cmd.Flags())
 	cmd.Flags().Var(&f.memory, "memory",
 		"the memory that the process may take, such as 24GiB: of the --gpu where one is given")
-	cmd.Flags().BoolVar(&f.upper, "upper-bound", false, "answer with the batch whose upper bound fits")
+	f.sure.flags(cmd.Flags(), "which batch is the answer")
 	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
@@ -120,7 +121,7 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	if err := f.out.write(e, func(w io.Writer) error { return f.write(w, e, answer) }); err != nil {
 		return err
 	}
-	if answer.Batch == 0 || f.upper && answer.Safe == 0 {
+	if answer.Largest(f.sure.value()) == 0 {
 		return fail(exitNo, "%s: not even one sample fits %s", quoteArg(in.arg), report.Size(answer.Memory))
 	}
 	return nil
@@ -142,7 +143,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 		return nil, err
 	}
 	defer m.Close()
-	opt := f.settings.options(in.name)
+	opt := f.settings.options(in)
 	opt.Step = step
 	answer, err := f.best(step, rooms, func(memory int64) (*estimate.Fitting, error) {
 		return estimate.Largest(m, opt, memory)
@@ -193,7 +194,7 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
-	for _, s := range report.FitSentences(&r.Fitting, f.upper) {
+	for _, s := range report.FitSentences(&r.Fitting, f.sure.value()) {
 		if f.out.format == "markdown" {
 			s = "- `" + s + "`"
 		}
@@ -213,7 +214,7 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 
 // html draws the curve.
 func (f *fitting) html(w io.Writer, r *fitAnswer, curve *report.Grid) error {
-	s := report.FitSentences(&r.Fitting, f.upper)
+	s := report.FitSentences(&r.Fitting, f.sure.value())
 	p := page.Page{Title: s[0], Curve: batchCurve(&r.Fitting),
 		Tables: []page.Table{{Title: "Every batch that was simulated", Grid: curve}}}
 	if len(r.GPUs) > 0 {

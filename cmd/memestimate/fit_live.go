@@ -86,6 +86,7 @@ type liveFit struct {
 	Name   string `json:"name"`
 	Memory int64  `json:"memory_bytes"` // that the process may take
 	Batch  int64  `json:"batch"`
+	Likely int64  `json:"likely_batch"`
 	Safe   int64  `json:"safe_batch"`
 	Why    string `json:"reason,omitempty"` // why it cannot be had now
 
@@ -115,13 +116,8 @@ func (f *fitting) best(step *estimate.Step, rooms []room,
 				}
 				found[key] = r
 			}
-			row.Batch, row.Safe = r.Batch, r.Safe
-			batch := func(x *estimate.Fitting) int64 {
-				if f.upper {
-					return x.Safe
-				}
-				return x.Batch
-			}
+			row.Batch, row.Likely, row.Safe = r.Batch, r.Likely, r.Safe
+			batch := func(x *estimate.Fitting) int64 { return x.Largest(f.sure.value()) }
 			if answer == nil || batch(r) > batch(&answer.Fitting) ||
 				batch(r) == batch(&answer.Fitting) && p.memory < answer.Memory {
 				answer = &fitAnswer{Fitting: *r, UUID: row.UUID}

@@ -184,7 +184,7 @@ func TestWidthOfTerminal(t *testing.T) {
 	c.Env = os.Environ()
 	term.start(t, c)
 	check(t, c.Wait())
-	if !waitFor(func() bool { return strings.Contains(term.text(), "\r\nat most") }) {
+	if !waitFor(func() bool { return strings.Contains(term.text(), "\r\nsafe ") }) {
 		t.Fatalf("terminal shows %q", term.text())
 	}
 	for line := range strings.SplitSeq(term.text(), "\r\n") {

@@ -28,7 +28,7 @@ var flagGroups = []flagGroup{
 		"batch", "dim", "input", "precision", "optimizer", "mode", "new-tokens", "loss", "channels-last", "grad-accum", "clip-grad-norm", "zero-grad", "foreach",
 		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint", "compile", "assume", "profile",
 	}},
-	{"Does it fit", []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "upper-bound"}},
+	{"Does it fit", []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "confidence"}},
 	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
 		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device"}},
 	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},

@@ -42,7 +42,7 @@ func TestContradictionsAreRefused(t *testing.T) {
 		{"resnet18 --batch 2 --snapshot -", "--snapshot - is standard output, which has the report"},
 		{"resnet18 --batch 2 --stats --format csv", "--stats has no place in --format csv"},
 		{"resnet18 --batch 2 --what-if --format modelsize", "--what-if has no place in --format modelsize"},
-		{"resnet18 --batch 2 --upper-bound", "--upper-bound goes with --budget or --gpu"},
+		{"resnet18 --batch 2 --confidence safe", "--confidence goes with --budget, --gpu or --auto-device"},
 		{"table resnet18 --batch 2 --format json --top 3", "--top has no place in --format json"},
 		{"shapes resnet18 --optimizer sgd", "unknown flag: --optimizer"},
 		{"devices --interval 5s", "--interval goes with --watch"},

@@ -48,8 +48,8 @@ func k8sCommand(e *env) *cobra.Command {
 		Use:   "k8s [MODEL] [flags] [-- COMMAND [ARG]...]",
 		Short: "Kubernetes manifests of a job, with the GPUs that hold it",
 		Long: `K8s writes what a job needs into Kubernetes manifests: a claim template of dynamic resource allocation (resource.k8s.io/v1) that selects devices by
-their memory, or with --device-plugin the plugin's resource and node affinity on the label nvidia.com/gpu.memory. The need is the
-upper bound of a MODEL's estimate, or --need, and 1 GiB for what driver and firmware keep.
+their memory, or with --device-plugin the plugin's resource and node affinity on the label nvidia.com/gpu.memory. The need is
+what is safe by a MODEL's estimate, or --need, and 1 GiB for what driver and firmware keep.
 
 With --file it writes the need into the jobs, pods and other kinds of that file that make pods, for their first container; otherwise it
 prints a Job. Apply it with kubectl; the scheduler does the rest.`,
@@ -86,7 +86,7 @@ prints a Job. Apply it with kubectl; the scheduler does the rest.`,
 	fs.StringVar(&file, "file", "", "manifests to write the need into; - for standard input")
 	fs.StringVar(&image, "image", "pytorch/pytorch", "the image of the Job that is printed without --file")
 	fs.StringVar(&name, "name", "train", "the name of that Job")
-	l.model.flags(fs)
+	l.model.needFlags(fs)
 	p.flags(fs)
 	return cmd
 }
@@ -115,7 +115,7 @@ func webhookCommand(e *env) *cobra.Command {
 		Use:   "webhook --tls-cert FILE --tls-key FILE",
 		Short: "Serve a Kubernetes admission webhook that sizes pods by annotation",
 		Long: `Webhook answers admission reviews of pods with the annotation memestimate.dev/model, the name of a built-in model, and memestimate.dev/batch, or with
-memestimate.dev/need, a size. /mutate adds the device plugin's GPUs and node affinity for the estimate's upper bound; /validate only refuses
+memestimate.dev/need, a size. /mutate adds the device plugin's GPUs and node affinity for what is safe by the estimate; /validate only refuses
 annotations that make no sense, with the reason. Pods without an annotation pass. Whether pods pass while the webhook is down is for the
 failurePolicy of its configuration; docs/cluster/webhook.yaml is an example.`,
 		Args: exactly(),
@@ -176,7 +176,7 @@ func (p *podNeed) asked(e *env, annotations map[string]string) (*kubernetes.Need
 			return nil, usagef("%s: %w", kubernetes.BatchAnnotation, err)
 		}
 	}
-	n, err := s.upperBound(e, "webhook", 0)
+	n, err := s.need(e, "webhook", 0)
 	if err != nil {
 		return nil, err
 	}

@@ -259,7 +259,7 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 		return nil, err
 	}
 	s = o.own(s)
-	opt := s.options(o.in.name)
+	opt := s.options(o.in)
 	opt.Step = step
 	key := fmt.Sprint(opt.Batch, opt.Dims, opt.Inputs) // maps print in the order of their keys
 	b := o.bound[key]
@@ -273,7 +273,7 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 	if err != nil {
 		return nil, s.explain(err, command, o.in, o.m)
 	}
-	r.Judge(*step, 0, false)
+	r.Judge(*step, 0, estimate.Predicted)
 	r.Notes = append(r.Notes, o.notes...)
 	return r, nil
 }

@@ -58,6 +58,9 @@ func resolve(arg string) source {
 	return source{arg: arg, name: filepath.Base(arg), file: arg}
 }
 
+// builtIn reports whether the source is a built-in model.
+func (s source) builtIn() bool { return s.file == "" && s.revision == "" && s.arg != "-" }
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

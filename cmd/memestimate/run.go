@@ -71,7 +71,7 @@ only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
 	l.choice.flags(fs)
 	fs.Var(&l.choice.need, "need", "memory that the command takes on each GPU, such as 20GiB; instead of a MODEL")
 	l.split.flags(fs)
-	l.model.flags(fs)
+	l.model.needFlags(fs)
 	fs.Var(&l.wait, "wait", "wait until the GPUs are free, at most for this time (90s, 30m; forever without one)")
 	fs.Lookup("wait").NoOptDefVal = "forever"
 	fs.Var(&oneOf{"cluster", &l.cluster, []string{"slurm"}}, "cluster",
@@ -163,7 +163,7 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	case l.split.on:
 		err = l.split.prepare(e, cmd, &l.choice, &l.model, &r)
 	case l.model.arg != "":
-		r.Bytes, err = l.model.upperBound(e, cmd.CommandPath(), 0)
+		r.Bytes, err = l.model.need(e, cmd.CommandPath(), 0)
 	}
 	return r, args, err
 }

@@ -13,9 +13,16 @@ import (
 type subject struct {
 	settings settings
 	arg      string // "" when none was given
+	sure     confidenceFlag
 }
 
 func (m *subject) flags(fs *pflag.FlagSet) { m.settings.flags(fs) }
+
+// needFlags are the flags of a command that asks for what the MODEL takes.
+func (m *subject) needFlags(fs *pflag.FlagSet) {
+	m.flags(fs)
+	m.sure.flags(fs, "the figure of the MODEL's estimate that is asked for")
+}
 
 // take reads the MODEL out of the arguments before --, of which dash is the number, and returns the
 // command's.
@@ -66,13 +73,19 @@ func (m *subject) estimate(e *env, command string, batch int64) (*estimate.Repor
 	return r, nil
 }
 
-// upperBound returns what a step takes at most on one GPU.
-func (m *subject) upperBound(e *env, command string, batch int64) (uint64, error) {
+// need returns what a step takes on one GPU, as sure as was asked for.
+func (m *subject) need(e *env, command string, batch int64) (uint64, error) {
 	r, err := m.estimate(e, command, batch)
 	if err != nil {
 		return 0, err
 	}
-	return uint64(max(r.Peak.UpperBound, 0)), nil
+	return m.of(r), nil
+}
+
+// of returns that figure of an estimate.
+func (m *subject) of(r *estimate.Report) uint64 {
+	bytes, _ := r.Peak.At(m.sure.value())
+	return uint64(max(bytes, 0))
 }
 
 // splitCost draws a line through the estimates for half the batch and all of it: what a replica takes,
@@ -84,11 +97,11 @@ func (m *subject) splitCost(e *env, command string) (devices.SplitCost, error) {
 		return devices.SplitCost{}, err
 	}
 	half := (batch + 1) / 2
-	low, err := m.upperBound(e, command, half)
+	low, err := m.need(e, command, half)
 	if err != nil {
 		return devices.SplitCost{}, err
 	}
-	high := uint64(max(all.Peak.UpperBound, 0))
+	high := m.of(all)
 	cost := devices.SplitCost{Fixed: high, Gathered: 2 * lastOutput(all) / uint64(batch)}
 	if batch > half && high > low {
 		n := uint64(batch - half)

@@ -83,7 +83,7 @@ func (s *splitting) prepare(e *env, cmd *cobra.Command, c *choice, m *subject, r
 			if n, ok := known[part]; ok {
 				return n, nil
 			}
-			n, err := m.upperBound(e, cmd.CommandPath(), int64(part))
+			n, err := m.need(e, cmd.CommandPath(), int64(part))
 			if err == nil {
 				n += uint64(c.margin)
 				known[part] = n

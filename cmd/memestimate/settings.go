@@ -42,8 +42,8 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 }
 
 // options returns the settings as the library takes them.
-func (s *settings) options(name string) estimate.Options {
-	return estimate.Options{Name: name, Batch: s.batch, Dims: s.dims, Inputs: s.inputs, Strict: s.strict}
+func (s *settings) options(in source) estimate.Options {
+	return estimate.Options{Name: in.name, BuiltIn: in.builtIn(), Batch: s.batch, Dims: s.dims, Inputs: s.inputs, Strict: s.strict}
 }
 
 func (s *settings) shapeOptions() shape.Options {

@@ -73,7 +73,7 @@ func slurmCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm [MODEL] [flags] [-- COMMAND [ARG]...]",
 		Short: "The smallest request to a Slurm cluster that holds a job",
-		Long: `Slurm asks the cluster for its nodes (sinfo) and prints the smallest request that holds the upper bound of a MODEL's estimate, or --need:
+		Long: `Slurm asks the cluster for its nodes (sinfo) and prints the smallest request that holds what is safe by a MODEL's estimate, or --need:
 the GPUs with least memory among those with enough, on as few nodes as can be, by GRES type, MIG profile, or node feature. With --share
 it asks for shards where the cluster has them.
 
@@ -100,7 +100,7 @@ request, 1 no node could hold the job even if it were idle, 4 the cluster cannot
 	fs.VarP(&l.choice.count, "count", "n", "how many GPUs")
 	fs.BoolVar(&l.choice.share, "share", false, "a part of a GPU will do: ask for shards where the cluster has them")
 	fs.StringVarP(&l.format, "format", "f", "text", "form of the answer: text, json")
-	l.model.flags(fs)
+	l.model.needFlags(fs)
 	l.job.flags(fs)
 	return cmd
 }

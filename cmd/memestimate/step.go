@@ -306,7 +306,7 @@ func (v *countValue) Set(s string) error {
 // questions are the flags of the main command alone: what else to answer.
 type questions struct {
 	budget limitValue
-	upper  bool
+	sure   confidenceFlag
 	whatIf bool
 	ways   bool
 	blocks bool
@@ -323,8 +323,7 @@ type questions struct {
 
 func (a *questions) flags(fs *pflag.FlagSet) {
 	fs.Var(&a.budget, "budget", "fail, with exit code 1, when the run takes more memory on the device than this")
-	fs.BoolVar(&a.upper, "upper-bound", false,
-		"hold the upper bound against --budget and --gpu, rather than the prediction")
+	a.sure.flags(fs, "the figure that --budget, --gpu and --auto-device are held against")
 	fs.BoolVar(&a.whatIf, "what-if", false,
 		"simulate the run under other precisions, optimizers, layouts and batches as well; takes several times as long")
 	fs.BoolVar(&a.ways, "ways", false,

@@ -74,7 +74,7 @@ func (t *tracing) run(e *env, cmd *cobra.Command, args []string) error {
 		if err != nil {
 			return err
 		}
-		predicted = &prediction{r.Model.Name, r.Peak.Device, r.Peak.UpperBound}
+		predicted = &prediction{r.Model.Name, r.Peak.Device, r.Peak.Likely, r.Peak.Safe, r.Peak.UpperBound}
 	}
 	path, err := lookCommand(args[0], e.getenv("PATH"))
 	if err != nil {

@@ -30,13 +30,15 @@ type traceResult struct {
 type prediction struct {
 	Model      string `json:"model"`
 	Device     int64  `json:"device_bytes"`
+	Likely     int64  `json:"likely_bytes"`
+	Safe       int64  `json:"safe_bytes"`
 	UpperBound int64  `json:"upper_bound_bytes"`
 }
 
 // text sets the prediction beside the highest that was measured.
 func (p *prediction) text(w io.Writer, gpus []gpuTrace) {
-	fmt.Fprintf(w, "predicted for %s: %s, at most %s", report.Show(p.Model, 60), report.Size(p.Device),
-		report.Size(p.UpperBound))
+	fmt.Fprintf(w, "predicted for %s: %s, %s likely and %s safe", report.Show(p.Model, 60), report.Size(p.Device),
+		report.Size(p.Likely), report.Size(p.Safe))
 	measured := int64(0)
 	for _, g := range gpus {
 		measured = max(measured, int64(g.Peak)-int64(g.Start))

@@ -32,7 +32,7 @@ func whereCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "where [MODEL] --prometheus URL",
 		Short: "The hosts and GPUs of a fleet where a job fits now, and since when",
-		Long: `Where asks a Prometheus server that scrapes NVIDIA's dcgm-exporter which GPUs have the memory for the upper bound of a MODEL's estimate, or
+		Long: `Where asks a Prometheus server that scrapes NVIDIA's dcgm-exporter which GPUs have the memory for what is safe by a MODEL's estimate, or
 --need, now, and for how long they have had it. What "memestimate exporter" says of reservations is taken off, where it runs.
 
 The answer is as old as the last scrape, and says how old that is: it ranks hosts, and holds nothing. GPUs whose last sample is older than
@@ -53,7 +53,7 @@ The answer is as old as the last scrape, and says how old that is: it ranks host
 	fs.DurationVar(&s.question.MaxAge, "max-age", 2*time.Minute, "samples older than this do not count")
 	fs.DurationVar(&s.question.Lookback, "lookback", time.Hour, "how far back to look for since when it fits")
 	fs.DurationVar(&s.timeout, "timeout", 10*time.Second, "how long the server may take")
-	s.model.flags(fs)
+	s.model.needFlags(fs)
 	s.out.flags(fs, "text", "markdown", "csv", "json")
 	return cmd
 }
@@ -87,7 +87,7 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	s.question.Need = uint64(s.need)
 	if s.model.arg != "" {
-		n, err := s.model.upperBound(e, cmd.CommandPath(), 0)
+		n, err := s.model.need(e, cmd.CommandPath(), 0)
 		if err != nil {
 			return err
 		}

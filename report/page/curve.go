@@ -16,11 +16,11 @@ type Curve struct {
 	Limits []Capacity
 	Memory int64 // what it was to fit
 	Best   int64 // the largest batch that does; 0 where none does
-	Safe   int64 // the largest whose upper bound does
+	Safe   int64 // the largest whose safe figure does
 }
 
 // A Point is the run with one batch; in bytes.
-type Point struct{ Batch, Device, UpperBound int64 }
+type Point struct{ Batch, Device, Safe int64 }
 
 // The picture of a curve, in its own units: a box with room for the axes' numbers at the left and at the bottom, also in
 // the larger letters that a narrow page has.
@@ -61,21 +61,21 @@ func (c *Curve) drawn() *curveView {
 	}
 	most, wide := c.Memory, int64(1)
 	for _, p := range c.Points {
-		most, wide = max(most, p.UpperBound), max(wide, p.Batch)
+		most, wide = max(most, p.Safe), max(wide, p.Batch)
 	}
 	top := float64(most) * 1.05
 	v := &curveView{Left: curveLeft, Right: curveWidth - curveRight, Top: curveTop, Bottom: curveHeight - curveBottom}
 	x := func(batch int64) float64 { return v.Left + (v.Right-v.Left)*float64(batch)/float64(wide) }
 	y := func(bytes int64) float64 { return v.Bottom - (v.Bottom-v.Top)*float64(bytes)/top }
-	var device, bound []string
+	var device, safe []string
 	for _, p := range c.Points {
 		device = append(device, place(x(p.Batch))+","+place(y(p.Device)))
-		bound = append(bound, place(x(p.Batch))+","+place(y(p.UpperBound)))
+		safe = append(safe, place(x(p.Batch))+","+place(y(p.Safe)))
 		v.Dots = append(v.Dots, dotView{place(x(p.Batch)), place(y(p.Device)),
-			fmt.Sprintf("batch %s: %s, at most %s", report.Count(p.Batch), report.Size(p.Device), report.Size(p.UpperBound)),
+			fmt.Sprintf("batch %s: %s, %s to be safe", report.Count(p.Batch), report.Size(p.Device), report.Size(p.Safe)),
 			p.Device <= c.Memory})
 	}
-	v.Device, v.Bound = strings.Join(device, " "), strings.Join(bound, " ")
+	v.Device, v.Bound = strings.Join(device, " "), strings.Join(safe, " ")
 	limits := slices.Clone(c.Limits)
 	slices.SortStableFunc(limits, func(a, b Capacity) int { return int(min(max(b.Bytes-a.Bytes, -1), 1)) })
 	for _, l := range limits {

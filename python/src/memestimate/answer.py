@@ -26,8 +26,13 @@ class Peak:
         ``torch.cuda.max_memory_reserved()``, in bytes.
     device : int
         What nvidia-smi shows for the process: ``reserved`` and the CUDA context.
+    likely : int
+        What one run in twenty exceeds on the device.
+    safe : int
+        What fewer than two runs in a hundred exceed on the device.
     at_most : int
-        What ``device`` should not exceed.
+        What ``device`` comes to where workspaces, addresses or lifetimes differ; ``safe`` has the margin that
+        measured runs needed beyond that, or is less where they needed none.
     phase, layer : str
         When and where in the model it is.
     by_category : mapping of str to int
@@ -37,6 +42,8 @@ class Peak:
     allocated: int
     reserved: int
     device: int
+    likely: int
+    safe: int
     at_most: int
     phase: str
     layer: str
@@ -48,7 +55,9 @@ class Peak:
             allocated=peak["allocated_bytes"],
             reserved=peak["reserved_bytes"],
             device=peak["device_bytes"],
-            at_most=peak.get("upper_bound_bytes", peak["device_bytes"]),
+            likely=peak["likely_bytes"],
+            safe=peak["safe_bytes"],
+            at_most=peak["upper_bound_bytes"],
             phase=peak.get("phase", ""),
             layer=peak.get("layer", ""),
             by_category=dict(peak.get("by_category", {})),
@@ -85,7 +94,7 @@ class Estimate:
         return int(self.data.get("parameters", {}).get("bytes", 0))
 
     def fits(self, gpu: str) -> bool:
-        """Say whether the run fits a GPU, by its upper bound.
+        """Say whether the run fits a GPU, by what is safe.
 
         Parameters
         ----------
@@ -115,7 +124,7 @@ class Estimate:
         return program.run([str(self.recording), *self._flags]).stdout.rstrip("\n")
 
     def __repr__(self) -> str:
-        figures = ("allocated", "reserved", "device", "at_most")
+        figures = ("allocated", "reserved", "device", "likely", "safe")
         return f"<Estimate {' '.join(f'{name}={getattr(self.peak, name)}' for name in figures)}>"
 
     def _repr_html_(self) -> str:
@@ -132,6 +141,8 @@ class Batch:
     allocated: int
     reserved: int
     device: int
+    likely: int
+    safe_bytes: int
     at_most: int
     fits: bool
     safe: bool
@@ -145,8 +156,8 @@ class Fit:
     ----------
     batch : int
         The largest whose prediction fits, 0 where none does.
-    safe_batch : int
-        The largest whose upper bound fits.
+    likely_batch, safe_batch : int
+        The largest whose likely and whose safe figure fit.
     memory : int
         What it must fit, in bytes.
     curve : tuple of Batch
@@ -154,6 +165,7 @@ class Fit:
     """
 
     batch: int
+    likely_batch: int
     safe_batch: int
     memory: int
     curve: tuple[Batch, ...]
@@ -163,6 +175,7 @@ class Fit:
     def _read(cls, data: Mapping[str, Any]) -> Fit:
         return cls(
             batch=data["batch"],
+            likely_batch=data["likely_batch"],
             safe_batch=data["safe_batch"],
             memory=data["memory_bytes"],
             curve=tuple(
@@ -171,6 +184,8 @@ class Fit:
                     allocated=row["allocated_bytes"],
                     reserved=row["reserved_bytes"],
                     device=row["device_bytes"],
+                    likely=row["likely_bytes"],
+                    safe_bytes=row["safe_bytes"],
                     at_most=row["upper_bound_bytes"],
                     fits=row["fits"],
                     safe=row["safe"],

@@ -1,0 +1,101 @@
+package estimate
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
+
+// A Confidence says which figure of a run is held against a size.
+type Confidence string
+
+// The zero Confidence is Safe.
+const (
+	Predicted Confidence = "predicted" // what is simulated: half of all runs take more or less
+	Likely    Confidence = "likely"    // one run in twenty takes more
+	Safe      Confidence = "safe"      // fewer than two runs in a hundred take more
+)
+
+// Confidences are all of them.
+func Confidences() []Confidence { return []Confidence{Predicted, Likely, Safe} }
+
+// At returns the device memory with a confidence, and the name of its field in JSON.
+func (p *Peak) At(c Confidence) (bytes int64, field string) {
+	switch c {
+	case Predicted:
+		return p.Device, "device_bytes"
+	case Likely:
+		return p.Likely, "likely_bytes"
+	}
+	return p.Safe, "safe_bytes"
+}
+
+// Ways in beside those of a file.
+const (
+	RecordedWay module.Way = "recording"
+	BuiltIn     module.Way = "built-in" // one of the models whose own runs were measured
+	OtherWay    module.Way = "other"    // nothing was measured of what files like this lose
+)
+
+// A margin is what Likely and Safe leave above the upper bound, as shares of what a run varies by.
+type margin struct{ likely, safe float64 }
+
+// margins are by the way in, for training and inference. Each is the smallest that held in 95 and 98 % of runs of
+// models that nobody had looked at: TestMargins computes them from those runs (testdata/first_sight.json.gz), and
+// docs/ACCURACY.md says how often they hold and what they cost. Those of the built-in models are of the 311 measured
+// runs of these very models: TestAccuracy holds them.
+var margins = map[module.Way]struct{ train, infer margin }{
+	RecordedWay:          {margin{-0.009, 0.086}, margin{-0.009, 0.086}},
+	BuiltIn:              {margin{-0.041, 0}, margin{-0.069, 0}},
+	module.TorchExport:   {margin{0, 0.046}, margin{0.133, 0.252}},
+	module.TorchScript:   {margin{0.046, 0.161}, margin{0.16, 0.305}},
+	module.DefaultExport: {margin{0.159, 0.673}, margin{0.025, 0.07}},
+	OtherWay:             {margin{0.159, 0.673}, margin{0.16, 0.305}},
+}
+
+// marginOf returns the margin of a way in, the widest where nothing is known of it.
+func marginOf(way module.Way, infer bool) margin {
+	m, ok := margins[way]
+	if !ok {
+		m = margins[OtherWay]
+	}
+	if infer {
+		return m.infer
+	}
+	return m.train
+}
+
+// steadyBytes is what a run varies by however small it is.
+const steadyBytes = 64 << 20
+
+// varying is what may be off in what a run reserves: all but parameters, gradients and the optimizer's state, which a
+// graph gives to the byte.
+func varying(reserved, state int64) int64 { return max(reserved-state, 0) + steadyBytes }
+
+// above returns the figure that a margin leads to, which is no less than the other one.
+func (p *Peak) above(share float64, varies, least int64) int64 {
+	return max(least, p.UpperBound+int64(share*float64(varies)))
+}
+
+// confide sets what the run takes with some confidence, from its upper bound.
+func (s *Simulation) confide(m margin) {
+	held, gradients := heldAtEnd(s.Run.Log)
+	varies := varying(s.Peak.Reserved, held[timeline.Parameter]+held[timeline.OptimizerState]+gradients)
+	s.Peak.Likely = s.Peak.above(m.likely, varies, s.Peak.Device)
+	s.Peak.Safe = s.Peak.above(m.safe, varies, s.Peak.Likely)
+}
+
+// wayNote says what is known of the way in, where it is not much.
+func wayNote(way module.Way, infer bool) (n Note, ok bool) {
+	switch {
+	case way == OtherWay:
+		return Note{Info, "of what files like this one lose nothing was measured: likely and safe have the widest margins " +
+			"that PyTorch's exports needed"}, true
+	case way == module.DefaultExport && !infer:
+		m := marginOf(way, infer)
+		return Note{Info, fmt.Sprintf("safe has room for %.0f %% of what the step takes beyond parameters, gradients and "+
+			"optimizer: so much one of 43 first trainings from optimised exports needed", 100*m.safe)}, true
+	}
+	return Note{}, false
+}
