@@ -169,8 +169,8 @@ def gpu_with_max_free_mem() -> tuple[int | None, int]:
 class GPUMemTrace(contextlib.ContextDecorator):
     """Measure by how much used memory grows, and how far it peaks meanwhile: a context manager and a decorator.
 
-    A thread looks every `interval` seconds: a shorter peak may go unseen, and so may one while Python code computes
-    without letting go of the interpreter, which it does every 5 ms (``sys.setswitchinterval``). As in fastai, PyTorch
+    A thread looks every `interval` seconds, 900 times in a second that the program sleeps or launches kernels; while
+    Python computes without a break it gets to look about 90 times. Shorter peaks may go unseen. As in fastai, PyTorch
     gives its cache back when a trace starts and when it is read.
 
     Parameters
