@@ -21,3 +21,12 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(["go", "build", "-o", str(path), "./cmd/memestimate"], cwd=root, check=True)
         os.environ["MEMESTIMATE"] = str(path)
     return Path(os.environ["MEMESTIMATE"])
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a libnvidia-ml.so.1 without a GPU, which shows the machine of the file that $FAKE_NVML names."""
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).parents[2] / "devices/fakenvml/src/fakenvml.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source], check=True)
+    return folder

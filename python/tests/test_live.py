@@ -29,14 +29,6 @@ def use(mib):
 """
 
 
-@pytest.fixture(scope="session")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("driver")
-    source = ROOT / "devices/fakenvml/src/fakenvml.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", source], check=True)
-    return folder
-
-
 def run(code: str, folder: Path, driver: Path | None, **environ: str) -> str:
     """Run Python in a process of its own, on the machine of the file `machine` in a folder; return what it prints."""
     (folder / "machine").write_text(MACHINE)
