@@ -29,7 +29,9 @@ func waitFor(ok func() bool) bool {
 	return ok()
 }
 
-// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU.
+// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU. One
+// that shares, as a third word says, lets others that share be there too, but for the third of them: GPUs have room for
+// two. It says when it got the GPU.
 // The GPU has to be free before the reservation is, which the job has inherited: one that ends by itself gives it back
 // first. Of one that is killed Linux lets go the file with the highest number first (task work is done from the last
 // to the first), as it is with the device files of a driver, which are opened after the reservation.
@@ -38,17 +40,37 @@ const job = `
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
-int main(int n, char **arg)
+static int high(const char *dir, const char *gpu, const char *part)
 {
 	char path[4096];
-	snprintf(path, sizeof path, "%s/%s", arg[1], getenv("CUDA_VISIBLE_DEVICES"));
+	snprintf(path, sizeof path, "%s/%s%s", dir, gpu, part);
 	int low = open(path, O_RDONLY);
 	int f = fcntl(low, F_DUPFD, 200);
-	if (f < 0) { perror(path); return 98; }
+	if (f < 0) { perror(path); exit(98); }
 	close(low);
-	if (flock(f, LOCK_EX | LOCK_NB)) return 99;
+	return f;
+}
+int main(int n, char **arg)
+{
+	const char *gpu = getenv("CUDA_VISIBLE_DEVICES");
+	int f = high(arg[1], gpu, ""), place = -1, share = n > 3;
+	if (flock(f, (share ? LOCK_SH : LOCK_EX) | LOCK_NB)) return 99;
+	if (share) {
+		place = high(arg[1], gpu, ".1");
+		if (flock(place, LOCK_EX | LOCK_NB)) {
+			close(place);
+			place = high(arg[1], gpu, ".2");
+			if (flock(place, LOCK_EX | LOCK_NB)) return 99;
+		}
+	}
+	struct timespec t;
+	clock_gettime(CLOCK_REALTIME, &t);
+	printf("%lld\n", t.tv_sec * 1000000000ll + t.tv_nsec);
+	fflush(stdout);
 	usleep(1000 * atoi(arg[2]));
+	if (place >= 0) close(place);
 	close(f);
 	return 0;
 }
@@ -83,7 +105,9 @@ func newSite(t *testing.T, machine string) *site {
 	check(t, os.WriteFile(s.path("machine"), []byte(machine), 0o644))
 	check(t, os.Mkdir(s.path("gpus"), 0o755))
 	for i := range 8 {
-		check(t, os.WriteFile(s.path("gpus", fmt.Sprintf("GPU-%d", i)), nil, 0o644))
+		for _, part := range []string{"", ".1", ".2"} {
+			check(t, os.WriteFile(s.path("gpus", fmt.Sprintf("GPU-%d%s", i, part)), nil, 0o644))
+		}
 	}
 	s.env = append(os.Environ(), "FAKE_NVML="+s.path("machine"), "LD_LIBRARY_PATH="+s.path("driver"),
 		"MEMESTIMATE_STATE_DIR="+s.path("state"))
@@ -221,7 +245,9 @@ func TestManyUsers(t *testing.T) {
 		check(t, os.Chmod(s.path(name), 0o755))
 	}
 	for i := range 8 {
-		check(t, os.Chmod(s.path("gpus", fmt.Sprintf("GPU-%d", i)), 0o644))
+		for _, part := range []string{"", ".1", ".2"} {
+			check(t, os.Chmod(s.path("gpus", fmt.Sprintf("GPU-%d%s", i, part)), 0o644))
+		}
 	}
 	check(t, os.Mkdir(s.path("shared"), 0o777))
 	check(t, os.Chmod(s.path("shared"), 0o777|os.ModeSticky))

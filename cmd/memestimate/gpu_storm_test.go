@@ -3,9 +3,12 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,9 +18,46 @@ import (
 	"time"
 )
 
-// TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise), some within others, while listings are slow, launchers
-// get signals, and somebody removes reservations, tickets, the host lock and the whole directory. The jobs themselves
-// lock their GPU: two on one would show. None may be left waiting, and nothing may be left held.
+// A stormLaunch is one launcher of a storm, as it is seen from outside.
+type stormLaunch struct {
+	started time.Time
+	waiting time.Time // when it said that it waits; zero when it never did
+	got     time.Time // when its job had the GPU
+	words   bytes.Buffer
+}
+
+// Write takes what the launcher says on stderr.
+func (l *stormLaunch) Write(p []byte) (int, error) {
+	if l.waiting.IsZero() && bytes.Contains(p, []byte("waiting for a GPU")) {
+		l.waiting = time.Now()
+	}
+	return l.words.Write(p)
+}
+
+// overtaken returns how many of the launches, all after any GPU for itself alone, got one more than a second later
+// than one that was started only when they had said that they wait, and how many waited. A second is what a process may
+// take to get going.
+func overtaken(all []*stormLaunch) (n, waited int) {
+	slices.SortFunc(all, func(a, b *stormLaunch) int { return a.started.Compare(b.started) })
+	for _, a := range all {
+		if a.waiting.IsZero() {
+			continue
+		}
+		waited++
+		later, _ := slices.BinarySearchFunc(all, a.waiting, func(b *stormLaunch, t time.Time) int {
+			return b.started.Compare(t)
+		})
+		if slices.ContainsFunc(all[later:], func(b *stormLaunch) bool { return b.got.Add(time.Second).Before(a.got) }) {
+			n++
+		}
+	}
+	return n, waited
+}
+
+// TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise), some within others and some that share, while listings
+// take 0 to 300 ms, launchers get signals, and somebody removes reservations, tickets, the host lock and the whole
+// directory. The jobs themselves lock their GPU: two on one would show. None may be left waiting, none be overtaken by
+// one that came after it, and nothing may be left held.
 func TestStorm(t *testing.T) {
 	launches, _ := strconv.Atoi(os.Getenv("MEMESTIMATE_STORM"))
 	if launches == 0 {
@@ -45,12 +85,14 @@ func TestStorm(t *testing.T) {
 					os.Remove(names[r.IntN(len(names))])
 				}
 			}
-			delay := []int{0, 0, 5, 40}[r.IntN(4)] // of each of 8 GPUs, which are asked at once
+			delay := []int{0, 0, 0, 5, 40, 300}[r.IntN(6)] // of each of 8 GPUs, which are asked at once
 			os.WriteFile(s.path("machine.new"), []byte("delay "+strconv.Itoa(delay)+"\n"+eightGPUs()), 0o644)
 			os.Rename(s.path("machine.new"), s.path("machine"))
 		}
 	})
-	var doubles, failed, signalled, late atomic.Int64
+	var doubles, failed, signalled, late, shared, nested atomic.Int64
+	var mu sync.Mutex
+	var alone []*stormLaunch
 	slots := make(chan struct{}, 40)
 	var wg sync.WaitGroup
 	start := time.Now()
@@ -61,12 +103,19 @@ func TestStorm(t *testing.T) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			c := s.job(ms)
-			if kind < 2 { // a launcher within a launcher's command
+			switch kind {
+			case 0, 1: // a launcher within a launcher's command
 				c = s.command("run", "--wait", "--need", "40GiB", "--", s.program, "run", "--wait", "--need", "30GiB", "--",
 					s.path("job"), s.path("gpus"), strconv.Itoa(ms))
+				nested.Add(1)
+			case 2, 3:
+				c = s.command("run", "--wait", "--share", "--need", "35GiB", "--", s.path("job"), s.path("gpus"),
+					strconv.Itoa(ms), "share")
+				shared.Add(1)
 			}
-			var text strings.Builder
-			c.Stderr = &text
+			l := &stormLaunch{started: time.Now()}
+			var out strings.Builder
+			c.Stdout, c.Stderr = &out, l
 			if err := c.Start(); err != nil {
 				t.Error(err)
 				return
@@ -85,17 +134,28 @@ func TestStorm(t *testing.T) {
 				signalled.Add(1)
 			case code != 0:
 				failed.Add(1)
-				t.Errorf("exit code %d: %s", code, text.String())
+				t.Errorf("exit code %d: %s", code, l.words.String())
+			case kind > 3:
+				var ns int64
+				if _, err := fmt.Sscan(out.String(), &ns); err != nil {
+					t.Errorf("the job says %q", out.String())
+				}
+				l.got = time.Unix(0, ns)
+				mu.Lock()
+				alone = append(alone, l)
+				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
 	close(stop)
 	vandals.Wait()
-	t.Logf("%d launches in %v: %d doubles, %d failed, %d ended by signals, %d waited more than 3 minutes", launches,
-		time.Since(start).Round(time.Second), doubles.Load(), failed.Load(), signalled.Load(), late.Load())
-	if doubles.Load()+late.Load() > 0 {
-		t.Error("two jobs had one GPU, or a launcher was stuck")
+	unfair, waited := overtaken(alone)
+	t.Logf("%d launches in %v, %d nested and %d that share: %d doubles, %d failed, %d ended by signals, "+
+		"%d waited more than 3 minutes, %d of %d were overtaken", launches, time.Since(start).Round(time.Second),
+		nested.Load(), shared.Load(), doubles.Load(), failed.Load(), signalled.Load(), late.Load(), unfair, waited)
+	if doubles.Load()+late.Load() > 0 || unfair > 0 {
+		t.Error("jobs had one GPU together, a launcher was stuck, or one was overtaken")
 	}
 	if n := s.reserved(t); n != 0 {
 		t.Errorf("%d reservations are left", n)
