@@ -90,8 +90,12 @@ const maxBatch = 1 << 24
 // ErrNoBatch is wrapped by the error about a model that has no open leading dimension.
 var ErrNoBatch = errors.New("the model has no batch to choose")
 
-// manyNodes is how many nodes a graph has at least for Largest to try few batches: seconds are spent on each.
-const manyNodes = 20_000
+// manyNodes is how many nodes a graph has at least for Largest to try few batches: seconds are spent on each. The
+// likely and the safe batch are then found to one part in fewNear.
+const (
+	manyNodes = 20_000
+	fewNear   = 16
+)
 
 // Largest finds the largest batch whose run takes at most so many bytes of device memory, and the largest whose
 // safe figure does. It doubles the batch until the run is too large, then halves the interval; in a graph of many
@@ -154,8 +158,8 @@ func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error
 		return failed
 	}
 	f.Capped = bad > maxBatch
-	search := func(good, bad int64, size func(Point) int64) int64 {
-		for tried := 1; bad-good > 1; tried++ {
+	search := func(good, bad, near int64, size func(Point) int64) int64 {
+		for tried := 1; bad-good > max(1, good/near); tried++ {
 			at := good + (bad-good)/2
 			if few && tried%2 > 0 { // in turn with half of what is left: what is reserved may rise in one great step
 				at = min(max(line(seen[good], seen[bad], size, memory), good+1), bad-1)
@@ -169,7 +173,7 @@ func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error
 		return good
 	}
 	if !f.Capped {
-		good = search(good, bad, Point.device)
+		good = search(good, bad, maxBatch, Point.device)
 	}
 	f.Batch = good
 	// The surer batches are at or below it: take the tried ones around them.
@@ -185,7 +189,11 @@ func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error
 				high = min(high, p.Batch)
 			}
 		}
-		return search(low, high, size)
+		near := int64(maxBatch)
+		if few {
+			near = fewNear
+		}
+		return search(low, high, near, size)
 	}
 	f.Likely, f.Safe = surer(Point.likely), surer(Point.safe)
 	for _, p := range seen {

@@ -3,6 +3,7 @@ package estimate
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -45,10 +46,16 @@ func TestLargestOfManyNodes(t *testing.T) {
 	if p, next := sizes[f.Batch], sizes[f.Batch+1]; !p.Fits || next.Device == 0 || next.Fits {
 		t.Errorf("batch %d: %+v, the next one %+v", f.Batch, p, next)
 	}
-	if p, next := sizes[f.Safe], sizes[f.Safe+1]; !p.Safe || next.Device == 0 || next.Safe {
-		t.Errorf("safe batch %d: %+v, the next one %+v", f.Safe, p, next)
+	for _, c := range []Confidence{Likely, Safe} {
+		batch := f.Largest(c)
+		past := slices.ContainsFunc(f.Curve, func(p Point) bool {
+			return p.Batch > batch && p.Batch <= batch+batch/fewNear && p.At(c) > memory
+		})
+		if p := sizes[batch]; batch == 0 || p.At(c) > memory || !past {
+			t.Errorf("%s batch %d: %+v, and none that does not fit is near: %v", c, batch, p, f.Curve)
+		}
 	}
-	if len(f.Curve) > 21 || f.Batch < 8192 { // doubling and halving would try 27
+	if len(f.Curve) > 23 || f.Batch < 8192 { // doubling and halving would try 46 for the three of them
 		t.Errorf("batch %d took %d runs", f.Batch, len(f.Curve))
 	}
 }
