@@ -23,6 +23,7 @@ type Options struct {
 	Without []string           // guesses that are switched off: names of rows of fromonnx/dialect and of lifetime.Rules
 	With    []string           // unproven guesses that are made all the same
 	BuiltIn bool               // the model is built in, so that runs of this very model were measured
+	Weigh   bool               // list the guesses that the run rests on, and weigh the heaviest
 	Strict  bool               // refuse a model that is not understood in full
 	Step    *Step              // the run to simulate; nil for none
 }
@@ -121,7 +122,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 		return nil, fmt.Errorf("activations: %w", err)
 	}
 	if run != nil {
-		if err := b.addStep(r, run, opt.Strict); err != nil {
+		if err := b.addStep(r, run, opt); err != nil {
 			return nil, err
 		}
 	}

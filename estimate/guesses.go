@@ -1,11 +1,30 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/module"
 )
+
+// A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
+// not say. Sizes are bytes.
+type Guess struct {
+	Name    string   `json:"name"`             // a row of fromonnx/dialect or of lifetime.Rules, or one of the doubts below
+	Takes   string   `json:"takes"`            // what is taken for what
+	Made    bool     `json:"made"`             // false: too few measured models bear it out, and the upper bound has room for it
+	Assume  string   `json:"assume,omitempty"` // the value of --assume that decides it otherwise
+	Places  int      `json:"places"`           // where it is, or could have been, made
+	Layers  []string `json:"layers,omitempty"` // the first of them
+	Tensors int64    `json:"tensor_bytes"`     // that the calls there make
+	Weighed bool     `json:"weighed"`          // the run was simulated with it decided otherwise, which gave Bytes
+	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
+}
 
 // A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
 type guessRow struct {
@@ -24,6 +43,14 @@ func guessRows() (rows []guessRow) {
 	return rows
 }
 
+// GuessNames are the names of the guesses that can be decided otherwise.
+func GuessNames() (names []string) {
+	for _, r := range guessRows() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
 // unproven are the names of the guesses that are not made.
 func unproven() map[string]bool {
 	names := map[string]bool{}
@@ -35,33 +62,152 @@ func unproven() map[string]bool {
 	return names
 }
 
+// What else an estimate rests on. No flag decides these otherwise.
+const (
+	unmodelledOperator = "unmodelled-operator"
+	dataDependentSize  = "data-dependent-size"
+	countedOnce        = "loop-counted-once"
+	evaluationMode     = "evaluation-mode"
+)
+
+const (
+	mostWeighed = 6 // guesses that are decided otherwise, each of which takes another run
+	someLayers  = 8 // of a guess
+)
+
 // passed lists the guesses that a run could have made and did not, each with what it weighs: the run is simulated once
 // more with it alone.
 func (b *Bound) passed(s Step, sim *Simulation) (list []Guess, err error) {
-	s.Record = false
-	for _, row := range guessRows() {
-		g := Guess{Name: row.name, Takes: row.takes}
-		for _, passed := range sim.Run.Passed {
-			if passed.Row == row.name {
-				g.Places++
-			}
-		}
-		if g.Places == 0 {
-			continue
-		}
-		alone := map[string]bool{row.name: true}
-		with := &Bound{a: b.a, ws: b.ws, constants: b.constants, without: b.without, with: alone, tied: b.tied}
-		other, err := with.simulateOnce(s)
-		if err != nil {
+	for _, g := range b.guessesOf(sim, sim.Run.Passed) {
+		if err := b.weigh(&g, s, sim); err != nil {
 			return nil, err
 		}
-		g.Bytes = other.Peak.Allocated - sim.Peak.Allocated
 		list = append(list, g)
 	}
 	return list, nil
 }
 
-// note says so in words.
+// made lists the guesses that a run rests on. The heaviest few, by what is made where they are, are weighed: the run is
+// simulated once more with each switched off.
+func (b *Bound) made(s Step, sim *Simulation) ([]Guess, error) {
+	choices := sim.Run.Guesses
+	if b.tied != nil {
+		choices = append(slices.Clone(choices), aten.Guess{Row: dialect.TiedHead.Name, Origin: -1})
+	}
+	list := b.guessesOf(sim, choices)
+	for i := range list {
+		list[i].Made = true
+		list[i].Assume = list[i].Name + "=no"
+	}
+	slices.SortStableFunc(list, func(x, y Guess) int { return cmp.Compare(y.Tensors, x.Tensors) })
+	for i := range list {
+		if i == mostWeighed || len(b.a.Steps) >= manyNodes {
+			break
+		}
+		if err := b.weigh(&list[i], s, sim); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// guessesOf gathers choices by their rows, in the order of these, with where they are.
+func (b *Bound) guessesOf(sim *Simulation, choices []aten.Guess) (list []Guess) {
+	of := map[string][]int32{}
+	for _, c := range choices {
+		of[c.Row] = append(of[c.Row], c.Origin)
+	}
+	if len(of) == 0 {
+		return nil
+	}
+	calls := sim.prog.CallsByOrigin()
+	for _, row := range guessRows() {
+		places := of[row.name]
+		if len(places) == 0 {
+			continue
+		}
+		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places)}
+		slices.Sort(places)
+		for _, origin := range slices.Compact(places) {
+			if origin < 0 || int(origin) >= len(calls) {
+				continue
+			}
+			for _, c := range calls[origin] {
+				g.at(sim.prog.LayerOf(c), sim.prog.ResultBytes(c))
+			}
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+// at adds a call to where a guess is.
+func (g *Guess) at(layer string, bytes int64) {
+	g.Tensors += bytes
+	if layer != "" && len(g.Layers) < someLayers && !slices.Contains(g.Layers, layer) {
+		g.Layers = append(g.Layers, layer)
+	}
+}
+
+// weigh simulates a run with one guess decided otherwise.
+func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
+	s.Record = false
+	other := &Bound{a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way, without: b.without, with: b.with,
+		tied: b.tied}
+	if g.Made {
+		other.without = maps.Clone(b.without)
+		other.without[g.Name] = true
+		if g.Name == dialect.TiedHead.Name {
+			other.ws, other.tied = b.all, nil
+		}
+	} else {
+		other.with = maps.Clone(b.with)
+		other.with[g.Name] = true
+	}
+	run, err := other.simulateOnce(s)
+	if err != nil {
+		return err
+	}
+	g.Bytes, g.Weighed = run.Peak.Allocated-sim.Peak.Allocated, true
+	return nil
+}
+
+// doubts lists what else a run rests on.
+func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess) {
+	unknown := maps.Clone(sim.prog.Unknown)
+	for _, u := range b.a.Types.Unknown { // of which not even the sizes are known
+		if unknown == nil {
+			unknown = map[string]int{}
+		}
+		unknown[u.Op] = max(unknown[u.Op], u.Nodes)
+	}
+	for _, op := range slices.Sorted(maps.Keys(unknown)) {
+		list = append(list, Guess{Name: unmodelledOperator, Made: true, Places: unknown[op],
+			Takes: fmt.Sprintf("operator %q taken for one that saves and needs nothing", op)})
+	}
+	if n := len(b.a.Types.Bounded); n > 0 {
+		list = append(list, Guess{Name: dataDependentSize, Made: true, Places: n,
+			Takes: "sizes that depend on data taken for the most that they can be"})
+	}
+	if b.a.Loops > 0 {
+		list = append(list, Guess{Name: countedOnce, Made: true, Places: b.a.Loops,
+			Takes: "the body of a loop taken for one that runs once"})
+	}
+	if !s.Infer && b.way == module.DefaultExport {
+		list = append(list, Guess{Name: evaluationMode, Made: true, Places: 1,
+			Takes: "a graph without dropout taken for a model without it"})
+	}
+	return list
+}
+
+// byWeight sorts guesses: those that move the peak most come first, then those with the largest tensors.
+func byWeight(list []Guess) {
+	slices.SortStableFunc(list, func(x, y Guess) int {
+		return cmp.Or(cmp.Compare(max(y.Bytes, -y.Bytes), max(x.Bytes, -x.Bytes)), cmp.Compare(y.Tensors, x.Tensors))
+	})
+}
+
+// note says so in words, of a guess that is not made.
 func (g Guess) note() Note {
 	weight := "without a larger peak"
 	if mib := float64(g.Bytes) / (1 << 20); mib >= 0.005 || mib <= -0.005 {

@@ -33,21 +33,12 @@ type Report struct {
 	Ways        []Way          `json:"ways,omitempty"`           // the same in other ways, the cheapest that fits first, when asked for
 	Checkpoint  *CheckpointFit `json:"fit_checkpoint,omitempty"` // which blocks to checkpoint for it to fit, when asked for
 	Stats       Statistics     `json:"stats,omitempty"`          // torch.cuda.memory_stats after the run, when asked for
-	Guesses     []Guess        `json:"guesses,omitempty"`        // those that could have been made, and were not
+	Guesses     []Guess        `json:"guesses,omitempty"`        // what the run rests on and the file does not say, the heaviest first
 	Layers      []module.Layer `json:"layers"`
 	Coverage    Coverage       `json:"coverage"`
 	Notes       []Note         `json:"notes"`
 
 	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
-}
-
-// A Guess is a choice that the estimate did not make, as too few measured models bear it out. The upper bound has room
-// for it.
-type Guess struct {
-	Name   string `json:"name"`   // a row of fromonnx/dialect or of lifetime.Rules
-	Takes  string `json:"takes"`  // what it takes for what
-	Places int    `json:"places"` // where it could have been made
-	Bytes  int64  `json:"bytes"`  // by which the peak of what is allocated would be larger then; less than 0 is smaller
 }
 
 // A Model says what was estimated.

@@ -50,7 +50,8 @@ func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 
 // addStep adds what came of a run. That a model cannot be run is no error, unless strict
 // asks for one: the sums stand, and a warning says why they stand alone.
-func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
+func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
+	strict := opt.Strict
 	s, sim, p, err := run.step, run.sim, run.prog, run.err
 	if run.why != "" {
 		r.Notes = append(r.Notes, Note{Warning, run.why})
@@ -104,6 +105,14 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, strict bool) error {
 	for _, g := range r.Guesses {
 		r.Notes = append(r.Notes, g.note())
 	}
+	if opt.Weigh {
+		made, err := b.made(s, sim)
+		if err != nil {
+			return err
+		}
+		r.Guesses = slices.Concat(r.Guesses, made, b.doubts(s, sim))
+	}
+	byWeight(r.Guesses)
 	r.NCCL = sim.NCCL
 	if sim.NCCL > 0 && s.NCCL == 0 {
 		r.Notes = append(r.Notes, Note{Info,

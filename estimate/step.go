@@ -188,6 +188,7 @@ type Simulation struct {
 	Generation *Generation // of an inference that generates
 	Compiled   *Compiled   // with torch.compile: between what the peak lies
 
+	prog     *aten.Program  // that ran; nil for a recording
 	config   caching.Config // that Replay is by
 	doubtful bool           // another program is exported like this one, and takes more: see Bound.most
 }
@@ -274,7 +275,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN)}
+	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN), prog: p}
 	if !s.Infer {
 		sim.Notes = planNotes(s.Plan, p)
 	}

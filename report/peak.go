@@ -92,6 +92,43 @@ func Breakdown(r *estimate.Report) *Grid {
 	return g
 }
 
+// Guesses returns what the run rests on and the file does not say, the heaviest first; what was found to weigh nothing
+// is left out.
+func Guesses(r *estimate.Report) *Grid {
+	largest := int64(0)
+	for i := range r.Guesses {
+		largest = max(largest, r.Guesses[i].Bytes, -r.Guesses[i].Bytes, r.Guesses[i].Tensors)
+	}
+	unit := unitFor(largest)
+	g := &Grid{Columns: []Column{{Title: "guess"}, {Title: "what for what", Spare: 1}, {Title: "made"},
+		{Title: "places", Right: true}, {Title: "first layer", File: true, Spare: 3},
+		{Title: "tensors there, " + unit.name, Right: true, Spare: 2},
+		{Title: "otherwise, " + unit.name, Right: true}}}
+	for i := range r.Guesses {
+		x := &r.Guesses[i]
+		if x.Weighed && x.Bytes == 0 {
+			continue
+		}
+		made, layer, weight := "no", "", "?"
+		if x.Made {
+			made = "yes"
+		}
+		if len(x.Layers) > 0 {
+			layer = x.Layers[0]
+		}
+		if x.Weighed {
+			weight = strings.TrimPrefix(unit.format(x.Bytes), "-")
+			if x.Bytes < 0 {
+				weight = "-" + weight
+			} else {
+				weight = "+" + weight
+			}
+		}
+		g.Rows = append(g.Rows, []string{x.Name, x.Takes, made, Count(int64(x.Places)), layer, unit.format(x.Tensors), weight})
+	}
+	return g
+}
+
 // LiveTensors returns the largest tensors at the peak, n at most, by layer and category.
 func LiveTensors(r *estimate.Report, n int) *Grid {
 	live := r.Peak.Live[:min(n, len(r.Peak.Live))]

@@ -275,6 +275,9 @@ func peakGrids(r *estimate.Report) (gs []*Grid) {
 		gs = append(gs, Statistics(r))
 	}
 	gs = append(gs, Phases(r), LiveTensors(r, shownLive))
+	if g := Guesses(r); len(g.Rows) > 0 {
+		gs = append(gs, g)
+	}
 	return append(append(gs, tried(r)...), Breakdown(r))
 }
 

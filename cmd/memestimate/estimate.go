@@ -120,7 +120,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	p.now("estimating " + quoteArg(in.arg))
 	opt := s.options(in)
 	step.Record = a.record
-	opt.Step = step
+	opt.Step, opt.Weigh = step, !a.short
 	bound, err := estimate.Bind(m, opt)
 	if err != nil {
 		return nil, s.explain(err, command, in, m)

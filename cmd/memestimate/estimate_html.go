@@ -42,6 +42,9 @@ func (a *questions) html(w io.Writer, in source, r *estimate.Report) error {
 	if r.Checkpoint != nil {
 		p.Tables = append(p.Tables, page.Table{Title: "What to checkpoint", Grid: report.Checkpointed(r)})
 	}
+	if g := report.Guesses(r); len(g.Rows) > 0 {
+		p.Tables = append(p.Tables, page.Table{Title: "What is guessed", Grid: g})
+	}
 	if len(r.Stats) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "Statistics", Grid: report.Statistics(r)})
 	}

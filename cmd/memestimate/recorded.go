@@ -135,7 +135,7 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 
 // recordedFlags are the flags about what a recording holds already.
 var recordedFlags = append([]string{
-	"batch", "dim", "input", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last", "grad-accum", "clip-grad-norm",
+	"batch", "dim", "input", "assume", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last", "grad-accum", "clip-grad-norm",
 	"zero-grad", "foreach", "grad-scaler", "drop-output", "what-if",
 }, planNames...)
 

@@ -18,6 +18,7 @@ type settings struct {
 	batch  int64
 	dims   map[string]int64
 	inputs map[string][]int64
+	assume assumeValue
 	strict bool
 	cross  bool      // have onnx-go read the model too
 	finds  bool      // the command finds the batch itself
@@ -31,6 +32,8 @@ func (s *settings) modelFlags(fs *pflag.FlagSet) {
 		"size of the batch: the inputs' leading symbolic dimension, whatever its name")
 	fs.Var((*dimsValue)(&s.dims), "dim", "size of a symbolic dimension, as NAME=N; may be given again")
 	fs.Var((*inputsValue)(&s.inputs), "input", "shape of an input, as NAME=8x3x224x224; may be given again")
+	fs.Var(&s.assume, "assume",
+		"decide a guess that the report lists, as NAME=yes or NAME=no; may be given again")
 	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
 	fs.BoolVar(&s.cross, "cross-check", false, "have onnx-go read the model as well, and compare node by node")
 }
@@ -43,7 +46,8 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 
 // options returns the settings as the library takes them.
 func (s *settings) options(in source) estimate.Options {
-	return estimate.Options{Name: in.name, BuiltIn: in.builtIn(), Batch: s.batch, Dims: s.dims, Inputs: s.inputs, Strict: s.strict}
+	return estimate.Options{Name: in.name, BuiltIn: in.builtIn(), Batch: s.batch, Dims: s.dims, Inputs: s.inputs, Strict: s.strict,
+		With: s.assume.names(true), Without: s.assume.names(false)}
 }
 
 func (s *settings) shapeOptions() shape.Options {

@@ -1,0 +1,85 @@
+package estimate
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/onnxload"
+	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// guessNamed returns the guess of that name, nil where it is not listed.
+func guessNamed(r *Report, name string) *Guess {
+	for i := range r.Guesses {
+		if r.Guesses[i].Name == name {
+			return &r.Guesses[i]
+		}
+	}
+	return nil
+}
+
+// A guess that a run rests on is listed with where it was made and with what the run takes where it is switched off;
+// one that is decided is none any more.
+func TestGuessesMade(t *testing.T) {
+	for _, c := range []struct {
+		model, form, guess string
+		layer              string // one of those that it is about
+	}{
+		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self"},
+		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu"},
+		{"bert_base", "ts-eval", dialect.TiedHead.Name, ""},
+	} {
+		opt := Options{Batch: 4, Step: &Step{}, Weigh: true}
+		m := openGraph(t, "", c.model, c.form)
+		r, err := Run(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opt.Without = []string{c.guess}
+		off, err := Run(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := guessNamed(r, c.guess)
+		if g == nil || !g.Made || g.Places == 0 || !g.Weighed || g.Assume != c.guess+"=no" ||
+			g.Bytes != off.Peak.Allocated-r.Peak.Allocated || c.layer != "" && !slices.Contains(g.Layers, c.layer) {
+			t.Errorf("%s:%s: %+v; without it the peak is %d instead of %d", c.model, c.form, g, off.Peak.Allocated,
+				r.Peak.Allocated)
+		}
+		if guessNamed(off, c.guess) != nil {
+			t.Errorf("%s:%s: %s is switched off, and listed", c.model, c.form, c.guess)
+		}
+		if !slices.IsSortedFunc(r.Guesses, func(x, y Guess) int {
+			return int(min(max(max(y.Bytes, -y.Bytes)-max(x.Bytes, -x.Bytes), -1), 1))
+		}) {
+			t.Errorf("%s:%s: the heaviest does not come first: %+v", c.model, c.form, r.Guesses)
+		}
+	}
+}
+
+// What no flag decides is listed too.
+func TestDoubts(t *testing.T) {
+	graph := func(nodes ...on.Node) on.Model {
+		return on.Model{Producer: "pytorch", Opsets: []on.Import{on.Domain("custom", 1)}, Graph: on.Graph{
+			In: []on.Value{on.Float("x", 4, 8)}, Inits: []on.Tensor{on.Bare("fc.weight", onnxload.Float32, 8, 8)},
+			Nodes: append([]on.Node{on.Op("MatMul", "x fc.weight", "h")}, nodes...), Out: []on.Value{{Name: "y"}},
+		}}
+	}
+	for _, c := range []struct {
+		model on.Model
+		name  string
+	}{
+		{graph(on.Op("Strange", "h", "y").Of("custom")), unmodelledOperator},
+		{graph(on.Op("NonZero", "h", "n"), on.Op("Cast", "n", "y", on.A("to", 1))), dataDependentSize},
+	} {
+		r := answer(t, c.model, Options{Step: &Step{Infer: true}, Weigh: true})
+		if g := guessNamed(r, c.name); g == nil || g.Places == 0 || g.Assume != "" || g.Weighed {
+			t.Errorf("%s is not listed as a doubt that no flag decides: %+v", c.name, r.Guesses)
+		}
+	}
+	r, err := Run(openGraph(t, "", "bert_base", "dynamo"), Options{Batch: 2, Step: &Step{}, Weigh: true})
+	if err != nil || guessNamed(r, evaluationMode) == nil {
+		t.Errorf("a default export that is trained: %+v, %v", r.Guesses, err)
+	}
+}
