@@ -70,7 +70,7 @@ func TestDoubts(t *testing.T) {
 		model on.Model
 		name  string
 	}{
-		{graph(on.Op("Strange", "h", "y").Of("custom")), unmodelledOperator},
+		{graph(on.Op("Strange", "h", "s").Of("custom"), on.Op("Relu", "h", "y")), unmodelledOperator},
 		{graph(on.Op("NonZero", "h", "n"), on.Op("Cast", "n", "y", on.A("to", 1))), dataDependentSize},
 	} {
 		r := answer(t, c.model, Options{Step: &Step{Infer: true}, Weigh: true})
