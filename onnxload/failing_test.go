@@ -16,7 +16,7 @@ import (
 
 func TestFormatErrors(t *testing.T) {
 	var f *onnxload.FormatError
-	if _, err := onnxload.ReadStream(bytes.NewReader(safetensors()), onnxload.Options{}); !errors.As(err, &f) ||
+	if _, err := onnxload.ReadStream(bytes.NewReader(Safetensors()), onnxload.Options{}); !errors.As(err, &f) ||
 		f.Format != "safetensors file" || !strings.HasPrefix(err.Error(), "standard input: ") {
 		t.Errorf("%v", err)
 	}
@@ -46,7 +46,7 @@ func TestOpen(t *testing.T) {
 	}
 	check(filepath.Join(dir, "none.onnx"), "no such file")
 	check(dir, "not an ONNX model (a folder)")
-	b := Model{Graph: relu()}.Bytes()
+	b := Model{Graph: Relu()}.Bytes()
 	if err := os.WriteFile(filepath.Join(dir, "m.onnx"), b, 0o644); err != nil {
 		t.Fatal(err)
 	}

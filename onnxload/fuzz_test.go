@@ -15,15 +15,15 @@ import (
 // Its seeds beyond these are in testdata/fuzz/FuzzRead.
 func FuzzRead(f *testing.F) {
 	f.Add(full().Bytes())
-	f.Add(calling(fib(3), "f3").Bytes())
+	f.Add(Calling(Fib(3), "f3").Bytes())
 	f.Add(Model{Graph: chain(9)}.Bytes())
 	f.Add(Model{Opset: 18, Graph: Graph{In: []Value{{Name: "x"}}, Out: []Value{{Name: "y"}}, Nodes: []Node{
 		traced(Op("Neg", "x", "a"), "File \"\x1b[31m\", line 3, in forward\n    x = (\n  File \"b\", line 99999999999, in \n\n  File \""),
 		traced(Op("Neg", "a", "y"), "File \"m.py\", line 3, in forward\n  File \"m.py\", line 3, in forward\n    \x00"),
 	}}}.Bytes())
-	for _, c := range hostile() {
-		if len(c.b) < 4096 {
-			f.Add(c.b)
+	for _, c := range Hostile() {
+		if len(c.File) < 4096 {
+			f.Add(c.File)
 		}
 	}
 	limits := onnxload.Limits{Nodes: 10_000}

@@ -12,6 +12,7 @@ import (
 // system spends about as long as the runtime does on a page of garbage. A nil collector leaves everything as it is.
 type collector struct {
 	percent bool         // GOGC is ours to set: nobody asked for another
+	growing atomic.Bool  // GOGC is smallPercent, and shrinks as more is kept
 	limit   atomic.Int64 // the memory limit as we have set it; 0: it is not ours
 }
 
@@ -23,6 +24,9 @@ const (
 	// manyNodes is how many nodes a large graph has. Nearly all that is made of it is kept to the end, hundreds of
 	// megabytes: nothing is collected below the limit.
 	manyNodes = 20_000
+
+	// smallGrowth is how many bytes of garbage are left lying beside what is kept, unless more is kept.
+	smallGrowth = 40 << 20
 
 	// memoryLimit is how much may be in use before the collector does what it can to stay below. It rises with what is
 	// kept, see raise: to collect again and again what is no garbage makes a run several times slower.
@@ -36,6 +40,7 @@ func startCollector() *collector {
 	c := &collector{percent: os.Getenv("GOGC") == ""}
 	if c.percent {
 		debug.SetGCPercent(smallPercent)
+		c.growing.Store(true)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		c.limit.Store(memoryLimit)
@@ -48,6 +53,7 @@ func startCollector() *collector {
 // pause has nothing collected below the limit until resume: while a model is read, nearly all that is made is kept.
 func (c *collector) pause() {
 	if c != nil && c.percent && c.limit.Load() > 0 {
+		c.growing.Store(false)
 		debug.SetGCPercent(-1)
 	}
 }
@@ -58,6 +64,7 @@ func (c *collector) resume(nodes int) {
 	case c == nil || !c.percent:
 	case nodes <= manyNodes:
 		debug.SetGCPercent(smallPercent)
+		c.growing.Store(true)
 	case c.limit.Load() == 0:
 		debug.SetGCPercent(largePercent)
 	}
@@ -67,6 +74,7 @@ func (c *collector) resume(nodes int) {
 // size, and so is garbage on top of it.
 func (c *collector) tidy() {
 	if c != nil && c.percent {
+		c.growing.Store(false)
 		debug.SetGCPercent(100)
 	}
 }
@@ -80,11 +88,15 @@ func (c *collector) watch() {
 	})
 }
 
-// raise keeps the limit at twice of what the last collection found in use, or more.
+// raise keeps the limit at twice of what the last collection found in use, or more, and garbage in bounds.
 func (c *collector) raise() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	if twice := 2 * int64(live[0].Value.Uint64()); twice > c.limit.Load() {
+	kept := int64(live[0].Value.Uint64())
+	if c.growing.Load() {
+		debug.SetGCPercent(int(min(max(smallGrowth*100/max(kept, 1), 100), smallPercent)))
+	}
+	if twice := 2 * kept; twice > c.limit.Load() {
 		c.limit.Store(twice)
 		debug.SetMemoryLimit(twice)
 	}

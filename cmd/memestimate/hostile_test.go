@@ -151,7 +151,8 @@ func harmless(t *testing.T, markdown string) (tables int) {
 				}
 			}
 		case *ast.Text:
-			if s := string(n.Segment.Value(source)); n.Parent().Kind() != ast.KindCodeSpan && strings.ContainsAny(s, "@`<") {
+			// The marks of a table of phases point at its peak.
+			if s := strings.TrimPrefix(string(n.Segment.Value(source)), "<-"); n.Parent().Kind() != ast.KindCodeSpan && strings.ContainsAny(s, "@`<") {
 				t.Errorf("text outside a code span: %q", s)
 			}
 		}

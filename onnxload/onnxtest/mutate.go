@@ -20,6 +20,30 @@ func Mutate(rng *rand.Rand, model []byte) []byte {
 	return m.bytes()
 }
 
+// Cross returns a model with one to three of its fields replaced by fields of their kinds from another model, or with
+// such fields added: a node, an attribute, a type, a tensor, a function.
+func Cross(rng *rand.Rand, model, other []byte) []byte {
+	m := parseMessage("model", model)
+	found, there := map[kindOfField][]place{}, map[kindOfField][]place{}
+	var names [][]byte
+	m.places(found, &names)
+	parseMessage("model", other).places(there, &names)
+	kinds := slices.DeleteFunc(sortedKinds(found), func(k kindOfField) bool { return len(there[k]) == 0 })
+	for range 1 + rng.IntN(3) {
+		if len(kinds) == 0 {
+			break
+		}
+		k := kinds[rng.IntN(len(kinds))]
+		p, from := found[k][rng.IntN(len(found[k]))], there[k][rng.IntN(len(there[k]))]
+		if f := from.in.fields[from.at].clone(); rng.IntN(4) == 0 {
+			p.in.fields = append(p.in.fields, f)
+		} else {
+			p.in.fields[p.at] = f
+		}
+	}
+	return m.bytes()
+}
+
 // messages says which fields of a message are messages, by kind and field number of onnx.proto.
 var messages = map[string]map[int]string{
 	"model": {7: "graph", 8: "opset", 14: "entry", 20: "training", 25: "function"}, "training": {1: "graph", 2: "graph"},
@@ -163,12 +187,7 @@ func (m *message) mutate(rng *rand.Rand) {
 	if len(found) == 0 {
 		return
 	}
-	kinds := slices.SortedFunc(maps.Keys(found), func(a, b kindOfField) int {
-		if c := strings.Compare(a.kind, b.kind); c != 0 {
-			return c
-		}
-		return a.number - b.number
-	})
+	kinds := sortedKinds(found)
 	alike := found[kinds[rng.IntN(len(kinds))]]
 	p := alike[rng.IntN(len(alike))]
 	other := alike[rng.IntN(len(alike))]
@@ -191,6 +210,16 @@ func (m *message) mutate(rng *rand.Rand) {
 	case f.message == nil:
 		f.change(rng, p.in.kind, names)
 	}
+}
+
+// sortedKinds are the kinds in an order that does not depend on the map's.
+func sortedKinds(found map[kindOfField][]place) []kindOfField {
+	return slices.SortedFunc(maps.Keys(found), func(a, b kindOfField) int {
+		if c := strings.Compare(a.kind, b.kind); c != 0 {
+			return c
+		}
+		return a.number - b.number
+	})
 }
 
 // change gives a field that is no message another value.

@@ -1,0 +1,371 @@
+package report_test
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/report"
+)
+
+// What one execution may take: far more than any does, on a computer that does much else.
+const (
+	longest    = 20 * time.Second
+	allocation = 512 << 20 // bytes in all, of which most are garbage soon
+)
+
+// graphs are what mutants are made of: the smaller built-in graphs, and ONNX's operator tests, whose archives
+// MEMESTIMATE_CORPUS has in a folder where the source is not at hand.
+var graphs = sync.OnceValues(func() (all [][]byte, err error) {
+	for _, name := range models.Names() {
+		info, err := models.Info(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, form := range info.Forms {
+			b, err := models.Open(name + ":" + form)
+			if err != nil {
+				return nil, err
+			}
+			if len(b) < 40<<10 {
+				all = append(all, b)
+			}
+		}
+	}
+	small := len(all)
+	folder := cmp.Or(os.Getenv("MEMESTIMATE_CORPUS"), "../estimate/shape/testdata")
+	err = onnxtest.Archives(filepath.Join(folder, "onnx-nodes*.tar.gz"), func(_ string, b []byte) {
+		if len(b) < 16<<10 {
+			all = append(all, b)
+		}
+	})
+	for i := range small { // a graph of a whole model is worth ten tests of one operator
+		for range 10 {
+			all = append(all, all[i])
+		}
+	}
+	return all, err
+})
+
+// mutant makes a model out of others: fields that change, and fields of another model.
+func mutant(rng *rand.Rand, raw, other []byte) []byte {
+	if rng.IntN(3) == 0 {
+		raw = onnxtest.Cross(rng, raw, other)
+	}
+	if rng.IntN(4) > 0 {
+		raw = onnxtest.Mutate(rng, raw)
+	}
+	return raw
+}
+
+// asked are settings that a mutant is estimated under.
+func asked(rng *rand.Rand) (estimate.Options, *estimate.Step) {
+	pick := func(names ...string) string { return names[rng.IntN(len(names))] }
+	s := &estimate.Step{Infer: rng.IntN(3) == 0, Settings: eager.Settings{
+		Precision: eager.Precisions[rng.IntN(len(eager.Precisions))], ChannelsLast: rng.IntN(4) == 0,
+		Optimizer: pick("", "sgd", "sgdm", "adam", "adafactor", "rmsprop"), Loss: pick("", "", "mse", "mean", "cross-entropy"),
+		ClipNorm: rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0,
+	}}
+	return estimate.Options{Name: "mutant", Batch: int64(rng.IntN(4)), Dims: map[string]int64{}}, s
+}
+
+// execute runs the whole of reading, shapes, recovery, step and report, and returns what is wrong with the outcome, ""
+// for nothing. ran says that there was a step.
+func execute(rng *rand.Rand, raw []byte) (wrong string, ran bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			wrong = fmt.Sprintf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	opt, step := asked(rng)
+	form := rng.IntN(4)
+	twice := rng.IntN(8) == 0
+	first, r, wrong := answer(raw, opt, step, form)
+	if wrong != "" || r == nil {
+		return wrong, false
+	}
+	if wrong := sound(r); wrong != "" {
+		return wrong, true
+	}
+	if twice {
+		second, _, _ := answer(raw, opt, step, form)
+		if !bytes.Equal(first, second) {
+			return "another answer the second time", true
+		}
+	}
+	return "", r.Peak != nil
+}
+
+// answer estimates a model, and writes the report. A model that is refused has no report; the error must be one line.
+func answer(raw []byte, opt estimate.Options, step *estimate.Step, form int) ([]byte, *estimate.Report, string) {
+	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)),
+		onnxload.Options{Path: "m.onnx", Limits: onnxload.Limits{Nodes: 10_000}})
+	if err != nil {
+		return nil, nil, line(err)
+	}
+	bound, err := estimate.Bind(m, opt)
+	var open *estimate.UnboundError
+	for try := 0; try < 3 && errors.As(err, &open); try++ {
+		for _, d := range open.Dims {
+			if d.Name != "" {
+				opt.Dims[d.Name] = 2
+			}
+		}
+		bound, err = estimate.Bind(m, opt)
+	}
+	if err != nil {
+		return nil, nil, line(err)
+	}
+	opt.Step = step
+	r, err := bound.Report(opt)
+	if err != nil {
+		return nil, nil, line(err)
+	}
+	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims})
+	if err != nil {
+		return nil, nil, "the estimate has an answer, shapes has none: " + err.Error()
+	}
+	if wrong := agree(m, types, r); wrong != "" {
+		return nil, nil, wrong
+	}
+	var out bytes.Buffer
+	write := []func(io.Writer, *estimate.Report) error{report.JSON, report.Markdown, report.CSV,
+		func(w io.Writer, r *estimate.Report) error { return report.Text(w, r, 80) }}[form]
+	if err := write(&out, r); err != nil {
+		return nil, nil, line(err)
+	}
+	if i := bytes.IndexFunc(out.Bytes(), func(c rune) bool { return c < ' ' && c != '\n' }); i >= 0 {
+		return nil, nil, fmt.Sprintf("the report has the control character %q", out.Bytes()[i])
+	}
+	return out.Bytes(), r, ""
+}
+
+// line says what is wrong with a message of an error.
+func line(err error) string {
+	if s := err.Error(); s == "" || strings.ContainsAny(s, "\n\r\x1b") {
+		return fmt.Sprintf("the error is not one line: %q", s)
+	}
+	return ""
+}
+
+// agree holds the report's tensors against the inferred types.
+func agree(m *onnxload.Model, types *shape.Result, r *estimate.Report) string {
+	at := make(map[string]onnxload.ValueID, len(m.Values))
+	for i := range m.Values {
+		if name := m.Values[i].Name; name != "" {
+			if _, twice := at[name]; twice {
+				at[name] = onnxload.NoValue // in a subgraph too: which one a layer means is not said
+			} else {
+				at[name] = onnxload.ValueID(i)
+			}
+		}
+	}
+	tensors := slices.Concat(r.Model.Inputs, r.Model.Outputs)
+	for i := range r.Layers {
+		tensors = append(tensors, r.Layers[i].Outputs...)
+	}
+	for _, x := range tensors {
+		id, ok := at[x.Name]
+		if !ok || id == onnxload.NoValue || x.Shape == nil {
+			continue
+		}
+		if wrong := sameShape(x, types.Type(id)); wrong != "" {
+			return wrong
+		}
+	}
+	return ""
+}
+
+func sameShape(x module.Tensor, t shape.Type) string {
+	if t.Kind != onnxload.TensorType {
+		return ""
+	}
+	same := (t.Elem == onnxload.Undefined || x.DType == t.Elem.String()) &&
+		(!t.Shape.Ranked || len(t.Shape.Dims) == len(x.Shape))
+	for i, d := range t.Shape.Dims {
+		n, known := d.Int() // what depends on data is taken as large as it can be
+		same = same && (!known || n == x.Shape[i])
+	}
+	if !same {
+		return fmt.Sprintf("the estimate has %q as %s%v, shapes as %v", x.Name, x.DType, x.Shape, t)
+	}
+	return ""
+}
+
+// sound says what of a report cannot be.
+func sound(r *estimate.Report) string {
+	sizes := map[string]int64{
+		"parameters": r.Parameters.Bytes, "parameters' count": r.Parameters.Count, "buffers": r.Buffers.Bytes,
+		"constants": r.Constants.Bytes, "activations": r.Activations.Forward, "with backward": r.Activations.WithBackward,
+		"saved": r.Activations.Saved, "context": r.Context,
+	}
+	for i := range r.Layers {
+		l := &r.Layers[i]
+		for what, n := range map[string]int64{"parameters": l.Params, "bytes": l.ParamBytes, "activation": l.Activation,
+			"saved": l.SavedBytes} {
+			if n < 0 {
+				return fmt.Sprintf("layer %q: %s of %d", l.Name, what, n)
+			}
+		}
+	}
+	for _, p := range r.Phases {
+		sizes["phase "+p.Name] = min(p.End, p.Peak, p.Peak-p.End)
+	}
+	p := r.Peak
+	if p != nil {
+		sizes["peak"], sizes["reserved"], sizes["device"] = p.Allocated, p.Reserved, p.Device
+		sum := int64(0)
+		for category, n := range p.ByCategory {
+			sizes["at the peak "+category] = n
+			sum += n
+		}
+		for _, x := range p.Live {
+			sizes["live "+x.Category] = min(x.Bytes, int64(x.Tensors))
+		}
+		switch held := p.ByCategory["parameters"] + p.ByCategory["buffers"]; {
+		case sum != p.Allocated:
+			return fmt.Sprintf("the categories at the peak are %d bytes, allocated are %d", sum, p.Allocated)
+		case p.Allocated < held:
+			return fmt.Sprintf("a peak of %d bytes is less than the %d of the parameters", p.Allocated, held)
+		case r.Settings.Precision == eager.FP32 && p.Allocated < r.Parameters.Bytes && r.OOM == nil:
+			return fmt.Sprintf("a peak of %d bytes, and parameters of %d", p.Allocated, r.Parameters.Bytes)
+		case p.Reserved < p.Allocated || p.Device < p.Reserved || p.UpperBound < p.Device:
+			return fmt.Sprintf("not in order: allocated %d, reserved %d, device %d, at most %d", p.Allocated, p.Reserved,
+				p.Device, p.UpperBound)
+		}
+	}
+	for what, n := range sizes {
+		if n < 0 {
+			return fmt.Sprintf("%s of %d bytes", what, n)
+		}
+	}
+	return ""
+}
+
+// FuzzModel changes and crosses models field by field, and estimates what comes out: no panic, no size below zero or
+// beyond 64 bits, a peak that holds the parameters, bounds in their order, shapes that agree, one answer to one
+// question, in time and memory that are bounded.
+func FuzzModel(f *testing.F) {
+	all, err := graphs()
+	if err != nil {
+		f.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for i := 0; i < len(all); i += 12 {
+		f.Add(all[i], uint16(rng.IntN(len(all))), rng.Uint64())
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, other uint16, seed uint64) {
+		if len(raw) > 64<<10 {
+			t.Skip("larger than what one wants to wait for")
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		start := time.Now()
+		if wrong, _ := execute(rng, mutant(rng, raw, all[int(other)%len(all)])); wrong != "" {
+			t.Error(wrong)
+		}
+		if took := time.Since(start); took > longest {
+			t.Errorf("took %v", took)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > allocation {
+			t.Errorf("%d bytes allocated for %d", n, len(raw))
+		}
+	})
+}
+
+// TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors, from
+// the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
+func TestModelMutants(t *testing.T) {
+	all, err := graphs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(os.Getenv("MEMESTIMATE_MUTATIONS"))
+	if err != nil {
+		n = 2000
+		if testing.Short() {
+			n = 300
+		}
+	}
+	first, _ := strconv.ParseUint(os.Getenv("MEMESTIMATE_SEED"), 10, 64)
+	var next, ran, failed atomic.Int64
+	workers := make([]struct {
+		seed  atomic.Uint64
+		since atomic.Int64 // in nanoseconds; 0 while nothing runs
+	}, runtime.GOMAXPROCS(0))
+	done := make(chan struct{})
+	go func() { // what never ends, or takes all memory, is named before it takes the process along
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Second):
+			}
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			for i := range workers {
+				w := &workers[i]
+				if at := w.since.Load(); at > 0 && time.Since(time.Unix(0, at)) > longest {
+					panic(fmt.Sprintf("seed %d takes longer than %v", w.seed.Load(), longest))
+				}
+				if m.HeapAlloc > uint64(len(workers))*allocation {
+					fmt.Fprintf(os.Stderr, "%d bytes in use, seed %d runs\n", m.HeapAlloc, w.seed.Load())
+				}
+			}
+		}
+	}()
+	start := time.Now()
+	var wg sync.WaitGroup
+	for i := range workers {
+		wg.Go(func() {
+			w := &workers[i]
+			for k := next.Add(1) - 1; k < int64(n) && failed.Load() < 20; k = next.Add(1) - 1 {
+				seed := first + uint64(k)
+				w.seed.Store(seed)
+				w.since.Store(time.Now().UnixNano())
+				rng := rand.New(rand.NewPCG(seed, 19))
+				raw := mutant(rng, all[rng.IntN(len(all))], all[rng.IntN(len(all))])
+				wrong, stepped := execute(rng, raw)
+				w.since.Store(0)
+				if stepped {
+					ran.Add(1)
+				}
+				if wrong != "" {
+					failed.Add(1)
+					t.Errorf("seed %d: %s", seed, wrong)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(done)
+	took := time.Since(start)
+	t.Logf("%d mutants of %d graphs in %v, %.0f a second; %d had a peak", n, len(all), took.Round(time.Millisecond),
+		float64(n)/took.Seconds(), ran.Load())
+	if failed.Load() == 0 && ran.Load() < int64(n)/5 {
+		t.Errorf("%d of %d mutants had a peak: mutation is too rough", ran.Load(), n)
+	}
+}
