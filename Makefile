@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: slurm web accuracy bench bench-snapshot build golden ledger lint release test
+.PHONY: kubernetes slurm web accuracy bench bench-snapshot build golden ledger lint release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -43,6 +43,15 @@ release:
 # The page that runs memestimate in a browser: one file that needs no network, dist/web/index.html
 web:
 	go run ./web/build
+
+# Places jobs with a real API server and scheduler of Kubernetes, which are built once into .kubernetes (six minutes on two
+# cores, 330 MB). Needs etcd and openssl.
+KUBERNETES = k8s.io/component-base/version
+kubernetes:
+	cd test/kubernetes && CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X $(KUBERNETES).gitVersion=v1.36.3 \
+		-X $(KUBERNETES).gitMajor=1 -X $(KUBERNETES).gitMinor=36 -X $(KUBERNETES).gitTreeState=clean" \
+		-o ../../.kubernetes/ tool
+	KUBERNETES_BIN=$(CURDIR)/.kubernetes go test -count=1 -tags kubernetes ./cmd/memestimate -run TestKubernetes -v
 
 # Places jobs on a real Slurm cluster of four nodes with pretended GPUs, on this host, as root. Needs Debian's slurmctld,
 # slurmd, slurm-client and munge; takes a quarter of a minute.

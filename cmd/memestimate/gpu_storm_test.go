@@ -54,6 +54,34 @@ func overtaken(all []*stormLaunch) (n, waited int) {
 	return n, waited
 }
 
+// TestOvertaken: a launcher that said that it waits may not see one that came afterwards go first.
+func TestOvertaken(t *testing.T) {
+	at := func(seconds float64) time.Time {
+		return time.Unix(1000, 0).Add(time.Duration(seconds * float64(time.Second)))
+	}
+	launch := func(started, waiting, got float64) *stormLaunch {
+		l := &stormLaunch{started: at(started), got: at(got)}
+		if waiting > 0 {
+			l.waiting = at(waiting)
+		}
+		return l
+	}
+	for _, tt := range []struct {
+		name      string
+		all       []*stormLaunch
+		n, waited int
+	}{
+		{"in order", []*stormLaunch{launch(0, 1, 5), launch(2, 3, 6), launch(4, 0, 7)}, 0, 2},
+		{"one that came later goes first", []*stormLaunch{launch(2, 0, 4), launch(0, 1, 6)}, 1, 1},
+		{"one that came before it said that it waits", []*stormLaunch{launch(0, 1, 6), launch(0.5, 0, 4)}, 0, 1},
+		{"at about the same time", []*stormLaunch{launch(0, 1, 6), launch(2, 0, 5.5)}, 0, 1},
+	} {
+		if n, waited := overtaken(tt.all); n != tt.n || waited != tt.waited {
+			t.Errorf("%s: %d of %d, want %d of %d", tt.name, n, waited, tt.n, tt.waited)
+		}
+	}
+}
+
 // TestStorm starts MEMESTIMATE_STORM launchers (120 otherwise), some within others and some that share, while listings
 // take 0 to 300 ms, launchers get signals, and somebody removes reservations, tickets, the host lock and the whole
 // directory. The jobs themselves lock their GPU: two on one would show. None may be left waiting, none be overtaken by

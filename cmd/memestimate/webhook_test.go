@@ -21,10 +21,9 @@ import (
 	"time"
 )
 
-// TestWebhookCommand speaks TLS with the program, as the API server does.
-func TestWebhookCommand(t *testing.T) {
-	program, err := exec.LookPath("memestimate")
-	check(t, err)
+// tlsFiles writes a certificate for 127.0.0.1 that signs itself, and its key.
+func tlsFiles(t *testing.T, dir string) (cert, keyFile string, certificate []byte) {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	check(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
@@ -33,11 +32,18 @@ func TestWebhookCommand(t *testing.T) {
 	check(t, err)
 	private, err := x509.MarshalECPrivateKey(key)
 	check(t, err)
-	dir := t.TempDir()
-	cert, keyFile := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	cert, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	check(t, os.WriteFile(cert, certificate, 0o600))
 	check(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}), 0o600))
+	return cert, keyFile, certificate
+}
+
+// TestWebhookCommand speaks TLS with the program, as the API server does.
+func TestWebhookCommand(t *testing.T) {
+	program, err := exec.LookPath("memestimate")
+	check(t, err)
+	cert, keyFile, certificate := tlsFiles(t, t.TempDir())
 	c := exec.Command(program, "webhook", "--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", keyFile)
 	pipe, err := c.StderrPipe()
 	check(t, err)
