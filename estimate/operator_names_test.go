@@ -27,6 +27,7 @@ var matchers = []string{
 	"fromonnx/softmax.go", "fromonnx/split.go", "fromonnx/tied.go",
 	"fromonnx/graph.go", "fromonnx/host.go", "fromonnx/loop.go",
 	"module/analysis.go", "module/filled.go", "module/layers.go", "module/lost.go", "module/tensors.go", "module/uses.go",
+	"module/way.go",
 }
 
 // An operator is named by its rows, that of its shapes and that of its calls, and by files that know it by its
