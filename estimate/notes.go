@@ -2,6 +2,8 @@ package estimate
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/gpu"
@@ -21,7 +23,8 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 		say(Warning, "%d of %d nodes are of operators that are not modelled: every total is a lower bound",
 			c.Nodes-c.Modelled, c.Nodes)
 	}
-	exportNotes(a, say)
+	told := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, howToExport) })
+	exportNotes(a, told, say)
 	if n := a.Unsized(); n > 0 {
 		say(Warning, "the size of %s is not known: every total is a lower bound", plural(n, "value"))
 	}
@@ -76,10 +79,23 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 }
 
 // howToExport is what an export must say to keep what training needs.
-const howToExport = "torch.onnx.export(model.train(), ..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
+const howToExport = `torch.onnx.export(model.train(), (x,), "model.onnx", dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)`
 
-// exportNotes recognises exports that lost what training needs.
-func exportNotes(a *module.Analysis, say func(level, format string, args ...any)) {
+// howToRecord is what gives the exact answer without a GPU: the step itself, on tensors without data.
+const howToRecord = "python -m memestimate record train.py"
+
+// lossNote says what a file that was not exported for training lost of the model that is trained, and what to do.
+func lossNote(way module.Way, m *onnxload.Model, p *aten.Program) (n Note, ok bool) {
+	exported := way == module.DefaultExport || way == OtherWay && m.Producer == "pytorch"
+	if !exported || p.InferOnly != "" || len(p.Lost) == 0 {
+		return Note{}, false
+	}
+	return Note{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. The exact answer is that of the "+
+		"step itself, on tensors without data: %s; or export with %s", strings.Join(p.Lost, "; "), howToRecord, howToExport)}, true
+}
+
+// exportNotes recognises exports that lost what training needs. What to do about it may have been told.
+func exportNotes(a *module.Analysis, told bool, say func(level, format string, args ...any)) {
 	if framework := module.Framework(a.Model); framework != "" {
 		say(Warning, "the file comes from %s by its exporter %q, not from PyTorch: the run is what a PyTorch module of the same operators would take, and %s may take another amount",
 			framework, a.Model.Producer, framework)
@@ -101,7 +117,7 @@ func exportNotes(a *module.Analysis, say func(level, format string, args ...any)
 		}
 	}
 	advice := ". For training export with " + howToExport
-	if module.Framework(a.Model) != "" {
+	if told || module.Framework(a.Model) != "" {
 		advice = ""
 	}
 	if folded > 0 {

@@ -168,6 +168,7 @@ type Program struct {
 	Origins   int // how many things calls were recovered from; each has its number
 	Scopes    []Scope
 	Notes     []string        // what was restored or guessed, one line each
+	Lost      []string        // what the export lost of the model, in a few words each
 	Guesses   []Guess         // what could have been written otherwise
 	Passed    []Guess         // unproven guesses that were not made
 	With      map[string]bool // unproven guesses that are made all the same, by their rows' names

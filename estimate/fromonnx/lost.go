@@ -13,16 +13,21 @@ import (
 // noteExport says what the export lost of the model, as far as the graph shows it.
 func (b *recovery) noteExport() {
 	say := func(format string, args ...any) { b.prog.Notes = append(b.prog.Notes, fmt.Sprintf(format, args...)) }
+	lost := func(format string, args ...any) { b.prog.Lost = append(b.prog.Lost, fmt.Sprintf(format, args...)) }
 	if b.folded > 0 {
+		lost("%d batch norms, which are restored", b.folded)
 		say("batch norms that an export in evaluation mode folded into convolutions: %d; they are restored here", b.folded)
 	}
 	if n, size := b.merged(); n > 0 {
+		lost("copies of %d parameters of equal values, %.2f MiB and as much for each gradient and optimizer state", n, size)
 		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %.2f MiB of parameters are missing, with their gradients and optimizer states; export weights that were trained", n, size)
 	}
 	if t := b.src.Tied; t != nil {
+		lost("whether the last layer is the table of embeddings, %.2f MiB", b.mib(t.Head))
 		say("weight %q is taken for a copy of %q that folding of constants transposed, as transformers ties the last layer to the embeddings unless a model says otherwise: both are counted as one; if they are two tensors, %.2f MiB of parameters are missing, with their gradients and optimizer states, and the upper bound has them; to know export with do_constant_folding=False", b.m.Values[t.Head].Name, b.m.Values[t.Table].Name, b.mib(t.Head))
 	}
 	for _, t := range b.copies() {
+		lost("whether weight %q is %q, %.2f MiB", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
 		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
 	}
 	if b.src.Train && b.maxima > 0 {
@@ -45,6 +50,7 @@ func (b *recovery) noteExport() {
 		}
 	}
 	if b.src.Train && !b.forTraining() {
+		lost("dropout, if the model has any")
 		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of attention, an export in " +
 			"evaluation mode left them out, and what they save is not counted"
 		if module.Framework(b.m) == "" {
