@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: kubernetes slurm web accuracy bench bench-snapshot build golden ledger lint release test
+.PHONY: kubernetes slurm web accuracy bench bench-snapshot build fuzz golden ledger lint release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -23,6 +23,11 @@ lint:
 	go vet ./...
 	cd python && ruff format --check . && ruff check . && mypy
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+
+# Runs every fuzz target for FUZZTIME. What is found lies in testdata/fuzz of its package, and is a test from then on.
+FUZZTIME ?= 20s
+fuzz:
+	scripts/fuzz.sh $(FUZZTIME)
 
 # Compares the estimate with every measured run and writes docs/ACCURACY.md.
 accuracy:

@@ -43,6 +43,10 @@ func emitSoftmax(op string) func(*recovery, *onnxload.Node) {
 // emitGemm is linear when the weight is a parameter, else addmm.
 func emitGemm(b *recovery, n *onnxload.Node) {
 	x, w, bias := b.in(n, 0), b.in(n, 1), b.in(n, 2)
+	if len(b.dims(x)) != 2 || len(b.dims(w)) != 2 { // no shape followed from them, one was declared
+		b.opaque(n)
+		return
+	}
 	transB := n.Attr("transB") != nil && n.Attr("transB").Int != 0
 	transA := n.Attr("transA") != nil && n.Attr("transA").Int != 0
 	in := []aten.ValueID{b.value(x), aten.NoValue, b.value(bias)}
