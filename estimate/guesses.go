@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/lifetime"
-	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
@@ -67,7 +67,7 @@ const (
 	unmodelledOperator = "unmodelled-operator"
 	dataDependentSize  = "data-dependent-size"
 	countedOnce        = "loop-counted-once"
-	evaluationMode     = "evaluation-mode"
+	lostInExport       = "lost-in-export"
 )
 
 const (
@@ -193,9 +193,9 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess) {
 		list = append(list, Guess{Name: countedOnce, Made: true, Places: b.a.Loops,
 			Takes: "the body of a loop taken for one that runs once"})
 	}
-	if !s.Infer && b.way == module.DefaultExport {
-		list = append(list, Guess{Name: evaluationMode, Made: true, Places: 1,
-			Takes: "a graph without dropout taken for a model without it"})
+	if !s.Infer && lossy(b.way, b.a.Model, sim.prog) {
+		list = append(list, Guess{Name: lostInExport, Made: true, Places: len(sim.prog.Lost),
+			Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"})
 	}
 	return list
 }

@@ -84,10 +84,15 @@ const howToExport = `torch.onnx.export(model.train(), (x,), "model.onnx", dynamo
 // howToRecord is what gives the exact answer without a GPU: the step itself, on tensors without data.
 const howToRecord = "python -m memestimate record train.py"
 
+// lossy reports whether a file is PyTorch's, was not exported for training, and shows what that lost.
+func lossy(way module.Way, m *onnxload.Model, p *aten.Program) bool {
+	exported := way == module.DefaultExport || way == OtherWay && m.Producer == "pytorch"
+	return exported && p.InferOnly == "" && len(p.Lost) > 0
+}
+
 // lossNote says what a file that was not exported for training lost of the model that is trained, and what to do.
 func lossNote(way module.Way, m *onnxload.Model, p *aten.Program) (n Note, ok bool) {
-	exported := way == module.DefaultExport || way == OtherWay && m.Producer == "pytorch"
-	if !exported || p.InferOnly != "" || len(p.Lost) == 0 {
+	if !lossy(way, m, p) {
 		return Note{}, false
 	}
 	return Note{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. The exact answer is that of the "+
