@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/parallel"
@@ -145,6 +146,30 @@ func plural(n int, one string, many ...string) string {
 		return fmt.Sprintf("%d %s", n, many[0])
 	}
 	return fmt.Sprintf("%d %ss", n, one)
+}
+
+// precisionNote says so where the graph's own parameters are of half precision and the run is one in float32.
+func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
+	if s.Precision != "" && s.Precision != eager.FP32 {
+		return Note{}, false
+	}
+	bytes, all := map[onnxload.DType]int64{}, int64(0)
+	for _, w := range b.ws {
+		if w.Role != module.RoleBuffer {
+			bytes[b.a.Types.Type(w.ID).Elem] += w.Bytes
+			all += w.Bytes
+		}
+	}
+	for _, half := range []struct {
+		dtype onnxload.DType
+		flag  eager.Precision
+	}{{onnxload.Float16, eager.FP16}, {onnxload.BFloat16, eager.BF16}} {
+		if 2*bytes[half.dtype] > all {
+			return Note{Warning, fmt.Sprintf("the graph's parameters are %v: this is the run of the model in float32, --precision %s is that of the "+
+				"graph as it is", half.dtype, half.flag)}, true
+		}
+	}
+	return Note{}, false
 }
 
 // elsewhere tells what is not known of a device on which nothing was measured.

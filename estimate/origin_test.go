@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -52,5 +53,27 @@ func TestOriginOfFile(t *testing.T) {
 				t.Errorf("%q: a note has %q:\n%s", tt.producer, s, b.String())
 			}
 		}
+	}
+}
+
+// A graph of half precision is the run of the model in float32 unless another precision is asked for, and says so.
+func TestHalfGraph(t *testing.T) {
+	half := on.Model{Producer: "pytorch", Opset: 17, Graph: on.Graph{
+		In: []on.Value{on.Val("x", onnxload.Float16, 64, 1024)}, Out: []on.Value{{Name: "y"}},
+		Nodes: []on.Node{on.Op("LayerNormalization", "x norm.weight norm.bias", "y")},
+		Inits: []on.Tensor{on.Bare("norm.weight", onnxload.Float16, 1024), on.Bare("norm.bias", onnxload.Float16, 1024)},
+	}}
+	const note = "--precision fp16 is that of the graph"
+	single := answer(t, half, Options{Step: &Step{Infer: true}})
+	if !(export{report: single}).says(note) {
+		t.Errorf("no note has %q: %v", note, single.Notes)
+	}
+	asked := answer(t, half, Options{Step: &Step{Infer: true, Settings: eager.Settings{Precision: eager.FP16}}})
+	if (export{report: asked}).says(note) {
+		t.Errorf("fp16 was asked for, and a note has %q", note)
+	}
+	const input = 64 * 1024 * 2
+	if s, a := single.Peak.ByCategory["input"], asked.Peak.ByCategory["input"]; s != 2*input || a != input {
+		t.Errorf("the input has %d bytes in float32 and %d in float16, want %d and %d", s, a, 2*input, input)
 	}
 }

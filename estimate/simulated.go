@@ -96,6 +96,9 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		r.Notes = append(r.Notes, elsewhere(s.GPU))
 	}
+	if n, ok := b.precisionNote(s); ok {
+		r.Notes = append(r.Notes, n)
+	}
 	if n, ok := lossNote(b.way, b.a.Model, p); ok && !s.Infer {
 		r.Notes = append(r.Notes, n)
 	}
