@@ -350,7 +350,12 @@ func (s *State) alive(name string) bool {
 // moment while it is made. In a sticky directory another user's file stays: it harms nobody.
 func (s *State) sweep(b *book) {
 	half, _ := s.names(tempPrefix) // of launchers that were killed in the act
-	half = slices.DeleteFunc(half[:min(len(half), maxSweep)], s.alive)
+	lock, _ := os.Lstat(s.path(lockName))
+	half = slices.DeleteFunc(half[:min(len(half), maxSweep)], func(name string) bool {
+		st, err := os.Lstat(s.path(name))
+		isLock := err == nil && lock != nil && os.SameFile(st, lock) // a name of it from when it was made
+		return s.alive(name) && !isLock
+	})
 	for _, name := range append(half, b.stale[:min(len(b.stale), maxSweep)]...) {
 		os.Remove(s.path(name))
 	}
