@@ -73,7 +73,7 @@ memory, processes and compute mode, the reservations that "memestimate run" made
 Used is what processes have. What driver and firmware set aside is in neither used nor free, where
 the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.
 
-A terminal shows one line a GPU with a bar of its memory, how busy, warm and thirsty it is, and the processes by user; --full shows the table.`,
+A terminal shows one line a GPU with a bar of its memory, utilization, temperature and power, and the processes by user; --full shows the table.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {

@@ -46,6 +46,8 @@ def test_memory(tmp_path: Path, driver: Path) -> None:
     print(gpu_mem_get(0), gpu_mem_get(1) == gpu_mem_get("GPU-bbbb"), gpu_mem_get() == gpu_mem_get(0))
     print(gpu_mem_get_all()[1].total, len(gpu_mem_get_all()), gpu_with_max_free_mem())
     print(gpu_mem_get_free(1), gpu_mem_get_used(), gpu_mem_get_free_no_cache(), gpu_mem_get_used_no_cache(1))
+    import pynvml
+    print(gpu_mem_get_used_fast(pynvml.nvmlDeviceGetHandleByIndex(0)))
     for wrong in (2, -1, "GPU-cccc"):
         try:
             gpu_mem_get(wrong)
@@ -56,6 +58,7 @@ def test_memory(tmp_path: Path, driver: Path) -> None:
         "GPUMemory(total=81920, free=80248, used=1024) True True",
         "24576 2 (0, 80248)",
         "24180 1024 80248 0",
+        "1024",
         "GPU 2: no such GPU, wanted one of 2",
         "GPU -1: no such GPU, wanted one of 2",
         "GPU 'GPU-cccc': 0 GPUs have a UUID that starts so, wanted one",

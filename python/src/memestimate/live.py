@@ -148,6 +148,11 @@ def gpu_mem_get_used(id: int | str | None = None) -> int:
     return gpu_mem_get(id).used
 
 
+def gpu_mem_get_used_fast(gpu_handle: Any) -> int:
+    """Return the used memory in MB of the GPU that pynvml has this handle for."""
+    return _memory(gpu_handle)[2] // _MB
+
+
 def gpu_mem_get_free_no_cache(id: int | str | None = None) -> int:
     """Return the free memory of a GPU in MB after PyTorch has given back what it caches."""
     _drop_cache()
