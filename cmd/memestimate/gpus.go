@@ -17,8 +17,8 @@ func gpusCommand(e *env) *cobra.Command {
 		Use:   "gpus",
 		Short: "List the GPUs that are known by name",
 		Long: `List the GPUs that --gpu knows. As much of a name is enough as tells a GPU from the others, in any case: 4090, "A100 80G".
-Memory is what CUDA reports. The rules were measured on the GPU that is marked; for the others their memory, multiprocessors and
-compute capability are known. "memestimate devices" lists those of this machine.`,
+Memory is what CUDA reports. The rules were measured on one GPU. For the others their memory, multiprocessors and compute capability are
+known, from which predictions are derived; those of some were judged on runs that others published. "memestimate devices" lists those of this machine.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
@@ -30,18 +30,15 @@ compute capability are known. "memestimate devices" lists those of this machine.
 				}
 				g := &report.Grid{Columns: []report.Column{
 					{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability",
-						Right: true}, {Title: "multiprocessors", Right: true}, {Title: ""},
+						Right: true}, {Title: "multiprocessors", Right: true}, {Title: "basis"},
 				}}
 				for _, d := range gpu.Known() {
-					size, measured := report.Size(d.Memory), ""
+					size := report.Size(d.Memory)
 					if o.format == "csv" {
 						size = strconv.FormatInt(d.Memory, 10)
 					}
-					if d.Measured {
-						measured = "measured"
-					}
 					g.Rows = append(g.Rows, []string{d.ID, d.Name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors),
-						measured})
+						d.Basis()})
 				}
 				return o.grid(w, e, g)
 			})
@@ -54,7 +51,7 @@ compute capability are known. "memestimate devices" lists those of this machine.
 func writeGPUs(w io.Writer) error {
 	var list []knownGPU
 	for _, d := range gpu.Known() {
-		list = append(list, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured})
+		list = append(list, knownGPU{d.ID, d.Name, d.Memory, d.Capability.String(), d.Multiprocessors, d.Measured, d.Basis()})
 	}
 	return encodeJSON(w, gpuList{gpusForm, list})
 }

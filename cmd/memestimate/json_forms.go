@@ -111,6 +111,7 @@ type knownGPU struct {
 	Capability      string `json:"compute_capability"`
 	Multiprocessors int    `json:"multiprocessors"`
 	Measured        bool   `json:"measured"`
+	Basis           string `json:"basis"` // "measured", "judged on published runs" or "derived"
 }
 
 // chosenJSON is what run chose, where it only says so.

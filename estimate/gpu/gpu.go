@@ -19,6 +19,7 @@ type Device struct {
 	BLASWorkspace   int64 // what PyTorch keeps for each thread that uses cuBLAS
 	LtWorkspace     int64 // likewise cublasLt
 	Measured        bool  // the rules were measured on this device
+	Judged          bool  // predictions for it were compared with runs that others published: see docs/ACCURACY.md
 }
 
 // A Capability is a device's compute capability: {9, 0} for Hopper.
@@ -97,6 +98,8 @@ var known = []Device{
 	device("l40s", "NVIDIA L40S", 47_696_445_440, Capability{8, 9}, 142),
 	device("rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", 50_925_535_232, Capability{8, 9}, 142),
 	device("rtx-3090", "NVIDIA GeForce RTX 3090", 25_438_126_080, Capability{8, 6}, 82),
+	device("rtx-3060", "NVIDIA GeForce RTX 3060", 12_622_168_064, Capability{8, 6}, 28).judged(),
+	device("rtx-4060", "NVIDIA GeForce RTX 4060", 8_318_222_336, Capability{8, 9}, 24).judged(),
 	device("rtx-4090", "NVIDIA GeForce RTX 4090", 25_393_692_672, Capability{8, 9}, 128),
 	device("rtx-5090", "NVIDIA GeForce RTX 5090", 33_669_578_752, Capability{12, 0}, 170),
 	device("t4", "Tesla T4", 15_655_829_504, Capability{7, 5}, 40),
@@ -112,6 +115,22 @@ func device(id, name string, memory int64, c Capability, multiprocessors int) De
 func (d Device) measured() Device {
 	d.Measured = true
 	return d
+}
+
+func (d Device) judged() Device {
+	d.Judged = true
+	return d
+}
+
+// Basis says what predictions for the device rest on.
+func (d Device) Basis() string {
+	switch {
+	case d.Measured:
+		return "measured"
+	case d.Judged:
+		return "judged on published runs"
+	}
+	return "derived"
 }
 
 // Other returns a device that is not known by name, of a name, a memory in bytes, a capability and so many

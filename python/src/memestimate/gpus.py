@@ -37,6 +37,8 @@ GPUS = (
     GPU("l40s", "NVIDIA L40S", (8, 9), 142, 47_696_445_440),
     GPU("rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", (8, 9), 142, 50_925_535_232),
     GPU("rtx-3090", "NVIDIA GeForce RTX 3090", (8, 6), 82, 25_438_126_080),
+    GPU("rtx-3060", "NVIDIA GeForce RTX 3060", (8, 6), 28, 12_622_168_064),
+    GPU("rtx-4060", "NVIDIA GeForce RTX 4060", (8, 9), 24, 8_318_222_336),
     GPU("rtx-4090", "NVIDIA GeForce RTX 4090", (8, 9), 128, 25_393_692_672),
     GPU("rtx-5090", "NVIDIA GeForce RTX 5090", (12, 0), 170, 33_669_578_752),
     GPU("t4", "Tesla T4", (7, 5), 40, 15_655_829_504),
