@@ -7,6 +7,7 @@ frames and modules, and events in the order in which they happened.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -52,17 +53,30 @@ class Writer:
         return known
 
     def close(self) -> None:
-        """Write the last line and put the file in its place."""
-        self._lines.append(_json(("end", self._written + len(self._lines) - 1)))  # without the header
-        self._flush()
-        self._file.close()
-        self._raw.close()
-        os.replace(self._part, self.path)
+        """Write the last line and put the file in its place.
+
+        Raises
+        ------
+        OSError
+            The file could not be written: what was at `path` is there as it was, and nothing beside it.
+        """
+        try:
+            self._lines.append(_json(("end", self._written + len(self._lines) - 1)))  # without the header
+            self._flush()
+            self._file.close()
+            self._raw.flush()
+            os.fsync(self._raw.fileno())  # before it has its name, or a crash may leave an empty file
+            self._raw.close()
+            os.replace(self._part, self.path)
+        except BaseException:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Give up: leave no file."""
-        self._file.close()
-        self._raw.close()
+        for file in (self._file, self._raw):
+            with contextlib.suppress(OSError):  # a full disk refuses the rest once more
+                file.close()
         self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:
