@@ -15,15 +15,16 @@ import (
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
 // not say. Sizes are bytes.
 type Guess struct {
-	Name    string   `json:"name"`             // a row of fromonnx/dialect or of lifetime.Rules, or one of the doubts below
-	Takes   string   `json:"takes"`            // what is taken for what
-	Made    bool     `json:"made"`             // false: too few measured models bear it out, and the upper bound has room for it
-	Assume  string   `json:"assume,omitempty"` // the value of --assume that decides it otherwise
-	Places  int      `json:"places"`           // where it is, or could have been, made
-	Layers  []string `json:"layers,omitempty"` // the first of them
-	Tensors int64    `json:"tensor_bytes"`     // that the calls there make
-	Weighed bool     `json:"weighed"`          // the run was simulated with it decided otherwise, which gave Bytes
-	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
+	Name    string   `json:"name"`                 // a row of fromonnx/dialect or of lifetime.Rules, or one of the doubts below
+	Takes   string   `json:"takes"`                // what is taken for what
+	Made    bool     `json:"made"`                 // false: too few measured models bear it out, and the upper bound has room for it
+	Assume  string   `json:"assume,omitempty"`     // the value of --assume that decides it otherwise
+	Places  int      `json:"places"`               // where it is, or could have been, made
+	Layers  []string `json:"layers,omitempty"`     // the first of them
+	Tensors int64    `json:"tensor_bytes"`         // that the calls there make
+	Weighed bool     `json:"weighed"`              // the run was simulated with it decided otherwise, which gave Bytes
+	Bytes   int64    `json:"bytes"`                // by which the peak of what is allocated would be larger then
+	Fewer   int64    `json:"bytes_less,omitempty"` // by which it would be smaller at the other end, of a doubt that has two
 }
 
 // A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
@@ -68,6 +69,7 @@ const (
 	dataDependentSize  = "data-dependent-size"
 	countedOnce        = "loop-counted-once"
 	lostInExport       = "lost-in-export"
+	variables          = "variables"
 )
 
 const (
@@ -149,19 +151,22 @@ func (g *Guess) at(layer string, bytes int64) {
 	}
 }
 
+// again is the same model, to be recovered anew with other guesses.
+func (b *Bound) again() *Bound {
+	return &Bound{a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way, without: maps.Clone(b.without),
+		with: maps.Clone(b.with), tied: b.tied}
+}
+
 // weigh simulates a run with one guess decided otherwise.
 func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	s.Record = false
-	other := &Bound{a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way, without: b.without, with: b.with,
-		tied: b.tied}
+	other := b.again()
 	if g.Made {
-		other.without = maps.Clone(b.without)
 		other.without[g.Name] = true
 		if g.Name == dialect.TiedHead.Name {
 			other.ws, other.tied = b.all, nil
 		}
 	} else {
-		other.with = maps.Clone(b.with)
 		other.with[g.Name] = true
 	}
 	run, err := other.simulateOnce(s)
@@ -200,10 +205,41 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess) {
 	return list
 }
 
+// variables is the doubt how long Python's variables keep what they name, in a run that saves nothing for backward and whose
+// lines are unknown: from the most, where each result lives to the end of its function, to the least, where none has a
+// name.
+func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if !s.Infer || sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
+		return g, false, nil
+	}
+	s.Record = false
+	most, least := b.again(), b.again()
+	most.with[lifetime.EveryVariable.Name] = true
+	for _, r := range lifetime.Rules {
+		least.without[r.Name] = true
+	}
+	longest, err := most.simulateOnce(s)
+	if err != nil {
+		return g, false, err
+	}
+	shortest, err := least.simulateOnce(s)
+	if err != nil {
+		return g, false, err
+	}
+	g = Guess{Name: variables, Made: true, Places: len(sim.prog.Calls), Weighed: true,
+		Takes: "the common style of code taken for how long the program's variables keep what they name",
+		Bytes: max(longest.Peak.Allocated-sim.Peak.Allocated, 0),
+		Fewer: max(sim.Peak.Allocated-shortest.Peak.Allocated, 0)}
+	return g, true, nil
+}
+
+// weight is by how much a guess may move the peak.
+func (g *Guess) weight() int64 { return max(g.Bytes, -g.Bytes, g.Fewer) }
+
 // byWeight sorts guesses: those that move the peak most come first, then those with the largest tensors.
 func byWeight(list []Guess) {
 	slices.SortStableFunc(list, func(x, y Guess) int {
-		return cmp.Or(cmp.Compare(max(y.Bytes, -y.Bytes), max(x.Bytes, -x.Bytes)), cmp.Compare(y.Tensors, x.Tensors))
+		return cmp.Or(cmp.Compare(y.weight(), x.weight()), cmp.Compare(y.Tensors, x.Tensors))
 	})
 }
 

@@ -43,7 +43,9 @@ func off(t *testing.T) (cases []asked) {
 
 // cause returns the guess that makes a case's error, as its report lists it: one that halves it, decided otherwise. Where
 // there is none and the file lost something, that is the cause if an export of the same model for training is right.
-func (a *asked) cause(t *testing.T) (name string, listed []string) {
+//
+// Where it is how long variables live, width is how wide the range is that it is listed with, as a share of the peak.
+func (a *asked) cause(t *testing.T) (name string, listed []string, width float64) {
 	report := func(form string) *Report {
 		m := openGraph(t, a.dir, a.model, form)
 		r, err := Run(m, Options{Batch: a.batch, BuiltIn: a.dir == "", Step: &a.step, Weigh: true})
@@ -55,7 +57,7 @@ func (a *asked) cause(t *testing.T) (name string, listed []string) {
 	}
 	r := report(a.form)
 	if r == nil {
-		return "", nil
+		return "", nil, 0
 	}
 	best := math.Abs(rel(r.Peak.Allocated, a.measured)) / 2
 	for i := range r.Guesses {
@@ -64,6 +66,10 @@ func (a *asked) cause(t *testing.T) (name string, listed []string) {
 		if left := math.Abs(rel(r.Peak.Allocated+g.Bytes, a.measured)); g.Weighed && left <= best {
 			name, best = g.Name, left
 		}
+	}
+	if g := guessNamed(r, variables); name == "" && g != nil && r.Peak.Allocated-g.Fewer <= a.measured &&
+		a.measured <= r.Peak.Allocated+g.Bytes {
+		return variables, listed, float64(g.Fewer+g.Bytes) / float64(r.Peak.Allocated)
 	}
 	if name == "" && slices.Contains(listed, lostInExport) {
 		if full := report(strings.Replace(a.form, "eval", "train", 1)); a.form == "ts-eval" &&
@@ -75,21 +81,21 @@ func (a *asked) cause(t *testing.T) (name string, listed []string) {
 			}
 		}
 	}
-	return name, listed
+	return name, listed, 0
 }
 
 // TestErrorsAreNamed counts in how many of the cases that are further off than farOff the report lists the guess that
 // makes the error, by way and mode, and holds the documentation to it.
 func TestErrorsAreNamed(t *testing.T) {
 	cases := off(t)
-	names := make([]string, len(cases))
+	names, widths := make([]string, len(cases)), make([]float64, len(cases))
 	next := make(chan int)
 	var todo sync.WaitGroup
 	for range 2 {
 		todo.Go(func() {
 			for i := range next {
-				name, listed := cases[i].cause(t)
-				names[i] = name
+				name, listed, width := cases[i].cause(t)
+				names[i], widths[i] = name, width
 				if name == "" {
 					t.Logf("%s is not named by any of %v", cases[i].name, listed)
 				}
@@ -139,5 +145,8 @@ func TestErrorsAreNamed(t *testing.T) {
 		fmt.Fprintf(&w, "| %s | %s | %d | %d | %s |\n", k.form, k.mode, c.all, c.named, strings.Join(by, ", "))
 	}
 	fmt.Fprintf(&w, "| all | | %d | %d | |\n", all, named)
+	widths = slices.DeleteFunc(widths, func(w float64) bool { return w == 0 })
+	fmt.Fprintf(&w, "\nThe range that variables are listed with is %.0f %% of the peak wide in the median of those cases.\n",
+		100*medianOf(widths))
 	holdPart(t, "named", w.String())
 }

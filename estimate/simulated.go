@@ -117,6 +117,13 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 			return err
 		}
 		r.Guesses = slices.Concat(r.Guesses, made, b.doubts(s, sim))
+		g, ok, err := b.variables(s, sim)
+		if err != nil {
+			return err
+		}
+		if ok {
+			r.Guesses = append(r.Guesses, g)
+		}
 	}
 	byWeight(r.Guesses)
 	r.NCCL = sim.NCCL

@@ -106,7 +106,7 @@ func Guesses(r *estimate.Report) *Grid {
 		{Title: "otherwise, " + unit.name, Right: true}}}
 	for i := range r.Guesses {
 		x := &r.Guesses[i]
-		if x.Weighed && x.Bytes == 0 {
+		if x.Weighed && x.Bytes == 0 && x.Fewer == 0 {
 			continue
 		}
 		made, layer, weight := "no", "", "?"
@@ -123,6 +123,9 @@ func Guesses(r *estimate.Report) *Grid {
 			} else {
 				weight = "+" + weight
 			}
+		}
+		if x.Fewer > 0 {
+			weight = "-" + unit.format(x.Fewer) + " to " + weight
 		}
 		g.Rows = append(g.Rows, []string{x.Name, x.Takes, made, Count(int64(x.Places)), layer, unit.format(x.Tensors), weight})
 	}

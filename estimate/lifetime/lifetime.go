@@ -73,6 +73,13 @@ func (l *lives) guess() {
 		}
 	})
 	l.variables()
+	if p.With[EveryVariable.Name] {
+		for v := range l.made {
+			if l.made[v] >= 0 {
+				l.hold(aten.ValueID(v), EveryVariable)
+			}
+		}
+	}
 }
 
 // lives are the activations of a program and how long they live, as far as it is known.

@@ -34,6 +34,10 @@ var (
 		"what a decoder makes larger and joins lives until the module that takes both has run", true}
 )
 
+// EveryVariable is the other end of all rules together: what they are worth at most. It is never made by itself.
+var EveryVariable = &Rule{"every-variable",
+	"each result is a variable of the function that made it, and lives to its end", true}
+
 // takes reports whether a rule is on.
 func (l *lives) takes(r *Rule) bool {
 	return !l.p.Without[r.Name] && (!r.Unproven || l.p.With[r.Name])
