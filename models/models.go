@@ -36,7 +36,10 @@ type Model struct {
 	Source  string   `json:"source"`  // the library and the call that built it
 	Licence string   `json:"licence"` // of the library, as an SPDX identifier
 	Input   string   `json:"input"`   // element type and dimensions; "batch" is symbolic
+	Sizes   []string `json:"sizes"`   // its input's last dimensions, by the names under which they take other sizes
 	Forms   []string `json:"forms"`   // the forms it comes in, the default one first
+
+	traced bool // only the forms that were traced take other sizes: in the others they are constants
 }
 
 // ErrUnknown is what Open and Info return, wrapped, for a name that is not
@@ -69,15 +72,18 @@ func Meant(typed string) string {
 	return ""
 }
 
-// Info describes the model of that name; a form after a colon is ignored.
+// Info describes the model of that name; of a form after a colon, only Sizes depends on it.
 func Info(name string) (Model, error) {
-	base, _, _ := strings.Cut(name, ":")
+	base, form, _ := strings.Cut(name, ":")
 	for _, m := range table {
 		if m.Name == base {
 			for _, form := range Forms() {
 				if _, err := fs.Stat(graphs, file(base, form)); err == nil {
 					m.Forms = append(m.Forms, form)
 				}
+			}
+			if m.traced && strings.HasPrefix(form, "dynamo") {
+				m.Sizes = nil
 			}
 			return m, nil
 		}

@@ -171,7 +171,7 @@ type Type struct {
 type Dim struct {
 	Known bool
 	Size  int64  // when Known
-	Param string // the symbol or expression as written: "batch", "past_sequence_length + 1"; "" when there is none
+	Param string // the symbol or expression as written: "batch", "past_sequence_length + 1"; "" when there is none; of a Known one, a name under which it takes other sizes, which no file has
 }
 
 // A Tensor is constant data: an initializer or an attribute. Its payload stays

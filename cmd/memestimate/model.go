@@ -91,7 +91,14 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 			return nil, usagef("%w", err).withHint("%s", didYouMean(nearestForm(s.arg)))
 		}
 		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: s.arg})
-		return m, inputError(err)
+		if err != nil {
+			return nil, inputError(err)
+		}
+		info, err := models.Info(s.arg)
+		if err == nil {
+			nameSizes(m, info.Sizes)
+		}
+		return m, err
 	}
 	if s.also != nil {
 		return s.readPipe()

@@ -17,7 +17,7 @@ func modelsCommand(e *env) *cobra.Command {
 		Use:   "models",
 		Short: "List the built-in models",
 		Long: `List the built-in models: graphs without weights. A name alone stands for the first of its
-forms, NAME:FORM for another one. NOTICE in the models folder has their licences in full.`,
+forms, NAME:FORM for another one. Where the graph allows it, --dim gives the input another height and width. NOTICE in the models folder has their licences in full.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
@@ -35,10 +35,10 @@ forms, NAME:FORM for another one. NOTICE in the models folder has their licences
 				if o.format == "json" {
 					return encodeJSON(w, modelList{modelsForm, list})
 				}
-				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "forms"},
+				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim", Spare: 1}, {Title: "forms"},
 					{Title: "licence"}, {Title: "source"}}}
 				for _, m := range list {
-					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Forms, " "), m.Licence, m.Source})
+					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Sizes, " "), strings.Join(m.Forms, " "), m.Licence, m.Source})
 				}
 				return o.grid(w, e, g)
 			})

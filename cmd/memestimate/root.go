@@ -90,13 +90,10 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		traceCommand(e),
 		releaseCommand(e),
 		slurmCommand(e),
-		k8sCommand(e),
-		webhookCommand(e),
-		whereCommand(e),
-		exporterCommand(e),
 		manCommand(e),
 		versionCommand(e),
 	)
+	root.AddCommand(overHTTP(e)...)
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(spelling.Key(name))
 	})

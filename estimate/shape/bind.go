@@ -210,7 +210,7 @@ func (f *inferer) symbols() []string {
 	visit := func(t *onnxload.Type) {
 		for ; t != nil; t = t.Of {
 			for _, d := range t.Dims {
-				if d.Known || d.Param == "" || seen[d.Param] {
+				if d.Param == "" || seen[d.Param] {
 					continue
 				}
 				seen[d.Param] = true
@@ -263,7 +263,8 @@ func (b *binder) inputs() error {
 				continue
 			}
 			was, fixed := t.Shape.Dims[i].Int()
-			if fixed && was != size {
+			named := f.m.Values[id].Declared != nil && f.m.Values[id].Declared.Dims[i].Known && f.m.Values[id].Declared.Dims[i].Param != ""
+			if fixed && was != size && !named {
 				if i > 0 {
 					return from.fail("dimension %d is fixed to %d, got %d", i, was, size)
 				}

@@ -18,6 +18,9 @@ func (f *inferer) fromDeclared(t onnxload.Type, unnamed func(i int) Dim) Type {
 			switch {
 			case d.Known:
 				out.Shape.Dims[i] = N(d.Size)
+				if n, ok := f.opt.Dims[d.Param]; ok && d.Param != "" {
+					out.Shape.Dims[i] = N(n)
+				}
 			case d.Param == "" || strings.HasPrefix(d.Param, "?"):
 				out.Shape.Dims[i] = unnamed(i)
 			default:
