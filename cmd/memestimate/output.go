@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
@@ -86,7 +87,7 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 		result = blocks{[]byte(report.Fold(string(result.join()), width))}
 	}
 	if o.format == "json" && !result.isASCII() {
-		result = blocks{[]byte(asciiJSON(string(result.join())))}
+		result = result.asciiJSON()
 	}
 	if o.file != "" && o.file != "-" {
 		return putFile(o.file, result.join())
@@ -122,6 +123,29 @@ func (b blocks) join() []byte { return bytes.Join(b, nil) }
 func (b blocks) isASCII() bool {
 	odd := func(c byte) bool { return c >= 0x7f } // DEL too, see asciiJSON
 	return !slices.ContainsFunc(b, func(block []byte) bool { return slices.ContainsFunc(block, odd) })
+}
+
+// asciiJSON is asciiJSON of what the blocks hold together, which it uses up, block by block: two results at once would be
+// twice the memory.
+func (b blocks) asciiJSON() (out blocks) {
+	var begun []byte // of a character whose end the next block has
+	for i, block := range b {
+		block, b[i] = append(begun, block...), nil
+		whole := len(block)
+		if i < len(b)-1 {
+			for whole > 0 && len(block)-whole < utf8.UTFMax && !utf8.RuneStart(block[whole-1]) {
+				whole--
+			}
+			if whole > 0 && utf8.FullRune(block[whole-1:]) {
+				whole = len(block)
+			} else {
+				whole = max(whole-1, 0)
+			}
+		}
+		begun = bytes.Clone(block[whole:])
+		out = append(out, []byte(asciiJSON(string(block[:whole]))))
+	}
+	return out
 }
 
 // putFile is writeFile with the error that the program ends with.

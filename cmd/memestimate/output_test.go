@@ -296,3 +296,18 @@ func TestNamesOfDevicesDoNotAct(t *testing.T) {
 		}
 	}
 }
+
+// Where a result is cut into blocks makes no difference to its JSON.
+func TestASCIIJSONOfBlocks(t *testing.T) {
+	for _, text := range []string{`"\u00e9 …🙂 ‮"`, "é…🙂", "\"\xff\xe2\x80 \xf0\x9f\"", "🙂🙂", "\x7f"} {
+		want := asciiJSON(text)
+		for i := range len(text) + 1 {
+			for j := i; j <= len(text); j++ {
+				got := blocks{[]byte(text[:i]), []byte(text[i:j]), []byte(text[j:])}.asciiJSON().join()
+				if string(got) != want {
+					t.Fatalf("%q cut at %d and %d: %q, want %q", text, i, j, got, want)
+				}
+			}
+		}
+	}
+}
