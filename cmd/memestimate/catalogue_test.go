@@ -28,7 +28,7 @@ import (
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 12
-	memoryRow    = 4000
+	memoryRow    = 6000
 )
 
 // catalogueCommands is every command that reads a model, in every form. MODEL is the hostile file, HONEST another,
