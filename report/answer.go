@@ -145,6 +145,9 @@ func (a *Answer) figures(s *screen) {
 	if a.Report.Incomplete() { // nobody knows how much is missing
 		least, likely, safe = "at least ", "if only what is modelled counts", "if only what is modelled counts"
 	}
+	if a.Report.OOM != nil { // the figures are not those of the moment that the lines above are about
+		s.line("had it the memory, it would take")
+	}
 	for _, f := range []struct {
 		what  string
 		bytes int64

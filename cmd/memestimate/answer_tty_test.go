@@ -61,7 +61,7 @@ func TestAnswerIsOnTheScreen(t *testing.T) {
 		{"qwen2_0_5b --batch 4 --gpu rtx-4090", []string{"fits NVIDIA GeForce RTX 4090: ", "T4 no",
 			"is the largest that fits RTX 4090"}},
 		{"resnet50:dynamo --batch 8",
-			[]string{"warning this export is for inference: 53 convolutions absorbed the batch norms", "more with --full"}},
+			[]string{"warning this file was not exported for training, and lost of the model: 53", "more with --full"}},
 		{"resnet50 --batch 256 --gpu t4", []string{"does not fit Tesla T4: ",
 			"out of memory in the forward pass of step 1, at layer2.2.conv3", "T4 no"}},
 		{"mlp --batch 1 --mode infer --budget 1MiB", []string{"does not fit the budget: "}},

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/budget"
 )
@@ -110,7 +113,7 @@ func TestDocsCommands(t *testing.T) {
 				if err == nil && c.Args != nil && len(c.Flags().Args()) > 0 {
 					err = c.Args(c, c.Flags().Args())
 				}
-				if err != nil {
+				if err != nil && !errors.Is(err, pflag.ErrHelp) {
 					t.Errorf("%s: memestimate %s: %v", filepath.Base(page), line, err)
 				}
 				lines++
