@@ -241,7 +241,7 @@ func TestScreenshots(t *testing.T) {
 	b := newBrowser(t)
 	for _, size := range []int64{1200, 390} {
 		for _, scheme := range []string{"light", "dark"} {
-			if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(size, 900)); err != nil {
+			if err := chromedp.Do(b.ctx, chromedp.EmulateViewport(size, 2000)); err != nil {
 				t.Fatal(err)
 			}
 			eval[bool](b, fmt.Sprintf(`(document.documentElement.style.colorScheme = %q) !== ''`, scheme))
@@ -257,7 +257,7 @@ func TestScreenshots(t *testing.T) {
 				}
 			}
 			b.drop(path)
-			time.Sleep(time.Second) // the picture draws itself in its frame
+			time.Sleep(time.Second) // the picture draws itself in its frame, which must be in sight
 			png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 			if err != nil {
 				t.Fatal(err)
