@@ -134,7 +134,9 @@ var (
 	//go:embed bands.js
 	bandsJS string // colours, and the picture of the allocations
 	//go:embed plot.js
-	plotJS string // axes, lines, marks, and moving about
+	plotJS string // axes, lines, marks
+	//go:embed move.js
+	moveJS string // moving about, by pointer, wheel and keys
 	//go:embed moment.js
 	momentJS string // what is live at the event that is held, legend, search
 	//go:embed trace.js
@@ -144,7 +146,7 @@ var (
 )
 
 // pageJS is one scope of these files.
-var pageJS = "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + momentJS + traceJS + startJS + "})();\n"
+var pageJS = "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS + "})();\n"
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
 //
