@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -278,9 +277,7 @@ func (c *catalogued) run(t *testing.T, args ...string) (stdout, stderr string, c
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		c.most = int64(usage.Maxrss) << 10
-	}
+	c.most = mostResidentOf(cmd.ProcessState)
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 

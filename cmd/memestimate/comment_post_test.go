@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -146,9 +145,7 @@ func TestErrorsAreSaid(t *testing.T) {
 		{"everything excluded", budget("models:\n  - path: nets/*.onnx\n    exclude: '**'\n"), exitInput, "leave no model",
 			3},
 		{"a pipe among the models", func(j *pullJob) []string {
-			if err := syscall.Mkfifo(filepath.Join(j.dir, "nets", "pipe.onnx"), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			makePipe(t, filepath.Join(j.dir, "nets", "pipe.onnx"))
 			return nil
 		}, exitInput, "is a pipe", 4},
 		{"a model that is none", func(j *pullJob) []string {

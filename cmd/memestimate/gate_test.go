@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -204,8 +203,7 @@ func TestNoWayRound(t *testing.T) {
 			return nil
 		}, exitInput, "leave no model of this entry"},
 		{"a pipe among the models", func(y *yard) []string {
-			y.must(syscall.Mkfifo(y.path("nets/pipe.onnx"),
-				0o666))
+			makePipe(y.T, y.path("nets/pipe.onnx"))
 			return nil
 		}, exitInput, "nets/pipe.onnx is a pipe"},
 		{"a device among the models", func(y *yard) []string { y.link("/dev/zero", "nets/zero.onnx"); return nil },
