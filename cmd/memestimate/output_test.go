@@ -299,7 +299,7 @@ func TestNamesOfDevicesDoNotAct(t *testing.T) {
 
 // Where a result is cut into blocks makes no difference to its JSON.
 func TestASCIIJSONOfBlocks(t *testing.T) {
-	for _, text := range []string{`"\u00e9 …🙂 ‮"`, "é…🙂", "\"\xff\xe2\x80 \xf0\x9f\"", "🙂🙂", "\x7f"} {
+	for _, text := range []string{"\"\\u00e9 …🙂 \u202e\"", "é…🙂", "\"\xff\xe2\x80 \xf0\x9f\"", "🙂🙂", "\x7f"} {
 		want := asciiJSON(text)
 		for i := range len(text) + 1 {
 			for j := i; j <= len(text); j++ {
