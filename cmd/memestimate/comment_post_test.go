@@ -145,7 +145,7 @@ func TestErrorsAreSaid(t *testing.T) {
 		{"everything excluded", budget("models:\n  - path: nets/*.onnx\n    exclude: '**'\n"), exitInput, "leave no model",
 			3},
 		{"a pipe among the models", func(j *pullJob) []string {
-			makePipe(t, filepath.Join(j.dir, "nets", "pipe.onnx"))
+			makePipe(j.T, filepath.Join(j.dir, "nets", "pipe.onnx"))
 			return nil
 		}, exitInput, "is a pipe", 4},
 		{"a model that is none", func(j *pullJob) []string {

@@ -121,8 +121,9 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	if err := f.out.write(e, func(w io.Writer) error { return f.write(w, e, answer) }); err != nil {
 		return err
 	}
-	if answer.Largest(f.sure.value()) == 0 {
-		return fail(exitNo, "%s: not even one sample fits %s", quoteArg(in.arg), report.Size(answer.Memory))
+	if sure := f.sure.value(); answer.Largest(sure) == 0 {
+		return fail(exitNo, "%s: not even one sample fits %s by what is %s", quoteArg(in.arg), report.Size(answer.Memory),
+			sure)
 	}
 	return nil
 }
