@@ -40,6 +40,8 @@ const (
 	extraDepthPadded  // the same, with c padded to 32 channels
 	// The tiles of a 3x3 filter, transformed (Winograd): count x count results each.
 	extraWinograd
+	// Both operands' images, transformed (FFT), one for each pair of an image and a channel.
+	extraFFT
 	// Groups: run as one convolution, each padded to a power of two of channels, with
 	// count 4-byte partial results of w, count tiles, or where padding is needed alone.
 	extraPadded
@@ -117,6 +119,8 @@ func (w *convWork) extra(e convEngine) int64 {
 		return saturate(ceilDiv(w.depth, max(e.count, 1)), result) + convNotes
 	case extraWinograd:
 		return w.winograd(e.count)
+	case extraFFT:
+		return w.fourier()
 	case extraPadded, extraPaddedTiles, extraPaddedSides, extraLoop, extraLoopSides:
 		loop := e.extra == extraLoop || e.extra == extraLoopSides
 		switch {
@@ -188,6 +192,33 @@ func (w *convWork) winograd(size int64) int64 {
 	n := saturate(w.batch, ceilDiv(w.yHigh, size), ceilDiv(w.yWide, size))
 	values := saturate(n, w.c) + saturate(n, w.k) + saturate(w.c, w.k)
 	return saturate((size+2)*(size+2)*4, values)
+}
+
+// fourier is what a convolution as a product of Fourier transforms takes (Mathieu, Henaff and LeCun, arXiv
+// 1312.5851): every image of a channel, of both operands, padded to a square of a power of two, as the half of its
+// complex numbers that a real transform has, twice; and the second operand in 4 bytes. Exact to the byte in the
+// measured ones, of all passes: 16 L (L/2 + 1) bytes an image, at most 256 wide, stride and dilation 1.
+func (w *convWork) fourier() int64 {
+	high, wide := w.yHigh, w.yWide
+	if w.pass == ConvBackwardInput {
+		high, wide = w.height, w.width
+	}
+	side := int64(8)
+	for side < max(high+w.filterHigh, wide+w.filterIn)-1 {
+		side *= 2
+	}
+	if side > 256 || w.groups != 1 || w.stride != 1 || w.dilation != 1 || w.dims > 2 {
+		return impossible
+	}
+	filters := saturate(w.c, w.k)
+	images, second := saturate(w.batch, w.c)+filters, saturate(filters, w.filter, 4)
+	switch w.pass {
+	case ConvBackwardInput:
+		images = saturate(w.batch, w.k) + filters
+	case ConvBackwardWeight:
+		images, second = saturate(w.batch, w.c+w.k), saturate(w.batch, w.k, w.yPixels, 4)
+	}
+	return min(saturate(images, 16*side*(side/2+1))+second, convMaximum)
 }
 
 // paddedGroups is the one convolution with every group padded to a power of two

@@ -75,7 +75,7 @@ def test_convolutions_of_a_model() -> None:
         (False, 3, 8, (16, 16), (3, 3), (1, 1)),
         (True, 8, 4, (16, 16), (2, 2), (0, 0)),
     }
-    assert convolutions.workspace([100, 40, -40]) == 40
+    assert convolutions.workspace([100, 40, -40, -60]) == 40  # 60 was there before
     assert convolutions.workspace([100]) == 0
     assert convolutions.workspace([]) == convolutions.NOT_SEEN
 

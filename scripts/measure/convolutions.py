@@ -1,11 +1,12 @@
 """Measure the workspaces of cuDNN's convolutions: estimate/workspace/testdata/convolutions.bin.gz.
 
     python3 convolutions.py OUT.bin.gz [--models resnet50,vgg16] [--random 19000] [--sequences 5000] [--seed 7]
-                            [--onto FILE] [--seconds N]
+                            [--everyday 5000] [--onto FILE] [--seconds N]
 
 measures each distinct convolution of models of timm and torchvision (all of both without --models, none with
---models none) at four random choices of dtype, memory format and batch, so many random shapes, and so many as models
-of sequences, time series and graphs have them. --onto begins with the rows of a file; several of them may be given.
+--models none) at four random choices of dtype, memory format and batch, so many random shapes, so many as models
+of sequences, time series and graphs have them, and so many as models of text, sound, images, points, tables and
+volumes do. --onto begins with the rows of a file; several of them may be given.
 What counts is what the passes request beyond their result: the workspace, 0 for none.
 
 The file is a line of JSON that names its columns, and the columns, each number in groups of seven bits.
@@ -28,31 +29,56 @@ from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 import allocator
+from convolution_shapes import Shape, everyday_shape, random_shape, sequence_shape
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 LONG_BATCHES = (*BATCHES, 512, 1024, 2048, 4096)
-LIMIT = 3 << 30  # bytes of the larger of x and y: more takes too long to be worth it
+SMALL_BATCHES = (
+    1,
+    2,
+    3,
+    4,
+    6,
+    8,
+    10,
+    12,
+    16,
+    20,
+    24,
+    32,
+    48,
+    64,
+    96,
+    100,
+    128,
+    200,
+    256,
+    512,
+    1024,
+)
+LIMIT = 2 << 30  # bytes of the larger of x and y: more takes too long to be worth it
+PRODUCTS = 1 << 38  # of numbers in one pass, likewise: some kernels do but a milliard in a second
 NOT_SEEN = -1
 COLUMNS = [
-    *("model", "dims", "dtype (fp32, bf16, fp16)", "channels last", "transposed", "groups", "batch", "c", "k"),
+    *(
+        "model",
+        "dims",
+        "dtype (fp32, bf16, fp16)",
+        "channels last",
+        "transposed",
+        "groups",
+        "batch",
+        "c",
+        "k",
+    ),
     *("x, dims numbers each", "w", "y", "stride", "dilation"),
-    *("workspace of y + 1 (0: not seen)", "of the gradient of x", "of the gradient of w"),
+    *(
+        "workspace of y + 1 (0: not seen)",
+        "of the gradient of x",
+        "of the gradient of w",
+    ),
 ]
-
-
-class Shape(NamedTuple):
-    """A convolution without its batch, dtype and memory format."""
-
-    transposed: bool
-    groups: int
-    c: int
-    k: int
-    x: tuple[int, ...]
-    w: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
 
 
 class Row(NamedTuple):
@@ -98,7 +124,12 @@ def encode(rows: list[Row], provenance: str) -> bytes:
     """Write rows as the file has them."""
     models = sorted({row.model for row in rows})
     index = {name: i for i, name in enumerate(models)}
-    head = {"provenance": provenance, "rows": len(rows), "columns": COLUMNS, "models": models}
+    head = {
+        "provenance": provenance,
+        "rows": len(rows),
+        "columns": COLUMNS,
+        "models": models,
+    }
     scalars: list[Callable[[Row], int]] = [
         lambda r: index[r.model],
         lambda r: len(r.x),
@@ -131,7 +162,16 @@ def decode(data: bytes) -> tuple[list[Row], str]:
     model, dims, dtype, last, transposed, groups, batch, c, k = (column() for _ in range(9))
     lists = [[tuple(next(numbers) for _ in range(d)) for d in dims] for _ in range(5)]
     passes = list(zip(*([v - 1 for v in column()] for _ in range(3)), strict=True))
-    heads = ([head["models"][i] for i in model], dtype, map(bool, last), map(bool, transposed), groups, batch, c, k)
+    heads = (
+        [head["models"][i] for i in model],
+        dtype,
+        map(bool, last),
+        map(bool, transposed),
+        groups,
+        batch,
+        c,
+        k,
+    )
     return [Row._make(row) for row in zip(*heads, *lists, passes, strict=True)], head["provenance"]
 
 
@@ -142,8 +182,22 @@ def shapes_of(model: nn.Module, x: Tensor) -> set[Shape]:
     def note(m: Any, args: tuple[Tensor, ...]) -> None:
         if isinstance(m.padding, str) or m.padding_mode != "zeros":
             return
-        sizes = (tuple(m.weight.shape[2:]), tuple(m.stride), tuple(m.padding), tuple(m.dilation))
-        found.add(Shape(m.transposed, m.groups, m.in_channels, m.out_channels, tuple(args[0].shape[2:]), *sizes))
+        sizes = (
+            tuple(m.weight.shape[2:]),
+            tuple(m.stride),
+            tuple(m.padding),
+            tuple(m.dilation),
+        )
+        found.add(
+            Shape(
+                m.transposed,
+                m.groups,
+                m.in_channels,
+                m.out_channels,
+                tuple(args[0].shape[2:]),
+                *sizes,
+            )
+        )
 
     for m in model.modules():
         if isinstance(m, nn.modules.conv._ConvNd):
@@ -151,53 +205,6 @@ def shapes_of(model: nn.Module, x: Tensor) -> set[Shape]:
     with torch.no_grad():
         model(x)
     return found
-
-
-def random_shape(choose: random.Random) -> Shape:
-    """Make a shape up: 1-D to 3-D, transposed, grouped, dilated."""
-    dims = choose.choice([1, 2, 2, 2, 2, 2, 3])
-    edge = {1: [100, 400, 1000, 3000], 2: [7, 8, 14, 16, 28, 32, 56, 75, 112, 149, 224, 256], 3: [4, 8, 14, 28, 56]}
-    channels = [3, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 768, 1024, 2048]
-    c, k = choose.choice(channels), choose.choice(channels)
-    groups = choose.choice([1, 1, 1, 1, 1, 1, 2, 4, 8, 32, c])
-    k = c if groups == c else k
-    if c % groups or k % groups:
-        groups = 1
-    size = choose.choice([1, 1, 3, 3, 3, 5, 7, 2, 4])
-    w = tuple(choose.choice([size, size, size, 1]) for _ in range(dims)) if choose.random() < 0.1 else (size,) * dims
-    stride, dilation = choose.choice([1, 1, 1, 2]), choose.choice([1] * 9 + [2])
-    x = (choose.choice(edge[dims]),) * dims
-    padding = tuple((n - 1) * dilation // 2 for n in w)
-    spread = ((stride,) * dims, padding, (dilation,) * dims)
-    return Shape(choose.random() < 0.1, groups, c, k, x, w, *spread)
-
-
-def sequence_shape(choose: random.Random) -> Shape:
-    """Make a shape up as models of sequences, time series and graphs have it.
-
-    Short rows, 1-D or along the last of two dimensions, whose other is nodes, bands or one, and few channels or many.
-    A filter may be as long as the row.
-    """
-    length = choose.choice(
-        [4, 7, 8, 12, 16, 21, 24, 25, 32, 36, 48, 50, 64, 96, 100, 128, 144, 168, 187, 192, 256, 336, 512]
-    )
-    channels = [1, 2, 3, 4, 7, 8, 12, 16, 21, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 384, 512, 768, 1024, 2048]
-    c, k = choose.choice(channels), choose.choice(channels)
-    filter = min(length, choose.choice([1, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 9, 15, 25, 31, length]))
-    dilation = choose.choice([1, 1, 1, 2, 4, 8]) if filter > 1 else 1
-    while (filter - 1) * dilation >= length:
-        dilation //= 2
-        if not dilation:
-            dilation, filter = 1, 1
-    padding = choose.choice([0, (filter - 1) * dilation // 2, (filter - 1) * dilation])
-    stride = choose.choice([1, 1, 1, 1, 1, 2])
-    groups = choose.choice([1] * 8 + [c])
-    k = c if groups == c else k
-    transposed = choose.random() < 0.05
-    if choose.random() < 0.6:
-        return Shape(transposed, groups, c, k, (length,), (filter,), (stride,), (padding,), (dilation,))
-    other = choose.choice([1, 5, 12, 20, 32, 64, 80, 137, 207, 325])
-    return Shape(transposed, groups, c, k, (other, length), (1, filter), (1, stride), (0, padding), (1, dilation))
 
 
 def layer_of(s: Shape) -> nn.Module:
@@ -209,8 +216,8 @@ def layer_of(s: Shape) -> nn.Module:
     return layer
 
 
-def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool) -> Row | None:
-    """Measure the three passes of a convolution; None where it is none, or too large."""
+def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool, limits: int = 1) -> Row | None:
+    """Measure the three passes of a convolution; None where it is none, or larger than so many times the limits."""
     device: dict[str, Any] = {"device": "cuda", "dtype": DTYPES[dtype]}
     form = torch.contiguous_format
     if channels_last and len(s.x) > 1:
@@ -218,14 +225,20 @@ def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool) -
     try:
         layer: Any = layer_of(s).to(**device)
         layer = layer.to(memory_format=form)
-        if batch * s.c * torch.Size(s.x).numel() * DTYPES[dtype].itemsize > LIMIT:
+        if batch * s.c * torch.Size(s.x).numel() * DTYPES[dtype].itemsize > limits * LIMIT:
             return None
-        x = torch.randn(batch, s.c, *s.x, **device).to(memory_format=form)
-        y = layer(x)  # and cuDNN's own state is there
-        if y.nbytes > LIMIT:
-            return None
-        gradient = torch.ones_like(y)
         weight = next(layer.parameters())
+        with torch.device("meta"):
+            size = layer_of(s)(torch.empty(batch, s.c, *s.x)).numel()
+        pixels = batch * torch.Size(s.x).numel() * s.c if s.transposed else size
+        if size >= 1 << 31:  # PyTorch runs more in parts
+            return None
+        if size * DTYPES[dtype].itemsize > limits * LIMIT or pixels * weight[0].numel() > limits * PRODUCTS:
+            return None
+        x = torch.zeros(batch, s.c, *s.x, **device).to(memory_format=form)
+        layer(x)  # and cuDNN's own state is there
+        y = layer(x)
+        gradient = torch.ones_like(y)
         _, forward = allocator.sizes_of(lambda: layer(x.detach()))
         backward = []
         for of_x, of_w in ((True, False), (False, True)):
@@ -245,9 +258,37 @@ def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool) -
 
 
 def workspace(sizes: list[int]) -> int:
-    """Return the largest block that is freed within a pass: 0 where none is."""
-    freed = [-size for size in sizes if size < 0]
-    return max(freed, default=0) if sizes else NOT_SEEN
+    """Return the largest block that is allocated and freed within a pass, 0 where none is.
+
+    What is freed but was not allocated there belongs to layers before, whose cycles Python collects when it likes.
+    """
+    given = [-size for size in sizes if size < 0 and -size in sizes]
+    return max(given, default=0) if sizes else NOT_SEEN
+
+
+def named(file: Path, part: tuple[int, int]) -> Iterator[tuple[Shape, int, int, bool]]:
+    """Read convolutions, a JSON line each as of estimate/workspace.ConvShape: a shape, batch, dtype and format.
+
+    Of several parts one is read. What padding there is follows from the sizes; where none gives them, none is read.
+    """
+    for i, line in enumerate(file.read_text().splitlines()):
+        row = json.loads(line)
+        x, w, y = row["X"][2:], row["W"][2:], row["Y"][2:]
+        padding = []
+        for sizes in zip(x, w, y, row["Stride"], row["Dilation"], strict=True):
+            fits = [p for p in range(sizes[1] * sizes[4] + 1) if size_of(row["Transposed"], p, *sizes) == sizes[2]]
+            padding += fits[:1]
+        if i % part[1] == part[0] and len(padding) == len(x):
+            head = (row["Transposed"], row["Groups"], row["X"][1], row["Y"][1])
+            spread = (tuple(row["Stride"]), tuple(padding), tuple(row["Dilation"]))
+            dtype = 0 if row["Elem"] == 4 else 2 if row["Float16"] else 1
+            yield Shape(*head, tuple(x), tuple(w), *spread), row["X"][0], dtype, row["ChannelsLast"]
+
+
+def size_of(transposed: bool, padding: int, x: int, w: int, _: int, stride: int, dilation: int) -> int:
+    """Return the size of a result along a dimension."""
+    reach = dilation * (w - 1) + 1
+    return (x - 1) * stride - 2 * padding + reach if transposed else (x + 2 * padding - reach) // stride + 1
 
 
 def models(names: list[str]) -> Iterator[tuple[str, set[Shape]]]:
@@ -266,11 +307,17 @@ def models(names: list[str]) -> Iterator[tuple[str, set[Shape]]]:
                     x = torch.randn(2, 3, 224, 224)
                 yield name, shapes_of(model.eval(), x)
         except Exception as error:  # models raise whatever they meet
-            print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}", file=sys.stderr)
+            print(
+                f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}",
+                file=sys.stderr,
+            )
 
 
 def measured(
-    sources: Iterable[tuple[str, set[Shape]]], choose: random.Random, end: float, batches: tuple[int, ...] = BATCHES
+    sources: Iterable[tuple[str, set[Shape]]],
+    choose: random.Random,
+    end: float,
+    batches: tuple[int, ...] = BATCHES,
 ) -> Iterator[Row]:
     """Measure what was not seen before, each shape at four random choices, until the time is over."""
     seen: set[Shape] = set()
@@ -282,7 +329,13 @@ def measured(
             for _ in range(4):
                 if time.monotonic() > end:
                     return
-                row = measure(name, shape, choose.choice(batches), choose.randrange(3), choose.random() < 0.5)
+                row = measure(
+                    name,
+                    shape,
+                    choose.choice(batches),
+                    choose.randrange(3),
+                    choose.random() < 0.5,
+                )
                 if row is not None:
                     yield row
 
@@ -294,8 +347,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--models", default="", help="of timm and torchvision, with commas")
     parser.add_argument("--random", type=int, default=0, help="so many shapes besides")
     parser.add_argument("--sequences", type=int, default=0, help="so many of short rows")
+    parser.add_argument(
+        "--everyday",
+        type=int,
+        default=0,
+        help="so many as many kinds of models have them",
+    )
+    parser.add_argument(
+        "--shapes", type=Path, help="a file of convolutions, a JSON line each, to be measured as they are"
+    )
+    parser.add_argument("--part", default="0/1", help="of --shapes: the first of four parts is 0/4")
     parser.add_argument("--seed", type=int, default=7, help="of the random choices")
-    parser.add_argument("--onto", type=Path, action="append", default=[], help="a file whose rows come first")
+    parser.add_argument(
+        "--onto",
+        type=Path,
+        action="append",
+        default=[],
+        help="a file whose rows come first",
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args(arguments)
     rows: list[Row] = []
@@ -306,11 +375,18 @@ def main(arguments: list[str] | None = None) -> int:
         before += [provenance] if provenance not in before else []
     choose, end = random.Random(args.seed), time.monotonic() + args.seconds
     names = [name for name in args.models.split(",") if name]
+    if args.shapes:
+        first, of = args.part.split("/")
+        for wanted in named(args.shapes, (int(first), int(of))):
+            if time.monotonic() < end and (row := measure("", *wanted, limits=4)):
+                rows.append(row)
     if args.models != "none":
         rows += measured(models(names), choose, end)
     rows += measured([("", {random_shape(choose) for _ in range(args.random)})], choose, end)
     shapes = {sequence_shape(choose) for _ in range(args.sequences)}
     rows += measured([("", shapes)], choose, end, LONG_BATCHES)
+    shapes = {everyday_shape(choose) for _ in range(args.everyday)}
+    rows += measured([("", shapes)], choose, end, SMALL_BATCHES)
     what = allocator.provenance("convolutions measured one by one, bytes requested beyond the result.")
     args.out.write_bytes(gzip.compress(encode(rows, " ".join([what, *before])), 9, mtime=0))
     print(f"{args.out}: {len(rows)} convolutions")

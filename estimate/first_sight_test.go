@@ -1,0 +1,93 @@
+package estimate
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A recordedAnswer is what a recording of a measured run gave; the bounds are without the context.
+type recordedAnswer struct {
+	measuredCase
+	Allocated int64  `json:"allocated_bytes"`
+	Reserved  int64  `json:"reserved_bytes"`
+	AtMost    int64  `json:"at_most_bytes"`
+	Likely    int64  `json:"likely_bytes"`
+	Safe      int64  `json:"safe_bytes"`
+	Error     string `json:"error"`
+}
+
+// firstSightRow is a row of docs/ACCURACY.md: the errors of those answers that keep takes, by absolute value in
+// percent, and how many bounds hold at how much above.
+func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, keep func(measuredCase) bool) string {
+	var allocated, reserved []float64
+	var holds, asked [3]int
+	var above [3]float64
+	n := 0
+	for i, a := range answers {
+		m := steps[i]
+		if !keep(m) {
+			continue
+		}
+		n++
+		if a.Error != "" {
+			continue
+		}
+		off := func(got, want int64) float64 { return 100 * math.Abs(float64(got)/float64(want)-1) }
+		allocated, reserved = append(allocated, off(a.Allocated, m.PeakAlloc)), append(reserved, off(a.Reserved, m.PeakReserved))
+		for j, bound := range []int64{a.AtMost, a.Likely, a.Safe} {
+			asked[j]++
+			if bound >= m.PeakReserved {
+				holds[j]++
+			}
+			above[j] += 100 * (float64(bound)/float64(m.PeakReserved) - 1)
+		}
+	}
+	slices.Sort(allocated)
+	slices.Sort(reserved)
+	at := func(v []float64, share float64) float64 { return v[min(int(share*float64(len(v))), len(v)-1)] }
+	row := fmt.Sprintf("| %s | %d of %d | %.3f | %.2f | %.2f | %.1f | %.2f | %.1f |", name, len(allocated), n,
+		at(allocated, 0.5), at(allocated, 0.75), at(allocated, 0.9), at(allocated, 1), at(reserved, 0.5), at(reserved, 0.9))
+	for j := range holds {
+		row += fmt.Sprintf(" %d of %d, %.1f %% |", holds[j], asked[j], above[j]/float64(asked[j]))
+	}
+	return row
+}
+
+// TestPublishedAtFirstSight holds the table of docs/ACCURACY.md to the answers of 86 published models' recordings, as
+// they were given before anybody had worked on them, and since.
+func TestPublishedAtFirstSight(t *testing.T) {
+	var steps struct {
+		Cases []measuredCase `json:"cases"`
+	}
+	readGzip(t, "testdata/published86/steps.json.gz", &steps)
+	var first struct{ Answers, Afterwards []recordedAnswer }
+	readGzip(t, "testdata/published86/first.json.gz", &first)
+	doc, err := os.ReadFile("../docs/ACCURACY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs := []struct {
+		name string
+		keep func(measuredCase) bool
+	}{
+		{"training, fp32", func(m measuredCase) bool { return m.Mode == "train" && m.DType == "fp32" }},
+		{"training, amp-bf16", func(m measuredCase) bool { return m.DType == "amp-bf16" }},
+		{"inference, fp32", func(m measuredCase) bool { return m.Mode == "infer" }},
+		{"all", func(measuredCase) bool { return true }},
+	}
+	for when, answers := range map[string][]recordedAnswer{"at first sight": first.Answers, "since": first.Afterwards} {
+		if len(answers) != len(steps.Cases) {
+			t.Fatalf("%s: %d answers of %d runs", when, len(answers), len(steps.Cases))
+		}
+		for _, r := range runs {
+			row := firstSightRow(when+": "+r.name, answers, steps.Cases, r.keep)
+			if !strings.Contains(string(doc), row) {
+				t.Errorf("docs/ACCURACY.md does not have\n%s", row)
+			}
+		}
+	}
+}
