@@ -97,7 +97,7 @@ var (
 	usedDesc   = prometheus.NewDesc("memestimate_gpu_memory_used_bytes", "Memory that processes have.", gpuLabels, nil)
 	freeDesc   = prometheus.NewDesc("memestimate_gpu_memory_free_bytes", "Free memory of the GPU.", gpuLabels, nil)
 	boundDesc  = prometheus.NewDesc("memestimate_reservation_bytes",
-		"Memory reserved: the upper bound predicted for the run, and its margin.", holdLabels, nil)
+		"Memory reserved: what the run was said or predicted to take, and its margin.", holdLabels, nil)
 	pendingDesc = prometheus.NewDesc("memestimate_reservation_outstanding_bytes",
 		"The part of the reserved memory that does not show as used yet.", holdLabels, nil)
 	takenDesc = prometheus.NewDesc("memestimate_run_memory_bytes",
