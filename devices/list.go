@@ -50,7 +50,8 @@ func Open(path string) (*Session, error) {
 }
 
 func newSession(lib library) *Session {
-	return &Session{lib: lib, limit: callLimit, host: hostMemory, hung: make(map[int]<-chan []Device), deaf: make(map[int]bool)}
+	return &Session{lib: lib, limit: callLimit, host: hostMemory, hung: make(map[int]<-chan []Device),
+		deaf: make(map[int]bool)}
 }
 
 // Close ends the session; the Devices that it listed can no longer be sampled. It does nothing

@@ -205,9 +205,9 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess) {
 	return list
 }
 
-// variables is the doubt how long Python's variables keep what they name, in a run that saves nothing for backward and whose
-// lines are unknown: from the most, where each result lives to the end of its function, to the least, where none has a
-// name.
+// variables is the doubt how long Python's variables keep what they name, in a run that saves nothing for backward and
+// whose lines are unknown: from the most, where each result lives to the end of its function, to the least, where none
+// has a name.
 func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if !s.Infer || sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
 		return g, false, nil

@@ -96,8 +96,9 @@ func lossNote(way module.Way, m *onnxload.Model, p *aten.Program) (n Note, ok bo
 	if !lossy(way, m, p) {
 		return Note{}, false
 	}
-	return Note{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. The exact answer is that of the "+
-		"step itself, on tensors without data: %s; or export with %s", strings.Join(p.Lost, "; "), howToRecord, howToExport)}, true
+	return Note{Warning, fmt.Sprintf("this file was not exported for training, and lost of the model: %s. "+
+		"The exact answer is that of the step itself, on tensors without data: %s; or export with %s",
+		strings.Join(p.Lost, "; "), howToRecord, howToExport)}, true
 }
 
 // exportNotes recognises exports that lost what training needs. What to do about it may have been told.
@@ -165,8 +166,8 @@ func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
 		flag  eager.Precision
 	}{{onnxload.Float16, eager.FP16}, {onnxload.BFloat16, eager.BF16}} {
 		if 2*bytes[half.dtype] > all {
-			return Note{Warning, fmt.Sprintf("the graph's parameters are %v: this is the run of the model in float32, --precision %s is that of the "+
-				"graph as it is", half.dtype, half.flag)}, true
+			return Note{Warning, fmt.Sprintf("the graph's parameters are %v: this is the run of the model in float32, "+
+				"--precision %s is that of the graph as it is", half.dtype, half.flag)}, true
 		}
 	}
 	return Note{}, false

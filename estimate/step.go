@@ -124,8 +124,8 @@ func (b *Bound) guessedLargest() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
 	if b.largest == nil {
-		b.largest = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way, without: b.without, with: unproven(),
-			isLargest: true}
+		b.largest = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way, without: b.without,
+			with: unproven(), isLargest: true}
 	}
 	return b.largest
 }

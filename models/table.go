@@ -21,8 +21,8 @@ const (
 	tokens4  = "int64 [batch, 512]"
 )
 
-// image are the names of the last dimensions of images, whose sizes a convolutional network without fixed positions leaves
-// open: TestOtherSizes.
+// image are the names of the last dimensions of images, whose sizes a convolutional network without fixed positions
+// leaves open: TestOtherSizes.
 var image = []string{"height", "width"}
 
 // table names every built-in model. Forms is filled in from the embedded files.

@@ -170,8 +170,10 @@ type Type struct {
 // A Dim is a declared dimension: a number, a symbol, or neither.
 type Dim struct {
 	Known bool
-	Size  int64  // when Known
-	Param string // the symbol or expression as written: "batch", "past_sequence_length + 1"; "" when there is none; of a Known one, a name under which it takes other sizes, which no file has
+	Size  int64 // when Known
+	// Param is the symbol or expression as written: "batch", "past_sequence_length + 1"; "" when there is none. Of a
+	// Known one it is a name under which it takes other sizes, which no file has.
+	Param string
 }
 
 // A Tensor is constant data: an initializer or an attribute. Its payload stays

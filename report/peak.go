@@ -127,7 +127,8 @@ func Guesses(r *estimate.Report) *Grid {
 		if x.Fewer > 0 {
 			weight = "-" + unit.format(x.Fewer) + " to " + weight
 		}
-		g.Rows = append(g.Rows, []string{x.Name, x.Takes, made, Count(int64(x.Places)), layer, unit.format(x.Tensors), weight})
+		g.Rows = append(g.Rows, []string{x.Name, x.Takes, made, Count(int64(x.Places)), layer, unit.format(x.Tensors),
+			weight})
 	}
 	return g
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // nameSizes gives the dimensions of a built-in model's input their usual names: the first, which torch.export calls
-// "s23", is "batch", and the last ones are those that --dim gives other sizes than the graph was exported with. What the
-// file says of the values between holds for its own sizes only; the rules find it out anew.
+// "s23", is "batch", and the last ones are those that --dim gives other sizes than the graph was exported with. What
+// the file says of the values between holds for its own sizes only; the rules find it out anew.
 func nameSizes(m *onnxload.Model, sizes []string) {
 	if len(m.Graph.Inputs) == 0 {
 		return

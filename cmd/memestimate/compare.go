@@ -169,7 +169,8 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 		for _, n := range both.Notes {
 			p.Notes = append(p.Notes, n.Text)
 		}
-		p.Runs = []page.Run{page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay, about(r.Simulation)), *run}
+		sim := r.Simulation
+		p.Runs = []page.Run{page.Predicted("predicted", sim.Timeline(), sim.Replay, about(sim)), *run}
 		for _, g := range comparisonGrids(both) {
 			if !g.drawn {
 				p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})

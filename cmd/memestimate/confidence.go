@@ -18,7 +18,8 @@ func (c *confidenceFlag) flags(fs *pflag.FlagSet, use string) {
 	}
 	c.name = string(estimate.Safe)
 	fs.Var(&oneOf{value: &c.name, names: names}, "confidence",
-		use+": "+strings.Join(names, ", ")+" (fewer than two runs\nin a hundred take more than safe, one in twenty more than likely)")
+		use+": "+strings.Join(names, ", ")+
+			" (fewer than two runs\nin a hundred take more than safe, one in twenty more than likely)")
 }
 
 func (c *confidenceFlag) value() estimate.Confidence { return estimate.Confidence(c.name) }

@@ -73,7 +73,8 @@ memory, processes and compute mode, the reservations that "memestimate run" made
 Used is what processes have. What driver and firmware set aside is in neither used nor free, where
 the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.
 
-A terminal shows one line a GPU with a bar of its memory, utilization, temperature and power, and the processes by user; --full shows the table.`,
+A terminal shows one line a GPU with a bar of its memory, utilization, temperature and power, and the processes by user;
+--full shows the table.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -105,8 +106,8 @@ A terminal shows one line a GPU with a bar of its memory, utilization, temperatu
 			}
 			s.Observe(list.Devices)
 			if holds && list.owner != "" {
-				fmt.Fprintf(e.stderr, "memestimate: %s belongs to %s, who can remove what it says of reservations; they still count\n",
-					quoteArg(list.StateDir), list.owner)
+				fmt.Fprintf(e.stderr, "memestimate: %s belongs to %s, who can remove what it says of reservations; "+
+					"they still count\n", quoteArg(list.StateDir), list.owner)
 			}
 			return o.write(e, func(w io.Writer) error {
 				if holds && o.format != "json" {
@@ -295,7 +296,8 @@ func deviceState(d *devices.Device) string {
 
 // watchDevices shows the devices until the process is ended. On a terminal each listing takes the
 // place of the one before.
-func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, o *output, look *look, interval time.Duration) error {
+func watchDevices(e *env, cmd *cobra.Command, s *devices.Session, g *gpuSource, o *output, look *look,
+	interval time.Duration) error {
 	f, ok := e.stdout.(*os.File)
 	clear := ok && isTerminal(f) && o.format == "text"
 	tick := time.NewTicker(interval)

@@ -37,12 +37,12 @@ them all.
 A recording holds one batch size: two of them give all others, and a third is held against what the two foretell.
 
 --gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules were measured on. Both are
-so much of that GPU, where others have the rest of it. --gpu auto is the memory that is free now on the GPUs of this machine: the batch is
-found for each of them, and the GPU that holds the largest is the answer.
+so much of that GPU, where others have the rest of it. --gpu auto is the memory that is free now on the GPUs of this
+machine: the batch is found for each of them, and the GPU that holds the largest is the answer.
 
-A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most the memory given. It is safe
-when fewer than two runs in a hundred take more than that, and likely when one in twenty does. --confidence says which of the
-three is the answer.
+A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most the memory given. It
+is safe when fewer than two runs in a hundred take more than that, and likely when one in twenty does. --confidence says
+which of the three is the answer.
 
 Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		Example: `  memestimate fit resnet50 --gpu rtx-4090

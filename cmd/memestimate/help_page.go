@@ -32,8 +32,8 @@ var flagGroups = []flagGroup{
 	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
 		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device"}},
 	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},
-	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization", "tolerance", "policy", "exclude", "gpu-type",
-		"share", "nvml", "state-dir"}},
+	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization",
+		"tolerance", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
 }
 
 // firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of

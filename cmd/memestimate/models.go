@@ -35,10 +35,11 @@ forms, NAME:FORM for another one. Where the graph allows it, --dim gives the inp
 				if o.format == "json" {
 					return encodeJSON(w, modelList{modelsForm, list})
 				}
-				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim", Spare: 1}, {Title: "forms"},
-					{Title: "licence"}, {Title: "source"}}}
+				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim", Spare: 1},
+					{Title: "forms"}, {Title: "licence"}, {Title: "source"}}}
 				for _, m := range list {
-					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Sizes, " "), strings.Join(m.Forms, " "), m.Licence, m.Source})
+					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Sizes, " "), strings.Join(m.Forms, " "),
+						m.Licence, m.Source})
 				}
 				return o.grid(w, e, g)
 			})

@@ -125,8 +125,8 @@ func (b blocks) isASCII() bool {
 	return !slices.ContainsFunc(b, func(block []byte) bool { return slices.ContainsFunc(block, odd) })
 }
 
-// asciiJSON is asciiJSON of what the blocks hold together, which it uses up, block by block: two results at once would be
-// twice the memory.
+// asciiJSON is asciiJSON of what the blocks hold together, which it uses up, block by block: two results at once would
+// be twice the memory.
 func (b blocks) asciiJSON() (out blocks) {
 	var begun []byte // of a character whose end the next block has
 	for i, block := range b {

@@ -135,8 +135,8 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 
 // recordedFlags are the flags about what a recording holds already.
 var recordedFlags = append([]string{
-	"batch", "dim", "input", "assume", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last", "grad-accum", "clip-grad-norm",
-	"zero-grad", "foreach", "grad-scaler", "drop-output", "what-if",
+	"batch", "dim", "input", "assume", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last",
+	"grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "what-if",
 }, planNames...)
 
 // fixed refuses flags about what a recording holds already.

@@ -171,8 +171,9 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 // forCluster refuses flags that say how this machine chooses with a cluster that does, and the other way round.
 func (l *launch) forCluster(cmd *cobra.Command) error {
 	var own pflag.FlagSet
-	wrong, why := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total",
-		"max-utilization", "tolerance", "split", "state-dir", "nvml"}, "is for this machine: a cluster queues and chooses by itself"
+	wrong := []string{"wait", "policy", "exclude", "gpu-type", "min-free", "min-total", "max-utilization", "tolerance",
+		"split", "state-dir", "nvml"}
+	why := "is for this machine: a cluster queues and chooses by itself"
 	if l.cluster == "" {
 		wrong, why = nil, "goes with --cluster"
 		l.job.flags(&own)

@@ -263,7 +263,8 @@ func (b *binder) inputs() error {
 				continue
 			}
 			was, fixed := t.Shape.Dims[i].Int()
-			named := f.m.Values[id].Declared != nil && f.m.Values[id].Declared.Dims[i].Known && f.m.Values[id].Declared.Dims[i].Param != ""
+			declared := f.m.Values[id].Declared
+			named := declared != nil && declared.Dims[i].Known && declared.Dims[i].Param != ""
 			if fixed && was != size && !named {
 				if i > 0 {
 					return from.fail("dimension %d is fixed to %d, got %d", i, was, size)

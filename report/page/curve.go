@@ -22,8 +22,8 @@ type Curve struct {
 // A Point is the run with one batch; in bytes.
 type Point struct{ Batch, Device, Safe int64 }
 
-// The picture of a curve, in its own units: a box with room for the axes' numbers at the left and at the bottom, also in
-// the larger letters that a narrow page has.
+// The picture of a curve, in its own units: a box with room for the axes' numbers at the left and at the bottom, also
+// in the larger letters that a narrow page has.
 const (
 	curveWidth, curveHeight = 900.0, 420.0
 	curveLeft, curveRight   = 100.0, 20.0
@@ -99,7 +99,8 @@ func (c *Curve) drawn() *curveView {
 		unit *= 2
 	}
 	for n := int64(0); float64(n) <= top; n += unit {
-		v.YTicks = append(v.YTicks, tickView{place(y(n)), strings.TrimSuffix(strings.Replace(report.Size(n), ".00", "", 1), " B")})
+		label := strings.TrimSuffix(strings.Replace(report.Size(n), ".00", "", 1), " B")
+		v.YTicks = append(v.YTicks, tickView{place(y(n)), label})
 	}
 	return v
 }

@@ -146,7 +146,8 @@ var (
 )
 
 // pageJS is one scope of these files.
-var pageJS = "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS + "})();\n"
+var pageJS = "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS +
+	"})();\n"
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
 //
