@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 _ATTRIBUTE = "_memestimate_held"
+_DISTINCT = "_memestimate_distinct"  # how many places an uncoalesced tensor has values for
 
 
 def held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -66,6 +67,8 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
                     parts = tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
         out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
         out.__dict__[_ATTRIBUTE] = parts
+        if _DISTINCT in whole.__dict__:
+            out.__dict__[_DISTINCT] = whole.__dict__[_DISTINCT]
         return out
 
     def bags(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -80,6 +83,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
 
     found: dict[OpOverload, Handler] = {make: build, aten._values.default: values, aten._indices.default: indices}
     found[aten._embedding_bag_backward.default] = bags
+    found |= _products(recorder)
     return found | dict.fromkeys((aten.detach.default, aten.clone.default), same)
 
 
@@ -92,8 +96,135 @@ def copied(recorder: Recorder, source: torch.Tensor, func: OpOverload, kwargs: d
     values, indices = parts
     shape = source.sparse_dim(), source.dense_dim(), list(source.shape)
     options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device}
+    options["is_coalesced"] = source.is_coalesced()
     out = handlers(recorder)[aten._sparse_coo_tensor_with_dims_and_tensors.default](
         func, (*shape, indices, values), options
     )
     assert isinstance(out, torch.Tensor)
+    out.__dict__[_DISTINCT] = source.coalesce()._nnz()
     return out
+
+
+def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
+    """Products of a sparse matrix [m, k] with a dense one, as the CUDA kernels put them together of tensors.
+
+    Sources: SparseCUDATensorMath.cu (s_addmm_out_sparse_dense_cuda, s_addmm_out_csr_sparse_dense_cuda_worker),
+    SparseCUDATensor.cu (_coalesce_sparse_cuda), SparseTensorMath.cpp (_sparse_mm, mv_sparse) and
+    TensorShape.cpp (sparse_transpose_).
+    """
+
+    def is_coalesced(sparse: torch.Tensor) -> bool:
+        return bool(recorder.fake.__torch_dispatch__(aten.is_coalesced.default, (FakeTensor,), (sparse,), {}))
+
+    def transposed(sparse: torch.Tensor) -> torch.Tensor:
+        """A copy with the two rows of its indices exchanged, and in no order therefore."""
+        values, indices = (part.clone() for part in held(sparse))
+        spare = torch.zeros_like(indices[0])
+        spare.copy_(indices[0])
+        indices[0].copy_(indices[1])
+        indices[1].copy_(spare)
+        return made(values, indices, [sparse.shape[1], sparse.shape[0]], distinct(sparse))
+
+    def made(values: torch.Tensor, indices: torch.Tensor, shape: list[int], places: int) -> torch.Tensor:
+        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device, "is_coalesced": False}
+        make = aten._sparse_coo_tensor_with_dims_and_tensors.default
+        out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (2, 0, shape, indices, values), options)
+        assert isinstance(out, torch.Tensor)
+        out.__dict__.update({_ATTRIBUTE: (values, indices), _DISTINCT: places})
+        return out
+
+    def distinct(sparse: torch.Tensor) -> int:
+        """For how many places a tensor has values, which decides its size when coalesced."""
+        count: int | None = sparse.__dict__.get(_DISTINCT)
+        if count is None:
+            count = held(sparse)[0].shape[0]
+            if not is_coalesced(sparse):
+                recorder.note("sparse", f"all of {count} values of a sparse tensor were taken to be in other places")
+        return count
+
+    def coalesced(sparse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Values and indices in order: a merge sort by key, whose buffers hold keys and places once more."""
+        values, indices = held(sparse)
+        if is_coalesced(sparse):
+            return values, indices
+        count = distinct(sparse)
+        keys = indices.mul(torch.empty((indices.shape[0], 1), dtype=torch.int64, device="cuda")).sum(0)
+        places, offsets = torch.empty_like(keys), torch.empty_like(keys)
+        buffers = [torch.empty_like(keys), torch.empty_like(keys)]
+        del buffers
+        values = torch.empty((count, *values.shape[1:]), dtype=values.dtype, device="cuda")
+        indices = torch.empty((indices.shape[0], count), dtype=torch.int64, device="cuda")
+        del keys, places, offsets
+        return values, indices
+
+    def product(start: torch.Tensor, sparse: torch.Tensor, dense: torch.Tensor, beta: float) -> torch.Tensor:
+        rows, columns = sparse.shape[0], dense.shape[1]
+        out = torch.empty((rows, columns), dtype=start.dtype, device="cuda")
+        values, indices = coalesced(sparse)
+        compressed = torch.empty((rows + 1,), dtype=torch.int32, device="cuda")
+        narrow = torch.empty_like(indices[0], dtype=torch.int32)
+        narrow.copy_(indices[0])
+        del narrow
+        places = torch.empty_like(indices[1], dtype=torch.int32)
+        places.copy_(indices[1])
+        _ = out.zero_() if beta == 0 else out.copy_(start)
+        by_columns = out.stride() == (1, rows)
+        result = out if by_columns else out.t().clone(memory_format=torch.contiguous_format).t()
+        if not dense.is_contiguous() and not dense.t().is_contiguous():
+            dense = dense.contiguous()
+        # cuSPARSE's buffer: as measured on an H200 (CUDA 13.0), 32 bits for each 256 values.
+        buffer = torch.empty((-(-values.shape[0] // 256),), dtype=torch.int32, device="cuda")
+        del buffer
+        if not by_columns:
+            out.copy_(result)
+        del compressed, places
+        return out
+
+    def multiply(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        a, b = args
+        if a.layout is torch.strided and b.layout is torch.strided:
+            return NotImplemented
+        _need(a, b)
+        with recorder.capture:
+            if b.layout is torch.strided:
+                return product(torch.zeros((a.shape[0], b.shape[1]), dtype=b.dtype, device="cuda"), a, b, 0)
+            start = torch.zeros((a.shape[0], b.shape[1]), dtype=a.dtype, device="cuda")
+            return product(start.t(), transposed(b), a.t(), 0).t()
+
+    def add(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        start, a, b = args[:3]
+        if a.layout is torch.strided and b.layout is torch.strided:
+            return NotImplemented
+        _need(a, b)
+        if b.layout is not torch.strided:
+            raise RuntimeError(f"{func} of a dense and a sparse matrix: PyTorch has a kernel for the reverse only")
+        beta = kwargs.get("beta", args[3] if len(args) > 3 else 1)
+        with recorder.capture:
+            return product(start.expand(a.shape[0], b.shape[1]), a, b, beta)
+
+    def vector(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args[0].layout is torch.strided:
+            return NotImplemented
+        return multiply(func, (args[0], args[1].unsqueeze(-1)), kwargs).squeeze(-1)
+
+    def transpose(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args[0].layout is not torch.sparse_coo or args[0].sparse_dim() != 2 or args[0].dense_dim():
+            return NotImplemented
+        with recorder.capture:
+            return transposed(args[0])
+
+    return {
+        aten.mm.default: multiply,
+        aten.mv.default: vector,
+        aten.addmm.default: add,
+        aten._sparse_addmm.default: add,
+        aten.t.default: transpose,
+    }
+
+
+def _need(a: torch.Tensor, b: torch.Tensor) -> None:
+    """Refuse products for which nothing is known."""
+    layouts = {a.layout, b.layout}
+    if layouts != {torch.sparse_coo, torch.strided}:
+        names = " and ".join(str(t.layout).removeprefix("torch.") for t in (a, b))
+        raise RuntimeError(f"a product of {names} matrices cannot be recorded: sparse_coo and strided ones can")
