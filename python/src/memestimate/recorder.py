@@ -12,7 +12,20 @@ from typing import Any, Literal
 import torch
 from torch._ops import OpOverload
 
-from . import attention, checks, composites, copies, cudnn, host, layouts, optimizers, parallel, python_side, sparse
+from . import (
+    attention,
+    bilinear,
+    checks,
+    composites,
+    copies,
+    cudnn,
+    host,
+    layouts,
+    optimizers,
+    parallel,
+    python_side,
+    sparse,
+)
 from .capture import Capture, PretendMode, tensors
 from .device import Device
 from .encode import Encoder
@@ -91,7 +104,7 @@ class Recorder:
         handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
         for part in (self.sums, self.values, self.recurrent):
             handlers |= part.handlers()
-        handlers |= sparse.handlers(self)
+        handlers |= sparse.handlers(self) | bilinear.handlers(self)
         self.capture = Capture(self, handlers)
         self.quiet = False  # nothing is logged
         self.seen: list[str] | None = None  # names of the operators that run
