@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import memestimate
+from memestimate.bilinear import trilinear
 from recording import Recording
 
 
@@ -122,3 +124,88 @@ def test_sparse_gradients_of_bags(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "x")
     kept = {serial for serial, kind, _ in recording.of("is") if kind == "gradient"}
     assert {size for serial, size in recording.of("alloc") if serial in kept} == {5 * 8 * 4, 5 * 8}
+
+
+def test_products_of_sparse_and_dense(tmp_path: Path) -> None:
+    """SparseCUDATensorMath.cu: a zeroed start, the result, rows and columns in 32 bits, the result by columns."""
+    with memestimate.record(tmp_path / "x"):
+        graph = torch.eye(300).to_sparse().coalesce().cuda()
+        x = torch.randn(300, 7, device="cuda", requires_grad=True)
+        out = torch.spmm(graph, x)
+        assert (out.shape, out.device.type, out.requires_grad) == ((300, 7), "cuda", True)
+        out.sum().backward()
+        assert x.grad is not None
+        assert x.grad.shape == x.shape
+        assert torch.sparse.mm(graph, x).shape == (300, 7)
+        assert torch.addmm(out, graph, x).shape == (300, 7)
+        assert torch.mv(graph, x[:, 0]).shape == (300,)
+    recording = Recording(tmp_path / "x")
+    names = [call[0] for call in recording.calls() if call[0] not in ("select", "t", "transpose")]
+    first = names.index("zeros")
+    assert names[first : first + 7] == ["zeros", "empty", "empty", "empty_like", "copy_", "empty_like", "copy_"]
+    assert names[first + 7 : first + 11] == ["zero_", "clone", "empty", "copy_"]
+    sizes = [size for _, size in recording.of("alloc")]
+    start = sizes.index(300 * 7 * 4, sizes.index(300 * 7 * 4) + 1)
+    product = [300 * 7 * 4, 300 * 7 * 4, 301 * 4, 300 * 4, 300 * 4, 300 * 7 * 4, 2 * 4]
+    assert sizes[start : start + 7] == product
+    assert 2 * 300 * 8 in sizes[start + 7 :]  # backward transposes a copy, and sorts it
+
+
+def test_duplicates_leave_a_sparse_tensor_when_it_is_sorted(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x"):
+        places = torch.zeros(2, 50, dtype=torch.int64)
+        places[:, 0] = 1
+        graph = torch.sparse_coo_tensor(places, torch.ones(50), (4, 4)).cuda()
+        x = torch.randn(4, 3, device="cuda")
+        assert torch.mm(graph, x).shape == (4, 3)
+        assert torch.mm(x.t(), graph).shape == (3, 4)
+    recording = Recording(tmp_path / "x")
+    sizes = [size for _, size in recording.of("alloc")]
+    assert sizes.count(2 * 2 * 8) == 2  # indices of two distinct places, once each product
+    assert sizes.count(2 * 50 * 8) == 1 + 1 + 2  # of the host, transposed, and scaled for each sort
+
+
+def test_products_of_other_layouts_are_refused(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x"):
+        graph = torch.eye(4).to_sparse().cuda()
+        with pytest.raises(RuntimeError, match="a product of sparse_coo and sparse_coo matrices cannot be recorded"):
+            torch.mm(graph, graph)
+
+
+def test_bilinear_products_are_linear_cpps() -> None:
+    torch.manual_seed(0)
+    i1, weight, i2, grad = torch.randn(5, 3), torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5, 2)
+    for args in (
+        (i1, weight, i2, [1, 3], [0], [1, 2], [2, 3]),
+        (grad, weight, i2, [2, 3], [0], [1, 2], [1, 3]),
+        (i1, grad, i2, [1, 3], [2, 3], [1, 2], [0]),
+        (i1, weight, grad, [1, 3], [0], [2, 3], [1, 2]),
+    ):
+        torch.testing.assert_close(trilinear(*args), torch.ops.aten._trilinear.default(*args))
+
+
+def test_gradients_of_bilinear_layers_are_taken_apart(tmp_path: Path) -> None:
+    """Linear.cpp: an input's gradient takes the weight of one output for all of the batch at once."""
+    with memestimate.record(tmp_path / "x"):
+        layer = nn.Bilinear(16, 24, 1).cuda()
+        x = torch.randn(10, 16, device="cuda", requires_grad=True)
+        layer(x, torch.randn(10, 24, device="cuda")).sum().backward()
+        assert x.grad is not None
+        assert x.grad.shape == x.shape
+        assert layer.weight.grad is not None
+        assert layer.weight.grad.shape == layer.weight.shape
+    recording = Recording(tmp_path / "x")
+    assert not recording.calls("_trilinear")
+    assert recording.calls("bmm")
+    assert 10 * 16 * 24 * 4 in {size for _, size in recording.of("alloc")}
+
+
+def test_what_decides_the_order_of_contractions_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.opt_einsum, "enabled", False)
+    with memestimate.record(tmp_path / "x") as recorder:
+        a, b, c = (torch.randn(4, 4, device="cuda") for _ in range(3))
+        torch.einsum("ij,jk->ik", a, b)
+        assert recorder.notes == []
+        torch.einsum("ij,jk,kl->il", a, b, c)
+    assert [code for code, _ in recorder.notes] == ["einsum"]
+    assert "3 operands" in recorder.notes[0][1]

@@ -31,7 +31,15 @@ def table(recorder: Recorder) -> dict[OpOverload, Composite]:
         with recorder.sums.in_place(bias):
             return aten.linear.default.decompose(x, weight, bias)
 
+    def einsum(equation: str, operands: list[torch.Tensor], *, path: list[int] | None = None) -> Any:
+        # torch.functional.einsum asks opt_einsum, where that is installed, in which order to contract.
+        if len(operands) > 2 and path is None:
+            order = "from left to right; where opt_einsum is installed PyTorch takes the cheapest order instead"
+            recorder.note("einsum", f"the {len(operands)} operands of einsum {equation!r} were contracted {order}")
+        return aten.einsum.default.decompose(equation, operands, path=path)
+
     return {
+        aten.einsum.default: einsum,
         aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
         aten.linear.default: linear,
     }
