@@ -15,8 +15,6 @@ type Curve struct {
 	Points []Point // by increasing batch
 	Limits []Capacity
 	Memory int64 // what it was to fit
-	Best   int64 // the largest batch that does; 0 where none does
-	Safe   int64 // the largest whose safe figure does
 }
 
 // A Point is the run with one batch; in bytes.
