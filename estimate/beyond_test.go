@@ -116,18 +116,24 @@ func readBeyond(t *testing.T, file string) []beyondCase {
 	return all.Cases
 }
 
+const beyondFigures = "testdata/beyond/figures.txt"
+
 // TestBeyondThePlainStep holds steps with frozen parameters, checkpointed modules and several GPUs against measured
-// ones, those by their rank 0. The limits are what was reached when they were written, rounded up.
+// ones, those by their rank 0. The limits are what people may rely on; what was reached is in docs/ACCURACY.md, and
+// the answer to each case in testdata/beyond/figures.txt, which -accuracy.figures writes anew.
 func TestBeyondThePlainStep(t *testing.T) {
+	oneGPU := [2]spread{{0.2, 2, 5}, {0.5, 6, notHeld}}
+	several := [2]spread{{0.5, 3, 5}, {3, 6, notHeld}}
 	limits := map[string][2]spread{
-		"frozen":             {{0.01, 0.25, 0.25}, {0.3, 3, 3}},
-		"ddp":                {{0.05, 0.3, 1.5}, {0.4, 4.5, 5.5}},
-		"zero1":              {{0.1, 0.8, 0.8}, {0.2, 2, 2}},
-		"fsdp2":              {{0.05, 0.3, 1}, {0.3, 4, 7}},
-		"checkpointed":       {{0.05, 0.3, 1}, {0.3, 3, 12}},
-		"lora":               {{0.01, 0.01, 0.01}, {0.3, 9, 9}},
-		"lora, checkpointed": {{0.01, 0.5, 0.5}, {0.01, 2, 2}},
+		"frozen":             oneGPU,
+		"checkpointed":       oneGPU,
+		"lora":               {oneGPU[0], {0.5, notHeld, notHeld}}, // 90 % of nine cases is the second worst: 8.8, see ACCURACY.md
+		"lora, checkpointed": oneGPU,
+		"ddp":                several,
+		"zero1":              several,
+		"fsdp2":              several,
 	}
+	var lines []string
 	groups, late, above := map[string][]outcome{}, 0, 0
 	cases := readBeyond(t, "testdata/beyond/beyond.json.gz")
 	for _, c := range readBeyond(t, "testdata/beyond/two.json.gz") { // those of them that are simulated
@@ -169,6 +175,8 @@ func TestBeyondThePlainStep(t *testing.T) {
 				late++
 			}
 		}
+		lines = append(lines, fmt.Sprintf("%s: %s %s: %d %d %d", scheme, c.name(), s.Plan.Shard, sim.Peak.Allocated,
+			sim.Peak.Reserved, sim.Peak.UpperBound))
 		o := outcome{c: c.measuredCase, alloc: rel(sim.Peak.Allocated, c.PeakAlloc),
 			reserved: rel(sim.Peak.Reserved, c.PeakReserved), device: rel(sim.Peak.Device, c.SMI<<20)}
 		groups[scheme] = append(groups[scheme], o)
@@ -192,6 +200,7 @@ func TestBeyondThePlainStep(t *testing.T) {
 	if above > 1 { // vit_b_16 under autocast, by 0.3 %
 		t.Errorf("the upper bound was too low in %d cases", above)
 	}
+	holdLines(t, beyondFigures, lines)
 	for scheme, want := range limits {
 		g := groups[scheme]
 		a, r, d := spreadOf(g, allocated), spreadOf(g, reserved), spreadOf(g, func(o outcome) float64 { return o.device })

@@ -13,7 +13,7 @@ import (
 
 const figuresFile = "testdata/figures.txt"
 
-var writeFigures = flag.Bool("accuracy.figures", false, "write "+figuresFile+" anew")
+var writeFigures = flag.Bool("accuracy.figures", false, "write "+figuresFile+" and "+beyondFigures+" anew")
 
 // An asked is one case of the accuracy tables: what is estimated from which graph.
 type asked struct {
@@ -97,13 +97,19 @@ func TestFigures(t *testing.T) {
 	}
 	close(next)
 	todo.Wait()
+	holdLines(t, figuresFile, lines)
+}
+
+// holdLines compares lines with those of a file, or writes it with -accuracy.figures.
+func holdLines(t *testing.T, file string, lines []string) {
+	t.Helper()
 	if *writeFigures {
-		if err := os.WriteFile(figuresFile, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	f, err := os.Open(figuresFile)
+	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +123,6 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	if n != len(lines) || differ > 0 {
-		t.Errorf("%d of %d cases differ from %s, which has %d", differ, len(lines), figuresFile, n)
+		t.Errorf("%d of %d cases differ from %s, which has %d", differ, len(lines), file, n)
 	}
 }
