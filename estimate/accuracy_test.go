@@ -3,8 +3,6 @@ package estimate
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -65,20 +63,10 @@ func (c measuredCase) name() string {
 
 func readCases(t testing.TB, file string) []measuredCase {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all struct {
 		Cases []measuredCase `json:"cases"`
 	}
-	if err := json.NewDecoder(z).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
+	readGzip(t, file, &all)
 	return all.Cases
 }
 

@@ -1,13 +1,9 @@
 package estimate
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -99,20 +95,10 @@ func (c beyondCase) scheme() string {
 
 func readBeyond(t *testing.T, file string) []beyondCase {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all struct {
 		Cases []beyondCase `json:"cases"`
 	}
-	if err := json.NewDecoder(z).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
+	readGzip(t, file, &all)
 	return all.Cases
 }
 

@@ -1,10 +1,7 @@
 package estimate
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -83,20 +80,10 @@ func (c variantCase) step() Step {
 
 func readVariants(t testing.TB) []variantCase {
 	t.Helper()
-	b, err := os.ReadFile(*variantsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all struct {
 		Cases []variantCase `json:"cases"`
 	}
-	if err := json.NewDecoder(z).Decode(&all); err != nil {
-		t.Fatal(err)
-	}
+	readGzip(t, *variantsFile, &all)
 	return all.Cases
 }
 
