@@ -198,6 +198,32 @@ func TestBeyondThePlainStep(t *testing.T) {
 	}
 }
 
+// TestParallelAsRecorded holds what the flags for several GPUs say against recordings of PyTorch's own wrappers, made
+// without a GPU: a step allocates the same within 0.5 %. docs/ACCURACY.md has all 22 that were compared.
+func TestParallelAsRecorded(t *testing.T) {
+	for _, c := range []struct {
+		model, scheme string
+		batch         int64
+	}{{"resnet50", parallel.DDP, 32}, {"convnext_tiny", parallel.FSDP, 16}, {"convnext_tiny", parallel.ZeRO1, 16}} {
+		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.model+"-"+c.scheme+".mrec"), Options{Name: c.model})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bound, err := Bind(openModel(t, c.model, formOf(c.model)), Options{Batch: c.batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim, err := bound.Simulate(Step{Plan: parallel.Plan{GPUs: 2, Parallel: c.scheme}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorded := r.Simulation.Peak.Allocated
+		if off := rel(sim.Peak.Allocated, recorded); math.Abs(off) > 0.005 {
+			t.Errorf("%s, %s: %d by the flags, %d recorded: %+.2f %%", c.model, c.scheme, sim.Peak.Allocated, recorded, 100*off)
+		}
+	}
+}
+
 // TestRepeatedBlocks holds the blocks that are found by structure against those that a person names.
 func TestRepeatedBlocks(t *testing.T) {
 	for model, expr := range beyondBlocks {

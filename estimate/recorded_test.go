@@ -11,7 +11,12 @@ import (
 
 func openRecording(t testing.TB, name string) *recording.Recording {
 	t.Helper()
-	f, err := os.Open("../recording/testdata/" + name + ".mrec")
+	return openRecordingAt(t, "../recording/testdata/"+name+".mrec")
+}
+
+func openRecordingAt(t testing.TB, path string) *recording.Recording {
+	t.Helper()
+	f, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
