@@ -2,7 +2,6 @@ package report
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -12,6 +11,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/module"
 )
@@ -322,10 +324,14 @@ func CSV(w io.Writer, r *estimate.Report) error { return Layers(r, true).CSV(w) 
 // JSON writes the report as schema memestimate/1.
 func JSON(w io.Writer, r *estimate.Report) error { return encode(w, r) }
 
+// encode writes JSON as encoding/json indents it, but as it comes: encoding/json holds all of it twice before a byte is
+// written, and a report of a large graph has tens of megabytes.
 func encode(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := json.MarshalWrite(w, v, jsonv1.DefaultOptionsV1(), jsontext.WithIndent("  ")); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
 }
 
 // identifier is what a class of PyTorch can be called. Like every expression and template here it is compiled when it is
