@@ -20,8 +20,10 @@ const (
 // Patterns of values that are more than a list of names. The parser and the JSON Schema have them alike, so they use
 // only what regular expressions of Go and of ECMAScript share. Of each unit there are as many digits as 63 bits hold.
 const (
-	sizePattern = `^([0-9]{1,18} ?[bB]([yY][tT][eE][sS])?|[0-9]{1,15}([.][0-9]{1,9})? ?[kK][iI]?[bB]?|[0-9]{1,12}([.][0-9]{1,9})? ?[mM][iI]?[bB]?|` +
-		`[0-9]{1,9}([.][0-9]{1,9})? ?[gG][iI]?[bB]?|[0-9]{1,6}([.][0-9]{1,9})? ?[tT][iI]?[bB]?|[0-9]{1,3}([.][0-9]{1,9})? ?[pP][iI]?[bB]?)$`
+	sizePattern = `^([0-9]{1,18} ?[bB]([yY][tT][eE][sS])?|[0-9]{1,15}([.][0-9]{1,9})? ` +
+		`?[kK][iI]?[bB]?|[0-9]{1,12}([.][0-9]{1,9})? ?[mM][iI]?[bB]?|` +
+		`[0-9]{1,9}([.][0-9]{1,9})? ?[gG][iI]?[bB]?|[0-9]{1,6}([.][0-9]{1,9})? ` +
+		`?[tT][iI]?[bB]?|[0-9]{1,3}([.][0-9]{1,9})? ?[pP][iI]?[bB]?)$`
 	sharePattern = `^[0-9]{1,6}([.][0-9]{1,6})? ?%$`
 	shapePattern = `^(scalar|[0-9]{1,18}(x[0-9]{1,18})*)$`
 )
@@ -60,13 +62,15 @@ var settingKeys = []key{
 	{name: "train-only", kind: text, doc: "Only the parameters whose names this regular expression matches train."},
 	{name: "freeze", kind: text, doc: "The parameters whose names this regular expression matches do not train."},
 	{name: "new-tokens", kind: number, doc: "Of an inference: so many tokens are generated after the input."},
-	{name: "lora", kind: text, doc: "Adapters as peft makes them, such as r=16,targets=q_proj|v_proj. The rest is frozen."},
+	{name: "lora", kind: text, doc: "Adapters as peft makes them, such as r=16,targets=q_proj|v_proj. " +
+		"The rest is frozen."},
 	{name: "checkpoint", kind: text,
 		doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "compile", kind: yesno, doc: "torch.compile(model)."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
 	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "fsdp"}, doc: "How they do. ddp when left out."},
-	{name: "shard", kind: text, doc: "Modules that fully_shard wraps: a regular expression for their whole names, blocks or none."},
+	{name: "shard", kind: text, doc: "Modules that fully_shard wraps: a regular expression for their whole " +
+		"names, blocks or none."},
 	{name: "reshard-after-forward", kind: yesno, doc: "fully_shard's setting. true when left out."},
 	{name: "param-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"}, doc: "Of FSDP2's MixedPrecisionPolicy."},
 	{name: "reduce-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"},
@@ -84,18 +88,22 @@ var limitKeys = []key{
 	{name: "allocated", kind: amount, doc: "The most that torch.cuda.max_memory_allocated() may be."},
 	{name: "parameters", kind: amount, doc: "The most that the parameters may take."},
 	{name: "growth", kind: growth,
-		doc: "How much the device memory may grow over the base: a share such as 5%, a size such as 200MiB, or 0. A model without a base is over this limit, but where `new` has it."},
+		doc: "How much the device memory may grow over the base: a share such as 5%, a size such as 200MiB, or 0. A model " +
+			"without a base is over this limit, but where `new` has it."},
 	{name: "fits", kind: texts, doc: "GPUs that the run must fit, such as h100-80gb."},
 }
 
 // modelKeys describe some models and what is asked of them.
 var modelKeys = []key{
 	{name: "path", kind: texts, must: true,
-		doc: "Files, globs (* within a folder, ** across folders) or names of built-in models. Paths are from the folder of the budget file."},
+		doc: "Files, globs (* within a folder, ** across folders) or names of built-in models. Paths are from the folder " +
+			"of the budget file."},
 	{name: "exclude", kind: texts, doc: "Globs of files to leave out."},
-	{name: "new", kind: texts, doc: "Globs of models that the base may lack, which are then not held to `growth`. A file that was only moved is compared with what it was, and needs no entry."},
+	{name: "new", kind: texts, doc: "Globs of models that the base may lack, which are then not held to `growth`. A " +
+		"file that was only moved is compared with what it was, and needs no entry."},
 	{name: "lower-bound", kind: yesno,
-		doc: "Accept models with operators that are not modelled, whose figures are lower bounds. false when left out: such a model is over its limits."},
+		doc: "Accept models with operators that are not modelled, whose figures are lower bounds. false when left out: " +
+			"such a model is over its limits."},
 	{name: "settings", kind: list, keys: settingKeys,
 		doc: "What to estimate these models with, in place of the settings of the file."},
 	{name: "limits", kind: nested, keys: limitKeys,
@@ -105,7 +113,8 @@ var modelKeys = []key{
 // fileKeys are the keys of the file itself.
 var fileKeys = []key{
 	{name: "version", kind: number, doc: "Version of this format: 1."},
-	{name: "base", kind: text, doc: "The git revision that growth is measured from. When left out it is what a pull request starts from or a push found, and outside of CI HEAD."},
+	{name: "base", kind: text, doc: "The git revision that growth is measured from. When left out it is what a pull " +
+		"request starts from or a push found, and outside of CI HEAD."},
 	{name: "settings", kind: list, keys: settingKeys,
 		doc: "What to estimate models with that have no settings of their own: one mapping, or a list of them."},
 	{name: "limits", kind: nested, keys: limitKeys, doc: "What models must keep that have no limits of their own."},

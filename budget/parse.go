@@ -199,8 +199,9 @@ func (p *parser) scalar(k key, n *yaml.Node) (string, error) {
 
 // wants says what the values of a kind are.
 var wants = map[kind]string{
-	text: "a text", texts: "a text", yesno: "true or false", number: "a whole number from 1", numbers: "a whole number from 1",
-	amount: "a size with its unit, such as 24GiB or 800 MB", growth: "a share such as 5%, a size such as 200MiB, or 0",
+	text: "a text", texts: "a text", yesno: "true or false", number: "a whole number from 1",
+	numbers: "a whole number from 1",
+	amount:  "a size with its unit, such as 24GiB or 800 MB", growth: "a share such as 5%, a size such as 200MiB, or 0",
 }
 
 // quoted shows a scalar, with quotes where the file has them: they make a text of a number.

@@ -119,8 +119,10 @@ func Table() string {
 func valueOf(k key) string {
 	many := k.kind == texts || k.kind == numbers || k.kind == list
 	s := map[kind]string{
-		text: "text", texts: "text", yesno: "`true` or `false`", number: "whole number", numbers: "whole number", sizes: "names with whole numbers",
-		shapes: "names with shapes", amount: "size such as `24GiB`", growth: "`5%` or a size", nested: "mapping", list: "mapping",
+		text: "text", texts: "text", yesno: "`true` or `false`", number: "whole number", numbers: "whole number",
+		sizes:  "names with whole numbers",
+		shapes: "names with shapes", amount: "size such as `24GiB`", growth: "`5%` or a size", nested: "mapping",
+		list: "mapping",
 	}[k.kind]
 	if k.enum != nil {
 		s = "`" + strings.Join(k.enum, "`, `") + "`"

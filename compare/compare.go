@@ -172,7 +172,8 @@ func (c *Comparison) live(predicted, measured *timeline.Timeline, p, m []int) {
 				sizes[e.Bytes] = g
 			}
 			g.count[side]++
-			if e.Layer == timeline.NoLayer || strings.HasPrefix(run.t.Layers[e.Layer], "step ") { // a phase, of a written prediction
+			// a phase, of a written prediction
+			if e.Layer == timeline.NoLayer || strings.HasPrefix(run.t.Layers[e.Layer], "step ") {
 				continue
 			}
 			name := run.t.Layers[e.Layer]

@@ -298,7 +298,8 @@ func (c *Comparison) course(predicted *timeline.Timeline, played *snapshot.Playe
 	if k == nil {
 		return
 	}
-	c.Note("step %d of the prediction beside step %d of the recording: %d allocations and frees are alike, in order, of %d and %d",
+	c.Note("step %d of the prediction beside step %d of the recording: %d allocations and frees are alike, in "+
+		"order, of %d and %d",
 		k.PredictedStep, k.MeasuredStep, k.Alike, k.Predicted, k.Measured)
 	if k.Alike*4 < k.Predicted+k.Measured {
 		c.Note("these are less than half: the two do not take the same course, and where they part says little")

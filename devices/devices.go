@@ -234,7 +234,8 @@ func (d Device) MarshalJSON() ([]byte, error) {
 	}
 	for _, r := range d.Reservations {
 		v := reservationJSON{
-			ID: r.ID, Bytes: r.Bytes, Outstanding: r.Outstanding, Share: r.Share, Within: r.Within, PID: r.PID, User: r.User, Command: r.Command,
+			ID: r.ID, Bytes: r.Bytes, Outstanding: r.Outstanding, Share: r.Share, Within: r.Within, PID: r.PID, User: r.User,
+			Command: r.Command,
 			Started: r.Started.UTC().Format(time.RFC3339), Removed: r.Removed,
 		}
 		if r.Left {

@@ -26,7 +26,8 @@ func TestStateUnderFaults(t *testing.T) {
 		most = 60
 	}
 	dir := t.TempDir()
-	calls := []string{"write", "renameat", "fchmod", "linkat", "openat", "fcntl", "unlinkat", "close", "pwrite64", "mkdirat",
+	calls := []string{"write", "renameat", "fchmod", "linkat", "openat", "fcntl", "unlinkat", "close", "pwrite64",
+		"mkdirat",
 		"newfstatat"}
 	kinds := []string{"error=ENOSPC", "error=EIO", "error=EDQUOT", "error=EACCES", "error=EINTR", "signal=SIGTERM",
 		"signal=SIGKILL"}
@@ -106,7 +107,8 @@ func FuzzState(f *testing.F) {
 		if err != nil || len(b.records) > 1 {
 			t.Fatalf("%d records of one file: %v", len(b.records), err)
 		}
-		// Somebody else's nonsense keeps nobody from a GPU that it does not name, and the room that is left is no less than none.
+		// Somebody else's nonsense keeps nobody from a GPU that it does not name, and the room that is left is no less than
+		// none.
 		h, err := s.Hold(t.Context(), func() ([]Device, error) { return cards(2), nil }, HoldRequest{})
 		if err == nil {
 			h.Release()

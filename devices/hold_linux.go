@@ -121,7 +121,8 @@ func (s *State) reserve(chosen []Device, r *HoldRequest) (*Hold, error) {
 		}
 	}
 	rec := record{
-		Share: r.Share, PID: os.Getpid(), PIDNamespace: pidNamespace(), Start: ownStart(), User: r.user, Command: r.Command, Started: time.Now(),
+		Share: r.Share, PID: os.Getpid(), PIDNamespace: pidNamespace(), Start: ownStart(), User: r.user, Command: r.Command,
+		Started: time.Now(),
 	}
 	var marks []int64
 	for i, d := range chosen {

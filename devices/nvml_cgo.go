@@ -68,7 +68,8 @@ func openLibrary(path string) (library, error) {
 	}
 	e := &InitError{Code: codeNoLibrary, Detail: why.Error()}
 	if _, err := os.Stat("/proc/driver/nvidia/version"); err == nil {
-		e.cure = "the driver runs on the host, but its library is not here: in a container ask for the GPUs with the utility capability (docker run --gpus all, NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+		e.cure = "the driver runs on the host, but its library is not here: in a container ask for the GPUs with the " +
+			"utility capability (docker run --gpus all, NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 	}
 	return nil, e
 }

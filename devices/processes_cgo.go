@@ -46,7 +46,8 @@ func hook(place string) unsafe.Pointer {
 
 // listProcesses asks for one of the driver's lists, by the newest of the function's names that it has.
 func (l *realNVML) listProcesses(names []string, dev nvml.Device, kind string) ([]Process, error) {
-	device := C.uintptr_t(reflect.ValueOf(dev).Field(0).Pointer()) // the struct that nvml.h wraps a handle in; no pointer for Go to look at
+	// the struct that nvml.h wraps a handle in; no pointer for Go to look at
+	device := C.uintptr_t(reflect.ValueOf(dev).Field(0).Pointer())
 	for _, name := range names {
 		n := C.uint(maxProcesses)
 		old := !strings.HasSuffix(name, "_v2") && !strings.HasSuffix(name, "_v3")

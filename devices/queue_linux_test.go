@@ -158,7 +158,8 @@ func TestWaitingInVain(t *testing.T) {
 	}
 	// An occupied exclusive GPU will be free again: worth the wait.
 	busy := cards(1)
-	busy[0].Mode, busy[0].Occupied, busy[0].Reason = ModeExclusiveProcess, true, "exclusive-process mode, and a process has it"
+	busy[0].Mode, busy[0].Occupied, busy[0].Reason = ModeExclusiveProcess, true,
+		"exclusive-process mode, and a process has it"
 	n := 0
 	h, err := s.Hold(t.Context(), func() ([]Device, error) {
 		if n++; n < 3 {

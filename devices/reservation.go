@@ -102,7 +102,8 @@ type holder struct {
 // reservation returns what the record holds by one of its grants.
 func (r *record) reservation(g *grant) Reservation {
 	return Reservation{
-		ID: r.ID, Bytes: g.Bytes, Outstanding: g.Bytes, Share: r.Share, Within: r.Within, PID: r.PID, User: r.User, Command: r.Command, Started: r.Started,
+		ID: r.ID, Bytes: g.Bytes, Outstanding: g.Bytes, Share: r.Share, Within: r.Within, PID: r.PID, User: r.User,
+		Command: r.Command, Started: r.Started,
 		Left: r.holder.left, Holder: r.holder.pid, HolderCommand: r.holder.command,
 	}
 }

@@ -172,8 +172,10 @@ func doubt(places []int, ds []Device) string {
 	for i, p := range places {
 		named[i] = fmt.Sprintf("%s (%s)", ds[p].Label(), ds[p].Name)
 	}
-	return fmt.Sprintf("CUDA_VISIBLE_DEVICES names GPUs by number on a host with several models: taken for %s, as nvidia-smi counts; "+
-		"without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA counts the fastest first, so set that, or name them by UUID", strings.Join(named, ", "))
+	return fmt.Sprintf("CUDA_VISIBLE_DEVICES names GPUs by number on a host with several models: taken for %s, as "+
+		"nvidia-smi counts; "+
+		"without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA counts the fastest first, so set that, or name them by UUID",
+		strings.Join(named, ", "))
 }
 
 func (v *Visible) has(i int) bool { return v.All || slices.Contains(v.Indexes, i) }

@@ -85,7 +85,8 @@ func section(w *strings.Builder, title string, all []outcome) {
 			a.median, a.p90, a.worst, r.median, r.p90, r.worst)
 	}
 	d := spreadOf(all, func(o outcome) float64 { return o.device })
-	fmt.Fprintf(w, "\n`device_bytes` against nvidia-smi: median %.2f %%, 90 %% within %.2f %%. `upper_bound_bytes` %v;\n", d.median,
+	fmt.Fprintf(w, "\n`device_bytes` against nvidia-smi: median %.2f %%, 90 %% within %.2f %%. `upper_bound_bytes` %v;\n",
+		d.median,
 		d.p90, boundsOf(all, upper))
 	fmt.Fprintf(w, "`likely_bytes` %v; `safe_bytes` %v.\n", boundsOf(all, likely), boundsOf(all, safe))
 	fmt.Fprintln(w, "\nThe ten worst by allocated:")
@@ -97,7 +98,8 @@ func section(w *strings.Builder, title string, all []outcome) {
 
 // memTracker sets PyTorch's own tracker beside the estimate on the cases that it was run on.
 func memTracker(w *strings.Builder, all []outcome) {
-	fmt.Fprint(w, "\n### Beside PyTorch's MemTracker, on the same cases\n\n| run | cases | memestimate: median | 90 % | MemTracker: median | 90 % |\n|---|---:|---:|---:|---:|---:|\n")
+	fmt.Fprint(w, "\n### Beside PyTorch's MemTracker, on the same cases\n\n| run | cases | memestimate: median | 90 % | "+
+		"MemTracker: median | 90 % |\n|---|---:|---:|---:|---:|---:|\n")
 	groups := map[string][]outcome{}
 	for _, o := range all {
 		if o.c.MemTracker > 0 {

@@ -235,7 +235,8 @@ func leftOut(runs []firstSight, share float64) (all promise, bySet map[string]pr
 func TestMargins(t *testing.T) {
 	all := firstSights(t)
 	var w strings.Builder
-	fmt.Fprintln(&w, "\n| way in | runs | models | bound alone | likely: margin | holds, above | left out | safe: margin | holds, above | left out |")
+	fmt.Fprintln(&w, "\n| way in | runs | models | bound alone | likely: margin | holds, above | left out | safe: "+
+		"margin | holds, above | left out |")
 	fmt.Fprintln(&w, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, c := range calibrations {
 		runs := c.runs(all)
@@ -286,7 +287,8 @@ func bySets(all []firstSight) string {
 	}
 	for _, c := range calibrations {
 		if p := own[c.way]; p != nil && !c.infer {
-			fmt.Fprintf(&w, "| criteria of their authors, which no flag names | %s | %d | %v | %v |\n", c.title, p[0].runs, p[0], p[1])
+			fmt.Fprintf(&w, "| criteria of their authors, which no flag names | %s | %d | %v | %v |\n", c.title, p[0].runs, p[0],
+				p[1])
 		}
 	}
 	return w.String()

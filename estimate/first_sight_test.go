@@ -37,7 +37,8 @@ func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, 
 			continue
 		}
 		off := func(got, want int64) float64 { return 100 * math.Abs(float64(got)/float64(want)-1) }
-		allocated, reserved = append(allocated, off(a.Allocated, m.PeakAlloc)), append(reserved, off(a.Reserved, m.PeakReserved))
+		allocated, reserved = append(allocated, off(a.Allocated, m.PeakAlloc)),
+			append(reserved, off(a.Reserved, m.PeakReserved))
 		for j, bound := range []int64{a.AtMost, a.Likely, a.Safe} {
 			asked[j]++
 			if bound >= m.PeakReserved {

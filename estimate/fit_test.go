@@ -167,7 +167,10 @@ func TestWhatIf(t *testing.T) {
 		variants[v.Change] = v
 	}
 	for change, s := range map[string]Step{
-		"--optimizer sgd": {Settings: eager.Settings{Optimizer: "sgd"}}, "--precision bf16": {Settings: eager.Settings{Precision: "bf16"}}, "--channels-last": {Settings: eager.Settings{ChannelsLast: true}}, "--foreach=false": {Settings: eager.Settings{ForLoop: true}},
+		"--optimizer sgd":  {Settings: eager.Settings{Optimizer: "sgd"}},
+		"--precision bf16": {Settings: eager.Settings{Precision: "bf16"}},
+		"--channels-last":  {Settings: eager.Settings{ChannelsLast: true}},
+		"--foreach=false":  {Settings: eager.Settings{ForLoop: true}},
 	} {
 		sim, err := b.Simulate(s)
 		if err != nil {

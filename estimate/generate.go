@@ -41,8 +41,10 @@ func (s *Simulation) generates(c parallel.Cache, step Step) {
 }
 
 func (g *Generation) note(whole bool) Note {
-	text := fmt.Sprintf("generating %d tokens after %d: keys and values take %s a token and %s in the end, when %s are allocated; "+
-		"the figures are those of the first forward pass, with its cache. This is derived, not measured", g.NewTokens, g.Prompt,
+	text := fmt.Sprintf("generating %d tokens after %d: keys and values take %s a token and %s in the end, "+
+		"when %s are allocated; "+
+		"the figures are those of the first forward pass, with its cache. This is derived, not measured", g.NewTokens,
+		g.Prompt,
 		mib(g.Token), mib(g.Cache), mib(g.Last))
 	if whole {
 		text += "; logits of the whole prompt are counted, since where they are made is not seen"

@@ -15,16 +15,19 @@ import (
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
 // not say. Sizes are bytes.
 type Guess struct {
-	Name    string   `json:"name"`                 // a row of fromonnx/dialect or of lifetime.Rules, or one of the doubts below
-	Takes   string   `json:"takes"`                // what is taken for what
-	Made    bool     `json:"made"`                 // false: too few measured models bear it out, and the upper bound has room for it
-	Assume  string   `json:"assume,omitempty"`     // the value of --assume that decides it otherwise
-	Places  int      `json:"places"`               // where it is, or could have been, made
-	Layers  []string `json:"layers,omitempty"`     // the first of them
-	Tensors int64    `json:"tensor_bytes"`         // that the calls there make
-	Weighed bool     `json:"weighed"`              // the run was simulated with it decided otherwise, which gave Bytes
-	Bytes   int64    `json:"bytes"`                // by which the peak of what is allocated would be larger then
-	Fewer   int64    `json:"bytes_less,omitempty"` // by which it would be smaller at the other end, of a doubt that has two
+	// a row of fromonnx/dialect or of lifetime.Rules, or one of the doubts below
+	Name  string `json:"name"`
+	Takes string `json:"takes"` // what is taken for what
+	// false: too few measured models bear it out, and the upper bound has room for it
+	Made    bool     `json:"made"`
+	Assume  string   `json:"assume,omitempty"` // the value of --assume that decides it otherwise
+	Places  int      `json:"places"`           // where it is, or could have been, made
+	Layers  []string `json:"layers,omitempty"` // the first of them
+	Tensors int64    `json:"tensor_bytes"`     // that the calls there make
+	Weighed bool     `json:"weighed"`          // the run was simulated with it decided otherwise, which gave Bytes
+	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
+	// by which it would be smaller at the other end, of a doubt that has two
+	Fewer int64 `json:"bytes_less,omitempty"`
 }
 
 // A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
@@ -249,6 +252,7 @@ func (g Guess) note() Note {
 	if mib := float64(g.Bytes) / (1 << 20); mib >= 0.005 || mib <= -0.005 {
 		weight = fmt.Sprintf("%+.2f MiB at the peak", mib)
 	}
-	return Note{Info, fmt.Sprintf("not guessed, as too few models bear it out: %s (%s; %s, %s); the upper bound has room for it",
+	return Note{Info, fmt.Sprintf("not guessed, as too few models bear it out: %s (%s; %s, %s); the upper "+
+		"bound has room for it",
 		g.Takes, g.Name, plural(g.Places, "place"), weight)}
 }

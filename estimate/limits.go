@@ -20,8 +20,9 @@ type Fit struct {
 	Name  string `json:"name,omitempty"`
 	Bytes int64  `json:"limit_bytes"`
 	Need  int64  `json:"need_bytes"` // what was compared with it
-	By    string `json:"by"`         // which figure of the peak that is: device_bytes, likely_bytes, safe_bytes or reserved_bytes
-	Fits  bool   `json:"fits"`
+	// which figure of the peak that is: device_bytes, likely_bytes, safe_bytes or reserved_bytes
+	By   string `json:"by"`
+	Fits bool   `json:"fits"`
 }
 
 // Judge holds the run against the sizes that its step sets, and against a budget for the device

@@ -20,11 +20,14 @@ func TestPlaceOf(t *testing.T) {
 		{"Conv_12", "", module.Place{}},
 		{"", "", module.Place{}},
 		{
-			"node_relu", ": torchvision.models.resnet.ResNet/layer1: torch.nn.modules.container.Sequential/layer1.0: torchvision.models.resnet.BasicBlock/layer1.0.relu: torch.nn.modules.activation.ReLU/relu_1: aten.relu.default",
+			"node_relu", ": torchvision.models.resnet.ResNet/layer1: torch.nn.modules.container.Sequential/layer1.0: " +
+				"torchvision.models.resnet.BasicBlock/layer1.0.relu: torch.nn.modules.activation.ReLU/relu_1: aten.relu.default",
 			module.Place{Module: "layer1.0.relu", Class: "ReLU", Call: "relu_1", Op: "relu"},
 		},
 		{"n", ": a.Net/add_3: aten.add.Tensor", module.Place{Class: "Net", Call: "add_3", Op: "add"}},
-		{"n", "_empty_nn_module_stack_from_metadata_hook: _empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int", module.Place{Call: "sym_size_int_1", Op: "sym_size"}},
+		{"n", "_empty_nn_module_stack_from_metadata_hook: " +
+			"_empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int",
+			module.Place{Call: "sym_size_int_1", Op: "sym_size"}},
 		// Metadata may be cut off anywhere.
 		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay",
 			module.Place{Module: "layer1.norm", Class: "Lay", Cut: true}},
@@ -69,9 +72,12 @@ func TestModulesAround(t *testing.T) {
 
 func TestIsAutomatic(t *testing.T) {
 	for name, want := range map[string]bool{
-		"conv1.weight": false, "class_token": false, "layer1.0.bn1.running_mean": false, "logit_scale": false, "weight": false, "w1": false,
-		"onnx::MatMul_45": true, "/layer1/Constant_output_0": true, "val_12": true, "scalar_tensor_default_3": true, "unsqueeze_2": true,
-		"transpose": true, "features.1.0.attn.lifted_tensor_4": true, "": true, "123": true, "model/conv1/ReadVariableOp:0": true,
+		"conv1.weight": false, "class_token": false, "layer1.0.bn1.running_mean": false, "logit_scale": false,
+		"weight": false, "w1": false,
+		"onnx::MatMul_45": true, "/layer1/Constant_output_0": true, "val_12": true, "scalar_tensor_default_3": true,
+		"unsqueeze_2": true,
+		"transpose":   true, "features.1.0.attn.lifted_tensor_4": true, "": true, "123": true,
+		"model/conv1/ReadVariableOp:0": true,
 	} {
 		if got := module.IsAutomatic(name); got != want {
 			t.Errorf("isAutomatic(%q) = %v, want %v", name, got, want)

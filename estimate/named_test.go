@@ -41,8 +41,9 @@ func off(t *testing.T) (cases []asked) {
 	return cases
 }
 
-// cause returns the guess that makes a case's error, as its report lists it: one that halves it, decided otherwise. Where
-// there is none and the file lost something, that is the cause if an export of the same model for training is right.
+// cause returns the guess that makes a case's error, as its report lists it: one that halves it, decided otherwise.
+// Where there is none and the file lost something, that is the cause if an export of the same model for training is
+// right.
 //
 // Where it is how long variables live, width is how wide the range is that it is listed with, as a share of the peak.
 func (a *asked) cause(t *testing.T) (name string, listed []string, width float64) {
@@ -146,7 +147,8 @@ func TestErrorsAreNamed(t *testing.T) {
 	}
 	fmt.Fprintf(&w, "| all | | %d | %d | |\n", all, named)
 	widths = slices.DeleteFunc(widths, func(w float64) bool { return w == 0 })
-	fmt.Fprintf(&w, "\nThe range that variables are listed with is %.0f %% of the peak wide in the median of those cases.\n",
+	fmt.Fprintf(&w, "\nThe range that variables are listed with is %.0f %% of the peak wide in the "+
+		"median of those cases.\n",
 		100*medianOf(widths))
 	holdPart(t, "named", w.String())
 }

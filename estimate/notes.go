@@ -58,10 +58,13 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 		}
 	}
 	if len(named) > 0 {
-		say(Info, "%s taken for a buffer by the name alone, such as %q: if it is trained, its gradient and optimizer state are missing", plural(len(named), "tensor is", "tensors are"), named[0])
+		say(Info, "%s taken for a buffer by the name alone, such as %q: if it is trained, its gradient and "+
+			"optimizer state are missing", plural(len(named), "tensor is", "tensors are"), named[0])
 	}
 	if both > 0 {
-		say(Warning, "%s and were merged because they had equal values: export with trained weights, or with optimize=False, to keep them apart", plural(both, "tensor is a parameter and a buffer", "tensors are parameters and buffers"))
+		say(Warning, "%s and were merged because they had equal values: export with trained weights, or with "+
+			"optimize=False, to keep them apart",
+			plural(both, "tensor is a parameter and a buffer", "tensors are parameters and buffers"))
 	}
 	if idle > 0 {
 		say(Info, "%s used by no node", plural(idle, "parameter is", "parameters are"))
@@ -80,7 +83,8 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 }
 
 // howToExport is what an export must say to keep what training needs.
-const howToExport = `torch.onnx.export(model.train(), (x,), "model.onnx", dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)`
+const howToExport = `torch.onnx.export(model.train(), (x,), "model.onnx", dynamo=False, ` +
+	`training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)`
 
 // howToRecord is what gives the exact answer without a GPU: the step itself, on tensors without data.
 const howToRecord = "python -m memestimate record train.py"
@@ -104,11 +108,13 @@ func lossNote(way module.Way, m *onnxload.Model, p *aten.Program) (n Note, ok bo
 // exportNotes recognises exports that lost what training needs. What to do about it may have been told.
 func exportNotes(a *module.Analysis, told bool, say func(level, format string, args ...any)) {
 	if framework := module.Framework(a.Model); framework != "" {
-		say(Warning, "the file comes from %s by its exporter %q, not from PyTorch: the run is what a PyTorch module of the same operators would take, and %s may take another amount",
+		say(Warning, "the file comes from %s by its exporter %q, not from PyTorch: the run is what a PyTorch module of the "+
+			"same operators would take, and %s may take another amount",
 			framework, a.Model.Producer, framework)
 	}
 	if n, op := a.BackwardNodes(); n > 0 {
-		say(Warning, "%s of a backward pass, such as %q: this is a training graph of ONNX Runtime, whose run is another than PyTorch's; export the module itself to see what training it takes",
+		say(Warning, "%s of a backward pass, such as %q: this is a training graph of ONNX Runtime, whose run is another "+
+			"than PyTorch's; export the module itself to see what training it takes",
 			plural(n, "node is", "nodes are"), op)
 		return
 	}
@@ -128,7 +134,8 @@ func exportNotes(a *module.Analysis, told bool, say func(level, format string, a
 		advice = ""
 	}
 	if folded > 0 {
-		say(Warning, "this export is for inference: %s absorbed the batch norms behind them, so the sums lack parameters and layers%s",
+		say(Warning, "this export is for inference: %s absorbed the batch norms behind them, so the sums lack "+
+			"parameters and layers%s",
 			plural(folded, "convolution"), advice)
 	}
 	if idle > 0 {
@@ -175,7 +182,8 @@ func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
 
 // elsewhere tells what is not known of a device on which nothing was measured.
 func elsewhere(d gpu.Device) Note {
-	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
+	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels "+
+		"and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
 		workspace.Measured.Name, d.Name)}
 }
 

@@ -11,17 +11,19 @@ import (
 // A Peak is the moment of a run at which the most memory is allocated, and what the run takes in
 // all. Sizes are bytes.
 type Peak struct {
-	Allocated  int64            `json:"allocated_bytes"`   // torch.cuda.max_memory_allocated()
-	Reserved   int64            `json:"reserved_bytes"`    // torch.cuda.max_memory_reserved()
-	Device     int64            `json:"device_bytes"`      // reserved and context: nvidia-smi
-	Likely     int64            `json:"likely_bytes"`      // of the device memory; one run in twenty takes more: see Confidence
-	Safe       int64            `json:"safe_bytes"`        // fewer than two runs in a hundred take more
-	UpperBound int64            `json:"upper_bound_bytes"` // the most that replays with other choices come to
-	Phase      string           `json:"phase"`
-	Step       int              `json:"step"`
-	Layer      string           `json:"layer"`
-	ByCategory map[string]int64 `json:"by_category"` // of the allocated bytes; "rounding" is what blocks hold beyond the requests
-	Live       []Live           `json:"live"`        // the largest tensors at that moment
+	Allocated int64 `json:"allocated_bytes"` // torch.cuda.max_memory_allocated()
+	Reserved  int64 `json:"reserved_bytes"`  // torch.cuda.max_memory_reserved()
+	Device    int64 `json:"device_bytes"`    // reserved and context: nvidia-smi
+	// of the device memory; one run in twenty takes more: see Confidence
+	Likely     int64  `json:"likely_bytes"`
+	Safe       int64  `json:"safe_bytes"`        // fewer than two runs in a hundred take more
+	UpperBound int64  `json:"upper_bound_bytes"` // the most that replays with other choices come to
+	Phase      string `json:"phase"`
+	Step       int    `json:"step"`
+	Layer      string `json:"layer"`
+	// of the allocated bytes; "rounding" is what blocks hold beyond the requests
+	ByCategory map[string]int64 `json:"by_category"`
+	Live       []Live           `json:"live"` // the largest tensors at that moment
 }
 
 // A Live is memory that is held at the peak, by layer and category.

@@ -40,13 +40,15 @@ func TestProfilerTimelines(t *testing.T) {
 		by := r.Peak.ByCategory
 		sum := r.Peak.Allocated - by["rounding"] // as requested
 		got := map[string]int64{
-			"parameter": by["parameter"] + by["buffer"], "optimizer_state": by["optimizer_state"], "input": by["input"], "temporary": by["temporary"],
-			"gradient": by["gradient"], "autograd_detail": by["autograd_detail"], "activation and unknown": by["activation"] +
+			"parameter": by["parameter"] + by["buffer"], "optimizer_state": by["optimizer_state"], "input": by["input"],
+			"temporary": by["temporary"],
+			"gradient":  by["gradient"], "autograd_detail": by["autograd_detail"], "activation and unknown": by["activation"] +
 				by["unknown"],
 		}
 		s := want.Sizes
 		measured := map[string]int64{
-			"parameter": s[1], "optimizer_state": s[2], "input": s[3], "temporary": s[4], "gradient": s[6], "autograd_detail": s[7], "activation and unknown": s[5] + s[8],
+			"parameter": s[1], "optimizer_state": s[2], "input": s[3], "temporary": s[4], "gradient": s[6],
+			"autograd_detail": s[7], "activation and unknown": s[5] + s[8],
 		}
 		if e := rel(sum, want.Sum); e > 0.02 || e < -0.02 {
 			t.Errorf("%s: %d in all at the peak, the profiler has %d: %+.2f %%", c.model, sum, want.Sum, 100*e)

@@ -17,11 +17,12 @@ const publishedGPUs = "testdata/published_gpus"
 // A publishedRun is a run that somebody else measured, on a GPU on which nothing of ours was: the most that the device
 // had in use, less what it had once the process had a CUDA context.
 type publishedRun struct {
-	Card      string    `json:"card"`
-	Model     string    `json:"model"`
-	Optimizer string    `json:"optimizer"`
-	Batch     int64     `json:"batch"`
-	ZeroGrad  *int      `json:"zero_grad"` // 0: before the forward pass, as where it is not said; 1: before backward; 2: after the step
+	Card      string `json:"card"`
+	Model     string `json:"model"`
+	Optimizer string `json:"optimizer"`
+	Batch     int64  `json:"batch"`
+	// 0: before the forward pass, as where it is not said; 1: before backward; 2: after the step
+	ZeroGrad  *int      `json:"zero_grad"`
 	Peak      int64     `json:"peak_bytes"`
 	OOM       bool      `json:"oom"` // it ran out of memory
 	XMem      []verdict `json:"xMem"`
@@ -81,15 +82,16 @@ func medianOf(x []float64) float64 {
 }
 
 // TestPublishedGPUs compares the prediction with xMem's runs of torchvision's networks on two cards, beside the
-// estimates of xMem, DNNMem and SchedTune on the same rows. What a process takes beyond the allocator and a bare context
-// nobody published: it is one constant a card, the median of every third row, and the others are judged.
+// estimates of xMem, DNNMem and SchedTune on the same rows. What a process takes beyond the allocator and a bare
+// context nobody published: it is one constant a card, the median of every third row, and the others are judged.
 func TestPublishedGPUs(t *testing.T) {
 	var file struct {
 		Runs []publishedRun `json:"runs"`
 	}
 	readGzip(t, publishedGPUs+"/xmem.json.gz", &file)
 	var w strings.Builder
-	fmt.Fprint(&w, "\n| card | rows | constant | judged | memestimate: median | 90 % | worst | xMem: median | DNNMem: median | SchedTune: median | died: called | survived: called | under a cap: right |\n")
+	fmt.Fprint(&w, "\n| card | rows | constant | judged | memestimate: median | 90 % | worst | xMem: median | DNNMem: "+
+		"median | SchedTune: median | died: called | survived: called | under a cap: right |\n")
 	fmt.Fprint(&w, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, card := range []string{"RTX 3060", "RTX 4060"} {
 		var runs []*publishedRun
@@ -148,15 +150,16 @@ func TestPublishedGPUs(t *testing.T) {
 			}
 		}
 		median := medianOf(ours)
-		fmt.Fprintf(&w, "| %s | %d | %.0f MiB | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %d of %d | %d of %d | %d of %d |\n", card,
+		fmt.Fprintf(&w, "| %s | %d | %.0f MiB | %d | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %.1f %% | %d of %d "+
+			"| %d of %d | %d of %d |\n", card,
 			rows, constant/(1<<20), len(ours), median, ours[len(ours)*9/10], ours[len(ours)-1], medianOf(xmem), medianOf(dnnmem),
 			medianOf(schedtune), called, died, survived-wrongly, survived, caps.right, caps.all)
 	}
 	holdPart(t, "published GPUs", w.String())
 }
 
-// secondRuns counts the verdicts on second runs, each under a cap at what an estimator had said, rounded to a hundredth of
-// the card: whether it survives.
+// secondRuns counts the verdicts on second runs, each under a cap at what an estimator had said, rounded to a hundredth
+// of the card: whether it survives.
 type secondRuns struct{ right, all int }
 
 func (c *secondRuns) add(t *testing.T, r *publishedRun) {
@@ -170,12 +173,13 @@ func (c *secondRuns) add(t *testing.T, r *publishedRun) {
 		if _, fails := r.simulate(t, int64(share*float64(total))); fails == (*v[1] == 1) {
 			c.right++
 		} else {
-			t.Logf("%s %s %s b%d under a cap of %.0f %%: predicted to fail: %v", r.Card, r.Model, r.Optimizer, r.Batch, 100*share, fails)
+			t.Logf("%s %s %s b%d under a cap of %.0f %%: predicted to fail: %v", r.Card, r.Model, r.Optimizer, r.Batch,
+				100*share, fails)
 		}
 		c.all++
 	}
 }
 
-// bareContext is what the card had in use once the process had a context, which the rows leave out: the most that any of
-// xMem's runs reached stays 107 to 141 MiB below the card's memory.
+// bareContext is what the card had in use once the process had a context, which the rows leave out: the most that any
+// of xMem's runs reached stays 107 to 141 MiB below the card's memory.
 const bareContext = 141 << 20

@@ -47,7 +47,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		row := module.Layer{
 			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class,
 				"function"), Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
-			Params: l.Params.Elements, ParamBytes: l.Params.Bytes, Activation: l.Bytes, SavedBytes: l.Saved, InPlace: l.Bytes == 0,
+			Params: l.Params.Elements, ParamBytes: l.Params.Bytes, Activation: l.Bytes, SavedBytes: l.Saved,
+			InPlace: l.Bytes == 0,
 		}
 		if l.Output >= 0 {
 			row.Outputs = append(row.Outputs, module.Tensor{DType: rec.Metas[l.Output].DType, Shape: rec.Metas[l.Output].Shape})
@@ -193,7 +194,8 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	}
 	on := recordedDevice(rec)
 	if s.GPU.ID != "" && s.GPU.Capability != on.Capability {
-		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; record it with gpu=%q",
+		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; "+
+			"record it with gpu=%q",
 			on.Name, on.Capability, s.GPU.Name, s.GPU.Capability, s.GPU.ID)
 	}
 	if d := cmp.Or(s.GPU, on); !d.Measured {
@@ -203,7 +205,8 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		say(Info, "rank %d of %d GPUs", rec.Rank, rec.WorldSize)
 	}
 	if run.Crossing > 0 {
-		say(Info, "%s on another stream than they were made on: they are taken to be free as soon as the program lets go of them", plural(run.Crossing, "tensor is used", "tensors are used"))
+		say(Info, "%s on another stream than they were made on: they are taken to be free as soon as the "+
+			"program lets go of them", plural(run.Crossing, "tensor is used", "tensors are used"))
 	}
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")

@@ -21,7 +21,7 @@ import (
 
 // The comparison of recordings with what was measured. All of a folder with an index.json:
 //
-//	go test ./estimate -run RecordedAccuracy -v -recordings DIR -recordings.truth steps.json,variants.json -accuracy.cases
+//	go test ./estimate -run RecordedAccuracy -v -accuracy.cases -recordings DIR -recordings.truth steps.json,more.json
 var (
 	recordings      = flag.String("recordings", "testdata/recordings", "a folder of recordings with an index.json")
 	recordingsTruth = flag.String("recordings.truth", "testdata/truth/steps.json.gz,testdata/truth/variants.json.gz",

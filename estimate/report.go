@@ -26,17 +26,20 @@ type Report struct {
 	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
 	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive
 	Phases      []Phase        `json:"phases,omitempty"`
-	Context     int64          `json:"context_bytes,omitempty"`  // what the process takes beyond the allocator
-	NCCL        int64          `json:"nccl_bytes,omitempty"`     // the part of it that several GPUs working together cost
-	Fits        []Fit          `json:"fits,omitempty"`           // one for each size to fit into
-	WhatIf      []Variant      `json:"what_if,omitempty"`        // the same under other settings, when asked for
-	Ways        []Way          `json:"ways,omitempty"`           // the same in other ways, the cheapest that fits first, when asked for
-	Checkpoint  *CheckpointFit `json:"fit_checkpoint,omitempty"` // which blocks to checkpoint for it to fit, when asked for
-	Stats       Statistics     `json:"stats,omitempty"`          // torch.cuda.memory_stats after the run, when asked for
-	Guesses     []Guess        `json:"guesses,omitempty"`        // what the run rests on and the file does not say, the heaviest first
-	Layers      []module.Layer `json:"layers"`
-	Coverage    Coverage       `json:"coverage"`
-	Notes       []Note         `json:"notes"`
+	Context     int64          `json:"context_bytes,omitempty"` // what the process takes beyond the allocator
+	NCCL        int64          `json:"nccl_bytes,omitempty"`    // the part of it that several GPUs working together cost
+	Fits        []Fit          `json:"fits,omitempty"`          // one for each size to fit into
+	WhatIf      []Variant      `json:"what_if,omitempty"`       // the same under other settings, when asked for
+	// the same in other ways, the cheapest that fits first, when asked for
+	Ways []Way `json:"ways,omitempty"`
+	// which blocks to checkpoint for it to fit, when asked for
+	Checkpoint *CheckpointFit `json:"fit_checkpoint,omitempty"`
+	Stats      Statistics     `json:"stats,omitempty"` // torch.cuda.memory_stats after the run, when asked for
+	// what the run rests on and the file does not say, the heaviest first
+	Guesses  []Guess        `json:"guesses,omitempty"`
+	Layers   []module.Layer `json:"layers"`
+	Coverage Coverage       `json:"coverage"`
+	Notes    []Note         `json:"notes"`
 
 	Simulation *Simulation `json:"-"` // the run itself; nil when none was simulated
 }

@@ -129,7 +129,8 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 	r.NCCL = sim.NCCL
 	if sim.NCCL > 0 && s.NCCL == 0 {
 		r.Notes = append(r.Notes, Note{Info,
-			"what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are taken to be alike, --nccl SIZE says otherwise"})
+			"what NCCL takes on the device was measured on two H200s of one host: other numbers of GPUs and other links are " +
+				"taken to be alike, --nccl SIZE says otherwise"})
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
 	if n := len(sim.Replay.Dropped); n > 0 {

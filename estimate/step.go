@@ -119,7 +119,8 @@ func named(list []string) map[string]bool {
 	return set
 }
 
-// guessedLargest returns the same model where what is guessed takes more: two weights, amax, and every unproven guess made.
+// guessedLargest returns the same model where what is guessed takes more: two weights, amax, and every unproven guess
+// made.
 func (b *Bound) guessedLargest() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
@@ -259,7 +260,8 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	var cache parallel.Cache
 	if s.Infer && s.NewTokens > 0 {
 		if p, cache = parallel.Prefill(p); cache.Token == 0 {
-			return nil, errors.New("new-tokens: the graph shows no causal attention, whose keys and values generating would keep")
+			return nil, errors.New("new-tokens: the graph shows no causal attention, whose keys and values " +
+				"generating would keep")
 		}
 	}
 	opts, device := s.options()
@@ -352,7 +354,8 @@ func (s *Simulation) OOM() *OOM {
 	phase, step := l.When(s.Replay.OOMEvent)
 	live := l.Live(s.Replay.OOMEvent)
 	return &OOM{
-		Phase: phase.String(), Step: int(step), Layer: layerName(l, l.Of(live[len(live)-1]).Layer, phase), // the block it failed on comes last
+		// the block it failed on comes last
+		Phase: phase.String(), Step: int(step), Layer: layerName(l, l.Of(live[len(live)-1]).Layer, phase),
 		Tried: o.Tried, Allocated: o.Allocated, Reserved: o.Reserved, Message: o.Error(),
 	}
 }

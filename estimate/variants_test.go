@@ -182,7 +182,8 @@ func logSpread(t *testing.T, w *strings.Builder, name string, g []outcome) {
 		return
 	}
 	a, r := spreadOf(g, allocated), spreadOf(g, reserved)
-	t.Logf("%-36s %3d cases  allocated: median %.2f%% p90 %.2f%% worst %.2f%%   reserved: median %.2f%% p90 %.2f%% worst %.2f%%",
+	t.Logf("%-36s %3d cases  allocated: median %.2f%% p90 %.2f%% worst %.2f%%   reserved: median %.2f%% p90 "+
+		"%.2f%% worst %.2f%%",
 		name, len(g), a.median, a.p90, a.worst, r.median, r.p90, r.worst)
 	fmt.Fprintf(w, "| %s | %d | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% | %.2f %% |\n", name, len(g), a.median,
 		a.p90, a.worst, r.median, r.p90, r.worst)
@@ -235,7 +236,8 @@ func writeVariants(t *testing.T, rows string, caps []capped) {
 		t.Fatalf("%s has no place for the variants", docFile)
 	}
 	var w strings.Builder
-	fmt.Fprint(&w, "\n| variant | cases | allocated: median | 90 % | worst | reserved: median | 90 % | worst |\n|---|---:|---:|---:|---:|---:|---:|---:|\n", rows)
+	fmt.Fprint(&w, "\n| variant | cases | allocated: median | 90 % | worst | reserved: median | 90 % | worst "+
+		"|\n|---|---:|---:|---:|---:|---:|---:|---:|\n", rows)
 	right, strict, tried, failed := 0, 0, 0, 0
 	for _, x := range caps {
 		if x.strict == x.c.OOM {
@@ -251,7 +253,9 @@ func writeVariants(t *testing.T, rows string, caps []capped) {
 			}
 		}
 	}
-	fmt.Fprintf(&w, "\nUnder a cap on the process's memory %d of %d runs are rightly called as surviving or not (%d if no convolution could do without its workspace); of %d that fail, the segment that could not be had is the measured one in %d.\n", right, len(caps), strict, failed, tried)
+	fmt.Fprintf(&w, "\nUnder a cap on the process's memory %d of %d runs are rightly called as surviving or not (%d if "+
+		"no convolution could do without its workspace); of %d that fail, the segment that could not be had is the "+
+		"measured one in %d.\n", right, len(caps), strict, failed, tried)
 	fmt.Fprint(&w, "\n| run | cap | measured | predicted | plans dropped |\n|---|---:|---|---|---:|\n")
 	for _, x := range caps {
 		fmt.Fprintf(&w, "| %s | %d MiB | %s | %s | %d |\n", x.c.name(), x.c.CapMiB, x.c.fate(), fate(x.oom),

@@ -73,9 +73,12 @@ func CurrentJob(getenv func(string) string) (Job, error) {
 		return githubJob(getenv)
 	case getenv("GITLAB_CI") != "":
 		j := Job{
-			Host: OnGitLab, CI: true, Number: number("CI_MERGE_REQUEST_IID"), Target: getenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME"),
-			Head: commit(getenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")), Start: commit(getenv("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
-			Before: commit(getenv("CI_COMMIT_BEFORE_SHA")), Default: getenv("CI_DEFAULT_BRANCH"), Page: page(getenv("CI_JOB_URL")),
+			Host: OnGitLab, CI: true, Number: number("CI_MERGE_REQUEST_IID"),
+			Target: getenv("CI_MERGE_REQUEST_TARGET_BRANCH_NAME"),
+			Head:   commit(getenv("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA")),
+			Start:  commit(getenv("CI_MERGE_REQUEST_DIFF_BASE_SHA")),
+			Before: commit(getenv("CI_COMMIT_BEFORE_SHA")), Default: getenv("CI_DEFAULT_BRANCH"),
+			Page: page(getenv("CI_JOB_URL")),
 		}
 		if j.Head == "" { // which only a pipeline of a merged result says
 			j.Head = commit(getenv("CI_COMMIT_SHA"))

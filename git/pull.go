@@ -91,7 +91,8 @@ func (r *Repo) PullBase(p Pull, fetch bool) (base, head string, err error) {
 		return base, parents[1], err
 	}
 	if p.Head != "" && head != p.Head {
-		return "", "", fmt.Errorf("what is checked out, %.12s, is neither the pull request's last commit, %.12s, nor its merge", head, p.Head)
+		return "", "", fmt.Errorf("what is checked out, %.12s, is neither the pull request's last commit, "+
+			"%.12s, nor its merge", head, p.Head)
 	}
 	if p.Start != "" {
 		base, err = r.bring(p.Start, fetch)

@@ -11,8 +11,9 @@ import (
 // A site is an origin with a branch that went on after another parted from it, and the host's merge of both.
 type site struct {
 	*testing.T
-	origin                          string
-	start, main, head, merge, other string // commits: where they part, the last of main, of the branch, the merges of either way
+	origin string
+	// commits: where they part, the last of main, of the branch, the merges of either way
+	start, main, head, merge, other string
 }
 
 func (s *site) git(dir string, args ...string) string {

@@ -18,7 +18,8 @@ func FuzzRead(f *testing.F) {
 	f.Add(Calling(Fib(3), "f3").Bytes())
 	f.Add(Model{Graph: chain(9)}.Bytes())
 	f.Add(Model{Opset: 18, Graph: Graph{In: []Value{{Name: "x"}}, Out: []Value{{Name: "y"}}, Nodes: []Node{
-		traced(Op("Neg", "x", "a"), "File \"\x1b[31m\", line 3, in forward\n    x = (\n  File \"b\", line 99999999999, in \n\n  File \""),
+		traced(Op("Neg", "x", "a"), "File \"\x1b[31m\", line 3, in forward\n    x = (\n  File \"b\", line "+
+			"99999999999, in \n\n  File \""),
 		traced(Op("Neg", "a", "y"), "File \"m.py\", line 3, in forward\n  File \"m.py\", line 3, in forward\n    \x00"),
 	}}}.Bytes())
 	for _, c := range Hostile() {

@@ -35,8 +35,9 @@ type Model struct {
 
 // A Value is one edge of the graph: it has at most one producer.
 type Value struct {
-	Name     string
-	Declared *Type   // as the file declares it (input, output, value_info), shared by values of one type; nil when it does not
+	Name string
+	// as the file declares it (input, output, value_info), shared by values of one type; nil when it does not
+	Declared *Type
 	Init     *Tensor // its constant data when it is an initializer
 }
 

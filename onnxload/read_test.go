@@ -180,7 +180,8 @@ func TestTypes(t *testing.T) {
 		got = append(got, s)
 	}
 	want := []string{
-		"1int2false []", "1float32true []", "2float32true [{true 3 } {false 0 n}]", "3undefinedfalse [] of 1float16true [{true 2 }]",
+		"1int2false []", "1float32true []", "2float32true [{true 3 } {false 0 n}]",
+		"3undefinedfalse [] of 1float16true [{true 2 }]",
 		"5undefinedfalse [] of 3undefinedfalse [] of 1float16true [{true 2 }]", "4stringfalse [] of 1float16true [{true 2 }]",
 		"6undefinedfalse []", "0undefinedfalse []",
 	}

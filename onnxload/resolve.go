@@ -244,7 +244,8 @@ func (r *resolver) bounded() error {
 	if r.nodes+r.inlined/nameWeight <= r.lim.Nodes {
 		return nil
 	}
-	return fmt.Errorf("more than %d nodes once functions are inlined, which is the limit (%d bytes of an inlined value's name count as one)",
+	return fmt.Errorf("more than %d nodes once functions are inlined, which is the limit (%d bytes of an inlined "+
+		"value's name count as one)",
 		r.lim.Nodes, nameWeight)
 }
 
@@ -376,7 +377,8 @@ func (r *resolver) version(p *place, n *Node) int64 {
 	// ONNX wants an import. Without one ONNX Runtime takes the newest it knows (Model::Model).
 	if !r.unversioned {
 		r.unversioned = true
-		r.odd.add("opset_import", "the model imports no version of ai.onnx (opset_import): its operators are read as of opset %d",
+		r.odd.add("opset_import", "the model imports no version of ai.onnx (opset_import): its operators are "+
+			"read as of opset %d",
 			LatestOpset)
 	}
 	return LatestOpset

@@ -27,7 +27,8 @@ func stackOf(m *onnxload.Model, n *onnxload.Node) string {
 }
 
 func TestStacks(t *testing.T) {
-	const outer, a, b = "File \"m.py\", line 3, in forward\n    x = self.b(x)", "\n  File \"b.py\", line 7, in forward\n    x = x + 1", "\n  File \"b.py\", line 8, in forward"
+	const outer, a, b = "File \"m.py\", line 3, in forward\n    x = self.b(x)",
+		"\n  File \"b.py\", line 7, in forward\n    x = x + 1", "\n  File \"b.py\", line 8, in forward"
 	long := "File \"m.py\", line 3, in forward\n    " + strings.Repeat("x", 3000)
 	deep := outer + strings.Repeat(a, 200)
 	m := read(t, Model{Opset: 18, Graph: Graph{

@@ -28,8 +28,10 @@ func TestSchema(t *testing.T) {
 	}
 	for _, line := range []string{
 		`{"format":"memestimate-recording/2","producer":"","torch":"","gpu":{"name":"","multiprocessors":1,"memory":1}}`,
-		`["alocc",0,1]`, `["alloc",0]`, `["alloc",0,-1]`, `["alloc",0,1.5]`, `["step",1]`, `["phase","lunch"]`, `["is",0,"gift","x"]`,
-		`["call",0,[{}],[],-1,-1]`, `["call",0,[""],[],-1,-1]`, `["call",0,["a:b"],[],-1,-1]`, `["call",0,[[[1]]],[],-1,-1]`, `["meta","float32",[1],[-1],0]`,
+		`["alocc",0,1]`, `["alloc",0]`, `["alloc",0,-1]`, `["alloc",0,1.5]`, `["step",1]`, `["phase","lunch"]`,
+		`["is",0,"gift","x"]`,
+		`["call",0,[{}],[],-1,-1]`, `["call",0,[""],[],-1,-1]`, `["call",0,["a:b"],[],-1,-1]`, `["call",0,[[[1]]],[],-1,-1]`,
+		`["meta","float32",[1],[-1],0]`,
 	} {
 		if valid(line) == nil {
 			t.Errorf("%s is valid", line)

@@ -68,7 +68,8 @@ func TestInPlace(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	put := []string{
-		`["op","aten::index_put","default"]`, `["meta","float32",[128],[1],0]`, `["meta","int64",[4],[1],0]`, `["phase","backward"]`,
+		`["op","aten::index_put","default"]`, `["meta","float32",[128],[1],0]`, `["meta","int64",[4],[1],0]`,
+		`["phase","backward"]`,
 		`["alloc",0,512]`, `["alloc",1,32]`, `["alloc",2,16]`,
 		`["call",0,["0:0",["1:1"],"2:0",false],["3:0"],-1,-1]`, `["alloc",3,512]`,
 	}
@@ -104,7 +105,8 @@ func TestRoles(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d:%s:%s", e.Bytes, e.Category, layer))
 		}
 	}
-	want := "512:parameter:fc 256:input:- 512:activation:act 1024:activation: 2048:activation:- 512:gradient:fc 64:autograd_detail:-"
+	want := "512:parameter:fc 256:input:- 512:activation:act 1024:activation: 2048:activation:- 512:gradient:fc " +
+		"64:autograd_detail:-"
 	if g := strings.Join(got, " "); g != want {
 		t.Errorf("%s\nwant %s", g, want)
 	}

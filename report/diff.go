@@ -288,7 +288,8 @@ func DiffCSV(w io.Writer, d *diff.Diff) error {
 	g := &Grid{Columns: []Column{
 		{Title: "settings"}, {Title: "change"}, {Title: "base_layer", File: true}, {Title: "head_layer",
 			File: true}, {Title: "base_op", File: true}, {Title: "head_op", File: true},
-		{Title: "base_outputs"}, {Title: "head_outputs"}, {Title: "parameters_change"}, {Title: "parameter_bytes_change"}, {Title: "activation_bytes_change"}, {Title: "saved_bytes_change"},
+		{Title: "base_outputs"}, {Title: "head_outputs"}, {Title: "parameters_change"}, {Title: "parameter_bytes_change"},
+		{Title: "activation_bytes_change"}, {Title: "saved_bytes_change"},
 	}}
 	cells := func(l *module.Layer) (name, op, outs string) {
 		if l == nil {

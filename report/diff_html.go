@@ -12,7 +12,8 @@ import (
 //go:embed diff.html
 var diffPage string
 
-var diffTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("diff").Parse(diffPage)) })
+var diffTemplate = sync.OnceValue(
+	func() *template.Template { return template.Must(template.New("diff").Parse(diffPage)) })
 
 // A diffSection is what the page shows about one case.
 type diffSection struct {
@@ -36,7 +37,8 @@ func DiffHTML(w io.Writer, d *diff.Diff) error {
 		c := &d.Cases[i]
 		totals, _ := DiffTotals(c)
 		data.Sections = append(data.Sections, diffSection{
-			Label: c.Label, Settings: DiffSettings(c), Summary: DiffSummary(c), Peak: peakMove(c), Partial: c.Partial, Totals: totals,
+			Label: c.Label, Settings: DiffSettings(c), Summary: DiffSummary(c), Peak: peakMove(c), Partial: c.Partial,
+			Totals: totals,
 			Layers: DiffLayers(c, 2*nameWidth, diff.Added, diff.Removed, diff.Changed, diff.Renamed),
 		})
 	}

@@ -102,7 +102,8 @@ func TestPercent(t *testing.T) {
 	for _, tt := range []struct {
 		before, after int64
 		want          string
-	}{{100, 100, "="}, {0, 5, "new"}, {100, 0, "-100.00 %"}, {200, 201, "+0.50 %"}, {100, 999, "+899.00 %"}, {100, 1000, "10x"}, {388, 8650756, "22,296x"}} {
+	}{{100, 100, "="}, {0, 5, "new"}, {100, 0, "-100.00 %"}, {200, 201, "+0.50 %"}, {100, 999, "+899.00 %"},
+		{100, 1000, "10x"}, {388, 8650756, "22,296x"}} {
 		if got := Percent(diff.NewTotal("x", tt.before, tt.after)); got != tt.want {
 			t.Errorf("from %d to %d: %q, want %q", tt.before, tt.after, got, tt.want)
 		}
@@ -112,8 +113,10 @@ func TestPercent(t *testing.T) {
 // The settings of both sides are in one line, each that differs once.
 func TestDiffSettings(t *testing.T) {
 	c := diff.Case{
-		Base: estimate.Settings{Batch: 8, Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "sgd", Loss: "mean"}},
-		Head: estimate.Settings{Batch: 8, Mode: "train", GPU: "t4", Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw", Loss: "mean"}},
+		Base: estimate.Settings{Batch: 8, Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "sgd",
+			Loss: "mean"}},
+		Head: estimate.Settings{Batch: 8, Mode: "train", GPU: "t4",
+			Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw", Loss: "mean"}},
 	}
 	if got, want := DiffSettings(&c), "batch 8, train, fp32, sgd -> adamw, loss mean, none -> on t4"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -152,7 +155,8 @@ func TestDiffForms(t *testing.T) {
 	if err := DiffHTML(&b, d); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(b.String(), "<img") || strings.Contains(b.String(), "<script") || strings.Contains(b.String(), "href") || strings.Count(b.String(), "<table>") != 5 {
+	if strings.Contains(b.String(), "<img") || strings.Contains(b.String(), "<script") ||
+		strings.Contains(b.String(), "href") || strings.Count(b.String(), "<table>") != 5 {
 		t.Errorf("the page is not what it was meant to be:\n%.3000s", b.String())
 	}
 }

@@ -84,8 +84,9 @@ func asked(rng *rand.Rand) (estimate.Options, *estimate.Step) {
 	pick := func(names ...string) string { return names[rng.IntN(len(names))] }
 	s := &estimate.Step{Infer: rng.IntN(3) == 0, Settings: eager.Settings{
 		Precision: eager.Precisions[rng.IntN(len(eager.Precisions))], ChannelsLast: rng.IntN(4) == 0,
-		Optimizer: pick("", "sgd", "sgdm", "adam", "adafactor", "rmsprop"), Loss: pick("", "", "mse", "mean", "cross-entropy"),
-		ClipNorm: rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0,
+		Optimizer: pick("", "sgd", "sgdm", "adam", "adafactor", "rmsprop"),
+		Loss:      pick("", "", "mse", "mean", "cross-entropy"),
+		ClipNorm:  rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0,
 	}}
 	return estimate.Options{Name: "mutant", Batch: int64(rng.IntN(4)), Dims: map[string]int64{}}, s
 }
@@ -296,8 +297,8 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
-// TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors, from
-// the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
+// TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors,
+// from the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
 func TestModelMutants(t *testing.T) {
 	all, err := graphs()
 	if err != nil {

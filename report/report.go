@@ -156,7 +156,8 @@ func layersExact(r *estimate.Report) *Grid {
 	g := &Grid{Columns: []Column{
 		{Title: "index"}, {Title: "name", File: true}, {Title: "op", File: true}, {Title: "module",
 			File: true}, {Title: "nodes"},
-		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"}, {Title: "in_place"},
+		{Title: "outputs"}, {Title: "dtypes"}, {Title: "parameters"}, {Title: "parameter_bytes"}, {Title: "activation_bytes"},
+		{Title: "in_place"},
 		{Title: "saved_bytes"},
 	}}
 	for l := range withLoss(r) {
@@ -334,8 +335,8 @@ func encode(w io.Writer, v any) error {
 	return err
 }
 
-// identifier is what a class of PyTorch can be called. Like every expression and template here it is compiled when it is
-// needed: together they would take half a millisecond of each start.
+// identifier is what a class of PyTorch can be called. Like every expression and template here it is compiled when it
+// is needed: together they would take half a millisecond of each start.
 var identifier = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`) })
 
 // graphNames are what exporters call every graph.
@@ -348,7 +349,9 @@ func ModelSize(w io.Writer, r *estimate.Report) error {
 	if g := r.Model.Graph; identifier().MatchString(g) && !graphNames[g] {
 		name = g
 	}
-	_, err := fmt.Fprintf(w, "Model %s : params: %fM\nModel %s : intermedite variables: %f M (without backward)\nModel %s : intermedite variables: %f M (with backward)\n",
-		name, float64(r.Parameters.Bytes)/1e6, name, float64(r.Activations.Forward)/1e6, name, float64(r.Activations.WithBackward)/1e6)
+	_, err := fmt.Fprintf(w, "Model %s : params: %fM\nModel %s : intermedite variables: %f M (without backward)\nModel "+
+		"%s : intermedite variables: %f M (with backward)\n",
+		name, float64(r.Parameters.Bytes)/1e6, name, float64(r.Activations.Forward)/1e6, name,
+		float64(r.Activations.WithBackward)/1e6)
 	return err
 }

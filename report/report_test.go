@@ -22,8 +22,10 @@ import (
 
 // hostile are names that try to be more than a name wherever they are shown.
 var hostile = []string{
-	"\x1b[2J\x1b]8;;http://evil\x07", "a\rb\nc", "\u202egnp.exe", "a|b|c", "`code`", "[x](http://evil)", "![](http://evil)",
-	"<img src=x onerror=y>", "@team", "#1", "GH-1", "::set-output name=x::y", "##[error]z", "=cmd()", "+1", "-1", "@SUM(A1)", "\xff\xfe",
+	"\x1b[2J\x1b]8;;http://evil\x07", "a\rb\nc", "\u202egnp.exe", "a|b|c", "`code`", "[x](http://evil)",
+	"![](http://evil)",
+	"<img src=x onerror=y>", "@team", "#1", "GH-1", "::set-output name=x::y", "##[error]z", "=cmd()", "+1", "-1",
+	"@SUM(A1)", "\xff\xfe",
 	strings.Repeat("n", 1<<20), "", "</details>", "a\\|b", "**bold**", "https://evil.example",
 }
 
@@ -134,7 +136,8 @@ func TestMarkdownFitsAComment(t *testing.T) {
 		if b.Len() > MarkdownLimit {
 			t.Errorf("%d layers: %d bytes", n, b.Len())
 		}
-		if !strings.Contains(b.String(), "**total**") || strings.Count(b.String(), "<details>") != 1 || strings.Count(b.String(), "</details>\n") != 1 {
+		if !strings.Contains(b.String(), "**total**") || strings.Count(b.String(), "<details>") != 1 ||
+			strings.Count(b.String(), "</details>\n") != 1 {
 			t.Errorf("%d layers: the totals or the fold are gone", n)
 		}
 		if cut := strings.Contains(b.String(), "more rows"); cut != (n > 1000) {

@@ -90,7 +90,8 @@ func isPlain(name string) bool {
 	for i := range len(name) {
 		c := name[i]
 		switch {
-		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', strings.IndexByte("_./:-+<>", c) >= 0: // <module> is a place in Python
+		// <module> is a place in Python
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', strings.IndexByte("_./:-+<>", c) >= 0:
 		default:
 			return false
 		}

@@ -62,7 +62,8 @@ func TestSpans(t *testing.T) {
 }
 
 func FuzzShow(f *testing.F) {
-	for _, s := range []string{"", "a", "conv1.weight", "a|b", "`", "##[", "#", "##", "\x00", "\xff", "\u202e", `"`, `\`, `\x7c`, "\\|", "::set-output"} {
+	for _, s := range []string{"", "a", "conv1.weight", "a|b", "`", "##[", "#", "##", "\x00", "\xff", "\u202e", `"`, `\`,
+		`\x7c`, "\\|", "::set-output"} {
 		f.Add(s, 10)
 	}
 	f.Fuzz(func(t *testing.T, name string, limit int) {
@@ -91,7 +92,8 @@ func FuzzShow(f *testing.F) {
 		}
 		spans := strings.Split(Spans(name, limit, 3), "<br>")
 		for _, s := range spans {
-			if inner := s[1 : len(s)-1]; len(spans) > 3 || s[0] != '`' || s[len(s)-1] != '`' || inner == "" || len(inner) > limit || strings.Contains(inner, "`") {
+			if inner := s[1 : len(s)-1]; len(spans) > 3 || s[0] != '`' || s[len(s)-1] != '`' || inner == "" ||
+				len(inner) > limit || strings.Contains(inner, "`") {
 				t.Fatalf("Spans(%q, %d, 3) = %q", name, limit, spans)
 			}
 		}

@@ -40,8 +40,8 @@ func unitFor(largest int64) sizeUnit {
 	return sizeUnit{"B", 1}
 }
 
-// largeUnit is the one unit of sizes of whole runs, as their headlines have it: GiB, or what unitFor says where there is
-// less than one GiB in all.
+// largeUnit is the one unit of sizes of whole runs, as their headlines have it: GiB, or what unitFor says where there
+// is less than one GiB in all.
 func largeUnit(largest int64) sizeUnit {
 	if largest >= 1<<30 {
 		return sizeUnit{"GiB", 1 << 30}

@@ -3,8 +3,9 @@
 
     scripts/build_wheels.py VERSION FOLDER [PROGRAM ...]
 
-Each PROGRAM is SYSTEM_PROCESSOR=FILE, such as linux_amd64=dist/memestimate. The program is installed among the scripts of an
-environment, so it runs without Python. The same input gives the same bytes: times are those of SOURCE_DATE_EPOCH.
+Each PROGRAM is SYSTEM_PROCESSOR=FILE, such as linux_amd64=dist/memestimate. The program is installed among the
+scripts of an environment, so it runs without Python. The same input gives the same bytes: times are those of
+SOURCE_DATE_EPOCH.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def build(version: str, folder: Path, tag: str, program: tuple[str, bytes] | Non
         if path.is_file() and "__pycache__" not in path.parts:
             files[f"memestimate/{path.relative_to(PACKAGE).as_posix()}"] = (path.read_bytes(), 0o644)
     files["memestimate/version.py"] = (
-        f'"""The version of the package, which is that of the program it brings."""\n\nVERSION = "{version}"\n'.encode(),
+        f'"""The version of the package: that of the program it brings."""\n\nVERSION = "{version}"\n'.encode(),
         0o644,
     )
     if program:
@@ -94,7 +95,9 @@ def build(version: str, folder: Path, tag: str, program: tuple[str, bytes] | Non
 def main(args: list[str]) -> None:
     """Build what the command line asks for."""
     if len(args) < 2 or not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc|\.dev)\d+)?", args[0]):
-        raise SystemExit("usage: scripts/build_wheels.py VERSION FOLDER [SYSTEM_PROCESSOR=FILE ...], VERSION such as 1.2.3")
+        raise SystemExit(
+            "usage: scripts/build_wheels.py VERSION FOLDER [SYSTEM_PROCESSOR=FILE ...], VERSION such as 1.2.3"
+        )
     version, folder = args[0], Path(args[1])
     folder.mkdir(parents=True, exist_ok=True)
     print(build(version, folder, "any", None))

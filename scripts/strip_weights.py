@@ -19,7 +19,9 @@ from onnx import TensorProto
 
 KEEP_INTEGERS = 4096  # bytes
 KEEP_FLOATS = 64      # bytes: scalars such as an attention's scale
-INTEGERS = {TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL}
+INTEGERS = {
+    TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL,
+}
 PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data")
 
 

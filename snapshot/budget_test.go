@@ -87,7 +87,8 @@ var bombs = []struct {
 	{"usual events", 100 << 20, func(w io.Writer, n int) {
 		known(w)
 		for i := range uint32(n / 80) {
-			io.WriteString(w, "}\x94(h\x00h\x01h\x02"+num(int64(i)<<9)+"h\x03J"+u32(512)+"h\x08K\x00h\x09"+num(int64(i))+"h\x04](}(h\x05h\x01h\x06h\x01h\x07J"+u32(i%5000)+"ueu")
+			io.WriteString(w, "}\x94(h\x00h\x01h\x02"+num(int64(i)<<9)+"h\x03J"+u32(512)+"h\x08K\x00h\x09"+num(int64(i))+
+				"h\x04](}(h\x05h\x01h\x06h\x01h\x07J"+u32(i%5000)+"ueu")
 		}
 		io.WriteString(w, "eeu.")
 	}, ""},

@@ -43,7 +43,7 @@ type span struct {
 //	context     the compiled graph (recorded with compile_context)
 //	category    what the file says that the memory is for
 //	stream      the CUDA stream
-//	regex       the innermost frame that matches a pattern; with "NAME=PATTERN" the name of the first that a frame matches
+//	regex       the innermost frame that matches a pattern; "NAME=PATTERN": the name of the first that one matches
 //	allocation  each for itself
 var By = []string{"frame", "user", "stack", "module", "phase", "annotation", "metadata", "context", "category",
 	"stream", "regex", "allocation"}

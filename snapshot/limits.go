@@ -107,5 +107,6 @@ func (m *machine) promising() bool {
 
 // refuseRoot says that the file holds something else.
 func (m *machine) refuseRoot() error {
-	return fmt.Errorf("offset %d: not a memory snapshot: its top is no dict with segments and device_traces, and no list of segments", m.in.offset())
+	return fmt.Errorf("offset %d: not a memory snapshot: its top is no dict with segments and device_traces, and "+
+		"no list of segments", m.in.offset())
 }

@@ -337,7 +337,8 @@ func (p *player) drop(addr int64, b liveBlock) {
 func (p *player) compareEnd() {
 	f := p.s.Figures(p.h.Device)
 	if p.now.Active != f.Active || p.now.Allocated != f.Allocated || p.now.Reserved != f.Reserved {
-		p.doubt("the trace ends with %d bytes allocated, %d active and %d reserved, the snapshot's segments have %d, %d and %d",
+		p.doubt("the trace ends with %d bytes allocated, %d active and %d reserved, the snapshot's "+
+			"segments have %d, %d and %d",
 			p.now.Allocated, p.now.Active, p.now.Reserved, f.Allocated, f.Active, f.Reserved)
 		return
 	}

@@ -35,7 +35,8 @@ func Read(r io.Reader, opts Options) (*Snapshot, error) {
 		in: newInput(r, opts.MaxBytes), opts: opts,
 		s:       &Snapshot{stacks: make([][2]uint32, 1)},
 		strings: append([]string(nil), knownStrings...), ids: map[string]uint32{},
-		frameIDs: map[frameKey]uint32{}, noteIDs: map[noteKey]NoteID{}, extraIDs: map[string]NoteID{}, streamIDs: map[int64]uint32{},
+		frameIDs: map[frameKey]uint32{}, noteIDs: map[noteKey]NoteID{}, extraIDs: map[string]NoteID{},
+		streamIDs: map[int64]uint32{},
 	}
 	for i, s := range m.strings {
 		if _, ok := m.ids[s]; !ok {

@@ -84,7 +84,8 @@ func TestZip(t *testing.T) {
 // What Python's zipfile makes is read as well.
 func TestPythonZip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.zip")
-	script := "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED)\nz.writestr('dir/', b'')\nz.writestr('dir/s.pickle', sys.stdin.buffer.read())\nz.close()"
+	script := "import sys, zipfile\nz = zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED)\nz.writestr('dir/', " +
+		"b'')\nz.writestr('dir/s.pickle', sys.stdin.buffer.read())\nz.close()"
 	cmd := exec.Command(python(t), "-c", script, path)
 	cmd.Stdin = bytes.NewReader(unpacked(t, "mem_track_1_model"))
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -7,8 +7,10 @@ import (
 
 // optimizers are other names: those of the Trainer of transformers, and what people say.
 var optimizers = map[string]string{
-	"adamw-torch": "adamw", "adamw-torch-fused": "adamw-fused", "adamw-torch-xla": "adamw", "fused-adamw": "adamw-fused", "fused-adam": "adam-fused",
-	"momentum": "sgdm", "sgd-momentum": "sgdm", "sgd-with-momentum": "sgdm", "sgd+momentum": "sgdm", "nesterov": "sgdm-nesterov", "sgd-nesterov": "sgdm-nesterov",
+	"adamw-torch": "adamw", "adamw-torch-fused": "adamw-fused", "adamw-torch-xla": "adamw", "fused-adamw": "adamw-fused",
+	"fused-adam": "adam-fused",
+	"momentum":   "sgdm", "sgd-momentum": "sgdm", "sgd-with-momentum": "sgdm", "sgd+momentum": "sgdm",
+	"nesterov": "sgdm-nesterov", "sgd-nesterov": "sgdm-nesterov",
 }
 
 // elsewhere are optimizers that people use and torch.optim has not.

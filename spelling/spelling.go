@@ -80,7 +80,8 @@ func List(s string) (out []string) {
 var (
 	modes = map[string]string{
 		"training": "train", "fit": "train",
-		"inference": "infer", "eval": "infer", "evaluate": "infer", "evaluation": "infer", "predict": "infer", "forward": "infer",
+		"inference": "infer", "eval": "infer", "evaluate": "infer", "evaluation": "infer", "predict": "infer",
+		"forward": "infer",
 		"no-grad": "infer", "inference-mode": "infer", "test": "infer", "validation": "infer", "val": "infer",
 	}
 	zeroGrads = map[string]string{"set-to-none": "none", "set-to-none=true": "none", "set-to-none=false": "zeros",
@@ -105,12 +106,16 @@ func word(typed string, table map[string]string) string {
 // precisions are other names of element types. Autocast alone is that of torch.autocast("cuda"), whose default is
 // float16.
 var precisions = map[string]string{
-	"float32": "fp32", "float": "fp32", "f32": "fp32", "full": "fp32", "32": "fp32", "32-true": "fp32", "o0": "fp32", "no": "fp32", "single": "fp32",
+	"float32": "fp32", "float": "fp32", "f32": "fp32", "full": "fp32", "32": "fp32", "32-true": "fp32", "o0": "fp32",
+	"no": "fp32", "single": "fp32",
 	"bfloat16": "bf16", "bf16-true": "bf16", "brain": "bf16",
 	"float16": "fp16", "half": "fp16", "f16": "fp16", "16-true": "fp16", "o3": "fp16",
-	"bf16-mixed": "amp-bf16", "mixed-bf16": "amp-bf16", "mixed-bfloat16": "amp-bf16", "amp-bfloat16": "amp-bf16", "autocast-bf16": "amp-bf16", "bf16-amp": "amp-bf16",
-	"amp": "amp-fp16", "autocast": "amp-fp16", "mixed": "amp-fp16", "o1": "amp-fp16", "16-mixed": "amp-fp16", "fp16-mixed": "amp-fp16",
-	"mixed-fp16": "amp-fp16", "mixed-float16": "amp-fp16", "amp-float16": "amp-fp16", "amp-half": "amp-fp16", "native-amp": "amp-fp16", "fp16-amp": "amp-fp16",
+	"bf16-mixed": "amp-bf16", "mixed-bf16": "amp-bf16", "mixed-bfloat16": "amp-bf16", "amp-bfloat16": "amp-bf16",
+	"autocast-bf16": "amp-bf16", "bf16-amp": "amp-bf16",
+	"amp": "amp-fp16", "autocast": "amp-fp16", "mixed": "amp-fp16", "o1": "amp-fp16", "16-mixed": "amp-fp16",
+	"fp16-mixed": "amp-fp16",
+	"mixed-fp16": "amp-fp16", "mixed-float16": "amp-fp16", "amp-float16": "amp-fp16", "amp-half": "amp-fp16",
+	"native-amp": "amp-fp16", "fp16-amp": "amp-fp16",
 }
 
 // Precision returns the name of element types: "bf16" for "torch.bfloat16".
@@ -135,8 +140,10 @@ func Precision(typed string) (string, error) {
 // losses are the names of PyTorch's classes and functions, in lower case without hyphens and without "loss" at their
 // end.
 var losses = map[string]string{
-	"crossentropy": "cross-entropy", "ce": "cross-entropy", "xent": "cross-entropy", "softmaxcrossentropy": "cross-entropy",
-	"nll": "nll", "mse": "mse", "l2": "mse", "meansquarederror": "mse", "l1": "l1", "mae": "l1", "smoothl1": "smooth-l1",
+	"crossentropy": "cross-entropy", "ce": "cross-entropy", "xent": "cross-entropy",
+	"softmaxcrossentropy": "cross-entropy",
+	"nll":                 "nll", "mse": "mse", "l2": "mse", "meansquarederror": "mse", "l1": "l1", "mae": "l1",
+	"smoothl1":      "smooth-l1",
 	"bcewithlogits": "bce-logits", "bcelogits": "bce-logits", "binarycrossentropywithlogits": "bce-logits",
 }
 

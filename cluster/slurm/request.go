@@ -113,7 +113,8 @@ func Choose(nodes []Node, need Need, sizes cluster.Sizes) (*Request, error) {
 		// The closest is the one with the most memory, or of those with enough the one with the most GPUs.
 		near := min(k.size.Bytes, need.Bytes)<<8 | uint64(min(most, 255))
 		if refusal.Node == "" || near > nearest {
-			refusal.Node, refusal.Type, refusal.Bytes, refusal.Count, refusal.Why, nearest = node, k.label, k.size.Bytes, most, why, near
+			refusal.Node, refusal.Type, refusal.Bytes, refusal.Count, refusal.Why, nearest = node, k.label, k.size.Bytes, most,
+				why, near
 		}
 	}
 	return nil, refusal

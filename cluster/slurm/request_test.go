@@ -49,7 +49,8 @@ func TestChoose(t *testing.T) {
 		{"two nodes with one each beat none with three", Need{Bytes: 70 * gib, GPUs: 3},
 			"!gpu80 comes closest, with 2 of gpu:a100-80 (79.14 GiB): 1 short"},
 		{"too large", Need{Bytes: 90 * gib, GPUs: 1},
-			"!no node can hold 1 GPU with 90.00 GiB: gpu80 comes closest, with 2 of gpu:a100-80 (79.14 GiB): 10.86 GiB short on each; of unknown size: mystery"},
+			"!no node can hold 1 GPU with 90.00 GiB: gpu80 comes closest, with 2 of gpu:a100-80 (79.14 GiB): 10.86 GiB short " +
+				"on each; of unknown size: mystery"},
 		{"shards when sharing", Need{Bytes: 10 * gib, GPUs: 1, Share: true, Constraint: []string{"vram24"}},
 			"--nodes=1 --gres=shard:rtx4090:2 --constraint=vram24"},
 		{"another partition", Need{Bytes: 90 * gib, GPUs: 8, Partition: "special"},

@@ -89,8 +89,9 @@ func newRunner(t *testing.T, j *pullJob) *runner {
 		t.Fatal(err)
 	}
 	r := &runner{T: t, dir: j.dir, known: map[string]string{
-		"github.token": forgetest.Token, "github.action_path": source, "github.action_ref": "main", "github.action_repository": "memestimate/memestimate",
-		"runner.os": "Linux", "runner.arch": "X64",
+		"github.token": forgetest.Token, "github.action_path": source, "github.action_ref": "main",
+		"github.action_repository": "memestimate/memestimate",
+		"runner.os":                "Linux", "runner.arch": "X64",
 	}}
 	for k, v := range j.env {
 		if k != "GITHUB_OUTPUT" && k != "GITHUB_TOKEN" {
@@ -141,7 +142,8 @@ func TestActionRunsReleases(t *testing.T) {
 	tools, program := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(program, "memestimate"), "#!/bin/sh\necho released: \"$@\"\n")
 	write(t, filepath.Join(tools, "curl"),
-		"#!/bin/sh\nwhile [ \"$1\" != --output ]; do shift; done\necho \"$3\" >\"$2.from\"\ntar -czf \"$2\" -C '"+program+"' memestimate\n")
+		"#!/bin/sh\nwhile [ \"$1\" != --output ]; do shift; done\necho \"$3\" >\"$2.from\"\ntar -czf \"$2\" -C '"+program+
+			"' memestimate\n")
 	write(t, filepath.Join(tools, "gh"), "#!/bin/sh\necho \"gh $*\"\n[ -e '"+tools+"/proved' ]\n")
 	for _, path := range []string{filepath.Join(program, "memestimate"), filepath.Join(tools, "curl"),
 		filepath.Join(tools, "gh")} {
@@ -161,7 +163,8 @@ func TestActionRunsReleases(t *testing.T) {
 		says         string
 	}{
 		{released, "", true, 0, "released: comment --post --annotate --fetch --config memestimate.yaml --base  --key"},
-		{"v1.2.3", "", true, 0, "--signer-workflow memestimate/memestimate/.github/workflows/release.yml --source-ref refs/tags/v1.2.3"},
+		{"v1.2.3", "", true, 0, "--signer-workflow memestimate/memestimate/.github/workflows/release.yml " +
+			"--source-ref refs/tags/v1.2.3"},
 		{"main", "v1.2.3", true, 0, "released: comment"},
 		{released, "", false, 1, "gh attestation verify"},
 		{released, "latest; touch x", true, 2, "is not a release such as v1.2.3"},
@@ -174,7 +177,8 @@ func TestActionRunsReleases(t *testing.T) {
 		r := newRunner(t, j)
 		r.known["github.action_ref"], r.known["inputs.version"] = tt.ref, tt.version
 		r.env = append(r.env, "PATH="+tools+string(os.PathListSeparator)+os.Getenv("PATH"),
-			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+releases+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/memestimate/memestimate")
+			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+releases+".insteadOf",
+			"GIT_CONFIG_VALUE_0=https://github.com/memestimate/memestimate")
 		log, code := r.play(readAction(t))
 		if code != tt.code || !strings.Contains(log, tt.says) || tt.code != 0 && strings.Contains(log, "released: ") {
 			t.Errorf("%s, %s, proved %v: code %d, want %d and %q\n%s", tt.ref, tt.version, tt.proved, code, tt.code, tt.says,

@@ -96,7 +96,8 @@ func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) 
 // where the branch parts from the one that the repository shows, or on that one the commit before.
 func (b *baseline) unsaid(job forge.Job, fetch bool) (string, error) {
 	if job.Default == "" {
-		return "", fail(exitInput, "what the models are compared with is not known here").withHint("--base says it, as in --base origin/main")
+		return "", fail(exitInput, "what the models are compared with is not known here").withHint(
+			"--base says it, as in --base origin/main")
 	}
 	target, err := b.named(job.Default, fetch)
 	if err != nil {

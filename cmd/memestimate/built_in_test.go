@@ -77,7 +77,8 @@ func TestOtherSizes(t *testing.T) {
 	if a, _ := sums("resnet50"); a != 447217280 {
 		t.Errorf("resnet50 as it was exported: %d bytes", a)
 	}
-	if _, stderr, code := try(t, "fcn_resnet50:dynamo", "--batch", "4", "--dim", "height=320"); code != exitUsage || !strings.Contains(stderr, "height") {
+	if _, stderr, code := try(t, "fcn_resnet50:dynamo", "--batch", "4", "--dim", "height=320"); code != exitUsage ||
+		!strings.Contains(stderr, "height") {
 		t.Errorf("a graph with constants for its sizes: exit code %d, %s", code, stderr)
 	}
 	if _, stderr, _ := try(t, "gpt2"); !strings.Contains(stderr, `no size is given for "batch"`) {

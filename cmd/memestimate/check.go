@@ -40,11 +40,12 @@ func checkCommand(e *env) *cobra.Command {
 		Use:   "check",
 		Short: "Hold the models of a repository against their budgets",
 		Long: `Estimate all models that memestimate.yaml names, each with the settings it gives, and hold them
-against its limits. Exit code 1 when one is over, and a line on stderr for each that is; 3 when something could not be
-checked, which is never taken for within budget.
+against its limits. Exit code 1 when one is over, and a line on stderr for each that is; 3 when
+something could not be checked, which is never taken for within budget.
 
-Growth is measured from --base, from base in the file, or from what the surroundings say: what a pull request starts from or a push
-found, outside of CI HEAD. A file that moved is compared with what it was.`,
+Growth is measured from --base, from base in the file, or from what the surroundings say: what a
+pull request starts from or a push found, outside of CI HEAD. A file that moved is compared with
+what it was.`,
 		Example: `  memestimate check
   memestimate check --base origin/main --format markdown`,
 		Args: exactly(),
@@ -56,7 +57,8 @@ found, outside of CI HEAD. A file that moved is compared with what it was.`,
 			if errors.Is(out.err, errRead) {
 				return out.err
 			}
-			if out.err == nil || o.format == "markdown" || o.format == "codequality" || o.format == "sarif" { // which say what went wrong
+			// which say what went wrong
+			if out.err == nil || o.format == "markdown" || o.format == "codequality" || o.format == "sarif" {
 				err := o.write(e, func(w io.Writer) error {
 					switch o.format {
 					case "json":

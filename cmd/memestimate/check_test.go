@@ -56,7 +56,8 @@ func TestCheckGrowth(t *testing.T) {
 	copyFile(t, filepath.Join(nets, "base.onnx"), filepath.Join(dir, "nets", "a.onnx"))
 	copyFile(t, filepath.Join(nets, "base.onnx"), filepath.Join(dir, "nets", "b.onnx"))
 	config := filepath.Join(dir, "memestimate.yaml")
-	write(t, config, "settings: {batch: 256}\nmodels:\n  - path: nets/*.onnx\n    limits:\n      growth: 5%\n    new: nets/c.onnx\n")
+	write(t, config, "settings: {batch: 256}\nmodels:\n  - path: nets/*.onnx\n    limits:\n      growth: 5%\n   "+
+		" new: nets/c.onnx\n")
 	gitIn(t, dir, "init", "-q")
 	gitIn(t, dir, "add", ".")
 	gitIn(t, dir, "commit", "-qm", "base")

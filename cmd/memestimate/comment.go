@@ -36,11 +36,12 @@ func commentCommand(e *env) *cobra.Command {
 		Long: `Estimate the models of memestimate.yaml, hold them against their budgets, and write what changes over
 the base, as the comment of a pull request. Without --post it is printed, and nothing is sent.
 
-With --post it becomes one comment of the pull request, updated in place, and is added to the job's summary.
-The surroundings are those of a GitHub workflow: GITHUB_TOKEN, GITHUB_REPOSITORY, GITHUB_REF or GITHUB_EVENT_PATH,
-GITHUB_API_URL and GITHUB_STEP_SUMMARY; or those of a GitLab job, with a token of yours in GITLAB_TOKEN. Where the comment cannot
-be posted, as in a pull request from a fork, the summary has it all the same. Whatever keeps the check from being made is
-said in the same places. Exit codes are those of check.`,
+With --post it becomes one comment of the pull request, updated in place, and is added to the job's
+summary. The surroundings are those of a GitHub workflow: GITHUB_TOKEN, GITHUB_REPOSITORY,
+GITHUB_REF or GITHUB_EVENT_PATH, GITHUB_API_URL and GITHUB_STEP_SUMMARY; or those of a GitLab job,
+with a token of yours in GITLAB_TOKEN. Where the comment cannot be posted, as in a pull request from
+a fork, the summary has it all the same. Whatever keeps the check from being made is said in the
+same places. Exit codes are those of check.`,
 		Example: `  memestimate comment --base origin/main
   memestimate comment --base "$BASE_SHA" --post --annotate`,
 		Args: exactly(),

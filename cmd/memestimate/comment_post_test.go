@@ -27,7 +27,8 @@ func TestPosted(t *testing.T) {
 		t.Fatalf("%+v", posted)
 	}
 	for _, want := range []string{
-		"| ok | `nets/net.onnx`<br>batch 256 | ", " | +500%: ", "<code>nets/net.onnx</code> layers: 6 added, 6 renamed, 9 the same",
+		"| ok | `nets/net.onnx`<br>batch 256 | ", " | +500%: ",
+		"<code>nets/net.onnx</code> layers: 6 added, 6 renamed, 9 the same",
 		"1 model unchanged and within budget", "| ok | `nets/other.onnx`<br>batch 256 | ", " | = | +500%: ",
 		fmt.Sprintf("`%.7s...%.7s`, 9 Sep 2001 01:46 UTC, memestimate ", j.base, j.head),
 		"[the job](https://github.example/owner/repo/actions/runs/12)\n",
@@ -36,7 +37,9 @@ func TestPosted(t *testing.T) {
 			t.Errorf("the comment or the summary lacks %q:\n%s", want, posted[0].Body)
 		}
 	}
-	if got := j.read(j.output); got != "outcome=within\nover=0\nfailed=0\nmodels=2\ncomment=https://github.example/owner/repo/pull/7#issuecomment-1\n" {
+	want := "outcome=within\nover=0\nfailed=0\nmodels=2\n" +
+		"comment=https://github.example/owner/repo/pull/7#issuecomment-1\n"
+	if got := j.read(j.output); got != want {
 		t.Errorf("the outputs are %q", got)
 	}
 	if log, code = j.comment(); code != 0 || !strings.Contains(log, "comment unchanged") {
@@ -99,8 +102,10 @@ func TestPostedOnGitLab(t *testing.T) {
 	j := newJob(t, jobBudget)
 	j.stub.Login = "project_42_bot"
 	j.env = map[string]string{
-		"GITLAB_CI": "true", "CI": "true", "CI_MERGE_REQUEST_IID": "7", "CI_PROJECT_ID": "42", "CI_API_V4_URL": j.stub.URL, "GITLAB_TOKEN": forgetest.Token,
-		"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": j.head, "CI_PROJECT_URL": "https://gitlab.example/o/r",
+		"GITLAB_CI": "true", "CI": "true", "CI_MERGE_REQUEST_IID": "7", "CI_PROJECT_ID": "42", "CI_API_V4_URL": j.stub.URL,
+		"GITLAB_TOKEN":                        forgetest.Token,
+		"CI_MERGE_REQUEST_TARGET_BRANCH_NAME": "main", "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": j.head,
+		"CI_PROJECT_URL": "https://gitlab.example/o/r",
 	}
 	for _, want := range []string{"comment created: https://gitlab.example/o/r/-/merge_requests/7#note_1",
 		"comment unchanged"} {

@@ -53,7 +53,8 @@ func measure(t *testing.T, name, markdown string) (tables int, wide string) {
 		t.Fatal(err)
 	}
 	var page bytes.Buffer
-	fmt.Fprintf(&page, "<!DOCTYPE html><meta charset=utf-8><title>x</title><style>%s</style><body style='margin:0'><article class=markdown-body style='width:%dpx;font-size:14px'>", css, commentColumn)
+	fmt.Fprintf(&page, "<!DOCTYPE html><meta charset=utf-8><title>x</title><style>%s</style><body "+
+		"style='margin:0'><article class=markdown-body style='width:%dpx;font-size:14px'>", css, commentColumn)
 	if err := goldmark.New(goldmark.WithExtensions(extension.GFM),
 		goldmark.WithRendererOptions(goldhtml.WithUnsafe())).Convert([]byte(markdown), &page); err != nil {
 		t.Fatal(err)
@@ -138,7 +139,9 @@ func changedModels(n int) *outcome {
 		return r
 	}
 	for i := range n {
-		c := &checked{name: fmt.Sprintf("models/production/some_rather_long_folder_name/network_number_%d_of_the_large_family.onnx", i), entry: &budget.Model{}}
+		c := &checked{name: fmt.Sprintf(
+			"models/production/some_rather_long_folder_name/network_number_%d_of_the_large_family.onnx", i),
+			entry: &budget.Model{}}
 		c.past = past{state: isChanged, name: c.name}
 		if i%7 == 6 {
 			c.past.state = isSame

@@ -30,16 +30,16 @@ func compareCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare MODEL FILE",
 		Short: "Set a predicted run beside a measured one",
-		Long: `Compare simulates the run of MODEL and reads FILE, which torch.cuda.memory._dump_snapshot wrote of the same run:
-the peaks, what held the memory there by category, the phases, and the tensors of which one side has more, the largest
-disagreements first. Then one step of both request by request: where they part for the first time, and what they hold within
-each module.
+		Long: `Compare simulates the run of MODEL and reads FILE, which torch.cuda.memory._dump_snapshot wrote of
+the same run: the peaks, what held the memory there by category, the phases, and the tensors of
+which one side has more, the largest disagreements first. Then one step of both request by request:
+where they part for the first time, and what they hold within each module.
 
-A snapshot names no categories. They follow from when memory was taken and given back and by whom, so record with stacks. What was
-there before the recording began is unknown.
+A snapshot names no categories. They follow from when memory was taken and given back and by whom,
+so record with stacks. What was there before the recording began is unknown.
 
---calibrate writes a profile of what was measured, which --profile gives to later estimates: the workspace of cuBLAS and, when
---process says what nvidia-smi showed for the process, its context.`,
+--calibrate writes a profile of what was measured, which --profile gives to later estimates: the
+workspace of cuBLAS and, when --process says what nvidia-smi showed for the process, its context.`,
 		Example: `  memestimate compare resnet50 measured.pickle --batch 32 --optimizer sgdm
   memestimate compare model.onnx measured.pickle --batch 8 --calibrate here.json --process 4084MiB
   memestimate model.onnx --batch 64 --profile here.json`,

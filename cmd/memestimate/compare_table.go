@@ -80,7 +80,8 @@ func courseGrids(c *compare.Course) (out []titled) {
 		}}
 		for _, p := range c.Partings {
 			g.Rows = append(g.Rows, []string{
-				strconv.Itoa(p.MeasuredEvent), p.Phase, change(p.Predicted), change(p.PredictedMost), change(p.Measured), change(p.MeasuredMost), p.Layer, p.Site,
+				strconv.Itoa(p.MeasuredEvent), p.Phase, change(p.Predicted), change(p.PredictedMost), change(p.Measured),
+				change(p.MeasuredMost), p.Layer, p.Site,
 			})
 		}
 		out = append(out, titled{title: "Where the runs part: the first place, and the largest others", grid: g})

@@ -27,7 +27,8 @@ type gpuSource struct {
 func (g *gpuSource) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&g.nvml, "nvml", "", "path of NVIDIA's management library, when it is not where the system keeps it")
 	fs.StringVar(&g.stateDir, "state-dir", "",
-		"directory of the reservations, shared by all users and containers of the host\n(default $MEMESTIMATE_STATE_DIR, or /run/lock/memestimate, or /tmp/memestimate)")
+		"directory of the reservations, shared by all users and containers of the host\n(default $MEMESTIMATE_STATE_DIR, "+
+			"or /run/lock/memestimate, or /tmp/memestimate)")
 }
 
 // open connects to the GPUs.
@@ -67,14 +68,15 @@ func devicesCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "devices",
 		Short: "GPUs with total, used and free memory, and who holds them",
-		Long: `Devices lists every GPU and MIG instance of this machine as the NVIDIA driver sees it: its
-memory, processes and compute mode, the reservations that "memestimate run" made, and whether a job can use it.
+		Long: `Devices lists every GPU and MIG instance of this machine as the NVIDIA driver sees it: its memory,
+processes and compute mode, the reservations that "memestimate run" made, and whether a job can use
+it.
 
 Used is what processes have. What driver and firmware set aside is in neither used nor free, where
 the driver tells it apart (from R510 on), as in nvidia-smi. Sizes in the table are MiB.
 
-A terminal shows one line a GPU with a bar of its memory, utilization, temperature and power, and the processes by user;
---full shows the table.`,
+A terminal shows one line a GPU with a bar of its memory, utilization, temperature and power, and
+the processes by user; --full shows the table.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -153,7 +155,8 @@ func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {
 	}
 	if len(ds) == 0 {
 		return nil, fail(exitDevice, "%s has no GPU to show",
-			strings.TrimSpace("the NVIDIA driver "+list.Driver)).withHint("in a container, ask for the GPUs: docker run --gpus all")
+			strings.TrimSpace("the NVIDIA driver "+list.Driver)).withHint(
+			"in a container, ask for the GPUs: docker run --gpus all")
 	}
 	state, err := g.state(e)
 	if err == nil {
@@ -277,7 +280,8 @@ func reservations(d *devices.Device) string {
 		if r.Share {
 			share = ", shared"
 		}
-		cells = append(cells, fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), r.PID, report.Show(r.User, 20), report.Show(r.Command, 20), share))
+		cells = append(cells, fmt.Sprintf("%s by %d (%s, %s%s)", report.Size(int64(r.Bytes)), r.PID, report.Show(r.User, 20),
+			report.Show(r.Command, 20), share))
 	}
 	return strings.Join(cells, "; ")
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/user"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,7 +57,8 @@ proc gpu=1 pid=4194304 bytes=1000000000
 	}
 	for _, columns := range []int{40, 60, 80, 200} {
 		text := show(uint16(columns))
-		if !strings.Contains(text, "\x1b[31m█") || !strings.Contains(text, "\x1b[33m█") || !strings.Contains(text, "\x1b[34m▒") {
+		if !strings.Contains(text, "\x1b[31m█") || !strings.Contains(text, "\x1b[33m█") ||
+			!strings.Contains(text, "\x1b[34m▒") {
 			t.Errorf("%d columns: no coloured bars in\n%s", columns, text)
 		}
 		lines := strings.Split(escapes.ReplaceAllString(text, ""), "\r\n")
@@ -83,17 +85,19 @@ proc gpu=1 pid=4194304 bytes=1000000000
 		"GPU 4 cannot be used: exclusive-process mode, and a process has it",
 	}
 	text := show(80)
-	if got := strings.Split(escapes.ReplaceAllString(text, ""), "\r\n")[:len(wanted)]; strings.Join(got, "\n") != strings.Join(wanted, "\n") {
+	if got := strings.Split(escapes.ReplaceAllString(text, ""), "\r\n")[:len(wanted)]; !slices.Equal(got, wanted) {
 		t.Errorf("80 columns:\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(wanted, "\n"))
 	}
-	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil && ns == "pid:[4026531836]" { // the driver's numbers are ours
+	// the driver's numbers are ours
+	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil && ns == "pid:[4026531836]" {
 		row := regexp.MustCompile(fmt.Sprintf(`\r\n%s +132\.25 GiB +4 +%d +77\.30 GiB +\S+\r\n +0 +%d +54\.95 GiB`,
 			regexp.QuoteMeta(me.Username), self, self))
 		if !row.MatchString(text) {
 			t.Errorf("no processes by user, %v, in\n%s", row, text)
 		}
 	}
-	if text := show(80, "NO_COLOR=1", "LC_ALL=C"); strings.Contains(text, "\x1b") || !strings.Contains(text, "############.....") ||
+	if text := show(80, "NO_COLOR=1", "LC_ALL=C"); strings.Contains(text, "\x1b") ||
+		!strings.Contains(text, "############.....") ||
 		!strings.Contains(text, "71C") {
 		t.Errorf("without colours and UTF-8:\n%q", text)
 	}

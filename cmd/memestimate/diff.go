@@ -25,8 +25,8 @@ that are added, removed, changed or renamed. Layers are matched by name and by s
 which moved is neither removed nor added.
 
 BASE and HEAD are paths, names of built-in models, or git:REV:PATH for a file of a git revision.
-Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf16 are four cases. A --dim or an --input
-that only one of the models has is for that one.`,
+Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf16 are four cases. A
+--dim or an --input that only one of the models has is for that one.`,
 		Example: `  memestimate diff resnet18 resnet50 --batch 32
   memestimate diff git:origin/main:model.onnx model.onnx --batch 1,32 --precision fp32,amp-bf16
   memestimate diff gpt2 gpt2 --batch 8 --base optimizer=sgd`,

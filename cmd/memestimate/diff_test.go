@@ -284,9 +284,12 @@ func TestDimensionsOfOneModel(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"diff a.onnx b.onnx --batch 2 --dim sqe=5":                "memestimate: b.onnx: --dim \"sqe\": the model has no such dimension; it has \"N\", \"seq\"\n",
-		"diff a.onnx b.onnx --batch 2 --dim seq=5":                "memestimate: hint: memestimate diff a.onnx b.onnx --batch 2 --dim seq=5 --input mask=2x128\n",
-		"diff b.onnx a.onnx --batch 2 --input mask=2x7 --dim N=2": "memestimate: hint: memestimate diff b.onnx a.onnx --batch 2 --dim N=2 --input mask=2x7 --dim seq=128\n",
+		"diff a.onnx b.onnx --batch 2 --dim sqe=5": "memestimate: b.onnx: --dim \"sqe\": the model has no " +
+			"such dimension; it has \"N\", \"seq\"\n",
+		"diff a.onnx b.onnx --batch 2 --dim seq=5": "memestimate: hint: memestimate diff a.onnx b.onnx " +
+			"--batch 2 --dim seq=5 --input mask=2x128\n",
+		"diff b.onnx a.onnx --batch 2 --input mask=2x7 --dim N=2": "memestimate: hint: memestimate diff b.onnx a.onnx " +
+			"--batch 2 --dim N=2 --input mask=2x7 --dim seq=128\n",
 	} {
 		if _, stderr, code := try(t, strings.Fields(args)...); code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: code %d, %s", args, code, stderr)
@@ -297,7 +300,8 @@ func TestDimensionsOfOneModel(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
 	}
-	write(t, "memestimate.yaml", "settings: {batch: 2, dim: {seq: 5}, input: {mask: 2x7}}\nlimits: {growth: 1%}\nmodels: m.onnx\n")
+	write(t, "memestimate.yaml", "settings: {batch: 2, dim: {seq: 5}, input: {mask: 2x7}}\nlimits: {growth: "+
+		"1%}\nmodels: m.onnx\n")
 	copyFile(t, "a.onnx", "m.onnx")
 	gitIn(t, dir, "init", "-q")
 	gitIn(t, dir, "add", ".")

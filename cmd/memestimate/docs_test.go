@@ -100,7 +100,8 @@ func TestDocsCommands(t *testing.T) {
 		for _, block := range blocks {
 			for line := range strings.Lines(block) {
 				line, found := strings.CutPrefix(strings.TrimPrefix(strings.TrimSpace(line), "$ "), "memestimate ")
-				if !found || strings.HasSuffix(line, "\\") || strings.ContainsAny(line, "\"'<>|$&") || strings.Contains(line, ": ") || strings.Contains(line, "...") {
+				if !found || strings.HasSuffix(line, "\\") || strings.ContainsAny(line, "\"'<>|$&") ||
+					strings.Contains(line, ": ") || strings.Contains(line, "...") {
 					continue // what a shell does with it is not known here
 				}
 				line, _, _ = strings.Cut(line, " #")
@@ -197,7 +198,8 @@ func TestDocsPullRequests(t *testing.T) {
 			t.Errorf("%v\n%s\n%s", err, block, out)
 		}
 	}
-	for _, want := range []string{"layers: 4 changed, 11 the same", "layers: 6 added", "optimizer state", "### GPU memory: within budget", "<!-- memestimate -->", "growth", "\n-features.3,Conv,", "\n+features.3,Conv,"} {
+	for _, want := range []string{"layers: 4 changed, 11 the same", "layers: 6 added", "optimizer state",
+		"### GPU memory: within budget", "<!-- memestimate -->", "growth", "\n-features.3,Conv,", "\n+features.3,Conv,"} {
 		if !strings.Contains(all.String()+page, want) {
 			t.Errorf("%q is nowhere in\n%s", want, all.String())
 		}

@@ -26,8 +26,9 @@ func exporterCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exporter",
 		Short: "Serve this host's GPUs and reservations to Prometheus",
-		Long: `Exporter serves, at /metrics, the memory of this host's GPUs, what "memestimate run" holds on each, and what the commands that hold it have taken:
-the bound that was predicted beside what is measured. It asks the driver when it is scraped, and holds nothing itself.
+		Long: `Exporter serves, at /metrics, the memory of this host's GPUs, what "memestimate run" holds on each,
+and what the commands that hold it have taken: the bound that was predicted beside what is measured.
+It asks the driver when it is scraped, and holds nothing itself.
 
 docs/cluster has an alert for a run that exceeds its bound, and a Grafana dashboard.`,
 		Args: exactly(),

@@ -42,8 +42,8 @@ func faults() (all []fault) {
 }
 
 // Whatever happens while a file is written, afterwards there is the old file or the new one, whole, and nothing beside
-// it: with errors and signals at each system call, and at each size that a disk may have room for. MEMESTIMATE_MUTATIONS
-// says how many faults; without it there are a few.
+// it: with errors and signals at each system call, and at each size that a disk may have room for.
+// MEMESTIMATE_MUTATIONS says how many faults; without it there are a few.
 func TestWritingUnderFaults(t *testing.T) {
 	if _, err := exec.LookPath("strace"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -175,7 +175,8 @@ func (w written) run(mayLeave bool, what string, by ...string) (old bool) {
 	old = w.replaces && bytes.Equal(after, before) || !w.replaces && os.IsNotExist(readErr)
 	switch {
 	case !old && !bytes.Equal(after, w.want):
-		w.t.Errorf("%q under %s: neither the old file nor the new one, %d bytes: %v, %.300s", w.args, what, len(after), err, said)
+		w.t.Errorf("%q under %s: neither the old file nor the new one, %d bytes: %v, %.300s",
+			w.args, what, len(after), err, said)
 	case old && err == nil:
 		w.t.Errorf("%q under %s: nothing is written, and that is no error: %.300s", w.args, what, said)
 	}

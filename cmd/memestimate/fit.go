@@ -30,19 +30,21 @@ func fitCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fit MODEL [--gpu NAME] [--memory SIZE]",
 		Short: "Find the largest batch that fits a GPU or a size",
-		Long: `Fit finds the largest batch whose training step, or inference, fits the memory of a GPU or a size. It doubles the
-batch until the run is too large and then halves the interval; every batch on the way is simulated anew, and the table shows
-them all.
+		Long: `Fit finds the largest batch whose training step, or inference, fits the memory of a GPU or a size.
+It doubles the batch until the run is too large and then halves the interval; every batch on the way
+is simulated anew, and the table shows them all.
 
-A recording holds one batch size: two of them give all others, and a third is held against what the two foretell.
+A recording holds one batch size: two of them give all others, and a third is held against what the
+two foretell.
 
---gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules were measured on. Both are
-so much of that GPU, where others have the rest of it. --gpu auto is the memory that is free now on the GPUs of this
-machine: the batch is found for each of them, and the GPU that holds the largest is the answer.
+--gpu alone is all of that GPU's memory, --memory alone so much of a GPU like the one that the rules
+were measured on. Both are so much of that GPU, where others have the rest of it. --gpu auto is the
+memory that is free now on the GPUs of this machine: the batch is found for each of them, and the
+GPU that holds the largest is the answer.
 
-A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most the memory given. It
-is safe when fewer than two runs in a hundred take more than that, and likely when one in twenty does. --confidence says
-which of the three is the answer.
+A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most
+the memory given. It is safe when fewer than two runs in a hundred take more than that, and likely
+when one in twenty does. --confidence says which of the three is the answer.
 
 Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		Example: `  memestimate fit resnet50 --gpu rtx-4090
@@ -97,7 +99,8 @@ func (f *fitting) run(e *env, cmd *cobra.Command, in source) error {
 	case step.MemoryLimit != 0:
 		return usagef("fit: --memory SIZE says what the run must fit, not --memory-limit")
 	case memory == 0 && !step.Limited:
-		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint("for example: memestimate fit %s --gpu a100-80gb", hintArg(in.arg))
+		return usagef("fit: into how much memory? give --gpu NAME or --memory SIZE").withHint(
+			"for example: memestimate fit %s --gpu a100-80gb", hintArg(in.arg))
 	}
 	rooms := []room{{gpu: step.GPU, memory: step.GPU.Memory}}
 	if live {

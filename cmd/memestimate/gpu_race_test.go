@@ -29,9 +29,9 @@ func waitFor(ok func() bool) bool {
 	return ok()
 }
 
-// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU. One
-// that shares, as a third word says, lets others that share be there too, but for the third of them: GPUs have room for
-// two. It says when it got the GPU.
+// job is a command that takes a lock of its GPU for so many milliseconds: it exits 99 when another job has that GPU.
+// One that shares, as a third word says, lets others that share be there too, but for the third of them: GPUs have room
+// for two. It says when it got the GPU.
 // The GPU has to be free before the reservation is, which the job has inherited: one that ends by itself gives it back
 // first. Of one that is killed Linux lets go the file with the highest number first (task work is done from the last
 // to the first), as it is with the device files of a driver, which are opened after the reservation.
@@ -241,7 +241,8 @@ func TestManyUsers(t *testing.T) {
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	s := newSite(t, eightGPUs())
-	for _, name := range []string{"job", "machine", "gpus", "memestimate", "driver/libnvidia-ml.so.1"} { // written under that umask
+	// written under that umask
+	for _, name := range []string{"job", "machine", "gpus", "memestimate", "driver/libnvidia-ml.so.1"} {
 		check(t, os.Chmod(s.path(name), 0o755))
 	}
 	for i := range 8 {

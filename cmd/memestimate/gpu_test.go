@@ -125,7 +125,8 @@ func locked(name string) bool {
 func eightGPUs() string {
 	s := "driver 580.95.05\n"
 	for i := range 8 {
-		s += fmt.Sprintf("gpu uuid=GPU-%d bus=00000000:%02X:00.0 total=85899345920 reserved=679477248 used=0 mig=none mode=0 name=NVIDIA A100-SXM4-80GB\n", i, i)
+		s += fmt.Sprintf("gpu uuid=GPU-%d bus=00000000:%02X:00.0 total=85899345920 reserved=679477248 used=0 mig=none "+
+			"mode=0 name=NVIDIA A100-SXM4-80GB\n", i, i)
 	}
 	return s
 }

@@ -16,9 +16,11 @@ func gpusCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gpus",
 		Short: "List the GPUs that are known by name",
-		Long: `List the GPUs that --gpu knows. As much of a name is enough as tells a GPU from the others, in any case: 4090, "A100 80G".
-Memory is what CUDA reports. The rules were measured on one GPU. For the others their memory, multiprocessors and compute capability are
-known, from which predictions are derived; those of some were judged on runs that others published. "memestimate devices" lists those of this machine.`,
+		Long: `List the GPUs that --gpu knows. As much of a name is enough as tells a GPU from the others, in any
+case: 4090, "A100 80G". Memory is what CUDA reports. The rules were measured on one GPU. For the
+others their memory, multiprocessors and compute capability are known, from which predictions are
+derived; those of some were judged on runs that others published. "memestimate devices" lists those
+of this machine.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {

@@ -25,8 +25,10 @@ type flagGroup struct {
 // flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
 var flagGroups = []flagGroup{
 	{"The run", []string{
-		"batch", "dim", "input", "precision", "optimizer", "mode", "new-tokens", "loss", "channels-last", "grad-accum", "clip-grad-norm", "zero-grad", "foreach",
-		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint", "compile", "assume", "profile",
+		"batch", "dim", "input", "precision", "optimizer", "mode", "new-tokens", "loss", "channels-last", "grad-accum",
+		"clip-grad-norm", "zero-grad", "foreach",
+		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint", "compile", "assume",
+		"profile",
 	}},
 	{"Does it fit", []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "confidence"}},
 	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",

@@ -163,10 +163,13 @@ func TestNothingThatIsReadIsReplaced(t *testing.T) {
 	write(t, "p.json", "a profile")
 	write(t, "s.pickle", "a snapshot")
 	for _, args := range []string{
-		"check -o memestimate.yaml", "check -o m.onnx", "check -f markdown -o m.onnx", "check -f sarif -o m.onnx", "comment -o memestimate.yaml", "comment -o m.onnx",
+		"check -o memestimate.yaml", "check -o m.onnx", "check -f markdown -o m.onnx", "check -f sarif -o m.onnx",
+		"comment -o memestimate.yaml", "comment -o m.onnx",
 		"m.onnx --profile p.json -o p.json", "m.onnx --snapshot m.onnx", "m.onnx --profile p.json --snapshot p.json",
-		"fit m.onnx --memory 1GiB --profile p.json -o p.json", "table m.onnx --profile p.json -o p.json", "diff m.onnx m.onnx --profile p.json -o p.json",
-		"compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle --calibrate s.pickle", "compare m.onnx s.pickle --calibrate m.onnx",
+		"fit m.onnx --memory 1GiB --profile p.json -o p.json", "table m.onnx --profile p.json -o p.json",
+		"diff m.onnx m.onnx --profile p.json -o p.json",
+		"compare m.onnx s.pickle -o s.pickle", "compare m.onnx s.pickle --calibrate s.pickle",
+		"compare m.onnx s.pickle --calibrate m.onnx",
 		"trace m.onnx -o m.onnx -- true", "snapshot show s.pickle -o s.pickle", "shapes m.onnx -o ./m.onnx",
 	} {
 		_, stderr, code := try(t, strings.Fields(args)...)

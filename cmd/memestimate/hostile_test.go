@@ -23,8 +23,11 @@ import (
 
 // tricks are what a name may try to be in a terminal, a log, a table or a page.
 var tricks = []string{
-	"</details>", "<img src=x onerror=alert(1)>", "|a|b|", "`code` and ``more``", "[click](http://evil.example)", "![](http://evil.example/x.png)", "@team #1 GH-1",
-	"\n| x | y |\n", "\r\n\r\n# title\n", "::error file=x::y", "##[group]x", "<!-- memestimate -->", "\n<!-- memestimate -->\n", "\x1b[2J\x1b]0;evil\x07", "\u202egnp.exe\u200b", "=1+1", "https://evil.example", "\xff\xfe", "a\\|b", "{{.Token}}",
+	"</details>", "<img src=x onerror=alert(1)>", "|a|b|", "`code` and ``more``", "[click](http://evil.example)",
+	"![](http://evil.example/x.png)", "@team #1 GH-1",
+	"\n| x | y |\n", "\r\n\r\n# title\n", "::error file=x::y", "##[group]x", "<!-- memestimate -->",
+	"\n<!-- memestimate -->\n", "\x1b[2J\x1b]0;evil\x07", "\u202egnp.exe\u200b", "=1+1", "https://evil.example",
+	"\xff\xfe", "a\\|b", "{{.Token}}",
 }
 
 // hostileNetwork is a chain of n layers whose names are each more than 300 bytes of tricks; the widths of all differ
@@ -50,8 +53,8 @@ func hostileNetwork(n, width int) []byte {
 	return Model{Opset: 17, Producer: "<b>|`", Graph: g}.Bytes()
 }
 
-// A model of 5,000 layers whose names are long and hostile: whatever is posted of it is within GitHub's limits, its tables are
-// tables, and no name is more than a name.
+// A model of 5,000 layers whose names are long and hostile: whatever is posted of it is within GitHub's limits, its
+// tables are tables, and no name is more than a name.
 func TestHostileModelInAPullRequest(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git")
@@ -121,44 +124,47 @@ func harmless(t *testing.T, markdown string) (tables int) {
 	t.Helper()
 	source := []byte(markdown)
 	acts := regexp.MustCompile("@[A-Za-z0-9]|[`<]") // "attn @ v" mentions nobody
-	allowed := regexp.MustCompile(`^(<details><summary>(<code>[^<>]*</code>)?[\w ,.:-]*</summary>|</details>|<!-- memestimate -->)\s*$`)
-	err := ast.Walk(goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
-		if !entering {
+	allowed := regexp.MustCompile(`^(<details><summary>(<code>[^<>]*</code>)?[\w ,.:-]*</summary>|</details>|<!-- ` +
+		`memestimate -->)\s*$`)
+	err := ast.Walk(goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source)),
+		func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+			if !entering {
+				return ast.WalkContinue, nil
+			}
+			switch n := n.(type) {
+			case *ast.Link:
+				if string(n.Destination) != docsPage {
+					t.Errorf("a name became a link to %s", n.Destination)
+				}
+			case *ast.RawHTML:
+				if html := string(n.Segments.Value(source)); html != "<br>" {
+					t.Errorf("a name became %s", html)
+				}
+			case *ast.AutoLink, *ast.Image:
+				t.Errorf("a name became a %s", n.Kind())
+			case *ast.HTMLBlock:
+				for line := range strings.Lines(string(n.Lines().Value(source))) {
+					if !allowed.MatchString(line) {
+						t.Errorf("a name became HTML: %q", line)
+					}
+				}
+			case *east.Table:
+				tables++
+				columns := n.FirstChild().ChildCount()
+				for row := n.FirstChild(); row != nil; row = row.NextSibling() {
+					if row.ChildCount() != columns {
+						t.Errorf("a row of %d cells among %d", row.ChildCount(), columns)
+					}
+				}
+			case *ast.Text:
+				// The marks of a table of phases point at its peak.
+				if s := strings.TrimPrefix(string(n.Segment.Value(source)), "<-"); n.Parent().Kind() != ast.KindCodeSpan &&
+					acts.MatchString(s) {
+					t.Errorf("text outside a code span: %q", s)
+				}
+			}
 			return ast.WalkContinue, nil
-		}
-		switch n := n.(type) {
-		case *ast.Link:
-			if string(n.Destination) != docsPage {
-				t.Errorf("a name became a link to %s", n.Destination)
-			}
-		case *ast.RawHTML:
-			if html := string(n.Segments.Value(source)); html != "<br>" {
-				t.Errorf("a name became %s", html)
-			}
-		case *ast.AutoLink, *ast.Image:
-			t.Errorf("a name became a %s", n.Kind())
-		case *ast.HTMLBlock:
-			for line := range strings.Lines(string(n.Lines().Value(source))) {
-				if !allowed.MatchString(line) {
-					t.Errorf("a name became HTML: %q", line)
-				}
-			}
-		case *east.Table:
-			tables++
-			columns := n.FirstChild().ChildCount()
-			for row := n.FirstChild(); row != nil; row = row.NextSibling() {
-				if row.ChildCount() != columns {
-					t.Errorf("a row of %d cells among %d", row.ChildCount(), columns)
-				}
-			}
-		case *ast.Text:
-			// The marks of a table of phases point at its peak.
-			if s := strings.TrimPrefix(string(n.Segment.Value(source)), "<-"); n.Parent().Kind() != ast.KindCodeSpan && acts.MatchString(s) {
-				t.Errorf("text outside a code span: %q", s)
-			}
-		}
-		return ast.WalkContinue, nil
-	})
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -230,7 +230,8 @@ func valid(ts *testscript.TestScript, neg bool, args []string) {
 // validElsewhere are the forms that other tests hold against their schemas, since they need a GPU, a server, or an
 // interpreter.
 var validElsewhere = map[string]string{
-	"devices": "testdata/gpu/see.txtar", "run": "testdata/gpu/run.txtar", "trace": "testdata/gpu/model.txtar", "where": "where_test.go",
+	"devices": "testdata/gpu/see.txtar", "run": "testdata/gpu/run.txtar", "trace": "testdata/gpu/model.txtar",
+	"where":           "where_test.go",
 	"snapshot-export": "snapshot_list_test.go",
 }
 
@@ -239,10 +240,12 @@ func TestOutputsAreValid(t *testing.T) {
 	const snapshots = "../../snapshot/testdata/"
 	dir := t.TempDir()
 	config := filepath.Join(dir, "memestimate.yaml")
-	write(t, config, "settings: {batch: [1, 8]}\nlimits: {device: 3GiB, fits: t4}\nmodels: [resnet18, conv_example, x.onnx]\n")
+	write(t, config, "settings: {batch: [1, 8]}\nlimits: {device: 3GiB, fits: t4}\nmodels: [resnet18, "+
+		"conv_example, x.onnx]\n")
 	write(t, filepath.Join(dir, "x.onnx"), "no model")
 	learnt := filepath.Join(dir, "profile.json")
-	write(t, filepath.Join(dir, "sinfo"), "#!/bin/sh\necho 'gpu40|idle|all*|8|64000|gpu,vram40|gpu:a100-40:4'\n") // stands in for a cluster
+	// stands in for a cluster
+	write(t, filepath.Join(dir, "sinfo"), "#!/bin/sh\necho 'gpu40|idle|all*|8|64000|gpu,vram40|gpu:a100-40:4'\n")
 	check(t, os.Chmod(filepath.Join(dir, "sinfo"), 0o777))
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	held := map[string]bool{}

@@ -49,12 +49,14 @@ func k8sCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "k8s [MODEL] [flags] [-- COMMAND [ARG]...]",
 		Short: "Kubernetes manifests of a job, with the GPUs that hold it",
-		Long: `K8s writes what a job needs into Kubernetes manifests: a claim template of dynamic resource allocation (resource.k8s.io/v1) that selects devices by
-their memory, or with --device-plugin the plugin's resource and node affinity on the label nvidia.com/gpu.memory. The need is
-what is safe by a MODEL's estimate, or --need, and 1 GiB for what driver and firmware keep.
+		Long: `K8s writes what a job needs into Kubernetes manifests: a claim template of dynamic resource
+allocation (resource.k8s.io/v1) that selects devices by their memory, or with --device-plugin the
+plugin's resource and node affinity on the label nvidia.com/gpu.memory. The need is what is safe by
+a MODEL's estimate, or --need, and 1 GiB for what driver and firmware keep.
 
-With --file it writes the need into the jobs, pods and other kinds of that file that make pods, for their first container; otherwise it
-prints a Job. Apply it with kubectl; the scheduler does the rest.`,
+With --file it writes the need into the jobs, pods and other kinds of that file that make pods, for
+their first container; otherwise it prints a Job. Apply it with kubectl; the scheduler does the
+rest.`,
 		Example: `  memestimate k8s resnet50 --batch 256 --file job.yaml | kubectl apply -f -
   memestimate k8s --need 30GiB --device-plugin --image pytorch/pytorch -- python train.py`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -116,10 +118,12 @@ func webhookCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook --tls-cert FILE --tls-key FILE",
 		Short: "Serve a Kubernetes admission webhook that sizes pods by annotation",
-		Long: `Webhook answers admission reviews of pods with the annotation memestimate.dev/model, the name of a built-in model, and memestimate.dev/batch, or with
-memestimate.dev/need, a size. /mutate adds the device plugin's GPUs and node affinity for what is safe by the estimate; /validate only refuses
-annotations that make no sense, with the reason. Pods without an annotation pass. Whether pods pass while the webhook is down is for the
-failurePolicy of its configuration; docs/cluster/webhook.yaml is an example.`,
+		Long: `Webhook answers admission reviews of pods with the annotation memestimate.dev/model, the name of a
+built-in model, and memestimate.dev/batch, or with memestimate.dev/need, a size. /mutate adds the
+device plugin's GPUs and node affinity for what is safe by the estimate; /validate only refuses
+annotations that make no sense, with the reason. Pods without an annotation pass. Whether pods pass
+while the webhook is down is for the failurePolicy of its configuration; docs/cluster/webhook.yaml
+is an example.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cert == "" || key == "" {

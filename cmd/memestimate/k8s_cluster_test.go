@@ -152,7 +152,8 @@ spec:
 {apiVersion: apps/v1, kind: StatefulSet, metadata: {name: stateful}, spec: {serviceName: s, %[2]s}}
 `, fmt.Sprintf(pod, "Never"), labelled)
 		write(t, k.path("kinds.yaml"), kinds)
-		for _, way := range [][]string{nil, {"--device-plugin"}, {"--device-plugin", "--resource", "nvidia.com/mig-3g.40gb"}} {
+		for _, way := range [][]string{nil, {"--device-plugin"},
+			{"--device-plugin", "--resource", "nvidia.com/mig-3g.40gb"}} {
 			out := k.manifest(append([]string{"--need", "30GiB", "--file", k.path("kinds.yaml")}, way...)...)
 			if n := strings.Count(out, "\nkind: ") + 1; n < 6 {
 				t.Errorf("%d objects in\n%s", n, out)
@@ -239,7 +240,8 @@ func (k *controlPlane) webhook() {
 		!strings.Contains(pod, `"nvidia.com/gpu": "2"`) || !strings.Contains(pod, `"31743"`) {
 		t.Errorf("%v: %s\n%s", err, said, pod)
 	}
-	if _, said, err := create("memestimate.dev/need: lots"); err == nil || !strings.Contains(said, "is not a size such as 30GiB") {
+	if _, said, err := create("memestimate.dev/need: lots"); err == nil ||
+		!strings.Contains(said, "is not a size such as 30GiB") {
 		t.Errorf("a need of lots: %v, %s", err, said)
 	}
 	check(t, c.Process.Kill())

@@ -62,7 +62,8 @@ current-context: x
 	if err != nil {
 		t.Fatalf("openssl: %v\n%s", err, out)
 	}
-	out, err = exec.Command("openssl", "rsa", "-in", k.path("sa.key"), "-pubout", "-out", k.path("sa.pub")).CombinedOutput()
+	out, err = exec.Command("openssl", "rsa", "-in", k.path("sa.key"), "-pubout", "-out",
+		k.path("sa.pub")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("openssl: %v\n%s", err, out)
 	}
@@ -70,8 +71,10 @@ current-context: x
 	k.start("etcd", "--data-dir", k.path("etcd"), "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer,
 		"--unsafe-no-fsync")
-	k.start("kube-apiserver", "--etcd-servers="+etcd, "--service-cluster-ip-range=10.0.0.0/24", "--cert-dir="+k.path("certs"),
-		fmt.Sprint("--secure-port=", api), "--bind-address=127.0.0.1", "--service-account-issuer=https://kubernetes.default.svc",
+	k.start("kube-apiserver", "--etcd-servers="+etcd, "--service-cluster-ip-range=10.0.0.0/24", "--cert-dir="+
+		k.path("certs"),
+		fmt.Sprint("--secure-port=", api), "--bind-address=127.0.0.1",
+		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+k.path("sa.pub"), "--service-account-signing-key-file="+k.path("sa.key"),
 		"--token-auth-file="+k.path("tokens.csv"), "--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount")
 	k.wait("the API server", 90*time.Second, func() bool {
@@ -153,10 +156,11 @@ func (k *controlPlane) node(name, product string, mib, gpus int, plugin bool) {
 	resources, labels := `"cpu":"64","memory":"256Gi","pods":"100"`, ""
 	if plugin {
 		resources += fmt.Sprintf(`,"nvidia.com/gpu":"%d"`, gpus)
-		labels = fmt.Sprintf(`, nvidia.com/gpu.memory: "%d", nvidia.com/gpu.product: %s`, mib, strings.ReplaceAll(product, " ",
-			"-"))
+		labels = fmt.Sprintf(`, nvidia.com/gpu.memory: "%d", nvidia.com/gpu.product: %s`, mib,
+			strings.ReplaceAll(product, " ", "-"))
 	}
-	k.apply(fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {kubernetes.io/hostname: %[1]s%s}}\n", name,
+	k.apply(fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, labels: {kubernetes.io/hostname: %[1]s%s}}\n",
+		name,
 		labels))
 	patch := fmt.Sprintf(`{"status":{"capacity":{%[1]s},"allocatable":{%[1]s},"conditions":[{"type":"Ready","status":"True"}]}}`,
 		resources)

@@ -197,7 +197,9 @@ func (s source) missing() error {
 const recordHint = "or ask from Python: memestimate.estimate(model, inputs)"
 
 // hubID is what a model on the Hugging Face Hub is called.
-var hubID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`) })
+var hubID = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
+})
 
 // elsewhere says how to get at a model that an address or a name of the Hugging Face Hub stands for, "" for anything
 // else.
@@ -300,7 +302,8 @@ func quoteArg(s string) string {
 	if plain {
 		return s
 	}
-	if q := strconv.Quote(s); !strings.ContainsAny(s, "$`!\\") && !strings.Contains(q, `\x`) && !strings.ContainsFunc(s, unicode.IsControl) && !strings.Contains(q, `\u`) && !strings.Contains(q, `\U`) {
+	if q := strconv.Quote(s); !strings.ContainsAny(s, "$`!\\") && !strings.Contains(q, `\x`) &&
+		!strings.ContainsFunc(s, unicode.IsControl) && !strings.Contains(q, `\u`) && !strings.Contains(q, `\U`) {
 		return q
 	}
 	var b strings.Builder // $'...' of bash, zsh and ksh, in bytes

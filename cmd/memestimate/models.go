@@ -16,8 +16,9 @@ func modelsCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "List the built-in models",
-		Long: `List the built-in models: graphs without weights. A name alone stands for the first of its
-forms, NAME:FORM for another one. Where the graph allows it, --dim gives the input another height and width. NOTICE in the models folder has their licences in full.`,
+		Long: `List the built-in models: graphs without weights. A name alone stands for the first of its forms,
+NAME:FORM for another one. Where the graph allows it, --dim gives the input another height and
+width. NOTICE in the models folder has their licences in full.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {

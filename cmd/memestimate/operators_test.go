@@ -13,7 +13,13 @@ func TestOperatorsPage(t *testing.T) {
 	if code != exitOK {
 		t.Fatal(code)
 	}
-	want := "# Operators\n\nThe ONNX operators whose shapes are known, with the versions from which their rows hold. `memestimate ops` prints the same; this page is\nwritten by `go test ./cmd/memestimate -run OperatorsPage -update-readme`, and [adding-an-operator.md](adding-an-operator.md) adds to it.\n\n" + table
+	want := strings.ReplaceAll(`# Operators
+
+The ONNX operators whose shapes are known, with the versions from which their rows hold. 'memestimate ops' prints the
+same; this page is written by 'go test ./cmd/memestimate -run OperatorsPage -update-readme', and
+[adding-an-operator.md](adding-an-operator.md) adds to it.
+
+`, "'", "`") + table
 	if *updateReadme {
 		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
 			t.Fatal(err)

@@ -289,7 +289,8 @@ func TestInterruptLeavesNothing(t *testing.T) {
 // What a driver calls its GPU acts in no table, terminal or page.
 func TestNamesOfDevicesDoNotAct(t *testing.T) {
 	for name, want := range map[string]string{
-		"NVIDIA A100-SXM4-80GB": "NVIDIA A100-SXM4-80GB", "": "?", "a|b`c\x1b[2J": "a?b?c?[2J", "<img src=x>&amp;": "?img src=x??amp;", "\u202ex": "?x",
+		"NVIDIA A100-SXM4-80GB": "NVIDIA A100-SXM4-80GB", "": "?", "a|b`c\x1b[2J": "a?b?c?[2J",
+		"<img src=x>&amp;": "?img src=x??amp;", "\u202ex": "?x",
 	} {
 		if got := printable(name); got != want {
 			t.Errorf("%q is shown as %q, want %q", name, got, want)

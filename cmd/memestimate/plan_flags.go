@@ -11,7 +11,8 @@ import (
 
 // planNames are the flags that say how a training step departs from the plain one.
 var planNames = []string{
-	"train-only", "freeze", "lora", "checkpoint", "compile", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "nccl",
+	"train-only", "freeze", "lora", "checkpoint", "compile", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view",
+	"nccl",
 	"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device",
 }
 

@@ -75,9 +75,11 @@ func newJob(t *testing.T, budget string) *pullJob {
 	}
 	write(t, event, string(data))
 	j.env = map[string]string{
-		"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_REPOSITORY": "owner/repo", "GITHUB_REF": "refs/pull/7/merge", "GITHUB_SHA": merge, "GITHUB_BASE_REF": "main",
-		"GITHUB_EVENT_PATH": event, "GITHUB_STEP_SUMMARY": j.summary, "GITHUB_OUTPUT": j.output, "GITHUB_API_URL": j.stub.URL, "GITHUB_GRAPHQL_URL": j.stub.URL + "/graphql",
-		"GITHUB_TOKEN": forgetest.Token, "GITHUB_SERVER_URL": "https://github.example", "GITHUB_RUN_ID": "12",
+		"GITHUB_ACTIONS": "true", "CI": "true", "GITHUB_REPOSITORY": "owner/repo", "GITHUB_REF": "refs/pull/7/merge",
+		"GITHUB_SHA": merge, "GITHUB_BASE_REF": "main",
+		"GITHUB_EVENT_PATH": event, "GITHUB_STEP_SUMMARY": j.summary, "GITHUB_OUTPUT": j.output, "GITHUB_API_URL": j.stub.URL,
+		"GITHUB_GRAPHQL_URL": j.stub.URL + "/graphql",
+		"GITHUB_TOKEN":       forgetest.Token, "GITHUB_SERVER_URL": "https://github.example", "GITHUB_RUN_ID": "12",
 	}
 	return j
 }

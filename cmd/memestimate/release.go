@@ -17,11 +17,12 @@ func releaseCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release RESERVATION|GPU",
 		Short: "Give a reservation up, though processes still run under it",
-		Long: `Release gives up the reservation of that ID, or all of one's own on a GPU named by number or UUID, as "memestimate devices --holds"
-lists them. It ends no process: the GPU is offered to others at once, and what memory processes still have on it counts as used.
+		Long: `Release gives up the reservation of that ID, or all of one's own on a GPU named by number or UUID,
+as "memestimate devices --holds" lists them. It ends no process: the GPU is offered to others at
+once, and what memory processes still have on it counts as used.
 
-A reservation ends by itself when its command and all that this one started have ended; release is for what they left
-behind. It takes the reservation's owner, or root.`,
+A reservation ends by itself when its command and all that this one started have ended; release is
+for what they left behind. It takes the reservation's owner, or root.`,
 		Example: `  memestimate devices --holds
   memestimate release 0`,
 		Args: exactly("RESERVATION"),

@@ -46,7 +46,8 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch len(args) {
 			case 0:
-				return usagef("no model given").withHint("memestimate resnet50 --batch 32 tries a built-in one; memestimate --help lists the commands")
+				return usagef("no model given").withHint("memestimate resnet50 --batch 32 tries a built-in one; memestimate " +
+					"--help lists the commands")
 			case 1:
 				if near := mistyped(cmd, args[0]); near != "" {
 					return usagef("%s: no such command, no such file, and no built-in model of that name",
@@ -152,8 +153,10 @@ func meantFlag(cmd *cobra.Command, err error) string {
 
 // sizeFlags are flags that other programs have for the size of a dimension, which has a name here.
 var sizeFlags = map[string]string{
-	"seq-len": sequenceHint, "seqlen": sequenceHint, "sequence-length": sequenceHint, "sequence": sequenceHint, "max-length": sequenceHint, "max-seq-length": sequenceHint, "context-length": sequenceHint, "block-size": sequenceHint,
-	"image-size": imageHint, "img-size": imageHint, "resolution": imageHint, "input-size": imageHint, "height": imageHint, "width": imageHint,
+	"seq-len": sequenceHint, "seqlen": sequenceHint, "sequence-length": sequenceHint, "sequence": sequenceHint,
+	"max-length": sequenceHint, "max-seq-length": sequenceHint, "context-length": sequenceHint, "block-size": sequenceHint,
+	"image-size": imageHint, "img-size": imageHint, "resolution": imageHint, "input-size": imageHint, "height": imageHint,
+	"width": imageHint,
 }
 
 const (

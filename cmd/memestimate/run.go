@@ -46,16 +46,19 @@ func runCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [MODEL] [flags] -- COMMAND [ARG]...",
 		Short: "Pick a GPU that fits, hold it, run a command on it",
-		Long: `Run picks a GPU with the memory needed, which --need or the estimate of a MODEL says, reserves it, sets CUDA_VISIBLE_DEVICES to its UUID and becomes
-the command: signals, terminal and exit code are the command's own. The reservation ends with the command, however it
-ends, and counts for every launcher that shares the state directory, also of other users and in containers.
+		Long: `Run picks a GPU with the memory needed, which --need or the estimate of a MODEL says, reserves it,
+sets CUDA_VISIBLE_DEVICES to its UUID and becomes the command: signals, terminal and exit code are
+the command's own. The reservation ends with the command, however it ends, and counts for every
+launcher that shares the state directory, also of other users and in containers.
 
-A GPU that is held is not offered again, unless both sides give --share and both fit. An existing CUDA_VISIBLE_DEVICES is
-narrowed, never widened. With --wait launchers queue, first come, first served.
+A GPU that is held is not offered again, unless both sides give --share and both fit. An existing
+CUDA_VISIBLE_DEVICES is narrowed, never widened. With --wait launchers queue, first come, first
+served.
 
-Exit codes: the command's own; 124 when --wait=TIMEOUT ran out; 125 when anything else goes wrong before the command
-starts, 126 when the command cannot be started, 127 when there is none; 128+n when signal n ends it. With --print, which
-only asks, the codes of the other commands: 0 yes, 1 no, 2 usage, 4 device.`,
+Exit codes: the command's own; 124 when --wait=TIMEOUT ran out; 125 when anything else goes wrong
+before the command starts, 126 when the command cannot be started, 127 when there is none; 128+n
+when signal n ends it. With --print, which only asks, the codes of the other commands: 0 yes, 1 no,
+2 usage, 4 device.`,
 		Example: `  memestimate run --need 20GiB -- python train.py
   memestimate run --need 20GiB -n 2 --wait=2h -- torchrun --nproc-per-node 2 train.py
   memestimate run resnet50 --batch 64 -- python train.py
@@ -149,7 +152,8 @@ func (l *launch) check(e *env, cmd *cobra.Command, args []string) (devices.Reque
 	case l.model.arg != "" && l.choice.need != 0:
 		return r, nil, usagef("run: --need and a MODEL both say what is needed")
 	case l.model.arg == "" && l.choice.need == 0 && !l.split.on:
-		return r, nil, usagef("run: how much memory does it take? give --need or a MODEL").withHint("for example: memestimate run --need 20GiB -- COMMAND")
+		return r, nil, usagef("run: how much memory does it take? give --need or a MODEL").withHint(
+			"for example: memestimate run --need 20GiB -- COMMAND")
 	case l.model.arg == "" && modelFlag(cmd, l.split.on) != "":
 		return r, nil, usagef("run: --%s goes with a MODEL", modelFlag(cmd, l.split.on))
 	}

@@ -168,8 +168,10 @@ func (c *choice) list(s *devices.Session) ([]devices.Device, error) {
 // request returns the flags as the library takes them.
 func (c *choice) request(e *env) (devices.Request, error) {
 	r := devices.Request{
-		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count.least(), AtMost: c.count.most,
-		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e), Held: e.getenv(devices.HeldVariable),
+		Bytes: uint64(c.need), Margin: uint64(c.margin), MinFree: uint64(c.minFree), Count: c.count.least(),
+		AtMost:  c.count.most,
+		Exclude: c.exclude, Share: c.share, Visible: visibleDevices(e), PCIOrder: pciOrder(e),
+		Held: e.getenv(devices.HeldVariable),
 	}
 	r.MinTotal, r.Tolerance = uint64(c.minTotal), c.tolerance.percent
 	if c.utilization.set {

@@ -58,9 +58,11 @@ func (s *splitting) check(cmd *cobra.Command, c *choice, m *subject) error {
 	case m.settings.batch < 1:
 		return usagef("run: --split divides a batch, of --batch N samples")
 	case c.need != 0 || c.share:
-		return usagef("run: --split works out what each GPU needs: no --need, no --share").withHint("a MODEL, or --fixed and --per-sample, say what a replica and a sample take")
+		return usagef("run: --split works out what each GPU needs: no --need, no --share").withHint(
+			"a MODEL, or --fixed and --per-sample, say what a replica and a sample take")
 	case m.arg == "" && s.perSample == 0 && s.fixed == 0:
-		return usagef("run: --split needs to know what a replica and a sample take").withHint("give a MODEL, or --fixed SIZE and --per-sample SIZE")
+		return usagef("run: --split needs to know what a replica and a sample take").withHint(
+			"give a MODEL, or --fixed SIZE and --per-sample SIZE")
 	case s.first < 0 && cmd.Flags().Changed("gpu0-batch"):
 		return usagef("run: --gpu0-batch %d: want a number of samples from 0", s.first)
 	case int64(s.first) > m.settings.batch:

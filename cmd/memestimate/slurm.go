@@ -25,7 +25,8 @@ type siteTable struct{ file string }
 
 func (s *siteTable) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.file, "site", "",
-		"YAML file with the memory of the cluster's GPUs by name, where names do not tell:\ngpus: {big: 79GiB, vram40: 39GiB}")
+		"YAML file with the memory of the cluster's GPUs by name, where names do not tell:\ngpus: {big: "+
+			"79GiB, vram40: 39GiB}")
 }
 
 func (s *siteTable) sizes() (cluster.Sizes, error) {
@@ -59,7 +60,8 @@ func (j *slurmJob) flags(fs *pflag.FlagSet) {
 	j.site.flags(fs)
 	fs.StringVar(&j.partition, "partition", "", "Slurm's partition; the default one otherwise")
 	fs.StringArrayVar(&j.constraint, "constraint", nil, "a feature that Slurm's nodes must have; may be given again")
-	fs.Var(&j.host, "mem", "memory of the host that the job takes on each node (default: what a MODEL's parameters suggest)")
+	fs.Var(&j.host, "mem", "memory of the host that the job takes on each node (default: what a MODEL's "+
+		"parameters suggest)")
 	fs.StringArrayVar(&j.options, "slurm-option", nil,
 		"an option handed on to Slurm, such as --time=2:00:00; may be given again")
 	fs.StringVar(&j.array, "array", "", "submit an array of jobs, such as 0-9, with sbatch")
@@ -73,15 +75,17 @@ func slurmCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm [MODEL] [flags] [-- COMMAND [ARG]...]",
 		Short: "The smallest request to a Slurm cluster that holds a job",
-		Long: `Slurm asks the cluster for its nodes (sinfo) and prints the smallest request that holds what is safe by a MODEL's estimate, or --need:
-the GPUs with least memory among those with enough, on as few nodes as can be, by GRES type, MIG profile, or node feature. With --share
-it asks for shards where the cluster has them.
+		Long: `Slurm asks the cluster for its nodes (sinfo) and prints the smallest request that holds what is safe
+by a MODEL's estimate, or --need: the GPUs with least memory among those with enough, on as few
+nodes as can be, by GRES type, MIG profile, or node feature. With --share it asks for shards where
+the cluster has them.
 
-How much memory a GPU has is told by its type's name, by a feature of nodes whose GPUs are all alike, or by the file --site. A size
-read off a name is nominal: 93 % of it is counted on.
+How much memory a GPU has is told by its type's name, by a feature of nodes whose GPUs are all
+alike, or by the file --site. A size read off a name is nominal: 93 % of it is counted on.
 
-With a COMMAND the answer is a script for sbatch. "memestimate run --cluster slurm" submits it instead. Exit codes: 0 there is a
-request, 1 no node could hold the job even if it were idle, 4 the cluster cannot be asked.`,
+With a COMMAND the answer is a script for sbatch. "memestimate run --cluster slurm" submits it
+instead. Exit codes: 0 there is a request, 1 no node could hold the job even if it were idle, 4 the
+cluster cannot be asked.`,
 		Example: `  memestimate slurm resnet50 --batch 256
   memestimate slurm gpt2 --batch 32 -n 4 -- torchrun --nproc-per-node 4 train.py | sbatch
   memestimate run --cluster slurm resnet50 --batch 256 -- python train.py`,
@@ -140,10 +144,12 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 		return nil, fail(exitNo, "slurm: %w", err)
 	}
 	if r.Guessed {
-		fmt.Fprintf(e.stderr, "memestimate: slurm: %s: a size read off its name, of which 93 %% are counted on: %s; --site FILE says what it has\n", oneLine(r.Type), report.Size(int64(r.Bytes)))
+		fmt.Fprintf(e.stderr, "memestimate: slurm: %s: a size read off its name, of which 93 %% are counted on: %s; --site "+
+			"FILE says what it has\n", oneLine(r.Type), report.Size(int64(r.Bytes)))
 	}
 	if guess {
-		fmt.Fprintf(e.stderr, "memestimate: slurm: --mem=%s is a guess: 8 GiB for Python, CUDA's libraries and loading data, and the parameters twice; --mem SIZE sets it\n", report.Size(int64(need.Host)))
+		fmt.Fprintf(e.stderr, "memestimate: slurm: --mem=%s is a guess: 8 GiB for Python, CUDA's libraries and loading "+
+			"data, and the parameters twice; --mem SIZE sets it\n", report.Size(int64(need.Host)))
 	}
 	return r, nil
 }

@@ -318,7 +318,8 @@ func TestSlurm(t *testing.T) {
 
 	t.Run("several GPUs and a script", func(t *testing.T) {
 		o, err := command("slurm", "--need", "30GiB", "-n", "4", "--", "torchrun", "train it.py").Output()
-		want := "#!/bin/sh\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:a100-40:4\n#SBATCH --ntasks-per-node=1\nexec torchrun 'train it.py'\n"
+		want := "#!/bin/sh\n#SBATCH --nodes=1\n#SBATCH --gres=gpu:a100-40:4\n#SBATCH --ntasks-per-node=1\nexec " +
+			"torchrun 'train it.py'\n"
 		if err != nil || string(o) != want {
 			t.Errorf("%v: %q, want %q", err, o, want)
 		}

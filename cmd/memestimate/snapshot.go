@@ -26,7 +26,8 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("snapshot: no command given").withHint("memestimate snapshot --help lists them; memestimate snapshot show FILE is the first to try")
+				return usagef("snapshot: no command given").withHint("memestimate snapshot --help lists them; memestimate " +
+					"snapshot show FILE is the first to try")
 			}
 			hint := didYouMean("memestimate snapshot " + nearestCommand(cmd, args[0]))
 			if nearestCommand(cmd, args[0]) == "" {
@@ -163,7 +164,8 @@ func moment(s *snapshot.Snapshot, h *snapshot.History, arg string, events int, a
 	}
 	n, err := strconv.Atoi(at)
 	if err != nil || n < 0 || n >= events {
-		return 0, usagef("%s: --at %q, wanted peak, end, start, oom, begin:NAME, end:NAME or the number of an event below %d", quoteArg(arg), at, events)
+		return 0, usagef("%s: --at %q, wanted peak, end, start, oom, begin:NAME, end:NAME or the number of an event below %d",
+			quoteArg(arg), at, events)
 	}
 	return n, nil
 }

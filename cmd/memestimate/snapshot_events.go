@@ -45,7 +45,8 @@ type sieve struct {
 func (f *sieve) flags(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringSliceVar(&f.actions, "action", nil,
-		"only these: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, segment_unmap, snapshot, oom")
+		"only these: alloc, free_requested, free_completed, segment_alloc, segment_free, segment_map, "+
+			"segment_unmap, snapshot, oom")
 	fs.IntVar(&f.from, "from", 0, "the first event to list")
 	fs.IntVar(&f.to, "to", -1, "the last event to list (the last of all)")
 	fs.StringVar(&f.least, "min-size", "", "only events of this size or more, such as 1MiB")

@@ -134,7 +134,8 @@ func snapshotRun(s *snapshot.Snapshot, arg string, device int) (*page.Run, error
 		o := &h.OOMs[i]
 		t.Marks = append(t.Marks, page.Mark{Event: o.Event,
 			Text: fmt.Sprintf("Out of memory at event %d: %s asked for %s with %s allocated and %s reserved",
-				o.Event, place(s.UserSite(o.Stack)), report.Size(o.Tried), report.Size(o.Moment.Allocated), report.Size(o.Moment.Reserved))})
+				o.Event, place(s.UserSite(o.Stack)), report.Size(o.Tried), report.Size(o.Moment.Allocated),
+				report.Size(o.Moment.Reserved))})
 		if i == maxMarks {
 			break
 		}

@@ -23,7 +23,8 @@ var measuredOOM = filepath.Join(recorded, "oom", "batch.pickle.gz")
 func TestSnapshotBy(t *testing.T) {
 	want := map[string]string{"annotation": "forward", "metadata": "forward", "context": "not-compiled",
 		"module": "modules/linear.py:134:forward", "phase": "forward",
-		"stream": "default-stream", "category": "no-category", "user": "u/oom_snapshots.py:71:batch", "frame": "modules/linear.py:134:forward"}
+		"stream": "default-stream", "category": "no-category", "user": "u/oom_snapshots.py:71:batch",
+		"frame": "modules/linear.py:134:forward"}
 	for _, by := range snapshot.By {
 		var r struct {
 			Bytes  int64
@@ -221,7 +222,8 @@ func TestSnapshotWatch(t *testing.T) {
 	}()
 	wait := func(lines int) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); strings.Count(out.String(), "allocated ") < lines; time.Sleep(20 * time.Millisecond) {
+		end := time.Now().Add(30 * time.Second)
+		for ; strings.Count(out.String(), "allocated ") < lines; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d lines did not come: %q, %q", lines, out.String(), errs.String())
 			}

@@ -121,7 +121,8 @@ func show(t *testing.T, file []byte, args ...string) (code int) {
 	e := &env{stdin: bytes.NewReader(file), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
 	code = run(context.Background(), e, append([]string{"snapshot"}, args...))
 	switch {
-	case (code == exitOK || code == exitNo && args[0] == "replay") && errs.Len() == 0 && out.Len() > 0: // no: memory runs out in the replay
+	// no: memory runs out in the replay
+	case (code == exitOK || code == exitNo && args[0] == "replay") && errs.Len() == 0 && out.Len() > 0:
 	case code == exitInput && strings.Count(errs.String(), "\n") <= 2 && out.Len() == 0:
 	default:
 		t.Fatalf("%q: exit code %d, %d bytes, %q", args, code, out.Len(), errs.String())

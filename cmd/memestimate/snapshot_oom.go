@@ -89,8 +89,10 @@ func oomOf(s *snapshot.Snapshot, f *oom.Failure) oomJSON {
 	o := &f.First
 	j := oomJSON{Event: o.Event, Count: f.Count, Last: f.Last, Tried: o.Tried, DeviceFree: o.DeviceFree,
 		Allocated: o.Moment.Allocated, Reserved: o.Moment.Reserved,
-		Stream: o.Stream, Where: f.Site, Caller: f.Caller, Phase: f.Phase, Frames: []string{}, Cause: string(f.Cause), Why: f.Says(report.Size), Round: f.Rounds,
-		Ages: agesJSON(f.ByAge), Live: []holderJSON{}, Free: []freeJSON{}, Remedies: []remedyJSON{}, Unsure: f.Unsure, Untried: clean(f.Untried)}
+		Stream: o.Stream, Where: f.Site, Caller: f.Caller, Phase: f.Phase, Frames: []string{}, Cause: string(f.Cause),
+		Why: f.Says(report.Size), Round: f.Rounds,
+		Ages: agesJSON(f.ByAge), Live: []holderJSON{}, Free: []freeJSON{}, Remedies: []remedyJSON{}, Unsure: f.Unsure,
+		Untried: clean(f.Untried)}
 	for _, k := range s.Stack(o.Stack) {
 		j.Frames = append(j.Frames, s.Frames[k].String())
 	}

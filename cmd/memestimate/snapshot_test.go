@@ -142,7 +142,8 @@ func TestSnapshotShowAndReplay(t *testing.T) {
 func TestSnapshotOOM(t *testing.T) {
 	out, _ := call(t, nil, exitOK, "snapshot", "show", pickle("oom"))
 	for _, want := range []string{
-		"out of memory at event 42: train.py:55:<module> asked for 100.00 MiB, with 1.31 GiB allocated and 1.33 GiB reserved\n",
+		"out of memory at event 42: train.py:55:<module> asked for 100.00 MiB, with 1.31 GiB allocated and " +
+			"1.33 GiB reserved\n",
 		"the device had 136.17 GiB free, so a limit on the process stood against it\n",
 		"cause: leak: train.py:55:<module> made 26 allocations, one after the other, and none was freed",
 		"1.31 GiB  in 26  train.py:55:<module>, forward\n",
@@ -209,7 +210,8 @@ func TestSnapshotTopAndDiff(t *testing.T) {
 func TestSnapshotOdd(t *testing.T) {
 	odd := func(name string) string { return filepath.Join(recorded, "odd", name+".pickle") }
 	for _, c := range []struct{ file, want string }{
-		{"oomfrag", "cause: other stream: stream 0x7 has 196.00 MiB cached, in pieces of up to 98.00 MiB, which the request on stream 0x0 may not have"},
+		{"oomfrag", "cause: other stream: stream 0x7 has 196.00 MiB cached, in pieces of up to 98.00 MiB, which the " +
+			"request on stream 0x0 may not have"},
 		{"oom_cached_other_stream", "200.00 MiB  in 1 piece of at most 200.00 MiB, of stream 0x7: not for this request"},
 		{"pending_before_trace", "peak          unknown: no events were recorded"},
 		{"empty_trace", "peak          unknown: no events were recorded"},

@@ -23,9 +23,11 @@ type grouping struct {
 
 func (g *grouping) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&g.by, "by", "frame",
-		"what to add up by: frame (the innermost of Python), user (the innermost outside of packages), "+strings.Join(snapshot.By[2:], ", "))
+		"what to add up by: frame (the innermost of Python), user (the innermost outside of packages), "+
+			strings.Join(snapshot.By[2:], ", "))
 	cmd.Flags().StringArrayVar(&g.regex, "regex", nil,
-		"add up by a pattern: the innermost frame that matches it; or NAME=PATTERN, more than once: the name of the first that a frame matches")
+		"add up by a pattern: the innermost frame that matches it; or NAME=PATTERN, more than once: the name of the first "+
+			"that a frame matches")
 	cmd.Flags().StringVar(&g.at, "at", "peak",
 		"when: peak, end, start, oom, the number of an event, or begin:NAME or end:NAME of a range that the program marked")
 }

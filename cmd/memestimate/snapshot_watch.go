@@ -29,9 +29,10 @@ func snapshotWatchCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch FILE",
 		Short: "Follow a snapshot that a job writes again and again: what it holds, and what grew since",
-		Long: `Follow a file that a job rewrites, such as once an epoch: a line each time with what is allocated and reserved, the peak,
-and the places that hold more than they did before; and why memory ran out, if it did. A file that is being written is
-read when it is whole. Ends with Ctrl-C, or after --count times.`,
+		Long: `Follow a file that a job rewrites, such as once an epoch: a line each time with what is allocated
+and reserved, the peak, and the places that hold more than they did before; and why memory ran out,
+if it did. A file that is being written is read when it is whole. Ends with Ctrl-C, or after --count
+times.`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

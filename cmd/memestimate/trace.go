@@ -30,17 +30,19 @@ func traceCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace [MODEL] [flags] -- COMMAND [ARG]...",
 		Short: "Used and peaked GPU memory of a command",
-		Long: `Trace runs a command and samples the memory that it and the programs it starts take on each GPU. It then says by how
-much used memory grew from before the start to after the end (△Used; what a finished process leaves behind, 0 as a rule),
-how far it peaked beyond that (Peaked), and draws the course.
+		Long: `Trace runs a command and samples the memory that it and the programs it starts take on each GPU. It
+then says by how much used memory grew from before the start to after the end (△Used; what a
+finished process leaves behind, 0 as a rule), how far it peaked beyond that (Peaked), and draws the
+course.
 
-Memory is counted by process where the driver names the command's processes, and as all that the GPU has used where it
-does not: in a container, and under some virtualization. The report says which. What is shorter than the interval can be missed.
-With a MODEL, whose settings are the command's, it prints what was predicted beside it.
+Memory is counted by process where the driver names the command's processes, and as all that the GPU
+has used where it does not: in a container, and under some virtualization. The report says which.
+What is shorter than the interval can be missed. With a MODEL, whose settings are the command's, it
+prints what was predicted beside it.
 
-The report goes to stderr, or to --output, for stdout is the command's. The exit code is the command's too: 128+n when signal
-n ended it, 125 when the GPUs cannot be watched, 126 when the command cannot be started, 127 when there is none. Signals
-are passed on to the command.`,
+The report goes to stderr, or to --output, for stdout is the command's. The exit code is the
+command's too: 128+n when signal n ended it, 125 when the GPUs cannot be watched, 126 when the
+command cannot be started, 127 when there is none. Signals are passed on to the command.`,
 		Example: `  memestimate trace -- python train.py --steps 3
   memestimate trace --format json --output trace.json -- python train.py
   memestimate trace resnet50 --batch 64 -- python train.py

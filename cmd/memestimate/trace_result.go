@@ -117,7 +117,8 @@ func (r *traceResult) take(traces []devices.GPUTrace) {
 	r.GPUs = make([]gpuTrace, 0, len(traces))
 	for _, t := range traces {
 		g := gpuTrace{
-			Index: t.Device.Index, UUID: t.Device.UUID, Name: t.Device.Name, By: "device", Start: t.Start, End: t.End, Peak: t.Peak, PeakAt: t.PeakAt.Seconds(),
+			Index: t.Device.Index, UUID: t.Device.UUID, Name: t.Device.Name, By: "device", Start: t.Start, End: t.End,
+			Peak: t.Peak, PeakAt: t.PeakAt.Seconds(),
 			Used: t.Used, Peaked: t.Peaked, Samples: t.Samples, Timeline: make([]tracePoint, 0,
 				len(t.Timeline)), label: strings.TrimPrefix(t.Device.Label(), "GPU "),
 		}

@@ -100,10 +100,12 @@ func TestHintsKeepFlags(t *testing.T) {
 	}{
 		{[]string{"m.onnx", "--precision", "bf16", "--channels-last", "--budget", "24GiB", "--foreach=false", "--output",
 			"a b"},
-			`memestimate m.onnx --batch 8 --budget=24.00GiB --channels-last --foreach=false --output="a b" --precision=bf16 --dim q=128`},
+			`memestimate m.onnx --batch 8 --budget=24.00GiB --channels-last --foreach=false --output="a b" ` +
+				`--precision=bf16 --dim q=128`},
 		{[]string{"diff", "m.onnx", "m.onnx", "--precision", "bf16,fp32", "--base", "optimizer=sgd", "--base", "mode=infer",
 			"--max-growth", "5%"},
-			`memestimate diff m.onnx m.onnx --batch 8 --base=optimizer=sgd --base=mode=infer --max-growth="5%" --precision=bf16,fp32 --dim q=128`},
+			`memestimate diff m.onnx m.onnx --batch 8 --base=optimizer=sgd --base=mode=infer --max-growth="5%" ` +
+				`--precision=bf16,fp32 --dim q=128`},
 		{[]string{"run", "m.onnx", "--wait=90s", "--exclude", "0", "--exclude", "rtx", "--", "true"},
 			`memestimate run m.onnx --batch 8 --exclude=0 --exclude=rtx --wait=1m30s --dim q=128 -- COMMAND`},
 		{[]string{"run", "m.onnx", "--wait", "--", "true"}, `memestimate run m.onnx --batch 8 --wait --dim q=128 -- COMMAND`},

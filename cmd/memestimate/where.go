@@ -34,11 +34,13 @@ func whereCommand(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "where [MODEL] --prometheus URL",
 		Short: "The hosts and GPUs of a fleet where a job fits now, and since when",
-		Long: `Where asks a Prometheus server that scrapes NVIDIA's dcgm-exporter which GPUs have the memory for what is safe by a MODEL's estimate, or
---need, now, and for how long they have had it. What "memestimate exporter" says of reservations is taken off, where it runs.
+		Long: `Where asks a Prometheus server that scrapes NVIDIA's dcgm-exporter which GPUs have the memory for
+what is safe by a MODEL's estimate, or --need, now, and for how long they have had it. What
+"memestimate exporter" says of reservations is taken off, where it runs.
 
-The answer is as old as the last scrape, and says how old that is: it ranks hosts, and holds nothing. GPUs whose last sample is older than
---max-age, or that fell silent, are listed apart. An empty answer of a server that knows no GPU is exit code 4, not 1.`,
+The answer is as old as the last scrape, and says how old that is: it ranks hosts, and holds
+nothing. GPUs whose last sample is older than --max-age, or that fell silent, are listed apart. An
+empty answer of a server that knows no GPU is exit code 4, not 1.`,
 		Example: `  memestimate where resnet50 --batch 256 --prometheus http://prometheus:9090
   memestimate where --need 70GiB --prometheus http://prometheus:9090 --format json`,
 		Args: cobra.MaximumNArgs(1),
@@ -69,7 +71,8 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case s.url == "":
-		return usagef("where: which server? give --prometheus URL").withHint("for example: memestimate where --need 20GiB --prometheus http://prometheus:9090")
+		return usagef("where: which server? give --prometheus URL").withHint("for example: memestimate where --need 20GiB " +
+			"--prometheus http://prometheus:9090")
 	case (s.model.arg == "") == (s.need == 0):
 		return usagef("where: give a MODEL or --need, and not both")
 	case s.model.arg == "" && modelFlag(cmd, false) != "":

@@ -23,7 +23,8 @@ func gpuSeries(host string, gpu int, profile string, mib int) string {
 		name, id, _ := strings.Cut(profile, "/")
 		instance = fmt.Sprintf(`,GPU_I_PROFILE=%q,GPU_I_ID=%q`, name, id)
 	}
-	return fmt.Sprintf("DCGM_FI_DEV_FB_FREE{gpu=\"%d\",UUID=\"GPU-%s-%d\",device=\"nvidia%d\",modelName=\"NVIDIA A100-SXM4-80GB\",Hostname=%q%s} %d\n", gpu, host, gpu, gpu, host, instance, mib)
+	return fmt.Sprintf("DCGM_FI_DEV_FB_FREE{gpu=\"%d\",UUID=\"GPU-%s-%d\",device=\"nvidia%d\",modelName=\"NVIDIA "+
+		"A100-SXM4-80GB\",Hostname=%q%s} %d\n", gpu, host, gpu, gpu, host, instance, mib)
 }
 
 // TestWhere asks a real Prometheus server with series as dcgm-exporter's.
@@ -57,7 +58,8 @@ func TestWhere(t *testing.T) {
 	check(t, err)
 	address := l.Addr().String()
 	l.Close()
-	conf := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: dcgm\n  static_configs: [{targets: ['%s']}]\n", strings.Join(targets, "','"))
+	conf := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s}\nscrape_configs:\n- job_name: dcgm\n  "+
+		"static_configs: [{targets: ['%s']}]\n", strings.Join(targets, "','"))
 	check(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(conf), 0o666))
 	c := exec.Command(server, "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=error")
@@ -173,7 +175,8 @@ func TestExporter(t *testing.T) {
 	check(t, err)
 	for _, want := range []string{
 		"memestimate_up 1\n",
-		`memestimate_gpu_memory_total_bytes{gpu="0",instance_id="",name="NVIDIA A100-SXM4-80GB",uuid="GPU-0"} 8.589934592e+10`,
+		`memestimate_gpu_memory_total_bytes{gpu="0",instance_id="",name="NVIDIA ` +
+			`A100-SXM4-80GB",uuid="GPU-0"} 8.589934592e+10`,
 		`memestimate_reservation_bytes{command="sleep",gpu="0",instance_id="",name="NVIDIA A100-SXM4-80GB",reservation="`,
 		`share="false",user="`,
 		`uuid="GPU-0"} 4.294967296e+10`,

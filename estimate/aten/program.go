@@ -177,8 +177,10 @@ type Program struct {
 	Doubtful  bool            // another call is exported like one of these, and would save more: see Source.Most
 	Unknown   map[string]int  // operators without a row, by name, with their number
 
-	Groups      []Group // of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
-	Checkpoints []Span  // calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
+	// of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
+	Groups []Group
+	// calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
+	Checkpoints []Span
 
 	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none
 }

@@ -21,8 +21,10 @@ const (
 	Product                         // multiplies its arguments as matrices
 	Look                            // looks at its argument differently, or copies it for that
 	Nonlinearity                    // a function of activation, which programs call inside of expressions
-	Wrapper                         // a function of torch.nn.functional that programs wrap around the call of a module, as they do activations
-	Tuple                           // its module returns a tuple, which the caller unpacks: y, _ = lstm(x). Results that nothing reads live, too
+	// a function of torch.nn.functional that programs wrap around the call of a module, as they do activations
+	Wrapper
+	// its module returns a tuple, which the caller unpacks: y, _ = lstm(x). Results that nothing reads live, too
+	Tuple
 )
 
 // Is reports whether an operator is any of these.

@@ -96,7 +96,8 @@ func (e *OOM) Error() string {
 	}
 	return fmt.Sprintf("CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is free. "+
 		"%sOf the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated.",
-		formatSize(e.Tried), formatSize(e.Total), formatSize(e.Free), allowed, formatSize(e.Allocated), formatSize(e.Reserved-e.Allocated))
+		formatSize(e.Tried), formatSize(e.Total), formatSize(e.Free), allowed, formatSize(e.Allocated),
+		formatSize(e.Reserved-e.Allocated))
 }
 
 var errBytes = errors.New("caching: a request must be of 0 to 2^50 bytes")

@@ -395,7 +395,8 @@ func TestRetryAndOOM(t *testing.T) {
 		t.Fatalf("error %v (%+v)", err, oom)
 	}
 	if !strings.HasPrefix(err.Error(),
-		"CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 100.00 MiB of which 20.00 MiB is free.") {
+		"CUDA out of memory. Tried to allocate 30.00 MiB. GPU 0 has a total capacity of 100.00 MiB of "+
+			"which 20.00 MiB is free.") {
 		t.Errorf("message %q", err)
 	}
 	if s := a.Stats(); s.OOMs != 1 || s.AllocRetries != 2 {

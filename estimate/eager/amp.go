@@ -62,7 +62,8 @@ func (r *run) autocast(p castPolicy, in []*tensor) (made []*tensor) {
 	}
 	for k := range in {
 		i := k
-		if p != castPromote && p != castLowerList { // the compiler evaluates arguments from the last to the first, a list is cast in its order
+		// the compiler evaluates arguments from the last to the first, a list is cast in its order
+		if p != castPromote && p != castLowerList {
 			i = len(in) - 1 - k
 		}
 		t := in[i]

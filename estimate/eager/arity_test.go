@@ -27,7 +27,8 @@ func TestEveryCallThatFits(t *testing.T) {
 						for _, args := range []aten.Args{{}, example.args} {
 							p := &aten.Program{
 								Values: []aten.Value{{Name: "y", DType: f32,
-									Shape: args.Shape}}, Outputs: []aten.ValueID{0}, Layers: []string{"layer"}, Origins: 1, Scopes: []aten.Scope{{Parent: -1}},
+									Shape: args.Shape}}, Outputs: []aten.ValueID{0}, Layers: []string{"layer"}, Origins: 1,
+								Scopes: []aten.Scope{{Parent: -1}},
 							}
 							call := aten.Call{Op: row.name, Args: &args, Out: []aten.ValueID{0}}
 							for i := range n {

@@ -132,7 +132,8 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	if slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
 		outs = n.backward(r, n, grads)
 	} // else nothing arrived, and nothing goes on: an undefined gradient
-	if n.frame != nil { // SavedVariable::unpack has a hook's tensor for the length of the call alone: validate_outputs comes after it
+	// SavedVariable::unpack has a hook's tensor for the length of the call alone: validate_outputs comes after it
+	if n.frame != nil {
 		for _, s := range n.saved {
 			r.drop(s)
 		}

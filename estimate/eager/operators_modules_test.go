@@ -112,7 +112,8 @@ func multihead(l *lab, weights bool) func() *tensor {
 			}
 		}
 		for i, t := range parts {
-			v := l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, l.do("reshape", aten.Args{Shape: dims(512, 64, 64)}, t)) // [B*H, L, D]
+			// [B*H, L, D]
+			v := l.do("permute", aten.Args{Dims: []int{1, 0, 2}}, l.do("reshape", aten.Args{Shape: dims(512, 64, 64)}, t))
 			l.del(t)
 			parts[i] = l.let(v)
 		}

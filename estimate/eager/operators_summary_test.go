@@ -15,15 +15,18 @@ type summary struct {
 
 const summaryHead = `# Operators: what one call asks of the allocator
 
-Each row of ` + "`estimate/eager`" + ` says what a PyTorch operator allocates, keeps and frees, forward and backward. Here the rows are held against what
-PyTorch 2.11 (CUDA 13.0, cuDNN 9.19, NVIDIA H200) really asked for when it ran the operator alone: single calls, whole blocks, and 2,075 swept shapes.
-` + "`go test ./estimate/eager -run 'TestOperators$' -operators.write`" + ` makes this table; the same test fails when a figure gets worse.
+Each row of ` + "`estimate/eager`" + ` says what a PyTorch operator allocates, keeps and frees, forward and backward. Here the
+rows are held against what PyTorch 2.11 (CUDA 13.0, cuDNN 9.19, NVIDIA H200) really asked for when it ran the operator
+alone: single calls, whole blocks, and 2,075 swept shapes.
+` + "`go test ./estimate/eager -run 'TestOperators$' -operators.write`" +
+	` makes this table; the same test fails when a figure gets
+worse.
 
 - *tensors*: the same tensors are asked for in the same order, the workspaces of cuDNN left out;
 - *sizes*: every allocation is the same to the byte, in order, forward and backward, workspaces included;
 - *events*: every free is in its place as well;
-- *workspaces*: of the passes that can take one (forward, gradient of the input, gradient of the weight), those where it is predicted within 10 %,
-  or within 8 KiB.
+- *workspaces*: of the passes that can take one (forward, gradient of the input, gradient of the weight), those where it
+  is predicted within 10 %, or within 8 KiB.
 
 | family | cases | tensors | sizes | events | workspaces |
 |---|---|---|---|---|---|
@@ -74,10 +77,17 @@ func summarize(all []verdict) summary {
 			sizes += fs
 		}
 	}
-	s.tensors, s.sizes, s.passes = float64(tensors)/float64(s.n), float64(sizes)/float64(s.plain), float64(near)/float64(s.spaces)
-	fmt.Fprintf(&b, "\nOf the %d operators that take no library's workspace %.1f %% are exact in every size; of all %d, %.1f %% ask for the same tensors in the same\n"+
-		"order. Of the %d passes of convolutions %.1f %% have their workspace within 10 %%, and of the %d convolutions %.1f %% have it in every pass. What decides\n"+
-		"these workspaces was fitted to the swept shapes among others; what it gives for shapes that it has not seen is in workspaces.md.\n\n## What is not exact\n\n",
+	s.tensors, s.sizes, s.passes = float64(tensors)/float64(s.n), float64(sizes)/float64(s.plain),
+		float64(near)/float64(s.spaces)
+	fmt.Fprintf(&b, `
+Of the %d operators that take no library's workspace %.1f %% are exact in every size; of all %d, %.1f %% ask for the
+same tensors in the same order. Of the %d passes of convolutions %.1f %% have their workspace within 10 %%, and of the
+%d convolutions %.1f %% have it in every pass. What decides these workspaces was fitted to the swept shapes among
+others; what it gives for shapes that it has not seen is in workspaces.md.
+
+## What is not exact
+
+`,
 		s.plain, 100*s.sizes, s.n, 100*s.tensors, s.spaces, 100*s.passes, convs, 100*float64(whole)/float64(max(convs, 1)))
 	b.WriteString("| case | why |\n|---|---|\n")
 	for _, v := range all {
@@ -96,6 +106,6 @@ func summarize(all []verdict) summary {
 
 const summaryTail = `| the other convolutions and recurrent modules whose sizes are not exact | the workspace alone |
 
-Measured too, but without a row to hold against: cosine similarity and label smoothing, which exported models show as their parts or not at all, and
-activation checkpointing.
+Measured too, but without a row to hold against: cosine similarity and label smoothing, which exported models show as
+their parts or not at all, and activation checkpointing.
 `

@@ -193,7 +193,8 @@ func (m *measuredCall) dtype() aten.DType {
 
 // explained are the cases whose events differ although their family's agree, and why.
 var explained = map[string]string{
-	"amp block":                            "the same sizes; autocast's cache of casts is a hash map that is emptied in the order of addresses",
+	"amp block": "the same sizes; autocast's cache of casts is a hash map that is emptied in " +
+		"the order of addresses",
 	"batch_norm fp32 nhwc x [2 2048 7 7]":  "cuDNN's workspace beyond 512 channels is another",
 	"batch_norm fp32 nhwc x [4 3 224 224]": "cuDNN's workspace for 3 channels is another",
 }

@@ -107,7 +107,8 @@ func (r *run) convBackward(n *node, outs []*tensor, k workspace.ConvShape, g, x,
 		defer r.releaseCopy(xi, x)
 		x = xi
 	}
-	if g.isChannelsLast() != x.isChannelsLast() { // grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
+	// grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
+	if g.isChannelsLast() != x.isChannelsLast() {
 		gi := r.laid(g.dtype, convLayout(x, x)(&r.layouts, g.shape))
 		defer r.releaseCopy(gi, g)
 		g = gi

@@ -5,29 +5,32 @@ import "github.com/memestimate/memestimate/estimate/aten"
 // mathOps are the rarer operators of tensors: functions, reductions and compositions. Each formula is that of
 // tools/autograd/derivatives.yaml; the temporaries of an expression live until it ends.
 var mathOps = []op{
-	{"acos", castFloat, unary("Acos", keepsInput, 6)},             // grad * -((-self * self + 1).rsqrt())
-	{"asin", castFloat, unary("Asin", keepsInput, 5)},             // grad * (-self * self + 1).rsqrt()
-	{"atan", castNone, unary("Atan", keepsInput, 3)},              // grad / (self * self + 1)
-	{"sinh", castFloat, unary("Sinh", keepsInput, 2)},             // grad * self.cosh()
-	{"cosh", castFloat, unary("Cosh", keepsInput, 2)},             // grad * self.sinh()
-	{"tan", castFloat, unary("Tan", keepsResult, 3)},              // grad * (1 + result.pow(2))
-	{"asinh", castNone, unary("Asinh", keepsInput, 4)},            // grad * (self.pow(2) + 1).rsqrt()
-	{"acosh", castNone, unary("Acosh", keepsInput, 4)},            // grad * (self.pow(2) - 1).rsqrt()
-	{"atanh", castNone, unary("Atanh", keepsInput, 4)},            // grad * 1 / (1 - self.pow(2))
-	{"hardshrink", castNone, unary("Hardshrink", keepsInput, 1)},  // hardshrink_backward(grad, self, lambd); softshrink likewise
-	{"threshold", castNone, unary("Threshold", keepsInput, 1)},    // threshold_backward(grad, self, threshold)
-	{"log_sigmoid", castNone, unary("LogSigmoid", keepsInput, 1)}, // log_sigmoid_backward(grad, self, buffer); no buffer on CUDA
-	{"cumprod", castFloat, unary("Cumprod", keepsInput, 4)},       // cumprod_backward without zeros: reversed_cumsum(output * grad) / input
-	{"remainder", castNone, runRemainder},                         // self: grad
-	{"bitwise", castNone, runBitwise},                             // integers: no gradient
-	{"logsumexp", castFloat, runLogSumExp},                        // logsumexp_backward
-	{"prod", castResult, runProd},                                 // prod_backward
-	{"norm1", castResult, runNorm1},                               // norm_backward with p = 1
-	{"scatter_add", castPromote, runScatterAdd},                   // self: grad, src: grad.gather(dim, index)
-	{"roi_align", castFloat, runROIAlign},                         // torchvision/csrc/ops/autograd/roi_align_kernel.cpp
-	{"col2im", castNone, runIm2col},                               // F.fold: cuda/Col2Im.cu resizes as Im2Col.cu does
-	{"local_response_norm", castNone, runLocalResponseNorm},       // composed
-	{"normalize", castNone, runNormalize},                         // composed: self / norm.clamp_min(eps).expand_as(self)
+	{"acos", castFloat, unary("Acos", keepsInput, 6)},  // grad * -((-self * self + 1).rsqrt())
+	{"asin", castFloat, unary("Asin", keepsInput, 5)},  // grad * (-self * self + 1).rsqrt()
+	{"atan", castNone, unary("Atan", keepsInput, 3)},   // grad / (self * self + 1)
+	{"sinh", castFloat, unary("Sinh", keepsInput, 2)},  // grad * self.cosh()
+	{"cosh", castFloat, unary("Cosh", keepsInput, 2)},  // grad * self.sinh()
+	{"tan", castFloat, unary("Tan", keepsResult, 3)},   // grad * (1 + result.pow(2))
+	{"asinh", castNone, unary("Asinh", keepsInput, 4)}, // grad * (self.pow(2) + 1).rsqrt()
+	{"acosh", castNone, unary("Acosh", keepsInput, 4)}, // grad * (self.pow(2) - 1).rsqrt()
+	{"atanh", castNone, unary("Atanh", keepsInput, 4)}, // grad * 1 / (1 - self.pow(2))
+	// hardshrink_backward(grad, self, lambd); softshrink likewise
+	{"hardshrink", castNone, unary("Hardshrink", keepsInput, 1)},
+	{"threshold", castNone, unary("Threshold", keepsInput, 1)}, // threshold_backward(grad, self, threshold)
+	// log_sigmoid_backward(grad, self, buffer); no buffer on CUDA
+	{"log_sigmoid", castNone, unary("LogSigmoid", keepsInput, 1)},
+	// cumprod_backward without zeros: reversed_cumsum(output * grad) / input
+	{"cumprod", castFloat, unary("Cumprod", keepsInput, 4)},
+	{"remainder", castNone, runRemainder},                   // self: grad
+	{"bitwise", castNone, runBitwise},                       // integers: no gradient
+	{"logsumexp", castFloat, runLogSumExp},                  // logsumexp_backward
+	{"prod", castResult, runProd},                           // prod_backward
+	{"norm1", castResult, runNorm1},                         // norm_backward with p = 1
+	{"scatter_add", castPromote, runScatterAdd},             // self: grad, src: grad.gather(dim, index)
+	{"roi_align", castFloat, runROIAlign},                   // torchvision/csrc/ops/autograd/roi_align_kernel.cpp
+	{"col2im", castNone, runIm2col},                         // F.fold: cuda/Col2Im.cu resizes as Im2Col.cu does
+	{"local_response_norm", castNone, runLocalResponseNorm}, // composed
+	{"normalize", castNone, runNormalize},                   // composed: self / norm.clamp_min(eps).expand_as(self)
 	{"nll_loss", castNone, func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.nll(in[0], in[1])) }},
 	{"mean_variance_norm", castNone, runMeanVarianceNormalization}, // composed
 }

@@ -20,11 +20,12 @@ const (
 // pointwiseOps are the element-wise operators. Their backward allocations are as measured
 // on an H200 with PyTorch 2.11.
 var pointwiseOps = []op{
-	{"relu", castNone, unary("Relu", keepsResult, 1)},             // threshold_backward(grad, result, 0)
-	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)}, // leaky_relu_backward(grad, self or result, ..., is_result)
-	{"prelu", castLower, runPRelu},                                // _prelu_kernel_backward
-	{"elu", castNone, unary("Elu", keepsInput, 1)},                // elu_backward(grad, ..., self); selu and celu are elu
-	{"gelu", castNone, unary("Gelu", keepsInput, 1)},              // gelu_backward(grad, self)
+	{"relu", castNone, unary("Relu", keepsResult, 1)}, // threshold_backward(grad, result, 0)
+	// leaky_relu_backward(grad, self or result, ..., is_result)
+	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)},
+	{"prelu", castLower, runPRelu},                   // _prelu_kernel_backward
+	{"elu", castNone, unary("Elu", keepsInput, 1)},   // elu_backward(grad, ..., self); selu and celu are elu
+	{"gelu", castNone, unary("Gelu", keepsInput, 1)}, // gelu_backward(grad, self)
 	{"gelu_function", castNone, runGeluFunction},
 	{"silu", castNone, unary("Silu", keepsInput, 1)},               // silu_backward(grad, self)
 	{"mish", castNone, unary("Mish", keepsInput, 1)},               // mish_backward(grad, self)

@@ -31,7 +31,8 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 			cast = append(cast, x)
 		}
 		s := workspace.RNNShape{
-			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16, Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
+			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16, Steps: x.shape[0], Batch: x.shape[1],
+			Input:  x.shape[2],
 			Hidden: c.Args.Hidden, Layers: c.Args.Layers, Both: c.Args.Both,
 			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1,
 		}
@@ -117,7 +118,8 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	var temps []*tensor
 	hold := func(t *tensor) *tensor { temps = append(temps, t); return t }
 	gy := g[0]
-	if gy == nil { // zeros for an output that nothing used, laid out as the output is: with the batch first where the input has it so
+	// zeros for an output that nothing used, laid out as the output is: with the batch first where the input has it so
+	if gy == nil {
 		width := s.Hidden * s.Directions()
 		stride := []int64{s.Batch * width, width, 1}
 		if !x.isContiguous() {

@@ -26,17 +26,28 @@ type optimizerRow struct {
 // optimizerRows follow torch/optim of PyTorch 2.11, in the file named with each. Settings are the optimizers'
 // own options and wd, weight decay that is added to the gradient; AdamW's and Muon's is not, and costs nothing.
 var optimizerRows = []optimizerRow{
-	{name: "sgd", takes: []string{"wd"}, fused: true, foreach: sgdForeach, loop: sgdLoop},                                     // sgd.py
-	{name: "sgdm", takes: []string{"wd", "nesterov"}, fused: true, foreach: sgdForeach, loop: sgdLoop},                        // sgd.py, momentum > 0
-	{name: "adam", states: 2, takes: []string{"wd", "amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},            // adam.py
-	{name: "adamw", states: 2, takes: []string{"amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},                 // adamw.py
-	{name: "rmsprop", states: 1, takes: []string{"wd", "momentum", "centered"}, foreach: lists(keepsGrads, 1), loop: onlyVar}, // rmsprop.py: avg
-	{name: "adagrad", states: 1, takes: []string{"wd"}, eager: true, foreach: adagradForeach, loop: onlyVar},                  // adagrad.py: std
-	{name: "adadelta", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 2), loop: adadeltaLoop},                   // adadelta.py: std, deltas
-	{name: "adamax", states: 2, takes: []string{"wd"}, foreach: adamaxForeach, loop: adamaxLoop},                              // adamax.py
-	{name: "nadam", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 1), loop: adamLoop},                          // nadam.py: exp_avg_sq_sqrt
-	{name: "radam", states: 2, takes: []string{"wd"}, foreach: lists(dropsGrads, 1), loop: radamLoop},                         // radam.py: buffer
-	{name: "adafactor", whole: adafactorStep},                                                                                 // _adafactor.py without foreach
+	// sgd.py
+	{name: "sgd", takes: []string{"wd"}, fused: true, foreach: sgdForeach, loop: sgdLoop},
+	// sgd.py, momentum > 0
+	{name: "sgdm", takes: []string{"wd", "nesterov"}, fused: true, foreach: sgdForeach, loop: sgdLoop},
+	// adam.py
+	{name: "adam", states: 2, takes: []string{"wd", "amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},
+	// adamw.py
+	{name: "adamw", states: 2, takes: []string{"amsgrad"}, fused: true, foreach: adamForeach, loop: adamLoop},
+	// rmsprop.py: avg
+	{name: "rmsprop", states: 1, takes: []string{"wd", "momentum", "centered"}, foreach: lists(keepsGrads, 1),
+		loop: onlyVar},
+	// adagrad.py: std
+	{name: "adagrad", states: 1, takes: []string{"wd"}, eager: true, foreach: adagradForeach, loop: onlyVar},
+	// adadelta.py: std, deltas
+	{name: "adadelta", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 2), loop: adadeltaLoop},
+	{name: "adamax", states: 2, takes: []string{"wd"}, foreach: adamaxForeach, loop: adamaxLoop}, // adamax.py
+	// nadam.py: exp_avg_sq_sqrt
+	{name: "nadam", states: 2, takes: []string{"wd"}, foreach: lists(keepsGrads, 1), loop: adamLoop},
+	// radam.py: buffer
+	{name: "radam", states: 2, takes: []string{"wd"}, foreach: lists(dropsGrads, 1), loop: radamLoop},
+	// _adafactor.py without foreach
+	{name: "adafactor", whole: adafactorStep},
 	{name: "muon", whole: muonStep}, // _muon.py, adamw.py
 }
 

@@ -69,7 +69,8 @@ type Settings struct {
 	ZeroGrads    bool      `json:"zero_grad_zeros,omitempty"` // zero_grad(set_to_none=False)
 	ForLoop      bool      `json:"for_loop,omitempty"`        // optimizers with foreach=False
 	Scaler       bool      `json:"grad_scaler,omitempty"`     // torch.amp.GradScaler
-	DropOutput   bool      `json:"drop_output,omitempty"`     // no Python variable keeps the output: criterion(model(x), labels).backward()
+	// no Python variable keeps the output: criterion(model(x), labels).backward()
+	DropOutput bool `json:"drop_output,omitempty"`
 }
 
 // Check says whether the names that Settings hold are known.

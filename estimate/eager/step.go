@@ -16,10 +16,12 @@ import (
 
 // A Run is what simulating a program gave.
 type Run struct {
-	Log     *timeline.Log
-	Loss    string       // the criterion that was used: one of Losses, auto resolved
-	Saved   int64        // bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
-	SavedBy []int64      // the same by Call.Origin: each storage with the call that saved it first; the loss's are left out
+	Log  *timeline.Log
+	Loss string // the criterion that was used: one of Losses, auto resolved
+	// bytes of the storages that autograd saved in a forward pass and its loss, parameters and buffers left out
+	Saved int64
+	// the same by Call.Origin: each storage with the call that saved it first; the loss's are left out
+	SavedBy []int64
 	BLAS    int          // threads that used cuBLAS
 	DNN     int          // threads that used cuDNN
 	Guesses []aten.Guess // that the run rests on: the program's, and how long its values live
@@ -167,7 +169,8 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			for i, w := range group {
 				weights[i] = values[w]
 			}
-			slices.SortFunc(weights, func(a, b *tensor) int { return cmp.Compare(a.st.block, b.st.block) }) // _flat_weights, as registered
+			// _flat_weights, as registered
+			slices.SortFunc(weights, func(a, b *tensor) int { return cmp.Compare(a.st.block, b.st.block) })
 			r.flatten(weights)
 		}
 	}

@@ -125,7 +125,8 @@ func (e *NoGradientError) Error() string { return e.why }
 func (r *run) noGradient() error {
 	v := &r.prog.Values[r.prog.Outputs[0]]
 	if !v.DType.IsFloat() {
-		return &NoGradientError{fmt.Sprintf("loss: output %q is of %s, which has no gradient: the first output must be of floats", v.Name, v.DType)}
+		return &NoGradientError{fmt.Sprintf("loss: output %q is of %s, which has no gradient: the first "+
+			"output must be of floats", v.Name, v.DType)}
 	}
 	return &NoGradientError{fmt.Sprintf("loss: output %q depends on no parameter through operators that have a gradient",
 		v.Name)}

@@ -54,7 +54,8 @@ func (b *recovery) placeFolded(n *onnxload.Node) {
 	if reads := line.Statements[i].Reads; len(reads) > 0 {
 		st.Kind, st.Targets = pysource.Binding, reads[:1]
 	}
-	if last > 0 && len(st.Targets) > 0 { // a function that began with the call before, bottleneck = self.bn_function(x), may go on
+	// a function that began with the call before, bottleneck = self.bn_function(x), may go on
+	if last > 0 && len(st.Targets) > 0 {
 		before := &b.prog.Calls[last-1]
 		if f := s.At(before.Stack, level); f > 0 && s.At(before.Stack, level-1) == s.At(norm, level-1) &&
 			b.prog.CommonScope(before.Scope, around) == around {

@@ -63,7 +63,8 @@ func TestFoldedLines(t *testing.T) {
 	}
 	const conv = "conv(a, m.conv.weight, -)"
 	for line, want := range map[string]string{
-		"y = self.bn(x)":            "a after " + conv + "|getitem after neg(b)|b after neg(b)", // x = self.conv(x), y = self.bn(x)
+		// x = self.conv(x), y = self.bn(x)
+		"y = self.bn(x)":            "a after " + conv + "|getitem after neg(b)|b after neg(b)",
 		"y = self.bn(self.conv(x))": "a after neg(b)|getitem after neg(b)|b after neg(b)",
 		"y = self.bn(t)":            "a after neg(b)|getitem after neg(b)|b after neg(b)", // t = self.conv(x)
 	} {

@@ -74,7 +74,8 @@ func (b *recovery) index() {
 		if f.Has(module.RunsGraph) {
 			b.captured(n)
 		}
-		if p := within(b.prog.Sources, b.src.Place(n), n.Stack); p != last.Place || i == 0 { // neighbours are of one module as a rule
+		// neighbours are of one module as a rule
+		if p := within(b.prog.Sources, b.src.Place(n), n.Stack); p != last.Place || i == 0 {
 			last = &located{Place: p}
 			b.isCalled(p)
 			b.modules++

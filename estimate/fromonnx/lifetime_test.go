@@ -70,7 +70,8 @@ func TestNamesOfAttention(t *testing.T) {
 	})
 	wantEnds(t, p, "qkv after split(qkv)", "k after permute(k)", "s after softmax(s)", "x after matmul(attn, v)",
 		"o after linear(o, a.proj.weight, -)",
-		"q after linear(o, a.proj.weight, -)", "v after linear(o, a.proj.weight, -)", "kt after linear(o, a.proj.weight, -)", "attn after linear(o, a.proj.weight, -)", "z after neg(z)")
+		"q after linear(o, a.proj.weight, -)", "v after linear(o, a.proj.weight, -)", "kt after linear(o, a.proj.weight, -)",
+		"attn after linear(o, a.proj.weight, -)", "z after neg(z)")
 }
 
 // The name xb goes on through two modules, xb = self.second(self.first(xb)), so it is there when xs and xb are joined.
@@ -135,7 +136,8 @@ func TestNamesInLoops(t *testing.T) {
 	wantEnds(t, mustRecover(t, g),
 		"c1 after split(c1)", "s1 after mul(t1, s1)", "t1 after mul(t1, s1)", "z1 after cat(z1, z1)",
 		"h1 after sin(h1)", "c2 after split(c2)", "b1 after split(c2)", "a1 after split(c2)",
-		"s2 after mul(t2, s2)", "t2 after mul(t2, s2)", "z2 after cat(z2, z2)", "a2 after cat(z2, z2)", "b2 after cat(z2, z2)")
+		"s2 after mul(t2, s2)", "t2 after mul(t2, s2)", "z2 after cat(z2, z2)", "a2 after cat(z2, z2)",
+		"b2 after cat(z2, z2)")
 }
 
 // So it does with what is read twice, unless that is read after the next round: then a list has it.

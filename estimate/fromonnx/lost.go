@@ -20,38 +20,50 @@ func (b *recovery) noteExport() {
 	}
 	if n, size := b.merged(); n > 0 {
 		lost("copies of %d parameters of equal values, %.2f MiB and as much for each gradient and optimizer state", n, size)
-		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %.2f MiB of parameters are missing, with their gradients and optimizer states; export weights that were trained", n, size)
+		say("parameters that several modules read, as the exporter merged tensors of equal values: %d; so %.2f MiB of "+
+			"parameters are missing, with their gradients and optimizer states; export weights that were trained", n, size)
 	}
 	if t := b.src.Tied; t != nil {
 		lost("whether the last layer is the table of embeddings, %.2f MiB", b.mib(t.Head))
-		say("weight %q is taken for a copy of %q that folding of constants transposed, as transformers ties the last layer to the embeddings unless a model says otherwise: both are counted as one; if they are two tensors, %.2f MiB of parameters are missing, with their gradients and optimizer states, and the upper bound has them; to know export with do_constant_folding=False", b.m.Values[t.Head].Name, b.m.Values[t.Table].Name, b.mib(t.Head))
+		say("weight %q is taken for a copy of %q that folding of constants transposed, as transformers ties the last layer "+
+			"to the embeddings unless a model says otherwise: both are counted as one; if they are two tensors, %.2f MiB of "+
+			"parameters are missing, with their gradients and optimizer states, and the upper bound has them; to know export "+
+			"with do_constant_folding=False", b.m.Values[t.Head].Name, b.m.Values[t.Table].Name, b.mib(t.Head))
 	}
 	for _, t := range b.copies() {
 		lost("whether weight %q is %q, %.2f MiB", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
-		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
+		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made "+
+			"two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with "+
+			"do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
 	}
 	if b.src.Train && b.maxima > 0 {
-		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is exported alike and saves its argument and result, which the upper bound has room for", b.maxima)
+		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is "+
+			"exported alike and saves its argument and result, which the upper bound has room for", b.maxima)
 	}
 	if n := b.idleMasks(); n > 0 {
-		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a run, where attention may then save other tensors", n)
+		say("attentions whose mask depends on no input: %d; libraries build such masks for an export and pass none in a "+
+			"run, where attention may then save other tensors", n)
 	}
 	switch {
 	case b.src.Train:
 	case b.prog.Traced():
-		say("which variables of the program keep activations is taken from the lines of its source that the exporter wrote into the file")
+		say("which variables of the program keep activations is taken from the lines of its source that the exporter " +
+			"wrote into the file")
 	default:
-		say("which variables of the program keep activations is guessed by the common style of code: a graph has none, and the peak of an inference may be a tensor or two off")
+		say("which variables of the program keep activations is guessed by the common style of code: a graph has none, and " +
+			"the peak of an inference may be a tensor or two off")
 	}
 	for i, n := range b.nodes {
 		if !b.src.Train && b.facts[i].Has(module.Quantized) {
-			say("the graph computes in integers by its own nodes (%s): the run keeps their results as the graph has them, PyTorch's quantized modules would keep others", n.Op)
+			say("the graph computes in integers by its own nodes (%s): the run keeps their results as the graph has them, "+
+				"PyTorch's quantized modules would keep others", n.Op)
 			break
 		}
 	}
 	if b.src.Train && !b.forTraining() {
 		lost("dropout, if the model has any")
-		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of attention, an export in " +
+		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of " +
+			"attention, an export in " +
 			"evaluation mode left them out, and what they save is not counted"
 		if module.Framework(b.m) == "" {
 			text += "; export with training=torch.onnx.TrainingMode.TRAINING"

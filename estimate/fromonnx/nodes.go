@@ -11,9 +11,10 @@ import (
 // A nodeRow is all that is said of one ONNX operator, but for its types and shapes, which package shape has.
 type nodeRow struct {
 	op     string
-	inputs string                              // what they are: see module.Inputs
-	traits module.Traits                       // what else it is
-	emit   func(b *recovery, n *onnxload.Node) // which PyTorch calls a node stands for that is in no pattern; nil where that is not known
+	inputs string        // what they are: see module.Inputs
+	traits module.Traits // what else it is
+	// which PyTorch calls a node stands for that is in no pattern; nil where that is not known
+	emit func(b *recovery, n *onnxload.Node)
 }
 
 // nodeRows are the operators that most models have, by family; others are in mathNodes, rareNodes, listNodes and

@@ -55,7 +55,8 @@ func matchNoise(b *recovery, i int) {
 			}
 			b.claim(func() {
 				if b.src.Train {
-					b.call(op, aten.Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []aten.ValueID{b.value(x)}, u.Out[0]) // whatever the rate is
+					// whatever the rate is
+					b.call(op, aten.Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []aten.ValueID{b.value(x)}, u.Out[0])
 					return
 				}
 				b.call("dropout", aten.Args{}, []aten.ValueID{b.value(x)}, u.Out[0])

@@ -78,7 +78,8 @@ func matchGelu(b *recovery, i int) {
 			return
 		}
 		members, last = append(members, hi), half
-	} else if half, hi := b.producedBy(o, "Mul"); half != nil && (b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) { // (x * 0.5) * (1+erf)
+	} else if half, hi := b.producedBy(o, "Mul"); half != nil && (b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) {
+		// (x * 0.5) * (1+erf)
 		members = append(members, hi)
 	} else if b.isNumber(o, 0.5) { // x * ((1+erf) * 0.5)
 		outer, oi := b.user(mul.Out[0], "Mul")
@@ -313,7 +314,8 @@ func matchGroupNorm(b *recovery, i int) {
 	members, last := []int{ii, i}, norm.Out[0]
 	if out, oi := b.user(last, "Reshape"); out != nil {
 		members, last = append(members, oi), out.Out[0]
-	} else if !slices.Equal(b.dims(x), b.dims(last)) { // a group for each channel of a sequence: optimizers drop the way back
+	} else if !slices.Equal(b.dims(x), b.dims(last)) {
+		// a group for each channel of a sequence: optimizers drop the way back
 		return
 	}
 	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}

@@ -519,7 +519,8 @@ func TestNormChains(t *testing.T) {
 		fromonnxtest.Weights("gn.bias", 8, 1))
 	each.nodes = append([]onnx.Node{each.nodes[0], each.nodes[1]}, onnx.Op("Mul", "i gn.weight", "w"),
 		onnx.Op("Add", "w gn.bias", "y"))
-	each.name, each.want = "group norm of a group for each channel, without the way back", []string{"group_norm(x, gn.weight, gn.bias)"}
+	each.name, each.want = "group norm of a group for each channel, without the way back",
+		[]string{"group_norm(x, gn.weight, gn.bias)"}
 	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
 	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, -, -)",
 		"reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
@@ -766,7 +767,8 @@ func TestMergedFoldedWeights(t *testing.T) {
 					"y")}})
 		wantCalls(t, p, fmt.Sprintf(conv, "x", "layer.weight"),
 			"batch_norm(_, layer.0.restored_bn.weight, layer.0.restored_bn.bias)", "relu(getitem_3) in place",
-			fmt.Sprintf(conv, "r", want), "batch_norm(_, "+second+".restored_bn.weight, "+second+".restored_bn.bias)", "sigmoid(getitem_6)")
+			fmt.Sprintf(conv, "r", want), "batch_norm(_, "+second+".restored_bn.weight, "+second+".restored_bn.bias)",
+			"sigmoid(getitem_6)")
 		for _, n := range p.Notes {
 			if strings.Contains(n, "several modules") {
 				t.Error(n)

@@ -175,7 +175,8 @@ type recovery struct {
 	widened   int                       // attentions that are taken to multiply in float32
 
 	scopes map[string]int32
-	called map[string]bool // modules that have a forward which calls something, by path: containers such as ModuleList have none
+	// modules that have a forward which calls something, by path: containers such as ModuleList have none
+	called map[string]bool
 	layers map[string]int32
 	places []*located // by node
 

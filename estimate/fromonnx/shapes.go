@@ -190,7 +190,8 @@ func emitExpand(b *recovery, n *onnxload.Node) {
 
 // factories are the operators that fill a new tensor with one number.
 var factories = map[string]bool{
-	"zeros": true, "ones": true, "full": true, "new_zeros": true, "new_ones": true, "new_full": true, "zeros_like": true, "ones_like": true, "full_like": true,
+	"zeros": true, "ones": true, "full": true, "new_zeros": true, "new_ones": true, "new_full": true, "zeros_like": true,
+	"ones_like": true, "full_like": true,
 }
 
 func emitTile(b *recovery, n *onnxload.Node) {

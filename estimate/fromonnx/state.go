@@ -36,7 +36,8 @@ func (b *recovery) orderState() {
 	t := moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
 	moved, home := make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state)) // and the module of each
 	last := "\x00"                                                                   // the module of the value before
-	counted := map[aten.ValueID]bool{}                                               // running variances of norms that count their batches
+	// running variances of norms that count their batches
+	counted := map[aten.ValueID]bool{}
 	for _, i := range module.BatchCounters(b.m.Producer, len(state), func(i int) (string, bool) {
 		return b.prog.Values[state[i]].Name, b.prog.Values[state[i]].Kind == aten.Buffer
 	}) {

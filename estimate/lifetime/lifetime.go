@@ -16,8 +16,9 @@ import (
 //   - what is passed into a module lives until the module returns: nn.Module.__call__ has it in a tuple of arguments;
 //   - what is used once lives until then: x = f(x), or an expression's temporary;
 //   - what is used twice or more is a variable of its own, such as a skip connection. It lives to
-//     the end of the function that made it, in a loop to where the next round assigns it, unless its last use is one that replaces it: an
-//     operator whose result has the same shape (x = x + f(x)). A list may have it all the same: see listed;
+//     the end of the function that made it, in a loop to where the next round assigns it, unless its last use is one
+//     that replaces it: an operator whose result has the same shape (x = x + f(x)). A list may have it all the same:
+//     see listed;
 //   - so is what has a name of its own for another reason: see variables.
 //
 // Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
@@ -99,15 +100,17 @@ type lives struct {
 	asked map[[2]int32]bool // by a module's first call and value: see throughModule
 	seen  []int32           // by value: for a walk over the calls
 
-	rank   []int32                // by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
-	unread map[int32]int32        // by call: the last call that its unread results live to, as far as names say
-	output []bool                 // by value, where lines are known
-	search []int32                // by value: the last search that saw it
-	stamp  int32                  // of the search
-	chosen []choice               // by rules that are on
-	passed []choice               // by unproven ones that are not
-	open   map[aten.ValueID]int32 // where lines are known: values that they leave to guesses, and the last call that these may go to
-	work   int64                  // steps that names may still take
+	// by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
+	rank   []int32
+	unread map[int32]int32 // by call: the last call that its unread results live to, as far as names say
+	output []bool          // by value, where lines are known
+	search []int32         // by value: the last search that saw it
+	stamp  int32           // of the search
+	chosen []choice        // by rules that are on
+	passed []choice        // by unproven ones that are not
+	// where lines are known: values that they leave to guesses, and the last call that these may go to
+	open map[aten.ValueID]int32
+	work int64 // steps that names may still take
 }
 
 func livesOf(p *aten.Program) *lives {

@@ -11,12 +11,15 @@ import (
 //   - what multiplies another activation, attn @ v or scaled_dot_product_attention(q, k, v): the names are not assigned
 //     again before the function returns;
 //   - what is taken out of a tuple, q, k, v = qkv.unbind(0) or x1, x2 = x.chunk(2): see unpacking;
-//   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention makes;
+//   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention
+//     makes;
 //   - the parts of a list that modules made and cat joins: the list is a variable; see beside for its end;
-//   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are done;
-//   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see joined;
-//   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a function begins
-//     with them: see preactivation.
+//   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are
+//     done;
+//   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see
+//     joined;
+//   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a
+//     function begins with them: see preactivation.
 //
 // In a loop over modules each of them lives until the next round assigns it.
 func (l *lives) variables() {
@@ -173,7 +176,8 @@ func (l *lives) throughModule(i int32, v aten.ValueID) (out aten.ValueID, made i
 		return aten.NoValue, -1
 	}
 	st := l.steps[k][stepOf(l.steps[k], i)]
-	if ask := [2]int32{st.first, int32(v)}; l.reader[v] > st.last || l.asked[ask] { // once is enough for all calls of the module
+	// once is enough for all calls of the module
+	if ask := [2]int32{st.first, int32(v)}; l.reader[v] > st.last || l.asked[ask] {
 		return aten.NoValue, -1
 	} else if l.asked == nil {
 		l.asked = map[[2]int32]bool{ask: true}

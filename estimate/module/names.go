@@ -18,12 +18,13 @@ var bufferTails = map[string]bool{
 	"token_type_ids":          true,
 	"masked_bias":             true, // transformers: GPT-2 before 4.36
 	"embed_scale":             true, // transformers: Gemma's scaled embeddings
-	"embed_positions":         true, // transformers: GPT-J's table of sinusoids; as a module, its table is embed_positions.weight
-	"causal_mask":             true,
-	"mask":                    true,
-	"pe":                      true, // PyTorch's tutorial: sinusoidal positions
-	"pixel_mean":              true, // detectron2, segment-anything
-	"pixel_std":               true,
+	// transformers: GPT-J's table of sinusoids; as a module, its table is embed_positions.weight
+	"embed_positions": true,
+	"causal_mask":     true,
+	"mask":            true,
+	"pe":              true, // PyTorch's tutorial: sinusoidal positions
+	"pixel_mean":      true, // detectron2, segment-anything
+	"pixel_std":       true,
 }
 
 // isBufferName reports whether a module that names a tensor so does not train it. transformers' rotary embeddings
@@ -40,9 +41,13 @@ var folded = map[string]bool{
 	"val": true, "lifted_tensor": true, "scalar_tensor_default": true, "max_val_cast": true, "min_val_cast": true,
 	"unsqueeze": true, "squeeze": true, "transpose": true, "permute": true, "view": true, "reshape": true, "expand": true,
 	"slice": true, "select": true, "index": true, "cat": true, "stack": true, "clone": true, "to": true, "_to_copy": true,
-	"full": true, "full_like": true, "zeros": true, "zeros_like": true, "ones": true, "ones_like": true, "new_ones": true, "new_zeros": true,
-	"arange": true, "linspace": true, "add": true, "sub": true, "mul": true, "div": true, "neg": true, "pow": true, "exp": true, "log": true,
-	"cos": true, "sin": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "triu": true, "tril": true, "where": true, "masked_fill": true,
-	"ge": true, "gt": true, "le": true, "lt": true, "eq": true, "ne": true, "logical_not": true, "logical_and": true, "bitwise_and": true,
+	"full": true, "full_like": true, "zeros": true, "zeros_like": true, "ones": true, "ones_like": true, "new_ones": true,
+	"new_zeros": true,
+	"arange":    true, "linspace": true, "add": true, "sub": true, "mul": true, "div": true, "neg": true, "pow": true,
+	"exp": true, "log": true,
+	"cos": true, "sin": true, "sqrt": true, "rsqrt": true, "reciprocal": true, "triu": true, "tril": true, "where": true,
+	"masked_fill": true,
+	"ge":          true, "gt": true, "le": true, "lt": true, "eq": true, "ne": true, "logical_not": true,
+	"logical_and": true, "bitwise_and": true,
 	"repeat": true, "flatten": true, "outer": true, "matmul": true, "bmm": true, "polar": true,
 }

@@ -14,7 +14,9 @@ type Place struct {
 	Call   string // the PyTorch operation: "conv2d_3", unique in the graph; "" when unknown
 	Op     string // its operator: "conv2d"; "" when unknown
 	Cut    bool   // the file's record of where it is ends early: it may be in modules within this one
-	Around string // module, with a slash where the path of one whose forward runs around it ends: "layer1/.0/.conv1"; a ModuleList has none
+	// module, with a slash where the path of one whose forward runs around it ends: "layer1/.0/.conv1"; a ModuleList has
+	// none
+	Around string
 
 	guessed bool // by the name of a parameter, which says no more than module
 }

@@ -28,6 +28,7 @@ type Layer struct {
 	Params     int64    `json:"parameters"`
 	ParamBytes int64    `json:"parameter_bytes"`
 	Activation int64    `json:"activation_bytes"`
-	SavedBytes int64    `json:"saved_bytes"`        // what autograd keeps for backward, each storage with the layer that saved it first
-	InPlace    bool     `json:"in_place,omitempty"` // its output takes the storage of its input
+	// what autograd keeps for backward, each storage with the layer that saved it first
+	SavedBytes int64 `json:"saved_bytes"`
+	InPlace    bool  `json:"in_place,omitempty"` // its output takes the storage of its input
 }

@@ -18,7 +18,8 @@ type LoRA struct {
 	Targets string  // the last names of modules, or whole ones: see targeted
 	Dropout float64 // lora_dropout
 	Bias    string  // which of the model's own biases train beside: one of Biases, "" is none
-	Base    string  // how bitsandbytes stores the weights of the base's linear layers: one of aten.Stored, "" is as they are
+	// how bitsandbytes stores the weights of the base's linear layers: one of aten.Stored, "" is as they are
+	Base string
 }
 
 // Biases are the values of LoraConfig.bias.
@@ -218,8 +219,9 @@ func moduleOf(parameter string) string {
 // adapters are what adapt has made so far.
 type adapters struct {
 	LoRA
-	prog    *aten.Program
-	pairs   map[aten.ValueID][2]aten.ValueID // A and B, by the weight beside them: a module that is called twice has one pair
+	prog *aten.Program
+	// A and B, by the weight beside them: a module that is called twice has one pair
+	pairs   map[aten.ValueID][2]aten.ValueID
 	scaling aten.ValueID
 }
 

@@ -81,7 +81,8 @@ func TestLoRA(t *testing.T) {
 
 func TestLoRAThatIsNone(t *testing.T) {
 	for lora, want := range map[string]string{
-		"r=0,targets=a": "is not a rank", "targets=a": "r is missing", "r=4": "targets is missing", "r=4,targets=(": "missing closing",
+		"r=0,targets=a": "is not a rank", "targets=a": "r is missing", "r=4": "targets is missing",
+		"r=4,targets=(":           "missing closing",
 		"r=4,targets=a,dropout=1": "probability below 1", "r=4,targets=a,bias=some": "want one of none, all, lora_only",
 		"q": "is not a setting", "rank=3": "unknown setting", "r=4,targets=a,alpha=x": "is not a number",
 		"r=4,targets=v_proj": `is the name of no linear layer, one is "head"`,

@@ -16,14 +16,17 @@ import (
 
 // A Plan says how a step departs from the plain one. The zero Plan is the plain step.
 type Plan struct {
-	TrainOnly  string `json:"train_only,omitempty"` // only the parameters whose names it matches have requires_grad; "" is all
-	Freeze     string `json:"freeze,omitempty"`     // those that it matches have not
-	Checkpoint string `json:"checkpoint,omitempty"` // modules under torch.utils.checkpoint: their whole names, Blocks, or Blocks and ":8", the first of them
-	LoRA       string `json:"lora,omitempty"`       // adapters of low rank, as ParseLoRA takes them
+	// only the parameters whose names it matches have requires_grad; "" is all
+	TrainOnly string `json:"train_only,omitempty"`
+	Freeze    string `json:"freeze,omitempty"` // those that it matches have not
+	// modules under torch.utils.checkpoint: their whole names, Blocks, or Blocks and ":8", the first of them
+	Checkpoint string `json:"checkpoint,omitempty"`
+	LoRA       string `json:"lora,omitempty"` // adapters of low rank, as ParseLoRA takes them
 
 	Compile bool `json:"compile,omitempty"` // torch.compile(model)
 
-	GPUs     int    `json:"gpus,omitempty"`                    // how many train together, each with a batch of its own; below 2 is one alone
+	// how many train together, each with a batch of its own; below 2 is one alone
+	GPUs     int    `json:"gpus,omitempty"`
 	Parallel string `json:"parallel,omitempty"`                // how: one of Schemes; "" is DDP
 	Bucket   int64  `json:"bucket_cap_bytes,omitempty"`        // DDP's bucket_cap_mb; 0 is its default, 25 MiB
 	View     bool   `json:"gradient_as_bucket_view,omitempty"` // DDP's setting of that name

@@ -3,15 +3,18 @@ package pysource
 import "strings"
 
 // notTensors are names that are no tensor of the program's, wherever they stand.
-var notTensors = set("None True False self cls torch F nn np math functional einops if else in is not and or for lambda await async print super")
+var notTensors = set("None True False self cls torch F nn np math functional einops if else in is not and or for " +
+	"lambda await async print super")
 
 // sizesOf are methods and functions whose further arguments are sizes and places, and functions of Python's that give
 // no tensor.
-var sizesOf = set("view reshape expand permute transpose flatten unflatten repeat unsqueeze squeeze chunk split narrow size swapaxes movedim roll tile to type " +
+var sizesOf = set("view reshape expand permute transpose flatten unflatten repeat unsqueeze squeeze chunk split " +
+	"narrow size swapaxes movedim roll tile to type " +
 	"range len int float bool isinstance enumerate zip min max sum getattr hasattr tuple list type str print")
 
 // builtins are functions of Python's, which call nothing.
-var builtins = set("range len int float bool isinstance enumerate zip min max sum getattr hasattr tuple list dict set type str print reversed sorted any all abs super slice map")
+var builtins = set("range len int float bool isinstance enumerate zip min max sum getattr hasattr tuple list dict " +
+	"set type str print reversed sorted any all abs super slice map")
 
 // aspects are attributes of tensors that are no tensors.
 var aspects = set("shape size dtype device dim ndim numel is_cuda requires_grad training config")

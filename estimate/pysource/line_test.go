@@ -96,7 +96,8 @@ func TestLines(t *testing.T) {
 
 // No line makes the parser panic, or take long.
 func FuzzLine(f *testing.F) {
-	for _, s := range []string{"x, *y = f(self.a(b[1:], *c, k=d)); z @= w", "for x in y: a = b if c else lambda q: r", "((((,=:=)]}", "x = \"\"\"a\\", "{a: b for a, b in c}[d](e)", "x,*y=(a([]c,k=d)) z H= w"} {
+	for _, s := range []string{"x, *y = f(self.a(b[1:], *c, k=d)); z @= w", "for x in y: a = b if c else lambda q: r",
+		"((((,=:=)]}", "x = \"\"\"a\\", "{a: b for a, b in c}[d](e)", "x,*y=(a([]c,k=d)) z H= w"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -145,7 +145,8 @@ func (b *binder) batchWithoutSymbol(leads []lead) error {
 	}
 	for _, id := range b.f.m.Graph.Inputs {
 		if b.f.m.Values[id].Name == fixed {
-			return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension", fixed, b.f.typeOf(id).Shape)
+			return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension",
+				fixed, b.f.typeOf(id).Shape)
 		}
 	}
 	return nil

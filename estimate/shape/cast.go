@@ -29,9 +29,12 @@ func castV1(c *call) error {
 }
 
 var castNames = map[string]onnxload.DType{
-	"FLOAT": onnxload.Float32, "UINT8": onnxload.Uint8, "INT8": onnxload.Int8, "UINT16": onnxload.Uint16, "INT16": onnxload.Int16,
-	"INT32": onnxload.Int32, "INT64": onnxload.Int64, "STRING": onnxload.String, "BOOL": onnxload.Bool, "FLOAT16": onnxload.Float16,
-	"DOUBLE": onnxload.Float64, "UINT32": onnxload.Uint32, "UINT64": onnxload.Uint64, "COMPLEX64": onnxload.Complex64, "COMPLEX128": onnxload.Complex128,
+	"FLOAT": onnxload.Float32, "UINT8": onnxload.Uint8, "INT8": onnxload.Int8, "UINT16": onnxload.Uint16,
+	"INT16": onnxload.Int16,
+	"INT32": onnxload.Int32, "INT64": onnxload.Int64, "STRING": onnxload.String, "BOOL": onnxload.Bool,
+	"FLOAT16": onnxload.Float16,
+	"DOUBLE":  onnxload.Float64, "UINT32": onnxload.Uint32, "UINT64": onnxload.Uint64, "COMPLEX64": onnxload.Complex64,
+	"COMPLEX128": onnxload.Complex128,
 }
 
 func cast(c *call) error {

@@ -173,13 +173,16 @@ func TestDeepBodies(t *testing.T) {
 		fmt.Fprintf(&b, "graph g%d\nin i%d:int64:- c%d:bool:- h%d\ny%d = Loop n _ h%d body=&g%d\nout c%d y%d\n", i, i, i, i,
 			i, i, i+1, i, i)
 	}
-	b.WriteString("graph g21\nin i21:int64:- c21:bool:- h21\ntwo = SequenceConstruct h21 h21\nw = ConcatFromSequence two axis=1\nout c21 w\n")
+	b.WriteString("graph g21\nin i21:int64:- c21:bool:- h21\ntwo = SequenceConstruct h21 h21\nw = ConcatFromSequence " +
+		"two axis=1\nout c21 w\n")
 	r := mustInfer(t, b.String(), Options{})
 	if got := r.typeOf(t, "y0"); got != "2,?" && got != "*" {
 		t.Errorf("y0 is %s", got)
 	}
 	start := time.Now()
-	r = mustInfer(t, strings.NewReplacer("1000000", "2", "axis=1", "axis=0 new_axis=1", "w = Concat", "ww = Concat", "c21 w", "c21 h21").Replace(b.String()), Options{}) // 2^20 runs of the innermost body
+	// 2^20 runs of the innermost body
+	r = mustInfer(t, strings.NewReplacer("1000000", "2", "axis=1", "axis=0 new_axis=1", "w = Concat", "ww = Concat",
+		"c21 w", "c21 h21").Replace(b.String()), Options{})
 	if d := time.Since(start); d > 5*time.Second {
 		t.Errorf("20 loops of 2 iterations took %v", d)
 	}

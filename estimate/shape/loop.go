@@ -24,7 +24,8 @@ func inferLoop(c *call) error {
 	carried := len(c.node.In) - 2
 	scans := len(c.node.Out) - carried
 	if carried < 0 || scans < 0 {
-		return fmt.Errorf("%d inputs and %d outputs, wanted a trip count, a condition and as many outputs as carried values or more", len(c.node.In), len(c.node.Out))
+		return fmt.Errorf("%d inputs and %d outputs, wanted a trip count, a condition and as many outputs as "+
+			"carried values or more", len(c.node.In), len(c.node.Out))
 	}
 	g, err := c.body("body", 2+carried, 1+carried+scans)
 	if err != nil {

@@ -142,7 +142,8 @@ func (v *Const) pick(shape []int64, n, start int, step []int) *Const {
 
 // expand returns v broadcast to shape, of n elements.
 func (v *Const) expand(shape []int64, n int) *Const {
-	if slices.Equal(v.Shape, shape) { // as many elements are not enough: of a tensor without any, other dimensions may stretch
+	// as many elements are not enough: of a tensor without any, other dimensions may stretch
+	if slices.Equal(v.Shape, shape) {
 		return v
 	}
 	return v.pick(shape, n, 0, v.stretched(shape))

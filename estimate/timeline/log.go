@@ -276,7 +276,8 @@ func (l *Log) Timeline() *Timeline {
 			switch e.Kind {
 			case Alloc:
 				r := l.Of(block)
-				e.Category, e.Layer, e.Block, e.Bytes, e.Plan, e.Stream = r.Category, r.Layer, block, r.Bytes, l.Plan(block), r.Stream
+				e.Category, e.Layer, e.Block, e.Bytes, e.Plan, e.Stream = r.Category, r.Layer, block, r.Bytes, l.Plan(block),
+					r.Stream
 				block++
 			case Free:
 				e.Layer, e.Block = entry.layer(), s.Block(entry)

@@ -26,7 +26,8 @@ func newConv(c *Call, i int, x, w, y *Tensor) conv {
 		stride, dilation = append([]int64{1}, stride...), append([]int64{1}, dilation...)
 	}
 	v.ConvShape = ConvShape{
-		Elem: x.Elem, Float16: x.DType == "float16", X: v.x.Shape, W: v.w.Shape, Y: v.g.Shape, Stride: stride, Dilation: dilation,
+		Elem: x.Elem, Float16: x.DType == "float16", X: v.x.Shape, W: v.w.Shape, Y: v.g.Shape, Stride: stride,
+		Dilation:   dilation,
 		Transposed: c.flag(i + 3), Groups: max(c.int(i+5), 1),
 	}
 	v.ChannelsLast = !v.raised && (x.ChannelsLast || w.ChannelsLast)
@@ -139,7 +140,8 @@ func (k *Kernels) denseBackward(c *Call, v conv) {
 		hold = append(hold, k.copyTo(x, l))
 		x = x.in(l)
 	}
-	if g.ChannelsLast != x.ChannelsLast { // grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
+	// grad_output.to(input.suggest_memory_format()), also of one channel, where only strides differ
+	if g.ChannelsLast != x.ChannelsLast {
 		hold = append(hold, k.take(g.Bytes()))
 		g = NewTensor(g.DType, g.Shape, convLay(x, x)(g.Shape), false)
 	}

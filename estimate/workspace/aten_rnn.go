@@ -17,7 +17,8 @@ var atenRNN = []operator{
 func newRNN(c *Call, x *Tensor, i int) RNNShape {
 	kinds := []RNNKind{ElmanRNN, ElmanRNN, LSTM, GRU} // cudnnRNNMode_t: relu, tanh, LSTM, GRU
 	s := RNNShape{
-		Kind: kinds[c.int(i)&3], Elem: x.Elem, Float16: x.DType == "float16", Steps: x.size(0), Batch: x.size(1), Input: x.size(2),
+		Kind: kinds[c.int(i)&3], Elem: x.Elem, Float16: x.DType == "float16", Steps: x.size(0), Batch: x.size(1),
+		Input:  x.size(2),
 		Hidden: c.int(i + 1), Layers: c.int(i + 3), Both: c.flag(i + 7),
 		Dropout: c.arg(i+5).Float > 0 && c.flag(i+6) && c.int(i+3) > 1,
 	}

@@ -60,13 +60,13 @@ func attentionOrder(c gpu.Capability) [3]AttentionBackend {
 // takes reports whether a kernel takes these arguments on devices of a capability. Those of 16 bits that are no
 // float16 are bfloat16.
 //
-//   - cuDNN's (can_use_cudnn_attention): 16 bits on 8.0 and later, heads in eights of up to 128, or 256 on 9.0 (measured with 160 and 256),
-//     any dropout (measured with 0.1), masks that want no gradient;
-//   - flash attention (can_use_flash_attention): 16 bits on 8.0 and later, heads of up to 256, no mask; in training 8.6 to 8.9 and
-//     12.x refuse heads of 193 to 224, for which they have too little shared memory;
-//   - the memory-efficient kernel (can_use_mem_efficient_attention): bfloat16 on 8.0 and later, equal numbers of heads, heads in
-//     multiples of what its matrix instructions load (minimum_gemm_alignment): 8 of 16 bits, 4 of float32 where tensor cores have
-//     TF32, from 8.0 on, and 1 before. It alone has a gradient for the mask.
+//   - cuDNN's (can_use_cudnn_attention): 16 bits on 8.0 and later, heads in eights of up to 128, or 256 on 9.0
+//     (measured with 160 and 256), any dropout (measured with 0.1), masks that want no gradient;
+//   - flash attention (can_use_flash_attention): 16 bits on 8.0 and later, heads of up to 256, no mask; in training 8.6
+//     to 8.9 and 12.x refuse heads of 193 to 224, for which they have too little shared memory;
+//   - the memory-efficient kernel (can_use_mem_efficient_attention): bfloat16 on 8.0 and later, equal numbers of heads,
+//     heads in multiples of what its matrix instructions load (minimum_gemm_alignment): 8 of 16 bits, 4 of float32
+//     where tensor cores have TF32, from 8.0 on, and 1 before. It alone has a gradient for the mask.
 func (a AttentionShape) takes(b AttentionBackend, c gpu.Capability) bool {
 	half, ampere := a.Elem == 2, c.AtLeast(8, 0)
 	switch b {

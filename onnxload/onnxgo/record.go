@@ -31,7 +31,8 @@ type Options struct {
 // otherwise: the shape of a weight comes from its tensor, or from opts.
 func (b *Backend) Model(m *onnx.Model, opts Options) (*onnxload.Model, error) {
 	if opts.Opset <= 0 {
-		return nil, errors.New("onnxgo: Options.Opset is not set, and onnx-go does not tell which operator set the model imports")
+		return nil, errors.New("onnxgo: Options.Opset is not set, and onnx-go does not tell which operator " +
+			"set the model imports")
 	}
 	data, err := b.encode(m, opts)
 	if err != nil {
@@ -133,7 +134,8 @@ func carried(n graph.Node) tensor.Tensor {
 var dtypes = map[tensor.Dtype]onnxload.DType{
 	tensor.Float32: onnxload.Float32, tensor.Float64: onnxload.Float64, tensor.Bool: onnxload.Bool,
 	tensor.Int8: onnxload.Int8, tensor.Int16: onnxload.Int16, tensor.Int32: onnxload.Int32, tensor.Int64: onnxload.Int64,
-	tensor.Uint8: onnxload.Uint8, tensor.Uint16: onnxload.Uint16, tensor.Uint32: onnxload.Uint32, tensor.Uint64: onnxload.Uint64,
+	tensor.Uint8: onnxload.Uint8, tensor.Uint16: onnxload.Uint16, tensor.Uint32: onnxload.Uint32,
+	tensor.Uint64:    onnxload.Uint64,
 	tensor.Complex64: onnxload.Complex64, tensor.Complex128: onnxload.Complex128, tensor.String: onnxload.String,
 }
 

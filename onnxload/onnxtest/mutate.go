@@ -167,14 +167,16 @@ func (m *message) places(out map[kindOfField][]place, names *[][]byte) {
 
 var (
 	oddNumbers = []uint64{
-		0, 1, 2, 3, 5, 7, 11, 13, 16, 28, 255, 1000, 4096, 1 << 16, 1 << 20, 1 << 31, 1 << 33, 1 << 40, 1 << 62, 1<<63 - 1, 1 << 63,
+		0, 1, 2, 3, 5, 7, 11, 13, 16, 28, 255, 1000, 4096, 1 << 16, 1 << 20, 1 << 31, 1 << 33, 1 << 40, 1 << 62, 1<<63 - 1,
+		1 << 63,
 		math.MaxUint64, math.MaxUint64 - 1, math.MaxUint64 - 2,
 	}
 	oddFloats = []float32{float32(math.NaN()), float32(math.Inf(1)), 0, -1, 1e30, 0.5, 3}
 	oddNames  = []string{
 		"", "\x1b[31mred", "a\nb", "x\r\ny", "\x00", "del\x7f", "\u009b31m", "\u202eabc", strings.Repeat("n",
 			5000), "../../../etc/passwd", "\xff\xfe",
-		"ij,jk->ik", "...i,...i->...", "Loop", "If", "Scan", "Reshape", "Expand", "ConstantOfShape", "Tile", "Range", "Einsum", "Split", "Resize", "Concat",
+		"ij,jk->ik", "...i,...i->...", "Loop", "If", "Scan", "Reshape", "Expand", "ConstantOfShape", "Tile", "Range",
+		"Einsum", "Split", "Resize", "Concat",
 		"MatMul", "Gather", "LSTM", "Attention", "Pad", "com.microsoft", "batch", "9999999999999999999", "a*b+1",
 	}
 )

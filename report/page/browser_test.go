@@ -65,7 +65,8 @@ func open(t testing.TB, p *Page, width, height int64) *tab {
 	t.Cleanup(cancelAlloc)
 	ctx, cancel := chromedp.NewContext(alloc)
 	t.Cleanup(cancel)
-	ctx, cancelTime := context.WithTimeout(ctx, 3*time.Minute) // against a browser that hangs, not one that others leave little time
+	// against a browser that hangs, not one that others leave little time
+	ctx, cancelTime := context.WithTimeout(ctx, 3*time.Minute)
 	t.Cleanup(cancelTime)
 	b := &tab{ctx: ctx}
 	err := chromedp.Listen(ctx, func(ev any) {
@@ -230,7 +231,8 @@ func samplePage(t *timeline.Timeline) *Page {
 // goTo chooses what the picture goes to.
 func (b *tab) goTo(t testing.TB, name string) {
 	t.Helper()
-	b.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{ const s = document.getElementById("phases"); s.value = [...s.options].find(x => x.textContent.startsWith(%q)).value; s.dispatchEvent(new Event("change")) }`, name)))
+	b.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`{ const s = document.getElementById("phases"); s.value = `+
+		`[...s.options].find(x => x.textContent.startsWith(%q)).value; s.dispatchEvent(new Event("change")) }`, name)))
 }
 
 // Hover, keys, search, sorting, phases and themes do what they say.
@@ -244,7 +246,8 @@ func TestPage(t *testing.T) {
 		t.Errorf("heading %q", got)
 	}
 	// The browser's sums are those of the timeline.
-	rows := eval[string](t, b, `[...document.querySelectorAll("#breakdown tbody tr")].map(r => r.cells[0].textContent + " " + r.cells[1].textContent).join(", ")`)
+	rows := eval[string](t, b, `[...document.querySelectorAll("#breakdown tbody tr")].map(r => r.cells[0].textContent + `+
+		`" " + r.cells[1].textContent).join(", ")`)
 	_, at := tl.Peak()
 	by := tl.ByCategory(at)
 	if want := fmt.Sprintf("activations %s, parameters %s, gradients %s", report.Size(by[timeline.Activation]),
@@ -265,7 +268,8 @@ func TestPage(t *testing.T) {
 		{"ArrowDown", "block6.conv, 7.00 MiB, parameters, from event 6 (load) to the end"}, {"p", "event 82,"}, {"Escape",
 			"The whole run: 260 events."},
 	} {
-		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+k.js+`", bubbles: true, cancelable: true})); true`)
+		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+k.js+
+			`", bubbles: true, cancelable: true})); true`)
 		if got := text("status"); !strings.Contains(got, k.want) {
 			t.Errorf("%s says %q, wanted %q", k.js, got, k.want)
 		}
@@ -275,14 +279,19 @@ func TestPage(t *testing.T) {
 	if got := text("status"); !strings.Contains(got, "11 of 20 layers match, with 77 allocations") {
 		t.Errorf("search says %q", got)
 	}
-	if n := eval[int](t, b, `[...document.querySelectorAll("table.big")].find(x => x.classList.contains("layers")).querySelectorAll("tbody tr:not([hidden])").length`); n != 11 {
+	if n := eval[int](t, b, `[...document.querySelectorAll("table.big")].find(x => `+
+		`x.classList.contains("layers")).querySelectorAll("tbody tr:not([hidden])").length`); n != 11 {
 		t.Errorf("%d rows are left, wanted 11", n)
 	}
 	b.shot(t, "search")
-	b.do(t, chromedp.Evaluate[chromedp.Void](`const f = document.getElementById("find"); f.value = ""; f.dispatchEvent(new Event("input"))`))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`const f = document.getElementById("find"); f.value = ""; `+
+		`f.dispatchEvent(new Event("input"))`))
 	// Sorting.
 	sorted := func(column int) string {
-		return eval[string](t, b, fmt.Sprintf(`(() => { const tb = [...document.querySelectorAll("table.big")].find(x => x.classList.contains("layers")); tb.tHead.rows[0].cells[%d].querySelector("button").click(); return tb.tHead.rows[0].cells[%d].getAttribute("aria-sort") + " " + tb.tBodies[0].rows[0].cells[0].textContent })()`, column, column))
+		return eval[string](t, b, fmt.Sprintf(`(() => { const tb = [...document.querySelectorAll("table.big")].find(x => `+
+			`x.classList.contains("layers")); tb.tHead.rows[0].cells[%d].querySelector("button").click(); return `+
+			`tb.tHead.rows[0].cells[%d].getAttribute("aria-sort") + " " + tb.tBodies[0].rows[0].cells[0].textContent })()`,
+			column, column))
 	}
 	for _, c := range []struct {
 		column int
@@ -298,12 +307,14 @@ func TestPage(t *testing.T) {
 	if got := text("status"); !strings.Contains(got, "step 2 forward") {
 		t.Errorf("phase says %q", got)
 	}
-	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#legend button")].find(x => x.textContent === "activations").click()`))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll("#legend button")].find(x => x.textContent `+
+		`=== "activations").click()`))
 	if got := text("status"); got != "Coloured: activations." {
 		t.Errorf("legend says %q", got)
 	}
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.getElementById("theme").click()`))
-	if got := eval[string](t, b, `document.documentElement.dataset.theme + " " + getComputedStyle(document.body).backgroundColor`); got != "dark rgb(15, 19, 24)" {
+	if got := eval[string](t, b, `document.documentElement.dataset.theme + " " + `+
+		`getComputedStyle(document.body).backgroundColor`); got != "dark rgb(15, 19, 24)" {
 		t.Errorf("theme %q", got)
 	}
 	b.shot(t, "dark")
@@ -325,7 +336,8 @@ func TestTwoRuns(t *testing.T) {
 		t.Errorf("%d plots", n)
 	}
 	b.shot(t, "two")
-	b.do(t, chromedp.Evaluate[chromedp.Void](`const s = document.getElementById("run"); s.value = "1"; s.dispatchEvent(new Event("change"))`))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`const s = document.getElementById("run"); s.value = "1"; `+
+		`s.dispatchEvent(new Event("change"))`))
 	if got := eval[string](t, b, `document.getElementById("status").textContent`); !strings.HasPrefix(got,
 		"measured: event 82") {
 		t.Errorf("the other run says %q", got)
@@ -341,8 +353,10 @@ func TestTwoKindsOfRuns(t *testing.T) {
 	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: tl, Trace: recorded(tl, 2), Inferred: true})
 	b := open(t, p, 390, 800)
 	choose := func(run string) string {
-		b.do(t, chromedp.Evaluate[chromedp.Void](`{ const s = document.getElementById("run"); s.value = "`+run+`"; s.dispatchEvent(new Event("change")) }`))
-		return eval[string](t, b, `["bands", "flames", "frees"].map(x => document.getElementById(x).hidden).join() + " " + document.getElementById("bands").textContent`)
+		b.do(t, chromedp.Evaluate[chromedp.Void](`{ const s = document.getElementById("run"); s.value = "`+run+
+			`"; s.dispatchEvent(new Event("change")) }`))
+		return eval[string](t, b, `["bands", "flames", "frees"].map(x => document.getElementById(x).hidden).join() + " " + `+
+			`document.getElementById("bands").textContent`)
 	}
 	if got := choose("0"); got != "true,true,true Show segments" {
 		t.Errorf("of the prediction: %s", got)
@@ -361,7 +375,8 @@ func TestTwoKindsOfRuns(t *testing.T) {
 		t.Errorf("%q is said of the prediction's", got)
 	}
 	if wide := eval[float64](t, b,
-		`Math.max(...[...document.querySelectorAll("#breakdown, #largest, #plot, .tools")].map(x => x.getBoundingClientRect().right)) - innerWidth`); wide > 0 {
+		`Math.max(...[...document.querySelectorAll("#breakdown, #largest, #plot, .tools")].map(x => `+
+			`x.getBoundingClientRect().right)) - innerWidth`); wide > 0 {
 		t.Errorf("the page is %.0f pixels too wide", wide)
 	}
 	b.shot(t, "narrow")
@@ -387,7 +402,8 @@ func TestHostileNames(t *testing.T) {
 		`document.querySelector(".u-over").getBoundingClientRect().bottom - 2`)))
 	b.do(t, chromedp.SendKeys("#find", "<img"))
 	b.shot(t, "hostile")
-	if got := eval[string](t, b, `String(window.hacked) + document.images.length + document.scripts.length`); got != "undefined03" {
+	if got := eval[string](t, b, `String(window.hacked) + document.images.length + `+
+		`document.scripts.length`); got != "undefined03" {
 		t.Errorf("a name became markup: %q", got)
 	}
 	if got := eval[bool](t, b, `/[\u0000-\u0008\u000e-\u001f\u202e]/.test(document.body.innerText)`); got {
@@ -407,9 +423,13 @@ func TestManyEvents(t *testing.T) {
 	b := open(t, samplePage(tl), 1600, 900)
 	waited := eval[float64](t, b, `performance.timing.domContentLoadedEventEnd - performance.timing.navigationStart`)
 	loaded := b.work(t)
-	took := eval[float64](t, b, `(() => { const t0 = performance.now(); for (let i = 0; i < 5; i++) document.getElementById("in").click(); for (let i = 0; i < 5; i++) document.getElementById("out").click(); document.getElementById("all").click(); return new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(performance.now() - t0)))) })()`, chromedp.EvalAwaitPromise)
+	took := eval[float64](t, b, `(() => { const t0 = performance.now(); for (let i = 0; i < 5; i++) `+
+		`document.getElementById("in").click(); for (let i = 0; i < 5; i++) document.getElementById("out").click(); `+
+		`document.getElementById("all").click(); return new Promise(r => requestAnimationFrame(() => `+
+		`requestAnimationFrame(() => r(performance.now() - t0)))) })()`, chromedp.EvalAwaitPromise)
 	step := (b.work(t) - loaded) / zooms
-	t.Logf("%d events: loaded and drawn in %.0f ms of the processor's time, %.0f ms in all; %.1f ms a step of zoom, %.1f ms in all", len(tl.Events), loaded, waited, step, took/zooms)
+	t.Logf("%d events: loaded and drawn in %.0f ms of the processor's time, %.0f ms in all; %.1f ms a step of "+
+		"zoom, %.1f ms in all", len(tl.Events), loaded, waited, step, took/zooms)
 	if loaded < 50 || loaded > 2000 {
 		t.Errorf("%.0f ms to load and draw, wanted 2000 at most, and that it was measured", loaded)
 	}

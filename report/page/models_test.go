@@ -34,7 +34,8 @@ func TestModels(t *testing.T) {
 		}
 		run := Predicted("predicted", sim.Timeline(), sim.Replay, nil)
 		requested, _ := sim.Timeline().Peak()
-		b := open(t, &Page{Title: name, Facts: []Fact{{Name: "Peak allocated", Value: report.Size(run.Allocated)}}, Runs: []Run{run}},
+		b := open(t, &Page{Title: name, Facts: []Fact{{Name: "Peak allocated", Value: report.Size(run.Allocated)}},
+			Runs: []Run{run}},
 			1400, 1000)
 		if got := eval[string](t, b, `document.getElementById("h-moment").textContent`); !bytes.Contains([]byte(got),
 			[]byte(report.Size(requested)+" live, ")) {
@@ -45,7 +46,8 @@ func TestModels(t *testing.T) {
 			t.Errorf("%s: %d layers in the table, wanted %d", name, n, want)
 		}
 		box := eval[[]float64](t, b,
-			`(() => { const r = document.querySelector(".u-over").getBoundingClientRect(); return [r.left + r.width / 2, r.bottom - 3] })()`)
+			`(() => { const r = document.querySelector(".u-over").getBoundingClientRect(); return [r.left + r.width / `+
+				`2, r.bottom - 3] })()`)
 		b.do(t, chromedp.MouseEvent("mouseMoved", box[0], box[1]))
 		if eval[bool](t, b, `document.getElementById("tip").hidden`) {
 			t.Errorf("%s: nothing under the pointer", name)

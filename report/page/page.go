@@ -182,8 +182,9 @@ func Write(w io.Writer, p *Page) error {
 	styles, scripts := Sources()
 	view := view{
 		Title: clean(p.Title), Subtitle: clean(p.Subtitle),
-		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri 'none'; form-action 'none'", styles, scripts),
-		CSS:    template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
+		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri "+
+			"'none'; form-action 'none'", styles, scripts),
+		CSS: template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
 		Drawn: len(p.Runs) > 0, Two: len(p.Runs) > 1, Chart: p.Chart.bars(), Curve: p.Curve.drawn(),
 	}
 	for _, v := range p.Verdicts {

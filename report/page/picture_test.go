@@ -89,11 +89,16 @@ func TestOutOfMemory(t *testing.T) {
 		}
 	}
 	b.goTo(t, "Out of memory")
-	if got, want := text("status"), "Out of memory: "+report.Size(sim.Replay.OOM.Tried)+" are asked for"; !strings.HasPrefix(got, want) {
+	if got, want := text("status"), "Out of memory: "+report.Size(sim.Replay.OOM.Tried)+
+		" are asked for"; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, wanted %s", got, want)
 	}
 	// Red are the line of the memory, that of the failure, and what could not be had.
-	red := eval[[]int](t, b, `(() => { const c = document.querySelector("#plot canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let rows = new Set(), columns = new Set(), n = 0; for (let y = 0; y < c.height; y++) for (let x = 0; x < c.width; x++) { const i = 4 * (y * c.width + x); if (d[i] > 170 && d[i + 1] < 60 && d[i + 2] < 70) { n++; rows.add(y); columns.add(x); } } return [n, rows.size, columns.size] })()`)
+	red := eval[[]int](t, b, `(() => { const c = document.querySelector("#plot canvas"), d = `+
+		`c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let rows = new Set(), columns = new Set(), n = 0; `+
+		`for (let y = 0; y < c.height; y++) for (let x = 0; x < c.width; x++) { const i = 4 * (y * c.width + x); if (d[i] `+
+		`> 170 && d[i + 1] < 60 && d[i + 2] < 70) { n++; rows.add(y); columns.add(x); } } return [n, `+
+		`rows.size, columns.size] })()`)
 	if red[0] < 2000 || red[1] < 300 || red[2] < 900 {
 		t.Errorf("%d red pixels in %d rows and %d columns", red[0], red[1], red[2])
 	}
@@ -101,11 +106,15 @@ func TestOutOfMemory(t *testing.T) {
 	b.goTo(t, "step 1 forward")
 	b.do(t, chromedp.MouseEvent("mouseMoved", 700, eval[float64](t, b,
 		`document.querySelector(".u-over").getBoundingClientRect().bottom - 60`)))
-	if tip := text("tip"); !strings.Contains(tip, "float32[256 64 112 112]saved by Convolution") && !strings.Contains(tip, "saved by BatchNorm") {
+	if tip := text("tip"); !strings.Contains(tip, "float32[256 64 112 112]saved by Convolution") &&
+		!strings.Contains(tip, "saved by BatchNorm") {
 		t.Errorf("tip %q", tip)
 	}
 	// The chart and the curve have what they were given, the GPU that is far above left out.
-	if got := eval[string](t, b, `[...document.querySelectorAll(".chart tbody tr")].map(r => [r.cells[0], r.cells[2], r.cells[3]].map(c => c.textContent).join(" ")).join(", ") + "; " + [...document.querySelectorAll(".curve .name")].map(x => x.textContent).join(", ")`); got != "as it is 25.00 GiB , --batch 128 13.00 GiB -48.1 %, --compile ? cannot be simulated; RTX 4090, T4" {
+	if got := eval[string](t, b, `[...document.querySelectorAll(".chart tbody tr")].map(r => [r.cells[0], r.cells[2], `+
+		`r.cells[3]].map(c => c.textContent).join(" ")).join(", ") + "; " + [...document.querySelectorAll(".curve `+
+		`.name")].map(x => x.textContent).join(", ")`); got != "as it is 25.00 GiB , --batch 128 13.00 GiB -48.1 %, "+
+		"--compile ? cannot be simulated; RTX 4090, T4" {
 		t.Errorf("chart and curve: %q", got)
 	}
 	b.shot(t, "oom")
@@ -127,7 +136,9 @@ func TestMoving(t *testing.T) {
 			chromedp.EvalAwaitPromise)
 	}
 	wheel := func(ctrl bool) bool {
-		return eval[bool](t, b, fmt.Sprintf(`(() => { const o = document.querySelector(".u-over"), r = o.getBoundingClientRect(); return o.dispatchEvent(new WheelEvent("wheel", {deltaY: -100, ctrlKey: %v, clientX: r.left + r.width / 2, clientY: r.top + 50, bubbles: true, cancelable: true})) })()`, ctrl))
+		return eval[bool](t, b, fmt.Sprintf(`(() => { const o = document.querySelector(".u-over"), r = `+
+			`o.getBoundingClientRect(); return o.dispatchEvent(new WheelEvent("wheel", {deltaY: -100, ctrlKey: %v, clientX: `+
+			`r.left + r.width / 2, clientY: r.top + 50, bubbles: true, cancelable: true})) })()`, ctrl))
 	}
 	if !wheel(false) {
 		t.Error("the wheel does not scroll the page")
@@ -145,7 +156,8 @@ func TestMoving(t *testing.T) {
 		t.Errorf("Ctrl and the wheel show %d to %d", from, to)
 	}
 	y := eval[float64](t, b, `document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)
-	b.do(t, chromedp.MouseEvent("mousePressed", 600, y, chromedp.ButtonLeft), chromedp.MouseEvent("mouseMoved", 650, y, chromedp.ButtonLeft))
+	b.do(t, chromedp.MouseEvent("mousePressed", 600, y, chromedp.ButtonLeft),
+		chromedp.MouseEvent("mouseMoved", 650, y, chromedp.ButtonLeft))
 	frames()
 	b.do(t, chromedp.MouseEvent("mouseMoved", 800, y, chromedp.ButtonLeft))
 	frames()
@@ -153,27 +165,33 @@ func TestMoving(t *testing.T) {
 	if a, z := view(); a >= from || z-a != to-from {
 		t.Errorf("a drag shows %d to %d, from %d to %d", a, z, from, to)
 	}
-	if got := eval[string](t, b, `document.getElementById("h-moment").textContent`); !strings.HasPrefix(got, "At the peak") {
+	if got := eval[string](t, b, `document.getElementById("h-moment").textContent`); !strings.HasPrefix(got,
+		"At the peak") {
 		t.Errorf("a drag holds an event: %s", got)
 	}
 	chosen := func() string {
 		return eval[string](t, b, `[...document.querySelectorAll("tr.chosen")].map(r => r.dataset.layer).join()`)
 	}
-	b.do(t, chromedp.MouseEvent("mouseMoved", 500, y), chromedp.MouseEvent("mousePressed", 500, y, chromedp.ButtonLeft, chromedp.ClickCount(1)),
+	b.do(t, chromedp.MouseEvent("mouseMoved", 500, y), chromedp.MouseEvent("mousePressed", 500, y, chromedp.ButtonLeft,
+		chromedp.ClickCount(1)),
 		chromedp.MouseEvent("mouseReleased", 500, y, chromedp.ButtonLeft, chromedp.ClickCount(1)))
 	if got := chosen(); got != "block1.conv" {
 		t.Errorf("a click on block1.conv marks %q", got)
 	}
 	// From the table to the picture, and on by the arrows.
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector('tr[data-layer="block3.conv"] button').click()`))
-	if got := eval[string](t, b, `document.getElementById("status").textContent`); !strings.HasPrefix(got, "block3.conv: 7 allocations, ") || chosen() != "block3.conv" {
+	if got := eval[string](t, b, `document.getElementById("status").textContent`); !strings.HasPrefix(got,
+		"block3.conv: 7 allocations, ") || chosen() != "block3.conv" {
 		t.Errorf("a layer of the table says %q, %q is marked", got, chosen())
 	}
-	b.do(t, chromedp.Evaluate[chromedp.Void](`{ const x = document.querySelector('tr[data-layer="block3.conv"] button'); x.focus(); x.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowDown", bubbles: true, cancelable: true})) }`))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`{ const x = document.querySelector('tr[data-layer="block3.conv"] `+
+		`button'); x.focus(); x.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowDown", bubbles: true, `+
+		`cancelable: true})) }`))
 	if got := eval[string](t, b, `document.activeElement.textContent`); got != "block4.conv" {
 		t.Errorf("the arrow goes to %q", got)
 	}
-	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#plot").focus(); document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true, cancelable: true}))`))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector("#plot").focus(); `+
+		`document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true, cancelable: true}))`))
 	if got := eval[string](t, b, `document.activeElement.id`); got != "find" {
 		t.Errorf("/ goes to %q", got)
 	}
@@ -211,7 +229,9 @@ func TestAccessible(t *testing.T) {
 					t.Errorf("%s: %s colours, wanted %s", name, got, scheme)
 				}
 				eval[bool](t, b, string(axe)+"; true")
-				found := eval[[]string](t, b, `axe.run().then(r => r.passes.length < 10 ? ["axe has tried " + r.passes.length + " rules"] : r.violations.filter(v => v.impact === "serious" || v.impact === "critical").flatMap(v => v.nodes.map(n => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`,
+				found := eval[[]string](t, b, `axe.run().then(r => r.passes.length < 10 ? ["axe has tried " + r.passes.length + `+
+					`" rules"] : r.violations.filter(v => v.impact === "serious" || v.impact === "critical").flatMap(v => `+
+					`v.nodes.map(n => v.id + ": " + n.html.slice(0, 200) + " " + n.failureSummary)))`,
 					chromedp.EvalAwaitPromise)
 				for _, f := range found {
 					t.Errorf("%s, %d pixels, %s: %s", name, width, scheme, f)

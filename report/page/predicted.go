@@ -10,8 +10,8 @@ import (
 
 // Predicted is a predicted timeline, as the allocator replayed it, ready to be drawn: up to the request that it failed
 // on, where it did, and without the workspaces that there was no memory for. What was reserved along the way, and what
-// lies in the segments, is known where the replay recorded its trace (caching.Config.Record). about says in lines what a
-// block of the timeline is; nil says nothing.
+// lies in the segments, is known where the replay recorded its trace (caching.Config.Record). about says in lines what
+// a block of the timeline is; nil says nothing.
 func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(block int32) []string) Run {
 	end := len(t.Events)
 	var failure *Failure

@@ -247,10 +247,12 @@ func layerSums(t *timeline.Timeline) []layerSum {
 func layerGrid(r *Run) (*report.Grid, []string) {
 	g := &report.Grid{Columns: []report.Column{{Title: "Layer", File: true}}}
 	if r.Modules != nil {
-		g.Columns = append(g.Columns, report.Column{Title: "Operator", File: true}, report.Column{Title: "Output", Code: true},
+		g.Columns = append(g.Columns, report.Column{Title: "Operator", File: true},
+			report.Column{Title: "Output", Code: true},
 			report.Column{Title: "Parameters", Right: true}, report.Column{Title: "Saved", Right: true})
 	}
-	g.Columns = append(g.Columns, report.Column{Title: "At the peak", Right: true}, report.Column{Title: "Largest", Right: true},
+	g.Columns = append(g.Columns, report.Column{Title: "At the peak", Right: true},
+		report.Column{Title: "Largest", Right: true},
 		report.Column{Title: "Allocations", Right: true})
 	var names []string
 	for _, s := range layerSums(r.Timeline) {
@@ -269,7 +271,8 @@ func layerGrid(r *Run) (*report.Grid, []string) {
 }
 
 func phaseGrid(t *timeline.Timeline) *report.Grid {
-	g := &report.Grid{Columns: []report.Column{{Title: "Step", Right: true}, {Title: "Phase"}, {Title: "Peak", Right: true},
+	g := &report.Grid{Columns: []report.Column{{Title: "Step", Right: true}, {Title: "Phase"},
+		{Title: "Peak", Right: true},
 		{Title: "At its end", Right: true}}}
 	for _, p := range phases(t) {
 		g.Rows = append(g.Rows, []string{strconv.Itoa(int(p.step)), p.name, bytesCell(p.peak), bytesCell(p.end)})

@@ -49,7 +49,8 @@ type Span struct {
 }
 
 type traceData struct {
-	First    int         `json:"first"` // allocations from before the recording: events of the page that come before its own
+	// allocations from before the recording: events of the page that come before its own
+	First    int         `json:"first"`
 	Addr     []int64     `json:"addr"`
 	Block    []int64     `json:"block"` // bytes
 	Stack    []int32     `json:"stack"`

@@ -62,7 +62,8 @@ func TestTrace(t *testing.T) {
 		return eval[string](t, b, `document.getElementById("`+id+`").textContent`)
 	}
 	press := func(key string) string {
-		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+key+`", bubbles: true, cancelable: true})); true`)
+		eval[bool](t, b, `document.getElementById("plot").dispatchEvent(new KeyboardEvent("keydown", {key: "`+key+
+			`", bubbles: true, cancelable: true})); true`)
 		eval[bool](t, b, `new Promise(r => requestAnimationFrame(() => requestAnimationFrame(() => r(true))))`,
 			chromedp.EvalAwaitPromise)
 		return text("status")
@@ -83,7 +84,8 @@ func TestTrace(t *testing.T) {
 	if got := text("h-segments"); got != fmt.Sprintf("The allocator's segments at event %d", last) {
 		t.Errorf("segments of %q", got)
 	}
-	rows := eval[string](t, b, `[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => c.textContent).join(", ")).join("; ")`)
+	rows := eval[string](t, b, `[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => `+
+		`c.textContent).join(", ")).join("; ")`)
 	if want := "stream 0x7, "; !strings.HasPrefix(rows, want) ||
 		!strings.Contains(rows, "the default stream, 1.00 KiB, 2, 512 B") {
 		t.Errorf("free: %q", rows)
@@ -95,7 +97,8 @@ func TestTrace(t *testing.T) {
 		t.Errorf("segments of %q", got)
 	}
 	if more := eval[string](t, b,
-		`[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => c.textContent).join(", ")).join("; ")`); more == rows {
+		`[...document.querySelectorAll("#free tbody tr")].map(r => [...r.cells].map(c => `+
+			`c.textContent).join(", ")).join("; ")`); more == rows {
 		t.Errorf("free space at the peak is that of the end: %q", more)
 	}
 	// A whole stack on hover.
@@ -110,12 +113,16 @@ func TestTrace(t *testing.T) {
 	if got := text("status"); got != "Out of memory at event N" {
 		t.Errorf("the failure says %q", got)
 	}
-	red := eval[int](t, b, `(() => { const c = document.querySelector("#plot canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i] > 170 && d[i + 1] < 60 && d[i + 2] < 60 && d[i + 3] > 0) n++; return n })()`)
+	red := eval[int](t, b, `(() => { const c = document.querySelector("#plot canvas"), d = `+
+		`c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0; for (let i = 0; i < d.length; i += 4) `+
+		`if (d[i] > 170 && d[i + 1] < 60 && d[i + 2] < 60 && d[i + 3] > 0) n++; return n })()`)
 	if red < 300 {
 		t.Errorf("%d red pixels mark the failure", red)
 	}
 	// The flame graph has boxes, and says what they are.
-	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => { const f = document.getElementById("flame"), r = f.getBoundingClientRect(); f.dispatchEvent(new MouseEvent("mousemove", {clientX: r.left + 40, clientY: r.top + 30})) })()`))
+	b.do(t, chromedp.Evaluate[chromedp.Void](`(() => { const f = document.getElementById("flame"), r = `+
+		`f.getBoundingClientRect(); f.dispatchEvent(new MouseEvent("mousemove", {clientX: r.left + 40, `+
+		`clientY: r.top + 30})) })()`))
 	if got := text("call"); !strings.HasPrefix(got, "u/train.py:3:<module>: ") ||
 		!strings.Contains(got, "100.0 % of what is live") {
 		t.Errorf("the flame graph says %q", got)
@@ -130,7 +137,8 @@ func TestTrace(t *testing.T) {
 	if got := text("h-moment"); !strings.Contains(got, report.Size(reserved)) {
 		t.Errorf("the segments at the end: %q, wanted %s", got, report.Size(reserved))
 	}
-	if got := eval[string](t, b, `[...document.querySelectorAll("#legend button")].map(x => x.textContent).join()`); got != "large" {
+	if got := eval[string](t, b, `[...document.querySelectorAll("#legend button")].map(x => `+
+		`x.textContent).join()`); got != "large" {
 		t.Errorf("the legend of segments says %q", got)
 	}
 	b.shot(t, "segments")
@@ -148,7 +156,8 @@ func TestLastEvent(t *testing.T) {
 	}
 	tl := bl.Timeline()
 	b := open(t, samplePage(tl), 1280, 900)
-	got := eval[string](t, b, `(() => { const u = document.querySelector(".u-over").getBoundingClientRect(); return String(u.width) })()`)
+	got := eval[string](t, b, `(() => { const u = document.querySelector(".u-over").getBoundingClientRect(); return `+
+		`String(u.width) })()`)
 	b.do(t, chromedp.MouseEvent("mouseMoved", 1280-60, eval[float64](t, b,
 		`document.querySelector(".u-over").getBoundingClientRect().bottom - 4`)))
 	if tip := eval[string](t, b, `document.getElementById("tip").textContent`); !strings.Contains(tip,

@@ -3,8 +3,8 @@
 usage: checkpoint_sets.py MEMESTIMATE OUT.json      (a machine with one GPU)
 
 For each model the device memory is capped half-way between the plain step and the one with every block checkpointed, by
-set_per_process_memory_fraction. `memestimate MODEL --fit-checkpoint` names a set of blocks; three steps of training are run with it,
-and with one block fewer, each in a process of its own. The first must survive, the second must not.
+set_per_process_memory_fraction. `memestimate MODEL --fit-checkpoint` names a set of blocks; three steps of training are
+run with it, and with one block fewer, each in a process of its own. The first must survive, the second must not.
 """
 
 import json

@@ -299,18 +299,23 @@ func (f *Failure) Says(size func(int64) string) string {
 		return fmt.Sprintf("%s has %s cached, in pieces of up to %s, which the request may not have", kind, size(x.Bytes),
 			size(x.Largest))
 	case Pending:
-		return fmt.Sprintf("%s are freed, but other streams have not passed the point until which they may use them (record_stream)", size(o.Moment.Active-o.Moment.Allocated))
+		return fmt.Sprintf("%s are freed, but other streams have not passed the point until which they may use "+
+			"them (record_stream)", size(o.Moment.Active-o.Moment.Allocated))
 	case FailedCall:
-		return fmt.Sprintf("%s were made by a call in which memory had run out before, and are still held: by the exception, whose traceback keeps the variables of the functions it left, if this runs in its handler", size(f.ByAge.FailedCall))
+		return fmt.Sprintf("%s were made by a call in which memory had run out before, and are still held: by the "+
+			"exception, whose traceback keeps the variables of the functions it left, if this runs in its handler",
+			size(f.ByAge.FailedCall))
 	case Leak:
 		if f.Rounds == 0 {
 			return fmt.Sprintf("%s made %d allocations, one after the other, and none was freed: a list that grows?", top,
 				f.Held[0].Count)
 		}
-		return fmt.Sprintf("%s were made in earlier rounds of the loop and never freed (round %d failed): %s keeps what each round makes", size(f.ByAge.Earlier), f.Rounds, top)
+		return fmt.Sprintf("%s were made in earlier rounds of the loop and never freed (round %d failed): %s keeps "+
+			"what each round makes", size(f.ByAge.Earlier), f.Rounds, top)
 	case Step:
 		if f.Rounds == 0 {
-			return fmt.Sprintf("what the program made until then takes %s, most of it by %s; no loop is to be seen in the recording", size(o.Moment.Allocated), top)
+			return fmt.Sprintf("what the program made until then takes %s, most of it by %s; no loop is to be "+
+				"seen in the recording", size(o.Moment.Allocated), top)
 		}
 		return fmt.Sprintf("round %d of the loop made %s of the %s itself, most of it by %s: it needs more than there is",
 			f.Rounds, size(f.ByAge.Now), size(o.Moment.Allocated), top)

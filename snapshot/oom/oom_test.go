@@ -58,7 +58,8 @@ func (m *machine) free(b caching.Block) {
 func (m *machine) record(stream int64) {
 	actions := map[caching.Action]snapshot.Action{caching.AllocBlock: snapshot.Alloc,
 		caching.FreeRequested: snapshot.FreeRequested, caching.FreeCompleted: snapshot.FreeCompleted,
-		caching.SegmentAlloc: snapshot.SegmentAlloc, caching.SegmentFree: snapshot.SegmentFree, caching.OutOfMemory: snapshot.OOM}
+		caching.SegmentAlloc: snapshot.SegmentAlloc, caching.SegmentFree: snapshot.SegmentFree,
+		caching.OutOfMemory: snapshot.OOM}
 	trace := m.a.Trace()
 	for _, e := range trace[m.seen:] {
 		x := snapshot.Event{Action: actions[e.Action], Addr: e.Address, Size: e.Bytes, Stack: m.stack, Note: m.b.Note("")}

@@ -171,7 +171,8 @@ func run(s *snapshot.Snapshot, device int, t *Trial, opts caching.Options, exact
 	}
 	x.r.EndAllocated, x.r.EndReserved = x.now, x.reserved()
 	if f := s.Figures(device); exact && (f.Allocated != x.r.EndAllocated || f.Reserved != x.r.EndReserved) {
-		x.doubt("the replay ends with %d bytes allocated and %d reserved, the recording with %d and %d: what led there is not all in it (a memory fraction, emptied caches, other pools)",
+		x.doubt("the replay ends with %d bytes allocated and %d reserved, the recording with %d and %d: what led there is "+
+			"not all in it (a memory fraction, emptied caches, other pools)",
 			x.r.EndAllocated, x.r.EndReserved, f.Allocated, f.Reserved)
 	}
 	return x.r, nil

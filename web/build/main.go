@@ -61,7 +61,8 @@ func build(out string) error {
 	}
 	var b bytes.Buffer
 	err = tmpl.Execute(&b, map[string]string{
-		"Policy": fmt.Sprintf("default-src 'none'; script-src 'wasm-unsafe-eval' blob: %s %s; style-src %s %s; img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'",
+		"Policy": fmt.Sprintf("default-src 'none'; script-src 'wasm-unsafe-eval' blob: %s %s; style-src %s %s; img-src "+
+			"data:; worker-src blob:; base-uri 'none'; form-action 'none'",
 			hash(files["page.js"]), scripts, hash(files["page.css"]), styles),
 		"Style": files["page.css"], "Script": files["page.js"], "Worker": files["worker.js"], "Runtime": string(runtime),
 		"Program": base64.StdEncoding.EncodeToString(program),

@@ -66,7 +66,9 @@ var (
 
 // Rows are all of them.
 var Rows = []*Row{
-	ActivationInPlace, FunctionOfModule, ResidualInPlace, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU, SplitDifference,
-	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens, TiedHead, CausalFlag,
+	ActivationInPlace, FunctionOfModule, ResidualInPlace, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU,
+	SplitDifference,
+	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
+	TiedHead, CausalFlag,
 	TurnedHeads, DividedNoise, MergedLoop, FastPath, EncoderLayer,
 }
