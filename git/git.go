@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -27,15 +29,34 @@ type Repo struct {
 // Open finds the repository that a folder is in.
 func Open(dir string) (*Repo, error) {
 	r := &Repo{dir: dir}
-	out, err := r.line("rev-parse", "--show-prefix")
+	out, err := r.line("rev-parse", "--absolute-git-dir", "--show-toplevel", "--show-prefix")
 	if err != nil {
 		return nil, err
 	}
-	r.prefix = out
+	lines := strings.Split(out, "\n")
+	if len(lines) != 3 {
+		return nil, errors.New("git rev-parse: the path of the repository has a line feed in it")
+	}
+	if os.Getenv("GIT_DIR") == "" && planted(lines[0], lines[1]) {
+		return nil, fmt.Errorf("the repository lies in the work tree as plain files, in %s, want it in a folder named .git",
+			lines[0])
+	}
+	r.prefix = lines[2]
 	if format, err := r.line("rev-parse", "--show-object-format"); err == nil { // which git has from 2.25 on
 		r.long = format == "sha256"
 	}
 	return r, nil
+}
+
+// planted reports whether what git takes for its own folder are files of the work tree, which somebody may have
+// committed together with a configuration that has commands run: nobody can commit a folder named .git. git itself
+// refuses this from 2.38 on.
+func planted(gitDir, top string) bool {
+	within, err := filepath.Rel(filepath.FromSlash(top), filepath.FromSlash(gitDir))
+	if err != nil || !filepath.IsLocal(within) {
+		return false
+	}
+	return !slices.Contains(strings.Split(filepath.ToSlash(within), "/"), ".git")
 }
 
 // guards keep a repository from choosing what is run: one that lies in the work tree as plain files, and objects that
@@ -98,13 +119,28 @@ func CheckRevision(rev string) error {
 
 var objectName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`) })
 
-// Commit returns the full name of the commit that a revision means. A branch comes before a tag of the same name, which
-// anybody may have made, and a branch of origin before whatever else has it.
+// keptName are the names that git itself gives commits, such as HEAD and FETCH_HEAD, and what follows from them.
+var keptName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(@|[A-Z_]*HEAD)([~^@{].*)?$`) })
+
+// candidates are the references that a revision may mean, the first that there is. A branch comes before a tag of the
+// same name, which anybody may have made, and a branch of origin before whatever else has it. No branch comes before
+// what its name stands for already: HEAD, a commit, origin/main.
+func candidates(rev string) []string {
+	switch {
+	case keptName().MatchString(rev), objectName().MatchString(rev), strings.HasPrefix(rev, "refs/"):
+		return []string{rev}
+	case strings.HasPrefix(rev, "origin/"):
+		return []string{"refs/remotes/" + rev, "refs/heads/" + rev, rev}
+	}
+	return []string{"refs/heads/" + rev, "refs/remotes/origin/" + rev, rev}
+}
+
+// Commit returns the full name of the commit that a revision means.
 func (r *Repo) Commit(rev string) (string, error) {
 	if err := CheckRevision(rev); err != nil {
 		return "", err
 	}
-	for _, name := range []string{"refs/heads/" + rev, "refs/remotes/origin/" + rev, rev} {
+	for _, name := range candidates(rev) {
 		out, err := r.line("rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 		if err == nil && objectName().MatchString(out) {
 			return out, nil
@@ -193,6 +229,17 @@ func (r *Repo) Files(commit string) (map[string]File, error) {
 		files[path.Clean(name)] = File{ID: f[2], Kind: kind}
 	}
 	return files, nil
+}
+
+// WorkFiles returns the names, from the folder, of the files of the work tree that git has or would add.
+func (r *Repo) WorkFiles() ([]string, error) {
+	out, err := r.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
+	if err != nil {
+		return nil, err
+	}
+	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // Find returns the file that a commit has at a path, through symbolic links: from the top of the repository, or from

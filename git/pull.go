@@ -8,6 +8,7 @@ import (
 
 // Fetch brings a branch, a tag or a commit from origin, and returns the commit. A shallow clone stays shallow.
 func (r *Repo) Fetch(name string) (string, error) {
+	name = strings.TrimPrefix(name, "origin/")
 	if err := CheckRevision(name); err != nil {
 		return "", err
 	}
@@ -82,13 +83,19 @@ func (r *Repo) PullBase(p Pull, fetch bool) (base, head string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if len(parents) == 2 && p.Head != "" && parents[0] == p.Head { // Bitbucket merges the target into the branch
-		base, err = r.bring(parents[1], fetch)
-		return base, p.Head, err
-	}
-	if len(parents) == 2 && head != p.Head && (parents[1] == p.Head || head == p.Merge) {
-		base, err = r.bring(parents[0], fetch)
-		return base, parents[1], err
+	if len(parents) == 2 && head != p.Head {
+		switch p.Head {
+		case parents[0]: // Bitbucket merges the target into the branch
+			base, err = r.mergedTarget(p, head, parents[1], fetch)
+			return base, p.Head, err
+		case parents[1]:
+			base, err = r.mergedTarget(p, head, parents[0], fetch)
+			return base, p.Head, err
+		}
+		if head == p.Merge {
+			base, err = r.bring(parents[0], fetch)
+			return base, parents[1], err
+		}
 	}
 	if p.Head != "" && head != p.Head {
 		return "", "", fmt.Errorf("what is checked out, %.12s, is neither the pull request's last commit, "+
@@ -98,15 +105,45 @@ func (r *Repo) PullBase(p Pull, fetch bool) (base, head string, err error) {
 		base, err = r.bring(p.Start, fetch)
 		return base, head, err
 	}
+	target, err := r.target(p, fetch)
+	if err != nil {
+		return "", "", err
+	}
+	base, err = r.MergeBase(head, target, fetch)
+	return base, head, err
+}
+
+// mergedTarget returns the side of a merge that is its target. Where the host does not say that the merge is its own,
+// that side must be a commit of the target: anybody can merge a commit of theirs with the pull request's last one, and
+// push that while a job starts.
+func (r *Repo) mergedTarget(p Pull, merge, side string, fetch bool) (string, error) {
+	if merge == p.Merge {
+		return r.bring(side, fetch)
+	}
+	target, err := r.target(p, fetch)
+	if err != nil {
+		return "", err
+	}
+	start, err := r.MergeBase(side, target, fetch)
+	if err == nil && start != side {
+		err = fmt.Errorf("what is checked out, %.12s, merges %.12s, which is no commit of the target %s", merge, side, p.Target)
+	}
+	if err != nil {
+		return "", err
+	}
+	return r.bring(side, fetch)
+}
+
+// target returns the last commit of the branch that a pull request is to be merged into.
+func (r *Repo) target(p Pull, fetch bool) (string, error) {
 	target, err := r.Commit("refs/remotes/origin/" + p.Target)
 	if err != nil && fetch {
 		target, err = r.Fetch(p.Target)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("the target %s: %w", p.Target, err)
+		return "", fmt.Errorf("the target %s: %w", p.Target, err)
 	}
-	base, err = r.MergeBase(head, target, fetch)
-	return base, head, err
+	return target, nil
 }
 
 // bring returns a commit that the clone has or can fetch.

@@ -12,8 +12,9 @@ import (
 type site struct {
 	*testing.T
 	origin string
-	// commits: where they part, the last of main, of the branch, the merges of either way
-	start, main, head, merge, other string
+	// Commits: where they part, the last of main, of the branch, the merges of either way, and a merge of the branch with
+	// a commit that is on no branch.
+	start, main, head, merge, other, evil string
 }
 
 func (s *site) git(dir string, args ...string) string {
@@ -59,6 +60,11 @@ func newSite(t *testing.T) *site {
 	s.git(s.origin, "merge", "-q", "--no-ff", "-m", "m", "main")
 	s.other = s.git(s.origin, "rev-parse", "HEAD")
 	s.git(s.origin, "update-ref", "refs/other", s.other)
+	s.git(s.origin, "checkout", "-q", "--detach", s.start)
+	commit("g")
+	s.git(s.origin, "merge", "-q", "--no-ff", "-m", "m", "topic")
+	s.evil = s.git(s.origin, "rev-parse", "HEAD")
+	s.git(s.origin, "update-ref", "refs/evil", s.evil)
 	s.git(s.origin, "checkout", "-q", "main")
 	return s
 }
@@ -104,6 +110,9 @@ func TestPullBase(t *testing.T) {
 		{"Bitbucket's merge", s.other, "1", Pull{Head: s.head, Target: "main"}, s.main},
 		{"Bitbucket without a merge", s.head, "", Pull{Head: s.head, Target: "main"}, s.start},
 		{"something else", s.main, "", full(s.merge), ""},
+		{"a merge that the host does not name, of the target", s.merge, "1", Pull{Head: s.head, Target: "main"}, s.main},
+		{"a merge of the last commit with one of its author's", s.evil, "1", Pull{Head: s.head, Target: "main"}, ""},
+		{"the same, with all of the history", s.evil, "", Pull{Head: s.head, Target: "main", Merge: s.merge}, ""},
 		{"a target that is gone", s.head, "", Pull{Head: s.head, Target: "nosuch"}, ""},
 	} {
 		base, head, err := s.clone(tt.checkout, tt.depth).PullBase(tt.pull, true)
@@ -163,6 +172,55 @@ func TestCommit(t *testing.T) {
 		":a", "HEAD\nmain", "HEAD:a", "nosuch", "\x7f"} {
 		if got, err := r.Commit(bad); err == nil {
 			t.Errorf("%q is %s", bad, got)
+		}
+	}
+}
+
+// No branch passes for what its name stands for already: not in a clone that knows which branch origin shows, and not
+// where somebody has pushed branches with such names.
+func TestCommitOfOddBranches(t *testing.T) {
+	s := newSite(t)
+	s.git(s.origin, "update-ref", "refs/heads/origin/main", s.head)
+	s.git(s.origin, "update-ref", "refs/heads/FETCH_HEAD", s.head)
+	s.git(s.origin, "update-ref", "refs/heads/refs/remotes/origin/main", s.head)
+	s.git(s.origin, "update-ref", "refs/heads/"+s.start, s.head)
+	dir := s.TempDir()
+	s.git(dir, "clone", "-q", "file://"+s.origin, ".")
+	s.git(dir, "commit", "-qm", "of our own", "--allow-empty")
+	own := s.git(dir, "rev-parse", "HEAD")
+	r, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rev, want := range map[string]string{"HEAD": own, "@": own, "HEAD~1": s.main, "HEAD^": s.main, "HEAD@{0}": own,
+		"origin/main": s.main, "refs/remotes/origin/main": s.main, "origin/topic": s.head, s.start: s.start} {
+		if got, err := r.Commit(rev); err != nil || got != want {
+			t.Errorf("%s is %s, %v, want %s", rev, got, err, want)
+		}
+	}
+	for name, want := range map[string]string{"main": s.main, "origin/main": s.main, s.start: s.start} {
+		if got, err := r.Fetch(name); err != nil || got != want {
+			t.Errorf("fetched, %s is %s, %v, want %s", name, got, err, want)
+		}
+	}
+}
+
+// What git takes for its folder is not what somebody committed.
+func TestPlanted(t *testing.T) {
+	for _, tt := range []struct {
+		gitDir, top string
+		want        bool
+	}{
+		{"/r/.git", "/r", false},
+		{"/r/.git/worktrees/x", "/elsewhere/x", false},
+		{"/r/.git/modules/sub", "/r/sub", false},
+		{"/kept/r.git", "/r", false},
+		{"/r/sub", "/r/sub", true},
+		{"/r/sub", "/r", true},
+		{"/r/sub/x.git", "/r", true},
+	} {
+		if got := planted(tt.gitDir, tt.top); got != tt.want {
+			t.Errorf("%s for %s: %v", tt.gitDir, tt.top, got)
 		}
 	}
 }
