@@ -35,6 +35,13 @@ func (m *Model) IsNew(name string) bool {
 	return slices.ContainsFunc(m.New, func(g Value) bool { return Matches(g.Text, name) })
 }
 
+// Excludes reports whether an entry says that a file is left out.
+func (f *File) Excludes(name string) bool {
+	return slices.ContainsFunc(f.Models, func(m Model) bool {
+		return slices.ContainsFunc(m.Exclude, func(g Value) bool { return Matches(g.Text, name) })
+	})
+}
+
 // A Value is a text of the file, with its line.
 type Value struct {
 	Text string

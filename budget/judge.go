@@ -55,7 +55,7 @@ func (l Limits) Judge(model, settings string, head *estimate.Report, at Standing
 		switch {
 		case at.Base != nil:
 			most := g.Limit(*x.Before)
-			x.Limit, x.Over = &most, x.Value > most
+			x.Limit, x.Over, x.Note = &most, x.Value > most, doubt(at.Base)
 		case at.New:
 			x.Note = "new: nothing to grow from, as the entry says"
 		default:
@@ -67,6 +67,19 @@ func (l Limits) Judge(model, settings string, head *estimate.Report, at Standing
 		out = append(out, line(diff.Device).known(head, at.LowerBound))
 	}
 	return out
+}
+
+// doubt says why the figure of a base is less than what it takes, which leaves less to grow, or "".
+func doubt(base *estimate.Report) string {
+	switch {
+	case base.Peak == nil:
+		return "not known in the base"
+	case base.OOM != nil:
+		return "in the base: out of memory in the " + base.OOM.Phase
+	case base.Incomplete():
+		return "in the base a lower bound: " + unmodelled(base.Coverage) + " not modelled"
+	}
+	return ""
 }
 
 // JudgeFit holds an estimate that was made for a GPU against that GPU's memory.

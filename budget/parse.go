@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -24,6 +26,9 @@ func Parse(path string, data []byte) (*File, error) {
 	p := parser{path: path}
 	if len(data) > MaxSize {
 		return nil, p.errorf(nil, "%d bytes, want %d at most", len(data), MaxSize)
+	}
+	if err := p.readable(data); err != nil {
+		return nil, err
 	}
 	var doc, more yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -46,6 +51,25 @@ func Parse(path string, data []byte) (*File, error) {
 }
 
 type parser struct{ path string }
+
+// readable refuses what YAML reads otherwise than a reviewer does: other encodings, which are shown as binary, line
+// ends that are not shown as such, and marks that turn the direction of what follows.
+func (p *parser) readable(data []byte) error {
+	line := 1
+	for i := 0; i < len(data); {
+		c, n := utf8.DecodeRune(data[i:])
+		switch {
+		case c == utf8.RuneError && n == 1:
+			return &Error{File: p.path, Line: line, Text: "bytes that are no UTF-8"}
+		case c == 0x85 || c == 0x2028 || c == 0x2029 || unicode.Is(unicode.Bidi_Control, c):
+			return &Error{File: p.path, Line: line, Text: fmt.Sprintf("%U, which people do not see", c)}
+		case c == '\n':
+			line++
+		}
+		i += n
+	}
+	return nil
+}
 
 func (p *parser) errorf(n *yaml.Node, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -82,6 +83,8 @@ func CurrentJob(getenv func(string) string) (Job, error) {
 		}
 		if j.Head == "" { // which only a pipeline of a merged result says
 			j.Head = commit(getenv("CI_COMMIT_SHA"))
+		} else {
+			j.Merge = commit(getenv("CI_COMMIT_SHA"))
 		}
 		return j, nil
 	case getenv("TF_BUILD") != "":
@@ -97,7 +100,18 @@ func CurrentJob(getenv func(string) string) (Job, error) {
 			Head: commit(getenv("BITBUCKET_COMMIT")),
 		}, nil
 	}
-	return Job{CI: getenv("CI") != "" && getenv("CI") != "false"}, nil
+	return Job{CI: inService(getenv)}, nil
+}
+
+// inService reports whether some service runs us. Most set CI; what the others set is what the npm package ci-info
+// goes by too. CI=false says that it is none.
+func inService(getenv func(string) string) bool {
+	if ci := getenv("CI"); ci != "" {
+		return ci != "false"
+	}
+	said := []string{"BUILD_ID", "BUILD_NUMBER", "CI_APP_ID", "CI_BUILD_ID", "CI_BUILD_NUMBER", "CI_NAME",
+		"CONTINUOUS_INTEGRATION", "JENKINS_URL", "RUN_ID", "TEAMCITY_VERSION"}
+	return slices.ContainsFunc(said, func(name string) bool { return getenv(name) != "" })
 }
 
 // maxEvent is the most that is read of the file that describes an event, in bytes.

@@ -57,7 +57,7 @@ func TestCurrentJob(t *testing.T) {
 			"", Job{Host: OnGitLab, CI: true, Number: 5, Target: "main", Start: aaa, Head: bbb}, ""},
 		{"a merged result", map[string]string{"GITLAB_CI": "true", "CI_MERGE_REQUEST_IID": "5",
 			"CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": ccc, "CI_COMMIT_SHA": bbb, "CI_COMMIT_BEFORE_SHA": none},
-			"", Job{Host: OnGitLab, CI: true, Number: 5, Head: ccc}, ""},
+			"", Job{Host: OnGitLab, CI: true, Number: 5, Head: ccc, Merge: bbb}, ""},
 		{"Azure", map[string]string{"TF_BUILD": "True", "SYSTEM_PULLREQUEST_PULLREQUESTNUMBER": "9",
 			"SYSTEM_PULLREQUEST_TARGETBRANCH": "refs/heads/main", "SYSTEM_PULLREQUEST_SOURCECOMMITID": bbb,
 			"BUILD_SOURCEVERSION": aaa},
@@ -66,6 +66,9 @@ func TestCurrentJob(t *testing.T) {
 			"BITBUCKET_PR_DESTINATION_BRANCH": "main", "BITBUCKET_COMMIT": bbb},
 			"", Job{Host: OnBitbucket, CI: true, Number: 4, Target: "main", Head: bbb}, ""},
 		{"another service", map[string]string{"CI": "true"}, "", Job{CI: true}, ""},
+		{"Jenkins", map[string]string{"BUILD_NUMBER": "7", "JENKINS_URL": "https://jenkins.example"}, "", Job{CI: true}, ""},
+		{"TeamCity", map[string]string{"TEAMCITY_VERSION": "2026.1"}, "", Job{CI: true}, ""},
+		{"a service that is said to be none", map[string]string{"CI": "false", "BUILD_NUMBER": "7"}, "", Job{}, ""},
 		{"nowhere", nil, "", Job{}, ""},
 	} {
 		if err := os.WriteFile(event, []byte(tt.json), 0o666); err != nil {

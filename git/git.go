@@ -231,13 +231,18 @@ func (r *Repo) Files(commit string) (map[string]File, error) {
 	return files, nil
 }
 
-// WorkFiles returns the names, from the folder, of the files of the work tree that git has or would add.
-func (r *Repo) WorkFiles() ([]string, error) {
-	out, err := r.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", ".")
+// Changed returns the names, from the folder, of files that are new or gone since a commit, or may have changed: what
+// git would add counts, what it ignores does not.
+func (r *Repo) Changed(commit string) ([]string, error) {
+	tracked, err := r.run("diff-index", "--name-only", "-z", "--relative", commit, "--", ".")
 	if err != nil {
 		return nil, err
 	}
-	names := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	others, err := r.run("ls-files", "-z", "--others", "--exclude-standard", "--", ".")
+	if err != nil {
+		return nil, err
+	}
+	names := strings.FieldsFunc(string(tracked)+string(others), func(c rune) bool { return c == 0 })
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }

@@ -126,7 +126,8 @@ func (r *Repo) mergedTarget(p Pull, merge, side string, fetch bool) (string, err
 	}
 	start, err := r.MergeBase(side, target, fetch)
 	if err == nil && start != side {
-		err = fmt.Errorf("what is checked out, %.12s, merges %.12s, which is no commit of the target %s", merge, side, p.Target)
+		err = fmt.Errorf("what is checked out, %.12s, merges %.12s, which is no commit of the target %s", merge, side,
+			p.Target)
 	}
 	if err != nil {
 		return "", err

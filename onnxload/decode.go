@@ -30,6 +30,7 @@ type decoder struct {
 	listed   int32 // the name of the last initializer or value_info
 	odd      notes
 	location string // of the last external data that was checked
+	beside   map[string]bool
 
 	ids     pool[ValueID]
 	ints    pool[int64]

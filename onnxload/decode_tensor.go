@@ -327,6 +327,7 @@ func (d *decoder) checkExternal(t *Tensor) {
 		t.External = &External{Length: -1}
 	}
 	x := t.External
+	d.keepBeside(t)
 	if want, err := t.Bytes(); err == nil && x.Length >= 0 && x.Length != want && t.DType != String {
 		d.odd.add("external data", "tensor %q: external data of %d bytes, want %d of %s %s", t.Name, x.Length, want, t.DType,
 			dimsString(t.Dims))

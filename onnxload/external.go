@@ -38,6 +38,19 @@ func checkLocation(loc string) error {
 	return nil
 }
 
+// keepBeside notes the file of a tensor whose values may decide shapes: a model is the same only where these are.
+func (d *decoder) keepBeside(t *Tensor) {
+	file := t.External.Location
+	if size, err := t.Bytes(); err != nil || size > d.lim.Const || d.beside[file] {
+		return
+	}
+	if d.beside == nil {
+		d.beside = map[string]bool{}
+	}
+	d.beside[file] = true
+	d.m.Beside = append(d.m.Beside, file)
+}
+
 // external reads a tensor's payload of size bytes from a file of its own. This
 // is the one place that opens files that files name.
 func (m *Model) external(t *Tensor, size int64) ([]byte, error) {

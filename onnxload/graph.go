@@ -28,6 +28,7 @@ type Model struct {
 	Values []Value
 	Graph  *Graph
 	Notes  []string // what was odd but acceptable, one line each
+	Beside []string // external files with tensors that are small enough to be read, as the model names them
 	Stacks []Frame  // the Python calls that nodes were traced in: Node.Stack less 1 is the index
 
 	data *source // where tensor payloads are read from; see Model.Ints

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"strings"
 	"sync"
 
+	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/forge"
 	"github.com/memestimate/memestimate/git"
 	"github.com/memestimate/memestimate/onnxload"
@@ -30,10 +29,12 @@ type baseline struct {
 	rev    string // as somebody named it; "" where the surroundings did
 	commit string
 	head   string // the commit that is checked, of a pull request the last one of its branch
+	start  string // of the pull request; "" where there is none
 	own    bool   // it is the very commit that is checked out
 	files  map[string]git.File
 
 	origins func() []*origin // files that are gone since
+	strays  func() []*origin // files that are new or have changed
 }
 
 // newBaseline finds the commit that is compared with: a revision, or what a pull request starts from, what a push
@@ -44,17 +45,16 @@ func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) 
 		return nil, fail(exitInput, "the base that growth is measured from: %w", err)
 	}
 	b := &baseline{repo: repo, dir: dir, rev: rev}
-	b.origins = sync.OnceValue(b.gone)
+	b.origins, b.strays = sync.OnceValue(b.gone), sync.OnceValue(b.stray)
 	out, err := repo.Commit("HEAD")
 	if err != nil {
 		return nil, fail(exitInput, "the base that growth is measured from: HEAD: %w", err)
 	}
 	b.head = out
 	pull := git.Pull{Head: job.Head, Target: job.Target, Start: job.Start, Merge: job.Merge}
-	start := "" // of the pull request
 	if job.Pull() && (pull.Target != "" || pull.Start != "" || pull.Merge != "") {
 		var last string
-		if start, last, err = repo.PullBase(pull, fetch); err == nil {
+		if b.start, last, err = repo.PullBase(pull, fetch); err == nil {
 			b.head = last
 		}
 		if err != nil && rev == "" {
@@ -66,14 +66,14 @@ func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) 
 		if b.commit, err = b.named(rev, fetch); err != nil {
 			return nil, err
 		}
-		if within, known := repo.IsAncestor(b.commit, out); start != "" && within && known && b.commit != start {
-			if before, known := repo.IsAncestor(b.commit, start); known && !before {
+		if within, known := repo.IsAncestor(b.commit, out); b.start != "" && within && known && b.commit != b.start {
+			if before, known := repo.IsAncestor(b.commit, b.start); known && !before {
 				return nil, fail(exitInput,
 					"base %s: is a commit of the pull request itself, from which nothing of it can be seen to grow", quoteArg(rev))
 			}
 		}
-	case start != "":
-		b.commit = start
+	case b.start != "":
+		b.commit = b.start
 	case job.Before != "":
 		if b.commit, err = b.named(job.Before, fetch); err != nil {
 			return nil, err
@@ -119,6 +119,28 @@ func (b *baseline) unsaid(job forge.Job, fetch bool) (string, error) {
 		return head, err
 	}
 	return b.named(parents[0], fetch)
+}
+
+// believe refuses a base that a pull request gives itself in its budget file, unless what the request starts from has
+// that commit behind it: a pull request could name one of its own, or of another branch, that has grown already.
+func (b *baseline) believe(f *budget.File, fetch bool) error {
+	if b.start == "" || b.commit == b.start {
+		return nil
+	}
+	was := *b
+	var err error
+	if was.files, err = b.repo.Files(b.start); err != nil {
+		return fail(exitInput, "what the pull request starts from, %.12s: %w", b.start, err)
+	}
+	if old, _ := was.budgetFile(f); old != nil && old.Base.Text == f.Base.Text {
+		return nil
+	}
+	common, err := b.repo.MergeBase(b.commit, b.start, fetch)
+	if err == nil && common == b.commit {
+		return nil
+	}
+	return fail(exitInput, "base %s: this pull request sets it, and it is not behind what the request starts from, %.12s",
+		quoteArg(f.Base.Text), b.start).withHint("where it is meant, merge the line of the budget file first, or give --base")
 }
 
 // named returns the commit of this name, from origin where it is not here.
@@ -219,6 +241,9 @@ func (b *baseline) of(c *checked, head *onnxload.Model) (past, error) {
 		p.name, p.file = from.name, from.file
 	}
 	same, err := b.repo.Same(c.in.file, p.file)
+	if err == nil && same && head != nil {
+		same, err = b.sameBeside(c, p.name, head.Beside)
+	}
 	if err != nil {
 		return past{}, fmt.Errorf("%s in the base: %w", quoteArg(p.name), err)
 	}
@@ -228,119 +253,41 @@ func (b *baseline) of(c *checked, head *onnxload.Model) (past, error) {
 	return p, nil
 }
 
+// sameBeside reports whether the files beside a model, which hold values that may decide its shapes, are those of the
+// base, where the model has a name of its own.
+func (b *baseline) sameBeside(c *checked, name string, beside []string) (bool, error) {
+	if len(beside) == 0 {
+		return true, nil
+	}
+	dir := filepath.Dir(c.in.file)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	for _, location := range beside {
+		local := filepath.FromSlash(location)
+		if !filepath.IsLocal(local) {
+			continue // which is never read
+		}
+		old, before, _, err := b.file(path.Join(path.Dir(name), location))
+		if err != nil {
+			return false, err
+		}
+		st, err := root.Stat(local)
+		if now := err == nil && st.Mode().IsRegular(); now != before {
+			return false, nil
+		} else if !now {
+			continue // nobody reads it, then or now
+		}
+		if same, err := b.repo.Same(filepath.Join(dir, local), old); !same || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // source is a file of the base as a model.
 func (b *baseline) source(name string, f git.File) source {
 	return source{arg: name, name: path.Base(name), revision: b.commit + ":./" + name, kept: &kept{b.repo, f, name}}
-}
-
-// An origin is a file of the base that is gone, and may have moved.
-type origin struct {
-	name string
-	file git.File
-	read func() parts // of its graph; nil where it cannot be read
-}
-
-// maxOrigins is how many files that are gone are looked at.
-const maxOrigins = 500
-
-// gone lists the files of the base that the work tree no longer has and whose names end as those of models do.
-func (b *baseline) gone() (out []*origin) {
-	for name, f := range b.files {
-		if f.Kind != git.Regular || !modelName(name) || len(out) == maxOrigins {
-			continue
-		}
-		if _, err := os.Lstat(filepath.Join(b.dir, filepath.FromSlash(name))); !errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		out = append(out, &origin{name: name, file: f, read: sync.OnceValue(func() parts {
-			m, err := b.source(name, f).openRevision()
-			if err != nil {
-				return nil
-			}
-			defer m.Close()
-			return partsOf(m)
-		})})
-	}
-	return out
-}
-
-// modelName reports whether a file is named as models are.
-func modelName(name string) bool {
-	switch strings.ToLower(path.Ext(name)) {
-	case ".onnx", ".onnxtxt", ".pb", ".pbtxt", ".textproto", ".prototxt", ".json", ".mrec":
-		return true
-	}
-	return false
-}
-
-// How alike two graphs are, from 0 to 1, that are taken for one that moved: less where the file kept its name.
-const (
-	alike      = 0.5
-	alikeNamed = 0.2
-)
-
-// movedFrom returns the file that is gone and is the most like a model, by its graph and by its path; nil where none
-// is like it.
-func (b *baseline) movedFrom(name string, head *onnxload.Model) (best *origin) {
-	var mine parts
-	most := 0.0
-	for _, o := range b.origins() {
-		if mine == nil {
-			mine = partsOf(head)
-		}
-		least, score := alike, 0.0
-		if path.Base(o.name) == path.Base(name) {
-			least, score = alikeNamed, 0.25
-		}
-		if path.Dir(o.name) == path.Dir(name) {
-			score += 0.1
-		}
-		like := mine.like(o.read())
-		score += like
-		if like >= least && (score > most || score == most && best != nil && o.name < best.name) {
-			best, most = o, score
-		}
-	}
-	return best
-}
-
-// parts are what a graph consists of, each with how often it is there.
-type parts map[string]int
-
-// partsOf takes a graph apart into operators with those that follow, and the shapes of its weights.
-func partsOf(m *onnxload.Model) parts {
-	out := parts{}
-	if m == nil { // a recording
-		return out
-	}
-	before := ""
-	for i := range m.Graph.Nodes {
-		op := m.Graph.Nodes[i].Op
-		out[before+">"+op]++
-		before = op
-	}
-	for _, id := range m.Graph.Inits {
-		if t := m.Values[id].Init; t != nil && len(t.Dims) > 1 {
-			out[fmt.Sprint(t.Dims)]++
-		}
-	}
-	return out
-}
-
-// like is the share of the parts that two graphs have in common.
-func (p parts) like(o parts) float64 {
-	common, all := 0, 0
-	for k, n := range p {
-		common += min(n, o[k])
-		all += max(n, o[k])
-	}
-	for k, n := range o {
-		if p[k] == 0 {
-			all += n
-		}
-	}
-	if all == 0 {
-		return 0
-	}
-	return float64(common) / float64(all)
 }

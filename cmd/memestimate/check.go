@@ -170,8 +170,15 @@ func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err err
 			}
 			return err
 		}
+		if line > 0 {
+			if err := out.base.believe(f, c.fetch); err != nil {
+				return &placed{err: err, file: f.Path, line: line}
+			}
+		}
 		checkAll(e, f, out.all, out.base)
-		out.changed = out.base.changes(f, out.all)
+		if out.changed = out.base.changes(f, out.all); out.lost != nil {
+			return out.lost
+		}
 		if grows && job.CI && out.base.own && !slices.ContainsFunc(out.all,
 			func(m *checked) bool { return m.past.state != isSame || m.err != nil }) {
 			return fail(exitInput, "the base is the commit that is checked, %.12s, from which nothing can grow",

@@ -15,6 +15,7 @@ type changed struct {
 	asks    []budget.Change
 	removed []removal // models that the base has checked, and nobody checks now
 	was     string    // why it is not known what the base asked; "" where it is
+	lost    error     // a model that the base held to limits moved to where nobody checks it
 }
 
 // A removal is a model that is no longer checked.
@@ -57,6 +58,14 @@ func (b *baseline) changes(f *budget.File, all []*checked) (out changed) {
 		reason := "no path of " + budget.Name + " matches it now"
 		if _, err := os.Lstat(filepath.Join(b.dir, filepath.FromSlash(name))); err != nil && !isBuiltin(name) {
 			reason = "deleted"
+			if to := b.movedTo(name, now); to != "" {
+				reason = "moved to " + quoteArg(to)
+				limited := slices.ContainsFunc(before[name], func(m *budget.Model) bool { return m.Limits.Limited() })
+				if limited && !f.Excludes(to) && out.lost == nil {
+					out.lost = fail(exitInput, "%s moved to %s, which no path of %s matches", quoteArg(name), quoteArg(to),
+						quoteArg(filepath.Base(f.Path))).withHint("a file that exclude names may be there unchecked")
+				}
+			}
 		}
 		out.removed = append(out.removed, removal{name, reason})
 	}

@@ -72,8 +72,14 @@ func fileAbove(name string) string {
 	return ""
 }
 
-// readBudget reads a budget file.
+// readBudget reads a budget file. One that is a link out of the repository is refused: what is wrong with it is told,
+// and would tell what is in some other file.
 func readBudget(name string) (*budget.File, error) {
+	if st, err := os.Lstat(name); err == nil && st.Mode()&fs.ModeSymlink != 0 {
+		if err := stays(filepath.Dir(name), filepath.Base(name)); err != nil {
+			return nil, fail(exitInput, "%s %w", quoteArg(name), err)
+		}
+	}
 	data, err := readSmall(name, budget.MaxSize, "a budget file")
 	if errors.Is(err, fs.ErrNotExist) {
 		hint := "docs/pull-requests.md says how to write one; --config names another file"
@@ -161,6 +167,9 @@ func findFiles(f *budget.File, m *budget.Model, dir string, fsys fs.FS) (out []*
 	var names []string
 	for _, p := range m.Paths {
 		if isBuiltin(p.Text) {
+			if _, err := fs.Stat(fsys, p.Text); err == nil {
+				return nil, atLine(f, p.Line, "path %q is a built-in model and a file as well: ./%s is the file", p.Text, p.Text)
+			}
 			out = append(out, &checked{entry: m, name: p.Text, in: source{arg: p.Text, name: p.Text}})
 			continue
 		}
@@ -224,8 +233,12 @@ func stays(dir, name string) error {
 	if top, err = filepath.Abs(top); err != nil {
 		return err
 	}
-	if within, err := filepath.Rel(top, absolute); err != nil || !filepath.IsLocal(within) {
+	within, err := filepath.Rel(top, absolute)
+	if err != nil || !filepath.IsLocal(within) {
 		return errors.New("is a symbolic link that leads out of the repository")
+	}
+	if slices.Contains(strings.Split(filepath.ToSlash(within), "/"), ".git") { // which may hold passwords
+		return errors.New("is a symbolic link that leads into git's own folder")
 	}
 	return nil
 }

@@ -66,8 +66,10 @@ func commentBody(o *outcome, room int, diffs bool) string {
 			fmt.Fprintf(&b, "Models of %s:\n\n", name(below, listName))
 		}
 		g, rest, notes := o.rows(shown, below, openRows)
-		g.Markdown(&b, room/4) // a strings.Builder does not fail
-		b.WriteString("\n")
+		if len(g.Rows) > 0 {
+			g.Markdown(&b, room/4) // a strings.Builder does not fail
+			b.WriteString("\n")
+		}
 		if len(rest.Rows) > 0 {
 			writeTable(&b, report.Count(int64(len(rest.Rows)))+" more of these", rest, room/8)
 		}
