@@ -29,7 +29,7 @@ build() {
 	scripts/release_texts.sh .release
 	"$tools/goreleaser" release --snapshot --clean --skip="$skip"
 	version=$(python3 -c 'import json; print(json.load(open("dist/metadata.json"))["version"])')
-	scripts/release_wheels.sh "$(echo "$version" | sed 's/-.*/.dev0/')"
+	scripts/release_wheels.sh "${version%%-*}.dev0"
 	(cd dist && find . \( -name '*.tar.gz' -o -name '*.zip' -o -name '*.deb' -o -name '*.rpm' -o -name '*.whl' -o -name '*.rb' -o -name '*.pkgbuild' \) \
 		-exec sha256sum {} + | sort -k2) >"$1"
 }
