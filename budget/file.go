@@ -4,6 +4,8 @@ package budget
 import (
 	"fmt"
 	"slices"
+
+	"github.com/memestimate/memestimate/estimate"
 )
 
 // Name is what a budget file is called.
@@ -62,8 +64,10 @@ type Setting struct {
 // Limits are what an estimate must keep.
 type Limits struct {
 	Sizes  []SizeLimit
-	Growth *GrowthLimit // of the device memory
+	Growth *GrowthLimit // of the device memory as predicted
 	Fits   []Value      // names of GPUs
+
+	Confidence estimate.Confidence // with which Sizes of the device memory and Fits must hold
 }
 
 // A SizeLimit is the most that a total of the estimate may be.

@@ -44,6 +44,9 @@ func (l Limits) Judge(model, settings string, head *estimate.Report, at Standing
 	}
 	var out []Line
 	for _, s := range l.Sizes {
+		if s.Total == diff.Device {
+			s.Total = deviceAt(l.Confidence)
+		}
 		x := line(s.Total)
 		x.Limit, x.LimitText, x.Place = &s.Bytes, report.Size(s.Bytes), s.Line
 		x.Over = x.Value > s.Bytes
@@ -83,12 +86,24 @@ func doubt(base *estimate.Report) string {
 }
 
 // JudgeFit holds an estimate that was made for a GPU against that GPU's memory.
-func JudgeFit(model, settings string, gpu Value, total int64, r *estimate.Report, lowerBound bool) Line {
+func (l Limits) JudgeFit(model, settings string, gpu Value, memory int64, r *estimate.Report, lowerBound bool) Line {
+	total := deviceAt(l.Confidence)
 	x := Line{
-		Model: model, Settings: settings, Total: diff.Device, Value: value(r, diff.Device),
-		Limit: &total, LimitText: gpu.Text, Place: gpu.Line, Over: value(r, diff.Device) > total,
+		Model: model, Settings: settings, Total: total, Value: value(r, total),
+		Limit: &memory, LimitText: gpu.Text, Place: gpu.Line, Over: value(r, total) > memory,
 	}
 	return x.known(r, lowerBound)
+}
+
+// deviceAt returns the total that is the device memory with a confidence.
+func deviceAt(c estimate.Confidence) string {
+	switch c {
+	case estimate.Predicted:
+		return diff.Device
+	case estimate.Likely:
+		return diff.Likely
+	}
+	return diff.Safe
 }
 
 // known marks a line whose figure the estimate does not have, or has of a run that did not come to its end, which no
@@ -147,6 +162,10 @@ func value(r *estimate.Report, total string) int64 {
 		return r.Peak.Allocated
 	case diff.Reserved:
 		return r.Peak.Reserved
+	case diff.Likely:
+		return r.Peak.Likely
+	case diff.Safe:
+		return r.Peak.Safe
 	}
 	return r.Peak.Device
 }

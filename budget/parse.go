@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/git"
 	"github.com/memestimate/memestimate/spelling"
 )
@@ -283,6 +284,8 @@ func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
 			return l, err
 		}
 		switch e.key.kind {
+		case text:
+			l.Confidence = estimate.Confidence(values[0].Text)
 		case texts:
 			l.Fits = values
 		case growth:

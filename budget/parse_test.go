@@ -178,6 +178,8 @@ func TestJudge(t *testing.T) {
 	l := Limits{
 		Sizes:  []SizeLimit{{diff.Device, 100, 1}, {diff.Reserved, 95, 2}, {diff.Allocated, 79, 3}, {diff.Parameters, 40, 4}},
 		Growth: &GrowthLimit{Growth{Percent: 10, Share: true}, 5},
+
+		Confidence: estimate.Predicted,
 	}
 	for _, tt := range []struct {
 		head, base int64
@@ -228,11 +230,27 @@ func TestJudge(t *testing.T) {
 		t.Errorf("without limits: %+v", got)
 	}
 	gpu := Value{"t4", 9}
-	if JudgeFit("m", "", gpu, 100, made(100), false).Over || !JudgeFit("m", "", gpu, 99, made(100), false).Over {
+	limits := Limits{Confidence: estimate.Predicted}
+	if limits.JudgeFit("m", "", gpu, 100, made(100), false).Over ||
+		!limits.JudgeFit("m", "", gpu, 99, made(100), false).Over {
 		t.Error("fits is wrong about 100 bytes")
 	}
-	if !JudgeFit("m", "", gpu, 100, died, false).Over || !JudgeFit("m", "", gpu, 100, partial, false).Over ||
-		JudgeFit("m", "", gpu, 100, partial, true).Over {
+	sure := made(100)
+	sure.Peak.Likely, sure.Peak.Safe = 110, 120
+	needs := map[estimate.Confidence]int64{"": 120, estimate.Safe: 120, estimate.Likely: 110, estimate.Predicted: 100}
+	for c, need := range needs {
+		at := Limits{Sizes: []SizeLimit{{diff.Device, need, 1}}, Confidence: c}
+		enough, fits := at.Judge("m", "", sure, Standing{})[0], at.JudgeFit("m", "", gpu, need, sure, false)
+		at.Sizes[0].Bytes--
+		short := at.Judge("m", "", sure, Standing{})[0]
+		tight := at.JudgeFit("m", "", gpu, need-1, sure, false)
+		if enough.Over || fits.Over || !short.Over || enough.Value != need || !tight.Over {
+			t.Errorf("with confidence %q: %+v, %+v, %+v, want %d bytes to be enough", c, enough, fits, short, need)
+		}
+	}
+	if !limits.JudgeFit("m", "", gpu, 100, died, false).Over ||
+		!limits.JudgeFit("m", "", gpu, 100, partial, false).Over ||
+		limits.JudgeFit("m", "", gpu, 100, partial, true).Over {
 		t.Error("a run that died fits, or a lower bound does")
 	}
 }

@@ -65,6 +65,8 @@ const (
 	Allocated   = "peak_allocated"
 	Reserved    = "peak_reserved"
 	Device      = "peak_device" // reserved and context
+	Likely      = "peak_likely" // the same with a confidence; not in a diff
+	Safe        = "peak_safe"
 	Upper       = "upper_bound"
 )
 

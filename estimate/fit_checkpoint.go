@@ -11,32 +11,34 @@ import (
 	"github.com/memestimate/memestimate/estimate/parallel"
 )
 
-// A CheckpointFit is the cheapest set of a model's repeated blocks to checkpoint for a step to fit. Sizes are bytes;
-// prices are the FLOPs that are done again, as a share of those of the step, which does twice as many in backward as
-// in forward.
+// A CheckpointFit is the cheapest set of a model's repeated blocks to checkpoint for a step to fit. Sizes are bytes,
+// and but for Device the figure of the device memory that By names; prices are the FLOPs that are done again, as a
+// share of those of the step, which does twice as many in backward as in forward.
 type CheckpointFit struct {
 	Memory     int64    `json:"memory_bytes"`
+	By         string   `json:"by"`                // as in Fit
 	Fits       bool     `json:"fits"`              // with that set; with no set where it is false
 	Blocks     []string `json:"blocks"`            // the set
 	Expression string   `json:"checkpoint"`        // the same for --checkpoint
 	Of         int      `json:"of_blocks"`         // how many there are
-	Device     int64    `json:"device_bytes"`      // with the set
+	Need       int64    `json:"need_bytes"`        // with the set
+	Device     int64    `json:"device_bytes"`      // with the set, as predicted
 	Price      float64  `json:"price"`             // of the set
-	Plain      int64    `json:"plain_bytes"`       // on the device with none
+	Plain      int64    `json:"plain_bytes"`       // with none
 	All        int64    `json:"every_block_bytes"` // with every one
 	PriceAll   float64  `json:"every_block_price"`
-	Fewer      int64    `json:"one_fewer_bytes,omitempty"` // on the device without the last block of the set
+	Fewer      int64    `json:"one_fewer_bytes,omitempty"` // without the last block of the set
 	PriceFewer float64  `json:"one_fewer_price,omitempty"`
 }
 
 // ErrNoBlocks is returned for a model of which no set of blocks can be checkpointed.
 var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be checkpointed")
 
-// FitCheckpoint finds which repeated blocks to checkpoint for a step to take at most so much memory on the device. A
-// block counts by what a byte that it frees costs, and of those alike the first of the model goes first: it is run
-// again when backward has let go of most. The fewest of that order that fit are found by halving, since each more
-// leaves less to keep; then any that turns out not to be needed is left out again.
-func (b *Bound) FitCheckpoint(s Step, memory int64) (*CheckpointFit, error) {
+// FitCheckpoint finds which repeated blocks to checkpoint for a step to take at most so much memory on the device,
+// with a confidence. A block counts by what a byte that it frees costs, and of those alike the first of the model goes
+// first: it is run again when backward has let go of most. The fewest of that order that fit are found by halving,
+// since each more leaves less to keep; then any that turns out not to be needed is left out again.
+func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFit, error) {
 	s.Limited, s.MemoryLimit, s.Record, s.Checkpoint = false, 0, false, ""
 	prog, err := b.Program(true)
 	if err != nil {
@@ -47,7 +49,8 @@ func (b *Bound) FitCheckpoint(s Step, memory int64) (*CheckpointFit, error) {
 		return nil, ErrNoBlocks
 	}
 	f := &CheckpointFit{Memory: memory, Of: len(blocks), Blocks: []string{}}
-	take := func(set []parallel.Block) (int64, float64, error) {
+	var last *Peak
+	take := func(set []parallel.Block) (need int64, _ float64, _ error) {
 		t, price := s, 0.0
 		names := make([]string, len(set))
 		for i, block := range set {
@@ -55,15 +58,16 @@ func (b *Bound) FitCheckpoint(s Step, memory int64) (*CheckpointFit, error) {
 			price += block.FLOPs
 		}
 		t.Checkpoint = strings.Join(names, "|")
-		sim, err := b.simulateOnce(t)
-		if err != nil {
+		if last, err = b.peak(t, c); err != nil {
 			return 0, 0, err
 		}
-		return sim.Peak.Device, price / max(3*all, 1), nil
+		need, f.By = last.At(c)
+		return need, price / max(3*all, 1), nil
 	}
 	if f.Plain, _, err = take(nil); err != nil {
 		return nil, err
 	}
+	f.Need, f.Device = f.Plain, last.Device
 	if f.All, f.PriceAll, err = take(blocks); err != nil {
 		return nil, err
 	}
@@ -72,7 +76,7 @@ func (b *Bound) FitCheckpoint(s Step, memory int64) (*CheckpointFit, error) {
 		return nil, err
 	}
 	set := order[:0:0]
-	if f.Device = f.Plain; f.Plain > memory {
+	if f.Plain > memory {
 		least, most := 0, len(order) // the first does not fit; the other may
 		for most-least > 1 {
 			at := (least + most) / 2
@@ -90,14 +94,15 @@ func (b *Bound) FitCheckpoint(s Step, memory int64) (*CheckpointFit, error) {
 		if set, err = needed(set, memory, take); err != nil {
 			return nil, err
 		}
-		if f.Device, f.Price, err = take(set); err != nil {
+		if f.Need, f.Price, err = take(set); err != nil {
 			return nil, err
 		}
+		f.Device = last.Device
 		if f.Fewer, f.PriceFewer, err = take(set[:len(set)-1]); err != nil {
 			return nil, err
 		}
 	}
-	f.Fits = f.Device <= memory
+	f.Fits = f.Need <= memory
 	names := make([]string, len(set))
 	for i, block := range set {
 		f.Blocks, names[i] = append(f.Blocks, block.Name), regexp.QuoteMeta(block.Name)
@@ -118,7 +123,20 @@ func isFirst(set, blocks []parallel.Block) bool {
 	return true
 }
 
-type taking func([]parallel.Block) (device int64, price float64, err error)
+// peak simulates a step, as far as a confidence needs it.
+func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
+	simulate := b.Simulate
+	if c == Predicted {
+		simulate = b.simulateOnce
+	}
+	sim, err := simulate(s)
+	if err != nil {
+		return nil, err
+	}
+	return &sim.Peak, nil
+}
+
+type taking func([]parallel.Block) (need int64, price float64, err error)
 
 // byPrice orders blocks by what a byte costs that checkpointing each alone frees. Blocks with as many FLOPs as the one
 // before are taken to free as much.
@@ -129,11 +147,11 @@ func byPrice(blocks []parallel.Block, plain int64, take taking) ([]parallel.Bloc
 			price[i] = price[i-1]
 			continue
 		}
-		device, _, err := take(blocks[i : i+1])
+		need, _, err := take(blocks[i : i+1])
 		if err != nil {
 			return nil, err
 		}
-		price[i] = block.FLOPs / float64(max(plain-device, 1))
+		price[i] = block.FLOPs / float64(max(plain-need, 1))
 	}
 	at := make([]int, len(blocks))
 	for i := range at {
@@ -161,11 +179,11 @@ func needed(set []parallel.Block, memory int64, take taking) ([]parallel.Block, 
 			return set, nil
 		}
 		without := slices.Delete(slices.Clone(set), dearest, dearest+1)
-		device, _, err := take(without)
+		need, _, err := take(without)
 		if err != nil {
 			return nil, err
 		}
-		if device <= memory {
+		if need <= memory {
 			set = without
 		} else {
 			tried[set[dearest].FLOPs] = true

@@ -18,6 +18,8 @@ type Way struct {
 	Price     float64 `json:"price"` // FLOPs that are done again, as a share of the step's
 	Allocated int64   `json:"allocated_bytes"`
 	Device    int64   `json:"device_bytes"`
+	Need      int64   `json:"need_bytes"` // what is held against the memory
+	By        string  `json:"by"`         // as in Fit
 	Fits      bool    `json:"fits"`
 	Error     string  `json:"error,omitempty"`
 
@@ -28,10 +30,10 @@ type Way struct {
 const defaultGPUs = 8
 
 // Ways simulates a step in each precision, with and without an optimizer of few states, with and without checkpointed
-// blocks, on one GPU and on several, and says which of it takes at most so much memory on the device of a rank. The
-// cheapest come first: those on fewest GPUs, of these those that change fewest settings that change what is learnt, of
-// these those that compute least again, of these those that take most. What does not fit comes last.
-func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
+// blocks, on one GPU and on several, and says which of it takes at most so much memory on the device of a rank, with a
+// confidence. The cheapest come first: those on fewest GPUs, of these those that change fewest settings that change
+// what is learnt, of these those that compute least again, of these those that take most. What does not fit comes last.
+func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	prog, err := b.Program(true)
 	if err != nil {
 		return nil, err
@@ -44,18 +46,20 @@ func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
 	}
 	plans := combinations(s, len(blocks) > 0, again/max(3*all, 1))
 	next := make(chan int)
-	var c group
+	var g group
 	for range min(runtime.GOMAXPROCS(0), len(plans)) {
-		c.do(func() {
+		g.do(func() {
 			for i := range next {
-				c.part(func() {
+				g.part(func() {
 					w := &plans[i].way
-					sim, err := b.simulateOnce(plans[i].step)
+					peak, err := b.peak(plans[i].step, c)
 					if err != nil {
 						w.Error = err.Error()
 						return
 					}
-					w.Allocated, w.Device, w.Fits = sim.Peak.Allocated, sim.Peak.Device, sim.Peak.Device <= memory
+					w.Allocated, w.Device = peak.Allocated, peak.Device
+					w.Need, w.By = peak.At(c)
+					w.Fits = w.Need <= memory
 				})
 			}
 		})
@@ -64,7 +68,7 @@ func (b *Bound) Ways(s Step, memory int64) ([]Way, error) {
 		next <- i
 	}
 	close(next)
-	c.end()
+	g.end()
 	ways := make([]Way, len(plans))
 	for i := range plans {
 		ways[i] = plans[i].way

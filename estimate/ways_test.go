@@ -18,7 +18,7 @@ func TestFitCheckpoint(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ends, err := bound.FitCheckpoint(Step{}, 1)
+		ends, err := bound.FitCheckpoint(Step{}, 1, Safe)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,22 +27,23 @@ func TestFitCheckpoint(t *testing.T) {
 		}
 		for _, share := range []int64{30, 60} {
 			memory := ends.All + share*(ends.Plain-ends.All)/100
-			f, err := bound.FitCheckpoint(Step{}, memory)
+			f, err := bound.FitCheckpoint(Step{}, memory, Safe)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !f.Fits || f.Device > memory || f.Fewer <= memory || f.Price >= f.PriceAll || len(f.Blocks) >= f.Of {
+			if !f.Fits || f.Need > memory || f.By != "safe_bytes" || f.Fewer <= memory || f.Price >= f.PriceAll ||
+				len(f.Blocks) >= f.Of {
 				t.Errorf("%s in %d: %+v", model, memory, f)
 			}
 			sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: f.Expression}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sim.Peak.Device != f.Device {
-				t.Errorf("%s: --checkpoint %s takes %d, not %d", model, f.Expression, sim.Peak.Device, f.Device)
+			if sim.Peak.Device != f.Device || sim.Peak.Safe != f.Need {
+				t.Errorf("%s: --checkpoint %s takes %d, safe %d, not %+v", model, f.Expression, sim.Peak.Device, sim.Peak.Safe, f)
 			}
 		}
-		if f, err := bound.FitCheckpoint(Step{}, ends.Plain); err != nil || !f.Fits || len(f.Blocks) != 0 {
+		if f, err := bound.FitCheckpoint(Step{}, ends.Plain, Safe); err != nil || !f.Fits || len(f.Blocks) != 0 {
 			t.Errorf("%s: what fits as it is has blocks checkpointed: %+v, %v", model, f, err)
 		}
 	}
@@ -50,7 +51,7 @@ func TestFitCheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := bound.FitCheckpoint(Step{}, 1<<30); err != ErrNoBlocks {
+	if _, err := bound.FitCheckpoint(Step{}, 1<<30, Safe); err != ErrNoBlocks {
 		t.Errorf("vgg16 has no blocks that repeat: %v", err)
 	}
 }
@@ -62,7 +63,7 @@ func TestWays(t *testing.T) {
 		t.Fatal(err)
 	}
 	const memory = 12 << 30
-	ways, err := bound.Ways(Step{}, memory)
+	ways, err := bound.Ways(Step{}, memory, Safe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func TestWays(t *testing.T) {
 		"--gpus 4 --parallel fsdp --meta-device": {Plan: parallel.Plan{GPUs: 4, Parallel: parallel.FSDP, MetaDevice: true}},
 	}
 	for _, w := range ways {
-		if w.Error != "" || w.Fits != (w.Device <= memory) {
+		if w.Error != "" || w.Fits != (w.Need <= memory) || w.By != "safe_bytes" {
 			t.Errorf("%+v", w)
 		}
 		s, ok := alone[w.Settings]
@@ -94,7 +95,7 @@ func TestWays(t *testing.T) {
 			continue
 		}
 		delete(alone, w.Settings)
-		if sim, err := bound.Simulate(s); err != nil || sim.Peak.Device != w.Device {
+		if sim, err := bound.Simulate(s); err != nil || sim.Peak.Device != w.Device || sim.Peak.Safe != w.Need {
 			t.Errorf("%s: %d, %v, want %d", w.Settings, w.Device, err, sim.Peak.Device)
 		}
 	}
@@ -110,7 +111,7 @@ func BenchmarkWays(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := bound.Ways(Step{}, 24<<30); err != nil {
+		if _, err := bound.Ways(Step{}, 24<<30, Safe); err != nil {
 			b.Fatal(err)
 		}
 	}

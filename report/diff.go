@@ -27,6 +27,8 @@ var totalNames = map[string]string{
 	diff.Allocated:   "allocated at the peak",
 	diff.Reserved:    "reserved at the peak",
 	diff.Device:      "device memory",
+	diff.Likely:      "likely device memory",
+	diff.Safe:        "safe device memory",
 	diff.Upper:       "upper bound",
 }
 

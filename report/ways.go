@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -11,12 +12,16 @@ import (
 func Ways(r *estimate.Report) *Grid {
 	largest := int64(0)
 	for _, w := range r.Ways {
-		largest = max(largest, w.Device)
+		largest = max(largest, w.Need)
 	}
 	unit := largeUnit(largest)
+	by := "" // the same for all that were simulated
+	for _, w := range r.Ways {
+		by = cmp.Or(by, w.By)
+	}
 	g := &Grid{Columns: []Column{
 		{Title: "ways to fit"}, {Title: "GPUs", Right: true}, {Title: "again", Right: true, Spare: 1},
-		{Title: "allocated", Right: true, Spare: 2}, {Title: "device, " + unit.name, Right: true}, {Title: ""},
+		{Title: "allocated", Right: true, Spare: 2}, {Title: figure(by) + ", " + unit.name, Right: true}, {Title: ""},
 	}}
 	for _, w := range r.Ways {
 		settings, fits := w.Settings, "does not fit"
@@ -30,7 +35,7 @@ func Ways(r *estimate.Report) *Grid {
 		if w.Fits {
 			fits = "fits"
 		}
-		row := []string{settings, strconv.Itoa(w.GPUs), share(w.Price), unit.format(w.Allocated), unit.format(w.Device), fits}
+		row := []string{settings, strconv.Itoa(w.GPUs), share(w.Price), unit.format(w.Allocated), unit.format(w.Need), fits}
 		g.Rows = append(g.Rows, row)
 	}
 	return g
@@ -41,16 +46,16 @@ func Checkpointed(r *estimate.Report) *Grid {
 	f := r.Checkpoint
 	unit := largeUnit(max(f.Plain, f.All))
 	g := &Grid{Columns: []Column{
-		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: "device, " + unit.name,
+		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: figure(f.By) + ", " + unit.name,
 			Right: true}, {Title: ""}, {Title: "which"},
 	}}
-	row := func(blocks int, price float64, device int64, expression string) {
+	row := func(blocks int, price float64, need int64, expression string) {
 		fits := "does not fit"
-		if device <= f.Memory {
+		if need <= f.Memory {
 			fits = "fits"
 		}
 		g.Rows = append(g.Rows, []string{strconv.Itoa(blocks) + " of " + strconv.Itoa(f.Of), share(price),
-			unit.format(device), fits, expression})
+			unit.format(need), fits, expression})
 	}
 	row(0, 0, f.Plain, "")
 	if n := len(f.Blocks); n > 0 && n < f.Of {
@@ -65,10 +70,15 @@ func Checkpointed(r *estimate.Report) *Grid {
 			}
 			names = strings.Join(shown, " ")
 		}
-		row(n, f.Price, f.Device, names)
+		row(n, f.Price, f.Need, names)
 	}
 	row(f.Of, f.PriceAll, f.All, "blocks")
 	return g
+}
+
+// figure names a figure of the device memory by its field in JSON, as the answer does.
+func figure(by string) string {
+	return strings.TrimSuffix(by, "_bytes")
 }
 
 // share writes a share as a percentage, nothing where it is none.

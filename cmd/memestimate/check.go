@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/forge"
 	"github.com/memestimate/memestimate/report"
 )
@@ -23,12 +24,16 @@ type checking struct {
 	base     string
 	fetch    bool
 	annotate bool
+	sure     string // "" is what the file says
 }
 
 func (c *checking) flags(fs *pflag.FlagSet) {
 	fs.StringVarP(&c.config, "config", "c", budget.Name, "the budget file")
 	fs.StringVar(&c.base, "base", "", "the git revision that growth is measured from, in place of the one in the file")
 	fs.BoolVar(&c.fetch, "fetch", false, "fetch the base from origin where the clone lacks it, as a shallow one does")
+	fs.Var(&oneOf{value: &c.sure, names: confidenceNames()}, "confidence",
+		"the figure that limits of device memory and GPUs are held against, in place of what the file\nsays: "+
+			strings.Join(confidenceNames(), ", "))
 	fs.BoolVar(&c.annotate, "annotate", false, "also write GitHub's annotations on the budget file, to stderr")
 }
 
@@ -147,6 +152,11 @@ func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err err
 		return err
 	}
 	f := out.file
+	for i := range f.Models {
+		if c.sure != "" {
+			f.Models[i].Limits.Confidence = estimate.Confidence(c.sure)
+		}
+	}
 	if out.all, err = findModels(f); err != nil {
 		return err
 	}

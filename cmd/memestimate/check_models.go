@@ -324,8 +324,9 @@ func (c *checked) estimate(e *env, m *matrix, label string, head, base *opened) 
 		}
 	}
 	at.Base = x.base
-	x.lines = c.entry.Limits.Judge(c.name, label, x.head, at)
-	for _, fit := range c.entry.Limits.Fits {
+	limits := c.entry.Limits
+	x.lines = limits.Judge(c.name, label, x.head, at)
+	for _, fit := range limits.Fits {
 		saved := m.settings
 		m.run.gpu = fit.Text
 		r, err := head.report(e, command, &m.settings)
@@ -338,7 +339,7 @@ func (c *checked) estimate(e *env, m *matrix, label string, head, base *opened) 
 		if err != nil {
 			return x, err
 		}
-		x.lines = append(x.lines, budget.JudgeFit(c.name, label, fit, total, r, c.entry.LowerBound))
+		x.lines = append(x.lines, limits.JudgeFit(c.name, label, fit, total, r, c.entry.LowerBound))
 	}
 	return x, nil
 }

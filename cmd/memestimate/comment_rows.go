@@ -120,7 +120,7 @@ func limitText(l *budget.Line) string {
 		return "none"
 	case l.Limit == nil:
 		return l.LimitText
-	case l.Total != diff.Device:
+	case l.Total != diff.Device && l.Total != diff.Safe:
 		return report.TotalName(l.Total) + " " + unbroken(l.LimitText)
 	case report.Size(*l.Limit) != l.LimitText:
 		return unbroken(l.LimitText) + ": " + unbroken(report.Size(*l.Limit))

@@ -12,14 +12,17 @@ import (
 type confidenceFlag struct{ name string }
 
 func (c *confidenceFlag) flags(fs *pflag.FlagSet, use string) {
-	names := []string{}
+	c.name = string(estimate.Safe)
+	fs.Var(&oneOf{value: &c.name, names: confidenceNames()}, "confidence",
+		use+": "+strings.Join(confidenceNames(), ", ")+
+			" (fewer than two runs\nin a hundred take more than safe, one in twenty more than likely)")
+}
+
+func confidenceNames() (names []string) {
 	for _, known := range estimate.Confidences() {
 		names = append(names, string(known))
 	}
-	c.name = string(estimate.Safe)
-	fs.Var(&oneOf{value: &c.name, names: names}, "confidence",
-		use+": "+strings.Join(names, ", ")+
-			" (fewer than two runs\nin a hundred take more than safe, one in twenty more than likely)")
+	return names
 }
 
 func (c *confidenceFlag) value() estimate.Confidence { return estimate.Confidence(c.name) }

@@ -24,7 +24,7 @@ func (a *questions) fitting(p *progress, in source, bound *estimate.Bound, r *es
 	}
 	if a.ways {
 		p.now("trying ways to fit on " + quoteArg(in.arg))
-		ways, err := bound.Ways(*step, memory)
+		ways, err := bound.Ways(*step, memory, a.sure.value())
 		if err != nil {
 			return fail(exitInput, "%s: %w", quoteArg(in.arg), err)
 		}
@@ -32,7 +32,7 @@ func (a *questions) fitting(p *progress, in source, bound *estimate.Bound, r *es
 	}
 	if a.blocks {
 		p.now("choosing blocks of " + quoteArg(in.arg))
-		f, err := bound.FitCheckpoint(*step, memory)
+		f, err := bound.FitCheckpoint(*step, memory, a.sure.value())
 		switch {
 		case errors.Is(err, estimate.ErrNoBlocks):
 			return fail(exitInput, "%s: %w", quoteArg(in.arg), err)

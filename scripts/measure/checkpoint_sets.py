@@ -1,10 +1,12 @@
 """Does the set of checkpointed blocks that memestimate proposes survive, and one block fewer not?
 
-usage: checkpoint_sets.py MEMESTIMATE OUT.json      (a machine with one GPU)
+usage: checkpoint_sets.py propose MEMESTIMATE SETS.json [CONFIDENCE]
+       checkpoint_sets.py measure SETS.json OUT.json      (a machine with one GPU)
 
-For each model the device memory is capped half-way between the plain step and the one with every block checkpointed, by
-set_per_process_memory_fraction. `memestimate MODEL --fit-checkpoint` names a set of blocks; three steps of training are
-run with it, and with one block fewer, each in a process of its own. The first must survive, the second must not.
+For each model the device memory is capped half-way between what is predicted of the plain step and of the one with
+every block checkpointed. `memestimate MODEL --fit-checkpoint` names a set of blocks for that, before anything is
+measured. Then three steps of training are run under the cap, by set_per_process_memory_fraction, with the set and with
+one block fewer, each in a process of its own. The first must survive, the second must not.
 """
 
 import json
@@ -12,6 +14,8 @@ import multiprocessing as mp
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from several_gpus import Logits, vision
@@ -36,8 +40,13 @@ MODELS = {
     "qwen2_0_5b": (
         language(
             *("Qwen2Config", "Qwen2ForCausalLM"),
-            **{"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14},
-            **{"num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True},
+            hidden_size=896,
+            intermediate_size=4864,
+            num_hidden_layers=24,
+            num_attention_heads=14,
+            num_key_value_heads=2,
+            vocab_size=151936,
+            tie_word_embeddings=True,
         ),
         TOKENS,
         4,
@@ -50,14 +59,31 @@ MODELS = {
 }
 
 
-def proposed(program, model, batch, memory):
+def proposed(program, model, batch, memory, confidence):
     """What memestimate answers: its JSON, of a step on an H200."""
     said = subprocess.run(
-        [program, model, "-b", str(batch), "--fit-checkpoint", "--budget", f"{memory}B", "--format", "json"],
+        [program, model, "-b", str(batch), "--fit-checkpoint", "--budget", f"{memory}B", "--confidence", confidence]
+        + ["--format", "json"],
         capture_output=True,
+        check=False,  # that it does not fit is an answer
         text=True,
     )
     return json.loads(said.stdout)
+
+
+def propose(program, out, confidence="safe"):
+    rows = []
+    for name, (_, _, batch, blocks) in MODELS.items():
+        ends = proposed(program, name, batch, 1, "predicted")["fit_checkpoint"]
+        memory = (ends["plain_bytes"] + ends["every_block_bytes"]) // 2
+        answer = proposed(program, name, batch, memory, confidence)
+        chosen = answer["fit_checkpoint"]
+        assert all(re.fullmatch(blocks, block) for block in chosen["blocks"]), chosen
+        row = {"model": name, "batch": batch, "memory": memory, "context": answer["context_bytes"], "proposed": chosen}
+        rows.append(row)
+        print(name, len(chosen["blocks"]), "of", chosen["of_blocks"], "fits" if chosen["fits"] else "does not fit")
+    with open(out, "w") as file:
+        json.dump({"confidence": confidence, "cases": rows}, file, indent=1)
 
 
 def survives(answers, name, names, cap):
@@ -68,10 +94,7 @@ def survives(answers, name, names, cap):
         model = build().to("cuda").train()
         for path, block in model.named_modules():
             if path in names:
-                forward = block.forward
-                block.forward = (
-                    lambda f: lambda *args, **kwargs: checkpoint(f, *args, use_reentrant=False, **kwargs)
-                )(forward)
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         optimizer, x = torch.optim.AdamW(model.parameters()), inputs(batch).to("cuda")
         labels = None
         for _ in range(3):
@@ -94,27 +117,25 @@ def in_process(*args):
     answers = spawn.Queue()
     process = spawn.Process(target=survives, args=(answers, *args))
     process.start()
-    answer = answers.get()
+    answer = answers.get(timeout=120)
     process.join()
     return answer
 
 
-def main(program, out):
-    rows = []
-    for name, (_, _, batch, blocks) in MODELS.items():
-        ends = proposed(program, name, batch, 1)["fit_checkpoint"]
-        memory = (ends["plain_bytes"] + ends["every_block_bytes"]) // 2
-        answer = proposed(program, name, batch, memory)
-        chosen, context = answer["fit_checkpoint"], answer["context_bytes"]
-        assert all(re.fullmatch(blocks, block) for block in chosen["blocks"]), chosen
-        row = {"model": name, "batch": batch, "memory": memory, "proposed": chosen}
-        row["with"] = in_process(name, chosen["blocks"], memory - context)
-        row["one_fewer"] = in_process(name, chosen["blocks"][:-1], memory - context)
-        rows.append(row)
-        print(name, len(chosen["blocks"]), "of", chosen["of_blocks"], row["with"], row["one_fewer"], flush=True)
-        with open(out, "w") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cases": rows}, file)
+def measure(sets, out):
+    with open(sets) as file:
+        all_sets = json.load(file)
+    with ThreadPoolExecutor(4) as at_once:  # each under a cap of its own
+        for row in all_sets["cases"]:
+            name, blocks, cap = row["model"], row["proposed"]["blocks"], row["memory"] - row["context"]
+            row["with"] = at_once.submit(in_process, name, blocks, cap)
+            row["one_fewer"] = at_once.submit(in_process, name, blocks[:-1], cap)
+        for row in all_sets["cases"]:
+            row["with"], row["one_fewer"] = row["with"].result(), row["one_fewer"].result()
+            print(row["model"], len(row["proposed"]["blocks"]), row["with"], row["one_fewer"], flush=True)
+    with open(out, "w") as file:
+        json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, **all_sets}, file)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    {"propose": propose, "measure": measure}[sys.argv[1]](*sys.argv[2:])
