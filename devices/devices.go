@@ -147,7 +147,8 @@ func (d *Device) occupied() bool {
 	return slices.ContainsFunc(d.Processes, func(p Process) bool { return p.Kind != "graphics" })
 }
 
-type deviceJSON struct {
+// A DeviceJSON is a device as `memestimate devices --format json` shows it.
+type DeviceJSON struct {
 	Index           int               `json:"index"`
 	UUID            string            `json:"uuid"`
 	Name            string            `json:"name"`
@@ -170,11 +171,12 @@ type deviceJSON struct {
 	Usable          bool              `json:"usable"`
 	Reason          string            `json:"reason"`
 	Notes           []string          `json:"notes,omitempty"`
-	Processes       []processJSON     `json:"processes"`
-	Reservations    []reservationJSON `json:"reservations"`
+	Processes       []ProcessJSON     `json:"processes"`
+	Reservations    []ReservationJSON `json:"reservations"`
 }
 
-type processJSON struct {
+// A ProcessJSON is a process that has memory of a device.
+type ProcessJSON struct {
 	PID     int     `json:"pid"`
 	Kind    string  `json:"kind"`
 	Bytes   *uint64 `json:"used_bytes"`
@@ -182,7 +184,8 @@ type processJSON struct {
 	Command string  `json:"command,omitempty"`
 }
 
-type reservationJSON struct {
+// A ReservationJSON is memory of a device that a launcher holds for a job.
+type ReservationJSON struct {
 	ID          string `json:"id"`
 	Bytes       uint64 `json:"bytes"`
 	Outstanding uint64 `json:"outstanding_bytes"`
@@ -198,14 +201,14 @@ type reservationJSON struct {
 	Removed     bool   `json:"removed,omitempty"`
 }
 
-// MarshalJSON writes the device as `memestimate devices --format json` shows it. Sizes that
-// are not known are null, and so are processes that the driver would not list.
+// MarshalJSON writes the device as a DeviceJSON. Sizes that are not known are null, and so are processes that the
+// driver would not list.
 func (d Device) MarshalJSON() ([]byte, error) {
-	j := deviceJSON{
+	j := DeviceJSON{
 		Index: d.Index, UUID: d.UUID, Name: d.Name, BusID: d.BusID, Unified: d.Unified,
 		MIG: d.MIG.String(), Parent: d.Parent, Mode: d.Mode.String(),
 		Usable: d.Usable(), Reason: d.Reason, Notes: d.Notes,
-		Reservations: make([]reservationJSON, 0, len(d.Reservations)),
+		Reservations: make([]ReservationJSON, 0, len(d.Reservations)),
 	}
 	if d.HasMemory {
 		available := d.Available()
@@ -223,17 +226,17 @@ func (d Device) MarshalJSON() ([]byte, error) {
 		j.GPUInstance, j.ComputeInstance = &d.GPUInstance, &d.ComputeInstance
 	}
 	if d.KnowsProcesses {
-		j.Processes = make([]processJSON, 0, len(d.Processes))
+		j.Processes = make([]ProcessJSON, 0, len(d.Processes))
 	}
 	for _, p := range d.Processes {
-		pj := processJSON{PID: p.PID, Kind: p.Kind, User: p.User, Command: p.Command}
+		pj := ProcessJSON{PID: p.PID, Kind: p.Kind, User: p.User, Command: p.Command}
 		if p.Known {
 			pj.Bytes = &p.Bytes
 		}
 		j.Processes = append(j.Processes, pj)
 	}
 	for _, r := range d.Reservations {
-		v := reservationJSON{
+		v := ReservationJSON{
 			ID: r.ID, Bytes: r.Bytes, Outstanding: r.Outstanding, Share: r.Share, Within: r.Within, PID: r.PID, User: r.User,
 			Command: r.Command,
 			Started: r.Started.UTC().Format(time.RFC3339), Removed: r.Removed,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -93,6 +94,7 @@ what it was.`,
 // An outcome is what came of a check.
 type outcome struct {
 	config  string       // path of the budget file
+	shown   string       // the same as the host of the job has it: from the top of the checkout
 	file    *budget.File // nil where it could not be read
 	all     []*checked
 	base    *baseline // nil where nothing is compared
@@ -135,7 +137,7 @@ func (o *outcome) count() (n finding) {
 // run reads the budget file and estimates its models. With compare all of them are compared with the base,
 // else only where a limit needs it. The output may not be one of them.
 func (c *checking) run(e *env, compare bool, o *output) *outcome {
-	out := &outcome{config: c.config, when: e.time()}
+	out := &outcome{config: c.config, shown: fromTop(e, c.config), when: e.time()}
 	defer func() {
 		if p := recover(); p != nil { // a bug of ours is told where the rest would be
 			out.err = fail(exitBug, "internal error, please report it with the budget file: %v at %s", p, panicPlace())
@@ -143,6 +145,20 @@ func (c *checking) run(e *env, compare bool, o *output) *outcome {
 	}()
 	out.err = c.check(e, compare, o, out)
 	return out
+}
+
+// fromTop returns the path of a file from the top of what a job has checked out, by which its host knows the file; as
+// it stands where that is not known.
+func fromTop(e *env, file string) string {
+	top := cmp.Or(e.getenv("GITHUB_WORKSPACE"), e.getenv("CI_PROJECT_DIR"))
+	absolute, err := filepath.Abs(file)
+	if top == "" || err != nil {
+		return filepath.ToSlash(file)
+	}
+	if within, err := filepath.Rel(top, absolute); err == nil && filepath.IsLocal(within) {
+		file = within
+	}
+	return filepath.ToSlash(file)
 }
 
 func (c *checking) check(e *env, compare bool, o *output, out *outcome) (err error) {
@@ -245,7 +261,7 @@ func (c *checking) verdict(e *env, out *outcome) error {
 			tell(e.stderr, p.err)
 		}
 		if c.annotate {
-			annotate(e.stderr, p.file, p.at, p.text)
+			annotate(e.stderr, out.shown, p.at, p.text)
 		}
 	}
 	switch {
@@ -313,7 +329,7 @@ func overText(l budget.Line) string {
 func annotate(w io.Writer, file string, line int, text string) {
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	fmt.Fprintf(w, "::error file=%s,line=%d,title=memestimate::%s\n", property.Replace(filepath.ToSlash(file)),
+	fmt.Fprintf(w, "::error file=%s,line=%d,title=memestimate::%s\n", property.Replace(file),
 		max(line, 1), message.Replace(text))
 }
 

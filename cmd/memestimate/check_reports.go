@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"io"
 	"net/url"
-	"path/filepath"
 
 	"github.com/memestimate/memestimate/budget"
 )
@@ -68,7 +67,7 @@ func codeQuality(w io.Writer, o *outcome) error {
 	out := []entry{}
 	for _, p := range o.problems() {
 		out = append(out, entry{p.text, p.rule(), p.fingerprint(), "blocker",
-			location{filepath.ToSlash(p.file), lines{max(p.at, 1)}}})
+			location{o.shown, lines{max(p.at, 1)}}})
 	}
 	return encodeJSON(w, out)
 }
@@ -118,7 +117,7 @@ func sarif(w io.Writer, o *outcome) error {
 	}
 	results := []result{}
 	for _, p := range o.problems() {
-		uri := (&url.URL{Path: filepath.ToSlash(p.file)}).String()
+		uri := (&url.URL{Path: o.shown}).String()
 		results = append(results, result{
 			p.rule(), "error", text{p.text}, []location{{physical{artifact{uri}, region{max(p.at, 1)}}}},
 			map[string]string{"memestimate/v1": p.fingerprint()},

@@ -113,6 +113,10 @@ func TestCommentFolds(t *testing.T) {
 			t.Errorf("no row begins with %s", want)
 		}
 	}
+	moved := ": the peak moves from `model.encoder.layers.7.self_attention.output.dense` to `"
+	if !strings.Contains(body, moved) {
+		t.Errorf("no note says %q", moved)
+	}
 	if !strings.Contains(body, "<summary>55 more</summary>") || !strings.Contains(body, " more of these</summary>") {
 		t.Error("the folds do not say how much is in them")
 	}

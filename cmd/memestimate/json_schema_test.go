@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/compare"
+	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
 )
@@ -55,11 +57,27 @@ type schemaMaker struct {
 	form string
 }
 
+// written are the schemas of types that write themselves, and of those that may be several.
+func (m *schemaMaker) written(t reflect.Type) any {
+	switch t {
+	case reflect.TypeFor[devices.Device]():
+		return m.of(reflect.TypeFor[devices.DeviceJSON]())
+	case reflect.TypeFor[estimate.Statistics]():
+		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "integer"}}
+	case reflect.TypeFor[extent]():
+		return map[string]any{"type": []string{"integer", "string", "null"}}
+	}
+	return nil
+}
+
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
 func (m *schemaMaker) of(t reflect.Type) any {
+	if s := m.written(t); s != nil {
+		return s
+	}
 	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
-		return true // what it writes is its own affair
+		panic(fmt.Sprintf("%v writes itself: say in written what", t))
 	}
 	orNull := func(s map[string]any) any { return map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}} }
 	switch t.Kind() {
@@ -74,10 +92,7 @@ func (m *schemaMaker) of(t reflect.Type) any {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return map[string]any{"type": "integer", "minimum": 0}
 	case reflect.Pointer:
-		if s, ok := m.of(t.Elem()).(map[string]any); ok {
-			return orNull(s)
-		}
-		return true
+		return orNull(m.of(t.Elem()).(map[string]any))
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return orNull(map[string]any{"type": "string", "contentEncoding": "base64"})
@@ -98,7 +113,7 @@ func (m *schemaMaker) of(t reflect.Type) any {
 		}
 		return map[string]any{"$ref": "#/$defs/" + name}
 	}
-	return true
+	panic(fmt.Sprintf("%v may be anything: say in written what", t))
 }
 
 func (m *schemaMaker) object(t reflect.Type) map[string]any {

@@ -63,13 +63,16 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 	return cmd
 }
 
+// An extent is the size of a dimension in JSON: a number, a symbol, or null where it is not known.
+type extent any
+
 // A valueType is the type of values as "shapes" prints it.
 type valueType struct {
-	Kind   string `json:"kind,omitempty"` // "sequence", "optional", "map"; "" for tensors
-	DType  string `json:"dtype"`          // of the elements; "" when unknown
-	Shape  []any  `json:"shape"`          // numbers, symbols and null; null when unknown
-	AtMost []any  `json:"at_most,omitempty"`
-	Type   string `json:"type,omitempty"` // of what is no tensor, in full: "optional(sequence(float32[5]))"
+	Kind   string   `json:"kind,omitempty"` // "sequence", "optional", "map"; "" for tensors
+	DType  string   `json:"dtype"`          // of the elements; "" when unknown
+	Shape  []extent `json:"shape"`          // null when unknown
+	AtMost []extent `json:"at_most,omitempty"`
+	Type   string   `json:"type,omitempty"` // of what is no tensor, in full: "optional(sequence(float32[5]))"
 
 	words, shape string // the same for a table: "optional of sequence of float32", "[8, batch*2]"
 	json         []byte // the same as JSON; nil until it is asked for
@@ -148,11 +151,11 @@ func kindName(k onnxload.Kind) string {
 
 // dimsOf returns the dimensions for JSON, and where some depend on data the most that
 // they can be.
-func dimsOf(s shape.Shape, types *shape.Result) (dims, atMost []any) {
+func dimsOf(s shape.Shape, types *shape.Result) (dims, atMost []extent) {
 	if !s.Ranked {
 		return nil, nil
 	}
-	dims, limits := make([]any, len(s.Dims)), make([]any, len(s.Dims))
+	dims, limits := make([]extent, len(s.Dims)), make([]extent, len(s.Dims))
 	bounded := false
 	for i, d := range s.Dims {
 		dims[i] = dimOf(d)
