@@ -254,7 +254,7 @@ func writeVariants(t *testing.T, rows string, caps []capped) {
 		}
 	}
 	fmt.Fprintf(&w, "\nUnder a cap on the process's memory %d of %d runs are rightly called as surviving or not (%d if "+
-		"no convolution could do without its workspace); of %d that fail, the segment that could not be had is the "+
+		"no convolution\ncould do without its workspace); of %d that fail, the segment that could not be had is the "+
 		"measured one in %d.\n", right, len(caps), strict, failed, tried)
 	fmt.Fprint(&w, "\n| run | cap | measured | predicted | plans dropped |\n|---|---:|---|---|---:|\n")
 	for _, x := range caps {

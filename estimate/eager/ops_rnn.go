@@ -31,8 +31,8 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 			cast = append(cast, x)
 		}
 		s := workspace.RNNShape{
-			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16, Steps: x.shape[0], Batch: x.shape[1],
-			Input:  x.shape[2],
+			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16,
+			Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
 			Hidden: c.Args.Hidden, Layers: c.Args.Layers, Both: c.Args.Both,
 			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1,
 		}
@@ -65,14 +65,17 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 		if flat == nil && !oneBlock(weights) {
 			flat = r.alloc(s.WeightBytes(), timeline.Activation)
 		}
-		ws := r.alloc(s.WorkspaceBytes(), timeline.Workspace)
+		ws := r.alloc(s.ForwardWorkspace(*r.opts.GPU, c.Args.Train), timeline.Workspace)
 		grad := r.needsGrad(append([]*tensor{x}, weights...)...)
 		var reserve *storage
-		if grad {
+		if c.Args.Train {
 			reserve = r.alloc(s.ReserveBytes(), timeline.Activation)
 		}
 		r.drop(ws)
 		r.release(xi)
+		if reserve != nil && !grad {
+			r.drop(reserve)
+		}
 		if grad {
 			xc, like := *x, make([]operand, len(weights))
 			for i, w := range weights {
@@ -83,7 +86,9 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 				func(r *run, n *node, g []*tensor) []*tensor {
 					return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, like)
 				})
-			n.saved = append(n.saved, reserve)
+			if reserve != nil { // cuDNN has no backward pass in evaluation
+				n.saved = append(n.saved, reserve)
+			}
 			if random != nil {
 				random.refs++
 				n.saved = append(n.saved, random)
@@ -139,12 +144,12 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	for range states {
 		hold(r.empty(dtype, stateShape...))
 	}
-	r.scratch(s.WorkspaceBytes(), timeline.Workspace)
+	r.scratch(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
 	r.release(dy)
 	r.release(xi)
 	xi = r.inLayout(x, inRows)
 	dw := r.alloc(s.WeightBytes(), timeline.Gradient)
-	r.scratch(s.WorkspaceBytes(), timeline.Workspace)
+	r.scratch(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
 	r.release(xi)
 	for _, t := range temps {
 		r.release(t)

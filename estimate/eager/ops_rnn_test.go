@@ -71,17 +71,3 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 		}
 	}
 }
-
-// A narrow layer takes as many copies in float16 as in float32, and more than in bfloat16.
-func TestNarrowLayersInFloat16(t *testing.T) {
-	s := workspace.RNNShape{Kind: workspace.LSTM, Elem: 4, Steps: 150, Batch: 64, Input: 256, Hidden: 128, Layers: 1,
-		Both: true}
-	const kept = 2 * 8 << 20 // for each direction, whatever the type
-	full := s.WorkspaceBytes() - kept
-	s.Elem = 2
-	bf16 := s.WorkspaceBytes() - kept
-	s.Float16 = true
-	if half := s.WorkspaceBytes() - kept; 2*half != full || half-bf16 != 6*s.Steps*s.Batch*2*s.Hidden*2 {
-		t.Errorf("%d in float32, %d in float16, %d in bfloat16", full, half, bf16)
-	}
-}

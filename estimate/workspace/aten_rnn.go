@@ -17,14 +17,14 @@ var atenRNN = []operator{
 func newRNN(c *Call, x *Tensor, i int) RNNShape {
 	kinds := []RNNKind{ElmanRNN, ElmanRNN, LSTM, GRU} // cudnnRNNMode_t: relu, tanh, LSTM, GRU
 	s := RNNShape{
-		Kind: kinds[c.int(i)&3], Elem: x.Elem, Float16: x.DType == "float16", Steps: x.size(0), Batch: x.size(1),
-		Input:  x.size(2),
-		Hidden: c.int(i + 1), Layers: c.int(i + 3), Both: c.flag(i + 7),
+		Kind: kinds[c.int(i)&3], Elem: x.Elem, Float16: x.DType == "float16",
+		Steps: x.size(0), Batch: x.size(1), Input: x.size(2),
+		Hidden: c.int(i + 1), Projection: c.int(i + 2), Layers: c.int(i + 3), Both: c.flag(i + 7),
 		Dropout: c.arg(i+5).Float > 0 && c.flag(i+6) && c.int(i+3) > 1,
 	}
 	switch packed := c.ints(i + 8); {
 	case len(packed) > 0:
-		s.Steps, s.Batch, s.Input = int64(len(packed)), packed[0], x.size(1)
+		s.Steps, s.Batch, s.Input, s.Packed = int64(len(packed)), packed[0], x.size(1), x.size(0)
 	case c.flag(i + 4):
 		s.Steps, s.Batch = s.Batch, s.Steps
 	}
@@ -55,7 +55,7 @@ func (k *Kernels) rnn(c *Call) {
 	}
 	xi := k.copyTo(timeFirst(x, c.flag(10)), RowMajor)
 	k.makes(0, 1, 2, 4)
-	n := k.take(s.WorkspaceBytes())
+	n := k.take(s.ForwardWorkspace(k.device, c.flag(12)))
 	if c.flag(12) {
 		k.makesAs(3, s.ReserveBytes())
 	}
@@ -87,15 +87,32 @@ func (k *Kernels) rnnBackward(c *Call) {
 	x, g = timeFirst(x, batchFirst), timeFirst(g, batchFirst)
 	xi, gi := k.copyTo(x, RowMajor), k.copyTo(g, RowMajor)
 	k.makes(0, 1, 2)
-	k.scratch(s.WorkspaceBytes())
+	k.scratch(s.BackwardWorkspace(k.device))
 	k.give(gi, xi)
-	xi = k.copyTo(x, RowMajor)
-	for i := 3; i < len(c.Results); i++ {
-		k.makes(i)
+	if len(c.Results) > 3 {
+		k.rnnWeights(c, x, s)
 	}
-	k.scratch(s.WorkspaceBytes())
-	k.give(xi)
 	k.give(temps...)
+}
+
+// rnnWeights computes the gradients of the weights. They are views of one block where the module has cuDNN's biases,
+// and copies out of it where it has none, so that their number is another (_cudnn_rnn_backward_weight).
+func (k *Kernels) rnnWeights(c *Call, x *Tensor, s RNNShape) {
+	xi := k.copyTo(x, RowMajor)
+	var weights []int
+	for i := 3; i < len(c.Results); i++ {
+		weights = append(weights, i)
+	}
+	if c.int(2) < 4 {
+		block := k.take(s.WeightBytes())
+		n := k.take(s.BackwardWorkspace(k.device))
+		k.makes(weights...)
+		k.give(n, block)
+	} else {
+		k.makes(weights...)
+		k.scratch(s.BackwardWorkspace(k.device))
+	}
+	k.give(xi)
 }
 
 // dropoutState is _cudnn_init_dropout_state, whose result is the state.

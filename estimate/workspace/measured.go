@@ -8,7 +8,7 @@ import "github.com/memestimate/memestimate/estimate/gpu"
 //   - which engine cuDNN takes for a convolution (conv_forest.go), and that float32 goes through tensor cores, which
 //     have TF32 from compute capability 8.0 on alone, and bfloat16, likewise;
 //   - what cuDNN takes for channels-last batch norm, recurrent layers and attention (batchNormWorkspace,
-//     RNNShape.WorkspaceBytes, cudnnAttentionWorkspace);
+//     RNNShape.workspace, cudnnAttentionWorkspace);
 //   - how many keys a block of CUB's radix sort takes (sortTile), and what the context of a process takes (package
 //     gpu).
 //

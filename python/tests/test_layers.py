@@ -45,6 +45,19 @@ def test_lstm_has_one_block_of_weights_and_a_reserve(tmp_path: Path) -> None:
     assert "clone" not in [call[0] for call in recording.calls()]  # gradients are pieces of one block, and kept
 
 
+def test_recurrent_layers_without_biases(tmp_path: Path) -> None:
+    """As measured on an H200: cuDNN's block has biases all the same, and the gradients are copies out of it."""
+    recording = train(tmp_path / "x", nn.RNN(193, 256, bias=False), torch.randn(126, 64, 193).requires_grad_())
+    assert sizes(recording, "_cudnn_rnn_flatten_weight") == [461824]
+    assert sizes(recording, "_cudnn_rnn_backward") == [6225408, 65536, 197632, 262144]
+
+
+def test_projected_states_are_kept(tmp_path: Path) -> None:
+    """As measured on an H200: an LSTM keeps its states before and after the projection."""
+    recording = train(tmp_path / "x", nn.LSTM(256, 1024, proj_size=512), torch.randn(255, 48, 256), torch.float16)
+    assert sizes(recording, "_cudnn_rnn") == [12533760, 49152, 98304, 162939136]
+
+
 @pytest.mark.parametrize("layer", [nn.GRU(8, 16), nn.RNN(8, 16), nn.LSTM(8, 16, 2, dropout=0.5, bidirectional=True)])
 def test_recurrent_layers(tmp_path: Path, layer: nn.RNNBase) -> None:
     recording = train(tmp_path / "x", layer, torch.randn(5, 3, 8), torch.bfloat16)

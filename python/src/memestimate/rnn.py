@@ -72,7 +72,7 @@ class Recurrent:
             return
         stride = (4 if module.bias else 2) + (1 if module.proj_size > 0 else 0)
         mode = _MODES[{"RNN_RELU": "rnn_relu", "RNN_TANH": "rnn_tanh"}.get(module.mode, module.mode.lower())]
-        block = self._recorder.empty((sum(w.numel() for w in weights),), weights[0].dtype)
+        block = self._recorder.empty((_block_size(weights, stride),), weights[0].dtype)
         sizes = (module.input_size, mode, module.hidden_size, module.proj_size, module.num_layers)
         args = (weights, stride, *sizes, module.batch_first, module.bidirectional)
         self._recorder.log(aten._cudnn_rnn_flatten_weight.default, args, {}, block)
@@ -143,13 +143,13 @@ class Recurrent:
             dtype = torch.float16
             x, hx = x.to(dtype), hx.to(dtype)
             cx = None if cx is None else cx.to(dtype)
-            block = torch.empty(sum(w.numel() for w in weights), dtype=dtype, device=x.device)
+            block = torch.empty(_block_size(weights, stride), dtype=dtype, device=x.device)
             views = self._views(block, weights)
             for view, weight in zip(views, weights, strict=True):
                 view.copy_(weight)
             weights = views
         elif len({self._recorder.storages.of_address(w) for w in weights}) == 1:
-            block = self._block(weights)
+            block = self._block(weights, stride)
         with torch.autocast("cuda", enabled=False):
             out = aten._cudnn_rnn(
                 x, list(weights), stride, block, hx, cx, mode, width, projected,
@@ -157,12 +157,12 @@ class Recurrent:
             )  # fmt: skip
         return (out[0], out[1], out[2]) if mode == 2 else (out[0], out[1])
 
-    def _block(self, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+    def _block(self, weights: Sequence[torch.Tensor], stride: int) -> torch.Tensor:
         """The block of which all these are pieces."""
         quiet, self._recorder.quiet = self._recorder.quiet, True
         try:
             with torch.no_grad():
-                return weights[0].detach().as_strided((sum(w.numel() for w in weights),), (1,), 0)
+                return weights[0].detach().as_strided((_block_size(weights, stride),), (1,), 0)
         finally:
             self._recorder.quiet = quiet
 
@@ -176,8 +176,8 @@ class Recurrent:
         return self._dropout_state
 
     def _forward(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, weights, _, block, hx, cx, mode = args[:7]
-        width, _, layers, batch_first, dropout, train, both, batch_sizes = args[7:15]
+        x, weights, stride, block, hx, cx, mode = args[:7]
+        width, projected, layers, batch_first, dropout, train, both, batch_sizes = args[7:15]
         empty = self._recorder.empty
         directions = 2 if both else 1
         out_width = hx.shape[2] * directions
@@ -191,25 +191,26 @@ class Recurrent:
         cy = self._recorder.empty((0,) if cx is None else tuple(cx.shape), x.dtype)
         reserve = 0
         if train:
-            steps = x.shape[:-1].numel() * width * directions
-            reserve = steps * x.element_size() * (_KEPT[mode] * layers - 1) + 256
-            if dropout > 0 and layers > 1:
-                reserve += steps * directions * (layers - 1) // 8
-        result = (
-            block if block is not None else self._recorder.empty((sum(w.numel() for w in weights),), weights[0].dtype)
-        )
+            kept = (_KEPT[mode] * width + (width + projected if projected else 0)) * layers - width
+            reserve = x.shape[:-1].numel() * directions * kept * x.element_size() + 256
+            if dropout > 0 and layers > 1:  # a bit for each element, also of those that a packed batch leaves out
+                steps = len(batch_sizes) * batch_sizes[0] if batch_sizes else x.shape[:-1].numel()
+                reserve += steps * out_width * directions * (layers - 1) // 8
+        result = block if block is not None else self._recorder.empty((_block_size(weights, stride),), weights[0].dtype)
         out = (y, hy, cy, self._recorder.empty((reserve,), torch.uint8), result)
         self._recorder.log(func, args, kwargs, out)
         return out
 
     def _backward(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        x, weights, _, _, hx, cx = args[:6]
+        x, weights, stride, _, hx, cx = args[:6]
         wanted = args[-1]
         dx = self._recorder.empty(tuple(x.shape), x.dtype)
         dhx = self._recorder.empty(tuple(hx.shape), hx.dtype)
         dcx = None if cx is None else self._recorder.empty(tuple(cx.shape), cx.dtype)
         dw: list[torch.Tensor] = []
-        if wanted[3]:
+        if wanted[3] and stride < 4:  # copies out of a block that has biases, which these weights have not
+            dw = [self._recorder.empty(tuple(w.shape), w.dtype) for w in weights]
+        elif wanted[3]:
             block = self._recorder.empty((sum(w.numel() for w in weights),), weights[0].dtype)
             dw = self._views(block, weights)
         out = (dx, dhx, dcx, dw)
@@ -244,6 +245,22 @@ class Recurrent:
         out = self._recorder.empty((int(known.sum()), *x.shape[2:]), x.dtype), sizes
         self._recorder.log(func, args, kwargs, out)
         return out
+
+
+def _block_size(weights: Sequence[torch.Tensor], stride: int) -> int:
+    """
+    Return how many elements the block of a module's weights has.
+
+    Parameters
+    ----------
+    weights
+        Of all layers and directions: ``[gates * hidden, input]`` and so on.
+    stride
+        How many weights a layer and direction has. cuDNN's block has two biases for each, also where the module has
+        none, and so fewer than four (two matrices, and one for a projection).
+    """
+    size = sum(w.numel() for w in weights)
+    return size if stride >= 4 else size + 2 * weights[0].shape[0] * (len(weights) // stride)
 
 
 _FLATTENED = {torch.float16, torch.float32, torch.float64}
