@@ -41,4 +41,29 @@ for kind in .tar.gz:4 .zip:1 .deb:2 .rpm:2 .whl:6 .rb:1 .pkgbuild:1; do
 	n=$(grep -cF -- "${kind%:*}" "$tools/one" || true)
 	[ "$n" = "${kind#*:}" ] || { echo "$n packages are ${kind%:*}, want ${kind#*:}" >&2; cat "$tools/one" >&2; exit 1; }
 done
+(cd dist && sha256sum --check --quiet SHA256SUMS)
+
+# Signing as the release does, but with a key of this run: a certificate without a key is for workflows alone. The signature must
+# hold, and must not hold for other sums.
+if command -v cosign >/dev/null; then
+	export COSIGN_PASSWORD=
+	cp dist/SHA256SUMS "$tools/sums"
+	(
+		cd "$tools"
+		cosign generate-key-pair
+		cosign trusted-root create --out root.json
+		cosign sign-blob --key cosign.key --use-signing-config=false --tlog-upload=false --new-bundle-format \
+			--bundle sums.sigstore.json --yes sums
+		verify=(cosign verify-blob --key cosign.pub --insecure-ignore-tlog --trusted-root root.json --new-bundle-format
+			--bundle sums.sigstore.json sums)
+		"${verify[@]}"
+		echo "of another file" >>sums
+		if "${verify[@]}" 2>/dev/null; then
+			echo "the signature holds for other sums" >&2
+			exit 1
+		fi
+	)
+else
+	echo "there is no cosign: nothing is signed"
+fi
 cat "$tools/one"
