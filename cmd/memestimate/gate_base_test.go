@@ -147,6 +147,21 @@ var byTheBase = []attempt{
 		y.event(`{"pull_request": {"number": 7, "head": {"sha": "` + head + `"}, "base": {"ref": "trunk"}}}`)
 		return nil
 	}, exitInput, "which is no commit of the target trunk"},
+	{"a target whose name is an option", func(y *yard) []string {
+		y.put("nets/net.onnx", "inserted")
+		y.event(`{"pull_request": {"number": 7, "base": {"ref": "--upload-pack=touch ` + y.path("ran") + `"}}}`)
+		return []string{"--fetch"}
+	}, exitInput, "what the pull request starts from"},
+	{"a target whose name is another reference", func(y *yard) []string {
+		y.put("nets/net.onnx", "inserted")
+		y.elsewhere("refs/heads/grown")
+		y.event(`{"pull_request": {"number": 7, "base": {"ref": "../../heads/grown"}}}`)
+		return nil
+	}, exitInput, "what the pull request starts from"},
+	{"a base whose name is a command", func(y *yard) []string {
+		y.put("nets/net.onnx", "inserted")
+		return []string{"--base", "$(touch${IFS}" + y.path("ran") + ")"}
+	}, exitInput, "git knows no such commit"},
 	{"a service that does not set CI", func(y *yard) []string {
 		y.put("nets/net.onnx", "inserted")
 		y.commit()

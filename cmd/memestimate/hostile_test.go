@@ -119,6 +119,32 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 	harmless(t, string(data))
 }
 
+// The name of a branch is a name, in the comment and in the log, whatever git lets it be.
+func TestHostileBranchInAPullRequest(t *testing.T) {
+	y := newYard(t)
+	y.put("nets/net.onnx", "inserted")
+	for _, name := range []string{"a`|<img/src=x/onerror=alert(1)>|`b", "</details>@team",
+		"![](http://evil.example/x.png)x", "\u202egnp.exe", "{{.Token}}", "--help", "$(id)", "a;b&c", "::error::x"} {
+		if strings.ContainsAny(name, "^~:?*[\\ ") || strings.HasPrefix(name, "-") { // which git does not let be
+			name = "refs/heads/" + name
+		} else {
+			y.git("update-ref", "refs/heads/"+name, "HEAD")
+		}
+		var out, errs strings.Builder
+		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
+		code := run(t.Context(), e, []string{"comment", "-c", y.path("memestimate.yaml"), "--annotate", "--base", name})
+		if code == exitOK || out.Len() < 100 {
+			t.Errorf("%s: code %d\n%s", name, code, errs.String())
+		}
+		harmless(t, out.String())
+		for line := range strings.Lines(errs.String()) {
+			if !strings.HasPrefix(line, "memestimate: ") && !strings.HasPrefix(line, "::error file=") {
+				t.Errorf("%s: stderr has the line %q", name, line)
+			}
+		}
+	}
+}
+
 // harmless counts the tables of a comment as GitHub renders it, and tells of anything that a name became.
 func harmless(t *testing.T, markdown string) (tables int) {
 	t.Helper()
