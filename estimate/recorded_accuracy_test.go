@@ -61,7 +61,7 @@ func recordedCases(t *testing.T) (out []recordedCase) {
 	// What tells cases apart; a field that is missing is one at its default.
 	keys := []string{"model", "mode", "dtype", "opt", "batch", "channels_last", "accum", "clip", "set_to_none", "foreach",
 		"scaler", "alloc_conf", "cap_mib",
-		"ckpt", "train_only", "lora", "compile", "par", "world", "mp", "reshard", "view"}
+		"ckpt", "train_only", "lora", "lora_dropout", "compile", "par", "world", "mp", "reshard", "view"}
 	usual := func(key string, v any) bool {
 		if key == "set_to_none" || key == "foreach" {
 			return v == nil || v == true

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,16 @@ def test_convolutions_and_norms_are_cudnns(tmp_path: Path) -> None:
     assert "cudnn_batch_norm" in names
     assert "cudnn_batch_norm_backward" in names
     assert "native_dropout" in names
+
+
+def test_the_same_program_makes_the_same_bytes(tmp_path: Path) -> None:
+    """Autocast's cache lets its weights go in the order of their addresses, which is another in every process."""
+    net = nn.Sequential(*[nn.Conv2d(4, 4, 3, padding=1) for _ in range(8)])
+    files = []
+    for name in ("a", "b", "c"):
+        train(tmp_path / name, copy.deepcopy(net), torch.randn(2, 4, 8, 8), torch.bfloat16)
+        files.append((tmp_path / name).read_bytes())
+    assert files[0] == files[1] == files[2]
 
 
 def test_autocast_casts(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class Storages:
             self.kinds.pop(serial, None)
             self.on_death(serial)
             if size is not None and not self.closed:
-                self._writer.event("free", serial)
+                self._writer.freed(serial)
                 self.allocated -= rounded(size)
 
         return died

@@ -32,16 +32,32 @@ class Writer:
         self._tables: dict[str, dict[Hashable, int]] = {"op": {}, "meta": {}, "frame": {}, "module": {}}
         self._lock = threading.RLock()  # a finalizer may write while a flush is under way
         self._written = 0
+        self._freed: list[int] = []  # since the last other event
 
     def event(self, *items: Any) -> None:
         """Append one event."""
+        self._order()
         self._lines.append(_json(items))
         if len(self._lines) > _FLUSH:
             self._flush()
 
     def events(self, *events: tuple[Any, ...]) -> None:
         """Append several events between which nothing else may come."""
+        self._order()
         self._lines.extend([_json(event) for event in events])
+
+    def freed(self, storage: int) -> None:
+        """
+        Append that a storage is gone.
+
+        What goes together, as autocast's cache does at its end, goes in the order of addresses. It is written in that
+        of the storages' numbers, so that the same program makes the same bytes; to an allocator it is all one.
+        """
+        self._freed.append(storage)
+
+    def _order(self) -> None:
+        freed, self._freed = self._freed, []
+        self._lines.extend([_json(("free", storage)) for storage in sorted(freed)])
 
     def define(self, table: str, key: Hashable, *items: Any) -> int:
         """Return the id of `key` in a table, defining it as `items` at its first use."""
@@ -61,6 +77,7 @@ class Writer:
             The file could not be written: what was at `path` is there as it was, and nothing beside it.
         """
         try:
+            self._order()
             self._lines.append(_json(("end", self._written + len(self._lines) - 1)))  # without the header
             self._flush()
             self._file.close()
