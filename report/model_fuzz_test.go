@@ -12,16 +12,15 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
@@ -82,13 +81,41 @@ func mutant(rng *rand.Rand, raw, other []byte) []byte {
 // asked are settings that a mutant is estimated under.
 func asked(rng *rand.Rand) (estimate.Options, *estimate.Step) {
 	pick := func(names ...string) string { return names[rng.IntN(len(names))] }
+	seldom := func(what string) string { // mostly ""
+		if rng.IntN(8) > 0 {
+			return ""
+		}
+		return what
+	}
 	s := &estimate.Step{Infer: rng.IntN(3) == 0, Settings: eager.Settings{
 		Precision: eager.Precisions[rng.IntN(len(eager.Precisions))], ChannelsLast: rng.IntN(4) == 0,
 		Optimizer: pick("", "sgd", "sgdm", "adam", "adafactor", "rmsprop"),
 		Loss:      pick("", "", "mse", "mean", "cross-entropy"),
-		ClipNorm:  rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0,
+		ClipNorm:  rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0, Scaler: rng.IntN(12) == 0,
+		DropOutput: rng.IntN(8) == 0, Accumulate: max(0, rng.IntN(16)-13),
 	}}
-	return estimate.Options{Name: "mutant", Batch: int64(rng.IntN(4)), Dims: map[string]int64{}}, s
+	if rng.IntN(3) == 0 {
+		s.Plan = parallel.Plan{Freeze: seldom(pick(".", "0|1")), Checkpoint: seldom(parallel.Blocks),
+			LoRA: seldom("r=8,targets=."), Compile: rng.IntN(8) == 0, MetaDevice: rng.IntN(16) == 0}
+		if rng.IntN(2) == 0 {
+			s.Plan.GPUs, s.Plan.Parallel = 2<<rng.IntN(6), pick(parallel.Schemes...)
+			switch s.Plan.Parallel {
+			case parallel.FSDP:
+				s.Plan.Shard, s.Plan.NoReshard = seldom(pick(parallel.Blocks, parallel.Whole)), rng.IntN(4) == 0
+				s.Plan.ParamDType, s.Plan.ReduceDType = seldom(pick(parallel.DTypes...)), seldom(pick(parallel.DTypes...))
+			case parallel.DDP:
+				s.Plan.View, s.Plan.Bucket = rng.IntN(4) == 0, int64(rng.IntN(3))<<20
+			}
+		}
+	}
+	if rng.IntN(8) == 0 {
+		s.AllocConf = pick("expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4")
+	}
+	if rng.IntN(8) == 0 {
+		s.MemoryLimit = int64(1) << (20 + rng.IntN(14))
+	}
+	return estimate.Options{Name: "mutant", Batch: int64(rng.IntN(4)), Dims: map[string]int64{},
+		Weigh: rng.IntN(16) == 0, Strict: rng.IntN(16) == 0}, s
 }
 
 // execute runs the whole of reading, shapes, recovery, step and report, and returns what is wrong with the outcome, ""
@@ -100,13 +127,13 @@ func execute(rng *rand.Rand, raw []byte) (wrong string, ran bool) {
 		}
 	}()
 	opt, step := asked(rng)
-	form := rng.IntN(4)
+	form := rng.IntN(len(forms))
 	twice := rng.IntN(8) == 0
 	first, r, wrong := answer(raw, opt, step, form)
 	if wrong != "" || r == nil {
 		return wrong, false
 	}
-	if wrong := sound(r); wrong != "" {
+	if wrong := sound(r, step.Plan); wrong != "" {
 		return wrong, true
 	}
 	if twice {
@@ -135,6 +162,13 @@ func answer(raw []byte, opt estimate.Options, step *estimate.Step, form int) ([]
 		}
 		bound, err = estimate.Bind(m, opt)
 	}
+	if err != nil && opt.Batch > 0 && open == nil { // most have no batch dimension
+		if wrong := line(err); wrong != "" {
+			return nil, nil, wrong
+		}
+		opt.Batch = 0
+		bound, err = estimate.Bind(m, opt)
+	}
 	if err != nil {
 		return nil, nil, line(err)
 	}
@@ -150,16 +184,24 @@ func answer(raw []byte, opt estimate.Options, step *estimate.Step, form int) ([]
 	if wrong := agree(m, types, r); wrong != "" {
 		return nil, nil, wrong
 	}
+	out, wrong := written(r, form)
+	return out, r, wrong
+}
+
+// forms are those that a report is written in.
+var forms = []func(io.Writer, *estimate.Report) error{report.JSON, report.Markdown, report.CSV,
+	func(w io.Writer, r *estimate.Report) error { return report.Text(w, r, 80) }}
+
+// written is a report in one of the forms.
+func written(r *estimate.Report, form int) ([]byte, string) {
 	var out bytes.Buffer
-	write := []func(io.Writer, *estimate.Report) error{report.JSON, report.Markdown, report.CSV,
-		func(w io.Writer, r *estimate.Report) error { return report.Text(w, r, 80) }}[form]
-	if err := write(&out, r); err != nil {
-		return nil, nil, line(err)
+	if err := forms[form](&out, r); err != nil {
+		return nil, line(err)
 	}
 	if i := bytes.IndexFunc(out.Bytes(), func(c rune) bool { return c < ' ' && c != '\n' }); i >= 0 {
-		return nil, nil, fmt.Sprintf("the report has the control character %q", out.Bytes()[i])
+		return nil, fmt.Sprintf("the report has the control character %q", out.Bytes()[i])
 	}
-	return out.Bytes(), r, ""
+	return out.Bytes(), ""
 }
 
 // line says what is wrong with a message of an error.
@@ -215,7 +257,7 @@ func sameShape(x module.Tensor, t shape.Type) string {
 }
 
 // sound says what of a report cannot be.
-func sound(r *estimate.Report) string {
+func sound(r *estimate.Report, plan parallel.Plan) string {
 	sizes := map[string]int64{
 		"parameters": r.Parameters.Bytes, "parameters' count": r.Parameters.Count, "buffers": r.Buffers.Bytes,
 		"constants": r.Constants.Bytes, "activations": r.Activations.Forward, "with backward": r.Activations.WithBackward,
@@ -249,7 +291,8 @@ func sound(r *estimate.Report) string {
 			return fmt.Sprintf("the categories at the peak are %d bytes, allocated are %d", sum, p.Allocated)
 		case p.Allocated < held:
 			return fmt.Sprintf("a peak of %d bytes is less than the %d of the parameters", p.Allocated, held)
-		case r.Settings.Precision == eager.FP32 && p.Allocated < r.Parameters.Bytes && r.OOM == nil:
+		case r.Settings.Precision == eager.FP32 && plan.Parallel != parallel.FSDP && p.Allocated < r.Parameters.Bytes &&
+			r.OOM == nil:
 			return fmt.Sprintf("a peak of %d bytes, and parameters of %d", p.Allocated, r.Parameters.Bytes)
 		case p.Reserved < p.Allocated || p.Device < p.Reserved || p.UpperBound < p.Device:
 			return fmt.Sprintf("not in order: allocated %d, reserved %d, device %d, at most %d", p.Allocated, p.Reserved,
@@ -295,78 +338,4 @@ func FuzzModel(f *testing.F) {
 			t.Errorf("%d bytes allocated for %d", n, len(raw))
 		}
 	})
-}
-
-// TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors,
-// from the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
-func TestModelMutants(t *testing.T) {
-	all, err := graphs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := strconv.Atoi(os.Getenv("MEMESTIMATE_MUTATIONS"))
-	if err != nil {
-		n = 2000
-		if testing.Short() {
-			n = 300
-		}
-	}
-	first, _ := strconv.ParseUint(os.Getenv("MEMESTIMATE_SEED"), 10, 64)
-	var next, ran, failed atomic.Int64
-	workers := make([]struct {
-		seed  atomic.Uint64
-		since atomic.Int64 // in nanoseconds; 0 while nothing runs
-	}, runtime.GOMAXPROCS(0))
-	done := make(chan struct{})
-	go func() { // what never ends, or takes all memory, is named before it takes the process along
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Second):
-			}
-			var m runtime.MemStats
-			runtime.ReadMemStats(&m)
-			for i := range workers {
-				w := &workers[i]
-				if at := w.since.Load(); at > 0 && time.Since(time.Unix(0, at)) > longest {
-					panic(fmt.Sprintf("seed %d takes longer than %v", w.seed.Load(), longest))
-				}
-				if m.HeapAlloc > uint64(len(workers))*allocation {
-					fmt.Fprintf(os.Stderr, "%d bytes in use, seed %d runs\n", m.HeapAlloc, w.seed.Load())
-				}
-			}
-		}
-	}()
-	start := time.Now()
-	var wg sync.WaitGroup
-	for i := range workers {
-		wg.Go(func() {
-			w := &workers[i]
-			for k := next.Add(1) - 1; k < int64(n) && failed.Load() < 20; k = next.Add(1) - 1 {
-				seed := first + uint64(k)
-				w.seed.Store(seed)
-				w.since.Store(time.Now().UnixNano())
-				rng := rand.New(rand.NewPCG(seed, 19))
-				raw := mutant(rng, all[rng.IntN(len(all))], all[rng.IntN(len(all))])
-				wrong, stepped := execute(rng, raw)
-				w.since.Store(0)
-				if stepped {
-					ran.Add(1)
-				}
-				if wrong != "" {
-					failed.Add(1)
-					t.Errorf("seed %d: %s", seed, wrong)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(done)
-	took := time.Since(start)
-	t.Logf("%d mutants of %d graphs in %v, %.0f a second; %d had a peak", n, len(all), took.Round(time.Millisecond),
-		float64(n)/took.Seconds(), ran.Load())
-	if failed.Load() == 0 && ran.Load() < int64(n)/5 {
-		t.Errorf("%d of %d mutants had a peak: mutation is too rough", ran.Load(), n)
-	}
 }

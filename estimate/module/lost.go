@@ -25,7 +25,8 @@ func BatchNorm(n *onnxload.Node, aten string) (is, trains bool) {
 // torch.export leaves the name of what it took out of the norm's tuple of results, "getitem_3", on
 // the convolution's only result.
 func HasFoldedNorm(m *onnxload.Model, n *onnxload.Node) bool {
-	if n.Op != "Conv" && n.Op != "ConvTranspose" || n.Domain != "" || n.Out[0] == onnxload.NoValue {
+	out := n.Output(0)
+	if n.Op != "Conv" && n.Op != "ConvTranspose" || n.Domain != "" || out == onnxload.NoValue {
 		return false
 	}
 	renamed := 0
@@ -34,5 +35,5 @@ func HasFoldedNorm(m *onnxload.Model, n *onnxload.Node) bool {
 			renamed++
 		}
 	}
-	return renamed == 2 || strings.HasPrefix(m.Values[n.Out[0]].Name, "getitem")
+	return renamed == 2 || strings.HasPrefix(m.Values[out].Name, "getitem")
 }

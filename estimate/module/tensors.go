@@ -269,10 +269,11 @@ func (a *Analysis) masksScores(c *constant) bool {
 		}
 	}
 	for u := range a.usesOf(c) {
-		if u.node.Op != "Add" || !a.softened(u.node.Out[0]) {
+		out := u.node.Output(0)
+		if u.node.Op != "Add" || out == onnxload.NoValue || !a.softened(out) {
 			return false
 		}
-		s, ok := a.Types.Type(u.node.Out[0]).Shape.Ints()
+		s, ok := a.Types.Type(out).Shape.Ints()
 		if !ok || len(s) < 3 || s[len(s)-3] < 2 { // of one head, it could be trained
 			return false
 		}
