@@ -54,7 +54,7 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 	named := []string{}
 	for _, w := range ws {
 		if w.ByName {
-			named = append(named, a.Model.Values[w.ID].Name)
+			named = append(named, a.Model.NameOf(w.ID))
 		}
 	}
 	if len(named) > 0 {
@@ -71,7 +71,7 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 	}
 	if all := a.Types.Contradictions; len(all) > 0 {
 		say(Warning, "the file declares another type for %s than follows from its nodes: what follows is taken; %s",
-			plural(len(all), "value"), all[0].String(a.Model.Values[all[0].Value].Name))
+			plural(len(all), "value"), all[0].String(a.Model.NameOf(all[0].Value)))
 	}
 	for _, n := range a.Model.Notes {
 		say(Info, "%s", n)

@@ -152,7 +152,7 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	for _, w := range b.ws {
 		kinds[w.ID] = aten.Parameter
 		switch {
-		case w.Role == module.RoleBuffer && module.IsAutomatic(b.a.Model.Values[w.ID].Name):
+		case w.Role == module.RoleBuffer && module.IsAutomatic(b.a.Model.NameOf(w.ID)):
 			kinds[w.ID] = aten.Constant // what an exporter computed from numbers
 		case w.Role == module.RoleBuffer:
 			kinds[w.ID] = aten.Buffer

@@ -126,6 +126,14 @@ func at(ids []ValueID, i int) ValueID {
 	return ids[i]
 }
 
+// NameOf returns the name of a value, "" for NoValue.
+func (m *Model) NameOf(id ValueID) string {
+	if id == NoValue {
+		return ""
+	}
+	return m.Values[id].Name
+}
+
 // Attr returns the attribute of that name, or nil.
 func (n *Node) Attr(name string) *Attr {
 	for i := range n.Attrs {

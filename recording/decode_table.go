@@ -1,6 +1,12 @@
 package recording
 
-import "math/bits"
+import (
+	"math/bits"
+	"regexp"
+)
+
+// elementType is what names of element types look like: they are shown as they are.
+var elementType = regexp.MustCompile(`^[A-Za-z0-9_]{1,40}$`)
 
 func (d *decoder) op() error {
 	name, err := d.name()
@@ -20,6 +26,9 @@ func (d *decoder) meta() error {
 	dtype, err := d.name()
 	if err == nil {
 		m.DType = d.rec.Texts[dtype]
+		if !elementType.MatchString(m.DType) {
+			return d.fail("an element type is %q, wanted a name such as float32", short([]byte(m.DType)))
+		}
 		m.Shape, err = d.dims("a size")
 	}
 	if err == nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -204,9 +205,14 @@ func written(r *estimate.Report, form int) ([]byte, string) {
 	return out.Bytes(), ""
 }
 
-// line says what is wrong with a message of an error.
+// line says what is wrong with a message of an error. The symbols of a shape are not quoted in it: who prints it
+// cleans it.
 func line(err error) string {
-	if s := err.Error(); s == "" || strings.ContainsAny(s, "\n\r\x1b") {
+	s := err.Error()
+	if _, ok := errors.AsType[*shape.NodeError](err); ok {
+		s = report.Clean(s)
+	}
+	if s == "" || strings.ContainsAny(s, "\n\r\x1b") {
 		return fmt.Sprintf("the error is not one line: %q", s)
 	}
 	return ""
@@ -286,13 +292,13 @@ func sound(r *estimate.Report, plan parallel.Plan) string {
 		for _, x := range p.Live {
 			sizes["live "+x.Category] = min(x.Bytes, int64(x.Tensors))
 		}
-		switch held := p.ByCategory["parameters"] + p.ByCategory["buffers"]; {
+		switch held := p.ByCategory[timeline.Parameter.String()] + p.ByCategory[timeline.Buffer.String()]; {
 		case sum != p.Allocated:
 			return fmt.Sprintf("the categories at the peak are %d bytes, allocated are %d", sum, p.Allocated)
 		case p.Allocated < held:
 			return fmt.Sprintf("a peak of %d bytes is less than the %d of the parameters", p.Allocated, held)
-		case r.Settings.Precision == eager.FP32 && plan.Parallel != parallel.FSDP && p.Allocated < r.Parameters.Bytes &&
-			r.OOM == nil:
+		case r.Settings.Precision == eager.FP32 && plan.Parallel != parallel.FSDP && r.OOM == nil &&
+			p.Allocated < min(r.Parameters.Bytes, 4*r.Parameters.Count): // float64 ones are taken for float32
 			return fmt.Sprintf("a peak of %d bytes, and parameters of %d", p.Allocated, r.Parameters.Bytes)
 		case p.Reserved < p.Allocated || p.Device < p.Reserved || p.UpperBound < p.Device:
 			return fmt.Sprintf("not in order: allocated %d, reserved %d, device %d, at most %d", p.Allocated, p.Reserved,

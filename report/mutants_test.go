@@ -30,6 +30,28 @@ func TestModelMutants(t *testing.T) {
 	})
 }
 
+// What mutants have found stays found: each file, under many settings.
+func TestFoundMutants(t *testing.T) {
+	for ext, execute := range map[string]func(*rand.Rand, []byte) (string, bool){"onnx": execute, "mrec": executeRecording} {
+		paths, err := filepath.Glob("testdata/mutants/*." + ext)
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%q: %v", paths, err)
+		}
+		for _, path := range paths {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seed := range uint64(100) {
+				if wrong, _ := execute(rand.New(rand.NewPCG(seed, 3)), raw); wrong != "" {
+					t.Errorf("%s, seed %d: %s", path, seed, wrong)
+					break
+				}
+			}
+		}
+	}
+}
+
 // A tally is what so many mutants came to.
 type tally struct {
 	sync.Mutex

@@ -166,7 +166,7 @@ func (r *run) reduceGradient(l *leaf) {
 	if r.step == 1 && !slices.Contains(d.ready, l) {
 		d.ready = append(d.ready, l)
 	}
-	if d.View && l.grad != nil && !slices.Contains(d.buckets, l.grad.st) {
+	if d.View && l.grad != nil && len(d.buckets) > 0 && !slices.Contains(d.buckets, l.grad.st) {
 		g := l.grad
 		d.buckets[0].refs++
 		l.grad = &tensor{layout: g.layout, st: d.buckets[0], dtype: g.dtype, refs: 1, view: true}

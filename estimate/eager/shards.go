@@ -33,7 +33,7 @@ type sharding struct {
 	swapped []swapped             // what its calls read through RegisterPostBackwardFunction
 	casts   []swapped             // the model's inputs, in the type that is computed in
 
-	last     *shardGroup   // whose gathered buffer waits for the next one's: comm_ctx.all_gather_state
+	last     *storage      // a gathered buffer that waits for the next one's: comm_ctx.all_gather_state
 	order    []*shardGroup // post_forward_order
 	reducing *storage      // comm_ctx.reduce_scatter_state: the last reduce-scatter's input
 }
@@ -177,6 +177,8 @@ func (r *run) copyOut(g *shardGroup, forward bool) {
 	if g.out == nil {
 		return
 	}
+	gathered := g.out
+	g.out = nil
 	if forward {
 		r.dropGathered()
 	}
@@ -187,18 +189,16 @@ func (r *run) copyOut(g *shardGroup, forward bool) {
 	}
 	g.gathered = true
 	if forward {
-		s.last = g
+		s.last = gathered
 		return
 	}
-	r.drop(g.out)
-	g.out = nil
+	r.drop(gathered)
 }
 
 // dropGathered lets go of the buffer that waits for the next one's.
 func (r *run) dropGathered() {
-	if g := r.shards.last; g != nil {
-		r.drop(g.out)
-		g.out = nil
+	if last := r.shards.last; last != nil {
+		r.drop(last)
 		r.shards.last = nil
 	}
 }
@@ -229,7 +229,7 @@ func (r *run) gatherRoot(values []*tensor) {
 		return
 	}
 	for _, id := range r.prog.Inputs {
-		if x := values[id]; x.dtype.IsFloat() && x.dtype != s.Param {
+		if x := values[id]; x != nil && x.dtype.IsFloat() && x.dtype != s.Param {
 			s.casts = append(s.casts, swapped{id, x})
 			values[id] = r.to(x, s.Param)
 		}

@@ -10,7 +10,7 @@ import (
 
 func unaryCall(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		b.call(op, aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		b.call(op, aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 	}
 }
 
@@ -18,7 +18,7 @@ func unaryCall(op string) func(*recovery, *onnxload.Node) {
 // function.
 func activation(op, call string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		b.call(op, aten.Args{Inplace: b.inPlace(n, call)}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		b.call(op, aten.Args{Inplace: b.inPlace(n, call)}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 	}
 }
 
@@ -28,7 +28,7 @@ func binaryCall(op string) func(*recovery, *onnxload.Node) { return arithmetic(o
 func arithmetic(op, sign string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		inPlace, _ := b.saysInPlace(n, sign)
-		b.call(op, aten.Args{Inplace: inPlace && len(n.In) == 2}, b.values(n), n.Out[0])
+		b.call(op, aten.Args{Inplace: inPlace && len(n.In) == 2}, b.values(n), n.Output(0))
 	}
 }
 
@@ -40,7 +40,7 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 	in := b.values(n)
 	var args aten.Args
 	sides := 1
-	if relu, _ := b.user(n.Out[0], "Relu"); relu != nil {
+	if relu, _ := b.user(n.Output(0), "Relu"); relu != nil {
 		sides = 2
 	}
 	if yes, known := b.saysInPlace(n, "+"); known {
@@ -54,7 +54,7 @@ func emitAdd(b *recovery, n *onnxload.Node) {
 			break
 		}
 	}
-	b.call("add", args, in, n.Out[0])
+	b.call("add", args, in, n.Output(0))
 }
 
 // endsBlock reports whether a value that is read once is the picture that a block of convolutions ends with:
@@ -78,26 +78,26 @@ func emitClip(b *recovery, n *onnxload.Node) {
 		op = "hardtanh"
 	}
 	b.call(op, aten.Args{Both: lo && hi, Inplace: op == "hardtanh" && b.inPlace(n, "relu6(")},
-		[]aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		[]aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 func emitSum(b *recovery, n *onnxload.Node) {
 	in := b.values(n)
 	acc := in[0]
 	for i := 1; i < len(in)-1; i++ {
-		acc = b.temp("add", aten.Args{}, b.elem(n.Out[0]), b.dims(n.Out[0]), acc, in[i])
+		acc = b.temp("add", aten.Args{}, b.elem(n.Output(0)), b.dims(n.Output(0)), acc, in[i])
 	}
 	if len(in) == 1 {
-		b.call("clone", aten.Args{}, in, n.Out[0])
+		b.call("clone", aten.Args{}, in, n.Output(0))
 		return
 	}
-	b.call("add", aten.Args{}, []aten.ValueID{acc, in[len(in)-1]}, n.Out[0])
+	b.call("add", aten.Args{}, []aten.ValueID{acc, in[len(in)-1]}, n.Output(0))
 }
 
 // emitWhere is where, or masked_fill: that exports as a choice of a number where the mask is set, of the tensor
 // elsewhere. torch.where with a number has it the other way round in the code that masks attention.
 func emitWhere(b *recovery, n *onnxload.Node) {
-	in, out := b.values(n), n.Out[0]
+	in, out := b.values(n), n.Output(0)
 	number := b.prog.Values[in[1]].Kind == aten.Number && b.elem(out).IsFloat()
 	if number && b.prog.Values[in[2]].Kind == aten.Activation && slices.Equal(b.dims(b.in(n, 2)), b.dims(out)) {
 		b.call("masked_fill", aten.Args{}, []aten.ValueID{in[2], in[0]}, out)
@@ -107,5 +107,5 @@ func emitWhere(b *recovery, n *onnxload.Node) {
 }
 
 func emitCast(b *recovery, n *onnxload.Node) {
-	b.call("to", aten.Args{DType: b.elem(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("to", aten.Args{DType: b.elem(n.Output(0))}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }

@@ -50,9 +50,9 @@ func matchSDPA(b *recovery, i int) {
 	}
 	members = append(members, ks...)
 
-	probs, drop := soft.Out[0], 0.0
+	probs, drop := soft.Output(0), 0.0
 	if w, wi := b.nanGuard(probs); w != nil {
-		probs = w.Out[0]
+		probs = w.Output(0)
 		members = append(members, wi...)
 	}
 	if d, di := b.user(probs, "Dropout"); d != nil {
@@ -60,7 +60,7 @@ func matchSDPA(b *recovery, i int) {
 		if x, ok := b.number(b.in(d, 1)); ok {
 			drop = x
 		}
-		probs = d.Out[0]
+		probs = d.Output(0)
 		members = append(members, di)
 	}
 	last, li := b.user(probs, "MatMul")
@@ -93,7 +93,7 @@ func matchSDPA(b *recovery, i int) {
 				in[i] = b.temp("contiguous", aten.Args{}, v.DType, v.Shape, in[i])
 			}
 		}
-		b.call("sdpa", args, in, last.Out[0])
+		b.call("sdpa", args, in, last.Output(0))
 	}, members...)
 }
 
@@ -176,7 +176,7 @@ func (b *recovery) untransposed(kt onnxload.ValueID) (func() aten.ValueID, []int
 	if t, ti := b.producedBy(kt, "Transpose"); t != nil {
 		perm := attrInts(t, "perm")
 		n := len(perm)
-		if n < 2 || !b.single(t.Out[0]) {
+		if n < 2 || !b.single(t.Output(0)) {
 			return nil, nil
 		}
 		x := b.in(t, 0)
@@ -236,7 +236,7 @@ func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
 	var ni, wi int
 	b.users(p, "IsNaN", func(n *onnxload.Node, i int) { nan, ni = n, i })
 	b.users(p, "Where", func(n *onnxload.Node, i int) { where, wi = n, i })
-	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Out[0]) ||
+	if b.id(p) == onnxload.NoValue || nan == nil || where == nil || b.in(where, 0) != b.id(nan.Output(0)) ||
 		len(b.usesOf(b.id(p))) != 2 {
 		return nil, nil
 	}

@@ -12,16 +12,16 @@ import (
 func matchBaddbmm(b *recovery, i int) {
 	mm := b.nodes[i]
 	members := []int{i}
-	scale, si := b.user(mm.Out[0], "Mul")
+	scale, si := b.user(mm.Output(0), "Mul")
 	if scale == nil || len(b.dims(b.in(mm, 0))) != 3 || len(b.dims(b.in(mm, 1))) != 3 {
 		return
 	}
 	y, alpha := b.otherThanNumber(scale)
-	if y == onnxload.NoValue || b.id(y) != b.id(mm.Out[0]) {
+	if y == onnxload.NoValue || b.id(y) != b.id(mm.Output(0)) {
 		return
 	}
-	add, ai := b.user(scale.Out[0], "Add")
-	if add == nil || b.in(add, 0) != b.id(scale.Out[0]) {
+	add, ai := b.user(scale.Output(0), "Add")
+	if add == nil || b.in(add, 0) != b.id(scale.Output(0)) {
 		return // the exporters put the product first
 	}
 	input := b.in(add, 1)
@@ -30,14 +30,14 @@ func matchBaddbmm(b *recovery, i int) {
 		if y, _ := b.otherThanNumber(beta); y != onnxload.NoValue {
 			input, members = y, append(members, bi)
 		}
-	} else if !strings.HasPrefix(b.m.Values[add.Out[0]].Name, "baddbmm") {
+	} else if !strings.HasPrefix(b.m.NameOf(add.Output(0)), "baddbmm") {
 		return
 	}
-	if b.host[b.id(input)] || len(b.dims(input)) != 3 || !aten.Broadcasts(b.dims(input), b.dims(add.Out[0])) {
+	if b.host[b.id(input)] || len(b.dims(input)) != 3 || !aten.Broadcasts(b.dims(input), b.dims(add.Output(0))) {
 		return
 	}
 	b.claim(func() {
 		b.call("baddbmm", aten.Args{P: alpha}, []aten.ValueID{b.value(input), b.value(b.in(mm, 0)), b.value(b.in(mm, 1))},
-			add.Out[0])
+			add.Output(0))
 	}, members...)
 }

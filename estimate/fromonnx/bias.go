@@ -15,7 +15,7 @@ import (
 // what positions alone give is alike for all heads.
 func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
 	if b.m.Values[id].Init == nil || b.src.Kinds[id] == aten.Parameter || b.elem(id) != aten.Float32 ||
-		strings.Contains(b.m.Values[id].Name, ".") {
+		strings.Contains(b.m.NameOf(id), ".") {
 		return false
 	}
 	d := b.m.Values[id].Init.Dims
@@ -28,16 +28,16 @@ func (b *recovery) isBiasOfHeads(id onnxload.ValueID) bool {
 	}
 	for _, u := range b.usesOf(id) {
 		n := b.nodes[u]
-		if n.Op != "Add" || n.Out[0] == onnxload.NoValue {
+		if n.Op != "Add" || n.Output(0) == onnxload.NoValue {
 			return false
 		}
-		if soft, _ := b.user(n.Out[0], "Softmax"); soft != nil {
+		if soft, _ := b.user(n.Output(0), "Softmax"); soft != nil {
 			continue
 		}
-		for _, w := range b.usesOf(b.id(n.Out[0])) { // with a mask
+		for _, w := range b.usesOf(b.id(n.Output(0))) { // with a mask
 			if sum := b.nodes[w]; sum.Op != "Add" {
 				return false
-			} else if soft, _ := b.user(sum.Out[0], "Softmax"); soft == nil {
+			} else if soft, _ := b.user(sum.Output(0), "Softmax"); soft == nil {
 				return false
 			}
 		}
@@ -53,10 +53,10 @@ func (b *recovery) isLookedUp(id onnxload.ValueID, pairs, heads int64) bool {
 	}
 	for _, u := range b.usesOf(id) {
 		r := b.nodes[u]
-		if r.Op != "Reshape" || !b.sized(r.Out[0]) || !slices.Equal(b.dims(r.Out[0]), []int64{places, places, heads}) {
+		if r.Op != "Reshape" || !b.sized(r.Output(0)) || !slices.Equal(b.dims(r.Output(0)), []int64{places, places, heads}) {
 			return false
 		}
-		if t, _ := b.user(r.Out[0], "Transpose"); t == nil || !slices.Equal(attrInts(t, "perm"), []int64{2, 0, 1}) {
+		if t, _ := b.user(r.Output(0), "Transpose"); t == nil || !slices.Equal(attrInts(t, "perm"), []int64{2, 0, 1}) {
 			return false
 		}
 	}

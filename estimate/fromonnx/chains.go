@@ -47,19 +47,19 @@ func matchTanhGelu(b *recovery, i int) {
 		if square == nil || b.in(square, 0) != x || b.in(square, 1) != x {
 			continue
 		}
-		one, ni := b.user(tanh.Out[0], "Add")
-		if one == nil || !b.isNumber(b.other(one, tanh.Out[0]), 1) {
+		one, ni := b.user(tanh.Output(0), "Add")
+		if one == nil || !b.isNumber(b.other(one, tanh.Output(0)), 1) {
 			return
 		}
-		mul, mi := b.user(one.Out[0], "Mul")
-		if mul == nil || b.id(b.other(mul, one.Out[0])) != x {
+		mul, mi := b.user(one.Output(0), "Mul")
+		if mul == nil || b.id(b.other(mul, one.Output(0))) != x {
 			return
 		}
-		half, hi := b.user(mul.Out[0], "Mul")
-		if half == nil || !b.isNumber(b.other(half, mul.Out[0]), 0.5) {
+		half, hi := b.user(mul.Output(0), "Mul")
+		if half == nil || !b.isNumber(b.other(half, mul.Output(0)), 0.5) {
 			return
 		}
-		b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, half.Out[0]) }, i, si, ai, ci, oi, qi, ni,
+		b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, half.Output(0)) }, i, si, ai, ci, oi, qi, ni,
 			mi, hi)
 		return
 	}
@@ -75,7 +75,7 @@ func matchGeluFunction(b *recovery, i int) {
 	}
 	scaled, si := b.producedBy(b.in(inner, 0), "Mul")
 	add, ai := b.producedBy(b.in(inner, 1), "Add")
-	if scaled == nil || add == nil || !b.single(scaled.Out[0]) || !b.single(add.Out[0]) {
+	if scaled == nil || add == nil || !b.single(scaled.Output(0)) || !b.single(add.Output(0)) {
 		return
 	}
 	x, k := b.otherThanNumber(scaled)
@@ -88,22 +88,22 @@ func matchGeluFunction(b *recovery, i int) {
 		return
 	}
 	cubic, ci := b.producedBy(b.in(square, 0), "Mul")
-	if cubic == nil || !b.single(cubic.Out[0]) {
+	if cubic == nil || !b.single(cubic.Output(0)) {
 		return
 	}
 	if y, k := b.otherThanNumber(cubic); b.id(y) != x || math.Abs(k-0.044715) > 1e-4 {
 		return
 	}
-	plus, pi := b.user(tanh.Out[0], "Add")
-	if plus == nil || !b.isNumber(b.other(plus, tanh.Out[0]), 1) {
+	plus, pi := b.user(tanh.Output(0), "Add")
+	if plus == nil || !b.isNumber(b.other(plus, tanh.Output(0)), 1) {
 		return
 	}
-	mul, mi := b.user(plus.Out[0], "Mul")
+	mul, mi := b.user(plus.Output(0), "Mul")
 	if mul == nil {
 		return
 	}
-	half, hi := b.producedBy(b.other(mul, plus.Out[0]), "Mul")
-	if half == nil || !b.single(half.Out[0]) {
+	half, hi := b.producedBy(b.other(mul, plus.Output(0)), "Mul")
+	if half == nil || !b.single(half.Output(0)) {
 		return
 	}
 	if y, k := b.otherThanNumber(half); b.id(y) != x || k != 0.5 {
@@ -113,7 +113,7 @@ func matchGeluFunction(b *recovery, i int) {
 		return
 	}
 	b.functions++
-	b.claim(func() { b.call("gelu_function", aten.Args{}, []aten.ValueID{b.value(x)}, mul.Out[0]) }, i, ii, si, ai, qi,
+	b.claim(func() { b.call("gelu_function", aten.Args{}, []aten.ValueID{b.value(x)}, mul.Output(0)) }, i, ii, si, ai, qi,
 		ci, pi, mi, hi)
 }
 
@@ -132,11 +132,11 @@ func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64)
 func matchElu(b *recovery, i int) {
 	elu := b.nodes[i]
 	in, ii := b.producedBy(b.in(elu, 0), "Mul")
-	out, oi := b.user(elu.Out[0], "Mul")
-	if in == nil || out == nil || !b.single(in.Out[0]) || !b.isNumber(b.in(in, 1), 1) || !b.isHostNumber(b.in(out, 1)) {
+	out, oi := b.user(elu.Output(0), "Mul")
+	if in == nil || out == nil || !b.single(in.Output(0)) || !b.isNumber(b.in(in, 1), 1) || !b.isHostNumber(b.in(out, 1)) {
 		return
 	}
-	b.claim(func() { b.call("elu", aten.Args{}, []aten.ValueID{b.value(b.in(in, 0))}, out.Out[0]) }, ii, i, oi)
+	b.claim(func() { b.call("elu", aten.Args{}, []aten.ValueID{b.value(b.in(in, 0))}, out.Output(0)) }, ii, i, oi)
 }
 
 // matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the
@@ -145,16 +145,16 @@ func matchElu(b *recovery, i int) {
 func matchGlu(b *recovery, i int) {
 	s := b.nodes[i]
 	split, si := b.producedBy(b.in(s, 0), "Split")
-	mul, mi := b.user(s.Out[0], "Mul")
+	mul, mi := b.user(s.Output(0), "Mul")
 	if split == nil || mul == nil || len(split.In) != 1 || len(split.Out) != 2 || split.Domain != "" {
 		return
 	}
-	first, second := split.Out[0], split.Out[1]
+	first, second := split.Output(0), split.Output(1)
 	if first == onnxload.NoValue || b.id(second) != b.in(s, 0) || b.in(mul, 0) != b.id(first) ||
-		b.in(mul, 1) != b.id(s.Out[0]) || !b.single(first) || !b.single(second) {
+		b.in(mul, 1) != b.id(s.Output(0)) || !b.single(first) || !b.single(second) {
 		return
 	}
-	if attrInt(split, "num_outputs", 0) != 0 && !strings.HasPrefix(b.m.Values[mul.Out[0]].Name, "glu") {
+	if attrInt(split, "num_outputs", 0) != 0 && !strings.HasPrefix(b.m.NameOf(mul.Output(0)), "glu") {
 		return
 	}
 	x := b.in(split, 0)
@@ -162,23 +162,23 @@ func matchGlu(b *recovery, i int) {
 	if b.dims(first)[dim] != b.dims(second)[dim] {
 		return
 	}
-	b.claim(func() { b.call("glu", aten.Args{Dim: dim}, []aten.ValueID{b.value(x)}, mul.Out[0]) }, si, i, mi)
+	b.claim(func() { b.call("glu", aten.Args{Dim: dim}, []aten.ValueID{b.value(x)}, mul.Output(0)) }, si, i, mi)
 }
 
 // matchMish finds x * tanh(softplus(x)).
 func matchMish(b *recovery, i int) {
 	soft := b.nodes[i]
 	x := b.in(soft, 0)
-	tanh, ti := b.user(soft.Out[0], "Tanh")
+	tanh, ti := b.user(soft.Output(0), "Tanh")
 	if tanh == nil {
 		return
 	}
-	mul, mi := b.user(tanh.Out[0], "Mul")
-	if mul == nil || b.id(b.other(mul, tanh.Out[0])) != x {
+	mul, mi := b.user(tanh.Output(0), "Mul")
+	if mul == nil || b.id(b.other(mul, tanh.Output(0))) != x {
 		return
 	}
 	b.claim(func() {
-		b.call("mish", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, mul.Out[0])
+		b.call("mish", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, mul.Output(0))
 	}, i, ti, mi)
 }
 
@@ -193,26 +193,26 @@ func matchHardswish(b *recovery, i int) {
 		return
 	}
 	x, three := b.otherThanNumber(add)
-	if three != 3 || !b.single(add.Out[0]) {
+	if three != 3 || !b.single(add.Output(0)) {
 		return
 	}
-	if div, di := b.user(clip.Out[0], "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
-		if mul, mi := b.user(div.Out[0], "Mul"); mul != nil && b.id(b.other(mul, div.Out[0])) == x {
+	if div, di := b.user(clip.Output(0), "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
+		if mul, mi := b.user(div.Output(0), "Mul"); mul != nil && b.id(b.other(mul, div.Output(0))) == x {
 			b.claim(func() {
-				b.call("hardswish", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, mul.Out[0])
+				b.call("hardswish", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, mul.Output(0))
 			}, i, ai, di, mi)
 			return
 		}
-		b.claim(func() { b.call("hardsigmoid", aten.Args{}, []aten.ValueID{b.value(x)}, div.Out[0]) }, i, ai, di)
+		b.claim(func() { b.call("hardsigmoid", aten.Args{}, []aten.ValueID{b.value(x)}, div.Output(0)) }, i, ai, di)
 		return
 	}
-	mul, mi := b.user(clip.Out[0], "Mul")
-	if mul == nil || b.id(b.other(mul, clip.Out[0])) != x {
+	mul, mi := b.user(clip.Output(0), "Mul")
+	if mul == nil || b.id(b.other(mul, clip.Output(0))) != x {
 		return
 	}
-	if div, di := b.user(mul.Out[0], "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
+	if div, di := b.user(mul.Output(0), "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
 		b.claim(func() {
-			b.call("hardswish", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, div.Out[0])
+			b.call("hardswish", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, div.Output(0))
 		}, i, ai, mi, di)
 	}
 }

@@ -59,17 +59,17 @@ var contribRows = []nodeRow{
 func emitBiasGelu(b *recovery, n *onnxload.Node) {
 	x := b.value(b.in(n, 0))
 	if bias := b.in(n, 1); bias != onnxload.NoValue {
-		x = b.temp("add", aten.Args{}, b.elem(n.Out[0]), b.dims(n.Out[0]), x, b.value(bias))
+		x = b.temp("add", aten.Args{}, b.elem(n.Output(0)), b.dims(n.Output(0)), x, b.value(bias))
 	}
-	b.call("gelu", aten.Args{}, []aten.ValueID{x}, n.Out[0])
+	b.call("gelu", aten.Args{}, []aten.ValueID{x}, n.Output(0))
 }
 
 // emitQuickGelu is x * sigmoid(alpha * x).
 func emitQuickGelu(b *recovery, n *onnxload.Node) {
-	x, d, shape := b.value(b.in(n, 0)), b.elem(n.Out[0]), b.dims(n.Out[0])
+	x, d, shape := b.value(b.in(n, 0)), b.elem(n.Output(0)), b.dims(n.Output(0))
 	s := b.temp("mul", aten.Args{}, d, shape, x, b.pythonNumber(d))
 	s = b.temp("sigmoid", aten.Args{}, d, shape, s)
-	b.call("mul", aten.Args{}, []aten.ValueID{x, s}, n.Out[0])
+	b.call("mul", aten.Args{}, []aten.ValueID{x, s}, n.Output(0))
 }
 
 // pythonNumber returns a number that the code has.
@@ -80,7 +80,7 @@ func (b *recovery) pythonNumber(d aten.DType) aten.ValueID {
 // emitSkipNorm is norm(input + skip [+ bias]): the sum may be a result too.
 func emitSkipNorm(norm string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		shape, d := b.dims(n.Out[0]), b.elem(n.Out[0])
+		shape, d := b.dims(n.Output(0)), b.elem(n.Output(0))
 		params := []aten.ValueID{b.value(b.in(n, 2))}
 		bias := b.in(n, 3)
 		if norm == "layer_norm" {
@@ -90,20 +90,20 @@ func emitSkipNorm(norm string) func(*recovery, *onnxload.Node) {
 		if bias != onnxload.NoValue {
 			sum = b.temp("add", aten.Args{}, d, shape, sum, b.value(bias))
 		}
-		if len(n.Out) > 3 && n.Out[3] != onnxload.NoValue {
-			b.of[n.Out[3]] = sum
+		if len(n.Out) > 3 && n.Output(3) != onnxload.NoValue {
+			b.of[n.Output(3)] = sum
 		}
 		if len(shape) == 0 {
 			b.opaque(n)
 			return
 		}
-		b.call(norm, aten.Args{Shape: shape[len(shape)-1:]}, append([]aten.ValueID{sum}, params...), n.Out[0])
+		b.call(norm, aten.Args{Shape: shape[len(shape)-1:]}, append([]aten.ValueID{sum}, params...), n.Output(0))
 	}
 }
 
 // emitEmbedNorm is layer_norm(words[ids] + positions[:length] + segments[types]).
 func emitEmbedNorm(b *recovery, n *onnxload.Node) {
-	shape, d := b.dims(n.Out[0]), b.elem(n.Out[0])
+	shape, d := b.dims(n.Output(0)), b.elem(n.Output(0))
 	if len(shape) != 3 || b.in(n, 2) == onnxload.NoValue || b.in(n, 3) == onnxload.NoValue {
 		b.opaque(n)
 		return
@@ -126,12 +126,12 @@ func emitEmbedNorm(b *recovery, n *onnxload.Node) {
 		}
 	}
 	b.call("layer_norm", aten.Args{Shape: shape[2:]}, []aten.ValueID{sum, b.value(b.in(n, 5)), b.value(b.in(n, 6))},
-		n.Out[0])
+		n.Output(0))
 }
 
 // emitPackedAttention is self-attention with its input projection: [B, L, D] times a weight of [D, 3 * heads * size].
 func emitPackedAttention(b *recovery, n *onnxload.Node) {
-	x, w, out := b.in(n, 0), b.in(n, 1), n.Out[0]
+	x, w, out := b.in(n, 0), b.in(n, 1), n.Output(0)
 	d, heads := b.elem(out), attrInt(n, "num_heads", 0)
 	in, y, weight := b.dims(x), b.dims(out), b.dims(w)
 	if len(in) != 3 || len(y) != 3 || len(weight) != 2 || heads <= 0 || y[2]%heads != 0 || weight[1] != 3*y[2] ||
@@ -179,7 +179,7 @@ func (b *recovery) heads(n *onnxload.Node, bias, past onnxload.ValueID, causal b
 		}
 		in = append(in, b.value(id))
 	}
-	y := b.dims(n.Out[0])
+	y := b.dims(n.Output(0))
 	if heads <= 0 || few <= 0 || len(y) != 3 || b.dims(b.in(n, 0))[2] != y[2] || past != onnxload.NoValue &&
 		aten.Numel(b.dims(past)) > 0 {
 		b.opaque(n)
@@ -193,7 +193,7 @@ func (b *recovery) heads(n *onnxload.Node, bias, past onnxload.ValueID, causal b
 		for i, v := range in {
 			shape := b.prog.Values[v].Shape
 			part := b.temp("slice", aten.Args{Dims: []int{0}, Shape: shape[2:]}, b.elem(bias), shape[2:], b.value(bias))
-			in[i] = b.temp("add", aten.Args{}, b.elem(n.Out[0]), shape, v, part)
+			in[i] = b.temp("add", aten.Args{}, b.elem(n.Output(0)), shape, v, part)
 		}
 	}
 	b.attend(n, aten.Args{Causal: causal, Train: b.src.Train}, in, []int64{heads, few, few}, aten.NoValue)
@@ -210,7 +210,7 @@ func (b *recovery) attend(n *onnxload.Node, args aten.Args, in []aten.ValueID, h
 		t := b.temp("reshape", aten.Args{Shape: s}, x.DType, s, v)
 		split[i] = b.temp("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, x.DType, []int64{s[0], s[2], s[1], s[3]}, t)
 	}
-	out, d := b.dims(n.Out[0]), b.elem(n.Out[0])
+	out, d := b.dims(n.Output(0)), b.elem(n.Output(0))
 	if len(out) != 3 || out[2]%heads[0] != 0 {
 		b.opaque(n)
 		return
@@ -218,7 +218,7 @@ func (b *recovery) attend(n *onnxload.Node, args aten.Args, in []aten.ValueID, h
 	size := out[2] / heads[0]
 	y := b.temp("sdpa", args, d, []int64{out[0], heads[0], out[1], size}, append(split, mask)...)
 	y = b.temp("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, d, []int64{out[0], out[1], heads[0], size}, y)
-	b.call("reshape", aten.Args{Shape: out}, []aten.ValueID{y}, n.Out[0])
+	b.call("reshape", aten.Args{Shape: out}, []aten.ValueID{y}, n.Output(0))
 }
 
 // rest makes the results of a node from this one on: what the next call is given, such as keys and values.
@@ -261,7 +261,7 @@ func emitFusedMatMul(b *recovery, n *onnxload.Node) {
 		}
 		in[i] = b.temp("permute", aten.Args{Dims: perm}, b.elem(id), shape, in[i])
 	}
-	b.call("matmul", aten.Args{}, in, n.Out[0])
+	b.call("matmul", aten.Args{}, in, n.Output(0))
 }
 
 // withActivation emits a node and the activation that its attribute names.
@@ -274,15 +274,15 @@ func withActivation(emit func(*recovery, *onnxload.Node)) func(*recovery, *onnxl
 		if a == nil || ops[a.Str] == "" || b.err != nil {
 			return
 		}
-		y := b.of[b.id(n.Out[0])]
-		b.call(ops[a.Str], aten.Args{}, []aten.ValueID{y}, n.Out[0])
+		y := b.of[b.id(n.Output(0))]
+		b.call(ops[a.Str], aten.Args{}, []aten.ValueID{y}, n.Output(0))
 	}
 }
 
 // emitRotary is x * cos + rotate_half(x) * sin, with the tables looked up and doubled before.
 func emitRotary(b *recovery, n *onnxload.Node) {
 	x := b.in(n, 0)
-	shape, d := b.dims(n.Out[0]), b.elem(n.Out[0])
+	shape, d := b.dims(n.Output(0)), b.elem(n.Output(0))
 	rank := len(shape)
 	if rank < 2 {
 		b.opaque(n)
@@ -307,7 +307,7 @@ func emitRotary(b *recovery, n *onnxload.Node) {
 	second = b.temp("neg", aten.Args{}, d, half, second)
 	turned := b.temp("cat", aten.Args{Dim: last}, d, shape, second, first)
 	turned = b.temp("mul", aten.Args{}, d, shape, turned, tables[1])
-	b.call("add", aten.Args{}, []aten.ValueID{straight, turned}, n.Out[0])
+	b.call("add", aten.Args{}, []aten.ValueID{straight, turned}, n.Output(0))
 	b.approximate(n, "its tables are taken to be shared by all samples")
 }
 
@@ -321,9 +321,9 @@ func emitQuantizedMatMul(b *recovery, n *onnxload.Node) {
 	for i := 1; i < len(n.In); i++ {
 		b.value(b.in(n, i)) // packed weights and scales are on the GPU
 	}
-	d := b.elem(n.Out[0])
+	d := b.elem(n.Output(0))
 	w := b.temp("fill", aten.Args{DType: d, Shape: []int64{k, cols}}, d, []int64{k, cols})
-	b.call("matmul", aten.Args{}, []aten.ValueID{b.value(b.in(n, 0)), w}, n.Out[0])
+	b.call("matmul", aten.Args{}, []aten.ValueID{b.value(b.in(n, 0)), w}, n.Output(0))
 	b.approximate(n, "its weight is taken to be unpacked for each product")
 }
 

@@ -22,14 +22,14 @@ func (b *recovery) fill(n *onnxload.Node, like []aten.ValueID) {
 
 // emitConstant makes a tensor of what the program has as numbers, unless a module keeps it.
 func emitConstant(b *recovery, n *onnxload.Node) {
-	if !b.tableIndex(n.Out[0]) {
+	if !b.tableIndex(n.Output(0)) {
 		emitFill(b, n)
 	}
 }
 
 // emitFilled is zeros, ones or full, or one of those of another tensor's shape.
 func emitFilled(b *recovery, n *onnxload.Node) {
-	b.fill(n, b.shapeGiver(b.in(n, 0), n.Out[0]))
+	b.fill(n, b.shapeGiver(b.in(n, 0), n.Output(0)))
 }
 
 // shapeGiver returns the tensor that zeros_like, ones_like or full_like took its shape from, which gives them its

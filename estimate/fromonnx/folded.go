@@ -15,7 +15,7 @@ import (
 func (b *recovery) placeFolded(n *onnxload.Node) {
 	s := b.prog.Sources
 	norm, last := n.Stack, len(b.prog.Calls)-1
-	weight := b.m.Values[b.in(n, 1)].Name
+	weight := b.m.NameOf(b.in(n, 1))
 	k := strings.LastIndexByte(weight, '.')
 	if s.Modules(norm) == 0 || k < 0 || shallow(weight[:k]) != weight[:k] {
 		return

@@ -58,8 +58,8 @@ func isName(n *onnxload.Node) bool { return n.Op == "Identity" && n.Domain == ""
 
 func (b *recovery) index() {
 	for _, n := range b.nodes {
-		if isName(n) && n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue {
-			b.same[n.Out[0]] = b.id(n.In[0]) // the nodes are in order: chains stay short
+		if isName(n) && n.Input(0) != onnxload.NoValue && n.Output(0) != onnxload.NoValue {
+			b.same[n.Output(0)] = b.id(n.Input(0)) // the nodes are in order: chains stay short
 		}
 	}
 	b.done = make([]bool, len(b.nodes))
@@ -160,21 +160,21 @@ func (b *recovery) findClones() {
 				reads[v]++
 			}
 		}
-		if n.Op == "Reshape" && len(n.In) > 0 && n.In[0] != onnxload.NoValue &&
-			strings.HasPrefix(b.m.Values[n.Out[0]].Name, "_unsafe_view") {
-			reshaped[n.In[0]] = true
+		if n.Op == "Reshape" && len(n.In) > 0 && n.Input(0) != onnxload.NoValue &&
+			strings.HasPrefix(b.m.NameOf(n.Output(0)), "_unsafe_view") {
+			reshaped[n.Input(0)] = true
 		}
 	}
 	b.cloned = map[onnxload.ValueID]bool{}
 	for i, n := range b.nodes {
-		if !isName(n) || n.In[0] == onnxload.NoValue || !strings.HasPrefix(b.m.Values[n.Out[0]].Name, "clone") {
+		if !isName(n) || n.Input(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
 			continue
 		}
 		if p := b.places[i]; strings.Contains(p.Class, "Dropout") ||
 			strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {
 			continue // a dropout of nothing, which the decomposition clones and PyTorch returns as it is
 		}
-		if x := n.In[0]; b.made[x] >= 0 && reads[x] == 1 && !reshaped[n.Out[0]] {
+		if x := n.Input(0); b.made[x] >= 0 && reads[x] == 1 && !reshaped[n.Output(0)] {
 			op := b.nodes[b.made[x]].Op
 			b.cloned[x] = op == "Transpose" || op == "Unsqueeze" || op == "Reshape"
 		}
@@ -253,7 +253,7 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		return b.keepDims(id, x.Dims)
 	}
 	if !s.Ranked {
-		b.fail("value %q has no shape", b.m.Values[id].Name)
+		b.fail("value %q has no shape", b.m.NameOf(id))
 		return nil
 	}
 	var room [8]int64
@@ -266,7 +266,7 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 			if d.Unnamed() {
 				what = "is not known"
 			}
-			b.fail("dimension %d of %q %s", i, b.m.Values[id].Name, what)
+			b.fail("dimension %d of %q %s", i, b.m.NameOf(id), what)
 		}
 		out = append(out, n)
 	}
@@ -359,7 +359,7 @@ func (b *recovery) number(id onnxload.ValueID) (float64, bool) {
 		if n == nil || n.Op != "CastLike" && n.Op != "Cast" || len(n.In) == 0 {
 			break
 		}
-		id = n.In[0]
+		id = n.Input(0)
 	}
 	if id = b.id(id); id == onnxload.NoValue {
 		return 0, false

@@ -22,7 +22,7 @@ func matchIndex(b *recovery, i int) {
 	if places == onnxload.NoValue {
 		return
 	}
-	x, dim, out := b.in(n, 0), 0, n.Out[0]
+	x, dim, out := b.in(n, 0), 0, n.Output(0)
 	members = append(members, i)
 	back, bi := b.user(out, "Transpose")
 	t, ti := b.producedBy(x, "Transpose")
@@ -37,11 +37,11 @@ func matchIndex(b *recovery, i int) {
 			!turnsBack(back, rank, dim, len(perm)) {
 			return
 		}
-		x, out = b.in(t, 0), back.Out[0]
+		x, out = b.in(t, 0), back.Output(0)
 		members = append(members, ti, bi)
 	case back != nil && b.sized(x) && b.made[x] < 0 && len(b.dims(x)) == 2 &&
-		!strings.Contains(b.m.Values[x].Name, ".") && turnsBack(back, rank, 1, 2):
-		dim, out = 1, back.Out[0] // a table that folding turned, without its module's name
+		!strings.Contains(b.m.NameOf(x), ".") && turnsBack(back, rank, 1, 2):
+		dim, out = 1, back.Output(0) // a table that folding turned, without its module's name
 		members = append(members, bi)
 	}
 	b.claim(func() {

@@ -20,7 +20,7 @@ func (b *recovery) saysInPlace(n *onnxload.Node, sign string) (yes, known bool) 
 		st := &line.Statements[i]
 		switch method := st.Kind == pysource.Bare && st.Inplace && !line.Open; {
 		case st.Kind == pysource.Augment && st.Op == sign || method:
-			x, y := b.in(n, 0), n.Out[0]
+			x, y := b.in(n, 0), n.Output(0)
 			last := !slices.ContainsFunc(b.usesOf(y), func(u int32) bool {
 				return b.nodes[u].Stack == n.Stack && b.nodes[u].Op == n.Op && b.in(b.nodes[u], 0) != b.id(y)
 			})
@@ -69,7 +69,7 @@ func (b *recovery) inPlace(n *onnxload.Node, call string) bool {
 		return yes
 	}
 	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
-		return n.Op == "Relu" && len(b.dims(n.Out[0])) > 3 && b.single(b.in(n, 0)) && b.guess(dialect.ActivationInPlace)
+		return n.Op == "Relu" && len(b.dims(n.Output(0))) > 3 && b.single(b.in(n, 0)) && b.guess(dialect.ActivationInPlace)
 	}
 	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
 }

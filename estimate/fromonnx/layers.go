@@ -20,7 +20,7 @@ func emitPRelu(b *recovery, n *onnxload.Node) {
 		view[0] = w[0]
 		in[1] = b.temp("reshape", aten.Args{Shape: view}, b.elem(b.in(n, 1)), view, in[1])
 	}
-	b.call("prelu", aten.Args{}, in, n.Out[0])
+	b.call("prelu", aten.Args{}, in, n.Output(0))
 }
 
 // emitDropout is native_dropout; the exports that keep it set training_mode.
@@ -31,12 +31,12 @@ func emitDropout(b *recovery, n *onnxload.Node) {
 	} else if a := n.Attr("ratio"); a != nil {
 		p = float64(a.Float)
 	}
-	b.call("dropout", aten.Args{P: p, Train: b.src.Train}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("dropout", aten.Args{P: p, Train: b.src.Train}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 func emitSoftmax(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		b.call(op, aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		b.call(op, aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 	}
 }
 
@@ -53,7 +53,7 @@ func emitGemm(b *recovery, n *onnxload.Node) {
 	switch {
 	case b.isParameter(w) && !transA && transB:
 		in[1] = b.value(w)
-		b.call("linear", aten.Args{}, in, n.Out[0])
+		b.call("linear", aten.Args{}, in, n.Output(0))
 		return
 	case transB:
 		d := b.dims(w)
@@ -66,10 +66,10 @@ func emitGemm(b *recovery, n *onnxload.Node) {
 		in[0] = b.temp("permute", aten.Args{Dims: []int{1, 0}}, b.elem(x), []int64{d[1], d[0]}, in[0])
 	}
 	if in[2] == aten.NoValue {
-		b.call("matmul", aten.Args{}, in[:2], n.Out[0])
+		b.call("matmul", aten.Args{}, in[:2], n.Output(0))
 		return
 	}
-	b.call("addmm", aten.Args{}, []aten.ValueID{in[2], in[0], in[1]}, n.Out[0])
+	b.call("addmm", aten.Args{}, []aten.ValueID{in[2], in[0], in[1]}, n.Output(0))
 }
 
 // emitConv returns the rule of a convolution, "conv" or "conv_transpose".
@@ -79,7 +79,7 @@ func emitConv(op string) func(*recovery, *onnxload.Node) {
 
 func (b *recovery) conv(n *onnxload.Node, op string) {
 	args := aten.Args{
-		Shape: b.dims(n.Out[0]), Groups: attrInt(n, "group", 1), Stride: attrInts(n, "strides"),
+		Shape: b.dims(n.Output(0)), Groups: attrInt(n, "group", 1), Stride: attrInts(n, "strides"),
 		Pad: attrInts(n, "pads"), Dilate: attrInts(n, "dilations"),
 	}
 	if op == "conv_transpose" {
@@ -97,7 +97,7 @@ func (b *recovery) conv(n *onnxload.Node, op string) {
 	if bias := b.in(n, 2); bias != onnxload.NoValue && !b.zeroBias(bias) {
 		in[2] = b.value(bias)
 	}
-	b.call(op, args, in, n.Out[0])
+	b.call(op, args, in, n.Output(0))
 }
 
 // paddedBefore returns the shape to which a convolution's input was padded beforehand: PyTorch's convolutions pad
@@ -122,8 +122,8 @@ func (b *recovery) paddedBefore(n *onnxload.Node, pads []int64) []int64 {
 // padded returns a value with zeros around it: the result of a Pad that something else reads too, else a new one.
 func (b *recovery) padded(x onnxload.ValueID, shape []int64) aten.ValueID {
 	for _, u := range b.usesOf(b.id(x)) {
-		if n := b.nodes[u]; n.Op == "Pad" && b.of[n.Out[0]] >= 0 && slices.Equal(b.dims(n.Out[0]), shape) {
-			return b.of[n.Out[0]]
+		if n := b.nodes[u]; n.Op == "Pad" && b.of[n.Output(0)] >= 0 && slices.Equal(b.dims(n.Output(0)), shape) {
+			return b.of[n.Output(0)]
 		}
 	}
 	return b.temp("constant_pad", aten.Args{Shape: shape}, b.elem(x), shape, b.value(x))
@@ -146,7 +146,7 @@ func emitBatchNorm(b *recovery, n *onnxload.Node) {
 		b.opaque(n)
 		return
 	}
-	b.call("batch_norm", aten.Args{Train: b.src.Train}, in[:3], n.Out[0])
+	b.call("batch_norm", aten.Args{Train: b.src.Train}, in[:3], n.Output(0))
 }
 
 // affine returns a norm's arguments. ONNX wants a scale and mostly a bias; exporters write ones and zeros for a
@@ -166,19 +166,19 @@ func (b *recovery) affine(n *onnxload.Node) []aten.ValueID {
 }
 
 func emitInstanceNorm(b *recovery, n *onnxload.Node) {
-	b.call("instance_norm", aten.Args{}, b.affine(n), n.Out[0])
+	b.call("instance_norm", aten.Args{}, b.affine(n), n.Output(0))
 }
 
 func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		d := b.dims(b.in(n, 0))
 		a := b.axis(n, -1, len(d))
-		b.call(op, aten.Args{Shape: d[a:]}, b.affine(n), n.Out[0])
+		b.call(op, aten.Args{Shape: d[a:]}, b.affine(n), n.Output(0))
 	}
 }
 
 func emitGroupNorm(b *recovery, n *onnxload.Node) {
-	b.call("group_norm", aten.Args{Groups: attrInt(n, "num_groups", 1)}, b.affine(n), n.Out[0])
+	b.call("group_norm", aten.Args{Groups: attrInt(n, "num_groups", 1)}, b.affine(n), n.Output(0))
 }
 
 func spatialCall(op string) func(*recovery, *onnxload.Node) {
@@ -187,8 +187,8 @@ func spatialCall(op string) func(*recovery, *onnxload.Node) {
 		if op == "grid_sample" {
 			in = append(in, b.value(b.in(n, 1)))
 		}
-		b.call(op, aten.Args{Shape: b.dims(n.Out[0]), Kernel: attrInts(n, "kernel_shape"), Stride: attrInts(n, "strides")},
-			in, n.Out[0])
+		b.call(op, aten.Args{Shape: b.dims(n.Output(0)), Kernel: attrInts(n, "kernel_shape"), Stride: attrInts(n, "strides")},
+			in, n.Output(0))
 	}
 }
 
@@ -197,7 +197,7 @@ func emitEinsum(b *recovery, n *onnxload.Node) {
 	if a := n.Attr("equation"); a != nil {
 		eq = a.Str
 	}
-	b.call("einsum", aten.Args{Mode: eq, Shape: b.dims(n.Out[0])}, b.values(n), n.Out[0])
+	b.call("einsum", aten.Args{Mode: eq, Shape: b.dims(n.Output(0))}, b.values(n), n.Output(0))
 }
 
 // emitAttention is scaled_dot_product_attention of [B, H, L, D]; in three dimensions the heads are taken apart first.
@@ -207,10 +207,10 @@ func emitAttention(b *recovery, n *onnxload.Node) {
 	for i := range in {
 		in[i] = b.value(b.in(n, i))
 	}
-	out := b.dims(n.Out[0])
+	out := b.dims(n.Output(0))
 	if len(out) == 4 {
 		b.withPast(n, in)
-		b.call("sdpa", args, in, n.Out[0])
+		b.call("sdpa", args, in, n.Output(0))
 		b.rest(n, 1)
 		return
 	}
@@ -228,10 +228,10 @@ func emitAttention(b *recovery, n *onnxload.Node) {
 	}
 	b.withPast(n, in)
 	vd := b.prog.Values[in[2]].Shape[3]
-	elem := b.elem(n.Out[0])
+	elem := b.elem(n.Output(0))
 	y := b.temp("sdpa", args, elem, []int64{out[0], heads[0], out[1], vd}, in...)
 	y = b.temp("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, elem, []int64{out[0], out[1], heads[0], vd}, y)
-	b.call("reshape", aten.Args{Shape: out}, []aten.ValueID{y}, n.Out[0])
+	b.call("reshape", aten.Args{Shape: out}, []aten.ValueID{y}, n.Output(0))
 	b.rest(n, 1)
 }
 

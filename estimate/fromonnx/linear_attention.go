@@ -34,11 +34,11 @@ func matchLinearAttention(b *recovery, i int) {
 		return
 	}
 	inner, mi := b.producedBy(b.in(product, 1), "MatMul")
-	if inner == nil || !b.single(inner.Out[0]) {
+	if inner == nil || !b.single(inner.Output(0)) {
 		return
 	}
 	turn, ti := b.producedBy(b.in(inner, 0), "Transpose")
-	if turn == nil || !b.single(turn.Out[0]) {
+	if turn == nil || !b.single(turn.Output(0)) {
 		return
 	}
 	members := []int{ti, mi}
@@ -53,9 +53,9 @@ func matchLinearAttention(b *recovery, i int) {
 	if pad, _ := b.producedBy(v, "Pad"); pad == nil || !b.isNumber(b.in(pad, 2), 1) {
 		return
 	}
-	out, ends := div.Out[0], []int{i}
-	if c, ci := b.user(out, "Cast"); c != nil && b.elem(c.Out[0]) == aten.Float32 {
-		out, ends = c.Out[0], append(ends, ci)
+	out, ends := div.Output(0), []int{i}
+	if c, ci := b.user(out, "Cast"); c != nil && b.elem(c.Output(0)) == aten.Float32 {
+		out, ends = c.Output(0), append(ends, ci)
 	}
 	if !b.sized(k) || !b.sized(q) || !b.sized(v) {
 		return
@@ -78,10 +78,12 @@ func matchLinearAttention(b *recovery, i int) {
 		for d, p := range perm {
 			dims[d] = int(p)
 		}
-		kt := b.temp("permute", aten.Args{Dims: dims}, f, b.dims(turn.Out[0]), kf)
-		b.call("matmul_float", aten.Args{}, []aten.ValueID{kt, vf}, inner.Out[0])
+		kt := b.temp("permute", aten.Args{Dims: dims}, f, b.dims(turn.Output(0)), kf)
+		b.call("matmul_float", aten.Args{}, []aten.ValueID{kt, vf}, inner.Output(0))
 	}, members...)
-	b.claim(func() { b.call("matmul_float", aten.Args{}, []aten.ValueID{qf, b.value(inner.Out[0])}, product.Out[0]) }, pi)
+	b.claim(func() {
+		b.call("matmul_float", aten.Args{}, []aten.ValueID{qf, b.value(inner.Output(0))}, product.Output(0))
+	}, pi)
 	b.claim(func() {
 		quotient := b.temp("div", aten.Args{}, f, b.dims(out), b.values(div)...)
 		b.call("type_as", aten.Args{}, []aten.ValueID{quotient, b.value(v)}, out)

@@ -28,7 +28,7 @@ func emitNewList(b *recovery, n *onnxload.Node) {
 	for i := range n.In {
 		list = append(list, b.in(n, i))
 	}
-	b.keepList(n.Out[0], list)
+	b.keepList(n.Output(0), list)
 }
 
 // keepList follows which tensors a list has. What is not known is no list.
@@ -43,7 +43,7 @@ func (b *recovery) keepList(id onnxload.ValueID, list []onnxload.ValueID) {
 func emitInsert(b *recovery, n *onnxload.Node) {
 	from, ok := b.lists[b.in(n, 0)]
 	if at, known := b.place(b.in(n, 2), len(from), len(from)); ok && known && b.followed(from) {
-		b.keepList(n.Out[0], slices.Insert(slices.Clone(from), at, b.in(n, 1)))
+		b.keepList(n.Output(0), slices.Insert(slices.Clone(from), at, b.in(n, 1)))
 		return
 	}
 	b.unknown[int32(b.at)] = b.nodeName()
@@ -53,7 +53,7 @@ func emitInsert(b *recovery, n *onnxload.Node) {
 func emitErase(b *recovery, n *onnxload.Node) {
 	from, ok := b.lists[b.in(n, 0)]
 	if at, known := b.place(b.in(n, 1), len(from)-1, len(from)); ok && known && at < len(from) && b.followed(from) {
-		b.keepList(n.Out[0], slices.Delete(slices.Clone(from), at, at+1))
+		b.keepList(n.Output(0), slices.Delete(slices.Clone(from), at, at+1))
 		return
 	}
 	b.unknown[int32(b.at)] = b.nodeName()
@@ -83,11 +83,11 @@ func emitListItem(b *recovery, n *onnxload.Node) {
 	list, ok := b.lists[b.in(n, 0)]
 	at, known := b.place(b.in(n, 1), -1, len(list))
 	if !ok || !known || at >= len(list) || list[at] == onnxload.NoValue ||
-		!slices.Equal(b.dims(list[at]), b.dims(n.Out[0])) {
+		!slices.Equal(b.dims(list[at]), b.dims(n.Output(0))) {
 		b.opaque(n)
 		return
 	}
-	b.same[n.Out[0]] = list[at]
+	b.same[n.Output(0)] = list[at]
 }
 
 // emitListCat is cat or stack of a list.
@@ -98,7 +98,7 @@ func emitListCat(b *recovery, n *onnxload.Node) {
 		return
 	}
 	in := make([]aten.ValueID, len(list))
-	axis := b.axis(n, 0, len(b.dims(n.Out[0])))
+	axis := b.axis(n, 0, len(b.dims(n.Output(0))))
 	stack := attrInt(n, "new_axis", 0) != 0
 	for i, id := range list {
 		in[i] = b.device(b.value(id), id)
@@ -106,5 +106,5 @@ func emitListCat(b *recovery, n *onnxload.Node) {
 			in[i] = b.temp("unsqueeze", aten.Args{Dim: axis}, b.elem(id), slices.Insert(slices.Clone(s), axis, 1), in[i])
 		}
 	}
-	b.call("cat", aten.Args{Dim: axis}, in, n.Out[0])
+	b.call("cat", aten.Args{Dim: axis}, in, n.Output(0))
 }

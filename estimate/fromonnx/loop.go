@@ -86,12 +86,12 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 	}
 	for i := range s.body.Nodes {
 		m := &s.body.Nodes[i]
-		if len(m.Out) == 0 || m.Out[0] == onnxload.NoValue {
+		if len(m.Out) == 0 || m.Output(0) == onnxload.NoValue {
 			continue
 		}
 		switch {
 		case isName(m):
-			b.same[m.Out[0]] = b.in(m, 0)
+			b.same[m.Output(0)] = b.in(m, 0)
 		case b.inHost(m):
 			for _, o := range m.Out {
 				if o != onnxload.NoValue {
@@ -121,7 +121,7 @@ func (b *recovery) inHost(m *onnxload.Node) bool {
 	case m.Op == "Shape" || m.Op == "Size":
 		return true
 	case m.Op == "Constant":
-		return aten.Numel(b.dims(m.Out[0])) == 1
+		return aten.Numel(b.dims(m.Output(0))) == 1
 	}
 	for j := range m.In {
 		if id := b.in(m, j); id != onnxload.NoValue && !b.host[id] &&

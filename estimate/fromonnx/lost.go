@@ -28,13 +28,13 @@ func (b *recovery) noteExport() {
 		say("weight %q is taken for a copy of %q that folding of constants transposed, as transformers ties the last layer "+
 			"to the embeddings unless a model says otherwise: both are counted as one; if they are two tensors, %.2f MiB of "+
 			"parameters are missing, with their gradients and optimizer states, and the upper bound has them; to know export "+
-			"with do_constant_folding=False", b.m.Values[t.Head].Name, b.m.Values[t.Table].Name, b.mib(t.Head))
+			"with do_constant_folding=False", b.m.NameOf(t.Head), b.m.NameOf(t.Table), b.mib(t.Head))
 	}
 	for _, t := range b.copies() {
-		lost("whether weight %q is %q, %.2f MiB", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
+		lost("whether weight %q is %q, %.2f MiB", b.m.NameOf(t[0]), b.m.NameOf(t[1]), b.mib(t[0]))
 		say("weight %q has the transposed shape of %q: if the model shares one tensor for both, folding of constants made "+
 			"two of it, and %.2f MiB of parameters are too much, with their gradients and optimizer states; export with "+
-			"do_constant_folding=False", b.m.Values[t[0]].Name, b.m.Values[t[1]].Name, b.mib(t[0]))
+			"do_constant_folding=False", b.m.NameOf(t[0]), b.m.NameOf(t[1]), b.mib(t[0]))
 	}
 	if b.src.Train && b.maxima > 0 {
 		say("largest or least values of a dimension: %d, taken for x.max(dim), which saves their places; x.amax(dim) is "+
@@ -152,7 +152,7 @@ func (b *recovery) copies() (pairs [][2]onnxload.ValueID) {
 	for _, n := range b.nodes {
 		w := b.in(n, 1)
 		if n.Op != "MatMul" || !b.isParameter(w) || b.made[w] >= 0 ||
-			!strings.HasPrefix(b.m.Values[w].Name, "onnx::MatMul_") {
+			!strings.HasPrefix(b.m.NameOf(w), "onnx::MatMul_") {
 			continue
 		}
 		d := b.dims(w)
@@ -199,8 +199,8 @@ func (b *recovery) isFolded(n *onnxload.Node) bool {
 func (b *recovery) emitFolded(n *onnxload.Node, op string, args aten.Args, in []aten.ValueID) {
 	b.folded++
 	in[1] = b.ownWeight(b.in(n, 1))
-	out := b.dims(n.Out[0])
-	dtype := b.elem(n.Out[0])
+	out := b.dims(n.Output(0))
+	dtype := b.elem(n.Output(0))
 	y := b.temp(op, args, dtype, out, in...)
 	b.placeFolded(n)
 	name := b.places[b.at].Module
@@ -216,7 +216,7 @@ func (b *recovery) emitFolded(n *onnxload.Node, op string, args aten.Args, in []
 	w, bias := state("weight", aten.Parameter, aten.Float32, c), state("bias", aten.Parameter, aten.Float32, c)
 	state("running_mean", aten.Buffer, aten.Float32, c)
 	state("running_var", aten.Buffer, aten.Float32, c)
-	b.call("batch_norm", aten.Args{Train: b.src.Train}, []aten.ValueID{y, w, bias}, n.Out[0])
+	b.call("batch_norm", aten.Args{Train: b.src.Train}, []aten.ValueID{y, w, bias}, n.Output(0))
 }
 
 // ownWeight returns the weight of the folded convolution at hand. Where several modules have one that the exporter
@@ -275,6 +275,6 @@ func (b *recovery) inferenceOnly() string {
 // result of the graph: so a decoder carries its keys and values from call to call.
 func (b *recovery) isCache(n *onnxload.Node) bool {
 	first := b.in(n, 0)
-	return len(n.In) == 2 && b.isTensor(first) && b.out[b.id(n.Out[0])] && b.elem(first).IsFloat() &&
+	return len(n.In) == 2 && b.isTensor(first) && b.out[b.id(n.Output(0))] && b.elem(first).IsFloat() &&
 		len(b.dims(first)) >= 3 && slices.Contains(b.m.Graph.Inputs, first)
 }

@@ -46,14 +46,14 @@ func chainCall(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		in := b.values(n)
 		if len(in) == 1 {
-			b.same[n.Out[0]] = b.in(n, 0)
+			b.same[n.Output(0)] = b.in(n, 0)
 			return
 		}
 		acc := in[0]
 		for i := 1; i < len(in)-1; i++ {
-			acc = b.temp(op, aten.Args{}, b.elem(n.Out[0]), b.dims(n.Out[0]), acc, in[i])
+			acc = b.temp(op, aten.Args{}, b.elem(n.Output(0)), b.dims(n.Output(0)), acc, in[i])
 		}
-		b.call(op, aten.Args{}, []aten.ValueID{acc, in[len(in)-1]}, n.Out[0])
+		b.call(op, aten.Args{}, []aten.ValueID{acc, in[len(in)-1]}, n.Output(0))
 	}
 }
 
@@ -62,12 +62,12 @@ func squared(b *recovery, n *onnxload.Node) {
 	x := b.in(n, 0)
 	two := b.add(aten.Value{Kind: aten.Number, DType: aten.Int64})
 	square := b.temp("pow", aten.Args{}, b.elem(x), b.dims(x), b.value(x), two)
-	b.call("sum", b.reduction(n, b.axes(n)), []aten.ValueID{square}, n.Out[0])
+	b.call("sum", b.reduction(n, b.axes(n)), []aten.ValueID{square}, n.Output(0))
 }
 
 // logOfSum is x.sum(dims).log().
 func logOfSum(b *recovery, n *onnxload.Node) {
-	x, o := b.in(n, 0), n.Out[0]
+	x, o := b.in(n, 0), n.Output(0)
 	sum := b.temp("sum", b.reduction(n, b.axes(n)), b.elem(o), b.dims(o), b.value(x))
 	b.call("log", aten.Args{}, []aten.ValueID{sum}, o)
 }
@@ -75,19 +75,19 @@ func logOfSum(b *recovery, n *onnxload.Node) {
 func emitROIAlign(b *recovery, n *onnxload.Node) {
 	rois := b.in(n, 1)
 	in := []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(rois), rois)}
-	b.call("roi_align", aten.Args{Shape: b.dims(n.Out[0])}, in, n.Out[0])
+	b.call("roi_align", aten.Args{Shape: b.dims(n.Output(0))}, in, n.Output(0))
 }
 
 func emitLRN(b *recovery, n *onnxload.Node) {
 	b.call("local_response_norm", aten.Args{Kernel: []int64{attrInt(n, "size", 1)}}, []aten.ValueID{b.value(b.in(n, 0))},
-		n.Out[0])
+		n.Output(0))
 }
 
 // alongAxis emits an operator over the dimension of the axis attribute.
 func alongAxis(op string, def int64) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		a := b.axis(n, def, len(b.dims(n.Out[0])))
-		b.call(op, aten.Args{Dims: []int{a}}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		a := b.axis(n, def, len(b.dims(n.Output(0))))
+		b.call(op, aten.Args{Dims: []int{a}}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 	}
 }
 
@@ -96,7 +96,7 @@ func emitMeanVariance(b *recovery, n *onnxload.Node) {
 	if axes == nil {
 		axes = []int64{0, 2, 3}
 	}
-	rank := len(b.dims(n.Out[0]))
+	rank := len(b.dims(n.Output(0)))
 	var dims []int
 	for _, a := range axes {
 		if a < 0 {
@@ -108,7 +108,7 @@ func emitMeanVariance(b *recovery, n *onnxload.Node) {
 		}
 		dims = append(dims, int(a))
 	}
-	b.call("mean_variance_norm", aten.Args{Dims: dims}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("mean_variance_norm", aten.Args{Dims: dims}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // emitMul emits a product. The TorchScript exporter writes torch.square(x) as x * x (torch/onnx/symbolic_opset9.py),
@@ -119,7 +119,7 @@ func emitMul(b *recovery, n *onnxload.Node) {
 	if x := b.in(n, 0); x != onnxload.NoValue && x == b.in(n, 1) && b.places[b.at].Op == "" && len(b.usesOf(x)) == 2 &&
 		!b.out[x] {
 		if relu, _ := b.producedBy(x, "Relu"); relu != nil && b.guess(dialect.SquaredReLU) {
-			b.call("square", aten.Args{}, []aten.ValueID{b.value(x)}, n.Out[0])
+			b.call("square", aten.Args{}, []aten.ValueID{b.value(x)}, n.Output(0))
 			return
 		}
 	}

@@ -202,7 +202,7 @@ func (b *recovery) node(n *onnxload.Node, row *operator) {
 		b.opaque(n)
 	case row.Has(module.RunsGraph):
 		b.loop(n)
-	case row.emit == nil || n.Out[0] == onnxload.NoValue:
+	case row.emit == nil || n.Output(0) == onnxload.NoValue:
 		b.opaque(n)
 	default:
 		row.emit(b, n)

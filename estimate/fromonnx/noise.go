@@ -25,7 +25,7 @@ func matchNoise(b *recovery, i int) {
 			nodes = append(nodes, at)
 		}
 	}
-	v := n.Out[0]
+	v := n.Output(0)
 	for range noiseSteps {
 		if !b.single(v) {
 			return
@@ -56,16 +56,16 @@ func matchNoise(b *recovery, i int) {
 			b.claim(func() {
 				if b.src.Train {
 					// whatever the rate is
-					b.call(op, aten.Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []aten.ValueID{b.value(x)}, u.Out[0])
+					b.call(op, aten.Args{Train: true, P: 0.5, Shape: b.dims(noise)}, []aten.ValueID{b.value(x)}, u.Output(0))
 					return
 				}
-				b.call("dropout", aten.Args{}, []aten.ValueID{b.value(x)}, u.Out[0])
+				b.call("dropout", aten.Args{}, []aten.ValueID{b.value(x)}, u.Output(0))
 			}, nodes...)
 			return
 		default:
 			return
 		}
-		v = u.Out[0]
+		v = u.Output(0)
 	}
 }
 

@@ -17,13 +17,13 @@ import (
 func matchLayerNorm(b *recovery, i int) {
 	mean := b.nodes[i]
 	x := b.in(mean, 0)
-	sub, si := b.user(mean.Out[0], "Sub")
-	if sub == nil || b.in(sub, 0) != x || b.in(sub, 1) != b.id(mean.Out[0]) {
+	sub, si := b.user(mean.Output(0), "Sub")
+	if sub == nil || b.in(sub, 0) != x || b.in(sub, 1) != b.id(mean.Output(0)) {
 		return
 	}
 	var pow, div *onnxload.Node
 	var pi, di int
-	d := b.id(sub.Out[0])
+	d := b.id(sub.Output(0))
 	if d == onnxload.NoValue {
 		return
 	}
@@ -43,33 +43,33 @@ func matchLayerNorm(b *recovery, i int) {
 	if pow == nil || div == nil {
 		return
 	}
-	variance, vi := b.user(pow.Out[0], "ReduceMean")
+	variance, vi := b.user(pow.Output(0), "ReduceMean")
 	if variance == nil {
 		return
 	}
-	add, ai := b.user(variance.Out[0], "Add")
+	add, ai := b.user(variance.Output(0), "Add")
 	if add == nil {
 		return
 	}
-	if _, ok := b.number(b.other(add, variance.Out[0])); !ok {
+	if _, ok := b.number(b.other(add, variance.Output(0))); !ok {
 		return
 	}
-	root, ri := b.user(add.Out[0], "Sqrt")
-	if root == nil || b.in(div, 1) != b.id(root.Out[0]) {
+	root, ri := b.user(add.Output(0), "Sqrt")
+	if root == nil || b.in(div, 1) != b.id(root.Output(0)) {
 		return
 	}
 	members := []int{i, si, pi, vi, ai, ri, di}
-	last := div.Out[0]
+	last := div.Output(0)
 	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
 	for k, op := range []string{"Mul", "Add"} {
 		n, ni := b.user(last, op)
 		if n == nil || !b.isParameter(b.other(n, last)) {
 			break
 		}
-		params[k], last = b.other(n, last), n.Out[0]
+		params[k], last = b.other(n, last), n.Output(0)
 		members = append(members, ni)
 	}
-	shape, small := b.dims(x), b.dims(mean.Out[0])
+	shape, small := b.dims(x), b.dims(mean.Output(0))
 	from := 0
 	for from < len(shape) && from < len(small) && small[from] == shape[from] {
 		from++
@@ -95,28 +95,28 @@ func matchLayerNorm(b *recovery, i int) {
 // differences the exporter's _jit_pass_cse merges (torch/onnx/utils.py). A program that names the difference
 // multiplies it by itself.
 func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
-	d := sub.Out[0]
+	d := sub.Output(0)
 	b.claim(func() {
 		again := b.temp("sub", aten.Args{}, b.elem(d), b.dims(d), b.value(b.in(sub, 0)), b.value(b.in(sub, 1)))
-		b.call("div", aten.Args{}, []aten.ValueID{again, b.value(b.in(div, 1))}, div.Out[0])
+		b.call("div", aten.Args{}, []aten.ValueID{again, b.value(b.in(div, 1))}, div.Output(0))
 	}, di)
 }
 
 // inverseRoot follows a mean of squares to 1 / sqrt(mean + eps), and returns that with the nodes that make it;
 // NoValue where it goes elsewhere.
 func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members []int) {
-	add, ai := b.user(mean.Out[0], "Add")
+	add, ai := b.user(mean.Output(0), "Add")
 	if add == nil {
 		return onnxload.NoValue, nil
 	}
-	if _, ok := b.number(b.other(add, mean.Out[0])); !ok {
+	if _, ok := b.number(b.other(add, mean.Output(0))); !ok {
 		return onnxload.NoValue, nil
 	}
-	root, si := b.user(add.Out[0], "Sqrt")
+	root, si := b.user(add.Output(0), "Sqrt")
 	if root == nil {
 		return onnxload.NoValue, nil
 	}
-	r, ri := b.reciprocalOf(root.Out[0])
+	r, ri := b.reciprocalOf(root.Output(0))
 	return r, []int{ai, si, ri}
 }
 
@@ -134,7 +134,7 @@ func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members
 func matchRMSNorm(b *recovery, i int) {
 	mean := b.nodes[i]
 	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
-	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Output(0)) {
 		return
 	}
 	x := b.in(pow, 0)
@@ -151,10 +151,10 @@ func matchRMSNorm(b *recovery, i int) {
 	if cast != nil && len(b.usesOf(x)) == 2 && !b.out[x] {
 		x, members = b.in(cast, 0), append(members, ci)
 	}
-	normed := norm.Out[0]
+	normed := norm.Output(0)
 	back, bi := b.user(normed, "Cast")
-	if back != nil && b.elem(back.Out[0]) == aten.Float32 {
-		normed, members = back.Out[0], append(members, bi)
+	if back != nil && b.elem(back.Output(0)) == aten.Float32 {
+		normed, members = back.Output(0), append(members, bi)
 	}
 	scale, ki := b.user(normed, "Mul")
 	if scale == nil {
@@ -169,13 +169,13 @@ func matchRMSNorm(b *recovery, i int) {
 		}
 	}
 	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil &&
-		!strings.HasPrefix(b.m.Values[norm.Out[0]].Name, "type_as") {
+		!strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") {
 		return
 	}
 	if !b.guess(dialect.FloatRMSNorm) {
 		return
 	}
-	shape, small := b.dims(x), b.dims(mean.Out[0])
+	shape, small := b.dims(x), b.dims(mean.Output(0))
 	b.claim(func() {
 		f := aten.Float32
 		rank := len(shape)
@@ -197,11 +197,11 @@ func matchRMSNorm(b *recovery, i int) {
 			weight = b.temp("float", aten.Args{}, f, d, weight)
 			weight = b.temp("add", aten.Args{}, f, d, weight, number)
 			v = b.temp("mul", aten.Args{}, f, shape, v, weight)
-			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Out[0])
+			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Output(0))
 			return
 		}
 		v = b.temp("type_as", aten.Args{}, f, shape, v, in)
-		b.call("mul", aten.Args{}, []aten.ValueID{weight, v}, scale.Out[0])
+		b.call("mul", aten.Args{}, []aten.ValueID{weight, v}, scale.Output(0))
 	}, members...)
 }
 
@@ -214,7 +214,7 @@ func matchRMSNorm(b *recovery, i int) {
 func matchCenteredNorm(b *recovery, i int) {
 	variance := b.nodes[i]
 	pow, pi := b.producedBy(b.in(variance, 0), "Pow")
-	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Out[0]) {
+	if pow == nil || !b.isNumber(b.in(pow, 1), 2) || !b.single(pow.Output(0)) {
 		return
 	}
 	first, fi := b.producedBy(b.in(pow, 0), "Sub")
@@ -235,8 +235,8 @@ func matchCenteredNorm(b *recovery, i int) {
 		return
 	}
 	second, ci := b.producedBy(b.in(norm, 0), "Sub")
-	scale, ki := b.user(norm.Out[0], "Mul")
-	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Out[0]) || scale == nil ||
+	scale, ki := b.user(norm.Output(0), "Mul")
+	if second == nil || b.in(second, 0) != x || b.in(second, 1) != b.id(mean.Output(0)) || scale == nil ||
 		!b.isParameter(b.in(scale, 0)) {
 		return
 	}
@@ -244,11 +244,11 @@ func matchCenteredNorm(b *recovery, i int) {
 	if fi == ci {
 		uses = 2
 	}
-	if len(b.usesOf(first.Out[0])) != uses || len(b.usesOf(second.Out[0])) != uses ||
-		len(b.usesOf(mean.Out[0])) != 3-uses {
+	if len(b.usesOf(first.Output(0))) != uses || len(b.usesOf(second.Output(0))) != uses ||
+		len(b.usesOf(mean.Output(0))) != 3-uses {
 		return
 	}
-	shape, small := b.dims(x), b.dims(mean.Out[0])
+	shape, small := b.dims(x), b.dims(mean.Output(0))
 	rank := len(shape)
 	if rank == 0 || len(small) != rank || small[rank-1] != 1 || aten.Numel(small)*shape[rank-1] != aten.Numel(shape) {
 		return
@@ -272,7 +272,7 @@ func matchCenteredNorm(b *recovery, i int) {
 		v = b.temp("mul", aten.Args{}, f, shape, d, v)
 		weight = b.temp("float", aten.Args{}, f, b.dims(b.in(scale, 0)), weight)
 		v = b.temp("mul", aten.Args{}, f, shape, weight, v)
-		b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Out[0])
+		b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Output(0))
 	}, append([]int{i, pi, fi, mi, ci, ni, ki}, inverse...)...)
 }
 
@@ -281,20 +281,20 @@ func matchCenteredNorm(b *recovery, i int) {
 func matchWeightNorm(b *recovery, i int) {
 	norm := b.nodes[i]
 	v := b.in(norm, 0)
-	div, di := b.user(norm.Out[0], "Div")
+	div, di := b.user(norm.Output(0), "Div")
 	if div == nil || !b.isParameter(v) || b.in(div, 0) != v {
 		return
 	}
-	mul, mi := b.user(div.Out[0], "Mul")
+	mul, mi := b.user(div.Output(0), "Mul")
 	if mul == nil {
 		return
 	}
-	g := b.other(mul, div.Out[0])
-	shape, norms := b.dims(v), b.dims(norm.Out[0])
+	g := b.other(mul, div.Output(0))
+	shape, norms := b.dims(v), b.dims(norm.Output(0))
 	last := len(shape) - 1
 	if !b.isParameter(g) || last < 1 || len(norms) != len(shape) || aten.Numel(norms) != norms[0] &&
 		aten.Numel(norms) != norms[last] || !slices.Equal(b.dims(g), norms) {
 		return
 	}
-	b.claim(func() { b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Out[0]) }, i, di, mi)
+	b.claim(func() { b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Output(0)) }, i, di, mi)
 }

@@ -62,19 +62,19 @@ func matchGelu(b *recovery, i int) {
 	if !b.isNumber(b.in(div, 1), math.Sqrt2) && !b.isNumber(b.in(div, 1), 1/math.Sqrt2) {
 		return
 	}
-	add, ai := b.user(erf.Out[0], "Add")
-	if add == nil || !b.isNumber(b.other(add, erf.Out[0]), 1) {
+	add, ai := b.user(erf.Output(0), "Add")
+	if add == nil || !b.isNumber(b.other(add, erf.Output(0)), 1) {
 		return
 	}
-	mul, mi := b.user(add.Out[0], "Mul")
+	mul, mi := b.user(add.Output(0), "Mul")
 	if mul == nil {
 		return
 	}
 	members := []int{di, i, ai, mi}
 	last := mul
-	if o := b.other(mul, add.Out[0]); b.id(o) == b.id(x) { // (x * (1+erf)) * 0.5
-		half, hi := b.user(mul.Out[0], "Mul")
-		if half == nil || !b.isNumber(b.other(half, mul.Out[0]), 0.5) {
+	if o := b.other(mul, add.Output(0)); b.id(o) == b.id(x) { // (x * (1+erf)) * 0.5
+		half, hi := b.user(mul.Output(0), "Mul")
+		if half == nil || !b.isNumber(b.other(half, mul.Output(0)), 0.5) {
 			return
 		}
 		members, last = append(members, hi), half
@@ -82,27 +82,27 @@ func matchGelu(b *recovery, i int) {
 		// (x * 0.5) * (1+erf)
 		members = append(members, hi)
 	} else if b.isNumber(o, 0.5) { // x * ((1+erf) * 0.5)
-		outer, oi := b.user(mul.Out[0], "Mul")
-		if outer == nil || b.id(b.other(outer, mul.Out[0])) != b.id(x) {
+		outer, oi := b.user(mul.Output(0), "Mul")
+		if outer == nil || b.id(b.other(outer, mul.Output(0))) != b.id(x) {
 			return
 		}
 		members, last = append(members, oi), outer
 	} else {
 		return
 	}
-	b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, last.Out[0]) }, members...)
+	b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, last.Output(0)) }, members...)
 }
 
 // matchSilu finds x * sigmoid(x).
 func matchSilu(b *recovery, i int) {
 	s := b.nodes[i]
 	x := b.in(s, 0)
-	mul, mi := b.user(s.Out[0], "Mul")
-	if mul == nil || b.id(b.other(mul, s.Out[0])) != x {
+	mul, mi := b.user(s.Output(0), "Mul")
+	if mul == nil || b.id(b.other(mul, s.Output(0))) != x {
 		return
 	}
 	b.claim(func() {
-		b.call("silu", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, mul.Out[0])
+		b.call("silu", aten.Args{Inplace: b.inPlaceAfter(x, 2)}, []aten.ValueID{b.value(x)}, mul.Output(0))
 	}, i, mi)
 }
 
@@ -128,12 +128,12 @@ func matchLinear(b *recovery, i int) {
 			return b.of[w]
 		}
 	}
-	out := mm.Out[0]
+	out := mm.Output(0)
 	bias := onnxload.NoValue
 	if add, ai := b.user(out, "Add"); add != nil {
 		o := b.other(add, out)
 		if d := b.dims(o); b.id(o) != onnxload.NoValue && !b.host[b.id(o)] && len(d) == 1 && d[0] == b.dims(w)[1] {
-			bias, out = o, add.Out[0]
+			bias, out = o, add.Output(0)
 			members = append(members, ai)
 		}
 	}
@@ -160,23 +160,24 @@ const maxParts = 1 << 12
 // matchSplitSequence finds a split whose parts torch.export takes out of a sequence one by one.
 func matchSplitSequence(b *recovery, i int) {
 	split := b.nodes[i]
-	seq := b.id(split.Out[0])
+	seq := b.id(split.Output(0))
 	x := b.in(split, 0)
 	members := []int{i}
 	parts := map[int64][]onnxload.ValueID{}
 	for _, u := range b.usesOf(seq) {
 		at := b.nodes[u]
 		k, ok := b.number(b.in(at, 1))
-		if at.Op != "SequenceAt" || !ok || k < 0 {
+		if out := at.Output(0); at.Op != "SequenceAt" || !ok || k < 0 || out == onnxload.NoValue ||
+			len(b.dims(out)) != len(b.dims(x)) { // without keepdims a part has lost the dimension
 			return
 		}
-		parts[int64(k)] = append(parts[int64(k)], at.Out[0])
+		parts[int64(k)] = append(parts[int64(k)], at.Output(0))
 		members = append(members, int(u))
 	}
-	if len(members) == 1 || b.out[seq] {
+	rank := len(b.dims(x))
+	if len(members) == 1 || b.out[seq] || rank == 0 {
 		return
 	}
-	rank := len(b.dims(x))
 	a := b.axis(split, 0, rank)
 	total, size := b.dims(x)[a], int64(0)
 	for _, outs := range parts {
@@ -239,7 +240,7 @@ func (b *recovery) splitSizes(split *onnxload.Node, total int64) []int64 {
 // matchRsqrt finds 1/sqrt(x).
 func matchRsqrt(b *recovery, i int) {
 	x := b.in(b.nodes[i], 0)
-	if out, ri := b.reciprocalOf(b.nodes[i].Out[0]); out != onnxload.NoValue {
+	if out, ri := b.reciprocalOf(b.nodes[i].Output(0)); out != onnxload.NoValue {
 		b.claim(func() { b.call("rsqrt", aten.Args{}, []aten.ValueID{b.value(x)}, out) }, i, ri)
 	}
 }
@@ -247,10 +248,10 @@ func matchRsqrt(b *recovery, i int) {
 // reciprocalOf returns 1/v and its node, when nothing else reads v.
 func (b *recovery) reciprocalOf(v onnxload.ValueID) (onnxload.ValueID, int) {
 	if n, i := b.user(v, "Reciprocal"); n != nil {
-		return n.Out[0], i
+		return n.Output(0), i
 	}
 	if n, i := b.user(v, "Div"); n != nil && b.isNumber(b.in(n, 0), 1) {
-		return n.Out[0], i
+		return n.Output(0), i
 	}
 	return onnxload.NoValue, -1
 }
@@ -286,8 +287,8 @@ func matchChunk(b *recovery, i int) {
 			return
 		}
 		args.Dim, at = d, int64(end)
-		args.Shape = append(args.Shape, b.dims(n.Out[0])[d])
-		outs = append(outs, n.Out[0])
+		args.Shape = append(args.Shape, b.dims(n.Output(0))[d])
+		outs = append(outs, n.Output(0))
 		members = append(members, int(u))
 	}
 	if len(outs) < 2 || args.Dim < 0 || at != shape[args.Dim] {
@@ -307,13 +308,13 @@ func matchGroupNorm(b *recovery, i int) {
 	if in == nil {
 		return
 	}
-	if len(b.dims(norm.Out[0])) != 3 {
+	if len(b.dims(norm.Output(0))) != 3 {
 		return
 	}
-	x, groups := b.in(in, 0), b.dims(norm.Out[0])[1]
-	members, last := []int{ii, i}, norm.Out[0]
+	x, groups := b.in(in, 0), b.dims(norm.Output(0))[1]
+	members, last := []int{ii, i}, norm.Output(0)
 	if out, oi := b.user(last, "Reshape"); out != nil {
-		members, last = append(members, oi), out.Out[0]
+		members, last = append(members, oi), out.Output(0)
 	} else if !slices.Equal(b.dims(x), b.dims(last)) {
 		// a group for each channel of a sequence: optimizers drop the way back
 		return
@@ -328,7 +329,7 @@ func matchGroupNorm(b *recovery, i int) {
 		if p == onnxload.NoValue || aten.Numel(b.dims(p)) != b.dims(last)[1] {
 			break
 		}
-		params[k], last = p, n.Out[0]
+		params[k], last = p, n.Output(0)
 		members = append(members, ni)
 	}
 	b.claim(func() {

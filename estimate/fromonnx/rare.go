@@ -59,7 +59,7 @@ func emitDequantize(b *recovery, n *onnxload.Node) {
 
 // emitCropPad is slices where the result is smaller, and a pad where it is larger.
 func emitCropPad(b *recovery, n *onnxload.Node) {
-	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
 	if len(in) != len(out) {
 		b.opaque(n)
 		return
@@ -73,14 +73,14 @@ func emitCropPad(b *recovery, n *onnxload.Node) {
 		}
 	}
 	if slices.Equal(cropped, out) {
-		b.call("slice", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		b.call("slice", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 		return
 	}
 	v := b.value(b.in(n, 0))
 	if len(args.Dims) > 0 {
-		v = b.temp("slice", args, b.elem(n.Out[0]), cropped, v)
+		v = b.temp("slice", args, b.elem(n.Output(0)), cropped, v)
 	}
-	b.call("constant_pad", aten.Args{Shape: out}, []aten.ValueID{v}, n.Out[0])
+	b.call("constant_pad", aten.Args{Shape: out}, []aten.ValueID{v}, n.Output(0))
 }
 
 // emitNLL is nll_loss, of log_softmax for a cross entropy. One that is not reduced is a function of its own.
@@ -92,25 +92,25 @@ func (b *recovery) nll(n *onnxload.Node, softmax bool) {
 	x, labels := b.in(n, 0), b.in(n, 1)
 	shape := b.dims(x)
 	none := n.Attr("reduction") != nil && n.Attr("reduction").Str == "none"
-	if none || len(shape) < 2 || len(b.dims(n.Out[0])) != 0 {
+	if none || len(shape) < 2 || len(b.dims(n.Output(0))) != 0 {
 		emitGeneral(b, n)
 		return
 	}
 	v := b.value(x)
 	if softmax {
-		if len(n.Out) > 1 && n.Out[1] != onnxload.NoValue {
-			b.call("log_softmax", aten.Args{}, []aten.ValueID{v}, n.Out[1])
-			v = b.of[n.Out[1]]
+		if len(n.Out) > 1 && n.Output(1) != onnxload.NoValue {
+			b.call("log_softmax", aten.Args{}, []aten.ValueID{v}, n.Output(1))
+			v = b.of[n.Output(1)]
 		} else {
 			v = b.temp("log_softmax", aten.Args{}, b.elem(x), shape, v)
 		}
 	}
-	b.call("nll_loss", aten.Args{}, []aten.ValueID{v, b.value(labels)}, n.Out[0])
+	b.call("nll_loss", aten.Args{}, []aten.ValueID{v, b.value(labels)}, n.Output(0))
 }
 
 // emitSwiGLU is silu(a) * b.
 func emitSwiGLU(b *recovery, n *onnxload.Node) {
-	out, d := b.dims(n.Out[0]), b.elem(n.Out[0])
+	out, d := b.dims(n.Output(0)), b.elem(n.Output(0))
 	gate := b.temp("silu", aten.Args{}, d, out, b.value(b.in(n, 0)))
-	b.call("mul", aten.Args{}, []aten.ValueID{gate, b.value(b.in(n, 1))}, n.Out[0])
+	b.call("mul", aten.Args{}, []aten.ValueID{gate, b.value(b.in(n, 1))}, n.Output(0))
 }

@@ -50,13 +50,13 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		for i := range b.nodes {
 			b.at = i
 			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil &&
-				n.Out[0] != onnxload.NoValue {
+				n.Output(0) != onnxload.NoValue {
 				p.match(b, i)
 			}
 		}
 	}
 	for _, id := range src.Model.Graph.Inputs {
-		v := b.add(aten.Value{Name: b.m.Values[id].Name, Kind: aten.InputValue, DType: b.elem(id), Shape: b.dims(id)})
+		v := b.add(aten.Value{Name: b.m.NameOf(id), Kind: aten.InputValue, DType: b.elem(id), Shape: b.dims(id)})
 		b.of[id] = v
 		b.prog.Inputs = append(b.prog.Inputs, v)
 	}
@@ -227,7 +227,7 @@ func (b *recovery) value(id onnxload.ValueID) aten.ValueID {
 	if b.looked[id] {
 		return b.lookUpBias(id)
 	}
-	v := aten.Value{Name: b.m.Values[id].Name, DType: b.elem(id)}
+	v := aten.Value{Name: b.m.NameOf(id), DType: b.elem(id)}
 	kind := b.src.Kinds[id]
 	switch {
 	case b.host[id]:
@@ -265,7 +265,7 @@ func (b *recovery) result(id onnxload.ValueID) aten.ValueID {
 	if id == onnxload.NoValue {
 		return aten.NoValue
 	}
-	v := b.add(aten.Value{Name: b.m.Values[id].Name, DType: b.elem(id), Shape: b.dims(id)})
+	v := b.add(aten.Value{Name: b.m.NameOf(id), DType: b.elem(id), Shape: b.dims(id)})
 	b.of[id] = v
 	return v
 }

@@ -12,14 +12,14 @@ func emitReduce(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		args := b.reduction(n, b.axes(n))
 		if len(args.Dims) == 0 && attrInt(n, "noop_with_empty_axes", 0) != 0 {
-			b.same[n.Out[0]] = b.in(n, 0)
+			b.same[n.Output(0)] = b.in(n, 0)
 			return
 		}
 		if op == "amax" && b.withPlaces(args) {
-			b.call("max_dim", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0], onnxload.NoValue)
+			b.call("max_dim", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0), onnxload.NoValue)
 			return
 		}
-		b.call(op, args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+		b.call(op, args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 	}
 }
 
@@ -42,7 +42,7 @@ func (b *recovery) withPlaces(args aten.Args) bool {
 // emitArg is where the largest or the least of a dimension is.
 func emitArg(b *recovery, n *onnxload.Node) {
 	args := b.reduction(n, []int64{attrInt(n, "axis", 0)})
-	b.call("argmax", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("argmax", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // axes returns the dimensions that a reduction works on, as the attribute or the input lists them.
@@ -57,7 +57,7 @@ func (b *recovery) axes(n *onnxload.Node) []int64 {
 	}
 	c := b.types.Value(id)
 	if c == nil { // They come with the data. What they did to the shape tells which they are.
-		return reducedAxes(b.dims(b.in(n, 0)), b.dims(n.Out[0]), attrInt(n, "keepdims", 1) != 0)
+		return reducedAxes(b.dims(b.in(n, 0)), b.dims(n.Output(0)), attrInt(n, "keepdims", 1) != 0)
 	}
 	for _, d := range c.Ints {
 		k, _ := d.Int()
@@ -99,5 +99,5 @@ func (b *recovery) reduction(n *onnxload.Node, axes []int64) aten.Args {
 }
 
 func emitTopK(b *recovery, n *onnxload.Node) {
-	b.call("topk", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out...)
+	b.call("topk", aten.Args{Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out...)
 }

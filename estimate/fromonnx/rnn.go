@@ -21,7 +21,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 		}
 		last, out, at := first, onnxload.NoValue, i // and the node of the last
 		for {
-			v, between := b.sequenceOutput(last.Out[0])
+			v, between := b.sequenceOutput(last.Output(0))
 			if v == onnxload.NoValue {
 				break
 			}
@@ -29,7 +29,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 			out = v
 			p, inner := 0.0, []int{}
 			if d, di := b.user(v, "Dropout"); d != nil && b.places[di].Module == b.places[i].Module {
-				p, v = 0.5, d.Out[0]
+				p, v = 0.5, d.Output(0)
 				if x, ok := b.number(b.in(d, 1)); ok {
 					p = x
 				}
@@ -91,11 +91,11 @@ func (b *recovery) sequenceOutput(y onnxload.ValueID) (onnxload.ValueID, []int) 
 		return onnxload.NoValue, nil
 	}
 	if s, i := b.user(y, "Squeeze"); s != nil {
-		return s.Out[0], []int{i}
+		return s.Output(0), []int{i}
 	}
 	if t, i := b.user(y, "Transpose"); t != nil {
-		if r, j := b.user(t.Out[0], "Reshape"); r != nil {
-			return r.Out[0], []int{i, j}
+		if r, j := b.user(t.Output(0), "Reshape"); r != nil {
+			return r.Output(0), []int{i, j}
 		}
 	}
 	return onnxload.NoValue, nil
@@ -112,7 +112,7 @@ func (b *recovery) finalState(layers []*onnxload.Node, k int) (onnxload.ValueID,
 		return id, nil
 	}
 	if c, i := b.user(id, "Concat"); c != nil {
-		return c.Out[0], []int{i}
+		return c.Output(0), []int{i}
 	}
 	return onnxload.NoValue, nil
 }
@@ -179,11 +179,11 @@ func emitRNN(op string) func(*recovery, *onnxload.Node) {
 			c.Out = append(c.Out, b.result(o))
 		}
 		b.push(c)
-		if n.Out[0] == onnxload.NoValue {
+		if n.Output(0) == onnxload.NoValue {
 			return
 		}
 		shape := []int64{x[0], x[1], dirs, args.Hidden}
 		v := b.temp("reshape", aten.Args{Shape: shape}, d, shape, y)
-		b.call("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, []aten.ValueID{v}, n.Out[0])
+		b.call("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, []aten.ValueID{v}, n.Output(0))
 	}
 }

@@ -29,7 +29,7 @@ func matchRoll(b *recovery, i int) {
 	whole, tail, head := b.dims(x), b.dims(cut[0].Out[0]), b.dims(cut[1].Out[0])
 	d := b.axis(n, 0, len(whole))
 	if len(tail) != len(whole) || len(head) != len(whole) || d >= len(whole) || tail[d]+head[d] != whole[d] ||
-		!slices.Equal(b.dims(n.Out[0]), whole) {
+		!slices.Equal(b.dims(n.Output(0)), whole) {
 		return
 	}
 	from, ok := b.number(b.in(cut[0], 1))
@@ -40,5 +40,5 @@ func matchRoll(b *recovery, i int) {
 	if !ok || !zero || first != 0 || from != float64(head[d]) || known == "" && head[d] == tail[d] {
 		return
 	}
-	b.claim(func() { b.call("roll", aten.Args{}, []aten.ValueID{b.value(x)}, n.Out[0]) }, at[0], at[1], i)
+	b.claim(func() { b.call("roll", aten.Args{}, []aten.ValueID{b.value(x)}, n.Output(0)) }, at[0], at[1], i)
 }

@@ -15,19 +15,19 @@ func emitPad(b *recovery, n *onnxload.Node) {
 	if a := n.Attr("mode"); a != nil && a.Str != "constant" {
 		op = "reflection_pad"
 	}
-	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
-	if pool, _ := b.user(n.Out[0], "AveragePool"); slices.Equal(in, out) && (pool != nil || op != "constant_pad") {
-		b.same[n.Out[0]] = b.in(n, 0) // the exporter's, for count_include_pad
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
+	if pool, _ := b.user(n.Output(0), "AveragePool"); slices.Equal(in, out) && (pool != nil || op != "constant_pad") {
+		b.same[n.Output(0)] = b.in(n, 0) // the exporter's, for count_include_pad
 		return
 	}
-	b.call(op, aten.Args{Shape: out}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call(op, aten.Args{Shape: out}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // emitSqueeze is a view, and contiguous after it where nn.MultiheadAttention has turned its packed projection so that
 // query, key and value come first and are then picked one by one: the exporters leave that copy out, but what
 // follows looks at each part in another shape without one.
 func emitSqueeze(b *recovery, n *onnxload.Node) {
-	x, out := b.in(n, 0), b.id(n.Out[0])
+	x, out := b.in(n, 0), b.id(n.Output(0))
 	p, _ := b.producer(x)
 	d := b.dims(out)
 	packed := p != nil && p.Op == "Transpose" && len(d) > 1 && d[0] > 1 && int64(len(b.usesOf(out))) == d[0]
@@ -63,7 +63,7 @@ func (b *recovery) batchFirst(n *onnxload.Node) bool {
 }
 
 func emitReshape(b *recovery, n *onnxload.Node) {
-	o := n.Out[0]
+	o := n.Output(0)
 	if b.cloned[o] || b.isClipOfTokens(n) && b.guess(dialect.ClipOfTokens) {
 		v := b.temp("reshape", aten.Args{Shape: b.dims(o)}, b.elem(o), b.dims(o), b.value(b.in(n, 0)))
 		b.call("contiguous", aten.Args{}, []aten.ValueID{v}, o)
@@ -73,7 +73,7 @@ func emitReshape(b *recovery, n *onnxload.Node) {
 }
 
 func emitTranspose(b *recovery, n *onnxload.Node) {
-	rank := len(b.dims(n.Out[0]))
+	rank := len(b.dims(n.Output(0)))
 	perm := make([]int, rank)
 	for i := range perm {
 		perm[i] = rank - 1 - i
@@ -81,13 +81,13 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	if b.cloned[n.Out[0]] || b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) || b.isMapOfTokens(n, perm) &&
+	if b.cloned[n.Output(0)] || b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) || b.isMapOfTokens(n, perm) &&
 		b.guess(dialect.MapOfTokens) {
-		v := b.temp("permute", aten.Args{Dims: perm}, b.elem(n.Out[0]), b.dims(n.Out[0]), b.value(b.in(n, 0)))
-		b.call("contiguous", aten.Args{}, []aten.ValueID{v}, n.Out[0])
+		v := b.temp("permute", aten.Args{Dims: perm}, b.elem(n.Output(0)), b.dims(n.Output(0)), b.value(b.in(n, 0)))
+		b.call("contiguous", aten.Args{}, []aten.ValueID{v}, n.Output(0))
 		return
 	}
-	b.call("permute", aten.Args{Dims: perm}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("permute", aten.Args{Dims: perm}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // isBiasTable recognises the end of table[index].view(N, N, heads).permute(2, 0, 1).contiguous(), by which window
@@ -118,15 +118,15 @@ func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 	if g == nil || b.in(g, 1) != b.id(id) || !b.elem(id).IsInt() || !b.isParameter(b.in(g, 0)) {
 		return false
 	}
-	r, _ := b.user(g.Out[0], "Reshape")
+	r, _ := b.user(g.Output(0), "Reshape")
 	if r == nil {
 		return false
 	}
-	t, _ := b.user(r.Out[0], "Transpose")
+	t, _ := b.user(r.Output(0), "Transpose")
 	if t == nil || !b.isBiasTable(t, []int{2, 0, 1}) {
 		return false
 	}
-	table := b.m.Values[b.in(g, 0)].Name
+	table := b.m.NameOf(b.in(g, 0))
 	v := b.add(aten.Value{Name: table[:strings.LastIndexByte(table, '.')+1] + "index", Kind: aten.Buffer,
 		DType: b.elem(id), Shape: b.dims(id)})
 	b.of[b.id(id)] = v
@@ -146,7 +146,7 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 		return false
 	}
 	used := false
-	for _, u := range b.usesOf(b.id(n.Out[0])) {
+	for _, u := range b.usesOf(b.id(n.Output(0))) {
 		switch b.nodes[u].Op {
 		case "Conv", "Reshape":
 			used = true
@@ -163,7 +163,7 @@ func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
 // torchvision/models/video/mvit.py; attention_pool of PyTorchVideo copies too). The TorchScript exporter drops the
 // copy; torch.export's graph has it: see findClones.
 func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
-	o := b.id(n.Out[0])
+	o := b.id(n.Output(0))
 	t, _ := b.producer(b.in(n, 0))
 	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) ||
 		len(b.dims(o)) != 5 || len(b.usesOf(o)) == 0 {
@@ -180,12 +180,12 @@ func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
 // emitExpand is expand, but for the factories that torch.export's exporter writes as an Expand of a number (torchlib
 // aten_full, aten_zeros_like and their kin): their results keep the operator's name.
 func emitExpand(b *recovery, n *onnxload.Node) {
-	out := n.Out[0]
-	if _, ok := b.number(b.in(n, 0)); ok && factories[strings.TrimRight(b.m.Values[out].Name, "_0123456789")] {
+	out := n.Output(0)
+	if _, ok := b.number(b.in(n, 0)); ok && factories[strings.TrimRight(b.m.NameOf(out), "_0123456789")] {
 		b.call("fill", aten.Args{DType: b.elem(out), Shape: b.dims(out)}, b.shapeGiver(b.in(n, 1), out), out)
 		return
 	}
-	b.call("expand", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("expand", aten.Args{Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // factories are the operators that fill a new tensor with one number.
@@ -195,16 +195,16 @@ var factories = map[string]bool{
 }
 
 func emitTile(b *recovery, n *onnxload.Node) {
-	if slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Out[0])) {
-		b.same[n.Out[0]] = b.in(n, 0)
+	if slices.Equal(b.dims(b.in(n, 0)), b.dims(n.Output(0))) {
+		b.same[n.Output(0)] = b.in(n, 0)
 		return
 	}
-	b.call("tile", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("tile", aten.Args{Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // emitSlice is a slice for every dimension that gets shorter or is stepped through.
 func emitSlice(b *recovery, n *onnxload.Node) {
-	in, out := b.dims(b.in(n, 0)), b.dims(n.Out[0])
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
 	var args aten.Args
 	for i := range in {
 		if in[i] != out[i] {
@@ -212,7 +212,7 @@ func emitSlice(b *recovery, n *onnxload.Node) {
 			args.Shape = append(args.Shape, out[i])
 		}
 	}
-	b.call("slice", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Out[0])
+	b.call("slice", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 // emitSplit is a split. Parts that the node leaves out are there all the same: the first has what
@@ -270,7 +270,7 @@ func emitConcat(b *recovery, n *onnxload.Node) {
 		emitFill(b, n)
 		return
 	}
-	b.call("cat", aten.Args{Dim: b.axis(n, 0, len(b.dims(n.Out[0])))}, in, n.Out[0])
+	b.call("cat", aten.Args{Dim: b.axis(n, 0, len(b.dims(n.Output(0))))}, in, n.Output(0))
 }
 
 // device returns v, or for a Python number a tensor of it.
@@ -288,19 +288,19 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	a := b.axis(n, 0, len(d))
 	switch {
 	case b.isParameter(x) && a == 0 && len(d) == 2 && !b.host[idx] && (b.isWeightOf(x, b.at) || !b.rowOfBuffer(idx)):
-		b.call("embedding", aten.Args{}, []aten.ValueID{b.value(x), b.value(idx)}, n.Out[0])
+		b.call("embedding", aten.Args{}, []aten.ValueID{b.value(x), b.value(idx)}, n.Output(0))
 	case len(b.dims(idx)) == 0:
-		b.call("select", aten.Args{Dim: a}, []aten.ValueID{b.value(x)}, n.Out[0])
+		b.call("select", aten.Args{Dim: a}, []aten.ValueID{b.value(x)}, n.Output(0))
 	default:
-		b.call("index", aten.Args{Dim: a, Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(x), b.device(b.value(idx), idx)},
-			n.Out[0])
+		b.call("index", aten.Args{Dim: a, Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(x), b.device(b.value(idx), idx)},
+			n.Output(0))
 	}
 }
 
 // isWeightOf reports whether a value is the weight of the module that makes call i, as it is of an nn.Embedding.
 func (b *recovery) isWeightOf(id onnxload.ValueID, i int) bool {
 	place := b.places[i].Module
-	return place != "" && b.m.Values[b.id(id)].Name == place+".weight"
+	return place != "" && b.m.NameOf(b.id(id)) == place+".weight"
 }
 
 // rowOfBuffer reports whether a value is a buffer of one dimension, or one seen so: such as the places of a table of
@@ -324,17 +324,17 @@ func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
 }
 
 func emitGatherElements(b *recovery, n *onnxload.Node) {
-	b.call("gather", aten.Args{}, b.values(n), n.Out[0])
+	b.call("gather", aten.Args{}, b.values(n), n.Output(0))
 }
 
 func emitGatherND(b *recovery, n *onnxload.Node) {
 	idx := b.in(n, 1)
-	b.call("index", aten.Args{Shape: b.dims(n.Out[0])}, []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)},
-		n.Out[0])
+	b.call("index", aten.Args{Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)},
+		n.Output(0))
 }
 
 func emitScatter(b *recovery, n *onnxload.Node) {
-	b.call("scatter", aten.Args{}, b.scattered(n), n.Out[0])
+	b.call("scatter", aten.Args{}, b.scattered(n), n.Output(0))
 }
 
 // scattered returns what a scatter is given, as tensors.
@@ -353,8 +353,8 @@ func emitScatterND(b *recovery, n *onnxload.Node) {
 	x, places := b.in(n, 0), b.in(n, 1)
 	r := n.Attr("reduction")
 	if (r == nil || r.Str == "none") && b.fixed[places] && b.made[x] >= 0 && b.prog.Values[in[0]].Kind == aten.Activation {
-		b.call("assign", aten.Args{}, []aten.ValueID{in[0], in[2]}, n.Out[0])
+		b.call("assign", aten.Args{}, []aten.ValueID{in[0], in[2]}, n.Output(0))
 		return
 	}
-	b.call("scatter", aten.Args{}, in, n.Out[0])
+	b.call("scatter", aten.Args{}, in, n.Output(0))
 }

@@ -14,24 +14,24 @@ import (
 // takes are cast back before: nobody multiplies two types.
 func matchSoftmaxFloat(b *recovery, i int) {
 	soft := b.nodes[i]
-	x, out := b.in(soft, 0), soft.Out[0]
+	x, out := b.in(soft, 0), soft.Output(0)
 	if b.elem(x) != aten.Float32 {
 		return
 	}
 	members := []int{i}
-	wide := strings.HasPrefix(b.m.Values[out].Name, "type_as")
+	wide := strings.HasPrefix(b.m.NameOf(out), "type_as")
 	if c, ci := b.upcast(x); c != nil && b.single(x) {
 		wide, x, members = true, b.in(c, 0), append(members, ci)
 	}
-	if c, ci := b.user(out, "Cast"); c != nil && b.elem(c.Out[0]) == aten.Float32 {
-		c2, ci2 := b.user(c.Out[0], "Cast")
+	if c, ci := b.user(out, "Cast"); c != nil && b.elem(c.Output(0)) == aten.Float32 {
+		c2, ci2 := b.user(c.Output(0), "Cast")
 		switch {
-		case c2 != nil && b.elem(c2.Out[0]) == aten.Float32: // dtype, then .to(query.dtype)
-			wide, out, members = true, c2.Out[0], append(members, ci, ci2)
-		case strings.HasPrefix(b.m.Values[c.Out[0]].Name, "softmax"): // torch.export drops what casts nothing, but for dtype
-			wide, out, members = true, c.Out[0], append(members, ci)
+		case c2 != nil && b.elem(c2.Output(0)) == aten.Float32: // dtype, then .to(query.dtype)
+			wide, out, members = true, c2.Output(0), append(members, ci, ci2)
+		case strings.HasPrefix(b.m.NameOf(c.Output(0)), "softmax"): // torch.export drops what casts nothing, but for dtype
+			wide, out, members = true, c.Output(0), append(members, ci)
 		case wide:
-			out, members = c.Out[0], append(members, ci)
+			out, members = c.Output(0), append(members, ci)
 		}
 	}
 	if !wide {
@@ -64,7 +64,7 @@ func (b *recovery) matchFloatAttention(i int) {
 	}
 	divided() // CodeGen adds the mask first
 	add, _ := b.producedBy(x, "Add")
-	if add == nil || len(b.dims(soft.Out[0])) != 4 {
+	if add == nil || len(b.dims(soft.Output(0))) != 4 {
 		return
 	}
 	mask, _ := b.producer(b.in(add, 1))
@@ -87,9 +87,9 @@ func (b *recovery) matchFloatAttention(i int) {
 	if t, _ := b.producer(b.in(mm, 1)); t == nil || t.Op != "Transpose" {
 		return
 	}
-	last, _ := b.user(soft.Out[0], "MatMul")
-	if d, _ := b.user(soft.Out[0], "Dropout"); d != nil {
-		last, _ = b.user(d.Out[0], "MatMul")
+	last, _ := b.user(soft.Output(0), "MatMul")
+	if d, _ := b.user(soft.Output(0), "Dropout"); d != nil {
+		last, _ = b.user(d.Output(0), "MatMul")
 	}
 	if last == nil {
 		return
@@ -107,11 +107,11 @@ func (b *recovery) matchFloatAttention(i int) {
 		q, k := b.in(mm, 0), b.in(mm, 1)
 		in := []aten.ValueID{b.temp("float", aten.Args{}, f, b.dims(q), b.value(q)),
 			b.temp("float", aten.Args{}, f, b.dims(k), b.value(k))}
-		b.call("matmul", aten.Args{}, in, mm.Out[0])
+		b.call("matmul", aten.Args{}, in, mm.Output(0))
 	}, mi)
 	b.claim(func() {
-		p := b.temp("softmax", aten.Args{}, f, b.dims(soft.Out[0]), b.value(b.in(soft, 0)))
-		b.call("type_as", aten.Args{}, []aten.ValueID{p, b.value(v)}, soft.Out[0])
+		p := b.temp("softmax", aten.Args{}, f, b.dims(soft.Output(0)), b.value(b.in(soft, 0)))
+		b.call("type_as", aten.Args{}, []aten.ValueID{p, b.value(v)}, soft.Output(0))
 	}, i)
 }
 
@@ -154,7 +154,7 @@ func (b *recovery) conditions(mask onnxload.ValueID, f func(d []int64, n *onnxlo
 		}
 		switch n.Op {
 		case "Less", "LessOrEqual", "Greater", "GreaterOrEqual":
-			if len(n.In) == 2 && n.In[0] != onnxload.NoValue && n.In[1] != onnxload.NoValue && known && f(d, n) {
+			if len(n.In) == 2 && n.Input(0) != onnxload.NoValue && n.Input(1) != onnxload.NoValue && known && f(d, n) {
 				return
 			}
 		case "Where": // a mask of two numbers
@@ -189,7 +189,7 @@ func (b *recovery) isMultiplied(id onnxload.ValueID) bool {
 		case "MatMul", "Einsum":
 			return true
 		case "Dropout", "Reshape", "Cast", "Expand", "Squeeze", "Unsqueeze":
-			id = n.Out[0]
+			id = n.Output(0)
 		default:
 			return false
 		}

@@ -14,10 +14,10 @@ func matchTensorSplit(b *recovery, i int) {
 	insert := b.nodes[i]
 	loop, li := b.producedBy(b.in(insert, 0), "Loop")
 	last, si := b.producedBy(b.in(insert, 1), "Slice")
-	if loop == nil || last == nil || len(insert.In) > 2 && insert.In[2] != onnxload.NoValue {
+	if loop == nil || last == nil || len(insert.In) > 2 && insert.Input(2) != onnxload.NoValue {
 		return
 	}
-	seq, x := b.id(insert.Out[0]), b.in(last, 0)
+	seq, x := b.id(insert.Output(0)), b.in(last, 0)
 	axis, ok := b.number(b.in(last, 3))
 	shape := b.dims(x)
 	if axis < 0 {
@@ -36,9 +36,9 @@ func matchTensorSplit(b *recovery, i int) {
 			return
 		}
 		if first, again := parts[int(k)]; again {
-			b.same[at.Out[0]] = first
+			b.same[at.Output(0)] = first
 		} else {
-			parts[int(k)] = at.Out[0]
+			parts[int(k)] = at.Output(0)
 		}
 		members = append(members, int(u))
 	}

@@ -16,7 +16,7 @@ import (
 // Each batch norm has a counter of batches, an int64 that no export keeps.
 func (b *recovery) orderState() {
 	for i := range b.m.Values { // parameters that no call reads still move
-		if k := b.src.Kinds[i]; (k == aten.Parameter || k == aten.Buffer) && b.m.Values[i].Init != nil && b.of[i] == unset {
+		if k := b.src.Kinds[i]; (k == aten.Parameter || k == aten.Buffer) && b.of[i] == unset {
 			b.host[i] = false
 			b.value(onnxload.ValueID(i))
 		}

@@ -43,19 +43,19 @@ func TiedHead(m *onnxload.Model) (t Tied, ok bool) {
 		}
 		switch n.Op {
 		case "Gather":
-			if d := dims(n.In[0]); len(d) == 2 && d[0] >= vocabulary && d[0] != d[1] {
-				tables[[2]int64{d[1], d[0]}] = append(tables[[2]int64{d[1], d[0]}], n.In[0])
+			if d := dims(n.Input(0)); len(d) == 2 && d[0] >= vocabulary && d[0] != d[1] {
+				tables[[2]int64{d[1], d[0]}] = append(tables[[2]int64{d[1], d[0]}], n.Input(0))
 			}
 		case "MatMul":
-			if w := n.In[1]; len(dims(w)) == 2 && strings.HasPrefix(m.Values[w].Name, "onnx::MatMul_") {
-				products[n.Out[0]] = w
-				if result[n.Out[0]] {
+			if w := n.Input(1); len(dims(w)) == 2 && strings.HasPrefix(m.NameOf(w), "onnx::MatMul_") {
+				products[n.Output(0)] = w
+				if result[n.Output(0)] {
 					heads[w] = dims(w)
 				}
 			}
 		case "Add": // its bias
 			for _, v := range n.In {
-				if w, ok := products[v]; ok && result[n.Out[0]] {
+				if w, ok := products[v]; ok && result[n.Output(0)] {
 					heads[w] = dims(w)
 				}
 			}
@@ -68,7 +68,7 @@ func TiedHead(m *onnxload.Model) (t Tied, ok bool) {
 					return Tied{}, false
 				}
 			}
-			name := strings.TrimSuffix(m.Values[same[0]].Name, ".weight")
+			name := strings.TrimSuffix(m.NameOf(same[0]), ".weight")
 			return Tied{head, same[0]}, tableNames[name[strings.LastIndexByte(name, '.')+1:]] ||
 				strings.HasSuffix(name, "embeddings.tok_embeddings")
 		}

@@ -196,8 +196,8 @@ func (a *Analysis) node(n *onnxload.Node) {
 	index := a.Nodes
 	a.Nodes++
 	if n.Op == "Constant" && len(n.Out) == 1 {
-		if v := n.Attr("value"); v != nil && len(v.Tensors) == 1 && n.Out[0] != onnxload.NoValue {
-			a.constant(n.Out[0], v.Tensors[0])
+		if v := n.Attr("value"); v != nil && len(v.Tensors) == 1 && n.Output(0) != onnxload.NoValue {
+			a.constant(n.Output(0), v.Tensors[0])
 		}
 		return
 	}
@@ -227,7 +227,7 @@ func (a *Analysis) node(n *onnxload.Node) {
 	if at >= 0 && a.sharesStorage(n) {
 		for _, id := range n.Out {
 			if id != onnxload.NoValue {
-				a.storage[id] = a.storage[n.In[0]]
+				a.storage[id] = a.storage[n.Input(0)]
 			}
 		}
 	}
@@ -245,7 +245,7 @@ func (a *Analysis) placeOf(n *onnxload.Node) *Place {
 			continue
 		}
 		for _, c := range a.Origins(id) {
-			if m := ModuleOfParameter(a.Model.Values[c].Name); m != "" &&
+			if m := ModuleOfParameter(a.Model.NameOf(c)); m != "" &&
 				(p.Module == "" || strings.HasPrefix(m, p.Module+".")) {
 				return a.places.guess(m)
 			}
@@ -282,7 +282,7 @@ func (a *Analysis) carries(id onnxload.ValueID) bool {
 	}
 	for _, c := range a.Origins(id) {
 		t := a.tensorOf(c)
-		if t.DType.IsFloat() && (!isScalar(t) || !IsAutomatic(a.Model.Values[c].Name)) {
+		if t.DType.IsFloat() && (!isScalar(t) || !IsAutomatic(a.Model.NameOf(c))) {
 			return true
 		}
 	}
@@ -351,14 +351,14 @@ func (a *Analysis) outputsOf(r [2]int) (sum int64) {
 // reads is taken to: so torchvision and nearly every convolutional network write
 // it, and modelsize_estimate leaves such ReLUs out.
 func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
-	if len(n.In) == 0 || n.In[0] == onnxload.NoValue || a.flows[n.In[0]] == fixed {
+	if len(n.In) == 0 || n.Input(0) == onnxload.NoValue || a.flows[n.Input(0)] == fixed {
 		return false
 	}
 	switch {
 	case a.facts(n).Has(View):
 		return true
 	case n.Op == "Cast":
-		return len(n.Out) == 1 && n.Out[0] != onnxload.NoValue && a.Types.Type(n.In[0]).Elem == a.Types.Type(n.Out[0]).Elem
+		return len(n.Out) == 1 && n.Output(0) != onnxload.NoValue && a.Types.Type(n.Input(0)).Elem == a.Types.Type(n.Output(0)).Elem
 	case n.Op == "Dropout":
 		return n.Version >= 12 && len(n.In) < 3 // without training_mode it passes its input on
 	}
@@ -373,7 +373,7 @@ func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
 // which nothing else reads. A simulated run takes no other ReLU to, and of these not those behind a linear layer or
 // whose line of Python says otherwise.
 func (a *Analysis) Overwrites(n *onnxload.Node) bool {
-	return n.Op == "Relu" && len(n.In) > 0 && n.In[0] != onnxload.NoValue && a.reads[n.In[0]] == 1 && a.made[n.In[0]] >= 0
+	return n.Op == "Relu" && len(n.In) > 0 && n.Input(0) != onnxload.NoValue && a.reads[n.Input(0)] == 1 && a.made[n.Input(0)] >= 0
 }
 
 // Unsized counts the values with storage of their own whose size is not known.

@@ -20,12 +20,12 @@ func Fill(m *onnxload.Model, operators Operators) (filled *onnxload.Model, saved
 	shapes := map[onnxload.ValueID]int{} // by constant shape: how many of its readers are saved
 	for i := range m.Graph.Nodes {
 		n := &m.Graph.Nodes[i]
-		if !isFill(n) || !weight[n.Out[0]] || slices.Contains(m.Graph.Outputs, n.Out[0]) {
+		if !isFill(n) || !weight[n.Output(0)] || slices.Contains(m.Graph.Outputs, n.Output(0)) {
 			continue
 		}
 		if t := fillOf(m, n); t != nil {
-			made[n.Out[0]] = t
-			shapes[n.In[0]]++
+			made[n.Output(0)] = t
+			shapes[n.Input(0)]++
 		}
 	}
 	if len(made) == 0 {
@@ -38,9 +38,9 @@ func Fill(m *onnxload.Model, operators Operators) (filled *onnxload.Model, saved
 	})
 	g.Nodes = make([]onnxload.Node, 0, len(m.Graph.Nodes)-len(made))
 	for _, n := range m.Graph.Nodes {
-		if isFill(&n) && made[n.Out[0]] != nil {
-			out.Values[n.Out[0]].Init = made[n.Out[0]]
-			g.Inits = append(g.Inits, n.Out[0])
+		if isFill(&n) && made[n.Output(0)] != nil {
+			out.Values[n.Output(0)].Init = made[n.Output(0)]
+			g.Inits = append(g.Inits, n.Output(0))
 			continue
 		}
 		g.Nodes = append(g.Nodes, n)
@@ -50,13 +50,13 @@ func Fill(m *onnxload.Model, operators Operators) (filled *onnxload.Model, saved
 
 func isFill(n *onnxload.Node) bool {
 	return n.Op == "ConstantOfShape" && n.Domain == "" && len(n.In) == 1 && len(n.Out) == 1 &&
-		n.In[0] != onnxload.NoValue && n.Out[0] != onnxload.NoValue
+		n.Input(0) != onnxload.NoValue && n.Output(0) != onnxload.NoValue
 }
 
 // fillOf returns the tensor that a ConstantOfShape makes, without its data: nil unless it is of a float type
 // and of a shape that the file holds.
 func fillOf(m *onnxload.Model, n *onnxload.Node) *onnxload.Tensor {
-	size := m.Values[n.In[0]].Init
+	size := m.Values[n.Input(0)].Init
 	if size == nil || size.DType != onnxload.Int64 || len(size.Dims) != 1 || size.Dims[0] > smallTable {
 		return nil
 	}
@@ -71,7 +71,7 @@ func fillOf(m *onnxload.Model, n *onnxload.Node) *onnxload.Tensor {
 	if !elem.IsFloat() {
 		return nil
 	}
-	return &onnxload.Tensor{Name: m.Values[n.Out[0]].Name, DType: elem, Dims: dims}
+	return &onnxload.Tensor{Name: m.NameOf(n.Output(0)), DType: elem, Dims: dims}
 }
 
 // countWeightReads notes by value how often nodes read it, and whether one of them does as a weight.

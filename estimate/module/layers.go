@@ -273,7 +273,7 @@ func (a *Analysis) row(g group) Layer {
 		row.Name, row.Op = a.nameOf(g)
 	}
 	if row.Name == "" && len(g.outs) > 0 {
-		row.Name = a.Model.Values[g.outs[0]].Name
+		row.Name = a.Model.NameOf(g.outs[0])
 	}
 	row.NameBytes = bytesOf(row.Name)
 	a.forget()
@@ -291,7 +291,7 @@ func (a *Analysis) row(g group) Layer {
 	}
 	row.Inputs = a.names.take(len(a.outs))
 	for i, id := range a.outs {
-		row.Inputs[i] = a.Model.Values[id].Name
+		row.Inputs[i] = a.Model.NameOf(id)
 	}
 	for i, id := range g.outs {
 		row.Outputs[i] = a.tensor(id)
@@ -343,10 +343,10 @@ func (a *Analysis) outputBytes(g group) (sum int64, inPlace bool, err error) {
 		}
 		s, err := a.sizeOf(root)
 		if err != nil {
-			return 0, false, fmt.Errorf("value %q: %w", a.Model.Values[root].Name, err)
+			return 0, false, fmt.Errorf("value %q: %w", a.Model.NameOf(root), err)
 		}
 		if err := Add(&sum, s.bytes); err != nil {
-			return 0, false, fmt.Errorf("value %q: %w", a.Model.Values[root].Name, err)
+			return 0, false, fmt.Errorf("value %q: %w", a.Model.NameOf(root), err)
 		}
 	}
 	return sum, inPlace, nil
@@ -355,7 +355,7 @@ func (a *Analysis) outputBytes(g group) (sum int64, inPlace bool, err error) {
 // tensor describes a value as far as it is known.
 func (a *Analysis) tensor(id onnxload.ValueID) Tensor {
 	t := a.Types.Type(id)
-	out := Tensor{Name: a.Model.Values[id].Name}
+	out := Tensor{Name: a.Model.NameOf(id)}
 	out.NameBytes = bytesOf(out.Name)
 	if t.Elem != onnxload.Undefined {
 		out.DType = t.Elem.String()

@@ -31,9 +31,9 @@ func HasFoldedNorm(m *onnxload.Model, n *onnxload.Node) bool {
 	}
 	renamed := 0
 	for i := 1; i < min(len(n.In), 3); i++ {
-		if n.In[i] != onnxload.NoValue && strings.HasPrefix(m.Values[n.In[i]].Name, "onnx::"+n.Op+"_") {
+		if n.In[i] != onnxload.NoValue && strings.HasPrefix(m.NameOf(n.In[i]), "onnx::"+n.Op+"_") {
 			renamed++
 		}
 	}
-	return renamed == 2 || strings.HasPrefix(m.Values[out].Name, "getitem")
+	return renamed == 2 || strings.HasPrefix(m.NameOf(out), "getitem")
 }

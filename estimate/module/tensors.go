@@ -35,7 +35,7 @@ type Weight struct {
 // then its type and its size: byName says that it was the name that made a buffer of what an operator reads as it
 // reads weights.
 func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
-	name := a.Model.Values[c.id].Name
+	name := a.Model.NameOf(c.id)
 	r = a.roleByUse(c)
 	if r == RoleBuffer && isBufferName(name) {
 		for u := range a.usesOf(c) {
@@ -51,7 +51,7 @@ func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 
 // roleByUse is roleOf.
 func (a *Analysis) roleByUse(c *constant) role {
-	name := a.Model.Values[c.id].Name
+	name := a.Model.NameOf(c.id)
 	named := !IsAutomatic(name)
 	weight, buffer, vector, trained := false, false, false, false
 	for u := range a.usesOf(c) {
@@ -94,10 +94,10 @@ func (a *Analysis) roleByUse(c *constant) role {
 // are trained. Tables of positions are looked up at fixed places, so that only a name tells sinusoids from what is
 // trained.
 func (a *Analysis) looksUp(u *use) bool {
-	if u.node.Op != "Gather" || len(u.node.In) < 2 || u.node.In[1] == onnxload.NoValue {
+	if u.node.Op != "Gather" || len(u.node.In) < 2 || u.node.Input(1) == onnxload.NoValue {
 		return false
 	}
-	return a.flows[u.node.In[1]] == data
+	return a.flows[u.node.Input(1)] == data
 }
 
 // madeUp reports whether a constant is the ones or zeros that exporters write as a norm's scale or bias where the
@@ -111,7 +111,7 @@ func (a *Analysis) madeUp(c *constant) bool {
 	if c.First == 0 {
 		return false
 	}
-	name := a.Model.Values[c.id].Name
+	name := a.Model.NameOf(c.id)
 	switch strings.TrimRight(name, "_0123456789") {
 	case "val", "ones", "zeros", "full":
 		return true
@@ -123,7 +123,7 @@ func (a *Analysis) madeUp(c *constant) bool {
 // torchvision.ops.FrozenBatchNorm2d and its relatives in detectron2 and DETR work the running statistics into both
 // before they touch any data. A batch norm that trains does so in none of its forms.
 func (a *Analysis) frozen(c *constant) bool {
-	name := a.Model.Values[c.id].Name
+	name := a.Model.NameOf(c.id)
 	dot := strings.LastIndexByte(name, '.') + 1
 	if tail := name[dot:]; tail != "weight" && tail != "bias" || c.First == 0 {
 		return false
@@ -131,7 +131,7 @@ func (a *Analysis) frozen(c *constant) bool {
 	if a.statistics == nil {
 		a.statistics = map[string]bool{}
 		for i := range a.consts {
-			if module, ok := strings.CutSuffix(a.Model.Values[a.consts[i].id].Name, "running_var"); ok {
+			if module, ok := strings.CutSuffix(a.Model.NameOf(a.consts[i].id), "running_var"); ok {
 				a.statistics[module] = true
 			}
 		}
@@ -140,8 +140,8 @@ func (a *Analysis) frozen(c *constant) bool {
 		return false
 	}
 	for u := range a.usesOf(c) {
-		if !a.facts(u.node).Has(Affine) || len(u.node.Out) == 0 || u.node.Out[0] == onnxload.NoValue ||
-			a.flows[u.node.Out[0]] == data {
+		if !a.facts(u.node).Has(Affine) || len(u.node.Out) == 0 || u.node.Output(0) == onnxload.NoValue ||
+			a.flows[u.node.Output(0)] == data {
 			return false
 		}
 	}
@@ -175,20 +175,20 @@ func (a *Analysis) countFoldedNorm(add *onnxload.Node) {
 		}
 		t := a.tensorOf(from[0])
 		return from[0], t != nil && len(t.Dims) == 4 && isVector(t) &&
-			slices.Contains(ops, strings.TrimRight(a.Model.Values[from[0]].Name, "_0123456789"))
+			slices.Contains(ops, strings.TrimRight(a.Model.NameOf(from[0]), "_0123456789"))
 	}
-	if add.Op != "Add" || len(add.In) != 2 || add.In[0] == onnxload.NoValue || add.In[1] == onnxload.NoValue ||
-		a.made[add.In[0]] < 0 {
+	if add.Op != "Add" || len(add.In) != 2 || add.Input(0) == onnxload.NoValue || add.Input(1) == onnxload.NoValue ||
+		a.made[add.Input(0)] < 0 {
 		return
 	}
-	mul := a.Steps[a.made[add.In[0]]].Node
-	if mul.Op != "Mul" || len(mul.In) != 2 || mul.In[0] == onnxload.NoValue || mul.In[1] == onnxload.NoValue ||
-		a.made[mul.In[0]] < 0 {
+	mul := a.Steps[a.made[add.Input(0)]].Node
+	if mul.Op != "Mul" || len(mul.In) != 2 || mul.Input(0) == onnxload.NoValue || mul.Input(1) == onnxload.NoValue ||
+		a.made[mul.Input(0)] < 0 {
 		return
 	}
-	scale, ok := of(mul.In[1], "mul", "onnx::Mul")
-	shift, too := of(add.In[1], "sub", "onnx::Add")
-	if conv := a.Steps[a.made[mul.In[0]]].Node; !ok || !too || strings.HasPrefix(a.Model.Values[scale].Name, "onnx::") &&
+	scale, ok := of(mul.Input(1), "mul", "onnx::Mul")
+	shift, too := of(add.Input(1), "sub", "onnx::Add")
+	if conv := a.Steps[a.made[mul.Input(0)]].Node; !ok || !too || strings.HasPrefix(a.Model.NameOf(scale), "onnx::") &&
 		(conv.Op != "Conv" || len(conv.In) != 2) {
 		return
 	}
@@ -219,14 +219,14 @@ func (a *Analysis) followTables() map[onnxload.ValueID]uint8 {
 	from := map[onnxload.ValueID]onnxload.ValueID{}
 	for i := range a.Steps {
 		n := a.Steps[i].Node
-		if len(n.Out) == 0 || n.Out[0] == onnxload.NoValue || len(n.In) == 0 || n.In[0] == onnxload.NoValue ||
+		if len(n.Out) == 0 || n.Output(0) == onnxload.NoValue || len(n.In) == 0 || n.Input(0) == onnxload.NoValue ||
 			a.facts(n).NoData() {
 			continue
 		}
-		meets := a.flows[n.Out[0]] == data
-		if t := a.tensorOf(n.In[0]); n.Op == "Gather" && t != nil && len(t.Dims) == 2 && t.DType.IsFloat() {
-			if from[n.Out[0]] = n.In[0]; meets {
-				found[n.In[0]] |= tableOther
+		meets := a.flows[n.Output(0)] == data
+		if t := a.tensorOf(n.Input(0)); n.Op == "Gather" && t != nil && len(t.Dims) == 2 && t.DType.IsFloat() {
+			if from[n.Output(0)] = n.Input(0); meets {
+				found[n.Input(0)] |= tableOther
 			}
 			continue
 		}
@@ -287,7 +287,7 @@ func (a *Analysis) softened(id onnxload.ValueID) bool {
 		a.softmax = map[onnxload.ValueID]bool{}
 		for i := range a.Steps {
 			if n := a.Steps[i].Node; n.Op == "Softmax" && len(n.In) > 0 {
-				a.softmax[n.In[0]] = true
+				a.softmax[n.Input(0)] = true
 			}
 		}
 	}
@@ -350,7 +350,7 @@ func (a *Analysis) Weights() (ws []Weight, constants Tensors, err error) {
 		w := Weight{ID: c.id, step: -1}
 		w.Role, w.ByName = a.roleOf(c)
 		if w.Count, w.Bytes, err = TensorBytes(c.tensor.DType, c.tensor.Dims); err != nil {
-			return nil, constants, fmt.Errorf("tensor %q: %w", a.Model.Values[c.id].Name, err)
+			return nil, constants, fmt.Errorf("tensor %q: %w", a.Model.NameOf(c.id), err)
 		}
 		for u := range a.usesOf(c) {
 			if u.step >= 0 {
@@ -414,6 +414,6 @@ func BatchCounters(producer string, n int, tensor func(i int) (name string, buff
 // BatchNormCounters counts the counters of batches that the file leaves out.
 func (a *Analysis) BatchNormCounters(ws []Weight) int64 {
 	return int64(len(BatchCounters(a.Model.Producer, len(ws), func(i int) (string, bool) {
-		return a.Model.Values[ws[i].ID].Name, ws[i].Role == RoleBuffer
+		return a.Model.NameOf(ws[i].ID), ws[i].Role == RoleBuffer
 	})))
 }

@@ -61,6 +61,6 @@ func (a *Analysis) isConstant(n *onnxload.Node, k int) bool {
 // folding constants, which it names after the operator: "onnx::MatMul_812".
 func (a *Analysis) isTransposedWeight(n *onnxload.Node) bool {
 	return n.Op == "MatMul" && slices.ContainsFunc(n.In, func(v onnxload.ValueID) bool {
-		return v != onnxload.NoValue && a.ConstantOf(v) != nil && strings.HasPrefix(a.Model.Values[v].Name, "onnx::MatMul_")
+		return v != onnxload.NoValue && a.ConstantOf(v) != nil && strings.HasPrefix(a.Model.NameOf(v), "onnx::MatMul_")
 	})
 }

@@ -18,7 +18,9 @@ func (f binaryFn) combine(c *call, elem onnxload.DType, a, b *Const, shape []int
 	if !sameKind(a, b) || a.isFloat() != elem.IsFloat() {
 		return nil
 	}
-	a, b = a.expand(shape, n), b.expand(shape, n)
+	if a, b = a.expand(shape, n), b.expand(shape, n); a == nil || b == nil {
+		return nil
+	}
 	out := zeros(elem, shape, n)
 	switch {
 	case a.isFloat() && f.floats != nil:
@@ -49,6 +51,9 @@ func binaryEval(f binaryFn) func(*call) error {
 		if len(in) == 1 {
 			acc = acc.expand(shape, n)
 		}
+		if acc == nil {
+			return nil
+		}
 		for _, v := range in[1:] {
 			if v == nil {
 				return nil
@@ -71,6 +76,9 @@ func compareEval(ints func(a, b Dim) (value, decided bool), floats func(a, b flo
 			return nil
 		}
 		a, b := in[0].expand(shape, n), in[1].expand(shape, n)
+		if a == nil || b == nil {
+			return nil
+		}
 		out := zeros(onnxload.Bool, shape, n)
 		for i := range out.Ints {
 			if a.isFloat() {

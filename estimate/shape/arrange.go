@@ -114,8 +114,11 @@ func expand(c *call) error {
 func expandEval(c *call) error {
 	v := c.constant(0)
 	shape, n, ok := c.outSize(0)
-	if v != nil && ok {
-		c.outConst(0, v.expand(shape, n))
+	if v == nil || !ok {
+		return nil
+	}
+	if v = v.expand(shape, n); v != nil {
+		c.outConst(0, v)
 	}
 	return nil
 }

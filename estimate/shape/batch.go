@@ -99,7 +99,7 @@ func (b *binder) leads() ([]lead, symbolSet) {
 		if t.Kind != onnxload.TensorType || len(t.Shape.Dims) == 0 {
 			continue
 		}
-		l := lead{name: b.f.m.Values[id].Name, dim: t.Shape.Dims[0], rank: len(t.Shape.Dims)}
+		l := lead{name: b.f.m.NameOf(id), dim: t.Shape.Dims[0], rank: len(t.Shape.Dims)}
 		if s, ok := l.dim.symbol(); ok {
 			if _, bound := b.sizes[s]; !bound {
 				l.symbol = s
@@ -144,7 +144,7 @@ func (b *binder) batchWithoutSymbol(leads []lead) error {
 		return batchOption.fail("is %d, and the shape given for input %q begins with another size", n, fixed)
 	}
 	for _, id := range b.f.m.Graph.Inputs {
-		if b.f.m.Values[id].Name == fixed {
+		if b.f.m.NameOf(id) == fixed {
 			return batchOption.fail("the file fixes input %q to %v; a shape given for that input can change its first dimension",
 				fixed, b.f.typeOf(id).Shape)
 		}

@@ -67,7 +67,7 @@ func (f *inferer) bind() error {
 	for _, id := range f.m.Graph.Inputs {
 		t := f.substitute(f.typeOf(id))
 		if err := checkType(t); err != nil {
-			return fmt.Errorf("input %q: %w", f.m.Values[id].Name, err)
+			return fmt.Errorf("input %q: %w", f.m.NameOf(id), err)
 		}
 		f.setType(id, t)
 	}
@@ -236,8 +236,8 @@ func (b *binder) inputs() error {
 	byName := map[string]onnxload.ValueID{}
 	var known []string
 	for _, id := range f.m.Graph.Inputs {
-		byName[f.m.Values[id].Name] = id
-		known = append(known, f.m.Values[id].Name)
+		byName[f.m.NameOf(id)] = id
+		known = append(known, f.m.NameOf(id))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.opt.Inputs)) {
 		sizes, from := f.opt.Inputs[name], inputOption(name)

@@ -161,6 +161,9 @@ func whereEval(c *call) error {
 		return nil
 	}
 	cond, x, y := in[0].expand(shape, n), in[1].expand(shape, n), in[2].expand(shape, n)
+	if cond == nil || x == nil || y == nil {
+		return nil
+	}
 	out := x.like(shape, n)
 	for i := range n {
 		b, decided := cond.Ints[i].Int()

@@ -193,6 +193,9 @@ func powEval(c *call) error {
 		return nil
 	}
 	base, exp := in[0].expand(shape, n), in[1].expand(shape, n)
+	if base == nil || exp == nil {
+		return nil
+	}
 	out := base.like(shape, n)
 	for i := range n {
 		switch {

@@ -107,7 +107,7 @@ func (f *inferer) result() *Result {
 func (r *Result) findOpen() {
 	at := map[string]int{} // index into Unbound
 	for _, id := range r.m.Graph.Inputs {
-		name := r.m.Values[id].Name
+		name := r.m.NameOf(id)
 		if t := r.Type(id); t.Kind <= onnxload.TensorType && !t.Shape.Ranked {
 			r.Unbound = append(r.Unbound, Unbound{Inputs: []string{name}, Dim: -1})
 		}

@@ -140,11 +140,17 @@ func (v *Const) pick(shape []int64, n, start int, step []int) *Const {
 	return out
 }
 
-// expand returns v broadcast to shape, of n elements.
+// expand returns v broadcast to shape, of n elements: nil where it does not stretch to it, as an input that the
+// operator does not have may not.
 func (v *Const) expand(shape []int64, n int) *Const {
 	// as many elements are not enough: of a tensor without any, other dimensions may stretch
 	if slices.Equal(v.Shape, shape) {
 		return v
+	}
+	for i, d := range v.Shape {
+		if j := i + len(shape) - len(v.Shape); j < 0 && d != 1 || j >= 0 && d != 1 && d != shape[j] {
+			return nil
+		}
 	}
 	return v.pick(shape, n, 0, v.stretched(shape))
 }

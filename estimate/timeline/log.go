@@ -15,6 +15,9 @@ const (
 	kindBits    = 2
 	blockBits   = 32
 	streamShift = 56
+
+	// maxBytes is the most that an Alloc says: more than that is as much. No allocator hands it out.
+	maxBytes = 1<<(streamShift-kindBits) - 1
 )
 
 // Kind says what the Entry does.
@@ -90,7 +93,7 @@ func (l *Log) Mark(step int32, phase Phase) {
 // Alloc records a request and returns its block. plan is Event.Plan.
 func (l *Log) Alloc(r Request, plan int32) int32 {
 	block := int32(l.blocks.Len())
-	r.Phase = l.phase
+	r.Phase, r.Bytes = l.phase, min(r.Bytes, maxBytes)
 	l.blocks.Add(r)
 	if plan > 0 {
 		l.plans = append(l.plans, Planned{block, plan})
