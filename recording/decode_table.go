@@ -6,7 +6,7 @@ import (
 )
 
 // elementType is what names of element types look like: they are shown as they are.
-var elementType = regexp.MustCompile(`^[A-Za-z0-9_]{1,40}$`)
+var elementType = regexp.MustCompile(`^[A-Za-z0-9_]{0,40}$`)
 
 func (d *decoder) op() error {
 	name, err := d.name()

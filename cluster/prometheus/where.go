@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/api"
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/model"
 )
@@ -61,13 +60,14 @@ type Answer struct {
 	Series int     // how many GPUs the server knows of at all
 }
 
-// Where asks the server at url. An error means that it could not be asked.
-func Where(ctx context.Context, url string, q Question) (*Answer, error) {
-	client, err := api.NewClient(api.Config{Address: url})
+// Where asks the server at an address. An error means that it could not be asked.
+func Where(ctx context.Context, address string, q Question) (*Answer, error) {
+	client, err := connect(address)
 	if err != nil {
-		return nil, err
+		return nil, without(err, address)
 	}
-	return where(ctx, v1.NewAPI(client), q, time.Now())
+	a, err := where(ctx, v1.NewAPI(client), q, time.Now())
+	return a, without(err, address)
 }
 
 // steps is how many points of the past are looked at.
@@ -97,7 +97,9 @@ func where(ctx context.Context, server v1.API, q Question, now time.Time) (*Answ
 	}
 	sampled := map[model.Fingerprint]time.Time{}
 	for _, s := range times {
-		sampled[unnamed(s.Metric)] = time.UnixMilli(int64(float64(s.Value) * 1000))
+		if at := float64(s.Value) * 1000; at > 0 && at < 1<<53 {
+			sampled[unnamed(s.Metric)] = time.UnixMilli(int64(at))
+		}
 	}
 	current := map[model.Fingerprint]float64{}
 	for _, s := range values {
@@ -124,13 +126,13 @@ func where(ctx context.Context, server v1.API, q Question, now time.Time) (*Answ
 			at = s.Values[len(s.Values)-1].Timestamp.Time()
 			mib = float64(s.Values[len(s.Values)-1].Value)
 		}
-		p.Free = uint64(max(mib, 0)) << 20
+		p.Free = bytesOf(mib)
 		p.Age = max(now.Sub(at), 0)
 		for _, h := range held {
 			if h.Metric["uuid"] != s.Metric["UUID"] || p.Instance != "" && h.Metric["instance_id"] != s.Metric["GPU_I_ID"] {
 				continue
 			}
-			p.Pending += uint64(max(float64(h.Value), 0))
+			p.Pending += min(bytesOf(float64(h.Value)/(1<<20)), 1<<50)
 			p.Held = p.Held || h.Metric["share"] != "true"
 		}
 		p.since(s.Values, q.Need, now, step)
@@ -202,9 +204,9 @@ func vector(v model.Value, _ v1.Warnings, err error) (model.Vector, error) {
 	}
 	out, ok := v.(model.Vector)
 	if !ok {
-		return nil, fmt.Errorf("the server answered with a %s, wanted a vector", v.Type())
+		return nil, fmt.Errorf("the server answered with a %T, wanted a vector", v)
 	}
-	return out, nil
+	return slices.DeleteFunc(out, func(s *model.Sample) bool { return s == nil }), nil
 }
 
 func matrix(v model.Value, _ v1.Warnings, err error) (model.Matrix, error) {
@@ -213,7 +215,9 @@ func matrix(v model.Value, _ v1.Warnings, err error) (model.Matrix, error) {
 	}
 	out, ok := v.(model.Matrix)
 	if !ok {
-		return nil, fmt.Errorf("the server answered with a %s, wanted a matrix", v.Type())
+		return nil, fmt.Errorf("the server answered with a %T, wanted a matrix", v)
 	}
-	return out, nil
+	return slices.DeleteFunc(out, func(s *model.SampleStream) bool {
+		return s == nil || len(s.Values) == 0 // of histograms
+	}), nil
 }

@@ -103,11 +103,11 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	defer cancel()
 	a, err := prometheus.Where(ctx, s.url, s.question)
 	if err != nil {
-		return fail(exitDevice, "where: %s: %w", quoteArg(s.url), err)
+		return fail(exitDevice, "where: %s: %w", quoteArg(prometheus.Shown(s.url)), err)
 	}
 	if a.Series == 0 {
 		return fail(exitDevice, "where: %s knows no GPU that could be asked for",
-			quoteArg(s.url)).withHint("it needs the series DCGM_FI_DEV_FB_FREE of dcgm-exporter")
+			quoteArg(prometheus.Shown(s.url))).withHint("it needs the series DCGM_FI_DEV_FB_FREE of dcgm-exporter")
 	}
 	if err := s.out.write(e, func(w io.Writer) error { return s.write(w, e, a) }); err != nil {
 		return err

@@ -1,0 +1,120 @@
+package prometheus
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// series is an answer to range queries and to others, of one GPU.
+func series(of, sample string) string {
+	return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":[{"metric":{"gpu":"0","UUID":"u",`+
+		`"Hostname":"h"},%s}]}}`, of, sample)
+}
+
+// ask asks a server that answers range queries with one text, and others with another.
+func ask(t *testing.T, ranges, others string) (*Answer, error) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := others
+		if strings.HasSuffix(r.URL.Path, "query_range") {
+			text = ranges
+		}
+		io.WriteString(w, text)
+	}))
+	defer server.Close()
+	return Where(context.Background(), server.URL, Question{Need: 1 << 30, MaxAge: time.Hour, Lookback: time.Hour})
+}
+
+// A server that lies makes no panic, and no memory that is not there.
+func TestServerThatLies(t *testing.T) {
+	past := series("matrix", `"values":[[1,"80000"]]`)
+	for _, c := range []struct{ ranges, others string }{
+		{series("matrix", `"values":[]`), series("vector", `"value":[1,"80000"]`)},
+		{series("matrix", `"histograms":[[1,{"count":"1","sum":"1","buckets":[]}]]`), series("vector", `"value":[1,"80000"]`)},
+		{past, series("vector", `"value":[1,"NaN"]`)}, {past, series("vector", `"value":[1,"+Inf"]`)},
+		{past, series("vector", `"value":[1,"-1"]`)}, {past, series("vector", `"value":[1,"1e300"]`)},
+		{past, series("vector", `"histogram":[1,{"count":"1","sum":"1","buckets":[]}]`)},
+		{past, `{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`},
+		{past, `{"status":"success","data":{"resultType":"vector","result":[null]}}`},
+		{`{"status":"success","data":{"resultType":"matrix","result":[null]}}`, series("vector", `"value":[1,"1"]`)},
+		{`{"status":"success"}`, `{"status":"success"}`}, {"null", "null"}, {"{}", "{}"}, {"", ""}, {"[[[", "[[["},
+		{`{"status":"error","errorType":"x","error":"\u001b[31m"}`, ""},
+	} {
+		a, err := ask(t, c.ranges, c.others)
+		if err == nil && len(a.Fit) > 0 {
+			t.Errorf("%s and %s: fits on %+v", c.ranges, c.others, a.Fit)
+		}
+	}
+}
+
+// An answer without an end is refused, be it packed.
+func TestAnswerWithoutEnd(t *testing.T) {
+	packed := false
+	line := []byte(strings.Repeat(`{"metric":{},"values":[[1,"1"]]},`, 1<<12))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out := io.Writer(w)
+		if packed {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			defer z.Close()
+			out = z
+		}
+		io.WriteString(out, `{"status":"success","data":{"resultType":"matrix","result":[`)
+		for {
+			if _, err := out.Write(line); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	for _, packed = range []bool{false, true} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Where(context.Background(), server.URL, Question{Lookback: time.Hour})
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "more than 64 MiB") {
+			t.Errorf("packed %v: %v", packed, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 8*maxAnswer {
+			t.Errorf("%d bytes allocated", n)
+		}
+	}
+}
+
+// An answer that trickles ends with the time that the server may take.
+func TestAnswerThatTrickles(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			w.Write(bytes.Repeat([]byte(" "), 64))
+			w.(http.Flusher).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
+	}))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := Where(ctx, server.URL, Question{Lookback: time.Hour}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, wanted the end of the time", err)
+	}
+}
+
+// A secret in the address is in no message.
+func TestSecretStays(t *testing.T) {
+	for _, address := range []string{"http://user:s3cret@127.0.0.1:1/x?token=s3cret", "http://user:s3cret@127.0.0.1:bad",
+		"http://s3cret@[::1", "s3cret://\x7f", "http://127.0.0.1:1/%zz?s3cret"} {
+		_, err := Where(context.Background(), address, Question{Lookback: time.Hour})
+		if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(Shown(address), "s3cret@") {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
