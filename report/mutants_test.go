@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors, from
-// the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
+// TestModelMutants is FuzzModel without a fuzzer: so many mutants as MEMESTIMATE_MUTATIONS says, on all processors,
+// from the seed that MEMESTIMATE_SEED says. It needs no Go: see docs/RELIABILITY.md.
 func TestModelMutants(t *testing.T) {
 	all, err := graphs()
 	if err != nil {
@@ -32,7 +32,8 @@ func TestModelMutants(t *testing.T) {
 
 // What mutants have found stays found: each file, under many settings.
 func TestFoundMutants(t *testing.T) {
-	for ext, execute := range map[string]func(*rand.Rand, []byte) (string, bool){"onnx": execute, "mrec": executeRecording} {
+	forms := map[string]func(*rand.Rand, []byte) (string, bool){"onnx": execute, "mrec": executeRecording}
+	for ext, execute := range forms {
 		paths, err := filepath.Glob("testdata/mutants/*." + ext)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%q: %v", paths, err)
@@ -63,8 +64,8 @@ type tally struct {
 }
 
 func (y *tally) String() string {
-	return fmt.Sprintf("%d mutants, %d had a peak, %d failed; slowest %v (seed %d), most memory allocated %d bytes (seed %d)",
-		y.made, y.ran, y.failed, time.Duration(y.slowest.n).Round(time.Millisecond), y.slowest.seed, y.largest.n,
+	return fmt.Sprintf("%d mutants, %d had a peak, %d failed; slowest %v (seed %d), most memory allocated %d bytes (seed "+
+		"%d)", y.made, y.ran, y.failed, time.Duration(y.slowest.n).Round(time.Millisecond), y.slowest.seed, y.largest.n,
 		y.largest.seed)
 }
 

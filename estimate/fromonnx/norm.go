@@ -296,5 +296,7 @@ func matchWeightNorm(b *recovery, i int) {
 		aten.Numel(norms) != norms[last] || !slices.Equal(b.dims(g), norms) {
 		return
 	}
-	b.claim(func() { b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Output(0)) }, i, di, mi)
+	b.claim(func() {
+		b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Output(0))
+	}, i, di, mi)
 }

@@ -292,7 +292,8 @@ func emitGather(b *recovery, n *onnxload.Node) {
 	case len(b.dims(idx)) == 0:
 		b.call("select", aten.Args{Dim: a}, []aten.ValueID{b.value(x)}, n.Output(0))
 	default:
-		b.call("index", aten.Args{Dim: a, Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(x), b.device(b.value(idx), idx)},
+		b.call("index", aten.Args{Dim: a, Shape: b.dims(n.Output(0))},
+			[]aten.ValueID{b.value(x), b.device(b.value(idx), idx)},
 			n.Output(0))
 	}
 }
@@ -329,7 +330,8 @@ func emitGatherElements(b *recovery, n *onnxload.Node) {
 
 func emitGatherND(b *recovery, n *onnxload.Node) {
 	idx := b.in(n, 1)
-	b.call("index", aten.Args{Shape: b.dims(n.Output(0))}, []aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)},
+	b.call("index", aten.Args{Shape: b.dims(n.Output(0))},
+		[]aten.ValueID{b.value(b.in(n, 0)), b.device(b.value(idx), idx)},
 		n.Output(0))
 }
 

@@ -358,7 +358,8 @@ func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
 	case a.facts(n).Has(View):
 		return true
 	case n.Op == "Cast":
-		return len(n.Out) == 1 && n.Output(0) != onnxload.NoValue && a.Types.Type(n.Input(0)).Elem == a.Types.Type(n.Output(0)).Elem
+		return len(n.Out) == 1 && n.Output(0) != onnxload.NoValue &&
+			a.Types.Type(n.Input(0)).Elem == a.Types.Type(n.Output(0)).Elem
 	case n.Op == "Dropout":
 		return n.Version >= 12 && len(n.In) < 3 // without training_mode it passes its input on
 	}
@@ -373,7 +374,8 @@ func (a *Analysis) sharesStorage(n *onnxload.Node) bool {
 // which nothing else reads. A simulated run takes no other ReLU to, and of these not those behind a linear layer or
 // whose line of Python says otherwise.
 func (a *Analysis) Overwrites(n *onnxload.Node) bool {
-	return n.Op == "Relu" && len(n.In) > 0 && n.Input(0) != onnxload.NoValue && a.reads[n.Input(0)] == 1 && a.made[n.Input(0)] >= 0
+	in := n.Input(0)
+	return n.Op == "Relu" && in != onnxload.NoValue && a.reads[in] == 1 && a.made[in] >= 0
 }
 
 // Unsized counts the values with storage of their own whose size is not known.
