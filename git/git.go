@@ -29,19 +29,24 @@ type Repo struct {
 // Open finds the repository that a folder is in.
 func Open(dir string) (*Repo, error) {
 	r := &Repo{dir: dir}
-	out, err := r.line("rev-parse", "--absolute-git-dir", "--show-toplevel", "--show-prefix")
+	ask := []string{"rev-parse", "--show-prefix"}
+	chosen := os.Getenv("GIT_DIR") != "" // by whoever calls us, a hook of a server for one
+	if !chosen {
+		ask = append(ask, "--absolute-git-dir", "--show-toplevel")
+	}
+	out, err := r.line(ask...)
 	if err != nil {
 		return nil, err
 	}
 	lines := strings.Split(out, "\n")
-	if len(lines) != 3 {
+	if len(lines) != len(ask)-1 {
 		return nil, errors.New("git rev-parse: the path of the repository has a line feed in it")
 	}
-	if os.Getenv("GIT_DIR") == "" && planted(lines[0], lines[1]) {
+	if !chosen && planted(lines[1], lines[2]) {
 		return nil, fmt.Errorf("the repository lies in the work tree as plain files, in %s, want it in a folder named .git",
-			lines[0])
+			lines[1])
 	}
-	r.prefix = lines[2]
+	r.prefix = lines[0]
 	if format, err := r.line("rev-parse", "--show-object-format"); err == nil { // which git has from 2.25 on
 		r.long = format == "sha256"
 	}

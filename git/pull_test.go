@@ -224,3 +224,21 @@ func TestPlanted(t *testing.T) {
 		}
 	}
 }
+
+// A hook of a server runs in a repository without a work tree, which its surroundings name.
+func TestOpenBare(t *testing.T) {
+	s := newSite(t)
+	dir := s.TempDir()
+	s.git(dir, "clone", "-q", "--bare", "file://"+s.origin, ".")
+	if _, err := Open(dir); err == nil {
+		t.Error("a repository of plain files is opened that nobody named")
+	}
+	t.Setenv("GIT_DIR", dir)
+	r, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Commit("main"); err != nil || got != s.main {
+		t.Errorf("main is %s, %v, want %s", got, err, s.main)
+	}
+}
