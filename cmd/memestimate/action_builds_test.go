@@ -127,7 +127,7 @@ func TestActionEndToEnd(t *testing.T) {
 		t.Fatalf("code %d\n%s", code, log)
 	}
 	posted := j.stub.Comments()
-	if len(posted) != 1 || !strings.HasPrefix(posted[0].Body, forge.Marker("")+"\n### GPU memory: within budget\n") ||
+	if len(posted) != 1 || !strings.HasPrefix(posted[0].Body, forge.Marker("")+"\n### GPU memory: within budget, +") ||
 		!strings.Contains(posted[0].Body, j.base[:7]+"..."+j.head[:7]) {
 		t.Fatalf("%+v", posted)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/forge"
 	"github.com/memestimate/memestimate/report"
 )
@@ -43,7 +44,7 @@ func commentBody(o *outcome, room int, diffs bool) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "### GPU memory: %s\n\n", o.headline())
+	fmt.Fprintf(&b, "### GPU memory: %s\n\n", o.headline()+o.mostGrown())
 	end := o.footer()
 	o.writeWrong(&b, room/6)
 	o.writeChanges(&b, room/6)
@@ -102,6 +103,34 @@ func (o *outcome) headline() string {
 	}
 	return "within budget"
 }
+
+// mostGrown says for the headline, which is all that a notification shows, how the device memory of the model and
+// setting changes that grows the most; "" where none changes.
+func (o *outcome) mostGrown() string {
+	var most diff.Total
+	changes := 0
+	for _, c := range o.all {
+		for _, x := range c.cases {
+			if x.base == nil || x.base.Peak == nil || x.head.Peak == nil || x.base.Peak.Device == x.head.Peak.Device {
+				continue
+			}
+			t := diff.NewTotal(diff.Device, x.base.Peak.Device, x.head.Peak.Device)
+			if changes++; changes == 1 || share(t) > share(most) {
+				most = t
+			}
+		}
+	}
+	switch {
+	case changes == 0 || o.err != nil:
+		return ""
+	case changes == 1:
+		return fmt.Sprintf(", %s (%s)", report.Signed(most.Change), report.Percent(most))
+	}
+	return fmt.Sprintf(", %s (%s) at most", report.Signed(most.Change), report.Percent(most))
+}
+
+// share is a change as a share of what was there before.
+func share(t diff.Total) float64 { return float64(t.Change) / float64(max(t.Before, 1)) }
 
 // writeWrong writes why something could not be checked, in about limit bytes.
 func (o *outcome) writeWrong(b *strings.Builder, limit int) {

@@ -107,7 +107,7 @@ func commentRow(shown string, c *checked, x *checkedCase, l *budget.Line) row {
 		if t.Change != 0 {
 			change = unbroken(report.Signed(t.Change)) + "<br>" + change
 		}
-		r.change = float64(t.Change) / float64(max(t.Before, 1))
+		r.change = share(t)
 	}
 	r.cells = []string{state, model, unbroken(before), unbroken(report.Size(l.Value)), change, limitText(l)}
 	return r
