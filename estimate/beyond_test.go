@@ -54,9 +54,10 @@ func (c beyondCase) plan() parallel.Plan {
 		p.TrainOnly = "^" + c.TrainOnly
 	}
 	if c.Parallel != "" {
-		p.GPUs, p.Parallel, p.View, p.Bucket = 2, c.Parallel, bool(c.View), c.Bucket<<20
+		p.GPUs, p.Parallel, p.View, p.Bucket, p.Static = 2, c.Parallel, bool(c.View), c.Bucket<<20, c.Static
 		if c.Parallel == "fsdp2" {
 			p.Parallel, p.NoReshard = parallel.FSDP, c.Reshard != nil && !*c.Reshard
+			p.Offload = c.Offload
 			if c.Mixed != nil {
 				if p.ParamDType, p.ReduceDType = "bf16", "fp32"; c.Mixed == "bf16" {
 					p.ReduceDType = c.Reduce
@@ -80,7 +81,7 @@ func (c beyondCase) plan() parallel.Plan {
 // scheme names what a case is about, "" where it is not simulated.
 func (c beyondCase) scheme() string {
 	switch {
-	case c.Compile != nil || c.Rank != 0 || c.Offload:
+	case c.Compile != nil || c.Rank != 0:
 		return ""
 	case c.Parallel != "":
 		return c.Parallel
@@ -127,7 +128,7 @@ func TestBeyondThePlainStep(t *testing.T) {
 	groups, late, above := map[string][]outcome{}, 0, 0
 	cases := readBeyond(t, "testdata/beyond/beyond.json.gz")
 	for _, c := range readBeyond(t, "testdata/beyond/two.json.gz") { // those of them that are simulated
-		if c.Model != "resnet50" && c.Model != "gpt2" || c.Steps == nil || c.Static || c.Parallel != "ddp" &&
+		if c.Model != "resnet50" && c.Model != "gpt2" || c.Steps == nil || c.Parallel != "ddp" &&
 			c.Parallel != "fsdp2" {
 			continue
 		}

@@ -226,7 +226,7 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 		sim.Peak.UpperBound = max(sim.Peak.UpperBound, eager.Peak.UpperBound)
 		return sim, nil
 	}
-	switch races := s.GPUs > 1 && !s.Infer && s.Parallel != parallel.FSDP; {
+	switch races := s.GPUs > 1 && !s.Infer && s.Plan.Races(); {
 	case races && !s.late:
 		s.late = true
 	case sim.doubtful:
@@ -285,7 +285,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}
-	if opts.Shards.World > 1 || opts.Replicas.World > 1 {
+	if s.GPUs > 1 && !s.Infer {
 		sim.NCCL = cmp.Or(s.NCCL, gpu.NCCL)
 		sim.Context += sim.NCCL
 	}
@@ -311,9 +311,9 @@ func (s *Step) options() (opts eager.Options, device gpu.Device) {
 	switch together := s.GPUs > 1 && !s.Infer; {
 	case together && s.Parallel == parallel.FSDP:
 		opts.Shards = shards(s.Plan)
-	case together:
+	case together && s.Parallel != parallel.TP:
 		opts.Replicas = eager.Replicas{
-			World: s.GPUs, Bucket: s.Bucket, View: s.View, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,
+			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,
 		}
 	}
 	if device = s.GPU; s.GPU.ID == "" {
@@ -339,7 +339,7 @@ func compiledRange(cut, eager int64) *Compiled {
 func shards(p parallel.Plan) eager.Shards {
 	types := map[string]aten.DType{"fp32": aten.Float32, "bf16": aten.BFloat16, "fp16": aten.Float16}
 	return eager.Shards{
-		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice,
+		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice, Offload: p.Offload,
 		Param: types[p.ParamDType], Reduce: types[p.ReduceDType],
 	}
 }

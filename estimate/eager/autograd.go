@@ -55,6 +55,7 @@ func (r *run) runBackward(loss *tensor) {
 	r.grad, r.back = false, true
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
 	r.backwardFrom(loss, ones)
+	r.reduceDelayed()
 	r.endBackward()
 	r.release(ones)
 }

@@ -67,6 +67,7 @@ type leaf struct {
 	grad    *tensor
 	acc     node // its AccumulateGrad, while some graph refers to it
 	stepped bool // the optimizer's states for it are there
+	apart   bool // a DTensor, which optimizers do not take together with tensors that are none
 }
 
 // needsGrad reports whether an operator on these inputs is recorded.

@@ -146,23 +146,35 @@ const (
 	numVars
 )
 
-// stepOptimizer is optimizer.step().
+// stepOptimizer is optimizer.step(), which takes one group of parameters after the other: DTensors and other tensors
+// are groups of their own.
 func (r *run) stepOptimizer(o *optimizer) {
-	s := &stepping{run: r, o: o, with: make([]*leaf, 0, len(o.params))}
+	var groups [2][]*leaf
+	first := len(o.params) > 0 && o.params[0].apart
 	for _, l := range o.params {
-		if l.grad != nil {
-			s.with = append(s.with, l)
+		if l.grad == nil {
+			continue
+		}
+		k := 0
+		if l.apart != first {
+			k = 1
+		}
+		groups[k] = append(groups[k], l)
+	}
+	for _, with := range groups {
+		if len(with) > 0 {
+			r.stepGroup(&stepping{run: r, o: o, with: with})
 		}
 	}
-	if len(s.with) == 0 {
-		return
-	}
+}
+
+func (r *run) stepGroup(s *stepping) {
 	r.grad = false // step is under no_grad
 	defer func() { r.grad = true }()
-	switch row := o.row; {
+	switch row := s.o.row; {
 	case row.whole != nil:
 		row.whole(s)
-	case o.set["fused"]:
+	case s.o.set["fused"]:
 		s.fused()
 	default:
 		s.makeStates()

@@ -14,6 +14,7 @@ type Replicas struct {
 	Rank      int   // which of them is run
 	Bucket    int64 // bucket_cap_mb in bytes; 0 is its default
 	View      bool  // gradient_as_bucket_view
+	Static    bool  // static_graph
 	Partition bool  // ZeroRedundancyOptimizer instead of the optimizer itself
 
 	// Late keeps the bucket of the first step until the second's backward. NCCL's watchdog holds it until it has seen the
@@ -33,10 +34,26 @@ const (
 type reducer struct {
 	Replicas
 	buckets []*storage
-	old     []*storage // those of the first step, while the watchdog holds them
-	ready   []*leaf    // in the order of their gradients in the first step
+	old     []*storage // those before, while the watchdog holds them
+	params  []*leaf
+	ready   []*leaf // in the order of their gradients in the step before the buckets are rebuilt
 	rebuilt bool
 }
+
+// rebuilds returns the step that makes buckets anew. A static graph is looked at for one step before
+// (Reducer::autograd_hook leaves out its first iteration).
+func (d *reducer) rebuilds() int32 {
+	if d.Static {
+		return 3
+	}
+	return 2
+}
+
+// delays reports whether a step reduces all gradients at its end: the first of a static graph.
+func (d *reducer) delays(step int32) bool { return d != nil && d.Static && step == 1 }
+
+// settled reports whether the steps after this one find the buckets as it did.
+func (d *reducer) settled(step int32) bool { return d == nil || step >= d.rebuilds()-1 }
 
 // category is what a bucket is for: with views it holds the gradients themselves.
 func (d *reducer) category() timeline.Category {
@@ -53,7 +70,7 @@ func (r *run) replicate(values []*tensor, params []*leaf) {
 	if r.opts.Replicas.World < 2 || !r.opts.Train {
 		return
 	}
-	r.ddp = &reducer{Replicas: r.opts.Replicas}
+	r.ddp = &reducer{Replicas: r.opts.Replicas, params: params}
 	var state []*tensor
 	for _, kind := range []aten.ValueKind{aten.Parameter, aten.Buffer} {
 		for _, id := range r.prog.State {
@@ -68,6 +85,9 @@ func (r *run) replicate(values []*tensor, params []*leaf) {
 		total += l.param.bytes()
 	}
 	r.ddp.buckets = []*storage{r.alloc(total, r.ddp.category())}
+	if r.ddp.Static {
+		r.alloc(4*int64(len(params)), timeline.Temporary) // Reducer::initialize_local_used_map
+	}
 }
 
 // broadcast is _sync_module_states and _sync_buffers: tensors of one type in flat copies of up to broadcastBucket.
@@ -111,14 +131,14 @@ func bucketed(sizes []int64, limits ...int64) (buckets []int64) {
 	return buckets
 }
 
-// beforeForward is DistributedDataParallel._pre_forward: the second step makes buckets anew, in the order in which
+// beforeForward is DistributedDataParallel._pre_forward: a step makes buckets anew, in the order in which
 // gradients came (Reducer::rebuild_buckets), and every step broadcasts the buffers.
 func (r *run) beforeForward(values []*tensor) {
 	d := r.ddp
 	if d == nil {
 		return
 	}
-	if r.step == 2 && !d.rebuilt {
+	if r.step == d.rebuilds() && !d.rebuilt {
 		d.rebuilt = true
 		indices := r.alloc(4*int64(len(d.ready)+1), timeline.Temporary) // sync_bucket_indices
 		r.drop(r.alloc(4*int64(len(d.ready)+1), timeline.Temporary))
@@ -147,7 +167,41 @@ func (r *run) beforeForward(values []*tensor) {
 	r.broadcast(buffers)
 }
 
-// dropOld lets go of the first step's buckets.
+// sink is _DDPSink, which the results of a static graph's first forward pass go through: a copy of each.
+func (r *run) sink(out *tensor) *tensor {
+	if out == nil || !r.ddp.delays(r.step) {
+		return out
+	}
+	c := r.emptyLike(out, out.dtype)
+	if r.needsGrad(out) {
+		r.record("_DDPSink", one(c), one(out), nil, passOn)
+	}
+	r.release(out)
+	return c
+}
+
+// passOn is the backward of what leaves its only argument as it is.
+func passOn(r *run, _ *node, g []*tensor) []*tensor {
+	outs := r.outs(1)
+	if g[0] != nil {
+		outs[0] = g[0].retain()
+	}
+	return outs
+}
+
+// reduceDelayed is Reducer::delay_all_reduce: the gradients of all parameters at once.
+func (r *run) reduceDelayed() {
+	if !r.ddp.delays(r.step) {
+		return
+	}
+	for _, l := range r.ddp.params {
+		if l.grad != nil {
+			r.intoBucket(l)
+		}
+	}
+}
+
+// dropOld lets go of the first steps' buckets.
 func (r *run) dropOld() {
 	for _, s := range r.ddp.old {
 		r.drop(s)
@@ -163,9 +217,17 @@ func (r *run) reduceGradient(l *leaf) {
 		return
 	}
 	r.dropOld() // the first all-reduce of the step is another collective
-	if r.step == 1 && !slices.Contains(d.ready, l) {
+	if r.step == d.rebuilds()-1 && !slices.Contains(d.ready, l) {
 		d.ready = append(d.ready, l)
 	}
+	if !d.delays(r.step) {
+		r.intoBucket(l)
+	}
+}
+
+// intoBucket copies a gradient into its bucket.
+func (r *run) intoBucket(l *leaf) {
+	d := r.ddp
 	if d.View && l.grad != nil && len(d.buckets) > 0 && !slices.Contains(d.buckets, l.grad.st) {
 		g := l.grad
 		d.buckets[0].refs++

@@ -175,6 +175,10 @@ func (r *run) afterBackward(g *shardGroup) {
 		out = wide
 	}
 	r.stream = defaultStream
+	if s.Offload { // grad_offload_event: they are copied to the CPU
+		r.drop(out)
+		return
+	}
 	for _, p := range with {
 		if p.leaf.grad == nil { // else it is added to
 			out.refs++

@@ -13,6 +13,7 @@ type Shards struct {
 	Param       aten.DType // of MixedPrecisionPolicy: what is gathered, and computed in; Undefined is the parameters' own
 	Reduce      aten.DType // likewise: what gradients are reduced in; Undefined is what is gathered
 	Meta        bool       // the model was made on the meta device: no rank ever holds all of it
+	Offload     bool       // CPUOffloadPolicy: shards, their gradients and the optimizer are on the CPU
 }
 
 // The streams that FSDP2 allocates on beside the default one (FSDPCommContext of _fsdp_param_group.py). The blocks of
@@ -61,6 +62,8 @@ type shardParam struct {
 	leaf  *leaf   // this rank's part and its gradient; nil where it is frozen
 	own   int64   // elements of a rank's part, those of padding included
 	cast  bool    // it is gathered in another type
+
+	stored aten.DType // of the part
 }
 
 // shard is fully_shard around each module and the model, on a model that is on the GPU: each parameter is cut along
@@ -71,6 +74,9 @@ func (r *run) shard(values []*tensor) (params []*leaf) {
 	r.shards = s
 	leaves := map[aten.ValueID]*leaf{}
 	for i, g := range r.prog.Groups {
+		if s.Offload {
+			r.moveGroup(g, values)
+		}
 		group := &shardGroup{root: i == len(r.prog.Groups)-1}
 		s.groups = append(s.groups, group)
 		for _, span := range g.Spans {
@@ -91,12 +97,23 @@ func (r *run) shard(values []*tensor) (params []*leaf) {
 			r.drop(st)
 		}
 	}
+	if s.Offload {
+		return nil
+	}
 	for _, id := range r.prog.Params {
 		if l := leaves[id]; l != nil {
 			params = append(params, l)
 		}
 	}
 	return params
+}
+
+// moveGroup is _move_states_to_device: a module that is on the CPU passes through the GPU to be cut there.
+func (r *run) moveGroup(g aten.Group, values []*tensor) {
+	for _, id := range g.Params {
+		st := r.alloc(values[id].bytes(), timeline.Parameter)
+		values[id].st.block = st.block
+	}
 }
 
 // laidOn returns a new dense tensor: on the meta device it has no memory.
@@ -120,9 +137,13 @@ func (r *run) cut(old *tensor) *shardParam {
 	}
 	each := (rows + int64(s.World) - 1) / int64(s.World)
 	mine := min(max(rows-int64(s.Rank)*each, 0), each)
-	p := &shardParam{own: each * rest, cast: s.Param != aten.Undefined && old.dtype.IsFloat() && s.Param != old.dtype}
+	p := &shardParam{own: each * rest, stored: old.dtype, cast: s.Param != aten.Undefined && old.dtype.IsFloat() && s.Param != old.dtype}
 	st := r.alloc(aten.BytesOf(p.own, old.dtype), timeline.Parameter)
 	st.state = true
+	if s.Offload {
+		r.free(st.block)
+		st.block = noBlock
+	}
 
 	dtype := old.dtype
 	if p.cast {
@@ -152,22 +173,36 @@ func (r *run) gather(g *shardGroup) {
 	}
 	r.stream = gatherStream
 	bytes, cast := int64(0), int64(0)
+	var inputs []*storage
 	for _, p := range g.params {
 		part := aten.BytesOf(p.own, p.whole.dtype)
 		bytes += part
-		if p.cast {
+		switch {
+		case r.shards.Offload:
+			inputs = append(inputs, r.fetch(p))
+		case p.cast:
 			cast += part
 		}
 	}
-	var flat *storage
 	if cast > 0 {
-		flat = r.alloc(cast, timeline.Temporary)
+		inputs = append(inputs, r.alloc(cast, timeline.Temporary))
 	}
 	g.out = r.alloc(bytes*int64(r.shards.World), timeline.Temporary)
-	if flat != nil {
-		r.drop(flat)
+	for _, st := range inputs {
+		r.drop(st)
 	}
 	r.stream = defaultStream
+}
+
+// fetch copies a part from the CPU, and casts it where it is gathered in another type (FSDPParam.all_gather_inputs).
+func (r *run) fetch(p *shardParam) *storage {
+	st := r.alloc(aten.BytesOf(p.own, p.stored), timeline.Parameter)
+	if p.cast {
+		low := r.alloc(aten.BytesOf(p.own, p.whole.dtype), timeline.Temporary)
+		r.drop(st)
+		st = low
+	}
+	return st
 }
 
 // copyOut is wait_for_unshard: each parameter gets its storage. In the forward pass the buffer stays until that of the

@@ -124,11 +124,16 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		if dtype.IsFloat() && !v.Full {
 			dtype = r.opts.Precision.params()
 		}
-		l := r.layouts.rowMajor(v.Shape)
+		shape := v.Shape
+		if v.Whole != nil {
+			shape = v.Whole
+		}
+		l := r.layouts.rowMajor(shape)
 		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
 			l = r.layouts.at(v.Shape, workspace.ChannelsLast(v.Shape))
 		}
-		t := r.laidOn(c == timeline.Parameter && r.opts.Shards.Meta && r.opts.Train, dtype, l)
+		apart := r.opts.Shards.Meta || r.opts.Shards.Offload
+		t := r.laidOn(c == timeline.Parameter && apart && r.opts.Train, dtype, l)
 		r.recategorize(t.st, c)
 		if c == timeline.Buffer && dtype.IsFloat() {
 			// Sharding leaves it in its type, and what it meets is taken to be in another.
@@ -180,6 +185,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 	}
 	r.layer = timeline.NoLayer
+	r.divide(values)
 	if r.opts.Shards.World > 1 && r.opts.Train {
 		params = r.shard(values)
 	}

@@ -30,7 +30,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 				return err
 			}
 			old := out
-			out = r.takeOutput(values)
+			out = r.sink(r.takeOutput(values))
 			if out == nil {
 				return fmt.Errorf("the model has no output")
 			}
@@ -104,7 +104,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			continue
 		}
 		now := r.moment(out, loss)
-		if r.step > 1 {
+		if r.step > 1 && r.ddp.settled(r.step-1) {
 			if carried, ok := r.repeats(end, now); ok {
 				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)
 				return nil

@@ -25,8 +25,10 @@ func (p Plan) Words() (words []string) {
 	say(p.ParamDType != "", "parameters in %s", p.ParamDType)
 	say(p.ReduceDType != "", "reduced in %s", p.ReduceDType)
 	say(p.MetaDevice, "from the meta device")
+	say(p.Offload, "offloaded to the CPU")
 	say(p.Bucket > 0, "buckets of %d bytes", p.Bucket)
 	say(p.View, "gradients as views of buckets")
+	say(p.Static, "a static graph")
 	return words
 }
 
@@ -51,6 +53,8 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 	}
 	switch {
 	case p.GPUs < 2:
+	case p.Parallel == TP:
+		info = append(info, splitNote(prog, p.GPUs))
 	case p.Parallel != FSDP:
 		info = append(info, "whether DDP's first bucket is still there in the second forward pass is a race: "+
 			"the prediction has it gone, the upper bound has it")

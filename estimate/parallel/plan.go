@@ -30,6 +30,7 @@ type Plan struct {
 	Parallel string `json:"parallel,omitempty"`                // how: one of Schemes; "" is DDP
 	Bucket   int64  `json:"bucket_cap_bytes,omitempty"`        // DDP's bucket_cap_mb; 0 is its default, 25 MiB
 	View     bool   `json:"gradient_as_bucket_view,omitempty"` // DDP's setting of that name
+	Static   bool   `json:"static_graph,omitempty"`            // likewise
 	// Of FSDP, torch.distributed.fsdp.fully_shard.
 	// Shard says which modules it wraps beside the model: as Checkpoint, "" is Blocks, or Whole.
 	Shard       string `json:"shard,omitempty"`
@@ -37,12 +38,13 @@ type Plan struct {
 	ParamDType  string `json:"param_dtype,omitempty"`              // of MixedPrecisionPolicy: one of DTypes
 	ReduceDType string `json:"reduce_dtype,omitempty"`             // likewise, "" is ParamDType
 	MetaDevice  bool   `json:"meta_device,omitempty"`              // the model is made there, no rank ever holds all of it
+	Offload     bool   `json:"cpu_offload,omitempty"`              // CPUOffloadPolicy
 
 	NCCL int64 `json:"-"` // what NCCL takes on the device; 0 is what was measured
 }
 
 // Schemes are the ways in which several GPUs train together.
-var Schemes = []string{DDP, ZeRO1, FSDP}
+var Schemes = []string{DDP, ZeRO1, FSDP, TP}
 
 // DTypes are the names of element types.
 var DTypes = []string{"fp32", "bf16", "fp16"}
@@ -52,6 +54,7 @@ const (
 	DDP   = "ddp"   // DistributedDataParallel
 	FSDP  = "fsdp"  // fully_shard, FSDP2
 	ZeRO1 = "zero1" // the same with ZeroRedundancyOptimizer
+	TP    = "tp"    // parallelize_module
 )
 
 // mostGPUs is more than ever trained together: ZeRO's partition keeps a sum for each.
@@ -70,7 +73,7 @@ func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(
 
 // Plain reports whether the program stays as it is.
 func (p Plan) Plain() bool {
-	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP
+	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP && p.Parallel != TP
 }
 
 // Check says whether the regular expressions are such.
@@ -94,19 +97,19 @@ func (p Plan) Check() error {
 	if p.GPUs < 0 || p.GPUs > mostGPUs {
 		return fmt.Errorf("gpus: %d is not a number of GPUs, want 1 to %d", p.GPUs, mostGPUs)
 	}
-	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.NCCL != 0) {
+	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.Static || p.NCCL != 0) {
 		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
 	}
 	if p.Compile && (p.GPUs > 1 || p.Checkpoint != "") {
 		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
 	}
-	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice
+	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
 	switch {
 	case p.Parallel != FSDP && sharding:
 		return errors.New("how FSDP shards is set, and parallel is not fsdp")
 	case p.Parallel == FSDP && strings.Contains(p.LoRA, "base="):
 		return errors.New("lora: how FSDP shards weights that bitsandbytes stores is not simulated")
-	case p.Parallel == FSDP && (p.Bucket != 0 || p.View):
+	case p.Parallel == FSDP && (p.Bucket != 0 || p.View || p.Static):
 		return errors.New("DDP's buckets are set, and parallel is fsdp, which has none")
 	}
 	for _, e := range []struct{ what, name string }{{"param-dtype", p.ParamDType}, {"reduce-dtype", p.ReduceDType}} {
@@ -131,6 +134,11 @@ func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
 	}
 	if p.TrainOnly != "" || p.Freeze != "" {
 		if err := p.freeze(&out); err != nil {
+			return nil, err
+		}
+	}
+	if p.Parallel == TP {
+		if err := p.split(&out); err != nil {
 			return nil, err
 		}
 	}
@@ -282,3 +290,6 @@ func spansOf(prog *aten.Program, marked []bool) (spans []aten.Span) {
 	}
 	return spans
 }
+
+// Races reports whether what a rank takes hangs on when NCCL lets go of DDP's buckets.
+func (p Plan) Races() bool { return p.Parallel == "" || p.Parallel == DDP || p.Parallel == ZeRO1 }

@@ -44,6 +44,10 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(dist, "is_nccl_available", lambda: True)
     # The reducer counts iterations here, and times the first ones with events that need a driver.
     patches.set(c10d.Reducer, "prepare_for_forward", lambda reducer: None)
+    # A collective that nobody waits for is a wrapper around its result: fake tensors make a copy of it.
+    import torch.distributed._functional_collectives as functional
+
+    patches.set(functional, "_maybe_wrap_tensor", lambda result: result)
     for module in (dist, torch.distributed.utils, torch.nn.parallel.distributed):
         if hasattr(module, "_verify_param_shape_across_processes"):
             patches.set(module, "_verify_param_shape_across_processes", verify)
@@ -71,4 +75,11 @@ def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwar
 
 
 def _tensors_only(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a if isinstance(a, (torch.Tensor, list, tuple, int, float, bool)) else None for a in args)
+    """What a recording can hold of arguments: lists of lists, which scatter and gather take, as one list."""
+
+    def known(a: Any) -> Any:
+        if isinstance(a, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in a):
+            return [item for part in a for item in part]
+        return a if isinstance(a, (torch.Tensor, list, tuple, int, float, bool)) else None
+
+    return tuple(known(a) for a in args)
