@@ -22,6 +22,7 @@ type Report struct {
 	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
 	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
 	Peak        *Peak          `json:"peak,omitempty"`
+	Stages      []Stage        `json:"stages,omitempty"`     // of a pipeline: what each GPU takes, the first stage first
 	Compiled    *Compiled      `json:"compiled,omitempty"`   // with torch.compile: between what the peak lies
 	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
 	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive

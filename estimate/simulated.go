@@ -162,7 +162,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 // planned adds what a step that is not the plain one has to tell.
 func (r *Report) planned(sim *Simulation) {
 	r.Notes = append(r.Notes, sim.Notes...)
-	r.Generation, r.Compiled = sim.Generation, sim.Compiled
+	r.Generation, r.Compiled, r.Stages = sim.Generation, sim.Compiled, sim.Stages
 	if c := sim.Compiled; c != nil {
 		r.Notes = append(r.Notes, Note{Info,
 			fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+

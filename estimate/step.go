@@ -58,6 +58,9 @@ func (s *Step) parse() (caching.Options, error) {
 	if err := s.Plan.Check(); err != nil {
 		return caching.Options{}, err
 	}
+	if s.Parallel == parallel.PP && (s.Accumulate > 1 || s.Scaler) {
+		return caching.Options{}, errors.New("a pipeline with gradient accumulation or a gradient scaler is not simulated")
+	}
 	return caching.ParseOptions(s.AllocConf)
 }
 
@@ -188,6 +191,7 @@ type Simulation struct {
 
 	Generation *Generation // of an inference that generates
 	Compiled   *Compiled   // with torch.compile: between what the peak lies
+	Stages     []Stage     // of a pipeline: each GPU's
 
 	prog     *aten.Program  // that ran; nil for a recording
 	config   caching.Config // that Replay is by
@@ -210,6 +214,35 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 
 // simulateBounded is Simulate without what is likely and safe.
 func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
+	if s.Parallel == parallel.PP && !s.Infer {
+		return b.simulateStages(s)
+	}
+	return b.simulateRank(s)
+}
+
+// simulateStages simulates every stage of a pipeline, and answers with that which takes most.
+func (b *Bound) simulateStages(s Step) (*Simulation, error) {
+	var most *Simulation
+	var stages []Stage
+	for s.Stage = range s.GPUs {
+		sim, err := b.simulateRank(s)
+		if err != nil {
+			return nil, fmt.Errorf("stage %d: %w", s.Stage, err)
+		}
+		stages = append(stages, Stage{
+			Begins: parallel.BeginsAt(sim.prog), Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
+			Device: sim.Peak.Device, UpperBound: sim.Peak.UpperBound,
+		})
+		if most == nil || sim.Replay.OOM != nil && most.Replay.OOM == nil || sim.Peak.Device > most.Peak.Device {
+			most = sim
+		}
+	}
+	most.Stages = stages
+	return most, nil
+}
+
+// simulateRank is simulateBounded of one rank.
+func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
 	if err != nil {
 		return nil, err
@@ -234,7 +267,7 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 	default:
 		return sim, nil
 	}
-	other, err := b.simulateBounded(s)
+	other, err := b.simulateRank(s)
 	if err != nil {
 		return nil, err
 	}
@@ -305,12 +338,26 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	return sim, nil
 }
 
+// A Stage is what one GPU of a pipeline takes. Sizes are bytes.
+type Stage struct {
+	Begins     string `json:"begins"` // the module of its first call; "" is the model
+	Allocated  int64  `json:"allocated_bytes"`
+	Reserved   int64  `json:"reserved_bytes"`
+	Device     int64  `json:"device_bytes"`
+	UpperBound int64  `json:"upper_bound_bytes"`
+}
+
 // options are how eager mode runs a step, and on which device.
 func (s *Step) options() (opts eager.Options, device gpu.Device) {
 	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record}
 	switch together := s.GPUs > 1 && !s.Infer; {
 	case together && s.Parallel == parallel.FSDP:
 		opts.Shards = shards(s.Plan)
+	case together && s.Parallel == parallel.PP:
+		opts.Pipeline = eager.Pipeline{
+			Stages: s.GPUs, Stage: s.Stage, Microbatches: cmp.Or(s.Microbatches, s.GPUs),
+			FillDrain: s.Schedule == parallel.FillDrain,
+		}
 	case together && s.Parallel != parallel.TP:
 		opts.Replicas = eager.Replicas{
 			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,

@@ -12,7 +12,7 @@ import (
 // planNames are the flags that say how a training step departs from the plain one.
 var planNames = []string{
 	"train-only", "freeze", "lora", "checkpoint", "compile", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view",
-	"nccl",
+	"nccl", "static-graph", "stages", "microbatches", "schedule", "cpu-offload",
 	"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device",
 }
 
@@ -35,6 +35,14 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2)")
 	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
 	fs.BoolVar(&p.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
+	fs.BoolVar(&p.Static, "static-graph", false, "likewise")
+	fs.Var((*patternValue)(&p.Stages), "stages",
+		"of a pipeline: the modules that its stages but the first begin with, expressions of whole names with\n"+
+			"commas between; the repeated blocks are shared out evenly where it is left out")
+	fs.IntVar(&p.Microbatches, "microbatches", 0,
+		"of a pipeline's step; --batch is that of one. As many as GPUs where it is left out")
+	fs.Var(&oneOf{"schedule", &p.Schedule, parallel.Schedules}, "schedule",
+		"of a pipeline: 1f1b (default) or gpipe, as torch.distributed.pipelining has them")
 	fs.Var((*patternValue)(&p.Shard), "shard",
 		"fully_shard around the modules whose whole name this matches, or around the model's repeated\n"+
 			"blocks: blocks (default where there are some), or around the model alone: none")
@@ -45,6 +53,7 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 		"likewise; what --param-dtype says where it is left out")
 	fs.BoolVar(&p.MetaDevice, "meta-device", false,
 		"the model is made on the meta device and sharded there, so that no GPU ever holds all of it")
+	fs.BoolVar(&p.Offload, "cpu-offload", false, "FSDP2's CPUOffloadPolicy: shards, gradients and the optimizer are on the CPU")
 	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
 }
 

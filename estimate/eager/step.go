@@ -191,7 +191,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 	}
 	r.replicate(values, params)
 	for _, id := range r.prog.Inputs {
-		put(id, timeline.Input)
+		r.whole(id, put(id, timeline.Input))
 	}
 	for i := range r.prog.Values {
 		switch v := &r.prog.Values[i]; v.Kind {

@@ -21,6 +21,9 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	var end moment // of the step before
 	scaler := new(gradScaler)
 	r.grad = true
+	if r.opts.Pipeline.Stages > 1 {
+		return r.pipe(values, params, steps, o)
+	}
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		for pass := range max(r.opts.Accumulate, 1) {
 			r.begin(timeline.Forward)

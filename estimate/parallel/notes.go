@@ -20,6 +20,8 @@ func (p Plan) Words() (words []string) {
 	say(p.Checkpoint != "", "%s checkpointed", p.Checkpoint)
 	say(p.Compile, "compiled")
 	say(p.GPUs > 1, "%s on %d GPUs", cmp.Or(p.Parallel, DDP), p.GPUs)
+	say(p.Parallel == PP, "%d microbatches by %s", cmp.Or(p.Microbatches, p.GPUs), cmp.Or(p.Schedule, OneByOne))
+	say(p.Stages != "", "stages from %s", p.Stages)
 	say(p.Shard != "", "%s sharded", p.Shard)
 	say(p.NoReshard, "not resharded")
 	say(p.ParamDType != "", "parameters in %s", p.ParamDType)
@@ -48,11 +50,14 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 				" follows its sources, 0.49, and was not measured; peft casts what is not stored so to float32")
 		}
 	}
-	if p.GPUs > 1 {
+	if p.GPUs > 1 && p.Parallel != PP {
 		info = append(info, "the figures are those of rank 0, and the batch is one rank's")
 	}
 	switch {
 	case p.GPUs < 2:
+	case p.Parallel == PP:
+		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d from module %q, and the batch "+
+			"is that of one of its %d microbatches", p.Stage+1, p.GPUs, BeginsAt(prog), cmp.Or(p.Microbatches, p.GPUs)))
 	case p.Parallel == TP:
 		info = append(info, splitNote(prog, p.GPUs))
 	case p.Parallel != FSDP:

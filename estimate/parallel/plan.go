@@ -40,11 +40,17 @@ type Plan struct {
 	MetaDevice  bool   `json:"meta_device,omitempty"`              // the model is made there, no rank ever holds all of it
 	Offload     bool   `json:"cpu_offload,omitempty"`              // CPUOffloadPolicy
 
+	// Of a pipeline, torch.distributed.pipelining.
+	Stages       string `json:"stages,omitempty"`       // the modules that its stages but the first begin with: expressions of whole names, with commas between; "" shares the repeated blocks out evenly
+	Microbatches int    `json:"microbatches,omitempty"` // of a step, the batch is one's; 0 is as many as stages
+	Schedule     string `json:"schedule,omitempty"`     // one of Schedules, "" is OneByOne
+	Stage        int    `json:"-"`                      // which of them is asked about
+
 	NCCL int64 `json:"-"` // what NCCL takes on the device; 0 is what was measured
 }
 
 // Schemes are the ways in which several GPUs train together.
-var Schemes = []string{DDP, ZeRO1, FSDP, TP}
+var Schemes = []string{DDP, ZeRO1, FSDP, TP, PP}
 
 // DTypes are the names of element types.
 var DTypes = []string{"fp32", "bf16", "fp16"}
@@ -55,6 +61,7 @@ const (
 	FSDP  = "fsdp"  // fully_shard, FSDP2
 	ZeRO1 = "zero1" // the same with ZeroRedundancyOptimizer
 	TP    = "tp"    // parallelize_module
+	PP    = "pp"    // a pipeline
 )
 
 // mostGPUs is more than ever trained together: ZeRO's partition keeps a sum for each.
@@ -73,7 +80,7 @@ func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(
 
 // Plain reports whether the program stays as it is.
 func (p Plan) Plain() bool {
-	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP && p.Parallel != TP
+	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP && p.Parallel != TP && p.Parallel != PP
 }
 
 // Check says whether the regular expressions are such.
@@ -105,12 +112,16 @@ func (p Plan) Check() error {
 	}
 	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
 	switch {
+	case p.Parallel == TP && p.Shard != "" && sharding && !(p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload):
 	case p.Parallel != FSDP && sharding:
 		return errors.New("how FSDP shards is set, and parallel is not fsdp")
 	case p.Parallel == FSDP && strings.Contains(p.LoRA, "base="):
 		return errors.New("lora: how FSDP shards weights that bitsandbytes stores is not simulated")
 	case p.Parallel == FSDP && (p.Bucket != 0 || p.View || p.Static):
 		return errors.New("DDP's buckets are set, and parallel is fsdp, which has none")
+	}
+	if err := p.checkPipeline(); err != nil {
+		return err
 	}
 	for _, e := range []struct{ what, name string }{{"param-dtype", p.ParamDType}, {"reduce-dtype", p.ReduceDType}} {
 		if e.name != "" && !slices.Contains(DTypes, e.name) {
@@ -119,6 +130,40 @@ func (p Plan) Check() error {
 	}
 	return nil
 }
+
+// checkPipeline says whether the settings of a pipeline are such.
+func (p Plan) checkPipeline() error {
+	if p.Parallel != PP {
+		if p.Stages != "" || p.Microbatches != 0 || p.Schedule != "" {
+			return errors.New("how a pipeline runs is set, and parallel is not pp")
+		}
+		return nil
+	}
+	for expr := range strings.SplitSeq(p.Stages, ",") {
+		if _, err := regexp.Compile(expr); err != nil {
+			return fmt.Errorf("stages: %q is no regular expression: %w", expr, err)
+		}
+	}
+	switch n := strings.Count(p.Stages, ",") + 2; {
+	case p.Stages != "" && n != p.GPUs:
+		return fmt.Errorf("stages: as many expressions begin %d stages, and gpus is %d", n, p.GPUs)
+	case p.Schedule != "" && !slices.Contains(Schedules, p.Schedule):
+		return fmt.Errorf("schedule: unknown %q, want one of %v", p.Schedule, Schedules)
+	case p.Microbatches < 0 || p.Microbatches > mostMicrobatches:
+		return fmt.Errorf("microbatches: %d is not a number of them, want 1 to %d", p.Microbatches, mostMicrobatches)
+	case p.Schedule != FillDrain && p.Microbatches != 0 && p.Microbatches < p.GPUs:
+		return fmt.Errorf("microbatches: %d are fewer than the %d stages, which schedule 1f1b does not take", p.Microbatches, p.GPUs)
+	case p.GPUs > mostStages:
+		return fmt.Errorf("gpus: a pipeline of %d stages is longer than any, want 2 to %d", p.GPUs, mostStages)
+	}
+	return nil
+}
+
+// The longest pipeline, and the most microbatches of a step, that are simulated.
+const (
+	mostStages       = 1 << 10
+	mostMicrobatches = 1 << 12
+)
 
 // Apply returns the program of the planned step, prog itself where nothing changes. A regular expression that matches
 // nothing is an error, since the answer would be that of another question.
@@ -157,6 +202,9 @@ func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
 		if out.Groups, err = p.groups(&out); err != nil {
 			return nil, err
 		}
+	}
+	if p.Parallel == PP {
+		return p.stage(&out)
 	}
 	return &out, nil
 }

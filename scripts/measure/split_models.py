@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
-from steps import process_mib
+from several_gpus import of_process
 from zoo import ZOO
 
 Case = dict[str, Any]
@@ -272,7 +272,7 @@ def answer_of(case: Case, rank: int) -> Case:
     torch.cuda.synchronize()
     answer["steps"] = rows
     answer["peak_alloc"] = max(v for row in rows for k, v in row.items() if k.startswith("peak"))
-    answer["peak_reserved"], answer["smi_mib"] = torch.cuda.max_memory_reserved(), process_mib()
+    answer["peak_reserved"], answer["smi_mib"] = torch.cuda.max_memory_reserved(), of_process(os.getpid())
     return answer
 
 

@@ -1,0 +1,211 @@
+package parallel
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// Schedules are the orders in which a pipeline runs its microbatches.
+var Schedules = []string{OneByOne, FillDrain}
+
+// The schedules.
+const (
+	OneByOne  = "1f1b"  // Schedule1F1B: each forward pass is followed by a backward pass, once the pipeline is full
+	FillDrain = "gpipe" // ScheduleGPipe: all forward passes, then all backward passes
+)
+
+// A cutting is a program in the stages of a pipeline.
+type cutting struct {
+	prog  *aten.Program
+	at    []int32 // by call: its stage
+	maker []int32 // by value: the call that makes it, -1 for none
+	trans []bool  // by value: no parameter is behind it, so that a stage that needs it computes it itself
+}
+
+// stage returns what one of the pipeline's GPUs runs: the calls of its modules, and what of other calls these need that
+// no parameter is behind, such as masks and rotary embeddings. One tensor comes from the stage before, and one goes to
+// the stage behind.
+func (p Plan) stage(prog *aten.Program) (*aten.Program, error) {
+	c := cutting{prog: prog}
+	if err := p.cut(&c); err != nil {
+		return nil, err
+	}
+	c.trace()
+	k := int32(p.Stage)
+	in, err := c.crossing(k)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.crossing(k + 1)
+	if err != nil {
+		return nil, err
+	}
+	return c.take(k, in, out, p.GPUs), nil
+}
+
+// cut says which stage each call belongs to: the modules that begin stages are named, or the repeated blocks are shared
+// out evenly.
+func (p Plan) cut(c *cutting) error {
+	prog := c.prog
+	var begins []int32
+	if p.Stages != "" {
+		for expr := range strings.SplitSeq(p.Stages, ",") {
+			whole := regexp.MustCompile(`\A(?:` + expr + `)\z`) // Check has seen it
+			first := slices.IndexFunc(prog.Calls, func(call aten.Call) bool {
+				for s := call.Scope; s >= 0; s = prog.Scopes[s].Parent {
+					if prog.Scopes[s].Name != "" && whole.MatchString(prog.Scopes[s].Name) {
+						return true
+					}
+				}
+				return false
+			})
+			if first < 0 {
+				return noMatch("stages: %q is the whole name of no module that a stage could begin with, one is %q", expr,
+					anyModule(prog))
+			}
+			if len(begins) > 0 && int32(first) <= begins[len(begins)-1] || first == 0 {
+				return noMatch("stages: %q begins no later than the stage before it", expr)
+			}
+			begins = append(begins, int32(first))
+		}
+	} else {
+		marked := Repeated(prog)
+		seen := map[int32]bool{}
+		var blocks []int32 // their first calls
+		for i := range prog.Calls {
+			if s := within(prog, prog.Calls[i].Scope, marked); s >= 0 && !seen[s] {
+				seen[s] = true
+				blocks = append(blocks, int32(i))
+			}
+		}
+		if len(blocks) < p.GPUs {
+			return noMatch("parallel: the graph shows %d blocks that repeat, too few for %d stages: name the modules that "+
+				"begin stages by --stages", len(blocks), p.GPUs)
+		}
+		for k := 1; k < p.GPUs; k++ {
+			begins = append(begins, blocks[k*len(blocks)/p.GPUs])
+		}
+	}
+	c.at = make([]int32, len(prog.Calls))
+	for i, k := 0, int32(0); i < len(c.at); i++ {
+		for int(k) < len(begins) && int32(i) >= begins[k] {
+			k++
+		}
+		c.at[i] = k
+	}
+	return nil
+}
+
+// trace says of every value which call makes it, and whether a parameter is behind it.
+func (c *cutting) trace() {
+	p := c.prog
+	c.maker, c.trans = make([]int32, len(p.Values)), make([]bool, len(p.Values))
+	for v := range p.Values {
+		c.maker[v] = -1
+		c.trans[v] = p.Values[v].Kind != aten.Parameter
+	}
+	for i := range p.Calls {
+		free := true
+		for _, v := range p.Calls[i].In {
+			free = free && (v == aten.NoValue || c.trans[v])
+		}
+		for _, v := range p.Calls[i].Out {
+			if v != aten.NoValue {
+				c.maker[v], c.trans[v] = int32(i), free
+			}
+		}
+	}
+}
+
+// crossing returns the value that stage k gets from the one before, NoValue for the first and behind the last.
+func (c *cutting) crossing(k int32) (aten.ValueID, error) {
+	p, found := c.prog, aten.NoValue
+	last := c.at[len(c.at)-1]
+	if k == 0 || k > last {
+		return aten.NoValue, nil
+	}
+	for i := range p.Calls {
+		if c.at[i] < k {
+			continue
+		}
+		for _, v := range p.Calls[i].In {
+			if v == aten.NoValue || c.maker[v] < 0 || c.trans[v] || c.at[c.maker[v]] >= k || v == found {
+				continue
+			}
+			if found != aten.NoValue || c.at[i] > k {
+				return 0, noMatch("parallel: more than one tensor passes from stage %d of the pipeline to those behind it, "+
+					"or one passes a stage by, which is not simulated: let stages begin elsewhere by --stages", k-1)
+			}
+			found = v
+		}
+	}
+	if found == aten.NoValue {
+		return 0, noMatch("parallel: nothing passes from stage %d of the pipeline to the next", k-1)
+	}
+	return found, nil
+}
+
+// take returns the program of a stage of so many.
+func (c *cutting) take(k int32, in, out aten.ValueID, stages int) *aten.Program {
+	p := *c.prog
+	keep := make([]bool, len(p.Calls))
+	needed := make([]bool, len(p.Values))
+	for i := len(p.Calls) - 1; i >= 0; i-- {
+		keep[i] = c.at[i] == k
+		for _, v := range p.Calls[i].Out {
+			keep[i] = keep[i] || v != aten.NoValue && needed[v] && v != in
+		}
+		if !keep[i] {
+			continue
+		}
+		for _, v := range p.Calls[i].In {
+			if v != aten.NoValue {
+				needed[v] = true
+			}
+		}
+	}
+	p.Values = slices.Clone(p.Values)
+	p.Received = in
+	at := make([]int32, len(p.Calls))
+	p.Calls = nil
+	for i := range c.prog.Calls {
+		if at[i] = int32(len(p.Calls)); keep[i] {
+			p.Calls = append(p.Calls, c.prog.Calls[i])
+		}
+	}
+	used := func(list []aten.ValueID) []aten.ValueID {
+		return slices.DeleteFunc(slices.Clone(list), func(v aten.ValueID) bool { return !needed[v] })
+	}
+	p.Inputs, p.State, p.Params = used(p.Inputs), used(p.State), used(p.Params)
+	p.Flat = slices.DeleteFunc(slices.Clone(p.Flat), func(group []aten.ValueID) bool { return !needed[group[0]] })
+	for i := range p.Values {
+		if v := &p.Values[i]; v.Kind == aten.Constant && !needed[i] {
+			v.Kind = aten.Number
+		}
+	}
+	if in != aten.NoValue {
+		p.Values[in].Kind = aten.InputValue
+		p.Inputs = append(p.Inputs, in)
+	}
+	if int(k) < stages-1 {
+		p.Outputs = []aten.ValueID{out}
+	}
+	p.Checkpoints = nil
+	for _, span := range c.prog.Checkpoints {
+		if c.at[span.First] == k && c.at[span.Last] == k {
+			p.Checkpoints = append(p.Checkpoints, aten.Span{First: at[span.First], Last: at[span.Last]})
+		}
+	}
+	return &p
+}
+
+// BeginsAt returns the module that a program's first call is in; "" is the model.
+func BeginsAt(prog *aten.Program) string {
+	if len(prog.Calls) == 0 {
+		return ""
+	}
+	return prog.Scopes[prog.Calls[0].Scope].Name
+}
