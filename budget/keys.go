@@ -68,14 +68,22 @@ var settingKeys = []key{
 		doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "compile", kind: yesno, doc: "torch.compile(model)."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
-	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "fsdp"}, doc: "How they do. ddp when left out."},
-	{name: "shard", kind: text, doc: "Modules that fully_shard wraps: a regular expression for their whole " +
-		"names, blocks or none."},
+	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "fsdp", "tp", "pp"},
+		doc: "How they do. ddp when left out."},
+	{name: "static-graph", kind: yesno, doc: "DistributedDataParallel's setting."},
+	{name: "stages", kind: text, doc: "Of a pipeline: the modules that its stages but the first begin with, regular " +
+		"expressions with commas between."},
+	{name: "microbatches", kind: number,
+		doc: "Of a pipeline's step; the batch is one's. As many as GPUs when left out."},
+	{name: "schedule", kind: text, enum: []string{"1f1b", "gpipe"}, doc: "Of a pipeline. 1f1b when left out."},
+	{name: "shard", kind: text, doc: "Modules that fully_shard wraps, or tensor parallelism splits: a regular " +
+		"expression for their whole names, blocks or none."},
 	{name: "reshard-after-forward", kind: yesno, doc: "fully_shard's setting. true when left out."},
 	{name: "param-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"}, doc: "Of FSDP2's MixedPrecisionPolicy."},
 	{name: "reduce-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"},
 		doc: "Likewise. param-dtype when left out."},
 	{name: "meta-device", kind: yesno, doc: "The model is made on the meta device and sharded there."},
+	{name: "cpu-offload", kind: yesno, doc: "FSDP2's CPUOffloadPolicy."},
 	{name: "alloc-conf", kind: text, doc: "Settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF."},
 	{name: "gpu", kind: texts, doc: "The GPU to run on, such as a100-80gb. An H200 when left out."},
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/parallel"
 )
 
@@ -210,7 +211,12 @@ func TestParallelAsRecorded(t *testing.T) {
 	for _, c := range []struct {
 		model, scheme string
 		batch         int64
-	}{{"resnet50", parallel.DDP, 32}, {"convnext_tiny", parallel.FSDP, 16}, {"convnext_tiny", parallel.ZeRO1, 16}} {
+		precision     eager.Precision
+	}{
+		{"resnet50", parallel.DDP, 32, eager.FP32}, {"convnext_tiny", parallel.FSDP, 16, eager.FP32},
+		{"convnext_tiny", parallel.ZeRO1, 16, eager.FP32},
+		{"bert_base", parallel.TP, 32, eager.FP32}, {"llama_160m", parallel.TP, 8, eager.BF16}, {"vit_b_16", parallel.TP, 32, eager.FP32},
+	} {
 		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.model+"-"+c.scheme+".mrec"), Options{Name: c.model})
 		if err != nil {
 			t.Fatal(err)
@@ -219,7 +225,8 @@ func TestParallelAsRecorded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sim, err := bound.Simulate(Step{Plan: parallel.Plan{GPUs: 2, Parallel: c.scheme}})
+		sim, err := bound.Simulate(Step{Settings: eager.Settings{Precision: c.precision},
+			Plan: parallel.Plan{GPUs: 2, Parallel: c.scheme}})
 		if err != nil {
 			t.Fatal(err)
 		}

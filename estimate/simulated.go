@@ -163,6 +163,14 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 func (r *Report) planned(sim *Simulation) {
 	r.Notes = append(r.Notes, sim.Notes...)
 	r.Generation, r.Compiled, r.Stages = sim.Generation, sim.Compiled, sim.Stages
+	for i, stage := range sim.Stages {
+		from := "the input"
+		if stage.Begins != "" {
+			from = fmt.Sprintf("module %q", stage.Begins)
+		}
+		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("stage %d of the pipeline, from %s on, takes %s on the device, of which "+
+			"%s are allocated", i+1, from, mib(stage.Device), mib(stage.Allocated))})
+	}
 	if c := sim.Compiled; c != nil {
 		r.Notes = append(r.Notes, Note{Info,
 			fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+

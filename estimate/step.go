@@ -220,27 +220,6 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 	return b.simulateRank(s)
 }
 
-// simulateStages simulates every stage of a pipeline, and answers with that which takes most.
-func (b *Bound) simulateStages(s Step) (*Simulation, error) {
-	var most *Simulation
-	var stages []Stage
-	for s.Stage = range s.GPUs {
-		sim, err := b.simulateRank(s)
-		if err != nil {
-			return nil, fmt.Errorf("stage %d: %w", s.Stage, err)
-		}
-		stages = append(stages, Stage{
-			Begins: parallel.BeginsAt(sim.prog), Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
-			Device: sim.Peak.Device, UpperBound: sim.Peak.UpperBound,
-		})
-		if most == nil || sim.Replay.OOM != nil && most.Replay.OOM == nil || sim.Peak.Device > most.Peak.Device {
-			most = sim
-		}
-	}
-	most.Stages = stages
-	return most, nil
-}
-
 // simulateRank is simulateBounded of one rank.
 func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
@@ -338,41 +317,6 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	return sim, nil
 }
 
-// A Stage is what one GPU of a pipeline takes. Sizes are bytes.
-type Stage struct {
-	Begins     string `json:"begins"` // the module of its first call; "" is the model
-	Allocated  int64  `json:"allocated_bytes"`
-	Reserved   int64  `json:"reserved_bytes"`
-	Device     int64  `json:"device_bytes"`
-	UpperBound int64  `json:"upper_bound_bytes"`
-}
-
-// options are how eager mode runs a step, and on which device.
-func (s *Step) options() (opts eager.Options, device gpu.Device) {
-	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record}
-	switch together := s.GPUs > 1 && !s.Infer; {
-	case together && s.Parallel == parallel.FSDP:
-		opts.Shards = shards(s.Plan)
-	case together && s.Parallel == parallel.PP:
-		opts.Pipeline = eager.Pipeline{
-			Stages: s.GPUs, Stage: s.Stage, Microbatches: cmp.Or(s.Microbatches, s.GPUs),
-			FillDrain: s.Schedule == parallel.FillDrain,
-		}
-	case together && s.Parallel != parallel.TP:
-		opts.Replicas = eager.Replicas{
-			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,
-		}
-	}
-	if device = s.GPU; s.GPU.ID == "" {
-		device = gpu.Default()
-	}
-	if s.Profile.BLASWorkspace > 0 {
-		device.BLASWorkspace = s.Profile.BLASWorkspace
-	}
-	opts.GPU = &device
-	return opts, device
-}
-
 // cutError is how far the cut of a compiled step was off at most, of 22 that were measured: see TestCompiled.
 const cutError = 0.05
 
@@ -380,15 +324,6 @@ const cutError = 0.05
 func compiledRange(cut, eager int64) *Compiled {
 	off := int64(cutError * float64(cut))
 	return &Compiled{Least: cut - off, Most: max(cut+off, eager), Eager: eager}
-}
-
-// shards are the settings of FSDP2.
-func shards(p parallel.Plan) eager.Shards {
-	types := map[string]aten.DType{"fp32": aten.Float32, "bf16": aten.BFloat16, "fp16": aten.Float16}
-	return eager.Shards{
-		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice, Offload: p.Offload,
-		Param: types[p.ParamDType], Reduce: types[p.ReduceDType],
-	}
 }
 
 // OOM describes the request that the run failed on, nil when it survived.

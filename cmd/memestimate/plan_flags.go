@@ -32,10 +32,11 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&p.GPUs, "gpus", 0,
 		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
 	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.Schemes}, "parallel",
-		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2)")
+		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2),\n"+
+			"tp (parallelize_module), pp (a pipeline)")
 	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
 	fs.BoolVar(&p.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
-	fs.BoolVar(&p.Static, "static-graph", false, "likewise")
+	fs.BoolVar(&p.Static, "static-graph", false, "DDP's static_graph")
 	fs.Var((*patternValue)(&p.Stages), "stages",
 		"of a pipeline: the modules that its stages but the first begin with, expressions of whole names with\n"+
 			"commas between; the repeated blocks are shared out evenly where it is left out")
@@ -45,7 +46,8 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 		"of a pipeline: 1f1b (default) or gpipe, as torch.distributed.pipelining has them")
 	fs.Var((*patternValue)(&p.Shard), "shard",
 		"fully_shard around the modules whose whole name this matches, or around the model's repeated\n"+
-			"blocks: blocks (default where there are some), or around the model alone: none")
+			"blocks: blocks (default where there are some), or around the model alone: none. With tp the\n"+
+			"modules whose linear layers are split")
 	fs.BoolVar(&r.reshard, "reshard-after-forward", true, "fully_shard's setting of that name")
 	fs.Var(&oneOf{"param-dtype", &p.ParamDType, parallel.DTypes}, "param-dtype",
 		"of FSDP2's MixedPrecisionPolicy: bf16, ...")

@@ -184,7 +184,9 @@ type Program struct {
 	// calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
 	Checkpoints []Span
 
-	// of a pipeline's stage: the input that the stage before sends, NoValue for the first; elsewhere without meaning
+	// of a pipeline's stage: the module that it begins with; "" for the first
+	Begins string
+	// likewise: the input that the stage before sends, NoValue for the first; elsewhere without meaning
 	Received ValueID
 
 	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none

@@ -56,8 +56,8 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 	switch {
 	case p.GPUs < 2:
 	case p.Parallel == PP:
-		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d from module %q, and the batch "+
-			"is that of one of its %d microbatches", p.Stage+1, p.GPUs, BeginsAt(prog), cmp.Or(p.Microbatches, p.GPUs)))
+		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d, and the batch is that of "+
+			"one of its %d microbatches", p.Stage+1, p.GPUs, cmp.Or(p.Microbatches, p.GPUs)))
 	case p.Parallel == TP:
 		info = append(info, splitNote(prog, p.GPUs))
 	case p.Parallel != FSDP:

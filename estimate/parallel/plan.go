@@ -110,9 +110,10 @@ func (p Plan) Check() error {
 	if p.Compile && (p.GPUs > 1 || p.Checkpoint != "") {
 		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
 	}
-	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
+	sharding := p.Shard != "" && p.Parallel != TP || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
 	switch {
-	case p.Parallel == TP && p.Shard != "" && sharding && !(p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload):
+	case p.Parallel == TP && p.LoRA != "":
+		return errors.New("lora: how tensor parallelism splits adapters is not simulated")
 	case p.Parallel != FSDP && sharding:
 		return errors.New("how FSDP shards is set, and parallel is not fsdp")
 	case p.Parallel == FSDP && strings.Contains(p.LoRA, "base="):
@@ -130,40 +131,6 @@ func (p Plan) Check() error {
 	}
 	return nil
 }
-
-// checkPipeline says whether the settings of a pipeline are such.
-func (p Plan) checkPipeline() error {
-	if p.Parallel != PP {
-		if p.Stages != "" || p.Microbatches != 0 || p.Schedule != "" {
-			return errors.New("how a pipeline runs is set, and parallel is not pp")
-		}
-		return nil
-	}
-	for expr := range strings.SplitSeq(p.Stages, ",") {
-		if _, err := regexp.Compile(expr); err != nil {
-			return fmt.Errorf("stages: %q is no regular expression: %w", expr, err)
-		}
-	}
-	switch n := strings.Count(p.Stages, ",") + 2; {
-	case p.Stages != "" && n != p.GPUs:
-		return fmt.Errorf("stages: as many expressions begin %d stages, and gpus is %d", n, p.GPUs)
-	case p.Schedule != "" && !slices.Contains(Schedules, p.Schedule):
-		return fmt.Errorf("schedule: unknown %q, want one of %v", p.Schedule, Schedules)
-	case p.Microbatches < 0 || p.Microbatches > mostMicrobatches:
-		return fmt.Errorf("microbatches: %d is not a number of them, want 1 to %d", p.Microbatches, mostMicrobatches)
-	case p.Schedule != FillDrain && p.Microbatches != 0 && p.Microbatches < p.GPUs:
-		return fmt.Errorf("microbatches: %d are fewer than the %d stages, which schedule 1f1b does not take", p.Microbatches, p.GPUs)
-	case p.GPUs > mostStages:
-		return fmt.Errorf("gpus: a pipeline of %d stages is longer than any, want 2 to %d", p.GPUs, mostStages)
-	}
-	return nil
-}
-
-// The longest pipeline, and the most microbatches of a step, that are simulated.
-const (
-	mostStages       = 1 << 10
-	mostMicrobatches = 1 << 12
-)
 
 // Apply returns the program of the planned step, prog itself where nothing changes. A regular expression that matches
 // nothing is an error, since the answer would be that of another question.

@@ -1,6 +1,8 @@
 package parallel
 
 import (
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,12 +19,47 @@ const (
 	FillDrain = "gpipe" // ScheduleGPipe: all forward passes, then all backward passes
 )
 
+// checkPipeline says whether the settings of a pipeline are such.
+func (p Plan) checkPipeline() error {
+	if p.Parallel != PP {
+		if p.Stages != "" || p.Microbatches != 0 || p.Schedule != "" {
+			return errors.New("how a pipeline runs is set, and parallel is not pp")
+		}
+		return nil
+	}
+	for expr := range strings.SplitSeq(p.Stages, ",") {
+		if _, err := regexp.Compile(expr); err != nil {
+			return fmt.Errorf("stages: %q is no regular expression: %w", expr, err)
+		}
+	}
+	switch n := strings.Count(p.Stages, ",") + 2; {
+	case p.Stages != "" && n != p.GPUs:
+		return fmt.Errorf("stages: as many expressions begin %d stages, and gpus is %d", n, p.GPUs)
+	case p.Schedule != "" && !slices.Contains(Schedules, p.Schedule):
+		return fmt.Errorf("schedule: unknown %q, want one of %v", p.Schedule, Schedules)
+	case p.Microbatches < 0 || p.Microbatches > mostMicrobatches:
+		return fmt.Errorf("microbatches: %d is not a number of them, want 1 to %d", p.Microbatches, mostMicrobatches)
+	case p.Schedule != FillDrain && p.Microbatches != 0 && p.Microbatches < p.GPUs:
+		return fmt.Errorf("microbatches: %d are fewer than the %d stages, which schedule 1f1b does not take", p.Microbatches, p.GPUs)
+	case p.GPUs > mostStages:
+		return fmt.Errorf("gpus: a pipeline of %d stages is longer than any, want 2 to %d", p.GPUs, mostStages)
+	}
+	return nil
+}
+
+// The longest pipeline, and the most microbatches of a step, that are simulated.
+const (
+	mostStages       = 1 << 10
+	mostMicrobatches = 1 << 12
+)
+
 // A cutting is a program in the stages of a pipeline.
 type cutting struct {
 	prog  *aten.Program
-	at    []int32 // by call: its stage
-	maker []int32 // by value: the call that makes it, -1 for none
-	trans []bool  // by value: no parameter is behind it, so that a stage that needs it computes it itself
+	at    []int32  // by call: its stage
+	names []string // of the modules that stages begin with, the first's is empty
+	maker []int32  // by value: the call that makes it, -1 for none
+	trans []bool   // by value: no parameter is behind it, so that a stage that needs it computes it itself
 }
 
 // stage returns what one of the pipeline's GPUs runs: the calls of its modules, and what of other calls these need that
@@ -51,12 +88,14 @@ func (p Plan) stage(prog *aten.Program) (*aten.Program, error) {
 func (p Plan) cut(c *cutting) error {
 	prog := c.prog
 	var begins []int32
+	c.names = []string{""}
 	if p.Stages != "" {
 		for expr := range strings.SplitSeq(p.Stages, ",") {
 			whole := regexp.MustCompile(`\A(?:` + expr + `)\z`) // Check has seen it
+			name := ""
 			first := slices.IndexFunc(prog.Calls, func(call aten.Call) bool {
 				for s := call.Scope; s >= 0; s = prog.Scopes[s].Parent {
-					if prog.Scopes[s].Name != "" && whole.MatchString(prog.Scopes[s].Name) {
+					if name = prog.Scopes[s].Name; name != "" && whole.MatchString(name) {
 						return true
 					}
 				}
@@ -69,7 +108,7 @@ func (p Plan) cut(c *cutting) error {
 			if len(begins) > 0 && int32(first) <= begins[len(begins)-1] || first == 0 {
 				return noMatch("stages: %q begins no later than the stage before it", expr)
 			}
-			begins = append(begins, int32(first))
+			begins, c.names = append(begins, int32(first)), append(c.names, name)
 		}
 	} else {
 		marked := Repeated(prog)
@@ -86,7 +125,9 @@ func (p Plan) cut(c *cutting) error {
 				"begin stages by --stages", len(blocks), p.GPUs)
 		}
 		for k := 1; k < p.GPUs; k++ {
-			begins = append(begins, blocks[k*len(blocks)/p.GPUs])
+			first := blocks[k*len(blocks)/p.GPUs]
+			begins = append(begins, first)
+			c.names = append(c.names, prog.Scopes[within(prog, prog.Calls[first].Scope, marked)].Name)
 		}
 	}
 	c.at = make([]int32, len(prog.Calls))
@@ -168,7 +209,7 @@ func (c *cutting) take(k int32, in, out aten.ValueID, stages int) *aten.Program 
 		}
 	}
 	p.Values = slices.Clone(p.Values)
-	p.Received = in
+	p.Begins, p.Received = c.names[k], in
 	at := make([]int32, len(p.Calls))
 	p.Calls = nil
 	for i := range c.prog.Calls {
@@ -200,12 +241,4 @@ func (c *cutting) take(k int32, in, out aten.ValueID, stages int) *aten.Program 
 		}
 	}
 	return &p
-}
-
-// BeginsAt returns the module that a program's first call is in; "" is the model.
-func BeginsAt(prog *aten.Program) string {
-	if len(prog.Calls) == 0 {
-		return ""
-	}
-	return prog.Scopes[prog.Calls[0].Scope].Name
 }

@@ -1,0 +1,76 @@
+package estimate
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/parallel"
+)
+
+// options are how eager mode runs a step, and on which device.
+func (s *Step) options() (opts eager.Options, device gpu.Device) {
+	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record}
+	switch together := s.GPUs > 1 && !s.Infer; {
+	case together && s.Parallel == parallel.FSDP:
+		opts.Shards = shards(s.Plan)
+	case together && s.Parallel == parallel.PP:
+		opts.Pipeline = eager.Pipeline{
+			Stages: s.GPUs, Stage: s.Stage, Microbatches: cmp.Or(s.Microbatches, s.GPUs),
+			FillDrain: s.Schedule == parallel.FillDrain,
+		}
+	case together && s.Parallel != parallel.TP:
+		opts.Replicas = eager.Replicas{
+			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,
+		}
+	}
+	if device = s.GPU; s.GPU.ID == "" {
+		device = gpu.Default()
+	}
+	if s.Profile.BLASWorkspace > 0 {
+		device.BLASWorkspace = s.Profile.BLASWorkspace
+	}
+	opts.GPU = &device
+	return opts, device
+}
+
+// shards are the settings of FSDP2.
+func shards(p parallel.Plan) eager.Shards {
+	types := map[string]aten.DType{"fp32": aten.Float32, "bf16": aten.BFloat16, "fp16": aten.Float16}
+	return eager.Shards{
+		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice, Offload: p.Offload,
+		Param: types[p.ParamDType], Reduce: types[p.ReduceDType],
+	}
+}
+
+// A Stage is what one GPU of a pipeline takes. Sizes are bytes.
+type Stage struct {
+	Begins     string `json:"begins"` // the module that it begins with; "" for the first
+	Allocated  int64  `json:"allocated_bytes"`
+	Reserved   int64  `json:"reserved_bytes"`
+	Device     int64  `json:"device_bytes"`
+	UpperBound int64  `json:"upper_bound_bytes"`
+}
+
+// simulateStages simulates every stage of a pipeline, and answers with that which takes most.
+func (b *Bound) simulateStages(s Step) (*Simulation, error) {
+	var most *Simulation
+	var stages []Stage
+	for s.Stage = range s.GPUs {
+		sim, err := b.simulateRank(s)
+		if err != nil {
+			return nil, fmt.Errorf("stage %d: %w", s.Stage, err)
+		}
+		stages = append(stages, Stage{
+			Begins: sim.prog.Begins, Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
+			Device: sim.Peak.Device, UpperBound: sim.Peak.UpperBound,
+		})
+		if most == nil || sim.Replay.OOM != nil && most.Replay.OOM == nil || sim.Peak.Device > most.Peak.Device {
+			most = sim
+		}
+	}
+	most.Stages = stages
+	return most, nil
+}
