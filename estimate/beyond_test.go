@@ -215,7 +215,8 @@ func TestParallelAsRecorded(t *testing.T) {
 	}{
 		{"resnet50", parallel.DDP, 32, eager.FP32}, {"convnext_tiny", parallel.FSDP, 16, eager.FP32},
 		{"convnext_tiny", parallel.ZeRO1, 16, eager.FP32},
-		{"bert_base", parallel.TP, 32, eager.FP32}, {"llama_160m", parallel.TP, 8, eager.BF16}, {"vit_b_16", parallel.TP, 32, eager.FP32},
+		{"bert_base", parallel.TP, 32, eager.FP32}, {"llama_160m", parallel.TP, 8, eager.BF16},
+		{"vit_b_16", parallel.TP, 32, eager.FP32},
 	} {
 		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.model+"-"+c.scheme+".mrec"), Options{Name: c.model})
 		if err != nil {

@@ -23,7 +23,8 @@ func (s *Step) options() (opts eager.Options, device gpu.Device) {
 		}
 	case together && s.Parallel != parallel.TP:
 		opts.Replicas = eager.Replicas{
-			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Partition: s.Parallel == parallel.ZeRO1, Late: s.late,
+			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Late: s.late || s.Static,
+			Partition: s.Parallel == parallel.ZeRO1,
 		}
 	}
 	if device = s.GPU; s.GPU.ID == "" {
@@ -34,6 +35,17 @@ func (s *Step) options() (opts eager.Options, device gpu.Device) {
 	}
 	opts.GPU = &device
 	return opts, device
+}
+
+// ncclOf is what NCCL takes on the device of the rank that takes most.
+func ncclOf(p parallel.Plan) int64 {
+	switch p.Parallel {
+	case parallel.TP:
+		return gpu.NCCLTensor
+	case parallel.PP:
+		return gpu.NCCLPipeline
+	}
+	return gpu.NCCL
 }
 
 // shards are the settings of FSDP2.

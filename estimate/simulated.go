@@ -168,8 +168,8 @@ func (r *Report) planned(sim *Simulation) {
 		if stage.Begins != "" {
 			from = fmt.Sprintf("module %q", stage.Begins)
 		}
-		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("stage %d of the pipeline, from %s on, takes %s on the device, of which "+
-			"%s are allocated", i+1, from, mib(stage.Device), mib(stage.Allocated))})
+		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("stage %d of the pipeline, from %s on, takes %s on the device, of "+
+			"which %s are allocated", i+1, from, mib(stage.Device), mib(stage.Allocated))})
 	}
 	if c := sim.Compiled; c != nil {
 		r.Notes = append(r.Notes, Note{Info,

@@ -298,7 +298,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 		sim.Unknown += n
 	}
 	if s.GPUs > 1 && !s.Infer {
-		sim.NCCL = cmp.Or(s.NCCL, gpu.NCCL)
+		sim.NCCL = cmp.Or(s.NCCL, ncclOf(s.Plan))
 		sim.Context += sim.NCCL
 	}
 	if s.Profile.Context > 0 {

@@ -39,7 +39,9 @@ type Value struct {
 	Full   bool   // it stays in float32 in a model of 16 bits
 	Stored string // of a linear layer's weight: how bitsandbytes stores it, one of Stored; "" is as it is
 
-	Whole []int64 // of a parameter that is a DTensor: the shape of all ranks' parts together, Shape is this rank's; nil elsewhere
+	// Whole is, of a parameter that is a DTensor, the shape of all ranks' parts together, of which Shape is this rank's;
+	// nil elsewhere.
+	Whole []int64
 }
 
 // The ways in which bitsandbytes stores weights.

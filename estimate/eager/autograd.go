@@ -56,6 +56,7 @@ func (r *run) runBackward(loss *tensor) {
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
 	r.backwardFrom(loss, ones)
 	r.reduceDelayed()
+	r.dropOld()
 	r.endBackward()
 	r.release(ones)
 }

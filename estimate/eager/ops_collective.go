@@ -9,14 +9,16 @@ import (
 // (torch/csrc/distributed/c10d/Functional.cpp), and DTensor's redistribute around them
 // (torch/distributed/tensor/_api.py, _redistribute.py).
 var collectiveOps = []op{
-	{"all_reduce", castNone, func(r *run, _ *aten.Call, in []*tensor) []*tensor { // a partial sum becomes whole
+	{"all_reduce", castNone, func(r *run, _ *aten.Call, in []*tensor) []*tensor {
+		// a partial sum becomes whole
 		out := r.emptyLike(in[0], in[0].dtype)
 		if r.needsGrad(in[0]) {
 			r.record("_ToTorchTensor", one(out), in, nil, passOn)
 		}
 		return one(out)
 	}},
-	{"all_reduce_backward", castNone, func(r *run, _ *aten.Call, in []*tensor) []*tensor { // DTensor.from_local of what is the same on all
+	{"all_reduce_backward", castNone, func(r *run, _ *aten.Call, in []*tensor) []*tensor {
+		// DTensor.from_local of what is the same on all ranks: of its gradient each has a part of the sum
 		out := r.look(in[0], in[0].layout)
 		if r.needsGrad(in[0]) {
 			r.record("_FromTorchTensor", one(out), in, nil, func(r *run, _ *node, g []*tensor) []*tensor {

@@ -137,7 +137,8 @@ func (r *run) cut(old *tensor) *shardParam {
 	}
 	each := (rows + int64(s.World) - 1) / int64(s.World)
 	mine := min(max(rows-int64(s.Rank)*each, 0), each)
-	p := &shardParam{own: each * rest, stored: old.dtype, cast: s.Param != aten.Undefined && old.dtype.IsFloat() && s.Param != old.dtype}
+	p := &shardParam{own: each * rest, stored: old.dtype}
+	p.cast = s.Param != aten.Undefined && old.dtype.IsFloat() && s.Param != old.dtype
 	st := r.alloc(aten.BytesOf(p.own, old.dtype), timeline.Parameter)
 	st.state = true
 	if s.Offload {

@@ -50,16 +50,20 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 				" follows its sources, 0.49, and was not measured; peft casts what is not stored so to float32")
 		}
 	}
-	if p.GPUs > 1 && p.Parallel != PP {
+	if p.GPUs > 1 && p.Parallel != PP && p.Parallel != TP {
 		info = append(info, "the figures are those of rank 0, and the batch is one rank's")
 	}
 	switch {
 	case p.GPUs < 2:
 	case p.Parallel == PP:
-		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d, and the batch is that of "+
-			"one of its %d microbatches", p.Stage+1, p.GPUs, cmp.Or(p.Microbatches, p.GPUs)))
+		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d, and the batch is "+
+			"that of one of its %d microbatches", p.Stage+1, p.GPUs, cmp.Or(p.Microbatches, p.GPUs)))
 	case p.Parallel == TP:
-		info = append(info, splitNote(prog, p.GPUs))
+		info = append(info, splitNote(prog, p.GPUs), "the batch is that of all GPUs together, which each of them has "+
+			"whole; of NCCL's memory the first GPU has 256 MiB less")
+	case p.Static && p.Parallel != FSDP:
+		info = append(info, "with a static graph DDP's old bucket is taken to be there in the third forward pass, as it was in "+
+			"nine of ten measured ranks")
 	case p.Parallel != FSDP:
 		info = append(info, "whether DDP's first bucket is still there in the second forward pass is a race: "+
 			"the prediction has it gone, the upper bound has it")

@@ -80,7 +80,7 @@ func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(
 
 // Plain reports whether the program stays as it is.
 func (p Plan) Plain() bool {
-	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP && p.Parallel != TP && p.Parallel != PP
+	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && !p.Divides()
 }
 
 // Check says whether the regular expressions are such.
@@ -110,7 +110,8 @@ func (p Plan) Check() error {
 	if p.Compile && (p.GPUs > 1 || p.Checkpoint != "") {
 		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
 	}
-	sharding := p.Shard != "" && p.Parallel != TP || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
+	sharding := p.Shard != "" && p.Parallel != TP || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" ||
+		p.MetaDevice || p.Offload
 	switch {
 	case p.Parallel == TP && p.LoRA != "":
 		return errors.New("lora: how tensor parallelism splits adapters is not simulated")
@@ -306,5 +307,8 @@ func spansOf(prog *aten.Program, marked []bool) (spans []aten.Span) {
 	return spans
 }
 
+// Divides reports whether a rank has a part of the model alone.
+func (p Plan) Divides() bool { return p.Parallel == FSDP || p.Parallel == TP || p.Parallel == PP }
+
 // Races reports whether what a rank takes hangs on when NCCL lets go of DDP's buckets.
-func (p Plan) Races() bool { return p.Parallel == "" || p.Parallel == DDP || p.Parallel == ZeRO1 }
+func (p Plan) Races() bool { return !p.Divides() && !p.Static }

@@ -9,8 +9,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// blocks is a model of so many blocks, each x + down(gelu(up(x))), behind an embedding of positions that no parameter is
-// behind.
+// blocks is a model of so many blocks, each x + down(gelu(up(x))), beside positions that no parameter
+// is behind.
 func blocks(n int) *aten.Program {
 	p := &aten.Program{Scopes: []aten.Scope{{Parent: -1}}, Layers: []string{""}}
 	value := func(kind aten.ValueKind, name string, shape ...int64) aten.ValueID {
@@ -33,12 +33,15 @@ func blocks(n int) *aten.Program {
 		name := fmt.Sprintf("h.%d", i)
 		p.Scopes = append(p.Scopes, aten.Scope{Name: name})
 		block := int32(len(p.Scopes) - 1)
-		p.Scopes = append(p.Scopes, aten.Scope{Name: name + ".up", Parent: block}, aten.Scope{Name: name + ".down", Parent: block})
-		up := call("linear", block+1, x, value(aten.Parameter, name+".up.weight", 16, 8), value(aten.Parameter, name+".up.bias", 16))
+		p.Scopes = append(p.Scopes, aten.Scope{Name: name + ".up", Parent: block},
+			aten.Scope{Name: name + ".down", Parent: block})
+		up := call("linear", block+1, x, value(aten.Parameter, name+".up.weight", 16, 8),
+			value(aten.Parameter, name+".up.bias", 16))
 		p.Values[up].Shape = []int64{2, 16}
 		wide := call("gelu", block, up)
 		p.Values[wide].Shape = []int64{2, 16}
-		down := call("linear", block+2, wide, value(aten.Parameter, name+".down.weight", 8, 16), value(aten.Parameter, name+".down.bias", 8))
+		down := call("linear", block+2, wide, value(aten.Parameter, name+".down.weight", 8, 16),
+			value(aten.Parameter, name+".down.bias", 8))
 		x = call("add", block, x, down)
 		x = call("mul", block, x, positions)
 	}

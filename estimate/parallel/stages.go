@@ -40,7 +40,8 @@ func (p Plan) checkPipeline() error {
 	case p.Microbatches < 0 || p.Microbatches > mostMicrobatches:
 		return fmt.Errorf("microbatches: %d is not a number of them, want 1 to %d", p.Microbatches, mostMicrobatches)
 	case p.Schedule != FillDrain && p.Microbatches != 0 && p.Microbatches < p.GPUs:
-		return fmt.Errorf("microbatches: %d are fewer than the %d stages, which schedule 1f1b does not take", p.Microbatches, p.GPUs)
+		return fmt.Errorf("microbatches: %d are fewer than the %d stages, which schedule 1f1b does not take",
+			p.Microbatches, p.GPUs)
 	case p.GPUs > mostStages:
 		return fmt.Errorf("gpus: a pipeline of %d stages is longer than any, want 2 to %d", p.GPUs, mostStages)
 	}

@@ -10,23 +10,24 @@ import (
 
 // Operators that split adds to a program; eager has their rows.
 const (
-	enterSplit = "all_reduce_backward" // a layer's input is the same on every rank; of its gradient each rank has a part of the sum
+	enterSplit = "all_reduce_backward" // the same on every rank; of its gradient each rank has a part of the sum
 	leaveSplit = "all_reduce"          // of a layer's result each rank has a part of the sum
 )
 
-// A splitting is torch.distributed.tensor.parallel.parallelize_module over some modules of a program, as PyTorch's
-// tutorial of tensor parallelism has it: ColwiseParallel for the linear layers whose input is whole, RowwiseParallel for
-// those that read what the former made. What lies between is divided along a dimension.
+// A splitting is torch.distributed.tensor.parallel.parallelize_module over some modules of a program, as
+// PyTorch's tutorial of tensor parallelism has it: ColwiseParallel for the linear layers whose input is whole,
+// RowwiseParallel for those that read what the former made. What lies between is divided along a dimension.
 type splitting struct {
-	prog    *aten.Program
-	ranks   int64
-	within  []bool            // by scope: modules that are split
-	columns map[int32]bool    // by call: linear layers whose weight is divided along its rows, the features of their result
-	along   []int             // by value: the dimension that it is divided along, one more than that; 0 is whole
-	made    map[int32]bool    // calls that are split: ...
-	from    [][]int32         // by value: the calls of columns behind it
-	rows    map[int32]bool    // by call: linear layers whose weight is divided along its columns, the features of their input
-	local   map[int32][]int64 // by call: the Args.Shape that a rank's part has
+	prog   *aten.Program
+	ranks  int64
+	within []bool // by scope: modules that are split
+
+	// By call: linear layers whose weight is divided along its rows, the features of their result, and those of which it
+	// is divided along its columns, the features of their input.
+	columns, rows map[int32]bool
+	along         []int             // by value: the dimension that it is divided along plus one; 0 is whole
+	from          [][]int32         // by value: the calls of columns behind it
+	local         map[int32][]int64 // by call: the Args.Shape that a rank's part has
 }
 
 // split divides the linear layers of the model's blocks over the ranks.
@@ -50,7 +51,8 @@ func (p Plan) split(prog *aten.Program) error {
 	for s.propagate() { // until every layer that is divided ends in one that puts the parts together
 	}
 	if len(s.rows) == 0 {
-		return noMatch("parallel: no linear layer can be divided along its columns and have its result read along the rows of another")
+		return noMatch("parallel: no linear layer can be divided along its columns and have its result read along the " +
+			"rows of another")
 	}
 	s.apply()
 	return nil
@@ -66,8 +68,8 @@ func (s *splitting) isLinear(i int32) bool {
 	return w.Kind == aten.Parameter && len(w.Shape) == 2 && strings.HasSuffix(w.Name, ".weight")
 }
 
-// propagate says of every value how it is divided, given which layers are. Layers whose result comes to an operator that
-// needs all of it are whole after all; it reports whether there were some.
+// propagate says of every value how it is divided, given which layers are. Layers whose result comes to an operator
+// that needs all of it are whole after all; it reports whether there were some.
 func (s *splitting) propagate() (again bool) {
 	p := s.prog
 	s.along, s.from = make([]int, len(p.Values)), make([][]int32, len(p.Values))
@@ -321,6 +323,6 @@ func splitNote(prog *aten.Program, ranks int) string {
 			rows++
 		}
 	}
-	return fmt.Sprintf("parallelize_module divides %d linear layers along their columns and %d along their rows over %d GPUs; "+
-		"embeddings, norms and all else are whole on each", columns, rows, ranks)
+	return fmt.Sprintf("parallelize_module divides %d linear layers along their columns and %d along their rows over %d "+
+		"GPUs; embeddings, norms and all else are whole on each", columns, rows, ranks)
 }
