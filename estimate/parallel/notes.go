@@ -62,8 +62,8 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 		info = append(info, splitNote(prog, p.GPUs), "the batch is that of all GPUs together, which each of them has "+
 			"whole; of NCCL's memory the first GPU has 256 MiB less")
 	case p.Static && p.Parallel != FSDP:
-		info = append(info, "with a static graph DDP's old bucket is taken to be there in the third forward pass, as it was in "+
-			"nine of ten measured ranks")
+		info = append(info, "with a static graph DDP's old bucket is taken to be there in the third forward pass, as it was "+
+			"in nine of ten measured ranks")
 	case p.Parallel != FSDP:
 		info = append(info, "whether DDP's first bucket is still there in the second forward pass is a race: "+
 			"the prediction has it gone, the upper bound has it")
