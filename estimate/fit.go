@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,6 +70,12 @@ func (f *Fitting) Largest(c Confidence) int64 {
 		return f.Likely
 	}
 	return f.Safe
+}
+
+// Tried returns what a batch that was tried takes, for 0 what one sample does.
+func (f *Fitting) Tried(batch int64) *Point {
+	at, _ := slices.BinarySearchFunc(f.Curve, max(batch, 1), func(p Point, b int64) int { return cmp.Compare(p.Batch, b) })
+	return &f.Curve[at]
 }
 
 // line returns the largest batch of at most so much memory if sizes lie on the straight line through two points: any

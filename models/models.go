@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-//go:embed graphs/*.onnx.zst
+//go:embed graphs/*.onnx.zst open/*.onnx.zst
 var graphs embed.FS
 
 // Forms lists the ways of exporting a model, the one that a bare name stands for
@@ -40,6 +40,7 @@ type Model struct {
 	Forms   []string `json:"forms"`   // the forms it comes in, the default one first
 
 	traced bool // only the forms that were traced take other sizes: in the others they are constants
+	apart  bool // no form does, but the graph that OpenSized returns
 }
 
 // ErrUnknown is what Open and Info return, wrapped, for a name that is not
@@ -82,7 +83,7 @@ func Info(name string) (Model, error) {
 					m.Forms = append(m.Forms, form)
 				}
 			}
-			if m.traced && strings.HasPrefix(form, "dynamo") {
+			if m.traced && strings.HasPrefix(form, "dynamo") || m.apart && form != "" {
 				m.Sizes = nil
 			}
 			return m, nil
@@ -105,7 +106,25 @@ func Open(name string) ([]byte, error) {
 	if !slices.Contains(m.Forms, form) {
 		return nil, fmt.Errorf("%s has no form %q, it has %s", base, form, strings.Join(m.Forms, ", "))
 	}
-	packed, err := graphs.ReadFile(file(base, form))
+	return unpack(name, file(base, form))
+}
+
+// OpenSized is Open for a model that shall take other Sizes. Where these are constants in all forms, it is an export as
+// dynamo-train is, with the dimension open.
+func OpenSized(name string) ([]byte, error) {
+	m, err := Info(name)
+	if err != nil || !m.apart || len(m.Sizes) == 0 {
+		return Open(name)
+	}
+	return unpack(name, "open/"+m.Name+".onnx.zst")
+}
+
+// SizedApart reports whether other sizes take another graph than the model's own.
+func (m *Model) SizedApart() bool { return m.apart }
+
+// unpack returns the content of an embedded file.
+func unpack(name, path string) ([]byte, error) {
+	packed, err := graphs.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("built-in model %s: %w", name, err)
 	}

@@ -35,8 +35,14 @@ func TestEveryModelOpensInEveryForm(t *testing.T) {
 			}
 			opened++
 		}
+		if m.SizedApart() {
+			if data, err := OpenSized(name); err != nil || len(data) < 1000 || data[0] != 0x08 {
+				t.Errorf("%s at other sizes: %d bytes, %v", name, len(data), err)
+			}
+			opened++
+		}
 	}
-	files, err := fs.Glob(graphs, "graphs/*")
+	files, err := fs.Glob(graphs, "*/*")
 	if err != nil || len(files) != opened {
 		t.Errorf("%d files are embedded, %d are reachable: %v", len(files), opened, err)
 	}
@@ -45,7 +51,7 @@ func TestEveryModelOpensInEveryForm(t *testing.T) {
 // The embedded graphs are most of the program's size; this keeps them small.
 func TestEmbeddedSize(t *testing.T) {
 	var total int64
-	files, err := fs.Glob(graphs, "graphs/*")
+	files, err := fs.Glob(graphs, "*/*")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,9 @@ const (
 	tokens4  = "int64 [batch, 512]"
 )
 
+// sequence is the name of a text's length: TestOtherSequences.
+var sequence = []string{"sequence"}
+
 // image are the names of the last dimensions of images, whose sizes a convolutional network without fixed positions
 // leaves open: TestOtherSizes.
 var image = []string{"height", "width"}
@@ -28,24 +31,27 @@ var image = []string{"height", "width"}
 // table names every built-in model. Forms is filled in from the embedded files.
 var table = []Model{
 	{Name: "alexnet", Source: torchvision + "alexnet()", Licence: bsd, Input: image224},
-	{Name: "bert_base", Source: transformers + "BertForMaskedLM(BertConfig())", Licence: apache, Input: tokens},
+	{Name: "bert_base", Source: transformers + "BertForMaskedLM(BertConfig())", Licence: apache, Input: tokens,
+		Sizes: sequence, traced: true},
 	{Name: "conv_example", Source: "the worked example of Pytorch-Memory-Utils' modelsize_estimate: three convolutions, " +
 		"two in-place ReLUs, a pool", Licence: apache, Input: "float32 [1, 3, 682, 700]"},
 	{Name: "convnext_tiny", Source: torchvision + "convnext_tiny()", Licence: bsd, Input: image224, Sizes: image},
 	{Name: "densenet121", Source: torchvision + "densenet121()", Licence: bsd, Input: image224, Sizes: image},
 	{Name: "distilbert", Source: transformers + "DistilBertForMaskedLM(DistilBertConfig())", Licence: apache,
-		Input: tokens},
+		Input: tokens, Sizes: sequence, traced: true},
 	{Name: "dlrm", Source: torch + "a small recommendation model: 26 embedding tables, two towers, pairwise interaction",
 		Licence: bsd, Input: "float32 [batch, 39]"},
 	{Name: "efficientnet_b0", Source: torchvision + "efficientnet_b0()", Licence: bsd, Input: image224, Sizes: image},
 	{Name: "fcn_resnet50", Source: torchvision + "fcn_resnet50()", Licence: bsd, Input: image256, Sizes: image,
 		traced: true},
-	{Name: "gpt2", Source: transformers + "GPT2LMHeadModel(GPT2Config())", Licence: apache, Input: tokens4},
+	{Name: "gpt2", Source: transformers + "GPT2LMHeadModel(GPT2Config())", Licence: apache, Input: tokens4,
+		Sizes: sequence, apart: true},
 	{Name: "inception_v3", Source: torchvision + "inception_v3(aux_logits=False)", Licence: bsd,
 		Input: "float32 [batch, 3, 299, 299]", Sizes: image},
 	{Name: "llama_160m", Source: transformers + "LlamaForCausalLM of 12 layers, hidden size 768", Licence: apache,
-		Input: tokens4},
-	{Name: "lstm_lm", Source: torch + "a language model of two LSTM layers, hidden size 650", Licence: bsd, Input: tokens},
+		Input: tokens4, Sizes: sequence, apart: true},
+	{Name: "lstm_lm", Source: torch + "a language model of two LSTM layers, hidden size 650", Licence: bsd, Input: tokens,
+		Sizes: sequence, traced: true},
 	{Name: "mixer_b16", Source: timm + "mixer_b16_224", Licence: apache, Input: image224},
 	{Name: "mlp", Source: torch + "six layers of Linear(4096), GELU and Dropout", Licence: bsd,
 		Input: "float32 [batch, 4096]"},
@@ -66,10 +72,11 @@ var table = []Model{
 	{Name: "squeezenet1_1", Source: torchvision + "squeezenet1_1()", Licence: bsd, Input: image224, Sizes: image},
 	{Name: "swin_t", Source: torchvision + "swin_t()", Licence: bsd, Input: image224},
 	{Name: "t5_small", Source: transformers + "T5ForConditionalGeneration of 6 layers, hidden size 512", Licence: apache,
-		Input: tokens},
+		Input: tokens, Sizes: sequence, traced: true},
 	{Name: "torch_encoder", Source: torch + "nn.TransformerEncoder of 6 layers over an embedding", Licence: bsd,
 		Input: tokens},
-	{Name: "unet", Source: torch + "a U-Net of width 64, 3 channels in, 2 classes out", Licence: bsd, Input: image256},
+	{Name: "unet", Source: torch + "a U-Net of width 64, 3 channels in, 2 classes out", Licence: bsd, Input: image256,
+		Sizes: image},
 	{Name: "vgg16", Source: torchvision + "vgg16()", Licence: bsd, Input: image224},
 	{Name: "vgg19_features", Source: torchvision + "vgg19().features", Licence: bsd, Input: image224, Sizes: image},
 	{Name: "vit_b_16", Source: torchvision + "vit_b_16()", Licence: bsd, Input: image224},

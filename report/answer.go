@@ -146,7 +146,7 @@ func (a *Answer) figures(s *screen) {
 		least, likely, safe = "at least ", "if only what is modelled counts", "if only what is modelled counts"
 	}
 	if a.Report.OOM != nil { // the figures are not those of the moment that the lines above are about
-		s.line("had it the memory, it would take")
+		s.line("with enough memory it would take")
 	}
 	for _, f := range []struct {
 		what  string
@@ -357,9 +357,8 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		before := len(s.lines)
 		s.text("warning", text)
 		if len(s.lines)-before > left {
-			s.lines = s.lines[:before+left]
-			last := &s.lines[before+left-1]
-			*last = strings.TrimRight(s.cut(*last, s.Width-4), " ") + " ..."
+			s.lines = s.lines[:before]
+			s.beginning(text, left)
 			cut = true
 		}
 		room -= len(s.lines) - before
@@ -368,4 +367,24 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		s.text("notes", strconv.Itoa(others)+" more with --full")
 	}
 	return cut
+}
+
+// beginning writes as many whole sentences of a warning as there are lines for, or as much of the first one.
+func (s *screen) beginning(text string, lines int) {
+	before := len(s.lines)
+	for end := len(text); ; {
+		end = strings.LastIndex(text[:end], ". ")
+		if end < 0 {
+			break
+		}
+		s.text("warning", text[:end+1])
+		if len(s.lines)-before <= lines {
+			return
+		}
+		s.lines = s.lines[:before]
+	}
+	s.text("warning", text)
+	s.lines = s.lines[:before+lines]
+	last := &s.lines[before+lines-1]
+	*last = strings.TrimRight(s.cut(*last, s.Width-4), " ") + " ..."
 }

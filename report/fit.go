@@ -3,6 +3,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 
@@ -35,16 +36,8 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 	if !exact {
 		g.Columns[6].Title = "peak in"
 	}
-	for _, p := range f.Curve {
-		fits := "no"
-		switch {
-		case p.Safe:
-			fits = "safe"
-		case p.Device > 0 && p.Likely <= f.Memory:
-			fits = "likely"
-		case p.Fits:
-			fits = "yes"
-		}
+	for i := range f.Curve {
+		p := &f.Curve[i]
 		batch := Count(p.Batch)
 		if exact {
 			batch = size(p.Batch)
@@ -53,37 +46,117 @@ func FitCurve(f *estimate.Fitting, exact bool) *Grid {
 		if exact {
 			row = append(row, size(p.UpperBound))
 		}
-		g.Rows = append(g.Rows, append(row, p.Phase, fits))
+		g.Rows = append(g.Rows, append(row, p.Phase, fitWord(f, p)))
 	}
 	return g
 }
 
-// FitSentences say which batch fits, the one with the confidence that was asked for first.
+// fitWord says with what confidence a batch fits.
+func fitWord(f *estimate.Fitting, p *estimate.Point) string {
+	switch {
+	case p.Safe:
+		return "safe"
+	case p.Device > 0 && p.Likely <= f.Memory:
+		return "likely"
+	case p.Fits:
+		return "yes"
+	}
+	return "no"
+}
+
+// doubled is how many of the batches that were doubled a short curve has.
+const doubled = 4
+
+// ShortFit returns what a screen has room for of a curve: the last doubled batches that fit, and both sides of where
+// what fits changes.
+func ShortFit(f *estimate.Fitting) *estimate.Fitting {
+	if len(f.Curve) <= 2*doubled {
+		return f
+	}
+	short, powers := *f, 0
+	short.Curve = nil
+	for i := len(f.Curve) - 1; i >= 0; i-- {
+		p := &f.Curve[i]
+		other := func(k int) bool {
+			return k >= 0 && k < len(f.Curve) && fitWord(f, &f.Curve[k]) != fitWord(f, p)
+		}
+		keep := other(i-1) || other(i+1)
+		if !keep && p.Fits && p.Batch&(p.Batch-1) == 0 && powers < doubled {
+			powers++
+			keep = true
+		}
+		if keep {
+			short.Curve = append(short.Curve, *p)
+		}
+	}
+	slices.Reverse(short.Curve)
+	return &short
+}
+
+// FitSentences say which batch fits, the one with the confidence that was asked for first, then the surest.
 func FitSentences(f *estimate.Fitting, sure estimate.Confidence) []string {
 	where := Size(f.Memory)
 	if f.GPU != "" {
 		where += " of " + f.GPU
 	}
 	out := []string{fmt.Sprintf("%s, %s", Show(f.Model, nameWidth), Setting(f.Settings))}
-	order := []estimate.Confidence{sure}
-	for _, c := range estimate.Confidences() {
-		if c != sure {
-			order = append(order, c)
-		}
-	}
-	for _, c := range order {
+	for _, c := range surest(sure) {
 		out = append(out, fitSentence(f, c, where))
 	}
 	return out
 }
 
+// FitScreen writes what a terminal shows of the sentences: a line for each confidence, the one that was asked for
+// first.
+func FitScreen(w io.Writer, f *estimate.Fitting, sure estimate.Confidence, look Look) {
+	look.Width = cmp.Or(look.Width, 80)
+	s := screen{Look: look}
+	run, unit, where := f.Settings, largeUnit(f.Memory), "given"
+	if f.GPU != "" {
+		run.GPU, where = "", "of "+f.GPU // which has a line of its own
+	}
+	s.text("", s.bold(Show(f.Model, nameWidth))+": "+Setting(run))
+	s.line("")
+	row := func(what, word, colour string, bytes int64, about string) {
+		s.line(fmt.Sprintf("%-9s  %s  %6s %s  %s", what, s.paint(colour, fmt.Sprintf("%-13s", word)), unit.format(bytes),
+			unit.name, about))
+	}
+	row("memory", "", "", f.Memory, where)
+	for _, c := range surest(sure) {
+		about := "what is simulated"
+		switch c {
+		case estimate.Likely:
+			about = "one run in twenty takes more"
+		case estimate.Safe:
+			about = "fewer than two runs in a hundred take more"
+		}
+		batch, word, colour := f.Largest(c), "batch "+Count(f.Largest(c)), "1;32"
+		if batch == 0 {
+			word, colour = "no batch", "31"
+			about = "for one sample"
+		}
+		row(string(c), word, colour, f.Tried(batch).At(c), about)
+	}
+	for _, l := range s.lines {
+		fmt.Fprintln(w, l)
+	}
+}
+
+// surest returns the confidences: the one that was asked for, then the others, the surest first.
+func surest(sure estimate.Confidence) []estimate.Confidence {
+	order := []estimate.Confidence{sure}
+	for _, c := range slices.Backward(estimate.Confidences()) {
+		if c != sure {
+			order = append(order, c)
+		}
+	}
+	return order
+}
+
 // fitSentence says which batch fits with a confidence.
 func fitSentence(f *estimate.Fitting, c estimate.Confidence, where string) string {
 	batch := f.Largest(c)
-	at, _ := slices.BinarySearchFunc(f.Curve, max(batch, 1), func(p estimate.Point, b int64) int {
-		return cmp.Compare(p.Batch, b)
-	})
-	takes := Size(f.Curve[at].At(c))
+	takes := Size(f.Tried(batch).At(c))
 	switch {
 	case c == estimate.Predicted && batch == 0:
 		return fmt.Sprintf("not even one sample fits %s: it takes %s", where, takes)

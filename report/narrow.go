@@ -267,7 +267,7 @@ func Fold(text string, width int) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		body := strings.TrimSuffix(line, "\n")
-		if utf8.RuneCountInString(body) <= width {
+		if visible(body) <= width {
 			b.WriteString(line)
 			continue
 		}

@@ -207,8 +207,8 @@ func WhatIf(r *estimate.Report) *Grid {
 		largest = max(largest, v.Device)
 	}
 	unit := largeUnit(largest)
-	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated", Right: true, Spare: 2},
-		{Title: "reserved", Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true},
+	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated, " + unit.name, Right: true, Spare: 2},
+		{Title: "reserved, " + unit.name, Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true},
 		{Title: "change", Right: true}, {Title: ""}}}
 	g.Rows = append(g.Rows, []string{"as it is", unit.format(r.Peak.Allocated), unit.format(r.Peak.Reserved),
 		unit.format(r.Peak.Device), "", ""})

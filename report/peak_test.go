@@ -161,7 +161,7 @@ func TestStatisticsAsJSON(t *testing.T) {
 func TestFitSentences(t *testing.T) {
 	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Likely: 5, Safe: 4,
 		Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
-	for i := range 8 {
+	for i := range 9 {
 		n := int64(i + 1)
 		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, Likely: n<<30 + 1<<20, SafeBytes: (n + 1) << 30,
 			Fits: n <= 6, Safe: n <= 4})
@@ -169,12 +169,37 @@ func TestFitSentences(t *testing.T) {
 	got := strings.Join(FitSentences(f, estimate.Safe), "\n")
 	want := `m, inference in bf16
 batch 4 is safe: fewer than two runs in a hundred take more than 5.00 GiB
-batch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB
-batch 5 likely fits: one run in twenty takes more than 5.00 GiB`
+batch 5 likely fits: one run in twenty takes more than 5.00 GiB
+batch 6 is the largest that fits 10.00 GiB: it takes 6.00 GiB`
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+	screen := func() string {
+		var b strings.Builder
+		FitScreen(&b, f, estimate.Safe, Look{})
+		return b.String()
+	}
+	want = `m: inference in bf16
+
+memory                     10.00 GiB  given
+safe       batch 4          5.00 GiB  fewer than two runs in a hundred take more
+likely     batch 5          5.00 GiB  one run in twenty takes more
+predicted  batch 6          6.00 GiB  what is simulated
+`
+	if got := screen(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	var batches []string
+	for _, row := range FitCurve(ShortFit(f), true).Rows {
+		batches = append(batches, row[0])
+	}
+	if got := strings.Join(batches, " "); got != "1 2 4 5" {
+		t.Errorf("a screen shows the batches %s", got)
+	}
 	f.Batch, f.Likely, f.Safe = 0, 0, 0
+	if got := screen(); !strings.Contains(got, "safe       no batch         2.00 GiB  for one sample\n") {
+		t.Error(got)
+	}
 	if got := FitSentences(f, estimate.Predicted)[1]; got != "not even one sample fits 10.00 GiB: it takes 1.00 GiB" {
 		t.Error(got)
 	}

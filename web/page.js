@@ -186,6 +186,7 @@
       ask();
     };
     $('builtin').addEventListener('change', builtin);
+    for (const b of document.querySelectorAll('#drop button')) b.addEventListener('click', () => { $('builtin').value = b.value; builtin(); });
     addEventListener('dragover', e => { e.preventDefault(); $('drop').classList.add('over'); });
     addEventListener('dragleave', () => $('drop').classList.remove('over'));
     addEventListener('drop', e => { e.preventDefault(); $('drop').classList.remove('over'); take(e.dataTransfer.files[0]); });

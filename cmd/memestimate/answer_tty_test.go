@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -36,8 +37,12 @@ func onTerminal(t *testing.T, rows, columns uint16, env []string, args ...string
 	return text
 }
 
-// uncoloured takes the colours out.
+// progressLine is what is shown while an answer takes long, and taken back.
+var progressLine = regexp.MustCompile("(\r[^\r]*\x1b\\[K)+")
+
+// uncoloured takes the colours out, and what is no longer there.
 func uncoloured(text string) string {
+	text = progressLine.ReplaceAllString(text, "")
 	var b strings.Builder
 	for part := range strings.SplitSeq(text, "\x1b[") {
 		if b.Len() > 0 || strings.HasPrefix(text, "\x1b[") {

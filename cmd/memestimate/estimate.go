@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
 )
@@ -151,6 +153,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 // read opens a model, and has onnx-go read it as well where that is asked for: the notes say what that came to. The
 // model's Close must be called.
 func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []estimate.Note, error) {
+	in.sized = s.resizes(in)
 	if !s.cross {
 		m, err := in.open(e)
 		return m, nil, err
@@ -171,6 +174,15 @@ func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []esti
 		return nil, nil, err
 	}
 	return m, notes, nil
+}
+
+// resizes reports whether --dim gives a built-in model another size than its own.
+func (s *settings) resizes(in source) bool {
+	if !in.builtIn() {
+		return false
+	}
+	info, err := models.Info(in.arg)
+	return err == nil && slices.ContainsFunc(info.Sizes, func(name string) bool { return s.dims[name] > 0 })
 }
 
 func count(n int, what string) string {

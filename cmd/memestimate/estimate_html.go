@@ -61,7 +61,7 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 			{Name: "Asked for then", Value: report.Size(o.Tried)},
 			{Name: "Allocated then", Value: report.Size(o.Allocated), About: "torch.cuda.memory_allocated()"},
 			{Name: "Reserved then", Value: report.Size(o.Reserved), About: "torch.cuda.memory_reserved()"},
-			{Name: "On the GPU, had it room", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
+			{Name: "On the GPU, with enough memory", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
 		}
 	}
 	least := ""

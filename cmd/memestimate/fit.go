@@ -21,6 +21,7 @@ type fitting struct {
 	settings settings
 	memory   limitValue
 	sure     confidenceFlag
+	look     look
 	out      output
 }
 
@@ -32,7 +33,7 @@ func fitCommand(e *env) *cobra.Command {
 		Short: "Find the largest batch that fits a GPU or a size",
 		Long: `Fit finds the largest batch whose training step, or inference, fits the memory of a GPU or a size.
 It doubles the batch until the run is too large and then halves the interval; every batch on the way
-is simulated anew, and the table shows them all.
+is simulated anew. The table shows them all, on a terminal those that matter unless --full is given.
 
 A recording holds one batch size: two of them give all others, and a third is held against what the
 two foretell.
@@ -71,6 +72,8 @@ Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 	cmd.Flags().Var(&f.memory, "memory",
 		"the memory that the process may take, such as 24GiB: of the --gpu where one is given")
 	f.sure.flags(cmd.Flags(), "which batch is the answer")
+	f.look.flags(cmd.Flags())
+	cmd.Flags().Lookup("full").Usage = "show every batch that was simulated on a terminal too"
 	f.out.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
@@ -191,14 +194,23 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 		r.Schema = fitForm
 		return encodeJSON(w, r)
 	}
-	curve := report.FitCurve(&r.Fitting, f.out.format == "csv")
+	shown, short := &r.Fitting, f.look.short(e, &f.out)
+	if short {
+		shown = report.ShortFit(shown)
+	}
+	curve := report.FitCurve(shown, f.out.format == "csv")
 	if f.out.format == "html" {
 		return f.html(w, r, curve)
 	}
 	if f.out.format == "csv" {
 		return curve.CSV(w)
 	}
-	for _, s := range report.FitSentences(&r.Fitting, f.sure.value()) {
+	sentences := report.FitSentences(&r.Fitting, f.sure.value())
+	if short {
+		report.FitScreen(w, &r.Fitting, f.sure.value(), f.look.of(e, &f.out))
+		sentences = nil
+	}
+	for _, s := range sentences {
 		if f.out.format == "markdown" {
 			s = "- `" + s + "`"
 		}
@@ -209,6 +221,9 @@ func (f *fitting) write(w io.Writer, e *env, r *fitAnswer) error {
 	fmt.Fprintln(w)
 	if err := f.out.grid(w, e, curve); err != nil {
 		return err
+	}
+	if more := len(r.Curve) - len(shown.Curve); more > 0 {
+		fmt.Fprintf(w, "(%d more batches were simulated: --full)\n", more)
 	}
 	if err := f.writeRooms(w, e, r); err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,10 +18,10 @@ func gpusCommand(e *env) *cobra.Command {
 		Use:   "gpus",
 		Short: "List the GPUs that are known by name",
 		Long: `List the GPUs that --gpu knows. As much of a name is enough as tells a GPU from the others, in any
-case: 4090, "A100 80G". Memory is what CUDA reports. The rules were measured on one GPU. For the
-others their memory, multiprocessors and compute capability are known, from which predictions are
-derived; those of some were judged on runs that others published. "memestimate devices" lists those
-of this machine.`,
+case: 4090, "A100 80G". Memory is what CUDA reports, CC the compute capability, SMs the
+multiprocessors. The rules were measured on one GPU. For the others these three are known, from which
+predictions are derived; those of some were judged on runs that others published. "memestimate
+devices" lists those of this machine.`,
 		Args: exactly(),
 		RunE: func(*cobra.Command, []string) error {
 			if err := o.check(); err != nil {
@@ -30,24 +31,34 @@ of this machine.`,
 				if o.format == "json" {
 					return writeGPUs(w)
 				}
-				g := &report.Grid{Columns: []report.Column{
-					{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability",
-						Right: true}, {Title: "multiprocessors", Right: true}, {Title: "basis"},
-				}}
-				for _, d := range gpu.Known() {
-					size := report.Size(d.Memory)
-					if o.format == "csv" {
-						size = strconv.FormatInt(d.Memory, 10)
-					}
-					g.Rows = append(g.Rows, []string{d.ID, d.Name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors),
-						d.Basis()})
-				}
-				return o.grid(w, e, g)
+				return o.grid(w, e, gpuGrid(o.format))
 			})
 		},
 	}
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
+}
+
+// gpuGrid has a line for each GPU. That of a terminal, of 80 characters, abbreviates what is the same everywhere.
+func gpuGrid(format string) *report.Grid {
+	g := &report.Grid{Columns: []report.Column{
+		{Title: "gpu"}, {Title: "name"}, {Title: "memory", Right: true}, {Title: "compute capability", Right: true},
+		{Title: "multiprocessors", Right: true}, {Title: "basis"},
+	}}
+	if format == "text" {
+		g.Columns[3].Title, g.Columns[4].Title = "CC", "SMs"
+	}
+	for _, d := range gpu.Known() {
+		size, name, basis := report.Size(d.Memory), d.Name, d.Basis()
+		switch format {
+		case "csv":
+			size = strconv.FormatInt(d.Memory, 10)
+		case "text":
+			name, basis = strings.TrimPrefix(name, "NVIDIA "), strings.TrimPrefix(basis, "judged on ")
+		}
+		g.Rows = append(g.Rows, []string{d.ID, name, size, d.Capability.String(), strconv.Itoa(d.Multiprocessors), basis})
+	}
+	return g
 }
 
 func writeGPUs(w io.Writer) error {

@@ -33,6 +33,8 @@ type source struct {
 
 	also io.Writer // gets what is read of a stream as well; nil where nobody does
 
+	sized bool // a built-in model gets other sizes than its own
+
 	others []string // further files: recordings of the same program at other batch sizes
 
 	all   string // the arguments as a hint repeats them, where MODEL is not the only one; "" where it is
@@ -86,7 +88,11 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 	case s.revision != "":
 		return s.openRevision()
 	case s.file == "":
-		data, err := models.Open(s.arg)
+		graph := models.Open
+		if s.sized {
+			graph = models.OpenSized
+		}
+		data, err := graph(s.arg)
 		if err != nil {
 			return nil, usagef("%w", err).withHint("%s", didYouMean(nearestForm(s.arg)))
 		}
@@ -96,6 +102,9 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 		}
 		info, err := models.Info(s.arg)
 		if err == nil {
+			if info.SizedApart() && !s.sized {
+				info.Sizes = nil
+			}
 			nameSizes(m, info.Sizes)
 		}
 		return m, err

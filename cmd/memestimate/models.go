@@ -36,8 +36,8 @@ width. NOTICE in the models folder has their licences in full.`,
 				if o.format == "json" {
 					return encodeJSON(w, modelList{modelsForm, list})
 				}
-				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim", Spare: 1},
-					{Title: "forms"}, {Title: "licence"}, {Title: "source"}}}
+				g := &report.Grid{Columns: []report.Column{{Title: "model"}, {Title: "input"}, {Title: "--dim"},
+					{Title: "forms", Spare: 1}, {Title: "licence", Spare: 3}, {Title: "source", Spare: 2}}}
 				for _, m := range list {
 					g.Rows = append(g.Rows, []string{m.Name, m.Input, strings.Join(m.Sizes, " "), strings.Join(m.Forms, " "),
 						m.Licence, m.Source})
