@@ -120,12 +120,8 @@ func (r *Repo) mergedTarget(p Pull, merge, side string, fetch bool) (string, err
 	if merge == p.Merge {
 		return r.bring(side, fetch)
 	}
-	target, err := r.target(p, fetch)
-	if err != nil {
-		return "", err
-	}
-	start, err := r.MergeBase(side, target, fetch)
-	if err == nil && start != side {
+	known, err := r.InTarget(p, side, fetch)
+	if err == nil && !known {
 		err = fmt.Errorf("what is checked out, %.12s, merges %.12s, which is no commit of the target %s", merge, side,
 			p.Target)
 	}
@@ -133,6 +129,17 @@ func (r *Repo) mergedTarget(p Pull, merge, side string, fetch bool) (string, err
 		return "", err
 	}
 	return r.bring(side, fetch)
+}
+
+// InTarget reports whether a commit is one of the branch that a pull request is to be merged into. With fetch, a
+// shallow clone is deepened until it is known.
+func (r *Repo) InTarget(p Pull, commit string, fetch bool) (bool, error) {
+	target, err := r.target(p, fetch)
+	if err != nil {
+		return false, err
+	}
+	common, err := r.MergeBase(commit, target, fetch)
+	return common == commit, err
 }
 
 // target returns the last commit of the branch that a pull request is to be merged into.

@@ -29,6 +29,7 @@ type baseline struct {
 	rev    string // as somebody named it; "" where the surroundings did
 	commit string
 	head   string // the commit that is checked, of a pull request the last one of its branch
+	pull   git.Pull
 	start  string // of the pull request; "" where there is none
 	own    bool   // it is the very commit that is checked out
 	files  map[string]git.File
@@ -51,10 +52,10 @@ func newBaseline(dir, rev string, job forge.Job, fetch bool) (*baseline, error) 
 		return nil, fail(exitInput, "the base that growth is measured from: HEAD: %w", err)
 	}
 	b.head = out
-	pull := git.Pull{Head: job.Head, Target: job.Target, Start: job.Start, Merge: job.Merge}
-	if job.Pull() && (pull.Target != "" || pull.Start != "" || pull.Merge != "") {
+	b.pull = git.Pull{Head: job.Head, Target: job.Target, Start: job.Start, Merge: job.Merge}
+	if job.Pull() && (job.Target != "" || job.Start != "" || job.Merge != "") {
 		var last string
-		if b.start, last, err = repo.PullBase(pull, fetch); err == nil {
+		if b.start, last, err = repo.PullBase(b.pull, fetch); err == nil {
 			b.head = last
 		}
 		if err != nil && rev == "" {
@@ -121,13 +122,15 @@ func (b *baseline) unsaid(job forge.Job, fetch bool) (string, error) {
 	return b.named(parents[0], fetch)
 }
 
-// believe refuses a base that a pull request gives itself in its budget file, unless what the request starts from has
-// that commit behind it: a pull request could name one of its own, or of another branch, that has grown already.
+// believe refuses a base that a pull request gives itself in its budget file, unless it is a commit of the branch that
+// the request is to be merged into: a pull request could name one of its own, or of another branch, that has grown
+// already.
 func (b *baseline) believe(f *budget.File, fetch bool) error {
 	if b.start == "" || b.commit == b.start {
 		return nil
 	}
-	was := *b
+	was := *b // as it would be if nothing were said
+	was.commit = b.start
 	var err error
 	if was.files, err = b.repo.Files(b.start); err != nil {
 		return fail(exitInput, "what the pull request starts from, %.12s: %w", b.start, err)
@@ -135,12 +138,12 @@ func (b *baseline) believe(f *budget.File, fetch bool) error {
 	if old, _ := was.budgetFile(f); old != nil && old.Base.Text == f.Base.Text {
 		return nil
 	}
-	common, err := b.repo.MergeBase(b.commit, b.start, fetch)
-	if err == nil && common == b.commit {
+	known, err := b.repo.InTarget(b.pull, b.commit, fetch)
+	if err == nil && known {
 		return nil
 	}
-	return fail(exitInput, "base %s: this pull request sets it, and it is not behind what the request starts from, %.12s",
-		quoteArg(f.Base.Text), b.start).withHint("where it is meant, merge the line of the budget file first, or give --base")
+	return fail(exitInput, "base %s: this pull request sets it, and it is no commit of %s", quoteArg(f.Base.Text),
+		quoteArg(b.pull.Target)).withHint("where it is meant, merge that line of the budget file first, or give --base")
 }
 
 // named returns the commit of this name, from origin where it is not here.
