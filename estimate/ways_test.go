@@ -168,3 +168,46 @@ func TestCheckpointSetsMeasured(t *testing.T) {
 		t.Errorf("%d of %d sets survived, %d with a block fewer did not", survived, len(measured.Cases), fewer)
 	}
 }
+
+// Under the same caps, sets that are safe survive, all of them without a retry, and reserve no more than was safe.
+func TestSafeCheckpointSetsMeasured(t *testing.T) {
+	file, err := os.ReadFile("testdata/beyond/checkpoint_sets_safe.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var measured struct {
+		Cases []struct {
+			Model   string
+			Batch   int64
+			Context int64
+			With    struct {
+				Survives bool
+				Reserved int64
+				Retries  int
+			}
+			Proposed struct {
+				Expression string `json:"checkpoint"`
+			}
+		}
+	}
+	if err := json.Unmarshal(file, &measured); err != nil {
+		t.Fatal(err)
+	}
+	if len(measured.Cases) != 6 {
+		t.Errorf("%d cases, want 6", len(measured.Cases))
+	}
+	for _, c := range measured.Cases {
+		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: c.Proposed.Expression}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.With.Survives || c.With.Retries != 0 || c.With.Reserved+c.Context > sim.Peak.Safe {
+			t.Errorf("%s, %s: %+v, safe %d with a context of %d", c.Model, c.Proposed.Expression, c.With, sim.Peak.Safe,
+				c.Context)
+		}
+	}
+}

@@ -108,6 +108,11 @@ type Args struct {
 	Broadcast bool // attention to one key and value of all heads without enable_gqa
 }
 
+// SpreadMask is the mode of attention whose mask, which its library leaves out where it is not traced, says the same of
+// all keys. torch.compile traces it; made by expand, its last dimension has stride 0, which no fused kernel takes
+// (check_last_dim_stride_equals_1 in aten/src/ATen/native/transformers/sdp_utils_cpp.h).
+const SpreadMask = "spread mask"
+
 // Plain are no arguments but tensors, and inPlace says only that.
 var Plain, inPlace = &Args{}, &Args{Inplace: true}
 

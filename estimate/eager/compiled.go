@@ -4,15 +4,16 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
 // A compilation is the least that a compiled forward pass could keep for backward.
 //
 // torch._functorch.partitioners.min_cut_rematerialization_partition cuts the joint graph of forward and backward where
 // fewest bytes cross, since what is cut away is computed again, in the kernels that read it. Banned from that are
-// results of products, convolutions, attention and reductions, and what such an operator of backward reads, which
-// would have to be written out anyway. Random numbers are drawn again from their seed. The real cut is under more bans
-// (long chains, uses far apart), so it keeps at least this much.
+// results of products, convolutions, attention, poolings, reductions and random numbers, and what such an operator of
+// backward reads, which would have to be written out anyway. The real cut is under more bans (long chains, uses far
+// apart), so it keeps at least this much.
 type compilation struct {
 	first  []int32            // by call: the number of its first allocation
 	made   []piece            // by number
@@ -44,7 +45,7 @@ const (
 // unfused returns the operators that inductor leaves to libraries.
 func unfused() map[string]bool {
 	names := map[string]bool{}
-	for _, room := range [][]op{matmulOps, convOps, attentionOps, rnnOps, einsumOps, fftOps, opaqueOps} {
+	for _, room := range [][]op{matmulOps, convOps, attentionOps, rnnOps, einsumOps, fftOps, opaqueOps, poolOps} {
 		for _, o := range room {
 			names[o.name] = true
 		}
@@ -70,6 +71,26 @@ func compile(p *aten.Program, opts Options) (*compilation, error) {
 	}
 	c.cut()
 	return c, r.err
+}
+
+// prefersChannelsLast reports whether inductor has the convolutions of a training step work in channels_last: none is
+// grouped unless by single channels, none halves its channels with a kernel larger than 1, and some are wide
+// (GraphLowering.decide_layout_opt in torch/_inductor/graph.py).
+func prefersChannelsLast(p *aten.Program) bool {
+	const narrow = 64
+	wide, images := false, false
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if !slices.ContainsFunc(convOps, func(o op) bool { return o.name == c.Op }) {
+			continue
+		}
+		w := p.Values[c.In[1]].Shape
+		if c.Args.Groups > 1 && w[1] > 1 || 2*w[0] <= w[1] && w[2] > 1 {
+			return false
+		}
+		wide, images = wide || w[0] > narrow || w[1] > narrow, images || len(w) == 4
+	}
+	return wide && images // what it says of others is not followed: see convolution in torch/_inductor/kernel/conv.py
 }
 
 // enter is the beginning of a call.
@@ -115,28 +136,53 @@ func (c *compilation) born(r *run, s *storage) {
 	if !m.fixed && s.bytes*reducedBy <= largest && op != "dropout" && op != "feature_dropout" && op != "drop_path" {
 		m.fixed = true
 	}
-	if s.bytes < largest && op == "dropout" {
-		m.from = nil // a mask: random numbers are drawn again
-	} else {
-		m.from = slices.Clone(c.reads)
+	if m.from = slices.Clone(c.reads); s.bytes < largest && op == "dropout" {
+		m.fixed = true // its mask, of random numbers
 	}
 	c.made = append(c.made, m)
 }
 
-// needs notes what a node of autograd saves.
-func (c *compilation) needs(r *run, saved []*tensor) {
-	if c == nil || !c.dry || !c.on {
-		return
-	}
-	how := uint8(readByKernel)
-	if c.unfused[r.prog.Calls[r.index].Op] {
-		how = readWhole
-	}
+// keeps has a node of autograd keep what stands for what it saves.
+func (c *compilation) keeps(r *run, n *node, saved []*tensor) {
 	for _, t := range saved {
-		if t != nil && !t.host && t.st.number > 0 {
-			c.made[t.st.number-1].need |= how
+		if t == nil || t.host || !c.on || t.st.number == 0 {
+			n.save(t)
+			continue
+		}
+		switch op := r.prog.Calls[r.index].Op; {
+		case compares[op]:
+			c.saveMask(r, n, t)
+		case c.dry:
+			n.save(t)
+			if c.made[t.st.number-1].need |= readByKernel; c.unfused[op] {
+				c.made[t.st.number-1].need |= readWhole
+			}
+		default:
+			c.save(n, t.st.number-1)
 		}
 	}
+}
+
+// compares are the operators of whose saved tensor backward needs no more than where it lies, which is a bool for each
+// element: in the joint graph le(relu, 0) is a node of its own.
+var compares = map[string]bool{"relu": true, "threshold": true, "hardtanh": true, "leaky_relu": true}
+
+// saveMask has a node keep the mask of a tensor, which is a piece like what a call makes.
+func (c *compilation) saveMask(r *run, n *node, t *tensor) {
+	k := c.first[r.index] + c.nth
+	if !c.dry && !c.keep[k] {
+		c.nth++
+		c.save(n, k)
+		return
+	}
+	mask := r.alloc(t.numel(), timeline.Activation)
+	if c.dry {
+		c.made[k] = piece{bytes: mask.bytes, from: []int32{t.st.number - 1}, need: readByKernel}
+		n.save(t)
+	} else {
+		c.save(n, k)
+	}
+	r.drop(mask)
 }
 
 // cut decides what crosses.
@@ -192,16 +238,9 @@ func (c *compilation) crossing(k int32) []int32 {
 	return list
 }
 
-// save has a node keep what stands for what it saves.
-func (c *compilation) save(n *node, t *tensor) {
-	if t == nil || t.host {
-		return
-	}
-	if c.dry || !c.on || t.st.number == 0 {
-		n.save(t)
-		return
-	}
-	for _, k := range c.crossing(t.st.number - 1) {
+// save has a node keep a piece, or what that is computed from again.
+func (c *compilation) save(n *node, k int32) {
+	for _, k := range c.crossing(k) {
 		if s := c.alive[k]; s != nil && !slices.Contains(n.saved, s) {
 			s.refs++
 			n.saved = append(n.saved, s)

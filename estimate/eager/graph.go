@@ -108,10 +108,7 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	if r.frame != nil || r.again != nil {
 		r.pack(n, outs, saved)
 	} else if r.compiled != nil {
-		r.compiled.needs(r, saved)
-		for _, t := range saved {
-			r.compiled.save(n, t)
-		}
+		r.compiled.keeps(r, n, saved)
 	} else {
 		for _, t := range saved {
 			n.save(t)

@@ -26,6 +26,9 @@ func runSDPA(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if len(q.shape) != 4 {
 		return one(r.mathSDPA(c, q, k, v, mask, p)) // check_tensor_shapes: the kernels take four dimensions
 	}
+	if r.compiled != nil && c.Args.Mode == aten.SpreadMask {
+		return one(r.mathSDPA(&aten.Call{Args: aten.Plain}, q, k, v, mask, p))
+	}
 	shape := attentionShape(q, k, v)
 	shape.Broadcast = c.Args.Broadcast
 	if mask != nil {
@@ -166,7 +169,8 @@ func (r *run) mathSDPA(c *aten.Call, q, k, v, mask *tensor, p float64) *tensor {
 	var drop []*tensor
 	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
 	from := q.dtype
-	if from.Bits() == 16 { // unless allow_fp16_bf16_reduction_math_sdp, which is off
+	// Unless allow_fp16_bf16_reduction_math_sdp, which is off; compiled steps were measured to stay in 16 bits.
+	if from.Bits() == 16 && r.compiled == nil {
 		q, k, v = hold(r.to(q, aten.Float32)), hold(r.to(k, aten.Float32)), hold(r.to(v, aten.Float32))
 	}
 	sq := hold(runMul(r, call, []*tensor{q, scalar(aten.Float32)})[0])

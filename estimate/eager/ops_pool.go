@@ -32,7 +32,11 @@ func (r *run) spatialOut(x *tensor, dtype aten.DType, shape []int64) *tensor {
 func runMaxPool(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.spatialOut(x, x.dtype, c.Args.Shape)
-	places := r.spatialOut(x, aten.Int64, c.Args.Shape)
+	kind := aten.Int64
+	if r.compiled != nil {
+		kind = aten.Int8 // torch._inductor's low_memory_max_pool: places within the window
+	}
+	places := r.spatialOut(x, kind, c.Args.Shape)
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("MaxPool2DWithIndices", []*tensor{out, places}, one(x), []*tensor{x, places},

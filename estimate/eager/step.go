@@ -72,6 +72,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		return nil, err
 	}
 	if opts.Compiled && opts.Train {
+		opts.ChannelsLast = opts.ChannelsLast || prefersChannelsLast(p)
 		c, err := compile(p, opts)
 		if err != nil {
 			return nil, err
