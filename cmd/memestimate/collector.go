@@ -28,9 +28,14 @@ const (
 	// smallGrowth is how many bytes of garbage are left lying beside what is kept, unless more is kept.
 	smallGrowth = 40 << 20
 
-	// memoryLimit is how much may be in use before the collector does what it can to stay below. It rises with what is
-	// kept, see raise: to collect again and again what is no garbage makes a run several times slower.
+	// memoryLimit is how much may be in use before the collector does what it can to stay below, where nothing is known
+	// of the input. It rises with what is kept, see raise: to collect again and again what is no garbage makes a run
+	// several times slower.
 	memoryLimit = 1 << 30
+
+	// modelLimit and modelFactor are the limit once a model is read: bytes, and bytes for each of the file. With what the
+	// program's own pages take it is what docs/RELIABILITY.md promises.
+	modelLimit, modelFactor = 32 << 20, 12
 
 	// largePercent is for large graphs where the user has set a limit.
 	largePercent = 400
@@ -43,8 +48,7 @@ func startCollector() *collector {
 		c.growing.Store(true)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		c.limit.Store(memoryLimit)
-		debug.SetMemoryLimit(memoryLimit)
+		c.set(memoryLimit)
 		c.watch()
 	}
 	return c
@@ -58,8 +62,12 @@ func (c *collector) pause() {
 	}
 }
 
-// resume ends a pause after which there is a graph of so many nodes.
-func (c *collector) resume(nodes int) {
+// resume ends a pause after which there is a graph of so many nodes, read from a file of so many bytes.
+func (c *collector) resume(nodes int, bytes int64) {
+	if c != nil && c.limit.Load() > 0 {
+		c.set(min(modelLimit+modelFactor*min(bytes, memoryLimit), memoryLimit))
+		c.raise()
+	}
 	switch {
 	case c == nil || !c.percent:
 	case nodes <= manyNodes:
@@ -88,7 +96,13 @@ func (c *collector) watch() {
 	})
 }
 
-// raise keeps the limit at twice of what the last collection found in use, or more, and garbage in bounds.
+// set sets the limit.
+func (c *collector) set(limit int64) {
+	c.limit.Store(limit)
+	debug.SetMemoryLimit(limit)
+}
+
+// raise keeps the limit at four thirds of what the last collection found in use, or more, and garbage in bounds.
 func (c *collector) raise() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
@@ -96,8 +110,7 @@ func (c *collector) raise() {
 	if c.growing.Load() {
 		debug.SetGCPercent(int(min(max(smallGrowth*100/max(kept, 1), 100), smallPercent)))
 	}
-	if twice := 2 * kept; twice > c.limit.Load() {
-		c.limit.Store(twice)
-		debug.SetMemoryLimit(twice)
+	if room := kept + kept/3; room > c.limit.Load() {
+		c.set(room)
 	}
 }

@@ -72,11 +72,11 @@ func exists(path string) bool {
 func (s source) open(e *env) (*onnxload.Model, error) {
 	e.collector.pause()
 	m, err := s.read(e)
-	nodes := 0
+	nodes, bytes := 0, int64(0)
 	if err == nil {
-		nodes = len(m.Graph.Nodes)
+		nodes, bytes = len(m.Graph.Nodes), m.Size
 	}
-	e.collector.resume(nodes)
+	e.collector.resume(nodes, bytes)
 	return m, err
 }
 
