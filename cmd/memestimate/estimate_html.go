@@ -144,7 +144,7 @@ func modules(r *estimate.Report) map[string]page.Module {
 	for i := range r.Layers {
 		l := &r.Layers[i]
 		name := cmp.Or(l.Module, l.Name, l.Op)
-		m, known := out[name]
+		m := out[name]
 		if m.Operator != "" && m.Operator != l.Op {
 			m.Operator = "several"
 		} else {
@@ -153,9 +153,6 @@ func modules(r *estimate.Report) map[string]page.Module {
 		m.Parameters += l.Params
 		m.Saved += l.SavedBytes
 		m.Output = report.Outputs(l)
-		if known && l.Nodes == 0 {
-			continue
-		}
 		out[name] = m
 	}
 	return out
