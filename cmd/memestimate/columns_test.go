@@ -12,8 +12,11 @@ import (
 	"unicode/utf8"
 )
 
-// mostColumns is how many characters a line may have, a tab counted as one.
-const mostColumns = 120
+// What a file of source may have.
+const (
+	mostColumns = 120 // characters in a line, a tab counted as one
+	mostLines   = 400 // of Go: what is longer holds two things
+)
 
 // Lines of Go, of Python and of prose in Markdown are short enough for two files side by side. Tables and code in
 // Markdown, and what Go has in backquotes, may be wider: they are data that other programs read or wrote.
@@ -46,6 +49,9 @@ func TestColumns(t *testing.T) {
 			wide = quotedLines(text)
 		case ".md":
 			wide = unwrappedLines(text)
+		}
+		if n := bytes.Count(text, []byte("\n")); kind == ".go" && n > mostLines {
+			t.Errorf("%s: %d lines, wanted at most %d", path, n, mostLines)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
 			n := utf8.RuneCountInString(line)

@@ -1,0 +1,207 @@
+package fromonnx_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
+	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// The layer norm that Cohere writes by hand computes in float32; one that a program scales before it is another's.
+func TestCenteredNorm(t *testing.T) {
+	inits := []onnx.Tensor{fromonnxtest.F32s("two", 2), fromonnxtest.F32s("eps", 1e-5), onnx.Int64s("axes", -1),
+		fromonnxtest.Weights("ln.weight", 8)}
+	norm := func(scale string) []onnx.Node {
+		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "a"), onnx.Op("Pow", "a two", "sq"),
+			onnx.Op("ReduceMean", "sq axes", "v"), onnx.Op("Sub", "x m", "d"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "s"), onnx.Op("Reciprocal", "s", "r"), onnx.Op("Mul", "d r",
+				"n"), onnx.Op("Mul", scale, "y")}
+	}
+	merged := func(nodes []onnx.Node) []onnx.Node { // by an optimizer
+		nodes[8] = onnx.Op("Mul", "a r", "n")
+		return slices.Delete(nodes, 4, 5)
+	}
+	runPatterns(t, []patternCase{
+		{name: "weight first", inits: inits, nodes: norm("ln.weight n"),
+			want: []string{"float(x)", "mean(_)", "sub(_, _)", "square(_)", "mean(_)", "sub(_, _)", "add(_, number)",
+				"rsqrt(_)", "mul(_, _)", "float(ln.weight)", "mul(_, _)", "type_as(_, x)"}},
+		{name: "one difference", inits: inits, nodes: merged(norm("ln.weight n")),
+			want: []string{"float(x)", "mean(_)", "sub(_, _)", "square(_)", "mean(_)", "sub(_, _)", "add(_, number)",
+				"rsqrt(_)", "mul(_, _)", "float(ln.weight)", "mul(_, _)", "type_as(_, x)"}},
+		{name: "weight last", inits: inits, nodes: norm("n ln.weight"),
+			want: []string{"mean(x)", "sub(x, m)", "pow(a, number)", "mean(sq)", "sub(x, m)", "add(v, number)", "rsqrt(ve)",
+				"mul(d, r)", "mul(n, ln.weight)"}},
+	})
+}
+
+// A norm over the channels of a picture is no layer norm, and subtracts the mean twice unless a name keeps the
+// difference.
+func TestChannelNorm(t *testing.T) {
+	inits := []onnx.Tensor{fromonnxtest.F32s("two", 2), fromonnxtest.F32s("eps", 1e-6), onnx.Int64s("axes", 1),
+		fromonnxtest.Weights("ln.weight", 8, 1, 1)}
+	norm := func(square onnx.Node) []onnx.Node {
+		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "d"), square,
+			onnx.Op("ReduceMean", "sq axes", "v"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"), onnx.Op("Div", "d r", "n"), onnx.Op("Mul", "ln.weight n",
+				"y")}
+	}
+	picture := []any{2, 8, 6, 6}
+	runPatterns(t, []patternCase{
+		{name: "two lines", shape: picture, inits: inits, nodes: norm(onnx.Op("Pow", "d two", "sq")),
+			want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "sub(x, m)",
+				"div(_, r)", "mul(ln.weight, n)"}},
+		{name: "a name", shape: picture, inits: inits, nodes: norm(onnx.Op("Mul", "d d", "sq")),
+			want: []string{"mean(x)", "sub(x, m)", "mul(d, d)", "mean(sq)", "add(v, number)", "sqrt(ve)", "div(d, r)",
+				"mul(ln.weight, n)"}},
+	})
+}
+
+// The normalisations of older opsets.
+func TestNormChains(t *testing.T) {
+	consts := []onnx.Tensor{fromonnxtest.F32s("one", 1), fromonnxtest.F32s("two", 2), fromonnxtest.F32s("eps", 1e-5),
+		fromonnxtest.F32s("three", 3), onnx.Int64s("axes", -1), fromonnxtest.Weights("ln.weight", 8),
+		fromonnxtest.Weights("ln.bias", 8)}
+	layer := func(power string) []onnx.Node {
+		return []onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "d"),
+			onnx.Op("Pow", "d "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"), onnx.Op("Div", "d r", "n")}
+	}
+	affine := []onnx.Node{onnx.Op("Mul", "n ln.weight", "nw"), onnx.Op("Add", "nw ln.bias", "y")}
+	rms := func(power, norm string, scale ...onnx.Node) []onnx.Node {
+		return append([]onnx.Node{onnx.Op("Pow", "x "+power, "sq"), onnx.Op("ReduceMean", "sq axes", "v"),
+			onnx.Op("Add", "v eps", "ve"), onnx.Op("Sqrt", "ve", "r"),
+			onnx.Op("Reciprocal", "r", "i"), onnx.Op("Mul", "x i", norm)}, scale...)
+	}
+	weighted := func(in string) onnx.Node { return onnx.Op("Mul", in, "y") }
+	up := func(in, out string) onnx.Node { return onnx.Op("Cast", in, out, onnx.A("to", 1)) }
+	of := func(x string, nodes []onnx.Node) []onnx.Node { // the same of another value
+		for i := range nodes {
+			for j, in := range nodes[i].In {
+				if in == "x" {
+					nodes[i].In[j] = x
+				}
+			}
+		}
+		return nodes
+	}
+	upcast := []string{"float(x)", "square(_)", "mean(_)", "add(_, number)", "rsqrt(_)", "mul(_, _)"}
+	plain := []string{"pow(x, number)", "mean(sq)", "add(v, number)", "rsqrt(ve)", "mul(x, i)"}
+	group := func(to ...int64) patternCase {
+		return patternCase{shape: []any{2, 8, 6, 6}, inits: []onnx.Tensor{onnx.Int64s("in", to...),
+			onnx.Int64s("out", 2, 8, 6, 6), fromonnxtest.Weights("ones", to[1]), fromonnxtest.Weights("zeros", to[1]),
+			fromonnxtest.Weights("gn.weight", 8, 1, 1), fromonnxtest.Weights("gn.bias", 8, 1, 1)},
+			nodes: []onnx.Node{onnx.Op("Reshape", "x in", "r"), onnx.Op("InstanceNormalization", "r ones zeros", "i"),
+				onnx.Op("Reshape", "i out", "b"), onnx.Op("Mul", "b gn.weight", "w"), onnx.Op("Add", "w gn.bias", "y")}}
+	}
+	vg := []onnx.Tensor{fromonnxtest.Weights("v.weight", 4, 3, 3), fromonnxtest.Weights("g.weight", 4, 1, 1),
+		fromonnxtest.Weights("v.middle", 4, 3, 3), fromonnxtest.Weights("g.middle", 1, 3, 1)}
+	weight := func(v string) []onnx.Node {
+		axes, g := []int64{1, 2}, "g.weight"
+		if v == "v.middle" {
+			axes, g = []int64{0, 2}, "g.middle"
+		}
+		return []onnx.Node{onnx.Op("ReduceL2", v, "n", onnx.A("axes", axes)), onnx.Op("Div", v+" n", "d"),
+			onnx.Op("Mul", "d "+g, "w")}
+	}
+	groups, four, cast := group(2, 4, -1), group(2, 4, 12, 6), group(2, 4, -1)
+	cast.nodes = append(slices.Clone(cast.nodes[:3]), onnx.Op("CastLike", "gn.weight b", "wl"),
+		onnx.Op("Mul", "b wl", "w"), onnx.Op("CastLike", "gn.bias w", "bl"), onnx.Op("Add", "w bl", "y"))
+	cast.name, cast.want = "group norm as torch.export writes it", []string{"group_norm(x, gn.weight, gn.bias)"}
+	each := group(2, 8, -1)
+	each.shape, each.inits = []any{2, 8, 6}, append(each.inits[:4:4], fromonnxtest.Weights("gn.weight", 8, 1),
+		fromonnxtest.Weights("gn.bias", 8, 1))
+	each.nodes = append([]onnx.Node{each.nodes[0], each.nodes[1]}, onnx.Op("Mul", "i gn.weight", "w"),
+		onnx.Op("Add", "w gn.bias", "y"))
+	each.name, each.want = "group norm of a group for each channel, without the way back",
+		[]string{"group_norm(x, gn.weight, gn.bias)"}
+	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
+	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, -, -)",
+		"reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
+	runPatterns(t, []patternCase{
+		{name: "layer norm", inits: consts, nodes: append(layer("two"), affine...),
+			want: []string{"layer_norm(x, ln.weight, ln.bias)"}},
+		{name: "layer norm without affine", inits: consts, nodes: append(layer("two"), onnx.Op("Neg", "n", "y")),
+			want: []string{"layer_norm(x, -, -)", "neg(n)"}},
+		{name: "no layer norm: cubes", inits: consts, nodes: append(layer("three"), affine...),
+			want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "div(d, r)",
+				"mul(n, ln.weight)", "add(nw, ln.bias)"}},
+		{name: "RMS norm of Llama", inits: consts, nodes: rms("two", "n", weighted("ln.weight n")),
+			want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm of Gemma", inits: consts, nodes: rms("two", "n", onnx.Op("Add", "ln.weight one", "w1"),
+			weighted("n w1")), want: append(slices.Clone(upcast), "float(ln.weight)", "add(_, number)", "mul(_, _)",
+			"type_as(_, x)")},
+		{name: "RMS norm that casts back", inits: consts, nodes: rms("two", "type_as_1", weighted("type_as_1 ln.weight")),
+			want: append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm of Llama in TorchScript", inits: consts,
+			nodes: append([]onnx.Node{up("x", "x32")}, of("x32", rms("two", "n", up("n", "nb"), weighted("ln.weight nb")))...),
+			want:  append(slices.Clone(upcast), "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm of T5 in TorchScript", inits: consts,
+			nodes: append([]onnx.Node{up("x", "x32")}, of("x32", rms("two", "n", weighted("ln.weight n")))...),
+			want:  append(slices.Clone(upcast[:5]), "mul(x, _)", "type_as(_, x)", "mul(ln.weight, _)")},
+		{name: "RMS norm by hand", inits: consts, nodes: rms("two", "n", weighted("n ln.weight")),
+			want: append(slices.Clone(plain), "mul(n, ln.weight)")},
+		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")),
+			want: append(slices.Clone(plain), "mul(ln.weight, n)")},
+		groups, each, four, cast,
+		{name: "weight norm", shape: []any{2, 3, 9}, inits: vg,
+			nodes: append(weight("v.weight"), onnx.Op("Conv", "x w", "y")),
+			want:  []string{"weight_norm(v.weight, g.weight)", "conv(x, w, -)"}},
+		{name: "norms of the middle", shape: []any{2, 3, 9}, inits: vg,
+			nodes: append(weight("v.middle"), onnx.Op("Conv", "x w", "y")),
+			want:  []string{"norm(v.middle)", "div(v.middle, n)", "mul(d, g.middle)", "conv(x, w, -)"}},
+	})
+	p := mustRecover(t, groups.graph())
+	if a := p.Calls[0].Args; a.Groups != 4 {
+		t.Errorf("%d groups, wanted 4", a.Groups)
+	}
+}
+
+// Batch norms that an export in evaluation mode folded away come back.
+func TestFoldedBatchNorm(t *testing.T) {
+	conv := func(w, b, out string) onnx.Graph {
+		return onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 6, 6)},
+			Inits: []onnx.Tensor{fromonnxtest.Weights(w, 4, 4, 1, 1), fromonnxtest.Weights(b, 4)},
+			Out:   []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x "+w+" "+b, out).Named("features.0:Conv"),
+				onnx.Op("Relu", out, "y").Named("features.1:Relu")}}
+	}
+	// The TorchScript exporter's names hold no dot: recovered takes them for parameters by theirs.
+	for _, c := range []struct{ w, b, out, conv string }{
+		{"features.weight", "features.weight_bias", "getitem_3", "conv(x, features.weight, -)"},
+	} {
+		p := mustRecover(t, conv(c.w, c.b, c.out))
+		wantCalls(t, p, c.conv, "batch_norm(_, features.0.restored_bn.weight, features.0.restored_bn.bias)",
+			"relu("+c.out+") in place")
+		if p.Notes == nil {
+			t.Error("nothing is said of the norm that is restored")
+		}
+	}
+	wantCalls(t, mustRecover(t, conv("features.weight", "features.bias", "conv2d")),
+		"conv(x, features.weight, features.bias)", "relu(conv2d) in place")
+}
+
+// Convolutions whose folded weights the exporter merged have one each; a module that is called twice has one.
+func TestMergedFoldedWeights(t *testing.T) {
+	const conv = "conv(%s, %s, -)"
+	for second, want := range map[string]string{"layer.1": "layer.1.weight", "layer.0": "layer.weight"} {
+		p := mustRecover(t, onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 6, 6)},
+			Inits: []onnx.Tensor{fromonnxtest.Weights("layer.weight", 4, 4, 1, 1), fromonnxtest.Weights("layer.bias", 4)},
+			Out:   []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{onnx.Op("Conv", "x layer.weight layer.bias", "getitem_3").Named("layer.0:Conv"),
+				onnx.Op("Relu", "getitem_3", "r"),
+				onnx.Op("Conv", "r layer.weight layer.bias", "getitem_6").Named(second + ":Conv"), onnx.Op("Sigmoid", "getitem_6",
+					"y")}})
+		wantCalls(t, p, fmt.Sprintf(conv, "x", "layer.weight"),
+			"batch_norm(_, layer.0.restored_bn.weight, layer.0.restored_bn.bias)", "relu(getitem_3) in place",
+			fmt.Sprintf(conv, "r", want), "batch_norm(_, "+second+".restored_bn.weight, "+second+".restored_bn.bias)",
+			"sigmoid(getitem_6)")
+		for _, n := range p.Notes {
+			if strings.Contains(n, "several modules") {
+				t.Error(n)
+			}
+		}
+	}
+}
