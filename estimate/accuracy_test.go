@@ -15,6 +15,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var (
@@ -63,7 +64,7 @@ func readCases(t testing.TB, file string) []measuredCase {
 	var all struct {
 		Cases []measuredCase `json:"cases"`
 	}
-	readGzip(t, file, &all)
+	testfile.JSON(t, file, &all)
 	return all.Cases
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var beyondCases = flag.Bool("beyond.cases", false, "print every case of the steps beyond the plain one")
@@ -103,7 +104,7 @@ func readBeyond(t *testing.T, file string) []beyondCase {
 	var all struct {
 		Cases []beyondCase `json:"cases"`
 	}
-	readGzip(t, file, &all)
+	testfile.JSON(t, file, &all)
 	return all.Cases
 }
 

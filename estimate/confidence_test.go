@@ -1,8 +1,6 @@
 package estimate
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +12,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A firstSight is an answer about a model that nobody had looked at when it was given, and what the run then took.
@@ -52,7 +51,7 @@ func firstSights(t testing.TB) (all []firstSight) {
 			} `json:"runs"`
 		} `json:"sets"`
 	}
-	readGzip(t, "testdata/first_sight.json.gz", &sets)
+	testfile.JSON(t, "testdata/first_sight.json.gz", &sets)
 	for _, s := range sets.Sets {
 		for _, r := range s.Runs {
 			all = append(all, firstSight{s.Set, r.Model, ways[r.Way], r.Mode == "infer", false, r.Device, r.Bound,
@@ -65,7 +64,7 @@ func firstSights(t testing.TB) (all []firstSight) {
 			answered
 		} `json:"answers"`
 	}
-	readGzip(t, "testdata/published97/first.json.gz", &first)
+	testfile.JSON(t, "testdata/published97/first.json.gz", &first)
 	type run struct {
 		model, mode, dtype string
 		batch              int64
@@ -78,7 +77,7 @@ func firstSights(t testing.TB) (all []firstSight) {
 	var steps struct {
 		Cases []measured `json:"cases"`
 	}
-	readGzip(t, "testdata/published97/steps.json.gz", &steps)
+	testfile.JSON(t, "testdata/published97/steps.json.gz", &steps)
 	cases := map[run]measured{}
 	for _, c := range steps.Cases {
 		cases[run{c.Model, c.Mode, c.DType, c.Batch}] = c
@@ -110,22 +109,6 @@ type answered struct {
 	Device   int64  `json:"device_bytes"`
 	Bound    int64  `json:"upper_bound_bytes"`
 	State    int64  `json:"state_bytes"` // parameters, gradients and the optimizer's state
-}
-
-func readGzip(t testing.TB, file string, into any) {
-	t.Helper()
-	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(into); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
 }
 
 // leastMargin is the least margin that holds in so large a share of all runs, those that nobody has seen included: of n

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A recordedAnswer is what a recording of a measured run gave; the bounds are without the context.
@@ -64,9 +66,9 @@ func TestPublishedAtFirstSight(t *testing.T) {
 	var steps struct {
 		Cases []measuredCase `json:"cases"`
 	}
-	readGzip(t, "testdata/published86/steps.json.gz", &steps)
+	testfile.JSON(t, "testdata/published86/steps.json.gz", &steps)
 	var first struct{ Answers, Afterwards []recordedAnswer }
-	readGzip(t, "testdata/published86/first.json.gz", &first)
+	testfile.JSON(t, "testdata/published86/first.json.gz", &first)
 	doc, err := os.ReadFile("../docs/ACCURACY.md")
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,8 @@
 package estimate
 
 import (
-	"compress/gzip"
+	"bytes"
 	"encoding/csv"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A call is one call of a leaf module, as PyTorch ran it.
@@ -22,16 +22,7 @@ type moduleCall struct {
 // measuredLayers returns the calls of each model's leaf modules, and the batch they were run with.
 func measuredLayers(t *testing.T) (calls map[string][]moduleCall, batches map[string]int64) {
 	t.Helper()
-	f, err := os.Open("testdata/layers.csv.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := csv.NewReader(z)
+	r := csv.NewReader(bytes.NewReader(testfile.Unzipped(t, "testdata/layers.csv.gz")))
 	r.Comment = '#'
 	records, err := r.ReadAll()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 const publishedGPUs = "testdata/published_gpus"
@@ -88,7 +89,7 @@ func TestPublishedGPUs(t *testing.T) {
 	var file struct {
 		Runs []publishedRun `json:"runs"`
 	}
-	readGzip(t, publishedGPUs+"/xmem.json.gz", &file)
+	testfile.JSON(t, publishedGPUs+"/xmem.json.gz", &file)
 	var w strings.Builder
 	fmt.Fprint(&w, "\n| card | rows | constant | judged | memestimate: median | 90 % | worst | xMem: median | DNNMem: "+
 		"median | SchedTune: median | died: called | survived: called | under a cap: right |\n")

@@ -1,8 +1,6 @@
 package estimate
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var tracesDir = flag.String("accuracy.traces", "caching/testdata/traces", "the folder of MODEL.MODE.json.gz traces")
@@ -18,19 +17,12 @@ var tracesDir = flag.String("accuracy.traces", "caching/testdata/traces", "the f
 // readTrace returns the signed sizes of the allocations of a measured run.
 func readTrace(t testing.TB, model, mode string) (sizes []int64) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(*tracesDir, model+"."+mode+".json.gz"))
-	if err != nil {
+	path := filepath.Join(*tracesDir, model+"."+mode+".json.gz")
+	if _, err := os.Stat(path); err != nil {
 		t.Skip(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var events [][3]any
-	if err := json.NewDecoder(z).Decode(&events); err != nil {
-		t.Fatal(err)
-	}
+	testfile.JSON(t, path, &events)
 	for _, e := range events {
 		n := int64(e[2].(float64))
 		switch e[0] {

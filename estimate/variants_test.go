@@ -13,6 +13,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var variantsFile = flag.String("accuracy.variants", "testdata/truth/variants.json.gz", "the measured variants")
@@ -83,7 +84,7 @@ func readVariants(t testing.TB) []variantCase {
 	var all struct {
 		Cases []variantCase `json:"cases"`
 	}
-	readGzip(t, *variantsFile, &all)
+	testfile.JSON(t, *variantsFile, &all)
 	return all.Cases
 }
 

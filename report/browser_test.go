@@ -15,25 +15,15 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	goldhtml "github.com/yuin/goldmark/renderer/html"
+
+	"github.com/memestimate/memestimate/test/chromium"
 )
 
 // rendered returns the document that a browser makes of Markdown, as GitHub renders it but with all its HTML let
 // through, which GitHub would take away.
 func rendered(t *testing.T, markdown []byte) string {
 	t.Helper()
-	browser := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			browser = path
-			break
-		}
-	}
-	if browser == "" {
-		if os.Getenv("CI") != "" { // which installs one
-			t.Fatal("no browser")
-		}
-		t.Skip("no browser")
-	}
+	browser := chromium.Path(t)
 	var page bytes.Buffer
 	page.WriteString("<!DOCTYPE html><meta charset=utf-8><title>as it was</title><body>")
 	if err := goldmark.New(goldmark.WithExtensions(extension.GFM),

@@ -2,13 +2,13 @@ package snapshot
 
 import (
 	"bytes"
-	"compress/gzip"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // files lists the recorded snapshots, without their ending.
@@ -28,20 +28,7 @@ func files(t testing.TB) []string {
 // unpacked returns the pickle of a recorded snapshot.
 func unpacked(t testing.TB, name string) []byte {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".pickle.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+	return testfile.Unzipped(t, filepath.Join("testdata", name+".pickle.gz"))
 }
 
 func written(t testing.TB, s *Snapshot) []byte {

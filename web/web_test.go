@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/test/chromium"
 )
 
 var screenshots = flag.String("screenshots", "", "the folder to write screenshots to")
@@ -34,10 +35,7 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T) *browser {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no chromium")
-	}
+	exe := chromium.Path(t)
 	b := &browser{t: t, dir: t.TempDir()}
 	page := os.Getenv("MEMESTIMATE_PAGE") // one that is built already
 	if page == "" {
@@ -52,14 +50,14 @@ func newBrowser(t *testing.T) *browser {
 	if out, err := exec.Command("go", "build", "-o", b.program, "../cmd/memestimate").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(exe), chromedp.NoSandbox,
 		chromedp.WindowSize(1200, 900))
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 	t.Cleanup(stop)
 	ctx, cancel := chromedp.NewContext(alloc)
 	t.Cleanup(cancel)
 	b.ctx = ctx
-	err = chromedp.Listen(ctx, func(ev any) {
+	err := chromedp.Listen(ctx, func(ev any) {
 		switch ev := ev.(type) {
 		case *runtime.EventExceptionThrown:
 			t.Errorf("the page: %s %v", ev.ExceptionDetails.Text, ev.ExceptionDetails.Exception)

@@ -20,6 +20,7 @@ import (
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/test/chromium"
 )
 
 // commentColumn is how wide a comment is on GitHub, in pixels.
@@ -38,16 +39,7 @@ func lacking(t *testing.T, what string) {
 // are wider than their column. The page is written to COMMENT_PAGES, a folder, for people to look at.
 func measure(t *testing.T, name, markdown string) (tables int, wide string) {
 	t.Helper()
-	browser := ""
-	for _, program := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(program); err == nil {
-			browser = path
-			break
-		}
-	}
-	if browser == "" {
-		lacking(t, "no browser")
-	}
+	browser := chromium.Path(t)
 	css, err := os.ReadFile("testdata/github/markdown.css")
 	if err != nil {
 		t.Fatal(err)

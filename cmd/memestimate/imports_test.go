@@ -49,6 +49,7 @@ git:
 forge:
 budget: estimate estimate/module report diff git spelling
 web: report/page
+test:
 cmd: *
 `
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // BenchmarkReplay replays measured training runs; it reports the time of 100,000
@@ -11,7 +12,7 @@ import (
 func BenchmarkReplay(b *testing.B) {
 	for _, name := range []string{"resnet50.train", "qwen2_0_5b.train", "densenet121.train"} {
 		var events []truthEvent
-		readGzip(b, "testdata/traces/"+name+".json.gz", &events)
+		testfile.JSON(b, "testdata/traces/"+name+".json.gz", &events)
 		tl, _ := toTimeline(b, events)
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -53,7 +54,7 @@ func BenchmarkFragmented(b *testing.B) {
 // A replay allocates for its tables, not for its events.
 func TestReplayAllocations(t *testing.T) {
 	var events []truthEvent
-	readGzip(t, "testdata/traces/resnet50.train.json.gz", &events)
+	testfile.JSON(t, "testdata/traces/resnet50.train.json.gz", &events)
 	tl, _ := toTimeline(t, events)
 	n := testing.AllocsPerRun(5, func() {
 		if _, err := Replay(tl, Config{}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 type snapshot struct {
@@ -65,7 +66,7 @@ func (s *snapshot) UnmarshalJSON(data []byte) error {
 
 func readSnapshot(t testing.TB, name string) *snapshot {
 	var s snapshot
-	readGzip(t, filepath.Join("testdata", name+".json.gz"), &s)
+	testfile.JSON(t, filepath.Join("testdata", name+".json.gz"), &s)
 	return &s
 }
 

@@ -1,7 +1,6 @@
 package caching
 
 import (
-	"compress/gzip"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A truthEvent is a line of PyTorch's memory history: [action, address, size].
@@ -20,22 +20,6 @@ type truthEvent struct {
 
 func (e *truthEvent) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &[]any{&e.action, &e.address, &e.bytes})
-}
-
-func readGzip(t testing.TB, path string, v any) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(v); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // toTimeline turns a recorded history into requests, and lists the segments the
@@ -110,7 +94,7 @@ func TestTraces(t *testing.T) {
 	for _, name := range names {
 		want := cases[name]
 		var events []truthEvent
-		readGzip(t, filepath.Join("testdata/traces", name+".json.gz"), &events)
+		testfile.JSON(t, filepath.Join("testdata/traces", name+".json.gz"), &events)
 		tl, segments := toTimeline(t, events)
 		r, err := Replay(tl, Config{Address: given(t, segments), Record: true})
 		if err != nil {

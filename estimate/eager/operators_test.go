@@ -1,8 +1,6 @@
 package eager
 
 import (
-	"compress/gzip"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A measured operator of testdata/operator-events.json.gz.
@@ -179,7 +178,7 @@ var workspaceFamilies = []string{"convolutions", "conv1d", "conv2d", "conv3d", "
 // TestOperators holds every operator that was measured alone against its row.
 func TestOperators(t *testing.T) {
 	var data operatorData
-	readData(t, "testdata/operator-events.json.gz", &data)
+	testfile.JSON(t, "testdata/operator-events.json.gz", &data)
 	var all []verdict
 	try := func(family string, m *measuredCall, build func(l *lab) func() *tensor) {
 		l := newLab()
@@ -246,19 +245,3 @@ func oneIf(b bool) int {
 
 // within10 reports whether a size is within a tenth of the measured one, or a few KiB.
 func within10(got, want int64) bool { return max(got-want, want-got) <= max(want/10, 8192) }
-
-func readData(t testing.TB, path string, v any) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(v); err != nil {
-		t.Fatal(err)
-	}
-}

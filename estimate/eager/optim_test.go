@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A measured optimizer of testdata/optimizers.json.gz.
@@ -39,7 +40,7 @@ func (l *lab) parameters(dtype aten.DType, shape ...int64) []*leaf {
 // TestOptimizers holds the requests of optimizer.step(), the first and a steady one, against measured ones.
 func TestOptimizers(t *testing.T) {
 	var data optimizerData
-	readData(t, "testdata/optimizers.json.gz", &data)
+	testfile.JSON(t, "testdata/optimizers.json.gz", &data)
 	for _, c := range data.Cases {
 		t.Run(c.Name+" "+c.Kind+" "+c.DType, func(t *testing.T) {
 			l := newLab()
@@ -90,7 +91,7 @@ func lengthOf(want []int64, cut bool, got int) int {
 // TestStepHelpers holds clip_grad_norm_ and GradScaler against measured ones.
 func TestStepHelpers(t *testing.T) {
 	var data optimizerData
-	readData(t, "testdata/optimizers.json.gz", &data)
+	testfile.JSON(t, "testdata/optimizers.json.gz", &data)
 	l := newLab()
 	params := l.parameters(f32, 1<<20)
 	loss := l.leaf(f32)

@@ -2,17 +2,16 @@ package workspace
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"math"
-	"os"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // This file reads the measured convolutions.
@@ -31,19 +30,7 @@ type measuredConv struct {
 // file is a line of JSON, which says what follows: columns of numbers in 7-bit groups.
 func readConvs(t testing.TB) (convs []measuredConv, hash uint32) {
 	t.Helper()
-	f, err := os.Open(convData)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testfile.Unzipped(t, convData)
 	h := fnv.New32a()
 	h.Write(all)
 	line, b, _ := bytes.Cut(all, []byte{'\n'})

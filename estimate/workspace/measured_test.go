@@ -1,13 +1,11 @@
 package workspace
 
 import (
-	"compress/gzip"
-	"encoding/json"
-	"os"
 	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A measuredOp is an operator with the allocations that its passes made.
@@ -23,7 +21,7 @@ type measuredOp struct {
 
 func measuredOps(t *testing.T, ops ...string) []measuredOp {
 	var file struct{ Rows []measuredOp }
-	readData(t, "testdata/operators.json.gz", &file)
+	testfile.JSON(t, "testdata/operators.json.gz", &file)
 	rows := slices.DeleteFunc(file.Rows, func(m measuredOp) bool { return !slices.Contains(ops, m.Op) })
 	if len(rows) == 0 {
 		t.Fatalf("no measurements of %q", ops)
@@ -151,21 +149,5 @@ func TestEfficientWorkspace(t *testing.T) {
 		if got := efficientWorkspace(c.heads, c.queries, c.d); got != c.want {
 			t.Errorf("%d heads of %d queries: %d bytes, want %d", c.heads, c.queries, got, c.want)
 		}
-	}
-}
-
-func readData(t testing.TB, path string, v any) {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.NewDecoder(z).Decode(v); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,25 +18,11 @@ import (
 	"github.com/chromedp/cdproto/performance"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/test/chromium"
 )
-
-// browser finds Chromium. Without it the tests are skipped, except in CI.
-func browser(t testing.TB) string {
-	t.Helper()
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
-		"headless-shell"} {
-		if p, err := exec.LookPath(name); err == nil {
-			return p
-		}
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("no Chromium: what the page does in a browser must be tested in CI")
-	}
-	t.Skip("no Chromium is installed: what the page does in a browser is not tested")
-	return ""
-}
 
 // A tab is a page in a browser, with all it complained about and asked for.
 type tab struct {
@@ -50,7 +35,7 @@ type tab struct {
 // open opens a page from a file, as a user does.
 func open(t testing.TB, p *Page, width, height int64) *tab {
 	t.Helper()
-	exe := browser(t)
+	exe := chromium.Path(t)
 	var html bytes.Buffer
 	if err := Write(&html, p); err != nil {
 		t.Fatal(err)

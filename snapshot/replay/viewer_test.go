@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/test/chromium"
 )
 
 // viewerEnv names a folder with PyTorch's MemoryViz.js (torch/utils/viz) and the
@@ -62,10 +62,7 @@ requestAnimationFrame(() => setTimeout(() => { document.body.dataset.ready = "ye
 
 // PyTorch's viewer shows what is written, all three views of it, without an error.
 func TestViewer(t *testing.T) {
-	exe, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Skip("no Chromium is installed: PyTorch's viewer is not tried on written snapshots")
-	}
+	exe := chromium.Path(t)
 	files := map[string][]byte{}
 	for _, name := range []string{"resnet50_seed", "oom", "expandable", "mlp_allstacks"} {
 		s := load(t, name)
