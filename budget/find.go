@@ -102,7 +102,8 @@ func Matches(glob, name string) bool {
 	return match(strings.Split(path.Clean(glob), "/"), strings.Split(name, "/"))
 }
 
-// match compares part by part. Several ** in a row are one, so that the time stays small.
+// match compares part by part. Several ** in a row are one, so that the time stays small. doublestar would be a
+// dependency for these lines, and gives braces a meaning that budget files do not have.
 func match(glob, name []string) bool {
 	// reach[j] says whether the parts so far match name[:j].
 	reach := make([]bool, len(name)+1)

@@ -151,8 +151,8 @@ var plainStyle = table.Style{
 	Options: table.Options{SeparateHeader: true, SeparateFooter: true},
 }
 
-// Markdown writes the grid as a GitHub table of at most limit bytes: where it is
-// longer, rows are left out at the end, and a row says how many.
+// Markdown writes the grid as a GitHub table of at most limit bytes: where it is longer, rows are left out at the end,
+// and a row says how many. go-pretty's tables in Markdown know no limit, and escape only what ends a cell.
 func (g *Grid) Markdown(w io.Writer, limit int) error {
 	var head, foot strings.Builder
 	titles, rules := make([]string, len(g.Columns)), make([]string, len(g.Columns))

@@ -10,7 +10,9 @@ import (
 // units are the binary units of sizes, each 1024 times the one before.
 var units = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// Size writes a number of bytes for people: "97.49 MiB". Whole bytes below 1 KiB have no fraction.
+// Size writes a number of bytes for people: "97.49 MiB". Whole bytes below 1 KiB have no fraction. go-humanize keeps
+// one decimal of small numbers, none of others, and rounds up to the next unit without changing to it: "3.0 GiB" for
+// 2.96, "98 MiB", "1024 KiB".
 func Size(bytes int64) string {
 	if -1024 < bytes && bytes < 1024 {
 		return fmt.Sprintf("%d B", bytes)

@@ -13,7 +13,7 @@ const leastBare = 1 << 20
 
 // Size reads an amount of memory in bytes: "24GiB", "24 gib", "24G" and "24Gi" are 24 * 1024^3, as in Slurm and
 // Kubernetes' Gi; "24GB" is 24 * 1000^3; "800000000" is bytes. A small number without a unit is refused: 24 bytes is
-// not meant.
+// not meant. go-humanize takes "24G" for 24 * 1000^3, and "24" for 24 bytes.
 func Size(typed string) (int64, error) {
 	text := strings.TrimSpace(typed)
 	end := strings.IndexFunc(text, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })

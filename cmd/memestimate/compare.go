@@ -62,7 +62,7 @@ workspace of cuBLAS and, when --process says what nvidia-smi showed for the proc
 }
 
 func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
-	in, measured := resolve(arg), snapshotSource(file)
+	in, measured := resolve(arg), snapshotSource(e, file)
 	in.all = hintArg(arg) + " " + hintArg(file)
 	switch {
 	case arg == "-" && file == "-":

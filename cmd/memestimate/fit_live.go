@@ -144,15 +144,16 @@ func (f *fitting) writeRooms(w io.Writer, e *env, r *fitAnswer) error {
 func (r *fitAnswer) rooms() *report.Grid {
 	g := &report.Grid{Columns: []report.Column{
 		{Title: "GPU"}, {Title: "name"}, {Title: "available", Right: true}, {Title: "batch", Right: true},
-		{Title: "safe batch", Right: true}, {Title: "remark"},
+		{Title: "likely batch", Right: true}, {Title: "safe batch", Right: true}, {Title: "remark"},
 	}}
 	for i := range r.GPUs {
 		p := &r.GPUs[i]
-		row := []string{p.label[len("GPU "):], printable(p.Name), "", "", "", p.Why}
+		row := []string{p.label[len("GPU "):], printable(p.Name), "", "", "", "", p.Why}
 		if p.Why == "" {
-			row[2], row[3], row[4] = report.Size(p.Memory), report.Count(p.Batch), report.Count(p.Safe)
+			row[2], row[3] = report.Size(p.Memory), report.Count(p.Batch)
+			row[4], row[5] = report.Count(p.Likely), report.Count(p.Safe)
 			if p.UUID == r.UUID {
-				row[5] = "the answer"
+				row[6] = "the answer"
 			}
 		}
 		g.Rows = append(g.Rows, row)

@@ -32,7 +32,8 @@ func manCommand(e *env) *cobra.Command {
 }
 
 // manual writes the page of a program in the language of man(7). It has no date, so that the same
-// program has the same page.
+// program has the same page. cobra/doc writes a page for each command, of which there are dozens, through a converter
+// from Markdown; this is one page for all.
 func manual(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH %s 1 \"\" \"%s\" \"User Commands\"\n", strings.ToUpper(root.Name()), root.Name())

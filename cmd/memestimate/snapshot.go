@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,9 +52,9 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 }
 
 // snapshotSource is a snapshot as the command line names it.
-func snapshotSource(arg string) source {
+func snapshotSource(e *env, arg string) source {
 	if arg == "-" {
-		return source{arg: arg, name: "standard input"}
+		return source{arg: arg, name: cmp.Or(e.stdinName, "standard input")}
 	}
 	return source{arg: arg, name: filepath.Base(arg), file: arg}
 }
@@ -64,6 +65,14 @@ func onceStdin(args []string) error {
 		return usagef("only one of the files can be standard input")
 	}
 	return nil
+}
+
+// openSnapshot reads a snapshot for an output, which may be no part of it.
+func openSnapshot(e *env, o *output, arg string) (*snapshot.Snapshot, error) {
+	if err := o.check(snapshotSource(e, arg)); err != nil {
+		return nil, err
+	}
+	return readSnapshot(e, arg)
 }
 
 // readSnapshot reads a file, or standard input where the argument is "-".

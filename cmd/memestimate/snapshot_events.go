@@ -88,16 +88,13 @@ func snapshotEventsCommand(e *env) *cobra.Command {
 		Short: "List the recorded events: what was allocated and freed, when, where and by whom",
 		Args:  exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(snapshotSource(args[0])); err != nil {
-				return err
-			}
 			if n < 0 {
 				return usagef("--count %d, wanted 0 (all) or more", n)
 			}
 			if err := f.check(); err != nil {
 				return err
 			}
-			s, err := readSnapshot(e, args[0])
+			s, err := openSnapshot(e, &o, args[0])
 			if err != nil {
 				return err
 			}

@@ -83,10 +83,7 @@ func snapshotExportCommand(e *env) *cobra.Command {
 		Short: "Write a whole snapshot as JSON, for programs that read no pickles",
 		Args:  exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(snapshotSource(args[0])); err != nil {
-				return err
-			}
-			s, err := readSnapshot(e, args[0])
+			s, err := openSnapshot(e, &o, args[0])
 			if err != nil {
 				return err
 			}

@@ -37,11 +37,8 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 			var p page.Page
 			var names []string
 			for _, a := range args {
-				in := snapshotSource(a)
-				if err := o.check(in); err != nil {
-					return err
-				}
-				s, err := readSnapshot(e, a)
+				in := snapshotSource(e, a)
+				s, err := openSnapshot(e, &o, a)
 				if err != nil {
 					return err
 				}

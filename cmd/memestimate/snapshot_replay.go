@@ -40,9 +40,6 @@ between what it had and what it could not get, and where that decides, the answe
 Exit code 1: memory runs out under every setting tried.`,
 		Args: exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(snapshotSource(args[0])); err != nil {
-				return err
-			}
 			var capacity int64
 			if limit != "" {
 				var err error
@@ -50,7 +47,7 @@ Exit code 1: memory runs out under every setting tried.`,
 					return usagef("--capacity %q, wanted a size such as 24GiB", limit)
 				}
 			}
-			s, err := readSnapshot(e, args[0])
+			s, err := openSnapshot(e, &o, args[0])
 			if err != nil {
 				return err
 			}

@@ -53,6 +53,8 @@ type (
 		File      string       `json:"file"`
 		AllocConf string       `json:"alloc_conf"`
 		Devices   []deviceJSON `json:"devices"`
+
+		name string // what the file is called
 	}
 )
 
@@ -64,14 +66,14 @@ func snapshotShowCommand(e *env) *cobra.Command {
 		Short: "Tell what a snapshot holds: memory, segments, blocks, events, failed allocations",
 		Args:  exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(snapshotSource(args[0])); err != nil {
-				return err
-			}
-			s, err := readSnapshot(e, args[0])
+			s, err := openSnapshot(e, &o, args[0])
 			if err != nil {
 				return err
 			}
-			r := showJSON{Schema: showForm, File: args[0], AllocConf: s.AllocConf(), Devices: []deviceJSON{}}
+			r := showJSON{Schema: showForm, File: args[0], AllocConf: s.AllocConf(), Devices: []deviceJSON{}, name: args[0]}
+			if args[0] == "-" {
+				r.name = snapshotSource(e, args[0]).name
+			}
 			for d := range s.Devices() {
 				if !used(s, d) {
 					continue
@@ -132,7 +134,7 @@ func showDevice(s *snapshot.Snapshot, arg string, device int) (deviceJSON, error
 // text writes the report for people.
 func (r *showJSON) text(w io.Writer, s *snapshot.Snapshot) error {
 	p := &printer{w: w}
-	p.line("file          %s", report.Show(r.File, 0))
+	p.line("file          %s", report.Show(r.name, 0))
 	if r.AllocConf != "" {
 		p.line("settings      %s", report.Show(r.AllocConf, 0))
 	}

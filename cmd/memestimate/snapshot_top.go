@@ -84,13 +84,10 @@ func snapshotTopCommand(e *env) *cobra.Command {
 		Short: "List what takes the most memory, at the peak or at any other time",
 		Args:  exactly("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(snapshotSource(args[0])); err != nil {
-				return err
-			}
 			if n < 0 {
 				return usagef("--count %d, wanted 0 (all) or more", n)
 			}
-			s, err := readSnapshot(e, args[0])
+			s, err := openSnapshot(e, &o, args[0])
 			if err != nil {
 				return err
 			}

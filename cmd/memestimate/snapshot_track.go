@@ -19,6 +19,8 @@ type trackStep struct {
 	Requested int64         `json:"requested_bytes"`
 	Allocated int64         `json:"allocated_bytes"`
 	Changes   []trackChange `json:"changes"`
+
+	name string // what the file is called
 }
 
 type trackChange struct {
@@ -51,7 +53,7 @@ allocation and the place in the program that made it, not the shape of the tenso
 				return err
 			}
 			for _, a := range args {
-				if err := o.check(snapshotSource(a)); err != nil {
+				if err := o.check(snapshotSource(e, a)); err != nil {
 					return err
 				}
 			}
@@ -67,7 +69,8 @@ allocation and the place in the program that made it, not the shape of the tenso
 					begun = taken(s)
 				}
 				f := s.Figures(snapshot.AllDevices)
-				step := trackStep{File: a, Requested: f.Requested, Allocated: f.Allocated, Changes: []trackChange{}}
+				step := trackStep{File: a, Requested: f.Requested, Allocated: f.Allocated, Changes: []trackChange{},
+					name: snapshotSource(e, a).name}
 				for _, c := range snapshot.Track(before, s) {
 					sign := "+"
 					if c.Gone {
@@ -122,7 +125,7 @@ func trackText(w io.Writer, begun time.Time, steps []trackStep) error {
 			p.line("")
 		}
 		p.line("At %-50s Total Tensor Used Memory:%-7.1fMb Total Allocated Memory:%-7.1fMb",
-			report.Show(snapshotSource(s.File).name, 50), mebi(s.Requested), mebi(s.Allocated))
+			report.Show(s.name, 50), mebi(s.Requested), mebi(s.Allocated))
 	}
 	return p.err
 }
@@ -162,10 +165,7 @@ func snapshotDiffCommand(e *env) *cobra.Command {
 				return err
 			}
 			for i, a := range args {
-				if err := o.check(snapshotSource(a)); err != nil {
-					return err
-				}
-				s, err := readSnapshot(e, a)
+				s, err := openSnapshot(e, &o, a)
 				if err != nil {
 					return err
 				}
