@@ -12,7 +12,7 @@ type Confidence string
 
 // The zero Confidence is Safe.
 const (
-	Predicted Confidence = "predicted" // what is simulated: half of all runs take more or less
+	Predicted Confidence = "predicted" // what is simulated, without a margin
 	Likely    Confidence = "likely"    // one run in twenty takes more
 	Safe      Confidence = "safe"      // fewer than two runs in a hundred take more
 )

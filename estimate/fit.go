@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 // A Fitting is how large a batch can be. Sizes are bytes.
 type Fitting struct {
@@ -116,10 +113,8 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	step := *opt.Step
 	step.Limited, step.MemoryLimit, step.Record = false, 0, false
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
-	err := f.search(len(m.Graph.Nodes) >= manyNodes, func(batch int64) (Point,
-		error) {
-		return f.point(m, opt, step, batch)
-	})
+	point := func(batch int64) (Point, error) { return f.point(m, opt, step, batch) }
+	err := f.search(len(m.Graph.Nodes) >= manyNodes, point)
 	if err != nil {
 		return nil, err
 	}

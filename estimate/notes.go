@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/module"
@@ -201,3 +202,18 @@ func planNotes(plan parallel.Plan, p *aten.Program) (notes []Note) {
 
 // mib is a size in a sentence.
 func mib(bytes int64) string { return fmt.Sprintf("%.2f MiB", float64(bytes)/(1<<20)) }
+
+// shortNotes say what a run that survives does for lack of memory.
+func shortNotes(replay *caching.Result) (notes []Note) {
+	if n := replay.Stats.AllocRetries; n > 0 && replay.OOM == nil {
+		notes = append(notes, Note{Warning,
+			fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow",
+				plural(int(n), "time"))})
+	}
+	if n := len(replay.Dropped); n > 0 {
+		notes = append(notes, Note{Warning,
+			fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower",
+				plural(n, "kind of convolution does", "kinds of convolutions do"))})
+	}
+	return notes
+}

@@ -76,17 +76,9 @@ func TestOperatorsAreNamedByTheirRows(t *testing.T) {
 func TestATenOperatorsAreNamedByTheirRows(t *testing.T) {
 	files := literals(t)
 	var ops []string
-	sources(t, func(path string, file *ast.File) {
-		if !strings.HasPrefix(path, "eager/ops_") {
-			return
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if row, ok := n.(*ast.CompositeLit); ok && row.Type == nil && len(row.Elts) == 3 && literal(row.Elts[0]) != "" {
-				ops = append(ops, literal(row.Elts[0]))
-			}
-			return true
-		})
-	})
+	for _, row := range rowsOf(t, "eager/ops_", 3) {
+		ops = append(ops, literal(row.Elts[0]))
+	}
 	alone := 0
 	for _, op := range ops {
 		named := 0
@@ -113,6 +105,36 @@ func TestATenOperatorsAreNamedByTheirRows(t *testing.T) {
 	if len(ops) < 120 || alone < len(ops)/3 {
 		t.Errorf("only %d of %d operators are named by their rows alone", alone, len(ops))
 	}
+}
+
+// An operator of ATen that is given one tensor, of any shape, and is nothing to those who read a program has one row:
+// what it costs. A row of what it is given says more than that, and is of an operator that can be run.
+func TestATenOperatorsHaveTheRowsTheyNeed(t *testing.T) {
+	ops := map[string]bool{}
+	for _, row := range rowsOf(t, "eager/ops_", 3) {
+		ops[literal(row.Elts[0])] = true
+	}
+	given := rowsOf(t, "aten/schema.go", 5)
+	for _, row := range given {
+		name, ordinary := literal(row.Elts[0]), true
+		for i, want := range []string{"1", "1", "0", "nil"} {
+			switch e := row.Elts[i+1].(type) {
+			case *ast.BasicLit:
+				ordinary = ordinary && e.Value == want
+			case *ast.Ident:
+				ordinary = ordinary && e.Name == want
+			default:
+				ordinary = false
+			}
+		}
+		if ordinary {
+			t.Errorf("the row of %q in aten/schema.go says what is so without it", name)
+		}
+		if !ops[name] {
+			t.Errorf("%q of aten/schema.go has no row in eager", name)
+		}
+	}
+	t.Logf("%d of %d operators have one row", len(ops)-len(given), len(ops))
 }
 
 // What several operators have alike is a column of their rows: no map has them as its keys.
@@ -147,6 +169,28 @@ func TestNoMapsOfOperators(t *testing.T) {
 			return true
 		})
 	})
+}
+
+// rowsOf returns the rows of tables of operators: what has no type of its own, begins with a name and has so many
+// columns, in the files whose paths begin so.
+func rowsOf(t *testing.T, prefix string, columns int) (rows []*ast.CompositeLit) {
+	t.Helper()
+	sources(t, func(path string, file *ast.File) {
+		if !strings.HasPrefix(path, prefix) {
+			return
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			row, ok := n.(*ast.CompositeLit)
+			if ok && row.Type == nil && len(row.Elts) == columns && literal(row.Elts[0]) != "" {
+				rows = append(rows, row)
+			}
+			return true
+		})
+	})
+	if len(rows) < 100 {
+		t.Fatalf("%d rows in %s", len(rows), prefix)
+	}
+	return rows
 }
 
 // literals returns the strings of every source file in this folder and below, tests left out.

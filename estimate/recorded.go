@@ -45,8 +45,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		l := &sum.Layers[i]
 		r.Activations.Forward += l.Bytes
 		row := module.Layer{
-			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class,
-				"function"), Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
+			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class, "function"),
+			Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
 			Params: l.Params.Elements, ParamBytes: l.Params.Bytes, Activation: l.Bytes, SavedBytes: l.Saved,
 			InPlace: l.Bytes == 0,
 		}
@@ -66,11 +66,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		return nil, err
 	}
 	r.Coverage = Coverage{Nodes: run.Calls, Modelled: run.Calls, Unmodelled: []Unmodeled{}}
-	ops := slices.SortedFunc(maps.Keys(run.Unknown), func(a,
-		b recording.Op) int {
-		return cmp.Compare(a.String(), b.String())
-	})
-	for _, op := range ops {
+	byName := func(a, b recording.Op) int { return cmp.Compare(a.String(), b.String()) }
+	for _, op := range slices.SortedFunc(maps.Keys(run.Unknown), byName) {
 		domain, name, _ := strings.Cut(op.Name, "::")
 		r.Coverage.Modelled -= run.Unknown[op]
 		r.Coverage.Unmodelled = append(r.Coverage.Unmodelled, Unmodeled{name + "." + op.Overload, domain, run.Unknown[op]})
@@ -211,14 +208,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
 	}
-	if n := r.Simulation.Replay.Stats.AllocRetries; n > 0 && r.OOM == nil {
-		say(Warning, "the run survives only because the allocator gives its cached blocks back, %s: it will be slow",
-			plural(int(n), "time"))
-	}
-	if n := len(r.Simulation.Replay.Dropped); n > 0 {
-		say(Warning, "memory is so short that %s not get the workspace of cuDNN's first choice and will be slower",
-			plural(n, "kind of convolution does", "kinds of convolutions do"))
-	}
+	notes = append(notes, shortNotes(r.Simulation.Replay)...)
 	return append(notes, assumptions(rec)...)
 }
 

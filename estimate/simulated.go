@@ -88,11 +88,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 			return err
 		}
 	}
-	if n := sim.Replay.Stats.AllocRetries; n > 0 && r.OOM == nil {
-		r.Notes = append(r.Notes, Note{Warning,
-			fmt.Sprintf("the run survives only because the allocator gives its cached blocks back, %s: it will be slow",
-				plural(int(n), "time"))})
-	}
+	r.Notes = append(r.Notes, shortNotes(sim.Replay)...)
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		r.Notes = append(r.Notes, elsewhere(s.GPU))
 	}
@@ -133,11 +129,6 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 				"taken to be alike, --nccl SIZE says otherwise"})
 	}
 	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
-	if n := len(sim.Replay.Dropped); n > 0 {
-		r.Notes = append(r.Notes, Note{Warning,
-			fmt.Sprintf("memory is so short that %s not get the workspace of cuDNN's first choice and will be slower",
-				plural(n, "kind of convolution does", "kinds of convolutions do"))})
-	}
 	if !s.Infer && p.InferOnly != "" {
 		r.Notes = append(r.Notes, Note{Warning, "this graph is for inference: it has " + p.InferOnly +
 			". What training the model that it came from takes is not what is estimated here: export that in training mode"})

@@ -195,7 +195,7 @@ type Simulation struct {
 
 	prog     *aten.Program  // that ran; nil for a recording
 	config   caching.Config // that Replay is by
-	doubtful bool           // another program is exported like this one, and takes more: see Bound.most
+	doubtful bool           // another program is exported like this one, and takes more: see guessedLargest
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.

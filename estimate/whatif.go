@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"runtime"
 	"slices"
+	"strconv"
 
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/parallel"
@@ -67,7 +68,7 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 	}
 	for _, b := range []int64{opt.Batch / 2, opt.Batch * 2} {
 		if b > 0 {
-			ts = append(ts, trial{change: "--batch " + itoa(b), batch: b, set: func(*Step) {}})
+			ts = append(ts, trial{change: "--batch " + strconv.FormatInt(b, 10), batch: b, set: func(*Step) {}})
 		}
 	}
 	return ts

@@ -117,8 +117,8 @@ func (a *Answer) head(s *screen) {
 		s.text("", word+" "+s.judgement(f))
 	}
 	if r.OOM != nil {
-		s.text("", s.paint("31", "out of memory")+" "+Moment(r.OOM.Phase, r.OOM.Step,
-			r.OOM.Layer)+": tried to allocate "+Size(r.OOM.Tried))
+		s.text("", s.paint("31", "out of memory")+" "+Moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer)+
+			": tried to allocate "+Size(r.OOM.Tried))
 	}
 }
 
@@ -137,7 +137,7 @@ func (s *screen) judgement(f *estimate.Fit) string {
 		unit.format(over), unit.name, word)
 }
 
-// figures are the three figures that people check, each with the name that they check it with, and two to plan with.
+// figures are the three that people check, each beside the name that they check it by, and two to plan with.
 func (a *Answer) figures(s *screen) {
 	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.Safe)
 	s.gap()

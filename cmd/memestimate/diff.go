@@ -77,8 +77,8 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 }
 
 // diff estimates both models under all settings and compares them.
-func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet, changes []string) (*diff.Diff,
-	error) {
+func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet,
+	changes []string) (*diff.Diff, error) {
 	p := startProgress(e, "comparing "+quoteArg(base.arg)+" and "+quoteArg(head.arg))
 	defer p.done()
 	b, err := openModel(e, base, &m.settings, p)

@@ -129,10 +129,8 @@ func folded(w io.Writer, s *snapshot.Snapshot, device, at int) error {
 		sums[x.Stack] += x.Size
 	}
 	plain := strings.NewReplacer(";", ":") // a name must not look like the end of one
-	for _, id := range slices.SortedFunc(maps.Keys(sums), func(a,
-		b snapshot.StackID) int {
-		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
-	}) {
+	bySize := func(a, b snapshot.StackID) int { return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b)) }
+	for _, id := range slices.SortedFunc(maps.Keys(sums), bySize) {
 		frames := slices.Clone(s.Stack(id))
 		slices.Reverse(frames)
 		calls := make([]string, len(frames))

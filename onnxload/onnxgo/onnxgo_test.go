@@ -41,10 +41,8 @@ func outline(m *onnxload.Model) string {
 	fmt.Fprintln(&b, "in", name(m.Graph.Inputs), "out", name(m.Graph.Outputs))
 	for _, n := range m.Graph.Nodes {
 		fmt.Fprint(&b, n.Op, n.Version, name(n.In), name(n.Out))
-		attrs := slices.SortedFunc(slices.Values(n.Attrs), func(a,
-			b onnxload.Attr) int {
-			return strings.Compare(a.Name, b.Name)
-		})
+		byName := func(a, b onnxload.Attr) int { return strings.Compare(a.Name, b.Name) }
+		attrs := slices.SortedFunc(slices.Values(n.Attrs), byName)
 		for _, a := range attrs {
 			fmt.Fprint(&b, " ", a.Name, a.Int, a.Float, a.Ints, a.Floats, a.Strs, a.Str, len(a.Tensors))
 		}

@@ -23,8 +23,8 @@ var actions = [...]snapshot.Action{
 // Predicted makes the snapshot that PyTorch would dump at the end of a predicted
 // run. The replay must have recorded its trace (caching.Config.Record). model
 // names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
-func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string, sites *snapshot.Sites) (*snapshot.Snapshot,
-	error) {
+func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string,
+	sites *snapshot.Sites) (*snapshot.Snapshot, error) {
 	trace := r.Allocator.Trace()
 	if len(trace) == 0 && len(t.Events) > 0 && r.Stats.Allocation.All.Allocated > 0 {
 		return nil, errors.New("the replay did not record its trace")
