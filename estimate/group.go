@@ -44,6 +44,24 @@ func (c *group) end() {
 	}
 }
 
+// each calls f with every number below n, as many at a time as there are processors, and waits for all.
+func each(n int, f func(i int)) {
+	var c group
+	next := make(chan int)
+	for range min(runtime.GOMAXPROCS(0), n) {
+		c.do(func() {
+			for i := range next {
+				c.part(func() { f(i) })
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	c.end()
+}
+
 // panicked returns the file and line of the panic that a deferred function recovers from.
 func panicked() string {
 	pcs := make([]uintptr, 64)

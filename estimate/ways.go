@@ -3,7 +3,6 @@ package estimate
 import (
 	"cmp"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -45,30 +44,17 @@ func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 		again += block.FLOPs
 	}
 	plans := combinations(s, len(blocks) > 0, again/max(3*all, 1))
-	next := make(chan int)
-	var g group
-	for range min(runtime.GOMAXPROCS(0), len(plans)) {
-		g.do(func() {
-			for i := range next {
-				g.part(func() {
-					w := &plans[i].way
-					peak, err := b.peak(plans[i].step, c)
-					if err != nil {
-						w.Error = err.Error()
-						return
-					}
-					w.Allocated, w.Device = peak.Allocated, peak.Device
-					w.Need, w.By = peak.At(c)
-					w.Fits = w.Need <= memory
-				})
-			}
-		})
-	}
-	for i := range plans {
-		next <- i
-	}
-	close(next)
-	g.end()
+	each(len(plans), func(i int) {
+		w := &plans[i].way
+		peak, err := b.peak(plans[i].step, c)
+		if err != nil {
+			w.Error = err.Error()
+			return
+		}
+		w.Allocated, w.Device = peak.Allocated, peak.Device
+		w.Need, w.By = peak.At(c)
+		w.Fits = w.Need <= memory
+	})
 	ways := make([]Way, len(plans))
 	for i := range plans {
 		ways[i] = plans[i].way
@@ -86,19 +72,19 @@ func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	return ways, nil
 }
 
-// A trying is a Way to be.
-type trying struct {
+// A candidate is a Way before it is simulated.
+type candidate struct {
 	way  Way
 	step Step
 }
 
 // combinations are all settings that Ways tries. Checkpointing the blocks, of which there are some, does so much again.
-func combinations(s Step, blocks bool, again float64) (plans []trying) {
+func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 	for _, scheme := range waysTogether(s) {
 		for _, precision := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
 			for _, optimizer := range optimizersFor(s) {
 				for _, checkpoint := range checkpointsFor(s, blocks) {
-					p := trying{step: s}
+					p := candidate{step: s}
 					var flags []string
 					set := func(changes int, format string, args ...any) {
 						flags, p.way.changes = append(flags, fmt.Sprintf(format, args...)), p.way.changes+changes

@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"cmp"
-	"runtime"
 	"slices"
 	"strconv"
 
@@ -88,20 +87,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	}
 	ts := trials(opt, *opt.Step, images, slices.Contains(parallel.Repeated(p), true))
 	out := make([]Variant, len(ts))
-	next := make(chan int)
-	var c group
-	for range min(runtime.GOMAXPROCS(0), len(ts)) {
-		c.do(func() {
-			for i := range next {
-				c.part(func() { out[i] = b.try(m, opt, ts[i]) })
-			}
-		})
-	}
-	for i := range ts {
-		next <- i
-	}
-	close(next)
-	c.end()
+	each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i]) })
 	return out
 }
 

@@ -51,22 +51,3 @@ func (r *run) plan(s workspace.ConvShape, pass workspace.ConvPass) int32 {
 	r.plans[string(key)] = id
 	return id
 }
-
-// others lists the workspaces by plan for each other choice that is not the same as what the run has. A
-// convolution that takes none has none in any.
-func (r *run) others() (all [][]int64) {
-	for k := range workspace.ConvOthers {
-		list, same := make([]int64, len(r.planned)), true
-		for i := range r.planned {
-			p := &r.planned[i]
-			if p.Bytes > 0 {
-				list[i] = p.Others[k]
-			}
-			same = same && list[i] == p.Bytes
-		}
-		if !same {
-			all = append(all, list)
-		}
-	}
-	return all
-}

@@ -221,24 +221,8 @@ func (k *Kernels) unknown(c *Call) {
 // Threads returns how many threads used cuBLAS, and how many cuDNN.
 func (k *Kernels) Threads() (blas, dnn int) { return len(k.blasOn), len(k.dnnOn) }
 
-// Others lists the workspaces by plan, less 1, for each other choice of cuDNN's engines that is not the same as what
-// the calls took. A convolution that takes none has none in any.
-func (k *Kernels) Others() (all [][]int64) {
-	for other := range ConvOthers {
-		list, same := make([]int64, len(k.planned)), true
-		for i := range k.planned {
-			p := &k.planned[i]
-			if p.Bytes > 0 {
-				list[i] = p.Others[other]
-			}
-			same = same && list[i] == p.Bytes
-		}
-		if !same {
-			all = append(all, list)
-		}
-	}
-	return all
-}
+// Others lists the workspaces of the calls' convolutions under other choices: see OtherChoices.
+func (k *Kernels) Others() [][]int64 { return OtherChoices(k.planned) }
 
 // take and the like write the script of the call.
 func (k *Kernels) take(bytes int64) int        { return k.script.take(max(bytes, 0)) }

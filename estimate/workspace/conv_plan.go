@@ -6,13 +6,13 @@ import (
 	"github.com/memestimate/memestimate/estimate/gpu"
 )
 
-// ConvOthers is for how many other choices of engines a ConvPlan says what the workspace would be.
-const ConvOthers = 4
+// convOthers is for how many other choices of engines a ConvPlan says what the workspace would be.
+const convOthers = 4
 
 // A ConvPlan is what is known of the convolutions of one shape and pass. Sizes are bytes.
 type ConvPlan struct {
 	Bytes  int64             // the workspace
-	Others [ConvOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
+	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 	Most   int64             // the largest that any tree names: docs/workspaces.md says how often it is exceeded
 }
 
@@ -64,4 +64,23 @@ func flags(set ...bool) (f byte) {
 		}
 	}
 	return f
+}
+
+// OtherChoices lists the workspaces of a run's convolutions, by plan, less 1, for each other choice of cuDNN's engines
+// that is not the same as what the plans take. A convolution that takes none has none in any.
+func OtherChoices(plans []ConvPlan) (all [][]int64) {
+	for other := range convOthers {
+		list, same := make([]int64, len(plans)), true
+		for i := range plans {
+			p := &plans[i]
+			if p.Bytes > 0 {
+				list[i] = p.Others[other]
+			}
+			same = same && list[i] == p.Bytes
+		}
+		if !same {
+			all = append(all, list)
+		}
+	}
+	return all
 }
