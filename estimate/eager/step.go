@@ -93,7 +93,8 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		return nil, err
 	}
 	run := &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.planned), Guesses: p.Guesses, Passed: p.Passed, tensors: r.made}
+		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.planned), Guesses: p.Guesses, Passed: p.Passed,
+		tensors: r.made}
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}

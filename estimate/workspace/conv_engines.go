@@ -56,7 +56,6 @@ const (
 	extraBlocks
 	// Depthwise: count partial results in steps of 32 channels.
 	extraDepthwise
-	convExtras
 )
 
 const (
