@@ -54,6 +54,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	a.drawn = o.format == "html"
 	a.record = a.snapshot != "" || a.drawn
 	a.short = a.look.short(e, o)
+	a.weigh = !a.short && o.format != "csv" && o.format != "modelsize"
 	o.folded = a.short
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	p.now("estimating " + quoteArg(in.arg))
 	opt := s.options(in)
 	step.Record = a.record
-	opt.Step, opt.Weigh = step, !a.short
+	opt.Step, opt.Weigh = step, a.weigh
 	bound, err := estimate.Bind(m, opt)
 	if err != nil {
 		return nil, s.explain(err, command, in, m)

@@ -318,6 +318,7 @@ type questions struct {
 	look  look
 	short bool      // the answer is for a terminal
 	drawn bool      // it is a page
+	weigh bool      // it shows what the run guesses, each weighed by another run
 	shown screenful // what is on either beside the report
 }
 
