@@ -1,14 +1,21 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // Guesses are weighed, each by another run, for those outputs that show them, and for no others.
 func TestGuessesAreWeighedWhereShown(t *testing.T) {
-	s := settings{batch: 2}
-	r, err := s.estimate(&env{getenv: func(string) string { return "" }}, "table", resolve("resnet18"))
+	var s settings
+	s.flags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	s.batch = 2
+	e := &env{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard,
+		getenv: func(string) string { return "" }}
+	r, err := s.estimate(e, "table", resolve("resnet18"))
 	if err != nil {
 		t.Fatal(err)
 	}
