@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A splitCase is a measured step of a model that two GPUs share.
@@ -22,7 +23,7 @@ func TestSplitModels(t *testing.T) {
 	var all struct {
 		Cases []splitCase `json:"cases"`
 	}
-	readGzip(t, "testdata/beyond/split.json.gz", &all)
+	testfile.JSON(t, "testdata/beyond/split.json.gz", &all)
 	const settings = "cpu_offload and static_graph"
 	limits := map[string][2]spread{ // of bert_base in bf16, split, 9.8 % too much is reserved
 		parallel.TP: {{0.5, 0.5, 0.5}, {3, notHeld, notHeld}},

@@ -41,7 +41,9 @@ type Plan struct {
 	Offload     bool   `json:"cpu_offload,omitempty"`              // CPUOffloadPolicy
 
 	// Of a pipeline, torch.distributed.pipelining.
-	Stages       string `json:"stages,omitempty"`       // the modules that its stages but the first begin with: expressions of whole names, with commas between; "" shares the repeated blocks out evenly
+	// the modules that its stages but the first begin with: expressions of whole names, with commas between; "" shares the
+	// repeated blocks out evenly
+	Stages       string `json:"stages,omitempty"`
 	Microbatches int    `json:"microbatches,omitempty"` // of a step, the batch is one's; 0 is as many as stages
 	Schedule     string `json:"schedule,omitempty"`     // one of Schedules, "" is OneByOne
 	Stage        int    `json:"-"`                      // which of them is asked about
