@@ -40,9 +40,8 @@ type Plan struct {
 	MetaDevice  bool   `json:"meta_device,omitempty"`              // the model is made there, no rank ever holds all of it
 	Offload     bool   `json:"cpu_offload,omitempty"`              // CPUOffloadPolicy
 
-	// Of a pipeline, torch.distributed.pipelining.
-	// the modules that its stages but the first begin with: expressions of whole names, with commas between; "" shares the
-	// repeated blocks out evenly
+	// Of a pipeline, torch.distributed.pipelining. Stages are the modules that its stages but the first begin with:
+	// expressions of whole names, with commas between; "" shares the repeated blocks out evenly.
 	Stages       string `json:"stages,omitempty"`
 	Microbatches int    `json:"microbatches,omitempty"` // of a step, the batch is one's; 0 is as many as stages
 	Schedule     string `json:"schedule,omitempty"`     // one of Schedules, "" is OneByOne
