@@ -22,6 +22,7 @@ type changed struct {
 type removal struct {
 	Model string `json:"model"`
 	Why   string `json:"why"`
+	To    string `json:"to,omitempty"` // where it moved
 }
 
 // changes compares what a budget file asks with what it asked in the base, of the files that were there.
@@ -55,11 +56,11 @@ func (b *baseline) changes(f *budget.File, all []*checked) (out changed) {
 		if kept[name] || now[name] != nil {
 			continue
 		}
-		reason := "no path of " + budget.Name + " matches it now"
+		gone := removal{Model: name, Why: "no path of " + budget.Name + " matches it now"}
 		if _, err := os.Lstat(filepath.Join(b.dir, filepath.FromSlash(name))); err != nil && !isBuiltin(name) {
-			reason = "deleted"
+			gone.Why = "deleted"
 			if to := b.movedTo(name, now); to != "" {
-				reason = "moved to " + quoteArg(to)
+				gone.Why, gone.To = "moved", to
 				limited := slices.ContainsFunc(before[name], func(m *budget.Model) bool { return m.Limits.Limited() })
 				if limited && !f.Excludes(to) && out.lost == nil {
 					out.lost = fail(exitInput, "%s moved to %s, which no path of %s matches", quoteArg(name), quoteArg(to),
@@ -67,7 +68,7 @@ func (b *baseline) changes(f *budget.File, all []*checked) (out changed) {
 				}
 			}
 		}
-		out.removed = append(out.removed, removal{name, reason})
+		out.removed = append(out.removed, gone)
 	}
 	return out
 }

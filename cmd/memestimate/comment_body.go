@@ -176,7 +176,11 @@ func (o *outcome) writeChanges(b *strings.Builder, limit int) {
 	}
 	list = nil
 	for _, r := range o.removed {
-		list = append(list, name(r.Model, listName)+": "+r.Why)
+		text := name(r.Model, listName) + ": " + r.Why
+		if r.To != "" {
+			text += " to " + name(r.To, listName)
+		}
+		list = append(list, text)
 	}
 	if len(list) > 0 {
 		fmt.Fprintf(b, "**%s no longer checked:**\n\n", count(len(list), "model"))

@@ -160,7 +160,7 @@ func changedModels(n int) *outcome {
 				strings.Repeat("name.", 40), 1<<40, 1<<30)
 		}
 		o.all = append(o.all, c)
-		o.removed = append(o.removed, removal{c.name, "deleted"})
+		o.removed = append(o.removed, removal{Model: c.name, Why: "deleted"})
 		o.asks = append(o.asks, budget.Change{What: "clip-grad-norm", Before: strings.Repeat("h100-80gb; ", 12),
 			After: "64.00 GiB", Models: []string{c.name, "b"}})
 	}

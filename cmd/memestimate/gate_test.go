@@ -74,6 +74,20 @@ func TestHonestWays(t *testing.T) {
 			y.commit()
 			return nil
 		}, "within budget"},
+		{"a limit beyond reach", func(y *yard) []string {
+			y.put("nets/net.onnx", "inserted")
+			y.write("memestimate.yaml", strings.Replace(growthBudget, "5%", "999999%", 1))
+			return nil
+		}, "- `growth` goes from `5%` to `999999%` for `nets/net.onnx`\n"},
+		{"moved to where exclude names it", func(y *yard) []string {
+			y.put("nets/other.onnx", "widened")
+			y.commit()
+			y.must(os.Mkdir(y.path("archive"), 0o777))
+			y.git("mv", "nets/net.onnx", "archive/@team <b>`x`.onnx")
+			y.write("memestimate.yaml", "settings: {batch: 256}\nmodels:\n"+
+				"  path: nets/*.onnx\n  limits: {growth: 5%}\n  exclude: archive/**\n")
+			return nil
+		}, "- `nets/net.onnx`: moved to `\"archive/@team"},
 		{"limits that change, models that go", func(y *yard) []string {
 			y.put("nets/gone.onnx", "widened")
 			y.put("nets/left.onnx", "widened")
@@ -95,9 +109,10 @@ func TestHonestWays(t *testing.T) {
 			y := newYard(t)
 			output, code := y.check(tt.try(y)...)
 			if code != exitOK || !strings.Contains(output, tt.says) ||
-				!strings.HasPrefix(output, "### GPU memory: within budget\n") {
+				!strings.HasPrefix(output, "### GPU memory: within budget") {
 				t.Errorf("code %d, want %q\n%s", code, tt.says, output)
 			}
+			harmless(t, output)
 		})
 	}
 }
