@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/workspace"
@@ -74,7 +75,11 @@ func (r *run) reshape(t *tensor, shape []int64) *tensor {
 		return v
 	}
 	c := r.clone(t, workspace.RowMajor(t.shape))
-	v, _ := r.view(c, shape)
+	v, ok := r.view(c, shape)
+	if !ok { // more elements than there are numbers
+		r.tooLarge(fmt.Sprintf("shape %v", shape))
+		v = r.alias(c, shape, workspace.RowMajor(shape))
+	}
 	r.release(c)
 	return v
 }
