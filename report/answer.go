@@ -264,7 +264,7 @@ func (a *Answer) places(s *screen) {
 		case !g.Fits:
 			word = s.paint("31", "no")
 		case g.Tight:
-			word = s.paint("33", "tight")
+			word = s.paint("33", "not safe")
 		}
 		items = append(items, g.Name+" "+word)
 	}

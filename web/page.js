@@ -85,7 +85,7 @@
     const mine = ++turn, { bytes, name, model } = dropped, began = performance.now();
     $('status').textContent = 'Estimating ' + name + ' ...';
     let kind = '', out;
-    const attempt = extra => run([model, ...flags(kind), ...extra], bytes, name);
+    const attempt = extra => run([model, ...flags(kind), '--color', 'always', ...extra], bytes, name);
     out = await attempt([]);
     if (out.code === 2 && out.stderr.includes('is a recording')) { kind = 'recording'; out = await attempt([]); }
     if (out.code === 2 && /^memestimate: \S+: --batch: /.test(out.stderr) && kind === '') {
@@ -118,8 +118,8 @@
     show(out.stdout, '', drawn.code < 2 ? drawn.stdout : '');
     finish(began, name, kind || 'model');
     if ($('gpu').value && kind === '') {
-      const fit = await run(['fit', model, ...flags('fixed')], bytes, name);
-      if (mine === turn && fit.code < 2) { $('fit').textContent = fit.stdout; $('fit').hidden = false; }
+      const fit = await run(['fit', model, ...flags('fixed'), '--color', 'always'], bytes, name);
+      if (mine === turn && fit.code < 2) { paint($('fit'), fit.stdout); $('fit').hidden = false; }
     }
   }
 
@@ -131,12 +131,26 @@
 
   function show(answer, fit, picture) {
     for (const [id, text] of [['answer', answer], ['fit', fit]]) {
-      $(id).textContent = text.replace(/\nnext .*(\n .*)*\n?$/, '\n');
+      paint($(id), text.replace(/\n(\x1b\[1m)?next(\x1b\[0m)? .*(\n .*)*\n?$/, '\n'));
       $(id).hidden = text === '';
     }
     $('picture').hidden = picture === '';
     if (picture !== '') $('picture').srcdoc = picture;
     else $('picture').removeAttribute('srcdoc');
+  }
+
+  // Shows a text with the colours that a terminal would give it: each is a class.
+  function paint(element, text) {
+    element.textContent = '';
+    let style = '';
+    for (const [i, part] of text.split(/\x1b\[([\d;]*)m/).entries()) {
+      if (i % 2) { style = part === '0' ? '' : part; continue; }
+      if (!style) { element.append(part); continue; }
+      const span = document.createElement('span');
+      span.className = style.split(';').map(n => 'c' + n).join(' ');
+      span.textContent = part;
+      element.append(span);
+    }
   }
 
   async function take(file) {

@@ -80,7 +80,7 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 	for _, g := range a.shown.gpus {
 		switch {
 		case g.Fits && g.Tight:
-			fits = append(fits, g.Name+" (tight)")
+			fits = append(fits, g.Name+" (not safe)")
 		case g.Fits:
 			fits = append(fits, g.Name)
 		default:
