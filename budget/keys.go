@@ -68,7 +68,7 @@ var settingKeys = []key{
 		doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "compile", kind: yesno, doc: "torch.compile(model)."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
-	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "fsdp", "tp", "pp"},
+	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "zero2", "zero3", "fsdp", "tp", "pp"},
 		doc: "How they do. ddp when left out."},
 	{name: "static-graph", kind: yesno, doc: "DistributedDataParallel's setting."},
 	{name: "stages", kind: text, doc: "Of a pipeline: the modules that its stages but the first begin with, regular " +

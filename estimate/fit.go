@@ -15,12 +15,13 @@ type Fitting struct {
 	Schema  string  `json:"schema"`
 	Model   string  `json:"model"`
 	GPU     string  `json:"gpu,omitempty"`
-	Memory  int64   `json:"memory_bytes"`     // what the process may take on the device
-	Batch   int64   `json:"batch"`            // the largest whose device memory fits; 0 when not even one sample does
-	Likely  int64   `json:"likely_batch"`     // the largest whose Peak.Likely fits
-	Safe    int64   `json:"safe_batch"`       // the largest whose Peak.Safe fits
-	Curve   []Point `json:"curve"`            // every batch that was simulated, in order
-	Capped  bool    `json:"capped,omitempty"` // Batch is not the largest that fits, but the largest that was tried
+	Memory  int64   `json:"memory_bytes"`          // what the process may take on the device
+	Batch   int64   `json:"batch"`                 // the largest whose device memory fits; 0 when not even one sample does
+	Likely  int64   `json:"likely_batch"`          // the largest whose Peak.Likely fits
+	Safe    int64   `json:"safe_batch"`            // the largest whose Peak.Safe fits
+	Fewest  int     `json:"fewest_gpus,omitempty"` // of several GPUs: the smallest number that hold a batch of one safely
+	Curve   []Point `json:"curve"`                 // every batch that was simulated, in order
+	Capped  bool    `json:"capped,omitempty"`      // Batch is not the largest that fits, but the largest that was tried
 	Notes   []Note  `json:"notes"`
 	Context int64   `json:"context_bytes"`
 
@@ -115,6 +116,9 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
 	point := func(batch int64) (Point, error) { return f.point(m, opt, step, batch) }
 	err := f.search(len(m.Graph.Nodes) >= manyNodes, point)
+	if err == nil && step.GPUs > 1 && !step.Infer {
+		err = f.fewest(m, opt, step)
+	}
 	if err != nil {
 		return nil, err
 	}

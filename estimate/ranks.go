@@ -21,6 +21,11 @@ func (s *Step) options() (opts eager.Options, device gpu.Device) {
 			Stages: s.GPUs, Stage: s.Stage, Microbatches: cmp.Or(s.Microbatches, s.GPUs),
 			FillDrain: s.Schedule == parallel.FillDrain,
 		}
+	case together && (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3):
+		opts.DeepSpeed = eager.DeepSpeed{World: s.GPUs, Stage: 2, Bucket: s.Bucket, Meta: s.MetaDevice}
+		if s.Parallel == parallel.ZeRO3 {
+			opts.DeepSpeed.Stage = 3
+		}
 	case together && s.Parallel != parallel.TP:
 		opts.Replicas = eager.Replicas{
 			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Late: s.late || s.Static,

@@ -61,6 +61,10 @@ func (s *Step) parse() (caching.Options, error) {
 	if s.Parallel == parallel.PP && (s.Accumulate > 1 || s.Scaler) {
 		return caching.Options{}, errors.New("a pipeline with gradient accumulation or a gradient scaler is not simulated")
 	}
+	if (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3) && (s.Autocast() || s.Precision == eager.FP16) {
+		return caching.Options{}, errors.New("DeepSpeed trains in bf16 with parameters of float32 beside them, or in fp32: " +
+			"autocast and the scaling of fp16 are not simulated")
+	}
 	return caching.ParseOptions(s.AllocConf)
 }
 

@@ -129,10 +129,7 @@ func waysTogether(s Step) []together {
 	if n < 2 {
 		n = defaultGPUs
 	}
-	alone := func(s *Step) {
-		s.GPUs, s.Parallel, s.Bucket, s.View, s.Shard, s.NoReshard, s.ParamDType, s.ReduceDType, s.MetaDevice, s.NCCL =
-			0, "", 0, false, "", false, "", "", false, 0
-	}
+	alone := func(s *Step) { s.Plan = s.Alone() }
 	list := []together{{"", alone}}
 	if s.GPUs > 1 {
 		list[0].flags = "--gpus 1"

@@ -33,8 +33,8 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
 	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.Schemes}, "parallel",
 		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2),\n"+
-			"tp (parallelize_module), pp (a pipeline)")
-	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, as a size such as 100MiB")
+			"zero2, zero3 (DeepSpeed, not measured), tp (parallelize_module), pp (a pipeline)")
+	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, or DeepSpeed's reduce_bucket_size, as a size such as 100MiB")
 	fs.BoolVar(&p.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
 	fs.BoolVar(&p.Static, "static-graph", false, "DDP's static_graph")
 	fs.Var((*patternValue)(&p.Stages), "stages",

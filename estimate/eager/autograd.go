@@ -54,7 +54,9 @@ func (r *run) runBackward(loss *tensor) {
 	}
 	r.grad, r.back = false, true
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
+	r.beginReducing()
 	r.backwardFrom(loss, ones)
+	r.endReducing()
 	r.reduceDelayed()
 	r.dropOld()
 	r.endBackward()
@@ -234,6 +236,7 @@ func (r *run) accumulateGrad(l *leaf, g *tensor) {
 	}
 	r.release(g)
 	r.reduceGradient(l)
+	r.reduceInto(l)
 }
 
 // obeysLayout is utils::obeys_layout_contract: strides of dimensions of size 1 do

@@ -97,6 +97,7 @@ type Options struct {
 	Replicas  Replicas
 	Shards    Shards
 	Pipeline  Pipeline
+	DeepSpeed DeepSpeed
 	Compiled  bool        // the least that a compiled model could keep for backward: see compilation
 	Tensors   bool        // keep what each block is for: Run.Tensor
 	GPU       *gpu.Device // nil is the default one

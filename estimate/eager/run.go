@@ -38,6 +38,7 @@ type run struct {
 
 	ddp    *reducer  // nil without DistributedDataParallel
 	shards *sharding // nil without FSDP2
+	zero   *zero     // nil without DeepSpeed
 
 	compiled *compilation // nil without torch.compile
 	stream   uint8        // that memory is asked for on

@@ -134,7 +134,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
 			l = r.layouts.at(v.Shape, workspace.ChannelsLast(v.Shape))
 		}
-		apart := r.opts.Shards.Meta || r.opts.Shards.Offload
+		apart := r.opts.Shards.Meta || r.opts.Shards.Offload || r.opts.DeepSpeed.Meta
 		t := r.laidOn(c == timeline.Parameter && apart && r.opts.Train, dtype, l)
 		r.recategorize(t.st, c)
 		if c == timeline.Buffer && dtype.IsFloat() {
@@ -191,6 +191,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 	if r.opts.Shards.World > 1 && r.opts.Train {
 		params = r.shard(values)
 	}
+	params = r.flattenAll(values, params)
 	r.replicate(values, params)
 	for _, id := range r.prog.Inputs {
 		r.whole(id, put(id, timeline.Input))
@@ -232,6 +233,7 @@ func (r *run) forward(values []*tensor) error {
 	ends, unread := r.ends, r.unread
 	r.values = values
 	r.gatherRoot(values)
+	r.gatherAll()
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]

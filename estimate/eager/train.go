@@ -95,7 +95,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.opts.ClipNorm {
 			r.clipNorm(params)
 		}
-		r.stepOptimizer(o)
+		r.stepMaster(o)
 		r.update(scaler)
 		r.begin(timeline.Finish)
 		r.zeroGrad(params)

@@ -55,6 +55,9 @@ func (p Plan) Notes(prog *aten.Program) (info, unmeasured []string) {
 	}
 	switch {
 	case p.GPUs < 2:
+	case p.Parallel == ZeRO2 || p.Parallel == ZeRO3:
+		unmeasured = append(unmeasured, "what DeepSpeed takes follows its sources, 0.16.5, with its default settings, and "+
+			"was not measured: reduce_bucket_size is 500,000,000 elements unless --bucket-cap says otherwise")
 	case p.Parallel == PP:
 		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d, and the batch is "+
 			"that of one of its %d microbatches", p.Stage+1, p.GPUs, cmp.Or(p.Microbatches, p.GPUs)))

@@ -51,7 +51,7 @@ type Plan struct {
 }
 
 // Schemes are the ways in which several GPUs train together.
-var Schemes = []string{DDP, ZeRO1, FSDP, TP, PP}
+var Schemes = []string{DDP, ZeRO1, ZeRO2, ZeRO3, FSDP, TP, PP}
 
 // DTypes are the names of element types.
 var DTypes = []string{"fp32", "bf16", "fp16"}
@@ -61,6 +61,8 @@ const (
 	DDP   = "ddp"   // DistributedDataParallel
 	FSDP  = "fsdp"  // fully_shard, FSDP2
 	ZeRO1 = "zero1" // the same with ZeroRedundancyOptimizer
+	ZeRO2 = "zero2" // DeepSpeed's
+	ZeRO3 = "zero3" // likewise
 	TP    = "tp"    // parallelize_module
 	PP    = "pp"    // a pipeline
 )
@@ -112,8 +114,10 @@ func (p Plan) Check() error {
 		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
 	}
 	sharding := p.Shard != "" && p.Parallel != TP || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" ||
-		p.MetaDevice || p.Offload
+		p.MetaDevice && p.Parallel != ZeRO3 || p.Offload
 	switch {
+	case (p.View || p.Static) && p.Parallel != "" && p.Parallel != DDP && p.Parallel != ZeRO1:
+		return fmt.Errorf("DDP's settings are given, and parallel is %s, which has none", p.Parallel)
 	case p.Parallel == TP && p.LoRA != "":
 		return errors.New("lora: how tensor parallelism splits adapters is not simulated")
 	case p.Parallel != FSDP && sharding:
@@ -312,4 +316,18 @@ func spansOf(prog *aten.Program, marked []bool) (spans []aten.Span) {
 func (p Plan) Divides() bool { return p.Parallel == FSDP || p.Parallel == TP || p.Parallel == PP }
 
 // Races reports whether what a rank takes hangs on when NCCL lets go of DDP's buckets.
-func (p Plan) Races() bool { return !p.Divides() && !p.Static }
+func (p Plan) Races() bool {
+	return !p.Divides() && p.Parallel != ZeRO2 && p.Parallel != ZeRO3 && !p.Static
+}
+
+// Shrinks reports whether a rank takes less the more there are.
+func (p Plan) Shrinks() bool { return p.Parallel != "" && p.Parallel != DDP }
+
+// Alone is the plan on one GPU.
+func (p Plan) Alone() Plan {
+	p.GPUs, p.Parallel, p.NCCL = 0, "", 0
+	p.Bucket, p.View, p.Static = 0, false, false
+	p.Shard, p.NoReshard, p.ParamDType, p.ReduceDType, p.MetaDevice, p.Offload = "", false, "", "", false, false
+	p.Stages, p.Microbatches, p.Schedule = "", 0, ""
+	return p
+}

@@ -1,0 +1,56 @@
+package estimate
+
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// manyGPUs is the largest number of GPUs that is tried.
+const manyGPUs = 1024
+
+// fewest finds the smallest number of GPUs that hold a batch of one safely, under the step's way to train together:
+// one, where a GPU alone does, or so many that one less do not. Where layers are split only powers of two are tried,
+// since heads must divide.
+func (f *Fitting) fewest(m *onnxload.Model, opt Options, step Step) error {
+	if step.Stages != "" { // they say how many
+		return nil
+	}
+	opt.Batch = 1
+	bound, err := Bind(m, opt)
+	if err != nil {
+		return err
+	}
+	fits := func(n int) bool {
+		s := step
+		if s.GPUs = n; n == 1 {
+			s.Plan = s.Alone()
+		}
+		if s.Microbatches > 0 && s.Parallel == parallel.PP {
+			s.Microbatches = max(s.Microbatches, n)
+		}
+		sim, err := bound.Simulate(s)
+		return err == nil && sim.Peak.Safe <= f.Memory
+	}
+	good := 1
+	for ; !fits(good); good *= 2 {
+		if good == manyGPUs || !step.Shrinks() {
+			f.Notes = append(f.Notes, Note{Info,
+				fmt.Sprintf("no number of GPUs that was tried, up to %d, holds a batch of one safely", good)})
+			return nil
+		}
+	}
+	bad := good / 2
+	for step.Parallel != parallel.TP && good-bad > 1 && bad > 0 {
+		if half := (good + bad) / 2; fits(half) {
+			good = half
+		} else {
+			bad = half
+		}
+	}
+	f.Fewest = good
+	f.Notes = append(f.Notes, Note{Info,
+		fmt.Sprintf("the smallest number of GPUs that hold a batch of one safely is %d", good)})
+	return nil
+}
