@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/memestimate/memestimate/models"
 )
 
 // A fault is what strace does to a system call instead of, or before, carrying it out.
@@ -64,7 +66,15 @@ func TestWritingUnderFaults(t *testing.T) {
 		{"conv_example", "--output", "FILE"}, {"conv_example", "--format", "html", "--output", "FILE"},
 		{"conv_example", "--snapshot", "FILE"}, {"snapshot", "show", pickle, "--format", "json", "--output", "FILE"},
 		{"shapes", "conv_example", "--format", "csv", "--output", "FILE"},
+		{"check", "--config", filepath.Join(dir, "budget.yaml"), "--format", "markdown", "--output",
+			"FILE"}, // a comment
 	}
+	honest, err := models.Open("conv_example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "conv.onnx"), string(honest))
+	write(t, filepath.Join(dir, "budget.yaml"), "models: [conv.onnx]\nlimits: {parameters: 1GiB}\n")
 	most, err := strconv.Atoi(os.Getenv("MEMESTIMATE_MUTATIONS"))
 	if err != nil {
 		most = 150
