@@ -143,7 +143,7 @@ func TestGuessesNotMade(t *testing.T) {
 		dir, model, form, guess string
 		batch                   int64
 	}{
-		{"", "unet", "ts-train", "decoder-skip", 8}, {"testdata/further60b", "att_unet", "ts-train", "kept-in-list", 32},
+		{"testdata/further60b", "att_unet", "ts-train", "kept-in-list", 32},
 	} {
 		m := openGraph(t, c.dir, c.model, c.form)
 		opt := Options{Batch: c.batch, Step: &Step{Infer: true}}

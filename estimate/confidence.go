@@ -49,9 +49,9 @@ var margins = map[module.Way]struct{ train, infer margin }{
 	RecordedWay:          {margin{-0.009, 0.086}, margin{-0.009, 0.086}},
 	BuiltIn:              {margin{-0.041, 0}, margin{-0.069, 0}},
 	module.TorchExport:   {margin{0, 0.046}, margin{0.133, 0.252}},
-	module.TorchScript:   {margin{0.046, 0.161}, margin{0.16, 0.305}},
-	module.DefaultExport: {margin{0.159, 0.673}, margin{0.025, 0.07}},
-	OtherWay:             {margin{0.159, 0.673}, margin{0.16, 0.305}},
+	module.TorchScript:   {margin{0.051, 0.221}, margin{0.189, 0.383}},
+	module.DefaultExport: {margin{0.159, 0.478}, margin{0.183, 0.373}},
+	OtherWay:             {margin{0.159, 0.478}, margin{0.189, 0.383}},
 }
 
 // marginOf returns the margin of a way in, the widest where nothing is known of it.

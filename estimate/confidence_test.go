@@ -34,7 +34,7 @@ func (f firstSight) over(share float64) float64 {
 }
 
 // states is how many copies of the parameters an optimizer of the 97 keeps.
-var states = map[string]int64{"adam": 2, "adamw": 2, "adadelta": 2, "sgdm": 1, "rmsprop": 1, "adagrad": 1}
+var states = map[string]int64{"adam": 2, "adamw": 2, "adadelta": 2, "sgdm": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0, "adamw-fused": 2}
 
 // firstSights reads them: three sets of models, exported, as the program of their day answered, and the 97 published
 // ones.
@@ -58,13 +58,24 @@ func firstSights(t testing.TB) (all []firstSight) {
 				varying(r.Reserved, r.State), r.SMI << 20})
 		}
 	}
-	var first struct {
-		Answers []struct {
-			measuredCase
-			answered
-		} `json:"answers"`
+	for _, set := range []string{"published97", "published86"} {
+		all = append(all, publishedSights(t, set, ways)...)
 	}
-	testfile.JSON(t, "testdata/published97/first.json.gz", &first)
+	return all
+}
+
+// publishedSights reads the answers about a set of published models. Those about the 86 are without the context.
+func publishedSights(t testing.TB, set string, ways map[string]module.Way) (all []firstSight) {
+	t.Helper()
+	type answer struct {
+		measuredCase
+		answered
+		AtMost int64 `json:"at_most_bytes"`
+	}
+	var first struct {
+		Answers []answer `json:"answers"`
+	}
+	testfile.JSON(t, "testdata/"+set+"/first.json.gz", &first)
 	type run struct {
 		model, mode, dtype string
 		batch              int64
@@ -77,7 +88,20 @@ func firstSights(t testing.TB) (all []firstSight) {
 	var steps struct {
 		Cases []measured `json:"cases"`
 	}
-	testfile.JSON(t, "testdata/published97/steps.json.gz", &steps)
+	testfile.JSON(t, "testdata/"+set+"/steps.json.gz", &steps)
+	if set == "published86" {
+		for i := range first.Answers { // in the order of the cases
+			first.Answers[i].measuredCase, first.Answers[i].Way = steps.Cases[i].measuredCase, "recording"
+		}
+		recorded := first.Answers
+		first.Answers = nil
+		testfile.JSON(t, "testdata/published86/exports.json.gz", &first)
+		first.Answers = append(recorded, first.Answers...)
+		for i := range first.Answers {
+			a := &first.Answers[i]
+			a.Device, a.Bound = a.Reserved, a.AtMost
+		}
+	}
 	cases := map[run]measured{}
 	for _, c := range steps.Cases {
 		cases[run{c.Model, c.Mode, c.DType, c.Batch}] = c
@@ -90,7 +114,7 @@ func firstSights(t testing.TB) (all []firstSight) {
 		if !ok {
 			t.Fatalf("%s %s %s b%d was not measured", a.Model, a.Mode, a.DType, a.Batch)
 		}
-		f := firstSight{"published97", a.Model, ways[a.Way], a.Mode == "infer", c.Criterion == "own", a.Device, a.Bound, 0,
+		f := firstSight{set, a.Model, ways[a.Way], a.Mode == "infer", c.Criterion == "own", a.Device, a.Bound, 0,
 			c.PeakReserved + a.Device - a.Reserved}
 		state := c.Parameters
 		if !f.infer {
@@ -252,7 +276,7 @@ func bySets(all []firstSight) string {
 		runs := c.runs(all)
 		_, likely := leftOut(runs, likelyShare)
 		_, safe := leftOut(runs, safeShare)
-		for _, set := range []string{"further54", "further60a", "further60b", "published97"} {
+		for _, set := range []string{"further54", "further60a", "further60b", "published97", "published86"} {
 			if p, ok := safe[set]; ok {
 				fmt.Fprintf(&w, "| %s | %s | %d | %v | %v |\n", set, c.title, p.runs, likely[set], p)
 			}

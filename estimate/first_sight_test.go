@@ -94,3 +94,58 @@ func TestPublishedAtFirstSight(t *testing.T) {
 		}
 	}
 }
+
+// TestPublishedExportsAtFirstSight holds the table of docs/ACCURACY.md to what exports of the same models gave, by the
+// program that nobody had tuned to them.
+func TestPublishedExportsAtFirstSight(t *testing.T) {
+	var steps struct {
+		Cases []measuredCase `json:"cases"`
+	}
+	testfile.JSON(t, published86+"/steps.json.gz", &steps)
+	type run struct {
+		model, mode, dtype string
+		batch              int64
+	}
+	of := func(m measuredCase) run { return run{m.Model, m.Mode, m.DType, m.Batch} }
+	measured, own := map[run]measuredCase{}, map[string]bool{}
+	for _, c := range steps.Cases {
+		measured[of(c)] = c
+		own[c.Model] = own[c.Model] || c.Criterion == "own"
+	}
+	var first struct {
+		Answers []struct {
+			recordedAnswer
+			Way string `json:"way"`
+		} `json:"answers"`
+	}
+	testfile.JSON(t, published86+"/exports.json.gz", &first)
+	doc, err := os.ReadFile("../docs/ACCURACY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for way, title := range map[string]string{"ts-train": "TorchScript, training", "default": "default export"} {
+		var answers []recordedAnswer
+		var cases []measuredCase
+		for _, a := range first.Answers {
+			c, ok := measured[of(a.measuredCase)]
+			if !ok {
+				t.Fatalf("%v was not measured", of(a.measuredCase))
+			}
+			if a.Way == way && a.Error != "not exported" {
+				answers, cases = append(answers, a.recordedAnswer), append(cases, c)
+			}
+		}
+		for name, keep := range map[string]func(measuredCase) bool{
+			"training, fp32":     func(m measuredCase) bool { return m.Mode == "train" && m.DType == "fp32" },
+			"training, amp-bf16": func(m measuredCase) bool { return m.DType == "amp-bf16" },
+			"inference, fp32":    func(m measuredCase) bool { return m.Mode == "infer" },
+			"training, fp32, criterion with a name": func(m measuredCase) bool {
+				return m.Mode == "train" && m.DType == "fp32" && !own[m.Model]
+			},
+		} {
+			if row := firstSightRow(title+": "+name, answers, cases, keep); !strings.Contains(string(doc), row) {
+				t.Errorf("docs/ACCURACY.md does not have\n%s", row)
+			}
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/lifetime"
 )
@@ -44,7 +45,8 @@ func guessRows() (rows []guessRow) {
 	for _, r := range lifetime.Rules {
 		rows = append(rows, guessRow{r.Name, r.Takes, r.Unproven})
 	}
-	return rows
+	return append(rows, guessRow{name: eager.EveryHead,
+		takes: "an output that nothing in the model reads taken for part of the loss"})
 }
 
 // GuessNames are the names of the guesses that can be decided otherwise.

@@ -17,14 +17,14 @@ var Losses = []string{"auto", "cross-entropy", "nll", "mse", "l1", "smooth-l1", 
 // [N, L, classes] for each token, when a linear layer made them from integer ids, or widened the
 // features to a vocabulary, and for each anchor of a detector, when maps of several sizes are joined; and [N, classes,
 // H, W] for each place, when the places are the input's and the channels are not, which would be a picture again.
-func (r *run) lossOf(out *tensor) string {
+func (r *run) lossOf(out *tensor, id aten.ValueID) string {
 	if r.opts.Loss != "" && r.opts.Loss != "auto" {
 		return r.opts.Loss
 	}
-	return autoLoss(r.prog, out.shape)
+	return autoLoss(r.prog, id, out.shape)
 }
 
-func autoLoss(p *aten.Program, shape []int64) string {
+func autoLoss(p *aten.Program, out aten.ValueID, shape []int64) string {
 	var in *aten.Value
 	if len(p.Inputs) > 0 {
 		in = &p.Values[p.Inputs[0]]
@@ -35,10 +35,10 @@ func autoLoss(p *aten.Program, shape []int64) string {
 			return "cross-entropy"
 		}
 	case 3:
-		if w := lastLinear(p); in != nil && w != nil && shape[2] > 1 && (in.DType.IsInt() || w[0] >= 2*w[1]) {
+		if w := lastLinear(p, out); in != nil && w != nil && shape[2] > 1 && (in.DType.IsInt() || w[0] >= 2*w[1]) {
 			return "cross-entropy"
 		}
-		if in != nil && len(in.Shape) == 4 && shape[2] > 1 && joinsMaps(p) {
+		if in != nil && len(in.Shape) == 4 && shape[2] > 1 && joinsMaps(p, out) {
 			return "cross-entropy"
 		}
 	case 4, 5:
@@ -50,12 +50,9 @@ func autoLoss(p *aten.Program, shape []int64) string {
 	return "mean"
 }
 
-// joinsMaps reports whether the places of several maps, which convolutions made, are joined to the first output, as a
+// joinsMaps reports whether the places of several maps, which convolutions made, are joined to an output, as a
 // detector's heads join their predictions.
-func joinsMaps(p *aten.Program) bool {
-	if len(p.Outputs) == 0 {
-		return false
-	}
+func joinsMaps(p *aten.Program, out aten.ValueID) bool {
 	made := make(map[aten.ValueID]*aten.Call, len(p.Calls))
 	for i := range p.Calls {
 		for _, v := range p.Calls[i].Out {
@@ -72,7 +69,7 @@ func joinsMaps(p *aten.Program) bool {
 		}
 		return nil
 	}
-	c := behindViews(p.Outputs[0])
+	c := behindViews(out)
 	for c != nil && c.Op == "cat" && c.Args.Dim != 1 { // classes beside boxes
 		c = behindViews(c.In[0])
 	}
@@ -85,13 +82,9 @@ func joinsMaps(p *aten.Program) bool {
 	})
 }
 
-// lastLinear returns the sizes, out and in, of the linear layer that makes the first output, nil when another
+// lastLinear returns the sizes, out and in, of the linear layer that makes an output, nil when another
 // operator does.
-func lastLinear(p *aten.Program) []int64 {
-	if len(p.Outputs) == 0 {
-		return nil
-	}
-	v := p.Outputs[0]
+func lastLinear(p *aten.Program, v aten.ValueID) []int64 {
 	for i := len(p.Calls) - 1; i >= 0; i-- {
 		c := &p.Calls[i]
 		if !slices.Contains(c.Out, v) {

@@ -36,7 +36,7 @@ func TestLossOfLanguageModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := autoLoss(p, []int64{2, 6, 50}); got != c.want {
+		if got := autoLoss(p, p.Outputs[0], []int64{2, 6, 50}); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestLossOfDetectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := autoLoss(p, c.shape); got != c.want {
+		if got := autoLoss(p, p.Outputs[0], c.shape); got != c.want {
 			t.Errorf("%s: loss %q, wanted %q", c.name, got, c.want)
 		}
 	}

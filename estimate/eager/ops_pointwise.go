@@ -76,6 +76,7 @@ var pointwiseOps = []op{
 	{"softmax", castResult, runSoftmax("Softmax")},
 	{"softmax_float", castNone, runSoftmaxFloat},
 	{"log_softmax", castResult, runSoftmax("LogSoftmax")},
+	{"log_softmax_typed", castNone, runSoftmaxTyped},
 }
 
 // unary returns the rule of an element-wise operator of one argument whose backward makes
@@ -307,6 +308,12 @@ func runSoftmaxFloat(r *run, c *aten.Call, in []*tensor) []*tensor {
 	out := r.softmax("Softmax", x, aten.Float32)
 	r.release(x)
 	return one(out)
+}
+
+// runSoftmaxTyped is log_softmax(input, dim, dtype=input.dtype), by which F.cross_entropy begins: autocast leaves it
+// alone (aten/src/ATen/native/LossNLL.cpp).
+func runSoftmaxTyped(r *run, c *aten.Call, in []*tensor) []*tensor {
+	return one(r.softmax("LogSoftmax", in[0], in[0].dtype))
 }
 
 // softmax is _softmax, _log_softmax or _safe_softmax: row-major inside and out; it saves its result. The

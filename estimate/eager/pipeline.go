@@ -102,7 +102,7 @@ func (r *run) initializeStage(s *stage, values []*tensor) error {
 	if err != nil {
 		return err
 	}
-	out := r.takeOutput(values)
+	out := r.takeFirst(values)
 	r.exitAutocast()
 	r.grad = true
 	if out == nil {
@@ -145,7 +145,7 @@ func (r *run) forwardChunk(s *stage, values []*tensor, i int, labels **tensor) e
 	if err := r.forward(values); err != nil {
 		return err
 	}
-	out := r.takeOutput(values)
+	out := r.takeFirst(values)
 	r.exitAutocast()
 	if out == nil {
 		return errors.New("the stage has no output")
@@ -159,7 +159,7 @@ func (r *run) forwardChunk(s *stage, values []*tensor, i int, labels **tensor) e
 	}
 	r.begin(timeline.Loss)
 	if r.criterion == "" {
-		r.criterion = r.lossOf(out)
+		r.criterion = r.lossOf(out, r.prog.Outputs[0])
 		if *labels = r.labels(r.criterion, out); *labels != nil { // those of the whole batch
 			r.recategorize(r.alloc(int64(s.Microbatches-1)*(*labels).bytes(), timeline.Input), timeline.Input)
 		}

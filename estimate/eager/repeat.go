@@ -9,16 +9,16 @@ import (
 // A moment is the state of a run at the end of a training step, as far as steps can change it. Parameters, optimizer
 // states, labels and the like are made once and stay; what a step leaves behind beside them are its Python variables.
 type moment struct {
-	event  int   // how many there were
-	blocks int32 // likewise
-	vars   [2]variable
+	event  int        // how many there were
+	blocks int32      // likewise
+	vars   []variable // outputs and loss
 	blas   [2]bool
 	lt     [2]bool
 	dnn    [2]bool
 	plans  int
 }
 
-// A variable is the tensor that out or loss holds.
+// A variable is a tensor that out or loss holds.
 type variable struct {
 	block   int32
 	bytes   int64
@@ -28,9 +28,10 @@ type variable struct {
 	graph   bool // there is a graph behind it
 }
 
-func (r *run) moment(out, loss *tensor) moment {
-	m := moment{event: r.log.Written(), blocks: r.log.Blocks(), blas: r.blas, lt: r.lt, dnn: r.dnn, plans: len(r.plans)}
-	for i, t := range [...]*tensor{out, loss} {
+func (r *run) moment(variables []*tensor) moment {
+	m := moment{event: r.log.Written(), blocks: r.log.Blocks(), blas: r.blas, lt: r.lt, dnn: r.dnn, plans: len(r.plans),
+		vars: make([]variable, len(variables))}
+	for i, t := range variables {
 		m.vars[i].block = noBlock
 		if t != nil && t.st != nil {
 			m.vars[i] = variable{t.st.block, t.st.bytes, t.refs, t.st.refs, t.st.state, t.fn != nil}
@@ -49,7 +50,7 @@ func (r *run) moment(out, loss *tensor) moment {
 // unless the step allocated some that are left or gave some of before back; and the variables out and loss, which
 // every step assigns anew. Anything else that the step left behind or took away refuses.
 func (r *run) repeats(a, b moment) ([][2]int32, bool) {
-	if a.blas != b.blas || a.lt != b.lt || a.dnn != b.dnn || a.plans != b.plans {
+	if a.blas != b.blas || a.lt != b.lt || a.dnn != b.dnn || a.plans != b.plans || len(a.vars) != len(b.vars) {
 		return nil, false
 	}
 	var carried [][2]int32

@@ -51,7 +51,8 @@ type run struct {
 	layouts layouts
 	reduced [64]reduction // the last ones: see reduceScratch
 
-	criterion string   // the loss, once it is known
+	criterion string   // the loss of the first output, once it is known
+	heads     heads    // the outputs that the loss takes
 	made      []Tensor // see Options.Tensors; by block
 	saved     int64    // see Run.Saved
 	savedBy   []int64

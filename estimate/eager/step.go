@@ -57,7 +57,7 @@ func (r *Run) Tensor(block int32) (Tensor, bool) {
 //	out = model(x); loss = criterion(out, labels); loss.backward(); optimizer.step(); optimizer.zero_grad()
 //
 // with x, labels, out and loss as Python variables, which keep their tensors until
-// they are assigned again. An inference is out = model(x) under no_grad and del out.
+// they are assigned again. The loss is the sum of a criterion of each output that it takes: see headsOf. An inference is out = model(x) under no_grad and del out.
 func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err := opts.Settings.Check(); err != nil {
 		return nil, err
@@ -98,6 +98,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}
+	run.Guesses = append(slices.Clip(run.Guesses), r.heads.guesses...)
 	return run, nil
 }
 
@@ -275,9 +276,9 @@ func (r *run) releaseAll(list []*tensor) {
 	}
 }
 
-// takeOutput takes over the reference to the first output and drops the others.
-func (r *run) takeOutput(values []*tensor) *tensor {
-	var out *tensor
+// takeOutputs takes over the references to the outputs, all of which out = model(x) holds.
+func (r *run) takeOutputs(values []*tensor) []*tensor {
+	outs := make([]*tensor, len(r.prog.Outputs))
 	for i, id := range r.prog.Outputs {
 		t := values[id]
 		if r.prog.Values[id].Kind == aten.Activation {
@@ -285,13 +286,19 @@ func (r *run) takeOutput(values []*tensor) *tensor {
 		} else if t != nil {
 			t.retain()
 		}
-		if i == 0 {
-			out = t
-		} else {
-			r.release(t)
-		}
+		outs[i] = t
 	}
-	return out
+	return outs
+}
+
+// takeFirst takes over the reference to the first output and drops the others: nil where there is none.
+func (r *run) takeFirst(values []*tensor) *tensor {
+	outs := r.takeOutputs(values)
+	if len(outs) == 0 {
+		return nil
+	}
+	r.releaseAll(outs[1:])
+	return outs[0]
 }
 
 func (r *run) infer(values []*tensor) error {
@@ -305,10 +312,10 @@ func (r *run) infer(values []*tensor) error {
 		if err := r.forward(values); err != nil {
 			return err
 		}
-		out := r.takeOutput(values)
+		outs := r.takeOutputs(values)
 		r.exitAutocast()
 		r.begin(timeline.Finish)
-		r.release(out)
+		r.releaseAll(outs)
 	}
 	return nil
 }

@@ -17,7 +17,9 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	if err != nil {
 		return err
 	}
-	var out, labels, loss *tensor
+	var outs, labels []*tensor // labels by head, one for those of one shape
+	var loss *tensor
+	r.heads = headsOf(r.prog, r.opts.Loss)
 	var end moment // of the step before
 	scaler := new(gradScaler)
 	r.grad = true
@@ -32,22 +34,22 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			if err := r.forward(values); err != nil {
 				return err
 			}
-			old := out
-			out = r.sink(r.takeOutput(values))
-			if out == nil {
+			old := outs
+			outs = r.takeOutputs(values)
+			for i := range outs {
+				outs[i] = r.sink(outs[i])
+			}
+			if len(outs) == 0 || outs[0] == nil {
 				return fmt.Errorf("the model has no output")
 			}
-			r.release(old)
+			r.releaseAll(old)
 			r.begin(timeline.Loss)
 			if r.step == 1 && pass == 0 {
-				r.criterion = r.lossOf(out)
-				if (r.criterion == "cross-entropy" || r.criterion == "nll") && len(out.shape) < 2 {
-					return fmt.Errorf("loss: %s needs an output of samples and classes, that of the model has shape %v", r.criterion,
-						out.shape)
+				if labels, err = r.targets(outs); err != nil {
+					return err
 				}
-				labels = r.labels(r.criterion, out)
 			}
-			l, err := r.loss(r.criterion, out, labels)
+			l, err := r.sumOfLosses(outs, labels)
 			if err == nil {
 				err = r.err
 			}
@@ -60,8 +62,8 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			r.release(loss)
 			loss = l
 			if r.opts.DropOutput {
-				r.release(out)
-				out = nil
+				r.releaseAll(outs)
+				outs = nil
 			}
 			if loss != nil && r.saved == 0 {
 				r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
@@ -106,7 +108,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
 			continue
 		}
-		now := r.moment(out, loss)
+		now := r.moment(append(slices.Clip(outs), loss))
 		if r.step > 1 && r.ddp.settled(r.step-1) {
 			if carried, ok := r.repeats(end, now); ok {
 				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)

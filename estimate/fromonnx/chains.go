@@ -174,7 +174,7 @@ func matchMish(b *recovery, i int) {
 		return
 	}
 	mul, mi := b.user(tanh.Output(0), "Mul")
-	if mul == nil || b.id(b.other(mul, tanh.Output(0))) != x {
+	if mul == nil || b.id(b.other(mul, tanh.Output(0))) != x || !b.selfGated(mul, x, tanh.Output(0)) {
 		return
 	}
 	b.claim(func() {

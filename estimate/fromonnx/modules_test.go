@@ -308,7 +308,7 @@ func TestRareOperators(t *testing.T) {
 	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 8), onnx.Val("labels", onnxload.Int64, 2)},
 		Inits: []onnx.Tensor{fromonnxtest.Weights("fc.weight", 8, 8)}, Out: []onnx.Value{{Name: "y"}},
 		Nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "h"), onnx.Op("SoftmaxCrossEntropyLoss", "h labels", "y")}}
-	wantCalls(t, mustRecover(t, g), "linear(x, fc.weight, -)", "log_softmax(h)", "nll_loss(_, labels)")
+	wantCalls(t, mustRecover(t, g), "linear(x, fc.weight, -)", "log_softmax_typed(h)", "nll_loss(_, labels)")
 	g.Nodes[1] = onnx.Op("NegativeLogLikelihoodLoss", "h labels", "y")
 	wantCalls(t, mustRecover(t, g), "linear(x, fc.weight, -)", "nll_loss(h, labels)")
 	g.Nodes[1] = onnx.Op("NegativeLogLikelihoodLoss", "h labels", "y", onnx.A("reduction", "none"))

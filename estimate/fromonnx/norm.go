@@ -13,7 +13,8 @@ import (
 //
 //	d = x - mean(x); d / sqrt(mean(d*d) + eps) [* weight + bias]
 //
-// over the last dimensions, with weight and bias parameters.
+// over the last dimensions, with weight and bias parameters. PyTorch's exporters write LayerNormalization from opset 17
+// on (layer_norm in symbolic_opset17.py), so that these steps in a later file of theirs are a program's own.
 func matchLayerNorm(b *recovery, i int) {
 	mean := b.nodes[i]
 	x := b.in(mean, 0)
@@ -77,7 +78,8 @@ func matchLayerNorm(b *recovery, i int) {
 	if from == len(shape) {
 		from = len(shape) - 1
 	}
-	if len(small) == len(shape) && from >= 0 && aten.Numel(small[from:]) != 1 {
+	own := b.byPyTorch() && mean.Version >= 17
+	if own || len(small) == len(shape) && from >= 0 && aten.Numel(small[from:]) != 1 {
 		if pow.Op == "Pow" && b.guess(dialect.SplitDifference) { // the channels of a picture: LayerNorm2d by hand
 			b.splitDifference(sub, div, di)
 		}

@@ -3,6 +3,7 @@ package fromonnx
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
@@ -51,7 +52,9 @@ var patterns = []pattern{
 	{"Bernoulli", matchNoise},
 }
 
-// matchGelu finds x * 0.5 * (1 + erf(x / sqrt 2)) in the orders that exporters write.
+// matchGelu finds x * 0.5 * (1 + erf(x / sqrt 2)) in the orders that exporters write. PyTorch's write (x * (1 + erf)) *
+// 0.5 alone (gelu in symbolic_opset9.py of torch.onnx, aten_gelu of torch_lib), so that any other order in a file of
+// theirs is a program's own, each step of which keeps what it reads.
 func matchGelu(b *recovery, i int) {
 	erf := b.nodes[i]
 	div, di := b.producer(b.in(erf, 0))
@@ -78,8 +81,9 @@ func matchGelu(b *recovery, i int) {
 			return
 		}
 		members, last = append(members, hi), half
-	} else if half, hi := b.producedBy(o, "Mul"); half != nil && (b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) {
-		// (x * 0.5) * (1+erf)
+	} else if b.byPyTorch() {
+		return
+	} else if half, hi := b.producedBy(o, "Mul"); half != nil && (b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) { // (x * 0.5) * (1+erf)
 		members = append(members, hi)
 	} else if b.isNumber(o, 0.5) { // x * ((1+erf) * 0.5)
 		outer, oi := b.user(mul.Output(0), "Mul")
@@ -93,12 +97,27 @@ func matchGelu(b *recovery, i int) {
 	b.claim(func() { b.call("gelu", aten.Args{}, []aten.ValueID{b.value(x)}, last.Output(0)) }, members...)
 }
 
+// byPyTorch reports whether one of PyTorch's exporters wrote the file.
+func (b *recovery) byPyTorch() bool { return b.m.Producer == "pytorch" }
+
+// selfGated reports whether a product of x and a gate, a function of x, may be taken for one call. In PyTorch's exporters
+// x comes first (silu and mish in symbolic_opset9.py): in a file of theirs the other order is a program's own. So is a
+// gate that has a call's name: torch.export names a value after the call that makes it, sigmoid_3, and val_12 what
+// stands within the silu that it takes apart.
+func (b *recovery) selfGated(mul *onnxload.Node, x, gate onnxload.ValueID) bool {
+	name, _, _ := strings.Cut(b.m.Values[gate].Name, "_")
+	if b.byPyTorch() && (b.in(mul, 0) != x || name == "sigmoid" || name == "tanh") {
+		return false
+	}
+	return b.guess(dialect.SelfGated)
+}
+
 // matchSilu finds x * sigmoid(x).
 func matchSilu(b *recovery, i int) {
 	s := b.nodes[i]
 	x := b.in(s, 0)
 	mul, mi := b.user(s.Output(0), "Mul")
-	if mul == nil || b.id(b.other(mul, s.Output(0))) != x {
+	if mul == nil || b.id(b.other(mul, s.Output(0))) != x || !b.selfGated(mul, x, s.Output(0)) {
 		return
 	}
 	b.claim(func() {

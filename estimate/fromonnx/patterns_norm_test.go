@@ -121,10 +121,13 @@ func TestNormChains(t *testing.T) {
 	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, -, -)",
 		"reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
 	runPatterns(t, []patternCase{
-		{name: "layer norm", inits: consts, nodes: append(layer("two"), affine...),
+		{name: "layer norm", other: true, inits: consts, nodes: append(layer("two"), affine...),
 			want: []string{"layer_norm(x, ln.weight, ln.bias)"}},
-		{name: "layer norm without affine", inits: consts, nodes: append(layer("two"), onnx.Op("Neg", "n", "y")),
-			want: []string{"layer_norm(x, -, -)", "neg(n)"}},
+		{name: "layer norm without affine", other: true, inits: consts,
+			nodes: append(layer("two"), onnx.Op("Neg", "n", "y")), want: []string{"layer_norm(x, -, -)", "neg(n)"}},
+		{name: "layer norm of a program's own", inits: consts, nodes: append(layer("two"), affine...),
+			want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "sub(x, m)",
+				"div(_, r)", "mul(n, ln.weight)", "add(nw, ln.bias)"}},
 		{name: "no layer norm: cubes", inits: consts, nodes: append(layer("three"), affine...),
 			want: []string{"mean(x)", "sub(x, m)", "pow(d, number)", "mean(sq)", "add(v, number)", "sqrt(ve)", "div(d, r)",
 				"mul(n, ln.weight)", "add(nw, ln.bias)"}},

@@ -18,6 +18,7 @@ type patternCase struct {
 	inits []onnx.Tensor
 	nodes []onnx.Node
 	want  []string
+	other bool // written by no exporter of PyTorch's
 }
 
 func (c patternCase) graph() onnx.Graph {
@@ -32,7 +33,16 @@ func (c patternCase) graph() onnx.Graph {
 func runPatterns(t *testing.T, cases []patternCase) {
 	t.Helper()
 	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) { wantCalls(t, mustRecover(t, c.graph()), c.want...) })
+		t.Run(c.name, func(t *testing.T) {
+			p := mustRecover(t, c.graph())
+			if c.other {
+				var err error
+				if p, err = fromonnxtest.RecoveredBy("other", 20, c.graph(), true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantCalls(t, p, c.want...)
+		})
 	}
 }
 
@@ -75,10 +85,12 @@ func TestActivationChains(t *testing.T) {
 	runPatterns(t, []patternCase{
 		{name: "gelu, half last", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"),
 			onnx.Op("Mul", "m half", "y")), want: []string{"gelu(x)"}},
-		{name: "gelu, half first", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x half", "h"),
+		{name: "gelu, half first", other: true, inits: geluConstants, nodes: erf(onnx.Op("Mul", "x half", "h"),
 			onnx.Op("Mul", "h a", "y")), want: []string{"gelu(x)"}},
-		{name: "gelu, half inside", inits: geluConstants, nodes: erf(onnx.Op("Mul", "a half", "m"),
+		{name: "gelu, half inside", other: true, inits: geluConstants, nodes: erf(onnx.Op("Mul", "a half", "m"),
 			onnx.Op("Mul", "x m", "y")), want: []string{"gelu(x)"}},
+		{name: "gelu of a program's own, half first", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x half", "h"),
+			onnx.Op("Mul", "h a", "y")), want: append(slices.Clone(unmatched), "mul(x, number)", "mul(h, a)")},
 		{name: "no gelu: times two", inits: geluConstants, nodes: erf(onnx.Op("Mul", "x a", "m"),
 			onnx.Op("Mul", "m two", "y")), want: append(slices.Clone(unmatched), "mul(x, a)", "mul(m, number)")},
 		{name: "no gelu: the sum is used twice", inits: geluConstants,
@@ -87,6 +99,12 @@ func TestActivationChains(t *testing.T) {
 		good, near, function, other,
 		{name: "silu", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Mul", "x s", "y")},
 			want: []string{"silu(x)"}},
+		{name: "silu of a program's own", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Mul", "s x", "y")},
+			want: []string{"sigmoid(x)", "mul(s, x)"}},
+		{name: "silu of a program's own in torch.export", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "sigmoid_1"),
+			onnx.Op("Mul", "x sigmoid_1", "y")}, want: []string{"sigmoid(x)", "mul(x, sigmoid_1)"}},
+		{name: "silu, the gate first", other: true, nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"),
+			onnx.Op("Mul", "s x", "y")}, want: []string{"silu(x)"}},
 		{name: "no silu: another factor", nodes: []onnx.Node{onnx.Op("Sigmoid", "x", "s"), onnx.Op("Neg", "x", "n"),
 			onnx.Op("Mul", "n s", "y")}, want: []string{"sigmoid(x)", "neg(x)", "mul(n, s)"}},
 		{name: "elu of torch.export", inits: geluConstants, nodes: []onnx.Node{onnx.Op("Mul", "x one", "m"),

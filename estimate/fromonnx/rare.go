@@ -99,10 +99,10 @@ func (b *recovery) nll(n *onnxload.Node, softmax bool) {
 	v := b.value(x)
 	if softmax {
 		if len(n.Out) > 1 && n.Output(1) != onnxload.NoValue {
-			b.call("log_softmax", aten.Args{}, []aten.ValueID{v}, n.Output(1))
+			b.call("log_softmax_typed", aten.Args{}, []aten.ValueID{v}, n.Output(1))
 			v = b.of[n.Output(1)]
 		} else {
-			v = b.temp("log_softmax", aten.Args{}, b.elem(x), shape, v)
+			v = b.temp("log_softmax_typed", aten.Args{}, b.elem(x), shape, v)
 		}
 	}
 	b.call("nll_loss", aten.Args{}, []aten.ValueID{v, b.value(labels)}, n.Output(0))

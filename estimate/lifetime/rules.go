@@ -31,7 +31,7 @@ var (
 		"a function around a module's call is part of one expression: x = F.relu(self.conv(x))", false}
 	preactivated = &Rule{"preactivated", "norms and activations before a convolution are part of one expression", false}
 	decoderSkip  = &Rule{"decoder-skip",
-		"what a decoder makes larger and joins lives until the module that takes both has run", true}
+		"what a decoder makes larger and joins lives until the module that takes both has run", false}
 )
 
 // EveryVariable is the other end of all rules together: what they are worth at most. It is never made by itself.

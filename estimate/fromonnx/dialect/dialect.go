@@ -22,6 +22,8 @@ var (
 		"F.relu, which is not in place", "hand-written", "", false}
 	ResidualInPlace = &Row{"residual-in-place", "the sum at the end of a block of convolutions", "out += identity",
 		"torchvision, timm", "torchvision/models/resnet.py", false}
+	SelfGated = &Row{"self-gated", "x times its own sigmoid, or the tanh of its softplus",
+		"F.silu or F.mish, which keep x alone", "torch.nn", "torch/nn/functional.py", false}
 	SquaredReLU = &Row{"squared-relu", "a rectified tensor times itself", "torch.square(F.relu(x))",
 		"transformers, RWKV", "transformers/activations.py ReLUSquaredActivation", true}
 	MaxWithPlaces = &Row{"max-with-places", "the largest of a dimension that is dropped",
@@ -31,7 +33,7 @@ var (
 	FunctionGELU = &Row{"gelu-function", "Megatron's GELU in steps", "a torch.autograd.Function", "BLOOM",
 		"transformers/models/bloom/modeling_bloom.py BloomGelu", true}
 	SplitDifference = &Row{"split-difference", "one difference in a norm over channels", "two that the exporter merged",
-		"transformers, segment-anything", "ConvNextLayerNorm", true}
+		"transformers, segment-anything", "ConvNextLayerNorm", false}
 	FloatRMSNorm = &Row{"float-rms-norm", "a root mean square norm in steps", "one that computes in float32",
 		"transformers", "LlamaRMSNorm, GemmaRMSNorm, T5LayerNorm", false}
 	CentredNorm = &Row{"centred-norm", "a layer norm without bias in steps", "one that computes in float32",
@@ -66,7 +68,7 @@ var (
 
 // Rows are all of them.
 var Rows = []*Row{
-	ActivationInPlace, FunctionOfModule, ResidualInPlace, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU,
+	ActivationInPlace, FunctionOfModule, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU,
 	SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
 	TiedHead, CausalFlag,

@@ -26,7 +26,12 @@ func RecoveredFor(g onnx.Graph, train bool) (*aten.Program, error) { return Reco
 
 // RecoveredAt is recovered under a version of ONNX's operators.
 func RecoveredAt(opset int64, g onnx.Graph, train bool) (*aten.Program, error) {
-	b := onnx.Model{Opset: opset, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: "pytorch",
+	return RecoveredBy("pytorch", opset, g, train)
+}
+
+// RecoveredBy is recovered from what some producer wrote.
+func RecoveredBy(producer string, opset int64, g onnx.Graph, train bool) (*aten.Program, error) {
+	b := onnx.Model{Opset: opset, Opsets: []onnx.Import{{Domain: "com.microsoft", Version: 1}}, Producer: producer,
 		Graph: g}.Bytes()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{})
 	if err != nil {

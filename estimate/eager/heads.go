@@ -1,0 +1,132 @@
+package eager
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// EveryHead is the guess that an output which nothing reads is part of the loss.
+const EveryHead = "every-head"
+
+// Heads are the outputs that a loss takes, by their places among the program's outputs.
+type heads struct {
+	at      []int
+	loss    []string // by head: one of Losses, auto resolved
+	guesses []aten.Guess
+}
+
+// headsOf chooses the outputs that the loss takes: the first, and each further one that nothing in the model reads, so
+// that it was made to be returned: deep supervision, the maps of a detector, auxiliary classifiers. What else is
+// returned, hidden states or a cache of keys and values, was made for the model itself. A number to which all parameters
+// lead that lead to any output is the loss that a model works out itself, and stands alone.
+func headsOf(p *aten.Program, criterion string) (h heads) {
+	if len(p.Outputs) < 2 || p.Without[EveryHead] {
+		h.at = []int{0}
+		return h
+	}
+	made := make([]int32, len(p.Values)) // one more than the call
+	read := make([]bool, len(p.Values))
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != aten.NoValue {
+				made[v] = int32(i) + 1
+			}
+		}
+		for _, v := range p.Calls[i].In {
+			if v != aten.NoValue {
+				read[v] = true
+			}
+		}
+	}
+	for k, out := range p.Outputs {
+		v := &p.Values[out]
+		if k > 0 && (v.Kind != aten.Activation || !v.DType.IsFloat() || read[out] || slices.Contains(p.Outputs[:k], out)) {
+			continue
+		}
+		if (criterion == "" || criterion == "auto") && len(v.Shape) == 0 && v.DType.IsFloat() && made[out] > 0 &&
+			len(trainedBy(p, made, out)) == len(trainedBy(p, made, p.Outputs...)) {
+			return heads{at: []int{k}, guesses: []aten.Guess{{Row: EveryHead, Origin: p.Calls[made[out]-1].Origin}}}
+		}
+		h.at = append(h.at, k)
+		if k > 0 && made[out] > 0 {
+			h.guesses = append(h.guesses, aten.Guess{Row: EveryHead, Origin: p.Calls[made[out]-1].Origin})
+		}
+	}
+	return h
+}
+
+// trainedBy lists the parameters that lead to values: made has one more than the call that makes each.
+func trainedBy(p *aten.Program, made []int32, outs ...aten.ValueID) (params []aten.ValueID) {
+	reached := make([]bool, len(p.Values))
+	work := slices.Clone(outs)
+	for len(work) > 0 {
+		v := work[len(work)-1]
+		work = work[:len(work)-1]
+		if v == aten.NoValue || reached[v] {
+			continue
+		}
+		reached[v] = true
+		if p.Values[v].Kind == aten.Parameter && !p.Values[v].Frozen {
+			params = append(params, v)
+		}
+		if made[v] > 0 {
+			work = append(work, p.Calls[made[v]-1].In...)
+		}
+	}
+	return params
+}
+
+// targets chooses each head's criterion, and makes what it compares the head with. Heads of one shape share it.
+func (r *run) targets(outs []*tensor) ([]*tensor, error) {
+	labels := make([]*tensor, len(r.heads.at))
+	for i, k := range r.heads.at {
+		out, loss := outs[k], r.lossOf(outs[k], r.prog.Outputs[k])
+		if (loss == "cross-entropy" || loss == "nll") && len(out.shape) < 2 {
+			if i == 0 {
+				return nil, fmt.Errorf("loss: %s needs an output of samples and classes, that of the model has shape %v", loss,
+					out.shape)
+			}
+			loss = "mean"
+		}
+		r.heads.loss = append(r.heads.loss, loss)
+		same := slices.IndexFunc(r.heads.at[:i], func(o int) bool { return slices.Equal(outs[o].shape, out.shape) })
+		if same >= 0 && r.heads.loss[same] == loss {
+			labels[i] = labels[same]
+		} else {
+			labels[i] = r.labels(loss, out)
+		}
+	}
+	r.criterion = r.heads.loss[0]
+	return labels, nil
+}
+
+// sumOfLosses runs the criteria of all heads and adds them up: nil for none. Where the first has no gradient it stands
+// alone; what else has none is left out.
+func (r *run) sumOfLosses(outs, labels []*tensor) (sum *tensor, err error) {
+	for i, k := range r.heads.at {
+		l, err := r.loss(r.heads.loss[i], outs[k], labels[i])
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			if sum = l; sum == nil || sum.fn == nil {
+				return sum, nil
+			}
+			continue
+		}
+		if l.fn == nil {
+			r.release(l)
+			continue
+		}
+		both, err := r.apply(&aten.Call{Op: "add", Args: aten.Plain}, []*tensor{sum, l})
+		if err != nil {
+			return nil, err
+		}
+		r.release(sum)
+		r.release(l)
+		sum = both[0]
+	}
+	return sum, nil
+}
