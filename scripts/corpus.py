@@ -22,26 +22,57 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-REPOSITORIES = """
-AdvancedClimateSystems/gonnx ChristopherBrix/vnncomp2022_benchmarks ChristopherBrix/vnncomp2023_benchmarks
-Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB NVIDIA/TensorRT NeuralNetworkVerification/Marabou ONNC/onnc
-ROCm/AMDMIGraphX Unity-Technologies/barracuda-release Xilinx/finn dotnet/machinelearning-testdata espressif/esp-dl
-fastmachinelearning/qonnx google-deepmind/mujoco_playground kendryte/nncase microsoft/Windows-Machine-Learning
-microsoft/onnxjs microsoft/onnxruntime-extensions microsoft/onnxruntime-inference-examples onnx/onnx onnx/onnx-mlir
-onnx/sklearn-onnx pulp-platform/Deeploy pykeio/ort snakers4/silero-vad sonos/tract spotify/basic-pitch
-stanleybak/nnenum stanleybak/vnncomp2021 tracel-ai/burn-onnx triton-inference-server/server vespa-engine/vespa
-webonnx/wonnx yalue/onnxruntime_go zkonduit/ezkl
-""".split()
+REPOSITORIES = [
+    "AdvancedClimateSystems/gonnx",
+    "ChristopherBrix/vnncomp2022_benchmarks",
+    "ChristopherBrix/vnncomp2023_benchmarks",
+    "Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB",
+    "NVIDIA/TensorRT",
+    "NeuralNetworkVerification/Marabou",
+    "ONNC/onnc",
+    "ROCm/AMDMIGraphX",
+    "Unity-Technologies/barracuda-release",
+    "Xilinx/finn",
+    "dotnet/machinelearning-testdata",
+    "espressif/esp-dl",
+    "fastmachinelearning/qonnx",
+    "google-deepmind/mujoco_playground",
+    "kendryte/nncase",
+    "microsoft/Windows-Machine-Learning",
+    "microsoft/onnxjs",
+    "microsoft/onnxruntime-extensions",
+    "microsoft/onnxruntime-inference-examples",
+    "onnx/onnx",
+    "onnx/onnx-mlir",
+    "onnx/sklearn-onnx",
+    "pulp-platform/Deeploy",
+    "pykeio/ort",
+    "snakers4/silero-vad",
+    "sonos/tract",
+    "spotify/basic-pitch",
+    "stanleybak/nnenum",
+    "stanleybak/vnncomp2021",
+    "tracel-ai/burn-onnx",
+    "triton-inference-server/server",
+    "vespa-engine/vespa",
+    "webonnx/wonnx",
+    "yalue/onnxruntime_go",
+    "zkonduit/ezkl",
+]
 SECONDS = 10
 LARGEST = 64 << 20  # bytes of a file
 POINTER = b"version https://git-lfs"
-ENDINGS = {".onnx": bytes, ".onnx.gz": gzip.decompress, ".onnx.xz": lzma.decompress}
+ENDINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".onnx": bytes,
+    ".onnx.gz": gzip.decompress,
+    ".onnx.xz": lzma.decompress,
+}
 
 
 class Answer(NamedTuple):
@@ -188,7 +219,9 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---:|",
     ]
     reasons = Counter(reason(r["error"]) for r in rows if "error" in r)
-    lines += [f"| {why} | {count} |" for why, count in sorted(reasons.items(), key=lambda i: (-i[1], i[0]))]
+    often = sorted((i for i in reasons.items() if i[1] > 1), key=lambda i: (-i[1], i[0]))
+    lines += [f"| {why} | {count} |" for why, count in often]
+    lines.append(f"| something that no other file has | {len(reasons) - len(often)} |")
     lines += ["", "| read, with float parameters, but without a peak because | files |", "|---|---:|"]
     without = Counter(reason(" ".join(r["warnings"][:1]) or "no reason given") for r in floats if not r["peak"])
     lines += [f"| {why} | {count} |" for why, count in sorted(without.items(), key=lambda i: (-i[1], i[0]))]
@@ -197,7 +230,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def reason(message: str) -> str:
     """Return a message without what belongs to one file: names, places, numbers."""
-    message = re.sub(r"^memestimate: (FILE: )?", "", message)
+    message = re.sub(r"^.*?FILE: ", "", message)
     message = re.sub(r'"[^"]*"', "...", message)
     return re.sub(r"\b\d[\d,.x]*\b", "N", message).replace("|", "\\|")[:160]
 
