@@ -266,3 +266,29 @@ func TestRepeatedBlocks(t *testing.T) {
 		}
 	}
 }
+
+// TestBlocksByParameters finds the layers of models whose exports name nothing within them but the parameters.
+func TestBlocksByParameters(t *testing.T) {
+	for model, expr := range map[string]string{
+		"electra": `m\.electra\.encoder\.layer\.\d+`, "deberta_v2": `m\.deberta\.encoder\.layer\.\d+`,
+		"yolos": `m\.vit\.encoder\.layer\.\d+`,
+	} {
+		bound, err := Bind(openGraph(t, "testdata/further60b", model, "dynamo-train"), Options{Batch: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := bound.Program(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, _ := parallel.RepeatedBlocks(p)
+		if len(blocks) < 2 {
+			t.Errorf("%s: %d blocks, want the layers", model, len(blocks))
+		}
+		for _, block := range blocks {
+			if !regexp.MustCompile(`^(` + expr + `)$`).MatchString(block.Name) {
+				t.Errorf("%s: %q is found, want %s", model, block.Name, expr)
+			}
+		}
+	}
+}
