@@ -185,3 +185,16 @@ def test_windows_of_an_inverse_transform_do_overlap(rec: memestimate.Recorder) -
     spectrum = torch.randn(2, 33, 9, device="cuda", dtype=torch.complex64)
     assert torch.istft(spectrum, 64, 16, window=torch.rand(64, device="cuda"), length=128).shape == (2, 128)
     assert codes(rec) == ["item"]
+
+
+def test_lists_of_values_become_tensors(tmp_path: Path) -> None:
+    """PyTorch reads tensors in a list where they lie; lengths that a program keeps on the GPU are packed so."""
+    with memestimate.record(tmp_path / "x"):
+        lengths = torch.tensor([4, 3, 1]).cuda()
+        packed = nn.utils.rnn.pack_padded_sequence(torch.randn(3, 4, 8).cuda(), list(lengths), batch_first=True)
+        assert packed.data.shape == (8, 8)
+        assert torch.jit.script(_scripted)(torch.ones(2).cuda()).shape == (2,)
+
+
+def _scripted(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.tensor(1.0)

@@ -50,6 +50,9 @@ class Device:
         patches.set(torch.Tensor, "record_stream", self._record_stream)
         if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
             patches.set(fake_tensor, "init_gpu_context", lambda device: None)
+        for name, make in _MAKERS.items():
+            torch.jit._builtins._register_builtin(make, f"aten::{name}")  # so that scripts still compile
+            patches.set(torch, name, make)
         # Libraries ask for this class by name to see whether they are being traced, and then leave out what
         # depends on values (transformers' is_tracing does). They are not: values are answered.
         patches.set(torch._subclasses, "FakeTensor", type("NoTensor", (), {}))
@@ -189,3 +192,24 @@ class Device:
         serial = self._recorder.storages.number(tensor.untyped_storage())
         if serial is not None:
             self._recorder.writer.event("record_stream", serial, getattr(stream, "stream_id", 0))
+
+
+def _of_values(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function that makes a tensor of a list, and asks for the values of tensors in it before PyTorch does.
+
+    PyTorch reads them from the GPU's memory (``recursive_store`` in tensor_new.cpp), which nothing sees.
+    """
+
+    def made(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return make(_values(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+
+    return made
+
+
+def _values(data: Any) -> Any:
+    if isinstance(data, list | tuple):
+        return [_values(item) for item in data]
+    return data.item() if isinstance(data, torch.Tensor) and data.numel() == 1 else data
+
+
+_MAKERS = {name: _of_values(getattr(torch, name)) for name in ("tensor", "as_tensor")}

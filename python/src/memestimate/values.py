@@ -248,8 +248,9 @@ class Values:
             answer = 1j
         else:
             answer = tensor.__dict__.get("_memestimate_counted", 1)  # as many as indexing by the mask takes
-        text = f"a value was asked for and taken to be {answer}"
-        self._recorder.note("item", f"{text} (result of {made_by})" if made_by else text)
+        of = f" (result of {made_by})" if made_by else ""
+        text = f"a value was asked for and taken to be {answer}{of}: recorded with real values it would be the real one"
+        self._recorder.note("item", text)
         return answer
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
