@@ -200,6 +200,7 @@ def table(rows: list[dict[str, Any]]) -> str:
     read = [r for r in rows if r["code"] in (0, 1)]
     floats = [r for r in read if r["floats"]]
     values, known = sum(r.get("values", 0) for r in read), sum(r.get("known", 0) for r in read)
+    peaks = sum(r["peak"] for r in floats)
 
     def share(part: int, whole: int) -> str:
         return f"{part:,} of {whole:,} ({100 * part / max(whole, 1):.1f} %)"
@@ -213,7 +214,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         f"| that take over {SECONDS} s | {sum(r['code'] is None for r in rows)} |",
         f"| that are read | {share(len(read), len(rows))} |",
         f"| values whose shape is known | {share(known, values)} |",
-        f"| files with float parameters for which there is a peak | {share(sum(r['peak'] for r in floats), len(floats))} |",
+        f"| files with float parameters for which there is a peak | {share(peaks, len(floats))} |",
         "",
         "| refused because | files |",
         "|---|---:|",
