@@ -34,7 +34,8 @@ func (f firstSight) over(share float64) float64 {
 }
 
 // states is how many copies of the parameters an optimizer of the 97 keeps.
-var states = map[string]int64{"adam": 2, "adamw": 2, "adadelta": 2, "sgdm": 1, "rmsprop": 1, "adagrad": 1, "sgd": 0, "adamw-fused": 2}
+var states = map[string]int64{"adam": 2, "adamw": 2, "adamw-fused": 2, "adadelta": 2, "sgdm": 1, "rmsprop": 1,
+	"adagrad": 1, "sgd": 0}
 
 // firstSights reads them: three sets of models, exported, as the program of their day answered, and the 97 published
 // ones.

@@ -60,8 +60,8 @@ func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, 
 	return row
 }
 
-// TestPublishedAtFirstSight holds the tables of docs/ACCURACY.md to the answers of published models' recordings, as they
-// were given before anybody had worked on them, and of one set since.
+// TestPublishedAtFirstSight holds the tables of docs/ACCURACY.md to the answers of published models' recordings, as
+// they were given before anybody had worked on them, and of one set since.
 func TestPublishedAtFirstSight(t *testing.T) {
 	doc, err := os.ReadFile("../docs/ACCURACY.md")
 	if err != nil {

@@ -19,8 +19,8 @@ type heads struct {
 
 // headsOf chooses the outputs that the loss takes: the first, and each further one that nothing in the model reads, so
 // that it was made to be returned: deep supervision, the maps of a detector, auxiliary classifiers. What else is
-// returned, hidden states or a cache of keys and values, was made for the model itself. A number to which all parameters
-// lead that lead to any output is the loss that a model works out itself, and stands alone.
+// returned, hidden states or a cache of keys and values, was made for the model itself. A number to which all
+// parameters lead that lead to any output is the loss that a model works out itself, and stands alone.
 func headsOf(p *aten.Program, criterion string) (h heads) {
 	if len(p.Outputs) < 2 || p.Without[EveryHead] {
 		h.at = []int{0}

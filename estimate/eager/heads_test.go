@@ -44,7 +44,8 @@ func TestHeads(t *testing.T) {
 		t.Errorf("beside a hidden state: heads %v", h.at)
 	}
 	loss := p.Add(aten.Value{Kind: aten.Activation, DType: aten.Float32})
-	p.Calls = append(p.Calls, aten.Call{Op: "mean", In: []aten.ValueID{p.Outputs[1]}, Out: []aten.ValueID{loss}, Args: aten.Plain})
+	p.Calls = append(p.Calls, aten.Call{Op: "mean", In: []aten.ValueID{p.Outputs[1]}, Out: []aten.ValueID{loss},
+		Args: aten.Plain})
 	p.Outputs[1] = loss
 	if h := headsOf(p, "auto"); !slices.Equal(h.at, []int{1}) {
 		t.Errorf("the model's own loss: heads %v", h.at)

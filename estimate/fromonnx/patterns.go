@@ -83,7 +83,8 @@ func matchGelu(b *recovery, i int) {
 		members, last = append(members, hi), half
 	} else if b.byPyTorch() {
 		return
-	} else if half, hi := b.producedBy(o, "Mul"); half != nil && (b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) { // (x * 0.5) * (1+erf)
+	} else if half, hi := b.producedBy(o, "Mul"); half != nil &&
+		(b.in(half, 0) == b.id(x) || b.in(half, 1) == b.id(x)) { // (x * 0.5) * (1+erf)
 		members = append(members, hi)
 	} else if b.isNumber(o, 0.5) { // x * ((1+erf) * 0.5)
 		outer, oi := b.user(mul.Output(0), "Mul")
@@ -100,8 +101,8 @@ func matchGelu(b *recovery, i int) {
 // byPyTorch reports whether one of PyTorch's exporters wrote the file.
 func (b *recovery) byPyTorch() bool { return b.m.Producer == "pytorch" }
 
-// selfGated reports whether a product of x and a gate, a function of x, may be taken for one call. In PyTorch's exporters
-// x comes first (silu and mish in symbolic_opset9.py): in a file of theirs the other order is a program's own. So is a
+// selfGated reports whether a product of x and a gate, a function of x, may be taken for one call. In PyTorch's
+// exporters x comes first (silu and mish in symbolic_opset9.py): in a file of theirs the other order is a program's own. So is a
 // gate that has a call's name: torch.export names a value after the call that makes it, sigmoid_3, and val_12 what
 // stands within the silu that it takes apart.
 func (b *recovery) selfGated(mul *onnxload.Node, x, gate onnxload.ValueID) bool {
