@@ -56,9 +56,9 @@ func (r *Run) Tensor(block int32) (Tensor, bool) {
 //
 //	out = model(x); loss = criterion(out, labels); loss.backward(); optimizer.step(); optimizer.zero_grad()
 //
-// with x, labels, out and loss as Python variables, which keep their tensors until
-// they are assigned again. The loss is the sum of a criterion of each output that it takes: see headsOf. An inference is
-// out = model(x) under no_grad and del out.
+// with x, labels, out and loss as Python variables, which keep their tensors until they are assigned again. The loss is
+// the sum of a criterion of each output that it takes: see headsOf. An inference is out = model(x) under no_grad and
+// del out.
 func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err := opts.Settings.Check(); err != nil {
 		return nil, err
