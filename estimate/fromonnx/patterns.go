@@ -102,9 +102,9 @@ func matchGelu(b *recovery, i int) {
 func (b *recovery) byPyTorch() bool { return b.m.Producer == "pytorch" }
 
 // selfGated reports whether a product of x and a gate, a function of x, may be taken for one call. In PyTorch's
-// exporters x comes first (silu and mish in symbolic_opset9.py): in a file of theirs the other order is a program's own.
-// So is a gate that has a call's name: torch.export names a value after the call that makes it, sigmoid_3, and val_12
-// what stands within the silu that it takes apart.
+// exporters x comes first (silu and mish in symbolic_opset9.py): in a file of theirs the other order is a program's
+// own. So is a gate that has a call's name: torch.export names a value after the call that makes it, sigmoid_3, and
+// val_12 what stands within the silu that it takes apart.
 func (b *recovery) selfGated(mul *onnxload.Node, x, gate onnxload.ValueID) bool {
 	name, _, _ := strings.Cut(b.m.Values[gate].Name, "_")
 	if b.byPyTorch() && (b.in(mul, 0) != x || name == "sigmoid" || name == "tanh") {
