@@ -74,8 +74,8 @@ func (k *Kernels) rnnBackward(c *Call) {
 	batchFirst := c.flag(14)
 	var temps []int
 	g := c.tensor(7)
-	if g == nil { // zeros for an output that nothing used
-		g = y
+	if g == nil { // zeros for an output that nothing used, row by row, so that those of a batch first are copied
+		g = NewTensor(y.DType, y.Shape, RowMajor(y.Shape), y.Host)
 		temps = append(temps, k.take(y.Bytes()))
 	}
 	if c.tensor(8) == nil && c.tensor(4) != nil {
