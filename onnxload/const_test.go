@@ -134,15 +134,15 @@ func TestSparse(t *testing.T) {
 		Raw: Int64s("", 0, 1, 1, 2).Raw}, 2, 3)
 	outside := SparseOf(Int64s("o", 5), Int64s("", 6), 2, 3)
 	m := read(t, Model{Graph: Graph{Sparse: []Sparse{linear, coords, outside}}})
-	f, err := m.Floats(m.Values[0].Init)
+	f, err := m.Floats(m.Values[1].Init)
 	if err != nil || !slices.Equal(f, []float64{0, 5, 0, 0, 0, 6}) {
 		t.Errorf("linear indices: %v, %v", f, err)
 	}
-	i, err := m.Ints(m.Values[1].Init)
+	i, err := m.Ints(m.Values[2].Init)
 	if err != nil || !slices.Equal(i, []int64{0, 5, 0, 0, 0, 6}) {
 		t.Errorf("coordinates: %v, %v", i, err)
 	}
-	if _, err := m.Ints(m.Values[2].Init); err == nil || !strings.Contains(err.Error(), "outside") {
+	if _, err := m.Ints(m.Values[3].Init); err == nil || !strings.Contains(err.Error(), "outside") {
 		t.Errorf("index outside: %v", err)
 	}
 }
@@ -153,7 +153,7 @@ func TestNoData(t *testing.T) {
 		Tensor{Name: "empty", DType: onnxload.Int64, Dims: []int64{2}, HasRaw: true}, big,
 		Tensor{Name: "ext", DType: onnxload.Int64, Dims: []int64{1}, External: []string{"location", "x.bin"}}))
 	for i, want := range []error{onnxload.ErrNoData, onnxload.ErrNoData, onnxload.ErrTooLarge, onnxload.ErrNoData} {
-		x := m.Values[i].Init
+		x := m.Values[i+1].Init
 		var err error
 		if x.DType == onnxload.Int64 {
 			_, err = m.Ints(x)
@@ -170,7 +170,7 @@ func TestNoData(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f, err := m.Floats(m.Values[0].Init); err != nil || len(f) != 20_000 {
+		if f, err := m.Floats(m.Values[1].Init); err != nil || len(f) != 20_000 {
 			t.Errorf("limit %d: %d elements, %v", limit, len(f), err)
 		}
 	}
@@ -265,7 +265,7 @@ func TestExternal(t *testing.T) {
 			t.Errorf("%s: %v: external data must not keep a model from loading", c.name, err)
 			continue
 		}
-		got, err := m.Ints(m.Values[0].Init)
+		got, err := m.Ints(m.Values[1].Init)
 		switch {
 		case c.want == "" && (err != nil || !slices.Equal(got, []int64{7, 8})):
 			t.Errorf("%s: %v, %v", c.name, got, err)

@@ -68,7 +68,7 @@ type rawInit struct {
 }
 
 type rawValue struct {
-	name int32 // NoValue when empty
+	name int32 // 0 when empty
 	typ  *Type // nil when there is none
 }
 

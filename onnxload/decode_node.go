@@ -204,7 +204,7 @@ func (d *decoder) opset() (dom string, version int64) {
 // function reads a FunctionProto.
 func (d *decoder) function() {
 	fn := &function{opsets: map[string]int64{}}
-	g := &rawGraph{names: newTable(&d.text)}
+	g := &rawGraph{names: newNames(&d.text)}
 	outerNames := d.names
 	d.names = g.names
 	defer func() { d.names = outerNames }()

@@ -2,7 +2,7 @@ package onnxload
 
 // value reads a ValueInfoProto.
 func (d *decoder) value() rawValue {
-	v := rawValue{name: int32(NoValue)}
+	v := rawValue{}
 	hasType := false
 	at := d.off()
 	for d.more() {
@@ -40,9 +40,6 @@ func (d *decoder) value() rawValue {
 }
 
 func (d *decoder) nameOf(id int32) string {
-	if id < 0 {
-		return ""
-	}
 	return d.names.strs[id]
 }
 

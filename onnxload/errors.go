@@ -44,7 +44,7 @@ func (e *FormatError) Error() string {
 func (r *resolver) duplicate(p *place, nodes []Node, i int, name int32, id ValueID) error {
 	s := p.scope.names.strs[name]
 	this := nodeLabel(i, &nodes[i])
-	if id >= 0 && r.owner[id] == p.owner {
+	if r.owner[id] == p.owner {
 		if k := r.producer[id]; k >= 0 {
 			if int(k) == i {
 				return fmt.Errorf("%s produces %q twice", this, s)

@@ -203,7 +203,7 @@ func newCall(f *function, n *Node, path string) (*call, error) {
 		c.attrs[n.Attrs[i].Name] = &n.Attrs[i]
 	}
 	for k, id := range n.Out {
-		if _, twice := c.outs[f.out[k]]; id >= 0 && !twice {
+		if _, twice := c.outs[f.out[k]]; id != NoValue && !twice {
 			c.outs[f.out[k]] = id
 		}
 	}
@@ -302,7 +302,7 @@ func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error)
 	defer f.scope.end(0)
 	in := &place{raw: f.body, scope: f.scope, owner: r.graphs}
 	for k, name := range f.in {
-		if name < 0 {
+		if name == NoValue {
 			return nil, fmt.Errorf("function %v: input %d has no name", f.key(), k)
 		}
 		if in.scope.late[name] != unbound {
@@ -319,15 +319,11 @@ func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error)
 	}
 	nodes := in.nodes
 	for k, id := range n.Out {
-		if id < 0 {
+		if id == NoValue {
 			continue
 		}
-		name := f.out[k]
-		got := unbound
-		if name >= 0 {
-			got = in.scope.lookup(name)
-		}
-		if got < 0 {
+		got := in.scope.lookup(f.out[k])
+		if got == unbound || got == NoValue {
 			return nil, fmt.Errorf("function %v: output %d is produced by nothing", f.key(), k)
 		}
 		if got == id {

@@ -70,16 +70,19 @@ func readAll(m *onnxload.Model, x *onnxload.Tensor) {
 	}
 }
 
-// sound checks what every user of a Model relies on: IDs in range, one producer
+// sound checks what every user of a Model relies on: IDs in range, nothing where no value is, one producer
 // a value, nodes in topological order, subgraphs that see what is before them.
 func sound(m *onnxload.Model) error {
+	if m.Values[onnxload.NoValue] != (onnxload.Value{}) {
+		return fmt.Errorf("no value is %+v", m.Values[onnxload.NoValue])
+	}
 	known := make([]bool, len(m.Values))
 	produced := make([]bool, len(m.Values))
 	var graph func(g *onnxload.Graph) error
 	graph = func(g *onnxload.Graph) error {
 		var mine []onnxload.ValueID
 		define := func(what string, id onnxload.ValueID) error {
-			if id < 0 || int(id) >= len(known) {
+			if id <= onnxload.NoValue || int(id) >= len(known) {
 				return fmt.Errorf("%s is value %d of %d", what, id, len(known))
 			}
 			if produced[id] {
@@ -129,7 +132,7 @@ func sound(m *onnxload.Model) error {
 			}
 		}
 		for _, id := range g.Outputs {
-			if id < 0 || int(id) >= len(known) || !known[id] {
+			if id <= onnxload.NoValue || int(id) >= len(known) || !known[id] {
 				return fmt.Errorf("graph output %d is not known", id)
 			}
 		}

@@ -3,8 +3,9 @@ package onnxload
 // A ValueID names a value of a Model: an index into Model.Values.
 type ValueID int32
 
-// NoValue stands for an omitted optional input or output.
-const NoValue ValueID = -1
+// NoValue stands for an omitted optional input or output. It is the zero ValueID, and Values have a place for it, which
+// is empty: what is read of it is that nothing is known.
+const NoValue ValueID = 0
 
 // A Model is an ONNX file without its weights: what is computed, on which
 // types, and where the bytes of each constant lie.
@@ -25,7 +26,7 @@ type Model struct {
 	Functions       int // model-local functions that the file declares
 	TrainingInfos   int // training graphs that the file declares (not read)
 
-	Values []Value
+	Values []Value // the first one is that of NoValue
 	Graph  *Graph
 	Notes  []string // what was odd but acceptable, one line each
 	Beside []string // external files with tensors that are small enough to be read, as the model names them
@@ -127,12 +128,7 @@ func at(ids []ValueID, i int) ValueID {
 }
 
 // NameOf returns the name of a value, "" for NoValue.
-func (m *Model) NameOf(id ValueID) string {
-	if id == NoValue {
-		return ""
-	}
-	return m.Values[id].Name
-}
+func (m *Model) NameOf(id ValueID) string { return m.Values[id].Name }
 
 // Attr returns the attribute of that name, or nil.
 func (n *Node) Attr(name string) *Attr {

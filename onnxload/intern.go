@@ -24,6 +24,14 @@ type slot struct {
 
 func newTable(t *text) *table { return &table{seed: maphash.MakeSeed(), text: t} }
 
+// newNames is a table for names of values, in which the empty one, which is never looked for, has the number of
+// NoValue.
+func newNames(t *text) *table {
+	names := newTable(t)
+	names.strs = []string{""}
+	return names
+}
+
 // id returns the number of b, a new one when it was not seen before.
 func (t *table) id(b []byte) int32 {
 	if 8*len(t.strs) >= 7*len(t.slot) {
@@ -85,7 +93,7 @@ func (t *table) expect(n int) {
 		slots *= 2
 	}
 	t.slot = make([]slot, slots)
-	t.strs = make([]string, 0, n)
+	t.strs = append(make([]string, 0, n+len(t.strs)), t.strs...)
 }
 
 // str returns the one copy of b.

@@ -15,7 +15,7 @@ func (r *resolver) order(p *place, nodes []Node) ([]int32, error) {
 	// Edges by counting: readers[start[k]:start[k+1]] read from node k.
 	var from, to []int32
 	edge := func(id ValueID, i int32) {
-		if id >= 0 && r.owner[id] == p.owner && r.producer[id] >= 0 {
+		if r.owner[id] == p.owner && r.producer[id] >= 0 {
 			from = append(from, r.producer[id])
 			to = append(to, i)
 		}

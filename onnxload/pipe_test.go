@@ -55,7 +55,7 @@ func TestExternalPipe(t *testing.T) {
 	}
 	defer m.Close()
 	start := time.Now()
-	if _, err := m.Ints(m.Values[0].Init); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+	if _, err := m.Ints(m.Values[1].Init); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("%v", err)
 	}
 	if d := time.Since(start); d > time.Second {

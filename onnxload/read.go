@@ -181,7 +181,7 @@ func newDecoder(opts Options, lim Limits) *decoder {
 	}
 	d.maxDepth, d.limit, d.budget, d.chunk = lim.Depth, lim.Bytes, lim.Bytes, windowSize
 	d.words = newTable(&d.text)
-	d.names = newTable(&d.text)
+	d.names = newNames(&d.text)
 	d.attrOf, d.listOf, d.typeOf = newMemo[Attr](&d.text), newMemo[[]Attr](&d.text), newMemo[*Type](&d.text)
 	return d
 }
@@ -204,10 +204,10 @@ func (d *decoder) read() (*Model, error) {
 	}
 	m := d.m
 	n := len(d.names.strs)
-	m.Values = make([]Value, 0, n)
+	m.Values = make([]Value, 1, n) // the first is NoValue's, which no graph owns and the empty name stands for
 	r := &resolver{
 		m: m, lib: lib, lim: d.lim, odd: &d.odd, main: d.names, used: map[string]bool{}, calls: map[string]int{},
-		owner: make([]int32, 0, n), producer: make([]int32, 0, n), number: make([]int32, 0, n),
+		owner: make([]int32, 1, n), producer: make([]int32, 1, n), number: make([]int32, 1, n),
 	}
 	if m.Graph, _, err = r.graph(d.main, newScope(d.names, nil), false); err != nil {
 		return nil, err

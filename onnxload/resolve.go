@@ -5,10 +5,9 @@ import (
 	"strconv"
 )
 
-// Markers in a scope's tables, beside ValueIDs.
-const (
-	unbound ValueID = -2 // no such value; NoValue is a function's formal input that the call leaves out
-)
+// unbound stands in a scope's tables for a name that no value has. That of a function's formal input that the call
+// leaves out has NoValue, and so has the empty name.
+const unbound ValueID = -1
 
 // A resolver turns raw graphs into graphs: names into values, calls of functions
 // into their nodes, and nodes into topological order.
@@ -108,7 +107,7 @@ func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, capture
 		g.Inits = make([]ValueID, 0, len(raw.inits))
 	}
 	for _, in := range raw.inits {
-		if id := s.late[in.name]; id >= 0 && r.owner[id] == p.owner {
+		if id := s.late[in.name]; id != unbound && r.owner[id] == p.owner {
 			return nil, nil, fmt.Errorf("initializer %q is there twice", in.t.Name)
 		}
 		id := r.newValue(r.valueName(s, in.name), p.owner)
@@ -117,10 +116,10 @@ func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, capture
 		g.Inits = append(g.Inits, id)
 	}
 	for i, v := range raw.inputs {
-		if v.name < 0 {
+		if v.name == 0 {
 			return nil, nil, fmt.Errorf("input %d of the graph has no name", i)
 		}
-		if id := s.late[v.name]; id >= 0 && r.owner[id] == p.owner {
+		if id := s.late[v.name]; id != unbound && r.owner[id] == p.owner {
 			if r.m.Values[id].Init == nil || r.m.Values[id].Declared != nil {
 				return nil, nil, fmt.Errorf("input %q of the graph is there twice", s.names.strs[v.name])
 			}
@@ -136,11 +135,11 @@ func (r *resolver) graph(raw *rawGraph, s *scope, inner bool) (g *Graph, capture
 		return nil, nil, err
 	}
 	for i, v := range raw.outputs {
-		if v.name < 0 {
+		if v.name == 0 {
 			return nil, nil, fmt.Errorf("output %d of the graph has no name", i)
 		}
 		id := s.lookup(ValueID(v.name))
-		if id < 0 {
+		if id == unbound || id == NoValue {
 			return nil, nil, fmt.Errorf("output %q of the graph is produced by nothing", s.names.strs[v.name])
 		}
 		if r.owner[id] == p.owner {
@@ -175,10 +174,10 @@ func (r *resolver) body(p *place) error {
 		}
 	}
 	for _, v := range p.raw.infos {
-		if v.name < 0 {
+		if v.name == 0 {
 			continue
 		}
-		if id := s.late[v.name]; id >= 0 && r.owner[id] == p.owner {
+		if id := s.late[v.name]; id != unbound && r.owner[id] == p.owner {
 			r.declareType(id, v.typ)
 		}
 	}
@@ -213,7 +212,7 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 		if name == NoValue {
 			continue
 		}
-		if id := s.late[name]; id != unbound && !p.inner || id >= 0 && r.owner[id] == p.owner {
+		if id := s.late[name]; id != unbound && (!p.inner || r.owner[id] == p.owner) {
 			if !r.shadows(p, id) {
 				return r.duplicate(p, nodes, i, int32(name), id)
 			}
@@ -221,11 +220,11 @@ func (r *resolver) declareOutputs(p *place, nodes []Node, i int) error {
 				"%s produces %q, which is an initializer too: nodes up to it read the initializer, later ones its result",
 				nodeLabel(i, n), s.names.strs[name])
 		}
-		id := ValueID(unbound)
+		id := unbound
 		if s.call != nil && !p.inner {
 			id = s.call.actual(name)
 		}
-		if id >= 0 {
+		if id != unbound {
 			r.owner[id] = p.owner
 		} else {
 			id = r.newValue(r.valueName(s, int32(name)), p.owner)
@@ -253,7 +252,7 @@ func (r *resolver) bounded() error {
 // torch.export writes a buffer "t" beside the result "t" of a transposition. An initializer that is listed as an input
 // too, as it is before IR version 4, has a declared type by now.
 func (r *resolver) shadows(p *place, id ValueID) bool {
-	return id >= 0 && r.owner[id] == p.owner && r.producer[id] < 0 && r.m.Values[id].Init != nil &&
+	return r.owner[id] == p.owner && r.producer[id] < 0 && r.m.Values[id].Init != nil &&
 		r.m.Values[id].Declared == nil
 }
 
@@ -291,7 +290,7 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 			return fmt.Errorf("%s reads %q, which nothing produces", nodeLabel(i, n), s.names.strs[name])
 		}
 		n.In[j] = id
-		if id < 0 {
+		if id == NoValue {
 			continue
 		}
 		if r.owner[id] != p.owner {
@@ -308,9 +307,7 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 		}
 	}
 	for _, id := range n.Out {
-		if id >= 0 {
-			s.bound[r.number[id]] = id
-		}
+		s.bound[r.number[id]] = id
 	}
 	if r.lib.callee(p.raw, i) < 0 {
 		n.Version = r.version(p, n)

@@ -25,6 +25,7 @@ func newScope(names *table, c *call) *scope {
 		both[i] = unbound
 	}
 	s.bound, s.late = both[:n:n], both[n:]
+	s.bound[0], s.late[0] = NoValue, NoValue
 	return s
 }
 

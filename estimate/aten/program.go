@@ -8,11 +8,12 @@ import (
 	"github.com/memestimate/memestimate/estimate/pysource"
 )
 
-// A ValueID names a value of a Program.
+// A ValueID names a value of a Program: an index into Program.Values.
 type ValueID int32
 
-// NoValue stands for an argument that is not given.
-const NoValue ValueID = -1
+// NoValue stands for an argument that is not given. It is the zero ValueID, and Values have a place for it, of kind
+// None: what is read of it is that there is nothing.
+const NoValue ValueID = 0
 
 // A ValueKind says where a value comes from.
 type ValueKind uint8
@@ -25,6 +26,7 @@ const (
 	Buffer                      // moves to the GPU with the model
 	Constant                    // a tensor that lives on the GPU but not in the model's state
 	Number                      // a Python number: no memory
+	None                        // NoValue
 )
 
 // A Value is a tensor of a Program, with the shape and the element type that it has
@@ -55,6 +57,9 @@ var Stored = []string{NF4, LLMInt8}
 
 // Add appends a value.
 func (p *Program) Add(v Value) ValueID {
+	if len(p.Values) == 0 {
+		p.Values = append(p.Values, Value{Kind: None})
+	}
 	p.Values = append(p.Values, v)
 	return ValueID(len(p.Values) - 1)
 }

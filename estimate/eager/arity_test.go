@@ -26,11 +26,11 @@ func TestEveryCallThatFits(t *testing.T) {
 					for k := range len(shapes) + 3 { // which the one in the slot is
 						for _, args := range []aten.Args{{}, example.args} {
 							p := &aten.Program{
-								Values: []aten.Value{{Name: "y", DType: f32,
-									Shape: args.Shape}}, Outputs: []aten.ValueID{0}, Layers: []string{"layer"}, Origins: 1,
+								Values: []aten.Value{{Kind: aten.None}, {Name: "y", DType: f32,
+									Shape: args.Shape}}, Outputs: []aten.ValueID{1}, Layers: []string{"layer"}, Origins: 1,
 								Scopes: []aten.Scope{{Parent: -1}},
 							}
-							call := aten.Call{Op: row.name, Args: &args, Out: []aten.ValueID{0}}
+							call := aten.Call{Op: row.name, Args: &args, Out: []aten.ValueID{1}}
 							for i := range n {
 								v := aten.Value{Name: "x", Kind: aten.Parameter, DType: f32, Shape: shapes[0]}
 								if i < len(example.in) {

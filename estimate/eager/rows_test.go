@@ -169,13 +169,13 @@ func TestEveryRowReturnsItsMemory(t *testing.T) {
 func TestAttentionOfWindows(t *testing.T) {
 	for _, shape := range [][]int64{{2, 3, 4, 5, 8}, {6, 5, 8}} {
 		tryRow(t, "sdpa", example{in: []exampleInput{floats(shape...), floats(shape...), floats(shape...)}}, FP32, true)
-		p := &aten.Program{Values: []aten.Value{{Shape: shape}, {Shape: shape}, {Shape: shape}}}
-		if c := (&aten.Call{Op: "sdpa", Args: aten.Plain, In: []aten.ValueID{0, 1, 2}}); !p.Fits(c) {
+		p := &aten.Program{Values: []aten.Value{{Kind: aten.None}, {Shape: shape}, {Shape: shape}, {Shape: shape}}}
+		if c := (&aten.Call{Op: "sdpa", Args: aten.Plain, In: []aten.ValueID{1, 2, 3}}); !p.Fits(c) {
 			t.Errorf("attention of %v does not fit", shape)
 		}
-		p.Values[1].Shape = append([]int64{7}, shape[1:]...)
-		if c := (&aten.Call{Op: "sdpa", Args: aten.Plain, In: []aten.ValueID{0, 1, 1}}); p.Fits(c) {
-			t.Errorf("attention of %v to %v fits", shape, p.Values[1].Shape)
+		p.Values[2].Shape = append([]int64{7}, shape[1:]...)
+		if c := (&aten.Call{Op: "sdpa", Args: aten.Plain, In: []aten.ValueID{1, 2, 2}}); p.Fits(c) {
+			t.Errorf("attention of %v to %v fits", shape, p.Values[2].Shape)
 		}
 	}
 }

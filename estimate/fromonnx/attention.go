@@ -164,9 +164,6 @@ func (b *recovery) scaled(n *onnxload.Node) (onnxload.ValueID, bool) {
 
 // isHostNumber reports whether a value is a single number computed from shapes and constants.
 func (b *recovery) isHostNumber(id onnxload.ValueID) bool {
-	if id == onnxload.NoValue {
-		return false
-	}
 	s, ok := b.types.Type(id).Shape.Ints()
 	return ok && aten.Numel(s) == 1 && b.fixed[id]
 }
@@ -285,7 +282,7 @@ func (b *recovery) unrepeated(v aten.ValueID) aten.ValueID {
 
 // callOf returns the call that makes a value of the program so far.
 func (b *recovery) callOf(v aten.ValueID) *aten.Call {
-	if v < 0 || int(v) >= len(b.calls) || b.calls[v] == 0 {
+	if int(v) >= len(b.calls) || b.calls[v] == 0 {
 		return nil
 	}
 	return &b.prog.Calls[b.calls[v]-1]

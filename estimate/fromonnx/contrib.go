@@ -224,7 +224,7 @@ func (b *recovery) attend(n *onnxload.Node, args aten.Args, in []aten.ValueID, h
 // rest makes the results of a node from this one on: what the next call is given, such as keys and values.
 func (b *recovery) rest(n *onnxload.Node, from int) {
 	for k := from; k < len(n.Out); k++ {
-		if o := n.Out[k]; o != onnxload.NoValue && b.of[o] == unset {
+		if o := n.Out[k]; o != onnxload.NoValue && b.of[o] == aten.NoValue {
 			b.call("fill", aten.Args{DType: b.elem(o), Shape: b.dims(o)}, nil, o)
 		}
 	}

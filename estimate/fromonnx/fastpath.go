@@ -139,8 +139,7 @@ func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.V
 	}
 	var calls []aten.Call
 	value := func(shape ...int64) aten.ValueID {
-		p.Values = append(p.Values, aten.Value{DType: dtype, Shape: shape})
-		return aten.ValueID(len(p.Values) - 1)
+		return p.Add(aten.Value{DType: dtype, Shape: shape})
 	}
 	add := func(op string, a aten.Args, in []aten.ValueID, outs ...aten.ValueID) {
 		calls = append(calls, aten.Call{Op: op, In: in, Out: outs, Args: a.Kept(), Layer: sdpa.Layer, Origin: sdpa.Origin,

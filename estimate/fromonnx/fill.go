@@ -41,7 +41,7 @@ func (b *recovery) shapeGiver(size, out onnxload.ValueID) []aten.ValueID {
 	}
 	x := b.in(n, 0)
 	if x == onnxload.NoValue || b.host[x] || b.fixed[x] || !b.elem(x).IsFloat() || b.elem(x) != b.elem(out) ||
-		b.of[x] == unset || !b.guess(dialect.ZerosLike) {
+		b.of[x] == aten.NoValue || !b.guess(dialect.ZerosLike) {
 		return nil
 	}
 	return []aten.ValueID{b.value(x)}

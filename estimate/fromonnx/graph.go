@@ -39,7 +39,7 @@ func (b *recovery) flatten(g *onnxload.Graph) error {
 
 // id follows a value through If outputs and Identity to the value that it is.
 func (b *recovery) id(v onnxload.ValueID) onnxload.ValueID {
-	for v != onnxload.NoValue && b.same[v] != v {
+	for b.same[v] != v {
 		v = b.same[v]
 	}
 	return v
@@ -285,24 +285,17 @@ func (b *recovery) keepDims(id onnxload.ValueID, dims []int64) []int64 {
 }
 
 func (b *recovery) elem(id onnxload.ValueID) aten.DType {
-	if id == onnxload.NoValue {
-		return aten.Undefined
-	}
 	return dtypeOf(b.types.Type(id).Elem)
 }
 
 // isParameter reports whether a value is a parameter of the module.
 func (b *recovery) isParameter(id onnxload.ValueID) bool {
-	id = b.id(id)
-	return id != onnxload.NoValue && b.src.Kinds[id] == aten.Parameter
+	return b.src.Kinds[b.id(id)] == aten.Parameter
 }
 
 // producer returns the node that makes a value, if it runs on data.
 func (b *recovery) producer(id onnxload.ValueID) (*onnxload.Node, int) {
-	if id = b.id(id); id == onnxload.NoValue {
-		return nil, -1
-	}
-	if i := b.made[id]; i >= 0 {
+	if i := b.made[b.id(id)]; i >= 0 {
 		return b.nodes[i], int(i)
 	}
 	return nil, -1

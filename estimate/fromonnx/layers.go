@@ -122,7 +122,7 @@ func (b *recovery) paddedBefore(n *onnxload.Node, pads []int64) []int64 {
 // padded returns a value with zeros around it: the result of a Pad that something else reads too, else a new one.
 func (b *recovery) padded(x onnxload.ValueID, shape []int64) aten.ValueID {
 	for _, u := range b.usesOf(b.id(x)) {
-		if n := b.nodes[u]; n.Op == "Pad" && b.of[n.Output(0)] >= 0 && slices.Equal(b.dims(n.Output(0)), shape) {
+		if n := b.nodes[u]; n.Op == "Pad" && b.of[n.Output(0)] != aten.NoValue && slices.Equal(b.dims(n.Output(0)), shape) {
 			return b.of[n.Output(0)]
 		}
 	}

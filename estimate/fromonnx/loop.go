@@ -67,9 +67,7 @@ func (b *recovery) loop(n *onnxload.Node) {
 func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.ValueID, stacked [][]aten.ValueID) {
 	for i := range s.body.Nodes {
 		for _, o := range s.body.Nodes[i].Out {
-			if o != onnxload.NoValue {
-				b.of[o] = unset
-			}
+			b.of[o] = aten.NoValue
 		}
 	}
 	for i, id := range s.body.Inputs {

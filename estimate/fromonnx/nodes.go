@@ -220,7 +220,7 @@ func (b *recovery) opaque(n *onnxload.Node) {
 	}
 	var outs []onnxload.ValueID
 	for _, o := range n.Out {
-		if b.isTensor(o) && b.of[o] == unset && (b.sized(o) || b.isRead(o)) {
+		if b.isTensor(o) && b.of[o] == aten.NoValue && (b.sized(o) || b.isRead(o)) {
 			outs = append(outs, o)
 		}
 	}
@@ -235,7 +235,7 @@ func (b *recovery) isRead(id onnxload.ValueID) bool {
 
 // isTensor reports whether a value is a tensor, no sequence or optional.
 func (b *recovery) isTensor(id onnxload.ValueID) bool {
-	return id != onnxload.NoValue && b.types.Type(id).Kind == onnxload.TensorType
+	return b.types.Type(id).Kind == onnxload.TensorType
 }
 
 // nodeName names the operator of the node at hand, with its domain unless that is ONNX's own.

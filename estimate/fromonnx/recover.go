@@ -184,20 +184,19 @@ type recovery struct {
 	sizesOf [256]int32 // see keepDims
 }
 
-const unset aten.ValueID = -2
-
 func newRecovery(src Source) *recovery {
 	n := len(src.Model.Values)
 	b := &recovery{
 		src: src, m: src.Model, types: src.Types,
-		prog: &aten.Program{Unknown: map[string]int{}, Without: src.Without, With: src.With}, unknown: map[int32]string{},
+		prog: &aten.Program{Values: []aten.Value{{Kind: aten.None}}, Unknown: map[string]int{}, Without: src.Without,
+			With: src.With}, unknown: map[int32]string{},
 		shapes: make([]int32, n), flips: map[aten.ValueID]bool{},
 		of: make([]aten.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 	}
 	for i := range n {
-		b.of[i], b.made[i], b.same[i] = unset, -1, onnxload.ValueID(i)
+		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
 	}
 	b.prog.Sources = pysource.New(framesOf(src.Model.Stacks))
 	return b
@@ -210,8 +209,7 @@ func (b *recovery) fail(format string, args ...any) {
 }
 
 func (b *recovery) add(v aten.Value) aten.ValueID {
-	b.prog.Values = append(b.prog.Values, v)
-	return aten.ValueID(len(b.prog.Values) - 1)
+	return b.prog.Add(v)
 }
 
 // value returns the program's value for an ONNX one. Parameters, buffers and constants
@@ -221,7 +219,7 @@ func (b *recovery) value(id onnxload.ValueID) aten.ValueID {
 	if id == onnxload.NoValue {
 		return aten.NoValue
 	}
-	if b.of[id] != unset {
+	if b.of[id] != aten.NoValue {
 		return b.of[id]
 	}
 	if b.looked[id] {

@@ -311,7 +311,7 @@ func (b *recovery) rowOfBuffer(id onnxload.ValueID) bool {
 		return false
 	}
 	id = b.id(id)
-	if v := b.of[id]; v >= 0 && b.prog.Values[v].Kind == aten.Buffer {
+	if b.prog.Values[b.of[id]].Kind == aten.Buffer {
 		return true
 	}
 	for range 8 {

@@ -16,7 +16,7 @@ import (
 // Each batch norm has a counter of batches, an int64 that no export keeps.
 func (b *recovery) orderState() {
 	for i := range b.m.Values { // parameters that no call reads still move
-		if k := b.src.Kinds[i]; (k == aten.Parameter || k == aten.Buffer) && b.of[i] == unset {
+		if k := b.src.Kinds[i]; (k == aten.Parameter || k == aten.Buffer) && b.of[i] == aten.NoValue {
 			b.host[i] = false
 			b.value(onnxload.ValueID(i))
 		}
@@ -27,7 +27,7 @@ func (b *recovery) orderState() {
 		ids[v] = int32(len(b.of))
 	}
 	for i, v := range b.of {
-		if v >= 0 {
+		if v != aten.NoValue {
 			ids[v] = min(ids[v], int32(i))
 		}
 	}

@@ -8,7 +8,7 @@ func FLOPs(p *aten.Program, first, last int32) (sum float64) {
 	for i := first; i <= last; i++ {
 		c := &p.Calls[i]
 		shape := func(k int) []int64 {
-			if k >= len(c.In) || c.In[k] == aten.NoValue {
+			if k >= len(c.In) {
 				return nil
 			}
 			return p.Values[c.In[k]].Shape
@@ -27,7 +27,7 @@ func FLOPs(p *aten.Program, first, last int32) (sum float64) {
 			return float64(s[len(s)-1])
 		}
 		out := 1.0
-		if len(c.Out) > 0 && c.Out[0] != aten.NoValue {
+		if len(c.Out) > 0 {
 			out = elements(p.Values[c.Out[0]].Shape)
 		}
 		switch c.Op {

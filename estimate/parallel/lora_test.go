@@ -66,7 +66,7 @@ func TestLoRA(t *testing.T) {
 		if strings.Join(params, " ") != order || strings.Join(trained, " ") != c.trained {
 			t.Errorf("%s: parameters %q, of which %q train, want %s and %s", c.lora, params, trained, order, c.trained)
 		}
-		if len(plain.Calls) != 4 || len(plain.Params) != 4 || plain.Values[0].Frozen {
+		if len(plain.Calls) != 4 || len(plain.Params) != 4 || plain.Values[plain.Params[0]].Frozen {
 			t.Errorf("%s: the program that was given is changed", c.lora)
 		}
 		rest := got.Calls[len(got.Calls)-2:]

@@ -14,12 +14,11 @@ func program() *aten.Program {
 		{Name: "h.0", Parent: 2}, {Name: "h.0.fc", Parent: 3}, {Name: "h.1", Parent: 2}, {Name: "h.1.fc", Parent: 5},
 		{Name: "head", Parent: 0}}}
 	for i, s := range []int32{1, 4, 3, 6, 5, 7} {
-		p.Calls = append(p.Calls, aten.Call{Op: "relu", In: []aten.ValueID{aten.ValueID(i)},
-			Out: []aten.ValueID{aten.ValueID(i + 1)}, Scope: s})
+		p.Calls = append(p.Calls, aten.Call{Op: "relu", In: []aten.ValueID{aten.ValueID(i + 1)},
+			Out: []aten.ValueID{aten.ValueID(i + 2)}, Scope: s})
 	}
-	for i, name := range []string{"stem.weight", "h.0.fc.weight", "h.1.fc.weight", "head.weight"} {
-		p.State = append(p.State, aten.ValueID(i))
-		p.Values = append(p.Values, aten.Value{Name: name, Kind: aten.Parameter, DType: aten.Float32})
+	for _, name := range []string{"stem.weight", "h.0.fc.weight", "h.1.fc.weight", "head.weight"} {
+		p.State = append(p.State, p.Add(aten.Value{Name: name, Kind: aten.Parameter, DType: aten.Float32}))
 	}
 	return p
 }
@@ -38,7 +37,8 @@ func TestFreeze(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range c.frozen {
+		for k, want := range c.frozen {
+			i := prog.State[k]
 			if out.Values[i].Frozen != want {
 				t.Errorf("%+v: %s: frozen is %v, want %v", c.plan, out.Values[i].Name, out.Values[i].Frozen, want)
 			}
@@ -91,7 +91,7 @@ func TestGroups(t *testing.T) {
 		prog.Params = prog.State
 		for i := range prog.Calls { // the weights are the first values, which calls of these modules read
 			if k := slices.Index([]int32{1, 4, 6, 7}, prog.Calls[i].Scope); k >= 0 {
-				prog.Calls[i].In = []aten.ValueID{aten.ValueID(k)}
+				prog.Calls[i].In = []aten.ValueID{prog.State[k]}
 			} else {
 				prog.Calls[i].In = nil
 			}

@@ -60,7 +60,7 @@ func BenchmarkInfer200k(b *testing.B) {
 
 // chain returns a model of 4*n nodes: each link reshapes its input by its own shape.
 func chain(n int) *onnxload.Model {
-	m := &onnxload.Model{Graph: &onnxload.Graph{}}
+	m := &onnxload.Model{Values: make([]onnxload.Value, 1), Graph: &onnxload.Graph{}}
 	value := func() onnxload.ValueID {
 		m.Values = append(m.Values, onnxload.Value{})
 		return onnxload.ValueID(len(m.Values) - 1)

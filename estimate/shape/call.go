@@ -45,11 +45,7 @@ func (c *call) reset(n *onnxload.Node) {
 	c.node, c.misfit = n, nil
 	c.ins, c.outs, c.results = c.ins[:0], c.outs[:0], c.results[:0]
 	for _, id := range n.In {
-		var t Type
-		if id != onnxload.NoValue {
-			t = c.inf.typeOf(id)
-		}
-		c.ins = append(c.ins, t)
+		c.ins = append(c.ins, c.inf.typeOf(id))
 	}
 	for range n.Out {
 		c.outs = append(c.outs, Type{})

@@ -32,7 +32,7 @@ func TestDeclaredTypes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := parseModel(t, "info y:"+strings.Replace(c.declared, "_", "*", 1))
 			if c.declared == "_" {
-				m.Values[0].Declared = nil
+				m.Values[1].Declared = nil
 			}
 			f := newInferer(m, Options{})
 			rule := Type{}
@@ -42,7 +42,7 @@ func TestDeclaredTypes(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got := f.settle(0, rule)
+			got := f.settle(1, rule)
 			if text := strings.ReplaceAll(formatType(f, got), "float32:", ""); text != c.want {
 				t.Errorf("got %s, want %s", text, c.want)
 			}
@@ -50,7 +50,7 @@ func TestDeclaredTypes(t *testing.T) {
 				t.Errorf("contradictions are %v", f.contradictions)
 			}
 			f = newInferer(m, Options{IgnoreDeclared: true})
-			if got := f.settle(0, rule); !sameType(got, rule) {
+			if got := f.settle(1, rule); !sameType(got, rule) {
 				t.Errorf("with the file ignored, got %v, want %v", got, rule)
 			}
 		})
@@ -79,7 +79,7 @@ func TestDeclaredSizeOfBoundedDimension(t *testing.T) {
 	for declared, want := range map[string]string{"6,3": "6,3", "n,3": "<=10,3"} {
 		m := parseModel(t, "info y:"+declared)
 		f := newInferer(m, Options{})
-		got := f.settle(0, Tensor(1, Of(f.bounded(N(10)), N(3))))
+		got := f.settle(1, Tensor(1, Of(f.bounded(N(10)), N(3))))
 		if text := strings.TrimPrefix(formatType(f, got), "float32:"); text != want {
 			t.Errorf("declared %s: got %s, want %s", declared, text, want)
 		}

@@ -50,7 +50,7 @@ func TestExportsWithBatchAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		open := 0
-		for i := range m.Values {
+		for i := 1; i < len(m.Values); i++ {
 			typ := r.Type(onnxload.ValueID(i))
 			if err := closed(typ); err != nil {
 				if open++; open < 10 {

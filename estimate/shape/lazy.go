@@ -84,9 +84,7 @@ func (f *inferer) compute(id onnxload.ValueID, n *onnxload.Node) *Const {
 	c := &call{inf: f}
 	c.reset(n)
 	for i, o := range n.Out {
-		if o != onnxload.NoValue {
-			c.outs[i] = f.typeOf(o)
-		}
+		c.outs[i] = f.typeOf(o)
 	}
 	if n, _ := c.work(); !f.afford(n) {
 		return nil

@@ -14,7 +14,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T) *bench {
-	return &bench{t: t, f: newInferer(&onnxload.Model{}, Options{})}
+	return &bench{t: t, f: newInferer(&onnxload.Model{Values: make([]onnxload.Value, 1)}, Options{})}
 }
 
 func (c *bench) value(typ Type, v *Const) onnxload.ValueID {

@@ -104,7 +104,7 @@ func parseLine(words []string) (l testLine, err error) {
 		l.see = true
 		return l, nil
 	}
-	l.f = newInferer(&onnxload.Model{}, Options{})
+	l.f = newInferer(&onnxload.Model{Values: make([]onnxload.Value, 1)}, Options{})
 	i := 1
 	for ; i < len(words) && words[i] != "->"; i++ {
 		w := words[i]

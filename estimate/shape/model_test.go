@@ -18,7 +18,7 @@ import (
 // An attribute body=&NAME is that graph. Names are those of the whole model.
 func parseModel(t testing.TB, text string) *onnxload.Model {
 	t.Helper()
-	m := &onnxload.Model{Graph: &onnxload.Graph{}}
+	m := &onnxload.Model{Values: make([]onnxload.Value, 1), Graph: &onnxload.Graph{}}
 	graphs := map[string]*onnxload.Graph{}
 	ids := map[string]onnxload.ValueID{"_": onnxload.NoValue}
 	value := func(name string) onnxload.ValueID {

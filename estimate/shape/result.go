@@ -46,18 +46,12 @@ type Bounded struct {
 
 // Type returns the type of a value, the zero Type for onnxload.NoValue.
 func (r *Result) Type(id onnxload.ValueID) Type {
-	if id == onnxload.NoValue {
-		return Type{}
-	}
 	return r.f.typeOf(id)
 }
 
 // Shared returns where the type of a value is kept: values with the same pointer have the same type, which is not to
 // be changed. Nil stands for the type of which nothing is known, as of onnxload.NoValue.
 func (r *Result) Shared(id onnxload.ValueID) *Type {
-	if id == onnxload.NoValue {
-		return nil
-	}
 	return r.f.types[id]
 }
 
@@ -65,9 +59,6 @@ func (r *Result) Shared(id onnxload.ValueID) *Type {
 // if nothing needed it so far; nil when it is too large, stripped or not constant, and for onnxload.NoValue.
 // It is not safe for concurrent use.
 func (r *Result) Value(id onnxload.ValueID) *Const {
-	if id == onnxload.NoValue {
-		return nil
-	}
 	return r.f.constant(id)
 }
 

@@ -163,12 +163,7 @@ func (c *checker) sub(s subskeleton, n *onnxload.Node, where string) error {
 	return &Difference{where + s.attr, "onnxload has no such subgraph"}
 }
 
-func (c *checker) name(id onnxload.ValueID) string {
-	if id == onnxload.NoValue {
-		return ""
-	}
-	return safe(c.m.Values[id].Name)
-}
+func (c *checker) name(id onnxload.ValueID) string { return safe(c.m.NameOf(id)) }
 
 // key is the first output that has a name.
 func (c *checker) key(n *onnxload.Node) string {

@@ -18,12 +18,7 @@ func Skeleton(m *onnxload.Model) []byte { return encodeGraph(m, m.Graph).model }
 func encodeGraph(m *onnxload.Model, g *onnxload.Graph) *skeleton {
 	k := &skeleton{}
 	var b []byte
-	name := func(id onnxload.ValueID) string {
-		if id == onnxload.NoValue {
-			return ""
-		}
-		return safe(m.Values[id].Name)
-	}
+	name := func(id onnxload.ValueID) string { return safe(m.NameOf(id)) }
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		x := skeletonNode{name: safe(n.Name), op: safe(n.Op), domain: safe(n.Domain), outs: len(n.Out)}
