@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/memestimate/memestimate/test/race"
 )
 
 // bombs are files that are small when packed, and ask for much: each writes
@@ -144,6 +146,7 @@ func TestMemoryBound(t *testing.T) {
 	if maxRSS() == 0 {
 		t.Skip("the system does not tell what a process takes")
 	}
+	race.SkipMemory(t)
 	for _, c := range bombs {
 		path := filepath.Join(t.TempDir(), "bomb.gz")
 		f, err := os.Create(path)
