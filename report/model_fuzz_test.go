@@ -321,19 +321,21 @@ func FuzzModel(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	rng := rand.New(rand.NewPCG(1, 1))
-	for i := 0; i < len(all); i += 12 {
-		f.Add(all[i], uint16(rng.IntN(len(all))), rng.Uint64())
+	kept, err := keptInputs()
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, x := range slices.Concat(plainInputs(all), kept) {
+		f.Add(x.raw, x.other, x.seed)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, other uint16, seed uint64) {
 		if len(raw) > 64<<10 {
 			t.Skip("larger than what one wants to wait for")
 		}
-		rng := rand.New(rand.NewPCG(seed, 1))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		start := time.Now()
-		if wrong, _ := execute(rng, mutant(rng, raw, all[int(other)%len(all)])); wrong != "" {
+		if wrong := (modelInput{raw, other, seed}).run(all); wrong != "" {
 			t.Error(wrong)
 		}
 		if took := time.Since(start); took > longest {

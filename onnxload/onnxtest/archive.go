@@ -34,12 +34,17 @@ func archive(path string, f func(name string, b []byte)) error {
 		return err
 	}
 	defer file.Close()
-	z, err := gzip.NewReader(file)
+	return Archive(file, f)
+}
+
+// Archive calls f for every .onnx file of a tar.gz archive.
+func Archive(r io.Reader, f func(name string, b []byte)) error {
+	z, err := gzip.NewReader(r)
 	if err != nil {
 		return err
 	}
-	for r := tar.NewReader(z); ; {
-		h, err := r.Next()
+	for files := tar.NewReader(z); ; {
+		h, err := files.Next()
 		if err == io.EOF {
 			return nil
 		}
@@ -49,7 +54,7 @@ func archive(path string, f func(name string, b []byte)) error {
 		if !strings.HasSuffix(h.Name, ".onnx") {
 			continue
 		}
-		b, err := io.ReadAll(r)
+		b, err := io.ReadAll(files)
 		if err != nil {
 			return err
 		}
