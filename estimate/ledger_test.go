@@ -39,7 +39,6 @@ func proven(families, helps, harms int) bool { return families >= 2 && helps > h
 // keptAllTheSame are guesses that are made though the ledger does not bear them out, with the reason.
 var keptAllTheSame = map[string]string{
 	"encoder-layer": "the class is one of torch.nn itself, and the other half of fast-path",
-	"nested-call":   "where it harms it does so by hundredths of what it gains where it helps",
 }
 
 // passedAllTheSame are guesses that are not made though the ledger bears them out.

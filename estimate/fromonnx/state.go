@@ -1,6 +1,7 @@
 package fromonnx
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,6 +34,8 @@ func (b *recovery) orderState() {
 	}
 	state := slices.Clone(b.prog.State)
 	slices.SortStableFunc(state, func(x, y aten.ValueID) int { return int(ids[x] - ids[y]) })
+	tables := b.tiedTables()
+	state = b.placed(state, tables)
 	t := moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
 	moved, home := make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state)) // and the module of each
 	last := "\x00"                                                                   // the module of the value before
@@ -47,6 +50,9 @@ func (b *recovery) orderState() {
 		up, name := "", b.prog.Values[v].Name
 		if i := strings.LastIndexByte(name, '.'); i >= 0 && !strings.ContainsAny(name, ":/") {
 			up = shallow(name[:i])
+		}
+		if path, ok := tables.module[v]; ok {
+			up = shallow(path)
 		}
 		m := int32(0)
 		if up == last {
@@ -76,6 +82,74 @@ func (b *recovery) orderState() {
 		}
 		return t.modules[home[i]].named
 	})
+}
+
+// tied are tables of embeddings whose weight has another module's name.
+type tied struct {
+	module map[aten.ValueID]string       // the path of the embedding
+	before map[aten.ValueID]aten.ValueID // the next parameter that a call reads
+}
+
+// tiedTables returns the weights that an nn.Embedding shares with a layer behind it, as most language models do: an
+// export has one name for both, as a rule the last layer's. Module._apply and Module.named_parameters take a shared
+// parameter where they meet it first, at the embedding. An nn.Embedding is a module with that one call.
+func (b *recovery) tiedTables() tied {
+	t := tied{map[aten.ValueID]string{}, map[aten.ValueID]aten.ValueID{}}
+	calls := make([]int, len(b.prog.Scopes))
+	for i := range b.prog.Calls {
+		calls[b.prog.Calls[i].Scope]++
+	}
+	read := map[aten.ValueID]bool{}
+	var waiting []aten.ValueID
+	for i := range b.prog.Calls {
+		c := &b.prog.Calls[i]
+		if w := c.In; c.Op == "embedding" && calls[c.Scope] == 1 && !read[w[0]] && b.elsewhere(w[0], c.Scope) {
+			t.module[w[0]] = b.prog.Scopes[c.Scope].Name
+			waiting = append(waiting, w[0])
+		}
+		for _, v := range c.In {
+			if v == aten.NoValue || b.prog.Values[v].Kind != aten.Parameter {
+				continue
+			}
+			read[v] = true
+			if t.module[v] != "" {
+				continue
+			}
+			for _, w := range waiting {
+				t.before[w] = v
+			}
+			waiting = waiting[:0]
+		}
+	}
+	return t
+}
+
+// elsewhere reports whether a parameter has the name of another module than the one that reads it.
+func (b *recovery) elsewhere(v aten.ValueID, scope int32) bool {
+	path := b.prog.Scopes[scope].Name
+	return b.prog.Values[v].Kind == aten.Parameter && path != "" && !strings.HasPrefix(b.prog.Values[v].Name, path+".")
+}
+
+// placed returns parameters and buffers with each tied table where its module is: before the module beside it that runs
+// next.
+func (b *recovery) placed(state []aten.ValueID, t tied) []aten.ValueID {
+	list := slices.DeleteFunc(slices.Clone(state), func(v aten.ValueID) bool { _, moves := t.before[v]; return moves })
+	for _, w := range slices.Backward(slices.Sorted(maps.Keys(t.before))) {
+		next := b.prog.Values[t.before[w]].Name
+		same := 0 // how much of the two paths is one
+		for i := 0; i < min(len(next), len(t.module[w])) && next[i] == t.module[w][i]; i++ {
+			if next[i] == '.' {
+				same = i + 1
+			}
+		}
+		beside := next
+		if i := strings.IndexByte(next[same:], '.'); i >= 0 {
+			beside = next[:same+i+1]
+		}
+		at := slices.IndexFunc(list, func(v aten.ValueID) bool { return strings.HasPrefix(b.prog.Values[v].Name, beside) })
+		list = slices.Insert(list, at, w)
+	}
+	return list
 }
 
 // arranged returns the values by the places, of n, that place gives the i-th; those of one place stay in their order,

@@ -41,9 +41,7 @@ func (l *lives) variables() {
 		if l.p.Scopes[l.spans.list[k].scope].Cut {
 			continue
 		}
-		if l.takes(nestedCall) {
-			l.nested(steps)
-		}
+		l.nested(steps)
 		if l.takes(preactivated) {
 			l.preactivation(steps)
 		}
