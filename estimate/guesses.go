@@ -174,12 +174,21 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	} else {
 		other.with[g.Name] = true
 	}
-	run, err := other.simulateOnce(s)
+	peak, err := other.allocated(s)
 	if err != nil {
 		return err
 	}
-	g.Bytes, g.Weighed = run.Peak.Allocated-sim.Peak.Allocated, true
+	g.Bytes, g.Weighed = peak-sim.Peak.Allocated, true
 	return nil
+}
+
+// allocated is the peak of a run of which nothing else is kept.
+func (b *Bound) allocated(s Step) (int64, error) {
+	sim, err := b.simulateOnce(s)
+	if err != nil {
+		return 0, err
+	}
+	return sim.Peak.Allocated, nil
 }
 
 // doubts lists what else a run rests on.
@@ -223,18 +232,18 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	for _, r := range lifetime.Rules {
 		least.without[r.Name] = true
 	}
-	longest, err := most.simulateOnce(s)
+	longest, err := most.allocated(s)
 	if err != nil {
 		return g, false, err
 	}
-	shortest, err := least.simulateOnce(s)
+	shortest, err := least.allocated(s)
 	if err != nil {
 		return g, false, err
 	}
 	g = Guess{Name: variables, Made: true, Places: len(sim.prog.Calls), Weighed: true,
 		Takes: "the common style of code taken for how long the program's variables keep what they name",
-		Bytes: max(longest.Peak.Allocated-sim.Peak.Allocated, 0),
-		Fewer: max(sim.Peak.Allocated-shortest.Peak.Allocated, 0)}
+		Bytes: max(longest-sim.Peak.Allocated, 0),
+		Fewer: max(sim.Peak.Allocated-shortest, 0)}
 	return g, true, nil
 }
 

@@ -33,17 +33,13 @@ const (
 // in 32-bit precision.
 type Value struct {
 	Name  string
-	Kind  ValueKind
-	DType DType
 	Shape []int64
 
-	Frozen bool   // a parameter with requires_grad=False: it collects no gradient
-	Full   bool   // it stays in float32 in a model of 16 bits
 	Stored string // of a linear layer's weight: how bitsandbytes stores it, one of Stored; "" is as it is
-
-	// Whole is, of a parameter that is a DTensor, the shape of all ranks' parts together, of which Shape is this rank's;
-	// nil elsewhere.
-	Whole []int64
+	Kind   ValueKind
+	DType  DType
+	Frozen bool // a parameter with requires_grad=False: it collects no gradient
+	Full   bool // it stays in float32 in a model of 16 bits
 }
 
 // The ways in which bitsandbytes stores weights.
@@ -193,6 +189,8 @@ type Program struct {
 
 	// of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
 	Groups []Group
+	// of parameters that are DTensors, the shape of all ranks' parts together, of which Value.Shape is this rank's
+	Whole map[ValueID][]int64
 	// calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
 	Checkpoints []Span
 

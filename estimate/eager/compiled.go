@@ -59,7 +59,7 @@ const reducedBy = 4
 // compile runs a forward pass and its loss, and cuts it.
 func compile(p *aten.Program, opts Options) (*compilation, error) {
 	opts.Full = nil
-	r := &run{opts: &opts, prog: p, layer: -1, at: -1, rows: rowsByName()}
+	r := &run{log: new(timeline.Log), opts: &opts, prog: p, layer: -1, at: -1, rows: rowsByName()}
 	r.log.Layers = p.Layers
 	c := &compilation{first: make([]int32, len(p.Calls)), dry: true, unfused: unfused()}
 	r.compiled = c

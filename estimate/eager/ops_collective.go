@@ -36,14 +36,14 @@ var collectiveOps = []op{
 // placement_types.py).
 func (r *run) divide(values []*tensor) {
 	for _, id := range r.prog.State {
-		v := &r.prog.Values[id]
-		if v.Whole == nil {
+		v, whole := &r.prog.Values[id], r.prog.Whole[id]
+		if whole == nil {
 			continue
 		}
 		t := values[id]
 		var parts []*storage
-		if len(v.Shape) > 1 && v.Shape[0] == v.Whole[0] {
-			for left := v.Whole[1]; left > 0; left -= v.Shape[1] {
+		if len(v.Shape) > 1 && v.Shape[0] == whole[0] {
+			for left := whole[1]; left > 0; left -= v.Shape[1] {
 				parts = append(parts, r.alloc(aten.BytesOf(aten.Numel(v.Shape), t.dtype), timeline.Temporary))
 			}
 		}

@@ -13,7 +13,7 @@ import (
 type run struct {
 	opts   *Options
 	prog   *aten.Program
-	log    timeline.Log
+	log    *timeline.Log // on its own: whoever keeps it shall not keep the run, which is several times larger
 	step   int32
 	layer  int32
 	at     int32 // Call.Origin of the call that runs, -1 outside of any

@@ -67,7 +67,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		device := gpu.Default()
 		opts.GPU = &device
 	}
-	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
+	r := &run{log: new(timeline.Log), opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
 	r.log.Layers, r.log.Full = p.Layers, opts.Full
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -93,7 +93,8 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Log: &r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
+	r.log.Full = nil // who followed the run is done, and may be large
+	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
 		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.planned), Guesses: p.Guesses, Passed: p.Passed,
 		tensors: r.made}
 	if r.ends != nil {
@@ -129,8 +130,8 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 			dtype = r.opts.Precision.params()
 		}
 		shape := v.Shape
-		if v.Whole != nil {
-			shape = v.Whole
+		if whole := r.prog.Whole[id]; whole != nil {
+			shape = whole
 		}
 		l := r.layouts.rowMajor(shape)
 		if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {

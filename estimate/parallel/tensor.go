@@ -256,7 +256,7 @@ func (s *splitting) part(shape []int64, dim int) []int64 {
 // apply gives values and weights the shapes of a rank's part, and puts the collectives where the layers are.
 func (s *splitting) apply() {
 	p := s.prog
-	p.Values = slices.Clone(p.Values)
+	p.Values, p.Whole = slices.Clone(p.Values), map[aten.ValueID][]int64{}
 	for v, at := range s.along {
 		if at > 0 {
 			p.Values[v].Shape = s.part(p.Values[v].Shape, at-1)
@@ -269,7 +269,7 @@ func (s *splitting) apply() {
 		}
 		done[v] = true
 		w := &p.Values[v]
-		w.Whole = w.Shape
+		p.Whole[v] = w.Shape
 		if dim >= 0 {
 			w.Shape = s.part(w.Shape, dim)
 		}
