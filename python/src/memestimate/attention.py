@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,6 +22,7 @@ from .host import cudnn_version
 
 if TYPE_CHECKING:
     from .capture import Handler
+    from .patches import Patches
     from .recorder import Recorder
 
 aten = torch.ops.aten
@@ -208,6 +210,36 @@ def _efficient(query: Query, capability: tuple[int, int], cudnn: int) -> bool:
 
 def _math(query: Query, capability: tuple[int, int], cudnn: int) -> bool:
     return True
+
+
+def install(recorder: Recorder, patches: Patches) -> None:
+    """Answer programs, and PyTorch's attention over ragged tensors, that ask C++ whether a kernel can be used.
+
+    nn.TransformerEncoder packs padded sequences into nested tensors in inference, of which nothing is known but their
+    values: it is told that it cannot, and computes the padding, too.
+    """
+    text = "nn.TransformerEncoder was recorded with its padding, which a GPU's nested tensors leave out: an upper bound"
+
+    def aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
+        recorder.note("nested", text)
+        return False
+
+    patches.set(torch, "_nested_tensor_from_mask_left_aligned", aligned)
+    rules = {"cudnn": ("cudnn", _cudnn), "flash": ("flash", _flash), "mem_efficient": ("efficient", _efficient)}
+
+    def answer(name: str, rule: Callable[[Query, tuple[int, int], int], bool]) -> Callable[..., bool]:
+        def can_use(params: Any, debug: bool = False) -> bool:
+            tensors = params.query, params.key, params.value
+            mask, gqa = params.attn_mask, getattr(params, "enable_gqa", False)
+            asked = query(*tensors, mask, params.dropout, params.is_causal, gqa)
+            if any(t.is_nested for t in tensors):  # whose lengths are not numbers; not empty, as nearly always
+                asked = replace(asked, lengths=(2, 2))
+            return _enabled(name) and rule(asked, recorder.gpu.capability, cudnn_version())
+
+        return can_use
+
+    for asked, (name, rule) in rules.items():
+        patches.set(torch._C, f"_can_use_{asked}_attention", answer(name, rule))
 
 
 def decide(

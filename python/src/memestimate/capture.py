@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedOperatorException,
 )
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import host
@@ -40,6 +41,13 @@ class PretendMode(FakeTensorMode):
     def avoid_device_init(self) -> bool:
         return True
 
+    def create_symbolic_nested_int(self, *, nt_tensor_id: int | None = None) -> torch.SymInt:
+        """The size of a ragged dimension: a number of its own for each tensor of offsets, as for real ones."""
+        if nt_tensor_id is None:
+            nt_tensor_id = self.nt_tensor_id_counter
+            self.nt_tensor_id_counter += 1
+        return torch._C._get_nested_int(nt_tensor_id, 1)
+
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:
     """All tensors among the arguments or results of a call, lists included, in order."""
@@ -50,12 +58,21 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from tensors(item)
 
 
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that holds the memory of one within `torch.func`'s transforms."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return tensor
+
+
 class Capture(TorchDispatchMode):
     """Runs what touches the pretended GPU on fake tensors and logs it; the rest runs as it is.
 
     Tensors on the CPU stay real, so that a data loader, a tokenizer or a metric computes what it
     always computes; tensors on ``cuda`` are fake and have no values.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self, recorder: Recorder, handlers: dict[OpOverload, Handler]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -70,6 +87,10 @@ class Capture(TorchDispatchMode):
         self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self._higher_order(func, args, kwargs)
+        if kwargs.get("pin_memory"):  # memory of the host, for which C++ starts the driver
+            kwargs = {**kwargs, "pin_memory": False}
         if self._by_host:
             if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
                 return host.STAND_IN
@@ -81,7 +102,7 @@ class Capture(TorchDispatchMode):
         for kind in types:
             if kind is FakeTensor:
                 pretended = True
-            elif kind is not torch.Tensor and not issubclass(kind, torch.nn.Parameter):
+            elif kind is not torch.Tensor and not issubclass(kind, (torch.nn.Parameter, UninitializedTensorMixin)):
                 return NotImplemented  # a tensor subclass: it comes again with what it holds
         # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
         if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
@@ -111,6 +132,14 @@ class Capture(TorchDispatchMode):
             self._recorder.log(func, args, kwargs, out)
             self._recorder.values.follow(func, args, kwargs, out)
         return out
+
+    def _higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator that takes functions, such as flex_attention, by the operators that it is made of."""
+        kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if kernel is None:
+            raise RuntimeError(f"{func} cannot be recorded: it is not made of operators of ATen")
+        with self:
+            return kernel(*args, **kwargs)
 
     def _is_composite(self, func: OpOverload) -> bool:
         """Whether an operator is made of others, which inference mode does not take apart itself."""

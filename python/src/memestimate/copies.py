@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 
 from . import sparse
 from .capture import Handler
@@ -67,10 +68,12 @@ def install(recorder: Recorder, patches: Patches) -> None:
             if parameter is None:
                 continue
             with torch.no_grad():
-                applied = fn(parameter)
+                applied = _apply(fn, parameter)
             if applied is parameter:
                 continue
-            if isinstance(parameter, FakeTensor) or isinstance(applied, FakeTensor):
+            if isinstance(applied, FakeTensor) and isinstance(parameter, UninitializedTensorMixin):
+                moved.lazily(parameter, applied)
+            elif isinstance(parameter, FakeTensor) or isinstance(applied, FakeTensor):
                 gradient = parameter.grad
                 if gradient is not None:
                     with torch.no_grad():
@@ -85,10 +88,24 @@ def install(recorder: Recorder, patches: Patches) -> None:
                         parameter.grad.data = fn(parameter.grad)
         for key, buffer in self._buffers.items():
             if buffer is not None:
-                self._buffers[key] = applied = fn(buffer)
+                applied = _apply(fn, buffer)
+                if isinstance(applied, FakeTensor) and isinstance(buffer, UninitializedTensorMixin):
+                    moved.lazily(buffer, applied)
+                    continue
+                self._buffers[key] = applied
                 if isinstance(applied, FakeTensor) and not isinstance(buffer, FakeTensor):
                     moved.buffer(self, key, buffer)
         return self
+
+    materialize = UninitializedTensorMixin.materialize
+
+    def materialize_(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        wanted = moved.lazy.pop(id(self), None)
+        gradient = self.requires_grad
+        materialize(self, shape, device, dtype)
+        if wanted is not None:
+            made = torch.empty(shape, dtype=dtype or wanted, device="cuda")
+            moved.become(self, nn.Parameter(made, gradient) if isinstance(self, nn.Parameter) else made)
 
     resize = torch.UntypedStorage.resize_
 
@@ -103,17 +120,30 @@ def install(recorder: Recorder, patches: Patches) -> None:
 
     patches.set(torch.UntypedStorage, "resize_", resize_)
     patches.set(nn.Module, "_apply", apply)
+    patches.set(UninitializedTensorMixin, "materialize", materialize_)
     patches.later(moved.restore)
+
+
+def _apply(fn: Any, tensor: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, UninitializedTensorMixin):  # which allows little to be done with it
+        with torch._C.DisableTorchFunctionSubclass():
+            return fn(tensor)  # type: ignore[no-any-return]
+    return fn(tensor)  # type: ignore[no-any-return]
 
 
 class _Moved:
     """Parameters and buffers of the user's that went to the GPU, to be put back at the end."""
 
     def __init__(self) -> None:
-        self._parameters: list[tuple[weakref.ref[nn.Parameter], nn.Parameter]] = []
+        self._parameters: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []
         self._buffers: list[tuple[weakref.ref[nn.Module], str, torch.Tensor]] = []
+        self.lazy: dict[int, torch.dtype] = {}  # by id() of what has no shape yet, but is to be on the GPU
 
-    def become(self, parameter: nn.Parameter, other: nn.Parameter) -> None:
+    def lazily(self, tensor: torch.Tensor, applied: torch.Tensor) -> None:
+        """Take note that a parameter or buffer without a shape went to the GPU; it goes there when it has one."""
+        self.lazy[id(tensor)] = applied.dtype
+
+    def become(self, parameter: torch.Tensor, other: torch.Tensor) -> None:
         """Give a parameter the content of another, which gets its own."""
         was_real = not isinstance(parameter, FakeTensor)
         swap(parameter, other)

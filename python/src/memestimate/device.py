@@ -11,7 +11,7 @@ import torch
 from torch._subclasses import fake_tensor
 
 from .patches import Patches
-from .streams import Event, Generator, Stream, Switch
+from .streams import Event, Generator, Graph, Stream, Switch
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -45,9 +45,11 @@ class Device:
                 if module is not None and callable(getattr(module, name, None)):
                     patches.set(module, name, answer)
         patches.set(torch, "Generator", Generator)
+        patches.set(torch.cuda.graph, "default_capture_stream", None)
+        patches.set(torch._C, "_host_emptyCache", lambda: None)
         patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor)
         patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: False)
-        patches.set(torch.Tensor, "record_stream", self._record_stream)
+        patches.set(torch.Tensor, "record_stream", lambda tensor, stream: self._record_stream(tensor, stream))
         if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
             patches.set(fake_tensor, "init_gpu_context", lambda device: None)
         for name, make in _MAKERS.items():
@@ -56,9 +58,6 @@ class Device:
         # Libraries ask for this class by name to see whether they are being traced, and then leave out what
         # depends on values (transformers' is_tracing does). They are not: values are answered.
         patches.set(torch._subclasses, "FakeTensor", type("NoTensor", (), {}))
-        lift = torch._C._only_lift_cpu_tensors()
-        torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device="cuda") copies from the host
-        patches.later(lambda: torch._C._set_only_lift_cpu_tensors(lift))
 
     def _properties(self) -> dict[str, Answer]:
         gpu = self._recorder.gpu
@@ -102,7 +101,7 @@ class Device:
             "can_device_access_peer": lambda device, peer: True,
             "is_bf16_supported": lambda including_emulation=True: including_emulation or major >= 8,
             "is_tf32_supported": lambda: major >= 8,
-            "is_current_stream_capturing": lambda: False,
+            "is_current_stream_capturing": lambda: Graph.capturing > 0,
             "utilization": lambda device=None: 0,
             "temperature": lambda device=None: 0,
             "power_draw": lambda device=None: 0,
@@ -163,6 +162,8 @@ class Device:
             "Stream": Stream,
             "Event": Event,
             "StreamContext": Switch,
+            "CUDAGraph": Graph,
+            "graph_pool_handle": Stream,
             "stream": Switch,
             "current_stream": lambda device=None: self.current,
             "default_stream": lambda device=None: self.default,
@@ -201,7 +202,12 @@ def _of_values(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     """
 
     def made(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        return make(_values(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+        lift = torch._C._only_lift_cpu_tensors()
+        torch._C._set_only_lift_cpu_tensors(True)  # device="cuda" copies from the host; a setting of each thread
+        try:
+            return make(_values(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+        finally:
+            torch._C._set_only_lift_cpu_tensors(lift)
 
     return made
 

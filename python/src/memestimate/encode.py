@@ -69,7 +69,8 @@ class Encoder:
     def layout(self, tensor: torch.Tensor) -> int:
         """The id of a tensor's dtype, sizes, strides and offset (in elements); those of a sparse one's values."""
         tensor = held(tensor)[0]
-        sizes, strides = tuple(tensor.shape), tensor.stride()
+        with torch._C.DisableTorchFunctionSubclass():  # a lazy layer's parameter refuses to say that it is empty
+            sizes, strides = tuple(torch._C.TensorBase.size(tensor)), tensor.stride()
         offset = int(tensor.storage_offset())
         dtype = str(tensor.dtype)[6:]
         return self._writer.define("meta", (dtype, sizes, strides, offset), dtype, sizes, strides, offset)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 from torch._ops import OpOverload
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import (
     attention,
@@ -26,7 +27,7 @@ from . import (
     python_side,
     sparse,
 )
-from .capture import Capture, PretendMode, tensors
+from .capture import Capture, PretendMode, tensors, unwrapped
 from .device import Device
 from .encode import Encoder
 from .engine import Engine, EngineError
@@ -129,6 +130,7 @@ class Recorder:
             python_side.install(self, self.patches)
             parallel.install(self, self.patches)
             self.recurrent.install(self.patches)
+            attention.install(self, self.patches)
             composites.install(self.composites, self.patches)
             self.capture.__enter__()  # type: ignore[no-untyped-call]
             try:
@@ -246,6 +248,11 @@ class Recorder:
 
     def mark(self, tensor: torch.Tensor, kind: str, name: str) -> None:
         """Say what a tensor's storage is: parameter, buffer, gradient, state, input or label."""
+        tensor = unwrapped(tensor)
+        if is_traceable_wrapper_subclass(tensor):
+            for part in tensor.__tensor_flatten__()[0]:
+                self.mark(getattr(tensor, part), kind, name)
+            return
         for part in sparse.held(tensor) if tensor.device.type == "cuda" else ():
             serial = self.storages.number(part.untyped_storage())
             if serial is not None and self.storages.kinds.get(serial) != (kind, name):

@@ -103,6 +103,42 @@ class Switch:
             self.stream.__exit__(kind, error, trace)
 
 
+class Graph:
+    """``torch.cuda.CUDAGraph``: what is captured runs once, in memory that nothing else takes; a replay takes none.
+
+    The caching allocator keeps a graph's blocks in a pool of its own, as it keeps those of a stream.
+    """
+
+    capturing = 0
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self._pool = Stream()
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        """Begin, in the pool of another graph or in one of its own."""
+        if isinstance(pool, Stream):
+            self._pool = pool
+        Graph.capturing += 1
+        self._pool.__enter__()
+
+    def capture_end(self) -> None:
+        """End."""
+        self._pool.__exit__(None, None, None)
+        Graph.capturing -= 1
+
+    def pool(self) -> Stream:
+        """What another graph may share."""
+        return self._pool
+
+    def replay(self) -> None:
+        """Run again on the same memory."""
+
+    instantiate = reset = enable_debug_mode = replay
+
+    def debug_dump(self, debug_path: str) -> None:
+        """Write nothing: there is no graph."""
+
+
 class Generator(torch.Generator):
     """A generator for the GPU, whose state lives on the host."""
 

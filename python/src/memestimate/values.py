@@ -116,6 +116,10 @@ class Values:
         if share != (None, 0):
             self.shares.write(share, out)
         if real is None or keywords is None:
+            settled = self._settled(func, args, out)
+            if settled is not None:
+                self.set(out, settled)
+                return
             counts = self.shares.counts(func, args, kwargs, out)
             if counts is not None and counts.numel() <= _SMALL:
                 self._note_spread(args[0], int(counts.sum()))
@@ -173,6 +177,21 @@ class Values:
         elif name in _PASSED_ON:
             passes = answers == [True]
         tensor.__dict__["_memestimate_passes"] = passes
+
+    def _settled(self, func: OpOverload, args: Sequence[Any], out: Any) -> torch.Tensor | None:
+        """What one operand decides alone: zero and anything is zero, true or anything is true."""
+        name = func._schema.name.removeprefix("aten::").rstrip("_")
+        if name not in _EITHER + _BOTH or out.dtype.is_floating_point or out.numel() > _SMALL:
+            return None
+        for operand in args[:2]:
+            known = self.get(operand) if isinstance(operand, torch.Tensor) else None
+            if known is None:
+                continue
+            if name in _BOTH and not known.any():
+                return torch.zeros(out.shape, dtype=out.dtype)
+            if name in _EITHER and out.dtype is torch.bool and known.all():
+                return torch.ones(out.shape, dtype=out.dtype)
+        return None
 
     def _note_spread(self, mask: torch.Tensor, count: int) -> None:
         text = f"of {list(mask.shape)} elements {count} were taken to be set, spread evenly"
@@ -361,7 +380,9 @@ class Values:
             results = func(*real(args), **{key: real(value) for key, value in kwargs.items()})
         except Exception as failed:
             text = f"{func} cannot be recorded: PyTorch has no rule for its result's shape, and on the host it fails"
-            raise RuntimeError(f"{text} ({failed})") from error
+            raise RuntimeError(f"{text} ({str(failed).partition(chr(10))[0]})") from error
+        if any(t.is_nested for t in tensors(results)):
+            raise RuntimeError(f"{func} cannot be recorded: it makes a nested tensor, which layout=torch.jagged can be")
         if func._schema.is_mutable:
             out = args[0]
         else:

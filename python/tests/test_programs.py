@@ -1,0 +1,130 @@
+"""Every program in `programs` records, or is refused by one line that says why."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import memestimate
+from recording import Recording
+
+Program = Callable[..., Iterator[None]]
+FILES = ("functional", "equations", "training", "sequences", "vision", "graphs")
+REFUSED = {
+    "sparse_convolution": "a tensor of layout sparse_csr cannot be recorded",
+    "sparse_embeddings": "aten.sparse_mask.default cannot be recorded",
+    "adaptive_softmax": "Target values should be in",  # asked of masks whose values are not known
+}
+SLOW = {"transducer", "maml", "generation"}  # half a minute
+
+
+def programs() -> dict[str, Program]:
+    modules = [importlib.import_module(f"programs.{name}") for name in FILES]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.isgeneratorfunction(value) and value.__module__ == module.__name__
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", sorted(set(programs()) - SLOW))
+def test_program(tmp_path: Path, name: str) -> None:
+    if name in ("generation", "trainer"):
+        pytest.importorskip("transformers")
+    if name in ("faster_rcnn", "retinanet", "deformable", "style_transfer"):
+        pytest.importorskip("torchvision")
+    if name in REFUSED:
+        with pytest.raises(RuntimeError, match=REFUSED[name]) as error, memestimate.record(tmp_path / "x"):
+            list(islice(programs()[name](), 2))
+        assert "\n" not in str(error.value)
+        assert not (tmp_path / "x").exists()
+        return
+    with memestimate.record(tmp_path / "x") as recorder:
+        steps = programs()[name]()
+        next(steps)
+        ready = recorder.storages.peak
+        next(steps)
+        assert recorder.storages.peak > ready
+        steps.close()
+    recording = Recording(tmp_path / "x")
+    assert recording.peak() == recorder.storages.peak
+    assert len(recording.calls()) > 10
+
+
+def test_a_graph_has_memory_of_its_own(tmp_path: Path) -> None:
+    """What is captured is on a stream that nothing else is on; a replay takes nothing."""
+    with memestimate.record(tmp_path / "x") as recorder:
+        x = torch.ones(1000, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            assert torch.cuda.is_current_stream_capturing()
+            y = x * 2
+        assert not torch.cuda.is_current_stream_capturing()
+        before = recorder.storages.allocated
+        graph.replay()
+        assert recorder.storages.allocated == before
+        del y
+    assert torch.cuda.graph.default_capture_stream is None
+    streams = [number for (number,) in Recording(tmp_path / "x").of("stream")]
+    assert len(streams) == 1
+    assert streams[0] > 0
+
+
+class Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: object, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0] * torch.tensor(2.0, device="cuda")
+
+
+def test_a_tensor_is_made_in_backward(tmp_path: Path) -> None:
+    """On autograd's own thread, too, it comes from the host."""
+    with memestimate.record(tmp_path / "x"):
+        x = torch.ones(4, device="cuda", requires_grad=True)
+        Scale.apply(x).sum().backward()  # type: ignore[no-untyped-call]
+        assert x.grad is not None
+    assert Recording(tmp_path / "x").calls("_to_copy")
+
+
+def test_a_lazy_layer_is_on_the_gpu_once_it_has_a_shape(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d())
+    with memestimate.record(tmp_path / "x"):
+        net.cuda()
+        net(torch.ones(5, 4, device="cuda")).sum().backward()
+        assert all(t.device.type == "cuda" for t in [*net.parameters(), *net.buffers()])
+    assert all(t.device.type == "cpu" for t in [*net.parameters(), *net.buffers()])
+    assert net[0].weight.shape == (8, 4)
+
+
+def test_what_decides_alone_is_known(tmp_path: Path) -> None:
+    """A loop that ends where all are done ends, though some are done for reasons that nobody knows."""
+    with memestimate.record(tmp_path / "x"):
+        unknown = torch.rand(3, device="cuda") > 0.5
+        left = torch.ones(3, dtype=torch.long, device="cuda") & unknown
+        done = unknown | torch.full((3,), True, device="cuda")
+        assert bool(done.all())
+        assert (left & ~done).max() == 0
+
+
+def test_kernels_of_attention_can_be_asked_for(tmp_path: Path) -> None:
+    from torch.backends import cuda
+
+    with memestimate.record(tmp_path / "x"):
+        q = torch.ones(1, 4, 16, 64, device="cuda", dtype=torch.bfloat16)
+        asked = cuda.SDPAParams(q, q, q, None, 0.0, True, False)
+        assert cuda.can_use_flash_attention(asked)
+        assert cuda.can_use_efficient_attention(asked)
+        full = q.float()
+        assert not cuda.can_use_flash_attention(cuda.SDPAParams(full, full, full, None, 0.0, True, False))
