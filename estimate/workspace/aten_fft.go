@@ -13,7 +13,7 @@ var atenFFT = []operator{
 const maxFFT = 3
 
 // longestFFT is the longest signal that was seen to need no work area.
-const longestFFT = 4096
+const longestFFT = 8192
 
 // fftR2C is _fft_r2c(self, dim, normalization, onesided): of both sides the half is made first.
 func (k *Kernels) fftR2C(c *Call) {
@@ -72,7 +72,7 @@ func (k *Kernels) fftC2R(c *Call) {
 // transform is _exec_fft: the dimensions that are not transformed become one, which may take a copy; then the plan
 // runs. What cuFFT takes is not published: its guide has "as low as" one and "in the worst case" eight times the
 // signal in complex numbers, the latter where a length has a prime factor above 7 (Bluestein's algorithm). On an
-// H200 (CUDA 13.0) it took nothing for lengths of 2, 3, 5 and 7 alone, which were 4096 at most, and once the
+// H200 (CUDA 13.0) it took nothing for lengths of 2, 3, 5 and 7 alone, which were 8192 at most, and once the
 // smaller of input and output for 94 by 94.
 func (k *Kernels) transform(x, signal *Tensor, dims []int) {
 	copied := k.take(k.collapse(x, dims))

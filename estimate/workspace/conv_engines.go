@@ -92,6 +92,17 @@ func (w *convWork) bytes(e convEngine) int64 {
 	return min(sum+extra, convMaximum)
 }
 
+// believed returns the workspace of an engine as far as a single tree of the forest is believed: up to 64 times what
+// the pass reads and writes, else 0. In 220,000 measured passes no engine took more than 61 times that, but for Fourier
+// transforms and for those that keep a result of each image, which took up to 1,031 and 256 times.
+func (w *convWork) believed(e convEngine) int64 {
+	bytes := w.bytes(e)
+	if e.extra == extraFFT || e.extra == extraImages || bytes <= saturate(64, min(w.in+w.out+w.weight, convMaximum)) {
+		return bytes
+	}
+	return 0
+}
+
 // extra returns what an engine takes besides copies, or impossible.
 func (w *convWork) extra(e convEngine) int64 {
 	result := saturate(w.result, 4)

@@ -13,7 +13,7 @@ const convOthers = 4
 type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
-	Most   int64             // the largest that any tree names: docs/workspaces.md says how often it is exceeded
+	Most   int64             // the largest that a tree names and that is possible: docs/workspaces.md says how often it is exceeded
 }
 
 // Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is
@@ -33,8 +33,9 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 		return p
 	}
 	p.Bytes = w.most(f, leaves[:n+convDoubts])
+	p.Most = p.Bytes
 	for _, e := range leaves[:n+convDoubts] {
-		p.Most = max(p.Most, w.bytes(f.engine(int(e))))
+		p.Most = max(p.Most, w.believed(f.engine(int(e))))
 	}
 	for k := range p.Others {
 		doubt := (3*index + k) % convDoubts

@@ -39,10 +39,11 @@ func (s *convSample) chosen(file string) (c convChoice) {
 	}
 	for i, e := range leaves[:n+convDoubts] {
 		bytes := s.work.bytes(f.engine(int(e)))
-		c.most = max(c.most, bytes)
+		c.most = max(c.most, s.work.believed(f.engine(int(e))))
 		c.any = c.any || i >= n && near(bytes, s.want)
 	}
 	c.bytes = s.work.most(f, leaves[:n+convDoubts])
+	c.most = max(c.most, c.bytes)
 	return c
 }
 

@@ -16,13 +16,13 @@ import memestimate
 from recording import Recording
 
 Program = Callable[..., Iterator[None]]
-FILES = ("functional", "equations", "training", "sequences", "vision", "graphs")
+FILES = ("functional", "equations", "training", "optimizing", "autograd", "sequences", "vision", "graphs")
 REFUSED = {
     "sparse_convolution": "a tensor of layout sparse_csr cannot be recorded",
     "sparse_embeddings": "aten.sparse_mask.default cannot be recorded",
     "adaptive_softmax": "Target values should be in",  # asked of masks whose values are not known
 }
-SLOW = {"transducer", "maml", "generation"}  # half a minute
+SLOW = {"transducer", "maml", "generation", "trainer", "kalman"}  # thousands of calls
 
 
 def programs() -> dict[str, Program]:
@@ -38,8 +38,6 @@ def programs() -> dict[str, Program]:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", sorted(set(programs()) - SLOW))
 def test_program(tmp_path: Path, name: str) -> None:
-    if name in ("generation", "trainer"):
-        pytest.importorskip("transformers")
     if name in ("faster_rcnn", "retinanet", "deformable", "style_transfer"):
         pytest.importorskip("torchvision")
     if name in REFUSED:

@@ -32,6 +32,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         dtype = kwargs.get("dtype") or source.dtype
         if source.layout is torch.sparse_coo and not isinstance(source, FakeTensor):
             return sparse.copied(recorder, source, func, kwargs)
+        sparse.held(source)  # which refuses other layouts
         if isinstance(source, FakeTensor):  # to the host
             known = recorder.values.get(source)
             return torch.zeros(source.shape, dtype=dtype) if known is None else known.to(dtype, copy=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -83,7 +84,7 @@ def hessian_vector(n: int = 512) -> Iterator[None]:
 def physics_informed(n: int = 65536) -> Iterator[None]:
     """Burgers' equation: second derivatives with respect to the inputs within the loss."""
     widths = [2, 64, 64, 64, 64, 1]
-    layers = [m for a, b in zip(widths, widths[1:], strict=False) for m in (nn.Linear(a, b), nn.Tanh())]
+    layers = [m for a, b in itertools.pairwise(widths) for m in (nn.Linear(a, b), nn.Tanh())]
     net = nn.Sequential(*layers[:-1]).cuda()
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     x = torch.rand(n, 1, device="cuda", requires_grad=True)
