@@ -29,24 +29,27 @@ type Guess struct {
 	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
 	// by which it would be smaller at the other end, of a doubt that has two
 	Fewer int64 `json:"bytes_less,omitempty"`
+
+	running bool // see guessRow
 }
 
 // A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
 type guessRow struct {
 	name, takes string
 	unproven    bool
+	running     bool // it is made when a program runs: recovery does not ask for it
 }
 
 // guessRows are all of them.
 func guessRows() (rows []guessRow) {
 	for _, r := range dialect.Rows {
-		rows = append(rows, guessRow{r.Name, r.Takes + " taken for " + r.For, r.Unproven})
+		rows = append(rows, guessRow{r.Name, r.Takes + " taken for " + r.For, r.Unproven, false})
 	}
 	for _, r := range lifetime.Rules {
-		rows = append(rows, guessRow{r.Name, r.Takes, r.Unproven})
+		rows = append(rows, guessRow{r.Name, r.Takes, r.Unproven, true})
 	}
 	return append(rows, guessRow{name: eager.EveryHead,
-		takes: "an output that nothing in the model reads taken for part of the loss"})
+		takes: "an output that nothing in the model reads taken for part of the loss", running: true})
 }
 
 // GuessNames are the names of the guesses that can be decided otherwise.
@@ -133,7 +136,7 @@ func (b *Bound) guessesOf(sim *Simulation, choices []aten.Guess) (list []Guess) 
 		if len(places) == 0 {
 			continue
 		}
-		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places)}
+		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places), running: row.running}
 		slices.Sort(places)
 		for _, origin := range slices.Compact(places) {
 			if origin < 0 || int(origin) >= len(calls) {
@@ -156,23 +159,41 @@ func (g *Guess) at(layer string, bytes int64) {
 	}
 }
 
-// again is the same model, to be recovered anew with other guesses.
-func (b *Bound) again() *Bound {
-	return &Bound{a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way, without: maps.Clone(b.without),
-		with: maps.Clone(b.with), tied: b.tied}
+// again is the same model with other guesses: to be recovered anew, or, where these are made when a program runs, with
+// the programs that were recovered.
+func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
+	other := &Bound{a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way, tied: b.tied,
+		without: maps.Clone(b.without), with: maps.Clone(b.with)}
+	maps.Copy(other.without, without)
+	maps.Copy(other.with, with)
+	if !running {
+		return other
+	}
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	other.nodes = b.nodes
+	for k, p := range b.prog {
+		if p != nil {
+			recovered := *p
+			recovered.Without, recovered.With = other.without, other.with
+			other.prog[k] = &recovered
+		}
+	}
+	return other
 }
 
 // weigh simulates a run with one guess decided otherwise.
 func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	s.Record = false
-	other := b.again()
+	without, with := map[string]bool{}, map[string]bool{}
 	if g.Made {
-		other.without[g.Name] = true
-		if g.Name == dialect.TiedHead.Name {
-			other.ws, other.tied = b.all, nil
-		}
+		without[g.Name] = true
 	} else {
-		other.with[g.Name] = true
+		with[g.Name] = true
+	}
+	other := b.again(without, with, g.running)
+	if g.Made && g.Name == dialect.TiedHead.Name {
+		other.ws, other.tied = b.all, nil
 	}
 	peak, err := other.allocated(s)
 	if err != nil {
@@ -227,16 +248,15 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		return g, false, nil
 	}
 	s.Record = false
-	most, least := b.again(), b.again()
-	most.with[lifetime.EveryVariable.Name] = true
+	rules := map[string]bool{}
 	for _, r := range lifetime.Rules {
-		least.without[r.Name] = true
+		rules[r.Name] = true
 	}
-	longest, err := most.allocated(s)
+	longest, err := b.again(nil, map[string]bool{lifetime.EveryVariable.Name: true}, true).allocated(s)
 	if err != nil {
 		return g, false, err
 	}
-	shortest, err := least.allocated(s)
+	shortest, err := b.again(rules, nil, true).allocated(s)
 	if err != nil {
 		return g, false, err
 	}
