@@ -184,7 +184,6 @@ func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
 
 // weigh simulates a run with one guess decided otherwise.
 func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
-	s.Record = false
 	without, with := map[string]bool{}, map[string]bool{}
 	if g.Made {
 		without[g.Name] = true
@@ -195,21 +194,12 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	if g.Made && g.Name == dialect.TiedHead.Name {
 		other.ws, other.tied = b.all, nil
 	}
-	peak, err := other.allocated(s)
+	peak, err := other.peakAllocated(s, sim.Run.Plans())
 	if err != nil {
 		return err
 	}
 	g.Bytes, g.Weighed = peak-sim.Peak.Allocated, true
 	return nil
-}
-
-// allocated is the peak of a run of which nothing else is kept.
-func (b *Bound) allocated(s Step) (int64, error) {
-	sim, err := b.simulateOnce(s)
-	if err != nil {
-		return 0, err
-	}
-	return sim.Peak.Allocated, nil
 }
 
 // doubts lists what else a run rests on.
@@ -247,16 +237,16 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	if !s.Infer || sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
 		return g, false, nil
 	}
-	s.Record = false
 	rules := map[string]bool{}
 	for _, r := range lifetime.Rules {
 		rules[r.Name] = true
 	}
-	longest, err := b.again(nil, map[string]bool{lifetime.EveryVariable.Name: true}, true).allocated(s)
+	every := map[string]bool{lifetime.EveryVariable.Name: true}
+	longest, err := b.again(nil, every, true).peakAllocated(s, sim.Run.Plans())
 	if err != nil {
 		return g, false, err
 	}
-	shortest, err := b.again(rules, nil, true).allocated(s)
+	shortest, err := b.again(rules, nil, true).peakAllocated(s, sim.Run.Plans())
 	if err != nil {
 		return g, false, err
 	}

@@ -29,6 +29,7 @@ func TestGuessesMade(t *testing.T) {
 		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self"},
 		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu"},
 		{"bert_base", "ts-eval", dialect.TiedHead.Name, ""},
+		{"swin_t", "ts-train", "used-twice", "features.1.0.attn"},
 	} {
 		opt := Options{Batch: 4, Step: &Step{}, Weigh: true}
 		m := openGraph(t, "", c.model, c.form)
@@ -81,5 +82,30 @@ func TestDoubts(t *testing.T) {
 	r, err := Run(openGraph(t, "", "bert_base", "dynamo"), Options{Batch: 2, Step: &Step{}, Weigh: true})
 	if err != nil || guessNamed(r, lostInExport) == nil {
 		t.Errorf("a default export that is trained: %+v, %v", r.Guesses, err)
+	}
+}
+
+// What weighs a guess without replaying the small pool, and with plans that are known, comes to what the whole
+// simulation comes to, by any allocator's settings.
+func TestPeakAllocated(t *testing.T) {
+	for _, model := range []string{"resnet18", "unet", "vit_b_16"} {
+		b, err := Bind(openGraph(t, "", model, "ts-train"), Options{Batch: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []Step{
+			{}, {Infer: true}, {MemoryLimit: 64 << 20},
+			{AllocConf: "expandable_segments:True"}, {AllocConf: "roundup_power2_divisions:8"},
+			{AllocConf: "max_split_size_mb:21"}, {AllocConf: "per_process_memory_fraction:0.001"},
+		} {
+			whole, err := b.simulateOnce(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.peakAllocated(s, whole.Run.Plans())
+			if err != nil || got != whole.Peak.Allocated {
+				t.Errorf("%s, %+v: %d, %v, want %d", model, s, got, err, whole.Peak.Allocated)
+			}
+		}
 	}
 }

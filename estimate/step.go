@@ -264,27 +264,15 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := b.program(!s.Infer, s.Autocast())
+	p, cache, err := b.planned(s)
 	if err != nil {
 		return nil, err
-	}
-	if !s.Infer {
-		if p, err = s.Plan.Apply(p); err != nil {
-			return nil, err
-		}
-	}
-	var cache parallel.Cache
-	if s.Infer && s.NewTokens > 0 {
-		if p, cache = parallel.Prefill(p); cache.Token == 0 {
-			return nil, errors.New("new-tokens: the graph shows no causal attention, whose keys and values " +
-				"generating would keep")
-		}
 	}
 	opts, device := s.options()
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
 	cfg.Total = device.Memory
 	f := follow(cfg)
-	limited := s.GPU.ID != "" && s.Limited
+	limited := s.limitedByGPU()
 	if !limited { // else what the process takes must be known first
 		opts.Full = f.take
 	}
@@ -319,6 +307,56 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isLargest && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
+}
+
+// planned returns the program that runs in a step, and what generating keeps of it.
+func (b *Bound) planned(s Step) (p *aten.Program, cache parallel.Cache, err error) {
+	if p, err = b.program(!s.Infer, s.Autocast()); err != nil {
+		return nil, cache, err
+	}
+	if !s.Infer {
+		p, err = s.Plan.Apply(p)
+		return p, cache, err
+	}
+	if s.NewTokens > 0 {
+		if p, cache = parallel.Prefill(p); cache.Token == 0 {
+			return nil, cache, errors.New("new-tokens: the graph shows no causal attention, whose keys and values " +
+				"generating would keep")
+		}
+	}
+	return p, cache, nil
+}
+
+func (s *Step) limitedByGPU() bool { return s.GPU.ID != "" && s.Limited }
+
+// peakAllocated returns the most bytes that a step allocates at once, as Simulation.Peak says it, and nothing else: for
+// several of them beside a run of the same step, whose convolutions are planned already.
+func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
+	s.Record = false
+	conf, err := s.parse()
+	if err != nil {
+		return 0, err
+	}
+	if s.MemoryLimit == 0 && !s.limitedByGPU() && conf.MemoryFraction == 0 {
+		p, _, err := b.planned(s)
+		if err != nil {
+			return 0, err
+		}
+		opts, _ := s.options()
+		opts.Plans = plans
+		run, err := eager.Simulate(p, opts)
+		if err != nil {
+			return 0, fmt.Errorf("simulate: %w", err)
+		}
+		if peak, err := caching.PeakAllocated(run.Log, conf); err == nil {
+			return peak, nil
+		}
+	}
+	sim, err := b.simulateOnce(s)
+	if err != nil {
+		return 0, err
+	}
+	return sim.Peak.Allocated, nil
 }
 
 // cutError is how far the cut of a compiled step was off at most in 39 of 42 that were measured: see TestCompiled.

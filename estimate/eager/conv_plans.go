@@ -1,6 +1,9 @@
 package eager
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/estimate/workspace"
@@ -24,7 +27,7 @@ func (r *run) convWorkspace(s workspace.ConvShape, pass workspace.ConvPass) {
 		return
 	}
 	plan := r.plan(s, pass)
-	bytes := r.planned[plan-1].Bytes
+	bytes := r.plans.planned[plan-1].Bytes
 	if bytes <= 0 {
 		return
 	}
@@ -36,18 +39,30 @@ func (r *run) convWorkspace(s workspace.ConvShape, pass workspace.ConvPass) {
 	r.log.Free(block, r.layer)
 }
 
-// plan numbers the plans of a run from 1: one for each shape and pass.
+// Plans are how cuDNN computes the convolutions of a run: one plan for each shape and pass, numbered from 1. The zero
+// Plans are none.
+type Plans struct {
+	numbers map[string]int32     // by ConvShape.AppendKey
+	planned []workspace.ConvPlan // by number less 1
+}
+
+// Plans returns those of a run, for Options of others. Run.Workspaces of these speak of them too.
+func (r *Run) Plans() Plans { return r.plans }
+
+func (p Plans) clone() Plans { return Plans{maps.Clone(p.numbers), slices.Clone(p.planned)} }
+
+// plan returns the number of the plan of a shape and pass.
 func (r *run) plan(s workspace.ConvShape, pass workspace.ConvPass) int32 {
-	key := s.AppendKey(r.planKey[:0], pass)
-	r.planKey = key
-	if id := r.plans[string(key)]; id > 0 {
-		return id
+	p := &r.plans
+	r.planKey = s.AppendKey(r.planKey[:0], pass)
+	if number := p.numbers[string(r.planKey)]; number > 0 {
+		return number
 	}
-	if r.plans == nil {
-		r.plans = map[string]int32{}
+	if p.numbers == nil {
+		p.numbers = map[string]int32{}
 	}
-	r.planned = append(r.planned, s.Plan(pass, len(r.planned), *r.opts.GPU))
-	id := int32(len(r.planned))
-	r.plans[string(key)] = id
-	return id
+	p.planned = append(p.planned, s.Plan(pass, len(p.planned), *r.opts.GPU))
+	number := int32(len(p.planned))
+	p.numbers[string(r.planKey)] = number
+	return number
 }

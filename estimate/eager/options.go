@@ -101,6 +101,7 @@ type Options struct {
 	Compiled  bool        // the least that a compiled model could keep for backward: see compilation
 	Tensors   bool        // keep what each block is for: Run.Tensor
 	GPU       *gpu.Device // nil is the default one
+	Plans     Plans       // of an earlier run on the same device, which need not be worked out again
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }

@@ -29,8 +29,8 @@ type variable struct {
 }
 
 func (r *run) moment(variables []*tensor) moment {
-	m := moment{event: r.log.Written(), blocks: r.log.Blocks(), blas: r.blas, lt: r.lt, dnn: r.dnn, plans: len(r.plans),
-		vars: make([]variable, len(variables))}
+	m := moment{event: r.log.Written(), blocks: r.log.Blocks(), blas: r.blas, lt: r.lt, dnn: r.dnn,
+		plans: len(r.plans.planned), vars: make([]variable, len(variables))}
 	for i, t := range variables {
 		m.vars[i].block = noBlock
 		if t != nil && t.st != nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // A run emits the events of PyTorch executing a program.
@@ -66,9 +65,8 @@ type libraries struct {
 
 	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
 
-	plans   map[string]int32     // of convolutions: see plan
-	planned []workspace.ConvPlan // by plan less 1
-	planKey []byte               // room for a key of it
+	plans   Plans  // of convolutions
+	planKey []byte // room for a key of it
 }
 
 // reused is what a run allocates many at a time, or once for all calls to use again.

@@ -33,6 +33,7 @@ type Run struct {
 	Workspaces [][]int64
 
 	tensors []Tensor
+	plans   Plans
 }
 
 // A Tensor is what a block was made for.
@@ -68,7 +69,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		opts.GPU = &device
 	}
 	r := &run{log: new(timeline.Log), opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
-	r.log.Layers, r.log.Full = p.Layers, opts.Full
+	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Plans.clone()
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
@@ -95,8 +96,8 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	}
 	r.log.Full = nil // who followed the run is done, and may be large
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.planned), Guesses: p.Guesses, Passed: p.Passed,
-		tensors: r.made}
+		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
+		tensors: r.made, plans: r.plans}
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}
