@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -61,10 +62,15 @@ func ReadSizes(r io.Reader, parse func(string) (int64, error)) (Sizes, error) {
 }
 
 var (
-	profile = regexp.MustCompile(`(?:^|[^0-9])[1-7]g\.(\d{1,3})gb`)
-	labeled = regexp.MustCompile(`(?:^|[^0-9.])(\d{1,3})gi?b?$`)
-	after   = regexp.MustCompile(`(?:[-_:]|vram|mem)(\d{1,3})$`)
+	profile = pattern(`(?:^|[^0-9])[1-7]g\.(\d{1,3})gb`)
+	labeled = pattern(`(?:^|[^0-9.])(\d{1,3})gi?b?$`)
+	after   = pattern(`(?:[-_:]|vram|mem)(\d{1,3})$`)
 )
+
+// pattern compiles an expression when it is first asked for.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
 
 // gibs are the sizes that GPUs are sold with, in GiB: another number at the end of a name is part of a model's.
 var gibs = []int{4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 44, 46, 48, 64, 71, 72, 80, 94, 96, 128, 141, 142, 144,
@@ -75,7 +81,7 @@ var gibs = []int{4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 44, 46, 48, 64, 71,
 // GPUs known (T4: 15,360 MiB less what the driver keeps, of 16 GiB; L40S: 45,487 of 48), so as much is taken.
 func (s Sizes) Of(name string) (Size, bool) {
 	name = strings.ToLower(name)
-	mig := profile.FindStringSubmatch(name)
+	mig := profile().FindStringSubmatch(name)
 	if n, ok := s.table[name]; ok {
 		return Size{Bytes: n, MIG: mig != nil}, true
 	}
@@ -84,7 +90,7 @@ func (s Sizes) Of(name string) (Size, bool) {
 			return Size{Bytes: uint64(d.Memory)}, true
 		}
 	}
-	for _, m := range [][]string{mig, labeled.FindStringSubmatch(name), after.FindStringSubmatch(name)} {
+	for _, m := range [][]string{mig, labeled().FindStringSubmatch(name), after().FindStringSubmatch(name)} {
 		if m == nil {
 			continue
 		}

@@ -3,10 +3,11 @@ package recording
 import (
 	"math/bits"
 	"regexp"
+	"sync"
 )
 
 // elementType is what names of element types look like: they are shown as they are.
-var elementType = regexp.MustCompile(`^[A-Za-z0-9_]{0,40}$`)
+var elementType = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]{0,40}$`) })
 
 func (d *decoder) op() error {
 	name, err := d.name()
@@ -26,7 +27,7 @@ func (d *decoder) meta() error {
 	dtype, err := d.name()
 	if err == nil {
 		m.DType = d.rec.Texts[dtype]
-		if !elementType.MatchString(m.DType) {
+		if !elementType().MatchString(m.DType) {
 			return d.fail("an element type is %q, wanted a name such as float32", short([]byte(m.DType)))
 		}
 		m.Shape, err = d.dims("a size")

@@ -5,18 +5,19 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 	"github.com/spf13/cobra"
 
 	"github.com/memestimate/memestimate/devices"
-
-	"fmt"
 )
 
 // exporterCommand serves this host's GPUs and reservations to Prometheus.
@@ -38,10 +39,8 @@ docs/cluster has an alert for a run that exceeds its bound, and a Grafana dashbo
 				return err
 			}
 			defer session.Close()
-			registry := prometheus.NewRegistry()
-			registry.MustRegister(&gpuMetrics{e, &g, session})
 			mux := http.NewServeMux()
-			mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+			mux.Handle("/metrics", &gpuMetrics{e, &g, session})
 			return serve(cmd.Context(), e, listen, "", "", mux)
 		},
 	}
@@ -81,51 +80,77 @@ func serve(ctx context.Context, e *env, listen, cert, key string, handler http.H
 	return nil
 }
 
-// gpuMetrics collects the metrics when they are asked for.
+// A gauge is a metric as it is declared.
+type gauge struct {
+	name, help string
+	labels     []string
+}
+
+var (
+	gpuLabels  = []string{"uuid", "gpu", "name", "instance_id"}
+	holdLabels = append(gpuLabels[:len(gpuLabels):len(gpuLabels)], "reservation", "user", "command", "share")
+)
+
+// gauges are what is served, in the order of their names.
+var gauges = []*gauge{freeGauge, totalGauge, usedGauge, usableGauge, heldGauge, boundGauge, pendingGauge, takenGauge,
+	upGauge}
+
+var (
+	upGauge     = &gauge{"memestimate_up", "Whether the driver answered.", nil}
+	usableGauge = &gauge{"memestimate_gpu_usable", "Whether a job could be given the GPU.", gpuLabels}
+	totalGauge  = &gauge{"memestimate_gpu_memory_total_bytes", "Memory of the GPU.", gpuLabels}
+	usedGauge   = &gauge{"memestimate_gpu_memory_used_bytes", "Memory that processes have.", gpuLabels}
+	freeGauge   = &gauge{"memestimate_gpu_memory_free_bytes", "Free memory of the GPU.", gpuLabels}
+	boundGauge  = &gauge{"memestimate_reservation_bytes",
+		"Memory reserved: what the run was said or predicted to take, and its margin.", holdLabels}
+	pendingGauge = &gauge{"memestimate_reservation_outstanding_bytes",
+		"The part of the reserved memory that does not show as used yet.", holdLabels}
+	takenGauge = &gauge{"memestimate_run_memory_bytes",
+		"Memory that the run's processes have, where the driver tells.", holdLabels}
+	heldGauge = &gauge{"memestimate_reservation_age_seconds", "How long the reservation has been held.", holdLabels}
+)
+
+// gpuMetrics serves the metrics. The registry of Prometheus's client, which would do the same, is not linked: to
+// initialise that package and what it imports is a good tenth of what every start of this program takes.
 type gpuMetrics struct {
 	e       *env
 	gpus    *gpuSource
 	session *devices.Session
 }
 
-var (
-	gpuLabels  = []string{"uuid", "gpu", "name", "instance_id"}
-	holdLabels = append(gpuLabels[:len(gpuLabels):len(gpuLabels)], "reservation", "user", "command", "share")
-
-	upDesc     = prometheus.NewDesc("memestimate_up", "Whether the driver answered.", nil, nil)
-	usableDesc = prometheus.NewDesc("memestimate_gpu_usable", "Whether a job could be given the GPU.", gpuLabels, nil)
-	totalDesc  = prometheus.NewDesc("memestimate_gpu_memory_total_bytes", "Memory of the GPU.", gpuLabels, nil)
-	usedDesc   = prometheus.NewDesc("memestimate_gpu_memory_used_bytes", "Memory that processes have.", gpuLabels, nil)
-	freeDesc   = prometheus.NewDesc("memestimate_gpu_memory_free_bytes", "Free memory of the GPU.", gpuLabels, nil)
-	boundDesc  = prometheus.NewDesc("memestimate_reservation_bytes",
-		"Memory reserved: what the run was said or predicted to take, and its margin.", holdLabels, nil)
-	pendingDesc = prometheus.NewDesc("memestimate_reservation_outstanding_bytes",
-		"The part of the reserved memory that does not show as used yet.", holdLabels, nil)
-	takenDesc = prometheus.NewDesc("memestimate_run_memory_bytes",
-		"Memory that the run's processes have, where the driver tells.", holdLabels, nil)
-	heldDesc = prometheus.NewDesc("memestimate_reservation_age_seconds", "How long the reservation has been held.",
-		holdLabels, nil)
-)
-
-// Describe names the metrics.
-func (m *gpuMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{upDesc, usableDesc, totalDesc, usedDesc, freeDesc, boundDesc, pendingDesc,
-		takenDesc, heldDesc} {
-		ch <- d
+// ServeHTTP asks the driver, and answers in the format that is asked for.
+func (m *gpuMetrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	values := map[*gauge][]*dto.Metric{}
+	m.collect(func(g *gauge, v float64, labels ...string) {
+		metric := &dto.Metric{Gauge: &dto.Gauge{Value: &v}}
+		for i := range labels {
+			metric.Label = append(metric.Label, &dto.LabelPair{Name: &g.labels[i], Value: &labels[i]})
+		}
+		slices.SortFunc(metric.Label, func(a, b *dto.LabelPair) int { return strings.Compare(*a.Name, *b.Name) })
+		values[g] = append(values[g], metric)
+	})
+	format := expfmt.Negotiate(r.Header)
+	w.Header().Set("Content-Type", string(format))
+	encoder := expfmt.NewEncoder(w, format)
+	for _, g := range gauges {
+		if len(values[g]) == 0 {
+			continue
+		}
+		family := &dto.MetricFamily{Name: &g.name, Help: &g.help, Type: dto.MetricType_GAUGE.Enum(), Metric: values[g]}
+		if encoder.Encode(family) != nil {
+			return // nobody reads on
+		}
 	}
 }
 
-// Collect asks the driver.
-func (m *gpuMetrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
+// collect asks the driver.
+func (m *gpuMetrics) collect(gauge func(g *gauge, v float64, labels ...string)) {
 	list, err := m.gpus.list(m.e, m.session)
 	if err != nil {
-		gauge(upDesc, 0)
+		gauge(upGauge, 0)
 		return
 	}
-	gauge(upDesc, 1)
+	gauge(upGauge, 1)
 	for i := range list.Devices {
 		d := &list.Devices[i]
 		if d.UUID == "" {
@@ -135,11 +160,11 @@ func (m *gpuMetrics) Collect(ch chan<- prometheus.Metric) {
 		if d.MIG == devices.MIGInstance {
 			labels[0], labels[3] = d.Parent, strconv.Itoa(d.GPUInstance) // as dcgm-exporter names them
 		}
-		gauge(usableDesc, map[bool]float64{true: 1}[d.Usable()], labels...)
+		gauge(usableGauge, map[bool]float64{true: 1}[d.Usable()], labels...)
 		if d.HasMemory {
-			gauge(totalDesc, float64(d.Total), labels...)
-			gauge(usedDesc, float64(d.Used), labels...)
-			gauge(freeDesc, float64(d.Free), labels...)
+			gauge(totalGauge, float64(d.Total), labels...)
+			gauge(usedGauge, float64(d.Used), labels...)
+			gauge(freeGauge, float64(d.Free), labels...)
 		}
 		for n, r := range d.Reservations {
 			id := r.ID
@@ -147,13 +172,13 @@ func (m *gpuMetrics) Collect(ch chan<- prometheus.Metric) {
 				id = "deleted-" + strconv.Itoa(n)
 			}
 			l := append(labels[:len(labels):len(labels)], id, r.User, r.Command, strconv.FormatBool(r.Share))
-			gauge(boundDesc, float64(r.Bytes), l...)
-			gauge(pendingDesc, float64(r.Outstanding), l...)
+			gauge(boundGauge, float64(r.Bytes), l...)
+			gauge(pendingGauge, float64(r.Outstanding), l...)
 			if r.Followed {
-				gauge(takenDesc, float64(r.Taken), l...)
+				gauge(takenGauge, float64(r.Taken), l...)
 			}
 			if !r.Started.IsZero() {
-				gauge(heldDesc, time.Since(r.Started).Seconds(), l...)
+				gauge(heldGauge, time.Since(r.Started).Seconds(), l...)
 			}
 		}
 	}
