@@ -44,9 +44,14 @@ func NewFamily(a, b *Recording) (*Family, error) {
 // Batches returns the batch sizes of the two recordings.
 func (f *Family) Batches() (a, b int64) { return f.batchA, f.batchB }
 
-// batches finds the dimension of an input in which the two differ.
+// batches finds the dimension of an input in which the two differ. Tokens that a model takes apart before its first
+// layer sees them were recorded as labels.
 func (f *Family) batches() error {
-	x, y := f.a.Summary().Inputs, f.b.Summary().Inputs
+	given := func(r *Recording) []Named {
+		s := r.Summary()
+		return append(s.Inputs, s.Labels...)
+	}
+	x, y := given(f.a), given(f.b)
 	for i := range min(len(x), len(y)) {
 		if x[i].Meta < 0 || y[i].Meta < 0 || x[i].Storage != y[i].Storage {
 			continue

@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/workspace"
@@ -10,6 +11,7 @@ import (
 type Summary struct {
 	Parameters, Buffers Total
 	Inputs              []Named
+	Labels              []Named // what else the program brought to the device
 	Layers              []Layer // the modules that called operators, in the order of the first forward pass
 	Saved               int64   // what the first forward pass and its loss left for the backward pass
 	LossSaved           int64   // the part of it that no layer made
@@ -163,12 +165,13 @@ func (s *summarizer) roles() {
 		}
 		name, meta := s.rec.Texts[e.B], s.metas[e.A]
 		role := Role(e.What)
-		if role == Input {
+		if role == Input || role == Label {
+			to := &s.out.Inputs
+			if role == Label {
+				to = &s.out.Labels
+			}
 			if !counted[e.A] {
-				if name == "" {
-					name = "input"
-				}
-				s.out.Inputs = append(s.out.Inputs, Named{name, e.A, meta})
+				*to = append(*to, Named{cmp.Or(name, roleWords[role]), e.A, meta})
 			}
 			counted[e.A] = true
 			continue

@@ -92,7 +92,7 @@ var known = []Device{
 	device("h100-pcie", "NVIDIA H100 PCIe", 84_929_347_584, Capability{9, 0}, 114),
 	device("h100-nvl", "NVIDIA H100 NVL", 99_857_989_632, Capability{9, 0}, 132),
 	device("b200", "NVIDIA B200", 191_504_056_320, Capability{10, 0}, 148),
-	device("a100-40gb", "NVIDIA A100-SXM4-40GB", 42_285_268_992, Capability{8, 0}, 108),
+	device("a100-40gb", "NVIDIA A100-SXM4-40GB", 42_285_268_992, Capability{8, 0}, 108).judged(),
 	device("a100-80gb", "NVIDIA A100-SXM4-80GB", 84_974_239_744, Capability{8, 0}, 108),
 	device("a30", "NVIDIA A30", 25_216_745_472, Capability{8, 0}, 56),
 	device("a10g", "NVIDIA A10G", 23_609_475_072, Capability{8, 6}, 80),

@@ -81,6 +81,7 @@ type convWork struct {
 	pass                         ConvPass
 	elem                         int64
 	float16, last                bool
+	asIs                         bool // x and y are worked on where they lie, in NCHW: at most w is copied
 	batch, groups                int64
 	c, k                         int64 // channels of x and y
 	cGroup, kGroup               int64 // of one group
@@ -130,7 +131,8 @@ func (s ConvShape) work(pass ConvPass, d gpu.Device) (w convWork, ok bool) {
 		}
 	}
 	w = convWork{sms: int64(max(d.Multiprocessors, 1)), pass: pass, elem: s.Elem, float16: s.Float16,
-		last: s.ChannelsLast, transposed: s.Transposed, batch: x[0], groups: s.Groups,
+		last: s.ChannelsLast, asIs: s.Elem == 4 && !s.ChannelsLast && worksInNCHW(d.Capability),
+		transposed: s.Transposed, batch: x[0], groups: s.Groups,
 		c: x[1], k: y[1], dims: int64(max(n-2, 2)), stride: 1, dilation: 1,
 		height: 1, yHigh: 1, filterHigh: 1, width: x[n-1], yWide: y[n-1], filterIn: s.W[n-1]}
 	if n > 3 {
@@ -165,6 +167,12 @@ func (s ConvShape) work(pass ConvPass, d gpu.Device) (w convWork, ok bool) {
 	}
 	return w, true
 }
+
+// worksInNCHW reports whether cuDNN has kernels made for the capability that take float32 in NCHW: the smaller chips of
+// Ampere, and Ada (sm86_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw in published profiles of an RTX 4090
+// and others). Hopper's tensor cores read NHWC, and what they work on is copied. Nothing was measured on these chips:
+// docs/ACCURACY.md judges it on published runs of an RTX 4060 and an RTX 3060, which also show no partial gradients.
+func worksInNCHW(c gpu.Capability) bool { return c.Major == 8 && c.Minor >= 6 }
 
 // CuDNNDepthwise reports whether a row-major depthwise convolution in float16 is left to cuDNN: square
 // filters of 1, 3 or 5 without dilation, at stride 1, or at stride 2 for the sizes where it was found faster

@@ -69,7 +69,12 @@ const (
 // bytes returns the workspace of an engine, or 0 where it cannot run.
 func (w *convWork) bytes(e convEngine) int64 {
 	extra := w.extra(e)
-	if extra == impossible {
+	switch {
+	case extra == impossible:
+		return 0
+	case w.asIs && e.copies&copyWeight != 0:
+		return w.weight
+	case w.asIs:
 		return 0
 	}
 	in, out, weight := w.in, w.out, w.weight

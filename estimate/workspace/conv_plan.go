@@ -34,8 +34,13 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 	}
 	p.Bytes = w.most(f, leaves[:n+convDoubts])
 	p.Most = p.Bytes
+	bound := w
+	if w.asIs { // the bound has room for copies on every device
+		bound.asIs = false
+		p.Most = bound.most(f, leaves[:n+convDoubts])
+	}
 	for _, e := range leaves[:n+convDoubts] {
-		p.Most = max(p.Most, w.believed(f.engine(int(e))))
+		p.Most = max(p.Most, bound.believed(f.engine(int(e))))
 	}
 	for k := range p.Others {
 		doubt := (3*index + k) % convDoubts

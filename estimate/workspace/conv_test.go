@@ -312,3 +312,41 @@ func TestOtherWorkspaces(t *testing.T) {
 		t.Errorf("%d choices are the same, %d others", agree, differ)
 	}
 }
+
+// Where cuDNN has kernels for NCHW in float32, at most the filter is copied; the bound has room for copies all the
+// same, and no other device or type changes.
+func TestConvWorkspaceByCapability(t *testing.T) {
+	shape := ConvShape{Elem: 4, Groups: 1, X: []int64{32, 64, 56, 56}, W: []int64{64, 64, 3, 3},
+		Y: []int64{32, 64, 56, 56}, Stride: []int64{1, 1}, Dilation: []int64{1, 1}}
+	half := shape
+	half.Elem = 2
+	last := shape
+	last.ChannelsLast = true
+	const filter = 64 * 64 * 3 * 3 * 4
+	for _, pass := range []ConvPass{ConvForward, ConvBackwardInput, ConvBackwardWeight} {
+		for _, name := range []string{"rtx-3060", "rtx-4090", "l4", "a40", "a100-40gb"} {
+			d, err := gpu.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hopper := gpu.Other("as many multiprocessors", d.Memory, gpu.Capability{Major: 9}, d.Multiprocessors)
+			got, copied := shape.Plan(pass, 0, d), shape.Plan(pass, 0, hopper)
+			if copied.Bytes <= filter || got.Most != copied.Most {
+				t.Errorf("pass %d: %d bytes on Hopper, at most %d; on %s at most %d", pass, copied.Bytes, copied.Most, name,
+					got.Most)
+			}
+			if name == "a100-40gb" {
+				if got != copied {
+					t.Errorf("pass %d on %s: %+v, wanted Hopper's %+v", pass, name, got, copied)
+				}
+			} else if got.Bytes > filter {
+				t.Errorf("pass %d on %s: %d bytes, wanted at most the filter's %d", pass, name, got.Bytes, filter)
+			}
+			for _, s := range []ConvShape{half, last} {
+				if got, want := s.Plan(pass, 0, d), s.Plan(pass, 0, hopper); got != want {
+					t.Errorf("pass %d on %s: %+v, wanted Hopper's %+v", pass, name, got, want)
+				}
+			}
+		}
+	}
+}
