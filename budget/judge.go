@@ -125,6 +125,9 @@ func (x Line) known(r *estimate.Report, lowerBound bool) Line {
 		say("out of memory in the " + r.OOM.Phase + " of step " + report.Count(int64(r.OOM.Step)))
 		x.Over = limited
 	}
+	if r.Depends != nil {
+		say(r.Depends.String())
+	}
 	if r.Incomplete() {
 		say("a lower bound: " + unmodelled(r.Coverage) + " not modelled")
 		x.Over = x.Over || limited && !lowerBound

@@ -98,6 +98,7 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	if rec.WorldSize > 1 && step.Profile.Context == 0 {
 		r.NCCL = gpu.NCCL
 	}
+	r.Depends = dependence(rec)
 	r.Notes = recordedNotes(rec, run, step, r)
 	return r, nil
 }
@@ -180,6 +181,9 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	notes := []Note{}
 	say := func(level, format string, args ...any) {
 		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
+	}
+	if r.Depends != nil {
+		notes = append(notes, r.Depends.notes()...)
 	}
 	for _, u := range r.Coverage.Unmodelled {
 		say(Warning, "operator %q: what its kernels take beside their results is not known, %s", u.Domain+"::"+u.Op,
@@ -273,6 +277,9 @@ func LargestRecorded(family *recording.Family, opt Options, memory int64) (*Fitt
 		if batch == 1 {
 			f.Settings = recordedSettings(run, step)
 			f.Context = sim.Context
+			if d := dependence(rec); d != nil {
+				f.Notes = append(f.Notes, Note{Warning, d.String()})
+			}
 			if n := len(run.Unknown); n > 0 {
 				f.Notes = append(f.Notes, Note{Warning,
 					fmt.Sprintf("of %s it is not known what their kernels take: the batch that fits may be smaller",

@@ -37,7 +37,9 @@ type Report struct {
 	Checkpoint *CheckpointFit `json:"fit_checkpoint,omitempty"`
 	Stats      Statistics     `json:"stats,omitempty"` // torch.cuda.memory_stats after the run, when asked for
 	// what the run rests on and the file does not say, the heaviest first
-	Guesses  []Guess        `json:"guesses,omitempty"`
+	Guesses []Guess `json:"guesses,omitempty"`
+	// what a recorded run hangs on and the recording does not have: the upper bound is none where that is otherwise
+	Depends  *Dependence    `json:"depends_on_data,omitempty"`
 	Layers   []module.Layer `json:"layers"`
 	Coverage Coverage       `json:"coverage"`
 	Notes    []Note         `json:"notes"`

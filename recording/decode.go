@@ -187,6 +187,16 @@ func (d *decoder) event(k Kind) (err error) {
 		e.A, err = d.storage()
 	case Allocated:
 		e.Bytes, err = d.bytes()
+	case Depends:
+		if e.What, err = d.oneOf(questionWords[:], "a question"); err == nil {
+			e.A, err = d.name()
+		}
+		if err == nil {
+			e.Bytes, err = d.weight()
+		}
+		if err == nil {
+			e.B, err = d.id(len(d.rec.Frames), "frame")
+		}
 	case Note:
 		if e.A, err = d.name(); err == nil {
 			e.B, err = d.name()

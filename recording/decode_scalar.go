@@ -36,6 +36,15 @@ func (d *decoder) bytes() (int64, error) {
 	return n, err
 }
 
+// weight reads a size, or that it is not known.
+func (d *decoder) weight() (int64, error) {
+	n, err := d.integer("a weight in bytes")
+	if err == nil && (n < Unweighed || n > maxBytes) {
+		err = d.fail("a weight of %d bytes, wanted -1 to %d", n, int64(maxBytes))
+	}
+	return n, err
+}
+
 // small reads a number that is not negative and fits 31 bits.
 func (d *decoder) small(what string) (int32, error) {
 	n, err := d.count(what)

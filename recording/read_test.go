@@ -66,6 +66,7 @@ var every = []string{
 	`["reset_peak"]`,
 	`["allocated",512]`,
 	`["note","item","read as 0",1]`,
+	`["depends","truth","False",-1,1]`,
 }
 
 func TestRead(t *testing.T) {
@@ -93,15 +94,19 @@ func TestRead(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	}
 	want := []Kind{Alloc, Is, Phase, Thread, Stream, CallEvent, Alloc, Sum, RecordStream, Resize, Free, Step, EmptyCache,
-		ResetPeak, Allocated, Note}
+		ResetPeak, Allocated, Note, Depends}
 	if !reflect.DeepEqual(kinds, want) {
 		t.Errorf("events %v, want %v", kinds, want)
 	}
 	if e := r.Events[1]; e.What != uint8(Parameter) || r.Texts[e.B] != "layer1.0.weight" {
 		t.Errorf("is %+v", e)
 	}
-	if e := r.Events[len(r.Events)-1]; r.Texts[e.A] != "item" || r.Texts[e.B] != "read as 0" || e.Bytes != 1 {
+	if e := r.Events[len(r.Events)-2]; r.Texts[e.A] != "item" || r.Texts[e.B] != "read as 0" || e.Bytes != 1 {
 		t.Errorf("note %+v", e)
+	}
+	e := r.Events[len(r.Events)-1]
+	if Question(e.What) != Truth || r.Texts[e.A] != "False" || e.Bytes != Unweighed || e.B != 1 {
+		t.Errorf("depends %+v", e)
 	}
 	c := &r.Calls[0]
 	if c.Frame != 1 || c.Module != 1 {
@@ -169,6 +174,8 @@ func TestRefused(t *testing.T) {
 		{"a size of 70 bits", whole(`["alloc",0,1180591620717411303424]`), "wanted a whole number of 64 bits"},
 		{"a size beyond memory", whole(`["alloc",0,1125899906842625]`), "more than any computer has"},
 		{"a size with a point", whole(`["alloc",0,1.5]`), "wanted a whole number"},
+		{"a weight below none", whole(`["depends","truth","False",-2,-1]`), "line 2: a weight of -2 bytes, wanted -1 to"},
+		{"another question", whole(`["depends","why","False",0,-1]`), `a question is "why"`},
 		{"free of none", whole(`["free",0]`), "line 2: storage 0, of 0"},
 		{"free twice", whole(`["alloc",0,1]`, `["free",0]`, `["free",0]`), "line 4: storage 0 was freed before"},
 		{"sizes and strides", whole(`["meta","float32",[1,2],[1],0]`), "2 sizes and 1 strides"},

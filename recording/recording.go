@@ -113,13 +113,14 @@ const (
 	ResetPeak                // peaks are counted anew
 	Allocated                // Bytes: what the recorder had counted here, for tests
 	Note                     // A: text of its code, B: text, Bytes: frame
+	Depends                  // What: a Question, A: text of the answer taken, B: frame, Bytes: its weight, or Unweighed
 	numKinds
 )
 
 // kindWords are the words by which lines begin.
 var kindWords = [numKinds]string{
 	"call", "alloc", "free", "resize", "is", "phase", "step", "thread", "stream", "record_stream", "sum",
-	"empty_cache", "reset_peak", "allocated", "note",
+	"empty_cache", "reset_peak", "allocated", "note", "depends",
 }
 
 // A Role is what a storage is to the program.
@@ -137,6 +138,25 @@ const (
 )
 
 var roleWords = [numRoles]string{"parameter", "buffer", "gradient", "state", "input", "label"}
+
+// A Question is what a program asked of a tensor whose values no recording has.
+type Question uint8
+
+// The questions.
+const (
+	Truth Question = iota // yes or no
+	Number
+	Count // how many elements are set, or different: the size of another tensor
+	numQuestions
+)
+
+var questionWords = [numQuestions]string{"truth", "number", "size"}
+
+// String returns the word of a recording.
+func (q Question) String() string { return questionWords[q] }
+
+// Unweighed is the weight of an answer of which nobody knows what another one would change.
+const Unweighed = -1
 
 // A PhaseName is a part of a step as the recorder names it.
 type PhaseName uint8

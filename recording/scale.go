@@ -68,7 +68,7 @@ func (f *Family) batches() error {
 }
 
 // skipped are events of which each recording has its own.
-func skipped(k Kind) bool { return k == Note || k == Allocated || k == ResetPeak }
+func skipped(k Kind) bool { return k == Note || k == Depends || k == Allocated || k == ResetPeak }
 
 // match pairs the events of the two.
 func (f *Family) match() error {

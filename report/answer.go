@@ -143,7 +143,10 @@ func (a *Answer) figures(s *screen) {
 	s.gap()
 	least, likely, safe := "", "one run in twenty takes more", "fewer than two runs in a hundred take more"
 	if a.Report.Incomplete() { // nobody knows how much is missing
-		least, likely, safe = "at least ", "if only what is modelled counts", "if only what is modelled counts"
+		least = "at least "
+	}
+	if unless := proviso(a.Report); unless != "" {
+		likely, safe = unless, unless
 	}
 	if a.Report.OOM != nil { // the figures are not those of the moment that the lines above are about
 		s.line("with enough memory it would take")

@@ -83,12 +83,23 @@ func Breakdown(r *estimate.Report) *Grid {
 		{"likely", r.Peak.Likely, "one run in twenty takes more", false},
 		{"safe", r.Peak.Safe, "fewer than two runs in a hundred take more", false},
 	} {
-		if r.Incomplete() {
-			row.about = "if only what is modelled counts"
+		if unless := proviso(r); unless != "" {
+			row.about = unless
 		}
 		g.Rows = append(g.Rows, []string{row.what, Count(row.bytes), unit.format(row.bytes), row.about})
 	}
 	return g
+}
+
+// proviso says under which condition the bound, and what follows from it, holds; "" where there is none.
+func proviso(r *estimate.Report) string {
+	switch {
+	case r.Incomplete(): // nobody knows how much is missing
+		return "if only what is modelled counts"
+	case r.Depends != nil:
+		return "no bound: only if the values are as taken"
+	}
+	return ""
 }
 
 // Guesses returns what the run rests on and the file does not say, the heaviest first; what was found to weigh nothing
@@ -257,6 +268,8 @@ func sentences(r *estimate.Report) []string {
 	lower, upper := "", fmt.Sprintf(", %s likely, %s safe", Size(p.Likely), Size(p.Safe))
 	if r.Incomplete() { // nobody knows how much is missing
 		lower, upper = "at least ", ""
+	} else if r.Depends != nil {
+		upper += " if the values are as taken"
 	}
 	return []string{
 		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", Setting(r.Settings), lower, Size(p.Allocated),

@@ -212,3 +212,27 @@ predicted  batch 6          6.00 GiB  what is simulated
 		}
 	}
 }
+
+// Where a recording hangs on values, the three figures that are a bound otherwise are called none, everywhere.
+func TestNoBoundWhereValuesDecide(t *testing.T) {
+	names := []string{"conv1", "conv2", "fc"}
+	r := ran(fake(3, names), names)
+	plain := Breakdown(r).Rows
+	r.Depends = &estimate.Dependence{Places: []estimate.Asked{{File: "model.py", Line: 3}}, Unweighed: 1}
+	rows := Breakdown(r).Rows
+	for i := len(rows) - 3; i < len(rows); i++ {
+		if rows[i][3] != "no bound: only if the values are as taken" || rows[i][1] != plain[i][1] {
+			t.Errorf("row %q, without values %q", rows[i], plain[i])
+		}
+	}
+	if s := Headline(r)[0]; !strings.HasSuffix(s, " safe if the values are as taken") {
+		t.Errorf("the first sentence is %q", s)
+	}
+	var b strings.Builder
+	if err := (&Answer{Report: r}).Text(&b, Look{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "no bound: only if the values are as taken"); n != 2 {
+		t.Errorf("the answer says it %d times:\n%s", n, &b)
+	}
+}

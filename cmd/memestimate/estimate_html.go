@@ -64,16 +64,19 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 			{Name: "On the GPU, with enough memory", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
 		}
 	}
-	least := ""
+	least, likely, safe := "", "one run in twenty takes more", "fewer than two runs in a hundred take more"
 	if r.Incomplete() {
 		least = "at least "
+	}
+	if r.Depends != nil {
+		likely, safe = "if the values are as taken", r.Depends.String()
 	}
 	out := []page.Fact{
 		{Name: "Allocated", Value: least + report.Size(p.Allocated), About: "torch.cuda.max_memory_allocated()"},
 		{Name: "Reserved", Value: least + report.Size(p.Reserved), About: "torch.cuda.max_memory_reserved()"},
 		{Name: "On the GPU", Value: least + report.Size(p.Device), About: "nvidia-smi"},
-		{Name: "Likely", Value: report.Size(p.Likely), About: "one run in twenty takes more"},
-		{Name: "Safe", Value: report.Size(p.Safe), About: "fewer than two runs in a hundred take more"},
+		{Name: "Likely", Value: report.Size(p.Likely), About: likely},
+		{Name: "Safe", Value: report.Size(p.Safe), About: safe},
 		{Name: "Peak", Value: report.Moment(p.Phase, p.Step, p.Layer)},
 	}
 	var fits, not []string

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .answer import Batch, Estimate, Fit, Peak
+from .answer import Asked, Batch, Estimate, Fit, Peak
 from .program import ProgramError
 from .version import VERSION as __version__
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .recorder import Recorder, record
 
 __all__ = [
+    "Asked",
     "Batch",
     "Estimate",
     "Fit",

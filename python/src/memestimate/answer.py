@@ -11,7 +11,7 @@ from typing import Any
 
 from . import program
 
-__all__ = ["Batch", "Estimate", "Fit", "Peak"]
+__all__ = ["Asked", "Batch", "Estimate", "Fit", "Peak"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Peak:
         What fewer than two runs in a hundred exceed on the device.
     at_most : int
         What ``device`` comes to where workspaces, addresses or lifetimes differ; ``safe`` has the margin that
-        measured runs needed beyond that, or is less where they needed none.
+        measured runs needed beyond that, or is less where they needed none. None of the three is a bound where
+        ``Estimate.depends_on_data`` names a place: they are for the answers that were taken there.
     phase, layer : str
         When and where in the model it is.
     by_category : mapping of str to int
@@ -64,6 +65,30 @@ class Peak:
         )
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A line of the program that asked for a value which no recording has, and whose answer moves the peak.
+
+    Attributes
+    ----------
+    file, line, function
+        Where it is.
+    question : str
+        ``truth``, ``number`` or ``size``: how many elements are set, or different.
+    taken : str
+        The answer that was taken.
+    bytes : int or None
+        By how much the peak of the live tensors was another with another answer; None where that is not known.
+    """
+
+    file: str
+    line: int
+    function: str
+    question: str
+    taken: str
+    bytes: int | None = None
+
+
 class Estimate:
     """The answer for one recorded run.
 
@@ -87,6 +112,12 @@ class Estimate:
     def notes(self) -> list[str]:
         """What was assumed, in sentences."""
         return [note["text"] for note in self.data.get("notes", [])]
+
+    @property
+    def depends_on_data(self) -> tuple[Asked, ...]:
+        """What the run hangs on and the recording does not have, the heaviest first: ``peak`` is for these answers."""
+        found: Mapping[str, Any] = self.data.get("depends_on_data", {})
+        return tuple(Asked(**place) for place in found.get("places", []))
 
     @property
     def parameters(self) -> int:
@@ -125,7 +156,10 @@ class Estimate:
 
     def __repr__(self) -> str:
         figures = ("allocated", "reserved", "device", "likely", "safe")
-        return f"<Estimate {' '.join(f'{name}={getattr(self.peak, name)}' for name in figures)}>"
+        text = " ".join(f"{name}={getattr(self.peak, name)}" for name in figures)
+        if self.depends_on_data:
+            text += f" depends_on_data={len(self.depends_on_data)} places"
+        return f"<Estimate {text}>"
 
     def _repr_html_(self) -> str:
         page = program.run([str(self.recording), *self._flags, "--format", "html"]).stdout

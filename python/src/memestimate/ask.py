@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from . import program
 from .answer import Estimate, Fit
+from .decisions import Change, Outcome, TooLong
 from .recorder import Recorder, record
 
 __all__ = ["Mode", "Precision", "estimate", "fit"]
@@ -77,7 +79,9 @@ def estimate(
     Returns
     -------
     Estimate
-        Its ``peak`` has bytes; printed, it is the program's answer.
+        Its ``peak`` has bytes; printed, it is the program's answer. Where the step asks for values of tensors, which
+        nobody knows here, it is recorded up to four times more with other answers, to see whether they move the peak:
+        `Estimate.depends_on_data` names those that do.
 
     Raises
     ------
@@ -90,10 +94,26 @@ def estimate(
         recording = Path(folder.name) / f"{type(model).__name__}.mrec"
     run = _Run(model, tuple(args), dict(kwargs or {}), labels, loss, optimizer, precision, mode, steps)
     with record(recording, gpu=gpu) as recorder:
+        recorder.again = functools.partial(_again, run, gpu)
         run(recorder)
     answer = Estimate(recording)
     answer._folder = folder
     return answer
+
+
+def _again(run: _Run, gpu: str, change: Change, seconds: float) -> Outcome:
+    """Record a run once more with other answers, and keep nothing but its peak."""
+    with tempfile.TemporaryDirectory(prefix="memestimate-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        recorder = Recorder(Path(folder) / "again.mrec", gpu=gpu, change=change, seconds=seconds)
+        recorder.start()
+        try:
+            run(recorder)
+        except (Exception, TooLong):
+            return recorder.decisions.failed(recorder.storages.highest)
+        finally:
+            recorder.stop(keep=False)
+        return Outcome(recorder.storages.highest)
 
 
 def fit(

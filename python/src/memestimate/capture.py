@@ -123,11 +123,11 @@ class Capture(TorchDispatchMode):
         try:
             out = self._fake.__torch_dispatch__(func, types, args, kwargs)
         except _NO_RULE as error:
-            return self._recorder.values.try_out(func, args, kwargs, error)
+            return self._recorder.try_out(func, args, kwargs, error)
         except RuntimeError as error:  # of torch.library.custom_op
             if _NO_FAKE not in str(error):
                 raise
-            return self._recorder.values.try_out(func, args, kwargs, error)
+            return self._recorder.try_out(func, args, kwargs, error)
         if out is not NotImplemented:
             self._recorder.log(func, args, kwargs, out)
             self._recorder.values.follow(func, args, kwargs, out)

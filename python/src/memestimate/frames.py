@@ -41,12 +41,15 @@ class Frames:
 
     def innermost(self) -> str:
         """The name of the innermost function that `here` would name, "" if there is none."""
+        frame = self.asking()
+        return "" if frame is None else frame.f_code.co_name
+
+    def asking(self) -> FrameType | None:
+        """The innermost frame that `here` would name."""
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            if not self._is_hidden(frame.f_code):
-                return frame.f_code.co_name
+        while frame is not None and self._is_hidden(frame.f_code):
             frame = frame.f_back
-        return ""
+        return frame
 
     def here(self) -> int:
         """The id of the calling stack without this package's own frames; -1 if that is empty."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from . import (
     composites,
     copies,
     cudnn,
+    fallback,
     host,
     layouts,
     optimizers,
@@ -28,6 +30,7 @@ from . import (
     sparse,
 )
 from .capture import Capture, PretendMode, tensors, unwrapped
+from .decisions import Again, Change, Decisions, TooLong
 from .device import Device
 from .encode import Encoder
 from .engine import Engine, EngineError
@@ -64,6 +67,10 @@ class Recorder:
         Raise `Enough` when another step begins after so many; 0 for never.
     way
         How to record: see docs/recording.md. By default as well as this build of PyTorch can.
+    change
+        Which answers to change, of those that are taken for unknown values.
+    seconds
+        Raise `TooLong` when a call begins after so long; 0 for never.
 
     Attributes
     ----------
@@ -82,6 +89,8 @@ class Recorder:
         rank: int = 0,
         steps: int = 0,
         way: Way | None = None,
+        change: Change | None = None,
+        seconds: float = 0,
     ) -> None:
         self.gpu = find(gpu)
         self.world_size, self.rank = world_size, rank
@@ -102,6 +111,10 @@ class Recorder:
             self.composites |= host.composites(self)
         self.sums = Sums(self)
         self.values = Values(self)
+        self.decisions = Decisions(self, change or Change())
+        self.calls = 0  # that were logged
+        self._end = time.monotonic() + seconds if seconds else math.inf
+        self.again: Again | None = None  # records the same once more with other answers, if that can be done
         handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
         for part in (self.sums, self.values, self.recurrent):
             handlers |= part.handlers()
@@ -156,6 +169,11 @@ class Recorder:
         self.storages.closed = True
         self._restore()
         if keep:
+            try:
+                self.decisions.write(self.again)
+            except BaseException:
+                self.writer.discard()
+                raise
             self.writer.close()
         else:
             self.writer.discard()
@@ -221,6 +239,9 @@ class Recorder:
             self.seen.append((name or func._schema.name).removeprefix("aten::"))
         if self.quiet:
             return
+        self.calls += 1
+        if time.monotonic() > self._end:
+            raise TooLong
         strange = [event for t in (args, list(kwargs.values())) for event in self._births(t)]
         if strange:  # made where the dispatch mode cannot see it
             self.writer.events(*strange)
@@ -241,6 +262,10 @@ class Recorder:
         if self.phases.backward_depth:
             self.sums.made([serial for _, serial, _ in births])
             self.phases.after(out)
+
+    def try_out(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
+        """Answer a call for which PyTorch has no rule of shapes, or raise `error`."""
+        return fallback.try_out(self, func, args, kwargs, error)
 
     def collective(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Answer a collective of a process group of which only this process exists."""

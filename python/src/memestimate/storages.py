@@ -33,7 +33,8 @@ class Storages:
         self._next = 0
         self.closed = False
         self.allocated = 0
-        self.peak = 0
+        self.peak = 0  # since the program last began to count anew
+        self.highest = 0
         self.on_death: Callable[[int], object] = lambda serial: None
         self.kinds: dict[int, tuple[str, str]] = {}  # what the program said that a storage is
 
@@ -54,8 +55,12 @@ class Storages:
         """Count a new storage as allocated and return the event that says so."""
         size = self._bytes[serial]
         self.allocated += rounded(size)
-        self.peak = max(self.peak, self.allocated)
+        self._rose()
         return "alloc", serial, size
+
+    def _rose(self) -> None:
+        self.peak = max(self.peak, self.allocated)
+        self.highest = max(self.highest, self.allocated)
 
     def resized(self, serial: int, size: int) -> None:
         """Log that a storage has another size now."""
@@ -64,7 +69,7 @@ class Storages:
             self._bytes[serial] = size
             self._writer.event("resize", serial, size)
             self.allocated += rounded(size) - rounded(before)
-            self.peak = max(self.peak, self.allocated)
+            self._rose()
 
     def of_address(self, tensor: torch.Tensor) -> int:
         """The serial number of a tensor's storage; -1 for one that was not logged."""

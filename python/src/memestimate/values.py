@@ -9,7 +9,7 @@ because the step that is recorded depends on it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +17,10 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .capture import Handler, tensors
+from .guesses import Guess, Guesses
 from .real import Real
 from .shares import Shares, spread
+from .usage import Usage
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -28,17 +30,13 @@ aten = torch.ops.aten
 _SMALL = 1 << 16  # elements of a tensor whose values are followed
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
 _COPIED = 1 << 20  # elements of integers that came from the host
-_TRIED = 1 << 26  # elements of all tensors of a call that is tried out on the host
 _ATTRIBUTE = "_memestimate_value"
 
 # What an operator gives whatever its first argument holds.
 _CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "fill_")
 _UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted")
-_TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
 _BOTH = ("logical_and", "bitwise_and", "mul")
 _EITHER = ("logical_or", "bitwise_or")
-_NOT = ("logical_not", "bitwise_not")
-_PASSED_ON = ("view", "squeeze", "unsqueeze", "select", "expand", "clone", "alias", "detach", "_to_copy")
 # A gradient scaler's step in which no gradient overflowed: what it writes is what was there.
 _FINITE = {"aten::_amp_foreach_non_finite_check_and_unscale_": [0], "aten::_amp_update_scale_": []}
 
@@ -53,6 +51,7 @@ class Values:
         self._written: dict[OpOverload, list[int]] = {}
         self.real = Real(recorder) if recorder.way == "real-cpu" else None
         self.shares = Shares(self)
+        self.guesses = Guesses(self)
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, as a tensor on the host; None if that is not known."""
@@ -66,7 +65,12 @@ class Values:
         value: torch.Tensor = known[0]
         return value
 
-    def set(self, tensor: torch.Tensor, value: torch.Tensor) -> None:
+    def is_stale(self, tensor: torch.Tensor) -> bool:
+        """Whether what is known of a tensor is what it, or a parameter of which it was made, was before an update."""
+        known = tensor.__dict__.get(_ATTRIBUTE) if isinstance(tensor, FakeTensor) else None
+        return known is not None and known[2]
+
+    def set(self, tensor: torch.Tensor, value: torch.Tensor, stale: bool = False) -> None:
         """Say what a tensor holds."""
         if (
             self.real is None
@@ -74,7 +78,7 @@ class Values:
             and tensor.shape == value.shape
             and tensor.dtype == value.dtype
         ):
-            tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor)
+            tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor), stale
 
     def copied(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
         """A tensor has come from the host."""
@@ -96,9 +100,9 @@ class Values:
         if first is None and isinstance(out, (list, tuple)) and out and isinstance(out[0], torch.Tensor):
             first = out[0]
         if isinstance(first, FakeTensor) and first.numel() == 1:
-            self._made_by(first, func, args)
+            self.guesses.follow(first, func, args, kwargs)
         share = self.shares.read(func, args, kwargs, out)
-        known = first is not None and first.numel() <= _limit(first) and self._is_pure(func)
+        known = first is not None and first.numel() <= _limit(first) and self.is_pure(func)
         real: Any = None
         if known:
             constant = func._schema.name.removeprefix("aten::") in _CONSTANT
@@ -112,7 +116,10 @@ class Values:
                     if real is not None and position < len(real) and real[position] is self.get(tensor):
                         continue  # what is known of this storage, by whatever view, is written, too
                     serial = self._serial(tensor)
+                    before = self.get(tensor) if self._recorder.phases.phase == "optimizer" else None
                     self._epochs[serial] = self._epochs.get(serial, 0) + 1
+                    if before is not None and self._recorder.storages.kinds.get(serial, ("", ""))[0] == "parameter":
+                        self.set(tensor, before, stale=True)  # a step moves it by little
         if share != (None, 0):
             self.shares.write(share, out)
         if real is None or keywords is None:
@@ -137,9 +144,9 @@ class Values:
                 tensor.__dict__.pop(_ATTRIBUTE, None)
                 self._epochs[self._serial(tensor)] = self.epoch(tensor) + 1
             return
-        pairs = zip(tensors(out), tensors(result), strict=False)
-        for fake, value in pairs:
-            self.set(fake, value)
+        stale = any(self.is_stale(tensor) for tensor in tensors([list(args), list(kwargs.values())]))
+        for fake, value in zip(tensors(out), tensors(result), strict=False):
+            self.set(fake, value, stale)
 
     def _share_memory(self, func: OpOverload, args: Sequence[Any], real: list[Any], written: list[int]) -> None:
         """Let a view's value be a view of the value, and a write go into the value itself.
@@ -157,26 +164,6 @@ class Values:
                 known = self.get(args[position])
                 if known is not None:
                     real[position] = known
-
-    def _made_by(self, tensor: FakeTensor, func: OpOverload, args: Sequence[Any]) -> None:
-        """Remember what a single value is the answer of: if it is a check, whether a sane program passes it."""
-        name = func._schema.name.removeprefix("aten::")
-        tensor.__dict__["_memestimate_made_by"] = name
-        if name in ("sum", "count_nonzero") and args[0].dtype is torch.bool:
-            tensor.__dict__["_memestimate_counted"] = args[0].numel()
-        if tensor.dtype is not torch.bool:
-            return
-        answers = [a.__dict__.get("_memestimate_passes", False) for a in args[:2] if isinstance(a, torch.Tensor)]
-        passes = name in _TRUE or (name == "eq" and args[0] is args[1])
-        if name in _BOTH:
-            passes = len(answers) == 2 and all(answers)
-        elif name in _EITHER:
-            passes = any(answers)
-        elif name in _NOT:
-            passes = answers == [False]
-        elif name in _PASSED_ON:
-            passes = answers == [True]
-        tensor.__dict__["_memestimate_passes"] = passes
 
     def _settled(self, func: OpOverload, args: Sequence[Any], out: Any) -> torch.Tensor | None:
         """What one operand decides alone: zero and anything is zero, true or anything is true."""
@@ -215,7 +202,8 @@ class Values:
             return items
         return values
 
-    def _is_pure(self, func: OpOverload) -> bool:
+    def is_pure(self, func: OpOverload) -> bool:
+        """Whether what an operator gives follows from its arguments."""
         known = self._pure.get(func)
         if known is None:
             name = func._schema.name.removeprefix("aten::")
@@ -255,22 +243,29 @@ class Values:
     def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensor = args[0]
         known = self.get(tensor)
-        if known is not None:
+        if known is not None and not self.is_stale(tensor):
             return known.item()
-        made_by = tensor.__dict__.get("_memestimate_made_by", "")
-        answer: Any
-        if tensor.dtype is torch.bool:
-            answer = tensor.__dict__.get("_memestimate_passes", False)
-        elif tensor.dtype.is_floating_point:
-            answer = 1.0
-        elif tensor.dtype.is_complex:
-            answer = 1j
-        else:
-            answer = tensor.__dict__.get("_memestimate_counted", 1)  # as many as indexing by the mask takes
-        of = f" (result of {made_by})" if made_by else ""
+        guess = self.guesses.of(tensor) if known is None else Guess(known.item(), "parameters before their update")
+        answer: Any = guess.value
+        decisions = self._recorder.decisions
+        if guess.counted is not None:
+            answer = decisions.size(int(answer), self._fewer(guess.counted), f"{answer} elements of a mask are set")
+        elif guess.made_by == "any" and decisions.usage() is Usage.BRANCH:
+            answer = True  # as where it is indexed by such a mask; a check for what should not be is no branch
+        of = f" (result of {guess.made_by})" if guess.made_by else ""
         text = f"a value was asked for and taken to be {answer}{of}: recorded with real values it would be the real one"
         self._recorder.note("item", text)
+        if guess.counted is None:
+            answer = decisions.answer(answer, "truth" if isinstance(answer, bool) else "number", guess.span)
         return answer
+
+    def to_list(self, tensor: torch.Tensor) -> Any:
+        """`Tensor.tolist`: of unknown values each is taken to be the same."""
+        known = self.get(tensor)
+        if known is None and tensor.numel() > 0:
+            value = self._scalar(aten._local_scalar_dense.default, (tensor,), {})
+            known = torch.full(tensor.shape, value, dtype=tensor.dtype)
+        return torch.empty(tensor.shape).tolist() if known is None else known.tolist()
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = self.get(args[0]), self.get(args[1])
@@ -282,26 +277,41 @@ class Values:
             unknown = args[0] if a is None else args[1]
             return bool(known.item()) == self._scalar(aten._local_scalar_dense.default, (unknown,), {})
         self._recorder.note("equal", "two tensors of unknown values were taken to be equal")
-        return True
+        return self._recorder.decisions.answer(True, "truth")
 
-    def _count(self, mask: torch.Tensor) -> int:
-        """How many elements of a mask are not zero."""
+    def taken_count(self, mask: torch.Tensor) -> int:
+        """How many elements of a mask are taken not to be zero: all of them, where nothing is known."""
         known = self.get(mask)
         if known is not None:
             return int(known.count_nonzero())
         share = self.shares.of(mask)[0]
-        if share is not None:
-            count: int = round(mask.numel() * share)
-            self._note_spread(mask, count)
+        return mask.numel() if share is None else round(mask.numel() * share)
+
+    def _count(self, mask: torch.Tensor) -> int:
+        """How many elements of a mask are not zero, which decides about the size of a tensor."""
+        count = self.taken_count(mask)
+        if self.get(mask) is not None and not self.is_stale(mask):
             return count
-        self._recorder.note("nonzero", f"all of {mask.numel()} elements of a mask were taken to be set: an upper bound")
-        return mask.numel()
+        if self.shares.of(mask)[0] is not None:
+            self._note_spread(mask, count)
+            if count in (0, mask.numel()):  # where nothing is strange, as `isnan` asks
+                return count
+            text = f"{count} of {mask.numel()} elements of a mask are set, spread evenly"
+            return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text)
+        self._recorder.note("nonzero", f"all of {count} elements of a mask were taken to be set: an upper bound")
+        return self._recorder.decisions.size(count, self._fewer(mask), f"all of {count} elements of a mask are set")
+
+    def _fewer(self, mask: torch.Tensor) -> int:
+        """Another count: one row's, so that what is made of it can still be folded as the mask's rows are."""
+        rows = next((n for n in mask.shape if n > 1), 1)
+        return mask.numel() // rows
 
     def _nonzero(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         mask = args[0]
         count = self._count(mask)
         out = self._recorder.empty((count, mask.dim()), torch.int64, (1, max(count, 1)))
         self._recorder.log(func, args, kwargs, out)
+        self._recorder.decisions.made(out)
         known = self.get(mask)
         if known is not None:
             self.set(out, known.nonzero())
@@ -313,6 +323,7 @@ class Values:
         count = self._count(mask) * (shape.numel() // max(mask.numel(), 1))
         out = self._recorder.empty((count,), source.dtype)
         self._recorder.log(func, args, kwargs, out)
+        self._recorder.decisions.made(out)
         self.follow(func, args, kwargs, out)
         return out
 
@@ -328,7 +339,9 @@ class Values:
             else:
                 places.append(index)
         out = self._recorder.fake.__torch_dispatch__(func, (FakeTensor,), (source, places), {})
+        assert isinstance(out, torch.Tensor)
         self._recorder.log(func, args, kwargs, out)
+        self._recorder.decisions.made(out)
         self.follow(func, args, kwargs, out)
         return out
 
@@ -348,57 +361,20 @@ class Values:
         if known is not None:
             results = func(known, *args[1:], **kwargs)
         else:
-            self._recorder.note("unique", f"all of {args[0].numel()} elements were taken to be different")
-            results = func(self._different(args[0]), *args[1:], **kwargs)
+            count = args[0].numel()
+            self._recorder.note("unique", f"all of {count} elements were taken to be different")
+            taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different")
+            values = torch.arange(count) % max(taken, 1)
+            results = func(values.reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
         out = tuple(self._recorder.empty(t.shape, t.dtype, t.stride()) for t in results)
         self._recorder.log(func, args, kwargs, out)
         if known is not None:
             for fake, value in zip(out, results, strict=True):
                 self.set(fake, value)
-        return out
-
-    def _different(self, tensor: torch.Tensor) -> torch.Tensor:
-        return torch.arange(tensor.numel()).reshape(tensor.shape).to(tensor.dtype)
-
-    def try_out(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
-        """Run a call for which PyTorch has no rule of shapes on the host, to see what it gives.
-
-        Tensors whose values are not known hold ones there. Raises `error` if that does not work.
-        """
-        if sum(t.numel() for t in tensors([args, list(kwargs.values())])) > _TRIED:
-            raise error
-
-        def real(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
-                known = self.get(value)
-                return torch.ones(value.shape, dtype=value.dtype) if known is None else known.clone()
-            if isinstance(value, (list, tuple)):
-                return [real(item) for item in value]
-            return torch.device("cpu") if isinstance(value, torch.device) else value
-
-        try:
-            results = func(*real(args), **{key: real(value) for key, value in kwargs.items()})
-        except Exception as failed:
-            text = f"{func} cannot be recorded: PyTorch has no rule for its result's shape, and on the host it fails"
-            raise RuntimeError(f"{text} ({str(failed).partition(chr(10))[0]})") from error
-        if any(t.is_nested for t in tensors(results)):
-            raise RuntimeError(f"{func} cannot be recorded: it makes a nested tensor, which layout=torch.jagged can be")
-        if func._schema.is_mutable:
-            out = args[0]
         else:
-            out = _map(results, lambda t: self._recorder.empty(t.shape, t.dtype, t.stride()))
-        self._recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
-        self._recorder.log(func, args, kwargs, out)
+            self._recorder.decisions.made(out[0])
         return out
 
 
 def _limit(tensor: torch.Tensor) -> int:
     return _SMALL_FLOAT if tensor.dtype.is_floating_point else _SMALL
-
-
-def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_map(item, function) for item in value)
-    return value

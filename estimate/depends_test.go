@@ -1,0 +1,78 @@
+package estimate
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/recording"
+)
+
+// asking is a recording of one tensor whose program asked for values, a line of each.
+func asking(t *testing.T, lines ...[]any) *recording.Recording {
+	t.Helper()
+	var b bytes.Buffer
+	w := recording.NewWriter(&b, recording.Header{GPU: recording.Device{Name: gpu.Default().ID}})
+	w.Line("frame", -1, "train.py", 12, "main")
+	w.Line("frame", 0, "model.py", 3, "forward")
+	w.Line("alloc", 0, 4<<20)
+	for _, l := range lines {
+		w.Line("depends", l...)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := recording.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What a recording hangs on is said first, with its weight, and where.
+func TestDependsOnData(t *testing.T) {
+	truth, size := []any{"truth", "False", 3 << 30, 1}, []any{"size", "all of 8 elements", 1 << 20, 0}
+	unknown := []any{"number", "1", -1, -1}
+	for _, c := range []struct {
+		lines [][]any
+		want  string
+	}{
+		{[][]any{size}, "depends on data: 1 place, up to 1.00 MiB"},
+		{[][]any{size, truth}, "depends on data: 2 places, up to 3.00 GiB"},
+		{[][]any{size, unknown}, "depends on data: 2 places, 1.00 MiB or more"},
+		{[][]any{unknown}, "depends on data: 1 place, not weighed"},
+	} {
+		r, err := Recorded(asking(t, c.lines...), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.Depends.String(); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
+		}
+		line := "warning " + r.Notes[0].Text
+		if r.Notes[0].Level != Warning || !strings.HasPrefix(r.Notes[0].Text, c.want+"; --real ") || len(line) > 80 {
+			t.Errorf("first note %+v, of %d characters on a screen", r.Notes[0], len(line))
+		}
+	}
+	r, err := Recorded(asking(t, size, unknown, truth), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := r.Depends.Places
+	if p := places[0]; p.File != "model.py" || p.Line != 3 || p.Question != "truth" || p.Taken != "False" ||
+		*p.Bytes != 3<<30 {
+		t.Errorf("the heaviest place is %+v", p)
+	}
+	if p := places[2]; p.File != "" || p.Question != "number" || p.Bytes != nil || r.Depends.Unweighed != 1 {
+		t.Errorf("the place that is not weighed is %+v of %+v", p, r.Depends)
+	}
+	want := "model.py:3 asks for a truth, taken: False; another answer moves the peak by 3072.00 MiB"
+	if !slices.Contains(r.Notes, Note{Info, want}) {
+		t.Errorf("notes %q, want %q", r.Notes, want)
+	}
+	if r, err = Recorded(asking(t), Options{}); err != nil || r.Depends != nil {
+		t.Errorf("without a question it depends on %+v: %v", r.Depends, err)
+	}
+}

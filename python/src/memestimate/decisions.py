@@ -1,0 +1,199 @@
+"""On which answers a recording hangs, and by how much: what was taken where nobody knows a tensor's values.
+
+A recording has shapes and no values. Where the program asks for one, a plausible answer is taken. Most decide nothing:
+a loss is printed, a check passes. Which do decide is found by recording the step again with the other answer: if its
+peak is another, the recording depends on data there, and says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from . import usage
+from .usage import Usage
+
+if TYPE_CHECKING:
+    import torch
+
+    from .recorder import Recorder
+
+_AGAIN = 4  # recordings with other answers, at most
+_SECONDS = 60.0  # that all of them may take, or twice what the first one took
+_MOST_CHANGED = 1000  # answers changed in one recording: a loop that waits for the other one has an end
+_CHECK = 3  # calls between an answer and an exception for which it is the reason
+_LARGER = 16  # what a number is changed to where nothing says how large it may be
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """What a recording answers otherwise."""
+
+    places: frozenset[str] = frozenset()  # as `Place.key`
+    sizes: bool = False  # how many elements of masks are set, and how many values are different
+    larger: bool = False  # numbers are larger, not zero
+
+    def to_json(self) -> str:
+        """As text, for another process."""
+        return json.dumps(dataclasses.asdict(self) | {"places": sorted(self.places)})
+
+    @staticmethod
+    def from_json(text: str) -> Change:
+        """What `to_json` wrote."""
+        found = json.loads(text)
+        return Change(frozenset(found["places"]), bool(found["sizes"]), bool(found["larger"]))
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What came of recording again.
+
+    Attributes
+    ----------
+    highest : int
+        Peak of the live storages in bytes, as far as the program came.
+    failed : bool
+        It raised, or took too long.
+    refused : bool
+        It raised as soon as it had the other answer: that was a check.
+    """
+
+    highest: int
+    failed: bool = False
+    refused: bool = False
+
+
+Again = Callable[[Change, float], Outcome]
+
+
+@dataclasses.dataclass
+class Place:
+    """A line of the program that asked for a value which nobody knows."""
+
+    key: str
+    frame: int
+    kind: str  # truth, number or size
+    taken: str
+    usage: Usage
+    bytes: int = -1  # by how much the peak is another with another answer; -1 where that is not known
+    decides: bool = False
+
+
+class TooLong(BaseException):
+    """A recording with other answers takes too long."""
+
+
+class Decisions:
+    """The answers that were taken for unknown values, by the line that asked."""
+
+    def __init__(self, recorder: Recorder, change: Change) -> None:
+        self._recorder = recorder
+        self.change = change
+        self.places: dict[str, Place] = {}
+        self._began = time.monotonic()
+        self._left = _MOST_CHANGED
+        self._changed_at: int | None = None  # how many calls there were when an answer was last changed
+
+    def answer(self, answer: Any, kind: str, span: int = 0) -> Any:
+        """Take an answer, a truth or a number: it is returned, or the other one if that is asked for."""
+        place = self._place(kind, str(answer))
+        if place is None or place.key not in self.change.places or self._left == 0:
+            return answer
+        self._left -= 1
+        self._changed_at = self._recorder.calls
+        if isinstance(answer, bool):
+            return not answer
+        if isinstance(answer, int) and answer > 1:
+            return 1
+        if isinstance(answer, int) or self.change.larger:
+            return type(answer)(max(span, _LARGER))
+        return 0.0 if answer else 1.0
+
+    def usage(self) -> Usage:
+        """What the program does with the answer that it is asking for."""
+        return usage.of(self._recorder.frames.asking())
+
+    def size(self, count: int, other: int, taken: str) -> int:
+        """Take how many elements a result has."""
+        self._place("size", taken)
+        if self.change.sizes:
+            self._changed_at = self._recorder.calls
+            return other
+        return count
+
+    def made(self, out: torch.Tensor) -> None:
+        """Say what the size that was last taken makes: it weighs that much at least."""
+        frame = self._recorder.frames.asking()
+        place = self.places.get(_key(frame)) if frame is not None else None
+        if place is not None and place.kind == "size":
+            place.bytes = max(place.bytes, out.numel() * out.element_size())
+
+    def _place(self, kind: str, taken: str) -> Place | None:
+        """The place that is asking, known from now on."""
+        frame = self._recorder.frames.asking()
+        if self._recorder.quiet or frame is None:
+            return None
+        key = _key(frame)
+        place = self.places.get(key)
+        how = Usage.SIZE if kind == "size" else usage.of(frame)
+        if place is None:
+            place = self.places[key] = Place(key, self._recorder.frames.here(), kind, taken, how)
+        elif how > place.usage:
+            place.kind, place.taken, place.usage = kind, taken, how
+        return place
+
+    def failed(self, highest: int) -> Outcome:
+        """What to say of a recording that raised."""
+        at = self._changed_at
+        return Outcome(highest, failed=True, refused=at is not None and self._recorder.calls - at <= _CHECK)
+
+    def write(self, again: Again | None) -> None:
+        """Find out which answers decide, and write those down."""
+        if self.places:
+            self._weigh(again)
+        for place in self.places.values():
+            if place.decides:
+                self._recorder.writer.event("depends", place.kind, place.taken, place.bytes, place.frame)
+
+    def _weigh(self, again: Again | None) -> None:
+        sizes = [p for p in self.places.values() if p.kind == "size"]
+        asked = [p for p in self.places.values() if p.kind != "size" and p.usage >= Usage.ELSEWHERE]
+        for place in [*sizes, *asked]:
+            place.decides = place.usage >= Usage.LOOP
+        if again is None:
+            return
+        end = time.monotonic() + max(_SECONDS, 2 * (time.monotonic() - self._began))
+        for places, change in self._trials(sizes, asked):
+            if time.monotonic() < end and not (change.larger and places[0].decides):
+                self._tried(places, again(change, end - time.monotonic()))
+
+    def _trials(self, sizes: list[Place], asked: list[Place]) -> list[tuple[list[Place], Change]]:
+        """Which answers to change together, those that most likely decide first."""
+        asked = sorted(asked, key=lambda p: -p.usage)
+        trials: list[tuple[list[Place], Change]] = [(sizes, Change(sizes=True))] if sizes else []
+        alone = len(asked) if len(asked) <= _AGAIN - len(trials) else _AGAIN - len(trials) - 1
+        trials += [([p], Change(places=frozenset([p.key]))) for p in asked[:alone]]
+        if asked[alone:]:
+            trials.append((asked[alone:], Change(places=frozenset(p.key for p in asked[alone:]))))
+        larger = [p for p in asked[:alone] if p.kind == "number" and p.usage is Usage.SIZE and "." in p.taken]
+        trials += [([p], Change(places=frozenset([p.key]), larger=True)) for p in larger]
+        return trials[:_AGAIN]
+
+    def _tried(self, places: Iterable[Place], outcome: Outcome) -> None:
+        """Take note of what came of other answers at some places."""
+        difference = abs(outcome.highest - self._recorder.storages.highest)
+        if outcome.failed and outcome.highest <= self._recorder.storages.highest:
+            if outcome.refused:
+                for place in places:
+                    place.decides = place.kind == "size"
+            return
+        for place in places:
+            place.decides, place.bytes = difference > 0, difference
+
+
+def _key(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,0 +1,93 @@
+"""Calls for which PyTorch has no rule of shapes: run on the host, to see what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+
+from .capture import tensors
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+_TRIED = 1 << 26  # elements of all tensors of a call
+
+
+def try_out(
+    recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
+) -> Any:
+    """Run a call on the host. Tensors whose values are not known hold ones there.
+
+    With other numbers in their places it shows whether the results' shapes hang on them.
+
+    Raises
+    ------
+    Exception
+        `error`, if the call is too large.
+    RuntimeError
+        It fails on the host, too.
+    """
+    given = list(tensors([list(args), list(kwargs.values())]))
+    if sum(t.numel() for t in given) > _TRIED:
+        raise error
+
+    def run(fill: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        def real(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                known = recorder.values.get(value)
+                return fill(value) if known is None else known.clone()
+            if isinstance(value, (list, tuple)):
+                return [real(item) for item in value]
+            return torch.device("cpu") if isinstance(value, torch.device) else value
+
+        return func(*real(args), **{key: real(value) for key, value in kwargs.items()})
+
+    try:
+        results = run(_ones)
+    except Exception as failed:
+        text = f"{func} cannot be recorded: PyTorch has no rule for its result's shape, and on the host it fails"
+        raise RuntimeError(f"{text} ({str(failed).partition(chr(10))[0]})") from error
+    if any(t.is_nested for t in tensors(results)):
+        raise RuntimeError(f"{func} cannot be recorded: it makes a nested tensor, which layout=torch.jagged can be")
+    if func._schema.is_mutable:
+        out = args[0]
+    else:
+        if any(recorder.values.get(t) is None for t in given):
+            results = _decided(recorder, func, results, run)
+        out = _map(results, lambda t: recorder.empty(t.shape, t.dtype, t.stride()))
+    recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
+    recorder.log(func, args, kwargs, out)
+    return out
+
+
+def _decided(recorder: Recorder, func: OpOverload, results: Any, run: Callable[..., Any]) -> Any:
+    """The results of ones; or of other values, where their shapes are others and these shall be tried."""
+    try:
+        others = run(_rising)
+    except Exception:  # whatever the operator makes of values that nobody has chosen for it
+        return results
+    if [t.shape for t in tensors(results)] == [t.shape for t in tensors(others)]:
+        return results
+    return others if recorder.decisions.size(0, 1, f"what {func} gives of tensors of ones") else results
+
+
+def _ones(like: torch.Tensor) -> torch.Tensor:
+    return torch.ones(like.shape, dtype=like.dtype)
+
+
+def _rising(like: torch.Tensor) -> torch.Tensor:
+    """Numbers that rise along the last dimension, as the corners of boxes do, and differ otherwise."""
+    if not like.dtype.is_floating_point or like.dim() == 0:
+        return _ones(like)
+    return torch.arange(like.numel()).remainder(7).reshape(like.shape).cumsum(-1).to(like.dtype)
+
+
+def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_map(item, function) for item in value)
+    return value

@@ -1,0 +1,86 @@
+"""Single values that nobody knows: each is taken to be 1, and what is computed of it follows from that."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .capture import tensors
+
+if TYPE_CHECKING:
+    from .values import Values
+
+_ATTRIBUTE = "_memestimate_guess"
+_TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
+
+
+class Guess(NamedTuple):
+    """What a tensor of one element is taken to hold."""
+
+    value: bool | int | float | complex
+    made_by: str = ""  # the operator that gave it
+    span: int = 0  # the largest dimension of the tensor that it was taken from: an index is below that
+    counted: torch.Tensor | None = None  # the mask whose elements it counts
+
+
+class Guesses:
+    """Guesses by tensor: part of what is known of values."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+
+    def of(self, tensor: torch.Tensor) -> Guess:
+        """What to take for an unknown value."""
+        found: Guess | None = tensor.__dict__.get(_ATTRIBUTE)
+        return Guess(_plausible(tensor.dtype)) if found is None else found
+
+    def follow(self, tensor: FakeTensor, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Guess what a call gives whose result has one element."""
+        name = func._schema.name.removeprefix("aten::")
+        given = [t for t in tensors([list(args), list(kwargs.values())]) if isinstance(t, FakeTensor)]
+        span = max([max(t.shape) if t.numel() > 1 else self.of(t).span for t in given], default=0)
+        first = given[0] if given else None
+        if first is not None and name in ("sum", "count_nonzero") and first.dtype is torch.bool and first.numel() > 1:
+            guess = Guess(self._values.taken_count(first), name, span, first)  # as many as indexing by the mask takes
+        elif name in _TRUE:
+            guess = Guess(True, name, span)
+        else:
+            computed = self._computed(func, args, kwargs, given)
+            guess = Guess(_plausible(tensor.dtype) if computed is None else computed, name, span)
+        tensor.__dict__[_ATTRIBUTE] = guess
+
+    def _computed(
+        self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], given: list[FakeTensor]
+    ) -> bool | int | float | complex | None:
+        if not given or any(t.numel() != 1 or t.layout is not torch.strided for t in given):
+            return None
+        if not self._values.is_pure(func):
+            return None
+        try:
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = func(*self._real(list(args)), **{key: self._real(value) for key, value in kwargs.items()})
+            found = next(tensors(result)).item()
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, StopIteration):
+            return None
+        return None if isinstance(found, float) and not math.isfinite(found) else found
+
+    def _real(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            known = self._values.get(value)
+            return torch.full(value.shape, self.of(value).value, dtype=value.dtype) if known is None else known.clone()
+        if isinstance(value, (list, tuple)):
+            return [self._real(item) for item in value]
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def _plausible(dtype: torch.dtype) -> bool | int | float | complex:
+    if dtype is torch.bool:
+        return False
+    return 1j if dtype.is_complex else 1.0 if dtype.is_floating_point else 1
