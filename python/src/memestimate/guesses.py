@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ATTRIBUTE = "_memestimate_guess"
 _TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
+_FINITE = ("isfinite", "isnan", "isinf")
 
 
 class Guess(NamedTuple):
@@ -27,6 +28,7 @@ class Guess(NamedTuple):
     made_by: str = ""  # the operator that gave it
     span: int = 0  # the largest dimension of the tensor that it was taken from: an index is below that
     counted: torch.Tensor | None = None  # the mask whose elements it counts
+    sane: bool = False  # whether a number is finite: it is, or nothing would be worth recording
 
 
 class Guesses:
@@ -49,11 +51,16 @@ class Guesses:
         if first is not None and name in ("sum", "count_nonzero") and first.dtype is torch.bool and first.numel() > 1:
             guess = Guess(self._values.taken_count(first), name, span, first)  # as many as indexing by the mask takes
         elif name in _TRUE:
-            guess = Guess(True, name, span)
+            guess = Guess(True, name, span, sane=name in _FINITE or self._is_sane(given[0]))
         else:
             computed = self._computed(func, args, kwargs, given)
-            guess = Guess(_plausible(tensor.dtype) if computed is None else computed, name, span)
+            sane = name in _FINITE or (bool(given) and all(self._is_sane(t) for t in given))
+            guess = Guess(_plausible(tensor.dtype) if computed is None else computed, name, span, sane=sane)
         tensor.__dict__[_ATTRIBUTE] = guess
+
+    def _is_sane(self, tensor: torch.Tensor) -> bool:
+        """Whether it says of each element that it is finite, or that it is not."""
+        return self.of(tensor).sane if tensor.numel() == 1 else self._values.shares.of(tensor)[0] in (0.0, 1.0)
 
     def _computed(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], given: list[FakeTensor]

@@ -88,6 +88,8 @@ class Shares:
     def _compared(self, args: Sequence[Any], *, equal: bool) -> Known:
         if not equal and _is_zero(args[1]) and self.of(args[0])[0] is not None:
             return self.of(args[0])[0], 0
+        if args[0] is args[1]:
+            return float(equal), 0  # nothing is NaN
         choices = self.of(args[0])[1] or self.of(args[1])[1]
         if not choices:
             return _NOTHING

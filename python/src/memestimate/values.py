@@ -250,12 +250,12 @@ class Values:
         decisions = self._recorder.decisions
         if guess.counted is not None:
             answer = decisions.size(int(answer), self._fewer(guess.counted), f"{answer} elements of a mask are set")
-        elif guess.made_by == "any" and decisions.usage() is Usage.BRANCH:
+        elif guess.made_by == "any" and not guess.sane and decisions.usage() is Usage.BRANCH:
             answer = True  # as where it is indexed by such a mask; a check for what should not be is no branch
         of = f" (result of {guess.made_by})" if guess.made_by else ""
         text = f"a value was asked for and taken to be {answer}{of}: recorded with real values it would be the real one"
         self._recorder.note("item", text)
-        if guess.counted is None:
+        if guess.counted is None and not guess.sane:
             answer = decisions.answer(answer, "truth" if isinstance(answer, bool) else "number", guess.span)
         return answer
 
