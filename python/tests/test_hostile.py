@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -64,12 +67,15 @@ def test_full_disk_leaves_the_old_recording(tmp_path: Path, events: int) -> None
 @pytest.mark.parametrize("model", _ODD, ids=lambda p: p.stem)
 def test_odd_files_are_answered_or_refused_in_a_line(program: Path, model: Path) -> None:
     assert program
+    message, answer = "", None
     try:
         answer = programs.ask([str(model)])
     except programs.ProgramError as error:
-        message = json.loads(str(error))  # of --format json
-        assert message["error"]
-        assert "\n" not in message["error"]
+        message = str(error)
+    if answer is None:
+        assert message
+        assert "\n" not in message
+        assert not message.startswith("{")  # a sentence, not the JSON that the program wrote
     else:
         assert answer["schema"]
         assert answer["parameters"]["bytes"] >= 0
@@ -77,3 +83,86 @@ def test_odd_files_are_answered_or_refused_in_a_line(program: Path, model: Path)
 
 def test_there_are_odd_files() -> None:
     assert len(_ODD) >= 19
+
+
+# Reads recordings as a program does, and prints what came of each, and the most memory that the program took.
+_READ = """
+import json, resource, sys
+from pathlib import Path
+import memestimate
+
+said = {}
+for path in sys.argv[1:]:
+    try:
+        answer = memestimate.Estimate(path)
+        figures = answer.peak, answer.notes, answer.depends_on_data, answer.parameters, repr(answer)
+        assert figures[0].at_most >= figures[0].device >= figures[0].reserved >= figures[0].allocated >= 0
+        said[path] = ""
+    except memestimate.ProgramError as error:
+        said[path] = str(error)
+print(json.dumps({"said": said, "kilobytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss}))
+"""
+_MUTANTS = int(os.environ.get("MEMESTIMATE_MUTATIONS", "60"))
+_WORDS = re.compile(r'-?[0-9]+(\.[0-9]+)?|"(\\.|[^"\\])*"|null|true|false')
+_ODD_TEXT = """
+0 1 -1 512 2147483648 9223372036854775807 -9223372036854775808 18446744073709551616 1e400 0.5 NaN null true [] {} ""
+"0:0" "c:0" "1:99999" "!float32" "\\ud800" "parameter" "forward" "aten::mm" "depends"
+"""
+_ODD_WORDS = [*_ODD_TEXT.split(), '"' + "n" * 5000 + '"', "[" * 2000 + "]" * 2000]
+
+
+def _mutant(random: Random, lines: list[str]) -> bytes:
+    """A recording with lines that are missing, doubled or exchanged, and words that are others; or one cut short."""
+    lines = list(lines)
+    for _ in range(random.randint(0, 3)):
+        at, other = random.randrange(len(lines)), random.randrange(len(lines))
+        match random.randrange(8):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, lines[other])
+            case 2:
+                lines[at], lines[other] = lines[other], lines[at]
+            case _:
+                words = list(_WORDS.finditer(lines[at]))
+                if words:
+                    begin, end = random.choice(words).span()
+                    lines[at] = lines[at][:begin] + random.choice(_ODD_WORDS) + lines[at][end:]
+    if random.random() < 0.8:
+        lines[-1] = json.dumps(["end", len(lines) - 2])
+    packed = bytearray(gzip.compress("\n".join(lines).encode(), mtime=0))
+    match random.randrange(20):
+        case 0:
+            del packed[random.randrange(len(packed)) :]
+        case 1:
+            packed[random.randrange(len(packed))] ^= 1 << random.randrange(8)
+    return bytes(packed)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no figures of children there")
+def test_hostile_recordings_are_answered_or_refused_in_a_line(program: Path, tmp_path: Path) -> None:
+    random = Random(19)
+    paths = []
+    bomb = tmp_path / "bomb.mrec"
+    bomb.write_bytes(gzip.compress(b" " * (64 << 20)))
+    (tmp_path / "empty.mrec").write_bytes(b"")
+    for path in sorted((_ROOT / "recording/testdata").glob("*.b8.mrec")):
+        lines = gzip.decompress(path.read_bytes()).decode().split("\n")[:-1]
+        lines.insert(-1, '["depends","truth","False",4096,-1]')
+        for i in range(_MUTANTS // 2):
+            paths.append(tmp_path / f"{path.stem}-{i}.mrec")
+            paths[-1].write_bytes(_mutant(random, lines))
+    asked = [str(p) for p in (*paths, bomb, tmp_path / "empty.mrec", tmp_path, tmp_path / "nothing.mrec")]
+    environment = {"PYTHONPATH": str(_ROOT / "python/src"), "PATH": "/usr/bin:/bin", "MEMESTIMATE": str(program)}
+    done = subprocess.run(
+        [sys.executable, "-c", _READ, *asked], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    for path, message in found["said"].items():
+        assert "\n" not in message, path
+        assert len(message) < 1000, path
+        assert not message.startswith(("{", "panic", "goroutine")), message
+    refused = [message for message in found["said"].values() if message]
+    assert 4 + _MUTANTS // 4 <= len(refused) < len(asked)
+    assert found["kilobytes"] < 160 << 10

@@ -106,6 +106,8 @@ class Estimate:
         self._flags = flags
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.data = program.ask([str(self.recording), *flags])
+        if "peak" not in self.data:
+            raise program.ProgramError(f"{self.recording}: how it runs is not known, so no peak either", 3)
         self.peak = Peak._read(self.data["peak"])
 
     @property

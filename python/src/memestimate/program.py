@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -87,9 +88,30 @@ def run(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def ask(arguments: Sequence[str]) -> dict[str, Any]:
-    """Run the program with ``--format json`` and return what it answers, sizes in bytes."""
-    done = run([*arguments, "--format", "json"])
-    if not done.stdout.strip():
-        raise ProgramError(done.stderr.strip() or "memestimate printed nothing", done.returncode)
-    answer: dict[str, Any] = json.loads(done.stdout)
+    """Run the program with ``--format json`` and return what it answers, sizes in bytes.
+
+    Raises
+    ------
+    ProgramError
+        It has no answer, or none that can be read; the message is its own, one line.
+    """
+    try:
+        done = run([*arguments, "--format", "json"])
+    except ProgramError as error:
+        raise ProgramError(_sentence(str(error)), error.returncode) from None
+    try:
+        answer = json.loads(done.stdout)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise ProgramError(_sentence(done.stderr) or "memestimate gave no answer", done.returncode)
     return answer
+
+
+def _sentence(text: str) -> str:
+    """What an error says: with ``--format json`` it is the field of an object."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(text)
+        if isinstance(found, dict) and isinstance(found.get("error"), str):
+            text = found["error"]
+    return " ".join(text.split())
