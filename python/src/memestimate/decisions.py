@@ -80,6 +80,7 @@ class Place:
     taken: str
     usage: Usage
     bytes: int = -1  # by how much the peak is another with another answer; -1 where that is not known
+    made: int = 0  # bytes of the largest tensor that has the size which was taken
     decides: bool = False
 
 
@@ -126,11 +127,11 @@ class Decisions:
         return count
 
     def made(self, out: torch.Tensor) -> None:
-        """Say what the size that was last taken makes: it weighs that much at least."""
+        """Say what the size that was last taken makes."""
         frame = self._recorder.frames.asking()
         place = self.places.get(_key(frame)) if frame is not None else None
         if place is not None and place.kind == "size":
-            place.bytes = max(place.bytes, out.numel() * out.element_size())
+            place.made = max(place.made, out.numel() * out.element_size())
 
     def _place(self, kind: str, taken: str) -> Place | None:
         """The place that is asking, known from now on."""
@@ -157,7 +158,8 @@ class Decisions:
             self._weigh(again)
         for place in self.places.values():
             if place.decides:
-                self._recorder.writer.event("depends", place.kind, place.taken, place.bytes, place.frame)
+                known = f", in a tensor of {place.made} bytes" if place.made and place.bytes < 0 else ""
+                self._recorder.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame)
 
     def _weigh(self, again: Again | None) -> None:
         sizes = [p for p in self.places.values() if p.kind == "size"]
