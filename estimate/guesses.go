@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/parallel"
 )
 
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
@@ -162,7 +164,8 @@ func (g *Guess) at(layer string, bytes int64) {
 // again is the same model with other guesses: to be recovered anew, or, where these are made when a program runs, with
 // the programs that were recovered.
 func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
-	other := &Bound{a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way, tied: b.tied,
+	other := &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way,
+		tied:    b.tied,
 		without: maps.Clone(b.without), with: maps.Clone(b.with)}
 	maps.Copy(other.without, without)
 	maps.Copy(other.with, with)
@@ -195,6 +198,9 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 		other.ws, other.tied = b.all, nil
 	}
 	peak, err := other.peakAllocated(s, sim.Run.Plans())
+	if errors.Is(err, parallel.ErrNoCache) { // with this guess decided otherwise no text is generated
+		return nil
+	}
 	if err != nil {
 		return err
 	}

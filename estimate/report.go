@@ -66,9 +66,10 @@ type Settings struct {
 	Dims   map[string]int64   `json:"dims,omitempty"`
 	Inputs map[string][]int64 `json:"inputs,omitempty"`
 
-	Mode string `json:"mode,omitempty"` // train or infer
+	Mode string `json:"mode,omitempty"` // train, infer or generate
 	eager.Settings
 	parallel.Plan
+	Generate
 	GPU string `json:"gpu,omitempty"`
 
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how

@@ -196,6 +196,9 @@ func (t *Settings) describe(s Step, loss string) {
 	t.Mode, t.GPU, t.AllocConf, t.MemoryLimit = "train", s.GPU.ID, s.AllocConf, s.MemoryLimit
 	if t.Settings = s.Settings; s.Infer {
 		t.Mode, t.Settings = "infer", eager.Settings{ChannelsLast: s.ChannelsLast}
+		if s.NewTokens > 0 {
+			t.Mode, t.Generate = "generate", s.Generate
+		}
 	} else {
 		t.Plan = s.Plan
 		t.Optimizer, t.Loss = cmp.Or(s.Optimizer, "adamw"), loss

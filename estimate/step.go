@@ -27,7 +27,7 @@ type Step struct {
 	eager.Settings
 	parallel.Plan
 	Infer       bool       // an inference under no_grad instead
-	NewTokens   int        // of an inference: so many are generated after it; 0 is none
+	Generate               // of an inference: text that is generated
 	AllocConf   string     // as PYTORCH_CUDA_ALLOC_CONF
 	MemoryLimit int64      // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
 	GPU         gpu.Device // the zero device is the default one without a limit of its memory
@@ -55,7 +55,7 @@ func (s *Step) parse() (caching.Options, error) {
 	if err := s.Settings.Check(); err != nil {
 		return caching.Options{}, err
 	}
-	if err := s.Plan.Check(); err != nil {
+	if err := cmp.Or(s.Plan.Check(), s.Generate.Check()); err != nil {
 		return caching.Options{}, err
 	}
 	if s.Parallel == parallel.PP && (s.Accumulate > 1 || s.Scaler) {
@@ -70,6 +70,8 @@ func (s *Step) parse() (caching.Options, error) {
 
 // A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
 type Bound struct {
+	model      *onnxload.Model // as it was given to Bind
+	opt        Options         // likewise
 	a          *module.Analysis
 	ws         []module.Weight  // parameters and buffers
 	all        []module.Weight  // the same, and what tied is taken for a copy of one
@@ -85,10 +87,13 @@ type Bound struct {
 	tied      *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
 	largest   *Bound         // see guessedLargest; nil until it is asked for
 	isLargest bool           // this is one
+	short     *Bound         // see atLength; nil until it is asked for
 }
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
+	given, asked := m, opt
+	opt.Dims = withPrompt(m, opt)
 	m, saved := module.Fill(m, fromonnx.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
@@ -103,7 +108,8 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bound{a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without), with: named(opt.With)}
+	b := &Bound{model: given, opt: asked, a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without),
+		with: named(opt.With)}
 	switch b.way = a.Way(); {
 	case b.way == "":
 		b.way = OtherWay
@@ -132,8 +138,9 @@ func (b *Bound) guessedLargest() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
 	if b.largest == nil {
-		b.largest = &Bound{a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way, without: b.without,
-			with: unproven(), isLargest: true}
+		b.largest = &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way,
+			without: b.without,
+			with:    unproven(), isLargest: true}
 	}
 	return b.largest
 }
@@ -264,11 +271,11 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, cache, err := b.planned(s)
+	opts, device := s.options()
+	p, cache, err := b.planned(s, &opts)
 	if err != nil {
 		return nil, err
 	}
-	opts, device := s.options()
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
 	cfg.Total = device.Memory
 	f := follow(cfg)
@@ -285,7 +292,6 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if !s.Infer {
 		sim.Notes = planNotes(s.Plan, p)
 	}
-	sim.generates(cache, s)
 	for _, n := range p.Unknown {
 		sim.Unknown += n
 	}
@@ -304,13 +310,15 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
+	sim.generates(cache, s)
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isLargest && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
 }
 
-// planned returns the program that runs in a step, and what generating keeps of it.
-func (b *Bound) planned(s Step) (p *aten.Program, cache parallel.Cache, err error) {
+// planned returns the program that runs in a step, and what generating keeps of it. What generates after the program
+// is added to the options.
+func (b *Bound) planned(s Step, opts *eager.Options) (p *aten.Program, cache parallel.Cache, err error) {
 	if p, err = b.program(!s.Infer, s.Autocast()); err != nil {
 		return nil, cache, err
 	}
@@ -319,10 +327,7 @@ func (b *Bound) planned(s Step) (p *aten.Program, cache parallel.Cache, err erro
 		return p, cache, err
 	}
 	if s.NewTokens > 0 {
-		if p, cache = parallel.Prefill(p); cache.Token == 0 {
-			return nil, cache, errors.New("new-tokens: the graph shows no causal attention, whose keys and values " +
-				"generating would keep")
-		}
+		return b.generating(s, opts)
 	}
 	return p, cache, nil
 }
@@ -338,11 +343,11 @@ func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
 		return 0, err
 	}
 	if s.MemoryLimit == 0 && !s.limitedByGPU() && conf.MemoryFraction == 0 {
-		p, _, err := b.planned(s)
+		opts, _ := s.options()
+		p, _, err := b.planned(s, &opts)
 		if err != nil {
 			return 0, err
 		}
-		opts, _ := s.options()
 		opts.Plans = plans
 		run, err := eager.Simulate(p, opts)
 		if err != nil {

@@ -30,6 +30,9 @@ type trial struct {
 	set    func(*Step)
 }
 
+// shared are the ways of many GPUs to share a step that are worth trying.
+var shared = []string{parallel.FSDP, parallel.ZeRO2, parallel.ZeRO3, parallel.TP, parallel.PP}
+
 // trials are the changes that are worth trying for a step.
 func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 	add := func(change string, set func(*Step)) { ts = append(ts, trial{change: change, set: set}) }
@@ -57,7 +60,19 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 		add("--compile", func(s *Step) { s.Compile = true })
 	}
 	if !s.Infer && !s.Compile && s.GPUs < 2 && blocks {
-		add("--gpus 8 --parallel fsdp", func(s *Step) { s.GPUs, s.Parallel = 8, parallel.FSDP })
+		for _, scheme := range shared {
+			add("--gpus 8 --parallel "+scheme, func(s *Step) { s.GPUs, s.Parallel = 8, scheme })
+		}
+	}
+	if s.Infer && s.NewTokens > 0 {
+		for _, cache := range Caches {
+			if cache != cmp.Or(s.Cache, Caches[0]) {
+				add("--kv-cache "+cache, func(s *Step) { s.Cache = cache })
+			}
+		}
+		if s.CacheType != "fp8" {
+			add("--kv-cache-type fp8", func(s *Step) { s.CacheType = "fp8" })
+		}
 	}
 	if images && !s.ChannelsLast {
 		add("--channels-last", func(s *Step) { s.ChannelsLast = true })

@@ -286,6 +286,8 @@ func Setting(s estimate.Settings) string {
 		text = "training as recorded"
 	case s.Recorded:
 		text = "inference as recorded"
+	case s.Mode == "generate":
+		text = fmt.Sprintf("generating %d tokens in %s", s.NewTokens, s.Precision)
 	case s.Mode == "train":
 		text = fmt.Sprintf("training in %s with %s, loss %s", s.Precision, s.Optimizer, s.Loss)
 	}
@@ -297,6 +299,8 @@ func Setting(s estimate.Settings) string {
 			fmt.Sprintf("%d backward passes a step", s.Accumulate)}, {s.ClipNorm, "gradients clipped"},
 		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.DropOutput,
 			"output not kept"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
+		{s.Cache == "static", "static cache"}, {s.Window > 0, fmt.Sprintf("window of %d", s.Window)},
+		{s.CacheType == "fp8", "cache in fp8"},
 	} {
 		if o.set {
 			text += ", " + o.word

@@ -135,7 +135,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	r.Judge(*step, int64(a.budget), a.sure.value())
 	if (a.whatIf || a.drawn) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
-		step.Infer = r.Settings.Mode == "infer" // where there was nothing to train
+		step.Infer = r.Settings.Mode != "train" // where there was nothing to train
 		r.WhatIf = bound.WhatIf(m, opt)
 	}
 	if err := a.fitting(p, in, bound, r, step); err != nil {
@@ -177,13 +177,16 @@ func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []esti
 	return m, notes, nil
 }
 
-// resizes reports whether --dim gives a built-in model another size than its own.
+// resizes reports whether --dim or --prompt gives a built-in model another size than its own, or text is generated: one
+// token is another size.
 func (s *settings) resizes(in source) bool {
 	if !in.builtIn() {
 		return false
 	}
 	info, err := models.Info(in.arg)
-	return err == nil && slices.ContainsFunc(info.Sizes, func(name string) bool { return s.dims[name] > 0 })
+	return err == nil && slices.ContainsFunc(info.Sizes, func(name string) bool {
+		return s.dims[name] > 0 || s.run.step.NewTokens > 0
+	})
 }
 
 func count(n int, what string) string {

@@ -25,7 +25,8 @@ type flagGroup struct {
 // flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
 var flagGroups = []flagGroup{
 	{"The run", []string{
-		"batch", "dim", "input", "precision", "optimizer", "mode", "new-tokens", "loss", "channels-last", "grad-accum",
+		"batch", "dim", "input", "precision", "optimizer", "mode", "prompt", "new-tokens",
+		"kv-cache", "sliding-window", "kv-cache-type", "loss", "channels-last", "grad-accum",
 		"clip-grad-norm", "zero-grad", "foreach",
 		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint", "compile", "assume",
 		"profile",
@@ -47,7 +48,7 @@ var firstFlags = map[string]string{
 	"dim":       "size of another open dimension, such as sequence=512",
 	"precision": "fp32 (default), amp-bf16, amp-fp16, bf16, fp16",
 	"optimizer": "adamw (default), adam, sgd, sgdm, adafactor, ...",
-	"mode":      "train (default) or infer",
+	"mode":      "train (default), infer or generate",
 	"gpu":       "does it fit this one? 4090, a100-80gb, ... or auto",
 	"budget":    "does it fit this size? such as 24GiB",
 	"what-if":   "try other precisions, optimizers, layouts, batches",

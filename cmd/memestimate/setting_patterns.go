@@ -22,7 +22,7 @@ func settingPatterns() map[string]string {
 	out := map[string]string{"gpu": known, "fits": known}
 	for key, names := range map[string][]string{
 		"optimizer": eager.Optimizers, "loss": eager.Losses, "precision": precisions, "mode": {"train",
-			"infer"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
+			"infer", "generate"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
 	} {
 		out[key] = spelling.Pattern(key, names)
 	}

@@ -47,7 +47,7 @@ func (s *settings) flags(fs *pflag.FlagSet) {
 // options returns the settings as the library takes them.
 func (s *settings) options(in source) estimate.Options {
 	return estimate.Options{Name: in.name, BuiltIn: in.builtIn(), Batch: s.batch, Dims: s.dims, Inputs: s.inputs,
-		Strict: s.strict, With: s.assume.names(true), Without: s.assume.names(false)}
+		Prompt: int64(s.run.prompt), Strict: s.strict, With: s.assume.names(true), Without: s.assume.names(false)}
 }
 
 func (s *settings) shapeOptions() shape.Options {

@@ -24,6 +24,7 @@ import (
 type running struct {
 	step    estimate.Step
 	mode    string
+	prompt  int
 	foreach bool
 	zero    string
 	scaler  string
@@ -41,6 +42,9 @@ var trainingOnly = append([]string{
 	"optimizer", "loss", "grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output",
 }, planNames...)
 
+// generateOnly are the flags that only generating text has a use for.
+var generateOnly = []string{"prompt", "kv-cache", "sliding-window", "kv-cache-type"}
+
 // contradiction refuses a setting that would change nothing: one of training for an inference.
 func (r *running) contradiction() error {
 	mode := r.given.Lookup("mode")
@@ -48,12 +52,17 @@ func (r *running) contradiction() error {
 	if l, ok := mode.Value.(*listValue); ok && len(l.given) > 0 {
 		modes = l.given
 	}
+	for _, name := range generateOnly {
+		if r.given.Lookup(name).Changed && !slices.Contains(modes, "generate") && r.step.NewTokens == 0 {
+			return usagef("--%s is for generating text: --mode generate", name)
+		}
+	}
 	if !mode.Changed || slices.Contains(modes, "train") {
 		return nil
 	}
 	for _, name := range trainingOnly {
 		if r.given.Lookup(name).Changed {
-			return usagef("--%s is for training, and --mode infer does not train", name)
+			return usagef("--%s is for training, and --mode %s does not train", name, modes[0])
 		}
 	}
 	return nil
@@ -71,10 +80,18 @@ func (r *running) flags(fs *pflag.FlagSet) {
 	r.given = fs
 	r.mode, r.zero, r.scaler, r.foreach, r.reshard = "train", "none", "auto", true, true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
-	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer"}}, "mode",
-		"a training step, or an inference under no_grad: train, infer")
+	fs.Var(&oneOf{"mode", &r.mode, []string{"train", "infer", "generate"}}, "mode",
+		"a training step, an inference under no_grad, or text by model.generate(): train, infer, generate")
+	fs.IntVar(&r.prompt, "prompt", 0, "with --mode generate: the tokens of each sample that are read first")
 	fs.IntVar(&r.step.NewTokens, "new-tokens", 0,
-		"with --mode infer: generate so many tokens after the input, with a cache of keys and values")
+		"with --mode generate: so many tokens are made after them, with a cache of keys and values")
+	r.step.Cache, r.step.CacheType = "dynamic", "auto"
+	fs.Var(&oneOf{"kv-cache", &r.step.Cache, estimate.Caches}, "kv-cache",
+		"the cache, as cache_implementation: dynamic, static (not compiled)")
+	fs.Int64Var(&r.step.Window, "sliding-window", 0,
+		"the cache keeps so many tokens, as a model's sliding_window; 0 keeps all")
+	fs.Var(&oneOf{"kv-cache-type", &r.step.CacheType, estimate.CacheTypes}, "kv-cache-type",
+		"element type of the cache: auto (that of --precision), fp8")
 	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision",
 		"element types: "+strings.Join(precisions, ", "))
 	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer",
@@ -128,7 +145,7 @@ const mostTokens = 1 << 24
 // asked returns the step that the flags describe. Only --gpu auto looks at this machine.
 func (r *running) asked(e *env) (*estimate.Step, error) {
 	s := r.step
-	s.Infer = r.mode == "infer"
+	s.Infer = r.mode != "train"
 	s.ZeroGrads, s.ForLoop = r.zero == "zeros", !r.foreach
 	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == eager.AMPFP16
 	s.MemoryLimit = int64(r.limit)
@@ -136,8 +153,14 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 	switch {
 	case s.NewTokens < 0 || s.NewTokens > mostTokens:
 		return nil, usagef("--new-tokens %d is not a number of tokens, want 1 to %d", s.NewTokens, mostTokens)
+	case r.prompt < 0 || r.prompt > mostTokens:
+		return nil, usagef("--prompt %d is not a number of tokens, want 1 to %d", r.prompt, mostTokens)
+	case s.Window < 0 || s.Window > mostTokens || s.Window == 1:
+		return nil, usagef("--sliding-window %d is not a number of tokens, want 2 to %d", s.Window, mostTokens)
+	case r.mode == "generate" && s.NewTokens == 0:
+		return nil, usagef("--mode generate needs --new-tokens N")
 	case s.NewTokens > 0 && !s.Infer:
-		return nil, usagef("--new-tokens is for generating, which is an inference: --mode infer")
+		return nil, usagef("--new-tokens is for generating text: --mode generate")
 	}
 	s.Bucket, s.NCCL = int64(r.bucket), int64(r.nccl)
 	if err := s.Plan.Check(); err != nil {

@@ -91,17 +91,18 @@ func (s Settings) Autocast() bool { return s.Precision.autocast() != aten.Undefi
 // Options say how a program is run. The zero value is an inference in float32 on the default device.
 type Options struct {
 	Settings
-	Train     bool
-	Steps     int  // training steps or inferences to run; 0 is 3 in training, 2 in inference
-	EveryStep bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
-	Replicas  Replicas
-	Shards    Shards
-	Pipeline  Pipeline
-	DeepSpeed DeepSpeed
-	Compiled  bool        // the least that a compiled model could keep for backward: see compilation
-	Tensors   bool        // keep what each block is for: Run.Tensor
-	GPU       *gpu.Device // nil is the default one
-	Plans     Plans       // of an earlier run on the same device, which need not be worked out again
+	Train      bool
+	Steps      int  // training steps or inferences to run; 0 is 3 in training, 2 in inference
+	EveryStep  bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
+	Replicas   Replicas
+	Shards     Shards
+	Pipeline   Pipeline
+	DeepSpeed  DeepSpeed
+	Generation Generation
+	Compiled   bool        // the least that a compiled model could keep for backward: see compilation
+	Tensors    bool        // keep what each block is for: Run.Tensor
+	GPU        *gpu.Device // nil is the default one
+	Plans      Plans       // of an earlier run on the same device, which need not be worked out again
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }

@@ -25,6 +25,8 @@ type Run struct {
 	BLAS    int          // threads that used cuBLAS
 	DNN     int          // threads that used cuDNN
 	Guesses []aten.Guess // that the run rests on: the program's, and how long its values live
+	Prompt  int64        // of generated text: tokens of each sample before it
+	Cache   int64        // likewise: bytes of its cache at its largest
 	Passed  []aten.Guess // unproven ones, of either kind, that were not made
 
 	// Workspaces are other sizes of the convolutions' workspaces, by plan less 1 (timeline.Event.Plan): what they
@@ -88,6 +90,8 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	}
 	if opts.Train {
 		err = r.train(values, params)
+	} else if opts.Generation.NewTokens > 0 {
+		err = r.generate(values)
 	} else {
 		err = r.infer(values)
 	}
@@ -98,6 +102,9 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
 		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
 		tensors: r.made, plans: r.plans}
+	if g := r.generator; g != nil {
+		run.Prompt, run.Cache = g.prompt, g.largest
+	}
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}

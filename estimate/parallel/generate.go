@@ -1,76 +1,211 @@
 package parallel
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// A Cache is the keys and values that generating text keeps, of one more token, in elements.
+// Operators that generating adds to a program; eager has their rows.
+const (
+	maskOfCache  = "cache_mask" // the mask that attention to cached keys needs, none where it needs none
+	updateCache  = "cache"      // keys and values of new tokens join those before them
+	repeatGroups = "repeat_kv"  // keys or values of few heads, for all heads of the queries
+)
+
+// A Cache is what generating text keeps, by one more token of all samples, in elements.
 type Cache struct {
-	Token   int64 // of all layers
-	Largest int64 // of the keys or the values of the layer that has most
-	Spread  int64 // of a layer's, spread to all heads of the queries, where its attention needs that
-	Prompt  int64 // tokens that the program reads
-	Logits  int64 // of one token of each sample
-	Whole   bool  // the program makes logits of the whole prompt, and not of its last token alone
+	Token  int64 // keys and values of all layers
+	Layers int   // attentions that keep them
+	Whole  bool  // logits are made of the whole prompt, and not of its last token alone
 }
 
-// Prefill returns the program of a forward pass that fills a cache of keys and values, as generate() of transformers
-// starts: they live to its end, and logits are made of the last token alone (logits_to_keep=1). A program without
-// attention has no cache.
-func Prefill(prog *aten.Program) (*aten.Program, Cache) {
-	out := *prog
-	out.Values, out.Outputs = slices.Clone(prog.Values), slices.Clone(prog.Outputs)
-	made := make([]int32, len(prog.Values))
-	for i := range prog.Calls {
-		for _, v := range prog.Calls[i].Out {
-			if v != aten.NoValue {
-				made[v] = int32(i)
+// ErrNoCache says that a program has nothing to generate text with.
+var ErrNoCache = errors.New("the graph shows no causal attention, whose keys and values generating would keep")
+
+// Generating returns the programs of transformers' generate(), both with the values of prog: prefill reads a prompt and
+// makes logits of its last token alone (logits_to_keep=1), decode reads one token. The keys and values of each causal
+// attention join a cache before it, as few heads as there are. prog reads `from` tokens of each sample, by which it
+// knows dimensions that stand for tokens: no dimension of a weight may be that, nor that times the samples. A prompt of
+// 0 tokens is of as many.
+func Generating(prog *aten.Program, prompt int64) (prefill, decode *aten.Program, c Cache, err error) {
+	p := clone(prog)
+	c = keepKeys(p)
+	if c.Layers == 0 || len(p.Outputs) == 0 || len(p.Inputs) == 0 {
+		return nil, nil, c, ErrNoCache
+	}
+	from, samples := tokensOf(p)
+	if c.Token /= max(from, 1); from < 2 {
+		return nil, nil, c, fmt.Errorf("the graph is of %d tokens of each sample: export it with two or more", from)
+	}
+	if prompt == 0 {
+		prompt = from
+	}
+	c.Whole = !lastAlone(p)
+	if d := sameAs(p, from, samples); d > 0 && prompt != from {
+		return nil, nil, c, fmt.Errorf("the graph is exported for %d tokens of %d samples, and has a weight with a "+
+			"dimension of %d, which cannot be told from that: export it with a symbolic length", from, samples, d)
+	} else if d > 0 {
+		return nil, nil, c, fmt.Errorf("a weight has a dimension of %d, which cannot be told from the %d tokens of %d "+
+			"samples that the graph is exported for: export it with a symbolic length", d, from, samples)
+	}
+	prefill, decode = clone(p), clone(p)
+	ofLength(prefill, from, samples, prompt)
+	ofLength(decode, from, samples, 1)
+	return prefill, decode, c, nil
+}
+
+// clone copies what the transformations here change.
+func clone(p *aten.Program) *aten.Program {
+	out := *p
+	out.Values, out.Calls, out.Outputs = slices.Clone(p.Values), slices.Clone(p.Calls), slices.Clone(p.Outputs)
+	return &out
+}
+
+// tokensOf returns how many tokens of how many samples a program reads, by its first cache.
+func tokensOf(p *aten.Program) (tokens, samples int64) {
+	for i := range p.Calls {
+		if c := &p.Calls[i]; c.Op == updateCache {
+			s := p.Values[c.In[0]].Shape
+			return s[len(s)-2], s[0]
+		}
+	}
+	return 0, 0
+}
+
+// sameAs returns a dimension of a weight that is a number of tokens, 0 where there is none.
+func sameAs(p *aten.Program, tokens, samples int64) int64 {
+	for _, id := range p.State {
+		for _, d := range p.Values[id].Shape {
+			if d == tokens || d == tokens*samples {
+				return d
 			}
 		}
 	}
-	var cache Cache
-	for i := range prog.Calls {
-		c := &prog.Calls[i]
-		if c.Op != "sdpa" || !c.Args.Causal {
+	return 0
+}
+
+// ofLength gives a program another number of tokens.
+func ofLength(p *aten.Program, from, samples, to int64) {
+	length := func(shape []int64) []int64 {
+		for i, d := range shape {
+			if d != from && d != from*samples {
+				continue
+			}
+			changed := slices.Clone(shape)
+			for j := i; j < len(changed); j++ {
+				switch changed[j] {
+				case from:
+					changed[j] = to
+				case from * samples:
+					changed[j] = to * samples
+				}
+			}
+			return changed
+		}
+		return shape
+	}
+	for i := range p.Values {
+		if v := &p.Values[i]; v.Kind != aten.Parameter && v.Kind != aten.Buffer {
+			v.Shape = length(v.Shape)
+		}
+	}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if shape := length(c.Args.Shape); len(shape) > 0 && &shape[0] != &c.Args.Shape[0] {
+			args := *c.Args
+			args.Shape = shape
+			c.Args = args.Kept()
+		}
+	}
+}
+
+// keepKeys has each causal attention read keys and values from a cache, all of them with one mask. Where the program
+// spreads few heads of them to those of the queries, that comes after the cache.
+func keepKeys(p *aten.Program) (cache Cache) {
+	made := make([]int, len(p.Values))
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			made[v] = i
+		}
+	}
+	behind := map[int][]aten.Call{} // by call: what follows it
+	var mask aten.ValueID
+	first := len(p.Calls)
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		if c.Op != "sdpa" || !c.Args.Causal || len(p.Values[c.In[1]].Shape) != 4 {
 			continue
 		}
-		for _, v := range c.In[1:3] {
-			all := aten.Numel(prog.Values[v].Shape)
-			for prog.Values[v].Kind == aten.Activation { // back through what spreads keys and values of few heads to all
-				m := &prog.Calls[made[v]]
-				look := m.Op == "expand" || m.Op == "reshape" || m.Op == "unsqueeze" || m.Op == "contiguous" || m.Op == "clone"
-				if !look || m.In[0] == aten.NoValue || prog.Values[m.In[0]].Kind != aten.Activation {
-					break
-				}
-				v = m.In[0]
-			}
-			shape := prog.Values[v].Shape
-			cache.Prompt = prog.Values[c.In[1]].Shape[len(prog.Values[c.In[1]].Shape)-2]
-			token := aten.Numel(shape) / max(cache.Prompt, 1)
-			cache.Token += token
-			cache.Largest = max(cache.Largest, token)
-			if spread := all / max(cache.Prompt, 1); spread > token {
-				cache.Spread = max(cache.Spread, spread)
-			}
-			out.Outputs = append(out.Outputs, v)
+		if mask == aten.NoValue {
+			mask = p.Add(aten.Value{Name: "mask of the cache", DType: aten.Bool})
 		}
+		k, spread := beforeSpread(p, made, c.In[1])
+		v, _ := beforeSpread(p, made, c.In[2])
+		at := max(made[k], made[v])
+		first = min(first, at)
+		call := aten.Call{Layer: c.Layer, Scope: c.Scope, Origin: c.Origin}
+		keys, values := p.Add(p.Values[k]), p.Add(p.Values[v])
+		update := call
+		update.Op, update.In, update.Out = updateCache, []aten.ValueID{k, v}, []aten.ValueID{keys, values}
+		update.Args = aten.Args{Layers: int64(cache.Layers)}.Kept()
+		calls := []aten.Call{update}
+		heads := p.Values[c.In[0]].Shape[1]
+		if p.Values[k].Shape[1] != heads {
+			for _, grouped := range []*aten.ValueID{&keys, &values} {
+				all := p.Values[*grouped]
+				all.Shape = slices.Clone(all.Shape)
+				all.Shape[1] = heads
+				repeat := call
+				repeat.Op, repeat.In, repeat.Out = repeatGroups, []aten.ValueID{*grouped, mask}, []aten.ValueID{p.Add(all)}
+				repeat.Args = aten.Args{Groups: heads, Keep: spread}.Kept()
+				calls = append(calls, repeat)
+				*grouped = repeat.Out[0]
+			}
+		}
+		behind[at] = append(behind[at], calls...)
+		cache.Token += aten.Numel(p.Values[k].Shape) + aten.Numel(p.Values[v].Shape)
+		cache.Layers++
+		c.In = []aten.ValueID{c.In[0], keys, values, mask}
 	}
-	if cache.Token == 0 || len(prog.Outputs) == 0 {
-		return prog, Cache{}
+	if cache.Layers == 0 {
+		return cache
 	}
-	cache.Whole = !lastAlone(&out, int(made[prog.Outputs[0]]))
-	logits := out.Values[prog.Outputs[0]].Shape
-	cache.Logits = aten.Numel(logits)
-	if cache.Whole {
-		cache.Logits /= max(cache.Prompt, 1)
+	scope := p.Calls[first].Scope
+	for at := range behind {
+		scope = p.CommonScope(scope, p.Calls[at].Scope)
 	}
-	return &out, cache
+	calls := []aten.Call{{Op: maskOfCache, Out: []aten.ValueID{mask}, Args: aten.Plain, Layer: p.Calls[first].Layer,
+		Scope: scope, Origin: p.Calls[first].Origin}}
+	for i := range p.Calls {
+		calls = append(append(calls, p.Calls[i]), behind[i]...)
+	}
+	p.Calls = calls
+	p.DropDead()
+	return cache
+}
+
+// beforeSpread goes back from the keys or values of an attention through what spreads few heads of them to all.
+func beforeSpread(p *aten.Program, made []int, v aten.ValueID) (from aten.ValueID, spread bool) {
+	for p.Values[v].Kind == aten.Activation {
+		c := &p.Calls[made[v]]
+		look := c.Op == "expand" || c.Op == "reshape" || c.Op == "unsqueeze" || c.Op == "contiguous" || c.Op == "clone"
+		if !look || c.In[0] == aten.NoValue || p.Values[c.In[0]].Kind != aten.Activation {
+			break
+		}
+		v, spread = c.In[0], true
+	}
+	return v, spread
 }
 
 // lastAlone has the linear layer that is the program's last read the last token alone.
-func lastAlone(p *aten.Program, at int) bool {
+func lastAlone(p *aten.Program) bool {
+	at := slices.IndexFunc(p.Calls, func(c aten.Call) bool { return slices.Contains(c.Out, p.Outputs[0]) })
+	if at < 0 {
+		return false
+	}
 	c := p.Calls[at]
 	if c.Op != "linear" || len(p.Values[c.In[0]].Shape) != 3 || p.Values[c.In[0]].Kind != aten.Activation {
 		return false
