@@ -108,7 +108,7 @@ var known = []Device{
 	device("rtx-5090", "NVIDIA GeForce RTX 5090", 33_669_578_752, Capability{12, 0}, 170),
 	device("t4", "Tesla T4", 15_655_829_504, Capability{7, 5}, 40),
 	device("v100-16gb", "Tesla V100-SXM2-16GB", 16_935_682_048, Capability{7, 0}, 80),
-	device("v100-32gb", "Tesla V100-SXM2-32GB", 34_079_899_648, Capability{7, 0}, 80),
+	device("v100-32gb", "Tesla V100-SXM2-32GB", 34_079_899_648, Capability{7, 0}, 80).judged(),
 }
 
 func device(id, name string, memory int64, c Capability, multiprocessors int) Device {
