@@ -13,7 +13,7 @@ const convOthers = 4
 type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
-	Most   int64             // the largest that a tree names and is believed: docs/workspaces.md says how often it is exceeded
+	Most   int64             // the largest that a tree names and is believed; docs/workspaces.md: how often it is exceeded
 }
 
 // Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is
