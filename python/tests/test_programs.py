@@ -126,3 +126,32 @@ def test_kernels_of_attention_can_be_asked_for(tmp_path: Path) -> None:
         assert cuda.can_use_efficient_attention(asked)
         full = q.float()
         assert not cuda.can_use_flash_attention(cuda.SDPAParams(full, full, full, None, 0.0, True, False))
+
+
+class Cell(torch.jit.ScriptModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+        self.register_buffer("scale", torch.ones(8))
+
+    @torch.jit.script_method
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layer(x)) * self.scale
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_script_module_goes_to_the_gpu_and_comes_back(tmp_path: Path) -> None:
+    net = Cell()
+    before = net.layer.weight.detach().clone()
+    with memestimate.record(tmp_path / "x") as recorder:
+        net.cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            net(torch.ones(3, 4, device="cuda")).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        assert all(t.device.type == "cuda" for t in [*net.parameters(), *net.buffers()])
+    assert recorder.steps == 2
+    assert torch.equal(net.layer.weight, before)
+    assert net.scale.device.type == "cpu"
+    assert net.layer._c.getattr("weight").device.type == "cpu"

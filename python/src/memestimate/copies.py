@@ -65,7 +65,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        for parameter in self._parameters.values():
+        for name, parameter in self._parameters.items():
             if parameter is None:
                 continue
             with torch.no_grad():
@@ -82,6 +82,8 @@ def install(recorder: Recorder, patches: Patches) -> None:
                     parameter.grad = None
                 moved.become(parameter, nn.Parameter(applied, parameter.requires_grad))
                 parameter.grad = gradient
+                if isinstance(self, torch.jit.ScriptModule):
+                    moved.script(self, name, parameter)
             else:
                 parameter.data = applied
                 if parameter.grad is not None:
@@ -138,6 +140,7 @@ class _Moved:
     def __init__(self) -> None:
         self._parameters: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []
         self._buffers: list[tuple[weakref.ref[nn.Module], str, torch.Tensor]] = []
+        self._scripted: list[tuple[weakref.ref[nn.Module], str, weakref.ref[torch.Tensor]]] = []
         self.lazy: dict[int, torch.dtype] = {}  # by id() of what has no shape yet, but is to be on the GPU
 
     def lazily(self, tensor: torch.Tensor, applied: torch.Tensor) -> None:
@@ -151,6 +154,11 @@ class _Moved:
         if was_real:
             self._parameters.append((weakref.ref(parameter), other))
 
+    def script(self, module: torch.jit.ScriptModule, name: str, parameter: torch.Tensor) -> None:
+        """Tell TorchScript, which holds parameters by what is in them, of a parameter that has become another."""
+        module._c.setattr(name, parameter)
+        self._scripted.append((weakref.ref(module), name, weakref.ref(parameter)))
+
     def buffer(self, module: nn.Module, key: str, before: torch.Tensor) -> None:
         """Remember what a buffer was."""
         self._buffers.append((weakref.ref(module), key, before))
@@ -162,11 +170,16 @@ class _Moved:
             if parameter is not None:
                 parameter.grad = None
                 swap(parameter, real)
+        for scripted, name, reference in self._scripted:
+            parameter, script = reference(), scripted()
+            if parameter is not None and isinstance(script, torch.jit.ScriptModule):
+                script._c.setattr(name, parameter)
         for module_reference, key, before in reversed(self._buffers):
             module = module_reference()
             if module is not None and key in module._buffers:
                 module._buffers[key] = before
         self._parameters.clear()
+        self._scripted.clear()
         self._buffers.clear()
 
 
