@@ -26,6 +26,7 @@ _AGAIN = 4  # recordings with other answers, at most
 _SECONDS = 60.0  # that all of them may take, or twice what the first one took
 _MOST_CHANGED = 1000  # answers changed in one recording: a loop that waits for the other one has an end
 _CHECK = 3  # calls between an answer and an exception for which it is the reason
+_LITTLE = 1000  # the part of the peak that is not told
 _LARGER = 16  # what a number is changed to where nothing says how large it may be
 
 
@@ -194,7 +195,8 @@ class Decisions:
                     place.decides = place.kind == "size"
             return
         for place in places:
-            place.decides, place.bytes = difference > 0, difference
+            place.decides = difference * _LITTLE > self._recorder.storages.highest
+            place.bytes = difference
 
 
 def _key(frame: FrameType) -> str:
