@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/lifetime"
@@ -206,6 +207,36 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	}
 	g.Bytes, g.Weighed = peak-sim.Peak.Allocated, true
 	return nil
+}
+
+// peakAllocated returns the most bytes that a step allocates at once, as Simulation.Peak says it, and nothing else: for
+// several of them beside a run of the same step, whose convolutions are planned already.
+func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
+	s.Record = false
+	conf, err := s.parse()
+	if err != nil {
+		return 0, err
+	}
+	if s.MemoryLimit == 0 && !s.limitedByGPU() && conf.MemoryFraction == 0 {
+		opts, _ := s.options()
+		p, _, err := b.planned(s, &opts)
+		if err != nil {
+			return 0, err
+		}
+		opts.Plans = plans
+		run, err := eager.Simulate(p, opts)
+		if err != nil {
+			return 0, fmt.Errorf("simulate: %w", err)
+		}
+		if peak, err := caching.PeakAllocated(run.Log, conf); err == nil {
+			return peak, nil
+		}
+	}
+	sim, err := b.simulateOnce(s)
+	if err != nil {
+		return 0, err
+	}
+	return sim.Peak.Allocated, nil
 }
 
 // doubts lists what else a run rests on.

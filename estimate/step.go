@@ -334,36 +334,6 @@ func (b *Bound) planned(s Step, opts *eager.Options) (p *aten.Program, cache par
 
 func (s *Step) limitedByGPU() bool { return s.GPU.ID != "" && s.Limited }
 
-// peakAllocated returns the most bytes that a step allocates at once, as Simulation.Peak says it, and nothing else: for
-// several of them beside a run of the same step, whose convolutions are planned already.
-func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
-	s.Record = false
-	conf, err := s.parse()
-	if err != nil {
-		return 0, err
-	}
-	if s.MemoryLimit == 0 && !s.limitedByGPU() && conf.MemoryFraction == 0 {
-		opts, _ := s.options()
-		p, _, err := b.planned(s, &opts)
-		if err != nil {
-			return 0, err
-		}
-		opts.Plans = plans
-		run, err := eager.Simulate(p, opts)
-		if err != nil {
-			return 0, fmt.Errorf("simulate: %w", err)
-		}
-		if peak, err := caching.PeakAllocated(run.Log, conf); err == nil {
-			return peak, nil
-		}
-	}
-	sim, err := b.simulateOnce(s)
-	if err != nil {
-		return 0, err
-	}
-	return sim.Peak.Allocated, nil
-}
-
 // cutError is how far the cut of a compiled step was off at most in 39 of 42 that were measured: see TestCompiled.
 const cutError = 0.05
 
