@@ -151,14 +151,7 @@ func TestCheckpointSetsMeasured(t *testing.T) {
 			continue
 		}
 		survived++
-		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: c.Proposed.Expression}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sim := simulateCheckpointed(t, c.Model, c.Batch, c.Proposed.Expression)
 		if off := float64(sim.Peak.Reserved)/float64(c.With.Reserved) - 1; math.Abs(off) > 0.01 {
 			t.Errorf("%s, %s: %d reserved, measured %d: %+.2f %%", c.Model, c.Proposed.Expression, sim.Peak.Reserved,
 				c.With.Reserved, 100*off)
@@ -197,17 +190,24 @@ func TestSafeCheckpointSetsMeasured(t *testing.T) {
 		t.Errorf("%d cases, want 6", len(measured.Cases))
 	}
 	for _, c := range measured.Cases {
-		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
-		if err != nil {
-			t.Fatal(err)
-		}
-		sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: c.Proposed.Expression}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		sim := simulateCheckpointed(t, c.Model, c.Batch, c.Proposed.Expression)
 		if !c.With.Survives || c.With.Retries != 0 || c.With.Reserved+c.Context > sim.Peak.Safe {
 			t.Errorf("%s, %s: %+v, safe %d with a context of %d", c.Model, c.Proposed.Expression, c.With, sim.Peak.Safe,
 				c.Context)
 		}
 	}
+}
+
+// simulateCheckpointed simulates a training step with the modules checkpointed that an expression names.
+func simulateCheckpointed(t *testing.T, model string, batch int64, expression string) *Simulation {
+	t.Helper()
+	bound, err := Bind(openModel(t, model, formOf(model)), Options{Batch: batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := bound.Simulate(Step{Plan: parallel.Plan{Checkpoint: expression}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sim
 }

@@ -2,6 +2,7 @@ package caching
 
 import (
 	"errors"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -85,36 +86,42 @@ func check(a *Allocator) string {
 	}
 	for i := range a.pools {
 		p := &a.pools[i]
-		n, last := 0, entry{stream: -1}
-		for at := p.free.from(0, 0); ; at = p.free.next(at) {
-			e, ok := p.free.at(at)
-			if !ok {
-				break
+		free := func(yield func(entry) bool) {
+			for at := p.free.from(0, 0); ; at = p.free.next(at) {
+				if e, ok := p.free.at(at); !ok || !yield(e) {
+					return
+				}
 			}
-			if last.before(&e) == 0 {
-				return "a pool is out of order"
+		}
+		if fault := misordered(free, p.free.n); fault != "" {
+			return "the free blocks " + fault
+		}
+		unmapped := func(yield func(entry) bool) {
+			for at := (pos{}); ; at = p.unmapped.next(at) {
+				if e, ok := p.unmapped.at(at); !ok || !yield(e) {
+					return
+				}
 			}
-			last = e
-			n++
 		}
-		if n != p.free.n {
-			return "a pool miscounts"
+		if fault := misordered(unmapped, p.unmapped.n); fault != "" {
+			return "the unmapped ranges " + fault
 		}
-		n, last = 0, entry{stream: -1}
-		for at := (pos{}); ; at = p.unmapped.next(at) {
-			e, ok := p.unmapped.at(at)
-			if !ok {
-				break
-			}
-			if last.before(&e) == 0 {
-				return "the unmapped ranges are out of order"
-			}
-			last = e
-			n++
+	}
+	return ""
+}
+
+// misordered says what is wrong with the order of entries, or with their number: "" where nothing is.
+func misordered(entries iter.Seq[entry], want int) string {
+	n, last := 0, entry{stream: -1}
+	for e := range entries {
+		if last.before(&e) == 0 {
+			return "are out of order"
 		}
-		if n != p.unmapped.n {
-			return "the unmapped ranges are miscounted"
-		}
+		last = e
+		n++
+	}
+	if n != want {
+		return "are miscounted"
 	}
 	return ""
 }

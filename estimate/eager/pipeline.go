@@ -70,17 +70,9 @@ func (r *run) pipe(values []*tensor, params []*leaf, steps int, o *optimizer) er
 		r.releaseAll(s.losses) // _update_losses
 		s.losses = s.losses[:0]
 		r.mergeOutputs(s)
-		r.begin(timeline.Optimizer)
-		if r.opts.ClipNorm {
-			r.clipNorm(params)
+		if err := r.endStep(o, params, nil); err != nil {
+			return err
 		}
-		r.stepOptimizer(o)
-		r.begin(timeline.Finish)
-		r.zeroGrad(params)
-		if r.err != nil {
-			return fmt.Errorf("optimizer: %w", r.err)
-		}
-		r.recycle()
 	}
 	return nil
 }

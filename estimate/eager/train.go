@@ -90,21 +90,13 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			}
 			r.release(scaled)
 		}
-		r.begin(timeline.Optimizer)
-		if r.opts.Scaler && loss != nil {
-			r.unscale(scaler)
+		scaled := scaler
+		if !r.opts.Scaler || loss == nil {
+			scaled = nil
 		}
-		if r.opts.ClipNorm {
-			r.clipNorm(params)
+		if err := r.endStep(o, params, scaled); err != nil {
+			return err
 		}
-		r.stepMaster(o)
-		r.update(scaler)
-		r.begin(timeline.Finish)
-		r.zeroGrad(params)
-		if r.err != nil {
-			return fmt.Errorf("optimizer: %w", r.err)
-		}
-		r.recycle()
 		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
 			continue
 		}
@@ -117,6 +109,29 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		}
 		end = now
 	}
+	return nil
+}
+
+// endStep is optimizer.step() and zero_grad(), with what comes before where it is asked for: unscaling the gradients of a
+// scaled loss, and clip_grad_norm_. The scaler is nil where nothing was scaled.
+func (r *run) endStep(o *optimizer, params []*leaf, scaler *gradScaler) error {
+	r.begin(timeline.Optimizer)
+	if scaler != nil {
+		r.unscale(scaler)
+	}
+	if r.opts.ClipNorm {
+		r.clipNorm(params)
+	}
+	r.stepMaster(o)
+	if scaler != nil {
+		r.update(scaler)
+	}
+	r.begin(timeline.Finish)
+	r.zeroGrad(params)
+	if r.err != nil {
+		return fmt.Errorf("optimizer: %w", r.err)
+	}
+	r.recycle()
 	return nil
 }
 
