@@ -1,0 +1,134 @@
+package estimate
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
+type Bound struct {
+	model      *onnxload.Model // as it was given to Bind
+	opt        Options         // likewise
+	a          *module.Analysis
+	ws         []module.Weight  // parameters and buffers
+	all        []module.Weight  // the same, and what tied is taken for a copy of one
+	recovering sync.Mutex       // guards prog, nodes and largest: several goroutines may simulate one model
+	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
+	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
+
+	constants module.Tensors
+	way       module.Way
+	without   map[string]bool // guesses that are switched off
+	with      map[string]bool // unproven ones that are made
+
+	tied      *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
+	largest   *Bound         // see guessedLargest; nil until it is asked for
+	isLargest bool           // this is one
+	short     *Bound         // see atLength; nil until it is asked for
+}
+
+// Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
+func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
+	given, asked := m, opt
+	opt.Dims = withPrompt(m, opt)
+	m, saved := module.Fill(m, fromonnx.Facts)
+	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
+	if err != nil {
+		return nil, err
+	}
+	if err := unbound(types); err != nil {
+		return nil, err
+	}
+	a := module.New(m, types, fromonnx.Facts)
+	a.Nodes += saved
+	ws, constants, err := a.Weights()
+	if err != nil {
+		return nil, err
+	}
+	b := &Bound{model: given, opt: asked, a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without),
+		with: named(opt.With)}
+	switch b.way = a.Way(); {
+	case b.way == "":
+		b.way = OtherWay
+	case opt.BuiltIn && (b.way == module.TorchScript || b.way == module.TorchExport):
+		b.way = BuiltIn
+	}
+	if tied, ok := fromonnx.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
+		b.tied = &tied
+		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
+	}
+	return b, nil
+}
+
+// named is a set of names.
+func named(list []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range list {
+		set[name] = true
+	}
+	return set
+}
+
+// guessedLargest returns the same model where what is guessed takes more: two weights, amax, and every unproven guess
+// made.
+func (b *Bound) guessedLargest() *Bound {
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	if b.largest == nil {
+		b.largest = &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way,
+			without: b.without,
+			with:    unproven(), isLargest: true}
+	}
+	return b.largest
+}
+
+// Program returns the PyTorch calls that the graph was exported from.
+func (b *Bound) Program(train bool) (*aten.Program, error) { return b.program(train, false) }
+
+// program is Program, for an inference under autocast too.
+func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
+	k := 0
+	switch {
+	case train:
+		k = 1
+	case autocast:
+		k = 2
+	}
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	if b.prog[k] != nil {
+		return b.prog[k], nil
+	}
+	kinds := make([]aten.ValueKind, len(b.a.Model.Values))
+	for _, w := range b.ws {
+		kinds[w.ID] = aten.Parameter
+		switch {
+		case w.Role == module.RoleBuffer && module.IsAutomatic(b.a.Model.NameOf(w.ID)):
+			kinds[w.ID] = aten.Constant // what an exporter computed from numbers
+		case w.Role == module.RoleBuffer:
+			kinds[w.ID] = aten.Buffer
+		}
+	}
+	if b.tied != nil {
+		kinds[b.tied.Head] = aten.Parameter
+	}
+	p, nodes, err := fromonnx.Recover(fromonnx.Source{
+		Model: b.a.Model,
+		Types: b.a.Types,
+		Kinds: kinds,
+		Train: train, Autocast: autocast, Tied: b.tied, Most: b.isLargest,
+		Place: b.a.Placer(), Without: b.without, With: b.with,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.prog[k], b.nodes = p, nodes
+	return p, nil
+}
