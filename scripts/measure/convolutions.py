@@ -223,7 +223,8 @@ def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool, l
     if channels_last and len(s.x) > 1:
         form = torch.channels_last if len(s.x) == 2 else torch.channels_last_3d
     try:
-        layer: Any = layer_of(s).to(**device)
+        with torch.device("cuda"):  # where making up large weights takes no time
+            layer: Any = layer_of(s).to(**device)
         layer = layer.to(memory_format=form)
         if batch * s.c * torch.Size(s.x).numel() * DTYPES[dtype].itemsize > limits * LIMIT:
             return None
@@ -235,6 +236,7 @@ def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool, l
             return None
         if size * DTYPES[dtype].itemsize > limits * LIMIT or pixels * weight[0].numel() > limits * PRODUCTS:
             return None
+        failed = torch.cuda.memory_stats().get("num_ooms", 0)
         x = torch.zeros(batch, s.c, *s.x, **device).to(memory_format=form)
         layer(x)  # and cuDNN's own state is there
         y = layer(x)
@@ -249,6 +251,8 @@ def measure(model: str, s: Shape, batch: int, dtype: int, channels_last: bool, l
                 lambda y=y, of_x=of_x: torch.autograd.grad(y, x if of_x else weight, gradient)
             )
             backward.append(sizes)
+        if torch.cuda.memory_stats()["num_ooms"] > failed:  # then cuDNN ran what it would not have chosen
+            return None
     except (torch.OutOfMemoryError, RuntimeError):
         return None
     work = (workspace(forward), workspace(backward[0]), workspace(backward[1]))
@@ -266,10 +270,10 @@ def workspace(sizes: list[int]) -> int:
     return max(given, default=0) if sizes else NOT_SEEN
 
 
-def named(file: Path, part: tuple[int, int]) -> Iterator[tuple[Shape, int, int, bool]]:
+def named(file: Path, part: tuple[int, int]) -> Iterator[tuple[str, Shape, int, int, bool]]:
     """Read convolutions, a JSON line each as of estimate/workspace.ConvShape: a shape, batch, dtype and format.
 
-    Of several parts one is read. What padding there is follows from the sizes; where none gives them, none is read.
+    What model it is of may be said as well. Of several parts one is read. What padding there is follows from the sizes; where none gives them, none is read.
     """
     for i, line in enumerate(file.read_text().splitlines()):
         row = json.loads(line)
@@ -282,7 +286,8 @@ def named(file: Path, part: tuple[int, int]) -> Iterator[tuple[Shape, int, int, 
             head = (row["Transposed"], row["Groups"], row["X"][1], row["Y"][1])
             spread = (tuple(row["Stride"]), tuple(padding), tuple(row["Dilation"]))
             dtype = 0 if row["Elem"] == 4 else 2 if row["Float16"] else 1
-            yield Shape(*head, tuple(x), tuple(w), *spread), row["X"][0], dtype, row["ChannelsLast"]
+            shape = Shape(*head, tuple(x), tuple(w), *spread)
+            yield row.get("Model", ""), shape, row["X"][0], dtype, row["ChannelsLast"]
 
 
 def size_of(transposed: bool, padding: int, x: int, w: int, _: int, stride: int, dilation: int) -> int:
@@ -306,7 +311,7 @@ def models(names: list[str]) -> Iterator[tuple[str, set[Shape]]]:
                     model = torchvision.models.get_model(name, weights=None)
                     x = torch.randn(2, 3, 224, 224)
                 yield name, shapes_of(model.eval(), x)
-        except Exception as error:  # models raise whatever they meet
+        except Exception as error:  # noqa: BLE001 - models raise whatever they meet
             print(
                 f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}",
                 file=sys.stderr,
@@ -357,6 +362,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--shapes", type=Path, help="a file of convolutions, a JSON line each, to be measured as they are"
     )
     parser.add_argument("--part", default="0/1", help="of --shapes: the first of four parts is 0/4")
+    parser.add_argument("--share", type=float, default=1, help="of the GPU's memory, where others measure on it")
     parser.add_argument("--seed", type=int, default=7, help="of the random choices")
     parser.add_argument(
         "--onto",
@@ -367,6 +373,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args(arguments)
+    if args.share < 1:
+        torch.cuda.set_per_process_memory_fraction(args.share)
     rows: list[Row] = []
     before: list[str] = []
     for file in args.onto:
@@ -378,7 +386,7 @@ def main(arguments: list[str] | None = None) -> int:
     if args.shapes:
         first, of = args.part.split("/")
         for wanted in named(args.shapes, (int(first), int(of))):
-            if time.monotonic() < end and (row := measure("", *wanted, limits=4)):
+            if time.monotonic() < end and (row := measure(*wanted, limits=4)):
                 rows.append(row)
     if args.models != "none":
         rows += measured(models(names), choose, end)
