@@ -271,7 +271,7 @@ func withActivation(emit func(*recovery, *onnxload.Node)) func(*recovery, *onnxl
 	return func(b *recovery, n *onnxload.Node) {
 		emit(b, n)
 		a := n.Attr("activation")
-		if a == nil || ops[a.Str] == "" || b.err != nil {
+		if a == nil || ops[a.Str] == "" {
 			return
 		}
 		y := b.of[b.id(n.Output(0))]

@@ -34,6 +34,12 @@ type Source struct {
 // place are counted in Program.Unknown. Call.Origin is an index into the nodes that it returns: those that run.
 func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	b := newRecovery(src)
+	defer func() {
+		if b.err != nil {
+			recover() // of fail alone: nothing runs after it
+			p, nodes, err = nil, nil, b.err
+		}
+	}()
 	if err := b.flatten(src.Model.Graph); err != nil {
 		return nil, nil, err
 	}
@@ -77,12 +83,6 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		default:
 			b.node(n, b.rows[i])
 		}
-		if b.err != nil {
-			return nil, nil, b.err
-		}
-	}
-	if b.err != nil {
-		return nil, nil, b.err
 	}
 	for _, id := range src.Model.Graph.Outputs {
 		if id != onnxload.NoValue {
@@ -107,9 +107,6 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 	}
 	b.orderState()
-	if b.err != nil {
-		return nil, nil, b.err
-	}
 	return b.prog, b.nodes, b.prog.Check()
 }
 
@@ -202,10 +199,10 @@ func newRecovery(src Source) *recovery {
 	return b
 }
 
+// fail ends the recovery: what a rule would go on with is not there. Recover catches it.
 func (b *recovery) fail(format string, args ...any) {
-	if b.err == nil {
-		b.err = fmt.Errorf(format, args...)
-	}
+	b.err = fmt.Errorf(format, args...)
+	panic(b.err)
 }
 
 func (b *recovery) add(v aten.Value) aten.ValueID {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hbollon/go-edlib"
@@ -19,8 +20,13 @@ type BindError struct {
 // Error names the option and what is wrong with it.
 func (e *BindError) Error() string { return e.Option + ": " + e.Msg }
 
+// fail says what is wrong with an option. Symbols in it are as the file has them: what cannot be printed is escaped.
 func (o bindSource) fail(format string, args ...any) error {
-	return &BindError{string(o), fmt.Sprintf(format, args...)}
+	msg := fmt.Sprintf(format, args...)
+	if strings.ContainsFunc(msg, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		msg = strconv.Quote(msg)
+	}
+	return &BindError{string(o), msg}
 }
 
 // A bindSource says which option a binding came from.
