@@ -74,6 +74,15 @@ type refusal struct {
 // that ends within MaxWait, for these have not arrived, but for those that create, of which the caller must look first
 // whether they did.
 func (c *Client) call(ctx context.Context, method, address string, in, out any) error {
+	return c.send(ctx, method, address, method == http.MethodPost, in, out)
+}
+
+// query asks by a request that otherwise creates.
+func (c *Client) query(ctx context.Context, address string, in, out any) error {
+	return c.send(ctx, http.MethodPost, address, false, in, out)
+}
+
+func (c *Client) send(ctx context.Context, method, address string, creates bool, in, out any) error {
 	var body []byte
 	if in != nil {
 		var err error
@@ -87,7 +96,7 @@ func (c *Client) call(ctx context.Context, method, address string, in, out any) 
 			return nil
 		}
 		limited := errors.Is(no.err, ErrRateLimited)
-		if no.none || try == tries || method == http.MethodPost && !limited {
+		if no.none || try == tries || creates && !limited {
 			return no.err
 		}
 		if limited {
@@ -101,7 +110,7 @@ func (c *Client) call(ctx context.Context, method, address string, in, out any) 
 			return ctx.Err()
 		case <-time.After(no.wait):
 		}
-		if method == http.MethodPost {
+		if creates {
 			return errAgain
 		}
 	}

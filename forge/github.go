@@ -88,6 +88,13 @@ func (t *githubThread) update(ctx context.Context, id int64, body string) (comme
 	return out.comment(), err
 }
 
+// willNotSay reports whether the API answered, and keeps to itself whose the token is. A connection that ended, a
+// server that failed and a rate limit say nothing of that: who took the workflow's own login for a token then would not
+// know the comment of another app for ours, and write a second.
+func willNotSay(err error) bool {
+	return err == nil || errors.Is(err, ErrForbidden) || errors.Is(err, errGone)
+}
+
 // self asks once who the token is: a person's knows it by /user, an app's only by GraphQL. Where neither says so
 // within a workflow, it is the workflow's own.
 func (t *githubThread) self(ctx context.Context) (string, error) {
@@ -100,19 +107,27 @@ func (t *githubThread) self(ctx context.Context) (string, error) {
 				Login string `json:"login"`
 			} `json:"viewer"`
 		} `json:"data"`
+		Errors []struct {
+			Type string `json:"type"`
+		} `json:"errors"`
 	}
 	var user struct {
 		Login string `json:"login"`
 	}
-	err := t.call(ctx, http.MethodPost, t.graphQL, map[string]string{"query": "{viewer{login}}"}, &viewer)
-	if t.login = viewer.Data.Viewer.Login; t.login == "" {
+	err := t.query(ctx, t.graphQL, map[string]string{"query": "{viewer{login}}"}, &viewer)
+	for _, e := range viewer.Errors {
+		if e.Type == "RATE_LIMITED" { // which GraphQL says in an answer of status 200
+			err = ErrRateLimited
+		}
+	}
+	if t.login = viewer.Data.Viewer.Login; t.login == "" && willNotSay(err) {
 		err = t.call(ctx, http.MethodGet, t.API+"/user", nil, &user)
 		t.login = user.Login
 	}
 	switch {
 	case t.login != "":
 		return t.login, nil
-	case t.actions:
+	case t.actions && willNotSay(err):
 		t.login = actionsBot
 		return t.login, nil
 	case err == nil:

@@ -28,10 +28,21 @@ func AppendSummary(path, text string) error {
 	if !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "?")
 	}
+	return Append(path, text)
+}
+
+// Append adds text to a file in which a step of a job leaves something to others. Where only a part could be written,
+// the file is left as it was: half a line would be read as another one.
+func Append(path, text string) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(text)
+	before, err := f.Stat()
+	if err == nil {
+		if _, err = f.WriteString(text); err != nil && before.Mode().IsRegular() {
+			err = errors.Join(err, f.Truncate(before.Size()))
+		}
+	}
 	return errors.Join(err, f.Close())
 }

@@ -27,7 +27,7 @@ import (
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 12
-	memoryRow    = 1500
+	memoryRow    = 1000
 )
 
 // catalogueCommands is every command that reads a model, in every form. MODEL is the hostile file, HONEST another,

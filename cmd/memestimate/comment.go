@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"sync"
 	"time"
@@ -139,11 +138,6 @@ func stepOutputs(e *env, out *outcome, address string) error {
 	case n.limited == 0:
 		word = "unlimited"
 	}
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(f, "outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.over, n.failed,
-		len(out.all), oneLine(address))
-	return errors.Join(err, f.Close())
+	return forge.Append(path, fmt.Sprintf("outcome=%s\nover=%d\nfailed=%d\nmodels=%d\ncomment=%s\n", word, n.over,
+		n.failed, len(out.all), oneLine(address)))
 }

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -153,8 +152,7 @@ func (w written) with(f fault) (hit, old bool) {
 	if err != nil {
 		w.t.Error(err)
 	}
-	return bytes.Contains(said, []byte("(INJECTED)")) || bytes.Contains(said, []byte("--- "+strings.TrimPrefix(f.what,
-		"signal="))) || bytes.Contains(said, []byte("killed by")), old
+	return cameAbout(string(said), f), old
 }
 
 // withRoomFor runs the command where files may have so many bytes.
