@@ -210,7 +210,7 @@ func FuzzAllocator(f *testing.F) {
 		data[0] = byte(mode)
 		f.Add(data)
 	}
-	f.Fuzz(drive)
+	f.Fuzz(func(t *testing.T, data []byte) { drive(t, data) })
 }
 
 // Long random lives, checked on the way.
