@@ -37,7 +37,7 @@ func (f firstSight) over(share float64) float64 {
 var states = map[string]int64{"adam": 2, "adamw": 2, "adamw-fused": 2, "adadelta": 2, "sgdm": 1, "rmsprop": 1,
 	"adagrad": 1, "sgd": 0}
 
-// firstSights reads them: three sets of models, exported, as the program of their day answered, and the 97 published
+// firstSights reads them: three sets of models, exported, as the program of their day answered, and three of published
 // ones.
 func firstSights(t testing.TB) (all []firstSight) {
 	t.Helper()
@@ -59,13 +59,13 @@ func firstSights(t testing.TB) (all []firstSight) {
 				varying(r.Reserved, r.State), r.SMI << 20})
 		}
 	}
-	for _, set := range []string{"published97", "published86"} {
+	for _, set := range []string{"published97", "published86", "published109"} {
 		all = append(all, publishedSights(t, set, ways)...)
 	}
 	return all
 }
 
-// publishedSights reads the answers about a set of published models. Those about the 86 are without the context.
+// publishedSights reads the answers about a set of published models. Those about the 97 have the context.
 func publishedSights(t testing.TB, set string, ways map[string]module.Way) (all []firstSight) {
 	t.Helper()
 	type answer struct {
@@ -90,13 +90,13 @@ func publishedSights(t testing.TB, set string, ways map[string]module.Way) (all 
 		Cases []measured `json:"cases"`
 	}
 	testfile.JSON(t, "testdata/"+set+"/steps.json.gz", &steps)
-	if set == "published86" {
+	if set != "published97" {
 		for i := range first.Answers { // in the order of the cases
 			first.Answers[i].measuredCase, first.Answers[i].Way = steps.Cases[i].measuredCase, "recording"
 		}
 		recorded := first.Answers
 		first.Answers = nil
-		testfile.JSON(t, "testdata/published86/exports.json.gz", &first)
+		testfile.JSON(t, "testdata/"+set+"/exports.json.gz", &first)
 		first.Answers = append(recorded, first.Answers...)
 		for i := range first.Answers {
 			a := &first.Answers[i]
@@ -277,7 +277,8 @@ func bySets(all []firstSight) string {
 		runs := c.runs(all)
 		_, likely := leftOut(runs, likelyShare)
 		_, safe := leftOut(runs, safeShare)
-		for _, set := range []string{"further54", "further60a", "further60b", "published97", "published86"} {
+		for _, set := range []string{"further54", "further60a", "further60b", "published97", "published86",
+			"published109"} {
 			if p, ok := safe[set]; ok {
 				fmt.Fprintf(&w, "| %s | %s | %d | %v | %v |\n", set, c.title, p.runs, likely[set], p)
 			}

@@ -16,6 +16,9 @@ const figuresFile = "testdata/figures.txt"
 // published86 has models as their authors publish them, and the exports of those that TorchScript's exporter takes.
 const published86 = "testdata/published86"
 
+// published109 has more of them, measured later.
+const published109 = "testdata/published109"
+
 var writeFigures = flag.Bool("accuracy.figures", false, "write "+figuresFile+" and "+beyondFigures+" anew")
 
 // An asked is one case of the accuracy tables: what is estimated from which graph.
@@ -56,7 +59,10 @@ func askedCases(t testing.TB) (all []asked) {
 		add(title, s.dir, "", cases, every)
 		add(title, s.dir, "dynamo-train", cases, func(c measuredCase) bool { return c.Mode == "train" })
 	}
-	add("published86", published86, "ts-train", readCases(t, published86+"/steps.json.gz"), every)
+	for _, dir := range []string{published86, published109} {
+		title := strings.TrimPrefix(dir, "testdata/")
+		add(title, dir, "ts-train", readCases(t, dir+"/steps.json.gz"), every)
+	}
 	*graphs, *onlyForm = "", ""
 	for _, c := range readVariants(t) {
 		form := formOf(c.Model)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/caching"
@@ -81,6 +80,8 @@ const (
 	countedOnce        = "loop-counted-once"
 	lostInExport       = "lost-in-export"
 	variables          = "variables"
+	convolutions       = "convolution-workspace"
+	criterion          = "criterion"
 )
 
 const (
@@ -237,61 +238,6 @@ func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
 		return 0, err
 	}
 	return sim.Peak.Allocated, nil
-}
-
-// doubts lists what else a run rests on.
-func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess) {
-	unknown := maps.Clone(sim.prog.Unknown)
-	for _, u := range b.a.Types.Unknown { // of which not even the sizes are known
-		if unknown == nil {
-			unknown = map[string]int{}
-		}
-		unknown[u.Op] = max(unknown[u.Op], u.Nodes)
-	}
-	for _, op := range slices.Sorted(maps.Keys(unknown)) {
-		list = append(list, Guess{Name: unmodelledOperator, Made: true, Places: unknown[op],
-			Takes: fmt.Sprintf("operator %q taken for one that saves and needs nothing", op)})
-	}
-	if n := len(b.a.Types.Bounded); n > 0 {
-		list = append(list, Guess{Name: dataDependentSize, Made: true, Places: n,
-			Takes: "sizes that depend on data taken for the most that they can be"})
-	}
-	if b.a.Loops > 0 {
-		list = append(list, Guess{Name: countedOnce, Made: true, Places: b.a.Loops,
-			Takes: "the body of a loop taken for one that runs once"})
-	}
-	if !s.Infer && lossy(b.way, b.a.Model, sim.prog) {
-		list = append(list, Guess{Name: lostInExport, Made: true, Places: len(sim.prog.Lost),
-			Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"})
-	}
-	return list
-}
-
-// variables is the doubt how long Python's variables keep what they name, in a run that saves nothing for backward and
-// whose lines are unknown: from the most, where each result lives to the end of its function, to the least, where none
-// has a name.
-func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if !s.Infer || sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
-		return g, false, nil
-	}
-	rules := map[string]bool{}
-	for _, r := range lifetime.Rules {
-		rules[r.Name] = true
-	}
-	every := map[string]bool{lifetime.EveryVariable.Name: true}
-	longest, err := b.again(nil, every, true).peakAllocated(s, sim.Run.Plans())
-	if err != nil {
-		return g, false, err
-	}
-	shortest, err := b.again(rules, nil, true).peakAllocated(s, sim.Run.Plans())
-	if err != nil {
-		return g, false, err
-	}
-	g = Guess{Name: variables, Made: true, Places: len(sim.prog.Calls), Weighed: true,
-		Takes: "the common style of code taken for how long the program's variables keep what they name",
-		Bytes: max(longest-sim.Peak.Allocated, 0),
-		Fewer: max(sim.Peak.Allocated-shortest, 0)}
-	return g, true, nil
 }
 
 // weight is by how much a guess may move the peak.

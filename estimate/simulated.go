@@ -112,14 +112,11 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 		if err != nil {
 			return err
 		}
-		r.Guesses = slices.Concat(r.Guesses, made, b.doubts(s, sim))
-		g, ok, err := b.variables(s, sim)
+		doubts, err := b.doubts(s, sim)
 		if err != nil {
 			return err
 		}
-		if ok {
-			r.Guesses = append(r.Guesses, g)
-		}
+		r.Guesses = slices.Concat(r.Guesses, made, doubts)
 	}
 	byWeight(r.Guesses)
 	r.NCCL = sim.NCCL

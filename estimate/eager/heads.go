@@ -78,8 +78,22 @@ func trainedBy(p *aten.Program, made []int32, outs ...aten.ValueID) (params []at
 	return params
 }
 
+// differentiable are those of the chosen outputs that have a gradient: a cost that was sampled or a class that was
+// chosen stands beside what is trained. Where none of them has one, it is the first of all outputs that does.
+func differentiable(at []int, outs []*tensor) []int {
+	with := slices.DeleteFunc(slices.Clone(at), func(k int) bool { return outs[k] == nil || outs[k].fn == nil })
+	if len(with) > 0 {
+		return with
+	}
+	if k := slices.IndexFunc(outs, func(out *tensor) bool { return out != nil && out.fn != nil }); k >= 0 {
+		return []int{k}
+	}
+	return at
+}
+
 // targets chooses each head's criterion, and makes what it compares the head with. Heads of one shape share it.
 func (r *run) targets(outs []*tensor) ([]*tensor, error) {
+	r.heads.at = differentiable(r.heads.at, outs)
 	labels := make([]*tensor, len(r.heads.at))
 	for i, k := range r.heads.at {
 		out, loss := outs[k], r.lossOf(outs[k], r.prog.Outputs[k])
@@ -102,8 +116,7 @@ func (r *run) targets(outs []*tensor) ([]*tensor, error) {
 	return labels, nil
 }
 
-// sumOfLosses runs the criteria of all heads and adds them up: nil for none. Where the first has no gradient it stands
-// alone; what else has none is left out.
+// sumOfLosses runs the criteria of all heads and adds them up: nil for none. A loss without a gradient stands alone.
 func (r *run) sumOfLosses(outs, labels []*tensor) (sum *tensor, err error) {
 	for i, k := range r.heads.at {
 		l, err := r.loss(r.heads.loss[i], outs[k], labels[i])
@@ -114,10 +127,6 @@ func (r *run) sumOfLosses(outs, labels []*tensor) (sum *tensor, err error) {
 			if sum = l; sum == nil || sum.fn == nil {
 				return sum, nil
 			}
-			continue
-		}
-		if l.fn == nil {
-			r.release(l)
 			continue
 		}
 		both, err := r.apply(&aten.Call{Op: "add", Args: aten.Plain}, []*tensor{sum, l})

@@ -76,3 +76,27 @@ func TestEveryHeadTrains(t *testing.T) {
 		t.Errorf("both heads save %d bytes, the first alone %d", saved[false], saved[true])
 	}
 }
+
+// The loss is of the output that can be trained, wherever it stands: here a chosen class comes first.
+func TestLossOfWhatHasGradient(t *testing.T) {
+	alone, err := Simulate(twoHeads(), Options{Train: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, without := range []bool{false, true} {
+		p := twoHeads()
+		p.Without = map[string]bool{EveryHead: without}
+		class := p.Add(aten.Value{Kind: aten.Activation, DType: aten.Int64, Shape: []int64{8}})
+		p.Calls = append(p.Calls, aten.Call{Op: "argmax", In: []aten.ValueID{p.Outputs[1]}, Out: []aten.ValueID{class},
+			Args: &aten.Args{Dims: []int{1}}, Origin: int32(len(p.Calls))})
+		p.Origins = len(p.Calls)
+		p.Outputs = append([]aten.ValueID{class}, p.Outputs...)
+		run, err := Simulate(p, Options{Train: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.Loss != alone.Loss || run.Saved == 0 {
+			t.Errorf("every head left out %v: loss %s, %d bytes saved", without, run.Loss, run.Saved)
+		}
+	}
+}

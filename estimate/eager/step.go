@@ -33,6 +33,8 @@ type Run struct {
 	// would be, had cuDNN chosen its engines as single trees of the forests do that stand for its choice. None
 	// where all trees agree.
 	Workspaces [][]int64
+	// MostWorkspaces are the largest that are known of such convolutions, likewise; none where nothing is chosen.
+	MostWorkspaces []int64
 
 	tensors []Tensor
 	plans   Plans
@@ -104,6 +106,9 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		tensors: r.made, plans: r.plans}
 	if g := r.generator; g != nil {
 		run.Prompt, run.Cache = g.prompt, g.largest
+	}
+	for i := range r.plans.planned {
+		run.MostWorkspaces = append(run.MostWorkspaces, max(r.plans.planned[i].Bytes, r.plans.planned[i].Most))
 	}
 	if r.ends != nil {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)

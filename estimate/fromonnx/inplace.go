@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/pysource"
 	"github.com/memestimate/memestimate/onnxload"
@@ -69,7 +70,9 @@ func (b *recovery) inPlace(n *onnxload.Node, call string) bool {
 		return yes
 	}
 	if p, _ := b.producer(b.in(n, 0)); p != nil && p.Op == "Add" {
-		return n.Op == "Relu" && len(b.dims(n.Output(0))) > 3 && b.single(b.in(n, 0)) && b.guess(dialect.ActivationInPlace)
+		after := n.Op == "LeakyRelu" && b.lastIs("group_norm", b.value(b.in(n, 0)))
+		return (after || n.Op == "Relu" && len(b.dims(n.Output(0))) > 3) && b.single(b.in(n, 0)) &&
+			b.guess(dialect.ActivationInPlace)
 	}
 	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
 }
@@ -94,6 +97,17 @@ func (b *recovery) inPlaceAfter(x onnxload.ValueID, reads int) bool {
 		switch p.Op {
 		case "Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization":
 			return b.guess(dialect.ActivationInPlace)
+		}
+	}
+	return false
+}
+
+// lastIs reports whether an operator made a value in one of the last calls.
+func (b *recovery) lastIs(op string, v aten.ValueID) bool {
+	calls := b.prog.Calls
+	for i := len(calls) - 1; i >= max(0, len(calls)-8); i-- {
+		if slices.Contains(calls[i].Out, v) {
+			return calls[i].Op == op
 		}
 	}
 	return false

@@ -21,22 +21,7 @@ const maxAligned = 1 << 9
 func (b *recovery) unmerge() {
 	p := b.prog
 	calls := p.Calls
-	made, uses := make([]int32, len(p.Values)), make([][]int32, len(p.Values))
-	for v := range made {
-		made[v] = -1
-	}
-	for i := range calls {
-		for _, v := range calls[i].Out {
-			if v != aten.NoValue {
-				made[v] = int32(i)
-			}
-		}
-		for _, v := range calls[i].In {
-			if v != aten.NoValue && p.Values[v].Kind == aten.Activation {
-				uses[v] = append(uses[v], int32(i))
-			}
-		}
-	}
+	made, uses := madeAndRead(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range calls {
 		if len(calls[x].Out) != 1 || calls[x].Out[0] == aten.NoValue {
@@ -78,9 +63,40 @@ func (b *recovery) unmerge() {
 			}
 		}
 	}
-	if total == 0 {
+	insert(p, copies)
+}
+
+// madeAndRead returns the call that makes each value, -1 for none, and those that read each activation.
+func madeAndRead(p *aten.Program) (made []int32, read [][]int32) {
+	made, read = make([]int32, len(p.Values)), make([][]int32, len(p.Values))
+	for v := range made {
+		made[v] = -1
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != aten.NoValue {
+				made[v] = int32(i)
+			}
+		}
+		for _, v := range p.Calls[i].In {
+			if v != aten.NoValue && p.Values[v].Kind == aten.Activation {
+				read[v] = append(read[v], int32(i))
+			}
+		}
+	}
+	return made, read
+}
+
+// insert puts calls before those by whose places they are kept.
+func insert(p *aten.Program, copies map[int32][]aten.Call) {
+	if len(copies) == 0 {
 		return
 	}
+	total := 0
+	for _, more := range copies {
+		total += len(more)
+	}
+	calls := p.Calls
 	p.Calls = make([]aten.Call, 0, len(calls)+total)
 	for i := range calls {
 		p.Calls = append(append(p.Calls, copies[int32(i)]...), calls[i])

@@ -90,6 +90,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 	}
 	b.unmerge()
+	b.unmergeModules()
 	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()

@@ -1,0 +1,97 @@
+package fromonnx
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+)
+
+// unmergeModules gives modules back the calls that an exporter made one, as unmerge does for iterations. A call of what
+// comes from outside its module, read in that module and in one beside it, is none that a module returns: each of them
+// makes it. The five branches of a NASNet cell have a ReLU each, of one tensor.
+func (b *recovery) unmergeModules() {
+	p := b.prog
+	made, readers := madeAndRead(p)
+	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
+	for x := range p.Calls {
+		c := &p.Calls[x]
+		if len(c.Out) != 1 || c.Out[0] == aten.NoValue || len(readers[c.Out[0]]) < 2 || readsOf(p, int32(x)) {
+			continue
+		}
+		v := c.Out[0]
+		if value := &p.Values[v]; value.Kind != aten.Activation || !value.DType.IsFloat() || slices.Contains(p.Outputs, v) {
+			continue
+		}
+		others := besides(p, int32(x), made, readers[v])
+		if total += len(others); len(others) == 0 || total > maxUnrolled {
+			continue
+		}
+		if b.at = int(c.Origin); !b.guess(dialect.MergedModules) {
+			continue
+		}
+		args := *c.Args
+		args.Inplace = false
+		c.Args = args.Kept()
+		for _, at := range others {
+			again := *c
+			again.Scope, again.Stack = p.Calls[at[0]].Scope, p.Calls[at[0]].Stack
+			again.Out = []aten.ValueID{b.add(p.Values[v])}
+			copies[at[0]] = append(copies[at[0]], again)
+			for _, i := range at {
+				p.Calls[i].In = slices.Clone(p.Calls[i].In)
+				for k, in := range p.Calls[i].In {
+					if in == v {
+						p.Calls[i].In[k] = again.Out[0]
+					}
+				}
+			}
+		}
+	}
+	insert(p, copies)
+}
+
+// besides returns the calls outside its module that read what call x makes, by the modules that they are in: none where
+// its module may have returned it, as the module around that one reads it, or made what it is of.
+func besides(p *aten.Program, x int32, made, at []int32) (others [][]int32) {
+	own := p.Calls[x].Scope
+	inside := func(i int32) bool { return p.CommonScope(own, p.Calls[i].Scope) == own }
+	if other := func(i int32) bool { return inside(i) && i != x }; !slices.ContainsFunc(at, other) {
+		own = p.Scopes[own].Parent // an activation is a module of its own
+		if own < 0 || !slices.ContainsFunc(at, other) {
+			return nil
+		}
+	}
+	floats := func(v aten.ValueID) bool {
+		return v != aten.NoValue && p.Values[v].Kind == aten.Activation && p.Values[v].DType.IsFloat()
+	}
+	if !slices.ContainsFunc(p.Calls[x].In, floats) { // a mask or places, which programs make ahead
+		return nil
+	}
+	for _, in := range p.Calls[x].In {
+		if in != aten.NoValue && (int(in) >= len(made) || made[in] >= 0 && inside(made[in])) {
+			return nil // the module made it itself, be it a copy from here
+		}
+	}
+	modules := map[int32]int{}
+	for _, i := range at {
+		s := p.Calls[i].Scope
+		around := p.CommonScope(own, s)
+		switch around {
+		case own:
+			continue
+		case s:
+			return nil
+		}
+		for p.Scopes[s].Parent != around {
+			s = p.Scopes[s].Parent
+		}
+		k, ok := modules[s]
+		if !ok {
+			k = len(others)
+			modules[s], others = k, append(others, nil)
+		}
+		others[k] = append(others[k], i)
+	}
+	return others
+}
