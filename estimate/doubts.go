@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
@@ -87,7 +88,7 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		return g, false, nil
 	}
 	var peaks []int64
-	for _, s.Loss = range []string{"mean", "mse", "bce-logits"} {
+	for _, s.Loss = range eager.LossEnds {
 		if s.Loss == sim.Run.Loss {
 			continue
 		}

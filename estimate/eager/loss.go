@@ -13,6 +13,9 @@ import (
 // like class scores, the mean of the output otherwise.
 var Losses = []string{"auto", "cross-entropy", "nll", "mse", "l1", "smooth-l1", "bce-logits", "mean", "none"}
 
+// LossEnds are those that keep the least of an output and the most.
+var LossEnds = []string{"mean", "mse", "bce-logits"}
+
 // lossOf resolves auto: scores of at least two classes make a cross entropy. They are [N, classes] for a sample;
 // [N, L, classes] for each token, when a linear layer made them from integer ids, or widened the
 // features to a vocabulary, and for each anchor of a detector, when maps of several sizes are joined; and [N, classes,
