@@ -64,7 +64,8 @@ func (a *Asked) weight() int64 {
 	return *a.Bytes
 }
 
-// String says it in a line: "depends on data: 3 places, up to 1.20 GiB".
+// String says it in a line: "depends on data: 3 places, about 1.20 GiB". A weight is no limit: it is what one other
+// answer changes.
 func (d *Dependence) String() string {
 	text := "depends on data: " + plural(len(d.Places), "place")
 	size := mib(d.Bytes)
@@ -77,7 +78,7 @@ func (d *Dependence) String() string {
 	case d.Unweighed > 0:
 		return text + ", " + size + " or more"
 	}
-	return text + ", up to " + size
+	return text + ", about " + size
 }
 
 // notes name the places, a line each, the first of them.

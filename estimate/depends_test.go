@@ -39,8 +39,8 @@ func TestDependsOnData(t *testing.T) {
 		lines [][]any
 		want  string
 	}{
-		{[][]any{size}, "depends on data: 1 place, up to 1.00 MiB"},
-		{[][]any{size, truth}, "depends on data: 2 places, up to 3.00 GiB"},
+		{[][]any{size}, "depends on data: 1 place, about 1.00 MiB"},
+		{[][]any{size, truth}, "depends on data: 2 places, about 3.00 GiB"},
 		{[][]any{size, unknown}, "depends on data: 2 places, 1.00 MiB or more"},
 		{[][]any{unknown}, "depends on data: 1 place, not weighed"},
 	} {

@@ -118,7 +118,8 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 			return nil, err
 		}
 		sim.Compiled = compiledRange(sim.Peak.Allocated, eager.Peak.Allocated)
-		sim.Peak.UpperBound = max(sim.Peak.UpperBound, eager.Peak.UpperBound)
+		off := int64(cutError * float64(sim.Peak.Allocated)) // the cut's bound has the room that its range has
+		sim.Peak.UpperBound = max(sim.Peak.UpperBound+off, eager.Peak.UpperBound)
 		return sim, nil
 	}
 	switch races := s.GPUs > 1 && !s.Infer && s.Plan.Races(); {

@@ -157,7 +157,7 @@ func (s *summarizer) forward() {
 // roles adds up parameters and buffers.
 func (s *summarizer) roles() {
 	elem := map[string]int64{}
-	counted := map[int32]bool{}
+	counted, brought := map[int32]bool{}, map[int32]bool{}
 	for i := range s.rec.Events {
 		e := &s.rec.Events[i]
 		if e.Kind != Is {
@@ -165,15 +165,18 @@ func (s *summarizer) roles() {
 		}
 		name, meta := s.rec.Texts[e.B], s.metas[e.A]
 		role := Role(e.What)
-		if role == Input || role == Label {
-			to := &s.out.Inputs
-			if role == Label {
-				to = &s.out.Labels
-			}
+		switch role {
+		case Input:
 			if !counted[e.A] {
-				*to = append(*to, Named{cmp.Or(name, roleWords[role]), e.A, meta})
+				s.out.Inputs = append(s.out.Inputs, Named{cmp.Or(name, roleWords[role]), e.A, meta})
 			}
 			counted[e.A] = true
+			continue
+		case Label: // which a buffer is, too, before it has its name
+			if !brought[e.A] {
+				s.out.Labels = append(s.out.Labels, Named{cmp.Or(name, roleWords[role]), e.A, meta})
+			}
+			brought[e.A] = true
 			continue
 		}
 		if role != Parameter && role != Buffer || counted[e.A] {

@@ -26,8 +26,8 @@ func postingFaults() (all []fault) {
 	for _, c := range []struct {
 		name string
 		most int
-	}{{"connect", 2}, {"socket", 2}, {"write", 5}, {"read", 7}, {"openat", 9}, {"fstat", 4}, {"close", 5}, {"getpeername", 1},
-		{"setsockopt", 2}, {"epoll_ctl", 4}} {
+	}{{"connect", 2}, {"socket", 2}, {"write", 5}, {"read", 7}, {"openat", 9}, {"fstat", 4}, {"close", 5},
+		{"getpeername", 1}, {"setsockopt", 2}, {"epoll_ctl", 4}} {
 		for n := range c.most {
 			for _, k := range kinds {
 				all = append(all, fault{c.name, n + 1, k})
@@ -79,7 +79,8 @@ func (p *posting) begin() {
 
 // post runs the command, by another one where there is one, and returns what it said.
 func (p *posting) post(by ...string) (said string, ok bool) {
-	args := append(by, p.program, "comment", "--post", "--base", "HEAD", "--wait", "0s", "-c", filepath.Join(p.dir, "memestimate.yaml"))
+	args := append(by, p.program, "comment", "--post", "--base", "HEAD", "--wait", "0s", "-c",
+		filepath.Join(p.dir, "memestimate.yaml"))
 	ctx, cancel := context.WithTimeout(p.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

@@ -15,6 +15,9 @@ func TestEveryCallThatFits(t *testing.T) {
 	shapes := [][]int64{{2, 4, 6, 6}, {}, {4}, {2, 4}, {2, 3, 4}, {0, 4}}
 	ran, misfits := 0, 0
 	for _, room := range rooms {
+		if &room[0] == &cacheOps[0] { // of generate() alone: no file has them
+			continue
+		}
 		for _, row := range room {
 			of, example := aten.Of(row.name), examples[row.name]
 			most := of.Most

@@ -112,8 +112,8 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
-// endStep is optimizer.step() and zero_grad(), with what comes before where it is asked for: unscaling the gradients of a
-// scaled loss, and clip_grad_norm_. The scaler is nil where nothing was scaled.
+// endStep is optimizer.step() and zero_grad(), with what comes before where it is asked for: unscaling the gradients of
+// a scaled loss, and clip_grad_norm_. The scaler is nil where nothing was scaled.
 func (r *run) endStep(o *optimizer, params []*leaf, scaler *gradScaler) error {
 	r.begin(timeline.Optimizer)
 	if scaler != nil {

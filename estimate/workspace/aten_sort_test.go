@@ -78,7 +78,7 @@ func TestGuessed(t *testing.T) {
 		call Call
 		want string
 	}{
-		{Call{Op: "_fft_c2c", Args: append(tensors(x), numbers(1)), Results: []*Tensor{x}}, "=0 +262144 -262144"},
+		{Call{Op: "_fft_c2c", Args: append(tensors(x), numbers(1)), Results: []*Tensor{x}}, "=0 +131072 -131072"},
 		{Call{Op: "_fft_c2c", Args: append(tensors(of("complex64", 8, 1021)), numbers(1)),
 			Results: []*Tensor{of("complex64", 8, 1021)}}, "=0 +522752 -522752"},
 		{Call{Op: "histc", Args: tensors(of("float32", 10000)), Results: []*Tensor{of("float32", 100)}}, "=0 +8000 -8000"},

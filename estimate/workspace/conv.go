@@ -33,7 +33,7 @@ const nearlyAll, nearlyOf = 2, 3
 // most returns the workspace that most trees stand for: engines that take about the same,
 // here, count together, and of these the most named one is taken. Where the trees are
 // nearly undecided it is the larger one, as too little is worse than too much.
-func (w *convWork) most(f convForest, leaves []uint8) int64 {
+func (w *convWork) most(f *convForest, leaves []uint8) int64 {
 	type named struct {
 		engine uint8
 		votes  int
@@ -49,7 +49,7 @@ next:
 				continue next
 			}
 		}
-		list = append(list, named{e, 1, w.bytes(f.engine(int(e)))})
+		list = append(list, named{e, 1, w.bytes(f.engines[e])})
 	}
 	best, most := named{}, 0
 	var sums [maxConvTrees]int

@@ -21,62 +21,69 @@ type convBranch struct {
 type grownForest struct {
 	engines []convEngine
 	trees   [][]convBranch
+	known   []knownConv
+}
+
+// A knownConv is a measured convolution that the trees get wrong.
+type knownConv struct {
+	hash   string
+	engine uint8
 }
 
 // encodeConvForests writes the file.
-func encodeConvForests(hash uint32, limits *[convFigures][]float32, forests *[convKinds]grownForest) []byte {
+func encodeConvForests(hash uint32, limits *convLimits, forests *[convKinds]grownForest) []byte {
 	b := binary.LittleEndian.AppendUint32(nil, hash)
+	starts := len(b)
 	b = append(b, make([]byte, 4*convKinds)...)
-	n := 0
 	for _, list := range limits {
-		b = binary.LittleEndian.AppendUint16(b, uint16(n))
-		n += len(list)
-	}
-	b = binary.LittleEndian.AppendUint16(b, uint16(n))
-	for _, list := range limits {
+		b = append(b, byte(len(list)))
 		for _, v := range list {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
 		}
 	}
 	for kind := range forests {
-		f := &forests[kind]
-		start := len(b)
-		binary.LittleEndian.PutUint32(b[convForestsAt+4*kind:], uint32(start))
-		b = append(b, byte(len(f.engines)))
-		for _, e := range f.engines {
-			b = append(b, byte(e.copies), byte(e.extra))
-			b = binary.LittleEndian.AppendUint16(b, uint16(e.count))
-		}
-		b = append(b, byte(len(f.trees)))
-		starts := len(b)
-		b = append(b, make([]byte, 4*len(f.trees))...)
-		for i, tree := range f.trees {
-			binary.LittleEndian.PutUint32(b[starts+4*i:], uint32(len(b)-start))
-			b = encodeConvTree(b, tree, 0)
-		}
+		binary.LittleEndian.PutUint32(b[starts+4*kind:], uint32(len(b)))
+		b = forests[kind].append(b)
 	}
 	return b
 }
 
-// encodeConvTree writes the branch at a node and what follows from it. A tree that is an
-// engine alone becomes a branch with that on both sides.
-func encodeConvTree(b []byte, tree []convBranch, at int) []byte {
-	n := tree[at]
-	if n.leaf {
-		return append(b, convLowLeaf|convHighLeaf, 0, n.engine, n.engine)
+// append writes one forest.
+func (f *grownForest) append(b []byte) []byte {
+	b = append(b, byte(len(f.engines)))
+	for _, e := range f.engines {
+		b = append(b, byte(e.copies), byte(e.extra))
+		b = binary.LittleEndian.AppendUint16(b, uint16(e.count))
 	}
-	low, high := tree[at+1], tree[n.above]
-	switch {
-	case low.leaf && high.leaf:
-		return append(b, n.figure|convLowLeaf|convHighLeaf, n.limit, low.engine, high.engine)
-	case low.leaf:
-		return encodeConvTree(append(b, n.figure|convLowLeaf, n.limit, low.engine), tree, n.above)
-	case high.leaf:
-		return encodeConvTree(append(b, n.figure|convHighLeaf, n.limit, high.engine), tree, at+1)
+	nodes := 0
+	for _, tree := range f.trees {
+		nodes += len(tree)
 	}
-	b = append(b, n.figure, n.limit, 0, 0)
-	start := len(b)
-	b = encodeConvTree(b, tree, at+1)
-	binary.LittleEndian.PutUint16(b[start-2:], uint16(len(b)-start))
-	return encodeConvTree(b, tree, n.above)
+	b = append(b, byte(len(f.trees)))
+	b = binary.LittleEndian.AppendUint32(b, uint32(nodes))
+	shape := make([]byte, (nodes+7)/8)
+	var figures, limits, engines []byte
+	at := 0
+	for _, tree := range f.trees {
+		for _, n := range tree {
+			if n.leaf {
+				shape[at/8] |= 0x80 >> (at % 8)
+				engines = append(engines, n.engine)
+			} else {
+				figures, limits = append(figures, n.figure), append(limits, n.limit)
+			}
+			at++
+		}
+	}
+	for _, part := range [][]byte{shape, figures, limits, engines} {
+		b = append(b, part...)
+	}
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.known)))
+	for _, k := range f.known {
+		b = append(b, k.hash...)
+	}
+	for _, k := range f.known {
+		b = append(b, k.engine)
+	}
+	return b
 }

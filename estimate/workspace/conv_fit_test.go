@@ -1,8 +1,10 @@
 package workspace
 
 import (
+	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
@@ -22,16 +24,15 @@ type convSample struct {
 	figures convFeatures
 	want    int64
 	engines []uint8 // those that give what was measured
-	engine  uint8   // the one of them that the trees shall name
 }
 
 const (
-	convTrees     = 16  // which choose, and convDoubts more
-	convTried     = 12  // figures, for each branch
-	convMaxLimits = 254 // of each figure
-	convDepth     = 30
-	convLeast     = 3 // passes that an engine must be needed for
-	convFolds     = 5
+	convTrees = 16 // which choose, and convDoubts more
+	convTried = 12 // figures, for each branch
+	convDepth = 30
+	convAsked = 10 // passes that a branch must part: fewer keep the engine of most
+	convLeast = 3  // passes that an engine must be needed for
+	convFolds = 5
 )
 
 // nearConv says whether a size is that close to what was measured, or within the
@@ -42,7 +43,7 @@ func nearConv(got, want int64, tolerance float64) bool {
 
 // growConvForests grows a forest for each kind of pass from the samples that use takes.
 func growConvForests(samples []*convSample, use func(*convSample) bool) (forests [convKinds]grownForest,
-	limits [convFigures][]float32) {
+	limits convLimits) {
 	var kinds [convKinds][]*convSample
 	for _, s := range samples {
 		if use(s) {
@@ -64,8 +65,33 @@ func growConvForests(samples []*convSample, use func(*convSample) bool) (forests
 		})
 	}
 	wait.Wait()
+	read := readConvForests(string(encodeConvForests(0, &limits, &forests)))
+	for kind, of := range kinds {
+		forests[kind].list(of, &read[kind])
+	}
 	return forests, limits
 }
+
+// list finds the convolutions that the trees get wrong though an engine gives them.
+func (f *grownForest) list(samples []*convSample, read *convForest) {
+	for _, s := range samples {
+		off := s.wrong(s.chosen(read).bytes)
+		if off <= nearExact(s.want) || len(s.engines) == 0 {
+			continue
+		}
+		best := slices.MinFunc(s.engines, func(a, b uint8) int {
+			return cmp.Compare(s.off(f.engines[a]), s.off(f.engines[b]))
+		})
+		if s.off(f.engines[best]) < off {
+			f.known = append(f.known, knownConv{convHash(s.shape, s.pass), best})
+		}
+	}
+	slices.SortStableFunc(f.known, func(a, b knownConv) int { return strings.Compare(a.hash, b.hash) })
+	f.known = slices.CompactFunc(f.known, func(a, b knownConv) bool { return a.hash == b.hash })
+}
+
+// wrong is by how much a size is not what was measured.
+func (s *convSample) wrong(bytes int64) int64 { return max(bytes-s.want, s.want-bytes) }
 
 // possibleEngines are those without a count, and some with: the fewer there are, the
 // more convolutions share each.
@@ -97,7 +123,7 @@ func possibleEngines() (all []convEngine) {
 		add(c, extraShared, 0, 1, 2, 3)
 	}
 	add(0, extraWinograd, 2, 3, 4, 5, 6)
-	add(0, extraFFT, 0)
+	add(0, extraFFT, 0, 1)
 	add(0, extraPadded, 0)
 	add(0, extraPaddedSides, 0)
 	add(0, extraLoop, 0)
@@ -123,8 +149,7 @@ func (s *convSample) off(e convEngine) int64 {
 	if s.work.extra(e) == impossible {
 		return math.MaxInt64
 	}
-	d := s.work.bytes(e) - s.want
-	return max(d, -d)
+	return s.wrong(s.work.bytes(e))
 }
 
 // count returns the count with which an engine comes closest, 1 or more.
@@ -230,10 +255,8 @@ func nearEnough(want int64) int64  { return max(want/2000, 8192) }
 func nearRoughly(want int64) int64 { return max(want/30, 8192) }
 func nearAtAll(want int64) int64   { return max(want/10, 8192) }
 
-// nameEngines finds which engines give what was measured of each sample, of those the
-// nearest, and names of them the one that gives most samples.
+// nameEngines finds which engines give what was measured of each sample, of those the nearest.
 func nameEngines(samples []*convSample, engines []convEngine) {
-	frequency := make([]int, len(engines))
 	for _, s := range samples {
 		s.engines = nil
 		for _, near := range []func(int64) int64{nearExact, nearEnough, nearRoughly, nearAtAll} {
@@ -244,16 +267,6 @@ func nameEngines(samples []*convSample, engines []convEngine) {
 			}
 			if len(s.engines) > 0 {
 				break
-			}
-		}
-		for _, e := range s.engines {
-			frequency[e]++
-		}
-	}
-	for _, s := range samples {
-		for i, e := range s.engines {
-			if i == 0 || frequency[e] > frequency[s.engine] {
-				s.engine = e
 			}
 		}
 	}

@@ -2,34 +2,34 @@ package workspace
 
 import (
 	_ "embed"
+	"encoding/binary"
+	"hash/fnv"
 	"math"
+	"sort"
+	"strings"
+	"sync"
 )
 
 // A convForest chooses engines: each of its trees names one. The last trees doubt: each has
 // not seen a quarter of the convolutions, so that they disagree about what is unlike all
-// others. There is one forest for each
-// pass, element size and memory format. It is read where it lies in the embedded file,
-// without being decoded: a start that meets no convolution costs nothing, and one that
-// does reads the few pages that its trees lead to.
-//
-// The file is made of
-//
-//	hash      4 bytes, of the measurements that it has grown from
-//	forests   4 bytes each: where it starts
-//	figures   2 bytes each: where its limits start; and where the last ones end
-//	limits    4 bytes each (float32), ascending for each figure
-//	forests   the number of engines, 4 bytes for each (copies, extra, 2 of count), the
-//	          number of trees, 4 bytes for each: where it starts, from the forest's start
-//	trees
-//
-// in little-endian order. A tree is one branch; a branch is a byte with a figure and
-// which of its two sides are engines, and a byte with which of the figure's limits it
-// compares with. One byte follows for each side that is an engine, the lower first. Where
-// both are branches, 2 bytes say where the upper one starts, counted from the next byte,
-// where the lower one does. Else the only branch follows.
+// others. There is one forest for each pass, element size and memory format.
 type convForest struct {
-	file, forest string
+	engines []convEngine // in the order in which they were picked
+	limits  *convLimits
+	nodes   []convNode // of all trees, each in preorder
+	roots   []int      // where they begin
+	known   string     // see listed
 }
+
+// convLimits are what the figures are compared with, ascending for each.
+type convLimits [convFigures][]float32
+
+// A convNode is an engine, or a branch: what is up to the figure's limit goes on at the next node, the
+// rest so many nodes ahead.
+//
+//	engine  bit 31 set, the engine in the lowest 8
+//	branch  figure in bits 25 to 30, limit in 19 to 24, the distance in the lowest 19
+type convNode uint32
 
 const (
 	convPasses     = 3
@@ -37,24 +37,46 @@ const (
 	convFigures    = len(convFeatures{})
 	maxConvEngines = 255 // of one forest
 	maxConvTrees   = 64
+	maxConvLimits  = 63 // of one figure
+	maxConvReach   = 1 << 19
 	convDoubts     = 8 // the last trees have grown on three quarters of the convolutions each
-	// What a branch's first byte says besides the figure.
-	convLowLeaf  = 0x80
-	convHighLeaf = 0x40
-	// Where the parts of a file start.
-	convForestsAt = 4
-	convLimitsAt  = convForestsAt + 4*convKinds
-	convLimits0   = convLimitsAt + 2*(convFigures+1)
+	convIsEngine   = convNode(1) << 31
+	convHashBytes  = 4
 )
 
 // convForestFile is generated, by
 //
 //	go test ./estimate/workspace -run TestConvForests -conv.write
 //
-// from testdata/convolutions.bin.gz; the test of that name checks that it is current.
+// from testdata/convolutions.bin.gz; the test of that name checks that it is current. What is alike lies together, so
+// that it packs well where the program is packed:
+//
+//	hash     4 bytes, of the measurements that it has grown from
+//	forests  4 bytes each: where it starts
+//	limits   for each figure their number, and 4 bytes each (float32)
+//
+// and for each forest
+//
+//	engines  their number, 4 bytes for each (copies, extra, 2 of count)
+//	trees    their number
+//	nodes    4 bytes: their number, of all trees
+//	         a bit each, the highest of a byte first: whether it is an engine
+//	         for each branch the figure, for each branch the limit, for each engine which
+//	known    4 bytes: their number; 4 bytes of a hash for each, ascending; for each which engine
+//
+// in little-endian order.
 //
 //go:embed conv_forest.bin
 var convForestFile string
+
+// convForests reads each forest when the first convolution asks it: a millisecond, which a start that
+// meets none is spared.
+var convForests = func() (all [convKinds]func() convForest) {
+	for kind := range all {
+		all[kind] = sync.OnceValue(func() convForest { return readConvForest(convForestFile, kind) })
+	}
+	return all
+}()
 
 // convKind numbers the forests.
 func (w *convWork) convKind() int {
@@ -68,112 +90,139 @@ func (w *convWork) convKind() int {
 	return kind
 }
 
-// convForestOf returns the forest of a kind; it has no engines if the file is damaged.
-func convForestOf(file string, kind int) convForest {
-	if len(file) < convLimits0 {
-		return convForest{}
-	}
-	at := little32(file, convForestsAt+4*kind)
-	if at >= len(file) {
-		return convForest{}
-	}
-	return convForest{file, file[at:]}
+// A convReader takes a file apart; what lies beyond its end is empty, and short is set.
+type convReader struct {
+	rest  string
+	short bool
 }
 
-func little16(s string, at int) int {
-	return int(s[at]) | int(s[at+1])<<8
-}
-
-func little32(s string, at int) int {
-	return int(s[at]) | int(s[at+1])<<8 | int(s[at+2])<<16 | int(s[at+3])<<24
-}
-
-// engines returns how many engines the forest has, in the order of their frequency.
-func (f convForest) engines() int {
-	if len(f.forest) == 0 {
-		return 0
+func (r *convReader) take(n int) string {
+	if n < 0 || n > len(r.rest) {
+		r.short, r.rest = true, ""
+		return ""
 	}
-	n := int(f.forest[0])
-	if n > maxConvEngines || len(f.forest) < 2+4*n {
-		return 0
+	part := r.rest[:n]
+	r.rest = r.rest[n:]
+	return part
+}
+
+func (r *convReader) number(bytes int) (n int) {
+	for i, part := 0, r.take(bytes); i < len(part); i++ {
+		n |= int(part[i]) << (8 * i)
 	}
 	return n
 }
 
-// engine returns one of them.
-func (f convForest) engine(i int) convEngine {
-	at := 1 + 4*i
-	return convEngine{convCopies(f.forest[at]), convExtra(f.forest[at+1]), int64(little16(f.forest, at+2))}
+// readConvForest returns the forest of a kind; it has no engines if the file is damaged.
+func readConvForest(file string, kind int) (f convForest) {
+	r := convReader{rest: file}
+	r.take(4 + 4*kind)
+	start := r.number(4)
+	r.take(4 * (convKinds - 1 - kind))
+	f.limits = &convLimits{}
+	for figure := range f.limits {
+		for range r.number(1) {
+			f.limits[figure] = append(f.limits[figure], math.Float32frombits(uint32(r.number(4))))
+		}
+	}
+	r = convReader{rest: file, short: r.short}
+	r.take(start)
+	for range r.number(1) {
+		f.engines = append(f.engines, convEngine{convCopies(r.number(1)), convExtra(r.number(1)), int64(r.number(2))})
+	}
+	trees, nodes := r.number(1), r.number(4)
+	if trees <= convDoubts || trees > maxConvTrees || nodes <= trees || nodes >= maxConvReach {
+		return convForest{}
+	}
+	branches := (nodes - trees) / 2
+	shape, figures, limits, engines := r.take((nodes+7)/8), r.take(branches), r.take(branches), r.take(nodes-branches)
+	if n := r.number(4); n <= len(r.rest) {
+		f.known = r.take((convHashBytes + 1) * n)
+	}
+	if r.short || !f.build(trees, shape, figures, limits, engines) {
+		return convForest{}
+	}
+	return f
+}
+
+// build puts the trees together, and says whether they are whole. Which node is an engine no processor foresees, so
+// that both are made of each and nothing but the end of a tree is asked for.
+func (f *convForest) build(trees int, shape, figures, limits, engines string) bool {
+	var given [256]int // limits of each figure that there is
+	for figure, list := range f.limits {
+		given[figure] = len(list)
+	}
+	for i := range len(figures) {
+		if int(limits[i]) >= given[figures[i]] {
+			return false
+		}
+	}
+	for i := range len(engines) {
+		if int(engines[i]) >= len(f.engines) {
+			return false
+		}
+	}
+	f.nodes, f.roots = make([]convNode, len(figures)+len(engines)), make([]int, 1, trees)
+	var open [256]int // above 0: the branches whose upper side has not begun
+	depth, branch, engine, last := uint8(0), 0, 0, len(figures)-1
+	for at := range f.nodes {
+		is := int(shape[at/8]>>(7-at%8)) & 1
+		if engine == len(engines) || last < 0 {
+			return false
+		}
+		n := convNode(figures[min(branch, last)])<<25 | convNode(limits[min(branch, last)])<<19
+		f.nodes[at] = n ^ (n^(convIsEngine|convNode(engines[engine])))&convNode(-is)
+		branch, engine = branch+1-is, engine+is
+		if is > int(depth) { // an engine, and no branch is open: the tree is whole
+			f.roots = append(f.roots, at+1)
+			continue
+		}
+		f.nodes[open[depth]] += convNode((at + 1 - open[depth]) & -is)
+		open[depth+1] = at
+		depth += uint8(1 - 2*is)
+	}
+	f.roots = f.roots[:len(f.roots)-1]
+	return depth == 0 && branch == len(figures) && len(f.roots) == trees
+}
+
+// listed returns the engine of a convolution that was measured and that the trees get wrong: they are small
+// because they keep the rule and not every exception to it.
+func (f *convForest) listed(s *ConvShape, pass ConvPass) (e convEngine, ok bool) {
+	n := len(f.known) / (convHashBytes + 1)
+	hash := convHash(s, pass)
+	i, ok := sort.Find(n, func(i int) int {
+		return strings.Compare(hash, f.known[convHashBytes*i:convHashBytes*(i+1)])
+	})
+	if !ok || int(f.known[convHashBytes*n+i]) >= len(f.engines) {
+		return e, false
+	}
+	return f.engines[f.known[convHashBytes*n+i]], true
+}
+
+// convHash tells the convolutions of a forest apart: one in a million that was not measured is taken for one that was.
+func convHash(s *ConvShape, pass ConvPass) string {
+	var room [128]byte
+	h := fnv.New64a()
+	h.Write(s.AppendKey(room[:0], pass))
+	sum := h.Sum64()
+	return string(binary.BigEndian.AppendUint32(room[:0], uint32(sum>>32)^uint32(sum)))
 }
 
 // leaves asks every tree, and returns the engine that each names: first those that choose, then
 // the convDoubts that doubt. A damaged forest has none.
-func (f convForest) leaves(figures *convFeatures) (leaves [maxConvTrees]uint8, choose int) {
-	engines := f.engines()
-	if engines == 0 {
-		return leaves, 0
-	}
-	starts := 2 + 4*engines
-	trees := int(f.forest[starts-1])
-	if trees <= convDoubts || trees > maxConvTrees || len(f.forest) < starts+4*trees {
-		return leaves, 0
-	}
-	var limits [convFigures]string
-	for i := range limits {
-		from, to := little16(f.file, convLimitsAt+2*i), little16(f.file, convLimitsAt+2*i+2)
-		if from <= to && convLimits0+4*to <= len(f.file) {
-			limits[i] = f.file[convLimits0+4*from : convLimits0+4*to]
-		}
-	}
-	for t := range trees {
-		at := little32(f.forest, starts+4*t)
-		if at > len(f.forest) {
-			return leaves, 0
-		}
-		e := convLeaf(f.forest[at:], figures, &limits)
-		if e >= engines {
-			return leaves, 0
-		}
-		leaves[t] = uint8(e)
-	}
-	return leaves, trees - convDoubts
-}
-
-// convLeaf follows the branches of a tree to an engine; it returns more than there are
-// for a damaged tree.
-func convLeaf(tree string, figures *convFeatures, limits *[convFigures]string) int {
-	for len(tree) >= 4 {
-		figure, limit := int(tree[0]&^(convLowLeaf|convHighLeaf)), 4*int(tree[1])
-		if figure >= convFigures || limit+4 > len(limits[figure]) {
-			break
-		}
-		low := figures[figure] <= math.Float32frombits(uint32(little32(limits[figure], limit)))
-		switch tree[0] & (convLowLeaf | convHighLeaf) {
-		case convLowLeaf | convHighLeaf:
-			if low {
-				return int(tree[2])
+func (f *convForest) leaves(figures *convFeatures) (leaves [maxConvTrees]uint8, choose int) {
+	for t, at := range f.roots {
+		n := f.nodes[at]
+		for n&convIsEngine == 0 {
+			figure := n >> 25
+			if figures[figure] <= f.limits[figure][n>>19&maxConvLimits] {
+				at++
+			} else {
+				at += int(n & (maxConvReach - 1))
 			}
-			return int(tree[3])
-		case convLowLeaf:
-			if low {
-				return int(tree[2])
-			}
-			tree = tree[3:]
-		case convHighLeaf:
-			if !low {
-				return int(tree[2])
-			}
-			tree = tree[3:]
-		default:
-			skip := 4
-			if !low {
-				skip += little16(tree, 2)
-			}
-			if skip > len(tree) {
-				return maxConvEngines
-			}
-			tree = tree[skip:]
+			n = f.nodes[at]
 		}
+		leaves[t] = uint8(n)
 	}
-	return maxConvEngines
+	return leaves, max(len(f.roots)-convDoubts, 0)
 }

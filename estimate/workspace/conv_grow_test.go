@@ -8,7 +8,7 @@ import (
 
 // convLimitsOf chooses what the figures are compared with, for all forests: the middles
 // between values, or of many values those at even shares of the samples.
-func convLimitsOf(samples []*convSample, use func(*convSample) bool) (limits [convFigures][]float32) {
+func convLimitsOf(samples []*convSample, use func(*convSample) bool) (limits convLimits) {
 	var wait sync.WaitGroup
 	for f := range limits {
 		wait.Go(func() {
@@ -20,14 +20,14 @@ func convLimitsOf(samples []*convSample, use func(*convSample) bool) (limits [co
 			}
 			slices.Sort(values)
 			distinct := slices.Compact(slices.Clone(values))
-			if len(distinct) <= convMaxLimits {
+			if len(distinct) <= maxConvLimits {
 				for i := range len(distinct) - 1 {
 					limits[f] = append(limits[f], between(distinct[i], distinct[i+1]))
 				}
 				return
 			}
-			for q := 1; q <= convMaxLimits; q++ {
-				i, _ := slices.BinarySearch(distinct, values[q*len(values)/(convMaxLimits+1)])
+			for q := 1; q <= maxConvLimits; q++ {
+				i, _ := slices.BinarySearch(distinct, values[q*len(values)/(maxConvLimits+1)])
 				if i+1 < len(distinct) {
 					limits[f] = append(limits[f], between(distinct[i], distinct[i+1]))
 				}
@@ -51,7 +51,8 @@ func between(a, b float32) float32 {
 // with a random choice of figures for each branch. All of it is in whole numbers but a
 // quotient, so that every machine grows the same trees.
 type grower struct {
-	engines []uint8 // of each sample
+	engines [][]uint8 // of each sample those that give what was measured
+	engine  []uint8   // and which of them counts at the branch that is looked at
 	share   []uint16
 	bins    [convFigures][]uint8 // of each figure and sample: the first limit that it is within
 	random  uint64
@@ -63,12 +64,13 @@ type grower struct {
 	rest    []int32
 }
 
-func newGrower(samples []*convSample, limits *[convFigures][]float32) *grower {
+func newGrower(samples []*convSample, limits *convLimits) *grower {
 	g := &grower{}
 	samples = slices.DeleteFunc(slices.Clone(samples), func(s *convSample) bool { return len(s.engines) == 0 })
 	for _, s := range samples {
-		g.engines, g.share = append(g.engines, s.engine), append(g.share, s.share)
+		g.engines, g.share = append(g.engines, s.engines), append(g.share, s.share)
 	}
+	g.engine = make([]uint8, len(samples))
 	for f := range g.bins {
 		g.bins[f] = make([]uint8, len(samples))
 		for i, s := range samples {
@@ -105,6 +107,26 @@ func (g *grower) grow(number int) []convBranch {
 	return g.tree
 }
 
+// choose names one of each sample's engines: the one that most of those at this branch could have, so that no
+// question is asked where one engine would do for all.
+func (g *grower) choose(of []int32) {
+	var could [maxConvEngines]int32
+	for _, s := range of {
+		for _, e := range g.engines[s] {
+			could[e]++
+		}
+	}
+	for _, s := range of {
+		best := g.engines[s][0]
+		for _, e := range g.engines[s] {
+			if could[e] > could[best] {
+				best = e
+			}
+		}
+		g.engine[s] = best
+	}
+}
+
 // branch adds the node of those samples and what follows from it. The best question is
 // the one with the fewest different engines on its sides (the Gini index). It orders of anew.
 func (g *grower) branch(of []int32, depth int) {
@@ -112,9 +134,10 @@ func (g *grower) branch(of []int32, depth int) {
 		g.tree = append(g.tree, convBranch{leaf: true})
 		return
 	}
-	most, squares := g.engines[of[0]], int64(0)
+	g.choose(of)
+	most, squares := g.engine[of[0]], int64(0)
 	for _, s := range of {
-		e := g.engines[s]
+		e := g.engine[s]
 		squares += 2*g.counts[e] + 1
 		g.counts[e]++
 		if n := g.counts[e]; n > g.counts[most] || n == g.counts[most] && e < most {
@@ -124,11 +147,11 @@ func (g *grower) branch(of []int32, depth int) {
 	at := len(g.tree)
 	g.tree = append(g.tree, convBranch{leaf: true, engine: most})
 	figure, limit := -1, uint8(0)
-	if g.counts[most] < int64(len(of)) && depth < convDepth {
+	if g.counts[most] < int64(len(of)) && depth < convDepth && len(of) >= convAsked {
 		figure, limit = g.question(of, squares)
 	}
 	for _, s := range of {
-		g.counts[g.engines[s]] = 0
+		g.counts[g.engine[s]] = 0
 	}
 	if figure < 0 {
 		return
@@ -147,6 +170,9 @@ func (g *grower) branch(of []int32, depth int) {
 	g.branch(of[:n], depth+1)
 	g.tree[at].above = len(g.tree)
 	g.branch(of[n:], depth+1)
+	if low, high := g.tree[at+1], g.tree[g.tree[at].above]; low.leaf && high.leaf && low.engine == high.engine {
+		g.tree = append(g.tree[:at], low)
+	}
 }
 
 // question returns the best question to samples, of which counts holds the engines and
@@ -165,7 +191,7 @@ func (g *grower) question(of []int32, squares int64) (figure int, limit uint8) {
 		tried++
 		squaresBelow, squaresAbove := int64(0), squares
 		for k, s := range sorted[:len(sorted)-1] {
-			e := g.engines[s]
+			e := g.engine[s]
 			below := g.below[e]
 			squaresBelow += 2*below + 1
 			squaresAbove -= 2*(g.counts[e]-below) - 1
@@ -177,7 +203,7 @@ func (g *grower) question(of []int32, squares int64) (figure int, limit uint8) {
 			}
 		}
 		for _, s := range sorted {
-			g.below[g.engines[s]] = 0
+			g.below[g.engine[s]] = 0
 		}
 	}
 	return figure, limit

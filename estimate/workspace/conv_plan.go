@@ -26,27 +26,36 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 	if !ok || w.native() {
 		return p
 	}
-	f := convForestOf(convForestFile, w.convKind())
+	f := convForests[w.convKind()]()
 	figures := w.features()
 	leaves, n := f.leaves(&figures)
 	if n == 0 {
 		return p
 	}
-	p.Bytes = w.most(f, leaves[:n+convDoubts])
+	p.Bytes = f.bytes(&s, pass, &w, leaves[:n+convDoubts])
 	p.Most = p.Bytes
 	bound := w
 	if w.asIs { // the bound has room for copies on every device
 		bound.asIs = false
-		p.Most = bound.most(f, leaves[:n+convDoubts])
+		p.Most = bound.most(&f, leaves[:n+convDoubts])
 	}
-	for _, e := range leaves[:n+convDoubts] {
-		p.Most = max(p.Most, bound.believed(f.engine(int(e))))
-	}
+	p.Most = max(p.Most, bound.largest(&f, leaves[:n+convDoubts]))
 	for k := range p.Others {
 		doubt := (3*index + k) % convDoubts
-		p.Others[k] = w.bytes(f.engine(int(leaves[n+doubt])))
+		p.Others[k] = w.bytes(f.engines[leaves[n+doubt]])
+		if p.Others[k] > p.Most { // which is not believed
+			p.Others[k] = p.Bytes
+		}
 	}
 	return p
+}
+
+// bytes is the workspace that a forest says a pass takes, by what its trees name.
+func (f *convForest) bytes(s *ConvShape, pass ConvPass, w *convWork, leaves []uint8) int64 {
+	if e, ok := f.listed(s, pass); ok {
+		return w.bytes(e)
+	}
+	return w.most(f, leaves)
 }
 
 // AppendKey appends what tells a shape and pass from all others.

@@ -144,8 +144,8 @@ def test_only_an_answer_that_moves_the_peak_is_told(decides: str, least: int, tm
     assert place.bytes is not None
     assert place.bytes >= least
     assert "depends_on_data=1 places" in repr(answer)
-    assert "depends on data: 1 place, up to " in str(answer)
-    assert "depends on data: 1 place, up to " in answer.to_markdown()
+    assert "depends on data: 1 place, about " in str(answer)
+    assert "depends on data: 1 place, about " in answer.to_markdown()
     assert "no bound: only if the values are as taken" in answer.to_markdown()
 
 

@@ -273,7 +273,8 @@ def workspace(sizes: list[int]) -> int:
 def named(file: Path, part: tuple[int, int]) -> Iterator[tuple[str, Shape, int, int, bool]]:
     """Read convolutions, a JSON line each as of estimate/workspace.ConvShape: a shape, batch, dtype and format.
 
-    What model it is of may be said as well. Of several parts one is read. What padding there is follows from the sizes; where none gives them, none is read.
+    What model it is of may be said as well. Of several parts one is read. What padding there is follows from the sizes;
+    where none gives them, none is read.
     """
     for i, line in enumerate(file.read_text().splitlines()):
         row = json.loads(line)
