@@ -30,6 +30,9 @@ func postingFaults() (all []fault) {
 		{"getpeername", 1}, {"setsockopt", 2}, {"epoll_ctl", 4}} {
 		for n := range c.most {
 			for _, k := range kinds {
+				if c.name == "close" && strings.HasPrefix(k, "error=") { // strace would leave open what Linux closes all the same
+					continue
+				}
 				all = append(all, fault{c.name, n + 1, k})
 			}
 		}
@@ -88,6 +91,7 @@ func (p *posting) post(by ...string) (said string, ok bool) {
 		"GITHUB_REF=refs/pull/7/merge", "GITHUB_API_URL="+p.stub.URL, "GITHUB_GRAPHQL_URL="+p.stub.URL+"/graphql",
 		"GITHUB_TOKEN="+forgetest.Token, "GITHUB_STEP_SUMMARY="+filepath.Join(p.dir, "summary.md"),
 		"GITHUB_OUTPUT="+filepath.Join(p.dir, "outputs"), "GITHUB_EVENT_PATH=", "GITHUB_BASE_REF=", "GITHUB_RUN_ID=")
+	cmd.WaitDelay = 10 * time.Second // what strace traced may outlive it, and holds the output
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		p.Errorf("%q does not end: %s", args, out)
