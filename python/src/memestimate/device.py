@@ -58,6 +58,9 @@ class Device:
         # Libraries ask for this class by name to see whether they are being traced, and then leave out what
         # depends on values (transformers' is_tracing does). They are not: values are answered.
         patches.set(torch._subclasses, "FakeTensor", type("NoTensor", (), {}))
+        lift = torch._C._only_lift_cpu_tensors()
+        torch._C._set_only_lift_cpu_tensors(True)  # x[:, [0, 2]] copies its list from the host; see _of_values
+        patches.later(lambda: torch._C._set_only_lift_cpu_tensors(lift))
 
     def _properties(self) -> dict[str, Answer]:
         gpu = self._recorder.gpu
