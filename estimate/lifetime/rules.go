@@ -28,7 +28,7 @@ var (
 		"the argument of a projection that is unpacked lives until attention assigns it again", false}
 	joinedList = &Rule{"joined-list", "the parts that cat joins are in a list", false}
 	nestedCall = &Rule{"nested-call",
-		"a function around a module's call is part of one expression: x = F.relu(self.conv(x))", true}
+		"a function around a module's call is part of one expression: x = F.relu(self.conv(x))", false}
 	preactivated = &Rule{"preactivated", "norms and activations before a convolution are part of one expression", false}
 	decoderSkip  = &Rule{"decoder-skip",
 		"what a decoder makes larger and joins lives until the module that takes both has run", false}
