@@ -23,7 +23,7 @@ func TestPosted(t *testing.T) {
 		t.Fatalf("code %d\n%s", code, log)
 	}
 	posted := j.stub.Comments()
-	const within = "\n### GPU memory: within budget, +548.00 MiB (+16.41 %)\n"
+	const within = "\n### GPU memory: within budget, +548.00 MiB (+16.40 %)\n"
 	if len(posted) != 1 || !strings.HasPrefix(posted[0].Body, forge.Marker("")+within) {
 		t.Fatalf("%+v", posted)
 	}

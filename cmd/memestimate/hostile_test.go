@@ -78,7 +78,7 @@ func TestHostileModelInAPullRequest(t *testing.T) {
 		tables int
 		code   int
 	}{
-		{[]string{file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 6, exitOK},
+		{[]string{file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 7, exitOK},
 		{[]string{"table", file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 1, exitOK},
 		{[]string{"diff", "base.onnx", file, "--batch", "2", "--format", "markdown"}, forge.MaxComment, 2, exitOK},
 		{[]string{"diff", "base.onnx", file, "--batch", "1,2", "--format", "markdown"}, forge.MaxComment, 3, exitOK},
