@@ -3,6 +3,7 @@ package estimate
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/parallel"
@@ -109,5 +110,9 @@ func TestGenerationRefused(t *testing.T) {
 	}
 	if _, err := bound.Simulate(Step{Infer: true, Generate: Generate{NewTokens: 1}}); err == nil {
 		t.Error("512 tokens of 4 samples are told from a width of 2048")
+	}
+	tooMany := Step{Infer: true, Generate: Generate{NewTokens: MostNewTokens + 1}}
+	if _, err := bound.Simulate(tooMany); err == nil || !strings.Contains(err.Error(), "131073 new tokens, want at most") {
+		t.Errorf("131,073 tokens: %v", err)
 	}
 }

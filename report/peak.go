@@ -127,15 +127,10 @@ func Guesses(r *estimate.Report) *Grid {
 			layer = x.Layers[0]
 		}
 		if x.Weighed {
-			weight = strings.TrimPrefix(unit.format(x.Bytes), "-")
-			if x.Bytes < 0 {
-				weight = "-" + weight
-			} else {
-				weight = "+" + weight
-			}
+			weight = unit.change(x.Bytes)
 		}
 		if x.Fewer > 0 {
-			weight = "-" + unit.format(x.Fewer) + " to " + weight
+			weight = unit.change(-x.Fewer) + " to " + weight
 		}
 		g.Rows = append(g.Rows, []string{x.Name, x.Takes, made, Count(int64(x.Places)), layer, unit.format(x.Tensors),
 			weight})

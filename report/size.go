@@ -60,6 +60,18 @@ func (u sizeUnit) format(bytes int64) string {
 	return groupDigits(whole) + "." + fraction
 }
 
+// change writes a difference with its sign, and one that rounds to nothing without.
+func (u sizeUnit) change(bytes int64) string {
+	text := strings.TrimPrefix(u.format(bytes), "-")
+	switch {
+	case strings.Trim(text, "0.") == "":
+		return text
+	case bytes < 0:
+		return "-" + text
+	}
+	return "+" + text
+}
+
 // Count writes a number with its thousands apart: "25,557,032".
 func Count(n int64) string { return groupDigits(strconv.FormatInt(n, 10)) }
 

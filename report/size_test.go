@@ -24,3 +24,12 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestChange(t *testing.T) {
+	u := sizeUnit{"MiB", 1 << 20}
+	for n, want := range map[int64]string{0: "0.00", -100: "0.00", 100: "0.00", 1 << 20: "+1.00", -5 << 30: "-5,120.00"} {
+		if got := u.change(n); got != want {
+			t.Errorf("%d is %s, want %s", n, got, want)
+		}
+	}
+}

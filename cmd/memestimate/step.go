@@ -139,7 +139,7 @@ func completeNames(cmd *cobra.Command) {
 	})
 }
 
-// mostTokens is more than any model generates.
+// mostTokens is more than any model reads.
 const mostTokens = 1 << 24
 
 // asked returns the step that the flags describe. Only --gpu auto looks at this machine.
@@ -151,8 +151,8 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 	s.MemoryLimit = int64(r.limit)
 	s.NoReshard = !r.reshard
 	switch {
-	case s.NewTokens < 0 || s.NewTokens > mostTokens:
-		return nil, usagef("--new-tokens %d is not a number of tokens, want 1 to %d", s.NewTokens, mostTokens)
+	case s.NewTokens < 0 || s.NewTokens > estimate.MostNewTokens:
+		return nil, usagef("--new-tokens %d is not a number of tokens, want 1 to %d", s.NewTokens, estimate.MostNewTokens)
 	case r.prompt < 0 || r.prompt > mostTokens:
 		return nil, usagef("--prompt %d is not a number of tokens, want 1 to %d", r.prompt, mostTokens)
 	case s.Window < 0 || s.Window > mostTokens || s.Window == 1:
