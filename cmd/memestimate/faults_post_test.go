@@ -126,16 +126,7 @@ func (p *posting) file(name string) string {
 // outcome is an error; and the next job leaves one comment with the new text. MEMESTIMATE_MUTATIONS says how many
 // faults; without it there are a few.
 func TestPostingUnderFaults(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("strace is not installed, and faults in posting are not tested")
-		}
-		t.Skip("strace is not installed, and faults in posting are not tested")
-	}
-	p := &posting{T: t, program: filepath.Join(t.TempDir(), "memestimate"), dir: filepath.Join(t.TempDir(), "job")}
-	if out, err := exec.Command("go", "build", "-o", p.program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	p := &posting{T: t, program: builtForFaults(t), dir: filepath.Join(t.TempDir(), "job")}
 	p.checkOut()
 	p.begin()
 	if said, ok := p.post(); !ok || len(p.ours()) != 1 || !strings.Contains(said, "comment created") ||

@@ -47,17 +47,7 @@ func faults() (all []fault) {
 // it: with errors and signals at each system call, and at each size that a disk may have room for.
 // MEMESTIMATE_MUTATIONS says how many faults; without it there are a few.
 func TestWritingUnderFaults(t *testing.T) {
-	if _, err := exec.LookPath("strace"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal("strace is not installed, and faults in writing are not tested")
-		}
-		t.Skip("strace is not installed, and faults in writing are not tested")
-	}
-	dir := t.TempDir()
-	program := filepath.Join(dir, "memestimate")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program, dir := builtForFaults(t), t.TempDir()
 	pickle, err := filepath.Abs(filepath.Join(recorded, "odd", "oomfrag.pickle"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,6 +111,22 @@ func TestWritingUnderFaults(t *testing.T) {
 	if int(injected.Load()) < most || kept.Load() == 0 || replaced.Load() == 0 {
 		t.Errorf("%d faults of %d came about", injected.Load(), most)
 	}
+}
+
+// builtForFaults builds the program that strace is to let fail.
+func builtForFaults(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("strace"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal("strace is not installed, and faults are not tested")
+		}
+		t.Skip("strace is not installed, and faults are not tested")
+	}
+	program := filepath.Join(t.TempDir(), "memestimate")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
 }
 
 // written is a command that writes a file under a fault.
