@@ -3,6 +3,7 @@ package workspace
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // This file writes the forests that conv_forest.go reads.
@@ -61,18 +62,14 @@ func (f *grownForest) append(b []byte) []byte {
 	}
 	b = append(b, byte(len(f.trees)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(nodes))
-	shape := make([]byte, (nodes+7)/8)
+	shape := make([]byte, (nodes+63)/64*8)
 	var figures, limits, engines []byte
-	at := 0
-	for _, tree := range f.trees {
-		for _, n := range tree {
-			if n.leaf {
-				shape[at/8] |= 0x80 >> (at % 8)
-				engines = append(engines, n.engine)
-			} else {
-				figures, limits = append(figures, n.figure), append(limits, n.limit)
-			}
-			at++
+	for at, n := range f.byDepth(nodes) {
+		if n.leaf {
+			shape[at/8] |= 0x80 >> (at % 8)
+			engines = append(engines, n.engine)
+		} else {
+			figures, limits = append(figures, n.figure), append(limits, n.limit)
 		}
 	}
 	for _, part := range [][]byte{shape, figures, limits, engines} {
@@ -86,4 +83,33 @@ func (f *grownForest) append(b []byte) []byte {
 		b = append(b, k.engine)
 	}
 	return b
+}
+
+// byDepth lists the nodes of all trees: the roots, then of each branch listed its two children.
+func (f *grownForest) byDepth(nodes int) []convBranch {
+	type place struct{ tree, at int }
+	list, places := make([]convBranch, 0, nodes), make([]place, 0, nodes)
+	for tree := range f.trees {
+		places = append(places, place{tree, 0})
+	}
+	for i := 0; i < len(places); i++ {
+		p := places[i]
+		n := f.trees[p.tree][p.at]
+		list = append(list, n)
+		if !n.leaf {
+			places = append(places, place{p.tree, p.at + 1}, place{p.tree, n.above})
+		}
+	}
+	return list
+}
+
+// branches reads a tree back, in preorder.
+func (f *convForest) branches(at int) (tree []convBranch) {
+	engine, i := f.node(at)
+	if engine {
+		return []convBranch{{leaf: true, engine: f.names[i]}}
+	}
+	low, high := f.branches(f.trees+2*i), f.branches(f.trees+2*i+1)
+	n := convBranch{figure: f.figures[i], limit: f.above[i], above: 1 + len(low)}
+	return slices.Concat([]convBranch{n}, low, high)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"math"
+	"math/bits"
 	"sort"
 	"strings"
 	"sync"
@@ -13,23 +14,22 @@ import (
 // A convForest chooses engines: each of its trees names one. The last trees doubt: each has
 // not seen a quarter of the convolutions, so that they disagree about what is unlike all
 // others. There is one forest for each pass, element size and memory format.
+//
+// The nodes of all trees stand by their depth: the roots, their children, the children of these. Those of branch n are
+// at trees+2n and the place after, so that no node says where they are, and a tree is asked in the file as it lies.
 type convForest struct {
-	engines []convEngine // in the order in which they were picked
-	limits  *convLimits
-	nodes   []convNode // of all trees, each in preorder
-	roots   []int      // where they begin
-	known   string     // see listed
+	engines        []convEngine // in the order in which they were picked
+	limits         *convLimits
+	trees          int
+	isEngine       []uint64 // a bit each node, the highest first: else it is a branch
+	enginesBefore  []int32  // nodes that are engines, before each of these
+	figures, above string   // of each branch: the figure that is asked for, and the limit above which its second child is next
+	names          string   // of each node that is an engine: which
+	known          string   // see listed
 }
 
 // convLimits are what the figures are compared with, ascending for each.
 type convLimits [convFigures][]float32
-
-// A convNode is an engine, or a branch: what is up to the figure's limit goes on at the next node, the
-// rest so many nodes ahead.
-//
-//	engine  bit 31 set, the engine in the lowest 8
-//	branch  figure in bits 25 to 30, limit in 19 to 24, the distance in the lowest 19
-type convNode uint32
 
 const (
 	convPasses     = 3
@@ -38,9 +38,8 @@ const (
 	maxConvEngines = 255 // of one forest
 	maxConvTrees   = 64
 	maxConvLimits  = 63 // of one figure
-	maxConvReach   = 1 << 19
+	maxConvNodes   = 1 << 24
 	convDoubts     = 8 // the last trees have grown on three quarters of the convolutions each
-	convIsEngine   = convNode(1) << 31
 	convHashBytes  = 4
 )
 
@@ -60,7 +59,7 @@ const (
 //	engines  their number, 4 bytes for each (copies, extra, 2 of count)
 //	trees    their number
 //	nodes    4 bytes: their number, of all trees
-//	         a bit each, the highest of a byte first: whether it is an engine
+//	         a bit each, the highest of a byte first, in multiples of 8 bytes: whether it is an engine
 //	         for each branch the figure, for each branch the limit, for each engine which
 //	known    4 bytes: their number; 4 bytes of a hash for each, ascending; for each which engine
 //
@@ -69,8 +68,7 @@ const (
 //go:embed conv_forest.bin
 var convForestFile string
 
-// convForests reads each forest when the first convolution asks it: a millisecond, which a start that
-// meets none is spared.
+// convForests looks at each forest when the first convolution asks it, which a start that meets none is spared.
 var convForests = func() (all [convKinds]func() convForest) {
 	for kind := range all {
 		all[kind] = sync.OnceValue(func() convForest { return readConvForest(convForestFile, kind) })
@@ -130,59 +128,32 @@ func readConvForest(file string, kind int) (f convForest) {
 	for range r.number(1) {
 		f.engines = append(f.engines, convEngine{convCopies(r.number(1)), convExtra(r.number(1)), int64(r.number(2))})
 	}
-	trees, nodes := r.number(1), r.number(4)
-	if trees <= convDoubts || trees > maxConvTrees || nodes <= trees || nodes >= maxConvReach {
+	f.trees = r.number(1)
+	nodes := r.number(4)
+	if f.trees <= convDoubts || f.trees > maxConvTrees || nodes <= f.trees || nodes >= maxConvNodes {
 		return convForest{}
 	}
-	branches := (nodes - trees) / 2
-	shape, figures, limits, engines := r.take((nodes+7)/8), r.take(branches), r.take(branches), r.take(nodes-branches)
+	branches := (nodes - f.trees) / 2
+	shape := r.take((nodes + 63) / 64 * 8)
+	f.figures, f.above, f.names = r.take(branches), r.take(branches), r.take(nodes-branches)
 	if n := r.number(4); n <= len(r.rest) {
 		f.known = r.take((convHashBytes + 1) * n)
 	}
-	if r.short || !f.build(trees, shape, figures, limits, engines) {
+	if r.short || f.number(shape) != nodes-branches {
 		return convForest{}
 	}
 	return f
 }
 
-// build puts the trees together, and says whether they are whole. Which node is an engine no processor foresees, so
-// that both are made of each and nothing but the end of a tree is asked for.
-func (f *convForest) build(trees int, shape, figures, limits, engines string) bool {
-	var given [256]int // limits of each figure that there is
-	for figure, list := range f.limits {
-		given[figure] = len(list)
+// number counts the nodes that are engines before every 64th, and returns how many there are.
+func (f *convForest) number(shape string) (engines int) {
+	f.isEngine, f.enginesBefore = make([]uint64, len(shape)/8), make([]int32, len(shape)/8)
+	for i := range f.isEngine {
+		f.isEngine[i] = binary.BigEndian.Uint64([]byte(shape[8*i : 8*i+8]))
+		f.enginesBefore[i] = int32(engines)
+		engines += bits.OnesCount64(f.isEngine[i])
 	}
-	for i := range len(figures) {
-		if int(limits[i]) >= given[figures[i]] {
-			return false
-		}
-	}
-	for i := range len(engines) {
-		if int(engines[i]) >= len(f.engines) {
-			return false
-		}
-	}
-	f.nodes, f.roots = make([]convNode, len(figures)+len(engines)), make([]int, 1, trees)
-	var open [256]int // above 0: the branches whose upper side has not begun
-	depth, branch, engine, last := uint8(0), 0, 0, len(figures)-1
-	for at := range f.nodes {
-		is := int(shape[at/8]>>(7-at%8)) & 1
-		if engine == len(engines) || last < 0 {
-			return false
-		}
-		n := convNode(figures[min(branch, last)])<<25 | convNode(limits[min(branch, last)])<<19
-		f.nodes[at] = n ^ (n^(convIsEngine|convNode(engines[engine])))&convNode(-is)
-		branch, engine = branch+1-is, engine+is
-		if is > int(depth) { // an engine, and no branch is open: the tree is whole
-			f.roots = append(f.roots, at+1)
-			continue
-		}
-		f.nodes[open[depth]] += convNode((at + 1 - open[depth]) & -is)
-		open[depth+1] = at
-		depth += uint8(1 - 2*is)
-	}
-	f.roots = f.roots[:len(f.roots)-1]
-	return depth == 0 && branch == len(figures) && len(f.roots) == trees
+	return engines
 }
 
 // listed returns the engine of a convolution that was measured and that the trees get wrong: they are small
@@ -208,21 +179,43 @@ func convHash(s *ConvShape, pass ConvPass) string {
 	return string(binary.BigEndian.AppendUint32(room[:0], uint32(sum>>32)^uint32(sum)))
 }
 
+// node tells whether a node is an engine, and how many of its kind are before it.
+func (f *convForest) node(at int) (engine bool, before int) {
+	word, bit := f.isEngine[at/64], at%64
+	before = int(f.enginesBefore[at/64]) + bits.OnesCount64(word>>(64-bit))
+	if engine = word<<bit>>63 != 0; !engine {
+		before = at - before
+	}
+	return engine, before
+}
+
+// leaf asks one tree which engine runs; it fails where the file is damaged.
+func (f *convForest) leaf(tree int, figures *convFeatures) (which uint8, ok bool) {
+	for at := tree; ; {
+		engine, i := f.node(at)
+		if engine {
+			which = f.names[i]
+			return which, int(which) < len(f.engines)
+		}
+		next, figure, limit := f.trees+2*i, int(f.figures[i]), int(f.above[i])
+		if next <= at || figure >= len(figures) || limit >= len(f.limits[figure]) {
+			return 0, false
+		}
+		if at = next; figures[figure] > f.limits[figure][limit] {
+			at++
+		}
+	}
+}
+
 // leaves asks every tree, and returns the engine that each names: first those that choose, then
 // the convDoubts that doubt. A damaged forest has none.
 func (f *convForest) leaves(figures *convFeatures) (leaves [maxConvTrees]uint8, choose int) {
-	for t, at := range f.roots {
-		n := f.nodes[at]
-		for n&convIsEngine == 0 {
-			figure := n >> 25
-			if figures[figure] <= f.limits[figure][n>>19&maxConvLimits] {
-				at++
-			} else {
-				at += int(n & (maxConvReach - 1))
-			}
-			n = f.nodes[at]
+	for tree := range f.trees {
+		which, ok := f.leaf(tree, figures)
+		if !ok {
+			return leaves, 0
 		}
-		leaves[t] = uint8(n)
+		leaves[tree] = which
 	}
-	return leaves, max(len(f.roots)-convDoubts, 0)
+	return leaves, max(f.trees-convDoubts, 0)
 }
