@@ -160,7 +160,7 @@ var operators = index(map[string][][]nodeRow{
 })
 
 func index(rooms map[string][][]nodeRow) map[operatorName]*operator {
-	m := make(map[operatorName]*operator)
+	m := make(map[operatorName]*operator, 320) // about as many as there are rows
 	for domain, families := range rooms {
 		for _, rows := range families {
 			for _, r := range rows {

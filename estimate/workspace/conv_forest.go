@@ -18,8 +18,8 @@ import (
 // The nodes of all trees stand by their depth: the roots, their children, the children of these. Those of branch n are
 // at trees+2n and the place after, so that no node says where they are, and a tree is asked in the file as it lies.
 type convForest struct {
-	engines        []convEngine // in the order in which they were picked
-	limits         *convLimits
+	engines        []convEngine        // in the order in which they were picked
+	limits         [convFigures]string // what the figures are compared with, ascending for each, 4 bytes each
 	trees          int
 	isEngine       []uint64 // a bit each node, the highest first: else it is a branch
 	enginesBefore  []int32  // nodes that are engines, before each of these
@@ -27,9 +27,6 @@ type convForest struct {
 	names          string   // of each node that is an engine: which
 	known          string   // see listed
 }
-
-// convLimits are what the figures are compared with, ascending for each.
-type convLimits [convFigures][]float32
 
 const (
 	convPasses     = 3
@@ -117,11 +114,8 @@ func readConvForest(file string, kind int) (f convForest) {
 	r.take(4 + 4*kind)
 	start := r.number(4)
 	r.take(4 * (convKinds - 1 - kind))
-	f.limits = &convLimits{}
 	for figure := range f.limits {
-		for range r.number(1) {
-			f.limits[figure] = append(f.limits[figure], math.Float32frombits(uint32(r.number(4))))
-		}
+		f.limits[figure] = r.take(4 * r.number(1))
 	}
 	r = convReader{rest: file, short: r.short}
 	r.take(start)
@@ -197,11 +191,13 @@ func (f *convForest) leaf(tree int, figures *convFeatures) (which uint8, ok bool
 			which = f.names[i]
 			return which, int(which) < len(f.engines)
 		}
-		next, figure, limit := f.trees+2*i, int(f.figures[i]), int(f.above[i])
+		next, figure, limit := f.trees+2*i, int(f.figures[i]), 4*int(f.above[i])
 		if next <= at || figure >= len(figures) || limit >= len(f.limits[figure]) {
 			return 0, false
 		}
-		if at = next; figures[figure] > f.limits[figure][limit] {
+		l := f.limits[figure][limit : limit+4]
+		above := uint32(l[0]) | uint32(l[1])<<8 | uint32(l[2])<<16 | uint32(l[3])<<24
+		if at = next; figures[figure] > math.Float32frombits(above) {
 			at++
 		}
 	}

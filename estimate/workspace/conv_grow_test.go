@@ -6,6 +6,9 @@ import (
 	"sync"
 )
 
+// convLimits are what the figures are compared with, ascending for each.
+type convLimits [convFigures][]float32
+
 // convLimitsOf chooses what the figures are compared with, for all forests: the middles
 // between values, or of many values those at even shares of the samples.
 func convLimitsOf(samples []*convSample, use func(*convSample) bool) (limits convLimits) {

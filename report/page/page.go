@@ -145,9 +145,10 @@ var (
 	startJS string
 )
 
-// pageJS is one scope of these files.
-var pageJS = "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS +
-	"})();\n"
+// pageJS puts these files into one scope, when the first page is written.
+var pageJS = sync.OnceValue(func() string {
+	return "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS + "})();\n"
+})
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
 //
@@ -184,7 +185,7 @@ func Write(w io.Writer, p *Page) error {
 		Title: clean(p.Title), Subtitle: clean(p.Subtitle),
 		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri "+
 			"'none'; form-action 'none'", styles, scripts),
-		CSS: template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS), Data: template.JS(island),
+		CSS: template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS()), Data: template.JS(island),
 		Drawn: len(p.Runs) > 0, Two: len(p.Runs) > 1, Chart: p.Chart.bars(), Curve: p.Curve.drawn(),
 	}
 	for _, v := range p.Verdicts {
@@ -231,7 +232,7 @@ type view struct {
 // Sources returns what the content security policy of a page allows as style and as scripts. A page that shows one in
 // a frame has to allow the same.
 func Sources() (styles, scripts string) {
-	return hash(uplotCSS + pageCSS), hash(uplotJS) + " " + hash(pageJS)
+	return hash(uplotCSS + pageCSS), hash(uplotJS) + " " + hash(pageJS())
 }
 
 // hash is a source of a content security policy: exactly this text.
