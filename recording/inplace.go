@@ -4,7 +4,7 @@ import "github.com/memestimate/memestimate/estimate/timeline"
 
 // writesFirst are operators of which autograd's formulas take the form that returns a new tensor only for subclasses of
 // tensors, as fake ones are (areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp): real tensors are
-// written in place.
+// written in place. Recorders write the form of real tensors since 2026-11-22; recordings of before have the other.
 var writesFirst = map[string]bool{
 	"aten::index_put":   true, // index_backward
 	"aten::scatter_add": true, // gather_backward

@@ -8,6 +8,8 @@ var atenIndex = []operator{
 	{"index_put_", (*Kernels).indexPut},
 	{"_index_put_impl_", (*Kernels).indexPut},
 	{"_unsafe_index_put", (*Kernels).indexPut},
+	{"masked_scatter", (*Kernels).maskedScatter}, // cuda/IndexKernel.cpp
+	{"masked_scatter_", (*Kernels).maskedScatter},
 	{"im2col", (*Kernels).resized}, // cuda/Im2Col.cu
 	{"col2im", (*Kernels).resized},
 }
@@ -86,4 +88,21 @@ func (k *Kernels) resized(c *Call) {
 		k.makes(0)
 		k.give(old)
 	}
+}
+
+// maskedScatter is masked_scatter(self, mask, source): how many of the mask are set before each element, in 8 bytes.
+func (k *Kernels) maskedScatter(c *Call) {
+	k.makes(0)
+	x, mask, source := c.tensor(0), c.tensor(1), c.tensor(2)
+	if x == nil || mask == nil || source == nil || x.Elements == 0 {
+		return
+	}
+	sums, whole := k.take(saturate(x.Elements, 8)), int64(0)
+	if mask.Elements != x.Elements || mask.copied(RowMajor) > 0 {
+		whole = x.Elements
+	}
+	mi := k.take(saturate(whole, mask.Elem))
+	k.scratch(scanTemp(x.Elements))
+	si := k.copyTo(source, RowMajor)
+	k.give(si, mi, sums)
 }

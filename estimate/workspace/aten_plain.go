@@ -54,7 +54,7 @@ var atenPlain = plain(`
 
 	index index_select index_select_backward index_add index_add_ index_fill index_fill_ index_copy index_copy_
 	gather scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ take take_along_dim
-	select_backward slice_backward select_scatter slice_scatter masked_scatter diagonal_backward unfold_backward
+	select_backward slice_backward select_scatter slice_scatter diagonal_backward unfold_backward
 	diag diag_embed _unsafe_index one_hot embedding_renorm_ isin tril_indices value_selecting_reduction_backward
 
 	index_reduce addr trace renorm dist cummin _cummax_helper _cummin_helper isneginf isposinf signbit nextafter
@@ -63,7 +63,7 @@ var atenPlain = plain(`
 	multilabel_margin_loss_forward multilabel_margin_loss_backward max_unpool2d max_unpool3d fractional_max_pool2d
 	fractional_max_pool2d_backward fractional_max_pool3d fractional_max_pool3d_backward _upsample_nearest_exact1d
 	_upsample_nearest_exact1d_backward _upsample_nearest_exact3d _upsample_nearest_exact3d_backward
-	_upsample_bicubic2d_aa_backward linalg_cross put rrelu_with_noise_backward _standard_gamma _standard_gamma_grad
+	_upsample_bicubic2d_aa_backward linalg_cross put put_ rrelu_with_noise_backward _standard_gamma _standard_gamma_grad
 	_sample_dirichlet _dirichlet_grad binomial _ctc_loss _fused_dropout _add_relu lu_unpack log_normal cauchy
 	exponential geometric uniform
 

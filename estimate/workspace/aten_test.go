@@ -87,6 +87,10 @@ func TestCalls(t *testing.T) {
 		{"embedding", "default", tensors(matrix, of("int64", 7)), []*Tensor{of("float32", 7, 64)}, "=0"},
 		{"_scaled_dot_product_efficient_attention", "default", tensors(image, image, image),
 			[]*Tensor{image, of("float32", 8, 64, 32), of("int64"), of("int64")}, "=0 =1 !2 !3"},
+		{"masked_scatter_", "default", tensors(matrix, of("bool", 64, 64), of("float32", 7)), []*Tensor{matrix},
+			"=0 +32768 +1279 -1279 -32768"},
+		{"masked_scatter", "default", tensors(matrix, of("bool", 64, 1), of("float32", 7)), []*Tensor{matrix},
+			"=0 +32768 +4096 +1279 -1279 -4096 -32768"},
 		{"im2col", "default", tensors(of("float32", 1, 4, 8, 8)), []*Tensor{of("float32", 1, 36, 64)}, "+1024 =0 -1024"},
 		{"col2im", "default", tensors(of("float32", 1, 36, 64)), []*Tensor{of("float32", 1, 4, 8, 8)}, "=0:9216"},
 	}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -72,3 +73,56 @@ def test_a_gradient_is_kept_without_a_copy(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "x.mrec")
     assert "clone" not in [call[0] for call in recording.calls()]
     assert [kind for _, kind, _ in recording.of("is") if kind == "gradient"] == ["gradient"]
+
+
+def calls(path: Path, function: Callable[[torch.Tensor], torch.Tensor]) -> list[str]:
+    """What a function of a matrix and its backward call."""
+    with memestimate.record(path):
+        leaf = torch.ones(64, 64, device="cuda", requires_grad=True)
+        function(leaf * 2).sum().backward()
+    return [call[0] for call in Recording(path).calls()]
+
+
+@pytest.mark.parametrize(
+    ("function", "written"),
+    [
+        (lambda x: x.gather(1, x.detach().long()), "scatter_add_"),
+        (lambda x: x.index_select(1, x.detach().long()[0]), "index_add_"),
+        (lambda x: x.max(1).values, "scatter_"),
+        (lambda x: x.topk(4, 1).values, "scatter_"),
+        (lambda x: x.sort(1).values, "scatter_"),
+        (lambda x: x.cummax(1).values, "scatter_add_"),
+        (lambda x: x.take(x.detach().long()), "put_"),
+        (lambda x: x.masked_select(x > 0), "masked_scatter_"),
+        (lambda x: x.trace(), "index_fill_"),
+    ],
+)
+def test_gradients_are_put_into_zeros(
+    tmp_path: Path, function: Callable[[torch.Tensor], torch.Tensor], written: str
+) -> None:
+    names = calls(tmp_path / "x", function)
+    assert written in names
+    assert written[:-1] not in names
+
+
+def test_the_gradient_of_others_is_not_written(tmp_path: Path) -> None:
+    """`scatter` gives its own gradient on, with zeros in it."""
+    names = calls(tmp_path / "x", lambda x: x.scatter(1, x.detach().long(), x))
+    assert "scatter" in names
+    assert "scatter_" not in names
+
+
+def test_the_gradient_of_a_loss_of_logits(tmp_path: Path) -> None:
+    names = calls(tmp_path / "x", lambda x: F.binary_cross_entropy_with_logits(x, torch.ones_like(x)))
+    assert names[names.index("sigmoid") :][:3] == ["sigmoid", "sub_", "mul_"]
+
+
+def test_one_hot_scatters_into_zeros(tmp_path: Path) -> None:
+    names = calls(tmp_path / "x", lambda x: F.one_hot(x.detach().long(), 8).sum() * x)
+    assert "scatter_" in names
+    assert "eq" not in names
+
+
+def test_the_gradient_of_cumprod_is_a_sum(tmp_path: Path) -> None:
+    names = calls(tmp_path / "x", lambda x: x.cumprod(1))
+    assert names[names.index("any") :][:5] == ["any", "flip", "cumsum", "flip", "div"]

@@ -38,8 +38,30 @@ def table(recorder: Recorder) -> dict[OpOverload, Composite]:
             recorder.note("einsum", f"the {len(operands)} operands of einsum {equation!r} were contracted {order}")
         return aten.einsum.default.decompose(equation, operands, path=path)
 
+    def one_hot(index: torch.Tensor, num_classes: int = -1) -> Any:
+        # Onehot.cpp compares with all classes where anybody looks on, and scatters into zeros where nobody does.
+        if index.numel() == 0 or index.dtype != torch.int64:
+            return aten.one_hot.default.decompose(index, num_classes)
+        classes = int(index.max().item()) + 1 if num_classes == -1 else num_classes
+        return index.new_zeros([*index.shape, classes]).scatter_(-1, index.unsqueeze(-1), 1)
+
+    def cumprod_backward(grad: torch.Tensor, x: torch.Tensor, dim: int, out: torch.Tensor) -> Any:
+        # FunctionsManual.cpp looks for a zero, and has a formula for none; where anybody looks on it takes one for all.
+        if x.dim() == 0 or x.shape[dim] == 1 or x.is_complex() or torch.is_grad_enabled():
+            return aten.cumprod_backward.default.decompose(grad, x, dim, out)
+        recorder.note("cumprod", "what cumprod multiplies was taken to have no zero")
+        weighted, zeros = out * grad, x == 0
+        zeros.any()
+        flipped = weighted.flip(dim)
+        summed = flipped.cumsum(dim)
+        back = summed.flip(dim)
+        del flipped, summed
+        return back / x
+
     return {
+        aten.cumprod_backward.default: cumprod_backward,
         aten.einsum.default: einsum,
+        aten.one_hot.default: one_hot,
         aten.scaled_dot_product_attention.default: scaled_dot_product_attention,
         aten.linear.default: linear,
     }

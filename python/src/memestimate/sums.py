@@ -1,4 +1,4 @@
-"""Additions that are in place on real tensors.
+"""Additions, and what else is in place on real tensors.
 
 PyTorch does not write into a tensor where somebody looks on: with any dispatch mode, or a tensor
 subclass, it adds out of place (`isTensorSubclassLike`). Here such an addition is recognised and
@@ -25,6 +25,21 @@ aten = torch.ops.aten
 _ANY = object()
 _ENGINE = ("", "_engine_run_backward")  # innermost Python function while C++ runs backward
 
+# What gradients' formulas write into zeros of their own: those of gather, index_select, max, topk, sort, median,
+# cummax, take, masked_select and trace (FunctionsManual.cpp, ReduceOps.cpp and TensorAdvancedIndexing.cpp say so
+# where they ask "for composite compliance").
+_INTO_ZEROS = {
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.index_add.default: aten.index_add_.default,
+    aten.put.default: aten.put_.default,
+    aten.masked_scatter.default: aten.masked_scatter_.default,
+    aten.index_fill.int_Tensor: aten.index_fill_.int_Tensor,
+    aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar,
+}
+# And what binary_cross_entropy_with_logits_backward (Loss.cpp) does to what it has just made.
+_OF_LOGITS = {aten.sub.Tensor: aten.sub_.Tensor, aten.mul.Tensor: aten.mul_.Tensor}
+
 
 class Sums:
     """Decides about each ``aten::add.Tensor`` between two tensors on the GPU."""
@@ -38,7 +53,11 @@ class Sums:
 
     def handlers(self) -> dict[OpOverload, Handler]:
         """The operators that may be in place."""
-        return {aten.add.Tensor: self._add, aten.index_put.default: self._index_put}
+        return {
+            aten.add.Tensor: self._add,
+            aten.index_put.default: self._index_put,
+            **dict.fromkeys([*_INTO_ZEROS, *_OF_LOGITS], self._formula),
+        }
 
     @contextmanager
     def in_place(self, operand: torch.Tensor | None) -> Iterator[None]:
@@ -110,6 +129,30 @@ class Sums:
             return NotImplemented
         self._recorder.log(aten._index_put_impl_.default, (*args, True), kwargs, args[0])
         return args[0]
+
+    def _formula(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the formula of a gradient does to a tensor that it has made itself."""
+        if not self._recorder.phases.backward_depth or torch.is_grad_enabled():
+            return NotImplemented
+        into, node = args[0], self._current()
+        if (
+            node is None
+            or node != self._node
+            or not isinstance(into, FakeTensor)
+            or self._recorder.storages.number(into.untyped_storage()) not in self._made
+            or self._recorder.frames.innermost() not in _ENGINE
+        ):
+            return NotImplemented
+        written = _INTO_ZEROS.get(func)
+        if written is None:
+            other = args[1]
+            if not node[0].startswith("BinaryCrossEntropyWithLogitsBackward") or not isinstance(other, torch.Tensor):
+                return NotImplemented
+            if other.dtype != into.dtype or torch.broadcast_shapes(into.shape, other.shape) != into.shape:
+                return NotImplemented
+            written = _OF_LOGITS[func]
+        self._recorder.log(written, args, kwargs, into)
+        return into
 
     def _is_fan_in(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         """Whether autograd itself adds: `a` waits where `b` arrives, from the node that just ran.
