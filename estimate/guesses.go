@@ -240,13 +240,13 @@ func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
 	return sim.Peak.Allocated, nil
 }
 
-// weight is by how much a guess may move the peak.
-func (g *Guess) weight() int64 { return max(g.Bytes, -g.Bytes, g.Fewer) }
+// Weight is by how many bytes a guess may move the peak of what is allocated.
+func (g *Guess) Weight() int64 { return max(g.Bytes, -g.Bytes, g.Fewer) }
 
 // byWeight sorts guesses: those that move the peak most come first, then those with the largest tensors.
 func byWeight(list []Guess) {
 	slices.SortStableFunc(list, func(x, y Guess) int {
-		return cmp.Or(cmp.Compare(y.weight(), x.weight()), cmp.Compare(y.Tensors, x.Tensors))
+		return cmp.Or(cmp.Compare(y.Weight(), x.Weight()), cmp.Compare(y.Tensors, x.Tensors))
 	})
 }
 

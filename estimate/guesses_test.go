@@ -52,7 +52,7 @@ func TestGuessesMade(t *testing.T) {
 			t.Errorf("%s:%s: %s is switched off, and listed", c.model, c.form, c.guess)
 		}
 		if !slices.IsSortedFunc(r.Guesses, func(x, y Guess) int {
-			return int(min(max(y.weight()-x.weight(), -1), 1))
+			return int(min(max(y.Weight()-x.Weight(), -1), 1))
 		}) {
 			t.Errorf("%s:%s: the heaviest does not come first: %+v", c.model, c.form, r.Guesses)
 		}

@@ -195,10 +195,11 @@ func phasesOf(res *caching.Result, peak int) []Phase {
 	return phases
 }
 
-// heldAtEnd returns the bytes of each category that live when the run has ended, and the most that
-// gradients of parameters ever took. A step that repeats another adds nothing to either.
+// heldAtEnd returns the bytes of each category that live when the run has ended; of gradients, and of the optimizer's
+// states, which a recorded program may drop before its end, the most there ever were. A step that repeats another
+// adds nothing to either.
 func heldAtEnd(l *timeline.Log) (byCategory [timeline.NumCategories]int64, gradients int64) {
-	block := int32(0)
+	block, states := int32(0), int64(0)
 	for s := range l.Stretches {
 		if s.Later > 0 {
 			break
@@ -209,8 +210,11 @@ func heldAtEnd(l *timeline.Log) (byCategory [timeline.NumCategories]int64, gradi
 				c := l.Request(block).Category
 				block++
 				byCategory[c] += e.Bytes()
-				if c == timeline.Gradient {
+				switch c {
+				case timeline.Gradient:
 					gradients = max(gradients, byCategory[c])
+				case timeline.OptimizerState:
+					states = max(states, byCategory[c])
 				}
 			case timeline.Free:
 				r := l.Request(e.Block())
@@ -218,5 +222,6 @@ func heldAtEnd(l *timeline.Log) (byCategory [timeline.NumCategories]int64, gradi
 			}
 		}
 	}
+	byCategory[timeline.OptimizerState] = states
 	return byCategory, gradients
 }

@@ -366,7 +366,9 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		}
 		room -= len(s.lines) - before
 	}
-	if others > 0 && room > 0 {
+	lines := a.guessed(s, room)
+	cut = cut || lines > room
+	if room -= lines; others > 0 && room > 0 {
 		s.text("notes", strconv.Itoa(others)+" more with --full")
 	}
 	return cut

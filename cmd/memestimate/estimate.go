@@ -54,7 +54,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	a.drawn = o.format == "html"
 	a.record = a.snapshot != "" || a.drawn
 	a.short = a.look.short(e, o)
-	a.weigh = !a.short && o.format != "csv" && o.format != "modelsize"
+	a.weigh = o.format != "csv" && o.format != "modelsize"
 	o.folded = a.short
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {

@@ -224,11 +224,13 @@ class _Run:
             self.model.train(was_training)
 
     def _train(self, recorder: Recorder, model: nn.Module, args: Any, kwargs: Any, labels: Any) -> None:
+        # As in most training loops, `output` and `loss` keep what they name until the next step has its own.
         optimizer = self.optimizer(p for p in model.parameters() if p.requires_grad)
         scaler = torch.amp.grad_scaler.GradScaler("cuda", enabled=self.precision == "amp-fp16")
         for _ in range(self.steps):
             with self._autocast():
-                loss = self._loss(model(*args, **kwargs), labels)
+                output = model(*args, **kwargs)
+                loss = self._loss(output, labels)
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
