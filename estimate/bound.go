@@ -101,14 +101,16 @@ func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 	return s.Context + reserved + above
 }
 
-// What a recording's bound tries: so many convolutions at their most, one at a time, and so many orders of addresses.
+// What a recording's bound tries: so many convolutions at their most by each of two measures, one at a time, and so
+// many orders of addresses.
 const (
 	mostReplays    = 16
 	scatteredSeeds = uint64(4)
 )
 
 // oneAtMost returns the workspaces of convolutions, by plan less 1: all of them likely ones, then each time one at
-// its most, of those that would need the most memory with it.
+// its most, of those that would need the most memory with it, and of those that would grow the most: late in a
+// backward pass, where little is live, a workspace that no cached block holds costs a segment all the same.
 func oneAtMost(plans []workspace.ConvPlan, run *caching.LargeRequests) (all [][]int64) {
 	likely, most := make([]int64, len(plans)), make([]int64, len(plans))
 	for i := range plans {
@@ -122,11 +124,21 @@ func oneAtMost(plans []workspace.ConvPlan, run *caching.LargeRequests) (all [][]
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(needs[b], needs[a]) })
-	for _, i := range order[:min(len(order), mostReplays)] {
-		sizes := slices.Clone(likely)
-		sizes[i] = most[i]
-		all = append(all, sizes)
+	tried := make([]bool, len(plans))
+	for _, by := range []func(i int) int64{
+		func(i int) int64 { return needs[i] },
+		func(i int) int64 { return most[i] - likely[i] },
+	} {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(by(b), by(a)) })
+		for _, i := range order[:min(len(order), mostReplays)] {
+			if tried[i] {
+				continue
+			}
+			tried[i] = true
+			sizes := slices.Clone(likely)
+			sizes[i] = most[i]
+			all = append(all, sizes)
+		}
 	}
 	return all
 }
