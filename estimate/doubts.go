@@ -67,11 +67,11 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		rules[r.Name] = true
 	}
 	every := map[string]bool{lifetime.EveryVariable.Name: true}
-	longest, err := b.again(nil, every, true).peakAllocated(s, sim.Run.Plans())
+	longest, err := b.again(nil, every, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
-	shortest, err := b.again(rules, nil, true).peakAllocated(s, sim.Run.Plans())
+	shortest, err := b.again(rules, nil, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
@@ -93,7 +93,7 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 			continue
 		}
 		// It fails where the output is not of a type for it.
-		if peak, err := b.again(nil, nil, true).peakAllocated(s, sim.Run.Plans()); err == nil {
+		if peak, err := b.again(nil, nil, true).peakAllocated(s, sim, false); err == nil {
 			peaks = append(peaks, peak)
 		}
 	}

@@ -199,7 +199,7 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	if g.Made && g.Name == dialect.TiedHead.Name {
 		other.ws, other.tied = b.all, nil
 	}
-	peak, err := other.peakAllocated(s, sim.Run.Plans())
+	peak, err := other.peakAllocated(s, sim, g.running && g.Name != eager.EveryHead)
 	if errors.Is(err, parallel.ErrNoCache) { // with this guess decided otherwise no text is generated
 		return nil
 	}
@@ -211,8 +211,9 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 }
 
 // peakAllocated returns the most bytes that a step allocates at once, as Simulation.Peak says it, and nothing else: for
-// several of them beside a run of the same step, whose convolutions are planned already.
-func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
+// several of them beside a run of the same step, whose convolutions are planned already. Where nothing but the lives of
+// variables differs, it is that of the run if they all end where they did.
+func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, error) {
 	s.Record = false
 	conf, err := s.parse()
 	if err != nil {
@@ -224,10 +225,16 @@ func (b *Bound) peakAllocated(s Step, plans eager.Plans) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		opts.Plans = plans
+		opts.Plans = beside.Run.Plans()
+		if lives {
+			opts.Like = beside.Run.Log
+		}
 		run, err := eager.Simulate(p, opts)
 		if err != nil {
 			return 0, fmt.Errorf("simulate: %w", err)
+		}
+		if run.Same {
+			return beside.Peak.Allocated, nil
 		}
 		if peak, err := caching.PeakAllocated(run.Log, conf); err == nil {
 			return peak, nil

@@ -4,7 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -102,10 +105,54 @@ func TestPeakAllocated(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := b.peakAllocated(s, whole.Run.Plans())
+			got, err := b.peakAllocated(s, whole, false)
 			if err != nil || got != whole.Peak.Allocated {
 				t.Errorf("%s, %+v: %d, %v, want %d", model, s, got, err, whole.Peak.Allocated)
 			}
 		}
+	}
+}
+
+// A run whose values live otherwise is ended behind its first forward pass where this is like that of the run beside
+// it, and no sooner: the peak is that of the whole.
+func TestPeakAllocatedOfTheSameRun(t *testing.T) {
+	ended := 0
+	for _, model := range []string{"alexnet", "densenet121", "swin_t", "bert_base"} {
+		b, err := Bind(openGraph(t, "", model, "ts-train"), Options{Batch: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps := []Step{{}, {Infer: true}}
+		if model == "swin_t" || model == "bert_base" { // which have blocks
+			steps = append(steps, Step{Plan: parallel.Plan{Checkpoint: parallel.Blocks}})
+		}
+		for _, s := range steps {
+			sim, err := b.simulateOnce(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range lifetime.Rules {
+				other := b.again(map[string]bool{r.Name: !r.Unproven}, map[string]bool{r.Name: r.Unproven}, true)
+				want, err := other.peakAllocated(s, sim, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := other.peakAllocated(s, sim, true); err != nil || got != want {
+					t.Errorf("%s, %+v, %s: %d, %v, want %d", model, s, r.Name, got, err, want)
+				}
+				opts, _ := s.options()
+				opts.Like = sim.Run.Log
+				if p, _, err := other.planned(s, &opts); err != nil {
+					t.Fatal(err)
+				} else if run, err := eager.Simulate(p, opts); err != nil {
+					t.Fatal(err)
+				} else if run.Same {
+					ended++
+				}
+			}
+		}
+	}
+	if ended < 10 {
+		t.Errorf("%d runs were like the one beside them, wanted 10", ended)
 	}
 }

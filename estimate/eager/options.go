@@ -103,6 +103,8 @@ type Options struct {
 	Tensors    bool        // keep what each block is for: Run.Tensor
 	GPU        *gpu.Device // nil is the default one
 	Plans      Plans       // of an earlier run on the same device, which need not be worked out again
+	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
+	Like *timeline.Log
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }

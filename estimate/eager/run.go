@@ -45,6 +45,9 @@ type run struct {
 
 	err error // the first that happened: what follows it does not count
 
+	like *timeline.Log // Options.Like, until the first forward pass is over
+	same bool          // see Run.Same
+
 	ends   *lifetime.Endings // see Program.lifetimes; the same for every pass
 	unread map[int]int32
 

@@ -36,6 +36,9 @@ type Run struct {
 	// MostWorkspaces are the largest that are known of such convolutions, likewise; none where nothing is chosen.
 	MostWorkspaces []int64
 
+	// Options.Like began like this run, which ended there: what follows is the same.
+	Same bool
+
 	tensors []Tensor
 	plans   Plans
 }
@@ -90,6 +93,9 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(p.Checkpoints) == 0 && !opts.Compiled { // what backward recomputes is a forward pass too
+		r.like = opts.Like
+	}
 	if opts.Train {
 		err = r.train(values, params)
 	} else if opts.Generation.NewTokens > 0 {
@@ -102,7 +108,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	}
 	r.log.Full = nil // who followed the run is done, and may be large
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
+		DNN: count(r.dnn), Same: r.same, Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
 		tensors: r.made, plans: r.plans}
 	if g := r.generator; g != nil {
 		run.Prompt, run.Cache = g.prompt, g.largest
@@ -285,6 +291,15 @@ func (r *run) forward(values []*tensor) error {
 	return nil
 }
 
+// isLike reports, behind the first forward pass, whether the run is what Options.Like is. Variables live in forward
+// passes alone: what is left of one is its outputs and what autograd saves. So where all its requests were the same, so
+// are those that follow.
+func (r *run) isLike() bool {
+	r.same = r.like != nil && r.log.Begins(r.like)
+	r.like = nil
+	return r.same
+}
+
 func (r *run) releaseAll(list []*tensor) {
 	for _, t := range list {
 		r.release(t)
@@ -329,6 +344,9 @@ func (r *run) infer(values []*tensor) error {
 		}
 		outs := r.takeOutputs(values)
 		r.exitAutocast()
+		if r.isLike() {
+			return nil
+		}
 		r.begin(timeline.Finish)
 		r.releaseAll(outs)
 	}

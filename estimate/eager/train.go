@@ -42,6 +42,9 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			if len(outs) == 0 || outs[0] == nil {
 				return fmt.Errorf("the model has no output")
 			}
+			if r.isLike() {
+				return nil
+			}
 			r.releaseAll(old)
 			r.begin(timeline.Loss)
 			if r.step == 1 && pass == 0 {

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"math/bits"
+	"slices"
 	"sort"
 )
 
@@ -138,6 +139,17 @@ func (l *Log) Blocks() int32 {
 
 // Written returns how many events were written; those of repetitions are not.
 func (l *Log) Written() int { return l.entries.Len() }
+
+// Begins reports whether another log begins with all that was written.
+func (l *Log) Begins(other *Log) bool {
+	for i, c := range l.entries.chunks {
+		if i == len(other.entries.chunks) || len(c) > len(other.entries.chunks[i]) ||
+			!slices.Equal(c, other.entries.chunks[i][:len(c)]) {
+			return false
+		}
+	}
+	return true
+}
 
 // Len returns the number of events, those of repetitions included.
 func (l *Log) Len() int {
