@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: kubernetes slurm web accuracy bench bench-snapshot build corpus fuzz golden ledger lint race release test
+.PHONY: kubernetes slurm web accuracy bench bench-snapshot build corpus deadcode fuzz golden ledger lint race release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
@@ -23,6 +23,10 @@ lint:
 	go vet ./...
 	cd python && ruff format --check . && ruff check . && mypy
 	go run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+
+# Functions that the command never calls are gone, or have a reason in scripts/deadcode.txt.
+deadcode:
+	scripts/deadcode.sh
 
 # Runs every fuzz target for FUZZTIME. What is found lies in testdata/fuzz of its package, and is a test from then on.
 FUZZTIME ?= 20s

@@ -101,6 +101,23 @@ func readBudget(name string) (*budget.File, error) {
 	return f, inputError(err)
 }
 
+// exactGPU refuses a GPU by some words of its name, which a flag takes: of a file that others run later, with more
+// GPUs to tell apart, they may mean two.
+func exactGPU(name string) error {
+	known := gpu.Known()
+	if slices.ContainsFunc(known, func(d gpu.Device) bool {
+		return strings.EqualFold(name, d.ID) ||
+			strings.EqualFold(name, d.Name)
+	}) {
+		return nil
+	}
+	g, err := gpu.Find(name)
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("GPU %q: in a budget file write %s", name, g.ID)
+}
+
 // matrixOf sets the flags that a budget file's settings stand for.
 func matrixOf(f *budget.File, s budget.Settings) (*matrix, error) {
 	m := &matrix{}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/eager"
@@ -27,23 +25,6 @@ func settingPatterns() map[string]string {
 		out[key] = spelling.Pattern(key, names)
 	}
 	return out
-}
-
-// exactGPU refuses a GPU by some words of its name, which a flag takes: of a file that others run later, with more
-// GPUs to tell apart, they may mean two.
-func exactGPU(name string) error {
-	known := gpu.Known()
-	if slices.ContainsFunc(known, func(d gpu.Device) bool {
-		return strings.EqualFold(name, d.ID) ||
-			strings.EqualFold(name, d.Name)
-	}) {
-		return nil
-	}
-	g, err := gpu.Find(name)
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("GPU %q: in a budget file write %s", name, g.ID)
 }
 
 // anyCase is a pattern of a text in capitals or not: JSON Schema has no flag for that.
