@@ -108,7 +108,8 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	}
 	r.log.Full = nil // who followed the run is done, and may be large
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Same: r.same, Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
+		DNN: count(r.dnn), Same: r.same,
+		Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
 		tensors: r.made, plans: r.plans}
 	if g := r.generator; g != nil {
 		run.Prompt, run.Cache = g.prompt, g.largest

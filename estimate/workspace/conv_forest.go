@@ -18,14 +18,15 @@ import (
 // The nodes of all trees stand by their depth: the roots, their children, the children of these. Those of branch n are
 // at trees+2n and the place after, so that no node says where they are, and a tree is asked in the file as it lies.
 type convForest struct {
-	engines        []convEngine        // in the order in which they were picked
-	limits         [convFigures]string // what the figures are compared with, ascending for each, 4 bytes each
-	trees          int
-	isEngine       []uint64 // a bit each node, the highest first: else it is a branch
-	enginesBefore  []int32  // nodes that are engines, before each of these
-	figures, above string   // of each branch: the figure that is asked for, and the limit above which its second child is next
-	names          string   // of each node that is an engine: which
-	known          string   // see listed
+	engines       []convEngine        // in the order in which they were picked
+	limits        [convFigures]string // what the figures are compared with, ascending for each, 4 bytes each
+	trees         int
+	isEngine      []uint64 // a bit each node, the highest first: else it is a branch
+	enginesBefore []int32  // nodes that are engines, before each of these
+	figures       string   // of each branch: which figure is asked for
+	above         string   // and the limit above which the second child is next
+	names         string   // of each node that is an engine: which
+	known         string   // see listed
 }
 
 const (

@@ -147,7 +147,8 @@ var (
 
 // pageJS puts these files into one scope, when the first page is written.
 var pageJS = sync.OnceValue(func() string {
-	return "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS + "})();\n"
+	return "'use strict';\n(() => {\n" + wordsJS + runsJS + bandsJS + plotJS + moveJS + momentJS + traceJS + startJS +
+		"})();\n"
 })
 
 // uPlot 1.6.32, of https://github.com/leeoniya/uPlot, under the MIT licence in uplot/LICENSE.
