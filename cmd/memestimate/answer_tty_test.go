@@ -62,7 +62,7 @@ func TestAnswerIsOnTheScreen(t *testing.T) {
 		{"resnet50 --batch 32", []string{"resnet50, batch 32: training in fp32 with adamw", "max_memory_allocated()",
 			"nvidia-smi", "\npeak    in the backward pass of step 2, at ", "\nlayers  ", "\nfits    T4 yes",
 			"fit resnet50 --gpu NAME"}},
-		{"gpt2 --batch 8", []string{"loss "}},
+		{"gpt2 --batch 8", []string{"loss ", "\nguess   cross-entropy taken for the loss"}},
 		{"qwen2_0_5b --batch 4 --gpu rtx-4090", []string{"fits NVIDIA GeForce RTX 4090: ", "T4 no",
 			"is the largest that fits RTX 4090"}},
 		{"resnet50:dynamo --batch 8",

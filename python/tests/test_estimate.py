@@ -39,6 +39,27 @@ def test_a_step_of_adamw() -> None:
 
 
 @pytest.mark.usefixtures("program")
+def test_the_output_lives_through_the_backward_pass(tmp_path: Path) -> None:
+    """The loop of `estimate` is the one that people write, and its optimizer's states are counted."""
+    net = nn.Linear(WIDTH, CLASSES, device="meta")
+    x, labels = torch.zeros(1, WIDTH).expand(1 << 14, WIDTH), torch.zeros(1 << 14, dtype=torch.long)
+    answer = memestimate.estimate(net, (x,), labels=labels)
+    assert answer.data["optimizer_state"]["bytes"] >= 2 * sum(p.numel() for p in net.parameters()) * 4
+    with memestimate.record(tmp_path / "loop.mrec", gpu="h200") as recorder:
+        written = nn.Linear(WIDTH, CLASSES, device="meta").to_empty(device="cuda")
+        optimizer = torch.optim.AdamW(written.parameters())
+        inputs, wanted = torch.empty(1 << 14, WIDTH, device="cuda"), labels.to("cuda")
+        for _ in range(2):
+            output = written(inputs)
+            loss = nn.functional.cross_entropy(output, wanted)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            recorder.step()
+    assert answer.peak.allocated == memestimate.Estimate(tmp_path / "loop.mrec").peak.allocated
+
+
+@pytest.mark.usefixtures("program")
 def test_precisions_and_modes_change_the_answer() -> None:
     x = torch.zeros(1, WIDTH).expand(1 << 16, WIDTH)
 
