@@ -72,6 +72,7 @@ var settingKeys = []key{
 		"The rest is frozen."},
 	{name: "checkpoint", kind: text,
 		doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
+	{name: "checkpoint-reentrant", kind: yesno, doc: "Its use_reentrant=True."},
 	{name: "compile", kind: yesno, doc: "torch.compile(model)."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
 	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "zero2", "zero3", "fsdp", "tp", "pp"},

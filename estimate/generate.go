@@ -9,6 +9,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -80,6 +81,12 @@ func (b *Bound) generating(s Step, opts *eager.Options) (*aten.Program, parallel
 	prefill, decode, cache, err := parallel.Generating(p, prompt)
 	if err != nil {
 		return nil, cache, fmt.Errorf("new-tokens: %w", err)
+	}
+	read := cache.Prompt + int64(s.NewTokens) - 1 // the last one is not read again
+	if cache.Positions > 0 && read > cache.Positions {
+		return nil, cache, fmt.Errorf("new-tokens: %d tokens of each sample are read, and the model has %d positions, the "+
+			"rows of %q: want at most %d new ones", read, cache.Positions, cache.Table,
+			max(0, cache.Positions-(read-int64(s.NewTokens))))
 	}
 	opts.Generation = eager.Generation{Decode: decode, NewTokens: s.NewTokens, Static: s.Cache == "static",
 		Window: s.Window}
@@ -168,6 +175,10 @@ func (s *Simulation) generates(c parallel.Cache, step Step) {
 	}
 	s.Generation = g
 	s.Notes = append(s.Notes, g.note(c.Whole, step.Generate))
+	if slices.ContainsFunc(s.Run.Guesses, func(g aten.Guess) bool { return g.Row == dialect.CausalFlag.Name }) {
+		s.Notes = append(s.Notes, Note{Info, "the model is taken for a decoder, as its attention has a mask of positions " +
+			"alone: so has that of an encoder such as BERT, which generates no text"})
+	}
 }
 
 func (g *Generation) note(whole bool, how Generate) Note {

@@ -69,6 +69,29 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
+// The last token is not read again: gpt2 has a row for each of 1,024 positions, and BERT two rows for types of tokens.
+func TestGeneratingBeyondPositions(t *testing.T) {
+	for _, c := range []struct {
+		model  string
+		tokens int
+		want   string
+	}{
+		{"gpt2", 25, ""},
+		{"gpt2", 26, `1025 tokens of each sample are read, and the model has 1024 positions, the rows of ` +
+			`"m.transformer.wpe.weight": want at most 25 new ones`},
+		{"llama_160m", 26, ""},
+	} {
+		bound, err := Bind(openModel(t, c.model, "dynamo"), Options{Batch: 1, Prompt: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = bound.Simulate(Step{Infer: true, Generate: Generate{NewTokens: c.tokens}})
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s, %d new tokens: %v, want %q", c.model, c.tokens, err, c.want)
+		}
+	}
+}
+
 // What PyTorch itself allocates for the same, recorded without a GPU (scripts/measure/generate.py): batch 8, a prompt
 // of 128 tokens and 12 new ones, bfloat16. The graphs do not say that two embeddings of GPT-2 keep their names to the
 // end.

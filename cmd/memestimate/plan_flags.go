@@ -11,8 +11,8 @@ import (
 
 // planNames are the flags that say how a training step departs from the plain one.
 var planNames = []string{
-	"train-only", "freeze", "lora", "checkpoint", "compile", "gpus", "parallel", "bucket-cap", "gradient-as-bucket-view",
-	"nccl", "static-graph", "stages", "microbatches", "schedule", "cpu-offload",
+	"train-only", "freeze", "lora", "checkpoint", "checkpoint-reentrant", "compile", "gpus", "parallel",
+	"bucket-cap", "gradient-as-bucket-view", "nccl", "static-graph", "stages", "microbatches", "schedule", "cpu-offload",
 	"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device",
 }
 
@@ -26,8 +26,9 @@ func (r *running) planFlags(fs *pflag.FlagSet) {
 		"adapters as peft's LoraConfig makes them, the rest frozen: r=16,targets='q_proj|v_proj'\n"+
 			"with dropout=, bias=none|all|lora_only, alpha=, base=nf4|int8 (QLoRA)")
 	fs.Var((*patternValue)(&p.Checkpoint), "checkpoint",
-		"torch.utils.checkpoint (use_reentrant=False) around the modules whose whole name this\n"+
+		"torch.utils.checkpoint around the modules whose whole name this\n"+
 			"matches, or around the model's repeated blocks: blocks, or blocks:8 for the first of them")
+	fs.BoolVar(&p.Reentrant, "checkpoint-reentrant", false, "of torch.utils.checkpoint: use_reentrant=True")
 	fs.BoolVar(&p.Compile, "compile", false, "torch.compile(model): what its partitioner keeps for backward, with a range")
 	fs.IntVar(&p.GPUs, "gpus", 0,
 		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")

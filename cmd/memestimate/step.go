@@ -153,7 +153,7 @@ func (r *running) asked(e *env) (*estimate.Step, error) {
 	switch {
 	case s.NewTokens < 0 || s.NewTokens > estimate.MostNewTokens:
 		return nil, usagef("--new-tokens %d is not a number of tokens, want 1 to %d", s.NewTokens, estimate.MostNewTokens)
-	case r.prompt < 0 || r.prompt > mostTokens:
+	case r.prompt < 0 || r.prompt > mostTokens || r.prompt == 0 && r.given.Lookup("prompt").Changed:
 		return nil, usagef("--prompt %d is not a number of tokens, want 1 to %d", r.prompt, mostTokens)
 	case s.Window < 0 || s.Window > mostTokens || s.Window == 1:
 		return nil, usagef("--sliding-window %d is not a number of tokens, want 2 to %d", s.Window, mostTokens)

@@ -40,6 +40,7 @@ type Value struct {
 	DType  DType
 	Frozen bool // a parameter with requires_grad=False: it collects no gradient
 	Full   bool // it stays in float32 in a model of 16 bits
+	Leaf   bool // an activation that a hook makes a leaf: output.requires_grad_(True)
 }
 
 // The ways in which bitsandbytes stores weights.
@@ -191,8 +192,10 @@ type Program struct {
 	Groups []Group
 	// of parameters that are DTensors, the shape of all ranks' parts together, of which Value.Shape is this rank's
 	Whole map[ValueID][]int64
-	// calls that run under torch.utils.checkpoint, one span a call of a module: in order, none within another
+	// calls that run under torch.utils.checkpoint, one span a call of a module: in order of their first calls, one that
+	// others are in before them
 	Checkpoints []Span
+	Reentrant   bool // with use_reentrant=True
 
 	// of a pipeline's stage: the module that it begins with; "" for the first
 	Begins string
@@ -200,6 +203,23 @@ type Program struct {
 	Received ValueID
 
 	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none
+}
+
+// Read returns the activations that the calls of a span read and others make, in the order of reading.
+func (p *Program) Read(s Span) (read []ValueID) {
+	known := map[ValueID]bool{}
+	for i := s.First; i <= s.Last; i++ {
+		for _, v := range p.Calls[i].In {
+			if v != NoValue && !known[v] && p.Values[v].Kind == Activation {
+				known[v] = true
+				read = append(read, v)
+			}
+		}
+		for _, v := range p.Calls[i].Out {
+			known[v] = true
+		}
+	}
+	return read
 }
 
 // DropDead removes the calls whose results nothing reads, such as what made a mask that turned out

@@ -67,18 +67,23 @@ func (r *run) runBackward(loss *tensor) {
 func (r *run) backwardFrom(y, gradient *tensor) {
 	r.grad, r.back = false, true
 	outer := r.layer
-	root := y.fn
+	*y.fn.gradient(y.nr) = gradient.retain()
+	r.backwardOf(y.fn)
+	r.layer = outer
+	r.grad, r.back = true, false
+}
+
+// backwardOf runs a node, and all that it leads to.
+func (r *run) backwardOf(root *node) {
+	r.grad = false
 	r.passes++
 	r.countDeps(root, r.passes)
-	*root.gradient(y.nr) = gradient.retain()
 	queue := readyQueue{root}
 	for len(queue) > 0 {
 		n := queue.pop()
 		r.evaluate(n, &queue)
 		r.recycle()
 	}
-	r.layer = outer
-	r.grad, r.back = true, false
 }
 
 // countDeps counts, for every node reachable from root, the edges that lead to it.
@@ -235,6 +240,9 @@ func (r *run) accumulateGrad(l *leaf, g *tensor) {
 		r.recategorize(l.grad.st, timeline.Gradient)
 	}
 	r.release(g)
+	if l.hooked {
+		return
+	}
 	r.reduceGradient(l)
 	r.reduceInto(l)
 }

@@ -11,11 +11,19 @@ import (
 // asks for some of it has the module's forward run again, and what that saves is handed out. The frame lives as long
 // as one of those nodes waits.
 type frame struct {
-	span    aten.Span
-	inputs  []*tensor // beside values: what the calls read that was made outside, kept for the recomputation
-	values  []aten.ValueID
+	span   aten.Span
+	inputs []*tensor // beside values: what the calls read that was made outside, kept for the recomputation
+	values []aten.ValueID
+
+	// One within another keeps no inputs: these are saved tensors of the outer frame, from its saved[from] on, so that
+	// the outer one is run again first.
+	outer  *frame
+	like   []tensor // inputs as they were, without their storages
+	from   int32
+	within []*frame // those in this one, in order
+
 	saved   []*storage // by number of saving; nil before the recomputation and once the node has it
-	waiting int32      // nodes that have not run
+	waiting int32      // nodes that have not run, and frames within it that have some
 	done    bool       // the recomputation has run
 
 	// Where it stops (early_stop): at the last saving, whose operator does not run again, since its inputs are packed
@@ -24,32 +32,46 @@ type frame struct {
 	lastMade int64 // the allocation of lastCall that is its result, from 1; 0 runs it to the end
 }
 
-// enterCheckpoint begins the span that call i begins, if any.
+// enterCheckpoint begins the spans that call i begins.
 func (r *run) enterCheckpoint(i int, values []*tensor) {
-	k, ok := slices.BinarySearchFunc(r.prog.Checkpoints, int32(i),
-		func(s aten.Span, i int32) int { return int(s.First - i) })
-	if !ok || !r.grad {
+	if !r.grad {
 		return
 	}
-	f := &frame{span: r.prog.Checkpoints[k]}
-	made := map[aten.ValueID]bool{}
-	for j := f.span.First; j <= f.span.Last; j++ {
-		c := &r.prog.Calls[j]
-		for _, v := range c.In {
-			if v == aten.NoValue || made[v] || r.prog.Values[v].Kind != aten.Activation {
-				continue
-			}
-			made[v] = true
-			f.values = append(f.values, v)
-			f.inputs = append(f.inputs, r.detached(values[v]))
+	for _, span := range spansFrom(r.prog.Checkpoints, int32(i)) {
+		if r.prog.Reentrant {
+			r.enterRegion(span, values)
+			return // what begins within it begins again in backward
 		}
-		for _, v := range c.Out {
-			if v != aten.NoValue {
-				made[v] = true
+		f := &frame{span: span, values: r.prog.Read(span), outer: r.frame}
+		for _, v := range f.values {
+			if f.outer == nil {
+				f.inputs = append(f.inputs, r.detached(values[v]))
+			} else {
+				f.like = append(f.like, *values[v])
 			}
 		}
+		if o := f.outer; o != nil {
+			o.within = append(o.within, f)
+			o.waiting++
+			f.from = int32(len(o.saved))
+			o.saved = append(o.saved, make([]*storage, len(f.values))...)
+			o.lastCall, o.lastMade = int32(i)-1, 0
+		}
+		r.frame = f
 	}
-	r.frame = f
+}
+
+// spansFrom returns the spans that begin with a call, the outermost first.
+func spansFrom(all []aten.Span, call int32) []aten.Span {
+	k, ok := slices.BinarySearchFunc(all, call, func(s aten.Span, i int32) int { return int(s.First - i) })
+	if !ok {
+		return nil
+	}
+	n := k
+	for n < len(all) && all[n].First == call {
+		n++
+	}
+	return all[k:n]
 }
 
 // detached returns a leaf of t's storage, as unpacking a saved tensor for the recomputation does.
@@ -57,19 +79,51 @@ func (r *run) detached(t *tensor) *tensor {
 	d := r.look(t, t.layout)
 	if t.requiresGrad {
 		d.requiresGrad, d.leaf = true, r.leaves.one()
-		*d.leaf = leaf{param: d}
+		*d.leaf = leaf{param: d, hooked: true}
 	}
 	return d
 }
 
-// exitCheckpoint ends the span that call i ends.
-func (r *run) exitCheckpoint(i int) {
-	if f := r.frame; f != nil && int(f.span.Last) == i {
-		r.frame = nil
+// exitCheckpoint ends the spans that call i ends.
+func (r *run) exitCheckpoint(i int, values []*tensor) {
+	if r.region != nil && int(r.region.span.Last) == i {
+		r.exitRegion(values)
+	}
+	for f := r.frame; f != nil && int(f.span.Last) == i; f = r.frame {
+		r.frame = f.outer
 		if f.waiting == 0 {
-			r.releaseAll(f.inputs)
+			r.finish(f)
 		}
 	}
+}
+
+// finish lets go of what a frame keeps, for which no node waits any more.
+func (r *run) finish(f *frame) {
+	r.releaseAll(f.inputs)
+	f.inputs = nil
+	o := f.outer
+	if o == nil {
+		return
+	}
+	for i := int(f.from); i < int(f.from)+len(f.values); i++ {
+		if o.saved[i] != nil {
+			r.drop(o.saved[i])
+			o.saved[i] = nil
+		}
+	}
+	if o.waiting--; o.waiting == 0 && !r.within(o) {
+		r.finish(o)
+	}
+}
+
+// within reports whether the forward pass is in a frame.
+func (r *run) within(f *frame) bool {
+	for g := r.frame; g != nil; g = g.outer {
+		if g == f {
+			return true
+		}
+	}
+	return false
 }
 
 // pack is the pack hook of a checkpointed forward and of its recomputation: nothing stays with the node that saves.
@@ -81,6 +135,8 @@ func (r *run) pack(n *node, outs, saved []*tensor) {
 	for _, t := range saved {
 		switch {
 		case t == nil || t.host:
+			continue
+		case r.again != nil && r.index <= r.inner: // the hooks of a frame within it have it
 			continue
 		case r.again != nil:
 			if r.packed < len(f.saved) {
@@ -109,15 +165,57 @@ func (r *run) pack(n *node, outs, saved []*tensor) {
 // unpack gives a node what it would have saved; the first of a frame runs the frame's forward again.
 func (r *run) unpack(n *node) {
 	f := n.frame
-	if !f.done {
-		f.done = true
-		r.recompute(f)
-	}
+	r.recomputeOnce(f)
 	for i := n.packed; i < n.packed+n.packs; i++ {
 		if f.saved[i] != nil {
 			n.saved = append(n.saved, f.saved[i])
 			f.saved[i] = nil
 		}
+	}
+}
+
+// recomputeOnce recomputes a frame, and first the one around it, which then has its inputs.
+func (r *run) recomputeOnce(f *frame) {
+	if f.done {
+		return
+	}
+	f.done = true
+	o := f.outer
+	if o == nil {
+		r.recompute(f)
+		return
+	}
+	r.recomputeOnce(o)
+	for i := range f.values {
+		t := f.like[i]
+		t.refs, t.fn, t.leaf = 1, nil, nil
+		if !t.host {
+			t.st, o.saved[int(f.from)+i] = o.saved[int(f.from)+i], nil
+		}
+		if t.requiresGrad {
+			t.leaf = &leaf{param: &t, hooked: true}
+		}
+		f.inputs = append(f.inputs, &t)
+	}
+	r.recompute(f)
+	r.releaseAll(f.inputs)
+	f.inputs = nil
+}
+
+// packInputs saves in a frame that is recomputed what a frame within it, which begins with call i, is called with.
+func (r *run) packInputs(f *frame, i int32, values []*tensor) {
+	for _, in := range f.within {
+		if in.span.First != i {
+			continue
+		}
+		r.inner = max(r.inner, in.span.Last)
+		for k, v := range in.values {
+			if t := values[v]; !t.host && in.waiting > 0 {
+				t.st.refs++
+				f.saved[int(in.from)+k] = t.st
+			}
+		}
+		r.packed = int(in.from) + len(in.values)
 	}
 }
 
@@ -131,8 +229,8 @@ func (r *run) leave(n *node) {
 			f.saved[i] = nil
 		}
 	}
-	if f.waiting--; f.waiting == 0 && r.frame != f {
-		r.releaseAll(f.inputs)
+	if f.waiting--; f.waiting == 0 && !r.within(f) {
+		r.finish(f)
 	}
 }
 
@@ -140,7 +238,7 @@ func (r *run) leave(n *node) {
 // makes dies as in any forward pass; its graph dies with its results.
 func (r *run) recompute(f *frame) {
 	layer, at, index, amp, grads := r.layer, r.at, r.index, r.amp, r.grad
-	r.again, r.packed, r.grad, r.amp = f, 0, true, nil
+	r.again, r.packed, r.inner, r.grad, r.amp = f, 0, -1, true, nil
 	r.enterAutocast()
 	values := slices.Clone(r.values)
 	for i, v := range f.values {
@@ -149,6 +247,7 @@ func (r *run) recompute(f *frame) {
 	for i := f.span.First; i <= f.lastCall && r.err == nil; i++ {
 		c := &r.prog.Calls[i]
 		r.layer, r.at, r.index = c.Layer, c.Origin, i
+		r.packInputs(f, i, values)
 		rest, err := r.call(c, values)
 		r.stopAt = 0
 		if err != nil {
@@ -163,6 +262,9 @@ func (r *run) recompute(f *frame) {
 			}
 		}
 		r.recycle()
+	}
+	if r.err == nil {
+		r.packInputs(f, f.lastCall+1, values)
 	}
 	for i := f.span.First; i <= f.lastCall; i++ { // results, and what an early stop unwinds
 		for _, v := range r.prog.Calls[i].Out {

@@ -68,6 +68,7 @@ type leaf struct {
 	acc     node // its AccumulateGrad, while some graph refers to it
 	stepped bool // the optimizer's states for it are there
 	apart   bool // a DTensor, which optimizers do not take together with tensors that are none
+	hooked  bool // no parameter: see requireGrads
 }
 
 // needsGrad reports whether an operator on these inputs is recorded.

@@ -33,7 +33,11 @@ type run struct {
 	frame     *frame    // the checkpointed span that the forward pass is in
 	again     *frame    // the one that backward recomputes
 	packed    int       // what the recomputation has saved
+	inner     int32     // the last call of a frame within it that it has begun
+	region    *region   // see enterRegion; nil outside of any
 	stopAt    int64     // see stopped; 0 is nowhere
+
+	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads
 
 	ddp    *reducer  // nil without DistributedDataParallel
 	shards *sharding // nil without FSDP2

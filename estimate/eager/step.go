@@ -267,6 +267,7 @@ func (r *run) forward(values []*tensor) error {
 		if err != nil {
 			return fmt.Errorf("call %d (%s) of layer %q: %w", i, c.Op, r.prog.Layers[c.Layer], err)
 		}
+		r.requireGrads(c, values)
 		if end, ok := unread[i]; ok {
 			if held == nil {
 				held = make([][]*tensor, len(r.prog.Calls))
@@ -282,7 +283,7 @@ func (r *run) forward(values []*tensor) error {
 		if held != nil {
 			r.releaseAll(held[i])
 		}
-		r.exitCheckpoint(i)
+		r.exitCheckpoint(i, values)
 		r.exitGroup(i, values)
 		r.recycle()
 	}

@@ -64,6 +64,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			}
 			r.release(loss)
 			loss = l
+			r.forgetHooked()
 			if r.opts.DropOutput {
 				r.releaseAll(outs)
 				outs = nil
@@ -103,7 +104,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
 			continue
 		}
-		now := r.moment(append(slices.Clip(outs), loss))
+		now := r.moment(append(append(slices.Clip(outs), loss), r.heldByGraph()...))
 		if r.step > 1 && r.ddp.settled(r.step-1) {
 			if carried, ok := r.repeats(end, now); ok {
 				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)

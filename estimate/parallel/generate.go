@@ -19,7 +19,11 @@ const (
 type Cache struct {
 	Token  int64 // keys and values of all layers
 	Layers int   // attentions that keep them
-	Whole  bool  // logits are made of the whole prompt, and not of its last token alone
+	Prompt int64 // tokens of each sample that are read first
+	// how many positions the model has a row for, and the weight that has them; 0 where none is seen
+	Positions int64
+	Table     string
+	Whole     bool // logits are made of the whole prompt, and not of its last token alone
 }
 
 // ErrNoCache says that a program has nothing to generate text with.
@@ -43,7 +47,7 @@ func Generating(prog *aten.Program, prompt int64) (prefill, decode *aten.Program
 	if prompt == 0 {
 		prompt = from
 	}
-	c.Whole = !lastAlone(p)
+	c.Prompt, c.Whole = prompt, !lastAlone(p)
 	if d := sameAs(p, from, samples); d > 0 && prompt != from {
 		return nil, nil, c, fmt.Errorf("the graph is exported for %d tokens of %d samples, and has a weight with a "+
 			"dimension of %d, which cannot be told from that: export it with a symbolic length", from, samples, d)
@@ -51,10 +55,38 @@ func Generating(prog *aten.Program, prompt int64) (prefill, decode *aten.Program
 		return nil, nil, c, fmt.Errorf("a weight has a dimension of %d, which cannot be told from the %d tokens of %d "+
 			"samples that the graph is exported for: export it with a symbolic length", d, from, samples)
 	}
+	c.Positions, c.Table = positionsOf(p, from, samples)
 	prefill, decode = clone(p), clone(p)
 	ofLength(prefill, from, samples, prompt)
 	ofLength(decode, from, samples, 1)
 	return prefill, decode, c, nil
+}
+
+// positionsOf returns the rows of the embedding that is read at positions: at as many as there are tokens, by what no
+// input says.
+func positionsOf(p *aten.Program, tokens, samples int64) (rows int64, table string) {
+	given := make([]bool, len(p.Values)) // it follows from an input
+	for _, id := range p.Inputs {
+		given[id] = true
+	}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		follows := slices.ContainsFunc(c.In, func(v aten.ValueID) bool { return given[v] })
+		for _, v := range c.Out {
+			given[v] = follows
+		}
+		if c.Op != "embedding" || given[c.In[1]] || p.Values[c.In[0]].Kind != aten.Parameter {
+			continue
+		}
+		ids, w := p.Values[c.In[1]].Shape, &p.Values[c.In[0]]
+		if n := len(ids); n == 0 || ids[n-1] != tokens || aten.Numel(ids) != tokens && aten.Numel(ids) != tokens*samples {
+			continue
+		}
+		if n := w.Shape[0]; n >= tokens && (rows == 0 || n < rows) { // that of BERT's two types of tokens has fewer
+			rows, table = w.Shape[0], w.Name
+		}
+	}
+	return rows, table
 }
 
 // clone copies what the transformations here change.

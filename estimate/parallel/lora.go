@@ -306,6 +306,24 @@ func (a *adapters) freeze() {
 	}
 }
 
+// requireInputGrads is PreTrainedModel.enable_input_require_grads, which gradient_checkpointing_enable calls where a
+// model has adapters (transformers/modeling_utils.py, peft_model.py): a hook on the embedding of the tokens, whose
+// result is then a leaf, so that checkpointed blocks have an argument with a gradient.
+func requireInputGrads(prog *aten.Program) {
+	ids := map[aten.ValueID]bool{}
+	for _, id := range prog.Inputs {
+		ids[id] = true
+	}
+	for i := range prog.Calls {
+		switch c := &prog.Calls[i]; {
+		case aten.Of(c.Op).Is(aten.Look) && ids[c.In[0]]:
+			ids[c.Out[0]] = true
+		case c.Op == "embedding" && ids[c.In[1]]:
+			prog.Values[c.Out[0]].Leaf = true // adapt has cloned them
+		}
+	}
+}
+
 // register makes the adapters part of the model: peft makes them once the model is on the GPU, module by module.
 func (a *adapters) register() {
 	p := a.prog

@@ -18,6 +18,7 @@ func (p Plan) Words() (words []string) {
 	say(p.Freeze != "", "%s frozen", p.Freeze)
 	say(p.LoRA != "", "LoRA %s", p.LoRA)
 	say(p.Checkpoint != "", "%s checkpointed", p.Checkpoint)
+	say(p.Reentrant, "use_reentrant=True")
 	say(p.Compile, "compiled")
 	say(p.GPUs > 1, "%s on %d GPUs", cmp.Or(p.Parallel, DDP), p.GPUs)
 	say(p.Parallel == PP, "%d microbatches by %s", cmp.Or(p.Microbatches, p.GPUs), cmp.Or(p.Schedule, OneByOne))

@@ -21,7 +21,8 @@ type Plan struct {
 	Freeze    string `json:"freeze,omitempty"` // those that it matches have not
 	// modules under torch.utils.checkpoint: their whole names, Blocks, or Blocks and ":8", the first of them
 	Checkpoint string `json:"checkpoint,omitempty"`
-	LoRA       string `json:"lora,omitempty"` // adapters of low rank, as ParseLoRA takes them
+	Reentrant  bool   `json:"checkpoint_reentrant,omitempty"` // use_reentrant=True
+	LoRA       string `json:"lora,omitempty"`                 // adapters of low rank, as ParseLoRA takes them
 
 	Compile bool `json:"compile,omitempty"` // torch.compile(model)
 
@@ -110,6 +111,9 @@ func (p Plan) Check() error {
 	if p.GPUs < 2 && (p.Parallel != "" || p.Bucket != 0 || p.View || p.Static || p.NCCL != 0) {
 		return errors.New("how several GPUs train together is set, and their number is not: at least 2")
 	}
+	if p.Reentrant && (p.Checkpoint == "" || p.Parallel == FSDP) {
+		return errors.New("checkpoint-reentrant: without checkpoint it says nothing, and with fsdp it is not simulated")
+	}
 	if p.Compile && (p.GPUs > 1 || p.Checkpoint != "") {
 		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
 	}
@@ -165,10 +169,13 @@ func (p Plan) Apply(prog *aten.Program) (*aten.Program, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Checkpoints = spansOf(&out, modules)
+		out.Checkpoints, out.Reentrant = spansOf(&out, modules), p.Reentrant
 		if len(out.Checkpoints) == 0 {
 			return nil, noMatch("checkpoint: no call of the graph is known to be in the modules that %q names", p.Checkpoint)
 		}
+	}
+	if p.Checkpoint != "" && p.LoRA != "" {
+		requireInputGrads(&out)
 	}
 	if p.Parallel == FSDP {
 		var err error
@@ -229,7 +236,7 @@ func (p Plan) checkpointed(prog *aten.Program) ([]bool, error) {
 		}
 		return modules, nil
 	}
-	return wrapped(prog, "checkpoint", p.Checkpoint)
+	return modulesNamed(prog, "checkpoint", p.Checkpoint)
 }
 
 // firstBlocks reads Blocks, or Blocks and a number: so many of the first.
@@ -255,8 +262,21 @@ func keepFirst(prog *aten.Program, marked []bool, n int) {
 	}
 }
 
-// wrapped marks, by scope, the modules whose whole name an expression matches.
+// wrapped is modulesNamed where a module within another is not simulated.
 func wrapped(prog *aten.Program, what, expr string) ([]bool, error) {
+	modules, err := modulesNamed(prog, what, expr)
+	for i := range modules {
+		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
+			outer := prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name
+			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is not simulated", what,
+				expr, outer)
+		}
+	}
+	return modules, err
+}
+
+// modulesNamed marks, by scope, the modules whose whole name an expression matches.
+func modulesNamed(prog *aten.Program, what, expr string) ([]bool, error) {
 	whole := regexp.MustCompile(`\A(?:` + expr + `)\z`)
 	modules, found := make([]bool, len(prog.Scopes)), false
 	for i := range prog.Scopes {
@@ -265,13 +285,6 @@ func wrapped(prog *aten.Program, what, expr string) ([]bool, error) {
 	}
 	if !found {
 		return nil, noMatch("%s: %q is the whole name of no module, one is %q", what, expr, anyModule(prog))
-	}
-	for i := range modules {
-		if modules[i] && within(prog, prog.Scopes[i].Parent, modules) >= 0 {
-			outer := prog.Scopes[within(prog, prog.Scopes[i].Parent, modules)].Name
-			return nil, noMatch("%s: %q matches module %q and one within it, and one within another is not simulated", what,
-				expr, outer)
-		}
 	}
 	return modules, nil
 }
@@ -295,18 +308,29 @@ func within(prog *aten.Program, s int32, marked []bool) int32 {
 	return -1
 }
 
-// spansOf returns the calls that each call of a marked module makes.
+// spansOf returns the calls that each call of a marked module makes, those of one within another after its own.
 func spansOf(prog *aten.Program, marked []bool) (spans []aten.Span) {
-	at := int32(-1)
+	type open struct {
+		scope int32
+		span  int
+	}
+	var now []open     // the modules that run, from the outermost on
+	var around []int32 // those that a call is in, likewise
 	for i := range prog.Calls {
-		switch s := within(prog, prog.Calls[i].Scope, marked); {
-		case s >= 0 && s == at:
-			spans[len(spans)-1].Last = int32(i)
-		case s >= 0:
+		around = around[:0]
+		for s := within(prog, prog.Calls[i].Scope, marked); s >= 0; s = within(prog, prog.Scopes[s].Parent, marked) {
+			around = append(around, s)
+		}
+		slices.Reverse(around)
+		same := 0
+		for same < min(len(now), len(around)) && now[same].scope == around[same] {
+			spans[now[same].span].Last = int32(i)
+			same++
+		}
+		now = now[:same]
+		for _, s := range around[same:] {
+			now = append(now, open{s, len(spans)})
 			spans = append(spans, aten.Span{First: int32(i), Last: int32(i)})
-			at = s
-		default:
-			at = -1
 		}
 	}
 	return spans

@@ -59,6 +59,14 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+func TestCheckpointsWithinOthers(t *testing.T) {
+	want := []aten.Span{{First: 1, Last: 2}, {First: 1, Last: 1}, {First: 3, Last: 4}}
+	out, err := Plan{Checkpoint: `h\.\d|h\.0\.fc`}.Apply(program())
+	if err != nil || !slices.Equal(out.Checkpoints, want) {
+		t.Errorf("spans %v, %v, want that of the outer module before the one within it, %v", out, err, want)
+	}
+}
+
 func TestPlansThatMatchNothing(t *testing.T) {
 	for _, c := range []struct {
 		plan Plan
@@ -67,7 +75,8 @@ func TestPlansThatMatchNothing(t *testing.T) {
 		{Plan{TrainOnly: "fc9"}, `train-only: "fc9" matches no parameter, the first is "stem.weight"`},
 		{Plan{Freeze: "fc9"}, `freeze: "fc9" matches no parameter`},
 		{Plan{Checkpoint: "fc9"}, `checkpoint: "fc9" is the whole name of no module`},
-		{Plan{Checkpoint: `h\.0.*`}, "one within another is not simulated"},
+		{Plan{GPUs: 2, Parallel: FSDP, Shard: `h\.0.*`}, "one within another is not simulated"},
+		{Plan{Reentrant: true}, "checkpoint-reentrant: without checkpoint"},
 		{Plan{GPUs: 2, Parallel: "dp"}, `unknown scheme "dp"`},
 		{Plan{GPUs: -1}, "is not a number of GPUs"},
 		{Plan{GPUs: 1 << 40}, "is not a number of GPUs"},

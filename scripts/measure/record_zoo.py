@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import gc
 import gzip
 import json
@@ -30,20 +31,20 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 warnings.filterwarnings("ignore")
 
-import torch  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
-import memestimate  # noqa: E402
-from zoo import ZOO  # noqa: E402
+import memestimate
+from zoo import ZOO
 
 # What tells one recording from another, in the order of a file's name.
 MAIN = ("model", "mode", "dtype", "opt")
 FLAGS = [
     *("channels_last", "accum", "clip", "set_to_none", "foreach", "scaler"),
-    *("ckpt", "train_only", "lora", "lora_dropout", "compile"),
+    *("ckpt", "ckpt_modules", "train_only", "lora", "lora_dropout", "compile"),
 ]
 # What an estimate is told, and a recording need not know.
 TOLD = ("alloc_conf", "cap_mib")
@@ -96,14 +97,16 @@ def loss_of(out: Tensor, labels: Tensor | None) -> Tensor:
     return F.cross_entropy(out, labels)
 
 
-def with_checkpoints(name: str, model: nn.Module, *, reentrant: bool) -> None:
-    """Checkpoint each block."""
+def with_checkpoints(modules: str, model: nn.Module, *, reentrant: bool) -> None:
+    """Checkpoint each module whose whole name an expression matches."""
 
     def wrapped(forward: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args, **kwargs: checkpoint(forward, *args, use_reentrant=reentrant, **kwargs)
+        if reentrant:  # it takes no arguments by name: as GradientCheckpointingLayer of transformers has it
+            return lambda *args, **kwargs: checkpoint(functools.partial(forward, **kwargs), *args, use_reentrant=True)
+        return lambda *args, **kwargs: checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
     for path, block in model.named_modules():
-        if re.fullmatch(BLOCKS[name], path):
+        if re.fullmatch(modules, path):
             block.forward = wrapped(block.forward)
 
 
@@ -122,7 +125,7 @@ def prepare(case: Case, model: nn.Module) -> nn.Module:
                 gradient_checkpointing_kwargs={"use_reentrant": False}
             )
     elif "ckpt" in case:
-        with_checkpoints(case["model"], model, reentrant=case["ckpt"])
+        with_checkpoints(case.get("ckpt_modules", BLOCKS[case["model"]]), model, reentrant=case["ckpt"])
     if "train_only" in case:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(bool(re.match(case["train_only"], name)))
@@ -230,7 +233,7 @@ def main() -> int:
             began = time.monotonic()
             try:
                 record(case, models, path)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the others go on
                 failed += 1
                 print(path.name, traceback.format_exc(limit=-3), flush=True)
                 models.clear()
