@@ -48,6 +48,36 @@ func TestDeepSpeedDivides(t *testing.T) {
 	}
 }
 
+// The weights of an RNN share one piece of memory, which is let go once, when the last of them moves into DeepSpeed's
+// flat one; those that are frozen stay in it.
+func TestDeepSpeedMovesRNNs(t *testing.T) {
+	bound, err := Bind(openModel(t, "lstm_lm", formOf("lstm_lm")), Options{Batch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := bound.heldParameters(t, parallel.Plan{})
+	for _, frozen := range []string{"", "hh_l1", "^r\\."} {
+		for _, scheme := range []string{parallel.ZeRO1, parallel.ZeRO2} {
+			got := bound.heldParameters(t, parallel.Plan{GPUs: 4, Parallel: scheme, Freeze: frozen})
+			// Frozen weights keep the memory of those beside them; the flat one is of a multiple of eight elements.
+			if got < whole || frozen == "" && got > whole+8*4 {
+				t.Errorf("%s with %q frozen: %d bytes of parameters, want %d", scheme, frozen, got, whole)
+			}
+		}
+	}
+}
+
+// heldParameters is how many bytes of parameters there are at the end of a step in float32.
+func (b *Bound) heldParameters(t *testing.T, plan parallel.Plan) int64 {
+	t.Helper()
+	sim, err := b.Simulate(Step{Plan: plan})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, _ := heldAtEnd(sim.Run.Log)
+	return held[timeline.Parameter]
+}
+
 // TestFewestGPUs holds the smallest number of GPUs that fit names: so many hold a batch of one safely, one less does
 // not.
 func TestFewestGPUs(t *testing.T) {

@@ -59,7 +59,7 @@ func (g *Guess) between(sim *Simulation, peaks ...int64) {
 // most, where each result lives to the end of its function, to the least, where none has a name. In training that is
 // what autograd does not keep anyway.
 func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
+	if sim.prog.Traced() || b.large() {
 		return g, false, nil
 	}
 	rules := map[string]bool{}
@@ -84,7 +84,7 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 // criterion is the doubt which loss is trained, where nobody named it: from the mean of the output, which keeps
 // nothing, to the one that keeps the most of those that a name stands for.
 func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if s.Infer || s.Loss != "" && s.Loss != "auto" || len(b.a.Steps) >= manyNodes {
+	if s.Infer || s.Loss != "" && s.Loss != "auto" || b.large() {
 		return g, false, nil
 	}
 	var peaks []int64

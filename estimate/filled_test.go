@@ -84,3 +84,42 @@ func TestFilledTensorsThatAreNoWeights(t *testing.T) {
 		}
 	}
 }
+
+// A weight in a Constant node is the parameter that it is in the list of initializers: counted, moved and trained. A
+// number there is a number; what PyTorch's exporters put there under a name of theirs, they traced.
+func TestConstantsInNodes(t *testing.T) {
+	run := func(producer string, nodes []onnxtest.Node, inits ...onnxtest.Tensor) *Report {
+		raw := onnxtest.Model{Opset: 17, Producer: producer, Graph: onnxtest.Graph{
+			In: []onnxtest.Value{onnxtest.Float("x", 2, 4)}, Inits: inits, Nodes: nodes, Out: []onnxtest.Value{{Name: "y"}},
+		}}.Bytes()
+		m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(m, Options{Step: &Step{}})
+		if err != nil || r.Peak == nil {
+			t.Fatal(r, err)
+		}
+		return r
+	}
+	weight := func(name string) onnxtest.Tensor { return onnxtest.Zeros(name, onnxload.Float32, 4, 8) }
+	constant := func(t onnxtest.Tensor) onnxtest.Node {
+		return onnxtest.Op("Constant", "", t.Name, onnxtest.A("value", t))
+	}
+	product := func(w string) onnxtest.Node { return onnxtest.Op("MatMul", "x "+w, "y") }
+
+	listed := run("", []onnxtest.Node{product("fc.weight")}, weight("fc.weight"))
+	for _, r := range []*Report{
+		run("", []onnxtest.Node{constant(weight("fc.weight")), product("fc.weight")}),
+		run("", []onnxtest.Node{constant(weight("fc.weight")), constant(onnxtest.Zeros("scale", onnxload.Float32)),
+			onnxtest.Op("MatMul", "x fc.weight", "h"), onnxtest.Op("Mul", "h scale", "y")}),
+	} {
+		if r.Parameters != listed.Parameters || r.Settings.Mode != "train" || r.Gradients.Bytes != 4*32 {
+			t.Errorf("%+v in a Constant node, mode %s, listed %+v", r.Parameters, r.Settings.Mode, listed.Parameters)
+		}
+	}
+	traced := run("pytorch", []onnxtest.Node{constant(weight("onnx::MatMul_7")), product("onnx::MatMul_7")})
+	if traced.Parameters.Count != 0 || traced.Buffers.Count != 32 {
+		t.Errorf("%+v and %+v of what was traced, want a buffer of 32", traced.Parameters, traced.Buffers)
+	}
+}

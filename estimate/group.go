@@ -44,11 +44,16 @@ func (c *group) end() {
 	}
 }
 
-// each calls f with every number below n, as many at a time as there are processors, and waits for all.
-func each(n int, f func(i int)) {
+// each calls f with every number below n and waits for all: as many at a time as there are processors, one of a large
+// model, whose memory is bounded by its file and not by how many processors there are.
+func (b *Bound) each(n int, f func(i int)) {
 	var c group
 	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), n) {
+	atOnce := runtime.GOMAXPROCS(0)
+	if b.large() {
+		atOnce = 1
+	}
+	for range min(atOnce, n) {
 		c.do(func() {
 			for i := range next {
 				c.part(func() { f(i) })

@@ -84,6 +84,9 @@ const (
 	criterion          = "criterion"
 )
 
+// large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
+func (b *Bound) large() bool { return len(b.a.Steps)+len(b.ws) >= manyNodes }
+
 const (
 	mostWeighed = 6 // guesses that are decided otherwise, each of which takes another run
 	someLayers  = 8 // of a guess
@@ -115,7 +118,7 @@ func (b *Bound) made(s Step, sim *Simulation) ([]Guess, error) {
 	}
 	slices.SortStableFunc(list, func(x, y Guess) int { return cmp.Compare(y.Tensors, x.Tensors) })
 	for i := range list {
-		if i == mostWeighed || len(b.a.Steps) >= manyNodes {
+		if i == mostWeighed || b.large() {
 			break
 		}
 		if err := b.weigh(&list[i], s, sim); err != nil {

@@ -181,6 +181,9 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string,
 	}
 	if why != "" {
 		s.Infer = true
+		b.recovering.Lock()
+		b.prog[1] = nil // nobody asks for it again
+		b.recovering.Unlock()
 		if p, err = b.Program(false); err == nil {
 			sim, err = b.Simulate(*s)
 		}

@@ -44,7 +44,7 @@ func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 		again += block.FLOPs
 	}
 	plans := combinations(s, len(blocks) > 0, again/max(3*all, 1))
-	each(len(plans), func(i int) {
+	b.each(len(plans), func(i int) {
 		w := &plans[i].way
 		peak, err := b.peak(plans[i].step, c)
 		if err != nil {

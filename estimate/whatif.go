@@ -88,7 +88,7 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 	return ts
 }
 
-// WhatIf simulates the run of opt again under other settings, each on its own, on all cores. The order is that
+// WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The order is that
 // of the changes: precision, optimizer, layout, allocator, batch.
 func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	if opt.Step == nil {
@@ -102,7 +102,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	}
 	ts := trials(opt, *opt.Step, images, slices.Contains(parallel.Repeated(p), true))
 	out := make([]Variant, len(ts))
-	each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i]) })
+	b.each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i]) })
 	return out
 }
 

@@ -281,6 +281,11 @@ func sound(r *estimate.Report, plan parallel.Plan) string {
 	for _, p := range r.Phases {
 		sizes["phase "+p.Name] = min(p.End, p.Peak, p.Peak-p.End)
 	}
+	for _, n := range r.Notes {
+		if strings.Contains(n.Text, "replay: ") {
+			return "the run asks for what no run can: " + n.Text
+		}
+	}
 	p := r.Peak
 	if p != nil {
 		sizes["peak"], sizes["reserved"], sizes["device"] = p.Allocated, p.Reserved, p.Device
@@ -292,14 +297,18 @@ func sound(r *estimate.Report, plan parallel.Plan) string {
 		for _, x := range p.Live {
 			sizes["live "+x.Category] = min(x.Bytes, int64(x.Tensors))
 		}
-		switch held := p.ByCategory[timeline.Parameter.String()] + p.ByCategory[timeline.Buffer.String()]; {
+		// The program takes float64 parameters for float32. FSDP and a pipeline have a part of them on each GPU.
+		counted := min(r.Parameters.Bytes, 4*r.Parameters.Count)
+		whole := r.Settings.Precision == eager.FP32 && r.OOM == nil && slices.Contains(
+			[]string{"", parallel.DDP, parallel.ZeRO1, parallel.ZeRO2}, plan.Parallel)
+		parameters := p.ByCategory[timeline.Parameter.String()]
+		switch held := parameters + p.ByCategory[timeline.Buffer.String()]; {
 		case sum != p.Allocated:
 			return fmt.Sprintf("the categories at the peak are %d bytes, allocated are %d", sum, p.Allocated)
 		case p.Allocated < held:
 			return fmt.Sprintf("a peak of %d bytes is less than the %d of the parameters", p.Allocated, held)
-		case r.Settings.Precision == eager.FP32 && plan.Parallel != parallel.FSDP && r.OOM == nil &&
-			p.Allocated < min(r.Parameters.Bytes, 4*r.Parameters.Count): // float64 ones are taken for float32
-			return fmt.Sprintf("a peak of %d bytes, and parameters of %d", p.Allocated, r.Parameters.Bytes)
+		case whole && parameters < counted:
+			return fmt.Sprintf("parameters of %d bytes at the peak, counted are %d", parameters, counted)
 		case p.Reserved < p.Allocated || p.Device < p.Reserved || p.UpperBound < p.Device:
 			return fmt.Sprintf("not in order: allocated %d, reserved %d, device %d, at most %d", p.Allocated, p.Reserved,
 				p.Device, p.UpperBound)

@@ -90,12 +90,10 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 		result = result.asciiJSON()
 	}
 	if o.file != "" && o.file != "-" {
-		return putFile(o.file, result.join())
+		return putFile(o.file, result)
 	}
-	for _, b := range result {
-		if _, err := e.stdout.Write(b); err != nil {
-			return fail(exitOutput, "stdout: %w", cause(err))
-		}
+	if err := result.writeTo(e.stdout); err != nil {
+		return fail(exitOutput, "stdout: %w", cause(err))
 	}
 	return nil
 }
@@ -116,6 +114,16 @@ func (b *blocks) Write(p []byte) (int, error) {
 		*b = append(*b, append(make([]byte, 0, max(len(p), 64<<10)), p...))
 	}
 	return n, nil
+}
+
+// writeTo writes them one after the other.
+func (b blocks) writeTo(w io.Writer) error {
+	for _, block := range b {
+		if _, err := w.Write(block); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b blocks) join() []byte { return bytes.Join(b, nil) }
@@ -149,7 +157,7 @@ func (b blocks) asciiJSON() (out blocks) {
 }
 
 // putFile is writeFile with the error that the program ends with.
-func putFile(path string, data []byte) error {
+func putFile(path string, data blocks) error {
 	err := writeFile(path, data)
 	var end interruption
 	switch {
@@ -236,7 +244,7 @@ func columns(e *env, stream io.Writer) int {
 // writeFile replaces a file's content at once: a reader sees the old one or the new one,
 // and so does somebody who looks after a crash. What is not a regular file, a pipe or a
 // terminal for one, is written to directly.
-func writeFile(path string, data []byte) error {
+func writeFile(path string, data blocks) error {
 	target, err := linked(path)
 	if err != nil {
 		return err
@@ -266,7 +274,7 @@ func writeFile(path string, data []byte) error {
 			return err
 		}
 	}
-	if _, err := f.Write(data); err != nil {
+	if err := data.writeTo(f); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil { // before the rename, or a crash may leave an empty file
@@ -319,11 +327,10 @@ func createBeside(target string) (*os.File, error) {
 	}
 }
 
-func writeDirectly(path string, data []byte) error {
+func writeDirectly(path string, data blocks) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Close())
+	return errors.Join(data.writeTo(f), f.Close())
 }

@@ -73,7 +73,7 @@ func TestWriteFileKeepsMode(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(file, []byte("new")); err != nil {
+	if err := writeFile(file, blocks{[]byte("new")}); err != nil {
 		t.Fatal(err)
 	}
 	st, err := os.Stat(file)
@@ -98,7 +98,7 @@ func TestWriteFileThroughLinks(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"first", "second"} {
-		if err := writeFile(filepath.Join(dir, "folder", "back"), []byte(text)); err != nil {
+		if err := writeFile(filepath.Join(dir, "folder", "back"), blocks{[]byte(text)}); err != nil {
 			t.Fatal(err)
 		}
 		if data, err := os.ReadFile(filepath.Join(dir, "folder", "new")); err != nil || string(data) != text {

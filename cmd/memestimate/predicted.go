@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
@@ -20,11 +19,11 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 	if err != nil {
 		return err
 	}
-	var b bytes.Buffer
+	var b blocks
 	if err := snapshot.Write(&b, s); err != nil {
 		return err
 	}
-	return putFile(path, b.Bytes())
+	return putFile(path, b)
 }
 
 // sitesOf are the places of a recorded program, nil for a model: Python's frames, and before them the operator that

@@ -61,13 +61,9 @@ func (r *run) flattenAll(values []*tensor, params []*leaf) []*leaf {
 	} else {
 		z.part = (numel + 2*n - 1) / (2 * n) * 2 // flatten_dense_tensors_aligned: nccl_start_alignment_factor
 		for _, l := range params {               // they pass through the CPU
-			r.free(l.param.st.block)
+			r.vacate(l.param)
 		}
-		flat := r.alloc(aten.BytesOf(z.part*n, z.dtype), timeline.Parameter)
-		for _, l := range params {
-			l.param.st.block = noBlock
-		}
-		flat.state = true
+		r.alloc(aten.BytesOf(z.part*n, z.dtype), timeline.Parameter).state = true
 	}
 	var copied *storage // clone().float(), of which the second does nothing to float32
 	if z.Stage == 2 && z.dtype != aten.Float32 {
@@ -87,6 +83,15 @@ func (r *run) flattenAll(values []*tensor, params []*leaf) []*leaf {
 	return []*leaf{z.master}
 }
 
+// vacate moves a parameter out of its memory. Weights of an RNN share theirs, which the last of them frees: where some
+// are frozen, they keep it.
+func (r *run) vacate(t *tensor) {
+	st := *t.st
+	r.drop(t.st)
+	st.block, st.refs = noBlock, 1
+	t.st = &st
+}
+
 // partition is what stage 3 does to parameters: each is cut, the parts are put together, and what small ones there are
 // come back. Bucket and gradients have their room for the whole run.
 func (r *run) partition(z *zero, params []*leaf) {
@@ -96,8 +101,7 @@ func (r *run) partition(z *zero, params []*leaf) {
 		numel := l.param.numel()
 		each := (numel + int64(z.World) - 1) / int64(z.World)
 		parts = append(parts, r.alloc(aten.BytesOf(each, z.dtype), timeline.Parameter))
-		r.free(l.param.st.block)
-		if l.param.st.block = noBlock; numel <= persistent {
+		if r.vacate(l.param); numel <= persistent {
 			small += aten.BytesOf(numel, z.dtype)
 		} else {
 			z.gathered += numel

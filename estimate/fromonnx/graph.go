@@ -19,6 +19,9 @@ func (b *recovery) flatten(g *onnxload.Graph) error {
 		if !slices.ContainsFunc(n.Out, func(v onnxload.ValueID) bool { return v != onnxload.NoValue }) {
 			continue // whatever it computes, nobody gets it
 		}
+		if b.keepsWeight(n) {
+			continue
+		}
 		if n.Op == "If" && n.Domain == "" {
 			if flow, ok := b.types.Flow(n); ok && flow.Body != nil {
 				if err := b.flatten(flow.Body); err != nil {
@@ -249,9 +252,6 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		return b.sizes[k-1]
 	}
 	s := b.types.Type(id).Shape
-	if x := b.m.Values[id].Init; !s.Ranked && x != nil { // in a body that does not run
-		return b.keepDims(id, x.Dims)
-	}
 	if !s.Ranked {
 		b.fail("value %q has no shape", b.m.NameOf(id))
 		return nil

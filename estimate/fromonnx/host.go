@@ -13,7 +13,7 @@ func (b *recovery) findHost() {
 	b.fixed = make([]bool, len(b.of))
 	fixed := b.fixed
 	for i := range fixed {
-		fixed[i] = b.m.Values[i].Init != nil && b.src.Kinds[i] != aten.Parameter && b.src.Kinds[i] != aten.Buffer
+		fixed[i] = b.m.Values[i].Init != nil && !b.ofModule(onnxload.ValueID(i))
 		if fixed[i] && b.isBiasOfHeads(onnxload.ValueID(i)) && b.guess(dialect.HeadBias) {
 			if b.looked == nil {
 				b.looked = map[onnxload.ValueID]bool{}
@@ -99,4 +99,15 @@ func (b *recovery) hostNode(n *onnxload.Node) bool {
 		}
 	}
 	return true
+}
+
+// ofModule reports whether a value is a parameter or a buffer of the module, whether the file lists it or has it in a
+// Constant node.
+func (b *recovery) ofModule(id onnxload.ValueID) bool {
+	return b.src.Kinds[id] == aten.Parameter || b.src.Kinds[id] == aten.Buffer
+}
+
+// keepsWeight reports whether a node is a Constant that holds a parameter or a buffer: nothing runs there.
+func (b *recovery) keepsWeight(n *onnxload.Node) bool {
+	return n.Op == "Constant" && b.ofModule(n.Output(0))
 }

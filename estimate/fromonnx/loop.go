@@ -67,7 +67,9 @@ func (b *recovery) loop(n *onnxload.Node) {
 func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.ValueID, stacked [][]aten.ValueID) {
 	for i := range s.body.Nodes {
 		for _, o := range s.body.Nodes[i].Out {
-			b.of[o] = aten.NoValue
+			if !b.ofModule(o) {
+				b.of[o] = aten.NoValue
+			}
 		}
 	}
 	for i, id := range s.body.Inputs {
@@ -84,7 +86,7 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 	}
 	for i := range s.body.Nodes {
 		m := &s.body.Nodes[i]
-		if len(m.Out) == 0 || m.Output(0) == onnxload.NoValue {
+		if len(m.Out) == 0 || m.Output(0) == onnxload.NoValue || b.keepsWeight(m) {
 			continue
 		}
 		switch {
@@ -193,7 +195,7 @@ func (b *recovery) sized(id onnxload.ValueID) bool {
 	}
 	s := b.types.Type(id).Shape
 	if !s.Ranked {
-		return b.m.Values[id].Init != nil
+		return false
 	}
 	for _, d := range s.Dims {
 		d, _ = b.types.Limit(d)

@@ -99,7 +99,7 @@ func (b *recovery) forTraining() bool {
 func (b *recovery) merged() (n int, size float64) {
 	for id, kind := range b.src.Kinds {
 		v := onnxload.ValueID(id)
-		if kind != aten.Parameter || b.m.Values[id].Init == nil || len(b.usesOf(v)) < 2 {
+		if kind != aten.Parameter || len(b.usesOf(v)) < 2 {
 			continue
 		}
 		if modules := b.readers(v); modules > 1 && b.own[v] == nil {

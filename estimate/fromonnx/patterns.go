@@ -138,7 +138,7 @@ func matchLinear(b *recovery, i int) {
 		if b.single(w) {
 			members = append(members, ti)
 		}
-	} else if !b.isParameter(w) || len(b.dims(w)) != 2 || b.m.Values[w].Init == nil || !b.onlyWeight(w) {
+	} else if !b.isParameter(w) || len(b.dims(w)) != 2 || !b.onlyWeight(w) {
 		return
 	}
 	if t := b.src.Tied; t != nil && t.Head == w {

@@ -224,24 +224,23 @@ func (b *recovery) value(id onnxload.ValueID) aten.ValueID {
 		return b.lookUpBias(id)
 	}
 	v := aten.Value{Name: b.m.NameOf(id), DType: b.elem(id)}
-	kind := b.src.Kinds[id]
 	switch {
+	case b.ofModule(id):
+		v.Kind, v.Shape = b.src.Kinds[id], b.dims(id)
+		b.of[id] = b.add(v)
+		b.prog.State = append(b.prog.State, b.of[id])
+		return b.of[id]
 	case b.host[id]:
 		v.Kind = aten.Number
 		if b.types.Type(id).Shape.Ranked {
 			v.Shape = b.dims(id)
 		}
-	case b.m.Values[id].Init != nil && (kind == aten.Parameter || kind == aten.Buffer):
-		v.Kind, v.Shape = kind, b.dims(id)
 	case b.made[id] < 0 && b.m.Values[id].Init != nil && aten.Numel(b.dims(id)) == 1:
 		v.Kind, v.Shape = aten.Number, b.dims(id)
 	default:
 		v.Kind, v.Shape = aten.Constant, b.dims(id)
 	}
 	b.of[id] = b.add(v)
-	if v.Kind == aten.Parameter || v.Kind == aten.Buffer {
-		b.prog.State = append(b.prog.State, b.of[id])
-	}
 	return b.of[id]
 }
 

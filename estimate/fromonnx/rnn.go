@@ -129,7 +129,7 @@ func (b *recovery) sourceParameters(id onnxload.ValueID) []onnxload.ValueID {
 			continue
 		}
 		v = b.id(v)
-		if b.src.Kinds[v] == aten.Parameter && b.m.Values[v].Init != nil {
+		if b.src.Kinds[v] == aten.Parameter {
 			if !slices.Contains(found, v) {
 				found = append(found, v)
 			}

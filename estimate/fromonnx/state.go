@@ -17,9 +17,8 @@ import (
 // Each batch norm has a counter of batches, an int64 that no export keeps.
 func (b *recovery) orderState() {
 	for i := range b.m.Values { // parameters that no call reads still move
-		if k := b.src.Kinds[i]; (k == aten.Parameter || k == aten.Buffer) && b.of[i] == aten.NoValue {
-			b.host[i] = false
-			b.value(onnxload.ValueID(i))
+		if id := onnxload.ValueID(i); b.ofModule(id) && b.of[i] == aten.NoValue {
+			b.value(id)
 		}
 	}
 	// Values that the graph does not have, restored ones, stay at the end of their modules.

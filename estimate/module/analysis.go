@@ -281,8 +281,7 @@ func (a *Analysis) carries(id onnxload.ValueID) bool {
 		return true
 	}
 	for _, c := range a.Origins(id) {
-		t := a.tensorOf(c)
-		if t.DType.IsFloat() && (!isScalar(t) || !IsAutomatic(a.Model.NameOf(c))) {
+		if c := a.ConstantOf(c); c.tensor.DType.IsFloat() && !a.isNumber(c) {
 			return true
 		}
 	}

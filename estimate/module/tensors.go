@@ -69,6 +69,8 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return roleConstant
 	case a.madeUp(c):
 		return roleConstant
+	case !named && !isScalar(c.tensor) && a.inNode(c) && a.Model.Producer == "pytorch":
+		return RoleBuffer // traced from a computation: PyTorch's exporters list parameters
 	case weight && buffer:
 		return RoleBoth
 	case trained && named && !buffer && !isScalar(c.tensor):
@@ -79,10 +81,10 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return RoleParameter
 	case a.masksScores(c) || a.frozen(c):
 		return RoleBuffer
+	case a.isNumber(c):
+		return roleConstant
 	case named:
 		return RoleParameter
-	case isScalar(c.tensor):
-		return roleConstant
 	case vector && isVector(c.tensor) && !a.foldedNorm(c):
 		return RoleParameter // a bias or scale that folding renamed
 	}
@@ -254,6 +256,15 @@ func (a *Analysis) quantized(c *constant) bool {
 	}
 	return false
 }
+
+// isNumber reports whether a constant is a lone number of the program: what an exporter named, or what a Constant node
+// has. A module's parameter of one element has the module's name, and the file lists it.
+func (a *Analysis) isNumber(c *constant) bool {
+	return isScalar(c.tensor) && (IsAutomatic(a.Model.NameOf(c.id)) || a.inNode(c))
+}
+
+// inNode reports whether a Constant node has a constant; the graph lists the others.
+func (a *Analysis) inNode(c *constant) bool { return a.Model.Values[c.id].Init == nil }
 
 func isScalar(t *onnxload.Tensor) bool { return isSmall(t, 1) }
 

@@ -54,6 +54,7 @@ func Infer(m *onnxload.Model, opt Options) (*Result, error) {
 	if err := f.graph(m.Graph); err != nil {
 		return nil, err
 	}
+	f.stored(m.Graph)
 	return f.result(), nil
 }
 
@@ -132,6 +133,28 @@ func (f *inferer) graph(g *onnxload.Graph) error {
 		}
 	}
 	return nil
+}
+
+// stored types the tensors that the file holds in bodies that were not inferred: those of operators without a row, and
+// branches that are not taken.
+func (f *inferer) stored(g *onnxload.Graph) {
+	for i := range g.Nodes {
+		n := &g.Nodes[i]
+		if v := n.Attr("value"); n.Op == "Constant" && v != nil && len(v.Tensors) == 1 && n.Output(0) != onnxload.NoValue &&
+			f.types[n.Output(0)] == nil {
+			f.setTensor(n.Output(0), v.Tensors[0].DType, v.Tensors[0].Dims)
+		}
+		for j := range n.Attrs {
+			for _, body := range n.Attrs[j].Graphs {
+				for _, id := range body.Inits {
+					if t := f.m.Values[id].Init; t != nil && f.types[id] == nil {
+						f.setTensor(id, t.DType, t.Dims)
+					}
+				}
+				f.stored(body)
+			}
+		}
+	}
 }
 
 // A knownRow is the row of an operator at a version; nil when the place is free.
