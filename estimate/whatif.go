@@ -88,8 +88,8 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 	return ts
 }
 
-// WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The order is that
-// of the changes: precision, optimizer, layout, allocator, batch.
+// WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The
+// order is that of the changes: precision, optimizer, layout, allocator, batch.
 func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	if opt.Step == nil {
 		return nil
