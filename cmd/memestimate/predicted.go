@@ -1,7 +1,6 @@
 package main
 
 import (
-
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/snapshot"

@@ -252,7 +252,7 @@ func (b *recovery) values(n *onnxload.Node) []aten.ValueID {
 	for i := range n.In {
 		in[i] = b.value(b.in(n, i))
 	}
-	if len(in) == 2 && attrInt(n, "broadcast", 0) != 0 {
+	if len(in) == 2 && n.Version < 7 && attrInt(n, "broadcast", 0) != 0 {
 		in[1] = b.alongAxis(n, in[1])
 	}
 	return in
@@ -267,7 +267,7 @@ func (b *recovery) alongAxis(n *onnxload.Node, v aten.ValueID) aten.ValueID {
 		axis += int64(len(b.dims(b.in(n, 0))))
 	}
 	behind := int64(len(b.dims(b.in(n, 0)))-len(shape)) - axis
-	if n.Attr("axis") == nil || len(shape) == 0 || behind <= 0 {
+	if n.Attr("axis") == nil || axis < 0 || len(shape) == 0 || behind <= 0 {
 		return v
 	}
 	shape = slices.Clone(shape)
