@@ -39,8 +39,8 @@ func isBufferName(name string) bool {
 // made the value. No module names its parameters so.
 var folded = map[string]bool{
 	"val": true, "const": true, "lifted_tensor": true, "scalar_tensor_default": true, "max_val_cast": true,
-	"min_val_cast": true,
-	"unsqueeze":    true, "squeeze": true, "transpose": true, "permute": true, "view": true, "reshape": true, "expand": true,
+	"min_val_cast": true, "unsqueeze": true, "squeeze": true, "transpose": true, "permute": true, "view": true,
+	"reshape": true, "expand": true,
 	"slice": true, "select": true, "index": true, "cat": true, "stack": true, "clone": true, "to": true, "_to_copy": true,
 	"full": true, "full_like": true, "zeros": true, "zeros_like": true, "ones": true, "ones_like": true, "new_ones": true,
 	"new_zeros": true,
