@@ -74,7 +74,24 @@ func (b *recovery) inPlace(n *onnxload.Node, call string) bool {
 		return (after || n.Op == "Relu" && len(b.dims(n.Output(0))) > 3) && b.single(b.in(n, 0)) &&
 			b.guess(dialect.ActivationInPlace)
 	}
-	return !b.ofFunction(b.in(n, 0)) && b.inPlaceAfter(b.in(n, 0), 1)
+	return !b.ofFunction(b.in(n, 0)) && !b.ofSequential(n) && b.inPlaceAfter(b.in(n, 0), 1)
+}
+
+// ofSequential reports whether a LeakyReLU is a member of a Sequential and reads a batch norm: those keep
+// nn.LeakyReLU's default, inplace=False. Blocks that have a name for it write over the norm's result, as with ReLU.
+// Members have numbers, or, where add_module gave them names, the number of their Sequential at the end.
+func (b *recovery) ofSequential(n *onnxload.Node) bool {
+	norm, _ := b.producer(b.in(n, 0))
+	if n.Op != "LeakyRelu" || norm == nil || norm.Op != "BatchNormalization" {
+		return false
+	}
+	around, name := "", b.places[b.at].Module
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		around, name = name[:i], name[i+1:]
+	}
+	number := name[strings.LastIndexByte(name, '_')+1:]
+	return number != "" && strings.Trim(number, "0123456789") == "" &&
+		(number == name || number == around[strings.LastIndexByte(around, '.')+1:]) && b.guess(dialect.LeakyOfSequential)
 }
 
 // ofFunction reports whether what the current node reads is the result of a convolution's module that its own module

@@ -45,6 +45,7 @@ var patterns = []pattern{
 	{"Sigmoid", matchSilu},
 	{"Sigmoid", matchGlu},
 	{"Div", matchLinearAttention},
+	{"Div", matchVariance},
 	{"MatMul", matchBaddbmm},
 	{"MatMul", matchLinear},
 	{"RandomUniformLike", matchNoise},

@@ -208,3 +208,23 @@ func TestMergedFoldedWeights(t *testing.T) {
 		}
 	}
 }
+
+// The variance of a sample is one call; what the program reads of its steps besides is the program's own.
+func TestVariance(t *testing.T) {
+	inits := []onnx.Tensor{onnx.Int64s("axes", -1), fromonnxtest.F32s("n", 8), fromonnxtest.F32s("less", 7),
+		fromonnxtest.F32s("eps", 1e-5)}
+	steps := func(rest ...onnx.Node) []onnx.Node {
+		return append([]onnx.Node{onnx.Op("ReduceMean", "x axes", "m"), onnx.Op("Sub", "x m", "d"),
+			onnx.Op("Mul", "d d", "q"), onnx.Op("ReduceMean", "q axes", "v"), onnx.Op("Mul", "v n", "vn")}, rest...)
+	}
+	runPatterns(t, []patternCase{
+		{name: "var", inits: inits, nodes: steps(onnx.Op("Div", "vn less", "s"), onnx.Op("Exp", "s", "y")),
+			want: []string{"var(x)", "exp(s)"}},
+		{name: "std", inits: inits, nodes: steps(onnx.Op("Div", "vn less", "s"), onnx.Op("Sqrt", "s", "r"),
+			onnx.Op("Exp", "r", "y")), want: []string{"std(x)", "exp(r)"}},
+		{name: "a norm", inits: inits, nodes: steps(onnx.Op("Div", "vn less", "s"), onnx.Op("Add", "s eps", "e"),
+			onnx.Op("Div", "d e", "y")), want: []string{"mean(x)", "sub(x, m)", "var(x)", "add(s, number)", "div(d, e)"}},
+		{name: "another number", inits: inits, nodes: steps(onnx.Op("Div", "vn n", "s"), onnx.Op("Exp", "s", "y")),
+			want: []string{"mean(x)", "sub(x, m)", "mul(d, d)", "mean(q)", "mul(v, number)", "div(vn, number)", "exp(s)"}},
+	})
+}

@@ -16,7 +16,7 @@ func emitPad(b *recovery, n *onnxload.Node) {
 		op = "reflection_pad"
 	}
 	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
-	if pool, _ := b.user(n.Output(0), "AveragePool"); slices.Equal(in, out) && (pool != nil || op != "constant_pad") {
+	if pool, _ := b.user(n.Output(0), "AveragePool"); slices.Equal(in, out) && pool != nil {
 		b.same[n.Output(0)] = b.in(n, 0) // the exporter's, for count_include_pad
 		return
 	}

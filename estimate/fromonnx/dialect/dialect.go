@@ -20,6 +20,8 @@ var (
 		"one with inplace=True", "torchvision, timm", "torchvision/models/resnet.py", false}
 	FunctionOfModule = &Row{"activation-of-module", "an activation that a module calls on its own convolution",
 		"F.relu, which is not in place", "hand-written", "", false}
+	LeakyOfSequential = &Row{"leaky-of-sequential", "a LeakyReLU behind a batch norm in a Sequential",
+		"nn.LeakyReLU(slope), which is not in place", "hand-written", "torch/nn/modules/activation.py", false}
 	ResidualInPlace = &Row{"residual-in-place", "the sum at the end of a block of convolutions", "out += identity",
 		"torchvision, timm", "torchvision/models/resnet.py", false}
 	SelfGated = &Row{"self-gated", "x times its own sigmoid, or the tanh of its softplus",
@@ -70,7 +72,7 @@ var (
 
 // Rows are all of them.
 var Rows = []*Row{
-	ActivationInPlace, FunctionOfModule, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU,
+	ActivationInPlace, FunctionOfModule, LeakyOfSequential, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU,
 	SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
 	TiedHead, CausalFlag,
