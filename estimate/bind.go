@@ -28,6 +28,7 @@ type Bound struct {
 	without   map[string]bool // guesses that are switched off
 	with      map[string]bool // unproven ones that are made
 
+	fewest    bool           // sizes that depend on data are one
 	tied      *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
 	largest   *Bound         // see guessedLargest; nil until it is asked for
 	isLargest bool           // this is one
@@ -123,7 +124,7 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 		Model: b.a.Model,
 		Types: b.a.Types,
 		Kinds: kinds,
-		Train: train, Autocast: autocast, Tied: b.tied, Most: b.isLargest,
+		Train: train, Autocast: autocast, Tied: b.tied, Most: b.isLargest, Fewest: b.fewest,
 		Place: b.a.Placer(), Without: b.without, With: b.with,
 	})
 	if err != nil {

@@ -3,11 +3,14 @@ package estimate
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/fromonnx"
 	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
@@ -24,10 +27,6 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 		list = append(list, Guess{Name: unmodelledOperator, Made: true, Places: unknown[op],
 			Takes: fmt.Sprintf("operator %q taken for one that saves and needs nothing", op)})
 	}
-	if n := len(b.a.Types.Bounded); n > 0 {
-		list = append(list, Guess{Name: dataDependentSize, Made: true, Places: n,
-			Takes: "sizes that depend on data taken for the most that they can be"})
-	}
 	if b.a.Loops > 0 {
 		list = append(list, Guess{Name: countedOnce, Made: true, Places: b.a.Loops,
 			Takes: "the body of a loop taken for one that runs once"})
@@ -36,13 +35,14 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 		list = append(list, Guess{Name: lostInExport, Made: true, Places: len(sim.prog.Lost),
 			Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"})
 	}
-	for _, doubt := range []func(Step, *Simulation) (Guess, bool, error){b.variables, b.criterion, b.convolutions} {
+	for _, doubt := range []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
+		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch} {
 		g, ok, err := doubt(s, sim)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			g.Made, g.Weighed = true, true
+			g.Made = true
 			list = append(list, g)
 		}
 	}
@@ -51,6 +51,7 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 
 // between sets by how much the peak of what is allocated would be larger and smaller at two ends of a doubt.
 func (g *Guess) between(sim *Simulation, peaks ...int64) {
+	g.Weighed = true
 	g.Bytes = max(slices.Max(peaks)-sim.Peak.Allocated, 0)
 	g.Fewer = max(sim.Peak.Allocated-slices.Min(peaks), 0)
 }
@@ -125,4 +126,96 @@ func (b *Bound) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 		Takes: "cuDNN's engines taken to be those that most measured convolutions of such shapes had"}
 	g.between(sim, peaks...)
 	return g, g.Bytes > 0 || g.Fewer > 0, nil
+}
+
+// overwritten is the doubt what else works in place: each activation and each sum that is not taken to, where PyTorch
+// lets it.
+func (b *Bound) overwritten(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	g = Guess{Name: inPlace,
+		Takes: "activations and sums taken to make new tensors that could write over what they read"}
+	return b.altered(g, s, sim, func(p *aten.Program) (*aten.Program, int) {
+		return fromonnx.InPlaceWherePossible(p, !s.Infer)
+	})
+}
+
+// contiguous is the doubt whether sequences that are turned are copied before a recurrent layer reads them.
+func (b *Bound) contiguous(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	g = Guess{Name: contiguousCopy,
+		Takes: "a turned sequence given to a recurrent layer taken for one that contiguous() did not copy"}
+	return b.altered(g, s, sim, fromonnx.ContiguousSequences)
+}
+
+// altered weighs a doubt by running the program as alter has it, which also says in how many places. It is no doubt
+// where lines are known.
+func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess,
+	bool, error) {
+	if sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
+		return g, false, nil
+	}
+	other := b.again(nil, nil, true)
+	for k, p := range other.prog {
+		if p != nil {
+			var places int
+			other.prog[k], places = alter(p)
+			g.Places = max(g.Places, places)
+		}
+	}
+	if g.Places == 0 {
+		return g, false, nil
+	}
+	peak, err := other.peakAllocated(s, sim, false)
+	if err != nil {
+		return g, false, err
+	}
+	g.between(sim, peak)
+	return g, g.Fewer > 0 || g.Bytes > 0, nil
+}
+
+// dataDependent is the doubt how large sizes are that depend on data: from one to the most that they can be.
+func (b *Bound) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	n := len(b.a.Types.Bounded)
+	for i := range sim.prog.Calls {
+		if sim.prog.Calls[i].Args.Packed > 0 {
+			n++
+		}
+	}
+	if n == 0 {
+		return g, false, nil
+	}
+	g = Guess{Name: dataDependentSize, Places: n,
+		Takes: "sizes that depend on data, packed sequences among them, taken for the most that they can be"}
+	other := b.again(nil, nil, false)
+	other.fewest = true
+	// It fails where one is not a size that goes with what else is there: then the list has it without a weight.
+	if peak, err := other.peakAllocated(s, sim, false); err == nil {
+		g.between(sim, peak)
+	}
+	return g, true, nil
+}
+
+// adapterNames are how libraries call the parameters of adapters, beside which the model's own are frozen: loralib's
+// and peft's lora_A, peft's lora_embedding_A and lora_magnitude_vector, adapter modules.
+var adapterNames = regexp.MustCompile(`(^|[._])lora(_|\.|$)|(^|\.)adapter`)
+
+// frozen is the doubt whether a model with adapters trains what is not one.
+func (b *Bound) frozen(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" {
+		return g, false, nil
+	}
+	for _, id := range sim.prog.Params {
+		if v := &sim.prog.Values[id]; !v.Frozen && adapterNames.MatchString(v.Name) {
+			g.Places++
+		}
+	}
+	if g.Places == 0 || g.Places == len(sim.prog.Params) {
+		return g, false, nil
+	}
+	s.TrainOnly = adapterNames.String()
+	peak, err := b.peakAllocated(s, sim, false)
+	if err != nil {
+		return g, false, err
+	}
+	g.Name, g.Takes = frozenBeside, "what is no adapter taken to train as well, which --train-only decides"
+	g.between(sim, peak)
+	return g, true, nil
 }

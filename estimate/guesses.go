@@ -27,7 +27,7 @@ type Guess struct {
 	Places  int      `json:"places"`           // where it is, or could have been, made
 	Layers  []string `json:"layers,omitempty"` // the first of them
 	Tensors int64    `json:"tensor_bytes"`     // that the calls there make
-	Weighed bool     `json:"weighed"`          // the run was simulated with it decided otherwise, which gave Bytes
+	Weighed bool     `json:"weighed"`          // Bytes is known: the run was simulated with it decided otherwise
 	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
 	// by which it would be smaller at the other end, of a doubt that has two
 	Fewer int64 `json:"bytes_less,omitempty"`
@@ -82,6 +82,10 @@ const (
 	variables          = "variables"
 	convolutions       = "convolution-workspace"
 	criterion          = "criterion"
+	inPlace            = "in-place"
+	frozenBeside       = "frozen-beside-adapters"
+	contiguousCopy     = "contiguous-copy"
+	lostBranch         = "dropped-branch"
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
@@ -171,7 +175,7 @@ func (g *Guess) at(layer string, bytes int64) {
 func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
 	other := &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way,
 		tied:    b.tied,
-		without: maps.Clone(b.without), with: maps.Clone(b.with)}
+		without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest}
 	maps.Copy(other.without, without)
 	maps.Copy(other.with, with)
 	if !running {

@@ -25,11 +25,16 @@ func (p *Program) ResultBytes(call int32) (sum int64) {
 		if v == NoValue {
 			continue
 		}
-		bytes := p.Values[v].DType.Bits() / 8
-		for _, n := range p.Values[v].Shape {
-			bytes *= n
-		}
-		sum += bytes
+		sum += p.Values[v].Bytes()
 	}
 	return sum
+}
+
+// Bytes returns what a tensor takes in 32-bit precision. Sizes were checked when the graph was read.
+func (v *Value) Bytes() int64 {
+	bytes := v.DType.Bits() / 8
+	for _, n := range v.Shape {
+		bytes *= n
+	}
+	return bytes
 }

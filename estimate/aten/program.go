@@ -103,6 +103,7 @@ type Args struct {
 	Bias    bool
 	Hidden  int64 // recurrent layers
 	Layers  int64
+	Packed  int64  // likewise: elements of a packed batch; 0 where it is padded
 	Both    bool   // bidirectional
 	Mode    string // what a family's row distinguishes
 	DType   DType
@@ -125,8 +126,8 @@ func (a Args) Kept() *Args {
 	switch {
 	case a.Dim != 0 || a.Dims != nil || a.Shape != nil || a.Kernel != nil || a.Stride != nil || a.Pad != nil ||
 		a.Dilate != nil || a.Groups != 0,
-		a.Keep || a.Train || a.P != 0 || a.Causal || a.Bias || a.Hidden != 0 || a.Layers != 0 || a.Both || a.Mode != "" ||
-			a.DType != 0 || a.Broadcast:
+		a.Keep || a.Train || a.P != 0 || a.Causal || a.Bias || a.Hidden != 0 || a.Layers != 0 || a.Packed != 0 || a.Both ||
+			a.Mode != "" || a.DType != 0 || a.Broadcast:
 		kept := a
 		return &kept
 	case a.Inplace:

@@ -1,6 +1,8 @@
 package eager
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/estimate/workspace"
@@ -34,7 +36,11 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 			Kind: kind, Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16,
 			Steps: x.shape[0], Batch: x.shape[1], Input: x.shape[2],
 			Hidden: c.Args.Hidden, Layers: c.Args.Layers, Both: c.Args.Both,
-			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1,
+			Dropout: c.Args.P > 0 && c.Args.Train && c.Args.Layers > 1, Packed: c.Args.Packed,
+		}
+		if s.Packed > 0 { // pack_padded_sequence
+			x = r.rowsOf("PackPaddedSequence", x, s.Packed, s.Input)
+			cast = append(cast, x)
 		}
 		stateShape := []int64{s.Layers * s.Directions(), s.Batch, s.Hidden}
 		if r.amp != nil {
@@ -57,7 +63,7 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 			random = r.dropoutState
 		}
 		xi := r.inLayout(x, inRows)
-		out := r.empty(dtype, s.Steps, s.Batch, s.Hidden*s.Directions())
+		out := r.empty(dtype, sequence(s, s.Hidden*s.Directions())...)
 		var final []*tensor
 		for range states {
 			final = append(final, r.empty(dtype, stateShape...))
@@ -102,8 +108,33 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 		for _, t := range append(initial, cast...) {
 			r.release(t)
 		}
+		if s.Packed > 0 { // pad_packed_sequence
+			packed := out
+			out = r.rowsOf("PadPackedSequence", packed, s.Steps, s.Batch, s.Hidden*s.Directions())
+			r.release(packed)
+		}
 		return append([]*tensor{out}, final...)
 	}
+}
+
+// sequence is the shape of what a recurrent layer reads or makes: [T, N, width], or the rows of a packed batch.
+func sequence(s workspace.RNNShape, width int64) []int64 {
+	if s.Packed > 0 {
+		return []int64{s.Packed, width}
+	}
+	return []int64{s.Steps, s.Batch, width}
+}
+
+// rowsOf copies rows of a tensor into one of another shape, which saves nothing.
+func (r *run) rowsOf(name string, x *tensor, shape ...int64) *tensor {
+	out := r.empty(x.dtype, shape...)
+	if r.needsGrad(x) {
+		of := slices.Clone(x.shape)
+		r.record(name, one(out), one(x), nil, func(r *run, n *node, g []*tensor) []*tensor {
+			return one(r.empty(g[0].dtype, of...))
+		})
+	}
+	return out
 }
 
 // oneBlock reports whether weights lie in one block. Where they do not, a call copies them into one.
@@ -130,7 +161,10 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 		if !x.isContiguous() {
 			stride = []int64{width, s.Steps * width, 1}
 		}
-		gy = hold(r.strided(dtype, []int64{s.Steps, s.Batch, width}, stride))
+		if s.Packed > 0 {
+			stride = []int64{width, 1}
+		}
+		gy = hold(r.strided(dtype, sequence(s, width), stride))
 	}
 	for i := range states { // and for the final states
 		if g[1+i] == nil {
@@ -140,7 +174,7 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	outs := make([]*tensor, len(n.next))
 	xi := r.inLayout(x, inRows)
 	dy := r.inLayout(gy, inRows)
-	dx := r.empty(dtype, s.Steps, s.Batch, s.Input)
+	dx := r.empty(dtype, sequence(s, s.Input)...)
 	for range states {
 		hold(r.empty(dtype, stateShape...))
 	}

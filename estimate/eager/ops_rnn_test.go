@@ -71,3 +71,27 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 		}
 	}
 }
+
+// A packed batch keeps what its elements need, and is padded again.
+func TestPackedBatch(t *testing.T) {
+	l := newLab()
+	const steps, batch, width, packed = 16, 4, 64, 40
+	x, w := l.leaf(f32, steps, batch, width), l.leaf(f32, 4*width*(width+width+2))
+	c := &aten.Call{Args: &aten.Args{Train: true, Hidden: width, Layers: 1, Packed: packed}}
+	var shape []int64
+	sizes := l.requests(func() {
+		outs := runRNN(workspace.LSTM)(l.r, c, []*tensor{x, nil, nil, w})
+		shape = slices.Clone(outs[0].shape)
+		l.r.releaseAll(outs)
+	})
+	reserve := workspace.RNNShape{Kind: workspace.LSTM, Elem: 4, Steps: steps, Batch: batch, Input: width, Hidden: width,
+		Layers: 1, Packed: packed}.ReserveBytes()
+	for _, want := range []int64{packed * width * 4, reserve, steps * batch * width * 4} {
+		if !slices.Contains(sizes, want) {
+			t.Errorf("no request of %d bytes among %v", want, sizes)
+		}
+	}
+	if !slices.Equal(shape, []int64{steps, batch, width}) {
+		t.Errorf("the result is %v", shape)
+	}
+}

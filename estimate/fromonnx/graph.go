@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -259,7 +260,7 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 	var room [8]int64
 	out := room[:0]
 	for i, d := range s.Dims {
-		d, _ = b.types.Limit(d)
+		d = b.settled(d)
 		n, ok := d.Int()
 		if !ok {
 			what := "is " + d.String() + ", not a number"
@@ -271,6 +272,15 @@ func (b *recovery) dims(id onnxload.ValueID) []int64 {
 		out = append(out, n)
 	}
 	return b.keepDims(id, out)
+}
+
+// settled puts a number in the place of what depends on data: the most that it can be, or one.
+func (b *recovery) settled(d shape.Dim) shape.Dim {
+	if b.src.Fewest {
+		return b.types.Fewest(d)
+	}
+	d, _ = b.types.Limit(d)
+	return d
 }
 
 // keepDims keeps a copy of the sizes of a value. Values of the same sizes share them, unless others came between.

@@ -198,7 +198,7 @@ func (b *recovery) sized(id onnxload.ValueID) bool {
 		return false
 	}
 	for _, d := range s.Dims {
-		d, _ = b.types.Limit(d)
+		d = b.settled(d)
 		if _, ok := d.Int(); !ok {
 			return false
 		}

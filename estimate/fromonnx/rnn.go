@@ -15,7 +15,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 		hidden := attrInt(first, "hidden_size", 0)
 		layers := []*onnxload.Node{first}
 		members := []int{i}
-		args := aten.Args{Hidden: hidden, Train: b.src.Train}
+		args := aten.Args{Hidden: hidden, Train: b.src.Train, Packed: b.packed(first)}
 		if a := first.Attr("direction"); a != nil {
 			args.Both = a.Str == "bidirectional"
 		}
@@ -83,6 +83,19 @@ func matchRNN(op string) func(b *recovery, i int) {
 			b.call(op, args, append(in, weights...), outs...)
 		}
 	}
+}
+
+// packed returns how many elements a packed batch has that a recurrent layer runs on, 0 where it is given no lengths:
+// all of a padded one, as data decides how long the sequences are, or one long sequence and many of one step.
+func (b *recovery) packed(n *onnxload.Node) int64 {
+	lengths, x := b.in(n, 4), b.dims(b.in(n, 0))
+	if lengths == onnxload.NoValue || b.fixed[b.id(lengths)] || len(x) != 3 {
+		return 0
+	}
+	if b.src.Fewest {
+		return x[0] + x[1] - 1
+	}
+	return x[0] * x[1]
 }
 
 // sequenceOutput follows a layer's [T, D, N, H] to the [T, N, D*H] that the module works on.
@@ -154,7 +167,8 @@ func (b *recovery) sourceParameters(id onnxload.ValueID) []onnxload.ValueID {
 func emitRNN(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		x := b.dims(b.in(n, 0))
-		args := aten.Args{Hidden: attrInt(n, "hidden_size", 0), Layers: 1, Train: b.src.Train}
+		args := aten.Args{Hidden: attrInt(n, "hidden_size", 0), Layers: 1, Train: b.src.Train,
+			Packed: b.packed(n)}
 		dirs := int64(1)
 		if a := n.Attr("direction"); a != nil && a.Str == "bidirectional" {
 			args.Both, dirs = true, 2

@@ -34,3 +34,14 @@ func (f *inferer) bound(d Dim) (Dim, bool) {
 	})
 	return d, found
 }
+
+// fewest replaces the data-dependent symbols in d by one.
+func (f *inferer) fewest(d Dim) Dim {
+	if _, ok := d.Int(); ok || f.bounds == nil {
+		return d
+	}
+	return d.Bind(func(name string) (Dim, bool) {
+		_, ok := f.bounds[name]
+		return N(1), ok
+	})
+}

@@ -77,6 +77,9 @@ func (r *Result) Numbers() bool { return !r.symbols }
 // reports whether there were any.
 func (r *Result) Limit(d Dim) (Dim, bool) { return r.f.bound(d) }
 
+// Fewest replaces the data-dependent dimensions in d by the least that is worth a run: one.
+func (r *Result) Fewest(d Dim) Dim { return r.f.fewest(d) }
+
 func (f *inferer) result() *Result {
 	r := &Result{
 		Contradictions: f.contradictions,

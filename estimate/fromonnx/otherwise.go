@@ -1,0 +1,100 @@
+package fromonnx
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// switchable are the activations whose modules have an option inplace.
+var switchable = []string{"relu", "leaky_relu", "elu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"}
+
+// keepsItsResult are operators whose backward reads their result, which nothing may write over before it.
+var keepsItsResult = []string{"relu", "leaky_relu", "elu", "hardtanh", "sigmoid", "tanh", "exp", "sqrt", "rsqrt",
+	"reciprocal", "softmax", "log_softmax", "softmax_float"}
+
+// InPlaceWherePossible returns a program in which whatever PyTorch lets work in place does: activations, and sums of
+// two tensors of one shape. In training nothing else may have read what is written over, and no backward may need it.
+func InPlaceWherePossible(p *aten.Program, train bool) (other *aten.Program, places int) {
+	made, last, reads := make([]int32, len(p.Values)), make([]int32, len(p.Values)), make([]int, len(p.Values))
+	for v := range made {
+		made[v] = -1
+	}
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			made[v] = int32(i)
+		}
+		for _, v := range p.Calls[i].In {
+			last[v] = int32(i)
+			reads[v]++
+		}
+	}
+	copied := *p
+	copied.Calls = slices.Clone(p.Calls)
+	overwrites := func(i int, v aten.ValueID) bool {
+		if v == aten.NoValue || made[v] < 0 || last[v] != int32(i) || slices.Contains(p.Outputs, v) {
+			return false
+		}
+		if !train {
+			return true
+		}
+		return reads[v] == 1 && !slices.Contains(keepsItsResult, p.Calls[made[v]].Op)
+	}
+	for i := range copied.Calls {
+		c := &copied.Calls[i]
+		if c.Args.Inplace || len(c.Out) == 0 || c.Out[0] == aten.NoValue {
+			continue
+		}
+		same := func(v aten.ValueID) bool {
+			x, y := &p.Values[v], &p.Values[c.Out[0]]
+			return slices.Equal(x.Shape, y.Shape) && x.DType == y.DType
+		}
+		switch {
+		case len(c.In) == 1 && slices.Contains(switchable, c.Op) && overwrites(i, c.In[0]):
+			c.InPlace()
+			places++
+		case c.Op == "add" && len(c.In) == 2 && c.In[0] != c.In[1]:
+			for k, v := range c.In {
+				if same(v) && overwrites(i, v) {
+					if k == 1 {
+						c.In = []aten.ValueID{c.In[1], c.In[0]}
+					}
+					c.InPlace()
+					places++
+					break
+				}
+			}
+		}
+	}
+	return &copied, places
+}
+
+// recurrent are the layers that copy what is given to them where it is not contiguous, and then keep the original.
+var recurrent = []string{"lstm", "gru", "rnn"}
+
+// ContiguousSequences returns a program in which what a recurrent layer is given is copied once it is turned:
+// x.permute(2, 0, 1).contiguous(), of which an export keeps the first half alone.
+func ContiguousSequences(p *aten.Program) (other *aten.Program, places int) {
+	turned := map[aten.ValueID]int32{} // by what it gives, the scope that permutes
+	copied := *p
+	copied.Calls, copied.Values = nil, slices.Clone(p.Values)
+	for _, c := range p.Calls {
+		if c.Op == "permute" && len(c.Out) == 1 {
+			turned[c.Out[0]] = c.Scope
+		}
+		// Within its own module it is batch_first, which the layer turns for itself.
+		if slices.Contains(recurrent, c.Op) && len(c.In) > 0 {
+			if scope, ok := turned[c.In[0]]; ok && scope != c.Scope {
+				v := p.Values[c.In[0]]
+				v.Name = ""
+				x := copied.Add(v)
+				copied.Calls = append(copied.Calls, aten.Call{Op: "contiguous", In: []aten.ValueID{c.In[0]},
+					Out: []aten.ValueID{x}, Args: aten.Plain, Layer: c.Layer, Scope: scope, Origin: -1, Stack: c.Stack})
+				c.In = append([]aten.ValueID{x}, c.In[1:]...)
+				places++
+			}
+		}
+		copied.Calls = append(copied.Calls, c)
+	}
+	return &copied, places
+}
