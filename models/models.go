@@ -7,7 +7,6 @@
 package models
 
 import (
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,9 +15,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 )
-
-//go:embed graphs/*.onnx.zst open/*.onnx.zst
-var graphs embed.FS
 
 // Forms lists the ways of exporting a model, the one that a bare name stands for
 // first: a graph made for training keeps batch norms, dropout and every parameter

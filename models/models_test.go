@@ -3,6 +3,8 @@ package models
 import (
 	"errors"
 	"io/fs"
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +47,35 @@ func TestEveryModelOpensInEveryForm(t *testing.T) {
 	files, err := fs.Glob(graphs, "*/*")
 	if err != nil || len(files) != opened {
 		t.Errorf("%d files are embedded, %d are reachable: %v", len(files), opened, err)
+	}
+}
+
+// The page that runs in a browser has the default form of each model, and no other.
+func TestGraphsOfThePage(t *testing.T) {
+	source, err := os.ReadFile("graphs_js.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var patterns []string
+	for line := range strings.Lines(string(source)) {
+		if list, ok := strings.CutPrefix(line, "//go:embed "); ok {
+			patterns = append(patterns, strings.Fields(list)...)
+		}
+	}
+	for _, name := range Names() {
+		m, err := Info(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, form := range m.Forms {
+			there := slices.ContainsFunc(patterns, func(pattern string) bool {
+				matches, err := path.Match(pattern, file(name, form))
+				return err == nil && matches
+			})
+			if there != (i == 0) {
+				t.Errorf("%s:%s is in the page: %v", name, form, there)
+			}
+		}
 	}
 }
 

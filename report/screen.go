@@ -66,12 +66,16 @@ func (s *screen) flow(label string, items []string, between string) {
 	s.line(line)
 }
 
-// end keeps the last n characters of a name, which tell layers apart.
+// end keeps the last parts of a name in n characters, which tell layers apart. Half a number would tell of another one.
 func (s *screen) end(name string, n int) string {
 	if len(name) <= n {
 		return name
 	}
-	return ".." + name[len(name)-n+2:]
+	end := name[len(name)-n+2:]
+	if _, whole, ok := strings.Cut(end, "."); ok && whole != "" && name[len(name)-n+1] != '.' {
+		end = whole
+	}
+	return ".." + end
 }
 
 // cut keeps the first n characters of a line.

@@ -5,14 +5,18 @@
   const controls = ['batch', 'precision', 'optimizer', 'mode', 'gpu', 'dim'];
   let module, worker, waiting, serial = 0, dropped = null, turn = 0;
 
-  // Unpacks the program: gzip in base64.
+  // Unpacks the program: base64 of xz, which page.js gets a decoder for, or of gzip, which browsers know.
   async function unpack() {
-    const text = atob($('program').textContent);
+    const began = performance.now(), text = atob($('program').textContent), how = $('program').dataset.packing;
     $('program').remove();
     const packed = new Uint8Array(text.length);
     for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-    const plain = new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream('gzip')));
-    return WebAssembly.compile(await plain.arrayBuffer());
+    const stream = new Blob([packed]).stream();
+    const plain = how === 'xz' ? new window['xz-decompress'].XzReadableStream(stream) : stream.pipeThrough(new DecompressionStream(how));
+    const program = await new Response(plain).arrayBuffer(), unpacked = performance.now();
+    const compiled = await WebAssembly.compile(program), ended = performance.now();
+    document.documentElement.dataset.start = Math.round(unpacked - began) + ' ms to unpack, ' + Math.round(ended - unpacked) + ' ms to compile';
+    return compiled;
   }
 
   function start() {

@@ -11,7 +11,6 @@ import (
 	"encoding/base64"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,6 +37,10 @@ func build(out string) error {
 	if err != nil {
 		return err
 	}
+	packed, packing, err := pack(program)
+	if err != nil {
+		return err
+	}
 	files := map[string]string{}
 	for _, name := range []string{"index.html", "page.css", "page.js", "worker.js"} {
 		data, err := os.ReadFile(filepath.Join("web", name))
@@ -55,6 +58,15 @@ func build(out string) error {
 		return err
 	}
 	styles, scripts := page.Sources() // of the picture, which a frame shows
+	decoder := ""
+	if packing == "xz" {
+		data, err := os.ReadFile(filepath.Join("web", "xz", "xz-decompress.min.js"))
+		if err != nil {
+			return err
+		}
+		decoder = string(data)
+		scripts += " " + hash(decoder)
+	}
 	tmpl, err := template.New("page").Parse(files["index.html"])
 	if err != nil {
 		return err
@@ -65,7 +77,7 @@ func build(out string) error {
 			"data:; worker-src blob:; base-uri 'none'; form-action 'none'",
 			hash(files["page.js"]), scripts, hash(files["page.css"]), styles),
 		"Style": files["page.css"], "Script": files["page.js"], "Worker": files["worker.js"], "Runtime": string(runtime),
-		"Program": base64.StdEncoding.EncodeToString(program),
+		"Program": base64.StdEncoding.EncodeToString(packed), "Packing": packing, "Decoder": decoder,
 	})
 	if err != nil {
 		return err
@@ -76,11 +88,12 @@ func build(out string) error {
 	if err := os.WriteFile(out, b.Bytes(), 0o666); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %.1f MB, the program in it %.2f MB\n", out, float64(b.Len())/1e6, float64(len(program))/1e6)
+	fmt.Printf("%s: %.1f MB, the program in it %.2f MB (%s, of %.1f MB)\n", out, float64(b.Len())/1e6,
+		float64(len(packed))/1e6, packing, float64(len(program))/1e6)
 	return nil
 }
 
-// compile builds the program as WebAssembly, and packs it.
+// compile builds the program as WebAssembly.
 func compile() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "memestimate-web")
 	if err != nil {
@@ -95,22 +108,32 @@ func compile() ([]byte, error) {
 	if err := cmd.Run(); err != nil {
 		return nil, fmt.Errorf("go build: %w", err)
 	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
+	return os.ReadFile(file)
+}
+
+// pack packs the program with the xz command, or a fifth larger with gzip where there is none.
+func pack(program []byte) (packed []byte, packing string, err error) {
 	var b bytes.Buffer
+	if exe, err := exec.LookPath("xz"); err == nil {
+		cmd := exec.Command(exe, "-9", "-T1", "-c") // one thread: the same bytes on every machine
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(program), &b, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return nil, "", fmt.Errorf("xz: %w", err)
+		}
+		return b.Bytes(), "xz", nil
+	}
+	fmt.Fprintln(os.Stderr, "web/build: there is no xz command, the page becomes a fifth larger")
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if _, err := io.Copy(z, bytes.NewReader(data)); err != nil {
-		return nil, err
+	if _, err := z.Write(program); err != nil {
+		return nil, "", err
 	}
 	if err := z.Close(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return b.Bytes(), nil
+	return b.Bytes(), "gzip", nil
 }
 
 // hash is a source of a content security policy: exactly this text.

@@ -1,0 +1,26 @@
+//go:build !js
+
+package main
+
+import "github.com/spf13/cobra"
+
+// machineCommands are those that need more than a file: GPUs, processes, repositories, clusters, the network. A page in
+// a browser has none of it, and they are a third of the program.
+func machineCommands(e *env) []*cobra.Command {
+	return []*cobra.Command{
+		compareCommand(e),
+		diffCommand(e),
+		checkCommand(e),
+		commentCommand(e),
+		devicesCommand(e),
+		runCommand(e),
+		traceCommand(e),
+		releaseCommand(e),
+		slurmCommand(e),
+		k8sCommand(e),
+		webhookCommand(e),
+		whereCommand(e),
+		exporterCommand(e),
+		manCommand(e),
+	}
+}

@@ -1,0 +1,6 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// machineCommands are those that need more than a file: none in a page.
+func machineCommands(*env) []*cobra.Command { return nil }
