@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import memestimate
+from memestimate import search
 
 BATCH, WIDTH, CLASSES = 64, 1024, 256
 
@@ -98,11 +99,49 @@ def test_fit_agrees_with_a_recording_of_its_batch() -> None:
     assert row.allocated == again.peak.allocated
 
 
+class Padded(nn.Module):
+    """Of as many rows as the next power of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = model()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = 1 << (x.shape[0] - 1).bit_length()
+        return self.inner(torch.cat([x, x.new_zeros(rows - x.shape[0], WIDTH)]))
+
+
+@pytest.mark.usefixtures("program")
+def test_what_no_line_foretells_is_recorded_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "_LARGEST", 16)
+    found = memestimate.fit(Padded(), torch.randn(4, WIDTH), gpu="t4")
+    assert [row.batch for row in found.curve] == [1, 2, 4, 8, 16]
+    assert found.batch == found.safe_batch == 16
+    assert "recorded by itself" in found.notes[0]
+    assert "/" not in found.notes[0]
+    assert "no batch up to 16 was too large" in found.notes[1]
+
+
 def test_refusals_are_sentences() -> None:
     with pytest.raises(ValueError, match="precision 'fp8' is not known"):
         memestimate.estimate(model(), (torch.randn(2, WIDTH),), precision="fp8")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="batch dimension"):
         memestimate.fit(model(), (), gpu="t4")
+    x = torch.randn(2, WIDTH)
+    with pytest.raises(ValueError, match="labels are numbers"):
+        memestimate.estimate(model(), (x,), labels=x)
+    with pytest.raises(ValueError, match="no parameter of the model"):
+        memestimate.estimate(model().requires_grad_(False), x)
+    with pytest.raises(ValueError, match="at least one"):
+        memestimate.estimate(model(), x, steps=0)
+    with pytest.raises(TypeError, match=r"torch\.optim\.SGD, or functools"):
+        memestimate.estimate(model(), x, optimizer=torch.optim.SGD(model().parameters()))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="loss is 'mse'"):
+        memestimate.estimate(model(), x, loss="mse")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"not an nn\.Module"):
+        memestimate.estimate(torch.sum, x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="give it as kwargs"):
+        memestimate.estimate(model(), {"x": x})
     with pytest.raises(FileNotFoundError, match="no such configuration"):
         memestimate.from_config("nowhere/config.json")
 

@@ -117,3 +117,16 @@ def test_forward_and_backward_in_a_closure(tmp_path: Path) -> None:
     assert rec.steps == 3
     phases = [phase for phase, _, _ in Recording(tmp_path / "x.mrec").phases() if phase != "other"]
     assert phases[-4:] == ["forward", "loss", "backward", "optimizer"]
+
+
+def test_a_step_counts_whose_optimizer_is_gone(tmp_path: Path) -> None:
+    def train() -> None:
+        net = nn.Linear(4, 4).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(2):
+            net(torch.ones(2, 4, device="cuda")).sum().backward()
+            optimizer.step()
+
+    with memestimate.record(tmp_path / "x.mrec") as recorder:
+        train()
+    assert recorder.steps == 2

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 import memestimate
+from memestimate.decisions import Change
+from memestimate.usage import Usage
 from recording import Recording
 
 
@@ -183,7 +185,7 @@ def test_writes_through_views_are_followed(rec: memestimate.Recorder) -> None:
 def test_windows_of_an_inverse_transform_do_overlap(rec: memestimate.Recorder) -> None:
     """istft asks whether the lowest value of the windows' sum is zero, which it is not in a sane program."""
     spectrum = torch.randn(2, 33, 9, device="cuda", dtype=torch.complex64)
-    assert torch.istft(spectrum, 64, 16, window=torch.rand(64, device="cuda"), length=128).shape == (2, 128)
+    assert torch.istft(spectrum, 64, 16, window=torch.randn(64, device="cuda").abs(), length=128).shape == (2, 128)
     assert codes(rec) == ["item"]
 
 
@@ -198,3 +200,55 @@ def test_lists_of_values_become_tensors(tmp_path: Path) -> None:
 
 def _scripted(x: torch.Tensor) -> torch.Tensor:
     return x + torch.tensor(1.0)
+
+
+def test_what_is_drawn_is_likely(rec: memestimate.Recorder) -> None:
+    """Coins and indices come from a generator here; the program's own gives what it always gives."""
+    torch.manual_seed(1)
+    wanted = torch.rand(3)
+    torch.manual_seed(1)
+    coins = torch.rand(1000, device="cuda") < 0.2
+    assert torch.equal(torch.rand(3), wanted)
+    assert 150 < int(coins.sum()) < 250
+    assert len(torch.ones(1000, device="cuda")[coins]) == int(coins.sum())
+    assert torch.randperm(5, device="cuda").sort().values.tolist() == [0, 1, 2, 3, 4]
+    assert 0 <= torch.randint(3, (7,), device="cuda").max().item() < 3
+    place = next(place for place in rec.decisions.places.values() if place.kind == "size")
+    assert place.taken.endswith("elements of a mask are set: random numbers")
+
+
+def test_copies_on_the_host_are_asked_when_they_decide(rec: memestimate.Recorder) -> None:
+    x = torch.randn(20, 4, device="cuda")
+    kept = [x.cpu()]
+    print(x.mean().cpu().item(), x.cpu().numpy().shape, x.cpu())
+    assert rec.notes == [] or codes(rec) == ["host"]
+    rec.notes.clear()
+    buffer = torch.zeros(3, 20, 4)
+    buffer[1] = kept[0]
+    scores = (buffer * 2).sum(-1)
+    rows = int(scores.max())
+    assert torch.ones(20, device="cuda")[:rows].shape == (8,)
+    assert codes(rec) == ["host"]
+    assert (buffer > 0).nonzero().shape == (80, 3)
+    assert [p.kind for p in rec.decisions.places.values() if p.usage >= Usage.SIZE] == ["number", "size"]
+    assert x.numpy(force=True).shape == (20, 4)
+    back = buffer.cuda()
+    assert rec.values.get(back) is None
+    assert torch.zeros(2).sum().item() == 0
+
+
+def test_arrays_are_changed_in_another_recording(tmp_path: Path) -> None:
+    def loop(x: torch.Tensor) -> int:
+        return int(x.cpu().numpy().sum())
+
+    place = f"{__file__}:{loop.__code__.co_firstlineno + 1}"
+    found = []
+    for places in ((), (place,)):
+        change = Change(places=frozenset(places))
+        with memestimate.Recorder(tmp_path / "x.mrec", change=change):
+            found.append(loop(torch.randn(6, device="cuda")))
+    assert found == [6, 0]
+
+
+def test_as_many_values_are_different_as_there_are_choices(rec: memestimate.Recorder) -> None:
+    assert torch.unique(torch.randn(64, 4, device="cuda").argmax(1)).shape == (4,)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import program
+from . import program, search
 from .answer import Estimate, Fit
 from .decisions import Change, Outcome, TooLong
 from .recorder import Recorder, record
@@ -28,12 +28,13 @@ Loss = Callable[..., torch.Tensor]
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 _AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
+_UNLIKE = 3  # exit code of the program where recordings cannot be put together
 _STORED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def estimate(
     model: nn.Module,
-    args: Sequence[Any] = (),
+    args: Sequence[Any] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     labels: Any = None,
@@ -56,7 +57,7 @@ def estimate(
     model : nn.Module
         On any device, the meta device included; it is moved to the pretended GPU and back.
     args, kwargs
-        What the model is called with; tensors on any device.
+        What the model is called with; tensors on any device. One tensor may stand for itself.
     labels
         Second argument of `loss`.
     loss : callable, optional
@@ -92,7 +93,7 @@ def estimate(
     if recording is None:
         folder = tempfile.TemporaryDirectory(prefix="memestimate-")
         recording = Path(folder.name) / f"{type(model).__name__}.mrec"
-    run = _Run(model, tuple(args), dict(kwargs or {}), labels, loss, optimizer, precision, mode, steps)
+    run = _Run(model, _arguments(args), dict(kwargs or {}), labels, loss, optimizer, precision, mode, steps)
     with record(recording, gpu=gpu) as recorder:
         recorder.again = functools.partial(_again, run, gpu)
         run(recorder)
@@ -118,7 +119,7 @@ def _again(run: _Run, gpu: str, change: Change, seconds: float) -> Outcome:
 
 def fit(
     model: nn.Module,
-    args: Sequence[Any] = (),
+    args: Sequence[Any] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     gpu: str,
@@ -129,8 +130,10 @@ def fit(
     """Find the largest batch that fits a GPU.
 
     The step is recorded at three sizes of the batch: two say how every tensor grows with it, the third
-    checks that. The batch is the first dimension of each tensor in `args`, `kwargs` and `labels` that
-    agrees in it with the first one.
+    checks that. Where they do not (a loop over samples, sizes padded to powers of two), sizes are recorded
+    one by one, each twice the one before, then between the last that fits and the first that does not; for
+    two minutes at most. The batch is the first dimension of each tensor in `args`, `kwargs` and `labels`
+    that agrees in it with the first one.
 
     Parameters
     ----------
@@ -147,20 +150,34 @@ def fit(
     -------
     Fit
     """
-    given = (tuple(args), dict(kwargs or {}), labels)
+    given = (_arguments(args), dict(kwargs or {}), labels)
     size = next((t.shape[0] for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.dim() > 0), None)
     if size is None:
         raise ValueError("fit needs a tensor with a batch dimension among the arguments")
+    settings = _settings(settings)
     with tempfile.TemporaryDirectory(prefix="memestimate-") as folder:
-        files = []
-        for batch in batches:
+
+        def at(batch: int) -> Path:
             resized = tree_map(functools.partial(_resize, size, batch), given)
             path = Path(folder) / f"{type(model).__name__}-{batch}.mrec"
-            run = _Run(model, *resized, **_settings(settings))
-            with record(path, gpu=gpu) as recorder:
+            run = _Run(model, *resized, **settings)
+            with record(path, gpu=gpu) as recorder:  # what decides little in a small batch may decide a large one
                 run(recorder)
-            files.append(str(path))
-        return Fit._read(program.ask(["fit", *files, "--gpu", gpu]))
+            return path
+
+        files = [str(at(batch)) for batch in batches]
+        try:
+            return Fit._read(program.ask(["fit", *files, "--gpu", gpu]))
+        except program.ProgramError as error:
+            if error.returncode != _UNLIKE:
+                raise
+            return search.largest(at, gpu, str(error).rpartition(".mrec: ")[2])
+
+
+def _arguments(args: Any) -> tuple[Any, ...]:
+    if isinstance(args, Mapping):
+        raise TypeError("args is a mapping: give it as kwargs=")
+    return (args,) if isinstance(args, torch.Tensor) else tuple(args)
 
 
 def _resize(size: int, batch: int, value: Any) -> Any:
@@ -203,6 +220,17 @@ class _Run:
             raise ValueError(f"precision {precision!r} is not known: {', '.join(known)}")
         if mode not in ("train", "infer"):
             raise ValueError(f"mode {mode!r} is not known: train, infer")
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"model is a {type(model).__name__}, not an nn.Module")
+        if steps < 1:
+            raise ValueError(f"steps is {steps}: at least one is recorded")
+        if isinstance(optimizer, torch.optim.Optimizer):
+            name = type(optimizer).__name__
+            raise TypeError(f"optimizer is an object: give torch.optim.{name}, or functools.partial of it")
+        if loss is not None and not callable(loss):
+            raise TypeError(f"loss is {loss!r}: give a function, such as torch.nn.functional.mse_loss")
+        if mode == "train" and not any(p.requires_grad for p in model.parameters()):
+            raise ValueError("no parameter of the model requires a gradient: give mode='infer'")
         self.model, self.args, self.kwargs, self.labels = model, args, kwargs, labels
         self.loss, self.optimizer = loss, optimizer
         self.precision, self.mode, self.steps = precision, mode, steps
@@ -257,5 +285,7 @@ class _Run:
         if first is None:
             raise ValueError("the model's output has no floating point tensor: give loss=")
         if labels is not None:
+            if labels.is_floating_point():
+                raise ValueError("labels are numbers, not classes, which cross entropy is for: give loss=")
             return nn.functional.cross_entropy(first.flatten(0, -2) if first.dim() == 3 else first, labels.flatten())
         return first if first.dim() == 0 else first.mean()

@@ -106,7 +106,7 @@ class Capture(TorchDispatchMode):
                 return NotImplemented  # a tensor subclass: it comes again with what it holds
         # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
         if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
-            return func(*args, **kwargs)
+            return self._recorder.unknown.run(func, args, kwargs)
         if func.namespace in _QUESTIONS:
             return self._fake.__torch_dispatch__(func, types, args, kwargs)
         if func.namespace == "c10d":

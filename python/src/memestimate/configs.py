@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from . import tasks
 from .answer import Estimate
 from .ask import MakeOptimizer, Mode, Precision, estimate
 
@@ -23,7 +24,7 @@ def from_config(
     config: str | os.PathLike[str] | PretrainedConfig,
     *,
     batch: int = 1,
-    seq: int = 2048,
+    seq: int | None = None,
     gpu: str = "h200",
     precision: Precision = "bf16",
     mode: Mode = "train",
@@ -34,16 +35,20 @@ def from_config(
     steps: int = 2,
     recording: str | os.PathLike[str] | None = None,
 ) -> Estimate:
-    """Estimate what training a causal language model takes, from its configuration.
+    """Estimate what training a model of transformers takes, from its configuration.
 
-    The model is built on the meta device, so that 8 billion parameters take no memory here.
+    The model is built on the meta device, so that 8 billion parameters take no memory here. It is a causal
+    language model; a masked one (BERT), a translator (T5), a recognizer of speech (Whisper) or a classifier of
+    images (ViT) where the configuration is of such a model.
 
     Parameters
     ----------
     config : path or PretrainedConfig
         A ``config.json``, a folder that has one, or a configuration of transformers.
-    batch, seq : int
-        Sequences in a batch, and tokens in a sequence.
+    batch : int
+        Sequences or images in a batch.
+    seq : int, optional
+        Tokens in a sequence; of labels, where speech comes in. By default 2048, or as many as the model takes.
     gpu, precision, mode, optimizer, steps, recording
         As for `estimate`. With ``bf16`` the weights are stored so, as ``torch_dtype=torch.bfloat16`` loads them.
     lora : int or mapping, optional
@@ -60,14 +65,14 @@ def from_config(
 
     Raises
     ------
+    ValueError
+        No model to train is known for the configuration.
     ModuleNotFoundError
         transformers, or peft for `lora`, is not installed.
     """
+    config = _read(config)
     model = build(config, lora=lora, gradient_checkpointing=gradient_checkpointing, attention=attention)
-    tokens = torch.zeros((batch, seq), dtype=torch.long, device="meta")
-    kwargs: dict[str, Any] = {"input_ids": tokens}
-    if mode == "train":
-        kwargs["labels"] = tokens.clone()
+    kwargs = tasks.inputs(config, tasks.find(config)[0], batch, seq, mode == "train")
     return estimate(
         model,
         kwargs=kwargs,
@@ -88,30 +93,39 @@ def build(
     attention: str | None = None,
 ) -> nn.Module:
     """Build the model on the meta device; arguments as for `from_config`."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    if isinstance(config, (str, os.PathLike)):
-        path = Path(config)
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: no such configuration; download the model's config.json first")
-        config = AutoConfig.from_pretrained(path)
+    config = _read(config)
+    automatic, task = tasks.find(config)
     options = {} if attention is None else {"attn_implementation": attention}
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = 0  # which a default configuration lacks: labels are shifted behind it
     with torch.device("meta"):
-        model: nn.Module = AutoModelForCausalLM.from_config(config, **options)  # type: ignore[no-untyped-call]
+        model: nn.Module = automatic.from_config(config, **options)
     if gradient_checkpointing:
         model.gradient_checkpointing_enable()  # type: ignore[operator]
         model.config.use_cache = False  # type: ignore[union-attr]
     if lora is not None:
-        model = _adapt(model, lora)
+        model = _adapt(model, lora, task)
         if gradient_checkpointing:
             model.enable_input_require_grads()  # type: ignore[operator]
     return model
 
 
-def _adapt(model: nn.Module, lora: int | Mapping[str, Any]) -> nn.Module:
+def _read(config: str | os.PathLike[str] | PretrainedConfig) -> PretrainedConfig:
+    from transformers import AutoConfig
+
+    if not isinstance(config, (str, os.PathLike)):
+        return config
+    path = Path(config)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such configuration; download the model's config.json first")
+    found: PretrainedConfig = AutoConfig.from_pretrained(path)
+    return found
+
+
+def _adapt(model: nn.Module, lora: int | Mapping[str, Any], task: str) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
-    settings: dict[str, Any] = {"task_type": "CAUSAL_LM"}
+    settings: dict[str, Any] = {"task_type": task} if task else {}
     settings.update({"r": lora} if isinstance(lora, int) else lora)
     targets = settings.get("target_modules")
     if isinstance(targets, Sequence) and not isinstance(targets, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from torch import nn
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import sparse
 from .capture import Handler
@@ -34,8 +36,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             return sparse.copied(recorder, source, func, kwargs)
         sparse.held(source)  # which refuses other layouts
         if isinstance(source, FakeTensor):  # to the host
-            known = recorder.values.get(source)
-            return torch.zeros(source.shape, dtype=dtype) if known is None else known.to(dtype, copy=True)
+            return recorder.unknown.copied(source, dtype)
         out = recorder.pretend(source, dtype=dtype, memory_format=kwargs.get("memory_format"))
         recorder.log(func, args, kwargs, out)
         if not isinstance(source, nn.Parameter):
@@ -46,8 +47,9 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
     def copy_(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target, source = args[:2]
         if not isinstance(target, FakeTensor):
-            known = recorder.values.get(source)
-            return target if known is None else target.copy_(known)
+            return recorder.unknown.run(
+                func, (target, recorder.unknown.copied(source, source.dtype), *args[2:]), kwargs
+            )
         if isinstance(source, FakeTensor):
             return NotImplemented
         recorder.log(func, args, kwargs, target)
@@ -74,7 +76,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
                 continue
             if isinstance(applied, FakeTensor) and isinstance(parameter, UninitializedTensorMixin):
                 moved.lazily(parameter, applied)
-            elif isinstance(parameter, FakeTensor) or isinstance(applied, FakeTensor):
+            elif _is_pretended(parameter) or _is_pretended(applied):
                 gradient = parameter.grad
                 if gradient is not None:
                     with torch.no_grad():
@@ -125,6 +127,14 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(nn.Module, "_apply", apply)
     patches.set(UninitializedTensorMixin, "materialize", materialize_)
     patches.later(moved.restore)
+
+
+def _is_pretended(tensor: torch.Tensor) -> bool:
+    """Whether a tensor, or a part of one of DTensor's kind, is on the pretended GPU: its data cannot be set."""
+    return isinstance(tensor, FakeTensor) or (
+        is_traceable_wrapper_subclass(tensor)
+        and any(_is_pretended(getattr(tensor, name)) for name in tensor.__tensor_flatten__()[0])
+    )
 
 
 def _apply(fn: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -190,6 +200,11 @@ def swap(a: torch.Tensor, b: torch.Tensor) -> None:
     mean the other tensor; fake tensors always have one, from the table that made them, in which
     both entries are of this recording.
     """
+    slots = set(copyreg._slotnames(type(a))) & set(copyreg._slotnames(type(b)))  # type: ignore[attr-defined]
     a.__class__, b.__class__ = b.__class__, a.__class__
+    for name in slots:  # where DTensor keeps what it holds
+        mine, other = getattr(a, name, None), getattr(b, name, None)
+        setattr(a, name, other)
+        setattr(b, name, mine)
     a.__dict__, b.__dict__ = b.__dict__, a.__dict__
     torch._C._swap_tensor_impl(a, b)

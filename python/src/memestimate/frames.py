@@ -20,6 +20,7 @@ _INNER = (
     f"{os.sep}torch{os.sep}_compile.py",
     f"{os.sep}torch{os.sep}_dynamo{os.sep}",
 )
+_TENSOR = f"{os.sep}torch{os.sep}_tensor.py"
 
 
 class Frames:
@@ -45,9 +46,9 @@ class Frames:
         return "" if frame is None else frame.f_code.co_name
 
     def asking(self) -> FrameType | None:
-        """The innermost frame that `here` would name."""
+        """The innermost frame that `here` would name, and that is not of a tensor's own methods."""
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and self._is_hidden(frame.f_code):
+        while frame is not None and (self._is_hidden(frame.f_code) or frame.f_code.co_filename.endswith(_TENSOR)):
             frame = frame.f_back
         return frame
 

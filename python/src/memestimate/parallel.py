@@ -39,6 +39,19 @@ def install(recorder: Recorder, patches: Patches) -> None:
     def verify(*_: Any, **__: Any) -> None:
         """There is no other process whose parameters could differ."""
 
+    def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+        object_list[:] = [obj] * len(object_list)  # as bytes on the GPU they would have no values
+
+    def gather_object(obj: Any, object_gather_list: list[Any] | None = None, *_: Any, **__: Any) -> None:
+        if object_gather_list is not None:
+            object_gather_list[:] = [obj] * len(object_gather_list)
+
+    def broadcast_object_list(*_: Any, **__: Any) -> None:
+        """What this process has is taken to be what the others have."""
+
+    for gather in (all_gather_object, gather_object, broadcast_object_list):
+        for module in (dist, dist.distributed_c10d):
+            patches.set(module, gather.__name__, gather)
     patches.set(dist, "init_process_group", init_process_group)
     patches.set(dist.distributed_c10d, "init_process_group", init_process_group)
     patches.set(dist, "is_nccl_available", lambda: True)

@@ -42,6 +42,7 @@ class Phases:
         self._backward_modules = 0
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # made while recording, or seen to step
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # since the last step ended
+        self._any_stepped = False  # the same, also of an optimizer that is gone
         self._leading: weakref.ref[Optimizer] | None = None  # the optimizer that stepped first
 
     def install(self, patches: Patches) -> None:
@@ -108,11 +109,12 @@ class Phases:
 
     def has_stepped(self) -> bool:
         """Whether all optimizers have stepped since the last step ended."""
-        return bool(self._stepped) and len(self._stepped) == len(self._optimizers)
+        return self._any_stepped and len(self._stepped) == len(self._optimizers)
 
     def step_ended(self) -> None:
         """Begin to count anew which optimizers have stepped."""
         self._stepped.clear()
+        self._any_stepped = False
 
     def _within(self, phase: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -203,6 +205,7 @@ class Phases:
         if self._recorder.quiet:
             return
         self._stepped.add(optimizer)
+        self._any_stepped = True
         if self._first() is None:
             self._leading = weakref.ref(optimizer)
         mark = self._recorder.mark

@@ -64,7 +64,6 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(FakeTensor, "__reduce_ex__", reduce)
     patches.set(FakeTensor, "__format__", format_)
     patches.set(FakeTensor, "__deepcopy__", deepcopy)
-    patches.set(FakeTensor, "tolist", lambda tensor: recorder.values.to_list(tensor))
     patches.set(torch, "compile", compile_)
     patches.set(nn.Module, "compile", compile_module)
     patches.set(torch, "load", _load(torch.load))

@@ -19,15 +19,18 @@ from . import (
     bilinear,
     checks,
     composites,
+    compressed,
     copies,
     cudnn,
     fallback,
     host,
     layouts,
+    norms,
     optimizers,
     parallel,
     python_side,
     sparse,
+    threads,
 )
 from .capture import Capture, PretendMode, tensors, unwrapped
 from .decisions import Again, Change, Decisions, TooLong
@@ -41,6 +44,7 @@ from .phases import Phases
 from .rnn import Recurrent
 from .storages import Storages
 from .sums import Sums
+from .unknown import Unknown
 from .values import Values
 from .version import VERSION
 from .write import Writer
@@ -111,6 +115,7 @@ class Recorder:
             self.composites |= host.composites(self)
         self.sums = Sums(self)
         self.values = Values(self)
+        self.unknown = Unknown(self)
         self.decisions = Decisions(self, change or Change())
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
@@ -118,7 +123,8 @@ class Recorder:
         handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
         for part in (self.sums, self.values, self.recurrent):
             handlers |= part.handlers()
-        handlers |= sparse.handlers(self) | bilinear.handlers(self)
+        handlers |= sparse.handlers(self) | bilinear.handlers(self) | norms.handlers(self)
+        handlers = handlers | compressed.handlers(self, handlers)
         self.capture = Capture(self, handlers)
         self.quiet = False  # nothing is logged
         self.seen: list[str] | None = None  # names of the operators that run
@@ -141,6 +147,8 @@ class Recorder:
             copies.install(self, self.patches)
             optimizers.install(self, self.patches)
             python_side.install(self, self.patches)
+            self.unknown.install(self.patches)
+            threads.install(self, self.patches)
             parallel.install(self, self.patches)
             self.recurrent.install(self.patches)
             attention.install(self, self.patches)
@@ -177,6 +185,7 @@ class Recorder:
             self.writer.close()
         else:
             self.writer.discard()
+        self.quiet = True  # threads of the program may go on
 
     def __enter__(self) -> Recorder:
         return self.start()

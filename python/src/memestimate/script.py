@@ -47,7 +47,8 @@ def record(asked: argparse.Namespace) -> int:
         keep = _run(asked)
     finally:
         recorder.stop(keep=keep)
-    print(f"memestimate: {recorder.steps} steps recorded in {output}", file=sys.stderr)
+    steps = "1 step" if recorder.steps == 1 else f"{recorder.steps} steps"
+    print(f"memestimate: {steps} recorded in {output}", file=sys.stderr)
     for code, text in recorder.notes:
         print(f"memestimate: note: {code}: {text}", file=sys.stderr)
     return 0

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 aten = torch.ops.aten
-_ATTRIBUTE = "_memestimate_held"
+HELD = "_memestimate_held"  # attribute with the parts of a fake tensor
 _DISTINCT = "_memestimate_distinct"  # how many places an uncoalesced tensor has values for
 
 
 def held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The tensors that have a tensor's storages: itself, or the values and then the indices of a sparse one.
+
+    Of a compressed one: the values, where rows (or columns) begin, and the columns (or rows).
 
     Raises
     ------
@@ -29,7 +31,11 @@ def held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return (tensor,)
     if not isinstance(tensor, FakeTensor) and tensor.layout is torch.sparse_coo:
         return tensor._values(), tensor._indices()
-    parts: tuple[torch.Tensor, ...] | None = tensor.__dict__.get(_ATTRIBUTE)
+    if not isinstance(tensor, FakeTensor) and tensor.layout is torch.sparse_csr:
+        return tensor.values(), tensor.crow_indices(), tensor.col_indices()
+    if not isinstance(tensor, FakeTensor) and tensor.layout is torch.sparse_csc:
+        return tensor.values(), tensor.ccol_indices(), tensor.row_indices()
+    parts: tuple[torch.Tensor, ...] | None = tensor.__dict__.get(HELD)
     if parts is None:
         layout = str(tensor.layout).removeprefix("torch.")
         raise RuntimeError(f"a tensor of layout {layout} cannot be recorded: how many values it has is not known")
@@ -42,7 +48,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
 
     def build(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), args, kwargs)
-        out.__dict__[_ATTRIBUTE] = args[4], args[3]
+        out.__dict__[HELD] = args[4], args[3]
         return out
 
     def values(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -66,7 +72,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
                 with recorder.capture:
                     parts = tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
         out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        out.__dict__[_ATTRIBUTE] = parts
+        out.__dict__[HELD] = parts
         if _DISTINCT in whole.__dict__:
             out.__dict__[_DISTINCT] = whole.__dict__[_DISTINCT]
         return out
@@ -82,6 +88,25 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             )
 
     found: dict[OpOverload, Handler] = {make: build, aten._values.default: values, aten._indices.default: indices}
+
+    def mask(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A dense tensor's values where a sparse one has some: its ones times what is gathered (SparseTensor.cpp)."""
+        dense, like = args
+        if dense.layout is not torch.strided or like.layout is not torch.sparse_coo or not isinstance(like, FakeTensor):
+            return NotImplemented
+        values, indices = held(like)
+        coalesced = recorder.fake.__torch_dispatch__(aten.is_coalesced.default, (FakeTensor,), (like,), {})
+        with recorder.capture:
+            ones = torch.ones((1,), dtype=values.dtype, device="cuda").expand(values.shape)
+            gathered = dense[tuple(indices.unbind())]
+            indices = indices.clone()
+            values = ones * gathered
+            del gathered
+        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device}
+        options["is_coalesced"] = coalesced
+        return build(make, (like.sparse_dim(), like.dense_dim(), list(like.shape), indices, values), options)
+
+    found[aten.sparse_mask.default] = mask
     found[aten._embedding_bag_backward.default] = bags
     found |= _products(recorder)
     return found | dict.fromkeys((aten.detach.default, aten.clone.default), same)
@@ -103,6 +128,14 @@ def copied(recorder: Recorder, source: torch.Tensor, func: OpOverload, kwargs: d
     assert isinstance(out, torch.Tensor)
     out.__dict__[_DISTINCT] = source.coalesce()._nnz()
     return out
+
+
+def cusparse_buffer(recorder: Recorder, values: torch.Tensor) -> None:
+    """What cuSPARSE takes for the time of a product; `values` are those of the sparse matrix."""
+    # It has no published size: 32 bits for each 256 values fit two models on an H200 (CUDA 13.0).
+    recorder.note("sparse", "cuSPARSE's buffer is guessed: 4 bytes for each 256 values of a sparse matrix")
+    buffer = torch.empty((-(-values.shape[0] // 256),), dtype=torch.int32, device="cuda")
+    del buffer
 
 
 def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
@@ -130,7 +163,7 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         make = aten._sparse_coo_tensor_with_dims_and_tensors.default
         out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (2, 0, shape, indices, values), options)
         assert isinstance(out, torch.Tensor)
-        out.__dict__.update({_ATTRIBUTE: (values, indices), _DISTINCT: places})
+        out.__dict__.update({HELD: (values, indices), _DISTINCT: places})
         return out
 
     def distinct(sparse: torch.Tensor) -> int:
@@ -172,10 +205,7 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         result = out if by_columns else out.t().clone(memory_format=torch.contiguous_format).t()
         if not dense.is_contiguous() and not dense.t().is_contiguous():
             dense = dense.contiguous()
-        # cuSPARSE's buffer has no published size: 32 bits for each 256 values fit two models on an H200 (CUDA 13.0).
-        recorder.note("sparse", "cuSPARSE's buffer is guessed: 4 bytes for each 256 values of a sparse matrix")
-        buffer = torch.empty((-(-values.shape[0] // 256),), dtype=torch.int32, device="cuda")
-        del buffer
+        cusparse_buffer(recorder, values)
         if not by_columns:
             out.copy_(result)
         del compressed, places

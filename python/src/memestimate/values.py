@@ -17,6 +17,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .capture import Handler, tensors
+from .draws import Draws
 from .guesses import Guess, Guesses
 from .real import Real
 from .shares import Shares, spread
@@ -35,6 +36,7 @@ _ATTRIBUTE = "_memestimate_value"
 # What an operator gives whatever its first argument holds.
 _CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "fill_")
 _UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted")
+_UPDATED, _DRAWN = "parameters before their update", "random numbers"  # why values are only likely
 _BOTH = ("logical_and", "bitwise_and", "mul")
 _EITHER = ("logical_or", "bitwise_or")
 # A gradient scaler's step in which no gradient overflowed: what it writes is what was there.
@@ -52,6 +54,7 @@ class Values:
         self.real = Real(recorder) if recorder.way == "real-cpu" else None
         self.shares = Shares(self)
         self.guesses = Guesses(self)
+        self._draws = Draws()
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, as a tensor on the host; None if that is not known."""
@@ -65,23 +68,25 @@ class Values:
         value: torch.Tensor = known[0]
         return value
 
-    def is_stale(self, tensor: torch.Tensor) -> bool:
-        """Whether what is known of a tensor is what it, or a parameter of which it was made, was before an update."""
+    def likely(self, tensor: torch.Tensor) -> str:
+        """Why what is known of a tensor is only likely: it is drawn, or of before an update; "" if it is certain."""
         known = tensor.__dict__.get(_ATTRIBUTE) if isinstance(tensor, FakeTensor) else None
-        return known is not None and known[2]
+        return "" if known is None else known[2]
 
-    def set(self, tensor: torch.Tensor, value: torch.Tensor, stale: bool = False) -> None:
-        """Say what a tensor holds."""
+    def set(self, tensor: torch.Tensor, value: torch.Tensor, likely: str = "") -> None:
+        """Say what a tensor holds, and why that is only likely, if it is."""
         if (
             self.real is None
             and isinstance(tensor, FakeTensor)
             and tensor.shape == value.shape
             and tensor.dtype == value.dtype
         ):
-            tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor), stale
+            tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor), likely
 
     def copied(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
         """A tensor has come from the host."""
+        if self._recorder.unknown.has(source):
+            return
         limit = _SMALL_FLOAT if source.dtype.is_floating_point else _COPIED
         if source.device.type == "cpu" and source.numel() <= limit and not isinstance(source, FakeTensor):
             self.set(tensor, source.detach().to(tensor.dtype).clone())
@@ -119,10 +124,15 @@ class Values:
                     before = self.get(tensor) if self._recorder.phases.phase == "optimizer" else None
                     self._epochs[serial] = self._epochs.get(serial, 0) + 1
                     if before is not None and self._recorder.storages.kinds.get(serial, ("", ""))[0] == "parameter":
-                        self.set(tensor, before, stale=True)  # a step moves it by little
+                        self.set(tensor, before, _UPDATED)  # a step moves it by little
         if share != (None, 0):
             self.shares.write(share, out)
         if real is None or keywords is None:
+            small = isinstance(first, FakeTensor) and first.numel() <= _limit(first)
+            drawn = self._draws.draw(func, args, kwargs, self._real) if small else None
+            if drawn is not None and first is not None:
+                self.set(first, drawn, _DRAWN)
+                return
             settled = self._settled(func, args, out)
             if settled is not None:
                 self.set(out, settled)
@@ -144,9 +154,9 @@ class Values:
                 tensor.__dict__.pop(_ATTRIBUTE, None)
                 self._epochs[self._serial(tensor)] = self.epoch(tensor) + 1
             return
-        stale = any(self.is_stale(tensor) for tensor in tensors([list(args), list(kwargs.values())]))
+        likely = max(map(self.likely, tensors([list(args), list(kwargs.values())])), default="")
         for fake, value in zip(tensors(out), tensors(result), strict=False):
-            self.set(fake, value, stale)
+            self.set(fake, value, likely)
 
     def _share_memory(self, func: OpOverload, args: Sequence[Any], real: list[Any], written: list[int]) -> None:
         """Let a view's value be a view of the value, and a write go into the value itself.
@@ -243,9 +253,10 @@ class Values:
     def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         tensor = args[0]
         known = self.get(tensor)
-        if known is not None and not self.is_stale(tensor):
+        likely = self.likely(tensor)
+        if known is not None and not likely:
             return known.item()
-        guess = self.guesses.of(tensor) if known is None else Guess(known.item(), "parameters before their update")
+        guess = self.guesses.of(tensor) if known is None else Guess(known.item(), likely)
         answer: Any = guess.value
         decisions = self._recorder.decisions
         if guess.counted is not None:
@@ -259,13 +270,14 @@ class Values:
             answer = decisions.answer(answer, "truth" if isinstance(answer, bool) else "number", guess.span)
         return answer
 
-    def to_list(self, tensor: torch.Tensor) -> Any:
-        """`Tensor.tolist`: of unknown values each is taken to be the same."""
-        known = self.get(tensor)
-        if known is None and tensor.numel() > 0:
-            value = self._scalar(aten._local_scalar_dense.default, (tensor,), {})
-            known = torch.full(tensor.shape, value, dtype=tensor.dtype)
-        return torch.empty(tensor.shape).tolist() if known is None else known.tolist()
+    def fill(self, out: torch.Tensor, source: torch.Tensor) -> None:
+        """Write into `out`, on the host, what the unknown values of `source` are taken to be."""
+        if source.numel() == 1:
+            out.fill_(self.guesses.of(source).value)
+        elif source.dtype is torch.bool:
+            out.copy_(spread(self.taken_count(source), source))
+        elif self.shares.of(source)[1] != 1:  # there is no second one to choose
+            out.fill_(1)
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = self.get(args[0]), self.get(args[1])
@@ -290,7 +302,11 @@ class Values:
     def _count(self, mask: torch.Tensor) -> int:
         """How many elements of a mask are not zero, which decides about the size of a tensor."""
         count = self.taken_count(mask)
-        if self.get(mask) is not None and not self.is_stale(mask):
+        if self.get(mask) is not None:
+            if self.likely(mask) and 0 < count < mask.numel():
+                text = f"{count} of {mask.numel()} elements of a mask are set: {self.likely(mask)}"
+                self._recorder.note("nonzero", f"as many elements of masks are set as {self.likely(mask)} say")
+                return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text)
             return count
         if self.shares.of(mask)[0] is not None:
             self._note_spread(mask, count)
@@ -361,10 +377,11 @@ class Values:
         if known is not None:
             results = func(known, *args[1:], **kwargs)
         else:
-            count = args[0].numel()
+            count, choices = args[0].numel(), self.shares.of(args[0])[1]
+            count = min(count, choices) if choices else count
             self._recorder.note("unique", f"all of {count} elements were taken to be different")
             taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different")
-            values = torch.arange(count) % max(taken, 1)
+            values = torch.arange(args[0].numel()) % max(taken, 1)
             results = func(values.reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
         out = tuple(self._recorder.empty(t.shape, t.dtype, t.stride()) for t in results)
         self._recorder.log(func, args, kwargs, out)

@@ -1,0 +1,171 @@
+"""Values that nobody knows, on the host: what the program copied from the pretended GPU, and what it makes of that.
+
+A copy holds plausible values. It decides nothing as long as it is kept, saved or computed with; only when the program
+asks for a number of it, for its elements that are set, or takes it to NumPy, is that an answer which was taken.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from .capture import tensors
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from .patches import Patches
+    from .recorder import Recorder
+
+aten = torch.ops.aten
+
+_FILLED = 1 << 20  # elements of a copy that are filled; larger ones stay zero, which takes no memory
+_SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_empty", "empty_like")
+
+
+class Unknown:
+    """Which tensors on the host hold what nobody knows, by storage."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._process = os.getpid()
+
+    def install(self, patches: Patches) -> None:
+        """Ask what becomes of values where they leave for Python or NumPy."""
+        to_numpy, to_list = torch.Tensor.numpy, torch.Tensor.tolist
+
+        def numpy(tensor: torch.Tensor, *, force: bool = False) -> Any:
+            if force and isinstance(tensor, FakeTensor):
+                tensor = tensor.detach().cpu()
+            if not self.has(tensor):
+                return to_numpy(tensor, force=force)
+            other = self._left(tensor)
+            if other is not None:  # an array shares its memory with the tensor, as it always does
+                with torch._C._DisableTorchDispatch():
+                    tensor.detach().copy_(other)
+            return to_numpy(tensor, force=force)
+
+        def tolist(tensor: torch.Tensor) -> Any:
+            if isinstance(tensor, FakeTensor):
+                return tolist(tensor.detach().cpu())
+            other = self._left(tensor) if self.has(tensor) else None
+            return to_list(tensor if other is None else other)
+
+        patches.set(torch.Tensor, "numpy", numpy)
+        patches.set(torch.Tensor, "tolist", tolist)
+
+    def has(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor on the host holds what nobody knows."""
+        if not self._storages or isinstance(tensor, FakeTensor) or tensor.layout is not torch.strided:
+            return False
+        return type(tensor) in _PLAIN and tensor.untyped_storage()._cdata in self._storages
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Say that a tensor on the host holds what nobody knows."""
+        if type(tensor) in _PLAIN and tensor.layout is torch.strided and not self.has(tensor):
+            storage = tensor.untyped_storage()
+            address = storage._cdata
+            self._storages[address] = weakref.ref(storage, lambda _: self._storages.pop(address, None))
+
+    def copied(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A copy on the host of a tensor of the pretended GPU."""
+        values = self._recorder.values
+        known = values.get(source)
+        if known is not None and not values.likely(source):
+            return known.to(dtype, copy=True)
+        out = torch.zeros(source.shape, dtype=dtype) if known is None else known.to(dtype, copy=True)
+        if known is None and source.numel() <= _FILLED:
+            values.fill(out, source)
+        self.add(out)
+        return out
+
+    def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call on the host, and follow into what it writes values that nobody knows."""
+        if not self._storages or os.getpid() != self._process:
+            return func(*args, **kwargs)
+        unknown = [t for t in tensors([list(args), list(kwargs.values())]) if self.has(t)]
+        if not unknown:
+            return func(*args, **kwargs)
+        handler = _QUESTIONS.get(func)
+        if handler is not None:
+            return handler(self, func, args, kwargs)
+        out = func(*args, **kwargs)
+        if func._schema.name.removeprefix("aten::") not in _SHAPES:
+            for tensor in tensors(out):
+                self.add(tensor)
+        return out
+
+    def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        answer = func(*args, **kwargs)
+        self._note(f"a value copied from the GPU was asked for and taken to be {answer}")
+        return self._recorder.decisions.answer(answer, "truth" if isinstance(answer, bool) else "number")
+
+    def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._note("two tensors of unknown values were taken to be equal")
+        return self._recorder.decisions.answer(True, "truth")
+
+    def _masked(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose result is as large as elements of a mask are set."""
+        mask = args[1] if func is aten.masked_select.default else args[0]
+        given: Sequence[Any] = args
+        if func is aten.index.Tensor:
+            masks = [t for t in args[1] if t is not None and t.dtype in (torch.bool, torch.uint8) and self.has(t)]
+            if not masks:
+                out = func(*args, **kwargs)
+                self.add(out)
+                return out
+            mask = masks[0]
+        if self.has(mask):
+            count = int(mask.count_nonzero())
+            rows = next((n for n in mask.shape if n > 1), 1)
+            text = f"{count} of {mask.numel()} elements of a mask are set"
+            other = self._recorder.decisions.size(count, mask.numel() // rows, text)
+            if other != count:
+                changed = torch.zeros_like(mask)
+                changed.view(-1)[:other] = 1
+                given = _replaced(args, mask, changed)
+        out = func(*given, **kwargs)
+        self.add(out)
+        self._recorder.decisions.made(out)
+        return out
+
+    def _left(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What to give where values leave for Python, if it is not what the tensor holds."""
+        with torch._C._DisableTorchDispatch():
+            return self._asked(tensor)
+
+    def _asked(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        if tensor.numel() == 0:
+            return None
+        if tensor.numel() == 1:
+            answer = self._scalar(aten._local_scalar_dense.default, (tensor,), {})
+            return torch.full(tensor.shape, answer, dtype=tensor.dtype)
+        first = tensor.detach().flatten()[0].item()
+        self._note(f"{tensor.numel()} values copied from the GPU were taken to be plausible ones, the first {first}")
+        kind = "truth" if isinstance(first, bool) else "number"
+        changed = self._recorder.decisions.answer(first, kind)
+        return None if changed == first else torch.full(tensor.shape, changed, dtype=tensor.dtype)
+
+    def _note(self, text: str) -> None:
+        if self._recorder.decisions.usage() is not Usage.SHOWN:
+            self._recorder.note("host", text)
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_Question = Callable[[Unknown, OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+_QUESTIONS: dict[OpOverload, _Question] = {
+    aten._local_scalar_dense.default: Unknown._scalar,
+    aten.equal.default: Unknown._equal,
+    **dict.fromkeys((aten.nonzero.default, aten.masked_select.default, aten.index.Tensor), Unknown._masked),
+}
+
+
+def _replaced(args: tuple[Any, ...], old: torch.Tensor, new: torch.Tensor) -> tuple[Any, ...]:
+    swap = [[new if t is old else t for t in a] if isinstance(a, list) else new if a is old else a for a in args]
+    return tuple(swap)
