@@ -47,9 +47,13 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
     def copy_(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target, source = args[:2]
         if not isinstance(target, FakeTensor):
-            return recorder.unknown.run(
-                func, (target, recorder.unknown.copied(source, source.dtype), *args[2:]), kwargs
-            )
+            known = recorder.values.get(source)
+            if known is None:  # what is there may be what went to the GPU before, as in DDP's reducer
+                recorder.unknown.add(target)
+                return target
+            if recorder.values.likely(source):
+                known = recorder.unknown.copied(source, source.dtype)
+            return recorder.unknown.run(func, (target, known, *args[2:]), kwargs)
         if isinstance(source, FakeTensor):
             return NotImplemented
         recorder.log(func, args, kwargs, target)
