@@ -72,8 +72,8 @@ var (
 
 // Rows are all of them.
 var Rows = []*Row{
-	ActivationInPlace, FunctionOfModule, LeakyOfSequential, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces, ZerosLike, FunctionGELU,
-	SplitDifference,
+	ActivationInPlace, FunctionOfModule, LeakyOfSequential, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces,
+	ZerosLike, FunctionGELU, SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
 	TiedHead, CausalFlag,
 	TurnedHeads, DividedNoise, MergedLoop, MergedModules, FastPath, EncoderLayer,
