@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 import memestimate
 from recording import Recording
@@ -130,3 +131,27 @@ def test_a_step_counts_whose_optimizer_is_gone(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x.mrec") as recorder:
         train()
     assert recorder.steps == 2
+
+
+def test_what_a_checkpoint_computes_again_keeps_its_names(tmp_path: Path) -> None:
+    """A part that runs again in the backward pass is no model of its own, and what goes into it no input."""
+
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for block in self.blocks:
+                x = checkpoint(block, x, use_reentrant=False)
+            return x
+
+    with memestimate.record(tmp_path / "step.mrec") as rec:
+        net = Blocks().cuda()
+        net(torch.randn(BATCH, WIDTH).cuda()).sum().backward()
+        rec.step()
+    named = [(kind, name) for _, kind, name in Recording(tmp_path / "step.mrec").of("is")]
+    assert [kind for kind, _ in named].count("input") == 1
+    assert {name for kind, name in named if kind == "parameter"} == {
+        f"blocks.{i}.{of}" for i in range(3) for of in ("weight", "bias")
+    }
