@@ -45,7 +45,7 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		l := &sum.Layers[i]
 		r.Activations.Forward += l.Bytes
 		row := module.Layer{
-			Index: at, Name: cmp.Or(l.Name, "model"), Op: cmp.Or(l.Class, "function"),
+			Index: at, Name: cmp.Or(l.Name, recording.RootLayer), Op: cmp.Or(l.Class, "function"),
 			Module: l.Name, Nodes: l.Calls, Inputs: []string{}, Outputs: []module.Tensor{},
 			Params: l.Params.Elements, ParamBytes: l.Params.Bytes, Activation: l.Bytes, SavedBytes: l.Saved,
 			InPlace: l.Bytes == 0,

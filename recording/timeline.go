@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -356,8 +357,12 @@ func (p *player) ofArguments(c *Call) int32 {
 	return timeline.NoLayer
 }
 
-// named returns the layer of that name.
+// RootLayer is what the model itself, which has no name among its modules, is called among layers.
+const RootLayer = "model"
+
+// named returns the layer of a module's name.
 func (p *player) named(name string) int32 {
+	name = cmp.Or(name, RootLayer)
 	layer, ok := p.layers[name]
 	if !ok {
 		layer = int32(len(p.log.Layers))

@@ -105,7 +105,7 @@ func TestRoles(t *testing.T) {
 			got = append(got, fmt.Sprintf("%d:%s:%s", e.Bytes, e.Category, layer))
 		}
 	}
-	want := "512:parameter:fc 256:input:- 512:activation:act 1024:activation: 2048:activation:- 512:gradient:fc " +
+	want := "512:parameter:fc 256:input:- 512:activation:act 1024:activation:model 2048:activation:- 512:gradient:fc " +
 		"64:autograd_detail:-"
 	if g := strings.Join(got, " "); g != want {
 		t.Errorf("%s\nwant %s", g, want)

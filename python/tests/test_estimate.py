@@ -151,3 +151,10 @@ def test_torch_is_imported_when_it_is_needed() -> None:
     source = str(Path(memestimate.__file__).parents[1])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=source)
     assert done.stdout.split() == ["False", "ProgramError"]
+
+
+@pytest.mark.usefixtures("program")
+def test_the_model_itself_is_a_layer_with_a_name() -> None:
+    answer = memestimate.estimate(nn.Linear(WIDTH, CLASSES), (torch.zeros(BATCH, WIDTH),))
+    of_parameters = {held["layer"] for held in answer.data["peak"]["live"] if held["category"] == "parameter"}
+    assert of_parameters == {"model"} == {layer["name"] for layer in answer.data["layers"]}
