@@ -82,11 +82,8 @@ func (b *Bound) generating(s Step, opts *eager.Options) (*aten.Program, parallel
 	if err != nil {
 		return nil, cache, fmt.Errorf("new-tokens: %w", err)
 	}
-	read := cache.Prompt + int64(s.NewTokens) - 1 // the last one is not read again
-	if cache.Positions > 0 && read > cache.Positions {
-		return nil, cache, fmt.Errorf("new-tokens: %d tokens of each sample are read, and the model has %d positions, the "+
-			"rows of %q: want at most %d new ones", read, cache.Positions, cache.Table,
-			max(0, cache.Positions-(read-int64(s.NewTokens))))
+	if err := cache.Holds(int64(s.NewTokens)); err != nil {
+		return nil, cache, err
 	}
 	opts.Generation = eager.Generation{Decode: decode, NewTokens: s.NewTokens, Static: s.Cache == "static",
 		Window: s.Window}

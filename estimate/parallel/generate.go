@@ -26,6 +26,17 @@ type Cache struct {
 	Whole     bool // logits are made of the whole prompt, and not of its last token alone
 }
 
+// Holds reports, as a MatchError, that the model has fewer positions than tokens are read: the prompt, and all new ones
+// but the last.
+func (c Cache) Holds(newTokens int64) error {
+	read := c.Prompt + newTokens - 1
+	if c.Positions == 0 || read <= c.Positions {
+		return nil
+	}
+	return noMatch("new-tokens: %d tokens of each sample are read, and the model has %d positions, the rows of %q: "+
+		"want at most %d new ones", read, c.Positions, c.Table, max(0, c.Positions+1-c.Prompt))
+}
+
 // ErrNoCache says that a program has nothing to generate text with.
 var ErrNoCache = errors.New("the graph shows no causal attention, whose keys and values generating would keep")
 
