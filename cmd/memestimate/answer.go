@@ -16,20 +16,21 @@ import (
 // A look is the flags that say how much a terminal shows of a report, and how.
 type look struct {
 	full   bool
+	given  func(flag string) bool // whether the command line has it
 	colour string
 }
 
 func (l *look) flags(fs *pflag.FlagSet) {
-	l.colour = "auto"
+	l.colour, l.given = "auto", fs.Changed
 	fs.BoolVar(&l.full, "full", false, "show the whole report on a terminal too, layer by layer")
 	fs.Var(&oneOf{value: &l.colour, names: []string{"auto", "always", "never"}}, "color",
 		"colours on a terminal: auto, always, never")
 }
 
 // short reports whether the answer is for a person at a terminal, who wants it on one screen. Files, pipes and all
-// other forms have the whole report.
+// other forms have the whole report, unless --full=false asks for the short one.
 func (l *look) short(e *env, o *output) bool {
-	return e.terminal && !l.full && o.format == "text" && (o.file == "" || o.file == "-")
+	return (e.terminal || l.given("full")) && !l.full && o.format == "text" && (o.file == "" || o.file == "-")
 }
 
 // of is what the terminal can show: colours by https://no-color.org and https://force-color.org, characters by the
@@ -38,7 +39,8 @@ func (l *look) of(e *env, o *output) report.Look {
 	colour := l.colour == "always"
 	if l.colour == "auto" {
 		force := e.getenv("FORCE_COLOR")
-		colour = force != "" && force != "0" || e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb" && force == ""
+		plain := !e.terminal || e.getenv("NO_COLOR") != "" || e.getenv("TERM") == "dumb"
+		colour = force != "" && force != "0" || force == "" && !plain
 	}
 	return report.Look{Width: o.width(e), Colour: colour, ASCII: !isUTF8(e)}
 }

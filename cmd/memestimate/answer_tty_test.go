@@ -118,6 +118,11 @@ func TestLook(t *testing.T) {
 	if strings.Contains(stdout, "\x1b[") || !strings.Contains(stdout, "f.0") {
 		t.Errorf("a pipe gets %q", stdout)
 	}
+	short, _, _ := try(t, "mlp", "--batch", "4", "--full=false")
+	if lines := strings.Count(short, "\n"); lines > 20 || strings.Contains(short, "\x1b[") ||
+		!strings.Contains(short, "max_memory_allocated()") {
+		t.Errorf("--full=false in a pipe shows %d lines\n%s", lines, short)
+	}
 	if full := onTerminal(t, 24, 200, nil, "mlp", "--batch", "4", "--full"); full != stdout {
 		t.Errorf("--full shows\n%s\na pipe gets\n%s", full, stdout)
 	}

@@ -154,7 +154,8 @@ class Estimate:
         program.run([str(self.recording), *self._flags, "--snapshot", str(path), "--format", "json"])
 
     def __str__(self) -> str:
-        return program.run([str(self.recording), *self._flags]).stdout.rstrip("\n")
+        done = program.run([str(self.recording), *self._flags, "--full=false", "--color", "never"])
+        return done.stdout.rstrip("\n")
 
     def __repr__(self) -> str:
         figures = ("allocated", "reserved", "device", "likely", "safe")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import functools
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from typing import NoReturn
 
 from .decisions import Change, Outcome
 from .recorder import Enough, Recorder, Way
@@ -41,7 +43,7 @@ def record(asked: argparse.Namespace) -> int:
     sys.path.insert(0, "" if asked.module else str(Path(asked.script).resolve().parent))
     recorder.start()
     if change is not None:
-        return _changed(recorder, asked, output)
+        _changed(recorder, asked, output)
     keep = False
     try:
         keep = _run(asked)
@@ -69,7 +71,7 @@ def _run(asked: argparse.Namespace) -> bool:
     return True
 
 
-def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> int:
+def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> NoReturn:
     """Run the script with other answers, and write what came of it."""
     outcome = None
     try:
@@ -79,7 +81,10 @@ def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> int
     finally:
         recorder.stop(keep=False)
     output.write_text(json.dumps(asdict(outcome or Outcome(recorder.storages.highest))))
-    return 0
+    # Not by the interpreter's own end, in which one such run in ten is aborted ("terminate called without an active
+    # exception"), as happens where a thread of C++ asks for an interpreter that is gone.
+    atexit._run_exitfuncs()
+    os._exit(0)
 
 
 def _again(asked: argparse.Namespace, folder: str, change: Change, seconds: float) -> Outcome:
