@@ -27,7 +27,7 @@ import (
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 12
-	memoryRow    = 300
+	memoryRow    = 400
 )
 
 var tinyRows = []string{"A20 chain of 25,000 nodes", "A27 50,000 weights"}
