@@ -1,6 +1,7 @@
 PYTHON ?= python3
 
-.PHONY: kubernetes slurm web accuracy bench bench-snapshot build corpus deadcode fuzz golden ledger lint race release test
+.PHONY: kubernetes slurm web accuracy bench bench-snapshot build corpus deadcode fuzz golden ledger lint race
+.PHONY: release test
 
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
