@@ -126,7 +126,7 @@ func (x Line) known(r *estimate.Report, lowerBound bool) Line {
 		x.Over = limited
 	}
 	if r.Depends != nil {
-		say(r.Depends.String())
+		say(r.Depends.Verdict())
 	}
 	if r.Incomplete() {
 		say("a lower bound: " + unmodelled(r.Coverage) + " not modelled")

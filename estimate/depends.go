@@ -3,17 +3,20 @@ package estimate
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/memestimate/memestimate/recording"
 )
 
-// A Dependence says what of a recorded run hangs on values that the recording does not have: all figures are those of
-// the answers that were taken, and the upper bound is a bound for these alone.
+// A Dependence says what of a recorded run hangs on values that the recording does not have: the figures are those of
+// the answers that were taken.
 type Dependence struct {
-	Bytes     int64   `json:"bytes"`     // the weight of the heaviest place
-	Unweighed int     `json:"unweighed"` // places whose weight is not known
-	Places    []Asked `json:"places"`    // the heaviest first
+	Bytes     int64   `json:"bytes"`      // the weight of the heaviest place
+	Unweighed int     `json:"unweighed"`  // places whose weight is not known
+	More      int64   `json:"more_bytes"` // what other answers were seen to add, which the upper bound and Safe have
+	Bound     bool    `json:"bound"`      // whether the upper bound is one for all answers
+	Places    []Asked `json:"places"`     // the heaviest first
 }
 
 // An Asked is a line of the program that asked for a value.
@@ -36,25 +39,40 @@ func dependence(rec *recording.Recording) *Dependence {
 			continue
 		}
 		if d == nil {
-			d = &Dependence{Places: []Asked{}}
+			d = &Dependence{Bound: true, Places: []Asked{}}
 		}
-		a := Asked{Question: recording.Question(e.What).String(), Taken: rec.Texts[e.A]}
-		if e.B != recording.NoFrame {
-			f := &rec.Frames[e.B]
+		ask := &rec.Asks[e.A]
+		a := Asked{Question: ask.Question.String(), Taken: rec.Texts[ask.Taken]}
+		if ask.Frame != recording.NoFrame {
+			f := &rec.Frames[ask.Frame]
 			a.File, a.Line, a.Function = f.File, f.Line, f.Function
 		}
-		if e.Bytes == recording.Unweighed {
+		if ask.Bytes == recording.Unweighed {
 			d.Unweighed++
 		} else {
-			a.Bytes = &e.Bytes
-			d.Bytes = max(d.Bytes, e.Bytes)
+			a.Bytes = &ask.Bytes
+			d.Bytes = max(d.Bytes, ask.Bytes)
 		}
+		d.Bound = d.Bound && mostTried(ask)
+		d.More += min(max(ask.More, 0), math.MaxInt64>>1-d.More)
 		d.Places = append(d.Places, a)
 	}
 	if d != nil {
 		slices.SortStableFunc(d.Places, func(a, b Asked) int { return cmp.Compare(b.weight(), a.weight()) })
 	}
 	return d
+}
+
+// mostTried reports whether no answer takes more than those that were tried: there are two truths, and a size that can
+// be no larger adds nothing. Of numbers there are others, whatever one of them changed.
+func mostTried(a *recording.Ask) bool {
+	switch a.Question {
+	case recording.Truth:
+		return a.More != recording.Unweighed
+	case recording.Count:
+		return a.More == 0
+	}
+	return false
 }
 
 func (a *Asked) weight() int64 {
@@ -79,6 +97,14 @@ func (d *Dependence) String() string {
 		return text + ", " + size + " or more"
 	}
 	return text + ", about " + size
+}
+
+// Verdict is what to say of a run that was held against a size.
+func (d *Dependence) Verdict() string {
+	if d.Bound {
+		return d.String()
+	}
+	return d.String() + ", so this is no bound"
 }
 
 // notes name the places, a line each, the first of them.

@@ -76,3 +76,44 @@ func TestDependsOnData(t *testing.T) {
 		t.Errorf("without a question it depends on %+v: %v", r.Depends, err)
 	}
 }
+
+// What another answer was seen to add is in the bound and in Safe. Only where none takes more than those that were
+// tried is that a bound for all data.
+func TestBoundOfWhatValuesDecide(t *testing.T) {
+	step := &Step{}
+	at := func(lines ...[]any) *Report {
+		r, err := Recorded(asking(t, lines...), Options{Step: step})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	plain := at().Peak
+	for _, c := range []struct {
+		name  string
+		lines [][]any
+		more  int64
+		bound bool
+	}{
+		{"no more than all of a mask", [][]any{{"size", "all of 8", 1 << 20, 0, 0}}, 0, true},
+		{"as many again were tried", [][]any{{"size", "4 of 8", 1 << 20, 0, 1 << 20}}, 1 << 20, false},
+		{"both truths were tried", [][]any{{"truth", "False", 3 << 20, 1, 3 << 20}}, 3 << 20, true},
+		{"a truth was not tried", [][]any{{"truth", "False", -1, 1, -1}}, 0, false},
+		{"one number of many", [][]any{{"number", "1", 2 << 20, 1, 0}}, 0, false},
+		{"two truths", [][]any{{"truth", "False", 1 << 20, 1, 1 << 20}, {"truth", "True", 2 << 20, 0, 2 << 20}}, 3 << 20, true},
+		{"an older recorder", [][]any{{"truth", "False", 3 << 20, 1}}, 0, false},
+	} {
+		r := at(c.lines...)
+		if r.Depends.More != c.more || r.Depends.Bound != c.bound {
+			t.Errorf("%s: %+v", c.name, r.Depends)
+		}
+		p := r.Peak
+		if p.UpperBound != plain.UpperBound+c.more || p.Safe != plain.Safe+c.more || p.Allocated != plain.Allocated {
+			t.Errorf("%s: %d at most, %d safe; without values %d and %d", c.name, p.UpperBound, p.Safe, plain.UpperBound,
+				plain.Safe)
+		}
+		if said := strings.HasSuffix(r.Depends.Verdict(), ", so this is no bound"); said == c.bound {
+			t.Errorf("%s: the verdict is %q", c.name, r.Depends.Verdict())
+		}
+	}
+}

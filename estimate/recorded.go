@@ -173,6 +173,10 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 	}
 	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
 	sim.confide(marginOf(RecordedWay, !run.Trains))
+	if d := dependence(rec); d != nil {
+		sim.Peak.UpperBound += d.More
+		sim.Peak.Safe += d.More
+	}
 	return sim, run, nil
 }
 

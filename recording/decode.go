@@ -188,15 +188,8 @@ func (d *decoder) event(k Kind) (err error) {
 	case Allocated:
 		e.Bytes, err = d.bytes()
 	case Depends:
-		if e.What, err = d.oneOf(questionWords[:], "a question"); err == nil {
-			e.A, err = d.name()
-		}
-		if err == nil {
-			e.Bytes, err = d.weight()
-		}
-		if err == nil {
-			e.B, err = d.id(len(d.rec.Frames), "frame")
-		}
+		e.A = int32(len(d.rec.Asks))
+		err = d.ask()
 	case Note:
 		if e.A, err = d.name(); err == nil {
 			e.B, err = d.name()
@@ -208,5 +201,27 @@ func (d *decoder) event(k Kind) (err error) {
 		e.Bytes = int64(frame)
 	}
 	d.rec.Events = append(d.rec.Events, e)
+	return err
+}
+
+// ask reads what follows the word of a line that says what a program asked for. Recorders did not always say how much
+// more another answer takes.
+func (d *decoder) ask() error {
+	a := Ask{More: Unweighed}
+	question, err := d.oneOf(questionWords[:], "a question")
+	if err == nil {
+		a.Question = Question(question)
+		a.Taken, err = d.name()
+	}
+	if err == nil {
+		a.Bytes, err = d.weight()
+	}
+	if err == nil {
+		a.Frame, err = d.id(len(d.rec.Frames), "frame")
+	}
+	if err == nil && d.json.PeekKind() != ']' {
+		a.More, err = d.weight()
+	}
+	d.rec.Asks = append(d.rec.Asks, a)
 	return err
 }

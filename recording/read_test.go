@@ -104,9 +104,9 @@ func TestRead(t *testing.T) {
 	if e := r.Events[len(r.Events)-2]; r.Texts[e.A] != "item" || r.Texts[e.B] != "read as 0" || e.Bytes != 1 {
 		t.Errorf("note %+v", e)
 	}
-	e := r.Events[len(r.Events)-1]
-	if Question(e.What) != Truth || r.Texts[e.A] != "False" || e.Bytes != Unweighed || e.B != 1 {
-		t.Errorf("depends %+v", e)
+	a := r.Asks[r.Events[len(r.Events)-1].A]
+	if a.Question != Truth || r.Texts[a.Taken] != "False" || a.Bytes != Unweighed || a.Frame != 1 || a.More != Unweighed {
+		t.Errorf("depends %+v", a)
 	}
 	c := &r.Calls[0]
 	if c.Frame != 1 || c.Module != 1 {
@@ -175,6 +175,7 @@ func TestRefused(t *testing.T) {
 		{"a size beyond memory", whole(`["alloc",0,1125899906842625]`), "more than any computer has"},
 		{"a size with a point", whole(`["alloc",0,1.5]`), "wanted a whole number"},
 		{"a weight below none", whole(`["depends","truth","False",-2,-1]`), "line 2: a weight of -2 bytes, wanted -1 to"},
+		{"less than no more", whole(`["depends","truth","False",0,-1,-2]`), "line 2: a weight of -2 bytes, wanted -1 to"},
 		{"another question", whole(`["depends","why","False",0,-1]`), `a question is "why"`},
 		{"free of none", whole(`["free",0]`), "line 2: storage 0, of 0"},
 		{"free twice", whole(`["alloc",0,1]`, `["free",0]`, `["free",0]`), "line 4: storage 0 was freed before"},

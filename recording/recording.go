@@ -44,6 +44,7 @@ type Recording struct {
 	Modules []Module
 	Texts   []string // what Values, names and notes refer to
 	Events  []Event
+	Asks    []Ask // what events of kind Depends tell
 	Calls   []Call
 	Values  []Value // arguments and results of all calls, one after the other
 
@@ -113,7 +114,7 @@ const (
 	ResetPeak                // peaks are counted anew
 	Allocated                // Bytes: what the recorder had counted here, for tests
 	Note                     // A: text of its code, B: text, Bytes: frame
-	Depends                  // What: a Question, A: text of the answer taken, B: frame, Bytes: its weight, or Unweighed
+	Depends                  // A: index into Asks
 	numKinds
 )
 
@@ -157,6 +158,15 @@ func (q Question) String() string { return questionWords[q] }
 
 // Unweighed is the weight of an answer of which nobody knows what another one would change.
 const Unweighed = -1
+
+// An Ask is a place of the program that asked for a value, and the answer that was taken.
+type Ask struct {
+	Question Question
+	Taken    int32 // text of the answer
+	Frame    int32 // NoFrame where it is not known
+	Bytes    int64 // its weight: by how much the peak was another with another answer, or Unweighed
+	More     int64 // by how much it was higher: 0 where no other answer takes more; Unweighed where that is not known
+}
 
 // A PhaseName is a part of a step as the recorder names it.
 type PhaseName uint8

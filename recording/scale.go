@@ -247,6 +247,14 @@ func (s *scaler) run() (*Recording, error) {
 	s.out = &Recording{
 		Header: a.Header, Ops: a.Ops, Frames: a.Frames, Modules: a.Modules, Texts: a.Texts, Storages: a.Storages,
 		Calls: a.Calls, Values: slices.Clone(a.Values), Events: make([]Event, 0, len(a.Events)),
+		Asks: slices.Clone(a.Asks),
+	}
+	for i := range s.out.Asks { // what another answer changes at another batch is not known
+		ask := &s.out.Asks[i]
+		ask.Bytes = Unweighed
+		if ask.More > 0 {
+			ask.More = Unweighed
+		}
 	}
 	if err := s.scaleValues(); err != nil {
 		return nil, err

@@ -110,11 +110,11 @@ func (a *Answer) head(s *screen) {
 	s.text("", s.bold(asked)+": "+Setting(run))
 	for i := range r.Fits {
 		f := &r.Fits[i]
-		word := s.paint("32", "fits")
+		colour := "32"
 		if !f.Fits {
-			word = s.paint("31", "does not fit")
+			colour = "31"
 		}
-		s.text("", word+" "+s.judgement(f))
+		s.text("", s.paint(colour, FitWords(r, f))+" "+s.judgement(f))
 	}
 	if r.OOM != nil {
 		s.text("", s.paint("31", "out of memory")+" "+Moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer)+

@@ -96,7 +96,7 @@ func proviso(r *estimate.Report) string {
 	switch {
 	case r.Incomplete(): // nobody knows how much is missing
 		return "if only what is modelled counts"
-	case r.Depends != nil:
+	case r.Depends != nil && !r.Depends.Bound:
 		return "no bound: only if the values are as taken"
 	}
 	return ""
@@ -263,7 +263,7 @@ func sentences(r *estimate.Report) []string {
 	lower, upper := "", fmt.Sprintf(", %s likely, %s safe", Size(p.Likely), Size(p.Safe))
 	if r.Incomplete() { // nobody knows how much is missing
 		lower, upper = "at least ", ""
-	} else if r.Depends != nil {
+	} else if r.Depends != nil && !r.Depends.Bound {
 		upper += " if the values are as taken"
 	}
 	return []string{
@@ -355,15 +355,22 @@ func Judgement(f *estimate.Fit) string {
 	return text
 }
 
+// FitWords say whether a run fits a limit, and where no bound is known that it may not.
+func FitWords(r *estimate.Report, f *estimate.Fit) string {
+	switch {
+	case !f.Fits:
+		return "does not fit"
+	case r.Depends != nil && !r.Depends.Bound:
+		return "fits if the values are as taken"
+	}
+	return "fits"
+}
+
 // verdicts say for each limit whether the run fits it.
 func verdicts(r *estimate.Report) (out []string) {
 	for i := range r.Fits {
 		f := &r.Fits[i]
-		word := "fits"
-		if !f.Fits {
-			word = "does not fit"
-		}
-		out = append(out, word+": "+Judgement(f))
+		out = append(out, FitWords(r, f)+": "+Judgement(f))
 	}
 	if r.OOM != nil {
 		out = append(out, OutOfMemory(r))

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -234,5 +235,13 @@ func TestNoBoundWhereValuesDecide(t *testing.T) {
 	}
 	if n := strings.Count(b.String(), "no bound: only if the values are as taken"); n != 2 {
 		t.Errorf("the answer says it %d times:\n%s", n, &b)
+	}
+	fits := &estimate.Fit{Fits: true}
+	if got := FitWords(r, fits); got != "fits if the values are as taken" {
+		t.Error(got)
+	}
+	r.Depends.Bound = true // these take the most that there is
+	if got := FitWords(r, fits); got != "fits" || !slices.EqualFunc(Breakdown(r).Rows, plain, slices.Equal[[]string]) {
+		t.Errorf("%s, %q", got, Breakdown(r).Rows)
 	}
 }

@@ -68,7 +68,7 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 	if r.Incomplete() {
 		least = "at least "
 	}
-	if r.Depends != nil {
+	if r.Depends != nil && !r.Depends.Bound {
 		likely, safe = "if the values are as taken", r.Depends.String()
 	}
 	out := []page.Fact{

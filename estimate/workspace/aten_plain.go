@@ -8,7 +8,8 @@ var atenPlain = plain(`
 	view _unsafe_view reshape _reshape_alias as_strided as_strided_ t transpose permute expand squeeze unsqueeze
 	slice select split split_with_sizes unbind detach detach_ alias diagonal unfold view_as_real view_as_complex
 	real imag narrow swapaxes movedim t_ transpose_ squeeze_ unsqueeze_ lift lift_fresh lift_fresh_copy view_as
-	_conj conj resolve_conj resolve_neg unflatten squeeze_copy view_copy expand_copy chunk prim::device
+	_conj conj resolve_conj resolve_neg unflatten squeeze_copy view_copy expand_copy diagonal_copy t_copy transpose_copy permute_copy select_copy slice_copy
+	unsqueeze_copy detach_copy alias_copy as_strided_copy chunk prim::device
 
 	empty empty_strided empty_like empty_permuted new_empty new_empty_strided zeros zeros_like new_zeros ones
 	ones_like new_ones full full_like new_full scalar_tensor arange linspace eye rand rand_like randn randn_like
@@ -65,7 +66,7 @@ var atenPlain = plain(`
 	_upsample_nearest_exact1d_backward _upsample_nearest_exact3d _upsample_nearest_exact3d_backward
 	_upsample_bicubic2d_aa_backward linalg_cross put put_ rrelu_with_noise_backward _standard_gamma _standard_gamma_grad
 	_sample_dirichlet _dirichlet_grad binomial _ctc_loss _fused_dropout _add_relu lu_unpack log_normal cauchy
-	exponential geometric uniform
+	exponential geometric uniform _embedding_bag _embedding_bag_forward_only
 
 	_foreach_add _foreach_add_ _foreach_sub _foreach_sub_ _foreach_mul _foreach_mul_ _foreach_div _foreach_div_
 	_foreach_sqrt _foreach_sqrt_ _foreach_rsqrt _foreach_neg _foreach_neg_ _foreach_abs _foreach_abs_

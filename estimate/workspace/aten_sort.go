@@ -18,6 +18,7 @@ var atenSorts = []operator{
 	{"unique_consecutive", (*Kernels).uniqueConsecutive},
 	{"nonzero", (*Kernels).nonzero}, // cuda/Nonzero.cu
 	{"masked_select", (*Kernels).maskedSelect},
+	{"torchvision::nms", (*Kernels).nms},    // torchvision/csrc/ops/cuda/nms_kernel.cu
 	{"multinomial", (*Kernels).multinomial}, // Distributions.cpp, cuda/MultinomialKernel.cu
 	{"bincount", (*Kernels).histogram},      // cuda/SummaryOps.cu
 	{"histc", (*Kernels).histogram},
@@ -229,6 +230,28 @@ func (k *Kernels) maskedSelect(c *Call) {
 	k.places(mask, func() { found = k.take(saturate(8, c.result(0).Elements, int64(len(mask.Shape)))) })
 	k.makes(0)
 	k.give(found)
+}
+
+// nms is torchvision::nms(dets, scores, iou_threshold): a stable sort of the scores, the boxes in that order, of each box
+// a bit for each other one in words of 64, and which are kept, by which their places are selected.
+func (k *Kernels) nms(c *Call) {
+	boxes, scores := c.tensor(0), c.tensor(1)
+	if boxes == nil || scores == nil {
+		return
+	}
+	n := scores.Elements
+	values, order := k.take(scores.Bytes()), k.take(saturate(n, 8))
+	k.sortInto(scores, 0)
+	k.give(values)
+	sorted := k.take(boxes.Bytes())
+	words := k.take(saturate(n, ceilDiv(n, 64), 8))
+	keep := k.take(n)
+	found := -1
+	k.places(NewTensor("bool", []int64{n}, []int64{1}, false), func() {
+		found = k.take(saturate(8, c.result(0).Elements))
+	})
+	k.makes(0)
+	k.give(found, keep, words, sorted, order)
 }
 
 // multinomial is multinomial(self, num_samples, replacement): without replacement, or of one sample, the largest

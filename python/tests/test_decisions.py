@@ -143,10 +143,12 @@ def test_only_an_answer_that_moves_the_peak_is_told(decides: str, least: int, tm
     assert place.file.endswith("test_decisions.py")
     assert place.bytes is not None
     assert place.bytes >= least
+    assert answer.is_bound == (decides != "number")  # of numbers there are others than the one that was tried
     assert "depends_on_data=1 places" in repr(answer)
     assert "depends on data: 1 place, about " in str(answer)
     assert "depends on data: 1 place, about " in answer.to_markdown()
-    assert "no bound: only if the values are as taken" in answer.to_markdown()
+    unless = "no bound: only if the values are as taken"
+    assert (unless in answer.to_markdown(), " no bound" in repr(answer)) == (decides == "number",) * 2
 
 
 @pytest.mark.usefixtures("program")
@@ -161,15 +163,15 @@ def test_a_loop_of_the_users_own_says_what_it_cannot_weigh(tmp_path: Path) -> No
         path = tmp_path / f"{decides}.mrec"
         with memestimate.record(path):
             Gated(decides).cuda()(torch.randn(64, 256).cuda()).backward()
-        found = [[question, size] for question, _, size, _ in Recording(path).of("depends")]
-        taken = [answer for question, answer, _, _ in Recording(path).of("depends") if question == "size"]
+        found = [[question, size, more] for question, _, size, _, more in Recording(path).of("depends")]
+        taken = [answer for question, answer, *_ in Recording(path).of("depends") if question == "size"]
         assert all(answer.endswith(f", in a tensor of {64 * 256 * 4} bytes") for answer in taken)
         return found
 
-    assert told("truth") == [["truth", -1]]
-    assert told("number") == [["number", -1]]
-    assert told("size") == [["size", -1]]  # of which what the mask selects is known
-    assert told("nothing") == [["truth", -1]]  # a branch of which nobody knows what the other side takes
+    assert told("truth") == [["truth", -1, -1]]
+    assert told("number") == [["number", -1, -1]]
+    assert told("size") == [["size", -1, 0]]  # all that the mask selects: no other answer takes more
+    assert told("nothing") == [["truth", -1, -1]]  # a branch of which nobody knows what the other side takes
 
 
 def test_a_script_runs_again_in_silence(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ for step in range(2):
     done = run(tmp_path, "train.py")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "step 0\nstep 1\n"
-    ((question, taken, size, _),) = Recording(tmp_path / "train.mrec").of("depends")
+    ((question, taken, size, _, _),) = Recording(tmp_path / "train.mrec").of("depends")
     assert (question, taken) == ("truth", "True")
     assert size >= 8 << 20
     assert (tmp_path / "log.txt").read_text().count("a step") > 2
@@ -205,7 +207,7 @@ for step in range(2):
     done = run(tmp_path, "--once", "train.py")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "log.txt").read_text().count("a step") == 2
-    assert [size for _, _, size, _ in Recording(tmp_path / "train.mrec").of("depends")] == [-1]
+    assert [size for _, _, size, _, _ in Recording(tmp_path / "train.mrec").of("depends")] == [-1]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.txt", "train.mrec", "train.py"]
 
 

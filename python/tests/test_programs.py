@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -66,6 +67,40 @@ def test_batch_norm_across_processes(tmp_path: Path) -> None:
     recording = Recording(tmp_path / "x")
     for name in ("stats", "gather_stats_with_counts", "elemt", "backward_reduce", "backward_elemt"):
         assert len(recording.calls(f"batch_norm_{name}")) == 2
+    assert not list(recording.of("depends"))  # every process has samples
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_batch_norm_across_processes_has_values(tmp_path: Path) -> None:
+    """They are those of one process, where all have the same samples; sums over processes are this one's."""
+    import torch.distributed as dist
+
+    torch.manual_seed(0)
+    x = torch.randn(4, 8, 5, 5)
+    plain = nn.BatchNorm2d(8)
+    nn.init.uniform_(plain.weight)
+    kept = copy.deepcopy(plain)
+    out = plain(x)
+    weights = torch.randn_like(out)
+    (out * weights).sum().backward()
+    with memestimate.record(tmp_path / "x", world_size=2, real=True) as recorder:
+        dist.init_process_group("nccl")
+        net = nn.SyncBatchNorm.convert_sync_batchnorm(kept).cuda()
+        found = net(x.cuda().requires_grad_())
+        (found * weights.cuda()).sum().backward()
+        real = recorder.values.real
+        assert real is not None
+        assert torch.allclose(real.of(found), out, atol=1e-5)
+        for tensor, want in zip([net.weight, net.bias], [plain.weight, plain.bias], strict=True):
+            assert tensor.grad is not None
+            assert want.grad is not None
+            assert torch.allclose(real.of(tensor.grad), want.grad, atol=1e-4)
+        assert torch.allclose(real.of(net.running_mean), plain.running_mean, atol=1e-5)
+        gathered = [torch.zeros(2, device="cuda") for _ in range(2)]
+        dist.all_gather(gathered, torch.arange(2.0, device="cuda"))
+        assert [t.tolist() for t in gathered] == [[0.0, 1.0]] * 2
+        dist.destroy_process_group()
+    assert "real" not in [code for code, _ in recorder.notes]
 
 
 def test_a_graph_has_memory_of_its_own(tmp_path: Path) -> None:
@@ -165,3 +200,48 @@ def test_a_script_module_goes_to_the_gpu_and_comes_back(tmp_path: Path) -> None:
     assert torch.equal(net.layer.weight, before)
     assert net.scale.device.type == "cpu"
     assert net.layer._c.getattr("weight").device.type == "cpu"
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_a_sparse_gradient_is_put_in_order(tmp_path: Path, real: bool) -> None:
+    """Rows that come twice are summed by SparseAdam, and added one by one by SGD."""
+    ids = torch.tensor([3, 1, 3, 0])
+    wanted = nn.Embedding(5, 4, sparse=True)
+    given = copy.deepcopy(wanted).cpu()
+    factor = torch.arange(16.0).view(4, 4)
+    (wanted(ids) * factor).sum().backward()  # type: ignore[no-untyped-call]
+    torch.optim.SGD(wanted.parameters(), lr=0.5).step()
+    with memestimate.record(tmp_path / "x", real=real) as recorder:
+        net = given.cuda()
+        optimizers = [torch.optim.SGD(net.parameters(), lr=0.5), torch.optim.SparseAdam(list(net.parameters()))]
+        (net(ids.cuda()) * factor.cuda()).sum().backward()
+        assert net.weight.grad is not None
+        assert not net.weight.grad.is_coalesced()
+        optimizers[0].step()
+        if recorder.values.real is not None:
+            assert torch.allclose(recorder.values.real.of(net.weight), wanted.weight)
+        ordered = net.weight.grad.coalesce()
+        assert ordered.is_coalesced()
+        assert ordered._values().shape == (3, 4)
+        if recorder.values.real is not None:
+            assert wanted.weight.grad is not None
+            assert torch.equal(recorder.values.real.of(ordered).to_dense(), wanted.weight.grad.to_dense())
+        optimizers[1].step()
+    assert not [code for code, _ in recorder.notes if code == "real"]
+    assert len(Recording(tmp_path / "x").calls("index_add_")) == 4  # SparseAdam makes three that are in no order
+
+
+def test_a_sparse_product_has_values(tmp_path: Path) -> None:
+    matrix = torch.sparse_coo_tensor(torch.tensor([[0, 2, 2], [1, 0, 0]]), torch.tensor([1.0, 2.0, 3.0]), (3, 3))
+    dense = torch.arange(6.0).view(3, 2).requires_grad_()
+    wanted = torch.sparse.mm(matrix, dense)
+    wanted.square().sum().backward()
+    with memestimate.record(tmp_path / "x", real=True) as recorder:
+        x = dense.detach().cuda().requires_grad_()
+        out = torch.sparse.mm(matrix.cuda(), x)
+        out.square().sum().backward()
+        assert recorder.values.real is not None
+        assert x.grad is not None
+        assert dense.grad is not None
+        assert torch.equal(recorder.values.real.of(out), wanted)
+        assert torch.equal(recorder.values.real.of(x.grad), dense.grad)

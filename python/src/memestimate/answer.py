@@ -32,8 +32,8 @@ class Peak:
         What fewer than two runs in a hundred exceed on the device.
     at_most : int
         What ``device`` comes to where workspaces, addresses or lifetimes differ; ``safe`` has the margin that
-        measured runs needed beyond that, or is less where they needed none. None of the three is a bound where
-        ``Estimate.depends_on_data`` names a place: they are for the answers that were taken there.
+        measured runs needed beyond that, or is less where they needed none. Both have what other answers to questions
+        of values were seen to add. Where ``Estimate.is_bound`` says no, none of the three is a bound.
     phase, layer : str
         When and where in the model it is.
     by_category : mapping of str to int
@@ -122,12 +122,19 @@ class Estimate:
         return tuple(Asked(**place) for place in found.get("places", []))
 
     @property
+    def is_bound(self) -> bool:
+        """Whether ``peak.at_most`` is one for all data, and nothing is missing of what the kernels take."""
+        coverage = self.data.get("coverage", {})
+        complete = coverage.get("modelled", 0) >= coverage.get("nodes", 0)
+        return complete and bool(self.data.get("depends_on_data", {}).get("bound", True))
+
+    @property
     def parameters(self) -> int:
         """Bytes of the parameters."""
         return int(self.data.get("parameters", {}).get("bytes", 0))
 
     def fits(self, gpu: str) -> bool:
-        """Say whether the run fits a GPU, by what is safe.
+        """Say whether the run fits a GPU, by what is safe; `is_bound` says whether that holds for other data.
 
         Parameters
         ----------
@@ -162,6 +169,8 @@ class Estimate:
         text = " ".join(f"{name}={getattr(self.peak, name)}" for name in figures)
         if self.depends_on_data:
             text += f" depends_on_data={len(self.depends_on_data)} places"
+        if not self.is_bound:
+            text += " no bound"
         return f"<Estimate {text}>"
 
     def _repr_html_(self) -> str:

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import usage
 from .usage import Usage
@@ -30,12 +30,16 @@ _LITTLE = 1000  # the part of the peak that is not told
 _LARGER = 16  # what a number is changed to where nothing says how large it may be
 
 
+Direction = Literal["", "more", "fewer"]
+_DIRECTIONS: tuple[Direction, ...] = ("more", "fewer")
+
+
 @dataclasses.dataclass(frozen=True)
 class Change:
     """What a recording answers otherwise."""
 
     places: frozenset[str] = frozenset()  # as `Place.key`
-    sizes: bool = False  # how many elements of masks are set, and how many values are different
+    sizes: Direction = ""  # how many elements of masks are set, and how many values are different
     larger: bool = False  # numbers are larger, not zero
 
     def to_json(self) -> str:
@@ -46,7 +50,7 @@ class Change:
     def from_json(text: str) -> Change:
         """What `to_json` wrote."""
         found = json.loads(text)
-        return Change(frozenset(found["places"]), bool(found["sizes"]), bool(found["larger"]))
+        return Change(frozenset(found["places"]), found["sizes"], bool(found["larger"]))
 
 
 @dataclasses.dataclass
@@ -81,6 +85,9 @@ class Place:
     taken: str
     usage: Usage
     bytes: int = -1  # by how much the peak is another with another answer; -1 where that is not known
+    more: int = -1  # by how much it is higher, 0 where no other answer takes more; -1 where that is not known
+    most: bool = False  # the size that was taken is the largest that there can be
+    ways: set[Direction] = dataclasses.field(default_factory=set)  # in which its sizes can be changed
     made: int = 0  # bytes of the largest tensor that has the size which was taken
     decides: bool = False
 
@@ -119,10 +126,14 @@ class Decisions:
         """What the program does with the answer that it is asking for."""
         return usage.of(self._recorder.frames.asking())
 
-    def size(self, count: int, other: int, taken: str) -> int:
-        """Take how many elements a result has."""
-        self._place("size", taken)
-        if self.change.sizes:
+    def size(self, count: int, other: int, taken: str, limit: int) -> int:
+        """Take how many elements a result has, of at most `limit`."""
+        place = self._place("size", taken)
+        way: Direction = "more" if other > count else "fewer"
+        if place is not None:
+            place.most = count >= limit and (place.most or not place.ways)
+            place.ways.add(way)
+        if self.change.sizes == way:
             self._changed_at = self._recorder.calls
             return other
         return count
@@ -160,7 +171,8 @@ class Decisions:
         for place in self.places.values():
             if place.decides:
                 known = f", in a tensor of {place.made} bytes" if place.made and place.bytes < 0 else ""
-                self._recorder.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame)
+                more = 0 if place.kind == "size" and place.most else place.more
+                self._recorder.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame, more)
 
     def _weigh(self, again: Again | None) -> None:
         sizes = [p for p in self.places.values() if p.kind == "size"]
@@ -177,7 +189,11 @@ class Decisions:
     def _trials(self, sizes: list[Place], asked: list[Place]) -> list[tuple[list[Place], Change]]:
         """Which answers to change together, those that most likely decide first."""
         asked = sorted(asked, key=lambda p: -p.usage)
-        trials: list[tuple[list[Place], Change]] = [(sizes, Change(sizes=True))] if sizes else []
+        trials: list[tuple[list[Place], Change]] = []
+        for way in _DIRECTIONS:
+            some = [p for p in sizes if way in p.ways]
+            if some:
+                trials.append((some, Change(sizes=way)))
         alone = len(asked) if len(asked) <= _AGAIN - len(trials) else _AGAIN - len(trials) - 1
         trials += [([p], Change(places=frozenset([p.key]))) for p in asked[:alone]]
         if asked[alone:]:
@@ -188,15 +204,17 @@ class Decisions:
 
     def _tried(self, places: Iterable[Place], outcome: Outcome) -> None:
         """Take note of what came of other answers at some places."""
-        difference = abs(outcome.highest - self._recorder.storages.highest)
+        higher = outcome.highest - self._recorder.storages.highest
         if outcome.failed and outcome.highest <= self._recorder.storages.highest:
             if outcome.refused:
                 for place in places:
                     place.decides = place.kind == "size"
             return
-        for place in places:
-            place.decides = difference * _LITTLE > self._recorder.storages.highest
-            place.bytes = difference
+        for i, place in enumerate(places):
+            place.decides |= abs(higher) * _LITTLE > self._recorder.storages.highest
+            place.bytes = max(place.bytes, abs(higher))
+            if i == 0 or place.kind == "size":  # of truths that were changed together the others were not tried alone
+                place.more = max(place.more, higher if i == 0 else 0, 0)
 
 
 def _key(frame: FrameType) -> str:

@@ -71,7 +71,7 @@ def _decided(recorder: Recorder, func: OpOverload, results: Any, run: Callable[.
         return results
     if [t.shape for t in tensors(results)] == [t.shape for t in tensors(others)]:
         return results
-    return others if recorder.decisions.size(0, 1, f"what {func} gives of tensors of ones") else results
+    return others if recorder.decisions.size(0, 1, f"what {func} gives of tensors of ones", 1) else results
 
 
 def _ones(like: torch.Tensor) -> torch.Tensor:

@@ -84,7 +84,28 @@ def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwar
             first = first[0]
         out = first, work
     recorder.log(func, _tensors_only(args), {}, ())
+    _follow(recorder, func._schema.name, args)
     return out
+
+
+def _follow(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
+    """Say what a collective's results hold: each process is taken to have sent what this one has."""
+    values = recorder.values
+    if name == "c10d::allgather_":
+        for results, given in zip(args[0], args[1], strict=False):
+            for result in results:
+                values.written(result, values.get(given))
+    elif name == "c10d::_allgather_base_":
+        known = values.get(args[1])
+        values.written(args[0], None if known is None else _repeated(known, args[0]))
+    elif name in ("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_"):
+        for result in tensors(args[0]):
+            values.written(result, None)
+
+
+def _repeated(known: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    copies = like.numel() // max(known.numel(), 1)
+    return known.reshape(1, -1).expand(copies, -1).reshape(like.shape).to(like.dtype)
 
 
 def _tensors_only(args: tuple[Any, ...]) -> tuple[Any, ...]:

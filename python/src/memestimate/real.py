@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from . import norms, sparse
 from .capture import tensors
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ class Real:
         """What a tensor holds: a real one that shares its memory with all that share the pretended one's."""
         if not isinstance(tensor, FakeTensor):
             return tensor
+        if tensor.layout is torch.sparse_coo:
+            values, indices = map(self.of, sparse.held(tensor))
+            return aten._sparse_coo_tensor_unsafe(
+                indices, values, tensor.shape, is_coalesced=sparse.is_coalesced(tensor)
+            )
         if tensor.layout is not torch.strided:
             raise NotImplementedError(f"a tensor of layout {tensor.layout} has no real one beside it")
         storage = self._storage(tensor)
@@ -59,6 +65,12 @@ class Real:
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
             reason = str(error).partition("\n")[0][:120]
             self._recorder.note("real", f"what {func} gives was taken to be zero: on the CPU it fails ({reason})")
+
+    def fill(self, out: Sequence[torch.Tensor], make: Callable[[], Sequence[torch.Tensor]]) -> None:
+        """Give results that were put together of others the values that the operator itself gives."""
+        with torch.no_grad():
+            for tensor, result in zip(out, make(), strict=True):
+                self.of(tensor).copy_(result)
 
     def _call(self, func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         real_args, real_kwargs = self._map(list(args)), {key: self._map(value) for key, value in kwargs.items()}
@@ -123,6 +135,7 @@ _STAND_INS: dict[str, Callable[..., Any]] = {
         grad, x, grid, 0, 0, True, [True, True]
     ),
     "_cudnn_rnn_flatten_weight": _flattened,
+    **norms.STAND_INS,
 }
 
 

@@ -150,6 +150,7 @@ class Recorder:
             self.unknown.install(self.patches)
             threads.install(self, self.patches)
             parallel.install(self, self.patches)
+            norms.install(self, self.patches)
             self.recurrent.install(self.patches)
             attention.install(self, self.patches)
             composites.install(self.composites, self.patches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 HELD = "_memestimate_held"  # attribute with the parts of a fake tensor
 _DISTINCT = "_memestimate_distinct"  # how many places an uncoalesced tensor has values for
+_COALESCED = "_memestimate_coalesced"  # whether each place has one value, which fake tensors always say
 
 
 def held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -49,6 +51,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
     def build(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), args, kwargs)
         out.__dict__[HELD] = args[4], args[3]
+        out.__dict__[_COALESCED] = bool(kwargs.get("is_coalesced")) or args[3].shape[1] < 2
         return out
 
     def values(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -73,8 +76,9 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
                     parts = tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
         out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
         out.__dict__[HELD] = parts
-        if _DISTINCT in whole.__dict__:
-            out.__dict__[_DISTINCT] = whole.__dict__[_DISTINCT]
+        for name in (_DISTINCT, _COALESCED):
+            if name in whole.__dict__:
+                out.__dict__[name] = whole.__dict__[name]
         return out
 
     def bags(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -95,7 +99,6 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         if dense.layout is not torch.strided or like.layout is not torch.sparse_coo or not isinstance(like, FakeTensor):
             return NotImplemented
         values, indices = held(like)
-        coalesced = recorder.fake.__torch_dispatch__(aten.is_coalesced.default, (FakeTensor,), (like,), {})
         with recorder.capture:
             ones = torch.ones((1,), dtype=values.dtype, device="cuda").expand(values.shape)
             gathered = dense[tuple(indices.unbind())]
@@ -103,9 +106,38 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             values = ones * gathered
             del gathered
         options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device}
-        options["is_coalesced"] = coalesced
+        options["is_coalesced"] = is_coalesced(like)
         return build(make, (like.sparse_dim(), like.dense_dim(), list(like.shape), indices, values), options)
 
+    def asked(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return is_coalesced(args[0]) if isinstance(args[0], FakeTensor) else NotImplemented
+
+    def told(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args[0].__dict__[_COALESCED] = args[1]
+        return args[0]
+
+    def add(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A sparse tensor added to a dense one: row by row where places come twice (add_out_dense_sparse_cuda)."""
+        dense, other = args[:2]
+        if not isinstance(other, FakeTensor) or other.layout is not torch.sparse_coo:
+            return NotImplemented
+        if dense.layout is not torch.strided:
+            return NotImplemented
+        values, indices = held(other)
+        with recorder.capture:
+            if is_coalesced(other):
+                values.contiguous()
+            else:
+                places = indices[0] if indices.shape[0] == 1 else _keys(indices)
+                if kwargs.get("alpha", 1) != 1:
+                    values = values.contiguous().mul(kwargs["alpha"])
+                first = math.prod(dense.shape[: indices.shape[0]])
+                dense.view(first, -1).index_add_(0, places, values.reshape(indices.shape[1], -1))
+        if is_coalesced(other):
+            recorder.log(func, (dense, values, indices), {}, dense)
+        return dense
+
+    found |= {aten.is_coalesced.default: asked, aten._coalesced_.default: told, aten.add_.Tensor: add}
     found[aten.sparse_mask.default] = mask
     found[aten._embedding_bag_backward.default] = bags
     found |= _products(recorder)
@@ -146,9 +178,6 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
     TensorShape.cpp (sparse_transpose_).
     """
 
-    def is_coalesced(sparse: torch.Tensor) -> bool:
-        return bool(recorder.fake.__torch_dispatch__(aten.is_coalesced.default, (FakeTensor,), (sparse,), {}))
-
     def transposed(sparse: torch.Tensor) -> torch.Tensor:
         """A copy with the two rows of its indices exchanged, and in no order therefore."""
         values, indices = (part.clone() for part in held(sparse))
@@ -163,7 +192,7 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         make = aten._sparse_coo_tensor_with_dims_and_tensors.default
         out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (2, 0, shape, indices, values), options)
         assert isinstance(out, torch.Tensor)
-        out.__dict__.update({HELD: (values, indices), _DISTINCT: places})
+        out.__dict__.update({HELD: (values, indices), _DISTINCT: places, _COALESCED: False})
         return out
 
     def distinct(sparse: torch.Tensor) -> int:
@@ -172,7 +201,7 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         if count is None:
             count = held(sparse)[0].shape[0]
             if not is_coalesced(sparse):
-                recorder.note("sparse", f"all of {count} values of a sparse tensor were taken to be in other places")
+                count = _counted(recorder, sparse, count)
         return count
 
     def coalesced(sparse: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -181,12 +210,15 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         if is_coalesced(sparse):
             return values, indices
         count = distinct(sparse)
-        keys = indices.mul(torch.empty((indices.shape[0], 1), dtype=torch.int64, device="cuda")).sum(0)
+        keys = indices[0].clone() if indices.shape[0] == 1 else _keys(indices)
         places, offsets = torch.empty_like(keys), torch.empty_like(keys)
         buffers = [torch.empty_like(keys), torch.empty_like(keys)]
         del buffers
         values = torch.empty((count, *values.shape[1:]), dtype=values.dtype, device="cuda")
-        indices = torch.empty((indices.shape[0], count), dtype=torch.int64, device="cuda")
+        if indices.shape[0] == 1:
+            indices = keys[:count].unsqueeze(0)
+        else:
+            indices = torch.empty((indices.shape[0], count), dtype=torch.int64, device="cuda")
         del keys, places, offsets
         return values, indices
 
@@ -209,6 +241,23 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         if not by_columns:
             out.copy_(result)
         del compressed, places
+        return out
+
+    def in_order(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        whole = args[0]
+        if not isinstance(whole, FakeTensor) or whole.layout is not torch.sparse_coo:
+            return NotImplemented
+        with recorder.capture:
+            values, indices = coalesced(whole)
+        real = recorder.values.real
+        if real is not None:
+            ordered = real.of(whole).coalesce()
+            real.fill((values, indices), lambda: (ordered._values(), ordered._indices()))
+        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device, "is_coalesced": True}
+        make = aten._sparse_coo_tensor_with_dims_and_tensors.default
+        shape = whole.sparse_dim(), whole.dense_dim(), list(whole.shape)
+        out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (*shape, indices, values), options)
+        out.__dict__.update({HELD: (values, indices), _COALESCED: True})
         return out
 
     def multiply(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -238,6 +287,18 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
             return NotImplemented
         return multiply(func, (args[0], args[1].unsqueeze(-1)), kwargs).squeeze(-1)
 
+    def with_values(handler: Handler) -> Handler:
+        """Beside which real values are computed by the CPU's own operator."""
+
+        def answer(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            out, real = handler(func, args, kwargs), recorder.values.real
+            if real is not None and out is not NotImplemented:
+                given = [real.of(a) if isinstance(a, torch.Tensor) else a for a in args]
+                real.fill((out,), lambda: (func(*given, **kwargs),))
+            return out
+
+        return answer
+
     def transpose(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args[0].layout is not torch.sparse_coo or args[0].sparse_dim() != 2 or args[0].dense_dim():
             return NotImplemented
@@ -245,12 +306,38 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
             return transposed(args[0])
 
     return {
-        aten.mm.default: multiply,
-        aten.mv.default: vector,
-        aten.addmm.default: add,
-        aten._sparse_addmm.default: add,
+        aten.mm.default: with_values(multiply),
+        aten.mv.default: with_values(vector),
+        aten.addmm.default: with_values(add),
+        aten._sparse_addmm.default: with_values(add),
         aten.t.default: transpose,
+        aten._coalesce.default: in_order,
     }
+
+
+def is_coalesced(sparse: torch.Tensor) -> bool:
+    """Whether each place of a sparse tensor has one value."""
+    return bool(sparse.__dict__.get(_COALESCED)) if isinstance(sparse, FakeTensor) else sparse.is_coalesced()
+
+
+def _keys(indices: torch.Tensor) -> torch.Tensor:
+    """Places as single numbers (flatten_indices of SparseTensorUtils.cpp)."""
+    return indices.mul(torch.empty((indices.shape[0], 1), dtype=torch.int64, device="cuda")).sum(0)
+
+
+def _counted(recorder: Recorder, sparse: torch.Tensor, count: int) -> int:
+    """For how many places an uncoalesced tensor has values, all of them if nobody knows."""
+    indices = held(sparse)[1]
+    known = recorder.values.get(indices)
+    if known is not None:
+        found = int(known.unique(dim=1).shape[1])
+        if not recorder.values.likely(indices):
+            return found
+        text = f"{found} of {count} values of a sparse tensor have places of their own"
+        return recorder.decisions.size(found, min(2 * found, count), text, count)
+    recorder.note("sparse", f"all of {count} values of a sparse tensor were taken to be in other places")
+    taken = f"all of {count} values of a sparse tensor have places of their own"
+    return recorder.decisions.size(count, 1, taken, count)
 
 
 def _need(a: torch.Tensor, b: torch.Tensor) -> None:

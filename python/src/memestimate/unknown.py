@@ -125,7 +125,7 @@ class Unknown:
             count = int(mask.count_nonzero())
             rows = next((n for n in mask.shape if n > 1), 1)
             text = f"{count} of {mask.numel()} elements of a mask are set"
-            other = self._recorder.decisions.size(count, mask.numel() // rows, text)
+            other = self._recorder.decisions.size(count, mask.numel() // rows, text, mask.numel())
             if other != count:
                 changed = torch.zeros_like(mask)
                 changed.view(-1)[:other] = 1

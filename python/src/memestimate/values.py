@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-_SMALL = 1 << 16  # elements of a tensor whose values are followed
+_SMALL = 1 << 16  # elements of a mask whose values are followed
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
-_COPIED = 1 << 20  # elements of integers that came from the host
+_COPIED = 1 << 20  # elements of integers: indices, lengths, tokens
 _ATTRIBUTE = "_memestimate_value"
 
 # What an operator gives whatever its first argument holds.
@@ -55,6 +55,7 @@ class Values:
         self.shares = Shares(self)
         self.guesses = Guesses(self)
         self._draws = Draws()
+        self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """What a tensor holds, as a tensor on the host; None if that is not known."""
@@ -82,6 +83,16 @@ class Values:
             and tensor.dtype == value.dtype
         ):
             tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor), likely
+
+    def written(self, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
+        """A tensor was written by something that nobody sees; None where what is not known."""
+        if self.real is not None:
+            if value is not None:
+                self.real.of(tensor).copy_(value)
+        elif isinstance(tensor, FakeTensor):
+            self._epochs[self._serial(tensor)] = self.epoch(tensor) + 1
+            if value is not None:
+                self.set(tensor, value)
 
     def copied(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
         """A tensor has come from the host."""
@@ -260,7 +271,8 @@ class Values:
         answer: Any = guess.value
         decisions = self._recorder.decisions
         if guess.counted is not None:
-            answer = decisions.size(int(answer), self._fewer(guess.counted), f"{answer} elements of a mask are set")
+            text = f"{answer} elements of a mask are set"
+            answer = decisions.size(int(answer), self._fewer(guess.counted), text, guess.counted.numel())
         elif guess.made_by == "any" and not guess.sane and decisions.usage() is Usage.BRANCH:
             answer = True  # as where it is indexed by such a mask; a check for what should not be is no branch
         of = f" (result of {guess.made_by})" if guess.made_by else ""
@@ -306,16 +318,19 @@ class Values:
             if self.likely(mask) and 0 < count < mask.numel():
                 text = f"{count} of {mask.numel()} elements of a mask are set: {self.likely(mask)}"
                 self._recorder.note("nonzero", f"as many elements of masks are set as {self.likely(mask)} say")
-                return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text)
+                return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text, mask.numel())
             return count
+        if self.all_set:
+            return mask.numel()
         if self.shares.of(mask)[0] is not None:
             self._note_spread(mask, count)
             if count in (0, mask.numel()):  # where nothing is strange, as `isnan` asks
                 return count
             text = f"{count} of {mask.numel()} elements of a mask are set, spread evenly"
-            return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text)
+            return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text, mask.numel())
         self._recorder.note("nonzero", f"all of {count} elements of a mask were taken to be set: an upper bound")
-        return self._recorder.decisions.size(count, self._fewer(mask), f"all of {count} elements of a mask are set")
+        text = f"all of {count} elements of a mask are set"
+        return self._recorder.decisions.size(count, self._fewer(mask), text, count)
 
     def _fewer(self, mask: torch.Tensor) -> int:
         """Another count: one row's, so that what is made of it can still be folded as the mask's rows are."""
@@ -380,7 +395,7 @@ class Values:
             count, choices = args[0].numel(), self.shares.of(args[0])[1]
             count = min(count, choices) if choices else count
             self._recorder.note("unique", f"all of {count} elements were taken to be different")
-            taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different")
+            taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different", count)
             values = torch.arange(args[0].numel()) % max(taken, 1)
             results = func(values.reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
         out = tuple(self._recorder.empty(t.shape, t.dtype, t.stride()) for t in results)
@@ -394,4 +409,6 @@ class Values:
 
 
 def _limit(tensor: torch.Tensor) -> int:
-    return _SMALL_FLOAT if tensor.dtype.is_floating_point else _SMALL
+    if tensor.dtype.is_floating_point:
+        return _SMALL_FLOAT
+    return _SMALL if tensor.dtype is torch.bool else _COPIED
