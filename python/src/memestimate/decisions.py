@@ -211,7 +211,8 @@ class Decisions:
                     place.decides = place.kind == "size"
             return
         for i, place in enumerate(places):
-            place.decides |= abs(higher) * _LITTLE > self._recorder.storages.highest
+            moves = abs(higher) * _LITTLE > self._recorder.storages.highest
+            place.decides = moves or (place.decides and place.bytes >= 0)  # by a change that was tried before
             place.bytes = max(place.bytes, abs(higher))
             if i == 0 or place.kind == "size":  # of truths that were changed together the others were not tried alone
                 place.more = max(place.more, higher if i == 0 else 0, 0)

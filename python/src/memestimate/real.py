@@ -39,9 +39,9 @@ class Real:
             return tensor
         if tensor.layout is torch.sparse_coo:
             values, indices = map(self.of, sparse.held(tensor))
-            return aten._sparse_coo_tensor_unsafe(
-                indices, values, tensor.shape, is_coalesced=sparse.is_coalesced(tensor)
-            )
+            ordered = sparse.is_coalesced(tensor)
+            out: torch.Tensor = aten._sparse_coo_tensor_unsafe(indices, values, tensor.shape, is_coalesced=ordered)
+            return out
         if tensor.layout is not torch.strided:
             raise NotImplementedError(f"a tensor of layout {tensor.layout} has no real one beside it")
         storage = self._storage(tensor)
