@@ -100,7 +100,8 @@ func TestBoundOfWhatValuesDecide(t *testing.T) {
 		{"both truths were tried", [][]any{{"truth", "False", 3 << 20, 1, 3 << 20}}, 3 << 20, true},
 		{"a truth was not tried", [][]any{{"truth", "False", -1, 1, -1}}, 0, false},
 		{"one number of many", [][]any{{"number", "1", 2 << 20, 1, 0}}, 0, false},
-		{"two truths", [][]any{{"truth", "False", 1 << 20, 1, 1 << 20}, {"truth", "True", 2 << 20, 0, 2 << 20}}, 3 << 20, true},
+		{"two truths", [][]any{{"truth", "False", 1 << 20, 1, 1 << 20}, {"truth", "True", 2 << 20, 0, 2 << 20}}, 3 << 20,
+			true},
 		{"an older recorder", [][]any{{"truth", "False", 3 << 20, 1}}, 0, false},
 	} {
 		r := at(c.lines...)

@@ -232,8 +232,8 @@ func (k *Kernels) maskedSelect(c *Call) {
 	k.give(found)
 }
 
-// nms is torchvision::nms(dets, scores, iou_threshold): a stable sort of the scores, the boxes in that order, of each box
-// a bit for each other one in words of 64, and which are kept, by which their places are selected.
+// nms is torchvision::nms(dets, scores, iou_threshold): a stable sort of the scores, the boxes in that order, of each
+// box a bit for each other one in words of 64, and which are kept, by which their places are selected.
 func (k *Kernels) nms(c *Call) {
 	boxes, scores := c.tensor(0), c.tensor(1)
 	if boxes == nil || scores == nil {
