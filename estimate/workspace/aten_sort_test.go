@@ -39,7 +39,7 @@ func TestSorts(t *testing.T) {
 		// Scores and their order, the boxes in order, 16 words a box, what is kept; then as masked_select of the order.
 		{"torchvision::nms", "default", tensors(of("float32", 1000, 4), of("float32", 1000)),
 			[]*Tensor{of("int64", 100)},
-			"+4000 +8000 +8000 -8000 -4000 +16000 +128000 +1000 +4 +255 -255 +800 +773 -773 -4 =0 "+
+			"+4000 +8000 +8000 -8000 -4000 +16000 +128000 +1000 +4 +255 -255 +800 +773 -773 -4 =0 " +
 				"-800 -1000 -128000 -16000 -8000"},
 		{"multinomial", "default", append(tensors(of("float32", 4, 1000)), number(1), flag(false)),
 			[]*Tensor{of("int64", 4, 1)}, "=0 +16000 -16000"},
