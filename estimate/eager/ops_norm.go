@@ -168,7 +168,7 @@ func (r *run) lastDimsNorm(name string, in []*tensor, dims, stats int) *tensor {
 						nil)
 				}
 				r.release(gi)
-				if xi.st != xc.st {
+				if xi != &xc { // a copy; storages do not tell, for that of x may have been given to the copy
 					r.release(xi)
 				}
 				return outs

@@ -70,6 +70,13 @@ def test_fsdp_gathers_and_frees(rec: memestimate.Recorder, tmp_path: Path) -> No
     recording = Recording(tmp_path / "x.mrec")
     assert {size for _, size in recording.of("resize")} >= {0, WIDTH * WIDTH * 4}
     assert len({number for (number,) in recording.of("stream")}) > 1
+    current, gathered = 0, set()
+    for word, *rest in recording.events:
+        if word == "stream":
+            (current,) = rest
+        elif word == "resize" and rest[1] > 0:
+            gathered.add(current)
+    assert gathered == {0}  # whole parameters are the default stream's, as FSDPParam.alloc_all_gather_outputs has it
     names = {call[0] for call in recording.calls()}
     assert "c10d::_allgather_base_" in names
     assert "c10d::_reduce_scatter_base_" in names

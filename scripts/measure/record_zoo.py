@@ -1,10 +1,10 @@
 """Record every measured case, without a GPU, for `go test ./estimate -run RecordedAccuracy -v -recordings OUT`.
 
-usage: record_zoo.py CASES.json OUT [--only MODEL,MODEL] [--seconds N]
+usage: record_zoo.py CASES.json OUT [--only MODEL,MODEL] [--seconds N] [--world N] [--figures]
 
 CASES.json is a file of measurements, compressed or not. What is in OUT already is not recorded again, so that a run
 that was stopped goes on where it was. Inference, which is short, comes first; then every model once before one comes
-twice. Cases on several GPUs are left out.
+twice. Cases on several GPUs are left out, or with --world N all others: of those rank 0 of N is recorded.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 warnings.filterwarnings("ignore")
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
 import memestimate
+from memestimate import program
 from zoo import ZOO
 
 # What tells one recording from another, in the order of a file's name.
@@ -45,6 +47,7 @@ MAIN = ("model", "mode", "dtype", "opt")
 FLAGS = [
     *("channels_last", "accum", "clip", "set_to_none", "foreach", "scaler"),
     *("ckpt", "ckpt_modules", "train_only", "lora", "lora_dropout", "compile"),
+    *("par", "mp", "reshard", "view"),
 ]
 # What an estimate is told, and a recording need not know.
 TOLD = ("alloc_conf", "cap_mib")
@@ -74,6 +77,10 @@ Case = dict[str, Any]
 
 def optimizer_of(case: Case, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """The case's optimizer at its defaults."""
+    if case.get("par") == "zero1":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+
+        return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=1e-4)
     given = {"foreach": case["foreach"]} if "foreach" in case else {}
     match case["opt"]:
         case "sgdm":
@@ -110,6 +117,19 @@ def with_checkpoints(modules: str, model: nn.Module, *, reentrant: bool) -> None
             block.forward = wrapped(block.forward)
 
 
+def spread(case: Case, model: nn.Module) -> nn.Module:
+    """Wrap a model on the GPU as ranks do: DDP, also under ZeRO-1, or FSDP2 around each block and the model."""
+    if case["par"] != "fsdp2":
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=bool(case.get("view")))
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32) if case.get("mp") else MixedPrecisionPolicy()
+    for path, block in model.named_modules():
+        if re.fullmatch(BLOCKS[case["model"]], path):
+            fully_shard(block, reshard_after_forward=case.get("reshard", True), mp_policy=policy)
+    return fully_shard(model, mp_policy=policy)
+
+
 def prepare(case: Case, model: nn.Module) -> nn.Module:
     """Do to a model on the GPU what the case does before it trains."""
     if case.get("lora"):
@@ -129,6 +149,8 @@ def prepare(case: Case, model: nn.Module) -> nn.Module:
     if "train_only" in case:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(bool(re.match(case["train_only"], name)))
+    if "par" in case:
+        return spread(case, model)
     return cast(nn.Module, torch.compile(model)) if case.get("compile") else model
 
 
@@ -182,14 +204,14 @@ def name_of(case: Case) -> str:
     return "-".join([*main, f"b{case['batch']}", *flags]).replace("\\", "") + ".mrec"
 
 
-def cases_of(path: Path) -> list[Case]:
-    """The cases of a file, one of each setting; those that ran out of memory are of no use."""
+def cases_of(path: Path, world: int = 1) -> list[Case]:
+    """The cases of a file on so many GPUs, one of each setting; those that ran out of memory are of no use."""
     text = path.read_bytes()
     measured = json.loads(gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text)["cases"]
     cases: list[Case] = []
     for row in measured:
         case = {key: row[key] for key in (*MAIN, "batch", *FLAGS, *TOLD) if key in row}
-        if row.get("world", 1) == 1 and not row.get("oom") and case not in cases:
+        if row.get("world", 1) == world and not row.get("oom") and case not in cases:
             cases.append(case)
     seen: Counter[str] = Counter()
     order = []
@@ -199,7 +221,7 @@ def cases_of(path: Path) -> list[Case]:
     return [case for _, case in sorted(zip(order, cases, strict=True), key=lambda pair: pair[0])]
 
 
-def record(case: Case, models: dict[str, nn.Module], path: Path) -> None:
+def record(case: Case, models: dict[str, nn.Module], path: Path, world: int = 1) -> None:
     """Record one case; a model that the case does not change is kept for the next one."""
     name = case["model"]
     if name not in models:
@@ -207,11 +229,35 @@ def record(case: Case, models: dict[str, nn.Module], path: Path) -> None:
         torch.manual_seed(0)
         with torch.device("meta"):
             models[name] = ZOO[name].build()
-    alters = {"ckpt", "lora", "train_only", "compile"} & case.keys()
+    alters = {"ckpt", "lora", "train_only", "compile", "par"} & case.keys()
     model = copy.deepcopy(models[name]) if alters else models[name]
     batch = ZOO[name].inputs(case["batch"])
-    with memestimate.record(path):
-        run(case, model, batch)
+    if "par" not in case:
+        with memestimate.record(path):
+            run(case, model, batch)
+        return
+    with memestimate.record(path, world_size=world):
+        dist.init_process_group("nccl")
+        try:
+            run(case, model, batch)
+        finally:
+            dist.destroy_process_group()
+
+
+def write_figures(path: Path, folder: Path) -> None:
+    """Write what recorded cases allocate and reserve at most into the file that lists them, a line a case."""
+    cases = json.loads(path.read_text())["cases"]
+    for case in cases:
+        recording = folder / name_of(case)
+        if recording.exists():
+            answer = estimate_of(recording)["peak"]
+            case["peak_alloc"], case["peak_reserved"] = answer["allocated_bytes"], answer["reserved_bytes"]
+    path.write_text('{"cases": [\n' + ",\n".join(json.dumps(case) for case in cases) + "\n]}\n")
+
+
+def estimate_of(recording: Path) -> Case:
+    """What the program says of a recording."""
+    return cast(Case, json.loads(program.run([str(recording), "--format", "json"]).stdout))
 
 
 def main() -> int:
@@ -220,19 +266,24 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--only", default="", help="names of models")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no recording after so long")
+    parser.add_argument("--world", type=int, default=1, help="how many GPUs the cases ran on")
+    parser.add_argument("--figures", action="store_true", help="write into CASES.json what the recordings in OUT take")
     asked = parser.parse_args()
+    if asked.figures:
+        write_figures(asked.cases, asked.out)
+        return 0
     asked.out.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
     end, failed = time.monotonic() + asked.seconds, 0
     models: dict[str, nn.Module] = {}
-    cases = cases_of(asked.cases)
+    cases = cases_of(asked.cases, asked.world)
     for case in cases:
         path = asked.out / name_of(case)
         wanted = not asked.only or case["model"] in asked.only.split(",")
         if wanted and not path.exists() and time.monotonic() < end:
             began = time.monotonic()
             try:
-                record(case, models, path)
+                record(case, models, path, asked.world)
             except Exception:  # noqa: BLE001 - the others go on
                 failed += 1
                 print(path.name, traceback.format_exc(limit=-3), flush=True)

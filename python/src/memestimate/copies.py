@@ -122,6 +122,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
         out = resize(storage, size)
         number = recorder.storages.number(storage)
         if number is not None:
+            recorder.follow_stream()
             recorder.storages.resized(number, storage.nbytes())
             if recorder.values.real is not None:
                 recorder.values.real.resized(number, storage.nbytes())

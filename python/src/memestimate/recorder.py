@@ -263,15 +263,20 @@ class Recorder:
         if thread != self._thread:
             self._thread = thread
             self.writer.event("thread", thread)
-        if self.device.current.stream_id != self._stream and births:
-            self._stream = self.device.current.stream_id
-            self.writer.event("stream", self._stream)
+        if births:
+            self.follow_stream()
         self.writer.events(("call", op, arguments, results, frame, module), *births)
         if self.values.real is not None:
             self.values.real.run(func, args, kwargs, out, {serial for _, serial, _ in births})
         if self.phases.backward_depth:
             self.sums.made([serial for _, serial, _ in births])
             self.phases.after(out)
+
+    def follow_stream(self) -> None:
+        """Write down the current stream, which the next request is for, where it is another than before."""
+        if self.device.current.stream_id != self._stream:
+            self._stream = self.device.current.stream_id
+            self.writer.event("stream", self._stream)
 
     def try_out(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
         """Answer a call for which PyTorch has no rule of shapes, or raise `error`."""
