@@ -107,6 +107,7 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	if b.prog[k] != nil {
 		return b.prog[k], nil
 	}
+	b.tidy()
 	kinds := make([]aten.ValueKind, len(b.a.Model.Values))
 	for _, w := range b.ws {
 		kinds[w.ID] = aten.Parameter
@@ -130,6 +131,10 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.prog[k], b.nodes = p, nodes
+	b.tidy()
+	b.nodes = nodes
+	if k < 2 || !b.large() { // one more of a large model is made again where it is asked for
+		b.prog[k] = p
+	}
 	return p, nil
 }

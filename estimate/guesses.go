@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
@@ -90,6 +91,14 @@ const (
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
 func (b *Bound) large() bool { return len(b.a.Steps)+len(b.ws) >= manyNodes }
+
+// tidy has what a recovery or a run of a large graph leaves behind collected at its end: that is hundreds of bytes for
+// each value, and what comes next would be made beside it. It costs a tenth of a run.
+func (b *Bound) tidy() {
+	if b.large() {
+		runtime.GC()
+	}
+}
 
 const (
 	mostWeighed = 6 // guesses that are decided otherwise, each of which takes another run

@@ -158,6 +158,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	}
 	run, err := eager.Simulate(p, opts)
 	f.end()
+	b.tidy()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
@@ -302,7 +303,7 @@ func (s *Sites) of(event int) int32 {
 // becomes a frame of the stack, its phase and step the frame that calls it; the
 // model's name stands for their file. The category of each allocation is written
 // as the viewer reads it. Times are the events' numbers, in microseconds.
-func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model string, conf string,
+func Predicted(t *timeline.Timeline, entries iter.Seq[Entry], segments []Segment, model string, conf string,
 	sites *Sites) (*Snapshot, error) {
 	b := NewBuilder(1)
 	text := func(s string) Value { return Value{Kind: String, Text: s} }
@@ -317,7 +318,7 @@ func Predicted(t *timeline.Timeline, entries []Entry, segments []Segment, model 
 	for i := range category {
 		category[i] = timeline.Unknown
 	}
-	for _, en := range entries {
+	for en := range entries {
 		if en.Event < 0 || en.Event >= len(t.Events) {
 			return nil, fmt.Errorf("snapshot: an entry refers to event %d of %d", en.Event, len(t.Events))
 		}

@@ -22,18 +22,11 @@ import (
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
-// What the program may take: so many bytes, and for each byte of the file. docs/RELIABILITY.md promises it, and so many
-// more for each node and value of the files of tinyRows, which have 13 bytes for each and are a row in every table.
+// What the program may take: so many bytes, and for each byte of the file. docs/RELIABILITY.md promises it.
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 12
-	memoryRow    = 400
 )
-
-var tinyRows = []string{"A20 chain of 25,000 nodes", "A27 50,000 weights"}
-
-// tinyMark is the name of a file beside a model of tinyRows.
-const tinyMark = "tiny"
 
 // catalogueCommands is every command that reads a model, in every form. MODEL is the hostile file, HONEST another,
 // BUDGET a budget file that names it, and RECORDED a recording.
@@ -144,9 +137,6 @@ func TestCatalogue(t *testing.T) {
 	names, files := hostileFiles(t)
 	for i, name := range names {
 		write(t, filepath.Join(dir, strconv.Itoa(i), "model.onnx"), string(files[name]))
-		if slices.Contains(tinyRows, name) {
-			write(t, filepath.Join(dir, strconv.Itoa(i), tinyMark), name)
-		}
 	}
 	one := func(t *testing.T, program string, which ...string) {
 		t.Parallel()
@@ -217,14 +207,6 @@ func (c *catalogued) file(t *testing.T, dir string) {
 	name := filepath.Base(dir)
 	var sizes []string
 	worst, bound := int64(0), memoryBase+memoryFactor*st.Size()
-	if _, err := os.Stat(filepath.Join(dir, tinyMark)); err == nil {
-		m, err := onnxload.Open(model)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bound += memoryRow * int64(len(m.Graph.Nodes)+len(m.Values))
-		m.Close()
-	}
 	if out, errs, code := c.run(t, "shapes", model); code == exitUsage {
 		if sizes = []string{"--batch", "2"}; strings.Contains(errs+out, "batch of") {
 			sizes = nil

@@ -14,6 +14,7 @@ type collector struct {
 	percent bool         // GOGC is ours to set: nobody asked for another
 	growing atomic.Bool  // GOGC is smallPercent, and shrinks as more is kept
 	limit   atomic.Int64 // the memory limit as we have set it; 0: it is not ours
+	least   atomic.Int64 // the limit where little is kept
 }
 
 const (
@@ -48,6 +49,7 @@ func startCollector() *collector {
 		c.growing.Store(true)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
+		c.least.Store(memoryLimit)
 		c.set(memoryLimit)
 		c.watch()
 	}
@@ -65,7 +67,7 @@ func (c *collector) pause() {
 // resume ends a pause after which there is a graph of so many nodes, read from a file of so many bytes.
 func (c *collector) resume(nodes int, bytes int64) {
 	if c != nil && c.limit.Load() > 0 {
-		c.set(min(modelLimit+modelFactor*min(bytes, memoryLimit), memoryLimit))
+		c.least.Store(min(modelLimit+modelFactor*min(bytes, memoryLimit), memoryLimit))
 		c.raise()
 	}
 	switch {
@@ -75,6 +77,13 @@ func (c *collector) resume(nodes int, bytes int64) {
 		c.growing.Store(true)
 	case c.limit.Load() == 0:
 		debug.SetGCPercent(largePercent)
+	}
+}
+
+// answered has collected what a large model's answer was made of: what it is written as is made next.
+func (c *collector) answered() {
+	if c != nil && inUse() > smallGrowth/4 {
+		runtime.GC()
 	}
 }
 
@@ -102,15 +111,22 @@ func (c *collector) set(limit int64) {
 	debug.SetMemoryLimit(limit)
 }
 
-// raise keeps the limit at four thirds of what the last collection found in use, or more, and garbage in bounds.
+// raise keeps the limit at four thirds of what the last collection found in use, or at its least, and garbage in
+// bounds. What a run needed for a while is no room for the garbage of the next.
 func (c *collector) raise() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	kept := int64(live[0].Value.Uint64())
+	kept := inUse()
 	if c.growing.Load() {
 		debug.SetGCPercent(int(min(max(smallGrowth*100/max(kept, 1), 100), smallPercent)))
 	}
-	if room := kept + kept/3; room > c.limit.Load() {
-		c.set(room)
+	limit := max(kept+kept/3, c.least.Load())
+	if was := c.limit.Load(); limit > was || limit < was-was/16 {
+		c.set(limit)
 	}
+}
+
+// inUse returns how many bytes the last collection found in use.
+func inUse() int64 {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return int64(live[0].Value.Uint64())
 }

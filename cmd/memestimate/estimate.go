@@ -60,6 +60,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	if err != nil {
 		return err
 	}
+	e.collector.answered()
 	err = o.write(e, func(w io.Writer) error {
 		switch o.format {
 		case "markdown":

@@ -3,6 +3,8 @@ package caching
 import (
 	"errors"
 	"fmt"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
 // A Block is an allocation that Malloc made, until Free gives it back. 0 is the
@@ -23,7 +25,7 @@ type Allocator struct {
 	pools      [2]pool // large, small
 	expandable []expandableSegment
 	stats      Stats
-	trace      []TraceEntry
+	trace      timeline.Chunks[TraceEntry]
 	scratch    []int32
 }
 

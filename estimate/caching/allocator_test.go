@@ -228,7 +228,7 @@ func TestExpandable(t *testing.T) {
 		t.Error(wrong)
 	}
 	mapped := int64(0)
-	for _, e := range a.Trace() {
+	for e := range a.Trace().All() {
 		switch e.Action {
 		case SegmentMap:
 			mapped += e.Bytes
@@ -285,7 +285,7 @@ func TestReplaySpans(t *testing.T) {
 		r.PeakAllocated.Requested != 50<<20+1000 || r.PeakReserved.Reserved != 72<<20 {
 		t.Errorf("peaks %+v %+v", r.PeakAllocated, r.PeakReserved)
 	}
-	if last := r.Allocator.Trace()[len(r.Allocator.Trace())-1]; last.Event != 7 || last.Action != FreeCompleted {
+	if last := r.Allocator.Trace().At(r.Allocator.Trace().Len() - 1); last.Event != 7 || last.Action != FreeCompleted {
 		t.Errorf("last line of the trace %+v", last)
 	}
 	r, err = Replay(tl, Config{Capacity: 30 << 20})

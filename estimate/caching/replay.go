@@ -202,8 +202,8 @@ func (p *Replayer) free(block int32) {
 // done looks at what is held after an event.
 func (p *Replayer) done() {
 	a, r := p.a, p.r
-	for ; p.traced < len(a.trace); p.traced++ {
-		a.trace[p.traced].Event = int32(p.event)
+	for ; p.traced < a.trace.Len(); p.traced++ {
+		a.trace.At(p.traced).Event = int32(p.event)
 	}
 	now := Moment{p.event, a.stats.RequestedBytes.All.Current, a.stats.AllocatedBytes.All.Current,
 		a.stats.ReservedBytes.All.Current}

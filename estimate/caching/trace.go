@@ -1,6 +1,10 @@
 package caching
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+)
 
 // An Action is what a TraceEntry tells, as PyTorch's memory history names it.
 type Action uint8
@@ -38,11 +42,11 @@ type TraceEntry struct {
 }
 
 // Trace returns the history since New, when Config.Record asked for it.
-func (a *Allocator) Trace() []TraceEntry { return a.trace }
+func (a *Allocator) Trace() *timeline.Chunks[TraceEntry] { return &a.trace }
 
 func (a *Allocator) record(e TraceEntry) {
 	if a.cfg.Record {
-		a.trace = append(a.trace, e)
+		a.trace.Add(e)
 	}
 }
 

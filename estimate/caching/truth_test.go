@@ -135,18 +135,18 @@ func TestTraces(t *testing.T) {
 
 func deviation(got, want int64) float64 { return float64(got-want) / float64(want) }
 
-func compareTraces(t *testing.T, name string, got []TraceEntry, want []truthEvent) {
+func compareTraces(t *testing.T, name string, got *timeline.Chunks[TraceEntry], want []truthEvent) {
 	t.Helper()
 	want = slices.DeleteFunc(slices.Clone(want), func(e truthEvent) bool { return e.action == "snapshot" })
-	if len(got) > len(want) {
-		t.Errorf("%s: %d events, wanted %d", name, len(got), len(want))
+	if got.Len() > len(want) {
+		t.Errorf("%s: %d events, wanted %d", name, got.Len(), len(want))
 	}
 	for i := range want {
-		if i >= len(got) {
-			t.Errorf("%s: %d events, wanted %d", name, len(got), len(want))
+		if i >= got.Len() {
+			t.Errorf("%s: %d events, wanted %d", name, got.Len(), len(want))
 			return
 		}
-		g, w := got[i], want[i]
+		g, w := got.At(i), want[i]
 		if g.Action.String() != w.action || g.Address != w.address || g.Bytes != w.bytes {
 			t.Errorf("%s: event %d is %s %#x %d, the real one %s %#x %d", name, i, g.Action, g.Address, g.Bytes, w.action,
 				w.address, w.bytes)

@@ -65,10 +65,10 @@ type meta struct {
 type leaf struct {
 	param   *tensor
 	grad    *tensor
-	acc     node // its AccumulateGrad, while some graph refers to it
-	stepped bool // the optimizer's states for it are there
-	apart   bool // a DTensor, which optimizers do not take together with tensors that are none
-	hooked  bool // no parameter: see requireGrads
+	acc     *node // its AccumulateGrad, nil until some graph refers to it
+	stepped bool  // the optimizer's states for it are there
+	apart   bool  // a DTensor, which optimizers do not take together with tensors that are none
+	hooked  bool  // no parameter: see requireGrads
 }
 
 // needsGrad reports whether an operator on these inputs is recorded.
@@ -148,8 +148,11 @@ func (r *run) edgeTo(t *tensor) edge {
 	fn, nr := t.fn, t.nr
 	if fn == nil {
 		l := t.leaf
-		if fn, nr = &l.acc, 0; fn.refs == 0 {
-			l.acc = node{leaf: l, seq: math.MaxInt64, layer: r.layer}
+		if l.acc == nil {
+			l.acc = r.accs.one()
+		}
+		if fn, nr = l.acc, 0; fn.refs == 0 {
+			*fn = node{leaf: l, seq: math.MaxInt64, layer: r.layer}
 		}
 	}
 	fn.refs++

@@ -82,6 +82,7 @@ type reused struct {
 	tensors  slab[tensor]
 	storages slab[storage]
 	leaves   slab[leaf]
+	accs     slab[node]
 	nodes    slab[recorded]
 	edges    slab[edge]
 	saves    slab[*storage]

@@ -1,5 +1,7 @@
 package timeline
 
+import "iter"
+
 // Chunks is a list that grows without moving what it has: growing a slice of millions touches twice the memory.
 // The zero Chunks is empty.
 type Chunks[T any] struct {
@@ -27,3 +29,16 @@ func (c *Chunks[T]) Add(v T) {
 
 // At returns the value with this index, which must be below Len.
 func (c *Chunks[T]) At(i int) *T { return &c.chunks[i>>chunkBits][i&(chunkLen-1)] }
+
+// All ranges over the values.
+func (c *Chunks[T]) All() iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for _, chunk := range c.chunks {
+			for i := range chunk {
+				if !yield(&chunk[i]) {
+					return
+				}
+			}
+		}
+	}
+}

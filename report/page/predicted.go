@@ -26,7 +26,7 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 	}
 	made := map[int]bool{} // events that got memory, where some did not
 	if len(r.Dropped) > 0 {
-		for _, e := range r.Allocator.Trace() {
+		for e := range r.Allocator.Trace().All() {
 			if e.Action == caching.AllocBlock {
 				made[int(e.Event)] = true
 			}
@@ -45,7 +45,7 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 	}
 	label := map[int64]string{} // of what lies at an address at the end
 	var reserved int64
-	for _, e := range r.Allocator.Trace() {
+	for e := range r.Allocator.Trace().All() {
 		switch e.Action {
 		case caching.AllocBlock:
 			label[e.Address] = ""

@@ -61,14 +61,14 @@ func (m *machine) record(stream int64) {
 		caching.SegmentAlloc: snapshot.SegmentAlloc, caching.SegmentFree: snapshot.SegmentFree,
 		caching.OutOfMemory: snapshot.OOM}
 	trace := m.a.Trace()
-	for _, e := range trace[m.seen:] {
+	for ; m.seen < trace.Len(); m.seen++ {
+		e := trace.At(m.seen)
 		x := snapshot.Event{Action: actions[e.Action], Addr: e.Address, Size: e.Bytes, Stack: m.stack, Note: m.b.Note("")}
 		if x.Action == snapshot.OOM {
 			x.Addr = 1 << 40 // a limit on the process
 		}
 		m.b.Event(0, x, int64(e.Stream))
 	}
-	m.seen = len(trace)
 }
 
 // explain ends the program.

@@ -26,15 +26,19 @@ var actions = [...]snapshot.Action{
 func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string,
 	sites *snapshot.Sites) (*snapshot.Snapshot, error) {
 	trace := r.Allocator.Trace()
-	if len(trace) == 0 && len(t.Events) > 0 && r.Stats.Allocation.All.Allocated > 0 {
+	if trace.Len() == 0 && len(t.Events) > 0 && r.Stats.Allocation.All.Allocated > 0 {
 		return nil, errors.New("the replay did not record its trace")
 	}
-	entries := make([]snapshot.Entry, len(trace))
-	for i, e := range trace {
-		entries[i] = snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address,
-			Size: e.Bytes}
-		if e.Action == caching.OutOfMemory && r.OOM != nil {
-			entries[i].Addr = r.OOM.Free
+	entries := func(yield func(snapshot.Entry) bool) {
+		for e := range trace.All() {
+			entry := snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address,
+				Size: e.Bytes}
+			if e.Action == caching.OutOfMemory && r.OOM != nil {
+				entry.Addr = r.OOM.Free
+			}
+			if !yield(entry) {
+				return
+			}
 		}
 	}
 	var segments []snapshot.Segment
