@@ -347,9 +347,10 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		}
 	}
 	others := len(a.Report.Notes) - len(warnings)
+	guess, _ := a.heaviest()
 	for i, text := range warnings {
 		left := room // but for a line that says that there is more
-		if others > 0 || i+1 < len(warnings) {
+		if others > 0 || i+1 < len(warnings) || guess != nil {
 			left--
 		}
 		if left < 1 {
@@ -367,7 +368,14 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		room -= len(s.lines) - before
 	}
 	lines := a.guessed(s, room)
-	cut = cut || lines > room
+	if lines > room && room > 0 { // never silently: whoever reads no more must know that there is one
+		more := "the heaviest guess with --full"
+		if others > 0 {
+			more = strconv.Itoa(others) + " more and " + more
+		}
+		s.text("notes", more)
+		return true
+	}
 	if room -= lines; others > 0 && room > 0 {
 		s.text("notes", strconv.Itoa(others)+" more with --full")
 	}

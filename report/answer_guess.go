@@ -11,14 +11,11 @@ import (
 // answer that is further off than this is wrong.
 const heavyGuess = 0.03
 
-// guessed writes the heaviest guess that could make the answer wrong, what it weighs and what decides it otherwise,
-// or as much of that as there is room for. It returns how many lines it would take at least.
-func (a *Answer) guessed(s *screen, room int) (lines int) {
+// heaviest returns the heaviest guess that could make the answer wrong, nil for none, and how many others could.
+func (a *Answer) heaviest() (first *estimate.Guess, others int) {
 	if a.Report.Peak == nil {
-		return 0
+		return nil, 0
 	}
-	var first *estimate.Guess
-	others := 0
 	for i := range a.Report.Guesses { // the heaviest come first
 		g := &a.Report.Guesses[i]
 		switch {
@@ -29,6 +26,13 @@ func (a *Answer) guessed(s *screen, room int) (lines int) {
 			others++
 		}
 	}
+	return first, others
+}
+
+// guessed writes the heaviest guess, what it weighs and what decides it otherwise, or as much of that as there is room
+// for. It returns how many lines it would take at least.
+func (a *Answer) guessed(s *screen, room int) (lines int) {
+	first, others := a.heaviest()
 	if first == nil {
 		return 0
 	}
