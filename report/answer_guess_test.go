@@ -11,7 +11,8 @@ import (
 func TestGuessIsNeverSilent(t *testing.T) {
 	long := strings.Repeat("A warning that takes its room. ", 60)
 	for _, notes := range [][]estimate.Note{
-		nil, {{Level: estimate.Warning, Text: long}}, {{Level: estimate.Warning, Text: long}, {Level: estimate.Info, Text: "x"}},
+		nil, {{Level: estimate.Warning, Text: long}},
+		{{Level: estimate.Warning, Text: long}, {Level: estimate.Info, Text: "x"}},
 		{{Level: estimate.Warning, Text: long}, {Level: estimate.Warning, Text: long}},
 	} {
 		r := &estimate.Report{Peak: &estimate.Peak{}, Notes: notes}
