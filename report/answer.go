@@ -368,12 +368,8 @@ func (a *Answer) remarks(s *screen, room int) (cut bool) {
 		room -= len(s.lines) - before
 	}
 	lines := a.guessed(s, room)
-	if lines > room && room > 0 { // never silently: whoever reads no more must know that there is one
-		more := "the heaviest guess with --full"
-		if others > 0 {
-			more = strconv.Itoa(others) + " more and " + more
-		}
-		s.text("notes", more)
+	if lines > room && room > 0 {
+		s.text("notes", guessLeftOut(others))
 		return true
 	}
 	if room -= lines; others > 0 && room > 0 {

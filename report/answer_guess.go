@@ -65,3 +65,12 @@ func (a *Answer) guessed(s *screen, room int) (lines int) {
 	s.lines = s.lines[:before]
 	return lines
 }
+
+// guessLeftOut says that the heaviest guess has no room beside so many other notes: whoever reads no more must know that
+// there is one.
+func guessLeftOut(others int) string {
+	if others == 0 {
+		return "the heaviest guess with --full"
+	}
+	return strconv.Itoa(others) + " more and the heaviest guess with --full"
+}
