@@ -66,8 +66,8 @@ func (a *Answer) guessed(s *screen, room int) (lines int) {
 	return lines
 }
 
-// guessLeftOut says that the heaviest guess has no room beside so many other notes: whoever reads no more must know that
-// there is one.
+// guessLeftOut says that the heaviest guess has no room beside so many other notes: whoever reads no more must know
+// that there is one.
 func guessLeftOut(others int) string {
 	if others == 0 {
 		return "the heaviest guess with --full"
