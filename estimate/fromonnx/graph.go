@@ -207,7 +207,7 @@ func (b *recovery) isCalled(p module.Place) {
 // node before and the node after them.
 func (b *recovery) placeUnnamed() {
 	unknown := func(i int) bool {
-		return b.places[i].Place == (module.Place{}) && !strings.HasPrefix(b.nodes[i].Name, "/")
+		return !strings.HasPrefix(b.nodes[i].Name, "/") && b.places[i].Place == (module.Place{})
 	}
 	for i := 0; i < len(b.nodes); i++ {
 		if !unknown(i) {

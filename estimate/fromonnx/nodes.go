@@ -151,33 +151,32 @@ type operator struct {
 	emit func(b *recovery, n *onnxload.Node)
 }
 
-type operatorName struct{ domain, op string }
-
-// operators are all rows.
+// operators are all rows, by domain and name.
 var operators = index(map[string][][]nodeRow{
 	"":            {nodeRows, mathNodes, listNodes, rareNodes},
 	contribDomain: {contribRows},
 })
 
-func index(rooms map[string][][]nodeRow) map[operatorName]*operator {
-	m := make(map[operatorName]*operator, 320) // about as many as there are rows
+func index(rooms map[string][][]nodeRow) map[string]map[string]*operator {
+	all := make(map[string]map[string]*operator, len(rooms))
 	for domain, families := range rooms {
-		for _, rows := range families {
-			for _, r := range rows {
-				m[operatorName{domain, r.op}] = &operator{module.Inputs(r.inputs, r.traits), r.emit}
-			}
+		rows := slices.Concat(families...)
+		m := make(map[string]*operator, len(rows))
+		for _, r := range rows {
+			m[r.op] = &operator{module.Inputs(r.inputs, r.traits), r.emit}
 		}
+		all[domain] = m
 	}
-	return m
+	return all
 }
 
 // Facts returns what an operator's row says of it; nil where it has none. ONNX Runtime keeps the names of ONNX's
 // operators, and the order of their inputs, in the domains that it has for other layouts (com.microsoft.nchwc,
 // com.ms.internal.nhwc).
 func Facts(domain, op string) *module.Facts {
-	o := operators[operatorName{domain, op}]
+	o := operators[domain][op]
 	if o == nil && domain != "" {
-		o = operators[operatorName{"", op}]
+		o = operators[""][op]
 	}
 	if o == nil {
 		return nil
@@ -188,7 +187,7 @@ func Facts(domain, op string) *module.Facts {
 // rowOf returns the row of a node's operator; nil where it has none, or where the node has not the inputs that the
 // row names. Rules and patterns see no such node.
 func (b *recovery) rowOf(n *onnxload.Node) *operator {
-	o := operators[operatorName{n.Domain, n.Op}]
+	o := operators[n.Domain][n.Op]
 	if o == nil || !o.Fit(len(n.In), func(slot int) bool { return b.in(n, slot) != onnxload.NoValue }) {
 		return nil
 	}

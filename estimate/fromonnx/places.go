@@ -13,10 +13,10 @@ import (
 // has a frame and no place: its path is that of what it calls, without the last name.
 func within(s *pysource.Sources, p module.Place, stack int32) module.Place {
 	n := s.Modules(stack)
-	parts := strings.Count(p.Around, "/") + 1
 	if n == 0 || p.Around == "" {
 		return p
 	}
+	parts := strings.Count(p.Around, "/") + 1
 	if n == parts+2 {
 		return between(s, p, stack)
 	}

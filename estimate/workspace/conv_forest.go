@@ -184,35 +184,39 @@ func (f *convForest) node(at int) (engine bool, before int) {
 	return engine, before
 }
 
-// leaf asks one tree which engine runs; it fails where the file is damaged.
-func (f *convForest) leaf(tree int, figures *convFeatures) (which uint8, ok bool) {
-	for at := tree; ; {
-		engine, i := f.node(at)
-		if engine {
-			which = f.names[i]
-			return which, int(which) < len(f.engines)
-		}
-		next, figure, limit := f.trees+2*i, int(f.figures[i]), 4*int(f.above[i])
-		if next <= at || figure >= len(figures) || limit >= len(f.limits[figure]) {
-			return 0, false
-		}
-		l := f.limits[figure][limit : limit+4]
-		above := uint32(l[0]) | uint32(l[1])<<8 | uint32(l[2])<<16 | uint32(l[3])<<24
-		if at = next; figures[figure] > math.Float32frombits(above) {
-			at++
-		}
-	}
-}
-
 // leaves asks every tree, and returns the engine that each names: first those that choose, then
-// the convDoubts that doubt. A damaged forest has none.
+// the convDoubts that doubt. A damaged forest has none. The trees are asked a level at a time, because the nodes of a
+// level lie together and need not wait for each other.
 func (f *convForest) leaves(figures *convFeatures) (leaves [maxConvTrees]uint8, choose int) {
+	var at, open [maxConvTrees]int32 // the node that each tree is at, and the trees that are at a branch
 	for tree := range f.trees {
-		which, ok := f.leaf(tree, figures)
-		if !ok {
-			return leaves, 0
+		at[tree], open[tree] = int32(tree), int32(tree)
+	}
+	for n := f.trees; n > 0; {
+		still := 0
+		for _, tree := range open[:n] {
+			engine, i := f.node(int(at[tree]))
+			if engine {
+				if leaves[tree] = f.names[i]; int(leaves[tree]) >= len(f.engines) {
+					return leaves, 0
+				}
+				continue
+			}
+			next, figure, limit := f.trees+2*i, int(f.figures[i]), 4*int(f.above[i])
+			if next <= int(at[tree]) || figure >= len(figures) || limit >= len(f.limits[figure]) {
+				return leaves, 0
+			}
+			l := f.limits[figure][limit : limit+4]
+			above := uint32(l[0]) | uint32(l[1])<<8 | uint32(l[2])<<16 | uint32(l[3])<<24
+			second := 0
+			if figures[figure] > math.Float32frombits(above) {
+				second = 1
+			}
+			at[tree] = int32(next + second)
+			open[still] = tree
+			still++
 		}
-		leaves[tree] = which
+		n = still
 	}
 	return leaves, max(f.trees-convDoubts, 0)
 }
