@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/fromonnx"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/module"
@@ -14,12 +15,15 @@ import (
 
 // A Bound is a model whose dimensions all have sizes, ready to be simulated under several settings.
 type Bound struct {
-	model      *onnxload.Model // as it was given to Bind
-	opt        Options         // likewise
-	a          *module.Analysis
-	ws         []module.Weight  // parameters and buffers
-	all        []module.Weight  // the same, and what tied is taken for a copy of one
-	recovering sync.Mutex       // guards prog, nodes and largest: several goroutines may simulate one model
+	model *onnxload.Model // as it was given to Bind
+	opt   Options         // likewise
+	a     *module.Analysis
+	ws    []module.Weight // parameters and buffers
+	all   []module.Weight // the same, and what tied is taken for a copy of one
+	// Guards prog, nodes, largest and what types are asked for: several goroutines may simulate one model. It is the same
+	// for all that have an analysis in common.
+	recovering *sync.Mutex
+	spare      *sync.Pool       // of *eager.Spare, for the runs that weigh guesses
 	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
 	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
 
@@ -54,7 +58,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	b := &Bound{model: given, opt: asked, a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without),
-		with: named(opt.With)}
+		with: named(opt.With), recovering: new(sync.Mutex), spare: &sync.Pool{New: func() any { return new(eager.Spare) }}}
 	switch b.way = a.Way(); {
 	case b.way == "":
 		b.way = OtherWay
@@ -84,8 +88,7 @@ func (b *Bound) guessedLargest() *Bound {
 	defer b.recovering.Unlock()
 	if b.largest == nil {
 		b.largest = &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way,
-			without: b.without,
-			with:    unproven(), isLargest: true}
+			without: b.without, with: unproven(), isLargest: true, recovering: b.recovering, spare: b.spare}
 	}
 	return b.largest
 }

@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
@@ -35,18 +36,22 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 		list = append(list, Guess{Name: lostInExport, Made: true, Places: len(sim.prog.Lost),
 			Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"})
 	}
-	for _, doubt := range []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
-		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch} {
-		g, ok, err := doubt(s, sim)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
+		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch}
+	weighed, errs := make([]*Guess, len(doubts)), make([]error, len(doubts))
+	b.each(len(doubts), func(i int) {
+		g, ok, err := doubts[i](s, sim)
+		if errs[i] = err; ok {
 			g.Made = true
-			list = append(list, g)
+			weighed[i] = &g
+		}
+	})
+	for _, g := range weighed {
+		if g != nil {
+			list = append(list, *g)
 		}
 	}
-	return list, nil
+	return list, cmp.Or(errs...)
 }
 
 // between sets by how much the peak of what is allocated would be larger and smaller at two ends of a doubt.
@@ -89,12 +94,13 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		return g, false, nil
 	}
 	var peaks []int64
+	other := b.again(nil, nil, true)
 	for _, s.Loss = range eager.LossEnds {
 		if s.Loss == sim.Run.Loss {
 			continue
 		}
 		// It fails where the output is not of a type for it.
-		if peak, err := b.again(nil, nil, true).peakAllocated(s, sim, false); err == nil {
+		if peak, err := other.peakAllocated(s, sim, false); err == nil {
 			peaks = append(peaks, peak)
 		}
 	}
@@ -116,11 +122,11 @@ func (b *Bound) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 	}
 	var peaks []int64
 	for _, sizes := range [][]int64{most, make([]int64, len(most))} {
-		r, err := caching.NewReplayer(caching.Config{Workspaces: sizes, Total: s.GPU.Memory}).Finish(sim.Run.Log)
+		peak, err := caching.PeakAllocated(sim.Run.Log, caching.Options{}, sizes)
 		if err != nil {
 			return g, false, nil
 		}
-		peaks = append(peaks, r.PeakAllocated.Allocated)
+		peaks = append(peaks, peak)
 	}
 	g = Guess{Name: convolutions, Places: len(most),
 		Takes: "cuDNN's engines taken to be those that most measured convolutions of such shapes had"}

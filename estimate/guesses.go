@@ -130,15 +130,12 @@ func (b *Bound) made(s Step, sim *Simulation) ([]Guess, error) {
 		list[i].Assume = list[i].Name + "=no"
 	}
 	slices.SortStableFunc(list, func(x, y Guess) int { return cmp.Compare(y.Tensors, x.Tensors) })
-	for i := range list {
-		if i == mostWeighed || b.large() {
-			break
-		}
-		if err := b.weigh(&list[i], s, sim); err != nil {
-			return nil, err
-		}
+	if b.large() {
+		return list, nil
 	}
-	return list, nil
+	errs := make([]error, min(len(list), mostWeighed))
+	b.each(len(errs), func(i int) { errs[i] = b.weigh(&list[i], s, sim) })
+	return list, cmp.Or(errs...)
 }
 
 // guessesOf gathers choices by their rows, in the order of these, with where they are.
@@ -183,8 +180,8 @@ func (g *Guess) at(layer string, bytes int64) {
 // the programs that were recovered.
 func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
 	other := &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way,
-		tied:    b.tied,
-		without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest}
+		tied: b.tied, without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest,
+		recovering: b.recovering, spare: b.spare}
 	maps.Copy(other.without, without)
 	maps.Copy(other.with, with)
 	if !running {
@@ -245,14 +242,20 @@ func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		if lives {
 			opts.Like = beside.Run.Log
 		}
+		if !b.large() {
+			spare := b.spare.Get().(*eager.Spare)
+			defer b.spare.Put(spare)
+			opts.Spare = spare
+		}
+		opts.Brief = true
 		run, err := eager.Simulate(p, opts)
 		if err != nil {
 			return 0, fmt.Errorf("simulate: %w", err)
 		}
-		if run.Same {
+		if run.Same || run.Log.Same(beside.Run.Log) {
 			return beside.Peak.Allocated, nil
 		}
-		if peak, err := caching.PeakAllocated(run.Log, conf); err == nil {
+		if peak, err := caching.PeakAllocated(run.Log, conf, nil); err == nil {
 			return peak, nil
 		}
 	}

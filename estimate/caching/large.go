@@ -118,9 +118,16 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 
 // PeakAllocated returns the most bytes that a run has allocated at once: what replaying it comes to, at a fraction of
 // the cost. In the small pool a block is always split to what was asked for, so that the sum of the requests is enough;
-// the large one is replayed. The run must have no limit; an error says that it exceeds the most that is simulated.
-func PeakAllocated(l *timeline.Log, o Options) (peak int64, err error) {
+// the large one is replayed. Workspaces are as in Config. The run must have no limit; an error says that it exceeds the
+// most that is simulated.
+func PeakAllocated(l *timeline.Log, o Options, workspaces []int64) (peak int64, err error) {
 	a := New(Config{Options: o})
+	planned := map[int32]int64{} // by block
+	for _, p := range l.Plans() {
+		if int(p.Plan) <= len(workspaces) {
+			planned[p.Block] = workspaces[p.Plan-1]
+		}
+	}
 	var live timeline.Chunks[int32] // by block: its units of the small pool, or the complement of the large pool's Block
 	small := int64(0)
 	for s := range l.Stretches {
@@ -128,6 +135,11 @@ func PeakAllocated(l *timeline.Log, o Options) (peak int64, err error) {
 			switch e.Kind() {
 			case timeline.Alloc:
 				bytes := e.Bytes()
+				if len(planned) > 0 {
+					if w, ok := planned[int32(live.Len())-s.Shift]; ok {
+						bytes = w
+					}
+				}
 				size := int64(0)
 				if bytes > 0 {
 					size = o.roundSize(bytes)

@@ -105,6 +105,11 @@ type Options struct {
 	Plans      Plans       // of an earlier run on the same device, which need not be worked out again
 	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
 	Like *timeline.Log
+	// memory that an earlier run is through with, which this one takes and leaves to the next; two at a time need two
+	Spare *Spare
+	// its requests alone are asked for: what Run says of Saved and Workspaces is left out, and its Log is good until
+	// the next run with that Spare
+	Brief bool
 
 	Full func(timeline.Part) // reads along: see timeline.Log; nil is nobody
 }

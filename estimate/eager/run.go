@@ -103,11 +103,54 @@ func (r *run) outs(n int) []*tensor {
 	return r.results
 }
 
+// A Spare is memory that runs take one after another: see Options.Spare. The zero Spare has none yet.
+type Spare struct {
+	reused
+	log  *timeline.Log
+	rows map[string]*op
+}
+
+// take gives a run what is spare, which is not there for another until the run gives it back.
+func (s *Spare) take(r *run, brief bool) {
+	if s.rows == nil {
+		s.rows = rowsByName()
+	}
+	r.rows, r.reused, s.reused = s.rows, s.reused, reused{}
+	r.tensors.keep, r.storages.keep, r.leaves.keep, r.nodes.keep = true, true, true, true
+	r.edges.keep, r.saves.keep = true, true
+	if brief && s.log != nil {
+		r.log, s.log = s.log, nil
+		r.log.Reset()
+	}
+}
+
+// put takes back what a run is through with.
+func (s *Spare) put(r *run, brief bool) {
+	s.reused = r.reused
+	s.gone = recycled{s.gone.tensors[:0], s.gone.storages[:0], s.gone.nodes[:0]}
+	s.tensors.reset()
+	s.storages.reset()
+	s.leaves.reset()
+	s.nodes.reset()
+	s.edges.reset()
+	s.saves.reset()
+	if brief {
+		s.log = r.log
+	}
+}
+
 // A slab hands out values that it allocates many at a time: a run makes thousands, and none outlives it.
 type slab[T any] struct {
 	free []T
 	used stack[*T] // to be handed out again
+
+	keep   bool  // what is allocated, for a run after this one
+	chunks [][]T // kept
+	taken  int   // of these by this run
 }
+
+// reset takes everything back.
+func (s *slab[T]) reset() { s.free, s.used.n, s.taken = nil, 0, 0 }
 
 const slabSize = 256
 
@@ -125,11 +168,27 @@ func (s *slab[T]) some(n int) []T {
 		if n > slabSize/8 {
 			return make([]T, n)
 		}
-		s.free = make([]T, slabSize)
+		s.free = s.chunk()
 	}
 	list := s.free[:n:n]
 	s.free = s.free[n:]
 	return list
+}
+
+// chunk returns slabSize zero values.
+func (s *slab[T]) chunk() []T {
+	if s.taken < len(s.chunks) {
+		c := s.chunks[s.taken]
+		s.taken++
+		clear(c)
+		return c
+	}
+	c := make([]T, slabSize)
+	if s.keep {
+		s.chunks = append(s.chunks, c)
+		s.taken++
+	}
+	return c
 }
 
 // A stack grows without moving what it holds.

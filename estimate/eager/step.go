@@ -75,7 +75,15 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		device := gpu.Default()
 		opts.GPU = &device
 	}
-	r := &run{log: new(timeline.Log), opts: &opts, prog: p, layer: timeline.NoLayer, at: -1, rows: rowsByName()}
+	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1}
+	if opts.Spare != nil {
+		opts.Spare.take(r, opts.Brief)
+	} else {
+		r.rows = rowsByName()
+	}
+	if r.log == nil {
+		r.log = new(timeline.Log)
+	}
 	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Plans.clone()
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -107,13 +115,18 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		return nil, err
 	}
 	r.log.Full = nil // who followed the run is done, and may be large
+	if opts.Spare != nil {
+		opts.Spare.put(r, opts.Brief)
+	}
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Same: r.same,
-		Workspaces: workspace.OtherChoices(r.plans.planned), Guesses: p.Guesses, Passed: p.Passed,
-		tensors: r.made, plans: r.plans}
+		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, Passed: p.Passed, tensors: r.made, plans: r.plans}
 	if g := r.generator; g != nil {
 		run.Prompt, run.Cache = g.prompt, g.largest
 	}
+	if opts.Brief {
+		return run, nil
+	}
+	run.Workspaces = workspace.OtherChoices(r.plans.planned)
 	for i := range r.plans.planned {
 		run.MostWorkspaces = append(run.MostWorkspaces, max(r.plans.planned[i].Bytes, r.plans.planned[i].Most))
 	}

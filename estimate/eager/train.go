@@ -69,7 +69,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 				r.releaseAll(outs)
 				outs = nil
 			}
-			if loss != nil && r.saved == 0 {
+			if loss != nil && r.saved == 0 && !r.opts.Brief {
 				r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
 			}
 			r.exitAutocast()
