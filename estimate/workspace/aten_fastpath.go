@@ -1,27 +1,45 @@
 package workspace
 
 // nativeAttention is _native_multi_head_attention(query, key, value, embed_dim, num_head, qkv_weight, qkv_bias,
-// proj_weight, proj_bias, mask, need_weights, ...), in inference (transformers/cuda/attention.cu).
+// proj_weight, proj_bias, mask, need_weights, average_attn_weights, ...), in inference
+// (transformers/cuda/attention.cu).
 func (k *Kernels) nativeAttention(c *Call) {
 	x := c.tensor(0)
 	if x == nil {
 		return
 	}
-	weights := len(c.Args) <= 10 || c.flag(10)
+	weights := averaged
+	switch {
+	case len(c.Args) > 10 && !c.flag(10):
+		weights = noWeights
+	case len(c.Args) > 11 && !c.flag(11):
+		weights = eachHead
+	}
 	k.selfAttention(x, c.int(4), c.tensor(9) != nil, weights, func() int {
 		k.makes(0)
 		return -1
 	})
 }
 
+// weightsMade says what an attention gives of its probabilities.
+type weightsMade uint8
+
+const (
+	noWeights weightsMade = iota
+	averaged              // their mean over the heads
+	eachHead              // themselves
+)
+
 // selfAttention is the attention of a layer in inference; result allocates what it returns, and is called in its
 // place. Without a mask and without weights to return a fused kernel works on parts of the packed projection; else the
 // projection is taken apart with its bias, and scores, the mask as booleans for every sample and head, probabilities
-// and the heads side by side are tensors of their own.
-func (k *Kernels) selfAttention(x *Tensor, heads int64, masked, weights bool, result func() int) int {
+// and the heads side by side are tensors of their own. Without a mask the probabilities are written over the scores
+// (masked_softmax of transformers/attention.cpp). They stay where weights are returned, which are they themselves or
+// their mean over the heads, made last.
+func (k *Kernels) selfAttention(x *Tensor, heads int64, masked bool, weights weightsMade, result func() int) int {
 	heads = max(heads, 1)
 	packed := k.take(saturate(3, x.Bytes()))
-	if !masked && !weights && x.size(-1)/heads%8 == 0 {
+	if !masked && weights == noWeights && x.size(-1)/heads%8 == 0 {
 		k.useBLAS(true)
 		out := k.take(x.Bytes())
 		n := result()
@@ -32,16 +50,33 @@ func (k *Kernels) selfAttention(x *Tensor, heads int64, masked, weights bool, re
 	parts := k.take(saturate(3, x.Bytes()))
 	k.give(packed)
 	each := saturate(x.size(0), heads, x.size(1), x.size(1))
-	hold := []int{k.take(saturate(each, x.Elem))}
-	if masked {
-		hold = append(hold, k.take(each))
+	var scores []int
+	probabilities := func() {
+		if weights == eachHead {
+			k.makes(1)
+			return
+		}
+		scores = append(scores, k.take(saturate(each, x.Elem)))
 	}
-	hold = append(hold, k.take(saturate(each, x.Elem)))
-	k.give(hold...)
+	if masked {
+		before, mask := k.take(saturate(each, x.Elem)), k.take(each)
+		probabilities()
+		k.give(before, mask)
+	} else {
+		probabilities()
+	}
+	if weights == noWeights {
+		k.give(scores...)
+	}
 	rows := k.take(x.Bytes())
 	n := result()
 	k.useBLAS(true)
-	k.give(rows, parts)
+	k.give(rows)
+	if weights == averaged {
+		k.makes(1)
+		k.give(scores...)
+	}
+	k.give(parts)
 	return n
 }
 
@@ -69,7 +104,7 @@ func (k *Kernels) encoderLayer(c *Call) {
 	if first {
 		before = append(before, norm())
 	}
-	attended := k.selfAttention(x, c.int(2), c.tensor(18) != nil, false, tensor)
+	attended := k.selfAttention(x, c.int(2), c.tensor(18) != nil, noWeights, tensor)
 	k.give(before...)
 	kept := attended // what the feed-forward part is added to
 	var input []int

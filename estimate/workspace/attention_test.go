@@ -75,3 +75,35 @@ func TestAttentionArguments(t *testing.T) {
 		}
 	}
 }
+
+// Attention that returns weights, in inference: without a mask the probabilities lie where the scores were, and stay
+// until the projection and their mean over the heads are made; each head's own are what is returned. With a mask, and
+// without weights, scores, the mask as booleans and probabilities are there at once, and go before the projection.
+func TestNativeAttention(t *testing.T) {
+	x, weights := of("float32", 2, 16, 8), of("float32", 2, 16, 16)
+	packed, square := of("float32", 24, 8), of("float32", 8, 8)
+	args := append(tensors(x, x, x), number(8), number(4))
+	args = append(args, tensors(packed, of("float32", 24), square, of("float32", 8))...)
+	for _, test := range []struct {
+		name    string
+		rest    []Arg
+		results []*Tensor
+		want    string
+	}{
+		{"weights", []Arg{{}, number(1), number(1)}, []*Tensor{x, weights},
+			"+3072 +3072 -3072 +8192 +1024 =0 -1024 =1 -8192 -3072"},
+		{"weights of each head", []Arg{{}, number(1), number(0)}, []*Tensor{x, of("float32", 2, 4, 16, 16)},
+			"+3072 +3072 -3072 =1 +1024 =0 -1024 -3072"},
+		{"mask", append(tensors(of("bool", 16, 16)), number(0)), []*Tensor{x},
+			"+3072 +3072 -3072 +8192 +2048 +8192 -8192 -2048 -8192 +1024 =0 -1024 -3072"},
+	} {
+		k := NewKernels(gpu.Default())
+		k.useBLAS(true) // whose workspaces are there before
+		k.script = nil
+		c := Call{Op: "_native_multi_head_attention", Overload: "default", Results: test.results}
+		c.Args = append(append([]Arg{}, args...), test.rest...)
+		if got := words(k.Call(&c)); got != test.want {
+			t.Errorf("%s: %s\nwant %s", test.name, got, test.want)
+		}
+	}
+}

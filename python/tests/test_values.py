@@ -37,6 +37,42 @@ def test_small_values_from_the_host_are_known(rec: memestimate.Recorder) -> None
     assert codes(rec) == []
 
 
+def test_a_mask_is_known_however_often_it_is_seen(rec: memestimate.Recorder) -> None:
+    mask = torch.zeros(256, 8, dtype=torch.bool)
+    mask[::7] = True
+    chosen, x = mask.cuda(), torch.ones(256, 8, 512, device="cuda")
+    wide = chosen[..., None].expand_as(x)  # of a million elements
+    assert x[wide].view(-1, 512).shape == (int(mask.sum()), 512)
+    assert torch.masked_select(x, wide).shape == wide.nonzero().shape[:1] == (int(mask.sum()) * 512,)
+    assert codes(rec) == []
+    chosen.copy_(torch.rand(256, 8, device="cuda") > torch.randn(256, 8, device="cuda"))
+    assert x[wide].shape == (x.numel(),)
+    assert codes(rec) == ["nonzero"]
+
+
+def test_tensors_are_made_on_the_gpu_where_the_default_type_is_there(rec: memestimate.Recorder) -> None:
+    try:
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        drawn = torch.rand(4, 1)
+        assert drawn.is_cuda
+        assert 0 <= (drawn > 0.5).float().sum().item() <= 4
+        assert torch.ones(3)[torch.randn(3) > 0].shape == (3,)
+        assert torch.linspace(0, 1, 5).tolist()[-1] == 1
+    finally:
+        torch.set_default_tensor_type("torch.FloatTensor")
+
+
+def test_sparse_gradients_that_meet_are_put_one_after_the_other(rec: memestimate.Recorder) -> None:
+    embedding = nn.Embedding(100, 8, sparse=True).cuda()
+    x = torch.arange(12, device="cuda")
+    (embedding(x).sum() + embedding(x[:5]).mul(2).sum()).backward()
+    gradient = embedding.weight.grad
+    assert gradient is not None
+    assert gradient._values().shape == (17, 8)
+    assert gradient._indices().shape == (1, 17)
+    assert not gradient.is_coalesced()
+
+
 def test_what_is_written_over_is_forgotten(rec: memestimate.Recorder) -> None:
     x = torch.zeros(4, device="cuda")
     view = x[:2]

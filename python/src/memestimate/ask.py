@@ -183,7 +183,7 @@ def _arguments(args: Any) -> tuple[Any, ...]:
 def _resize(size: int, batch: int, value: Any) -> Any:
     if not isinstance(value, torch.Tensor) or value.dim() == 0 or value.shape[0] != size:
         return value
-    return torch.zeros((1,), dtype=value.dtype).expand(batch, *value.shape[1:]).clone()
+    return torch.zeros((1,), dtype=value.dtype, device="cpu").expand(batch, *value.shape[1:]).clone()
 
 
 def _settings(given: Mapping[str, Any]) -> dict[str, Any]:

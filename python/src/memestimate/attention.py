@@ -84,7 +84,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         fake: Any = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
         out = list(fake)
         for i in (2, 3):  # seed and offset of the dropout (attention.cu, _scaled_dot_product_efficient_attention_cuda)
-            out[i] = torch.zeros((), dtype=torch.int64)
+            out[i] = torch.zeros((), dtype=torch.int64, device="cpu")
         recorder.log(func, args, kwargs, out)
         return tuple(out)
 

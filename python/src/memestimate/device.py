@@ -175,7 +175,7 @@ class Device:
 
     def _random(self) -> dict[str, Answer]:
         def state(device: Any = "cuda") -> torch.Tensor:
-            return torch.zeros(16, dtype=torch.uint8)  # seed and offset
+            return torch.zeros(16, dtype=torch.uint8, device="cpu")  # seed and offset
 
         def nothing(*_: Any, **__: Any) -> None:
             return None

@@ -75,14 +75,14 @@ def _decided(recorder: Recorder, func: OpOverload, results: Any, run: Callable[.
 
 
 def _ones(like: torch.Tensor) -> torch.Tensor:
-    return torch.ones(like.shape, dtype=like.dtype)
+    return torch.ones(like.shape, dtype=like.dtype, device="cpu")
 
 
 def _rising(like: torch.Tensor) -> torch.Tensor:
     """Numbers that rise along the last dimension, as the corners of boxes do, and differ otherwise."""
     if not like.dtype.is_floating_point or like.dim() == 0:
         return _ones(like)
-    return torch.arange(like.numel()).remainder(7).reshape(like.shape).cumsum(-1).to(like.dtype)
+    return torch.arange(like.numel(), device="cpu").remainder(7).reshape(like.shape).cumsum(-1).to(like.dtype)
 
 
 def _map(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:

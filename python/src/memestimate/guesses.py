@@ -81,7 +81,9 @@ class Guesses:
     def _real(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             known = self._values.get(value)
-            return torch.full(value.shape, self.of(value).value, dtype=value.dtype) if known is None else known.clone()
+            if known is None:
+                return torch.full(value.shape, self.of(value).value, dtype=value.dtype, device="cpu")
+            return known.clone()
         if isinstance(value, (list, tuple)):
             return [self._real(item) for item in value]
         return torch.device("cpu") if isinstance(value, torch.device) else value

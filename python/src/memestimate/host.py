@@ -89,7 +89,7 @@ def install(patches: Patches) -> None:
 def _set_item(x: torch.Tensor, index: Any, value: Any) -> None:
     """`THPVariable_setitem`: a number becomes a tensor of the host for CUDA, and one of its device for others."""
     if isinstance(value, (bool, int, float, complex)):
-        value = torch.tensor(value, dtype=x.dtype)
+        value = torch.tensor(value, dtype=x.dtype, device="cpu")
     torch.Tensor.__setitem__(x, index, value)
 
 

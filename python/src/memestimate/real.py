@@ -45,7 +45,7 @@ class Real:
         if tensor.layout is not torch.strided:
             raise NotImplementedError(f"a tensor of layout {tensor.layout} has no real one beside it")
         storage = self._storage(tensor)
-        like = torch.empty(0, dtype=tensor.dtype)
+        like = torch.empty(0, dtype=tensor.dtype, device="cpu")
         return like.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
     def resized(self, serial: int, size: int) -> None:
@@ -95,7 +95,7 @@ class Real:
         serial = self._recorder.storages.of_address(tensor)
         found = self._storages.get(serial)
         if found is None:
-            found = torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8).untyped_storage()
+            found = torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8, device="cpu").untyped_storage()
             if serial >= 0:
                 self._storages[serial] = found
         return found
@@ -145,8 +145,12 @@ def _rnn(*args: Any) -> Any:
     run = (aten.rnn_relu, aten.rnn_tanh, aten.lstm, aten.gru)[mode]
     state: Any = [hx, cx] if mode == 2 else hx
     options = (weights, stride >= 4, layers, 0.0, train, both)
-    out = run.data(x, torch.tensor(sizes), state, *options) if sizes else run.input(x, state, *options, batch_first)
-    return (*out, torch.empty(0)) if mode == 2 else (*out, torch.empty(0), torch.empty(0))
+    if sizes:
+        out = run.data(x, torch.tensor(sizes, device="cpu"), state, *options)
+    else:
+        out = run.input(x, state, *options, batch_first)
+    nothing = torch.empty(0, device="cpu")
+    return (*out, nothing) if mode == 2 else (*out, nothing, nothing)
 
 
 _STAND_INS["_cudnn_rnn"] = _rnn
@@ -185,7 +189,8 @@ def _weights(given: Mapping[str, Any]) -> torch.Tensor:
     if given.get("attn_bias") is not None:
         scores = scores + given["attn_bias"]
     if given.get("is_causal"):
-        scores = scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not(), -math.inf)
+        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device="cpu").tril()
+        scores = scores.masked_fill(seen.logical_not(), -math.inf)
     return scores.softmax(-1)
 
 

@@ -239,9 +239,9 @@ class Recurrent:
         x, lengths, batch_first = args
         known = self._recorder.values.get(lengths)
         if known is None:
-            known = torch.full(lengths.shape, x.shape[1 if batch_first else 0], dtype=torch.int64)
+            known = torch.full(lengths.shape, x.shape[1 if batch_first else 0], dtype=torch.int64, device="cpu")
         steps = int(known.max())
-        sizes = torch.tensor([int((known > t).sum()) for t in range(steps)], dtype=torch.int64)
+        sizes = torch.tensor([int((known > t).sum()) for t in range(steps)], dtype=torch.int64, device="cpu")
         out = self._recorder.empty((int(known.sum()), *x.shape[2:]), x.dtype), sizes
         self._recorder.log(func, args, kwargs, out)
         return out

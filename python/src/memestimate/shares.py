@@ -120,7 +120,7 @@ class Shares:
 def spread(total: int, like: torch.Tensor) -> torch.Tensor:
     """Whole numbers as equal as can be, of the shape and type of `like`, whose sum is `total`."""
     each, rest = divmod(total, max(like.numel(), 1))
-    numbers = torch.full((like.numel(),), each, dtype=torch.int64)
+    numbers = torch.full((like.numel(),), each, dtype=torch.int64, device="cpu")
     numbers[:rest] += 1
     return numbers.reshape(like.shape).to(like.dtype)
 

@@ -162,6 +162,22 @@ def copied(recorder: Recorder, source: torch.Tensor, func: OpOverload, kwargs: d
     return out
 
 
+def sum_of(recorder: Recorder, a: torch.Tensor, b: torch.Tensor) -> Any:
+    """The sum of two sparse tensors, one's values after the other's (add_out_sparse_cuda); NotImplemented of others.
+
+    Gradients that meet are added like that, however many own them (torch/csrc/autograd/input_buffer.cpp).
+    """
+    sparse = [t for t in (a, b) if isinstance(t, FakeTensor) and t.layout is torch.sparse_coo]
+    if len(sparse) < 2 or a.shape != b.shape or a.dtype != b.dtype or a.sparse_dim() != b.sparse_dim():
+        return NotImplemented
+    (values, indices), (more, places) = held(a), held(b)
+    with recorder.capture:
+        indices, values = torch.cat((indices, places), 1), torch.cat((values, more))
+    options = {"dtype": a.dtype, "layout": a.layout, "device": a.device, "is_coalesced": False}
+    make = aten._sparse_coo_tensor_with_dims_and_tensors.default
+    return handlers(recorder)[make](make, (a.sparse_dim(), a.dense_dim(), list(a.shape), indices, values), options)
+
+
 def cusparse_buffer(recorder: Recorder, values: torch.Tensor) -> None:
     """What cuSPARSE takes for the time of a product; `values` are those of the sparse matrix."""
     # It has no published size: 32 bits for each 256 values fit two models on an H200 (CUDA 13.0).

@@ -17,6 +17,8 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from . import sparse
+
 if TYPE_CHECKING:
     from .capture import Handler
     from .recorder import Recorder
@@ -108,6 +110,8 @@ class Sums:
         if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], torch.Tensor):
             return NotImplemented
         a, b = args
+        if torch.sparse_coo in (a.layout, b.layout):
+            return sparse.sum_of(self._recorder, a, b)
         in_place = (self._operand is b or self._operand is _ANY) or (
             self._recorder.phases.backward_depth > 0 and self._is_fan_in(a, b) and self._is_sole_owner(a)
         )

@@ -79,7 +79,7 @@ class Unknown:
         known = values.get(source)
         if known is not None and not values.likely(source):
             return known.to(dtype, copy=True)
-        out = torch.zeros(source.shape, dtype=dtype) if known is None else known.to(dtype, copy=True)
+        out = torch.zeros(source.shape, dtype=dtype, device="cpu") if known is None else known.to(dtype, copy=True)
         if known is None and source.numel() <= _FILLED:
             values.fill(out, source)
         self.add(out)
@@ -145,12 +145,12 @@ class Unknown:
             return None
         if tensor.numel() == 1:
             answer = self._scalar(aten._local_scalar_dense.default, (tensor,), {})
-            return torch.full(tensor.shape, answer, dtype=tensor.dtype)
+            return torch.full(tensor.shape, answer, dtype=tensor.dtype, device="cpu")
         first = tensor.detach().flatten()[0].item()
         self._note(f"{tensor.numel()} values copied from the GPU were taken to be plausible ones, the first {first}")
         kind = "truth" if isinstance(first, bool) else "number"
         changed = self._recorder.decisions.answer(first, kind)
-        return None if changed == first else torch.full(tensor.shape, changed, dtype=tensor.dtype)
+        return None if changed == first else torch.full(tensor.shape, changed, dtype=tensor.dtype, device="cpu")
 
     def _note(self, text: str) -> None:
         if self._recorder.decisions.usage() is not Usage.SHOWN:

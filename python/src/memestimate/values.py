@@ -19,6 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .capture import Handler, tensors
 from .draws import Draws
 from .guesses import Guess, Guesses
+from .masks import is_mask, set_in, view_of
 from .real import Real
 from .shares import Shares, spread
 from .usage import Usage
@@ -139,6 +140,10 @@ class Values:
         if share != (None, 0):
             self.shares.write(share, out)
         if real is None or keywords is None:
+            wide = view_of(self.get(args[0]), func, args, kwargs) if is_mask(out) and is_mask(args[0]) else None
+            if wide is not None:
+                self.set(out, wide, self.likely(args[0]))
+                return
             small = isinstance(first, FakeTensor) and first.numel() <= _limit(first)
             drawn = self._draws.draw(func, args, kwargs, self._real) if small else None
             if drawn is not None and first is not None:
@@ -196,9 +201,9 @@ class Values:
             if known is None:
                 continue
             if name in _BOTH and not known.any():
-                return torch.zeros(out.shape, dtype=out.dtype)
+                return torch.zeros(out.shape, dtype=out.dtype, device="cpu")
             if name in _EITHER and out.dtype is torch.bool and known.all():
-                return torch.ones(out.shape, dtype=out.dtype)
+                return torch.ones(out.shape, dtype=out.dtype, device="cpu")
         return None
 
     def _note_spread(self, mask: torch.Tensor, count: int) -> None:
@@ -210,7 +215,7 @@ class Values:
         if isinstance(values, torch.Tensor):
             known = self.get(values)
             if known is None and shapes_only and values.numel() <= _SMALL:
-                known = torch.empty(values.shape, dtype=values.dtype)
+                known = torch.empty(values.shape, dtype=values.dtype, device="cpu")
             # A copy, since the call may write into it.
             return None if known is None or known.numel() > _COPIED else known.clone()
         if isinstance(values, dict):
@@ -307,7 +312,7 @@ class Values:
         """How many elements of a mask are taken not to be zero: all of them, where nothing is known."""
         known = self.get(mask)
         if known is not None:
-            return int(known.count_nonzero())
+            return set_in(known)
         share = self.shares.of(mask)[0]
         return mask.numel() if share is None else round(mask.numel() * share)
 
@@ -344,7 +349,7 @@ class Values:
         self._recorder.log(func, args, kwargs, out)
         self._recorder.decisions.made(out)
         known = self.get(mask)
-        if known is not None:
+        if known is not None and known.numel() <= _COPIED:
             self.set(out, known.nonzero())
         return out
 
@@ -396,7 +401,7 @@ class Values:
             count = min(count, choices) if choices else count
             self._recorder.note("unique", f"all of {count} elements were taken to be different")
             taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different", count)
-            values = torch.arange(args[0].numel()) % max(taken, 1)
+            values = torch.arange(args[0].numel(), device="cpu") % max(taken, 1)
             results = func(values.reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
         out = tuple(self._recorder.empty(t.shape, t.dtype, t.stride()) for t in results)
         self._recorder.log(func, args, kwargs, out)

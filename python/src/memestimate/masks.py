@@ -1,0 +1,31 @@
+"""Masks whose values are known, of any size where they take no memory: one set of elements, seen often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+
+def is_mask(value: Any) -> bool:
+    """Whether a value may say which elements of a tensor are meant."""
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
+
+
+def view_of(
+    known: torch.Tensor | None, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
+) -> torch.Tensor | None:
+    """What a call gives that looks at what its first argument holds, as expanding does; None of any other call."""
+    alias = func._schema.returns[0].alias_info if len(func._schema.returns) == 1 else None
+    if known is None or alias is None or alias.is_write or kwargs or any(isinstance(a, torch.Tensor) for a in args[1:]):
+        return None
+    view: torch.Tensor = func(known, *args[1:])
+    return view
+
+
+def set_in(mask: torch.Tensor) -> int:
+    """How many elements are not zero; of what is repeated without memory of its own, one is looked at."""
+    once = mask[tuple(slice(None) if stride else slice(1) for stride in mask.stride())]
+    return int(once.count_nonzero()) * (mask.numel() // max(once.numel(), 1))
