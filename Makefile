@@ -6,9 +6,10 @@ PYTHON ?= python3
 build:
 	go build -trimpath -o memestimate ./cmd/memestimate
 
-# The tests of the Python package need what python/requirements-dev.txt names.
+# The tests of the Python package need what python/requirements-dev.txt names. Go gives a package ten minutes, which the
+# two largest can pass where other programs keep the processors busy.
 test:
-	go test ./...
+	go test -timeout 40m ./...
 	cd python && $(PYTHON) -m pytest -q
 
 bench:
