@@ -33,11 +33,11 @@ func (f firstSight) over(share float64) float64 {
 	return float64(max(f.device, f.bound+int64(share*float64(f.varies))))/float64(f.measured) - 1
 }
 
-// states is how many copies of the parameters an optimizer of the 97 keeps.
-var states = map[string]int64{"adam": 2, "adamw": 2, "adamw-fused": 2, "adadelta": 2, "sgdm": 1, "rmsprop": 1,
-	"adagrad": 1, "sgd": 0}
+// states is how many copies of the parameters an optimizer keeps.
+var states = map[string]int64{"adam": 2, "adamw": 2, "adamw-fused": 2, "radam": 2, "adadelta": 2, "sgdm": 1,
+	"rmsprop": 1, "adagrad": 1, "sgd": 0}
 
-// firstSights reads them: three sets of models, exported, as the program of their day answered, and three of published
+// firstSights reads them: three sets of models, exported, as the program of their day answered, and the published
 // ones.
 func firstSights(t testing.TB) (all []firstSight) {
 	t.Helper()
@@ -59,15 +59,16 @@ func firstSights(t testing.TB) (all []firstSight) {
 				varying(r.Reserved, r.State), r.SMI << 20})
 		}
 	}
-	for _, set := range []string{"published97", "published86", "published109"} {
-		all = append(all, publishedSights(t, set, ways)...)
+	for _, dir := range append([]string{"testdata/published97"}, publishedSets...) {
+		all = append(all, publishedSights(t, dir, ways)...)
 	}
 	return all
 }
 
 // publishedSights reads the answers about a set of published models. Those about the 97 have the context.
-func publishedSights(t testing.TB, set string, ways map[string]module.Way) (all []firstSight) {
+func publishedSights(t testing.TB, dir string, ways map[string]module.Way) (all []firstSight) {
 	t.Helper()
+	set := strings.TrimPrefix(dir, "testdata/")
 	type answer struct {
 		measuredCase
 		answered
@@ -76,7 +77,7 @@ func publishedSights(t testing.TB, set string, ways map[string]module.Way) (all 
 	var first struct {
 		Answers []answer `json:"answers"`
 	}
-	testfile.JSON(t, "testdata/"+set+"/first.json.gz", &first)
+	testfile.JSON(t, dir+"/first.json.gz", &first)
 	type run struct {
 		model, mode, dtype string
 		batch              int64
@@ -89,14 +90,14 @@ func publishedSights(t testing.TB, set string, ways map[string]module.Way) (all 
 	var steps struct {
 		Cases []measured `json:"cases"`
 	}
-	testfile.JSON(t, "testdata/"+set+"/steps.json.gz", &steps)
+	testfile.JSON(t, dir+"/steps.json.gz", &steps)
 	if set != "published97" {
 		for i := range first.Answers { // in the order of the cases
 			first.Answers[i].measuredCase, first.Answers[i].Way = steps.Cases[i].measuredCase, "recording"
 		}
 		recorded := first.Answers
 		first.Answers = nil
-		testfile.JSON(t, "testdata/"+set+"/exports.json.gz", &first)
+		testfile.JSON(t, dir+"/exports.json.gz", &first)
 		first.Answers = append(recorded, first.Answers...)
 		for i := range first.Answers {
 			a := &first.Answers[i]
@@ -278,7 +279,7 @@ func bySets(all []firstSight) string {
 		_, likely := leftOut(runs, likelyShare)
 		_, safe := leftOut(runs, safeShare)
 		for _, set := range []string{"further54", "further60a", "further60b", "published97", "published86",
-			"published109"} {
+			"published109", "published75"} {
 			if p, ok := safe[set]; ok {
 				fmt.Fprintf(&w, "| %s | %s | %d | %v | %v |\n", set, c.title, p.runs, likely[set], p)
 			}

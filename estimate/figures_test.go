@@ -13,11 +13,9 @@ import (
 
 const figuresFile = "testdata/figures.txt"
 
-// published86 has models as their authors publish them, and the exports of those that TorchScript's exporter takes.
-const published86 = "testdata/published86"
-
-// published109 has more of them, measured later.
-const published109 = "testdata/published109"
+// publishedSets have models as their authors publish them, each set measured once before anybody had worked on it, and
+// exports of them: TorchScript's, and of the last also torch.export's, kept for training and default, without lines.
+var publishedSets = []string{"testdata/published86", "testdata/published109", "testdata/published75"}
 
 var writeFigures = flag.Bool("accuracy.figures", false, "write "+figuresFile+" and "+beyondFigures+" anew")
 
@@ -59,9 +57,11 @@ func askedCases(t testing.TB) (all []asked) {
 		add(title, s.dir, "", cases, every)
 		add(title, s.dir, "dynamo-train", cases, func(c measuredCase) bool { return c.Mode == "train" })
 	}
-	for _, dir := range []string{published86, published109} {
-		title := strings.TrimPrefix(dir, "testdata/")
-		add(title, dir, "ts-train", readCases(t, dir+"/steps.json.gz"), every)
+	for _, dir := range publishedSets {
+		title, cases := strings.TrimPrefix(dir, "testdata/"), readCases(t, dir+"/steps.json.gz")
+		for _, form := range []string{"ts-train", "dynamo-train", "dynamo"} {
+			add(title, dir, form, cases, every)
+		}
 	}
 	*graphs, *onlyForm = "", ""
 	for _, c := range readVariants(t) {

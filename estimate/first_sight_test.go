@@ -79,7 +79,7 @@ func TestPublishedAtFirstSight(t *testing.T) {
 		{"inference, fp32", func(m measuredCase) bool { return m.Mode == "infer" }},
 		{"all", func(measuredCase) bool { return true }},
 	}
-	for _, set := range []string{published86, published109, programs68} {
+	for _, set := range append([]string{programs68}, publishedSets...) {
 		runs := runs
 		if set == programs68 { // small programs, each in one way
 			runs = runs[len(runs)-1:]
@@ -114,7 +114,7 @@ func TestPublishedExportsAtFirstSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, set := range []string{published86, published109} {
+	for _, set := range publishedSets {
 		for _, row := range exportRows(t, set) {
 			if !strings.Contains(string(doc), row) {
 				t.Errorf("%s: docs/ACCURACY.md does not have\n%s", set, row)
