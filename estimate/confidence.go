@@ -95,7 +95,7 @@ func wayNote(way module.Way, infer bool) (n Note, ok bool) {
 	case way == module.DefaultExport && !infer:
 		m := marginOf(way, infer)
 		return Note{Info, fmt.Sprintf("safe has room for %.0f %% of what the step takes beyond parameters, gradients and "+
-			"optimizer: so much one of 138 first trainings from optimised exports needed", 100*m.safe)}, true
+			"optimizer: so much one of 152 first trainings from optimised exports needed", 100*m.safe)}, true
 	}
 	return Note{}, false
 }
