@@ -231,17 +231,21 @@ func WhatIf(r *estimate.Report) *Grid {
 			}
 		}
 		g.Rows = append(g.Rows, []string{v.Change, unit.format(v.Allocated), unit.format(v.Reserved), unit.format(v.Device),
-			change(r.Peak.Device, v.Device), fits})
+			Change(r.Peak.Device, v.Device), fits})
 	}
 	return g
 }
 
-// change writes how much larger or smaller a size became.
-func change(from, to int64) string {
+// Change writes how much larger or smaller a size became: "+12.5 %". Too little to be seen has no sign.
+func Change(from, to int64) string {
 	if from == 0 {
 		return ""
 	}
-	return strconv.FormatFloat(100*float64(to-from)/float64(from), 'f', 1, 64) + " %"
+	percent := fmt.Sprintf("%+.1f %%", 100*float64(to-from)/float64(from))
+	if percent == "+0.0 %" || percent == "-0.0 %" {
+		return "0.0 %"
+	}
+	return percent
 }
 
 // Statistics returns the figures of torch.cuda.memory_stats.

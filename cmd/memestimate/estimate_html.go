@@ -196,7 +196,7 @@ func whatIfChart(r *estimate.Report) *page.Chart {
 		if v.Error != "" {
 			b.Error = "cannot be simulated"
 		} else {
-			b.Note = fmt.Sprintf("%+.1f %%", 100*float64(v.Device-r.Peak.Device)/float64(max(r.Peak.Device, 1)))
+			b.Note = report.Change(r.Peak.Device, v.Device)
 		}
 		c.Bars = append(c.Bars, b)
 	}

@@ -213,16 +213,16 @@ var hubID = sync.OnceValue(func() *regexp.Regexp {
 // elsewhere says how to get at a model that an address or a name of the Hugging Face Hub stands for, "" for anything
 // else.
 func elsewhere(arg string) string {
-	const export = "memestimate.from_config(\"config.json\") in Python takes its configuration"
+	const export = "memestimate.from_config(\"config.json\") in Python"
 	switch {
 	case strings.HasPrefix(arg, "http://") || strings.HasPrefix(arg, "https://"):
 		if strings.HasSuffix(arg, ".onnx") {
-			return "nothing is fetched from the network: curl -L " + quoteArg(arg) + " | memestimate -"
+			return "nothing is fetched: curl -L " + quoteArg(arg) + " | memestimate -"
 		}
-		return "nothing is fetched from the network: " + export
+		return "nothing is fetched: " + export
 	case hubID().MatchString(arg) && filepath.Ext(arg) != ".onnx":
 		if st, err := os.Stat(filepath.Dir(arg)); err != nil || !st.IsDir() {
-			return "models of the Hugging Face Hub are not fetched: " + export
+			return "the Hub is not asked: " + export
 		}
 	}
 	return ""

@@ -148,7 +148,7 @@ limits:
 func TestOtherModels(t *testing.T) {
 	for of, hint := range map[string]string{
 		"resnet101":                                    "hint: of its family there are resnet18, resnet50; ",
-		"meta-llama/Llama-3-8B":                        "hint: models of the Hugging Face Hub are not fetched: ",
+		"meta-llama/Llama-3-8B":                        "hint: the Hub is not asked: ",
 		"https://example.org/net.onnx":                 "curl -L https://example.org/net.onnx | memestimate -",
 		"https://huggingface.co/openai-community/gpt2": "memestimate.from_config(",
 		"resnet18x.onnx":                               "no such file\n",

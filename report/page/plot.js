@@ -228,7 +228,8 @@
         upright(ctx, bbox, x);
         const text = run.failure ? 'out of memory: ' + size(run.failure.bytes) + ' asked for' : 'out of memory';
         const wide = ctx.measureText(text).width + 8 * r;
-        flag(ctx, text, run.failure || x + wide > bbox.left + bbox.width ? x - wide : x, bbox.top + bbox.height * 0.4, r, true);
+        const before = run.failure || x + wide > bbox.left + bbox.width;
+        flag(ctx, text, before ? Math.max(x - wide, bbox.left) : x, bbox.top + bbox.height * 0.4, r, true);
       }
     });
   }

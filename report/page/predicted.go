@@ -60,7 +60,11 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 		default:
 			continue
 		}
-		out.Levels = append(out.Levels, Level{Event: at.events[min(int(e.Event), end)], Bytes: reserved})
+		event := at.events[min(int(e.Event), end)]
+		if failure != nil && int(e.Event) == end { // given back in vain: the figures of the failure are those after it
+			event = max(len(part.Events)-1, 0)
+		}
+		out.Levels = append(out.Levels, Level{Event: event, Bytes: reserved})
 	}
 	for _, s := range r.Allocator.Segments() {
 		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large"}
