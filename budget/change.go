@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -132,3 +133,8 @@ func asks(entries []*Model) map[string]string {
 
 // Limited reports whether anything is asked of an estimate.
 func (l Limits) Limited() bool { return len(l.Sizes) > 0 || l.Growth != nil || len(l.Fits) > 0 }
+
+// totalOf are the totals that a limit is about.
+var totalOf = map[string]string{
+	"device": diff.Device, "reserved": diff.Reserved, "allocated": diff.Allocated, "parameters": diff.Parameters,
+}

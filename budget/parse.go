@@ -1,3 +1,5 @@
+//go:build !js
+
 package budget
 
 import (
@@ -15,7 +17,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/git"
 	"github.com/memestimate/memestimate/spelling"
@@ -266,11 +267,6 @@ func (p *parser) settings(n *yaml.Node) (out []Settings, err error) {
 		return nil, p.errorf(n, "settings is an empty list")
 	}
 	return out, nil
-}
-
-// totalOf are the totals that a limit is about.
-var totalOf = map[string]string{
-	"device": diff.Device, "reserved": diff.Reserved, "allocated": diff.Allocated, "parameters": diff.Parameters,
 }
 
 func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
