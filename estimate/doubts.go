@@ -155,7 +155,7 @@ func (b *Bound) contiguous(s Step, sim *Simulation) (g Guess, ok bool, err error
 // where lines are known.
 func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess,
 	bool, error) {
-	if sim.prog.Traced() || len(b.a.Steps) >= manyNodes {
+	if sim.prog.Traced() || len(b.a.Steps)+b.a.Wide >= manyNodes {
 		return g, false, nil
 	}
 	other := b.again(nil, nil, true)

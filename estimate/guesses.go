@@ -90,7 +90,7 @@ const (
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
-func (b *Bound) large() bool { return len(b.a.Steps)+len(b.ws) >= manyNodes }
+func (b *Bound) large() bool { return len(b.a.Steps)+len(b.ws)+b.a.Wide >= manyNodes }
 
 // tidy has what a recovery or a run of a large graph leaves behind collected at its end: that is hundreds of bytes for
 // each value, and what comes next would be made beside it. It costs a tenth of a run.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -174,6 +175,39 @@ func hostileLines() on.Model {
 		g.Nodes = append(g.Nodes, n)
 	}
 	return on.Model{Opset: 18, Graph: g}
+}
+
+// A sum of thousands of inputs has no run, and a warning says why: a file of five bytes for each would take hundreds
+// of bytes of memory for each byte.
+func TestChainsAreBounded(t *testing.T) {
+	for _, op := range []string{"Sum", "Mean", "Max", "Min"} {
+		for _, c := range []struct {
+			inputs int
+			runs   bool
+		}{{5002, true}, {5003, false}} {
+			g := on.Graph{In: []on.Value{on.Float("x", 4)}, Out: []on.Value{{Name: "y"}},
+				Nodes: []on.Node{on.Op(op, strings.TrimSpace(strings.Repeat("x ", c.inputs)), "y")}}
+			raw := on.Model{Opset: 17, Graph: g}.Bytes()
+			m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: op})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := Bind(m, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := b.Report(Options{Step: &Step{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := slices.ContainsFunc(r.Notes, func(n Note) bool {
+				return n.Level == Warning && strings.Contains(n.Text, "more than 5000 calls beyond one each")
+			})
+			if (r.Peak != nil) != c.runs || said == c.runs {
+				t.Errorf("%s of %d inputs: a peak %v, a warning %v", op, c.inputs, r.Peak != nil, said)
+			}
+		}
+	}
 }
 
 // Whatever lines a file says that it came from, it runs.

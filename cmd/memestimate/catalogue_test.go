@@ -69,6 +69,12 @@ func largeFiles() []HostileCase {
 		outs = append(outs, fmt.Sprint("y", i))
 	}
 	wide.Nodes = []Node{Op("Split", "x", strings.Join(outs, " "), A("axis", int64(0)))}
+	all, sums := "x0", Graph{In: []Value{Float("x0", 4)}, Out: []Value{{Name: "x800"}}}
+	for i := range 800 {
+		x := fmt.Sprint("x", i+1)
+		sums.Nodes = append(sums.Nodes, Op("Sum", all, x))
+		all += " " + x
+	}
 	var weights []Tensor
 	for i := range 50_000 {
 		weights = append(weights, Bare(fmt.Sprint("w", i), onnxload.Float32, 1))
@@ -83,6 +89,7 @@ func largeFiles() []HostileCase {
 		{Name: "A32 text in a function called often", File: calledOften(1<<18, 2000)},
 		{Name: "A34 300,000 attributes",
 			File: Model{Graph: Graph{In: []Value{Float("x", 1)}, Nodes: []Node{attributes}}}.Bytes()},
+		{Name: "A20 sums of all before", File: Model{Opset: 17, Graph: sums}.Bytes()},
 		{Name: "A48 a tensor in 50,000 parts", File: Model{Opset: 17, Graph: wide}.Bytes()},
 		{Name: "A27 50,000 weights", File: WithInit(weights...).Bytes()},
 		{Name: "A31 a loop of 10^6 turns",

@@ -171,8 +171,8 @@ func (w written) withRoomFor(bytes int) (hit, old bool) {
 // minute is when a comment was written, which thousands of faults outlast.
 var minute = regexp.MustCompile(`\d+ \w+ \d{4} \d\d:\d\d UTC`)
 
-// notMade is what check writes where it cannot read its budget file.
-var notMade = regexp.MustCompile(`(?s)^### GPU memory: not checked\n.*#the-comment\)\n$`)
+// notMade is what check writes where it cannot read its budget file, or its model.
+var notMade = regexp.MustCompile(`(?s)^### GPU memory: (1 model )?not checked\n.*#the-comment\)\n$`)
 
 // run runs the command by another, and looks at what it left. What a killed process, or one that may not remove a file,
 // leaves beside it is no fault of ours.

@@ -83,6 +83,7 @@ func emitClip(b *recovery, n *onnxload.Node) {
 
 func emitSum(b *recovery, n *onnxload.Node) {
 	in := b.values(n)
+	b.chained(len(in) - 2)
 	acc := in[0]
 	for i := 1; i < len(in)-1; i++ {
 		acc = b.temp("add", aten.Args{}, b.elem(n.Output(0)), b.dims(n.Output(0)), acc, in[i])

@@ -49,11 +49,23 @@ func chainCall(op string) func(*recovery, *onnxload.Node) {
 			b.same[n.Output(0)] = b.in(n, 0)
 			return
 		}
+		b.chained(len(in) - 2)
 		acc := in[0]
 		for i := 1; i < len(in)-1; i++ {
 			acc = b.temp(op, aten.Args{}, b.elem(n.Output(0)), b.dims(n.Output(0)), acc, in[i])
 		}
 		b.call(op, aten.Args{}, []aten.ValueID{acc, in[len(in)-1]}, n.Output(0))
+	}
+}
+
+// mostChained is how many calls beyond one each the nodes of a graph may take that have any number of arguments. No
+// exporter writes thousands; a file of five bytes for each would make hundreds for each byte of these.
+const mostChained = 5000
+
+// chained counts what a chain of calls has beyond one.
+func (b *recovery) chained(more int) {
+	if b.chains += max(more, 0); b.chains > mostChained {
+		b.fail("nodes of any number of arguments, such as Sum, make more than %d calls beyond one each", mostChained)
 	}
 }
 

@@ -173,6 +173,7 @@ type recovery struct {
 	cloned    map[onnxload.ValueID]bool // results of transposes that are copied row by row
 	functions int                       // chains that are taken for functions of autograd written in Python
 	widened   int                       // attentions that are taken to multiply in float32
+	chains    int                       // see chained
 
 	scopes map[string]int32
 	// modules that have a forward which calls something, by path: containers such as ModuleList have none

@@ -54,6 +54,7 @@ type Analysis struct {
 
 	Nodes   int // all of them, subgraphs included
 	Steps   []step
+	Wide    int // inputs and outputs of the steps, beyond 32 of each
 	places  Places
 	rowOf   []int32            // by step: its layer, or -1; once the layers are known
 	flows   []flow             // by value
@@ -210,6 +211,7 @@ func (a *Analysis) node(n *onnxload.Node) {
 	if flow != fixed {
 		at = int32(len(a.Steps))
 		a.Steps = append(a.Steps, step{Node: n, index: int32(index), Place: a.placeOf(n)})
+		a.Wide += max(len(n.In)+len(n.Out)-32, 0)
 	}
 	a.use(n, 0, at)
 	for _, id := range n.Out {
