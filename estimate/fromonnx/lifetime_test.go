@@ -266,6 +266,29 @@ func TestSkipConnections(t *testing.T) {
 	}
 }
 
+// The first operand of a sum lives until the norm has returned that takes the sum, x = norm(x + y).
+func TestSumsOfNorms(t *testing.T) {
+	graph := func(norm string) onnx.Graph {
+		return onnx.Graph{
+			In: []onnx.Value{onnx.Float("in", 2, 4)}, Out: []onnx.Value{{Name: "y"}},
+			Inits: []onnx.Tensor{onnx.Bare("n.weight", onnxload.Float32, 4)},
+			Nodes: []onnx.Node{
+				onnx.Op("Exp", "in", "a").Named("a:Exp"), onnx.Op("Sin", "in", "b").Named("b:Sin"), onnx.Op("Add", "a b", "s"),
+				onnx.Op("LayerNormalization", "s n.weight", "n").Named(norm), onnx.Op("Neg", "n", "y").Named("h:Neg"),
+			},
+		}
+	}
+	p := mustRecover(t, graph("n:LayerNormalization"))
+	wantEnds(t, p, "b after add(a, b)", "s after layer_norm(s, n.weight)", "a after layer_norm(s, n.weight)",
+		"n after neg(n)")
+	if ends, _ := lifetime.Of(p); !made(ends, "summed-first") {
+		t.Errorf("made were %v", ends.Guesses)
+	}
+	if ends, _ := lifetime.Of(mustRecover(t, graph(""))); made(ends, "summed-first") {
+		t.Errorf("without a module that takes the sum, made were %v", ends.Guesses)
+	}
+}
+
 // made reports whether lifetimes rest on a rule.
 func made(ends lifetime.Endings, rule string) bool {
 	return slices.ContainsFunc(ends.Guesses, func(g aten.Guess) bool { return g.Row == rule })

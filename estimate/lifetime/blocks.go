@@ -121,6 +121,31 @@ func (l *lives) feeds(from, to step) bool {
 	return false
 }
 
+// summed lets the first operand of a sum live until the norm has returned that takes the sum: it is a variable, which
+// the norm's result is assigned to, x = norm(x + y). The second is more often what a call made, norm(x + f(x)).
+func (l *lives) summed(steps []step) {
+	for j := 0; j+1 < len(steps); j++ {
+		c, norm := &l.p.Calls[steps[j].first], steps[j+1]
+		if steps[j].child >= 0 || c.Op != "add" || norm.child < 0 || !l.several(c) || !l.feeds(steps[j], norm) ||
+			!l.normalises(norm) {
+			continue
+		}
+		if x := c.In[0]; x != aten.NoValue && l.made[x] >= 0 && l.owner[x] == c.Scope && replaces(l.p, c, x) {
+			l.keep(x, norm.last, summedFirst)
+		}
+	}
+}
+
+// normalises reports whether a step is a norm of tokens.
+func (l *lives) normalises(st step) bool {
+	for i := st.first; i <= st.last; i++ {
+		if op := l.p.Calls[i].Op; op == "layer_norm" || op == "rms_norm" {
+			return true
+		}
+	}
+	return false
+}
+
 // extend lets what a step takes from its function, and what goes when the step is done, live until another call.
 func (l *lives) extend(st step, until int32, r *Rule) {
 	for i := st.first; i <= st.last; i++ {

@@ -67,7 +67,9 @@ func (l *lives) guess() {
 		if uses[v] < 2 || i != last[v] {
 			return
 		}
-		if !replaces(p, &p.Calls[i], v) {
+		if end := l.assignedNext(v); end >= 0 {
+			l.keep(v, end, usedTwice)
+		} else if !replaces(p, &p.Calls[i], v) {
 			l.hold(v, usedTwice)
 		} else if l.listed(v, i) {
 			l.hold(v, keptInList)

@@ -13,11 +13,13 @@ import (
 //   - what is taken out of a tuple, q, k, v = qkv.unbind(0) or x1, x2 = x.chunk(2): see unpacking;
 //   - the argument of a projection that is then unpacked, qkv = self.qkv(x): x is assigned again by what attention
 //     makes;
+//   - what an embedding makes, inputs_embeds = self.embed_tokens(ids): the layers' variable is another one;
 //   - the parts of a list that modules made and cat joins: the list is a variable; see beside for its end;
 //   - the argument of a module whose result a function takes, x = F.relu(self.conv(x)): x is assigned when both are
 //     done;
 //   - what is made larger and joined with a skip connection, x = self.dec(torch.cat([self.up(x), skip], 1)): see
 //     joined;
+//   - the first operand of a sum that a norm takes, x = self.norm(x + y): see summed;
 //   - the argument of norms and activations before a convolution, x = self.conv2(self.relu2(self.norm2(x))), where a
 //     function begins with them: see preactivation.
 //
@@ -35,6 +37,8 @@ func (l *lives) variables() {
 			l.projection(int32(i))
 		case "cat":
 			l.list(c)
+		case "embedding":
+			l.embedding(c.Out[0], int32(i))
 		}
 	}
 	for k, steps := range l.steps {
@@ -42,6 +46,7 @@ func (l *lives) variables() {
 			continue
 		}
 		l.nested(steps)
+		l.summed(steps)
 		if l.takes(preactivated) {
 			l.preactivation(steps)
 		}
@@ -206,6 +211,20 @@ func (l *lives) throughModule(i int32, v aten.ValueID) (out aten.ValueID, made i
 // sameSize reports whether two values have as many elements.
 func sameSize(p *aten.Program, a, b aten.ValueID) bool {
 	return aten.Numel(p.Values[a].Shape) == aten.Numel(p.Values[b].Shape)
+}
+
+// embedding lets what an embedding makes live where another module takes it, but for recurrent ones, which take it or
+// what is dropped out of it as an expression: self.lstm(self.drop(self.embed(ids))). Of those that are added or joined
+// at once as many are unnamed, x = self.token(ids) + self.position(places).
+func (l *lives) embedding(v aten.ValueID, i int32) {
+	y, _ := l.looks(v, i)
+	for l.reads[y] == 1 && l.p.Calls[l.reader[y]].Op == "dropout" && l.p.Calls[l.reader[y]].Out[0] != aten.NoValue {
+		y, _ = l.looks(l.p.Calls[l.reader[y]].Out[0], l.reader[y])
+	}
+	if r := l.reader[v]; l.reads[v] > 0 && l.p.Calls[r].Scope != l.owner[v] &&
+		(l.reads[y] == 0 || !aten.Of(l.p.Calls[l.reader[y]].Op).Is(aten.Tuple)) {
+		l.hold(v, embedded)
+	}
 }
 
 // projection lets the argument of a projection that is then unpacked live until a product of its size is made and

@@ -13,7 +13,7 @@ type Rule struct {
 
 // Rules are all of them: see guess and variables for what they do.
 var Rules = []*Rule{usedTwice, keptInList, nextTurn, numbered, factor, unpacked, projected, joinedList, nestedCall,
-	preactivated, decoderSkip}
+	preactivated, decoderSkip, embedded, summedFirst}
 
 var (
 	usedTwice = &Rule{"used-twice",
@@ -30,7 +30,11 @@ var (
 	nestedCall = &Rule{"nested-call",
 		"a function around a module's call is part of one expression: x = F.relu(self.conv(x))", false}
 	preactivated = &Rule{"preactivated", "norms and activations before a convolution are part of one expression", false}
-	decoderSkip  = &Rule{"decoder-skip",
+	embedded     = &Rule{"embedded",
+		"what an embedding makes is a variable of the function that calls it: inputs_embeds = self.embed_tokens(ids)", false}
+	summedFirst = &Rule{"summed-first",
+		"the first operand of a sum that a norm takes is a variable: x = norm(x + y)", false}
+	decoderSkip = &Rule{"decoder-skip",
 		"what a decoder makes larger and joins lives until the module that takes both has run", false}
 )
 

@@ -1,0 +1,84 @@
+package lifetime
+
+import "github.com/memestimate/memestimate/estimate/aten"
+
+// An expression is the calls of one function that make of a value one of its size, which nothing else reads anything
+// of: x * cos + torch.cat((-x2, x1), -1) * sin, x1 and x2 being the halves of x.
+type expression struct {
+	calls []int32
+}
+
+func (e *expression) first() int32 { return e.calls[0] }
+func (e *expression) last() int32  { return e.calls[len(e.calls)-1] }
+
+// assignedNext returns the call after which the name of a value is likely given to what an expression makes of it, -1
+// where none does. Names are assigned together where like expressions follow each other:
+// q, k = rotate(q, cos, sin), rotate(k, cos, sin) holds the old q until the new k is made.
+func (l *lives) assignedNext(v aten.ValueID) int32 {
+	e := l.expressionOf(v)
+	if e == nil {
+		return -1
+	}
+	first, last := e.first(), e.last()
+	for next := l.following(first, e); next != nil; next = l.following(first, next) {
+		last = next.last()
+	}
+	return last
+}
+
+// following returns an expression like another that begins where that one ends, of a value that was there before the
+// first of them began; nil where there is none.
+func (l *lives) following(first int32, e *expression) *expression {
+	i := e.last() + 1
+	if int(i) >= len(l.p.Calls) || l.p.Calls[i].Scope != l.p.Calls[first].Scope {
+		return nil
+	}
+	for _, v := range l.p.Calls[i].In {
+		if v == aten.NoValue || l.made[v] < 0 || l.made[v] >= first || l.owner[v] != l.p.Calls[i].Scope {
+			continue
+		}
+		next := l.expressionOf(v)
+		if next == nil || next.first() != i || len(next.calls) != len(e.calls) {
+			continue
+		}
+		for k, at := range e.calls {
+			if l.p.Calls[at].Op != l.p.Calls[next.calls[k]].Op {
+				return nil
+			}
+		}
+		return next
+	}
+	return nil
+}
+
+// expressionOf returns the expression of a value that several calls read and that ends in one call.
+func (l *lives) expressionOf(v aten.ValueID) *expression {
+	const most = 32 // calls of an expression
+	e, open, derived := &expression{}, l.reads[v], map[aten.ValueID]bool{v: true}
+	for i := l.made[v] + 1; i < int32(len(l.p.Calls)) && len(e.calls) < most; i++ {
+		c := &l.p.Calls[i]
+		read := int32(0)
+		for _, x := range c.In {
+			if x != aten.NoValue && derived[x] {
+				read++
+			}
+		}
+		if read == 0 {
+			continue
+		}
+		if c.Scope != l.owner[v] {
+			return nil
+		}
+		e.calls = append(e.calls, i)
+		if open -= read; open == 0 && i > l.reader[v] && replaces(l.p, c, v) {
+			return e
+		}
+		for _, x := range c.Out {
+			if x != aten.NoValue {
+				derived[x] = true
+				open += l.reads[x]
+			}
+		}
+	}
+	return nil
+}
