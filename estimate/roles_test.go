@@ -123,6 +123,37 @@ func TestRoles(t *testing.T) {
 	}
 }
 
+// What torch.export's signature calls a buffer is one, whatever its name and what reads it.
+func TestSignatureRoles(t *testing.T) {
+	said := func(name, kind string) on.Value {
+		v := on.Float(name, 16, 16)
+		v.Meta = []onnxload.Entry{{Key: "pkg.torch.export.graph_signature.InputSpec.kind", Value: kind},
+			{Key: "pkg.torch.export.graph_signature.InputSpec.persistent", Value: "True"}}
+		return v
+	}
+	for _, tt := range []struct {
+		tensor, kind string
+		nodes        []on.Node
+		want         [2]int // tensors that are parameters, buffers
+	}{
+		{"spline.grid", "", []on.Node{on.Op("Sub", "x spline.grid", "y")}, [2]int{1, 0}},
+		{"spline.grid", "BUFFER", []on.Node{on.Op("Sub", "x spline.grid", "y")}, [2]int{0, 1}},
+		{"blur.kernel", "BUFFER", []on.Node{on.Op("MatMul", "x blur.kernel", "y")}, [2]int{0, 1}},
+		{"spare", "BUFFER", []on.Node{on.Op("Relu", "x", "y")}, [2]int{0, 1}},
+		{"vit.pe", "PARAMETER", []on.Node{on.Op("Add", "x vit.pe", "y")}, [2]int{0, 1}}, // it may be frozen
+		{"bias", "CONSTANT_TENSOR", []on.Node{on.Op("Add", "x bias", "y")}, [2]int{1, 0}},
+		// A buffer that equals a weight stands for both.
+		{"a.eye", "BUFFER", []on.Node{on.Op("MatMul", "x a.eye", "h"), on.Op("Add", "h a.eye", "y")}, [2]int{1, 0}},
+	} {
+		r := answer(t, on.Model{Graph: on.Graph{In: []on.Value{on.Float("x", 16, 16)}, Out: []on.Value{{Name: "y"}},
+			Inits: []on.Tensor{on.Bare(tt.tensor, onnxload.Float32, 16, 16)}, Nodes: tt.nodes,
+			Infos: []on.Value{said(tt.tensor, tt.kind)}}}, Options{})
+		if got := [2]int{int(r.Parameters.Tensors), int(r.Buffers.Tensors)}; got != tt.want {
+			t.Errorf("%s, said to be %q: parameters, buffers: %v, want %v", tt.tensor, tt.kind, got, tt.want)
+		}
+	}
+}
+
 // Activations are counted as modelsize_estimate does.
 func TestActivations(t *testing.T) {
 	f32 := onnxload.Float32

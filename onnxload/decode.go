@@ -70,6 +70,7 @@ type rawInit struct {
 type rawValue struct {
 	name int32 // 0 when empty
 	typ  *Type // nil when there is none
+	spec Spec
 }
 
 // refBit marks an attribute of a function's node that stands for an attribute

@@ -1,5 +1,28 @@
 package onnxload
 
+// specKey is where torch.onnx.export(dynamo=True) writes a torch.export.graph_signature.InputKind.
+const specKey = "pkg.torch.export.graph_signature.InputSpec.kind"
+
+// specEntry reads a StringStringEntryProto of a value, of which one key is kept.
+func (d *decoder) specEntry(spec *Spec) {
+	key := ""
+	for d.more() {
+		f, w := d.tag()
+		switch {
+		case f == 1:
+			key = d.word(w, "StringStringEntryProto.key")
+		case f == 2 && key == specKey:
+			if d.word(w, "StringStringEntryProto.value") == "BUFFER" {
+				*spec = SpecBuffer
+			}
+		case f == 2:
+			d.skip(d.length(w, "StringStringEntryProto.value"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+}
+
 // value reads a ValueInfoProto.
 func (d *decoder) value() rawValue {
 	v := rawValue{}
@@ -19,7 +42,9 @@ func (d *decoder) value() rawValue {
 		case 3: // doc_string
 			d.skip(d.length(w, "ValueInfoProto.doc_string"))
 		case 4: // metadata_props
-			d.skip(d.length(w, "ValueInfoProto.metadata_props"))
+			outer := d.enter(w, "ValueInfoProto.metadata_props")
+			d.specEntry(&v.spec)
+			d.leave(outer)
 		default:
 			d.skipUnknown(w)
 		}

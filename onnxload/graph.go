@@ -43,6 +43,14 @@ type Value struct {
 	Init     *Tensor // its constant data when it is an initializer
 }
 
+// A Spec is what the signature of a program of torch.export says about one of its inputs.
+type Spec uint8
+
+const (
+	NoSpec     Spec = iota // nothing, or something else
+	SpecBuffer             // what register_buffer registered
+)
+
 // Type returns the declared type; its Kind is NoType when there is none.
 func (v *Value) Type() Type {
 	if v.Declared == nil {
@@ -187,6 +195,7 @@ type Dim struct {
 type Tensor struct {
 	Name     string
 	DType    DType
+	Spec     Spec // of an initializer: what its exporter says that it is to the module
 	Dims     []int64
 	Sparse   *SparseTensor // set when the tensor is stored as coordinates and values
 	External *External     // set when the payload lies in a file of its own

@@ -36,7 +36,7 @@ type Weight struct {
 func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 	name := a.Model.NameOf(c.id)
 	r = a.roleByUse(c)
-	if r == RoleBuffer && isBufferName(name) {
+	if r == RoleBuffer && isBufferName(name) && c.tensor.Spec == onnxload.NoSpec {
 		for u := range a.usesOf(c) {
 			f := a.facts(u.node)
 			byName = byName || f.Weight(int(u.slot))
@@ -48,13 +48,15 @@ func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 	return r, byName
 }
 
-// roleByUse is roleOf.
+// roleByUse is roleOf. What the signature of torch.export's program calls a buffer is one before all guesses; what it
+// calls a parameter may be frozen, as transformers' tables of sinusoids are.
 func (a *Analysis) roleByUse(c *constant) role {
 	name := a.Model.NameOf(c.id)
 	named := !IsAutomatic(name)
-	weight, buffer, vector, trained := false, false, false, false
+	uses, weight, buffer, vector, trained := 0, false, false, false, false
 	for u := range a.usesOf(c) {
 		f := a.facts(u.node)
+		uses++
 		weight = weight || f.Weight(int(u.slot))
 		buffer = buffer || f.Buffer(int(u.slot))
 		trained = trained || f.Weight(int(u.slot)) && a.looksUp(u)
@@ -73,6 +75,8 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return RoleBuffer // traced from a computation: PyTorch's exporters list parameters
 	case weight && buffer:
 		return RoleBoth
+	case c.tensor.Spec == onnxload.SpecBuffer && !(weight && uses > 1): // equal tensors may have been merged into this one
+		return RoleBuffer
 	case trained && named && !buffer && !isScalar(c.tensor):
 		return RoleParameter // whatever its name is
 	case buffer || isBufferName(name) || a.rotates(c):

@@ -248,7 +248,7 @@ func (s Sparse) bytes() []byte {
 }
 
 func (v Value) bytes() []byte {
-	b := Str(nil, 1, v.Name)
+	b := entries(Str(nil, 1, v.Name), 4, v.Meta)
 	if v.Type.Kind == onnxload.NoType {
 		return b
 	}

@@ -175,6 +175,7 @@ func SparseOf(values, indices Tensor, dims ...int64) Sparse { return Sparse{valu
 type Value struct {
 	Name string
 	Type Type
+	Meta []onnxload.Entry
 }
 
 // A Type is a TypeProto; the zero Type is not written.
@@ -194,11 +195,11 @@ func TensorOf(elem onnxload.DType, dims ...any) Type {
 
 // Val returns a tensor value.
 func Val(name string, elem onnxload.DType, dims ...any) Value {
-	return Value{name, TensorOf(elem, dims...)}
+	return Value{Name: name, Type: TensorOf(elem, dims...)}
 }
 
 // Typed returns a value of any type.
-func Typed(name string, t Type) Value { return Value{name, t} }
+func Typed(name string, t Type) Value { return Value{Name: name, Type: t} }
 
 // Float returns a float32 value.
 func Float(name string, dims ...any) Value { return Val(name, onnxload.Float32, dims...) }
