@@ -10,10 +10,11 @@
 package devices
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	json "github.com/go-json-experiment/json/v1"
 )
 
 // A ComputeMode says which processes a GPU accepts, as nvmlComputeMode_t does.

@@ -147,7 +147,8 @@ func TestLongModels(t *testing.T) {
 // Names are compared to the byte, whatever JSON makes of them.
 func TestNamesAreBytes(t *testing.T) {
 	a, b := layer("\xff", "Conv", 3), layer("\xfe", "Conv", 4)
-	a.NameBytes, b.NameBytes = []byte(a.Name), []byte(b.Name)
+	x, y := []byte(a.Name), []byte(b.Name)
+	a.NameBytes, b.NameBytes = &x, &y
 	got := kinds(Compare("", reportOf([]module.Layer{a}), reportOf([]module.Layer{b})))
 	if want := map[string]int{"same": 0, Added: 1, Removed: 1}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", got, want)

@@ -59,7 +59,7 @@ func keysOf(layers []module.Layer, texts, structures numbers) []key {
 // nameOf returns a layer's name to the byte.
 func nameOf(l *module.Layer) string {
 	if l.NameBytes != nil {
-		return string(l.NameBytes)
+		return string(*l.NameBytes)
 	}
 	return l.Name
 }

@@ -110,6 +110,9 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	if b.prog[k] != nil {
 		return b.prog[k], nil
 	}
+	if b.large() { // one at a time, and another is made again where it is asked for
+		b.drop()
+	}
 	b.tidy()
 	kinds := make([]aten.ValueKind, len(b.a.Model.Values))
 	for _, w := range b.ws {
@@ -136,8 +139,21 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	}
 	b.tidy()
 	b.nodes = nodes
-	if k < 2 || !b.large() { // one more of a large model is made again where it is asked for
-		b.prog[k] = p
-	}
+	b.prog[k] = p
 	return p, nil
+}
+
+// forget drops what was recovered for runs.
+func (b *Bound) forget() {
+	b.recovering.Lock()
+	defer b.recovering.Unlock()
+	b.drop()
+}
+
+// drop is forget for who has the lock.
+func (b *Bound) drop() {
+	clear(b.prog[:])
+	if b.largest != nil {
+		b.largest.prog = b.prog
+	}
 }

@@ -56,7 +56,6 @@ func roomOf(infer bool) room {
 // docs/ACCURACY.md has what this rests on.
 func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 	var c group
-	cfg.Record = false
 	log := s.Run.Log
 	large := caching.LargeOf(log, cfg.Options)
 	var mu sync.Mutex

@@ -89,10 +89,7 @@ func TestCalculators(t *testing.T) {
 		if scheme == "" {
 			continue
 		}
-		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bound, s := c.bind(t)
 		p, err := bound.Program(true)
 		if err != nil {
 			t.Fatal(err)
@@ -105,8 +102,6 @@ func TestCalculators(t *testing.T) {
 			modules[module] += float64(aten.Numel(v.Shape))
 			m.largest = max(m.largest, modules[module])
 		}
-		s := c.step()
-		s.Plan = c.plan()
 		sim, err := bound.Simulate(s)
 		if err != nil {
 			t.Fatal(err)

@@ -49,9 +49,8 @@ func TestCheckpointsAsRecorded(t *testing.T) {
 	}
 }
 
-// TestAdaptersOfWholeNames estimates adapters from an export that names all modules of every node. That of the built-in
-// model was made smaller by cutting such names off, which leaves open how long queries and keys live: it reserves 8.8 %
-// less than was measured.
+// TestAdaptersOfWholeNames estimates adapters from an export that names all modules of every node: that of the built-in
+// model was made smaller by cutting such names off.
 func TestAdaptersOfWholeNames(t *testing.T) {
 	const measured = 13956546560
 	bound, err := Bind(openGraph(t, "testdata/beyond", "qwen2_0_5b", "dynamo-train"), Options{Batch: 4})

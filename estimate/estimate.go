@@ -73,6 +73,19 @@ func Run(m *onnxload.Model, opt Options) (*Report, error) {
 
 // Report answers the question about a model that is bound already; its dimensions stay as Bind took them.
 func (b *Bound) Report(opt Options) (*Report, error) {
+	r, err := b.Simulated(opt)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.AddLayers(r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Simulated is Report without what AddLayers adds: for who simulates the model under other settings before it asks for
+// the layers. Those of a large model take as much memory as a run does, and so they are made after the last one.
+func (b *Bound) Simulated(opt Options) (*Report, error) {
 	a, ws, m, types := b.a, b.ws, b.a.Model, b.a.Types
 	r := &Report{
 		Schema:   Schema,
@@ -118,16 +131,15 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Activations.WithBackward = r.Activations.Forward
-	if err := module.Add(&r.Activations.WithBackward, r.Activations.Forward); err != nil {
-		return nil, fmt.Errorf("activations: %w", err)
-	}
 	if run != nil {
 		if err := b.addStep(r, run, opt); err != nil {
 			return nil, err
 		}
 	}
 	r.Notes = append(r.Notes, notes(a, ws, counters, r)...)
+	if r.Simulation != nil && b.large() { // it is recovered anew where another run needs it
+		r.Simulation.prog = nil
+	}
 	return r, nil
 }
 

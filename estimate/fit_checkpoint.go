@@ -123,10 +123,10 @@ func isFirst(set, blocks []parallel.Block) bool {
 	return true
 }
 
-// peak simulates a step, as far as a confidence needs it.
+// peak simulates a step, as far as a confidence needs it: of a pipeline every stage.
 func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
 	simulate := b.Simulate
-	if c == Predicted {
+	if c == Predicted && s.Parallel != parallel.PP {
 		simulate = b.simulateOnce
 	}
 	sim, err := simulate(s)

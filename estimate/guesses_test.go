@@ -30,13 +30,17 @@ func TestGuessesMade(t *testing.T) {
 	for _, c := range []struct {
 		model, form, guess string
 		layer              string // one of those that it is about
+		plan               parallel.Plan
 	}{
-		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self"},
-		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu"},
-		{"bert_base", "ts-eval", dialect.TiedHead.Name, ""},
-		{"swin_t", "ts-train", "used-twice", "features.1.0.attn"},
+		{"bert_base", "ts-train", dialect.CausalFlag.Name, "m.bert.encoder.layer.0.attention.self", parallel.Plan{}},
+		{"resnet18", "ts-train", dialect.ActivationInPlace.Name, "relu", parallel.Plan{}},
+		{"bert_base", "ts-eval", dialect.TiedHead.Name, "", parallel.Plan{}},
+		{"swin_t", "ts-train", "used-twice", "features.1.0.attn", parallel.Plan{}},
+		// of its stages the last takes most
+		{"gpt2", "dynamo-train", dialect.CausalFlag.Name, "m.transformer.h.9.attn",
+			parallel.Plan{GPUs: 4, Parallel: parallel.PP}},
 	} {
-		opt := Options{Batch: 4, Step: &Step{}, Weigh: true}
+		opt := Options{Batch: 4, Step: &Step{Plan: c.plan}, Weigh: true}
 		m := openGraph(t, "", c.model, c.form)
 		r, err := Run(m, opt)
 		if err != nil {

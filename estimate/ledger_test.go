@@ -29,7 +29,8 @@ type guessLine struct {
 	fires        int                 // cases that rest on it, or would if it were made
 	models       map[string]struct{} // their families of models
 	helps, harms int                 // cases whose error it makes smaller, or larger, by more than 0.01 %: see errorOf
-	helped       map[string]struct{} // families of models that it helps
+	helped       map[string]float64  // by family of models that it helps, by how much
+	harmed       map[string]float64  // by family of models that it harms
 	gain         float64             // by which it makes the errors of all cases smaller, in percent each
 }
 
@@ -113,7 +114,8 @@ func TestLedger(t *testing.T) {
 	}
 	rows, lines := guessRows(), map[string]*guessLine{}
 	for _, r := range rows {
-		lines[r.name] = &guessLine{name: r.name, models: map[string]struct{}{}, helped: map[string]struct{}{}}
+		lines[r.name] = &guessLine{name: r.name, models: map[string]struct{}{}, helped: map[string]float64{},
+			harmed: map[string]float64{}}
 	}
 	var mu sync.Mutex
 	next := make(chan asked)
@@ -131,9 +133,10 @@ func TestLedger(t *testing.T) {
 					switch {
 					case with < without-0.01:
 						l.helps++
-						l.helped[family] = struct{}{}
+						l.helped[family] += without - with
 					case with > without+0.01:
 						l.harms++
+						l.harmed[family] += with - without
 					}
 				})
 			}
@@ -146,20 +149,29 @@ func TestLedger(t *testing.T) {
 	done.Wait()
 	var w strings.Builder
 	fmt.Fprintln(&w, "| guess | made | cases that could rest on it | families of models | helps | harms "+
-		"| families that it helps | gain a case |")
-	fmt.Fprintln(&w, "|---|---|---:|---:|---:|---:|---:|---:|")
+		"| families that it helps | gain a case | helps most | harms most |")
+	fmt.Fprintln(&w, "|---|---|---:|---:|---:|---:|---:|---:|---|---|")
 	made := map[bool]string{true: "no", false: "yes"}
 	unproven := unproven()
 	for _, name := range slices.Sorted(maps.Keys(lines)) {
 		l := lines[name]
 		gain := l.gain / max(1, float64(l.fires))
-		fmt.Fprintf(&w, "| %s | %s | %d | %d | %d | %d | %d | %.3f %% |\n",
-			l.name, made[unproven[name]], l.fires, len(l.models), l.helps, l.harms, len(l.helped), gain)
+		fmt.Fprintf(&w, "| %s | %s | %d | %d | %d | %d | %d | %.3f %% | %s | %s |\n",
+			l.name, made[unproven[name]], l.fires, len(l.models), l.helps, l.harms, len(l.helped), gain,
+			largestTwo(l.helped), largestTwo(l.harmed))
 	}
 	head, _, tail := ledgerOf(t)
 	if err := os.WriteFile(ledgerFile, []byte(head+ledgerBegin+w.String()+ledgerEnd+tail), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// largestTwo names the families with the two largest sums.
+func largestTwo(sums map[string]float64) string {
+	names := slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sums[b], sums[a]), cmp.Compare(a, b))
+	})
+	return strings.Join(names[:min(2, len(names))], ", ")
 }
 
 // ledgerOf returns the document with the ledger, in three parts.

@@ -2,7 +2,8 @@ package estimate
 
 import (
 	"bytes"
-	"encoding/json"
+
+	json "github.com/go-json-experiment/json/v1"
 
 	"github.com/memestimate/memestimate/estimate/caching"
 )

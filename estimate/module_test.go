@@ -39,7 +39,7 @@ func TestPlaceOf(t *testing.T) {
 	} {
 		n := &onnxload.Node{Name: tt.name}
 		if tt.namespace != "" {
-			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
+			n.More = &onnxload.More{Meta: []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}}
 		}
 		got := *new(module.Places).Of(n)
 		got.Around = ""
@@ -62,7 +62,7 @@ func TestModulesAround(t *testing.T) {
 	} {
 		n := &onnxload.Node{Name: tt.name}
 		if tt.namespace != "" {
-			n.Meta = []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}
+			n.More = &onnxload.More{Meta: []onnxload.Entry{{Key: "namespace", Value: tt.namespace}}}
 		}
 		if got := new(module.Places).Of(n).Around; got != tt.want {
 			t.Errorf("around %q, %q: %q, want %q", tt.name, tt.namespace, got, tt.want)

@@ -10,8 +10,9 @@ import (
 )
 
 // TestParallelAsRecorded holds what the flags for several GPUs say against recordings of PyTorch's own wrappers, made
-// without a GPU: a step allocates the same within 0.5 %. Figures of recordings are in testdata/beyond/recorded.json,
-// which scripts/measure/record_zoo.py writes with --figures; some recordings are there as they are.
+// without a GPU: a step allocates the same within 0.5 %, and nine of ten reserve it. Figures of recordings are in
+// testdata/beyond/recorded.json, which scripts/measure/record_zoo.py writes with --figures; some recordings are there
+// as they are.
 func TestParallelAsRecorded(t *testing.T) {
 	var cases []beyondCase
 	for _, raw := range rawCases(t, "testdata/beyond/recorded.json") {
@@ -38,8 +39,8 @@ func TestParallelAsRecorded(t *testing.T) {
 			DType: c.dtype, Opt: "adamw", Batch: c.batch, PeakAlloc: r.Simulation.Peak.Allocated,
 			PeakReserved: r.Simulation.Peak.Reserved}})
 	}
-	if len(cases) < 30 {
-		t.Fatalf("%d cases", len(cases))
+	if len(cases) != 90 {
+		t.Fatalf("%d cases, want 84 and six recordings", len(cases))
 	}
 	var all []outcome
 	for _, c := range cases {
@@ -52,12 +53,7 @@ func TestParallelAsRecorded(t *testing.T) {
 		case c.Mixed != nil:
 			name += " bf16"
 		}
-		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := c.step()
-		s.Plan = c.plan()
+		bound, s := c.bind(t)
 		sim, err := bound.Simulate(s)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -72,5 +68,9 @@ func TestParallelAsRecorded(t *testing.T) {
 			t.Error(line)
 		}
 	}
-	t.Logf("%d cases: allocated %v, reserved %v", len(all), spreadOf(all, allocated), spreadOf(all, reserved))
+	r := spreadOf(all, reserved)
+	t.Logf("%d cases: allocated %v, reserved %v", len(all), spreadOf(all, allocated), r)
+	if r.p90 > 0.5 { // of swin_t, checkpointed, a block lies elsewhere: see docs/ACCURACY.md
+		t.Errorf("reserved %v, want 90 %% within 0.5 %%", r)
+	}
 }

@@ -68,10 +68,13 @@ type Stage struct {
 	Allocated  int64  `json:"allocated_bytes"`
 	Reserved   int64  `json:"reserved_bytes"`
 	Device     int64  `json:"device_bytes"`
+	Likely     int64  `json:"likely_bytes"`
+	Safe       int64  `json:"safe_bytes"`
 	UpperBound int64  `json:"upper_bound_bytes"`
 }
 
-// simulateStages simulates every stage of a pipeline, and answers with that which takes most.
+// simulateStages simulates every stage of a pipeline, and answers with that which takes most. What is likely and safe,
+// and the upper bound, hold for all of them.
 func (b *Bound) simulateStages(s Step) (*Simulation, error) {
 	var most *Simulation
 	var stages []Stage
@@ -80,14 +83,20 @@ func (b *Bound) simulateStages(s Step) (*Simulation, error) {
 		if err != nil {
 			return nil, fmt.Errorf("stage %d: %w", s.Stage, err)
 		}
+		sim.stage = s.Stage
+		sim.confide(marginOf(b.way, s.Infer))
 		stages = append(stages, Stage{
 			Begins: sim.prog.Begins, Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
-			Device: sim.Peak.Device, UpperBound: sim.Peak.UpperBound,
+			Device: sim.Peak.Device, Likely: sim.Peak.Likely, Safe: sim.Peak.Safe, UpperBound: sim.Peak.UpperBound,
 		})
 		if most == nil || sim.Replay.OOM != nil && most.Replay.OOM == nil || sim.Peak.Device > most.Peak.Device {
 			most = sim
 		}
 	}
 	most.Stages = stages
+	for _, k := range stages {
+		most.Peak.Likely, most.Peak.Safe = max(most.Peak.Likely, k.Likely), max(most.Peak.Safe, k.Safe)
+		most.Peak.UpperBound = max(most.Peak.UpperBound, k.UpperBound)
+	}
 	return most, nil
 }

@@ -158,7 +158,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 	if s.Profile.Context > 0 {
 		sim.Context = s.Profile.Context
 	}
-	cfg := caching.Config{Options: options, Limit: s.MemoryLimit, Total: device.Memory, Record: s.Record}
+	cfg := caching.Config{Options: options, Limit: s.MemoryLimit, Total: device.Memory}
 	if s.Limited {
 		cfg.Capacity = max(device.Memory-sim.Context, 1)
 	}

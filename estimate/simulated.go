@@ -9,6 +9,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -26,19 +27,23 @@ type simulatedStep struct {
 const manySteps = 2000
 
 // layersAndRun makes the rows of the layers, and simulates a step unless that is nil. The error is one about the
-// layers or the settings; simulatedStep.err says that the model cannot be run.
+// layers or the settings; simulatedStep.err says that the model cannot be run. Of a large model AddLayers makes the
+// rows, once the run's memory is free.
 func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error) {
 	var rows group
 	var rowErr error
-	makeRows := func() { r.Layers, r.Activations.Forward, rowErr = b.a.Layers(b.ws) }
+	makeRows := func() { rowErr = b.rows(r) }
 	// The simulation reads constants, which may tell how large a dimension can be. The layers read that too, so that the
-	// two run at the same time only where every dimension is a number.
-	if s == nil || len(b.a.Steps) < manySteps || !b.a.Types.Numbers() {
+	// two run at the same time, or the other way about, only where every dimension is a number.
+	anyOrder := s != nil && b.a.Types.Numbers()
+	switch {
+	case anyOrder && b.large():
+	case anyOrder && len(b.a.Steps) >= manySteps:
+		rows.do(makeRows)
+	default:
 		if makeRows(); rowErr != nil || s == nil {
 			return nil, rowErr
 		}
-	} else {
-		rows.do(makeRows)
 	}
 	if err = s.Check(); err == nil {
 		run = &simulatedStep{step: *s}
@@ -46,6 +51,36 @@ func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 	}
 	rows.end()
 	return run, cmp.Or(rowErr, err)
+}
+
+// rows makes the rows of the layers.
+func (b *Bound) rows(r *Report) (err error) {
+	r.Layers, r.Activations.Forward, err = b.a.Layers(b.ws)
+	return err
+}
+
+// AddLayers adds the layers to what Simulated returned, with what the run saves in each. Of a large model nothing that
+// the runs were made of is kept beside them.
+func (b *Bound) AddLayers(r *Report) error {
+	sim := r.Simulation
+	if b.large() {
+		b.forget()
+	}
+	if r.Layers == nil {
+		b.tidy()
+		if err := b.rows(r); err != nil {
+			return err
+		}
+	}
+	sums := &r.Activations
+	sums.WithBackward = sums.Forward
+	if err := module.Add(&sums.WithBackward, sums.Forward); err != nil {
+		return fmt.Errorf("activations: %w", err)
+	}
+	if sim != nil && r.Settings.Mode == "train" {
+		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
+	}
+	return nil
 }
 
 // addStep adds what came of a run. That a model cannot be run is no error, unless strict
@@ -73,13 +108,13 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run is not simulated, so there is no peak: %v", err)})
 		return nil
 	}
+	s.Stage = sim.stage // what guesses weigh is asked of the same
 	r.Settings.describe(s, sim.Run.Loss)
 	held, gradients := heldAtEnd(sim.Run.Log)
 	if !s.Infer {
 		r.Gradients = &Size{gradients}
 		r.Optimizer = &Size{held[timeline.OptimizerState]}
 		r.Activations.Saved = sim.Run.Saved
-		r.Activations.LossSaved = sim.Run.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
 	}
 	r.Simulation, r.OOM = sim, sim.OOM()
 	if r.OOM != nil { // what it would take is the answer, not how far it came
@@ -151,14 +186,6 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 func (r *Report) planned(sim *Simulation) {
 	r.Notes = append(r.Notes, sim.Notes...)
 	r.Generation, r.Compiled, r.Stages = sim.Generation, sim.Compiled, sim.Stages
-	for i, stage := range sim.Stages {
-		from := "the input"
-		if stage.Begins != "" {
-			from = fmt.Sprintf("module %q", stage.Begins)
-		}
-		r.Notes = append(r.Notes, Note{Info, fmt.Sprintf("stage %d of the pipeline, from %s on, takes %s on the device, of "+
-			"which %s are allocated", i+1, from, mib(stage.Device), mib(stage.Allocated))})
-	}
 	if c := sim.Compiled; c != nil {
 		r.Notes = append(r.Notes, Note{Info,
 			fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+

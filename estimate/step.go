@@ -25,10 +25,11 @@ type Step struct {
 	MemoryLimit int64      // what the allocator may reserve, as set_per_process_memory_fraction; 0 is no limit
 	GPU         gpu.Device // the zero device is the default one without a limit of its memory
 	Limited     bool       // the GPU's memory is a limit too
-	Record      bool       // keep the allocator's trace and what blocks are for, for a snapshot or a picture
+	Record      bool       // keep what blocks are for, for a snapshot or a picture
 	Profile     Profile
 
-	late bool // of the two ends of a race in DDP the larger one: see eager.Replicas
+	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
+	plans eager.Plans // of convolutions, by a run of another step
 }
 
 // A Profile is what was measured where the run will be: it replaces what is known of the H200.
@@ -55,8 +56,8 @@ func (s *Step) parse() (caching.Options, error) {
 		return caching.Options{}, errors.New("a pipeline with gradient accumulation or a gradient scaler is not simulated")
 	}
 	if (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3) && (s.Autocast() || s.Precision == eager.FP16) {
-		return caching.Options{}, errors.New("DeepSpeed trains in bf16 with parameters of float32 beside them, or in fp32: " +
-			"autocast and the scaling of fp16 are not simulated")
+		return caching.Options{}, errors.New("DeepSpeed under autocast or in fp16: that is not simulated, it trains in " +
+			"bf16 with parameters of float32 beside them, or in fp32")
 	}
 	return caching.ParseOptions(s.AllocConf)
 }
@@ -78,6 +79,7 @@ type Simulation struct {
 
 	prog     *aten.Program  // that ran; nil for a recording
 	config   caching.Config // that Replay is by
+	stage    int            // of a pipeline, whose run this is
 	doubtful bool           // another program is exported like this one, and takes more: see guessedLargest
 }
 
@@ -89,7 +91,7 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 // takes more. What is likely and safe follows from it by how the model came here.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	sim, err := b.simulateBounded(s)
-	if err == nil {
+	if err == nil && len(sim.Stages) == 0 {
 		sim.confide(marginOf(b.way, s.Infer))
 	}
 	return sim, err
@@ -110,7 +112,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
-	s.Record = false
+	s.Record, s.plans = false, sim.Run.Plans()
 	if s.Compile && !s.Infer {
 		s.Compile = false
 		eager, err := b.simulateBounded(s)
@@ -145,11 +147,12 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	opts, device := s.options()
+	opts.Plans = s.plans
 	p, cache, err := b.planned(s, &opts)
 	if err != nil {
 		return nil, err
 	}
-	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit, Record: s.Record}
+	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
 	cfg.Total = device.Memory
 	f := follow(cfg)
 	limited := s.limitedByGPU()

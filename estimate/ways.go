@@ -31,7 +31,8 @@ const defaultGPUs = 8
 // Ways simulates a step in each precision, with and without an optimizer of few states, with and without checkpointed
 // blocks, on one GPU and on several, and says which of it takes at most so much memory on the device of a rank, with a
 // confidence. The cheapest come first: those on fewest GPUs, of these those that change fewest settings that change
-// what is learnt, of these those that compute least again, of these those that take most. What does not fit comes last.
+// what is learnt, of these those that compute least again, of these those that take most. What does not fit comes
+// behind, and what cannot be simulated last: of each scheme once for each reason.
 func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	prog, err := b.Program(true)
 	if err != nil {
@@ -55,27 +56,39 @@ func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 		w.Need, w.By = peak.At(c)
 		w.Fits = w.Need <= memory
 	})
-	ways := make([]Way, len(plans))
-	for i := range plans {
-		ways[i] = plans[i].way
-	}
-	slices.SortStableFunc(ways, func(a, b Way) int {
-		if a.Fits != b.Fits {
-			if a.Fits {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.changes, b.changes), cmp.Compare(a.Price, b.Price),
-			cmp.Compare(b.Device, a.Device))
+	slices.SortStableFunc(plans, func(x, y candidate) int {
+		a, b := &x.way, &y.way
+		return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.changes, b.changes),
+			cmp.Compare(a.Price, b.Price), cmp.Compare(b.Device, a.Device))
 	})
+	var ways []Way
+	told := map[[2]string]bool{}
+	for _, p := range plans {
+		why := [2]string{p.scheme, p.way.Error}
+		if p.way.Error == "" || !told[why] {
+			told[why] = true
+			ways = append(ways, p.way)
+		}
+	}
 	return ways, nil
+}
+
+// rank orders ways by whether they fit.
+func (w *Way) rank() int {
+	switch {
+	case w.Error != "":
+		return 2
+	case w.Fits:
+		return 0
+	}
+	return 1
 }
 
 // A candidate is a Way before it is simulated.
 type candidate struct {
-	way  Way
-	step Step
+	way    Way
+	step   Step
+	scheme string // the flags of how GPUs train together
 }
 
 // combinations are all settings that Ways tries. Checkpointing the blocks, of which there are some, does so much again.
@@ -84,7 +97,7 @@ func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 		for _, precision := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
 			for _, optimizer := range optimizersFor(s) {
 				for _, checkpoint := range checkpointsFor(s, blocks) {
-					p := candidate{step: s}
+					p := candidate{step: s, scheme: scheme.flags}
 					var flags []string
 					set := func(changes int, format string, args ...any) {
 						flags, p.way.changes = append(flags, fmt.Sprintf(format, args...)), p.way.changes+changes
@@ -122,8 +135,9 @@ type together struct {
 	set   func(*Step)
 }
 
-// waysTogether are those that leave a rank less to hold than a GPU alone has: all GPUs with ZeRO-1, and FSDP2 on two,
-// four and so on, of which the first that fits is the smallest number of GPUs that holds the step.
+// waysTogether are those that leave a rank less to hold than a GPU alone has: all GPUs with ZeRO-1, FSDP2 on two, four
+// and so on, of which the first that fits is the smallest number of GPUs that holds the step, and all GPUs with
+// DeepSpeed's ZeRO-2 and 3, with layers divided over them, and as a pipeline.
 func waysTogether(s Step) []together {
 	n := s.GPUs
 	if n < 2 {
@@ -146,6 +160,16 @@ func waysTogether(s Step) []together {
 		list = append(list, together{fmt.Sprintf("--gpus %d --parallel fsdp --meta-device", k), func(s *Step) {
 			alone(s)
 			s.GPUs, s.Parallel, s.MetaDevice = k, parallel.FSDP, true
+		}})
+	}
+	for _, scheme := range []string{parallel.ZeRO2, parallel.ZeRO3, parallel.TP, parallel.PP} {
+		meta, flags := scheme == parallel.ZeRO3, fmt.Sprintf("--gpus %d --parallel %s", n, scheme)
+		if meta {
+			flags += " --meta-device"
+		}
+		list = append(list, together{flags, func(s *Step) {
+			alone(s)
+			s.GPUs, s.Parallel, s.MetaDevice = n, scheme, meta
 		}})
 	}
 	return list

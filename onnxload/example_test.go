@@ -33,9 +33,9 @@ func ExampleRead() {
 
 // What is not a model is refused in one line, with the place.
 func ExampleRead_damaged() {
-	data := []byte("not a model")
-	_, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: "notes.txt"})
+	data := []byte("<html>404</html>")
+	_, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{Path: "net.onnx"})
 	fmt.Println(err)
 	// Output:
-	// notes.txt: not an ONNX model (text)
+	// net.onnx: not an ONNX model (HTML page): the download gave a page instead of the file
 }

@@ -27,6 +27,33 @@ func TestFormatErrors(t *testing.T) {
 	}
 }
 
+// What people give for a model instead gets told what to do, not only what it is.
+func TestOtherFilesGetHints(t *testing.T) {
+	for head, want := range map[string]string{
+		"": "broken off", "hello\n": "torch.onnx.export", "import torch\n": "(Python source): export the model",
+		"# a net\nclass Net:\n": "(Python source)", `{"a": 1}`: "(JSON): export the model",
+		`{"architectures": ["GPT2LMHeadModel"]}`:                                     "memestimate.from_config",
+		"PK\x03\x04" + strings.Repeat("\x00", 22) + "\x0b\x00\x00\x00net/data/0\x00": "(zip archive)",
+		"PK\x03\x04" + strings.Repeat("\x00", 22) + "\x0a\x00\x00\x00net/data/0":     "(PyTorch file): load it in Python",
+	} {
+		_, err := onnxload.ReadStream(strings.NewReader(head), onnxload.Options{})
+		if f, ok := errors.AsType[*onnxload.FormatError](err); !ok || !strings.Contains(f.Error(), want) {
+			t.Errorf("%q: %v, want %q", head, err, want)
+		}
+	}
+	dir := t.TempDir()
+	for name, want := range map[string]string{"": "torch.onnx.export", "config.json": "memestimate.from_config"} {
+		if name != "" {
+			if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := onnxload.Open(dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a folder with %q: %v, want %q", name, err, want)
+		}
+	}
+}
+
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	check := func(path, want string) {

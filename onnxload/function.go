@@ -109,7 +109,7 @@ func (l *library) gather(g *rawGraph) (calls []int, weight int64) {
 				calls = append(calls, k)
 			}
 			// An ordinary node weighs one; long lists take memory of their own.
-			weight += 1 + int64(len(n.In)+len(n.Out))/16 + int64(len(n.Attrs)+len(n.Meta))/4
+			weight += 1 + int64(len(n.In)+len(n.Out))/16 + int64(len(n.Attrs)+len(n.Meta()))/4
 			for _, a := range n.Attrs {
 				if a.Type == AttrGraph || a.Type == AttrGraphs {
 					for _, s := range a.Ints {
@@ -182,6 +182,7 @@ type call struct {
 	node  *Node               // the calling node, resolved
 	attrs map[string]*Attr    // by name: given, or the default
 	path  string              // scope of the body's nodes
+	said  *More               // of a node of the body without metadata of its own
 	outs  map[ValueID]ValueID // by the name of a formal output: the value that the caller takes it as
 
 	graphs map[*Attr]bool // attributes that are graphs and have been used
@@ -195,7 +196,8 @@ func newCall(f *function, n *Node, path string) (*call, error) {
 	if len(n.Out) > len(f.out) {
 		return nil, fmt.Errorf("call of function %v has %d outputs, want at most %d", f.key(), len(n.Out), len(f.out))
 	}
-	c := &call{fn: f, node: n, path: path, attrs: map[string]*Attr{}, outs: make(map[ValueID]ValueID, len(n.Out))}
+	c := &call{fn: f, node: n, path: path, said: &More{n.Meta(), path},
+		attrs: map[string]*Attr{}, outs: make(map[ValueID]ValueID, len(n.Out))}
 	for i := range f.defaults {
 		c.attrs[f.defaults[i].Name] = &f.defaults[i]
 	}
@@ -237,23 +239,22 @@ func (c *call) bind(attrs []Attr) ([]Attr, error) {
 	return out, nil
 }
 
-// meta returns the metadata of a body node: its own, and what it does not say
-// itself, the call's.
-func (c *call) meta(own []Entry) []Entry {
-	if len(c.node.Meta) == 0 {
-		return own
+// more returns what few nodes have, of a node of the body: its own metadata, and what that does not say, the call's.
+func (c *call) more(own *More) *More {
+	if own == nil {
+		return c.said
 	}
-	out := append([]Entry(nil), own...)
-	for _, e := range c.node.Meta {
+	out := append([]Entry(nil), own.Meta...)
+	for _, e := range c.said.Meta {
 		has := false
-		for _, o := range own {
+		for _, o := range own.Meta {
 			has = has || o.Key == e.Key
 		}
 		if !has {
 			out = append(out, e)
 		}
 	}
-	return out
+	return &More{out, c.path}
 }
 
 // inline sets p.nodes: the nodes in this order (nil: as they are) with calls of
@@ -330,7 +331,8 @@ func (r *resolver) expand(p *place, f *function, i int, n *Node) ([]Node, error)
 			continue
 		}
 		// A formal input handed through, or an output listed twice: the value needs a producer.
-		copyNode := Node{Op: "Identity", In: []ValueID{got}, Out: []ValueID{id}, Scope: c.path, Version: LatestOpset}
+		copyNode := Node{Op: "Identity", In: []ValueID{got}, Out: []ValueID{id}, Version: LatestOpset,
+			More: &More{Scope: c.path}}
 		if v, ok := r.imported(in, ""); ok {
 			copyNode.Version = v
 		}

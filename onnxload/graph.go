@@ -75,10 +75,31 @@ type Node struct {
 	Name    string // may be empty
 	Version int64  // the version of Domain that is in force for this node
 	In, Out []ValueID
-	Attrs   []Attr  // shared by nodes with the same ones: not to be changed
-	Meta    []Entry // metadata_props, in file order, but for the stack and for what PyTorch's exporter says twice
-	Stack   int32   // the Python call that it was traced in, see Model.Frame; 0 when the file does not say
-	Scope   string  // the call path of inlined functions, outermost first, "/"-separated; "" in the graph itself
+	Attrs   []Attr // shared by nodes with the same ones: not to be changed
+	More    *More  // nil as a rule
+	Stack   int32  // the Python call that it was traced in, see Model.Frame; 0 when the file does not say
+}
+
+// More is what few nodes have.
+type More struct {
+	Meta  []Entry // metadata_props, in file order, but for the stack and for what PyTorch's exporter says twice
+	Scope string  // the call path of inlined functions, outermost first, "/"-separated
+}
+
+// Meta returns the metadata of a node, nil where it has none.
+func (n *Node) Meta() []Entry {
+	if n.More == nil {
+		return nil
+	}
+	return n.More.Meta
+}
+
+// Scope returns the call path of a node of an inlined function, "" in the graph itself.
+func (n *Node) Scope() string {
+	if n.More == nil {
+		return ""
+	}
+	return n.More.Scope
 }
 
 // An Entry is a key and a value of a metadata list.
@@ -150,7 +171,7 @@ func (n *Node) Attr(name string) *Attr {
 
 // MetaValue returns the value of a metadata key, or "".
 func (n *Node) MetaValue(key string) string {
-	for _, e := range n.Meta {
+	for _, e := range n.Meta() {
 		if e.Key == key {
 			return e.Value
 		}

@@ -3,7 +3,9 @@ package onnxload
 // Limits bound what a file may ask of the reader. A field that is zero has the
 // default named beside it.
 type Limits struct {
-	Nodes  int64 // operator calls after inlining, subgraphs included: 5,000,000. Over 20 times the largest exports known
+	// operator calls after inlining, subgraphs included: 5,000,000, over 20 times the largest exports known, and of
+	// functions no more than is in proportion to the file
+	Nodes  int64
 	Bytes  int64 // bytes of the file that are looked at, skipped payloads left out: 2 GiB, protobuf's own bound
 	Attrs  int   // attributes of a node: 256. Operators of ONNX have at most 20, calls of functions some more
 	Rank   int   // dimensions of a tensor or type: 64. PyTorch and NumPy stop there too
@@ -17,6 +19,10 @@ const (
 	maxKept    = 64 << 20 // payloads of a stream kept in memory, all together
 	keepInline = 128      // payloads of at most so many bytes are kept while reading a file, which saves a read each
 	maxNotes   = 20       // notes of one kind; the rest is counted
+
+	// Calls of functions may unfold to so many nodes more than twice those of the file, and to one more for so many bytes
+	// of it. Of 25,000 nodes that a file does not have, reading alone takes 30 MB.
+	freeUnfolded, unfoldedBytes = 25_000, 64
 
 	maxInlined = 1024 // bytes of a name inside of a function's call; that of an export's has 40 to 200
 	nameWeight = 64   // bytes of an inlined value's name that count as one more node

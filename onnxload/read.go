@@ -198,6 +198,9 @@ func (d *decoder) read() (*Model, error) {
 	if d.err != nil {
 		return nil, explain(d.err, head, d.m)
 	}
+	if len(d.funcs) > 0 {
+		d.lim.Nodes = min(d.lim.Nodes, 2*d.nodes+freeUnfolded+d.size/unfoldedBytes)
+	}
 	lib, err := link(d.main, d.funcs, d.subs, d.lim.Nodes)
 	if err != nil {
 		return nil, err
@@ -273,6 +276,11 @@ func sniffDir(path string) error {
 		f.Hint = fmt.Sprintf("did you mean %s?", filepath.Join(path, models[0]))
 	case len(models) > 1:
 		f.Hint = fmt.Sprintf("it holds %d .onnx files: name one", len(models))
+	case slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() == "config.json" }):
+		f.Hint = fmt.Sprintf("memestimate.from_config(%q) in Python estimates a Hugging Face model",
+			filepath.Join(path, "config.json"))
+	default:
+		f.Hint = "it holds no .onnx file; " + hintExport
 	}
 	return f
 }

@@ -57,10 +57,10 @@ func dump(m *onnxload.Model) string {
 				b.WriteString(n.Domain + ".")
 			}
 			fmt.Fprintf(&b, "%s-%d(%s)", n.Op, n.Version, name(n.In))
-			if n.Scope != "" {
-				b.WriteString(" @" + n.Scope)
+			if n.Scope() != "" {
+				b.WriteString(" @" + n.Scope())
 			}
-			for _, e := range n.Meta {
+			for _, e := range n.Meta() {
 				b.WriteString(" #" + e.Key + "=" + e.Value)
 			}
 			for _, a := range n.Attrs {

@@ -278,11 +278,10 @@ func (r *resolver) node(p *place, nodes []Node, i int) error {
 			return fmt.Errorf("%s: %w", nodeLabel(i, n), err)
 		}
 		n.Attrs = attrs
-		n.Meta = s.call.meta(n.Meta)
 		if n.Stack == 0 {
 			n.Stack = s.call.node.Stack
 		}
-		n.Scope = s.call.path
+		n.More = s.call.more(n.More)
 	}
 	for j, name := range n.In {
 		if name == NoValue {

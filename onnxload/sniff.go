@@ -55,7 +55,7 @@ var magics = []magic{
 // model, and returns nil when it may be one. size may be unknownSize.
 func sniff(head []byte, size int64) *FormatError {
 	if len(head) == 0 {
-		return &FormatError{Format: "empty file"}
+		return &FormatError{Format: "empty file", Hint: "was its export or download broken off?"}
 	}
 	if f := sniffLFS(head); f != nil {
 		return f
@@ -108,7 +108,8 @@ func sniffZip(head []byte) *FormatError {
 	}
 	switch {
 	case strings.HasSuffix(name, "/data.pkl"), strings.HasSuffix(name, "/version"), strings.HasSuffix(name, "/byteorder"),
-		strings.HasSuffix(name, "/archive_format"):
+		strings.HasSuffix(name, "/archive_format"), strings.HasSuffix(name, "/constants.pkl"),
+		strings.HasSuffix(name, "/data/0"): // TorchScript's begin with their tensors
 		return &FormatError{Format: "PyTorch file", Hint: "load it in Python and " + hintExport}
 	case strings.HasSuffix(name, ".npy"):
 		return &FormatError{Format: "NumPy archive"}
@@ -158,13 +159,29 @@ func sniffText(head []byte) *FormatError {
 	case tagged && strings.HasPrefix(strings.TrimLeft(after, " \t\r\n"), "ir_version"), strings.HasPrefix(s, "ir_version"):
 		return &FormatError{Format: "ONNX in text form",
 			Hint: "convert it in Python with onnx.parser.parse_model or google.protobuf.text_format, and onnx.save"}
+	case strings.HasPrefix(s, "{") && (strings.Contains(s, `"model_type"`) || strings.Contains(s, `"architectures"`)):
+		return &FormatError{Format: "configuration of a Hugging Face model",
+			Hint: `memestimate.from_config("config.json") in Python estimates it`}
 	case strings.HasPrefix(s, "{"), strings.HasPrefix(s, "["):
-		return &FormatError{Format: "JSON"}
+		return &FormatError{Format: "JSON", Hint: hintExport}
+	case pythonSource(s):
+		return &FormatError{Format: "Python source", Hint: hintExport}
 	}
 	if len(s) > 0 {
-		return &FormatError{Format: "text"}
+		return &FormatError{Format: "text", Hint: hintExport}
 	}
 	return &FormatError{Format: "white space"}
+}
+
+// pythonSource reports whether a line of a text begins as modules of Python do.
+func pythonSource(text string) bool {
+	for line := range strings.Lines(text) {
+		word, _, _ := strings.Cut(line, " ")
+		if word == "import" || word == "from" || word == "class" || word == "def" {
+			return true
+		}
+	}
+	return false
 }
 
 // sniffFailed names what an input is that could not be decoded, or had no graph.

@@ -48,8 +48,8 @@ func TestStacks(t *testing.T) {
 		if got := stackOf(m, n); got != want[i] {
 			t.Errorf("node %d: stack %q, want %q", i, got, want[i])
 		}
-		if len(n.Meta) > 1 || len(n.Meta) == 1 && n.Meta[0].Key != "namespace" {
-			t.Errorf("node %d: metadata %v, want its namespace alone", i, n.Meta)
+		if meta := n.Meta(); len(meta) > 1 || len(meta) == 1 && meta[0].Key != "namespace" {
+			t.Errorf("node %d: metadata %v, want its namespace alone", i, meta)
 		}
 	}
 	if n := &m.Graph.Nodes[0]; n.Stack != m.Graph.Nodes[1].Stack {

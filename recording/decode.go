@@ -104,6 +104,8 @@ func (d *decoder) words(word []byte) error {
 		return d.frame()
 	case "module":
 		return d.module()
+	case "cudnn":
+		return d.answer()
 	case "end":
 		n, err := d.count("the number of lines")
 		if err == nil && n != d.line-2 {

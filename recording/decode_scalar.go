@@ -54,6 +54,15 @@ func (d *decoder) small(what string) (int32, error) {
 	return int32(n), err
 }
 
+// flag reads yes or no.
+func (d *decoder) flag() (bool, error) {
+	if k := d.json.PeekKind(); k != 't' && k != 'f' && k != 0 {
+		return false, d.fail("wanted true or false")
+	}
+	t, err := d.json.ReadToken()
+	return err == nil && t.Bool(), err
+}
+
 // count reads a number that is not negative.
 func (d *decoder) count(what string) (int64, error) {
 	n, err := d.integer(what)

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"regexp"
 	"sync"
+
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 // elementType is what names of element types look like: they are shown as they are.
@@ -81,6 +83,48 @@ func (d *decoder) dims(what string) ([]int64, error) {
 	}
 	_, err := d.json.ReadToken()
 	return append([]int64(nil), list...), err
+}
+
+// What the words of an Answer stand for.
+var (
+	passWords = []string{"forward", "input", "weight"} // by workspace.ConvPass
+	convTypes = []string{"float32", "bfloat16", "float16"}
+)
+
+// answer reads what follows the word of a line that says what cuDNN answered.
+func (d *decoder) answer() error {
+	var a Answer
+	pass, err := d.oneOf(passWords, "a pass")
+	if err != nil {
+		return err
+	}
+	a.Pass = workspace.ConvPass(pass)
+	kind, err := d.oneOf(convTypes, "a convolution's element type")
+	if err != nil {
+		return err
+	}
+	s := &a.Shape
+	s.Elem, s.Float16 = 2, kind == 2
+	if kind == 0 {
+		s.Elem = 4
+	}
+	for _, flag := range []*bool{&s.ChannelsLast, &s.Transposed} {
+		if *flag, err = d.flag(); err != nil {
+			return err
+		}
+	}
+	if s.Groups, err = d.count("the number of groups"); err != nil {
+		return err
+	}
+	for _, list := range []*[]int64{&s.X, &s.W, &s.Y, &s.Stride, &s.Dilation} {
+		if *list, err = d.dims("a size"); err != nil {
+			return err
+		}
+	}
+	if a.Bytes, err = d.bytes(); err == nil {
+		d.rec.Answers = append(d.rec.Answers, a)
+	}
+	return err
 }
 
 // open reads the bracket that a list opens with.

@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/memestimate/memestimate/estimate/workspace"
 )
 
 const header = `{"format":"memestimate-recording/1","producer":"test","torch":"2.11.0","gpu":{"name":"h200","capability":[9,0],"multiprocessors":132,"memory":150109880320}}`
@@ -67,6 +69,7 @@ var every = []string{
 	`["allocated",512]`,
 	`["note","item","read as 0",1]`,
 	`["depends","truth","False",-1,1]`,
+	`["cudnn","input","float16",true,false,2,[4,8,9,9],[6,4,3,3],[4,6,9,9],[1,1],[1,1],12345]`,
 }
 
 func TestRead(t *testing.T) {
@@ -107,6 +110,12 @@ func TestRead(t *testing.T) {
 	a := r.Asks[r.Events[len(r.Events)-1].A]
 	if a.Question != Truth || r.Texts[a.Taken] != "False" || a.Bytes != Unweighed || a.Frame != 1 || a.More != Unweighed {
 		t.Errorf("depends %+v", a)
+	}
+	answer := Answer{workspace.ConvBackwardInput, workspace.ConvShape{Elem: 2, Float16: true, ChannelsLast: true,
+		Groups: 2, X: []int64{4, 8, 9, 9}, W: []int64{6, 4, 3, 3}, Y: []int64{4, 6, 9, 9}, Stride: []int64{1, 1},
+		Dilation: []int64{1, 1}}, 12345}
+	if !reflect.DeepEqual(r.Answers, []Answer{answer}) {
+		t.Errorf("answers %+v", r.Answers)
 	}
 	c := &r.Calls[0]
 	if c.Frame != 1 || c.Module != 1 {
@@ -176,6 +185,11 @@ func TestRefused(t *testing.T) {
 		{"a size with a point", whole(`["alloc",0,1.5]`), "wanted a whole number"},
 		{"a weight below none", whole(`["depends","truth","False",-2,-1]`), "line 2: a weight of -2 bytes, wanted -1 to"},
 		{"less than no more", whole(`["depends","truth","False",0,-1,-2]`), "line 2: a weight of -2 bytes, wanted -1 to"},
+		{"an answer about no pass", whole(`["cudnn","loss","float32",true,false,1,[],[],[],[],[],1]`), `a pass is "loss"`},
+		{"an answer about integers", whole(`["cudnn","input","int8",true,false,1,[],[],[],[],[],1]`), `type is "int8"`},
+		{"an answer with numbers for flags", whole(`["cudnn","input","float32",1,0,1,[],[],[],[],[],1]`),
+			"wanted true or false"},
+		{"an answer below none", whole(`["cudnn","input","float32",true,false,1,[],[],[],[],[],-1]`), "wanted 0 or more"},
 		{"another question", whole(`["depends","why","False",0,-1]`), `a question is "why"`},
 		{"free of none", whole(`["free",0]`), "line 2: storage 0, of 0"},
 		{"free twice", whole(`["alloc",0,1]`, `["free",0]`, `["free",0]`), "line 4: storage 0 was freed before"},

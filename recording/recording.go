@@ -2,7 +2,12 @@
 // call, every storage's birth and death, in order. docs/recording.md describes the file.
 package recording
 
-import "math"
+import (
+	"math"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/workspace"
+)
 
 // Format is the name and version that a file begins with.
 const Format = "memestimate-recording/1"
@@ -35,6 +40,12 @@ type Device struct {
 	Memory          int64   `json:"memory"` // bytes
 }
 
+// on reports whether a device has what cuDNN chooses by: the same chip.
+func (d *Device) on(g gpu.Device) bool {
+	return len(d.Capability) == 2 && d.Capability[0] == int64(g.Capability.Major) &&
+		d.Capability[1] == int64(g.Capability.Minor) && d.Multiprocessors == int64(g.Multiprocessors)
+}
+
 // A Recording is one file in memory.
 type Recording struct {
 	Header
@@ -43,6 +54,7 @@ type Recording struct {
 	Frames  []Frame
 	Modules []Module
 	Texts   []string // what Values, names and notes refer to
+	Answers []Answer
 	Events  []Event
 	Asks    []Ask // what events of kind Depends tell
 	Calls   []Call
@@ -166,6 +178,13 @@ type Ask struct {
 	Frame    int32 // NoFrame where it is not known
 	Bytes    int64 // its weight: by how much the peak was another with another answer, or Unweighed
 	More     int64 // by how much it was higher: 0 where no other answer takes more; Unweighed where that is not known
+}
+
+// An Answer is what cuDNN said, for the device of the header and without one, about a pass of a convolution.
+type Answer struct {
+	Pass  workspace.ConvPass
+	Shape workspace.ConvShape // as kernels have it: of one dimension raised to two
+	Bytes int64               // the workspace of the engine that its heuristic names
 }
 
 // A PhaseName is a part of a step as the recorder names it.

@@ -118,6 +118,12 @@ func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	if atMost {
 		p.kernels.AtMost()
 	}
+	if r.GPU.on(d) {
+		for i := range r.Answers {
+			a := &r.Answers[i]
+			p.kernels.Answered(&a.Shape, a.Pass, a.Bytes)
+		}
+	}
 	for i, op := range r.Ops {
 		switch takes, known := p.kernels.Takes(aten(op.Name), op.Overload); {
 		case takes:

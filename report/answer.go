@@ -19,6 +19,7 @@ type Answer struct {
 	GPUs    []GPUFit          // known GPUs, in the order in which they are shown
 	Fitting *estimate.Fitting // the largest batch on the GPU that was asked for; nil where none was
 	Next    []string          // what to try next
+	Brief   bool              // nothing but what was asked and whether it fits: a table follows
 }
 
 // A GPUFit says whether a run fits a GPU.
@@ -26,13 +27,6 @@ type GPUFit struct {
 	Name  string
 	Fits  bool // what is predicted does
 	Tight bool // and what is safe does not
-}
-
-// A Look is what a terminal can show.
-type Look struct {
-	Width  int  // characters of a line; 0 is 80
-	Colour bool // ANSI colours
-	ASCII  bool // nothing but ASCII
 }
 
 // answerLines is how many lines an answer has at most at 80 columns: a terminal of 24 shows it with the command above
@@ -69,6 +63,9 @@ func (a *Answer) Text(w io.Writer, look Look) error {
 func (a *Answer) lines(look Look, dense bool) (lines []string, cut bool) {
 	s, tail := screen{Look: look, dense: dense}, screen{Look: look}
 	a.head(&s)
+	if a.Brief {
+		return s.lines, false
+	}
 	if a.Report.Peak != nil {
 		a.figures(&s)
 		a.bar(&s)
@@ -116,7 +113,7 @@ func (a *Answer) head(s *screen) {
 		}
 		s.text("", s.paint(colour, FitWords(r, f))+" "+s.judgement(f))
 	}
-	if r.OOM != nil {
+	if r.OOM != nil && !a.Brief {
 		s.text("", s.paint("31", "out of memory")+" "+Moment(r.OOM.Phase, r.OOM.Step, r.OOM.Layer)+
 			": tried to allocate "+Size(r.OOM.Tried))
 	}

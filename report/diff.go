@@ -202,8 +202,9 @@ func settingsParts(s estimate.Settings) []string {
 	return parts
 }
 
-// DiffText writes a diff for a terminal. For width see Grid.Text.
-func DiffText(w io.Writer, d *diff.Diff, width int) error {
+// DiffText writes a diff for a terminal. For width see Grid.Text. Of the layers those are shown whose memory changes
+// the most, so many of each case, or with 0 all.
+func DiffText(w io.Writer, d *diff.Diff, width, layers int) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintf(b, "base %s: %s nodes\nhead %s: %s nodes\n", Show(d.Base.Name, nameWidth), Count(int64(d.Base.Nodes)),
 		Show(d.Head.Name, nameWidth), Count(int64(d.Head.Nodes)))
@@ -218,14 +219,14 @@ func DiffText(w io.Writer, d *diff.Diff, width int) error {
 		if s := DiffSettings(c); s != "" {
 			fmt.Fprintf(b, "\nsettings: %s\n", s)
 		}
-		if err := caseText(b, c, width); err != nil {
+		if err := caseText(b, c, width, layers); err != nil {
 			return err
 		}
 	}
 	return b.Flush()
 }
 
-func caseText(b *bufio.Writer, c *diff.Case, width int) error {
+func caseText(b *bufio.Writer, c *diff.Case, width, layers int) error {
 	if c.Empty() {
 		fmt.Fprintf(b, "nothing changes: %s layers, %s %s\n", Count(int64(c.Same)), totalNames[headline(c).Name],
 			Size(headline(c).After))
@@ -247,11 +248,15 @@ func caseText(b *bufio.Writer, c *diff.Case, width int) error {
 	} else {
 		fmt.Fprintf(b, "renamed: %s, and %s more\n", renames.Rows[0][1], Count(int64(len(renames.Rows)-1)))
 	}
-	if g := DiffLayers(c, nameWidth, kinds...); len(g.Rows) > 0 {
+	shown, left := heaviest(c, kinds, layers)
+	if g := DiffLayers(shown, nameWidth, kinds...); len(g.Rows) > 0 {
 		fmt.Fprintln(b)
 		if err := g.Text(b, width); err != nil {
 			return err
 		}
+	}
+	if left > 0 {
+		fmt.Fprintf(b, "%s more layers change less: --full lists all\n", Count(int64(left)))
 	}
 	if s := peakMove(c); s != "" {
 		fmt.Fprintf(b, "%s\n", s)
@@ -260,6 +265,32 @@ func caseText(b *bufio.Writer, c *diff.Case, width int) error {
 		fmt.Fprintln(b, "warning: not every operator is modelled: the figures are lower bounds")
 	}
 	return nil
+}
+
+// heaviest returns a case with those layers of some kinds whose memory changes the most, in their order, and how many
+// are left out; with 0 none is.
+func heaviest(c *diff.Case, kinds []string, most int) (shown *diff.Case, left int) {
+	weight := func(l *diff.Change) int64 {
+		return max(l.Activation, -l.Activation) + max(l.Saved, -l.Saved) + 4*max(l.Params, -l.Params)
+	}
+	var order []int
+	for i := range c.Layers {
+		if slices.Contains(kinds, c.Layers[i].Kind) {
+			order = append(order, i)
+		}
+	}
+	if most == 0 || len(order) <= most {
+		return c, 0
+	}
+	left = len(order) - most
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(weight(&c.Layers[j]), weight(&c.Layers[i])) })
+	slices.Sort(order[:most])
+	few := *c
+	few.Layers = make([]diff.Change, 0, most)
+	for _, i := range order[:most] {
+		few.Layers = append(few.Layers, c.Layers[i])
+	}
+	return &few, left
 }
 
 // PeakMove returns the layers that the peak moves from and to, and whether it does: a layer that was only renamed is

@@ -130,7 +130,7 @@ func TestDiffSettings(t *testing.T) {
 func TestDiffForms(t *testing.T) {
 	d := hostileDiff(2*len(hostile), 2)
 	var b bytes.Buffer
-	if err := DiffText(&b, d, 0); err != nil {
+	if err := DiffText(&b, d, 0, 0); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(b.String()) {

@@ -19,7 +19,7 @@ func TestTextKeepsItsWidth(t *testing.T) {
 	for width := 40; width <= 160; width += 3 {
 		for name, write := range map[string]func(b *bytes.Buffer) error{
 			"report": func(b *bytes.Buffer) error { return Text(b, r, width) },
-			"diff":   func(b *bytes.Buffer) error { return DiffText(b, d, width) },
+			"diff":   func(b *bytes.Buffer) error { return DiffText(b, d, width, 0) },
 		} {
 			var b bytes.Buffer
 			if err := write(&b); err != nil {

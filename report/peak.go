@@ -206,36 +206,6 @@ func stepWord(step, last int) string {
 	return "step " + strconv.Itoa(step)
 }
 
-// WhatIf returns what other settings would make of the run.
-func WhatIf(r *estimate.Report) *Grid {
-	largest := r.Peak.Device
-	for _, v := range r.WhatIf {
-		largest = max(largest, v.Device)
-	}
-	unit := largeUnit(largest)
-	g := &Grid{Columns: []Column{{Title: "what if"}, {Title: "allocated, " + unit.name, Right: true, Spare: 2},
-		{Title: "reserved, " + unit.name, Right: true, Spare: 1}, {Title: "device, " + unit.name, Right: true},
-		{Title: "change", Right: true}, {Title: ""}}}
-	g.Rows = append(g.Rows, []string{"as it is", unit.format(r.Peak.Allocated), unit.format(r.Peak.Reserved),
-		unit.format(r.Peak.Device), "", ""})
-	for _, v := range r.WhatIf {
-		if v.Error != "" {
-			g.Rows = append(g.Rows, []string{v.Change, "", "", "?", "", "cannot be simulated"})
-			continue
-		}
-		fits := ""
-		if v.Fits != nil {
-			fits = "does not fit"
-			if *v.Fits {
-				fits = "fits"
-			}
-		}
-		g.Rows = append(g.Rows, []string{v.Change, unit.format(v.Allocated), unit.format(v.Reserved), unit.format(v.Device),
-			Change(r.Peak.Device, v.Device), fits})
-	}
-	return g
-}
-
 // Change writes how much larger or smaller a size became: "+12.5 %". Too little to be seen has no sign.
 func Change(from, to int64) string {
 	if from == 0 {

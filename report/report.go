@@ -284,19 +284,27 @@ func peakGrids(r *estimate.Report) (gs []*Grid) {
 	return append(append(gs, tried(r)...), Breakdown(r))
 }
 
-// AskedGrids are the tables that a report has because they were asked for.
+// AskedGrids are the tables that a report has because they were asked for, but for what WhatIfText writes.
 func AskedGrids(r *estimate.Report) (gs []*Grid) {
 	if len(r.Stats) > 0 {
 		gs = append(gs, Statistics(r))
 	}
-	return append(gs, tried(r)...)
+	return append(gs, waysTried(r)...)
 }
 
-// tried are the tables of what was simulated beside the run.
+// tried are the tables of what was simulated beside the run: a pipeline's other stages, and other settings.
 func tried(r *estimate.Report) (gs []*Grid) {
+	if len(r.Stages) > 0 {
+		gs = append(gs, Stages(r))
+	}
 	if len(r.WhatIf) > 0 {
 		gs = append(gs, WhatIf(r))
 	}
+	return append(gs, waysTried(r)...)
+}
+
+// waysTried are those of them that look for what makes a run fit.
+func waysTried(r *estimate.Report) (gs []*Grid) {
 	if len(r.Ways) > 0 {
 		gs = append(gs, Ways(r))
 	}

@@ -5,6 +5,13 @@ import (
 	"unicode/utf8"
 )
 
+// A Look is what a terminal can show.
+type Look struct {
+	Width  int  // characters of a line; 0 is 80
+	Colour bool // ANSI colours
+	ASCII  bool // nothing but ASCII
+}
+
 // A screen gathers the lines of an answer.
 type screen struct {
 	Look

@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,7 @@ func Ways(r *estimate.Report) *Grid {
 			settings = "as it is"
 		}
 		if w.Error != "" {
-			g.Rows = append(g.Rows, []string{settings, strconv.Itoa(w.GPUs), "", "", "?", "cannot be simulated"})
+			g.Rows = append(g.Rows, []string{settings, strconv.Itoa(w.GPUs), "", "", "?", Refusal(w.Error)})
 			continue
 		}
 		if w.Fits {
@@ -74,6 +75,15 @@ func Checkpointed(r *estimate.Report) *Grid {
 	}
 	row(f.Of, f.PriceAll, f.All, "blocks")
 	return g
+}
+
+// settingOf is what errors begin with: the setting that they are about, the stage, what was done.
+var settingOf = regexp.MustCompile(`^(?:[a-z-]+(?: \d+)?: )+`)
+
+// Refusal says in a few words why settings cannot be simulated: an error's first clause has them.
+func Refusal(err string) string {
+	why, _, _ := strings.Cut(settingOf.ReplaceAllString(err, ""), ": ")
+	return Clean("cannot be simulated: " + why)
 }
 
 // figure names a figure of the device memory by its field in JSON, as the answer does.

@@ -12,6 +12,6 @@ self.onmessage = async ({ data }) => {
     self.postMessage({ ready: true });
     return;
   }
-  const out = self.memestimate(data.args, data.bytes, data.name);
-  self.postMessage({ id: data.id, code: out.code, stdout: new TextDecoder().decode(out.stdout), stderr: out.stderr });
+  const began = performance.now(), out = self.memestimate(data.args, data.bytes, data.name, data.first);
+  self.postMessage({ id: data.id, code: out.code, stdout: new TextDecoder().decode(out.stdout), stderr: out.stderr, ms: performance.now() - began });
 };

@@ -118,9 +118,16 @@ func (a *questions) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Op
 
 // answerText writes the answer, and after it the tables that were asked for beside.
 func (a *questions) answerText(w io.Writer, in source, r *estimate.Report, l report.Look) error {
-	answer := report.Answer{Report: r, GPUs: a.shown.gpus, Fitting: a.shown.fitting, Next: a.next(in, r)}
+	answer := report.Answer{Report: r, GPUs: a.shown.gpus, Fitting: a.shown.fitting, Next: a.next(in, r),
+		Brief: len(r.WhatIf) > 0}
 	if err := answer.Text(w, l); err != nil {
 		return err
+	}
+	if answer.Brief {
+		fmt.Fprintln(w)
+		if err := report.WhatIfText(w, r, l.Width); err != nil {
+			return err
+		}
 	}
 	for _, g := range report.AskedGrids(r) {
 		fmt.Fprintln(w)

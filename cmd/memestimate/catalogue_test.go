@@ -26,6 +26,9 @@ import (
 const (
 	memoryBase   = 64_000_000
 	memoryFactor = 12
+
+	// For each node and weight beyond the first, of a file that has tens of thousands in a few bytes each.
+	memoryThing, freeThings = 2500, 20_000
 )
 
 // catalogueCommands is every command that reads a model, in every form. MODEL is the hostile file, HONEST another,
@@ -49,6 +52,9 @@ var catalogueCommands = func() (all [][]string) {
 	}
 	return all
 }()
+
+// manyThings says how many nodes and weights those files have that need more than bytes say.
+var manyThings = map[string]int64{"A20 chain of 100,000 nodes": 100_000, "A20 30,000 nodes with a weight each": 60_000}
 
 // largeFiles are those of the catalogue that try to be expensive.
 func largeFiles() []HostileCase {
@@ -75,6 +81,21 @@ func largeFiles() []HostileCase {
 		sums.Nodes = append(sums.Nodes, Op("Sum", all, x))
 		all += " " + x
 	}
+	splits := Graph{In: []Value{Float("x0", 2000)}, Out: []Value{{Name: "x60"}}}
+	for i := range 60 {
+		var parts []string
+		for k := range 2000 {
+			parts = append(parts, fmt.Sprintf("p%d_%d", i, k))
+		}
+		list := strings.Join(parts, " ")
+		splits.Nodes = append(splits.Nodes, Op("Split", fmt.Sprint("x", i), list, A("axis", int64(0))),
+			Op("Concat", list, fmt.Sprint("x", i+1), A("axis", int64(0))))
+	}
+	scaled := Graph{In: []Value{Float("x0", 4)}, Out: []Value{{Name: "x30000"}}}
+	for i := range 30_000 {
+		scaled.Inits = append(scaled.Inits, Bare(fmt.Sprint("w", i), onnxload.Float32, 4))
+		scaled.Nodes = append(scaled.Nodes, Op("Mul", fmt.Sprintf("x%d w%d", i, i), fmt.Sprint("x", i+1)))
+	}
 	var weights []Tensor
 	for i := range 50_000 {
 		weights = append(weights, Bare(fmt.Sprint("w", i), onnxload.Float32, 1))
@@ -84,6 +105,9 @@ func largeFiles() []HostileCase {
 	return []HostileCase{
 		{Name: "A20 chain of 19,000 nodes", File: many(19_000, "Relu", "")},
 		{Name: "A20 chain of 25,000 nodes", File: many(25_000, "Sigmoid", "")},
+		{Name: "A20 chain of 100,000 nodes", File: many(100_000, "Sigmoid", "")},
+		{Name: "A20 30,000 nodes with a weight each", File: Model{Opset: 17, Graph: scaled}.Bytes()},
+		{Name: "A20 60 tensors in 2,000 parts each", File: Model{Opset: 17, Graph: splits}.Bytes()},
 		{Name: "A20 nodes of one name", File: many(21_000, "Exp", strings.Repeat("/a.b", 20))},
 		{Name: "A20 nodes nobody knows", File: many(21_000, "Unheard", "")},
 		{Name: "A32 text in a function called often", File: calledOften(1<<18, 2000)},
@@ -144,6 +168,7 @@ func TestCatalogue(t *testing.T) {
 	names, files := hostileFiles(t)
 	for i, name := range names {
 		write(t, filepath.Join(dir, strconv.Itoa(i), "model.onnx"), string(files[name]))
+		write(t, filepath.Join(dir, strconv.Itoa(i), "things"), strconv.FormatInt(manyThings[name], 10))
 	}
 	one := func(t *testing.T, program string, which ...string) {
 		t.Parallel()
@@ -212,8 +237,16 @@ func (c *catalogued) file(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	name := filepath.Base(dir)
+	told, err := os.ReadFile(filepath.Join(dir, "things"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	things, err := strconv.ParseInt(string(told), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var sizes []string
-	worst, bound := int64(0), memoryBase+memoryFactor*st.Size()
+	worst, bound := int64(0), memoryBase+memoryFactor*st.Size()+memoryThing*max(0, things-freeThings)
 	if out, errs, code := c.run(t, "shapes", model); code == exitUsage {
 		if sizes = []string{"--batch", "2"}; strings.Contains(errs+out, "batch of") {
 			sizes = nil

@@ -21,6 +21,7 @@ func checkGrid(all []*checked, exact bool) *report.Grid {
 			for _, l := range x.lines {
 				g.Rows = append(g.Rows, checkRow(l, exact))
 			}
+			g.Rows = append(g.Rows, stageRows(&x, exact)...)
 		}
 		if c.err != nil {
 			g.Rows = append(g.Rows, []string{"error", c.name, "", "", "", "", "", "", report.Show(oneLine(c.err.Error()), 200)})
@@ -29,19 +30,43 @@ func checkGrid(all []*checked, exact bool) *report.Grid {
 	return g
 }
 
-func checkRow(l budget.Line, exact bool) []string {
-	size := report.Size
-	if exact {
-		size = func(n int64) string { return strconv.FormatInt(n, 10) }
+// stageRows are those of a pipeline's stages, behind those of its limits: each is held against them through the stage
+// that takes most.
+func stageRows(x *checkedCase, exact bool) (rows [][]string) {
+	if len(x.lines) == 0 {
+		return nil
 	}
-	before, change := "", ""
-	if l.Before != nil {
-		before = size(*l.Before)
-		change = report.Percent(diff.NewTotal(l.Total, *l.Before, l.Value))
+	list, total := x.stages(x.lines[0].Total)
+	for _, s := range list {
+		note := ""
+		if s.begins != "" {
+			note = "from " + report.Show(s.begins, rowName)
+		}
+		size, before, change := sizes(total, s.value, s.before, exact)
+		rows = append(rows, []string{"stage", x.lines[0].Model, x.lines[0].Settings,
+			report.TotalName(total) + ", " + s.stage, size, "", before, change, note})
+	}
+	return rows
+}
+
+// sizes writes a size, and beside it what it was before, where that is known, and how it changed.
+func sizes(total string, now int64, was *int64, exact bool) (size, before, change string) {
+	write := report.Size
+	if exact {
+		write = func(n int64) string { return strconv.FormatInt(n, 10) }
+	}
+	if was != nil {
+		before = write(*was)
+		change = report.Percent(diff.NewTotal(total, *was, now))
 		if exact {
-			change = strconv.FormatInt(l.Value-*l.Before, 10)
+			change = strconv.FormatInt(now-*was, 10)
 		}
 	}
+	return write(now), before, change
+}
+
+func checkRow(l budget.Line, exact bool) []string {
+	size, before, change := sizes(l.Total, l.Value, l.Before, exact)
 	verdict := "ok"
 	switch {
 	case l.Over:
@@ -49,7 +74,7 @@ func checkRow(l budget.Line, exact bool) []string {
 	case l.LimitText == "":
 		verdict = "no limit"
 	}
-	return []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), size(l.Value), l.LimitText, before, change,
+	return []string{verdict, l.Model, l.Settings, report.TotalName(l.Total), size, l.LimitText, before, change,
 		l.Note}
 }
 

@@ -15,8 +15,9 @@ import (
 // A row is one of a comment's table.
 type row struct {
 	cells  []string
-	rank   int     // 0 is over a limit, 1 new, 2 the others
-	change float64 // share of what was there before
+	below  [][]string // a pipeline's stages
+	rank   int        // 0 is over a limit, 1 new, 2 the others
+	change float64    // share of what was there before
 }
 
 // rows makes a row for each model and setting, those over their limits first and then by how much they change, and
@@ -62,7 +63,7 @@ func (o *outcome) rows(models []*checked, below string, open int) (table, rest *
 				to = rest
 			}
 		}
-		to.Rows = append(to.Rows, r.cells)
+		to.Rows = append(append(to.Rows, r.cells), r.below...)
 	}
 	return table, rest, notes
 }
@@ -100,17 +101,33 @@ func commentRow(shown string, c *checked, x *checkedCase, l *budget.Line) row {
 	if x.label != "" {
 		model += "<br>" + x.label
 	}
-	before, change := "", ""
 	if l.Before != nil {
-		t := diff.NewTotal(l.Total, *l.Before, l.Value)
-		before, change = report.Size(*l.Before), unbroken(report.Percent(t))
-		if t.Change != 0 {
-			change = unbroken(report.Signed(t.Change)) + "<br>" + change
-		}
-		r.change = share(t)
+		r.change = share(diff.NewTotal(l.Total, *l.Before, l.Value))
 	}
-	r.cells = []string{state, model, unbroken(before), unbroken(report.Size(l.Value)), change, limitText(l)}
+	before, change := moved(l.Total, l.Value, l.Before)
+	r.cells = []string{state, model, before, unbroken(report.Size(l.Value)), change, limitText(l)}
+	list, total := x.stages(l.Total)
+	for _, s := range list {
+		before, change := moved(total, s.value, s.before)
+		stage := "stage " + s.stage
+		if s.begins != "" {
+			stage += " from " + report.Spans(s.begins, rowName, rowLines)
+		}
+		r.below = append(r.below, []string{"", stage, before, unbroken(report.Size(s.value)), change, ""})
+	}
 	return r
+}
+
+// moved writes what a size was before, where that is known, and how it changed.
+func moved(total string, now int64, was *int64) (before, change string) {
+	if was == nil {
+		return "", ""
+	}
+	t := diff.NewTotal(total, *was, now)
+	if change = unbroken(report.Percent(t)); t.Change != 0 {
+		change = unbroken(report.Signed(t.Change)) + "<br>" + change
+	}
+	return unbroken(report.Size(*was)), change
 }
 
 // limitText writes a limit: which total it is of where that is not the device memory, and what a growth comes to.

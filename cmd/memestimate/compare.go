@@ -170,6 +170,7 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 			p.Notes = append(p.Notes, n.Text)
 		}
 		sim := r.Simulation
+		r.Layers = nil // which are compared already; the picture of a large model's run takes as much memory
 		p.Runs = []page.Run{page.Predicted("predicted", sim.Timeline(), sim.Replay, about(sim)), *run}
 		for _, g := range comparisonGrids(both) {
 			if !g.drawn {

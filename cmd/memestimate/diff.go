@@ -16,6 +16,7 @@ func diffCommand(e *env) *cobra.Command {
 	var o output
 	var changes []string
 	var most growthValue
+	var shown look
 	about := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	cmd := &cobra.Command{
 		Use:   "diff BASE HEAD",
@@ -57,7 +58,11 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 				case "html":
 					return report.DiffHTML(w, d)
 				}
-				return report.DiffText(w, d, o.width(e))
+				layers := 0
+				if shown.short(e, &o) {
+					layers = screenLayers
+				}
+				return report.DiffText(w, d, o.width(e), layers)
 			})
 			if err != nil || !most.set {
 				return err
@@ -72,9 +77,14 @@ Settings with several values make a matrix: --batch 1,32 --precision fp32,amp-bf
 		"a setting of BASE that differs, as NAME=VALUE with the name of a flag; may be given again")
 	cmd.Flags().Var(&most, "max-growth",
 		"fail, with exit code 1, when the device memory at the peak grows by more: a size such as 200MiB, or 5%")
+	shown.flags(cmd.Flags())
+	cmd.Flags().Lookup("full").Usage = "show every layer that changes on a terminal too"
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json", "html")
 	return cmd
 }
+
+// screenLayers is for how many layers of a diff a terminal has room below the totals.
+const screenLayers = 3
 
 // diff estimates both models under all settings and compares them.
 func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagSet,

@@ -138,7 +138,7 @@ func TestDiffRows(t *testing.T) {
 				t.Errorf("the diff is empty: %v, want %v", d.Empty(), same)
 			}
 			var b strings.Builder
-			if err := report.DiffText(&b, &d, 0); err != nil || b.String() != texts["text"] {
+			if err := report.DiffText(&b, &d, 0, 0); err != nil || b.String() != texts["text"] {
 				t.Errorf("the JSON does not say what the text says, %v:\n%s\nwant\n%s", err, b.String(), texts["text"])
 			}
 			for i := range d.Cases {
@@ -309,5 +309,31 @@ func TestDimensionsOfOneModel(t *testing.T) {
 	copyFile(t, "b.onnx", "m.onnx")
 	if stdout, stderr, code := try(t, "check"); code != exitOK || strings.Contains(stdout, "nothing to grow from") {
 		t.Errorf("code %d, %s%s", code, stdout, stderr)
+	}
+}
+
+// On a terminal the layers whose memory changes the most stand below the totals, and a line says how many are left out;
+// a pipe and --full have all.
+func TestDiffOnTheScreen(t *testing.T) {
+	args := []string{"diff", "resnet18", "resnet50", "--batch", "8"}
+	whole, _, code := try(t, args...)
+	short, _, shortCode := try(t, append(args, "--full=false")...)
+	if code != exitOK || shortCode != exitOK {
+		t.Fatalf("exit codes %d and %d", code, shortCode)
+	}
+	if n := strings.Count(short, "\n"); n > 28 || strings.Count(whole, "\n") < 150 {
+		t.Errorf("%d lines on a terminal:\n%s", n, short)
+	}
+	for _, want := range []string{"upper bound", "layer1.0.bn3", "138 more layers change less: --full lists all",
+		"the peak moves from layer3.1.conv2 to layer4.0.conv1"} {
+		if !strings.Contains(short, want) {
+			t.Errorf("a terminal does not show %q:\n%s", want, short)
+		}
+	}
+	for line := range strings.Lines(short) {
+		if !strings.Contains(line, "more layers change less") && !strings.Contains(line, "layer1.") &&
+			!strings.Contains(line, "----") && !strings.HasPrefix(line, "change ") && !strings.Contains(whole, line) {
+			t.Errorf("only a terminal has %q", line)
+		}
 	}
 }

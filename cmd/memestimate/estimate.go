@@ -54,11 +54,14 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	a.drawn = o.format == "html"
 	a.record = a.snapshot != "" || a.drawn
 	a.short = a.look.short(e, o)
-	a.weigh = o.format != "csv" && o.format != "modelsize"
+	a.weigh = o.format != "csv" && o.format != "modelsize" && !e.unweighed
 	o.folded = a.short
 	r, err := s.answer(e, cmd.CommandPath(), in, a)
 	if err != nil {
 		return err
+	}
+	if o.format == "json" && a.snapshot == "" {
+		r.Simulation = nil // which JSON does not have
 	}
 	e.collector.answered()
 	err = o.write(e, func(w io.Writer) error {
@@ -80,6 +83,7 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 		return report.Text(w, r, o.width(e))
 	})
 	if err == nil && a.snapshot != "" {
+		r.Layers = nil // a snapshot has none, and takes as much memory
 		err = writeSnapshot(a.snapshot, in, s.run.step.AllocConf, r)
 	}
 	if err == nil {
@@ -129,7 +133,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
 	}
-	r, err := bound.Report(opt)
+	r, err := bound.Simulated(opt)
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
 	}
@@ -148,6 +152,9 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	r.Notes = append(r.Notes, checked...)
 	if a.short || a.drawn {
 		a.screen(m, bound, opt, r)
+	}
+	if err := bound.AddLayers(r); err != nil {
+		return nil, s.explain(err, command, in, m)
 	}
 	return r, nil
 }

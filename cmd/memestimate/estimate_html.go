@@ -31,11 +31,16 @@ func (a *questions) html(w io.Writer, in source, r *estimate.Report) error {
 	for _, n := range r.Notes {
 		p.Notes = append(p.Notes, n.Text)
 	}
+	sums := modules(r)
+	r.Layers = nil // of which the page has no more; the picture of a large model's run takes as much memory
 	run := page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay, about(r.Simulation))
-	run.Modules = modules(r)
+	run.Modules = sums
 	run.Capacity = capacity(r)
 	p.Runs = []page.Run{run}
 	p.Chart, p.Curve = whatIfChart(r), batchCurve(a.shown.fitting)
+	if len(r.Stages) > 0 {
+		p.Tables = append(p.Tables, page.Table{Title: "Stages of the pipeline", Grid: report.Stages(r)})
+	}
 	if len(r.Ways) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "Ways to fit", Grid: report.Ways(r)})
 	}
@@ -125,15 +130,21 @@ func about(sim *estimate.Simulation) func(block int32) []string {
 			return lines
 		}
 	}
+	said := map[string][]string{} // most tensors are like others
 	return func(block int32) []string {
 		t, ok := sim.Run.Tensor(block)
 		if !ok {
 			return nil
 		}
+		key := fmt.Sprint(t)
+		if lines, ok := said[key]; ok {
+			return lines
+		}
 		lines := []string{t.DType.String() + " " + strings.ReplaceAll(fmt.Sprint(t.Shape), " ", ", ")}
 		if t.Saved != "" {
 			lines = append(lines, "saved for backward by "+t.Saved)
 		}
+		said[key] = lines
 		return lines
 	}
 }
@@ -194,7 +205,7 @@ func whatIfChart(r *estimate.Report) *page.Chart {
 	for _, v := range r.WhatIf {
 		b := page.Bar{Name: v.Change, Bytes: v.Device, Over: over(v.Device)}
 		if v.Error != "" {
-			b.Error = "cannot be simulated"
+			b.Error = report.Refusal(v.Error)
 		} else {
 			b.Note = report.Change(r.Peak.Device, v.Device)
 		}

@@ -41,8 +41,7 @@ var flagGroups = []flagGroup{
 }
 
 // firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of
-// a run, are in
-// --help-all and the manual page.
+// a run, are in --help-all and the manual page.
 var firstFlags = map[string]string{
 	"batch":     "size of the batch",
 	"dim":       "size of another open dimension, such as sequence=512",
@@ -72,6 +71,11 @@ var commandGroups = []struct {
 func printHelp(e *env, cmd *cobra.Command) {
 	width := max(cmp.Or(columns(e, e.stdout), helpWidth), 40)
 	var b strings.Builder
+	if !cmd.HasParent() && !e.helpAll {
+		writeFirstScreen(&b, cmd, width)
+		io.WriteString(&e.help, report.Fold(b.String(), width))
+		return
+	}
 	b.WriteString(reflow(cmp.Or(cmd.Long, cmd.Short+"."), width))
 	fmt.Fprintf(&b, "\nUsage:\n  %s\n", cmd.UseLine())
 	if cmd.HasAvailableSubCommands() && !cmd.HasParent() {
@@ -89,6 +93,40 @@ func printHelp(e *env, cmd *cobra.Command) {
 		fmt.Fprintf(&b, "\n%s COMMAND --help tells more about a command.\n", cmd.CommandPath())
 	}
 	io.WriteString(&e.help, report.Fold(b.String(), width)) // e.help keeps the error
+}
+
+// writeFirstScreen writes what somebody new needs, in no more lines than a terminal of 24 shows.
+func writeFirstScreen(b *strings.Builder, cmd *cobra.Command, width int) {
+	b.WriteString(reflow(cmd.Short+".", width))
+	b.WriteString(reflow("Usage: "+cmd.UseLine()+" (MODEL: ONNX file, recording or built-in name)", width))
+	fmt.Fprintf(b, "\n%s\n\n", strings.TrimRight(cmd.Example, "\n"))
+	first := pflag.NewFlagSet("", pflag.ContinueOnError)
+	first.SortFlags = false
+	for _, g := range flagGroups {
+		for _, name := range g.names {
+			if f := cmd.Flags().Lookup(name); f != nil {
+				addFirst(first, f)
+			}
+		}
+	}
+	b.WriteString(first.FlagUsagesWrapped(width))
+	var names []string
+	for _, g := range commandGroups {
+		names = append(names, g.names...)
+	}
+	b.WriteString("\n" + reflow("Commands: "+strings.Join(names, " "), width))
+	b.WriteString("\n" + reflow(cmd.CommandPath()+" --help-all tells the rest, COMMAND --help of a command.", width))
+}
+
+// addFirst adds a flag as the first screen has it, if it does.
+func addFirst(fs *pflag.FlagSet, f *pflag.Flag) bool {
+	brief, known := firstFlags[f.Name]
+	if known {
+		short := *f
+		short.Usage, short.DefValue = cmp.Or(brief, f.Usage), ""
+		fs.AddFlag(&short)
+	}
+	return known
 }
 
 // writeCommands lists the commands of a command.
@@ -129,15 +167,11 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 		fs.SortFlags = false
 		add := func(f *pflag.Flag) {
-			brief, known := firstFlags[f.Name]
 			switch {
 			case f.Hidden || f.Name == "help" || f.Name == "version":
 			case all:
 				fs.AddFlag(f)
-			case known:
-				short := *f
-				short.Usage, short.DefValue = cmp.Or(brief, f.Usage), ""
-				fs.AddFlag(&short)
+			case addFirst(fs, f):
 			case group == nil || cmd.HasParent() && !ofARun[f.Name]:
 				fs.AddFlag(f)
 			default:

@@ -23,12 +23,23 @@ func TestHelpPages(t *testing.T) {
 			t.Errorf("--help has %d lines for --%s:\n%s", n, name, stdout)
 		}
 	}
+	all, _, _ := try(t, "--help-all")
 	for _, c := range rootCommand(&env{}).Commands() {
-		if n := strings.Count(stdout, "\n  "+c.Name()+" "); c.IsAvailableCommand() && n != 1 {
-			t.Errorf("--help lists %s %d times", c.Name(), n)
+		if n := strings.Count(all, "\n  "+c.Name()+" "); c.IsAvailableCommand() && n != 1 {
+			t.Errorf("--help-all lists %s %d times", c.Name(), n)
 		}
 	}
-	if len(firstFlags) != 10 || strings.Contains(stdout, "--zero-grad") || !strings.Contains(stdout, "--help-all has ") {
+	for _, g := range commandGroups {
+		for _, name := range g.names {
+			if !strings.Contains(strings.ReplaceAll(stdout, "\n", " "), " "+name+" ") {
+				t.Errorf("--help does not name %s", name)
+			}
+		}
+	}
+	if n := strings.Count(stdout, "\n"); n > 22 {
+		t.Errorf("--help has %d lines, where a terminal of 24 shows the command, 22 and the prompt", n)
+	}
+	if len(firstFlags) != 10 || strings.Contains(stdout, "--zero-grad") || !strings.Contains(stdout, "--help-all tells ") {
 		t.Errorf("%d first flags\n%s", len(firstFlags), stdout)
 	}
 	var each func(c *cobra.Command, path []string)

@@ -1,11 +1,14 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/diff"
@@ -214,7 +217,7 @@ func tellJSON(w io.Writer, err error) int {
 	if err.Error() == (&exitError{code: code}).Error() { // all is said
 		return code
 	}
-	data, failed := json.Marshal(errorJSON{errorForm, code, oneLine(err.Error()), oneLine(hintOf(err))})
+	data, failed := jsonv1.Marshal(errorJSON{errorForm, code, oneLine(err.Error()), oneLine(hintOf(err))})
 	if failed != nil {
 		return tell(w, err)
 	}
@@ -222,10 +225,12 @@ func tellJSON(w io.Writer, err error) int {
 	return code
 }
 
-// encodeJSON writes a value as all JSON of this program is written.
+// encodeJSON writes a value as all JSON of this program is written, as it comes: see report.JSON.
 func encodeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	err := json.MarshalWrite(w, v, jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false), jsontext.WithIndent("  "))
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "\n")
+	return err
 }

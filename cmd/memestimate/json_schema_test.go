@@ -92,7 +92,11 @@ func (m *schemaMaker) of(t reflect.Type) any {
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		return map[string]any{"type": "integer", "minimum": 0}
 	case reflect.Pointer:
-		return orNull(m.of(t.Elem()).(map[string]any))
+		s := m.of(t.Elem()).(map[string]any)
+		if s["anyOf"] != nil { // a list, which may be null already
+			return s
+		}
+		return orNull(s)
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
 			return orNull(map[string]any{"type": "string", "contentEncoding": "base64"})

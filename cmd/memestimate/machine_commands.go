@@ -24,3 +24,16 @@ func machineCommands(e *env) []*cobra.Command {
 		manCommand(e),
 	}
 }
+
+// machineSnapshotCommands are those about a recording that a page does not ask: it shows and draws one.
+func machineSnapshotCommands(e *env) []*cobra.Command {
+	return []*cobra.Command{
+		snapshotTopCommand(e),
+		snapshotEventsCommand(e),
+		snapshotExportCommand(e),
+		snapshotWatchCommand(e),
+		snapshotTrackCommand(e),
+		snapshotDiffCommand(e),
+		snapshotReplayCommand(e),
+	}
+}

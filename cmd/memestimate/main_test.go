@@ -40,9 +40,11 @@ func TestUsageErrors(t *testing.T) {
 }
 
 func TestHelpGoesToStdout(t *testing.T) {
-	stdout, stderr, code := try(t, "--help")
-	if code != exitOK || stderr != "" || !strings.Contains(stdout, "Exit codes:") {
-		t.Errorf("--help: code %d, stderr %q, stdout %q", code, stderr, stdout)
+	for flag, want := range map[string]string{"--help": "--help-all", "--help-all": "Exit codes:"} {
+		stdout, stderr, code := try(t, flag)
+		if code != exitOK || stderr != "" || !strings.Contains(stdout, want) {
+			t.Errorf("%s: code %d, stderr %q, stdout %q", flag, code, stderr, stdout)
+		}
 	}
 }
 

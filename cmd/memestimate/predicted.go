@@ -8,7 +8,7 @@ import (
 )
 
 // writeSnapshot writes the predicted run as torch.cuda.memory._dump_snapshot would write the
-// measured one. The replay must have recorded its trace.
+// measured one.
 func writeSnapshot(path string, in source, conf string, r *estimate.Report) error {
 	if r.Peak == nil {
 		return fail(exitInput, "%s: there is no run to write as a snapshot", quoteArg(in.arg))

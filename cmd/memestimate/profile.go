@@ -1,10 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+
+	json "github.com/go-json-experiment/json/v1"
 
 	"github.com/memestimate/memestimate/estimate"
 )

@@ -70,7 +70,7 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 		},
 	}
 	// Cobra's own --version says more than the line unless it is given a template, with which every method of the program
-	// is kept: see report/page/markup.go.
+	// is kept: see report/markup.go.
 	root.Flags().BoolVarP(&version, "version", "v", false, "version for memestimate")
 	s.flags(root.Flags())
 	a.flags(root.Flags())
@@ -149,7 +149,8 @@ func meantFlag(cmd *cobra.Command, err error) string {
 
 // sizeFlags are flags that other programs have for the size of a dimension, which has a name here.
 var sizeFlags = map[string]string{
-	"seq-len": sequenceHint, "seqlen": sequenceHint, "sequence-length": sequenceHint, "sequence": sequenceHint,
+	"seq": sequenceHint, "seq-len": sequenceHint, "seqlen": sequenceHint, "sequence-length": sequenceHint,
+	"sequence":   sequenceHint,
 	"max-length": sequenceHint, "max-seq-length": sequenceHint, "context-length": sequenceHint, "block-size": sequenceHint,
 	"image-size": imageHint, "img-size": imageHint, "resolution": imageHint, "input-size": imageHint, "height": imageHint,
 	"width": imageHint,

@@ -37,17 +37,8 @@ gzip compressed or not. "-" is standard input. Nothing in a file is executed.`,
 			return usagef("snapshot: unknown command %q", args[0]).withHint("%s", hint)
 		},
 	}
-	cmd.AddCommand(
-		snapshotShowCommand(e),
-		snapshotTopCommand(e),
-		snapshotEventsCommand(e),
-		snapshotExportCommand(e),
-		snapshotWatchCommand(e),
-		snapshotTrackCommand(e),
-		snapshotDiffCommand(e),
-		snapshotReplayCommand(e),
-		snapshotHTMLCommand(e),
-	)
+	cmd.AddCommand(snapshotShowCommand(e), snapshotHTMLCommand(e))
+	cmd.AddCommand(machineSnapshotCommands(e)...)
 	return cmd
 }
 

@@ -35,22 +35,26 @@ type Value struct {
 	Name  string
 	Shape []int64
 
-	Stored string // of a linear layer's weight: how bitsandbytes stores it, one of Stored; "" is as it is
 	Kind   ValueKind
+	Stored Storage // of a linear layer's weight
 	DType  DType
 	Frozen bool // a parameter with requires_grad=False: it collects no gradient
 	Full   bool // it stays in float32 in a model of 16 bits
 	Leaf   bool // an activation that a hook makes a leaf: output.requires_grad_(True)
 }
 
+// A Storage is how bitsandbytes stores a weight.
+type Storage uint8
+
 // The ways in which bitsandbytes stores weights.
 const (
-	NF4     = "nf4"  // 4 bits, with double quantisation
-	LLMInt8 = "int8" // LLM.int8()
+	AsIs    Storage = iota
+	NF4             // 4 bits, with double quantisation
+	LLMInt8         // LLM.int8()
 )
 
-// Stored are all of them.
-var Stored = []string{NF4, LLMInt8}
+// Stored are their names; that of AsIs is "".
+var Stored = [...]string{AsIs: "", NF4: "nf4", LLMInt8: "int8"}
 
 // Add appends a value.
 func (p *Program) Add(v Value) ValueID {

@@ -26,6 +26,7 @@ type Allocator struct {
 	expandable []expandableSegment
 	stats      Stats
 	trace      timeline.Chunks[TraceEntry]
+	told       func(TraceEntry) // gets what the trace would; nil for nobody
 	scratch    []int32
 }
 

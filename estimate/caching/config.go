@@ -51,7 +51,7 @@ type Config struct {
 	// library may take instead. nil leaves the timeline's; plans beyond it keep theirs.
 	Workspaces []int64
 
-	// Record keeps what PyTorch's memory history would record; see Allocator.Trace.
+	// Record keeps what PyTorch's memory history would record; see Allocator.Trace. Result.Trace replays it otherwise.
 	Record bool
 }
 

@@ -48,6 +48,9 @@ type Result struct {
 
 	// Allocator is as the replay left it: its segments, and its trace if recorded.
 	Allocator *Allocator
+
+	cfg   Config          // as it was given
+	again func(*Replayer) // replays the same run
 }
 
 // Replay runs a timeline through an allocator. Running out of memory is a result,
@@ -58,6 +61,12 @@ func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	p := NewReplayer(cfg)
+	p.r.again = func(p *Replayer) { p.replay(t) }
+	p.replay(t)
+	return p.result()
+}
+
+func (p *Replayer) replay(t *timeline.Timeline) {
 	for i := range t.Events {
 		e := &t.Events[i]
 		p.enter(e.Step, e.Phase)
@@ -68,10 +77,9 @@ func Replay(t *timeline.Timeline, cfg Config) (*Result, error) {
 			p.free(e.Block)
 		}
 		if p.done(); p.stopped() {
-			break
+			return
 		}
 	}
-	return p.result()
 }
 
 // A Replayer replays a simulated run while it is still being written.
@@ -90,7 +98,7 @@ type Replayer struct {
 // NewReplayer returns a Replayer through a new allocator.
 func NewReplayer(cfg Config) *Replayer {
 	p := &Replayer{a: New(cfg)}
-	p.r = &Result{Allocator: p.a, OOMEvent: -1}
+	p.r = &Result{Allocator: p.a, OOMEvent: -1, cfg: cfg}
 	start := Moment{Event: -1}
 	p.r.PeakAllocated, p.r.PeakReserved, p.r.End = start, start, start
 	return p
@@ -106,6 +114,13 @@ func (p *Replayer) Take(part timeline.Part) {
 // Finish replays what Take was not given of a Log, and says what all of it came to. The Replayer must not be used
 // afterwards.
 func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
+	p.r.again = func(p *Replayer) { p.rest(l) }
+	p.rest(l)
+	return p.result()
+}
+
+// rest replays what was not taken of a Log.
+func (p *Replayer) rest(l *timeline.Log) {
 	taken := p.event
 	for s := range l.Stretches {
 		if p.stopped() {
@@ -114,7 +129,6 @@ func (p *Replayer) Finish(l *timeline.Log) (*Result, error) {
 		s.Entries = s.Entries[min(max(taken-s.First, 0), len(s.Entries)):]
 		p.run(s, l.Plans())
 	}
-	return p.result()
 }
 
 func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {

@@ -1,6 +1,7 @@
 package caching
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
@@ -47,6 +48,25 @@ func (a *Allocator) Trace() *timeline.Chunks[TraceEntry] { return &a.trace }
 func (a *Allocator) record(e TraceEntry) {
 	if a.cfg.Record {
 		a.trace.Add(e)
+	}
+	if a.told != nil {
+		a.told(e)
+	}
+}
+
+// Trace ranges over the history of a replay. Unless Config.Record has kept it, the run is replayed anew: a list of it
+// is several times as large as the run.
+func (r *Result) Trace() iter.Seq[*TraceEntry] {
+	if r.cfg.Record {
+		return r.Allocator.trace.All()
+	}
+	return func(yield func(*TraceEntry) bool) {
+		p, more := NewReplayer(r.cfg), true
+		p.a.told = func(e TraceEntry) {
+			e.Event = int32(p.event)
+			more = more && yield(&e)
+		}
+		r.again(p)
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 
 // quantise is Params4bit.to("cuda") and Int8Params.to("cuda"): the weight is there in 16 or 32 bits until its parts
 // are.
-func (r *run) quantise(t *tensor, stored string) {
+func (r *run) quantise(t *tensor, stored aten.Storage) {
 	weight, n := t.st, t.numel()
 	weight.bytes = t.bytes()
 	part := func(bytes int64) *storage {

@@ -10,7 +10,7 @@ import (
 // allocator's 512 bytes where they are small. Multiplying with it and going back gives all else back.
 func TestPackedWeights(t *testing.T) {
 	const n = 4096 * 4096
-	for stored, want := range map[string]int64{
+	for stored, want := range map[aten.Storage]int64{
 		aten.NF4:     n/2 + n/64 + 4*(n/64/256) + 64 + 1024 + 512,
 		aten.LLMInt8: n + 4*4096,
 	} {
@@ -22,7 +22,7 @@ func TestPackedWeights(t *testing.T) {
 			before := liveBytes(l) - w.bytes()
 			l.r.quantise(w, stored)
 			if got := liveBytes(l) - before; got != want {
-				t.Errorf("%s: %d bytes, want %d", stored, got, want)
+				t.Errorf("%s: %d bytes, want %d", aten.Stored[stored], got, want)
 			}
 			x := l.plain(aten.Float32, 2, 8, 4096)
 			if grad {
@@ -32,18 +32,18 @@ func TestPackedWeights(t *testing.T) {
 			before = liveBytes(l)
 			y := runLinear(l.r, aten.PlainCall, []*tensor{x, w})[0]
 			if y.dtype != aten.Float32 || y.requiresGrad != grad {
-				t.Errorf("%s: the result is of %s, with a gradient %v", stored, y.dtype, y.requiresGrad)
+				t.Errorf("%s: the result is of %s, with a gradient %v", aten.Stored[stored], y.dtype, y.requiresGrad)
 			}
 			saved := int64(0)
 			if grad && stored == aten.LLMInt8 {
 				saved = 2 * 2 * 8 * 4096 // its argument in 16 bits
 			}
 			if got := liveBytes(l) - before - y.bytes(); got != saved {
-				t.Errorf("%s: %d bytes are kept, want %d", stored, got, saved)
+				t.Errorf("%s: %d bytes are kept, want %d", aten.Stored[stored], got, saved)
 			}
 			l.r.release(y)
 			if got := liveBytes(l) - before; got != 0 {
-				t.Errorf("%s: %d bytes stay", stored, got)
+				t.Errorf("%s: %d bytes stay", aten.Stored[stored], got)
 			}
 		}
 	}

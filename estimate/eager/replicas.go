@@ -91,45 +91,65 @@ func (r *run) replicate(values []*tensor, params []*leaf) {
 	}
 }
 
-// broadcast is _sync_module_states and _sync_buffers: tensors of one type in flat copies of up to broadcastBucket.
+// broadcast is _sync_module_states and _sync_buffers: tensors of one type in flat copies of up to broadcastBucket. One
+// alone in its bucket is sent as it is: at::flatten_dense_tensors of a single tensor is a view of it, unless its order
+// is not that of its elements.
 func (r *run) broadcast(list []*tensor) {
 	var types []aten.DType
-	sizes := map[aten.DType][]int64{}
+	ofType := map[aten.DType][]*tensor{}
 	for _, t := range list {
-		if _, ok := sizes[t.dtype]; !ok {
+		if _, ok := ofType[t.dtype]; !ok {
 			types = append(types, t.dtype)
 		}
-		sizes[t.dtype] = append(sizes[t.dtype], t.bytes())
+		ofType[t.dtype] = append(ofType[t.dtype], t)
 	}
-	var flying []*storage
+	var flying []*storage // nil for a view
+	land := func() {
+		if flying[0] != nil {
+			r.drop(flying[0])
+		}
+		flying = flying[1:]
+	}
 	for _, d := range types {
-		for _, bytes := range bucketed(sizes[d], broadcastBucket) {
+		for _, bucket := range bucketed(ofType[d], broadcastBucket) {
 			if len(flying) == 2 {
-				r.drop(flying[0])
-				flying = flying[1:]
+				land()
 			}
-			flying = append(flying, r.alloc(bytes, timeline.Temporary))
+			var flat *storage
+			if len(bucket) > 1 || !bucket[0].isContiguous() {
+				flat = r.alloc(bytesOf(bucket), timeline.Temporary)
+			}
+			flying = append(flying, flat)
 		}
 	}
-	for _, s := range flying {
-		r.drop(s)
+	for len(flying) > 0 {
+		land()
 	}
 }
 
 // bucketed is compute_bucket_assignment_by_size: a bucket is closed once it has reached its limit. The last limit
 // holds on.
-func bucketed(sizes []int64, limits ...int64) (buckets []int64) {
-	sum := int64(0)
-	for _, bytes := range sizes {
-		sum += bytes
+func bucketed(list []*tensor, limits ...int64) (buckets [][]*tensor) {
+	first, sum := 0, int64(0)
+	for i, t := range list {
+		sum += t.bytes()
 		if sum >= limits[min(len(buckets), len(limits)-1)] {
-			buckets, sum = append(buckets, sum), 0
+			buckets = append(buckets, list[first:i+1])
+			first, sum = i+1, 0
 		}
 	}
-	if sum > 0 {
-		buckets = append(buckets, sum)
+	if first < len(list) {
+		buckets = append(buckets, list[first:])
 	}
 	return buckets
+}
+
+// bytesOf is what a flat copy of tensors takes.
+func bytesOf(list []*tensor) (sum int64) {
+	for _, t := range list {
+		sum += t.bytes()
+	}
+	return sum
 }
 
 // beforeForward is DistributedDataParallel._pre_forward: a step makes buckets anew, in the order in which
@@ -147,16 +167,16 @@ func (r *run) beforeForward(values []*tensor) {
 		if d.old, d.buckets = d.buckets, nil; !d.Late {
 			r.dropOld()
 		}
-		sizes := make([]int64, len(d.ready))
+		ready := make([]*tensor, len(d.ready))
 		for i, l := range d.ready {
-			sizes[i] = l.param.bytes()
+			ready[i] = l.param
 		}
 		limits := []int64{firstBucket, defaultBucket}
 		if d.Bucket > 0 {
 			limits = []int64{d.Bucket} // bucket_bytes_cap_default is false
 		}
-		for _, bytes := range bucketed(sizes, limits...) {
-			d.buckets = append(d.buckets, r.alloc(bytes, d.category()))
+		for _, bucket := range bucketed(ready, limits...) {
+			d.buckets = append(d.buckets, r.alloc(bytesOf(bucket), d.category()))
 		}
 	}
 	var buffers []*tensor

@@ -58,10 +58,10 @@ type run struct {
 	layouts layouts
 	reduced [64]reduction // the last ones: see reduceScratch
 
-	criterion string   // the loss of the first output, once it is known
-	heads     heads    // the outputs that the loss takes
-	made      []Tensor // see Options.Tensors; by block
-	saved     int64    // see Run.Saved
+	criterion string      // the loss of the first output, once it is known
+	heads     heads       // the outputs that the loss takes
+	made      tensorsMade // see Options.Tensors
+	saved     int64       // see Run.Saved
 	savedBy   []int64
 }
 

@@ -207,7 +207,8 @@ func (r *run) fetch(p *shardParam) *storage {
 }
 
 // copyOut is wait_for_unshard: each parameter gets its storage. In the forward pass the buffer stays until that of the
-// next group is there, so that copying overlaps with gathering.
+// next group is copied out, so that copying overlaps with gathering: a local, prev_all_gather_state, holds it to the
+// function's end.
 func (r *run) copyOut(g *shardGroup, forward bool) {
 	s := r.shards
 	if g.out == nil {
@@ -215,9 +216,6 @@ func (r *run) copyOut(g *shardGroup, forward bool) {
 	}
 	gathered := g.out
 	g.out = nil
-	if forward {
-		r.dropGathered()
-	}
 	for _, p := range g.params {
 		bytes := aten.BytesOf(p.own, p.whole.dtype) * int64(s.World)
 		p.whole.st.bytes = bytes
@@ -225,6 +223,7 @@ func (r *run) copyOut(g *shardGroup, forward bool) {
 	}
 	g.gathered = true
 	if forward {
+		r.dropGathered()
 		s.last = gathered
 		return
 	}
@@ -251,25 +250,22 @@ func (r *run) reshard(g *shardGroup) {
 	}
 }
 
-// gatherRoot is the pre-forward of the model itself: its group stays gathered to the end of backward. The model's
-// inputs are cast (cast_forward_inputs).
+// gatherRoot is the pre-forward of the model itself: the model's inputs are cast (cast_forward_inputs), then its group
+// is gathered, to the end of backward (FSDPState._pre_forward).
 func (r *run) gatherRoot(values []*tensor) {
 	s := r.shards
 	if s == nil {
 		return
 	}
-	root := s.groups[len(s.groups)-1]
-	r.gather(root)
-	r.copyOut(root, true)
-	if s.Param == aten.Undefined {
-		return
-	}
 	for _, id := range r.prog.Inputs {
-		if x := values[id]; x != nil && x.dtype.IsFloat() && x.dtype != s.Param {
+		if x := values[id]; s.Param != aten.Undefined && x != nil && x.dtype.IsFloat() && x.dtype != s.Param {
 			s.casts = append(s.casts, swapped{id, x})
 			values[id] = r.to(x, s.Param)
 		}
 	}
+	root := s.groups[len(s.groups)-1]
+	r.gather(root)
+	r.copyOut(root, true)
 }
 
 // leaveRoot is its post-forward.

@@ -39,25 +39,13 @@ type Run struct {
 	// Options.Like began like this run, which ended there: what follows is the same.
 	Same bool
 
-	tensors []Tensor
+	tensors tensorsMade
 	plans   Plans
-}
-
-// A Tensor is what a block was made for.
-type Tensor struct {
-	DType aten.DType
-	Shape []int64 // as it was made; views may have others
-	Saved string  // the autograd node that first keeps it for backward; "" where none does
 }
 
 // Tensor returns what a block of the Log was made for: false for workspaces and other blocks that no tensor has, and
 // without Options.Tensors.
-func (r *Run) Tensor(block int32) (Tensor, bool) {
-	if block = r.Log.First(block); int(block) >= len(r.tensors) || r.tensors[block].DType == aten.Undefined {
-		return Tensor{}, false
-	}
-	return r.tensors[block], true
-}
+func (r *Run) Tensor(block int32) (Tensor, bool) { return r.tensors.at(r.Log.First(block)) }
 
 // Simulate runs the program as PyTorch would and returns every request to the
 // allocator, in order: the model and the input move to the GPU, then the steps
@@ -196,7 +184,7 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		switch v := &r.prog.Values[id]; v.Kind {
 		case aten.Parameter:
 			t := put(id, timeline.Parameter)
-			if v.Stored != "" {
+			if v.Stored != aten.AsIs {
 				r.quantise(t, v.Stored)
 			}
 			if t.st.parameter = !v.Frozen; v.DType.IsFloat() && !v.Frozen {

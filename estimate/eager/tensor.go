@@ -137,8 +137,7 @@ func (r *run) laid(dtype aten.DType, l *layout) *tensor {
 	t := r.tensors.one()
 	*t = tensor{layout: l, st: r.alloc(bytes, r.category()), dtype: dtype, refs: 1}
 	if r.opts.Tensors && t.st.block != noBlock {
-		r.made = append(r.made, make([]Tensor, max(0, int(t.st.block)+1-len(r.made)))...)
-		r.made[t.st.block] = Tensor{DType: dtype, Shape: l.shape}
+		r.made.add(t.st.block, dtype, l)
 	}
 	return t
 }
@@ -146,11 +145,8 @@ func (r *run) laid(dtype aten.DType, l *layout) *tensor {
 // keeps notes which node keeps tensors for backward.
 func (r *run) keeps(name string, saved []*tensor) {
 	for _, t := range saved {
-		if t == nil || t.host || t.st.block == noBlock || int(t.st.block) >= len(r.made) {
-			continue
-		}
-		if made := &r.made[t.st.block]; made.Saved == "" {
-			made.Saved = name
+		if t != nil && !t.host {
+			r.made.keep(t.st.block, name)
 		}
 	}
 }

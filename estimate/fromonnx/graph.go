@@ -88,7 +88,7 @@ func (b *recovery) index() {
 		for j := range n.In {
 			// Asking for a shape or a type is no use of the data, and another name no use at all.
 			if v := b.in(n, j); v != onnxload.NoValue && !isName(n) && !f.Shape(j) && !f.Type(j) {
-				reads = append(reads, read{v, int32(i)})
+				reads = append(reads, read{int32(v), int32(i)})
 			}
 		}
 		for _, v := range n.Out {
@@ -116,11 +116,8 @@ type located struct {
 	scope, layer int32 // one more than the index; 0 until it is asked for
 }
 
-// A read is a slot of a node that reads a value.
-type read struct {
-	value onnxload.ValueID
-	node  int32
-}
+// A read is a slot of a node, or of a call, that reads a value.
+type read struct{ value, node int32 }
 
 // reads are the nodes that read each value: those of value v from first[v] to first[v+1].
 type reads struct {
@@ -148,9 +145,10 @@ func indexReads(list []read, values int) reads {
 }
 
 // usesOf returns the nodes that read a value, once for each slot.
-func (b *recovery) usesOf(v onnxload.ValueID) []int32 {
-	return b.uses.nodes[b.uses.first[v]:b.uses.first[v+1]]
-}
+func (b *recovery) usesOf(v onnxload.ValueID) []int32 { return b.uses.of(int32(v)) }
+
+// of returns the nodes that read a value, once for each slot.
+func (r *reads) of(v int32) []int32 { return r.nodes[r.first[v]:r.first[v+1]] }
 
 // findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of
 // which the export leaves an Identity of that name. So is a reshape that could not be a view where the graph was

@@ -28,7 +28,7 @@ func (b *recovery) unmerge() {
 			continue
 		}
 		v := calls[x].Out[0]
-		at := uses[v]
+		at := uses.of(int32(v))
 		chain, after, ok := mergedAt(p, int32(x), at, made, uses)
 		if !ok || total+len(chain)*len(at) > maxUnrolled || slices.Contains(p.Outputs, v) {
 			continue
@@ -67,11 +67,12 @@ func (b *recovery) unmerge() {
 }
 
 // madeAndRead returns the call that makes each value, -1 for none, and those that read each activation.
-func madeAndRead(p *aten.Program) (made []int32, read [][]int32) {
-	made, read = make([]int32, len(p.Values)), make([][]int32, len(p.Values))
+func madeAndRead(p *aten.Program) (made []int32, by reads) {
+	made = make([]int32, len(p.Values))
 	for v := range made {
 		made[v] = -1
 	}
+	list := make([]read, 0, len(p.Calls))
 	for i := range p.Calls {
 		for _, v := range p.Calls[i].Out {
 			if v != aten.NoValue {
@@ -80,11 +81,11 @@ func madeAndRead(p *aten.Program) (made []int32, read [][]int32) {
 		}
 		for _, v := range p.Calls[i].In {
 			if v != aten.NoValue && p.Values[v].Kind == aten.Activation {
-				read[v] = append(read[v], int32(i))
+				list = append(list, read{int32(v), int32(i)})
 			}
 		}
 	}
-	return made, read
+	return made, indexReads(list, len(p.Values))
 }
 
 // insert puts calls before those by whose places they are kept.
@@ -106,7 +107,7 @@ func insert(p *aten.Program, copies map[int32][]aten.Call) {
 // mergedAt reports whether every iteration of a loop made call x, whose result the calls at read, one in each. chain
 // are x and the calls that only it needs, and after is how many calls an iteration makes between x and the one that
 // reads it.
-func mergedAt(p *aten.Program, x int32, at, made []int32, uses [][]int32) (chain []int32, after int32, ok bool) {
+func mergedAt(p *aten.Program, x int32, at, made []int32, uses reads) (chain []int32, after int32, ok bool) {
 	if !evenly(p, at) || !slices.ContainsFunc(p.Calls[x].In, func(v aten.ValueID) bool {
 		return v != aten.NoValue && (p.Values[v].Kind == aten.Activation || p.Values[v].Kind == aten.InputValue)
 	}) {
@@ -121,8 +122,8 @@ func mergedAt(p *aten.Program, x int32, at, made []int32, uses [][]int32) (chain
 		c := &p.Calls[i]
 		switch {
 		case i == x:
-		case i < x && len(c.Out) == 1 && c.Out[0] != aten.NoValue && len(uses[c.Out[0]]) > 0 &&
-			!slices.ContainsFunc(uses[c.Out[0]], func(u int32) bool { return !inChain(u) }):
+		case i < x && len(c.Out) == 1 && c.Out[0] != aten.NoValue && len(uses.of(int32(c.Out[0]))) > 0 &&
+			!slices.ContainsFunc(uses.of(int32(c.Out[0])), func(u int32) bool { return !inChain(u) }):
 			chain = append(chain, i)
 		case alike(p, i, j):
 			if i > x {
@@ -131,7 +132,7 @@ func mergedAt(p *aten.Program, x int32, at, made []int32, uses [][]int32) (chain
 				parameters = true
 			}
 			first, j = i, j-1
-		case len(c.Out) == 1 && c.Out[0] != aten.NoValue && evenly(p, uses[c.Out[0]]): // another one that was merged
+		case len(c.Out) == 1 && c.Out[0] != aten.NoValue && evenly(p, uses.of(int32(c.Out[0]))): // merged, too
 		default:
 			bound = true
 		}

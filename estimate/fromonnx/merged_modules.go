@@ -16,14 +16,14 @@ func (b *recovery) unmergeModules() {
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range p.Calls {
 		c := &p.Calls[x]
-		if len(c.Out) != 1 || c.Out[0] == aten.NoValue || len(readers[c.Out[0]]) < 2 || readsOf(p, int32(x)) {
+		if len(c.Out) != 1 || c.Out[0] == aten.NoValue || len(readers.of(int32(c.Out[0]))) < 2 || readsOf(p, int32(x)) {
 			continue
 		}
 		v := c.Out[0]
 		if value := &p.Values[v]; value.Kind != aten.Activation || !value.DType.IsFloat() || slices.Contains(p.Outputs, v) {
 			continue
 		}
-		others := besides(p, int32(x), made, readers[v])
+		others := besides(p, int32(x), made, readers.of(int32(v)))
 		if total += len(others); len(others) == 0 || total > maxUnrolled {
 			continue
 		}

@@ -91,6 +91,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
 		}
 	}
+	b.rows, b.emit, b.done, b.calls = nil, nil, nil, nil // what follows looks at the calls
 	b.unmerge()
 	b.unmergeModules()
 	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0

@@ -122,7 +122,9 @@ func (l *lives) feeds(from, to step) bool {
 }
 
 // summed lets the first operand of a sum live until the norm has returned that takes the sum: it is a variable, which
-// the norm's result is assigned to, x = norm(x + y). The second is more often what a call made, norm(x + f(x)).
+// the norm's result is assigned to, x = norm(x + y). The second is more often what a call made, norm(x + f(x)); where
+// others read it too it is a variable that keeps its value, y = f(x); y = norm(y + x), as in transformers'
+// models/distilbert/modeling_distilbert.py.
 func (l *lives) summed(steps []step) {
 	for j := 0; j+1 < len(steps); j++ {
 		c, norm := &l.p.Calls[steps[j].first], steps[j+1]
@@ -132,6 +134,9 @@ func (l *lives) summed(steps []step) {
 		}
 		if x := c.In[0]; x != aten.NoValue && l.made[x] >= 0 && l.owner[x] == c.Scope && replaces(l.p, c, x) {
 			l.keep(x, norm.last, summedFirst)
+		}
+		if y := c.In[1]; y != aten.NoValue && l.made[y] >= 0 && l.owner[y] == c.Scope && l.reads[y] > 1 {
+			l.hold(y, summedFirst)
 		}
 	}
 }

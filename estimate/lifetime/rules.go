@@ -33,7 +33,7 @@ var (
 	embedded     = &Rule{"embedded",
 		"what an embedding makes is a variable of the function that calls it: inputs_embeds = self.embed_tokens(ids)", false}
 	summedFirst = &Rule{"summed-first",
-		"the first operand of a sum that a norm takes is a variable: x = norm(x + y)", false}
+		"the first operand of a sum that a norm takes is a variable, and the second is another: y = norm(y + x)", false}
 	decoderSkip = &Rule{"decoder-skip",
 		"what a decoder makes larger and joins lives until the module that takes both has run", false}
 )

@@ -366,11 +366,12 @@ func (a *Analysis) shape(dims []int64) []int64 {
 }
 
 // bytesOf returns a name that JSON cannot hold as text, or nil.
-func bytesOf(name string) []byte {
+func bytesOf(name string) *[]byte {
 	if utf8.ValidString(name) {
 		return nil
 	}
-	return []byte(name)
+	b := []byte(name)
+	return &b
 }
 
 func (a *Analysis) TensorsOf(ids []onnxload.ValueID) []Tensor {

@@ -10,7 +10,7 @@ type Tensors struct {
 // A Tensor is a value with the shape it has under the settings.
 type Tensor struct {
 	Name      string  `json:"name"`
-	NameBytes []byte  `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
+	NameBytes *[]byte `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
 	DType     string  `json:"dtype"`                // as ONNX spells it; "" when unknown
 	Shape     []int64 `json:"shape"`                // nil when unknown
 }
@@ -19,7 +19,7 @@ type Tensor struct {
 type Layer struct {
 	Index      int      `json:"index"` // of the layer's first node in execution order
 	Name       string   `json:"name"`
-	NameBytes  []byte   `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
+	NameBytes  *[]byte  `json:"name_bytes,omitempty"` // the name, when it is not UTF-8
 	Op         string   `json:"op"`
 	Module     string   `json:"module"` // path from the root: "layer1.0.conv1"; "" when the file does not say
 	Nodes      int      `json:"nodes"`

@@ -18,7 +18,7 @@ type LoRA struct {
 	Targets string  // the last names of modules, or whole ones: see targeted
 	Dropout float64 // lora_dropout
 	Bias    string  // which of the model's own biases train beside: one of Biases, "" is none
-	// how bitsandbytes stores the weights of the base's linear layers: one of aten.Stored, "" is as they are
+	// how bitsandbytes stores the weights of the base's linear layers: one of aten.Stored: "" is as they are
 	Base string
 }
 
@@ -93,7 +93,7 @@ var settings = map[string]func(l *LoRA, value string) error{
 		return err
 	},
 	"bias": func(l *LoRA, value string) error { return among(&l.Bias, value, Biases) },
-	"base": func(l *LoRA, value string) error { return among(&l.Base, value, aten.Stored) },
+	"base": func(l *LoRA, value string) error { return among(&l.Base, value, aten.Stored[1:]) },
 }
 
 func among(to *string, value string, names []string) error {
@@ -260,7 +260,7 @@ func (a *adapters) call(base []aten.Call, y layer, module string) {
 		p.Calls = append(p.Calls, c)
 		return out
 	}
-	if a.Base == aten.NF4 { // bnb.py's Linear4bit: a view of the result must not be changed
+	if a.Base == aten.Stored[aten.NF4] { // bnb.py's Linear4bit: a view of the result must not be changed
 		result = do("clone", aten.Plain, shape, result)
 	}
 	x := do("type_as", aten.Plain, p.Values[y.in].Shape, y.in, pair[0]) // _cast_input_dtype
@@ -360,13 +360,14 @@ func (a *adapters) store() {
 			}
 		}
 	}
+	base := aten.Storage(slices.Index(aten.Stored[:], a.Base))
 	for _, v := range linear {
 		if v != last && !elsewhere[v] {
-			p.Values[v].Stored = a.Base
+			p.Values[v].Stored = base
 		}
 	}
 	for _, id := range p.State {
-		if v := &p.Values[id]; v.Kind == aten.Parameter && v.Stored == "" {
+		if v := &p.Values[id]; v.Kind == aten.Parameter && v.Stored == aten.AsIs {
 			v.Full = true
 		}
 	}

@@ -144,8 +144,8 @@ func TestStagesThatCannotBe(t *testing.T) {
 		prog *aten.Program
 		want string
 	}{
-		{Plan{GPUs: 2}, skip, "more than one tensor passes from stage 0"},
-		{Plan{GPUs: 5}, blocks(4), "4 blocks that repeat, too few for 5 stages"},
+		{Plan{GPUs: 2}, skip, "more than one tensor passes between stages: from stage 0"},
+		{Plan{GPUs: 5}, blocks(4), "too few blocks for 5 stages: the graph shows 4 that repeat"},
 		{Plan{GPUs: 2, Stages: "h"}, blocks(4), `"h" is the whole name of no module`},
 		{Plan{GPUs: 3, Stages: `h\.2`}, blocks(4), "begin 2 stages, and gpus is 3"},
 		{Plan{GPUs: 3, Stages: `h\.2,h\.1`}, blocks(4), "begins no later"},

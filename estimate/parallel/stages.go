@@ -122,8 +122,8 @@ func (p Plan) cut(c *cutting) error {
 			}
 		}
 		if len(blocks) < p.GPUs {
-			return noMatch("parallel: the graph shows %d blocks that repeat, too few for %d stages: name the modules that "+
-				"begin stages by --stages", len(blocks), p.GPUs)
+			return noMatch("parallel: too few blocks for %d stages: the graph shows %d that repeat, name the modules that "+
+				"begin stages by --stages", p.GPUs, len(blocks))
 		}
 		for k := 1; k < p.GPUs; k++ {
 			first := blocks[k*len(blocks)/p.GPUs]
@@ -178,8 +178,8 @@ func (c *cutting) crossing(k int32) (aten.ValueID, error) {
 				continue
 			}
 			if found != aten.NoValue || c.at[i] > k {
-				return 0, noMatch("parallel: more than one tensor passes from stage %d of the pipeline to those behind it, "+
-					"or one passes a stage by, which is not simulated: let stages begin elsewhere by --stages", k-1)
+				return 0, noMatch("parallel: more than one tensor passes between stages: from stage %d of the pipeline to those "+
+					"behind it, or one passes a stage by, which is not simulated: let stages begin elsewhere by --stages", k-1)
 			}
 			found = v
 		}

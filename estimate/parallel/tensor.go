@@ -40,7 +40,7 @@ func (p Plan) split(prog *aten.Program) error {
 		}
 	}
 	if !slices.Contains(marked, true) {
-		return noMatch("parallel: the graph shows no blocks that repeat: name the modules to split by --shard")
+		return noMatch("parallel: no blocks of the graph repeat: name the modules to split by --shard")
 	}
 	s := splitting{prog: prog, ranks: int64(p.GPUs), within: marked, columns: map[int32]bool{}}
 	for i := range prog.Calls {
@@ -51,8 +51,8 @@ func (p Plan) split(prog *aten.Program) error {
 	for s.propagate() { // until every layer that is divided ends in one that puts the parts together
 	}
 	if len(s.rows) == 0 {
-		return noMatch("parallel: no linear layer can be divided along its columns and have its result read along the " +
-			"rows of another")
+		return noMatch("parallel: no linear layers can be divided: none along its columns whose result another reads along " +
+			"its rows")
 	}
 	s.apply()
 	return nil

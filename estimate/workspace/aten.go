@@ -118,6 +118,7 @@ type Kernels struct {
 	dnnOn   map[int32]bool // threads that used cuDNN
 	dropout bool           // the state of dropout in recurrent layers is there
 	plans   map[string]int32
+	answers map[string]int64 // workspaces of convolutions, as cuDNN answered
 	planned []ConvPlan
 	atMost  bool           // what is not known is taken at its most
 	doubts  bool           // something is not known
@@ -147,6 +148,15 @@ func NewKernels(d gpu.Device) *Kernels {
 
 // AtMost makes kernels take the most that they may where nobody knows what they take.
 func (k *Kernels) AtMost() { k.atMost = true }
+
+// Answered says what cuDNN answered, without a GPU, about a pass of a convolution: the workspace in bytes. It is taken
+// for what runs.
+func (k *Kernels) Answered(s *ConvShape, pass ConvPass, bytes int64) {
+	if k.answers == nil {
+		k.answers = map[string]int64{}
+	}
+	k.answers[string(s.AppendKey(nil, pass))] = min(bytes, convMaximum)
+}
 
 // Doubts reports whether there was anything of which is not known what it takes.
 func (k *Kernels) Doubts() bool { return k.doubts }

@@ -70,7 +70,11 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 	k.key = s.AppendKey(k.key[:0], pass)
 	plan := k.plans[string(k.key)]
 	if plan == 0 {
-		k.planned = append(k.planned, s.Plan(pass, len(k.planned), k.device))
+		p := s.Plan(pass, len(k.planned), k.device)
+		if bytes, ok := k.answers[string(k.key)]; ok {
+			p.answered(bytes, k.device)
+		}
+		k.planned = append(k.planned, p)
 		plan = int32(len(k.planned))
 		k.plans[string(k.key)] = plan
 	}

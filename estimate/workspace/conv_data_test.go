@@ -26,11 +26,11 @@ type measuredConv struct {
 	passes [convPasses]int64
 }
 
-// readConvs reads the measured convolutions, and returns a hash of their file besides. The
+// readConvs reads the convolutions of a file, and returns a hash of it besides. The
 // file is a line of JSON, which says what follows: columns of numbers in 7-bit groups.
-func readConvs(t testing.TB) (convs []measuredConv, hash uint32) {
+func readConvs(t testing.TB, file string) (convs []measuredConv, hash uint32) {
 	t.Helper()
-	all := testfile.Unzipped(t, convData)
+	all := testfile.Unzipped(t, file)
 	h := fnv.New32a()
 	h.Write(all)
 	line, b, _ := bytes.Cut(all, []byte{'\n'})
@@ -44,7 +44,7 @@ func readConvs(t testing.TB) (convs []measuredConv, hash uint32) {
 	next := func() int64 {
 		v, n := binary.Uvarint(b)
 		if n <= 0 || v > math.MaxInt64 {
-			t.Fatalf("%s ends too early", convData)
+			t.Fatalf("%s ends too early", file)
 		}
 		b = b[n:]
 		return int64(v)
@@ -91,7 +91,7 @@ func readConvs(t testing.TB) (convs []measuredConv, hash uint32) {
 		column(func(i int, v int64) { convs[i].passes[pass] = v - 1 })
 	}
 	if len(b) > 0 {
-		t.Fatalf("%s: %d bytes too many", convData, len(b))
+		t.Fatalf("%s: %d bytes too many", file, len(b))
 	}
 	return convs, h.Sum32()
 }
@@ -119,7 +119,7 @@ func foldOf(s string) int { return int(hashOf(s)>>8) % convFolds }
 // takes. Nothing that counts as the same convolution is in two folds: channels, image,
 // filter, stride and groups are its own, its batch, element type and memory format are not.
 func readConvSamples(t testing.TB, use func(i int) bool) (samples []*convSample, hash uint32) {
-	convs, hash := readConvs(t)
+	convs, hash := readConvs(t, convData)
 	key := func(s *ConvShape) string {
 		return fmt.Sprint(s.X[1:], s.W, s.Stride, s.Groups, s.Transposed)
 	}

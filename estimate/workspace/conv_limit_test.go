@@ -21,7 +21,7 @@ func TestLoneTreeIsNotBelieved(t *testing.T) {
 // TestMeasuredAreBelieved holds that limit to what was measured: where a tree names the engine that ran, the bound has
 // room for it.
 func TestMeasuredAreBelieved(t *testing.T) {
-	convs, _ := readConvs(t)
+	convs, _ := readConvs(t, convData)
 	device := gpu.Device{Multiprocessors: 132}
 	seen := 0
 	for _, c := range convs {

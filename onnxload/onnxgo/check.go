@@ -71,7 +71,7 @@ func (c *checker) graph(k *skeleton, g *onnxload.Graph, where string) error {
 	c.rep.Graphs++
 	var ours []int // nodes of the file itself
 	for i := range g.Nodes {
-		if c.inlined || g.Nodes[i].Scope == "" {
+		if c.inlined || g.Nodes[i].Scope() == "" {
 			ours = append(ours, i)
 		}
 	}
@@ -98,7 +98,7 @@ func (c *checker) graph(k *skeleton, g *onnxload.Graph, where string) error {
 	if !c.inlined && c.m.Functions > 0 {
 		for i := range g.Nodes {
 			for _, id := range g.Nodes[i].Out {
-				if g.Nodes[i].Scope != "" && id != onnxload.NoValue {
+				if g.Nodes[i].Scope() != "" && id != onnxload.NoValue {
 					inlined[c.name(id)] = true
 				}
 			}
@@ -190,8 +190,8 @@ func outputKey(op *operation, n *skeletonNode) string {
 func (c *checker) label(g *onnxload.Graph, i int) string {
 	n := &g.Nodes[i]
 	s := fmt.Sprintf("node %d %q (%q)", i, n.Name, n.Op)
-	if n.Scope != "" {
-		s += fmt.Sprintf(" in %q", n.Scope)
+	if scope := n.Scope(); scope != "" {
+		s += fmt.Sprintf(" in %q", scope)
 	}
 	return s
 }

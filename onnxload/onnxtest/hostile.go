@@ -140,6 +140,7 @@ func Hostile() []HostileCase {
 			return m.Bytes()
 		}(), `recursive function: "f" -> "f"`},
 		{"A32 calls 200 deep", Calling(chainOfCalls(200), "f200").Bytes(), "more than 100 deep"},
+		{"A32 65,536 nodes of 2 kB", Calling(Fib(16), "f16").Bytes(), "unfolds to more than"},
 		{"A32 2^60 nodes", Calling(Fib(60), "f60").Bytes(), "unfolds to more than"},
 		{"A32 10,000 functions", Calling(func() []Function {
 			var fs []Function

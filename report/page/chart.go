@@ -31,6 +31,7 @@ type chartView struct {
 // A barView is drawn in a box 100 wide.
 type barView struct {
 	Name, Size, Note string
+	Why              string // there is no bar: a sentence, as long as the row
 	Base, Over       bool
 	Width            string
 	Limit            string // where the capacity is; empty where it is outside
@@ -55,9 +56,7 @@ func (c *Chart) bars() *chartView {
 	for _, b := range c.Bars {
 		x := barView{Name: clean(b.Name), Size: report.Size(b.Bytes), Note: clean(b.Note), Base: b.Base, Over: b.Over,
 			Width: hundredths(b.Bytes, most), Limit: limit}
-		if b.Error != "" {
-			x.Size, x.Note, x.Width = "?", clean(b.Error), "0"
-		}
+		x.Why = clean(b.Error)
 		v.Bars = append(v.Bars, x)
 	}
 	return v

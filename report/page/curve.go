@@ -34,8 +34,8 @@ type curveView struct {
 	Limits        []lineView
 	XTicks        []tickView
 	YTicks        []tickView
-	Left, Right   float64
-	Top, Bottom   float64
+	Left, Right   string // the box of both axes
+	Top, Bottom   string
 }
 
 type dotView struct {
@@ -62,9 +62,10 @@ func (c *Curve) drawn() *curveView {
 		most, wide = max(most, p.Safe), max(wide, p.Batch)
 	}
 	top := float64(most) * 1.05
-	v := &curveView{Left: curveLeft, Right: curveWidth - curveRight, Top: curveTop, Bottom: curveHeight - curveBottom}
-	x := func(batch int64) float64 { return v.Left + (v.Right-v.Left)*float64(batch)/float64(wide) }
-	y := func(bytes int64) float64 { return v.Bottom - (v.Bottom-v.Top)*float64(bytes)/top }
+	const right, bottom = curveWidth - curveRight, curveHeight - curveBottom
+	v := &curveView{Left: whole(curveLeft), Right: whole(right), Top: whole(curveTop), Bottom: whole(bottom)}
+	x := func(batch int64) float64 { return curveLeft + (right-curveLeft)*float64(batch)/float64(wide) }
+	y := func(bytes int64) float64 { return bottom - (bottom-curveTop)*float64(bytes)/top }
 	var device, safe []string
 	for _, p := range c.Points {
 		device = append(device, place(x(p.Batch))+","+place(y(p.Device)))
@@ -113,5 +114,7 @@ func round(n float64) int64 {
 	}
 	return int64(10 * power)
 }
+
+func whole(v float64) string { return strconv.Itoa(int(v)) }
 
 func place(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }

@@ -11,11 +11,12 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"html/template"
 	"io"
 	"sync"
+
+	"github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
@@ -119,9 +120,6 @@ type Block struct {
 	Label string // what it belongs to; may be empty
 }
 
-//go:embed page.html
-var pageHTML string
-
 //go:embed page.css
 var pageCSS string
 
@@ -159,8 +157,6 @@ var uplotJS string
 //go:embed uplot/uPlot.min.css
 var uplotCSS string
 
-var tmpl = sync.OnceValue(func() *template.Template { return template.Must(template.New("page").Parse(pageHTML)) })
-
 // maxRows bounds a table's rows, and nameLimit the bytes of a name: a page is to
 // be read, not searched for the last of a million layers.
 const (
@@ -174,19 +170,12 @@ func Write(w io.Writer, p *Page) error {
 	if err != nil {
 		return err
 	}
-	// encoding/json writes <, > and & as \u003c and so on, so the island cannot
-	// end early, and nothing in it is markup.
-	island, err := json.Marshal(d)
-	if err != nil {
-		return fmt.Errorf("page: %w", err)
-	}
-	css := uplotCSS + pageCSS
 	styles, scripts := Sources()
 	view := view{
 		Title: clean(p.Title), Subtitle: clean(p.Subtitle),
 		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; img-src data:; base-uri "+
 			"'none'; form-action 'none'", styles, scripts),
-		CSS: template.CSS(css), Uplot: template.JS(uplotJS), Own: template.JS(pageJS()), Data: template.JS(island),
+		CSS: uplotCSS + pageCSS, Uplot: uplotJS, Own: pageJS(),
 		Drawn: len(p.Runs) > 0, Two: len(p.Runs) > 1, Chart: p.Chart.bars(), Curve: p.Curve.drawn(),
 	}
 	for _, v := range p.Verdicts {
@@ -206,19 +195,39 @@ func Write(w io.Writer, p *Page) error {
 	if view.Tables, err = tables(p); err != nil {
 		return err
 	}
-	if err := tmpl().Execute(w, view); err != nil {
+	_, err = view.markup().WriteTo(w)
+	if err == nil {
+		err = writeData(w, d)
+	}
+	if err == nil {
+		_, err = view.scripts().WriteTo(w)
+	}
+	if err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	return nil
 }
 
-// A view is what the template gets.
+// writeData writes the data as an element that no browser runs, as it is encoded: the text of a large run is several
+// times as large as the run. Package v1 has <, > and & written as \u003c and so on, so that it cannot end early, and
+// nothing in it is markup.
+func writeData(w io.Writer, d *data) error {
+	if _, err := io.WriteString(w, `<script type="application/json" id="data">`); err != nil {
+		return err
+	}
+	if err := json.MarshalWrite(w, d, jsonv1.DefaultOptionsV1()); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "</script>\n")
+	return err
+}
+
+// A view is what the page's markup is made of.
 type view struct {
 	Title, Subtitle string
 	Policy          string
-	CSS             template.CSS
-	Uplot, Own      template.JS
-	Data            template.JS
+	CSS             string
+	Uplot, Own      string
 	Verdicts        []Verdict
 	Facts           []Fact
 	Notes           []string

@@ -9,9 +9,8 @@ import (
 )
 
 // Predicted is a predicted timeline, as the allocator replayed it, ready to be drawn: up to the request that it failed
-// on, where it did, and without the workspaces that there was no memory for. What was reserved along the way, and what
-// lies in the segments, is known where the replay recorded its trace (caching.Config.Record). about says in lines what
-// a block of the timeline is; nil says nothing.
+// on, where it did, and without the workspaces that there was no memory for. about says in lines what a block of the
+// timeline is; nil says nothing. The timeline is changed.
 func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(block int32) []string) Run {
 	end := len(t.Events)
 	var failure *Failure
@@ -26,7 +25,7 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 	}
 	made := map[int]bool{} // events that got memory, where some did not
 	if len(r.Dropped) > 0 {
-		for e := range r.Allocator.Trace().All() {
+		for e := range r.Trace() {
 			if e.Action == caching.AllocBlock {
 				made[int(e.Event)] = true
 			}
@@ -37,20 +36,29 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 		Failure: failure}
 	if about != nil {
 		out.About = make([][]string, part.Blocks)
-		for i := range t.Events[:end] {
-			if e := &t.Events[i]; e.Kind == timeline.Alloc && at.blocks[e.Block] >= 0 {
-				out.About[at.blocks[e.Block]] = about(e.Block)
+		for block, k := range at.blocks {
+			if k >= 0 {
+				out.About[k] = about(int32(block))
 			}
 		}
 	}
-	label := map[int64]string{} // of what lies at an address at the end
+	segments, label := r.Allocator.Segments(), map[int64]string{} // of what lies at an address at the end
+	for _, g := range segments {
+		for _, b := range g.Blocks {
+			if b.Active {
+				label[b.Address] = ""
+			}
+		}
+	}
 	var reserved int64
-	for e := range r.Allocator.Trace().All() {
+	for e := range r.Trace() {
 		switch e.Action {
 		case caching.AllocBlock:
-			label[e.Address] = ""
-			if l := t.Events[e.Event].Layer; l != timeline.NoLayer {
-				label[e.Address] = t.Layers[l]
+			if _, lasts := label[e.Address]; lasts {
+				label[e.Address] = ""
+				if l := part.Events[at.events[e.Event]].Layer; l != timeline.NoLayer && int(l) < len(t.Layers) {
+					label[e.Address] = t.Layers[l]
+				}
 			}
 			continue
 		case caching.SegmentAlloc, caching.SegmentMap:
@@ -60,13 +68,13 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 		default:
 			continue
 		}
-		event := at.events[min(int(e.Event), end)]
+		event := int(at.events[min(int(e.Event), end)])
 		if failure != nil && int(e.Event) == end { // given back in vain: the figures of the failure are those after it
 			event = max(len(part.Events)-1, 0)
 		}
 		out.Levels = append(out.Levels, Level{Event: event, Bytes: reserved})
 	}
-	for _, s := range r.Allocator.Segments() {
+	for _, s := range segments {
 		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large"}
 		switch {
 		case s.Expandable:
@@ -88,22 +96,23 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 
 // places says where the events and blocks of a timeline are in a part of it.
 type places struct {
-	events []int   // the first that is not before it
+	events []int32 // the first that is not before it
 	blocks []int32 // -1 for none
 }
 
-// partOf returns the events before end, without the blocks that were not made. What the criterion and its backward pass
-// take, which are no layer's, becomes that of a layer "loss".
+// partOf keeps of a timeline the events before end, without the blocks that were not made. What the criterion and its
+// backward pass take, which are no layer's, becomes that of a layer "loss".
 func partOf(t *timeline.Timeline, end int, made func(event int) bool) (*timeline.Timeline, places) {
-	out := &timeline.Timeline{Events: make([]timeline.Event, 0, end), Layers: append(slices.Clip(t.Layers), "loss")}
-	at := places{make([]int, end+1), make([]int32, t.Blocks)}
+	loss := int32(len(t.Layers))
+	out := &timeline.Timeline{Events: t.Events[:0], Layers: append(slices.Clip(t.Layers), "loss")}
+	at := places{make([]int32, end+1), make([]int32, t.Blocks)}
 	for i := range at.blocks {
 		at.blocks[i] = -1
 	}
 	for i, e := range t.Events[:end] {
-		at.events[i] = len(out.Events)
+		at.events[i] = int32(len(out.Events))
 		if e.Layer == timeline.NoLayer && (e.Phase == timeline.Loss || e.Phase == timeline.Backward) {
-			e.Layer = int32(len(t.Layers))
+			e.Layer = loss
 		}
 		if e.Kind == timeline.Alloc && made(i) {
 			at.blocks[e.Block] = out.Blocks
@@ -116,6 +125,6 @@ func partOf(t *timeline.Timeline, end int, made func(event int) bool) (*timeline
 		}
 		out.Events = append(out.Events, e)
 	}
-	at.events[end] = len(out.Events)
+	at.events[end] = int32(len(out.Events))
 	return out, at
 }

@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"errors"
-
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/snapshot"
@@ -21,16 +19,11 @@ var actions = [...]snapshot.Action{
 }
 
 // Predicted makes the snapshot that PyTorch would dump at the end of a predicted
-// run. The replay must have recorded its trace (caching.Config.Record). model
-// names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
+// run. model names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
 func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string,
 	sites *snapshot.Sites) (*snapshot.Snapshot, error) {
-	trace := r.Allocator.Trace()
-	if trace.Len() == 0 && len(t.Events) > 0 && r.Stats.Allocation.All.Allocated > 0 {
-		return nil, errors.New("the replay did not record its trace")
-	}
 	entries := func(yield func(snapshot.Entry) bool) {
-		for e := range trace.All() {
+		for e := range r.Trace() {
 			entry := snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address,
 				Size: e.Bytes}
 			if e.Action == caching.OutOfMemory && r.OOM != nil {

@@ -23,6 +23,9 @@ import (
 // tags leave out what a page has no use for: onnx-go and posting. NVML needs cgo, which there is not.
 const tags = "nocrosscheck,noposting"
 
+// mostPacked is what the packed program may take, in bytes: people wait for it.
+const mostPacked = 6_000_000
+
 func main() {
 	out := flag.String("o", "dist/web/index.html", "the `FILE` to write")
 	flag.Parse()
@@ -40,6 +43,10 @@ func build(out string) error {
 	packed, packing, err := pack(program)
 	if err != nil {
 		return err
+	}
+	if packing == "xz" && len(packed) > mostPacked {
+		return fmt.Errorf("the program takes %d bytes packed, more than %d: GOOS=js GOARCH=wasm go build -ldflags "+
+			"-dumpdep tells who needs what", len(packed), mostPacked)
 	}
 	files := map[string]string{}
 	for _, name := range []string{"index.html", "page.css", "page.js", "worker.js"} {
@@ -115,7 +122,7 @@ func compile() ([]byte, error) {
 func pack(program []byte) (packed []byte, packing string, err error) {
 	var b bytes.Buffer
 	if exe, err := exec.LookPath("xz"); err == nil {
-		cmd := exec.Command(exe, "-9", "-T1", "-c") // one thread: the same bytes on every machine
+		cmd := exec.Command(exe, "-9e", "-T1", "-c") // one thread: the same bytes on every machine
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(program), &b, os.Stderr
 		if err := cmd.Run(); err != nil {
 			return nil, "", fmt.Errorf("xz: %w", err)

@@ -63,7 +63,7 @@ var (
 	MergedLoop = &Row{"merged-loop", "a product that all turns of a loop read", "one that each turn computed",
 		"hand-written", "", true}
 	MergedModules = &Row{"merged-modules", "a result that a module and one beside it read",
-		"one that each of them computed", "NASNet, Grad-TTS", "", true}
+		"one that each of them computed", "NASNet, Grad-TTS", "", false}
 	FastPath = &Row{"fast-path", "self-attention with the batch in front, in inference",
 		"nn.MultiheadAttention's fast path", "torch.nn", "torch/nn/modules/activation.py", false}
 	EncoderLayer = &Row{"encoder-layer", "a layer with the names of nn.TransformerEncoderLayer",
