@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,7 @@ def test_gradients_of_bilinear_layers_are_taken_apart(tmp_path: Path) -> None:
 
 
 def test_what_decides_the_order_of_contractions_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.opt_einsum, "enabled", False)
+    monkeypatch.setattr(importlib.import_module("torch.backends.opt_einsum"), "enabled", False)
     with memestimate.record(tmp_path / "x") as recorder:
         a, b, c = (torch.randn(4, 4, device="cuda") for _ in range(3))
         torch.einsum("ij,jk->ik", a, b)

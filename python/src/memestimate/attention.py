@@ -123,7 +123,7 @@ def _order(capability: tuple[int, int], cudnn: int, torch_version: tuple[int, in
     get = getattr(torch._C, "_get_sdp_priority_order", None)
     order: tuple[str, ...] = _DEFAULT_ORDER
     if get is not None:
-        order = tuple(numbers[int(n)] for n in get() if int(n) in numbers)
+        order = tuple(dict.fromkeys(numbers[int(n)] for n in get() if int(n) in numbers))  # 2.8 has math twice
     if order != _DEFAULT_ORDER or torch_version < (2, 11) or os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") == "1":
         return order
     if cudnn > 91500 and capability in ((9, 0), (9, 3), (10, 0), (10, 3)):

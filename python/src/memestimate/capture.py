@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,10 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def _higher_order(func: HigherOrderOperator, capture: Capture, *args: Any, **kwargs: Any) -> Any:
+    return capture.higher_order(func, args, kwargs)
+
+
 class Capture(TorchDispatchMode):
     """Runs what touches the pretended GPU on fake tensors and logs it; the rest runs as it is.
 
@@ -82,13 +87,16 @@ class Capture(TorchDispatchMode):
         self._process = os.getpid()
         self._by_host = recorder.by_host
         self._composite: dict[OpOverload, bool] = {}
+        if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # PyTorch before 2.9 asks each for a rule
+            for op in torch._ops._higher_order_ops.values():
+                op.python_key_table.setdefault(Capture, functools.partial(_higher_order, op))
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if isinstance(func, HigherOrderOperator):
-            return self._higher_order(func, args, kwargs)
+            return self.higher_order(func, args, kwargs)
         if kwargs.get("pin_memory"):  # memory of the host, for which C++ starts the driver
             kwargs = {**kwargs, "pin_memory": False}
         if self._by_host:
@@ -133,7 +141,7 @@ class Capture(TorchDispatchMode):
             self._recorder.values.follow(func, args, kwargs, out)
         return out
 
-    def _higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator that takes functions, such as flex_attention, by the operators that it is made of."""
         kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
         if kernel is None:

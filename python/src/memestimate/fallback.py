@@ -13,6 +13,7 @@ from .capture import tensors
 if TYPE_CHECKING:
     from .recorder import Recorder
 
+_SUBSETS = {"torchvision::nms"}  # operators that give numbers of rows of their first argument, each once at most
 _TRIED = 1 << 26  # elements of all tensors of a call
 
 
@@ -31,6 +32,8 @@ def try_out(
         It fails on the host, too.
     """
     given = list(tensors([list(args), list(kwargs.values())]))
+    if func._schema.name in _SUBSETS and any(recorder.values.get(t) is None for t in given):
+        return _subset(recorder, func, args, kwargs)
     if sum(t.numel() for t in given) > _TRIED:
         raise error
 
@@ -60,6 +63,17 @@ def try_out(
         out = _map(results, lambda t: recorder.empty(t.shape, t.dtype, t.stride()))
     recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
     recorder.log(func, args, kwargs, out)
+    return out
+
+
+def _subset(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The most that a call can give which chooses among the rows of its first argument: all of them."""
+    count = args[0].shape[0]
+    text = f"all of {count} rows are kept by {func._schema.name}"
+    recorder.note("kept", f"{text}: an upper bound")
+    out = recorder.empty((recorder.decisions.size(count, min(count, 1), text, count),), torch.int64)
+    recorder.log(func, args, kwargs, out)
+    recorder.decisions.made(out)
     return out
 
 

@@ -54,13 +54,14 @@ class Guesses:
             guess = Guess(True, name, span, sane=name in _FINITE or self._is_sane(given[0]))
         else:
             computed = self._computed(func, args, kwargs, given)
-            sane = name in _FINITE or (bool(given) and all(self._is_sane(t) for t in given))
+            asks = name in _FINITE or is_finite(name, args) is not None
+            sane = asks or (bool(given) and all(self._is_sane(t) for t in given))
             guess = Guess(_plausible(tensor.dtype) if computed is None else computed, name, span, sane=sane)
         tensor.__dict__[_ATTRIBUTE] = guess
 
     def _is_sane(self, tensor: torch.Tensor) -> bool:
         """Whether it says of each element that it is finite, or that it is not."""
-        return self.of(tensor).sane if tensor.numel() == 1 else self._values.shares.of(tensor)[0] in (0.0, 1.0)
+        return self.of(tensor).sane if tensor.numel() == 1 else self._values.shares.of(tensor).share in (0.0, 1.0)
 
     def _computed(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], given: list[FakeTensor]
@@ -87,6 +88,15 @@ class Guesses:
         if isinstance(value, (list, tuple)):
             return [self._real(item) for item in value]
         return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def is_finite(name: str, args: Sequence[Any]) -> bool | None:
+    """What a comparison says that `isfinite`, `isnan` and `isinf` are made of (TensorCompare.cpp); None of others."""
+    if name not in ("eq", "ne") or len(args) < 2:
+        return None
+    if args[0] is args[1] or (isinstance(args[1], float) and math.isnan(args[1])):
+        return (name == "eq") is (args[0] is args[1])
+    return (name == "ne") if isinstance(args[1], float) and math.isinf(args[1]) else None
 
 
 def _plausible(dtype: torch.dtype) -> bool | int | float | complex:

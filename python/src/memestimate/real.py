@@ -15,7 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import norms, sparse
+from . import norms, real_rnn, sparse
 from .capture import tensors
 
 if TYPE_CHECKING:
@@ -123,10 +123,6 @@ def _batch_norm_backward(
     )
 
 
-def _flattened(weights: Sequence[torch.Tensor], *_: Any) -> Any:
-    return torch.cat([weight.flatten() for weight in weights])
-
-
 _STAND_INS: dict[str, Callable[..., Any]] = {
     "cudnn_batch_norm": _batch_norm,
     "cudnn_batch_norm_backward": _batch_norm_backward,
@@ -134,26 +130,9 @@ _STAND_INS: dict[str, Callable[..., Any]] = {
     "cudnn_grid_sampler_backward": lambda x, grid, grad: aten.grid_sampler_2d_backward(
         grad, x, grid, 0, 0, True, [True, True]
     ),
-    "_cudnn_rnn_flatten_weight": _flattened,
     **norms.STAND_INS,
+    **real_rnn.STAND_INS,
 }
-
-
-def _rnn(*args: Any) -> Any:
-    """`_cudnn_rnn` without its dropout"""
-    x, weights, stride, _, hx, cx, mode, _, _, layers, batch_first, _, train, both, sizes = args[:15]
-    run = (aten.rnn_relu, aten.rnn_tanh, aten.lstm, aten.gru)[mode]
-    state: Any = [hx, cx] if mode == 2 else hx
-    options = (weights, stride >= 4, layers, 0.0, train, both)
-    if sizes:
-        out = run.data(x, torch.tensor(sizes, device="cpu"), state, *options)
-    else:
-        out = run.input(x, state, *options, batch_first)
-    nothing = torch.empty(0, device="cpu")
-    return (*out, nothing) if mode == 2 else (*out, nothing, nothing)
-
-
-_STAND_INS["_cudnn_rnn"] = _rnn
 
 
 def _named(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

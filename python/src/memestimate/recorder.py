@@ -22,6 +22,7 @@ from . import (
     compressed,
     copies,
     cudnn,
+    explicit,
     fallback,
     host,
     layouts,
@@ -33,6 +34,7 @@ from . import (
     threads,
 )
 from .capture import Capture, PretendMode, tensors, unwrapped
+from .convolutions import Convolutions
 from .decisions import Again, Change, Decisions, TooLong
 from .device import Device
 from .encode import Encoder
@@ -117,6 +119,7 @@ class Recorder:
         self.values = Values(self)
         self.unknown = Unknown(self)
         self.decisions = Decisions(self, change or Change())
+        self.convolutions = Convolutions(self)
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
@@ -124,6 +127,7 @@ class Recorder:
         for part in (self.sums, self.values, self.recurrent):
             handlers |= part.handlers()
         handlers |= sparse.handlers(self) | bilinear.handlers(self) | norms.handlers(self)
+        handlers |= explicit.handlers(self)
         handlers = handlers | compressed.handlers(self, handlers)
         self.capture = Capture(self, handlers)
         self.quiet = False  # nothing is logged
@@ -180,6 +184,7 @@ class Recorder:
         if keep:
             try:
                 self.decisions.write(self.again)
+                self.convolutions.write()
             except BaseException:
                 self.writer.discard()
                 raise
@@ -266,6 +271,7 @@ class Recorder:
         if births:
             self.follow_stream()
         self.writer.events(("call", op, arguments, results, frame, module), *births)
+        self.convolutions.saw(func, args, out)
         if self.values.real is not None:
             self.values.real.run(func, args, kwargs, out, {serial for _, serial, _ in births})
         if self.phases.backward_depth:

@@ -240,11 +240,21 @@ class Recurrent:
         known = self._recorder.values.get(lengths)
         if known is None:
             known = torch.full(lengths.shape, x.shape[1 if batch_first else 0], dtype=torch.int64, device="cpu")
-        steps = int(known.max())
-        sizes = torch.tensor([int((known > t).sum()) for t in range(steps)], dtype=torch.int64, device="cpu")
-        out = self._recorder.empty((int(known.sum()), *x.shape[2:]), x.dtype), sizes
-        self._recorder.log(func, args, kwargs, out)
-        return out
+        lengths = known.tolist()
+        sizes = torch.tensor([sum(n > t for n in lengths) for t in range(max(lengths))], device="cpu")
+        with self._recorder.capture:
+            return torch.cat(_pieces(x.transpose(0, 1) if batch_first else x, lengths)), sizes
+
+
+def _pieces(x: torch.Tensor, lengths: list[int]) -> list[torch.Tensor]:
+    """The steps of a padded batch, one piece for all that are of as many samples (PackedSequence.cpp)."""
+    pieces, done = [], 0
+    for i, length in enumerate(reversed(lengths)):
+        if length > done:
+            piece = x[done:length, : len(lengths) - i].contiguous()
+            pieces.append(piece.view(piece.shape[0] * piece.shape[1], *piece.shape[2:]))
+            done = length
+    return pieces
 
 
 def _block_size(weights: Sequence[torch.Tensor], stride: int) -> int:

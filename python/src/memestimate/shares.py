@@ -3,32 +3,52 @@
 A router chooses among experts what no one can know without its weights. What is known is how
 much it chooses: k of n for each token. Here that share is followed from `topk` or `argmax` to the
 masks and counts made of it, and spread evenly over the choices.
+
+Or it is known how many there are at most: a sampler of boxes writes so many ones into zeros, and takes what one mask
+or another has set.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .capture import tensors
+from .guesses import is_finite
 
 if TYPE_CHECKING:
     from .values import Values
 
 _ATTRIBUTE = "_memestimate_share"
 
-# Share of the elements that are not zero, and among how many alternatives each element chooses (0: none).
-Known = tuple[float | None, int]
-_NOTHING: Known = (None, 0)
+
+class Known(NamedTuple):
+    """What is known of the elements of a tensor whose values nobody knows."""
+
+    share: float | None = None  # of the elements that are not zero
+    choices: int = 0  # among how many alternatives each element chooses; 0 for none
+    most: bool = False  # no larger share is possible
+    whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no larger share is possible."""
+        return self.most or self.share in (0.0, 1.0)
+
+
+_NOTHING = Known()
 
 _SAME = (
     *("view", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "alias", "detach"),
-    *("select", "slice", "split", "split_with_sizes", "unbind", "index", "index_select", "clone", "_to_copy", "flip"),
+    *("select", "slice", "split", "split_with_sizes", "unbind", "index", "index_select", "clone", "flip"),
 )
+_MASKS = (torch.bool, torch.uint8)
+_ALTERNATIVES = 64  # more whole numbers than that are a range, and no choice
 _DIMENSION = {"topk": 2, "argmax": 1, "argmin": 1, "argsort": 1, "sort": 1, "max": 1, "min": 1}  # where it stands
 
 
@@ -40,7 +60,22 @@ class Shares:
         rules: dict[str, Callable[[Sequence[Any], Any], Known]] = {
             "eq": lambda args, out: self._compared(args, equal=True),
             "ne": lambda args, out: self._compared(args, equal=False),
-            "gt": lambda args, out: (self.of(args[0])[0], 0) if _is_zero(args[1]) else _NOTHING,
+            "gt": lambda args, out: self._nonzero(args[0]) if _is_zero(args[1]) else _NOTHING,
+            "bitwise_or": lambda args, out: self._either(args),
+            "logical_or": lambda args, out: self._either(args),
+            "bitwise_and": lambda args, out: self._both(args),
+            "logical_and": lambda args, out: self._both(args),
+            "mul": lambda args, out: self._both(args),
+            "cat": self._joined,
+            "clamp": self._clamped,
+            "remainder": self._remainder,
+            "sub": lambda args, out: self._moved(args),
+            "add": lambda args, out: self._moved(args),
+            "_to_copy": lambda args, out: self._cast(args[0], out),
+            "index_put": self._put,
+            "index_put_": self._put,
+            "index_fill": self._filled,
+            "index_fill_": self._filled,
             "bitwise_not": self._inverted,
             "logical_not": self._inverted,
             "scatter": self._scattered,
@@ -48,9 +83,9 @@ class Shares:
         }
         rules |= dict.fromkeys(_SAME, lambda args, out: self.of(args[0]))
         rules |= dict.fromkeys(_DIMENSION, lambda args, out: _NOTHING)  # see `read`
-        rules |= dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero_"), lambda args, out: (0.0, 0))
-        rules |= dict.fromkeys(("isnan", "isinf"), lambda args, out: (0.0, 0))  # as a sane program expects
-        rules["isfinite"] = lambda args, out: (1.0, 0)
+        rules |= dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero_"), lambda args, out: Known(0.0))
+        rules |= dict.fromkeys(("isnan", "isinf"), lambda args, out: Known(0.0))  # as a sane program expects
+        rules["isfinite"] = lambda args, out: Known(1.0)
         self._rules = rules
         self._names: dict[OpOverload, str] = {}
 
@@ -76,43 +111,124 @@ class Shares:
         dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)
         if not isinstance(dim, int) or args[0].dim() == 0:
             return _NOTHING
-        return None, args[0].shape[dim]
+        return Known(None, args[0].shape[dim])
 
     def write(self, known: Known, out: Any) -> None:
         """Keep what `read` has found."""
         for tensor in tensors(out):
             # Of the results of topk it is the indices that are a choice.
-            if isinstance(tensor, FakeTensor) and (known[1] == 0 or not tensor.dtype.is_floating_point):
+            if isinstance(tensor, FakeTensor) and (known.choices == 0 or not tensor.dtype.is_floating_point):
                 tensor.__dict__[_ATTRIBUTE] = known, self._values.epoch(tensor)
 
+    def _nonzero(self, tensor: Any) -> Known:
+        found = self.of(tensor)
+        return Known(found.share, most=found.most)
+
     def _compared(self, args: Sequence[Any], *, equal: bool) -> Known:
-        if not equal and _is_zero(args[1]) and self.of(args[0])[0] is not None:
-            return self.of(args[0])[0], 0
-        if args[0] is args[1]:
-            return float(equal), 0  # nothing is NaN
-        choices = self.of(args[0])[1] or self.of(args[1])[1]
+        if not equal and _is_zero(args[1]) and self.of(args[0]).share is not None:
+            return self._nonzero(args[0])
+        finite = is_finite("eq" if equal else "ne", args)
+        if finite is not None:  # nothing is NaN or infinite
+            return Known(float(finite))
+        choices = self.of(args[0]).choices or self.of(args[1]).choices
         if not choices:
             return _NOTHING
-        return (1 / choices if equal else 1 - 1 / choices), 0
+        return Known(1 / choices if equal else 1 - 1 / choices)
 
     def _inverted(self, args: Sequence[Any], out: Any) -> Known:
-        share = self.of(args[0])[0]
-        return (None if share is None else 1 - share), 0
+        share = self.of(args[0]).share
+        return Known(None if share is None else 1 - share)
+
+    def _either(self, args: Sequence[Any]) -> Known:
+        """Masks that may have elements in common need not have any."""
+        a, b = self._operands(args)
+        if a.share is None or b.share is None:
+            return _NOTHING
+        return Known(min(1.0, a.share + b.share), most=a.is_sure and b.is_sure)
+
+    def _both(self, args: Sequence[Any]) -> Known:
+        """What a mask leaves of another one is no more than the smaller of the two has."""
+        a, b = self._operands(args)
+        if (a.share, b.share, a.most or b.most) == (1.0, 1.0, False):
+            return Known(1.0)  # as `isfinite` is made of two such
+        known = [x.share for x in (a, b) if x.share is not None and x.is_sure]
+        return Known(min(known), most=min(known) > 0) if known else _NOTHING
+
+    def _operands(self, args: Sequence[Any]) -> tuple[Known, Known]:
+        a, b = args[0], args[1]
+        alike = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
+        masks = alike and a.dtype in _MASKS and b.dtype in _MASKS
+        return (self._mask(a), self._mask(b)) if masks else (_NOTHING, _NOTHING)
+
+    def _mask(self, mask: torch.Tensor) -> Known:
+        known = self._values.get(mask)
+        if known is None or known.numel() == 0 or self._values.likely(mask):
+            return self.of(mask)
+        return Known(int(known.count_nonzero()) / known.numel(), most=True)
+
+    def _joined(self, args: Sequence[Any], out: Any) -> Known:
+        if out.dtype not in _MASKS or out.numel() == 0:
+            return _NOTHING
+        parts = [(self._mask(t), t.numel()) for t in args[0]]
+        if any(known.share is None for known, _ in parts):
+            return _NOTHING
+        count = sum(known.share * n for known, n in parts if known.share is not None)
+        return Known(count / out.numel(), most=all(known.is_sure for known, _ in parts))
+
+    def _clamped(self, args: Sequence[Any], out: Any) -> Known:
+        """The whole numbers between two limits are alternatives, as the levels of a pyramid are."""
+        low, high = (args[1], args[2]) if len(args) > 2 else (None, None)
+        if not (isinstance(low, int | float) and isinstance(high, int | float)):
+            return _NOTHING
+        if not low <= high < low + _ALTERNATIVES:
+            return _NOTHING
+        whole = int(high) - int(low) + 1
+        return Known(whole=whole) if out.dtype.is_floating_point else Known(choices=whole)
+
+    def _remainder(self, args: Sequence[Any], out: Any) -> Known:
+        whole = isinstance(args[1], int) and not out.dtype.is_floating_point
+        return Known(choices=abs(args[1])) if whole else _NOTHING
+
+    def _moved(self, args: Sequence[Any]) -> Known:
+        """A constant added to each element leaves as many alternatives."""
+        return self.of(args[0])._replace(share=None, most=False) if isinstance(args[1], int) else _NOTHING
+
+    def _cast(self, tensor: torch.Tensor, out: Any) -> Known:
+        known = self.of(tensor)
+        if tensor.dtype.is_floating_point and not out.dtype.is_floating_point:
+            return Known(choices=known.whole) if out.dtype is not torch.bool else self._nonzero(tensor)
+        return known
+
+    def _put(self, args: Sequence[Any], out: Any) -> Known:
+        """`mask[indices] = 1` sets no more elements than there are indices."""
+        mask, indices = args[0], args[1]
+        before = self._mask(mask) if mask.dtype in _MASKS else _NOTHING
+        if before.share is None or mask.numel() == 0:
+            return _NOTHING
+        if any(i is not None and i.dtype in _MASKS for i in indices):
+            return _NOTHING
+        shape = torch.broadcast_shapes(*(i.shape for i in indices if i is not None))
+        whole = [n for i, n in enumerate(mask.shape) if i >= len(indices) or indices[i] is None]
+        return Known(min(1.0, before.share + shape.numel() * math.prod(whole) / mask.numel()), most=before.is_sure)
+
+    def _filled(self, args: Sequence[Any], out: Any) -> Known:
+        """What `mask[indices] = 1` is in newer versions of PyTorch."""
+        return self._put((args[0], [None] * (args[1] % max(args[0].dim(), 1)) + [args[2]]), out)
 
     def _scattered(self, args: Sequence[Any], out: Any) -> Known:
         """`scatter` of what is chosen into zeros, as `one_hot` does; each index is another place."""
-        share = self.of(args[0])[0]
+        share = self.of(args[0]).share
         if share is None or len(args) < 4 or _is_zero(args[3]) or args[0].numel() == 0:
             return _NOTHING
-        return min(1.0, share + args[2].numel() / args[0].numel()), 0
+        return Known(min(1.0, share + args[2].numel() / args[0].numel()))
 
     def counts(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
         """The counts that a call makes of a mask or of choices, evenly spread; None if it makes none."""
         name = self._names.get(func)
         if name == "sum" and isinstance(out, torch.Tensor) and not args[0].dtype.is_floating_point:
-            share = self.of(args[0])[0]
+            share = self.of(args[0]).share
             return None if share is None else spread(round(args[0].numel() * share), out)
-        if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0])[1] == out.numel():
+        if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0]).choices == out.numel():
             return spread(args[0].numel(), out)
         return None
 

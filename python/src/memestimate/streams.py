@@ -66,6 +66,10 @@ class Stream:
         """Whether its work is done."""
         return True
 
+    def is_capturing(self) -> bool:
+        """Whether a graph is being captured, as optimizers of newer versions of PyTorch ask the current stream."""
+        return torch.cuda.is_current_stream_capturing()
+
     def synchronize(self) -> None:
         """Return at once."""
 
@@ -114,7 +118,7 @@ class Graph:
     def __init__(self, keep_graph: bool = False) -> None:
         self._pool = Stream()
 
-    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global", **_: Any) -> None:
         """Begin, in the pool of another graph or in one of its own."""
         if isinstance(pool, Stream):
             self._pool = pool

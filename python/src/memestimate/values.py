@@ -21,7 +21,7 @@ from .draws import Draws
 from .guesses import Guess, Guesses
 from .masks import is_mask, set_in, view_of
 from .real import Real
-from .shares import Shares, spread
+from .shares import Known, Shares, spread
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ _ATTRIBUTE = "_memestimate_value"
 # What an operator gives whatever its first argument holds.
 _CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "fill_")
 _UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted")
-_UPDATED, _DRAWN = "parameters before their update", "random numbers"  # why values are only likely
+# Why values are only likely.
+_UPDATED, _DRAWN, _ALL = "parameters before their update", "random numbers", "masks with all elements set"
+_EVEN = "values as different as they can be"
 _BOTH = ("logical_and", "bitwise_and", "mul")
 _EITHER = ("logical_or", "bitwise_or")
 # A gradient scaler's step in which no gradient overflowed: what it writes is what was there.
@@ -137,7 +139,7 @@ class Values:
                     self._epochs[serial] = self._epochs.get(serial, 0) + 1
                     if before is not None and self._recorder.storages.kinds.get(serial, ("", ""))[0] == "parameter":
                         self.set(tensor, before, _UPDATED)  # a step moves it by little
-        if share != (None, 0):
+        if share != Known():
             self.shares.write(share, out)
         if real is None or keywords is None:
             wide = view_of(self.get(args[0]), func, args, kwargs) if is_mask(out) and is_mask(args[0]) else None
@@ -293,7 +295,7 @@ class Values:
             out.fill_(self.guesses.of(source).value)
         elif source.dtype is torch.bool:
             out.copy_(spread(self.taken_count(source), source))
-        elif self.shares.of(source)[1] != 1:  # there is no second one to choose
+        elif self.shares.of(source).choices != 1:  # there is no second one to choose
             out.fill_(1)
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -310,16 +312,15 @@ class Values:
 
     def taken_count(self, mask: torch.Tensor) -> int:
         """How many elements of a mask are taken not to be zero: all of them, where nothing is known."""
-        known = self.get(mask)
-        if known is not None:
+        known, share = self.get(mask), self.shares.of(mask)
+        if known is not None and not (share.most and self.likely(mask)):
             return set_in(known)
-        share = self.shares.of(mask)[0]
-        return mask.numel() if share is None else round(mask.numel() * share)
+        return mask.numel() if share.share is None else round(mask.numel() * share.share)
 
     def _count(self, mask: torch.Tensor) -> int:
         """How many elements of a mask are not zero, which decides about the size of a tensor."""
-        count = self.taken_count(mask)
-        if self.get(mask) is not None:
+        count, share = self.taken_count(mask), self.shares.of(mask)
+        if self.get(mask) is not None and not (share.most and self.likely(mask)):
             if self.likely(mask) and 0 < count < mask.numel():
                 text = f"{count} of {mask.numel()} elements of a mask are set: {self.likely(mask)}"
                 self._recorder.note("nonzero", f"as many elements of masks are set as {self.likely(mask)} say")
@@ -327,7 +328,11 @@ class Values:
             return count
         if self.all_set:
             return mask.numel()
-        if self.shares.of(mask)[0] is not None:
+        if share.share is not None and share.most:
+            text = f"at most {count} of {mask.numel()} elements of a mask"
+            self._recorder.note("nonzero", f"{text} can be set, and were taken to be: an upper bound")
+            return self._recorder.decisions.size(count, min(count, self._fewer(mask)), f"{text} are set", count)
+        if share.share is not None:
             self._note_spread(mask, count)
             if count in (0, mask.numel()):  # where nothing is strange, as `isnan` asks
                 return count
@@ -350,7 +355,9 @@ class Values:
         self._recorder.decisions.made(out)
         known = self.get(mask)
         if known is not None and known.numel() <= _COPIED:
-            self.set(out, known.nonzero())
+            self.set(out, known.nonzero(), self.likely(mask))
+        elif count == mask.numel() <= _COPIED:  # then it is known which they are
+            self.set(out, torch.ones(mask.shape, dtype=torch.bool, device="cpu").nonzero(), _ALL)
         return out
 
     def _masked_select(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -382,7 +389,7 @@ class Values:
         return out
 
     def _bincount(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        choices = self.shares.of(args[0])[1]
+        choices = self.shares.of(args[0]).choices
         if self.get(args[0]) is not None or not choices or (len(args) > 1 and args[1] is not None):
             return NotImplemented
         minimum = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
@@ -397,7 +404,7 @@ class Values:
         if known is not None:
             results = func(known, *args[1:], **kwargs)
         else:
-            count, choices = args[0].numel(), self.shares.of(args[0])[1]
+            count, choices = args[0].numel(), self.shares.of(args[0]).choices
             count = min(count, choices) if choices else count
             self._recorder.note("unique", f"all of {count} elements were taken to be different")
             taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different", count)
@@ -410,6 +417,8 @@ class Values:
                 self.set(fake, value)
         else:
             self._recorder.decisions.made(out[0])
+            for fake, value in zip(out[1:], results[1:], strict=True):  # numbers of values that are there, and how many
+                self.set(fake, value, _EVEN)
         return out
 
 

@@ -1,0 +1,259 @@
+"""
+Convolutions of a recording, of which cuDNN is asked what they take.
+
+Which of cuDNN's engines runs is its own heuristic. Where its library is installed it is asked (`cudnn_answers`), at the
+end of a recording and in a process of its own, about those passes that it can answer without a GPU: not products of
+matrices, which it leaves to cuBLAS, and not what was measured on a GPU, which the program knows better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib import resources, util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._ops import OpOverload
+
+from . import cudnn_answers
+from .cudnn_answers import Convolution, Question
+
+if TYPE_CHECKING:
+    from .gpus import GPU
+    from .recorder import Recorder
+
+_TYPES = {torch.float32: 0, torch.bfloat16: 9, torch.float16: 2}  # cudnnDataType_t
+_PASSES = ("forward", "input", "weight")
+_NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_OLDEST = 90800  # cuDNN, that can be asked about a device that is not there
+_LARGEST = 1 << 31  # numbers of a tensor that cuDNN works on at once
+_SECONDS = 120.0
+_MEASURED = "measured_convolutions.bin"
+_BITS = 5  # that each convolution sets there
+# What cuDNN 9.19 writes down about an H200; other chips of its kind differ in what is replaced below.
+_HOPPER = {
+    "maxGridSize": [2147483647, 65535, 65535],
+    "maxBlockSize": [1024, 1024, 64],
+    "regsPerBlock": 65536,
+    "multiProcessorCount": 132,
+    "warpSize": 32,
+    "maxSharedMemoryPerBlock": 49152,
+    "maxSharedMemoryPerBlockOptin": 232448,
+    "reservedSharedMemoryPerBlock": 1024,
+    "maxRegistersPerSM": 65536,
+    "maxCtasPerSM": 32,
+    "maxThreadsPerBlock": 1024,
+    "maxThreadsPerSM": 2048,
+    "pciDeviceId": 0,
+    "isTccDriver": 0,
+    "supportCoopLaunch": 1,
+    "totalGlobalMem": 150109880320,
+    "smClockRateKHz": 1980000,
+    "memClockRateKHz": 3201000,
+    "l2CacheSize": 62914560,
+    "cudaDeviceId": 0,
+    "deviceVer": 900,
+    "driverVer": 13000,
+    "deviceName": "NVIDIA H200",
+}
+
+
+class Asked(NamedTuple):
+    """One pass of a convolution, as the program tells them apart: docs/recording.md."""
+
+    operation: str
+    dtype: str
+    channels_last: bool
+    transposed: bool
+    groups: int
+    x: tuple[int, ...]
+    w: tuple[int, ...]
+    y: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
+
+    def question(self) -> Convolution:
+        """The pass as cuDNN has it: a transposed convolution is one from y to x, with its passes exchanged."""
+        x, y, operation = self.x, self.y, self.operation
+        if self.transposed:
+            x, y = y, x
+            operation = {"forward": "input", "input": "forward"}.get(operation, operation)
+        types = {name: _TYPES[dtype] for dtype, name in _NAMES.items()}
+        return Convolution(
+            operation=operation,
+            type=types[self.dtype],
+            channels_last=self.channels_last,
+            x=list(x),
+            w=list(self.w),
+            y=list(y),
+            padding=list(self.padding),
+            stride=list(self.stride),
+            dilation=list(self.dilation),
+        )
+
+    def by_cublas(self) -> bool:
+        """Whether it is a product of matrices."""
+        ones = (*self.w[2:], *self.stride, self.groups)
+        return set(ones) == {1} and set(self.padding) == {0}
+
+    def native(self) -> bool:
+        """Whether PyTorch's own kernels may run: depthwise, in row-major order."""
+        return self.groups > 1 and self.groups == self.x[1] and not self.transposed and not self.channels_last
+
+    def key(self) -> str:
+        """What tells a convolution from others in the list of the measured ones."""
+        return repr(self[1:-1])
+
+
+# What this process asked before: a search records the same model again and again.
+_answered: dict[tuple[GPU, bool, bool], dict[Asked, int]] = {}
+
+
+class Convolutions:
+    """The convolutions that a recorder saw."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._seen: dict[Asked, None] = {}
+
+    def saw(self, func: OpOverload, args: Sequence[Any], out: Any) -> None:
+        """Take note of a call, if it is a convolution."""
+        name = func._schema.name
+        if name == "aten::convolution":
+            x, w, _, stride, padding, dilation, transposed, _, groups = args[:9]
+            self._see((0,), x, w, out, stride, padding, dilation, transposed, groups)
+        elif name == "aten::convolution_backward":
+            y, x, w, _, stride, padding, dilation, transposed, _, groups, mask = args[:11]
+            passes = tuple(i for i in (1, 2) if mask[i - 1])
+            self._see(passes, x, w, y, stride, padding, dilation, transposed, groups)
+
+    def _see(
+        self,
+        passes: Sequence[int],
+        x: torch.Tensor,
+        w: torch.Tensor,
+        y: torch.Tensor,
+        stride: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        transposed: bool,
+        groups: int,
+    ) -> None:
+        if x.dtype not in _TYPES or x.dtype != w.dtype or max(x.numel(), y.numel()) >= _LARGEST or not y.numel():
+            return
+        shapes = [tuple(t.shape) for t in (x, w, y)]
+        spread = [tuple(n) * (x.dim() - 2 if len(n) == 1 else 1) for n in (stride, dilation, padding)]
+        raised = x.dim() == 3  # runs as 2-D over a height of 1, in row-major order
+        if raised:
+            shapes = [(*shape[:2], 1, *shape[2:]) for shape in shapes]
+            spread = [(n, *values) for n, values in zip((1, 1, 0), spread, strict=True)]
+        for operation in (_PASSES[i] for i in passes):
+            for channels_last in (False,) if raised else (False, True):
+                head = (operation, _NAMES[x.dtype], channels_last, bool(transposed), int(groups))
+                self._seen[Asked(*head, *shapes, *spread)] = None
+
+    def write(self) -> None:
+        """Ask about what was seen, and write the answers down."""
+        recorder = self._recorder
+        wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
+        path = library()
+        if not wanted or path is None or recorder.gpu.capability != (9, 0) or torch.backends.cudnn.benchmark:
+            return
+        known = _answered.setdefault(
+            (recorder.gpu, torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic), {}
+        )
+        unknown = [asked for asked in wanted if asked not in known]
+        known.update(zip(unknown, ask(path, recorder.gpu, unknown) if unknown else (), strict=True))
+        for asked in wanted:
+            if known[asked] >= 0:
+                recorder.writer.event("cudnn", *asked[:-1], known[asked])
+
+
+def ask(path: Path, gpu: GPU, wanted: Sequence[Asked]) -> list[int]:
+    """
+    Ask cuDNN's library about passes.
+
+    Returns
+    -------
+    list of int
+        Bytes of each workspace; -1 where there is no answer, and for all of them where the library fails.
+    """
+    described = _HOPPER | {
+        "multiProcessorCount": gpu.multiprocessors,
+        "totalGlobalMem": gpu.memory,
+        "deviceName": gpu.name,
+    }
+    question = Question(
+        library=str(path),
+        device=json.dumps(described, separators=(",", ":")),
+        allow_tf32=torch.backends.cudnn.allow_tf32,
+        deterministic=torch.backends.cudnn.deterministic,
+        convolutions=[asked.question() for asked in wanted],
+    )
+    command = [sys.executable, "-S", cudnn_answers.__file__]
+    try:
+        # Without a GPU also where there is one, which may be another: the answers are those of every machine.
+        done = subprocess.run(
+            command,
+            input=json.dumps(question),
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=True,
+            env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        )
+        sizes = [int(size) for size in json.loads(done.stdout)]
+    except (OSError, subprocess.SubprocessError, ValueError):
+        sizes = []
+    return sizes if len(sizes) == len(wanted) else [-1] * len(wanted)
+
+
+@cache
+def library() -> Path | None:
+    """The cuDNN of this PyTorch, if it is new enough to be asked without a GPU."""
+    if not sys.platform.startswith("linux") or (torch.backends.cudnn.version() or 0) < _OLDEST:
+        return None
+    folders = [Path(torch.__file__).parent / "lib"]
+    if (spec := util.find_spec("nvidia.cudnn")) is not None:
+        folders += [Path(folder) / "lib" for folder in spec.submodule_search_locations or ()]
+    found = [file for folder in folders for file in folder.glob("libcudnn.so.9*")]
+    return found[0] if found else None
+
+
+class Measured:
+    """A Bloom filter of the convolutions that the program has measured: one in 40 others is taken for one of them."""
+
+    def __init__(self, bits: bytes) -> None:
+        self.bits = bits
+
+    @classmethod
+    def of(cls, keys: Sequence[str]) -> Measured:
+        """Make the filter of these convolutions, with a byte for each."""
+        bits = bytearray(max(len(keys), 1))
+        for key in keys:
+            for place in _places(key, 8 * len(bits)):
+                bits[place // 8] |= 1 << place % 8
+        return cls(bytes(bits))
+
+    def __contains__(self, key: str) -> bool:
+        return all(self.bits[place // 8] >> place % 8 & 1 for place in _places(key, 8 * len(self.bits)))
+
+
+def _places(key: str, bits: int) -> Iterator[int]:
+    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
+    first, step = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little") | 1
+    return ((first + i * step) % bits for i in range(_BITS))
+
+
+@cache
+def measured() -> Measured:
+    """The filter that comes with the package."""
+    return Measured(resources.files(__package__).joinpath(_MEASURED).read_bytes())

@@ -1,0 +1,42 @@
+"""Operators that PyTorch puts together of others below autograd, where fake tensors see the result alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
+aten = torch.ops.aten
+
+
+def handlers(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
+    """What a GPU runs of each: its kernel is one for all devices, and calls operators that are recorded."""
+
+    def opened(parts: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+            with recorder.capture:
+                return parts(*args, **kwargs)
+
+        return run
+
+    return {
+        aten._is_all_true.default: opened(torch.all),  # ReduceOps.cpp
+        aten._is_any_true.default: opened(torch.any),
+        aten._euclidean_dist.default: opened(euclidean_dist),
+    }
+
+
+def euclidean_dist(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """`_euclidean_dist` (Distance.cpp), which `cdist` takes where there are more than 25 rows."""
+    norm1 = x1.pow(2).sum(-1, True)
+    pad1 = torch.ones_like(norm1)
+    norm2 = x2.pow(2).sum(-1, True)
+    pad2 = torch.ones_like(norm2)
+    left = torch.cat([x1.mul(-2), norm1, pad1], -1)
+    right = torch.cat([x2, pad2, norm2], -1)
+    return left.matmul(right.mT).clamp_min_(0).sqrt_()

@@ -1,0 +1,114 @@
+"""What cuDNN is asked about convolutions, without a GPU."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import memestimate
+from memestimate import convolutions
+from memestimate.convolutions import Asked
+from memestimate.gpus import find
+
+ROOT = Path(__file__).parents[2]
+# Of resnet50 at batch 64: y and the gradient of x took this on an H200.
+MEASURED = Asked(
+    "forward",
+    "float32",
+    False,
+    False,
+    1,
+    (64, 128, 56, 56),
+    (128, 128, 3, 3),
+    (64, 128, 28, 28),
+    (2, 2),
+    (1, 1),
+    (1, 1),
+)
+BYTES = 129_040_531
+
+needs_cudnn = pytest.mark.skipif(torch.version.cuda is None, reason="a build without CUDA has no cuDNN")
+
+
+def lines(path: Path) -> list[list[Any]]:
+    """The answers of a recording."""
+    with gzip.open(path, "rt") as file:
+        return [line for line in map(json.loads, list(file)[1:]) if line[0] == "cudnn"]
+
+
+def record(path: Path, model: nn.Module, x: torch.Tensor, gpu: str = "h200") -> list[list[Any]]:
+    with memestimate.record(path, gpu=gpu):
+        y = model.cuda()(x.cuda())
+        y.sum().backward()
+    return lines(path)
+
+
+@needs_cudnn
+def test_answers_are_what_a_gpu_took() -> None:
+    path = convolutions.library()
+    assert path is not None
+    other = MEASURED._replace(operation="input")
+    turned = other._replace(transposed=True, x=MEASURED.y, y=MEASURED.x)  # y is then what the gradient of x was
+    assert convolutions.ask(path, find("h200"), [MEASURED, other, turned._replace(operation="forward")]) == [BYTES] * 3
+
+
+def test_nothing_is_known_where_the_library_fails(tmp_path: Path) -> None:
+    broken = tmp_path / "libcudnn.so.9"
+    broken.write_bytes(b"no library")
+    assert convolutions.ask(broken, find("h200"), [MEASURED]) == [-1]
+
+
+@needs_cudnn
+def test_no_engine_is_no_answer() -> None:
+    path = convolutions.library()
+    assert path is not None
+    wrong = MEASURED._replace(y=(64, 128, 29, 28))
+    assert convolutions.ask(path, find("h200"), [wrong, MEASURED]) == [-1, BYTES]
+
+
+@needs_cudnn
+def test_recordings_have_what_was_not_measured(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(7, 29, 5), nn.Conv2d(29, 31, 1), nn.Conv2d(31, 31, 3, groups=31))
+    found = record(tmp_path / "a.mrec", model, torch.randn(13, 7, 41, 43))
+    first = [[13, 7, 41, 43], [29, 7, 5, 5], [13, 29, 37, 39], [1, 1], [1, 1]]
+    passes = {(line[1], line[3]) for line in found if line[6:11] == first}
+    assert passes == {(name, last) for name in ("forward", "weight") for last in (False, True)}  # x has no gradient
+    assert not [line for line in found if line[7][2:] == [1, 1]]  # cuBLAS's
+    assert all(line[3] for line in found if line[5] == 31)  # depthwise: PyTorch's own in row-major order
+    assert all(line[-1] >= 0 and line[2] == "float32" for line in found)
+
+
+@needs_cudnn
+def test_rows_are_raised_to_images(tmp_path: Path) -> None:
+    found = record(tmp_path / "a.mrec", nn.Conv1d(7, 29, 5, stride=2), torch.randn(13, 7, 431))
+    shapes = [[13, 7, 1, 431], [29, 7, 1, 5], [13, 29, 1, 214], [1, 2], [1, 1]]
+    assert found
+    assert all(line[6:11] == shapes and line[3] is False for line in found)
+
+
+@needs_cudnn
+@pytest.mark.parametrize("gpu", ["a100-80gb", "rtx-4090"])
+def test_other_chips_are_not_asked_about(tmp_path: Path, gpu: str) -> None:
+    assert record(tmp_path / "a.mrec", nn.Conv2d(7, 29, 5), torch.randn(13, 7, 41, 43), gpu) == []
+
+
+def test_what_was_measured_is_not_asked() -> None:
+    assert MEASURED.key() in convolutions.measured()
+    others = [MEASURED._replace(x=(64, 128, 56, n), y=(64, 128, 28, n // 2)).key() for n in range(1001, 2001)]
+    assert sum(key in convolutions.measured() for key in others) < 60
+
+
+def test_the_measured_ones_are_those_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "scripts" / "measure"))
+    script = importlib.import_module("known_convolutions")
+    data = ROOT / "estimate" / "workspace" / "testdata" / "convolutions.bin.gz"
+    rows, _ = importlib.import_module("convolutions").decode(gzip.decompress(data.read_bytes()))
+    keys = sorted({script.key(row) for row in rows})
+    assert convolutions.Measured.of(keys).bits == convolutions.measured().bits

@@ -1,0 +1,112 @@
+"""Operators that PyTorch puts together of others below autograd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import memestimate
+from recording import Recording
+
+
+def names(path: Path) -> list[str]:
+    return [call[0] for call in Recording(path).calls()]
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_distances_are_a_product_of_longer_rows(tmp_path: Path, real: bool) -> None:
+    with memestimate.record(tmp_path / "x.mrec", real=real) as recorder:
+        a, b = (torch.arange(n * 3.0).view(n, 3).cuda() for n in (40, 30))
+        distances = torch.cdist(a.requires_grad_(), b)
+        distances.sum().backward()
+        if real:
+            known = recorder.values.get(distances)
+            assert known is not None
+            assert torch.allclose(known, torch.cdist(torch.arange(120.0).view(40, 3), torch.arange(90.0).view(30, 3)))
+    assert a.grad is not None
+    ran = names(tmp_path / "x.mrec")
+    assert ran.count("cat") >= 2
+    assert {"mm", "clamp_min_", "sqrt_"} <= set(ran)
+    assert "_euclidean_dist" not in ran
+
+
+def test_whether_all_are_true_is_a_reduction(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec") as recorder:
+        x = torch.randn(8, device="cuda")
+        assert torch._is_all_true(torch.isfinite(x))
+        assert not torch._is_any_true(torch.isnan(x))
+        torch.distributions.Categorical(logits=x)
+        assert recorder.decisions.places == {}
+    assert {"all", "any"} <= set(names(tmp_path / "x.mrec"))
+
+
+def test_a_packed_batch_is_joined_of_pieces(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec", real=True) as recorder:
+        x = torch.arange(30.0).view(3, 5, 2)
+        packed = pack_padded_sequence(x.cuda(), torch.tensor([5, 3, 1]), batch_first=True)
+        wanted = pack_padded_sequence(x, torch.tensor([5, 3, 1]), batch_first=True)
+        assert packed.batch_sizes.tolist() == wanted.batch_sizes.tolist() == [3, 2, 2, 1, 1]
+        known = recorder.values.get(packed.data)
+        assert known is not None
+        assert torch.equal(known, wanted.data)
+    assert names(tmp_path / "x.mrec")[-1] == "cat"
+
+
+def test_whether_values_are_finite_is_no_question(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec") as recorder:
+        loss, x = torch.randn(100, device="cuda").sum(), torch.randn(100, device="cuda")
+        for value in (loss, x):
+            assert torch.isfinite(value).all()
+            assert not torch.isnan(value).any()
+            assert not torch.isinf(value).any()
+        if not torch.isfinite(loss):
+            x = x[:1]
+        assert x[torch.isfinite(x)].shape == (100,)
+        assert x[torch.isinf(x)].shape == (0,)
+        assert recorder.decisions.places == {}
+        if loss > 0:
+            x = x[:1]
+        assert len(recorder.decisions.places) == 1
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_and_their_gradients_have_real_values(
+    tmp_path: Path, kind: type[nn.RNNBase], packed: bool
+) -> None:
+    torch.manual_seed(0)
+    layer, x = kind(4, 8, 2, bidirectional=True), torch.randn(5, 3, 4)
+    lengths = torch.tensor([5, 3, 1])
+
+    def run(layer: nn.RNNBase, x: torch.Tensor) -> torch.Tensor:
+        given = pack_padded_sequence(x, lengths) if packed else x
+        out, state = layer(given)
+        last = state[0] if isinstance(state, tuple) else state
+        return ((out.data if packed else out).sin().sum() + last.sum()).square()
+
+    wanted = run(layer, x)
+    wanted.backward()
+    gradients = [p.grad.clone() for p in layer.parameters() if p.grad is not None]
+    layer.zero_grad()
+    with memestimate.record(tmp_path / "x.mrec", real=True) as recorder:
+        on_gpu = layer.cuda()
+        loss = run(on_gpu, x.cuda())
+        loss.backward()
+        assert loss.item() == pytest.approx(wanted.item(), rel=1e-4)
+        for parameter, gradient in zip(on_gpu.parameters(), gradients, strict=True):
+            assert parameter.grad is not None
+            known = recorder.values.get(parameter.grad)
+            assert known is not None
+            assert torch.allclose(known, gradient, rtol=1e-3, atol=1e-5)
+        assert recorder.notes == []
+
+
+def test_the_state_of_dropout_has_no_values(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec", real=True) as recorder:
+        out, _ = nn.LSTM(4, 8, 2, dropout=0.5).cuda()(torch.randn(5, 3, 4).cuda())
+        out.sum().backward()
+        assert recorder.notes == []

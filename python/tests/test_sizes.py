@@ -1,0 +1,97 @@
+"""How many elements a result has whose size only values know: the most that the program's own limits leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import memestimate
+
+
+@pytest.fixture
+def rec(tmp_path: Path) -> memestimate.Recorder:
+    with memestimate.record(tmp_path / "x.mrec") as recorder:
+        yield recorder
+
+
+def sampled(labels: torch.Tensor, most: int) -> torch.Tensor:
+    """Sample as detectors do: so many of each kind, as a mask."""
+    chosen = torch.where(labels >= 1)[0]
+    chosen = chosen[torch.randperm(chosen.numel(), device=labels.device)[:most]]
+    mask = torch.zeros_like(labels, dtype=torch.uint8)
+    mask[chosen] = 1
+    return mask
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_ones_that_are_written_into_zeros_are_counted(tmp_path: Path, real: bool) -> None:
+    with memestimate.record(tmp_path / "x.mrec", real=real) as recorder:
+        labels = torch.randn(2, 5000, device="cuda").long()
+        masks = [sampled(row, 64) for row in labels]
+        counts = [torch.where(m)[0].numel() for m in (torch.cat(masks), masks[0] | masks[1], masks[0] & masks[1])]
+        assert torch.where((masks[0] > 0) & (labels[0] > -9))[0].numel() == 64
+    assert counts[0] == 128
+    if real:
+        assert counts[2] <= 64 <= counts[1] <= 128
+        assert recorder.notes == []
+    else:
+        assert counts[1:] == [128, 64]
+        assert {place.most for place in recorder.decisions.places.values() if place.kind == "size"} == {True}
+
+
+def test_no_more_elements_are_set_than_there_are(rec: memestimate.Recorder) -> None:
+    mask = torch.zeros(10, 3, dtype=torch.bool, device="cuda")
+    where = torch.randn(7, device="cuda").long()
+    mask[where] = True
+    assert mask.nonzero().shape == (21, 2)
+    mask[where, torch.zeros_like(where)] = True
+    assert mask.nonzero().shape == (28, 2)
+    mask[where] = True
+    assert mask.nonzero().shape == (30, 2)
+    filled = torch.zeros(10, 3, dtype=torch.bool, device="cuda").index_fill(1, where[:2], True)
+    assert filled.nonzero().shape == (20, 2)
+    few = torch.zeros(10, 3, dtype=torch.bool, device="cuda")
+    few[where[:1], 0] = True  # through a view
+    assert few.nonzero().shape == (30, 2)
+    mask[torch.randn(10, device="cuda") > 0] = False  # by a mask: nothing is known
+    assert mask.nonzero().shape == (30, 2)
+
+
+def test_levels_between_two_limits_are_spread_evenly(rec: memestimate.Recorder) -> None:
+    boxes = torch.randn(1000, device="cuda")
+    levels = (torch.clamp(torch.floor(boxes + 4), min=2, max=5).to(torch.int64) - 2).to(torch.int64)
+    assert [torch.where(levels == level)[0].numel() for level in range(4)] == [250] * 4
+    share = boxes.clamp(0, 1)
+    assert torch.where(share == 1)[0].numel() == 1000  # numbers between the limits are no alternatives
+    assert torch.where(boxes.clamp(0, 1000).long() == 1)[0].numel() == 1000
+
+
+def test_indices_of_a_mask_that_is_all_set_are_known(rec: memestimate.Recorder) -> None:
+    classes = torch.arange(5, device="cuda").view(1, -1).expand(200, 5)
+    found = torch.where(torch.randn(1000, device="cuda") > 0.05)[0]
+    chosen = classes.reshape(-1)[found]
+    assert chosen.shape == (1000,)
+    assert [torch.where(chosen == c)[0].numel() for c in torch.unique(chosen)] == [200] * 5
+    drawn = torch.randn(1000, device="cuda").long() % 7
+    assert torch.unique(drawn).numel() == 7
+
+
+def test_counts_of_different_values_add_up(rec: memestimate.Recorder) -> None:
+    x = torch.randn(5000, 3, device="cuda")
+    nearest = torch.cdist(x, x[:20]).argmin(1)
+    values, inverse, counts = torch.unique(nearest, return_inverse=True, return_counts=True)
+    assert values.shape == counts.shape == (20,)
+    parts = torch.split(x[inverse.argsort()], counts.tolist())
+    assert [part.shape[0] for part in parts] == [250] * 20
+    assert int(inverse.max()) == 19
+
+
+def test_boxes_that_are_suppressed_are_at_most_all(rec: memestimate.Recorder) -> None:
+    ops = pytest.importorskip("torchvision.ops")
+    boxes = torch.rand(50000, 4, device="cuda")  # of which the host would compare all pairs
+    assert ops.nms(boxes, torch.randn(50000, device="cuda"), 0.5).shape == (50000,)
+    apart = torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3]]).cuda()
+    assert ops.nms(apart, torch.tensor([0.3, 0.2, 0.1]).cuda(), 0.5).shape == (2,)
+    assert [code for code, _ in rec.notes] == ["kept", "fallback"]
