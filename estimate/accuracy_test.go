@@ -179,25 +179,24 @@ func outcomes(t *testing.T, keep func(measuredCase) bool) []outcome {
 		if form == "" {
 			continue
 		}
-		sim, err := simulate(t, c, form)
-		if err != nil {
-			t.Errorf("%s: %v", c.name(), err)
+		e := graphCase{*graphs, c.Model, form, c.Batch}.estimate(t, c.step())
+		if e.err != nil {
+			t.Errorf("%s: %v", c.name(), e.err)
 			continue
 		}
-		o := outcome{c: c, form: form, alloc: rel(sim.Peak.Allocated, c.PeakAlloc),
-			reserved: rel(sim.Peak.Reserved, c.PeakReserved)}
+		o := outcome{c: c, form: form, alloc: rel(e.allocated, c.PeakAlloc), reserved: rel(e.reserved, c.PeakReserved)}
 		if c.SMI > 0 {
-			o.device = rel(sim.Peak.Device, c.SMI<<20)
-			o.bound = rel(sim.Peak.UpperBound, c.SMI<<20)
-			o.likely, o.safe = rel(sim.Peak.Likely, c.SMI<<20), rel(sim.Peak.Safe, c.SMI<<20)
+			o.device = rel(e.device, c.SMI<<20)
+			o.bound = rel(e.upper, c.SMI<<20)
+			o.likely, o.safe = rel(e.likely, c.SMI<<20), rel(e.safe, c.SMI<<20)
 		}
 		if c.Saved > 0 {
-			o.saved = rel(sim.Run.Saved, c.Saved)
+			o.saved = rel(e.saved, c.Saved)
 		}
 		all = append(all, o)
 		if *verbose {
 			t.Logf("%-60s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  bound %+7.2f%%   (%d, want %d)", c.name(),
-				100*o.alloc, 100*o.reserved, 100*o.device, 100*o.bound, sim.Peak.Allocated, c.PeakAlloc)
+				100*o.alloc, 100*o.reserved, 100*o.device, 100*o.bound, e.allocated, c.PeakAlloc)
 		}
 	}
 	return all

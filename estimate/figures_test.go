@@ -75,16 +75,11 @@ func askedCases(t testing.TB) (all []asked) {
 // figures returns the line of a case: what is allocated and reserved at the peak, the upper bound, and what autograd
 // saved.
 func (a asked) figures(t testing.TB) string {
-	b, err := Bind(openGraph(t, a.dir, a.model, a.form), Options{Batch: a.batch})
-	if err != nil {
-		return fmt.Sprintf("%s: %v", a.name, err)
+	e := graphCase{a.dir, a.model, a.form, a.batch}.estimate(t, a.step)
+	if e.err != nil {
+		return fmt.Sprintf("%s: %v", a.name, e.err)
 	}
-	sim, err := b.Simulate(a.step)
-	if err != nil {
-		return fmt.Sprintf("%s: %v", a.name, err)
-	}
-	return fmt.Sprintf("%s: %d %d %d %d", a.name, sim.Peak.Allocated, sim.Peak.Reserved, sim.Peak.UpperBound,
-		sim.Run.Saved)
+	return fmt.Sprintf("%s: %d %d %d %d", a.name, e.allocated, e.reserved, e.upper, e.saved)
 }
 
 // TestFigures compares the estimate of every case of the accuracy tables with the one that is written down, so that no
