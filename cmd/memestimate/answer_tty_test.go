@@ -18,7 +18,7 @@ import (
 // onTerminal runs the program on a terminal of this size and returns what it shows.
 func onTerminal(t *testing.T, rows, columns uint16, env []string, args ...string) string {
 	t.Helper()
-	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	program, err := exec.LookPath("memestimate")
 	check(t, err)
 	term := newTerminal(t)
 	size := [4]uint16{rows, columns, 0, 0} // struct winsize

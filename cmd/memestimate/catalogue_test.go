@@ -162,14 +162,7 @@ func TestCatalogue(t *testing.T) {
 		return
 	}
 	const small, groups = 64 << 10, 16
-	dir := t.TempDir()
-	program, linked := filepath.Join(dir, "memestimate"), filepath.Join(dir, "linked")
-	if out, err := exec.Command("go", "build", "-o", linked, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := install(linked, program); err != nil {
-		t.Fatal(err)
-	}
+	dir, program := t.TempDir(), os.Getenv(programEnv)
 	names, files := hostileFiles(t)
 	for i, name := range names {
 		write(t, filepath.Join(dir, strconv.Itoa(i), "model.onnx"), string(files[name]))

@@ -114,14 +114,20 @@ func (c *crossCheck) end(err error) string {
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == secondReaderTime:
 		return fmt.Sprintf("onnx-go was ended, it took more than %v for this model", c.may.Time)
-	case errors.As(err, &exit) && exit.ExitCode() == secondReaderMemory, strings.Contains(said, "out of memory"),
-		strings.Contains(said, "cannot allocate"):
+	case errors.As(err, &exit) && exit.ExitCode() == secondReaderMemory, refusedMemory(said):
 		return fmt.Sprintf("onnx-go was ended, it took more than %s of memory for this model",
 			report.Size(int64(c.may.Memory)))
 	case said != "":
 		return fmt.Sprintf("onnx-go's process: %v: %s", err, said)
 	}
 	return fmt.Sprintf("onnx-go's process: %v", err)
+}
+
+// refusedMemory reports whether a Go program that ended so was refused memory by the system. Where its runtime does not
+// look whether it got some, it ends on a signal; a fault of any other code is a panic, which says so first.
+func refusedMemory(said string) bool {
+	return strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate") ||
+		strings.HasPrefix(said, "SIGSEGV: ")
 }
 
 // agreement says what was compared.

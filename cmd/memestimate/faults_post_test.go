@@ -126,7 +126,7 @@ func (p *posting) file(name string) string {
 // outcome is an error; and the next job leaves one comment with the new text. MEMESTIMATE_MUTATIONS says how many
 // faults; without it there are a few.
 func TestPostingUnderFaults(t *testing.T) {
-	p := &posting{T: t, program: builtForFaults(t), dir: filepath.Join(t.TempDir(), "job")}
+	p := &posting{T: t, program: programForFaults(t), dir: filepath.Join(t.TempDir(), "job")}
 	p.checkOut()
 	p.begin()
 	if said, ok := p.post(); !ok || len(p.ours()) != 1 || !strings.Contains(said, "comment created") ||

@@ -47,7 +47,7 @@ func faults() (all []fault) {
 // it: with errors and signals at each system call, and at each size that a disk may have room for.
 // MEMESTIMATE_MUTATIONS says how many faults; without it there are a few.
 func TestWritingUnderFaults(t *testing.T) {
-	program, dir := builtForFaults(t), t.TempDir()
+	program, dir := programForFaults(t), t.TempDir()
 	pickle, err := filepath.Abs(filepath.Join(recorded, "odd", "oomfrag.pickle"))
 	if err != nil {
 		t.Fatal(err)
@@ -113,8 +113,8 @@ func TestWritingUnderFaults(t *testing.T) {
 	}
 }
 
-// builtForFaults builds the program that strace is to let fail.
-func builtForFaults(t *testing.T) string {
+// programForFaults returns the program that strace is to let fail.
+func programForFaults(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("strace"); err != nil {
 		if os.Getenv("CI") != "" {
@@ -122,11 +122,7 @@ func builtForFaults(t *testing.T) string {
 		}
 		t.Skip("strace is not installed, and faults are not tested")
 	}
-	program := filepath.Join(t.TempDir(), "memestimate")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
+	return os.Getenv(programEnv)
 }
 
 // written is a command that writes a file under a fault.

@@ -175,7 +175,7 @@ func TestNamespaces(t *testing.T) {
 
 // TestWidthOfTerminal: without COLUMNS the width is the terminal's own.
 func TestWidthOfTerminal(t *testing.T) {
-	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	program, err := exec.LookPath("memestimate")
 	check(t, err)
 	term := newTerminal(t)
 	size := [4]uint16{24, 52, 0, 0} // struct winsize: rows, columns

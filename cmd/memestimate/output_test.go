@@ -29,7 +29,7 @@ func TestKillLeavesOldOrNew(t *testing.T) {
 	if testing.Short() || runtime.GOOS == "js" {
 		t.Skip("starts many processes")
 	}
-	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	program, err := exec.LookPath("memestimate")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestInterruptLeavesNothing(t *testing.T) {
 	if testing.Short() || runtime.GOOS == "windows" {
 		t.Skip("starts many processes")
 	}
-	program, err := exec.LookPath("memestimate") // which TestMain has put there
+	program, err := exec.LookPath("memestimate")
 	if err != nil {
 		t.Fatal(err)
 	}
