@@ -76,3 +76,32 @@ def test_inference_mode_shows_what_composites_are_made_of(tmp_path: Path) -> Non
     assert "_scaled_dot_product_efficient_attention" in names
     assert "mm" in names
     assert not {"scaled_dot_product_attention", "linear", "matmul"} & set(names)
+
+
+def test_compiled_flex_attention_holds_no_scores(tmp_path: Path) -> None:
+    """With grouped keys and a trained bias, whose gradient is known to be missing."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        run = torch.compile(flex_attention)
+        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 512, 512, device="cuda")
+        bias = nn.Parameter(torch.zeros(1023, device="cuda"))
+        q = torch.randn(2, 512, 8, 64, device="cuda", requires_grad=True)
+        k = torch.randn(2, 512, 4, 64, device="cuda", requires_grad=True)
+        before = rec.storages.highest
+        out = run(
+            *(t.transpose(1, 2) for t in (q, k, k)),
+            score_mod=lambda score, b, h, i, j: score + bias[i - j + 511],
+            block_mask=mask,
+            enable_gqa=True,
+        )
+        assert isinstance(out, torch.Tensor)
+        assert out.shape == (2, 8, 512, 64)
+        assert out.stride() == q.transpose(1, 2).stride()
+        out.square().mean().backward()
+        assert rec.storages.highest - before < 8 * q.nbytes, "scores would be eight times as large as a query"
+        assert q.grad is not None
+        assert k.grad is not None
+        assert k.grad.shape == k.shape
+    assert sum("gradient of [1023]" in text for _, text in rec.notes) == 1
+    assert [code for code, _ in rec.notes].count("flex") == 2

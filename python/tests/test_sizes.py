@@ -59,6 +59,32 @@ def test_no_more_elements_are_set_than_there_are(rec: memestimate.Recorder) -> N
     assert mask.nonzero().shape == (30, 2)
 
 
+def test_what_was_chosen_by_a_condition_meets_it(rec: memestimate.Recorder) -> None:
+    """Of 128 boxes that a sampler chose, at most 32 are those that it chose for being positive."""
+
+    def sample(labels: torch.Tensor) -> torch.Tensor:
+        positive, negative = torch.where(labels >= 1)[0], torch.where(labels == 0)[0]
+        positive = positive[torch.randperm(positive.numel(), device=labels.device)[:32]]
+        negative = negative[torch.randperm(negative.numel(), device=labels.device)[:96]]
+        masks = [torch.zeros_like(labels, dtype=torch.uint8) for _ in range(2)]
+        masks[0][positive], masks[1][negative] = 1, 1
+        return torch.where(masks[0] | masks[1])[0]
+
+    images = [torch.randn(5000, device="cuda").long() for _ in range(2)]
+    chosen = [sample(labels) for labels in images]
+    labels = [labels[index] for labels, index in zip(images, chosen, strict=True)]
+    assert [t.shape for t in labels] == [(128,)] * 2
+    assert torch.where(labels[0] > 0)[0].shape == (32,)
+    assert torch.cat(labels)[torch.cat(labels) > 0].shape == (64,)
+    assert labels[1][labels[1] == 0].shape == (96,)
+    assert labels[1][labels[1] < 0].shape == (0,)
+    assert torch.where(images[0][chosen[1]] > 0)[0].shape == (128,), "chosen from another tensor"
+    repeated = labels[0][torch.zeros(500, dtype=torch.int64, device="cuda")]
+    assert torch.where(repeated > 0)[0].shape == (500,), "an index may have one element often"
+    images[0][chosen[0]] = 7
+    assert torch.where(images[0][chosen[0]] > 0)[0].shape == (128,), "the labels were written"
+
+
 def test_levels_between_two_limits_are_spread_evenly(rec: memestimate.Recorder) -> None:
     boxes = torch.randn(1000, device="cuda")
     levels = (torch.clamp(torch.floor(boxes + 4), min=2, max=5).to(torch.int64) - 2).to(torch.int64)

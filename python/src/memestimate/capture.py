@@ -147,7 +147,8 @@ class Capture(TorchDispatchMode):
         if kernel is None:
             raise RuntimeError(f"{func} cannot be recorded: it is not made of operators of ATen")
         with self:
-            return kernel(*args, **kwargs)
+            out = self._recorder.flex.run(func.name(), args)
+            return kernel(*args, **kwargs) if out is NotImplemented else out
 
     def _is_composite(self, func: OpOverload) -> bool:
         """Whether an operator is made of others, which inference mode does not take apart itself."""

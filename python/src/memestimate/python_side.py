@@ -43,12 +43,13 @@ def install(recorder: Recorder, patches: Patches) -> None:
             memo[id(tensor)] = nn.Parameter(copied, tensor.requires_grad) if is_parameter else copied
         return memo[id(tensor)]
 
-    def compile_(model: Any = None, **_: Any) -> Any:
+    def compile_(model: Any = None, *, backend: Any = "inductor", **_: Any) -> Any:
+        recorder.flex.compiled(backend)
         recorder.note("compile", "torch.compile was left out: the recording is of the eager step")
         return (lambda function: function) if model is None else model
 
-    def compile_module(module: nn.Module, *_: Any, **__: Any) -> None:
-        compile_()
+    def compile_module(module: nn.Module, *_: Any, backend: Any = "inductor", **__: Any) -> None:
+        compile_(backend=backend)
 
     convert = torch.Tensor.type
 

@@ -39,10 +39,12 @@ from .decisions import Again, Change, Decisions, TooLong
 from .device import Device
 from .encode import Encoder
 from .engine import Engine, EngineError
+from .flex import Flex
 from .frames import Frames
 from .gpus import GPU, find
 from .patches import Patches
 from .phases import Phases
+from .questions import Questions
 from .rnn import Recurrent
 from .storages import Storages
 from .sums import Sums
@@ -120,11 +122,12 @@ class Recorder:
         self.unknown = Unknown(self)
         self.decisions = Decisions(self, change or Change())
         self.convolutions = Convolutions(self)
+        self.flex = Flex(self)
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
         handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
-        for part in (self.sums, self.values, self.recurrent):
+        for part in (self.sums, Questions(self), self.recurrent):
             handlers |= part.handlers()
         handlers |= sparse.handlers(self) | bilinear.handlers(self) | norms.handlers(self)
         handlers |= explicit.handlers(self)
@@ -156,6 +159,7 @@ class Recorder:
             parallel.install(self, self.patches)
             norms.install(self, self.patches)
             self.recurrent.install(self.patches)
+            self.flex.install(self.patches)
             attention.install(self, self.patches)
             composites.install(self.composites, self.patches)
             self.capture.__enter__()  # type: ignore[no-untyped-call]

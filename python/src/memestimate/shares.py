@@ -61,6 +61,7 @@ class Shares:
             "eq": lambda args, out: self._compared(args, equal=True),
             "ne": lambda args, out: self._compared(args, equal=False),
             "gt": lambda args, out: self._nonzero(args[0]) if _is_zero(args[1]) else _NOTHING,
+            **dict.fromkeys(("ge", "lt", "le"), lambda args, out: _NOTHING),
             "bitwise_or": lambda args, out: self._either(args),
             "logical_or": lambda args, out: self._either(args),
             "bitwise_and": lambda args, out: self._both(args),
@@ -106,6 +107,9 @@ class Shares:
         if rule is None:
             return _NOTHING
         position = _DIMENSION.get(name)
+        true = self._values.origins.true_of(name, args)
+        if true is not None:
+            return Known(min(1.0, true / max(args[0].numel(), 1)), most=True)
         if position is None:
             return rule(args, out)
         dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)

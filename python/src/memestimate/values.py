@@ -16,18 +16,16 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .capture import Handler, tensors
+from .capture import tensors
 from .draws import Draws
-from .guesses import Guess, Guesses
+from .guesses import Guesses
 from .masks import is_mask, set_in, view_of
+from .origins import Origins
 from .real import Real
 from .shares import Known, Shares, spread
-from .usage import Usage
 
 if TYPE_CHECKING:
     from .recorder import Recorder
-
-aten = torch.ops.aten
 
 _SMALL = 1 << 16  # elements of a mask whose values are followed
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
@@ -38,8 +36,7 @@ _ATTRIBUTE = "_memestimate_value"
 _CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "fill_")
 _UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted")
 # Why values are only likely.
-_UPDATED, _DRAWN, _ALL = "parameters before their update", "random numbers", "masks with all elements set"
-_EVEN = "values as different as they can be"
+_UPDATED, _DRAWN = "parameters before their update", "random numbers"
 _BOTH = ("logical_and", "bitwise_and", "mul")
 _EITHER = ("logical_or", "bitwise_or")
 # A gradient scaler's step in which no gradient overflowed: what it writes is what was there.
@@ -55,6 +52,7 @@ class Values:
         self._pure: dict[OpOverload, bool] = {}
         self._written: dict[OpOverload, list[int]] = {}
         self.real = Real(recorder) if recorder.way == "real-cpu" else None
+        self.origins = Origins(self)
         self.shares = Shares(self)
         self.guesses = Guesses(self)
         self._draws = Draws()
@@ -93,7 +91,7 @@ class Values:
             if value is not None:
                 self.real.of(tensor).copy_(value)
         elif isinstance(tensor, FakeTensor):
-            self._epochs[self._serial(tensor)] = self.epoch(tensor) + 1
+            self._epochs[self.serial(tensor)] = self.epoch(tensor) + 1
             if value is not None:
                 self.set(tensor, value)
 
@@ -121,6 +119,7 @@ class Values:
         if isinstance(first, FakeTensor) and first.numel() == 1:
             self.guesses.follow(first, func, args, kwargs)
         share = self.shares.read(func, args, kwargs, out)
+        origin = self.origins.read(func, args)
         known = first is not None and first.numel() <= _limit(first) and self.is_pure(func)
         real: Any = None
         if known:
@@ -134,13 +133,15 @@ class Values:
                 if isinstance(tensor, FakeTensor):
                     if real is not None and position < len(real) and real[position] is self.get(tensor):
                         continue  # what is known of this storage, by whatever view, is written, too
-                    serial = self._serial(tensor)
+                    serial = self.serial(tensor)
                     before = self.get(tensor) if self._recorder.phases.phase == "optimizer" else None
                     self._epochs[serial] = self._epochs.get(serial, 0) + 1
                     if before is not None and self._recorder.storages.kinds.get(serial, ("", ""))[0] == "parameter":
                         self.set(tensor, before, _UPDATED)  # a step moves it by little
         if share != Known():
             self.shares.write(share, out)
+        if origin is not None:
+            self.origins.write(origin, out)
         if real is None or keywords is None:
             wide = view_of(self.get(args[0]), func, args, kwargs) if is_mask(out) and is_mask(args[0]) else None
             if wide is not None:
@@ -157,7 +158,7 @@ class Values:
                 return
             counts = self.shares.counts(func, args, kwargs, out)
             if counts is not None and counts.numel() <= _SMALL:
-                self._note_spread(args[0], int(counts.sum()))
+                self.note_spread(args[0], int(counts.sum()))
                 self.set(out, counts)
             return
         if isinstance(keywords.get("device"), torch.device):
@@ -170,7 +171,7 @@ class Values:
         except (RuntimeError, TypeError, ValueError, IndexError):
             for tensor in tensors([args[position] for position in written if position < len(args)]):
                 tensor.__dict__.pop(_ATTRIBUTE, None)
-                self._epochs[self._serial(tensor)] = self.epoch(tensor) + 1
+                self._epochs[self.serial(tensor)] = self.epoch(tensor) + 1
             return
         likely = max(map(self.likely, tensors([list(args), list(kwargs.values())])), default="")
         for fake, value in zip(tensors(out), tensors(result), strict=False):
@@ -208,7 +209,8 @@ class Values:
                 return torch.ones(out.shape, dtype=out.dtype, device="cpu")
         return None
 
-    def _note_spread(self, mask: torch.Tensor, count: int) -> None:
+    def note_spread(self, mask: torch.Tensor, count: int) -> None:
+        """Note that nobody knows which elements of a mask are set, only how many."""
         text = f"of {list(mask.shape)} elements {count} were taken to be set, spread evenly"
         self._recorder.note("routing", text)
 
@@ -240,54 +242,13 @@ class Values:
             )
         return known
 
-    def _serial(self, tensor: torch.Tensor) -> int:
+    def serial(self, tensor: torch.Tensor) -> int:
+        """The number of a tensor's storage."""
         return self._recorder.storages.of_address(tensor)
 
     def epoch(self, tensor: torch.Tensor) -> int:
         """How often a tensor's storage was written."""
-        return self._epochs.get(self._serial(tensor), 0)
-
-    # What programs ask.
-
-    def handlers(self) -> dict[OpOverload, Handler]:
-        """Operators whose answer, or whose result's size, is a matter of values."""
-        found: dict[OpOverload, Handler] = {
-            aten._local_scalar_dense.default: self._scalar,
-            aten.equal.default: self._equal,
-            aten.nonzero.default: self._nonzero,
-            aten.masked_select.default: self._masked_select,
-            aten.index.Tensor: self._index,
-            aten.bincount.default: self._bincount,
-            aten._assert_async.default: self._nothing,
-            aten._assert_async.msg: self._nothing,
-        }
-        for op in (aten._unique2.default, aten.unique_dim.default, aten.unique_consecutive.default):
-            found[op] = self._unique
-        return found
-
-    def _nothing(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return None
-
-    def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        tensor = args[0]
-        known = self.get(tensor)
-        likely = self.likely(tensor)
-        if known is not None and not likely:
-            return known.item()
-        guess = self.guesses.of(tensor) if known is None else Guess(known.item(), likely)
-        answer: Any = guess.value
-        decisions = self._recorder.decisions
-        if guess.counted is not None:
-            text = f"{answer} elements of a mask are set"
-            answer = decisions.size(int(answer), self._fewer(guess.counted), text, guess.counted.numel())
-        elif guess.made_by == "any" and not guess.sane and decisions.usage() is Usage.BRANCH:
-            answer = True  # as where it is indexed by such a mask; a check for what should not be is no branch
-        of = f" (result of {guess.made_by})" if guess.made_by else ""
-        text = f"a value was asked for and taken to be {answer}{of}: recorded with real values it would be the real one"
-        self._recorder.note("item", text)
-        if guess.counted is None and not guess.sane:
-            answer = decisions.answer(answer, "truth" if isinstance(answer, bool) else "number", guess.span)
-        return answer
+        return self._epochs.get(self.serial(tensor), 0)
 
     def fill(self, out: torch.Tensor, source: torch.Tensor) -> None:
         """Write into `out`, on the host, what the unknown values of `source` are taken to be."""
@@ -298,128 +259,12 @@ class Values:
         elif self.shares.of(source).choices != 1:  # there is no second one to choose
             out.fill_(1)
 
-    def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        a, b = self.get(args[0]), self.get(args[1])
-        if a is not None and b is not None:
-            return torch.equal(a, b)
-        known = a if b is None else b
-        if known is not None and known.dtype is torch.bool and known.numel() == 1:
-            # is_scalar_tensor_true of TensorSubclassLikeUtils.h, which asks for the value where no fake tensors are.
-            unknown = args[0] if a is None else args[1]
-            return bool(known.item()) == self._scalar(aten._local_scalar_dense.default, (unknown,), {})
-        self._recorder.note("equal", "two tensors of unknown values were taken to be equal")
-        return self._recorder.decisions.answer(True, "truth")
-
     def taken_count(self, mask: torch.Tensor) -> int:
         """How many elements of a mask are taken not to be zero: all of them, where nothing is known."""
         known, share = self.get(mask), self.shares.of(mask)
         if known is not None and not (share.most and self.likely(mask)):
             return set_in(known)
         return mask.numel() if share.share is None else round(mask.numel() * share.share)
-
-    def _count(self, mask: torch.Tensor) -> int:
-        """How many elements of a mask are not zero, which decides about the size of a tensor."""
-        count, share = self.taken_count(mask), self.shares.of(mask)
-        if self.get(mask) is not None and not (share.most and self.likely(mask)):
-            if self.likely(mask) and 0 < count < mask.numel():
-                text = f"{count} of {mask.numel()} elements of a mask are set: {self.likely(mask)}"
-                self._recorder.note("nonzero", f"as many elements of masks are set as {self.likely(mask)} say")
-                return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text, mask.numel())
-            return count
-        if self.all_set:
-            return mask.numel()
-        if share.share is not None and share.most:
-            text = f"at most {count} of {mask.numel()} elements of a mask"
-            self._recorder.note("nonzero", f"{text} can be set, and were taken to be: an upper bound")
-            return self._recorder.decisions.size(count, min(count, self._fewer(mask)), f"{text} are set", count)
-        if share.share is not None:
-            self._note_spread(mask, count)
-            if count in (0, mask.numel()):  # where nothing is strange, as `isnan` asks
-                return count
-            text = f"{count} of {mask.numel()} elements of a mask are set, spread evenly"
-            return self._recorder.decisions.size(count, min(2 * count, mask.numel()), text, mask.numel())
-        self._recorder.note("nonzero", f"all of {count} elements of a mask were taken to be set: an upper bound")
-        text = f"all of {count} elements of a mask are set"
-        return self._recorder.decisions.size(count, self._fewer(mask), text, count)
-
-    def _fewer(self, mask: torch.Tensor) -> int:
-        """Another count: one row's, so that what is made of it can still be folded as the mask's rows are."""
-        rows = next((n for n in mask.shape if n > 1), 1)
-        return mask.numel() // rows
-
-    def _nonzero(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        mask = args[0]
-        count = self._count(mask)
-        out = self._recorder.empty((count, mask.dim()), torch.int64, (1, max(count, 1)))
-        self._recorder.log(func, args, kwargs, out)
-        self._recorder.decisions.made(out)
-        known = self.get(mask)
-        if known is not None and known.numel() <= _COPIED:
-            self.set(out, known.nonzero(), self.likely(mask))
-        elif count == mask.numel() <= _COPIED:  # then it is known which they are
-            self.set(out, torch.ones(mask.shape, dtype=torch.bool, device="cpu").nonzero(), _ALL)
-        return out
-
-    def _masked_select(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        source, mask = args
-        shape = torch.broadcast_shapes(source.shape, mask.shape)
-        count = self._count(mask) * (shape.numel() // max(mask.numel(), 1))
-        out = self._recorder.empty((count,), source.dtype)
-        self._recorder.log(func, args, kwargs, out)
-        self._recorder.decisions.made(out)
-        self.follow(func, args, kwargs, out)
-        return out
-
-    def _index(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        source, indices = args
-        if not any(t is not None and t.dtype in (torch.bool, torch.uint8) for t in indices):
-            return NotImplemented
-        places: list[torch.Tensor | None] = []
-        for index in indices:
-            if index is not None and index.dtype in (torch.bool, torch.uint8):
-                count = self._count(index)
-                places += [self._recorder.empty((count,), torch.int64) for _ in range(index.dim())]
-            else:
-                places.append(index)
-        out = self._recorder.fake.__torch_dispatch__(func, (FakeTensor,), (source, places), {})
-        assert isinstance(out, torch.Tensor)
-        self._recorder.log(func, args, kwargs, out)
-        self._recorder.decisions.made(out)
-        self.follow(func, args, kwargs, out)
-        return out
-
-    def _bincount(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        choices = self.shares.of(args[0]).choices
-        if self.get(args[0]) is not None or not choices or (len(args) > 1 and args[1] is not None):
-            return NotImplemented
-        minimum = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
-        out = self._recorder.empty((max(choices, minimum),), torch.int64)
-        self._recorder.log(func, args, kwargs, out)
-        self._note_spread(args[0], args[0].numel())
-        self.set(out, spread(args[0].numel(), out))
-        return out
-
-    def _unique(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        known = self.get(args[0])
-        if known is not None:
-            results = func(known, *args[1:], **kwargs)
-        else:
-            count, choices = args[0].numel(), self.shares.of(args[0]).choices
-            count = min(count, choices) if choices else count
-            self._recorder.note("unique", f"all of {count} elements were taken to be different")
-            taken = self._recorder.decisions.size(count, 1, f"all of {count} values are different", count)
-            values = torch.arange(args[0].numel(), device="cpu") % max(taken, 1)
-            results = func(values.reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
-        out = tuple(self._recorder.empty(t.shape, t.dtype, t.stride()) for t in results)
-        self._recorder.log(func, args, kwargs, out)
-        if known is not None:
-            for fake, value in zip(out, results, strict=True):
-                self.set(fake, value)
-        else:
-            self._recorder.decisions.made(out[0])
-            for fake, value in zip(out[1:], results[1:], strict=True):  # numbers of values that are there, and how many
-                self.set(fake, value, _EVEN)
-        return out
 
 
 def _limit(tensor: torch.Tensor) -> int:
