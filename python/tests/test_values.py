@@ -288,3 +288,28 @@ def test_arrays_are_changed_in_another_recording(tmp_path: Path) -> None:
 
 def test_as_many_values_are_different_as_there_are_choices(rec: memestimate.Recorder) -> None:
     assert torch.unique(torch.randn(64, 4, device="cuda").argmax(1)).shape == (4,)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_finds_better_points(rec: memestimate.Recorder, search: str | None) -> None:
+    """So that its history fills; with losses that are all alike it stops at once, or searches as long as it may."""
+    net = nn.Linear(512, 8).cuda()
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=6, history_size=4, line_search_fn=search)
+    x = torch.randn(4, 512, device="cuda")
+    evaluations = 0
+
+    def closure() -> torch.Tensor:
+        nonlocal evaluations
+        evaluations += 1
+        optimizer.zero_grad()
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+
+    for step in range(1, 3):
+        assert isinstance(optimizer.step(closure).item(), float)
+        assert 6 * step <= evaluations <= 7 * step
+    state = optimizer.state[net.weight]
+    assert state["n_iter"] == 12
+    assert [len(state[name]) for name in ("old_dirs", "old_stps")] == [4, 4]
+    assert "search" in codes(rec)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .values import Values
 
 _ATTRIBUTE = "_memestimate_guess"
+SLOPE = "_memestimate_slope"  # of a gradient: what its product with a direction of search is taken to be
 _TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
 _FINITE = ("isfinite", "isnan", "isinf")
 
@@ -50,6 +51,8 @@ class Guesses:
         first = given[0] if given else None
         if first is not None and name in ("sum", "count_nonzero") and first.dtype is torch.bool and first.numel() > 1:
             guess = Guess(self._values.taken_count(first), name, span, first)  # as many as indexing by the mask takes
+        elif name == "dot" and SLOPE in args[0].__dict__ and args[0] is not args[1]:
+            guess = Guess(args[0].__dict__[SLOPE], name)
         elif name in _TRUE:
             guess = Guess(True, name, span, sane=name in _FINITE or self._is_sane(given[0]))
         else:
