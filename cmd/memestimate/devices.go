@@ -141,6 +141,16 @@ type deviceList struct {
 	owner string // of the state directory, when that is neither root nor this user
 }
 
+// look lists the GPUs as they are now, for those who do nothing else with them.
+func (g *gpuSource) look(e *env) (*deviceList, error) {
+	session, err := g.open()
+	if err != nil {
+		return nil, err
+	}
+	defer session.Close()
+	return g.list(e, session)
+}
+
 // list asks the driver and hangs the reservations on the devices. A state directory that cannot be
 // read costs the reservations, not the list.
 func (g *gpuSource) list(e *env, s *devices.Session) (*deviceList, error) {

@@ -25,12 +25,7 @@ type room struct {
 // At least one can be had.
 func liveRooms(e *env) ([]room, error) {
 	var g gpuSource
-	session, err := g.open()
-	if err != nil {
-		return nil, err
-	}
-	defer session.Close()
-	list, err := g.list(e, session)
+	list, err := g.look(e)
 	if err != nil {
 		return nil, err
 	}

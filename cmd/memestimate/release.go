@@ -67,12 +67,7 @@ func (g *gpuSource) release(e *env, what string) error {
 
 // on returns the reservations on a GPU.
 func (g *gpuSource) on(e *env, name string) ([]string, error) {
-	session, err := g.open()
-	if err != nil {
-		return nil, err
-	}
-	defer session.Close()
-	list, err := g.list(e, session)
+	list, err := g.look(e)
 	if err != nil {
 		return nil, err
 	}

@@ -101,6 +101,16 @@ func (d *deviceFlag) flag(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&d.n, "device", -1, "number of the GPU in the file (the first that has anything)")
 }
 
+// open reads a snapshot for an output, as openSnapshot does, and returns the device to look at in it.
+func (d *deviceFlag) open(e *env, o *output, arg string) (*snapshot.Snapshot, int, error) {
+	s, err := openSnapshot(e, o, arg)
+	if err != nil {
+		return nil, 0, err
+	}
+	device, err := d.of(s, arg)
+	return s, device, err
+}
+
 // of returns the device to look at in a file, which arg names.
 func (d *deviceFlag) of(s *snapshot.Snapshot, arg string) (int, error) {
 	if d.n >= 0 {

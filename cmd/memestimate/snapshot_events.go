@@ -94,11 +94,7 @@ func snapshotEventsCommand(e *env) *cobra.Command {
 			if err := f.check(); err != nil {
 				return err
 			}
-			s, err := openSnapshot(e, &o, args[0])
-			if err != nil {
-				return err
-			}
-			device, err := d.of(s, args[0])
+			s, device, err := d.open(e, &o, args[0])
 			if err != nil {
 				return err
 			}

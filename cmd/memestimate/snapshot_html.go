@@ -38,11 +38,7 @@ func snapshotHTMLCommand(e *env) *cobra.Command {
 			var names []string
 			for _, a := range args {
 				in := snapshotSource(e, a)
-				s, err := openSnapshot(e, &o, a)
-				if err != nil {
-					return err
-				}
-				device, err := d.of(s, a)
+				s, device, err := d.open(e, &o, a)
 				if err != nil {
 					return err
 				}

@@ -47,11 +47,7 @@ Exit code 1: memory runs out under every setting tried.`,
 					return usagef("--capacity %q, wanted a size such as 24GiB", limit)
 				}
 			}
-			s, err := openSnapshot(e, &o, args[0])
-			if err != nil {
-				return err
-			}
-			device, err := d.of(s, args[0])
+			s, device, err := d.open(e, &o, args[0])
 			if err != nil {
 				return err
 			}

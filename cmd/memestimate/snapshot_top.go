@@ -87,11 +87,7 @@ func snapshotTopCommand(e *env) *cobra.Command {
 			if n < 0 {
 				return usagef("--count %d, wanted 0 (all) or more", n)
 			}
-			s, err := openSnapshot(e, &o, args[0])
-			if err != nil {
-				return err
-			}
-			device, err := d.of(s, args[0])
+			s, device, err := d.open(e, &o, args[0])
 			if err != nil {
 				return err
 			}

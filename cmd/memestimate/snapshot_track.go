@@ -165,11 +165,7 @@ func snapshotDiffCommand(e *env) *cobra.Command {
 				return err
 			}
 			for i, a := range args {
-				s, err := openSnapshot(e, &o, a)
-				if err != nil {
-					return err
-				}
-				device, err := d.of(s, a)
+				s, device, err := d.open(e, &o, a)
 				if err != nil {
 					return err
 				}

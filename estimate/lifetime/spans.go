@@ -35,22 +35,32 @@ func scopeSpans(p *aten.Program) spans {
 		}
 		open = open[:same]
 		for k := len(path) - 1 - same; k >= 0; k-- {
-			up := int32(-1)
-			if len(open) > 0 {
-				up = open[len(open)-1]
-			}
-			open = append(open, int32(len(s.list)))
-			s.list = append(s.list, span{path[k], int32(i), int32(i), up})
+			open = s.enter(open, path[k], int32(i))
 		}
-		for _, k := range open {
-			s.list[k].last = int32(i)
-		}
-		s.inner[i] = -1
-		if len(open) > 0 {
-			s.inner[i] = open[len(open)-1]
-		}
+		s.extend(open, int32(i))
 	}
 	return s
+}
+
+// enter begins the span of a module at a call, inside of those that are open.
+func (s *spans) enter(open []int32, scope, call int32) []int32 {
+	s.list = append(s.list, span{scope, call, call, innermost(open)})
+	return append(open, int32(len(s.list)-1))
+}
+
+// extend has the spans that are open reach to a call.
+func (s *spans) extend(open []int32, call int32) {
+	for _, k := range open {
+		s.list[k].last = call
+	}
+	s.inner[call] = innermost(open)
+}
+
+func innermost(open []int32) int32 {
+	if len(open) == 0 {
+		return -1
+	}
+	return open[len(open)-1]
 }
 
 // enteredAfter returns the last call of the outermost module around call i that was entered after call
@@ -257,20 +267,9 @@ func tracedSpans(p *aten.Program) spans {
 			begun[d].left = begun[d].left || f.line != 0 && (f.line != begun[d].line || f.child != begun[d].child)
 		}
 		for d := same; d < len(path); d++ {
-			up := int32(-1)
-			if len(open) > 0 {
-				up = open[len(open)-1]
-			}
-			open, begun = append(open, int32(len(s.list))), append(begun, at(d))
-			s.list = append(s.list, span{path[d], int32(i), int32(i), up})
+			open, begun = s.enter(open, path[d], int32(i)), append(begun, at(d))
 		}
-		for _, k := range open {
-			s.list[k].last = int32(i)
-		}
-		s.inner[i] = -1
-		if len(open) > 0 {
-			s.inner[i] = open[len(open)-1]
-		}
+		s.extend(open, int32(i))
 	}
 	return s
 }

@@ -79,18 +79,14 @@ func withoutHeader(list []token) []token {
 		default:
 			return list
 		}
-		depth, lambda, at := 0, 0, -1
-		for i, t := range list {
+		lambda, at := 0, -1
+		for i, t := range outside(list) {
 			switch {
-			case t.opens():
-				depth++
-			case t.closes():
-				depth--
 			case t.kind == nameToken && t.text == "lambda":
 				lambda++
-			case depth == 0 && t.is(":") && lambda > 0:
+			case t.is(":") && lambda > 0:
 				lambda--
-			case depth == 0 && t.is(":"):
+			case t.is(":"):
 				at = i
 			}
 			if at >= 0 {
@@ -151,15 +147,9 @@ func parseStatement(list []token) (s Statement) {
 
 // augmented returns where in a statement += or the like is, 0 for nowhere.
 func augmented(list []token) int {
-	depth := 0
-	for i, t := range list {
-		switch {
-		case t.opens():
-			depth++
-		case t.closes():
-			depth--
-		case depth == 0 && t.kind == signToken && len(t.text) > 1 && strings.HasSuffix(t.text, "=") &&
-			!slices.Contains([]string{"==", "!=", "<=", ">=", ":="}, t.text):
+	for i, t := range outside(list) {
+		if t.kind == signToken && len(t.text) > 1 && strings.HasSuffix(t.text, "=") &&
+			!slices.Contains([]string{"==", "!=", "<=", ">=", ":="}, t.text) {
 			return i
 		}
 	}

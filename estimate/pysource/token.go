@@ -1,6 +1,9 @@
 package pysource
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // A token is a word or a sign of a line of Python.
 type token struct {
@@ -111,16 +114,28 @@ func (t token) closes() bool {
 	return t.kind == signToken && (t.text == ")" || t.text == "]" || t.text == "}")
 }
 
+// outside yields the tokens that are in no bracket, and where they are.
+func outside(list []token) iter.Seq2[int, token] {
+	return func(yield func(int, token) bool) {
+		depth := 0
+		for i, t := range list {
+			switch {
+			case t.opens():
+				depth++
+			case t.closes():
+				depth--
+			case depth == 0 && !yield(i, t):
+				return
+			}
+		}
+	}
+}
+
 // splitTop splits tokens at a sign that is in no bracket.
 func splitTop(list []token, sign string) (parts [][]token) {
-	depth, from := 0, 0
-	for i, t := range list {
-		switch {
-		case t.opens():
-			depth++
-		case t.closes():
-			depth--
-		case depth == 0 && t.is(sign):
+	from := 0
+	for i, t := range outside(list) {
+		if t.is(sign) {
 			parts = append(parts, list[from:i])
 			from = i + 1
 		}

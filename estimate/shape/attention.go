@@ -1,6 +1,10 @@
 package shape
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
 
 var attentionRoom = room{"", []op{
 	{"Attention", 23, attention, nil},
@@ -111,12 +115,11 @@ func rotaryEmbedding(c *call) error {
 	return err
 }
 
-// linearAttention: Q, K, V packed as [B, T, heads*size], past state, decay, beta ->
-// Y [B, T, q_num_heads*dv], present state [B, kv_num_heads, dk, dv]. The state has the
-// past state's type, or Q's on the first step.
-func linearAttention(c *call) error {
+// recurrentState gives the outputs of linear attention their element types, which shapes follow, and returns that of
+// the state: the past state's, or Q's on the first step.
+func (c *call) recurrentState() (onnxload.DType, error) {
 	if err := c.need(3); err != nil {
-		return err
+		return 0, err
 	}
 	state := c.elem(3)
 	if !c.has(3) {
@@ -124,6 +127,16 @@ func linearAttention(c *call) error {
 	}
 	c.out(0, c.elem(0), Shape{})
 	c.out(1, state, Shape{})
+	return state, nil
+}
+
+// linearAttention: Q, K, V packed as [B, T, heads*size], past state, decay, beta ->
+// Y [B, T, q_num_heads*dv], present state [B, kv_num_heads, dk, dv].
+func linearAttention(c *call) error {
+	state, err := c.recurrentState()
+	if err != nil {
+		return err
+	}
 	for i := range 3 {
 		if _, _, err := c.ranked(i, 3, 3); err != nil {
 			return err

@@ -27,6 +27,16 @@ func (c *call) ranked(i, least, most int) ([]Dim, bool, error) {
 	return nil, false, fmt.Errorf("input %d has %d dimensions, wanted %s", i, len(dims), want)
 }
 
+// likeInput begins a rule whose result has the element type of input 0: output 0 gets it, with no shape yet. It returns
+// the input's dimensions, of which there are at least so many, and whether they are known.
+func (c *call) likeInput(least int) ([]Dim, bool, error) {
+	if err := c.need(1); err != nil {
+		return nil, false, err
+	}
+	c.out(0, c.elem(0), Shape{})
+	return c.ranked(0, least, anyRank)
+}
+
 // ofRank returns the dimensions of input i, unknown ones where its rank is not known. A known rank that is another
 // is an error.
 func (c *call) ofRank(i, rank int) ([]Dim, error) {

@@ -121,13 +121,9 @@ func gemm(c *call) error {
 
 // det drops the two axes of the square matrices.
 func det(c *call) error {
-	if err := c.need(1); err != nil {
+	dims, ok, err := c.likeInput(0)
+	if err != nil || !ok {
 		return err
-	}
-	dims, ok := c.dims(0)
-	if !ok {
-		c.out(0, c.elem(0), Shape{})
-		return nil
 	}
 	if len(dims) < 2 {
 		return fmt.Errorf("%v has no matrices", c.shape(0))

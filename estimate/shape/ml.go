@@ -47,8 +47,7 @@ func arrayFeatures(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 1, anyRank)
+	in, ok, err := c.likeInput(1)
 	if err != nil || !ok {
 		return err
 	}

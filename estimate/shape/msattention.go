@@ -190,15 +190,10 @@ func decoderAttention(c *call) error {
 // msLinearAttention: as ONNX's, but keys may have more heads than queries, and attribute
 // state_window keeps that many states.
 func msLinearAttention(c *call) error {
-	if err := c.need(3); err != nil {
+	state, err := c.recurrentState()
+	if err != nil {
 		return err
 	}
-	state := c.elem(3)
-	if !c.has(3) {
-		state = c.elem(0)
-	}
-	c.out(0, c.elem(0), Shape{})
-	c.out(1, state, Shape{})
 	var parts [3]heads
 	for i, attr := range []string{"q_num_heads", "kv_num_heads", "kv_num_heads"} {
 		if _, _, err := c.ranked(i, 3, 3); err != nil {

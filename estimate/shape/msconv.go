@@ -169,11 +169,7 @@ func qlinearPool(c *call) error {
 }
 
 func qlinearGlobalPool(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 2, anyRank)
+	in, ok, err := c.likeInput(2)
 	if err != nil || !ok {
 		return err
 	}

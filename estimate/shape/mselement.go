@@ -40,8 +40,7 @@ func halfLast(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 1, anyRank)
+	in, ok, err := c.likeInput(1)
 	if err != nil || !ok {
 		return err
 	}
@@ -78,11 +77,7 @@ func broadcastTwo(c *call) error {
 
 // rfft: [..., n] real numbers become [..., n/2+1, 2].
 func rfft(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 1, anyRank)
+	in, ok, err := c.likeInput(1)
 	if err != nil || !ok {
 		return err
 	}
@@ -94,11 +89,7 @@ func rfft(c *call) error {
 
 // irfft: [..., k, 2] becomes [..., 2*(k-1)] real numbers.
 func irfft(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 2, anyRank)
+	in, ok, err := c.likeInput(2)
 	if err != nil || !ok {
 		return err
 	}

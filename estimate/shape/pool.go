@@ -57,11 +57,7 @@ func poolShape(c *call, in Shape) (Shape, error) {
 }
 
 func globalPool(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 2, anyRank)
+	in, ok, err := c.likeInput(2)
 	if err != nil || !ok {
 		return err
 	}
@@ -78,8 +74,7 @@ func maxUnpool(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 3, anyRank)
+	in, ok, err := c.likeInput(3)
 	if err != nil {
 		return err
 	}

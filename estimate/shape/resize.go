@@ -87,11 +87,7 @@ func scaleAll(c *call, scales []float64) error {
 // given. Both have one number for each of the attribute axes, or for every axis. With
 // coordinate_transformation_mode tf_crop_and_resize, scales apply to the part that roi cuts out.
 func resize(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 0, anyRank)
+	in, ok, err := c.likeInput(0)
 	if err != nil || !ok {
 		return err
 	}
@@ -288,8 +284,7 @@ func gridSample(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	c.out(0, c.elem(0), Shape{})
-	in, okX, err := c.ranked(0, 3, anyRank)
+	in, okX, err := c.likeInput(3)
 	if err != nil {
 		return err
 	}
@@ -352,8 +347,7 @@ func centerCropPad(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 0, anyRank)
+	in, ok, err := c.likeInput(0)
 	if err != nil || !ok {
 		return err
 	}

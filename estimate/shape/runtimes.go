@@ -33,11 +33,7 @@ const nchwcBlock = 16
 // reorderInput brings channels into blocks. The last block is filled up to the processor's size, so unless they fill
 // the largest block the number is known only by its limit.
 func reorderInput(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 2, anyRank)
+	in, ok, err := c.likeInput(2)
 	if err != nil || !ok {
 		return err
 	}
@@ -77,11 +73,7 @@ func reorderOutput(c *call) error {
 
 // nchwcUpsample multiplies every dimension by its number in attribute scales.
 func nchwcUpsample(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	in, ok, err := c.ranked(0, 2, anyRank)
+	in, ok, err := c.likeInput(2)
 	if err != nil || !ok {
 		return err
 	}

@@ -39,13 +39,9 @@ func sliceInput(c *call) error {
 
 // slice sets the output's type. Where a cut is not known the axis keeps at most its size.
 func (c *call) slice() error {
-	if err := c.need(1); err != nil {
+	dims, ok, err := c.likeInput(0)
+	if err != nil || !ok {
 		return err
-	}
-	dims, ok := c.dims(0)
-	if !ok {
-		c.out(0, c.elem(0), Shape{})
-		return nil
 	}
 	cuts, axes, err := c.cuts(len(dims))
 	if err != nil {
