@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx"
 	"github.com/memestimate/memestimate/estimate/shape"
 )
@@ -132,6 +133,26 @@ func TestATenOperatorsHaveTheRowsTheyNeed(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d operators have one row", len(ops)-len(given), len(ops))
+}
+
+// What reads a program knows of each operator whose backward reads its result that it does, as eager's row has it.
+func TestBackwardReadsItsResult(t *testing.T) {
+	seen := 0
+	for _, row := range rowsOf(t, "eager/ops_", 3) {
+		rule, ok := row.Elts[2].(*ast.CallExpr)
+		if !ok || len(rule.Args) < 2 {
+			continue
+		}
+		if kept, ok := rule.Args[1].(*ast.Ident); ok && (kept.Name == "keepsResult" || kept.Name == "keepsWritten") {
+			seen++
+			if op := literal(row.Elts[0]); !aten.Of(op).Is(aten.KeepsResult) {
+				t.Errorf("%q keeps its result for backward, and its row in aten/schema.go does not say so", op)
+			}
+		}
+	}
+	if seen < 8 {
+		t.Errorf("only %d operators keep their results", seen)
+	}
 }
 
 // What several operators have alike is a column of their rows: no map has them as its keys.

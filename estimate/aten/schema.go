@@ -13,7 +13,7 @@ type Operator struct {
 }
 
 // Traits are what else an operator is.
-type Traits uint8
+type Traits uint16
 
 // The traits.
 const (
@@ -25,6 +25,9 @@ const (
 	Wrapper
 	// its module returns a tuple, which the caller unpacks: y, _ = lstm(x). Results that nothing reads live, too
 	Tuple
+	Pointwise   // works element by element, so that its result is divided where its arguments are
+	Switchable  // an activation whose module has an option inplace
+	KeepsResult // its backward reads its result, which nothing may write over before it
 )
 
 // Is reports whether an operator is any of these.
@@ -35,56 +38,62 @@ const many = math.MaxInt
 
 // operators have a row each. One that is not here takes one tensor, of any kind, and is nothing else of all this.
 var operators = index([]Operator{
-	{"add", 2, 2, TakesNumbers, addsInPlace},
-	{"sub", 2, 2, TakesNumbers, addsInPlace},
-	{"mul", 2, 2, TakesNumbers, nil},
-	{"div", 2, 2, TakesNumbers, nil},
-	{"pow", 2, 2, TakesNumbers, nil},
-	{"maximum", 2, 2, TakesNumbers, nil},
-	{"minimum", 2, 2, TakesNumbers, nil},
-	{"remainder", 2, 2, TakesNumbers, nil},
-	{"bitwise", 1, 2, TakesNumbers, nil},
-	{"compare", 1, 2, TakesNumbers, nil},
-	{"where", 3, 3, TakesNumbers, nil},
-	{"masked_fill", 2, 2, 0, nil},
-	{"clamp", 1, 1, TakesNumbers, nil},
-	{"type_as", 2, 2, TakesNumbers, nil},
-	{"to", 1, 1, TakesNumbers, nil},
-	{"float", 1, 1, TakesNumbers, nil},
-	{"clone", 1, 1, TakesNumbers, nil},
+	{"add", 2, 2, TakesNumbers | Pointwise, addsInPlace},
+	{"sub", 2, 2, TakesNumbers | Pointwise, addsInPlace},
+	{"mul", 2, 2, TakesNumbers | Pointwise, nil},
+	{"div", 2, 2, TakesNumbers | Pointwise, nil},
+	{"pow", 2, 2, TakesNumbers | Pointwise, nil},
+	{"maximum", 2, 2, TakesNumbers | Pointwise, nil},
+	{"minimum", 2, 2, TakesNumbers | Pointwise, nil},
+	{"remainder", 2, 2, TakesNumbers | Pointwise, nil},
+	{"bitwise", 1, 2, TakesNumbers | Pointwise, nil},
+	{"compare", 1, 2, TakesNumbers | Pointwise, nil},
+	{"where", 3, 3, TakesNumbers | Pointwise, nil},
+	{"masked_fill", 2, 2, Pointwise, nil},
+	{"clamp", 1, 1, TakesNumbers | Pointwise, nil},
+	{"type_as", 2, 2, TakesNumbers | Pointwise, nil},
+	{"to", 1, 1, TakesNumbers | Pointwise, nil},
+	{"float", 1, 1, TakesNumbers | Pointwise, nil},
+	{"clone", 1, 1, TakesNumbers | Pointwise, nil},
 	{"fill", 0, 1, TakesNumbers, given.all},
 	{"opaque", 0, many, TakesNumbers, nil},
 
-	{"relu", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"leaky_relu", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"elu", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"gelu", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"silu", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"mish", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"softplus", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"hardtanh", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"sigmoid", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"tanh", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"exp", 1, 1, TakesNumbers | Nonlinearity, nil},
-	{"hardswish", 1, 1, TakesNumbers, nil},
-	{"hardsigmoid", 1, 1, TakesNumbers, nil},
-	{"log", 1, 1, TakesNumbers, nil},
-	{"sqrt", 1, 1, TakesNumbers, nil},
-	{"rsqrt", 1, 1, TakesNumbers, nil},
-	{"reciprocal", 1, 1, TakesNumbers, nil},
-	{"erf", 1, 1, TakesNumbers, nil},
-	{"sin", 1, 1, TakesNumbers, nil},
-	{"cos", 1, 1, TakesNumbers, nil},
-	{"abs", 1, 1, TakesNumbers, nil},
-	{"neg", 1, 1, TakesNumbers, nil},
-	{"square", 1, 1, TakesNumbers, nil},
-	{"floor", 1, 1, TakesNumbers, nil},
-	{"ceil", 1, 1, TakesNumbers, nil},
-	{"round", 1, 1, TakesNumbers, nil},
-	{"sign", 1, 1, TakesNumbers, nil},
+	{"relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
+	{"leaky_relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
+	{"elu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
+	{"gelu", 1, 1, TakesNumbers | Nonlinearity | Pointwise, nil},
+	{"silu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable, nil},
+	{"mish", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable, nil},
+	{"softplus", 1, 1, TakesNumbers | Nonlinearity | Pointwise, nil},
+	{"hardtanh", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
+	{"sigmoid", 1, 1, TakesNumbers | Nonlinearity | Pointwise | KeepsResult, nil},
+	{"tanh", 1, 1, TakesNumbers | Nonlinearity | Pointwise | KeepsResult, nil},
+	{"exp", 1, 1, TakesNumbers | Nonlinearity | Pointwise | KeepsResult, nil},
+	{"hardswish", 1, 1, TakesNumbers | Pointwise | Switchable, nil},
+	{"hardsigmoid", 1, 1, TakesNumbers | Pointwise | Switchable, nil},
+	{"log", 1, 1, TakesNumbers | Pointwise, nil},
+	{"sqrt", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
+	{"rsqrt", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
+	{"reciprocal", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
+	{"erf", 1, 1, TakesNumbers | Pointwise, nil},
+	{"sin", 1, 1, TakesNumbers | Pointwise, nil},
+	{"cos", 1, 1, TakesNumbers | Pointwise, nil},
+	{"abs", 1, 1, TakesNumbers | Pointwise, nil},
+	{"neg", 1, 1, TakesNumbers | Pointwise, nil},
+	{"square", 1, 1, TakesNumbers | Pointwise, nil},
+	{"floor", 1, 1, TakesNumbers | Pointwise, nil},
+	{"ceil", 1, 1, TakesNumbers | Pointwise, nil},
+	{"round", 1, 1, TakesNumbers | Pointwise, nil},
+	{"sign", 1, 1, TakesNumbers | Pointwise, nil},
+	{"tan", 1, 1, KeepsResult, nil},
+	{"softmax", 1, 1, KeepsResult, nil},
+	{"softmax_float", 1, 1, KeepsResult, nil},
+	{"log_softmax", 1, 1, KeepsResult, nil},
+	{"to_compute", 1, 1, Pointwise, nil},
+	{"detach", 1, 1, Pointwise, nil},
 	{"prelu", 2, 2, 0, func(g given) bool { return Broadcasts(g.shape(1), g.shape(0)) }},
 	{"glu", 1, 1, 0, worksOnDim},
-	{"dropout", 1, 1, Wrapper, nil},
+	{"dropout", 1, 1, Wrapper | Pointwise, nil},
 
 	{"linear", 2, 3, 0, multipliesRows},
 	{"matmul", 2, 2, Product, multipliesMatrices},
@@ -129,7 +138,7 @@ var operators = index([]Operator{
 
 	{"reshape", 1, 1, Look, func(g given) bool { return Numel(g.args.Shape) == Numel(g.shape(0)) }},
 	{"permute", 1, 1, Look, turns},
-	{"contiguous", 1, 1, Look, nil},
+	{"contiguous", 1, 1, Look | Pointwise, nil},
 	{"expand", 1, 1, 0, func(g given) bool { return Broadcasts(g.shape(0), g.args.Shape) }},
 	{"slice", 1, 1, 0, func(g given) bool { return len(g.args.Shape) == len(g.args.Dims) && g.inside(g.args.Dims...) }},
 	{"unsqueeze", 1, 1, 0, func(g given) bool { return g.args.Dim >= 0 && g.args.Dim <= g.rank(0) }},

@@ -6,13 +6,6 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// switchable are the activations whose modules have an option inplace.
-var switchable = []string{"relu", "leaky_relu", "elu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid"}
-
-// keepsItsResult are operators whose backward reads their result, which nothing may write over before it.
-var keepsItsResult = []string{"relu", "leaky_relu", "elu", "hardtanh", "sigmoid", "tanh", "exp", "sqrt", "rsqrt",
-	"reciprocal", "softmax", "log_softmax", "softmax_float"}
-
 // InPlaceWherePossible returns a program in which whatever PyTorch lets work in place does: activations, and sums of
 // two tensors of one shape. In training nothing else may have read what is written over, and no backward may need it.
 func InPlaceWherePossible(p *aten.Program, train bool) (other *aten.Program, places int) {
@@ -38,7 +31,7 @@ func InPlaceWherePossible(p *aten.Program, train bool) (other *aten.Program, pla
 		if !train {
 			return true
 		}
-		return reads[v] == 1 && !slices.Contains(keepsItsResult, p.Calls[made[v]].Op)
+		return reads[v] == 1 && !aten.Of(p.Calls[made[v]].Op).Is(aten.KeepsResult)
 	}
 	for i := range copied.Calls {
 		c := &copied.Calls[i]
@@ -50,7 +43,7 @@ func InPlaceWherePossible(p *aten.Program, train bool) (other *aten.Program, pla
 			return slices.Equal(x.Shape, y.Shape) && x.DType == y.DType
 		}
 		switch {
-		case len(c.In) == 1 && slices.Contains(switchable, c.Op) && overwrites(i, c.In[0]):
+		case len(c.In) == 1 && aten.Of(c.Op).Is(aten.Switchable) && overwrites(i, c.In[0]):
 			c.InPlace()
 			places++
 		case c.Op == "add" && len(c.In) == 2 && c.In[0] != c.In[1]:
@@ -69,11 +62,9 @@ func InPlaceWherePossible(p *aten.Program, train bool) (other *aten.Program, pla
 	return &copied, places
 }
 
-// recurrent are the layers that copy what is given to them where it is not contiguous, and then keep the original.
-var recurrent = []string{"lstm", "gru", "rnn"}
-
 // ContiguousSequences returns a program in which what a recurrent layer is given is copied once it is turned:
-// x.permute(2, 0, 1).contiguous(), of which an export keeps the first half alone.
+// x.permute(2, 0, 1).contiguous(), of which an export keeps the first half alone. Recurrent layers, whose modules alone
+// return tuples, copy what is not contiguous, and then keep the original.
 func ContiguousSequences(p *aten.Program) (other *aten.Program, places int) {
 	turned := map[aten.ValueID]int32{} // by what it gives, the scope that permutes
 	copied := *p
@@ -83,7 +74,7 @@ func ContiguousSequences(p *aten.Program) (other *aten.Program, places int) {
 			turned[c.Out[0]] = c.Scope
 		}
 		// Within its own module it is batch_first, which the layer turns for itself.
-		if slices.Contains(recurrent, c.Op) && len(c.In) > 0 {
+		if aten.Of(c.Op).Is(aten.Tuple) && len(c.In) > 0 {
 			if scope, ok := turned[c.In[0]]; ok && scope != c.Scope {
 				v := p.Values[c.In[0]]
 				v.Name = ""

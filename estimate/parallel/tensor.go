@@ -170,19 +170,11 @@ func (s *splitting) through(i int32) (dim int, ok bool) {
 		return dim, ok && dim != c.Args.Dim
 	case c.Op == "sdpa":
 		return s.attended(c)
-	case aligning[c.Op]:
+	case aten.Of(c.Op).Is(aten.Pointwise):
 		dim, ok = s.aligned(c, out)
 		return dim, ok
 	}
 	return 0, false
-}
-
-// aligning are the operators that work element by element.
-var aligning = map[string]bool{
-	"add": true, "sub": true, "mul": true, "div": true, "neg": true, "pow": true, "square": true, "where": true,
-	"relu": true, "gelu": true, "silu": true, "tanh": true, "sigmoid": true, "hardswish": true, "leaky_relu": true,
-	"dropout": true, "to": true, "float": true, "type_as": true, "to_compute": true, "contiguous": true, "clone": true,
-	"detach": true, "maximum": true, "minimum": true, "clamp": true,
 }
 
 // aligned returns the dimension of a result that all divided arguments are divided along. The others must have one
