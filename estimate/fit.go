@@ -125,90 +125,104 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 	return f, nil
 }
 
+// A batchSearch tries batches of a run, each once.
+type batchSearch struct {
+	memory int64
+	few    bool // each takes seconds: few are tried
+	point  func(batch int64) (Point, error)
+	seen   map[int64]Point
+	failed error
+}
+
 // search finds the batches of a run that point simulates. Few batches are tried where each takes seconds.
 func (f *Fitting) search(few bool, point func(batch int64) (Point, error)) error {
-	memory := f.Memory
-	seen := map[int64]Point{}
-	var failed error
-	try := func(batch int64) Point {
-		if p, ok := seen[batch]; ok {
-			return p
-		}
-		p, err := point(batch)
-		if err != nil {
-			failed = errors.Join(failed, err)
-		}
-		seen[batch] = p
-		return p
+	b := &batchSearch{memory: f.Memory, few: few, point: point, seen: map[int64]Point{}}
+	good, bad := b.double()
+	if b.failed != nil {
+		return b.failed
 	}
-	// The first batch tells whether the model can be run at all.
-	first := try(1)
-	if failed != nil {
-		return failed
-	}
-	good, bad := int64(0), int64(1)
-	if first.Fits {
-		good = 1
-		for bad = 2; bad <= maxBatch && try(bad).Fits; {
-			last := good
-			good, bad = bad, bad*2
-			if few { // one more than should fit, so that the interval is a short one
-				bad = max(bad, min(line(seen[last], seen[good], Point.device, memory)+1, 16*good))
-				if good < maxBatch {
-					bad = min(bad, maxBatch)
-				}
-			}
-		}
-	}
-	if failed != nil { // it has a batch of one, and no other
-		return failed
-	}
-	f.Capped = bad > maxBatch
-	search := func(good, bad, near int64, size func(Point) int64) int64 {
-		for tried := 1; bad-good > max(1, good/near); tried++ {
-			at := good + (bad-good)/2
-			if few && tried%2 > 0 { // in turn with half of what is left: what is reserved may rise in one great step
-				at = min(max(line(seen[good], seen[bad], size, memory), good+1), bad-1)
-			}
-			if p := try(at); p.Device > 0 && size(p) <= memory {
-				good = at
-			} else {
-				bad = at
-			}
-		}
-		return good
-	}
-	if !f.Capped {
-		good = search(good, bad, maxBatch, Point.device)
+	if f.Capped = bad > maxBatch; !f.Capped {
+		good = b.bisect(good, bad, maxBatch, Point.device)
 	}
 	f.Batch = good
-	// The surer batches are at or below it: take the tried ones around them.
-	surer := func(size func(Point) int64) int64 {
-		low, high := int64(0), good+1
-		for _, p := range seen {
-			if p.Device > 0 && size(p) <= memory && p.Batch <= good {
-				low = max(low, p.Batch)
-			}
-		}
-		for _, p := range seen {
-			if (p.Device == 0 || size(p) > memory) && p.Batch > low {
-				high = min(high, p.Batch)
-			}
-		}
-		near := int64(maxBatch)
-		if few {
-			near = fewNear
-		}
-		return search(low, high, near, size)
-	}
-	f.Likely, f.Safe = surer(Point.likely), surer(Point.safe)
-	for _, p := range seen {
+	f.Likely, f.Safe = b.below(good, Point.likely), b.below(good, Point.safe)
+	for _, p := range b.seen {
 		if p.Device > 0 { // the others are beyond 64 bits
 			f.Curve = append(f.Curve, p)
 		}
 	}
 	slices.SortFunc(f.Curve, func(a, b Point) int { return int(a.Batch - b.Batch) })
 	return nil
+}
+
+func (b *batchSearch) try(batch int64) Point {
+	if p, ok := b.seen[batch]; ok {
+		return p
+	}
+	p, err := b.point(batch)
+	if err != nil {
+		b.failed = errors.Join(b.failed, err)
+	}
+	b.seen[batch] = p
+	return p
+}
+
+// double returns a batch that fits, 0 where none does, and a larger one that does not or is beyond maxBatch. The first
+// batch tells whether the model can be run at all; some have a batch of one and no other.
+func (b *batchSearch) double() (good, bad int64) {
+	if !b.try(1).Fits || b.failed != nil {
+		return 0, 1
+	}
+	good = 1
+	for bad = 2; bad <= maxBatch && b.try(bad).Fits; {
+		last := good
+		good, bad = bad, bad*2
+		if b.few { // one more than should fit, so that the interval is a short one
+			bad = max(bad, min(line(b.seen[last], b.seen[good], Point.device, b.memory)+1, 16*good))
+			if good < maxBatch {
+				bad = min(bad, maxBatch)
+			}
+		}
+	}
+	return good, bad
+}
+
+// bisect returns the largest batch that fits by a size of its point, to one part in near, between one that does and one
+// that does not.
+func (b *batchSearch) bisect(good, bad, near int64, size func(Point) int64) int64 {
+	for tried := 1; bad-good > max(1, good/near); tried++ {
+		at := good + (bad-good)/2
+		if b.few && tried%2 > 0 { // in turn with half of what is left: what is reserved may rise in one great step
+			at = min(max(line(b.seen[good], b.seen[bad], size, b.memory), good+1), bad-1)
+		}
+		if p := b.try(at); p.Device > 0 && size(p) <= b.memory {
+			good = at
+		} else {
+			bad = at
+		}
+	}
+	return good
+}
+
+// below returns the largest batch up to one that fits by a size that is larger than what was predicted, between those
+// that were tried.
+func (b *batchSearch) below(batch int64, size func(Point) int64) int64 {
+	low, high := int64(0), batch+1
+	for _, p := range b.seen {
+		if p.Device > 0 && size(p) <= b.memory && p.Batch <= batch {
+			low = max(low, p.Batch)
+		}
+	}
+	for _, p := range b.seen {
+		if (p.Device == 0 || size(p) > b.memory) && p.Batch > low {
+			high = min(high, p.Batch)
+		}
+	}
+	near := int64(maxBatch)
+	if b.few {
+		near = fewNear
+	}
+	return b.bisect(low, high, near, size)
 }
 
 // point simulates one batch. A run that is too large for the arithmetic does not fit.

@@ -52,12 +52,10 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 	var last *Peak
 	take := func(set []parallel.Block) (need int64, _ float64, _ error) {
 		t, price := s, 0.0
-		names := make([]string, len(set))
-		for i, block := range set {
-			names[i] = regexp.QuoteMeta(block.Name)
+		for _, block := range set {
 			price += block.FLOPs
 		}
-		t.Checkpoint = strings.Join(names, "|")
+		t.Checkpoint = namesOf(set)
 		if last, err = b.peak(t, c); err != nil {
 			return 0, 0, err
 		}
@@ -75,22 +73,11 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 	if err != nil {
 		return nil, err
 	}
-	set := order[:0:0]
+	var set []parallel.Block
 	if f.Plain > memory {
-		least, most := 0, len(order) // the first does not fit; the other may
-		for most-least > 1 {
-			at := (least + most) / 2
-			bytes, _, err := take(order[:at])
-			if err != nil {
-				return nil, err
-			}
-			if bytes <= memory {
-				most = at
-			} else {
-				least = at
-			}
+		if set, err = firstThatFit(order, memory, take); err != nil {
+			return nil, err
 		}
-		set = slices.Clone(order[:most])
 		if set, err = needed(set, memory, take); err != nil {
 			return nil, err
 		}
@@ -103,14 +90,40 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 		}
 	}
 	f.Fits = f.Need <= memory
-	names := make([]string, len(set))
-	for i, block := range set {
-		f.Blocks, names[i] = append(f.Blocks, block.Name), regexp.QuoteMeta(block.Name)
+	for _, block := range set {
+		f.Blocks = append(f.Blocks, block.Name)
 	}
-	if f.Expression = strings.Join(names, "|"); len(set) > 0 && isFirst(set, blocks) {
+	if f.Expression = namesOf(set); len(set) > 0 && isFirst(set, blocks) {
 		f.Expression = fmt.Sprintf("%s:%d", parallel.Blocks, len(set))
 	}
 	return f, nil
+}
+
+// namesOf is what --checkpoint takes for some blocks.
+func namesOf(set []parallel.Block) string {
+	names := make([]string, len(set))
+	for i, block := range set {
+		names[i] = regexp.QuoteMeta(block.Name)
+	}
+	return strings.Join(names, "|")
+}
+
+// firstThatFit returns the fewest first blocks of an order with which the step fits, all of them where none do.
+func firstThatFit(order []parallel.Block, memory int64, take taking) ([]parallel.Block, error) {
+	least, most := 0, len(order) // the first does not fit; the other may
+	for most-least > 1 {
+		at := (least + most) / 2
+		bytes, _, err := take(order[:at])
+		if err != nil {
+			return nil, err
+		}
+		if bytes <= memory {
+			most = at
+		} else {
+			least = at
+		}
+	}
+	return slices.Clone(order[:most]), nil
 }
 
 // isFirst reports whether a set is the first blocks of a model, in any order.
@@ -165,20 +178,20 @@ func byPrice(blocks []parallel.Block, plain int64, take taking) ([]parallel.Bloc
 	return order, nil
 }
 
-// needed leaves out blocks without which the set fits still, the dearest first. Each size of block is tried once.
+// needed leaves out blocks without which the set fits still, the costliest first. Each size of block is tried once.
 func needed(set []parallel.Block, memory int64, take taking) ([]parallel.Block, error) {
 	tried := map[float64]bool{}
 	for {
-		dearest := -1
+		costliest := -1
 		for i, block := range set {
-			if !tried[block.FLOPs] && (dearest < 0 || block.FLOPs >= set[dearest].FLOPs) {
-				dearest = i
+			if !tried[block.FLOPs] && (costliest < 0 || block.FLOPs >= set[costliest].FLOPs) {
+				costliest = i
 			}
 		}
-		if dearest < 0 || len(set) == 1 {
+		if costliest < 0 || len(set) == 1 {
 			return set, nil
 		}
-		without := slices.Delete(slices.Clone(set), dearest, dearest+1)
+		without := slices.Delete(slices.Clone(set), costliest, costliest+1)
 		need, _, err := take(without)
 		if err != nil {
 			return nil, err
@@ -186,7 +199,7 @@ func needed(set []parallel.Block, memory int64, take taking) ([]parallel.Block, 
 		if need <= memory {
 			set = without
 		} else {
-			tried[set[dearest].FLOPs] = true
+			tried[set[costliest].FLOPs] = true
 		}
 	}
 }

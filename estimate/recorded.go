@@ -21,10 +21,51 @@ import (
 // recorded for.
 func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	sum := rec.Summary()
+	r := recordedModel(rec, sum, opt.Name)
+	step := Step{}
+	if opt.Step != nil {
+		step = *opt.Step
+	}
+	sim, run, err := replayRecording(rec, step)
+	if err != nil {
+		return nil, err
+	}
+	r.Coverage = recordedCoverage(run)
+	if opt.Strict && !r.Coverage.Complete() {
+		u := r.Coverage.Unmodelled[0]
+		return nil, fmt.Errorf("%w: what the kernels of %q take beside their results is not known: %s", ErrIncomplete,
+			u.Domain+"::"+u.Op, plural(u.Count, "call"))
+	}
+	r.Settings = recordedSettings(run, step)
+	r.Settings.Batch = opt.Batch
+	held, gradients := heldAtEnd(sim.Run.Log)
+	if run.Trains {
+		r.Gradients, r.Optimizer = &Size{gradients}, &Size{held[timeline.OptimizerState]}
+		r.Activations.Saved, r.Activations.LossSaved = sum.Saved, sum.LossSaved
+	}
+	r.Simulation = sim
+	if r.OOM = sim.OOM(); r.OOM != nil {
+		free := step
+		free.Limited, free.MemoryLimit, free.Record = false, 0, false
+		if sim, _, err = replayRecording(rec, free); err != nil {
+			return nil, err
+		}
+	}
+	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
+	if rec.WorldSize > 1 && step.Profile.Context == 0 {
+		r.NCCL = gpu.NCCL
+	}
+	r.Depends = dependence(rec)
+	r.Notes = recordedNotes(rec, run, step, r)
+	return r, nil
+}
+
+// recordedModel is a report that says what the recording does of the model: its tensors and layers.
+func recordedModel(rec *recording.Recording, sum *recording.Summary, name string) *Report {
 	r := &Report{
 		Schema: Schema, WayIn: RecordedWay,
 		Model: Model{
-			Name: opt.Name, Producer: strings.TrimSpace("torch " + rec.Torch), Opsets: map[string]int64{}, Nodes: len(rec.Calls),
+			Name: name, Producer: strings.TrimSpace("torch " + rec.Torch), Opsets: map[string]int64{}, Nodes: len(rec.Calls),
 			Inputs: make([]module.Tensor, 0, len(sum.Inputs)), Outputs: []module.Tensor{},
 		},
 		Parameters: module.Tensors{Count: sum.Parameters.Elements, Bytes: sum.Parameters.Bytes,
@@ -57,50 +98,19 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 		at += l.Calls
 	}
 	r.Activations.WithBackward = 2 * r.Activations.Forward
-	step := Step{}
-	if opt.Step != nil {
-		step = *opt.Step
-	}
-	sim, run, err := replayRecording(rec, step)
-	if err != nil {
-		return nil, err
-	}
-	r.Coverage = Coverage{Nodes: run.Calls, Modelled: run.Calls, Unmodelled: []Unmodeled{}}
+	return r
+}
+
+// recordedCoverage counts the calls whose kernels take what nobody here knows.
+func recordedCoverage(run *recording.Run) Coverage {
+	c := Coverage{Nodes: run.Calls, Modelled: run.Calls, Unmodelled: []Unmodeled{}}
 	byName := func(a, b recording.Op) int { return cmp.Compare(a.String(), b.String()) }
 	for _, op := range slices.SortedFunc(maps.Keys(run.Unknown), byName) {
 		domain, name, _ := strings.Cut(op.Name, "::")
-		r.Coverage.Modelled -= run.Unknown[op]
-		r.Coverage.Unmodelled = append(r.Coverage.Unmodelled, Unmodeled{name + "." + op.Overload, domain, run.Unknown[op]})
+		c.Modelled -= run.Unknown[op]
+		c.Unmodelled = append(c.Unmodelled, Unmodeled{name + "." + op.Overload, domain, run.Unknown[op]})
 	}
-	if opt.Strict && !r.Coverage.Complete() {
-		u := r.Coverage.Unmodelled[0]
-		return nil, fmt.Errorf("%w: what the kernels of %q take beside their results is not known: %s", ErrIncomplete,
-			u.Domain+"::"+u.Op, plural(u.Count, "call"))
-	}
-	r.Settings = recordedSettings(run, step)
-	r.Settings.Batch = opt.Batch
-	held, gradients := heldAtEnd(sim.Run.Log)
-	if run.Trains {
-		r.Gradients, r.Optimizer = &Size{gradients}, &Size{held[timeline.OptimizerState]}
-		r.Activations.Saved, r.Activations.LossSaved = sum.Saved, sum.LossSaved
-	}
-	if r.OOM = sim.OOM(); r.OOM != nil {
-		free := step
-		free.Limited, free.MemoryLimit, free.Record = false, 0, false
-		r.Simulation = sim
-		if sim, _, err = replayRecording(rec, free); err != nil {
-			return nil, err
-		}
-	} else {
-		r.Simulation = sim
-	}
-	r.Peak, r.Context, r.Phases = &sim.Peak, sim.Context, phasesOf(sim.Replay, sim.Peak.Step)
-	if rec.WorldSize > 1 && step.Profile.Context == 0 {
-		r.NCCL = gpu.NCCL
-	}
-	r.Depends = dependence(rec)
-	r.Notes = recordedNotes(rec, run, step, r)
-	return r, nil
+	return c
 }
 
 // recordedSettings are the settings of a recorded run.

@@ -86,7 +86,6 @@ func (b *Bound) AddLayers(r *Report) error {
 // addStep adds what came of a run. That a model cannot be run is no error, unless strict
 // asks for one: the sums stand, and a warning says why they stand alone.
 func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
-	strict := opt.Strict
 	s, sim, p, err := run.step, run.sim, run.prog, run.err
 	if run.why != "" {
 		r.Notes = append(r.Notes, Note{Warning, run.why})
@@ -98,9 +97,9 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 		return wrong
 	}
 	switch {
-	case strict && err != nil:
+	case opt.Strict && err != nil:
 		return fmt.Errorf("%w: the run cannot be simulated: %w", ErrIncomplete, err)
-	case strict && sim.Unknown > 0:
+	case opt.Strict && sim.Unknown > 0:
 		name := slices.Sorted(maps.Keys(p.Unknown))[0]
 		return fmt.Errorf("%w: %s no PyTorch counterpart here, the first operator is %q", ErrIncomplete,
 			plural(sim.Unknown, "node has", "nodes have"), name)
@@ -124,36 +123,10 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 		}
 	}
 	r.Notes = append(r.Notes, shortNotes(sim.Replay)...)
-	if s.GPU.ID != "" && !s.GPU.Measured {
-		r.Notes = append(r.Notes, elsewhere(s.GPU))
-	}
-	if n, ok := b.precisionNote(s); ok {
-		r.Notes = append(r.Notes, n)
-	}
-	if n, ok := lossNote(b.way, b.a.Model, p); ok && !s.Infer {
-		r.Notes = append(r.Notes, n)
-	}
-	if n, ok := wayNote(b.way, s.Infer); ok {
-		r.Notes = append(r.Notes, n)
-	}
-	if r.Guesses, err = b.passed(s, sim); err != nil {
+	r.Notes = append(r.Notes, b.questionNotes(s, p)...)
+	if err := b.addGuesses(r, s, sim, opt.Weigh); err != nil {
 		return err
 	}
-	for _, g := range r.Guesses {
-		r.Notes = append(r.Notes, g.note())
-	}
-	if opt.Weigh {
-		made, err := b.made(s, sim)
-		if err != nil {
-			return err
-		}
-		doubts, err := b.doubts(s, sim)
-		if err != nil {
-			return err
-		}
-		r.Guesses = slices.Concat(r.Guesses, made, doubts)
-	}
-	byWeight(r.Guesses)
 	r.NCCL = sim.NCCL
 	if sim.NCCL > 0 && s.NCCL == 0 {
 		r.Notes = append(r.Notes, Note{Info,
@@ -169,17 +142,64 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 		r.Notes = append(r.Notes, Note{Info, text})
 	}
 	r.planned(sim)
+	r.Notes = append(r.Notes, b.programNotes(s, p)...)
+	return nil
+}
+
+// questionNotes say where what is asked, of which device, in which precision, is not what was measured.
+func (b *Bound) questionNotes(s Step, p *aten.Program) (notes []Note) {
+	if s.GPU.ID != "" && !s.GPU.Measured {
+		notes = append(notes, elsewhere(s.GPU))
+	}
+	if n, ok := b.precisionNote(s); ok {
+		notes = append(notes, n)
+	}
+	if n, ok := lossNote(b.way, b.a.Model, p); ok && !s.Infer {
+		notes = append(notes, n)
+	}
+	if n, ok := wayNote(b.way, s.Infer); ok {
+		notes = append(notes, n)
+	}
+	return notes
+}
+
+// addGuesses adds the guesses that the run could have made and did not, with a note for each; where guesses are to be
+// weighed, also those that it made, and the doubts.
+func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err error) {
+	if r.Guesses, err = b.passed(s, sim); err != nil {
+		return err
+	}
+	for _, g := range r.Guesses {
+		r.Notes = append(r.Notes, g.note())
+	}
+	if weigh {
+		made, err := b.made(s, sim)
+		if err != nil {
+			return err
+		}
+		doubts, err := b.doubts(s, sim)
+		if err != nil {
+			return err
+		}
+		r.Guesses = slices.Concat(r.Guesses, made, doubts)
+	}
+	byWeight(r.Guesses)
+	return nil
+}
+
+// programNotes say what of the program is a custom of code, and what of it nobody here knows.
+func (b *Bound) programNotes(s Step, p *aten.Program) (notes []Note) {
 	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
-		r.Notes = append(r.Notes, Note{Info,
+		notes = append(notes, Note{Info,
 			fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it",
 				plural(n, "activation works", "activations work"))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Unknown)) {
-		r.Notes = append(r.Notes, Note{Warning,
+		notes = append(notes, Note{Warning,
 			fmt.Sprintf("operator %q: %s no PyTorch counterpart here, so what they save and need is not in the peak", name,
 				plural(p.Unknown[name], "node has", "nodes have"))})
 	}
-	return nil
+	return notes
 }
 
 // planned adds what a step that is not the plain one has to tell.

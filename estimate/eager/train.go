@@ -8,6 +8,16 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
+// A training is what a user's training loop holds from one pass to the next, as his variables do.
+type training struct {
+	values []*tensor
+	outs   []*tensor
+	labels []*tensor // by head, one for those of one shape
+	loss   *tensor   // nil where nothing is trained by one
+	scaler *gradScaler
+}
+
+// train runs the training loop that most programs have: passes, the optimizer's step, zero_grad.
 func (r *run) train(values []*tensor, params []*leaf) error {
 	steps := r.opts.Steps
 	if steps == 0 {
@@ -17,85 +27,21 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	if err != nil {
 		return err
 	}
-	var outs, labels []*tensor // labels by head, one for those of one shape
-	var loss *tensor
 	r.heads = headsOf(r.prog, r.opts.Loss)
-	var end moment // of the step before
-	scaler := new(gradScaler)
 	r.grad = true
 	if r.opts.Pipeline.Stages > 1 {
 		return r.pipe(values, params, steps, o)
 	}
+	t := &training{values: values, scaler: new(gradScaler)}
+	var end moment // of the step before
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		for pass := range max(r.opts.Accumulate, 1) {
-			r.begin(timeline.Forward)
-			r.enterAutocast()
-			r.beforeForward(values)
-			if err := r.forward(values); err != nil {
+			if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
 				return err
 			}
-			old := outs
-			outs = r.takeOutputs(values)
-			for i := range outs {
-				outs[i] = r.sink(outs[i])
-			}
-			if len(outs) == 0 || outs[0] == nil {
-				return fmt.Errorf("the model has no output")
-			}
-			if r.isLike() {
-				return nil
-			}
-			r.releaseAll(old)
-			r.begin(timeline.Loss)
-			if r.step == 1 && pass == 0 {
-				if labels, err = r.targets(outs); err != nil {
-					return err
-				}
-			}
-			l, err := r.sumOfLosses(outs, labels)
-			if err == nil {
-				err = r.err
-			}
-			if err != nil {
-				return fmt.Errorf("loss: %w", err)
-			}
-			if l != nil && l.fn == nil {
-				return r.noGradient()
-			}
-			r.release(loss)
-			loss = l
-			r.forgetHooked()
-			if r.opts.DropOutput {
-				r.releaseAll(outs)
-				outs = nil
-			}
-			if loss != nil && r.saved == 0 && !r.opts.Brief {
-				r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
-			}
-			r.exitAutocast()
-			if loss == nil {
-				continue
-			}
-			r.begin(timeline.Backward)
-			if !r.opts.Scaler {
-				r.runBackward(loss)
-				if r.err != nil {
-					return fmt.Errorf("backward: %w", r.err)
-				}
-				continue
-			}
-			scaled, err := r.scaled(scaler, loss)
-			if err != nil {
-				return err
-			}
-			r.runBackward(scaled)
-			if r.err != nil {
-				return fmt.Errorf("backward: %w", r.err)
-			}
-			r.release(scaled)
 		}
-		scaled := scaler
-		if !r.opts.Scaler || loss == nil {
+		scaled := t.scaler
+		if !r.opts.Scaler || t.loss == nil {
 			scaled = nil
 		}
 		if err := r.endStep(o, params, scaled); err != nil {
@@ -104,7 +50,7 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
 			continue
 		}
-		now := r.moment(append(append(slices.Clip(outs), loss), r.heldByGraph()...))
+		now := r.moment(append(append(slices.Clip(t.outs), t.loss), r.heldByGraph()...))
 		if r.step > 1 && r.ddp.settled(r.step-1) {
 			if carried, ok := r.repeats(end, now); ok {
 				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)
@@ -112,6 +58,89 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 			}
 		}
 		end = now
+	}
+	return nil
+}
+
+// pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates. There is
+// no more of a run which its first forward pass shows to be like an earlier one.
+func (r *run) pass(t *training, first bool) (more bool, err error) {
+	r.begin(timeline.Forward)
+	r.enterAutocast()
+	r.beforeForward(t.values)
+	if err := r.forward(t.values); err != nil {
+		return false, err
+	}
+	old := t.outs
+	t.outs = r.takeOutputs(t.values)
+	for i := range t.outs {
+		t.outs[i] = r.sink(t.outs[i])
+	}
+	if len(t.outs) == 0 || t.outs[0] == nil {
+		return false, fmt.Errorf("the model has no output")
+	}
+	if r.isLike() {
+		return false, nil
+	}
+	r.releaseAll(old)
+	if err := r.computeLoss(t, first); err != nil {
+		return false, err
+	}
+	r.exitAutocast()
+	if t.loss == nil {
+		return true, nil
+	}
+	return true, r.backward(t)
+}
+
+// computeLoss replaces the loss of the pass before by that of this one's outputs.
+func (r *run) computeLoss(t *training, first bool) (err error) {
+	r.begin(timeline.Loss)
+	if first {
+		if t.labels, err = r.targets(t.outs); err != nil {
+			return err
+		}
+	}
+	loss, err := r.sumOfLosses(t.outs, t.labels)
+	if err == nil {
+		err = r.err
+	}
+	if err != nil {
+		return fmt.Errorf("loss: %w", err)
+	}
+	if loss != nil && loss.fn == nil {
+		return r.noGradient()
+	}
+	r.release(t.loss)
+	t.loss = loss
+	r.forgetHooked()
+	if r.opts.DropOutput {
+		r.releaseAll(t.outs)
+		t.outs = nil
+	}
+	if loss != nil && r.saved == 0 && !r.opts.Brief {
+		r.saved, r.savedBy = r.savedBytes(loss, r.prog.Origins)
+	}
+	return nil
+}
+
+// backward is loss.backward(), of the loss as torch.amp.GradScaler scales it where there is one.
+func (r *run) backward(t *training) error {
+	r.begin(timeline.Backward)
+	loss := t.loss
+	if r.opts.Scaler {
+		scaled, err := r.scaled(t.scaler, loss)
+		if err != nil {
+			return err
+		}
+		loss = scaled
+	}
+	r.runBackward(loss)
+	if r.err != nil {
+		return fmt.Errorf("backward: %w", r.err)
+	}
+	if r.opts.Scaler {
+		r.release(loss)
 	}
 	return nil
 }

@@ -76,94 +76,132 @@ func (l *lives) pieces(list []piece, k int, steps []step, frame int32) []piece {
 	if len(line.Statements) == 0 {
 		return append(list, piece{steps: steps, st: &pysource.Statement{Kind: pysource.Part}, line: frame, open: true})
 	}
+	t := &lineSplit{l: l, line: line, frame: frame, steps: steps, list: list}
+	for t.ahead < len(steps) && steps[t.ahead].child < 0 {
+		t.ahead++
+	}
+	t.start(0)
 	scope := l.p.Scopes[l.spans.list[k].scope].Name
-	cur, from, own := 0, 0, 0
-	used := make([]bool, len(line.Statements[0].Sites))
-	other := false
-	flush := func(to int) {
-		if from == to {
-			if l.work -= 64; l.work < 0 {
-				return
-			}
-		}
-		st := &line.Statements[cur]
-		function := slices.Contains(used, false) && own > st.Ops+1
-		list = append(list, piece{steps[from:to], st, frame, line.Open && cur == len(line.Statements)-1, other || function})
-		from, own, other = to, 0, false
-	}
-	start := func(s int) {
-		cur = s
-		used = make([]bool, len(line.Statements[s].Sites))
-	}
-	ahead := 0 // calls before the first module in a turn
-	for ahead < len(steps) && steps[ahead].child < 0 {
-		ahead++
-	}
 	for j, st := range steps {
 		if st.child < 0 {
-			own++
-			s := &line.Statements[cur]
-			if free := slices.Contains(used, false); !free && own > s.Ops && cur+1 < len(line.Statements) {
-				for next := cur + 1; next < len(line.Statements); next++ {
-					if n := &line.Statements[next]; n.Ops > 0 || len(n.Sites) > 0 {
-						own--
-						flush(j)
-						for cur+1 < next {
-							start(cur + 1)
-							flush(j)
-						}
-						start(next)
-						own = 1
-						break
-					}
-				}
-			}
+			t.own++
+			t.computed(j)
 			continue
 		}
 		name := l.p.Scopes[l.spans.list[st.child].scope].Name
 		if scope != "" {
 			name = strings.TrimPrefix(name, scope+".")
 		}
-		l.work -= int64(len(line.Statements) + len(used))
-		s, i := line.Site(cur, used, name)
-		switch {
-		case i >= 0 && s == cur:
-			used[i] = true
-		case i >= 0:
-			for flush(j); cur+1 < s; flush(j) {
-				start(cur + 1)
-			}
-			start(s)
-			used[i] = true
-		case line.Statements[cur].Listed && slices.ContainsFunc(line.Statements[cur].Sites,
-			func(at pysource.Site) bool { return at.Calls(name, true) || at.Calls(name, false) }):
-		case line.Names(name) >= 0 && !line.Statements[line.Names(name)].Listed: // once more
-			at := j
-			if len(line.Statements) == 1 && own > ahead {
-				for back := 0; back < ahead && at > from && steps[at-1].child < 0; back++ {
-					at--
-				}
-			}
-			moved := j - at
-			own -= moved
-			for flush(at); cur+1 < len(line.Statements); flush(at) {
-				start(cur + 1)
-			}
-			own = moved
-			start(line.Names(name))
-			if _, i = line.Site(cur, used, name); i >= 0 {
-				used[i] = true
-			}
-		default:
-			other = true
+		t.called(j, name)
+	}
+	t.flush(len(steps))
+	t.pass(len(line.Statements), len(steps))
+	return t.list
+}
+
+// A lineSplit goes over the steps of one line and finds which of its statements each is of.
+type lineSplit struct {
+	l     *lives
+	line  *pysource.Line
+	frame int32
+	steps []step
+	ahead int     // how many steps outside of modules are before the first module, in every turn of a loop
+	list  []piece // of the statements that have ended
+
+	cur   int    // the statement
+	from  int    // its first step
+	own   int    // how many of its steps are calls outside of modules
+	used  []bool // by place where it calls a module: whether a step was that
+	other bool   // it has a step that is a call of a module which it does not name
+}
+
+// start begins a statement.
+func (t *lineSplit) start(statement int) {
+	t.cur = statement
+	t.used = make([]bool, len(t.line.Statements[statement].Sites))
+}
+
+// flush ends the statement before a step.
+func (t *lineSplit) flush(to int) {
+	if t.from == to {
+		if t.l.work -= 64; t.l.work < 0 {
+			return
 		}
 	}
-	flush(len(steps))
-	for cur+1 < len(line.Statements) {
-		start(cur + 1)
-		flush(len(steps))
+	st := &t.line.Statements[t.cur]
+	function := slices.Contains(t.used, false) && t.own > st.Ops+1
+	t.list = append(t.list, piece{t.steps[t.from:to], st, t.frame, t.line.Open && t.cur == len(t.line.Statements)-1,
+		t.other || function})
+	t.from, t.own, t.other = to, 0, false
+}
+
+// pass goes over the statements before one, which have no steps.
+func (t *lineSplit) pass(statement, step int) {
+	for t.cur+1 < statement {
+		t.start(t.cur + 1)
+		t.flush(step)
 	}
-	return list
+}
+
+// computed takes a step that is a call outside of modules. Where the statement has had all of its own, the next one
+// that computes anything begins.
+func (t *lineSplit) computed(j int) {
+	statements := t.line.Statements
+	if slices.Contains(t.used, false) || t.own <= statements[t.cur].Ops {
+		return
+	}
+	for next := t.cur + 1; next < len(statements); next++ {
+		if n := &statements[next]; n.Ops > 0 || len(n.Sites) > 0 {
+			t.own--
+			t.flush(j)
+			t.pass(next, j)
+			t.start(next)
+			t.own = 1
+			return
+		}
+	}
+}
+
+// called takes a step that is a call of a module, which the line names so.
+func (t *lineSplit) called(j int, name string) {
+	l, line := t.l, t.line
+	l.work -= int64(len(line.Statements) + len(t.used))
+	s, i := line.Site(t.cur, t.used, name)
+	switch {
+	case i >= 0 && s == t.cur:
+		t.used[i] = true
+	case i >= 0:
+		t.flush(j)
+		t.pass(s, j)
+		t.start(s)
+		t.used[i] = true
+	case line.Statements[t.cur].Listed && slices.ContainsFunc(line.Statements[t.cur].Sites,
+		func(at pysource.Site) bool { return at.Calls(name, true) || at.Calls(name, false) }):
+	case line.Names(name) >= 0 && !line.Statements[line.Names(name)].Listed:
+		t.again(j, name)
+	default:
+		t.other = true
+	}
+}
+
+// again begins the next turn of a loop at the call of a module that the turn before has called, or at the calls outside
+// of modules which every turn has before its first module.
+func (t *lineSplit) again(j int, name string) {
+	at := j
+	if len(t.line.Statements) == 1 && t.own > t.ahead {
+		for back := 0; back < t.ahead && at > t.from && t.steps[at-1].child < 0; back++ {
+			at--
+		}
+	}
+	moved := j - at
+	t.own -= moved
+	t.flush(at)
+	t.pass(len(t.line.Statements), at)
+	t.own = moved
+	t.start(t.line.Names(name))
+	if _, i := t.line.Site(t.cur, t.used, name); i >= 0 {
+		t.used[i] = true
+	}
 }
 
 // maxStatement is over how many lines a statement is taken to go at most.

@@ -52,24 +52,11 @@ func multiHead(c *call, past cache) error {
 		q = c.unknowns(3)
 	}
 	n, _ := count.Int()
-	var size, valueSize, length Dim // of a head; of a head's values; of keys and values
-	switch {
-	case len(q) == 5:
-		size, valueSize, length = q[4], q[4], q[1]
-	case len(q) == 4:
-		return fmt.Errorf("input 0 has 4 dimensions, wanted 3 or 5")
-	default:
-		hidden := q[2]
-		if !c.has(1) { // queries, keys and values side by side
-			if hidden, err = divide("the last dimension of input 0", hidden, 3); err != nil {
-				return err
-			}
-		}
-		if size, err = divide("the hidden size", hidden, n); err != nil {
-			return err
-		}
-		valueSize, length = size, q[1]
+	size, err := headSize(c, q, n)
+	if err != nil {
+		return err
 	}
+	valueSize, length := size, q[1] // of keys and values, where they come with the queries
 	k, okK, err := c.ranked(1, 3, 5)
 	if err != nil {
 		return err
@@ -107,6 +94,23 @@ func multiHead(c *call, past cache) error {
 	c.out(2, c.elem(0), Of(q[0], count, total, valueSize))
 	c.out(3, c.elem(0), Of(q[0], count, q[1], total))
 	return nil
+}
+
+// headSize returns the size of each of n heads of queries.
+func headSize(c *call, q []Dim, n int64) (Dim, error) {
+	switch {
+	case len(q) == 5:
+		return q[4], nil
+	case len(q) == 4:
+		return Dim{}, fmt.Errorf("input 0 has 4 dimensions, wanted 3 or 5")
+	case c.has(1):
+		return divide("the hidden size", q[2], n)
+	}
+	hidden, err := divide("the last dimension of input 0", q[2], 3) // queries, keys and values side by side
+	if err != nil {
+		return Dim{}, err
+	}
+	return divide("the hidden size", hidden, n)
 }
 
 // groupQuery: query, key, value, past key and value, lengths of the sequences, the largest
