@@ -109,11 +109,11 @@ func (d *Dependence) Verdict() string {
 
 // notes name the places, a line each, the first of them.
 func (d *Dependence) notes() []Note {
-	const most = 8
+	const maxNamed = 8
 	notes := []Note{{Warning, d.String() + "; --real records real values"}}
 	for i := range d.Places {
-		if i == most {
-			rest := plural(len(d.Places)-most, "more place depends", "more places depend")
+		if i == maxNamed {
+			rest := plural(len(d.Places)-maxNamed, "more place depends", "more places depend")
 			notes = append(notes, Note{Info, rest + " on data"})
 			break
 		}

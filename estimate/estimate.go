@@ -40,11 +40,11 @@ type UnboundError struct {
 
 // Error lists the dimensions by the names and inputs that the file gives them, quoted.
 func (e *UnboundError) Error() string {
-	const most = 20 // a file may have thousands
+	const maxNamed = 20 // a file may have thousands
 	var parts []string
 	for i, d := range e.Dims {
-		if i == most {
-			parts = append(parts, fmt.Sprintf("and %d more", len(e.Dims)-most))
+		if i == maxNamed {
+			parts = append(parts, fmt.Sprintf("and %d more", len(e.Dims)-maxNamed))
 			break
 		}
 		switch {

@@ -110,20 +110,20 @@ func namesOf(set []parallel.Block) string {
 
 // firstThatFit returns the fewest first blocks of an order with which the step fits, all of them where none do.
 func firstThatFit(order []parallel.Block, memory int64, take taking) ([]parallel.Block, error) {
-	least, most := 0, len(order) // the first does not fit; the other may
-	for most-least > 1 {
-		at := (least + most) / 2
+	tooFew, fits := 0, len(order) // the first does not fit; the other may
+	for fits-tooFew > 1 {
+		at := (tooFew + fits) / 2
 		bytes, _, err := take(order[:at])
 		if err != nil {
 			return nil, err
 		}
 		if bytes <= memory {
-			most = at
+			fits = at
 		} else {
-			least = at
+			tooFew = at
 		}
 	}
-	return slices.Clone(order[:most]), nil
+	return slices.Clone(order[:fits]), nil
 }
 
 // isFirst reports whether a set is the first blocks of a model, in any order.

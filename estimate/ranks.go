@@ -76,7 +76,7 @@ type Stage struct {
 // simulateStages simulates every stage of a pipeline, and answers with that which takes most. What is likely and safe,
 // and the upper bound, hold for all of them.
 func (b *Bound) simulateStages(s Step) (*Simulation, error) {
-	var most *Simulation
+	var largest *Simulation
 	var stages []Stage
 	for s.Stage = range s.GPUs {
 		sim, err := b.simulateRank(s)
@@ -89,14 +89,14 @@ func (b *Bound) simulateStages(s Step) (*Simulation, error) {
 			Begins: sim.prog.Begins, Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
 			Device: sim.Peak.Device, Likely: sim.Peak.Likely, Safe: sim.Peak.Safe, UpperBound: sim.Peak.UpperBound,
 		})
-		if most == nil || sim.Replay.OOM != nil && most.Replay.OOM == nil || sim.Peak.Device > most.Peak.Device {
-			most = sim
+		if largest == nil || sim.Replay.OOM != nil && largest.Replay.OOM == nil || sim.Peak.Device > largest.Peak.Device {
+			largest = sim
 		}
 	}
-	most.Stages = stages
+	largest.Stages = stages
 	for _, k := range stages {
-		most.Peak.Likely, most.Peak.Safe = max(most.Peak.Likely, k.Likely), max(most.Peak.Safe, k.Safe)
-		most.Peak.UpperBound = max(most.Peak.UpperBound, k.UpperBound)
+		largest.Peak.Likely, largest.Peak.Safe = max(largest.Peak.Likely, k.Likely), max(largest.Peak.Safe, k.Safe)
+		largest.Peak.UpperBound = max(largest.Peak.UpperBound, k.UpperBound)
 	}
-	return most, nil
+	return largest, nil
 }

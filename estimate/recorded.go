@@ -253,10 +253,10 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 			}
 		}
 	}
-	const most = 20
+	const maxNamed = 20
 	for i, t := range order {
-		if i == most {
-			notes = append(notes, Note{Info, fmt.Sprintf("the recorder assumed %d more things", len(order)-most)})
+		if i == maxNamed {
+			notes = append(notes, Note{Info, fmt.Sprintf("the recorder assumed %d more things", len(order)-maxNamed)})
 			break
 		}
 		line := rec.Texts[t.text]

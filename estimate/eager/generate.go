@@ -33,8 +33,8 @@ type cached struct {
 	keys, values, length *tensor
 }
 
-// most is how many tokens a static cache holds: the last one that is made is not read.
-func (g *generator) most() int64 { return g.prompt + int64(g.NewTokens) - 1 }
+// capacity is how many tokens a static cache holds: the last one that is made is not read.
+func (g *generator) capacity() int64 { return g.prompt + int64(g.NewTokens) - 1 }
 
 // kept is how many tokens a layer holds before those that are read now: of a window but one.
 func (g *generator) kept() int64 {
@@ -47,9 +47,9 @@ func (g *generator) kept() int64 {
 // width is of how many tokens a layer of a static cache is.
 func (g *generator) width() int64 {
 	if g.Window > 0 {
-		return min(g.Window, g.most())
+		return min(g.Window, g.capacity())
 	}
-	return g.most()
+	return g.capacity()
 }
 
 // generate is greedy search: _sample of GenerationMixin. The prompt is step 1 of the log, all tokens that are made one

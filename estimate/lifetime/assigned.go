@@ -53,9 +53,9 @@ func (l *lives) following(first int32, e *expression) *expression {
 
 // expressionOf returns the expression of a value that several calls read and that ends in one call.
 func (l *lives) expressionOf(v aten.ValueID) *expression {
-	const most = 32 // calls of an expression
+	const maxCalls = 32 // calls of an expression
 	e, open, derived := &expression{}, l.reads[v], map[aten.ValueID]bool{v: true}
-	for i := l.made[v] + 1; i < int32(len(l.p.Calls)) && len(e.calls) < most; i++ {
+	for i := l.made[v] + 1; i < int32(len(l.p.Calls)) && len(e.calls) < maxCalls; i++ {
 		c := &l.p.Calls[i]
 		read := int32(0)
 		for _, x := range c.In {

@@ -37,7 +37,7 @@ func nonMaxSuppression(c *call) error {
 	if err != nil {
 		return err
 	}
-	most, ok, err := c.scalar(2)
+	limit, ok, err := c.scalar(2)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func nonMaxSuppression(c *call) error {
 	case !c.has(2):
 		each = N(0)
 	case ok:
-		each = Max(Min(each, most), N(0))
+		each = Max(Min(each, limit), N(0))
 	}
 	n := Product(batch, scores[1], each)
 	if !c.keepsAll(each) {

@@ -133,8 +133,8 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 	if !ok || !condKnown || c.has(0) && !certain || f.tired() {
 		return false, nil
 	}
-	most := int64(maxUnroll / (len(l.g.Nodes) + 1))
-	if certain && limit > 1 && limit > most {
+	maxTrips := int64(maxUnroll / (len(l.g.Nodes) + 1))
+	if certain && limit > 1 && limit > maxTrips {
 		return false, nil
 	}
 	scans := len(c.node.Out) - l.carried
@@ -149,7 +149,7 @@ func (l *loop) unroll(trips Dim, certain bool) (bool, error) {
 		if n > 0 {
 			f.rewind(m)
 			m = f.mark()
-			if n > most || f.tired() {
+			if n > maxTrips || f.tired() {
 				return false, nil
 			}
 		}

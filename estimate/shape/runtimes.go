@@ -111,7 +111,7 @@ func detections(c *call, attr string, classes onnxload.DType) error {
 	if err != nil {
 		return err
 	}
-	most, err := checkDim(N(count), "attribute "+attr)
+	kept, err := checkDim(N(count), "attribute "+attr)
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func detections(c *call, attr string, classes onnxload.DType) error {
 		}
 	}
 	c.out(0, onnxload.Int32, Of(batch, N(1)))
-	c.out(1, c.elem(0), Of(batch, most, N(4)))
-	c.out(2, c.elem(1), Of(batch, most))
-	c.out(3, classes, Of(batch, most))
+	c.out(1, c.elem(0), Of(batch, kept, N(4)))
+	c.out(2, c.elem(1), Of(batch, kept))
+	c.out(3, classes, Of(batch, kept))
 	return nil
 }

@@ -61,7 +61,7 @@ func (c *call) slice() error {
 			return err
 		}
 		if !ok {
-			n = c.bounded(k.most(dims[k.axis]))
+			n = c.bounded(k.atMost(dims[k.axis]))
 		}
 		out[k.axis] = n
 	}
@@ -167,9 +167,9 @@ func (k cut) length(d Dim) (Dim, bool, error) {
 	return positive(CeilDiv(Sub(to, from), N(step))), true, nil
 }
 
-// most returns a limit of the length where it cannot be told: what lies between start and end, wherever
+// atMost returns a limit of the length where it cannot be told: what lies between start and end, wherever
 // they are. One that counts from the end of d beside one that counts from its beginning leaves less.
-func (k cut) most(d Dim) Dim {
+func (k cut) atMost(d Dim) Dim {
 	step, ok := k.step.Int()
 	span, known := Sub(k.end, k.start).Int()
 	if !ok || !known || step < 1 {

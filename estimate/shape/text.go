@@ -98,17 +98,17 @@ func tfIdf(c *call) error {
 	if len(places) == 0 {
 		return fmt.Errorf("attribute ngram_indexes is missing")
 	}
-	most := N(0)
+	longest := N(0)
 	for _, p := range places {
 		if p < 0 {
 			return fmt.Errorf("attribute ngram_indexes has %d, wanted at least 0", p)
 		}
-		most = Max(most, N(p))
+		longest = Max(longest, N(p))
 	}
 	in, ok, err := c.ranked(0, 1, 2)
 	if err != nil || !ok {
 		return err
 	}
-	c.out(0, onnxload.Float32, Of(append(append([]Dim(nil), in[:len(in)-1]...), Add(most, N(1)))...))
+	c.out(0, onnxload.Float32, Of(append(append([]Dim(nil), in[:len(in)-1]...), Add(longest, N(1)))...))
 	return nil
 }

@@ -77,7 +77,7 @@ func (k *Kernels) fftC2R(c *Call) {
 func (k *Kernels) transform(x, signal *Tensor, dims []int) {
 	copied := k.take(k.collapse(x, dims))
 	elem := max(x.Elem, signal.Elem)
-	bytes, most := saturate(signal.Elements, elem), int64(2)
+	bytes, copies := saturate(signal.Elements, elem), int64(2)
 	likely := int64(0)
 	for _, d := range dims {
 		n := max(x.size(d), signal.size(d)) // one of them may have the half of it
@@ -86,10 +86,10 @@ func (k *Kernels) transform(x, signal *Tensor, dims []int) {
 		}
 		if largePrime(n) {
 			likely = max(likely, saturate(min(x.Elements, signal.Elements), elem))
-			most = 8
+			copies = 8
 		}
 	}
-	k.give(k.guess(likely, saturate(most, bytes)))
+	k.give(k.guess(likely, saturate(copies, bytes)))
 	k.give(copied)
 }
 

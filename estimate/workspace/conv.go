@@ -30,10 +30,10 @@ const (
 // Engines that have this share of the most votes are taken as well if they take more.
 const nearlyAll, nearlyOf = 2, 3
 
-// most returns the workspace that most trees stand for: engines that take about the same,
+// majority returns the workspace that most trees stand for: engines that take about the same,
 // here, count together, and of these the most named one is taken. Where the trees are
 // nearly undecided it is the larger one, as too little is worse than too much.
-func (w *convWork) most(f *convForest, leaves []uint8) int64 {
+func (w *convWork) majority(f *convForest, leaves []uint8) int64 {
 	type named struct {
 		engine uint8
 		votes  int
@@ -51,7 +51,7 @@ next:
 		}
 		list = append(list, named{e, 1, w.bytes(f.engines[e])})
 	}
-	best, most := named{}, 0
+	best, bestSum := named{}, 0
 	var sums [maxConvTrees]int
 	for i, a := range list {
 		for _, b := range list {
@@ -59,11 +59,11 @@ next:
 				sums[i] += b.votes
 			}
 		}
-		most = max(most, sums[i])
+		bestSum = max(bestSum, sums[i])
 	}
 	for i, a := range list {
 		more := a.votes > best.votes || a.votes == best.votes && a.engine < best.engine
-		if d := a.bytes - best.bytes; sums[i]*nearlyOf >= most*nearlyAll &&
+		if d := a.bytes - best.bytes; sums[i]*nearlyOf >= bestSum*nearlyAll &&
 			(best.votes == 0 || d > max(a.bytes/128, 8192) || -d <= max(a.bytes/128, 8192) && more) {
 			best = a
 		}

@@ -102,11 +102,11 @@ func (w *convWork) bytes(e convEngine) int64 {
 
 // largest returns the largest workspace that trees name and that is believed, or that no engine of theirs has.
 func (w *convWork) largest(f *convForest, leaves []uint8) int64 {
-	most := w.widened()
+	largest := w.widened()
 	for _, e := range leaves {
-		most = max(most, w.believed(f.engines[e], bytes.Count(leaves, []byte{e})))
+		largest = max(largest, w.believed(f.engines[e], bytes.Count(leaves, []byte{e})))
 	}
-	return most
+	return largest
 }
 
 // widened is what an engine takes that the forests do not know: x and y in 4 bytes each, for the weight gradient of

@@ -37,7 +37,7 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 	bound := w
 	if w.asIs { // the bound has room for copies on every device
 		bound.asIs = false
-		p.Most = bound.most(&f, leaves[:n+convDoubts])
+		p.Most = bound.majority(&f, leaves[:n+convDoubts])
 	}
 	p.Most = max(p.Most, bound.largest(&f, leaves[:n+convDoubts]))
 	for k := range p.Others {
@@ -70,7 +70,7 @@ func (f *convForest) bytes(s *ConvShape, pass ConvPass, w *convWork, leaves []ui
 	if e, ok := f.listed(s, pass); ok {
 		return w.bytes(e)
 	}
-	return w.most(f, leaves)
+	return w.majority(f, leaves)
 }
 
 // AppendKey appends what tells a shape and pass from all others.

@@ -37,12 +37,12 @@ const wholeReductions = 1 << 40
 // not fit in 32 bits, the one of the largest extent; -1 where they fit (can_use_32bit_indexing and
 // get_dim_to_split in aten/src/ATen/TensorIterator.cpp).
 func splitDim(shape, stride []int64, elem int64) int {
-	last, most, dim := int64(1), int64(0), -1
+	last, longest, dim := int64(1), int64(0), -1
 	for i := range shape {
 		extent := (shape[i] - 1) * stride[i] * elem
 		last += extent
-		if extent > most {
-			most, dim = extent, i
+		if extent > longest {
+			longest, dim = extent, i
 		}
 	}
 	if saturate(shape...) <= math.MaxInt32 && last <= math.MaxInt32 {

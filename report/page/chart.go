@@ -43,19 +43,19 @@ func (c *Chart) bars() *chartView {
 		return nil
 	}
 	v := &chartView{Title: clean(c.Title)}
-	most := int64(1)
+	longest := int64(1)
 	for _, b := range c.Bars {
-		most = max(most, b.Bytes)
+		longest = max(longest, b.Bytes)
 	}
 	limit := ""
-	if at := c.Capacity.Bytes; at > 0 && at <= 2*most {
-		most = max(most, at)
-		limit = hundredths(at, most)
+	if at := c.Capacity.Bytes; at > 0 && at <= 2*longest {
+		longest = max(longest, at)
+		limit = hundredths(at, longest)
 		v.Capacity = clean(c.Capacity.Name) + ": " + report.Size(at)
 	}
 	for _, b := range c.Bars {
 		x := barView{Name: clean(b.Name), Size: report.Size(b.Bytes), Note: clean(b.Note), Base: b.Base, Over: b.Over,
-			Width: hundredths(b.Bytes, most), Limit: limit}
+			Width: hundredths(b.Bytes, longest), Limit: limit}
 		x.Why = clean(b.Error)
 		v.Bars = append(v.Bars, x)
 	}

@@ -57,11 +57,11 @@ func (c *Curve) drawn() *curveView {
 	if c == nil || len(c.Points) == 0 {
 		return nil
 	}
-	most, wide := c.Memory, int64(1)
+	tallest, wide := c.Memory, int64(1)
 	for _, p := range c.Points {
-		most, wide = max(most, p.Safe), max(wide, p.Batch)
+		tallest, wide = max(tallest, p.Safe), max(wide, p.Batch)
 	}
-	top := float64(most) * 1.05
+	top := float64(tallest) * 1.05
 	const right, bottom = curveWidth - curveRight, curveHeight - curveBottom
 	v := &curveView{Left: whole(curveLeft), Right: whole(right), Top: whole(curveTop), Bottom: whole(bottom)}
 	x := func(batch int64) float64 { return curveLeft + (right-curveLeft)*float64(batch)/float64(wide) }
