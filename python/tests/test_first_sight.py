@@ -210,3 +210,21 @@ def test_what_decides_the_order_of_contractions_is_noted(tmp_path: Path, monkeyp
         torch.einsum("ij,jk,kl->il", a, b, c)
     assert [code for code, _ in recorder.notes] == ["einsum"]
     assert "3 operands" in recorder.notes[0][1]
+
+
+def test_profilers_ask_no_driver(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without the GPU's part: its stand-in warns of each call, with a stack of C++."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        layer = nn.Linear(64, 64).cuda()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            layer(torch.randn(8, 64, device="cuda")).sum().backward()
+            profiler.step()
+        profiler.key_averages().table(sort_by="cuda_time_total")
+        with profile(), torch.cuda.nvtx.range("forward"):
+            layer(torch.randn(8, 64, device="cuda"))
+        torch.cuda.profiler.start()
+    assert [code for code, _ in rec.notes] == ["profiler"]
+    assert "Failed to record" not in capfd.readouterr().err
+    assert len(Recording(tmp_path / "x.mrec").calls("addmm")) == 2

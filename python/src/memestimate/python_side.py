@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,26 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(nn.Module, "compile", compile_module)
     patches.set(torch, "load", _load(torch.load))
     _script(recorder, patches)
+    _profile(recorder, patches)
+
+
+def _profile(recorder: Recorder, patches: Patches) -> None:
+    """Profilers: without the GPU's part, which without a driver warns of each call, with a stack of C++."""
+    begin = torch.autograd.profiler.profile.__init__
+
+    @functools.wraps(begin)
+    def beginning(profiler: Any, enabled: bool = True, **asked: Any) -> None:
+        if asked.get("use_cuda") or asked.get("use_device") == "cuda":
+            recorder.note("profiler", "the profiler was run without the GPU's part: times of kernels are not there")
+            asked |= {"use_cuda": False, "use_device": None, "use_cpu": True}
+        begin(profiler, enabled, **asked)
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    patches.set(torch.autograd.profiler.profile, "__init__", beginning)
+    for name in ("start", "stop"):
+        patches.set(torch.cuda.profiler, name, nothing)
 
 
 def _script(recorder: Recorder, patches: Patches) -> None:
