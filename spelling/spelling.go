@@ -6,7 +6,10 @@
 // is about a word that is well known and means what memestimate does not do, or two things.
 package spelling
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // An Error says why a word is not taken, and what to write instead.
 type Error struct {
@@ -119,21 +122,27 @@ var precisions = map[string]string{
 	"native-amp": "amp-fp16", "fp16-amp": "amp-fp16",
 }
 
+// notModelled are element types that people ask for and that have no figures here, with what to write instead; %s is
+// the word that was typed.
+var notModelled = []struct {
+	names      []string
+	text, hint string
+}{
+	{[]string{"16"}, "%s has two readings", "16-mixed is amp-fp16, 16-true is fp16"},
+	{[]string{"tf32"}, "TF32 is how fp32 is multiplied: its tensors are those of fp32", "--precision fp32"},
+	{[]string{"fp64", "float64", "double"}, "%s is not modelled, and takes more than fp32", ""},
+	{[]string{"o2"}, "the master weights of Apex's O2 are not modelled", "O1 is amp-fp16, O3 is fp16"},
+	{[]string{"fp8", "float8", "e4m3", "e5m2", "mxfp8", "mxfp4", "fp4", "nf4", "int8", "int4", "8bit", "4bit", "8-bit",
+		"4-bit", "qlora"}, "%s is not modelled", "bf16 takes more: it is an upper bound"},
+}
+
 // Precision returns the name of element types: "bf16" for "torch.bfloat16".
 func Precision(typed string) (string, error) {
 	name := strings.TrimPrefix(plain(typed), "torch.")
-	switch name {
-	case "16":
-		return "", &Error{typed + " has two readings", "16-mixed is amp-fp16, 16-true is fp16"}
-	case "tf32":
-		return "", &Error{"TF32 is how fp32 is multiplied: its tensors are those of fp32", "--precision fp32"}
-	case "fp64", "float64", "double":
-		return "", &Error{typed + " is not modelled, and takes more than fp32", ""}
-	case "o2":
-		return "", &Error{"the master weights of Apex's O2 are not modelled", "O1 is amp-fp16, O3 is fp16"}
-	case "fp8", "float8", "e4m3", "e5m2", "mxfp8", "mxfp4", "fp4", "nf4", "int8", "int4", "8bit", "4bit", "8-bit",
-		"4-bit", "qlora":
-		return "", &Error{typed + " is not modelled", "bf16 takes more: it is an upper bound"}
+	for _, n := range notModelled {
+		if slices.Contains(n.names, name) {
+			return "", &Error{strings.ReplaceAll(n.text, "%s", typed), n.hint}
+		}
 	}
 	return word(name, precisions), nil
 }

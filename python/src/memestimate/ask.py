@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -15,17 +15,16 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from . import program, search
+from . import program, search, spelling
 from .answer import Estimate, Fit
 from .decisions import Change, Outcome, TooLong
 from .recorder import Recorder, record
+from .spelling import Loss, MakeOptimizer
 
 __all__ = ["Mode", "Precision", "estimate", "fit"]
 
-Precision = Literal["fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"]
-Mode = Literal["train", "infer"]
-Loss = Callable[..., torch.Tensor]
-MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+Precision = Literal["fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"] | str | torch.dtype
+Mode = Literal["train", "infer"] | str
 
 _AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
 _UNLIKE = 3  # exit code of the program where recordings cannot be put together
@@ -38,8 +37,8 @@ def estimate(
     kwargs: Mapping[str, Any] | None = None,
     *,
     labels: Any = None,
-    loss: Loss | None = None,
-    optimizer: MakeOptimizer = torch.optim.AdamW,
+    loss: Loss | str | None = None,
+    optimizer: MakeOptimizer | str = torch.optim.AdamW,
     precision: Precision = "fp32",
     mode: Mode = "train",
     gpu: str = "h200",
@@ -60,18 +59,21 @@ def estimate(
         What the model is called with; tensors on any device. One tensor may stand for itself.
     labels
         Second argument of `loss`.
-    loss : callable, optional
-        Called with the model's output, and with `labels` where they are given. By default the output
+    loss : callable or str, optional
+        Called with the model's output, and with `labels` where they are given; ``"cross_entropy"`` and the like
+        name PyTorch's own. By default the output
         itself where it is a number, its ``loss`` where it has one (as Hugging Face's models do), cross
         entropy where there are labels, else the output's mean.
-    optimizer : callable
-        Makes the optimizer from the trained parameters: a class, or ``functools.partial`` of one.
+    optimizer : callable or str
+        Makes the optimizer from the trained parameters: a class, ``functools.partial`` of one, or a text such as
+        ``"SGD(momentum=0.9)"``.
     precision : {"fp32", "amp-bf16", "amp-fp16", "bf16", "fp16"}
+        Or another word for one of them: ``torch.bfloat16``, ``"float16"``, ``"16-mixed"``.
         ``amp-*`` runs the step under ``torch.autocast``, ``amp-fp16`` with a ``GradScaler``; ``bf16`` and
         ``fp16`` convert the model and the floating point inputs.
     mode : {"train", "infer"}
     gpu : str
-        A name that ``memestimate gpus`` lists.
+        A name that ``memestimate gpus`` lists, or enough of it: ``"4090"``.
     steps : int
         Training steps to run; the first lacks the optimizer's state and the second does not.
     recording : path, optional
@@ -209,30 +211,22 @@ class _Run:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         labels: Any,
-        loss: Loss | None,
-        optimizer: MakeOptimizer,
-        precision: str,
-        mode: str,
+        loss: Loss | str | None,
+        optimizer: MakeOptimizer | str,
+        precision: Precision,
+        mode: Mode,
         steps: int,
     ) -> None:
-        known = ("fp32", *_AUTOCAST, *_STORED)
-        if precision not in known:
-            raise ValueError(f"precision {precision!r} is not known: {', '.join(known)}")
-        if mode not in ("train", "infer"):
-            raise ValueError(f"mode {mode!r} is not known: train, infer")
+        precision, mode = spelling.precision(precision), spelling.mode(mode)
         if not isinstance(model, nn.Module):
             raise TypeError(f"model is a {type(model).__name__}, not an nn.Module")
         if steps < 1:
             raise ValueError(f"steps is {steps}: at least one is recorded")
-        if isinstance(optimizer, torch.optim.Optimizer):
-            name = type(optimizer).__name__
-            raise TypeError(f"optimizer is an object: give torch.optim.{name}, or functools.partial of it")
-        if loss is not None and not callable(loss):
-            raise TypeError(f"loss is {loss!r}: give a function, such as torch.nn.functional.mse_loss")
         if mode == "train" and not any(p.requires_grad for p in model.parameters()):
             raise ValueError("no parameter of the model requires a gradient: give mode='infer'")
         self.model, self.args, self.kwargs, self.labels = model, args, kwargs, labels
-        self.loss, self.optimizer = loss, optimizer
+        self.loss = None if loss is None else spelling.loss(loss)
+        self.optimizer = spelling.optimizer(optimizer)
         self.precision, self.mode, self.steps = precision, mode, steps
 
     def __call__(self, recorder: Recorder) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from . import tasks
+from . import spelling, tasks
 from .answer import Estimate
-from .ask import MakeOptimizer, Mode, Precision, estimate
+from .ask import Mode, Precision, estimate
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -28,7 +28,7 @@ def from_config(
     gpu: str = "h200",
     precision: Precision = "bf16",
     mode: Mode = "train",
-    optimizer: MakeOptimizer = torch.optim.AdamW,
+    optimizer: spelling.MakeOptimizer | str = torch.optim.AdamW,
     lora: int | Mapping[str, Any] | None = None,
     gradient_checkpointing: bool = False,
     attention: str | None = None,
@@ -72,7 +72,7 @@ def from_config(
     """
     config = _read(config)
     model = build(config, lora=lora, gradient_checkpointing=gradient_checkpointing, attention=attention)
-    kwargs = tasks.inputs(config, tasks.find(config)[0], batch, seq, mode == "train")
+    kwargs = tasks.inputs(config, tasks.find(config)[0], batch, seq, spelling.mode(mode) == "train")
     return estimate(
         model,
         kwargs=kwargs,

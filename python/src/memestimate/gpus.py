@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from . import spelling
+
 
 @dataclass(frozen=True)
 class GPU:
@@ -48,16 +50,19 @@ GPUS = (
 
 
 def find(name: str | GPU) -> GPU:
-    """Return the GPU of this id or full name, in any case.
+    """Return the GPU of this id or name, in any case, or of as many of their words as tell it from others: "4090".
 
     Raises
     ------
     ValueError
-        If no such GPU is known; the message lists those that are.
+        If no such GPU is known, or several are meant; the message lists them.
     """
     if isinstance(name, GPU):
         return name
+    meant = spelling.gpu(name, ((g.id, g.name) for g in GPUS))
+    if len(meant) > 1:
+        raise ValueError(f"gpu {name!r} could be {', '.join(meant)}")
     for gpu in GPUS:
-        if name.lower() in (gpu.id, gpu.name.lower()):
+        if gpu.id in meant:
             return gpu
     raise ValueError(f"no GPU named {name!r}; known are {', '.join(g.id for g in GPUS)}")

@@ -1,0 +1,138 @@
+"""Settings in PyTorch's users' words mean what they mean to them, or are refused with what they could mean."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from memestimate import estimate, gpus, spelling
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("4090", "rtx-4090"),
+        ("RTX4090", "rtx-4090"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        ("A100 80G", "a100-80gb"),
+        ("a100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("H200", "h200"),
+        ("h100 nvl", "h100-nvl"),
+        ("V100 16 GB", "v100-16gb"),
+        ("tesla t4", "t4"),
+        ("a6000", "rtx-a6000"),
+    ],
+)
+def test_names_of_gpus(typed: str, meant: str) -> None:
+    assert gpus.find(typed).id == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("a100", "could be a100-40gb, a100-80gb"),
+        ("rtx", "could be rtx-a6000"),
+        ("mi300", "known are"),
+        ("", "known are"),
+    ],
+)
+def test_names_that_no_gpu_or_several_have(typed: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        gpus.find(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (torch.float32, "fp32"),
+        ("float32", "fp32"),
+        ("FP32", "fp32"),
+        ("32-true", "fp32"),
+        (torch.bfloat16, "bf16"),
+        ("torch.bfloat16", "bf16"),
+        (torch.half, "fp16"),
+        ("mixed", "amp-fp16"),
+        ("O1", "amp-fp16"),
+        ("bf16-mixed", "amp-bf16"),
+        ("AMP_BF16", "amp-bf16"),
+    ],
+)
+def test_words_for_precision(typed: str | torch.dtype, meant: str) -> None:
+    assert spelling.precision(typed) == meant
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [(torch.float64, "takes more than fp32"), ("16", "two readings"), ("int8", "upper bound"), ("quick", "amp-bf16")],
+)
+def test_precisions_that_are_refused(typed: str | torch.dtype, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        spelling.precision(typed)
+
+
+def test_words_for_modes() -> None:
+    words = ("train", "Training", "eval", "inference", "no_grad")
+    assert [spelling.mode(w) for w in words] == ["train", "train", "infer", "infer", "infer"]
+    with pytest.raises(ValueError, match="mode 'dream' is not known: train, infer"):
+        spelling.mode("dream")
+
+
+@pytest.mark.parametrize(
+    ("typed", "kind", "settings"),
+    [
+        ("AdamW", torch.optim.AdamW, {}),
+        ("torch.optim.AdamW(lr=1e-4, fused=True)", torch.optim.AdamW, {"lr": 1e-4, "fused": True}),
+        ("adamw_torch_fused", torch.optim.AdamW, {"fused": True}),
+        ("sgd", torch.optim.SGD, {"momentum": 0}),
+        ("sgdm-nesterov", torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+        ("SGD(params, 0.1, momentum=0.9, weight_decay=1e-4)", torch.optim.SGD, {"momentum": 0.9, "weight_decay": 1e-4}),
+        ("momentum", torch.optim.SGD, {"momentum": 0.9}),
+        ("rmsprop-centered", torch.optim.RMSprop, {"centered": True}),
+        (functools.partial(torch.optim.Adam, amsgrad=True), torch.optim.Adam, {"amsgrad": True}),
+    ],
+)
+def test_optimizers(typed: Any, kind: type, settings: dict[str, Any]) -> None:
+    made = spelling.optimizer(typed)([nn.Parameter(torch.zeros(1))])
+    assert type(made) is kind
+    assert {name: made.defaults[name] for name in settings} == settings
+
+
+@pytest.mark.parametrize("typed", ["lion", "Optimizer", "SGD(momentum", "SGD(momentum=m)", "adamw-quick", "functools"])
+def test_optimizers_that_are_refused(typed: str) -> None:
+    with pytest.raises(ValueError, match="optimizer"):
+        spelling.optimizer(typed)
+
+
+@pytest.mark.parametrize(
+    "typed", ["cross_entropy", "CrossEntropyLoss", "nn.CrossEntropyLoss()", "CE", nn.CrossEntropyLoss]
+)
+def test_criteria(typed: Any) -> None:
+    x, y = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    assert torch.equal(spelling.loss(typed)(x, y), nn.functional.cross_entropy(x, y))
+
+
+def test_criteria_that_are_refused() -> None:
+    with pytest.raises(ValueError, match="loss 'focal' is not known: cross-entropy"):
+        spelling.loss("focal")
+    with pytest.raises(TypeError, match="give a function"):
+        spelling.loss(3)
+
+
+def test_words_and_objects_are_the_same_step() -> None:
+    model, x, y = nn.Linear(64, 8), torch.randn(16, 64), torch.randint(0, 8, (16,))
+    told = estimate(model, x, labels=y, loss="ce", optimizer="SGD(momentum=0.9)", precision="bf16-mixed", gpu="4090")
+    given = estimate(
+        model,
+        x,
+        labels=y,
+        loss=nn.functional.cross_entropy,
+        optimizer=functools.partial(torch.optim.SGD, momentum=0.9),
+        precision="amp-bf16",
+        gpu="rtx-4090",
+    )
+    assert told.peak == given.peak

@@ -1,0 +1,82 @@
+package spelling
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the Python package's tables of words anew")
+
+// The Python package takes the words that the program takes, and reads them without asking it.
+func TestPythonTables(t *testing.T) {
+	const path = "../python/src/memestimate/words.py"
+	var b strings.Builder
+	b.WriteString(`"""Words that users of PyTorch have for settings, from the program's tables.
+
+` + "``go test ./spelling -update``" + ` writes this file anew.
+"""
+
+from __future__ import annotations
+
+`)
+	table := func(name, kind string, words map[string]string) {
+		fmt.Fprintf(&b, "%s: dict[str, %s] = {\n", name, kind)
+		for _, w := range slices.Sorted(maps.Keys(words)) {
+			fmt.Fprintf(&b, "    %q: %s,\n", w, words[w])
+		}
+		b.WriteString("}\n")
+	}
+	quoted := func(words map[string]string) map[string]string {
+		out := map[string]string{}
+		for w, meaning := range words {
+			out[w] = fmt.Sprintf("%q", meaning)
+		}
+		return out
+	}
+	refused := map[string]string{}
+	for _, n := range notModelled {
+		for _, name := range n.names {
+			refused[name] = strings.ReplaceAll(n.text, "%s", name)
+			if n.hint != "" {
+				refused[name] += ": " + strings.TrimPrefix(n.hint, "--precision ")
+			}
+		}
+	}
+	factors := map[string]string{}
+	for gpu, words := range formFactors {
+		factors[gpu] = tuple(words)
+	}
+	table("PRECISIONS", "str", quoted(precisions))
+	table("NOT_MODELLED", "str", quoted(refused))
+	table("MODES", "str", quoted(modes))
+	table("LOSSES", "str", quoted(losses))
+	table("OPTIMIZERS", "str", quoted(optimizers))
+	table("FORM_FACTORS", "tuple[str, ...]", factors)
+	b.WriteString("GPU_NOISE = (\n")
+	for _, w := range noise {
+		fmt.Fprintf(&b, "    %q,\n", w)
+	}
+	b.WriteString(")\n")
+	if *update {
+		if err := os.WriteFile(path, []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil || string(got) != b.String() {
+		t.Errorf("%s has other words, %v; go test ./spelling -update writes it", path, err)
+	}
+}
+
+func tuple(words []string) string {
+	var b strings.Builder
+	for _, w := range words {
+		fmt.Fprintf(&b, "%q, ", w)
+	}
+	return "(" + strings.TrimSuffix(b.String(), ", ") + ")"
+}
