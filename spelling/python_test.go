@@ -43,7 +43,7 @@ from __future__ import annotations
 		for _, name := range n.names {
 			refused[name] = strings.ReplaceAll(n.text, "%s", name)
 			if n.hint != "" {
-				refused[name] += ": " + strings.TrimPrefix(n.hint, "--precision ")
+				refused[name] += "; " + strings.TrimPrefix(n.hint, "--precision ")
 			}
 		}
 	}

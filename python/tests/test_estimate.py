@@ -93,6 +93,12 @@ def test_what_an_answer_offers(tmp_path: Path) -> None:
 def test_fit_agrees_with_a_recording_of_its_batch() -> None:
     x = torch.randn(BATCH, WIDTH)
     found = memestimate.fit(model(), (x,), gpu="t4")
+    lines = str(found).splitlines()
+    assert [line.split(" ")[1] for line in lines] == [
+        str(n) for n in (found.safe_batch, found.likely_batch, found.batch)
+    ]
+    assert f"the largest that fits {found.memory / 2**30:.2f} GiB" in lines[-1]
+    assert repr(found).startswith(f"<Fit batch={found.batch} ")
     assert found.safe_batch <= found.batch
     assert found.batch > BATCH
     row = next(b for b in found.curve if b.batch == found.batch)
@@ -124,7 +130,7 @@ def test_what_no_line_foretells_is_recorded_batch_by_batch(monkeypatch: pytest.M
 
 
 def test_refusals_are_sentences() -> None:
-    with pytest.raises(ValueError, match="precision 'fp8' is not known"):
+    with pytest.raises(ValueError, match="precision: fp8 is not modelled; bf16 takes more"):
         memestimate.estimate(model(), (torch.randn(2, WIDTH),), precision="fp8")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="batch dimension"):
         memestimate.fit(model(), (), gpu="t4")

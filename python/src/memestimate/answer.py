@@ -240,3 +240,27 @@ class Fit:
             ),
             notes=tuple(note["text"] for note in data.get("notes", [])),
         )
+
+    def __str__(self) -> str:
+        of = {row.batch: row for row in self.curve}
+        lines = []
+        if self.safe_batch:
+            size = _gib(of[self.safe_batch].safe_bytes)
+            lines.append(f"batch {self.safe_batch} is safe: fewer than two runs in a hundred take more than {size}")
+        if self.likely_batch:
+            size = _gib(of[self.likely_batch].likely)
+            lines.append(f"batch {self.likely_batch} likely fits: one run in twenty takes more than {size}")
+        if self.batch:
+            size = _gib(of[self.batch].device)
+            lines.append(f"batch {self.batch} is the largest that fits {_gib(self.memory)}: it takes {size}")
+        else:
+            lines.append(f"no batch fits {_gib(self.memory)}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        sizes = f"batch={self.batch} likely_batch={self.likely_batch} safe_batch={self.safe_batch}"
+        return f"<Fit {sizes} memory={self.memory} curve={len(self.curve)} sizes>"
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"

@@ -50,7 +50,7 @@ def precision(typed: str | torch.dtype) -> str:
     """
     name = _plain(str(typed)).removeprefix("torch.")
     if name in NOT_MODELLED:
-        raise ValueError(f"precision {typed!r}: {NOT_MODELLED[name]}")
+        raise ValueError(f"precision: {NOT_MODELLED[name]}")
     return _one_of("precision", typed, PRECISIONS.get(name, name), _PRECISIONS)
 
 
