@@ -1,4 +1,5 @@
-// Package budget reads what a repository allows its models to take, and holds estimates against it.
+// Package budget reads what a repository allows its models to take, and holds estimates against it: limits of single
+// sizes, and how much each may grow from one revision to the next. docs/pull-requests.md describes the file.
 package budget
 
 import (

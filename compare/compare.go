@@ -1,4 +1,6 @@
-// Package compare sets a predicted run beside a measured one.
+// Package compare sets a predicted run beside a measured one: their peaks, the tensors that live there, matched by
+// size, and where the courses of their allocations part. What was measured is a memory snapshot, which names neither
+// phases nor layers; the prediction lends it its own.
 package compare
 
 import (

@@ -1,4 +1,5 @@
-// Package diff tells what changes between two estimates: the totals, the peak, and the layers.
+// Package diff tells what changes between two estimates: the totals, the peak, and the layers, which are matched by
+// name and by structure: what a layer computes, of which shapes.
 package diff
 
 import (

@@ -1,4 +1,6 @@
-// Package report writes estimates as text, Markdown, CSV and JSON.
+// Package report writes estimates as text, Markdown, CSV and JSON. It computes nothing that the Report does not hold.
+// What comes from a file, names above all, passes Show or Clean before it is written, so that no file makes a terminal
+// or a page do anything.
 package report
 
 import (

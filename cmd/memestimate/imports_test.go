@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -101,6 +102,45 @@ func TestImportArrows(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestArchitectureNamesEveryPackage holds the table of docs/architecture.md to the packages that there are, those that
+// only tests use left out.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, ok := strings.Cut(string(page), "\n## Finding things\n")
+	if !ok {
+		t.Fatal("docs/architecture.md has no section that ends the table of packages")
+	}
+	rows := map[string]bool{}
+	for line := range strings.Lines(table) {
+		if name, ok := strings.CutPrefix(line, "| `"); ok {
+			name, _, _ = strings.Cut(name, "`")
+			rows[name] = true
+			if info, err := os.Stat("../../" + name); err != nil || !info.IsDir() {
+				t.Errorf("docs/architecture.md has a row of %s, which is no folder", name)
+			}
+		}
+	}
+	out, err := exec.Command("go", "list", modulePath+"/...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path := range strings.Lines(string(out)) {
+		pkg := strings.TrimPrefix(strings.TrimSpace(path), modulePath+"/")
+		if within(pkg, "test") || strings.HasSuffix(pkg, "test") || pkg == "devices/fakenvml" || within(pkg, "web") {
+			continue
+		}
+		if !rows[pkg] {
+			t.Errorf("docs/architecture.md has no row that says what %s knows", pkg)
+		}
+	}
+	if len(rows) < 30 {
+		t.Errorf("%d rows", len(rows))
 	}
 }
 
