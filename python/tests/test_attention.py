@@ -105,3 +105,14 @@ def test_compiled_flex_attention_holds_no_scores(tmp_path: Path) -> None:
         assert k.grad.shape == k.shape
     assert sum("gradient of [1023]" in text for _, text in rec.notes) == 1
     assert [code for code, _ in rec.notes].count("flex") == 2
+
+
+def test_flex_attention_that_is_not_compiled_holds_all_scores(tmp_path: Path) -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        q = torch.randn(2, 8, 512, 64, device="cuda")
+        before = rec.storages.highest
+        flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: score * 2)
+        assert rec.storages.highest - before > 8 * q.nbytes
+    assert "flex" not in [code for code, _ in rec.notes]

@@ -313,3 +313,17 @@ def test_lbfgs_finds_better_points(rec: memestimate.Recorder, search: str | None
     assert state["n_iter"] == 12
     assert [len(state[name]) for name in ("old_dirs", "old_stps")] == [4, 4]
     assert "search" in codes(rec)
+
+
+def test_tensors_of_lists_are_on_the_default_device(rec: memestimate.Recorder) -> None:
+    try:
+        torch.set_default_device("cuda")
+        assert torch.tensor([10.0]).is_cuda
+        assert torch.as_tensor([1, 2]).sum().item() == 3
+        assert torch.tensor(7, device="cpu").device.type == "cpu"
+    finally:
+        torch.set_default_device(None)
+    with torch.device("cuda"):
+        assert torch.tensor([10.0]).is_cuda
+    assert not torch.tensor([10.0]).is_cuda
+    assert codes(rec) == []

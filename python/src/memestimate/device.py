@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses import fake_tensor
+from torch.utils._device import _device_constructors
 
 from .patches import Patches
 from .streams import Event, Generator, Graph, Stream, Switch
@@ -220,5 +221,8 @@ def _values(data: Any) -> Any:
         return [_values(item) for item in data]
     return data.item() if isinstance(data, torch.Tensor) and data.numel() == 1 else data
 
+
+# PyTorch remembers at its first use which functions a default device is for: those of `_MAKERS` must be its own.
+_device_constructors()
 
 _MAKERS = {name: _of_values(getattr(torch, name)) for name in ("tensor", "as_tensor")}

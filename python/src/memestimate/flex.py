@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .patches import Patches
     from .recorder import Recorder
 
-_EAGER = ("eager", "aot_eager", "aot_eager_decomp_partition")  # backends of torch.compile that write no kernels
-
 
 class Flex:
     """Whether the program compiles flex_attention, and what then runs."""
@@ -42,8 +40,8 @@ class Flex:
         patches.set(operators, "create_fw_bw_graph", tracing)
 
     def compiled(self, backend: Any) -> None:
-        """The program has asked for something to be compiled; flex_attention asks for `eager` itself."""
-        self._compiled = self._compiled or backend not in _EAGER
+        """The program has asked for something to be compiled; flex_attention asks for an eager backend itself."""
+        self._compiled = self._compiled or backend == "inductor"
 
     def run(self, name: str, args: Sequence[Any]) -> Any:
         """Answer the operator of that name as compiled code does; `NotImplemented` of any other, and uncompiled."""
