@@ -131,7 +131,7 @@ def test_what_no_line_foretells_is_recorded_batch_by_batch(monkeypatch: pytest.M
 
 def test_refusals_are_sentences() -> None:
     with pytest.raises(ValueError, match="precision: fp8 is not modelled; bf16 takes more"):
-        memestimate.estimate(model(), (torch.randn(2, WIDTH),), precision="fp8")  # type: ignore[arg-type]
+        memestimate.estimate(model(), (torch.randn(2, WIDTH),), precision="fp8")
     with pytest.raises(ValueError, match="batch dimension"):
         memestimate.fit(model(), (), gpu="t4")
     x = torch.randn(2, WIDTH)
@@ -143,8 +143,8 @@ def test_refusals_are_sentences() -> None:
         memestimate.estimate(model(), x, steps=0)
     with pytest.raises(TypeError, match=r"torch\.optim\.SGD, or functools"):
         memestimate.estimate(model(), x, optimizer=torch.optim.SGD(model().parameters()))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="loss is 'mse'"):
-        memestimate.estimate(model(), x, loss="mse")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="loss 'mse' compares with labels: give labels="):
+        memestimate.estimate(model(), x, loss="mse")
     with pytest.raises(TypeError, match=r"not an nn\.Module"):
         memestimate.estimate(torch.sum, x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give it as kwargs"):

@@ -222,6 +222,8 @@ class _Run:
             raise TypeError(f"model is a {type(model).__name__}, not an nn.Module")
         if steps < 1:
             raise ValueError(f"steps is {steps}: at least one is recorded")
+        if isinstance(loss, str) and labels is None:
+            raise ValueError(f"loss {loss!r} compares with labels: give labels=")
         if mode == "train" and not any(p.requires_grad for p in model.parameters()):
             raise ValueError("no parameter of the model requires a gradient: give mode='infer'")
         self.model, self.args, self.kwargs, self.labels = model, args, kwargs, labels
