@@ -55,6 +55,8 @@ type run struct {
 	ends   *lifetime.Endings // see Program.lifetimes; the same for every pass
 	unread map[int]int32
 
+	attributes []*tensor // what modules keep: see lifetime.Attribute
+
 	layouts layouts
 	reduced [64]reduction // the last ones: see reduceScratch
 

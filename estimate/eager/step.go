@@ -267,6 +267,7 @@ func (r *run) forward(values []*tensor) error {
 	r.values = values
 	r.gatherRoot(values)
 	r.gatherAll()
+	kept := 0            // of the attributes
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
@@ -285,6 +286,9 @@ func (r *run) forward(values []*tensor) error {
 			held[end] = append(held[end], rest...)
 		} else {
 			r.releaseAll(rest)
+		}
+		for ; kept < len(ends.Attributes) && int(ends.Attributes[kept].At) == i; kept++ {
+			r.keep(&ends.Attributes[kept], values)
 		}
 		for _, v := range ends.After(i) {
 			r.release(values[v])

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
@@ -216,6 +217,18 @@ func (r *run) release(t *tensor) {
 		t.fn = nil
 	}
 	r.gone.tensors = append(r.gone.tensors, t)
+}
+
+// keep binds an attribute of a module: what it had before goes.
+func (r *run) keep(a *lifetime.Attribute, values []*tensor) {
+	if r.attributes == nil {
+		r.attributes = make([]*tensor, r.ends.Slots)
+	}
+	old := r.attributes[a.Slot]
+	if r.attributes[a.Slot] = values[a.Value]; values[a.Value] != nil {
+		values[a.Value].retain()
+	}
+	r.release(old)
 }
 
 // alone returns a list of one tensor, which is good until the next.

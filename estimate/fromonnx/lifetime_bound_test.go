@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -80,6 +81,25 @@ func TestNamesOfLines(t *testing.T) {
 			line("Sin", "in", "b", "1 a, b = self.a(x), self.b(x)", "b"), line("Cos", "b", "c", "2 b = self.c(b)", "c"),
 			line("Add", "a c", "d", "3 z = a + b"), line("Neg", "d", "y", "4 return self.d(z)", "d")},
 			"b after cos(b)|a after neg(d)|c after neg(d)|d after neg(d)"},
+		// skips.append(x) computes nothing; what it put into the list is held as long as the list
+		{"parts of a list", []onnx.Node{
+			line("Exp", "in", "a", "1 x = self.d(x)", "a"), line("Sin", "a", "b", "1 x = self.d(x)", "b"),
+			line("Cos", "b", "c", "3 x = self.e(x)", "c"), line("Concat", "c b", "d", "4 x = torch.cat([x, skips[-1]], 1)"),
+			line("Concat", "d a", "e", "5 x = torch.cat([x, skips[-2]], 1)"), line("Neg", "e", "y", "6 return self.f(x)", "f")},
+			"c after cat(c, b)|d after cat(d, a)|e after neg(e)|b after neg(e)|a after neg(e)"},
+		// outputs = [] and outputs.append(h) compute nothing: the second cat reads another list than the first
+		{"a list that is begun anew", []onnx.Node{
+			line("Exp", "in", "a", "2 h = self.a(h)", "a"), line("Exp", "a", "b", "2 h = self.a(h)", "b"),
+			line("Concat", "a b", "c", "4 x = torch.cat(outputs, 1)"),
+			line("Sin", "c", "d", "2 h = self.a(h)", "c"), line("Sin", "d", "e", "2 h = self.a(h)", "d"),
+			line("Concat", "d e", "f", "4 x = torch.cat(outputs, 1)"), line("Neg", "f", "y", "5 return self.d(x)", "e")},
+			"b after cat(a, b)|a after cat(a, b)|c after cat(d, e)|e after neg(f)|d after neg(f)|f after neg(f)"},
+		{"the same, of lines that append", []onnx.Node{
+			line("Exp", "in", "a", "2 hs.append(self.a(x))", "a"), line("Exp", "in", "b", "2 hs.append(self.a(x))", "b"),
+			line("Concat", "a b", "c", "4 x = torch.cat(hs, 1)"),
+			line("Sin", "c", "d", "2 hs.append(self.a(x))", "c"), line("Cos", "c", "e", "2 hs.append(self.a(x))", "d"),
+			line("Concat", "d e", "f", "4 x = torch.cat(hs, 1)"), line("Neg", "f", "y", "5 return self.d(x)", "e")},
+			"b after cat(a, b)|a after cat(a, b)|c after cat(d, e)|f after neg(f)|e after neg(f)|d after neg(f)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantEnds(t, mustRecover(t, linesGraph(c.nodes...)),
@@ -120,5 +140,41 @@ func TestInPlaceLines(t *testing.T) {
 			strings.Contains(calls, "relu(a) in place") {
 			t.Errorf("%s: %s, want %s, and a ReLU that is not in place", text, calls, want)
 		}
+	}
+}
+
+// An attribute of a module outlives its forward, be it what a line computes or what a function returns beside what is
+// read of it: the weights, as most code of attention does.
+func TestAttributes(t *testing.T) {
+	const call = "1 x, self.attn = attention(x, self.v(x))"
+	for _, c := range []struct {
+		name  string
+		nodes []onnx.Node
+		want  string
+	}{
+		{"computed", []onnx.Node{line("Exp", "in", "a", "1 self.kept = self.a(x)", "a"),
+			line("Sin", "a", "b", "2 x = self.b(self.kept)", "b"), line("Neg", "b", "y", "3 return self.c(x)", "c")},
+			"a"},
+		{"bound twice", []onnx.Node{line("Exp", "in", "a", "1 self.kept = self.a(x)", "a"),
+			line("Sin", "a", "b", "2 self.kept = self.b(self.kept)", "b"),
+			line("Neg", "b", "y", "3 return self.c(self.kept)", "c")},
+			"a b"},
+		{"returned", []onnx.Node{line("Exp", "in", "v", call, "v"), line("Mul", "in in", "s", call),
+			line("Softmax", "s", "w", call), line("MatMul", "w v", "o", call), line("Neg", "o", "y", "2 return self.c(x)", "c")},
+			"w"},
+		{"of another object", []onnx.Node{line("Exp", "in", "a", "1 out.kept = self.a(x)", "a"),
+			line("Neg", "a", "y", "3 return self.c(out.kept)", "c")}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := mustRecover(t, linesGraph(c.nodes...))
+			ends, _ := lifetime.Of(p)
+			var got []string
+			for _, a := range ends.Attributes {
+				got = append(got, p.Values[a.Value].Name)
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("kept are %q, want %q", got, c.want)
+			}
+		})
 	}
 }

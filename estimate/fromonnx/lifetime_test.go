@@ -316,3 +316,27 @@ func TestCutPlacesHoldNothing(t *testing.T) {
 		}
 	}
 }
+
+// In a loop a name is given to what a turn makes of its value, of whatever size that is: it is a loop where two turns
+// have the same operators.
+func TestTurnsOfOtherSizes(t *testing.T) {
+	turn := func(in, out string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Exp", in, in+"1"), onnx.Op("Concat", in+" "+in, in+"2", onnx.A("axis", 1)),
+			onnx.Op("Concat", in+"1 "+in+"2", out, onnx.A("axis", 1))}
+	}
+	graph := func(nodes ...onnx.Node) onnx.Graph {
+		nodes = append([]onnx.Node{onnx.Op("Neg", "in", "a")}, nodes...)
+		last := nodes[len(nodes)-1].Out[0]
+		return onnx.Graph{In: []onnx.Value{onnx.Float("in", 2, 3, 8, 8)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: append(nodes, onnx.Op("Tanh", last, "z"), onnx.Op("Neg", "z", "y"))}
+	}
+	loop := endsOf(mustRecover(t, graph(append(turn("a", "b"), turn("b", "c")...)...)))
+	for _, want := range []string{"a after cat(a1, a2)", "b after cat(b1, b2)"} {
+		if !strings.Contains(loop, want) {
+			t.Errorf("%q is not in %s", want, loop)
+		}
+	}
+	if once := endsOf(mustRecover(t, graph(turn("a", "b")...))); !strings.Contains(once, "a after neg(z)") {
+		t.Errorf("without a loop what is read twice lives to the end: %s", once)
+	}
+}

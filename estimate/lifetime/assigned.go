@@ -1,11 +1,16 @@
 package lifetime
 
-import "github.com/memestimate/memestimate/estimate/aten"
+import (
+	"slices"
 
-// An expression is the calls of one function that make of a value one of its size, which nothing else reads anything
-// of: x * cos + torch.cat((-x2, x1), -1) * sin, x1 and x2 being the halves of x.
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// An expression is the calls of one function that make of a value another, of which nothing else reads anything:
+// x * cos + torch.cat((-x2, x1), -1) * sin, x1 and x2 being the halves of x.
 type expression struct {
-	calls []int32
+	calls  []int32
+	result aten.ValueID
 }
 
 func (e *expression) first() int32 { return e.calls[0] }
@@ -14,16 +19,36 @@ func (e *expression) last() int32  { return e.calls[len(e.calls)-1] }
 // assignedNext returns the call after which the name of a value is likely given to what an expression makes of it, -1
 // where none does. Names are assigned together where like expressions follow each other:
 // q, k = rotate(q, cos, sin), rotate(k, cos, sin) holds the old q until the new k is made.
+//
+// Where the result has another size, it has the name of the value in a loop alone, whose turns do the same:
+// bases = left * bases[..., :-1] + right * bases[..., 1:].
 func (l *lives) assignedNext(v aten.ValueID) int32 {
-	e := l.expressionOf(v)
+	e := l.expressionOf(v, false)
 	if e == nil {
-		return -1
+		return l.resized(v)
 	}
 	first, last := e.first(), e.last()
 	for next := l.following(first, e); next != nil; next = l.following(first, next) {
 		last = next.last()
 	}
 	return last
+}
+
+// resized returns the call that ends the turn of a loop which makes another size of a value, -1 where there is none:
+// the turn before, or the next one, does the same.
+func (l *lives) resized(v aten.ValueID) int32 {
+	e := l.expressionOf(v, true)
+	if e == nil {
+		return -1
+	}
+	if l.turns == nil {
+		l.turns = map[aten.ValueID]*expression{}
+	}
+	l.turns[e.result] = e
+	if l.alike(l.turns[v], e) || l.reads[e.result] > 1 && l.alike(e, l.expressionOf(e.result, true)) {
+		return e.last()
+	}
+	return -1
 }
 
 // following returns an expression like another that begins where that one ends, of a value that was there before the
@@ -37,22 +62,28 @@ func (l *lives) following(first int32, e *expression) *expression {
 		if v == aten.NoValue || l.made[v] < 0 || l.made[v] >= first || l.owner[v] != l.p.Calls[i].Scope {
 			continue
 		}
-		next := l.expressionOf(v)
+		next := l.expressionOf(v, false)
 		if next == nil || next.first() != i || len(next.calls) != len(e.calls) {
 			continue
 		}
-		for k, at := range e.calls {
-			if l.p.Calls[at].Op != l.p.Calls[next.calls[k]].Op {
-				return nil
-			}
+		if !l.alike(e, next) {
+			return nil
 		}
 		return next
 	}
 	return nil
 }
 
-// expressionOf returns the expression of a value that several calls read and that ends in one call.
-func (l *lives) expressionOf(v aten.ValueID) *expression {
+// alike reports whether two expressions have the same operators.
+func (l *lives) alike(a, b *expression) bool {
+	return a != nil && b != nil && slices.EqualFunc(a.calls, b.calls, func(i, j int32) bool {
+		return l.p.Calls[i].Op == l.p.Calls[j].Op
+	})
+}
+
+// expressionOf returns the expression of a value that several calls read and that ends in one call, whose result has
+// the size of the value, or any.
+func (l *lives) expressionOf(v aten.ValueID, anySize bool) *expression {
 	const maxCalls = 32 // calls of an expression
 	e, open, derived := &expression{}, l.reads[v], map[aten.ValueID]bool{v: true}
 	for i := l.made[v] + 1; i < int32(len(l.p.Calls)) && len(e.calls) < maxCalls; i++ {
@@ -70,7 +101,8 @@ func (l *lives) expressionOf(v aten.ValueID) *expression {
 			return nil
 		}
 		e.calls = append(e.calls, i)
-		if open -= read; open == 0 && i > l.reader[v] && replaces(l.p, c, v) {
+		if open -= read; open == 0 && i > l.reader[v] && (replaces(l.p, c, v) || anySize && one(c)) {
+			e.result = c.Out[0]
 			return e
 		}
 		for _, x := range c.Out {
@@ -82,3 +114,6 @@ func (l *lives) expressionOf(v aten.ValueID) *expression {
 	}
 	return nil
 }
+
+// one reports whether a call has one result.
+func one(c *aten.Call) bool { return len(c.Out) == 1 && c.Out[0] != aten.NoValue }

@@ -2,6 +2,7 @@ package lifetime
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
@@ -11,9 +12,14 @@ import (
 type pyName struct {
 	name  string
 	bound []bound
-	read  int32          // the call after which it was last seen to have its value
-	list  bool           // something was appended to it
-	given []aten.ValueID // of a list: what it has that the caller made
+	read  int32 // the call after which it was last seen to have its value
+	// the one before read where a line was not seen that bound it
+	before int32
+	list   bool           // something was appended to it
+	given  []aten.ValueID // of a list: what it has that the caller made
+	// of a list: how many values it had when all of them were last read, and after which call that was
+	whole   int
+	wholeAt int32
 }
 
 // A bound is what a name has from the end of a call on, until it is bound again.
@@ -87,8 +93,9 @@ func (l *lives) names() {
 			n.run(&list[i], spaces)
 		}
 		n.hold()
+		n.keepAttributes()
 		if l.work < 0 { // no program that somebody wrote
-			l.last, l.rank, l.unread = guessed, nil, nil
+			l.last, l.rank, l.unread, l.attributes = guessed, nil, nil, nil
 			return
 		}
 		for _, v := range inside[begin[k]:begin[k+1]] {
@@ -122,40 +129,6 @@ func (l *lives) hiddenIn(list []execution, v aten.ValueID, guess int32) {
 	l.last[v] = max(l.last[v], min(guess, limit))
 }
 
-// homes returns by value the innermost span that makes and reads it.
-func (l *lives) homes() []int32 {
-	depth := make([]int32, len(l.spans.list))
-	for k, s := range l.spans.list {
-		if s.up >= 0 {
-			depth[k] = depth[s.up] + 1
-		}
-	}
-	common := func(a, b int32) int32 {
-		for a != b && a >= 0 && b >= 0 {
-			if depth[a] >= depth[b] {
-				a = l.spans.list[a].up
-			} else {
-				b = l.spans.list[b].up
-			}
-		}
-		return min(a, b)
-	}
-	home := make([]int32, len(l.p.Values))
-	for v, i := range l.made {
-		home[v] = -1
-		if i >= 0 {
-			home[v] = l.spans.inner[i]
-		}
-	}
-	l.eachRead(func(i int32, v aten.ValueID) { home[v] = common(home[v], l.spans.inner[i]) })
-	for v, k := range home {
-		if l.made[v] >= 0 && k >= 0 {
-			l.owner[v] = l.spans.list[k].scope
-		}
-	}
-	return home
-}
-
 // onlyReads takes back the guesses: what is read lives until the modules return that it was passed into.
 func (l *lives) onlyReads() {
 	for v, i := range l.made {
@@ -176,6 +149,7 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 		return
 	}
 	n.resolve(e)
+	n.renewed(e)
 	n.lists(e, spaces)
 	made := n.results(e)
 	st := e.head
@@ -253,12 +227,17 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 				continue
 			}
 			for _, name := range rest {
-				x, y := spaces[st.child].by[name], n.by[name]
+				x, y := spaces[st.child].by[strings.TrimPrefix(name, pysource.Self)], n.by[name]
 				if x == nil || y == nil || len(y.bound) == 0 { // the latter is so for "" alone
 					continue
 				}
 				y.bound[len(y.bound)-1].values = x.values()
 			}
+		}
+	}
+	if len(rest) == 1 && strings.HasPrefix(rest[0], pysource.Self) && e.hidden {
+		if x := n.by[rest[0]]; len(x.values()) == 0 {
+			x.bound[len(x.bound)-1].values = n.weights(e)
 		}
 	}
 }

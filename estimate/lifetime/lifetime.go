@@ -99,8 +99,9 @@ type lives struct {
 	reader []int32 // by value: the last call that does
 	picks  []int32 // by value: how many of its parts are picked one by one, as by q, k, v = qkv[0], qkv[1], qkv[2]
 
-	asked map[[2]int32]bool // by a module's first call and value: see throughModule
-	seen  []int32           // by value: for a walk over the calls
+	turns map[aten.ValueID]*expression // by value: what made it of one of another size; see assignedNext
+	asked map[[2]int32]bool            // by a module's first call and value: see throughModule
+	seen  []int32                      // by value: for a walk over the calls
 
 	// by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
 	rank   []int32
@@ -113,6 +114,9 @@ type lives struct {
 	// where lines are known: values that they leave to guesses, and the last call that these may go to
 	open map[aten.ValueID]int32
 	work int64 // steps that names may still take
+	// where lines are known: what modules keep
+	attributes []Attribute
+	slots      map[attributeName]int32
 }
 
 func livesOf(p *aten.Program) *lives {
@@ -174,8 +178,12 @@ func (l *lives) eachRead(f func(i int32, v aten.ValueID)) {
 type Endings struct {
 	Guesses []aten.Guess // by which rules some of them live as long as they do
 	Passed  []aten.Guess // by which unproven rules some of them would live longer
-	first   []int32
-	values  []aten.ValueID
+	// what modules keep, in the order in which they begin to, and in how many slots
+	Attributes []Attribute
+	Slots      int
+
+	first  []int32
+	values []aten.ValueID
 }
 
 func (e *Endings) After(i int) []aten.ValueID { return e.values[e.first[i]:e.first[i+1]] }
@@ -185,6 +193,7 @@ func (e *Endings) After(i int) []aten.ValueID { return e.values[e.first[i]:e.fir
 func (l *lives) order() Endings {
 	p := l.p
 	ends := Endings{Guesses: l.guesses(l.chosen), Passed: l.guesses(l.passed), first: make([]int32, len(p.Calls)+1)}
+	ends.Attributes, ends.Slots = l.attributesInOrder()
 	ended := func(v int) bool { return l.made[v] >= 0 && l.last[v] >= 0 }
 	for v := range p.Values {
 		if ended(v) {

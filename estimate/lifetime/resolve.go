@@ -45,7 +45,15 @@ func (n *namespace) resolve(e *execution) {
 				candidates = candidates[1:]
 			}
 			n.l.work -= int64(len(x.values()))
-			if x.read == e.last && len(x.bound) > 0 { // one more of a list
+			if n.element(e, x, v) { // xs[i] of a list that a line which computes nothing puts together
+				x.list = true
+				n.put(x.name, n.since(v), []aten.ValueID{v})
+				x.read = e.last
+			} else if x.read == e.last && len(x.bound) > 0 { // one more of a list
+				if k := len(x.bound) - 1; k > 0 && len(x.bound[k].values) == 1 && x.bound[k].lost {
+					// Begun on a line that was not seen, xs = [], when what it had before had been read.
+					x.bound = slices.Insert(x.bound, k, bound{at: max(x.before, x.bound[k-1].at), lost: true})
+				}
 				x.bound[len(x.bound)-1].values = append(slices.Clip(x.values()), v)
 			} else {
 				at := max(n.since(v), x.read)
@@ -53,7 +61,7 @@ func (n *namespace) resolve(e *execution) {
 					at = max(at, x.bound[k-1].at)
 				}
 				x.bound = append(x.bound, bound{at: at, values: []aten.ValueID{v}, lost: true})
-				x.read = e.last
+				x.before, x.read = x.read, e.last
 			}
 		case n.lostName(v):
 			n.loose = append(n.loose, v)
@@ -96,6 +104,22 @@ func (n *namespace) lists(e *execution, spaces []*namespace) {
 			}
 		}
 	}
+}
+
+// element reports whether a statement takes a value out of a list by its place, and no part out of the value.
+func (n *namespace) element(e *execution, x *pyName, v aten.ValueID) bool {
+	if !slices.ContainsFunc(e.parts, func(p piece) bool { return slices.Contains(p.st.Indexed, x.name) }) {
+		return false
+	}
+	if k := len(x.bound); k > 0 && x.bound[k-1].at > n.since(v) && !x.list {
+		return false // a tensor's name, which was bound since
+	}
+	for i := e.first; i <= e.last; i++ {
+		if c := &n.l.p.Calls[i]; slices.Contains(c.In, v) {
+			return c.Op != "select" && c.Op != "slice" && c.Op != "index"
+		}
+	}
+	return false
 }
 
 // lostName reports whether a value had a name that was bound again since: what is read of it later has another, which

@@ -273,3 +273,37 @@ func tracedSpans(p *aten.Program) spans {
 	}
 	return s
 }
+
+// homes returns by value the innermost span that makes and reads it.
+func (l *lives) homes() []int32 {
+	depth := make([]int32, len(l.spans.list))
+	for k, s := range l.spans.list {
+		if s.up >= 0 {
+			depth[k] = depth[s.up] + 1
+		}
+	}
+	common := func(a, b int32) int32 {
+		for a != b && a >= 0 && b >= 0 {
+			if depth[a] >= depth[b] {
+				a = l.spans.list[a].up
+			} else {
+				b = l.spans.list[b].up
+			}
+		}
+		return min(a, b)
+	}
+	home := make([]int32, len(l.p.Values))
+	for v, i := range l.made {
+		home[v] = -1
+		if i >= 0 {
+			home[v] = l.spans.inner[i]
+		}
+	}
+	l.eachRead(func(i int32, v aten.ValueID) { home[v] = common(home[v], l.spans.inner[i]) })
+	for v, k := range home {
+		if l.made[v] >= 0 && k >= 0 {
+			l.owner[v] = l.spans.list[k].scope
+		}
+	}
+	return home
+}

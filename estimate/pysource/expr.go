@@ -79,8 +79,17 @@ func (s *Statement) expression(list []token) {
 		case !within(), i+2 < len(list) && list[i+1].is(".") && aspects[list[i+2].text]:
 		default:
 			s.Reads = append(s.Reads, t.text)
+			if i+1 < len(list) && list[i+1].is("[") && onePlace(list[i+1:]) {
+				s.Indexed = append(s.Indexed, t.text)
+			}
 		}
 	}
+}
+
+// onePlace reports whether the bracket that a list begins with has one place in it, as [i] and [-1], not [:, 0].
+func onePlace(list []token) bool {
+	end := closing(list, 0)
+	return end > 1 && len(splitTop(list[1:end], ",")) == 1 && len(splitTop(list[1:end], ":")) == 1
 }
 
 // isValue reports whether an expression may end with a token, so that a bracket behind it calls it or takes a part of

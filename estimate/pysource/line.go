@@ -14,14 +14,17 @@ type Line struct {
 
 // A Statement is what a part of a line does with the values that it computes.
 type Statement struct {
-	Kind    StatementKind
-	Targets []string // names that are bound, by place: "a", "b" of a, b = f(x); "" for what is no name
-	Spread  bool     // targets are parts of one value; else all are bound to the value: x = y = f(x)
-	Held    string   // a container that the value goes into: xs of xs.append(f(x)), d of d[k] = f(x)
-	Attr    bool     // it goes into an attribute of an object: self.cache = f(x)
-	Op      string   // augmented assignments: "+"
+	Kind StatementKind
+	// names that are bound, by place: "a", "b" of a, b = f(x), and "self.c" of an attribute of the module's own; "" for
+	// what is no name
+	Targets []string
+	Spread  bool   // targets are parts of one value; else all are bound to the value: x = y = f(x)
+	Held    string // a container that the value goes into: xs of xs.append(f(x)), d of d[k] = f(x)
+	Attr    bool   // it goes into an attribute of another object: out.logits = f(x)
+	Op      string // augmented assignments: "+"
 
 	Reads   []string // names whose values it may compute with, in the order of the text
+	Indexed []string // those of which it takes one part: xs of xs[i]
 	Sites   []Site   // calls of modules, or of functions of the program
 	Ops     int      // signs and calls of torch that compute something
 	Listed  bool     // a comprehension
@@ -30,6 +33,9 @@ type Statement struct {
 	Copies  string   // y of x = y
 	Items   bool     // what it binds is a list, a tuple or a dictionary as written: [x, y]
 }
+
+// Self is what targets begin with that are attributes of the module: they outlive its forward.
+const Self = "self."
 
 type StatementKind uint8
 
@@ -180,6 +186,8 @@ func (s *Statement) target(list []token) {
 			continue
 		case len(p) > 1 && p[0].kind == nameToken && p[0].text != "self" && p[1].is("["):
 			s.Held = p[0].text
+		case len(p) == 3 && p[0].text == "self" && p[1].is(".") && p[2].kind == nameToken:
+			name = Self + p[2].text
 		case len(p) > 1:
 			s.Attr = true
 		}

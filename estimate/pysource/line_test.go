@@ -27,6 +27,9 @@ func (line *Line) say() string {
 		if s.Held != "" {
 			p += " held " + s.Held
 		}
+		if len(s.Indexed) > 0 {
+			p += " indexed " + strings.Join(s.Indexed, ",")
+		}
 		if s.Inplace {
 			p += " in place"
 		}
@@ -65,15 +68,18 @@ func TestLines(t *testing.T) {
 		{"x)", "part  <- x"},
 		{"outs.append(module(x))", `bare  <- x calls "" held outs`},
 		{"features[name] = self.layer(x)", `bind  <- x calls "layer" held features`},
-		{"self.cache = x", "bind  <- x attr copies x"},
+		{"self.cache = x", "bind self.cache <- x copies x"},
+		{"x, self.attn = attention(", `bind x,self.attn <-  calls "" spread ...`},
+		{"out.logits = x", "bind  <- x attr copies x"},
+		{"x = up(x, blocks[-i - 1], x[:, 0])", `bind x <- x,blocks,x calls "" indexed blocks`},
 		{"s = x", "bind s <- x copies x"},
 		{"xs = [x, y]", "bind xs <- x,y items"},
 		{"x = self.i(x); s = x", `bind x <- x calls "i"; bind s <- x copies x`},
 		{"for b in self.b: x = x + b(x)*0.1", `bind x <- x,x calls ""`},
 		{"def forward(self, x): return self.o(self.n(x))", `return  <- x calls "o" "n"`},
-		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls "" listed items`},
+		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls "" listed items indexed y`},
 		{"x = self.blocks[i](x)", `bind x <- x calls "blocks"`},
-		{`y = b["n1"](x)`, `bind y <- b,x calls ""`},
+		{`y = b["n1"](x)`, `bind y <- b,x calls "" indexed b`},
 		{"x.add_(y)", "bare  <- x,y in place"},
 		{"x = F.relu(x, inplace=True)", "bind x <- x in place"},
 		{"return F.relu(input, inplace=self.inplace)", "return  <- input by a flag"},

@@ -1,0 +1,90 @@
+package lifetime
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
+)
+
+// An Attribute is a value that a module keeps beside what it returns, self.attn = softmax(scores): from call At on,
+// until the attribute is bound again, be it by the next forward pass. Slots are the attributes of all modules, counted
+// from 0.
+type Attribute struct {
+	At    int32
+	Slot  int32
+	Value aten.ValueID
+}
+
+// An attributeName is an attribute of a module.
+type attributeName struct {
+	module, name string
+}
+
+// attribute notes what a module's attribute has from the end of a call on. Where it has several values, as a list of
+// them would, it keeps each.
+func (l *lives) attribute(k int, name string, at int32, values []aten.ValueID) {
+	for i, v := range values {
+		if l.made[v] < 0 {
+			continue
+		}
+		of := attributeName{l.p.Scopes[l.spans.list[k].scope].Name, name}
+		if i > 0 {
+			of.name += "," + strings.Repeat("+", i)
+		}
+		if l.slots == nil {
+			l.slots = map[attributeName]int32{}
+		}
+		slot, ok := l.slots[of]
+		if !ok {
+			slot = int32(len(l.slots))
+			l.slots[of] = slot
+		}
+		l.attributes = append(l.attributes, Attribute{max(at, l.made[v]), slot, v})
+	}
+}
+
+// attributesInOrder returns them by the calls at which they are bound, and how many slots they have.
+func (l *lives) attributesInOrder() ([]Attribute, int) {
+	slices.SortStableFunc(l.attributes, func(a, b Attribute) int { return cmp.Compare(a.At, b.At) })
+	return l.attributes, len(l.slots)
+}
+
+// keepAttributes notes what the attributes have that a forward binds.
+func (n *namespace) keepAttributes() {
+	for _, x := range n.vars {
+		if !strings.HasPrefix(x.name, pysource.Self) {
+			continue
+		}
+		for _, b := range x.bound {
+			n.l.attribute(n.k, x.name, b.at, b.values)
+		}
+	}
+}
+
+// weights returns what a function returns beside its result that most code of attention does: the weights that the
+// values are multiplied by, x, self.attn = attention(q, k, v). Nothing else reads them.
+func (n *namespace) weights(e *execution) []aten.ValueID {
+	l := n.l
+	from := map[aten.ValueID]bool{} // softmax's results, and what is dropped out of them
+	for i := e.first; i <= e.last; i++ {
+		c := &l.p.Calls[i]
+		for _, v := range c.In {
+			if v == aten.NoValue || !from[v] {
+				continue
+			}
+			if aten.Of(c.Op).Is(aten.Product) {
+				return []aten.ValueID{v}
+			}
+			if v == c.In[0] && len(c.Out) > 0 && c.Out[0] != aten.NoValue && (c.Op == "dropout" || aten.Of(c.Op).Is(aten.Look)) {
+				from[c.Out[0]] = true
+			}
+		}
+		if c.Op == "softmax" && c.Out[0] != aten.NoValue {
+			from[c.Out[0]] = true
+		}
+	}
+	return nil
+}

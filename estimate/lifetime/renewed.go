@@ -1,0 +1,54 @@
+package lifetime
+
+import "slices"
+
+// renewed finds lists that are begun anew on a line that computes nothing:
+//
+//	for layer in self.layers:
+//	    outputs = []
+//	    for t in range(steps):
+//	        outputs.append(layer(x[:, t]))
+//	    x = torch.stack(outputs, dim=1)
+//
+// A statement reads all that such a list has. Where the next one that does reads just what was put into it since, what
+// was there before is in another list, which went when it had been read.
+func (n *namespace) renewed(e *execution) {
+	var reads []int32 // of the list that is looked at: places that the statement reads
+	read := n.reads(e)
+	if len(read) < 2 {
+		return
+	}
+	for _, p := range e.parts {
+		for _, name := range p.st.Reads {
+			x := n.by[name]
+			if x == nil || !x.list {
+				continue
+			}
+			values := x.values()
+			reads = reads[:0]
+			for i, v := range values {
+				if n.l.has(read, v) {
+					reads = append(reads, int32(i))
+				}
+			}
+			if len(reads) < 2 || int(reads[0])+len(reads) != len(values) { // not all from one on
+				continue
+			}
+			if old := int(reads[0]); old > 0 && old == x.whole {
+				x.begin(old)
+			} else if old > 0 {
+				continue
+			}
+			x.whole, x.wholeAt = len(x.values()), e.last
+		}
+	}
+}
+
+// begin takes apart a list that had so many values when it was begun anew.
+func (x *pyName) begin(old int) {
+	at := slices.IndexFunc(x.bound, func(b bound) bool { return len(b.values) > old })
+	for i := at; i < len(x.bound); i++ {
+		x.bound[i].values = x.bound[i].values[old:]
+	}
+	x.bound = slices.Insert(x.bound, at, bound{at: x.wholeAt})
+}
