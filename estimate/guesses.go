@@ -87,6 +87,8 @@ const (
 	frozenBeside       = "frozen-beside-adapters"
 	contiguousCopy     = "contiguous-copy"
 	lostBranch         = "dropped-branch"
+	frozenLayers       = "frozen-backbone"
+	sparseTables       = "sparse-gradients"
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.

@@ -1,0 +1,108 @@
+package estimate
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// frozenBackbone is the doubt whether a backbone trains whose norms are frozen, which keep their statistics as buffers
+// and read them outside of a batch norm: at the other end nothing of it does. Exports do not say requires_grad.
+// torchvision's detectors, DETR and detectron2, which freeze norms so, freeze the stem as well, and often a stage or
+// two: _resnet_fpn_extractor's trainable_layers, DETR's Backbone, FREEZE_AT of detectron2.
+func (b *Bound) frozenBackbone(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" || b.large() {
+		return g, false, nil
+	}
+	module := ""
+	for _, name := range frozenNorms(sim.prog) {
+		if g.Places++; g.Places == 1 {
+			module = name
+		}
+		for module != "" && !strings.HasPrefix(name+".", module+".") {
+			module = module[:max(strings.LastIndexByte(module, '.'), 0)]
+		}
+	}
+	if module == "" || g.Places < fewestFrozen {
+		return g, false, nil
+	}
+	s.Freeze = "^" + regexp.QuoteMeta(module+".")
+	peak, err := b.peakAllocated(s, sim, false)
+	if err != nil { // nothing trains then
+		return g, false, nil
+	}
+	g.Layers = []string{module}
+	g.Name, g.Takes = frozenLayers, "layers whose norms are frozen taken to train all the same, which --freeze decides"
+	g.between(sim, peak)
+	return g, true, nil
+}
+
+// fewestFrozen is how many frozen norms make a backbone.
+const fewestFrozen = 4
+
+// frozenNorms returns the modules that keep a running variance which no batch norm reads.
+func frozenNorms(p *aten.Program) (modules []string) {
+	other, norm := map[aten.ValueID]bool{}, map[aten.ValueID]bool{}
+	for i := range p.Calls {
+		read := other
+		if strings.Contains(p.Calls[i].Op, "batch_norm") {
+			read = norm
+		}
+		for _, v := range p.Calls[i].In {
+			read[v] = true
+		}
+	}
+	for id := range p.Values {
+		v, id := &p.Values[id], aten.ValueID(id)
+		if module, ok := strings.CutSuffix(v.Name, ".running_var"); ok && other[id] && !norm[id] {
+			modules = append(modules, module)
+		}
+	}
+	return modules
+}
+
+// sparseGradients is the doubt whether tables of embeddings have sparse gradients, nn.Embedding(sparse=True), which
+// exports do not say: then one has the rows that were looked up, and their places. It is a doubt of models that are
+// tables for the most part, which is where programs ask for it, and it is about what the gradients take alone.
+func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer {
+		return g, false, nil
+	}
+	p := sim.prog
+	const place = 8 // bytes of a row's number
+	rows, only := map[aten.ValueID]int64{}, map[aten.ValueID]bool{}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		for k, v := range c.In {
+			if v == aten.NoValue || p.Values[v].Kind != aten.Parameter {
+				continue
+			}
+			if _, seen := only[v]; !seen {
+				only[v] = true
+			}
+			only[v] = only[v] && c.Op == "embedding" && k == 0
+			if only[v] && len(c.In) > 1 && c.In[1] != aten.NoValue {
+				rows[v] += aten.Numel(p.Values[c.In[1]].Shape)
+			}
+		}
+	}
+	var all, tables, fewer int64
+	for _, v := range p.Params {
+		bytes := p.Values[v].Bytes()
+		all += bytes
+		if !only[v] || len(p.Values[v].Shape) != 2 || p.Values[v].Frozen {
+			continue
+		}
+		tables += bytes
+		width := bytes / max(p.Values[v].Shape[0], 1)
+		fewer += max(bytes-rows[v]*(width+place), 0)
+		g.Places++
+	}
+	if g.Places == 0 || 2*tables <= all || fewer == 0 {
+		return g, false, nil
+	}
+	g.Name, g.Takes = sparseTables, "tables of embeddings taken for ones without sparse=True, which exports do not say"
+	g.Weighed, g.Fewer = true, min(fewer, sim.Peak.Allocated)
+	return g, true, nil
+}
