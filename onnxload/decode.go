@@ -37,6 +37,7 @@ type decoder struct {
 	attrs   pool[Attr]
 	entries pool[Entry]
 	tensors pool[Tensor]
+	mores   pool[More]
 	tensorP pool[*Tensor]
 	dims    pool[Dim]
 

@@ -73,7 +73,8 @@ func (d *decoder) node(g *rawGraph) {
 	n.In = d.ids.copy(d.inBuf[in0:])
 	n.Out = d.ids.copy(d.outBuf[out0:])
 	if len(d.metaBuf) > meta0 {
-		n.More = &More{Meta: d.entries.copy(d.metaBuf[meta0:])}
+		n.More = d.mores.one()
+		n.More.Meta = d.entries.copy(d.metaBuf[meta0:])
 	}
 	d.inBuf, d.outBuf, d.attrBuf, d.metaBuf, d.listKey = d.inBuf[:in0], d.outBuf[:out0], d.attrBuf[:attr0],
 		d.metaBuf[:meta0], d.listKey[:key0]
