@@ -73,14 +73,19 @@ func (b *Builder) Note(category string) NoteID {
 // Event appends an event to a device's trace. Stream is the CUDA stream; the
 // event's own is set.
 func (b *Builder) Event(device int, e Event, stream int64) {
+	e.Stream, e.odd = b.stream(stream), 0
+	b.s.Traces[device].Add(e)
+}
+
+// stream returns the index of a CUDA stream.
+func (b *Builder) stream(stream int64) uint32 {
 	i, ok := b.streams[stream]
 	if !ok {
 		i = uint32(len(b.s.Streams))
 		b.s.Streams = append(b.s.Streams, stream)
 		b.streams[stream] = i
 	}
-	e.Stream, e.odd = i, 0
-	b.s.Traces[device].Add(e)
+	return i
 }
 
 // Snapshot returns what was built. The Builder must not be used afterwards.

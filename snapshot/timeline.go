@@ -1,8 +1,6 @@
 package snapshot
 
 import (
-	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
@@ -273,85 +271,4 @@ func infer(t *timeline.Timeline, said []bool) {
 			e.Category = timeline.Activation
 		}
 	}
-}
-
-// An Entry is one line of an allocator's history that a prediction made.
-type Entry struct {
-	Action Action
-	Event  int // index of the timeline's event that caused it
-	Stream int64
-	Addr   int64
-	Size   int64
-}
-
-// Sites say where in a program the events of a timeline happened.
-type Sites struct {
-	Of    []int32                  // by event: a site, or -1
-	Stack func(site int32) []Frame // its frames, innermost first
-}
-
-// of returns the site of an event, -1 for none.
-func (s *Sites) of(event int) int32 {
-	if s == nil || event >= len(s.Of) {
-		return -1
-	}
-	return s.Of[event]
-}
-
-// Predicted makes a snapshot of a predicted run: the timeline says what was
-// asked for and why, the entries and segments where an allocator put it. A layer
-// becomes a frame of the stack, its phase and step the frame that calls it; the
-// model's name stands for their file. The category of each allocation is written
-// as the viewer reads it. Times are the events' numbers, in microseconds.
-func Predicted(t *timeline.Timeline, entries iter.Seq[Entry], segments []Segment, model string, conf string,
-	sites *Sites) (*Snapshot, error) {
-	b := NewBuilder(1)
-	text := func(s string) Value { return Value{Kind: String, Text: s} }
-	b.s.Settings = []Pair{{text("PYTORCH_CUDA_ALLOC_CONF"), text(conf)}}
-	b.s.Segments = segments
-	stacks := map[[4]int32]StackID{}
-	notes := [timeline.NumCategories]NoteID{}
-	for c := range timeline.NumCategories {
-		notes[c] = b.Note(c.String())
-	}
-	category := make([]timeline.Category, t.Blocks)
-	for i := range category {
-		category[i] = timeline.Unknown
-	}
-	for en := range entries {
-		if en.Event < 0 || en.Event >= len(t.Events) {
-			return nil, fmt.Errorf("snapshot: an entry refers to event %d of %d", en.Event, len(t.Events))
-		}
-		e := &t.Events[en.Event]
-		if e.Kind == timeline.Alloc {
-			category[e.Block] = e.Category
-		}
-		site := sites.of(en.Event)
-		key := [4]int32{e.Layer, int32(e.Phase), e.Step, site}
-		id, ok := stacks[key]
-		if !ok {
-			var frames []Frame
-			if site >= 0 {
-				frames = sites.Stack(site)
-			} else if e.Layer >= 0 && int(e.Layer) < len(t.Layers) {
-				frames = append(frames, Frame{Name: t.Layers[e.Layer], File: model, Line: int64(e.Layer)})
-			}
-			frames = append(frames, Frame{Name: e.Phase.String(), File: fmt.Sprintf("step %d", e.Step)})
-			id = b.Stack(frames...)
-			stacks[key] = id
-		}
-		note := notes[timeline.Unknown]
-		if e.Block >= 0 && int(e.Block) < len(category) {
-			note = notes[category[e.Block]]
-		}
-		b.Event(0, Event{Action: en.Action, Addr: en.Addr, Size: en.Size, Time: int64(en.Event), Stack: id, Note: note},
-			en.Stream)
-	}
-	// The viewer's legend fails unless some event is of category "unknown".
-	var allocated int64
-	for i := range segments {
-		allocated += segments[i].Allocated
-	}
-	b.Event(0, Event{Action: Snap, Size: allocated, Time: int64(len(t.Events)), Note: notes[timeline.Unknown]}, 0)
-	return b.Snapshot(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"strings"
 	"unicode/utf8"
@@ -14,9 +15,14 @@ import (
 // PyTorch's viewer (MemoryViz.js) knows. Reading it back gives an equal
 // Snapshot, and Python's pickle.load the structure that PyTorch itself would
 // have dumped.
-func Write(w io.Writer, s *Snapshot) error {
-	p := &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{},
+func Write(w io.Writer, s *Snapshot) error { return newPickler(w, s).write() }
+
+func newPickler(w io.Writer, s *Snapshot) *pickler {
+	return &pickler{w: bufio.NewWriterSize(w, 1<<16), s: s, strings: map[string]uint32{}, frames: map[uint32]uint32{},
 		stacks: map[StackID]uint32{}}
+}
+
+func (p *pickler) write() error {
 	p.raw(opProto, 2)
 	p.top()
 	p.raw(opStop)
@@ -34,6 +40,8 @@ type pickler struct {
 	w   *bufio.Writer
 	s   *Snapshot
 	err error
+
+	made iter.Seq[*Event] // the events of the only device, where they are made while they are written
 
 	memo    uint32 // entries used
 	strings map[string]uint32
@@ -164,6 +172,28 @@ func (p *pickler) elements(n int, element func(i int)) {
 	}
 }
 
+// device adds the list of one device's events to the list that was written last.
+func (p *pickler) device(events iter.Seq[*Event]) {
+	p.raw(opMark, opEmptyList)
+	n := 0
+	for e := range events {
+		if n%batch == 0 {
+			p.raw(opMark)
+		}
+		p.event(e)
+		if n++; n%batch == 0 {
+			p.raw(opAppends)
+		}
+		if p.err != nil {
+			return
+		}
+	}
+	if n%batch > 0 {
+		p.raw(opAppends)
+	}
+	p.raw(opAppends)
+}
+
 func (p *pickler) begin() { p.raw(opEmptyDict, opMark) }
 
 func (p *pickler) pairs(pairs []Pair) {
@@ -255,6 +285,9 @@ func (p *pickler) top() {
 		t := s.Traces[i]
 		p.list(t.Len(), func(k int) { p.event(t.At(k)) })
 	})
+	if p.made != nil {
+		p.device(p.made)
+	}
 	if s.hasSettings || len(s.Settings) > 0 {
 		p.text("allocator_settings")
 		p.begin()

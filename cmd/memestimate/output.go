@@ -90,7 +90,7 @@ func (o *output) write(e *env, render func(w io.Writer) error) error {
 		result = result.asciiJSON()
 	}
 	if o.file != "" && o.file != "-" {
-		return putFile(o.file, result)
+		return putFile(o.file, result.writeTo)
 	}
 	if err := result.writeTo(e.stdout); err != nil {
 		return fail(exitOutput, "stdout: %w", cause(err))
@@ -157,8 +157,8 @@ func (b blocks) asciiJSON() (out blocks) {
 }
 
 // putFile is writeFile with the error that the program ends with.
-func putFile(path string, data blocks) error {
-	err := writeFile(path, data)
+func putFile(path string, write func(io.Writer) error) error {
+	err := writeFile(path, write)
 	var end interruption
 	switch {
 	case err == nil:
@@ -244,7 +244,7 @@ func columns(e *env, stream io.Writer) int {
 // writeFile replaces a file's content at once: a reader sees the old one or the new one,
 // and so does somebody who looks after a crash. What is not a regular file, a pipe or a
 // terminal for one, is written to directly.
-func writeFile(path string, data blocks) error {
+func writeFile(path string, write func(io.Writer) error) error {
 	target, err := linked(path)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func writeFile(path string, data blocks) error {
 	case err == nil && st.IsDir():
 		return errors.New("is a directory")
 	case err == nil && !st.Mode().IsRegular():
-		return writeDirectly(target, data)
+		return writeDirectly(target, write)
 	case err == nil:
 		mode = st.Mode().Perm()
 	case !errors.Is(err, fs.ErrNotExist):
@@ -274,7 +274,7 @@ func writeFile(path string, data blocks) error {
 			return err
 		}
 	}
-	if err := data.writeTo(f); err != nil {
+	if err := write(f); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil { // before the rename, or a crash may leave an empty file
@@ -327,10 +327,10 @@ func createBeside(target string) (*os.File, error) {
 	}
 }
 
-func writeDirectly(path string, data blocks) error {
+func writeDirectly(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	return errors.Join(data.writeTo(f), f.Close())
+	return errors.Join(write(f), f.Close())
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/snapshot"
@@ -13,16 +15,11 @@ func writeSnapshot(path string, in source, conf string, r *estimate.Report) erro
 	if r.Peak == nil {
 		return fail(exitInput, "%s: there is no run to write as a snapshot", quoteArg(in.arg))
 	}
-	s, err := replay.Predicted(r.Simulation.Timeline(), r.Simulation.Replay, r.Model.Name, conf,
-		sitesOf(r.Simulation.Recorded))
-	if err != nil {
-		return err
-	}
-	var b blocks
-	if err := snapshot.Write(&b, s); err != nil {
-		return err
-	}
-	return putFile(path, b)
+	return putFile(path, func(w io.Writer) error {
+		l := r.Simulation.Run.Log
+		return replay.WritePredicted(w, l.Layers, l.Events, r.Simulation.Replay, r.Model.Name, conf,
+			sitesOf(r.Simulation.Recorded))
+	})
 }
 
 // sitesOf are the places of a recorded program, nil for a model: Python's frames, and before them the operator that

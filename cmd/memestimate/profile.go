@@ -53,5 +53,5 @@ func writeProfile(path string, p *profile) error {
 	if err != nil {
 		return fmt.Errorf("profile: %w", err)
 	}
-	return putFile(path, blocks{append(data, '\n')})
+	return putFile(path, blocks{append(data, '\n')}.writeTo)
 }

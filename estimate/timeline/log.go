@@ -297,6 +297,14 @@ func (l *Log) Live(event int) []int32 {
 // Timeline writes all of it out.
 func (l *Log) Timeline() *Timeline {
 	t := &Timeline{Events: make([]Event, 0, l.Len()), Layers: l.Layers, Blocks: l.Blocks()}
+	for e := range l.Events {
+		t.Events = append(t.Events, e)
+	}
+	return t
+}
+
+// Events ranges over what Timeline writes out.
+func (l *Log) Events(yield func(Event) bool) {
 	phase, step, block := Load, int32(0), int32(0)
 	for s := range l.Stretches {
 		for _, entry := range s.Entries {
@@ -315,8 +323,9 @@ func (l *Log) Timeline() *Timeline {
 				e.Layer = NoLayer
 			}
 			e.Phase, e.Step = phase, step
-			t.Events = append(t.Events, e)
+			if !yield(e) {
+				return
+			}
 		}
 	}
-	return t
 }

@@ -1,6 +1,9 @@
 package replay
 
 import (
+	"io"
+	"iter"
+
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/snapshot"
@@ -18,10 +21,11 @@ var actions = [...]snapshot.Action{
 	caching.OutOfMemory:   snapshot.OOM,
 }
 
-// Predicted makes the snapshot that PyTorch would dump at the end of a predicted
-// run. model names the model in the frames, conf is its PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
-func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string,
-	sites *snapshot.Sites) (*snapshot.Snapshot, error) {
+// WritePredicted writes the snapshot that PyTorch would dump at the end of a predicted
+// run: what events of layers asked for, where an allocator put it. model names the model in the frames, conf is its
+// PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
+func WritePredicted(w io.Writer, layers []string, events iter.Seq[timeline.Event], r *caching.Result, model, conf string,
+	sites *snapshot.Sites) error {
 	entries := func(yield func(snapshot.Entry) bool) {
 		for e := range r.Trace() {
 			entry := snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address,
@@ -50,5 +54,5 @@ func Predicted(t *timeline.Timeline, r *caching.Result, model, conf string,
 		s.Active = s.Allocated
 		segments = append(segments, s)
 	}
-	return snapshot.Predicted(t, entries, segments, model, conf, sites)
+	return snapshot.WritePredicted(w, layers, events, entries, segments, model, conf, sites)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,12 +126,8 @@ func TestPredicted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := Predicted(tl, r, "model.onnx", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var file bytes.Buffer
-		if err := snapshot.Write(&file, s); err != nil {
+		if err := WritePredicted(&file, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		back, err := snapshot.Read(&file, snapshot.Options{})

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,12 +80,8 @@ func TestViewer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Predicted(tl, r, "model.onnx", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var pb bytes.Buffer
-		if err := snapshot.Write(&pb, p); err != nil {
+		if err := WritePredicted(&pb, tl.Layers, slices.Values(tl.Events), r, "model.onnx", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		files["predicted "+name] = pb.Bytes()
