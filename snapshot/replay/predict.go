@@ -24,8 +24,8 @@ var actions = [...]snapshot.Action{
 // WritePredicted writes the snapshot that PyTorch would dump at the end of a predicted
 // run: what events of layers asked for, where an allocator put it. model names the model in the frames, conf is its
 // PYTORCH_CUDA_ALLOC_CONF. sites may be nil.
-func WritePredicted(w io.Writer, layers []string, events iter.Seq[timeline.Event], r *caching.Result, model, conf string,
-	sites *snapshot.Sites) error {
+func WritePredicted(w io.Writer, layers []string, events iter.Seq[timeline.Event], r *caching.Result,
+	model, conf string, sites *snapshot.Sites) error {
 	entries := func(yield func(snapshot.Entry) bool) {
 		for e := range r.Trace() {
 			entry := snapshot.Entry{Action: actions[e.Action], Event: int(e.Event), Stream: int64(e.Stream), Addr: e.Address,
