@@ -14,20 +14,21 @@ import (
 // it is taken to have had them: their parameters, and what the same ones of the module before save.
 func (b *Bound) droppedBranch(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	p := sim.prog
-	scopes := map[string]int{}
 	children := map[string][]string{}
+	known := map[[2]string]bool{}
 	for i := range p.Calls {
 		for at := p.Calls[i].Scope; at >= 0; at = p.Scopes[at].Parent {
-			name := p.Scopes[at].Name
-			scopes[name]++
-			if parent := p.Scopes[at].Parent; parent >= 0 {
-				if of := p.Scopes[parent].Name; !slices.Contains(children[of], name) {
-					children[of] = append(children[of], name)
-				}
+			name, parent := p.Scopes[at].Name, p.Scopes[at].Parent
+			if parent < 0 {
+				continue
+			}
+			if of := p.Scopes[parent].Name; !known[[2]string{of, name}] {
+				known[[2]string{of, name}] = true
+				children[of] = append(children[of], name)
 			}
 		}
 	}
-	for name := range scopes {
+	for name := range children {
 		before, missing := lacks(name, children)
 		if len(missing) == 0 {
 			continue
@@ -72,6 +73,9 @@ func lacks(name string, children map[string][]string) (before string, missing []
 	}
 	before = stem + strconv.Itoa(last-1)
 	mine, others := ends(name), ends(before)
+	if len(mine) == 0 {
+		return "", nil
+	}
 	for i := range last - 1 {
 		if !slices.Equal(ends(stem+strconv.Itoa(i)), others) {
 			return "", nil
@@ -82,7 +86,7 @@ func lacks(name string, children map[string][]string) (before string, missing []
 			missing = append(missing, c)
 		}
 	}
-	if len(mine) == 0 || len(missing) < fewestLacking || len(missing)+len(mine) != len(others) {
+	if len(missing) < fewestLacking || len(missing)+len(mine) != len(others) {
 		return "", nil
 	}
 	return before, missing

@@ -312,6 +312,10 @@ func TestWorkInProportion(t *testing.T) {
 		read.Nodes = append(read.Nodes, on.Op("Gemm", "x c", out, on.A("transB", int64(1))))
 		read.Out = append(read.Out, on.Value{Name: out})
 	}
+	beside := chain(40_000, "Relu", "")
+	for i := range beside.Nodes {
+		beside.Nodes[i] = beside.Nodes[i].Named(fmt.Sprintf("/m%d/Relu", i))
+	}
 	for name, g := range map[string]on.Graph{
 		"weights joined one by one": grown,
 		"weights joined for many":   read,
@@ -322,13 +326,14 @@ func TestWorkInProportion(t *testing.T) {
 		"lists":                     lists,
 		"other names":               chain(40_000, "Identity", ""),
 		"sizes that data decides":   chain(20_000, "Unique", ""),
+		"modules side by side":      beside,
 		"modules within modules":    chain(40, "Sigmoid", "/"+strings.Repeat("a/", 100_000)+"Sigmoid"),
 		"names up to the limit":     chain(4_000, "Sigmoid", "/"+strings.Repeat("abcd/", 100)+"Sigmoid"),
 	} {
 		start := time.Now()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := ask(t, on.Model{Graph: g}, Options{Step: &Step{Infer: true}}); err != nil {
+		if _, err := ask(t, on.Model{Graph: g}, Options{Step: &Step{Infer: true}, Weigh: true}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 500<<20 {
