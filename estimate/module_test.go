@@ -28,6 +28,13 @@ func TestPlaceOf(t *testing.T) {
 		{"n", "_empty_nn_module_stack_from_metadata_hook: " +
 			"_empty_nn_module_stack_from_metadata_hook/sym_size_int_1: aten.sym_size.int",
 			module.Place{Call: "sym_size_int_1", Op: "sym_size"}},
+		// sublayer(x, lambda x: self.attn(x)): a module that the one around it calls, and that is not its own.
+		{"n", ": a.Net/l.0: a.Layer/l.0.sub: a.Sub/l.0.attn: a.Attention/l.0.attn.q: torch.nn.Linear/linear_1: " +
+			"aten.linear.default", module.Place{Module: "l.0.sub.attn.q", Class: "Linear", Call: "linear_1", Op: "linear"}},
+		{"n", ": a.Net/dec: a.Decoder/enc.embed: a.Embedding/add_1: aten.add.Tensor",
+			module.Place{Module: "dec.enc.embed", Class: "Embedding", Call: "add_1", Op: "add"}},
+		{"n", ": a.Net/l.0: a.Layer/nms: torchvision.nms.default",
+			module.Place{Module: "l.0", Class: "Layer", Call: "nms", Op: "nms"}},
 		// Metadata may be cut off anywhere.
 		{"n", ": a.Net/layer1: a.Block/layer1.norm: torch.nn.modules.normalization.Lay",
 			module.Place{Module: "layer1.norm", Class: "Lay", Cut: true}},
@@ -59,6 +66,8 @@ func TestModulesAround(t *testing.T) {
 			"layer1/.0"},
 		{"n", ": a.Net/blocks.0: a.Block/relu_1: aten.relu.default", "blocks.0"},
 		{"n", ": a.Net/relu_1: aten.relu.default", ""},
+		{"n", ": a.Net/l.0: a.Layer/l.0.sub: a.Sub/l.0.attn: a.Attention/l.0.attn.q: a.Q/relu_1: aten.relu.default",
+			"l.0/.sub/.attn/.q"},
 	} {
 		n := &onnxload.Node{Name: tt.name}
 		if tt.namespace != "" {

@@ -147,6 +147,7 @@ func TestInPlaceLines(t *testing.T) {
 // read of it: the weights, as most code of attention does.
 func TestAttributes(t *testing.T) {
 	const call = "1 x, self.attn = attention(x, self.v(x))"
+	const drops = "1 x, self.attn = attention(x, self.v(x), dropout=self.drop)"
 	for _, c := range []struct {
 		name  string
 		nodes []onnx.Node
@@ -161,6 +162,15 @@ func TestAttributes(t *testing.T) {
 			"a b"},
 		{"returned", []onnx.Node{line("Exp", "in", "v", call, "v"), line("Mul", "in in", "s", call),
 			line("Softmax", "s", "w", call), line("MatMul", "w v", "o", call), line("Neg", "o", "y", "2 return self.c(x)", "c")},
+			"w"},
+		{"of a function that calls a module", []onnx.Node{line("Exp", "in", "v", drops, "v"),
+			line("Mul", "in in", "s", drops), line("Softmax", "s", "w", drops),
+			line("Dropout", "w", "d", drops, "drop"), line("MatMul", "d v", "o", drops),
+			line("Neg", "o", "y", "2 return self.c(x)", "c")},
+			"d"},
+		{"of a function, one of whose values others read", []onnx.Node{line("Exp", "in", "v", call, "v"),
+			line("Mul", "in in", "s", call), line("Softmax", "s", "w", call), line("MatMul", "w v", "o", call),
+			line("Add", "s o", "z", "2 x = x + mask"), line("Neg", "z", "y", "3 return self.c(x)", "c")},
 			"w"},
 		{"of another object", []onnx.Node{line("Exp", "in", "a", "1 out.kept = self.a(x)", "a"),
 			line("Neg", "a", "y", "3 return self.c(out.kept)", "c")}, ""},

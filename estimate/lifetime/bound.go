@@ -208,6 +208,13 @@ func (n *namespace) rename(st *pysource.Statement) {
 // unpack binds names to the parts of a value.
 func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespace) {
 	targets := e.head.Targets
+	if len(targets) == 2 && strings.HasPrefix(targets[1], pysource.Self) && e.hidden && len(made) > 0 {
+		if kept := n.weights(e); kept != nil { // x, self.attn = attention(q, k, v)
+			n.bind(targets[0], e.last, made[len(made)-1:])
+			n.bind(targets[1], e.last, kept)
+			return
+		}
+	}
 	var rest []string
 	for i, name := range targets {
 		switch {
@@ -233,11 +240,6 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 				}
 				y.bound[len(y.bound)-1].values = x.values()
 			}
-		}
-	}
-	if len(rest) == 1 && strings.HasPrefix(rest[0], pysource.Self) && e.hidden {
-		if x := n.by[rest[0]]; len(x.values()) == 0 {
-			x.bound[len(x.bound)-1].values = n.weights(e)
 		}
 	}
 }

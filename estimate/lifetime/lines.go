@@ -112,6 +112,7 @@ type lineSplit struct {
 	from  int    // its first step
 	own   int    // how many of its steps are calls outside of modules
 	used  []bool // by place where it calls a module: whether a step was that
+	loose bool   // one of them was, of another name: attention(q, self.dropout) may be a function that calls the module
 	other bool   // it has a step that is a call of a module which it does not name
 }
 
@@ -129,10 +130,10 @@ func (t *lineSplit) flush(to int) {
 		}
 	}
 	st := &t.line.Statements[t.cur]
-	function := slices.Contains(t.used, false) && t.own > st.Ops+1
+	function := (t.loose || slices.Contains(t.used, false)) && t.own > st.Ops+1
 	t.list = append(t.list, piece{t.steps[t.from:to], st, t.frame, t.line.Open && t.cur == len(t.line.Statements)-1,
 		t.other || function})
-	t.from, t.own, t.other = to, 0, false
+	t.from, t.own, t.other, t.loose = to, 0, false, false
 }
 
 // pass goes over the statements before one, which have no steps.
@@ -168,13 +169,14 @@ func (t *lineSplit) called(j int, name string) {
 	l.work -= int64(len(line.Statements) + len(t.used))
 	s, i := line.Site(t.cur, t.used, name)
 	switch {
-	case i >= 0 && s == t.cur:
-		t.used[i] = true
 	case i >= 0:
-		t.flush(j)
-		t.pass(s, j)
-		t.start(s)
+		if s != t.cur {
+			t.flush(j)
+			t.pass(s, j)
+			t.start(s)
+		}
 		t.used[i] = true
+		t.loose = t.loose || !line.Statements[s].Sites[i].Calls(name, true)
 	case line.Statements[t.cur].Listed && slices.ContainsFunc(line.Statements[t.cur].Sites,
 		func(at pysource.Site) bool { return at.Calls(name, true) || at.Calls(name, false) }):
 	case line.Names(name) >= 0 && !line.Statements[line.Names(name)].Listed:

@@ -96,10 +96,16 @@ func placeOfNamespace(ns string) Place {
 	p := Place{Cut: true}
 	root := true
 	var around []byte
-	for part := range strings.SplitSeq(ns, "/") {
+	last := "" // the innermost module's own path
+	for end := 0; end < len(ns); end++ {
+		part, rest, more := strings.Cut(ns[end:], "/")
+		end = len(ns) - len(rest) - 1
+		if !more {
+			end = len(ns)
+		}
 		key, class, ok := strings.Cut(part, ": ")
 		if !ok { // the beginning of a module's path, which is longer than p.module, or of an operation
-			p.Cut = strings.HasPrefix(p.Module, key) || strings.HasPrefix(key, p.Module)
+			p.Cut = strings.HasPrefix(last, key) || strings.HasPrefix(key, last)
 			break
 		}
 		if strings.HasPrefix(key, "_empty_nn_module_stack") {
@@ -107,23 +113,32 @@ func placeOfNamespace(ns string) Place {
 		}
 		// A module's key is its path from the root, so it extends its parent's. An
 		// operation is called as in "aten.conv2d.default".
-		within := root || p.Module == "" || strings.HasPrefix(key, p.Module+".")
-		if library, op, ok := strings.Cut(class, "."); ok && (library == "aten" || library == "prims" || !within) {
+		within := root || last == "" || strings.HasPrefix(key, last+".")
+		if library, op, ok := strings.Cut(class, "."); ok && (library == "aten" || library == "prims" || !within && !more) {
 			if op, _, ok := strings.Cut(op, "."); ok {
 				p.Call, p.Op = key, op
 			}
 			p.Cut = false
 			break
 		}
-		if !within {
+		if !within && !more {
 			p.Cut = false
 			break
+		}
+		// Where a module calls one that is not its own, sublayer(x, lambda x: self.attn(x)), its path goes on with what the
+		// two do not share, as TorchScript's names do.
+		path := key
+		switch {
+		case !within:
+			path = p.Module + "." + key[len(shared(last, key)):]
+		case p.Module != last:
+			path = p.Module + key[len(last):]
 		}
 		if p.Module != "" {
 			around = append(around, '/')
 		}
-		around = append(around, key[len(p.Module):]...)
-		p.Module, p.Class = key, class[strings.LastIndexByte(class, '.')+1:]
+		around = append(around, path[len(p.Module):]...)
+		p.Module, p.Class, last = path, class[strings.LastIndexByte(class, '.')+1:], key
 		root = false
 	}
 	p.Around = p.Module // most modules that say where they are have one around them, or none
@@ -131,6 +146,20 @@ func placeOfNamespace(ns string) Place {
 		p.Around = string(around)
 	}
 	return p
+}
+
+// shared returns the modules that two paths begin with, with the dot behind them.
+func shared(a, b string) string {
+	n := 0
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			break
+		}
+		if a[i] == '.' {
+			n = i + 1
+		}
+	}
+	return b[:n]
 }
 
 // modulePath joins the scopes of a TorchScript node name, the node's own name left
