@@ -46,10 +46,11 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 		if r.amp != nil {
 			flat = r.alloc(s.WeightBytes(), timeline.Activation)
 		}
-		var initial []*tensor
+		var initial, given []*tensor // given are those of the initial states that are not zeros
 		for i := range states {
-			if given := in[1+i]; given != nil && !given.host {
-				initial = append(initial, r.to(given, dtype))
+			if h := in[1+i]; h != nil && !h.host {
+				initial = append(initial, r.to(h, dtype))
+				given = append(given, initial[i])
 			} else {
 				initial = append(initial, r.empty(dtype, stateShape...))
 			}
@@ -72,7 +73,8 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 			flat = r.alloc(s.WeightBytes(), timeline.Activation)
 		}
 		ws := r.alloc(s.ForwardWorkspace(*r.opts.GPU, c.Args.Train), timeline.Workspace)
-		grad := r.needsGrad(append([]*tensor{x}, weights...)...)
+		ins := slices.Concat(one(x), weights, given)
+		grad := r.needsGrad(ins...)
 		var reserve *storage
 		if c.Args.Train {
 			reserve = r.alloc(s.ReserveBytes(), timeline.Activation)
@@ -87,7 +89,6 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 			for i, w := range weights {
 				like[i] = w.operand()
 			}
-			ins := append([]*tensor{x}, weights...)
 			n := r.record("CudnnRnn", append([]*tensor{out}, final...), ins, append(append([]*tensor{}, initial...), x, out),
 				func(r *run, n *node, g []*tensor) []*tensor {
 					return r.rnnBackward(n, g, s, &xc, dtype, stateShape, states, like)
@@ -147,7 +148,8 @@ func oneBlock(weights []*tensor) bool {
 	return true
 }
 
-// rnnBackward computes the gradients of the data, then those of the weights, which are views of one block.
+// rnnBackward computes the gradients of the data and of the initial states, then those of the weights, which are views
+// of one block (_cudnn_rnn_backward in RNN.cpp).
 func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor, dtype aten.DType, stateShape []int64,
 	states int, weights []operand) []*tensor {
 	r.dnn[r.thread()] = true
@@ -175,8 +177,12 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	xi := r.inLayout(x, inRows)
 	dy := r.inLayout(gy, inRows)
 	dx := r.empty(dtype, sequence(s, s.Input)...)
-	for range states {
-		hold(r.empty(dtype, stateShape...))
+	for i := range states {
+		if dh, at := r.empty(dtype, stateShape...), 1+len(weights)+i; n.wants(at) {
+			outs[at] = dh
+		} else {
+			hold(dh)
+		}
 	}
 	r.scratch(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
 	r.release(dy)

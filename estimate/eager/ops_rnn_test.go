@@ -72,6 +72,31 @@ func TestGradientOfFinalStateAlone(t *testing.T) {
 	}
 }
 
+// The gradient of an initial state goes on to what made it: a decoder that begins with an encoder's state trains that.
+func TestGradientOfInitialStates(t *testing.T) {
+	const steps, batch, width = 24, 4, 64
+	for _, given := range []int{0, 1, 2} {
+		l := newLab()
+		x, w := l.plain(f32, steps, batch, width), l.plain(f32, 4*width*(width+width+2))
+		in := []*tensor{x, nil, nil, w}
+		for i := range given {
+			in[1+i] = l.leaf(f32, 1, batch, width)
+		}
+		out := runRNN(workspace.LSTM)(l.r, &aten.Call{Args: &aten.Args{Train: true, Hidden: width, Layers: 1}}, in)
+		if wants := out[0].fn != nil; wants != (given > 0) {
+			t.Fatalf("%d states given: the result has a gradient: %v", given, wants)
+		}
+		if given > 0 {
+			l.r.backwardFrom(out[0], l.plain(f32, steps, batch, width))
+		}
+		for i := range given {
+			if g := in[1+i].leaf.grad; g == nil || g.bytes() != batch*width*4 {
+				t.Errorf("%d states given: state %d has the gradient %v", given, i, g)
+			}
+		}
+	}
+}
+
 // A packed batch keeps what its elements need, and is padded again.
 func TestPackedBatch(t *testing.T) {
 	l := newLab()

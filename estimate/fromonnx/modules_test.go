@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -344,6 +345,23 @@ func TestConvOfUnevenPadding(t *testing.T) {
 	shared.name, shared.want = "padded for a pooling too", []string{"constant_pad(x)", "max_pool(p)",
 		"conv(p, conv.weight, -)", "cat(c, m)"}
 	runPatterns(t, []patternCase{uneven, even, shared})
+}
+
+// Of a recurrent module the final state may be all that is read, and all that a node keeps: _, h = self.gru(x).
+func TestFinalStateAlone(t *testing.T) {
+	for _, sequence := range []string{"", "h0"} {
+		g := recurrentGraph("GRU", 1, false, false)
+		g.In = append(g.In, onnx.Float("s", 1, 2, 4))
+		gru := onnx.Op("GRU", "x rnn.w0 rnn.r0 rnn.b0 _ s", "h0 s0", onnx.A("hidden_size", 4), onnx.A("direction", "forward"))
+		gru.In[4], gru.Out[0] = "", sequence
+		g.Nodes = []onnx.Node{gru, onnx.Op("Sin", "s0", "y")}
+		g.Out = []onnx.Value{{Name: "y"}}
+		p := mustRecover(t, g)
+		wantCalls(t, p, "gru(x, s, -, rnn.w0, rnn.r0, rnn.b0)", "sin(s0)")
+		if c := p.Calls[0]; len(c.Out) != 2 || c.Out[0] != aten.NoValue || c.Out[1] == aten.NoValue || len(p.Flat) != 1 {
+			t.Errorf("with its sequence called %q: results %v, weights of one block %v", sequence, c.Out, p.Flat)
+		}
+	}
 }
 
 // A recurrent layer whose output is used as ONNX has it is a call of its own.

@@ -201,11 +201,16 @@ func (b *recovery) node(n *onnxload.Node, row *operator) {
 		b.opaque(n)
 	case row.Has(module.RunsGraph):
 		b.loop(n)
-	case row.emit == nil || n.Output(0) == onnxload.NoValue:
+	case row.emit == nil || !row.results(n):
 		b.opaque(n)
 	default:
 		row.emit(b, n)
 	}
+}
+
+// results reports whether a node keeps what the rules of its operator begin with: its first result.
+func (o *operator) results(n *onnxload.Node) bool {
+	return n.Output(0) != onnxload.NoValue || o.Has(module.LaterAlone) && n.Output(1) != onnxload.NoValue
 }
 
 // opaque emits a node of which no more is known than its arguments and results.

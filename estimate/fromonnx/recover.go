@@ -57,8 +57,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 		for i := range b.nodes {
 			b.at = i
-			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil &&
-				n.Output(0) != onnxload.NoValue {
+			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil && b.rows[i].results(n) {
 				p.match(b, i)
 			}
 		}

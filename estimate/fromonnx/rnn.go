@@ -44,7 +44,7 @@ func matchRNN(op string) func(b *recovery, i int) {
 			layers, last, at = append(layers, next), next, ni
 			members = append(append(members, inner...), ni)
 		}
-		if out == onnxload.NoValue {
+		if out == onnxload.NoValue && !b.finalStateAlone(first) {
 			return
 		}
 		args.Layers = int64(len(layers))
@@ -83,6 +83,35 @@ func matchRNN(op string) func(b *recovery, i int) {
 			b.call(op, args, append(in, weights...), outs...)
 		}
 	}
+}
+
+// finalStateAlone reports whether a layer's final state is read and its sequence is not, which PyTorch makes all the
+// same: _, h = self.gru(x).
+func (b *recovery) finalStateAlone(n *onnxload.Node) bool {
+	read := func(k int) bool { return k < len(n.Out) && n.Out[k] != onnxload.NoValue && b.isRead(n.Out[k]) }
+	return b.recurs(n) && !read(0) && (read(1) || read(2))
+}
+
+// recurs reports whether it is known over what a layer's node runs: [T, N, I], with states of some size.
+func (b *recovery) recurs(n *onnxload.Node) bool {
+	hidden := attrInt(n, "hidden_size", 0)
+	return len(b.dims(b.in(n, 0))) == 3 && hidden > 0 && hidden <= 1<<30 && attrInt(n, "layout", 0) == 0
+}
+
+// recurrent emits the call of a recurrent module of one layer over x, and returns its sequence, [T, N, D*H].
+func (b *recovery) recurrent(op string, args aten.Args, x onnxload.ValueID, in []aten.ValueID,
+	states []onnxload.ValueID) aten.ValueID {
+	dirs, dims := int64(1), b.dims(x)
+	if args.Both {
+		dirs = 2
+	}
+	y := b.add(aten.Value{DType: b.elem(x), Shape: []int64{dims[0], dims[1], dirs * args.Hidden}})
+	c := aten.Call{Op: op, In: in, Out: []aten.ValueID{y}, Args: &args, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
+	for _, s := range states {
+		c.Out = append(c.Out, b.result(s))
+	}
+	b.push(c)
+	return y
 }
 
 // packed returns how many elements a packed batch has that a recurrent layer runs on, 0 where it is given no lengths:
@@ -166,14 +195,13 @@ func (b *recovery) sourceParameters(id onnxload.ValueID) []onnxload.ValueID {
 // [T, D, N, H], as ONNX has it.
 func emitRNN(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		x := b.dims(b.in(n, 0))
 		args := aten.Args{Hidden: attrInt(n, "hidden_size", 0), Layers: 1, Train: b.src.Train,
 			Packed: b.packed(n)}
 		dirs := int64(1)
 		if a := n.Attr("direction"); a != nil && a.Str == "bidirectional" {
 			args.Both, dirs = true, 2
 		}
-		if len(x) != 3 || args.Hidden <= 0 || args.Hidden > 1<<30 || attrInt(n, "layout", 0) != 0 {
+		if !b.recurs(n) {
 			emitGeneral(b, n)
 			return
 		}
@@ -186,16 +214,11 @@ func emitRNN(op string) func(*recovery, *onnxload.Node) {
 				in = append(in, v)
 			}
 		}
-		d := b.elem(b.in(n, 0))
-		y := b.add(aten.Value{DType: d, Shape: []int64{x[0], x[1], dirs * args.Hidden}})
-		c := aten.Call{Op: op, In: in, Out: []aten.ValueID{y}, Args: &args, Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
-		for _, o := range n.Out[1:] {
-			c.Out = append(c.Out, b.result(o))
-		}
-		b.push(c)
+		y := b.recurrent(op, args, b.in(n, 0), in, n.Out[1:])
 		if n.Output(0) == onnxload.NoValue {
 			return
 		}
+		x, d := b.dims(b.in(n, 0)), b.elem(b.in(n, 0))
 		shape := []int64{x[0], x[1], dirs, args.Hidden}
 		v := b.temp("reshape", aten.Args{Shape: shape}, d, shape, y)
 		b.call("permute", aten.Args{Dims: []int{0, 2, 1, 3}}, []aten.ValueID{v}, n.Output(0))

@@ -29,12 +29,13 @@ type Traits uint8
 
 // The traits.
 const (
-	View      Traits = 1 << iota // another look at its first input's storage; of a parameter it is the exporter's doing
-	Prepares                     // a new tensor of data; of parameters alone, what an ONNX operator wants to be given
-	Affine                       // adds to a tensor, or multiplies it, element by element
-	Quantized                    // arithmetic on quantized numbers: PyTorch does not train it
-	Random                       // draws random numbers as only training does
-	RunsGraph                    // runs a graph of its own several times
+	View       Traits = 1 << iota // another look at its first input's storage; of a parameter it is the exporter's doing
+	Prepares                      // a new tensor of data; of parameters alone, what an ONNX operator wants to be given
+	Affine                        // adds to a tensor, or multiplies it, element by element
+	Quantized                     // arithmetic on quantized numbers: PyTorch does not train it
+	Random                        // draws random numbers as only training does
+	RunsGraph                     // runs a graph of its own several times
+	LaterAlone                    // of its results a later one may be kept without the first
 )
 
 // Has reports whether an operator is all of these.
