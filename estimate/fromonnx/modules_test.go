@@ -364,6 +364,29 @@ func TestFinalStateAlone(t *testing.T) {
 	}
 }
 
+// The initial states of several layers are slices of one value, which the module is given.
+func TestInitialStatesOfLayers(t *testing.T) {
+	stacked := func() onnx.Graph {
+		g := recurrentGraph("GRU", 2, false, false)
+		g.In = append(g.In, onnx.Float("s", 2, 2, 4), onnx.Float("other", 1, 2, 4))
+		g.Inits = append(g.Inits, onnx.Int64s("0", 0), onnx.Int64s("1", 1), onnx.Int64s("2", 2))
+		g.Nodes = append([]onnx.Node{onnx.Op("Slice", "s 0 1 0", "s0"), onnx.Op("Slice", "s 1 2 0", "s1")}, g.Nodes...)
+		for i, k := range []int{2, 5} {
+			g.Nodes[k].In = append(g.Nodes[k].In, "", fmt.Sprint("s", i))
+		}
+		g.Out = []onnx.Value{{Name: "y"}}
+		return g
+	}
+	const weights = "rnn.w0, rnn.r0, rnn.b0, rnn.w1, rnn.r1, rnn.b1)"
+	wantCalls(t, mustRecover(t, stacked()), "gru(x, s, -, "+weights)
+	g := stacked()
+	g.Nodes[5].In[5] = "other"
+	wantCalls(t, mustRecover(t, g), "gru(x, -, -, "+weights)
+	g = stacked()
+	g.Nodes[5].In = g.Nodes[5].In[:4]
+	wantCalls(t, mustRecover(t, g), "gru(x, -, -, "+weights)
+}
+
 // A recurrent layer whose output is used as ONNX has it is a call of its own.
 func TestRecurrentLayerAlone(t *testing.T) {
 	g := recurrentGraph("LSTM", 1, true, false)

@@ -54,7 +54,12 @@ func matchRNN(op string) func(b *recovery, i int) {
 			outs = append(outs, state)
 			members = append(members, more...)
 		}
-		states := []int{5, 6}
+		var initial []onnxload.ValueID
+		for _, slot := range []int{5, 6} {
+			state, slices := b.initialState(layers, slot)
+			initial = append(initial, state)
+			members = append(members, slices...)
+		}
 		for _, k := range members {
 			b.done[k] = true
 		}
@@ -62,8 +67,8 @@ func matchRNN(op string) func(b *recovery, i int) {
 		// sequence.
 		b.emit[at] = func() {
 			in := []aten.ValueID{b.value(b.in(first, 0)), aten.NoValue, aten.NoValue}
-			for k, slot := range states {
-				if s := b.in(first, slot); s != onnxload.NoValue && !b.fixed[b.id(s)] && len(layers) == 1 {
+			for k, s := range initial {
+				if s != onnxload.NoValue && !b.fixed[b.id(s)] {
 					in[1+k] = b.value(s)
 				}
 			}
@@ -157,6 +162,30 @@ func (b *recovery) finalState(layers []*onnxload.Node, k int) (onnxload.ValueID,
 		return c.Output(0), []int{i}
 	}
 	return onnxload.NoValue, nil
+}
+
+// initialState returns the value that the layers' initial states at an input are from: the layer's own, or the one that
+// exporters slice for each layer, with the slices that nothing else reads (retrieve_state of _generic_rnn in
+// torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py).
+func (b *recovery) initialState(layers []*onnxload.Node, slot int) (state onnxload.ValueID, slices []int) {
+	if state = b.in(layers[0], slot); len(layers) == 1 {
+		return state, nil
+	}
+	for k, l := range layers {
+		s := b.in(l, slot)
+		if s == onnxload.NoValue {
+			return onnxload.NoValue, nil
+		}
+		n, i := b.producer(s)
+		if n == nil || n.Op != "Slice" || k > 0 && b.id(b.in(n, 0)) != b.id(state) {
+			return onnxload.NoValue, nil
+		}
+		state = b.in(n, 0)
+		if len(b.usesOf(b.id(n.Output(0)))) == 1 {
+			slices = append(slices, i)
+		}
+	}
+	return state, slices
 }
 
 // sourceParameters returns the parameters that a layer's packed weights were put together from, in
