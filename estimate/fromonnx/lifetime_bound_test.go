@@ -30,8 +30,14 @@ func linesGraph(nodes ...onnx.Node) onnx.Graph {
 		Out: []onnx.Value{{Name: nodes[len(nodes)-1].Out[0]}}, Nodes: nodes}
 }
 
+// within returns a node that a line of module a made, whose results two names get.
+func within(op, in, out, text string) onnx.Node {
+	return from(onnx.Op(op, in, out).Named("a:"+op), "m.py:1 x, kept = self.a(x)", "n.py:"+text)
+}
+
 // Each name has its value until it is bound again, or to the end.
 func TestNamesOfLines(t *testing.T) {
+	const weigh = "1 x, attn = attention(x, self.v(x))"
 	for _, c := range []struct {
 		name  string
 		nodes []onnx.Node
@@ -100,6 +106,18 @@ func TestNamesOfLines(t *testing.T) {
 			line("Sin", "c", "d", "2 hs.append(self.a(x))", "c"), line("Cos", "c", "e", "2 hs.append(self.a(x))", "d"),
 			line("Concat", "d e", "f", "4 x = torch.cat(hs, 1)"), line("Neg", "f", "y", "5 return self.d(x)", "e")},
 			"b after cat(a, b)|a after cat(a, b)|c after cat(d, e)|f after neg(f)|e after neg(f)|d after neg(f)"},
+		{"weights that a function returns", []onnx.Node{line("Exp", "in", "v", weigh, "v"), line("Mul", "in in", "s", weigh),
+			line("Softmax", "s", "w", weigh), line("MatMul", "w v", "o", weigh), line("Cos", "o", "c", "2 x = self.c(x)", "c"),
+			line("Neg", "c", "y", "3 return self.d(x)", "d")},
+			"s after softmax(s)|v after matmul(w, v)|o after cos(o)|c after neg(c)|w after neg(c)"},
+		{"weights that a module returns", []onnx.Node{within("Softmax", "in", "w", "5 attn = softmax(q)"),
+			within("MatMul", "w in", "o", "6 out = torch.matmul(attn, v)"), line("Cos", "o", "c", "2 x = self.c(x)", "c"),
+			line("Neg", "c", "y", "3 return self.d(x)", "d")},
+			"o after cos(o)|w after neg(c)|c after neg(c)"},
+		{"what a module returns and never reads", []onnx.Node{within("Softmax", "in", "w", "5 out, rest = self.f(x)"),
+			within("MatMul", "w in", "o", "5 out, rest = self.f(x)"), within("Exp", "o", "e", "6 out = out.exp()"),
+			line("Cos", "e", "c", "2 x = self.c(x)", "c"), line("Neg", "c", "y", "3 return self.d(x)", "d")},
+			"o after exp(o)|e after cos(e)|w after neg(c)|c after neg(c)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantEnds(t, mustRecover(t, linesGraph(c.nodes...)),

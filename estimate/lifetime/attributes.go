@@ -64,19 +64,19 @@ func (n *namespace) keepAttributes() {
 	}
 }
 
-// weights returns what a function returns beside its result that most code of attention does: the weights that the
-// values are multiplied by, x, self.attn = attention(q, k, v). Nothing else reads them.
-func (n *namespace) weights(e *execution) []aten.ValueID {
-	l := n.l
+// weights returns what attention returns beside its result in most code: the weights that the values are multiplied by,
+// x, self.attn = attention(q, k, v). Nothing else reads them. Of calls that have several attentions there is one each.
+func (l *lives) weights(first, last int32) (kept []aten.ValueID) {
+	l.work -= int64(last - first)
 	from := map[aten.ValueID]bool{} // softmax's results, and what is dropped out of them
-	for i := e.first; i <= e.last; i++ {
+	for i := first; i <= last; i++ {
 		c := &l.p.Calls[i]
 		for _, v := range c.In {
 			if v == aten.NoValue || !from[v] {
 				continue
 			}
 			if aten.Of(c.Op).Is(aten.Product) {
-				return []aten.ValueID{v}
+				kept = append(kept, v)
 			}
 			if v == c.In[0] && len(c.Out) > 0 && c.Out[0] != aten.NoValue && (c.Op == "dropout" || aten.Of(c.Op).Is(aten.Look)) {
 				from[c.Out[0]] = true
@@ -86,5 +86,5 @@ func (n *namespace) weights(e *execution) []aten.ValueID {
 			from[c.Out[0]] = true
 		}
 	}
-	return nil
+	return kept
 }

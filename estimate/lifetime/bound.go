@@ -2,7 +2,6 @@ package lifetime
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
@@ -119,7 +118,7 @@ func (l *lives) hiddenIn(list []execution, v aten.ValueID, guess int32) {
 	}
 	e := &list[i]
 	limit := e.last
-	if e.head != nil && e.head.Spread {
+	if e.head != nil && e.head.Spread && !e.kept {
 		limit = guess // what it returns beside what is read: attn_output, attn_weights = attention(...)
 	}
 	if l.open == nil {
@@ -200,45 +199,6 @@ func (n *namespace) rename(st *pysource.Statement) {
 		for _, name := range st.Reads {
 			if x := n.by[name]; x != nil && name != st.Held {
 				n.put(st.Held, n.now(), x.values())
-			}
-		}
-	}
-}
-
-// unpack binds names to the parts of a value.
-func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespace) {
-	targets := e.head.Targets
-	if len(targets) == 2 && strings.HasPrefix(targets[1], pysource.Self) && e.hidden && len(made) > 0 {
-		if kept := n.weights(e); kept != nil { // x, self.attn = attention(q, k, v)
-			n.bind(targets[0], e.last, made[len(made)-1:])
-			n.bind(targets[1], e.last, kept)
-			return
-		}
-	}
-	var rest []string
-	for i, name := range targets {
-		switch {
-		case i < len(made) && i == len(targets)-1:
-			n.bind(name, e.last, made[i:])
-		case i < len(made):
-			n.bind(name, e.last, made[i:i+1])
-		default:
-			n.bind(name, e.last, nil)
-			rest = append(rest, name)
-		}
-	}
-	// What a module returns and nothing reads: attn_output, attn_weights = self.attention(x).
-	for _, p := range e.parts {
-		for _, st := range p.steps {
-			if st.child < 0 || spaces[st.child] == nil {
-				continue
-			}
-			for _, name := range rest {
-				x, y := spaces[st.child].by[strings.TrimPrefix(name, pysource.Self)], n.by[name]
-				if x == nil || y == nil || len(y.bound) == 0 { // the latter is so for "" alone
-					continue
-				}
-				y.bound[len(y.bound)-1].values = x.values()
 			}
 		}
 	}

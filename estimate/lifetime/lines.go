@@ -14,6 +14,7 @@ type execution struct {
 	head        *pysource.Statement // what is done with the value; nil where that line was not seen
 	open        bool                // not all of its text is known
 	hidden      bool                // it calls a function of the program that has no line of its own
+	kept        bool                // what that returns beside what is read is known
 }
 
 // A piece is what one line does of a statement, without a break.

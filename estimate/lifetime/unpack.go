@@ -1,0 +1,79 @@
+package lifetime
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
+)
+
+// unpack binds names to the parts of a value.
+func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespace) {
+	targets := e.head.Targets
+	if len(targets) == 2 && e.hidden && len(made) > 0 {
+		// x, attn = attention(q, k, v), or x, self.attn =
+		if kept := n.l.weights(e.first, e.last); kept != nil && !slices.Contains(made, kept[0]) {
+			n.bind(targets[0], e.last, made[len(made)-1:])
+			n.bind(targets[1], e.last, kept[:1])
+			e.kept = true
+			return
+		}
+	}
+	var rest []string
+	for i, name := range targets {
+		switch {
+		case i < len(made) && i == len(targets)-1:
+			n.bind(name, e.last, made[i:])
+		case i < len(made):
+			n.bind(name, e.last, made[i:i+1])
+		default:
+			n.bind(name, e.last, nil)
+			rest = append(rest, name)
+		}
+	}
+	for i, name := range rest {
+		if y := n.by[name]; y != nil && len(y.bound) > 0 { // not so for "" alone
+			y.bound[len(y.bound)-1].values = n.besides(e, name, i, len(rest), spaces)
+		}
+	}
+}
+
+// besides returns the i-th of some values that a module returns and nothing reads: attn_output, attn_weights =
+// self.attention(x). It has the same name there, or the i-th of as many that no line there reads, or it is the weights
+// of the module's only attention.
+func (n *namespace) besides(e *execution, name string, i, of int, spaces []*namespace) (values []aten.ValueID) {
+	for _, p := range e.parts {
+		for _, st := range p.steps {
+			if st.child < 0 || spaces[st.child] == nil {
+				continue
+			}
+			child := spaces[st.child]
+			n.l.work -= int64(len(child.vars))
+			if x := child.by[strings.TrimPrefix(name, pysource.Self)]; x != nil {
+				values = x.values()
+			} else if idle := child.idle(); len(idle) == of {
+				values = idle[i].values()
+			} else if kept := n.l.weights(st.first, st.last); of == 1 && len(kept) == 1 {
+				values = kept
+			}
+		}
+	}
+	return values
+}
+
+// idle returns the names to which a line binds what no line reads: the function returns it.
+func (n *namespace) idle() (list []*pyName) {
+	for _, x := range n.vars {
+		k := len(x.bound) - 1
+		if k < 0 || x.name == "_" || strings.HasPrefix(x.name, pysource.Self) || x.bound[k].lost || x.read >= x.bound[k].at {
+			continue
+		}
+		if len(x.values()) > 0 && !slices.ContainsFunc(x.values(), func(v aten.ValueID) bool {
+			return n.l.reader[v] > n.l.spans.list[n.k].last || n.l.output[v]
+		}) {
+			list = append(list, x)
+		}
+	}
+	return list
+}
