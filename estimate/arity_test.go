@@ -15,8 +15,9 @@ import (
 )
 
 // Every operator with a row is given no input, one, and so on to one more than it can have, each of them left out or
-// of a type that it does not take, and asked for no result to four. A model is refused or estimated. A node with
-// other inputs than its row's is counted as one that is not modelled, whatever its operator.
+// of a type that it does not take, and asked for no result to four; and likewise constants, whose values its results
+// follow from. A model is refused or estimated. A node with other inputs than its row's is counted as one that is not
+// modelled, whatever its operator.
 func TestEveryArity(t *testing.T) {
 	types := []onnxtest.Type{
 		{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2, 4, 6, 6}}, // of which the others are wrong
@@ -27,9 +28,15 @@ func TestEveryArity(t *testing.T) {
 		{Kind: onnxload.SequenceType, Of: &onnxtest.Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2}}},
 		{Kind: onnxload.OptionalType, Of: &onnxtest.Type{Kind: onnxload.TensorType, Elem: onnxload.Float32, Dims: []any{2}}},
 	}
+	numbers := []onnxtest.Tensor{
+		{DType: onnxload.Float32, Typed: []float32{2}}, {DType: onnxload.Float32, Dims: []int64{1}, Typed: []float32{1}},
+		{DType: onnxload.Int64, Dims: []int64{2}, Typed: []int64{1, 0}},
+		{DType: onnxload.Bool, Dims: []int64{1}, Typed: []int32{1}},
+	}
 	ran, misfits := 0, 0
 	for _, op := range shape.Operators() {
 		f := fromonnx.Facts(op.Domain, op.Name)
+		var number *onnxtest.Tensor                     // that each input is; nil where they are the model's
 		try := func(inputs, outputs, slot, wrong int) { // wrong -1: the input in that slot is left out
 			n := onnxtest.Node{Op: op.Name, Domain: op.Domain}
 			g := onnxtest.Graph{}
@@ -43,6 +50,12 @@ func TestEveryArity(t *testing.T) {
 					typ = types[wrong]
 				}
 				n.In = append(n.In, name)
+				if number != nil {
+					c := *number
+					c.Name = name
+					g.Inits = append(g.Inits, c)
+					continue
+				}
 				g.In = append(g.In, onnxtest.Value{Name: name, Type: typ})
 			}
 			for k := range outputs {
@@ -75,6 +88,11 @@ func TestEveryArity(t *testing.T) {
 		for inputs := range most + 2 {
 			for outputs := range 5 {
 				try(inputs, outputs, -1, 0)
+				for i := range numbers {
+					number = &numbers[i]
+					try(inputs, outputs, -1, 0)
+				}
+				number = nil
 			}
 			for slot := range inputs {
 				for wrong := -1; wrong < len(types); wrong++ {

@@ -169,7 +169,7 @@ func executeRecording(rng *rand.Rand, raw []byte) (wrong string, ran bool) {
 			return line(err), false
 		}
 		out, wrong := written(r, form)
-		if wrong = cmp.Or(wrong, sound(r, step.Plan)); wrong != "" {
+		if wrong = cmp.Or(wrong, sound(r, step.Plan, 0)); wrong != "" {
 			return wrong, true
 		}
 		if try > 0 && !bytes.Equal(first, out) {

@@ -53,8 +53,8 @@ func (c *call) reset(n *onnxload.Node) {
 	}
 }
 
-// worthEval reports whether the outputs can be computed: all inputs may be constants, and
-// all outputs are small tensors that have no value yet.
+// worthEval reports whether the outputs can be computed: there are some, all inputs may be constants, and all outputs
+// are small tensors that have no value yet.
 func (c *call) worthEval() bool {
 	for _, id := range c.node.In {
 		if id != onnxload.NoValue && !c.inf.known(id) {
@@ -70,7 +70,7 @@ func (c *call) worthEval() bool {
 			return false
 		}
 	}
-	return true
+	return len(c.results) > 0
 }
 
 // has reports whether input i is given.

@@ -230,7 +230,7 @@ func modEval(c *call) error {
 
 // meanEval is the sum divided by the number of inputs; ONNX has it on floats alone.
 func meanEval(c *call) error {
-	if err := addEval(c); err != nil || len(c.results) == 0 || c.results[0] == nil {
+	if err := addEval(c); err != nil || c.results[0] == nil {
 		return err
 	}
 	sum := c.results[0]
