@@ -37,7 +37,8 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 			Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"})
 	}
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
-		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients}
+		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
+		b.ownFunctions}
 	weighed, errs := make([]*Guess, len(doubts)), make([]error, len(doubts))
 	b.each(len(doubts), func(i int) {
 		g, ok, err := doubts[i](s, sim)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
 // frozenBackbone is the doubt whether a backbone trains whose norms are frozen, which keep their statistics as buffers
@@ -104,5 +105,22 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 	}
 	g.Name, g.Takes = sparseTables, "tables of embeddings taken for ones without sparse=True, which exports do not say"
 	g.Weighed, g.Fewer = true, min(fewer, sim.Peak.Allocated)
+	return g, true, nil
+}
+
+// ownFunctions is the doubt what functions of autograd save that the program itself has: what they are given, or all
+// that autograd would save of their calls.
+func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	_, functions := lifetime.Regions(sim.prog)
+	if s.Infer || s.Checkpoint != "" || s.Compile || len(functions) == 0 || b.large() {
+		return g, false, nil
+	}
+	other, err := b.again(map[string]bool{ownFunction: true}, nil, true).peakAllocated(s, sim, true)
+	if err != nil {
+		return g, false, err
+	}
+	g = Guess{Name: ownFunction, Places: len(functions),
+		Takes: "a torch.autograd.Function of the program's own taken to save what it is given"}
+	g.between(sim, other)
 	return g, true, nil
 }

@@ -89,6 +89,7 @@ const (
 	lostBranch         = "dropped-branch"
 	frozenLayers       = "frozen-backbone"
 	sparseTables       = "sparse-gradients"
+	ownFunction        = lifetime.OwnFunction
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.

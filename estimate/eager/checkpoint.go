@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
 // A frame is one checkpointed call of a module in one forward pass: _CheckpointFrame of torch/utils/checkpoint.py with
@@ -32,16 +33,30 @@ type frame struct {
 	lastMade int64 // the allocation of lastCall that is its result, from 1; 0 runs it to the end
 }
 
+// wrapped sets which calls run under checkpoint, and which as functions of autograd: those that were asked for, else
+// those that the program's lines say.
+func (r *run) wrapped() {
+	switch p := r.prog; {
+	case len(p.Checkpoints) == 0:
+		r.checkpoints, r.functions = lifetime.Regions(p)
+		r.written = true
+	case p.Reentrant:
+		r.functions = p.Checkpoints
+	default:
+		r.checkpoints = p.Checkpoints
+	}
+}
+
 // enterCheckpoint begins the spans that call i begins.
 func (r *run) enterCheckpoint(i int, values []*tensor) {
 	if !r.grad {
 		return
 	}
-	for _, span := range spansFrom(r.prog.Checkpoints, int32(i)) {
-		if r.prog.Reentrant {
-			r.enterRegion(span, values)
-			return // what begins within it begins again in backward
-		}
+	for _, span := range spansFrom(r.functions, int32(i)) {
+		r.enterRegion(span, values)
+		return // what begins within it begins again in backward
+	}
+	for _, span := range spansFrom(r.checkpoints, int32(i)) {
 		f := &frame{span: span, values: r.prog.Read(span), outer: r.frame}
 		for _, v := range f.values {
 			if f.outer == nil {

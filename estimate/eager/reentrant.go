@@ -6,9 +6,10 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// A region is one checkpointed call of a module with use_reentrant=True: CheckpointFunction of
-// torch/utils/checkpoint.py. Its forward runs without gradients. Its node in backward keeps what it was called with,
-// runs all of it again with gradients, and has a backward pass of its own over that.
+// A region is one checkpointed call of a module with use_reentrant=True, CheckpointFunction of
+// torch/utils/checkpoint.py, or of another torch.autograd.Function, which is taken to compute in backward what it
+// needs of what it was given, without the results. Its forward runs without gradients. Its node in backward keeps what
+// it was called with, runs all of it again with gradients, and has a backward pass of its own over that.
 type region struct {
 	span   aten.Span
 	values []aten.ValueID
@@ -88,6 +89,10 @@ func (g *region) backward(r *run, n *node, grads []*tensor) []*tensor {
 		}
 		return given
 	}
+	if r.written {
+		r.releaseAll(outs)
+		outs = nil
+	}
 	if r.err == nil && len(given) > 0 {
 		root.grad = given[0].retain() // one that says that there are some
 		r.backwardOf(root)
@@ -117,7 +122,7 @@ func (r *run) rerun(g *region, values []*tensor) {
 	for i := g.span.First; i <= g.span.Last && r.err == nil; i++ {
 		c := &r.prog.Calls[i]
 		r.layer, r.at, r.index = c.Layer, c.Origin, i
-		for _, span := range spansFrom(r.prog.Checkpoints, i) {
+		for _, span := range spansFrom(r.functions, i) {
 			if r.region == nil && r.grad && span != g.span && span.Last <= g.span.Last {
 				r.enterRegion(span, values)
 			}

@@ -35,7 +35,11 @@ type run struct {
 	packed    int       // what the recomputation has saved
 	inner     int32     // the last call of a frame within it that it has begun
 	region    *region   // see enterRegion; nil outside of any
-	stopAt    int64     // see stopped; 0 is nowhere
+
+	// see wrapped
+	checkpoints, functions []aten.Span
+	written                bool  // the functions are the program's own
+	stopAt                 int64 // see stopped; 0 is nowhere
 
 	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads
 

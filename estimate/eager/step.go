@@ -88,7 +88,10 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(p.Checkpoints) == 0 && !opts.Compiled { // what backward recomputes is a forward pass too
+	if opts.Train && !opts.Compiled {
+		r.wrapped()
+	}
+	if len(r.checkpoints)+len(r.functions) == 0 && !opts.Compiled { // what backward recomputes is a forward pass too
 		r.like = opts.Like
 	}
 	if opts.Train {

@@ -23,6 +23,7 @@ type Sources struct {
 	Lines   []*Line // by frame: what its line says
 	Forward []int32 // by stack less 1: the innermost frame at or around it that a module's call made; 0 for none
 	Level   []int32 // by stack less 1: how many modules' forwards are around it, its own included
+	Wrapped []Wrap  // by stack less 1: the outermost line around it that has autograd run its calls in another way
 	lost    map[lostLine]int32
 }
 
@@ -32,7 +33,7 @@ func New(frames []Frame) *Sources {
 		return nil
 	}
 	s := &Sources{Frames: frames, Lines: make([]*Line, len(frames)), Forward: make([]int32, len(frames)),
-		Level: make([]int32, len(frames))}
+		Level: make([]int32, len(frames)), Wrapped: make([]Wrap, len(frames))}
 	known := map[string]*Line{}
 	for i, f := range frames {
 		line := known[f.Source]
@@ -42,12 +43,14 @@ func New(frames []Frame) *Sources {
 		}
 		s.Lines[i] = line
 		up := f.Up - 1 // less than i
+		s.Wrapped[i] = wrapOf(s, i)
 		switch {
 		case strings.HasPrefix(f.File, "<"): // a graph's own code: it was traced once more
 		case up < 0:
 			s.Forward[i], s.Level[i] = int32(i)+1, 1
 		case s.Forward[up] == 0:
-		case f.Func != "forward" || ownForward(frames[up].Source): // no module was called
+		// no module was called
+		case f.Func != "forward" || ownForward(frames[up].Source) || ofFunction(f, frames[up].Source):
 			s.Forward[i], s.Level[i] = s.Forward[up], s.Level[up]
 		default:
 			s.Forward[i], s.Level[i] = int32(i)+1, s.Level[up]+1
@@ -111,6 +114,7 @@ func (s *Sources) Add(at int32, st Statement) int32 {
 	s.Lines = append(s.Lines, &Line{Statements: []Statement{st}})
 	id := int32(len(s.Frames))
 	s.Forward, s.Level = append(s.Forward, id), append(s.Level, s.Level[at-1])
+	s.Wrapped = append(s.Wrapped, s.Wrapped[at-1])
 	if s.lost == nil {
 		s.lost = map[lostLine]int32{}
 	}

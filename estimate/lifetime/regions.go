@@ -1,0 +1,96 @@
+package lifetime
+
+import (
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
+)
+
+// OwnFunction is the name of the doubt what a torch.autograd.Function of the program's own saves: what it is given.
+// Without it, it is what autograd would save of its calls.
+const OwnFunction = "function-of-autograd"
+
+// Regions returns the calls that the program's lines have autograd run in another way, in order: under
+// torch.utils.checkpoint, and in the forward of a torch.autograd.Function, which keeps what it was called with.
+func Regions(p *aten.Program) (checkpoints, functions []aten.Span) {
+	if p.Sources == nil {
+		return nil, nil
+	}
+	r := regions{p: p}
+	for i := range p.Calls {
+		r.call(int32(i))
+	}
+	r.close()
+	return r.checkpoints, r.functions
+}
+
+// regions finds them in one pass over the calls.
+type regions struct {
+	p                      *aten.Program
+	checkpoints, functions []aten.Span
+
+	wrap  pysource.Wrap // of the region that is open
+	span  aten.Span
+	child int32 // the first module that the line calls, -1 for none yet
+	stack int32 // of its first call
+	left  bool  // it has been at another line since
+	last  int32 // the module that it is in
+}
+
+// call takes the next call. One without a line is of the region where the next one that has a line is.
+func (r *regions) call(i int32) {
+	c := &r.p.Calls[i]
+	if c.Stack <= 0 || int(c.Stack) > len(r.p.Sources.Wrapped) {
+		return
+	}
+	w := r.p.Sources.Wrapped[c.Stack-1]
+	child := int32(-1)
+	if w.Kind != pysource.Plain {
+		child = r.below(c.Scope, r.p.Sources.Modules(w.Frame))
+	}
+	if w != r.wrap || r.begins(c, child) {
+		r.close()
+		r.wrap, r.span, r.child, r.stack, r.left = w, aten.Span{First: i, Last: i}, child, c.Stack, false
+	}
+	if r.child < 0 {
+		r.child = child
+	}
+	r.left, r.last, r.span.Last = r.left || c.Stack != r.stack, child, i
+}
+
+// begins reports whether a call of the line that is open is in the next turn of a loop around it: of another member of
+// a list of modules, or at its first line again.
+func (r *regions) begins(c *aten.Call, child int32) bool {
+	if r.wrap.Kind == pysource.Plain {
+		return false
+	}
+	if child >= 0 && r.child >= 0 && child != r.last && child != r.child {
+		return withoutNumbers(r.p.Scopes[child].Name) == withoutNumbers(r.p.Scopes[r.child].Name)
+	}
+	return c.Stack == r.stack && r.left
+}
+
+// below returns the module of the one around a scope that is one deeper than a depth, -1 for none.
+func (r *regions) below(scope int32, depth int) int32 {
+	for r.p.Depth(scope) > depth+1 {
+		scope = r.p.Scopes[scope].Parent
+	}
+	if r.p.Depth(scope) <= depth {
+		return -1
+	}
+	return scope
+}
+
+// close ends the region that is open. A line that only says checkpoint and calls no module computes its arguments.
+func (r *regions) close() {
+	switch r.wrap.Kind {
+	case pysource.Checkpoint:
+		if r.child >= 0 {
+			r.checkpoints = append(r.checkpoints, r.span)
+		}
+	case pysource.Function:
+		if !r.p.Without[OwnFunction] {
+			r.functions = append(r.functions, r.span)
+		}
+	}
+	r.wrap = pysource.Wrap{}
+}

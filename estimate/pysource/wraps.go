@@ -1,0 +1,64 @@
+package pysource
+
+import "strings"
+
+// A Wrap is a line that has autograd run what it calls in another way: x = checkpoint(self.block, x).
+type Wrap struct {
+	Frame int32 // 0 for none
+	Kind  WrapKind
+}
+
+type WrapKind uint8
+
+const (
+	Plain      WrapKind = iota
+	Checkpoint          // torch.utils.checkpoint
+	Function            // the forward of a torch.autograd.Function, which runs without gradients
+)
+
+// wrapOf returns the outermost wrap of a frame, those around it being known.
+func wrapOf(s *Sources, i int) Wrap {
+	f := &s.Frames[i]
+	if f.Up == 0 {
+		return Wrap{checkpoints(f.Source, int32(i)+1), Checkpoint}.known()
+	}
+	up := f.Up - 1
+	caller := s.Frames[up].Source
+	switch {
+	case s.Wrapped[up].Kind != Plain:
+		return s.Wrapped[up]
+	case ofFunction(*f, caller):
+		return Wrap{f.Up, Function}
+	}
+	return Wrap{checkpoints(f.Source, int32(i)+1), Checkpoint}.known()
+}
+
+// known returns the wrap, or none where it has no frame.
+func (w Wrap) known() Wrap {
+	if w.Frame == 0 {
+		return Wrap{}
+	}
+	return w
+}
+
+// checkpoints returns the frame where its line calls torch.utils.checkpoint.checkpoint, or what transformers call it
+// (_gradient_checkpointing_func of PreTrainedModel); 0 elsewhere.
+func checkpoints(line string, frame int32) int32 {
+	for _, call := range []string{"checkpoint(", "_gradient_checkpointing_func("} {
+		if at := strings.Index(line, call); at == 0 || at > 0 && !partOfName(line[at-1]) {
+			return frame
+		}
+	}
+	return 0
+}
+
+func partOfName(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// ofFunction reports whether a frame is the forward of a torch.autograd.Function, which its caller applies, and so no
+// module's. That of a checkpoint with use_reentrant=True is applied in a function whose line is not known.
+func ofFunction(f Frame, caller string) bool {
+	return f.Func == "forward" && (strings.Contains(caller, ".apply(") ||
+		strings.HasSuffix(f.File, "torch/utils/checkpoint.py"))
+}

@@ -1,0 +1,40 @@
+package pysource
+
+import "testing"
+
+// Of a stack the outermost line counts that checkpoints what it calls, or applies a function of autograd, whose forward
+// is no module's.
+func TestWraps(t *testing.T) {
+	const block = "x = checkpoint(self.block, x, use_reentrant=False)"
+	for _, c := range []struct {
+		name   string
+		frames []Frame // each called by the one before
+		want   Wrap
+		level  int
+	}{
+		{"a checkpointed module", []Frame{{Func: "forward", Source: block}, {Func: "forward", Source: "return self.f(x)"}},
+			Wrap{1, Checkpoint}, 2},
+		{"the line itself", []Frame{{Func: "forward", Source: block}}, Wrap{1, Checkpoint}, 1},
+		{"transformers'", []Frame{{Func: "forward", Source: "h = self._gradient_checkpointing_func(layer.__call__, h)"},
+			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Checkpoint}, 2},
+		{"use_reentrant=True", []Frame{{Func: "forward", Source: "x = cp.checkpoint(self.block, x)"},
+			{File: "/lib/torch/utils/checkpoint.py", Func: "forward", Source: "outputs = run_function(*args)"},
+			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Checkpoint}, 2},
+		{"another word", []Frame{{Func: "forward", Source: "x = load_checkpoint(self.block, x)"}}, Wrap{}, 1},
+		{"a function of autograd", []Frame{{Func: "forward", Source: "return self.act(x)"},
+			{Func: "forward", Source: "return SwishFunction.apply(x)"},
+			{Func: "forward", Source: "result = i * torch.sigmoid(i)"}}, Wrap{2, Function}, 2},
+		{"its argument", []Frame{{Func: "forward", Source: "return SwishFunction.apply(x + 1)"}}, Wrap{}, 1},
+		{"one within a checkpoint", []Frame{{Func: "forward", Source: block},
+			{Func: "forward", Source: "return SwishFunction.apply(x)"}, {Func: "forward", Source: "result = i * s"}},
+			Wrap{1, Checkpoint}, 2},
+	} {
+		for i := range c.frames {
+			c.frames[i].Up = int32(i)
+		}
+		s, last := New(c.frames), len(c.frames)
+		if got := s.Wrapped[last-1]; got != c.want || s.Modules(int32(last)) != c.level {
+			t.Errorf("%s: %v in %d modules, want %v in %d", c.name, got, s.Modules(int32(last)), c.want, c.level)
+		}
+	}
+}
