@@ -23,7 +23,6 @@ type Bound struct {
 	// Guards prog, nodes, largest and what types are asked for: several goroutines may simulate one model. It is the same
 	// for all that have an analysis in common.
 	recovering *sync.Mutex
-	spare      *sync.Pool       // of *eager.Spare, for the runs that weigh guesses
 	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
 	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
 
@@ -58,7 +57,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	b := &Bound{model: given, opt: asked, a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without),
-		with: named(opt.With), recovering: new(sync.Mutex), spare: &sync.Pool{New: func() any { return new(eager.Spare) }}}
+		with: named(opt.With), recovering: new(sync.Mutex)}
 	switch b.way = a.Way(); {
 	case b.way == "":
 		b.way = OtherWay
@@ -88,7 +87,7 @@ func (b *Bound) guessedLargest() *Bound {
 	defer b.recovering.Unlock()
 	if b.largest == nil {
 		b.largest = &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way,
-			without: b.without, with: unproven(), isLargest: true, recovering: b.recovering, spare: b.spare}
+			without: b.without, with: unproven(), isLargest: true, recovering: b.recovering}
 	}
 	return b.largest
 }
@@ -141,6 +140,27 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	b.nodes = nodes
 	b.prog[k] = p
 	return p, nil
+}
+
+// spares are of *eager.Spare: memory for the runs of one model after another.
+var spares sync.Pool
+
+// spare returns memory for a run, that of one before it if there is any; nil for a large model, whose runs leave what
+// they took to those that come next. The run over, spared takes it back.
+func (b *Bound) spare() *eager.Spare {
+	if b.large() {
+		return nil
+	}
+	if s, ok := spares.Get().(*eager.Spare); ok {
+		return s
+	}
+	return new(eager.Spare)
+}
+
+func (b *Bound) spared(s *eager.Spare) {
+	if s != nil {
+		spares.Put(s)
+	}
 }
 
 // forget drops what was recovered for runs.

@@ -184,7 +184,7 @@ func (g *Guess) at(layer string, bytes int64) {
 func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
 	other := &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way,
 		tied: b.tied, without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest,
-		recovering: b.recovering, spare: b.spare}
+		recovering: b.recovering}
 	maps.Copy(other.without, without)
 	maps.Copy(other.with, with)
 	if !running {
@@ -245,11 +245,8 @@ func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		if lives {
 			opts.Like = beside.Run.Log
 		}
-		if !b.large() {
-			spare := b.spare.Get().(*eager.Spare)
-			defer b.spare.Put(spare)
-			opts.Spare = spare
-		}
+		opts.Spare = b.spare()
+		defer b.spared(opts.Spare)
 		opts.Brief = true
 		run, err := eager.Simulate(p, opts)
 		if err != nil {

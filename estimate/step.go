@@ -159,7 +159,9 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if !limited { // else what the process takes must be known first
 		opts.Full = f.take
 	}
+	opts.Spare = b.spare()
 	run, err := eager.Simulate(p, opts)
+	b.spared(opts.Spare)
 	f.end()
 	b.tidy()
 	if err != nil {

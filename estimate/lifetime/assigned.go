@@ -85,12 +85,13 @@ func (l *lives) alike(a, b *expression) bool {
 // the size of the value, or any.
 func (l *lives) expressionOf(v aten.ValueID, anySize bool) *expression {
 	const maxCalls = 32 // calls of an expression
-	e, open, derived := &expression{}, l.reads[v], map[aten.ValueID]bool{v: true}
-	for i := l.made[v] + 1; i < int32(len(l.p.Calls)) && len(e.calls) < maxCalls; i++ {
+	calls, open := l.walked[:0], l.reads[v]
+	l.derive(v)
+	for i := l.made[v] + 1; open > 0 && i < int32(len(l.p.Calls)) && len(calls) < maxCalls; i++ {
 		c := &l.p.Calls[i]
 		read := int32(0)
 		for _, x := range c.In {
-			if x != aten.NoValue && derived[x] {
+			if x != aten.NoValue && l.derived[x] == l.walk {
 				read++
 			}
 		}
@@ -98,21 +99,30 @@ func (l *lives) expressionOf(v aten.ValueID, anySize bool) *expression {
 			continue
 		}
 		if c.Scope != l.owner[v] {
-			return nil
+			break
 		}
-		e.calls = append(e.calls, i)
+		calls = append(calls, i)
 		if open -= read; open == 0 && i > l.reader[v] && (replaces(l.p, c, v) || anySize && one(c)) {
-			e.result = c.Out[0]
-			return e
+			return &expression{slices.Clone(calls), c.Out[0]}
 		}
 		for _, x := range c.Out {
 			if x != aten.NoValue {
-				derived[x] = true
+				l.derived[x] = l.walk
 				open += l.reads[x]
 			}
 		}
 	}
+	l.walked = calls
 	return nil
+}
+
+// derive begins a walk over the calls that read a value and what they make of it.
+func (l *lives) derive(v aten.ValueID) {
+	if l.derived == nil {
+		l.derived = make([]int32, len(l.p.Values))
+	}
+	l.walk++
+	l.derived[v] = l.walk
 }
 
 // one reports whether a call has one result.

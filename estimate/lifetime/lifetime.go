@@ -103,6 +103,11 @@ type lives struct {
 	asked map[[2]int32]bool            // by a module's first call and value: see throughModule
 	seen  []int32                      // by value: for a walk over the calls
 
+	// of the search for an expression, which is made for many values: see expressionOf
+	derived []int32 // by value: the last search that found it to be made of the value searched for
+	walk    int32   // of the search
+	walked  []int32 // room for its calls
+
 	// by value: which variable of its function holds it to the end, from 1 on; 0 for none. Nil where names are guessed
 	rank   []int32
 	unread map[int32]int32 // by call: the last call that its unread results live to, as far as names say

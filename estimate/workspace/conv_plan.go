@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
 )
@@ -97,7 +98,8 @@ func flags(set ...bool) (f byte) {
 }
 
 // OtherChoices lists the workspaces of a run's convolutions, by plan, less 1, for each other choice of cuDNN's engines
-// that is not the same as what the plans take. A convolution that takes none has none in any.
+// that is not the same as what the plans take, nor as one before it: each is a replay of the run. A convolution that
+// takes none has none in any.
 func OtherChoices(plans []ConvPlan) (all [][]int64) {
 	for other := range convOthers {
 		list, same := make([]int64, len(plans)), true
@@ -108,7 +110,7 @@ func OtherChoices(plans []ConvPlan) (all [][]int64) {
 			}
 			same = same && list[i] == p.Bytes
 		}
-		if !same {
+		if !same && !slices.ContainsFunc(all, func(l []int64) bool { return slices.Equal(l, list) }) {
 			all = append(all, list)
 		}
 	}
