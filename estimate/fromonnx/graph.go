@@ -71,18 +71,22 @@ func (b *recovery) index() {
 	b.places = make([]*located, len(b.nodes))
 	b.facts, b.rows = make([]*module.Facts, len(b.nodes)), make([]*operator, len(b.nodes))
 	reads := make([]read, 0, 2*len(b.nodes))
-	last := new(located)
+	var from *module.Place // what the node before was placed by, with its lines
+	lines, last := int32(0), new(located)
 	for i, n := range b.nodes {
-		f := module.Operators(Facts).Of(n.Domain, n.Op)
-		b.facts[i], b.rows[i] = f, b.rowOf(n)
+		row, f := b.rowOf(n)
+		b.rows[i], b.facts[i] = row, f
 		if f.Has(module.RunsGraph) {
 			b.captured(n)
 		}
 		// neighbours are of one module as a rule
-		if p := within(b.prog.Sources, b.src.Place(n), n.Stack); p != last.Place || i == 0 {
-			last = &located{Place: p}
-			b.isCalled(p)
-			b.modules++
+		if at := b.src.Place(n); at != from || n.Stack != lines || i == 0 {
+			from, lines = at, n.Stack
+			if p := within(b.prog.Sources, *at, n.Stack); p != last.Place || i == 0 {
+				last = &located{Place: p}
+				b.isCalled(p)
+				b.modules++
+			}
 		}
 		b.places[i] = last
 		for j := range n.In {

@@ -99,7 +99,8 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 				}
 			}
 		default:
-			b.node(m, b.rowOf(m))
+			row, _ := b.rowOf(m)
+			b.node(m, row)
 		}
 	}
 	next := make([]aten.ValueID, s.carried)

@@ -184,14 +184,17 @@ func Facts(domain, op string) *module.Facts {
 	return &o.Facts
 }
 
-// rowOf returns the row of a node's operator; nil where it has none, or where the node has not the inputs that the
-// row names. Rules and patterns see no such node.
-func (b *recovery) rowOf(n *onnxload.Node) *operator {
+// rowOf returns the row of a node's operator, and what is said of it. The row is nil where it has none, or where the
+// node has not the inputs that the row names: rules and patterns see no such node.
+func (b *recovery) rowOf(n *onnxload.Node) (*operator, *module.Facts) {
 	o := operators[n.Domain][n.Op]
-	if o == nil || !o.Fit(len(n.In), func(slot int) bool { return b.in(n, slot) != onnxload.NoValue }) {
-		return nil
+	switch {
+	case o == nil:
+		return nil, module.Operators(Facts).Of(n.Domain, n.Op)
+	case !o.Fit(len(n.In), func(slot int) bool { return b.in(n, slot) != onnxload.NoValue }):
+		return nil, &o.Facts
 	}
-	return o
+	return o, &o.Facts
 }
 
 // node emits the calls of a node. One without a row still makes its outputs, so that the graph goes on, and is counted.

@@ -19,7 +19,7 @@ type Source struct {
 	Model *onnxload.Model
 	Types *shape.Result
 	Kinds []aten.ValueKind // by ONNX value: Parameter or Buffer for those of the module; anything else for the rest
-	Place func(*onnxload.Node) module.Place
+	Place func(*onnxload.Node) *module.Place
 	Train bool  // the run is a training step
 	Tied  *Tied // a last layer that shares its weight with a table; nil for none
 	Most  bool  // of two calls that are exported alike, take the one that saves more
@@ -47,17 +47,18 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	}
 	b.index()
 	b.findHost()
-	ops := map[string]bool{}
-	for _, n := range b.nodes {
-		ops[n.Op] = true
+	of := map[string][]int{} // nodes that patterns begin with, by operator
+	for _, p := range patterns {
+		of[p.anchor] = nil
+	}
+	for i, n := range b.nodes {
+		if list, ok := of[n.Op]; ok && n.Domain == "" && b.rows[i] != nil && b.rows[i].results(n) {
+			of[n.Op] = append(list, i)
+		}
 	}
 	for _, p := range patterns {
-		if !ops[p.anchor] {
-			continue
-		}
-		for i := range b.nodes {
-			b.at = i
-			if n := b.nodes[i]; !b.done[i] && n.Op == p.anchor && n.Domain == "" && b.rows[i] != nil && b.rows[i].results(n) {
+		for _, i := range of[p.anchor] {
+			if b.at = i; !b.done[i] {
 				p.match(b, i)
 			}
 		}

@@ -77,16 +77,13 @@ func (p *Places) guess(module string) *Place {
 
 // Placer returns a function for those who ask in execution order: places as nodes tell them, less what the names of
 // parameters add. Asked in execution order, it need not read again what the steps have.
-func (a *Analysis) Placer() func(*onnxload.Node) Place {
+func (a *Analysis) Placer() func(*onnxload.Node) *Place {
 	steps := stepFinder{a: a}
-	return func(n *onnxload.Node) Place {
-		var p *Place
+	return func(n *onnxload.Node) *Place {
 		if k := steps.next(n); k >= 0 && !a.Steps[k].Place.guessed {
-			p = a.Steps[k].Place
-		} else {
-			p = a.places.Of(n)
+			return a.Steps[k].Place
 		}
-		return *p
+		return a.places.Of(n)
 	}
 }
 
@@ -95,7 +92,8 @@ func (a *Analysis) Placer() func(*onnxload.Node) Place {
 func placeOfNamespace(ns string) Place {
 	p := Place{Cut: true}
 	root := true
-	var around []byte
+	var room [128]byte // most are shorter
+	around := room[:0]
 	last := "" // the innermost module's own path
 	for end := 0; end < len(ns); end++ {
 		part, rest, more := strings.Cut(ns[end:], "/")

@@ -51,12 +51,12 @@ func RecoveredBy(producer string, opset int64, g onnx.Graph, train bool) (*aten.
 			kinds[i] = aten.Parameter
 		}
 	}
-	place := func(n *onnxload.Node) module.Place {
+	place := func(n *onnxload.Node) *module.Place {
 		around, _, _ := strings.Cut(n.Name, ":")
 		if !strings.Contains(around, "/") {
-			return module.Place{Module: around}
+			return &module.Place{Module: around}
 		}
-		p := module.Place{}
+		p := new(module.Place)
 		for m := range strings.SplitSeq(around, "/") {
 			p.Around += "/" + strings.TrimPrefix(m, p.Module)
 			p.Module = m
