@@ -64,8 +64,11 @@ func (g given) inside(dims ...int) bool {
 
 func worksOnDim(g given) bool  { return g.inside(g.args.Dim) }
 func worksOnDims(g given) bool { return g.inside(g.args.Dims...) && distinct(g.args.Dims) }
-func turns(g given) bool       { return len(g.args.Dims) == g.rank(0) && worksOnDims(g) }
-func resizes(g given) bool     { return g.rank(0) >= 1 && len(g.args.Shape) >= 1 }
+func takesParts(g given) bool {
+	return len(g.args.Shape) == len(g.args.Dims) && g.inside(g.args.Dims...)
+}
+func turns(g given) bool   { return len(g.args.Dims) == g.rank(0) && worksOnDims(g) }
+func resizes(g given) bool { return g.rank(0) >= 1 && len(g.args.Shape) >= 1 }
 
 func addsInPlace(g given) bool { return !g.args.Inplace || Broadcasts(g.shape(1), g.shape(0)) }
 

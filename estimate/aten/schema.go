@@ -13,7 +13,7 @@ type Operator struct {
 }
 
 // Traits are what else an operator is.
-type Traits uint16
+type Traits uint32
 
 // The traits.
 const (
@@ -28,6 +28,21 @@ const (
 	Pointwise   // works element by element, so that its result is divided where its arguments are
 	Switchable  // an activation whose module has an option inplace
 	KeepsResult // its backward reads its result, which nothing may write over before it
+	Same        // its result has the elements of its first argument, laid out anew, copied or cast
+	// its backward needs of what it keeps no more than on which side of a limit it lies, which is a bool an element
+	Compares
+	Noise       // multiplies by a mask of random numbers
+	ChannelNorm // normalises with the statistics of channels, or of groups of them
+	FeatureNorm // normalises with the statistics of the last dimensions: of each token
+	Picks       // takes a part of its first argument out by its place, as x[i] does
+	Joins       // joins its arguments to one tensor
+	Parts       // returns parts of its argument, which programs give names: a, b = x.chunk(2)
+
+	// How many products each element of its result is the sum of, for those who count floating-point operations.
+	RowSum       // as many as a row of its first argument has elements
+	SecondRowSum // as many as one of its second has: addmm(bias, x, w)
+	WeightSum    // as many as its weight has elements for each channel
+	Attention    // softmax(q @ k.T) @ v, of its first two
 )
 
 // Is reports whether an operator is any of these.
@@ -51,21 +66,21 @@ var operators = index([]Operator{
 	{"where", 3, 3, TakesNumbers | Pointwise, nil},
 	{"masked_fill", 2, 2, Pointwise, nil},
 	{"clamp", 1, 1, TakesNumbers | Pointwise, nil},
-	{"type_as", 2, 2, TakesNumbers | Pointwise, nil},
-	{"to", 1, 1, TakesNumbers | Pointwise, nil},
-	{"float", 1, 1, TakesNumbers | Pointwise, nil},
-	{"clone", 1, 1, TakesNumbers | Pointwise, nil},
+	{"type_as", 2, 2, TakesNumbers | Pointwise | Same, nil},
+	{"to", 1, 1, TakesNumbers | Pointwise | Same, nil},
+	{"float", 1, 1, TakesNumbers | Pointwise | Same, nil},
+	{"clone", 1, 1, TakesNumbers | Pointwise | Same, nil},
 	{"fill", 0, 1, TakesNumbers, given.all},
 	{"opaque", 0, many, TakesNumbers, nil},
 
-	{"relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
-	{"leaky_relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
+	{"relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult | Compares, nil},
+	{"leaky_relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult | Compares, nil},
 	{"elu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
 	{"gelu", 1, 1, TakesNumbers | Nonlinearity | Pointwise, nil},
 	{"silu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable, nil},
 	{"mish", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable, nil},
 	{"softplus", 1, 1, TakesNumbers | Nonlinearity | Pointwise, nil},
-	{"hardtanh", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult, nil},
+	{"hardtanh", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult | Compares, nil},
 	{"sigmoid", 1, 1, TakesNumbers | Nonlinearity | Pointwise | KeepsResult, nil},
 	{"tanh", 1, 1, TakesNumbers | Nonlinearity | Pointwise | KeepsResult, nil},
 	{"exp", 1, 1, TakesNumbers | Nonlinearity | Pointwise | KeepsResult, nil},
@@ -86,25 +101,28 @@ var operators = index([]Operator{
 	{"round", 1, 1, TakesNumbers | Pointwise, nil},
 	{"sign", 1, 1, TakesNumbers | Pointwise, nil},
 	{"tan", 1, 1, KeepsResult, nil},
+	{"threshold", 1, 1, Compares, nil},
 	{"softmax", 1, 1, KeepsResult, nil},
 	{"softmax_float", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
-	{"to_compute", 1, 1, Pointwise, nil},
+	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise, nil},
 	{"prelu", 2, 2, 0, func(g given) bool { return Broadcasts(g.shape(1), g.shape(0)) }},
 	{"glu", 1, 1, 0, worksOnDim},
-	{"dropout", 1, 1, Wrapper | Pointwise, nil},
+	{"dropout", 1, 1, Wrapper | Pointwise | Noise, nil},
+	{"feature_dropout", 1, 1, Noise, nil},
+	{"drop_path", 1, 1, Noise, nil},
 
-	{"linear", 2, 3, 0, multipliesRows},
-	{"matmul", 2, 2, Product, multipliesMatrices},
-	{"matmul_float", 2, 2, Product, multipliesMatrices},
+	{"linear", 2, 3, RowSum, multipliesRows},
+	{"matmul", 2, 2, Product | RowSum, multipliesMatrices},
+	{"matmul_float", 2, 2, Product | RowSum, multipliesMatrices},
 	{"einsum", 1, many, Product, given.all},
-	{"addmm", 3, 3, 0, addsToProduct},
-	{"baddbmm", 3, 3, 0, addsToProducts},
+	{"addmm", 3, 3, SecondRowSum, addsToProduct},
+	{"baddbmm", 3, 3, SecondRowSum, addsToProducts},
 	{"weight_norm", 2, 2, 0, nil},
-	{"conv", 2, 3, 0, convolves},
-	{"conv_transpose", 2, 3, 0, convolves},
-	{"sdpa", 3, 4, TakesNumbers | Product, attends},
+	{"conv", 2, 3, WeightSum, convolves},
+	{"conv_transpose", 2, 3, WeightSum, convolves},
+	{"sdpa", 3, 4, TakesNumbers | Product | Attention, attends},
 	{"native_attention", 5, 5, 0, attendsToItself},
 	{"cache_mask", 0, 0, 0, nil},
 	{"cache", 2, 2, 0, nil},
@@ -113,11 +131,11 @@ var operators = index([]Operator{
 	{"gru", 1, many, TakesNumbers | Tuple, recurs},
 	{"rnn", 1, many, TakesNumbers | Tuple, recurs},
 
-	{"batch_norm", 1, 3, 0, normalisesChannels},
-	{"instance_norm", 1, 3, 0, normalisesChannels},
-	{"group_norm", 1, 3, 0, func(g given) bool { return normalisesChannels(g) && g.args.Groups > 0 }},
-	{"layer_norm", 1, 3, 0, normalisesLast},
-	{"rms_norm", 1, 2, 0, normalisesLast},
+	{"batch_norm", 1, 3, ChannelNorm, normalisesChannels},
+	{"instance_norm", 1, 3, ChannelNorm, normalisesChannels},
+	{"group_norm", 1, 3, ChannelNorm, func(g given) bool { return normalisesChannels(g) && g.args.Groups > 0 }},
+	{"layer_norm", 1, 3, FeatureNorm, normalisesLast},
+	{"rms_norm", 1, 2, FeatureNorm, normalisesLast},
 	{"local_response_norm", 1, 1, 0, func(g given) bool { return g.rank(0) >= 2 }},
 	{"normalize", 1, 1, 0, worksOnDims},
 	{"mean_variance_norm", 1, 1, 0, worksOnDims},
@@ -136,21 +154,21 @@ var operators = index([]Operator{
 	{"grid_sample", 2, 2, 0, resizes},
 	{"roi_align", 2, 2, 0, func(g given) bool { return resizes(g) && g.rank(1) >= 1 }},
 
-	{"reshape", 1, 1, Look, func(g given) bool { return Numel(g.args.Shape) == Numel(g.shape(0)) }},
-	{"permute", 1, 1, Look, turns},
-	{"contiguous", 1, 1, Look | Pointwise, nil},
+	{"reshape", 1, 1, Look | Same, func(g given) bool { return Numel(g.args.Shape) == Numel(g.shape(0)) }},
+	{"permute", 1, 1, Look | Same, turns},
+	{"contiguous", 1, 1, Look | Pointwise | Same, nil},
 	{"expand", 1, 1, 0, func(g given) bool { return Broadcasts(g.shape(0), g.args.Shape) }},
-	{"slice", 1, 1, 0, func(g given) bool { return len(g.args.Shape) == len(g.args.Dims) && g.inside(g.args.Dims...) }},
+	{"slice", 1, 1, Picks, takesParts},
 	{"unsqueeze", 1, 1, 0, func(g given) bool { return g.args.Dim >= 0 && g.args.Dim <= g.rank(0) }},
 	{"squeeze", 1, 1, 0, worksOnDim},
-	{"select", 1, 1, 0, worksOnDim},
-	{"unbind", 1, 1, 0, func(g given) bool { return worksOnDim(g) && g.shape(0)[g.args.Dim] > 0 }},
-	{"split", 1, 1, 0, func(g given) bool { return worksOnDim(g) && len(g.args.Shape) > 0 }},
-	{"cat", 1, many, 0, joins},
-	{"stack", 1, many, 0, stacks},
+	{"select", 1, 1, Picks, worksOnDim},
+	{"unbind", 1, 1, Parts, func(g given) bool { return worksOnDim(g) && g.shape(0)[g.args.Dim] > 0 }},
+	{"split", 1, 1, Parts, func(g given) bool { return worksOnDim(g) && len(g.args.Shape) > 0 }},
+	{"cat", 1, many, Joins, joins},
+	{"stack", 1, many, Joins, stacks},
 
 	{"embedding", 2, 2, 0, func(g given) bool { return g.rank(0) >= 1 }},
-	{"index", 2, 2, 0, nil},
+	{"index", 2, 2, Picks, nil},
 	{"index_select", 2, 2, 0, nil},
 	{"gather", 2, 2, 0, nil},
 	{"scatter", 3, 3, 0, nil},

@@ -133,7 +133,7 @@ func (c *compilation) born(r *run, s *storage) {
 	for _, from := range c.reads {
 		largest = max(largest, c.made[from].bytes)
 	}
-	if !m.fixed && s.bytes*reducedBy <= largest && op != "dropout" && op != "feature_dropout" && op != "drop_path" {
+	if !m.fixed && s.bytes*reducedBy <= largest && !aten.Of(op).Is(aten.Noise) {
 		m.fixed = true
 	}
 	if m.from = slices.Clone(c.reads); s.bytes < largest && op == "dropout" {
@@ -150,7 +150,7 @@ func (c *compilation) keeps(r *run, n *node, saved []*tensor) {
 			continue
 		}
 		switch op := r.prog.Calls[r.index].Op; {
-		case compares[op]:
+		case aten.Of(op).Is(aten.Compares): // in the joint graph le(relu, 0) is a node of its own
 			c.saveMask(r, n, t)
 		case c.dry:
 			n.save(t)
@@ -162,10 +162,6 @@ func (c *compilation) keeps(r *run, n *node, saved []*tensor) {
 		}
 	}
 }
-
-// compares are the operators of whose saved tensor backward needs no more than where it lies, which is a bool for each
-// element: in the joint graph le(relu, 0) is a node of its own.
-var compares = map[string]bool{"relu": true, "threshold": true, "hardtanh": true, "leaky_relu": true}
 
 // saveMask has a node keep the mask of a tensor, which is a piece like what a call makes.
 func (c *compilation) saveMask(r *run, n *node, t *tensor) {

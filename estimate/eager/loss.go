@@ -64,9 +64,7 @@ func joinsMaps(p *aten.Program, out aten.ValueID) bool {
 	}
 	behindViews := func(v aten.ValueID) *aten.Call {
 		for c := made[v]; c != nil; c = made[c.In[0]] {
-			switch c.Op {
-			case "reshape", "permute", "contiguous", "clone", "to", "float", "type_as":
-			default:
+			if !aten.Of(c.Op).Is(aten.Same) {
 				return c
 			}
 		}
@@ -93,30 +91,30 @@ func lastLinear(p *aten.Program, v aten.ValueID) []int64 {
 		if !slices.Contains(c.Out, v) {
 			continue
 		}
-		switch c.Op {
+		switch o := aten.Of(c.Op); {
 		// tanh(x / c) * c caps the logits of Gemma 2; a layer with an adapter adds its part and casts.
-		case "reshape", "permute", "to", "float", "slice", "contiguous", "add", "mul", "div", "tanh", "to_compute", "clone":
+		case o.Is(aten.Same), c.Op == "slice", c.Op == "add", c.Op == "mul", c.Op == "div", c.Op == "tanh":
 			v = c.In[0]
 			if p.Values[v].Kind != aten.Activation && len(c.In) > 1 {
 				v = c.In[1]
 			}
-		case "cat", "stack": // of tokens that a decoder makes one by one
+		case o.Is(aten.Joins): // of tokens that a decoder makes one by one
 			if len(c.In) == 0 || c.Args.Dim == len(p.Values[v].Shape)-1 {
 				return nil
 			}
 			v = c.In[0]
-		case "linear":
+		case c.Op == "linear":
 			return p.Values[c.In[1]].Shape
-		case "conv": // the linear layer of each place, when it sees that place alone
+		case c.Op == "conv": // the linear layer of each place, when it sees that place alone
 			w := p.Values[c.In[1]].Shape
 			if len(w) < 3 || aten.Numel(w) != w[0]*w[1] {
 				return nil
 			}
 			return w[:2]
-		case "addmm":
+		case c.Op == "addmm":
 			w := p.Values[c.In[2]].Shape // [in, out]
 			return []int64{w[1], w[0]}
-		case "matmul":
+		case c.Op == "matmul":
 			w := p.Values[c.In[1]].Shape
 			if len(w) != 2 {
 				return nil

@@ -71,7 +71,11 @@ func fastAttention(p *aten.Program) {
 	p.Calls = calls // what only the replaced calls read is dead now
 }
 
-var viewNames = []string{"reshape", "permute", "select", "contiguous", "unsqueeze", "squeeze"}
+// isView reports whether a call takes part in handing on what the projections of an attention make:
+// proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads.
+func isView(c *aten.Call) bool {
+	return aten.Of(c.Op).Is(aten.Same) || c.Op == "unsqueeze" || c.Op == "squeeze" || c.Op == "select"
+}
 
 // projection follows views of a value back to the linear call that made it; -1 when something else did.
 func projection(p *aten.Program, made []int32, v aten.ValueID) int {
@@ -84,7 +88,7 @@ func projection(p *aten.Program, made []int32, v aten.ValueID) int {
 		if c.Op == "linear" {
 			return int(i)
 		}
-		if !slices.Contains(viewNames, c.Op) {
+		if !isView(c) {
 			return -1
 		}
 		v = c.In[0]
@@ -107,7 +111,7 @@ func outProjection(p *aten.Program, users [][]int32, v aten.ValueID) int {
 			linear = true
 		case linear && swapsBatch(p, i):
 			return int(i)
-		case !slices.Contains(viewNames, c.Op):
+		case !isView(c):
 			return -1
 		}
 		v = c.Out[0]

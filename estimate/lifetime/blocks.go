@@ -77,12 +77,10 @@ func (l *lives) kind(st step) moduleKind {
 	}
 	kind := otherModule
 	for i := st.first; i <= st.last; i++ {
-		switch op := l.p.Calls[i].Op; {
-		case op == "batch_norm" || op == "group_norm" || op == "instance_norm" || aten.Of(op).Is(aten.Nonlinearity):
-			kind = normOrActivation
-		default:
+		if !aten.Of(l.p.Calls[i].Op).Is(aten.ChannelNorm | aten.Nonlinearity) {
 			return otherModule
 		}
+		kind = normOrActivation
 	}
 	return kind
 }
@@ -144,7 +142,7 @@ func (l *lives) summed(steps []step) {
 // normalises reports whether a step is a norm of tokens.
 func (l *lives) normalises(st step) bool {
 	for i := st.first; i <= st.last; i++ {
-		if op := l.p.Calls[i].Op; op == "layer_norm" || op == "rms_norm" {
+		if aten.Of(l.p.Calls[i].Op).Is(aten.FeatureNorm) {
 			return true
 		}
 	}

@@ -134,7 +134,7 @@ func (l *lives) unpacking() {
 	through := map[int32]aten.ValueID{} // by call that makes a module's result: the name that the module was called with
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.Op == "split" && len(c.Out) > 1 || c.Op == "unbind" || c.Op == "select" && c.In[0] != aten.NoValue &&
+		if aten.Of(c.Op).Is(aten.Parts) && len(c.Out) > 1 || c.Op == "select" && c.In[0] != aten.NoValue &&
 			l.picks[c.In[0]] > 1 {
 			for _, v := range c.Out {
 				if v != aten.NoValue {

@@ -116,7 +116,7 @@ func (n *namespace) element(e *execution, x *pyName, v aten.ValueID) bool {
 	}
 	for i := e.first; i <= e.last; i++ {
 		if c := &n.l.p.Calls[i]; slices.Contains(c.In, v) {
-			return c.Op != "select" && c.Op != "slice" && c.Op != "index"
+			return !aten.Of(c.Op).Is(aten.Picks)
 		}
 	}
 	return false

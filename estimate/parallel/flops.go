@@ -30,16 +30,16 @@ func FLOPs(p *aten.Program, first, last int32) (sum float64) {
 		if len(c.Out) > 0 {
 			out = elements(p.Values[c.Out[0]].Shape)
 		}
-		switch c.Op {
-		case "linear", "matmul", "matmul_float":
+		switch o := aten.Of(c.Op); {
+		case o.Is(aten.RowSum):
 			sum += 2 * out * last(shape(0))
-		case "addmm", "baddbmm":
+		case o.Is(aten.SecondRowSum):
 			sum += 2 * out * last(shape(1))
-		case "conv", "conv_transpose": // a weight of all inputs of a group for each output
+		case o.Is(aten.WeightSum): // a weight of all inputs of a group for each output
 			if w := shape(1); len(w) > 1 {
 				sum += 2 * out * elements(w[1:])
 			}
-		case "sdpa": // queries with keys, and weights with values
+		case o.Is(aten.Attention): // queries with keys, and weights with values
 			if q, k := shape(0), shape(1); len(q) > 1 && len(k) > 1 {
 				sum += 4 * elements(q) * float64(k[len(k)-2])
 			}
