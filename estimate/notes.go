@@ -43,7 +43,23 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 	if counters > 0 {
 		say(Info, "buffers include the batch counters of %s, which exporters leave out", plural(int(counters), "batch norm"))
 	}
-	both, idle := 0, 0
+	weightNotes(a, ws, say)
+	if all := a.Types.Contradictions; len(all) > 0 {
+		say(Warning, "the file declares another type for %s than follows from its nodes: what follows is taken; %s",
+			plural(len(all), "value"), all[0].String(a.Model.NameOf(all[0].Value)))
+	}
+	for _, n := range a.Model.Notes {
+		say(Info, "%s", n)
+	}
+	for _, n := range a.Types.Notes {
+		say(Info, "%s", n)
+	}
+	return notes
+}
+
+// weightNotes tells what is doubtful of parameters and buffers.
+func weightNotes(a *module.Analysis, ws []module.Weight, say func(level, format string, args ...any)) {
+	both, idle, named := 0, 0, []string{}
 	for _, w := range ws {
 		if w.Role == module.RoleBoth {
 			both++
@@ -51,9 +67,6 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 		if w.Role != module.RoleBuffer && a.ConstantOf(w.ID).First == 0 {
 			idle++
 		}
-	}
-	named := []string{}
-	for _, w := range ws {
 		if w.ByName {
 			named = append(named, a.Model.NameOf(w.ID))
 		}
@@ -70,17 +83,6 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 	if idle > 0 {
 		say(Info, "%s used by no node", plural(idle, "parameter is", "parameters are"))
 	}
-	if all := a.Types.Contradictions; len(all) > 0 {
-		say(Warning, "the file declares another type for %s than follows from its nodes: what follows is taken; %s",
-			plural(len(all), "value"), all[0].String(a.Model.NameOf(all[0].Value)))
-	}
-	for _, n := range a.Model.Notes {
-		say(Info, "%s", n)
-	}
-	for _, n := range a.Types.Notes {
-		say(Info, "%s", n)
-	}
-	return notes
 }
 
 // howToExport is what an export must say to keep what training needs.

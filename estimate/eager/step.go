@@ -55,38 +55,13 @@ func (r *Run) Tensor(block int32) (Tensor, bool) { return r.tensors.at(r.Log.Fir
 // the sum of a criterion of each output that it takes: see headsOf. An inference is out = model(x) under no_grad and
 // del out.
 func Simulate(p *aten.Program, opts Options) (*Run, error) {
-	if err := opts.Settings.Check(); err != nil {
-		return nil, err
-	}
-	if opts.GPU == nil {
-		device := gpu.Default()
-		opts.GPU = &device
-	}
-	r := &run{opts: &opts, prog: p, layer: timeline.NoLayer, at: -1}
-	if opts.Spare != nil {
-		opts.Spare.take(r, opts.Brief)
-	} else {
-		r.rows = rowsByName()
-	}
-	if r.log == nil {
-		r.log = new(timeline.Log)
-	}
-	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Plans.clone()
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
-	if opts.Compiled && opts.Train {
-		opts.ChannelsLast = opts.ChannelsLast || prefersChannelsLast(p)
-		c, err := compile(p, opts)
-		if err != nil {
-			return nil, err
-		}
-		r.compiled = c
-	}
-	values, params := r.load()
-	err := r.err
+	r, err := newRun(p, &opts)
 	if err != nil {
 		return nil, err
+	}
+	values, params := r.load()
+	if r.err != nil {
+		return nil, r.err
 	}
 	if opts.Train && !opts.Compiled {
 		r.wrapped()
@@ -104,6 +79,45 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	return r.result(), nil
+}
+
+// newRun returns the run of a program before anything runs, but for what a compiled one is compiled to.
+func newRun(p *aten.Program, opts *Options) (*run, error) {
+	if err := opts.Settings.Check(); err != nil {
+		return nil, err
+	}
+	if opts.GPU == nil {
+		device := gpu.Default()
+		opts.GPU = &device
+	}
+	r := &run{opts: opts, prog: p, layer: timeline.NoLayer, at: -1}
+	if opts.Spare != nil {
+		opts.Spare.take(r, opts.Brief)
+	} else {
+		r.rows = rowsByName()
+	}
+	if r.log == nil {
+		r.log = new(timeline.Log)
+	}
+	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Plans.clone()
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if opts.Compiled && opts.Train {
+		opts.ChannelsLast = opts.ChannelsLast || prefersChannelsLast(p)
+		c, err := compile(p, *opts)
+		if err != nil {
+			return nil, err
+		}
+		r.compiled = c
+	}
+	return r, nil
+}
+
+// result is what is known of a run that is over. Its memory goes to the next one.
+func (r *run) result() *Run {
+	p, opts := r.prog, r.opts
 	r.log.Full = nil // who followed the run is done, and may be large
 	if opts.Spare != nil {
 		opts.Spare.put(r, opts.Brief)
@@ -114,7 +128,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		run.Prompt, run.Cache = g.prompt, g.largest
 	}
 	if opts.Brief {
-		return run, nil
+		return run
 	}
 	run.Workspaces = workspace.OtherChoices(r.plans.planned)
 	for i := range r.plans.planned {
@@ -124,7 +138,7 @@ func Simulate(p *aten.Program, opts Options) (*Run, error) {
 		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
 	}
 	run.Guesses = append(slices.Clip(run.Guesses), r.heads.guesses...)
-	return run, nil
+	return run
 }
 
 func count(threads [2]bool) (n int) {

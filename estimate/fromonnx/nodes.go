@@ -197,6 +197,26 @@ func (b *recovery) rowOf(n *onnxload.Node) (*operator, *module.Facts) {
 	return o, &o.Facts
 }
 
+// matchPatterns has the patterns take the nodes that one call was exported as, in the patterns' order.
+func (b *recovery) matchPatterns() {
+	of := map[string][]int{} // nodes that patterns begin with, by operator
+	for _, p := range patterns {
+		of[p.anchor] = nil
+	}
+	for i, n := range b.nodes {
+		if list, ok := of[n.Op]; ok && n.Domain == "" && b.rows[i] != nil && b.rows[i].results(n) {
+			of[n.Op] = append(list, i)
+		}
+	}
+	for _, p := range patterns {
+		for _, i := range of[p.anchor] {
+			if b.at = i; !b.done[i] {
+				p.match(b, i)
+			}
+		}
+	}
+}
+
 // node emits the calls of a node. One without a row still makes its outputs, so that the graph goes on, and is counted.
 func (b *recovery) node(n *onnxload.Node, row *operator) {
 	switch {
@@ -232,6 +252,20 @@ func (b *recovery) opaque(n *onnxload.Node) {
 		}
 	}
 	b.call("opaque", aten.Args{}, in, outs...)
+}
+
+// countUnknown counts the nodes that no rule places and whose results are read.
+func (b *recovery) countUnknown() {
+	if len(b.unknown) == 0 {
+		return
+	}
+	for i := range b.prog.Calls {
+		node := b.prog.Calls[i].Origin
+		if name, ok := b.unknown[node]; ok {
+			b.prog.Unknown[name]++
+			delete(b.unknown, node)
+		}
+	}
 }
 
 // isRead reports whether a node or the caller gets a value.

@@ -47,22 +47,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	}
 	b.index()
 	b.findHost()
-	of := map[string][]int{} // nodes that patterns begin with, by operator
-	for _, p := range patterns {
-		of[p.anchor] = nil
-	}
-	for i, n := range b.nodes {
-		if list, ok := of[n.Op]; ok && n.Domain == "" && b.rows[i] != nil && b.rows[i].results(n) {
-			of[n.Op] = append(list, i)
-		}
-	}
-	for _, p := range patterns {
-		for _, i := range of[p.anchor] {
-			if b.at = i; !b.done[i] {
-				p.match(b, i)
-			}
-		}
-	}
+	b.matchPatterns()
 	for _, id := range src.Model.Graph.Inputs {
 		v := b.add(aten.Value{Name: b.m.NameOf(id), Kind: aten.InputValue, DType: b.elem(id), Shape: b.dims(id)})
 		b.of[id] = v
@@ -101,15 +86,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		fastAttention(b.prog)
 	}
 	b.prog.DropDead()
-	if len(b.unknown) > 0 {
-		for i := range b.prog.Calls { // those whose results are read
-			node := b.prog.Calls[i].Origin
-			if name, ok := b.unknown[node]; ok {
-				b.prog.Unknown[name]++
-				delete(b.unknown, node)
-			}
-		}
-	}
+	b.countUnknown()
 	b.orderState()
 	return b.prog, b.nodes, b.prog.Check()
 }

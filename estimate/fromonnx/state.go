@@ -35,9 +35,29 @@ func (b *recovery) orderState() {
 	slices.SortStableFunc(state, func(x, y aten.ValueID) int { return int(ids[x] - ids[y]) })
 	tables := b.tiedTables()
 	state = b.placed(state, tables)
-	t := moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
-	moved, home := make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state)) // and the module of each
-	last := "\x00"                                                                   // the module of the value before
+	t, moved, home := b.byModule(state, tables)
+	t.walk(0)
+	b.prog.State = arranged(moved, 2*len(t.modules), func(i int) int32 {
+		k := 2 * t.modules[home[i]].moves
+		if b.prog.Values[moved[i]].Kind != aten.Parameter {
+			k++
+		}
+		return k
+	})
+	b.prog.Params = arranged(moved, len(t.modules), func(i int) int32 {
+		if b.prog.Values[moved[i]].Kind != aten.Parameter {
+			return -1
+		}
+		return t.modules[home[i]].named
+	})
+}
+
+// byModule returns the tree of modules that own parameters and buffers, these with the counters of batches that norms
+// have and exporters leave out, and the module of each.
+func (b *recovery) byModule(state []aten.ValueID, tables tied) (t moduleTree, moved []aten.ValueID, home []int32) {
+	t = moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
+	moved, home = make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state))
+	last := "\x00" // the module of the value before
 	// running variances of norms that count their batches
 	counted := map[aten.ValueID]bool{}
 	for _, i := range module.BatchCounters(b.m.Producer, len(state), func(i int) (string, bool) {
@@ -67,20 +87,7 @@ func (b *recovery) orderState() {
 			moved, home = append(moved, counter), append(home, m)
 		}
 	}
-	t.walk(0)
-	b.prog.State = arranged(moved, 2*len(t.modules), func(i int) int32 {
-		k := 2 * t.modules[home[i]].moves
-		if b.prog.Values[moved[i]].Kind != aten.Parameter {
-			k++
-		}
-		return k
-	})
-	b.prog.Params = arranged(moved, len(t.modules), func(i int) int32 {
-		if b.prog.Values[moved[i]].Kind != aten.Parameter {
-			return -1
-		}
-		return t.modules[home[i]].named
-	})
+	return t, moved, home
 }
 
 // tied are tables of embeddings whose weight has another module's name.
