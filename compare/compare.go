@@ -239,10 +239,10 @@ func BLASWorkspace(s *snapshot.Snapshot, device int, r *estimate.Report) int64 {
 			}
 		}
 	}
-	t := r.Simulation.Timeline()
-	for _, i := range t.Live(len(t.Events) - 1) {
-		if e := &t.Events[i]; e.Category != timeline.Workspace {
-			held[e.Bytes]--
+	log := r.Simulation.Run.Log
+	for _, block := range log.Live(log.Len() - 1) {
+		if q := log.Of(block); q.Category != timeline.Workspace {
+			held[q.Bytes]--
 		}
 	}
 	for _, d := range gpu.Known() {

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/parallel"
@@ -80,6 +81,27 @@ func (b *Bound) AddLayers(r *Report) error {
 	if sim != nil && r.Settings.Mode == "train" {
 		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
 	}
+	return nil
+}
+
+// SetAside drops what the run of a large model asked for, event by event, while other runs take the memory. All else
+// that is known of it stays.
+func (b *Bound) SetAside(sim *Simulation) {
+	if sim != nil && b.large() {
+		sim.Run.Log, sim.Replay = nil, &caching.Result{Stats: sim.Replay.Stats}
+	}
+}
+
+// Resume simulates anew what SetAside has dropped.
+func (b *Bound) Resume(sim *Simulation) error {
+	if sim == nil || sim.Run.Log != nil {
+		return nil
+	}
+	again, err := b.simulateOnce(sim.asked)
+	if err != nil {
+		return err
+	}
+	sim.Run, sim.Replay = again.Run, again.Replay
 	return nil
 }
 

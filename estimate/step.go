@@ -77,6 +77,7 @@ type Simulation struct {
 	Compiled   *Compiled   // with torch.compile: between what the peak lies
 	Stages     []Stage     // of a pipeline: each GPU's
 
+	asked    Step           // the run that it is; of a recording none
 	prog     *aten.Program  // that ran; nil for a recording
 	config   caching.Config // that Replay is by
 	stage    int            // of a pipeline, whose run this is
@@ -167,7 +168,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN), prog: p}
+	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN), asked: s, prog: p}
 	if !s.Infer {
 		sim.Notes = planNotes(s.Plan, p)
 	}

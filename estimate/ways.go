@@ -32,7 +32,8 @@ const defaultGPUs = 8
 // blocks, on one GPU and on several, and says which of it takes at most so much memory on the device of a rank, with a
 // confidence. The cheapest come first: those on fewest GPUs, of these those that change fewest settings that change
 // what is learnt, of these those that compute least again, of these those that take most. What does not fit comes
-// behind, and what cannot be simulated last: of each scheme once for each reason.
+// behind, and what cannot be simulated last: of each scheme once for each reason. Of a large model, each run of which
+// takes most of a second, several GPUs are tried with the step's own precision, optimizer and checkpoints alone.
 func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 	prog, err := b.Program(true)
 	if err != nil {
@@ -45,6 +46,9 @@ func (b *Bound) Ways(s Step, memory int64, c Confidence) ([]Way, error) {
 		again += block.FLOPs
 	}
 	plans := combinations(s, len(blocks) > 0, again/max(3*all, 1))
+	if b.large() {
+		plans = slices.DeleteFunc(plans, func(p candidate) bool { return p.way.GPUs > 1 && p.changed })
+	}
 	b.each(len(plans), func(i int) {
 		w := &plans[i].way
 		peak, err := b.peak(plans[i].step, c)
@@ -89,6 +93,8 @@ type candidate struct {
 	way    Way
 	step   Step
 	scheme string // the flags of how GPUs train together
+	// its precision, optimizer or checkpoints are not those of the step that was asked for
+	changed bool
 }
 
 // combinations are all settings that Ways tries. Checkpointing the blocks, of which there are some, does so much again.
@@ -112,6 +118,7 @@ func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 						set(0, "--checkpoint %s", checkpoint)
 					}
 					p.step.Precision, p.step.Scaler, p.step.Optimizer, p.step.Checkpoint = precision, false, optimizer, checkpoint
+					p.changed = len(flags) > 0
 					scheme.set(&p.step)
 					p.way.GPUs = max(p.step.GPUs, 1)
 					if scheme.flags != "" {

@@ -2,6 +2,10 @@ package onnxload_test
 
 import (
 	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -12,8 +16,16 @@ import (
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
+// hostileOut is where TestHostile leaves its files, for the tests of the Python package.
+var hostileOut = flag.String("hostile.out", "", "the folder to write the files of the catalogue to")
+
 func TestHostile(t *testing.T) {
-	for _, c := range Hostile() {
+	for i, c := range Hostile() {
+		if *hostileOut != "" {
+			if err := os.WriteFile(filepath.Join(*hostileOut, fmt.Sprint(i, ".onnx")), c.File, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		t.Run(c.Name, func(t *testing.T) {
 			start := time.Now()
 			var before, after runtime.MemStats

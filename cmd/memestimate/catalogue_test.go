@@ -40,7 +40,7 @@ var catalogueCommands = func() (all [][]string) {
 		{"MODEL --what-if", "text markdown json html"}, {"MODEL --strict --stats --full", "text json"},
 		{"MODEL --mode infer --precision fp16 --channels-last", "text json"},
 		{"MODEL --snapshot SNAPSHOT --loss mse --precision amp-bf16", "text"}, {"MODEL --cross-check", "text"},
-		{"MODEL --gpu t4 --train-only * --ways", "text json"},
+		{"MODEL --gpu t4 --ways", "text json"},
 		{"table MODEL", "text markdown csv json"}, {"table MODEL --depth 1 --sort saved", "text"},
 		{"shapes MODEL", "text markdown csv json"}, {"fit MODEL --gpu t4", "text markdown csv json"},
 		{"diff HONEST MODEL", "text markdown csv json html"}, {"diff MODEL HONEST", "text"},

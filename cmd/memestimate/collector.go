@@ -80,10 +80,11 @@ func (c *collector) resume(nodes int, bytes int64) {
 	}
 }
 
-// answered has collected what a large model's answer was made of: what it is written as is made next.
+// answered gives back what a large model's answer was made of: what it is written as is made next, and needs memory in
+// one piece, which was taken in small ones.
 func (c *collector) answered() {
 	if c != nil && inUse() > smallGrowth/4 {
-		runtime.GC()
+		debug.FreeOSMemory()
 	}
 }
 

@@ -138,6 +138,12 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 		return nil, s.explain(err, command, in, m)
 	}
 	r.Judge(*step, int64(a.budget), a.sure.value())
+	if a.stats && r.Peak != nil {
+		r.Stats = r.Simulation.Replay.Stats.Figures()
+	}
+	if a.whatIf || a.drawn || a.short || a.ways || a.blocks { // other runs follow
+		bound.SetAside(r.Simulation)
+	}
 	if (a.whatIf || a.drawn) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode != "train" // where there was nothing to train
@@ -146,12 +152,14 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if err := a.fitting(p, in, bound, r, step); err != nil {
 		return nil, err
 	}
-	if a.stats && r.Peak != nil {
-		r.Stats = r.Simulation.Replay.Stats.Figures()
-	}
 	r.Notes = append(r.Notes, checked...)
 	if a.short || a.drawn {
 		a.screen(m, bound, opt, r)
+	}
+	if a.record || a.short {
+		if err := bound.Resume(r.Simulation); err != nil {
+			return nil, s.explain(err, command, in, m)
+		}
 	}
 	if err := bound.AddLayers(r); err != nil {
 		return nil, s.explain(err, command, in, m)

@@ -116,10 +116,12 @@ func about(sim *estimate.Simulation) func(block int32) []string {
 				at[e.Block] = int32(i)
 			}
 		}
-		return func(block int32) (lines []string) {
+		said := map[int32][]string{} // by site: many blocks are made at one
+		return func(block int32) []string {
 			site := sites.Of[at[block]]
-			if site < 0 {
-				return nil
+			lines, ok := said[site]
+			if ok || site < 0 {
+				return lines
 			}
 			for i, f := range sites.Stack(site) {
 				if i == 6 {
@@ -127,6 +129,7 @@ func about(sim *estimate.Simulation) func(block int32) []string {
 				}
 				lines = append(lines, f.String())
 			}
+			said[site] = lines
 			return lines
 		}
 	}
