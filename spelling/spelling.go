@@ -7,6 +7,7 @@
 package spelling
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -43,6 +44,9 @@ func Key(typed string) string {
 	}
 	return name
 }
+
+// OtherNames lists the names that settings have elsewhere, each of which Key knows.
+func OtherNames() []string { return slices.Sorted(maps.Keys(keys)) }
 
 // Value returns the value of a setting in memestimate's word for it. Those of settings that have no words pass
 // unchanged.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/spelling"
 )
 
 // A nameError is about a name that there is not. Its hint is the one that may have been meant.
@@ -56,7 +57,11 @@ func unknownName(typed string, names []string) error {
 
 // nearestFlag returns the flag of a command that was meant, with its hyphens, or "".
 func nearestFlag(cmd *cobra.Command, typed string) string {
-	if n := nearest(typed, flagNames(cmd.Flags())); n != "" {
+	names := flagNames(cmd.Flags())
+	if n := nearest(typed, names); n != "" {
+		return "--" + n
+	}
+	if n := spelling.Key(nearest(typed, spelling.OtherNames())); slices.Contains(names, n) { // --batchsizes
 		return "--" + n
 	}
 	return ""

@@ -144,6 +144,20 @@ limits:
 	}
 }
 
+// A flag that is nearly another one, by its own name or by one that it has elsewhere, is asked for.
+func TestMistypedFlags(t *testing.T) {
+	for typed, meant := range map[string]string{"--optimiser": "--optimizer", "--batchsizes": "--batch",
+		"--criterium": "--loss"} {
+		want := "hint: did you mean " + meant + "?"
+		if _, stderr, code := try(t, "resnet18", typed, "2"); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s", typed, code, stderr)
+		}
+	}
+	if _, stderr, _ := try(t, "resnet18", "--zzzzzz", "2"); strings.Contains(stderr, "did you mean") {
+		t.Errorf("nothing is near: %s", stderr)
+	}
+}
+
 // What there is in other letters, or elsewhere, is found or said.
 func TestOtherModels(t *testing.T) {
 	for of, hint := range map[string]string{
