@@ -55,7 +55,7 @@ var catalogueCommands = func() (all [][]string) {
 }()
 
 // everyForm has TestCatalogue give every file to every form: five minutes on two cores. Without it a small file meets
-// every fourth and a large one every eighth, in turn, so that each form meets some dozens of files.
+// every eighth and a large one every 16th, in turn, so that each form meets a dozen files or more.
 var everyForm = flag.Bool("catalogue.every", false, "every file of the catalogue in every form")
 
 // manyThings says how many nodes and weights those files have that need more than bytes say.
@@ -255,9 +255,9 @@ func (c *catalogued) file(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	every := 4
+	every := 8
 	if c.program != "" {
-		every = 8
+		every = 16
 	}
 	for i, args := range catalogueCommands {
 		if !*everyForm && (i+turn)%every != 0 {

@@ -136,7 +136,7 @@ func TestPostingUnderFaults(t *testing.T) {
 	want, summary, outputs := p.ours()[0], p.file("summary.md"), p.file("outputs")
 	most, err := strconv.Atoi(os.Getenv("MEMESTIMATE_MUTATIONS"))
 	if err != nil {
-		most = 25
+		most = 10
 	}
 	all := postingFaults()
 	injected, told := 0, 0
