@@ -163,7 +163,8 @@ func attentionShape(q, k, v *tensor) workspace.AttentionShape {
 }
 
 // mathSDPA is _scaled_dot_product_attention_math: query and key are each scaled by the root of the
-// scale, grouped heads repeated, and the probabilities kept by softmax.
+// scale, grouped heads repeated, and the probabilities kept by softmax. It returns them too, in the type of the query,
+// so that they outlive its variables; its caller drops them (aten/src/ATen/native/transformers/attention.cpp).
 func (r *run) mathSDPA(c *aten.Call, q, k, v, mask *tensor, p float64) *tensor {
 	call, n := aten.PlainCall, len(q.shape)
 	var drop []*tensor
@@ -211,13 +212,19 @@ func (r *run) mathSDPA(c *aten.Call, q, k, v, mask *tensor, p float64) *tensor {
 		r.release(probs)
 		probs = d
 	}
-	out := r.matmul(probs, v)
-	r.release(probs)
-	for _, t := range drop {
-		r.release(t)
+	asked := from
+	if r.compiled != nil {
+		asked = probs.dtype
 	}
+	returned := r.to(probs, asked) // make_tuple's arguments, which gcc works out from the last
+	out := r.matmul(probs, v)
 	back := r.to(out, from)
 	r.release(out)
+	r.release(probs)
+	for _, t := range slices.Backward(drop) {
+		r.release(t)
+	}
+	r.release(returned)
 	return back
 }
 
