@@ -29,7 +29,15 @@ type CheckpointFit struct {
 	PriceAll   float64  `json:"every_block_price"`
 	Fewer      int64    `json:"one_fewer_bytes,omitempty"` // without the last block of the set
 	PriceFewer float64  `json:"one_fewer_price,omitempty"`
+	EndFewer   string   `json:"one_fewer_outcome,omitempty"` // without it in that memory, as predicted: see outcomes
 }
+
+// The outcomes of a step in some memory.
+const (
+	FitsAsPredicted = "fits"
+	Retries         = "retries" // it goes on, slower: the allocator gives back all that it has cached, to ask again
+	RunsOut         = "runs out"
+)
 
 // ErrNoBlocks is returned for a model of which no set of blocks can be checkpointed.
 var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be checkpointed")
@@ -73,19 +81,19 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 	if err != nil {
 		return nil, err
 	}
-	var set []parallel.Block
-	if f.Plain > memory {
-		if set, err = firstThatFit(order, memory, take); err != nil {
-			return nil, err
-		}
-		if set, err = needed(set, memory, take); err != nil {
-			return nil, err
-		}
+	set, err := f.cheapest(order, take)
+	if err != nil {
+		return nil, err
+	}
+	if len(set) > 0 {
 		if f.Need, f.Price, err = take(set); err != nil {
 			return nil, err
 		}
 		f.Device = last.Device
 		if f.Fewer, f.PriceFewer, err = take(set[:len(set)-1]); err != nil {
+			return nil, err
+		}
+		if f.EndFewer, err = b.outcome(s, set[:len(set)-1], memory, last); err != nil {
 			return nil, err
 		}
 	}
@@ -99,6 +107,26 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 	return f, nil
 }
 
+// outcome simulates a step with a set of blocks checkpointed where the device has so much memory; free is its peak
+// where nothing limits it.
+func (b *Bound) outcome(s Step, set []parallel.Block, memory int64, free *Peak) (string, error) {
+	if free.Device <= memory {
+		return FitsAsPredicted, nil
+	}
+	s.Checkpoint, s.MemoryLimit = namesOf(set), memory-(free.Device-free.Reserved)
+	if s.MemoryLimit <= 0 {
+		return RunsOut, nil
+	}
+	sim, err := b.simulateOnce(s)
+	if err != nil {
+		return "", err
+	}
+	if sim.Replay.OOM != nil {
+		return RunsOut, nil
+	}
+	return Retries, nil
+}
+
 // namesOf is what --checkpoint takes for some blocks.
 func namesOf(set []parallel.Block) string {
 	names := make([]string, len(set))
@@ -106,6 +134,18 @@ func namesOf(set []parallel.Block) string {
 		names[i] = regexp.QuoteMeta(block.Name)
 	}
 	return strings.Join(names, "|")
+}
+
+// cheapest returns the blocks to checkpoint for the step to fit, none where it fits without.
+func (f *CheckpointFit) cheapest(order []parallel.Block, take taking) ([]parallel.Block, error) {
+	if f.Plain <= f.Memory {
+		return nil, nil
+	}
+	set, err := firstThatFit(order, f.Memory, take)
+	if err != nil {
+		return nil, err
+	}
+	return needed(set, f.Memory, take)
 }
 
 // firstThatFit returns the fewest first blocks of an order with which the step fits, all of them where none do.

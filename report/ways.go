@@ -61,7 +61,7 @@ func Checkpointed(r *estimate.Report) *Grid {
 	row(0, 0, f.Plain, "")
 	if n := len(f.Blocks); n > 0 && n < f.Of {
 		if n > 1 {
-			row(n-1, f.PriceFewer, f.Fewer, "")
+			row(n-1, f.PriceFewer, f.Fewer, fewerEnds[f.EndFewer])
 		}
 		names := f.Expression
 		if !strings.HasPrefix(names, "blocks:") { // an expression, whose bars and backslashes a table would spoil
@@ -79,6 +79,12 @@ func Checkpointed(r *estimate.Report) *Grid {
 
 // settingOf is what errors begin with: the setting that they are about, the stage, what was done.
 var settingOf = regexp.MustCompile(`^(?:[a-z-]+(?: \d+)?: )+`)
+
+// fewerEnds says what becomes of a step that does not fit.
+var fewerEnds = map[string]string{
+	estimate.FitsAsPredicted: "(fits as predicted)", estimate.Retries: "(survives by retries)",
+	estimate.RunsOut: "(runs out)",
+}
 
 // Refusal says in a few words why settings cannot be simulated: an error's first clause has them.
 func Refusal(err string) string {

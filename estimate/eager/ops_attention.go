@@ -175,16 +175,8 @@ func (r *run) mathSDPA(c *aten.Call, q, k, v, mask *tensor, p float64) *tensor {
 		q, k, v = hold(r.to(q, aten.Float32)), hold(r.to(k, aten.Float32)), hold(r.to(v, aten.Float32))
 	}
 	sq := hold(runMul(r, call, []*tensor{q, scalar(aten.Float32)})[0])
-	if c.Args.Causal && mask == nil { // ones, tril of them, and 0 or -inf from that
-		l, s := q.shape[n-2], k.shape[n-2]
-		full := r.empty(aten.Bool, l, s)
-		tri := r.empty(aten.Bool, l, s)
-		r.release(full)
-		zero, inf := r.empty(q.dtype), r.empty(q.dtype)
-		mask = hold(r.empty(q.dtype, l, s))
-		r.release(inf)
-		r.release(zero)
-		r.release(tri)
+	if c.Args.Causal && mask == nil {
+		mask = hold(r.causalMask(q.dtype, q.shape[n-2], k.shape[n-2]))
 	}
 	if n == 4 && q.shape[1] != k.shape[1] && !c.Args.Broadcast {
 		k, v = hold(r.repeatHeads(k, q.shape[1])), hold(r.repeatHeads(v, q.shape[1]))
@@ -226,6 +218,19 @@ func (r *run) mathSDPA(c *aten.Call, q, k, v, mask *tensor, p float64) *tensor {
 	}
 	r.release(returned)
 	return back
+}
+
+// causalMask is what the math kernel adds to causal scores: ones, tril of them, and 0 or -inf from that.
+func (r *run) causalMask(dtype aten.DType, queries, keys int64) *tensor {
+	full := r.empty(aten.Bool, queries, keys)
+	tri := r.empty(aten.Bool, queries, keys)
+	r.release(full)
+	zero, inf := r.empty(dtype), r.empty(dtype)
+	mask := r.empty(dtype, queries, keys)
+	for _, t := range []*tensor{inf, zero, tri} {
+		r.release(t)
+	}
+	return mask
 }
 
 // repeatHeads is repeat_interleave over the heads.
