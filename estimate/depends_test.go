@@ -11,7 +11,7 @@ import (
 )
 
 // asking is a recording of one tensor whose program asked for values, a line of each.
-func asking(t *testing.T, lines ...[]any) *recording.Recording {
+func recordingOf(t *testing.T, lines ...[]any) *recording.Recording {
 	t.Helper()
 	var b bytes.Buffer
 	w := recording.NewWriter(&b, recording.Header{GPU: recording.Device{Name: gpu.Default().ID}})
@@ -44,7 +44,7 @@ func TestDependsOnData(t *testing.T) {
 		{[][]any{size, unknown}, "depends on data: 2 places, 1.00 MiB or more"},
 		{[][]any{unknown}, "depends on data: 1 place, not weighed"},
 	} {
-		r, err := Recorded(asking(t, c.lines...), Options{})
+		r, err := Recorded(recordingOf(t, c.lines...), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,7 +56,7 @@ func TestDependsOnData(t *testing.T) {
 			t.Errorf("first note %+v, of %d characters on a screen", r.Notes[0], len(line))
 		}
 	}
-	r, err := Recorded(asking(t, size, unknown, truth), Options{})
+	r, err := Recorded(recordingOf(t, size, unknown, truth), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestDependsOnData(t *testing.T) {
 	if !slices.Contains(r.Notes, Note{Info, want}) {
 		t.Errorf("notes %q, want %q", r.Notes, want)
 	}
-	if r, err = Recorded(asking(t), Options{}); err != nil || r.Depends != nil {
+	if r, err = Recorded(recordingOf(t), Options{}); err != nil || r.Depends != nil {
 		t.Errorf("without a question it depends on %+v: %v", r.Depends, err)
 	}
 }
@@ -82,7 +82,7 @@ func TestDependsOnData(t *testing.T) {
 func TestBoundOfWhatValuesDecide(t *testing.T) {
 	step := &Step{}
 	at := func(lines ...[]any) *Report {
-		r, err := Recorded(asking(t, lines...), Options{Step: step})
+		r, err := Recorded(recordingOf(t, lines...), Options{Step: step})
 		if err != nil {
 			t.Fatal(err)
 		}

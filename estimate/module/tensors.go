@@ -52,6 +52,14 @@ func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 // calls a parameter may be frozen, as transformers' tables of sinusoids are.
 func (a *Analysis) roleByUse(c *constant) role {
 	name := a.Model.NameOf(c.id)
+	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() &&
+		!a.quantized(c)
+	if table && isSmall(c.tensor, smallTable) && IsAutomatic(name) { // of most: TorchScript writes shapes down as nodes
+		return roleConstant
+	}
+	if table {
+		return RoleBuffer
+	}
 	named := !IsAutomatic(name)
 	uses, weight, buffer, vector, trained := 0, false, false, false, false
 	for u := range a.usesOf(c) {
@@ -62,13 +70,7 @@ func (a *Analysis) roleByUse(c *constant) role {
 		trained = trained || f.Weight(int(u.slot)) && a.looksUp(u)
 		vector = vector || f.Has(Affine)
 	}
-	table := c.tensor.DType == onnxload.Bool || c.tensor.DType == onnxload.String || c.tensor.DType.IsInt() &&
-		!a.quantized(c)
 	switch {
-	case table && (named || !isSmall(c.tensor, smallTable)):
-		return RoleBuffer
-	case table:
-		return roleConstant
 	case a.madeUp(c):
 		return roleConstant
 	case !named && !isScalar(c.tensor) && a.inNode(c) && a.Model.Producer == "pytorch":
