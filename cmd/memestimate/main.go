@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -189,15 +190,20 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:maxMessage-end], "") + " ... " + strings.ToValidUTF8(s[len(s)-end:], "")
 }
 
-// panicPlace returns the file and line of our own code that panicked.
+// panicPlace returns the file and line that panicked, for the deferred function that recovers from it.
 func panicPlace() string {
-	for line := range strings.Lines(string(debug.Stack())) {
-		line = strings.TrimSpace(line)
-		if strings.Contains(line, ".go:") && !strings.Contains(line, "/runtime/") &&
-			!strings.Contains(line, "cmd/memestimate/main.go") {
-			place, _, _ := strings.Cut(line[strings.LastIndexByte(line, '/')+1:], " ")
-			return place
+	pcs := make([]uintptr, 64)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	for panicking := false; ; {
+		f, more := frames.Next()
+		switch {
+		case strings.HasPrefix(f.Function, "runtime."):
+			panicking = panicking || f.Function == "runtime.gopanic"
+		case panicking:
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return "an unknown place"
 		}
 	}
-	return "an unknown place"
 }
