@@ -142,6 +142,11 @@ func recurs(g given) bool {
 		g.args.Layers > 0
 }
 
+// steps reports whether a recurrent module of one step takes these: two products and a state, of batches.
+func steps(g given) bool {
+	return g.all() && g.rank(0) == 2 && g.rank(1) == 2 && g.rank(2) == 2 && g.shape(1)[0] == g.shape(2)[0]
+}
+
 func attendsToItself(g given) bool {
 	return g.rank(0) == 3 && g.rank(1) == 2 && g.shape(1)[1] == g.shape(0)[2] && g.args.Groups > 0
 }

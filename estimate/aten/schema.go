@@ -130,6 +130,8 @@ var operators = index([]Operator{
 	{"lstm", 1, many, TakesNumbers | Tuple, recurs},
 	{"gru", 1, many, TakesNumbers | Tuple, recurs},
 	{"rnn", 1, many, TakesNumbers | Tuple, recurs},
+	{"lstm_cell", 3, 5, 0, steps}, // products with the input and the state, the cell's state, two biases
+	{"gru_cell", 3, 5, 0, steps},
 
 	{"batch_norm", 1, 3, ChannelNorm, normalisesChannels},
 	{"instance_norm", 1, 3, ChannelNorm, normalisesChannels},

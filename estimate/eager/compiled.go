@@ -45,7 +45,8 @@ const (
 // unfused returns the operators that inductor leaves to libraries.
 func unfused() map[string]bool {
 	names := map[string]bool{}
-	for _, room := range [][]op{matmulOps, convOps, attentionOps, rnnOps, einsumOps, fftOps, opaqueOps, poolOps} {
+	for _, room := range [][]op{matmulOps, convOps, attentionOps, rnnOps, cellOps, einsumOps, fftOps, opaqueOps,
+		poolOps} {
 		for _, o := range room {
 			names[o.name] = true
 		}

@@ -89,6 +89,8 @@ var examples = map[string]example{
 		in: []exampleInput{floats(2, 36, 36)}},
 	"grid_sample": {args: aten.Args{Shape: []int64{2, 4, 3, 3}},
 		in: []exampleInput{floats(2, 4, 6, 6), floats(2, 3, 3, 2)}},
+	"lstm_cell": {in: []exampleInput{floats(2, 12), floats(2, 12), floats(2, 3), floats(12), floats(12)}},
+	"gru_cell":  {in: []exampleInput{floats(2, 9), floats(2, 9), floats(2, 3), floats(9), floats(9)}},
 	"roi_align": {args: aten.Args{Shape: []int64{5, 4, 2, 2}}, in: []exampleInput{floats(2, 4, 6, 6), integers(5, 5)}},
 
 	"reshape": {args: aten.Args{Shape: []int64{8, 36}},

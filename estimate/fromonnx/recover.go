@@ -86,6 +86,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		fastAttention(b.prog)
 	}
 	b.prog.DropDead()
+	fuseCells(b.prog)
 	b.countUnknown()
 	b.orderState()
 	return b.prog, b.nodes, b.prog.Check()
