@@ -111,7 +111,7 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 // ownFunctions is the doubt what functions of autograd save that the program itself has: what they are given, or all
 // that autograd would save of their calls.
 func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	_, functions := lifetime.Regions(sim.prog)
+	_, functions, _ := lifetime.Regions(sim.prog)
 	if s.Infer || s.Checkpoint != "" || s.Compile || len(functions) == 0 || b.large() {
 		return g, false, nil
 	}

@@ -38,7 +38,7 @@ type frame struct {
 func (r *run) wrapped() {
 	switch p := r.prog; {
 	case len(p.Checkpoints) == 0:
-		r.checkpoints, r.functions = lifetime.Regions(p)
+		r.checkpoints, r.functions, r.noGrad = lifetime.Regions(p)
 		r.written = true
 	case p.Reentrant:
 		r.functions = p.Checkpoints
@@ -50,6 +50,10 @@ func (r *run) wrapped() {
 // enterCheckpoint begins the spans that call i begins.
 func (r *run) enterCheckpoint(i int, values []*tensor) {
 	if !r.grad {
+		return
+	}
+	for _, span := range spansFrom(r.noGrad, int32(i)) {
+		r.quiet, r.grad = &span, false
 		return
 	}
 	for _, span := range spansFrom(r.functions, int32(i)) {
@@ -101,6 +105,9 @@ func (r *run) detached(t *tensor) *tensor {
 
 // exitCheckpoint ends the spans that call i ends.
 func (r *run) exitCheckpoint(i int, values []*tensor) {
+	if r.quiet != nil && int(r.quiet.Last) == i {
+		r.quiet, r.grad = nil, true
+	}
 	if r.region != nil && int(r.region.span.Last) == i {
 		r.exitRegion(values)
 	}

@@ -37,9 +37,11 @@ type run struct {
 	region    *region   // see enterRegion; nil outside of any
 
 	// see wrapped
-	checkpoints, functions []aten.Span
-	written                bool  // the functions are the program's own
-	stopAt                 int64 // see stopped; 0 is nowhere
+	checkpoints, functions, noGrad []aten.Span
+
+	quiet   *aten.Span // the one of noGrad that runs
+	written bool       // the functions are the program's own
+	stopAt  int64      // see stopped; 0 is nowhere
 
 	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads
 

@@ -10,36 +10,42 @@ import (
 )
 
 // What a line checkpoints is each module that a loop calls there, or all that a function calls in one turn; what it
-// applies is the forward of a function of autograd.
+// applies is the forward of a function of autograd; what torch.export made a graph of its own is under no_grad.
 func TestRegions(t *testing.T) {
 	const check, apply = "m.py:1 x = checkpoint(f, x)", "m.py:2 x = Swish.apply(x)"
+	const graph = "<eval_with_key>.7:"
 	node := func(op, in, out, module string, frames ...string) onnx.Node {
 		return from(onnx.Op(op, in, out).Named(module+":"+op), frames...)
 	}
 	for _, c := range []struct {
-		name                   string
-		nodes                  []onnx.Node
-		checkpoints, functions []aten.Span
+		name  string
+		nodes []onnx.Node
+
+		checkpoints, functions, noGrad []aten.Span
 	}{
 		{"a loop over modules", []onnx.Node{node("Exp", "in", "a", "b.0", check, "n.py:5 x = exp(x)"),
 			node("Sin", "a", "b", "b.0", check, "n.py:6 x = sin(x)"), node("Exp", "b", "c", "b.1", check, "n.py:5 x = exp(x)"),
 			node("Sin", "c", "d", "b.1", check, "n.py:6 x = sin(x)"), line("Neg", "d", "y", "3 return self.c(x)", "c")},
-			[]aten.Span{{First: 0, Last: 1}, {First: 2, Last: 3}}, nil},
+			[]aten.Span{{First: 0, Last: 1}, {First: 2, Last: 3}}, nil, nil},
 		{"a function of several modules", []onnx.Node{line("Cos", "in", "z", "1 x = checkpoint(f, x)"),
 			node("Exp", "z", "a", "norm", check, "n.py:5 x = exp(x)"), node("Sin", "a", "b", "conv", check, "n.py:6 x = sin(x)"),
 			line("Neg", "b", "y", "3 return self.c(x)", "c")},
-			[]aten.Span{{First: 0, Last: 2}}, nil},
+			[]aten.Span{{First: 0, Last: 2}}, nil, nil},
 		{"a line that only says so", []onnx.Node{line("Cos", "in", "z", "1 x = checkpoint(f, x)"),
-			line("Neg", "z", "y", "3 return self.c(x)", "c")}, nil, nil},
+			line("Neg", "z", "y", "3 return self.c(x)", "c")}, nil, nil, nil},
 		{"functions of autograd", []onnx.Node{node("Tanh", "in", "a", "s", apply, "n.py:5 y = i * tanh(i)"),
 			node("Mul", "in a", "b", "s", apply, "n.py:5 y = i * tanh(i)"), line("Cos", "b", "c", "2 x = self.c(x)", "c"),
 			node("Exp", "c", "d", "s", apply, "n.py:5 y = exp(i)"), line("Neg", "d", "y", "3 return self.d(x)", "d")},
-			nil, []aten.Span{{First: 0, Last: 1}, {First: 3, Last: 3}}},
+			nil, []aten.Span{{First: 0, Last: 1}, {First: 3, Last: 3}}, nil},
+		{"no_grad", []onnx.Node{node("Exp", "in", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(x)"),
+			node("Sin", "a", "b", "s", graph+"6 sin = torch.ops.aten.sin.default(exp)"),
+			line("Neg", "b", "y", "3 return self.d(x)", "d")}, nil, nil, []aten.Span{{First: 0, Last: 1}}},
 	} {
-		checkpoints, functions := lifetime.Regions(mustRecover(t, linesGraph(c.nodes...)))
-		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(functions, c.functions) {
-			t.Errorf("%s: %v checkpointed, %v of functions, want %v and %v", c.name, checkpoints, functions, c.checkpoints,
-				c.functions)
+		checkpoints, functions, noGrad := lifetime.Regions(mustRecover(t, linesGraph(c.nodes...)))
+		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(functions, c.functions) ||
+			!slices.Equal(noGrad, c.noGrad) {
+			t.Errorf("%s: %v checkpointed, %v of functions, %v without gradients, want %v, %v and %v", c.name, checkpoints,
+				functions, noGrad, c.checkpoints, c.functions, c.noGrad)
 		}
 	}
 }

@@ -10,23 +10,25 @@ import (
 const OwnFunction = "function-of-autograd"
 
 // Regions returns the calls that the program's lines have autograd run in another way, in order: under
-// torch.utils.checkpoint, and in the forward of a torch.autograd.Function, which keeps what it was called with.
-func Regions(p *aten.Program) (checkpoints, functions []aten.Span) {
+// torch.utils.checkpoint, in the forward of a torch.autograd.Function, which keeps what it was called with, and under
+// torch.no_grad.
+func Regions(p *aten.Program) (checkpoints, functions, noGrad []aten.Span) {
 	if p.Sources == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	r := regions{p: p}
 	for i := range p.Calls {
 		r.call(int32(i))
 	}
 	r.close()
-	return r.checkpoints, r.functions
+	return r.checkpoints, r.functions, r.noGrad
 }
 
 // regions finds them in one pass over the calls.
 type regions struct {
-	p                      *aten.Program
-	checkpoints, functions []aten.Span
+	p *aten.Program
+
+	checkpoints, functions, noGrad []aten.Span
 
 	wrap  pysource.Wrap // of the region that is open
 	span  aten.Span
@@ -47,7 +49,7 @@ func (r *regions) call(i int32) {
 	if w.Kind != pysource.Plain {
 		child = r.below(c.Scope, r.p.Sources.Modules(w.Frame))
 	}
-	if w != r.wrap || r.begins(c, child) {
+	if w != r.wrap && (w.Kind != pysource.NoGrad || r.wrap.Kind != pysource.NoGrad) || r.begins(c, child) {
 		r.close()
 		r.wrap, r.span, r.child, r.stack, r.left = w, aten.Span{First: i, Last: i}, child, c.Stack, false
 	}
@@ -60,7 +62,7 @@ func (r *regions) call(i int32) {
 // begins reports whether a call of the line that is open is in the next turn of a loop around it: of another member of
 // a list of modules, or at its first line again.
 func (r *regions) begins(c *aten.Call, child int32) bool {
-	if r.wrap.Kind == pysource.Plain {
+	if r.wrap.Kind == pysource.Plain || r.wrap.Kind == pysource.NoGrad {
 		return false
 	}
 	if child >= 0 && r.child >= 0 && child != r.last && child != r.child {
@@ -87,6 +89,8 @@ func (r *regions) close() {
 		if r.child >= 0 {
 			r.checkpoints = append(r.checkpoints, r.span)
 		}
+	case pysource.NoGrad:
+		r.noGrad = append(r.noGrad, r.span)
 	case pysource.Function:
 		if !r.p.Without[OwnFunction] {
 			r.functions = append(r.functions, r.span)

@@ -25,6 +25,8 @@ type Sources struct {
 	Level   []int32 // by stack less 1: how many modules' forwards are around it, its own included
 	Wrapped []Wrap  // by stack less 1: the outermost line around it that has autograd run its calls in another way
 	lost    map[lostLine]int32
+
+	arguments map[string]bool // see ofArguments
 }
 
 // New reads the frames of a model, nil where it has none.
@@ -33,7 +35,7 @@ func New(frames []Frame) *Sources {
 		return nil
 	}
 	s := &Sources{Frames: frames, Lines: make([]*Line, len(frames)), Forward: make([]int32, len(frames)),
-		Level: make([]int32, len(frames)), Wrapped: make([]Wrap, len(frames))}
+		Level: make([]int32, len(frames)), Wrapped: make([]Wrap, len(frames)), arguments: ofArguments(frames)}
 	known := map[string]*Line{}
 	for i, f := range frames {
 		line := known[f.Source]

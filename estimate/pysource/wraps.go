@@ -14,11 +14,20 @@ const (
 	Plain      WrapKind = iota
 	Checkpoint          // torch.utils.checkpoint
 	Function            // the forward of a torch.autograd.Function, which runs without gradients
+	// with torch.no_grad(): torch.export traces what is in it once more, as a graph of its own that has the names of
+	// the graph around it (_export/passes/replace_set_grad_with_hop_pass.py)
+	NoGrad
 )
 
 // wrapOf returns the outermost wrap of a frame, those around it being known.
 func wrapOf(s *Sources, i int) Wrap {
 	f := &s.Frames[i]
+	if f.Up == 0 && strings.HasPrefix(f.File, ownGraph) {
+		if s.arguments[f.File] {
+			return Wrap{}
+		}
+		return Wrap{int32(i) + 1, NoGrad}
+	}
 	if f.Up == 0 {
 		return Wrap{checkpoints(f.Source, int32(i)+1), Checkpoint}.known()
 	}
@@ -61,4 +70,25 @@ func partOfName(c byte) bool {
 func ofFunction(f Frame, caller string) bool {
 	return f.Func == "forward" && (strings.Contains(caller, ".apply(") ||
 		strings.HasSuffix(f.File, "torch/utils/checkpoint.py"))
+}
+
+// ownGraph is what the files are called that torch.fx makes of graphs.
+const ownGraph = "<eval_with_key>"
+
+// ofArguments returns which files of graphs call their arguments arg1_1: the one of with torch.autocast(...) does
+// (replace_autocast_with_hop_pass.py), which is traced anew. Gradients go through that.
+func ofArguments(frames []Frame) map[string]bool {
+	files := map[string]bool{}
+	for i := range frames {
+		f := &frames[i]
+		if !strings.HasPrefix(f.File, ownGraph) || files[f.File] {
+			continue
+		}
+		for _, part := range strings.Split(f.Source, "arg")[1:] {
+			if rest := strings.TrimLeft(part, "0123456789"); rest != part && strings.HasPrefix(rest, "_1") {
+				files[f.File] = true
+			}
+		}
+	}
+	return files
 }

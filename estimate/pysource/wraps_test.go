@@ -3,7 +3,7 @@ package pysource
 import "testing"
 
 // Of a stack the outermost line counts that checkpoints what it calls, or applies a function of autograd, whose forward
-// is no module's.
+// is no module's. A graph that torch.export made of a part of the program is that of no_grad or of autocast.
 func TestWraps(t *testing.T) {
 	const block = "x = checkpoint(self.block, x, use_reentrant=False)"
 	for _, c := range []struct {
@@ -28,6 +28,10 @@ func TestWraps(t *testing.T) {
 		{"one within a checkpoint", []Frame{{Func: "forward", Source: block},
 			{Func: "forward", Source: "return SwishFunction.apply(x)"}, {Func: "forward", Source: "result = i * s"}},
 			Wrap{1, Checkpoint}, 2},
+		{"no_grad", []Frame{{File: "<eval_with_key>.1", Func: "forward", Source: "linear = linear(x, p_b_weight)"}},
+			Wrap{1, NoGrad}, 0},
+		{"autocast", []Frame{{File: "<eval_with_key>.1", Func: "forward", Source: "linear = linear(to, arg2_1)"}},
+			Wrap{}, 0},
 	} {
 		for i := range c.frames {
 			c.frames[i].Up = int32(i)
