@@ -49,3 +49,18 @@ func TestRegions(t *testing.T) {
 		}
 	}
 }
+
+// The lines of graphs that torch.export made of parts of a program say nothing of how well its own are known.
+func TestRetraced(t *testing.T) {
+	const graph = "<eval_with_key>.7:"
+	node := func(op, in, out, frame string) onnx.Node { return from(onnx.Op(op, in, out).Named("s:"+op), frame) }
+	body := []onnx.Node{node("Exp", "in", "a", graph+"5 exp = aten.exp(x)"),
+		node("Sin", "a", "b", graph+"6 sin = aten.sin(exp)"), node("Cos", "b", "c", graph+"7 cos = aten.cos(sin)")}
+	own := line("Neg", "c", "y", "3 return self.d(x)", "d")
+	if p := mustRecover(t, linesGraph(append(body, own)...)); !p.Traced() {
+		t.Error("three calls under no_grad hide the line of the fourth")
+	}
+	if p := mustRecover(t, linesGraph(body...)); p.Traced() {
+		t.Error("a program of which no line is known is taken for one whose lines are")
+	}
+}

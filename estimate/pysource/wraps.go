@@ -75,6 +75,12 @@ func ofFunction(f Frame, caller string) bool {
 // ownGraph is what the files are called that torch.fx makes of graphs.
 const ownGraph = "<eval_with_key>"
 
+// Retraced reports whether the innermost line of a stack is of a graph that torch.export made of a part of the program:
+// it says nothing of the program's own lines.
+func (s *Sources) Retraced(stack int32) bool {
+	return s != nil && stack > 0 && strings.HasPrefix(s.Frames[stack-1].File, ownGraph)
+}
+
 // ofArguments returns which files of graphs call their arguments arg1_1: the one of with torch.autocast(...) does
 // (replace_autocast_with_hop_pass.py), which is traced anew. Gradients go through that.
 func ofArguments(frames []Frame) map[string]bool {
