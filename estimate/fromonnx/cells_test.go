@@ -8,7 +8,7 @@ import (
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
-// The steps of nn.LSTMCell and nn.GRUCell are one kernel on a GPU, as written by the exporters. What has other names, or
+// The steps of nn.LSTMCell and nn.GRUCell, as exporters write them, are one kernel on a GPU. What has other names, or
 // whose gates somebody reads, is a program's own.
 func TestCells(t *testing.T) {
 	weights := func(ih, hh string, gates int64) []onnx.Tensor {

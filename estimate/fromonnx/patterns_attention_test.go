@@ -80,10 +80,10 @@ func TestAttentionInFloat32(t *testing.T) {
 	scaled := func(op string) []onnx.Node {
 		return []onnx.Node{onnx.Op(op, "m scale", "s"), onnx.Op("Add", "s mask", "a")}
 	}
-	before := []string{"amax(x)", "permute(top)", "compare(top, row)", "where(keep, number, number)", "relu(x)",
+	before := []string{"max_dim(x)", "permute(top)", "compare(top, row)", "where(keep, number, number)", "relu(x)",
 		"permute(x)"}
 	as := func(rest ...string) []string { return append(slices.Clone(before), rest...) }
-	padding := append([]string{"amax(x)", "compare(top, number)"}, before[3:]...)
+	padding := append([]string{"max_dim(x)", "compare(top, number)"}, before[3:]...)
 	runPatterns(t, []patternCase{
 		written("divided", "row", "low", scaled("Div"), as("float(x)", "float(t)", "matmul(_, _)", "div(m, number)",
 			"add(s, mask)", "softmax(a)", "type_as(_, v)", "matmul(p, v)")...),

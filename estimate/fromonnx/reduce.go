@@ -25,13 +25,13 @@ func emitReduce(op string) func(*recovery, *onnxload.Node) {
 
 // withPlaces reports whether the largest or least of a dimension were asked for with their places, x.max(dim), which
 // backward scatters to, rather than alone, x.amax(dim). Both are exported alike; torch.export notes the operator, and
-// else a single dimension that is dropped is taken for the older and more common call. max takes no more than one.
+// else a single dimension is taken for the older and more common call. max takes no more than one.
 func (b *recovery) withPlaces(args aten.Args) bool {
 	switch b.places[b.at].Op {
 	case "max", "min":
 		return len(args.Dims) == 1
 	case "":
-		if len(args.Dims) == 1 && !args.Keep && b.guess(dialect.MaxWithPlaces) {
+		if len(args.Dims) == 1 && b.guess(dialect.MaxWithPlaces) {
 			b.maxima++
 			return !b.src.Most
 		}

@@ -158,10 +158,17 @@ func stepOf(steps []step, i int32) int {
 }
 
 // rounds returns by step how many steps later a loop over modules does the same again, in its next round; 0 where
-// nothing does.
-func rounds(p *aten.Program, s spans, steps []step) []int {
+// nothing does. Constants that the first round begins with are no steps: output = zeros_like(x) before the loop.
+func rounds(p *aten.Program, s spans, all []step) []int {
 	const maxRound = 1 << 10 // steps of a loop's body
-	again := make([]int, len(steps))
+	again := make([]int, len(all))
+	var steps []step
+	var at []int // by step of steps: its place in all
+	for j, st := range all {
+		if st.child >= 0 || p.Calls[st.first].Op != "fill" {
+			steps, at = append(steps, st), append(at, j)
+		}
+	}
 	name := func(j int) string { return p.Scopes[s.list[steps[j].child].scope].Name }
 	what := make([]string, len(steps))
 	for j := range steps {
@@ -197,7 +204,7 @@ func rounds(p *aten.Program, s spans, steps []step) []int {
 			continue
 		}
 		for k := lo; k+period < hi; k++ {
-			again[k] = period
+			again[at[k]] = at[k+period] - at[k]
 		}
 		j = hi - period
 	}

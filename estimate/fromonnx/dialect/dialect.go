@@ -28,7 +28,7 @@ var (
 		"F.silu or F.mish, which keep x alone", "torch.nn", "torch/nn/functional.py", false}
 	SquaredReLU = &Row{"squared-relu", "a rectified tensor times itself", "torch.square(F.relu(x))",
 		"transformers, RWKV", "transformers/activations.py ReLUSquaredActivation", true}
-	MaxWithPlaces = &Row{"max-with-places", "the largest of a dimension that is dropped",
+	MaxWithPlaces = &Row{"max-with-places", "the largest of one dimension",
 		"x.max(dim), which keeps the places", "torchvision, PointNets", "", false}
 	ZerosLike = &Row{"zeros-like", "a constant of another tensor's shape", "zeros_like, which has its type",
 		"transformers", "", false}
