@@ -1,0 +1,307 @@
+"""Export and record small models, each of which has one construct of published code, without a GPU.
+
+usage: constructs.py OUT [NAME ...]
+
+OUT/NAME.WAY.onnx are the exports, dynamo-train by torch.export in training mode with the lines of this file, ts-train
+by TorchScript; OUT/NAME.MODE.mrec are recordings of three training steps with AdamW and the mean of the output, and of
+two passes of inference, on an H200. What is in OUT already is not made again. estimate/testdata/constructs has the
+exports without their weights (scripts/strip_weights.py, zstd -19) and in recorded.json what is allocated at the peaks
+of the recordings, as the program answers.
+"""
+
+# ruff: noqa: RUF059 (names that nothing reads are what some of these are about)
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
+from memestimate import record
+
+Tensor = torch.Tensor
+
+
+class Block(nn.Module):
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(c, c, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(c)
+        self.conv2 = nn.Conv2d(c, c, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(c)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        identity = x
+        out = self.conv1(x)
+        out = self.bn1(out)
+        out = self.relu(out)
+        out = self.conv2(out)
+        out = self.bn2(out)
+        out += identity
+        return self.relu(out)
+
+
+class Checkpointed(nn.Module):
+    """torch.utils.checkpoint in a loop over blocks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 64, 3, padding=1)
+        self.blocks = nn.ModuleList([Block(64) for _ in range(3)])
+        self.head = nn.Conv2d(64, 10, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return self.head(x).mean((2, 3))
+
+
+class SwishFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, i: Tensor) -> Tensor:
+        result = i * torch.sigmoid(i)
+        ctx.save_for_backward(i)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (i,) = ctx.saved_tensors
+        sigmoid = torch.sigmoid(i)
+        return grad * (sigmoid * (1 + i * (1 - sigmoid)))
+
+
+class Swish(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return SwishFunction.apply(x)
+
+
+class OwnFunction(nn.Module):
+    """A torch.autograd.Function, as EfficientNet-PyTorch's MemoryEfficientSwish."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, padding=1)
+        self.expand = nn.ModuleList([nn.Conv2d(32, 128, 1, bias=False) for _ in range(3)])
+        self.norm = nn.ModuleList([nn.BatchNorm2d(128) for _ in range(3)])
+        self.project = nn.ModuleList([nn.Conv2d(128, 32, 1, bias=False) for _ in range(3)])
+        self.swish = Swish()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for i in range(3):
+            out = self.norm[i](self.expand[i](x))
+            out = self.swish(out)
+            x = self.project[i](out) + x
+        return x.mean((2, 3))
+
+
+class NoGrad(nn.Module):
+    """A backbone under torch.no_grad."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), Block(64), Block(64))
+        self.head = nn.Sequential(nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 10, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x = self.backbone(x)
+        return self.head(x).mean((2, 3))
+
+
+class Attention(nn.Module):
+    def __init__(self, d: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.q = nn.Linear(d, d)
+        self.k = nn.Linear(d, d)
+        self.v = nn.Linear(d, d)
+        self.out = nn.Linear(d, d)
+        self.dropout = nn.Dropout(0.1)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        scores = torch.matmul(q / q.size(-1) ** 0.5, k.transpose(2, 3))
+        attn = self.dropout(F.softmax(scores, dim=-1))
+        return torch.matmul(attn, v), attn
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        b, n, d = x.shape
+        q = self.q(x).view(b, n, self.heads, -1).transpose(1, 2)
+        k = self.k(x).view(b, n, self.heads, -1).transpose(1, 2)
+        v = self.v(x).view(b, n, self.heads, -1).transpose(1, 2)
+        q, attn = self.attend(q, k, v)
+        q = q.transpose(1, 2).contiguous().view(b, n, d)
+        return self.out(q), attn
+
+
+class Layer(nn.Module):
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.attention = Attention(d, 4)
+        self.w_1 = nn.Linear(d, 2 * d)
+        self.w_2 = nn.Linear(2 * d, d)
+        self.norm = nn.LayerNorm(d)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y, weights = self.attention(x)
+        x = self.norm(x + y)
+        return self.w_2(F.relu(self.w_1(x))), weights
+
+
+class Weights(nn.Module):
+    """Attention that returns its weights, through modules that return them on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(128) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x, attn = layer(x)
+        return x
+
+
+class LSTMCells(nn.Module):
+    """nn.LSTMCell in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(64, 128)
+        self.out = nn.Linear(128, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(x.size(0), 128, device=x.device)
+        c = torch.zeros(x.size(0), 128, device=x.device)
+        outputs = []
+        for t in range(x.size(1)):
+            h, c = self.cell(x[:, t], (h, c))
+            outputs.append(h)
+        return self.out(torch.stack(outputs, 1))
+
+
+class GRUCells(nn.Module):
+    """nn.GRUCell in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(64, 128)
+        self.out = nn.Linear(128, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(x.size(0), 128, device=x.device)
+        outputs = []
+        for t in range(x.size(1)):
+            h = self.cell(x[:, t], h)
+            outputs.append(self.out(h))
+        return torch.stack(outputs, 1)
+
+
+class SelfAttention(nn.Module):
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.q = nn.Conv2d(c, c // 8, 1)
+        self.k = nn.Conv2d(c, c // 8, 1)
+        self.v = nn.Conv2d(c, c, 1)
+        self.gamma = nn.Parameter(torch.zeros(1))
+        self.softmax = nn.Softmax(dim=-1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        b, c, w, h = x.size()
+        q = self.q(x).view(b, -1, w * h).permute(0, 2, 1)
+        k = self.k(x).view(b, -1, w * h)
+        energy = torch.bmm(q, k)
+        attention = self.softmax(energy)
+        v = self.v(x).view(b, -1, w * h)
+        out = torch.bmm(v, attention.permute(0, 2, 1))
+        out = out.view(b, c, w, h)
+        out = self.gamma * out + x
+        return out, attention
+
+
+class SpectralNorm(nn.Module):
+    """Spectral norms, whose power iterations run under torch.no_grad."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        norm = nn.utils.spectral_norm
+        self.l1 = nn.Sequential(norm(nn.Conv2d(3, 64, 3, 1, 1)), nn.LeakyReLU(0.1))
+        self.attn1 = SelfAttention(64)
+        self.l2 = nn.Sequential(norm(nn.Conv2d(64, 64, 3, 1, 1)), nn.LeakyReLU(0.1))
+        self.attn2 = SelfAttention(64)
+        self.last = nn.Conv2d(64, 1, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.l1(x)
+        out, p1 = self.attn1(out)
+        out = self.l2(out)
+        out, p2 = self.attn2(out)
+        return self.last(out)
+
+
+IMAGES = (8, 3, 112, 112)
+CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
+    "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
+    "function": (OwnFunction, IMAGES, ("dynamo-train",)),
+    "no_grad": (NoGrad, IMAGES, ("dynamo-train",)),
+    "weights": (Weights, (8, 128, 128), ("dynamo-train",)),
+    "lstm_cell": (LSTMCells, (256, 8, 64), ("dynamo-train", "ts-train")),
+    "gru_cell": (GRUCells, (256, 8, 64), ("dynamo-train", "ts-train")),
+    "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
+}
+
+
+def export(model: nn.Module, x: Tensor, way: str, path: Path) -> None:
+    """Write the export of a model in training mode."""
+    if way == "ts-train":
+        mode = torch.onnx.TrainingMode.TRAINING
+        torch.onnx.export(model, (x,), path, dynamo=False, training=mode, do_constant_folding=False, opset_version=18)
+        return
+    program = torch.export.export(model, (x,))
+    torch.onnx.export(program, (), path, dynamo=True, optimize=False, external_data=False)
+
+
+def step(build: Callable[[], nn.Module], shape: tuple[int, ...], mode: str, path: Path) -> None:
+    """Record training steps or passes of inference."""
+    with record(path, gpu="h200") as recorder:
+        model, x = build().to("cuda"), torch.randn(shape).to("cuda")
+        if mode == "infer":
+            model.eval()
+            for _ in range(2):
+                with torch.no_grad():
+                    out = model(x)
+                del out
+                recorder.step()
+            return
+        optimizer = torch.optim.AdamW(model.parameters())
+        for _ in range(3):
+            out = model(x)
+            loss = out.mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            recorder.step()
+
+
+def main(out: Path, names: list[str]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for name in names or CONSTRUCTS:
+        build, shape, ways = CONSTRUCTS[name]
+        for way in ways:
+            if not (path := out / f"{name}.{way}.onnx").exists():
+                export(build().train(), torch.randn(shape), way, path)
+        for mode in ("train", "infer"):
+            if not (path := out / f"{name}.{mode}.mrec").exists():
+                step(build, shape, mode, path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
