@@ -10,7 +10,6 @@ import (
 // A cellKind is a module of one step, nn.LSTMCell or nn.GRUCell: what exporters write of it, which is what it computes
 // on a CPU, and the one kernel that it is on a GPU (LSTMCell and GRUCell of aten/src/ATen/native/RNN.cpp).
 type cellKind struct {
-	op    string
 	calls []string // of CellParams.linear_ih and linear_hh the order differs between the two
 	gates int64
 	// calls, by place: what ends with the new states, and what reads the old ones beside a product
@@ -19,9 +18,9 @@ type cellKind struct {
 }
 
 var cells = []cellKind{
-	{"lstm_cell", strings.Fields("linear linear add split sigmoid sigmoid tanh sigmoid mul mul add tanh mul"), 4,
+	{strings.Fields("linear linear add split sigmoid sigmoid tanh sigmoid mul mul add tanh mul"), 4,
 		[]int{12, 10}, 8},
-	{"gru_cell", strings.Fields("linear split linear split add sigmoid add sigmoid mul add tanh sub mul add"), 3,
+	{strings.Fields("linear split linear split add sigmoid add sigmoid mul add tanh sub mul add"), 3,
 		[]int{13}, 11},
 }
 
@@ -32,7 +31,7 @@ func fuseCells(p *aten.Program) {
 	kept := p.Calls[:0:0]
 	for i := 0; i < len(p.Calls); i++ {
 		c := &p.Calls[i]
-		if c.Op == "linear" && cellWeight(p, c) != "" {
+		if cellWeight(p, c) != "" {
 			if reads == nil {
 				reads = timesRead(p)
 			}
@@ -72,6 +71,9 @@ func timesRead(p *aten.Program) []int32 {
 // cellWeight returns which module's weight_ih or weight_hh a product takes: so nn.RNNCellBase calls them, without the
 // numbers that whole layers put behind.
 func cellWeight(p *aten.Program, c *aten.Call) (module string) {
+	if len(c.In) < 2 {
+		return ""
+	}
 	w := &p.Values[c.In[1]]
 	if w.Kind != aten.Parameter || len(w.Shape) != 2 {
 		return ""
@@ -95,21 +97,26 @@ func fusedCell(p *aten.Program, i int, reads []int32) (calls []aten.Call, n int)
 		}
 		n = at[len(at)-1] - i + 1
 		for j := i; j < i+n; j++ { // the zeros that a state begins with
-			if p.Calls[j].Op == "fill" {
+			if len(p.Calls[j].In) == 0 {
 				calls = append(calls, p.Calls[j])
 			}
 		}
 		var first, second *aten.Call
 		for _, j := range at {
-			if c := &p.Calls[j]; c.Op == "linear" && strings.HasSuffix(p.Values[c.In[1]].Name, "weight_ih") {
+			if c := &p.Calls[j]; cellWeight(p, c) == "" {
+				continue
+			} else if strings.HasSuffix(p.Values[c.In[1]].Name, "weight_ih") {
 				first = c
-			} else if c.Op == "linear" {
+			} else {
 				second = c
 			}
 		}
 		last := &p.Calls[at[len(at)-1]]
-		fused := aten.Call{Op: kind.op, Args: aten.Plain, Layer: last.Layer, Scope: last.Scope, Origin: last.Origin,
+		fused := aten.Call{Op: "gru_cell", Args: aten.Plain, Layer: last.Layer, Scope: last.Scope, Origin: last.Origin,
 			Stack: last.Stack}
+		if len(kind.states) > 1 {
+			fused.Op = "lstm_cell"
+		}
 		for _, c := range []*aten.Call{first, second} {
 			product := *c
 			product.In, product.Args = slices.Clone(c.In[:2]), aten.Plain
@@ -137,19 +144,19 @@ func matchCell(p *aten.Program, i int, kind *cellKind) (at []int) {
 	var weights []aten.ValueID
 	for j := i; j < len(p.Calls) && len(at) < len(kind.calls); j++ {
 		c := &p.Calls[j]
-		if c.Op == "fill" {
+		if len(c.In) == 0 { // zeros
 			continue
 		}
 		if c.Op != kind.calls[len(at)] || c.Scope != p.Calls[i].Scope {
 			return nil
 		}
-		if c.Op == "linear" {
-			if cellWeight(p, c) != module || slices.Contains(weights, c.In[1]) || len(p.Values[c.In[0]].Shape) != 2 {
+		if weight := cellWeight(p, c); weight != "" {
+			if weight != module || slices.Contains(weights, c.In[1]) || len(p.Values[c.In[0]].Shape) != 2 {
 				return nil
 			}
 			weights = append(weights, c.In[1])
 		}
-		if c.Op == "split" && int64(len(c.Out)) != kind.gates {
+		if n := int64(len(c.Out)); n > 1 && n != kind.gates {
 			return nil
 		}
 		at = append(at, j)

@@ -165,7 +165,7 @@ func rounds(p *aten.Program, s spans, all []step) []int {
 	var steps []step
 	var at []int // by step of steps: its place in all
 	for j, st := range all {
-		if st.child >= 0 || p.Calls[st.first].Op != "fill" {
+		if st.child >= 0 || len(p.Calls[st.first].In) > 0 {
 			steps, at = append(steps, st), append(at, j)
 		}
 	}
