@@ -37,6 +37,18 @@ def test_small_values_from_the_host_are_known(rec: memestimate.Recorder) -> None
     assert codes(rec) == []
 
 
+def test_a_mask_of_floats_chooses_what_it_has(rec: memestimate.Recorder) -> None:
+    class Blocks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mask", torch.block_diag(*[torch.ones(10, 1)] * 43))  # more than floats are followed
+
+    mask, x = Blocks().cuda().mask, torch.ones(430, 43, device="cuda")
+    assert x[mask.bool()].view(1, 43, 10, 1).shape == (1, 43, 10, 1)
+    mask[0] = 1
+    assert x[mask.bool()].shape == (430 + 42,)
+
+
 def test_a_mask_is_known_however_often_it_is_seen(rec: memestimate.Recorder) -> None:
     mask = torch.zeros(256, 8, dtype=torch.bool)
     mask[::7] = True

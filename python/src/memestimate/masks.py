@@ -14,6 +14,12 @@ def is_mask(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
+def is_zeros_and_ones(value: torch.Tensor) -> bool:
+    """Whether a value of floating point is a mask that is multiplied by, and turned to bytes where it chooses."""
+    value = value.detach()
+    return bool(((value == 0) | (value == 1)).all())
+
+
 def view_of(
     known: torch.Tensor | None, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> torch.Tensor | None:

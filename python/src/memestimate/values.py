@@ -19,7 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .capture import tensors
 from .draws import Draws
 from .guesses import Guesses
-from .masks import is_mask, set_in, view_of
+from .masks import is_mask, is_zeros_and_ones, set_in, view_of
 from .origins import Origins
 from .real import Real
 from .shares import Known, Shares, spread
@@ -99,8 +99,9 @@ class Values:
         """A tensor has come from the host."""
         if self._recorder.unknown.has(source):
             return
-        limit = _SMALL_FLOAT if source.dtype.is_floating_point else _COPIED
-        if source.device.type == "cpu" and source.numel() <= limit and not isinstance(source, FakeTensor):
+        if source.device.type != "cpu" or source.numel() > _COPIED or isinstance(source, FakeTensor):
+            return
+        if not source.dtype.is_floating_point or source.numel() <= _SMALL_FLOAT or is_zeros_and_ones(source):
             self.set(tensor, source.detach().to(tensor.dtype).clone())
 
     def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
