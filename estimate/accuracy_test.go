@@ -231,6 +231,7 @@ func TestAccuracy(t *testing.T) {
 
 // TestAccuracyOfForms holds training steps against what the other exports of the built-in models give.
 func TestAccuracyOfForms(t *testing.T) {
+	needsEveryCase(t)
 	if *onlyForm != "" || *graphs != "" {
 		t.Skip("a flag says which graphs")
 	}

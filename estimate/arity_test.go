@@ -33,11 +33,14 @@ func TestEveryArity(t *testing.T) {
 		{DType: onnxload.Int64, Dims: []int64{2}, Typed: []int64{1, 0}},
 		{DType: onnxload.Bool, Dims: []int64{1}, Typed: []int32{1}},
 	}
-	ran, misfits := 0, 0
+	ran, misfits, turn := 0, 0, 0
 	for _, op := range shape.Operators() {
 		f := fromonnx.Facts(op.Domain, op.Name)
 		var number *onnxtest.Tensor                     // that each input is; nil where they are the model's
 		try := func(inputs, outputs, slot, wrong int) { // wrong -1: the input in that slot is left out
+			if turn++; !inTurn(turn) {
+				return
+			}
 			n := onnxtest.Node{Op: op.Name, Domain: op.Domain}
 			g := onnxtest.Graph{}
 			for k := range inputs {

@@ -82,6 +82,7 @@ var calculators = []calculator{
 // TestCalculators holds formulas beside the simulation on the measured steps beyond the plain one; docs/ACCURACY.md
 // has what it prints.
 func TestCalculators(t *testing.T) {
+	needsEveryCase(t)
 	type key struct{ scheme, name string }
 	errs := map[key][2][]float64{} // the formula's, and the simulation's on the same cases
 	for _, c := range readBeyond(t, "testdata/beyond/beyond.json.gz") {

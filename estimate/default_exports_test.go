@@ -21,6 +21,7 @@ const offInDefault = 0.02
 // prediction from the same exporter's training export less this one, and how much of it is dropout, which is the
 // training export simulated with its dropout taken out. What is left then is no matter of the export.
 func TestDefaultExportsAreExplained(t *testing.T) {
+	needsEveryCase(t)
 	if *onlyForm != "" || *graphs != "" {
 		t.Skip("a flag says which graphs")
 	}

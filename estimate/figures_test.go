@@ -84,7 +84,7 @@ func (a asked) figures(t testing.TB) string {
 
 // TestFigures compares the estimate of every case of the accuracy tables with the one that is written down, so that no
 // change of a rule changes one unseen. A change that is meant writes them anew, with -accuracy.figures, and gives the
-// reason.
+// reason. Without -every some cases are taken in turn.
 func TestFigures(t *testing.T) {
 	cases := askedCases(t)
 	lines := make([]string, len(cases))
@@ -93,7 +93,9 @@ func TestFigures(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		todo.Go(func() {
 			for i := range next {
-				lines[i] = cases[i].figures(t)
+				if inTurn(i) {
+					lines[i] = cases[i].figures(t)
+				}
 			}
 		})
 	}
@@ -105,7 +107,7 @@ func TestFigures(t *testing.T) {
 	holdLines(t, figuresFile, lines)
 }
 
-// holdLines compares lines with those of a file, or writes it with -accuracy.figures.
+// holdLines compares lines but those that are empty with those of a file, or writes it with -accuracy.figures.
 func holdLines(t *testing.T, file string, lines []string) {
 	t.Helper()
 	if *writeFigures {
@@ -121,7 +123,7 @@ func holdLines(t *testing.T, file string, lines []string) {
 	defer f.Close()
 	differ, n := 0, 0
 	for s := bufio.NewScanner(f); s.Scan(); n++ {
-		if n < len(lines) && lines[n] != s.Text() {
+		if n < len(lines) && lines[n] != "" && lines[n] != s.Text() {
 			if differ++; differ <= 40 {
 				t.Errorf("got  %s\nwant %s", lines[n], s.Text())
 			}

@@ -40,6 +40,7 @@ func (s furtherSet) outcomes(t *testing.T, form string, keep func(measuredCase) 
 // TestAccuracyOnFurtherModels holds the estimate against more sets of measured models. Each was compared once before
 // any rule came from them; what they showed became rules since.
 func TestAccuracyOnFurtherModels(t *testing.T) {
+	needsEveryCase(t)
 	if *graphs != "" || *onlyForm != "" {
 		t.Skip("a flag says which graphs")
 	}

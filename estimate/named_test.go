@@ -103,6 +103,7 @@ func (a *asked) cause(t *testing.T) (name string, listed []string, width float64
 // TestErrorsAreNamed counts in how many of the cases that are further off than farOff the report lists the guess that
 // makes the error, by way and mode, and holds the documentation to it.
 func TestErrorsAreNamed(t *testing.T) {
+	needsEveryCase(t)
 	cases := off(t)
 	names, widths := make([]string, len(cases)), make([]float64, len(cases))
 	next := make(chan int)

@@ -56,7 +56,7 @@ var catalogueCommands = func() (all [][]string) {
 }()
 
 // everyForm has TestCatalogue give every file to every form: five minutes on two cores. Without it a small file meets
-// every eighth and a large one every 16th, in turn, so that each form meets a dozen files or more.
+// every 16th and a large one every 32nd, in turn, so that each form meets ten files or so.
 var everyForm = flag.Bool("catalogue.every", false, "every file of the catalogue in every form")
 
 // manyThings says how many nodes and weights those files have that need more than bytes say.
@@ -256,9 +256,9 @@ func (c *catalogued) file(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	every := 8
+	every := 16
 	if c.program != "" {
-		every = 16
+		every = 32
 	}
 	for i, args := range catalogueCommands {
 		if !*everyForm && (i+turn)%every != 0 {

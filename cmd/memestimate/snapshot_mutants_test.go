@@ -72,7 +72,7 @@ func mutations(t *testing.T) int {
 	if testing.Short() {
 		return 200
 	}
-	return 3000
+	return 1500
 }
 
 // pickles are the recorded snapshots, unpacked.
