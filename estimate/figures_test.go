@@ -14,8 +14,10 @@ import (
 const figuresFile = "testdata/figures.txt"
 
 // publishedSets have models as their authors publish them, each set measured once before anybody had worked on it, and
-// exports of them: TorchScript's, and of the last also torch.export's, kept for training and default, without lines.
-var publishedSets = []string{"testdata/published86", "testdata/published109", "testdata/published75"}
+// exports of them: TorchScript's, and of the last two also torch.export's, kept for training and default, all without
+// their lines.
+var publishedSets = []string{"testdata/published86", "testdata/published109", "testdata/published75",
+	"testdata/published78"}
 
 var writeFigures = flag.Bool("accuracy.figures", false, "write "+figuresFile+" and "+beyondFigures+" anew")
 

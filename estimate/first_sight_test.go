@@ -37,9 +37,6 @@ func until(m measuredCase, steps int) measuredCase {
 	return m
 }
 
-// tabledSets are the sets that docs/ACCURACY.md has tables at first sight of. The last is in no other table yet.
-var tabledSets = append(slices.Clone(publishedSets), "testdata/published78")
-
 // firstSightRow is a row of docs/ACCURACY.md: the errors of those answers that keep takes, by absolute value in
 // percent, and how many bounds hold at how much above.
 func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, keep func(measuredCase) bool) string {
@@ -95,7 +92,7 @@ func TestPublishedAtFirstSight(t *testing.T) {
 		{"inference, fp32", func(m measuredCase) bool { return m.Mode == "infer" }},
 		{"all", func(measuredCase) bool { return true }},
 	}
-	for _, set := range append([]string{programs68}, tabledSets...) {
+	for _, set := range append([]string{programs68}, publishedSets...) {
 		runs := runs
 		if set == programs68 { // small programs, each in one way
 			runs = runs[len(runs)-1:]
@@ -146,7 +143,7 @@ func TestPublishedExportsAtFirstSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, set := range tabledSets {
+	for _, set := range publishedSets {
 		for _, row := range exportRows(t, set) {
 			if !strings.Contains(string(doc), row) {
 				t.Errorf("%s: docs/ACCURACY.md does not have\n%s", set, row)
