@@ -1,6 +1,7 @@
 package parallel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -52,6 +53,10 @@ func (p Plan) checkPipeline() error {
 const (
 	mostStages       = 1 << 10
 	mostMicrobatches = 1 << 12
+
+	// mostCalls is how many calls the forward passes of a step may make, all stages together: half a minute's work.
+	// What the allocator does for a microbatch follows from all before, so that each is a pass of its own.
+	mostCalls = 1 << 20
 )
 
 // A cutting is a program in the stages of a pipeline.
@@ -67,6 +72,10 @@ type cutting struct {
 // no parameter is behind, such as masks and rotary embeddings. One tensor comes from the stage before, and one goes to
 // the stage behind.
 func (p Plan) stage(prog *aten.Program) (*aten.Program, error) {
+	if n, most := cmp.Or(p.Microbatches, p.GPUs), max(mostCalls/max(len(prog.Calls), 1), 1); n > most {
+		return nil, noMatch("microbatches: %d of a model of %d calls are more than are simulated, want %d at most", n,
+			len(prog.Calls), most)
+	}
 	c := cutting{prog: prog}
 	if err := p.cut(&c); err != nil {
 		return nil, err
