@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -172,7 +173,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 			case all:
 				fs.AddFlag(f)
 			case addFirst(fs, f):
-			case group == nil || cmd.HasParent() && !ofARun[f.Name]:
+			case group == nil || cmd.HasParent() && !ofARun()[f.Name]:
 				fs.AddFlag(f)
 			default:
 				left++
@@ -206,13 +207,13 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 }
 
 // ofARun are the flags that every command about a model has.
-var ofARun = func() map[string]bool {
+var ofARun = sync.OnceValue(func() map[string]bool {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	(&settings{}).flags(fs)
 	names := map[string]bool{}
 	fs.VisitAll(func(f *pflag.Flag) { names[f.Name] = true })
 	return names
-}()
+})
 
 // reflow breaks paragraphs anew for a width. Lines that are indented stay as they are.
 func reflow(text string, width int) string {

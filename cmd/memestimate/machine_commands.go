@@ -6,22 +6,22 @@ import "github.com/spf13/cobra"
 
 // machineCommands are those that need more than a file: GPUs, processes, repositories, clusters, the network. A page in
 // a browser has none of it, and they are a third of the program.
-func machineCommands(e *env) []*cobra.Command {
-	return []*cobra.Command{
-		compareCommand(e),
-		diffCommand(e),
-		checkCommand(e),
-		commentCommand(e),
-		devicesCommand(e),
-		runCommand(e),
-		traceCommand(e),
-		releaseCommand(e),
-		slurmCommand(e),
-		k8sCommand(e),
-		webhookCommand(e),
-		whereCommand(e),
-		exporterCommand(e),
-		manCommand(e),
+func machineCommands() []subcommand {
+	return []subcommand{
+		{"compare", compareCommand},
+		{"diff", diffCommand},
+		{"check", checkCommand},
+		{"comment", commentCommand},
+		{"devices", devicesCommand},
+		{"run", runCommand},
+		{"trace", traceCommand},
+		{"release", releaseCommand},
+		{"slurm", slurmCommand},
+		{"k8s", k8sCommand},
+		{"webhook", webhookCommand},
+		{"where", whereCommand},
+		{"exporter", exporterCommand},
+		{"man", manCommand},
 	}
 }
 

@@ -13,9 +13,11 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// rootCommand builds the command tree. Every subcommand is named here, and has
-// a file of its own.
-func rootCommand(e *env) *cobra.Command {
+// rootCommand builds the command with all its subcommands.
+func rootCommand(e *env) *cobra.Command { return commandWith(e, subcommands()) }
+
+// commandWith builds the command with some of its subcommands.
+func commandWith(e *env, subs []subcommand) *cobra.Command {
 	var s settings
 	var a questions
 	var o output
@@ -80,28 +82,17 @@ Exit codes: 0 yes or ok, 1 the answer is no, 2 usage, 3 bad or unsupported input
 	root.SetOut(&e.help)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(
-		tableCommand(e),
-		fitCommand(e),
-		shapesCommand(e),
-		modelsCommand(e),
-		opsCommand(e),
-		gpusCommand(e),
-		snapshotCommand(e),
-		versionCommand(e),
-	)
-	root.AddCommand(machineCommands(e)...)
 	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		return pflag.NormalizedName(spelling.Key(name))
 	})
 	root.SetHelpCommand(helpCommand())
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printHelp(e, cmd) })
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			shellsOnly(c)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		if cmd == root && !root.HasSubCommands() { // it was given a model, and lists all commands all the same
+			addCommands(e, root, subcommands())
 		}
-	}
+		printHelp(e, cmd)
+	})
+	addCommands(e, root, subs)
 	return root
 }
 

@@ -2,6 +2,7 @@ package fromonnx
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/module"
@@ -151,10 +152,12 @@ type operator struct {
 	emit func(b *recovery, n *onnxload.Node)
 }
 
-// operators are all rows, by domain and name.
-var operators = index(map[string][][]nodeRow{
-	"":            {nodeRows, mathNodes, listNodes, rareNodes},
-	contribDomain: {contribRows},
+// operators are all rows, by domain and name. They are read when a graph first asks: most commands have none.
+var operators = sync.OnceValue(func() map[string]map[string]*operator {
+	return index(map[string][][]nodeRow{
+		"":            {nodeRows, mathNodes, listNodes, rareNodes},
+		contribDomain: {contribRows},
+	})
 })
 
 func index(rooms map[string][][]nodeRow) map[string]map[string]*operator {
@@ -174,9 +177,9 @@ func index(rooms map[string][][]nodeRow) map[string]map[string]*operator {
 // operators, and the order of their inputs, in the domains that it has for other layouts (com.microsoft.nchwc,
 // com.ms.internal.nhwc).
 func Facts(domain, op string) *module.Facts {
-	o := operators[domain][op]
+	o := operators()[domain][op]
 	if o == nil && domain != "" {
-		o = operators[""][op]
+		o = operators()[""][op]
 	}
 	if o == nil {
 		return nil
@@ -187,7 +190,7 @@ func Facts(domain, op string) *module.Facts {
 // rowOf returns the row of a node's operator, and what is said of it. The row is nil where it has none, or where the
 // node has not the inputs that the row names: rules and patterns see no such node.
 func (b *recovery) rowOf(n *onnxload.Node) (*operator, *module.Facts) {
-	o := operators[n.Domain][n.Op]
+	o := operators()[n.Domain][n.Op]
 	switch {
 	case o == nil:
 		return nil, module.Operators(Facts).Of(n.Domain, n.Op)

@@ -1,6 +1,11 @@
 package workspace
 
-import "github.com/memestimate/memestimate/estimate/gpu"
+import (
+	"strings"
+	"sync"
+
+	"github.com/memestimate/memestimate/estimate/gpu"
+)
 
 // A Call is a call of an ATen operator as PyTorch's dispatcher sees it below autograd and autocast. Arguments are in
 // the order of the operator's schema; trailing ones may be missing. Lists among the results are flattened.
@@ -101,15 +106,27 @@ type operator struct {
 	take func(k *Kernels, c *Call) // nil: they take nothing beside their results
 }
 
-// tables list the operators by family.
+// tables list the operators by family, but for atenPlain.
 var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex,
-	atenSorts, atenFFT, atenGuessed,
-	atenRNN, atenOthers, atenPlain}
+	atenSorts, atenFFT, atenGuessed, atenRNN, atenOthers}
+
+// rows are all operators by name. They are read when a recording first asks: most commands have none.
+var rows = sync.OnceValue(func() map[string]*operator {
+	all := map[string]*operator{}
+	for _, name := range strings.Fields(atenPlain) {
+		all[name] = &operator{name: name}
+	}
+	for _, table := range tables {
+		for i := range table {
+			all[table[i].name] = &table[i]
+		}
+	}
+	return all
+})
 
 // Kernels are the kernels of one process: what its threads keep, and what it has planned.
 type Kernels struct {
 	device  gpu.Device
-	rows    map[string]*operator
 	thread  int32
 	stream  int32
 	blas    map[place]bool // took cuBLAS's workspace
@@ -133,17 +150,11 @@ type place struct{ thread, stream int32 }
 
 // NewKernels returns the kernels of a new process on a device.
 func NewKernels(d gpu.Device) *Kernels {
-	k := &Kernels{
-		device: d, rows: map[string]*operator{}, plans: map[string]int32{},
+	return &Kernels{
+		device: d, plans: map[string]int32{},
 		blas: map[place]bool{}, lt: map[place]bool{}, blasOn: map[int32]bool{}, dnnOn: map[int32]bool{},
 		guessed: map[string]int{},
 	}
-	for _, table := range tables {
-		for i := range table {
-			k.rows[table[i].name] = &table[i]
-		}
-	}
-	return k
 }
 
 // AtMost makes kernels take the most that they may where nobody knows what they take.
@@ -184,22 +195,23 @@ func (k *Kernels) On(thread, stream int32) { k.thread, k.stream = thread, stream
 // Takes reports what is known of an operator: whether its kernels take anything beside their results, so that Call
 // must be asked, and whether it is known at all.
 func (k *Kernels) Takes(op, overload string) (takes, known bool) {
-	row := k.row(op, overload)
+	row := rowOf(op, overload)
 	return row != nil && row.take != nil, row != nil
 }
 
-func (k *Kernels) row(op, overload string) *operator {
-	if row := k.rows[op+"."+overload]; row != nil {
+// rowOf returns the row of an operator, with its overload where that has one of its own; nil for none.
+func rowOf(op, overload string) *operator {
+	if row := rows()[op+"."+overload]; row != nil {
 		return row
 	}
-	return k.rows[op]
+	return rows()[op]
 }
 
 // Call returns what a call asks of the allocator, which is good until the next call. What it takes and never gives back
 // stays for good.
 func (k *Kernels) Call(c *Call) Script {
 	k.script = k.script[:0]
-	switch row := k.row(c.Op, c.Overload); {
+	switch row := rowOf(c.Op, c.Overload); {
 	case row == nil:
 		k.unknown(c)
 	case row.take != nil:

@@ -1,10 +1,8 @@
 package workspace
 
-import "strings"
-
 // atenPlain are the operators whose kernels take nothing beside their results: views, factories, copies, element-wise
 // operators (one TensorIterator kernel each), those that walk over indices without sorting, and foreach kernels.
-var atenPlain = plain(`
+const atenPlain = `
 	view _unsafe_view reshape _reshape_alias as_strided as_strided_ t transpose permute expand squeeze unsqueeze
 	slice select split split_with_sizes unbind detach detach_ alias diagonal unfold view_as_real view_as_complex
 	real imag narrow swapaxes movedim t_ transpose_ squeeze_ unsqueeze_ lift lift_fresh lift_fresh_copy view_as
@@ -81,11 +79,4 @@ var atenPlain = plain(`
 	_c10d_functional::all_to_all_single _c10d_functional::broadcast _c10d_functional::wait_tensor
 
 	profiler::_record_function_enter_new profiler::_record_function_exit
-`)
-
-func plain(names string) (rows []operator) {
-	for _, name := range strings.Fields(names) {
-		rows = append(rows, operator{name, nil})
-	}
-	return rows
-}
+`
