@@ -28,7 +28,7 @@ var cells = []cellKind{
 // _thnn_fused_lstm_cell or _thnn_fused_gru_cell.
 func fuseCells(p *aten.Program) {
 	var reads []int32
-	kept := p.Calls[:0:0]
+	var kept []aten.Call // nil as long as nothing is fused
 	for i := 0; i < len(p.Calls); i++ {
 		c := &p.Calls[i]
 		if cellWeight(p, c) != "" {
@@ -37,8 +37,7 @@ func fuseCells(p *aten.Program) {
 			}
 			if calls, n := fusedCell(p, i, reads); n > 0 {
 				if kept == nil {
-					kept = slices.Grow(kept, len(p.Calls))
-					kept = append(kept, p.Calls[:i]...)
+					kept = slices.Grow(slices.Clone(p.Calls[:i]), len(p.Calls)-i)
 				}
 				kept = append(kept, calls...)
 				i += n - 1

@@ -72,7 +72,7 @@ func (b *recovery) index() {
 	b.facts, b.rows = make([]*module.Facts, len(b.nodes)), make([]*operator, len(b.nodes))
 	reads := make([]read, 0, 2*len(b.nodes))
 	var from *module.Place // what the node before was placed by, with its lines
-	lines, last := int32(0), new(located)
+	lines, last := int32(0), &located{Place: new(module.Place)}
 	for i, n := range b.nodes {
 		row, f := b.rowOf(n)
 		b.rows[i], b.facts[i] = row, f
@@ -82,10 +82,12 @@ func (b *recovery) index() {
 		// neighbours are of one module as a rule
 		if at := b.src.Place(n); at != from || n.Stack != lines || i == 0 {
 			from, lines = at, n.Stack
-			if p := within(b.prog.Sources, *at, n.Stack); p != last.Place || i == 0 {
+			if p := within(b.prog.Sources, at, n.Stack); *p != *last.Place || i == 0 {
+				if p.Module != last.Module {
+					b.modules++
+				}
 				last = &located{Place: p}
-				b.isCalled(p)
-				b.modules++
+				b.isCalled(*p)
 			}
 		}
 		b.places[i] = last
@@ -116,7 +118,7 @@ func (b *recovery) index() {
 
 // A located is a place that some nodes share, with what they have in the program.
 type located struct {
-	module.Place
+	*module.Place
 	scope, layer int32 // one more than the index; 0 until it is asked for
 }
 
@@ -209,7 +211,7 @@ func (b *recovery) isCalled(p module.Place) {
 // node before and the node after them.
 func (b *recovery) placeUnnamed() {
 	unknown := func(i int) bool {
-		return !strings.HasPrefix(b.nodes[i].Name, "/") && b.places[i].Place == (module.Place{})
+		return !strings.HasPrefix(b.nodes[i].Name, "/") && *b.places[i].Place == (module.Place{})
 	}
 	for i := 0; i < len(b.nodes); i++ {
 		if !unknown(i) {
@@ -226,7 +228,7 @@ func (b *recovery) placeUnnamed() {
 		if end < len(b.nodes) {
 			after = b.places[end].Module
 		}
-		here := &located{Place: module.Place{Module: commonModule(before, after)}}
+		here := &located{Place: &module.Place{Module: commonModule(before, after)}}
 		for k := i; k < end; k++ {
 			b.places[k] = here
 		}

@@ -17,11 +17,11 @@ const maxAligned = 1 << 9
 //
 // Of a product that does not change from step to step, such as that of the keys in an attention of a hand-written
 // decoder, only the first iteration's is left, where it was: behind calls that every iteration makes, with the same
-// parameters. One that the model computes ahead of its loop stands before all of them.
-func (b *recovery) unmerge() {
+// parameters. One that the model computes ahead of its loop stands before all of them. It returns madeAndRead.
+func (b *recovery) unmerge() (made []int32, uses reads) {
 	p := b.prog
 	calls := p.Calls
-	made, uses := madeAndRead(p)
+	made, uses = madeAndRead(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range calls {
 		if len(calls[x].Out) != 1 || calls[x].Out[0] == aten.NoValue {
@@ -63,7 +63,11 @@ func (b *recovery) unmerge() {
 			}
 		}
 	}
+	if len(copies) == 0 {
+		return made, uses
+	}
 	insert(p, copies)
+	return madeAndRead(p)
 }
 
 // madeAndRead returns the call that makes each value, -1 for none, and those that read each activation.

@@ -10,9 +10,8 @@ import (
 // unmergeModules gives modules back the calls that an exporter made one, as unmerge does for iterations. A call of what
 // comes from outside its module, read in that module and in one beside it, is none that a module returns: each of them
 // makes it. The five branches of a NASNet cell have a ReLU each, of one tensor.
-func (b *recovery) unmergeModules() {
+func (b *recovery) unmergeModules(made []int32, readers reads) {
 	p := b.prog
-	made, readers := madeAndRead(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range p.Calls {
 		c := &p.Calls[x]

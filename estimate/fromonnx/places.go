@@ -11,7 +11,7 @@ import (
 // within returns a place without the modules that the stack has not: exporters take the call of an operator of which
 // they know none for one of the module before it. A module whose forward is called by that name, layer.forward(x),
 // has a frame and no place: its path is that of what it calls, without the last name.
-func within(s *pysource.Sources, p module.Place, stack int32) module.Place {
+func within(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
 	n := s.Modules(stack)
 	if n == 0 || p.Around == "" {
 		return p
@@ -33,12 +33,13 @@ func within(s *pysource.Sources, p module.Place, stack int32) module.Place {
 	if module > len(p.Module) {
 		return p
 	}
-	p.Around, p.Module, p.Class = p.Around[:max(around-1, 0)], p.Module[:module], ""
-	return p
+	outer := *p
+	outer.Around, outer.Module, outer.Class = p.Around[:max(around-1, 0)], p.Module[:module], ""
+	return &outer
 }
 
 // between returns a place with the module whose forward is called by that name.
-func between(s *pysource.Sources, p module.Place, stack int32) module.Place {
+func between(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
 	for f := s.Forward[stack-1]; f > 0; f = s.Forward[f-1] {
 		up := s.Frames[f-1].Up
 		if up == 0 {
@@ -51,7 +52,9 @@ func between(s *pysource.Sources, p module.Place, stack int32) module.Place {
 			}
 			part, _, _ := strings.Cut(p.Around[begin:], "/")
 			if k := strings.LastIndexByte(part, '.'); k > 0 {
-				p.Around = p.Around[:begin+k] + "/" + p.Around[begin+k:]
+				inner := *p
+				inner.Around = p.Around[:begin+k] + "/" + p.Around[begin+k:]
+				return &inner
 			}
 			break
 		}

@@ -77,8 +77,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 		}
 	}
 	b.rows, b.emit, b.done, b.calls = nil, nil, nil, nil // what follows looks at the calls
-	b.unmerge()
-	b.unmergeModules()
+	b.unmergeModules(b.unmerge())
 	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
 	b.noteExport()
 	b.prog.InferOnly = b.inferenceOnly()

@@ -58,14 +58,13 @@ func (b *recovery) byModule(state []aten.ValueID, tables tied) (t moduleTree, mo
 	t = moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
 	moved, home = make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state))
 	last := "\x00" // the module of the value before
-	// running variances of norms that count their batches
-	counted := map[aten.ValueID]bool{}
+	counted := make([]bool, len(state)) // running variances of norms that count their batches
 	for _, i := range module.BatchCounters(b.m.Producer, len(state), func(i int) (string, bool) {
 		return b.prog.Values[state[i]].Name, b.prog.Values[state[i]].Kind == aten.Buffer
 	}) {
-		counted[state[i]] = true
+		counted[i] = true
 	}
-	for _, v := range state {
+	for i, v := range state {
 		up, name := "", b.prog.Values[v].Name
 		if i := strings.LastIndexByte(name, '.'); i >= 0 && !strings.ContainsAny(name, ":/") {
 			up = shallow(name[:i])
@@ -81,7 +80,7 @@ func (b *recovery) byModule(state []aten.ValueID, tables tied) (t moduleTree, mo
 		}
 		last = up
 		moved, home = append(moved, v), append(home, m)
-		if counted[v] {
+		if counted[i] {
 			counter := b.add(aten.Value{Name: up + ".num_batches_tracked", Kind: aten.Buffer, DType: aten.Int64,
 				Shape: []int64{}})
 			moved, home = append(moved, counter), append(home, m)
@@ -105,7 +104,7 @@ func (b *recovery) tiedTables() tied {
 	for i := range b.prog.Calls {
 		calls[b.prog.Calls[i].Scope]++
 	}
-	read := map[aten.ValueID]bool{}
+	read := make([]bool, len(b.prog.Values))
 	var waiting []aten.ValueID
 	for i := range b.prog.Calls {
 		c := &b.prog.Calls[i]
