@@ -57,7 +57,7 @@ func (b *recovery) orderState() {
 func (b *recovery) byModule(state []aten.ValueID, tables tied) (t moduleTree, moved []aten.ValueID, home []int32) {
 	t = moduleTree{at: make(map[string]int32, len(state)/2), modules: make([]treeModule, 1, len(state)/2+1)}
 	moved, home = make([]aten.ValueID, 0, len(state)), make([]int32, 0, len(state))
-	last := "\x00" // the module of the value before
+	last := "\x00"                      // the module of the value before
 	counted := make([]bool, len(state)) // running variances of norms that count their batches
 	for _, i := range module.BatchCounters(b.m.Producer, len(state), func(i int) (string, bool) {
 		return b.prog.Values[state[i]].Name, b.prog.Values[state[i]].Kind == aten.Buffer
