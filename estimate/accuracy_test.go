@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"os"
@@ -115,10 +114,7 @@ func openGraph(t testing.TB, dir, model, form string) *onnxload.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: model})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := readModel(t, b, model)
 	return m
 }
 

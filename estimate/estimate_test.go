@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"encoding/csv"
 	"os"
 	"strconv"
@@ -19,10 +18,7 @@ func open(t testing.TB, name string) *onnxload.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := readModel(t, data, "")
 	return m
 }
 

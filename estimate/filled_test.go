@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -24,10 +23,7 @@ func TestLightModels(t *testing.T) {
 			return
 		}
 		seen++
-		m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := readModel(t, raw, "")
 		nodes := len(m.Graph.Nodes)
 		r, err := Run(m, Options{Step: &Step{}})
 		if err != nil {
@@ -69,10 +65,7 @@ func TestFilledTensorsThatAreNoWeights(t *testing.T) {
 			Nodes: test.nodes,
 			Out:   []onnxtest.Value{{Name: "y"}},
 		}}.Bytes()
-		m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := readModel(t, raw, "")
 		r, err := Run(m, Options{})
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
@@ -92,10 +85,7 @@ func TestConstantsInNodes(t *testing.T) {
 		raw := onnxtest.Model{Opset: 17, Producer: producer, Graph: onnxtest.Graph{
 			In: []onnxtest.Value{onnxtest.Float("x", 2, 4)}, Inits: inits, Nodes: nodes, Out: []onnxtest.Value{{Name: "y"}},
 		}}.Bytes()
-		m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := readModel(t, raw, "")
 		r, err := Run(m, Options{Step: &Step{}})
 		if err != nil || r.Peak == nil {
 			t.Fatal(r, err)

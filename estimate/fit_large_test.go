@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -30,10 +29,7 @@ func TestLargestOfManyNodes(t *testing.T) {
 	}
 	g.Out = []onnxtest.Value{{Name: in}}
 	raw := onnxtest.Model{Opset: 17, Graph: g}.Bytes()
-	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := readModel(t, raw, "")
 	const memory = 24 << 30
 	f, err := Largest(m, Options{}, memory)
 	if err != nil {

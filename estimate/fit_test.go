@@ -1,13 +1,11 @@
 package estimate
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
@@ -193,10 +191,7 @@ func TestNothingToTrain(t *testing.T) {
 			In: []onnxtest.Value{onnxtest.Float("x", 2, 3)}, Nodes: []onnxtest.Node{onnxtest.Op(op, "x",
 				"y")}, Out: []onnxtest.Value{onnxtest.Float("y", 2, 3)},
 		}}.Bytes()
-		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := readModel(t, data, "")
 		r, err := Run(m, Options{Step: &Step{}})
 		if err != nil {
 			t.Fatal(err)

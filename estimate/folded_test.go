@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -23,10 +22,7 @@ func TestMasksThatExportersFold(t *testing.T) {
 			Out: []on.Value{on.Float("y", 2, 4, 16, 8)},
 		}}
 		data := m.Bytes()
-		model, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		model := readModel(t, data, "")
 		bound, err := Bind(model, Options{})
 		if err != nil {
 			t.Fatal(err)

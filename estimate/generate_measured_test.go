@@ -85,7 +85,7 @@ func openOpen(t *testing.T, model string) *onnxload.Model {
 	return readModel(t, b, model)
 }
 
-func readModel(t *testing.T, b []byte, path string) *onnxload.Model {
+func readModel(t testing.TB, b []byte, path string) *onnxload.Model {
 	t.Helper()
 	m, err := onnxload.Read(bytes.NewReader(b), int64(len(b)), onnxload.Options{Path: path})
 	if err != nil {

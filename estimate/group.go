@@ -28,7 +28,7 @@ func (c *group) part(f func()) (sound bool) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if c.panic == "" {
-				c.panic = fmt.Sprintf("%v in %s", p, panicked())
+				c.panic = fmt.Sprintf("%v in %s", p, PanicPlace())
 			}
 		}
 	}()
@@ -67,16 +67,16 @@ func (b *Bound) each(n int, f func(i int)) {
 	c.end()
 }
 
-// panicked returns the file and line of the panic that a deferred function recovers from.
-func panicked() string {
+// PanicPlace returns the file and line that panicked, for the deferred function that recovers from it.
+func PanicPlace() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
-	for within := false; ; {
+	for panicking := false; ; {
 		f, more := frames.Next()
 		switch {
 		case strings.HasPrefix(f.Function, "runtime."):
-			within = within || f.Function == "runtime.gopanic"
-		case within:
+			panicking = panicking || f.Function == "runtime.gopanic"
+		case panicking:
 			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
 		}
 		if !more {

@@ -195,10 +195,7 @@ func TestChainsAreBounded(t *testing.T) {
 			g := on.Graph{In: []on.Value{on.Float("x", 4)}, Out: []on.Value{{Name: "y"}},
 				Nodes: []on.Node{on.Op(op, strings.TrimSpace(strings.Repeat("x ", c.inputs)), "y")}}
 			raw := on.Model{Opset: 17, Graph: g}.Bytes()
-			m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{Path: op})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := readModel(t, raw, op)
 			b, err := Bind(m, Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -1,11 +1,9 @@
 package estimate
 
 import (
-	"bytes"
 	"testing"
 
 	"github.com/memestimate/memestimate/models"
-	"github.com/memestimate/memestimate/onnxload"
 )
 
 // A ReLU that a run takes to write over its argument does so in the table of layers too. The table goes further: of
@@ -18,10 +16,7 @@ func TestReLUsInPlaceAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := readModel(t, raw, "")
 		b, err := Bind(g, Options{Batch: 2})
 		if err != nil {
 			continue // it has other dimensions to bind

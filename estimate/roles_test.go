@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -15,10 +14,7 @@ import (
 func ask(t *testing.T, m on.Model, opt Options) (*Report, error) {
 	t.Helper()
 	data := m.Bytes()
-	model, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	model := readModel(t, data, "")
 	return Run(model, opt)
 }
 

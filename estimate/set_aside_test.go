@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 
@@ -22,10 +21,7 @@ func TestSetAside(t *testing.T) {
 	}
 	g.Out = []onnxtest.Value{{Name: fmt.Sprint("x", manyNodes/2)}}
 	raw := onnxtest.Model{Opset: 17, Graph: g}.Bytes()
-	m, err := onnxload.Read(bytes.NewReader(raw), int64(len(raw)), onnxload.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := readModel(t, raw, "")
 	bound, err := Bind(m, Options{})
 	if err != nil {
 		t.Fatal(err)

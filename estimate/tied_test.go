@@ -1,7 +1,6 @@
 package estimate
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 
@@ -27,10 +26,7 @@ func TestTiedHead(t *testing.T) {
 			g.Out[0].Name = "z"
 		}
 		data := onnxtest.Model{Graph: g}.Bytes()
-		m, err := onnxload.Read(bytes.NewReader(data), int64(len(data)), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := readModel(t, data, "")
 		r, err := Run(m, Options{Step: &Step{}})
 		if err != nil {
 			t.Fatal(err)

@@ -140,7 +140,7 @@ func (c *checking) run(e *env, compare bool, o *output) *outcome {
 	out := &outcome{config: c.config, shown: fromTop(e, c.config), when: e.time()}
 	defer func() {
 		if p := recover(); p != nil { // a bug of ours is told where the rest would be
-			out.err = fail(exitBug, "internal error, please report it with the budget file: %v at %s", p, panicPlace())
+			out.err = fail(exitBug, "internal error, please report it with the budget file: %v at %s", p, estimate.PanicPlace())
 		}
 	}()
 	out.err = c.check(e, compare, o, out)

@@ -286,7 +286,7 @@ func (c *checked) run(e *env, f *budget.File, b *baseline) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // one bug must not hide what the other models say
 			err = fail(exitBug, "%s: internal error, please report it with the model: %v at %s", quoteArg(c.name), p,
-				panicPlace())
+				estimate.PanicPlace())
 		}
 	}()
 	head, err := openModel(e, c.in, &settings{}, nil)

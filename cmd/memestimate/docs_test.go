@@ -106,7 +106,7 @@ func TestDocsCommands(t *testing.T) {
 				}
 				line, _, _ = strings.Cut(line, " #")
 				args := strings.Fields(line)
-				root := rootCommand(&env{})
+				root := rootCommand(&env{}, subcommands())
 				c, rest, err := root.Find(args)
 				if err == nil {
 					err = c.ParseFlags(rest)

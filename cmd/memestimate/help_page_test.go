@@ -24,7 +24,7 @@ func TestHelpPages(t *testing.T) {
 		}
 	}
 	all, _, _ := try(t, "--help-all")
-	for _, c := range rootCommand(&env{}).Commands() {
+	for _, c := range rootCommand(&env{}, subcommands()).Commands() {
 		if n := strings.Count(all, "\n  "+c.Name()+" "); c.IsAvailableCommand() && n != 1 {
 			t.Errorf("--help-all lists %s %d times", c.Name(), n)
 		}
@@ -67,5 +67,5 @@ func TestHelpPages(t *testing.T) {
 			}
 		}
 	}
-	each(rootCommand(&env{}), nil)
+	each(rootCommand(&env{}, subcommands()), nil)
 }

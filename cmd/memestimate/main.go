@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/spelling"
 )
@@ -100,11 +99,11 @@ func run(ctx context.Context, e *env, args []string) (code int) {
 	defer func() {
 		if p := recover(); p != nil {
 			fmt.Fprintf(e.stderr, "memestimate: internal error, please report it with this line and the model: %s: %v at %s\n",
-				versionLine(), p, panicPlace())
+				versionLine(), p, estimate.PanicPlace())
 			code = exitBug
 		}
 	}()
-	root := commandWith(e, askedCommands(args))
+	root := rootCommand(e, askedCommands(args))
 	if len(args) > 0 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		// Only now: cobra keeps what is registered for as long as the process lives, and the commands with it.
 		for _, c := range append(root.Commands(), root) {
@@ -188,22 +187,4 @@ func oneLine(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxMessage-end], "") + " ... " + strings.ToValidUTF8(s[len(s)-end:], "")
-}
-
-// panicPlace returns the file and line that panicked, for the deferred function that recovers from it.
-func panicPlace() string {
-	pcs := make([]uintptr, 64)
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
-	for panicking := false; ; {
-		f, more := frames.Next()
-		switch {
-		case strings.HasPrefix(f.Function, "runtime."):
-			panicking = panicking || f.Function == "runtime.gopanic"
-		case panicking:
-			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
-		}
-		if !more {
-			return "an unknown place"
-		}
-	}
 }

@@ -107,7 +107,7 @@ func TestEveryCommandIsDescribed(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk(rootCommand(&env{}))
+	walk(rootCommand(&env{}, subcommands()))
 }
 
 func check(t *testing.T, err error) {

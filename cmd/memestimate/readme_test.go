@@ -79,7 +79,7 @@ func TestReadmeNamesCommands(t *testing.T) {
 	if n := strings.Count(string(text), "\n"); n >= 120 {
 		t.Errorf("%s has %d lines", readme, n)
 	}
-	for _, c := range rootCommand(&env{}).Commands() {
+	for _, c := range rootCommand(&env{}, subcommands()).Commands() {
 		if name := "`" + c.CommandPath(); !strings.Contains(string(text), name+"`") &&
 			!strings.Contains(string(text), name+" ") {
 			t.Errorf("%s does not name %q", readme, c.CommandPath())

@@ -13,11 +13,8 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// rootCommand builds the command with all its subcommands.
-func rootCommand(e *env) *cobra.Command { return commandWith(e, subcommands()) }
-
-// commandWith builds the command with some of its subcommands.
-func commandWith(e *env, subs []subcommand) *cobra.Command {
+// rootCommand builds the command with some of its subcommands.
+func rootCommand(e *env, subs []subcommand) *cobra.Command {
 	var s settings
 	var a questions
 	var o output
