@@ -63,8 +63,11 @@ func recordedCases(t *testing.T) (out []recordedCase) {
 		"scaler", "alloc_conf", "cap_mib",
 		"ckpt", "train_only", "lora", "lora_dropout", "compile", "par", "world", "mp", "reshard", "view"}
 	usual := func(key string, v any) bool {
-		if key == "set_to_none" || key == "foreach" {
+		switch key {
+		case "set_to_none", "foreach", "reshard":
 			return v == nil || v == true
+		case "ckpt": // whether checkpoints are reentrant, of a run that has some
+			return v == nil
 		}
 		return v == nil || v == false || v == 0.0 || v == ""
 	}

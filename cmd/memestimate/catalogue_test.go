@@ -56,7 +56,7 @@ var catalogueCommands = func() (all [][]string) {
 }()
 
 // everyForm has TestCatalogue give every file to every form: five minutes on two cores. Without it a small file meets
-// every 16th and a large one every 32nd, in turn, so that each form meets ten files or so.
+// every 24th and a large one every 48th, in turn, so that each form meets six files or so.
 var everyForm = flag.Bool("catalogue.every", false, "every file of the catalogue in every form")
 
 // manyThings says how many nodes and weights those files have that need more than bytes say.
@@ -256,9 +256,9 @@ func (c *catalogued) file(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	every := 16
+	every := 24
 	if c.program != "" {
-		every = 32
+		every = 48
 	}
 	for i, args := range catalogueCommands {
 		if !*everyForm && (i+turn)%every != 0 {

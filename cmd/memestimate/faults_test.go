@@ -67,7 +67,7 @@ func TestWritingUnderFaults(t *testing.T) {
 	write(t, filepath.Join(dir, "budget.yaml"), "models: [conv.onnx]\nlimits: {parameters: 1GiB}\n")
 	most, err := strconv.Atoi(os.Getenv("MEMESTIMATE_MUTATIONS"))
 	if err != nil {
-		most = 150
+		most = 100
 	}
 	wanted := make([][]byte, len(writers))
 	for i, w := range writers {

@@ -118,6 +118,7 @@ func TestWhere(t *testing.T) {
 		var out string
 		var code int
 		ok := waitFor(func() bool { // for the next scrapes
+			time.Sleep(250 * time.Millisecond)
 			out, code = where(scene.args...)
 			at := 0
 			for _, w := range scene.want {
@@ -127,7 +128,6 @@ func TestWhere(t *testing.T) {
 				}
 				at += i
 			}
-			time.Sleep(100 * time.Millisecond)
 			return code == scene.code && (scene.not == "" || !strings.Contains(out, scene.not))
 		})
 		if !ok {
