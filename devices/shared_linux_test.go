@@ -2,19 +2,15 @@ package devices
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 func listing(n int) func() ([]Device, error) {
@@ -353,72 +349,5 @@ func TestOtherNamespace(t *testing.T) {
 	if tree(c.Process.Pid, &record{PID: 1, PIDNamespace: 99, Start: st.start + 1}) ||
 		tree(c.Process.Pid, &record{PID: 2, PIDNamespace: 99, Start: st.start}) {
 		t.Error("the process is taken for another")
-	}
-}
-
-// BenchmarkStale measures a look at a directory with 20,000 files that nobody has.
-func BenchmarkStale(b *testing.B) {
-	s, err := OpenState(b.TempDir())
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range 20_000 {
-		if err := os.WriteFile(s.path(fmt.Sprintf("%sstale-%d", holdPrefix, i)), []byte("{}"), 0o644); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for b.Loop() {
-		if _, err := s.book(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// What launchers of another user left behind when they were killed costs the next one little: each file is opened once,
-// not once for every other. How long that takes says BenchmarkStale.
-func TestManyStaleFiles(t *testing.T) {
-	const files = 2000
-	s := state(t)
-	for i := range files {
-		name := s.path(fmt.Sprintf("%s%d-%d", holdPrefix, i, i))
-		if err := os.WriteFile(name, []byte(`{"grants":[],"pid":1}`), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if os.Getuid() == 0 {
-			if err := os.Chown(name, 20000, 20000); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	opened := opens(t, filepath.Dir(s.path("x")))
-	hold(t, s, 1, HoldRequest{}).Release()
-	n := opened()
-	t.Logf("%d opens of %d files", n, files)
-	if n < files || n > 2*files {
-		t.Errorf("%d stale files were opened %d times", files, n)
-	}
-}
-
-// opens counts how often files of a directory are opened from now on, as the kernel tells it.
-func opens(t *testing.T, dir string) func() int {
-	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_OPEN); err != nil {
-		t.Fatal(err)
-	}
-	return func() (n int) {
-		buf := make([]byte, 1<<16)
-		for {
-			got, err := unix.Read(fd, buf)
-			if err != nil || got <= 0 {
-				return n
-			}
-			for at := 0; at < got; n++ {
-				at += unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(buf[at+12:]))
-			}
-		}
 	}
 }

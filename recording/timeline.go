@@ -60,7 +60,7 @@ type player struct {
 	step    int32
 	atMost  bool           // see Run.AtMost
 	stashed map[int32]bool // storages that backward passes gave to an asynchronous all-reduce
-	late    []int32        // blocks of such storages that the program let go of, at most until the next all-reduce
+	late    []int32        // blocks of such storages let go of, at most until a backward pass is over
 	thread  int32
 	stream  int32
 	layer   int32
@@ -201,6 +201,12 @@ func (p *player) enter(name PhaseName) {
 	if name == Other {
 		return
 	}
+	if p.phase == timeline.Backward {
+		for _, block := range p.late {
+			p.give(block)
+		}
+		p.late = p.late[:0]
+	}
 	p.phase = phases[name]
 	p.mark(p.step+1, p.phase)
 }
@@ -293,17 +299,13 @@ func (p *player) free(storage int32) {
 }
 
 // reduced plays an all-reduce. What a backward pass gives to one is held by NCCL's process group until its watchdog
-// has seen that the work ended, and another collective begins: DDP waits for a future, which does not let go of it.
-// So whether the one bucket of the first step is there until the second step reduces is a race
-// (stashed_for_allocator_safety_ in ProcessGroupNCCL.cpp).
+// has seen that the work ended, for which it looks every 100 ms, and another collective begins: DDP waits for a future,
+// which does not let go of it. So whether the one bucket of the first step is there until the second step has reduced
+// its first or its last bucket is a race (stashed_for_allocator_safety_ in ProcessGroupNCCL.cpp).
 func (p *player) reduced(c *Call) {
 	if p.phase != timeline.Backward {
 		return
 	}
-	for _, block := range p.late {
-		p.give(block)
-	}
-	p.late = p.late[:0]
 	for _, v := range p.rec.Args(c) {
 		if v.Kind() == Tensor {
 			if s, ok := v.Storage(); ok {

@@ -8,24 +8,24 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// What a backward pass gave to an all-reduce may live until the next one after the program let go of it: at most it
-// does. A tensor that another phase reduced does not.
+// What a backward pass gave to an all-reduce may live until the next backward pass is over, after the program let go
+// of it: at most it does. A tensor that another phase reduced does not.
 func TestStashed(t *testing.T) {
 	r := run(t,
 		`["op","c10d::allreduce_","default"]`, `["meta","float32",[64,64],[64,1],0]`,
 		`["alloc",0,16384]`, `["alloc",1,32768]`, `["call",0,[["1:0"],null],[],-1,-1]`,
 		`["phase","backward"]`, `["call",0,[["0:0"],null],[],-1,-1]`, `["step"]`,
 		`["phase","forward"]`, `["free",0]`, `["free",1]`, `["alloc",2,1024]`,
-		`["phase","backward"]`, `["call",0,[["2:0"],null],[],-1,-1]`, `["free",2]`, `["step"]`,
+		`["phase","backward"]`, `["call",0,[["2:0"],null],[],-1,-1]`, `["free",2]`, `["phase","optimizer"]`, `["step"]`,
 	)
-	likely := "load0 +16384 +32768 backward1 forward2 -16384 -32768 +1024 backward2 -1024"
+	likely := "load0 +16384 +32768 backward1 forward2 -16384 -32768 +1024 backward2 -1024 optimizer2"
 	if got := strings.Join(events(r), " "); got != likely {
 		t.Errorf("%s\nwant %s", got, likely)
 	}
 	if !r.Doubtful {
 		t.Fatal("nothing is in doubt")
 	}
-	most := "load0 +16384 +32768 backward1 forward2 -32768 +1024 backward2 -16384"
+	most := "load0 +16384 +32768 backward1 forward2 -32768 +1024 backward2 -16384 -1024 optimizer2"
 	if got := strings.Join(events(&Run{Log: r.AtMost()}), " "); got != most {
 		t.Errorf("at most %s\nwant %s", got, most)
 	}
