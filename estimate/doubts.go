@@ -38,7 +38,7 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 	}
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
 		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
-		b.ownFunctions}
+		b.ownFunctions, b.keptWeights, b.keptStates, b.absentSiblings, b.zeroFactors}
 	weighed, errs := make([]*Guess, len(doubts)), make([]error, len(doubts))
 	b.each(len(doubts), func(i int) {
 		g, ok, err := doubts[i](s, sim)
@@ -62,11 +62,11 @@ func (g *Guess) between(sim *Simulation, peaks ...int64) {
 	g.Fewer = max(sim.Peak.Allocated-slices.Min(peaks), 0)
 }
 
-// variables is the doubt how long Python's variables keep what they name, in a run whose lines are unknown: from the
-// most, where each result lives to the end of its function, to the least, where none has a name. In training that is
-// what autograd does not keep anyway.
+// variables is the doubt how long Python's variables keep what they name: from the most, where each result lives to the
+// end of its function, to the least, where none has a name. In training that is what autograd does not keep anyway.
+// Where lines are known it is about what these leave open: what functions other than forward hold, for the most part.
 func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if sim.prog.Traced() || b.large() {
+	if b.large() {
 		return g, false, nil
 	}
 	rules := map[string]bool{}
@@ -85,6 +85,10 @@ func (b *Bound) variables(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	g = Guess{Name: variables, Places: len(sim.prog.Calls),
 		Takes: "the common style of code taken for how long the program's variables keep what they name"}
 	g.between(sim, longest, shortest)
+	if sim.prog.Traced() {
+		g.Takes = "the common style of code taken for how long what the program's lines do not name is kept"
+		return g, g.Fewer > 0 || g.Bytes > 0, nil
+	}
 	return g, true, nil
 }
 

@@ -2,6 +2,7 @@ package estimate
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
@@ -11,7 +12,8 @@ import (
 // frozenBackbone is the doubt whether a backbone trains whose norms are frozen, which keep their statistics as buffers
 // and read them outside of a batch norm: at the other end nothing of it does. Exports do not say requires_grad.
 // torchvision's detectors, DETR and detectron2, which freeze norms so, freeze the stem as well, and often a stage or
-// two: _resnet_fpn_extractor's trainable_layers, DETR's Backbone, FREEZE_AT of detectron2.
+// two: _resnet_fpn_extractor's trainable_layers, DETR's Backbone, FREEZE_AT of detectron2. Likewise of a network with
+// published weights within another model, which many programs freeze: see pretrained.
 func (b *Bound) frozenBackbone(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" || b.large() {
 		return g, false, nil
@@ -25,8 +27,12 @@ func (b *Bound) frozenBackbone(s Step, sim *Simulation) (g Guess, ok bool, err e
 			module = module[:max(strings.LastIndexByte(module, '.'), 0)]
 		}
 	}
+	takes := "layers whose norms are frozen taken to train all the same, which --freeze decides"
 	if module == "" || g.Places < fewestFrozen {
-		return g, false, nil
+		if module, g.Places = pretrained(sim.prog); module == "" || b.opt.BuiltIn {
+			return g, false, nil
+		}
+		takes = "layers that begin as a network with published weights does taken to train as well, which --freeze decides"
 	}
 	s.Freeze = "^" + regexp.QuoteMeta(module+".")
 	peak, err := b.peakAllocated(s, sim, false)
@@ -34,13 +40,57 @@ func (b *Bound) frozenBackbone(s Step, sim *Simulation) (g Guess, ok bool, err e
 		return g, false, nil
 	}
 	g.Layers = []string{module}
-	g.Name, g.Takes = frozenLayers, "layers whose norms are frozen taken to train all the same, which --freeze decides"
+	g.Name, g.Takes = frozenLayers, takes
 	g.between(sim, peak)
 	return g, true, nil
 }
 
 // fewestFrozen is how many frozen norms make a backbone.
 const fewestFrozen = 4
+
+// pretrained returns the module, beside others with parameters, that begins as the networks do whose trained weights
+// torchvision and timm have: by two convolutions of 3 x 3 as VGG's features, numbered in one Sequential, or one of
+// 7 x 7 as ResNets and DenseNets; and how many parameters it has.
+func pretrained(p *aten.Program) (module string, parameters int) {
+	stem := ""
+	shapes := map[string][]int64{}
+	for _, id := range p.Params {
+		v := &p.Values[id]
+		shapes[v.Name] = v.Shape
+		if stem == "" && slices.Equal(v.Shape, []int64{64, 3, 7, 7}) {
+			stem = v.Name
+		}
+	}
+	for name, shape := range shapes {
+		of, first := strings.CutSuffix(name, ".0.weight")
+		if first && stem == "" && slices.Equal(shape, []int64{64, 3, 3, 3}) &&
+			(slices.Equal(shapes[of+".5.weight"], []int64{128, 64, 3, 3}) ||
+				slices.Equal(shapes[of+".7.weight"], []int64{128, 64, 3, 3})) {
+			stem = name
+		}
+	}
+	for at := range stem {
+		if stem[at] != '.' {
+			continue
+		}
+		within := 0
+		for name := range shapes {
+			if strings.HasPrefix(name, stem[:at+1]) {
+				within++
+			}
+		}
+		if within < len(shapes) {
+			if within < fewestPretrained {
+				return "", 0
+			}
+			return stem[:at], within
+		}
+	}
+	return "", 0
+}
+
+// fewestPretrained is how many parameters make such a network.
+const fewestPretrained = 16
 
 // frozenNorms returns the modules that keep a running variance which no batch norm reads.
 func frozenNorms(p *aten.Program) (modules []string) {

@@ -19,6 +19,9 @@ const figuresFile = "testdata/figures.txt"
 var publishedSets = []string{"testdata/published86", "testdata/published109", "testdata/published75",
 	"testdata/published78"}
 
+// imagesOf is how many images a query or pair has, of the models whose batch counts those.
+var imagesOf = map[string]int64{"netvlad_vgg16": 7, "simclr_resnet18": 2, "supcon": 2}
+
 var writeFigures = flag.Bool("accuracy.figures", false, "write "+figuresFile+" and "+beyondFigures+" anew")
 
 // An asked is one case of the accuracy tables: what is estimated from which graph.
@@ -61,6 +64,9 @@ func askedCases(t testing.TB) (all []asked) {
 	}
 	for _, dir := range publishedSets {
 		title, cases := strings.TrimPrefix(dir, "testdata/"), readCases(t, dir+"/steps.json.gz")
+		for i := range cases {
+			cases[i].Batch *= max(imagesOf[cases[i].Model], 1)
+		}
 		for _, form := range []string{"ts-train", "dynamo-train", "dynamo"} {
 			add(title, dir, form, cases, every)
 		}

@@ -90,6 +90,7 @@ const (
 	frozenLayers       = "frozen-backbone"
 	sparseTables       = "sparse-gradients"
 	ownFunction        = lifetime.OwnFunction
+	absentSiblings     = "absent-siblings"
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.

@@ -43,6 +43,8 @@ const (
 	SecondRowSum // as many as one of its second has: addmm(bias, x, w)
 	WeightSum    // as many as its weight has elements for each channel
 	Attention    // softmax(q @ k.T) @ v, of its first two
+
+	AsksForZeros // its backward computes more where what it multiplies has zeros
 )
 
 // Is reports whether an operator is any of these.
@@ -182,7 +184,7 @@ var operators = index([]Operator{
 	{"amax", 1, 1, 0, worksOnDims},
 	{"norm", 1, 1, 0, worksOnDims},
 	{"norm1", 1, 1, 0, worksOnDims},
-	{"prod", 1, 1, 0, worksOnDims},
+	{"prod", 1, 1, AsksForZeros, worksOnDims},
 	{"logsumexp", 1, 1, 0, worksOnDims},
 	{"argmax", 1, 1, 0, worksOnDims},
 	{"max_dim", 1, 1, 0, worksOnDims},

@@ -79,14 +79,22 @@ func runLogSumExp(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// runProd is prod: where no element is 0, the gradient is grad * result / self. Looking for zeros takes a mask.
+// runProd is prod: where no element is 0, the gradient is grad * result / self. Looking for zeros takes a mask, and
+// counting those along a dimension a tensor of their numbers (torch/csrc/autograd/FunctionsManual.cpp prod_backward).
 func runProd(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.reduce(x, c.Args.Dims, c.Args.Keep, r.resultType(x))
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("Prod", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
-			r.release(r.pointwise(aten.Bool, &xc))
+			zeros := r.pointwise(aten.Bool, &xc)
+			defer r.release(zeros)
+			if len(c.Args.Dims) == 1 {
+				defer r.release(r.reduce(zeros, c.Args.Dims, true, aten.Int64))
+				if r.prog.With[ZeroFactors] {
+					return one(r.otherFactors(&xc))
+				}
+			}
 			product := r.pointwise(g[0].dtype, g[0])
 			t := r.pointwise(xc.dtype, &xc)
 			r.release(product)
@@ -94,6 +102,26 @@ func runProd(r *run, c *aten.Call, in []*tensor) []*tensor {
 		})
 	}
 	return one(out)
+}
+
+// ZeroFactors is the doubt that what prod multiplies has zeros, which prod_backward asks for. It is not made.
+const ZeroFactors = "zero-factors"
+
+// otherFactors is prod_safe_zeros_backward: the products of all factors before each and of all behind it, and theirs.
+func (r *run) otherFactors(x *tensor) *tensor {
+	like := func() *tensor { return r.emptyLike(x, x.dtype) }
+	shifted := like() // exclusive_normal_nocp
+	before := like()  // exclusive_normal
+	turned := like()  // narrow_reverse.flip
+	shiftedBack := like()
+	r.release(turned)
+	running := like() // its cumprod
+	behind := like()  // flipped
+	r.release(running)
+	both := like()
+	grad := like()
+	r.releaseAll([]*tensor{both, behind, shiftedBack, before, shifted})
+	return grad
 }
 
 // runNorm1 is linalg.vector_norm of order 1: self.sgn() * grad.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
@@ -40,8 +41,15 @@ func TestRegions(t *testing.T) {
 		{"no_grad", []onnx.Node{node("Exp", "in", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(x)"),
 			node("Sin", "a", "b", "s", graph+"6 sin = torch.ops.aten.sin.default(exp)"),
 			line("Neg", "b", "y", "3 return self.d(x)", "d")}, nil, nil, []aten.Span{{First: 0, Last: 1}}},
+		{"no_grad in a function's forward", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
+			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(x)"),
+			node("Sin", "a", "b", "s", "<eval_with_key>.8:5 sin = torch.ops.aten.sin.default(exp)"),
+			node("Neg", "b", "y", "s", "<eval_with_key>.8:6 neg = torch.ops.aten.neg.default(sin)")},
+			nil, []aten.Span{{First: 1, Last: 1}}, nil},
 	} {
-		checkpoints, functions, noGrad := lifetime.Regions(mustRecover(t, linesGraph(c.nodes...)))
+		g := linesGraph(c.nodes...)
+		g.Inits = []onnx.Tensor{onnx.Bare("first.weight", onnxload.Float32, 8, 8)}
+		checkpoints, functions, noGrad := lifetime.Regions(mustRecover(t, g))
 		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(functions, c.functions) ||
 			!slices.Equal(noGrad, c.noGrad) {
 			t.Errorf("%s: %v checkpointed, %v of functions, %v without gradients, want %v, %v and %v", c.name, checkpoints,

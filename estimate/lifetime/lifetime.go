@@ -83,6 +83,7 @@ func (l *lives) guess() {
 			}
 		}
 	}
+	l.kept()
 }
 
 // lives are the activations of a program and how long they live, as far as it is known.

@@ -1,6 +1,8 @@
 package lifetime
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
 )
@@ -21,7 +23,52 @@ func Regions(p *aten.Program) (checkpoints, functions, noGrad []aten.Span) {
 		r.call(int32(i))
 	}
 	r.close()
+	r.ownNoGrad()
 	return r.checkpoints, r.functions, r.noGrad
+}
+
+// ownNoGrad mends what torch.export makes of torch.no_grad in the forward of a torch.autograd.Function, as
+// guided-diffusion's own CheckpointFunction has it. Its forward runs without gradients, so that leaving no_grad
+// restores just that, and all that follows is exported as one more body without them, up to the next function's. Then
+// the model's output has none either, which nobody trains: every other body is the program's own code.
+func (r *regions) ownNoGrad() {
+	if len(r.noGrad) == 0 || !r.untrained(r.noGrad) || r.untrained(nil) {
+		return
+	}
+	for k, s := range r.noGrad {
+		if k%2 == 0 && !r.p.Without[OwnFunction] {
+			r.functions = append(r.functions, s)
+		}
+	}
+	r.noGrad = nil
+	slices.SortFunc(r.functions, func(a, b aten.Span) int { return int(a.First - b.First) })
+}
+
+// untrained reports whether gradients reach no parameter from what the program returns, but through some calls.
+func (r *regions) untrained(without []aten.Span) bool {
+	of := make([]bool, len(r.p.Values))
+	for _, v := range r.p.Outputs {
+		of[v] = true
+	}
+	k := len(without) - 1
+	for i := int32(len(r.p.Calls)) - 1; i >= 0; i-- {
+		for k >= 0 && i < without[k].First {
+			k--
+		}
+		c := &r.p.Calls[i]
+		if k >= 0 && i <= without[k].Last || !slices.ContainsFunc(c.Out, func(v aten.ValueID) bool {
+			return v != aten.NoValue && of[v] && r.p.Values[v].DType.IsFloat()
+		}) {
+			continue
+		}
+		for _, v := range c.In {
+			if v != aten.NoValue && r.p.Values[v].Kind == aten.Parameter {
+				return false
+			}
+			of[v] = v != aten.NoValue
+		}
+	}
+	return true
 }
 
 // regions finds them in one pass over the calls.
@@ -49,7 +96,7 @@ func (r *regions) call(i int32) {
 	if w.Kind != pysource.Plain {
 		child = r.below(c.Scope, r.p.Sources.Modules(w.Frame))
 	}
-	if w != r.wrap && (w.Kind != pysource.NoGrad || r.wrap.Kind != pysource.NoGrad) || r.begins(c, child) {
+	if w != r.wrap && !r.sameBody(w) || r.begins(c, child) {
 		r.close()
 		r.wrap, r.span, r.child, r.stack, r.left = w, aten.Span{First: i, Last: i}, child, c.Stack, false
 	}
@@ -57,6 +104,13 @@ func (r *regions) call(i int32) {
 		r.child = child
 	}
 	r.left, r.last, r.span.Last = r.left || c.Stack != r.stack, child, i
+}
+
+// sameBody reports whether a line is of the body under no_grad that is open.
+func (r *regions) sameBody(w pysource.Wrap) bool {
+	frames := r.p.Sources.Frames
+	return w.Kind == pysource.NoGrad && r.wrap.Kind == pysource.NoGrad &&
+		frames[w.Frame-1].File == frames[r.wrap.Frame-1].File
 }
 
 // begins reports whether a call of the line that is open is in the next turn of a loop around it: of another member of
