@@ -68,7 +68,7 @@ func (r *run) reduceScratch(t *tensor, dims []int) {
 	}
 	if known.layout != t.layout || known.dims != mask || known.dtype != t.dtype {
 		*known = reduction{t.layout, mask, t.dtype, workspace.Reduction(t.shape, t.stride, dims, t.dtype.Bits()/8,
-			*r.opts.GPU)}
+			max(t.dtype.Bits()/8, 4), *r.opts.GPU)}
 	}
 	r.play(known.script, nil)
 }

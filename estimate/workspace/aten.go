@@ -108,7 +108,7 @@ type operator struct {
 
 // tables list the operators by family, but for atenPlain.
 var tables = [][]operator{atenProducts, atenConvs, atenNorms, atenReductions, atenLosses, atenAttention, atenIndex,
-	atenSorts, atenFFT, atenGuessed, atenRNN, atenOthers}
+	atenSorts, atenFFT, atenLinalg, atenGuessed, atenRNN, atenOthers}
 
 // rows are all operators by name. They are read when a recording first asks: most commands have none.
 var rows = sync.OnceValue(func() map[string]*operator {
@@ -266,7 +266,10 @@ func (k *Kernels) leaves(results ...int) {
 	}
 }
 
-// reduce is a reduction of dims of t.
-func (k *Kernels) reduce(t *Tensor, dims []int) {
-	k.play(Reduction(t.Shape, t.Stride, dims, t.Elem, k.device))
+// reduce is a reduction of dims of t by sums or what is like them.
+func (k *Kernels) reduce(t *Tensor, dims []int) { k.reduceBy(sumAccumulator, t, dims) }
+
+// reduceBy is one by accumulators of another size.
+func (k *Kernels) reduceBy(accumulator func(elem int64) int64, t *Tensor, dims []int) {
+	k.play(Reduction(t.Shape, t.Stride, dims, t.Elem, accumulator(t.Elem), k.device))
 }

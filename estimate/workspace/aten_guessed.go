@@ -1,30 +1,14 @@
 package workspace
 
-// atenGuessed call libraries whose workspaces are neither published nor measured here: cuSOLVER and MAGMA
-// (cuda/linalg), cuDNN's CTC loss. Likely is one copy of the matrices, at most four.
+// atenGuessed call libraries whose workspaces are neither published nor measured here: what is left of cuSOLVER and
+// MAGMA (cuda/linalg; the others are in atenLinalg), cuDNN's CTC loss. Likely is one copy of the matrices, at most
+// four.
 var atenGuessed = []operator{
-	{"linalg_cholesky_ex", (*Kernels).factors},
-	{"cholesky", (*Kernels).factors},
-	{"cholesky_inverse", (*Kernels).factors},
 	{"cholesky_solve", (*Kernels).factors},
-	{"_cholesky_solve_helper", (*Kernels).factors},
-	{"linalg_inv_ex", (*Kernels).factors},
-	{"_linalg_solve_ex", (*Kernels).factors},
-	{"_linalg_det", (*Kernels).factors},
-	{"_linalg_slogdet", (*Kernels).factors},
-	{"linalg_lu_factor_ex", (*Kernels).factors},
-	{"linalg_lu", (*Kernels).factors},
-	{"linalg_lu_solve", (*Kernels).luSolve},
-	{"linalg_qr", (*Kernels).factors},
-	{"geqrf", (*Kernels).factors},
 	{"ormqr", (*Kernels).factors},
-	{"linalg_householder_product", (*Kernels).factors},
-	{"_linalg_svd", (*Kernels).factors},
-	{"_linalg_eigh", (*Kernels).factors},
 	{"linalg_eig", (*Kernels).factors},
 	{"linalg_eigvals", (*Kernels).factors},
 	{"_linalg_eigvals", (*Kernels).factors},
-	{"linalg_lstsq", (*Kernels).factors},
 	{"linalg_pinv", (*Kernels).factors},
 	{"linalg_matrix_exp", (*Kernels).matrixExp},
 	{"linalg_ldl_factor_ex", (*Kernels).factors},
@@ -45,23 +29,6 @@ func (k *Kernels) factors(c *Call) {
 		k.makes(i)
 	}
 	k.give(k.guess(x.Bytes(), saturate(4, x.Bytes())))
-}
-
-// luSolve is linalg_lu_solve(LU, pivots, B). One or two systems of few columns are cuSOLVER's; all others are solved by
-// cuBLAS, as batches or by two calls of trsm, as is where B is as wide as LU, in the backward of determinants
-// (lu_solve_kernel of native/cuda/linalg/BatchLinearAlgebra.cpp, without MAGMA).
-func (k *Kernels) luSolve(c *Call) {
-	k.factors(c)
-	b := c.tensor(2)
-	if b == nil {
-		return
-	}
-	n, columns := b.size(-2), b.size(-1)
-	few := b.Elements <= 2*n*columns &&
-		(n > 8 && n <= 32 || n > 32 && n <= 64 && columns <= 64 || n > 64 && n <= 128 && columns <= 2)
-	if n == columns || !few {
-		k.useBLAS(false)
-	}
 }
 
 // matrixExp is linalg_matrix_exp. Its Taylor polynomial of degree 18, which large norms take, keeps five powers of the

@@ -60,8 +60,6 @@ func TestSorts(t *testing.T) {
 			[]*Tensor{of("float32", 8, 94)}, "=0 +3072 +3072 -3072 -3072"},
 		{"_fft_c2c", "default", append(tensors(of("complex64", 2, 16384)), numbers(1), number(0), flag(true)),
 			[]*Tensor{of("complex64", 2, 16384)}, "=0 +262144 -262144"},
-		{"linalg_cholesky_ex", "default", tensors(of("float32", 64, 64)), []*Tensor{of("float32", 64, 64), of("int32")},
-			"=0 =1 +16384 -16384"},
 	}
 	for _, test := range tests {
 		k := NewKernels(gpu.Default())

@@ -87,7 +87,7 @@ func LayerNormBackward(rows, n, elem int64, stats int, d gpu.Device) (s Script) 
 	}
 	for range stats {
 		sum := s.take(n * elem)
-		s.play(Reduction([]int64{partial, n}, []int64{n, 1}, []int{0}, elem, d))
+		s.play(Reduction([]int64{partial, n}, []int64{n, 1}, []int{0}, elem, sumAccumulator(elem), d))
 		s.give(sum)
 	}
 	s.give(sums...)

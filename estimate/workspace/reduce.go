@@ -8,19 +8,19 @@ import (
 )
 
 // Reduction is what reducing dims of a tensor takes: the staging buffer and the semaphores of a
-// reduction that several thread blocks share (Reduce.cuh, gpu_reduce_kernel).
-func Reduction(shape, stride []int64, dims []int, elem int64, d gpu.Device) (s Script) {
+// reduction that several thread blocks share (Reduce.cuh, gpu_reduce_kernel), by accumulators of so many bytes.
+func Reduction(shape, stride []int64, dims []int, elem, accumulator int64, d gpu.Device) (s Script) {
 	if split := splitDim(shape, stride, elem); split >= 0 {
 		low, high := slices.Clone(shape), slices.Clone(shape)
 		low[split] /= 2
 		high[split] -= low[split]
-		s.play(Reduction(low, stride, dims, elem, d))
+		s.play(Reduction(low, stride, dims, elem, accumulator, d))
 		if saturate(saturate(shape...), elem) <= wholeReductions { // the two parts are alike
-			s.play(Reduction(high, stride, dims, elem, d))
+			s.play(Reduction(high, stride, dims, elem, accumulator, d))
 		}
 		return s
 	}
-	staging, semaphores := reduceBuffers(shape, stride, dims, elem, d)
+	staging, semaphores := reduceBuffers(shape, stride, dims, accumulator, d)
 	if staging == 0 {
 		return nil
 	}
@@ -28,6 +28,15 @@ func Reduction(shape, stride []int64, dims []int, elem int64, d gpu.Device) (s S
 	b := s.take(semaphores)
 	s.give(b, a)
 	return s
+}
+
+// What a reduction accumulates, in bytes of elements of so many.
+func sumAccumulator(elem int64) int64   { return max(elem, 4) }    // acc_type of float and half types is float
+func placeAccumulator(elem int64) int64 { return max(16, 2*elem) } // a value and its place, an int64: MinOps, ArgMinOps
+func plainAccumulator(elem int64) int64 { return elem }
+func pairAccumulator(elem int64) int64  { return 2 * elem } // the least and the largest: MinMaxOps
+func momentAccumulator(elem int64) int64 { // mean, sum of squares, and two counts: WelfordData
+	return max(16, 4*elem)
 }
 
 // wholeReductions is the largest tensor, in bytes, of whose reduction every part is followed: no GPU has more memory.
@@ -60,8 +69,8 @@ type axis struct {
 // reduceBuffers returns the bytes of the staging buffer and of the semaphores that
 // reducing dims of such a tensor takes, both 0 when one block per output suffices.
 // The rules are those of ReduceConfig and setReduceConfig in
-// aten/src/ATen/native/cuda/Reduce.cuh with accumulators of 4 bytes, or 8 for wider elements.
-func reduceBuffers(shape, stride []int64, dims []int, elem int64, d gpu.Device) (staging, semaphores int64) {
+// aten/src/ATen/native/cuda/Reduce.cuh.
+func reduceBuffers(shape, stride []int64, dims []int, accumulator int64, d gpu.Device) (staging, semaphores int64) {
 	axes, reduced := reductionAxes(shape, stride, dims)
 	outputs, inputs := int64(1), int64(1)
 	for _, a := range axes {
@@ -80,7 +89,6 @@ func reduceBuffers(shape, stride []int64, dims []int, elem int64, d gpu.Device) 
 		maxPerThread = 256
 		warp         = 32
 	)
-	accumulator := max(elem, 4) // acc_type of float and half types is float
 	dim0, dim1 := int64(1), int64(1)
 	onFastest := true
 	vector := int64(1)
