@@ -121,19 +121,19 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 // convolutions is the doubt what cuDNN's engines take beside their results, where it chooses among several: from
 // nothing to the most that any tree of the forests names for each.
 func (b *Bound) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	most := sim.Run.MostWorkspaces
-	if len(most) == 0 {
+	largest := sim.Run.MostWorkspaces
+	if len(largest) == 0 {
 		return g, false, nil
 	}
 	var peaks []int64
-	for _, sizes := range [][]int64{most, make([]int64, len(most))} {
+	for _, sizes := range [][]int64{largest, make([]int64, len(largest))} {
 		peak, err := caching.PeakAllocated(sim.Run.Log, caching.Options{}, sizes)
 		if err != nil {
 			return g, false, nil
 		}
 		peaks = append(peaks, peak)
 	}
-	g = Guess{Name: convolutions, Places: len(most),
+	g = Guess{Name: convolutions, Places: len(largest),
 		Takes: "cuDNN's engines taken to be those that most measured convolutions of such shapes had"}
 	g.between(sim, peaks...)
 	return g, g.Bytes > 0 || g.Fewer > 0, nil

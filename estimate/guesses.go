@@ -33,14 +33,14 @@ type Guess struct {
 	// by which it would be smaller at the other end, of a doubt that has two
 	Fewer int64 `json:"bytes_less,omitempty"`
 
-	running bool // see guessRow
+	madeInRun bool // see guessRow
 }
 
 // A guessRow is what is said of a guess, be it about a library's way of writing or about Python's variables.
 type guessRow struct {
 	name, takes string
 	unproven    bool
-	running     bool // it is made when a program runs: recovery does not ask for it
+	madeInRun   bool // it is made when a program runs: recovery does not ask for it
 }
 
 // guessRows are all of them.
@@ -52,7 +52,7 @@ func guessRows() (rows []guessRow) {
 		rows = append(rows, guessRow{r.Name, r.Takes, r.Unproven, true})
 	}
 	return append(rows, guessRow{name: eager.EveryHead,
-		takes: "an output that nothing in the model reads taken for part of the loss", running: true})
+		takes: "an output that nothing in the model reads taken for part of the loss", madeInRun: true})
 }
 
 // GuessNames are the names of the guesses that can be decided otherwise.
@@ -157,7 +157,8 @@ func (b *Bound) guessesOf(sim *Simulation, choices []aten.Guess) (list []Guess) 
 		if len(places) == 0 {
 			continue
 		}
-		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places), running: row.running}
+		g := Guess{Name: row.name, Takes: row.takes, Assume: row.name + "=yes", Places: len(places),
+			madeInRun: row.madeInRun}
 		slices.Sort(places)
 		for _, origin := range slices.Compact(places) {
 			if origin < 0 || int(origin) >= len(calls) {
@@ -182,13 +183,13 @@ func (g *Guess) at(layer string, bytes int64) {
 
 // again is the same model with other guesses: to be recovered anew, or, where these are made when a program runs, with
 // the programs that were recovered.
-func (b *Bound) again(without, with map[string]bool, running bool) *Bound {
+func (b *Bound) again(without, with map[string]bool, madeInRun bool) *Bound {
 	other := &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way,
 		tied: b.tied, without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest,
 		recovering: b.recovering}
 	maps.Copy(other.without, without)
 	maps.Copy(other.with, with)
-	if !running {
+	if !madeInRun {
 		return other
 	}
 	b.recovering.Lock()
@@ -212,11 +213,11 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	} else {
 		with[g.Name] = true
 	}
-	other := b.again(without, with, g.running)
+	other := b.again(without, with, g.madeInRun)
 	if g.Made && g.Name == dialect.TiedHead.Name {
 		other.ws, other.tied = b.all, nil
 	}
-	peak, err := other.peakAllocated(s, sim, g.running && g.Name != eager.EveryHead)
+	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != eager.EveryHead)
 	if errors.Is(err, parallel.ErrNoCache) { // with this guess decided otherwise no text is generated
 		return nil
 	}

@@ -1,7 +1,7 @@
 //go:build !noposting
 
-// Package forge keeps one comment of a pull request up to date on GitHub and GitLab, and knows what their jobs, and
-// those of others, say of themselves.
+// Package forge keeps one comment of a pull request up to date on GitHub and GitLab, and reads from the environment of
+// a CI job, theirs or another service's, which commit and pull request the job is about.
 package forge
 
 import (

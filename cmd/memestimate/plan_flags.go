@@ -17,7 +17,7 @@ var planNames = []string{
 }
 
 // planFlags adds them.
-func (r *running) planFlags(fs *pflag.FlagSet) {
+func (r *stepFlags) planFlags(fs *pflag.FlagSet) {
 	p := &r.step.Plan
 	fs.Var((*patternValue)(&p.TrainOnly), "train-only",
 		"train only the parameters whose names this matches anywhere, as requires_grad_ says")

@@ -23,7 +23,7 @@ type settings struct {
 	cross  bool      // have onnx-go read the model too
 	finds  bool      // the command finds the batch itself
 	typed  *settings // those on the command line, where these are a part of them; nil where they are all
-	run    running
+	run    stepFlags
 }
 
 // modelFlags adds the flags about a model that hold however it is run.

@@ -19,9 +19,9 @@ import (
 	"github.com/memestimate/memestimate/spelling"
 )
 
-// Running are the flags that say how a model is run. They are spelt here, once, for all
+// stepFlags are the flags that say how a model is run. They are spelt here, once, for all
 // commands that simulate a run.
-type running struct {
+type stepFlags struct {
 	step    estimate.Step
 	mode    string
 	prompt  int
@@ -46,7 +46,7 @@ var trainingOnly = append([]string{
 var generateOnly = []string{"prompt", "kv-cache", "sliding-window", "kv-cache-type"}
 
 // contradiction refuses a setting that would change nothing: one of training for an inference.
-func (r *running) contradiction() error {
+func (r *stepFlags) contradiction() error {
 	mode := r.given.Lookup("mode")
 	modes := []string{mode.Value.String()}
 	if l, ok := mode.Value.(*listValue); ok && len(l.given) > 0 {
@@ -76,7 +76,7 @@ var precisions = func() (names []string) {
 	return names
 }()
 
-func (r *running) flags(fs *pflag.FlagSet) {
+func (r *stepFlags) flags(fs *pflag.FlagSet) {
 	r.given = fs
 	r.mode, r.zero, r.scaler, r.foreach, r.reshard = "train", "none", "auto", true, true
 	r.step.Precision, r.step.Optimizer, r.step.Loss = "fp32", "adamw", "auto"
@@ -143,7 +143,7 @@ func completeNames(cmd *cobra.Command) {
 const mostTokens = 1 << 24
 
 // asked returns the step that the flags describe. Only --gpu auto looks at this machine.
-func (r *running) asked(e *env) (*estimate.Step, error) {
+func (r *stepFlags) asked(e *env) (*estimate.Step, error) {
 	s := r.step
 	s.Infer = r.mode != "train"
 	s.ZeroGrads, s.ForLoop = r.zero == "zeros", !r.foreach
