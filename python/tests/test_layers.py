@@ -145,3 +145,14 @@ def test_entries_of_virtual_tables_are_counted() -> None:
     assert virtual_slots(base, "Base", derived, "Derived") == {"a": 2, "b": 3, "e": 5}
     with pytest.raises(EngineError, match="do not define Other"):
         virtual_slots(base, "Other")
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(8), nn.GroupNorm(2, 8)])
+def test_norms_refuse_other_weights_as_a_gpu_does(tmp_path: Path, norm: nn.Module) -> None:
+    with memestimate.record(tmp_path / "x"):
+        x = torch.ones(2, 8, 8, device="cuda", dtype=torch.bfloat16)
+        with pytest.raises(RuntimeError, match="expected scalar type BFloat16 but found Float"):
+            norm.cuda()(x)
+        with torch.autocast("cuda", torch.bfloat16):
+            assert norm(x).dtype is torch.float32
+        assert norm.bfloat16()(x).dtype is torch.bfloat16

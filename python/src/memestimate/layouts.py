@@ -19,6 +19,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
     """The operators concerned."""
 
     def first_contiguous(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        refuse_mixed(args[0], args[weights[func]] if func in weights else None)
         out: Any = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
         if out is NotImplemented or out[0] is None or out[0].is_contiguous():
             return NotImplemented
@@ -47,5 +48,18 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         aten.native_group_norm.default,
         aten.native_group_norm_backward.default,
     )
+    weights = {aten.native_layer_norm.default: 2, aten.native_group_norm.default: 1}
     layers = (aten._transformer_encoder_layer_fwd.default, aten._native_multi_head_attention.default)
     return dict.fromkeys(norms, first_contiguous) | dict.fromkeys(layers, like_input)
+
+
+def refuse_mixed(x: torch.Tensor, weight: torch.Tensor | None) -> None:
+    """Raise what CUDA's norms do when their weights have another type than their input.
+
+    They read both as one type (`gamma.const_data_ptr<T>()` in layer_norm_kernel.cu and group_norm_kernel.cu); the
+    decompositions that fake tensors take, and the CPU's kernels, promote.
+    """
+    if weight is not None and weight.dtype != x.dtype:
+        names = {torch.float32: "Float", torch.float16: "Half", torch.bfloat16: "BFloat16", torch.float64: "Double"}
+        wanted, found = (names.get(t.dtype, str(t.dtype)) for t in (x, weight))
+        raise RuntimeError(f"expected scalar type {wanted} but found {found}")
