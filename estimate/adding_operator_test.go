@@ -50,7 +50,7 @@ func TestAddingAnOperator(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	put("shape/activation.go", "var activationRoom = room{\"\", []op{\n", rows[0])
+	put("shape/activation.go", "var activationFamily = family{\"\", []op{\n", rows[0])
 	put("fromonnx/nodes.go", "var nodeRows = []nodeRow{\n", rows[2])
 	put("eager/ops_pointwise.go", "var pointwiseOps = []op{\n", rows[3])
 	out, err := tests()

@@ -132,7 +132,7 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 			if _, seen := only[v]; !seen {
 				only[v] = true
 			}
-			only[v] = only[v] && c.Op == "embedding" && k == 0
+			only[v] = only[v] && aten.Of(c.Op).Is(aten.Table) && k == 0
 			if only[v] && len(c.In) > 1 && c.In[1] != aten.NoValue {
 				rows[v] += aten.Numel(p.Values[c.In[1]].Shape)
 			}

@@ -86,7 +86,7 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 	return cmd
 }
 
-// run does it. When it returns nil the answer was printed; otherwise the process has become the command, or
+// run carries the command out. When it returns nil the answer was printed; otherwise the process has become the command, or
 // the error says why not.
 func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
 	request, command, err := l.check(e, cmd, args)

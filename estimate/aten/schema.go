@@ -37,6 +37,7 @@ const (
 	Picks       // takes a part of its first argument out by its place, as x[i] does
 	Joins       // joins its arguments to one tensor
 	Parts       // returns parts of its argument, which programs give names: a, b = x.chunk(2)
+	Table       // reads rows of its first argument, a table, by the integers in its second
 
 	// How many products each element of its result is the sum of, for those who count floating-point operations.
 	RowSum       // as many as a row of its first argument has elements
@@ -171,7 +172,7 @@ var operators = index([]Operator{
 	{"cat", 1, many, Joins, joins},
 	{"stack", 1, many, Joins, stacks},
 
-	{"embedding", 2, 2, 0, func(g given) bool { return g.rank(0) >= 1 }},
+	{"embedding", 2, 2, Table, func(g given) bool { return g.rank(0) >= 1 }},
 	{"index", 2, 2, Picks, nil},
 	{"index_select", 2, 2, 0, nil},
 	{"gather", 2, 2, 0, nil},

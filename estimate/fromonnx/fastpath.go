@@ -34,7 +34,7 @@ func fastAttention(p *aten.Program) {
 	replaced := map[int][]aten.Call{}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.Op != "sdpa" || len(c.In) < 3 || c.Args.Causal {
+		if !aten.Of(c.Op).Is(aten.Attention) || len(c.In) < 3 || c.Args.Causal {
 			continue
 		}
 		project := projection(p, made, c.In[0])

@@ -11,8 +11,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// flatten lists the nodes that run. The branch of an If that is taken takes its
-// place; the bodies of loops are not unrolled.
+// flatten lists the nodes that run, in order: in the place of an If those of the branch that is taken, while the bodies
+// of loops stay with their nodes.
 func (b *recovery) flatten(g *onnxload.Graph) error {
 	b.nodes = slices.Grow(b.nodes, len(g.Nodes))
 	for i := range g.Nodes {

@@ -177,7 +177,7 @@ func (b *recovery) idleMasks() (n int) {
 		alive[i] = v.Kind == aten.InputValue || v.Kind == aten.Parameter
 	}
 	for _, c := range b.prog.Calls {
-		if c.Op == "sdpa" && len(c.In) > 3 && c.In[3] != aten.NoValue && !alive[c.In[3]] {
+		if aten.Of(c.Op).Is(aten.Attention) && len(c.In) > 3 && c.In[3] != aten.NoValue && !alive[c.In[3]] {
 			n++
 		}
 		live := slices.ContainsFunc(c.In, func(v aten.ValueID) bool { return v != aten.NoValue && alive[v] })

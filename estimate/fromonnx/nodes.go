@@ -160,10 +160,10 @@ var operators = sync.OnceValue(func() map[string]map[string]*operator {
 	})
 })
 
-func index(rooms map[string][][]nodeRow) map[string]map[string]*operator {
-	all := make(map[string]map[string]*operator, len(rooms))
-	for domain, families := range rooms {
-		rows := slices.Concat(families...)
+func index(families map[string][][]nodeRow) map[string]map[string]*operator {
+	all := make(map[string]map[string]*operator, len(families))
+	for domain, tables := range families {
+		rows := slices.Concat(tables...)
 		m := make(map[string]*operator, len(rows))
 		for _, r := range rows {
 			m[r.op] = &operator{module.Inputs(r.inputs, r.traits), r.emit}

@@ -23,7 +23,8 @@ type Source struct {
 	Train bool  // the run is a training step
 	Tied  *Tied // a last layer that shares its weight with a table; nil for none
 	Most  bool  // of two calls that are exported alike, take the one that saves more
-	// sizes that depend on data are one, and packed sequences one step long but for one of them; else the most they can be
+	// take one for every size that depends on data, and one step for all packed sequences but one, instead of the most
+	// that each can be
 	Fewest bool
 
 	Without map[string]bool // rows of package dialect, and lifetime's rules, that are switched off, by name

@@ -108,7 +108,7 @@ func (b *recovery) tiedTables() tied {
 	var waiting []aten.ValueID
 	for i := range b.prog.Calls {
 		c := &b.prog.Calls[i]
-		if w := c.In; c.Op == "embedding" && calls[c.Scope] == 1 && !read[w[0]] && b.elsewhere(w[0], c.Scope) {
+		if w := c.In; aten.Of(c.Op).Is(aten.Table) && calls[c.Scope] == 1 && !read[w[0]] && b.elsewhere(w[0], c.Scope) {
 			t.module[w[0]] = b.prog.Scopes[c.Scope].Name
 			waiting = append(waiting, w[0])
 		}

@@ -32,12 +32,12 @@ func (l *lives) variables() {
 	})
 	l.unpacking()
 	for i := range l.p.Calls {
-		switch c := &l.p.Calls[i]; c.Op {
-		case "linear":
+		switch c := &l.p.Calls[i]; {
+		case c.Op == "linear":
 			l.projection(int32(i))
-		case "cat":
+		case c.Op == "cat":
 			l.list(c)
-		case "embedding":
+		case aten.Of(c.Op).Is(aten.Table):
 			l.embedding(c.Out[0], int32(i))
 		}
 	}

@@ -86,7 +86,7 @@ func positionsOf(p *aten.Program, tokens, samples int64) (rows int64, table stri
 		for _, v := range c.Out {
 			given[v] = follows
 		}
-		if c.Op != "embedding" || given[c.In[1]] || p.Values[c.In[0]].Kind != aten.Parameter {
+		if !aten.Of(c.Op).Is(aten.Table) || given[c.In[1]] || p.Values[c.In[0]].Kind != aten.Parameter {
 			continue
 		}
 		ids, w := p.Values[c.In[1]].Shape, &p.Values[c.In[0]]
@@ -179,7 +179,7 @@ func keepKeys(p *aten.Program) (cache Cache) {
 	first := len(p.Calls)
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		if c.Op != "sdpa" || !c.Args.Causal || len(p.Values[c.In[1]].Shape) != 4 {
+		if !aten.Of(c.Op).Is(aten.Attention) || !c.Args.Causal || len(p.Values[c.In[1]].Shape) != 4 {
 			continue
 		}
 		if mask == aten.NoValue {

@@ -318,7 +318,7 @@ func requireInputGrads(prog *aten.Program) {
 		switch c := &prog.Calls[i]; {
 		case aten.Of(c.Op).Is(aten.Look) && ids[c.In[0]]:
 			ids[c.Out[0]] = true
-		case c.Op == "embedding" && ids[c.In[1]]:
+		case aten.Of(c.Op).Is(aten.Table) && ids[c.In[1]]:
 			prog.Values[c.Out[0]].Leaf = true // adapt has cloned them
 		}
 	}

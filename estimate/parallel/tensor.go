@@ -168,7 +168,7 @@ func (s *splitting) through(i int32) (dim int, ok bool) {
 	case c.Op == "cat":
 		dim, ok = s.aligned(c, out)
 		return dim, ok && dim != c.Args.Dim
-	case c.Op == "sdpa":
+	case aten.Of(c.Op).Is(aten.Attention):
 		return s.attended(c)
 	case aten.Of(c.Op).Is(aten.Pointwise):
 		dim, ok = s.aligned(c, out)

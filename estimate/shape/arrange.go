@@ -4,9 +4,9 @@ import (
 	"fmt"
 )
 
-// arrangeRoom has the operators that move and repeat elements by a pattern that does not depend on
+// arrangeFamily has the operators that move and repeat elements by a pattern that does not depend on
 // data.
-var arrangeRoom = room{"", []op{
+var arrangeFamily = family{"", []op{
 	{"Transpose", 1, transpose, transposeEval},
 	{"Expand", 8, expand, expandEval},
 	{"Tile", 1, tileV1, nil},

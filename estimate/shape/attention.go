@@ -6,13 +6,13 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var attentionRoom = room{"", []op{
+var attentionFamily = family{"", []op{
 	{"Attention", 23, attention, nil},
 	{"RotaryEmbedding", 23, rotaryEmbedding, nil},
 	{"LinearAttention", 27, linearAttention, nil},
 }}
 
-var flexAttentionRoom = room{"ai.onnx.preview", []op{
+var flexAttentionFamily = family{"ai.onnx.preview", []op{
 	{"FlexAttention", 1, flexAttention, nil},
 }}
 

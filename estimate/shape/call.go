@@ -21,8 +21,8 @@ type op struct {
 	eval  func(*call) error // sets the outputs' values, see call.outConst; may be nil
 }
 
-// A room is the operators of one family, all of one domain.
-type room struct {
+// A family is operators of one domain that belong together: those of a file.
+type family struct {
 	domain string // "" is ai.onnx
 	ops    []op
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// castRoom has the conversions between element types.
-var castRoom = room{"", []op{
+// castFamily has the conversions between element types.
+var castFamily = family{"", []op{
 	{"Cast", 1, castV1, castEval}, // "to" is the type's name
 	{"Cast", 6, cast, castEval},
 	{"CastLike", 15, castLike, nil},

@@ -6,8 +6,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// constantRoom has the operator whose value is written into the file.
-var constantRoom = room{"", []op{
+// constantFamily has the operator whose value is written into the file.
+var constantFamily = family{"", []op{
 	{name: "Constant", since: 1, infer: inferConstant},
 }}
 

@@ -7,8 +7,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// controlRoom has the operators whose bodies are graphs.
-var controlRoom = room{"", []op{
+// controlFamily has the operators whose bodies are graphs.
+var controlFamily = family{"", []op{
 	{name: "If", since: 1, infer: inferIf},
 	{name: "Loop", since: 1, infer: inferLoop},
 	{name: "Scan", since: 8, infer: inferScan8},

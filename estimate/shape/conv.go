@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var convRoom = room{"", []op{
+var convFamily = family{"", []op{
 	{"Conv", 1, conv, nil},
 	{"ConvTranspose", 1, convTranspose, nil},
 	{"ConvInteger", 10, convInteger, nil},

@@ -2,7 +2,7 @@ package shape
 
 import "github.com/memestimate/memestimate/onnxload"
 
-var detectRoom = room{"", []op{
+var detectFamily = family{"", []op{
 	{"NonMaxSuppression", 10, nonMaxSuppression, nil},
 }}
 

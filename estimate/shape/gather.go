@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// gatherRoom has the operators that read elements at places given by a tensor.
-var gatherRoom = room{"", []op{
+// gatherFamily has the operators that read elements at places given by a tensor.
+var gatherFamily = family{"", []op{
 	{"Gather", 1, gather, gatherEval},
 	{"GatherElements", 11, gatherElements, gatherElementsEval},
 	{"GatherND", 11, gatherND, gatherNDEval},

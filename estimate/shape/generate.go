@@ -8,8 +8,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// generateRoom has the operators that make tensors from a shape, a range or an attribute.
-var generateRoom = room{"", []op{
+// generateFamily has the operators that make tensors from a shape, a range or an attribute.
+var generateFamily = family{"", []op{
 	{"ConstantOfShape", 9, constantOfShape, constantOfShapeEval},
 	{"Range", 11, rangeOp, rangeEval},
 	{"EyeLike", 9, eyeLike, nil},

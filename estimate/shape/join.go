@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// joinRoom has the operators that join tensors along an axis and cut them apart again.
-var joinRoom = room{"", []op{
+// joinFamily has the operators that join tensors along an axis and cut them apart again.
+var joinFamily = family{"", []op{
 	{"Concat", 1, concatV1, concatEval},
 	{"Concat", 4, concat, concatEval},
 	{"Split", 1, splitV1, splitEval},

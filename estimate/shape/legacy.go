@@ -6,9 +6,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// legacyRoom has experimental operators of ONNX's first versions that later ones removed; converters of Core ML and
+// legacyFamily has experimental operators of ONNX's first versions that later ones removed; converters of Core ML and
 // Caffe2 wrote them.
-var legacyRoom = room{"", []op{
+var legacyFamily = family{"", []op{
 	{"Affine", 1, unary, nil},
 	{"Scale", 1, unary, nil},
 	{"ImageScaler", 1, unary, nil},
@@ -83,9 +83,9 @@ func constantFill(c *call) error {
 // The quantizers that Brevitas, FINN and QONNX put between layers: the values are rounded, their type and shape stay.
 // Source: docs/qonnx-custom-ops of fastmachinelearning/qonnx; each tool has a domain of its own for the same operators.
 var (
-	brevitasRoom = room{"onnx.brevitas", quantizers}
-	qonnxRoom    = room{"qonnx.custom_op.general", quantizers}
-	finnRoom     = room{"finn.custom_op.general", quantizers}
+	brevitasFamily = family{"onnx.brevitas", quantizers}
+	qonnxFamily    = family{"qonnx.custom_op.general", quantizers}
+	finnFamily     = family{"finn.custom_op.general", quantizers}
 
 	quantizers = []op{
 		{"Quant", 1, unary, nil},

@@ -13,7 +13,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// The rows are tested by lines in testdata/ops/*.txt, one file a room. A line is an
+// The rows are tested by lines in testdata/ops/*.txt, one file a family. A line is an
 // operator, its inputs, its attributes, "->" and its outputs:
 //
 //	Conv x:1,3,224,224 w:64,3,7,7 strides=2,2 pads=3,3,3,3 -> 1,64,112,112
@@ -64,7 +64,7 @@ func TestLines(t *testing.T) {
 			covered[row] = true
 		}
 	}
-	for _, r := range rooms {
+	for _, r := range families {
 		for i := range r.ops {
 			if o := &r.ops[i]; !covered[o] {
 				t.Errorf("testdata/ops has no line for %s:%s since %d", r.domain, o.name, o.since)

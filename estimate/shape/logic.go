@@ -6,8 +6,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// logicRoom has comparisons, logic and bit operations.
-var logicRoom = room{"", []op{
+// logicFamily has comparisons, logic and bit operations.
+var logicFamily = family{"", []op{
 	{"Equal", 1, compareV1, equalEval},
 	{"Equal", 7, compare, equalEval},
 	{"Less", 1, compareV1, lessEval},

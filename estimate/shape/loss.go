@@ -2,7 +2,7 @@ package shape
 
 import "fmt"
 
-var lossRoom = room{"", []op{
+var lossFamily = family{"", []op{
 	{"NegativeLogLikelihoodLoss", 12, classLoss, nil},
 	{"SoftmaxCrossEntropyLoss", 12, classLoss, nil},
 }}

@@ -7,9 +7,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// mathRoom has the arithmetic operators that work element by element. Their rules are
+// mathFamily has the arithmetic operators that work element by element. Their rules are
 // those of ONNX's operator reference, section of the operator's name.
-var mathRoom = room{"", []op{
+var mathFamily = family{"", []op{
 	{"Add", 1, binaryV1, addEval},
 	{"Add", 7, binary, addEval},
 	{"Sub", 1, binaryV1, subEval},

@@ -6,8 +6,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// matmulRoom has the products of matrices.
-var matmulRoom = room{"", []op{
+// matmulFamily has the products of matrices.
+var matmulFamily = family{"", []op{
 	{"MatMul", 1, func(c *call) error { return c.matmul(0, 1, c.commonElem(0, 1)) }, nil},
 	{"MatMulInteger", 10, func(c *call) error { return c.matmul(0, 1, onnxload.Int32) }, nil},
 	{"QLinearMatMul", 10, qlinearMatMul, nil},

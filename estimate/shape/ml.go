@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var mlRoom = room{"ai.onnx.ml", []op{
+var mlFamily = family{"ai.onnx.ml", []op{
 	{"ArrayFeatureExtractor", 1, arrayFeatures, nil},
 	{"Binarizer", 1, likeInput, nil},
 	{"CastMap", 1, castMap, nil},

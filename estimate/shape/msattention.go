@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var msAttentionRoom = room{"com.microsoft", []op{
+var msAttentionFamily = family{"com.microsoft", []op{
 	{"Attention", 1, msAttention, nil},
 	{"DecoderMaskedSelfAttention", 1, msAttention, nil},
 	{"QAttention", 1, qattention, nil},

@@ -2,9 +2,9 @@ package shape
 
 import "fmt"
 
-// msCacheRoom has attention on separate queries, keys and values that keeps the past
+// msCacheFamily has attention on separate queries, keys and values that keeps the past
 // keys and values.
-var msCacheRoom = room{"com.microsoft", []op{
+var msCacheFamily = family{"com.microsoft", []op{
 	{"MultiHeadAttention", 1, multiHeadAttention, nil},
 	{"DecoderMaskedMultiHeadAttention", 1, maskedMultiHead, nil},
 	{"GroupQueryAttention", 1, groupQuery, nil},

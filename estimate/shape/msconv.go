@@ -2,7 +2,7 @@ package shape
 
 import "fmt"
 
-var msConvRoom = room{"com.microsoft", []op{
+var msConvFamily = family{"com.microsoft", []op{
 	{"FusedConv", 1, conv, nil},
 	{"NhwcConv", 1, nhwcConv, nil},
 	{"NhwcFusedConv", 1, nhwcConv, nil},

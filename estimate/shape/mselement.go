@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var msElementRoom = room{"com.microsoft", []op{
+var msElementFamily = family{"com.microsoft", []op{
 	{"Gelu", 1, likeInput, nil},
 	{"QuickGelu", 1, likeInput, nil},
 	{"FastGelu", 1, likeInput, nil},

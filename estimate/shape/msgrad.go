@@ -1,8 +1,8 @@
 package shape
 
-// msGradRoom has what ONNX Runtime's training writes into a graph beside the model: gradients that have the type of
+// msGradFamily has what ONNX Runtime's training writes into a graph beside the model: gradients that have the type of
 // what they are the gradient of, and sums of them. Source: ONNX Runtime, training_op_defs.cc.
-var msGradRoom = room{"com.microsoft", []op{
+var msGradFamily = family{"com.microsoft", []op{
 	{"ReluGrad", 1, likeInputs(0), nil},
 	{"LeakyReluGrad", 1, likeInputs(0), nil},
 	{"SigmoidGrad", 1, likeInputs(0), nil},

@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var msMatmulRoom = room{"com.microsoft", []op{
+var msMatmulFamily = family{"com.microsoft", []op{
 	{"FusedMatMul", 1, fusedMatmul, nil},
 	{"FusedMatMulActivation", 1, fusedMatmul, nil},
 	{"TransposeMatMul", 1, fusedMatmul, nil},

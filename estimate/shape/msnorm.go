@@ -6,9 +6,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// The rooms of domain com.microsoft follow ONNX Runtime's ContribOperators.md. Its optimizer
+// The families of domain com.microsoft follow ONNX Runtime's ContribOperators.md. Its optimizer
 // writes some of these operators into the default domain: see table.find.
-var msNormRoom = room{"com.microsoft", []op{
+var msNormFamily = family{"com.microsoft", []op{
 	{"LayerNormalization", 1, msLayerNorm, nil},
 	{"SimplifiedLayerNormalization", 1, simplifiedLayerNorm, nil},
 	{"SkipLayerNormalization", 1, skipLayerNorm, nil},

@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var msQuantRoom = room{"com.microsoft", []op{
+var msQuantFamily = family{"com.microsoft", []op{
 	{"QuantizeLinear", 1, quantize, nil},
 	{"DequantizeLinear", 1, dequantize, nil},
 	{"QuantizeWithOrder", 1, quantizeWithOrder, nil},

@@ -8,7 +8,7 @@ import (
 
 // The decoder graphs in the attributes of these operators run once a token; their values
 // are no part of the graph's.
-var msSearchRoom = room{"com.microsoft", []op{
+var msSearchFamily = family{"com.microsoft", []op{
 	{"BeamSearch", 1, beamSearch, nil},
 	{"WhisperBeamSearch", 1, beamSearch, nil},
 	{"GreedySearch", 1, greedySearch, nil},

@@ -6,9 +6,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// msStreamRoom has the operators of models that keep a state from call to call, and
+// msStreamFamily has the operators of models that keep a state from call to call, and
 // ONNX Runtime's own versions of some of ONNX's.
-var msStreamRoom = room{"com.microsoft", []op{
+var msStreamFamily = family{"com.microsoft", []op{
 	{"EngramGate", 1, engramGate, nil},
 	{"GatedDeltaNet", 1, gatedDeltaNet, nil},
 	{"NGramHashMapping", 1, ngramHash, nil},

@@ -2,11 +2,11 @@ package shape
 
 import "fmt"
 
-// nhwcRoom has what ONNX Runtime leaves in a model that is saved once it is laid out for a processor that wants
+// nhwcFamily has what ONNX Runtime leaves in a model that is saved once it is laid out for a processor that wants
 // channels last: ONNX's operators with input 0 and output 0 turned, [N, spatial..., C], and all else as it was.
 // Versions are ONNX's. Source: ONNX Runtime, internal_nhwc_onnx_schemas.cc, whose Resize has its sizes turned as well
 // and so is ONNX's own.
-var nhwcRoom = room{"com.ms.internal.nhwc", []op{
+var nhwcFamily = family{"com.ms.internal.nhwc", []op{
 	{"Conv", 11, withChannelsLast(conv), nil},
 	{"ConvTranspose", 1, withChannelsLast(convTranspose), nil},
 	{"QLinearConv", 10, withChannelsLast(qlinearConv), nil},

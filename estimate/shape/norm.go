@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var normRoom = room{"", []op{
+var normFamily = family{"", []op{
 	{"BatchNormalization", 1, batchNorm, nil},    // through 13: Y, mean, var, saved_mean, saved_var
 	{"BatchNormalization", 14, batchNorm14, nil}, // Y, running_mean, running_var
 	{"InstanceNormalization", 1, channelNorm, nil},

@@ -6,8 +6,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// optionalRoom has the operators on values that may be missing.
-var optionalRoom = room{"", []op{
+// optionalFamily has the operators on values that may be missing.
+var optionalFamily = family{"", []op{
 	{name: "Optional", since: 15, infer: inferOptional},
 	{name: "OptionalHasElement", since: 15, infer: inferOptionalHasElement},
 	{name: "OptionalGetElement", since: 15, infer: inferOptionalGetElement},

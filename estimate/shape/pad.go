@@ -2,8 +2,8 @@ package shape
 
 import "fmt"
 
-// padRoom has the operator that puts a margin around a tensor.
-var padRoom = room{"", []op{
+// padFamily has the operator that puts a margin around a tensor.
+var padFamily = family{"", []op{
 	{"Pad", 1, padAttr("paddings"), padEval},
 	{"Pad", 2, padAttr("pads"), padEval},
 	{"Pad", 11, padInput, padEval},

@@ -9,9 +9,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// pickRoom has the operators whose result's size depends on data, and TopK. Without a known
+// pickFamily has the operators whose result's size depends on data, and TopK. Without a known
 // value the size is an unknown with a limit.
-var pickRoom = room{"", []op{
+var pickFamily = family{"", []op{
 	{"NonZero", 9, nonZero, nil},
 	{"Compress", 9, compress, nil},
 	{"Unique", 11, unique, nil},

@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var poolRoom = room{"", []op{
+var poolFamily = family{"", []op{
 	{"MaxPool", 1, pool, nil},
 	{"AveragePool", 1, pool, nil},
 	{"LpPool", 1, pool, nil},

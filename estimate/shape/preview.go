@@ -2,7 +2,7 @@ package shape
 
 import "fmt"
 
-var trainingRoom = room{"ai.onnx.preview.training", []op{
+var trainingFamily = family{"ai.onnx.preview.training", []op{
 	{"Gradient", 1, gradient, nil},
 	{"Adagrad", 1, oneState, nil},  // squared gradients
 	{"Momentum", 1, oneState, nil}, // momenta

@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var quantRoom = room{"", []op{
+var quantFamily = family{"", []op{
 	{"QuantizeLinear", 10, quantize, nil},
 	{"DequantizeLinear", 10, dequantize, nil},
 	{"DynamicQuantizeLinear", 11, dynamicQuantize, nil},

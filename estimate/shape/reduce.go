@@ -6,9 +6,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// reduceRoom has the reductions. Their axes were an attribute first and became input 1,
+// reduceFamily has the reductions. Their axes were an attribute first and became input 1,
 // for ReduceSum at opset 13, for the others at 18; either is taken at any version.
-var reduceRoom = room{"", []op{
+var reduceFamily = family{"", []op{
 	{"ReduceSum", 1, reduce, sumEval},
 	{"ReduceMean", 1, reduce, averageEval},
 	{"ReduceProd", 1, reduce, prodEval},

@@ -8,9 +8,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// reshapeRoom has the operators that change the shape and keep the elements in order, and
+// reshapeFamily has the operators that change the shape and keep the elements in order, and
 // those that ask for the shape.
-var reshapeRoom = room{"", []op{
+var reshapeFamily = family{"", []op{
 	{"Reshape", 1, reshapeAttr, reshapeEval},
 	{"Reshape", 5, reshape, reshapeEval},
 	{"Flatten", 1, flatten, reshapeEval},

@@ -7,7 +7,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var imageRoom = room{"", []op{
+var imageFamily = family{"", []op{
 	{"Upsample", 1, upsample1, nil},
 	{"Upsample", 7, upsample7, nil},
 	{"Upsample", 9, resize10, nil}, // as Resize 10

@@ -2,7 +2,7 @@ package shape
 
 import "fmt"
 
-var rnnRoom = room{"", []op{
+var rnnFamily = family{"", []op{
 	{"RNN", 1, rnn, nil},
 	{"GRU", 1, rnn, nil},
 	{"LSTM", 1, rnn, nil},

@@ -12,7 +12,7 @@ func TestRoomsAreWellFormed(t *testing.T) {
 		since int64
 	}
 	seen := map[version]bool{}
-	for _, r := range rooms {
+	for _, r := range families {
 		if r.domain == "ai.onnx" {
 			t.Errorf("a room calls its domain %q, want \"\"", r.domain)
 		}

@@ -6,9 +6,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// nchwcRoom has what ONNX Runtime's CPU optimizer leaves in a model that is saved at its highest level: convolutions on
+// nchwcFamily has what ONNX Runtime's CPU optimizer leaves in a model that is saved at its highest level: convolutions on
 // channels in blocks, [N, C rounded up, spatial...]. Source: ONNX Runtime, nchwc_schema_defs.cc.
-var nchwcRoom = room{"com.microsoft.nchwc", []op{
+var nchwcFamily = family{"com.microsoft.nchwc", []op{
 	{"Conv", 1, conv, nil},
 	{"MaxPool", 1, pool, nil},
 	{"AveragePool", 1, pool, nil},
@@ -19,9 +19,9 @@ var nchwcRoom = room{"com.microsoft.nchwc", []op{
 	{"Upsample", 1, nchwcUpsample, nil},
 }}
 
-// trtRoom has plugins of TensorRT that exporters of detectors write as nodes. Source: the README of each
+// trtFamily has plugins of TensorRT that exporters of detectors write as nodes. Source: the README of each
 // plugin in TensorRT's repository.
-var trtRoom = room{"TRT", []op{
+var trtFamily = family{"TRT", []op{
 	{"EfficientNMS_TRT", 1, efficientNMS, nil},
 	{"BatchedNMS_TRT", 1, batchedNMS, nil},
 	{"BatchedNMSDynamic_TRT", 1, batchedNMS, nil},

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// scatterRoom has the operators that write elements at places given by a tensor.
-var scatterRoom = room{"", []op{
+// scatterFamily has the operators that write elements at places given by a tensor.
+var scatterFamily = family{"", []op{
 	{"Scatter", 9, scatterElements, scatterElementsEval},
 	{"ScatterElements", 11, scatterElements, scatterElementsEval},
 	{"ScatterND", 11, scatterND, scatterNDEval},

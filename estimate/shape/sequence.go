@@ -7,8 +7,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// sequenceRoom has the operators on lists of tensors.
-var sequenceRoom = room{"", []op{
+// sequenceFamily has the operators on lists of tensors.
+var sequenceFamily = family{"", []op{
 	{name: "SequenceConstruct", since: 11, infer: inferSequenceConstruct},
 	{name: "SequenceEmpty", since: 11, infer: inferSequenceEmpty},
 	{name: "SequenceInsert", since: 11, infer: inferSequenceInsert},

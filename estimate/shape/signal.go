@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var signalRoom = room{"", []op{
+var signalFamily = family{"", []op{
 	{"DFT", 17, dft17, nil},
 	{"DFT", 20, dft20, nil}, // the axis becomes an input
 	{"STFT", 17, stft, nil},

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// sliceRoom has the operator that cuts a piece out of a tensor.
-var sliceRoom = room{"", []op{
+// sliceFamily has the operator that cuts a piece out of a tensor.
+var sliceFamily = family{"", []op{
 	{"Slice", 1, sliceAttr, sliceEval},
 	{"Slice", 10, sliceInput, sliceEval},
 }}

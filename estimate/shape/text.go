@@ -6,7 +6,7 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-var textRoom = room{"", []op{
+var textFamily = family{"", []op{
 	{"StringNormalizer", 10, stringNormalizer, nil},
 	{"StringConcat", 20, stringConcat, nil},
 	{"StringSplit", 20, stringSplit, nil},

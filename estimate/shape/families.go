@@ -2,58 +2,58 @@ package shape
 
 import "sync"
 
-// rooms lists the operators this package knows: one room a family, one line a room.
-var rooms = []*room{
-	&constantRoom,
-	&controlRoom,
-	&sequenceRoom,
-	&optionalRoom,
-	&mathRoom,
-	&activationRoom,
-	&logicRoom,
-	&castRoom,
-	&reduceRoom,
-	&matmulRoom,
-	&reshapeRoom,
-	&arrangeRoom,
-	&joinRoom,
-	&sliceRoom,
-	&padRoom,
-	&gatherRoom,
-	&scatterRoom,
-	&pickRoom,
-	&generateRoom,
-	&convRoom,
-	&poolRoom,
-	&normRoom,
-	&rnnRoom,
-	&attentionRoom,
-	&flexAttentionRoom,
-	&imageRoom,
-	&signalRoom,
-	&quantRoom,
-	&detectRoom,
-	&lossRoom,
-	&textRoom,
-	&mlRoom,
-	&trainingRoom,
-	&msNormRoom,
-	&msElementRoom,
-	&msConvRoom,
-	&msAttentionRoom,
-	&msCacheRoom,
-	&msStreamRoom,
-	&msQuantRoom,
-	&msMatmulRoom,
-	&msSearchRoom,
-	&msGradRoom,
-	&nchwcRoom,
-	&nhwcRoom,
-	&trtRoom,
-	&legacyRoom,
-	&brevitasRoom,
-	&qonnxRoom,
-	&finnRoom,
+// families lists the operators that this package knows, one line a family.
+var families = []*family{
+	&constantFamily,
+	&controlFamily,
+	&sequenceFamily,
+	&optionalFamily,
+	&mathFamily,
+	&activationFamily,
+	&logicFamily,
+	&castFamily,
+	&reduceFamily,
+	&matmulFamily,
+	&reshapeFamily,
+	&arrangeFamily,
+	&joinFamily,
+	&sliceFamily,
+	&padFamily,
+	&gatherFamily,
+	&scatterFamily,
+	&pickFamily,
+	&generateFamily,
+	&convFamily,
+	&poolFamily,
+	&normFamily,
+	&rnnFamily,
+	&attentionFamily,
+	&flexAttentionFamily,
+	&imageFamily,
+	&signalFamily,
+	&quantFamily,
+	&detectFamily,
+	&lossFamily,
+	&textFamily,
+	&mlFamily,
+	&trainingFamily,
+	&msNormFamily,
+	&msElementFamily,
+	&msConvFamily,
+	&msAttentionFamily,
+	&msCacheFamily,
+	&msStreamFamily,
+	&msQuantFamily,
+	&msMatmulFamily,
+	&msSearchFamily,
+	&msGradFamily,
+	&nchwcFamily,
+	&nhwcFamily,
+	&trtFamily,
+	&legacyFamily,
+	&brevitasFamily,
+	&qonnxFamily,
+	&finnFamily,
 }
 
 // An opKey names an operator whatever its version.
@@ -62,10 +62,10 @@ type opKey struct{ domain, name string }
 // A table finds the rows of an operator, oldest first.
 type table map[opKey][]*op
 
-// opTable indexes the rooms once.
+// opTable indexes the families once.
 var opTable = sync.OnceValue(func() table {
 	t := make(table, 512)
-	for _, r := range rooms {
+	for _, r := range families {
 		for i := range r.ops {
 			k := opKey{r.domain, r.ops[i].name}
 			rows := append(t[k], &r.ops[i])
