@@ -86,8 +86,8 @@ when signal n ends it. With --print, which only asks, the codes of the other com
 	return cmd
 }
 
-// run carries the command out. When it returns nil the answer was printed; otherwise the process has become the command, or
-// the error says why not.
+// run carries the command out. When it returns nil the answer was printed; otherwise the process has become the
+// command, or the error says why not.
 func (l *launch) run(e *env, cmd *cobra.Command, args []string) error {
 	request, command, err := l.check(e, cmd, args)
 	switch need := request.Bytes + request.Margin; {

@@ -6,8 +6,8 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// nchwcFamily has what ONNX Runtime's CPU optimizer leaves in a model that is saved at its highest level: convolutions on
-// channels in blocks, [N, C rounded up, spatial...]. Source: ONNX Runtime, nchwc_schema_defs.cc.
+// nchwcFamily has what ONNX Runtime's CPU optimizer leaves in a model that is saved at its highest level:
+// convolutions on channels in blocks, [N, C rounded up, spatial...]. Source: ONNX Runtime, nchwc_schema_defs.cc.
 var nchwcFamily = family{"com.microsoft.nchwc", []op{
 	{"Conv", 1, conv, nil},
 	{"MaxPool", 1, pool, nil},
