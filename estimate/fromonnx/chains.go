@@ -182,10 +182,15 @@ func matchMish(b *recovery, i int) {
 	}, i, ti, mi)
 }
 
+// hardSwishOpset is the first with HardSwish (docs/Operators.md of ONNX).
+const hardSwishOpset = 14
+
 // matchHardswish finds x * relu6(x + 3) / 6, and the relu6(x + 3) / 6 of hardsigmoid, as opsets before 14 write them.
+// Since then exporters have HardSwish for nn.Hardswish, so that what is written out is so in the program as well, of
+// which autograd keeps each step.
 func matchHardswish(b *recovery, i int) {
 	clip := b.nodes[i]
-	if !b.isNumber(b.in(clip, 1), 0) || !b.isNumber(b.in(clip, 2), 6) {
+	if clip.Version >= hardSwishOpset || !b.isNumber(b.in(clip, 1), 0) || !b.isNumber(b.in(clip, 2), 6) {
 		return
 	}
 	add, ai := b.producedBy(b.in(clip, 0), "Add")

@@ -1,6 +1,7 @@
 package fromonnx_test
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -18,7 +19,8 @@ type patternCase struct {
 	inits []onnx.Tensor
 	nodes []onnx.Node
 	want  []string
-	other bool // written by no exporter of PyTorch's
+	other bool  // written by no exporter of PyTorch's
+	opset int64 // 20 where it is 0
 }
 
 func (c patternCase) graph() onnx.Graph {
@@ -35,9 +37,10 @@ func runPatterns(t *testing.T, cases []patternCase) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := mustRecover(t, c.graph())
-			if c.other {
+			if c.other || c.opset > 0 {
+				producer := map[bool]string{true: "other", false: "pytorch"}[c.other]
 				var err error
-				if p, err = fromonnxtest.RecoveredBy("other", 20, c.graph(), true); err != nil {
+				if p, err = fromonnxtest.RecoveredBy(producer, cmp.Or(c.opset, 20), c.graph(), true); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -126,13 +129,16 @@ func TestActivationChains(t *testing.T) {
 			onnx.Op("Mul", "x t", "y")}, want: []string{"mish(x)"}},
 		{name: "no mish: sigmoid", nodes: []onnx.Node{onnx.Op("Softplus", "x", "p"), onnx.Op("Sigmoid", "p", "t"),
 			onnx.Op("Mul", "x t", "y")}, want: []string{"softplus(x)", "sigmoid(p)", "mul(x, t)"}},
-		{name: "hardswish", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
+		{name: "hardswish", opset: 13, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
 			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "d"),
 			onnx.Op("Mul", "x d", "y")}, want: []string{"hardswish(x)"}},
-		{name: "hardswish, divided last", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
+		{name: "hardswish, divided last", opset: 13, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
 			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Mul", "x c", "m"),
 			onnx.Op("Div", "m six", "y")}, want: []string{"hardswish(x)"}},
-		{name: "hardsigmoid", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
+		{name: "hardswish by hand", opset: 14, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
+			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Mul", "x c", "m"), onnx.Op("Div", "m six", "y")},
+			want: []string{"add(x, number)", "hardtanh(a)", "mul(x, c)", "div(m, number)"}},
+		{name: "hardsigmoid", opset: 13, inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x three", "a"),
 			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "y")}, want: []string{"hardsigmoid(x)"}},
 		{name: "relu6 of a sum", inits: swish, nodes: []onnx.Node{onnx.Op("Add", "x six", "a"),
 			onnx.Op("Clip", "a zero six", "c"), onnx.Op("Div", "c six", "y")}, want: []string{"add(x, number)", "hardtanh(a)",

@@ -19,13 +19,10 @@ func (e *expression) last() int32  { return e.calls[len(e.calls)-1] }
 // assignedNext returns the call after which the name of a value is likely given to what an expression makes of it, -1
 // where none does. Names are assigned together where like expressions follow each other:
 // q, k = rotate(q, cos, sin), rotate(k, cos, sin) holds the old q until the new k is made.
-//
-// Where the result has another size, it has the name of the value in a loop alone, whose turns do the same:
-// bases = left * bases[..., :-1] + right * bases[..., 1:].
 func (l *lives) assignedNext(v aten.ValueID) int32 {
 	e := l.expressionOf(v, false)
 	if e == nil {
-		return l.resized(v)
+		return -1
 	}
 	first, last := e.first(), e.last()
 	for next := l.following(first, e); next != nil; next = l.following(first, next) {
@@ -34,8 +31,9 @@ func (l *lives) assignedNext(v aten.ValueID) int32 {
 	return last
 }
 
-// resized returns the call that ends the turn of a loop which makes another size of a value, -1 where there is none:
-// the turn before, or the next one, does the same.
+// resized returns the call that ends the turn of a loop which makes another size of a value and gives it its name,
+// bases = left * bases[..., :-1] + right * bases[..., 1:]; -1 where there is none. The turn before, or the next one,
+// does the same.
 func (l *lives) resized(v aten.ValueID) int32 {
 	e := l.expressionOf(v, true)
 	if e == nil {

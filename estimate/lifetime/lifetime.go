@@ -69,6 +69,8 @@ func (l *lives) guess() {
 		}
 		if end := l.assignedNext(v); end >= 0 {
 			l.keep(v, end, usedTwice)
+		} else if end := l.resized(v); end >= 0 && l.takes(resizedTurns) {
+			l.keep(v, end, resizedTurns)
 		} else if !replaces(p, &p.Calls[i], v) {
 			l.hold(v, usedTwice)
 		} else if l.listed(v, i) {

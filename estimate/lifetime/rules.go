@@ -13,7 +13,7 @@ type Rule struct {
 
 // Rules are all of them: see guess and variables for what they do.
 var Rules = []*Rule{usedTwice, keptInList, nextTurn, numbered, factor, unpacked, projected, joinedList, nestedCall,
-	preactivated, decoderSkip, embedded, summedFirst}
+	preactivated, decoderSkip, embedded, summedFirst, resizedTurns, weightsBeside}
 
 var (
 	usedTwice = &Rule{"used-twice",
@@ -34,6 +34,10 @@ var (
 		"what an embedding makes is a variable of the function that calls it: inputs_embeds = self.embed_tokens(ids)", false}
 	summedFirst = &Rule{"summed-first",
 		"the first operand of a sum that a norm takes is a variable, and the second is another: y = norm(y + x)", false}
+	resizedTurns = &Rule{"resized-turns",
+		"a loop whose turns change a tensor's size gives its name to the next: b = x * b[..., :-1] + y * b[..., 1:]", false}
+	weightsBeside = &Rule{"weights-beside",
+		"the second of two names that a line binds has the weights of attention: x, attn = attention(q, k, v)", false}
 	decoderSkip = &Rule{"decoder-skip",
 		"what a decoder makes larger and joins lives until the module that takes both has run", false}
 )
@@ -71,7 +75,7 @@ func (l *lives) keep(v aten.ValueID, end int32, r *Rule) {
 // guesses are the choices that still stand where lines of the program settled others.
 func (l *lives) guesses(all []choice) (stand []aten.Guess) {
 	for _, c := range all {
-		if l.rank != nil { // lines were followed
+		if l.rank != nil && c.rule != weightsBeside { // lines were followed, and this one is about what they bind
 			limit, open := l.open[c.value]
 			if !open || !l.takes(c.rule) && min(c.end, limit) <= l.last[c.value] {
 				continue

@@ -13,7 +13,7 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 	targets := e.head.Targets
 	if len(targets) == 2 && e.hidden && len(made) > 0 {
 		// x, attn = attention(q, k, v), or x, self.attn =
-		if kept := n.l.weights(e.first, e.last); kept != nil && !slices.Contains(made, kept[0]) {
+		if kept := n.l.weightsOf(e.first, e.last); kept != nil && !slices.Contains(made, kept[0]) {
 			n.bind(targets[0], e.last, made[len(made)-1:])
 			n.bind(targets[1], e.last, kept[:1])
 			e.kept = true
@@ -39,6 +39,18 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 	}
 }
 
+// weightsOf returns the weights of the attention in some calls, as a guess about what a name beside its result has.
+func (l *lives) weightsOf(first, last int32) []aten.ValueID {
+	if !l.takes(weightsBeside) {
+		return nil
+	}
+	kept := l.weights(first, last)
+	for _, v := range kept {
+		l.chosen = append(l.chosen, choice{weightsBeside, v, last})
+	}
+	return kept
+}
+
 // besides returns the i-th of some values that a module returns and nothing reads: attn_output, attn_weights =
 // self.attention(x). It has the same name there, or the i-th of as many that no line there reads, or it is the weights
 // of the module's only attention.
@@ -54,7 +66,7 @@ func (n *namespace) besides(e *execution, name string, i, of int, spaces []*name
 				values = x.values()
 			} else if idle := child.idle(); len(idle) == of {
 				values = idle[i].values()
-			} else if kept := n.l.weights(st.first, st.last); of == 1 && len(kept) == 1 {
+			} else if kept := n.l.weightsOf(st.first, st.last); of == 1 && len(kept) == 1 {
 				values = kept
 			}
 		}

@@ -170,6 +170,58 @@ class Weights(nn.Module):
         return x
 
 
+def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    scores = torch.bmm(query, key.transpose(1, 2)) / query.size(-1) ** 0.5
+    attn = F.softmax(scores, -1)
+    context = torch.bmm(attn, value)
+    return context, attn
+
+
+class Attend(nn.Module):
+    def forward(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return attend(query, memory, memory)
+
+
+class TwoNames(nn.Module):
+    """Attention of a decoder to an encoder, whose weights a name holds that nothing reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(64, 64)
+        self.query = nn.Linear(64, 64)
+        self.attention = Attend()
+        self.out = nn.Linear(128, 2048)
+
+    def forward(self, x: Tensor) -> Tensor:
+        memory = torch.tanh(self.encoder(x))
+        output = self.query(x)
+        context, attn = self.attention(output, memory)
+        combined = torch.cat([context, output], dim=-1)
+        return F.relu(self.out(combined))
+
+
+class Splines(nn.Module):
+    """A basis of splines by Cox and de Boor, each turn of which has one column fewer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 64 * 8) * 0.01)
+        self.grid: Tensor
+        self.register_buffer("grid", torch.linspace(-2.2, 2.2, 12).repeat(64, 1))
+
+    def basis(self, x: Tensor) -> Tensor:
+        x, grid = x.unsqueeze(-1), self.grid
+        bases = ((x >= grid[:, :-1]) & (x < grid[:, 1:])).to(x.dtype)
+        for k in range(1, 4):
+            bases = (x - grid[:, : -(k + 1)]) / (grid[:, k:-1] - grid[:, : -(k + 1)]) * bases[:, :, :-1] + (
+                grid[:, k + 1 :] - x
+            ) / (grid[:, k + 1 :] - grid[:, 1:-k]) * bases[:, :, 1:]
+        return bases
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(self.basis(x).flatten(1), self.weight)
+
+
 class LSTMCells(nn.Module):
     """nn.LSTMCell in a loop."""
 
@@ -253,6 +305,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
     "no_grad": (NoGrad, IMAGES, ("dynamo-train",)),
     "weights": (Weights, (8, 128, 128), ("dynamo-train",)),
+    "two_names": (TwoNames, (8, 512, 64), ("dynamo-train",)),
+    "splines": (Splines, (4096, 64), ("dynamo-train",)),
     "lstm_cell": (LSTMCells, (256, 8, 64), ("dynamo-train", "ts-train")),
     "gru_cell": (GRUCells, (256, 8, 64), ("dynamo-train", "ts-train")),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
