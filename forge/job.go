@@ -138,7 +138,11 @@ func githubJob(getenv func(string) string) (Job, error) {
 		return j, nil
 	}
 	st, err := os.Stat(path)
-	if err == nil && st.Size() > maxEvent {
+	switch {
+	case err != nil:
+	case !st.Mode().IsRegular(): // a device may never end, and a pipe never begin
+		err = errors.New("it is no regular file")
+	case st.Size() > maxEvent:
 		err = fmt.Errorf("%d bytes", st.Size())
 	}
 	var data []byte

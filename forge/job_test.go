@@ -85,6 +85,20 @@ func TestCurrentJob(t *testing.T) {
 	}
 }
 
+// An event that never ends, or is no file, is an error and nothing that is read.
+func TestEventIsAFile(t *testing.T) {
+	for _, path := range []string{os.DevNull, "/dev/zero", t.TempDir()} {
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		job := map[string]string{"GITHUB_ACTIONS": "true", "GITHUB_EVENT_PATH": path}
+		_, err := CurrentJob(func(name string) string { return job[name] })
+		if err == nil || !strings.Contains(err.Error(), "no regular file") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestConnect(t *testing.T) {
 	for _, tt := range []struct {
 		host   string

@@ -154,12 +154,16 @@ func findModels(f *budget.File) ([]*checked, error) {
 	dir := filepath.Dir(f.Path)
 	fsys := os.DirFS(dir)
 	var out []*checked
+	runs := 0
 	for i := range f.Models {
 		m := &f.Models[i]
+		each := 0
 		for _, s := range m.Settings {
-			if _, err := matrixOf(f, s); err != nil {
+			x, err := matrixOf(f, s)
+			if err != nil {
 				return nil, err
 			}
+			each += x.cases()
 		}
 		for _, g := range m.Limits.Fits {
 			if err := exactGPU(g.Text); err != nil {
@@ -174,10 +178,17 @@ func findModels(f *budget.File) ([]*checked, error) {
 			at := m.Exclude[0] // a path that matches nothing is an error of its own
 			return nil, atLine(f, at.Line, "exclude %q and what else is excluded leave no model of this entry", at.Text)
 		}
+		if runs += len(found) * max(each, 1); runs > mostRuns {
+			return nil, atLine(f, m.Line, "from here on there are more than %d estimates, of models times their settings: "+
+				"budget files of their own can have them", mostRuns)
+		}
 		out = append(out, found...)
 	}
 	return out, nil
 }
+
+// mostRuns is how many estimates one budget file may ask for: their reports are held to the end.
+const mostRuns = 2000
 
 // findFiles lists the models of one entry, in the order of its paths.
 func findFiles(f *budget.File, m *budget.Model, dir string, fsys fs.FS) (out []*checked, err error) {

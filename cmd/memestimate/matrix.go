@@ -64,14 +64,21 @@ func (l *listValue) Set(s string) error {
 // Type says what the flag takes.
 func (l *listValue) Type() string { return l.Value.Type() + ",..." }
 
+// cases is how many combinations of the values there are, at most one more than maxCases.
+func (m *matrix) cases() int {
+	n := 1
+	for _, l := range m.lists {
+		n = min(n*max(len(l.given), 1), maxCases+1)
+	}
+	return n
+}
+
 // each calls use for every combination of the values, with the settings set to it. The label has the values of
 // the flags that were given several, or with full of all that were given.
 func (m *matrix) each(full bool, use func(label string) error) error {
-	n := 1
-	for _, l := range m.lists {
-		if n *= max(len(l.given), 1); n > maxCases {
-			return usagef("more than %d combinations of settings", maxCases)
-		}
+	n := m.cases()
+	if n > maxCases {
+		return usagef("more than %d combinations of settings", maxCases)
 	}
 	for i := range n {
 		var label []string

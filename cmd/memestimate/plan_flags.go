@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"regexp"
 
 	"github.com/spf13/pflag"
 
@@ -71,7 +70,7 @@ func (v *patternValue) Set(s string) error {
 	if s == "" {
 		return errors.New("an empty regular expression matches everything, want one that says what")
 	}
-	if _, err := regexp.Compile(s); err != nil {
+	if err := parallel.CheckPattern(s); err != nil {
 		return err
 	}
 	*v = patternValue(s)

@@ -77,8 +77,7 @@ var settings = map[string]func(l *LoRA, value string) error{
 	},
 	"targets": func(l *LoRA, value string) (err error) {
 		l.Targets = strings.Trim(value, "'\"")
-		_, err = regexp.Compile(l.Targets)
-		return err
+		return CheckPattern(l.Targets)
 	},
 	"alpha": func(_ *LoRA, value string) (err error) { // a factor: it costs no memory
 		if _, err = strconv.ParseFloat(value, 64); err != nil {

@@ -92,8 +92,8 @@ func (p Plan) Check() error {
 	for _, e := range []struct{ what, expr string }{
 		{"train-only", p.TrainOnly}, {"freeze", p.Freeze}, {"checkpoint", p.Checkpoint}, {"shard", p.Shard},
 	} {
-		if _, err := regexp.Compile(e.expr); err != nil {
-			return fmt.Errorf("%s: %q is no regular expression: %w", e.what, e.expr, err)
+		if err := CheckPattern(e.expr); err != nil {
+			return fmt.Errorf("%s: %.200q is no regular expression: %w", e.what, e.expr, err)
 		}
 	}
 	if _, err := ParseLoRA(p.LoRA); err != nil {

@@ -82,6 +82,9 @@ func TestPlansThatMatchNothing(t *testing.T) {
 		{Plan{GPUs: 1 << 40}, "is not a number of GPUs"},
 		{Plan{Parallel: DDP}, "their number is not"},
 		{Plan{Checkpoint: "("}, "is no regular expression"},
+		{Plan{Freeze: strings.Repeat(".*", 5000)}, "states, want 8192 at most"},
+		{Plan{Shard: "(.{1000}){1,}" + strings.Repeat("x{1000}", 8)}, "states, want 8192 at most"},
+		{Plan{LoRA: "targets=" + strings.Repeat("a", 9000)}, "states, want 8192 at most"},
 	} {
 		if _, err := c.plan.Apply(program()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v, want %q", c.plan, err, c.want)

@@ -29,8 +29,8 @@ func (p Plan) checkPipeline() error {
 		return nil
 	}
 	for expr := range strings.SplitSeq(p.Stages, ",") {
-		if _, err := regexp.Compile(expr); err != nil {
-			return fmt.Errorf("stages: %q is no regular expression: %w", expr, err)
+		if err := CheckPattern(expr); err != nil {
+			return fmt.Errorf("stages: %.200q is no regular expression: %w", expr, err)
 		}
 	}
 	switch n := strings.Count(p.Stages, ",") + 2; {
