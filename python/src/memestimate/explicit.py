@@ -32,11 +32,16 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
 
 
 def euclidean_dist(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
-    """`_euclidean_dist` (Distance.cpp), which `cdist` takes where there are more than 25 rows."""
+    """`_euclidean_dist` (Distance.cpp), which `cdist` takes where there are more than 25 rows.
+
+    It moves the norms into each `cat`, after which they are gone.
+    """
     norm1 = x1.pow(2).sum(-1, True)
     pad1 = torch.ones_like(norm1)
     norm2 = x2.pow(2).sum(-1, True)
     pad2 = torch.ones_like(norm2)
     left = torch.cat([x1.mul(-2), norm1, pad1], -1)
+    del norm1, pad1
     right = torch.cat([x2, pad2, norm2], -1)
+    del norm2, pad2
     return left.matmul(right.mT).clamp_min_(0).sqrt_()
