@@ -53,6 +53,17 @@ func uncoloured(text string) string {
 	return b.String()
 }
 
+// An error and its hint are broken between words on a terminal.
+func TestErrorFitsTheTerminal(t *testing.T) {
+	got := onTerminal(t, 24, 80, nil, "resnet101")
+	want := "memestimate: resnet101: no such file, and no built-in model of that name\n" +
+		"memestimate: hint: of its family there are resnet18, resnet50; or ask from\n" +
+		"  Python: memestimate.estimate(model, inputs)\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
 // The whole answer is on the screen, below the command and above the prompt, in lines that are not broken.
 func TestAnswerIsOnTheScreen(t *testing.T) {
 	for _, tt := range []struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
@@ -145,11 +146,25 @@ func tell(w io.Writer, err error) int {
 	if x, ok := errors.AsType[*exitError](err); ok && x.err == nil {
 		return code
 	}
-	fmt.Fprintf(w, "memestimate: %s\n", oneLine(err.Error()))
+	said := fmt.Sprintf("memestimate: %s\n", oneLine(err.Error()))
 	if hint != "" {
-		fmt.Fprintf(w, "memestimate: hint: %s\n", oneLine(hint))
+		said += fmt.Sprintf("memestimate: hint: %s\n", oneLine(hint))
 	}
+	io.WriteString(w, onScreen(w, said))
 	return code
+}
+
+// onScreen breaks lines between words where w is a terminal; a line stays one in a pipe and in a file.
+func onScreen(w io.Writer, text string) string {
+	f, ok := w.(*os.File)
+	if !ok || !isTerminal(f) {
+		return text
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return text
+	}
+	return report.Fold(text, width)
 }
 
 // codeOf returns the exit code that an error means: errors without one are about the input.
