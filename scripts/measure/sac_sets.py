@@ -1,6 +1,6 @@
 """Which blocks does PyTorch's own tool checkpoint under the same cap, and do they survive there?
 
-usage: sac_sets.py SETS.json OUT.json      (a machine with one GPU; pulp and pwlf beside PyTorch)
+usage: sac_sets.py SETS.json OUT.json      (a machine with one GPU; pulp 2.9.0 and pwlf 2.7.0 beside PyTorch)
 
 SETS.json is what checkpoint_sets.py proposes or has measured. torch.distributed._tools.sac_ilp answers for the same
 models, batches, caps and blocks: its trackers see one step on fake tensors, its integer program says which blocks to
