@@ -66,6 +66,7 @@ func TestErrorFitsTheTerminal(t *testing.T) {
 
 // The whole answer is on the screen, below the command and above the prompt, in lines that are not broken.
 func TestAnswerIsOnTheScreen(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args  string
 		wants []string
@@ -141,6 +142,7 @@ func TestLook(t *testing.T) {
 
 // What an answer shows of any built-in model fits the screen, whatever its names and warnings.
 func TestEveryAnswerFits(t *testing.T) {
+	t.Parallel()
 	for _, name := range models.Names() {
 		info, err := models.Info(name)
 		check(t, err)

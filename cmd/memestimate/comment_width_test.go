@@ -169,6 +169,7 @@ func changedModels(n int) *outcome {
 
 // At the width that a comment has on GitHub nothing needs to be scrolled sideways, however many models change.
 func TestCommentWidth(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{1, 10, 100} {
 		body := commentBody(changedModels(n), commentRoom, true)
 		tables, wide := measure(t, fmt.Sprintf("changed-%d", n), body)

@@ -18,6 +18,7 @@ import (
 // TestManyLaunchers starts 100 launchers at once for 8 GPUs. No GPU has two jobs at once, all jobs run,
 // none is left held.
 func TestManyLaunchers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, eightGPUs())
 	const launchers, gpus, ms = 100, 8, 100
 	ideal := time.Duration(launchers/gpus*ms) * time.Millisecond
@@ -83,6 +84,7 @@ func TestKilledLaunchers(t *testing.T) {
 
 // TestManyUsers runs launchers of several users, with the strictest umask, in one state directory.
 func TestManyUsers(t *testing.T) {
+	t.Parallel()
 	if os.Getuid() != 0 {
 		t.Skip("only root can act as several users")
 	}

@@ -29,6 +29,7 @@ func gpuSeries(host string, gpu int, profile string, mib int) string {
 
 // TestWhere asks a real Prometheus server with series as dcgm-exporter's.
 func TestWhere(t *testing.T) {
+	t.Parallel()
 	server, err := exec.LookPath("prometheus")
 	if testing.Short() {
 		t.Skip("starts a server")

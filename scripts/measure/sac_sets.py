@@ -68,9 +68,10 @@ def asked(name, cap):
             loss_of(other, x)
         graph = parse_module_info(aggregate_stats(model, memory, runtime, tradeoff, torch.device("cuda:0")))
         states = 2 * sum(p.numel() * p.element_size() for p in model.parameters())
-    units = [node["fqn"] for node in graph.nodes if re.fullmatch(blocks, node["fqn"].split(".", 1)[1])]
+    # A module's name begins with that of the model's class.
+    units = [node["fqn"] for node in graph.nodes if re.fullmatch(blocks, node["fqn"].partition(".")[2])]
     decisions, again_ms, peak = sac_milp(graph, memory_budget=(cap - states) / 2**30, ac_units=units)
-    chosen = {fqn.split(".", 1)[1]: part for fqn, part in decisions.items()}
+    chosen = {fqn.partition(".")[2]: part for fqn, part in decisions.items()}
     return {
         "blocks": chosen,
         "of_blocks": len(units),
