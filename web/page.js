@@ -201,6 +201,8 @@
     for (const id of controls) $(id).addEventListener('change', () => { remember(); ask(); });
     $('settings').addEventListener('submit', e => e.preventDefault());
     $('file').addEventListener('change', () => take($('file').files[0]));
+    // The same file may be chosen again, exported anew: it is a change only to an input that has none.
+    $('file').addEventListener('click', () => { $('file').value = ''; });
     const builtin = () => {
       if (!$('builtin').value) return;
       dropped = { name: $('builtin').value, bytes: new Uint8Array(), model: $('builtin').value };

@@ -96,6 +96,7 @@ func eval[T any](b *browser, js string) T {
 func (b *browser) drop(path string) (status, answer string, ms, inside int) {
 	b.t.Helper()
 	eval[bool](b, `delete document.documentElement.dataset.done`)
+	eval[string](b, `document.getElementById('file').value = ''`) // as a click does before a file is chosen
 	if err := chromedp.Do(b.ctx, chromedp.SetUploadFiles("#file", []string{path})); err != nil {
 		b.t.Fatal(err)
 	}
