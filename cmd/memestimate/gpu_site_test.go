@@ -98,7 +98,7 @@ func newSite(t *testing.T, machine string) *site {
 	copyProgram(t, self, s.program)
 	check(t, os.Chmod(dir, 0o755))
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("the fake driver and the job need a C compiler")
+		lacking(t, "the fake driver and the job need a C compiler")
 	}
 	parts, err := compiled()
 	check(t, err)
