@@ -30,14 +30,9 @@ type CheckpointFit struct {
 	Fewer      int64    `json:"one_fewer_bytes,omitempty"` // without the last block of the set
 	PriceFewer float64  `json:"one_fewer_price,omitempty"`
 	EndFewer   string   `json:"one_fewer_outcome,omitempty"` // without it in that memory, as predicted: see outcomes
-}
 
-// The outcomes of a step in some memory.
-const (
-	FitsAsPredicted = "fits"
-	Retries         = "retries" // it goes on, slower: the allocator gives back all that it has cached, to ask again
-	RunsOut         = "runs out"
-)
+	Survivor *Survivor `json:"cheapest_surviving,omitempty"` // where a cheaper set than that survives
+}
 
 // ErrNoBlocks is returned for a model of which no set of blocks can be checkpointed.
 var ErrNoBlocks = errors.New("the graph shows no blocks that repeat, to be checkpointed")
@@ -56,7 +51,7 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 	if len(blocks) == 0 {
 		return nil, ErrNoBlocks
 	}
-	f := &CheckpointFit{Memory: memory, Of: len(blocks), Blocks: []string{}}
+	f := &CheckpointFit{Memory: memory, Of: len(blocks)}
 	var last *Peak
 	take := func(set []parallel.Block) (need int64, _ float64, _ error) {
 		t, price := s, 0.0
@@ -93,38 +88,25 @@ func (b *Bound) FitCheckpoint(s Step, memory int64, c Confidence) (*CheckpointFi
 		if f.Fewer, f.PriceFewer, err = take(set[:len(set)-1]); err != nil {
 			return nil, err
 		}
-		if f.EndFewer, err = b.outcome(s, set[:len(set)-1], memory, last); err != nil {
+		if err = b.underLimit(s, f, blocks, order, set, memory-(last.Device-last.Reserved), take); err != nil {
 			return nil, err
 		}
 	}
 	f.Fits = f.Need <= memory
-	for _, block := range set {
-		f.Blocks = append(f.Blocks, block.Name)
-	}
-	if f.Expression = namesOf(set); len(set) > 0 && isFirst(set, blocks) {
-		f.Expression = fmt.Sprintf("%s:%d", parallel.Blocks, len(set))
-	}
+	f.Blocks, f.Expression = asExpression(set, blocks)
 	return f, nil
 }
 
-// outcome simulates a step with a set of blocks checkpointed where the device has so much memory; free is its peak
-// where nothing limits it.
-func (b *Bound) outcome(s Step, set []parallel.Block, memory int64, free *Peak) (string, error) {
-	if free.Device <= memory {
-		return FitsAsPredicted, nil
+// asExpression returns the names of a set of a model's blocks, and what --checkpoint takes for them.
+func asExpression(set, blocks []parallel.Block) (names []string, expression string) {
+	names = []string{}
+	for _, block := range set {
+		names = append(names, block.Name)
 	}
-	s.Checkpoint, s.MemoryLimit = namesOf(set), memory-(free.Device-free.Reserved)
-	if s.MemoryLimit <= 0 {
-		return RunsOut, nil
+	if len(set) > 0 && isFirst(set, blocks) {
+		return names, fmt.Sprintf("%s:%d", parallel.Blocks, len(set))
 	}
-	sim, err := b.simulateOnce(s)
-	if err != nil {
-		return "", err
-	}
-	if sim.Replay.OOM != nil {
-		return RunsOut, nil
-	}
-	return Retries, nil
+	return names, namesOf(set)
 }
 
 // namesOf is what --checkpoint takes for some blocks.

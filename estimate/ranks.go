@@ -12,7 +12,7 @@ import (
 
 // options are how eager mode runs a step, and on which device.
 func (s *Step) options() (opts eager.Options, device gpu.Device) {
-	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record}
+	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record, Steps: s.steps}
 	switch together := s.GPUs > 1 && !s.Infer; {
 	case together && s.Parallel == parallel.FSDP:
 		opts.Shards = shards(s.Plan)

@@ -29,6 +29,7 @@ type Step struct {
 	Profile     Profile
 
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
+	steps int         // how many to simulate; 0 is as many as eager does
 	plans eager.Plans // of convolutions, by a run of another step
 }
 

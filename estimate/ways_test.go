@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/parallel"
 )
 
@@ -53,6 +54,73 @@ func TestFitCheckpoint(t *testing.T) {
 	}
 	if _, err := bound.FitCheckpoint(Step{}, 1<<30, Safe); err != ErrNoBlocks {
 		t.Errorf("vgg16 has no blocks that repeat: %v", err)
+	}
+}
+
+// The cheapest set that survives goes on in the memory that is left to the allocator, and with one block fewer the step
+// runs out there. What it does in twenty steps is what it does in forty.
+func TestCheapestSurvivor(t *testing.T) {
+	for _, c := range []struct {
+		model         string
+		batch, memory int64
+		blocks        int
+		retries       int64
+	}{
+		{"resnet50", 128, 11_282_677_760, 1, 10},
+		{"convnext_tiny", 64, 6_963_593_216, 2, 3},
+		{"qwen2_0_5b", 4, 17_912_823_808, 6, 1},
+	} {
+		bound, err := Bind(openModel(t, c.model, formOf(c.model)), Options{Batch: c.batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := bound.FitCheckpoint(Step{}, c.memory, Predicted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := f.Survivor
+		if v == nil || len(v.Blocks) != c.blocks || v.Outcome != Retries || v.Retries != c.retries ||
+			v.EachStep != 0 || v.Price >= f.Price || v.Need <= c.memory {
+			t.Errorf("%s: %+v", c.model, v)
+			continue
+		}
+		limit := c.memory - (f.Device - simulateCheckpointed(t, c.model, c.batch, f.Expression).Peak.Reserved)
+		run := func(set []parallel.Block, steps int) *caching.Result {
+			sim, err := bound.simulateOnce(Step{Plan: parallel.Plan{Checkpoint: namesOf(set)}, MemoryLimit: limit, steps: steps})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sim.Replay
+		}
+		if fewer := run(v.set[:c.blocks-1], manySurvive); fewer.OOM == nil {
+			t.Errorf("%s survives with %d blocks too", c.model, c.blocks-1)
+		}
+		long := run(v.set, 2*manySurvive)
+		if long.OOM != nil || long.Stats.AllocRetries != c.retries {
+			t.Errorf("%s: %d retries in %d steps, %d in half as many", c.model, long.Stats.AllocRetries, 2*manySurvive,
+				c.retries)
+		}
+	}
+}
+
+// In no memory at all no set survives; where the plain step survives by retries no block need be checkpointed, and
+// where it fits nothing is said of retries.
+func TestSurvivorAtTheEnds(t *testing.T) {
+	bound, err := Bind(openModel(t, "resnet50", formOf("resnet50")), Options{Batch: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends, err := bound.FitCheckpoint(Step{}, 1, Predicted)
+	if err != nil || ends.Survivor != nil || ends.EndFewer != RunsOut {
+		t.Errorf("in a byte: %+v, %v", ends, err)
+	}
+	f, err := bound.FitCheckpoint(Step{}, ends.Plain-1<<21, Predicted)
+	if err != nil || f.Survivor == nil || len(f.Survivor.Blocks) != 0 || f.Survivor.Expression != "" ||
+		f.Survivor.Outcome != Retries || f.Survivor.Need != f.Plain {
+		t.Errorf("2 MiB short: %+v, %v", f, err)
+	}
+	if f, err = bound.FitCheckpoint(Step{}, ends.Plain, Predicted); err != nil || f.Survivor != nil {
+		t.Errorf("where it fits: %+v, %v", f.Survivor, err)
 	}
 }
 

@@ -50,31 +50,60 @@ func Checkpointed(r *estimate.Report) *Grid {
 		{Title: "checkpointed blocks"}, {Title: "again", Right: true}, {Title: figure(f.By) + ", " + unit.name,
 			Right: true}, {Title: ""}, {Title: "which"},
 	}}
-	row := func(blocks int, price float64, need int64, expression string) {
-		fits := "does not fit"
+	row := func(blocks int, price float64, need int64, end, which string) {
 		if need <= f.Memory {
-			fits = "fits"
+			end = "fits"
 		}
 		g.Rows = append(g.Rows, []string{strconv.Itoa(blocks) + " of " + strconv.Itoa(f.Of), share(price),
-			unit.format(need), fits, expression})
+			unit.format(need), cmp.Or(end, "does not fit"), which})
 	}
-	row(0, 0, f.Plain, "")
-	if n := len(f.Blocks); n > 0 && n < f.Of {
-		if n > 1 {
-			row(n-1, f.PriceFewer, f.Fewer, fewerEnds[f.EndFewer])
-		}
-		names := f.Expression
-		if !strings.HasPrefix(names, "blocks:") { // an expression, whose bars and backslashes a table would spoil
-			shown := make([]string, n)
-			for i, name := range f.Blocks {
-				shown[i] = Show(name, 0)
-			}
-			names = strings.Join(shown, " ")
-		}
-		row(n, f.Price, f.Need, names)
+	n, v, survives := len(f.Blocks), f.Survivor, map[int]string{} // by the number of blocks
+	if v != nil {
+		survives[len(v.Blocks)] = survival(v)
 	}
-	row(f.Of, f.PriceAll, f.All, "blocks")
+	row(0, 0, f.Plain, survives[0], "")
+	if v != nil && 0 < len(v.Blocks) && len(v.Blocks) < f.Of {
+		row(len(v.Blocks), v.Price, v.Need, survival(v), shownBlocks(v.Blocks, v.Expression))
+	}
+	if 0 < n && n < f.Of {
+		if n > 1 && survives[n-1] == "" {
+			row(n-1, f.PriceFewer, f.Fewer, "", fewerEnds[f.EndFewer])
+		}
+		row(n, f.Price, f.Need, "", shownBlocks(f.Blocks, f.Expression))
+	}
+	row(f.Of, f.PriceAll, f.All, survives[f.Of], "blocks")
 	return g
+}
+
+// shownBlocks is what --checkpoint takes for blocks, or their names: a table would spoil an expression's bars and
+// backslashes.
+func shownBlocks(blocks []string, expression string) string {
+	if strings.HasPrefix(expression, "blocks:") {
+		return expression
+	}
+	shown := make([]string, len(blocks))
+	for i, name := range blocks {
+		shown[i] = Show(name, 0)
+	}
+	return strings.Join(shown, " ")
+}
+
+// survival says how a step goes on where memory is short.
+func survival(v *estimate.Survivor) string {
+	switch {
+	case v.Outcome == estimate.FitsAsPredicted:
+		return "survives as predicted"
+	case v.EachStep > 0:
+		return "survives, " + retries(v.EachStep) + " each step"
+	}
+	return "survives, " + retries(v.Retries) + " in all"
+}
+
+func retries(n int64) string {
+	if n == 1 {
+		return "1 retry"
+	}
+	return strconv.FormatInt(n, 10) + " retries"
 }
 
 // settingOf is what errors begin with: the setting that they are about, the stage, what was done.

@@ -27,6 +27,7 @@ type Span struct {
 	// The largest allocated and reserved bytes within the span, what was held
 	// at its beginning included.
 	PeakAllocated, PeakReserved Moment
+	Retries                     int64 // how often all cached blocks were given back within it
 }
 
 // A Result is what replaying a timeline came to.
@@ -164,7 +165,8 @@ func (p *Replayer) enter(step int32, phase timeline.Phase) {
 		return
 	}
 	p.leave()
-	p.span = Span{Step: step, Phase: phase, First: p.event, PeakAllocated: p.r.End, PeakReserved: p.r.End}
+	p.span = Span{Step: step, Phase: phase, First: p.event, PeakAllocated: p.r.End, PeakReserved: p.r.End,
+		Retries: -p.a.stats.AllocRetries}
 	p.begun = true
 }
 
@@ -172,6 +174,7 @@ func (p *Replayer) enter(step int32, phase timeline.Phase) {
 func (p *Replayer) leave() {
 	if p.begun {
 		p.span.Last, p.span.End = p.event-1, p.r.End
+		p.span.Retries += p.a.stats.AllocRetries
 		p.r.Spans = append(p.r.Spans, p.span)
 	}
 }

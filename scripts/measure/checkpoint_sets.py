@@ -1,12 +1,15 @@
 """Does the set of checkpointed blocks that memestimate proposes survive, and one block fewer not?
 
-usage: checkpoint_sets.py propose MEMESTIMATE SETS.json [CONFIDENCE]
+usage: checkpoint_sets.py propose MEMESTIMATE SETS.json [CONFIDENCE] [SET]
        checkpoint_sets.py measure SETS.json OUT.json      (a machine with one GPU)
 
 For each model the device memory is capped half-way between what is predicted of the plain step and of the one with
 every block checkpointed. `memestimate MODEL --fit-checkpoint` names a set of blocks for that, before anything is
-measured. Then three steps of training are run under the cap, by set_per_process_memory_fraction, with the set and with
-one block fewer, each in a process of its own. The first must survive, the second must not.
+measured. Then steps of training are run under the cap, by set_per_process_memory_fraction, with the set and with one
+block fewer, each in a process of its own. The first must survive, the second must not.
+
+SET is `fits`, the set that is proposed, or `survives`, the cheapest set that goes on under the cap, be it by retries:
+where memestimate names none beside the proposed one, that is the cheapest that survives.
 """
 
 import json
@@ -71,23 +74,27 @@ def proposed(program, model, batch, memory, confidence):
     return json.loads(said.stdout)
 
 
-def propose(program, out, confidence="safe"):
+STEPS = 20  # as many as memestimate simulates of a step that survives by retries
+
+
+def propose(program, out, confidence="safe", which="fits"):
     rows = []
     for name, (_, _, batch, blocks) in MODELS.items():
         ends = proposed(program, name, batch, 1, "predicted")["fit_checkpoint"]
         memory = (ends["plain_bytes"] + ends["every_block_bytes"]) // 2
         answer = proposed(program, name, batch, memory, confidence)
         chosen = answer["fit_checkpoint"]
-        assert all(re.fullmatch(blocks, block) for block in chosen["blocks"]), chosen
+        run = chosen.get("cheapest_surviving", chosen) if which == "survives" else chosen
+        assert all(re.fullmatch(blocks, block) for block in run["blocks"]), chosen
         row = {"model": name, "batch": batch, "memory": memory, "context": answer["context_bytes"], "proposed": chosen}
-        rows.append(row)
-        print(name, len(chosen["blocks"]), "of", chosen["of_blocks"], "fits" if chosen["fits"] else "does not fit")
+        rows.append({**row, "run": run["blocks"]})
+        print(name, len(run["blocks"]), "of", chosen["of_blocks"], "fits" if chosen["fits"] else "does not fit")
     with open(out, "w") as file:
-        json.dump({"confidence": confidence, "cases": rows}, file, indent=1)
+        json.dump({"confidence": confidence, "set": which, "cases": rows}, file, indent=1)
 
 
 def survives(answers, name, names, cap):
-    """Three steps with these blocks checkpointed, under a cap of the bytes that the allocator may reserve."""
+    """Steps with these blocks checkpointed, under a cap of the bytes that the allocator may reserve."""
     build, inputs, batch, _ = MODELS[name]
     torch.cuda.set_per_process_memory_fraction(cap / torch.cuda.get_device_properties(0).total_memory)
     try:
@@ -96,20 +103,21 @@ def survives(answers, name, names, cap):
             if path in names:
                 block.forward = partial(checkpoint, block.forward, use_reentrant=False)
         optimizer, x = torch.optim.AdamW(model.parameters()), inputs(batch).to("cuda")
-        labels = None
-        for _ in range(3):
+        labels, retries = None, []
+        for _ in range(STEPS):
             logits = model(x).flatten(0, -2)
             if labels is None:
                 labels = torch.randint(0, logits.shape[-1], (logits.shape[0],), device="cuda")
             nn.functional.cross_entropy(logits, labels).backward()
             optimizer.step()
             optimizer.zero_grad()
+            retries.append(torch.cuda.memory_stats()["num_alloc_retries"])
         torch.cuda.synchronize()
     except torch.OutOfMemoryError as error:
-        answers.put({"survives": False, "why": str(error)[:120]})
+        answers.put({"survives": False, "steps": len(retries), "why": str(error)[:120]})
         return
-    stats = torch.cuda.memory_stats()
-    answers.put({"survives": True, "reserved": torch.cuda.max_memory_reserved(), "retries": stats["num_alloc_retries"]})
+    reserved = torch.cuda.max_memory_reserved()
+    answers.put({"survives": True, "reserved": reserved, "retries": retries[-1], "retries_after_step": retries})
 
 
 def in_process(*args):
@@ -127,12 +135,14 @@ def measure(sets, out):
         all_sets = json.load(file)
     with ThreadPoolExecutor(4) as at_once:  # each under a cap of its own
         for row in all_sets["cases"]:
-            name, blocks, cap = row["model"], row["proposed"]["blocks"], row["memory"] - row["context"]
+            name, blocks, cap = row["model"], row["run"], row["memory"] - row["context"]
             row["with"] = at_once.submit(in_process, name, blocks, cap)
-            row["one_fewer"] = at_once.submit(in_process, name, blocks[:-1], cap)
+            if blocks:
+                row["one_fewer"] = at_once.submit(in_process, name, blocks[:-1], cap)
         for row in all_sets["cases"]:
-            row["with"], row["one_fewer"] = row["with"].result(), row["one_fewer"].result()
-            print(row["model"], len(row["proposed"]["blocks"]), row["with"], row["one_fewer"], flush=True)
+            for run in {"with", "one_fewer"} & row.keys():
+                row[run] = row[run].result()
+            print(row["model"], len(row["run"]), row["with"], row.get("one_fewer"), flush=True)
     with open(out, "w") as file:
         json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, **all_sets}, file)
 
