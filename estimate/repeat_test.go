@@ -39,6 +39,8 @@ func TestRepeatedSteps(t *testing.T) {
 			{Settings: eager.Settings{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true}},
 			{Steps: 7, Settings: eager.Settings{Optimizer: "radam", ForLoop: true}}, // whose sixth step is another one
 			{Settings: eager.Settings{Optimizer: "adafactor", Loss: "mean"}},
+			{Settings: eager.Settings{Optimizer: "adam-fused", Precision: eager.AMPBF16}},
+			{Settings: eager.Settings{Optimizer: "sgdm", Loss: "mse", ClipNorm: true}, Steps: 4},
 			{Settings: eager.Settings{Loss: "none"}},
 		} {
 			o.Train = true

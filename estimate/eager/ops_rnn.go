@@ -60,6 +60,7 @@ func runRNN(kind workspace.RNNKind) func(*run, *aten.Call, []*tensor) []*tensor 
 		if s.Dropout { // get_dropout_state keeps one for each device, for good
 			if r.dropoutState == nil {
 				r.dropoutState = r.alloc(workspace.DropoutState(*r.opts.GPU), timeline.Workspace)
+				r.keepForGood(r.dropoutState)
 			}
 			random = r.dropoutState
 		}

@@ -33,12 +33,14 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		return r.pipe(values, params, steps, o)
 	}
 	t := &training{values: values, scaler: new(gradScaler)}
-	var end moment // of the step before
+	var end moment       // of the step before
+	var first *firstPass // that the second step's is made of
 	for r.step = 1; int(r.step) <= steps; r.step++ {
-		for pass := range max(r.opts.Accumulate, 1) {
-			if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
-				return err
-			}
+		if first != nil {
+			first.again(r, t, params)
+			first = nil
+		} else if first, err = r.passesOfStep(t, params); err != nil || r.same {
+			return err
 		}
 		scaled := t.scaler
 		if !r.opts.Scaler || t.loss == nil {
@@ -62,6 +64,23 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
+// passesOfStep are the forward and backward passes of a step. It returns the first step's if the second one's can be
+// made of it.
+func (r *run) passesOfStep(t *training, params []*leaf) (*firstPass, error) {
+	r.watched = r.watch()
+	for pass := range max(r.opts.Accumulate, 1) {
+		if more, err := r.pass(t, r.step == 1 && pass == 0); err != nil || !more {
+			return nil, err
+		}
+	}
+	watched := r.watched
+	if r.watched = nil; watched != nil && watched.end(r, t, params) {
+		r.copied = true
+		return watched, nil
+	}
+	return nil, nil
+}
+
 // pass is one forward and backward pass: the whole of a step, or one of those whose gradients it accumulates. There is
 // no more of a run which its first forward pass shows to be like an earlier one.
 func (r *run) pass(t *training, first bool) (more bool, err error) {
@@ -82,6 +101,7 @@ func (r *run) pass(t *training, first bool) (more bool, err error) {
 	if r.isLike() {
 		return false, nil
 	}
+	r.assigns(func(p *firstPass) *assigned { return &p.outs })
 	r.releaseAll(old)
 	if err := r.computeLoss(t, first); err != nil {
 		return false, err
@@ -97,8 +117,17 @@ func (r *run) pass(t *training, first bool) (more bool, err error) {
 func (r *run) computeLoss(t *training, first bool) (err error) {
 	r.begin(timeline.Loss)
 	if first {
+		from := r.log.Written()
 		if t.labels, err = r.targets(t.outs); err != nil {
 			return err
+		}
+		for _, l := range t.labels {
+			if l != nil && !l.host {
+				r.keepForGood(l.st)
+			}
+		}
+		if r.watched != nil {
+			r.watched.labels = [2]int{from, r.log.Written()}
 		}
 	}
 	loss, err := r.sumOfLosses(t.outs, t.labels)
@@ -111,6 +140,7 @@ func (r *run) computeLoss(t *training, first bool) (err error) {
 	if loss != nil && loss.fn == nil {
 		return r.noGradient()
 	}
+	r.assigns(func(p *firstPass) *assigned { return &p.loss })
 	r.release(t.loss)
 	t.loss = loss
 	r.forgetHooked()

@@ -1,0 +1,53 @@
+package eager
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// The pass of the second step is made of the first one's where nothing else differs, and is then what simulating it
+// gives. TestRepeatedSteps of package estimate holds the built-in models to the same.
+func TestSecondPass(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		program *aten.Program
+		opts    Options
+		copied  bool
+	}{
+		{"two losses", twoHeads(), Options{}, true},
+		{"three layers", threeLayers(), Options{}, true},
+		{"under autocast", threeLayers(), Options{Settings: Settings{Precision: AMPBF16}}, true},
+		{"a clipped norm", threeLayers(), Options{Settings: Settings{ClipNorm: true}}, true},
+		{"gradients that stay", threeLayers(), Options{Settings: Settings{ZeroGrads: true}}, false},
+		{"gradients that add up", threeLayers(), Options{Settings: Settings{Accumulate: 2}}, false},
+		{"a scaled loss", threeLayers(), Options{Settings: Settings{Scaler: true}}, false},
+		{"no loss", threeLayers(), Options{Settings: Settings{Loss: "none"}}, false},
+	} {
+		c.opts.Train, c.opts.Steps = true, 2
+		short := trained(t, c.program, c.opts)
+		if short.copied != c.copied {
+			t.Errorf("%s: the second pass was made of the first: %t, want %t", c.name, short.copied, c.copied)
+		}
+		c.opts.EveryStep = true
+		long := trained(t, c.program, c.opts)
+		got, want := short.log.Timeline(), long.log.Timeline()
+		if long.copied || got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
+			t.Errorf("%s: %d events, %d with each step simulated, or others", c.name, len(got.Events), len(want.Events))
+		}
+	}
+}
+
+func trained(t *testing.T, p *aten.Program, opts Options) *run {
+	t.Helper()
+	r, err := newRun(p, &opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, params := r.load()
+	if err := r.train(values, params); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}

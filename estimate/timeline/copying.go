@@ -1,0 +1,76 @@
+package timeline
+
+import "sort"
+
+// A Copying writes events of a Log once more, a step later and with blocks of their own.
+type Copying struct {
+	log    *Log
+	at     int     // the event that comes next
+	first  int32   // the first block that the events make
+	next   int32   // the block that comes next, less that
+	blocks []int32 // what stands for each; -1 for one that is left out, and for one that was not made yet
+	omit   []int32 // these blocks, ascending
+	plans  []Planned
+}
+
+// Copying begins to write the events from one on, which make the blocks from first to before after. Blocks to omit,
+// which are ascending, are not made again.
+func (l *Log) Copying(from int, first, after int32, omit []int32) *Copying {
+	c := &Copying{log: l, at: from, first: first, blocks: make([]int32, after-first), omit: omit}
+	i := sort.Search(len(l.plans), func(i int) bool { return l.plans[i].Block >= first })
+	c.plans = l.plans[i:len(l.plans):len(l.plans)]
+	return c
+}
+
+// To writes the events up to one.
+func (c *Copying) To(event int) {
+	l := c.log
+	for ; c.at < event; c.at++ {
+		e := *l.entries.At(c.at)
+		switch e.Kind() {
+		case Mark:
+			l.Mark(e.Step()+1, e.Phase())
+		case Alloc:
+			block, plan := c.first+c.next, int32(0)
+			if len(c.plans) > 0 && c.plans[0].Block == block {
+				plan, c.plans = c.plans[0].Plan, c.plans[1:]
+			}
+			if len(c.omit) > 0 && c.omit[0] == block {
+				c.blocks[c.next], c.omit = -1, c.omit[1:]
+			} else {
+				c.blocks[c.next] = l.Alloc(*l.blocks.At(int(block)), plan)
+			}
+			c.next++
+		case Free:
+			l.Free(c.Block(e.Block()), e.layer())
+		}
+	}
+}
+
+// Skip leaves the events up to one out: what they make they give back, or it is to be omitted.
+func (c *Copying) Skip(event int) {
+	for ; c.at < event; c.at++ {
+		if c.log.entries.At(c.at).Kind() != Alloc {
+			continue
+		}
+		block := c.first + c.next
+		if len(c.plans) > 0 && c.plans[0].Block == block {
+			c.plans = c.plans[1:]
+		}
+		if len(c.omit) > 0 && c.omit[0] == block {
+			c.omit = c.omit[1:]
+		}
+		c.blocks[c.next] = -1
+		c.next++
+	}
+}
+
+// Block returns what stands for a block that is copied.
+func (c *Copying) Block(block int32) int32 { return c.blocks[block-c.first] }
+
+// Range calls f with the events from one up to another, which must have been written.
+func (l *Log) Range(from, to int, f func(Entry)) {
+	for i := from; i < to; i++ {
+		f(*l.entries.At(i))
+	}
+}
