@@ -62,8 +62,8 @@ func (c *Comparison) Note(format string, args ...any) {
 
 // Runs compares a report's run with a recording.
 func Runs(r *estimate.Report, played *snapshot.Played) *Comparison {
-	h, measured := played.History, played.Timeline
-	predicted := r.Simulation.Timeline()
+	h, measured := played.History, played.Timeline.Source()
+	predicted := r.Simulation.Run.Log.Source()
 	c := &Comparison{Schema: "memestimate-compare/1", Peaks: []Difference{
 		newDifference("allocated", r.Peak.Allocated, h.Allocated.Bytes),
 		newDifference("reserved", r.Peak.Reserved, h.Reserved.Bytes),
@@ -72,7 +72,7 @@ func Runs(r *estimate.Report, played *snapshot.Played) *Comparison {
 	_, m := measured.Peak()
 	c.categories(predicted.ByCategory(p), measured.ByCategory(m))
 	c.phases(predicted, measured)
-	c.live(predicted, measured, predicted.Live(p), measured.Live(m))
+	c.live(predicted, measured, p, m)
 	c.course(predicted, played)
 	if n := len(h.Before); n > 0 {
 		text := fmt.Sprintf("%d allocations were", n)
@@ -111,7 +111,7 @@ func (c *Comparison) categories(p, m [timeline.NumCategories]int64) {
 }
 
 // phases compares the largest requested bytes of each phase of the first and of the last step.
-func (c *Comparison) phases(predicted, measured *timeline.Timeline) {
+func (c *Comparison) phases(predicted, measured *timeline.Source) {
 	p, m := phasePeaks(predicted), phasePeaks(measured)
 	for step := range p {
 		for k := range p[step] {
@@ -128,15 +128,14 @@ func (c *Comparison) phases(predicted, measured *timeline.Timeline) {
 }
 
 // phasePeaks returns the largest requested bytes by phase, of the first step and of the last one.
-func phasePeaks(t *timeline.Timeline) (peaks [2][timeline.NumPhases]int64) {
+func phasePeaks(t *timeline.Source) (peaks [2][timeline.NumPhases]int64) {
 	last := int32(0)
-	for i := range t.Events {
-		last = max(last, t.Events[i].Step)
+	for _, e := range t.Each {
+		last = max(last, e.Step)
 	}
 	now := int64(0)
 	size := make([]int64, t.Blocks)
-	for i := range t.Events {
-		e := &t.Events[i]
+	for _, e := range t.Each {
 		switch e.Kind {
 		case timeline.Alloc:
 			size[e.Block] = e.Bytes
@@ -155,7 +154,7 @@ func phasePeaks(t *timeline.Timeline) (peaks [2][timeline.NumPhases]int64) {
 }
 
 // live compares what is held at the peaks: by layer where the measured run knows layers, and by size.
-func (c *Comparison) live(predicted, measured *timeline.Timeline, p, m []int) {
+func (c *Comparison) live(predicted, measured *timeline.Source, p, m int) {
 	type tally struct {
 		count [2]int
 		where [2]string
@@ -163,11 +162,10 @@ func (c *Comparison) live(predicted, measured *timeline.Timeline, p, m []int) {
 	sizes := map[int64]*tally{}
 	layers := map[string]*[2]int64{}
 	for side, run := range [2]struct {
-		t    *timeline.Timeline
-		live []int
+		t    *timeline.Source
+		peak int
 	}{{predicted, p}, {measured, m}} {
-		for _, i := range run.live {
-			e := &run.t.Events[i]
+		for _, e := range run.t.Live(run.peak) {
 			g := sizes[e.Bytes]
 			if g == nil {
 				g = &tally{}

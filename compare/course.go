@@ -54,24 +54,25 @@ type ModuleGap struct {
 
 // A lane is one step of one run.
 type lane struct {
-	t      *timeline.Timeline
+	layers []string
 	step   int32
-	number []int32 // by event of the timeline: what to call it; nil for its own index
-	events []int   // of the timeline: those of the step that change what is held
-	change []int64 // by how much
-	before int64   // held before the step
+	number []int32          // by event of the timeline: what to call it; nil for its own index
+	events []int32          // of the timeline: those of the step that change what is held
+	change []int64          // by how much
+	layer  []int32          // where, as timeline.Event.Layer
+	phase  []timeline.Phase // likewise
+	before int64            // held before the step
 	marks  [timeline.NumPhases]int
 	phases int // how many different phases it has
+	length int // of events
 }
 
-// lanes takes a timeline's steps apart: the first, and the last that got as far as the others.
-func lanes(t *timeline.Timeline, number []int32) []*lane {
-	byStep := map[int32]*lane{}
-	var steps []int32
+// changes ranges over a run's events, with their indices, each with what is held before it and by how much it changes
+// that.
+func changes(t *timeline.Source, yield func(i int, e *timeline.Event, now, change int64)) {
 	size := make([]int64, t.Blocks)
 	now := int64(0)
-	for i := range t.Events {
-		e := &t.Events[i]
+	for i, e := range t.Each {
 		change := int64(0)
 		switch e.Kind {
 		case timeline.Alloc:
@@ -80,25 +81,36 @@ func lanes(t *timeline.Timeline, number []int32) []*lane {
 		case timeline.Free:
 			change = -size[e.Block]
 		}
-		if l := byStep[e.Step]; l == nil && e.Step > 0 {
-			l = &lane{t: t, step: e.Step, number: number, before: now}
+		yield(i, &e, now, change)
+		now += change
+	}
+}
+
+// lanes takes a timeline's steps apart: the first, and the last that got as far as the others.
+func lanes(t *timeline.Source, number []int32) []*lane {
+	byStep := map[int32]*lane{}
+	var steps []int32
+	changes(t, func(_ int, e *timeline.Event, now, change int64) {
+		l := byStep[e.Step]
+		if l == nil && e.Step > 0 {
+			l = &lane{layers: t.Layers, step: e.Step, number: number, before: now}
 			for k := range l.marks {
 				l.marks[k] = -1
 			}
 			byStep[e.Step] = l
 			steps = append(steps, e.Step)
 		}
-		if l := byStep[e.Step]; l != nil {
-			if l.marks[e.Phase] < 0 {
-				l.marks[e.Phase] = len(l.events)
-				l.phases++
-			}
-			if change != 0 {
-				l.events, l.change = append(l.events, i), append(l.change, change)
-			}
+		if l == nil {
+			return
 		}
-		now += change
-	}
+		if l.marks[e.Phase] < 0 {
+			l.marks[e.Phase] = l.length
+			l.phases++
+		}
+		if change != 0 {
+			l.length++
+		}
+	})
 	if len(steps) == 0 {
 		return nil
 	}
@@ -113,11 +125,21 @@ func lanes(t *timeline.Timeline, number []int32) []*lane {
 	if last != out[0] {
 		out = append(out, last)
 	}
+	for _, l := range out {
+		l.events, l.change = make([]int32, 0, l.length), make([]int64, 0, l.length)
+		l.layer, l.phase = make([]int32, 0, l.length), make([]timeline.Phase, 0, l.length)
+	}
+	changes(t, func(i int, e *timeline.Event, _, change int64) {
+		if l := byStep[e.Step]; l != nil && l.events != nil && change != 0 {
+			l.events, l.change = append(l.events, int32(i)), append(l.change, change)
+			l.layer, l.phase = append(l.layer, e.Layer), append(l.phase, e.Phase)
+		}
+	})
 	return out
 }
 
 // courseOf sets the steps beside each other that are most alike, later ones where they are as much so.
-func courseOf(predicted *timeline.Timeline, measured *timeline.Timeline, number []int32) *Course {
+func courseOf(predicted *timeline.Source, measured *timeline.Source, number []int32) *Course {
 	var best *Course
 	var share float64
 	for _, p := range lanes(predicted, nil) {
@@ -193,18 +215,18 @@ func (l *lane) beside(m *lane) *Course {
 // parting tells of a hunk. The largest request of each side is what it is named after.
 func (l *lane) parting(m *lane, h hunk, by, top [2]int64) Parting {
 	a, b := l.largest(h.a, h.endA), m.largest(h.b, h.endB)
-	phase := l.t.Events[a].Phase
+	phase := l.phase[a]
 	if h.a == h.endA && h.b < h.endB {
-		phase = m.t.Events[b].Phase
+		phase = m.phase[b]
 	}
 	return Parting{
 		Phase: phase.String(), PredictedEvent: l.name(h.a), MeasuredEvent: m.name(h.b),
 		Predicted: by[0], Measured: by[1], Difference: by[0] - by[1], PredictedMost: top[0], MeasuredMost: top[1],
-		Layer: layerOf(l.t, a), Site: layerOf(m.t, b),
+		Layer: l.layerOf(a), Site: m.layerOf(b),
 	}
 }
 
-// largest is the event, of the timeline, of the largest change in a range; of an empty one that before which it is.
+// largest is the event, of the lane, of the largest change in a range; of an empty one that before which it is.
 func (l *lane) largest(from, to int) int {
 	best := min(from, len(l.events)-1)
 	for k := from; k < to; k++ {
@@ -212,7 +234,7 @@ func (l *lane) largest(from, to int) int {
 			best = k
 		}
 	}
-	return l.events[best]
+	return best
 }
 
 // name is what people call an event of the lane; beyond the last that is the last.
@@ -221,12 +243,13 @@ func (l *lane) name(i int) int {
 	if l.number != nil {
 		return int(l.number[at])
 	}
-	return at
+	return int(at)
 }
 
-func layerOf(t *timeline.Timeline, event int) string {
-	if l := t.Events[event].Layer; l != timeline.NoLayer {
-		return t.Layers[l]
+// layerOf names the layer of an event of the lane.
+func (l *lane) layerOf(i int) string {
+	if n := l.layer[i]; n != timeline.NoLayer {
+		return l.layers[n]
 	}
 	return ""
 }
@@ -245,13 +268,12 @@ type moduleMost struct {
 }
 
 func (x *moduleMost) enter(l *lane, i int) {
-	e := &l.t.Events[l.events[i]]
-	key := moduleKey{e.Phase, e.Layer}
+	key := moduleKey{l.phase[i], l.layer[i]}
 	k, ok := x.at[key]
 	if !ok {
 		k = len(x.list)
 		x.at[key] = k
-		x.list = append(x.list, ModuleGap{Phase: e.Phase.String(), Difference: Difference{Name: layerOf(l.t, l.events[i])}})
+		x.list = append(x.list, ModuleGap{Phase: key.phase.String(), Difference: Difference{Name: l.layerOf(i)}})
 	}
 	x.now = k
 }
@@ -292,8 +314,8 @@ func (c *Course) Within(most int) []ModuleGap {
 }
 
 // course adds the step, and says in a note how far it is the same.
-func (c *Comparison) course(predicted *timeline.Timeline, played *snapshot.Played) {
-	k := courseOf(predicted, played.Timeline, played.Number)
+func (c *Comparison) course(predicted *timeline.Source, played *snapshot.Played) {
+	k := courseOf(predicted, played.Timeline.Source(), played.Number)
 	c.Course = k
 	if k == nil {
 		return

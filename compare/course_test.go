@@ -47,7 +47,7 @@ func run(layers, steps int, extra func(b *timeline.Builder, step, layer int)) *t
 // A run beside itself does not part, and each module holds the same.
 func TestCourseOfItself(t *testing.T) {
 	tl := run(12, 3, nil)
-	c := courseOf(tl, tl, nil)
+	c := courseOf(tl.Source(), tl.Source(), nil)
 	if c.First != nil || len(c.Partings) != 0 || c.Alike != c.Predicted || c.Alike != 48 || c.PredictedStep != 3 ||
 		c.MeasuredStep != 3 {
 		t.Errorf("%+v", c)
@@ -78,7 +78,7 @@ func TestCourseParts(t *testing.T) {
 	for i := range number {
 		number[i] = int32(1000 + i)
 	}
-	c := courseOf(predicted, measured, number)
+	c := courseOf(predicted.Source(), measured.Source(), number)
 	if c.Alike != 48 || c.Predicted != 48 || c.Measured != 51 || len(c.Partings) != 2 || c.First == nil ||
 		*c.First != c.Partings[0] {
 		t.Fatalf("%+v", c)

@@ -158,7 +158,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	cfg.Total = device.Memory
 	f := follow(cfg)
 	limited := s.limitedByGPU()
-	if !limited { // else what the process takes must be known first
+	if !limited && !b.large() { // else what the process takes must be known first, or both would not fit into memory
 		opts.Full = f.take
 	}
 	opts.Spare = b.spare()

@@ -159,9 +159,11 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 			return err
 		}
 		run.Name = "measured"
-		if run.Timeline, err = s.Timeline(device); err != nil { // with categories as the tables have them
+		measured, err := s.Timeline(device) // with categories as the tables have them
+		if err != nil {
 			return fail(exitInput, "%s: %w", quoteArg(file), err)
 		}
+		run.Timeline = measured.Source()
 		p := page.Page{Title: report.Show(both.Model, 60) + ": predicted and measured"}
 		for _, d := range both.Peaks {
 			p.Facts = append(p.Facts, page.Fact{Name: d.Name, Value: fmt.Sprintf("predicted %s, measured %s, %s",
@@ -172,7 +174,7 @@ func (c *comparing) write(w io.Writer, e *env, r *estimate.Report, both *compare
 		}
 		sim := r.Simulation
 		r.Layers = nil // which are compared already; the picture of a large model's run takes as much memory
-		p.Runs = []page.Run{page.Predicted("predicted", sim.Timeline(), sim.Replay, about(sim)), *run}
+		p.Runs = []page.Run{page.Predicted("predicted", sim.Run.Log.Source(), sim.Replay, about(sim)), *run}
 		for _, g := range comparisonGrids(both) {
 			if !g.drawn {
 				p.Tables = append(p.Tables, page.Table{Title: g.title, Grid: g.grid})

@@ -33,7 +33,7 @@ func (a *questions) html(w io.Writer, in source, r *estimate.Report) error {
 	}
 	sums := modules(r)
 	r.Layers = nil // of which the page has no more; the picture of a large model's run takes as much memory
-	run := page.Predicted("predicted", r.Simulation.Timeline(), r.Simulation.Replay, about(r.Simulation))
+	run := page.Predicted("predicted", r.Simulation.Run.Log.Source(), r.Simulation.Replay, about(r.Simulation))
 	run.Modules = sums
 	run.Capacity = capacity(r)
 	p.Runs = []page.Run{run}
@@ -109,10 +109,10 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 func about(sim *estimate.Simulation) func(block int32) []string {
 	if run := sim.Recorded; run != nil {
 		sites := sitesOf(run)
-		log := sim.Timeline()
+		log := sim.Run.Log.Source()
 		at := make([]int32, log.Blocks) // the events that make blocks
-		for i := range log.Events {
-			if e := &log.Events[i]; e.Kind == timeline.Alloc {
+		for i, e := range log.Each {
+			if e.Kind == timeline.Alloc {
 				at[e.Block] = int32(i)
 			}
 		}

@@ -75,7 +75,7 @@ func snapshotRun(s *snapshot.Snapshot, arg string, device int) (*page.Run, error
 		return nil, fail(exitInput, "%s: %w", quoteArg(arg), err)
 	}
 	h := p.History
-	r := &page.Run{Timeline: p.Timeline, Allocated: h.Allocated.Bytes, Reserved: h.Reserved.Bytes, Inferred: true}
+	r := &page.Run{Timeline: p.Timeline.Source(), Allocated: h.Allocated.Bytes, Reserved: h.Reserved.Bytes, Inferred: true}
 	trace := s.Trace(device)
 	t := &page.Trace{Events: trace.Len(), Number: p.Number, Blocks: make([]page.TraceBlock, len(p.Blocks))}
 	stacks := map[snapshot.StackID]int32{}

@@ -31,7 +31,7 @@ func TestPredictedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := page.Predicted("predicted", tl, r, nil)
+	run := page.Predicted("predicted", tl.Source(), r, nil)
 	var most, segments, used int64
 	for _, l := range run.Levels {
 		most = max(most, l.Bytes)

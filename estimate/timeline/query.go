@@ -1,32 +1,37 @@
 package timeline
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Check says whether the timeline keeps its own rules: blocks are numbered in
 // the order of their Alloc, every Free names a block that is live, no size is
 // negative, phases, categories and layers exist. The error names the first event
 // that does not.
-func (t *Timeline) Check() error {
-	if t.Blocks < 0 || int64(t.Blocks) > int64(len(t.Events)) {
-		return fmt.Errorf("timeline: %d blocks, wanted 0 to the number of events, %d", t.Blocks, len(t.Events))
+func (t *Timeline) Check() error { return t.Source().Check() }
+
+// Check is Timeline.Check.
+func (s *Source) Check() error {
+	if s.Blocks < 0 || int64(s.Blocks) > int64(s.Len) {
+		return fmt.Errorf("timeline: %d blocks, wanted 0 to the number of events, %d", s.Blocks, s.Len)
 	}
-	live := make([]bool, t.Blocks)
+	live := make([]bool, s.Blocks)
 	next := int32(0)
-	for i := range t.Events {
-		e := &t.Events[i]
+	for i, e := range s.Each {
 		if e.Phase >= NumPhases {
 			return fmt.Errorf("timeline: event %d: phase %d, wanted below %d", i, e.Phase, NumPhases)
 		}
-		if e.Layer < NoLayer || int(e.Layer) >= len(t.Layers) {
-			return fmt.Errorf("timeline: event %d: layer %d, wanted %d to %d", i, e.Layer, NoLayer, len(t.Layers)-1)
+		if e.Layer < NoLayer || int(e.Layer) >= len(s.Layers) {
+			return fmt.Errorf("timeline: event %d: layer %d, wanted %d to %d", i, e.Layer, NoLayer, len(s.Layers)-1)
 		}
 		switch e.Kind {
 		case Alloc:
 			if e.Block != next {
 				return fmt.Errorf("timeline: event %d allocates block %d, wanted %d, the next number", i, e.Block, next)
 			}
-			if e.Block >= t.Blocks {
-				return fmt.Errorf("timeline: event %d allocates block %d, but there are only %d blocks", i, e.Block, t.Blocks)
+			if e.Block >= s.Blocks {
+				return fmt.Errorf("timeline: event %d allocates block %d, but there are only %d blocks", i, e.Block, s.Blocks)
 			}
 			if e.Bytes < 0 {
 				return fmt.Errorf("timeline: event %d allocates %d bytes, wanted 0 or more", i, e.Bytes)
@@ -52,8 +57,8 @@ func (t *Timeline) Check() error {
 			return fmt.Errorf("timeline: event %d: kind %d, wanted alloc, free or mark", i, e.Kind)
 		}
 	}
-	if next != t.Blocks {
-		return fmt.Errorf("timeline: %d blocks are allocated, wanted %d", next, t.Blocks)
+	if next != s.Blocks {
+		return fmt.Errorf("timeline: %d blocks are allocated, wanted %d", next, s.Blocks)
 	}
 	return nil
 }
@@ -61,12 +66,14 @@ func (t *Timeline) Check() error {
 // Peak returns the largest sum of live bytes, as requested, and the index of the
 // event that first reaches it: -1 when nothing is ever allocated. What the
 // allocator makes of it, with its rounding, is larger.
-func (t *Timeline) Peak() (bytes int64, event int) {
-	size := make([]int64, t.Blocks)
+func (t *Timeline) Peak() (bytes int64, event int) { return t.Source().Peak() }
+
+// Peak is Timeline.Peak.
+func (s *Source) Peak() (bytes int64, event int) {
+	size := make([]int64, s.Blocks)
 	live := int64(0)
 	event = -1
-	for i := range t.Events {
-		e := &t.Events[i]
+	for i, e := range s.Each {
 		switch e.Kind {
 		case Alloc:
 			size[e.Block] = e.Bytes
@@ -84,35 +91,45 @@ func (t *Timeline) Peak() (bytes int64, event int) {
 
 // Live returns the indices of the Alloc events whose blocks are live just after
 // the given event, oldest first.
-func (t *Timeline) Live(event int) []int {
-	event = min(event, len(t.Events)-1)
-	at := make([]int32, t.Blocks) // one more than the index of the block's Alloc; 0 is dead
-	n := 0
-	for i := 0; i <= event; i++ {
-		switch e := &t.Events[i]; e.Kind {
-		case Alloc:
-			at[e.Block] = int32(i) + 1
-			n++
-		case Free:
-			at[e.Block] = 0
-			n--
-		}
-	}
-	live := make([]int, 0, max(n, 0))
-	for _, i := range at {
-		if i > 0 {
-			live = append(live, int(i-1))
-		}
+func (t *Timeline) Live(event int) (live []int) {
+	for i := range t.Source().Live(event) {
+		live = append(live, i)
 	}
 	return live
 }
 
+// Live ranges over the Alloc events whose blocks are live just after the given event, oldest first, each with its
+// index.
+func (s *Source) Live(event int) iter.Seq2[int, Event] {
+	return func(yield func(int, Event) bool) {
+		live := make([]bool, s.Blocks)
+		for i, e := range s.Each {
+			if i > event {
+				break
+			}
+			if e.Kind != Mark {
+				live[e.Block] = e.Kind == Alloc
+			}
+		}
+		for i, e := range s.Each {
+			if i > event {
+				return
+			}
+			if e.Kind == Alloc && live[e.Block] && !yield(i, e) {
+				return
+			}
+		}
+	}
+}
+
 // ByCategory returns the bytes, as requested, that are live just after the given
 // event, by category.
-func (t *Timeline) ByCategory(event int) [NumCategories]int64 {
-	var sum [NumCategories]int64
-	for _, i := range t.Live(event) {
-		sum[t.Events[i].Category] += t.Events[i].Bytes
+func (t *Timeline) ByCategory(event int) [NumCategories]int64 { return t.Source().ByCategory(event) }
+
+// ByCategory is Timeline.ByCategory.
+func (s *Source) ByCategory(event int) (sum [NumCategories]int64) {
+	for _, e := range s.Live(event) {
+		sum[e.Category] += e.Bytes
 	}
 	return sum
 }

@@ -207,7 +207,7 @@ func plain(i int) string { return fmt.Sprintf("block%d.conv", i) }
 func samplePage(t *timeline.Timeline) *Page {
 	bytes, _ := t.Peak()
 	return &Page{Title: "sample", Facts: []Fact{{Name: "Peak", Value: report.Size(bytes)}},
-		Runs: []Run{{Name: "predicted", Timeline: t, Allocated: bytes, Reserved: bytes + 20<<20,
+		Runs: []Run{{Name: "predicted", Timeline: t.Source(), Allocated: bytes, Reserved: bytes + 20<<20,
 			Levels: []Level{{0, 20 << 20}, {10, 100 << 20}, {40, bytes + 20<<20}},
 			Segments: []Segment{{1 << 30, 20 << 20, "large", []Block{{12 << 20, true, "block1.conv"}, {8 << 20, false, ""}}},
 				{1 << 31, 2 << 20, "small", []Block{{1 << 20, false, ""}, {1 << 20, true, ""}}}}}}}

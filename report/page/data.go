@@ -2,7 +2,10 @@ package page
 
 import (
 	"fmt"
+	"iter"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -17,11 +20,11 @@ type data struct {
 type runData struct {
 	Name     string        `json:"name"`
 	Events   int           `json:"events"`
-	Start    []int32       `json:"start"` // event that allocates
+	Start    column        `json:"start"` // event that allocates
 	End      []int32       `json:"end"`   // event that frees, or -1
-	Bytes    []int64       `json:"bytes"`
-	Category []int32       `json:"category"`
-	Layer    []int32       `json:"layer"` // index into Layers, or -1
+	Bytes    column        `json:"bytes"`
+	Category column        `json:"category"`
+	Layer    column        `json:"layer"` // index into Layers, or -1
 	Layers   []string      `json:"layers"`
 	Phases   []phaseData   `json:"phases"`
 	Levels   [][2]int64    `json:"levels"`
@@ -64,6 +67,58 @@ type blockData struct {
 	Label string `json:"label"`
 }
 
+// A column is a figure of each allocation, in the order of their events. It is made as it is written: those of a large
+// run take as much memory as the run.
+type column iter.Seq[int64]
+
+// MarshalJSONTo writes the column as an array.
+func (c column) MarshalJSONTo(enc *jsontext.Encoder) error {
+	if err := enc.WriteToken(jsontext.BeginArray); err != nil {
+		return err
+	}
+	for v := range c {
+		if err := enc.WriteToken(jsontext.Int(v)); err != nil {
+			return err
+		}
+	}
+	return enc.WriteToken(jsontext.EndArray)
+}
+
+// columnOf is what of says of each allocation, given the number of its event.
+func columnOf(r *Run, of func(number int32, e *timeline.Event) int64) column {
+	return func(yield func(int64) bool) {
+		for n, e := range r.numbered {
+			if e.Kind == timeline.Alloc && !yield(of(n, e)) {
+				return
+			}
+		}
+	}
+}
+
+// numbered ranges over a run's events, each with its number among those without marks, or among those of the
+// recording, which come after what was there before it. The event is the caller's until the next.
+func (r *Run) numbered(yield func(int32, *timeline.Event) bool) {
+	n, first := int32(0), int32(0)
+	for i, e := range r.Timeline.Each {
+		before := false
+		if r.Trace != nil {
+			if n = first; r.Trace.Number[i] >= 0 {
+				n += r.Trace.Number[i]
+			}
+			before = r.Trace.Number[i] < 0 && e.Kind == timeline.Alloc
+		}
+		if !yield(n, &e) {
+			return
+		}
+		if e.Kind != timeline.Mark {
+			n++
+		}
+		if before {
+			first = n
+		}
+	}
+}
+
 func dataOf(p *Page) (*data, error) {
 	d := &data{Categories: []string{}, Runs: []runData{}}
 	for c := range timeline.NumCategories {
@@ -84,60 +139,24 @@ func runDataOf(r *Run) (*runData, error) {
 	if err := t.Check(); err != nil {
 		return nil, fmt.Errorf("page: %w", err)
 	}
-	d := &runData{Name: show(r.Name), Start: make([]int32, t.Blocks), End: make([]int32, t.Blocks),
-		Bytes:    make([]int64, t.Blocks),
-		Category: make([]int32, t.Blocks), Layer: make([]int32,
-			t.Blocks), Layers: []string{}, Phases: []phaseData{}, Levels: [][2]int64{}, Reserved: r.Reserved,
-		Segments: []segmentData{}}
+	d := &runData{Name: show(r.Name), End: make([]int32, t.Blocks), Layers: []string{}, Phases: []phaseData{},
+		Levels: [][2]int64{}, Reserved: r.Reserved, Segments: []segmentData{},
+		Start:    columnOf(r, func(n int32, _ *timeline.Event) int64 { return int64(n) }),
+		Bytes:    columnOf(r, func(_ int32, e *timeline.Event) int64 { return e.Bytes }),
+		Category: columnOf(r, func(_ int32, e *timeline.Event) int64 { return int64(e.Category) }),
+		Layer:    columnOf(r, func(_ int32, e *timeline.Event) int64 { return int64(e.Layer) })}
 	d.about(r)
-	if x := r.Trace; x != nil && (len(x.Number) != len(t.Events) || len(x.Blocks) != int(t.Blocks)) {
+	if x := r.Trace; x != nil && (len(x.Number) != t.Len || len(x.Blocks) != int(t.Blocks)) {
 		return nil, fmt.Errorf("page: a trace of %d events and %d blocks, wanted %d and %d", len(x.Number), len(x.Blocks),
-			len(t.Events), t.Blocks)
+			t.Len, t.Blocks)
 	}
-	// number maps the timeline's events to those without marks, or to those of
-	// the recording, which come after what was there before it.
-	number := make([]int32, len(t.Events)+1)
-	n, first := int32(0), int32(0)
-	for i := range t.Events {
-		e := &t.Events[i]
-		if r.Trace != nil {
-			if k := r.Trace.Number[i]; k >= 0 {
-				n = first + k
-			} else {
-				n = first
-			}
-		}
-		number[i] = n
-		if k := len(d.Phases); k == 0 || d.Phases[k-1].Name != e.Phase.String() || d.Phases[k-1].Step != e.Step {
-			d.Phases = append(d.Phases, phaseData{e.Phase.String(), e.Step, int(n)})
-		}
-		switch e.Kind {
-		case timeline.Alloc:
-			d.Start[e.Block], d.End[e.Block], d.Bytes[e.Block] = n, -1, e.Bytes
-			d.Category[e.Block], d.Layer[e.Block] = int32(e.Category), e.Layer
-			n++
-			if r.Trace != nil && r.Trace.Number[i] < 0 {
-				first = n
-			}
-		case timeline.Free:
-			d.End[e.Block] = n
-			n++
-		}
-	}
-	if r.Trace != nil {
-		n = first + int32(r.Trace.Events)
-		d.Trace = traceOf(r.Trace, int(first))
-	}
-	number[len(t.Events)] = n
-	d.Events = int(n)
+	first := d.events(r)
 	for _, l := range t.Layers {
 		d.Layers = append(d.Layers, show(l))
 	}
-	for _, l := range r.Levels {
-		if r.Trace != nil {
+	if r.Trace != nil {
+		for _, l := range r.Levels {
 			d.Levels = append(d.Levels, [2]int64{int64(first) + int64(l.Event), l.Bytes})
-		} else if l.Event >= 0 && l.Event <= len(t.Events) {
-			d.Levels = append(d.Levels, [2]int64{int64(number[l.Event]), l.Bytes})
 		}
 	}
 	for _, s := range r.Segments {
@@ -154,6 +173,48 @@ func runDataOf(r *Run) (*runData, error) {
 	return d, nil
 }
 
+// events adds what the script is told of the events one after the other, and returns how many of them were before the
+// recording.
+func (d *runData) events(r *Run) (first int32) {
+	levels, i, count := r.Levels, 0, int32(0)
+	if r.Trace != nil { // whose levels are by the numbers of the recording
+		levels = nil
+	}
+	level := func(number int32) {
+		for ; len(levels) > 0 && levels[0].Event <= i; levels = levels[1:] {
+			if levels[0].Event == i {
+				d.Levels = append(d.Levels, [2]int64{int64(number), levels[0].Bytes})
+			}
+		}
+	}
+	for n, e := range r.numbered {
+		level(n)
+		if k := len(d.Phases); k == 0 || d.Phases[k-1].Name != e.Phase.String() || d.Phases[k-1].Step != e.Step {
+			d.Phases = append(d.Phases, phaseData{e.Phase.String(), e.Step, int(n)})
+		}
+		if count = n; e.Kind != timeline.Mark {
+			count++
+		}
+		switch e.Kind {
+		case timeline.Alloc:
+			d.End[e.Block] = -1
+			if r.Trace != nil && r.Trace.Number[i] < 0 {
+				first = count
+			}
+		case timeline.Free:
+			d.End[e.Block] = n
+		}
+		i++
+	}
+	if r.Trace != nil {
+		count = first + int32(r.Trace.Events)
+		d.Trace = traceOf(r.Trace, int(first))
+	}
+	level(count)
+	d.Events = int(count)
+	return first
+}
+
 // about writes each text once: most allocations are alike.
 func (d *runData) about(r *Run) {
 	if r.Capacity.Bytes > 0 {
@@ -164,7 +225,11 @@ func (d *runData) about(r *Run) {
 	}
 	d.Texts, d.About = [][]string{}, []int32{}
 	known := map[string]int32{}
-	for _, lines := range r.About {
+	if r.About == nil {
+		return
+	}
+	for block := range r.Timeline.Blocks {
+		lines := r.About(block)
 		key := strings.Join(lines, "\n")
 		k, ok := known[key]
 		switch {

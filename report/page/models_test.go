@@ -32,7 +32,7 @@ func TestModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := Predicted("predicted", sim.Timeline(), sim.Replay, nil)
+		run := Predicted("predicted", sim.Run.Log.Source(), sim.Replay, nil)
 		requested, _ := sim.Timeline().Peak()
 		b := open(t, &Page{Title: name, Facts: []Fact{{Name: "Peak allocated", Value: report.Size(run.Allocated)}},
 			Runs: []Run{run}},

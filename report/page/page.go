@@ -57,7 +57,7 @@ type Fact struct {
 // A Run is a timeline with what an allocator made of it.
 type Run struct {
 	Name     string // "predicted", "measured", a file
-	Timeline *timeline.Timeline
+	Timeline *timeline.Source
 
 	// Allocated and Reserved are the peaks by the allocator's count, in bytes; 0
 	// where no allocator was asked.
@@ -66,8 +66,8 @@ type Run struct {
 	Capacity Capacity
 	// Failure is the request that the run ended with, after its last event; nil where it survived.
 	Failure *Failure
-	// About says in lines what a block is; by block, may be nil.
-	About [][]string
+	// About says in lines what a block is; may be nil.
+	About func(block int32) []string
 	// Modules say what the model knows of the layers, by their names in the timeline; nil for a recording.
 	Modules map[string]Module
 	// Levels are what was reserved from an event on, by increasing event; may be empty.

@@ -100,7 +100,7 @@ func TestPage(t *testing.T) {
 func TestTwoRuns(t *testing.T) {
 	p := samplePage(steps(20, 1, plain))
 	other := steps(20, 1, func(i int) string { return plain(i + 1) })
-	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: other, Inferred: true})
+	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: other.Source(), Inferred: true})
 	b := open(t, p, 1280, 900)
 	captions := eval[string](t, b,
 		`[...document.querySelectorAll("#tables h2")].map(c => c.textContent).join(", ")`)
@@ -125,7 +125,7 @@ func TestTwoRuns(t *testing.T) {
 func TestTwoKindsOfRuns(t *testing.T) {
 	tl := steps(6, 1, plain)
 	p := samplePage(steps(6, 1, plain))
-	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: tl, Trace: recorded(tl, 2), Inferred: true})
+	p.Runs = append(p.Runs, Run{Name: "measured", Timeline: tl.Source(), Trace: recorded(tl, 2), Inferred: true})
 	b := open(t, p, 390, 800)
 	choose := func(run string) string {
 		b.do(t, chromedp.Evaluate[chromedp.Void](`{ const s = document.getElementById("run"); s.value = "`+run+
@@ -171,7 +171,7 @@ func TestHostileNames(t *testing.T) {
 	p.Runs[0].Segments[0].Blocks[0].Label = evil[1]
 	p.Tables = []Table{{Title: evil[0], Grid: &report.Grid{Columns: []report.Column{{Title: evil[1], File: true}},
 		Rows: [][]string{{evil[0]}}, Footer: []string{evil[1]}}}}
-	p.Runs = append(p.Runs, Run{Name: evil[1], Timeline: steps(3, 1, func(i int) string { return evil[i] })})
+	p.Runs = append(p.Runs, Run{Name: evil[1], Timeline: steps(3, 1, func(i int) string { return evil[i] }).Source()})
 	b := open(t, p, 1280, 900)
 	b.do(t, chromedp.MouseEvent("mouseMoved", 500, eval[float64](t, b,
 		`document.querySelector(".u-over").getBoundingClientRect().bottom - 2`)))

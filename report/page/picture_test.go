@@ -50,7 +50,7 @@ func outOfMemory(t *testing.T) (*Page, *estimate.Simulation) {
 	if sim.Replay.OOM == nil {
 		t.Fatal("resnet50 at batch 256 fits a T4")
 	}
-	run := Predicted("predicted", sim.Timeline(), sim.Replay, func(block int32) []string {
+	run := Predicted("predicted", sim.Run.Log.Source(), sim.Replay, func(block int32) []string {
 		x, ok := sim.Run.Tensor(block)
 		if !ok {
 			return nil
@@ -83,9 +83,9 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("%q, wanted %s", got, want)
 	}
 	for _, r := range p.Runs {
-		for i := range r.Timeline.Events {
-			if r.Timeline.Events[i].Step > 1 {
-				t.Fatalf("event %d is of step %d, after the failure", i, r.Timeline.Events[i].Step)
+		for i, e := range r.Timeline.Each {
+			if e.Step > 1 {
+				t.Fatalf("event %d is of step %d, after the failure", i, e.Step)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func TestAccessible(t *testing.T) {
 	traced := samplePage(tl)
 	traced.Runs[0].Trace = recorded(tl, 2)
 	two := samplePage(steps(6, 1, plain))
-	two.Runs = append(two.Runs, Run{Name: "measured", Timeline: tl, Inferred: true})
+	two.Runs = append(two.Runs, Run{Name: "measured", Timeline: tl.Source(), Inferred: true})
 	for name, p := range map[string]*Page{"oom": oom, "traced": traced, "two": two,
 		"fit": {Title: "fit", Curve: oom.Curve, Verdicts: oom.Verdicts, Tables: []Table{{Title: "Curve", Grid: &report.Grid{
 			Columns: []report.Column{{Title: "batch", Right: true}}, Rows: [][]string{{"1"}, {"2"}}}}}}} {

@@ -8,58 +8,33 @@ import (
 	"github.com/memestimate/memestimate/report"
 )
 
-// Predicted is a predicted timeline, as the allocator replayed it, ready to be drawn: up to the request that it failed
+// Predicted is a predicted run, as the allocator replayed it, ready to be drawn: up to the request that it failed
 // on, where it did, and without the workspaces that there was no memory for. about says in lines what a block of the
-// timeline is; nil says nothing. The timeline is changed.
-func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(block int32) []string) Run {
-	end := len(t.Events)
+// run is; nil says nothing.
+func Predicted(name string, t *timeline.Source, r *caching.Result, about func(block int32) []string) Run {
+	end := t.Len
 	var failure *Failure
 	if r.OOM != nil {
 		end = r.OOMEvent
-		e := &t.Events[end]
+		e := t.At(end)
 		failure = &Failure{Bytes: e.Bytes, Text: "Out of memory: " + report.Size(e.Bytes) + " are asked for, " +
 			report.Size(r.OOM.Allocated) + " are allocated and " + report.Size(r.OOM.Reserved) + " reserved"}
 		if e.Layer != timeline.NoLayer {
 			failure.Text += ", at " + show(t.Layers[e.Layer])
 		}
 	}
-	made := map[int]bool{} // events that got memory, where some did not
-	if len(r.Dropped) > 0 {
-		for e := range r.Trace() {
-			if e.Action == caching.AllocBlock {
-				made[int(e.Event)] = true
-			}
-		}
-	}
-	part, at := partOf(t, end, func(event int) bool { return len(made) == 0 || made[event] })
+	part, at := partOf(t, end, r)
 	out := Run{Name: name, Timeline: part, Allocated: r.PeakAllocated.Allocated, Reserved: r.PeakReserved.Reserved,
 		Failure: failure}
 	if about != nil {
-		out.About = make([][]string, part.Blocks)
-		for block, k := range at.blocks {
-			if k >= 0 {
-				out.About[k] = about(int32(block))
-			}
-		}
+		out.About = func(block int32) []string { return about(at.origin(block)) }
 	}
-	segments, label := r.Allocator.Segments(), map[int64]string{} // of what lies at an address at the end
-	for _, g := range segments {
-		for _, b := range g.Blocks {
-			if b.Active {
-				label[b.Address] = ""
-			}
-		}
-	}
+	last := newLasting(r.Allocator.Segments())
 	var reserved int64
 	for e := range r.Trace() {
 		switch e.Action {
 		case caching.AllocBlock:
-			if _, lasts := label[e.Address]; lasts {
-				label[e.Address] = ""
-				if l := part.Events[at.events[e.Event]].Layer; l != timeline.NoLayer && int(l) < len(t.Layers) {
-					label[e.Address] = t.Layers[l]
-				}
-			}
+			last.taken(e)
 			continue
 		case caching.SegmentAlloc, caching.SegmentMap:
 			reserved += e.Bytes
@@ -68,14 +43,55 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 		default:
 			continue
 		}
-		event := int(at.events[min(int(e.Event), end)])
+		event := at.event(min(int(e.Event), end))
 		if failure != nil && int(e.Event) == end { // given back in vain: the figures of the failure are those after it
-			event = max(len(part.Events)-1, 0)
+			event = max(part.Len-1, 0)
 		}
 		out.Levels = append(out.Levels, Level{Event: event, Bytes: reserved})
 	}
-	for _, s := range segments {
-		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large"}
+	out.Segments = last.labelled(t)
+	return out
+}
+
+// lasting is what lies in the segments at the end of a run.
+type lasting struct {
+	segments []caching.Segment
+	address  []int64 // of each block that is handed out, in order
+	event    []int32 // that took it last; -1 for none
+}
+
+func newLasting(segments []caching.Segment) *lasting {
+	l := &lasting{segments: segments}
+	for _, g := range segments {
+		for _, b := range g.Blocks {
+			if b.Active {
+				l.address = append(l.address, b.Address)
+			}
+		}
+	}
+	slices.Sort(l.address)
+	l.event = make([]int32, len(l.address))
+	for i := range l.event {
+		l.event[i] = -1
+	}
+	return l
+}
+
+// taken notes that a block was handed out.
+func (l *lasting) taken(e *caching.TraceEntry) {
+	if i, ok := slices.BinarySearch(l.address, e.Address); ok {
+		l.event[i] = e.Event
+	}
+}
+
+// labelled names the blocks by the layers of the events that took them.
+func (l *lasting) labelled(t *timeline.Source) (out []Segment) {
+	layer := make([]int32, t.Len)
+	for i, e := range t.Each {
+		layer[i] = e.Layer
+	}
+	for _, s := range l.segments {
+		g := Segment{Addr: s.Address, Bytes: s.Bytes, Kind: "large", Blocks: make([]Block, 0, len(s.Blocks))}
 		switch {
 		case s.Expandable:
 			g.Kind = "expandable"
@@ -84,47 +100,108 @@ func Predicted(name string, t *timeline.Timeline, r *caching.Result, about func(
 		}
 		for _, b := range s.Blocks {
 			k := Block{Bytes: b.Bytes, Used: b.Active}
-			if b.Active {
-				k.Label = label[b.Address]
+			if i, ok := slices.BinarySearch(l.address, b.Address); ok && b.Active && l.event[i] >= 0 {
+				if n := layer[l.event[i]]; n != timeline.NoLayer {
+					k.Label = t.Layers[n]
+				}
 			}
 			g.Blocks = append(g.Blocks, k)
 		}
-		out.Segments = append(out.Segments, g)
+		out = append(out, g)
 	}
 	return out
 }
 
-// places says where the events and blocks of a timeline are in a part of it.
+// places says where the events and blocks of a part of a timeline are in the whole. Nil lists leave all in its place.
 type places struct {
-	events []int32 // the first that is not before it
-	blocks []int32 // -1 for none
+	events  []int32 // by event of the whole, the first of the part that is not before it
+	blocks  []int32 // by block of the whole; -1 for none
+	origins []int32 // by block of the part
 }
 
-// partOf keeps of a timeline the events before end, without the blocks that were not made. What the criterion and its
-// backward pass take, which are no layer's, becomes that of a layer "loss".
-func partOf(t *timeline.Timeline, end int, made func(event int) bool) (*timeline.Timeline, places) {
-	loss := int32(len(t.Layers))
-	out := &timeline.Timeline{Events: t.Events[:0], Layers: append(slices.Clip(t.Layers), "loss")}
-	at := places{make([]int32, end+1), make([]int32, t.Blocks)}
-	for i := range at.blocks {
-		at.blocks[i] = -1
+func (p *places) event(whole int) int {
+	if p.events == nil {
+		return whole
 	}
-	for i, e := range t.Events[:end] {
-		at.events[i] = int32(len(out.Events))
-		if e.Layer == timeline.NoLayer && (e.Phase == timeline.Loss || e.Phase == timeline.Backward) {
-			e.Layer = loss
-		}
-		if e.Kind == timeline.Alloc && made(i) {
-			at.blocks[e.Block] = out.Blocks
-			out.Blocks++
-		}
-		if e.Kind != timeline.Mark {
-			if e.Block = at.blocks[e.Block]; e.Block < 0 {
-				continue
+	return int(p.events[whole])
+}
+
+func (p *places) origin(block int32) int32 {
+	if p.origins == nil {
+		return block
+	}
+	return p.origins[block]
+}
+
+// partOf keeps of a run the events before end, without the blocks that were not made. What belongs to the criterion
+// becomes that of a layer "loss".
+func partOf(t *timeline.Source, end int, r *caching.Result) (*timeline.Source, *places) {
+	loss := int32(len(t.Layers))
+	out := &timeline.Source{Layers: append(slices.Clip(t.Layers), "loss"), Len: end, Blocks: t.Blocks}
+	at := &places{}
+	switch {
+	case len(r.Dropped) > 0:
+		at.find(t, end, r)
+		out.Len, out.Blocks = int(at.events[end]), int32(len(at.origins))
+	case end < t.Len:
+		out.Blocks = 0
+		for i, e := range t.Each {
+			if i == end {
+				break
+			}
+			if e.Kind == timeline.Alloc {
+				out.Blocks++
 			}
 		}
-		out.Events = append(out.Events, e)
 	}
-	at.events[end] = int32(len(out.Events))
+	out.Each = func(yield func(int, timeline.Event) bool) {
+		n := 0
+		for i, e := range t.Each {
+			if i == end {
+				return
+			}
+			if e.Layer == timeline.NoLayer && (e.Phase == timeline.Loss || e.Phase == timeline.Backward) {
+				e.Layer = loss
+			}
+			if at.blocks != nil && e.Kind != timeline.Mark {
+				if e.Block = at.blocks[e.Block]; e.Block < 0 {
+					continue
+				}
+			}
+			if !yield(n, e) {
+				return
+			}
+			n++
+		}
+	}
 	return out, at
+}
+
+// find finds the places where some blocks were not made.
+func (p *places) find(t *timeline.Source, end int, r *caching.Result) {
+	made := map[int]bool{} // events that got memory
+	for e := range r.Trace() {
+		if e.Action == caching.AllocBlock {
+			made[int(e.Event)] = true
+		}
+	}
+	p.events, p.blocks = make([]int32, end+1), make([]int32, t.Blocks)
+	for i := range p.blocks {
+		p.blocks[i] = -1
+	}
+	n := int32(0)
+	for i, e := range t.Each {
+		if i == end {
+			break
+		}
+		p.events[i] = n
+		if e.Kind == timeline.Alloc && made[i] {
+			p.blocks[e.Block] = int32(len(p.origins))
+			p.origins = append(p.origins, e.Block)
+		}
+		if e.Kind == timeline.Mark || p.blocks[e.Block] >= 0 {
+			n++
+		}
+	}
+	p.events[end] = n
 }

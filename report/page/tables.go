@@ -51,7 +51,7 @@ func runOf(r *Run, alone bool) runView {
 	if v.Sentence = ""; alone && !r.Inferred {
 		return v.categories(t, bytes, at) // the page's facts say it
 	}
-	e := &t.Events[at]
+	e := t.At(at)
 	v.Sentence = fmt.Sprintf("%s live at the peak, in step %d, %s", report.Size(bytes), e.Step, e.Phase)
 	if e.Layer != timeline.NoLayer {
 		v.Sentence += ", at " + show(t.Layers[e.Layer])
@@ -71,7 +71,7 @@ func runOf(r *Run, alone bool) runView {
 }
 
 // categories adds what was live at an event, in so many bytes.
-func (v runView) categories(t *timeline.Timeline, bytes int64, at int) runView {
+func (v runView) categories(t *timeline.Source, bytes int64, at int) runView {
 	by := t.ByCategory(at)
 	var order []timeline.Category
 	for c := range timeline.NumCategories {
@@ -97,12 +97,11 @@ type phase struct {
 	end, peak int64
 }
 
-func phases(t *timeline.Timeline) []phase {
+func phases(t *timeline.Source) []phase {
 	var out []phase
 	var live int64
 	sizes := make([]int64, t.Blocks)
-	for i := range t.Events {
-		e := &t.Events[i]
+	for _, e := range t.Each {
 		if k := len(out); k == 0 || out[k-1].step != e.Step || out[k-1].name != e.Phase.String() {
 			out = append(out, phase{e.Step, e.Phase.String(), live, live})
 		}
@@ -215,7 +214,7 @@ type layerSum struct {
 }
 
 // layerSums adds up a timeline by layer.
-func layerSums(t *timeline.Timeline) []layerSum {
+func layerSums(t *timeline.Source) []layerSum {
 	sums := make([]layerSum, len(t.Layers)+1)
 	for i, l := range t.Layers {
 		sums[i].name = l
@@ -227,8 +226,8 @@ func layerSums(t *timeline.Timeline) []layerSum {
 		}
 		return &sums[layer]
 	}
-	for i := range t.Events {
-		if e := &t.Events[i]; e.Kind == timeline.Alloc {
+	for _, e := range t.Each {
+		if e.Kind == timeline.Alloc {
 			s := of(e.Layer)
 			s.count++
 			s.total += e.Bytes
@@ -236,8 +235,8 @@ func layerSums(t *timeline.Timeline) []layerSum {
 		}
 	}
 	if _, at := t.Peak(); at >= 0 {
-		for _, i := range t.Live(at) {
-			of(t.Events[i].Layer).atPeak += t.Events[i].Bytes
+		for _, e := range t.Live(at) {
+			of(e.Layer).atPeak += e.Bytes
 		}
 	}
 	return slices.DeleteFunc(sums, func(s layerSum) bool { return s.count == 0 })
@@ -270,7 +269,7 @@ func layerGrid(r *Run) (*report.Grid, []string) {
 	return g, names
 }
 
-func phaseGrid(t *timeline.Timeline) *report.Grid {
+func phaseGrid(t *timeline.Source) *report.Grid {
 	g := &report.Grid{Columns: []report.Column{{Title: "Step", Right: true}, {Title: "Phase"},
 		{Title: "Peak", Right: true},
 		{Title: "At its end", Right: true}}}
@@ -288,7 +287,7 @@ func differences(a, b *Run) (*report.Grid, []string) {
 	}
 	at := map[string]int{}
 	var all []pair
-	for i, t := range [2]*timeline.Timeline{a.Timeline, b.Timeline} {
+	for i, t := range [2]*timeline.Source{a.Timeline, b.Timeline} {
 		for _, s := range layerSums(t) {
 			k, ok := at[s.name]
 			if !ok {

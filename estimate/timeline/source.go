@@ -1,0 +1,44 @@
+package timeline
+
+import "iter"
+
+// A Source is events that can be gone through as often as wanted: those of a Timeline, or of a Log, which need not be
+// written out for it. Of a large run a Timeline takes four times the memory of its Log.
+type Source struct {
+	Layers []string // names that events refer to
+	Blocks int32
+	Len    int                   // of events
+	Each   iter.Seq2[int, Event] // in order, each with its index
+}
+
+// Source returns the timeline's events.
+func (t *Timeline) Source() *Source {
+	return &Source{t.Layers, t.Blocks, len(t.Events), func(yield func(int, Event) bool) {
+		for i := range t.Events {
+			if !yield(i, t.Events[i]) {
+				return
+			}
+		}
+	}}
+}
+
+// Source returns the log's events.
+func (l *Log) Source() *Source {
+	return &Source{l.Layers, l.Blocks(), l.Len(), func(yield func(int, Event) bool) {
+		i := 0
+		l.Events(func(e Event) bool {
+			i++
+			return yield(i-1, e)
+		})
+	}}
+}
+
+// At returns the event with this index, which must exist.
+func (s *Source) At(event int) Event {
+	for i, e := range s.Each {
+		if i == event {
+			return e
+		}
+	}
+	panic("timeline: no such event")
+}
