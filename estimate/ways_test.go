@@ -310,6 +310,57 @@ func TestSafeCheckpointSetsMeasured(t *testing.T) {
 	}
 }
 
+// Under the same caps, the cheapest sets that survive, if by retries, were run for twenty steps, and with one block
+// fewer: all six survive, retries end as is foretold, and with one block fewer all six run out.
+func TestSurvivingCheckpointSetsMeasured(t *testing.T) {
+	file, err := os.ReadFile("testdata/beyond/checkpoint_sets_surviving.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type run struct {
+		Survives bool
+		Retries  []int64 `json:"retries_after_step"`
+	}
+	var measured struct {
+		Cases []struct {
+			Model    string
+			Batch    int64
+			Memory   int64
+			Run      []string
+			With     run
+			OneFewer run `json:"one_fewer"`
+		}
+	}
+	if err := json.Unmarshal(file, &measured); err != nil {
+		t.Fatal(err)
+	}
+	if len(measured.Cases) != 6 {
+		t.Errorf("%d cases, want 6", len(measured.Cases))
+	}
+	for _, c := range measured.Cases {
+		bound, err := Bind(openModel(t, c.Model, formOf(c.Model)), Options{Batch: c.Batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fit, err := bound.FitCheckpoint(Step{}, c.Memory, Predicted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, each := fit.Blocks, int64(0)
+		if fit.Survivor != nil {
+			blocks, each = fit.Survivor.Blocks, fit.Survivor.EachStep
+		}
+		if !slices.Equal(blocks, c.Run) {
+			t.Errorf("%s: %q is the cheapest that survives, %q was run", c.Model, blocks, c.Run)
+		}
+		last := c.With.Retries[manySurvive-1] - c.With.Retries[manySurvive-2]
+		if !c.With.Survives || c.OneFewer.Survives || last != each {
+			t.Errorf("%s, %q: %+v with it, %+v with one fewer, %d retries in each step", c.Model, c.Run, c.With,
+				c.OneFewer, each)
+		}
+	}
+}
+
 // simulateCheckpointed simulates a training step with the modules checkpointed that an expression names.
 func simulateCheckpointed(t *testing.T, model string, batch int64, expression string) *Simulation {
 	t.Helper()
