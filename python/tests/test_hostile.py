@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from memestimate import from_config
 from memestimate import program as programs
 
 _ROOT = Path(__file__).parents[2]
@@ -189,3 +190,29 @@ def test_hostile_recordings_are_answered_or_refused_in_a_line(program: Path, tmp
     refused = [message for message in found["said"].values() if message]
     assert 4 + _MUTANTS // 4 <= len(refused) < len(asked)
     assert found["kilobytes"] < 160 << 10
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"n_layer": 10**9}, "num_hidden_layers of the configuration is 1000000000"),
+        ({"n_layer": -1}, "num_hidden_layers of the configuration is -1"),
+        ({"n_embd": 10**15}, "makes no model"),
+        ({"n_embd": "many"}, "expected int, got str"),
+        ({"n_embd": -64}, "hidden_size of the configuration is -64"),
+        ({"n_head": 0}, "num_attention_heads of the configuration is 0"),
+        ({"model_type": "own", "auto_map": {"AutoConfig": "own.Config"}}, "custom code"),
+        (None, "no configuration of a model"),
+    ],
+)
+def test_hostile_configurations_are_refused_in_a_line(tmp_path: Path, said: dict[str, object] | None, why: str) -> None:
+    pytest.importorskip("transformers")
+    small = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 64}
+    text = json.dumps([1, 2] if said is None else small | said)
+    (tmp_path / "config.json").write_text(text)
+    # a module beside the file, which it names as its own code, is not run
+    (tmp_path / "own.py").write_text("raise SystemExit('run')")
+    with pytest.raises(ValueError, match=why) as refused:
+        from_config(tmp_path, seq=16)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 600

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["build", "from_config"]
 
+_MOST_LAYERS = 10_000  # ten times those of the deepest transformers that anybody has trained
+
 
 def from_config(
     config: str | os.PathLike[str] | PretrainedConfig,
@@ -66,7 +68,7 @@ def from_config(
     Raises
     ------
     ValueError
-        No model to train is known for the configuration.
+        The file is no configuration, names code of its own, or no model to train is known for it.
     ModuleNotFoundError
         transformers, or peft for `lora`, is not installed.
     """
@@ -94,12 +96,16 @@ def build(
 ) -> nn.Module:
     """Build the model on the meta device; arguments as for `from_config`."""
     config = _read(config)
+    _bounded(config)
     automatic, task = tasks.find(config)
     options = {} if attention is None else {"attn_implementation": attention}
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = 0  # which a default configuration lacks: labels are shifted behind it
-    with torch.device("meta"):
-        model: nn.Module = automatic.from_config(config, **options)
+    try:
+        with torch.device("meta"):
+            model: nn.Module = automatic.from_config(config, trust_remote_code=False, **options)
+    except (ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, RuntimeError, TypeError) as error:
+        raise ValueError(f"the configuration makes no model: {_line(error)}") from error
     if gradient_checkpointing:
         model.gradient_checkpointing_enable()  # type: ignore[operator]
         model.config.use_cache = False  # type: ignore[union-attr]
@@ -118,8 +124,31 @@ def _read(config: str | os.PathLike[str] | PretrainedConfig) -> PretrainedConfig
     path = Path(config)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such configuration; download the model's config.json first")
-    found: PretrainedConfig = AutoConfig.from_pretrained(path)
+    try:
+        # None would ask at the terminal whether code that the file names may run
+        found: PretrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    except Exception as error:  # of any kind: a file of JSON may say anything
+        raise ValueError(f"{path}: no configuration of a model: {_line(error)}") from error
     return found
+
+
+def _bounded(config: PretrainedConfig) -> None:
+    """Refuse numbers that no model has: a million layers are hours and gigabytes on the meta device as well."""
+    for name, least, most in (
+        ("num_hidden_layers", 0, _MOST_LAYERS),
+        ("hidden_size", 1, None),
+        ("num_attention_heads", 1, None),
+        ("vocab_size", 0, None),
+    ):
+        value = getattr(config, name, None)
+        if isinstance(value, int) and (value < least or (most is not None and value > most)):
+            wanted = f"{least} or more" if most is None else f"{least} to {most}"
+            raise ValueError(f"{name} of the configuration is {value}, wanted {wanted}")
+
+
+def _line(error: BaseException) -> str:
+    """Return what an error says, as one line of a sensible length."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _adapt(model: nn.Module, lora: int | Mapping[str, Any], task: str) -> nn.Module:
