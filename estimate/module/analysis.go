@@ -56,6 +56,7 @@ type Analysis struct {
 	Steps   []step
 	Wide    int // inputs and outputs of the steps, beyond 32 of each
 	places  Places
+	placed  []placed           // see Placer
 	rowOf   []int32            // by step: its layer, or -1; once the layers are known
 	flows   []flow             // by value
 	made    []int32            // by value: the step that makes it, or -1

@@ -76,16 +76,36 @@ func (p *Places) guess(module string) *Place {
 }
 
 // Placer returns a function for those who ask in execution order: places as nodes tell them, less what the names of
-// parameters add. Asked in execution order, it need not read again what the steps have.
+// parameters add. Asked in execution order, it need not read again what the steps have, nor what an earlier Placer was
+// asked. Two must not be asked at a time.
 func (a *Analysis) Placer() func(*onnxload.Node) *Place {
 	steps := stepFinder{a: a}
+	next, first := 0, len(a.placed) == 0
 	return func(n *onnxload.Node) *Place {
 		if k := steps.next(n); k >= 0 && !a.Steps[k].Place.guessed {
 			return a.Steps[k].Place
 		}
-		return a.places.Of(n)
+		if next < len(a.placed) && a.placed[next].node == n {
+			next++
+			return a.placed[next-1].at
+		}
+		at := a.places.Of(n)
+		if first && next < mostPlaced {
+			a.placed = append(a.placed, placed{n, at})
+			next++
+		}
+		return at
 	}
 }
+
+// A placed is a node that is no step, with its place.
+type placed struct {
+	node *onnxload.Node
+	at   *Place
+}
+
+// mostPlaced bounds what is kept for graphs that are recovered again and again: runs of larger ones are not weighed.
+const mostPlaced = 20_000
 
 // placeOfNamespace reads onnxscript's namespace: modules from the root to the leaf, then the
 // operation. Whoever made a file smaller may have cut it off before that.
