@@ -416,3 +416,27 @@ KINDS = (
 def everyday_shape(choose: random.Random) -> Shape:
     """Make a shape up as one of many kinds of models has it."""
     return choose.choice(KINDS)(choose)
+
+
+def small_shape(r: random.Random) -> Shape:
+    """Make a shape up as small programs and published code have it: powers of two, square images, few filters."""
+    channels = numbers(
+        "1 3 3 4 6 8 12 16 16 20 24 32 32 40 48 50 64 64 64 80 96 100 120 128 128 160 192 256 256 320 384 512"
+    )
+    images = numbers(
+        "4 5 7 8 8 12 14 16 16 20 24 28 28 30 32 32 40 48 56 64 64 80 84 96 112 128 128 160 192 200 224 256"
+    )
+    c, k, dims = r.choice(channels), r.choice(channels), r.choice([1, 2, 2, 2, 2, 2, 2, 2])
+    k = c if r.random() < 0.4 else k
+    x = (r.choice(images),) * dims
+    x = tuple(4 * n for n in x) if dims == 1 and r.random() < 0.6 else x
+    if r.random() < 0.1:
+        transposed = r.random() < 0.7
+        w, stride, padding = r.choice([(4, 2, 1), (2, 2, 0), (4, 1, 0), (3, 2, 1), (5, 2, 2)])
+        return Shape(transposed, 1, c, k, x, (w,) * dims, (stride,) * dims, (padding,) * dims, (1,) * dims)
+    w = r.choice([1, 3, 3, 3, 3, 3, 3, 5, 5, 7, 9])
+    stride, dilation = r.choice([1, 1, 1, 1, 2]), r.choice([1] * 9 + [2])
+    groups = r.choice([1] * 12 + [2, 4, 8])
+    groups = 1 if c % groups or k % groups else groups
+    padding = r.choice([1, 1, 1, 0]) * ((w - 1) * dilation // 2)
+    return Shape(False, groups, c, k, x, (w,) * dims, (stride,) * dims, (padding,) * dims, (dilation,) * dims)
