@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 	t.Logf("%d passes: within 0.1 %% %.1f %%, within 10 %% %.1f %%, of the trees %.1f %%; "+
 		"the most exceeded %.2f %%, of the trees %.2f %%",
 		n, percent(exact), percent(near), percent(trees), percent(above), percent(treesAbove))
-	if n < 12000 || percent(near) < 94 || percent(exact) < 89 || percent(above) > 0.9 || near <= trees {
+	if n < 12000 || percent(near) < 97.4 || percent(exact) < 96 || percent(above) > 0.55 || near <= trees {
 		t.Error("not as docs/workspaces.md says")
 	}
 }

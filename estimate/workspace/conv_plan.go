@@ -51,10 +51,11 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 	return p
 }
 
-// answered takes cuDNN's own answer for what runs. It is given without a GPU: of engines that split a sum as often as
-// fits the multiprocessors it lacks the partial sums. So of the trees' other choices those stay that are as much, or
-// more by such sums, and the most is what the trees name where that is more. Of 12,811 passes that no tree had seen the
-// answer was within 10 % for 94.3 %, where the trees are for 79.7 %; docs/workspaces.md.
+// answered takes cuDNN's own answer for what runs. It is given without a GPU; what engines take that split a sum as
+// often as fits the multiprocessors is added to it (cudnn_answers.py), but not in older recordings, nor for groups.
+// So of the trees' other choices those stay that are as much, or more by such sums, and the most is what the trees name
+// where that is more. Of 12,811 passes that no tree had seen the answer was within 10 % for 97.5 %, where the trees are
+// for 79.7 %; docs/workspaces.md.
 func (p *ConvPlan) answered(bytes int64, d gpu.Device) {
 	sums := saturate(2, int64(max(d.Multiprocessors, 1)), tileBytes) + convNotes
 	p.Bytes = bytes

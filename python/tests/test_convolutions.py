@@ -15,6 +15,7 @@ from torch import nn
 import memestimate
 from memestimate import convolutions
 from memestimate.convolutions import Asked
+from memestimate.cudnn_answers import partial_sums
 from memestimate.gpus import find
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,38 @@ def test_answers_are_what_a_gpu_took() -> None:
     other = MEASURED._replace(operation="input")
     turned = other._replace(transposed=True, x=MEASURED.y, y=MEASURED.x)  # y is then what the gradient of x was
     assert convolutions.ask(path, find("h200"), [MEASURED, other, turned._replace(operation="forward")]) == [BYTES] * 3
+
+
+@pytest.mark.parametrize(
+    ("operation", "engine", "knobs", "x", "w", "y", "more"),
+    [
+        # A gradient of 64 x 64 x 3 x 3: nine tiles of 64 x 64, in 14 parts; in two on 18 multiprocessors.
+        ("weight", 68, (5, 1, 1, 0), (32, 64, 56, 56), (64, 64, 3, 3), (32, 64, 56, 56), (126 - 18) * 64 * 64 * 4),
+        # Of 3,584 tiles of 256 x 128 the 104 after the last full wave fill more than half of one.
+        ("forward", 67, (0, 1, 1, 0), (16, 512, 64, 64), (512, 512, 3, 3), (16, 512, 64, 64), 0),
+        # 20 are left of 3,584, in six parts, and two of 199 waves of 18, in nine.
+        ("forward", 67, (3, 1, 2, 0), (28, 512, 128, 128), (256, 512, 3, 3), (28, 256, 128, 128), 102 * 131072),
+        # Groups, engines that do not split, and tiles that were not seen.
+        ("weight", 68, (5, 1, 1, 0), (32, 64, 56, 56), (64, 16, 3, 3), (32, 64, 56, 56), 0),
+        ("weight", 68, (5, 1, 1, 1), (32, 64, 56, 56), (64, 64, 3, 3), (32, 64, 56, 56), 0),
+        ("weight", 68, (2, 1, 1, 0), (32, 64, 56, 56), (64, 64, 3, 3), (32, 64, 56, 56), 0),
+    ],
+)
+def test_partial_sums_are_those_of_the_last_wave(
+    operation: str,
+    engine: int,
+    knobs: tuple[int, ...],
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    y: tuple[int, ...],
+    more: int,
+) -> None:
+    ones = (1, 1)
+    asked = Asked(operation, "float32", False, False, 1, x, w, y, ones, ones, ones)
+    names = ("TILE_SIZE", "TILE_CGA_M", "TILE_CGA_N", "WORKSPACE")
+    choices = {f"CUDNN_KNOB_TYPE_{name}": value for name, value in zip(names, knobs, strict=True)}
+    plan = {"engineId": engine, "knobChoices": choices}
+    assert partial_sums(asked.question(), plan, 132) == more
 
 
 def test_nothing_is_known_where_the_library_fails(tmp_path: Path) -> None:

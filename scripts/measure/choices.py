@@ -98,7 +98,7 @@ def on_gpu(rows: list[Row]) -> list[int]:
     for row in rows:
         for one in asked(row) or [None] * 3:
             try:
-                size = cudnn_answers._answer(library, None, one.question(), question) if one else -1
+                size = cudnn_answers._answer(library, None, one.question(), question)[0] if one else -1
             except cudnn_answers.CuDNNError:
                 size = -1
             library.free()

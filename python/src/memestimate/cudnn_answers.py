@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict
@@ -30,6 +31,48 @@ _OPERATIONS = {
     "input": (12, (706, 707, 708, 710, 711, 709)),
 }
 _ALIGNMENT = 32  # of addresses, as far as PyTorch looks (getAlignment)
+_LONGEST = 20000  # characters of a plan's description
+# Rows and columns of the result that a thread block of a Hopper engine works on, by the value of its knob.
+_TILES = {
+    0: (128, 128),
+    1: (128, 64),
+    3: (256, 128),
+    4: (256, 64),
+    5: (64, 64),
+    6: (128, 256),
+    7: (64, 128),
+    9: (64, 256),
+}
+# Blocks of a cluster that run at once on 132 multiprocessors, by the cluster's size: a cluster does not leave its GPC.
+_AT_ONCE = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 7: 105, 8: 120, 16: 112}
+_UNKNOWN_AT_ONCE = 18  # multiprocessors that cuDNN counts on where it cannot ask the driver
+# The fewest steps in which a block may add up its part of a sum, by engine and tile: where the tiles are a single wave,
+# and where they are more. A step is 64 bytes of a row. Fitted on an H200: docs/workspaces.md.
+_STEPS = {
+    ("forward", 62): {0: (66, 52), 1: (144, 72), 3: (48, 48), 4: (96, 52), 5: (160, 88), 6: (80, 16), 7: (80, 56)},
+    ("forward", 67): {0: (18, 18), 3: (28, 8), 5: (48, 20), 9: (32, 8)},
+    ("input", 67): {
+        0: (40, 40),
+        1: (144, 88),
+        3: (16, 16),
+        4: (60, 52),
+        5: (160, 60),
+        6: (16, 16),
+        7: (80, 52),
+    },
+    ("input", 71): {0: (32, 12), 1: (36, 18), 3: (24, 12)},
+    ("weight", 65): {
+        0: (44, 44),
+        1: (48, 44),
+        3: (80, 44),
+        4: (56, 56),
+        5: (160, 88),
+        6: (40, 40),
+        7: (20, 8),
+        9: (8, 8),
+    },
+    ("weight", 68): {0: (66, 8), 1: (40, 16), 4: (66, 12), 5: (66, 20), 7: (66, 16)},
+}
 
 
 class Convolution(TypedDict):
@@ -152,15 +195,20 @@ class _Library:
         notes = (ctypes.c_int * _MOST_NOTES)()
         return set(notes[: self.get(engine, 1303, _NOTE, notes)])
 
-    def workspace(self, config: ctypes.c_void_p, device: ctypes.c_void_p) -> int:
-        """What the plan of a configuration takes, in bytes."""
+    def workspace(self, config: ctypes.c_void_p, device: ctypes.c_void_p) -> tuple[int, str]:
+        """What the plan of a configuration takes, in bytes, and how cuDNN describes the plan, in JSON."""
         plan = self.make(_PLAN)
         self.put(plan, 401, _DESCRIPTOR, ctypes.c_void_p, config)
         self.put(plan, 407, _DESCRIPTOR, ctypes.c_void_p, device)
         self.finalized(plan)
         size = (ctypes.c_int64 * 1)()
         self.get(plan, 402, _INT64, size)
-        return size[0]
+        try:
+            text = (ctypes.c_char * _LONGEST)()
+            self.get(plan, 405, _CHAR, text)
+        except CuDNNError:
+            return size[0], ""
+        return size[0], text.value.decode()
 
 
 def strides(shape: Sequence[int], channels_last: bool) -> list[int]:
@@ -171,6 +219,51 @@ def strides(shape: Sequence[int], channels_last: bool) -> list[int]:
         result[i] = step
         step *= shape[i]
     return result
+
+
+def partial_sums(convolution: Convolution, engine: dict[str, Any], multiprocessors: int) -> int:
+    """
+    What a plan takes more on the GPU than cuDNN says without it.
+
+    Hopper's engines split the sums of the tiles that are left after the last full wave, as CUTLASS's stream-K scheduler
+    does (tile_scheduler_params.h): each of the blocks that run at once keeps a tile of 4-byte sums. How many run at
+    once is asked of the driver; without a GPU it counts on the multiprocessors of one GPC.
+
+    Returns
+    -------
+    int
+        Bytes, likely less than none where a split was counted on that the GPU does not make; 0 for other engines.
+    """
+    knobs = {name.removeprefix("CUDNN_KNOB_TYPE_"): value for name, value in engine["knobChoices"].items()}
+    high, wide = _TILES.get(knobs.get("TILE_SIZE", -1), (0, 0))
+    fewest = _STEPS.get((convolution["operation"], engine["engineId"]), {}).get(knobs.get("TILE_SIZE", -1))
+    cluster = knobs.get("TILE_CGA_M", 0), knobs.get("TILE_CGA_N", 0)
+    at_once = _AT_ONCE.get(math.prod(cluster))
+    grouped = convolution["x"][1] != convolution["w"][1]
+    if fewest is None or at_once is None or grouped or knobs.get("WORKSPACE") != 0:
+        return 0
+    (n, c, *x), (k, _, *w), (_, _, *y) = convolution["x"], convolution["w"], convolution["y"]
+    step, filters = 16 if convolution["type"] == _FP32 else 32, math.prod(w)
+    if convolution["operation"] == "weight":
+        rows, columns, steps = -(-k // high), -(-c // wide) * filters, -(-n * math.prod(y) // step)
+    elif convolution["operation"] == "forward":
+        rows, columns, steps = -(-n * math.prod(y) // high), -(-k // wide), -(-c // step) * filters
+    else:
+        rows, columns, steps = -(-n * math.prod(x) // high), -(-c // wide), -(-k // step) * filters
+    tiles = math.prod(-(-count // of) * of for count, of in zip((rows, columns), cluster, strict=True))
+    size = math.prod(cluster)
+    at_once = at_once * multiprocessors // 132 // size * size
+    unknown = _UNKNOWN_AT_ONCE // size * size
+    return (_split(tiles, steps, at_once, fewest) - _split(tiles, steps, unknown, fewest)) * high * wide * 4
+
+
+def _split(tiles: int, steps: int, at_once: int, fewest: tuple[int, int]) -> int:
+    """Count the parts of tiles that are kept, when the tiles after the last full wave are split."""
+    if at_once == 0:
+        return 0
+    left = tiles % at_once if tiles > at_once else tiles
+    parts = min(at_once // left, steps // fewest[tiles > at_once]) if left else 0
+    return left * parts if parts > 1 else 0
 
 
 def answers(question: Question) -> list[int]:
@@ -187,7 +280,11 @@ def answers(question: Question) -> list[int]:
     result = []
     for convolution in question["convolutions"]:
         try:
-            result.append(_answer(library, device, convolution, question))
+            size, plan = _answer(library, device, convolution, question)
+            if size >= 0 and plan:
+                multiprocessors = json.loads(question["device"])["multiProcessorCount"]
+                size = max(size + partial_sums(convolution, json.loads(plan)["engine"], multiprocessors), 0)
+            result.append(size)
         except CuDNNError:
             result.append(-1)
         finally:
@@ -195,7 +292,9 @@ def answers(question: Question) -> list[int]:
     return result
 
 
-def _answer(library: _Library, device: ctypes.c_void_p, convolution: Convolution, question: Question) -> int:
+def _answer(
+    library: _Library, device: ctypes.c_void_p, convolution: Convolution, question: Question
+) -> tuple[int, str]:
     refused = {_DOWN_CONVERT}
     if question["deterministic"]:
         refused.add(_NONDETERMINISTIC)
@@ -208,7 +307,7 @@ def _answer(library: _Library, device: ctypes.c_void_p, convolution: Convolution
             return library.workspace(config, device)
         except CuDNNError:
             continue
-    return -1
+    return -1, ""
 
 
 if __name__ == "__main__":
