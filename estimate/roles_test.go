@@ -137,7 +137,8 @@ func TestSignatureRoles(t *testing.T) {
 		{"blur.kernel", "BUFFER", []on.Node{on.Op("MatMul", "x blur.kernel", "y")}, [2]int{0, 1}},
 		{"spare", "BUFFER", []on.Node{on.Op("Relu", "x", "y")}, [2]int{0, 1}},
 		{"vit.pe", "PARAMETER", []on.Node{on.Op("Add", "x vit.pe", "y")}, [2]int{0, 1}}, // it may be frozen
-		{"bias", "CONSTANT_TENSOR", []on.Node{on.Op("Add", "x bias", "y")}, [2]int{1, 0}},
+		// A tensor that is registered neither as a parameter nor as a buffer: self.grid = torch.linspace(...).
+		{"bias", "CONSTANT_TENSOR", []on.Node{on.Op("Add", "x bias", "y")}, [2]int{0, 1}},
 		// A buffer that equals a weight stands for both.
 		{"a.eye", "BUFFER", []on.Node{on.Op("MatMul", "x a.eye", "h"), on.Op("Add", "h a.eye", "y")}, [2]int{1, 0}},
 	} {

@@ -12,8 +12,11 @@ func (d *decoder) specEntry(spec *Spec) {
 		case f == 1:
 			key = d.word(w, "StringStringEntryProto.key")
 		case f == 2 && key == specKey:
-			if d.word(w, "StringStringEntryProto.value") == "BUFFER" {
+			switch d.word(w, "StringStringEntryProto.value") {
+			case "BUFFER":
 				*spec = SpecBuffer
+			case "CONSTANT_TENSOR":
+				*spec = SpecConstant
 			}
 		case f == 2:
 			d.skip(d.length(w, "StringStringEntryProto.value"))

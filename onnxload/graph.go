@@ -47,8 +47,9 @@ type Value struct {
 type Spec uint8
 
 const (
-	NoSpec     Spec = iota // nothing, or something else
-	SpecBuffer             // what register_buffer registered
+	NoSpec       Spec = iota // nothing, or something else
+	SpecBuffer               // what register_buffer registered
+	SpecConstant             // a plain attribute, self.grid = torch.linspace(...), or made in forward
 )
 
 // Type returns the declared type; its Kind is NoType when there is none.

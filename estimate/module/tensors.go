@@ -48,7 +48,8 @@ func (a *Analysis) roleOf(c *constant) (r role, byName bool) {
 	return r, byName
 }
 
-// roleByUse is roleOf. What the signature of torch.export's program calls a buffer is one before all guesses; what it
+// roleByUse is roleOf. What the signature of torch.export's program calls a buffer is one before all guesses, and so is
+// a tensor that it calls a constant, if that is an attribute of a module: others were made in forward; what it
 // calls a parameter may be frozen, as transformers' tables of sinusoids are.
 func (a *Analysis) roleByUse(c *constant) role {
 	name := a.Model.NameOf(c.id)
@@ -77,7 +78,8 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return RoleBuffer // traced from a computation: PyTorch's exporters list parameters
 	case weight && buffer:
 		return RoleBoth
-	case c.tensor.Spec == onnxload.SpecBuffer && !(weight && uses > 1): // equal tensors may have been merged into this one
+	case (c.tensor.Spec == onnxload.SpecBuffer || c.tensor.Spec == onnxload.SpecConstant && named) &&
+		!(weight && uses > 1): // equal tensors may have been merged into this one
 		return RoleBuffer
 	case trained && named && !buffer && !isScalar(c.tensor):
 		return RoleParameter // whatever its name is
