@@ -40,11 +40,19 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 }
 
 // weightsOf returns the weights of the attention in some calls, as a guess about what a name beside its result has.
+// They are not returned where a line of the same function says that None is.
 func (l *lives) weightsOf(first, last int32) []aten.ValueID {
 	if !l.takes(weightsBeside) {
 		return nil
 	}
 	kept := l.weights(first, last)
+	kept = slices.DeleteFunc(kept, func(v aten.ValueID) bool {
+		at := l.reader[v] // in attention itself: dropout may be what made them
+		return l.p.Sources.ReturnsAlone(l.p.Calls[at].Stack)
+	})
+	if len(kept) == 0 {
+		return nil
+	}
 	for _, v := range kept {
 		l.chosen = append(l.chosen, choice{weightsBeside, v, last})
 	}

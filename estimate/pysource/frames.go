@@ -25,6 +25,7 @@ type Sources struct {
 	Level   []int32 // by stack less 1: how many modules' forwards are around it, its own included
 	Wrapped []Wrap  // by stack less 1: the outermost line around it that has autograd run its calls in another way
 	lost    map[lostLine]int32
+	alone   map[Frame]bool // functions, as they were called, that return None beside one value; see function
 
 	arguments map[string]bool // see ofArguments
 }
@@ -35,7 +36,8 @@ func New(frames []Frame) *Sources {
 		return nil
 	}
 	s := &Sources{Frames: frames, Lines: make([]*Line, len(frames)), Forward: make([]int32, len(frames)),
-		Level: make([]int32, len(frames)), Wrapped: make([]Wrap, len(frames)), arguments: ofArguments(frames)}
+		Level: make([]int32, len(frames)), Wrapped: make([]Wrap, len(frames)), arguments: ofArguments(frames),
+		alone: map[Frame]bool{}}
 	known := map[string]*Line{}
 	for i, f := range frames {
 		line := known[f.Source]
@@ -44,6 +46,9 @@ func New(frames []Frame) *Sources {
 			known[f.Source] = line
 		}
 		s.Lines[i] = line
+		if slices.ContainsFunc(line.Statements, func(st Statement) bool { return st.Alone }) {
+			s.alone[f.function()] = true
+		}
 		up := f.Up - 1 // less than i
 		s.Wrapped[i] = wrapOf(s, i)
 		switch {
@@ -59,6 +64,14 @@ func New(frames []Frame) *Sources {
 		}
 	}
 	return s
+}
+
+// function is a frame without its line: a function, as another line called it.
+func (f Frame) function() Frame { return Frame{Up: f.Up, File: f.File, Func: f.Func} }
+
+// ReturnsAlone reports whether the function that a stack is in returns None beside one value: return x, None.
+func (s *Sources) ReturnsAlone(stack int32) bool {
+	return stack > 0 && s.alone[s.Frames[stack-1].function()]
 }
 
 // ownForward reports whether a line calls a forward of the same object: that of its class's parent.

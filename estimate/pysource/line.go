@@ -32,6 +32,7 @@ type Statement struct {
 	Flag    bool     // a call has inplace= something else
 	Copies  string   // y of x = y
 	Items   bool     // what it binds is a list, a tuple or a dictionary as written: [x, y]
+	Alone   bool     // what it returns beside one value is None: return x, None
 }
 
 // Self is what targets begin with that are attributes of the module: they outlive its forward.
@@ -113,6 +114,7 @@ func withoutHeader(list []token) []token {
 func parseStatement(list []token) (s Statement) {
 	if t := list[0]; t.kind == nameToken && (t.text == "return" || t.text == "yield") {
 		s.Kind = Returns
+		s.Alone = returnsAlone(list[1:])
 		s.expression(list[1:])
 		return s
 	}
@@ -149,6 +151,15 @@ func parseStatement(list []token) (s Statement) {
 		s.Reads = s.Reads[1:]
 	}
 	return s
+}
+
+// returnsAlone reports whether a function returns one value and None: x, None or (x, None).
+func returnsAlone(list []token) bool {
+	if n := len(list); n > 1 && list[0].is("(") && closing(list, 0) == n-1 {
+		list = list[1 : n-1]
+	}
+	parts := splitTop(list, ",")
+	return len(parts) == 2 && len(parts[1]) == 1 && parts[1][0].kind == nameToken && parts[1][0].text == "None"
 }
 
 // augmented returns where in a statement += or the like is, 0 for nowhere.

@@ -39,6 +39,9 @@ func (line *Line) say() string {
 		if s.Copies != "" {
 			p += " copies " + s.Copies
 		}
+		if s.Alone {
+			p += " alone"
+		}
 		parts = append(parts, p)
 	}
 	text := strings.Join(parts, "; ")
@@ -61,6 +64,9 @@ func TestLines(t *testing.T) {
 		{"x = x.view(B, N, C)  # B, N, C", "bind x <- x"},
 		{"x = x[:, i] + torch.cat([a, b], dim=1)", "bind x <- x,a,b"},
 		{"return F.batch_norm(", "return  <-  ..."},
+		{"return (v.contiguous(), None)", "return  <- v items alone"},
+		{"return self.proj(x), None", `return  <- x calls "proj" alone`},
+		{"return x, attn", "return  <- x,attn"},
 		{"x = torch.cat([", "bind x <-  ..."},
 		{"self.attn(self.norm1(x)),", `bare  <- x calls "attn" "norm1"`},
 		{".permute(0, 2, 1))", "part  <- "},
