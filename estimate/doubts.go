@@ -38,7 +38,7 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 	}
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
 		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
-		b.ownFunctions, b.keptWeights, b.keptStates, b.absentSiblings, b.zeroFactors}
+		b.ownFunctions, b.keptWeights, b.keptStates, b.absentSiblings, b.zeroFactors, b.checkpoints}
 	weighed, errs := make([]*Guess, len(doubts)), make([]error, len(doubts))
 	b.each(len(doubts), func(i int) {
 		g, ok, err := doubts[i](s, sim)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/parallel"
 )
 
 // frozenBackbone is the doubt whether a backbone trains whose norms are frozen, which keep their statistics as buffers
@@ -73,14 +74,17 @@ func pretrained(p *aten.Program) (module string, parameters int) {
 		if stem[at] != '.' {
 			continue
 		}
-		within := 0
-		for name := range shapes {
+		within, convolutions := 0, 0
+		for name, shape := range shapes {
 			if strings.HasPrefix(name, stem[:at+1]) {
 				within++
+				if len(shape) == 4 {
+					convolutions++
+				}
 			}
 		}
 		if within < len(shapes) {
-			if within < fewestPretrained {
+			if within < fewestPretrained && convolutions < fewestConvolutions {
 				return "", 0
 			}
 			return stem[:at], within
@@ -89,8 +93,11 @@ func pretrained(p *aten.Program) (module string, parameters int) {
 	return "", 0
 }
 
-// fewestPretrained is how many parameters make such a network.
-const fewestPretrained = 16
+// Such a network has so many parameters, or so many convolutions, VGG11's, where an export merged biases that are equal.
+const (
+	fewestPretrained   = 16
+	fewestConvolutions = 8
+)
 
 // frozenNorms returns the modules that keep a running variance which no batch norm reads.
 func frozenNorms(p *aten.Program) (modules []string) {
@@ -173,4 +180,25 @@ func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err err
 		Takes: "a torch.autograd.Function of the program's own taken to save what it is given"}
 	g.between(sim, other)
 	return g, true, nil
+}
+
+// checkpoints is the doubt whether the model checkpoints its repeated blocks itself, torch.utils.checkpoint in its
+// forward, of a graph without lines: these alone say so, as exporters write the calls of a checkpoint as all others.
+func (b *Bound) checkpoints(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer || s.Checkpoint != "" || s.Compile || s.GPUs > 1 || b.opt.BuiltIn || b.large() || sim.prog.Sources != nil {
+		return g, false, nil
+	}
+	blocks, _ := parallel.RepeatedBlocks(sim.prog)
+	if len(blocks) == 0 {
+		return g, false, nil
+	}
+	s.Checkpoint = parallel.Blocks
+	peak, err := b.peakAllocated(s, sim, false)
+	if err != nil { // no blocks that a checkpoint can be put around
+		return g, false, nil
+	}
+	g = Guess{Name: noCheckpoints, Places: len(blocks),
+		Takes: "repeated blocks taken to keep what they compute, which a graph without lines does not say"}
+	g.between(sim, peak)
+	return g, g.Fewer > 0, nil
 }

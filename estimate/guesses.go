@@ -91,6 +91,7 @@ const (
 	sparseTables       = "sparse-gradients"
 	ownFunction        = lifetime.OwnFunction
 	absentSiblings     = "absent-siblings"
+	noCheckpoints      = "no-checkpoints"
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
