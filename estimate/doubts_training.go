@@ -93,7 +93,7 @@ func pretrained(p *aten.Program) (module string, parameters int) {
 	return "", 0
 }
 
-// Such a network has so many parameters, or so many convolutions, VGG11's, where an export merged biases that are equal.
+// Such a network has so many parameters, or so many convolutions (VGG11's) where an export merged equal biases.
 const (
 	fewestPretrained   = 16
 	fewestConvolutions = 8
