@@ -32,10 +32,22 @@ type Allocator struct {
 
 // New returns an allocator that holds nothing yet.
 func New(cfg Config) *Allocator {
+	a := new(Allocator)
+	a.begin(cfg)
+	return a
+}
+
+// begin makes a an allocator that holds nothing yet, in the memory of what it was before.
+func (a *Allocator) begin(cfg Config) {
 	if cfg.Address == nil {
 		cfg.Address = TopDown()
 	}
-	a := &Allocator{cfg: cfg, maxSplit: maxRequest * 2, limit: maxRequest, capacity: maxRequest}
+	a.blocks.n = 0
+	for i := range a.pools {
+		a.pools[i].free.reset()
+	}
+	*a = Allocator{cfg: cfg, maxSplit: maxRequest * 2, limit: maxRequest, capacity: maxRequest, blocks: a.blocks,
+		pools: [2]pool{{free: a.pools[0].free}, {free: a.pools[1].free}}}
 	a.blocks.add(block{}) // none
 	a.pools[1].small = true
 	a.stats.MaxSplitSize = -1
@@ -52,7 +64,6 @@ func New(cfg Config) *Allocator {
 			a.gcLimit = int64(cfg.Options.GCThreshold * float64(allowed))
 		}
 	}
-	return a
 }
 
 // allowed returns what a memory fraction leaves to the process, 0 when none is set.

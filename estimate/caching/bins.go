@@ -40,6 +40,20 @@ func binOf(size int64) int {
 	return min(shift<<binBits+int(n>>shift), numBins-1)
 }
 
+// reset takes all blocks out, and keeps the bins' memory for others.
+func (f *freeBlocks) reset() {
+	for i := range f.streams {
+		s := &f.streams[i]
+		for _, set := range s.bins {
+			if set != nil {
+				set.reset()
+			}
+		}
+		s.some = [len(s.some)]uint64{}
+	}
+	f.n = 0
+}
+
 // A place is where a free block is. It is valid until the blocks change.
 type place struct {
 	stream, bin int

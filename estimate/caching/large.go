@@ -2,6 +2,8 @@ package caching
 
 import (
 	"errors"
+	"slices"
+	"sync"
 
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
@@ -77,10 +79,23 @@ func (s sparse) at(i int32) int32 {
 	return 0
 }
 
+// A replaying is what a replay works in whose answer is a number: the next one has its memory.
+type replaying struct {
+	Allocator
+	live  timeline.Chunks[int32] // by block: its units of the small pool, or the complement of the large pool's Block
+	large []Block                // by request, of large ones alone
+}
+
+// replayings are of *replaying, for one replay at a time each.
+var replayings = sync.Pool{New: func() any { return new(replaying) }}
+
 // Reserved returns the most that the large pool reserves for the requests, in bytes, and whether the run survives.
 func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
-	a := New(cfg)
-	live := make([]Block, 0, g.count)
+	a := replayings.Get().(*replaying)
+	defer replayings.Put(a)
+	a.begin(cfg)
+	a.large = slices.Grow(a.large[:0], int(g.count))
+	live := a.large
 	plans := g.plans
 	var dropped map[int32]bool
 	for _, e := range g.events {
@@ -121,14 +136,17 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 // the large one is replayed. Workspaces are as in Config. The run must have no limit; an error says that it exceeds the
 // most that is simulated.
 func PeakAllocated(l *timeline.Log, o Options, workspaces []int64) (peak int64, err error) {
-	a := New(Config{Options: o})
+	a := replayings.Get().(*replaying)
+	defer replayings.Put(a)
+	a.begin(Config{Options: o})
+	a.live.Reset()
+	live := &a.live
 	planned := map[int32]int64{} // by block
 	for _, p := range l.Plans() {
 		if int(p.Plan) <= len(workspaces) {
 			planned[p.Block] = workspaces[p.Plan-1]
 		}
 	}
-	var live timeline.Chunks[int32] // by block: its units of the small pool, or the complement of the large pool's Block
 	small := int64(0)
 	for s := range l.Stretches {
 		for _, e := range s.Entries {

@@ -39,6 +39,9 @@ type set struct {
 // A pos is a place in a set. It is valid until the set changes.
 type pos struct{ chunk, i int }
 
+// reset takes all entries out, and keeps the memory of a chunk for others.
+func (s *set) reset() { s.chunks, s.n = s.chunks[:0], 0 }
+
 func (s *set) lowerBound(e entry) pos {
 	lo, n := 0, len(s.chunks)
 	for n > 0 {
