@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
@@ -42,6 +43,12 @@ func TestRepeatedSteps(t *testing.T) {
 			{Settings: eager.Settings{Optimizer: "adam-fused", Precision: eager.AMPBF16}},
 			{Settings: eager.Settings{Optimizer: "sgdm", Loss: "mse", ClipNorm: true}, Steps: 4},
 			{Settings: eager.Settings{Loss: "none"}},
+			{Replicas: eager.Replicas{World: 4}, Steps: 4},
+			{Replicas: eager.Replicas{World: 2, View: true, Bucket: 5 << 20}, Steps: 4,
+				Settings: eager.Settings{ZeroGrads: true}},
+			{Replicas: eager.Replicas{World: 2}, Steps: 4, Settings: eager.Settings{Accumulate: 3}},
+			{Replicas: eager.Replicas{World: 4, Partition: true}, Steps: 5, Settings: eager.Settings{Precision: eager.AMPBF16,
+				ClipNorm: true}},
 		} {
 			o.Train = true
 			short, err := eager.Simulate(p, o)
@@ -56,6 +63,9 @@ func TestRepeatedSteps(t *testing.T) {
 			long, err := eager.Simulate(p, o)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if o.Replicas.World > 1 {
+				testLate(t, name, p, o, short)
 			}
 			got, want := short.Log.Timeline(), long.Log.Timeline()
 			if got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
@@ -74,6 +84,23 @@ func TestRepeatedSteps(t *testing.T) {
 	// Not where a rule changes after five steps, nor where nothing runs backward and lets the graph's tensors go.
 	if runs < 40 || repeated*10 < runs*7 {
 		t.Errorf("%d of %d runs had steps repeated", repeated, runs)
+	}
+}
+
+// testLate holds what a run would be, had NCCL let go of DDP's first bucket late, to simulating that.
+func testLate(t *testing.T, model string, p *aten.Program, o eager.Options, run *eager.Run) {
+	o.Replicas.Late = true
+	late, err := eager.Simulate(p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := run.Late().Timeline(), late.Log.Timeline()
+	if got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
+		t.Errorf("%s under %+v: %d events with a late bucket, %d simulated with it, or others", model, o, len(got.Events),
+			len(want.Events))
+	}
+	if slices.Equal(got.Events, run.Log.Timeline().Events) {
+		t.Errorf("%s under %+v: a late bucket makes no difference", model, o)
 	}
 }
 

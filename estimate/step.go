@@ -126,20 +126,35 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 		sim.Peak.UpperBound = max(sim.Peak.UpperBound+off, eager.Peak.UpperBound)
 		return sim, nil
 	}
-	switch races := s.GPUs > 1 && !s.Infer && s.Plan.Races(); {
-	case races && !s.late:
+	if s.GPUs > 1 && !s.Infer && s.Plan.Races() && !s.late {
 		s.late = true
-	case sim.doubtful:
-		b = b.guessedLargest()
-	default:
-		return sim, nil
+		if err := sim.raced(s); err != nil {
+			return nil, err
+		}
 	}
-	other, err := b.simulateRank(s)
-	if err != nil {
-		return nil, err
+	if sim.doubtful {
+		other, err := b.guessedLargest().simulateRank(s)
+		if err != nil {
+			return nil, err
+		}
+		sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
 	}
-	sim.Peak.UpperBound = max(sim.Peak.UpperBound, other.Peak.UpperBound)
 	return sim, nil
+}
+
+// raced has the upper bound be one for the other end of a race in DDP too: the same requests, of which one lives on.
+func (s *Simulation) raced(step Step) (err error) {
+	other, run := *s, *s.Run
+	run.Log = run.Late()
+	if other.Run = &run; run.Log == s.Run.Log {
+		return nil
+	}
+	if other.Replay, err = caching.NewReplayer(s.config).Finish(run.Log); err != nil {
+		return err
+	}
+	other.Peak.Reserved = other.Replay.PeakReserved.Reserved
+	s.Peak.UpperBound = max(s.Peak.UpperBound, upperBound(&other, s.config, roomOf(step.Infer)))
+	return nil
 }
 
 // simulateOnce is Simulate without the upper bound and what follows from it.

@@ -39,6 +39,14 @@ type reducer struct {
 	params  []*leaf
 	ready   []*leaf // in the order of their gradients in the step before the buckets are rebuilt
 	rebuilt bool
+	race    race
+}
+
+// A race is what of a run hangs on when the watchdog lets go: the block of the first bucket, and the event up to which
+// it lives with Replicas.Late.
+type race struct {
+	block int32
+	until int
 }
 
 // rebuilds returns the step that makes buckets anew. A static graph is looked at for one step before
@@ -52,6 +60,9 @@ func (d *reducer) rebuilds() int32 {
 
 // delays reports whether a step reduces all gradients at its end: the first of a static graph.
 func (d *reducer) delays(step int32) bool { return d != nil && d.Static && step == 1 }
+
+// alike reports whether all steps do the same but for the buckets that are made anew.
+func (d *reducer) alike() bool { return d == nil || !d.Static && !d.View }
 
 // settled reports whether the steps after this one find the buckets as it did.
 func (d *reducer) settled(step int32) bool { return d == nil || step >= d.rebuilds()-1 }
@@ -152,32 +163,39 @@ func bytesOf(list []*tensor) (sum int64) {
 	return sum
 }
 
-// beforeForward is DistributedDataParallel._pre_forward: a step makes buckets anew, in the order in which
-// gradients came (Reducer::rebuild_buckets), and every step broadcasts the buffers.
-func (r *run) beforeForward(values []*tensor) {
+// rebuild makes the buckets anew before the forward pass of the step that does, in the order in which gradients came
+// (Reducer::rebuild_buckets).
+func (r *run) rebuild() {
 	d := r.ddp
-	if d == nil {
+	if d == nil || d.rebuilt || r.step != d.rebuilds() {
 		return
 	}
-	if r.step == d.rebuilds() && !d.rebuilt {
-		d.rebuilt = true
-		indices := r.alloc(4*int64(len(d.ready)+1), timeline.Temporary) // sync_bucket_indices
-		r.drop(r.alloc(4*int64(len(d.ready)+1), timeline.Temporary))
-		r.drop(indices)
-		if d.old, d.buckets = d.buckets, nil; !d.Late {
-			r.dropOld()
-		}
-		ready := make([]*tensor, len(d.ready))
-		for i, l := range d.ready {
-			ready[i] = l.param
-		}
-		limits := []int64{firstBucket, defaultBucket}
-		if d.Bucket > 0 {
-			limits = []int64{d.Bucket} // bucket_bytes_cap_default is false
-		}
-		for _, bucket := range bucketed(ready, limits...) {
-			d.buckets = append(d.buckets, r.alloc(bytesOf(bucket), d.category()))
-		}
+	indices := r.alloc(4*int64(len(d.ready)+1), timeline.Temporary) // sync_bucket_indices
+	r.drop(r.alloc(4*int64(len(d.ready)+1), timeline.Temporary))
+	r.drop(indices)
+	d.race.block = d.buckets[0].block
+	if d.old, d.buckets = d.buckets, nil; !d.Late {
+		r.dropOld()
+	}
+	ready := make([]*tensor, len(d.ready))
+	for i, l := range d.ready {
+		ready[i] = l.param
+	}
+	limits := []int64{firstBucket, defaultBucket}
+	if d.Bucket > 0 {
+		limits = []int64{d.Bucket} // bucket_bytes_cap_default is false
+	}
+	for _, bucket := range bucketed(ready, limits...) {
+		d.buckets = append(d.buckets, r.alloc(bytesOf(bucket), d.category()))
+	}
+	d.rebuilt = true
+}
+
+// beforeForward is DistributedDataParallel._pre_forward: every step broadcasts the buffers.
+func (r *run) beforeForward(values []*tensor) {
+	r.rebuild()
+	if r.ddp == nil {
+		return
 	}
 	var buffers []*tensor
 	for _, id := range r.prog.State {
@@ -224,13 +242,18 @@ func (r *run) reduceDelayed() {
 
 // dropOld lets go of the first steps' buckets.
 func (r *run) dropOld() {
-	if r.ddp == nil {
+	d := r.ddp
+	if d == nil {
 		return
 	}
-	for _, s := range r.ddp.old {
+	r.assigns(func(p *firstPass) *assigned { return &p.reduced })
+	if d.rebuilt && d.race.until == 0 { // the first backward pass since then
+		d.race.until = r.log.Written()
+	}
+	for _, s := range d.old {
 		r.drop(s)
 	}
-	r.ddp.old = nil
+	d.old = nil
 }
 
 // reduceGradient is the hook of a parameter whose gradient is there (Reducer::mark_variable_ready_dense): it is copied

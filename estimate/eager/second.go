@@ -6,22 +6,28 @@ import (
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
-// A firstPass is the forward and backward pass of the first step, which that of the second makes again: the same
+// A firstPass is the forward and backward pass of the first step, which those of later steps make again: the same
 // requests under other numbers of blocks. A pass is a function of the program, the options and the state that it
-// finds. What the second one finds that the first did not are the handles and labels which that made for good, and the
-// variables out and loss, which give back what they held when they are assigned anew. The second step's optimizer,
-// which finds its states, is simulated as any other.
+// finds. What later ones find that the first did not are the handles and labels which that made for good, and the
+// variables out and loss, which give back what they held when they are assigned anew; and between its mark and its
+// forward pass, the second one makes the buckets of DDP anew. A later step's optimizer, which finds its states, is
+// simulated as any other.
 type firstPass struct {
 	from, to     int   // its events
 	first, after int32 // its blocks
 	outs, loss   assigned
-	labels       [2]int  // the events that make them
-	forGood      []int32 // blocks of handles and labels
+	reduced      assigned // where DDP has reduced its gradients
+	labels       [2]int   // the events that make them
+	forGood      []int32  // blocks of handles and labels
 
-	// what the second pass leaves behind, once its blocks are known
+	left leftBehind // by the next pass
+}
+
+// A leftBehind is what a pass leaves behind: in blocks of the first one, until those of its own are known.
+type leftBehind struct {
 	grads    []*tensor // by parameter
-	newOuts  []*tensor
-	newLoss  *tensor
+	outs     []*tensor
+	loss     *tensor
 	storages []*storage
 }
 
@@ -31,12 +37,12 @@ type assigned struct {
 	layer int32
 }
 
-// watch returns what is to be learnt of the first pass for the second, nil where more differs between the two: what
+// watch returns what is to be learnt of the first pass for later ones, nil where more differs between them: what
 // gathers over steps, what several GPUs do at their beginning, and what a Run is to say of each block.
 func (r *run) watch() *firstPass {
 	o := r.opts
 	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Tensors || o.Compiled || o.Accumulate > 1 || o.Scaler ||
-		o.ZeroGrads || o.DropOutput || r.ddp != nil || r.shards != nil || r.zero != nil ||
+		o.ZeroGrads || o.DropOutput || !r.ddp.alike() || r.shards != nil || r.zero != nil ||
 		len(r.checkpoints)+len(r.functions) > 0 {
 		return nil
 	}
@@ -63,15 +69,12 @@ func (p *firstPass) end(r *run, t *training, params []*leaf) bool {
 		return false
 	}
 	p.to, p.after = r.log.Written(), r.log.Blocks()
-	c := copies{r: r, first: p.first}
-	p.newOuts, p.newLoss = make([]*tensor, len(t.outs)), c.of(t.loss)
-	for i, out := range t.outs {
-		p.newOuts[i] = c.of(out)
-	}
-	p.grads = make([]*tensor, len(params))
+	grads := make([]*tensor, len(params))
 	for i, l := range params {
-		p.grads[i] = c.of(l.grad)
+		grads[i] = l.grad
 	}
+	c := copies{r: r, first: p.first}
+	p.left = c.all(leftBehind{grads: grads, outs: t.outs, loss: t.loss})
 	if c.refused || !c.whole() {
 		return false
 	}
@@ -98,22 +101,30 @@ func (p *firstPass) end(r *run, t *training, params []*leaf) bool {
 	for _, b := range p.forGood {
 		gone(b)
 	}
-	for _, s := range c.made {
+	for _, s := range p.left.storages {
 		gone(s.block)
 	}
 	for _, l := range left {
 		given = given && !l
 	}
 	if given {
-		p.storages = c.made
 		c.keepGraphs()
 	}
 	return given
 }
 
-// again makes the second pass of the first.
-func (p *firstPass) again(r *run, t *training, params []*leaf) {
-	l := r.log.Copying(p.from, p.first, p.after, p.forGood)
+// again makes the pass of a step of the first. more says that there will be another one.
+func (p *firstPass) again(r *run, t *training, params []*leaf, more bool) {
+	made := p.left
+	if more {
+		c := copies{r: r, first: p.first}
+		p.left = c.all(made)
+		c.keepGraphs()
+	}
+	l := r.log.Copying(p.from, p.first, p.after, p.forGood, r.step-1)
+	l.To(p.from + 1) // the mark
+	r.layer = timeline.NoLayer
+	r.rebuild()
 	l.To(p.outs.event)
 	r.layer = p.outs.layer
 	r.releaseAll(t.outs)
@@ -122,14 +133,19 @@ func (p *firstPass) again(r *run, t *training, params []*leaf) {
 	l.To(p.loss.event)
 	r.layer = p.loss.layer
 	r.release(t.loss)
+	if r.ddp != nil {
+		l.To(p.reduced.event)
+		r.layer = p.reduced.layer
+		r.dropOld()
+	}
 	l.To(p.to)
-	for _, s := range p.storages {
+	for _, s := range made.storages {
 		if s.block != noBlock {
 			s.block = l.Block(s.block)
 		}
 	}
-	t.outs, t.loss = p.newOuts, p.newLoss
-	for i, g := range p.grads {
+	t.outs, t.loss = made.outs, made.loss
+	for i, g := range made.grads {
 		params[i].grad = g
 	}
 	r.recycle()
@@ -143,6 +159,19 @@ type copies struct {
 	storage map[*storage]*storage
 	made    []*storage
 	refused bool
+}
+
+// all returns copies of what a pass left behind.
+func (c *copies) all(of leftBehind) leftBehind {
+	copied := leftBehind{grads: make([]*tensor, len(of.grads)), outs: make([]*tensor, len(of.outs)), loss: c.of(of.loss)}
+	for i, out := range of.outs {
+		copied.outs[i] = c.of(out)
+	}
+	for i, g := range of.grads {
+		copied.grads[i] = c.of(g)
+	}
+	copied.storages = c.made
+	return copied
 }
 
 type tensorCopy struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// The pass of the second step is made of the first one's where nothing else differs, and is then what simulating it
+// The passes of later steps are made of the first one's where nothing else differs, and are then what simulating them
 // gives. TestRepeatedSteps of package estimate holds the built-in models to the same.
 func TestSecondPass(t *testing.T) {
 	for _, c := range []struct {
@@ -24,11 +24,16 @@ func TestSecondPass(t *testing.T) {
 		{"gradients that add up", threeLayers(), Options{Settings: Settings{Accumulate: 2}}, false},
 		{"a scaled loss", threeLayers(), Options{Settings: Settings{Scaler: true}}, false},
 		{"no loss", threeLayers(), Options{Settings: Settings{Loss: "none"}}, false},
+		{"replicas", threeLayers(), Options{Replicas: Replicas{World: 2}}, true},
+		{"replicas, their bucket late", threeLayers(), Options{Replicas: Replicas{World: 2, Late: true}}, true},
+		{"a divided optimizer", threeLayers(), Options{Replicas: Replicas{World: 2, Partition: true}}, true},
+		{"gradients in buckets", threeLayers(), Options{Replicas: Replicas{World: 2, View: true}}, false},
+		{"a static graph", threeLayers(), Options{Replicas: Replicas{World: 2, Static: true}}, false},
 	} {
-		c.opts.Train, c.opts.Steps = true, 2
+		c.opts.Train, c.opts.Steps = true, 4
 		short := trained(t, c.program, c.opts)
 		if short.copied != c.copied {
-			t.Errorf("%s: the second pass was made of the first: %t, want %t", c.name, short.copied, c.copied)
+			t.Errorf("%s: later passes were made of the first: %t, want %t", c.name, short.copied, c.copied)
 		}
 		c.opts.EveryStep = true
 		long := trained(t, c.program, c.opts)

@@ -40,11 +40,15 @@ type Run struct {
 
 	tensors tensorsMade
 	plans   Plans
+	race    race
 }
 
 // Tensor returns what a block of the Log was made for: false for workspaces and other blocks that no tensor has, and
 // without Options.Tensors.
 func (r *Run) Tensor(block int32) (Tensor, bool) { return r.tensors.at(r.Log.First(block)) }
+
+// Late returns what the run would have been with Replicas.Late: its Log, where that is no other.
+func (r *Run) Late() *timeline.Log { return r.Log.Keeping(r.race.block, r.race.until) }
 
 // Simulate runs the program as PyTorch would and returns every request to the
 // allocator, in order: the model and the input move to the GPU, then the steps
@@ -124,6 +128,9 @@ func (r *run) result() *Run {
 	}
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
 		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, Passed: p.Passed, tensors: r.made, plans: r.plans}
+	if r.ddp != nil {
+		run.race = r.ddp.race
+	}
 	if g := r.generator; g != nil {
 		run.Prompt, run.Cache = g.prompt, g.largest
 	}

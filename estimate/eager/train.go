@@ -34,11 +34,14 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	}
 	t := &training{values: values, scaler: new(gradScaler)}
 	var end moment       // of the step before
-	var first *firstPass // that the second step's is made of
+	var first *firstPass // that those of later steps are made of
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		if first != nil {
-			first.again(r, t, params)
-			first = nil
+			more := r.ddp != nil && int(r.step) < steps // else it most likely repeats
+			first.again(r, t, params, more)
+			if !more {
+				first = nil
+			}
 		} else if first, err = r.passesOfStep(t, params); err != nil || r.same {
 			return err
 		}
@@ -64,8 +67,8 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	return nil
 }
 
-// passesOfStep are the forward and backward passes of a step. It returns the first step's if the second one's can be
-// made of it.
+// passesOfStep are the forward and backward passes of a step. It returns the first step's if later ones can be made of
+// it.
 func (r *run) passesOfStep(t *training, params []*leaf) (*firstPass, error) {
 	r.watched = r.watch()
 	for pass := range max(r.opts.Accumulate, 1) {

@@ -1,10 +1,14 @@
 package timeline
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
-// A Copying writes events of a Log once more, a step later and with blocks of their own.
+// A Copying writes events of a Log once more, some steps later and with blocks of their own.
 type Copying struct {
 	log    *Log
+	later  int32   // how many steps
 	at     int     // the event that comes next
 	first  int32   // the first block that the events make
 	next   int32   // the block that comes next, less that
@@ -13,10 +17,10 @@ type Copying struct {
 	plans  []Planned
 }
 
-// Copying begins to write the events from one on, which make the blocks from first to before after. Blocks to omit,
-// which are ascending, are not made again.
-func (l *Log) Copying(from int, first, after int32, omit []int32) *Copying {
-	c := &Copying{log: l, at: from, first: first, blocks: make([]int32, after-first), omit: omit}
+// Copying begins to write the events from one on, which make the blocks from first to before after, some steps later.
+// Blocks to omit, which are ascending, are not made again.
+func (l *Log) Copying(from int, first, after int32, omit []int32, later int32) *Copying {
+	c := &Copying{log: l, later: later, at: from, first: first, blocks: make([]int32, after-first), omit: omit}
 	i := sort.Search(len(l.plans), func(i int) bool { return l.plans[i].Block >= first })
 	c.plans = l.plans[i:len(l.plans):len(l.plans)]
 	return c
@@ -29,7 +33,7 @@ func (c *Copying) To(event int) {
 		e := *l.entries.At(c.at)
 		switch e.Kind() {
 		case Mark:
-			l.Mark(e.Step()+1, e.Phase())
+			l.Mark(e.Step()+c.later, e.Phase())
 		case Alloc:
 			block, plan := c.first+c.next, int32(0)
 			if len(c.plans) > 0 && c.plans[0].Block == block {
@@ -67,6 +71,38 @@ func (c *Copying) Skip(event int) {
 
 // Block returns what stands for a block that is copied.
 func (c *Copying) Block(block int32) int32 { return c.blocks[block-c.first] }
+
+// Keeping returns the same requests where a block is given back, outside of any layer, as late as just before an event:
+// the Log itself where it lives as long anyway. Both are before what is repeated. The two Logs have in common what is
+// known of blocks.
+func (l *Log) Keeping(block int32, until int) *Log {
+	freed := 0
+	for freed < until {
+		if e := *l.entries.At(freed); e.Kind() == Free && e.Block() == block {
+			break
+		}
+		freed++
+	}
+	if freed == until {
+		return l
+	}
+	c := &Log{Layers: l.Layers, blocks: l.blocks, marks: slices.Clone(l.marks), phase: l.phase, plans: l.plans,
+		again: l.again}
+	for i, m := range c.marks {
+		if int(m) > freed && int(m) < until {
+			c.marks[i]--
+		}
+	}
+	for i := range l.entries.Len() {
+		if i == until {
+			c.Free(block, NoLayer)
+		}
+		if i != freed {
+			c.write(*l.entries.At(i))
+		}
+	}
+	return c
+}
 
 // Range calls f with the events from one up to another, which must have been written.
 func (l *Log) Range(from, to int, f func(Entry)) {
