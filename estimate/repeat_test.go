@@ -9,6 +9,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/models"
 )
 
@@ -27,7 +28,7 @@ func TestRepeatedSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := b.Program(true)
+		whole, err := b.Program(true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,6 +44,13 @@ func TestRepeatedSteps(t *testing.T) {
 			{Settings: eager.Settings{Optimizer: "adam-fused", Precision: eager.AMPBF16}},
 			{Settings: eager.Settings{Optimizer: "sgdm", Loss: "mse", ClipNorm: true}, Steps: 4},
 			{Settings: eager.Settings{Loss: "none"}},
+			{Compiled: true},
+			{Pipeline: eager.Pipeline{Stages: 2, Microbatches: 2}},
+			{Pipeline: eager.Pipeline{Stages: 2, Stage: 1, Microbatches: 3}, Steps: 4},
+			{Pipeline: eager.Pipeline{Stages: 3, Stage: 1, Microbatches: 4, FillDrain: true},
+				Settings: eager.Settings{Precision: eager.AMPBF16}},
+			{Pipeline: eager.Pipeline{Stages: 3, Stage: 2, Microbatches: 4}, Settings: eager.Settings{Loss: "mse"}},
+			{Compiled: true, Steps: 4, Settings: eager.Settings{Precision: eager.AMPBF16, Optimizer: "adamw-fused"}},
 			{Replicas: eager.Replicas{World: 4}, Steps: 4},
 			{Replicas: eager.Replicas{World: 2, View: true, Bucket: 5 << 20}, Steps: 4,
 				Settings: eager.Settings{ZeroGrads: true}},
@@ -51,6 +59,13 @@ func TestRepeatedSteps(t *testing.T) {
 				ClipNorm: true}},
 		} {
 			o.Train = true
+			p := whole
+			if o.Pipeline.Stages > 1 {
+				plan := parallel.Plan{GPUs: o.Pipeline.Stages, Parallel: parallel.PP, Stage: o.Pipeline.Stage}
+				if p, err = plan.Apply(whole); err != nil {
+					continue // it has no such stages
+				}
+			}
 			short, err := eager.Simulate(p, o)
 			if err != nil {
 				continue // a loss that the model has no output for

@@ -14,7 +14,7 @@ import (
 type LargeRequests struct {
 	// Of a request twice its bytes, and its stream above; when it is given back one more than twice its index among
 	// the requests.
-	events []int64
+	events timeline.Chunks[int64]
 	plans  []timeline.Planned
 	count  int32
 }
@@ -43,12 +43,12 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 				if planned || o.roundSize(e.Bytes()) > smallSize {
 					g.count++
 					index.set(block, g.count)
-					g.events = append(g.events, 2*e.Bytes()|int64(e.Stream())<<largeStream)
+					g.events.Add(2*e.Bytes() | int64(e.Stream())<<largeStream)
 				}
 				block++
 			case timeline.Free:
 				if k := index.at(e.Block()); k > 0 {
-					g.events = append(g.events, 2*int64(k-1)+1)
+					g.events.Add(2*int64(k-1) + 1)
 				}
 			}
 		}
@@ -98,7 +98,8 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 	live := a.large
 	plans := g.plans
 	var dropped map[int32]bool
-	for _, e := range g.events {
+	for at := range g.events.All() {
+		e := *at
 		if e&1 != 0 {
 			if a.Free(live[e>>1]) != nil {
 				return bytes, false
@@ -191,7 +192,8 @@ func (g *LargeRequests) Needs(workspaces []int64) []int64 {
 	needs := make([]int64, len(workspaces))
 	sizes := make([]int64, 0, g.count)
 	plans, live := g.plans, int64(0)
-	for _, e := range g.events {
+	for at := range g.events.All() {
+		e := *at
 		if e&1 != 0 {
 			live -= sizes[e>>1]
 			continue

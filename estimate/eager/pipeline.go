@@ -3,6 +3,7 @@ package eager
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/timeline"
@@ -35,6 +36,7 @@ type stage struct {
 	outs     []*tensor // by microbatch: fwd_cache, what is sent on; of the last stage its losses' graphs hang on it
 	losses   []*tensor // by microbatch: _internal_losses
 	chunks   []*tensor // output_chunks of the last stage
+	labels   *tensor   // of a microbatch, for the last stage
 	merged   *tensor   // what step() returned before
 	sent     []*tensor // gradients of inputs on their way to the stage before
 }
@@ -42,7 +44,8 @@ type stage struct {
 // pipe is a training loop around schedule.step(x, target=labels).
 func (r *run) pipe(values []*tensor, params []*leaf, steps int, o *optimizer) error {
 	s := &stage{Pipeline: r.opts.Pipeline}
-	var labels *tensor
+	var end moment       // of the step before
+	var first *firstPass // of the first step, which the second one's is made of
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		r.begin(timeline.Forward)
 		r.releaseAll(s.chunks) // clear_runtime_states
@@ -52,28 +55,52 @@ func (r *run) pipe(values []*tensor, params []*leaf, steps int, o *optimizer) er
 				return err
 			}
 		}
-		for f, b := 0, 0; b < s.Microbatches; {
-			if f < s.Microbatches && f-b < s.warmup() {
-				if err := r.forwardChunk(s, values, f, &labels); err != nil {
-					return err
-				}
-				f++
-				continue
-			}
-			if err := r.backwardChunk(s, b); err != nil {
+		if first != nil {
+			held := first.again(r, params, false)
+			s.chunks, s.merged, first = held[:len(held)-1], held[len(held)-1], nil
+		} else {
+			r.watched = r.watch()
+			if err := r.microbatches(s, values); err != nil {
 				return err
 			}
-			b++
+			watched := r.watched
+			if r.watched = nil; watched != nil && watched.end(r, params, s.held()) {
+				first, r.copied = watched, true
+			}
 		}
-		r.releaseAll(s.sent)
-		s.sent = s.sent[:0]
-		r.releaseAll(s.losses) // _update_losses
-		s.losses = s.losses[:0]
-		r.mergeOutputs(s)
 		if err := r.endStep(o, params, nil); err != nil {
 			return err
 		}
+		if !o.changes(steps) && r.restRepeats(&end, steps, s.held()) {
+			return nil
+		}
 	}
+	return nil
+}
+
+// held is what lives from step to step.
+func (s *stage) held() []*tensor { return append(slices.Clip(s.chunks), s.merged) }
+
+// microbatches are the passes of a step (_step_microbatches).
+func (r *run) microbatches(s *stage, values []*tensor) error {
+	for f, b := 0, 0; b < s.Microbatches; {
+		if f < s.Microbatches && f-b < s.warmup() {
+			if err := r.forwardChunk(s, values, f); err != nil {
+				return err
+			}
+			f++
+			continue
+		}
+		if err := r.backwardChunk(s, b); err != nil {
+			return err
+		}
+		b++
+	}
+	r.releaseAll(s.sent)
+	s.sent = s.sent[:0]
+	r.releaseAll(s.losses) // _update_losses
+	s.losses = s.losses[:0]
+	r.mergeOutputs(s)
 	return nil
 }
 
@@ -128,7 +155,7 @@ func (r *run) initializeStage(s *stage, values []*tensor) error {
 }
 
 // forwardChunk is forward_one_chunk of a microbatch, and its loss.
-func (r *run) forwardChunk(s *stage, values []*tensor, i int, labels **tensor) error {
+func (r *run) forwardChunk(s *stage, values []*tensor, i int) error {
 	r.begin(timeline.Forward)
 	if !s.first() {
 		values[r.prog.Received] = s.received[i].param
@@ -151,12 +178,15 @@ func (r *run) forwardChunk(s *stage, values []*tensor, i int, labels **tensor) e
 	}
 	r.begin(timeline.Loss)
 	if r.criterion == "" {
+		from := r.log.Written()
 		r.criterion = r.lossOf(out, r.prog.Outputs[0])
-		if *labels = r.labels(r.criterion, out); *labels != nil { // those of the whole batch
-			r.recategorize(r.alloc(int64(s.Microbatches-1)*(*labels).bytes(), timeline.Input), timeline.Input)
+		if s.labels = r.labels(r.criterion, out); s.labels != nil {
+			r.keepForGood(s.labels.st)
+			r.keepForGood(r.alloc(int64(s.Microbatches-1)*s.labels.bytes(), timeline.Input)) // the rest of the batch's
 		}
+		r.onceOnly(from)
 	}
-	loss, err := r.loss(r.criterion, out, *labels)
+	loss, err := r.loss(r.criterion, out, s.labels)
 	if err == nil {
 		err = r.err
 	}
@@ -209,9 +239,8 @@ func (r *run) mergeOutputs(s *stage) {
 		return
 	}
 	merged := r.alloc(int64(len(s.chunks))*s.chunks[0].bytes(), timeline.Activation)
-	if s.merged != nil {
-		r.release(s.merged)
-	}
+	r.laterDoes(func() { r.release(s.merged) })
+	r.release(s.merged)
 	t := r.tensors.one()
 	*t = tensor{layout: s.chunks[0].layout, st: merged, dtype: s.chunks[0].dtype, refs: 1}
 	s.merged = t

@@ -40,6 +40,23 @@ func (r *run) moment(variables []*tensor) moment {
 	return m
 }
 
+// restRepeats has the steps that are left be repetitions of the one that is over, where they are. end is the moment
+// when the step before it was over, and held what the variables hold.
+func (r *run) restRepeats(end *moment, steps int, held []*tensor) bool {
+	if r.opts.EveryStep || int(r.step) >= steps {
+		return false
+	}
+	now := r.moment(held)
+	if r.step > 1 && r.ddp.settled(r.step-1) {
+		if carried, ok := r.repeats(*end, now); ok {
+			r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)
+			return true
+		}
+	}
+	*end = now
+	return false
+}
+
 // repeats tells whether every step after the one from a to b does the same as that one, but for the numbers of its
 // blocks, and if so which blocks of the step before it gave back: pairs of such a block and of the one that took its
 // place.

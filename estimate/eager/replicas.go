@@ -167,7 +167,7 @@ func bytesOf(list []*tensor) (sum int64) {
 // (Reducer::rebuild_buckets).
 func (r *run) rebuild() {
 	d := r.ddp
-	if d == nil || d.rebuilt || r.step != d.rebuilds() {
+	if d.rebuilt || r.step != d.rebuilds() {
 		return
 	}
 	indices := r.alloc(4*int64(len(d.ready)+1), timeline.Temporary) // sync_bucket_indices
@@ -193,10 +193,11 @@ func (r *run) rebuild() {
 
 // beforeForward is DistributedDataParallel._pre_forward: every step broadcasts the buffers.
 func (r *run) beforeForward(values []*tensor) {
-	r.rebuild()
 	if r.ddp == nil {
 		return
 	}
+	r.laterDoes(r.rebuild)
+	r.rebuild()
 	var buffers []*tensor
 	for _, id := range r.prog.State {
 		if r.prog.Values[id].Kind == aten.Buffer {
@@ -246,7 +247,7 @@ func (r *run) dropOld() {
 	if d == nil {
 		return
 	}
-	r.assigns(func(p *firstPass) *assigned { return &p.reduced })
+	r.laterDoes(r.dropOld)
 	if d.rebuilt && d.race.until == 0 { // the first backward pass since then
 		d.race.until = r.log.Written()
 	}

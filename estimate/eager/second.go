@@ -13,35 +13,34 @@ import (
 // forward pass, the second one makes the buckets of DDP anew. A later step's optimizer, which finds its states, is
 // simulated as any other.
 type firstPass struct {
-	from, to     int   // its events
-	first, after int32 // its blocks
-	outs, loss   assigned
-	reduced      assigned // where DDP has reduced its gradients
-	labels       [2]int   // the events that make them
-	forGood      []int32  // blocks of handles and labels
+	from, to     int     // its events
+	first, after int32   // its blocks
+	edits        []edit  // in the order of events
+	forGood      []int32 // blocks of handles and labels
 
 	left leftBehind // by the next pass
+}
+
+// An edit is what a later pass does otherwise: before an event in a layer it does something, then leaves out the events
+// up to another one.
+type edit struct {
+	event, after int
+	layer        int32
+	do           func()
 }
 
 // A leftBehind is what a pass leaves behind: in blocks of the first one, until those of its own are known.
 type leftBehind struct {
 	grads    []*tensor // by parameter
-	outs     []*tensor
-	loss     *tensor
+	held     []*tensor // by variables
 	storages []*storage
-}
-
-// An assigned is where a variable is assigned that may have held something.
-type assigned struct {
-	event int
-	layer int32
 }
 
 // watch returns what is to be learnt of the first pass for later ones, nil where more differs between them: what
 // gathers over steps, what several GPUs do at their beginning, and what a Run is to say of each block.
 func (r *run) watch() *firstPass {
 	o := r.opts
-	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Tensors || o.Compiled || o.Accumulate > 1 || o.Scaler ||
+	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Tensors || o.Accumulate > 1 || o.Scaler ||
 		o.ZeroGrads || o.DropOutput || !r.ddp.alike() || r.shards != nil || r.zero != nil ||
 		len(r.checkpoints)+len(r.functions) > 0 {
 		return nil
@@ -56,16 +55,25 @@ func (r *run) keepForGood(s *storage) {
 	}
 }
 
-// assigns notes where a variable is assigned.
-func (r *run) assigns(of func(*firstPass) *assigned) {
+// laterDoes notes what later passes do here.
+func (r *run) laterDoes(f func()) {
 	if r.watched != nil {
-		*of(r.watched) = assigned{r.log.Written(), r.layer}
+		at := r.log.Written()
+		r.watched.edits = append(r.watched.edits, edit{at, at, r.layer, f})
 	}
 }
 
-// end is called behind the first pass. It reports whether nothing is left of the pass but what is known to be.
-func (p *firstPass) end(r *run, t *training, params []*leaf) bool {
-	if t.loss == nil || len(r.attributes)+len(r.hooked[0]) > 0 {
+// onceOnly notes that later passes leave out what was done since an event.
+func (r *run) onceOnly(from int) {
+	if r.watched != nil {
+		r.watched.edits = append(r.watched.edits, edit{from, r.log.Written(), r.layer, func() {}})
+	}
+}
+
+// end is called behind the first pass, with what variables hold then. It reports whether nothing is left of the pass
+// but what is known to be.
+func (p *firstPass) end(r *run, params []*leaf, held []*tensor) bool {
+	if len(r.attributes)+len(r.hooked[0]) > 0 {
 		return false
 	}
 	p.to, p.after = r.log.Written(), r.log.Blocks()
@@ -74,7 +82,7 @@ func (p *firstPass) end(r *run, t *training, params []*leaf) bool {
 		grads[i] = l.grad
 	}
 	c := copies{r: r, first: p.first}
-	p.left = c.all(leftBehind{grads: grads, outs: t.outs, loss: t.loss})
+	p.left = c.all(grads, held)
 	if c.refused || !c.whole() {
 		return false
 	}
@@ -113,30 +121,21 @@ func (p *firstPass) end(r *run, t *training, params []*leaf) bool {
 	return given
 }
 
-// again makes the pass of a step of the first. more says that there will be another one.
-func (p *firstPass) again(r *run, t *training, params []*leaf, more bool) {
+// again makes the pass of a step of the first, and returns what variables hold then. more says that there will be
+// another one.
+func (p *firstPass) again(r *run, params []*leaf, more bool) (held []*tensor) {
 	made := p.left
 	if more {
 		c := copies{r: r, first: p.first}
-		p.left = c.all(made)
+		p.left = c.all(made.grads, made.held)
 		c.keepGraphs()
 	}
 	l := r.log.Copying(p.from, p.first, p.after, p.forGood, r.step-1)
-	l.To(p.from + 1) // the mark
-	r.layer = timeline.NoLayer
-	r.rebuild()
-	l.To(p.outs.event)
-	r.layer = p.outs.layer
-	r.releaseAll(t.outs)
-	l.To(p.labels[0])
-	l.Skip(p.labels[1])
-	l.To(p.loss.event)
-	r.layer = p.loss.layer
-	r.release(t.loss)
-	if r.ddp != nil {
-		l.To(p.reduced.event)
-		r.layer = p.reduced.layer
-		r.dropOld()
+	for _, e := range p.edits {
+		l.To(e.event)
+		r.layer = e.layer
+		e.do()
+		l.Skip(e.after)
 	}
 	l.To(p.to)
 	for _, s := range made.storages {
@@ -144,11 +143,11 @@ func (p *firstPass) again(r *run, t *training, params []*leaf, more bool) {
 			s.block = l.Block(s.block)
 		}
 	}
-	t.outs, t.loss = made.outs, made.loss
 	for i, g := range made.grads {
 		params[i].grad = g
 	}
 	r.recycle()
+	return made.held
 }
 
 // copies makes tensors that share storages as others do, which are given back before these are needed.
@@ -162,16 +161,16 @@ type copies struct {
 }
 
 // all returns copies of what a pass left behind.
-func (c *copies) all(of leftBehind) leftBehind {
-	copied := leftBehind{grads: make([]*tensor, len(of.grads)), outs: make([]*tensor, len(of.outs)), loss: c.of(of.loss)}
-	for i, out := range of.outs {
-		copied.outs[i] = c.of(out)
+func (c *copies) all(grads, held []*tensor) (left leftBehind) {
+	left = leftBehind{grads: make([]*tensor, len(grads)), held: make([]*tensor, len(held))}
+	for i, t := range held {
+		left.held[i] = c.of(t)
 	}
-	for i, g := range of.grads {
-		copied.grads[i] = c.of(g)
+	for i, g := range grads {
+		left.grads[i] = c.of(g)
 	}
-	copied.storages = c.made
-	return copied
+	left.storages = c.made
+	return left
 }
 
 type tensorCopy struct {

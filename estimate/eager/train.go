@@ -17,6 +17,9 @@ type training struct {
 	scaler *gradScaler
 }
 
+// held is what the variables out and loss hold.
+func (t *training) held() []*tensor { return append(slices.Clip(t.outs), t.loss) }
+
 // train runs the training loop that most programs have: passes, the optimizer's step, zero_grad.
 func (r *run) train(values []*tensor, params []*leaf) error {
 	steps := r.opts.Steps
@@ -38,7 +41,8 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	for r.step = 1; int(r.step) <= steps; r.step++ {
 		if first != nil {
 			more := r.ddp != nil && int(r.step) < steps // else it most likely repeats
-			first.again(r, t, params, more)
+			held := first.again(r, params, more)
+			t.outs, t.loss = held[:len(held)-1], held[len(held)-1]
 			if !more {
 				first = nil
 			}
@@ -52,17 +56,9 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 		if err := r.endStep(o, params, scaled); err != nil {
 			return err
 		}
-		if r.opts.EveryStep || r.step >= int32(steps) || o.changes(steps) {
-			continue
+		if !o.changes(steps) && r.restRepeats(&end, steps, append(t.held(), r.heldByGraph()...)) {
+			return nil
 		}
-		now := r.moment(append(append(slices.Clip(t.outs), t.loss), r.heldByGraph()...))
-		if r.step > 1 && r.ddp.settled(r.step-1) {
-			if carried, ok := r.repeats(end, now); ok {
-				r.log.Repeat(end.event, end.blocks, steps-int(r.step), carried)
-				return nil
-			}
-		}
-		end = now
 	}
 	return nil
 }
@@ -77,7 +73,7 @@ func (r *run) passesOfStep(t *training, params []*leaf) (*firstPass, error) {
 		}
 	}
 	watched := r.watched
-	if r.watched = nil; watched != nil && watched.end(r, t, params) {
+	if r.watched = nil; watched != nil && t.loss != nil && watched.end(r, params, t.held()) {
 		r.copied = true
 		return watched, nil
 	}
@@ -104,7 +100,7 @@ func (r *run) pass(t *training, first bool) (more bool, err error) {
 	if r.isLike() {
 		return false, nil
 	}
-	r.assigns(func(p *firstPass) *assigned { return &p.outs })
+	r.laterDoes(func() { r.releaseAll(t.outs) })
 	r.releaseAll(old)
 	if err := r.computeLoss(t, first); err != nil {
 		return false, err
@@ -129,9 +125,7 @@ func (r *run) computeLoss(t *training, first bool) (err error) {
 				r.keepForGood(l.st)
 			}
 		}
-		if r.watched != nil {
-			r.watched.labels = [2]int{from, r.log.Written()}
-		}
+		r.onceOnly(from)
 	}
 	loss, err := r.sumOfLosses(t.outs, t.labels)
 	if err == nil {
@@ -143,7 +137,7 @@ func (r *run) computeLoss(t *training, first bool) (err error) {
 	if loss != nil && loss.fn == nil {
 		return r.noGradient()
 	}
-	r.assigns(func(p *firstPass) *assigned { return &p.loss })
+	r.laterDoes(func() { r.release(t.loss) })
 	r.release(t.loss)
 	t.loss = loss
 	r.forgetHooked()
