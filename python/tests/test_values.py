@@ -217,6 +217,64 @@ def test_routing_is_balanced(rec: memestimate.Recorder) -> None:
     assert set(codes(rec)) == {"routing"}
 
 
+def test_parts_of_a_routing_add_up(rec: memestimate.Recorder) -> None:
+    experts, tokens, k = 8, 100, 2
+    scores = torch.randn(tokens, experts, device="cuda")
+    chosen = torch.zeros(tokens, experts, device="cuda").scatter(1, scores.topk(k, dim=1).indices, 1)
+    assert chosen.long().sum(0).tolist() == [tokens * k // experts] * experts
+    x = torch.randn(10, 4, device="cuda")
+    lengths = scores.sum(0).long().tolist()  # nobody knows these
+    assert [len(part) for part in x.split(lengths)] == [2, 2, 1, 1, 1, 1, 1, 1]
+    assert "10 elements were taken to be split evenly into 8 parts" in dict(rec.notes).values()
+    with pytest.raises(RuntimeError, match="sum exactly"):
+        x.split([5, 4])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "products"),
+    [("h200", torch.bfloat16, 0), ("h200", torch.float32, 3 * 4), ("a100-80gb", torch.bfloat16, 3 * 4)],
+)
+def test_experts_without_a_kernel_have_a_product_each(
+    tmp_path: Path, gpu: str, dtype: torch.dtype, products: int
+) -> None:
+    """The kernel is for bfloat16 on Hopper and Blackwell; PyTorch 2.9 and newer go through the groups elsewhere."""
+    with memestimate.record(tmp_path / "x.mrec", gpu=gpu) as rec:
+        x = torch.randn(100, 64, device="cuda", dtype=dtype, requires_grad=True)
+        experts = torch.randn(4, 64, 48, device="cuda", dtype=dtype, requires_grad=True)
+        ends = torch.randn(100, 4, device="cuda").sum(0).int()
+        rec.seen = []
+        y = torch._grouped_mm(x, experts, offs=ends)
+        assert (y.shape, y.stride()) == ((100, 48), (48, 1))
+        (y * y).sum().backward()
+        assert [t.grad.shape for t in (x, experts) if t.grad is not None] == [x.shape, experts.shape]
+        assert rec.seen.count("_grouped_mm") == 3
+        assert rec.seen.count("mm") == products
+    assert ("routing" in codes(rec)) == bool(products)
+
+
+@pytest.mark.parametrize("additive", [False, True])
+def test_masks_of_attention_are_followed(rec: memestimate.Recorder, additive: bool) -> None:
+    kept = torch.ones(2, 512, dtype=torch.long, device="cuda")
+    kept[:, 300:] = 0
+    if additive:
+        floats = kept[:, None, None].expand(2, 1, 512, 512).to(torch.bfloat16)
+        scores = (1 - floats) * torch.finfo(torch.bfloat16).min
+    else:
+        both = (torch.arange(512, device="cuda") >= 0)[None, None, :, None] & kept[:, None, None].bool()
+        zero, least = (torch.tensor(v, device="cuda", dtype=torch.bfloat16) for v in (0, -torch.inf))
+        scores = torch.where(both.expand(2, 1, 512, 512), zero, least)
+    row = scores[:, 0, 0]
+    assert not (row > 0).any().item()
+    assert (row < 0).nonzero().shape == (2 * 212, 2)
+    assert codes(rec) == []
+
+
+def test_what_is_filled_with_an_unknown_value_is_unknown(rec: memestimate.Recorder) -> None:
+    ids = torch.zeros(2, 8, dtype=torch.long, device="cuda")
+    ids[:, 0].fill_(torch.randn(5, device="cuda").argmax())
+    assert rec.values.get(ids) is None
+
+
 def test_writes_through_views_are_followed(rec: memestimate.Recorder) -> None:
     mask = torch.zeros(4, 10, dtype=torch.bool).cuda()
     flat, copied = mask.view(-1), mask.clone()

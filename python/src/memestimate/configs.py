@@ -74,7 +74,10 @@ def from_config(
     """
     config = _read(config)
     model = build(config, lora=lora, gradient_checkpointing=gradient_checkpointing, attention=attention)
-    kwargs = tasks.inputs(config, tasks.find(config)[0], batch, seq, spelling.mode(mode) == "train")
+    try:
+        kwargs = tasks.inputs(config, tasks.find(config)[0], batch, seq, spelling.mode(mode) == "train")
+    except AttributeError as error:
+        raise ValueError(f"{_line(error)}: build the model yourself and call memestimate.estimate") from error
     return estimate(
         model,
         kwargs=kwargs,

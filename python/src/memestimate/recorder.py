@@ -24,6 +24,7 @@ from . import (
     cudnn,
     explicit,
     fallback,
+    grouped,
     host,
     layouts,
     norms,
@@ -130,7 +131,7 @@ class Recorder:
         for part in (self.sums, Questions(self), self.recurrent):
             handlers |= part.handlers()
         handlers |= sparse.handlers(self) | bilinear.handlers(self) | norms.handlers(self)
-        handlers |= explicit.handlers(self)
+        handlers |= explicit.handlers(self) | grouped.handlers(self)
         handlers = handlers | compressed.handlers(self, handlers)
         self.capture = Capture(self, handlers)
         self.quiet = False  # nothing is logged

@@ -200,7 +200,9 @@ class Shares:
     def _cast(self, tensor: torch.Tensor, out: Any) -> Known:
         known = self.of(tensor)
         if tensor.dtype.is_floating_point and not out.dtype.is_floating_point:
-            return Known(choices=known.whole) if out.dtype is not torch.bool else self._nonzero(tensor)
+            if out.dtype is torch.bool or (known.share is not None and known.whole):
+                return self._nonzero(tensor)
+            return Known(choices=known.whole)
         return known
 
     def _put(self, args: Sequence[Any], out: Any) -> Known:
@@ -224,7 +226,8 @@ class Shares:
         share = self.of(args[0]).share
         if share is None or len(args) < 4 or _is_zero(args[3]) or args[0].numel() == 0:
             return _NOTHING
-        return Known(min(1.0, share + args[2].numel() / args[0].numel()))
+        ones = 2 if share == 0 and isinstance(args[3], (int, float)) and args[3] == 1 else 0
+        return Known(min(1.0, share + args[2].numel() / args[0].numel()), whole=ones)
 
     def counts(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
         """The counts that a call makes of a mask or of choices, evenly spread; None if it makes none."""

@@ -16,6 +16,7 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .capture import tensors
+from .shares import spread
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Unknown:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._lists: set[tuple[Any, ...]] = set()  # that Python was given of values which nobody knows
         self._process = os.getpid()
 
     def install(self, patches: Patches) -> None:
@@ -54,11 +56,30 @@ class Unknown:
         def tolist(tensor: torch.Tensor) -> Any:
             if isinstance(tensor, FakeTensor):
                 return tolist(tensor.detach().cpu())
-            other = self._left(tensor) if self.has(tensor) else None
-            return to_list(tensor if other is None else other)
+            if not self.has(tensor):
+                return to_list(tensor)
+            other = self._left(tensor)
+            found = to_list(tensor if other is None else other)
+            if tensor.dim() == 1 and not tensor.dtype.is_floating_point:
+                self._lists.add(tuple(found))
+            return found
 
         patches.set(torch.Tensor, "numpy", numpy)
         patches.set(torch.Tensor, "tolist", tolist)
+        patches.set(FakeTensor, "tolist", tolist)  # which asks for one element after the other
+        split: Callable[..., Any] = torch.Tensor.split
+
+        def split_evenly(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
+            return split(tensor, self._adding_up(split_size, tensor.shape[dim]), dim)
+
+        patches.set(torch.Tensor, "split", split_evenly)
+
+    def _adding_up(self, sizes: Any, total: int) -> Any:
+        """Sizes of parts; if Python was given them and they are not those of the whole, as even ones as there are."""
+        if not isinstance(sizes, (list, tuple)) or tuple(sizes) not in self._lists or sum(sizes) == total:
+            return sizes
+        self._recorder.note("routing", f"{total} elements were taken to be split evenly into {len(sizes)} parts")
+        return spread(total, torch.empty(len(sizes), dtype=torch.int64, device="cpu")).tolist()
 
     def has(self, tensor: torch.Tensor) -> bool:
         """Whether a tensor on the host holds what nobody knows."""

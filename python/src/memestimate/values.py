@@ -27,9 +27,9 @@ from .shares import Known, Shares, spread
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-_SMALL = 1 << 16  # elements of a mask whose values are followed
+_SMALL = 1 << 16  # elements of a mask whose values are followed where they follow from what it says of each
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
-_COPIED = 1 << 20  # elements of integers: indices, lengths, tokens
+_COPIED = 1 << 20  # elements of integers and of masks: indices, lengths, tokens, who attends to whom
 _ATTRIBUTE = "_memestimate_value"
 
 # What an operator gives whatever its first argument holds.
@@ -121,11 +121,13 @@ class Values:
             self.guesses.follow(first, func, args, kwargs)
         share = self.shares.read(func, args, kwargs, out)
         origin = self.origins.read(func, args)
-        known = first is not None and first.numel() <= _limit(first) and self.is_pure(func)
+        known = first is not None and self._is_followed(first, args) and self.is_pure(func)
         real: Any = None
         if known:
             constant = func._schema.name.removeprefix("aten::") in _CONSTANT
-            real = self._real([*args], constant)
+            real = self._real([*args[:1]], constant)
+            rest = None if real is None else self._real([*args[1:]], False)
+            real = None if real is None or rest is None else real + rest
         keywords = None if real is None else self._real(kwargs, False)
         if real is not None and keywords is not None:
             self._share_memory(func, args, real, written)
@@ -178,6 +180,14 @@ class Values:
         for fake, value in zip(tensors(out), tensors(result), strict=False):
             self.set(fake, value, likely)
 
+    def _is_followed(self, out: torch.Tensor, args: Sequence[Any]) -> bool:
+        """Whether what a call gives is small, or follows from a mask that is followed, as what is added to scores."""
+        if out.numel() <= _limit(out):
+            return True
+        given = [t for t in tensors(args) if t.numel() > 1]
+        masks = bool(given) and all(self.get(t) is not None for t in given)
+        return masks and out.numel() <= _COPIED and max(t.numel() for t in given) > _SMALL_FLOAT
+
     def _share_memory(self, func: OpOverload, args: Sequence[Any], real: list[Any], written: list[int]) -> None:
         """Let a view's value be a view of the value, and a write go into the value itself.
 
@@ -219,8 +229,10 @@ class Values:
         """Arguments with each tensor replaced by what it holds; None if one is not known."""
         if isinstance(values, torch.Tensor):
             known = self.get(values)
-            if known is None and shapes_only and values.numel() <= _SMALL:
-                known = torch.empty(values.shape, dtype=values.dtype, device="cpu")
+            if known is None and shapes_only:  # of a large one nothing but its shape and type is asked
+                few = values.numel() <= _COPIED
+                known = torch.empty(values.shape if few else (), dtype=values.dtype, device="cpu")
+                return known if few else known.expand(values.shape)
             # A copy, since the call may write into it.
             return None if known is None or known.numel() > _COPIED else known.clone()
         if isinstance(values, dict):
@@ -269,6 +281,4 @@ class Values:
 
 
 def _limit(tensor: torch.Tensor) -> int:
-    if tensor.dtype.is_floating_point:
-        return _SMALL_FLOAT
-    return _SMALL if tensor.dtype is torch.bool else _COPIED
+    return _SMALL_FLOAT if tensor.dtype.is_floating_point else _COPIED
