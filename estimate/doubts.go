@@ -99,13 +99,12 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		return g, false, nil
 	}
 	var peaks []int64
-	other := b.again(nil, nil, true)
 	for _, s.Loss = range eager.LossEnds {
 		if s.Loss == sim.Run.Loss {
 			continue
 		}
 		// It fails where the output is not of a type for it.
-		if peak, err := other.peakAllocated(s, sim, false); err == nil {
+		if peak, err := b.peakAllocated(s, sim, false); err == nil {
 			peaks = append(peaks, peak)
 		}
 	}

@@ -244,7 +244,7 @@ func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		if err != nil {
 			return 0, err
 		}
-		opts.Plans = beside.Run.Plans()
+		opts.Known = beside.Run.Known()
 		if lives {
 			opts.Like = beside.Run.Log
 		}

@@ -30,7 +30,7 @@ type Step struct {
 
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
-	plans eager.Plans // of convolutions, by a run of another step
+	known eager.Known // by a run of another step
 }
 
 // A Profile is what was measured where the run will be: it replaces what is known of the H200.
@@ -114,7 +114,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
-	s.Record, s.plans = false, sim.Run.Plans()
+	s.Record, s.known = false, sim.Run.Known()
 	if s.Compile && !s.Infer {
 		s.Compile = false
 		eager, err := b.simulateBounded(s)
@@ -164,7 +164,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	opts, device := s.options()
-	opts.Plans = s.plans
+	opts.Known = s.known
 	p, cache, err := b.planned(s, &opts)
 	if err != nil {
 		return nil, err

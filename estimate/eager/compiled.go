@@ -57,21 +57,22 @@ func unfused() map[string]bool {
 // reducedBy is how much smaller a result is than what was read, to be taken for a reduction's.
 const reducedBy = 4
 
-// compile runs a forward pass and its loss, and cuts it.
-func compile(p *aten.Program, opts Options) (*compilation, error) {
-	opts.Full = nil
-	r := &run{log: new(timeline.Log), opts: &opts, prog: p, layer: -1, at: -1, rows: rowsByName()}
-	r.log.Layers = p.Layers
-	c := &compilation{first: make([]int32, len(p.Calls)), dry: true, unfused: unfused()}
-	r.compiled = c
-	values, _ := r.load()
-	r.step, r.grad = 1, true
-	r.enterAutocast()
-	if err := r.forward(values); err != nil {
-		return nil, err
+// compile runs a forward pass, and cuts it. What that works out, and its memory, is the run's own.
+func (r *run) compile() error {
+	c := &compilation{first: make([]int32, len(r.prog.Calls)), dry: true, unfused: unfused()}
+	dry := &run{log: &timeline.Log{Layers: r.prog.Layers}, opts: r.opts, prog: r.prog, layer: -1, at: -1, rows: r.rows,
+		compiled: c, lives: r.lives}
+	dry.plans, dry.reused, r.reused = r.plans, r.reused, reused{}
+	values, _ := dry.load()
+	dry.step, dry.grad = 1, true
+	dry.enterAutocast()
+	if err := dry.forward(values); err != nil {
+		return err
 	}
 	c.cut()
-	return c, r.err
+	dry.reset()
+	r.compiled, r.lives, r.plans, r.reused = c, dry.lives, dry.plans, dry.reused
+	return dry.err
 }
 
 // prefersChannelsLast reports whether inductor has the convolutions of a training step work in channels_last: none is

@@ -39,17 +39,14 @@ func (r *run) convWorkspace(s workspace.ConvShape, pass workspace.ConvPass) {
 	r.log.Free(block, r.layer)
 }
 
-// Plans are how cuDNN computes the convolutions of a run: one plan for each shape and pass, numbered from 1. The zero
-// Plans are none.
-type Plans struct {
+// plans are how cuDNN computes the convolutions of a run: one plan for each shape and pass, numbered from 1. The zero
+// plans are none.
+type plans struct {
 	numbers map[string]int32     // by ConvShape.AppendKey
 	planned []workspace.ConvPlan // by number less 1
 }
 
-// Plans returns those of a run, for Options of others. Run.Workspaces of these speak of them too.
-func (r *Run) Plans() Plans { return r.plans }
-
-func (p Plans) clone() Plans { return Plans{maps.Clone(p.numbers), slices.Clone(p.planned)} }
+func (p plans) clone() plans { return plans{maps.Clone(p.numbers), slices.Clone(p.planned)} }
 
 // plan returns the number of the plan of a shape and pass.
 func (r *run) plan(s workspace.ConvShape, pass workspace.ConvPass) int32 {

@@ -73,7 +73,7 @@ func (r *run) generate(values []*tensor) error {
 	r.begin(timeline.Forward)
 	for made := range g.NewTokens {
 		if made == 1 {
-			r.prog, r.ends, r.unread = g.Decode, nil, nil
+			r.prog = g.Decode
 			r.step = 2
 			r.begin(timeline.Forward)
 			r.shorten(values)

@@ -102,7 +102,7 @@ type Options struct {
 	Compiled   bool        // the least that a compiled model could keep for backward: see compilation
 	Tensors    bool        // keep what each block is for: Run.Tensor
 	GPU        *gpu.Device // nil is the default one
-	Plans      Plans       // of an earlier run on the same device, which need not be worked out again
+	Known      Known       // of an earlier run on the same device
 	// of a run of the same program under the same Options, but for how long Python's variables live: see Run.Same
 	Like *timeline.Log
 	// memory that an earlier run is through with, which this one takes and leaves to the next; two at a time need two

@@ -133,7 +133,7 @@ func (r *run) rerun(g *region, values []*tensor) {
 			break
 		}
 		r.releaseAll(rest)
-		for _, v := range r.ends.After(int(i)) {
+		for _, v := range r.lives.ends.After(int(i)) {
 			if !out[v] && values[v] != nil {
 				r.release(values[v])
 				values[v] = nil

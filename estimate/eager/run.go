@@ -61,8 +61,7 @@ type run struct {
 	like *timeline.Log // Options.Like, until the first forward pass is over
 	same bool          // see Run.Same
 
-	ends   *lifetime.Endings // see Program.lifetimes; the same for every pass
-	unread map[int]int32
+	lives lives // the same for every pass
 
 	attributes []*tensor // what modules keep: see lifetime.Attribute
 
@@ -84,9 +83,26 @@ type libraries struct {
 
 	dropoutState *storage // cuDNN's state of random numbers; nil until it is taken
 
-	plans   Plans  // of convolutions
+	plans   plans  // of convolutions
 	planKey []byte // room for a key of it
 }
+
+// lives say when the values of a program die: see lifetime.Of.
+type lives struct {
+	of     *aten.Program
+	ends   lifetime.Endings
+	unread map[int]int32
+}
+
+// Known is what a run has worked out that others need not: how cuDNN computes convolutions on its device, and how long
+// the values of its program live.
+type Known struct {
+	plans plans
+	lives lives
+}
+
+// Known returns it, for Options of others. Their Run.Workspaces speak of the convolutions of this run too.
+func (r *Run) Known() Known { return r.known }
 
 // reused is what a run allocates many at a time, or once for all calls to use again.
 type reused struct {
@@ -135,16 +151,21 @@ func (s *Spare) take(r *run, brief bool) {
 	}
 }
 
+// reset takes back all that was allocated.
+func (u *reused) reset() {
+	u.gone = recycled{u.gone.tensors[:0], u.gone.storages[:0], u.gone.nodes[:0]}
+	u.tensors.reset()
+	u.storages.reset()
+	u.leaves.reset()
+	u.nodes.reset()
+	u.edges.reset()
+	u.saves.reset()
+}
+
 // put takes back what a run is through with.
 func (s *Spare) put(r *run, brief bool) {
 	s.reused = r.reused
-	s.gone = recycled{s.gone.tensors[:0], s.gone.storages[:0], s.gone.nodes[:0]}
-	s.tensors.reset()
-	s.storages.reset()
-	s.leaves.reset()
-	s.nodes.reset()
-	s.edges.reset()
-	s.saves.reset()
+	s.reset()
 	if brief {
 		s.log = r.log
 	}

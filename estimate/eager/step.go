@@ -39,7 +39,7 @@ type Run struct {
 	Same bool
 
 	tensors tensorsMade
-	plans   Plans
+	known   Known
 	race    race
 }
 
@@ -104,17 +104,16 @@ func newRun(p *aten.Program, opts *Options) (*run, error) {
 	if r.log == nil {
 		r.log = new(timeline.Log)
 	}
-	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Plans.clone()
+	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Known.plans.clone()
+	r.lives = opts.Known.lives
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	if opts.Compiled && opts.Train {
 		opts.ChannelsLast = opts.ChannelsLast || prefersChannelsLast(p)
-		c, err := compile(p, *opts)
-		if err != nil {
+		if err := r.compile(); err != nil {
 			return nil, err
 		}
-		r.compiled = c
 	}
 	return r, nil
 }
@@ -127,7 +126,10 @@ func (r *run) result() *Run {
 		opts.Spare.put(r, opts.Brief)
 	}
 	run := &Run{Log: r.log, Loss: r.criterion, Saved: r.saved, SavedBy: r.savedBy, BLAS: count(r.blas),
-		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, Passed: p.Passed, tensors: r.made, plans: r.plans}
+		DNN: count(r.dnn), Same: r.same, Guesses: p.Guesses, Passed: p.Passed, tensors: r.made, known: Known{plans: r.plans}}
+	if opts.Spare != nil { // a large program has none, and is not kept longer than it runs
+		run.known.lives = r.lives
+	}
 	if r.ddp != nil {
 		run.race = r.ddp.race
 	}
@@ -141,8 +143,8 @@ func (r *run) result() *Run {
 	for i := range r.plans.planned {
 		run.MostWorkspaces = append(run.MostWorkspaces, max(r.plans.planned[i].Bytes, r.plans.planned[i].Most))
 	}
-	if r.ends != nil {
-		run.Guesses, run.Passed = slices.Concat(p.Guesses, r.ends.Guesses), slices.Concat(p.Passed, r.ends.Passed)
+	if ends := &r.lives.ends; r.lives.of != nil {
+		run.Guesses, run.Passed = slices.Concat(p.Guesses, ends.Guesses), slices.Concat(p.Passed, ends.Passed)
 	}
 	run.Guesses = append(slices.Clip(run.Guesses), r.heads.guesses...)
 	return run
@@ -166,11 +168,11 @@ func (r *run) begin(p timeline.Phase) {
 // forward runs the program once. Activations are let go after the last call that
 // Python still refers to them in: see lifetimes.
 func (r *run) forward(values []*tensor) error {
-	if r.ends == nil {
-		ends, unread := lifetime.Of(r.prog)
-		r.ends, r.unread = &ends, unread
+	if r.lives.of != r.prog {
+		r.lives.of = r.prog
+		r.lives.ends, r.lives.unread = lifetime.Of(r.prog)
 	}
-	ends, unread := r.ends, r.unread
+	ends, unread := &r.lives.ends, r.lives.unread
 	r.values = values
 	r.gatherRoot(values)
 	r.gatherAll()

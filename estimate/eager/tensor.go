@@ -222,7 +222,7 @@ func (r *run) release(t *tensor) {
 // keep binds an attribute of a module: what it had before goes.
 func (r *run) keep(a *lifetime.Attribute, values []*tensor) {
 	if r.attributes == nil {
-		r.attributes = make([]*tensor, r.ends.Slots)
+		r.attributes = make([]*tensor, r.lives.ends.Slots)
 	}
 	old := r.attributes[a.Slot]
 	if r.attributes[a.Slot] = values[a.Value]; values[a.Value] != nil {
