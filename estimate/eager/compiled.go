@@ -15,16 +15,17 @@ import (
 // backward reads, which would have to be written out anyway. The real cut is under more bans (long chains, uses far
 // apart), so it keeps at least this much.
 type compilation struct {
-	first  []int32            // by call: the number of its first allocation
-	made   []piece            // by number
-	keep   []bool             // by number: it crosses
-	behind map[int32][]int32  // by number of what does not: what it is computed from that does
-	held   []*storage         // what crosses, from its birth to the end of the forward pass
-	alive  map[int32]*storage // likewise, by number
-	nth    int32              // allocations of the call so far
-	reads  []int32            // by the call
-	on     bool               // a call of the program runs
-	dry    bool               // it is being found out
+	first   []int32            // by call: the number of its first allocation
+	made    []piece            // by number
+	sources []int32            // what calls read, one after the other
+	keep    []bool             // by number: it crosses
+	behind  map[int32][]int32  // by number of what does not: what it is computed from that does
+	held    []*storage         // what crosses, from its birth to the end of the forward pass
+	alive   map[int32]*storage // likewise, by number
+	nth     int32              // allocations of the call so far
+	reads   []int32            // by the call: the end of sources
+	on      bool               // a call of the program runs
+	dry     bool               // it is being found out
 
 	unfused map[string]bool
 }
@@ -59,7 +60,8 @@ const reducedBy = 4
 
 // compile runs a forward pass, and cuts it. What that works out, and its memory, is the run's own.
 func (r *run) compile() error {
-	c := &compilation{first: make([]int32, len(r.prog.Calls)), dry: true, unfused: unfused()}
+	n := len(r.prog.Calls)
+	c := &compilation{first: make([]int32, n), made: make([]piece, 0, n), dry: true, unfused: unfused()}
 	dry := &run{log: &timeline.Log{Layers: r.prog.Layers}, opts: r.opts, prog: r.prog, layer: -1, at: -1, rows: r.rows,
 		compiled: c, lives: r.lives}
 	dry.plans, dry.reused, r.reused = r.plans, r.reused, reused{}
@@ -105,12 +107,13 @@ func (c *compilation) enter(r *run, in []*tensor) {
 		return
 	}
 	c.first[r.index] = int32(len(c.made))
-	c.reads = c.reads[:0]
+	from := len(c.sources)
 	for _, t := range in {
 		if t != nil && !t.host && t.st.number > 0 {
-			c.reads = append(c.reads, t.st.number-1)
+			c.sources = append(c.sources, t.st.number-1)
 		}
 	}
+	c.reads = slices.Clip(c.sources[from:])
 }
 
 // born notes an allocation.
@@ -138,7 +141,7 @@ func (c *compilation) born(r *run, s *storage) {
 	if !m.fixed && s.bytes*reducedBy <= largest && !aten.Of(op).Is(aten.Noise) {
 		m.fixed = true
 	}
-	if m.from = slices.Clone(c.reads); s.bytes < largest && op == "dropout" {
+	if m.from = c.reads; s.bytes < largest && op == "dropout" {
 		m.fixed = true // its mask, of random numbers
 	}
 	c.made = append(c.made, m)
@@ -186,7 +189,7 @@ func (c *compilation) saveMask(r *run, n *node, t *tensor) {
 // cut decides what crosses.
 func (c *compilation) cut() {
 	n := int32(len(c.made))
-	g := newNetwork(int(2 + 2*n))
+	g := newNetwork(int(2+2*n), 3*int(n)+len(c.sources))
 	in, out := func(k int32) int32 { return 2 + 2*k }, func(k int32) int32 { return 3 + 2*k }
 	for k := range n {
 		m := &c.made[k]

@@ -7,6 +7,7 @@ import "math"
 type network struct {
 	first []int32 // by node: its first arc, -1 for none
 	arcs  []arc   // each beside the one that takes it back
+	path  []int32 // room for arcs that lead from one end to the other
 }
 
 type arc struct {
@@ -17,8 +18,8 @@ type arc struct {
 // unlimited is more than any program saves.
 const unlimited = math.MaxInt64 / 4
 
-func newNetwork(nodes int) *network {
-	g := &network{first: make([]int32, nodes)}
+func newNetwork(nodes, connections int) *network {
+	g := &network{first: make([]int32, nodes), arcs: make([]arc, 0, 2*connections)}
 	for i := range g.first {
 		g.first[i] = -1
 	}
@@ -65,7 +66,8 @@ func (g *network) minCut() []bool {
 
 // push sends what it can along one path of rising levels. It walks instead of calling itself: programs are long.
 func (g *network) push(level, at []int32) int64 {
-	var path []int32
+	path := g.path[:0]
+	defer func() { g.path = path }()
 	node := int32(0)
 	for {
 		if node == 1 {

@@ -10,7 +10,7 @@ func TestMinCut(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		const nodes = 8
-		g := newNetwork(nodes)
+		g := newNetwork(nodes, 0)
 		var arcs [][3]int64
 		for range 20 {
 			a, b := random.IntN(nodes), random.IntN(nodes)
