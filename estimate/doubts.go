@@ -15,8 +15,9 @@ import (
 	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
-// doubts lists what else a run rests on.
-func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
+// doubts lists what else a run rests on. What else is to be done beside the runs that this takes is done at the same
+// time.
+func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []Guess, err error) {
 	unknown := maps.Clone(sim.prog.Unknown)
 	for _, u := range b.a.Types.Unknown { // of which not even the sizes are known
 		if unknown == nil {
@@ -39,14 +40,20 @@ func (b *Bound) doubts(s Step, sim *Simulation) (list []Guess, err error) {
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
 		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
 		b.ownFunctions, b.keptWeights, b.keptStates, b.absentSiblings, b.zeroFactors, b.checkpoints}
-	weighed, errs := make([]*Guess, len(doubts)), make([]error, len(doubts))
-	b.each(len(doubts), func(i int) {
-		g, ok, err := doubts[i](s, sim)
-		if errs[i] = err; ok {
-			g.Made = true
-			weighed[i] = &g
-		}
-	})
+	weighed := make([]*Guess, len(doubts))
+	all := slices.Clip(beside)
+	for i, doubt := range doubts {
+		all = append(all, func() error {
+			g, ok, err := doubt(s, sim)
+			if ok {
+				g.Made = true
+				weighed[i] = &g
+			}
+			return err
+		})
+	}
+	errs := make([]error, len(all))
+	b.each(len(all), func(i int) { errs[i] = all[i]() })
 	for _, g := range weighed {
 		if g != nil {
 			list = append(list, *g)

@@ -122,14 +122,14 @@ func (b *Bound) passed(s Step, sim *Simulation) (list []Guess, err error) {
 	return list, nil
 }
 
-// made lists the guesses that a run rests on. The heaviest few, by what is made where they are, are weighed: the run is
-// simulated once more with each switched off.
-func (b *Bound) made(s Step, sim *Simulation) ([]Guess, error) {
+// made lists the guesses that a run rests on, the heaviest first by what is made where they are. How to weigh the
+// heaviest few comes with it: the run is simulated once more with each switched off.
+func (b *Bound) made(s Step, sim *Simulation) (list []Guess, weigh []func() error) {
 	choices := sim.Run.Guesses
 	if b.tied != nil {
 		choices = append(slices.Clone(choices), aten.Guess{Row: dialect.TiedHead.Name, Origin: -1})
 	}
-	list := b.guessesOf(sim, choices)
+	list = b.guessesOf(sim, choices)
 	for i := range list {
 		list[i].Made = true
 		list[i].Assume = list[i].Name + "=no"
@@ -138,9 +138,10 @@ func (b *Bound) made(s Step, sim *Simulation) ([]Guess, error) {
 	if b.large() {
 		return list, nil
 	}
-	errs := make([]error, min(len(list), mostWeighed))
-	b.each(len(errs), func(i int) { errs[i] = b.weigh(&list[i], s, sim) })
-	return list, cmp.Or(errs...)
+	for i := range min(len(list), mostWeighed) {
+		weigh = append(weigh, func() error { return b.weigh(&list[i], s, sim) })
+	}
+	return list, weigh
 }
 
 // guessesOf gathers choices by their rows, in the order of these, with where they are.

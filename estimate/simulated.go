@@ -195,11 +195,8 @@ func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err 
 		r.Notes = append(r.Notes, g.note())
 	}
 	if weigh {
-		made, err := b.made(s, sim)
-		if err != nil {
-			return err
-		}
-		doubts, err := b.doubts(s, sim)
+		made, weigh := b.made(s, sim)
+		doubts, err := b.doubts(s, sim, weigh...)
 		if err != nil {
 			return err
 		}
