@@ -65,7 +65,6 @@ type run struct {
 
 	attributes []*tensor // what modules keep: see lifetime.Attribute
 
-	layouts layouts
 	reduced [64]reduction // the last ones: see reduceScratch
 
 	criterion string      // the loss of the first output, once it is known
@@ -118,6 +117,7 @@ type reused struct {
 	grads    []*tensor  // room for the gradients that a node gets
 	results  []*tensor  // room for those that it makes
 	work     []*node    // room for walks of the graph
+	layouts  layouts    // of tensors; they stay good
 	likes    [2]tensor  // see looks
 	nowhere  storage    // theirs
 	only     [1]*tensor // see alone
