@@ -21,7 +21,7 @@ func runEmbedding(r *run, c *aten.Call, in []*tensor) []*tensor {
 	w, ids := in[0], in[1]
 	d := w.shape[len(w.shape)-1]
 	flat := ids.retain() // index_select wants a row of ids: indices.reshape(-1)
-	if _, ok := viewStrides(ids, []int64{ids.numel()}); !ok {
+	if _, ok := viewStrides(nil, ids, []int64{ids.numel()}); !ok {
 		r.release(flat)
 		flat = r.empty(ids.dtype, ids.shape...)
 	}

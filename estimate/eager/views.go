@@ -20,13 +20,13 @@ func (r *run) recordView(name string, v, t *tensor, backward rule) *tensor {
 }
 
 // viewStrides returns strides that show t's elements in another shape without a copy
-// (at::detail::computeStride).
-func viewStrides(t *tensor, shape []int64) ([]int64, bool) {
+// (at::detail::computeStride), in the room given where that is enough.
+func viewStrides(room []int64, t *tensor, shape []int64) ([]int64, bool) {
 	n := t.numel()
 	if n == 0 {
 		return workspace.RowMajor(shape), true
 	}
-	stride := make([]int64, len(shape))
+	stride := append(room[:0], shape...)
 	if len(t.shape) == 0 {
 		for i := range stride {
 			stride[i] = 1
@@ -60,7 +60,8 @@ func viewStrides(t *tensor, shape []int64) ([]int64, bool) {
 // view is Tensor.view: t in another shape, without a copy; ok is false where that
 // cannot be.
 func (r *run) view(t *tensor, shape []int64) (*tensor, bool) {
-	stride, ok := viewStrides(t, shape)
+	var room [8]int64
+	stride, ok := viewStrides(room[:], t, shape)
 	if !ok {
 		return nil, false
 	}
@@ -87,7 +88,8 @@ func (r *run) reshape(t *tensor, shape []int64) *tensor {
 // reshapeGrad returns g in another shape, copied only if it must be. The result is
 // a reference of its own.
 func (r *run) reshapeGrad(g *tensor, shape []int64) *tensor {
-	if stride, ok := viewStrides(g, shape); ok {
+	var room [8]int64
+	if stride, ok := viewStrides(room[:], g, shape); ok {
 		return r.alias(g, shape, stride)
 	}
 	c := r.strided(g.dtype, g.shape, workspace.RowMajor(g.shape))
