@@ -44,9 +44,8 @@ func (r *run) convWorkspace(s workspace.ConvShape, pass workspace.ConvPass) {
 type plans struct {
 	numbers map[string]int32     // by ConvShape.AppendKey
 	planned []workspace.ConvPlan // by number less 1
+	shared  bool                 // with other runs: who adds a plan makes a copy first
 }
-
-func (p plans) clone() plans { return plans{maps.Clone(p.numbers), slices.Clone(p.planned)} }
 
 // plan returns the number of the plan of a shape and pass.
 func (r *run) plan(s workspace.ConvShape, pass workspace.ConvPass) int32 {
@@ -55,8 +54,11 @@ func (r *run) plan(s workspace.ConvShape, pass workspace.ConvPass) int32 {
 	if number := p.numbers[string(r.planKey)]; number > 0 {
 		return number
 	}
-	if p.numbers == nil {
+	switch {
+	case p.numbers == nil:
 		p.numbers = map[string]int32{}
+	case p.shared:
+		*p = plans{numbers: maps.Clone(p.numbers), planned: slices.Clone(p.planned)}
 	}
 	p.planned = append(p.planned, s.Plan(pass, len(p.planned), *r.opts.GPU))
 	number := int32(len(p.planned))

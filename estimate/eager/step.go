@@ -104,8 +104,8 @@ func newRun(p *aten.Program, opts *Options) (*run, error) {
 	if r.log == nil {
 		r.log = new(timeline.Log)
 	}
-	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Known.plans.clone()
-	r.lives = opts.Known.lives
+	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Known.plans
+	r.lives, r.plans.shared = opts.Known.lives, r.plans.numbers != nil
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
