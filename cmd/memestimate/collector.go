@@ -13,6 +13,7 @@ import (
 type collector struct {
 	percent bool         // GOGC is ours to set: nobody asked for another
 	growing atomic.Bool  // GOGC is smallPercent, and shrinks as more is kept
+	large   atomic.Bool  // GOGC follows from what is kept and from least: see raise
 	limit   atomic.Int64 // the memory limit as we have set it; 0: it is not ours
 	least   atomic.Int64 // the limit where little is kept
 }
@@ -23,8 +24,11 @@ const (
 	smallPercent = 1000
 
 	// manyNodes is how many nodes a large graph has. Nearly all that is made of it is kept to the end, hundreds of
-	// megabytes: nothing is collected below the limit.
+	// megabytes: nothing is collected below what its file's size allows, and little is left lying beyond that.
 	manyNodes = 20_000
+
+	// keptPercent is how much garbage, of what is kept, lies beside it where it is more than the file's size allows.
+	keptPercent = 12
 
 	// smallGrowth is how many bytes of garbage are left lying beside what is kept, unless more is kept.
 	smallGrowth = 40 << 20
@@ -77,6 +81,10 @@ func (c *collector) resume(nodes int, bytes int64) {
 		c.growing.Store(true)
 	case c.limit.Load() == 0:
 		debug.SetGCPercent(largePercent)
+	default:
+		c.large.Store(true)
+		c.set(memoryLimit << 10) // the percentage does what a limit would, which has no end of collecting what is kept
+		c.raise()
 	}
 }
 
@@ -93,6 +101,7 @@ func (c *collector) answered() {
 func (c *collector) tidy() {
 	if c != nil && c.percent {
 		c.growing.Store(false)
+		c.large.Store(false)
 		debug.SetGCPercent(100)
 	}
 }
@@ -118,6 +127,10 @@ func (c *collector) raise() {
 	kept := inUse()
 	if c.growing.Load() {
 		debug.SetGCPercent(int(min(max(smallGrowth*100/max(kept, 1), 100), smallPercent)))
+	}
+	if c.large.Load() {
+		debug.SetGCPercent(int(max((c.least.Load()-kept)*100/max(kept, 1), keptPercent)))
+		return
 	}
 	limit := max(kept+kept/3, c.least.Load())
 	if was := c.limit.Load(); limit > was || limit < was-was/16 {

@@ -124,7 +124,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	if n.gate != nil {
 		r.beforeBackward(n.gate)
 	}
-	if n.frame != nil {
+	if n.packed != nil {
 		r.unpack(n)
 	}
 	grads := append(r.grads[:0], n.grad)
@@ -142,7 +142,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 		outs = n.backward(r, n, grads)
 	} // else nothing arrived, and nothing goes on: an undefined gradient
 	// SavedVariable::unpack has a hook's tensor for the length of the call alone: validate_outputs comes after it
-	if n.frame != nil {
+	if n.packed != nil {
 		for _, s := range n.saved {
 			r.drop(s)
 		}
@@ -150,7 +150,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	}
 	for i, g := range outs {
 		if g != nil && n.wants(i) {
-			outs[i] = r.validate(g, n.next[i].fn.want(n.next[i].nr), n.name)
+			outs[i] = r.validate(g, n.next[i].fn.want(n.next[i].nr))
 		}
 	}
 	for _, g := range grads {
@@ -174,19 +174,19 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	for _, g := range outs { // gradients that nothing wanted
 		r.release(g)
 	}
-	n.next = n.next[:0]
+	n.letGo()
 	if n.refs == 0 {
 		r.gone.nodes = append(r.gone.nodes, n.recorded)
 	}
 }
 
 // validate is validate_outputs: a gradient of a broadcast input is summed to its
-// shape, and one of another element type is cast. from is the node that made it.
-func (r *run) validate(g *tensor, want meta, from string) *tensor {
+// shape, and one of another element type is cast.
+func (r *run) validate(g *tensor, want meta) *tensor {
 	if g.layout != want.layout && !slices.Equal(g.shape, want.shape) {
 		if !aten.Broadcasts(want.shape, g.shape) { // an argument that its operator does not take, and no row refused
 			if r.err == nil {
-				r.err = fmt.Errorf("a gradient of shape %v from %s for an argument of %v", g.shape, from, want.shape)
+				r.err = fmt.Errorf("a gradient of shape %v for an argument of %v", g.shape, want.shape)
 			}
 			t := r.empty(want.dtype, want.shape...)
 			r.release(g)

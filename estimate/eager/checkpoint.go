@@ -30,8 +30,17 @@ type frame struct {
 	// Where it stops (early_stop): at the last saving, whose operator does not run again, since its inputs are packed
 	// before its kernel is called. One that saves a result runs.
 	lastCall int32
-	lastMade int64 // the allocation of lastCall that is its result, from 1; 0 runs it to the end
+	lastMade int32 // the allocation of lastCall that is its result, from 1; 0 runs it to the end
 }
+
+// packed is what a node saves in a frame: some that follow each other there.
+type packed struct {
+	in       *frame
+	first, n int32
+}
+
+// saved are the storages; nil before the recomputation and once the node has them.
+func (p *packed) saved() []*storage { return p.in.saved[p.first : p.first+p.n] }
 
 // wrapped sets which calls run under checkpoint, and which as functions of autograd: those that were asked for, else
 // those that the program's lines say.
@@ -167,15 +176,15 @@ func (r *run) pack(n *node, outs, saved []*tensor) {
 				r.packed++
 			}
 			continue
-		case n.frame == nil:
-			n.frame, n.packed = f, int32(len(f.saved))
+		case n.packed == nil:
+			n.packed = &packed{in: f, first: int32(len(f.saved))}
 			f.waiting++
 		}
 		f.saved = append(f.saved, nil)
-		n.packs++
+		n.packed.n++
 		f.lastCall, f.lastMade = r.index, 0
 	}
-	if r.again != nil || n.packs == 0 || outs[0] == nil || outs[0].host {
+	if r.again != nil || n.packed == nil || outs[0] == nil || outs[0].host {
 		return
 	}
 	mine := func(t *tensor) bool { return t != nil && !t.host && t.st.born > r.callStart }
@@ -186,12 +195,12 @@ func (r *run) pack(n *node, outs, saved []*tensor) {
 
 // unpack gives a node what it would have saved; the first of a frame runs the frame's forward again.
 func (r *run) unpack(n *node) {
-	f := n.frame
+	f := n.packed.in
 	r.recomputeOnce(f)
-	for i := n.packed; i < n.packed+n.packs; i++ {
-		if f.saved[i] != nil {
-			n.saved = append(n.saved, f.saved[i])
-			f.saved[i] = nil
+	for i, s := range n.packed.saved() {
+		if s != nil {
+			n.saved = append(n.saved, s)
+			n.packed.saved()[i] = nil
 		}
 	}
 }
@@ -243,12 +252,12 @@ func (r *run) packInputs(f *frame, i int32, values []*tensor) {
 
 // leave lets go of a node's part of its frame.
 func (r *run) leave(n *node) {
-	f := n.frame
-	n.frame = nil
-	for i := n.packed; i < n.packed+n.packs; i++ {
-		if f.saved[i] != nil {
-			r.drop(f.saved[i])
-			f.saved[i] = nil
+	f, saved := n.packed.in, n.packed.saved()
+	n.packed = nil
+	for i, s := range saved {
+		if s != nil {
+			r.drop(s)
+			saved[i] = nil
 		}
 	}
 	if f.waiting--; f.waiting == 0 && !r.within(f) {

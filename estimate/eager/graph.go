@@ -6,36 +6,50 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// A node is one step of the backward graph.
+// A node is one step of the backward graph. A large model has one for each of its calls, so its parts lie closely.
 type node struct {
 	*recorded
 	leaf  *leaf   // set for AccumulateGrad, which has nothing recorded
 	grad  *tensor // of output 0, while a backward pass runs
-	seq   int64   // later nodes run first; AccumulateGrad before all
+	seq   int32   // later nodes run first; AccumulateGrad before all
 	refs  int32
 	deps  int32 // gradients still to come, while a backward pass runs
 	mark  int32 // the pass that deps belongs to
 	layer int32
+	call  int32 // Call.Origin of the call that made it, -1 outside of any; of AccumulateGrad without meaning
 }
 
 // recorded is what a node knows of the operator that made it.
 type recorded struct {
-	name     string // as PyTorch prints it, without "Backward0"
 	backward rule
 	next     []edge // one for each input of the forward operator
 	saved    []*storage
-	out      *layout    // of output 0
-	more     *[]output  // the others; nil for none
-	like     [2]operand // of which operators backward needs to know
-	node     node
-	call     int32      // Call.Origin of the call that made it, -1 outside of any
-	temps    int16      // see unary
-	sliced   bool       // likewise
-	dtype    aten.DType // of output 0
-	frame    *frame     // it saves in a checkpointed span: frame.saved from packed on, so many; nil elsewhere
-	packed   int32
-	packs    int32
+	packed   *packed     // what it saves in a checkpointed span; nil elsewhere
 	gate     *shardGroup // whose parameters must be there before it runs; nil for none
+	out      *layout     // of output 0
+	more     *[]output   // the others; nil for none
+	node     node
+	operands operands
+	dtype    aten.DType // of output 0
+	sliced   bool       // see unary
+	temps    int16      // likewise
+}
+
+// operands are what a node knows of two of its operator's, without the padding that they have apart.
+type operands struct {
+	layouts [2]*layout
+	dtypes  [2]aten.DType
+	hosts   [2]bool
+}
+
+// know has the node know an operand.
+func (n *recorded) know(i int, o operand) {
+	n.operands.layouts[i], n.operands.dtypes[i], n.operands.hosts[i] = o.layout, o.dtype, o.host
+}
+
+// like returns an operand that the node knows.
+func (n *recorded) like(i int) operand {
+	return operand{n.operands.layouts[i], n.operands.dtypes[i], n.operands.hosts[i]}
 }
 
 // An output is one of several of an operator.
@@ -47,7 +61,7 @@ type output struct {
 // A rule turns the gradients of an operator's outputs (nil where there is none) into
 // those of its inputs, nil for each that nothing wants. The gradients that it is given
 // are borrowed; those that it returns are references of their own. It must not hold tensors of the forward pass, which
-// are gone when it runs, but copies or node.like.
+// are gone when it runs, but copies or what the node knows of its operands.
 type rule func(r *run, n *node, g []*tensor) []*tensor
 
 type edge struct {
@@ -89,9 +103,9 @@ func (r *run) needsGrad(ins ...*tensor) bool {
 func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward rule) *node {
 	m := r.nodes.one()
 	next, kept := m.next, m.saved // of its life before
-	*m = recorded{name: name, backward: backward, call: r.at}
+	*m = recorded{backward: backward}
 	n := &m.node
-	*n = node{recorded: m, seq: r.seq, layer: r.layer}
+	*n = node{recorded: m, seq: r.seq, layer: r.layer, call: r.at}
 	r.seq++
 	if n.next = next[:0]; cap(next) < len(ins) {
 		n.next = r.edges.some(len(ins))[:0]
@@ -152,7 +166,7 @@ func (r *run) edgeTo(t *tensor) edge {
 			l.acc = r.accs.one()
 		}
 		if fn, nr = l.acc, 0; fn.refs == 0 {
-			*fn = node{leaf: l, seq: math.MaxInt64, layer: r.layer}
+			*fn = node{leaf: l, seq: math.MaxInt32, layer: r.layer}
 		}
 	}
 	fn.refs++
@@ -209,10 +223,16 @@ func (r *run) dropNode(n *node) {
 				work = append(work, e.fn)
 			}
 		}
-		n.next = n.next[:0]
+		n.letGo()
 		r.gone.nodes = append(r.gone.nodes, n.recorded)
 	}
 	r.work = work
+}
+
+// letGo has a node that is done forget those behind it: what is left of a graph would keep all of it in memory.
+func (n *node) letGo() {
+	clear(n.next)
+	n.next, n.backward = n.next[:0], nil
 }
 
 func (r *run) releaseSaved(n *node) {
@@ -220,7 +240,7 @@ func (r *run) releaseSaved(n *node) {
 		r.drop(s)
 	}
 	n.saved = n.saved[:0]
-	if n.frame != nil {
+	if n.packed != nil {
 		r.leave(n)
 	}
 }

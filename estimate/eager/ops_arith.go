@@ -94,13 +94,15 @@ func runMul(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if y.requiresGrad {
 		self = x
 	}
-	like := [2]operand{y.operand(), x.operand()}
-	r.record("Mul", one(out), in, []*tensor{other, self}, func(r *run, n *node, g []*tensor) []*tensor {
+	a, b := y.operand(), x.operand()
+	n := r.record("Mul", one(out), in, []*tensor{other, self}, func(r *run, n *node, g []*tensor) []*tensor {
 		return n.otherFirst(func(i int) *tensor {
-			other := r.looks(0, n.like[i])
+			other := r.looks(0, n.like(i))
 			return r.pointwise(promote(g[0], other), g[0], other)
 		})
-	}).like = like
+	})
+	n.know(0, a)
+	n.know(1, b)
 	return one(out)
 }
 

@@ -69,7 +69,7 @@ func runLinear(r *run, c *aten.Call, in []*tensor) []*tensor {
 	if len(in) > 2 {
 		b = in[2]
 	}
-	if w.st != nil && w.st.packed {
+	if w.st != nil && w.st.stored != aten.AsIs {
 		return r.alone(r.linearPacked(x, w, b))
 	}
 	return r.alone(r.linear(x, w, b))
@@ -138,12 +138,13 @@ func (r *run) recordMM(name string, out, a, b, bias *tensor) {
 	} else {
 		n = r.record(name, one(out), []*tensor{bias, a, b}, []*tensor{left, right}, addmmBackward) // mat1, mat2
 	}
-	n.like = [2]operand{a.operand(), b.operand()}
+	n.know(0, a.operand())
+	n.know(1, b.operand())
 }
 
 // mmBackward takes mat2, self.
 func mmBackward(r *run, n *node, g []*tensor) []*tensor {
-	a, b := r.looks(0, n.like[0]), r.looks(1, n.like[1])
+	a, b := r.looks(0, n.like(0)), r.looks(1, n.like(1))
 	outs := r.outs(2)
 	if n.wants(1) {
 		outs[1] = r.matrixGrad(a, g[0], b)
@@ -156,7 +157,7 @@ func mmBackward(r *run, n *node, g []*tensor) []*tensor {
 
 // addmmBackward takes mat1, mat2, self.
 func addmmBackward(r *run, n *node, g []*tensor) []*tensor {
-	a, b := r.looks(0, n.like[0]), r.looks(1, n.like[1])
+	a, b := r.looks(0, n.like(0)), r.looks(1, n.like(1))
 	outs := r.outs(3)
 	if n.wants(0) {
 		outs[0] = g[0].retain()
@@ -304,14 +305,15 @@ func (r *run) bmm(a, b *tensor) *tensor {
 			saved = append(saved, a)
 		}
 		n := r.record("Bmm", one(out), []*tensor{a, b}, saved, bmmBackward)
-		n.like = [2]operand{a.operand(), b.operand()}
+		n.know(0, a.operand())
+		n.know(1, b.operand())
 	}
 	return out
 }
 
 // bmmBackward takes mat2, self.
 func bmmBackward(r *run, n *node, g []*tensor) []*tensor {
-	a, b := r.looks(0, n.like[0]), r.looks(1, n.like[1])
+	a, b := r.looks(0, n.like(0)), r.looks(1, n.like(1))
 	outs := r.outs(2)
 	if n.wants(1) {
 		outs[1] = r.product(a, g[0], b.shape, false)

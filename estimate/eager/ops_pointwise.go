@@ -122,14 +122,15 @@ func unary(name string, k keeps, temps int) func(*run, *aten.Call, []*tensor) []
 		}
 		like, sliced := x.operand(), c.Args.Inplace && x.view
 		n := r.record(name, one(out), one(x), one(saved), unaryBackward)
-		n.like[0], n.temps, n.sliced = like, int16(temps), sliced
+		n.know(0, like)
+		n.temps, n.sliced = int16(temps), sliced
 		r.release(original)
 		return r.alone(out)
 	}
 }
 
 func unaryBackward(r *run, n *node, g []*tensor) []*tensor {
-	x := r.looks(0, n.like[0])
+	x := r.looks(0, n.like(0))
 	if !n.sliced {
 		return r.alone(r.chain(int(n.temps), g[0], x))
 	}

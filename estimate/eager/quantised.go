@@ -43,9 +43,8 @@ func (r *run) quantise(t *tensor, stored aten.Storage) {
 	default:
 		t.st = part(n) // CB
 		part(4 * t.shape[0])
-		t.st.wide = true
 	}
-	t.st.packed = true
+	t.st.stored = stored
 	r.drop(weight)
 }
 
@@ -71,7 +70,7 @@ func (r *run) linearPacked(x, w, b *tensor) *tensor {
 func (r *run) productPacked(a, w, b *tensor) *tensor {
 	shape := append(slices.Clone(a.shape[:len(a.shape)-1]), w.shape[0])
 	var out *tensor
-	if w.st.wide {
+	if w.st.stored == aten.LLMInt8 {
 		out = r.productInt8(a, shape)
 	} else {
 		weight := r.dequantised(w, a.dtype)
@@ -83,7 +82,7 @@ func (r *run) productPacked(a, w, b *tensor) *tensor {
 		return out
 	}
 	var saved []*tensor
-	if w.st.wide {
+	if w.st.stored == aten.LLMInt8 {
 		saved = one(a)
 	}
 	like, weight := a.operand(), *w
@@ -100,7 +99,7 @@ func (r *run) productPacked(a, w, b *tensor) *tensor {
 // dequantised is the weight in a type to multiply with: dequantize_4bit, whose scales are float32 first, or CB times
 // SCB.
 func (r *run) dequantised(w *tensor, dtype aten.DType) *tensor {
-	if w.st.wide {
+	if w.st.stored == aten.LLMInt8 {
 		return r.empty(dtype, w.shape...)
 	}
 	absmax := r.alloc(4*((w.numel()+nf4Block-1)/nf4Block), timeline.Temporary)

@@ -73,7 +73,7 @@ func (g *region) backward(r *run, n *node, grads []*tensor) []*tensor {
 	}
 	r.rerun(g, values)
 	r.exitAutocast()
-	root := &node{recorded: &recorded{name: "GraphRoot", call: -1}, seq: math.MaxInt64 - 1}
+	root := &node{recorded: new(recorded), call: -1, seq: math.MaxInt32 - 1}
 	var outs, given []*tensor
 	for i, v := range g.outs {
 		t := values[v]

@@ -18,7 +18,7 @@ type run struct {
 	at     int32 // Call.Origin of the call that runs, -1 outside of any
 	grad   bool  // gradient mode
 	amp    *autocast
-	seq    int64 // sequence number of the next autograd node
+	seq    int32 // sequence number of the next autograd node
 	passes int32 // backward passes so far
 	back   bool  // the autograd thread is running
 	rows   map[string]*op
@@ -28,8 +28,8 @@ type run struct {
 
 	values    []*tensor // of the program's values; activations are here while a forward pass runs
 	index     int32     // of the call that runs
-	born      int64     // allocations so far
-	callStart int64     // those before the operator of the call
+	born      int32     // allocations so far
+	callStart int32     // those before the operator of the call
 	frame     *frame    // the checkpointed span that the forward pass is in
 	again     *frame    // the one that backward recomputes
 	packed    int       // what the recomputation has saved
@@ -41,7 +41,7 @@ type run struct {
 
 	quiet   *aten.Span // the one of noGrad that runs
 	written bool       // the functions are the program's own
-	stopAt  int64      // see stopped; 0 is nowhere
+	stopAt  int32      // see stopped; 0 is nowhere
 
 	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads
 
@@ -260,6 +260,9 @@ func (r *run) recycle() {
 	k := &r.gone
 	r.tensors.used.push(k.tensors)
 	r.storages.used.push(k.storages)
-	r.nodes.used.push(k.nodes)
+	if r.nodes.keep { // else the next graph is made anew, and this one's memory is free as soon as its nodes have run
+		r.nodes.used.push(k.nodes)
+	}
+	clear(k.nodes)
 	k.tensors, k.storages, k.nodes = k.tensors[:0], k.storages[:0], k.nodes[:0]
 }

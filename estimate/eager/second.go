@@ -76,6 +76,7 @@ func (p *firstPass) end(r *run, params []*leaf, held []*tensor) bool {
 	if len(r.attributes)+len(r.hooked[0]) > 0 {
 		return false
 	}
+	r.forgetGraph(params)
 	p.to, p.after = r.log.Written(), r.log.Blocks()
 	grads := make([]*tensor, len(params))
 	for i, l := range params {
@@ -119,6 +120,20 @@ func (p *firstPass) end(r *run, params []*leaf, held []*tensor) bool {
 		c.keepGraphs()
 	}
 	return given
+}
+
+// forgetGraph lets go of what leaves have in graphs, where no other run takes its memory: as a rule no other pass is
+// simulated.
+func (r *run) forgetGraph(params []*leaf) {
+	if r.opts.Spare != nil {
+		return
+	}
+	r.accs, r.work = slab[node]{}, nil
+	for _, l := range params {
+		if l.acc != nil && l.acc.refs == 0 {
+			l.acc = nil
+		}
+	}
 }
 
 // again makes the pass of a step of the first, and returns what variables hold then. more says that there will be
@@ -195,23 +210,32 @@ func (c *copies) of(t *tensor) *tensor {
 			}
 		}
 	}
-	st := c.storage[t.st]
-	if st == nil {
-		if c.storage == nil {
-			c.storage = map[*storage]*storage{}
-		}
-		st = c.r.storages.one()
-		*st = *t.st
-		st.refs = 0
-		c.storage[t.st] = st
-		c.made = append(c.made, st)
-	}
-	st.refs++
 	n := c.r.tensors.one()
 	*n = *t
-	n.st = st
-	c.tensors = append(c.tensors, tensorCopy{t, n, 1})
+	n.st = c.sharing(t.st)
+	if t.refs > 1 || t.st.refs > 1 || t.fn != nil { // else all of it is known
+		c.tensors = append(c.tensors, tensorCopy{t, n, 1})
+	}
 	return n
+}
+
+// sharing returns the copy of a storage, with one more reference.
+func (c *copies) sharing(of *storage) *storage {
+	st := c.storage[of]
+	if st == nil {
+		st = c.r.storages.one()
+		*st = *of
+		st.refs = 0
+		c.made = append(c.made, st)
+		if of.refs > 1 {
+			if c.storage == nil {
+				c.storage = map[*storage]*storage{}
+			}
+			c.storage[of] = st
+		}
+	}
+	st.refs++
+	return st
 }
 
 // keepGraphs has the copies hold the graphs that made these tensors, in which nothing is saved any more.

@@ -14,14 +14,13 @@ type storage struct {
 	bytes int64
 	block int32 // its block in the timeline; noBlock when it has no bytes
 	refs  int32
-	born  int64 // its number among all of the run
-	state bool  // it belongs to the module: a parameter or a buffer
+	born  int32 // its number among all of the run
 
-	parameter bool  // it holds a parameter
-	counted   bool  // savedBytes has met it
-	number    int32 // one more than compilation's
-	packed    bool  // it holds a weight of fewer bits than its tensor's type has: see quantise
-	wide      bool  // of these, one of 8 bits
+	number    int32        // one more than compilation's
+	state     bool         // it belongs to the module: a parameter or a buffer
+	parameter bool         // it holds a parameter
+	counted   bool         // savedBytes has met it
+	stored    aten.Storage // of a weight: see quantise
 }
 
 const noBlock = -1

@@ -226,7 +226,7 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 	for len(work) > 0 {
 		n := work[len(work)-1]
 		work = work[:len(work)-1]
-		if len(n.saved) > 0 || n.frame != nil {
+		if len(n.saved) > 0 || n.packed != nil {
 			nodes = append(nodes, n)
 		}
 		for _, e := range n.next {
@@ -252,8 +252,8 @@ func (r *run) savedBytes(loss *tensor, n int) (sum int64, by []int64) {
 		for _, s := range n.saved {
 			add(s)
 		}
-		if n.frame != nil {
-			for _, t := range n.frame.inputs {
+		if n.packed != nil {
+			for _, t := range n.packed.in.inputs {
 				if !t.host {
 					add(t.st)
 				}

@@ -14,7 +14,7 @@ import (
 // recordView makes v, an alias of t, the output of a node that knows what t looks like.
 func (r *run) recordView(name string, v, t *tensor, backward rule) *tensor {
 	if r.needsGrad(t) && t.dtype.IsFloat() {
-		r.record(name, []*tensor{v}, []*tensor{t}, nil, backward).like[0] = t.operand()
+		r.record(name, []*tensor{v}, []*tensor{t}, nil, backward).know(0, t.operand())
 	}
 	return v
 }
@@ -66,7 +66,7 @@ func (r *run) view(t *tensor, shape []int64) (*tensor, bool) {
 		return nil, false
 	}
 	return r.recordView("View", r.alias(t, shape, stride), t, func(r *run, n *node, g []*tensor) []*tensor {
-		return r.alone(r.reshapeGrad(g[0], n.like[0].shape))
+		return r.alone(r.reshapeGrad(g[0], n.like(0).shape))
 	}), true
 }
 
@@ -174,7 +174,7 @@ func (r *run) expand(t *tensor, shape []int64) *tensor {
 		}
 	}
 	return r.recordView("Expand", r.alias(t, shape, stride), t, func(r *run, n *node, g []*tensor) []*tensor {
-		return r.alone(r.sumTo(g[0], n.like[0].shape))
+		return r.alone(r.sumTo(g[0], n.like(0).shape))
 	})
 }
 
@@ -220,7 +220,7 @@ func (r *run) selectAt(t *tensor, dim int) *tensor {
 }
 
 func sliceBackward(r *run, n *node, g []*tensor) []*tensor {
-	return r.alone(r.empty(g[0].dtype, n.like[0].shape...))
+	return r.alone(r.empty(g[0].dtype, n.like(0).shape...))
 }
 
 // split is Tensor.split: views of consecutive parts. Its backward concatenates the
