@@ -80,8 +80,7 @@ func (p *Peak) above(share float64, varies, least int64) int64 {
 
 // confide sets what the run takes with some confidence, from its upper bound.
 func (s *Simulation) confide(m margin) {
-	held, gradients := heldAtEnd(s.Run.Log)
-	varies := varying(s.Peak.Reserved, held[timeline.Parameter]+held[timeline.OptimizerState]+gradients)
+	varies := varying(s.Peak.Reserved, s.held[timeline.Parameter]+s.held[timeline.OptimizerState]+s.gradients)
 	s.Peak.Likely = s.Peak.above(m.likely, varies, s.Peak.Device)
 	s.Peak.Safe = s.Peak.above(m.safe, varies, s.Peak.Likely)
 }

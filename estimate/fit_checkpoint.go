@@ -161,6 +161,7 @@ func isFirst(set, blocks []parallel.Block) bool {
 // peak simulates a step, as far as a confidence needs it: of a pipeline every stage.
 func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
 	simulate := b.Simulate
+	s.brief = true
 	if c == Predicted && s.Parallel != parallel.PP {
 		simulate = b.simulateOnce
 	}

@@ -38,9 +38,8 @@ func Recorded(rec *recording.Recording, opt Options) (*Report, error) {
 	}
 	r.Settings = recordedSettings(run, step)
 	r.Settings.Batch = opt.Batch
-	held, gradients := heldAtEnd(sim.Run.Log)
 	if run.Trains {
-		r.Gradients, r.Optimizer = &Size{gradients}, &Size{held[timeline.OptimizerState]}
+		r.Gradients, r.Optimizer = &Size{sim.gradients}, &Size{sim.held[timeline.OptimizerState]}
 		r.Activations.Saved, r.Activations.LossSaved = sum.Saved, sum.LossSaved
 	}
 	r.Simulation = sim
@@ -182,6 +181,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 		spare.bytes = scriptBytes
 	}
 	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
+	sim.held, sim.gradients = heldAtEnd(run.Log)
 	sim.confide(marginOf(RecordedWay, !run.Trains))
 	if d := dependence(rec); d != nil {
 		sim.Peak.UpperBound += d.More

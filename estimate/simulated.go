@@ -88,7 +88,8 @@ func (b *Bound) AddLayers(r *Report) error {
 // that is known of it stays.
 func (b *Bound) SetAside(sim *Simulation) {
 	if sim != nil && b.large() {
-		sim.Run.Log, sim.Replay = nil, &caching.Result{Stats: sim.Replay.Stats}
+		sim.Run.SetAside()
+		sim.Replay = &caching.Result{Stats: sim.Replay.Stats, OOM: sim.Replay.OOM}
 	}
 }
 
@@ -131,10 +132,9 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 	}
 	s.Stage = sim.stage // what guesses weigh is asked of the same
 	r.Settings.describe(s, sim.Run.Loss)
-	held, gradients := heldAtEnd(sim.Run.Log)
 	if !s.Infer {
-		r.Gradients = &Size{gradients}
-		r.Optimizer = &Size{held[timeline.OptimizerState]}
+		r.Gradients = &Size{sim.gradients}
+		r.Optimizer = &Size{sim.held[timeline.OptimizerState]}
 		r.Activations.Saved = sim.Run.Saved
 	}
 	r.Simulation, r.OOM = sim, sim.OOM()

@@ -28,6 +28,7 @@ type Step struct {
 	Record      bool       // keep what blocks are for, for a snapshot or a picture
 	Profile     Profile
 
+	brief bool        // the peak alone is asked for: of a large model, no events are left
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
 	known eager.Known // by a run of another step
@@ -78,11 +79,13 @@ type Simulation struct {
 	Compiled   *Compiled   // with torch.compile: between what the peak lies
 	Stages     []Stage     // of a pipeline: each GPU's
 
-	asked    Step           // the run that it is; of a recording none
-	prog     *aten.Program  // that ran; nil for a recording
-	config   caching.Config // that Replay is by
-	stage    int            // of a pipeline, whose run this is
-	doubtful bool           // another program is exported like this one, and takes more: see guessedLargest
+	asked     Step                          // the run that it is; of a recording none
+	prog      *aten.Program                 // that ran; nil for a recording
+	config    caching.Config                // that Replay is by
+	stage     int                           // of a pipeline, whose run this is
+	held      [timeline.NumCategories]int64 // see heldAtEnd
+	gradients int64
+	doubtful  bool // another program is exported like this one, and takes more: see guessedLargest
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
@@ -114,6 +117,10 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 		return nil, err
 	}
 	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
+	sim.held, sim.gradients = heldAtEnd(sim.Run.Log)
+	if s.brief {
+		b.SetAside(sim)
+	}
 	s.Record, s.known = false, sim.Run.Known()
 	if s.Compile && !s.Infer {
 		s.Compile = false
@@ -204,6 +211,9 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	}
 	if sim.Replay, err = f.replay.Finish(run.Log); err != nil {
 		return nil, err
+	}
+	if b.large() { // a fifth of the run's memory, and made anew in a tenth of its time
+		sim.Replay.Allocator = nil
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
 	sim.generates(cache, s)

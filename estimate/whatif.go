@@ -123,7 +123,7 @@ func (b *Bound) try(m *onnxload.Model, opt Options, t trial) Variant {
 		b = other
 	}
 	free := s
-	free.Limited, free.MemoryLimit, free.Record = false, 0, false
+	free.Limited, free.MemoryLimit, free.Record, free.brief = false, 0, false, true
 	sim, err := b.Simulate(free)
 	if err != nil {
 		v.Error = err.Error()

@@ -47,7 +47,7 @@ type Result struct {
 	OOM      *OOM
 	OOMEvent int
 
-	// Allocator is as the replay left it: its segments, and its trace if recorded.
+	// Allocator is as the replay left it, with its trace if recorded; nil once who holds the Result gave it up.
 	Allocator *Allocator
 
 	cfg   Config          // as it was given

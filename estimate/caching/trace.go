@@ -90,6 +90,17 @@ type SegmentBlock struct {
 	Block     Block // the handle, of an active block
 }
 
+// Segments returns what the replay left reserved, by address. Where the allocator was given up, the run is replayed
+// anew.
+func (r *Result) Segments() []Segment {
+	if r.Allocator != nil {
+		return r.Allocator.Segments()
+	}
+	p := NewReplayer(r.cfg)
+	r.again(p)
+	return p.a.Segments()
+}
+
 // Segments returns all reserved memory by address.
 func (a *Allocator) Segments() []Segment {
 	var out []Segment

@@ -37,10 +37,10 @@ type leftBehind struct {
 }
 
 // watch returns what is to be learnt of the first pass for later ones, nil where more differs between them: what
-// gathers over steps, what several GPUs do at their beginning, and what a Run is to say of each block.
+// gathers over steps, and what several GPUs do at their beginning.
 func (r *run) watch() *firstPass {
 	o := r.opts
-	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Tensors || o.Accumulate > 1 || o.Scaler ||
+	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Accumulate > 1 || o.Scaler ||
 		o.ZeroGrads || o.DropOutput || !r.ddp.alike() || r.shards != nil || r.zero != nil ||
 		len(r.checkpoints)+len(r.functions) > 0 {
 		return nil
@@ -157,6 +157,9 @@ func (p *firstPass) again(r *run, params []*leaf, more bool) (held []*tensor) {
 		if s.block != noBlock {
 			s.block = l.Block(s.block)
 		}
+	}
+	if r.opts.Tensors {
+		r.made.madeAgain(l)
 	}
 	for i, g := range made.grads {
 		params[i].grad = g

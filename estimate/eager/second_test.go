@@ -31,7 +31,7 @@ func TestSecondPass(t *testing.T) {
 		{"gradients in buckets", threeLayers(), Options{Replicas: Replicas{World: 2, View: true}}, false},
 		{"a static graph", threeLayers(), Options{Replicas: Replicas{World: 2, Static: true}}, false},
 	} {
-		c.opts.Train, c.opts.Steps = true, 4
+		c.opts.Train, c.opts.Steps, c.opts.Tensors = true, 4, true
 		short := trained(t, c.program, c.opts)
 		if short.copied != c.copied {
 			t.Errorf("%s: later passes were made of the first: %t, want %t", c.name, short.copied, c.copied)
@@ -39,6 +39,12 @@ func TestSecondPass(t *testing.T) {
 		c.opts.EveryStep = true
 		long := trained(t, c.program, c.opts)
 		got, want := short.log.Timeline(), long.log.Timeline()
+		for b := range want.Blocks {
+			x, _ := short.made.at(short.log.First(b))
+			if y, _ := long.made.at(long.log.First(b)); x.DType != y.DType || x.Saved != y.Saved || !slices.Equal(x.Shape, y.Shape) {
+				t.Fatalf("%s: block %d is %+v, %+v with each step simulated", c.name, b, x, y)
+			}
+		}
 		if long.copied || got.Blocks != want.Blocks || !slices.Equal(got.Events, want.Events) {
 			t.Errorf("%s: %d events, %d with each step simulated, or others", c.name, len(got.Events), len(want.Events))
 		}

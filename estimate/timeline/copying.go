@@ -104,6 +104,23 @@ func (l *Log) Keeping(block int32, until int) *Log {
 	return c
 }
 
+// Copied returns, for each block from one on, the block that it stands for; -1 for what is no copy.
+func (c *Copying) Copied() (first int32, of []int32) {
+	for i, b := range c.blocks {
+		if b < 0 {
+			continue
+		}
+		if of == nil {
+			first = b
+		}
+		for first+int32(len(of)) < b {
+			of = append(of, -1)
+		}
+		of = append(of, c.first+int32(i))
+	}
+	return first, of
+}
+
 // Range calls f with the events from one up to another, which must have been written.
 func (l *Log) Range(from, to int, f func(Entry)) {
 	for i := from; i < to; i++ {

@@ -29,7 +29,7 @@ func Predicted(name string, t *timeline.Source, r *caching.Result, about func(bl
 	if about != nil {
 		out.About = func(block int32) []string { return about(at.origin(block)) }
 	}
-	last := newLasting(r.Allocator.Segments())
+	last := newLasting(r.Segments())
 	var reserved int64
 	for e := range r.Trace() {
 		switch e.Action {

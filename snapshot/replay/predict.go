@@ -39,7 +39,7 @@ func WritePredicted(w io.Writer, layers []string, events iter.Seq[timeline.Event
 		}
 	}
 	var segments []snapshot.Segment
-	for _, g := range r.Allocator.Segments() {
+	for _, g := range r.Segments() {
 		s := snapshot.Segment{Addr: g.Address, Total: g.Bytes, Stream: int64(g.Stream), Small: g.Small,
 			Expandable: g.Expandable}
 		for _, b := range g.Blocks {
