@@ -118,6 +118,12 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	}
 	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
 	sim.held, sim.gradients = heldAtEnd(sim.Run.Log)
+	if s.GPUs > 1 && !s.Infer && s.Plan.Races() && !s.late && !s.Compile {
+		s.late = true
+		if err := sim.raced(s); err != nil {
+			return nil, err
+		}
+	}
 	if s.brief {
 		b.SetAside(sim)
 	}
@@ -132,12 +138,6 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 		off := int64(cutError * float64(sim.Peak.Allocated)) // the cut's bound has the room that its range has
 		sim.Peak.UpperBound = max(sim.Peak.UpperBound+off, eager.Peak.UpperBound)
 		return sim, nil
-	}
-	if s.GPUs > 1 && !s.Infer && s.Plan.Races() && !s.late {
-		s.late = true
-		if err := sim.raced(s); err != nil {
-			return nil, err
-		}
 	}
 	if sim.doubtful {
 		other, err := b.guessedLargest().simulateRank(s)
