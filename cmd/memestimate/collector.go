@@ -82,6 +82,7 @@ func (c *collector) resume(nodes int, bytes int64) {
 	case c.limit.Load() == 0:
 		debug.SetGCPercent(largePercent)
 	default:
+		dropPages()
 		c.large.Store(true)
 		c.set(memoryLimit << 10) // the percentage does what a limit would, which has no end of collecting what is kept
 		c.raise()

@@ -41,7 +41,8 @@ func TestSecondPass(t *testing.T) {
 		got, want := short.log.Timeline(), long.log.Timeline()
 		for b := range want.Blocks {
 			x, _ := short.made.at(short.log.First(b))
-			if y, _ := long.made.at(long.log.First(b)); x.DType != y.DType || x.Saved != y.Saved || !slices.Equal(x.Shape, y.Shape) {
+			y, _ := long.made.at(long.log.First(b))
+			if x.DType != y.DType || x.Saved != y.Saved || !slices.Equal(x.Shape, y.Shape) {
 				t.Fatalf("%s: block %d is %+v, %+v with each step simulated", c.name, b, x, y)
 			}
 		}
