@@ -62,7 +62,7 @@ const reducedBy = 4
 func (r *run) compile() error {
 	n := len(r.prog.Calls)
 	c := &compilation{first: make([]int32, n), made: make([]piece, 0, n), dry: true, unfused: unfused()}
-	dry := &run{log: &timeline.Log{Layers: r.prog.Layers}, opts: r.opts, prog: r.prog, layer: -1, at: -1, rows: r.rows,
+	dry := &run{log: r.log, opts: r.opts, prog: r.prog, layer: -1, at: -1, rows: r.rows,
 		compiled: c, lives: r.lives}
 	dry.plans, dry.reused, r.reused = r.plans, r.reused, reused{}
 	values, _ := dry.load()
@@ -73,6 +73,7 @@ func (r *run) compile() error {
 	}
 	c.cut()
 	dry.reset()
+	dry.log.Reset()
 	r.compiled, r.lives, r.plans, r.reused = c, dry.lives, dry.plans, dry.reused
 	return dry.err
 }

@@ -107,8 +107,8 @@ func newRun(p *aten.Program, opts *Options) (*run, error) {
 	if r.log == nil {
 		r.log = new(timeline.Log)
 	}
-	r.log.Layers, r.log.Full, r.plans = p.Layers, opts.Full, opts.Known.plans
-	r.lives, r.plans.shared = opts.Known.lives, r.plans.numbers != nil
+	r.plans, r.lives = opts.Known.plans, opts.Known.lives
+	r.plans.shared = r.plans.numbers != nil
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
@@ -118,6 +118,7 @@ func newRun(p *aten.Program, opts *Options) (*run, error) {
 			return nil, err
 		}
 	}
+	r.log.Layers, r.log.Full = p.Layers, opts.Full
 	return r, nil
 }
 
