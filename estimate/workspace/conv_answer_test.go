@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
@@ -40,8 +41,39 @@ func TestAnswers(t *testing.T) {
 	t.Logf("%d passes: within 0.1 %% %.1f %%, within 10 %% %.1f %%, of the trees %.1f %%; "+
 		"the most exceeded %.2f %%, of the trees %.2f %%",
 		n, percent(exact), percent(near), percent(trees), percent(above), percent(treesAbove))
-	if n < 12000 || percent(near) < 97.4 || percent(exact) < 96 || percent(above) > 0.55 || near <= trees {
+	if n < 12000 || percent(near) < 97.6 || percent(exact) < 96.2 || percent(above) > 0.53 || near <= trees {
 		t.Error("not as docs/workspaces.md says")
+	}
+}
+
+// Gradients of w of a network of small images were Fourier transforms on an H200, which cuDNN does not offer without a
+// GPU: most trees name them for two of the three, and the third is one of the other choices.
+func TestTransformsAreNotOffered(t *testing.T) {
+	var plans []ConvPlan
+	for _, c := range []struct{ channels, side, answer, want int64 }{
+		{64, 8, 21184528, 159383552}, {32, 16, 34439312, 301989888}, {16, 32, 68643467, 68643467},
+	} {
+		x, w := []int64{512, c.channels, c.side, c.side}, []int64{c.channels, c.channels, 3, 3}
+		s := ConvShape{Elem: 4, X: x, W: w, Y: x, Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
+		p := s.Plan(ConvBackwardWeight, len(plans), gpu.Default())
+		p.answered(c.answer, gpu.Default())
+		if p.Bytes != c.want || p.Most < c.want {
+			t.Errorf("%d channels: %d bytes, at most %d, took %d", c.channels, p.Bytes, p.Most, c.want)
+		}
+		plans = append(plans, p)
+	}
+	all := OtherChoices(plans)
+	if want := []int64{159383552, 301989888, 587202560}; !slices.Equal(all[len(all)-1], want) {
+		t.Errorf("%d, want %d", all[len(all)-1], want)
+	}
+	for i := range plans {
+		plans[i].answered(plans[i].Bytes, gpu.Default())
+		plans[i].transform = false
+	}
+	for _, list := range OtherChoices(plans) {
+		if list[2] == 587202560 {
+			t.Error("transformed, though none of its kind is")
+		}
 	}
 }
 

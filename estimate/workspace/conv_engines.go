@@ -100,6 +100,12 @@ func (w *convWork) bytes(e convEngine) int64 {
 	return min(sum+extra, convMaximum)
 }
 
+// isUnoffered reports whether an engine is one that cuDNN does not name without a GPU: those that transform both
+// operands, of which cuDNN builds the plan only beside a GPU.
+func (e convEngine) isUnoffered() bool {
+	return e.copies == 0 && (e.extra == extraFFT || e.extra == extraWinograd)
+}
+
 // largest returns the largest workspace that trees name and that is believed, or that no engine of theirs has.
 func (w *convWork) largest(f *convForest, leaves []uint8) int64 {
 	largest := w.widened()

@@ -15,7 +15,25 @@ type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 	Most   int64             // the largest that a tree names and is believed; docs/workspaces.md: how often it is exceeded
+
+	unoffered int64 // what the engine takes that trees name and that cuDNN does not without a GPU; 0 for none
+	believers int   // how many trees name it
+	fourier   int64 // what a Fourier transform would take; 0 where there is none
+	alike     alike
+	transform bool // the engine runs that trees name and that cuDNN did not
 }
+
+// alike is what passes have in common of which cuDNN, where it transforms one, may transform all.
+type alike struct {
+	pass   ConvPass
+	elem   int64
+	filter int64
+}
+
+// fewestBelievers is how many of a forest's 16 trees name an engine that cuDNN does not offer without a GPU for it to
+// be taken rather than the answer. Of 34 such passes that no tree had seen 24 took what that engine does, and 6 what
+// cuDNN had answered; where fewer trees named one, 46 and 210 of 270 (testdata/choices.bin.gz).
+const fewestBelievers = 5
 
 // Plan works out what a pass takes: how much an engine takes is physics (conv_engines.go), which engine runs is
 // cuDNN's own heuristic, which NVIDIA trained and does not publish; a forest grown on measured convolutions stands
@@ -41,6 +59,15 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 		p.Most = bound.majority(&f, leaves[:n+convDoubts])
 	}
 	p.Most = max(p.Most, bound.largest(&f, leaves[:n+convDoubts]))
+	for _, leaf := range leaves[:n] {
+		if e := f.engines[leaf]; e.isUnoffered() {
+			p.unoffered, p.believers = max(p.unoffered, w.bytes(e)), p.believers+1
+		}
+	}
+	p.alike = alike{pass, w.elem, w.filter}
+	if f := w.bytes(convEngine{extra: extraFFT}); f <= saturate(16, min(w.in+w.out+w.weight, convMaximum)) {
+		p.fourier = f // as large as is believed of several trees
+	}
 	for k := range p.Others {
 		doubt := (3*index + k) % convDoubts
 		p.Others[k] = w.bytes(f.engines[leaves[n+doubt]])
@@ -56,12 +83,22 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 // So of the trees' other choices those stay that are as much, or more by such sums, and the most is what the trees name
 // where that is more. Of 12,811 passes that no tree had seen the answer was within 10 % for 97.5 %, where the trees are
 // for 79.7 %; docs/workspaces.md.
+//
+// Engines that transform are not offered without a GPU. Where enough trees name one it is what runs; where any does,
+// one of the other choices is that all such passes run one, since what the trees do not know of one they do not of all.
 func (p *ConvPlan) answered(bytes int64, d gpu.Device) {
 	sums := saturate(2, int64(max(d.Multiprocessors, 1)), tileBytes) + convNotes
 	p.Bytes = bytes
 	for k, other := range p.Others {
 		if other < bytes-convNotes || other > bytes+sums {
 			p.Others[k] = bytes
+		}
+	}
+	other := p.unoffered < bytes-convNotes || p.unoffered > bytes+convNotes
+	if p.unoffered > 0 && p.unoffered <= p.Most && other {
+		p.Others[0] = p.unoffered
+		if p.believers >= fewestBelievers {
+			p.Bytes, p.Others[0], p.transform = p.unoffered, bytes, true
 		}
 	}
 	p.Most = max(p.Most, bytes)
@@ -115,5 +152,30 @@ func OtherChoices(plans []ConvPlan) (all [][]int64) {
 			all = append(all, list)
 		}
 	}
+	if list := transformed(plans); list != nil {
+		all = append(all, list)
+	}
 	return all
+}
+
+// transformed is the choice in which cuDNN transforms all that is like what it transforms; nil where it does none. Of a
+// network whose gradients of 3x3 filters were all Fourier transforms the trees named two of three.
+func transformed(plans []ConvPlan) []int64 {
+	kinds := map[alike]bool{}
+	for i := range plans {
+		if plans[i].transform {
+			kinds[plans[i].alike] = true
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	list := make([]int64, len(plans))
+	for i := range plans {
+		list[i] = plans[i].Bytes
+		if kinds[plans[i].alike] && list[i] > 0 {
+			list[i] = max(list[i], plans[i].fourier)
+		}
+	}
+	return list
 }
