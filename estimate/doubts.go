@@ -39,7 +39,7 @@ func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []
 	}
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
 		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
-		b.ownFunctions, b.keptWeights, b.keptStates, b.absentSiblings, b.zeroFactors, b.checkpoints}
+		b.ownFunctions, b.keptWeights, b.keptScores, b.keptStates, b.absentSiblings, b.zeroFactors, b.checkpoints}
 	weighed := make([]*Guess, len(doubts))
 	all := slices.Clip(beside)
 	for i, doubt := range doubts {

@@ -26,9 +26,27 @@ func (b *Bound) keptStates(s Step, sim *Simulation) (g Guess, ok bool, err error
 		"what each of a loop's blocks returns taken to be let go, and not kept in a list that the model returns")
 }
 
-// longer weighs how much larger the peak is where values live as a rule says that is not made.
+// keptScores is the doubt whether attention returns what it was computed from, for a list. Where lines are known it is
+// one where a name beside its result holds something: out, intermediates = self.attend(q, k, v).
+func (b *Bound) keptScores(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if sim.prog.Traced() && !lifetime.HasBesides(sim.prog, "softmax") {
+		return g, false, nil
+	}
+	return b.longest(s, sim, lifetime.KeptScores,
+		"what attention's weights were computed from taken to be let go, and not returned in a list")
+}
+
+// longer weighs how much larger the peak is where values live as a rule says that is not made. It is no doubt where
+// lines are known.
 func (b *Bound) longer(s Step, sim *Simulation, r *lifetime.Rule, takes string) (g Guess, ok bool, err error) {
-	if sim.prog.Traced() || b.large() {
+	if sim.prog.Traced() {
+		return g, false, nil
+	}
+	return b.longest(s, sim, r, takes)
+}
+
+func (b *Bound) longest(s Step, sim *Simulation, r *lifetime.Rule, takes string) (g Guess, ok bool, err error) {
+	if b.large() {
 		return g, false, nil
 	}
 	peak, err := b.again(nil, map[string]bool{r.Name: true}, true).peakAllocated(s, sim, true)

@@ -58,11 +58,23 @@ func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
 }
 
 // isName reports whether a node only gives a value another name.
-func isName(n *onnxload.Node) bool { return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 }
+func (b *recovery) isName(n *onnxload.Node) bool {
+	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n))
+}
+
+// isDetached reports whether a node is x.detach(), which torch.export's translation has as one of a name: then no
+// gradient goes through it, and what only that would need is not saved. The optimiser of the default export drops it.
+func (b *recovery) isDetached(n *onnxload.Node) bool {
+	return strings.HasSuffix(n.MetaValue("namespace"), ": aten.detach.default") && b.elem(n.Input(0)).IsFloat()
+}
+
+func emitDetach(b *recovery, n *onnxload.Node) {
+	b.call("detach", aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+}
 
 func (b *recovery) index() {
 	for _, n := range b.nodes {
-		if isName(n) && n.Input(0) != onnxload.NoValue && n.Output(0) != onnxload.NoValue {
+		if b.isName(n) && n.Input(0) != onnxload.NoValue && n.Output(0) != onnxload.NoValue {
 			b.same[n.Output(0)] = b.id(n.Input(0)) // the nodes are in order: chains stay short
 		}
 	}
@@ -93,12 +105,12 @@ func (b *recovery) index() {
 		b.places[i] = last
 		for j := range n.In {
 			// Asking for a shape or a type is no use of the data, and another name no use at all.
-			if v := b.in(n, j); v != onnxload.NoValue && !isName(n) && !f.Shape(j) && !f.Type(j) {
+			if v := b.in(n, j); v != onnxload.NoValue && !b.isName(n) && !f.Shape(j) && !f.Type(j) {
 				reads = append(reads, read{int32(v), int32(i)})
 			}
 		}
 		for _, v := range n.Out {
-			if v != onnxload.NoValue && !isName(n) {
+			if v != onnxload.NoValue && !b.isName(n) {
 				b.made[v] = int32(i)
 			}
 		}
@@ -175,7 +187,7 @@ func (b *recovery) findClones() {
 	}
 	b.cloned = map[onnxload.ValueID]bool{}
 	for i, n := range b.nodes {
-		if !isName(n) || n.Input(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
+		if !b.isName(n) || n.Input(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
 			continue
 		}
 		if p := b.places[i]; strings.Contains(p.Class, "Dropout") ||

@@ -90,7 +90,7 @@ func (b *recovery) onlyHostUses(v onnxload.ValueID) bool {
 
 // hostNode reports whether a node's outputs are all Python's.
 func (b *recovery) hostNode(n *onnxload.Node) bool {
-	if isName(n) {
+	if b.isName(n) {
 		return true
 	}
 	for _, v := range n.Out {

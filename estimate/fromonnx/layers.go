@@ -173,12 +173,22 @@ func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		d := b.dims(b.in(n, 0))
 		a := b.axis(n, -1, len(d))
-		b.call(op, aten.Args{Shape: d[a:]}, b.affine(n), n.Output(0))
+		b.norm(op, aten.Args{Shape: d[a:]}, b.affine(n), n.Output(0))
 	}
 }
 
 func emitGroupNorm(b *recovery, n *onnxload.Node) {
-	b.call("group_norm", aten.Args{Groups: attrInt(n, "num_groups", 1)}, b.affine(n), n.Output(0))
+	b.norm("group_norm", aten.Args{Groups: attrInt(n, "num_groups", 1)}, b.affine(n), n.Output(0))
+}
+
+// norm emits a norm, which autocast has compute in float32, and the cast of its result where its module has one.
+func (b *recovery) norm(op string, args aten.Args, in []aten.ValueID, out onnxload.ValueID) {
+	if !b.prog.Sources.CastsBack(b.nodes[b.at].Stack) {
+		b.call(op, args, in, out)
+		return
+	}
+	y := b.temp(op, args, b.elem(out), b.dims(out), in...)
+	b.call("type_as", aten.Args{}, []aten.ValueID{y, in[0]}, out)
 }
 
 func spatialCall(op string) func(*recovery, *onnxload.Node) {

@@ -90,7 +90,7 @@ func (b *recovery) iteration(n *onnxload.Node, s *loopShape, carried []aten.Valu
 			continue
 		}
 		switch {
-		case isName(m):
+		case b.isName(m):
 			b.same[m.Output(0)] = b.in(m, 0)
 		case b.inHost(m):
 			for _, o := range m.Out {

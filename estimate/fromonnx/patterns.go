@@ -354,7 +354,7 @@ func matchGroupNorm(b *recovery, i int) {
 		members = append(members, ni)
 	}
 	b.claim(func() {
-		b.call("group_norm", aten.Args{Groups: groups}, []aten.ValueID{b.value(x), b.vector(params[0]), b.vector(params[1])},
+		b.norm("group_norm", aten.Args{Groups: groups}, []aten.ValueID{b.value(x), b.vector(params[0]), b.vector(params[1])},
 			last)
 	}, members...)
 }

@@ -46,9 +46,16 @@ func TestRegions(t *testing.T) {
 			node("Sin", "a", "b", "s", "<eval_with_key>.8:5 sin = torch.ops.aten.sin.default(exp)"),
 			node("Neg", "b", "y", "s", "<eval_with_key>.8:6 neg = torch.ops.aten.neg.default(sin)")},
 			nil, []aten.Span{{First: 1, Last: 1}}, nil},
+		{"autocast, before which parameters train", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
+			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
+			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil, nil},
+		{"no_grad beside what trains", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
+			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
+			onnx.Op("Mul", "a z", "y").Named("Mul")}, nil, nil, []aten.Span{{First: 1, Last: 1}}},
 	} {
 		g := linesGraph(c.nodes...)
-		g.Inits = []onnx.Tensor{onnx.Bare("first.weight", onnxload.Float32, 8, 8)}
+		g.Inits = []onnx.Tensor{onnx.Bare("first.weight", onnxload.Float32, 8, 8),
+			onnx.Bare("second.weight", onnxload.Float32, 8, 8)}
 		checkpoints, functions, noGrad := lifetime.Regions(mustRecover(t, g))
 		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(functions, c.functions) ||
 			!slices.Equal(noGrad, c.noGrad) {

@@ -1,9 +1,11 @@
 package lifetime
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
 )
 
 // What modules keep beside what they return is not in a graph. These are other ends of how long values live, none of
@@ -14,6 +16,10 @@ var (
 	// KeptStates is a loop over blocks that puts what each returns in a list that the model returns, as those of
 	// transformers do with output_hidden_states.
 	KeptStates = &Rule{"kept-states", "what each block of a loop returns is in a list that the model returns", true}
+	// KeptScores is attention that returns what it was computed from beside its result, for a list that the model
+	// returns: the Intermediates of x-transformers' Attend.
+	KeptScores = &Rule{"kept-scores",
+		"attention returns its scores, before and after softmax, in a list that the model returns", true}
 )
 
 // kept lets live on what these rules say.
@@ -27,11 +33,67 @@ func (l *lives) kept() {
 			}
 		}
 	}
+	if l.p.With[KeptScores.Name] {
+		for i := range l.p.Calls {
+			for _, score := range l.scores(&l.p.Calls[i]) {
+				l.keep(score, int32(len(l.p.Calls))-1, KeptScores)
+			}
+		}
+	}
 	if l.p.With[KeptStates.Name] {
 		for _, v := range l.states() {
 			l.keep(v, int32(len(l.p.Calls))-1, KeptStates)
 		}
 	}
+}
+
+// scores returns the weights of attention that a product reads and what they were computed from, back to the product of
+// queries and keys: not its own result, which is scaled as a rule before it has a name.
+func (l *lives) scores(c *aten.Call) (list []aten.ValueID) {
+	if !aten.Of(c.Op).Is(aten.Product) {
+		return nil
+	}
+	for _, v := range c.In {
+		list = list[:0]
+		softmax := false
+		for v != aten.NoValue && l.made[v] >= 0 {
+			at := &l.p.Calls[l.made[v]]
+			if aten.Of(at.Op).Is(aten.Product) && len(list) > 1 && softmax {
+				return list
+			}
+			list, softmax = append(list, v), softmax || at.Op == "softmax"
+			k := slices.IndexFunc(at.In, func(x aten.ValueID) bool {
+				return x != aten.NoValue && l.made[x] >= 0 &&
+					aten.Numel(l.p.Values[x].Shape) == aten.Numel(l.p.Values[v].Shape)
+			})
+			if k < 0 {
+				break
+			}
+			v = at.In[k]
+		}
+	}
+	return nil
+}
+
+// HasBesides reports whether a line binds two names or more to what a function returns that calls an operator: the first
+// to what it computes, and another to something that the graph does not show.
+func HasBesides(p *aten.Program, op string) bool {
+	if p.Sources == nil {
+		return false
+	}
+	for i := range p.Calls {
+		if p.Calls[i].Op != op || p.Sources.ReturnsAlone(p.Calls[i].Stack) {
+			continue
+		}
+		for f := p.Calls[i].Stack; f > 0; f = p.Sources.Frames[f-1].Up {
+			if slices.ContainsFunc(p.Sources.Lines[f-1].Statements, func(s pysource.Statement) bool {
+				return s.Spread && len(s.Targets) > 1 && len(s.Sites) > 0
+			}) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // fewestCalls is how many calls make a block: what is shorter is a layer of a Sequential, whose results no list can

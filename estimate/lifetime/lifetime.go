@@ -30,6 +30,7 @@ func Of(p *aten.Program) (ends Endings, unread map[int]int32) {
 	if l.traced {
 		l.names()
 	}
+	l.kept()
 	for _, v := range p.Outputs {
 		l.last[v] = -1
 	}
@@ -85,7 +86,6 @@ func (l *lives) guess() {
 			}
 		}
 	}
-	l.kept()
 }
 
 // lives are the activations of a program and how long they live, as far as it is known.

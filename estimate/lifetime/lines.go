@@ -220,28 +220,22 @@ func (l *lives) join(pieces []piece) []execution {
 			loose = nil
 		}
 	}
-	number := func(p piece) int32 {
-		if p.line == 0 {
-			return 0
-		}
-		return l.p.Sources.Frames[p.line-1].Line
-	}
-	for _, p := range pieces {
+	for i, p := range pieces {
 		var prev *execution
 		if len(list) > 0 {
 			prev = &list[len(list)-1]
 		}
-		whole := p.st.Kind == pysource.Bare && (p.st.Held != "" || p.st.Inplace && !p.open)
-		if (p.st.Kind == pysource.Part || p.st.Kind == pysource.Bare) && !whole {
+		if p.partial() {
 			if prev != nil && len(loose) == 0 && prev.open && prev.head != nil {
-				at, again := number(prev.parts[len(prev.parts)-1]), false
+				at, again := l.lineNumber(prev.parts[len(prev.parts)-1]), false
 				for _, q := range prev.parts {
 					again = again || q.line == p.line
 					if q.st == prev.head {
-						at = number(q)
+						at = l.lineNumber(q)
 					}
 				}
-				if n := number(p); !again && (n == 0 || n > at && n-at < maxStatement) {
+				if n := l.lineNumber(p); !again && (n == 0 || n > at && n-at < maxStatement) &&
+					!l.begunBetween(at, n, pieces[i+1:]) {
 					prev.add(p)
 					continue
 				}
@@ -257,7 +251,7 @@ func (l *lives) join(pieces []piece) []execution {
 			prev.add(p) // the rest of an expression whose other lines came between
 			continue
 		}
-		if len(loose) > 0 && p.open && number(loose[0]) > number(p) && number(loose[0])-number(p) < maxStatement {
+		if len(loose) > 0 && p.open && l.lineNumber(loose[0]) > l.lineNumber(p) && l.lineNumber(loose[0])-l.lineNumber(p) < maxStatement {
 			list = append(list, l.execution(append(loose, p), p.st, p.open))
 			loose = nil
 			continue
@@ -267,6 +261,39 @@ func (l *lives) join(pieces []piece) []execution {
 	}
 	flush()
 	return list
+}
+
+// lineNumber is that of a piece's line in its file, 0 where it is unknown.
+func (l *lives) lineNumber(p piece) int32 {
+	if p.line == 0 {
+		return 0
+	}
+	return l.p.Sources.Frames[p.line-1].Line
+}
+
+// partial reports whether a piece is of a statement that another line begins.
+func (p *piece) partial() bool {
+	whole := p.st.Kind == pysource.Bare && (p.st.Held != "" || p.st.Inplace && !p.open)
+	return (p.st.Kind == pysource.Part || p.st.Kind == pysource.Bare) && !whole
+}
+
+// begunBetween reports whether the statement that comes next begins between two lines: the second is of that one then,
+// of which Python computes the inner lines first.
+//
+//	key = key.transpose(
+//	    -1, -2
+//	)
+//	score = (
+//	    query @ key
+//	) / scale
+func (l *lives) begunBetween(first, second int32, next []piece) bool {
+	for i := range next {
+		if p := &next[i]; !p.partial() {
+			n := l.lineNumber(*p)
+			return p.open && first < n && n < second
+		}
+	}
+	return false
 }
 
 func (l *lives) execution(parts []piece, head *pysource.Statement, open bool) execution {

@@ -24,7 +24,31 @@ func Regions(p *aten.Program) (checkpoints, functions, noGrad []aten.Span) {
 	}
 	r.close()
 	r.ownNoGrad()
+	r.autocast()
+	r.detached()
 	return r.checkpoints, r.functions, r.noGrad
+}
+
+// detached adds the calls whose result a line detaches as it is, x - x.amax(-1).detach(), where a graph has lost that:
+// what only its gradient needs is not kept, as under no_grad.
+func (r *regions) detached() {
+	var alone []aten.Span
+	for i := range r.p.Calls {
+		c := &r.p.Calls[i]
+		if c.Op == "detach" { // the graph has them
+			return
+		}
+		if at := int32(i); c.Stack > 0 && slices.Contains(r.p.Sources.Lines[c.Stack-1].Detached, c.Op) &&
+			!slices.ContainsFunc(slices.Concat(r.checkpoints, r.functions, r.noGrad), func(s aten.Span) bool {
+				return s.First <= at && at <= s.Last
+			}) {
+			alone = append(alone, aten.Span{First: at, Last: at})
+		}
+	}
+	if len(alone) > 0 {
+		r.noGrad = append(r.noGrad, alone...)
+		slices.SortFunc(r.noGrad, func(a, b aten.Span) int { return int(a.First - b.First) })
+	}
 }
 
 // ownNoGrad mends what torch.export makes of torch.no_grad in the forward of a torch.autograd.Function, as
@@ -44,8 +68,38 @@ func (r *regions) ownNoGrad() {
 	slices.SortFunc(r.functions, func(a, b aten.Span) int { return int(a.First - b.First) })
 }
 
+// autocast leaves out bodies that are those of torch.autocast(enabled=False), around rotary embeddings for one, which
+// torch.export traces anew as those of no_grad: names tell them apart where a body reads what the module has, and
+// these do not. Under no_grad parameters before them would have no gradients, which nobody trains so.
+func (r *regions) autocast() {
+	var rest []aten.Span
+	for _, s := range r.noGrad {
+		if r.readsModule(s) {
+			rest = append(rest, s)
+		}
+	}
+	if len(rest) < len(r.noGrad) && r.trained(rest) > r.trained(r.noGrad) {
+		r.noGrad = rest
+	}
+}
+
+// readsModule reports whether one of some calls reads a parameter or a buffer.
+func (r *regions) readsModule(s aten.Span) bool {
+	for i := s.First; i <= s.Last; i++ {
+		for _, v := range r.p.Calls[i].In {
+			if v != aten.NoValue && (r.p.Values[v].Kind == aten.Parameter || r.p.Values[v].Kind == aten.Buffer) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // untrained reports whether gradients reach no parameter from what the program returns, but through some calls.
-func (r *regions) untrained(without []aten.Span) bool {
+func (r *regions) untrained(without []aten.Span) bool { return r.trained(without) == 0 }
+
+// trained returns how many parameters gradients reach from what the program returns, but through some calls.
+func (r *regions) trained(without []aten.Span) (parameters int) {
 	of := make([]bool, len(r.p.Values))
 	for _, v := range r.p.Outputs {
 		of[v] = true
@@ -62,13 +116,15 @@ func (r *regions) untrained(without []aten.Span) bool {
 			continue
 		}
 		for _, v := range c.In {
-			if v != aten.NoValue && r.p.Values[v].Kind == aten.Parameter {
-				return false
+			if v != aten.NoValue && !of[v] {
+				of[v] = true
+				if r.p.Values[v].Kind == aten.Parameter {
+					parameters++
+				}
 			}
-			of[v] = v != aten.NoValue
 		}
 	}
-	return true
+	return parameters
 }
 
 // regions finds them in one pass over the calls.

@@ -3,6 +3,7 @@
 package pysource
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,7 @@ type Sources struct {
 	alone   map[Frame]bool // functions, as they were called, that return None beside one value; see function
 
 	arguments map[string]bool // see ofArguments
+	asked     map[string]bool // see asksFirst
 }
 
 // New reads the frames of a model, nil where it has none.
@@ -37,7 +39,7 @@ func New(frames []Frame) *Sources {
 	}
 	s := &Sources{Frames: frames, Lines: make([]*Line, len(frames)), Forward: make([]int32, len(frames)),
 		Level: make([]int32, len(frames)), Wrapped: make([]Wrap, len(frames)), arguments: ofArguments(frames),
-		alone: map[Frame]bool{}}
+		asked: asksFirst(frames), alone: map[Frame]bool{}}
 	known := map[string]*Line{}
 	for i, f := range frames {
 		line := known[f.Source]
@@ -72,6 +74,21 @@ func (f Frame) function() Frame { return Frame{Up: f.Up, File: f.File, Func: f.F
 // ReturnsAlone reports whether the function that a stack is in returns None beside one value: return x, None.
 func (s *Sources) ReturnsAlone(stack int32) bool {
 	return stack > 0 && s.alone[s.Frames[stack-1].function()]
+}
+
+// castsBack is how a norm that computes in float32 returns the type that it was given: GroupNorm32 of
+// improved-diffusion, and of all that was made of it. A model that is exported in float32 has no such cast.
+var castsBack = regexp.MustCompile(`^return super\(\)\.forward\((\w+)\.float\(\)\)\.(?:type|to)\((\w+)\.dtype\)$|` +
+	`^return super\(\)\.forward\((\w+)\.float\(\)\)\.type_as\((\w+)\)$`)
+
+// CastsBack reports whether the module that a stack is in has a norm compute in float32 and returns the type of its
+// argument: return super().forward(x.float()).type(x.dtype).
+func (s *Sources) CastsBack(stack int32) bool {
+	if s == nil || stack <= 0 || s.Frames[stack-1].Up == 0 {
+		return false
+	}
+	m := castsBack.FindStringSubmatch(s.Frames[s.Frames[stack-1].Up-1].Source)
+	return m != nil && m[1] == m[2] && m[3] == m[4]
 }
 
 // ownForward reports whether a line calls a forward of the same object: that of its class's parent.

@@ -21,3 +21,21 @@ func TestAt(t *testing.T) {
 		}
 	}
 }
+
+// A norm that computes in float32 says itself that it returns the type that it was given, and of what.
+func TestCastsBack(t *testing.T) {
+	for source, want := range map[string]bool{
+		"return super().forward(x.float()).type(x.dtype)":     true,
+		"return super().forward(x.float()).to(x.dtype)":       true,
+		"return super().forward(x.float()).type_as(x)":        true,
+		"return super().forward(x.float()).type(other.dtype)": false,
+		"return super().forward(x.float())":                   false,
+		"return super().forward(x).type(torch.float16)":       false,
+	} {
+		s := New([]Frame{{Func: "forward", Source: source},
+			{Up: 1, Func: "forward", Source: "return F.group_norm(input, self.num_groups)"}})
+		if got := s.CastsBack(2); got != want || s.CastsBack(1) || s.CastsBack(0) {
+			t.Errorf("%s: %v, want %v", source, got, want)
+		}
+	}
+}

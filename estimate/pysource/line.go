@@ -10,6 +10,8 @@ import (
 type Line struct {
 	Statements []Statement
 	Open       bool // its last statement goes on after it
+	// methods and functions whose result it detaches: amax of x.amax(-1).detach()
+	Detached []string
 }
 
 // A Statement is what a part of a line does with the values that it computes.
@@ -66,6 +68,7 @@ func parseLine(text string) *Line {
 		}
 	}
 	line.Open = line.Open || depth > low
+	line.Detached = detached(list)
 	list = withoutHeader(list)
 	for _, p := range splitTop(list, ";") {
 		if len(p) > 0 {
@@ -76,6 +79,25 @@ func parseLine(text string) *Line {
 		line.Statements[0].Kind = Part
 	}
 	return line
+}
+
+// detached returns the names of what is called whose result, as it is, .detach() is called of.
+func detached(list []token) (names []string) {
+	var opened []int // where brackets that are open began
+	for i, t := range list {
+		switch {
+		case t.opens():
+			opened = append(opened, i)
+		case t.closes() && len(opened) > 0:
+			from := opened[len(opened)-1]
+			opened = opened[:len(opened)-1]
+			if from > 0 && i+4 < len(list) && t.is(")") && list[from-1].kind == nameToken && list[i+1].is(".") &&
+				list[i+2].text == "detach" && list[i+3].is("(") && list[i+4].is(")") {
+				names = append(names, list[from-1].text)
+			}
+		}
+	}
+	return names
 }
 
 // withoutHeader leaves out what a line begins with that has a body behind it: for x in xs: y = f(x).

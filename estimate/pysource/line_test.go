@@ -2,6 +2,7 @@ package pysource
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -120,4 +121,19 @@ func FuzzLine(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What a line detaches is what it calls last: of a name, x.detach(), it is unknown what made it.
+func TestDetached(t *testing.T) {
+	for source, want := range map[string][]string{
+		"sim = sim - sim.amax(dim=-1, keepdim=True).detach()": {"amax"},
+		"x = torch.where(m, f(x.mean(0)).detach(), y)":        {"f"},
+		"x = y + (z - y).detach() * z.detach()":               nil,
+		"return self.encoder(x).detach()":                     {"encoder"},
+		"x = y.sum().detach":                                  nil,
+	} {
+		if got := parseLine(source).Detached; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
 }

@@ -28,37 +28,48 @@ func wrapOf(s *Sources, i int) Wrap {
 		}
 		return Wrap{int32(i) + 1, NoGrad}
 	}
-	if f.Up == 0 {
-		return Wrap{checkpoints(f.Source, int32(i)+1), Checkpoint}.known()
-	}
-	up := f.Up - 1
-	caller := s.Frames[up].Source
-	switch {
-	case s.Wrapped[up].Kind != Plain:
-		return s.Wrapped[up]
-	case ofFunction(*f, caller):
-		return Wrap{f.Up, Function}
-	}
-	return Wrap{checkpoints(f.Source, int32(i)+1), Checkpoint}.known()
-}
-
-// known returns the wrap, or none where it has no frame.
-func (w Wrap) known() Wrap {
-	if w.Frame == 0 {
-		return Wrap{}
-	}
-	return w
-}
-
-// checkpoints returns the frame where its line calls torch.utils.checkpoint.checkpoint, or what transformers call it
-// (_gradient_checkpointing_func of PreTrainedModel); 0 elsewhere.
-func checkpoints(line string, frame int32) int32 {
-	for _, call := range []string{"checkpoint(", "_gradient_checkpointing_func("} {
-		if at := strings.Index(line, call); at == 0 || at > 0 && !partOfName(line[at-1]) {
-			return frame
+	if f.Up > 0 {
+		up := f.Up - 1
+		caller := s.Frames[up].Source
+		switch {
+		case s.Wrapped[up].Kind != Plain:
+			return s.Wrapped[up]
+		case ofFunction(*f, caller):
+			return Wrap{f.Up, Function}
+		case checkpoints(caller) && strings.Contains(f.Source, "ctx."): // the program's own, and it is asked to
+			return Wrap{f.Up, Checkpoint}
 		}
 	}
-	return 0
+	if checkpoints(f.Source) && !s.asked[f.File] {
+		return Wrap{int32(i) + 1, Checkpoint}
+	}
+	return Wrap{}
+}
+
+// checkpoints reports whether a line calls torch.utils.checkpoint.checkpoint, or what transformers call it
+// (_gradient_checkpointing_func of PreTrainedModel).
+func checkpoints(line string) bool {
+	for _, call := range []string{"checkpoint(", "_gradient_checkpointing_func("} {
+		if at := strings.Index(line, call); at == 0 || at > 0 && !partOfName(line[at-1]) {
+			return true
+		}
+	}
+	return false
+}
+
+// asksFirst returns the files whose checkpoint is a function of the program that takes parameters, and whether to
+// checkpoint, besides: checkpoint(func, inputs, params, flag) of improved-diffusion's nn.py, and of all that was made
+// of it. torch.utils.checkpoint gives each argument to the function that it calls, and takes no parameters. Where that
+// one is asked to, the forward of its torch.autograd.Function is in the stack; where not, it calls func and nothing
+// else. One line may have but the name, its arguments being on others: in a file a name is one function.
+func asksFirst(frames []Frame) map[string]bool {
+	files := map[string]bool{}
+	for i := range frames {
+		if f := &frames[i]; strings.Contains(f.Source, ".parameters()") && checkpoints(f.Source) {
+			files[f.File] = true
+		}
+	}
+	return files
 }
 
 func partOfName(c byte) bool {

@@ -20,6 +20,16 @@ func TestWraps(t *testing.T) {
 		{"use_reentrant=True", []Frame{{Func: "forward", Source: "x = cp.checkpoint(self.block, x)"},
 			{File: "/lib/torch/utils/checkpoint.py", Func: "forward", Source: "outputs = run_function(*args)"},
 			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Checkpoint}, 2},
+		{"one's own that is not asked to", []Frame{{Func: "forward",
+			Source: "return checkpoint(self._forward, (x,), self.parameters(), self.use_checkpoint)"},
+			{Func: "forward", Source: "return self.f(x)"}}, Wrap{}, 2},
+		{"one's own whose arguments another line has", []Frame{
+			{Func: "forward", Source: "h = checkpoint(f, (x,), self.parameters(), True)"},
+			{Func: "forward", Source: "return checkpoint("}, {Func: "forward", Source: "return self.f(x)"}}, Wrap{}, 3},
+		{"one's own that is asked to", []Frame{
+			{Func: "forward", Source: "return checkpoint(self._forward, (x,), self.parameters(), True)"},
+			{File: "nn.py", Func: "forward", Source: "output_tensors = ctx.run_function(*ctx.input_tensors)"},
+			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Checkpoint}, 3},
 		{"another word", []Frame{{Func: "forward", Source: "x = load_checkpoint(self.block, x)"}}, Wrap{}, 1},
 		{"a function of autograd", []Frame{{Func: "forward", Source: "return self.act(x)"},
 			{Func: "forward", Source: "return SwishFunction.apply(x)"},

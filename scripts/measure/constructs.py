@@ -299,6 +299,79 @@ class SpectralNorm(nn.Module):
         return self.last(out)
 
 
+class Norm32(nn.GroupNorm):
+    """A norm that returns the type that it was given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float()).type(x.dtype)
+
+
+def own_checkpoint(func: Callable[..., Tensor], inputs: tuple[Tensor, ...], params: Any, flag: bool) -> Tensor:
+    """As improved-diffusion's checkpoint, which asks whether to checkpoint."""
+    assert not flag and params is not None
+    return func(*inputs)
+
+
+class Asked(nn.Module):
+    """A block that gives a checkpoint of its own the flag not to."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.norm = Norm32(8, c)
+        self.conv = nn.Conv2d(c, c, 3, padding=1)
+        self.use_checkpoint = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        checkpoint = own_checkpoint
+        x = checkpoint(self._norm, (x,), self.parameters(), self.use_checkpoint)
+        return checkpoint(
+            self._conv,
+            (x,),
+            self.parameters(),
+            self.use_checkpoint,
+        )
+
+    def _norm(self, x: Tensor) -> Tensor:
+        return F.silu(self.norm(x))
+
+    def _conv(self, x: Tensor) -> Tensor:
+        return x + self.conv(x)
+
+
+class OwnCheckpoint(nn.Module):
+    """A function called checkpoint that is not torch's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, padding=1)
+        self.blocks = nn.Sequential(*[Asked(32) for _ in range(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks(self.stem(x))
+
+
+class Scores(nn.Module):
+    """Attention whose statements take several lines each, and whose largest score is detached."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.to_q, self.to_k, self.to_v = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)
+        self.scale = width**0.5
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.to_q(x), self.to_k(x), self.to_v(x)
+        key = key.transpose(
+            -1,
+            -2,
+        )
+        score = (
+            query @ key  # a line of the statement that the one above begins
+        ) / self.scale
+        score = score - score.amax(dim=-1, keepdim=True).detach()
+        score = torch.softmax(score, dim=-1)
+        return score @ value
+
+
 IMAGES = (8, 3, 112, 112)
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
@@ -309,6 +382,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "splines": (Splines, (4096, 64), ("dynamo-train",)),
     "lstm_cell": (LSTMCells, (256, 8, 64), ("dynamo-train", "ts-train")),
     "gru_cell": (GRUCells, (256, 8, 64), ("dynamo-train", "ts-train")),
+    "own_checkpoint": (OwnCheckpoint, IMAGES, ("dynamo-train",)),
+    "scores": (lambda: nn.Sequential(Scores(), Scores()), (8, 768, 64), ("dynamo-train",)),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 
