@@ -33,13 +33,10 @@ func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []
 		list = append(list, Guess{Name: countedOnce, Made: true, Places: b.a.Loops,
 			Takes: "the body of a loop taken for one that runs once"})
 	}
-	if !s.Infer && lossy(b.way, b.a.Model, sim.prog) {
-		list = append(list, Guess{Name: lostInExport, Made: true, Places: len(sim.prog.Lost),
-			Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"})
-	}
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
 		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
-		b.ownFunctions, b.keptWeights, b.keptScores, b.keptStates, b.absentSiblings, b.zeroFactors, b.checkpoints}
+		b.ownFunctions, b.keptWeights, b.keptScores, b.keptStates, b.absentSiblings, b.zeroFactors, b.checkpoints,
+		b.lost}
 	weighed := make([]*Guess, len(doubts))
 	all := slices.Clip(beside)
 	for i, doubt := range doubts {
@@ -162,11 +159,33 @@ func (b *Bound) contiguous(s Step, sim *Simulation) (g Guess, ok bool, err error
 	return b.altered(g, s, sim, fromonnx.ContiguousSequences)
 }
 
+// lost is the doubt what a file lost that was not exported for training: of that dropout weighs the most, which keeps
+// its result and a mask of each.
+func (b *Bound) lost(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer || !lossy(b.way, b.a.Model, sim.prog) {
+		return g, false, nil
+	}
+	g = Guess{Name: lostInExport,
+		Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"}
+	g, _, err = b.run(g, s, sim, fromonnx.WithDropout)
+	g.Places = len(sim.prog.Lost)
+	return g, err == nil, err
+}
+
 // altered weighs a doubt by running the program as alter has it, which also says in how many places. It is no doubt
 // where lines are known.
 func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess,
 	bool, error) {
-	if sim.prog.Traced() || len(b.a.Steps)+b.a.Wide >= manyNodes {
+	if sim.prog.Traced() {
+		return g, false, nil
+	}
+	return b.run(g, s, sim, alter)
+}
+
+// run weighs a doubt likewise, whatever is known of lines.
+func (b *Bound) run(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess, bool,
+	error) {
+	if len(b.a.Steps)+b.a.Wide >= manyNodes {
 		return g, false, nil
 	}
 	other := b.again(nil, nil, true)

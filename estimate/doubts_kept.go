@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,17 +20,18 @@ func (b *Bound) keptWeights(s Step, sim *Simulation) (Guess, bool, error) {
 // keptStates is the doubt whether a model returns what each of its blocks made, of which a graph has what was asked
 // for alone. In training autograd keeps most of that anyway.
 func (b *Bound) keptStates(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if !s.Infer {
+	if !s.Infer || sim.prog.Traced() && !lifetime.HasBesides(sim.prog) {
 		return g, false, nil
 	}
-	return b.longer(s, sim, lifetime.KeptStates,
+	return b.longest(s, sim, lifetime.KeptStates,
 		"what each of a loop's blocks returns taken to be let go, and not kept in a list that the model returns")
 }
 
 // keptScores is the doubt whether attention returns what it was computed from, for a list. Where lines are known it is
 // one where a name beside its result holds something: out, intermediates = self.attend(q, k, v).
 func (b *Bound) keptScores(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if sim.prog.Traced() && !lifetime.HasBesides(sim.prog, "softmax") {
+	if !slices.ContainsFunc(sim.prog.Calls, func(c aten.Call) bool { return c.Op == "softmax" }) ||
+		sim.prog.Traced() && !lifetime.HasBesides(sim.prog) {
 		return g, false, nil
 	}
 	return b.longest(s, sim, lifetime.KeptScores,

@@ -30,20 +30,83 @@ func (b *Bound) frozenBackbone(s Step, sim *Simulation) (g Guess, ok bool, err e
 	}
 	takes := "layers whose norms are frozen taken to train all the same, which --freeze decides"
 	if module == "" || g.Places < fewestFrozen {
-		if module, g.Places = pretrained(sim.prog); module == "" || b.opt.BuiltIn {
+		if b.opt.BuiltIn {
+			return g, false, nil
+		}
+		if module, g.Places = pretrained(sim.prog); module == "" {
+			g.Layers, g.Places = featuresOfVGG(sim.prog)
+		} else {
+			g.Layers = []string{module}
+		}
+		if len(g.Layers) == 0 {
 			return g, false, nil
 		}
 		takes = "layers that begin as a network with published weights does taken to train as well, which --freeze decides"
 	}
-	s.Freeze = "^" + regexp.QuoteMeta(module+".")
+	if len(g.Layers) == 0 {
+		g.Layers = []string{module}
+	}
+	s.Freeze = freezing(g.Layers)
 	peak, err := b.peakAllocated(s, sim, false)
 	if err != nil { // nothing trains then
 		return g, false, nil
 	}
-	g.Layers = []string{module}
 	g.Name, g.Takes = frozenLayers, takes
 	g.between(sim, peak)
 	return g, true, nil
+}
+
+// freezing is what --freeze takes for some modules.
+func freezing(modules []string) string {
+	parts := make([]string, len(modules))
+	for i, m := range modules {
+		parts[i] = regexp.QuoteMeta(m + ".")
+	}
+	if len(parts) == 1 {
+		return "^" + parts[0]
+	}
+	return "^(" + strings.Join(parts, "|") + ")"
+}
+
+// featuresOfVGG returns the modules that VGG's convolutions are in where a program has cut its features into several,
+// enc_1 to enc_4 of AdaIN: from 3 to 64 channels, then each with as many as it is given or twice that, in the order of
+// the file, to 256 at least. Others have parameters too.
+func featuresOfVGG(p *aten.Program) (modules []string, parameters int) {
+	var run []string
+	channels := int64(0)
+	for _, id := range p.Params {
+		v := &p.Values[id]
+		switch {
+		case len(v.Shape) != 4:
+			continue
+		case channels == 0 && slices.Equal(v.Shape, []int64{64, 3, 3, 3}),
+			channels > 0 && v.Shape[1] == channels && v.Shape[2] == 3 && v.Shape[3] == 3 && v.Shape[0] <= 512 &&
+				(v.Shape[0] == channels || v.Shape[0] == 2*channels):
+			run, channels = append(run, v.Name), v.Shape[0]
+			continue
+		}
+		if channels > 0 {
+			break
+		}
+	}
+	if channels < 256 || len(run) < fewestConvolutions-2 {
+		return nil, 0
+	}
+	for _, name := range run {
+		if module, _, ok := strings.Cut(name, "."); ok && !slices.Contains(modules, module) {
+			modules = append(modules, module)
+		}
+	}
+	for _, id := range p.Params {
+		module, _, _ := strings.Cut(p.Values[id].Name, ".")
+		if slices.Contains(modules, module) {
+			parameters++
+		}
+	}
+	if parameters == len(p.Params) || len(modules) < 2 {
+		return nil, 0
+	}
+	return modules, parameters
 }
 
 // fewestFrozen is how many frozen norms make a backbone.

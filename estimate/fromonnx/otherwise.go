@@ -89,3 +89,39 @@ func ContiguousSequences(p *aten.Program) (other *aten.Program, places int) {
 	}
 	return &copied, places
 }
+
+// WithDropout returns a program in which dropout is where transformers have it, which an export in evaluation mode
+// loses: behind the weights of attention that is written out, behind a projection that a sum adds, and between the two
+// of a feed-forward network.
+func WithDropout(p *aten.Program) (other *aten.Program, places int) {
+	dropped := *p
+	dropped.Calls, dropped.Values = nil, slices.Clone(p.Values)
+	from := map[aten.ValueID]string{} // by value, the operator that made it
+	for _, c := range p.Calls {
+		for k, x := range c.In {
+			weights := from[x] == "softmax" && aten.Of(c.Op).Is(aten.Product)
+			projected := from[x] == "linear" && c.Op == "add"
+			hidden := (from[x] == "relu" || from[x] == "gelu") && c.Op == "linear"
+			if !weights && !projected && !hidden {
+				continue
+			}
+			v := p.Values[x]
+			v.Name = ""
+			y := dropped.Add(v)
+			dropped.Calls = append(dropped.Calls, aten.Call{Op: "dropout", In: []aten.ValueID{x}, Out: []aten.ValueID{y},
+				Args: aten.Args{P: 0.1, Train: true}.Kept(), Layer: c.Layer, Scope: c.Scope, Origin: -1, Stack: c.Stack})
+			c.In = slices.Clone(c.In)
+			c.In[k] = y
+			places++
+		}
+		for _, v := range c.Out {
+			op := c.Op
+			if len(c.In) > 0 && aten.Of(c.Op).Is(aten.Look) {
+				op = from[c.In[0]]
+			}
+			from[v] = op
+		}
+		dropped.Calls = append(dropped.Calls, c)
+	}
+	return &dropped, places
+}

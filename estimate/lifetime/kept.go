@@ -75,14 +75,14 @@ func (l *lives) scores(c *aten.Call) (list []aten.ValueID) {
 	return nil
 }
 
-// HasBesides reports whether a line binds two names or more to what a function returns that calls an operator: the first
-// to what it computes, and another to something that the graph does not show.
-func HasBesides(p *aten.Program, op string) bool {
+// HasBesides reports whether a line binds two names or more to what a function returns that has attention: the first to
+// what it computes, and another to something that the graph does not show.
+func HasBesides(p *aten.Program) bool {
 	if p.Sources == nil {
 		return false
 	}
 	for i := range p.Calls {
-		if p.Calls[i].Op != op || p.Sources.ReturnsAlone(p.Calls[i].Stack) {
+		if op := p.Calls[i].Op; op != "softmax" && !aten.Of(op).Is(aten.Attention) || p.Sources.ReturnsAlone(p.Calls[i].Stack) {
 			continue
 		}
 		for f := p.Calls[i].Stack; f > 0; f = p.Sources.Frames[f-1].Up {
