@@ -354,8 +354,11 @@ func matchGroupNorm(b *recovery, i int) {
 		members = append(members, ni)
 	}
 	b.claim(func() {
-		b.norm("group_norm", aten.Args{Groups: groups}, []aten.ValueID{b.value(x), b.vector(params[0]), b.vector(params[1])},
-			last)
+		v, shape := b.value(x), b.dims(last)
+		if !slices.Equal(b.dims(x), shape) { // optimizers merge a view before the norm with the norm's own
+			v = b.temp("reshape", aten.Args{Shape: shape}, b.elem(x), shape, v)
+		}
+		b.norm("group_norm", aten.Args{Groups: groups}, []aten.ValueID{v, b.vector(params[0]), b.vector(params[1])}, last)
 	}, members...)
 }
 

@@ -118,6 +118,10 @@ func TestNormChains(t *testing.T) {
 	each.name, each.want = "group norm of a group for each channel, without the way back",
 		[]string{"group_norm(x, gn.weight, gn.bias)"}
 	groups.name, groups.want = "group norm", []string{"group_norm(x, gn.weight, gn.bias)"}
+	merged := group(2, 4, -1)
+	merged.shape = []any{2, 2, 4, 6, 6}
+	merged.name, merged.want = "group norm of a view that an optimizer merged with its own",
+		[]string{"reshape(x)", "group_norm(_, gn.weight, gn.bias)"}
 	four.name, four.want = "an instance norm between reshapes", []string{"reshape(x)", "instance_norm(r, -, -)",
 		"reshape(i)", "mul(b, gn.weight)", "add(w, gn.bias)"}
 	runPatterns(t, []patternCase{
@@ -148,7 +152,7 @@ func TestNormChains(t *testing.T) {
 			want: append(slices.Clone(plain), "mul(n, ln.weight)")},
 		{name: "no RMS norm: cubes", inits: consts, nodes: rms("three", "n", weighted("ln.weight n")),
 			want: append(slices.Clone(plain), "mul(ln.weight, n)")},
-		groups, each, four, cast,
+		groups, each, merged, four, cast,
 		{name: "weight norm", shape: []any{2, 3, 9}, inits: vg,
 			nodes: append(weight("v.weight"), onnx.Op("Conv", "x w", "y")),
 			want:  []string{"weight_norm(v.weight, g.weight)", "conv(x, w, -)"}},
