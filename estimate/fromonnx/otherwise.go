@@ -99,9 +99,10 @@ func WithDropout(p *aten.Program) (other *aten.Program, places int) {
 	from := map[aten.ValueID]string{} // by value, the operator that made it
 	for _, c := range p.Calls {
 		for k, x := range c.In {
+			of := aten.Of(from[x])
 			weights := from[x] == "softmax" && aten.Of(c.Op).Is(aten.Product)
-			projected := from[x] == "linear" && c.Op == "add"
-			hidden := (from[x] == "relu" || from[x] == "gelu") && c.Op == "linear"
+			projected := of.Is(aten.Product) && c.Op == "add"
+			hidden := of.Is(aten.Nonlinearity) && aten.Of(c.Op).Is(aten.Product)
 			if !weights && !projected && !hidden {
 				continue
 			}

@@ -29,15 +29,12 @@ func Regions(p *aten.Program) (checkpoints, functions, noGrad []aten.Span) {
 	return r.checkpoints, r.functions, r.noGrad
 }
 
-// detached adds the calls whose result a line detaches as it is, x - x.amax(-1).detach(), where a graph has lost that:
-// what only its gradient needs is not kept, as under no_grad.
+// detached adds the calls whose result a line detaches as it is, x - x.amax(-1).detach(), which optimisers lose: what
+// only its gradient needs is not kept, as under no_grad.
 func (r *regions) detached() {
 	var alone []aten.Span
 	for i := range r.p.Calls {
 		c := &r.p.Calls[i]
-		if c.Op == "detach" { // the graph has them
-			return
-		}
 		if at := int32(i); c.Stack > 0 && slices.Contains(r.p.Sources.Lines[c.Stack-1].Detached, c.Op) &&
 			!slices.ContainsFunc(slices.Concat(r.checkpoints, r.functions, r.noGrad), func(s aten.Span) bool {
 				return s.First <= at && at <= s.Last
