@@ -75,17 +75,18 @@ func (l *lives) scores(c *aten.Call) (list []aten.ValueID) {
 	return nil
 }
 
-// HasBesides reports whether a line binds two names or more to what a function returns that has attention: the first to
-// what it computes, and another to something that the graph does not show.
+// HasBesides reports whether a line binds two names or more to what a function returns that has attention: the first
+// to what it computes, and another to something that the graph does not show.
 func HasBesides(p *aten.Program) bool {
 	if p.Sources == nil {
 		return false
 	}
 	for i := range p.Calls {
-		if op := p.Calls[i].Op; op != "softmax" && !aten.Of(op).Is(aten.Attention) || p.Sources.ReturnsAlone(p.Calls[i].Stack) {
+		c := &p.Calls[i]
+		if c.Op != "softmax" && !aten.Of(c.Op).Is(aten.Attention) || p.Sources.ReturnsAlone(c.Stack) {
 			continue
 		}
-		for f := p.Calls[i].Stack; f > 0; f = p.Sources.Frames[f-1].Up {
+		for f := c.Stack; f > 0; f = p.Sources.Frames[f-1].Up {
 			if slices.ContainsFunc(p.Sources.Lines[f-1].Statements, func(s pysource.Statement) bool {
 				return s.Spread && len(s.Targets) > 1 && len(s.Sites) > 0
 			}) {

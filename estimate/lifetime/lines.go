@@ -251,7 +251,8 @@ func (l *lives) join(pieces []piece) []execution {
 			prev.add(p) // the rest of an expression whose other lines came between
 			continue
 		}
-		if len(loose) > 0 && p.open && l.lineNumber(loose[0]) > l.lineNumber(p) && l.lineNumber(loose[0])-l.lineNumber(p) < maxStatement {
+		if len(loose) > 0 && p.open && l.lineNumber(loose[0]) > l.lineNumber(p) &&
+			l.lineNumber(loose[0])-l.lineNumber(p) < maxStatement {
 			list = append(list, l.execution(append(loose, p), p.st, p.open))
 			loose = nil
 			continue
