@@ -57,21 +57,6 @@ func (b *recovery) in(n *onnxload.Node, i int) onnxload.ValueID {
 	return b.id(n.In[i])
 }
 
-// isName reports whether a node only gives a value another name.
-func (b *recovery) isName(n *onnxload.Node) bool {
-	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n))
-}
-
-// isDetached reports whether a node is x.detach(), which torch.export's translation has as one of a name: then no
-// gradient goes through it, and what only that would need is not saved. The optimiser of the default export drops it.
-func (b *recovery) isDetached(n *onnxload.Node) bool {
-	return strings.HasSuffix(n.MetaValue("namespace"), ": aten.detach.default") && b.elem(n.Input(0)).IsFloat()
-}
-
-func emitDetach(b *recovery, n *onnxload.Node) {
-	b.call("detach", aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
-}
-
 func (b *recovery) index() {
 	for _, n := range b.nodes {
 		if b.isName(n) && n.Input(0) != onnxload.NoValue && n.Output(0) != onnxload.NoValue {
