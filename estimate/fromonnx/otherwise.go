@@ -96,14 +96,23 @@ func ContiguousSequences(p *aten.Program) (other *aten.Program, places int) {
 func WithDropout(p *aten.Program) (other *aten.Program, places int) {
 	dropped := *p
 	dropped.Calls, dropped.Values = nil, slices.Clone(p.Values)
-	from := map[aten.ValueID]string{} // by value, the operator that made it
-	for _, c := range p.Calls {
+	from := map[aten.ValueID]*aten.Call{} // by value, what made it, but for views
+	projects := func(c *aten.Call) bool {
+		return aten.Of(c.Op).Is(aten.RowSum) && slices.ContainsFunc(c.In, func(v aten.ValueID) bool {
+			return v != aten.NoValue && p.Values[v].Kind == aten.Parameter
+		})
+	}
+	for i := range p.Calls {
+		c := p.Calls[i]
 		for k, x := range c.In {
-			of := aten.Of(from[x])
-			weights := from[x] == "softmax" && aten.Of(c.Op).Is(aten.Product)
-			projected := of.Is(aten.Product) && c.Op == "add"
-			hidden := of.Is(aten.Nonlinearity) && aten.Of(c.Op).Is(aten.Product)
-			if !weights && !projected && !hidden {
+			of := from[x]
+			if of == nil {
+				continue
+			}
+			weights := of.Op == "softmax" && aten.Of(c.Op).Is(aten.Product)
+			added := projects(of) && c.Op == "add"
+			hidden := aten.Of(of.Op).Is(aten.Nonlinearity) && projects(&c)
+			if !weights && !added && !hidden {
 				continue
 			}
 			v := p.Values[x]
@@ -115,12 +124,12 @@ func WithDropout(p *aten.Program) (other *aten.Program, places int) {
 			c.In[k] = y
 			places++
 		}
+		maker := &p.Calls[i]
+		if len(c.In) > 0 && aten.Of(c.Op).Is(aten.Look) {
+			maker = from[p.Calls[i].In[0]]
+		}
 		for _, v := range c.Out {
-			op := c.Op
-			if len(c.In) > 0 && aten.Of(c.Op).Is(aten.Look) {
-				op = from[c.In[0]]
-			}
-			from[v] = op
+			from[v] = maker
 		}
 		dropped.Calls = append(dropped.Calls, c)
 	}
