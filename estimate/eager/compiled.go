@@ -68,14 +68,19 @@ func (r *run) compile() error {
 	values, _ := dry.load()
 	dry.step, dry.grad = 1, true
 	dry.enterAutocast()
-	if err := dry.forward(values); err != nil {
+	err := dry.forward(values)
+	if err != nil {
 		return err
 	}
+	r.log.Reset()
+	r.compiled, r.lives, r.plans = c, dry.lives, dry.plans
+	if r.opts.Spare != nil { // else the pass's memory is free for the cut
+		dry.reset()
+		r.reused = dry.reused
+	}
+	err = dry.err
 	c.cut()
-	dry.reset()
-	dry.log.Reset()
-	r.compiled, r.lives, r.plans, r.reused = c, dry.lives, dry.plans, dry.reused
-	return dry.err
+	return err
 }
 
 // prefersChannelsLast reports whether inductor has the convolutions of a training step work in channels_last: none is
