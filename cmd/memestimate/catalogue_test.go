@@ -30,7 +30,7 @@ const (
 	memoryFactor = 12
 
 	// For each node and weight beyond the first, of a file that has tens of thousands in a few bytes each.
-	memoryThing, freeThings = 1500, 20_000
+	memoryThing, freeThings = 500, 20_000
 )
 
 // catalogueCommands is every command that reads a model, in every form. MODEL is the hostile file, HONEST another,

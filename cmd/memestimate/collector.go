@@ -84,7 +84,6 @@ func (c *collector) resume(nodes int, bytes int64) {
 	default:
 		dropPages()
 		c.large.Store(true)
-		c.set(memoryLimit << 10) // the percentage does what a limit would, which has no end of collecting what is kept
 		c.raise()
 	}
 }
@@ -129,11 +128,18 @@ func (c *collector) raise() {
 	if c.growing.Load() {
 		debug.SetGCPercent(int(min(max(smallGrowth*100/max(kept, 1), 100), smallPercent)))
 	}
+	least := c.least.Load()
 	if c.large.Load() {
-		debug.SetGCPercent(int(max((c.least.Load()-kept)*100/max(kept, 1), keptPercent)))
+		if kept < least*3/4 {
+			debug.SetGCPercent(-1)
+			c.set(least)
+		} else { // the limit would have no end of collecting what is kept
+			debug.SetGCPercent(int(max((least-kept)*100/kept, keptPercent)))
+			c.set(memoryLimit << 10)
+		}
 		return
 	}
-	limit := max(kept+kept/3, c.least.Load())
+	limit := max(kept+kept/3, least)
 	if was := c.limit.Load(); limit > was || limit < was-was/16 {
 		c.set(limit)
 	}
