@@ -138,9 +138,9 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	}
 	r.grads = grads
 	var outs []*tensor
-	if slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
+	if n.backward != nil && slices.ContainsFunc(grads, func(g *tensor) bool { return g != nil }) {
 		outs = n.backward(r, n, grads)
-	} // else nothing arrived, and nothing goes on: an undefined gradient
+	} // else nothing arrived, or it ran before and let go, where PyTorch raises: nothing goes on
 	// SavedVariable::unpack has a hook's tensor for the length of the call alone: validate_outputs comes after it
 	if n.packed != nil {
 		for _, s := range n.saved {
