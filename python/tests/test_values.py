@@ -217,6 +217,36 @@ def test_routing_is_balanced(rec: memestimate.Recorder) -> None:
     assert set(codes(rec)) == {"routing"}
 
 
+def test_slices_are_as_long_as_what_is_added_to_their_begin(rec: memestimate.Recorder) -> None:
+    where = torch.zeros(4, 2, device="cuda", requires_grad=True).sigmoid().mul(28).long()
+    x, end = torch.zeros(4, 1, 28, 28, device="cuda"), where + 8
+    rec.values.written(where, None)  # nobody knows it, nor what is made of it
+    end = where + 8
+    assert x[0, :, where[0, 1] : end[0, 1], where[0, 0] : end[0, 0]].shape == (1, 8, 8)
+
+
+def test_a_mask_that_is_repeated_keeps_its_share(rec: memestimate.Recorder) -> None:
+    ids = torch.rand(4, 49, device="cuda").argsort(1).argsort(1)
+    kept = (torch.arange(49, device="cuda") < 19).repeat(4, 1).gather(1, ids)
+    tokens = torch.zeros(4, 49 * 64, 256, device="cuda")
+    assert tokens.view(4, 49, 64, 256)[kept].shape == (4 * 19, 64, 256)
+    assert tokens[kept[..., None].tile(1, 64, 256)].shape == (4 * 19 * 64 * 256,)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_fused_step_of_sgd_makes_nothing(tmp_path: Path, momentum: float) -> None:
+    """Fake tensors have no rule of shapes for it, and it is too large to be tried on the host."""
+    weight = nn.Parameter(torch.empty(2048, 2048, device="meta"))
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        parameter = nn.Parameter(torch.empty_like(weight, device="cuda"))
+        optimizer = torch.optim.SGD([parameter], lr=0.1, momentum=momentum, fused=True)
+        rec.seen = []
+        (parameter * 2).sum().backward()
+        optimizer.step()
+        assert rec.seen.count("_fused_sgd_") == 1
+        assert bool(optimizer.state[parameter].get("momentum_buffer") is not None) == bool(momentum)
+
+
 def test_parts_of_a_routing_add_up(rec: memestimate.Recorder) -> None:
     experts, tokens, k = 8, 100, 2
     scores = torch.randn(tokens, experts, device="cuda")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,6 +21,22 @@ _ATTRIBUTE = "_memestimate_guess"
 SLOPE = "_memestimate_slope"  # of a gradient: what its product with a direction of search is taken to be
 _TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # what a sane program checks
 _FINITE = ("isfinite", "isnan", "isinf")
+# What keeps each element of a tensor of whole numbers as far from another's as it was: where a slice begins and ends.
+_MOVED: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+_SEEN = (
+    "select",
+    "slice",
+    "view",
+    "unsqueeze",
+    "squeeze",
+    "index",
+    "expand",
+    "detach",
+    "clone",
+    "alias",
+    "t",
+    "transpose",
+)
 
 
 class Guess(NamedTuple):
@@ -61,6 +78,18 @@ class Guesses:
             sane = asks or (bool(given) and all(self._is_sane(t) for t in given))
             guess = Guess(_plausible(tensor.dtype) if computed is None else computed, name, span, sane=sane)
         tensor.__dict__[_ATTRIBUTE] = guess
+
+    def move(self, out: FakeTensor, func: OpOverload, args: Sequence[Any]) -> None:
+        """Guess what a call gives that adds to whole numbers of which each is guessed alike, or looks at them."""
+        name = func._schema.name.removeprefix("aten::")
+        source = args[0] if args and isinstance(args[0], FakeTensor) else None
+        if source is None or source.dtype.is_floating_point or source.dtype is torch.bool or source.numel() == 1:
+            return
+        guess = self.of(source)
+        if name in _MOVED and isinstance(args[1], int) and isinstance(guess.value, int):
+            out.__dict__[_ATTRIBUTE] = guess._replace(value=_MOVED[name](guess.value, args[1]))
+        elif name in _SEEN and _ATTRIBUTE in source.__dict__:
+            out.__dict__[_ATTRIBUTE] = guess
 
     def _is_sane(self, tensor: torch.Tensor) -> bool:
         """Whether it says of each element that it is finite, or that it is not."""

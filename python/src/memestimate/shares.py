@@ -81,6 +81,7 @@ class Shares:
             "logical_not": self._inverted,
             "scatter": self._scattered,
             "scatter_": self._scattered,
+            "repeat": self._repeated,
         }
         rules |= dict.fromkeys(_SAME, lambda args, out: self.of(args[0]))
         rules |= dict.fromkeys(_DIMENSION, lambda args, out: _NOTHING)  # see `read`
@@ -138,6 +139,13 @@ class Shares:
         if not choices:
             return _NOTHING
         return Known(1 / choices if equal else 1 - 1 / choices)
+
+    def _repeated(self, args: Sequence[Any], out: Any) -> Known:
+        """A mask laid beside itself has as large a share set, also one that is too large then for its values."""
+        known = self._values.get(args[0])
+        if known is None or args[0].dtype not in _MASKS or known.numel() == 0 or not self._values.likely(args[0]):
+            return self.of(args[0])
+        return Known(self._values.taken_count(args[0]) / known.numel())
 
     def _inverted(self, args: Sequence[Any], out: Any) -> Known:
         share = self.of(args[0]).share

@@ -39,6 +39,7 @@ _UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_stri
 _UPDATED, _DRAWN = "parameters before their update", "random numbers"
 _BOTH = ("logical_and", "bitwise_and", "mul")
 _EITHER = ("logical_or", "bitwise_or")
+_WHOLE = (torch.int64, torch.int32)
 # A gradient scaler's step in which no gradient overflowed: what it writes is what was there.
 _FINITE = {"aten::_amp_foreach_non_finite_check_and_unscale_": [0], "aten::_amp_update_scale_": []}
 
@@ -119,6 +120,8 @@ class Values:
             first = out[0]
         if isinstance(first, FakeTensor) and first.numel() == 1:
             self.guesses.follow(first, func, args, kwargs)
+        if isinstance(first, FakeTensor) and first.dtype in _WHOLE:
+            self.guesses.move(first, func, args)
         share = self.shares.read(func, args, kwargs, out)
         origin = self.origins.read(func, args)
         known = first is not None and self._is_followed(first, args) and self.is_pure(func)
