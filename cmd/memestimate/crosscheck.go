@@ -124,10 +124,11 @@ func (c *crossCheck) end(err error) string {
 }
 
 // refusedMemory reports whether a Go program that ended so was refused memory by the system. Where its runtime does not
-// look whether it got some, it ends on a signal; a fault of any other code is a panic, which says so first.
+// look whether it got some, it ends on a signal; a fault of any other code is a panic, which says so first. A thread
+// that finds no memory for its stack fails with EAGAIN, as glibc has it (allocate_stack in nptl/allocatestack.c).
 func refusedMemory(said string) bool {
 	return strings.Contains(said, "out of memory") || strings.Contains(said, "cannot allocate") ||
-		strings.HasPrefix(said, "SIGSEGV: ")
+		strings.Contains(said, "pthread_create failed") || strings.HasPrefix(said, "SIGSEGV: ")
 }
 
 // agreement says what was compared.
