@@ -263,7 +263,11 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 		if n := count[t]; n > 1 {
 			line += fmt.Sprintf(" (%d times)", n)
 		}
-		notes = append(notes, Note{Info, line})
+		level := Info
+		if rec.Texts[t.code] == "benchmark" { // PyTorch's counters will show what the figures leave out
+			level = Warning
+		}
+		notes = append(notes, Note{level, line})
 	}
 	return notes
 }

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate import convolutions
+from memestimate import convolutions, cudnn_search
 from memestimate.convolutions import Asked
 from memestimate.cudnn_answers import partial_sums
 from memestimate.gpus import find
@@ -145,3 +145,59 @@ def test_the_measured_ones_are_those_of_the_program(monkeypatch: pytest.MonkeyPa
     rows, _ = importlib.import_module("convolutions").decode(gzip.decompress(data.read_bytes()))
     keys = sorted({script.key(row) for row in rows})
     assert convolutions.Measured.of(keys).bits == convolutions.measured().bits
+
+
+@pytest.mark.parametrize(
+    ("operation", "x", "w", "y", "padding", "took"),
+    [
+        ("forward", (2, 256, 128, 128), (128, 256, 3, 3), (2, 128, 128, 128), (1, 1), 17_585_799_168),
+        ("forward", (8, 64, 96, 96), (256, 64, 1, 1), (8, 256, 96, 96), (0, 0), 2_249_261_056),
+        ("weight", (2, 256, 128, 128), (128, 256, 3, 3), (2, 128, 128, 128), (1, 1), 17_330_864_128),
+        ("weight", (8, 1024, 24, 24), (21, 1024, 1, 11), (8, 21, 24, 24), (0, 5), 727_050_240),
+        ("input", (2, 256, 128, 128), (128, 256, 3, 3), (2, 128, 128, 128), (1, 1), 149_291_008),
+        ("input", (1, 64, 128, 128), (128, 64, 4, 4), (1, 128, 127, 127), (1, 1), 37_322_752),
+        (
+            "forward",
+            (2, 64, 256, 256),
+            (128, 64, 3, 3),
+            (2, 128, 256, 256),
+            (1, 1),
+            0,
+        ),  # no engine for so large a square
+    ],
+)
+def test_fourier_transforms_take_what_a_gpu_took(
+    operation: str,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    y: tuple[int, ...],
+    padding: tuple[int, ...],
+    took: int,
+) -> None:
+    ones = (1, 1)
+    asked = Asked(operation, "float32", False, False, 1, x, w, y, ones, ones, padding)
+    assert cudnn_search.fourier(asked) == took
+    assert cudnn_search.fourier(asked._replace(dtype="bfloat16")) == 0
+
+
+@needs_cudnn
+def test_no_engine_takes_less_than_the_one_that_is_named() -> None:
+    path = convolutions.library()
+    assert path is not None
+    (largest,) = convolutions.ask(path, find("h200"), [MEASURED], largest=True)
+    assert largest >= BYTES
+
+
+@pytest.mark.parametrize("gpu", ["h200", "a100-80gb"])
+def test_searches_are_told(tmp_path: Path, gpu: str) -> None:
+    def notes(name: str) -> list[str]:
+        with memestimate.record(tmp_path / name, gpu=gpu):
+            nn.Conv2d(256, 128, 3, padding=1).cuda()(torch.randn(2, 256, 128, 128).cuda()).sum().backward()
+        with gzip.open(tmp_path / name, "rt") as file:
+            read = [line for line in map(json.loads, list(file)[1:]) if line[0] == "note"]
+        return [line[2] for line in read if line[1] == "benchmark"]
+
+    assert notes("without.mrec") == []
+    with torch.backends.cudnn.flags(benchmark=True):
+        (said,) = notes("with.mrec")
+    assert "up to 16.4 GiB more" in said

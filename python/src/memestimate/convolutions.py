@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from . import cudnn_answers
+from . import cudnn_answers, cudnn_search
 from .cudnn_answers import Convolution, Question
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _TYPES = {torch.float32: 0, torch.bfloat16: 9, torch.float16: 2}  # cudnnDataType_t
 _PASSES = ("forward", "input", "weight")
 _NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 _OLDEST = 90800  # cuDNN, that can be asked about a device that is not there
 _LARGEST = 1 << 31  # numbers of a tensor that cuDNN works on at once
 _SECONDS = 120.0
@@ -123,6 +124,7 @@ class Convolutions:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._seen: dict[Asked, None] = {}
+        self._searched: dict[Asked, None] = {}
 
     def saw(self, func: OpOverload, args: Sequence[Any], out: Any) -> None:
         """Take note of a call, if it is a convolution."""
@@ -155,17 +157,27 @@ class Convolutions:
         if raised:
             shapes = [(*shape[:2], 1, *shape[2:]) for shape in shapes]
             spread = [(n, *values) for n, values in zip((1, 1, 0), spread, strict=True)]
+        # As cudnn_conv_suggest_memory_format has it (aten/src/ATen/native/ConvUtils.h).
+        last = not raised and any(
+            t.is_contiguous(memory_format=_LAST[t.dim()]) and not t.is_contiguous() for t in (x, w)
+        )
         for operation in (_PASSES[i] for i in passes):
             for channels_last in (False,) if raised else (False, True):
                 head = (operation, _NAMES[x.dtype], channels_last, bool(transposed), int(groups))
-                self._seen[Asked(*head, *shapes, *spread)] = None
+                asked = Asked(*head, *shapes, *spread)
+                self._seen[asked] = None
+                if torch.backends.cudnn.benchmark and channels_last == last:
+                    self._searched[asked] = None
 
     def write(self) -> None:
         """Ask about what was seen, and write the answers down."""
         recorder = self._recorder
+        path = library() if recorder.gpu.capability == (9, 0) else None
+        if searched := [asked for asked in self._searched if not asked.native()]:
+            largest = ask(path, recorder.gpu, searched, largest=True) if path is not None else [0] * len(searched)
+            recorder.note("benchmark", cudnn_search.warning(searched, largest))
         wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
-        path = library()
-        if not wanted or path is None or recorder.gpu.capability != (9, 0) or torch.backends.cudnn.benchmark:
+        if not wanted or path is None:
             return
         known = _answered.setdefault(
             (recorder.gpu, torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic), {}
@@ -177,9 +189,9 @@ class Convolutions:
                 recorder.writer.event("cudnn", *asked[:-1], known[asked])
 
 
-def ask(path: Path, gpu: GPU, wanted: Sequence[Asked]) -> list[int]:
+def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], largest: bool = False) -> list[int]:
     """
-    Ask cuDNN's library about passes.
+    Ask cuDNN's library about passes: what the engine takes that its heuristic names, or the most that any takes.
 
     Returns
     -------
@@ -196,6 +208,7 @@ def ask(path: Path, gpu: GPU, wanted: Sequence[Asked]) -> list[int]:
         device=json.dumps(described, separators=(",", ":")),
         allow_tf32=torch.backends.cudnn.allow_tf32,
         deterministic=torch.backends.cudnn.deterministic,
+        largest=largest,
         convolutions=[asked.question() for asked in wanted],
     )
     command = [sys.executable, "-S", cudnn_answers.__file__]

@@ -22,7 +22,7 @@ from typing import Any, TypedDict
 _TYPE, _BOOLEAN_MODE, _HEURISTIC, _INT64, _FLOAT, _DESCRIPTOR, _NOTE, _CHAR = 1, 7, 8, 3, 4, 15, 11, 24
 _CONVOLUTION, _ENGINE, _CONFIG, _HEURISTICS, _PLAN, _GRAPH, _TENSOR, _DEVICE = 1, 2, 3, 4, 5, 15, 17, 38
 _TENSOR_CORE, _DOWN_CONVERT, _NONDETERMINISTIC = 0, 1, 4
-_FP32, _CROSS_CORRELATION, _INSTANT = 0, 1, 0
+_FP32, _CROSS_CORRELATION, _INSTANT, _FALLBACK = 0, 1, 0, 2
 _MOST_NOTES = 16
 # Of each operation: its descriptor, then the attributes alpha, beta, convolution, x, y and w.
 _OPERATIONS = {
@@ -96,6 +96,7 @@ class Question(TypedDict):
     device: str  # as cuDNN writes one down
     allow_tf32: bool
     deterministic: bool
+    largest: bool  # of all engines, in place of the one that the heuristic names
     convolutions: list[Convolution]
 
 
@@ -176,11 +177,11 @@ class _Library:
         self.put(graph, 801, _DESCRIPTOR, ctypes.c_void_p, operation)
         return self.finalized(graph)
 
-    def configs(self, graph: ctypes.c_void_p, device: ctypes.c_void_p) -> Iterator[ctypes.c_void_p]:
-        """The engines that the heuristic names, in its order."""
+    def configs(self, graph: ctypes.c_void_p, device: ctypes.c_void_p, mode: int) -> Iterator[ctypes.c_void_p]:
+        """The engines that a heuristic names, in its order."""
         heuristics = self.make(_HEURISTICS)
         self.put(heuristics, 201, _DESCRIPTOR, ctypes.c_void_p, graph)
-        self.put(heuristics, 200, _HEURISTIC, ctypes.c_int, _INSTANT)
+        self.put(heuristics, 200, _HEURISTIC, ctypes.c_int, mode)
         self.put(heuristics, 204, _DESCRIPTOR, ctypes.c_void_p, device)
         self.finalized(heuristics)
         room = [self.make(_CONFIG) for _ in range(self.get(heuristics, 202, _DESCRIPTOR, None))]
@@ -280,7 +281,11 @@ def answers(question: Question) -> list[int]:
     result = []
     for convolution in question["convolutions"]:
         try:
-            size, plan = _answer(library, device, convolution, question)
+            if question["largest"]:
+                plans = _plans(library, device, convolution, question, (_INSTANT, _FALLBACK))
+                result.append(max((size for size, _ in plans), default=-1))
+                continue
+            size, plan = next(_plans(library, device, convolution, question, (_INSTANT,)), (-1, ""))
             if size >= 0 and plan:
                 multiprocessors = json.loads(question["device"])["multiProcessorCount"]
                 size = max(size + partial_sums(convolution, json.loads(plan)["engine"], multiprocessors), 0)
@@ -292,22 +297,28 @@ def answers(question: Question) -> list[int]:
     return result
 
 
-def _answer(
-    library: _Library, device: ctypes.c_void_p, convolution: Convolution, question: Question
-) -> tuple[int, str]:
+def _plans(
+    library: _Library,
+    device: ctypes.c_void_p,
+    convolution: Convolution,
+    question: Question,
+    modes: Sequence[int],
+) -> Iterator[tuple[int, str]]:
+    """The plans that can be built, in the order of the heuristics: bytes of the workspace, and the description."""
     refused = {_DOWN_CONVERT}
     if question["deterministic"]:
         refused.add(_NONDETERMINISTIC)
     if convolution["type"] == _FP32 and not question["allow_tf32"]:
         refused.add(_TENSOR_CORE)
-    for config in library.configs(library.graph(convolution), device):
-        if library.notes(config) & refused:
-            continue
-        try:
-            return library.workspace(config, device)
-        except CuDNNError:
-            continue
-    return -1, ""
+    graph = library.graph(convolution)
+    for mode in modes:
+        for config in library.configs(graph, device, mode):
+            if library.notes(config) & refused:
+                continue
+            try:
+                yield library.workspace(config, device)
+            except CuDNNError:
+                continue
 
 
 if __name__ == "__main__":
