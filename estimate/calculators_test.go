@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -122,17 +123,21 @@ func TestCalculators(t *testing.T) {
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b key) int { return strings.Compare(a.name+a.scheme, b.name+b.scheme) })
+	var w strings.Builder
+	fmt.Fprint(&w, "\n| calculator | steps | cases | its median | its worst | simulated: median | worst |\n"+
+		"|---|---|---:|---:|---:|---:|---:|\n")
 	for _, k := range keys {
 		theirs, ours := errs[k][0], errs[k][1]
 		slices.Sort(theirs)
 		slices.Sort(ours)
 		n := len(theirs)
-		t.Logf("| %s | %s | %d | %.1f %% | %.1f %% | %.2f %% | %.2f %% |", k.name, k.scheme, n,
+		fmt.Fprintf(&w, "| %s | %s | %d | %.1f %% | %.1f %% | %.2f %% | %.2f %% |\n", k.name, k.scheme, n,
 			100*theirs[n/2], 100*theirs[n-1], 100*ours[n/2], 100*ours[n-1])
 		if ours[n-1] >= theirs[n-1] || ours[n/2] >= theirs[n/2] {
 			t.Errorf("%v: the formula is nearer than the simulation", k)
 		}
 	}
+	holdPart(t, "calculators", w.String())
 	if len(keys) < 8 {
 		t.Errorf("%d kinds of cases, want 8", len(keys))
 	}

@@ -1,7 +1,9 @@
 package estimate
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -10,9 +12,12 @@ const compiledGraphs = "testdata/beyond"
 
 // TestCompiled holds the range that a compiled step is said to take against measured ones: nine in ten lie within it,
 // and on average it is no wider than a quarter of what was measured. The limits on the prediction are what was
-// reached, rounded up.
+// reached, rounded up. docs/ACCURACY.md has each.
 func TestCompiled(t *testing.T) {
 	var all []outcome
+	var w strings.Builder
+	fmt.Fprint(&w, "\n| step | allocated: predicted | eager mode | reserved: predicted | in its range |\n"+
+		"|---|---:|---:|---:|---|\n")
 	inside, width := 0, 0.0
 	for _, file := range []string{"beyond", "compile", "compiled"} {
 		for _, c := range readBeyond(t, "testdata/beyond/"+file+".json.gz") {
@@ -49,8 +54,8 @@ func TestCompiled(t *testing.T) {
 				inside++
 			}
 			width += float64(r.Most-r.Least) / float64(c.PeakAlloc)
-			t.Logf("%-45s cut %+6.2f %%, eager %+6.2f %%, reserved %+6.2f %%, within its range: %v", c.name(),
-				100*o.alloc, 100*rel(r.Eager, c.PeakAlloc), 100*o.reserved, within)
+			fmt.Fprintf(&w, "| %s %s b%d | %+.2f %% | %+.2f %% | %+.2f %% | %s |\n", c.Model, c.DType, c.Batch, 100*o.alloc,
+				100*rel(r.Eager, c.PeakAlloc), 100*o.reserved, map[bool]string{true: "yes", false: "no"}[within])
 			if k.UpperBound < c.SMI<<20 {
 				t.Errorf("%s: at most %d on the device, measured %d MiB", c.name(), k.UpperBound, c.SMI)
 			}
@@ -58,8 +63,9 @@ func TestCompiled(t *testing.T) {
 	}
 	width /= float64(len(all))
 	a, r := spreadOf(all, allocated), spreadOf(all, reserved)
-	t.Logf("%d of %d in their ranges, which are %.1f %% wide; allocated %v, reserved %v", inside, len(all), 100*width, a,
-		r)
+	fmt.Fprintf(&w, "\n%d of %d are in their ranges, which are %.1f %% wide on average.\nAllocated: %v; reserved: %v.\n",
+		inside, len(all), 100*width, a, r)
+	holdPart(t, "compiled", w.String())
 	if len(all) != 42 || 10*inside < 9*len(all) || width > 0.25 {
 		t.Errorf("%d of %d in their ranges, which are %.1f %% wide", inside, len(all), 100*width)
 	}
