@@ -318,6 +318,24 @@ def test_writes_through_views_are_followed(rec: memestimate.Recorder) -> None:
     assert codes(rec) == ["item"]
 
 
+def test_an_element_that_is_not_known_leaves_the_others(rec: memestimate.Recorder) -> None:
+    held = torch.tensor([3.0, 0.5, -1.0, 7.0]).cuda()
+    view = held[1:3]
+    held[2] = torch.randn(5, device="cuda").mean()
+    assert (int(held[0].item()), held[1].item(), int(held[-1])) == (3, 0.5, 7)
+    assert codes(rec) == []
+    assert held[2].item() != -1.0  # a plausible value, of which a note tells
+    assert len(codes(rec)) == 1
+    held[2:].fill_(2.0)  # over what is not known, and some that is
+    assert view[0].item() == 0.5
+    held.zero_()
+    assert held.tolist() == [0.0] * 4
+    assert len(codes(rec)) == 1
+    for i in range(4):
+        held[i] = torch.randn(5, device="cuda").mean()
+    assert all(value.item() != 0.0 for value in held)
+
+
 def test_windows_of_an_inverse_transform_do_overlap(rec: memestimate.Recorder) -> None:
     """istft asks whether the lowest value of the windows' sum is zero, which it is not in a sane program."""
     spectrum = torch.randn(2, 33, 9, device="cuda", dtype=torch.complex64)

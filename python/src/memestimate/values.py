@@ -31,6 +31,7 @@ _SMALL = 1 << 16  # elements of a mask whose values are followed where they foll
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
 _COPIED = 1 << 20  # elements of integers and of masks: indices, lengths, tokens, who attends to whom
 _ATTRIBUTE = "_memestimate_value"
+_HOLES = 64  # parts of a storage of which it is followed that they are not known
 
 # What an operator gives whatever its first argument holds.
 _CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "zero_", "fill_")
@@ -49,7 +50,8 @@ class Values:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._epochs: dict[int, int] = {}  # by storage: how often it was written
+        self._epochs: dict[int, int] = {}  # by storage: grows when all of it is forgotten, by more than it has holes
+        self._holes: dict[int, list[tuple[int, int]]] = {}  # by storage: bytes that were written by something unknown
         self._pure: dict[OpOverload, bool] = {}
         self._written: dict[OpOverload, list[int]] = {}
         self.real = Real(recorder) if recorder.way == "real-cpu" else None
@@ -65,11 +67,31 @@ class Values:
             return tensor if tensor.device.type == "cpu" else None
         if self.real is not None:
             return self.real.of(tensor)
+        known = self._held(tensor)
+        if known is not None and (holes := self._holes.get(self.serial(tensor))):
+            first, last = _extent(tensor)
+            if any(first < end and begin < last for begin, end in holes):
+                return None
+        return known
+
+    def _held(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """What a tensor on the pretended GPU holds, where some of its elements may not be known."""
         known = tensor.__dict__.get(_ATTRIBUTE)
-        if known is None or known[1] != self.epoch(tensor):
+        if known is None or known[1] != self._epochs.get(self.serial(tensor), 0):
             return None
         value: torch.Tensor = known[0]
         return value
+
+    def _forget(self, tensor: torch.Tensor) -> None:
+        """Something unknown was written into a tensor: forget its elements, or its storage if those are too many."""
+        serial = self.serial(tensor)
+        first, last = _extent(tensor)
+        holes = self._holes.setdefault(serial, [])
+        if last - first < tensor.untyped_storage().nbytes() and len(holes) < _HOLES - 1:
+            holes.append((first, last))
+            return
+        del self._holes[serial]
+        self._epochs[serial] = self._epochs.get(serial, 0) + _HOLES
 
     def likely(self, tensor: torch.Tensor) -> str:
         """Why what is known of a tensor is only likely: it is drawn, or of before an update; "" if it is certain."""
@@ -84,7 +106,7 @@ class Values:
             and tensor.shape == value.shape
             and tensor.dtype == value.dtype
         ):
-            tensor.__dict__[_ATTRIBUTE] = value, self.epoch(tensor), likely
+            tensor.__dict__[_ATTRIBUTE] = value, self._epochs.get(self.serial(tensor), 0), likely
 
     def written(self, tensor: torch.Tensor, value: torch.Tensor | None) -> None:
         """A tensor was written by something that nobody sees; None where what is not known."""
@@ -92,7 +114,9 @@ class Values:
             if value is not None:
                 self.real.of(tensor).copy_(value)
         elif isinstance(tensor, FakeTensor):
-            self._epochs[self.serial(tensor)] = self.epoch(tensor) + 1
+            serial = self.serial(tensor)
+            self._epochs[serial] = self._epochs.get(serial, 0) + _HOLES
+            self._holes.pop(serial, None)
             if value is not None:
                 self.set(tensor, value)
 
@@ -128,7 +152,8 @@ class Values:
         real: Any = None
         if known:
             constant = func._schema.name.removeprefix("aten::") in _CONSTANT
-            real = self._real([*args[:1]], constant)
+            held = self._held(args[0]) if func.is_view and isinstance(args[0], FakeTensor) else None
+            real = [held] if held is not None else self._real([*args[:1]], constant)
             rest = None if real is None else self._real([*args[1:]], False)
             real = None if real is None or rest is None else real + rest
         keywords = None if real is None else self._real(kwargs, False)
@@ -141,7 +166,7 @@ class Values:
                         continue  # what is known of this storage, by whatever view, is written, too
                     serial = self.serial(tensor)
                     before = self.get(tensor) if self._recorder.phases.phase == "optimizer" else None
-                    self._epochs[serial] = self._epochs.get(serial, 0) + 1
+                    self._forget(tensor)
                     if before is not None and self._recorder.storages.kinds.get(serial, ("", ""))[0] == "parameter":
                         self.set(tensor, before, _UPDATED)  # a step moves it by little
         if share != Known():
@@ -177,7 +202,7 @@ class Values:
         except (RuntimeError, TypeError, ValueError, IndexError):
             for tensor in tensors([args[position] for position in written if position < len(args)]):
                 tensor.__dict__.pop(_ATTRIBUTE, None)
-                self._epochs[self.serial(tensor)] = self.epoch(tensor) + 1
+                self._forget(tensor)
             return
         likely = max(map(self.likely, tensors([list(args), list(kwargs.values())])), default="")
         for fake, value in zip(tensors(out), tensors(result), strict=False):
@@ -204,7 +229,7 @@ class Values:
         ]
         for position in [*views, *written]:
             if position < len(args) and isinstance(args[position], FakeTensor):
-                known = self.get(args[position])
+                known = self._held(args[position]) if position in views else self.get(args[position])
                 if known is not None:
                     real[position] = known
 
@@ -263,8 +288,9 @@ class Values:
         return self._recorder.storages.of_address(tensor)
 
     def epoch(self, tensor: torch.Tensor) -> int:
-        """How often a tensor's storage was written."""
-        return self._epochs.get(self.serial(tensor), 0)
+        """A number that grows with each write into a tensor's storage of something unknown, be it into a part."""
+        serial = self.serial(tensor)
+        return self._epochs.get(serial, 0) + len(self._holes.get(serial, ()))
 
     def fill(self, out: torch.Tensor, source: torch.Tensor) -> None:
         """Write into `out`, on the host, what the unknown values of `source` are taken to be."""
@@ -281,6 +307,15 @@ class Values:
         if known is not None and not (share.most and self.likely(mask)):
             return set_in(known)
         return mask.numel() if share.share is None else round(mask.numel() * share.share)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The bytes of its storage between which a tensor's elements lie."""
+    if tensor.numel() == 0:
+        return 0, 0
+    first = int(tensor.storage_offset())
+    last = sum(int((size - 1) * stride) for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return first * tensor.element_size(), (first + last + 1) * tensor.element_size()
 
 
 def _limit(tensor: torch.Tensor) -> int:
