@@ -56,6 +56,15 @@ def test_a_packed_batch_is_joined_of_pieces(tmp_path: Path) -> None:
     assert names(tmp_path / "x.mrec")[-1] == "cat"
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_lengths_on_the_gpu_are_refused_as_a_gpu_refuses_them(tmp_path: Path, real: bool) -> None:
+    with memestimate.record(tmp_path / "x.mrec", real=real):
+        x = torch.randn(3, 5, 2).cuda()
+        with pytest.raises(RuntimeError, match="should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor"):
+            pack_padded_sequence(x, torch.tensor([5, 3, 1]).cuda(), batch_first=True)
+        assert pack_padded_sequence(x, torch.tensor([5, 3, 1]), batch_first=True).data.shape == (9, 2)
+
+
 def test_whether_values_are_finite_is_no_question(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x.mrec") as recorder:
         loss, x = torch.randn(100, device="cuda").sum(), torch.randn(100, device="cuda")

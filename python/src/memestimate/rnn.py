@@ -237,6 +237,9 @@ class Recurrent:
 
     def _pack(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         x, lengths, batch_first = args
+        if lengths.device.type != "cpu":  # checkLongTensor of aten/src/ATen/native/PackedSequence.cpp
+            text = "'lengths' argument should be a 1D CPU int64 tensor, but got {}D {} Long tensor"
+            raise RuntimeError(text.format(lengths.dim(), lengths.device))
         known = self._recorder.values.get(lengths)
         if known is None:
             known = torch.full(lengths.shape, x.shape[1 if batch_first else 0], dtype=torch.int64, device="cpu")
