@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -334,6 +335,39 @@ def test_an_element_that_is_not_known_leaves_the_others(rec: memestimate.Recorde
     for i in range(4):
         held[i] = torch.randn(5, device="cuda").mean()
     assert all(value.item() != 0.0 for value in held)
+
+
+def test_factorizations_succeed(rec: memestimate.Recorder) -> None:
+    matrix = torch.randn(3, 4, 4, device="cuda")
+    for info in (
+        torch.linalg.cholesky_ex(matrix).info,
+        torch.linalg.inv_ex(matrix).info,
+        torch.linalg.lu_factor_ex(matrix).info,
+        torch.linalg.ldl_factor_ex(matrix).info,
+    ):
+        assert info.shape == (3,)
+        assert not torch.any(info)
+        assert int(info[0]) == 0
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_an_exception_says_that_values_were_taken(tmp_path: Path) -> None:
+    def search() -> None:
+        if torch.randn(3, device="cuda").max() < 100:
+            raise AssertionError
+
+    def solve(real: bool) -> list[str]:
+        with pytest.raises(AssertionError) as caught, memestimate.record(tmp_path / "x.mrec", real=real):
+            search()
+        return getattr(caught.value, "__notes__", [])
+
+    (said,) = solve(real=False)
+    assert "test_values.py:" in said
+    assert "real=True" in said
+    assert solve(real=True) == []
+    with pytest.raises(ValueError, match="of its own") as caught, memestimate.record(tmp_path / "x.mrec"):
+        raise ValueError("of its own")
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_windows_of_an_inverse_transform_do_overlap(rec: memestimate.Recorder) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
@@ -103,6 +104,7 @@ class Decisions:
         self._recorder = recorder
         self.change = change
         self.places: dict[str, Place] = {}
+        self._last: Place | None = None
         self._began = time.monotonic()
         self._left = _MOST_CHANGED
         self._changed_at: int | None = None  # how many calls there were when an answer was last changed
@@ -157,7 +159,18 @@ class Decisions:
             place = self.places[key] = Place(key, self._recorder.frames.here(), kind, taken, how)
         elif how > place.usage:
             place.kind, place.taken, place.usage = kind, taken, how
+        if how is not Usage.SHOWN:
+            self._last = place
         return place
+
+    def explain(self, error: BaseException) -> None:
+        """Say to an exception of the program that it may come of an answer that was taken."""
+        if self._last is not None and isinstance(error, Exception) and sys.version_info >= (3, 11):
+            error.add_note(
+                f"memestimate: a recording has no values; {len(self.places)} lines asked for some, the last "
+                f"{self._last.key}, where {self._last.taken} was taken. If that is why this was raised, "
+                "record(..., real=True) and --real compute them."
+            )
 
     def failed(self, highest: int) -> Outcome:
         """What to say of a recording that raised."""

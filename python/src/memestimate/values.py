@@ -38,6 +38,7 @@ _CONSTANT = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "n
 _UNKNOWN = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided", "empty_permuted")
 # Why values are only likely.
 _UPDATED, _DRAWN = "parameters before their update", "random numbers"
+_SUCCEEDED = "a factorization that succeeds"
 _BOTH = ("logical_and", "bitwise_and", "mul")
 _EITHER = ("logical_or", "bitwise_or")
 _WHOLE = (torch.int64, torch.int32)
@@ -174,6 +175,7 @@ class Values:
         if origin is not None:
             self.origins.write(origin, out)
         if real is None or keywords is None:
+            self._succeeded(func, out)
             wide = view_of(self.get(args[0]), func, args, kwargs) if is_mask(out) and is_mask(args[0]) else None
             if wide is not None:
                 self.set(out, wide, self.likely(args[0]))
@@ -207,6 +209,13 @@ class Values:
         likely = max(map(self.likely, tensors([list(args), list(kwargs.values())])), default="")
         for fake, value in zip(tensors(out), tensors(result), strict=False):
             self.set(fake, value, likely)
+
+    def _succeeded(self, func: OpOverload, out: Any) -> None:
+        """A factorization says in `info` whether it failed, which is zero where it did not."""
+        for i, result in enumerate(func._schema.returns):
+            if result.name == "info" and isinstance(out, (list, tuple)) and out[i].numel() <= _SMALL:
+                zeros = torch.zeros(out[i].shape, dtype=out[i].dtype, device="cpu")
+                self.set(out[i], zeros, _SUCCEEDED)
 
     def _is_followed(self, out: torch.Tensor, args: Sequence[Any]) -> bool:
         """Whether what a call gives is small, or follows from a mask that is followed, as what is added to scores."""
