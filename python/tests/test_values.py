@@ -337,6 +337,15 @@ def test_an_element_that_is_not_known_leaves_the_others(rec: memestimate.Recorde
     assert all(value.item() != 0.0 for value in held)
 
 
+def test_those_chosen_of_known_numbers_reach_as_far(rec: memestimate.Recorder) -> None:
+    """Nodes of graphs, of which a pooling keeps some: there are as many graphs afterwards."""
+    graphs = torch.arange(2, 6, device="cuda").repeat_interleave(10)
+    kept = torch.rand(40, device="cuda").topk(20).indices
+    assert int(graphs[kept].max()) + 1 == int(graphs.index_select(0, kept).view(4, 5).amax()) + 1 == 6
+    assert int(graphs.gather(0, kept).min()) == 2
+    assert int(graphs[torch.rand(40, device="cuda") > 0.5].max()) == 5
+
+
 def test_factorizations_succeed(rec: memestimate.Recorder) -> None:
     matrix = torch.randn(3, 4, 4, device="cuda")
     for info in (

@@ -23,6 +23,10 @@ _TRUE = ("all", "equal", "isfinite", "isclose", "allclose", "_is_all_true")  # w
 _FINITE = ("isfinite", "isnan", "isinf")
 # What keeps each element of a tensor of whole numbers as far from another's as it was: where a slice begins and ends.
 _MOVED: dict[str, Callable[[int, int], int]] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+# What chooses elements; the largest and the smallest of those are taken to be the largest and the smallest of all.
+_CHOOSES = ("index", "index_select", "gather", "take", "masked_select")
+_ENDS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = dict.fromkeys(("max", "amax"), torch.max)
+_ENDS |= dict.fromkeys(("min", "amin"), torch.min)
 _SEEN = (
     "select",
     "slice",
@@ -47,6 +51,7 @@ class Guess(NamedTuple):
     span: int = 0  # the largest dimension of the tensor that it was taken from: an index is below that
     counted: torch.Tensor | None = None  # the mask whose elements it counts
     sane: bool = False  # whether a number is finite: it is, or nothing would be worth recording
+    among: torch.Tensor | None = None  # known whole numbers of which its tensor holds some: which is not known
 
 
 class Guesses:
@@ -70,6 +75,8 @@ class Guesses:
             guess = Guess(self._values.taken_count(first), name, span, first)  # as many as indexing by the mask takes
         elif name == "dot" and SLOPE in args[0].__dict__ and args[0] is not args[1]:
             guess = Guess(args[0].__dict__[SLOPE], name)
+        elif name in _ENDS and first is not None and (among := self.of(first).among) is not None:
+            guess = Guess(int(_ENDS[name](among)), name, span)
         elif name in _TRUE:
             guess = Guess(True, name, span, sane=name in _FINITE or self._is_sane(given[0]))
         else:
@@ -86,8 +93,11 @@ class Guesses:
         if source is None or source.dtype.is_floating_point or source.dtype is torch.bool or source.numel() == 1:
             return
         guess = self.of(source)
-        if name in _MOVED and isinstance(args[1], int) and isinstance(guess.value, int):
-            out.__dict__[_ATTRIBUTE] = guess._replace(value=_MOVED[name](guess.value, args[1]))
+        known = self._values.get(source) if name in _CHOOSES else None
+        if known is not None and known.numel() > 0:
+            out.__dict__[_ATTRIBUTE] = guess._replace(among=known)
+        elif name in _MOVED and isinstance(args[1], int) and isinstance(guess.value, int):
+            out.__dict__[_ATTRIBUTE] = guess._replace(value=_MOVED[name](guess.value, args[1]), among=None)
         elif name in _SEEN and _ATTRIBUTE in source.__dict__:
             out.__dict__[_ATTRIBUTE] = guess
 
