@@ -186,6 +186,8 @@ func (p *player) play() {
 			p.stream = e.A
 		case RecordStream:
 			p.run.Crossing++
+		case EmptyCache:
+			p.release()
 		}
 	}
 }
@@ -279,6 +281,12 @@ func (p *player) give(block int32) {
 		p.run.Of = append(p.run.Of, p.site)
 		p.log.Free(block, p.layer)
 	}
+}
+
+// release gives cached memory back to the device.
+func (p *player) release() {
+	p.run.Of = append(p.run.Of, p.site)
+	p.log.Release(p.layer)
 }
 
 func (p *player) free(storage int32) {

@@ -22,7 +22,7 @@ func run(t *testing.T, lines ...string) *Run {
 	return r.Timeline(gpu.Default())
 }
 
-// events writes a run as words: +bytes, -bytes, and the name of a phase.
+// events writes a run as words: +bytes, -bytes, the name of a phase, and release.
 func events(r *Run) (words []string) {
 	for _, e := range r.Log.Timeline().Events {
 		switch e.Kind {
@@ -32,6 +32,8 @@ func events(r *Run) (words []string) {
 			words = append(words, fmt.Sprintf("-%d", e.Bytes))
 		case timeline.Mark:
 			words = append(words, fmt.Sprintf("%s%d", e.Phase, e.Step))
+		case timeline.Release:
+			words = append(words, "release")
 		}
 	}
 	return words
@@ -137,5 +139,27 @@ func TestStreams(t *testing.T) {
 	}
 	if large, ok := caching.LargeOf(r.Log, caching.Options{}).Reserved(caching.Config{}); !ok || large != 40<<20 {
 		t.Errorf("the large pool reserves %d", large)
+	}
+}
+
+// What a program gives back by torch.cuda.empty_cache() serves no later request, so that the device holds less.
+func TestEmptyCache(t *testing.T) {
+	const emptied, after = `["empty_cache"]`, "load0 forward1 +67108864 -67108864 release +33554432"
+	lines := []string{`["phase","forward"]`, `["alloc",0,67108864]`, `["free",0]`, emptied, `["alloc",1,33554432]`}
+	with := run(t, lines...)
+	if got := strings.Join(events(with), " "); got != after {
+		t.Errorf("%s\nwant %s", got, after)
+	}
+	without := run(t, slices.DeleteFunc(lines, func(l string) bool { return l == emptied })...)
+	for r, want := range map[*Run]int64{with: 32 << 20, without: 64 << 20} {
+		replay, err := caching.NewReplayer(caching.Config{}).Finish(r.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		large, survives := caching.LargeOf(r.Log, caching.Options{}).Reserved(caching.Config{})
+		if replay.End.Reserved != want || replay.PeakReserved.Reserved != 64<<20 || large != 64<<20 || !survives {
+			t.Errorf("%d reserved at the end, %d at most, %d by large requests, want %d and %d", replay.End.Reserved,
+				replay.PeakReserved.Reserved, large, want, 64<<20)
+		}
 	}
 }

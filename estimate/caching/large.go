@@ -13,7 +13,7 @@ import (
 // fraction.
 type LargeRequests struct {
 	// Of a request twice its bytes, and its stream above; when it is given back one more than twice its index among
-	// the requests.
+	// the requests; release where cached memory is given back.
 	events timeline.Chunks[int64]
 	plans  []timeline.Planned
 	count  int32
@@ -21,6 +21,9 @@ type LargeRequests struct {
 
 // largeStream is where the stream of a request begins in its event.
 const largeStream = 55
+
+// release is the event of a timeline.Release: no request has its index.
+const release = int64(-1)
 
 // LargeOf returns the large requests of a run, repetitions of steps left out, which rarely need more. A request that
 // can be done without is among them whatever its size, which Config.Workspaces may change.
@@ -50,6 +53,8 @@ func LargeOf(l *timeline.Log, o Options) *LargeRequests {
 				if k := index.at(e.Block()); k > 0 {
 					g.events.Add(2*int64(k-1) + 1)
 				}
+			case timeline.Release:
+				g.events.Add(release)
 			}
 		}
 	}
@@ -100,6 +105,10 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 	var dropped map[int32]bool
 	for at := range g.events.All() {
 		e := *at
+		if e == release {
+			a.EmptyCache()
+			continue
+		}
 		if e&1 != 0 {
 			if a.Free(live[e>>1]) != nil {
 				return bytes, false
@@ -180,6 +189,8 @@ func PeakAllocated(l *timeline.Log, o Options, workspaces []int64) (peak int64, 
 				} else if err := a.Free(Block(^v)); err != nil {
 					return 0, err
 				}
+			case timeline.Release:
+				a.EmptyCache()
 			}
 		}
 	}
@@ -194,6 +205,9 @@ func (g *LargeRequests) Needs(workspaces []int64) []int64 {
 	plans, live := g.plans, int64(0)
 	for at := range g.events.All() {
 		e := *at
+		if e == release {
+			continue
+		}
 		if e&1 != 0 {
 			live -= sizes[e>>1]
 			continue

@@ -26,6 +26,37 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// What is given back to the device serves no request after it: two of a size are two segments, one after the other.
+func TestRelease(t *testing.T) {
+	const unit = 32 << 20
+	l := new(timeline.Log)
+	l.Mark(1, timeline.Forward)
+	l.Free(l.Alloc(timeline.Request{Bytes: unit, Layer: timeline.NoLayer}, 0), timeline.NoLayer)
+	l.Release(timeline.NoLayer)
+	l.Alloc(timeline.Request{Bytes: unit / 2, Layer: timeline.NoLayer}, 0)
+	r, err := Replay(l.Timeline(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := NewReplayer(Config{}).Finish(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*Result{r, written} {
+		if r.End.Reserved != unit/2 || r.Stats.DeviceFrees != 1 || r.Stats.DeviceAllocs != 2 {
+			t.Errorf("%d reserved after %d segments and %d given back", r.End.Reserved, r.Stats.DeviceAllocs,
+				r.Stats.DeviceFrees)
+		}
+	}
+	peak, err := PeakAllocated(l, Options{}, nil)
+	if err != nil || peak != unit {
+		t.Errorf("%d allocated at most, %v", peak, err)
+	}
+	if needs := LargeOf(l, Options{}).Needs([]int64{0}); !slices.Equal(needs, []int64{0}) {
+		t.Errorf("%d without a plan", needs)
+	}
+}
+
 // Scattered addresses are the seed's own, in no order, and never two ranges that overlap.
 func TestScattered(t *testing.T) {
 	const each = int64(1) << 39

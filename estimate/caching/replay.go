@@ -76,6 +76,8 @@ func (p *Replayer) replay(t *timeline.Timeline) {
 			p.alloc(e.Bytes, e.Stream, e.Plan)
 		case timeline.Free:
 			p.free(e.Block)
+		case timeline.Release:
+			p.a.EmptyCache()
 		}
 		if p.done(); p.stopped() {
 			return
@@ -152,6 +154,8 @@ func (p *Replayer) run(s *timeline.Stretch, plans []timeline.Planned) {
 			p.free(s.Block(e))
 		case timeline.Mark:
 			p.enter(e.Step()+s.Later, e.Phase())
+		case timeline.Release:
+			p.a.EmptyCache()
 		}
 		if p.done(); p.stopped() {
 			return

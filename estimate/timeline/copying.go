@@ -47,6 +47,8 @@ func (c *Copying) To(event int) {
 			c.next++
 		case Free:
 			l.Free(c.Block(e.Block()), e.layer())
+		case Release:
+			l.Release(e.layer())
 		}
 	}
 }

@@ -11,7 +11,8 @@ import (
 type Entry uint64
 
 // An Entry's lowest two bits are its kind. An Alloc has its bytes above them and its stream in the highest eight; a
-// Free its block, and above that one more than its layer; a Mark has the phase and above that the step.
+// Free its block, and above that one more than its layer; a Mark has the phase and above that the step; a Release has
+// one more than its layer where a Free does.
 const (
 	kindBits    = 2
 	blockBits   = 32
@@ -119,6 +120,11 @@ func (l *Log) Alloc(r Request, plan int32) int32 {
 // Free records that a block is given back, in a layer or NoLayer.
 func (l *Log) Free(block, layer int32) {
 	l.write(Entry(Free) | Entry(uint32(block))<<kindBits | Entry(uint32(layer+1))<<(kindBits+blockBits))
+}
+
+// Release records that cached memory is given back to the device, in a layer or NoLayer.
+func (l *Log) Release(layer int32) {
+	l.write(Entry(Release) | Entry(uint32(layer+1))<<(kindBits+blockBits))
 }
 
 func (l *Log) write(e Entry) {
@@ -321,6 +327,8 @@ func (l *Log) Events(yield func(Event) bool) {
 			case Mark:
 				phase, step = entry.Phase(), entry.Step()+s.Later
 				e.Layer = NoLayer
+			case Release:
+				e.Layer, e.Block = entry.layer(), -1
 			}
 			e.Phase, e.Step = phase, step
 			if !yield(e) {

@@ -52,9 +52,9 @@ func (s *Source) Check() error {
 				return fmt.Errorf("timeline: event %d frees block %d a second time", i, e.Block)
 			}
 			live[e.Block] = false
-		case Mark:
+		case Mark, Release:
 		default:
-			return fmt.Errorf("timeline: event %d: kind %d, wanted alloc, free or mark", i, e.Kind)
+			return fmt.Errorf("timeline: event %d: kind %d, wanted alloc, free, mark or release", i, e.Kind)
 		}
 	}
 	if next != s.Blocks {

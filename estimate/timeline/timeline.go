@@ -7,9 +7,10 @@ type Kind uint8
 
 // The kinds of events.
 const (
-	Alloc Kind = iota // Block becomes live, Bytes long
-	Free              // Block is given back
-	Mark              // a phase begins; Phase and Step say which
+	Alloc   Kind = iota // Block becomes live, Bytes long
+	Free                // Block is given back
+	Mark                // a phase begins; Phase and Step say which
+	Release             // cached memory is given back to the device: torch.cuda.empty_cache()
 )
 
 // A Category is what an allocation is for. The first eight are those of
@@ -70,6 +71,9 @@ func (p Phase) String() string {
 
 // NoLayer is the layer of events that belong to none.
 const NoLayer = -1
+
+// Moves reports whether a block is made or given back.
+func (k Kind) Moves() bool { return k == Alloc || k == Free }
 
 // An Event is one request to the allocator, or the beginning of a phase.
 type Event struct {

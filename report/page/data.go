@@ -110,7 +110,7 @@ func (r *Run) numbered(yield func(int32, *timeline.Event) bool) {
 		if !yield(n, &e) {
 			return
 		}
-		if e.Kind != timeline.Mark {
+		if e.Kind.Moves() {
 			n++
 		}
 		if before {
@@ -192,7 +192,7 @@ func (d *runData) events(r *Run) (first int32) {
 		if k := len(d.Phases); k == 0 || d.Phases[k-1].Name != e.Phase.String() || d.Phases[k-1].Step != e.Step {
 			d.Phases = append(d.Phases, phaseData{e.Phase.String(), e.Step, int(n)})
 		}
-		if count = n; e.Kind != timeline.Mark {
+		if count = n; e.Kind.Moves() {
 			count++
 		}
 		switch e.Kind {

@@ -163,7 +163,7 @@ func partOf(t *timeline.Source, end int, r *caching.Result) (*timeline.Source, *
 			if e.Layer == timeline.NoLayer && (e.Phase == timeline.Loss || e.Phase == timeline.Backward) {
 				e.Layer = loss
 			}
-			if at.blocks != nil && e.Kind != timeline.Mark {
+			if at.blocks != nil && e.Kind.Moves() {
 				if e.Block = at.blocks[e.Block]; e.Block < 0 {
 					continue
 				}
@@ -199,7 +199,7 @@ func (p *places) find(t *timeline.Source, end int, r *caching.Result) {
 			p.blocks[e.Block] = int32(len(p.origins))
 			p.origins = append(p.origins, e.Block)
 		}
-		if e.Kind == timeline.Mark || p.blocks[e.Block] >= 0 {
+		if !e.Kind.Moves() || p.blocks[e.Block] >= 0 {
 			n++
 		}
 	}

@@ -41,7 +41,7 @@ DESCRIPTION = 405  # attribute of a plan: JSON
 def engine_of(library: Any, device: Any, one: recorded.Asked) -> list[Any] | None:
     """Return the number, knobs and bytes of the engine that PyTorch would run."""
     try:
-        for config in library.configs(library.graph(one.question()), device):
+        for config in library.configs(library.graph(one.question()), device, 0):
             if 1 in library.notes(config):  # it converts its inputs
                 continue
             try:

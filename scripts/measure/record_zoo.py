@@ -45,7 +45,7 @@ from zoo import ZOO
 # What tells one recording from another, in the order of a file's name.
 MAIN = ("model", "mode", "dtype", "opt")
 FLAGS = [
-    *("channels_last", "accum", "clip", "set_to_none", "foreach", "scaler"),
+    *("channels_last", "accum", "clip", "set_to_none", "foreach", "scaler", "benchmark"),
     *("ckpt", "ckpt_modules", "train_only", "lora", "lora_dropout", "compile"),
     *("par", "mp", "reshard", "view"),
 ]
@@ -232,6 +232,7 @@ def record(case: Case, models: dict[str, nn.Module], path: Path, world: int = 1)
     alters = {"ckpt", "lora", "train_only", "compile", "par"} & case.keys()
     model = copy.deepcopy(models[name]) if alters else models[name]
     batch = ZOO[name].inputs(case["batch"])
+    torch.backends.cudnn.benchmark = bool(case.get("benchmark"))
     if "par" not in case:
         with memestimate.record(path):
             run(case, model, batch)

@@ -3,8 +3,8 @@
     python3 steps.py CASES.json.gz OUT.json.gz [--models mlp,resnet50] [--zoo FILE.py] [--traces DIR] [--memtracker]
 
 measures the cases that a file lists once more, each in a process of its own: model, mode, dtype, opt and batch, and the
-flags around the loop (channels_last, accum, clip, set_to_none, foreach, scaler, alloc_conf, cap_mib). --traces writes
-each event of the allocator in float32 with sgdm, and in inference, at the largest batch of a model:
+flags around the loop (channels_last, accum, clip, set_to_none, foreach, scaler, benchmark, alloc_conf, cap_mib).
+--traces writes each event of the allocator in float32 with sgdm, and in inference, at the largest batch of a model:
 DIR/MODEL.MODE.json.gz, as in estimate/caching/testdata/traces. --memtracker asks PyTorch's own tracker as well.
 """
 
@@ -33,7 +33,7 @@ import allocator
 from exports import zoo_of
 
 CASE = ("model", "mode", "dtype", "opt", "batch")
-FLAGS = ("channels_last", "accum", "clip", "set_to_none", "foreach", "scaler", "alloc_conf", "cap_mib")
+FLAGS = ("channels_last", "accum", "clip", "set_to_none", "foreach", "scaler", "benchmark", "alloc_conf", "cap_mib")
 TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
 STEPS = {"train": 3, "infer": 2}
@@ -202,6 +202,7 @@ class Measurement:
         """Measure the case, with the allocator's events when asked to."""
         case, answer = self.case, self.answer
         torch.cuda.init()
+        torch.backends.cudnn.benchmark = bool(case.get("benchmark"))
         if case.get("alloc_conf"):
             torch.cuda.memory._set_allocator_settings(case["alloc_conf"])
         total = torch.cuda.get_device_properties(0).total_memory
