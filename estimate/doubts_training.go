@@ -232,6 +232,10 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 // that autograd would save of their calls.
 func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	_, functions, _ := lifetime.Regions(sim.prog)
+	functions = slices.DeleteFunc(functions, func(f aten.Span) bool {
+		_, certain := lifetime.Recomputes(sim.prog, f)
+		return certain
+	})
 	if s.Infer || s.Checkpoint != "" || s.Compile || len(functions) == 0 || b.large() {
 		return g, false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
 // A region is one checkpointed call of a module with use_reentrant=True, CheckpointFunction of
@@ -16,11 +17,16 @@ type region struct {
 	args   []*tensor // likewise; while the region runs
 	like   []tensor  // args, without their storages
 	outs   []aten.ValueID
+	own    bool // the function is the program's own
 }
 
 // enterRegion begins a region.
 func (r *run) enterRegion(span aten.Span, values []*tensor) {
 	g := &region{span: span, values: r.prog.Read(span)}
+	if r.written {
+		all, _ := lifetime.Recomputes(r.prog, span)
+		g.own = !all
+	}
 	for _, v := range g.values {
 		g.args = append(g.args, values[v].retain())
 		g.like = append(g.like, *values[v])
@@ -89,7 +95,7 @@ func (g *region) backward(r *run, n *node, grads []*tensor) []*tensor {
 		}
 		return given
 	}
-	if r.written {
+	if g.own {
 		r.releaseAll(outs)
 		outs = nil
 	}

@@ -40,7 +40,7 @@ type run struct {
 	checkpoints, functions, noGrad []aten.Span
 
 	quiet   *aten.Span // the one of noGrad that runs
-	written bool       // the functions are the program's own
+	written bool       // the functions are those that lines show
 	stopAt  int32      // see stopped; 0 is nowhere
 
 	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads

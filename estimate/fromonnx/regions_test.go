@@ -46,6 +46,12 @@ func TestRegions(t *testing.T) {
 			node("Sin", "a", "b", "s", "<eval_with_key>.8:5 sin = torch.ops.aten.sin.default(exp)"),
 			node("Neg", "b", "y", "s", "<eval_with_key>.8:6 neg = torch.ops.aten.neg.default(sin)")},
 			nil, []aten.Span{{First: 1, Last: 1}}, nil},
+		{"no_grad in one function's forward after another's", []onnx.Node{
+			onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
+			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(x)"),
+			node("Sin", "a", "b", "s", "<eval_with_key>.9:5 sin = torch.ops.aten.sin.default(exp)"),
+			node("Neg", "b", "y", "s", "<eval_with_key>.10:6 neg = torch.ops.aten.neg.default(sin)")},
+			nil, []aten.Span{{First: 1, Last: 1}, {First: 2, Last: 2}}, nil},
 		{"autocast, before which parameters train", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
 			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
 			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil, nil},

@@ -49,20 +49,46 @@ func (r *regions) detached() {
 }
 
 // ownNoGrad mends what torch.export makes of torch.no_grad in the forward of a torch.autograd.Function, as
-// guided-diffusion's own CheckpointFunction has it. Its forward runs without gradients, so that leaving no_grad
-// restores just that, and all that follows is exported as one more body without them, up to the next function's. Then
-// the model's output has none either, which nobody trains: every other body is the program's own code.
+// guided-diffusion's own CheckpointFunction has it, and torch.utils.checkpoint's with use_reentrant=True. Its forward
+// runs without gradients, so that leaving no_grad restores just that, and all that follows is exported as one more body
+// without them, up to the next function's. Then the model's output has none either, which nobody trains: every other
+// body is the program's own code. torch.fx numbers them all, those too in which nothing is computed, as between two
+// checkpoints of a loop, and of which the file has no node.
 func (r *regions) ownNoGrad() {
 	if len(r.noGrad) == 0 || !r.untrained(r.noGrad) || r.untrained(nil) {
 		return
 	}
-	for k, s := range r.noGrad {
-		if k%2 == 0 && !r.p.Without[OwnFunction] {
+	first := r.body(r.noGrad[0])
+	for _, s := range r.noGrad {
+		if (r.body(s)-first)%2 == 0 && !r.p.Without[OwnFunction] {
 			r.functions = append(r.functions, s)
 		}
 	}
 	r.noGrad = nil
 	slices.SortFunc(r.functions, func(a, b aten.Span) int { return int(a.First - b.First) })
+}
+
+// Recomputes reports whether the function of autograd that applies some calls is one that computes all of them again in
+// backward, and keeps the results meanwhile: torch.utils.checkpoint's with use_reentrant=True, which is certain, or one
+// with torch.no_grad in its forward, where gradients are off as it is. Who writes that has it from torch's.
+func Recomputes(p *aten.Program, s aten.Span) (all, certain bool) {
+	stack := p.Calls[s.First].Stack
+	if stack <= 0 {
+		return false, false
+	}
+	w := p.Sources.Wrapped[stack-1]
+	for f := stack; f > 0 && f != w.Frame && w.Kind == pysource.Function; f = p.Sources.Frames[f-1].Up {
+		if frame := &p.Sources.Frames[f-1]; frame.Up == w.Frame {
+			certain = pysource.OfCheckpoint(*frame)
+		}
+	}
+	return certain || w.Kind == pysource.NoGrad, certain
+}
+
+// body returns the number of a body under no_grad.
+func (r *regions) body(s aten.Span) int {
+	w := r.p.Sources.Wrapped[r.p.Calls[s.First].Stack-1]
+	return r.p.Sources.GraphNumber(w.Frame)
 }
 
 // autocast leaves out bodies that are those of torch.autocast(enabled=False), around rotary embeddings for one, which
@@ -199,7 +225,7 @@ func (r *regions) close() {
 	case pysource.NoGrad:
 		r.noGrad = append(r.noGrad, r.span)
 	case pysource.Function:
-		if !r.p.Without[OwnFunction] {
+		if _, certain := Recomputes(r.p, r.span); certain || !r.p.Without[OwnFunction] {
 			r.functions = append(r.functions, r.span)
 		}
 	}

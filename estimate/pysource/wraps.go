@@ -1,6 +1,9 @@
 package pysource
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // A Wrap is a line that has autograd run what it calls in another way: x = checkpoint(self.block, x).
 type Wrap struct {
@@ -32,6 +35,8 @@ func wrapOf(s *Sources, i int) Wrap {
 		up := f.Up - 1
 		caller := s.Frames[up].Source
 		switch {
+		case s.Wrapped[up].Kind == Checkpoint && f.Func == "forward" && OfCheckpoint(*f): // use_reentrant=True
+			return Wrap{f.Up, Function}
 		case s.Wrapped[up].Kind != Plain:
 			return s.Wrapped[up]
 		case ofFunction(*f, caller):
@@ -79,9 +84,11 @@ func partOfName(c byte) bool {
 // ofFunction reports whether a frame is the forward of a torch.autograd.Function, which its caller applies, and so no
 // module's. That of a checkpoint with use_reentrant=True is applied in a function whose line is not known.
 func ofFunction(f Frame, caller string) bool {
-	return f.Func == "forward" && (strings.Contains(caller, ".apply(") ||
-		strings.HasSuffix(f.File, "torch/utils/checkpoint.py"))
+	return f.Func == "forward" && (strings.Contains(caller, ".apply(") || OfCheckpoint(f))
 }
+
+// OfCheckpoint reports whether a frame is of torch.utils.checkpoint.
+func OfCheckpoint(f Frame) bool { return strings.HasSuffix(f.File, "torch/utils/checkpoint.py") }
 
 // ownGraph is what the files are called that torch.fx makes of graphs.
 const ownGraph = "<eval_with_key>"
@@ -90,6 +97,14 @@ const ownGraph = "<eval_with_key>"
 // it says nothing of the program's own lines.
 func (s *Sources) Retraced(stack int32) bool {
 	return s != nil && stack > 0 && strings.HasPrefix(s.Frames[stack-1].File, ownGraph)
+}
+
+// GraphNumber returns the number of the graph that a frame is of, as torch.fx counts those that it makes: 7 of
+// <eval_with_key>.7; 0 of what is none.
+func (s *Sources) GraphNumber(frame int32) int {
+	number, _ := strings.CutPrefix(s.Frames[frame-1].File, ownGraph+".")
+	n, _ := strconv.Atoi(number)
+	return n
 }
 
 // ofArguments returns which files of graphs call their arguments arg1_1: the one of with torch.autocast(...) does

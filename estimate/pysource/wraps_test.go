@@ -19,7 +19,7 @@ func TestWraps(t *testing.T) {
 			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Checkpoint}, 2},
 		{"use_reentrant=True", []Frame{{Func: "forward", Source: "x = cp.checkpoint(self.block, x)"},
 			{File: "/lib/torch/utils/checkpoint.py", Func: "forward", Source: "outputs = run_function(*args)"},
-			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Checkpoint}, 2},
+			{Func: "forward", Source: "return self.f(x)"}}, Wrap{1, Function}, 2},
 		{"one's own that is not asked to", []Frame{{Func: "forward",
 			Source: "return checkpoint(self._forward, (x,), self.parameters(), self.use_checkpoint)"},
 			{Func: "forward", Source: "return self.f(x)"}}, Wrap{}, 2},

@@ -372,6 +372,35 @@ class Scores(nn.Module):
         return score @ value
 
 
+class Reentrant(Checkpointed):
+    """torch.utils.checkpoint with use_reentrant=True, block after block, which torch.export takes for no_grad."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)
+        return self.head(x).mean((2, 3))
+
+
+class Unpool(nn.Module):
+    """A pooling that returns places, and one that puts what comes of it back there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(inplace=True))
+        self.pool = nn.MaxPool2d(2, return_indices=True)
+        self.middle = nn.Conv2d(64, 64, 3, padding=1)
+        self.unpool = nn.MaxUnpool2d(2)
+        self.decoder = nn.Conv2d(64, 10, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.encoder(x)
+        x, places = self.pool(x)
+        x = self.middle(x)
+        x = self.unpool(x, places)
+        return self.decoder(x)
+
+
 IMAGES = (8, 3, 112, 112)
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
@@ -384,6 +413,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "gru_cell": (GRUCells, (256, 8, 64), ("dynamo-train", "ts-train")),
     "own_checkpoint": (OwnCheckpoint, IMAGES, ("dynamo-train",)),
     "scores": (lambda: nn.Sequential(Scores(), Scores()), (8, 768, 64), ("dynamo-train",)),
+    "reentrant": (Reentrant, IMAGES, ("dynamo-train",)),
+    "unpool": (Unpool, IMAGES, ("dynamo-train",)),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 
