@@ -28,8 +28,8 @@ var matchers = []string{
 	"fromonnx/chains.go", "fromonnx/fft.go", "fromonnx/fill.go", "fromonnx/index.go", "fromonnx/inplace.go",
 	"fromonnx/layers.go", "fromonnx/linear_attention.go", "fromonnx/lost.go", "fromonnx/noise.go", "fromonnx/norm.go",
 	"fromonnx/rnn.go", "fromonnx/roll.go", "fromonnx/shapes.go", "fromonnx/softmax.go", "fromonnx/split.go",
-	"fromonnx/tied.go", "fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go", "fromonnx/identity.go",
-	"fromonnx/loop.go",
+	"fromonnx/tied.go", "fromonnx/unpool.go", "fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go",
+	"fromonnx/identity.go", "fromonnx/loop.go",
 	"module/analysis.go", "module/batchnorm.go", "module/filled.go", "module/layers.go", "module/lost.go",
 	"module/tensors.go", "module/uses.go", "module/way.go",
 }

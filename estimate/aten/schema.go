@@ -147,6 +147,7 @@ var operators = index([]Operator{
 	{"nll_loss", 2, 2, 0, nil},
 
 	{"max_pool", 1, 1, Wrapper, resizes},
+	{"max_unpool", 2, 2, 0, resizes},
 	{"avg_pool", 1, 1, Wrapper, resizes},
 	{"adaptive_max_pool", 1, 1, 0, resizes},
 	{"adaptive_avg_pool", 1, 1, Wrapper, func(g given) bool { return g.rank(0) >= 2 && len(g.args.Shape) == g.rank(0) }},

@@ -9,6 +9,7 @@ import (
 var poolOps = []op{
 	{"max_pool", castNone, runMaxPool},
 	{"adaptive_max_pool", castNone, runMaxPool},
+	{"max_unpool", castNone, runMaxUnpool}, // cuda/MaxUnpooling.cu
 	{"avg_pool", castNone, resampling("AvgPool", keepsInput)},
 	{"adaptive_avg_pool", castNone, runAdaptiveAvgPool},
 	{"upsample", castFloat, resampling("Upsample", keepsNothing)},
@@ -27,13 +28,13 @@ func (r *run) spatialOut(x *tensor, dtype aten.DType, shape []int64) *tensor {
 	return r.empty(dtype, shape...)
 }
 
-// runMaxPool is max_pool_with_indices: int64 places are kept beside the values, in
-// inference too.
+// runMaxPool is max_pool_with_indices: int64 places are kept beside the values, in inference too, and returned where
+// the program asks for them.
 func runMaxPool(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.spatialOut(x, x.dtype, c.Args.Shape)
 	kind := aten.Int64
-	if r.compiled != nil {
+	if r.compiled != nil && len(c.Out) == 1 {
 		kind = aten.Int8 // torch._inductor's low_memory_max_pool: places within the window
 	}
 	places := r.spatialOut(x, kind, c.Args.Shape)
@@ -44,7 +45,30 @@ func runMaxPool(r *run, c *aten.Call, in []*tensor) []*tensor {
 				return one(r.emptyLike(&xc, xc.dtype))
 			})
 	}
+	if len(c.Out) == 2 {
+		return []*tensor{out, places}
+	}
 	r.release(places)
+	return one(out)
+}
+
+// runMaxUnpool is max_unpool(self, places): zeros in rows, into which it writes. max_pool_double_backward(grad, places)
+// gathers.
+func runMaxUnpool(r *run, c *aten.Call, in []*tensor) []*tensor {
+	x, places := in[0], in[1]
+	xi, pi := r.contiguous(x), r.contiguous(places)
+	out := r.empty(x.dtype, c.Args.Shape...)
+	r.release(xi)
+	r.release(pi)
+	if r.needsGrad(x) {
+		shape, dtype := x.shape, x.dtype
+		r.record("MaxUnpool", one(out), one(x), one(places), func(r *run, n *node, g []*tensor) []*tensor {
+			gi := r.contiguous(g[0])
+			t := r.empty(dtype, shape...)
+			r.release(gi)
+			return one(t)
+		})
+	}
 	return one(out)
 }
 

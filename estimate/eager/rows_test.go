@@ -75,6 +75,7 @@ var examples = map[string]example{
 	"max_pool": {args: aten.Args{Shape: []int64{2, 4, 3, 3}},
 		in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_max_pool": {args: aten.Args{Shape: []int64{2, 4, 1, 1}},
 		in: []exampleInput{floats(2, 4, 6, 6)}},
+	"max_unpool": {args: aten.Args{Shape: []int64{2, 4, 6, 6}}, in: []exampleInput{floats(2, 4, 3, 3), integers(2, 4, 3, 3)}},
 	"avg_pool": {args: aten.Args{Shape: []int64{2, 4, 3, 3}},
 		in: []exampleInput{floats(2, 4, 6, 6)}}, "adaptive_avg_pool": {args: aten.Args{Shape: []int64{2, 4, 1, 1}},
 		in: []exampleInput{floats(2, 4, 6, 6)}},

@@ -197,8 +197,12 @@ func spatialCall(op string) func(*recovery, *onnxload.Node) {
 		if op == "grid_sample" {
 			in = append(in, b.value(b.in(n, 1)))
 		}
+		outs := []onnxload.ValueID{n.Output(0)}
+		if places := b.pooled[n]; places != onnxload.NoValue {
+			outs = append(outs, places)
+		}
 		b.call(op, aten.Args{Shape: b.dims(n.Output(0)), Kernel: attrInts(n, "kernel_shape"), Stride: attrInts(n, "strides")},
-			in, n.Output(0))
+			in, outs...)
 	}
 }
 

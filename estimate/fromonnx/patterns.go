@@ -27,6 +27,8 @@ var patterns = []pattern{
 	{"Concat", matchRoll},
 	{"Slice", matchChunk},
 	{"GatherND", matchIndex},
+	{"Sub", matchPlaces},
+	{"ScatterND", matchUnpool},
 	{"DFT", matchFFT},
 	{"InstanceNormalization", matchGroupNorm},
 	{"Softmax", matchSDPA},

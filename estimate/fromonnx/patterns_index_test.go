@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
 	"github.com/memestimate/memestimate/onnxload"
 	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -139,4 +140,36 @@ func TestMapOfTokens(t *testing.T) {
 		{name: "else", shape: []any{2, 16, 8}, inits: inits, nodes: to(onnx.Op("Relu", "p", "y")),
 			want: []string{"reshape(x)", "permute(r)", "relu(p)"}},
 	})
+}
+
+// A pooling that returns places, as both exporters write it, and one that puts values back there, as torch.export does.
+func TestUnpool(t *testing.T) {
+	ints := func(name string, v ...int64) onnx.Tensor { return onnx.Int64s(name, v...) }
+	inits := []onnx.Tensor{ints("s", 0, 0), ints("e", 1, 1), ints("two", 2, 3), ints("zero", 0), ints("one", 1),
+		ints("maps", 6), ints("column", 2, 3, 1, 1), ints("size", 16), ints("flat", -1), ints("all", 2, 3, 4, 4)}
+	kernel := func(n int64) []onnx.Attr {
+		return []onnx.Attr{onnx.A("kernel_shape", []int64{n, n}), onnx.A("strides", []int64{n, n})}
+	}
+	pool := func(window int64) []onnx.Node {
+		return []onnx.Node{onnx.Op("MaxPool", "x", "p i", kernel(2)...), onnx.Op("MaxPool", "x", "q j", kernel(window)...),
+			onnx.Op("Slice", "j s e two", "f"), onnx.Op("Sub", "i f", "places")}
+	}
+	unpool := func(size string) []onnx.Node {
+		return append(pool(1), onnx.Op("Squeeze", "zero", "from"), onnx.Op("Squeeze", "maps", "to"),
+			onnx.Op("Squeeze", "one", "step"), onnx.Op("Range", "from to step", "r"), onnx.Op("Reshape", "r column", "c"),
+			onnx.Op("Mul", "c "+size, "begins"), onnx.Op("Add", "places begins", "a"), onnx.Op("Reshape", "a flat", "af"),
+			onnx.Op("ConstantOfShape", "all", "z"), onnx.Op("Reshape", "z flat", "zf"), onnx.Op("Reshape", "p flat", "pf"),
+			onnx.Op("Unsqueeze", "af flat", "u"), onnx.Op("ScatterND", "zf u pf", "s1"), onnx.Op("Reshape", "s1 all", "y"))
+	}
+	places := append(pool(1), onnx.Op("Cast", "places", "w", onnx.A("to", 1)), onnx.Op("Mul", "p w", "y"))
+	runPatterns(t, []patternCase{
+		{name: "places", shape: []any{2, 3, 4, 4}, inits: inits, nodes: places,
+			want: []string{"max_pool(x)", "to(places)", "mul(p, w)"}},
+		{name: "put back there", shape: []any{2, 3, 4, 4}, inits: inits, nodes: unpool("size"),
+			want: []string{"max_pool(x)", "max_unpool(p, places)"}},
+	})
+	p := mustRecover(t, patternCase{shape: []any{2, 3, 4, 4}, inits: inits, nodes: unpool("maps")}.graph())
+	if slices.ContainsFunc(p.Calls, func(c aten.Call) bool { return c.Op == "max_unpool" }) {
+		t.Error("places with steps of another size than a map's are taken for those of max_unpool")
+	}
 }

@@ -149,10 +149,11 @@ type recovery struct {
 	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
 	listed  int                       // items of all lists
 
-	cloned    map[onnxload.ValueID]bool // results of transposes that are copied row by row
-	functions int                       // chains that are taken for functions of autograd written in Python
-	widened   int                       // attentions that are taken to multiply in float32
-	chains    int                       // see chained
+	pooled    map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
+	cloned    map[onnxload.ValueID]bool           // results of transposes that are copied row by row
+	functions int                                 // chains that are taken for functions of autograd written in Python
+	widened   int                                 // attentions that are taken to multiply in float32
+	chains    int                                 // see chained
 
 	scopes map[string]int32
 	// modules that have a forward which calls something, by path: containers such as ModuleList have none
@@ -173,7 +174,7 @@ func newRecovery(src Source) *recovery {
 		shapes: make([]int32, n), flips: map[aten.ValueID]bool{},
 		of: make([]aten.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
+		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{}, pooled: map[*onnxload.Node]onnxload.ValueID{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
