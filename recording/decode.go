@@ -105,7 +105,9 @@ func (d *decoder) words(word []byte) error {
 	case "module":
 		return d.module()
 	case "cudnn":
-		return d.answer()
+		return d.answer(false)
+	case "search":
+		return d.answer(true)
 	case "end":
 		n, err := d.count("the number of lines")
 		if err == nil && n != d.line-2 {

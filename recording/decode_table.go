@@ -92,7 +92,8 @@ var (
 )
 
 // answer reads what follows the word of a line that says what cuDNN answered.
-func (d *decoder) answer() error {
+// answer reads what cuDNN takes for a pass of a convolution: its answer, or its search and the most of what that finds.
+func (d *decoder) answer(search bool) error {
 	var a Answer
 	pass, err := d.oneOf(passWords, "a pass")
 	if err != nil {
@@ -121,8 +122,14 @@ func (d *decoder) answer() error {
 			return err
 		}
 	}
-	if a.Bytes, err = d.bytes(); err == nil {
+	if a.Bytes, err = d.bytes(); err == nil && !search {
 		d.rec.Answers = append(d.rec.Answers, a)
+	}
+	if err == nil && search {
+		found := int64(0)
+		if found, err = d.bytes(); err == nil {
+			d.rec.Searches = append(d.rec.Searches, Search{a, found})
+		}
 	}
 	return err
 }

@@ -70,6 +70,7 @@ var every = []string{
 	`["note","item","read as 0",1]`,
 	`["depends","truth","False",-1,1]`,
 	`["cudnn","input","float16",true,false,2,[4,8,9,9],[6,4,3,3],[4,6,9,9],[1,1],[1,1],12345]`,
+	`["search","forward","float32",false,false,1,[4,8,9,9],[6,8,3,3],[4,6,9,9],[1,1],[1,1],54321,321]`,
 }
 
 func TestRead(t *testing.T) {
@@ -190,6 +191,8 @@ func TestRefused(t *testing.T) {
 		{"an answer with numbers for flags", whole(`["cudnn","input","float32",1,0,1,[],[],[],[],[],1]`),
 			"wanted true or false"},
 		{"an answer below none", whole(`["cudnn","input","float32",true,false,1,[],[],[],[],[],-1]`), "wanted 0 or more"},
+		{"a search without what it finds", whole(`["search","input","float32",true,false,1,[],[],[],[],[],1]`),
+			"line 2: a size in bytes is no number"},
 		{"another question", whole(`["depends","why","False",0,-1]`), `a question is "why"`},
 		{"free of none", whole(`["free",0]`), "line 2: storage 0, of 0"},
 		{"free twice", whole(`["alloc",0,1]`, `["free",0]`, `["free",0]`), "line 4: storage 0 was freed before"},

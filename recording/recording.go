@@ -49,16 +49,17 @@ func (d *Device) on(g gpu.Device) bool {
 // A Recording is one file in memory.
 type Recording struct {
 	Header
-	Ops     []Op
-	Metas   []Meta
-	Frames  []Frame
-	Modules []Module
-	Texts   []string // what Values, names and notes refer to
-	Answers []Answer
-	Events  []Event
-	Asks    []Ask // what events of kind Depends tell
-	Calls   []Call
-	Values  []Value // arguments and results of all calls, one after the other
+	Ops      []Op
+	Metas    []Meta
+	Frames   []Frame
+	Modules  []Module
+	Texts    []string // what Values, names and notes refer to
+	Answers  []Answer
+	Searches []Search
+	Events   []Event
+	Asks     []Ask // what events of kind Depends tell
+	Calls    []Call
+	Values   []Value // arguments and results of all calls, one after the other
 
 	Storages int32 // how many were born; they are numbered from 0 in that order
 }
@@ -185,6 +186,12 @@ type Answer struct {
 	Pass  workspace.ConvPass
 	Shape workspace.ConvShape // as kernels have it: of one dimension raised to two
 	Bytes int64               // the workspace of the engine that its heuristic names
+}
+
+// A Search is that of PyTorch for the fastest engine of a pass, with the workspace that it takes.
+type Search struct {
+	Answer
+	Found int64 // the most that an engine takes which it may find, in bytes
 }
 
 // A PhaseName is a part of a step as the recorder names it.

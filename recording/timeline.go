@@ -118,6 +118,10 @@ func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	if atMost {
 		p.kernels.AtMost()
 	}
+	for i := range r.Searches {
+		a := &r.Searches[i]
+		p.kernels.Searched(&a.Shape, a.Pass, a.Bytes, a.Found)
+	}
 	if r.GPU.on(d) {
 		for i := range r.Answers {
 			a := &r.Answers[i]

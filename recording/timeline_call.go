@@ -90,6 +90,8 @@ func (p *player) kernel(c *Call, written int32) {
 			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
 				p.make(p.fresh[s.Which], s.Bytes)
 			}
+		case workspace.Empty:
+			p.release()
 		case workspace.Leave:
 			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
 				p.leave(p.fresh[s.Which])

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/estimate/timeline"
 )
 
@@ -68,5 +69,50 @@ func TestConvolutionAtMost(t *testing.T) {
 	}
 	if more == 0 || none == 0 {
 		t.Errorf("%d convolutions may take more than is likely, %d where none is likely: wanted some of both", more, none)
+	}
+}
+
+// A search takes its workspace when a thread first runs a pass, and gives all cached memory back then; what it finds
+// may take more than is likely. It takes nothing where the device has no room for it.
+func TestSearch(t *testing.T) {
+	const size = 64 << 20
+	lines := []string{
+		`["op","aten::convolution","default"]`, `["meta","float32",[4,8,64,64],[32768,4096,64,1],0]`,
+		`["meta","float32",[8,8,3,3],[72,9,3,1],0]`, `["alloc",0,524288]`, `["alloc",1,2304]`, `["phase","forward"]`,
+		`["call",0,["0:0","1:1",null,[1,1],[1,1],[1,1],false,[0,0],1],["2:0"],-1,-1]`, `["alloc",2,524288]`,
+		`["call",0,["0:0","1:1",null,[1,1],[1,1],[1,1],false,[0,0],1],["3:0"],-1,-1]`, `["alloc",3,524288]`, `["thread",1]`,
+		`["call",0,["0:0","1:1",null,[1,1],[1,1],[1,1],false,[0,0],1],["4:0"],-1,-1]`, `["alloc",4,524288]`,
+	}
+	plain := strings.Join(events(run(t, lines...)), " ")
+	const pass = `"forward","float32",false,false,1,[4,8,64,64],[8,8,3,3],[4,8,64,64],[1,1],[1,1]`
+	search := fmt.Sprintf(`["search",%s,%d,%d]`, pass, size, 3<<20)
+	r := run(t, append(lines, search)...)
+	took := fmt.Sprintf(" +%d -%d release", size, size)
+	got := strings.Join(events(r), " ")
+	if strings.Count(got, took) != 2 || strings.ReplaceAll(got, took, "") != plain {
+		t.Errorf("%s\nwithout searches %s", got, plain)
+	}
+	if third := strings.Split(got, "+524288"); strings.Contains(third[3], took) {
+		t.Errorf("the second call searches again: %s", got)
+	}
+	if of := r.Convolutions[0]; of.Most < 3<<20 || !r.Doubtful {
+		t.Errorf("the engine that is found takes %d at most, in doubt %v", of.Most, r.Doubtful)
+	}
+	for room, want := range map[int64]int64{size - 1: 4 << 20, 2 * size: size + 2<<20} {
+		cfg := caching.Config{Room: room}
+		for _, of := range r.Convolutions {
+			cfg.Searches = append(cfg.Searches, of.Search)
+		}
+		replay, err := caching.NewReplayer(cfg).Finish(r.Log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := replay.PeakReserved.Reserved; got > want+32<<20 || (got >= size) != (room >= size) {
+			t.Errorf("with room for %d: %d reserved", room, got)
+		}
+		large, survives := caching.LargeOf(r.Log, cfg.Options).Reserved(cfg)
+		if !survives || (large >= size) != (room >= size) {
+			t.Errorf("with room for %d: %d reserved by large requests, survives %v", room, large, survives)
+		}
 	}
 }

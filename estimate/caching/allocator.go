@@ -114,6 +114,13 @@ func (e *OOM) Error() string {
 		formatSize(e.Reserved-e.Allocated))
 }
 
+// crowded reports whether the device has no room for the workspace that a search would take: see Config.Searches.
+func (a *Allocator) crowded(plan int32, bytes int64) bool {
+	of := int(plan) - 1
+	return of >= 0 && of < len(a.cfg.Searches) && a.cfg.Searches[of] &&
+		a.stats.ReservedBytes.All.Current+bytes > a.cfg.Room
+}
+
 var errBytes = errors.New("caching: a request must be of 0 to 2^50 bytes")
 
 // Malloc hands out a block for a request of so many bytes on a stream. When the

@@ -123,7 +123,7 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 			}
 		}
 		b := Block(none)
-		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] {
+		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] && !a.crowded(plan, size) {
 			var err error
 			if b, err = a.Malloc(size, stream); err != nil {
 				if _, ok := errors.AsType[*OOM](err); !ok || plan == 0 {

@@ -188,7 +188,7 @@ func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	if w := p.a.cfg.Workspaces; plan > 0 && int(plan) <= len(w) {
 		bytes = w[plan-1]
 	}
-	if plan == 0 || !p.dropped[plan] {
+	if plan == 0 || !p.dropped[plan] && !p.a.crowded(plan, bytes) {
 		var err error
 		if b, err = p.a.Malloc(bytes, int(stream)); err != nil {
 			p.refused(err, plan)

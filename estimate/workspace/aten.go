@@ -126,27 +126,39 @@ var rows = sync.OnceValue(func() map[string]*operator {
 
 // Kernels are the kernels of one process: what its threads keep, and what it has planned.
 type Kernels struct {
-	device  gpu.Device
-	thread  int32
-	stream  int32
-	blas    map[place]bool // took cuBLAS's workspace
-	lt      map[place]bool // took cublasLt's
-	blasOn  map[int32]bool // threads that used cuBLAS
-	dnnOn   map[int32]bool // threads that used cuDNN
-	dropout bool           // the state of dropout in recurrent layers is there
-	plans   map[string]int32
-	answers map[string]int64 // workspaces of convolutions, as cuDNN answered
-	planned []ConvPlan
-	atMost  bool           // what is not known is taken at its most
-	doubts  bool           // something is not known
-	op      string         // that is called
-	guessed map[string]int // calls of operators of which it is only guessed what they take
-	key     []byte         // room for a plan's
-	script  Script
+	device   gpu.Device
+	thread   int32
+	stream   int32
+	blas     map[place]bool // took cuBLAS's workspace
+	lt       map[place]bool // took cublasLt's
+	blasOn   map[int32]bool // threads that used cuBLAS
+	dnnOn    map[int32]bool // threads that used cuDNN
+	dropout  bool           // the state of dropout in recurrent layers is there
+	plans    map[string]int32
+	answers  map[string]int64 // workspaces of convolutions, as cuDNN answered
+	searches map[string]searching
+	searched map[search]bool // that were made
+	planned  []ConvPlan
+	atMost   bool           // what is not known is taken at its most
+	doubts   bool           // something is not known
+	op       string         // that is called
+	guessed  map[string]int // calls of operators of which it is only guessed what they take
+	key      []byte         // room for a plan's
+	script   Script
 }
 
 // A place is where a library keeps a workspace.
 type place struct{ thread, stream int32 }
+
+// A search is that of a thread for the fastest engine of a convolution; a searching is what it takes, and the most that
+// the engine takes which it finds, in bytes.
+type (
+	search struct {
+		thread int32
+		key    string
+	}
+	searching struct{ bytes, found int64 }
+)
 
 // NewKernels returns the kernels of a new process on a device.
 func NewKernels(d gpu.Device) *Kernels {
@@ -167,6 +179,17 @@ func (k *Kernels) Answered(s *ConvShape, pass ConvPass, bytes int64) {
 		k.answers = map[string]int64{}
 	}
 	k.answers[string(s.AppendKey(nil, pass))] = min(bytes, convMaximum)
+}
+
+// Searched says that cuDNN searches for the fastest engine of a pass, as torch.backends.cudnn.benchmark has it, in how
+// many bytes, and what the engine takes at most that it finds. Each thread does so when it first runs the pass, and gives
+// all cached memory back then (get_plans_from_find and run_single_conv of aten/src/ATen/native/cudnn/Conv_v8.cpp, whose
+// cache of plans is the thread's own).
+func (k *Kernels) Searched(s *ConvShape, pass ConvPass, bytes, found int64) {
+	if k.searches == nil {
+		k.searches, k.searched = map[string]searching{}, map[search]bool{}
+	}
+	k.searches[string(s.AppendKey(nil, pass))] = searching{bytes, found}
 }
 
 // Doubts reports whether there was anything of which is not known what it takes.

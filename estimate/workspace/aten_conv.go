@@ -74,10 +74,12 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 		if bytes, ok := k.answers[string(k.key)]; ok {
 			p.answered(bytes, k.device)
 		}
+		p.Most = max(p.Most, k.searches[string(k.key)].found)
 		k.planned = append(k.planned, p)
 		plan = int32(len(k.planned))
 		k.plans[string(k.key)] = plan
 	}
+	k.search()
 	p := &k.planned[plan-1]
 	bytes := p.Bytes
 	if p.Most > bytes {
@@ -91,6 +93,25 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 		k.script[len(k.script)-1].Plan = plan
 		k.give(n)
 	}
+}
+
+// search has cuDNN search for the fastest engine of the pass with the key k.key, where it does.
+func (k *Kernels) search() {
+	takes, does := k.searches[string(k.key)]
+	s := search{k.thread, string(k.key)}
+	if !does || k.searched[s] {
+		return
+	}
+	k.searched[s] = true
+	p := ConvPlan{Bytes: takes.bytes, Most: takes.bytes, Search: true}
+	for i := range p.Others {
+		p.Others[i] = takes.bytes
+	}
+	k.planned = append(k.planned, p)
+	n := k.take(takes.bytes)
+	k.script[len(k.script)-1].Plan = int32(len(k.planned))
+	k.give(n)
+	k.script = append(k.script, Step{Do: Empty})
 }
 
 // convolutionBackward is convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,

@@ -24,6 +24,7 @@ const (
 	Give                // and freed
 	Make                // a result is allocated
 	Leave               // a result is not on the GPU, though it is for fake tensors
+	Empty               // cached memory is given back to the device
 )
 
 // take allocates, and returns the number to give it back by.

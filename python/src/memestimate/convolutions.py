@@ -174,8 +174,14 @@ class Convolutions:
         recorder = self._recorder
         path = library() if recorder.gpu.capability == (9, 0) else None
         if searched := [asked for asked in self._searched if not asked.native()]:
-            largest = ask(path, recorder.gpu, searched, largest=True) if path is not None else [0] * len(searched)
-            recorder.note("benchmark", cudnn_search.warning(searched, largest))
+            offered, tried = (
+                ask(path, recorder.gpu, searched, engines) if path is not None else [-1] * len(searched)
+                for engines in (0, torch.backends.cudnn.benchmark_limit or 0)
+            )
+            sizes = [cudnn_search.largest(*of) for of in zip(searched, offered, strict=True)]
+            for asked, size, most in zip(searched, sizes, tried, strict=True):
+                recorder.writer.event("search", *asked[:-1], size, max(most, 0))
+            recorder.note("benchmark", cudnn_search.warning(sizes))
         wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
         if not wanted or path is None:
             return
@@ -189,9 +195,9 @@ class Convolutions:
                 recorder.writer.event("cudnn", *asked[:-1], known[asked])
 
 
-def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], largest: bool = False) -> list[int]:
+def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], engines: int = 1) -> list[int]:
     """
-    Ask cuDNN's library about passes: what the engine takes that its heuristic names, or the most that any takes.
+    Ask cuDNN's library about passes: what the engine takes that its heuristic names, or the most of so many, 0 for all.
 
     Returns
     -------
@@ -208,7 +214,7 @@ def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], largest: bool = False) ->
         device=json.dumps(described, separators=(",", ":")),
         allow_tf32=torch.backends.cudnn.allow_tf32,
         deterministic=torch.backends.cudnn.deterministic,
-        largest=largest,
+        engines=engines,
         convolutions=[asked.question() for asked in wanted],
     )
     command = [sys.executable, "-S", cudnn_answers.__file__]

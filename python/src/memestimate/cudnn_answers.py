@@ -16,6 +16,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, TypedDict
 
 # Numbers of cudnn_graph.h.
@@ -96,7 +97,7 @@ class Question(TypedDict):
     device: str  # as cuDNN writes one down
     allow_tf32: bool
     deterministic: bool
-    largest: bool  # of all engines, in place of the one that the heuristic names
+    engines: int  # of how many, in cuDNN's order, the largest workspace is wanted; 0 for all
     convolutions: list[Convolution]
 
 
@@ -280,21 +281,24 @@ def answers(question: Question) -> list[int]:
     device = library.device(question["device"])
     result = []
     for convolution in question["convolutions"]:
+        modes = (_INSTANT,) if question["engines"] == 1 else (_INSTANT, _FALLBACK)
         try:
-            if question["largest"]:
-                plans = _plans(library, device, convolution, question, (_INSTANT, _FALLBACK))
-                result.append(max((size for size, _ in plans), default=-1))
-                continue
-            size, plan = next(_plans(library, device, convolution, question, (_INSTANT,)), (-1, ""))
-            if size >= 0 and plan:
-                multiprocessors = json.loads(question["device"])["multiProcessorCount"]
-                size = max(size + partial_sums(convolution, json.loads(plan)["engine"], multiprocessors), 0)
-            result.append(size)
+            plans = _plans(library, device, convolution, question, modes)
+            wanted = islice(plans, question["engines"] or None)
+            result.append(max((_on_gpu(convolution, *plan, question) for plan in wanted), default=-1))
         except CuDNNError:
             result.append(-1)
         finally:
             library.free()
     return result
+
+
+def _on_gpu(convolution: Convolution, size: int, plan: str, question: Question) -> int:
+    """What a plan takes on the GPU, in bytes, that takes `size` without one."""
+    if not plan:
+        return size
+    multiprocessors = json.loads(question["device"])["multiProcessorCount"]
+    return max(size + partial_sums(convolution, json.loads(plan)["engine"], multiprocessors), 0)
 
 
 def _plans(

@@ -5,48 +5,78 @@ With `torch.backends.cudnn.benchmark` each convolution that was not seen before 
 of the heuristic and of the fallback, in one workspace as large as the largest of theirs; then it and what the allocator
 had cached are given back (get_plans_from_find and generate_and_filter_plans of
 aten/src/ATen/native/cudnn/Conv_v8.cpp). Engines that take more than is free are left out, so that a search takes much
-and fails never.
+and fails never. Of the first `torch.backends.cudnn.benchmark_limit` the fastest runs from then on.
+
+Without a GPU cuDNN does not offer the engines that take the most, those that transform both operands: 3 (forward) and
+18 (gradient of w) whole images, 50 (gradient of x) tiles. What they take was worked out from passes on an H100 with
+cuDNN 9.19 (estimate/workspace/testdata/searches.jsonl.gz): where they are offered it is that to 128 bytes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .convolutions import Asked
 
-_LARGEST_IMAGE = 256  # that a Fourier transform of a whole image was seen for
+_SMALLEST_IMAGE, _LARGEST_IMAGE = 16, 256  # sides of squares that whole images are transformed in
 _TILE = 32
+_MOST_TILES = 2  # of an image, at once
 _COMPLEX = 8  # bytes
 
 
-def fourier(asked: Asked) -> int:
+def largest(asked: Asked, offered: int) -> int:
     """
-    Bytes that the engine takes which transforms both operands; 0 where there is none, or none that was measured.
+    The workspace that a search takes, in bytes.
 
-    cuDNN does not offer it without a GPU. Engines 3 (forward) and 18 (gradient of w) hold the transforms of whole
-    images, padded to a square of a power of two, engine 50 (gradient of x) those of tiles of 32 x 32. Of 165 such
-    passes of an H200 (cuDNN 9.19) 144 take what this says to 64 bytes, most others as much as a copy of an operand
-    more; it does not say whether the engine is offered, which it is in two of three cases.
+    Parameters
+    ----------
+    offered
+        The largest that cuDNN offers without a GPU, -1 for none.
     """
-    ones = {*asked.stride, *asked.dilation, asked.groups}
-    if asked.dtype != "float32" or len(asked.x) != 4 or ones != {1}:
-        return 0
     convolution = asked.question()
-    (n, c, *x), (k, _, *w), (_, _, *y) = convolution["x"], convolution["w"], convolution["y"]
-    side = max(
-        1 << (size + 2 * padding - 1).bit_length() for size, padding in zip(x, convolution["padding"], strict=True)
-    )
-    operation, copies = convolution["operation"], _copies(asked)
-    if operation == "input":
-        tiles = min(2, -(-x[0] // max(_TILE - w[0] + 1, 1)) * -(-x[1] // max(_TILE - w[1] + 1, 1)))
-        return _plane(_TILE) * (c * k + n * tiles * (c + k)) + copies if max(w) <= _TILE else 0
-    if side > _LARGEST_IMAGE:
+    if asked.dtype != "float32" or len(asked.x) != 4 or {*asked.dilation, asked.groups} != {1}:
+        return max(offered, 0)
+    transforms = _tiles if convolution["operation"] == "input" else _images
+    return max(offered, transforms(asked, max(offered, 0)), 0)
+
+
+def _images(asked: Asked, _: int) -> int:
+    """
+    Transforms of whole images, padded to a square of a power of two: of the two of three operands that are the input,
+    or of the third. It is offered at stride 1, to most convolutions.
+    """
+    convolution = asked.question()
+    (n, c, *x), (k, _c, *w), (_n, _k, *y) = convolution["x"], convolution["w"], convolution["y"]
+    reach = max(size + 2 * padding for size, padding in zip(x, convolution["padding"], strict=True))
+    side = max(_SMALLEST_IMAGE, 1 << (reach - 1).bit_length())
+    if {*asked.stride} != {1} or side > _LARGEST_IMAGE:
         return 0
-    if operation == "forward":
-        return 2 * _plane(side) * (c * k + n * c) + 4 * c * k * w[0] * w[1] + copies
-    return 2 * _plane(side) * c * k + 4 * n * k * y[0] * y[1] + copies
+    if convolution["operation"] == "forward":
+        return 2 * _plane(side) * max(c * k + n * c, n * k) + 4 * c * k * math.prod(w) + _copies(asked)
+    return 2 * _plane(side) * max(c * k, n * c + n * k) + 4 * n * k * math.prod(y) + _copies(asked)
+
+
+def _tiles(asked: Asked, offered: int) -> int:
+    """
+    Transforms of tiles of w and of two tiles of each image, of w where both of its sides are larger than 1. At stride
+    2 each fourth of the pixels is a channel of its own, in multiples of four channels, and lies beside what the
+    largest engine takes that copies.
+    """
+    convolution = asked.question()
+    (n, c, *x), (k, _c, *w) = convolution["x"], convolution["w"]
+    beside = _copies(asked)
+    if {*asked.stride} == {2}:
+        c, x, w = 4 * (-(-c // 4) * 4), [-(-size // 2) for size in x], [-(-size // 2) for size in w]
+        beside = offered
+    elif {*asked.stride} != {1}:
+        return 0
+    if min(w) == 1 or max(w) > _TILE:
+        return 0
+    tiles = math.prod(-(-size // (_TILE - filter_ + 1)) for size, filter_ in zip(x, w, strict=True))
+    return _plane(_TILE) * (c * k + min(_MOST_TILES, tiles) * n * (c + k)) + beside
 
 
 def _plane(side: int) -> int:
@@ -55,20 +85,17 @@ def _plane(side: int) -> int:
 
 
 def _copies(asked: Asked) -> int:
-    """Bytes of the operands in row-major order, which these engines want."""
-    total = 0
-    if asked.channels_last:
-        for shape in (asked.x, asked.w, asked.y):
-            total += 4 * shape[0] * shape[1] * shape[2] * shape[3]
-    return total
+    """Bytes of the operands in row-major order, which these engines want; of one pixel or one channel they have it."""
+    shapes = (asked.x, asked.w, asked.y) if asked.channels_last else ()
+    return sum(4 * math.prod(shape) for shape in shapes if shape[1] > 1 and math.prod(shape[2:]) > 1)
 
 
-def warning(searched: Sequence[Asked], largest: Sequence[int]) -> str:
-    """What a recording says of searches: `largest` are the workspaces of the engines that cuDNN offers."""
-    most = max(max(known, fourier(asked)) for asked, known in zip(searched, largest, strict=True))
-    size = f"{most / 2**30:.1f} GiB" if most >= 2**30 else f"{most / 2**20:.0f} MiB"
+def warning(most: Sequence[int]) -> str:
+    """What a recording says of searches that take so much each."""
+    size = max(most)
+    text = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
     return (
-        "cuDNN searches for its fastest engines (torch.backends.cudnn.benchmark): while it does, in the first step, "
-        f"up to {size} more may be allocated than is said here, as much of it as the GPU has free, so that no larger "
-        "one is needed; what the engines take that it finds is guessed"
+        "cuDNN searches for its fastest engines (torch.backends.cudnn.benchmark): while it does, at the first sight of "
+        f"each convolution, it takes up to {text}, as far as the GPU has that free; what the engines take that it "
+        "finds is guessed"
     )
