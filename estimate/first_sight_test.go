@@ -76,8 +76,9 @@ func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, 
 	return row
 }
 
-// firstSightSets are all that were compared once; of published66 and published94 no graphs are kept.
-var firstSightSets = append(slices.Clip(publishedSets), "testdata/published66", "testdata/published94")
+// firstSightSets are all that were compared once; of the last three no graphs are kept.
+var firstSightSets = append(slices.Clip(publishedSets), "testdata/published66", "testdata/published94",
+	"testdata/published94b")
 
 // TestPublishedAtFirstSight holds the tables of docs/ACCURACY.md to the answers of published models' recordings, as
 // they were given before anybody had worked on them, and of one set since.
@@ -146,7 +147,7 @@ func TestPublishedExportsAtFirstSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, set := range firstSightSets {
+	for _, set := range firstSightSets[:len(firstSightSets)-1] { // of the last one no exports were made
 		for _, row := range exportRows(t, set) {
 			if !strings.Contains(string(doc), row) {
 				t.Errorf("%s: docs/ACCURACY.md does not have\n%s", set, row)

@@ -1,0 +1,104 @@
+package estimate
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/test/testfile"
+)
+
+// A folder with recordings of all measured cases: scripts/measure/record_zoo.py makes it of
+// testdata/searches/steps.json.gz.
+var searches = flag.String("searches", "testdata/searches", "a folder of recordings under cudnn.benchmark")
+
+// Built-in models were measured with torch.backends.cudnn.benchmark on: what is allocated at most in each step of a
+// recording, that in which cuDNN searches for its fastest engines among them, is within a twentieth of it, and the
+// largest of all within a fiftieth in nine of ten. What is reserved when a step has ended is below the bound.
+func TestSearches(t *testing.T) {
+	var measured struct{ Cases []map[string]any }
+	testfile.JSON(t, "testdata/searches/steps.json.gz", &measured)
+	text, err := os.ReadFile(filepath.Join(*searches, "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index []map[string]any
+	if err := json.Unmarshal(text, &index); err != nil {
+		t.Fatal(err)
+	}
+	kinds, without := map[string][]float64{}, []float64{}
+	for _, entry := range index {
+		at := slices.IndexFunc(measured.Cases, func(m map[string]any) bool {
+			keys := []string{"model", "mode", "dtype", "opt", "batch", "channels_last"}
+			return !slices.ContainsFunc(keys, func(k string) bool { return m[k] != entry[k] })
+		})
+		if at < 0 {
+			t.Fatalf("%v was not measured", entry)
+		}
+		name := entry["file"].(string)
+		f, err := os.Open(filepath.Join(*searches, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, err := recording.Read(f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim, _, err := replayRecording(rec, Step{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := map[int32]int64{}
+		for _, s := range sim.Replay.Spans {
+			if s.Step > 0 && s.Phase != timeline.Load {
+				said[s.Step] = max(said[s.Step], s.PeakAllocated.Allocated)
+			}
+		}
+		most := int64(0)
+		for i, step := range measured.Cases[at]["steps"].([]any) {
+			took := int64(0)
+			for key, v := range step.(map[string]any) {
+				if strings.HasPrefix(key, "peak") {
+					took = max(took, int64(v.(float64)))
+				}
+			}
+			most = max(most, took)
+			reserved := int64(step.(map[string]any)["reserved"].(float64))
+			off := math.Abs(float64(said[int32(i+1)])/float64(took) - 1)
+			if off > 0.05 && entry["mode"] == "train" { // a recording has no steps of inference
+				t.Errorf("%s: step %d allocates %d, %d measured", name, i+1, said[int32(i+1)], took)
+			}
+			if sim.Peak.UpperBound < reserved && reserved-sim.Peak.UpperBound > reserved/40 {
+				t.Errorf("%s: %d reserved after step %d, at most %d said", name, reserved, i+1, sim.Peak.UpperBound)
+			}
+		}
+		kind := fmt.Sprint(entry["mode"], " ", entry["dtype"])
+		off := 100 * math.Abs(float64(sim.Peak.Allocated)/float64(most)-1)
+		rec.Searches = nil
+		if sim, _, err = replayRecording(rec, Step{}); err != nil {
+			t.Fatal(err)
+		}
+		without = append(without, 100*math.Abs(float64(sim.Peak.Allocated)/float64(most)-1))
+		kinds[kind], kinds["all"] = append(kinds[kind], off), append(kinds["all"], off)
+	}
+	for kind, off := range kinds {
+		t.Logf("%-16s %3d runs, allocated off by %.2f %% (median), %.2f %% (90 %%), %.2f %% (worst)", kind, len(off),
+			at(off, 0.5), at(off, 0.9), at(off, 1))
+	}
+	if at(kinds["all"], 0.9) > 2 {
+		t.Errorf("nine of ten are within %.2f %%, wanted 2", at(kinds["all"], 0.9))
+	}
+	t.Logf("without searches  %.2f %% (median), %.2f %% (90 %%)", at(without, 0.5), at(without, 0.9))
+	if at(without, 0.5) < 2 {
+		t.Errorf("without searches half are within %.2f %%: they were to matter", at(without, 0.5))
+	}
+}
