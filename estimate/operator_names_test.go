@@ -24,12 +24,13 @@ var rowFiles = []string{"fromonnx/nodes.go", "fromonnx/math.go", "fromonnx/rare.
 
 // matchers are the files that know operators by what lies around them, and those that put the graph in order.
 var matchers = []string{
-	"fromonnx/patterns.go", "fromonnx/arith.go", "fromonnx/attention.go", "fromonnx/baddbmm.go", "fromonnx/bias.go",
-	"fromonnx/chains.go", "fromonnx/fft.go", "fromonnx/fill.go", "fromonnx/index.go", "fromonnx/inplace.go",
-	"fromonnx/layers.go", "fromonnx/linear_attention.go", "fromonnx/lost.go", "fromonnx/noise.go", "fromonnx/norm.go",
-	"fromonnx/rnn.go", "fromonnx/roll.go", "fromonnx/shapes.go", "fromonnx/softmax.go", "fromonnx/split.go",
-	"fromonnx/tied.go", "fromonnx/unpool.go", "fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go",
-	"fromonnx/identity.go", "fromonnx/loop.go",
+	"fromonnx/patterns.go", "fromonnx/arith.go", "fromonnx/attention.go", "fromonnx/baddbmm.go",
+	"fromonnx/bias.go", "fromonnx/chains.go", "fromonnx/copies.go", "fromonnx/fft.go", "fromonnx/fill.go",
+	"fromonnx/index.go", "fromonnx/inplace.go", "fromonnx/layers.go", "fromonnx/linear_attention.go",
+	"fromonnx/lost.go", "fromonnx/noise.go", "fromonnx/norm.go", "fromonnx/rnn.go", "fromonnx/roll.go",
+	"fromonnx/shapes.go", "fromonnx/softmax.go", "fromonnx/split.go", "fromonnx/tied.go", "fromonnx/unpool.go",
+	"fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go", "fromonnx/identity.go",
+	"fromonnx/loop.go",
 	"module/analysis.go", "module/batchnorm.go", "module/filled.go", "module/layers.go", "module/lost.go",
 	"module/tensors.go", "module/uses.go", "module/way.go",
 }

@@ -153,9 +153,10 @@ func (b *recovery) usesOf(v onnxload.ValueID) []int32 { return b.uses.of(int32(v
 // of returns the nodes that read a value, once for each slot.
 func (r *reads) of(v int32) []int32 { return r.nodes[r.first[v]:r.first[v+1]] }
 
-// findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of
-// which the export leaves an Identity of that name. So is a reshape that could not be a view where the graph was
-// traced, followed by _unsafe_view: whether it can be one here, the strides tell.
+// findClones marks the turned tensors that torch.export copied at once: contiguous() is a clone in its graph, of which
+// the export leaves an Identity of that name. Where it has one it has all, since what drops them drops each. So is a
+// reshape that could not be a view where the graph was traced, followed by _unsafe_view: whether it can be one here
+// the strides tell.
 func (b *recovery) findClones() {
 	reads := make([]int32, len(b.of))
 	reshaped := map[onnxload.ValueID]bool{}
@@ -175,6 +176,7 @@ func (b *recovery) findClones() {
 		if !b.isName(n) || n.Input(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
 			continue
 		}
+		b.clones = true
 		if p := b.places[i]; strings.Contains(p.Class, "Dropout") ||
 			strings.Contains(p.Module[strings.LastIndexByte(p.Module, '.')+1:], "drop") {
 			continue // a dropout of nothing, which the decomposition clones and PyTorch returns as it is

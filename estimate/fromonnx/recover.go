@@ -150,6 +150,7 @@ type recovery struct {
 	listed  int                       // items of all lists
 
 	pooled    map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
+	clones    bool                                // the file has the copies that the program made: see findClones
 	cloned    map[onnxload.ValueID]bool           // results of transposes that are copied row by row
 	functions int                                 // chains that are taken for functions of autograd written in Python
 	widened   int                                 // attentions that are taken to multiply in float32

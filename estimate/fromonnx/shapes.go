@@ -64,7 +64,7 @@ func (b *recovery) batchFirst(n *onnxload.Node) bool {
 
 func emitReshape(b *recovery, n *onnxload.Node) {
 	o := n.Output(0)
-	if b.cloned[o] || b.isClipOfTokens(n) && b.guess(dialect.ClipOfTokens) {
+	if b.cloned[o] || !b.clones && b.isClipOfTokens(n) && b.guess(dialect.ClipOfTokens) {
 		v := b.temp("reshape", aten.Args{Shape: b.dims(o)}, b.elem(o), b.dims(o), b.value(b.in(n, 0)))
 		b.call("contiguous", aten.Args{}, []aten.ValueID{v}, o)
 		return
@@ -81,34 +81,14 @@ func emitTranspose(b *recovery, n *onnxload.Node) {
 	for i, p := range attrInts(n, "perm") {
 		perm[i] = int(p)
 	}
-	if b.cloned[n.Output(0)] || b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) || b.isMapOfTokens(n, perm) &&
-		b.guess(dialect.MapOfTokens) {
+	copied, known := b.copied(n)
+	if copied || !known && (b.isBiasTable(n, perm) && b.guess(dialect.BiasTableCopy) ||
+		b.isMapOfTokens(n, perm) && b.guess(dialect.MapOfTokens)) {
 		v := b.temp("permute", aten.Args{Dims: perm}, b.elem(n.Output(0)), b.dims(n.Output(0)), b.value(b.in(n, 0)))
 		b.call("contiguous", aten.Args{}, []aten.ValueID{v}, n.Output(0))
 		return
 	}
 	b.call("permute", aten.Args{Dims: perm}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
-}
-
-// isBiasTable recognises the end of table[index].view(N, N, heads).permute(2, 0, 1).contiguous(), by which window
-// attention looks its relative position bias up; the exporters drop the copy.
-func (b *recovery) isBiasTable(n *onnxload.Node, perm []int) bool {
-	if !slices.Equal(perm, []int{2, 0, 1}) {
-		return false
-	}
-	r, _ := b.producer(b.in(n, 0))
-	if r == nil || r.Op != "Reshape" {
-		return false
-	}
-	if b.looked[b.in(r, 0)] {
-		return true
-	}
-	g, _ := b.producer(b.in(r, 0))
-	if g == nil || g.Op != "Gather" && g.Op != "GatherND" {
-		return false
-	}
-	d := b.dims(b.in(g, 1)) // one row of places, which GatherND has in a column
-	return len(d) == 1 || g.Op == "GatherND" && len(d) == 2 && d[1] == 1
 }
 
 // tableIndex makes a buffer of the whole numbers by which a table of relative position biases is looked up: modules
@@ -131,49 +111,6 @@ func (b *recovery) tableIndex(id onnxload.ValueID) bool {
 		DType: b.elem(id), Shape: b.dims(id)})
 	b.of[b.id(id)] = v
 	b.prog.State = append(b.prog.State, v)
-	return true
-}
-
-// isMapOfTokens recognises tokens that become a picture for a convolution, x.reshape(B, H, W, C).permute(0, 3, 1,
-// 2).contiguous(), as vision transformers with stages write it; the exporters drop the copy. A head may flatten the
-// picture of each stage again (SegformerStage and SegformerLinearProjection in transformers).
-func (b *recovery) isMapOfTokens(n *onnxload.Node, perm []int) bool {
-	if !slices.Equal(perm, []int{0, 3, 1, 2}) {
-		return false
-	}
-	r, _ := b.producer(b.in(n, 0))
-	if r == nil || r.Op != "Reshape" || len(b.dims(b.in(r, 0))) != 3 {
-		return false
-	}
-	used := false
-	for _, u := range b.usesOf(b.id(n.Output(0))) {
-		switch b.nodes[u].Op {
-		case "Conv", "Reshape":
-			used = true
-		case "Shape":
-		default:
-			return false
-		}
-	}
-	return used
-}
-
-// isClipOfTokens recognises tokens that become a clip of video for a convolution or a pool, x.transpose(2,
-// 3).reshape(B * N, C, T, H, W).contiguous(), as multiscale vision transformers write it (Pool in
-// torchvision/models/video/mvit.py; attention_pool of PyTorchVideo copies too). The TorchScript exporter drops the
-// copy; torch.export's graph has it: see findClones.
-func (b *recovery) isClipOfTokens(n *onnxload.Node) bool {
-	o := b.id(n.Output(0))
-	t, _ := b.producer(b.in(n, 0))
-	if t == nil || t.Op != "Transpose" || !slices.Equal(attrInts(t, "perm"), []int64{0, 1, 3, 2}) ||
-		len(b.dims(o)) != 5 || len(b.usesOf(o)) == 0 {
-		return false
-	}
-	for _, u := range b.usesOf(o) {
-		if op := b.nodes[u].Op; op != "Conv" && op != "MaxPool" && op != "AveragePool" {
-			return false
-		}
-	}
 	return true
 }
 

@@ -150,6 +150,7 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 	n.resolve(e)
 	n.renewed(e)
 	n.lists(e, spaces)
+	n.sums(e)
 	made := n.results(e)
 	st := e.head
 	defer n.tuples(e)

@@ -1,6 +1,10 @@
 package lifetime
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
 
 // renewed finds lists that are begun anew on a line that computes nothing:
 //
@@ -51,4 +55,31 @@ func (x *pyName) begin(old int) {
 		x.bound[i].values = x.bound[i].values[old:]
 	}
 	x.bound = slices.Insert(x.bound, at, bound{at: x.wholeAt})
+}
+
+// sums lets live what a statement makes a list of that it gives to Python's sum, which adds one after the other: the
+// list has all of them until sum returns.
+//
+//	out = sum([w * x for w, x in zip(weights, parts)])
+func (n *namespace) sums(e *execution) {
+	if !slices.ContainsFunc(e.parts, func(p piece) bool { return p.st.Sums }) {
+		return
+	}
+	calls := n.l.p.Calls
+	adds := func(v aten.ValueID) int32 { // the call of this statement that makes a value by adding
+		if v != aten.NoValue && n.l.made[v] >= e.first && calls[n.l.made[v]].Op == "add" {
+			return n.l.made[v]
+		}
+		return -1
+	}
+	last := e.last
+	for last >= e.first && calls[last].Op != "add" {
+		last--
+	}
+	for i := last; i >= e.first; i = adds(calls[i].In[0]) {
+		if adds(calls[i].In[0]) < 0 { // the first, to which sum adds 0
+			n.until(calls[i].In[0], last)
+		}
+		n.until(calls[i].In[1], last)
+	}
 }

@@ -56,6 +56,8 @@ func (s *Statement) expression(list []token) {
 	for i, t := range list {
 		switch {
 		case t.opens():
+			s.Sums = s.Sums || t.is("[") && i > 1 && list[i-1].is("(") && list[i-2].text == "sum" &&
+				(i == 2 || !list[i-3].is("."))
 			s.call(list, i)
 			inner := within()
 			if i > 0 && t.is("[") && isValue(list[i-1]) || i > 0 && t.is("(") && sizesOf[list[i-1].text] {

@@ -12,6 +12,8 @@ type Line struct {
 	Open       bool // its last statement goes on after it
 	// methods and functions whose result it detaches: amax of x.amax(-1).detach()
 	Detached []string
+	// likewise those whose result it copies: permute of x.permute(0, 2, 1).contiguous()
+	Copied []string
 }
 
 // A Statement is what a part of a line does with the values that it computes.
@@ -30,6 +32,7 @@ type Statement struct {
 	Sites   []Site   // calls of modules, or of functions of the program
 	Ops     int      // signs and calls of torch that compute something
 	Listed  bool     // a comprehension
+	Sums    bool     // Python's sum of a list that it makes: sum([f(x) for x in xs])
 	Inplace bool     // a call has inplace=True, or a function or method is called that ends with "_"
 	Flag    bool     // a call has inplace= something else
 	Copies  string   // y of x = y
@@ -68,7 +71,7 @@ func parseLine(text string) *Line {
 		}
 	}
 	line.Open = line.Open || depth > low
-	line.Detached = detached(list)
+	line.Detached, line.Copied = calledOf(list, "detach"), calledOf(list, "contiguous")
 	list = withoutHeader(list)
 	for _, p := range splitTop(list, ";") {
 		if len(p) > 0 {
@@ -81,8 +84,8 @@ func parseLine(text string) *Line {
 	return line
 }
 
-// detached returns the names of what is called whose result, as it is, .detach() is called of.
-func detached(list []token) (names []string) {
+// calledOf returns the names of what is called whose result, as it is, a method is called of, without arguments.
+func calledOf(list []token, method string) (names []string) {
 	var opened []int // where brackets that are open began
 	for i, t := range list {
 		switch {
@@ -92,7 +95,7 @@ func detached(list []token) (names []string) {
 			from := opened[len(opened)-1]
 			opened = opened[:len(opened)-1]
 			if from > 0 && i+4 < len(list) && t.is(")") && list[from-1].kind == nameToken && list[i+1].is(".") &&
-				list[i+2].text == "detach" && list[i+3].is("(") && list[i+4].is(")") {
+				list[i+2].text == method && list[i+3].is("(") && list[i+4].is(")") {
 				names = append(names, list[from-1].text)
 			}
 		}

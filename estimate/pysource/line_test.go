@@ -20,9 +20,9 @@ func (line *Line) say() string {
 				p += fmt.Sprintf(" %q", c.Path)
 			}
 		}
-		for i, is := range []bool{s.Spread, s.Listed, s.Attr, s.Items} {
+		for i, is := range []bool{s.Spread, s.Listed, s.Attr, s.Items, s.Sums} {
 			if is {
-				p += " " + []string{"spread", "listed", "attr", "items"}[i]
+				p += " " + []string{"spread", "listed", "attr", "items", "sums"}[i]
 			}
 		}
 		if s.Held != "" {
@@ -87,6 +87,8 @@ func TestLines(t *testing.T) {
 		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls "" listed items indexed y`},
 		{"x = self.blocks[i](x)", `bind x <- x calls "blocks"`},
 		{`y = b["n1"](x)`, `bind y <- b,x calls "" indexed b`},
+		{"x = sum([f(y) for y in ys])", `bind x <-  calls "" listed sums`},
+		{"x = y.sum([1])", `bind x <- y`},
 		{"x.add_(y)", "bare  <- x,y in place"},
 		{"x = F.relu(x, inplace=True)", "bind x <- x in place"},
 		{"return F.relu(input, inplace=self.inplace)", "return  <- input by a flag"},
@@ -133,6 +135,21 @@ func TestDetached(t *testing.T) {
 		"x = y.sum().detach":                                  nil,
 	} {
 		if got := parseLine(source).Detached; !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", source, got, want)
+		}
+	}
+}
+
+// What a line copies is what is turned there, and no other word.
+func TestCopied(t *testing.T) {
+	for source, want := range map[string][]string{
+		"out = self.net(x.permute(0, 3, 1, 2).contiguous())":       {"permute"},
+		"q = q.transpose(1, 2).contiguous().view(b, n, -1)":        {"transpose"},
+		"q, k = q.transpose(1, 2).contiguous(), k.transpose(1, 2)": {"transpose"},
+		"x = x.contiguous().permute(0, 2, 1)":                      nil,
+		"x = x.permute(0, 2, 1).is_contiguous()":                   nil,
+	} {
+		if got := parseLine(source).Copied; !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", source, got, want)
 		}
 	}

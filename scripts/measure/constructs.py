@@ -2,11 +2,11 @@
 
 usage: constructs.py OUT [NAME ...]
 
-OUT/NAME.WAY.onnx are the exports, dynamo-train by torch.export in training mode with the lines of this file, ts-train
-by TorchScript; OUT/NAME.MODE.mrec are recordings of three training steps with AdamW and the mean of the output, and of
-two passes of inference, on an H200. What is in OUT already is not made again. estimate/testdata/constructs has the
-exports without their weights (scripts/strip_weights.py, zstd -19) and in recorded.json what is allocated at the peaks
-of the recordings, as the program answers.
+OUT/NAME.WAY.onnx are the exports, dynamo-train by torch.export in training mode with the lines of this file, dynamo the
+default export, ts-train by TorchScript; OUT/NAME.MODE.mrec are recordings of three training steps with AdamW and the
+mean of the output, and of two passes of inference, on an H200. What is in OUT already is not made again.
+estimate/testdata/constructs has the exports without their weights (scripts/strip_weights.py, zstd -19) and in
+recorded.json what is allocated at the peaks of the recordings, as the program answers.
 """
 
 # ruff: noqa: RUF059 (names that nothing reads are what some of these are about)
@@ -401,6 +401,45 @@ class Unpool(nn.Module):
         return self.decoder(x)
 
 
+class Mixing(nn.Module):
+    """Tokens that become a picture twice: a copy of them, and a look at them."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(c)
+        self.value = nn.Linear(c, c)
+        self.local = nn.Conv2d(c, c, 1, bias=False)
+        self.mix = nn.Conv2d(c, c, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, h, w, c = x.shape
+        value = self.value(x.reshape(b, h * w, c))
+        local = self.local(value.reshape(b, h, w, c).permute(0, 3, 1, 2))
+        x = local.permute(0, 2, 3, 1) + x
+        y = self.norm(x)
+        out = self.mix(y.permute(0, 3, 1, 2).contiguous())
+        return out.permute(0, 2, 3, 1) + x
+
+
+class SplitAttention(nn.Module):
+    """The sum of a list that its line makes, as ResNeSt's convolutions weigh their parts."""
+
+    def __init__(self, c: int, parts: int = 3) -> None:
+        super().__init__()
+        self.parts = parts
+        self.conv = nn.Conv2d(3, c * parts, 3, padding=1)
+        self.weigh = nn.Conv2d(c * parts, c * parts, 1)
+        self.head = nn.Conv2d(c, 10, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        weights = torch.sigmoid(self.weigh(x.mean((2, 3), keepdim=True)))
+        split = torch.split(x, x.shape[1] // self.parts, dim=1)
+        weights = torch.split(weights, x.shape[1] // self.parts, dim=1)
+        out = sum([w * part for w, part in zip(weights, split, strict=True)])
+        return self.head(out).mean((2, 3))
+
+
 IMAGES = (8, 3, 112, 112)
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
@@ -415,6 +454,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "scores": (lambda: nn.Sequential(Scores(), Scores()), (8, 768, 64), ("dynamo-train",)),
     "reentrant": (Reentrant, IMAGES, ("dynamo-train",)),
     "unpool": (Unpool, IMAGES, ("dynamo-train",)),
+    "mixing": (lambda: nn.Sequential(Mixing(64), Mixing(64)), (8, 64, 64, 64), ("dynamo-train", "dynamo")),
+    "summed_list": (lambda: SplitAttention(64), IMAGES, ("dynamo-train",)),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 
@@ -424,6 +465,9 @@ def export(model: nn.Module, x: Tensor, way: str, path: Path) -> None:
     if way == "ts-train":
         mode = torch.onnx.TrainingMode.TRAINING
         torch.onnx.export(model, (x,), path, dynamo=False, training=mode, do_constant_folding=False, opset_version=18)
+        return
+    if way == "dynamo":
+        torch.onnx.export(model.eval(), (x,), path, dynamo=True, external_data=False)
         return
     program = torch.export.export(model, (x,))
     torch.onnx.export(program, (), path, dynamo=True, optimize=False, external_data=False)
