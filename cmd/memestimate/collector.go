@@ -130,6 +130,7 @@ func (c *collector) raise() {
 	}
 	least := c.least.Load()
 	if c.large.Load() {
+		dropPages()
 		if kept < least*3/4 {
 			debug.SetGCPercent(-1)
 			c.set(least)
