@@ -1,6 +1,7 @@
 package eager
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
@@ -184,7 +185,9 @@ type slab[T any] struct {
 // reset takes everything back.
 func (s *slab[T]) reset() { s.free, s.used.n, s.taken = nil, 0, 0 }
 
-const slabSize = 256
+// slabBytes is how large a chunk of a slab is: what the runtime has of 8 KiB beside the word that it keeps there
+// itself.
+const slabBytes = 8<<10 - 8
 
 // one returns a value; what it holds is not cleared.
 func (s *slab[T]) one() *T {
@@ -194,10 +197,13 @@ func (s *slab[T]) one() *T {
 	return &s.some(1)[0]
 }
 
+// manyAtOnce is beyond how many values a list has memory of its own.
+const manyAtOnce = 32
+
 // some returns a list of n zero values.
 func (s *slab[T]) some(n int) []T {
 	if n > len(s.free) {
-		if n > slabSize/8 {
+		if n > manyAtOnce {
 			return make([]T, n)
 		}
 		s.free = s.chunk()
@@ -207,7 +213,7 @@ func (s *slab[T]) some(n int) []T {
 	return list
 }
 
-// chunk returns slabSize zero values.
+// chunk returns zero values in slabBytes.
 func (s *slab[T]) chunk() []T {
 	if s.taken < len(s.chunks) {
 		c := s.chunks[s.taken]
@@ -215,7 +221,7 @@ func (s *slab[T]) chunk() []T {
 		clear(c)
 		return c
 	}
-	c := make([]T, slabSize)
+	c := make([]T, slabBytes/reflect.TypeFor[T]().Size())
 	if s.keep {
 		s.chunks = append(s.chunks, c)
 		s.taken++
@@ -229,7 +235,7 @@ type stack[T any] struct {
 	n      int
 }
 
-const stackChunk = 256
+const stackChunk = slabBytes / 8 // pointers
 
 func (s *stack[T]) push(list []T) {
 	for _, v := range list {
