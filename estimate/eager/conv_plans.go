@@ -10,12 +10,15 @@ import (
 )
 
 // newConvShape describes a convolution of x with w to a result of that shape, in
-// channels last or not.
-func newConvShape(c *aten.Call, x, w *tensor, shape []int64, last bool) workspace.ConvShape {
-	return workspace.ConvShape{Elem: x.dtype.Bits() / 8, Float16: x.dtype == aten.Float16, ChannelsLast: last, X: x.shape,
-		W: w.shape, Y: shape,
-		Stride: c.Args.Stride, Dilation: c.Args.Dilate, Groups: max(c.Args.Groups,
-			1), Transposed: c.Args.Mode == "transposed"}
+// channels last or not. One that was raised from three dimensions to four has another stride and dilation of 1.
+func newConvShape(a *aten.Args, x, w *layout, dtype aten.DType, shape []int64, last, raised bool) workspace.ConvShape {
+	k := workspace.ConvShape{Elem: dtype.Bits() / 8, Float16: dtype == aten.Float16, ChannelsLast: last, X: x.shape,
+		W: w.shape, Y: shape, Stride: a.Stride, Dilation: a.Dilate, Groups: max(a.Groups, 1),
+		Transposed: a.Mode == "transposed"}
+	if raised {
+		k.Stride, k.Dilation = append([]int64{1}, a.Stride...), append([]int64{1}, a.Dilate...)
+	}
+	return k
 }
 
 // convWorkspace allocates and frees the workspace of a pass. It can be done without: when there is

@@ -22,23 +22,20 @@ func runConv(r *run, c *aten.Call, in []*tensor) []*tensor {
 	}
 	if len(x.shape) == 3 { // conv1d runs as conv2d over a height of 1
 		x4, w4 := r.unsqueeze(x, 2), r.unsqueeze(w, 2)
-		flat, args := *c, *c.Args
-		args.Stride, args.Dilate = append([]int64{1}, args.Stride...), append([]int64{1}, args.Dilate...)
-		flat.Args = &args
 		shape := slices.Insert(slices.Clone(c.Args.Shape), 2, 1)
-		y := r.conv(&flat, x4, w4, bias, shape, true)
+		y := r.conv(c.Args, x4, w4, bias, shape, true)
 		out := r.squeeze(y, 2)
 		for _, t := range []*tensor{x4, w4, y} {
 			r.release(t)
 		}
 		return one(out)
 	}
-	return one(r.conv(c, x, w, bias, c.Args.Shape, false))
+	return one(r.conv(c.Args, x, w, bias, c.Args.Shape, false))
 }
 
 // conv is convolution of four or five dimensions. One that was raised from three works in row-major order whatever its
 // input's: "avoid accidentally going through NHWC for permuted 3d input" in _convolution and convolution_backward.
-func (r *run) conv(c *aten.Call, x, w, bias *tensor, shape []int64, raised bool) *tensor {
+func (r *run) conv(a *aten.Args, x, w, bias *tensor, shape []int64, raised bool) *tensor {
 	shape = slices.Clone(shape)
 	shape[0] = x.shape[0]
 	// cuDNN works in channels_last when the input or the weight suggests it; the
@@ -53,7 +50,7 @@ func (r *run) conv(c *aten.Call, x, w, bias *tensor, shape []int64, raised bool)
 	xi := r.inLayout(x, layout)
 	out := r.laid(x.dtype, layout(&r.layouts, shape))
 	wi := r.inLayout(w, layout)
-	k := newConvShape(c, x, w, shape, last)
+	k := newConvShape(a, x.layout, w.layout, x.dtype, out.shape, last, raised)
 	r.dnn[r.thread()] = true
 	r.convWorkspace(k, workspace.ConvForward)
 	r.release(wi)
@@ -61,23 +58,24 @@ func (r *run) conv(c *aten.Call, x, w, bias *tensor, shape []int64, raised bool)
 	if !r.needsGrad(x, w, bias) {
 		return out
 	}
-	xc, wc := *x, *w
-	r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w},
+	n := r.record("Convolution", one(out), []*tensor{x, w, bias}, []*tensor{x, w},
 		func(r *run, n *node, g []*tensor) []*tensor {
 			r.dnn[r.thread()] = true
 			outs := make([]*tensor, 3)
-			x := &xc
+			x, w := r.looks(0, n.like(0)), r.looks(1, n.like(1))
+			k := newConvShape(a, x.layout, w.layout, x.dtype, n.out.shape, last, raised)
 			if raised {
+				own := x
 				x = r.inLayout(x, inRows)
-				defer r.releaseCopy(x, &xc)
+				defer r.releaseCopy(x, own)
 			}
 			switch {
 			case k.Transposed:
-				r.transposedBackward(n, outs, k, g[0], x, &wc)
-			case k.Depthwise() && !last && len(k.X) == 4 && !(xc.dtype == aten.Float16 && k.CuDNNDepthwise()):
-				r.depthwiseBackward(n, outs, g[0], x, &wc)
+				r.transposedBackward(n, outs, k, g[0], x, w)
+			case k.Depthwise() && !last && len(k.X) == 4 && !(x.dtype == aten.Float16 && k.CuDNNDepthwise()):
+				r.depthwiseBackward(n, outs, g[0], x, w)
 			default:
-				r.convBackward(n, outs, k, g[0], x, &wc)
+				r.convBackward(n, outs, k, g[0], x, w)
 			}
 			if n.wants(2) {
 				dims := []int{0}
@@ -88,6 +86,8 @@ func (r *run) conv(c *aten.Call, x, w, bias *tensor, shape []int64, raised bool)
 			}
 			return outs
 		})
+	n.know(0, x.operand())
+	n.know(1, w.operand())
 	return out
 }
 
