@@ -140,6 +140,16 @@ func (a Args) Kept() *Args {
 	return Plain
 }
 
+// Same reports whether calls with these arguments do the same.
+func (a *Args) Same(b *Args) bool {
+	return a == b || a.Dim == b.Dim && a.Groups == b.Groups && a.Keep == b.Keep && a.Inplace == b.Inplace &&
+		a.Train == b.Train && a.P == b.P && a.Causal == b.Causal && a.Bias == b.Bias && a.Hidden == b.Hidden &&
+		a.Layers == b.Layers && a.Packed == b.Packed && a.Both == b.Both && a.Mode == b.Mode && a.DType == b.DType &&
+		a.Broadcast == b.Broadcast && slices.Equal(a.Dims, b.Dims) && slices.Equal(a.Shape, b.Shape) &&
+		slices.Equal(a.Kernel, b.Kernel) && slices.Equal(a.Stride, b.Stride) && slices.Equal(a.Pad, b.Pad) &&
+		slices.Equal(a.Dilate, b.Dilate)
+}
+
 // InPlace makes the call work in place.
 func (c *Call) InPlace() {
 	a := *c.Args

@@ -32,6 +32,9 @@ func TestArgsKept(t *testing.T) {
 		if got := a.Kept(); got == Plain || got == inPlace && name != "Inplace" || !reflect.DeepEqual(*got, a) {
 			t.Errorf("with %s alone %+v is kept", name, *got)
 		}
+		if again := a; !a.Same(&again) || a.Same(&Args{}) {
+			t.Errorf("with %s alone arguments are the same as none, or not as themselves", name)
+		}
 	}
 	if !reflect.DeepEqual(*Plain, Args{}) {
 		t.Error("somebody wrote to the shared arguments")

@@ -127,6 +127,7 @@ type recovery struct {
 	sizes  [][]int64             // shared, never written to
 	flips  map[aten.ValueID]bool // parameters that are kept transposed
 	of     []aten.ValueID        // by ONNX value: the program's, or -2
+	args   map[string]*aten.Args // of each operator's last call
 	calls  []int32               // by program value: one more than the call that makes it, as far as it is that long
 	folded int                   // batch norms that an export folded into convolutions, and that are restored
 	maxima int                   // reductions taken for x.max(dim) that could be x.amax(dim)
@@ -175,7 +176,8 @@ func newRecovery(src Source) *recovery {
 		shapes: make([]int32, n), flips: map[aten.ValueID]bool{},
 		of: make([]aten.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
-		called: map[string]bool{}, weights: map[onnxload.ValueID]bool{}, pooled: map[*onnxload.Node]onnxload.ValueID{},
+		args: map[string]*aten.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
+		pooled: map[*onnxload.Node]onnxload.ValueID{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
@@ -251,7 +253,8 @@ func (b *recovery) result(id onnxload.ValueID) aten.ValueID {
 
 // call emits a call whose results are the ONNX values outs.
 func (b *recovery) call(op string, args aten.Args, in []aten.ValueID, outs ...onnxload.ValueID) {
-	c := aten.Call{Op: op, In: in, Args: args.Kept(), Layer: b.layer(b.at), Scope: b.scopeOf(b.at)}
+	c := aten.Call{Op: op, In: in, Args: b.keepArgs(op, args), Layer: b.layer(b.at),
+		Scope: b.scopeOf(b.at)}
 	for _, o := range outs {
 		c.Out = append(c.Out, b.result(o))
 	}
@@ -261,9 +264,19 @@ func (b *recovery) call(op string, args aten.Args, in []aten.ValueID, outs ...on
 // temp emits a call whose only result has no ONNX value.
 func (b *recovery) temp(op string, args aten.Args, dtype aten.DType, shape []int64, in ...aten.ValueID) aten.ValueID {
 	v := b.add(aten.Value{DType: dtype, Shape: shape})
-	b.push(aten.Call{Op: op, In: in, Out: []aten.ValueID{v}, Args: args.Kept(), Layer: b.layer(b.at),
-		Scope: b.scopeOf(b.at)})
+	b.push(aten.Call{Op: op, In: in, Out: []aten.ValueID{v}, Args: b.keepArgs(op, args),
+		Layer: b.layer(b.at), Scope: b.scopeOf(b.at)})
 	return v
+}
+
+// keepArgs returns arguments for a call to keep: those of the operator's last call where they are the same.
+func (b *recovery) keepArgs(op string, args aten.Args) *aten.Args {
+	last := b.args[op]
+	if last == nil || !last.Same(&args) {
+		last = args.Kept()
+		b.args[op] = last
+	}
+	return last
 }
 
 func (b *recovery) push(c aten.Call) {
