@@ -261,6 +261,15 @@ type recycled struct {
 	nodes    []*recorded
 }
 
+// forgetGone is called between two steps, where no other run takes a run's memory: what was recycled is not handed out
+// again. The gradients that a step leaves are wanted when the graph of the next one is gone again, and both together
+// would be the most that a run takes.
+func (r *run) forgetGone() {
+	if r.opts.Spare == nil {
+		r.tensors.used, r.storages.used = stack[*tensor]{}, stack[*storage]{}
+	}
+}
+
 // recycle is called between two calls or nodes.
 func (r *run) recycle() {
 	k := &r.gone

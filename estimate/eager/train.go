@@ -192,6 +192,7 @@ func (r *run) endStep(o *optimizer, params []*leaf, scaler *gradScaler) error {
 		return fmt.Errorf("optimizer: %w", r.err)
 	}
 	r.recycle()
+	r.forgetGone()
 	return nil
 }
 

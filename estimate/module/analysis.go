@@ -76,10 +76,8 @@ type Analysis struct {
 	tables     map[onnxload.ValueID]uint8 // what becomes of tables; nil until asked for
 	statistics map[string]bool            // modules with a running variance, as prefixes of names; nil until asked for
 
-	Loops  int     // Loop and Scan nodes, whose bodies are counted once
-	inside []int32 // by value: scratch of countInside
-	seen   []int32 // by value: see first
-	epoch  int32
+	Loops   int // Loop and Scan nodes, whose bodies are counted once
+	scratch     // while Layers works
 
 	operators Operators
 	asked     *onnxload.Node // the node that facts was last asked for, of the same operator as many that follow
@@ -109,8 +107,6 @@ func New(m *onnxload.Model, types *shape.Result, operators Operators) *Analysis 
 		storage: make([]onnxload.ValueID, n),
 		reads:   make([]int32, n),
 		constOf: make([]int32, n),
-		inside:  make([]int32, n),
-		seen:    make([]int32, n),
 
 		rearranged: map[onnxload.ValueID][]onnxload.ValueID{},
 	}

@@ -193,6 +193,8 @@ func (a *Analysis) innerModules() map[string]bool {
 
 // Layers returns the rows of the report and the sum of their outputs.
 func (a *Analysis) Layers(ws []Weight) (rows []Layer, sum int64, err error) {
+	a.scratch = newScratch(len(a.Model.Values))
+	defer func() { a.scratch = scratch{} }() // a run may follow, which needs the memory
 	gs := a.groups()
 	rows = make([]Layer, len(gs), len(gs)+1)
 	of := make([]int32, len(a.Steps)) // the row of each step, or -1

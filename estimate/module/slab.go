@@ -29,3 +29,14 @@ type rowMemory struct {
 	ops    []string // of the last row that has several, and what they were joined to
 	joined string
 }
+
+// A scratch counts and marks values.
+type scratch struct {
+	inside []int32 // by value: see countInside
+	seen   []int32 // by value: see first
+	epoch  int32
+}
+
+func newScratch(values int) scratch {
+	return scratch{inside: make([]int32, values), seen: make([]int32, values)}
+}
