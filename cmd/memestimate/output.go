@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -76,26 +77,107 @@ func sameFile(a, b string) bool {
 	return errX != nil && errY != nil && filepath.Clean(a) == filepath.Clean(b)
 }
 
-// write sends the result that render makes to stdout or to the file. Nothing is written
-// before the result is complete.
+// write sends the result that render makes to stdout or to the file. Nothing is written before the result is complete,
+// or larger than mostHeld: what fails fails at its beginning.
 func (o *output) write(e *env, render func(w io.Writer) error) error {
-	var result blocks
-	if err := render(&result); err != nil {
-		return err
-	}
 	if width := o.width(e); width > 0 && o.format == "text" && !o.folded {
-		result = blocks{[]byte(report.Fold(string(result.join()), width))}
+		var result blocks
+		if err := render(&result); err != nil {
+			return err
+		}
+		folded := []byte(report.Fold(string(result.join()), width))
+		render = func(w io.Writer) error { _, err := w.Write(folded); return err }
 	}
-	if o.format == "json" && !result.isASCII() {
-		result = result.asciiJSON()
+	var failed error // the result, not where it goes
+	send := func(w io.Writer) error {
+		h := &held{to: w, most: mostHeld, ascii: o.format == "json"}
+		if err := render(h); err != nil && h.err == nil {
+			failed = err
+			return err
+		}
+		return h.end()
 	}
+	var err error
 	if o.file != "" && o.file != "-" {
-		return putFile(o.file, result.writeTo)
+		err = putFile(o.file, send)
+	} else if err = send(e.stdout); err != nil {
+		err = fail(exitOutput, "stdout: %w", cause(err))
 	}
-	if err := result.writeTo(e.stdout); err != nil {
-		return fail(exitOutput, "stdout: %w", cause(err))
+	return cmp.Or(failed, err)
+}
+
+const (
+	mostHeld  = 4 << 20
+	blockSize = 64 << 10
+)
+
+// A held result is kept until there is more than the most of it, and written on from there.
+type held struct {
+	to    io.Writer
+	most  int
+	ascii bool // it is JSON: see asciiJSON
+
+	blocks blocks
+	n      int    // bytes in them
+	begun  []byte // of a character whose end is not there yet
+	err    error  // of writing
+}
+
+// Write fails where writing on did.
+func (h *held) Write(p []byte) (int, error) {
+	if h.err != nil {
+		return 0, h.err
 	}
-	return nil
+	n := len(p)
+	if h.ascii {
+		if len(h.begun) > 0 {
+			p = append(h.begun, p...)
+		}
+		whole := wholeRunes(p)
+		h.begun = bytes.Clone(p[whole:])
+		if p = p[:whole]; slices.ContainsFunc(p, func(c byte) bool { return c >= 0x7f }) { // DEL too, see asciiJSON
+			p = []byte(asciiJSON(string(p)))
+		}
+	}
+	h.add(p)
+	return n, h.err
+}
+
+func (h *held) add(p []byte) {
+	_, _ = h.blocks.Write(p) // which never fails
+	if h.n += len(p); h.n > h.most {
+		h.most = blockSize
+		h.flush()
+	}
+}
+
+func (h *held) flush() {
+	h.err = h.blocks.writeTo(h.to)
+	h.blocks, h.n = nil, 0
+}
+
+// end writes what is left.
+func (h *held) end() error {
+	if h.err == nil {
+		h.add([]byte(asciiJSON(string(h.begun))))
+	}
+	if h.err == nil {
+		h.flush()
+	}
+	return h.err
+}
+
+// wholeRunes returns how many bytes of a text come before a character that it has the beginning of.
+func wholeRunes(p []byte) int {
+	for i := len(p) - 1; i >= max(len(p)-utf8.UTFMax, 0); i-- {
+		if utf8.RuneStart(p[i]) {
+			if utf8.FullRune(p[i:]) {
+				break
+			}
+			return i
+		}
+	}
+	return len(p)
 }
 
 // blocks gather what is written, without moving what is there already: a table may have megabytes.
@@ -111,7 +193,7 @@ func (b *blocks) Write(p []byte) (int, error) {
 		p = p[room:]
 	}
 	if len(p) > 0 {
-		*b = append(*b, append(make([]byte, 0, max(len(p), 64<<10)), p...))
+		*b = append(*b, append(make([]byte, 0, max(len(p), blockSize)), p...))
 	}
 	return n, nil
 }
@@ -127,34 +209,6 @@ func (b blocks) writeTo(w io.Writer) error {
 }
 
 func (b blocks) join() []byte { return bytes.Join(b, nil) }
-
-func (b blocks) isASCII() bool {
-	odd := func(c byte) bool { return c >= 0x7f } // DEL too, see asciiJSON
-	return !slices.ContainsFunc(b, func(block []byte) bool { return slices.ContainsFunc(block, odd) })
-}
-
-// asciiJSON is asciiJSON of what the blocks hold together, which it uses up, block by block: two results at once would
-// be twice the memory.
-func (b blocks) asciiJSON() (out blocks) {
-	var begun []byte // of a character whose end the next block has
-	for i, block := range b {
-		block, b[i] = append(begun, block...), nil
-		whole := len(block)
-		if i < len(b)-1 {
-			for whole > 0 && len(block)-whole < utf8.UTFMax && !utf8.RuneStart(block[whole-1]) {
-				whole--
-			}
-			if whole > 0 && utf8.FullRune(block[whole-1:]) {
-				whole = len(block)
-			} else {
-				whole = max(whole-1, 0)
-			}
-		}
-		begun = bytes.Clone(block[whole:])
-		out = append(out, []byte(asciiJSON(string(block[:whole]))))
-	}
-	return out
-}
 
 // putFile is writeFile with the error that the program ends with.
 func putFile(path string, write func(io.Writer) error) error {

@@ -304,9 +304,17 @@ func TestASCIIJSONOfBlocks(t *testing.T) {
 		want := asciiJSON(text)
 		for i := range len(text) + 1 {
 			for j := i; j <= len(text); j++ {
-				got := blocks{[]byte(text[:i]), []byte(text[i:j]), []byte(text[j:])}.asciiJSON().join()
-				if string(got) != want {
-					t.Fatalf("%q cut at %d and %d: %q, want %q", text, i, j, got, want)
+				for _, most := range []int{0, mostHeld} {
+					var got bytes.Buffer
+					h := &held{to: &got, most: most, ascii: true}
+					for _, part := range []string{text[:i], text[i:j], text[j:]} {
+						if _, err := io.WriteString(h, part); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := h.end(); err != nil || got.String() != want {
+						t.Fatalf("%q cut at %d and %d: %q, want %q: %v", text, i, j, got.String(), want, err)
+					}
 				}
 			}
 		}
