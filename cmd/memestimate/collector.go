@@ -23,9 +23,10 @@ const (
 	// are simulated again and again stay within as much, which the processor's cache has in part.
 	smallPercent = 1000
 
-	// manyNodes is how many nodes a large graph has. Nearly all that is made of it is kept to the end, hundreds of
-	// megabytes: nothing is collected below what its file's size allows, and little is left lying beyond that.
-	manyNodes = 20_000
+	// manyValues is how many values a large graph has: what nodes make, weights, inputs. Nearly all that is made of it is
+	// kept to the end, hundreds of megabytes: nothing is collected below what its file's size allows, and little is left
+	// lying beyond that.
+	manyValues = 20_000
 
 	// keptPercent is how much garbage, of what is kept, lies beside it where it is more than the file's size allows.
 	keptPercent = 8
@@ -68,15 +69,15 @@ func (c *collector) pause() {
 	}
 }
 
-// resume ends a pause after which there is a graph of so many nodes, read from a file of so many bytes.
-func (c *collector) resume(nodes int, bytes int64) {
+// resume ends a pause after which there is a graph of so many values, read from a file of so many bytes.
+func (c *collector) resume(values int, bytes int64) {
 	if c != nil && c.limit.Load() > 0 {
 		c.least.Store(min(modelLimit+modelFactor*min(bytes, memoryLimit), memoryLimit))
 		c.raise()
 	}
 	switch {
 	case c == nil || !c.percent:
-	case nodes <= manyNodes:
+	case values <= manyValues:
 		debug.SetGCPercent(smallPercent)
 		c.growing.Store(true)
 	case c.limit.Load() == 0:

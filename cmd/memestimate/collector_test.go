@@ -44,7 +44,7 @@ func TestCollectorLeavesSettings(t *testing.T) {
 	t.Setenv("GOGC", "123")
 	t.Setenv("GOMEMLIMIT", "5GiB")
 	for _, c := range []*collector{startCollector(), nil} {
-		for _, nodes := range []int{10, manyNodes + 1} {
+		for _, nodes := range []int{10, manyValues + 1} {
 			c.pause()
 			c.resume(nodes, 1<<20)
 		}

@@ -72,11 +72,11 @@ func exists(path string) bool {
 func (s source) open(e *env) (*onnxload.Model, error) {
 	e.collector.pause()
 	m, err := s.read(e)
-	nodes, bytes := 0, int64(0)
+	values, bytes := 0, int64(0)
 	if err == nil {
-		nodes, bytes = len(m.Graph.Nodes), m.Size
+		values, bytes = len(m.Values), m.Size
 	}
-	e.collector.resume(nodes, bytes)
+	e.collector.resume(values, bytes)
 	return m, err
 }
 

@@ -54,7 +54,7 @@ type Analysis struct {
 
 	Nodes   int // all of them, subgraphs included
 	Steps   []step
-	Wide    int // inputs and outputs of the steps, beyond 32 of each
+	Wide    int // inputs and outputs of the steps, beyond 8 of each
 	places  Places
 	placed  []placed           // see Placer
 	rowOf   []int32            // by step: its layer, or -1; once the layers are known
@@ -208,7 +208,7 @@ func (a *Analysis) node(n *onnxload.Node) {
 	if flow != fixed {
 		at = int32(len(a.Steps))
 		a.Steps = append(a.Steps, step{Node: n, index: int32(index), Place: a.placeOf(n)})
-		a.Wide += max(len(n.In)+len(n.Out)-32, 0)
+		a.Wide += max(len(n.In)+len(n.Out)-8, 0)
 	}
 	a.use(n, 0, at)
 	for _, id := range n.Out {
