@@ -11,22 +11,22 @@ import (
 // A key is what a layer is matched by. Its texts are numbers that stand for them, so that comparing
 // two keys takes no longer for long names.
 type key struct {
-	name, op  int
-	module    int // 0 is none
-	nth       int // among the module's layers with this operator
-	structure int // all of a layer that takes memory: its operator, its outputs and its parameters
+	name, op  int32
+	module    int32 // 0 is none
+	nth       int32 // among the module's layers with this operator
+	structure int32 // all of a layer that takes memory: its operator, its outputs and its parameters
 }
 
 // numbers gives each text a number, from 1 on.
-type numbers map[string]int
+type numbers map[string]int32
 
-func (n numbers) of(text string) int {
+func (n numbers) of(text string) int32 {
 	if text == "" {
 		return 0
 	}
 	k, ok := n[text]
 	if !ok {
-		k = len(n) + 1
+		k = int32(len(n)) + 1
 		n[text] = k
 	}
 	return k
@@ -40,8 +40,8 @@ func keys(base, head []module.Layer) (b, h []key) {
 
 func keysOf(layers []module.Layer, texts, structures numbers) []key {
 	out := make([]key, len(layers))
-	type call struct{ module, op int }
-	seen := map[call]int{}
+	type call struct{ module, op int32 }
+	seen := map[call]int32{}
 	for i := range layers {
 		l := &layers[i]
 		k := key{name: texts.of(nameOf(l)), op: texts.of(l.Op), module: texts.of(l.Module)}
@@ -80,7 +80,7 @@ func sameName(a, b *module.Layer) bool {
 }
 
 // structure writes what sameStructure compares; op stands for the operator.
-func structure(l *module.Layer, op int) string {
+func structure(l *module.Layer, op int32) string {
 	b := make([]byte, 0, 64)
 	number := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ' ') }
 	number(int64(op))

@@ -27,7 +27,7 @@ const maxCells = 16 << 20
 // Layers are aligned in execution order as two texts are, by the alignment of the largest worth. What that leaves
 // over, since it moved, is matched by name, and then by structure where that is unique.
 func match(base, head []module.Layer) []pair {
-	m := matcher{base: base, head: head, to: make([]int, len(base)), from: make([]int, len(head))}
+	m := &matcher{base: base, head: head, to: make([]int, len(base)), from: make([]int, len(head))}
 	for i := range m.to {
 		m.to[i] = -1
 	}
@@ -36,8 +36,8 @@ func match(base, head []module.Layer) []pair {
 	}
 	m.kb, m.kh = keys(base, head)
 	m.align(0, len(base), 0, len(head))
-	m.moved(func(k *key) any { return [2]int{k.name, k.op} })
-	m.moved(func(k *key) any { return k.structure })
+	moved(m, func(k *key) [2]int32 { return [2]int32{k.name, k.op} })
+	moved(m, func(k *key) int32 { return k.structure })
 	return m.pairs()
 }
 
@@ -133,7 +133,7 @@ func (m *matcher) table(b0, b1, h0, h1 int) {
 // anchors returns layers whose name and operator are unique on both sides, the longest list of
 // them that ascends on both.
 func (m *matcher) anchors(b0, b1, h0, h1 int) []pair {
-	type id struct{ name, op int }
+	type id struct{ name, op int32 }
 	where := map[id]pair{}
 	count := map[id][2]int{}
 	for i := b0; i < b1; i++ {
@@ -188,25 +188,37 @@ func ascending(list []pair) []pair {
 	return out
 }
 
-// moved pairs what is left over by a property that one layer on each side has.
-func (m *matcher) moved(of func(*key) any) {
-	type place struct{ at, n int }
-	left := map[any]place{}
-	for i := range m.base {
-		if m.to[i] < 0 {
-			p := left[of(&m.kb[i])]
-			left[of(&m.kb[i])] = place{i, p.n + 1}
+// moved pairs what is left over by a property that one layer on each side has. What the shorter side has is counted:
+// the longer one may have a hundred thousand others.
+func moved[K comparable](m *matcher, of func(*key) K) {
+	type place struct{ last, n [2]int32 } // of the base and of the head
+	sides := [2]struct {
+		keys []key
+		to   []int
+	}{{m.kb, m.to}, {m.kh, m.from}}
+	shorter := 0
+	if len(m.kh) < len(m.kb) {
+		shorter = 1
+	}
+	left := map[K]place{}
+	for _, side := range []int{shorter, 1 - shorter} {
+		for i, to := range sides[side].to {
+			if to >= 0 {
+				continue
+			}
+			k := of(&sides[side].keys[i])
+			p, ok := left[k]
+			if !ok && side != shorter {
+				continue
+			}
+			p.last[side] = int32(i)
+			p.n[side]++
+			left[k] = p
 		}
 	}
-	right := map[any]int{}
-	for j := range m.head {
-		if m.from[j] < 0 {
-			right[of(&m.kh[j])]++
-		}
-	}
-	for j := range m.head {
-		if k := of(&m.kh[j]); m.from[j] < 0 && right[k] == 1 && left[k].n == 1 {
-			m.join(left[k].at, j)
+	for _, p := range left {
+		if p.n == [2]int32{1, 1} {
+			m.join(int(p.last[0]), int(p.last[1]))
 		}
 	}
 }
