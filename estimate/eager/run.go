@@ -266,7 +266,7 @@ type recycled struct {
 // would be the most that a run takes.
 func (r *run) forgetGone() {
 	if r.opts.Spare == nil {
-		r.tensors.used, r.storages.used = stack[*tensor]{}, stack[*storage]{}
+		r.tensors.used, r.storages.used, r.gone = stack[*tensor]{}, stack[*storage]{}, recycled{}
 	}
 }
 
