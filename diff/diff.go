@@ -124,7 +124,7 @@ func Compare(label string, base, head *estimate.Report) Case {
 	if head.Peak != nil {
 		c.PeakHead = head.Peak.Layer
 	}
-	for _, p := range match(base.Layers, head.Layers) {
+	for p := range match(base.Layers, head.Layers) {
 		change := Change{Kind: Changed}
 		if p.base >= 0 {
 			change.Base = &base.Layers[p.base]

@@ -1,6 +1,7 @@
 package diff
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/module"
@@ -26,7 +27,7 @@ const maxCells = 16 << 20
 //
 // Layers are aligned in execution order as two texts are, by the alignment of the largest worth. What that leaves
 // over, since it moved, is matched by name, and then by structure where that is unique.
-func match(base, head []module.Layer) []pair {
+func match(base, head []module.Layer) iter.Seq[pair] {
 	m := &matcher{base: base, head: head, to: make([]int, len(base)), from: make([]int, len(head))}
 	for i := range m.to {
 		m.to[i] = -1
@@ -38,7 +39,8 @@ func match(base, head []module.Layer) []pair {
 	m.align(0, len(base), 0, len(head))
 	moved(m, func(k *key) [2]int32 { return [2]int32{k.name, k.op} })
 	moved(m, func(k *key) int32 { return k.structure })
-	return m.pairs()
+	m.kb, m.kh = nil, nil // the pairs need them no more
+	return m.pairs
 }
 
 // A matcher holds the state of one match.
@@ -223,25 +225,28 @@ func moved[K comparable](m *matcher, of func(*key) K) {
 	}
 }
 
-// pairs lists the match in the head's order; a removed layer comes after the layer that it
+// pairs ranges over the match in the head's order; a removed layer comes after the layer that it
 // followed.
-func (m *matcher) pairs() []pair {
-	out := make([]pair, 0, max(len(m.base), len(m.head)))
+func (m *matcher) pairs(yield func(pair) bool) {
 	i := 0
-	removed := func(to int) {
+	removed := func(to int) bool {
 		for ; i < to; i++ {
-			if m.to[i] < 0 {
-				out = append(out, pair{i, -1})
+			if m.to[i] < 0 && !yield(pair{i, -1}) {
+				return false
 			}
 		}
+		return true
 	}
 	for j, b := range m.from {
 		if b >= i {
-			removed(b)
+			if !removed(b) {
+				return
+			}
 			i = b + 1
 		}
-		out = append(out, pair{b, j})
+		if !yield(pair{b, j}) {
+			return
+		}
 	}
 	removed(len(m.base))
-	return out
 }

@@ -109,11 +109,13 @@ func (m *matrix) diff(e *env, command string, base, head source, fs *pflag.FlagS
 		if err != nil {
 			return err
 		}
+		rh.Simulation = nil // the events of a large model's run take as much memory as what is compared
 		return m.with(fs, changes, func() error {
 			rb, err := before.report(e, command, &m.settings)
 			if err != nil {
 				return err
 			}
+			rb.Simulation = nil
 			d.Base, d.Head = rb.Model, rh.Model
 			d.Cases = append(d.Cases, diff.Compare(label, rb, rh))
 			return nil
