@@ -115,7 +115,6 @@ func Compare(label string, base, head *estimate.Report) Case {
 	c := Case{
 		Label: label, Base: base.Settings, Head: head.Settings,
 		Totals:  totals(base, head),
-		Layers:  []Change{},
 		Partial: !base.Coverage.Complete() || !head.Coverage.Complete(),
 	}
 	if base.Peak != nil {
@@ -124,30 +123,46 @@ func Compare(label string, base, head *estimate.Report) Case {
 	if head.Peak != nil {
 		c.PeakHead = head.Peak.Layer
 	}
-	for p := range match(base.Layers, head.Layers) {
-		change := Change{Kind: Changed}
-		if p.base >= 0 {
-			change.Base = &base.Layers[p.base]
-		}
-		if p.head >= 0 {
-			change.Head = &head.Layers[p.head]
-		}
-		switch b, h := change.Base, change.Head; {
-		case b == nil:
-			change.Kind = Added
-		case h == nil:
-			change.Kind = Removed
-		case sameStructure(b, h) && b.SavedBytes == h.SavedBytes && sameName(b, h):
+	pairs := match(base.Layers, head.Layers)
+	changes := 0 // counted first: room for more would be as much again as a hundred thousand of them take
+	for p := range pairs {
+		if _, same := p.change(base.Layers, head.Layers); same {
 			c.Same++
-			continue
-		case sameStructure(b, h) && b.SavedBytes == h.SavedBytes:
-			change.Kind = Renamed
+		} else {
+			changes++
 		}
-		change.add(change.Base, -1)
-		change.add(change.Head, 1)
-		c.Layers = append(c.Layers, change)
+	}
+	c.Layers = make([]Change, 0, changes)
+	for p := range pairs {
+		if change, same := p.change(base.Layers, head.Layers); !same {
+			c.Layers = append(c.Layers, change)
+		}
 	}
 	return c
+}
+
+// change returns what a layer became, or that it stays the same.
+func (p pair) change(base, head []module.Layer) (c Change, same bool) {
+	c.Kind = Changed
+	if p.base >= 0 {
+		c.Base = &base[p.base]
+	}
+	if p.head >= 0 {
+		c.Head = &head[p.head]
+	}
+	switch b, h := c.Base, c.Head; {
+	case b == nil:
+		c.Kind = Added
+	case h == nil:
+		c.Kind = Removed
+	case sameStructure(b, h) && b.SavedBytes == h.SavedBytes && sameName(b, h):
+		return c, true
+	case sameStructure(b, h) && b.SavedBytes == h.SavedBytes:
+		c.Kind = Renamed
+	}
+	c.add(c.Base, -1)
+	c.add(c.Head, 1)
+	return c, false
 }
 
 // add adds the figures of a layer, or takes them away.
