@@ -35,6 +35,8 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         if source.layout is torch.sparse_coo and not isinstance(source, FakeTensor):
             return sparse.copied(recorder, source, func, kwargs)
         sparse.held(source)  # which refuses other layouts
+        if torch.device(device).type == "meta":  # where there are no values, and no memory
+            return func(torch.empty_like(source, device="meta"), *args[1:], **kwargs)
         if isinstance(source, FakeTensor):  # to the host
             return recorder.unknown.copied(source, dtype)
         out = recorder.pretend(source, dtype=dtype, memory_format=kwargs.get("memory_format"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._ops import OpOverload
 
+from . import stand_ins
 from .capture import tensors
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def try_out(
                 return [real(item) for item in value]
             return torch.device("cpu") if isinstance(value, torch.device) else value
 
-        return func(*real(args), **{key: real(value) for key, value in kwargs.items()})
+        return _on_host(func, real(args), {key: real(value) for key, value in kwargs.items()})
 
     try:
         results = run(_ones)
@@ -68,6 +69,18 @@ def try_out(
     recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
     recorder.log(func, args, kwargs, out)
     return out
+
+
+def _on_host(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Run a call; in float32 where the host's kernel has no half types, of which a GPU's result is."""
+    half = next((t.dtype for t in tensors([args, *kwargs.values()]) if t.dtype in stand_ins.HALF), None)
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError:
+        if half is None or func._schema.is_mutable:
+            raise
+        results = func(*stand_ins.wide(args), **{key: stand_ins.wide(value) for key, value in kwargs.items()})
+        return _map(results, lambda t: t.to(half) if t.dtype is torch.float32 else t)
 
 
 def _subset(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -62,10 +62,6 @@ def install(patches: Patches) -> None:
         entries[_CUDA], entries[_XLA] = before
 
     patches.later(back)
-    # Nodes of a device run on its threads, of which there are none.
-    threads = torch._C._is_multithreading_enabled()
-    torch._C._set_multithreading_enabled(False)
-    patches.later(lambda: torch._C._set_multithreading_enabled(threads))
     patches.set(FakeTensor, "is_cuda", property(lambda tensor: True))
     patches.set(FakeTensor, "is_xla", property(lambda tensor: False))
     patches.set(FakeTensor, "__setitem__", _set_item)

@@ -7,7 +7,6 @@ What is recorded stays what CUDA runs; only the answers come from the CPU's oper
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-from . import norms, real_rnn, sparse
+from . import sparse, stand_ins
 from .capture import tensors
 
 if TYPE_CHECKING:
@@ -60,8 +59,10 @@ class Real:
         try:
             results = self._call(func, args, kwargs)
             for fake, result in zip(tensors(out), tensors(results), strict=False):
-                if isinstance(fake, FakeTensor) and self._recorder.storages.of_address(fake) in new:
-                    self.of(fake).copy_(result)
+                if not isinstance(fake, FakeTensor) or self._recorder.storages.of_address(fake) not in new:
+                    continue
+                if (fake.numel() and result.numel()) or fake.shape == result.shape:
+                    self.of(fake).copy_(result)  # what one of the two leaves empty is for its own backward pass
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
             reason = str(error).partition("\n")[0][:120]
             self._recorder.note("real", f"what {func} gives was taken to be zero: on the CPU it fails ({reason})")
@@ -79,10 +80,10 @@ class Real:
                 with torch.random.fork_rng(devices=[]):
                     if self._random is not None:
                         torch.set_rng_state(self._random)
-                    out = _stand_in(func)(*real_args, **real_kwargs)
+                    out = stand_ins.run(func, real_args, real_kwargs)
                     self._random = torch.get_rng_state()
                 return out
-            return _stand_in(func)(*real_args, **real_kwargs)
+            return stand_ins.run(func, real_args, real_kwargs)
 
     def _map(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -99,85 +100,3 @@ class Real:
             if serial >= 0:
                 self._storages[serial] = found
         return found
-
-
-def _stand_in(func: OpOverload) -> Callable[..., Any]:
-    """The CPU's operator for one that only a GPU has."""
-    name = func._schema.name.removeprefix("aten::")
-    if name.startswith("_scaled_dot_product_") and not name.endswith("_math"):
-        return _attention_backward(func) if name.endswith("_backward") else _attention(func)
-    return _STAND_INS.get(name, func)
-
-
-def _batch_norm(
-    x: Any, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
-) -> Any:
-    return aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)
-
-
-def _batch_norm_backward(
-    x: Any, grad: Any, weight: Any, mean: Any, var: Any, saved_mean: Any, saved_var: Any, eps: float, reserve: Any
-) -> Any:
-    return aten.native_batch_norm_backward(
-        grad, x, weight, mean, var, saved_mean, saved_var, True, eps, [True, True, True]
-    )
-
-
-_STAND_INS: dict[str, Callable[..., Any]] = {
-    "cudnn_batch_norm": _batch_norm,
-    "cudnn_batch_norm_backward": _batch_norm_backward,
-    "cudnn_grid_sampler": lambda x, grid: aten.grid_sampler_2d(x, grid, 0, 0, True),
-    "cudnn_grid_sampler_backward": lambda x, grid, grad: aten.grid_sampler_2d_backward(
-        grad, x, grid, 0, 0, True, [True, True]
-    ),
-    **norms.STAND_INS,
-    **real_rnn.STAND_INS,
-}
-
-
-def _named(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {a.name: value for a, value in zip(func._schema.arguments, args, strict=False)} | dict(kwargs)
-
-
-def _attention(func: OpOverload) -> Callable[..., Any]:
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        given = _named(func, args, kwargs)
-        return [_weights(given) @ _repeated(given, "value")]
-
-    return forward
-
-
-def _attention_backward(func: OpOverload) -> Callable[..., Any]:
-    def backward(*args: Any, **kwargs: Any) -> Any:
-        given = _named(func, args, kwargs)
-        grad = given["grad_out" if "grad_out" in given else "grad_out_"]
-        weights = _weights(given)
-        towards = grad @ _repeated(given, "value").transpose(-1, -2)
-        scores = weights * (towards - (weights * towards).sum(-1, keepdim=True)) * _scale(given)
-        key, value = scores.transpose(-1, -2) @ given["query"], weights.transpose(-1, -2) @ grad
-        heads = given["key"].shape[1]
-        shared = [t.unflatten(1, (heads, -1)).sum(2) for t in (key, value)]
-        return [scores @ _repeated(given, "key"), *shared]
-
-    return backward
-
-
-def _weights(given: Mapping[str, Any]) -> torch.Tensor:
-    """What each query takes of each value, without dropout."""
-    scores: torch.Tensor = given["query"] @ _repeated(given, "key").transpose(-1, -2) * _scale(given)
-    if given.get("attn_bias") is not None:
-        scores = scores + given["attn_bias"]
-    if given.get("is_causal"):
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device="cpu").tril()
-        scores = scores.masked_fill(seen.logical_not(), -math.inf)
-    return scores.softmax(-1)
-
-
-def _repeated(given: Mapping[str, Any], name: str) -> torch.Tensor:
-    tensor: torch.Tensor = given[name]
-    return tensor.repeat_interleave(given["query"].shape[1] // tensor.shape[1], 1)
-
-
-def _scale(given: Mapping[str, Any]) -> float:
-    scale: float | None = given.get("scale")
-    return given["query"].shape[-1] ** -0.5 if scale is None else scale

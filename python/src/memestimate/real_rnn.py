@@ -42,9 +42,57 @@ def _flattened(weights: Sequence[torch.Tensor], *_: Any) -> torch.Tensor:
     return torch.cat([weight.flatten() for weight in weights])
 
 
+def lstm_cell(inputs: Any, hidden: Any, cx: Any, *biases: Any) -> tuple[torch.Tensor, ...]:
+    """`_thnn_fused_lstm_cell` (cuda/RNN.cu), which keeps its four gates."""
+    gates = sum([b for b in biases if b is not None], inputs + hidden).chunk(4, 1)
+    i, f, g, o = gates[0].sigmoid(), gates[1].sigmoid(), gates[2].tanh(), gates[3].sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+def lstm_cell_backward(grad_hy: Any, grad_cy: Any, cx: Any, cy: Any, gates: Any, has_bias: bool) -> tuple[Any, ...]:
+    i, f, g, o = gates.chunk(4, 1)
+    grad_hy = torch.zeros_like(cx) if grad_hy is None else grad_hy
+    along = grad_hy * o * (1 - cy.tanh().square()) + (0 if grad_cy is None else grad_cy)
+    parts = (
+        along * g * i * (1 - i),
+        along * cx * f * (1 - f),
+        along * i * (1 - g * g),
+        grad_hy * cy.tanh() * o * (1 - o),
+    )
+    found = torch.cat(parts, 1)
+    return found, along * f, found.sum(0) if has_bias else torch.empty(0, device="cpu")
+
+
+def gru_cell(inputs: Any, hidden: Any, hx: Any, *biases: Any) -> tuple[torch.Tensor, ...]:
+    """`_thnn_fused_gru_cell` (cuda/RNN.cu), which keeps its gates, its state and what the reset gate scales."""
+    given, of_hidden = (
+        [gates if bias is None else gates + bias for gates, bias in zip((inputs, hidden), biases, strict=True)]
+        if biases
+        else (inputs, hidden)
+    )
+    (ir, iz, new), (hr, hz, scaled) = given.chunk(3, 1), of_hidden.chunk(3, 1)
+    r, z = (ir + hr).sigmoid(), (iz + hz).sigmoid()
+    n = (new + r * scaled).tanh()
+    return n + z * (hx - n), torch.cat([r, z, n, hx, scaled], 1)
+
+
+def gru_cell_backward(grad: Any, kept: Any, has_bias: bool) -> tuple[Any, ...]:
+    r, z, n, hx, scaled = kept.chunk(5, 1)
+    for_new = grad * (1 - z) * (1 - n * n)
+    first = for_new * scaled * r * (1 - r), grad * (hx - n) * z * (1 - z)
+    pair = torch.cat([*first, for_new], 1), torch.cat([*first, for_new * r], 1)
+    none = torch.empty(0, device="cpu")
+    return *pair, grad * z, *[t.sum(0) if has_bias else none for t in pair]
+
+
 STAND_INS: dict[str, Callable[..., Any]] = {
     "_cudnn_init_dropout_state": lambda *args, **kwargs: [],  # of a generator that nothing else reads
     "_cudnn_rnn": forward,
     "_cudnn_rnn_backward": backward,
     "_cudnn_rnn_flatten_weight": _flattened,
+    "_thnn_fused_lstm_cell": lstm_cell,
+    "_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
+    "_thnn_fused_gru_cell": gru_cell,
+    "_thnn_fused_gru_cell_backward": gru_cell_backward,
 }

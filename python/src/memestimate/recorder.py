@@ -34,6 +34,7 @@ from . import (
     sparse,
     threads,
 )
+from .addresses import Addresses
 from .capture import Capture, PretendMode, tensors, unwrapped
 from .convolutions import Convolutions
 from .decisions import Again, Change, Decisions, TooLong
@@ -106,6 +107,7 @@ class Recorder:
         self.engine = Engine()
         self.way, self._why = self._choose(way)
         self.by_host = self.way == "fake-cpu" or bool(self._why)
+        self.alone = self.by_host  # each thread runs the backward passes that it asks for
         self.writer = Writer(path, self._header())
         self.storages = Storages(self.writer)
         self.encoder = Encoder(self.writer, self.storages)
@@ -155,6 +157,7 @@ class Recorder:
             copies.install(self, self.patches)
             optimizers.install(self, self.patches)
             python_side.install(self, self.patches)
+            Addresses(self).install(self.patches)
             self.unknown.install(self.patches)
             threads.install(self, self.patches)
             parallel.install(self, self.patches)
@@ -167,7 +170,7 @@ class Recorder:
             try:
                 if self._why:
                     self.note("way", f"recorded on fake tensors of the host: {self._why}")
-                self.sums.calibrate()
+                threads.begin(self)
                 checks.check(self)
             except BaseException:
                 self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]

@@ -48,6 +48,7 @@ class Recurrent:
             aten._cudnn_rnn.default: self._forward,
             aten._cudnn_rnn_backward.default: self._backward,
             aten._pack_padded_sequence.default: self._pack,
+            aten._thnn_fused_lstm_cell.default: self._lstm_cell,
             aten._thnn_fused_gru_cell.default: self._gru_cell,
             aten._thnn_fused_gru_cell_backward.default: self._gru_cell_backward,
         }
@@ -214,6 +215,14 @@ class Recurrent:
             block = self._recorder.empty((sum(w.numel() for w in weights),), weights[0].dtype)
             dw = self._views(block, weights)
         out = (dx, dhx, dcx, dw)
+        self._recorder.log(func, args, kwargs, out)
+        return out
+
+    def _lstm_cell(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`_thnn_fused_lstm_cell_cuda` (cuda/RNN.cu); PyTorch's rule of shapes fails where a cell has no biases."""
+        gates, _, cx = args[:3]
+        hy, cy = (self._recorder.empty(cx.shape, cx.dtype) for _ in range(2))
+        out = hy, cy, self._recorder.empty(gates.shape, gates.dtype)
         self._recorder.log(func, args, kwargs, out)
         return out
 
