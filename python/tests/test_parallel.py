@@ -80,3 +80,42 @@ def test_fsdp_gathers_and_frees(rec: memestimate.Recorder, tmp_path: Path) -> No
     names = {call[0] for call in recording.calls()}
     assert "c10d::_allgather_base_" in names
     assert "c10d::_reduce_scatter_base_" in names
+
+
+@pytest.mark.parametrize("setting", ["static_graph", "find_unused_parameters"])
+def test_ddp_looks_for_what_is_not_used(rec: memestimate.Recorder, setting: str) -> None:
+    """It copies a map of parameters through pinned memory (`Reducer::all_reduce_local_used_map`)."""
+    model = DistributedDataParallel(net(), device_ids=[0], **{setting: True})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(3):
+        step(model, optimizer)
+    weights = 4 * WIDTH * WIDTH * 4
+    assert 2 * weights <= rec.storages.allocated < 2 * weights + (1 << 16)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fsdp1_moves_and_shards_what_is_on_the_host(rec: memestimate.Recorder) -> None:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    layers = [FullyShardedDataParallel(nn.Linear(WIDTH, WIDTH, bias=False), device_id=0) for _ in range(4)]
+    model = FullyShardedDataParallel(nn.Sequential(*layers), device_id=0)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(2):
+        step(model, optimizer)
+    quarter = WIDTH * WIDTH * 4  # a fourth of four layers
+    assert 3 * quarter <= rec.storages.allocated < 4 * quarter  # parameters and two states
+
+
+def test_what_others_send_has_values(tmp_path: Path) -> None:
+    """Each process is taken to send what this one, rank 1 here, sends itself."""
+    with memestimate.record(tmp_path / "x.mrec", world_size=2, rank=1, real=True) as recorder:
+        dist.init_process_group("nccl")
+        given = torch.arange(4.0, device="cuda")
+        results = [torch.empty(4, device="cuda"), torch.empty(2, device="cuda"), torch.empty(6, device="cuda")]
+        dist.all_to_all_single(results[0], given)
+        dist.reduce_scatter_tensor(results[1], given)
+        dist.all_to_all_single(results[2], given, output_split_sizes=[3, 3], input_split_sizes=[1, 3])
+        wanted = [[2.0, 3.0, 2.0, 3.0], [2.0, 3.0], [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]]
+        assert [t.tolist() for t in results] == wanted
+        assert recorder.values.real is not None
+        dist.destroy_process_group()

@@ -111,3 +111,16 @@ def test_a_kernel_without_half_types_on_the_host_is_tried_in_float32(tmp_path: P
         F.multi_margin_loss(x, torch.zeros(4, dtype=torch.long, device="cuda")).backward()
         assert x.grad is not None
         assert x.grad.dtype is HALF
+
+
+def test_ragged_attention_has_values(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    sequences = [torch.randn(n, 2, 8, generator=generator) for n in (3, 1, 4)]
+    wanted = [F.scaled_dot_product_attention(*[s.transpose(0, 1)] * 3).transpose(0, 1) for s in sequences]
+    with memestimate.record(tmp_path / "x", real=True) as recorder:
+        ragged = torch.nested.nested_tensor([s.cuda() for s in sequences], layout=torch.jagged)
+        heads = ragged.transpose(1, 2)
+        found = F.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2)
+        assert recorder.values.real is not None
+        torch.testing.assert_close(recorder.values.real.of(found.values()), torch.cat(wanted))
+    assert not [text for code, text in recorder.notes if code == "real"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -71,3 +73,189 @@ def test_what_goes_to_the_meta_device_has_no_values(tmp_path: Path) -> None:
         hessians = torch.func.vmap(torch.func.hessian(lambda z: z.square().sum()))(x)
         assert hessians.shape == (5, 4, 4)
         assert hessians.is_cuda
+
+
+def test_attributes_of_parameters_are_kept(tmp_path: Path) -> None:
+    """As where `Module._apply` writes the data of the same object; FSDP1 keeps its shards' sizes so."""
+    net = nn.Linear(3, 4)
+    weight = net.weight
+    weight.group = "slow"  # type: ignore[attr-defined]
+    with memestimate.record(tmp_path / "x"):
+        net.cuda()
+        assert net.weight is weight
+        weight.also = 1  # type: ignore[attr-defined]
+        assert vars(net.cpu().weight) == {"group": "slow", "also": 1}
+        net.cuda()
+    assert vars(weight) == {"group": "slow", "also": 1}
+
+
+def test_data_goes_to_the_gpu(tmp_path: Path) -> None:
+    net = nn.Linear(3, 4)
+    before = net.weight.detach().clone()
+    with memestimate.record(tmp_path / "x") as recorder:
+        for parameter in net.parameters():
+            parameter.data = parameter.data.cuda()
+        assert net.weight.is_cuda
+        plain = torch.ones(5)
+        plain.data = plain.data.cuda()
+        assert plain.is_cuda
+        net(torch.ones(2, 3, device="cuda")).sum().backward()
+        assert net.weight.grad is not None
+        assert net.weight.grad.is_cuda
+        with_both = recorder.storages.allocated
+        net.weight.data = net.weight.data.cpu()
+        assert net.weight.device.type == "cpu"
+        assert recorder.storages.allocated < with_both
+    assert torch.equal(net.weight, before)
+
+
+def test_threads_run_at_the_same_time(tmp_path: Path) -> None:
+    """A fake kernel of one is not one of the other."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            x = torch.ones(8, 8, device="cuda")
+            for _ in range(100):
+                x = torch.tanh(x @ x)
+        except BaseException as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with memestimate.record(tmp_path / "x"):
+            threads = [threading.Thread(target=work) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not failed
+    assert len(Recording(tmp_path / "x").calls("tanh")) == 400
+
+
+def test_a_shape_that_does_not_fit_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with memestimate.record(tmp_path / "x"), pytest.raises(RuntimeError, match=r"\[2, 3\] X \[4, 5\]"):
+        _ = torch.ones(2, 3, device="cuda") @ torch.ones(4, 5, device="cuda")
+    assert not caplog.records
+
+
+def test_models_have_the_names_of_their_variables(tmp_path: Path) -> None:
+    encoder, decoder, blocks = nn.Sequential(nn.Linear(4, 4)), nn.Sequential(nn.Linear(4, 4)), nn.ModuleList()
+    blocks.extend(nn.Linear(4, 4) for _ in range(2))
+
+    class Trainer:
+        def __init__(self) -> None:
+            self.critic = nn.Linear(4, 1).cuda()
+
+        def value(self, x: torch.Tensor) -> torch.Tensor:
+            return self.critic(x)  # type: ignore[no-any-return]
+
+    with memestimate.record(tmp_path / "x"):
+        trainer = Trainer()
+        for net in (encoder, decoder, blocks):
+            net.cuda()
+        for _ in range(2):
+            x = decoder(encoder(torch.ones(2, 4, device="cuda")))
+            for block in blocks:
+                x = block(x)
+            nn.MSELoss()(trainer.value(x), torch.zeros(2, 1, device="cuda"))
+    recording = Recording(tmp_path / "x")
+    names = [name for _, name, kind in recording.tables["module"] if kind == "Linear"]
+    assert names == ["0", "decoder.0", "blocks.0", "blocks.1", "critic"]
+    parameters = {name for _, kind, name in recording.of("is") if kind == "parameter"}
+    assert {"0.weight", "decoder.0.weight", "blocks.1.bias", "critic.weight"} <= parameters
+
+
+def test_parts_of_a_known_model_keep_their_names(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 4))
+    with memestimate.record(tmp_path / "x"):
+        net.cuda()
+        x = net(torch.ones(2, 4, device="cuda"))
+        net[0](x)
+    names = [name for _, name, kind in Recording(tmp_path / "x").tables["module"] if kind == "Linear"]
+    assert names == ["0.0", "1", "0.0"]  # within another module the second time
+
+
+def test_looking_for_names_keeps_nothing(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 4))
+    other = nn.Linear(4, 4)
+    with memestimate.record(tmp_path / "x") as recorder:
+        net.cuda()
+        other.cuda()
+        x = torch.ones(1 << 18, 4, device="cuda")
+        before = recorder.storages.allocated
+        net(x)
+        other(x)
+        del x
+        assert recorder.storages.allocated == before - (1 << 22)
+        mine = locals()
+        assert mine["other"] is other
+
+
+def finds(limit: int, backward: bool) -> list[int]:
+    """Sizes in MiB that fit, doubled until one does not."""
+    fitted, size = [], 1
+    while size < limit:
+        try:
+            x = torch.ones(size << 18, device="cuda", requires_grad=True)
+            y = x * 2 if backward else x
+            if backward:
+                y.sum().backward()
+            fitted.append(size)
+            size *= 2
+        except RuntimeError as error:
+            if "out of memory" not in str(error):
+                raise
+            break
+    return fitted
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_program_that_catches_it_runs_out_of_memory(tmp_path: Path, backward: bool) -> None:
+    """At 14.6 GiB of a T4, and at a tenth of it. The tensors of the size before live until there are new ones.
+
+    With backward passes these are three of half a size, beside which two are made; else one, beside one.
+    """
+    with memestimate.record(tmp_path / "x", gpu="t4") as recorder:
+        fitted = finds(1 << 20, backward)
+        torch.cuda.set_per_process_memory_fraction(0.1)
+        assert finds(1 << 20, backward)[-1] == (256 if backward else 512)
+        after = recorder.storages.allocated
+        assert after < 2 << 30
+    assert fitted[-1] == (4096 if backward else 8192)
+    assert [code for code, _ in recorder.notes] == ["memory", "memory"]
+    recording = Recording(tmp_path / "x")
+    assert recording.peak() < 15 << 30
+
+
+def test_what_does_not_fit_is_recorded_where_nobody_catches_it(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x", gpu="t4"):
+        x = torch.ones(20 << 28, device="cuda")
+        assert x.numel() == 20 << 28
+    assert Recording(tmp_path / "x").peak() == 20 << 30
+
+
+def rank(number: int, world: int, seen: list[int]) -> None:
+    import torch.distributed as dist
+
+    dist.init_process_group("nccl", rank=number, world_size=world)
+    seen += [number, dist.get_world_size()]
+    dist.destroy_process_group()
+
+
+def test_of_processes_that_are_started_one_runs(tmp_path: Path) -> None:
+    seen: list[int] = []
+    with memestimate.record(tmp_path / "x") as recorder:
+        torch.multiprocessing.spawn(rank, args=(4, seen), nprocs=4)
+    assert seen == [0, 4]
+    assert ("distributed", "of 4 processes that the program starts only rank 0 runs") in recorder.notes
+
+
+def test_memory_is_pinned_where_it_was_asked_for(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x"):
+        assert torch.empty(3, pin_memory=True).is_pinned()
+        assert torch.ones(3).pin_memory().is_pinned()
+        assert not torch.ones(3).is_pinned()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,7 @@ class Capture(TorchDispatchMode):
         self._fake = recorder.fake
         self._process = os.getpid()
         self._by_host = recorder.by_host
+        self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
         self._composite: dict[OpOverload, bool] = {}
         if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # PyTorch before 2.9 asks each for a rule
             for op in torch._ops._higher_order_ops.values():
@@ -98,7 +100,10 @@ class Capture(TorchDispatchMode):
         if isinstance(func, HigherOrderOperator):
             return self.higher_order(func, args, kwargs)
         if kwargs.get("pin_memory"):  # memory of the host, for which C++ starts the driver
-            kwargs = {**kwargs, "pin_memory": False}
+            out = self.__torch_dispatch__(func, types, args, {**kwargs, "pin_memory": False})
+            return self._recorder.pinned.add(out) if isinstance(out, torch.Tensor) else out
+        if func is torch.ops.aten.is_pinned.default:  # as DDP's reducer does of what it copies to the GPU
+            return self._recorder.pinned.has(args[0])
         if self._by_host:
             if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
                 return host.STAND_IN
@@ -115,6 +120,11 @@ class Capture(TorchDispatchMode):
         # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
         if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
             return self._recorder.unknown.run(func, args, kwargs)
+        with self._lock:
+            return self._on_gpu(func, types, args, kwargs)
+
+    def _on_gpu(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call of the pretended GPU."""
         if func.namespace in _QUESTIONS:
             return self._fake.__torch_dispatch__(func, types, args, kwargs)
         if func.namespace == "c10d":

@@ -130,6 +130,18 @@ def install(recorder: Recorder, patches: Patches) -> None:
                 recorder.values.real.resized(number, storage.nbytes())
         return out
 
+    data: Any = torch.Tensor.data
+
+    def set_data(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        """`p.data = p.data.cuda()`: a tensor of the host becomes one of the pretended GPU, or the other way."""
+        if isinstance(tensor, FakeTensor) == isinstance(value, FakeTensor) or is_traceable_wrapper_subclass(value):
+            data.__set__(tensor, value)
+        elif isinstance(tensor, nn.Parameter):
+            moved.become(tensor, nn.Parameter(value, tensor.requires_grad))
+        else:
+            moved.become(tensor, value.detach().requires_grad_(tensor.requires_grad))
+
+    patches.set(torch.Tensor, "data", property(data.__get__, set_data))
     patches.set(torch.UntypedStorage, "resize_", resize_)
     patches.set(nn.Module, "_apply", apply)
     patches.set(UninitializedTensorMixin, "materialize", materialize_)
@@ -158,6 +170,7 @@ class _Moved:
         self._parameters: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []
         self._buffers: list[tuple[weakref.ref[nn.Module], str, torch.Tensor]] = []
         self._scripted: list[tuple[weakref.ref[nn.Module], str, weakref.ref[torch.Tensor]]] = []
+        self._own: set[str] = set()  # names of attributes of fake tensors
         self.lazy: dict[int, torch.dtype] = {}  # by id() of what has no shape yet, but is to be on the GPU
 
     def lazily(self, tensor: torch.Tensor, applied: torch.Tensor) -> None:
@@ -167,9 +180,16 @@ class _Moved:
     def become(self, parameter: torch.Tensor, other: torch.Tensor) -> None:
         """Give a parameter the content of another, which gets its own."""
         was_real = not isinstance(parameter, FakeTensor)
+        if was_real:
+            self._own |= vars(other).keys()
         swap(parameter, other)
+        self._keep(parameter, other)
         if was_real:
             self._parameters.append((weakref.ref(parameter), other))
+
+    def _keep(self, tensor: torch.Tensor, before: torch.Tensor) -> None:
+        """Give a tensor the attributes that the program gave it, which its data has nothing to do with."""
+        vars(tensor).update((name, value) for name, value in vars(before).items() if name not in self._own)
 
     def script(self, module: torch.jit.ScriptModule, name: str, parameter: torch.Tensor) -> None:
         """Tell TorchScript, which holds parameters by what is in them, of a parameter that has become another."""
@@ -187,6 +207,7 @@ class _Moved:
             if parameter is not None:
                 parameter.grad = None
                 swap(parameter, real)
+                self._keep(parameter, real)
         for scripted, name, reference in self._scripted:
             parameter, script = reference(), scripted()
             if parameter is not None and isinstance(script, torch.jit.ScriptModule):

@@ -12,6 +12,7 @@ from torch._subclasses import fake_tensor
 from torch.utils._device import _device_constructors
 
 from .patches import Patches
+from .pinned import Pinned
 from .streams import Event, Generator, Graph, Stream, Switch
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ class Device:
         patches.set(torch, "Generator", Generator)
         patches.set(torch.cuda.graph, "default_capture_stream", None)
         patches.set(torch._C, "_host_emptyCache", lambda: None)
-        patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: tensor)
-        patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: False)
+        pinned = self._recorder.pinned
+        patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
+        patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))
         patches.set(torch.Tensor, "record_stream", lambda tensor, stream: self._record_stream(tensor, stream))
         if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
             patches.set(fake_tensor, "init_gpu_context", lambda device: None)
@@ -128,6 +130,9 @@ class Device:
                 found[f"{kind}_bytes.all.peak"] = storages.peak
             return found
 
+        def fraction(fraction: float, device: Any = None) -> None:
+            self._recorder.memory.fraction = fraction
+
         def nothing(*_: Any, **__: Any) -> None:
             return None
 
@@ -149,7 +154,7 @@ class Device:
             "_snapshot": lambda *_, **__: {"segments": [], "device_traces": [[]]},
             "_record_memory_history": nothing,
             "_dump_snapshot": nothing,
-            "set_per_process_memory_fraction": nothing,
+            "set_per_process_memory_fraction": fraction,
             "_set_allocator_settings": nothing,
             "empty_cache": lambda: event("empty_cache"),
             "reset_peak_memory_stats": reset_peak,
@@ -197,6 +202,11 @@ class Device:
         serial = self._recorder.storages.number(tensor.untyped_storage())
         if serial is not None:
             self._recorder.writer.event("record_stream", serial, getattr(stream, "stream_id", 0))
+
+
+def _pinned(pinned: Pinned, tensor: torch.Tensor) -> torch.Tensor:
+    """`Tensor.pin_memory`, without the copy: what is not a plain tensor stays as it is."""
+    return pinned.add(tensor) if type(tensor) is torch.Tensor and tensor.layout is torch.strided else tensor
 
 
 def _of_values(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

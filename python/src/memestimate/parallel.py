@@ -6,6 +6,7 @@ FSDP's gathered parameters are PyTorch's own. Only the collectives do nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,10 +19,32 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 
+class _Started:
+    """What `torch.multiprocessing.spawn(..., join=False)` returns, of processes that have ended."""
+
+    def join(self, *_: Any, **__: Any) -> bool:
+        return True
+
+
+def _spawning(recorder: Recorder, patches: Patches) -> None:
+    """Run of the processes that a program starts, one a GPU, the recorded one: within this process."""
+
+    def spawn(
+        fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any
+    ) -> _Started | None:
+        recorder.note("distributed", f"of {nprocs} processes that the program starts only rank {recorder.rank} runs")
+        fn(recorder.rank, *args)
+        return None if join else _Started()
+
+    for name in ("spawn", "start_processes"):
+        patches.set(torch.multiprocessing, name, spawn)
+
+
 def install(recorder: Recorder, patches: Patches) -> None:
     """Answer `init_process_group` with a fake group of the size asked for."""
     import torch.distributed as dist
 
+    _spawning(recorder, patches)
     if not dist.is_available():
         return
     c10d: Any = torch._C._distributed_c10d
@@ -85,6 +108,9 @@ def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwar
         out = first, work
     recorder.log(func, _tensors_only(args), {}, ())
     _follow(recorder, func._schema.name, args)
+    if recorder.values.real is not None:
+        with torch.no_grad():
+            _move(recorder, func._schema.name, args)
     return out
 
 
@@ -101,6 +127,37 @@ def _follow(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
     elif name in ("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_"):
         for result in tensors(args[0]):
             values.written(result, None)
+
+
+def _move(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
+    """Do with real values what `_follow` says; a sum over processes is this one's."""
+    assert recorder.values.real is not None
+    of, rank, world = recorder.values.real.of, recorder.rank, recorder.world_size
+    if name == "c10d::allgather_":
+        for results, given in zip(args[0], args[1], strict=False):
+            for result in results:
+                of(result).copy_(of(given))
+    elif name == "c10d::_allgather_base_":
+        of(args[0]).copy_(_repeated(of(args[1]), args[0]))
+    elif name in ("c10d::reduce_scatter_", "c10d::alltoall_"):
+        pairs = (
+            zip(args[0], args[1], strict=False) if name == "c10d::reduce_scatter_" else ((t, args[1]) for t in args[0])
+        )
+        for result, parts in pairs:
+            _put(of(result), of(parts[rank]))
+    elif name == "c10d::_reduce_scatter_base_":
+        of(args[0]).copy_(of(args[1]).chunk(world)[rank].reshape(args[0].shape))
+    elif name == "c10d::alltoall_base_":
+        result, given, outs, ins = of(args[0]), of(args[1]), args[3], args[4]
+        sent = given.split(ins)[rank] if ins else given.chunk(world)[rank]
+        for part in result.split(outs) if outs else result.chunk(world):
+            _put(part, sent)
+
+
+def _put(result: torch.Tensor, given: torch.Tensor) -> None:
+    """Write as many rows as there are of both."""
+    rows = min(len(result), len(given)) if result.dim() else 1
+    (result[:rows] if result.dim() else result).copy_(given[:rows] if given.dim() else given)
 
 
 def _repeated(known: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

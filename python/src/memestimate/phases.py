@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
+from . import roots
 from .patches import Patches
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ class Phases:
         self.phase = "other"
         self._modules: list[int] = []  # ids of the modules whose forward is running, outermost first
         self._names: dict[int, tuple[str, str]] = {}  # by id() of a module: full name, class
-        self._known_roots: dict[int, int] = {}  # by id() of a root: number of its parameters when named
+        self._known: dict[int, tuple[weakref.ref[nn.Module], int]] = {}  # by the same: how many parameters when named
+        self._taken: set[str] = set()  # names of models
         self.parameters: dict[int, str] = {}  # names by id() of a parameter
         self._places: dict[int, tuple[int, int]] = {}  # frame and module by sequence number
         self._last = (-1, -1)
@@ -128,10 +131,12 @@ class Phases:
             before = self._backward_modules
             self.backward_depth += 1
             self._backward_modules = len(self._modules)
+            self._recorder.memory.asking.append(sys._getframe(1))
             try:
                 with self.during("backward"):
                     return function(*args, **kwargs)
             finally:
+                self._recorder.memory.asking.pop()
                 self.backward_depth -= 1
                 self._backward_modules = before
 
@@ -161,17 +166,34 @@ class Phases:
 
     def name(self, root: nn.Module) -> None:
         """Learn the names of a model's modules, parameters and buffers, and mark their storages."""
-        parameters = dict(root.named_parameters())
-        if self._known_roots.get(id(root)) == len(parameters):
+        count = sum(1 for _ in root.parameters())
+        known = self._known.get(id(root))
+        if known is not None and known[0]() is root and known[1] == count:
             return
-        self._known_roots[id(root)] = len(parameters)
-        for name, module in root.named_modules():
-            self._names[id(module)] = name, type(module).__name__
-        for name, parameter in parameters.items():
-            self.parameters[id(parameter)] = name
-            self._recorder.mark(parameter, "parameter", name)
-        for name, buffer in root.named_buffers():
-            self._recorder.mark(buffer, "buffer", name)
+        if known is None or known[0]() is not root:
+            whole, name = (root, "") if count == 0 else roots.find(root, not self._taken)
+        else:  # it has other parameters than before, as with adapters
+            whole, name = root, self._names[id(root)][0]
+        if known is None and count:
+            name = self._free(name)
+        prefix = name + "." if name else ""
+        for part, module in whole.named_modules(prefix=name):
+            self._names[id(module)] = part, type(module).__name__
+            self._known[id(module)] = weakref.ref(module), sum(1 for _ in module.parameters())
+        for part, parameter in whole.named_parameters():
+            self.parameters[id(parameter)] = prefix + part
+            self._recorder.mark(parameter, "parameter", prefix + part)
+        for part, buffer in whole.named_buffers():
+            self._recorder.mark(buffer, "buffer", prefix + part)
+
+    def _free(self, name: str) -> str:
+        """A name that no other model has."""
+        found, count = name, 1
+        while found in self._taken:
+            count += 1
+            found = f"{name}_{count}" if name else f"model_{count}"
+        self._taken.add(found)
+        return found
 
     def _enter_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Begin the phase; forward and backward within a closure (L-BFGS, Lightning) are phases of their own."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .patches import Patches
@@ -71,6 +73,10 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(torch, "load", _load(torch.load))
     _script(recorder, patches)
     _profile(recorder, patches)
+    log = fake_tensor.log  # it writes a stack to the terminal for each shape that does not fit, beside the exception
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    patches.later(lambda: log.setLevel(level))
 
 
 def _profile(recorder: Recorder, patches: Patches) -> None:

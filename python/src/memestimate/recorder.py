@@ -44,8 +44,10 @@ from .engine import Engine, EngineError
 from .flex import Flex
 from .frames import Frames
 from .gpus import GPU, find
+from .out_of_memory import OutOfMemory
 from .patches import Patches
 from .phases import Phases
+from .pinned import Pinned
 from .questions import Questions
 from .rnn import Recurrent
 from .storages import Storages
@@ -110,6 +112,8 @@ class Recorder:
         self.alone = self.by_host  # each thread runs the backward passes that it asks for
         self.writer = Writer(path, self._header())
         self.storages = Storages(self.writer)
+        self.memory = OutOfMemory(self)
+        self.pinned = Pinned()
         self.encoder = Encoder(self.writer, self.storages)
         self.frames = Frames(self.writer)
         self.fake = PretendMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
@@ -316,13 +320,14 @@ class Recorder:
                 self.writer.event("is", serial, kind, name)
 
     def _births(self, value: Any) -> list[tuple[str, int, int]]:
-        births = []
+        serials = []
         for tensor in (part for whole in tensors(value) for part in sparse.held(whole)):
             if tensor.device.type == "cuda":
                 serial, new = self.storages.of(tensor)
                 if new:
-                    births.append(self.storages.born(serial))
-        return births
+                    serials.append(serial)
+        self.memory.hold(serials)
+        return [self.storages.born(serial) for serial in serials]
 
     def _choose(self, asked: Way | None) -> tuple[Way, str]:
         """The way of this recording, and why it is not the best one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch._decomp import decomposition_table
 from torch._ops import OpOverload
 
-from . import norms, real_rnn
+from . import norms, real_attention, real_rnn
 from .capture import tensors
 
 aten = torch.ops.aten
@@ -48,9 +47,7 @@ def wide(value: Any) -> Any:
 def of(func: OpOverload) -> Callable[..., Any]:
     """The CPU's operator for one that only a GPU has."""
     name = func._schema.name.removeprefix("aten::")
-    if name.startswith("_scaled_dot_product_") and not name.endswith("_math"):
-        return _attention_backward(func) if name.endswith("_backward") else _attention(func)
-    return _STAND_INS.get(name, func)
+    return real_attention.stand_in(func) or _STAND_INS.get(name, func)
 
 
 def _batch_norm(
@@ -106,51 +103,3 @@ _STAND_INS: dict[str, Callable[..., Any]] = {
     **norms.STAND_INS,
     **real_rnn.STAND_INS,
 }
-
-
-def _named(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    return {a.name: value for a, value in zip(func._schema.arguments, args, strict=False)} | dict(kwargs)
-
-
-def _attention(func: OpOverload) -> Callable[..., Any]:
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        given = _named(func, args, kwargs)
-        return [_weights(given) @ _repeated(given, "value")]
-
-    return forward
-
-
-def _attention_backward(func: OpOverload) -> Callable[..., Any]:
-    def backward(*args: Any, **kwargs: Any) -> Any:
-        given = _named(func, args, kwargs)
-        grad = given["grad_out" if "grad_out" in given else "grad_out_"]
-        weights = _weights(given)
-        towards = grad @ _repeated(given, "value").transpose(-1, -2)
-        scores = weights * (towards - (weights * towards).sum(-1, keepdim=True)) * _scale(given)
-        key, value = scores.transpose(-1, -2) @ given["query"], weights.transpose(-1, -2) @ grad
-        heads = given["key"].shape[1]
-        shared = [t.unflatten(1, (heads, -1)).sum(2) for t in (key, value)]
-        return [scores @ _repeated(given, "key"), *shared]
-
-    return backward
-
-
-def _weights(given: Mapping[str, Any]) -> torch.Tensor:
-    """What each query takes of each value, without dropout."""
-    scores: torch.Tensor = given["query"] @ _repeated(given, "key").transpose(-1, -2) * _scale(given)
-    if given.get("attn_bias") is not None:
-        scores = scores + given["attn_bias"]
-    if given.get("is_causal"):
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device="cpu").tril()
-        scores = scores.masked_fill(seen.logical_not(), -math.inf)
-    return scores.softmax(-1)
-
-
-def _repeated(given: Mapping[str, Any], name: str) -> torch.Tensor:
-    tensor: torch.Tensor = given[name]
-    return tensor.repeat_interleave(given["query"].shape[1] // tensor.shape[1], 1)
-
-
-def _scale(given: Mapping[str, Any]) -> float:
-    scale: float | None = given.get("scale")
-    return given["query"].shape[-1] ** -0.5 if scale is None else scale

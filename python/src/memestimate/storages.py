@@ -51,6 +51,18 @@ class Storages:
         self._bytes[serial] = storage.nbytes()
         return serial, True
 
+    def size(self, serial: int) -> int:
+        """Bytes of a storage's block."""
+        return rounded(self._bytes[serial])
+
+    def forget(self, serials: list[int]) -> None:
+        """Take the newest storages for never made; none of them was logged."""
+        for address in [a for a, (serial, _) in self._known.items() if serial in serials]:
+            del self._known[address]  # and the weak reference, so that nobody is told of its death
+        for serial in serials:
+            del self._bytes[serial]
+        self._next -= len(serials)
+
     def born(self, serial: int) -> tuple[str, int, int]:
         """Count a new storage as allocated and return the event that says so."""
         size = self._bytes[serial]

@@ -77,15 +77,25 @@ def of(frame: FrameType | None) -> Usage:
     return found
 
 
-def _read(frame: FrameType) -> Usage:
+def source(frame: FrameType) -> list[str]:
+    """The lines of the file that a frame is in; none if it cannot be read."""
+    return linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+
+
+def tree(frame: FrameType) -> ast.Module | None:
+    """The syntax of the file that a frame is in."""
     name = frame.f_code.co_filename
     if name not in _trees:
         try:
-            _trees[name] = ast.parse("".join(linecache.getlines(name, frame.f_globals)))
+            _trees[name] = ast.parse("".join(source(frame)))
         except (SyntaxError, ValueError):
             _trees[name] = None
-    tree = _trees[name]
-    path = None if tree is None else _path(tree, _where(frame))
+    return _trees[name]
+
+
+def _read(frame: FrameType) -> Usage:
+    found = tree(frame)
+    path = None if found is None else _path(found, _where(frame))
     return Usage.ELSEWHERE if path is None else _climb(path, set())
 
 
