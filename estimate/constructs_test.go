@@ -21,6 +21,8 @@ func TestConstructs(t *testing.T) {
 		"spectral_norm train": 0.01, // a weight's norm is taken to make what the file shows
 		"spectral_norm infer": 0.001,
 		"weights infer":       0.012, // what a function without lines holds while it runs
+		"quantized train":     0.033, // detach() of a body that torch.export traces anew, which the default export drops
+		"quantized infer":     0.151, // what such a body holds while it runs
 		// published code
 		"glowtts train":    0.008,
 		"glowtts infer":    0.2,  // a function without lines: relative positions, of which it holds more than is known

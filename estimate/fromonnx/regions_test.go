@@ -55,13 +55,16 @@ func TestRegions(t *testing.T) {
 		{"autocast, before which parameters train", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
 			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
 			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil, nil},
+		{"autocast whose arguments were folded", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
+			node("Mul", "z div", "a", "s", graph+"15 mul_1 = torch.ops.aten.mul.Tensor(tanh, div)"),
+			onnx.Op("MatMul", "a second.weight", "y").Named("MatMul")}, nil, nil, nil},
 		{"no_grad beside what trains", []onnx.Node{onnx.Op("MatMul", "in first.weight", "z").Named("MatMul"),
 			node("Exp", "z", "a", "s", graph+"5 exp = torch.ops.aten.exp.default(linear)"),
 			onnx.Op("Mul", "a z", "y").Named("Mul")}, nil, nil, []aten.Span{{First: 1, Last: 1}}},
 	} {
 		g := linesGraph(c.nodes...)
 		g.Inits = []onnx.Tensor{onnx.Bare("first.weight", onnxload.Float32, 8, 8),
-			onnx.Bare("second.weight", onnxload.Float32, 8, 8)}
+			onnx.Bare("second.weight", onnxload.Float32, 8, 8), onnx.Bare("div", onnxload.Float32, 8)}
 		checkpoints, functions, noGrad := lifetime.Regions(mustRecover(t, g))
 		if !slices.Equal(checkpoints, c.checkpoints) || !slices.Equal(functions, c.functions) ||
 			!slices.Equal(noGrad, c.noGrad) {

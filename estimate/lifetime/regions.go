@@ -2,6 +2,7 @@ package lifetime
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
@@ -106,11 +107,16 @@ func (r *regions) autocast() {
 	}
 }
 
-// readsModule reports whether one of some calls reads a parameter or a buffer.
+// readsModule reports whether one of some calls reads a parameter or a buffer. What folding made of one has no module's
+// name, and its line is gone that would tell whose body it is in.
 func (r *regions) readsModule(s aten.Span) bool {
 	for i := s.First; i <= s.Last; i++ {
 		for _, v := range r.p.Calls[i].In {
-			if v != aten.NoValue && (r.p.Values[v].Kind == aten.Parameter || r.p.Values[v].Kind == aten.Buffer) {
+			if v == aten.NoValue {
+				continue
+			}
+			x := &r.p.Values[v]
+			if (x.Kind == aten.Parameter || x.Kind == aten.Buffer) && strings.Contains(x.Name, ".") {
 				return true
 			}
 		}

@@ -421,6 +421,26 @@ class Mixing(nn.Module):
         return out.permute(0, 2, 3, 1) + x
 
 
+class Quantized(nn.Module):
+    """Scalar quantization under autocast(enabled=False), of whose body the optimized export folds the arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(32, 8, 1))
+        self.decoder = nn.Sequential(nn.Conv2d(8, 32, 1), nn.ReLU(inplace=True), nn.Conv2d(32, 10, 1))
+        self.levels: Tensor
+        self.register_buffer("levels", torch.full((8,), 5.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.encoder(x).permute(0, 2, 3, 1)
+        with torch.autocast("cuda", enabled=False):
+            half = (self.levels - 1) * 0.5
+            x = torch.tanh(x) * half
+            x = x + (x.round() - x).detach()
+            x = x / half
+        return self.decoder(x.permute(0, 3, 1, 2)).mean((2, 3))
+
+
 class SplitAttention(nn.Module):
     """The sum of a list that its line makes, as ResNeSt's convolutions weigh their parts."""
 
@@ -456,6 +476,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "unpool": (Unpool, IMAGES, ("dynamo-train",)),
     "mixing": (lambda: nn.Sequential(Mixing(64), Mixing(64)), (8, 64, 64, 64), ("dynamo-train", "dynamo")),
     "summed_list": (lambda: SplitAttention(64), IMAGES, ("dynamo-train",)),
+    "quantized": (Quantized, IMAGES, ("dynamo-train", "dynamo")),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 
