@@ -153,6 +153,8 @@ def test_devices_to_python_and_to_the_host(tmp_path: Path) -> None:
         assert torch.ones(2).to(x).is_cuda
         assert torch.ones(2).type_as(x).is_cuda
         assert x.new_zeros(3).is_cuda
+        assert torch._C._get_accelerator().type == "cuda"
+        assert torch.accelerator.current_accelerator() == torch.device("cuda")
         assert torch.ones(2).device.type == "cpu"
 
 

@@ -49,6 +49,9 @@ class Device:
         patches.set(torch, "Generator", Generator)
         patches.set(torch.cuda.graph, "default_capture_stream", None)
         patches.set(torch._C, "_host_emptyCache", lambda: None)
+        # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.
+        for name in ("_get_accelerator", "_accelerator_getAccelerator"):
+            patches.set(torch._C, name, lambda check=None: torch.device("cuda"))
         pinned = self._recorder.pinned
         patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
         patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))

@@ -7,6 +7,7 @@ that compiles are the buffers of Inductor's kernels (torch/_inductor/kernel/flex
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,15 @@ class Flex:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._compiled = False
+        self._results = 3
 
     def install(self, patches: Patches) -> None:
         """Look at the scores' functions before they are traced: what they capture is a constant from then on."""
         operators = importlib.import_module("torch._higher_order_ops.flex_attention")
         trace = operators.create_fw_bw_graph
+        # A gradient for each result: output, log of sums and, from PyTorch 2.9 on, the largest scores.
+        backward = inspect.signature(operators.FlexAttentionAutogradOp.backward)
+        self._results = sum(name.startswith("grad_") for name in backward.parameters)
 
         def tracing(score_mod: Any, *args: Any, **kwargs: Any) -> Any:
             for cell in getattr(score_mod, "__closure__", None) or ():
@@ -49,14 +54,13 @@ class Flex:
             return NotImplemented
         text = "flex_attention was recorded as torch.compile makes it, by the buffers of its kernels"
         self._recorder.note("flex", text)
-        return _forward(*args[:3]) if name == "flex_attention" else _backward(*args)
+        return _forward(*args[:3], self._results) if name == "flex_attention" else _backward(*args)
 
 
-def _forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, results: int) -> tuple[torch.Tensor, ...]:
     rows = query.shape[:3]
-    logsumexp = torch.empty(rows, dtype=torch.float32, device=query.device)
-    max_scores = torch.empty(rows, dtype=torch.float32, device=query.device)
-    return _dense((*rows, value.shape[-1]), query), logsumexp, max_scores
+    numbers = [torch.empty(rows, dtype=torch.float32, device=query.device) for _ in range(results - 1)]
+    return _dense((*rows, value.shape[-1]), query), *numbers
 
 
 def _backward(
