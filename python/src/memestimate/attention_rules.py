@@ -10,9 +10,13 @@ import torch
 
 _HALF = (torch.float16, torch.bfloat16)
 _DEFAULT_ORDER = ("flash", "efficient", "math", "cudnn")
-# Versions of PyTorch from which rules hold that nothing in Python shows; they were read in libtorch_cuda.so.
-_WIDE = (2, 15)  # cuDNN's wide heads hang on more than its version
-_SHARED = (2, 15)  # heads of keys may serve several of queries in every kernel
+# The first versions of PyTorch with rules that nothing in Python shows, by the wheels' libtorch_cuda.so.
+_PREFERRED = (2, 10)  # check_prefer_cudnn_attention
+_SIXTEENTHS = (2, 12)  # check_cudnn_dropout
+_ALIGNED = (2, 13)  # check_data_ptr_alignment_mem_efficient
+_SHARED = (2, 14)  # keys of fewer heads in every kernel, is_cudnn_attention_decode_disabled
+_WIDE = (2, 14)  # check_cudnn_d256_bprop_head_dim
+_FINITE = (2, 15)  # check_cudnn_tensor_shapes asks for the number of keys
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def _order(device: Libraries) -> tuple[str, ...]:
     order: tuple[str, ...] = _DEFAULT_ORDER
     if get is not None:
         order = tuple(dict.fromkeys(numbers[int(n)] for n in get() if int(n) in numbers))  # 2.8 has math twice
-    if order != _DEFAULT_ORDER or device.torch < (2, 10) or os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") == "1":
+    if order != _DEFAULT_ORDER or device.torch < _PREFERRED or os.environ.get("TORCH_CUDNN_SDPA_DEPRIORITIZED") == "1":
         return order
     if device.cudnn > 91500 and device.capability in ((9, 0), (9, 3), (10, 0), (10, 3)):
         return ("cudnn", "flash", "efficient", "math")
@@ -120,7 +124,7 @@ def _common(query: Query) -> bool:
 
 
 def _same_heads(query: Query, device: Libraries, grouped: bool = True) -> bool:
-    """`check_batch_size_and_num_heads_dense`: from 2.15 on one head of keys serves all without being asked."""
+    """`check_batch_size_and_num_heads_dense`: from 2.14 on one head of keys serves all without being asked."""
     hq, hk, hv = query.heads
     if hq == hk == hv or (device.torch >= _SHARED and hk == hv == 1 <= hq):
         return True
@@ -142,7 +146,7 @@ def _cudnn(query: Query, device: Libraries) -> bool:
         and not (query.dropout > 0 and 91100 <= device.cudnn < 91400)
         and query.lengths[1] != 1
         and not (query.lengths[0] == 1 and query.dropout > 0)
-        and (device.torch < _SHARED or _sound(query, device))
+        and _sound(query, device)
         and not (
             torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled()
         )
@@ -166,22 +170,15 @@ def _widest(query: Query, device: Libraries) -> int:
 
 def _sound(query: Query, device: Libraries) -> bool:
     """Whether cuDNN is free of the faults that PyTorch knows of, each of some versions and GPUs."""
-    _, keys = query.lengths
+    queries, keys = query.lengths
+    version, torch_version = device.cudnn, device.torch
+    fine = torch_version >= _SIXTEENTHS and not (query.dropout * 16).is_integer()
+    decodes = torch_version >= _SHARED and queries == 1 and device.capability[0] in (10, 11)
+    infinite = torch_version >= _FINITE and query.training and not query.causal and device.capability == (9, 0)
     return (
-        (query.dropout * 16).is_integer()
-        and not (
-            query.lengths[0] == 1
-            and device.capability[0] in (10, 11)
-            and 91900 <= device.cudnn <= 92500
-            and not 92401 <= device.cudnn < 92500
-        )
-        and not (
-            device.capability == (9, 0)
-            and device.cudnn < 92600
-            and query.training
-            and not query.causal
-            and keys % 128 == 64
-        )
+        not fine
+        and not (decodes and 91900 <= version <= 92500 and not 92401 <= version < 92500)
+        and not (infinite and version < 92600 and keys % 128 == 64)
     )
 
 
@@ -216,7 +213,7 @@ def _efficient(query: Query, device: Libraries) -> bool:
         and query.widths[0] == query.widths[1]
         and query.widths[0] % alignment == 0
         and query.widths[2] % alignment == 0
-        and not (device.torch >= _SHARED and capability >= (8, 0) and any(n % alignment for n in query.offsets))
+        and not (device.torch >= _ALIGNED and capability >= (8, 0) and any(n % alignment for n in query.offsets))
     )
 
 

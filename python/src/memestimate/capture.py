@@ -67,6 +67,12 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def parts(tensor: Any) -> list[torch.Tensor]:
+    """The tensors that one of DTensor's kind holds, which newer versions of PyTorch name beside a mesh."""
+    held = (getattr(tensor, name) for name in tensor.__tensor_flatten__()[0])
+    return [part for part in held if isinstance(part, torch.Tensor)]
+
+
 def _higher_order(func: HigherOrderOperator, capture: Capture, *args: Any, **kwargs: Any) -> Any:
     return capture.higher_order(func, args, kwargs)
 

@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from . import sparse
-from .capture import Handler
+from .capture import Handler, parts
 from .patches import Patches
 
 if TYPE_CHECKING:
@@ -151,8 +151,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
 def _is_pretended(tensor: torch.Tensor) -> bool:
     """Whether a tensor, or a part of one of DTensor's kind, is on the pretended GPU: its data cannot be set."""
     return isinstance(tensor, FakeTensor) or (
-        is_traceable_wrapper_subclass(tensor)
-        and any(_is_pretended(getattr(tensor, name)) for name in tensor.__tensor_flatten__()[0])
+        is_traceable_wrapper_subclass(tensor) and any(_is_pretended(part) for part in parts(tensor))
     )
 
 

@@ -35,7 +35,7 @@ from . import (
     threads,
 )
 from .addresses import Addresses
-from .capture import Capture, PretendMode, tensors, unwrapped
+from .capture import Capture, PretendMode, parts, tensors, unwrapped
 from .convolutions import Convolutions
 from .decisions import Again, Change, Decisions, TooLong
 from .device import Device
@@ -310,8 +310,8 @@ class Recorder:
         """Say what a tensor's storage is: parameter, buffer, gradient, state, input or label."""
         tensor = unwrapped(tensor)
         if is_traceable_wrapper_subclass(tensor):
-            for part in tensor.__tensor_flatten__()[0]:
-                self.mark(getattr(tensor, part), kind, name)
+            for part in parts(tensor):
+                self.mark(part, kind, name)
             return
         for part in sparse.held(tensor) if tensor.device.type == "cuda" else ():
             serial = self.storages.number(part.untyped_storage())
