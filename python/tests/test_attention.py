@@ -95,7 +95,7 @@ def attention_calls(path: Path, precision: torch.dtype | None, gpu: str) -> list
         x = torch.randn(2, 16, 64, device="cuda")
         with torch.autocast("cuda", dtype=precision or torch.float16, enabled=precision is not None):
             y, _ = layer(x, x, x, need_weights=False)
-            y = y + F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], dropout_p=0.1)[:, 0]
+            y = y + F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], dropout_p=0.125)[:, 0]
         y.float().sum().backward()
     return [call[0] for call in Recording(path).calls() if "attention" in call[0] and "_backward" not in call[0]]
 

@@ -155,3 +155,11 @@ def test_what_a_checkpoint_computes_again_keeps_its_names(tmp_path: Path) -> Non
     assert {name for kind, name in named if kind == "parameter"} == {
         f"blocks.{i}.{of}" for i in range(3) for of in ("weight", "bias")
     }
+
+
+def test_a_number_names_a_gpu(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec"):
+        assert torch.device(0) == torch.device("cuda", 0)
+        assert nn.Linear(2, 2).to(0).weight.is_cuda
+        assert torch.zeros(2, device=0).is_cuda
+        assert torch.zeros(2).cuda(0).is_cuda

@@ -88,6 +88,8 @@ class Engine:
         _KEEP.extend((copy, guard, instance))
         self._write(registry, ctypes.addressof(instance))
         self._write(hooks, ctypes.addressof(copy) + 2 * _POINTER)
+        if not _is_accelerator():  # PyTorch 2.6 asks for another answer before a number is one of a GPU
+            copy[2 + slots["hasCUDA"]] = one
 
     def remove(self) -> None:
         """Put back what was there before."""
@@ -103,6 +105,14 @@ class Engine:
 
         cell.value = value
         self._undo.append(undo)
+
+
+def _is_accelerator() -> bool:
+    """Whether C++ takes a number for that of a GPU, as in ``x.to(0)``."""
+    try:
+        return torch.device(0).type == "cuda"
+    except RuntimeError:
+        return False
 
 
 # What C++ may still point to after a recording (a stream of a graph that outlives it) is never freed.
