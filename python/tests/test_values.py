@@ -285,6 +285,18 @@ def test_experts_without_a_kernel_have_a_product_each(
     assert ("routing" in codes(rec)) == bool(products)
 
 
+@pytest.mark.skipif(
+    not hasattr(torch, "_grouped_mm") or torch.__version__ >= (2, 9), reason="every GPU has grouped products"
+)
+def test_experts_without_a_kernel_are_refused(tmp_path: Path) -> None:
+    """As PyTorch up to 2.8 refuses them everywhere but on Hopper."""
+    with memestimate.record(tmp_path / "x.mrec", gpu="a100-80gb"):
+        x = torch.randn(8, 64, device="cuda", dtype=torch.bfloat16)
+        ends = torch.tensor([4, 8], dtype=torch.int32, device="cuda")
+        with pytest.raises(RuntimeError, match=r"compute capability = 9\.0"):
+            torch._grouped_mm(x, torch.randn(2, 64, 64, device="cuda", dtype=torch.bfloat16), offs=ends)
+
+
 @pytest.mark.parametrize("additive", [False, True])
 def test_masks_of_attention_are_followed(rec: memestimate.Recorder, additive: bool) -> None:
     kept = torch.ones(2, 512, dtype=torch.long, device="cuda")

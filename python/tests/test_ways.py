@@ -91,7 +91,13 @@ def calls(recording: Recording) -> list[tuple[str, Any, Any]]:
             return [storage == "c", *recording.tables["meta"][int(meta)]]
         return value
 
-    return [(name, plain(args), plain(results)) for name, args, results, _, _ in recording.calls()]
+    # In PyTorch 2.15 the device decides how a linear layer names its view, and whether a number is filled in itself.
+    spelt = {"_unsafe_view": "view"}
+    taken = {"fill_": 1}
+    return [
+        (spelt.get(name, name), plain(args)[: taken.get(name)], plain(results))
+        for name, args, results, _, _ in recording.calls()
+    ]
 
 
 @pytest.mark.parametrize("dtype", [None, torch.bfloat16, torch.float16])

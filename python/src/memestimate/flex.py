@@ -54,10 +54,13 @@ class Flex:
             return NotImplemented
         text = "flex_attention was recorded as torch.compile makes it, by the buffers of its kernels"
         self._recorder.note("flex", text)
-        return _forward(*args[:3], self._results) if name == "flex_attention" else _backward(*args)
+        if name == "flex_attention_backward":
+            return _backward(*args)
+        query, _, value = args[:3]
+        return _forward(query, value, self._results)
 
 
-def _forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, results: int) -> tuple[torch.Tensor, ...]:
+def _forward(query: torch.Tensor, value: torch.Tensor, results: int) -> tuple[torch.Tensor, ...]:
     rows = query.shape[:3]
     numbers = [torch.empty(rows, dtype=torch.float32, device=query.device) for _ in range(results - 1)]
     return _dense((*rows, value.shape[-1]), query), *numbers

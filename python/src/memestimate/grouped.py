@@ -28,6 +28,8 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         offs, dtype = kwargs.get("offs", offs), kwargs.get("out_dtype", dtype) or a.dtype
         # _grouped_mm_cuda (aten/src/ATen/native/cuda/GroupedBlas.cpp) takes its kernel for bfloat16 alone.
         narrow = a.dtype is b.dtype is dtype is torch.bfloat16
+        if version < _SINCE and recorder.gpu.capability != (9, 0):
+            raise RuntimeError("torch._grouped_mm is only supported on CUDA devices with compute capability = 9.0")
         if version < _SINCE or (narrow and recorder.gpu.capability[0] in _KERNEL):
             return NotImplemented
         size, stride = _layout(a, b, offs, dtype)
