@@ -48,18 +48,6 @@ def test_ddp_keeps_buckets(rec: memestimate.Recorder) -> None:
     rec.writer._flush()
 
 
-@pytest.mark.parametrize("kind", ["find_unused_parameters", "static_graph"])
-def test_ddp_that_looks_for_unused_parameters(rec: memestimate.Recorder, kind: str) -> None:
-    """The reducer insists that the memory for its map of them is pinned."""
-    model = DistributedDataParallel(net(), device_ids=[0], **{kind: True})
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    step(model, optimizer)
-    step(model, optimizer)
-    weights = 4 * WIDTH * WIDTH * 4
-    assert 2 * weights <= rec.storages.allocated < 2 * weights + (1 << 16)
-    rec.writer._flush()
-
-
 def test_zero_keeps_a_quarter_of_the_state(rec: memestimate.Recorder) -> None:
     model = net()
     optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.1)
