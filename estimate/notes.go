@@ -11,6 +11,7 @@ import (
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/estimate/workspace"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -204,6 +205,22 @@ func planNotes(plan parallel.Plan, p *aten.Program) (notes []Note) {
 
 // mib is a size in a sentence.
 func mib(bytes int64) string { return fmt.Sprintf("%.2f MiB", float64(bytes)/(1<<20)) }
+
+// searchNotes say what cuDNN's searches for its fastest engines take.
+func searchNotes(l *timeline.Log) []Note {
+	most := int64(0)
+	for _, p := range l.Plans() {
+		if p.Plan == timeline.Searching {
+			most = max(most, l.Request(p.Block).Bytes)
+		}
+	}
+	if most == 0 {
+		return nil
+	}
+	return []Note{{Warning, fmt.Sprintf("cuDNN searches for its fastest engines (torch.backends.cudnn.benchmark): in the "+
+		"first step a convolution takes up to %s for that, as far as the GPU has it free, which decides nothing of whether "+
+		"the run fits; which engines it finds is guessed", fmt.Sprintf("%.2f GiB", float64(most)/(1<<30)))}}
+}
 
 // shortNotes say what a run that survives does for lack of memory.
 func shortNotes(replay *caching.Result) (notes []Note) {

@@ -138,9 +138,7 @@ func recordedDevice(rec *recording.Recording) gpu.Device {
 	return d
 }
 
-// replayRecording turns a recording into requests and replays them through the allocator. What cuDNN takes while it
-// searches for its fastest engines never makes a run fail, since it leaves out what is not free: so a bound that only
-// searches raise ends where the GPU's memory does.
+// replayRecording turns a recording into requests and replays them through the allocator.
 func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.Run, error) {
 	sim, run, err := replayed(rec, s)
 	if err != nil || len(rec.Searches) == 0 {
@@ -153,10 +151,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 		return nil, nil, err
 	}
 	memory := cmp.Or(s.GPU, recordedDevice(rec)).Memory
-	with, least := &sim.Peak, &without.Peak
-	with.UpperBound = min(with.UpperBound, max(least.UpperBound, memory))
-	with.Likely = min(with.Likely, max(least.Likely, memory))
-	with.Safe = min(with.Safe, max(least.Safe, memory))
+	sim.Peak.searching(&without.Peak, memory)
 	return sim, run, nil
 }
 
@@ -190,9 +185,6 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	}
 	cfg := caching.Config{Options: options, Limit: s.MemoryLimit, Total: device.Memory}
 	cfg.Room = max(device.Memory-sim.Context, 1)
-	for i := range run.Convolutions {
-		cfg.Searches = append(cfg.Searches, run.Convolutions[i].Search)
-	}
 	if s.Limited {
 		cfg.Capacity = cfg.Room
 	}
@@ -251,6 +243,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
 	}
+	notes = append(notes, searchNotes(run.Log)...)
 	notes = append(notes, shortNotes(r.Simulation.Replay)...)
 	return append(notes, assumptions(rec)...)
 }
@@ -288,11 +281,7 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 		if n := count[t]; n > 1 {
 			line += fmt.Sprintf(" (%d times)", n)
 		}
-		level := Info
-		if rec.Texts[t.code] == "benchmark" { // PyTorch's counters will show what the figures leave out
-			level = Warning
-		}
-		notes = append(notes, Note{level, line})
+		notes = append(notes, Note{Info, line})
 	}
 	return notes
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/test/testfile"
@@ -100,5 +101,47 @@ func TestSearches(t *testing.T) {
 	t.Logf("without searches  %.2f %% (median), %.2f %% (90 %%)", at(without, 0.5), at(without, 0.9))
 	if at(without, 0.5) < 2 {
 		t.Errorf("without searches half are within %.2f %%: they were to matter", at(without, 0.5))
+	}
+}
+
+// The built-in graphs give the same with Settings.Benchmark, where what cuDNN offers is known by the operands' sizes
+// alone.
+func TestSearchesOfGraphs(t *testing.T) {
+	var measured struct {
+		Cases []struct {
+			variantCase
+			ChannelsLast bool `json:"channels_last"`
+		}
+	}
+	testfile.JSON(t, "testdata/searches/steps.json.gz", &measured)
+	var all []float64
+	for _, c := range measured.Cases {
+		most := int64(0)
+		for _, step := range c.Steps {
+			for key, v := range step {
+				if strings.HasPrefix(key, "peak") {
+					most = max(most, v)
+				}
+			}
+		}
+		settings := eager.Settings{Precision: eager.Precision(c.DType), Optimizer: c.Opt, Benchmark: true,
+			ChannelsLast: c.ChannelsLast}
+		b, err := Bind(open(t, c.Model), Options{Batch: c.Batch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim, err := b.Simulate(Step{Infer: c.Mode == "infer", Settings: settings})
+		if err != nil {
+			t.Fatal(err)
+		}
+		off := 100 * math.Abs(float64(sim.Peak.Allocated)/float64(most)-1)
+		if all = append(all, off); off > 5 {
+			t.Errorf("%s, %s in %s: %d allocated, %d measured", c.Model, c.Mode, c.DType, sim.Peak.Allocated, most)
+		}
+	}
+	t.Logf("%d runs, allocated off by %.2f %% (median), %.2f %% (90 %%), %.2f %% (worst)", len(all), at(all, 0.5),
+		at(all, 0.9), at(all, 1))
+	if at(all, 0.5) > 0.2 || at(all, 0.9) > 2 {
+		t.Errorf("half are within %.2f %%, nine of ten within %.2f %%", at(all, 0.5), at(all, 0.9))
 	}
 }

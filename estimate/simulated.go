@@ -144,6 +144,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 			return err
 		}
 	}
+	r.Notes = append(r.Notes, searchNotes(sim.Run.Log)...)
 	r.Notes = append(r.Notes, shortNotes(sim.Replay)...)
 	r.Notes = append(r.Notes, b.questionNotes(s, p)...)
 	if err := b.addGuesses(r, s, sim, opt.Weigh); err != nil {

@@ -96,10 +96,20 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 // takes more. What is likely and safe follows from it by how the model came here.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	sim, err := b.simulateBounded(s)
-	if err == nil && len(sim.Stages) == 0 {
-		sim.confide(marginOf(b.way, s.Infer))
+	if err != nil || len(sim.Stages) > 0 {
+		return sim, err
 	}
-	return sim, err
+	sim.confide(marginOf(b.way, s.Infer))
+	if s.Benchmark {
+		s.Benchmark, s.Record = false, false
+		without, err := b.Simulate(s)
+		if err != nil {
+			return nil, err
+		}
+		_, device := s.options()
+		sim.Peak.searching(&without.Peak, device.Memory)
+	}
+	return sim, nil
 }
 
 // simulateBounded is Simulate without what is likely and safe.
@@ -178,6 +188,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	}
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
 	cfg.Total = device.Memory
+	cfg.Room = max(device.Memory-device.Context(2, 2), 1)
 	f := follow(cfg)
 	limited := s.limitedByGPU()
 	if !limited && !b.large() { // else what the process takes must be known first, or both would not fit into memory

@@ -188,7 +188,8 @@ type Answer struct {
 	Bytes int64               // the workspace of the engine that its heuristic names
 }
 
-// A Search is that of PyTorch for the fastest engine of a pass, with the workspace that it takes.
+// A Search is that of PyTorch for the fastest engine of a pass. Its Bytes are the largest workspace that cuDNN offers
+// without a GPU.
 type Search struct {
 	Answer
 	Found int64 // the most that an engine takes which it may find, in bytes

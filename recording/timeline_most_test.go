@@ -100,9 +100,6 @@ func TestSearch(t *testing.T) {
 	}
 	for room, want := range map[int64]int64{size - 1: 4 << 20, 2 * size: size + 2<<20} {
 		cfg := caching.Config{Room: room}
-		for _, of := range r.Convolutions {
-			cfg.Searches = append(cfg.Searches, of.Search)
-		}
 		replay, err := caching.NewReplayer(cfg).Finish(r.Log)
 		if err != nil {
 			t.Fatal(err)

@@ -94,7 +94,7 @@ func asked(rng *rand.Rand) (estimate.Options, *estimate.Step) {
 		Optimizer: pick("", "sgd", "sgdm", "adam", "adafactor", "rmsprop"),
 		Loss:      pick("", "", "mse", "mean", "cross-entropy"),
 		ClipNorm:  rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0, Scaler: rng.IntN(12) == 0,
-		DropOutput: rng.IntN(8) == 0, Accumulate: max(0, rng.IntN(16)-13),
+		DropOutput: rng.IntN(8) == 0, Accumulate: max(0, rng.IntN(16)-13), Benchmark: rng.IntN(8) == 0,
 	}}
 	if rng.IntN(3) == 0 {
 		s.Plan = parallel.Plan{Freeze: seldom(pick(".", "0|1")), Checkpoint: seldom(parallel.Blocks),

@@ -267,7 +267,8 @@ func Setting(s estimate.Settings) string {
 		{s.ChannelsLast, "channels last"}, {s.Accumulate > 1,
 			fmt.Sprintf("%d backward passes a step", s.Accumulate)}, {s.ClipNorm, "gradients clipped"},
 		{s.ZeroGrads, "gradients zeroed"}, {s.ForLoop, "foreach=False"}, {s.Scaler, "GradScaler"}, {s.DropOutput,
-			"output not kept"}, {s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
+			"output not kept"}, {s.Benchmark, "cudnn.benchmark"},
+		{s.AllocConf != "", Show(s.AllocConf, nameWidth)}, {s.GPU != "", "on " + s.GPU},
 		{s.Cache == "static", "static cache"}, {s.Window > 0, fmt.Sprintf("window of %d", s.Window)},
 		{s.CacheType == "fp8", "cache in fp8"},
 	} {

@@ -29,7 +29,7 @@ var flagGroups = []flagGroup{
 		"batch", "dim", "input", "precision", "optimizer", "mode", "prompt", "new-tokens",
 		"kv-cache", "sliding-window", "kv-cache-type", "loss", "channels-last", "grad-accum",
 		"clip-grad-norm", "zero-grad", "foreach",
-		"grad-scaler", "drop-output", "alloc-conf", "train-only", "freeze", "lora", "checkpoint",
+		"grad-scaler", "drop-output", "cudnn-benchmark", "alloc-conf", "train-only", "freeze", "lora", "checkpoint",
 		"checkpoint-reentrant", "compile", "assume", "profile",
 	}},
 	{"Does it fit", []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "confidence"}},

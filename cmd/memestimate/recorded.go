@@ -136,7 +136,7 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 // recordedFlags are the flags about what a recording holds already.
 var recordedFlags = append([]string{
 	"batch", "dim", "input", "assume", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last",
-	"grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "what-if",
+	"grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "cudnn-benchmark", "what-if",
 }, planNames...)
 
 // fixed refuses flags about what a recording holds already.

@@ -111,6 +111,8 @@ func (r *stepFlags) flags(fs *pflag.FlagSet) {
 		"torch.amp.GradScaler: on, off, auto (with --precision amp-fp16)")
 	fs.BoolVar(&r.step.DropOutput, "drop-output", false,
 		"the program keeps no variable of the model's output, as in criterion(model(x), y).backward()")
+	fs.BoolVar(&r.step.Benchmark, "cudnn-benchmark", false,
+		"torch.backends.cudnn.benchmark: cuDNN searches for the fastest engine of each convolution")
 	r.planFlags(fs)
 	fs.Var((*confValue)(&r.step.AllocConf), "alloc-conf", "settings of the allocator, as PYTORCH_CUDA_ALLOC_CONF")
 	fs.Var(&r.limit, "memory-limit",

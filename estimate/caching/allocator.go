@@ -114,11 +114,9 @@ func (e *OOM) Error() string {
 		formatSize(e.Reserved-e.Allocated))
 }
 
-// crowded reports whether the device has no room for the workspace that a search would take: see Config.Searches.
-func (a *Allocator) crowded(plan int32, bytes int64) bool {
-	of := int(plan) - 1
-	return of >= 0 && of < len(a.cfg.Searches) && a.cfg.Searches[of] &&
-		a.stats.ReservedBytes.All.Current+bytes > a.cfg.Room
+// crowded reports whether the device has no room for a request: a search then goes without it.
+func (a *Allocator) crowded(bytes int64) bool {
+	return a.cfg.Room > 0 && a.stats.ReservedBytes.All.Current+bytes > a.cfg.Room
 }
 
 var errBytes = errors.New("caching: a request must be of 0 to 2^50 bytes")

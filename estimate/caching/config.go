@@ -51,11 +51,9 @@ type Config struct {
 	// library may take instead. nil leaves the timeline's; plans beyond it keep theirs.
 	Workspaces []int64
 
-	// Searches says by plan, less 1, which workspaces cuDNN searches for its fastest engines in. It leaves engines out
-	// that take more than is free, so that such a workspace is not taken where Room, the bytes that the device has for
-	// all segments, would be exceeded.
-	Searches []bool
-	Room     int64
+	// Room is how many bytes the device has for segments as a timeline.Searching sees it, which is left out where that
+	// would be exceeded. 0 is no bound.
+	Room int64
 
 	// Record keeps what PyTorch's memory history would record; see Allocator.Trace. Result.Trace replays it otherwise.
 	Record bool

@@ -118,12 +118,13 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 		size, stream, plan := e&(1<<largeStream-1)>>1, int(uint8(e>>largeStream)), int32(0)
 		if len(plans) > 0 && int(plans[0].Block) == len(live) {
 			plan, plans = plans[0].Plan, plans[1:]
-			if int(plan) <= len(cfg.Workspaces) {
+			if plan > 0 && int(plan) <= len(cfg.Workspaces) {
 				size = cfg.Workspaces[plan-1]
 			}
 		}
 		b := Block(none)
-		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] && !a.crowded(plan, size) {
+		crowded := plan == timeline.Searching && a.crowded(size)
+		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] && !crowded {
 			var err error
 			if b, err = a.Malloc(size, stream); err != nil {
 				if _, ok := errors.AsType[*OOM](err); !ok || plan == 0 {
@@ -132,7 +133,7 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 				if dropped == nil {
 					dropped = map[int32]bool{}
 				}
-				dropped[plan] = true
+				dropped[plan] = plan != timeline.Searching
 			}
 		}
 		live = append(live, b)
@@ -153,7 +154,7 @@ func PeakAllocated(l *timeline.Log, o Options, workspaces []int64) (peak int64, 
 	live := &a.live
 	planned := map[int32]int64{} // by block
 	for _, p := range l.Plans() {
-		if int(p.Plan) <= len(workspaces) {
+		if p.Plan > 0 && int(p.Plan) <= len(workspaces) {
 			planned[p.Block] = workspaces[p.Plan-1]
 		}
 	}
@@ -214,7 +215,7 @@ func (g *LargeRequests) Needs(workspaces []int64) []int64 {
 		}
 		size := e & (1<<largeStream - 1) >> 1
 		if len(plans) > 0 && int(plans[0].Block) == len(sizes) {
-			if plan := plans[0].Plan; int(plan) <= len(needs) {
+			if plan := plans[0].Plan; plan > 0 && int(plan) <= len(needs) {
 				needs[plan-1] = max(needs[plan-1], live+workspaces[plan-1])
 				size = 0
 			}

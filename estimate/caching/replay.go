@@ -188,7 +188,7 @@ func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	if w := p.a.cfg.Workspaces; plan > 0 && int(plan) <= len(w) {
 		bytes = w[plan-1]
 	}
-	if plan == 0 || !p.dropped[plan] && !p.a.crowded(plan, bytes) {
+	if !p.dropped[plan] && (plan != timeline.Searching || !p.a.crowded(bytes)) {
 		var err error
 		if b, err = p.a.Malloc(bytes, int(stream)); err != nil {
 			p.refused(err, plan)
@@ -203,6 +203,7 @@ func (p *Replayer) refused(err error, plan int32) {
 	switch {
 	case !errors.As(err, &oom):
 		p.err = fmt.Errorf("replay: event %d: %w", p.event, err)
+	case plan == timeline.Searching:
 	case plan > 0:
 		if p.dropped == nil {
 			p.dropped = map[int32]bool{}

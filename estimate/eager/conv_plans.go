@@ -31,6 +31,9 @@ func (r *run) convWorkspace(s workspace.ConvShape, pass workspace.ConvPass) {
 	}
 	plan := r.plan(s, pass)
 	bytes := r.plans.planned[plan-1].Bytes
+	if r.opts.Benchmark {
+		r.search(s, pass, r.plans.planned[plan-1].Most)
+	}
 	if bytes <= 0 {
 		return
 	}
@@ -40,6 +43,31 @@ func (r *run) convWorkspace(s workspace.ConvShape, pass workspace.ConvPass) {
 	}
 	block := r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: timeline.Workspace}, plan)
 	r.log.Free(block, r.layer)
+}
+
+// search has cuDNN search for the fastest engine of a pass when a thread first runs it, and gives all cached memory
+// back then: see workspace.Kernels.Searched. Which engines it offers is not asked: those that copy all three operands
+// are, and those that trees name.
+func (r *run) search(s workspace.ConvShape, pass workspace.ConvPass, named int64) {
+	of := searched{r.thread(), string(s.AppendKey(nil, pass))}
+	if s.Depthwise() && !s.ChannelsLast || r.searched[of] {
+		return
+	}
+	if r.searched == nil {
+		r.searched = map[searched]bool{}
+	}
+	r.searched[of] = true
+	from, bytes := r.log.Written(), min(s.Search(pass, max(named, s.Operands())), aten.MaxBytes)
+	block := r.log.Alloc(timeline.Request{Bytes: bytes, Layer: r.layer, Category: timeline.Workspace}, timeline.Searching)
+	r.log.Free(block, r.layer)
+	r.log.Release(r.layer)
+	r.onceOnly(from)
+}
+
+// A searched is a pass that a thread searched the fastest engine of, by ConvShape.AppendKey.
+type searched struct {
+	thread int
+	key    string
 }
 
 // plans are how cuDNN computes the convolutions of a run: one plan for each shape and pass, numbered from 1. The zero

@@ -71,6 +71,7 @@ type Settings struct {
 	Scaler       bool      `json:"grad_scaler,omitempty"`     // torch.amp.GradScaler
 	// no Python variable keeps the output: criterion(model(x), labels).backward()
 	DropOutput bool `json:"drop_output,omitempty"`
+	Benchmark  bool `json:"cudnn_benchmark,omitempty"` // torch.backends.cudnn.benchmark
 }
 
 // Check says whether the names that Settings hold are known.

@@ -85,6 +85,8 @@ type libraries struct {
 
 	plans   plans  // of convolutions
 	planKey []byte // room for a key of it
+	// of convolutions: see search
+	searched map[searched]bool
 }
 
 // lives say when the values of a program die: see lifetime.Of.

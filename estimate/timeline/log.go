@@ -110,7 +110,7 @@ func (l *Log) Alloc(r Request, plan int32) int32 {
 	block := int32(l.blocks.Len())
 	r.Phase, r.Bytes = l.phase, min(r.Bytes, maxBytes)
 	l.blocks.Add(r)
-	if plan > 0 {
+	if plan != 0 {
 		l.plans = append(l.plans, Planned{block, plan})
 	}
 	l.write(Entry(Alloc) | Entry(r.Bytes)<<kindBits&(1<<streamShift-1) | Entry(r.Stream)<<streamShift)

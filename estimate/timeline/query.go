@@ -36,8 +36,8 @@ func (s *Source) Check() error {
 			if e.Bytes < 0 {
 				return fmt.Errorf("timeline: event %d allocates %d bytes, wanted 0 or more", i, e.Bytes)
 			}
-			if e.Plan < 0 {
-				return fmt.Errorf("timeline: event %d: plan %d, wanted 0 or more", i, e.Plan)
+			if e.Plan < Searching {
+				return fmt.Errorf("timeline: event %d: plan %d, wanted %d or more", i, e.Plan, Searching)
 			}
 			if e.Category >= NumCategories {
 				return fmt.Errorf("timeline: event %d: category %d, wanted below %d", i, e.Category, NumCategories)

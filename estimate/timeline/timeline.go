@@ -89,9 +89,14 @@ type Event struct {
 	// Plan marks an Alloc that can be done without: the workspace of the way in
 	// which a library plans to compute something, numbered from 1. When there is no
 	// memory for it, the library takes another plan from then on, so neither this nor any later
-	// Alloc of the same plan happens. 0: the run ends when the memory cannot be had.
+	// Alloc of the same plan happens. 0: the run ends when the memory cannot be had. Searching: see there.
 	Plan int32
 }
+
+// Searching is the Plan of a workspace in which a library searches for the fastest of its ways. It looks at what is
+// free first and leaves out the ways that take more, so that where the device has no room this Alloc alone does not
+// happen.
+const Searching = -1
 
 // A Timeline is an ordered list of events. Blocks are numbered from 0 in the
 // order of their Alloc; a block that is never freed lives to the end.

@@ -136,7 +136,7 @@ type Kernels struct {
 	dropout  bool           // the state of dropout in recurrent layers is there
 	plans    map[string]int32
 	answers  map[string]int64 // workspaces of convolutions, as cuDNN answered
-	searches map[string]searching
+	searches map[string]known
 	searched map[search]bool // that were made
 	planned  []ConvPlan
 	atMost   bool           // what is not known is taken at its most
@@ -150,14 +150,14 @@ type Kernels struct {
 // A place is where a library keeps a workspace.
 type place struct{ thread, stream int32 }
 
-// A search is that of a thread for the fastest engine of a convolution; a searching is what it takes, and the most that
-// the engine takes which it finds, in bytes.
+// A search is that of a thread for the fastest engine of a convolution. Of it is known the most that takes what cuDNN
+// offers without a GPU, and what it may find, in bytes.
 type (
 	search struct {
 		thread int32
 		key    string
 	}
-	searching struct{ bytes, found int64 }
+	known struct{ offered, found int64 }
 )
 
 // NewKernels returns the kernels of a new process on a device.
@@ -181,15 +181,15 @@ func (k *Kernels) Answered(s *ConvShape, pass ConvPass, bytes int64) {
 	k.answers[string(s.AppendKey(nil, pass))] = min(bytes, convMaximum)
 }
 
-// Searched says that cuDNN searches for the fastest engine of a pass, as torch.backends.cudnn.benchmark has it, in how
-// many bytes, and what the engine takes at most that it finds. Each thread does so when it first runs the pass, and gives
-// all cached memory back then (get_plans_from_find and run_single_conv of aten/src/ATen/native/cudnn/Conv_v8.cpp, whose
-// cache of plans is the thread's own).
-func (k *Kernels) Searched(s *ConvShape, pass ConvPass, bytes, found int64) {
+// Searched says that cuDNN searches for the fastest engine of a pass, as torch.backends.cudnn.benchmark has it, what
+// the largest takes that it offers without a GPU, and what the engine takes at most that is found. Each thread does so
+// when it first runs the pass, and gives all cached memory back then (get_plans_from_find and run_single_conv of
+// aten/src/ATen/native/cudnn/Conv_v8.cpp, whose cache of plans is the thread's own).
+func (k *Kernels) Searched(s *ConvShape, pass ConvPass, offered, found int64) {
 	if k.searches == nil {
-		k.searches, k.searched = map[string]searching{}, map[search]bool{}
+		k.searches, k.searched = map[string]known{}, map[search]bool{}
 	}
-	k.searches[string(s.AppendKey(nil, pass))] = searching{bytes, found}
+	k.searches[string(s.AppendKey(nil, pass))] = known{offered, found}
 }
 
 // Doubts reports whether there was anything of which is not known what it takes.

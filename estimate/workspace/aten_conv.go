@@ -79,7 +79,7 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 		plan = int32(len(k.planned))
 		k.plans[string(k.key)] = plan
 	}
-	k.search()
+	k.search(s, pass)
 	p := &k.planned[plan-1]
 	bytes := p.Bytes
 	if p.Most > bytes {
@@ -96,20 +96,15 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 }
 
 // search has cuDNN search for the fastest engine of the pass with the key k.key, where it does.
-func (k *Kernels) search() {
+func (k *Kernels) search(s ConvShape, pass ConvPass) {
 	takes, does := k.searches[string(k.key)]
-	s := search{k.thread, string(k.key)}
-	if !does || k.searched[s] {
+	of := search{k.thread, string(k.key)}
+	if !does || k.searched[of] {
 		return
 	}
-	k.searched[s] = true
-	p := ConvPlan{Bytes: takes.bytes, Most: takes.bytes, Search: true}
-	for i := range p.Others {
-		p.Others[i] = takes.bytes
-	}
-	k.planned = append(k.planned, p)
-	n := k.take(takes.bytes)
-	k.script[len(k.script)-1].Plan = int32(len(k.planned))
+	k.searched[of] = true
+	n := k.take(s.Search(pass, takes.offered))
+	k.script[len(k.script)-1].Plan = searching
 	k.give(n)
 	k.script = append(k.script, Step{Do: Empty})
 }

@@ -15,7 +15,6 @@ type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 	Most   int64             // the largest that a tree names and is believed; docs/workspaces.md: how often it is exceeded
-	Search bool              // cuDNN searches for its fastest engine in it: see Kernels.Searched
 
 	unoffered int64 // what the engine takes that trees name and that cuDNN does not without a GPU; 0 for none
 	believers int   // how many trees name it

@@ -12,7 +12,7 @@ type Step struct {
 	Do    Action
 	Which int   // the number of what is taken or given back, or of the result that is made; each from 0
 	Bytes int64 // of what is taken, or of the storage that a result is made in where that is not the tensor's own size
-	Plan  int32 // of what is taken and can be done without: see timeline.Event.Plan
+	Plan  int32 // of what is taken and can be done without, -1 of a search: see timeline.Event.Plan
 }
 
 // An Action is what a Step does.

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate import convolutions, cudnn_search, program
+from memestimate import convolutions, program
 from memestimate.convolutions import Asked
 from memestimate.cudnn_answers import partial_sums
 from memestimate.gpus import find
@@ -147,74 +147,6 @@ def test_the_measured_ones_are_those_of_the_program(monkeypatch: pytest.MonkeyPa
     assert convolutions.Measured.of(keys).bits == convolutions.measured().bits
 
 
-def searches() -> list[tuple[Asked, int, int, list[int]]]:
-    """Passes that a GPU searched engines for: the search's workspace, that of the engine that was found, all plans'."""
-    path = ROOT / "estimate" / "workspace" / "testdata" / "searches.jsonl.gz"
-    read = []
-    with gzip.open(path, "rt") as lines:
-        for line in map(json.loads, lines):
-            asked = Asked(*(tuple(value) if isinstance(value, list) else value for value in line["of"]))
-            read.append((asked, line["search"], line["then"], [size for _, size in line["plans"]]))
-    return read
-
-
-def test_a_search_takes_the_largest_workspace_and_finds_one_of_the_first_ten() -> None:
-    for asked, search, then, plans in searches():
-        assert abs(search - max(plans)) <= 1024, asked
-        assert then <= max(plans[:10]) + 1024, asked
-
-
-@needs_cudnn
-def test_searches_are_foretold_without_a_gpu() -> None:
-    """Within 1 % or 64 KiB: of 358 passes 305 when this was written; 24 took more by a tenth."""
-    path = convolutions.library()
-    assert path is not None
-    rows = searches()
-    offered = convolutions.ask(path, find("h100-80gb"), [asked for asked, *_ in rows], engines=0)
-    near = short = 0
-    for (asked, search, *_), size in zip(rows, offered, strict=True):
-        said = cudnn_search.largest(asked, size)
-        near += abs(said - search) <= max(0.01 * search, 1 << 16)
-        short += said < 0.9 * search - (1 << 16)
-    assert near >= 0.8 * len(rows)
-    assert short <= 0.1 * len(rows)
-
-
-@pytest.mark.parametrize(
-    ("operation", "x", "w", "y", "padding", "stride", "took"),
-    [
-        ("forward", (2, 256, 128, 128), (128, 256, 3, 3), (2, 128, 128, 128), (1, 1), 1, 17_585_799_168),
-        ("forward", (8, 64, 96, 96), (256, 64, 1, 1), (8, 256, 96, 96), (0, 0), 1, 2_249_261_056),
-        ("forward", (64, 448, 1, 1), (112, 448, 1, 1), (64, 112, 1, 1), (0, 0), 1, 181_866_496),
-        ("forward", (256, 30, 1, 1), (354, 30, 1, 1), (256, 354, 1, 1), (0, 0), 1, 208_840_176),
-        ("weight", (2, 256, 128, 128), (128, 256, 3, 3), (2, 128, 128, 128), (1, 1), 1, 17_330_864_128),
-        ("weight", (8, 1024, 24, 24), (21, 1024, 1, 11), (8, 21, 24, 24), (0, 5), 1, 727_050_240),
-        ("weight", (96, 128, 32, 24), (128, 128, 3, 3), (96, 128, 32, 24), (1, 1), 1, 868_220_928),
-        ("input", (2, 256, 128, 128), (128, 256, 3, 3), (2, 128, 128, 128), (1, 1), 1, 149_291_008),
-        ("input", (1, 64, 128, 128), (128, 64, 4, 4), (1, 128, 127, 127), (1, 1), 1, 37_322_752),
-        ("input", (3, 96, 64, 128), (96, 96, 3, 3), (3, 96, 32, 64), (1, 1), 2, 185_463_952 - 12_498_064),
-        # No engine: for so large a square, of filters of one row, of filters of which each fourth is one pixel.
-        ("forward", (2, 64, 256, 256), (128, 64, 3, 3), (2, 128, 256, 256), (1, 1), 1, 0),
-        ("input", (4, 40, 64, 64), (40, 40, 3, 1), (4, 40, 62, 64), (0, 0), 1, 0),
-        ("input", (16, 384, 14, 14), (768, 384, 2, 2), (16, 768, 7, 7), (0, 0), 2, 0),
-    ],
-)
-def test_fourier_transforms_take_what_a_gpu_took(
-    operation: str,
-    x: tuple[int, ...],
-    w: tuple[int, ...],
-    y: tuple[int, ...],
-    padding: tuple[int, ...],
-    stride: int,
-    took: int,
-) -> None:
-    asked = Asked(operation, "float32", False, False, 1, x, w, y, (stride, stride), (1, 1), padding)
-    assert cudnn_search.largest(asked, 0) == took
-    assert cudnn_search.largest(asked, -1) == took
-    assert cudnn_search.largest(asked, 1 << 40) >= 1 << 40
-    assert cudnn_search.largest(asked._replace(dtype="bfloat16"), 12) == 12
-
-
 @needs_cudnn
 def test_no_engine_takes_less_than_the_one_that_is_named() -> None:
     path = convolutions.library()
@@ -227,19 +159,20 @@ def test_no_engine_takes_less_than_the_one_that_is_named() -> None:
 
 @pytest.mark.parametrize("gpu", ["h200", "a100-80gb"])
 def test_searches_are_recorded(tmp_path: Path, gpu: str) -> None:
-    def lines(name: str) -> list[Any]:
+    def found(name: str) -> list[Any]:
         with memestimate.record(tmp_path / name, gpu=gpu):
             nn.Conv2d(256, 128, 3, padding=1).cuda()(torch.randn(2, 256, 128, 128).cuda()).sum().backward()
         with gzip.open(tmp_path / name, "rt") as file:
-            return [line for line in map(json.loads, list(file)[1:]) if line[0] == "search" or "benchmark" in line]
+            return [line for line in map(json.loads, list(file)[1:]) if line[0] == "search"]
 
-    assert lines("without.mrec") == []
+    assert found("without.mrec") == []
     with torch.backends.cudnn.flags(benchmark=True):
-        forward, weight, note = lines("with.mrec")
-    assert (forward[1], weight[1]) == ("forward", "weight")
-    assert (forward[-2], weight[-2]) == (17_585_799_168, 17_330_864_128)
-    assert 0 <= forward[-1] < forward[-2]
-    assert "up to 16.4 GiB" in note[2]
+        forward, weight = found("with.mrec")
+    shapes = [[2, 256, 128, 128], [128, 256, 3, 3], [2, 128, 128, 128], [1, 1], [1, 1]]
+    assert forward[1:-2] == ["forward", "float32", False, False, 1, *shapes]
+    assert weight[1:-2] == ["weight", "float32", False, False, 1, *shapes]
+    for *_, offered, tried in (forward, weight):
+        assert 0 <= tried <= offered  # nothing is known of another chip than Hopper's, or without a library
 
 
 def test_a_search_takes_no_more_than_is_free(tmp_path: Path) -> None:

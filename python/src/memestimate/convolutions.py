@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch._ops import OpOverload
 
-from . import cudnn_answers, cudnn_search
+from . import cudnn_answers
 from .cudnn_answers import Convolution, Question
 
 if TYPE_CHECKING:
@@ -178,10 +178,8 @@ class Convolutions:
                 ask(path, recorder.gpu, searched, engines) if path is not None else [-1] * len(searched)
                 for engines in (0, torch.backends.cudnn.benchmark_limit or 0)
             )
-            sizes = [cudnn_search.largest(*of) for of in zip(searched, offered, strict=True)]
-            for asked, size, most in zip(searched, sizes, tried, strict=True):
-                recorder.writer.event("search", *asked[:-1], size, max(most, 0))
-            recorder.note("benchmark", cudnn_search.warning(sizes))
+            for asked, *sizes in zip(searched, offered, tried, strict=True):
+                recorder.writer.event("search", *asked[:-1], *(max(size, 0) for size in sizes))
         wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
         if not wanted or path is None:
             return
