@@ -119,3 +119,13 @@ def test_what_others_send_has_values(tmp_path: Path) -> None:
         assert [t.tolist() for t in results] == wanted
         assert recorder.values.real is not None
         dist.destroy_process_group()
+
+
+def test_as_many_tokens_come_as_go(rec: memestimate.Recorder) -> None:
+    """Where a router's tokens are spread evenly over the experts, the other processes' are, too."""
+    chosen = nn.Linear(16, 8).cuda()(torch.randn(1000, 16, device="cuda")).softmax(-1).topk(2).indices.flatten()
+    counts = torch.bincount(chosen, minlength=8)
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts)
+    assert counts.tolist() == [250] * 8
+    assert theirs.view(4, 2).sum(1).tolist() == [500] * 4

@@ -124,6 +124,10 @@ def _follow(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
     elif name == "c10d::_allgather_base_":
         known = values.get(args[1])
         values.written(args[0], None if known is None else _repeated(known, args[0]))
+    elif name == "c10d::alltoall_base_" and values.get(args[1]) is not None:  # how many tokens go where
+        received = torch.zeros(args[0].shape, dtype=args[0].dtype, device="cpu")
+        _exchange(recorder, received, values.get(args[1]), args)
+        values.written(args[0], received)
     elif name in ("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_"):
         for result in tensors(args[0]):
             values.written(result, None)
@@ -148,10 +152,15 @@ def _move(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
     elif name == "c10d::_reduce_scatter_base_":
         of(args[0]).copy_(of(args[1]).chunk(world)[rank].reshape(args[0].shape))
     elif name == "c10d::alltoall_base_":
-        result, given, outs, ins = of(args[0]), of(args[1]), args[3], args[4]
-        sent = given.split(ins)[rank] if ins else given.chunk(world)[rank]
-        for part in result.split(outs) if outs else result.chunk(world):
-            _put(part, sent)
+        _exchange(recorder, of(args[0]), of(args[1]), args)
+
+
+def _exchange(recorder: Recorder, result: torch.Tensor, given: Any, args: tuple[Any, ...]) -> None:
+    """`all_to_all_single` on the host: each process sends what this one sends itself."""
+    outs, ins, world = args[3], args[4], recorder.world_size
+    sent = (given.split(ins) if ins else given.chunk(world))[recorder.rank]
+    for part in result.split(outs) if outs else result.chunk(world):
+        _put(part, sent)
 
 
 def _put(result: torch.Tensor, given: torch.Tensor) -> None:
