@@ -54,7 +54,6 @@ def record(path: Path, model: nn.Module, x: torch.Tensor, gpu: str = "h200") -> 
 @needs_cudnn
 def test_answers_are_what_a_gpu_took() -> None:
     path = convolutions.library()
-    assert path is not None
     other = MEASURED._replace(operation="input")
     turned = other._replace(transposed=True, x=MEASURED.y, y=MEASURED.x)  # y is then what the gradient of x was
     assert convolutions.ask(path, find("h200"), [MEASURED, other, turned._replace(operation="forward")]) == [BYTES] * 3
@@ -92,16 +91,62 @@ def test_partial_sums_are_those_of_the_last_wave(
     assert partial_sums(asked.question(), plan, 132) == more
 
 
-def test_nothing_is_known_where_the_library_fails(tmp_path: Path) -> None:
+@pytest.mark.parametrize("benchmark", [False, True])
+def test_a_recording_says_where_cudnn_was_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, benchmark: bool
+) -> None:
     broken = tmp_path / "libcudnn.so.9"
     broken.write_bytes(b"no library")
-    assert convolutions.ask(broken, find("h200"), [MEASURED]) == [-1]
+    monkeypatch.setattr(convolutions, "library", lambda: broken)
+    with torch.backends.cudnn.flags(benchmark=benchmark), memestimate.record(tmp_path / "x", gpu="h200") as recorder:
+        nn.Conv2d(7, 29, 5).cuda()(torch.ones(13, 7, 101, 43, device="cuda")).sum().backward()
+    (said,) = [text for code, text in recorder.notes if code == "cudnn"]
+    assert said.startswith("cuDNN could not be asked what convolutions take, which is less exact without: OSError: ")
+    assert str(broken) in said
+    with gzip.open(tmp_path / "x", "rt") as file:
+        events = [json.loads(line) for line in list(file)[1:]]
+    assert [event[2] for event in events if event[0] == "note" and event[1] == "cudnn"] == [said]
+    searches = [event[-2:] for event in events if event[0] == "search"]
+    assert searches == ([[0, 0]] * 2 if benchmark else [])
+    with memestimate.record(tmp_path / "y", gpu="h200") as recorder:  # of what is known without asking
+        nn.Linear(7, 29).cuda()(torch.ones(13, 7, device="cuda")).sum().backward()
+        nn.Conv2d(7, 29, 1).cuda()(torch.ones(13, 7, 9, 9, device="cuda"))
+    assert "cudnn" not in [code for code, _ in recorder.notes]
+
+
+@pytest.mark.parametrize(("code", "why"), [("import os; os.abort()", "-6"), ("raise SystemExit('no luck')", "no luck")])
+def test_a_process_that_ends_early_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, why: str
+) -> None:
+    program = tmp_path / "answers.py"
+    program.write_text(code)
+    monkeypatch.setattr(convolutions.cudnn_answers, "__file__", str(program))
+    with pytest.raises(convolutions.NoAnswerError, match=why):
+        convolutions.ask(tmp_path, find("h200"), [MEASURED])
+
+
+@needs_cudnn
+def test_cudnn_finds_the_libraries_that_pytorch_has_loaded(tmp_path: Path) -> None:
+    """It looks for cuBLAS beside itself, as in a venv of all packages, and not in another venv below."""
+    path = convolutions.library()
+    for file in path.parent.glob("*.so*"):
+        (tmp_path / file.name).symlink_to(file)
+    assert convolutions.ask(tmp_path / path.name, find("h200"), [MEASURED]) == [BYTES]
+
+
+def test_an_old_cudnn_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convolutions, "_loaded", lambda: [Path("/x/libcudnn.so.9")])
+    monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 90501)
+    with pytest.raises(convolutions.NoAnswerError, match="90501 does not answer"):
+        convolutions.library()
+    monkeypatch.setattr(convolutions, "_loaded", list)
+    with pytest.raises(convolutions.NoAnswerError, match="no library"):
+        convolutions.library()
 
 
 @needs_cudnn
 def test_no_engine_is_no_answer() -> None:
     path = convolutions.library()
-    assert path is not None
     wrong = MEASURED._replace(y=(64, 128, 29, 28))
     assert convolutions.ask(path, find("h200"), [wrong, MEASURED]) == [-1, BYTES]
 
@@ -150,7 +195,6 @@ def test_the_measured_ones_are_those_of_the_program(monkeypatch: pytest.MonkeyPa
 @needs_cudnn
 def test_no_engine_takes_less_than_the_one_that_is_named() -> None:
     path = convolutions.library()
-    assert path is not None
     (first,) = convolutions.ask(path, find("h200"), [MEASURED])
     (tried,) = convolutions.ask(path, find("h200"), [MEASURED], engines=10)
     (largest,) = convolutions.ask(path, find("h200"), [MEASURED], engines=0)
@@ -175,6 +219,7 @@ def test_searches_are_recorded(tmp_path: Path, gpu: str) -> None:
         assert 0 <= tried <= offered  # nothing is known of another chip than Hopper's, or without a library
 
 
+@pytest.mark.usefixtures("program")
 def test_a_search_takes_no_more_than_is_free(tmp_path: Path) -> None:
     """It raises the peak of the first step on a large GPU, and never decides whether the step fits a small one."""
 

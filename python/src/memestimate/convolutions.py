@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib import resources, util
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +38,7 @@ _LARGEST = 1 << 31  # numbers of a tensor that cuDNN works on at once
 _SECONDS = 120.0
 _MEASURED = "measured_convolutions.bin"
 _BITS = 5  # that each convolution sets there
+_BESIDE = ("libcublas", "libnvrtc")  # that cuDNN looks for where it lies, which they may not
 # What cuDNN 9.19 writes down about an H200; other chips of its kind differ in what is replaced below.
 _HOPPER = {
     "maxGridSize": [2147483647, 65535, 65535],
@@ -118,6 +119,10 @@ class Asked(NamedTuple):
 _answered: dict[tuple[GPU, bool, bool], dict[Asked, int]] = {}
 
 
+class NoAnswerError(RuntimeError):
+    """cuDNN cannot be asked here; says what is the matter."""
+
+
 class Convolutions:
     """The convolutions that a recorder saw."""
 
@@ -170,27 +175,37 @@ class Convolutions:
                     self._searched[asked] = None
 
     def write(self) -> None:
-        """Ask about what was seen, and write the answers down."""
-        recorder = self._recorder
-        path = library() if recorder.gpu.capability == (9, 0) else None
-        if searched := [asked for asked in self._searched if not asked.native()]:
-            offered, tried = (
-                ask(path, recorder.gpu, searched, engines) if path is not None else [-1] * len(searched)
-                for engines in (0, torch.backends.cudnn.benchmark_limit or 0)
-            )
-            for asked, *sizes in zip(searched, offered, tried, strict=True):
-                recorder.writer.event("search", *asked[:-1], *(max(size, 0) for size in sizes))
+        """Ask about what was seen, and write the answers down; without any, a note says why."""
+        searched = [asked for asked in self._searched if not asked.native()]
         wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
-        if not wanted or path is None:
-            return
-        known = _answered.setdefault(
-            (recorder.gpu, torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic), {}
-        )
+        sizes = [(0, 0)] * len(searched)
+        answers: dict[Asked, int] = {}
+        if (searched or wanted) and self._recorder.gpu.capability == (9, 0):
+            try:
+                sizes = self._sizes(searched)
+                answers = self._answers(wanted)
+            except NoAnswerError as error:
+                text = f"cuDNN could not be asked what convolutions take, which is less exact without: {error}"
+                self._recorder.note("cudnn", text)
+        for asked, found in zip(searched, sizes, strict=True):
+            self._recorder.writer.event("search", *asked[:-1], *(max(size, 0) for size in found))
+        for asked, size in answers.items():
+            if size >= 0:
+                self._recorder.writer.event("cudnn", *asked[:-1], size)
+
+    def _sizes(self, searched: Sequence[Asked]) -> list[tuple[int, int]]:
+        """Of each pass that is searched for the largest workspace of all engines, and of those that are tried."""
+        limits = 0, torch.backends.cudnn.benchmark_limit or 0
+        offered, tried = (ask(library(), self._recorder.gpu, searched, engines) for engines in limits)
+        return list(zip(offered, tried, strict=True))
+
+    def _answers(self, wanted: Sequence[Asked]) -> dict[Asked, int]:
+        """What the engine takes that is named for each pass, -1 where none is."""
+        settings = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
+        known = _answered.setdefault((self._recorder.gpu, *settings), {})
         unknown = [asked for asked in wanted if asked not in known]
-        known.update(zip(unknown, ask(path, recorder.gpu, unknown) if unknown else (), strict=True))
-        for asked in wanted:
-            if known[asked] >= 0:
-                recorder.writer.event("cudnn", *asked[:-1], known[asked])
+        known.update(zip(unknown, ask(library(), self._recorder.gpu, unknown), strict=True))
+        return {asked: known[asked] for asked in wanted}
 
 
 def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], engines: int = 1) -> list[int]:
@@ -200,8 +215,15 @@ def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], engines: int = 1) -> list
     Returns
     -------
     list of int
-        Bytes of each workspace; -1 where there is no answer, and for all of them where the library fails.
+        Bytes of each workspace; -1 where there is no answer.
+
+    Raises
+    ------
+    NoAnswerError
+        Where the library cannot be loaded or fails.
     """
+    if not wanted:
+        return []
     described = _HOPPER | {
         "multiProcessorCount": gpu.multiprocessors,
         "totalGlobalMem": gpu.memory,
@@ -209,6 +231,7 @@ def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], engines: int = 1) -> list
     }
     question = Question(
         library=str(path),
+        loaded=[str(path) for path in _loaded() if path.name.startswith(_BESIDE)],
         device=json.dumps(described, separators=(",", ":")),
         allow_tf32=torch.backends.cudnn.allow_tf32,
         deterministic=torch.backends.cudnn.deterministic,
@@ -223,26 +246,48 @@ def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], engines: int = 1) -> list
             input=json.dumps(question),
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=_SECONDS,
-            check=True,
             env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
         )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoAnswerError(str(error)) from error
+    try:
         sizes = [int(size) for size in json.loads(done.stdout)]
-    except (OSError, subprocess.SubprocessError, ValueError):
+    except ValueError:
         sizes = []
-    return sizes if len(sizes) == len(wanted) else [-1] * len(wanted)
+    if done.returncode or len(sizes) != len(wanted):
+        said = done.stderr.strip().splitlines() or [f"its process ended with {done.returncode}"]
+        raise NoAnswerError(said[-1])
+    return sizes
 
 
 @cache
-def library() -> Path | None:
-    """The cuDNN of this PyTorch, if it is new enough to be asked without a GPU."""
-    if not sys.platform.startswith("linux") or (torch.backends.cudnn.version() or 0) < _OLDEST:
-        return None
-    folders = [Path(torch.__file__).parent / "lib"]
-    if (spec := util.find_spec("nvidia.cudnn")) is not None:
-        folders += [Path(folder) / "lib" for folder in spec.submodule_search_locations or ()]
-    found = [file for folder in folders for file in folder.glob("libcudnn.so.9*")]
-    return found[0] if found else None
+def _loaded() -> list[Path]:
+    """The shared libraries that this process has loaded."""
+    if not sys.platform.startswith("linux"):
+        return []
+    with open("/proc/self/maps") as file:
+        fields = (line.rstrip("\n").split(maxsplit=5) for line in file)
+        paths = dict.fromkeys(field[5] for field in fields if len(field) > 5 and field[5].startswith("/"))
+    return [Path(path) for path in paths if ".so" in path]
+
+
+def library() -> Path:
+    """
+    The cuDNN of this PyTorch.
+
+    Raises
+    ------
+    NoAnswerError
+        Where there is none, or one that is too old to be asked without a GPU.
+    """
+    found = [path for path in _loaded() if path.name.startswith("libcudnn.so.9")]
+    if not found:
+        raise NoAnswerError("this process has no library of version 9")
+    if (version := torch.backends.cudnn.version() or 0) < _OLDEST:
+        raise NoAnswerError(f"version {version} does not answer without a GPU, as versions from {_OLDEST} on do")
+    return found[0]
 
 
 class Measured:

@@ -94,6 +94,7 @@ class Question(TypedDict):
     """What the process is asked."""
 
     library: str
+    loaded: list[str]  # libraries to load before
     device: str  # as cuDNN writes one down
     allow_tf32: bool
     deterministic: bool
@@ -277,6 +278,8 @@ def answers(question: Question) -> list[int]:
     list of int
         Bytes of the workspace, -1 where cuDNN names no engine.
     """
+    for path in question["loaded"]:
+        ctypes.CDLL(path)
     library = _Library(question["library"])
     device = library.device(question["device"])
     result = []
