@@ -86,12 +86,13 @@ func (s *Simulation) confide(m margin) {
 }
 
 // searching has what is likely, safe and at most of a run in which cuDNN searches for its fastest engines end where the
-// GPU's memory does, unless the same run without searches takes more: a search leaves out what is not free, so that it
-// never makes a run fail.
+// GPU's memory does, unless the run itself takes more, or without searches: a search leaves out what is not free, so that
+// it never makes a run fail.
 func (p *Peak) searching(without *Peak, memory int64) {
-	p.UpperBound = min(p.UpperBound, max(without.UpperBound, memory))
-	p.Likely = min(p.Likely, max(without.Likely, memory))
-	p.Safe = min(p.Safe, max(without.Safe, memory))
+	least := max(memory, p.Device)
+	p.UpperBound = min(p.UpperBound, max(without.UpperBound, least))
+	p.Likely = min(p.Likely, max(without.Likely, least))
+	p.Safe = min(p.Safe, max(without.Safe, least))
 }
 
 // wayNote says what is known of the way in, where it is not much.

@@ -31,10 +31,4 @@ func (p *Program) ResultBytes(call int32) (sum int64) {
 }
 
 // Bytes returns what a tensor takes in 32-bit precision. Sizes were checked when the graph was read.
-func (v *Value) Bytes() int64 {
-	bytes := v.DType.Bits() / 8
-	for _, n := range v.Shape {
-		bytes *= n
-	}
-	return bytes
-}
+func (v *Value) Bytes() int64 { return BytesOf(Numel(v.Shape), v.DType) }

@@ -11,8 +11,8 @@ func Numel(shape []int64) int64 {
 	return n
 }
 
-// BytesOf returns the bytes of n elements.
-func BytesOf(n int64, d DType) int64 { return n * d.Bits() / 8 }
+// BytesOf returns the bytes of n elements; those of four bits and fewer share bytes, of which the last may not be full.
+func BytesOf(n int64, d DType) int64 { return (n*d.Bits() + 7) / 8 }
 
 // BroadcastShapes returns the shape that these shapes are broadcast to.
 func BroadcastShapes(from ...[]int64) []int64 {
