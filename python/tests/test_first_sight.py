@@ -166,6 +166,26 @@ def test_duplicates_leave_a_sparse_tensor_when_it_is_sorted(tmp_path: Path) -> N
     assert sizes.count(2 * 50 * 8) == 1 + 1 + 2  # of the host, transposed, and scaled for each sort
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_sparse_tensors_are_scaled(tmp_path: Path, real: bool) -> None:
+    """intersection_binary_op_sparse_dense_out: a copy of the places, and a product for each value."""
+    places, values = torch.tensor([[0, 1, 1], [2, 0, 2]]), torch.tensor([1.0, 2.0, 3.0])
+    graph, column = torch.sparse_coo_tensor(places, values, (2, 3)), torch.tensor([[2.0], [4.0]])
+    wanted = [graph * 2.0, 2.0 * graph, graph / 2.0, graph * column, graph.clone().mul_(2.0), graph.clone().div_(4.0)]
+    with memestimate.record(tmp_path / "x", real=real) as recorder:
+        x, by = torch.sparse_coo_tensor(places.cuda(), values.cuda(), (2, 3)), column.cuda()
+        before = recorder.storages.allocated
+        found = [x * 2.0, 2.0 * x, x / 2.0, x * by]
+        assert recorder.storages.allocated == before + 4 * 1024
+        found += [x.clone().mul_(2.0), x.clone().div_(4.0)]
+        assert all(y.layout is torch.sparse_coo and y.shape == (2, 3) and y._nnz() == 3 for y in found)
+        if recorder.values.real is not None:
+            for y, dense in zip(found, wanted, strict=True):
+                assert torch.equal(recorder.values.real.of(y).to_dense(), dense.to_dense())
+        with pytest.raises(RuntimeError, match="by dense ones that it holds can"):
+            torch.ones(5, 2, 3, device="cuda") * x
+
+
 def test_products_of_other_layouts_are_refused(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x"):
         graph = torch.eye(4).to_sparse().cuda()

@@ -32,6 +32,7 @@ from . import (
     parallel,
     python_side,
     sparse,
+    sparse_scaled,
     threads,
 )
 from .addresses import Addresses
@@ -137,7 +138,7 @@ class Recorder:
         for part in (self.sums, Questions(self), self.recurrent):
             handlers |= part.handlers()
         handlers |= sparse.handlers(self) | bilinear.handlers(self) | norms.handlers(self)
-        handlers |= explicit.handlers(self) | grouped.handlers(self)
+        handlers |= explicit.handlers(self) | grouped.handlers(self) | sparse_scaled.handlers(self)
         handlers = handlers | compressed.handlers(self, handlers)
         self.capture = Capture(self, handlers)
         self.quiet = False  # nothing is logged

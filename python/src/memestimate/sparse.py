@@ -44,6 +44,14 @@ def held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return parts
 
 
+def hold(out: torch.Tensor, values: torch.Tensor, indices: torch.Tensor, like: torch.Tensor) -> None:
+    """Say which parts a sparse tensor has, for the places of another one."""
+    out.__dict__[HELD] = values, indices
+    for name in (_DISTINCT, _COALESCED):
+        if name in like.__dict__:
+            out.__dict__[name] = like.__dict__[name]
+
+
 def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
     """Making a sparse tensor of indices and values, and taking it apart."""
     make = aten._sparse_coo_tensor_with_dims_and_tensors.default
@@ -75,10 +83,8 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
                 with recorder.capture:
                     parts = tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
         out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        out.__dict__[HELD] = parts
-        for name in (_DISTINCT, _COALESCED):
-            if name in whole.__dict__:
-                out.__dict__[name] = whole.__dict__[name]
+        values, indices = parts
+        hold(out, values, indices, whole)
         return out
 
     def bags(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -137,6 +143,11 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             recorder.log(func, (dense, values, indices), {}, dense)
         return dense
 
+    def count(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """How many values it has: fake tensors that were copied say none."""
+        return held(args[0])[0].shape[0] if args[0].layout is torch.sparse_coo else NotImplemented
+
+    found[aten._nnz.default] = count
     found |= {aten.is_coalesced.default: asked, aten._coalesced_.default: told, aten.add_.Tensor: add}
     found[aten.sparse_mask.default] = mask
     found[aten._embedding_bag_backward.default] = bags
