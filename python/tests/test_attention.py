@@ -89,6 +89,23 @@ def test_a_mask_whose_rows_are_not_dense_takes_math() -> None:
     assert choose(query(q, q, q, mask, 0.0, False, False), Libraries((9, 0), CUDNN, (2, 11))) == "math"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_keys_of_one_batch_for_many_queries_take_math(tmp_path: Path, dtype: torch.dtype) -> None:
+    """check_batch_size_and_num_heads_dense: no kernel spreads them, as states of a recurrent transformer ask for."""
+    with memestimate.record(tmp_path / "x.mrec", gpu="h200") as rec:
+        q, k = (torch.ones(n, 4, 128, 64, device="cuda", dtype=dtype, requires_grad=True) for n in (8, 1))
+        before = rec.storages.highest
+        out = F.scaled_dot_product_attention(q, k, k)
+        assert out.shape == q.shape
+        assert rec.storages.highest - before > 2 * 8 * 4 * 128 * 128 * q.element_size()
+        out.sum().backward()
+        assert k.grad is not None
+        assert k.grad.shape == k.shape
+    names = [call[0] for call in Recording(tmp_path / "x.mrec").calls()]
+    assert "_safe_softmax" in names
+    assert not [name for name in names if "attention" in name]
+
+
 def attention_calls(path: Path, precision: torch.dtype | None, gpu: str) -> list[str]:
     with memestimate.record(path, gpu=gpu):
         layer = nn.MultiheadAttention(64, 4, batch_first=True).cuda()

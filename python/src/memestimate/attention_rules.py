@@ -25,6 +25,7 @@ class Query:
 
     dtype: torch.dtype
     dims: int
+    batches: tuple[int, int, int]
     heads: tuple[int, int, int]
     lengths: tuple[int, int]
     widths: tuple[int, int, int]
@@ -54,6 +55,7 @@ def query(
     return Query(
         dtype=q.dtype,
         dims=q.dim(),
+        batches=(q.shape[0], k.shape[0], v.shape[0]),
         heads=(heads[0], heads[1], heads[2]),
         lengths=(q.shape[-2], k.shape[-2]),
         widths=(q.shape[-1], k.shape[-1], v.shape[-1]),
@@ -119,8 +121,18 @@ def _enabled(name: str) -> bool:
 
 
 def _common(query: Query) -> bool:
-    """`check_tensor_shapes`, `check_nonzero_sequence_lengths_dense`, `check_last_dim_stride_equals_1_dense`."""
-    return query.dims == 4 and 0 not in query.lengths and query.last_strides == (1, 1, 1) and query.mask_stride == 1
+    """What all kernels check of tensors that are not nested (sdp_utils_cpp.h).
+
+    `check_tensor_shapes`, `check_nonzero_sequence_lengths_dense`, `check_last_dim_stride_equals_1_dense`, and the first
+    half of `check_batch_size_and_num_heads_dense`: no kernel spreads keys of one batch over queries of many.
+    """
+    return (
+        query.dims == 4
+        and len(set(query.batches)) == 1
+        and 0 not in query.lengths
+        and query.last_strides == (1, 1, 1)
+        and query.mask_stride == 1
+    )
 
 
 def _same_heads(query: Query, device: Libraries, grouped: bool = True) -> bool:

@@ -44,9 +44,9 @@ def held(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return parts
 
 
-def hold(out: torch.Tensor, values: torch.Tensor, indices: torch.Tensor, like: torch.Tensor) -> None:
-    """Say which parts a sparse tensor has, for the places of another one."""
-    out.__dict__[HELD] = values, indices
+def hold(out: Any, parts: tuple[torch.Tensor, ...], like: torch.Tensor) -> None:
+    """Say which values and indices a sparse tensor has, for the places of another one."""
+    out.__dict__[HELD] = parts
     for name in (_DISTINCT, _COALESCED):
         if name in like.__dict__:
             out.__dict__[name] = like.__dict__[name]
@@ -83,8 +83,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
                 with recorder.capture:
                     parts = tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
         out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        values, indices = parts
-        hold(out, values, indices, whole)
+        hold(out, parts, whole)
         return out
 
     def bags(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

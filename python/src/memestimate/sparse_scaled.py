@@ -32,7 +32,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         make = aten._sparse_coo_tensor_with_dims_and_tensors.default
         out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), shape, options)
         assert isinstance(out, torch.Tensor)
-        sparse.hold(out, values, indices, whole)
+        sparse.hold(out, (values, indices), whole)
         return out
 
     def multiply(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -51,7 +51,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             values = dense * values
         if func is not aten.mul_.Tensor:
             return like(whole, values, indices)
-        sparse.hold(whole, values, indices, whole)
+        sparse.hold(whole, (values, indices), whole)
         return whole
 
     def divide(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
