@@ -118,3 +118,30 @@ func TestBoundOfWhatValuesDecide(t *testing.T) {
 		}
 	}
 }
+
+// What no figure knows is a warning, what else the recorder assumed is not.
+func TestWarningsOfTheRecorder(t *testing.T) {
+	var b bytes.Buffer
+	w := recording.NewWriter(&b, recording.Header{GPU: recording.Device{Name: gpu.Default().ID}})
+	w.Line("frame", -1, "train.py", 12, "main")
+	w.Line("alloc", 0, 4<<20)
+	for _, code := range []string{"draws", "scaler"} {
+		w.Line("note", code, "of "+code, 0)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rec, err := recording.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Recorded(rec, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []Note{{Warning, "of draws"}, {Info, "of scaler"}} {
+		if !slices.Contains(r.Notes, want) {
+			t.Errorf("%+v is not among %+v", want, r.Notes)
+		}
+	}
+}

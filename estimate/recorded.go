@@ -281,7 +281,11 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 		if n := count[t]; n > 1 {
 			line += fmt.Sprintf(" (%d times)", n)
 		}
-		notes = append(notes, Note{Info, line})
+		level := Info
+		if rec.Texts[t.code] == "draws" { // what other draws take is nowhere in the figures
+			level = Warning
+		}
+		notes = append(notes, Note{level, line})
 	}
 	return notes
 }

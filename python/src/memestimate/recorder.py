@@ -37,6 +37,7 @@ from . import (
 )
 from .addresses import Addresses
 from .capture import Capture, PretendMode, parts, tensors, unwrapped
+from .chance import Chance
 from .convolutions import Convolutions
 from .decisions import Again, Change, Decisions, TooLong
 from .device import Device
@@ -126,6 +127,7 @@ class Recorder:
         if self.by_host:
             self.composites |= host.composites(self)
         self.sums = Sums(self)
+        self.chance = Chance(self)
         self.values = Values(self)
         self.unknown = Unknown(self)
         self.decisions = Decisions(self, change or Change())
@@ -198,6 +200,7 @@ class Recorder:
             try:
                 self.decisions.write(self.again)
                 self.convolutions.write()
+                self.chance.write()
             except BaseException:
                 self.writer.discard()
                 raise
@@ -231,6 +234,7 @@ class Recorder:
 
     def _end_step(self) -> None:
         self.phases.step_ended()
+        self.chance.step_ended()
         self.steps += 1
         self.writer.event("step")
 

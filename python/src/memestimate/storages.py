@@ -35,6 +35,7 @@ class Storages:
         self.allocated = 0
         self.peak = 0  # since the program last began to count anew
         self.highest = 0
+        self.highest_of_step = 0
         self.on_death: Callable[[int], object] = lambda serial: None
         self.kinds: dict[int, tuple[str, str]] = {}  # what the program said that a storage is
 
@@ -73,6 +74,7 @@ class Storages:
     def _rose(self) -> None:
         self.peak = max(self.peak, self.allocated)
         self.highest = max(self.highest, self.allocated)
+        self.highest_of_step = max(self.highest_of_step, self.allocated)
 
     def resized(self, serial: int, size: int) -> None:
         """Log that a storage has another size now."""
@@ -87,6 +89,10 @@ class Storages:
         """The serial number of a tensor's storage; -1 for one that was not logged."""
         known = self._known.get(held(tensor)[0].untyped_storage()._cdata)
         return -1 if known is None else known[0]
+
+    def bytes_of(self, kind: str) -> int:
+        """What the live storages of a kind take."""
+        return sum(rounded(self._bytes[serial]) for serial, (of, _) in self.kinds.items() if of == kind)
 
     def number(self, storage: torch.UntypedStorage) -> int | None:
         """The serial number of a storage, if it is known."""

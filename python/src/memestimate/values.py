@@ -138,6 +138,7 @@ class Values:
         if written is None:
             arguments = func._schema.arguments
             written = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+            self._recorder.chance.scaled |= func._schema.name in _FINITE
             written = _FINITE.get(func._schema.name, written)
             self._written[func] = written
         first = out if isinstance(out, torch.Tensor) else None
