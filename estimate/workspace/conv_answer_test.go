@@ -108,3 +108,32 @@ func TestAnsweredCall(t *testing.T) {
 		t.Errorf("%d bytes, want %d: cuDNN was asked about others", got, plain)
 	}
 }
+
+// The gradient of a gradient is taken by filters as large as images. cuDNN's heuristic on an H100 transformed those of
+// 128 x 128, of which without a GPU it names a copy; those that need a wider square may be, those up to 32 x 32 are not.
+func TestLongFilters(t *testing.T) {
+	for _, c := range []struct{ side, pad, k, answer, want, other int64 }{
+		{128, 0, 1024, 356515856, 9059696640, 356515856},
+		{128, 0, 512, 188743696, 4529848320, 188743696},
+		{128, 1, 128, 100958224, 100958224, 4370464768},
+		{32, 0, 1024, 22282256, 22282256, 22282256},
+	} {
+		y := 2*c.pad + 1
+		s := ConvShape{Elem: 4, X: []int64{64, 5, c.side, c.side}, W: []int64{c.k, 5, c.side, c.side},
+			Y: []int64{64, c.k, y, y}, Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
+		p := s.Plan(ConvForward, 0, gpu.Default())
+		if c.want > c.answer && p.Bytes != c.want {
+			t.Errorf("%d x %d, without an answer: %d bytes, want %d", c.side, c.side, p.Bytes, c.want)
+		}
+		p.answered(c.answer, gpu.Default())
+		if p.Bytes != c.want || p.Others[0] != c.other || p.Most < max(c.want, c.other) {
+			t.Errorf("%d x %d: %d bytes, or %d, at most %d; want %d or %d",
+				c.side, c.side, p.Bytes, p.Others[0], p.Most, c.want, c.other)
+		}
+		half := s
+		half.Elem = 2
+		if p := half.Plan(ConvForward, 0, gpu.Default()); p.wide != 0 {
+			t.Errorf("%d x %d in 2 bytes: %d bytes", c.side, c.side, p.wide)
+		}
+	}
+}

@@ -247,16 +247,9 @@ func (w *convWork) winograd(size int64) int64 {
 // 1312.5851): every image of a channel, of both operands, padded to a square of a power of two, as the half of its
 // complex numbers that a real transform has, twice; and the second operand in 4 bytes. Exact to the byte in the
 // measured ones, of all passes: 16 L (L/2 + 1) bytes an image, at most 256 wide, stride and dilation 1. Or the gradient
-// of w alone is transformed.
+// of w alone is transformed, or y where it has more images than both (three of testdata/searches.jsonl.gz).
 func (w *convWork) fourier(count int64) int64 {
-	high, wide := w.yHigh, w.yWide
-	if w.pass == ConvBackwardInput {
-		high, wide = w.height, w.width
-	}
-	side := int64(8)
-	for side < max(high+w.filterHigh, wide+w.filterIn)-1 {
-		side *= 2
-	}
+	side := w.square()
 	if count > 0 && w.pass != ConvBackwardWeight || side > 256 || w.groups != 1 || w.stride != 1 || w.dilation != 1 ||
 		w.dims > 2 {
 		return impossible
@@ -264,6 +257,8 @@ func (w *convWork) fourier(count int64) int64 {
 	filters := saturate(w.c, w.k)
 	images, second := saturate(w.batch, w.c)+filters, saturate(filters, w.filter, 4)
 	switch w.pass {
+	case ConvForward:
+		images = max(images, saturate(w.batch, w.k)) // those of the results, where they are more
 	case ConvBackwardInput:
 		images = saturate(w.batch, w.k) + filters
 	case ConvBackwardWeight:
@@ -273,6 +268,35 @@ func (w *convWork) fourier(count int64) int64 {
 		}
 	}
 	return min(saturate(images, 16*side*(side/2+1))+second, convMaximum)
+}
+
+// square is the side of the square, of a power of two, that holds an image with its padding.
+func (w *convWork) square() int64 {
+	high, wide := w.yHigh, w.yWide
+	if w.pass == ConvBackwardInput {
+		high, wide = w.height, w.width
+	}
+	side := int64(8)
+	for side < max(high+w.filterHigh, wide+w.filterIn)-1 {
+		side *= 2
+	}
+	return side
+}
+
+// longestFilter is the longest side of a filter that cuDNN's products of matrices on tensor cores take. Asked without
+// a GPU, 9.19 names engine 46 first for filters of 16 x 16 to 32 x 32, and for no longer one.
+const longestFilter = 32
+
+// wide is what y takes in float32 where both sides of the filter are longer than that, if cuDNN transforms it, and
+// whether it does: where the square is no wider than the filter needs. So long a filter is an image, of which the
+// gradient of a gradient asks (_convolution_double_backward of Convolution.cpp: gradient penalties). Nothing is known
+// of other sizes: a step of StyleGAN2 on an H100 took 4.53 and 9.06 GB for filters of 128 x 128, as reserved and
+// allocated memory say to 0.1 %; where images are padded the square is twice as wide, and could not be seen there.
+func (w *convWork) wide() (bytes int64, runs bool) {
+	if w.pass != ConvForward || w.transposed || w.last || w.elem != 4 || min(w.filterHigh, w.filterIn) <= longestFilter {
+		return 0, false
+	}
+	return w.bytes(convEngine{extra: extraFFT}), w.square() < 2*max(w.filterHigh, w.filterIn)
 }
 
 // paddedGroups is the one convolution with every group padded to a power of two

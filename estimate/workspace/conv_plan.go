@@ -19,6 +19,8 @@ type ConvPlan struct {
 	unoffered int64 // what the engine takes that trees name and that cuDNN does not without a GPU; 0 for none
 	believers int   // how many trees name it
 	fourier   int64 // what a Fourier transform would take; 0 where there is none
+	wide      int64 // the same of a long filter: see convWork.wide
+	widens    bool  // that is what runs
 	alike     alike
 	transform bool // the engine runs that trees name and that cuDNN did not
 }
@@ -75,7 +77,21 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 			p.Others[k] = p.Bytes
 		}
 	}
+	p.wide, p.widens = w.wide()
+	p.widen()
 	return p
+}
+
+// widen takes the transforms of a long filter for what runs, or for one of the other choices.
+func (p *ConvPlan) widen() {
+	if p.wide == 0 {
+		return
+	}
+	p.Most = max(p.Most, p.wide)
+	p.Others[0] = p.wide
+	if p.widens {
+		p.Bytes, p.Others[0] = p.wide, p.Bytes
+	}
 }
 
 // answered takes cuDNN's own answer for what runs. It is given without a GPU; what engines take that split a sum as
@@ -102,6 +118,7 @@ func (p *ConvPlan) answered(bytes int64, d gpu.Device) {
 		}
 	}
 	p.Most = max(p.Most, bytes)
+	p.widen()
 }
 
 // bytes is the workspace that a forest says a pass takes, by what its trees name.
