@@ -77,6 +77,18 @@ func TestTransformsAreNotOffered(t *testing.T) {
 	}
 }
 
+// Trees may name different transforms: of 16 one names Fourier's here, of 39,845,888 bytes, and the others Winograd's,
+// which is what ran on an H100.
+func TestTransformOfMostTrees(t *testing.T) {
+	x := []int64{128, 64, 8, 8}
+	s := ConvShape{Elem: 4, X: x, W: []int64{64, 64, 3, 3}, Y: x, Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
+	p := s.Plan(ConvBackwardWeight, 0, gpu.Default())
+	p.answered(5521552, gpu.Default())
+	if p.Bytes != 10027008 {
+		t.Errorf("%d bytes, want 10027008", p.Bytes)
+	}
+}
+
 // A convolution takes what cuDNN answered about it, of the same pass, type and layout; others take what trees say.
 func TestAnsweredCall(t *testing.T) {
 	x, w := of("float32", 32, 64, 56, 56), of("float32", 64, 64, 3, 3)

@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -16,8 +17,8 @@ type ConvPlan struct {
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 	Most   int64             // the largest that a tree names and is believed; docs/workspaces.md: how often it is exceeded
 
-	unoffered int64 // what the engine takes that trees name and that cuDNN does not without a GPU; 0 for none
-	believers int   // how many trees name it
+	unoffered int64 // of the engines that trees name and that cuDNN does not without a GPU: what most name; 0 for none
+	believers int   // how many trees name one of those
 	fourier   int64 // what a Fourier transform would take; 0 where there is none
 	wide      int64 // the same of a long filter: see convWork.wide
 	widens    bool  // that is what runs
@@ -61,9 +62,16 @@ func (s ConvShape) Plan(pass ConvPass, index int, d gpu.Device) (p ConvPlan) {
 		p.Most = bound.majority(&f, leaves[:n+convDoubts])
 	}
 	p.Most = max(p.Most, bound.largest(&f, leaves[:n+convDoubts]))
+	most := 0 // trees that name one and the same
 	for _, leaf := range leaves[:n] {
-		if e := f.engines[leaf]; e.isUnoffered() {
-			p.unoffered, p.believers = max(p.unoffered, w.bytes(e)), p.believers+1
+		e := f.engines[leaf]
+		if !e.isUnoffered() {
+			continue
+		}
+		p.believers++
+		named, takes := bytes.Count(leaves[:n], []byte{leaf}), w.bytes(e)
+		if named > most || named == most && takes > p.unoffered {
+			most, p.unoffered = named, takes
 		}
 	}
 	p.alike = alike{pass, w.elem, w.filter}
