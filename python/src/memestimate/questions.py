@@ -168,6 +168,8 @@ class Questions:
 
     def _unique(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         known = self._values.get(args[0])
+        if known is None and self._values.shares.of(args[0]).share == 0.0:
+            known = torch.zeros(args[0].shape, dtype=args[0].dtype, device="cpu")
         if known is not None:
             results = func(known, *args[1:], **kwargs)
         else:

@@ -17,8 +17,10 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .capture import tensors
+from .compared import Compared
 from .draws import Draws
 from .guesses import Guesses
+from .joined import Joined
 from .masks import is_mask, is_zeros_and_ones, set_in, view_of
 from .origins import Origins
 from .real import Real
@@ -59,6 +61,8 @@ class Values:
         self.origins = Origins(self)
         self.shares = Shares(self)
         self.guesses = Guesses(self)
+        self._joined = Joined(self)
+        self._compared = Compared(self)
         self._draws = Draws()
         self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
 
@@ -129,6 +133,8 @@ class Values:
             return
         if not source.dtype.is_floating_point or source.numel() <= _SMALL_FLOAT or is_zeros_and_ones(source):
             self.set(tensor, source.detach().to(tensor.dtype).clone())
+        else:
+            self._compared.keep(tensor, source)
 
     def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
         """Compute what a call gives, if all that it reads is known."""
@@ -173,6 +179,7 @@ class Values:
                         self.set(tensor, before, _UPDATED)  # a step moves it by little
         if share != Known():
             self.shares.write(share, out)
+        self._joined.follow(func, args, kwargs, out)
         if origin is not None:
             self.origins.write(origin, out)
         if real is None or keywords is None:
@@ -186,7 +193,9 @@ class Values:
             if drawn is not None and first is not None:
                 self.set(first, drawn, _DRAWN)
                 return
-            settled = self._settled(func, args, out)
+            settled = self._compared.follow(func, args, kwargs, out)
+            if settled is None:
+                settled = self._settled(func, args, out)
             if settled is not None:
                 self.set(out, settled)
                 return
