@@ -224,6 +224,9 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		say(Info, "operator %q: what its kernels take beside their results is guessed, %s; the bound has them at their most",
 			op, plural(run.Guessed[op], "call"))
 	}
+	if note := r.Simulation.engine.note(r.Simulation.Peak.Allocated); note != "" {
+		say(Info, "%s", note)
+	}
 	on := recordedDevice(rec)
 	if s.GPU.ID != "" && s.GPU.Capability != on.Capability {
 		say(Warning, "recorded for %q of compute capability %s: on %s, of %s, PyTorch may choose other operators; "+

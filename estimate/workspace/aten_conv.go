@@ -75,6 +75,9 @@ func (k *Kernels) convWorkspace(s ConvShape, pass ConvPass) {
 			p.answered(bytes, k.device)
 		}
 		p.Most = max(p.Most, k.searches[string(k.key)].found)
+		if p.Most > p.Bytes {
+			p.Of = s.name(pass)
+		}
 		k.planned = append(k.planned, p)
 		plan = int32(len(k.planned))
 		k.plans[string(k.key)] = plan

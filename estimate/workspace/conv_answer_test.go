@@ -81,7 +81,8 @@ func TestTransformsAreNotOffered(t *testing.T) {
 // which is what ran on an H100.
 func TestTransformOfMostTrees(t *testing.T) {
 	x := []int64{128, 64, 8, 8}
-	s := ConvShape{Elem: 4, X: x, W: []int64{64, 64, 3, 3}, Y: x, Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
+	one := []int64{1, 1}
+	s := ConvShape{Elem: 4, X: x, W: []int64{64, 64, 3, 3}, Y: x, Stride: one, Dilation: one, Groups: 1}
 	p := s.Plan(ConvBackwardWeight, 0, gpu.Default())
 	p.answered(5521552, gpu.Default())
 	if p.Bytes != 10027008 {
@@ -122,7 +123,7 @@ func TestAnsweredCall(t *testing.T) {
 }
 
 // The gradient of a gradient is taken by filters as large as images. cuDNN's heuristic on an H100 transformed those of
-// 128 x 128, of which without a GPU it names a copy; those that need a wider square may be, those up to 32 x 32 are not.
+// 128 x 128, of which without a GPU it names a copy; those of a wider square may be, those up to 32 x 32 are not.
 func TestLongFilters(t *testing.T) {
 	for _, c := range []struct{ side, pad, k, answer, want, other int64 }{
 		{128, 0, 1024, 356515856, 9059696640, 356515856},

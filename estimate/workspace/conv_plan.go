@@ -3,6 +3,7 @@ package workspace
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
@@ -16,6 +17,7 @@ type ConvPlan struct {
 	Bytes  int64             // the workspace
 	Others [convOthers]int64 // what it would be, had cuDNN chosen as one of the forest's trees that doubt does
 	Most   int64             // the largest that a tree names and is believed; docs/workspaces.md: how often it is exceeded
+	Of     string            // a recorded call's convolution and pass, where it may take more
 
 	unoffered int64 // of the engines that trees name and that cuDNN does not without a GPU: what most name; 0 for none
 	believers int   // how many trees name one of those
@@ -135,6 +137,12 @@ func (f *convForest) bytes(s *ConvShape, pass ConvPass, w *convWork, leaves []ui
 		return w.bytes(e)
 	}
 	return w.majority(f, leaves)
+}
+
+// name says which convolution it is, and which pass.
+func (s ConvShape) name(pass ConvPass) string {
+	of := [convPasses]string{"", "the gradient of x of ", "the gradient of w of "}[pass]
+	return fmt.Sprintf("%sa convolution of %v by %v", of, s.X, s.W)
 }
 
 // AppendKey appends what tells a shape and pass from all others.

@@ -1,0 +1,66 @@
+package estimate
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/recording"
+)
+
+// oneConvolution is the recording of a convolution of one dimension with a filter of one element.
+func oneConvolution(t *testing.T, channels, length int64) *recording.Recording {
+	t.Helper()
+	lines := []string{
+		`{"format":"memestimate-recording/1","producer":"","torch":"","python":"","way":"fake-cuda","gpu":{"name":"h200",` +
+			`"capability":[9,0],"multiprocessors":132,"memory":150109880320},"world_size":1,"rank":0,"alloc_conf":"",` +
+			`"cudnn_benchmark":false,"allow_tf32":true}`,
+		`["op","aten::convolution","default"]`,
+		fmt.Sprintf(`["meta","float32",[2,%d,%d],[%d,%d,1],0]`, channels, length, channels*length, length),
+		fmt.Sprintf(`["meta","float32",[256,%d,1],[%d,1,1],0]`, channels, channels),
+		fmt.Sprintf(`["meta","float32",[2,256,%d],[%d,%d,1],0]`, length, 256*length, length),
+		fmt.Sprintf(`["alloc",0,%d]`, 8*channels*length),
+		fmt.Sprintf(`["alloc",1,%d]`, 4*256*channels),
+		`["phase","forward"]`,
+		`["call",0,["0:0","1:1",null,[1],[0],[1],false,[0],1],["2:2"],-1,-1]`,
+		fmt.Sprintf(`["alloc",2,%d]`, 8*256*length),
+	}
+	lines = append(lines, fmt.Sprintf(`["end",%d]`, len(lines)-1))
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	fmt.Fprintln(w, strings.Join(lines, "\n"))
+	w.Close()
+	rec, err := recording.Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+// Of 16 trees 14 name no workspace for a filter of one element over 2,583 channels, and two copies of x and y, which
+// is what ran on an H100. The answer says which convolution it is, and what is allocated with the copies; where all
+// trees agree it says nothing.
+func TestEngineInDoubt(t *testing.T) {
+	doubt := func(channels, length int64) string {
+		r, err := Recorded(oneConvolution(t, channels, length), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range r.Notes {
+			if strings.Contains(n.Text, "in doubt") {
+				return n.Text
+			}
+		}
+		return ""
+	}
+	want := "cuDNN's choice for a convolution of [2 2583 1 50000] by [256 2583 1 1] is in doubt: no workspace is taken, " +
+		"another engine has up to 1083.37 MiB, and with it 2168.89 MiB are allocated"
+	if got := doubt(2583, 50000); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := doubt(64, 4096); got != "" {
+		t.Errorf("%q, want nothing", got)
+	}
+}
