@@ -78,8 +78,10 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(dist, "init_process_group", init_process_group)
     patches.set(dist.distributed_c10d, "init_process_group", init_process_group)
     patches.set(dist, "is_nccl_available", lambda: True)
-    # The reducer counts iterations here, and times the first ones with events that need a driver.
+    # The reducer times the first iterations with events that need a driver, and counts them here. Only its log goes by
+    # that number: a static graph goes by the number of backward passes (Reducer::static_graph_first_iteration).
     patches.set(c10d.Reducer, "prepare_for_forward", lambda reducer: None)
+    recorder.buckets.install(patches)
     # A collective that nobody waits for is a wrapper around its result: fake tensors make a copy of it.
     import torch.distributed._functional_collectives as functional
 
@@ -107,6 +109,8 @@ def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwar
             first = first[0]
         out = first, work
     recorder.log(func, _tensors_only(args), {}, ())
+    if func._schema.name == "c10d::allreduce_":
+        recorder.buckets.reduced(list(tensors(args[0])))
     _follow(recorder, func._schema.name, args)
     if recorder.values.real is not None:
         with torch.no_grad():

@@ -139,6 +139,8 @@ class Phases:
                 self._recorder.memory.asking.pop()
                 self.backward_depth -= 1
                 self._backward_modules = before
+                if not self.backward_depth:
+                    self._recorder.buckets.backward_ended()
 
         return wrapped
 

@@ -36,6 +36,7 @@ from . import (
     threads,
 )
 from .addresses import Addresses
+from .buckets import Buckets
 from .capture import Capture, PretendMode, parts, tensors, unwrapped
 from .chance import Chance
 from .convolutions import Convolutions
@@ -116,6 +117,7 @@ class Recorder:
         self.storages = Storages(self.writer)
         self.memory = OutOfMemory(self)
         self.pinned = Pinned()
+        self.buckets = Buckets(self)
         self.encoder = Encoder(self.writer, self.storages)
         self.frames = Frames(self.writer)
         self.fake = PretendMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
