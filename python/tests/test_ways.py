@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import _get_current_function_mode_stack
 
 import memestimate
 from memestimate import engine
+from memestimate.device_numbers import DeviceNumbers
 from memestimate.recorder import Recorder, Way
 from recording import Recording
 
@@ -162,6 +165,53 @@ def test_devices_to_python_and_to_the_host(tmp_path: Path) -> None:
         assert torch._C._get_accelerator().type == "cuda"
         assert torch.accelerator.current_accelerator() == torch.device("cuda")
         assert torch.ones(2).device.type == "cpu"
+
+
+NUMBERED: dict[str, Callable[[], Any]] = {
+    "device": lambda: torch.zeros(2, device=torch.device(0)),
+    "device by name": lambda: torch.zeros(2, device=torch.device(device=0)),
+    "to": lambda: torch.ones(2).to(0),
+    "to by name": lambda: torch.ones(2).to(device=0, dtype=torch.float16),
+    "cuda": lambda: torch.ones(2).cuda(0),
+    "zeros": lambda: torch.zeros(2, device=0),
+    "like": lambda: torch.empty_like(torch.ones(2), device=0),
+    "new": lambda: torch.ones(2).new_zeros(2, device=0),
+    "values": lambda: torch.tensor([1, 2], device=0),
+    "module to": lambda: nn.Linear(2, 2).to(0).weight,
+    "module cuda": lambda: nn.Linear(2, 2).cuda(0).weight,
+    "module": lambda: nn.Linear(2, 2, device=0).weight,
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="changes C++ tables as the engine does on Linux")
+@pytest.mark.parametrize("build", ["with_cuda", "without_cuda"])
+@pytest.mark.parametrize("default", [False, True])
+def test_a_number_names_a_gpu(tmp_path: Path, request: pytest.FixtureRequest, build: str, default: bool) -> None:
+    """In every thread, and whatever default device the program leaves behind."""
+    if build == "without_cuda":
+        request.getfixturevalue(build)
+    found: dict[str, Any] = {}
+
+    def run(thread: str) -> None:
+        for name, make in NUMBERED.items():
+            try:
+                found[thread, name] = str(make().device)
+            except RuntimeError as error:
+                found[thread, name] = error
+
+    try:
+        with Recorder(tmp_path / "x") as recorder:
+            assert recorder.by_host == (build == "without_cuda")
+            run("first")
+            if default:
+                torch.set_default_device("cuda")
+            thread = threading.Thread(target=run, args=("second",))
+            thread.start()
+            thread.join()
+        assert not [mode for mode in _get_current_function_mode_stack() if isinstance(mode, DeviceNumbers)]
+    finally:
+        torch.set_default_device(None)
+    assert found == {(thread, name): "cuda:0" for thread in ("first", "second") for name in NUMBERED}
 
 
 @torch.library.custom_op("memestimate_tests::positives", mutates_args=())

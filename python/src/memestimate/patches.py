@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 _ABSENT = object()
@@ -34,6 +35,12 @@ class Patches:
         if value not in items:
             items.append(value)
             self._undo.append(lambda: items.remove(value))
+
+    def enter(self, context: AbstractContextManager[Any]) -> None:
+        """Be within a context until the rest is put back."""
+        stack = ExitStack()
+        stack.enter_context(context)
+        self._undo.append(stack.close)
 
     def later(self, undo: Callable[[], None]) -> None:
         """Call this when the rest is put back."""

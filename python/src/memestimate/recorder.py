@@ -7,6 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Literal
 
@@ -42,6 +43,7 @@ from .chance import Chance
 from .convolutions import Convolutions
 from .decisions import Again, Change, Decisions, TooLong
 from .device import Device
+from .device_numbers import DeviceNumbers
 from .encode import Encoder
 from .engine import Engine, EngineError
 from .flex import Flex
@@ -112,6 +114,7 @@ class Recorder:
         self.engine = Engine()
         self.way, self._why = self._choose(way)
         self.by_host = self.way == "fake-cpu" or bool(self._why)
+        self.numbers: AbstractContextManager[Any] = DeviceNumbers() if self.by_host else nullcontext()
         self.alone = self.by_host  # each thread runs the backward passes that it asks for
         self.writer = Writer(path, self._header())
         self.storages = Storages(self.writer)
@@ -159,6 +162,7 @@ class Recorder:
         try:
             if self.by_host:
                 host.install(self.patches)
+                self.patches.enter(self.numbers)
             else:
                 self.engine.install(self.gpu.capability)
             self.device.install(self.patches)

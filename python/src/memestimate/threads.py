@@ -20,7 +20,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
     def within(thread: threading.Thread) -> None:
         if recorder.alone:
             torch._C._set_multithreading_enabled(False)
-        with recorder.capture:
+        with recorder.capture, recorder.numbers:
             run(thread)
 
     patches.set(threading.Thread, "_bootstrap_inner", within)
