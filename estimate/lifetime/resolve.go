@@ -2,8 +2,10 @@ package lifetime
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
 )
 
 // resolve finds the names of what a statement reads.
@@ -29,6 +31,9 @@ func (n *namespace) resolve(e *execution) {
 				stale = append(stale, x)
 			}
 		}
+	}
+	if x := n.sliced(e, reads); x != nil {
+		known = append(known, x)
 	}
 	for _, x := range known {
 		x.read = e.last
@@ -69,6 +74,55 @@ func (n *namespace) resolve(e *execution) {
 			known[0].given = append(known[0].given, v)
 		}
 	}
+}
+
+// sliced returns the attribute of the module that a statement takes parts of by places, ctx * self.gates[:, i:j], and
+// binds it to the one value of which parts are taken there, where no line is known of what made it: exporters fold what
+// torch.split returns, q, ctx, self.gates = torch.split(x, ...), into one node that has none. It returns nil where parts
+// are taken of anything else, too.
+func (n *namespace) sliced(e *execution, reads []aten.ValueID) *pyName {
+	name := ""
+	for _, p := range e.parts {
+		for _, s := range p.st.Sliced {
+			if name != "" && s != name {
+				return nil
+			}
+			name = s
+		}
+	}
+	if !strings.HasPrefix(name, pysource.Self) {
+		return nil
+	}
+	found := aten.NoValue
+	for _, v := range reads {
+		made := n.l.made[v]
+		if made < n.first || n.l.p.Calls[made].Stack != 0 || !n.picked(e, v) {
+			continue
+		}
+		if found != aten.NoValue {
+			return nil
+		}
+		found = v
+	}
+	if found == aten.NoValue {
+		return nil
+	}
+	x := n.variable(name)
+	if !n.l.has(x.values(), found) {
+		x.bound = append(x.bound, bound{at: n.l.made[found], values: []aten.ValueID{found}, lost: true})
+	}
+	return x
+}
+
+// picked reports whether all that a statement does with a value is to take parts of it by places.
+func (n *namespace) picked(e *execution, v aten.ValueID) bool {
+	for i := e.first; i <= e.last; i++ {
+		if c := &n.l.p.Calls[i]; slices.Contains(c.In, v) &&
+			(!aten.Of(c.Op).Is(aten.Picks) && !aten.Of(c.Op).Is(aten.Parts) || c.In[0] != v) {
+			return false
+		}
+	}
+	return true
 }
 
 // lists follows a list that the program makes of a value, on a line that computes nothing, and gives to a module which

@@ -1,6 +1,9 @@
 package pysource
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // notTensors are names that are no tensor of the program's, wherever they stand.
 var notTensors = set("None True False self cls torch F nn np math functional einops if else in is not and or for " +
@@ -56,6 +59,7 @@ func (s *Statement) expression(list []token) {
 	for i, t := range list {
 		switch {
 		case t.opens():
+			s.slice(list, i)
 			s.Sums = s.Sums || t.is("[") && i > 1 && list[i-1].is("(") && list[i-2].text == "sum" &&
 				(i == 2 || !list[i-3].is("."))
 			s.call(list, i)
@@ -85,6 +89,25 @@ func (s *Statement) expression(list []token) {
 				s.Indexed = append(s.Indexed, t.text)
 			}
 		}
+	}
+}
+
+// slice takes note of a name, or an attribute of the module, of which a part is taken in the bracket that is token i: no
+// list of modules whose element is called, self.blocks[i](x), and no element of a list, self.scales[i].
+func (s *Statement) slice(list []token, i int) {
+	if i == 0 || !list[i].is("[") || list[i-1].kind != nameToken || onePlace(list[i:]) {
+		return
+	}
+	name, before := list[i-1].text, i-2
+	if i > 2 && list[i-2].is(".") && list[i-3].text == "self" {
+		name, before = Self+name, i-4
+	}
+	if before >= 0 && list[before].is(".") {
+		return
+	}
+	if end := closing(list, i); end > 0 && (end+1 == len(list) || !list[end+1].is("(")) &&
+		!slices.Contains(s.Sliced, name) {
+		s.Sliced = append(s.Sliced, name)
 	}
 }
 

@@ -29,6 +29,7 @@ type Statement struct {
 
 	Reads   []string // names whose values it may compute with, in the order of the text
 	Indexed []string // those of which it takes one part: xs of xs[i]
+	Sliced  []string // those of which it takes a part by places, and attributes of the module: "self.c" of self.c[:, a:b]
 	Sites   []Site   // calls of modules, or of functions of the program
 	Ops     int      // signs and calls of torch that compute something
 	Listed  bool     // a comprehension

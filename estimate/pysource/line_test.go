@@ -31,6 +31,9 @@ func (line *Line) say() string {
 		if len(s.Indexed) > 0 {
 			p += " indexed " + strings.Join(s.Indexed, ",")
 		}
+		if len(s.Sliced) > 0 {
+			p += " sliced " + strings.Join(s.Sliced, ",")
+		}
 		if s.Inplace {
 			p += " in place"
 		}
@@ -63,7 +66,9 @@ func TestLines(t *testing.T) {
 			`bind inputs_embeds <- input_ids calls "embed_tokens"`},
 		{"query = key = value = query.transpose(1, 0)", "bind query,key,value <- query"},
 		{"x = x.view(B, N, C)  # B, N, C", "bind x <- x"},
-		{"x = x[:, i] + torch.cat([a, b], dim=1)", "bind x <- x,a,b"},
+		{"x = x[:, i] + torch.cat([a, b], dim=1)", "bind x <- x,a,b sliced x"},
+		{"y = y + x*self.gates[:, i:i+1] * self.scales[i]", "bind y <- y,x sliced self.gates"},
+		{"x = self.blocks[1:](x) + a.b[:, 0]", `bind x <- x,a calls "blocks"`},
 		{"return F.batch_norm(", "return  <-  ..."},
 		{"return (v.contiguous(), None)", "return  <- v items alone"},
 		{"return self.proj(x), None", `return  <- x calls "proj" alone`},
@@ -78,7 +83,7 @@ func TestLines(t *testing.T) {
 		{"self.cache = x", "bind self.cache <- x copies x"},
 		{"x, self.attn = attention(", `bind x,self.attn <-  calls "" spread ...`},
 		{"out.logits = x", "bind  <- x attr copies x"},
-		{"x = up(x, blocks[-i - 1], x[:, 0])", `bind x <- x,blocks,x calls "" indexed blocks`},
+		{"x = up(x, blocks[-i - 1], x[:, 0])", `bind x <- x,blocks,x calls "" indexed blocks sliced x`},
 		{"s = x", "bind s <- x copies x"},
 		{"xs = [x, y]", "bind xs <- x,y items"},
 		{"x = self.i(x); s = x", `bind x <- x calls "i"; bind s <- x copies x`},

@@ -421,6 +421,27 @@ class Mixing(nn.Module):
         return out.permute(0, 2, 3, 1) + x
 
 
+class Modulation(nn.Module):
+    """A module that keeps one part of what torch.split takes apart, and of which it takes parts again."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(c, 2 * c + 3, 1)
+        self.levels = nn.ModuleList([nn.Conv2d(c, c, 3, padding=1, groups=c) for _ in range(3)])
+        self.outer = nn.Conv2d(c, c, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        c = x.shape[1]
+        y = self.inner(x).contiguous()
+        query, context, self.gates = torch.split(y, (c, c, 3), 1)
+        total = 0
+        for i, level in enumerate(self.levels):
+            context = level(context)
+            total = total + context * self.gates[:, i : i + 1]
+        x = x + self.outer(query * total)
+        return x
+
+
 class Quantized(nn.Module):
     """Scalar quantization under autocast(enabled=False), of whose body the optimized export folds the arguments."""
 
@@ -477,6 +498,11 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "mixing": (lambda: nn.Sequential(Mixing(64), Mixing(64)), (8, 64, 64, 64), ("dynamo-train", "dynamo")),
     "summed_list": (lambda: SplitAttention(64), IMAGES, ("dynamo-train",)),
     "quantized": (Quantized, IMAGES, ("dynamo-train", "dynamo")),
+    "modulation": (
+        lambda: nn.Sequential(*[Modulation(64) for _ in range(3)]),
+        (8, 64, 64, 64),
+        ("dynamo-train", "dynamo"),
+    ),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 
