@@ -238,6 +238,33 @@ def test_what_does_not_fit_is_recorded_where_nobody_catches_it(tmp_path: Path) -
     assert Recording(tmp_path / "x").peak() == 20 << 30
 
 
+def test_words_that_sound_like_it_are_no_sign_of_it(tmp_path: Path) -> None:
+    zoom_factor = 0
+    with memestimate.record(tmp_path / "x", gpu="t4"):
+        try:
+            x = torch.ones(20 << 28, device="cuda")
+        except RuntimeError:
+            zoom_factor = 1
+    assert zoom_factor == 0
+    assert x.numel() == 20 << 28
+
+
+def test_a_model_in_the_place_of_another_has_a_name_of_its_own(tmp_path: Path) -> None:
+    """Python gives a new object the id of one that is gone."""
+
+    def run(net: nn.Module) -> int:
+        net(torch.ones(2, 4, device="cuda"))
+        return id(net)
+
+    with memestimate.record(tmp_path / "x"):
+        run(nn.Sequential(nn.Linear(4, 4)).cuda())
+        ids = [run(nn.Sequential(nn.Linear(4, 4)).cuda()) for _ in range(30)]
+    assert len(set(ids)) < 30
+    recording = Recording(tmp_path / "x")
+    parameters = [name for _, kind, name in recording.of("is") if kind == "parameter" and name.endswith("weight")]
+    assert parameters == ["0.weight", "net.0.weight", *(f"net_{n}.0.weight" for n in range(2, 31))]
+
+
 def rank(number: int, world: int, seen: list[int]) -> None:
     import torch.distributed as dist
 

@@ -397,7 +397,8 @@ def test_windows_of_an_inverse_transform_do_overlap(rec: memestimate.Recorder) -
     """istft asks whether the lowest value of the windows' sum is zero, which it is not in a sane program."""
     spectrum = torch.randn(2, 33, 9, device="cuda", dtype=torch.complex64)
     assert torch.istft(spectrum, 64, 16, window=torch.randn(64, device="cuda").abs(), length=128).shape == (2, 128)
-    assert [code for code in codes(rec) if code != "fallback"] == ["item"]  # PyTorch 2.6 has no rule of its shapes
+    without_rule = {"fallback"} if torch.__version__ < (2, 7) else set()  # of its shapes
+    assert [code for code in codes(rec) if code not in without_rule] == ["item"]
 
 
 def test_lists_of_values_become_tensors(tmp_path: Path) -> None:

@@ -94,9 +94,10 @@ def calls(recording: Recording) -> list[tuple[str, Any, Any]]:
             return [storage == "c", *recording.tables["meta"][int(meta)]]
         return value
 
-    # In PyTorch 2.15 the device decides how a linear layer names its view, and whether a number is filled in itself.
-    spelt = {"_unsafe_view": "view"}
-    taken = {"fill_": 1}
+    # In PyTorch 2.15, up to 2.11 not yet, the device decides how a linear layer names its view, and how it is filled.
+    newer = torch.__version__ >= (2, 12)
+    spelt = {"_unsafe_view": "view"} if newer else {}
+    taken = {"fill_": 1} if newer else {}
     return [
         (spelt.get(name, name), plain(args)[: taken.get(name)], plain(results))
         for name, args, results, _, _ in recording.calls()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # What handlers name: PyTorch's exception, the words of its message, or what libraries ask about it (accelerate's
 # should_reduce_batch_size, Lightning's is_oom_error).
-_NAMED = re.compile(r"out.?of.?memory|\boom\b|_oom|oom_|should_reduce_batch_size", re.IGNORECASE)
+_NAMED = re.compile(r"(?i:out.?of.?memory)|OOM|(?<![A-Za-z])oom(?![a-z])|should_reduce_batch_size")
 _KINDS = {"OutOfMemoryError", "RuntimeError", "Exception", "BaseException"}
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 

@@ -131,12 +131,13 @@ class Phases:
             before = self._backward_modules
             self.backward_depth += 1
             self._backward_modules = len(self._modules)
-            self._recorder.memory.asking.append(sys._getframe(1))
+            asking = sys._getframe(1)
+            self._recorder.memory.asking.append(asking)
             try:
                 with self.during("backward"):
                     return function(*args, **kwargs)
             finally:
-                self._recorder.memory.asking.pop()
+                self._recorder.memory.asking.remove(asking)  # others may be those of other threads
                 self.backward_depth -= 1
                 self._backward_modules = before
                 if not self.backward_depth:
@@ -172,12 +173,13 @@ class Phases:
         known = self._known.get(id(root))
         if known is not None and known[0]() is root and known[1] == count:
             return
-        if known is None or known[0]() is not root:
-            whole, name = (root, "") if count == 0 else roots.find(root, not self._taken)
-        else:  # it has other parameters than before, as with adapters
+        if known is not None and known[0]() is root:  # it has other parameters than before, as with adapters
             whole, name = root, self._names[id(root)][0]
-        if known is None and count:
+        elif count:
+            whole, name = roots.find(root, not self._taken)
             name = self._free(name)
+        else:
+            whole, name = root, ""
         prefix = name + "." if name else ""
         for part, module in whole.named_modules(prefix=name):
             self._names[id(module)] = part, type(module).__name__

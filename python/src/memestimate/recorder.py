@@ -282,7 +282,7 @@ class Recorder:
         self.calls += 1
         if time.monotonic() > self._end:
             raise TooLong
-        strange = [event for t in (args, list(kwargs.values())) for event in self._births(t)]
+        strange = self._births([*args, *kwargs.values()])
         if strange:  # made where the dispatch mode cannot see it
             self.writer.events(*strange)
         births = self._births(out)
