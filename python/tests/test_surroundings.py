@@ -284,5 +284,6 @@ def test_of_processes_that_are_started_one_runs(tmp_path: Path) -> None:
 def test_memory_is_pinned_where_it_was_asked_for(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x"):
         assert torch.empty(3, pin_memory=True).is_pinned()
+        assert torch.tensor([1.0, 2.0], pin_memory=True).is_pinned()
         assert torch.ones(3).pin_memory().is_pinned()
         assert not torch.ones(3).is_pinned()

@@ -16,6 +16,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, TypedDict
 
@@ -279,7 +280,8 @@ def answers(question: Question) -> list[int]:
         Bytes of the workspace, -1 where cuDNN names no engine.
     """
     for path in question["loaded"]:
-        ctypes.CDLL(path)
+        with suppress(OSError):  # cuDNN says itself what it lacks
+            ctypes.CDLL(path)
     library = _Library(question["library"])
     device = library.device(question["device"])
     result = []

@@ -218,11 +218,12 @@ def _of_values(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]
     PyTorch reads them from the GPU's memory (``recursive_store`` in tensor_new.cpp), which nothing sees.
     """
 
-    def made(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def made(data: Any, *args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
         lift = torch._C._only_lift_cpu_tensors()
         torch._C._set_only_lift_cpu_tensors(True)  # device="cuda" copies from the host; a setting of each thread
         try:
-            return make(_values(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+            out = make(_values(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+            return out.pin_memory() if pin_memory else out  # for which C++ starts the driver at once
         finally:
             torch._C._set_only_lift_cpu_tensors(lift)
 
