@@ -107,7 +107,7 @@ func (s *Source) Live(event int) iter.Seq2[int, Event] {
 			if i > event {
 				break
 			}
-			if e.Kind != Mark {
+			if e.Kind.Moves() {
 				live[e.Block] = e.Kind == Alloc
 			}
 		}

@@ -56,6 +56,14 @@ func TestQueries(t *testing.T) {
 	if by[Parameter] != 100 || by[Activation] != 50 || by[Gradient] != 40 || by[Temporary] != 0 {
 		t.Errorf("by category at 6: %v", by)
 	}
+	l := new(Log)
+	l.Free(l.Alloc(Request{Layer: NoLayer, Category: Temporary, Bytes: 7}, Searching), NoLayer)
+	l.Release(NoLayer)
+	l.Alloc(Request{Layer: NoLayer, Category: Gradient, Bytes: 9}, 0)
+	released := l.Timeline()
+	if err := released.Check(); err != nil || !slices.Equal(released.Live(3), []int{3}) {
+		t.Errorf("live after cached memory is given back: %v, %v", released.Live(3), err)
+	}
 	var empty Timeline
 	if b, e := empty.Peak(); b != 0 || e != -1 || len(empty.Live(0)) != 0 {
 		t.Errorf("empty timeline: peak %d at %d", b, e)
