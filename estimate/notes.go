@@ -219,7 +219,7 @@ func searchNotes(l *timeline.Log) []Note {
 	}
 	return []Note{{Warning, fmt.Sprintf("cuDNN searches for its fastest engines (torch.backends.cudnn.benchmark): in the "+
 		"first step a convolution takes up to %s for that, as far as the GPU has it free, which decides nothing of whether "+
-		"the run fits; which engines it finds is guessed", fmt.Sprintf("%.2f GiB", float64(most)/(1<<30)))}}
+		"the run fits; which engines it finds is guessed", mib(most))}}
 }
 
 // shortNotes say what a run that survives does for lack of memory.

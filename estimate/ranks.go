@@ -84,7 +84,6 @@ func (b *Bound) simulateStages(s Step) (*Simulation, error) {
 			return nil, fmt.Errorf("stage %d: %w", s.Stage, err)
 		}
 		sim.stage = s.Stage
-		sim.confide(marginOf(b.way, s.Infer))
 		stages = append(stages, Stage{
 			Begins: sim.prog.Begins, Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
 			Device: sim.Peak.Device, Likely: sim.Peak.Likely, Safe: sim.Peak.Safe, UpperBound: sim.Peak.UpperBound,

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/test/testfile"
@@ -143,5 +145,49 @@ func TestSearchesOfGraphs(t *testing.T) {
 		at(all, 0.9), at(all, 1))
 	if at(all, 0.5) > 0.2 || at(all, 0.9) > 2 {
 		t.Errorf("half are within %.2f %%, nine of ten within %.2f %%", at(all, 0.5), at(all, 0.9))
+	}
+}
+
+// A search leaves out what the GPU has not free, so that no figure of a run goes beyond the GPU's memory unless that of
+// the same run without searches does, or all that is reserved where each search is left out: whatever the process takes
+// beside the allocator, and in each stage of a pipeline.
+func TestSearchesFit(t *testing.T) {
+	b, err := Bind(open(t, "resnet18"), Options{Batch: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]Step{
+		"alone": {}, "ddp": {Plan: parallel.Plan{GPUs: 4}}, "a larger context": {Profile: Profile{Context: 3 << 30}},
+		"pipeline": {Plan: parallel.Plan{GPUs: 2, Parallel: parallel.PP}},
+	}
+	for name, s := range tests {
+		figures := func(benchmark bool, memory int64) (all [][4]int64) {
+			s.Benchmark, s.GPU = benchmark, gpu.Other("small", memory, gpu.Capability{Major: 9}, 132)
+			sim, err := b.Simulate(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := &sim.Peak
+			all = append(all, [4]int64{p.Device, p.Likely, p.Safe, p.UpperBound})
+			for _, k := range sim.Stages {
+				all = append(all, [4]int64{k.Device, k.Likely, k.Safe, k.UpperBound})
+			}
+			return all
+		}
+		searched, without, none := false, figures(false, 1<<30), figures(true, 1<<20)
+		for memory := int64(2 << 30); memory < 6<<30; memory += 128 << 20 {
+			for i, with := range figures(true, memory) {
+				ordered := with[0] <= with[1] && with[1] <= with[2] && with[0] <= with[3]
+				for k := range with {
+					if with[k] > max(memory, without[i][k], none[i][0]) || !ordered {
+						t.Errorf("%s with %d: the figures are %d, without searches %d and %d", name, memory, with, without[i], none[i])
+					}
+				}
+				searched = searched || with[0] > without[i][0]+1<<30
+			}
+		}
+		if !searched {
+			t.Errorf("%s: no search took anything", name)
+		}
 	}
 }

@@ -96,14 +96,22 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 // known: see upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that
 // takes more. What is likely and safe follows from it by how the model came here.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
+	if s.Parallel == parallel.PP && !s.Infer {
+		return b.simulateStages(s)
+	}
+	return b.simulateRank(s)
+}
+
+// simulateRank is Simulate of one rank.
+func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	sim, err := b.simulateBounded(s)
-	if err != nil || len(sim.Stages) > 0 {
-		return sim, err
+	if err != nil {
+		return nil, err
 	}
 	sim.confide(marginOf(b.way, s.Infer))
 	if s.Benchmark {
 		s.Benchmark, s.Record = false, false
-		without, err := b.Simulate(s)
+		without, err := b.simulateRank(s)
 		if err != nil {
 			return nil, err
 		}
@@ -113,16 +121,8 @@ func (b *Bound) Simulate(s Step) (*Simulation, error) {
 	return sim, nil
 }
 
-// simulateBounded is Simulate without what is likely and safe.
+// simulateBounded is simulateRank without what is likely and safe.
 func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
-	if s.Parallel == parallel.PP && !s.Infer {
-		return b.simulateStages(s)
-	}
-	return b.simulateRank(s)
-}
-
-// simulateRank is simulateBounded of one rank.
-func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 		return sim, nil
 	}
 	if sim.doubtful {
-		other, err := b.guessedLargest().simulateRank(s)
+		other, err := b.guessedLargest().simulateBounded(s)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +189,8 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	}
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
 	cfg.Total = device.Memory
-	cfg.Room = max(device.Memory-device.Context(2, 2), 1)
+	most, _ := s.context(device, 2, 2)
+	cfg.Room = max(device.Memory-most, 1)
 	f := follow(cfg)
 	limited := s.limitedByGPU()
 	if !limited && !b.large() { // else what the process takes must be known first, or both would not fit into memory
@@ -203,19 +204,13 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	sim := &Simulation{Run: run, Context: device.Context(run.BLAS, run.DNN), asked: s, prog: p}
+	sim := &Simulation{Run: run, asked: s, prog: p}
+	sim.Context, sim.NCCL = s.context(device, run.BLAS, run.DNN)
 	if !s.Infer {
 		sim.Notes = planNotes(s.Plan, p)
 	}
 	for _, n := range p.Unknown {
 		sim.Unknown += n
-	}
-	if s.GPUs > 1 && !s.Infer {
-		sim.NCCL = cmp.Or(s.NCCL, ncclOf(s.Plan))
-		sim.Context += sim.NCCL
-	}
-	if s.Profile.Context > 0 {
-		sim.Context, sim.NCCL = s.Profile.Context, 0
 	}
 	if limited {
 		cfg.Capacity = max(s.GPU.Memory-sim.Context, 1)
@@ -232,6 +227,18 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	sim.Peak.Device = sim.Peak.Reserved + sim.Context
 	sim.config, sim.doubtful = cfg, b.tied != nil || !b.isLargest && (p.Doubtful || len(run.Passed) > 0)
 	return sim, nil
+}
+
+// context is what the process takes beyond the allocator where so many of its threads use cuBLAS and cuDNN, and the
+// part of it that is NCCL's.
+func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
+	if s.Profile.Context > 0 {
+		return s.Profile.Context, 0
+	}
+	if s.GPUs > 1 && !s.Infer {
+		nccl = cmp.Or(s.NCCL, ncclOf(s.Plan))
+	}
+	return d.Context(blas, dnn) + nccl, nccl
 }
 
 // planned returns the program that runs in a step, and what generating keeps of it. What generates after the program

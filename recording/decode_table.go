@@ -91,7 +91,6 @@ var (
 	convTypes = []string{"float32", "bfloat16", "float16"}
 )
 
-// answer reads what follows the word of a line that says what cuDNN answered.
 // answer reads what cuDNN takes for a pass of a convolution: its answer, or its search and the most of what that finds.
 func (d *decoder) answer(search bool) error {
 	var a Answer

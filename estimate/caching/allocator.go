@@ -114,9 +114,16 @@ func (e *OOM) Error() string {
 		formatSize(e.Reserved-e.Allocated))
 }
 
-// crowded reports whether the device has no room for a request: a search then goes without it.
-func (a *Allocator) crowded(bytes int64) bool {
-	return a.cfg.Room > 0 && a.stats.ReservedBytes.All.Current+bytes > a.cfg.Room
+// crowded reports whether neither a cached block nor the device has room for a search's request, which then goes
+// without it: cuDNN is asked for what fits the larger of the two (get_available_workspace of
+// aten/src/ATen/native/cudnn/Conv_v8.cpp).
+func (a *Allocator) crowded(bytes int64, stream int) bool {
+	size := a.cfg.Options.roundSize(bytes)
+	if a.cfg.Room <= 0 || a.stats.ReservedBytes.All.Current+a.cfg.segmentSize(size) <= a.cfg.Room {
+		return false
+	}
+	_, fits := a.fitting(a.poolOf(size), int32(stream), size)
+	return !fits
 }
 
 var errBytes = errors.New("caching: a request must be of 0 to 2^50 bytes")
@@ -132,10 +139,7 @@ func (a *Allocator) Malloc(bytes int64, stream int) (Block, error) {
 		return 0, nil
 	}
 	size := a.cfg.Options.roundSize(bytes)
-	p := &a.pools[0]
-	if size <= smallSize {
-		p = &a.pools[1]
-	}
+	p := a.poolOf(size)
 	id := a.bestFit(p, int32(stream), size)
 	if id == none {
 		var err error
@@ -146,18 +150,36 @@ func (a *Allocator) Malloc(bytes int64, stream int) (Block, error) {
 	return Block(a.handOut(p, id, bytes, size)), nil
 }
 
-// bestFit takes the smallest cached block of the stream that serves the request
-// out of the pool. Only this one candidate is looked at.
+// poolOf returns the pool that serves requests of a size.
+func (a *Allocator) poolOf(size int64) *pool {
+	if size <= smallSize {
+		return &a.pools[1]
+	}
+	return &a.pools[0]
+}
+
+// bestFit takes the cached block that serves the request out of the pool.
 func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
 	if a.gcLimit > 0 {
 		p.searches++
 	}
+	at, ok := a.fitting(p, stream, size)
+	if !ok {
+		return none
+	}
+	e, _ := p.free.at(at)
+	p.free.removeAt(at)
+	return e.id
+}
+
+// fitting finds the smallest cached block of the stream that serves the request. Only this one candidate is looked at.
+func (a *Allocator) fitting(p *pool, stream int32, size int64) (best place, ok bool) {
 	at := p.free.first(stream, size)
 	e, ok := p.free.at(at)
 	if !ok || e.stream != stream {
-		return none
+		return best, false
 	}
-	best := at
+	best = at
 	if a.cfg.Options.ExpandableSegments {
 		// The best fit counts what a block can grow to, not what it is.
 		for {
@@ -171,13 +193,9 @@ func (a *Allocator) bestFit(p *pool, stream int32, size int64) int32 {
 	}
 	// Blocks too large to be split serve only requests near their own size.
 	if size < a.maxSplit && e.size >= a.maxSplit {
-		return none
+		return best, false
 	}
-	if size >= a.maxSplit && e.size >= size+a.nonSplitRound() {
-		return none
-	}
-	p.free.removeAt(best)
-	return e.id
+	return best, size < a.maxSplit || e.size < size+a.nonSplitRound()
 }
 
 func (a *Allocator) nonSplitRound() int64 {

@@ -123,7 +123,7 @@ func (g *LargeRequests) Reserved(cfg Config) (bytes int64, survives bool) {
 			}
 		}
 		b := Block(none)
-		crowded := plan == timeline.Searching && a.crowded(size)
+		crowded := plan == timeline.Searching && a.crowded(size, stream)
 		if cfg.Options.roundSize(size) > smallSize && !dropped[plan] && !crowded {
 			var err error
 			if b, err = a.Malloc(size, stream); err != nil {

@@ -50,6 +50,46 @@ func TestReplayDropsPlans(t *testing.T) {
 	}
 }
 
+// TestReplaySearches checks that a search takes what a cached block serves or the device has room for, and is left out
+// alone where neither does.
+func TestReplaySearches(t *testing.T) {
+	const unit = 100 << 20
+	l := new(timeline.Log)
+	take := func(bytes int64, plan int32) int32 {
+		return l.Alloc(timeline.Request{Bytes: bytes, Layer: timeline.NoLayer}, plan)
+	}
+	give := func(block int32) { l.Free(block, timeline.NoLayer) }
+	kept := take(unit, 0)
+	give(take(3*unit, 0))
+	give(take(3*unit, timeline.Searching)) // in what is cached
+	l.Release(timeline.NoLayer)
+	give(take(4*unit, timeline.Searching)) // the device has so much
+	l.Release(timeline.NoLayer)
+	give(take(5*unit, timeline.Searching)) // and not so much
+	give(kept)
+	for limit, want := range map[int64]int{0: 1, 5 * unit: 1, 4 * unit: 2} {
+		cfg := Config{Room: 5 * unit, Limit: limit, Record: true}
+		r, err := Replay(l.Timeline(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var taken []int64
+		for e := range r.Trace() {
+			if e.Action == AllocBlock {
+				taken = append(taken, e.Bytes)
+			}
+		}
+		all := []int64{unit, 3 * unit, 3 * unit, 4 * unit}
+		if r.OOM != nil || r.Unsearched != want || !slices.Equal(taken, all[:len(all)+1-want]) {
+			t.Errorf("limited to %d: %d searches left out, %v taken, %v", limit, r.Unsearched, taken, r.OOM)
+		}
+		large, survives := LargeOf(l, cfg.Options).Reserved(cfg)
+		if most := (all[len(all)-want] + unit); !survives || large != max(4*unit, most) {
+			t.Errorf("limited to %d: %d reserved by large requests, %v", limit, large, survives)
+		}
+	}
+}
+
 // TestReplayOtherWorkspaces checks that requests with a plan take the size that is given for it, and no others do.
 func TestReplayOtherWorkspaces(t *testing.T) {
 	const unit = 100 << 20

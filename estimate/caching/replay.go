@@ -42,6 +42,8 @@ type Result struct {
 	// workspace could not be had: see timeline.Event.Plan. In order of giving up.
 	Dropped []int32
 
+	Unsearched int // requests of a timeline.Searching that there was no memory for
+
 	// OOM is set when the run did not survive; OOMEvent is the Alloc that failed.
 	// Nothing after it was replayed.
 	OOM      *OOM
@@ -188,7 +190,11 @@ func (p *Replayer) alloc(bytes int64, stream uint8, plan int32) {
 	if w := p.a.cfg.Workspaces; plan > 0 && int(plan) <= len(w) {
 		bytes = w[plan-1]
 	}
-	if !p.dropped[plan] && (plan != timeline.Searching || !p.a.crowded(bytes)) {
+	switch {
+	case p.dropped[plan]:
+	case plan == timeline.Searching && p.a.crowded(bytes, int(stream)):
+		p.r.Unsearched++
+	default:
 		var err error
 		if b, err = p.a.Malloc(bytes, int(stream)); err != nil {
 			p.refused(err, plan)
@@ -204,6 +210,7 @@ func (p *Replayer) refused(err error, plan int32) {
 	case !errors.As(err, &oom):
 		p.err = fmt.Errorf("replay: event %d: %w", p.event, err)
 	case plan == timeline.Searching:
+		p.r.Unsearched++
 	case plan > 0:
 		if p.dropped == nil {
 			p.dropped = map[int32]bool{}

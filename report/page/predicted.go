@@ -140,7 +140,7 @@ func partOf(t *timeline.Source, end int, r *caching.Result) (*timeline.Source, *
 	out := &timeline.Source{Layers: append(slices.Clip(t.Layers), "loss"), Len: end, Blocks: t.Blocks}
 	at := &places{}
 	switch {
-	case len(r.Dropped) > 0:
+	case len(r.Dropped) > 0 || r.Unsearched > 0:
 		at.find(t, end, r)
 		out.Len, out.Blocks = int(at.events[end]), int32(len(at.origins))
 	case end < t.Len:
