@@ -112,7 +112,7 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 		opt.Step = &Step{}
 	}
 	step := *opt.Step
-	step.Limited, step.MemoryLimit, step.Record = false, 0, false
+	step.Limited, step.MemoryLimit, step.Record, step.memory = false, 0, false, memory
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
 	point := func(batch int64) (Point, error) { return f.point(m, opt, step, batch) }
 	err := f.search(len(m.Graph.Nodes) >= manyNodes, point)

@@ -56,6 +56,22 @@ func TestLargest(t *testing.T) {
 	}
 }
 
+// Searches of cuDNN see the memory that the run must fit, also where no GPU is named, and decide next to nothing.
+func TestLargestSearches(t *testing.T) {
+	var fits [2]*Fitting
+	for i := range fits {
+		var err error
+		step := Step{Settings: eager.Settings{Benchmark: i == 1}}
+		if fits[i], err = Largest(open(t, "resnet18"), Options{Step: &step}, 4<<30); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if fits[1].Batch < fits[0].Batch*9/10 || fits[1].Safe < fits[0].Safe*9/10 {
+		t.Errorf("with searches batch %d fits and %d is safe, without %d and %d", fits[1].Batch, fits[1].Safe, fits[0].Batch,
+			fits[0].Safe)
+	}
+}
+
 func TestLargestRefuses(t *testing.T) {
 	if _, err := Largest(open(t, "conv_example"), Options{}, 8<<30); !errors.Is(err, ErrNoBatch) {
 		t.Errorf("a model of one batch alone: %v", err)

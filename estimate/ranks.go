@@ -32,14 +32,19 @@ func (s *Step) options() (opts eager.Options, device gpu.Device) {
 			Partition: s.Parallel == parallel.ZeRO1,
 		}
 	}
-	if device = s.GPU; s.GPU.ID == "" {
-		device = gpu.Default()
-	}
-	if s.Profile.BLASWorkspace > 0 {
-		device.BLASWorkspace = s.Profile.BLASWorkspace
-	}
+	device = s.on(gpu.Default())
 	opts.GPU = &device
 	return opts, device
+}
+
+// on returns the device that the step runs on, which is the given one where it names none.
+func (s *Step) on(d gpu.Device) gpu.Device {
+	if s.GPU.ID != "" {
+		d = s.GPU
+	}
+	d.Memory = cmp.Or(s.memory, d.Memory)
+	d.BLASWorkspace = cmp.Or(s.Profile.BLASWorkspace, d.BLASWorkspace)
+	return d
 }
 
 // ncclOf is what NCCL takes on the device of the rank that takes most.

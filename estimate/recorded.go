@@ -150,8 +150,7 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 	if err != nil {
 		return nil, nil, err
 	}
-	memory := cmp.Or(s.GPU, recordedDevice(rec)).Memory
-	sim.Peak.searching(&without.Peak, memory)
+	sim.Peak.searching(&without.Peak, s.on(recordedDevice(rec)).Memory)
 	return sim, run, nil
 }
 
@@ -164,13 +163,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	if err != nil {
 		return nil, nil, err
 	}
-	device := recordedDevice(rec)
-	if s.GPU.ID != "" {
-		device = s.GPU
-	}
-	if s.Profile.BLASWorkspace > 0 {
-		device.BLASWorkspace = s.Profile.BLASWorkspace
-	}
+	device := s.on(recordedDevice(rec))
 	run := rec.Timeline(device)
 	sim := &Simulation{
 		Recorded: run,
@@ -299,7 +292,7 @@ func LargestRecorded(family *recording.Family, opt Options, memory int64) (*Fitt
 	if opt.Step != nil {
 		step = *opt.Step
 	}
-	step.Limited, step.MemoryLimit, step.Record = false, 0, false
+	step.Limited, step.MemoryLimit, step.Record, step.memory = false, 0, false, memory
 	f := &Fitting{Schema: Schema, Model: opt.Name, GPU: step.GPU.ID, Memory: memory, Notes: []Note{}}
 	err := f.search(false, func(batch int64) (Point, error) {
 		rec, err := family.At(batch)

@@ -28,6 +28,8 @@ type Step struct {
 	Record      bool       // keep what blocks are for, for a snapshot or a picture
 	Profile     Profile
 
+	memory int64 // that the process may take on the device, which a search sees; 0 is the GPU's
+
 	brief bool        // the peak alone is asked for: of a large model, no events are left
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
