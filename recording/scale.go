@@ -2,7 +2,6 @@ package recording
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/workspace"
@@ -19,6 +18,7 @@ type Family struct {
 
 	events [][2]int32 // the events that both have, by their places
 	values [][2]int32 // the first values of calls, by their places
+	search bool       // both have the searches of the same passes
 	dense  []densely  // by storage
 }
 
@@ -38,6 +38,7 @@ func NewFamily(a, b *Recording) (*Family, error) {
 	if err := f.match(); err != nil {
 		return nil, err
 	}
+	f.search = slices.EqualFunc(a.Searches, b.Searches, Search.alike)
 	return f, nil
 }
 
@@ -225,23 +226,6 @@ type scaler struct {
 	metas map[[2]int32]int32 // the layouts that it made of two
 }
 
-// line returns what is x at the one batch and y at the other.
-func (s *scaler) line(x, y int64) (int64, error) {
-	if x == y {
-		return x, nil
-	}
-	rise, run := y-x, s.batchB-s.batchA
-	if math.Abs(float64(rise))*math.Abs(float64(s.batch-s.batchA)) > 1<<62 {
-		return 0, fmt.Errorf("a batch of %d is more than any computer takes", s.batch)
-	}
-	n := rise * (s.batch - s.batchA)
-	if n%run != 0 || x > maxBytes || y > maxBytes || x+n/run < 0 || x+n/run > maxBytes {
-		return 0, fmt.Errorf("what is %d at batch %d and %d at batch %d is no whole number at batch %d",
-			x, s.batchA, y, s.batchB, s.batch)
-	}
-	return x + n/run, nil
-}
-
 func (s *scaler) run() (*Recording, error) {
 	a := s.a
 	s.out = &Recording{
@@ -257,6 +241,9 @@ func (s *scaler) run() (*Recording, error) {
 		}
 	}
 	if err := s.scaleValues(); err != nil {
+		return nil, err
+	}
+	if err := s.scaleSearches(); err != nil {
 		return nil, err
 	}
 	at := 0
@@ -294,16 +281,6 @@ func (s *scaler) bytes(x, y *Event) (int64, error) {
 		}
 	}
 	return s.line(x.Bytes, y.Bytes)
-}
-
-func product(shape []int64) int64 {
-	n := int64(1)
-	for _, d := range shape {
-		if n *= d; n > maxBytes {
-			return maxBytes
-		}
-	}
-	return n
 }
 
 // scaleValues scales layouts and whole numbers among the values.

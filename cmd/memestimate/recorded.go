@@ -118,6 +118,10 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 	one, two := family.Batches()
 	notes := []estimate.Note{{Level: estimate.Info,
 		Text: fmt.Sprintf("sizes follow from the recordings at batches %d and %d", one, two)}}
+	if !family.Searches() {
+		notes = append(notes, estimate.Note{Level: estimate.Warning, Text: "cuDNN's searches for its fastest engines " +
+			"(torch.backends.cudnn.benchmark) are left out: the two recordings do not have the same"})
+	}
 	if len(all) > 1 {
 		difference, err := family.Check(all[1])
 		switch {
