@@ -59,6 +59,10 @@ var settingKeys = []key{
 	{name: "foreach", kind: yesno, doc: "The optimizer works on lists of parameters. true when left out."},
 	{name: "grad-scaler", kind: text, enum: []string{"auto", "on", "off"},
 		doc: "torch.amp.GradScaler. auto when left out."},
+	{name: "drop-output", kind: yesno,
+		doc: "The program keeps no variable of the model's output, as in criterion(model(x), y).backward()."},
+	{name: "cudnn-benchmark", kind: yesno,
+		doc: "torch.backends.cudnn.benchmark: cuDNN searches for the fastest engine of each convolution."},
 	{name: "train-only", kind: text, doc: "Only the parameters whose names this regular expression matches train."},
 	{name: "freeze", kind: text, doc: "The parameters whose names this regular expression matches do not train."},
 	{name: "prompt", kind: number, doc: "Of generated text: the tokens of each sample that are read first."},
@@ -78,6 +82,7 @@ var settingKeys = []key{
 	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "zero2", "zero3", "fsdp", "tp", "pp"},
 		doc: "How they do. ddp when left out."},
 	{name: "static-graph", kind: yesno, doc: "DistributedDataParallel's setting."},
+	{name: "gradient-as-bucket-view", kind: yesno, doc: "Likewise."},
 	{name: "stages", kind: text, doc: "Of a pipeline: the modules that its stages but the first begin with, regular " +
 		"expressions with commas between."},
 	{name: "microbatches", kind: number,

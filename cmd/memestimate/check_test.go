@@ -103,7 +103,7 @@ func TestCheckGrowth(t *testing.T) {
 	}
 }
 
-// The settings of a budget file are flags, every one of them.
+// The settings of a budget file are flags, every one of them, and the flags that say what a step does are settings.
 func TestSettingsAreFlags(t *testing.T) {
 	var m matrix
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -113,6 +113,14 @@ func TestSettingsAreFlags(t *testing.T) {
 			t.Errorf("there is no flag --%s", name)
 		}
 	}
+	machine := []string{"memory-limit", "nccl", "profile", "bucket-cap"} // of where the step runs
+	steps := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(stepFlags).flags(steps)
+	steps.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(machine, f.Name) == slices.Contains(budget.SettingNames(), f.Name) {
+			t.Errorf("a budget file has no setting %s, or has one of where the step runs", f.Name)
+		}
+	})
 	for _, name := range axes {
 		if !slices.Contains(budget.SettingNames(), name) {
 			t.Errorf("a budget file has no setting %s", name)
