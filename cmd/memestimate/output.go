@@ -78,7 +78,7 @@ func sameFile(a, b string) bool {
 }
 
 // write sends the result that render makes to stdout or to the file. Nothing is written before the result is complete,
-// or larger than mostHeld: what fails fails at its beginning.
+// or larger than mostHeld, so that a render which fails early leaves nothing behind.
 func (o *output) write(e *env, render func(w io.Writer) error) error {
 	if width := o.width(e); width > 0 && o.format == "text" && !o.folded {
 		var result blocks

@@ -20,8 +20,9 @@ func matchPlaces(b *recovery, i int) {
 		return
 	}
 	one, oi := b.producedBy(b.in(first, 0), "MaxPool")
+	wider := func(side int64) bool { return side > 1 }
 	if one == nil || b.in(one, 0) != b.in(pool, 0) || b.id(one.Output(1)) != b.in(first, 0) ||
-		len(b.usesOf(one.Output(0))) > 0 || slices.Max(append(attrInts(one, "kernel_shape"), 1)) != 1 {
+		len(b.usesOf(one.Output(0))) > 0 || slices.ContainsFunc(attrInts(one, "kernel_shape"), wider) {
 		return
 	}
 	b.pooled[pool] = sub.Output(0)
