@@ -262,7 +262,7 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string,
 func (t *Settings) describe(s Step, loss string) {
 	t.Mode, t.GPU, t.AllocConf, t.MemoryLimit = "train", s.GPU.ID, s.AllocConf, s.MemoryLimit
 	if t.Settings = s.Settings; s.Infer {
-		t.Mode, t.Settings = "infer", eager.Settings{ChannelsLast: s.ChannelsLast}
+		t.Mode, t.Settings = "infer", eager.Settings{ChannelsLast: s.ChannelsLast, Benchmark: s.Benchmark}
 		if s.NewTokens > 0 {
 			t.Mode, t.Generate = "generate", s.Generate
 		}
