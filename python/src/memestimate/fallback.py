@@ -79,7 +79,7 @@ def _on_host(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
     except RuntimeError:
         if half is None or func._schema.is_mutable:
             raise
-        results = func(*stand_ins.wide(args), **{key: stand_ins.wide(value) for key, value in kwargs.items()})
+        results = stand_ins.in_float32(func, args, kwargs)
         return _map(results, lambda t: t.to(half) if t.dtype is torch.float32 else t)
 
 

@@ -20,14 +20,19 @@ def run(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
     """What a call of the GPU gives, by the CPU: its own kernel, what it is made of, or its kernel for float32."""
     try:
         return of(func)(*args, **kwargs)
-    except (RuntimeError, NotImplementedError):
+    except RuntimeError:
         if func._schema.is_mutable:
             raise
         if func in decomposition_table and not _on_cpu(func):
             return decomposition_table[func](*args, **kwargs)
         if not any(t.dtype in HALF for t in tensors([list(args), list(kwargs.values())])):
             raise
-        return of(func)(*wide(list(args)), **{key: wide(value) for key, value in kwargs.items()})
+        return in_float32(of(func), args, kwargs)
+
+
+def in_float32(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a function with half types as float32, for which the CPU has a kernel of everything."""
+    return function(*_wide(list(args)), **{key: _wide(value) for key, value in kwargs.items()})
 
 
 def _on_cpu(func: OpOverload) -> bool:
@@ -35,12 +40,11 @@ def _on_cpu(func: OpOverload) -> bool:
     return any(func.has_kernel_for_dispatch_key(k) for k in (keys.CPU, keys.CompositeExplicitAutograd))
 
 
-def wide(value: Any) -> Any:
-    """Half types as float32, for which the CPU has a kernel of everything."""
+def _wide(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.float() if value.dtype in HALF else value
     if isinstance(value, (list, tuple)):
-        return [wide(item) for item in value]
+        return [_wide(item) for item in value]
     return torch.float32 if isinstance(value, torch.dtype) and value in HALF else value
 
 
