@@ -127,6 +127,27 @@ func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64)
 	return onnxload.NoValue, 0
 }
 
+// matchClamp finds torch.clamp(x, a, b) with bounds of one number each that are not of x's dtype, torch.clamp(x, -4, 3):
+// torch.export's exporter makes tensors of them, which promote types, and writes aten.clamp.Tensor as Min(Max(x, a), b)
+// (_type_promotion.py and torchlib's aten_clamp_tensor). Between the two is no value of the program's, val_3: torch.min
+// and torch.max have names of their own.
+func matchClamp(b *recovery, i int) {
+	low := b.nodes[i]
+	high, hi := b.user(low.Output(0), "Min")
+	if high == nil || len(low.In) != 2 || len(high.In) != 2 || b.in(high, 0) != b.id(low.Output(0)) ||
+		!strings.HasPrefix(b.m.NameOf(low.Output(0)), "val_") {
+		return
+	}
+	if _, ok := b.number(b.in(low, 1)); !ok {
+		return
+	}
+	if _, ok := b.number(b.in(high, 1)); !ok {
+		return
+	}
+	x := b.in(low, 0)
+	b.claim(func() { b.call("clamp", aten.Args{Both: true}, []aten.ValueID{b.value(x)}, high.Output(0)) }, i, hi)
+}
+
 // matchElu finds elu(x, alpha, scale, input_scale) as torch.export's exporter writes it, Elu(x * input_scale) *
 // scale, with an input scale of 1 (torchlib aten_elu).
 func matchElu(b *recovery, i int) {

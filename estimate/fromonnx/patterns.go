@@ -38,6 +38,7 @@ var patterns = []pattern{
 	{"Tanh", matchGeluFunction},
 	{"Softplus", matchMish},
 	{"Clip", matchHardswish},
+	{"Max", matchClamp},
 	{"ReduceMean", matchLayerNorm},
 	{"ReduceMean", matchCenteredNorm},
 	{"ReduceMean", matchRMSNorm},

@@ -442,6 +442,22 @@ class Modulation(nn.Module):
         return x
 
 
+class LearnedSteps(nn.Module):
+    """Quantization with a learned step, whose bounds are integers and whose rounding has a gradient by detach()."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(c, c, 3, padding=1, bias=False)
+        self.step = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = self.step * 0.01
+        x = x / scale
+        x = torch.clamp(x, -4, 3)
+        x = (x.round() - x).detach() + x
+        return self.conv(x * scale)
+
+
 class Quantized(nn.Module):
     """Scalar quantization under autocast(enabled=False), of whose body the optimized export folds the arguments."""
 
@@ -503,6 +519,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         (8, 64, 64, 64),
         ("dynamo-train", "dynamo"),
     ),
+    "learned_steps": (lambda: nn.Sequential(LearnedSteps(64), LearnedSteps(64)), (8, 64, 64, 64), ("dynamo-train",)),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 
