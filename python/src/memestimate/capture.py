@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,6 +34,23 @@ _NO_RULE = (
 _NO_FAKE = "no fake impl registered"
 _QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
 Handler = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def joined(*parts: Mapping[OpOverload, Handler]) -> dict[OpOverload, Handler]:
+    """All handlers; of several for an operator the last comes first, and the others where it gives NotImplemented."""
+    found: dict[OpOverload, Handler] = {}
+    for part in parts:
+        for op, handler in part.items():
+            found[op] = _either(handler, found[op]) if op in found else handler
+    return found
+
+
+def _either(first: Handler, second: Handler) -> Handler:
+    def handler(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = first(func, args, kwargs)
+        return second(func, args, kwargs) if out is NotImplemented else out
+
+    return handler
 
 
 class PretendMode(FakeTensorMode):

@@ -38,7 +38,7 @@ from . import (
 )
 from .addresses import Addresses
 from .buckets import Buckets
-from .capture import Capture, PretendMode, parts, tensors, unwrapped
+from .capture import Capture, PretendMode, joined, parts, tensors, unwrapped
 from .chance import Chance
 from .convolutions import Convolutions
 from .decisions import Again, Change, Decisions, TooLong
@@ -141,11 +141,9 @@ class Recorder:
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
-        handlers = copies.handlers(self) | attention.handlers(self) | layouts.handlers(self) | cudnn.handlers(self)
-        for part in (self.sums, Questions(self), self.recurrent):
-            handlers |= part.handlers()
-        handlers |= sparse.handlers(self) | bilinear.handlers(self) | norms.handlers(self)
-        handlers |= explicit.handlers(self) | grouped.handlers(self) | sparse_scaled.handlers(self)
+        modules = copies, attention, layouts, cudnn, sparse, bilinear, norms, explicit, grouped, sparse_scaled
+        of_values = [part.handlers() for part in (self.sums, Questions(self), self.recurrent)]
+        handlers = joined(*of_values, *(module.handlers(self) for module in modules))
         handlers = handlers | compressed.handlers(self, handlers)
         self.capture = Capture(self, handlers)
         self.quiet = False  # nothing is logged
