@@ -78,8 +78,8 @@ func (n *namespace) resolve(e *execution) {
 
 // sliced returns the attribute of the module that a statement takes parts of by places, ctx * self.gates[:, i:j], and
 // binds it to the one value of which parts are taken there, where no line is known of what made it: exporters fold what
-// torch.split returns, q, ctx, self.gates = torch.split(x, ...), into one node that has none. It returns nil where parts
-// are taken of anything else, too.
+// torch.split returns, q, ctx, self.gates = torch.split(x, ...), into one node that has none. It returns nil where
+// parts are taken of anything else, too.
 func (n *namespace) sliced(e *execution, reads []aten.ValueID) *pyName {
 	name := ""
 	for _, p := range e.parts {

@@ -92,8 +92,8 @@ func (s *Statement) expression(list []token) {
 	}
 }
 
-// slice takes note of a name, or an attribute of the module, of which a part is taken in the bracket that is token i: no
-// list of modules whose element is called, self.blocks[i](x), and no element of a list, self.scales[i].
+// slice takes note of a name, or an attribute of the module, of which a part is taken in the bracket that is token i:
+// no list of modules whose element is called, self.blocks[i](x), and no element of a list, self.scales[i].
 func (s *Statement) slice(list []token, i int) {
 	if i == 0 || !list[i].is("[") || list[i-1].kind != nameToken || onePlace(list[i:]) {
 		return
