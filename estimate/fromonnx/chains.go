@@ -127,10 +127,10 @@ func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64)
 	return onnxload.NoValue, 0
 }
 
-// matchClamp finds torch.clamp(x, a, b) with bounds of one number each that are not of x's dtype, torch.clamp(x, -4, 3):
-// torch.export's exporter makes tensors of them, which promote types, and writes aten.clamp.Tensor as Min(Max(x, a), b)
-// (_type_promotion.py and torchlib's aten_clamp_tensor). Between the two is no value of the program's, val_3: torch.min
-// and torch.max have names of their own.
+// matchClamp finds torch.clamp(x, a, b) with bounds of one number each that are not of x's dtype, torch.clamp(x, -4,
+// 3): torch.export's exporter makes tensors of them, which promote types, and writes aten.clamp.Tensor as Min(Max(x,
+// a), b) (_type_promotion.py and torchlib's aten_clamp_tensor). Between the two is no value of the program's, val_3:
+// torch.min and torch.max have names of their own.
 func matchClamp(b *recovery, i int) {
 	low := b.nodes[i]
 	high, hi := b.user(low.Output(0), "Min")

@@ -1,11 +1,11 @@
 package workspace
 
 import (
-	"bufio"
-	"compress/gzip"
+	"bytes"
 	"encoding/json"
-	"os"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A searchedPass is a line of testdata/searches.jsonl.gz, which scripts/measure/searches.py made on an H100: a pass
@@ -19,23 +19,13 @@ type searchedPass struct {
 
 func searchedPasses(t *testing.T) (passes []searchedPass) {
 	t.Helper()
-	f, err := os.Open("testdata/searches.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	for lines.Scan() {
+	for text := range bytes.Lines(testfile.Unzipped(t, "testdata/searches.jsonl.gz")) {
 		var line struct {
 			Of           []json.RawMessage
 			Search, Then int64
 			Plans        [][2]int64
 		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+		if err := json.Unmarshal(text, &line); err != nil {
 			t.Fatal(err)
 		}
 		p := searchedPass{search: line.Search, then: line.Then, plans: line.Plans}
@@ -53,9 +43,6 @@ func searchedPasses(t *testing.T) (passes []searchedPass) {
 			s.Elem = 4
 		}
 		passes = append(passes, p)
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	return passes
 }

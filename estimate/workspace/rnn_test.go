@@ -1,14 +1,14 @@
 package workspace
 
 import (
-	"compress/gzip"
+	"bytes"
 	"encoding/csv"
 	"io"
-	"os"
 	"strconv"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // A measuredRNN is a call on an H200 and what it took: a quarter of the rows of scripts/measure/recurrent.py.
@@ -19,16 +19,7 @@ type measuredRNN struct {
 
 func measuredRNNs(t *testing.T) (rows []measuredRNN) {
 	t.Helper()
-	f, err := os.Open("testdata/recurrent.csv.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := csv.NewReader(z)
+	table := csv.NewReader(bytes.NewReader(testfile.Unzipped(t, "testdata/recurrent.csv.gz")))
 	header, err := table.Read()
 	if err != nil {
 		t.Fatal(err)
