@@ -17,6 +17,16 @@ func (b *Bound) keptWeights(s Step, sim *Simulation) (Guess, bool, error) {
 		"the weights of attention taken to be let go, and not kept as an attribute: self.attn = attn")
 }
 
+// keptParts is the doubt whether modules keep as an attribute a part of what they take apart, of which they take parts
+// again. Where lines are known these say it.
+func (b *Bound) keptParts(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if !s.Infer || !slices.ContainsFunc(sim.prog.Calls, func(c aten.Call) bool { return c.Op == "split" }) {
+		return g, false, nil
+	}
+	return b.longer(s, sim, lifetime.KeptParts,
+		"a part of what split takes apart taken to be let go, and not kept as an attribute: q, self.gates = torch.split(x)")
+}
+
 // keptStates is the doubt whether a model returns what each of its blocks made, of which a graph has what was asked
 // for alone. In training autograd keeps most of that anyway.
 func (b *Bound) keptStates(s Step, sim *Simulation) (g Guess, ok bool, err error) {

@@ -227,6 +227,33 @@ func TestNormsBeforeConvolutions(t *testing.T) {
 		"act0 after "+conv("conv1", "act0"), "conv1 after exp(conv1)", "act1 after "+conv("conv2", "act1"))
 }
 
+// A part of what split takes apart of which parts are taken again may be an attribute; another one is none.
+func TestKeptParts(t *testing.T) {
+	of := func(third string) (names []string) {
+		p := mustRecover(t, onnx.Graph{
+			In: []onnx.Value{onnx.Float("in", 2, 12, 4)}, Out: []onnx.Value{{Name: "y"}},
+			Nodes: []onnx.Node{
+				onnx.Op("Exp", "in", "x"),
+				onnx.Op("Split", "x", "a b c", onnx.A("axis", 1), onnx.A("num_outputs", 3)),
+				onnx.Op("Split", third, "d e", onnx.A("axis", 1), onnx.A("num_outputs", 2)), onnx.Op("Mul", "d e", "f"),
+				onnx.Op("Mul", "a b", "g"), onnx.Op("ReduceMean", "g", "h"), onnx.Op("Mul", "f h", "y"),
+			},
+		})
+		p.With = map[string]bool{"kept-parts": true}
+		ends, _ := lifetime.Of(p)
+		for _, a := range ends.Attributes {
+			names = append(names, p.Values[a.Value].Name)
+		}
+		return names
+	}
+	if got := of("c"); !slices.Equal(got, []string{"c"}) {
+		t.Errorf("kept are %v, want c", got)
+	}
+	if got := of("b"); got != nil {
+		t.Errorf("kept are %v, want none", got)
+	}
+}
+
 // A decoder's picture is there until the module has run that takes it, made larger, and a skip connection.
 func TestSkipConnections(t *testing.T) {
 	graph := func(dec string) onnx.Graph {

@@ -16,6 +16,11 @@ var (
 	// KeptStates is a loop over blocks that puts what each returns in a list that the model returns, as those of
 	// transformers do with output_hidden_states.
 	KeptStates = &Rule{"kept-states", "what each block of a loop returns is in a list that the model returns", true}
+	// KeptParts is a module that keeps a part of what it takes apart, of which it takes parts again, as FocalNet's does:
+	// q, ctx, self.gates = torch.split(x, ...). What it is a part of lives as long.
+	KeptParts = &Rule{"kept-parts",
+		"modules keep a part of what split takes apart, of which they take parts: q, x, self.gates = torch.split(y, ...)",
+		true}
 	// KeptScores is attention that returns what it was computed from beside its result, for a list that the model
 	// returns: the Intermediates of x-transformers' Attend.
 	KeptScores = &Rule{"kept-scores",
@@ -33,6 +38,13 @@ func (l *lives) kept() {
 			}
 		}
 	}
+	if l.p.With[KeptParts.Name] {
+		for _, v := range l.parts() {
+			if k := l.spans.frame(l.made[v], l.owner[v]); k >= 0 {
+				l.attribute(int(k), "part", l.made[v], []aten.ValueID{v})
+			}
+		}
+	}
 	if l.p.With[KeptScores.Name] {
 		for i := range l.p.Calls {
 			for _, score := range l.scores(&l.p.Calls[i]) {
@@ -45,6 +57,32 @@ func (l *lives) kept() {
 			l.keep(v, int32(len(l.p.Calls))-1, KeptStates)
 		}
 	}
+}
+
+// parts returns the parts of what split takes apart of which only parts are read, more than one.
+func (l *lives) parts() (list []aten.ValueID) {
+	whole := map[aten.ValueID]bool{} // it is read otherwise
+	for i := range l.p.Calls {
+		c := &l.p.Calls[i]
+		for k, v := range c.In {
+			if v != aten.NoValue && (k > 0 || !aten.Of(c.Op).Is(aten.Picks) && !aten.Of(c.Op).Is(aten.Parts)) {
+				whole[v] = true
+			}
+		}
+	}
+	for i := range l.p.Calls {
+		c := &l.p.Calls[i]
+		if c.Op != "split" || len(c.Out) < 3 || l.p.Scopes[c.Scope].Cut {
+			continue
+		}
+		for _, v := range c.Out {
+			if v != aten.NoValue && !whole[v] && (l.reads[v] > 1 || l.reads[v] == 1 &&
+				aten.Of(l.p.Calls[l.reader[v]].Op).Is(aten.Parts)) {
+				list = append(list, v)
+			}
+		}
+	}
+	return list
 }
 
 // scores returns the weights of attention that a product reads and what they were computed from, back to the product of
