@@ -157,6 +157,7 @@ class Recorder:
 
     def start(self) -> Recorder:
         """Put everything in place and begin to record."""
+        self.fake.cache_clear()  # of all recordings of the process, whatever torch.backends.cudnn said then
         try:
             if self.by_host:
                 host.install(self.patches)
