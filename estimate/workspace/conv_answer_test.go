@@ -1,10 +1,13 @@
 package workspace
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // What cuDNN answers without a GPU is what its plans take on one, for most passes; trees that have not seen their
@@ -123,7 +126,7 @@ func TestAnsweredCall(t *testing.T) {
 }
 
 // The gradient of a gradient is taken by filters as large as images. cuDNN's heuristic on an H100 transformed those of
-// 128 x 128, of which without a GPU it names a copy; those of a wider square may be, those up to 32 x 32 are not.
+// 128 x 128, of which without a GPU it names a copy; padded ones may be, those up to 32 x 32 are not.
 func TestLongFilters(t *testing.T) {
 	for _, c := range []struct{ side, pad, k, answer, want, other int64 }{
 		{128, 0, 1024, 356515856, 9059696640, 356515856},
@@ -148,5 +151,39 @@ func TestLongFilters(t *testing.T) {
 		if p := half.Plan(ConvForward, 0, gpu.Default()); p.wide != 0 {
 			t.Errorf("%d x %d in 2 bytes: %d bytes", c.side, c.side, p.wide)
 		}
+	}
+}
+
+// What cuDNN named first on an H100 for filters as long as their images: a transform (engine 3), as Plan says, in nine
+// of ten, and hardly ever where none ran.
+func TestLongFiltersAsked(t *testing.T) {
+	rows := bytes.Split(bytes.TrimSpace(testfile.Unzipped(t, "testdata/long_filters.csv.gz")), []byte("\n"))[1:]
+	right, wrong, asked := 0, 0, 0
+	for _, row := range rows {
+		var side, pad, c, n, k, engine, size int64
+		if _, err := fmt.Sscanf(string(row), "%d,%d,%d,%d,%d,%d,%d", &side, &pad, &c, &n, &k, &engine, &size); err != nil {
+			t.Fatal(err)
+		}
+		if side <= longestFilter {
+			continue
+		}
+		y := 2*pad + 1
+		s := ConvShape{Elem: 4, X: []int64{n, c, side, side}, W: []int64{k, c, side, side}, Y: []int64{n, k, y, y},
+			Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
+		p := s.Plan(ConvForward, 0, gpu.Default())
+		asked++
+		switch {
+		case p.widens == (engine == 3):
+			right++
+		case p.widens:
+			wrong++
+		}
+		if engine == 3 && p.wide != size && max(p.wide-size, size-p.wide) > size/100 {
+			t.Errorf("%d x %d of %d channels, %d images: %d bytes, cuDNN takes %d", side, side, c, n, p.wide, size)
+		}
+	}
+	t.Logf("of %d, %d as asked, %d taken for transforms that are none", asked, right, wrong)
+	if asked < 4000 || right*10 < asked*9 || wrong*100 > asked {
+		t.Errorf("of %d, %d as asked, %d taken for transforms that are none", asked, right, wrong)
 	}
 }

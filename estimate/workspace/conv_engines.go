@@ -287,16 +287,19 @@ func (w *convWork) square() int64 {
 // a GPU, 9.19 names engine 46 first for filters of 16 x 16 to 32 x 32, and for no longer one.
 const longestFilter = 32
 
+// fewChannels and manyImages are where cuDNN transforms a filter as long as the image: asked on an H100 about 4,864 of
+// float32 (testdata/long_filters.csv.gz) it did with 2 and 5 channels and 64 images or more, and not with 8 channels or
+// 3 images. docs/workspaces.md says how often that is right.
+const fewChannels, manyImages = 5, 64
+
 // wide is what y takes in float32 where both sides of the filter are longer than that, if cuDNN transforms it, and
-// whether it does: where the square is no wider than the filter needs. So long a filter is an image, of which the
-// gradient of a gradient asks (_convolution_double_backward of Convolution.cpp: gradient penalties). Nothing is known
-// of other sizes: a step of StyleGAN2 on an H100 took 4.53 and 9.06 GB for filters of 128 x 128, as reserved and
-// allocated memory say to 0.1 %; where images are padded the square is twice as wide, and could not be seen there.
+// whether it does. So long a filter is an image, of which the gradient of a gradient asks
+// (_convolution_double_backward of Convolution.cpp: gradient penalties).
 func (w *convWork) wide() (bytes int64, runs bool) {
 	if w.pass != ConvForward || w.transposed || w.last || w.elem != 4 || min(w.filterHigh, w.filterIn) <= longestFilter {
 		return 0, false
 	}
-	return w.bytes(convEngine{extra: extraFFT}), w.square() < 2*max(w.filterHigh, w.filterIn)
+	return w.bytes(convEngine{extra: extraFFT}), w.yPixels == 1 && w.c <= fewChannels && w.batch >= manyImages
 }
 
 // paddedGroups is the one convolution with every group padded to a power of two

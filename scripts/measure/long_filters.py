@@ -1,0 +1,60 @@
+"""Ask cuDNN about filters as long as their images: estimate/workspace/testdata/long_filters.csv.gz.
+
+    python3 long_filters.py OUT.csv.gz      on a GPU, 17 seconds
+
+Each line is a forward pass in float32, of a square image and a filter of its size, as the gradient of a gradient makes
+them: the side, the padding, the channels, images and filters, and the engine that cuDNN names first, with the bytes of
+its workspace. Nothing is computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
+from choices import OnGPU
+from memestimate import convolutions as recorded
+from memestimate import cudnn_answers
+
+SIDES = (16, 24, 28, 32, 33, 40, 48, 56, 64, 80, 96, 112, 128, 160, 224, 256)
+COUNTS = ((0, 1, 2, 3), (2, 5, 8, 16, 32, 64), (3, 64, 128, 256, 512), (64, 128, 512, 1024))
+MOST = 1 << 28  # numbers of a tensor
+
+
+def main() -> None:
+    """Ask, and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    torch.zeros(1, device="cuda")
+    library: Any = OnGPU(str(recorded.library()))
+    device: Any = None  # the handle stands for it
+    question: Any = {"allow_tf32": True, "deterministic": False}
+    lines = ["side,padding,channels,images,filters,engine,bytes"]
+    for side, padding, channels, images, filters in itertools.product(SIDES, *COUNTS):
+        if max(images, filters) * channels * side * side >= MOST:
+            continue
+        shapes = (images, channels, side, side), (filters, channels, side, side)
+        y, ones = (images, filters, 2 * padding + 1, 2 * padding + 1), (1, 1)
+        one = recorded.Asked("forward", "float32", False, False, 1, *shapes, y, ones, ones, (padding, padding))
+        try:
+            size, plan = next(cudnn_answers._plans(library, device, one.question(), question, (0,)))
+        except (cudnn_answers.CuDNNError, StopIteration):
+            continue
+        finally:
+            library.free()
+        engine = json.loads(plan)["engine"]["engineId"]
+        lines.append(f"{side},{padding},{channels},{images},{filters},{engine},{size}")
+    args.out.write_bytes(gzip.compress(("\n".join(lines) + "\n").encode(), 9, mtime=0))
+
+
+if __name__ == "__main__":
+    main()
