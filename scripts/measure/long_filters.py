@@ -1,6 +1,6 @@
 """Ask cuDNN about filters as long as their images: estimate/workspace/testdata/long_filters.csv.gz.
 
-    python3 long_filters.py OUT.csv.gz      on a GPU, 17 seconds
+    python3 long_filters.py OUT.csv.gz      on a GPU
 
 Each line is a forward pass in float32, of a square image and a filter of its size, as the gradient of a gradient makes
 them: the side, the padding, the channels, images and filters, and the engine that cuDNN names first, with the bytes of
