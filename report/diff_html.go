@@ -3,6 +3,7 @@ package report
 import (
 	_ "embed"
 	"io"
+	"slices"
 
 	"github.com/memestimate/memestimate/diff"
 )
@@ -28,15 +29,20 @@ func DiffHTML(w io.Writer, d *diff.Diff) error {
 		m.grid(DiffCases(d))
 	}
 	for i := range d.Cases {
-		m.diffCase(&d.Cases[i])
+		if err := m.diffCase(w, &d.Cases[i]); err != nil {
+			return err
+		}
 	}
 	m.WriteString("</html>\n")
 	_, err := m.WriteTo(w)
 	return err
 }
 
-// diffCase writes what changes in one case.
-func (m *Markup) diffCase(c *diff.Case) {
+// rowsAtOnce is how many layers of a diff's page are rows before they are written: of 100,000 all would be 30 MB.
+const rowsAtOnce = 1024
+
+// diffCase writes what changes in one case, and all that was to be written before.
+func (m *Markup) diffCase(w io.Writer, c *diff.Case) error {
 	m.WriteString("<section>\n")
 	m.AddIf(c.Label != "", "<h2>%s</h2>\n", c.Label)
 	m.Add("<p>%s</p>\n", DiffSettings(c))
@@ -48,20 +54,46 @@ func (m *Markup) diffCase(c *diff.Case) {
 	}
 	m.AddIf(c.Partial, "; not every operator is modelled: the figures are lower bounds")
 	m.WriteString("</p>\n")
-	layers := DiffLayers(c, 2*nameWidth, diff.Added, diff.Removed, diff.Changed, diff.Renamed)
-	if len(layers.Rows) > 0 {
-		m.grid(layers)
+	begun := false
+	for layers := range slices.Chunk(c.Layers, rowsAtOnce) {
+		some := *c
+		some.Layers = layers
+		g := DiffLayers(&some, 2*nameWidth, diff.Added, diff.Removed, diff.Changed, diff.Renamed)
+		if len(g.Rows) > 0 && !begun {
+			m.gridHead(g)
+			begun = true
+		}
+		m.gridRows(g)
+		if _, err := m.WriteTo(w); err != nil {
+			return err
+		}
 	}
+	m.AddIf(begun, gridEnd)
 	m.WriteString("</section>\n")
+	_, err := m.WriteTo(w)
+	return err
 }
 
 // grid writes a table.
 func (m *Markup) grid(g *Grid) {
+	m.gridHead(g)
+	m.gridRows(g)
+	m.WriteString(gridEnd)
+}
+
+const gridEnd = "</tbody>\n</table>\n"
+
+// gridHead begins a table.
+func (m *Markup) gridHead(g *Grid) {
 	m.WriteString("<table>\n<thead><tr>")
 	for _, c := range g.Columns {
 		m.Cell("th", "", c.Right, c.Title)
 	}
 	m.WriteString("</tr></thead>\n<tbody>\n")
+}
+
+// gridRows writes the rows of a table.
+func (m *Markup) gridRows(g *Grid) {
 	for _, row := range g.Rows {
 		m.WriteString("<tr>")
 		for i, text := range row {
@@ -69,5 +101,4 @@ func (m *Markup) grid(g *Grid) {
 		}
 		m.WriteString("</tr>\n")
 	}
-	m.WriteString("</tbody>\n</table>\n")
 }
