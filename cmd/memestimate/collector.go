@@ -29,7 +29,7 @@ const (
 	manyValues = 20_000
 
 	// keptPercent is how much garbage, of what is kept, lies beside it where it is more than the file's size allows.
-	keptPercent = 8
+	keptPercent = 4
 
 	// smallGrowth is how many bytes of garbage are left lying beside what is kept, unless more is kept.
 	smallGrowth = 40 << 20
