@@ -40,8 +40,9 @@ const (
 	memoryLimit = 1 << 30
 
 	// modelLimit and modelFactor are the limit once a model is read: bytes, and bytes for each of the file. With what the
-	// program's own pages take it is what docs/RELIABILITY.md promises.
-	modelLimit, modelFactor = 32 << 20, 12
+	// program's own pages take, and what is made on busy processors while garbage is collected, it is less than
+	// docs/RELIABILITY.md promises.
+	modelLimit, modelFactor = 26 << 20, 11
 
 	// largePercent is for large graphs where the user has set a limit.
 	largePercent = 400
