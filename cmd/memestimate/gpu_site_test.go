@@ -4,9 +4,7 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +74,9 @@ int main(int n, char **arg)
 }
 `
 
+// notStarted stands for the exit code of a command that could not be started, which is no process's exit code.
+const notStarted = -1000
+
 // A site is a host with a fake driver, a state directory and the job, which every user may use.
 type site struct {
 	dir, program string
@@ -95,7 +96,9 @@ func newSite(t *testing.T, machine string) *site {
 	s := &site{dir: dir, program: filepath.Join(dir, "memestimate")}
 	self, err := exec.LookPath("memestimate")
 	check(t, err)
-	copyProgram(t, self, s.program)
+	program, err := os.ReadFile(self)
+	check(t, err)
+	writeProgram(t, s.program, program)
 	check(t, os.Chmod(dir, 0o755))
 	if _, err := exec.LookPath("gcc"); err != nil {
 		lacking(t, "the fake driver and the job need a C compiler")
@@ -104,7 +107,7 @@ func newSite(t *testing.T, machine string) *site {
 	check(t, err)
 	check(t, os.Mkdir(s.path("driver"), 0o755))
 	check(t, os.WriteFile(s.path("driver", fakenvml.Library), parts.driver, 0o755))
-	check(t, os.WriteFile(s.path("job"), parts.job, 0o755))
+	writeProgram(t, s.path("job"), parts.job)
 	check(t, os.Chmod(s.path("driver"), 0o755)) // whatever the umask
 	check(t, os.Chmod(s.path("job"), 0o755))
 	check(t, os.WriteFile(s.path("machine"), []byte(machine), 0o644))
@@ -145,15 +148,14 @@ var compiled = sync.OnceValues(func() (parts struct{ driver, job []byte }, err e
 	return parts, err
 })
 
-func copyProgram(t *testing.T, from, to string) {
+// writeProgram writes a file that is run next. No process is started meanwhile: one that is, by a test beside this
+// one, would hold the file open for writing until it runs its own program, and Linux runs no file that is (ETXTBSY,
+// "text file busy"; https://go.dev/issue/22315).
+func writeProgram(t *testing.T, to string, program []byte) {
 	t.Helper()
-	in, err := os.Open(from)
-	check(t, err)
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o755)
-	check(t, err)
-	_, err = io.Copy(out, in)
-	check(t, errors.Join(err, out.Close()))
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	check(t, os.WriteFile(to, program, 0o755))
 }
 
 func (s *site) path(elem ...string) string { return filepath.Join(append([]string{s.dir}, elem...)...) }
@@ -186,8 +188,12 @@ func (s *site) reserved(t *testing.T) int {
 	return n
 }
 
-// exitCode returns a finished command's exit code, or minus the signal that ended it.
+// exitCode returns a finished command's exit code, or minus the signal that ended it. One that could not be started
+// has none: notStarted.
 func exitCode(c *exec.Cmd) int {
+	if c.ProcessState == nil {
+		return notStarted
+	}
 	if s := c.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() {
 		return -int(s.Signal())
 	}
