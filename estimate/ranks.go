@@ -83,6 +83,7 @@ type Stage struct {
 func (b *Bound) simulateStages(s Step) (*Simulation, error) {
 	var largest *Simulation
 	var stages []Stage
+	var loss string
 	for s.Stage = range s.GPUs {
 		sim, err := b.simulateRank(s)
 		if err != nil {
@@ -93,11 +94,12 @@ func (b *Bound) simulateStages(s Step) (*Simulation, error) {
 			Begins: sim.prog.Begins, Allocated: sim.Peak.Allocated, Reserved: sim.Peak.Reserved,
 			Device: sim.Peak.Device, Likely: sim.Peak.Likely, Safe: sim.Peak.Safe, UpperBound: sim.Peak.UpperBound,
 		})
+		loss = cmp.Or(sim.Run.Loss, loss) // which the last stage alone computes
 		if largest == nil || sim.Replay.OOM != nil && largest.Replay.OOM == nil || sim.Peak.Device > largest.Peak.Device {
 			largest = sim
 		}
 	}
-	largest.Stages = stages
+	largest.Stages, largest.Run.Loss = stages, loss
 	for _, k := range stages {
 		largest.Peak.Likely, largest.Peak.Safe = max(largest.Peak.Likely, k.Likely), max(largest.Peak.Safe, k.Safe)
 		largest.Peak.UpperBound = max(largest.Peak.UpperBound, k.UpperBound)

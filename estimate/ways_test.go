@@ -202,6 +202,21 @@ func TestWaysOfPipeline(t *testing.T) {
 	}
 }
 
+// The stage that takes most of a pipeline can be one without a loss: the answer says which the step has all the same.
+func TestLossOfPipeline(t *testing.T) {
+	bound, err := Bind(openModel(t, "resnet50", formOf("resnet50")), Options{Batch: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sim, err := bound.Simulate(Step{Plan: parallel.Plan{GPUs: 4, Parallel: parallel.PP}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sim.stage == 3 || sim.Run.Loss != "cross-entropy" {
+		t.Errorf("the figures are those of stage %d of 4, the loss is %q", sim.stage+1, sim.Run.Loss)
+	}
+}
+
 // BenchmarkWays simulates all ways of a transformer of 24 layers.
 func BenchmarkWays(b *testing.B) {
 	bound, err := Bind(openModel(b, "qwen2_0_5b", formOf("qwen2_0_5b")), Options{Batch: 4})
