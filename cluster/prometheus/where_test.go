@@ -17,8 +17,8 @@ import (
 	"github.com/memestimate/memestimate/test/race"
 )
 
-// series is an answer to range queries and to others, of one GPU.
-func series(of, sample string) string {
+// answerOf is an answer to range queries and to others, of one GPU.
+func answerOf(of, sample string) string {
 	return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":[{"metric":{"gpu":"0","UUID":"u",`+
 		`"Hostname":"h"},%s}]}}`, of, sample)
 }
@@ -39,16 +39,16 @@ func ask(t *testing.T, ranges, others string) (*Answer, error) {
 
 // A server that lies makes no panic, and no memory that is not there.
 func TestServerThatLies(t *testing.T) {
-	past := series("matrix", `"values":[[1,"80000"]]`)
+	past := answerOf("matrix", `"values":[[1,"80000"]]`)
 	for _, c := range []struct{ ranges, others string }{
-		{series("matrix", `"values":[]`), series("vector", `"value":[1,"80000"]`)},
-		{series("matrix", `"histograms":[[1,{"count":"1","sum":"1","buckets":[]}]]`), series("vector", `"value":[1,"80000"]`)},
-		{past, series("vector", `"value":[1,"NaN"]`)}, {past, series("vector", `"value":[1,"+Inf"]`)},
-		{past, series("vector", `"value":[1,"-1"]`)}, {past, series("vector", `"value":[1,"1e300"]`)},
-		{past, series("vector", `"histogram":[1,{"count":"1","sum":"1","buckets":[]}]`)},
+		{answerOf("matrix", `"values":[]`), answerOf("vector", `"value":[1,"80000"]`)},
+		{answerOf("matrix", `"histograms":[[1,{"count":"1","sum":"1","buckets":[]}]]`), answerOf("vector", `"value":[1,"80000"]`)},
+		{past, answerOf("vector", `"value":[1,"NaN"]`)}, {past, answerOf("vector", `"value":[1,"+Inf"]`)},
+		{past, answerOf("vector", `"value":[1,"-1"]`)}, {past, answerOf("vector", `"value":[1,"1e300"]`)},
+		{past, answerOf("vector", `"histogram":[1,{"count":"1","sum":"1","buckets":[]}]`)},
 		{past, `{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}`},
 		{past, `{"status":"success","data":{"resultType":"vector","result":[null]}}`},
-		{`{"status":"success","data":{"resultType":"matrix","result":[null]}}`, series("vector", `"value":[1,"1"]`)},
+		{`{"status":"success","data":{"resultType":"matrix","result":[null]}}`, answerOf("vector", `"value":[1,"1"]`)},
 		{`{"status":"success"}`, `{"status":"success"}`}, {"null", "null"}, {"{}", "{}"}, {"", ""}, {"[[[", "[[["},
 		{`{"status":"error","errorType":"x","error":"\u001b[31m"}`, ""},
 	} {
@@ -56,6 +56,41 @@ func TestServerThatLies(t *testing.T) {
 		if err == nil && len(a.Fit) > 0 {
 			t.Errorf("%s and %s: fits on %+v", c.ranges, c.others, a.Fit)
 		}
+	}
+}
+
+// A server, or a proxy before it, that takes no POST is asked by GET; one that says no is quoted.
+func TestServersThatTakeNoPost(t *testing.T) {
+	answer := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost || r.FormValue("query") == "" || !strings.HasPrefix(r.URL.Path, "/below/api/v1/query") {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		if answer != "" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			io.WriteString(w, answer)
+			return
+		}
+		value := "80000"
+		if strings.HasPrefix(r.FormValue("query"), "timestamp(") {
+			value = fmt.Sprint(time.Now().Unix())
+		}
+		text := answerOf("vector", fmt.Sprintf(`"value":[%d,%q]`, time.Now().Unix(), value))
+		if strings.HasSuffix(r.URL.Path, "query_range") {
+			text = answerOf("matrix", fmt.Sprintf(`"values":[[%d.5,"80000"]]`, time.Now().Unix()))
+		}
+		io.WriteString(w, text)
+	}))
+	defer server.Close()
+	q := Question{Need: 1 << 30, MaxAge: time.Hour, Lookback: time.Hour}
+	a, err := Where(context.Background(), server.URL+"/below/", q)
+	if err != nil || len(a.Fit) != 1 || a.Fit[0].Free != 80000<<20 || a.Fit[0].Host != "h" {
+		t.Errorf("%+v, %v", a, err)
+	}
+	answer = `{"status":"error","errorType":"bad_data","error":"no such label"}`
+	if _, err := Where(context.Background(), server.URL+"/below", q); err == nil || err.Error() != "bad_data: no such label" {
+		t.Errorf("%v", err)
 	}
 }
 
