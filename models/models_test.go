@@ -1,6 +1,7 @@
 package models
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"os"
@@ -129,8 +130,8 @@ func BenchmarkOpen(b *testing.B) {
 }
 
 // Every graph says how large it is unpacked: then it is unpacked into memory of that size, which for Qwen2 takes an
-// eighth of the time that finding it out does.
-func TestGraphsSayTheirSizes(t *testing.T) {
+// eighth of the time that finding it out does. And none says of its nodes what is not read.
+func TestGraphsAsTheyArePacked(t *testing.T) {
 	paths, err := fs.Glob(graphs, "*/*.onnx.zst")
 	if err != nil || len(paths) < len(table) {
 		t.Fatalf("%d graphs, %v", len(paths), err)
@@ -143,6 +144,15 @@ func TestGraphsSayTheirSizes(t *testing.T) {
 		var h zstd.Header
 		if err := h.Decode(data); err != nil || !h.HasFCS {
 			t.Errorf("%s does not say its size (%v): zstd --stream-size=BYTES", p, err)
+		}
+		graph, err := unpack(p, p)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, key := range []string{"fx_node", "name_scopes", "class_hierarchy"} { // what nobody reads: half of a graph
+			if bytes.Contains(graph, []byte("pkg.torch.onnx."+key)) {
+				t.Errorf("%s has %s: scripts/strip_weights.py takes it out", p, key)
+			}
 		}
 	}
 }

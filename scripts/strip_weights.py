@@ -81,7 +81,7 @@ class Stripper:
             p = node.metadata_props[i]
             if p.key.endswith("stack_trace") and self.source:
                 p.value = re.sub(r'File "[^"\n]*[/\\]', 'File "', p.value)
-            elif p.key.endswith(("stack_trace", "fx_node")):
+            elif p.key.endswith(("stack_trace", "fx_node", "name_scopes", "class_hierarchy")):  # the namespace has it
                 del node.metadata_props[i]
 
 
