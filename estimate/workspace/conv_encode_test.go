@@ -63,17 +63,16 @@ func (f *grownForest) append(b []byte) []byte {
 	b = append(b, byte(len(f.trees)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(nodes))
 	shape := make([]byte, (nodes+63)/64*8)
-	var figures, engines []byte
-	var limits [256][]byte // by figure
+	var figures, limits, engines []byte
 	for at, n := range f.byDepth(nodes) {
 		if n.leaf {
 			shape[at/8] |= 0x80 >> (at % 8)
 			engines = append(engines, n.engine)
 		} else {
-			figures, limits[n.figure] = append(figures, n.figure), append(limits[n.figure], n.limit)
+			figures, limits = append(figures, n.figure), append(limits, n.limit)
 		}
 	}
-	for _, part := range [][]byte{shape, figures, slices.Concat(limits[:]...), engines} {
+	for _, part := range [][]byte{shape, figures, limits, engines} {
 		b = append(b, part...)
 	}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.known)))

@@ -24,7 +24,7 @@ type convForest struct {
 	isEngine      []uint64 // a bit each node, the highest first: else it is a branch
 	enginesBefore []int32  // nodes that are engines, before each of these
 	figures       string   // of each branch: which figure is asked for
-	above         []byte   // and the limit above which the second child is next
+	above         string   // and the limit above which the second child is next
 	names         string   // of each node that is an engine: which
 	known         string   // see listed
 }
@@ -46,7 +46,7 @@ const (
 //	go test ./estimate/workspace -run TestConvForests -conv.write
 //
 // from testdata/convolutions.bin.gz; the test of that name checks that it is current. What is alike lies together, so
-// that it packs well where the program is packed:
+// that it packs well where the program is packed, as far as a forest can be asked where it lies:
 //
 //	hash     4 bytes, of the measurements that it has grown from
 //	forests  4 bytes each: where it starts
@@ -58,8 +58,7 @@ const (
 //	trees    their number
 //	nodes    4 bytes: their number, of all trees
 //	         a bit each, the highest of a byte first, in multiples of 8 bytes: whether it is an engine
-//	         for each branch the figure; the limits of all branches that ask the first figure, of all that ask the
-//	         second and so on; for each engine which
+//	         for each branch the figure; for each branch the limit; for each engine which
 //	known    4 bytes: their number; 4 bytes of a hash for each, ascending; for each which engine
 //
 // in little-endian order.
@@ -132,7 +131,7 @@ func readConvForest(file string, kind int) (f convForest) {
 	branches := (nodes - f.trees) / 2
 	shape := r.take((nodes + 63) / 64 * 8)
 	f.figures = r.take(branches)
-	f.above = byFigure(f.figures, r.take(branches))
+	f.above = r.take(branches)
 	f.names = r.take(nodes - branches)
 	if n := r.number(4); n <= len(r.rest) {
 		f.known = r.take((convHashBytes + 1) * n)
@@ -141,26 +140,6 @@ func readConvForest(file string, kind int) (f convForest) {
 		return convForest{}
 	}
 	return f
-}
-
-// byFigure returns each branch's limit, where those of one figure stand together.
-func byFigure(figures, limits string) (above []byte) {
-	if len(limits) < len(figures) {
-		return nil // the file is damaged
-	}
-	var next [257]int // limits of lower figures than this one, then those that are taken
-	for i := range len(figures) {
-		next[int(figures[i])+1]++
-	}
-	for figure := range 256 {
-		next[figure+1] += next[figure]
-	}
-	above = make([]byte, len(figures))
-	for i := range above {
-		above[i] = limits[next[figures[i]]]
-		next[figures[i]]++
-	}
-	return above
 }
 
 // number counts the nodes that are engines before every 64th, and returns how many there are.
