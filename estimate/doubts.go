@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/caching"
@@ -231,7 +232,9 @@ func (b *Bound) dataDependent(s Step, sim *Simulation) (g Guess, ok bool, err er
 
 // adapterNames are how libraries call the parameters of adapters, beside which the model's own are frozen: loralib's
 // and peft's lora_A, peft's lora_embedding_A and lora_magnitude_vector, adapter modules.
-var adapterNames = regexp.MustCompile(`(^|[._])lora(_|\.|$)|(^|\.)adapter`)
+var adapterNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(^|[._])lora(_|\.|$)|(^|\.)adapter`)
+})
 
 // frozen is the doubt whether a model with adapters trains what is not one.
 func (b *Bound) frozen(s Step, sim *Simulation) (g Guess, ok bool, err error) {
@@ -239,14 +242,14 @@ func (b *Bound) frozen(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 		return g, false, nil
 	}
 	for _, id := range sim.prog.Params {
-		if v := &sim.prog.Values[id]; !v.Frozen && adapterNames.MatchString(v.Name) {
+		if v := &sim.prog.Values[id]; !v.Frozen && adapterNames().MatchString(v.Name) {
 			g.Places++
 		}
 	}
 	if g.Places == 0 || g.Places == len(sim.prog.Params) {
 		return g, false, nil
 	}
-	s.TrainOnly = adapterNames.String()
+	s.TrainOnly = adapterNames().String()
 	peak, err := b.peakAllocated(s, sim, false)
 	if err != nil {
 		return g, false, err

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/memestimate/memestimate/estimate"
 )
@@ -107,7 +108,7 @@ func retries(n int64) string {
 }
 
 // settingOf is what errors begin with: the setting that they are about, the stage, what was done.
-var settingOf = regexp.MustCompile(`^(?:[a-z-]+(?: \d+)?: )+`)
+var settingOf = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:[a-z-]+(?: \d+)?: )+`) })
 
 // fewerEnds says what becomes of a step that does not fit.
 var fewerEnds = map[string]string{
@@ -117,7 +118,7 @@ var fewerEnds = map[string]string{
 
 // Refusal says in a few words why settings cannot be simulated: an error's first clause has them.
 func Refusal(err string) string {
-	why, _, _ := strings.Cut(settingOf.ReplaceAllString(err, ""), ": ")
+	why, _, _ := strings.Cut(settingOf().ReplaceAllString(err, ""), ": ")
 	return Clean("cannot be simulated: " + why)
 }
 

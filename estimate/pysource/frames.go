@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Frame is a place in a program's source that calls were traced at.
@@ -78,8 +79,10 @@ func (s *Sources) ReturnsAlone(stack int32) bool {
 
 // castsBack is how a norm that computes in float32 returns the type that it was given: GroupNorm32 of
 // improved-diffusion, and of all that was made of it. A model that is exported in float32 has no such cast.
-var castsBack = regexp.MustCompile(`^return super\(\)\.forward\((\w+)\.float\(\)\)\.(?:type|to)\((\w+)\.dtype\)$|` +
-	`^return super\(\)\.forward\((\w+)\.float\(\)\)\.type_as\((\w+)\)$`)
+var castsBack = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^return super\(\)\.forward\((\w+)\.float\(\)\)\.(?:type|to)\((\w+)\.dtype\)$|` +
+		`^return super\(\)\.forward\((\w+)\.float\(\)\)\.type_as\((\w+)\)$`)
+})
 
 // CastsBack reports whether the module that a stack is in has a norm compute in float32 and returns the type of its
 // argument: return super().forward(x.float()).type(x.dtype).
@@ -87,7 +90,7 @@ func (s *Sources) CastsBack(stack int32) bool {
 	if s == nil || stack <= 0 || s.Frames[stack-1].Up == 0 {
 		return false
 	}
-	m := castsBack.FindStringSubmatch(s.Frames[s.Frames[stack-1].Up-1].Source)
+	m := castsBack().FindStringSubmatch(s.Frames[s.Frames[stack-1].Up-1].Source)
 	return m != nil && m[1] == m[2] && m[3] == m[4]
 }
 
