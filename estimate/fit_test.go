@@ -185,6 +185,8 @@ func TestWhatIf(t *testing.T) {
 		"--precision bf16": {Settings: eager.Settings{Precision: "bf16"}},
 		"--channels-last":  {Settings: eager.Settings{ChannelsLast: true}},
 		"--foreach=false":  {Settings: eager.Settings{ForLoop: true}},
+
+		"--cudnn-benchmark": {Settings: eager.Settings{Benchmark: true}},
 	} {
 		sim, err := b.Simulate(s)
 		if err != nil {
@@ -197,6 +199,36 @@ func TestWhatIf(t *testing.T) {
 	half, err := Run(m, Options{Batch: 2, Step: &Step{}})
 	if err != nil || variants["--batch 2"].Reserved != half.Peak.Reserved {
 		t.Errorf("half the batch: %+v, %v", variants["--batch 2"], err)
+	}
+}
+
+// cuDNN's searches are tried where there are convolutions: for what they add, or, of a step that has them, what they
+// take.
+func TestWhatIfCuDNNSearched(t *testing.T) {
+	for _, c := range []struct {
+		model  string
+		with   bool
+		change string
+	}{{"resnet18", false, "--cudnn-benchmark"}, {"resnet18", true, "--cudnn-benchmark=false"}, {"gpt2", false, ""}} {
+		m := open(t, c.model)
+		opt := Options{Batch: 4, Step: &Step{Settings: eager.Settings{Benchmark: c.with}}}
+		b, err := Bind(m, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tried []string
+		var took int64
+		for _, v := range b.WhatIf(m, opt) {
+			if strings.HasPrefix(v.Change, "--cudnn-benchmark") {
+				tried, took = append(tried, v.Change), v.Allocated
+			}
+		}
+		if strings.Join(tried, " ") != c.change {
+			t.Errorf("%s: tried %q, wanted %q", c.model, tried, c.change)
+		}
+		if as, err := b.Simulate(*opt.Step); err != nil || c.change != "" && took > as.Peak.Allocated != !c.with {
+			t.Errorf("%s, %s: %d beside %d, %v", c.model, c.change, took, as.Peak.Allocated, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/eager"
 	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/onnxload"
@@ -33,8 +34,15 @@ type trial struct {
 // shared are the ways of many GPUs to share a step that are worth trying.
 var shared = []string{parallel.FSDP, parallel.ZeRO2, parallel.ZeRO3, parallel.TP, parallel.PP}
 
+// A tried is what a model has that decides which changes are worth trying.
+type tried struct {
+	images       bool // an input of four dimensions or more
+	convolutions bool
+	blocks       bool // modules that repeat, which can be checkpointed and sharded
+}
+
 // trials are the changes that are worth trying for a step.
-func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
+func trials(opt Options, s Step, of tried) (ts []trial) {
 	add := func(change string, set func(*Step)) { ts = append(ts, trial{change: change, set: set}) }
 	precision := cmp.Or(s.Precision, eager.FP32)
 	for _, p := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
@@ -53,13 +61,13 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 			add("--foreach=false", func(s *Step) { s.ForLoop = true })
 		}
 	}
-	if !s.Infer && s.Checkpoint == "" && blocks {
+	if !s.Infer && s.Checkpoint == "" && of.blocks {
 		add("--checkpoint blocks", func(s *Step) { s.Checkpoint = parallel.Blocks })
 	}
 	if !s.Infer && !s.Compile && s.Checkpoint == "" && s.GPUs < 2 {
 		add("--compile", func(s *Step) { s.Compile = true })
 	}
-	if !s.Infer && !s.Compile && s.GPUs < 2 && blocks {
+	if !s.Infer && !s.Compile && s.GPUs < 2 && of.blocks {
 		for _, scheme := range shared {
 			add("--gpus 8 --parallel "+scheme, func(s *Step) { s.GPUs, s.Parallel = 8, scheme })
 		}
@@ -74,8 +82,14 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 			add("--kv-cache-type fp8", func(s *Step) { s.CacheType = "fp8" })
 		}
 	}
-	if images && !s.ChannelsLast {
+	if of.images && !s.ChannelsLast {
 		add("--channels-last", func(s *Step) { s.ChannelsLast = true })
+	}
+	switch {
+	case of.convolutions && s.Benchmark:
+		add("--cudnn-benchmark=false", func(s *Step) { s.Benchmark = false })
+	case of.convolutions:
+		add("--cudnn-benchmark", func(s *Step) { s.Benchmark = true })
 	}
 	if s.AllocConf == "" {
 		add("--alloc-conf expandable_segments:True", func(s *Step) { s.AllocConf = "expandable_segments:True" })
@@ -89,18 +103,21 @@ func trials(opt Options, s Step, images, blocks bool) (ts []trial) {
 }
 
 // WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The
-// order is that of the changes: precision, optimizer, layout, allocator, batch.
+// order is that of the changes: precision, optimizer, layout, searches, allocator, batch.
 func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	if opt.Step == nil {
 		return nil
 	}
-	images := slices.ContainsFunc(m.Graph.Inputs,
-		func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 })
 	p, err := b.Program(!opt.Step.Infer) // once, before the goroutines share it
 	if err != nil {
 		return nil
 	}
-	ts := trials(opt, *opt.Step, images, slices.Contains(parallel.Repeated(p), true))
+	ts := trials(opt, *opt.Step, tried{
+		images: slices.ContainsFunc(m.Graph.Inputs,
+			func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 }),
+		convolutions: slices.ContainsFunc(p.Calls, func(c aten.Call) bool { return aten.Of(c.Op).Is(aten.WeightSum) }),
+		blocks:       slices.Contains(parallel.Repeated(p), true),
+	})
 	out := make([]Variant, len(ts))
 	b.each(len(ts), func(i int) { out[i] = b.try(m, opt, ts[i]) })
 	return out
