@@ -3,7 +3,6 @@ package budget
 import (
 	"errors"
 	"flag"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var update = flag.Bool("update", false, "write the table of keys anew")
@@ -114,21 +114,10 @@ func FuzzParse(f *testing.F) {
 
 // The table of keys in the documentation is the one that the parser has.
 func TestTable(t *testing.T) {
-	doc, err := os.ReadFile("../docs/pull-requests.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- keys -->\n", "<!-- end of keys -->"
-	head, rest, ok := strings.Cut(string(doc), begin)
-	table, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatal("docs/pull-requests.md has no place for the table of keys")
-	}
+	keys := testfile.Between(t, "../docs/pull-requests.md", "<!-- keys -->\n", "<!-- end of keys -->")
 	if *update {
-		if err := os.WriteFile("../docs/pull-requests.md", []byte(head+begin+Table()+end+tail), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	} else if table != Table() {
+		keys.Write(t, Table())
+	} else if keys.Text != Table() {
 		t.Error("the table of keys in docs/pull-requests.md is out of date: go test ./budget -update")
 	}
 }

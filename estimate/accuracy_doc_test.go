@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var writeDoc = flag.Bool("accuracy.write", false, "write the tables of docs/ACCURACY.md")
@@ -39,15 +41,7 @@ func holdDoc(t *testing.T, title string, all []outcome) {
 // TestAccuracyDoc writes the measured errors into the documentation when asked to, and otherwise only sees that the
 // place for them is there.
 func TestAccuracyDoc(t *testing.T) {
-	b, err := os.ReadFile(docFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(b), docBegin)
-	_, tail, ok2 := strings.Cut(rest, docEnd)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the tables", docFile)
-	}
+	tables := testfile.Between(t, docFile, docBegin, docEnd)
 	if !*writeDoc {
 		return
 	}
@@ -69,9 +63,7 @@ func TestAccuracyDoc(t *testing.T) {
 		section(&w, s.title+trainedTitle, s.outcomes(t, "dynamo-train",
 			func(c measuredCase) bool { return c.Mode == "train" }))
 	}
-	if err := os.WriteFile(docFile, []byte(head+docBegin+w.String()+docEnd+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	tables.Write(t, w.String())
 }
 
 func section(w *strings.Builder, title string, all []outcome) {

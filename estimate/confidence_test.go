@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -307,21 +306,11 @@ func bySets(all []firstSight) string {
 // holdPart holds what stands between two marks of the documentation to text, and writes it with -accuracy.write.
 func holdPart(t *testing.T, mark, text string) {
 	t.Helper()
-	begin, end := "<!-- "+mark+": a test writes them -->\n", "<!-- end of "+mark+" -->\n"
-	b, err := os.ReadFile(docFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(b), begin)
-	was, tail, ok2 := strings.Cut(rest, end)
+	part := testfile.Between(t, docFile, "<!-- "+mark+": a test writes them -->\n", "<!-- end of "+mark+" -->\n")
 	switch {
-	case !ok || !ok2:
-		t.Fatalf("%s has no place for %q", docFile, mark)
 	case *writeDoc:
-		if err := os.WriteFile(docFile, []byte(head+begin+text+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	case was != text:
+		part.Write(t, text)
+	case part.Text != text:
 		t.Errorf("%s: %q is not what is computed, which is:\n%s", docFile, mark, text)
 	}
 }

@@ -1,14 +1,13 @@
 package estimate
 
 import (
-	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // TestConstructs holds exports of small models, each with one construct of published code, and of modules of published
@@ -67,14 +66,8 @@ func constructCases(t *testing.T) []asked {
 // constructsIn are the exports of one folder.
 func constructsIn(t *testing.T, dir string) (cases []asked) {
 	t.Helper()
-	b, err := os.ReadFile(dir + "/recorded.json")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var recorded map[string]map[string]int64 // by model and mode: what is allocated at the peak
-	if err := json.Unmarshal(b, &recorded); err != nil {
-		t.Fatal(err)
-	}
+	testfile.JSON(t, dir+"/recorded.json", &recorded)
 	files, err := filepath.Glob(dir + "/*.onnx.zst")
 	if err != nil || len(files) < len(recorded) {
 		t.Fatalf("%d exports of %d models, %v", len(files), len(recorded), err)

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 var ledger = flag.Bool("accuracy.ledger", false, "run every guess on and off over all cases, and write "+ledgerFile)
@@ -164,10 +165,7 @@ func TestLedger(t *testing.T) {
 			l.name, made[unproven[name]], l.fires, len(l.models), l.helps, l.harms, len(l.helped), gain,
 			largestTwo(l.helped), largestTwo(l.harmed))
 	}
-	head, _, tail := ledgerOf(t)
-	if err := os.WriteFile(ledgerFile, []byte(head+ledgerBegin+w.String()+ledgerEnd+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Between(t, ledgerFile, ledgerBegin, ledgerEnd).Write(t, w.String())
 }
 
 // largestTwo names the families with the two largest sums.
@@ -178,27 +176,12 @@ func largestTwo(sums map[string]float64) string {
 	return strings.Join(names[:min(2, len(names))], ", ")
 }
 
-// ledgerOf returns the document with the ledger, in three parts.
-func ledgerOf(t *testing.T) (head, table, tail string) {
-	t.Helper()
-	b, err := os.ReadFile(ledgerFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(b), ledgerBegin)
-	table, tail, ok2 := strings.Cut(rest, ledgerEnd)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the ledger", ledgerFile)
-	}
-	return head, table, tail
-}
-
 // TestLedgerIsKept holds the rows to the ledger that is written down: it has all of them, and those are made that it
 // bears out, but for those of which it says why they are not.
 func TestLedgerIsKept(t *testing.T) {
-	_, table, tail := ledgerOf(t)
+	ledger := testfile.Between(t, ledgerFile, ledgerBegin, ledgerEnd)
 	unproven, seen := unproven(), map[string]bool{}
-	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
+	for _, line := range strings.Split(strings.TrimSpace(ledger.Text), "\n")[2:] {
 		cells := strings.Split(line, "|")
 		name := strings.TrimSpace(cells[1])
 		number := func(i int) int {
@@ -218,7 +201,7 @@ func TestLedgerIsKept(t *testing.T) {
 			t.Errorf("%s: made %v, and the ledger bears it out: %v", name, isMade, may)
 		case isMade == may && reason != "":
 			t.Errorf("%s: an exception that is none: %s", name, reason)
-		case reason != "" && !strings.Contains(tail, name):
+		case reason != "" && !strings.Contains(ledger.After, name):
 			t.Errorf("%s: %s does not say why it is an exception", name, ledgerFile)
 		}
 	}

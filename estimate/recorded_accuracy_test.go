@@ -1,22 +1,19 @@
 package estimate
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/test/testfile"
 )
 
 // The comparison of recordings with what was measured. All of a folder with an index.json:
@@ -40,14 +37,8 @@ type recordedCase struct {
 // the same.
 func recordedCases(t *testing.T) (out []recordedCase) {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(*recordings, "index.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var index []map[string]any
-	if err := json.Unmarshal(b, &index); err != nil {
-		t.Fatal(err)
-	}
+	testfile.JSON(t, filepath.Join(*recordings, "index.json"), &index)
 	var measured []json.RawMessage
 	for file := range strings.SplitSeq(*recordingsTruth, ",") {
 		measured = append(measured, rawCases(t, file)...)
@@ -98,23 +89,10 @@ func recordedCases(t *testing.T) (out []recordedCase) {
 // rawCases reads the cases of a file of measurements, compressed or not.
 func rawCases(t *testing.T, file string) []json.RawMessage {
 	t.Helper()
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all struct {
 		Cases []json.RawMessage `json:"cases"`
 	}
-	if z, err := gzip.NewReader(bytes.NewReader(b)); err == nil {
-		err = json.NewDecoder(z).Decode(&all)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return all.Cases
-	}
-	if err := json.Unmarshal(b, &all); err != nil {
-		t.Fatal(err)
-	}
+	testfile.JSON(t, file, &all)
 	return all.Cases
 }
 
@@ -156,17 +134,7 @@ func TestRecordedAccuracy(t *testing.T) {
 		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), m.Model) || m.OOM {
 			continue
 		}
-		f, err := os.Open(c.file)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		rec, err := recording.Read(f)
-		f.Close()
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
+		rec := openRecordingAt(t, c.file)
 		step := Step{AllocConf: m.AllocConf, MemoryLimit: m.CapMiB << 20}
 		sim, run, err := replayRecording(rec, step)
 		if err != nil {

@@ -2,10 +2,7 @@ package estimate
 
 import (
 	"math"
-	"os"
 	"testing"
-
-	"github.com/memestimate/memestimate/recording"
 )
 
 // guessedLifetimes are the built-in models of which a graph does not say how long the variables of their forward
@@ -26,16 +23,7 @@ func TestRecordedGraphs(t *testing.T) {
 		if m.OOM || m.CapMiB > 0 {
 			continue
 		}
-		f, err := os.Open(c.file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec, err := recording.Read(f)
-		f.Close()
-		if err != nil {
-			t.Fatalf("%s: %v", c.name, err)
-		}
-		oracle, _, err := replayRecording(rec, Step{AllocConf: m.AllocConf})
+		oracle, _, err := replayRecording(openRecordingAt(t, c.file), Step{AllocConf: m.AllocConf})
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

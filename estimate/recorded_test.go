@@ -23,7 +23,7 @@ func openRecordingAt(t testing.TB, path string) *recording.Recording {
 	defer f.Close()
 	r, err := recording.Read(f)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", path, err)
 	}
 	return r
 }

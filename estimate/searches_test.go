@@ -1,11 +1,9 @@
 package estimate
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/estimate/parallel"
 	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/recording"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -29,14 +26,8 @@ var searches = flag.String("searches", "testdata/searches", "a folder of recordi
 func TestSearches(t *testing.T) {
 	var measured struct{ Cases []map[string]any }
 	testfile.JSON(t, "testdata/searches/steps.json.gz", &measured)
-	text, err := os.ReadFile(filepath.Join(*searches, "index.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var index []map[string]any
-	if err := json.Unmarshal(text, &index); err != nil {
-		t.Fatal(err)
-	}
+	testfile.JSON(t, filepath.Join(*searches, "index.json"), &index)
 	kinds, without := map[string][]float64{}, []float64{}
 	for _, entry := range index {
 		at := slices.IndexFunc(measured.Cases, func(m map[string]any) bool {
@@ -47,15 +38,7 @@ func TestSearches(t *testing.T) {
 			t.Fatalf("%v was not measured", entry)
 		}
 		name := entry["file"].(string)
-		f, err := os.Open(filepath.Join(*searches, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rec, err := recording.Read(f)
-		f.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		rec := openRecordingAt(t, filepath.Join(*searches, name))
 		sim, _, err := replayRecording(rec, Step{})
 		if err != nil {
 			t.Fatal(err)

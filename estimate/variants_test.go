@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -227,15 +226,6 @@ const (
 
 // writeVariants replaces the tables of variants in the documentation.
 func writeVariants(t *testing.T, rows string, caps []capped) {
-	b, err := os.ReadFile(docFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(b), variantsBegin)
-	_, tail, ok2 := strings.Cut(rest, variantsEnd)
-	if !ok || !ok2 {
-		t.Fatalf("%s has no place for the variants", docFile)
-	}
 	var w strings.Builder
 	fmt.Fprint(&w, "\n| variant | cases | allocated: median | 90 % | worst | reserved: median | 90 % | worst "+
 		"|\n|---|---:|---:|---:|---:|---:|---:|---:|\n", rows)
@@ -262,7 +252,5 @@ func writeVariants(t *testing.T, rows string, caps []capped) {
 		fmt.Fprintf(&w, "| %s | %d MiB | %s | %s | %d |\n", x.c.name(), x.c.CapMiB, x.c.fate(), fate(x.oom),
 			len(x.sim.Replay.Dropped))
 	}
-	if err := os.WriteFile(docFile, []byte(head+variantsBegin+w.String()+"\n"+variantsEnd+tail), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testfile.Between(t, docFile, variantsBegin, variantsEnd).Write(t, w.String()+"\n")
 }
