@@ -70,15 +70,14 @@ func (b *recovery) endsBlock(v onnxload.ValueID) bool {
 
 // emitClip is hardtanh (ReLU6) where both bounds are numbers, as modules write it; clamp otherwise.
 func emitClip(b *recovery, n *onnxload.Node) {
-	op := "clamp"
+	op, inplace := "clamp", false
 	lo, hi := b.in(n, 1) != onnxload.NoValue || n.Attr("min") != nil, b.in(n, 2) != onnxload.NoValue ||
 		n.Attr("max") != nil
 	if b.isNumber(b.in(n, 1), 0) && b.isNumber(b.in(n, 2), 6) || n.Attr("min") != nil && n.Attr("max") != nil ||
 		b.isNumber(b.in(n, 1), -1) && b.isNumber(b.in(n, 2), 1) {
-		op = "hardtanh"
+		op, inplace = "hardtanh", b.inPlace(n, "relu6(")
 	}
-	b.call(op, aten.Args{Both: lo && hi, Inplace: op == "hardtanh" && b.inPlace(n, "relu6(")},
-		[]aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+	b.call(op, aten.Args{Both: lo && hi, Inplace: inplace}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
 }
 
 func emitSum(b *recovery, n *onnxload.Node) {

@@ -33,7 +33,7 @@ var contribRows = []nodeRow{
 	{"FusedMatMul", "weight weight", 0, emitFusedMatMul},
 	{"TransposeMatMul", "data data", 0, emitFusedMatMul},
 	{"FusedGemm", "weight weight weight?", 0, withActivation(emitGemm)},
-	{"FusedConv", "data weight weight? data?", 0, withActivation(emitConv("conv"))},
+	{"FusedConv", "data weight weight? data?", 0, withActivation(emitConv("conv", ""))},
 	{"RotaryEmbedding", "data data data data", 0, emitRotary},
 	{"MatMulNBits", "data weight buffer buffer? buffer? weight?", module.Quantized, emitQuantizedMatMul},
 	{"Inverse", "data", 0, emitGeneral},

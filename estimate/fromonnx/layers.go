@@ -72,21 +72,18 @@ func emitGemm(b *recovery, n *onnxload.Node) {
 	b.call("addmm", aten.Args{}, []aten.ValueID{in[2], in[0], in[1]}, n.Output(0))
 }
 
-// emitConv returns the rule of a convolution, "conv" or "conv_transpose".
-func emitConv(op string) func(*recovery, *onnxload.Node) {
-	return func(b *recovery, n *onnxload.Node) { b.conv(n, op) }
+// emitConv returns the rule of a convolution; mode is Args.Mode.
+func emitConv(op, mode string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) { b.conv(n, op, mode) }
 }
 
-func (b *recovery) conv(n *onnxload.Node, op string) {
+func (b *recovery) conv(n *onnxload.Node, op, mode string) {
 	args := aten.Args{
 		Shape: b.dims(n.Output(0)), Groups: attrInt(n, "group", 1), Stride: attrInts(n, "strides"),
-		Pad: attrInts(n, "pads"), Dilate: attrInts(n, "dilations"),
-	}
-	if op == "conv_transpose" {
-		args.Mode = "transposed"
+		Pad: attrInts(n, "pads"), Dilate: attrInts(n, "dilations"), Mode: mode,
 	}
 	in := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), aten.NoValue}
-	if padded := b.paddedBefore(n, args.Pad); padded != nil && op == "conv" {
+	if padded := b.paddedBefore(n, args.Pad); padded != nil && mode == "" {
 		in[0] = b.padded(b.in(n, 0), padded)
 		args.Pad = make([]int64, len(args.Pad))
 	}
@@ -193,9 +190,9 @@ func (b *recovery) norm(op string, args aten.Args, in []aten.ValueID, out onnxlo
 
 func spatialCall(op string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
-		in := []aten.ValueID{b.value(b.in(n, 0))}
-		if op == "grid_sample" {
-			in = append(in, b.value(b.in(n, 1)))
+		var in []aten.ValueID
+		for slot := range aten.Of(op).Least { // what else the node has are sizes and scales
+			in = append(in, b.value(b.in(n, slot)))
 		}
 		outs := []onnxload.ValueID{n.Output(0)}
 		if places := b.pooled[n]; places != onnxload.NoValue {

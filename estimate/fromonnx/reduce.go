@@ -6,17 +6,18 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// emitReduce reads the axes from the attribute or, in later opsets, from the input; how the
-// output's shape differs tells them where neither can be read.
-func emitReduce(op string) func(*recovery, *onnxload.Node) {
+// emitReduce reads the axes from the attribute or, in later opsets, from the input; how the output's shape differs tells
+// them where neither can be read. withPlaces is the operator that is exported alike and also says where what it returns
+// was; "" for none.
+func emitReduce(op, withPlaces string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		args := b.reduction(n, b.axes(n))
 		if len(args.Dims) == 0 && attrInt(n, "noop_with_empty_axes", 0) != 0 {
 			b.same[n.Output(0)] = b.in(n, 0)
 			return
 		}
-		if op == "amax" && b.withPlaces(args) {
-			b.call("max_dim", args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0), onnxload.NoValue)
+		if withPlaces != "" && b.withPlaces(args) {
+			b.call(withPlaces, args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0), onnxload.NoValue)
 			return
 		}
 		b.call(op, args, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))

@@ -234,10 +234,7 @@ func emitRNN(op string) func(*recovery, *onnxload.Node) {
 			emitGeneral(b, n)
 			return
 		}
-		in := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 5)), aten.NoValue}
-		if op == "lstm" {
-			in[2] = b.value(b.in(n, 6))
-		}
+		in := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 5)), b.value(b.in(n, 6))} // x, h, and c of an LSTM
 		for _, slot := range []int{1, 2, 3} {
 			if v := b.value(b.in(n, slot)); v != aten.NoValue {
 				in = append(in, v)
