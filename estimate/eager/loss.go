@@ -93,7 +93,7 @@ func lastLinear(p *aten.Program, v aten.ValueID) []int64 {
 		}
 		switch o := aten.Of(c.Op); {
 		// tanh(x / c) * c caps the logits of Gemma 2; a layer with an adapter adds its part and casts.
-		case o.Is(aten.Same), c.Op == "slice", c.Op == "add", c.Op == "mul", c.Op == "div", c.Op == "tanh":
+		case o.Is(aten.Same | aten.Picks), c.Op == "add", c.Op == "mul", c.Op == "div", c.Op == "tanh":
 			v = c.In[0]
 			if p.Values[v].Kind != aten.Activation && len(c.In) > 1 {
 				v = c.In[1]

@@ -74,7 +74,7 @@ func fastAttention(p *aten.Program) {
 // isView reports whether a call takes part in handing on what the projections of an attention make:
 // proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads.
 func isView(c *aten.Call) bool {
-	return aten.Of(c.Op).Is(aten.Same) || c.Op == "unsqueeze" || c.Op == "squeeze" || c.Op == "select"
+	return aten.Of(c.Op).Is(aten.Same | aten.Picks)
 }
 
 // projection follows views of a value back to the linear call that made it; -1 when something else did.

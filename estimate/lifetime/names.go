@@ -237,7 +237,7 @@ func (l *lives) projection(i int32) {
 		l.reads[x] != 1 {
 		return
 	}
-	if y, _ = l.looks(y, i); l.picks[y] < 2 && (l.reads[y] != 1 || l.p.Calls[l.reader[y]].Op != "split") {
+	if y, _ = l.looks(y, i); l.picks[y] < 2 && (l.reads[y] != 1 || !aten.Of(l.p.Calls[l.reader[y]].Op).Is(aten.Parts)) {
 		return
 	}
 	k := l.spans.frame(i, l.owner[x])
