@@ -75,7 +75,8 @@ func (s *series) identity() string {
 }
 
 // queryRange asks what a query gave from one time to another. Series that have no numbers, as histograms, are left out.
-func (s *server) queryRange(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]series, error) {
+func (s *server) queryRange(ctx context.Context, query string, from, to time.Time, step time.Duration) ([]series,
+	error) {
 	list, err := s.ask(ctx, "query_range", "matrix", url.Values{"query": {query}, "start": {seconds(from)},
 		"end": {seconds(to)}, "step": {strconv.FormatFloat(step.Seconds(), 'f', -1, 64)}})
 	return slices.DeleteFunc(list, func(s series) bool { return len(s.Values) == 0 }), err

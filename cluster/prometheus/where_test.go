@@ -63,7 +63,8 @@ func TestServerThatLies(t *testing.T) {
 func TestServersThatTakeNoPost(t *testing.T) {
 	answer := ""
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost || r.FormValue("query") == "" || !strings.HasPrefix(r.URL.Path, "/below/api/v1/query") {
+		if r.Method == http.MethodPost || r.FormValue("query") == "" ||
+			!strings.HasPrefix(r.URL.Path, "/below/api/v1/query") {
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			return
 		}
@@ -89,7 +90,8 @@ func TestServersThatTakeNoPost(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	answer = `{"status":"error","errorType":"bad_data","error":"no such label"}`
-	if _, err := Where(context.Background(), server.URL+"/below", q); err == nil || err.Error() != "bad_data: no such label" {
+	_, err = Where(context.Background(), server.URL+"/below", q)
+	if err == nil || err.Error() != "bad_data: no such label" {
 		t.Errorf("%v", err)
 	}
 }

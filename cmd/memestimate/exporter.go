@@ -109,8 +109,8 @@ var (
 )
 
 // gpuMetrics serves the metrics, in the text format that every Prometheus reads. Prometheus's client and encoder, which
-// would do the same, are not linked: to initialise them and what they import is a good tenth of what every start of this
-// program takes.
+// would do the same, are not linked: to initialise them and what they import is a good tenth of what every start of
+// this program takes.
 type gpuMetrics struct {
 	e       *env
 	gpus    *gpuSource

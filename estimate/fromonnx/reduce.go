@@ -6,9 +6,9 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
-// emitReduce reads the axes from the attribute or, in later opsets, from the input; how the output's shape differs tells
-// them where neither can be read. withPlaces is the operator that is exported alike and also says where what it returns
-// was; "" for none.
+// emitReduce reads the axes from the attribute or, in later opsets, from the input; how the output's shape differs
+// tells them where neither can be read. withPlaces is the operator that is exported alike and also says where what it
+// returns was; "" for none.
 func emitReduce(op, withPlaces string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		args := b.reduction(n, b.axes(n))
