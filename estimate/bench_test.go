@@ -38,7 +38,7 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportAllocs()
 			bound := load(b)
 			for b.Loop() {
-				bound.prog[1] = nil
+				bound.prog[toTrain] = nil
 				if _, err := bound.Program(true); err != nil {
 					b.Fatal(err)
 				}

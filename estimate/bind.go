@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -18,13 +19,14 @@ type Bound struct {
 	model *onnxload.Model // as it was given to Bind
 	opt   Options         // likewise
 	a     *module.Analysis
-	ws    []module.Weight // parameters and buffers
-	all   []module.Weight // the same, and what tied is taken for a copy of one
+
+	weights  []module.Weight // parameters and buffers
+	withTied []module.Weight // the same, and the weight of a last layer that is taken for the embeddings' own
 	// Guards prog, nodes, largest and what types are asked for: several goroutines may simulate one model. It is the same
 	// for all that have an analysis in common.
 	recovering *sync.Mutex
-	prog       [3]*aten.Program // recovered for inference, for training, and for inference under autocast
-	nodes      []*onnxload.Node // those that run: what the calls of all three were recovered from
+	prog       [programs]*aten.Program // those that were recovered
+	nodes      []*onnxload.Node        // those that run: what the calls of all three were recovered from
 
 	constants module.Tensors
 	way       module.Way
@@ -37,6 +39,14 @@ type Bound struct {
 	isLargest bool           // this is one
 	short     *Bound         // see atLength; nil until it is asked for
 }
+
+// The programs that one graph is recovered to, by what they run for.
+const (
+	toInfer = iota
+	toTrain
+	toInferUnderAutocast
+	programs // how many there are
+)
 
 // Bind infers the shapes of m and tells its parameters from its buffers. Errors are those of Run.
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
@@ -56,7 +66,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bound{model: given, opt: asked, a: a, ws: ws, all: ws, constants: constants, without: named(opt.Without),
+	b := &Bound{model: given, opt: asked, a: a, weights: ws, withTied: ws, constants: constants, without: named(opt.Without),
 		with: named(opt.With), recovering: new(sync.Mutex)}
 	switch b.way = a.Way(); {
 	case b.way == "":
@@ -66,7 +76,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	}
 	if tied, ok := fromonnx.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
 		b.tied = &tied
-		b.ws = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
+		b.weights = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
 	}
 	return b, nil
 }
@@ -86,10 +96,18 @@ func (b *Bound) guessedLargest() *Bound {
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
 	if b.largest == nil {
-		b.largest = &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.all, all: b.all, constants: b.constants, way: b.way,
-			without: b.without, with: unproven(), isLargest: true, recovering: b.recovering}
+		b.largest = b.unrecovered()
+		b.largest.weights, b.largest.tied = b.withTied, nil
+		b.largest.with, b.largest.isLargest = unproven(), true
 	}
 	return b.largest
+}
+
+// unrecovered returns the same model, to be recovered anew with other guesses.
+func (b *Bound) unrecovered() *Bound {
+	return &Bound{model: b.model, opt: b.opt, a: b.a, weights: b.weights, withTied: b.withTied, recovering: b.recovering,
+		constants: b.constants, way: b.way, without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest,
+		tied: b.tied}
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
@@ -97,12 +115,12 @@ func (b *Bound) Program(train bool) (*aten.Program, error) { return b.program(tr
 
 // program is Program, for an inference under autocast too.
 func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
-	k := 0
+	k := toInfer
 	switch {
 	case train:
-		k = 1
+		k = toTrain
 	case autocast:
-		k = 2
+		k = toInferUnderAutocast
 	}
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
@@ -114,7 +132,7 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	}
 	b.tidy()
 	kinds := make([]aten.ValueKind, len(b.a.Model.Values))
-	for _, w := range b.ws {
+	for _, w := range b.weights {
 		kinds[w.ID] = aten.Parameter
 		switch {
 		case w.Role == module.RoleBuffer && module.IsAutomatic(b.a.Model.NameOf(w.ID)):

@@ -85,10 +85,10 @@ func (s *Simulation) confide(m margin) {
 	s.Peak.Safe = s.Peak.above(m.safe, varies, s.Peak.Likely)
 }
 
-// searching has what is likely, safe and at most of a run in which cuDNN searches for its fastest engines end where the
-// GPU's memory does, unless the run itself takes more, or without searches: a search leaves out what is not free, so
-// that it never makes a run fail.
-func (p *Peak) searching(without *Peak, memory int64) {
+// limitSearches has what is likely, safe and at most of a run in which cuDNN searches for its fastest engines end where
+// the GPU's memory does, unless the run itself takes more, or without searches: a search leaves out what is not free,
+// so that it never makes a run fail.
+func (p *Peak) limitSearches(without *Peak, memory int64) {
 	least := max(memory, p.Device)
 	p.UpperBound = min(p.UpperBound, max(without.UpperBound, least))
 	p.Likely = min(p.Likely, max(without.Likely, least))

@@ -16,8 +16,8 @@ import (
 	"github.com/memestimate/memestimate/estimate/lifetime"
 )
 
-// doubts lists what else a run rests on. What else is to be done beside the runs that this takes is done at the same
-// time.
+// doubts lists what else a run rests on, each weighed by runs of its own. The functions beside are called at the same
+// time as these.
 func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []Guess, err error) {
 	unknown := maps.Clone(sim.prog.Unknown)
 	for _, u := range b.a.Types.Unknown { // of which not even the sizes are known

@@ -93,7 +93,7 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 // Simulated is Report without what AddLayers adds: for who simulates the model under other settings before it asks for
 // the layers. Those of a large model take as much memory as a run does, and so they are made after the last one.
 func (b *Bound) Simulated(opt Options) (*Report, error) {
-	a, ws, m, types := b.a, b.ws, b.a.Model, b.a.Types
+	a, ws, m, types := b.a, b.weights, b.a.Model, b.a.Types
 	r := &Report{
 		Schema:   Schema,
 		WayIn:    b.way,

@@ -101,7 +101,7 @@ func (b *Bound) atLength(name string) (*Bound, error) {
 		return b.short, nil
 	}
 	dims := map[int64]bool{}
-	for _, w := range b.all {
+	for _, w := range b.withTied {
 		if init := b.a.Model.Values[w.ID].Init; init != nil {
 			for _, d := range init.Dims {
 				dims[d] = true

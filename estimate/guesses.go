@@ -95,7 +95,7 @@ const (
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
-func (b *Bound) large() bool { return len(b.a.Steps)+len(b.ws)+b.a.Wide >= manyNodes }
+func (b *Bound) large() bool { return len(b.a.Steps)+len(b.weights)+b.a.Wide >= manyNodes }
 
 // tidy has what a recovery or a run of a large graph leaves behind collected at its end: that is hundreds of bytes for
 // each value, and what comes next would be made beside it. It costs a tenth of a run.
@@ -186,9 +186,7 @@ func (g *Guess) at(layer string, bytes int64) {
 // again is the same model with other guesses: to be recovered anew, or, where these are made when a program runs, with
 // the programs that were recovered.
 func (b *Bound) again(without, with map[string]bool, madeInRun bool) *Bound {
-	other := &Bound{model: b.model, opt: b.opt, a: b.a, ws: b.ws, all: b.all, constants: b.constants, way: b.way,
-		tied: b.tied, without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest,
-		recovering: b.recovering}
+	other := b.unrecovered()
 	maps.Copy(other.without, without)
 	maps.Copy(other.with, with)
 	if !madeInRun {
@@ -217,7 +215,7 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	}
 	other := b.again(without, with, g.madeInRun)
 	if g.Made && g.Name == dialect.TiedHead.Name {
-		other.ws, other.tied = b.all, nil
+		other.weights, other.tied = b.withTied, nil
 	}
 	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != eager.EveryHead)
 	if errors.Is(err, parallel.ErrNoCache) { // with this guess decided otherwise no text is generated

@@ -166,7 +166,7 @@ func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
 		return Note{}, false
 	}
 	bytes, all := map[onnxload.DType]int64{}, int64(0)
-	for _, w := range b.ws {
+	for _, w := range b.weights {
 		if w.Role != module.RoleBuffer {
 			bytes[b.a.Types.Type(w.ID).Elem] += w.Bytes
 			all += w.Bytes

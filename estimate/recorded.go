@@ -144,16 +144,17 @@ func replayRecording(rec *recording.Recording, s Step) (*Simulation, *recording.
 	if err != nil || len(rec.Searches) == 0 {
 		return sim, run, err
 	}
-	calm := *rec
-	calm.Searches = nil
-	without, _, err := replayed(&calm, s)
+	unsearched := *rec
+	unsearched.Searches = nil
+	without, _, err := replayed(&unsearched, s)
 	if err != nil {
 		return nil, nil, err
 	}
-	sim.Peak.searching(&without.Peak, s.on(recordedDevice(rec)).Memory)
+	sim.Peak.limitSearches(&without.Peak, s.on(recordedDevice(rec)).Memory)
 	return sim, run, nil
 }
 
+// replayed is replayRecording without the limit that the GPU's memory is to searches.
 func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, error) {
 	conf := s.AllocConf
 	if conf == "" {

@@ -56,7 +56,7 @@ func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 
 // rows makes the rows of the layers.
 func (b *Bound) rows(r *Report) (err error) {
-	r.Layers, r.Activations.Forward, err = b.a.Layers(b.ws)
+	r.Layers, r.Activations.Forward, err = b.a.Layers(b.weights)
 	return err
 }
 
@@ -249,7 +249,7 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string,
 	if why != "" {
 		s.Infer = true
 		b.recovering.Lock()
-		b.prog[1] = nil // nobody asks for it again
+		b.prog[toTrain] = nil // nobody asks for it again
 		b.recovering.Unlock()
 		if p, err = b.Program(false); err == nil {
 			sim, err = b.Simulate(*s)

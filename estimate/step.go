@@ -28,7 +28,7 @@ type Step struct {
 	Record      bool       // keep what blocks are for, for a snapshot or a picture
 	Profile     Profile
 
-	memory int64 // that the process may take on the device, which a search sees; 0 is the GPU's
+	memory int64 // of the device, where a batch is searched that fits so much; 0 is the GPU's
 
 	brief bool        // the peak alone is asked for: of a large model, no events are left
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
@@ -36,7 +36,7 @@ type Step struct {
 	known eager.Known // by a run of another step
 }
 
-// A Profile is what was measured where the run will be: it replaces what is known of the H200.
+// A Profile is what was measured where the run will be: it replaces what is known of the device.
 // The zero Profile replaces nothing.
 type Profile struct {
 	Context       int64 // bytes of the process beyond the allocator; 0 leaves them
@@ -118,7 +118,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 			return nil, err
 		}
 		_, device := s.options()
-		sim.Peak.searching(&without.Peak, device.Memory)
+		sim.Peak.limitSearches(&without.Peak, device.Memory)
 	}
 	return sim, nil
 }
@@ -143,13 +143,13 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 	s.Record, s.known = false, sim.Run.Known()
 	if s.Compile && !s.Infer {
 		s.Compile = false
-		eager, err := b.simulateBounded(s)
+		uncompiled, err := b.simulateBounded(s)
 		if err != nil {
 			return nil, err
 		}
-		sim.Compiled = compiledRange(sim.Peak.Allocated, eager.Peak.Allocated)
+		sim.Compiled = compiledRange(sim.Peak.Allocated, uncompiled.Peak.Allocated)
 		off := int64(cutError * float64(sim.Peak.Allocated)) // the cut's bound has the room that its range has
-		sim.Peak.UpperBound = max(sim.Peak.UpperBound+off, eager.Peak.UpperBound)
+		sim.Peak.UpperBound = max(sim.Peak.UpperBound+off, uncompiled.Peak.UpperBound)
 		return sim, nil
 	}
 	if sim.doubtful {
