@@ -55,13 +55,13 @@ func roomOf(infer bool) room {
 // convolutions and with one of them at its most, each in its turn of those that would need the most memory.
 // docs/ACCURACY.md has what this rests on.
 func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
-	var c group
+	var replays group
 	log := s.Run.Log
 	large := caching.LargeOf(log, cfg.Options)
 	var mu sync.Mutex
 	reserved := s.Peak.Reserved
 	replay := func(large *caching.LargeRequests, cfg caching.Config) {
-		c.do(func() {
+		replays.do(func() {
 			// A choice that does not survive a limit says nothing of one that does.
 			if bytes, ok := large.Reserved(cfg); ok {
 				mu.Lock()
@@ -95,7 +95,7 @@ func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 		other.Address = address
 		replay(large, other)
 	}
-	c.end()
+	replays.end()
 	above := spareBytes + spare.bytes + int64(spare.share*float64(s.Peak.Reserved)+
 		min(spare.request*float64(largestRequest(log)), spare.limit*float64(s.Peak.Reserved)))
 	return s.Context + reserved + above

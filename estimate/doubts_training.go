@@ -167,7 +167,7 @@ func frozenNorms(p *aten.Program) (modules []string) {
 	other, norm := map[aten.ValueID]bool{}, map[aten.ValueID]bool{}
 	for i := range p.Calls {
 		read := other
-		if strings.Contains(p.Calls[i].Op, "batch_norm") {
+		if aten.Of(p.Calls[i].Op).Is(aten.ChannelNorm) {
 			read = norm
 		}
 		for _, v := range p.Calls[i].In {
