@@ -52,7 +52,7 @@ func (r *run) runBackward(loss *tensor) {
 	if loss.fn == nil {
 		return
 	}
-	r.grad, r.back = false, true
+	r.grad, r.inBackward = false, true
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
 	r.beginReducing()
 	r.backwardFrom(loss, ones)
@@ -65,12 +65,12 @@ func (r *run) runBackward(loss *tensor) {
 
 // backwardFrom is y.backward(gradient): the gradient stays the caller's.
 func (r *run) backwardFrom(y, gradient *tensor) {
-	r.grad, r.back = false, true
+	r.grad, r.inBackward = false, true
 	outer := r.layer
 	*y.fn.gradient(y.nr) = gradient.retain()
 	r.backwardOf(y.fn)
 	r.layer = outer
-	r.grad, r.back = true, false
+	r.grad, r.inBackward = true, false
 }
 
 // backwardOf runs a node, and all that it leads to.
@@ -176,7 +176,7 @@ func (r *run) evaluate(n *node, queue *readyQueue) {
 	}
 	n.letGo()
 	if n.refs == 0 {
-		r.gone.nodes = append(r.gone.nodes, n.recorded)
+		r.freed.nodes = append(r.freed.nodes, n.recorded)
 	}
 }
 

@@ -62,7 +62,7 @@ func (r *run) enterCheckpoint(i int, values []*tensor) {
 		return
 	}
 	for _, span := range spansFrom(r.noGrad, int32(i)) {
-		r.quiet, r.grad = &span, false
+		r.noGradSpan, r.grad = &span, false
 		return
 	}
 	for _, span := range spansFrom(r.functions, int32(i)) {
@@ -114,8 +114,8 @@ func (r *run) detached(t *tensor) *tensor {
 
 // exitCheckpoint ends the spans that call i ends.
 func (r *run) exitCheckpoint(i int, values []*tensor) {
-	if r.quiet != nil && int(r.quiet.Last) == i {
-		r.quiet, r.grad = nil, true
+	if r.noGradSpan != nil && int(r.noGradSpan.Last) == i {
+		r.noGradSpan, r.grad = nil, true
 	}
 	if r.region != nil && int(r.region.span.Last) == i {
 		r.exitRegion(values)
@@ -161,15 +161,15 @@ func (r *run) within(f *frame) bool {
 func (r *run) pack(n *node, outs, saved []*tensor) {
 	f := r.frame
 	if f == nil {
-		f = r.again
+		f = r.recomputed
 	}
 	for _, t := range saved {
 		switch {
 		case t == nil || t.host:
 			continue
-		case r.again != nil && r.index <= r.inner: // the hooks of a frame within it have it
+		case r.recomputed != nil && r.index <= r.inner: // the hooks of a frame within it have it
 			continue
-		case r.again != nil:
+		case r.recomputed != nil:
 			if r.packed < len(f.saved) {
 				t.st.refs++
 				f.saved[r.packed] = t.st
@@ -184,7 +184,7 @@ func (r *run) pack(n *node, outs, saved []*tensor) {
 		n.packed.n++
 		f.lastCall, f.lastMade = r.index, 0
 	}
-	if r.again != nil || n.packed == nil || outs[0] == nil || outs[0].host {
+	if r.recomputed != nil || n.packed == nil || outs[0] == nil || outs[0].host {
 		return
 	}
 	mine := func(t *tensor) bool { return t != nil && !t.host && t.st.born > r.callStart }
@@ -268,8 +268,8 @@ func (r *run) leave(n *node) {
 // recompute runs a frame's forward again, in an autocast region of its own, in the autograd engine's thread. What it
 // makes dies as in any forward pass; its graph dies with its results.
 func (r *run) recompute(f *frame) {
-	layer, at, index, amp, grads := r.layer, r.at, r.index, r.amp, r.grad
-	r.again, r.packed, r.inner, r.grad, r.amp = f, 0, -1, true, nil
+	layer, origin, index, amp, grads := r.layer, r.origin, r.index, r.amp, r.grad
+	r.recomputed, r.packed, r.inner, r.grad, r.amp = f, 0, -1, true, nil
 	r.enterAutocast()
 	values := slices.Clone(r.values)
 	for i, v := range f.values {
@@ -277,7 +277,7 @@ func (r *run) recompute(f *frame) {
 	}
 	for i := f.span.First; i <= f.lastCall && r.err == nil; i++ {
 		c := &r.prog.Calls[i]
-		r.layer, r.at, r.index = c.Layer, c.Origin, i
+		r.layer, r.origin, r.index = c.Layer, c.Origin, i
 		r.packInputs(f, i, values)
 		rest, err := r.call(c, values)
 		r.stopAt = 0
@@ -307,14 +307,14 @@ func (r *run) recompute(f *frame) {
 	}
 	r.exitAutocast()
 	r.recycle()
-	r.again = nil
-	r.layer, r.at, r.index, r.amp, r.grad = layer, at, index, amp, grads
+	r.recomputed = nil
+	r.layer, r.origin, r.index, r.amp, r.grad = layer, origin, index, amp, grads
 }
 
 // started notes where the operator of a call begins to allocate, and where a recomputation stops.
 func (r *run) started() {
 	r.callStart = r.born
-	if f := r.again; f != nil && r.index == f.lastCall && f.lastMade > 0 {
+	if f := r.recomputed; f != nil && r.index == f.lastCall && f.lastMade > 0 {
 		r.stopAt = r.born + f.lastMade
 	}
 }

@@ -62,7 +62,7 @@ const reducedBy = 4
 func (r *run) compile() error {
 	n := len(r.prog.Calls)
 	c := &compilation{first: make([]int32, n), made: make([]piece, 0, n), dry: true, unfused: unfused()}
-	dry := &run{log: r.log, opts: r.opts, prog: r.prog, layer: -1, at: -1, rows: r.rows,
+	dry := &run{log: r.log, opts: r.opts, prog: r.prog, layer: -1, origin: -1, rows: r.rows,
 		compiled: c, lives: r.lives}
 	dry.plans, dry.reused, r.reused = r.plans, r.reused, reused{}
 	values, _ := dry.load()

@@ -105,7 +105,7 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	next, kept := m.next, m.saved // of its life before
 	*m = recorded{backward: backward}
 	n := &m.node
-	*n = node{recorded: m, seq: r.seq, layer: r.layer, call: r.at}
+	*n = node{recorded: m, seq: r.seq, layer: r.layer, call: r.origin}
 	r.seq++
 	if n.next = next[:0]; cap(next) < len(ins) {
 		n.next = r.edges.some(len(ins))[:0]
@@ -120,7 +120,7 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	if n.saved = kept[:0]; cap(kept) < len(saved) {
 		n.saved = r.saves.some(len(saved))[:0]
 	}
-	if r.frame != nil || r.again != nil {
+	if r.frame != nil || r.recomputed != nil {
 		r.pack(n, outs, saved)
 	} else if r.compiled != nil {
 		r.compiled.keeps(r, n, saved)
@@ -224,7 +224,7 @@ func (r *run) dropNode(n *node) {
 			}
 		}
 		n.letGo()
-		r.gone.nodes = append(r.gone.nodes, n.recorded)
+		r.freed.nodes = append(r.freed.nodes, n.recorded)
 	}
 	r.work = work
 }

@@ -28,7 +28,7 @@ func TestNativeAttentionWithMask(t *testing.T) {
 func TestAttentionToOneHead(t *testing.T) {
 	for _, broadcast := range []bool{true, false} {
 		l := newLab()
-		l.r.at = 0
+		l.r.origin = 0
 		q, k := l.leaf(bf16, 2, 4, 64, 8), l.leaf(bf16, 2, 1, 64, 8)
 		out := runSDPA(l.r, &aten.Call{Op: "sdpa", Args: &aten.Args{Broadcast: broadcast}}, []*tensor{q, k, k})[0]
 		kept, _ := l.r.savedBytes(out, 1)

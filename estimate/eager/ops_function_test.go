@@ -5,7 +5,7 @@ import "testing"
 // A function of autograd keeps what it says it saves, and nothing of what it computes on the way.
 func TestGeluFunctionSavesItsInput(t *testing.T) {
 	l := newLab()
-	l.r.at = 0
+	l.r.origin = 0
 	x := l.leaf(bf16, 4, 1024)
 	out := l.op("gelu_function", l.op("mul", x, num()))
 	if saved, _ := l.r.savedBytes(out, 1); saved != 4*1024*2 {

@@ -37,7 +37,7 @@ func (r *run) useBLAS(lt bool) {
 
 // thread is 0 for the Python thread and 1 for the autograd engine's: each has handles of its own.
 func (r *run) thread() int {
-	if r.back {
+	if r.inBackward {
 		return 1
 	}
 	return 0

@@ -56,7 +56,7 @@ func (r *run) exitRegion(values []*tensor) {
 // backward is CheckpointFunction.backward. The gradients that it was called with stay to its end, and so do the results
 // of the region.
 func (g *region) backward(r *run, n *node, grads []*tensor) []*tensor {
-	layer, at, index, amp := r.layer, r.at, r.index, r.amp
+	layer, origin, index, amp := r.layer, r.origin, r.index, r.amp
 	room := [...][]*tensor{r.grads, r.results}
 	r.grads, r.results = nil, nil // the node has the others
 	r.grad, r.amp = true, nil
@@ -113,7 +113,7 @@ func (g *region) backward(r *run, n *node, grads []*tensor) []*tensor {
 		r.release(t)
 	}
 	r.grads, r.results = room[0], room[1]
-	r.layer, r.at, r.index, r.amp, r.grad, r.back = layer, at, index, amp, false, true
+	r.layer, r.origin, r.index, r.amp, r.grad, r.inBackward = layer, origin, index, amp, false, true
 	return results
 }
 
@@ -127,7 +127,7 @@ func (r *run) rerun(g *region, values []*tensor) {
 	r.values = values
 	for i := g.span.First; i <= g.span.Last && r.err == nil; i++ {
 		c := &r.prog.Calls[i]
-		r.layer, r.at, r.index = c.Layer, c.Origin, i
+		r.layer, r.origin, r.index = c.Layer, c.Origin, i
 		for _, span := range spansFrom(r.functions, i) {
 			if r.region == nil && r.grad && span != g.span && span.Last <= g.span.Last {
 				r.enterRegion(span, values)

@@ -16,33 +16,34 @@ type run struct {
 	log    *timeline.Log // on its own: whoever keeps it shall not keep the run, which is several times larger
 	step   int32
 	layer  int32
-	at     int32 // Call.Origin of the call that runs, -1 outside of any
+	origin int32 // Call.Origin of the call that runs, -1 outside of any
 	grad   bool  // gradient mode
 	amp    *autocast
 	seq    int32 // sequence number of the next autograd node
 	passes int32 // backward passes so far
-	back   bool  // the autograd thread is running
 	rows   map[string]*op
+
+	inBackward bool // the autograd thread is running
 
 	libraries
 	reused
 
-	values    []*tensor // of the program's values; activations are here while a forward pass runs
-	index     int32     // of the call that runs
-	born      int32     // allocations so far
-	callStart int32     // those before the operator of the call
-	frame     *frame    // the checkpointed span that the forward pass is in
-	again     *frame    // the one that backward recomputes
-	packed    int       // what the recomputation has saved
-	inner     int32     // the last call of a frame within it that it has begun
-	region    *region   // see enterRegion; nil outside of any
+	values     []*tensor // of the program's values; activations are here while a forward pass runs
+	index      int32     // of the call that runs
+	born       int32     // allocations so far
+	callStart  int32     // those before the operator of the call
+	frame      *frame    // the checkpointed span that the forward pass is in
+	recomputed *frame    // the one that backward recomputes
+	packed     int       // what the recomputation has saved
+	inner      int32     // the last call of a frame within it that it has begun
+	region     *region   // see enterRegion; nil outside of any
 
 	// see wrapped
 	checkpoints, functions, noGrad []aten.Span
 
-	quiet   *aten.Span // the one of noGrad that runs
-	written bool       // the functions are those that lines show
-	stopAt  int32      // see stopped; 0 is nowhere
+	noGradSpan *aten.Span // the one of noGrad that runs
+	written    bool       // the functions are those that lines show
+	stopAt     int32      // see stopped; 0 is nowhere
 
 	hooked [2][]*leaf // of the graph behind the loss, and of the one that is made: see requireGrads
 
@@ -115,7 +116,7 @@ type reused struct {
 	nodes    slab[recorded]
 	edges    slab[edge]
 	saves    slab[*storage]
-	gone     recycled
+	freed    recycled   // what nothing refers to any more
 	args     []*tensor  // room for the arguments of a call
 	grads    []*tensor  // room for the gradients that a node gets
 	results  []*tensor  // room for those that it makes
@@ -156,7 +157,7 @@ func (s *Spare) take(r *run, brief bool) {
 
 // reset takes back all that was allocated.
 func (u *reused) reset() {
-	u.gone = recycled{u.gone.tensors[:0], u.gone.storages[:0], u.gone.nodes[:0]}
+	u.freed = recycled{u.freed.tensors[:0], u.freed.storages[:0], u.freed.nodes[:0]}
 	u.tensors.reset()
 	u.storages.reset()
 	u.leaves.reset()
@@ -268,13 +269,13 @@ type recycled struct {
 // would be the most that a run takes.
 func (r *run) forgetGone() {
 	if r.opts.Spare == nil {
-		r.tensors.used, r.storages.used, r.gone = stack[*tensor]{}, stack[*storage]{}, recycled{}
+		r.tensors.used, r.storages.used, r.freed = stack[*tensor]{}, stack[*storage]{}, recycled{}
 	}
 }
 
 // recycle is called between two calls or nodes.
 func (r *run) recycle() {
-	k := &r.gone
+	k := &r.freed
 	r.tensors.used.push(k.tensors)
 	r.storages.used.push(k.storages)
 	if r.nodes.keep { // else the next graph is made anew, and this one's memory is free as soon as its nodes have run

@@ -98,7 +98,7 @@ func newRun(p *aten.Program, opts *Options) (*run, error) {
 		device := gpu.Default()
 		opts.GPU = &device
 	}
-	r := &run{opts: opts, prog: p, layer: timeline.NoLayer, at: -1}
+	r := &run{opts: opts, prog: p, layer: timeline.NoLayer, origin: -1}
 	if opts.Spare != nil {
 		opts.Spare.take(r, opts.Brief)
 	} else {
@@ -184,7 +184,7 @@ func (r *run) forward(values []*tensor) error {
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
 		c := &r.prog.Calls[i]
-		r.layer, r.at, r.index = c.Layer, c.Origin, int32(i)
+		r.layer, r.origin, r.index = c.Layer, c.Origin, int32(i)
 		r.enterGroup(i, values)
 		r.enterCheckpoint(i, values)
 		rest, err := r.call(c, values)
@@ -216,7 +216,7 @@ func (r *run) forward(values []*tensor) error {
 	}
 	r.compiled.leave(r)
 	r.leaveRoot(values)
-	r.layer, r.at = timeline.NoLayer, -1
+	r.layer, r.origin = timeline.NoLayer, -1
 	return nil
 }
 

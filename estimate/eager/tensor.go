@@ -88,7 +88,7 @@ func (r *run) drop(s *storage) {
 		return
 	}
 	r.free(s.block)
-	r.gone.storages = append(r.gone.storages, s)
+	r.freed.storages = append(r.freed.storages, s)
 }
 
 // recategorize says what a block turned out to be for.
@@ -107,7 +107,7 @@ func (r *run) scratch(bytes int64, c timeline.Category) {
 
 // category is what an operator's outputs are for.
 func (r *run) category() timeline.Category {
-	if r.back && r.again == nil {
+	if r.inBackward && r.recomputed == nil {
 		return timeline.AutogradDetail
 	}
 	if !r.grad {
@@ -215,7 +215,7 @@ func (r *run) release(t *tensor) {
 		r.dropNode(t.fn)
 		t.fn = nil
 	}
-	r.gone.tensors = append(r.gone.tensors, t)
+	r.freed.tensors = append(r.freed.tensors, t)
 }
 
 // keep binds an attribute of a module: what it had before goes.

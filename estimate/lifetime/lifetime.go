@@ -8,10 +8,9 @@ import (
 	"github.com/memestimate/memestimate/estimate/aten"
 )
 
-// Of returns, for each call, the activations that Python lets go after it, and for calls that return tuples
-// the last call that their unread results live to. Memory is
-// given back when the last variable that refers to a tensor is assigned again or its function
-// returns. A graph does not keep the variables, so this is the common style of code:
+// Of returns, for each call, the activations that Python lets go after it, and for calls that return tuples the last
+// call that their unread results live to. Memory is given back when the last variable that refers to a tensor is
+// assigned again or its function returns. A graph does not keep the variables, so this is the common style of code:
 //
 //   - what is passed into a module lives until the module returns: nn.Module.__call__ has it in a tuple of arguments;
 //   - what is used once lives until then: x = f(x), or an expression's temporary;
@@ -19,7 +18,7 @@ import (
 //     the end of the function that made it, in a loop to where the next round assigns it, unless its last use is one
 //     that replaces it: an operator whose result has the same shape (x = x + f(x)). A list may have it all the same:
 //     see listed;
-//   - so is what has a name of its own for another reason: see variables.
+//   - what has a name of its own for another reason lives as that: see variables.
 //
 // Where the file does not say which function a call is in (Scope.Cut), nothing lives beyond what needs it.
 //
