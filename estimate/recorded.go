@@ -118,6 +118,7 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	if run.Trains {
 		t.Mode = "train"
 	}
+	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t
 }
 
@@ -182,7 +183,8 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	if s.Limited {
 		cfg.Capacity = cfg.Room
 	}
-	if sim.Replay, err = caching.NewReplayer(cfg).Finish(run.Log); err != nil {
+	sim.full = full(run, s, &cfg, device, recordedDevice(rec))
+	if err := sim.full.replay(sim, &cfg); err != nil {
 		return nil, nil, err
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
@@ -198,6 +200,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 		sim.Peak.UpperBound += d.More
 		sim.Peak.Safe += d.More
 	}
+	sim.full.hold(&sim.Peak, device.Memory)
 	return sim, run, nil
 }
 
@@ -240,6 +243,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
 	}
+	notes = append(notes, r.Simulation.full.note(run, on)...)
 	notes = append(notes, searchNotes(run.Log)...)
 	notes = append(notes, shortNotes(r.Simulation.Replay)...)
 	return append(notes, assumptions(rec)...)

@@ -189,7 +189,7 @@ func (d *decoder) event(k Kind) (err error) {
 			return d.fail("a sum follows no call")
 		}
 		e.A, err = d.storage()
-	case Allocated:
+	case Allocated, OutOfMemory:
 		e.Bytes, err = d.bytes()
 	case Depends:
 		e.A = int32(len(d.rec.Asks))

@@ -65,6 +65,7 @@ var every = []string{
 	`["step"]`,
 	`["x-later",{"a":[1]},2]`,
 	`["empty_cache"]`,
+	`["out_of_memory",15655829504]`,
 	`["reset_peak"]`,
 	`["allocated",512]`,
 	`["note","item","read as 0",1]`,
@@ -98,7 +99,7 @@ func TestRead(t *testing.T) {
 		kinds = append(kinds, e.Kind)
 	}
 	want := []Kind{Alloc, Is, Phase, Thread, Stream, CallEvent, Alloc, Sum, RecordStream, Resize, Free, Step, EmptyCache,
-		ResetPeak, Allocated, Note, Depends}
+		OutOfMemory, ResetPeak, Allocated, Note, Depends}
 	if !reflect.DeepEqual(kinds, want) {
 		t.Errorf("events %v, want %v", kinds, want)
 	}

@@ -124,6 +124,7 @@ const (
 	RecordStream             // A: storage, B: stream
 	Sum                      // A: storage that the call before it, an addition, writes into on real tensors
 	EmptyCache               // cached blocks are given back
+	OutOfMemory              // Bytes: what the program may take, which the next request would pass: it was told so
 	ResetPeak                // peaks are counted anew
 	Allocated                // Bytes: what the recorder had counted here, for tests
 	Note                     // A: text of its code, B: text, Bytes: frame
@@ -134,7 +135,7 @@ const (
 // kindWords are the words by which lines begin.
 var kindWords = [numKinds]string{
 	"call", "alloc", "free", "resize", "is", "phase", "step", "thread", "stream", "record_stream", "sum",
-	"empty_cache", "reset_peak", "allocated", "note", "depends",
+	"empty_cache", "out_of_memory", "reset_peak", "allocated", "note", "depends",
 }
 
 // A Role is what a storage is to the program.

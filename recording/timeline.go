@@ -26,6 +26,10 @@ type Run struct {
 	Crossing int  // tensors of which the program recorded that another stream uses them
 	Steps    int  // that ended
 
+	// Limit is what the process may take of the device, where the program was told that it is out of memory and went on:
+	// the device's memory, or its part by torch.cuda.set_per_process_memory_fraction. 0 where it was not told.
+	Limit int64
+
 	// Of says by event of the Log where in the program it happened: an index into Sites, -1 where that is not known.
 	Of    []int32
 	Sites []Site
@@ -192,6 +196,9 @@ func (p *player) play() {
 			p.run.Crossing++
 		case EmptyCache:
 			p.release()
+		case OutOfMemory: // before it is said, all cached blocks are given back (malloc of CUDACachingAllocator.cpp)
+			p.release()
+			p.run.Limit = max(p.run.Limit, e.Bytes)
 		}
 	}
 }

@@ -50,3 +50,56 @@ def test_an_unknown_gpu_is_told(tmp_path: Path) -> None:
     done = run(tmp_path, "--gpu", "h9000", str(SCRIPT))
     assert done.returncode == 2
     assert "no GPU named 'h9000'" in done.stderr
+
+
+PROCESSES = """
+import sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, world, queue):
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    torch.cuda.set_device(rank)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).to(rank), device_ids=[rank])
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(2):
+        net(torch.randn(8, 64, device=f"cuda:{rank}")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    queue.put(rank)
+    if rank:
+        sys.exit(3)
+
+def load(numbers, queue):
+    queue.put(sum(numbers))
+
+if __name__ == "__main__":
+    mp.set_start_method("fork")
+    queue = mp.SimpleQueue()
+    loader = mp.get_context("fork").Process(target=load, args=([1, 2, 3], queue))
+    loader.start()
+    assert queue.get() == 6
+    loader.join()
+    assert loader.pid and loader.exitcode == 0
+    ranks = [mp.Process(target=work, args=(rank, 4, queue)) for rank in range(4)]
+    for process in ranks:
+        assert not process.is_alive() and process.exitcode is None
+        process.start()
+    for process in ranks:
+        process.join()
+        process.terminate()
+    print("ended with", [process.exitcode for process in ranks], "by", queue.get())
+"""
+
+
+def test_of_the_processes_that_a_program_starts_the_recorded_rank_runs(tmp_path: Path) -> None:
+    """And what loads data is a process of its own."""
+    (tmp_path / "ranks.py").write_text(PROCESSES)
+    done = run(tmp_path, "--steps", "0", "--once", "ranks.py")
+    assert done.returncode == 0, done.stderr
+    assert "ended with [0, 0, 0, 0] by 0" in done.stdout
+    assert "note: distributed: of the processes that the program starts only rank 0 runs" in done.stderr
+    recording = Recording(tmp_path / "ranks.mrec")
+    assert sum(1 for _ in recording.of("step")) == 2
+    assert any("allreduce" in op[0] for op in recording.tables["op"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -229,6 +230,39 @@ def test_a_program_that_catches_it_runs_out_of_memory(tmp_path: Path, backward: 
     assert [code for code, _ in recorder.notes] == ["memory", "memory"]
     recording = Recording(tmp_path / "x")
     assert recording.peak() < 15 << 30
+
+
+def suppressed() -> torch.Tensor | None:
+    with contextlib.suppress(torch.cuda.OutOfMemoryError):
+        return torch.ones(20 << 28, device="cuda")
+    return None
+
+
+OOM_ERRORS = (torch.cuda.OutOfMemoryError, MemoryError)
+
+
+def by_a_name() -> torch.Tensor | None:
+    try:
+        return torch.ones(20 << 28, device="cuda")
+    except OOM_ERRORS:
+        return None
+
+
+def of_something_else() -> torch.Tensor | None:
+    """Whose file speaks of being out of memory elsewhere."""
+    with contextlib.suppress(KeyError):
+        return torch.ones(20 << 28, device="cuda")
+    return None
+
+
+def test_suppressing_it_is_catching_it(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x", gpu="t4"):
+        assert suppressed() is None
+        assert by_a_name() is None
+        assert of_something_else() is not None
+    recording = Recording(tmp_path / "x")
+    assert list(recording.of("out_of_memory")) == [[15_655_829_504], [15_655_829_504]]
+    assert recording.peak() == 20 << 30
 
 
 def test_what_does_not_fit_is_recorded_where_nobody_catches_it(tmp_path: Path) -> None:

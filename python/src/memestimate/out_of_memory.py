@@ -1,7 +1,8 @@
 """Running out of the pretended GPU's memory, for programs that try sizes until one does not fit.
 
 A recording of what does not fit is of use: the answer says by how much. So memory is without an end, unless a program
-catches that there is none left, in an `except` around what asks for it: then that is what happens.
+catches that there is none left, in an `except` or a `contextlib.suppress` around what asks for it: then that is what
+happens.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class OutOfMemory:
         if storages.allocated + sum(sizes) <= limit or not self._is_caught():
             return
         storages.forget(serials)
+        self._recorder.writer.event("out_of_memory", limit)
         self._recorder.note(
             "memory", f"tensors were kept to {limit / 2**30:.2f} GiB, as the program catches that it is out of memory"
         )
@@ -80,14 +82,31 @@ class OutOfMemory:
 
 
 def _catches(frame: FrameType) -> bool:
-    """Whether the line that a frame is at lies in a `try` that knows what being out of memory is."""
+    """Whether the line that a frame is at lies in a `try` or a `suppress` that knows what being out of memory is."""
     for node in ast.walk(tree(frame) or ast.Pass()):
-        if not isinstance(node, ast.Try) or not node.body[0].lineno <= frame.f_lineno <= (
-            node.body[-1].end_lineno or 0
-        ):
+        if not isinstance(node, (ast.Try, ast.With, ast.AsyncWith)):
             continue
-        for handler in node.handlers:
-            kinds = {getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(handler.type or ast.Pass())}
-            if (handler.type is None or kinds & _KINDS) and _NAMED.search(ast.unparse(handler)):
-                return True
+        if not node.body[0].lineno <= frame.f_lineno <= (node.body[-1].end_lineno or 0):
+            continue
+        caught = node.handlers if isinstance(node, ast.Try) else node.items
+        if any(_knows(item) for item in caught):
+            return True
     return False
+
+
+def _knows(node: ast.excepthandler | ast.withitem) -> bool:
+    """Whether a handler, or `contextlib.suppress`, is for being out of memory."""
+    if isinstance(node, ast.withitem):
+        call = node.context_expr
+        if not isinstance(call, ast.Call) or _name(call.func) != "suppress":
+            return False
+        return bool(_NAMED.search(ast.unparse(call)))
+    assert isinstance(node, ast.ExceptHandler)
+    kinds = {_name(n) for n in ast.walk(node.type or ast.Pass())}
+    known = node.type is None or kinds & _KINDS or _NAMED.search(ast.unparse(node.type))
+    return bool(known and _NAMED.search(ast.unparse(node)))
+
+
+def _name(node: ast.AST) -> str:
+    """The last word of a name: "OutOfMemoryError" of `torch.cuda.OutOfMemoryError`."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))

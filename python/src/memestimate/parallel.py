@@ -6,7 +6,6 @@ FSDP's gathered parameters are PyTorch's own. Only the collectives do nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,37 +13,17 @@ from torch._ops import OpOverload
 
 from .capture import tensors
 from .patches import Patches
+from .processes import Processes
 
 if TYPE_CHECKING:
     from .recorder import Recorder
-
-
-class _Started:
-    """What `torch.multiprocessing.spawn(..., join=False)` returns, of processes that have ended."""
-
-    def join(self, *_: Any, **__: Any) -> bool:
-        return True
-
-
-def _spawning(recorder: Recorder, patches: Patches) -> None:
-    """Run of the processes that a program starts, one a GPU, the recorded one: within this process."""
-
-    def spawn(
-        fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any
-    ) -> _Started | None:
-        recorder.note("distributed", f"of {nprocs} processes that the program starts only rank {recorder.rank} runs")
-        fn(recorder.rank, *args)
-        return None if join else _Started()
-
-    for name in ("spawn", "start_processes"):
-        patches.set(torch.multiprocessing, name, spawn)
 
 
 def install(recorder: Recorder, patches: Patches) -> None:
     """Answer `init_process_group` with a fake group of the size asked for."""
     import torch.distributed as dist
 
-    _spawning(recorder, patches)
+    Processes(recorder).install(patches)
     if not dist.is_available():
         return
     c10d: Any = torch._C._distributed_c10d
