@@ -82,7 +82,7 @@ func upperBound(s *Simulation, cfg caching.Config, spare room) int64 {
 		}
 		if s.Recorded.Doubtful {
 			most := caching.LargeOf(s.Recorded.AtMost(), cfg.Options)
-			s.engine = doubtedEngine(s.Recorded.Convolutions, most)
+			s.doubts.engine = doubtedEngine(s.Recorded.Convolutions, most)
 			for _, sizes := range oneAtMost(s.Recorded.Convolutions, most) {
 				other := cfg
 				other.Workspaces = sizes

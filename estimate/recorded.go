@@ -183,8 +183,8 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	if s.Limited {
 		cfg.Capacity = cfg.Room
 	}
-	sim.full = full(run, s, &cfg, device, recordedDevice(rec))
-	if err := sim.full.replay(sim, &cfg); err != nil {
+	sim.doubts.full = full(run, s, &cfg, device, recordedDevice(rec))
+	if err := sim.doubts.full.replay(sim, &cfg); err != nil {
 		return nil, nil, err
 	}
 	sim.Peak = peakOf(run.Log, sim.Replay)
@@ -200,7 +200,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 		sim.Peak.UpperBound += d.More
 		sim.Peak.Safe += d.More
 	}
-	sim.full.hold(&sim.Peak, device.Memory)
+	sim.doubts.full.hold(&sim.Peak, device.Memory)
 	return sim, run, nil
 }
 
@@ -221,7 +221,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 		say(Info, "operator %q: what its kernels take beside their results is guessed, %s; the bound has them at their most",
 			op, plural(run.Guessed[op], "call"))
 	}
-	if note := r.Simulation.engine.note(r.Simulation.Peak.Allocated); note != "" {
+	if note := r.Simulation.doubts.engine.note(r.Simulation.Peak.Allocated); note != "" {
 		say(Info, "%s", note)
 	}
 	on := recordedDevice(rec)
@@ -243,7 +243,7 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	if rec.Way == "real-cpu" {
 		say(Warning, "recorded on the CPU: its operators stand for those of CUDA")
 	}
-	notes = append(notes, r.Simulation.full.note(run, on)...)
+	notes = append(notes, r.Simulation.doubts.full.note(run, on)...)
 	notes = append(notes, searchNotes(run.Log)...)
 	notes = append(notes, shortNotes(r.Simulation.Replay)...)
 	return append(notes, assumptions(rec)...)

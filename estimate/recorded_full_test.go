@@ -63,7 +63,7 @@ func TestCaughtOutOfMemory(t *testing.T) {
 		if c.reserved > 0 && r.Peak.Reserved != c.reserved*gb {
 			t.Errorf("%s: %d bytes reserved, want %d GiB", c.name, r.Peak.Reserved, c.reserved)
 		}
-		if told := r.Simulation.full.caught; told && max(r.Peak.Device, r.Peak.Safe, r.Peak.UpperBound) > 15655829504 {
+		if told := r.Simulation.doubts.full.caught; told && max(r.Peak.Device, r.Peak.Safe, r.Peak.UpperBound) > 15655829504 {
 			t.Errorf("%s: more is taken than the GPU has: %+v", c.name, r.Peak)
 		}
 		noted := ""

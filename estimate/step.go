@@ -88,8 +88,7 @@ type Simulation struct {
 	held      [timeline.NumCategories]int64 // see heldAtEnd
 	gradients int64
 	doubtful  bool        // another program is exported like this one, and takes more: see guessedLargest
-	engine    engineDoubt // of a recording
-	full      fullness    // of a recording
+	doubts    doubts      // of a recording
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.

@@ -30,6 +30,9 @@ func TestPythonTable(t *testing.T) {
 	if n := len(block.FindAll(text, -1)); n != 1 {
 		t.Fatalf("%s: %d tables of devices, want 1", path, n)
 	}
+	if line := fmt.Sprintf("\nCONTEXT = %d << 20\n", contextBase>>20); !strings.Contains(string(text), line) {
+		t.Errorf("%s: want %q", path, line)
+	}
 	want := block.ReplaceAllLiteralString(string(text), table.String())
 	if want == string(text) {
 		return

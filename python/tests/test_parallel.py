@@ -173,3 +173,12 @@ def test_as_many_tokens_come_as_go(rec: memestimate.Recorder) -> None:
     dist.all_to_all_single(theirs, counts)
     assert counts.tolist() == [250] * 8
     assert theirs.view(4, 2).sum(1).tolist() == [500] * 4
+
+
+def test_one_process_on_several_gpus_is_told_what_to_do(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x"):
+        assert nn.DataParallel(nn.Linear(4, 4)).cuda()(torch.ones(2, 4, device="cuda")).shape == (2, 4)
+    with memestimate.record(tmp_path / "x", world_size=2):
+        net = nn.DataParallel(nn.Linear(4, 4)).cuda()
+        with pytest.raises(NotImplementedError, match="with a world size of 1 it is recorded as on one GPU"):
+            net(torch.ones(2, 4, device="cuda"))

@@ -11,6 +11,7 @@ import torch
 from torch._subclasses import fake_tensor
 from torch.utils._device import _device_constructors
 
+from .gpus import CONTEXT
 from .patches import Patches
 from .pinned import Pinned
 from .streams import Event, Generator, Graph, Stream, Switch
@@ -55,6 +56,10 @@ class Device:
         pinned = self._recorder.pinned
         patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
         patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))
+        # A GPU's memory is shared as it is; what a fake tensor has of it says that it is of no device.
+        share, shared = torch.Tensor.share_memory_, torch.Tensor.is_shared
+        patches.set(torch.Tensor, "share_memory_", lambda tensor: tensor if tensor.is_cuda else share(tensor))
+        patches.set(torch.Tensor, "is_shared", lambda tensor: tensor.is_cuda or shared(tensor))
         patches.set(torch.Tensor, "record_stream", lambda tensor, stream: self._record_stream(tensor, stream))
         if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
             patches.set(fake_tensor, "init_gpu_context", lambda device: None)
@@ -146,8 +151,8 @@ class Device:
             "max_memory_reserved": lambda device=None: storages.peak,
             "memory_cached": lambda device=None: storages.allocated,
             "max_memory_cached": lambda device=None: storages.peak,
-            "mem_get_info": lambda device=None: (total - storages.allocated, total),
-            "get_memory_info": lambda device=None: (total - storages.allocated, total),
+            "mem_get_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
+            "get_memory_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
             "device_memory_used": lambda device=None: storages.allocated,
             "memory_usage": lambda device=None: 0,
             "memory_stats": stats,

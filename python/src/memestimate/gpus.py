@@ -48,6 +48,10 @@ GPUS = (
     GPU("v100-32gb", "Tesla V100-SXM2-32GB", (7, 0), 80, 34_079_899_648),
 )
 
+# What a process takes of a GPU before it has a tensor, in bytes: that of gpu.go, as measured on an H200. Handles of
+# cuBLAS and cuDNN are not in it.
+CONTEXT = 614 << 20
+
 
 def find(name: str | GPU) -> GPU:
     """Return the GPU of this id or name, in any case, or of as many of their words as tell it from others: "4090".

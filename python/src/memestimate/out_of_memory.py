@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .gpus import CONTEXT
 from .usage import source, tree
 
 if TYPE_CHECKING:
@@ -45,16 +46,17 @@ class OutOfMemory:
         """
         storages, gpu = self._recorder.storages, self._recorder.gpu
         limit = int(gpu.memory * self.fraction)
+        room = min(limit, gpu.memory - CONTEXT)
         sizes = [storages.size(serial) for serial in serials]
         wanted = max(sizes, default=0)
-        if storages.allocated + sum(sizes) <= limit or not self._is_caught():
+        if storages.allocated + sum(sizes) <= room or not self._is_caught():
             return
         storages.forget(serials)
         self._recorder.writer.event("out_of_memory", limit)
         self._recorder.note(
-            "memory", f"tensors were kept to {limit / 2**30:.2f} GiB, as the program catches that it is out of memory"
+            "memory", f"tensors were kept to {room / 2**30:.2f} GiB, as the program catches that it is out of memory"
         )
-        asked, total, used = (n / 2**30 for n in (wanted, limit, storages.allocated))
+        asked, total, used = (n / 2**30 for n in (wanted, room, storages.allocated))
         raise torch.cuda.OutOfMemoryError(
             f"CUDA out of memory. Tried to allocate {asked:.2f} GiB. GPU 0 has a total capacity of {total:.2f} GiB of "
             f"which {total - used:.2f} GiB is free. Of the allocated memory {used:.2f} GiB is allocated by PyTorch."
