@@ -57,7 +57,8 @@ class Device:
         patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
         patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))
         # A GPU's memory is shared as it is; what a fake tensor has of it says that it is of no device.
-        share, shared = torch.Tensor.share_memory_, torch.Tensor.is_shared
+        share: Answer = torch.Tensor.share_memory_
+        shared: Answer = torch.Tensor.is_shared
         patches.set(torch.Tensor, "share_memory_", lambda tensor: tensor if tensor.is_cuda else share(tensor))
         patches.set(torch.Tensor, "is_shared", lambda tensor: tensor.is_cuda or shared(tensor))
         patches.set(torch.Tensor, "record_stream", lambda tensor, stream: self._record_stream(tensor, stream))
