@@ -87,8 +87,8 @@ type Simulation struct {
 	stage     int                           // of a pipeline, whose run this is
 	held      [timeline.NumCategories]int64 // see heldAtEnd
 	gradients int64
-	doubtful  bool        // another program is exported like this one, and takes more: see guessedLargest
-	doubts    doubts      // of a recording
+	doubtful  bool   // another program is exported like this one, and takes more: see guessedLargest
+	doubts    doubts // of a recording
 }
 
 // Timeline returns the run's requests to the allocator, written out anew by each call: it may be large.
