@@ -46,6 +46,34 @@ def test_export_is_the_built_in_graph(tmp_path: Path) -> None:
     assert made == kept
 
 
+ASKS = """
+from types import SimpleNamespace
+import torch
+
+
+class Asks(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.linear(x).tanh() if torch.is_grad_enabled() else self.linear(x).sigmoid()
+
+
+ZOO = {"asks": SimpleNamespace(build=Asks, inputs=lambda batch: torch.randn(batch, 4))}
+"""
+
+
+@pytest.mark.parametrize(("form", "runs"), [("ts-train", "Tanh"), ("dynamo-train", "Tanh"), ("ts-eval", "Sigmoid")])
+def test_exports_for_training_are_traced_with_gradients(tmp_path: Path, form: str, runs: str) -> None:
+    (tmp_path / "asks.py").write_text(ASKS)
+    assert script("exports").main([str(tmp_path), "--zoo", str(tmp_path / "asks.py"), "--forms", form]) == 0
+    packed = tmp_path / f"asks.{form}.onnx.zst"
+    data = subprocess.run(["zstd", "-dcq", str(packed)], capture_output=True, check=True).stdout
+    operators = {n.op_type for n in onnx.load_from_string(data).graph.node}
+    assert operators & {"Tanh", "Sigmoid"} == {runs}
+
+
 def test_unknown_names_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no model 'mpl': want some of"):
         script("exports").main([str(tmp_path), "--models", "mpl"])

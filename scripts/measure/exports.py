@@ -33,21 +33,24 @@ BATCH = "batch"
 
 
 def ts_train(model: nn.Module, x: Tensor, path: str) -> None:
-    """Export for training by the TorchScript exporter, nothing folded."""
+    """Export for training by the TorchScript exporter, nothing folded.
+
+    Gradients are enabled, as in training: a model may ask whether they are, to use checkpoints.
+    """
     _torchscript(model.train(), x, path, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)
 
 
 def ts_eval(model: nn.Module, x: Tensor, path: str) -> None:
     """Export by the TorchScript exporter's defaults."""
-    _torchscript(model.eval(), x, path)
+    with torch.no_grad():
+        _torchscript(model.eval(), x, path)
 
 
 def _torchscript(model: nn.Module, x: Tensor, path: str, **settings: Any) -> None:
     axes = {"input": {0: BATCH}, "output": {0: BATCH}}
-    with torch.no_grad():
-        torch.onnx.export(
-            model, (x,), path, dynamo=False, opset_version=17, dynamic_axes=axes, verbose=False, **NAMES, **settings
-        )
+    torch.onnx.export(
+        model, (x,), path, dynamo=False, opset_version=17, dynamic_axes=axes, verbose=False, **NAMES, **settings
+    )
 
 
 def _symbolic() -> tuple[dict[int, Any]]:
@@ -70,10 +73,9 @@ def dynamo(model: nn.Module, x: Tensor, path: str) -> None:
 
 
 def dynamo_train(model: nn.Module, x: Tensor, path: str) -> None:
-    """Export what torch.export sees in training mode, not optimised."""
-    with torch.no_grad():
-        program = torch.export.export(model.train(), (x,), dynamic_shapes=_symbolic(), strict=False)
-        exported = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, **NAMES)
+    """Export what torch.export sees in training mode and with gradients, not optimised."""
+    program = torch.export.export(model.train(), (x,), dynamic_shapes=_symbolic(), strict=False)
+    exported = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False, **NAMES)
     assert exported is not None
     exported.save(path, external_data=True)
 
