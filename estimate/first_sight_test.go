@@ -156,7 +156,14 @@ func TestPublishedExportsAtFirstSight(t *testing.T) {
 	}
 }
 
-// exportRows are the rows of docs/ACCURACY.md about the exports of a set.
+// An exportedAnswer is what an export gave, made in a way. Its criterion, where it is given, stands for that of the
+// run: it was in the export, or its authors' own has a name.
+type exportedAnswer struct {
+	recordedAnswer
+	Way string `json:"way"`
+}
+
+// exportRows are the rows of docs/ACCURACY.md about the exports of a set, and about its others, which were made later.
 func exportRows(t *testing.T, set string) (rows []string) {
 	t.Helper()
 	var steps struct {
@@ -173,41 +180,45 @@ func exportRows(t *testing.T, set string) (rows []string) {
 		measured[of(c)] = c
 		own[c.Model] = own[c.Model] || c.Criterion == "own"
 	}
-	type answer struct {
-		recordedAnswer
-		Way string `json:"way"`
-	}
-	var first struct {
-		Answers []answer `json:"answers"`
-	}
+	var first struct{ Answers, Others []exportedAnswer }
 	testfile.JSON(t, set+"/exports.json.gz", &first)
-	titles := map[string]string{"ts-train": "TorchScript, training", "dynamo-train": "torch.export, training",
+	ways := map[string]string{"ts-train": "TorchScript, training", "dynamo-train": "torch.export, training",
 		"default": "default export"}
-	for way, title := range titles {
-		if !slices.ContainsFunc(first.Answers, func(a answer) bool { return a.Way == way }) {
-			continue
-		}
-		var answers []recordedAnswer
-		var cases []measuredCase
-		for _, a := range first.Answers {
-			c, ok := measured[of(a.measuredCase)]
-			if !ok {
-				t.Fatalf("%v was not measured", of(a.measuredCase))
+	for _, asked := range [][]exportedAnswer{first.Answers, first.Others} {
+		for way, title := range ways {
+			var answers []recordedAnswer
+			var cases []measuredCase
+			named := map[string]bool{}
+			for _, a := range asked {
+				c, ok := measured[of(a.measuredCase)]
+				if !ok {
+					t.Fatalf("%v was not measured", of(a.measuredCase))
+				}
+				if a.Way == way && a.Error != "not exported" {
+					answers, cases = append(answers, a.recordedAnswer), append(cases, c)
+					named[c.Model] = named[c.Model] || a.Criterion != ""
+				}
 			}
-			if a.Way == way && a.Error != "not exported" {
-				answers, cases = append(answers, a.recordedAnswer), append(cases, c)
+			if len(answers) > 0 {
+				withName := func(model string) bool { return named[model] || !own[model] }
+				rows = append(rows, wayRows(title, answers, cases, withName)...)
 			}
 		}
-		for name, keep := range map[string]func(measuredCase) bool{
-			"training, fp32":     func(m measuredCase) bool { return m.Mode == "train" && m.DType == "fp32" },
-			"training, amp-bf16": func(m measuredCase) bool { return m.DType == "amp-bf16" },
-			"inference, fp32":    func(m measuredCase) bool { return m.Mode == "infer" },
-			"training, fp32, criterion with a name": func(m measuredCase) bool {
-				return m.Mode == "train" && m.DType == "fp32" && !own[m.Model]
-			},
-		} {
-			rows = append(rows, firstSightRow(title+": "+name, answers, cases, keep))
-		}
+	}
+	return rows
+}
+
+// wayRows are the rows about the exports of one way.
+func wayRows(title string, answers []recordedAnswer, cases []measuredCase, named func(string) bool) (rows []string) {
+	for name, keep := range map[string]func(measuredCase) bool{
+		"training, fp32":     func(m measuredCase) bool { return m.Mode == "train" && m.DType == "fp32" },
+		"training, amp-bf16": func(m measuredCase) bool { return m.DType == "amp-bf16" },
+		"inference, fp32":    func(m measuredCase) bool { return m.Mode == "infer" },
+		"training, fp32, criterion with a name": func(m measuredCase) bool {
+			return m.Mode == "train" && m.DType == "fp32" && named(m.Model)
+		},
+	} {
+		rows = append(rows, firstSightRow(title+": "+name, answers, cases, keep))
 	}
 	return rows
 }
