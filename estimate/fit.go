@@ -190,12 +190,21 @@ func (b *batchSearch) double() (good, bad int64) {
 // bisect returns the largest batch that fits by a size of its point, to one part in near, between one that does and one
 // that does not.
 func (b *batchSearch) bisect(good, bad, near int64, size func(Point) int64) int64 {
+	fits := false
 	for tried := 1; bad-good > max(1, good/near); tried++ {
 		at := good + (bad-good)/2
-		if b.few && tried%2 > 0 { // in turn with half of what is left: what is reserved may rise in one great step
+		switch eighth := (bad - good) / 8; {
+		case !b.few:
+		case tried == 1 || near == maxBatch && tried%2 > 0:
+			// in turn with half of what is left: what is reserved may rise in one great step
 			at = min(max(line(b.seen[good], b.seen[bad], size, b.memory), good+1), bad-1)
+		case tried == 2 && near < maxBatch && eighth > 0 && fits: // it is not far from where the line said
+			at = good + eighth
+		case tried == 2 && near < maxBatch && eighth > 0:
+			at = bad - eighth
 		}
-		if p := b.try(at); p.Device > 0 && size(p) <= b.memory {
+		p := b.try(at)
+		if fits = p.Device > 0 && size(p) <= b.memory; fits {
 			good = at
 		} else {
 			bad = at
