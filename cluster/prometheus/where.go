@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
+	"github.com/prometheus/common/model"
 )
 
 // The series that are asked for. dcgm-exporter gives MiB; the exporter of this program, where it runs, says what is
@@ -30,7 +33,7 @@ type Question struct {
 }
 
 // hostLabels may have a host's name; a relabelling puts exporters' own labels aside as exported_*.
-var hostLabels = []string{"Hostname", "exported_Hostname", "hostname", "node", "kubernetes_node", "instance"}
+var hostLabels = []model.LabelName{"Hostname", "exported_Hostname", "hostname", "node", "kubernetes_node", "instance"}
 
 // A Place is a GPU or MIG instance.
 type Place struct {
@@ -59,54 +62,54 @@ type Answer struct {
 
 // Where asks the server at an address. An error means that it could not be asked.
 func Where(ctx context.Context, address string, q Question) (*Answer, error) {
-	s, err := connect(address)
+	client, err := connect(address)
 	if err != nil {
 		return nil, without(err, address)
 	}
-	a, err := where(ctx, s, q, time.Now())
+	a, err := where(ctx, v1.NewAPI(client), q, time.Now())
 	return a, without(err, address)
 }
 
 // steps is how many points of the past are looked at.
 const steps = 240
 
-func where(ctx context.Context, from *server, q Question, now time.Time) (*Answer, error) {
+func where(ctx context.Context, server v1.API, q Question, now time.Time) (*Answer, error) {
 	if strings.ContainsAny(q.Matchers, "{}") {
 		return nil, fmt.Errorf("matchers %q: wanted what stands between the braces", q.Matchers)
 	}
 	free := freeSeries + "{" + q.Matchers + "}"
 	step := max(q.Lookback/steps, time.Second)
-	past, err := from.queryRange(ctx, free, now.Add(-q.Lookback), now, step)
+	past, err := matrix(server.QueryRange(ctx, free, v1.Range{Start: now.Add(-q.Lookback), End: now, Step: step}))
 	if err != nil {
 		return nil, err
 	}
-	times, err := from.query(ctx, "timestamp("+free+")", now)
+	times, err := vector(server.Query(ctx, "timestamp("+free+")", now))
 	if err != nil {
 		return nil, err
 	}
-	values, err := from.query(ctx, free, now)
+	values, err := vector(server.Query(ctx, free, now))
 	if err != nil {
 		return nil, err
 	}
-	held, err := from.query(ctx, heldSeries, now)
+	held, err := vector(server.Query(ctx, heldSeries, now))
 	if err != nil {
 		return nil, err
 	}
-	sampled := map[string]time.Time{}
+	sampled := map[model.Fingerprint]time.Time{}
 	for _, s := range times {
-		if at := s.Value.value * 1000; at > 0 && at < 1<<53 {
-			sampled[s.identity()] = time.UnixMilli(int64(at))
+		if at := float64(s.Value) * 1000; at > 0 && at < 1<<53 {
+			sampled[unnamed(s.Metric)] = time.UnixMilli(int64(at))
 		}
 	}
-	current := map[string]float64{}
+	current := map[model.Fingerprint]float64{}
 	for _, s := range values {
-		current[s.identity()] = s.Value.value
+		current[unnamed(s.Metric)] = float64(s.Value)
 	}
 	a := &Answer{}
 	whole := map[string]bool{} // GPUs that are cut into instances: not to be had as a whole
 	for _, s := range values {
 		if s.Metric["GPU_I_ID"] != "" {
-			whole[s.Metric["UUID"]] = true
+			whole[string(s.Metric["UUID"])] = true
 		}
 	}
 	for _, s := range past {
@@ -115,13 +118,13 @@ func where(ctx context.Context, from *server, q Question, now time.Time) (*Answe
 			continue
 		}
 		a.Series++
-		id := s.identity()
+		id := unnamed(s.Metric)
 		mib, there := current[id]
 		at := sampled[id]
 		if !there {
 			p.Silent = true
-			last := s.Values[len(s.Values)-1]
-			at, mib = last.at, last.value
+			at = s.Values[len(s.Values)-1].Timestamp.Time()
+			mib = float64(s.Values[len(s.Values)-1].Value)
 		}
 		p.Free = bytesOf(mib)
 		p.Age = max(now.Sub(at), 0)
@@ -129,7 +132,7 @@ func where(ctx context.Context, from *server, q Question, now time.Time) (*Answe
 			if h.Metric["uuid"] != s.Metric["UUID"] || p.Instance != "" && h.Metric["instance_id"] != s.Metric["GPU_I_ID"] {
 				continue
 			}
-			p.Pending += min(bytesOf(h.Value.value/(1<<20)), 1<<50)
+			p.Pending += min(bytesOf(float64(h.Value)/(1<<20)), 1<<50)
 			p.Held = p.Held || h.Metric["share"] != "true"
 		}
 		p.since(s.Values, q.Need, now, step)
@@ -156,33 +159,65 @@ func where(ctx context.Context, from *server, q Question, now time.Time) (*Answe
 }
 
 // since finds out for how long the need would have fitted. A gap in the samples ends it.
-func (p *Place) since(values []sample, need uint64, now time.Time, step time.Duration) {
+func (p *Place) since(values []model.SamplePair, need uint64, now time.Time, step time.Duration) {
 	from, later := now, now
 	for _, v := range slices.Backward(values) {
-		if later.Sub(v.at) > 2*step || v.value < float64(need)/(1<<20) {
+		at := v.Timestamp.Time()
+		if later.Sub(at) > 2*step || float64(v.Value) < float64(need)/(1<<20) {
 			p.Since = now.Sub(from)
 			return
 		}
-		from, later = v.at, v.at
+		from, later = at, at
 	}
 	p.Since, p.All = now.Sub(from), true
 }
 
 // place reads a series' labels.
-func place(m map[string]string, host string) Place {
-	p := Place{GPU: m["gpu"], UUID: m["UUID"], Name: m["modelName"]}
+func place(m model.Metric, host string) Place {
+	p := Place{GPU: string(m["gpu"]), UUID: string(m["UUID"]), Name: string(m["modelName"])}
 	if m["GPU_I_ID"] != "" {
-		p.Instance = strings.TrimSpace(m["GPU_I_PROFILE"] + " " + m["GPU_I_ID"])
+		p.Instance = strings.TrimSpace(string(m["GPU_I_PROFILE"]) + " " + string(m["GPU_I_ID"]))
 	}
 	labels := hostLabels
 	if host != "" {
-		labels = []string{host}
+		labels = []model.LabelName{model.LabelName(host)}
 	}
 	for _, l := range labels {
 		if m[l] != "" {
-			p.Host = m[l]
+			p.Host = string(m[l])
 			return p
 		}
 	}
 	return p
+}
+
+// unnamed identifies a series whatever it is called: timestamp() takes the name off.
+func unnamed(m model.Metric) model.Fingerprint {
+	m = m.Clone()
+	delete(m, model.MetricNameLabel)
+	return m.Fingerprint()
+}
+
+func vector(v model.Value, _ v1.Warnings, err error) (model.Vector, error) {
+	if err != nil {
+		return nil, err
+	}
+	out, ok := v.(model.Vector)
+	if !ok {
+		return nil, fmt.Errorf("the server answered with a %T, wanted a vector", v)
+	}
+	return slices.DeleteFunc(out, func(s *model.Sample) bool { return s == nil }), nil
+}
+
+func matrix(v model.Value, _ v1.Warnings, err error) (model.Matrix, error) {
+	if err != nil {
+		return nil, err
+	}
+	out, ok := v.(model.Matrix)
+	if !ok {
+		return nil, fmt.Errorf("the server answered with a %T, wanted a matrix", v)
+	}
+	return slices.DeleteFunc(out, func(s *model.SampleStream) bool {
+		return s == nil || len(s.Values) == 0 // of histograms
+	}), nil
 }

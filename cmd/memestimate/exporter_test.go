@@ -7,9 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 )
 
 // The alerts of docs/cluster fire when they should, and the dashboard's queries find what the exporter serves.
@@ -53,28 +50,5 @@ func TestAlertsAndDashboard(t *testing.T) {
 		if !names[name] {
 			t.Errorf("%s is asked for, and the exporter does not serve it", name)
 		}
-	}
-}
-
-// Prometheus's own parser reads what is written, whatever a command's name has in it.
-func TestGaugesAsPrometheusReadsThem(t *testing.T) {
-	const command = "a \\ b \" c \n d {e=\"f\"} \x1b é"
-	var b strings.Builder
-	upGauge.sample(&b, 1, nil)
-	boundGauge.sample(&b, 1<<40, []string{"GPU-0", "0", "A100", "", "id", "user", command, "true"})
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	read, err := parser.TextToMetricFamilies(strings.NewReader(b.String()))
-	check(t, err)
-	if up := read[upGauge.name].GetMetric()[0]; len(up.Label) != 0 || up.GetUntyped().GetValue() != 1 {
-		t.Errorf("up is read as %v", up)
-	}
-	bound := read[boundGauge.name].GetMetric()[0]
-	got := map[string]string{}
-	for _, l := range bound.Label {
-		got[l.GetName()] = l.GetValue()
-	}
-	if len(got) != len(holdLabels) || got["command"] != command || got["uuid"] != "GPU-0" ||
-		bound.GetUntyped().GetValue() != 1<<40 {
-		t.Errorf("read as %v from\n%s", bound, b.String())
 	}
 }
