@@ -66,8 +66,8 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bound{model: given, opt: asked, a: a, weights: ws, withTied: ws, constants: constants, without: named(opt.Without),
-		with: named(opt.With), recovering: new(sync.Mutex)}
+	b := &Bound{model: given, opt: asked, a: a, weights: ws, withTied: ws, constants: constants,
+		without: named(opt.Without), with: named(opt.With), recovering: new(sync.Mutex)}
 	switch b.way = a.Way(); {
 	case b.way == "":
 		b.way = OtherWay
