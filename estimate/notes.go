@@ -211,7 +211,7 @@ func searchNotes(l *timeline.Log) []Note {
 	most := int64(0)
 	for _, p := range l.Plans() {
 		if p.Plan == timeline.Searching {
-			most = max(most, l.Request(p.Block).Bytes)
+			most = max(most, l.Of(p.Block).Bytes)
 		}
 	}
 	if most == 0 {

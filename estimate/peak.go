@@ -207,7 +207,7 @@ func heldAtEnd(l *timeline.Log) (byCategory [timeline.NumCategories]int64, gradi
 		for _, e := range s.Entries {
 			switch e.Kind() {
 			case timeline.Alloc:
-				c := l.Request(block).Category
+				c := l.Of(block).Category
 				block++
 				byCategory[c] += e.Bytes()
 				switch c {
@@ -217,7 +217,7 @@ func heldAtEnd(l *timeline.Log) (byCategory [timeline.NumCategories]int64, gradi
 					states = max(states, byCategory[c])
 				}
 			case timeline.Free:
-				r := l.Request(e.Block())
+				r := l.Of(e.Block())
 				byCategory[r.Category] -= r.Bytes
 			}
 		}

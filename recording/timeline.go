@@ -254,13 +254,12 @@ func (p *player) is(storage int32, r Role, name string) {
 	if b == noBlock {
 		return
 	}
-	request := p.log.Request(b)
-	request.Category = categories[r]
+	p.log.SetCategory(b, categories[r])
 	if r == Input || r == Label {
 		return
 	}
 	name = name[strings.LastIndexByte(name, ' ')+1:]
-	request.Layer = p.named(name[:max(strings.LastIndexByte(name, '.'), 0)])
+	p.log.SetLayer(b, p.named(name[:max(strings.LastIndexByte(name, '.'), 0)]))
 }
 
 // root returns the storage that stands for another.
@@ -375,7 +374,7 @@ func (p *player) ofArguments(c *Call) int32 {
 			continue
 		}
 		if b := p.blocks[p.root(storage)]; b != noBlock {
-			r := p.log.Request(b)
+			r := p.log.Of(b)
 			if r.Layer != timeline.NoLayer && (r.Category == timeline.Parameter || r.Category == timeline.Activation) {
 				return r.Layer
 			}

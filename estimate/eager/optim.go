@@ -125,7 +125,7 @@ func (r *run) states(l *leaf, n int) {
 func (r *run) state(l *leaf, bytes int64) {
 	block := r.request(bytes, timeline.OptimizerState)
 	if p := l.param.st.block; block != noBlock && p != noBlock { // it belongs where its parameter does
-		r.log.Request(block).Layer = r.log.Request(p).Layer
+		r.log.SetLayer(block, r.log.Of(p).Layer)
 	}
 }
 

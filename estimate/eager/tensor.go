@@ -94,7 +94,7 @@ func (r *run) drop(s *storage) {
 // recategorize says what a block turned out to be for.
 func (r *run) recategorize(s *storage, c timeline.Category) {
 	if s.block != noBlock {
-		r.log.Request(s.block).Category = c
+		r.log.SetCategory(s.block, c)
 	}
 }
 

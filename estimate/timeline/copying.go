@@ -42,7 +42,7 @@ func (c *Copying) To(event int) {
 			if len(c.omit) > 0 && c.omit[0] == block {
 				c.blocks[c.next], c.omit = -1, c.omit[1:]
 			} else {
-				c.blocks[c.next] = l.Alloc(*l.blocks.At(int(block)), plan)
+				c.blocks[c.next] = l.Alloc(l.request(block), plan)
 			}
 			c.next++
 		case Free:
@@ -75,8 +75,7 @@ func (c *Copying) Skip(event int) {
 func (c *Copying) Block(block int32) int32 { return c.blocks[block-c.first] }
 
 // Keeping returns the same requests where a block is given back, outside of any layer, as late as just before an event:
-// the Log itself where it lives as long anyway. Both are before what is repeated. The two Logs have in common what is
-// known of blocks.
+// the Log itself where it lives as long anyway. Both are before what is repeated.
 func (l *Log) Keeping(block int32, until int) *Log {
 	freed := 0
 	for freed < until {
@@ -88,12 +87,19 @@ func (l *Log) Keeping(block int32, until int) *Log {
 	if freed == until {
 		return l
 	}
-	c := &Log{Layers: l.Layers, blocks: l.blocks, marks: slices.Clone(l.marks), phase: l.phase, plans: l.plans,
+	c := &Log{Layers: l.Layers, marks: slices.Clone(l.marks), phase: l.phase, plans: l.plans,
 		again: l.again}
 	for i, m := range c.marks {
 		if int(m) > freed && int(m) < until {
 			c.marks[i]--
 		}
+	}
+	for k := range l.blocks.All() {
+		moved := *k
+		if int(k.alloc) > freed && int(k.alloc) < until {
+			moved.alloc--
+		}
+		c.blocks.Add(moved)
 	}
 	for i := range l.entries.Len() {
 		if i == until {

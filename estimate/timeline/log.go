@@ -42,22 +42,13 @@ func (e Entry) Step() int32 { return int32(uint32(e >> (kindBits + 8))) }
 
 func (e Entry) layer() int32 { return int32(e>>(kindBits+blockBits)) - 1 }
 
-// A Request is what a Log knows of a block. Unlike Entries it can still change.
-type Request struct {
-	Bytes    int64
-	Layer    int32
-	Category Category
-	Phase    Phase // Log.Alloc sets it
-	Stream   uint8
-}
-
 // A Log is a Timeline while it is written, in less than half of the memory: a training step of a large model is
 // millions of events. Where a step is known to repeat the one before it, it is not even written again.
 type Log struct {
 	Layers []string // names that layers refer to
 
 	entries Chunks[Entry]
-	blocks  Chunks[Request]
+	blocks  Chunks[known]
 	marks   []int32   // indices of the Marks
 	phase   Phase     // of the last
 	plans   []Planned // in the order of blocks
@@ -108,8 +99,10 @@ func (l *Log) Mark(step int32, phase Phase) {
 // Alloc records a request and returns its block. plan is Event.Plan.
 func (l *Log) Alloc(r Request, plan int32) int32 {
 	block := int32(l.blocks.Len())
-	r.Phase, r.Bytes = l.phase, min(r.Bytes, maxBytes)
-	l.blocks.Add(r)
+	r.Bytes = min(r.Bytes, maxBytes)
+	k := known{alloc: int32(l.entries.Len())}
+	k.set(r.Layer, l.phase, r.Category)
+	l.blocks.Add(k)
 	if plan != 0 {
 		l.plans = append(l.plans, Planned{block, plan})
 	}
@@ -133,9 +126,6 @@ func (l *Log) write(e Entry) {
 		l.Full(Part{l.entries.chunks[len(l.entries.chunks)-1], l.plans})
 	}
 }
-
-// Request returns what is known of a block, for the caller to read or to correct.
-func (l *Log) Request(block int32) *Request { return l.blocks.At(int(block)) }
 
 // Plan returns the plan of a block, mostly 0: see Event.Plan.
 func (l *Log) Plan(block int32) int32 {
@@ -190,9 +180,6 @@ func (l *Log) First(block int32) int32 {
 	}
 	return block
 }
-
-// Of returns what is known of any block, those of repetitions included.
-func (l *Log) Of(block int32) Request { return *l.blocks.At(int(l.First(block))) }
 
 // A Stretch is a part of a Log for a reader: Entries that follow each other. In a repetition, Block tells which block
 // an Entry frees, and Later is how many steps later than their Marks say the Entries happen.

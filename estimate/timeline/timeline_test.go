@@ -103,3 +103,31 @@ func TestNames(t *testing.T) {
 		t.Error("names of categories or phases changed")
 	}
 }
+
+// What is known of blocks stays theirs where another one lives on, and where they are corrected.
+func TestKeepingKnowsBlocks(t *testing.T) {
+	var l Log
+	l.Mark(1, Forward)
+	for i := range int32(4) {
+		l.Alloc(Request{Bytes: 100 + int64(i), Layer: i, Category: Activation, Stream: uint8(i)}, 0)
+		if i == 1 {
+			l.Free(0, 0)
+		}
+	}
+	l.SetCategory(2, Gradient)
+	l.SetLayer(3, NoLayer)
+	for _, l := range []*Log{&l, l.Keeping(0, l.Len()-1)} {
+		for i := range int32(4) {
+			want := Request{Bytes: 100 + int64(i), Layer: i, Category: Activation, Phase: Forward, Stream: uint8(i)}
+			switch i {
+			case 2:
+				want.Category = Gradient
+			case 3:
+				want.Layer = NoLayer
+			}
+			if got := l.Of(i); got != want {
+				t.Errorf("block %d: %+v, want %+v", i, got, want)
+			}
+		}
+	}
+}
