@@ -20,13 +20,13 @@ type Bound struct {
 	opt   Options         // likewise
 	a     *module.Analysis
 
-	weights  []module.Weight // parameters and buffers
-	withTied []module.Weight // the same, and the weight of a last layer that is taken for the embeddings' own
-	// Guards prog, nodes, largest and what types are asked for: several goroutines may simulate one model. It is the same
-	// for all that have an analysis in common.
-	recovering *sync.Mutex
+	weights    []module.Weight // parameters and buffers
+	withTied   []module.Weight // the same, and the weight of a last layer that is taken for the embeddings' own
+	recovering *recovering
 	prog       [programs]*aten.Program // those that were recovered
 	nodes      []*onnxload.Node        // those that run: what the calls of all three were recovered from
+	ran        []int32                 // of a large model the same by their places in the graph; then nodes is nil
+	size       int                     // see large
 
 	constants module.Tensors
 	way       module.Way
@@ -67,7 +67,8 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	b := &Bound{model: given, opt: asked, a: a, weights: ws, withTied: ws, constants: constants,
-		without: named(opt.Without), with: named(opt.With), recovering: new(sync.Mutex)}
+		without: named(opt.Without), with: named(opt.With), recovering: new(recovering)}
+	b.size = len(a.Steps) + len(ws) + a.Wide
 	switch b.way = a.Way(); {
 	case b.way == "":
 		b.way = OtherWay
@@ -107,7 +108,7 @@ func (b *Bound) guessedLargest() *Bound {
 func (b *Bound) unrecovered() *Bound {
 	return &Bound{model: b.model, opt: b.opt, a: b.a, weights: b.weights, withTied: b.withTied, recovering: b.recovering,
 		constants: b.constants, way: b.way, without: maps.Clone(b.without), with: maps.Clone(b.with), fewest: b.fewest,
-		tied: b.tied}
+		tied: b.tied, size: b.size}
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
@@ -126,6 +127,9 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	defer b.recovering.Unlock()
 	if b.prog[k] != nil {
 		return b.prog[k], nil
+	}
+	if err := b.need(); err != nil {
+		return nil, err
 	}
 	if b.large() { // one at a time, and another is made again where it is asked for
 		b.drop()
@@ -155,7 +159,12 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 		return nil, err
 	}
 	b.tidy()
-	b.nodes = nodes
+	if b.ran = nil; b.large() {
+		b.ran = numbered(b.a.Model.Graph, nodes)
+	}
+	if b.nodes = nodes; b.ran != nil {
+		b.nodes = nil
+	}
 	b.prog[k] = p
 	return p, nil
 }

@@ -95,7 +95,7 @@ const (
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
-func (b *Bound) large() bool { return len(b.a.Steps)+len(b.weights)+b.a.Wide >= manyNodes }
+func (b *Bound) large() bool { return b.size >= manyNodes }
 
 // tidy has what a recovery or a run of a large graph leaves behind collected at its end: that is hundreds of bytes for
 // each value, and what comes next would be made beside it. It costs a tenth of a run.
@@ -194,7 +194,7 @@ func (b *Bound) again(without, with map[string]bool, madeInRun bool) *Bound {
 	}
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
-	other.nodes = b.nodes
+	other.nodes, other.ran = b.nodes, b.ran
 	for k, p := range b.prog {
 		if p != nil {
 			recovered := *p
@@ -250,6 +250,7 @@ func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		opts.Spare = b.spare()
 		defer b.spared(opts.Spare)
 		opts.Brief = true
+		b.setAside()
 		run, err := eager.Simulate(p, opts)
 		if err != nil {
 			return 0, fmt.Errorf("simulate: %w", err)

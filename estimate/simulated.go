@@ -51,11 +51,17 @@ func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 		run.sim, run.prog, run.why, run.err = b.simulate(&run.step)
 	}
 	rows.end()
+	if err := b.need(); err != nil {
+		return nil, err
+	}
 	return run, cmp.Or(rowErr, err)
 }
 
 // rows makes the rows of the layers.
 func (b *Bound) rows(r *Report) (err error) {
+	if err := b.need(); err != nil {
+		return err
+	}
 	r.Layers, r.Activations.Forward, err = b.a.Layers(b.weights)
 	return err
 }
@@ -79,7 +85,7 @@ func (b *Bound) AddLayers(r *Report) error {
 		return fmt.Errorf("activations: %w", err)
 	}
 	if sim != nil && r.Settings.Mode == "train" {
-		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
+		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.ranNodes(), sim.Run.SavedBy)
 	}
 	return nil
 }
@@ -140,7 +146,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 	r.Simulation, r.OOM = sim, sim.OOM()
 	if r.OOM != nil { // what it would take is the answer, not how far it came
 		s.Limited, s.MemoryLimit, s.Record = false, 0, false
-		if sim, err = b.Simulate(s); err != nil {
+		if sim, err = b.simulateHere(s); err != nil {
 			return err
 		}
 	}
@@ -204,7 +210,7 @@ func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err 
 		r.Guesses = slices.Concat(r.Guesses, made, doubts)
 	}
 	byWeight(r.Guesses)
-	return nil
+	return b.need()
 }
 
 // programNotes say what of the program is a custom of code, and what of it nobody here knows.

@@ -189,6 +189,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.setAside()
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
 	cfg.Total = device.Memory
 	most, _ := s.context(device, 2, 2)

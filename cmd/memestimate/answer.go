@@ -110,6 +110,7 @@ func (a *questions) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Op
 		return
 	}
 	// A model whose batch is fixed has no other one to find.
+	opt.Alone = false
 	if f, err := estimate.Largest(m, opt, opt.Step.GPU.Memory); err == nil {
 		f.GPU = gpuWord(f.GPU)
 		a.shown.fitting = f

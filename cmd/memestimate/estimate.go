@@ -128,7 +128,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	p.now("estimating " + quoteArg(in.arg))
 	opt := s.options(in)
 	step.Record = a.record
-	opt.Step, opt.Weigh = step, a.weigh
+	opt.Step, opt.Weigh, opt.Alone = step, a.weigh, true
 	bound, err := estimate.Bind(m, opt)
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
@@ -141,7 +141,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if a.stats && r.Peak != nil {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
-	if a.whatIf || a.drawn || a.short || a.ways || a.blocks { // other runs follow
+	if a.whatIf || a.drawn || a.short || a.ways || a.blocks || !a.record { // other runs follow, or none asks for this
 		bound.SetAside(r.Simulation)
 	}
 	if (a.whatIf || a.drawn) && r.Peak != nil {
