@@ -154,15 +154,11 @@ func rowTimes(c *call, i int, from, to Dim) error {
 
 // matmulNBits: the weights are packed; attributes K and N are the sizes of their matrix.
 func matmulNBits(c *call) error {
-	k, err := c.needDim("K")
+	of, err := c.needDims("K", "N")
 	if err != nil {
 		return err
 	}
-	n, err := c.needDim("N")
-	if err != nil {
-		return err
-	}
-	return rowTimes(c, 0, k, n)
+	return rowTimes(c, 0, of[0], of[1])
 }
 
 // matmulNBitsMlp: the second output is the input with what was skipped.
@@ -173,16 +169,12 @@ func matmulNBitsMlp(c *call) error {
 
 func matmulNBitsQkv(c *call) error {
 	c.set(3, c.in(0))
-	k, err := c.needDim("K")
+	of, err := c.needDims("K", "Nq", "Nkv", "Nkv")
 	if err != nil {
 		return err
 	}
-	for i, name := range []string{"Nq", "Nkv", "Nkv"} {
-		n, err := c.needDim(name)
-		if err != nil {
-			return err
-		}
-		if err := rowTimes(c, i, k, n); err != nil {
+	for i, n := range of[1:] {
+		if err := rowTimes(c, i, of[0], n); err != nil {
 			return err
 		}
 	}
@@ -192,18 +184,14 @@ func matmulNBitsQkv(c *call) error {
 // matmulBnb4: the dequantized matrix is [N, K]; attribute transB (the default) multiplies
 // by its transpose.
 func matmulBnb4(c *call) error {
-	k, err := c.needDim("K")
-	if err != nil {
-		return err
-	}
-	n, err := c.needDim("N")
+	of, err := c.needDims("K", "N")
 	if err != nil {
 		return err
 	}
 	if c.attrInt("transB", 1) == 0 {
-		k, n = n, k
+		of[0], of[1] = of[1], of[0]
 	}
-	return rowTimes(c, 0, k, n)
+	return rowTimes(c, 0, of[0], of[1])
 }
 
 // matmulFpQ4: the weights are a blob, the third input says their shape [K, N].

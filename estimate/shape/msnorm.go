@@ -144,6 +144,17 @@ func lastDim(c *call, i int, last Dim) (Shape, error) {
 	return Of(append(append([]Dim(nil), in[:len(in)-1]...), last)...), nil
 }
 
+// needDims returns required attributes that are dimensions.
+func (c *call) needDims(names ...string) (dims []Dim, err error) {
+	dims = make([]Dim, len(names))
+	for i, name := range names {
+		if dims[i], err = c.needDim(name); err != nil {
+			return nil, err
+		}
+	}
+	return dims, nil
+}
+
 // needDim returns a required attribute that is a dimension.
 func (c *call) needDim(name string) (Dim, error) {
 	n, err := c.needInt(name)
