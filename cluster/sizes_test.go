@@ -38,7 +38,7 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"gpus: 3", "gpus:\n  a: 0GiB", "gpus:\n  a: much", "gpu:\n  a: 1GiB",
-		"gpus:\n  a: 1GiB\n  a: 2GiB"} {
+		"gpus:\n  a: 1GiB\n  a: 2GiB", "gpus:\n  a: 1GiB\n  A: 2GiB"} {
 		if _, err := ReadSizes(strings.NewReader(bad), parse); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -33,12 +35,17 @@ func ReadSizes(r io.Reader, parse func(string) (int64, error)) (Sizes, error) {
 		return Sizes{}, err
 	}
 	s := Sizes{table: make(map[string]uint64, len(file.GPUs))}
-	for name, text := range file.GPUs {
+	for _, name := range slices.Sorted(maps.Keys(file.GPUs)) {
+		text := file.GPUs[name]
 		n, err := parse(text)
 		if err != nil || n <= 0 {
 			return Sizes{}, fmt.Errorf("gpus: %s: %q is not a size such as 79GiB", name, text)
 		}
-		s.table[strings.ToLower(name)] = uint64(n)
+		lower := strings.ToLower(name)
+		if _, twice := s.table[lower]; twice {
+			return Sizes{}, fmt.Errorf("gpus: %s is there twice: names are alike in upper and lower case", name)
+		}
+		s.table[lower] = uint64(n)
 	}
 	return s, nil
 }

@@ -1,6 +1,8 @@
 package estimate
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +15,7 @@ import (
 // keptWeights is the doubt whether modules keep the weights of their attention as attributes, which a graph does not
 // say: they live until the next forward pass makes them anew. Where lines are known these say it.
 func (b *Bound) keptWeights(s Step, sim *Simulation) (Guess, bool, error) {
-	return b.longer(s, sim, lifetime.KeptWeights,
+	return b.untracedLivesLonger(s, sim, lifetime.KeptWeights,
 		"the weights of attention taken to be let go, and not kept as an attribute: self.attn = attn")
 }
 
@@ -23,7 +25,7 @@ func (b *Bound) keptParts(s Step, sim *Simulation) (g Guess, ok bool, err error)
 	if !s.Infer || !slices.ContainsFunc(sim.prog.Calls, func(c aten.Call) bool { return c.Op == "split" }) {
 		return g, false, nil
 	}
-	return b.longer(s, sim, lifetime.KeptParts,
+	return b.untracedLivesLonger(s, sim, lifetime.KeptParts,
 		"a part of what split takes apart taken to be let go, and not kept as an attribute: q, self.gates = torch.split(x)")
 }
 
@@ -33,7 +35,7 @@ func (b *Bound) keptStates(s Step, sim *Simulation) (g Guess, ok bool, err error
 	if !s.Infer || sim.prog.Traced() && !lifetime.HasBesides(sim.prog) {
 		return g, false, nil
 	}
-	return b.longest(s, sim, lifetime.KeptStates,
+	return b.livesLonger(s, sim, lifetime.KeptStates,
 		"what each of a loop's blocks returns taken to be let go, and not kept in a list that the model returns")
 }
 
@@ -44,20 +46,21 @@ func (b *Bound) keptScores(s Step, sim *Simulation) (g Guess, ok bool, err error
 		sim.prog.Traced() && !lifetime.HasBesides(sim.prog) {
 		return g, false, nil
 	}
-	return b.longest(s, sim, lifetime.KeptScores,
+	return b.livesLonger(s, sim, lifetime.KeptScores,
 		"what attention's weights were computed from taken to be let go, and not returned in a list")
 }
 
-// longer weighs how much larger the peak is where values live as a rule says that is not made. It is no doubt where
-// lines are known.
-func (b *Bound) longer(s Step, sim *Simulation, r *lifetime.Rule, takes string) (g Guess, ok bool, err error) {
+// untracedLivesLonger is livesLonger of a program whose lines are not known: else these say what lives.
+func (b *Bound) untracedLivesLonger(s Step, sim *Simulation, r *lifetime.Rule, takes string) (g Guess, ok bool,
+	err error) {
 	if sim.prog.Traced() {
 		return g, false, nil
 	}
-	return b.longest(s, sim, r, takes)
+	return b.livesLonger(s, sim, r, takes)
 }
 
-func (b *Bound) longest(s Step, sim *Simulation, r *lifetime.Rule, takes string) (g Guess, ok bool, err error) {
+// livesLonger weighs how much larger the peak is where values live as a rule says that is not made.
+func (b *Bound) livesLonger(s Step, sim *Simulation, r *lifetime.Rule, takes string) (g Guess, ok bool, err error) {
 	if b.large() {
 		return g, false, nil
 	}
@@ -93,14 +96,18 @@ func (b *Bound) absentSiblings(s Step, sim *Simulation) (g Guess, ok bool, err e
 			}
 		}
 	}
-	for r, n := range bytes {
+	byName := func(a, b row) int { return cmp.Or(cmp.Compare(a.parent, b.parent), cmp.Compare(a.stem, b.stem)) }
+	for _, r := range slices.SortedFunc(maps.Keys(bytes), byName) {
+		n := bytes[r]
 		last, err := strconv.ParseInt(strings.TrimPrefix(member[r], r.stem), 10, 32)
 		if n <= 0 || err != nil || last < 3 || n > sim.Peak.Allocated/last {
 			continue
 		}
 		g.Places += int(last) - 1
 		g.Bytes += n * (last - 1)
-		g.Layers = append(g.Layers, r.parent+"."+member[r])
+		if len(g.Layers) < someLayers {
+			g.Layers = append(g.Layers, r.parent+"."+member[r])
+		}
 	}
 	g.Weighed = true
 	g.Name = absentSiblings

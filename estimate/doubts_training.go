@@ -125,12 +125,13 @@ func pretrained(p *aten.Program) (module string, parameters int) {
 			stem = v.Name
 		}
 	}
-	for name, shape := range shapes {
-		of, first := strings.CutSuffix(name, ".0.weight")
-		if first && stem == "" && slices.Equal(shape, []int64{64, 3, 3, 3}) &&
+	for _, id := range p.Params {
+		v := &p.Values[id]
+		of, first := strings.CutSuffix(v.Name, ".0.weight")
+		if first && stem == "" && slices.Equal(v.Shape, []int64{64, 3, 3, 3}) &&
 			(slices.Equal(shapes[of+".5.weight"], []int64{128, 64, 3, 3}) ||
 				slices.Equal(shapes[of+".7.weight"], []int64{128, 64, 3, 3})) {
-			stem = name
+			stem = v.Name
 		}
 	}
 	for at := range stem {

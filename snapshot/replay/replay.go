@@ -5,6 +5,7 @@ package replay
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/caching"
@@ -311,7 +312,7 @@ func (x *runner) asks(i int, e *snapshot.Event) int64 {
 
 // giveBack frees what the trial is to do without.
 func (x *runner) giveBack() error {
-	for addr := range x.t.Gone {
+	for _, addr := range slices.Sorted(maps.Keys(x.t.Gone)) {
 		if h, ok := x.live[addr]; ok {
 			if err := x.free(addr, h, true); err != nil {
 				return err
