@@ -149,6 +149,10 @@ def test_refusals_are_sentences() -> None:
         memestimate.estimate(torch.sum, x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give it as kwargs"):
         memestimate.estimate(model(), {"x": x})
+
+
+def test_a_configuration_that_is_not_there_is_told() -> None:
+    pytest.importorskip("transformers")
     with pytest.raises(FileNotFoundError, match="no such configuration"):
         memestimate.from_config("nowhere/config.json")
 
