@@ -46,6 +46,7 @@ const (
 	Attention    // softmax(q @ k.T) @ v, of its first two
 
 	AsksForZeros // its backward computes more where what it multiplies has zeros
+	Factory      // makes a new tensor; of an argument it takes the shape alone
 )
 
 // Is reports whether an operator is any of these.
@@ -73,7 +74,7 @@ var operators = index([]Operator{
 	{"to", 1, 1, TakesNumbers | Pointwise | Same, nil},
 	{"float", 1, 1, TakesNumbers | Pointwise | Same, nil},
 	{"clone", 1, 1, TakesNumbers | Pointwise | Same, nil},
-	{"fill", 0, 1, TakesNumbers, given.all},
+	{"fill", 0, 1, TakesNumbers | Factory, given.all},
 	{"opaque", 0, many, TakesNumbers, nil},
 
 	{"relu", 1, 1, TakesNumbers | Nonlinearity | Pointwise | Switchable | KeepsResult | Compares, nil},

@@ -142,13 +142,14 @@ type recovery struct {
 	at     int
 	err    error
 
-	unknown map[int32]string                             // by node: the operator that has no row
-	said    map[string]bool                              // operators that a note says are approximate
-	own     map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
-	looked  map[onnxload.ValueID]bool                    // biases of heads that folding looked up
-	lists   map[onnxload.ValueID][]onnxload.ValueID
-	weights map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
-	listed  int                       // items of all lists
+	unknown  map[int32]string                             // by node: the operator that has no row
+	said     map[string]bool                              // operators that a note says are approximate
+	own      map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
+	looked   map[onnxload.ValueID]bool                    // biases of heads that folding looked up
+	assigned map[onnxload.ValueID]bool                    // new tensors that were assigned to as a whole: see unshared
+	lists    map[onnxload.ValueID][]onnxload.ValueID
+	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed   int                       // items of all lists
 
 	pooled    map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
 	clones    bool                                // the file has the copies that the program made: see findClones
@@ -177,7 +178,7 @@ func newRecovery(src Source) *recovery {
 		of: make([]aten.ValueID, n), made: make([]int32, n),
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		args: map[string]*aten.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
-		pooled: map[*onnxload.Node]onnxload.ValueID{},
+		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)

@@ -498,6 +498,24 @@ class SplitAttention(nn.Module):
 
 
 IMAGES = (8, 3, 112, 112)
+
+
+class Shifted(nn.Module):
+    """Zeros whose slices are assigned to, made anew in each block: an optimised export has them once."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(c, c)
+
+    def forward(self, x: Tensor) -> Tensor:
+        fold = x.shape[2] // 4
+        out = torch.zeros_like(x)
+        out[:, :-1, :fold] = x[:, 1:, :fold]
+        out[:, 1:, fold : 2 * fold] = x[:, :-1, fold : 2 * fold]
+        out[:, :, 2 * fold :] = x[:, :, 2 * fold :]
+        return self.linear(out).relu()
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -520,6 +538,11 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         ("dynamo-train", "dynamo"),
     ),
     "learned_steps": (lambda: nn.Sequential(LearnedSteps(64), LearnedSteps(64)), (8, 64, 64, 64), ("dynamo-train",)),
+    "shifted": (
+        lambda: nn.Sequential(*(Shifted(64) for _ in range(3)), nn.Linear(64, 256)),
+        (16, 512, 64),
+        ("dynamo-train", "dynamo"),
+    ),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
 }
 

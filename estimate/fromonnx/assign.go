@@ -1,0 +1,67 @@
+package fromonnx
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// emitScatterND is scatter, unless the places come from shapes alone: then it is an assignment to a slice, x[:, 1:] =
+// y, which writes into x. x[:, 1:] += y is an addition in place to the slice, and then that assignment to itself.
+func emitScatterND(b *recovery, n *onnxload.Node) {
+	in := b.scattered(n)
+	x, places := b.in(n, 0), b.in(n, 1)
+	r := n.Attr("reduction")
+	if (r == nil || r.Str == "none") && b.fixed[places] && b.made[x] >= 0 && b.prog.Values[in[0]].Kind == aten.Activation {
+		in[0] = b.unshared(x, in[0])
+		b.call("assign", aten.Args{}, []aten.ValueID{in[0], in[2]}, n.Output(0))
+		return
+	}
+	b.call("scatter", aten.Args{}, in, n.Output(0))
+}
+
+// unshared returns what an assignment writes into where that is a view of a new tensor, zeros_like of out =
+// torch.zeros_like(x); out[:, 1:] = x[:, :-1]. Eager mode makes one for each run of these lines. Exporters make one of
+// all that are alike: the TorchScript exporter runs _jit_pass_cse (torch/onnx/utils.py, _optimize_graph), and
+// onnxscript's optimizer, which the default export uses, CommonSubexpressionEliminationPass, which leaves one of their
+// views as well. So what was assigned to as a whole is made again for the next.
+func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID) aten.ValueID {
+	var views []*onnxload.Node // from the outermost
+	whole, at := true, x
+	for b.isView(at) {
+		n := b.nodes[b.made[at]]
+		whole = whole && aten.Numel(b.dims(n.Output(0))) == aten.Numel(b.dims(b.in(n, 0)))
+		views, at = append(views, n), b.in(n, 0)
+	}
+	i := b.made[at]
+	if i < 0 || b.rows[i] == nil || b.emit[i] != nil || b.done[i] || b.out[at] || !b.isNew(b.of[at]) {
+		return v
+	}
+	if b.assigned[at] {
+		b.rows[i].emit(b, b.nodes[i])
+		b.assigned[at] = false
+	}
+	for _, n := range slices.Backward(views) {
+		if out := n.Output(0); b.callOf(b.of[out]).In[0] != b.of[b.in(n, 0)] {
+			b.rows[b.made[out]].emit(b, n)
+		}
+	}
+	b.assigned[at] = whole
+	return b.of[x]
+}
+
+// isView reports whether a value looks at another one as its node says, and no pattern has the node.
+func (b *recovery) isView(id onnxload.ValueID) bool {
+	i, c := b.made[id], b.callOf(b.of[id])
+	if i < 0 || c == nil || b.emit[i] != nil || b.done[i] || !aten.Of(c.Op).Is(aten.Look|aten.Picks) {
+		return false
+	}
+	return b.prog.Values[c.In[0]].Name != "" // what is copied has no name
+}
+
+// isNew reports whether a factory made a value.
+func (b *recovery) isNew(v aten.ValueID) bool {
+	c := b.callOf(v)
+	return c != nil && aten.Of(c.Op).Is(aten.Factory)
+}
