@@ -83,6 +83,7 @@ func TestGraphSetAside(t *testing.T) {
 // A file that is changed while its graph is set aside is an error, whatever is asked next.
 func TestGraphSetAsideChanges(t *testing.T) {
 	for _, now := range [][]byte{largeModel(manyNodes/2 - 1), largeModel(manyNodes / 2)[:1000], nil} {
+		const changed = "the file changed while it was used"
 		m, path := openLarge(t)
 		b, err := Bind(m, Options{Alone: true, Step: &Step{}})
 		if err != nil {
@@ -98,7 +99,7 @@ func TestGraphSetAsideChanges(t *testing.T) {
 		if err := os.WriteFile(path, now, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.AddLayers(r); err == nil || !strings.Contains(err.Error(), path) {
+		if err := b.AddLayers(r); err == nil || !strings.Contains(err.Error(), changed) {
 			t.Errorf("%d bytes now: layers: %v", len(now), err)
 		}
 		if _, err := b.Program(false); err == nil {

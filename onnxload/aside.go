@@ -2,9 +2,12 @@ package onnxload
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 )
+
+var errChanged = errors.New("the file changed while it was used")
 
 // SetAside drops what the model computes, its Values, Graph and Stacks, for a while in which nobody looks at them and
 // others need the memory. They are read anew from the file, which Open has left open, by the function that it returns:
@@ -18,12 +21,12 @@ func (m *Model) SetAside() (again func() error) {
 	sum := m.sum(seed)
 	m.Values, m.Graph, m.Stacks = make([]Value, 1), &Graph{}, nil
 	return func() error {
-		n, err := openRegular(m.data.file, Options{Path: m.Path, Dir: m.data.dir, Limits: m.data.lim})
+		n, err := openRegular(m.data.file, Options{Dir: m.data.dir, Limits: m.data.lim})
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errChanged, err)
 		}
 		if n.sum(seed) != sum {
-			return fmt.Errorf("%s: changed while being used", m.Path)
+			return errChanged
 		}
 		m.Values, m.Graph, m.Stacks = n.Values, n.Graph, n.Stacks
 		return nil

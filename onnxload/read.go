@@ -92,8 +92,8 @@ func openRegular(f *os.File, opts Options) (*Model, error) {
 	}
 	m, err := Read(f, st.Size(), opts)
 	if after, serr := f.Stat(); serr == nil && (after.Size() != st.Size() || !after.ModTime().Equal(st.ModTime())) {
-		return nil, fmt.Errorf("%s: changed while being read: %d bytes of %s, now %d of %s", opts.Path,
-			st.Size(), st.ModTime().Format(time.TimeOnly), after.Size(), after.ModTime().Format(time.TimeOnly))
+		return nil, prefix(opts, fmt.Errorf("changed while being read: %d bytes of %s, now %d of %s", st.Size(),
+			st.ModTime().Format(time.TimeOnly), after.Size(), after.ModTime().Format(time.TimeOnly)))
 	}
 	return m, err
 }
