@@ -82,7 +82,7 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 	if sameFile(c.calibrate, c.out.file) {
 		return usagef("compare: --calibrate %s is the --output as well", quoteArg(c.calibrate))
 	}
-	r, err := c.settings.answer(e, cmd.CommandPath(), in, &questions{record: c.out.format == "html"})
+	r, err := c.settings.answer(e, cmd.CommandPath(), in, &questions{record: c.out.format == "html", compared: true})
 	if err != nil {
 		return err
 	}

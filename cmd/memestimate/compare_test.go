@@ -3,10 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/compare"
+	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
 // A recording of PyTorch's tutorial, resnet50 with one image: the prediction is close, and the
@@ -70,5 +74,20 @@ func TestCompareWithNothing(t *testing.T) {
 	out, errs := call(t, empty, exitInput, "compare", "mlp", "-", "--batch", "2", "--tolerance", "5")
 	if out != "" || errs != "memestimate: -: it shows no allocation of device 0: there is nothing to compare with\n" {
 		t.Errorf("%q, %q", out, errs)
+	}
+}
+
+// Of a model so large that its run is set aside where nobody asks for it, a comparison does.
+func TestCompareLarge(t *testing.T) {
+	const nodes = 20_000
+	g := Graph{In: []Value{Float("x0", 4)}, Out: []Value{{Name: fmt.Sprint("x", nodes)}}}
+	for i := range nodes {
+		g.Nodes = append(g.Nodes, Op("Neg", fmt.Sprint("x", i), fmt.Sprint("x", i+1)))
+	}
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	write(t, path, string(Model{Opset: 17, Graph: g}.Bytes()))
+	out, _ := call(t, nil, exitOK, "compare", path, filepath.Join(recorded, "odd", "oomfrag.pickle"))
+	if !strings.Contains(out, "peak") {
+		t.Errorf("%.300s", out)
 	}
 }

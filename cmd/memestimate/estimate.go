@@ -141,7 +141,8 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if a.stats && r.Peak != nil {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
-	if a.whatIf || a.drawn || a.short || a.ways || a.blocks || !a.record { // other runs follow, or none asks for this
+	others := a.whatIf || a.drawn || a.short || a.ways || a.blocks
+	if others || !a.record && !a.compared { // nobody asks for the run while these follow, or at all
 		bound.SetAside(r.Simulation)
 	}
 	if (a.whatIf || a.drawn) && r.Peak != nil {
