@@ -50,11 +50,13 @@ func TestAnswers(t *testing.T) {
 }
 
 // Gradients of w of a network of small images were Fourier transforms on an H200, which cuDNN does not offer without a
-// GPU: most trees name them for two of the three, and the third is one of the other choices.
+// GPU: most trees name them. Of a larger image, which was not measured, none does, and there a transform is one of the
+// other choices.
 func TestTransformsAreNotOffered(t *testing.T) {
 	var plans []ConvPlan
 	for _, c := range []struct{ channels, side, answer, want int64 }{
-		{64, 8, 21184528, 159383552}, {32, 16, 34439312, 301989888}, {16, 32, 68643467, 68643467},
+		{64, 8, 21184528, 159383552}, {32, 16, 34439312, 301989888}, {16, 32, 68643467, 587202560},
+		{16, 60, 235929600, 235929600},
 	} {
 		x, w := []int64{512, c.channels, c.side, c.side}, []int64{c.channels, c.channels, 3, 3}
 		s := ConvShape{Elem: 4, X: x, W: w, Y: x, Stride: []int64{1, 1}, Dilation: []int64{1, 1}, Groups: 1}
@@ -66,7 +68,7 @@ func TestTransformsAreNotOffered(t *testing.T) {
 		plans = append(plans, p)
 	}
 	all := OtherChoices(plans)
-	if want := []int64{159383552, 301989888, 587202560}; !slices.Equal(all[len(all)-1], want) {
+	if want := []int64{159383552, 301989888, 587202560, 671612928}; !slices.Equal(all[len(all)-1], want) {
 		t.Errorf("%d, want %d", all[len(all)-1], want)
 	}
 	for i := range plans {
@@ -74,7 +76,7 @@ func TestTransformsAreNotOffered(t *testing.T) {
 		plans[i].transform = false
 	}
 	for _, list := range OtherChoices(plans) {
-		if list[2] == 587202560 {
+		if list[3] == 671612928 {
 			t.Error("transformed, though none of its kind is")
 		}
 	}
@@ -132,7 +134,7 @@ func TestLongFilters(t *testing.T) {
 		{128, 0, 1024, 356515856, 9059696640, 356515856},
 		{128, 0, 512, 188743696, 4529848320, 188743696},
 		{128, 1, 128, 100958224, 100958224, 4370464768},
-		{32, 0, 1024, 22282256, 22282256, 22282256},
+		{32, 0, 1024, 22282256, 22282256, 0}, // another choice is that of any tree, and no transform
 	} {
 		y := 2*c.pad + 1
 		s := ConvShape{Elem: 4, X: []int64{64, 5, c.side, c.side}, W: []int64{c.k, 5, c.side, c.side},
@@ -142,9 +144,10 @@ func TestLongFilters(t *testing.T) {
 			t.Errorf("%d x %d, without an answer: %d bytes, want %d", c.side, c.side, p.Bytes, c.want)
 		}
 		p.answered(c.answer, gpu.Default())
-		if p.Bytes != c.want || p.Others[0] != c.other || p.Most < max(c.want, c.other) {
+		if other := p.Others[0]; c.other == 0 && p.wide != 0 ||
+			p.Bytes != c.want || c.other != 0 && other != c.other || p.Most < max(c.want, c.other) {
 			t.Errorf("%d x %d: %d bytes, or %d, at most %d; want %d or %d",
-				c.side, c.side, p.Bytes, p.Others[0], p.Most, c.want, c.other)
+				c.side, c.side, p.Bytes, other, p.Most, c.want, c.other)
 		}
 		half := s
 		half.Elem = 2

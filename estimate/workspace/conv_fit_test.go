@@ -23,6 +23,7 @@ type convSample struct {
 	work    convWork
 	figures convFeatures
 	want    int64
+	asked   bool    // of cuDNN, and not measured
 	engines []uint8 // those that give what was measured
 }
 
@@ -51,12 +52,14 @@ func growConvForests(samples []*convSample, use func(*convSample) bool) (forests
 			kinds[kind] = append(kinds[kind], s)
 		}
 	}
-	limits = convLimitsOf(samples, use)
+	// Limits, engines and the trees that doubt are those of what was measured: what was asked is of few kinds, of float32
+	// alone, and neither other forests are to change by it nor how much the trees doubt.
+	limits = convLimitsOf(samples, func(s *convSample) bool { return use(s) && !s.asked })
 	var wait sync.WaitGroup
 	for kind, of := range kinds {
 		wait.Go(func() {
 			f := &forests[kind]
-			f.engines = coverSamples(of)
+			f.engines = coverSamples(slices.DeleteFunc(slices.Clone(of), func(s *convSample) bool { return s.asked }))
 			nameEngines(of, f.engines)
 			g := newGrower(of, &limits)
 			for i := range convTrees + convDoubts {

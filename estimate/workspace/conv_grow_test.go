@@ -57,6 +57,7 @@ type grower struct {
 	engines [][]uint8 // of each sample those that give what was measured
 	engine  []uint8   // and which of them counts at the branch that is looked at
 	share   []uint16
+	asked   []bool
 	bins    [convFigures][]uint8 // of each figure and sample: the first limit that it is within
 	random  uint64
 	order   [convFigures]int
@@ -72,6 +73,7 @@ func newGrower(samples []*convSample, limits *convLimits) *grower {
 	samples = slices.DeleteFunc(slices.Clone(samples), func(s *convSample) bool { return len(s.engines) == 0 })
 	for _, s := range samples {
 		g.engines, g.share = append(g.engines, s.engines), append(g.share, s.share)
+		g.asked = append(g.asked, s.asked)
 	}
 	g.engine = make([]uint8, len(samples))
 	for f := range g.bins {
@@ -93,7 +95,7 @@ func (g *grower) intn(n int) int { // Marsaglia's xorshift
 }
 
 // grow returns the tree of that number: those that choose have grown on all samples, those
-// that doubt on three quarters of the convolutions each.
+// that doubt on three quarters of the measured convolutions each.
 func (g *grower) grow(number int) []convBranch {
 	g.random = 88172645463325252 + uint64(number)*0x9e3779b97f4a7c15
 	for f := range g.order {
@@ -101,7 +103,7 @@ func (g *grower) grow(number int) []convBranch {
 	}
 	var of []int32
 	for i := range g.engines {
-		if number < convTrees || g.share[i]>>(2*(number-convTrees))&3 != 0 {
+		if number < convTrees || !g.asked[i] && g.share[i]>>(2*(number-convTrees))&3 != 0 {
 			of = append(of, int32(i))
 		}
 	}

@@ -1,4 +1,7 @@
-"""Write which convolutions were measured, for the recorder: python/src/memestimate/measured_convolutions.bin."""
+"""Write which convolutions are known, for the recorder: python/src/memestimate/measured_convolutions.bin.
+
+Those were measured, or cuDNN was asked about them on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,16 @@ def key(row: Row) -> str:
     return recorded.Asked(*head, *shapes, *spread, ()).key()
 
 
+def keys() -> list[str]:
+    """The keys of all of them."""
+    data = ROOT / "estimate" / "workspace" / "testdata"
+    files = [decode(gzip.decompress((data / name).read_bytes())) for name in ("convolutions.bin.gz", "asked.bin.gz")]
+    return sorted({key(row) for rows, _ in files for row in rows})
+
+
 def main() -> None:
     """Write the file."""
-    data = ROOT / "estimate" / "workspace" / "testdata" / "convolutions.bin.gz"
-    rows, _ = decode(gzip.decompress(data.read_bytes()))
-    bits = recorded.Measured.of(sorted({key(row) for row in rows})).bits
+    bits = recorded.Measured.of(keys()).bits
     Path(recorded.__file__).with_name("measured_convolutions.bin").write_bytes(bits)
 
 
