@@ -125,6 +125,7 @@ func largeFiles() []HostileCase {
 		{Name: "A20 chain of 25,000 nodes", File: many(25_000, "Sigmoid", "")},
 		{Name: "A20 chain of 100,000 nodes", File: many(100_000, "Sigmoid", "")},
 		{Name: "A20 30,000 nodes with a weight each", File: weighted(30_000, "Mul", Float("x0", 4), []int64{4})},
+		{Name: "A20 50,000 nodes with a weight each", File: weighted(50_000, "Mul", Float("x0", 4), []int64{4})},
 		{Name: "A20 30,000 convolutions",
 			File: weighted(30_000, "Conv", Float("x0", 1, 4, 8, 8), []int64{4, 4, 1, 1})},
 		{Name: "A20 10,000 Einsums that contract",
