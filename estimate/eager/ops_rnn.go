@@ -150,7 +150,7 @@ func oneBlock(weights []*tensor) bool {
 }
 
 // rnnBackward computes the gradients of the data and of the initial states, then those of the weights, which are views
-// of one block (_cudnn_rnn_backward in RNN.cpp).
+// of one block, or copies out of it where the module has no biases (_cudnn_rnn_backward in RNN.cpp).
 func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor, dtype aten.DType, stateShape []int64,
 	states int, weights []operand) []*tensor {
 	r.dnn[r.thread()] = true
@@ -190,7 +190,20 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	r.release(xi)
 	xi = r.inLayout(x, inRows)
 	dw := r.alloc(s.WeightBytes(), timeline.Gradient)
-	r.scratch(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
+	ws := r.alloc(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
+	copied := !slices.ContainsFunc(weights, func(w operand) bool { return len(w.shape) == 1 })
+	for i, w := range weights {
+		if !n.wants(i + 1) {
+			continue
+		}
+		if copied { // cuDNN's block has biases, so that without them the parts are not those of the weights
+			outs[i+1] = r.empty(dtype, w.shape...)
+			continue
+		}
+		dw.refs++
+		outs[i+1] = &tensor{layout: r.layouts.rowMajor(w.shape), st: dw, dtype: dtype, refs: 1}
+	}
+	r.drop(ws)
 	r.release(xi)
 	for _, t := range temps {
 		r.release(t)
@@ -199,12 +212,6 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 		outs[0] = dx
 	} else {
 		r.release(dx)
-	}
-	for i, w := range weights {
-		if n.wants(i + 1) {
-			dw.refs++
-			outs[i+1] = &tensor{layout: r.layouts.rowMajor(w.shape), st: dw, dtype: dtype, refs: 1}
-		}
 	}
 	r.drop(dw)
 	return outs
@@ -217,9 +224,15 @@ func (r *run) flatten(weights []*tensor) {
 	if len(weights) > 0 && weights[0].dtype == aten.BFloat16 {
 		return
 	}
-	var bytes int64
+	var bytes, biases int64
+	biased := false
 	for _, t := range weights {
 		bytes += t.bytes()
+		biases += aten.BytesOf(t.shape[0], t.dtype)
+		biased = biased || len(t.shape) == 1
+	}
+	if !biased { // cuDNN's block has room for them
+		bytes += biases
 	}
 	flat := r.alloc(bytes, timeline.Parameter)
 	flat.state = true

@@ -3,6 +3,7 @@ package fromonnx
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
@@ -33,23 +34,6 @@ func matchSDPA(b *recovery, i int) {
 		return
 	}
 	members = append(members, mi)
-	mq, qi := b.producedBy(b.in(mm, 0), "Mul")
-	mk, ki := b.producedBy(b.in(mm, 1), "Mul")
-	if mq == nil || mk == nil {
-		return
-	}
-	q, qok := b.scaled(mq)
-	kt, kok := b.scaled(mk)
-	if !qok || !kok {
-		return
-	}
-	members = append(members, qi, ki)
-	key, ks := b.untransposed(kt)
-	if key == nil {
-		key = b.turned(kt)
-	}
-	members = append(members, ks...)
-
 	probs, drop := soft.Output(0), 0.0
 	if w, wi := b.nanGuard(probs); w != nil {
 		probs = w.Output(0)
@@ -68,6 +52,25 @@ func matchSDPA(b *recovery, i int) {
 		return
 	}
 	members = append(members, li)
+	q, kt := b.in(mm, 0), b.in(mm, 1)
+	mq, qi := b.producedBy(q, "Mul")
+	mk, ki := b.producedBy(kt, "Mul")
+	if mq != nil && mk != nil {
+		var qok, kok bool
+		q, qok = b.scaled(mq)
+		kt, kok = b.scaled(mk)
+		if !qok || !kok {
+			return
+		}
+		members = append(members, qi, ki)
+	} else if !strings.HasPrefix(b.m.NameOf(last.Output(0)), "scaled_dot_product_attention") {
+		return // otherwise a scale of 1, by which optimizers drop the products: torch.export names what it calls
+	}
+	key, ks := b.untransposed(kt)
+	if key == nil {
+		key = b.turned(kt)
+	}
+	members = append(members, ks...)
 	v := b.in(last, 1)
 	b.claim(func() {
 		args := aten.Args{P: drop, Train: b.src.Train}
@@ -199,8 +202,16 @@ func (b *recovery) untransposed(kt onnxload.ValueID) (func() aten.ValueID, []int
 	if r2, i2 := b.producedBy(kt, "Reshape"); r2 != nil {
 		if t, ti := b.producedBy(b.in(r2, 0), "Transpose"); t != nil {
 			if r1, i1 := b.producedBy(b.in(t, 0), "Reshape"); r1 != nil {
-				x := b.in(r1, 0)
-				return func() aten.ValueID { return b.value(x) }, []int{i2, ti, i1}
+				x, d := b.in(r1, 0), b.dims(kt)
+				n := len(d)
+				if n < 2 || len(b.dims(x)) == n {
+					return func() aten.ValueID { return b.value(x) }, []int{i2, ti, i1}
+				}
+				// optimizers merge a view of keys that were repeated for their heads with the one to three dimensions
+				shape := append(slices.Clone(d[:n-2]), d[n-1], d[n-2])
+				return func() aten.ValueID {
+					return b.temp("reshape", aten.Args{Shape: shape}, b.elem(x), shape, b.value(x))
+				}, []int{i2, ti, i1}
 			}
 		}
 	}

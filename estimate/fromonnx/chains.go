@@ -148,18 +148,6 @@ func matchClamp(b *recovery, i int) {
 	b.claim(func() { b.call("clamp", aten.Args{Both: true}, []aten.ValueID{b.value(x)}, high.Output(0)) }, i, hi)
 }
 
-// matchElu finds elu(x, alpha, scale, input_scale) as torch.export's exporter writes it, Elu(x * input_scale) *
-// scale, with an input scale of 1 (torchlib aten_elu).
-func matchElu(b *recovery, i int) {
-	elu := b.nodes[i]
-	in, ii := b.producedBy(b.in(elu, 0), "Mul")
-	out, oi := b.user(elu.Output(0), "Mul")
-	if in == nil || out == nil || !b.single(in.Output(0)) || !b.isNumber(b.in(in, 1), 1) || !b.isHostNumber(b.in(out, 1)) {
-		return
-	}
-	b.claim(func() { b.call("elu", aten.Args{}, []aten.ValueID{b.value(b.in(in, 0))}, out.Output(0)) }, ii, i, oi)
-}
-
 // matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the
 // argument without naming sizes for it (torch.onnx symbolic_opset9 glu, torchlib aten_glu), where chunk and split
 // name them; in torch.export's graph the product has the operator's name too.

@@ -87,6 +87,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	}
 	b.prog.DropDead()
 	fuseCells(b.prog)
+	foldUnrolled(b.prog, src.Train)
 	b.countUnknown()
 	b.orderState()
 	return b.prog, b.nodes, b.prog.Check()
@@ -336,6 +337,9 @@ func (b *recovery) scopeOf(i int) int32 {
 	p := b.places[i]
 	if p.scope == 0 {
 		p.scope = b.scope(p.Module) + 1
+		if s := &b.prog.Scopes[p.scope-1]; s.Class == "" {
+			s.Class = p.Class
+		}
 	}
 	return p.scope - 1
 }

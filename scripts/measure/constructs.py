@@ -3,8 +3,9 @@
 usage: constructs.py OUT [NAME ...]
 
 OUT/NAME.WAY.onnx are the exports, dynamo-train by torch.export in training mode with the lines of this file, dynamo the
-default export, ts-train by TorchScript; OUT/NAME.MODE.mrec are recordings of three training steps with AdamW and the
-mean of the output, and of two passes of inference, on an H200. What is in OUT already is not made again.
+default export, ts-train by TorchScript, steps-train as dynamo-train with recurrent layers taken apart;
+OUT/NAME.MODE.mrec are recordings of three training steps with AdamW and the mean of the output, and of two passes of
+inference, on an H200. What is in OUT already is not made again.
 estimate/testdata/constructs has the exports without their weights (scripts/strip_weights.py, zstd -19) and in
 recorded.json what is allocated at the peaks of the recordings, as the program answers.
 """
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._decomp import get_decompositions
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -497,6 +499,52 @@ class SplitAttention(nn.Module):
         return self.head(out).mean((2, 3))
 
 
+class Layers(nn.Module):
+    """Recurrent layers of torch.nn, whose steps torch.export's exporter writes out."""
+
+    def __init__(self, kind: type[nn.RNNBase], **settings: Any) -> None:
+        super().__init__()
+        self.layers = kind(64, 128, batch_first=True, **settings)
+        self.out = nn.Linear(256 if settings.get("bidirectional") else 128, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, _ = self.layers(x)
+        return self.out(x)
+
+
+class Activations(nn.Module):
+    """Activations of one kernel each, which torch.export's exporter writes as several operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(64, 256)
+        self.chain = nn.Sequential(
+            *(nn.Softplus(), nn.SELU(), nn.Softshrink(), nn.Softplus(2.0), nn.Hardshrink(), nn.ELU()),
+            *(nn.Threshold(0.1, 0.0),),
+        )
+        self.last = nn.Linear(256, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.chain(self.first(x)))
+
+
+class OneScale(nn.Module):
+    """Attention whose queries the program scales itself, and whose heads share one key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(128, 128), nn.Linear(128, 32), nn.Linear(128, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, length, _ = x.shape
+        query = (self.query(x) * 32**-0.5).view(n, length, 4, 32).transpose(1, 2)
+        key = self.key(x).view(n, length, 1, 32).transpose(1, 2)
+        value = self.value(x).view(n, length, 1, 32).transpose(1, 2)
+        key, value = (y[:, :, None].expand(n, 1, 4, length, 32).reshape(n, 4, length, 32) for y in (key, value))
+        x = F.scaled_dot_product_attention(query, key, value, scale=1.0)
+        return x.transpose(1, 2).reshape(n, length, 128)
+
+
 IMAGES = (8, 3, 112, 112)
 
 
@@ -544,6 +592,15 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         ("dynamo-train", "dynamo"),
     ),
     "spectral_norm": (SpectralNorm, (4, 3, 40, 40), ("dynamo-train",)),
+    "elman": (
+        lambda: Layers(nn.RNN, num_layers=2, bidirectional=True, nonlinearity="relu"),
+        (256, 8, 64),
+        ("dynamo-train", "dynamo", "ts-train"),
+    ),
+    "lstm_steps": (lambda: Layers(nn.LSTM), (256, 8, 64), ("steps-train",)),
+    "gru_steps": (lambda: Layers(nn.GRU, num_layers=2, bias=False), (256, 8, 64), ("steps-train",)),
+    "activations": (Activations, (8192, 64), ("dynamo-train", "dynamo")),
+    "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
 
@@ -557,6 +614,10 @@ def export(model: nn.Module, x: Tensor, way: str, path: Path) -> None:
         torch.onnx.export(model.eval(), (x,), path, dynamo=True, external_data=False)
         return
     program = torch.export.export(model, (x,))
+    if way == "steps-train":  # as exporters that have no operator for recurrent layers take them apart
+        program = program.run_decompositions(
+            get_decompositions([torch.ops.aten.lstm.input, torch.ops.aten.gru.input]),
+        )
     torch.onnx.export(program, (), path, dynamo=True, optimize=False, external_data=False)
 
 

@@ -1,0 +1,205 @@
+package fromonnx
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// An unrolledKind is a recurrent module of torch.nn whose steps torch.export writes out: those of nn.RNN (rnn_tanh and
+// rnn_relu in torch/_decomp/decompositions.py), and of nn.LSTM and nn.GRU (lstm_impl, gru_impl) where the exporter's
+// onnxscript has no function for them yet.
+type unrolledKind struct {
+	class, op string
+	gates     int64
+	states    int
+}
+
+var unrolledKinds = []unrolledKind{
+	{"RNN", "rnn", 1, 1},
+	{"LSTM", "lstm", 4, 2},
+	{"GRU", "gru", 3, 1},
+}
+
+// foldUnrolled makes one call of each recurrent module of torch.nn whose steps are written out: a GPU runs it as
+// _cudnn_rnn, whatever its length.
+func foldUnrolled(p *aten.Program, train bool) {
+	var reads []int32
+	var kept []aten.Call // nil as long as nothing is folded
+	for i := 0; i < len(p.Calls); i++ {
+		scope := p.Calls[i].Scope
+		k := slices.IndexFunc(unrolledKinds, func(k unrolledKind) bool { return k.class == p.Scopes[scope].Class })
+		end := i + 1
+		for k >= 0 && end < len(p.Calls) && p.Calls[end].Scope == scope {
+			end++
+		}
+		if k >= 0 {
+			if reads == nil {
+				reads = timesRead(p)
+			}
+			if calls := foldedLayers(p, p.Calls[i:end], &unrolledKinds[k], reads, train); calls != nil {
+				if kept == nil {
+					kept = slices.Grow(slices.Clone(p.Calls[:i]), len(p.Calls)-i)
+				}
+				kept = append(kept, calls...)
+				i = end - 1
+				continue
+			}
+		}
+		if kept != nil {
+			kept = append(kept, p.Calls[i:end]...)
+		}
+		i = end - 1
+	}
+	if kept != nil {
+		p.Calls = kept
+	}
+}
+
+// unrolled is what the calls of a recurrent module show of its layers, of which there is one for each direction.
+type unrolled struct {
+	inputs []*aten.Call   // W_ih of all steps at once, one for each layer
+	steps  [][]*aten.Call // W_hh of each step, for each layer
+	last   int            // the call that is the last of these
+}
+
+// layersOf finds the products of a module's layers. Those of steps read a state, [1, N, H].
+func layersOf(p *aten.Program, calls []aten.Call, kind *unrolledKind) (u unrolled) {
+	byWeight := map[aten.ValueID]int{}
+	for i := range calls {
+		c := &calls[i]
+		if c.Op != "linear" && c.Op != "matmul" || len(c.In) < 2 || c.In[0] == aten.NoValue {
+			continue
+		}
+		x, w := p.Values[c.In[0]].Shape, &p.Values[c.In[1]]
+		y := p.Values[c.Out[0]].Shape
+		if w.Kind != aten.Parameter || len(x) != 3 || len(y) != 3 || y[2]%kind.gates != 0 {
+			continue
+		}
+		u.last = i
+		if x[0] != 1 {
+			u.inputs = append(u.inputs, c)
+			continue
+		}
+		k, known := byWeight[c.In[1]]
+		if !known {
+			k = len(u.steps)
+			byWeight[c.In[1]], u.steps = k, append(u.steps, nil)
+		}
+		u.steps[k] = append(u.steps[k], c)
+	}
+	return u
+}
+
+// foldedLayers returns the calls of a module as a GPU runs them, nil where they are not what torch.export writes.
+func foldedLayers(p *aten.Program, calls []aten.Call, kind *unrolledKind, reads []int32, train bool) []aten.Call {
+	u := layersOf(p, calls, kind)
+	layers := len(u.steps)
+	if layers == 0 || len(u.inputs) != layers {
+		return nil
+	}
+	x := p.Values[u.inputs[0].In[0]].Shape
+	time, batch := x[0], x[1]
+	state := p.Values[u.steps[0][0].In[0]].Shape
+	hidden := state[2]
+	for k := range layers {
+		y := p.Values[u.inputs[k].Out[0]].Shape
+		if int64(len(u.steps[k])) != time || y[0] != time || y[1] != batch || y[2] != kind.gates*hidden {
+			return nil
+		}
+	}
+	args := aten.Args{Hidden: hidden, Layers: int64(layers), Train: train}
+	directions := int64(1)
+	if layers > 1 && u.inputs[0].In[0] == u.inputs[1].In[0] {
+		directions = 2
+		args.Both, args.Layers = true, int64(layers)/2
+	}
+	within := map[aten.ValueID]int32{} // how often what the module makes is read within it
+	for i := range calls {
+		for _, v := range calls[i].Out {
+			within[v] += 0
+		}
+	}
+	letGoOfZeros(p, calls, reads)
+	x0, states := u.inputs[0].In[0], []int64{int64(layers), batch, hidden}
+	var given []aten.ValueID // initial states
+	for i := range calls {
+		for _, v := range calls[i].In {
+			if _, own := within[v]; own {
+				within[v]++
+			} else if s := &p.Values[v]; v != x0 && s.Kind != aten.Number && slices.Equal(s.Shape, states) &&
+				!slices.Contains(given, v) {
+				given = append(given, v)
+			}
+		}
+	}
+	rnn := aten.Call{Op: kind.op, Args: args.Kept(), In: []aten.ValueID{x0, aten.NoValue, aten.NoValue},
+		Out: make([]aten.ValueID, 1+kind.states)}
+	end := &calls[len(calls)-1]
+	rnn.Layer, rnn.Scope, rnn.Origin, rnn.Stack = end.Layer, end.Scope, end.Origin, end.Stack
+	copy(rnn.In[1:], given[:min(len(given), kind.states)])
+	var weights []aten.ValueID
+	for k := range layers {
+		for slot := 1; slot < 3; slot++ {
+			for _, c := range []*aten.Call{u.inputs[k], u.steps[k][0]} {
+				if slot < len(c.In) && c.In[slot] != aten.NoValue {
+					weights = append(weights, c.In[slot])
+				}
+			}
+		}
+	}
+	sequence := []int64{time, batch, directions * hidden}
+	var before, after []aten.Call
+	found := 0
+	for i := range calls {
+		c := &calls[i]
+		out := c.Out[0]
+		switch {
+		case slices.Contains(c.Out, rnn.In[0]): // batch_first
+			before = append(before, *c)
+			continue
+		case c.Op == "permute" && rnn.Out[0] != aten.NoValue && c.In[0] == rnn.Out[0]:
+			after = append(after, *c)
+			continue
+		case i > u.last && rnn.Out[0] == aten.NoValue && slices.Equal(p.Values[out].Shape, sequence):
+			rnn.Out[0] = out
+			continue
+		}
+		for _, v := range c.Out {
+			if reads[v] <= within[v] {
+				continue
+			}
+			if found == kind.states || !slices.Equal(p.Values[v].Shape, states) {
+				return nil
+			}
+			found++
+			rnn.Out[found] = v
+		}
+	}
+	if rnn.Out[0] == aten.NoValue {
+		rnn.Out[0] = p.Add(aten.Value{DType: p.Values[u.inputs[0].Out[0]].DType, Shape: sequence})
+	}
+	rnn.In = append(rnn.In, weights...)
+	p.Flat = append(p.Flat, weights)
+	return append(append(before, rnn), after...)
+}
+
+// letGoOfZeros takes from a program's state the zeros that a module begins with when it is called, which optimizers
+// compute once for all: torch.export names them after torch.zeros.
+func letGoOfZeros(p *aten.Program, calls []aten.Call, reads []int32) {
+	within := map[aten.ValueID]int32{}
+	for i := range calls {
+		for _, v := range calls[i].In {
+			if s := &p.Values[v]; s.Kind != aten.Activation && strings.HasPrefix(s.Name, "zeros") {
+				within[v]++
+			}
+		}
+	}
+	for v, n := range within {
+		if n == reads[v] {
+			p.Values[v].Kind = aten.Number
+		}
+	}
+	p.State = slices.DeleteFunc(p.State, func(v aten.ValueID) bool { return p.Values[v].Kind == aten.Number })
+}
