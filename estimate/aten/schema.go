@@ -175,6 +175,7 @@ var operators = index([]Operator{
 	{"stack", 1, many, Joins, stacks},
 
 	{"embedding", 2, 2, Table, func(g given) bool { return g.rank(0) >= 1 }},
+	{"embedding_bag", 2, 2, Table, func(g given) bool { return g.rank(0) == 2 && len(g.args.Shape) == 2 }},
 	{"index", 2, 2, Picks, nil},
 	{"index_select", 2, 2, 0, nil},
 	{"gather", 2, 2, 0, nil},

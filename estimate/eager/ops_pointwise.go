@@ -15,24 +15,26 @@ const (
 	keepsInput
 	keepsResult
 	keepsWritten // the result where it is written over the argument, the argument otherwise
+
+	ofIntegers keeps = 1 << 7 // beside the others: the result has the argument's type even where that is an integer
 )
 
 // pointwiseOps are the element-wise operators. Their backward allocations are as measured
 // on an H200 with PyTorch 2.11.
 var pointwiseOps = []op{
-	{"relu", castNone, unary("Relu", keepsResult, 1)}, // threshold_backward(grad, result, 0)
+	{"relu", castNone, unary("Relu", keepsResult|ofIntegers, 1)}, // threshold_backward(grad, result, 0)
 	// leaky_relu_backward(grad, self or result, ..., is_result)
 	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)},
 	{"prelu", castLower, runPRelu},                   // _prelu_kernel_backward
 	{"elu", castNone, unary("Elu", keepsInput, 1)},   // elu_backward(grad, ..., self); selu and celu are elu
 	{"gelu", castNone, unary("Gelu", keepsInput, 1)}, // gelu_backward(grad, self)
 	{"gelu_function", castNone, runGeluFunction},
-	{"silu", castNone, unary("Silu", keepsInput, 1)},               // silu_backward(grad, self)
-	{"mish", castNone, unary("Mish", keepsInput, 1)},               // mish_backward(grad, self)
-	{"hardswish", castNone, unary("Hardswish", keepsInput, 1)},     // hardswish_backward(grad, self)
-	{"hardsigmoid", castNone, unary("Hardsigmoid", keepsInput, 1)}, // hardsigmoid_backward(grad, self)
-	{"hardtanh", castNone, unary("Hardtanh", keepsInput, 1)},       // hardtanh_backward(grad, self, ...); relu6
-	{"softplus", castFloat, unary("Softplus", keepsInput, 1)},      // softplus_backward(grad, self, ...)
+	{"silu", castNone, unary("Silu", keepsInput, 1)},                    // silu_backward(grad, self)
+	{"mish", castNone, unary("Mish", keepsInput, 1)},                    // mish_backward(grad, self)
+	{"hardswish", castNone, unary("Hardswish", keepsInput, 1)},          // hardswish_backward(grad, self)
+	{"hardsigmoid", castNone, unary("Hardsigmoid", keepsInput, 1)},      // hardsigmoid_backward(grad, self)
+	{"hardtanh", castNone, unary("Hardtanh", keepsInput|ofIntegers, 1)}, // hardtanh_backward(grad, self, ...); relu6
+	{"softplus", castFloat, unary("Softplus", keepsInput, 1)},           // softplus_backward(grad, self, ...)
 	{"softsign", castNone, runSoftsign},
 	{"sigmoid", castNone, unary("Sigmoid", keepsResult, 1)},        // sigmoid_backward(grad, result)
 	{"tanh", castNone, unary("Tanh", keepsResult, 1)},              // tanh_backward(grad, result)
@@ -44,9 +46,9 @@ var pointwiseOps = []op{
 	{"erf", castNone, unary("Erf", keepsInput, 5)},                 // 2/sqrt(pi) * exp(-self.pow(2)) * grad
 	{"sin", castNone, unary("Sin", keepsInput, 2)},                 // grad * self.cos()
 	{"cos", castNone, unary("Cos", keepsInput, 3)},                 // grad * -self.sin()
-	{"abs", castNone, unary("Abs", keepsInput, 2)},                 // grad * self.sgn()
+	{"abs", castNone, unary("Abs", keepsInput|ofIntegers, 2)},      // grad * self.sgn()
 	{"neg", castNone, unary("Neg", keepsNothing, 1)},
-	{"square", castFloat, unary("Pow", keepsInput, 3)}, // pow_backward: grad * 2 * self
+	{"square", castFloat, unary("Pow", keepsInput|ofIntegers, 3)}, // pow_backward: grad * 2 * self
 	{"pow", castFloat, runPow},
 	{"floor", castNone, unary("Floor", keepsNothing, 1)}, // zeros_like(grad), as of the next four
 	{"ceil", castNone, unary("Ceil", keepsNothing, 1)},
@@ -83,7 +85,7 @@ var pointwiseOps = []op{
 // temps tensors of the argument's size one after another and returns the last.
 func unary(name string, k keeps, temps int) func(*run, *aten.Call, []*tensor) []*tensor {
 	return func(r *run, c *aten.Call, in []*tensor) []*tensor {
-		k, x := k, in[0]
+		k, integers, x := k&^ofIntegers, k&ofIntegers != 0, in[0]
 		if x.host {
 			return one(scalar(x.dtype))
 		}
@@ -103,7 +105,7 @@ func unary(name string, k keeps, temps int) func(*run, *aten.Call, []*tensor) []
 			out = x.retain()
 		} else {
 			dtype := x.dtype
-			if !dtype.IsFloat() && k != keepsNothing {
+			if !dtype.IsFloat() && k != keepsNothing && !integers {
 				dtype = aten.Float32 // integer arguments give the default type
 			}
 			out = r.pointwise(dtype, x)

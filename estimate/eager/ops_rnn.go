@@ -150,7 +150,7 @@ func oneBlock(weights []*tensor) bool {
 }
 
 // rnnBackward computes the gradients of the data and of the initial states, then those of the weights, which are views
-// of one block, or copies out of it where the module has no biases (_cudnn_rnn_backward in RNN.cpp).
+// of one block or copied out of it (_cudnn_rnn_backward in RNN.cpp).
 func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor, dtype aten.DType, stateShape []int64,
 	states int, weights []operand) []*tensor {
 	r.dnn[r.thread()] = true
@@ -189,21 +189,7 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	r.release(dy)
 	r.release(xi)
 	xi = r.inLayout(x, inRows)
-	dw := r.alloc(s.WeightBytes(), timeline.Gradient)
-	ws := r.alloc(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
-	copied := !slices.ContainsFunc(weights, func(w operand) bool { return len(w.shape) == 1 })
-	for i, w := range weights {
-		if !n.wants(i + 1) {
-			continue
-		}
-		if copied { // cuDNN's block has biases, so that without them the parts are not those of the weights
-			outs[i+1] = r.empty(dtype, w.shape...)
-			continue
-		}
-		dw.refs++
-		outs[i+1] = &tensor{layout: r.layouts.rowMajor(w.shape), st: dw, dtype: dtype, refs: 1}
-	}
-	r.drop(ws)
+	r.rnnWeights(n, outs, s, dtype, weights)
 	r.release(xi)
 	for _, t := range temps {
 		r.release(t)
@@ -213,9 +199,32 @@ func (r *run) rnnBackward(n *node, g []*tensor, s workspace.RNNShape, x *tensor,
 	} else {
 		r.release(dx)
 	}
-	r.drop(dw)
 	return outs
 }
+
+// rnnWeights computes the gradients of the weights in one block. Without biases, which cuDNN's block has room for in
+// any case, its parts are not those of the weights, which are copied out of it (_cudnn_rnn_backward_weight).
+func (r *run) rnnWeights(n *node, outs []*tensor, s workspace.RNNShape, dtype aten.DType, weights []operand) {
+	dw := r.alloc(s.WeightBytes(), timeline.Gradient)
+	ws := r.alloc(s.BackwardWorkspace(*r.opts.GPU), timeline.Workspace)
+	copied := !slices.ContainsFunc(weights, func(w operand) bool { return !isMatrix(w.shape) })
+	for i, w := range weights {
+		switch {
+		case !n.wants(i + 1):
+		case copied:
+			outs[i+1] = r.empty(dtype, w.shape...)
+		default:
+			dw.refs++
+			outs[i+1] = &tensor{layout: r.layouts.rowMajor(w.shape), st: dw, dtype: dtype, refs: 1}
+		}
+	}
+	r.drop(ws)
+	r.drop(dw)
+}
+
+// isMatrix reports whether a weight is one of a module's matrices: biases are vectors, which some exporters keep as
+// [1, N].
+func isMatrix(shape []int64) bool { return len(shape) == 2 && shape[0] > 1 }
 
 // flatten is flatten_parameters, which RNN modules call when they have moved: one block for all weights,
 // and then the separate ones are let go. It leaves bfloat16 alone, which is_acceptable of
@@ -225,13 +234,11 @@ func (r *run) flatten(weights []*tensor) {
 		return
 	}
 	var bytes, biases int64
-	biased := false
 	for _, t := range weights {
 		bytes += t.bytes()
 		biases += aten.BytesOf(t.shape[0], t.dtype)
-		biased = biased || len(t.shape) == 1
 	}
-	if !biased { // cuDNN's block has room for them
+	if !slices.ContainsFunc(weights, func(t *tensor) bool { return !isMatrix(t.shape) }) {
 		bytes += biases
 	}
 	flat := r.alloc(bytes, timeline.Parameter)

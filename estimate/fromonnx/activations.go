@@ -93,11 +93,11 @@ func matchSoftshrink(b *recovery, i int) {
 
 // An activationClass is a module of torch.nn that torch.export takes apart into what any program may have written, with
 // the nodes that exporters write then.
-type activationClass struct{ class, op, nodes string }
+type activationClass struct{ class, nodes string }
 
 var activationClasses = []activationClass{
-	{"Hardshrink", "hardshrink", "Abs LessOrEqual Where"}, // torch/_refs/nn/functional
-	{"Threshold", "threshold", "LessOrEqual Where"},       // likewise
+	{"Hardshrink", "Abs LessOrEqual Where"}, // torch/_refs/nn/functional
+	{"Threshold", "LessOrEqual Where"},      // likewise
 }
 
 // matchActivation finds a module of one of these classes by its last node.
@@ -138,6 +138,6 @@ func matchActivation(b *recovery, i int) {
 		return
 	}
 	b.claim(func() {
-		b.call(row.op, aten.Args{}, []aten.ValueID{b.value(x)}, b.nodes[i].Output(0))
+		b.call(strings.ToLower(row.class), aten.Args{}, []aten.ValueID{b.value(x)}, b.nodes[i].Output(0))
 	}, members...)
 }

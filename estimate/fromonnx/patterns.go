@@ -22,6 +22,7 @@ var patterns = []pattern{
 	{"LSTM", matchRNN("lstm")},
 	{"GRU", matchRNN("gru")},
 	{"RNN", matchRNN("rnn")},
+	{"Loop", matchBags},
 	{"SplitToSequence", matchSplitSequence},
 	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},

@@ -10,17 +10,14 @@ import (
 // An unrolledKind is a recurrent module of torch.nn whose steps torch.export writes out: those of nn.RNN (rnn_tanh and
 // rnn_relu in torch/_decomp/decompositions.py), and of nn.LSTM and nn.GRU (lstm_impl, gru_impl) where the exporter's
 // onnxscript has no function for them yet.
+// The call is named as the module is.
 type unrolledKind struct {
-	class, op string
-	gates     int64
-	states    int
+	class  string
+	gates  int64
+	states int
 }
 
-var unrolledKinds = []unrolledKind{
-	{"RNN", "rnn", 1, 1},
-	{"LSTM", "lstm", 4, 2},
-	{"GRU", "gru", 3, 1},
-}
+var unrolledKinds = []unrolledKind{{"RNN", 1, 1}, {"LSTM", 4, 2}, {"GRU", 3, 1}}
 
 // foldUnrolled makes one call of each recurrent module of torch.nn whose steps are written out: a GPU runs it as
 // _cudnn_rnn, whatever its length.
@@ -69,7 +66,7 @@ func layersOf(p *aten.Program, calls []aten.Call, kind *unrolledKind) (u unrolle
 	byWeight := map[aten.ValueID]int{}
 	for i := range calls {
 		c := &calls[i]
-		if c.Op != "linear" && c.Op != "matmul" || len(c.In) < 2 || c.In[0] == aten.NoValue {
+		if !aten.Of(c.Op).Is(aten.RowSum) || len(c.In) < 2 || c.In[0] == aten.NoValue {
 			continue
 		}
 		x, w := p.Values[c.In[0]].Shape, &p.Values[c.In[1]]
@@ -92,55 +89,29 @@ func layersOf(p *aten.Program, calls []aten.Call, kind *unrolledKind) (u unrolle
 	return u
 }
 
-// foldedLayers returns the calls of a module as a GPU runs them, nil where they are not what torch.export writes.
-func foldedLayers(p *aten.Program, calls []aten.Call, kind *unrolledKind, reads []int32, train bool) []aten.Call {
-	u := layersOf(p, calls, kind)
+// settings returns the sizes that all of a module's layers have, false where the products are not those of one.
+func (u *unrolled) settings(p *aten.Program, kind *unrolledKind, train bool) (args aten.Args, x []int64, ok bool) {
 	layers := len(u.steps)
 	if layers == 0 || len(u.inputs) != layers {
-		return nil
+		return args, nil, false
 	}
-	x := p.Values[u.inputs[0].In[0]].Shape
-	time, batch := x[0], x[1]
-	state := p.Values[u.steps[0][0].In[0]].Shape
-	hidden := state[2]
+	x = p.Values[u.inputs[0].In[0]].Shape
+	args = aten.Args{Hidden: p.Values[u.steps[0][0].In[0]].Shape[2], Layers: int64(layers), Train: train}
 	for k := range layers {
 		y := p.Values[u.inputs[k].Out[0]].Shape
-		if int64(len(u.steps[k])) != time || y[0] != time || y[1] != batch || y[2] != kind.gates*hidden {
-			return nil
+		if int64(len(u.steps[k])) != x[0] || y[0] != x[0] || y[1] != x[1] || y[2] != kind.gates*args.Hidden {
+			return args, nil, false
 		}
 	}
-	args := aten.Args{Hidden: hidden, Layers: int64(layers), Train: train}
-	directions := int64(1)
 	if layers > 1 && u.inputs[0].In[0] == u.inputs[1].In[0] {
-		directions = 2
 		args.Both, args.Layers = true, int64(layers)/2
 	}
-	within := map[aten.ValueID]int32{} // how often what the module makes is read within it
-	for i := range calls {
-		for _, v := range calls[i].Out {
-			within[v] += 0
-		}
-	}
-	letGoOfZeros(p, calls, reads)
-	x0, states := u.inputs[0].In[0], []int64{int64(layers), batch, hidden}
-	var given []aten.ValueID // initial states
-	for i := range calls {
-		for _, v := range calls[i].In {
-			if _, own := within[v]; own {
-				within[v]++
-			} else if s := &p.Values[v]; v != x0 && s.Kind != aten.Number && slices.Equal(s.Shape, states) &&
-				!slices.Contains(given, v) {
-				given = append(given, v)
-			}
-		}
-	}
-	rnn := aten.Call{Op: kind.op, Args: args.Kept(), In: []aten.ValueID{x0, aten.NoValue, aten.NoValue},
-		Out: make([]aten.ValueID, 1+kind.states)}
-	end := &calls[len(calls)-1]
-	rnn.Layer, rnn.Scope, rnn.Origin, rnn.Stack = end.Layer, end.Scope, end.Origin, end.Stack
-	copy(rnn.In[1:], given[:min(len(given), kind.states)])
-	var weights []aten.ValueID
-	for k := range layers {
+	return args, x, true
+}
+
+// weights returns a module's parameters as cuDNN's block has them: each layer's matrices, and its biases.
+func (u *unrolled) weights() (weights []aten.ValueID) {
+	for k := range u.steps {
 		for slot := 1; slot < 3; slot++ {
 			for _, c := range []*aten.Call{u.inputs[k], u.steps[k][0]} {
 				if slot < len(c.In) && c.In[slot] != aten.NoValue {
@@ -149,7 +120,25 @@ func foldedLayers(p *aten.Program, calls []aten.Call, kind *unrolledKind, reads 
 			}
 		}
 	}
-	sequence := []int64{time, batch, directions * hidden}
+	return weights
+}
+
+// foldedLayers returns the calls of a module as a GPU runs them, nil where they are not what torch.export writes.
+func foldedLayers(p *aten.Program, calls []aten.Call, kind *unrolledKind, reads []int32, train bool) []aten.Call {
+	u := layersOf(p, calls, kind)
+	args, x, ok := u.settings(p, kind, train)
+	if !ok {
+		return nil
+	}
+	letGoOfZeros(p, calls, reads)
+	states := []int64{int64(len(u.steps)), x[1], args.Hidden}
+	within, given := ownReads(p, calls, u.inputs[0].In[0], states)
+	end := &calls[len(calls)-1]
+	rnn := aten.Call{Op: strings.ToLower(kind.class), Args: args.Kept(), Layer: end.Layer, Scope: end.Scope,
+		Origin: end.Origin, Stack: end.Stack, In: []aten.ValueID{u.inputs[0].In[0], aten.NoValue, aten.NoValue},
+		Out: make([]aten.ValueID, 1+kind.states)}
+	copy(rnn.In[1:], given[:min(len(given), kind.states)])
+	sequence := []int64{x[0], x[1], states[0] / args.Layers * args.Hidden}
 	var before, after []aten.Call
 	found := 0
 	for i := range calls {
@@ -159,7 +148,7 @@ func foldedLayers(p *aten.Program, calls []aten.Call, kind *unrolledKind, reads 
 		case slices.Contains(c.Out, rnn.In[0]): // batch_first
 			before = append(before, *c)
 			continue
-		case c.Op == "permute" && rnn.Out[0] != aten.NoValue && c.In[0] == rnn.Out[0]:
+		case rnn.Out[0] != aten.NoValue && len(c.Args.Dims) == len(sequence) && c.In[0] == rnn.Out[0]: // likewise
 			after = append(after, *c)
 			continue
 		case i > u.last && rnn.Out[0] == aten.NoValue && slices.Equal(p.Values[out].Shape, sequence):
@@ -180,9 +169,34 @@ func foldedLayers(p *aten.Program, calls []aten.Call, kind *unrolledKind, reads 
 	if rnn.Out[0] == aten.NoValue {
 		rnn.Out[0] = p.Add(aten.Value{DType: p.Values[u.inputs[0].Out[0]].DType, Shape: sequence})
 	}
+	weights := u.weights()
 	rnn.In = append(rnn.In, weights...)
 	p.Flat = append(p.Flat, weights)
 	return append(append(before, rnn), after...)
+}
+
+// ownReads counts how often what calls make is read within them, and returns what they are given in the shape of
+// states.
+func ownReads(p *aten.Program, calls []aten.Call, x aten.ValueID, states []int64) (map[aten.ValueID]int32,
+	[]aten.ValueID) {
+	within := map[aten.ValueID]int32{}
+	for i := range calls {
+		for _, v := range calls[i].Out {
+			within[v] += 0
+		}
+	}
+	var given []aten.ValueID
+	for i := range calls {
+		for _, v := range calls[i].In {
+			if _, own := within[v]; own {
+				within[v]++
+			} else if s := &p.Values[v]; v != x && s.Kind != aten.Number && slices.Equal(s.Shape, states) &&
+				!slices.Contains(given, v) {
+				given = append(given, v)
+			}
+		}
+	}
+	return within, given
 }
 
 // letGoOfZeros takes from a program's state the zeros that a module begins with when it is called, which optimizers

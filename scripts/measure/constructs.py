@@ -528,6 +528,18 @@ class Activations(nn.Module):
         return self.last(self.chain(self.first(x)))
 
 
+class Bags(nn.Module):
+    """Sums of embeddings, of which exporters write a loop over the bags."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(20000, 64, mode="sum")
+        self.out = nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(F.relu(self.bags((x * 1000).long().abs().clamp(max=9999))))
+
+
 class OneScale(nn.Module):
     """Attention whose queries the program scales itself, and whose heads share one key."""
 
@@ -600,6 +612,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "lstm_steps": (lambda: Layers(nn.LSTM), (256, 8, 64), ("steps-train",)),
     "gru_steps": (lambda: Layers(nn.GRU, num_layers=2, bias=False), (256, 8, 64), ("steps-train",)),
     "activations": (Activations, (8192, 64), ("dynamo-train", "dynamo")),
+    "bags": (Bags, (4096, 16), ("dynamo-train", "dynamo", "ts-train")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
