@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/memestimate/memestimate/estimate/module"
@@ -18,10 +19,12 @@ type recovering struct {
 }
 
 // setAside drops the graph of a large model and what its analysis found, a third of what a run of it takes: a run looks
-// at its program alone. What looks at them must call need first.
+// at its program alone. What looks at them must call need first. Where a dimension is no number they stay: the layers
+// are made before the run then, and what a run saves is added by what the analysis found for them.
 func (b *Bound) setAside() {
 	shared := b.recovering
-	if !b.opt.Alone || !b.large() || b.ran == nil || b.a.Model != b.model || b.short != nil || shared.again != nil {
+	if !b.opt.Alone || !b.large() || b.ran == nil || b.a.Model != b.model || b.short != nil || shared.again != nil ||
+		!b.a.Types.Numbers() {
 		return
 	}
 	if shared.again = b.model.SetAside(); shared.again != nil {
@@ -54,10 +57,7 @@ func (b *Bound) need() error {
 // simulateHere is Simulate after which the graph is there.
 func (b *Bound) simulateHere(s Step) (*Simulation, error) {
 	sim, err := b.Simulate(s)
-	if err == nil {
-		err = b.need()
-	}
-	return sim, err
+	return sim, cmp.Or(err, b.need())
 }
 
 // numbered returns the places of nodes in their graph, which stay theirs when it is read anew; nil where some of them

@@ -9,7 +9,6 @@ import (
 
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
 )
 
@@ -94,7 +93,7 @@ type screenful struct {
 }
 
 // screen works out what an answer on a terminal has beside the report.
-func (a *questions) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Options, r *estimate.Report) {
+func (a *questions) screen(b *estimate.Bound, step estimate.Step, r *estimate.Report) {
 	if r.Peak == nil {
 		return
 	}
@@ -105,13 +104,12 @@ func (a *questions) screen(m *onnxload.Model, b *estimate.Bound, opt estimate.Op
 		}
 		return &sim.Peak, nil
 	}
-	a.shown.gpus = gpuFits(simulate, *opt.Step, r.Peak)
-	if !opt.Step.Limited {
+	a.shown.gpus = gpuFits(simulate, step, r.Peak)
+	if !step.Limited {
 		return
 	}
 	// A model whose batch is fixed has no other one to find.
-	opt.Alone = false
-	if f, err := estimate.Largest(m, opt, opt.Step.GPU.Memory); err == nil {
+	if f, err := b.Largest(step.GPU.Memory); err == nil {
 		f.GPU = gpuWord(f.GPU)
 		a.shown.fitting = f
 	}

@@ -155,7 +155,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	}
 	r.Notes = append(r.Notes, checked...)
 	if a.short || a.drawn {
-		a.screen(m, bound, opt, r)
+		a.screen(bound, *step, r)
 	}
 	if a.record || a.short {
 		if err := bound.Resume(r.Simulation); err != nil {
