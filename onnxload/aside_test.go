@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -43,6 +44,18 @@ func TestSetAside(t *testing.T) {
 	write(t, path, file("Sub")) // of the same length, and perhaps at the same time
 	if err := again(); err == nil {
 		t.Error("another model came back")
+	}
+	m, err = onnxload.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	again = m.SetAside()
+	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil { // as where attributes are others
+		t.Fatal(err)
+	}
+	if err := again(); err == nil {
+		t.Error("a file that was written to came back")
 	}
 	streamed, err := onnxload.ReadStream(bytes.NewReader(file("Mul")), onnxload.Options{})
 	if err != nil {
