@@ -99,7 +99,7 @@ func WithDropout(p *aten.Program) (other *aten.Program, places int) {
 	from := map[aten.ValueID]*aten.Call{} // by value, what made it, but for views
 	projects := func(c *aten.Call) bool {
 		return aten.Of(c.Op).Is(aten.RowSum) && slices.ContainsFunc(c.In, func(v aten.ValueID) bool {
-			return v != aten.NoValue && p.Values[v].Kind == aten.Parameter
+			return v != aten.NoValue && dropped.Values[v].Kind == aten.Parameter
 		})
 	}
 	for i := range p.Calls {

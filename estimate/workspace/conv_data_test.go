@@ -120,9 +120,9 @@ func hashOf(s string) uint32 {
 
 func foldOf(s string) int { return int(hashOf(s)>>8) % convFolds }
 
-// leftOut says which passes of convAnswers no tree grows on: y of one image of few channels, of which a row of pixels is
-// summed in parts where as many in rows and columns, as most of the measured ones have them, are not. Trees that grew on
-// it took 3 MiB for four layers of resnet50 with one image that took none (snapshot/testdata/resnet50_seed).
+// leftOut says which passes of convAnswers no tree grows on: y of one image of few channels, of which a row of pixels
+// is summed in parts where as many in rows and columns, as most of the measured ones have them, are not. Trees that
+// grew on it took 3 MiB for four layers of resnet50 with one image that took none (snapshot/testdata/resnet50_seed).
 func leftOut(s *ConvShape, pass ConvPass) bool {
 	return pass == ConvForward && s.X[0] == 1 && s.X[1] < 1024
 }
