@@ -33,9 +33,9 @@ func (b *recovery) isKnown(id onnxload.ValueID) bool {
 }
 
 // matchSoftplus finds softplus(x, beta, threshold) as torch.export's exporter writes it, Where(x * beta > threshold, x,
-// Softplus(x * beta) / beta) (torchlib aten_softplus), which has the operator's name in its graph: softplus_1. Optimizers
-// leave out a beta of 1. TorchScript's is Softplus alone: a Where behind that is the program's, torch.where(x > 20, x,
-// F.softplus(x)), which keeps its condition.
+// Softplus(x * beta) / beta) (torchlib aten_softplus), which has the operator's name in its graph: softplus_1.
+// Optimizers leave out a beta of 1. TorchScript's is Softplus alone: a Where behind that is the program's,
+// torch.where(x > 20, x, F.softplus(x)), which keeps its condition.
 func matchSoftplus(b *recovery, i int) {
 	soft := b.nodes[i]
 	scaled, last, members := b.in(soft, 0), soft.Output(0), []int{i}
