@@ -176,7 +176,7 @@ type Group struct {
 // A Scope is a module in the tree of modules.
 type Scope struct {
 	Name   string // "layer1.0.conv1"; "" for the model
-	Class  string // "Conv2d" when the file tells
+	Class  string // "Conv2d" where the file tells, and it is one of torch.nn
 	Parent int32  // -1 for the model
 	Cut    bool   // calls of modules within it may be taken for its own: the file says no more
 }

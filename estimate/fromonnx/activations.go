@@ -106,7 +106,7 @@ var activationClasses = []activationClass{
 func matchActivation(b *recovery, i int) {
 	at := b.places[i]
 	k := slices.IndexFunc(activationClasses, func(c activationClass) bool { return at.Class == c.class })
-	if k < 0 {
+	if k < 0 || !at.Torch {
 		return
 	}
 	row := &activationClasses[k]

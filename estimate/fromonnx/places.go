@@ -35,6 +35,7 @@ func within(s *pysource.Sources, p *module.Place, stack int32) *module.Place {
 	}
 	outer := *p
 	outer.Around, outer.Module, outer.Class = p.Around[:max(around-1, 0)], p.Module[:module], ""
+	outer.Torch = false
 	return &outer
 }
 

@@ -337,7 +337,7 @@ func (b *recovery) scopeOf(i int) int32 {
 	p := b.places[i]
 	if p.scope == 0 {
 		p.scope = b.scope(p.Module) + 1
-		if s := &b.prog.Scopes[p.scope-1]; s.Class == "" {
+		if s := &b.prog.Scopes[p.scope-1]; s.Class == "" && p.Torch {
 			s.Class = p.Class
 		}
 	}

@@ -18,6 +18,7 @@ type Place struct {
 	// none
 	Around string
 
+	Torch   bool // Class is torch.nn's, and not a program's own of that name
 	guessed bool // by the name of a parameter, which says no more than module
 }
 
@@ -157,6 +158,7 @@ func placeOfNamespace(ns string) Place {
 		}
 		around = append(around, path[len(p.Module):]...)
 		p.Module, p.Class, last = path, class[strings.LastIndexByte(class, '.')+1:], key
+		p.Torch = strings.HasPrefix(class, "torch.nn.")
 		root = false
 	}
 	p.Around = p.Module // most modules that say where they are have one around them, or none
