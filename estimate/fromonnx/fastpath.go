@@ -72,9 +72,11 @@ func fastAttention(p *aten.Program) {
 }
 
 // isView reports whether a call takes part in handing on what the projections of an attention make:
-// proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads.
-func isView(c *aten.Call) bool {
-	return aten.Of(c.Op).Is(aten.Same | aten.Picks)
+// proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads. A module that
+// takes slices, proj[..., :E], is a program's own.
+func isView(p *aten.Program, c *aten.Call) bool {
+	return aten.Of(c.Op).Is(aten.Same) ||
+		aten.Of(c.Op).Is(aten.Picks) && len(p.Values[c.Out[0]].Shape) < len(p.Values[c.In[0]].Shape)
 }
 
 // projection follows views of a value back to the linear call that made it; -1 when something else did.
@@ -88,7 +90,7 @@ func projection(p *aten.Program, made []int32, v aten.ValueID) int {
 		if c.Op == "linear" {
 			return int(i)
 		}
-		if !isView(c) {
+		if !isView(p, c) {
 			return -1
 		}
 		v = c.In[0]
@@ -111,7 +113,7 @@ func outProjection(p *aten.Program, users [][]int32, v aten.ValueID) int {
 			linear = true
 		case linear && swapsBatch(p, i):
 			return int(i)
-		case !isView(c):
+		case !isView(p, c):
 			return -1
 		}
 		v = c.Out[0]
