@@ -72,8 +72,8 @@ func fastAttention(p *aten.Program) {
 }
 
 // isView reports whether a call takes part in handing on what the projections of an attention make:
-// proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads. A module that
-// takes slices, proj[..., :E], is a program's own.
+// proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads. A module
+// that takes slices, proj[..., :E], is a program's own.
 func isView(p *aten.Program, c *aten.Call) bool {
 	return aten.Of(c.Op).Is(aten.Same) ||
 		aten.Of(c.Op).Is(aten.Picks) && len(p.Values[c.Out[0]].Shape) < len(p.Values[c.In[0]].Shape)
