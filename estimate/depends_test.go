@@ -10,7 +10,7 @@ import (
 	"github.com/memestimate/memestimate/recording"
 )
 
-// asking is a recording of one tensor whose program asked for values, a line of each.
+// recordingOf is a recording of one tensor whose program asked for values, a line of each.
 func recordingOf(t *testing.T, lines ...[]any) *recording.Recording {
 	t.Helper()
 	var b bytes.Buffer

@@ -1,8 +1,6 @@
 package estimate
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,16 +25,7 @@ func oneConvolution(t *testing.T, channels, length int64) *recording.Recording {
 		`["call",0,["0:0","1:1",null,[1],[0],[1],false,[0],1],["2:2"],-1,-1]`,
 		fmt.Sprintf(`["alloc",2,%d]`, 8*256*length),
 	}
-	lines = append(lines, fmt.Sprintf(`["end",%d]`, len(lines)-1))
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	fmt.Fprintln(w, strings.Join(lines, "\n"))
-	w.Close()
-	rec, err := recording.Read(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec
+	return endedRecording(t, lines)
 }
 
 // cuDNN was asked about filters of one element over rows of two images: on 1,027 channels it takes no workspace, on

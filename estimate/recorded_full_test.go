@@ -19,6 +19,12 @@ func onT4(t *testing.T, benchmark bool, lines ...string) *recording.Recording {
 			`{"name":"t4","capability":[7,5],"multiprocessors":40,"memory":15655829504},"world_size":1,"rank":0,`+
 			`"alloc_conf":"","cudnn_benchmark":%t,"allow_tf32":true}`, benchmark),
 		`["phase","forward"]`}, lines...)
+	return endedRecording(t, lines)
+}
+
+// endedRecording reads a recording of these lines and of the one that ends it.
+func endedRecording(t *testing.T, lines []string) *recording.Recording {
+	t.Helper()
 	lines = append(lines, fmt.Sprintf(`["end",%d]`, len(lines)-1))
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)

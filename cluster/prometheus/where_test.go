@@ -42,7 +42,8 @@ func TestServerThatLies(t *testing.T) {
 	past := answerOf("matrix", `"values":[[1,"80000"]]`)
 	for _, c := range []struct{ ranges, others string }{
 		{answerOf("matrix", `"values":[]`), answerOf("vector", `"value":[1,"80000"]`)},
-		{answerOf("matrix", `"histograms":[[1,{"count":"1","sum":"1","buckets":[]}]]`), answerOf("vector", `"value":[1,"80000"]`)},
+		{answerOf("matrix", `"histograms":[[1,{"count":"1","sum":"1","buckets":[]}]]`),
+			answerOf("vector", `"value":[1,"80000"]`)},
 		{past, answerOf("vector", `"value":[1,"NaN"]`)}, {past, answerOf("vector", `"value":[1,"+Inf"]`)},
 		{past, answerOf("vector", `"value":[1,"-1"]`)}, {past, answerOf("vector", `"value":[1,"1e300"]`)},
 		{past, answerOf("vector", `"histogram":[1,{"count":"1","sum":"1","buckets":[]}]`)},
