@@ -24,7 +24,7 @@ var rowFiles = []string{"fromonnx/nodes.go", "fromonnx/math.go", "fromonnx/rare.
 
 // matchers are the files that know operators by what lies around them, and those that put the graph in order.
 var matchers = []string{
-	"fromonnx/activations.go", "fromonnx/bags.go", "fromonnx/unrolled.go",
+	"fromonnx/activations.go", "fromonnx/bags.go", "fromonnx/unrolled.go", "fromonnx/written_out.go",
 	"fromonnx/patterns.go", "fromonnx/arith.go", "fromonnx/attention.go", "fromonnx/baddbmm.go",
 	"fromonnx/bias.go", "fromonnx/chains.go", "fromonnx/copies.go", "fromonnx/fft.go", "fromonnx/fill.go",
 	"fromonnx/index.go", "fromonnx/inplace.go", "fromonnx/layers.go", "fromonnx/linear_attention.go",

@@ -99,6 +99,26 @@ func addsToProducts(g given) bool {
 	return len(a) == 3 && len(b) == 3 && a[0] == b[0] && a[2] == b[1] && Broadcasts(g.shape(0), []int64{a[0], a[1], b[2]})
 }
 
+// multipliesPairs reports whether bilinear takes these: two inputs with the sizes that the weight has, [out, in1, in2].
+func multipliesPairs(g given) bool {
+	w, k := g.shape(1), g.rank(0)
+	return k >= 1 && g.rank(2) == k && len(w) == 3 && g.shape(0)[k-1] == w[1] && g.shape(2)[k-1] == w[2] &&
+		Numel(g.shape(0)[:k-1]) == Numel(g.shape(2)[:k-1]) &&
+		Numel(g.args.Shape) == Numel(g.shape(0)[:k-1])*w[0]
+}
+
+// measuresPairs reports whether cdist takes these: points of as many dimensions in batches that broadcast.
+func measuresPairs(g given) bool {
+	a, b := g.shape(0), g.shape(1)
+	m, n := len(a), len(b)
+	if m < 2 || n < 2 || a[m-1] != b[n-1] {
+		return false
+	}
+	batch := BroadcastShapes(a[:m-2], b[:n-2])
+	return Broadcasts(a[:m-2], batch) && Broadcasts(b[:n-2], batch) &&
+		Numel(g.args.Shape) == Numel(batch)*a[m-2]*b[n-2]
+}
+
 func convolves(g given) bool {
 	x := g.rank(0)
 	return x >= 3 && g.rank(1) == x && len(g.args.Shape) == x && g.args.Groups > 0 && g.rank(2) <= 1

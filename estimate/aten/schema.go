@@ -109,6 +109,7 @@ var operators = index([]Operator{
 	{"softmax", 1, 1, KeepsResult, nil},
 	{"softmax_float", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
+	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise, nil},
 	{"prelu", 2, 2, 0, func(g given) bool { return Broadcasts(g.shape(1), g.shape(0)) }},
@@ -123,6 +124,8 @@ var operators = index([]Operator{
 	{"einsum", 1, many, Product, given.all},
 	{"addmm", 3, 3, SecondRowSum, addsToProduct},
 	{"baddbmm", 3, 3, SecondRowSum, addsToProducts},
+	{"bilinear", 3, 3, 0, multipliesPairs}, // x1, weight, x2
+	{"cdist", 2, 2, Product, measuresPairs},
 	{"weight_norm", 2, 2, 0, nil},
 	{"conv", 2, 3, WeightSum, convolves},
 	{"conv_transpose", 2, 3, WeightSum, convolves},

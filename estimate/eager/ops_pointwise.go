@@ -26,7 +26,7 @@ var pointwiseOps = []op{
 	// leaky_relu_backward(grad, self or result, ..., is_result)
 	{"leaky_relu", castNone, unary("LeakyRelu", keepsWritten, 1)},
 	{"prelu", castLower, runPRelu},                   // _prelu_kernel_backward
-	{"elu", castNone, unary("Elu", keepsInput, 1)},   // elu_backward(grad, ..., self); selu and celu are elu
+	{"elu", castNone, unary("Elu", keepsWritten, 1)}, // elu_backward(grad, ..., self or result); selu and celu are elu
 	{"gelu", castNone, unary("Gelu", keepsInput, 1)}, // gelu_backward(grad, self)
 	{"gelu_function", castNone, runGeluFunction},
 	{"silu", castNone, unary("Silu", keepsInput, 1)},                    // silu_backward(grad, self)

@@ -23,7 +23,18 @@ func matchElu(b *recovery, i int) {
 	if out == nil || !b.isKnown(b.in(out, 1)) {
 		return
 	}
-	b.claim(func() { b.call("elu", aten.Args{}, []aten.ValueID{b.value(x)}, out.Output(0)) }, append(members, oi)...)
+	b.claim(func() {
+		b.elu(x, elu, out.Output(0))
+	}, append(members, oi)...)
+}
+
+// emitElu is elu, selu or celu of one node.
+func emitElu(b *recovery, n *onnxload.Node) { b.elu(b.in(n, 0), n, n.Output(0)) }
+
+// elu is elu of x, in place where a line says so: modules of it keep their default, inplace=False.
+func (b *recovery) elu(x onnxload.ValueID, n *onnxload.Node, out onnxload.ValueID) {
+	yes, _ := b.activatesInPlace(n, "elu(")
+	b.call("elu", aten.Args{Inplace: yes}, []aten.ValueID{b.value(x)}, out)
 }
 
 // isKnown reports whether a value is a number that the file has.

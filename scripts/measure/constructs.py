@@ -576,6 +576,64 @@ class Shifted(nn.Module):
         return self.linear(out).relu()
 
 
+class Bilinear(nn.Module):
+    """nn.Bilinear, of which PyTorch computes one output after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = nn.Linear(64, 96)
+        self.right = nn.Linear(64, 64)
+        self.both = nn.Bilinear(96, 64, 24)
+        self.head = nn.Linear(24, 128)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.both(self.left(x).relu(), self.right(x)))
+
+
+class Distances(nn.Module):
+    """torch.cdist by products of matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points = nn.Linear(64, 64)
+        self.centres = nn.Parameter(torch.randn(256, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.points(x)
+        near = torch.exp(-torch.cdist(x, self.centres[None]))
+        return torch.cdist(near, near).mean(-1)
+
+
+class Chosen(nn.Module):
+    """F.gumbel_softmax, soft and hard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Linear(64, 256)
+        self.next = nn.Linear(256, 256)
+        self.out = nn.Linear(256, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.gumbel_softmax(self.scores(x), tau=0.5)
+        return self.out(F.gumbel_softmax(self.next(x), hard=True))
+
+
+class WrittenOver(nn.Module):
+    """Activations of the family of elu that write over what convolutions return, as their lines say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList([nn.Conv2d(32 if i else 3, 32, 3, padding=1) for i in range(3)])
+        self.head = nn.Conv2d(32, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.elu(self.convs[0](x), inplace=True)
+        x = F.selu(self.convs[1](x), inplace=True)
+        x = self.convs[2](x)
+        x = F.celu(x, inplace=True)
+        return self.head(x)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -613,6 +671,10 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "gru_steps": (lambda: Layers(nn.GRU, num_layers=2, bias=False), (256, 8, 64), ("steps-train",)),
     "activations": (Activations, (8192, 64), ("dynamo-train", "dynamo")),
     "bags": (Bags, (4096, 16), ("dynamo-train", "dynamo", "ts-train")),
+    "bilinear": (Bilinear, (8192, 64), ("dynamo-train", "dynamo")),
+    "distances": (Distances, (8, 512, 64), ("dynamo-train", "dynamo", "ts-train")),
+    "chosen": (Chosen, (8192, 64), ("dynamo-train", "dynamo")),
+    "written_over": (WrittenOver, IMAGES, ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
