@@ -248,10 +248,11 @@ func (r *run) repeatHeads(t *tensor, heads int64) *tensor {
 // to be a multiple of (aten/src/ATen/native/transformers/attention.cpp pad_bias).
 const efficientAlign = 8
 
-// runNativeAttention is _native_multi_head_attention(x, packed weight, packed bias, output weight, output bias) of
-// Args.Groups heads with a mask, in inference: the projection, its parts with the bias, the scores, the mask as
-// booleans for every sample and head, the probabilities, the heads side by side, and the result. The product of
-// probabilities and values is written over the queries (native_multi_head_attention_cuda in
+// runNativeAttention is _native_multi_head_attention(x, packed weight, packed bias, output weight, output bias, mask) of
+// Args.Groups heads, in inference: the projection, its parts with the bias, the scores, the mask as booleans for every
+// sample and head, the probabilities, which without a mask are written over the scores, the heads side by side, and the
+// result. The product of probabilities and values is written over the queries. Args.Mode says of which weights it
+// returns: none, their mean over the heads, or each head's (native_multi_head_attention_cuda in
 // aten/src/ATen/native/transformers/cuda/attention.cu).
 func runNativeAttention(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]
@@ -260,13 +261,27 @@ func runNativeAttention(r *run, c *aten.Call, in []*tensor) []*tensor {
 	packed := r.matmul(x, wt)
 	parts := r.empty(x.dtype, 3, b, l, e)
 	r.release(packed)
-	scores := r.empty(x.dtype, b, c.Args.Groups, l, l)
-	masked := r.empty(aten.Bool, b, c.Args.Groups, l, l)
 	probs := r.empty(x.dtype, b, c.Args.Groups, l, l)
-	r.releaseAll([]*tensor{scores, masked, probs})
+	if len(in) > 5 && in[5] != nil {
+		scores := probs
+		masked := r.empty(aten.Bool, b, c.Args.Groups, l, l)
+		probs = r.empty(x.dtype, b, c.Args.Groups, l, l)
+		r.releaseAll([]*tensor{scores, masked})
+	}
+	if c.Args.Mode == "" {
+		r.release(probs)
+	}
 	rows := r.empty(x.dtype, b*l, e)
-	out := r.empty(x.dtype, b, l, e)
+	outs := []*tensor{r.empty(x.dtype, b, l, e)}
 	r.useBLAS(true)
-	r.releaseAll([]*tensor{rows, parts, wt})
-	return one(out)
+	r.release(rows)
+	switch c.Args.Mode {
+	case "averaged":
+		outs = append(outs, r.reduce(probs, []int{1}, false, x.dtype))
+		r.release(probs)
+	case "heads":
+		outs = append(outs, probs)
+	}
+	r.releaseAll([]*tensor{parts, wt})
+	return outs
 }

@@ -13,7 +13,7 @@ func TestNativeAttentionWithMask(t *testing.T) {
 	l := newLab()
 	l.r.grad = false
 	in := []*tensor{l.plain(f32, 16, 256, 384), l.plain(f32, 1152, 384), l.plain(f32, 1152), l.plain(f32, 384, 384),
-		l.plain(f32, 384)}
+		l.plain(f32, 384), l.plain(f32, 16, 256)}
 	from := len(l.r.log.Timeline().Events)
 	l.r.releaseAll(runNativeAttention(l.r, &aten.Call{Args: &aten.Args{Groups: 6}}, in))
 	want := []int64{18874368, 18874368, -18874368, 25165824, 6291456, 25165824, -25165824, -6291456, -25165824, 6291456,

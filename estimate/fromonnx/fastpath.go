@@ -33,27 +33,29 @@ func fastAttention(p *aten.Program) {
 	}
 	replaced := map[int][]aten.Call{}
 	for i := range p.Calls {
-		c := &p.Calls[i]
-		if !aten.Of(c.Op).Is(aten.Attention) || len(c.In) < 3 || c.Args.Causal {
+		a := attended(p, made, users, i)
+		if a == nil {
 			continue
 		}
-		project := projection(p, made, c.In[0])
-		if project < 0 || projection(p, made, c.In[1]) != project || projection(p, made, c.In[2]) != project {
+		project := projection(p, made, a.q)
+		if project < 0 || projection(p, made, a.k) != project || projection(p, made, a.v) != project {
 			continue
 		}
-		end := outProjection(p, users, c.Out[0])
-		if end < 0 {
+		end := outProjection(p, users, a.out)
+		if end < 0 || a.average >= end {
 			continue
 		}
 		out := projection(p, made, p.Calls[end].Out[0])
 		swap := made[p.Calls[project].In[0]]
-		if swap < 0 || !swapsBatch(p, swap) || out < 0 {
-			continue
+		if swap < 0 || !swapsBatch(p, swap) || p.Calls[swap].Scope != a.call.Scope || out < 0 {
+			continue // a caller swaps them before a module that wants the steps first
 		}
-		if calls := nativeAttention(p, c, &p.Calls[project], &p.Calls[out], p.Calls[swap].In[0],
-			p.Calls[end].Out[0]); calls != nil {
-			p.Guesses = append(p.Guesses, aten.Guess{Row: dialect.FastPath.Name, Origin: c.Origin})
+		if calls := a.native(p, &p.Calls[project], &p.Calls[out], p.Calls[swap].In[0], p.Calls[end].Out[0]); calls != nil {
+			p.Guesses = append(p.Guesses, aten.Guess{Row: dialect.FastPath.Name, Origin: a.call.Origin})
 			replaced[end] = calls
+			if a.weights != aten.NoValue {
+				replaced[int(made[a.weights])] = nil
+			}
 			fuseEncoderLayer(p, users, p.Calls[project].In[1], p.Calls[end].Out[0])
 		}
 	}
@@ -62,13 +64,95 @@ func fastAttention(p *aten.Program) {
 	}
 	var calls []aten.Call
 	for i := range p.Calls {
-		if r := replaced[i]; r != nil {
+		if r, ok := replaced[i]; ok {
 			calls = append(calls, r...)
 		} else {
 			calls = append(calls, p.Calls[i])
 		}
 	}
 	p.Calls = calls // what only the replaced calls read is dead now
+}
+
+// An attention is what F.multi_head_attention_forward computes of its projections: scaled_dot_product_attention, or,
+// where the module returns its weights, softmax(q * scale @ k.T + mask) @ v.
+type attention struct {
+	call          *aten.Call
+	q, k, v, mask aten.ValueID
+	out           aten.ValueID
+	written       bool         // in steps: it returns weights
+	weights       aten.ValueID // these, where something reads them
+	average       int          // the call that takes their mean over the heads; -1 where each head's are returned
+}
+
+// attended returns the attention of a call, nil where it is none.
+func attended(p *aten.Program, made []int32, users [][]int32, i int) *attention {
+	c := &p.Calls[i]
+	switch {
+	case aten.Of(c.Op).Is(aten.Attention) && len(c.In) >= 3 && !c.Args.Causal:
+		a := &attention{call: c, q: c.In[0], k: c.In[1], v: c.In[2], out: c.Out[0], average: -1}
+		if len(c.In) > 3 {
+			a.mask = c.In[3]
+		}
+		return a
+	case c.Op == "softmax" && len(p.Values[c.Out[0]].Shape) == 3:
+		if a := (&attention{call: c, written: true, average: -1}); a.scored(p, made) && a.weighted(p, users) {
+			return a
+		}
+	}
+	return nil
+}
+
+// scored finds the queries, keys and mask that a softmax is given the scores of.
+func (a *attention) scored(p *aten.Program, made []int32) bool {
+	maker := func(v aten.ValueID) *aten.Call {
+		if made[v] < 0 {
+			return &aten.Call{}
+		}
+		return &p.Calls[made[v]]
+	}
+	scores := maker(a.call.In[0])
+	if scores.Op == "add" && len(scores.In) == 2 {
+		a.mask = scores.In[1]
+		scores = maker(scores.In[0])
+	}
+	switch {
+	case aten.Of(scores.Op).Is(aten.SecondRowSum) && len(scores.In) == 3:
+		a.mask, a.q, a.k = scores.In[0], scores.In[1], scores.In[2]
+	case aten.Of(scores.Op).Is(aten.Product) && len(scores.In) == 2:
+		a.q, a.k = scores.In[0], scores.In[1]
+	default:
+		return false
+	}
+	scaled := maker(a.q)
+	if scaled.Op != "mul" || p.Values[scaled.In[1]].Kind != aten.Number {
+		return false
+	}
+	a.q = scaled.In[0]
+	return true
+}
+
+// weighted finds the values that a softmax weighs, and which weights are returned.
+func (a *attention) weighted(p *aten.Program, users [][]int32) bool {
+	weights := a.call.Out[0]
+	if next := users[weights]; len(next) == 1 && p.Calls[next[0]].Op == "dropout" { // which does nothing here
+		weights = p.Calls[next[0]].Out[0]
+	}
+	for _, u := range users[weights] {
+		switch c := &p.Calls[u]; {
+		case aten.Of(c.Op).Is(aten.Product) && len(c.In) == 2 && c.In[0] == weights && a.out == aten.NoValue:
+			a.v, a.out = c.In[1], c.Out[0]
+		case aten.Of(c.Op).Is(aten.Look) && len(p.Values[c.Out[0]].Shape) == 4 && a.weights == aten.NoValue:
+			a.weights = c.Out[0]
+			if next := users[a.weights]; len(next) == 1 && p.Calls[next[0]].Scope == c.Scope &&
+				slices.Equal(p.Calls[next[0]].Args.Dims, []int{1}) {
+				a.average = int(next[0])
+				a.weights = p.Calls[a.average].Out[0]
+			}
+		default:
+			return false
+		}
+	}
+	return a.out != aten.NoValue
 }
 
 // isView reports whether a call takes part in handing on what the projections of an attention make:
@@ -125,23 +209,41 @@ func swapsBatch(p *aten.Program, i int32) bool {
 	return p.Calls[i].Op == "permute" && slices.Equal(p.Calls[i].Args.Dims, []int{1, 0, 2})
 }
 
-// nativeAttention returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take
-// it. With a mask, which sdpa reads, it is one call: see runNativeAttention.
-func nativeAttention(p *aten.Program, sdpa, project, out *aten.Call, x, y aten.ValueID) []aten.Call {
-	shape, heads := p.Values[x].Shape, p.Values[sdpa.In[0]].Shape // [B, L, E], [B, H, L, D]
+// native returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take it. With a
+// mask or weights it is one call: see runNativeAttention.
+func (a *attention) native(p *aten.Program, project, out *aten.Call, x, y aten.ValueID) []aten.Call {
+	shape, heads := p.Values[x].Shape, p.Values[a.q].Shape               // [B, L, E], [B, H, L, D]
+	if a.written && len(shape) == 3 && len(heads) == 3 && shape[0] > 0 { // [B * H, L, D]
+		heads = []int64{shape[0], heads[0] / shape[0], heads[1], heads[2]}
+	}
 	if len(shape) != 3 || len(heads) != 4 || heads[1]%2 != 0 || heads[3]%8 != 0 || heads[1]*heads[3] != shape[2] ||
 		heads[0] != shape[0] || heads[2] != shape[1] {
 		return nil
 	}
 	b, l, e, h, d := shape[0], shape[1], shape[2], heads[1], heads[3]
 	dtype := p.Values[x].DType
-	if len(sdpa.In) > 3 && sdpa.In[3] != aten.NoValue {
-		if len(project.In) < 3 || project.In[2] == aten.NoValue || len(out.In) < 3 || out.In[2] == aten.NoValue {
+	sdpa := a.call
+	if a.written || a.mask != aten.NoValue {
+		in := []aten.ValueID{x, project.In[1], aten.NoValue, out.In[1], aten.NoValue, a.mask}
+		for i, c := range []*aten.Call{project, out} { // both have a bias; an optimizer drops one of zeros
+			if len(c.In) > 2 {
+				in[2+2*i] = c.In[2]
+			}
+		}
+		if in[2] == aten.NoValue && in[4] == aten.NoValue {
 			return nil
 		}
-		in := []aten.ValueID{x, project.In[1], project.In[2], out.In[1], out.In[2]}
-		return []aten.Call{{Op: "native_attention", In: in, Out: []aten.ValueID{y}, Args: &aten.Args{Groups: h},
-			Layer: sdpa.Layer, Origin: sdpa.Origin, Stack: sdpa.Stack, Scope: sdpa.Scope}}
+		native := aten.Call{Op: "native_attention", In: in, Out: []aten.ValueID{y}, Layer: sdpa.Layer, Origin: sdpa.Origin,
+			Stack: sdpa.Stack, Scope: sdpa.Scope}
+		args := aten.Args{Groups: h}
+		if a.written {
+			native.Out, args.Mode = append(native.Out, a.weights), "averaged"
+			if a.weights != aten.NoValue && a.average < 0 {
+				args.Mode = "heads"
+			}
+		}
+		native.Args = args.Kept()
+		return []aten.Call{native}
 	}
 	var calls []aten.Call
 	value := func(shape ...int64) aten.ValueID {

@@ -634,6 +634,36 @@ class WrittenOver(nn.Module):
         return self.head(x)
 
 
+class SelfAttention(nn.Module):
+    """nn.MultiheadAttention of its own input, whose weights are returned, perhaps with a mask."""
+
+    def __init__(self, weights: str, mask: bool, batch_first: bool = True) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(64)
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=batch_first)
+        self.head = nn.Linear(64, 64)
+        self.weights = weights
+        self.steps_first = not batch_first
+        if mask:
+            self.register_buffer("mask", torch.ones(128, 128, dtype=torch.bool).triu(1))
+        else:
+            self.mask = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm(x)
+        if self.steps_first:
+            h = h.permute(1, 0, 2)
+        y, weights = self.attention(h, h, h, attn_mask=self.mask, average_attn_weights=self.weights != "heads")
+        if self.steps_first:
+            y = y.permute(1, 0, 2)
+        x = x + y
+        if self.weights == "averaged":
+            x = x + weights[..., :64]
+        if self.weights == "heads":
+            x = x + weights[:, 0, :, :64]
+        return x + self.head(x)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -675,6 +705,17 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "distances": (Distances, (8, 512, 64), ("dynamo-train", "dynamo", "ts-train")),
     "chosen": (Chosen, (8192, 64), ("dynamo-train", "dynamo")),
     "written_over": (WrittenOver, IMAGES, ("dynamo-train", "dynamo")),
+    "self_attention": (
+        lambda: nn.Sequential(
+            SelfAttention("", mask=False),
+            SelfAttention("averaged", mask=False),
+            SelfAttention("heads", mask=False),
+            SelfAttention("", mask=True),
+        ),
+        (16, 128, 64),
+        ("dynamo-train", "ts-train"),
+    ),
+    "steps_first": (lambda: SelfAttention("", mask=False, batch_first=False), (16, 128, 64), ("dynamo-train", "ts-train")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
