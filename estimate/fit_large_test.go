@@ -51,7 +51,9 @@ func TestLargestOfManyNodes(t *testing.T) {
 			t.Errorf("%s batch %d: %+v, and none that does not fit is near: %v", c, batch, p, f.Curve)
 		}
 	}
-	if len(f.Curve) > 23 || f.Batch < 8192 { // doubling and halving would try 46 for the three of them
+	// Doubling and halving would try 46 for the three of them. The wider the margins, the further apart the three lie and
+	// the fewer runs they share: it was 23 before safe had 48 % for files of which nothing is known.
+	if len(f.Curve) > 25 || f.Batch < 8192 {
 		t.Errorf("batch %d took %d runs", f.Batch, len(f.Curve))
 	}
 }

@@ -21,8 +21,8 @@ func TestAddingAnOperatorPage(t *testing.T) {
 		}
 	}
 	for file, names := range map[string][]string{
-		"estimate/fromonnx/nodes.go": {"var nodeRows = ", `{"Selu", "data", 0, unaryCall("elu")}`,
-			`{"Celu", "data", 0, unaryCall("elu")}`},
+		"estimate/fromonnx/nodes.go": {"var nodeRows = ", `{"IsNaN", "data", 0, unaryCall("compare")}`,
+			`{"IsInf", "data", 0, unaryCall("compare")}`},
 		"estimate/fromonnx/rows_test.go":             {"func TestRowsNameONNXInputs("},
 		"estimate/arity_test.go":                     {"func TestEveryArity("},
 		"estimate/aten/schema.go":                    {"var operators = index([]Operator{", "Nonlinearity"},

@@ -228,7 +228,7 @@ type catalogued struct {
 	program   string // "" where commands run in this process
 	collector *collector
 	most      int64         // bytes of memory that a process has taken
-	took      time.Duration // how long a command has worked: a program's processor time, which other processes don't add to
+	took      time.Duration // how long a command has worked: a program's processor time, to which no other process adds
 }
 
 func newCatalogued(t *testing.T, program string) *catalogued {

@@ -715,7 +715,11 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         (16, 128, 64),
         ("dynamo-train", "ts-train"),
     ),
-    "steps_first": (lambda: SelfAttention("", mask=False, batch_first=False), (16, 128, 64), ("dynamo-train", "ts-train")),
+    "steps_first": (
+        lambda: SelfAttention("", mask=False, batch_first=False),
+        (16, 128, 64),
+        ("dynamo-train", "ts-train"),
+    ),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
