@@ -131,6 +131,12 @@ func normalisesChannels(g given) bool {
 	return !g.has(1) || g.rank(1) == 1 && g.rank(2) == 1
 }
 
+// normalisesGroups is normalisesChannels of a norm of groups, whose bias may be left out.
+func normalisesGroups(g given) bool {
+	return g.args.Groups > 0 && (normalisesChannels(g) ||
+		g.rank(0) >= 2 && len(g.in) == 3 && g.has(1) && g.rank(1) == 1 && !g.has(2))
+}
+
 func normalisesLast(g given) bool { return len(g.args.Shape) <= g.rank(0) && g.rank(0) > 0 }
 
 func joins(g given) bool {

@@ -142,7 +142,7 @@ var operators = index([]Operator{
 
 	{"batch_norm", 1, 3, ChannelNorm, normalisesChannels},
 	{"instance_norm", 1, 3, ChannelNorm, normalisesChannels},
-	{"group_norm", 1, 3, ChannelNorm, func(g given) bool { return normalisesChannels(g) && g.args.Groups > 0 }},
+	{"group_norm", 1, 3, ChannelNorm, normalisesGroups},
 	{"layer_norm", 1, 3, FeatureNorm, normalisesLast},
 	{"rms_norm", 1, 2, FeatureNorm, normalisesLast},
 	{"local_response_norm", 1, 1, 0, func(g given) bool { return g.rank(0) >= 2 }},

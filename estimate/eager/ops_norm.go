@@ -189,7 +189,7 @@ func runGroupNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 	mean, rstd := r.empty(x.dtype, n, groups), r.empty(x.dtype, n, groups)
 	r.play(workspace.GroupNorm(n, ch), nil)
 	if r.needsGrad(in...) {
-		xc, w, affine, params := *x, in[1], in[1] != nil, aten.Undefined
+		xc, w, affine, biased, params := *x, in[1], in[1] != nil, in[2] != nil, aten.Undefined
 		if affine {
 			params = w.dtype
 		}
@@ -199,7 +199,10 @@ func runGroupNorm(r *run, c *aten.Call, in []*tensor) []*tensor {
 				outs := make([]*tensor, 3)
 				outs[0] = r.empty(xc.dtype, xc.shape...)
 				if affine {
-					outs[1], outs[2] = r.empty(params, ch), r.empty(params, ch)
+					outs[1] = r.empty(params, ch)
+				}
+				if biased {
+					outs[2] = r.empty(params, ch)
 				}
 				r.play(workspace.GroupNormBackward(n, ch, groups), nil)
 				r.release(gi)

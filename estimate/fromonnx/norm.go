@@ -302,3 +302,48 @@ func matchWeightNorm(b *recovery, i int) {
 		b.call("weight_norm", aten.Args{}, []aten.ValueID{b.value(v), b.value(g)}, mul.Output(0))
 	}, i, di, mi)
 }
+
+// matchGroupNorm finds the group norm that opsets before 21 write as an instance norm of groups:
+// reshape to [N, G, -1], instance norm of ones and zeros, reshape back, times the weight, plus the bias.
+func matchGroupNorm(b *recovery, i int) {
+	norm := b.nodes[i]
+	in, ii := b.producedBy(b.in(norm, 0), "Reshape")
+	if in == nil {
+		return
+	}
+	if len(b.dims(norm.Output(0))) != 3 {
+		return
+	}
+	x, groups := b.in(in, 0), b.dims(norm.Output(0))[1]
+	members, last := []int{ii, i}, norm.Output(0)
+	if out, oi := b.user(last, "Reshape"); out != nil {
+		members, last = append(members, oi), out.Output(0)
+	} else if !slices.Equal(b.dims(x), b.dims(last)) {
+		// a group for each channel of a sequence: optimizers drop the way back
+		return
+	}
+	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
+	for k, op := range []string{"Mul", "Add"} {
+		n, ni := b.user(last, op)
+		if n == nil {
+			break
+		}
+		p := b.parameterBehind(b.other(n, last))
+		if p == onnxload.NoValue && k == 1 && strings.HasPrefix(b.m.NameOf(n.Output(0)), "group_norm") {
+			last, members = n.Output(0), append(members, ni) // the exporter's zeros, of a norm without bias
+			break
+		}
+		if p == onnxload.NoValue || aten.Numel(b.dims(p)) != b.dims(last)[1] {
+			break
+		}
+		params[k], last = p, n.Output(0)
+		members = append(members, ni)
+	}
+	b.claim(func() {
+		v, shape := b.value(x), b.dims(last)
+		if !slices.Equal(b.dims(x), shape) { // optimizers merge a view before the norm with the norm's own
+			v = b.temp("reshape", aten.Args{Shape: shape}, b.elem(x), shape, v)
+		}
+		b.norm("group_norm", aten.Args{Groups: groups}, []aten.ValueID{v, b.vector(params[0]), b.vector(params[1])}, last)
+	}, members...)
+}

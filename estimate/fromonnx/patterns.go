@@ -7,6 +7,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -56,6 +57,7 @@ var patterns = []pattern{
 	{"Sigmoid", matchGlu},
 	{"Div", matchLinearAttention},
 	{"Div", matchVariance},
+	{"ReduceMean", matchPopulation},
 	{"MatMul", matchBaddbmm},
 	{"MatMul", matchLinear},
 	{"RandomUniformLike", matchNoise},
@@ -331,53 +333,21 @@ func matchChunk(b *recovery, i int) {
 	}
 }
 
-// matchGroupNorm finds the group norm that opsets before 21 write as an instance norm of groups:
-// reshape to [N, G, -1], instance norm of ones and zeros, reshape back, times the weight, plus the bias.
-func matchGroupNorm(b *recovery, i int) {
-	norm := b.nodes[i]
-	in, ii := b.producedBy(b.in(norm, 0), "Reshape")
-	if in == nil {
-		return
-	}
-	if len(b.dims(norm.Output(0))) != 3 {
-		return
-	}
-	x, groups := b.in(in, 0), b.dims(norm.Output(0))[1]
-	members, last := []int{ii, i}, norm.Output(0)
-	if out, oi := b.user(last, "Reshape"); out != nil {
-		members, last = append(members, oi), out.Output(0)
-	} else if !slices.Equal(b.dims(x), b.dims(last)) {
-		// a group for each channel of a sequence: optimizers drop the way back
-		return
-	}
-	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
-	for k, op := range []string{"Mul", "Add"} {
-		n, ni := b.user(last, op)
-		if n == nil {
-			break
-		}
-		p := b.parameterBehind(b.other(n, last))
-		if p == onnxload.NoValue || aten.Numel(b.dims(p)) != b.dims(last)[1] {
-			break
-		}
-		params[k], last = p, n.Output(0)
-		members = append(members, ni)
-	}
-	b.claim(func() {
-		v, shape := b.value(x), b.dims(last)
-		if !slices.Equal(b.dims(x), shape) { // optimizers merge a view before the norm with the norm's own
-			v = b.temp("reshape", aten.Args{Shape: shape}, b.elem(x), shape, v)
-		}
-		b.norm("group_norm", aten.Args{Groups: groups}, []aten.ValueID{v, b.vector(params[0]), b.vector(params[1])}, last)
-	}, members...)
-}
-
-// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C].
+// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C]. One that was merged with
+// a parameter of those dimensions, which other nodes read, stays as it is.
 func (b *recovery) vector(id onnxload.ValueID) aten.ValueID {
 	v := b.value(id)
-	if v != aten.NoValue && b.prog.Values[v].Kind == aten.Parameter {
-		b.prog.Values[v].Shape = []int64{aten.Numel(b.dims(id))}
+	if v == aten.NoValue || b.prog.Values[v].Kind != aten.Parameter {
+		return v
 	}
+	shape := []int64{aten.Numel(b.dims(id))}
+	read := func(u int32) bool {
+		return !b.done[u] && !b.facts[u].Has(module.View) && !b.facts[u].Has(module.Prepares)
+	}
+	if len(b.dims(id)) > 1 && slices.ContainsFunc(b.usesOf(b.id(id)), read) {
+		return b.temp("reshape", aten.Args{Shape: shape}, b.elem(id), shape, v)
+	}
+	b.prog.Values[v].Shape = shape
 	return v
 }
 

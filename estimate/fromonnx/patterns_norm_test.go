@@ -229,6 +229,12 @@ func TestVariance(t *testing.T) {
 		{name: "a norm", inits: inits, nodes: steps(onnx.Op("Div", "vn less", "s"), onnx.Op("Add", "s eps", "e"),
 			onnx.Op("Div", "d e", "y")), want: []string{"mean(x)", "sub(x, m)", "var(x)", "add(s, number)", "div(d, e)"}},
 		{name: "another number", inits: inits, nodes: steps(onnx.Op("Div", "vn n", "s"), onnx.Op("Exp", "s", "y")),
-			want: []string{"mean(x)", "sub(x, m)", "mul(d, d)", "mean(q)", "mul(v, number)", "div(vn, number)", "exp(s)"}},
+			want: []string{"var(x)", "mul(v, number)", "div(vn, number)", "exp(s)"}}, // of a population
+		{name: "a difference that is read again", inits: inits, nodes: steps(onnx.Op("Div", "vn n", "s"),
+			onnx.Op("Div", "d s", "y")), want: []string{"mean(x)", "sub(x, m)", "mul(d, d)", "mean(q)", "mul(v, number)",
+			"div(vn, number)", "div(d, s)"}},
+		{name: "a mean of torch.export's name", inits: inits, nodes: []onnx.Node{onnx.Op("ReduceMean", "x axes", "mean"),
+			onnx.Op("Sub", "x mean", "d"), onnx.Op("Mul", "d d", "q"), onnx.Op("ReduceMean", "q axes", "mean_1"),
+			onnx.Op("Exp", "mean_1", "y")}, want: []string{"mean(x)", "sub(x, mean)", "mul(d, d)", "mean(q)", "exp(mean_1)"}},
 	})
 }

@@ -1,6 +1,8 @@
 package fromonnx
 
 import (
+	"strings"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -10,8 +12,7 @@ import (
 //	d = x - mean(x); mean(d * d) * n / (n - correction)
 //
 // with n counted from x's sizes (_var_mean in symbolic_helper.py, aten_var in torchlib's core.py), and std as its root.
-// No program by hand counts so. The mean and the difference stay where something else reads them, (x - mean) / std:
-// the exporter merged the program's own with those.
+// No program by hand counts so.
 func matchVariance(b *recovery, i int) {
 	div := b.nodes[i]
 	mul, mi := b.producedBy(b.in(div, 0), "Mul")
@@ -22,26 +23,52 @@ func matchVariance(b *recovery, i int) {
 	if mean == nil || !b.single(mean.Output(0)) {
 		return
 	}
+	if x, members := b.deviation(mean, vi); x != onnxload.NoValue {
+		b.variance(x, mean, div.Output(0), append(members, i, mi))
+	}
+}
+
+// matchPopulation finds torch.var(x, dim, unbiased=False), of which exporters write the mean alone. torch.export names
+// it so, where a program's own is mean_1; in TorchScript's files nothing else reads the difference that it squares,
+// where a program that squares one for itself reads it again.
+func matchPopulation(b *recovery, i int) {
+	mean := b.nodes[i]
+	name := b.m.NameOf(mean.Output(0))
+	x, members := b.deviation(mean, i)
+	if x == onnxload.NoValue || !strings.HasPrefix(name, "var") && (strings.HasPrefix(name, "mean") || len(members) < 3) {
+		return
+	}
+	b.variance(x, mean, mean.Output(0), members)
+}
+
+// deviation returns what a mean is the mean square of, less its own mean, and the nodes of that. The mean and the
+// difference stay where something else reads them, (x - mean) / std: the exporter merged the program's own with those.
+func (b *recovery) deviation(mean *onnxload.Node, i int) (x onnxload.ValueID, members []int) {
 	square, qi := b.producedBy(b.in(mean, 0), "Mul")
 	if square == nil || !b.single(square.Output(0)) || b.in(square, 0) != b.in(square, 1) {
-		return
+		return onnxload.NoValue, nil
 	}
 	sub, si := b.producedBy(b.in(square, 0), "Sub")
 	if sub == nil {
-		return
+		return onnxload.NoValue, nil
 	}
 	first, fi := b.producedBy(b.in(sub, 1), "ReduceMean")
-	x := b.in(sub, 0)
+	x = b.in(sub, 0)
 	if first == nil || b.in(first, 0) != x || aten.Numel(b.dims(mean.Output(0))) != aten.Numel(b.dims(first.Output(0))) {
-		return
+		return onnxload.NoValue, nil
 	}
-	members := []int{i, mi, vi, qi}
+	members = []int{i, qi}
 	if b.readBy(sub, qi) {
 		if members = append(members, si); b.readBy(first, si) {
 			members = append(members, fi)
 		}
 	}
-	op, out := "var", div.Output(0)
+	return x, members
+}
+
+// variance claims the nodes of a variance of x that mean reduces, or of its root.
+func (b *recovery) variance(x onnxload.ValueID, mean *onnxload.Node, out onnxload.ValueID, members []int) {
+	op := "var"
 	if root, ri := b.user(out, "Sqrt"); root != nil {
 		op, out, members = "std", root.Output(0), append(members, ri)
 	}

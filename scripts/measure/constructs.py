@@ -664,6 +664,36 @@ class SelfAttention(nn.Module):
         return x + self.head(x)
 
 
+class Unbiased(nn.Module):
+    """A norm of groups without a bias, and a scale of each channel that begins with the norm's weights' values."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(1, c)
+        self.norm.bias = None
+        self.conv = nn.Conv2d(c, c, 3, padding=1)
+        self.scale = nn.Parameter(torch.ones(c))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale.view(-1, 1, 1) + self.conv(self.norm(x)).sigmoid()
+
+
+class Spread(nn.Module):
+    """Variances of a population and its deviation, as norms of groups that are written by hand have them."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        x = self.conv(x).tanh()
+        groups = x.reshape(n, 4, c // 4, h, w)
+        spread = groups.var(dim=(2, 3, 4), unbiased=False, keepdim=True).add(1e-5).sqrt()
+        x = x.sigmoid() / spread.expand(groups.shape).reshape(x.shape)
+        return x * torch.std(x, dim=1, unbiased=False, keepdim=True)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -719,6 +749,16 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         lambda: SelfAttention("", mask=False, batch_first=False),
         (16, 128, 64),
         ("dynamo-train", "ts-train"),
+    ),
+    "unbiased": (
+        lambda: nn.Sequential(Unbiased(32), Unbiased(32)),
+        (8, 32, 64, 64),
+        ("dynamo-train", "dynamo", "ts-train"),
+    ),
+    "spread": (
+        lambda: nn.Sequential(Spread(32), Spread(32)),
+        (8, 32, 64, 64),
+        ("dynamo-train", "dynamo", "ts-train"),
     ),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
