@@ -249,10 +249,10 @@ func (r *run) repeatHeads(t *tensor, heads int64) *tensor {
 const efficientAlign = 8
 
 // runNativeAttention is _native_multi_head_attention(x, packed weight, packed bias, output weight, output bias, mask)
-// of Args.Groups heads, in inference: the projection, its parts with the bias, the scores, the mask as booleans for every
-// sample and head, the probabilities, which without a mask are written over the scores, the heads side by side, and the
-// result. The product of probabilities and values is written over the queries. Args.Mode says of which weights it
-// returns: none, their mean over the heads, or each head's (native_multi_head_attention_cuda in
+// of Args.Groups heads, in inference: the projection, its parts with the bias, the scores, the mask as booleans for
+// every sample and head, the probabilities, which without a mask are written over the scores, the heads side by side,
+// and the result. The product of probabilities and values is written over the queries. Args.Mode says of which weights
+// it returns: none, their mean over the heads, or each head's (native_multi_head_attention_cuda in
 // aten/src/ATen/native/transformers/cuda/attention.cu).
 func runNativeAttention(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x := in[0]

@@ -333,8 +333,8 @@ func matchChunk(b *recovery, i int) {
 	}
 }
 
-// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C]. One that was merged with
-// a parameter of those dimensions, which other nodes read, stays as it is.
+// vector returns a parameter that an export folded into [C, 1, 1], as the module keeps it, [C]. One that was merged
+// with a parameter of those dimensions, which other nodes read, stays as it is.
 func (b *recovery) vector(id onnxload.ValueID) aten.ValueID {
 	v := b.value(id)
 	if v == aten.NoValue || b.prog.Values[v].Kind != aten.Parameter {
