@@ -376,7 +376,8 @@ def test_factorizations_succeed(rec: memestimate.Recorder) -> None:
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
 def test_an_exception_says_that_values_were_taken(tmp_path: Path) -> None:
     def search() -> None:
-        if torch.randn(3, device="cuda").max() < 100:
+        found = {"largest": torch.randn(3, device="cuda").max().item()}  # whose source does not say what is asserted
+        if found["largest"] < 100:
             raise AssertionError
 
     def solve(real: bool) -> list[str]:

@@ -7,15 +7,17 @@ peak is another, the recording depends on data there, and says so.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
-from . import usage
+from . import asserted, usage
 from .usage import Usage
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ class Decisions:
         self._recorder = recorder
         self.change = change
         self.places: dict[str, Place] = {}
+        self._asserted: dict[ast.expr, Any] = {}  # what was taken last where something is asserted of it
         self._last: Place | None = None
         self._began = time.monotonic()
         self._left = _MOST_CHANGED
@@ -123,6 +126,15 @@ class Decisions:
         if isinstance(answer, int) or self.change.larger:
             return type(answer)(max(span, _LARGER))
         return 0.0 if answer else 1.0
+
+    def going_on(self, answer: Any, made: Callable[[Any], Any] = lambda value: value) -> Any:
+        """The answer to take so that what the program itself asserts of it holds; `made` is what it gets of one."""
+        frame = self._recorder.frames.asking()
+        found = asserted.going_on(frame, answer, self._asserted, made)
+        if found != answer and frame is not None:
+            where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+            self._recorder.note("asserted", f"{where} got {found}, with which what the program asserts there holds")
+        return found
 
     def usage(self) -> Usage:
         """What the program does with the answer that it is asking for."""

@@ -34,6 +34,7 @@ class Questions:
         found: dict[OpOverload, Handler] = {
             aten._local_scalar_dense.default: self._scalar,
             aten.equal.default: self._equal,
+            aten.allclose.default: self._close,
             aten.nonzero.default: self._nonzero,
             aten.masked_select.default: self._masked_select,
             aten.index.Tensor: self._index,
@@ -62,6 +63,7 @@ class Questions:
             answer = decisions.size(int(answer), self._fewer(guess.counted), text, guess.counted.numel())
         elif guess.made_by == "any" and not guess.sane and decisions.usage() is Usage.BRANCH:
             answer = True  # as where it is indexed by such a mask; a check for what should not be is no branch
+        answer = decisions.going_on(answer)
         of = f" (result of {guess.made_by})" if guess.made_by else ""
         text = f"a value was asked for and taken to be {answer}{of}: recorded with real values it would be the real one"
         self._recorder.note("item", text)
@@ -78,8 +80,15 @@ class Questions:
             # is_scalar_tensor_true of TensorSubclassLikeUtils.h, which asks for the value where no fake tensors are.
             unknown = args[0] if a is None else args[1]
             return bool(known.item()) == self._scalar(aten._local_scalar_dense.default, (unknown,), {})
-        self._recorder.note("equal", "two tensors of unknown values were taken to be equal")
-        return self._recorder.decisions.answer(True, "truth")
+        answer = self._recorder.decisions.going_on(True)
+        text = "equal" if answer else "different"
+        self._recorder.note("equal", f"two tensors of unknown values were taken to be {text}")
+        return self._recorder.decisions.answer(answer, "truth")
+
+    def _close(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """`allclose` asks for the value of what `isclose` gives (TensorCompare.cpp)."""
+        with self._recorder.capture:
+            return bool(torch.isclose(*args, **kwargs).all())
 
     def _count(self, mask: torch.Tensor) -> int:
         """How many elements of a mask are not zero, which decides about the size of a tensor."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 _FILLED = 1 << 20  # elements of a copy that are filled; larger ones stay zero, which takes no memory
+_ASSERTED = 1 << 17  # elements of a copy of which it is looked up what the program asserts
 _SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full", "new_empty", "empty_like")
 
 
@@ -47,7 +48,7 @@ class Unknown:
                 tensor = tensor.detach().cpu()
             if not self.has(tensor):
                 return to_numpy(tensor, force=force)
-            other = self._left(tensor)
+            other = self._left(tensor, to_numpy)
             if other is not None:  # an array shares its memory with the tensor, as it always does
                 with torch._C._DisableTorchDispatch():
                     tensor.detach().copy_(other)
@@ -58,7 +59,7 @@ class Unknown:
                 return tolist(tensor.detach().cpu())
             if not self.has(tensor):
                 return to_list(tensor)
-            other = self._left(tensor)
+            other = self._left(tensor, to_list)
             found = to_list(tensor if other is None else other)
             if tensor.dim() == 1 and not tensor.dtype.is_floating_point:
                 self._lists.add(tuple(found))
@@ -123,13 +124,14 @@ class Unknown:
         return out
 
     def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        answer = func(*args, **kwargs)
+        answer = self._recorder.decisions.going_on(func(*args, **kwargs))
         self._note(f"a value copied from the GPU was asked for and taken to be {answer}")
         return self._recorder.decisions.answer(answer, "truth" if isinstance(answer, bool) else "number")
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._note("two tensors of unknown values were taken to be equal")
-        return self._recorder.decisions.answer(True, "truth")
+        answer = self._recorder.decisions.going_on(True)
+        self._note(f"two tensors of unknown values were taken to be {'equal' if answer else 'different'}")
+        return self._recorder.decisions.answer(answer, "truth")
 
     def _masked(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose result is as large as elements of a mask are set."""
@@ -156,22 +158,29 @@ class Unknown:
         self._recorder.decisions.made(out)
         return out
 
-    def _left(self, tensor: torch.Tensor) -> torch.Tensor | None:
+    def _left(self, tensor: torch.Tensor, leave: Callable[[torch.Tensor], Any]) -> torch.Tensor | None:
         """What to give where values leave for Python, if it is not what the tensor holds."""
         with torch._C._DisableTorchDispatch():
-            return self._asked(tensor)
+            return self._asked(tensor, leave)
 
-    def _asked(self, tensor: torch.Tensor) -> torch.Tensor | None:
+    def _asked(self, tensor: torch.Tensor, leave: Callable[[torch.Tensor], Any]) -> torch.Tensor | None:
         if tensor.numel() == 0:
             return None
+
+        def all_of(value: Any) -> torch.Tensor:
+            return torch.full(tensor.shape, value, dtype=tensor.dtype, device="cpu")
+
+        before = tensor.detach().flatten()[0].item()
+        few = tensor.numel() <= _ASSERTED
+        first = self._recorder.decisions.going_on(before, lambda value: leave(all_of(value))) if few else before
         if tensor.numel() == 1:
-            answer = self._scalar(aten._local_scalar_dense.default, (tensor,), {})
-            return torch.full(tensor.shape, answer, dtype=tensor.dtype, device="cpu")
-        first = tensor.detach().flatten()[0].item()
-        self._note(f"{tensor.numel()} values copied from the GPU were taken to be plausible ones, the first {first}")
+            self._note(f"a value copied from the GPU was asked for and taken to be {first}")
+        else:
+            many = f"{tensor.numel()} values copied from the GPU were taken to be plausible ones"
+            self._note(f"{many}, the first {first}")
         kind = "truth" if isinstance(first, bool) else "number"
         changed = self._recorder.decisions.answer(first, kind)
-        return None if changed == first else torch.full(tensor.shape, changed, dtype=tensor.dtype, device="cpu")
+        return None if changed == before else all_of(changed)
 
     def _note(self, text: str) -> None:
         if self._recorder.decisions.usage() is not Usage.SHOWN:

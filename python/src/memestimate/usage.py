@@ -59,6 +59,8 @@ _SHOWS = {
     "warn",
     "warning",
 }
+_EXITS = {"exit", "quit", "_exit", "abort"}
+SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module  # in which names are followed
 _PRINTS = f"{os.sep}torch{os.sep}_tensor_str.py"
 _known: dict[tuple[CodeType, int], Usage] = {}
 _trees: dict[str, ast.Module | None] = {}
@@ -93,27 +95,50 @@ def tree(frame: FrameType) -> ast.Module | None:
     return _trees[name]
 
 
+def path(frame: FrameType) -> list[ast.AST] | None:
+    """The nodes from the file to the one whose value the line asks for; None where Python does not tell which."""
+    found, where = _place(frame)
+    return None if where.column < 0 else found
+
+
 def _read(frame: FrameType) -> Usage:
-    found = tree(frame)
-    path = None if found is None else _path(found, _where(frame))
-    return Usage.ELSEWHERE if path is None else _climb(path, set())
+    found, _ = _place(frame)
+    return Usage.ELSEWHERE if found is None else _climb(found, set())
 
 
-def _where(frame: FrameType) -> Where:
-    code, line = frame.f_code, frame.f_lineno
+def _place(frame: FrameType) -> tuple[list[ast.AST] | None, Where]:
+    """The nodes from the file to the one that a frame is at, and where that is."""
+    code, line, of = frame.f_code, frame.f_lineno, tree(frame)
+    unknown = Where(line, line, -1, -1)
+    if of is None:
+        return None, unknown
     if not hasattr(code, "co_positions"):
-        return Where(line, line, -1, -1)
+        return _path(of, unknown), unknown
     places = list(code.co_positions())
     at = frame.f_lasti // 2
-    if (
-        "JUMP" in dis.opname[code.co_code[frame.f_lasti]]
-    ):  # its place is the whole statement: what it tests is before it
-        while at > 0 and places[at] == places[frame.f_lasti // 2]:
+    where = _whole(places[at]) or unknown
+    found = _path(of, where)
+    name = dis.opname[code.co_code[frame.f_lasti]]
+    if ("JUMP" in name or name == "TO_BOOL") and (found is None or not _is_tested(found[-1], where)):
+        while at > 0 and places[at] == places[frame.f_lasti // 2]:  # what it tests is before it
             at -= 1
-    first, last, column, end_column = places[at]
+        where = _whole(places[at]) or unknown
+        found = _path(of, where)
+    return found, where
+
+
+def _whole(place: tuple[int | None, int | None, int | None, int | None]) -> Where | None:
+    first, last, column, end_column = place
     if first is None or last is None or column is None or end_column is None:
-        return Where(line, line, -1, -1)
+        return None
     return Where(first, last, column, end_column)
+
+
+def _is_tested(node: ast.AST, where: Where) -> bool:
+    """Whether a jump hangs on the whole of an expression: its place is then that, and not a statement or operands'."""
+    if not isinstance(node, ast.expr) or isinstance(node, ast.BoolOp | ast.IfExp):
+        return False
+    return where == (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
 
 
 def _covers(node: ast.AST, where: Where) -> bool:
@@ -143,7 +168,7 @@ def _climb(path: list[ast.AST], followed: set[str]) -> Usage:
         if isinstance(node, ast.While) and child is node.test:
             return Usage.LOOP
         if isinstance(node, ast.If) and child is node.test:
-            if _ends_in_raise(node.body) or _ends_in_raise(node.orelse):
+            if goes_on(node, path[at - 1]) is not None:
                 return Usage.CHECK
             return Usage.SHOWN if all(map(_computes_nothing, node.body + node.orelse)) else Usage.BRANCH
         if isinstance(node, ast.IfExp) and child is node.test:
@@ -182,8 +207,26 @@ def _computes_nothing(statement: ast.stmt) -> bool:
     return not any(isinstance(n, ast.BinOp | ast.UnaryOp | ast.Compare | ast.IfExp) for n in inner)
 
 
-def _ends_in_raise(body: list[ast.stmt]) -> bool:
-    return bool(body) and isinstance(body[-1], ast.Raise)
+def goes_on(node: ast.If, parent: ast.AST) -> bool | None:
+    """What the condition of an `if` is where the program goes on and raises nothing; None where it goes on anyway."""
+    if _ends_it(node.body):
+        return False
+    if _ends_it(node.orelse):
+        return True
+    if not node.orelse and isinstance(node.body[-1], ast.Return):
+        blocks = [getattr(parent, name, None) for name in ("body", "orelse", "finalbody")]
+        below = next((b[b.index(node) + 1 :] for b in blocks if isinstance(b, list) and node in b), [])
+        return True if below and _ends_it(below[:1]) else None
+    return None
+
+
+def _ends_it(body: list[ast.stmt]) -> bool:
+    """Whether statements end the program: by an exception, or at once."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        called = last.value.func
+        return getattr(called, "attr", getattr(called, "id", "")) in _EXITS
+    return isinstance(last, ast.Raise)
 
 
 def _followed(path: list[ast.AST], node: _Binding, followed: set[str]) -> Usage:
@@ -192,17 +235,17 @@ def _followed(path: list[ast.AST], node: _Binding, followed: set[str]) -> Usage:
     names = {t.id for t in targets if isinstance(t, ast.Name)}
     if len(names) < len(targets):
         return Usage.ELSEWHERE
-    scopes = [n for n in path if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module)]
+    scopes = [n for n in path if isinstance(n, SCOPES)]
     new = names - followed
     followed |= names
-    uses = (_climb(use, followed) for use in _loads(scopes[-1], new, []))
+    uses = (_climb(use, followed) for use in loads(scopes[-1], new, []))
     return max(uses, default=Usage.SHOWN)
 
 
-def _loads(node: ast.AST, names: set[str], above: list[ast.AST]) -> Iterator[list[ast.AST]]:
+def loads(node: ast.AST, names: set[str], above: list[ast.AST]) -> Iterator[list[ast.AST]]:
     """The paths to all places that read one of some names."""
     path = [*above, node]
     if isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load):
         yield path
     for child in ast.iter_child_nodes(node):
-        yield from _loads(child, names, path)
+        yield from loads(child, names, path)

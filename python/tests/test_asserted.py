@@ -1,0 +1,183 @@
+"""What programs assert of values that nobody knows: they go on, as they would with sound tensors."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import memestimate
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python tells columns from 3.11 on")
+Check = Callable[[torch.Tensor], object]
+_LIMIT = 1e-4
+
+
+def _largest(x: torch.Tensor) -> float:
+    return x.abs().max().item()
+
+
+def _is_masked(x: torch.Tensor) -> bool:
+    return _largest(x) < _LIMIT
+
+
+def _number(x: torch.Tensor) -> None:
+    assert x.abs().max().item() < 1e-4
+
+
+def _truth(x: torch.Tensor) -> None:
+    assert x.abs().max() < 1e-4
+
+
+def _relative(x: torch.Tensor, eps: float = 1e-10) -> None:
+    largest = x.abs().max().item()
+    error = x.sum().abs().item()
+    relative = error / (largest + eps)
+    assert relative < 1e-2, f"relative error {relative}"
+
+
+def _relative_to_the_last(x: torch.Tensor) -> None:
+    error, largest = x.sum().abs().item(), x.abs().max().item()
+    assert error / largest < 1e-2
+
+
+def _value_of_a_function(x: torch.Tensor) -> None:
+    if not _is_masked(x):
+        raise ValueError
+
+
+def _leaves(x: torch.Tensor) -> None:
+    largest = float(x.abs().max())
+    if largest > 0.5:
+        sys.exit(1)
+
+
+def _raises_below(x: torch.Tensor) -> float:
+    smallest = x.min().item()
+    if smallest < 0.5:
+        return smallest
+    raise ValueError
+
+
+def _between(x: torch.Tensor) -> None:
+    assert 2 < x.max().item() < 3
+
+
+def _whole(x: torch.Tensor) -> None:
+    count = x.int().max()
+    assert int(count) == 7
+    assert count.item() - 7 in (0, 7)
+
+
+def _one_of_two(x: torch.Tensor) -> None:
+    assert x.dim() == 3 or math.isclose(x.max().item(), 12.5)
+    is_strict = {"strict": True}
+    assert is_strict.get("lax") or x.max().item() < _LIMIT
+
+
+class _Table:
+    rows = 7
+
+    def lookup(self, x: torch.Tensor) -> None:
+        """Asks for what there is."""
+        assert len(x) <= x.max().item() < x.shape[1]
+        assert x.int().min().item() > self.rows
+
+
+def _of_an_object(x: torch.Tensor) -> None:
+    _Table().lookup(x)
+
+
+def _of_a_copy(x: torch.Tensor) -> None:
+    assert x.max().cpu() < 1e-4
+
+
+def _of_a_list(x: torch.Tensor) -> None:
+    rows = x[0].tolist()
+    assert max(rows) < 1e-4
+    for value in x[1].tolist():
+        assert value < 1e-4
+
+
+def _of_an_array(x: torch.Tensor) -> None:
+    values = x.detach().cpu().numpy()
+    assert np.abs(values).max() < 1e-4
+
+
+def _different(x: torch.Tensor) -> None:
+    assert not torch.equal(x, x + 1)
+    assert not torch.allclose(x, 2 * x)
+
+
+def _none_of_all(x: torch.Tensor) -> None:
+    if (x < 0).all():
+        raise ValueError
+
+
+def _by_name(x: torch.Tensor) -> None:
+    is_bad = x.max() > 0.5
+    if is_bad.any():
+        raise ValueError
+    torch._assert(x.max().item() < 0.5, "too large")
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        _number,
+        _truth,
+        _relative,
+        _relative_to_the_last,
+        _value_of_a_function,
+        _leaves,
+        _raises_below,
+        _between,
+        _whole,
+        _one_of_two,
+        _of_an_object,
+        _of_a_copy,
+        _of_a_list,
+        _of_an_array,
+        _different,
+        _none_of_all,
+        _by_name,
+    ],
+)
+def test_a_program_goes_on_where_it_asserts_something(tmp_path: Path, check: Check) -> None:
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        check(torch.randn(200, 400, device="cuda"))
+    told = [text for code, text in rec.notes if code == "asserted"]
+    assert told
+    assert all(text.startswith("test_asserted.py:") for text in told)
+
+
+def test_what_holds_of_a_plausible_number_changes_nothing(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        loss = torch.randn(200, 400, device="cuda").sum().item()
+        assert math.isfinite(loss)
+        assert loss > 0.5
+        if loss > 1e5:
+            raise ValueError
+    assert loss == 1.0
+    assert "asserted" not in [code for code, _ in rec.notes]
+
+
+def test_what_cannot_hold_is_raised(tmp_path: Path) -> None:
+    """A value that is known is the program's own, and so is what follows from none."""
+    for value in (torch.ones(4), torch.randn(200, 400)):
+        with pytest.raises(AssertionError), memestimate.record(tmp_path / "x.mrec"):
+            assert abs(value.cuda().max().item()) < 0
+
+
+def test_closeness_takes_what_its_operators_take(tmp_path: Path) -> None:
+    from recording import Recording
+
+    with memestimate.record(tmp_path / "x.mrec"):
+        x = torch.randn(200, 400, device="cuda")
+        assert torch.allclose(x, x * 2)
+    assert {"isfinite", "all"} & {name for name, *_ in Recording(tmp_path / "x.mrec").calls()}
