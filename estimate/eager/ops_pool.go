@@ -133,9 +133,11 @@ func runIm2col(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// resized is empty_like(t).resize_(shape).
+// resized is empty_like(t).resize_(shape), while the kernel holds t row by row.
 func (r *run) resized(t *tensor, shape []int64) *tensor {
 	old := r.empty(t.dtype, t.shape...)
+	rows := r.contiguous(t)
+	defer r.release(rows)
 	if aten.BytesOf(aten.Numel(shape), t.dtype) <= old.st.bytes {
 		old.layout = r.layouts.rowMajor(shape)
 		return old

@@ -76,17 +76,20 @@ func (k *Kernels) indexPut(c *Call) {
 	k.play(IndexPut(n, rows, values.copied(RowMajor)))
 }
 
-// resized is empty_like(self).resize_(shape): what is too small is replaced, what is too large keeps its storage.
+// resized is empty_like(self).resize_(shape): what is too small is replaced, what is too large keeps its storage. In
+// between self is copied if it does not lie row by row, until the kernels are over.
 func (k *Kernels) resized(c *Call) {
 	x, y := c.tensor(0), c.result(0)
 	switch {
 	case x == nil:
 	case y.Bytes() <= x.Bytes():
 		k.makesAs(0, x.Bytes())
+		k.give(k.copyTo(x, RowMajor))
 	default:
 		old := k.take(x.Bytes())
+		rows := k.copyTo(x, RowMajor)
 		k.makes(0)
-		k.give(old)
+		k.give(old, rows)
 	}
 }
 

@@ -95,7 +95,10 @@ func TestCalls(t *testing.T) {
 		{"masked_scatter", "default", tensors(matrix, of("bool", 64, 1), of("float32", 7)), []*Tensor{matrix},
 			"=0 +32768 +4096 +1279 -1279 -4096 -32768"},
 		{"im2col", "default", tensors(of("float32", 1, 4, 8, 8)), []*Tensor{of("float32", 1, 36, 64)}, "+1024 =0 -1024"},
+		{"im2col", "default", tensors(turned(of("float32", 8, 8, 4, 1))), []*Tensor{of("float32", 1, 36, 64)},
+			"+1024 +1024 =0 -1024 -1024"},
 		{"col2im", "default", tensors(of("float32", 1, 36, 64)), []*Tensor{of("float32", 1, 4, 8, 8)}, "=0:9216"},
+		{"col2im", "default", tensors(turned(of("float32", 64, 36))), []*Tensor{of("float32", 4, 8, 8)}, "=0:9216 +9216 -9216"},
 	}
 	for _, tt := range tests {
 		k := NewKernels(gpu.Default())
