@@ -32,7 +32,10 @@ func runSDPA(r *run, c *aten.Call, in []*tensor) []*tensor {
 	shape := attentionShape(q, k, v)
 	shape.Broadcast = c.Args.Broadcast
 	if mask != nil {
-		shape.Mask, shape.MaskTrained, shape.MaskStrided = true, r.needsGrad(mask), mask.stride[len(mask.stride)-1] != 1
+		shape.Mask, shape.MaskTrained = true, r.needsGrad(mask)
+	}
+	for _, t := range []*tensor{q, k, v, mask} {
+		shape.Strided = shape.Strided || t != nil && t.stride[len(t.stride)-1] != 1
 	}
 	shape.Trained = r.needsGrad(q, k, v, mask)
 	b := shape.Backend(*r.opts.GPU)

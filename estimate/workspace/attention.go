@@ -24,7 +24,7 @@ type AttentionShape struct {
 	Trained                bool  // a gradient is wanted
 	Mask                   bool  // there is one
 	MaskTrained            bool  // and it needs a gradient
-	MaskStrided            bool  // its last dimension does not lie close together
+	Strided                bool  // the last dimension of one of these, or of the mask, does not lie close together
 	Broadcast              bool  // one key and value for all heads without enable_gqa
 }
 
@@ -35,7 +35,7 @@ func (a AttentionShape) Backend(d gpu.Device) AttentionBackend {
 	if a.Broadcast { // check_batch_size_and_num_heads_dense: only enable_gqa allows fewer heads of the key
 		return MathAttention
 	}
-	if a.MaskStrided { // check_last_dim_stride_equals_1_dense: a table of biases with the heads moved to the front
+	if a.Strided { // check_last_dim_stride_equals_1_dense: a table of biases with the heads moved to the front
 		return MathAttention
 	}
 	for _, b := range attentionOrder(d.Capability) {

@@ -63,6 +63,7 @@ func TestAttentionArguments(t *testing.T) {
 			MathAttention},
 		{"float32 heads of 6 on Turing", "t4", func(a *AttentionShape) { a.Elem, a.Dim, a.ValueDim = 4, 6, 6 },
 			EfficientAttention},
+		{"features that lie apart", "h200", func(a *AttentionShape) { a.Strided = true }, MathAttention},
 		{"one key for all heads", "h200", func(a *AttentionShape) { a.KeyHeads, a.Broadcast = 1, true }, MathAttention},
 	} {
 		d, err := gpu.Find(c.id)

@@ -634,7 +634,7 @@ class WrittenOver(nn.Module):
         return self.head(x)
 
 
-class SelfAttention(nn.Module):
+class ReturnedWeights(nn.Module):
     """nn.MultiheadAttention of its own input, whose weights are returned, perhaps with a mask."""
 
     def __init__(self, weights: str, mask: bool, batch_first: bool = True) -> None:
@@ -694,6 +694,18 @@ class Spread(nn.Module):
         return x * torch.std(x, dim=1, unbiased=False, keepdim=True)
 
 
+class FeaturesApart(nn.Module):
+    """Attention of pictures whose channels are turned behind their places, which no fused kernel takes."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.q, self.k, self.v = nn.Conv2d(c, c, 1), nn.Conv2d(c, c, 1), nn.Conv2d(c, c, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (m(x).flatten(2).transpose(-1, -2).unsqueeze(1) for m in (self.q, self.k, self.v))
+        return F.scaled_dot_product_attention(q, k, v).transpose(-1, -2).reshape(x.shape)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -737,16 +749,16 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "written_over": (WrittenOver, IMAGES, ("dynamo-train", "dynamo")),
     "self_attention": (
         lambda: nn.Sequential(
-            SelfAttention("", mask=False),
-            SelfAttention("averaged", mask=False),
-            SelfAttention("heads", mask=False),
-            SelfAttention("", mask=True),
+            ReturnedWeights("", mask=False),
+            ReturnedWeights("averaged", mask=False),
+            ReturnedWeights("heads", mask=False),
+            ReturnedWeights("", mask=True),
         ),
         (16, 128, 64),
         ("dynamo-train", "ts-train"),
     ),
     "steps_first": (
-        lambda: SelfAttention("", mask=False, batch_first=False),
+        lambda: ReturnedWeights("", mask=False, batch_first=False),
         (16, 128, 64),
         ("dynamo-train", "ts-train"),
     ),
@@ -760,6 +772,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         (8, 32, 64, 64),
         ("dynamo-train", "dynamo", "ts-train"),
     ),
+    "features_apart": (lambda: FeaturesApart(64), (8, 64, 20, 20), ("dynamo-train", "dynamo", "ts-train")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
