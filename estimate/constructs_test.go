@@ -29,8 +29,8 @@ func TestConstructs(t *testing.T) {
 		"glowtts infer":    0.2,  // a function without lines: relative positions, of which it holds more than is known
 		"qanet infer":      0.17, // self.attn keeps weights, and two functions without lines
 		"sepformer train":  0.001,
-		"sepformer infer":  0.112, // nn.MultiheadAttention written out, whose weights are averaged before they are returned
-		"vitpytorch infer": 0.13,  // weights = attention_probs if self.vis else None: no export says which
+		"sepformer infer":  0.069,
+		"vitpytorch infer": 0.13, // weights = attention_probs if self.vis else None: no export says which
 		"torchkan train":   0.001,
 		"torchkan infer":   0.002,
 		"convkan train":    0.0004,

@@ -177,6 +177,11 @@ func attendsToItself(g given) bool {
 	return g.rank(0) == 3 && g.rank(1) == 2 && g.shape(1)[1] == g.shape(0)[2] && g.args.Groups > 0
 }
 
+// endsAttention reports whether what is averaged are weights of all heads, [B * H, L, S].
+func endsAttention(g given) bool {
+	return g.args.Mode == "" || g.rank(4) == 3 && g.args.Groups > 0 && g.shape(4)[0]%g.args.Groups == 0
+}
+
 // attends reports whether scaled_dot_product_attention takes these: of one rank, with the heads of queries a multiple
 // of those of keys in four dimensions, and all dimensions before the last two the same in others.
 func attends(g given) bool {

@@ -11,6 +11,7 @@ import (
 var attentionOps = []op{
 	{"sdpa", castLower, runSDPA}, // aten/src/ATen/native/transformers/cuda
 	{"native_attention", castNone, runNativeAttention},
+	{"attention_end", castNone, runAttentionEnd},
 }
 
 func runSDPA(r *run, c *aten.Call, in []*tensor) []*tensor {
@@ -287,4 +288,17 @@ func runNativeAttention(r *run, c *aten.Call, in []*tensor) []*tensor {
 	}
 	r.releaseAll([]*tensor{parts, wt})
 	return outs
+}
+
+// runAttentionEnd is the end of F.multi_head_attention_forward, which holds its arguments until then: with Args.Mode
+// "averaged" the mean of the weights, its last argument, over Args.Groups heads.
+func runAttentionEnd(r *run, c *aten.Call, in []*tensor) []*tensor {
+	if c.Args.Mode == "" {
+		return nil
+	}
+	s := in[4].shape
+	view := r.reshape(in[4], []int64{s[0] / c.Args.Groups, c.Args.Groups, s[1], s[2]})
+	out := r.mean(view, []int{1}, false)
+	r.release(view)
+	return one(out)
 }

@@ -14,23 +14,7 @@ import (
 // which projects the input as it lies and splits the projection by views, where the other path swaps the batch with
 // the steps and copies.
 func fastAttention(p *aten.Program) {
-	made := make([]int32, len(p.Values))
-	for i := range made {
-		made[i] = -1
-	}
-	users := make([][]int32, len(p.Values))
-	for i := range p.Calls {
-		for _, v := range p.Calls[i].Out {
-			if v != aten.NoValue {
-				made[v] = int32(i)
-			}
-		}
-		for _, v := range p.Calls[i].In {
-			if v != aten.NoValue {
-				users[v] = append(users[v], int32(i))
-			}
-		}
-	}
+	made, users := links(p)
 	replaced := map[int][]aten.Call{}
 	for i := range p.Calls {
 		a := attended(p, made, users, i)
@@ -73,6 +57,28 @@ func fastAttention(p *aten.Program) {
 	p.Calls = calls // what only the replaced calls read is dead now
 }
 
+// links returns by value the call that makes it, -1 where none does, and the calls that read it.
+func links(p *aten.Program) (made []int32, users [][]int32) {
+	made = make([]int32, len(p.Values))
+	for i := range made {
+		made[i] = -1
+	}
+	users = make([][]int32, len(p.Values))
+	for i := range p.Calls {
+		for _, v := range p.Calls[i].Out {
+			if v != aten.NoValue {
+				made[v] = int32(i)
+			}
+		}
+		for _, v := range p.Calls[i].In {
+			if v != aten.NoValue {
+				users[v] = append(users[v], int32(i))
+			}
+		}
+	}
+	return made, users
+}
+
 // An attention is what F.multi_head_attention_forward computes of its projections: scaled_dot_product_attention, or,
 // where the module returns its weights, softmax(q * scale @ k.T + mask) @ v.
 type attention struct {
@@ -80,6 +86,8 @@ type attention struct {
 	q, k, v, mask aten.ValueID
 	out           aten.ValueID
 	written       bool         // in steps: it returns weights
+	scaled        aten.ValueID // then, the queries that are multiplied
+	dropped       aten.ValueID // and the weights
 	weights       aten.ValueID // these, where something reads them
 	average       int          // the call that takes their mean over the heads; -1 where each head's are returned
 }
@@ -127,7 +135,7 @@ func (a *attention) scored(p *aten.Program, made []int32) bool {
 	if scaled.Op != "mul" || p.Values[scaled.In[1]].Kind != aten.Number {
 		return false
 	}
-	a.q = scaled.In[0]
+	a.scaled, a.q = a.q, scaled.In[0]
 	return true
 }
 
@@ -137,6 +145,7 @@ func (a *attention) weighted(p *aten.Program, users [][]int32) bool {
 	if next := users[weights]; len(next) == 1 && p.Calls[next[0]].Op == "dropout" { // which does nothing here
 		weights = p.Calls[next[0]].Out[0]
 	}
+	a.dropped = weights
 	for _, u := range users[weights] {
 		switch c := &p.Calls[u]; {
 		case aten.Of(c.Op).Is(aten.Product) && len(c.In) == 2 && c.In[0] == weights && a.out == aten.NoValue:

@@ -88,6 +88,9 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	b.prog.DropDead()
 	fuseCells(b.prog)
 	foldUnrolled(b.prog, src.Train)
+	if !src.Train {
+		endAttention(b.prog)
+	}
 	b.countUnknown()
 	b.orderState()
 	return b.prog, b.nodes, b.prog.Check()

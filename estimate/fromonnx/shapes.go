@@ -55,8 +55,9 @@ func (b *recovery) batchFirst(n *onnxload.Node) bool {
 			return false
 		}
 		if n = p; n.Op == "MatMul" || n.Op == "Gemm" {
-			t, _ := b.producer(b.in(n, 0))
-			return t != nil && t.Op == "Transpose" && slices.Equal(attrInts(t, "perm"), []int64{1, 0, 2})
+			t, ti := b.producer(b.in(n, 0))
+			return t != nil && t.Op == "Transpose" && slices.Equal(attrInts(t, "perm"), []int64{1, 0, 2}) &&
+				b.places[ti].Module == b.places[b.at].Module
 		}
 	}
 	return false

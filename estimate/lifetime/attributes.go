@@ -75,8 +75,11 @@ func (l *lives) weights(first, last int32) (kept []aten.ValueID) {
 			if v == aten.NoValue || !from[v] {
 				continue
 			}
-			if aten.Of(c.Op).Is(aten.Product) {
+			switch {
+			case aten.Of(c.Op).Is(aten.Product):
 				kept = append(kept, v)
+			case aten.Of(c.Op).Is(aten.Tuple): // which returns their mean instead
+				kept = slices.DeleteFunc(kept, func(w aten.ValueID) bool { return w == v })
 			}
 			if v == c.In[0] && len(c.Out) > 0 && c.Out[0] != aten.NoValue && (c.Op == "dropout" || aten.Of(c.Op).Is(aten.Look)) {
 				from[c.Out[0]] = true
