@@ -31,7 +31,9 @@ class Compared:
         """Keep what was copied from the host, if it is data: of parameters nothing is compared."""
         fits = source.numel() <= _MOST and not source.requires_grad
         if fits and isinstance(tensor, FakeTensor) and tensor.shape == source.shape:
-            tensor.__dict__[_ATTRIBUTE] = source.detach().to(tensor.dtype).clone(), self._values.epoch(tensor)
+            data = source.detach().to(tensor.dtype).clone()
+            tensor.__dict__[_ATTRIBUTE] = data, self._values.epoch(tensor)
+            self._values.numbers.keep(tensor, data)
 
     def follow(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
         """What a comparison with a number gives; a view of what is kept is kept."""

@@ -77,6 +77,8 @@ class Guesses:
             guess = Guess(args[0].__dict__[SLOPE], name)
         elif name in _ENDS and first is not None and (among := self.of(first).among) is not None:
             guess = Guess(int(_ENDS[name](among)), name, span)
+        elif name in ("all", "any") and first is not None and (share := self._share(first)) in (0.0, 1.0):
+            guess = Guess(share == 1.0, name, span, sane=True)
         elif name in _TRUE:
             guess = Guess(True, name, span, sane=name in _FINITE or self._is_sane(given[0]))
         else:
@@ -100,6 +102,10 @@ class Guesses:
             out.__dict__[_ATTRIBUTE] = guess._replace(value=_MOVED[name](guess.value, args[1]), among=None)
         elif name in _SEEN and _ATTRIBUTE in source.__dict__:
             out.__dict__[_ATTRIBUTE] = guess
+
+    def _share(self, mask: torch.Tensor) -> float | None:
+        """Which part of a mask that nobody knows is set, if that is known."""
+        return self._values.shares.of(mask).share if mask.numel() > 1 else None
 
     def _is_sane(self, tensor: torch.Tensor) -> bool:
         """Whether it says of each element that it is finite, or that it is not."""

@@ -88,6 +88,7 @@ class Shares:
         rules |= dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero_"), lambda args, out: Known(0.0))
         rules |= dict.fromkeys(("isnan", "isinf"), lambda args, out: Known(0.0))  # as a sane program expects
         rules["isfinite"] = lambda args, out: Known(1.0)
+        rules |= dict.fromkeys(("all", "any"), lambda args, out: self._alike(args[0]))
         self._rules = rules
         self._names: dict[OpOverload, str] = {}
 
@@ -135,10 +136,17 @@ class Shares:
         finite = is_finite("eq" if equal else "ne", args)
         if finite is not None:  # nothing is NaN or infinite
             return Known(float(finite))
+        if self._values.numbers.lack(args[0], args[1]):
+            return Known(float(not equal))
         choices = self.of(args[0]).choices or self.of(args[1]).choices
         if not choices:
             return _NOTHING
         return Known(1 / choices if equal else 1 - 1 / choices)
+
+    def _alike(self, mask: torch.Tensor) -> Known:
+        """Of a mask of which all elements are set, or none, `all` and `any` are so, too."""
+        share = self.of(mask).share
+        return Known(share) if share in (0.0, 1.0) else _NOTHING
 
     def _repeated(self, args: Sequence[Any], out: Any) -> Known:
         """A mask laid beside itself has as large a share set, also one that is too large then for its values."""

@@ -22,6 +22,7 @@ from .draws import Draws
 from .guesses import Guesses
 from .joined import Joined
 from .masks import is_mask, is_zeros_and_ones, set_in, view_of
+from .numbers import Numbers
 from .origins import Origins
 from .real import Real
 from .shares import Known, Shares, spread
@@ -63,6 +64,7 @@ class Values:
         self.guesses = Guesses(self)
         self._joined = Joined(self)
         self._compared = Compared(self)
+        self.numbers = Numbers(recorder, self)
         self._draws = Draws()
         self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
 
@@ -122,6 +124,7 @@ class Values:
             serial = self.serial(tensor)
             self._epochs[serial] = self._epochs.get(serial, 0) + _HOLES
             self._holes.pop(serial, None)
+            self.numbers.forget(tensor)
             if value is not None:
                 self.set(tensor, value)
 
@@ -133,6 +136,7 @@ class Values:
             return
         if not source.dtype.is_floating_point or source.numel() <= _SMALL_FLOAT or is_zeros_and_ones(source):
             self.set(tensor, source.detach().to(tensor.dtype).clone())
+            self.numbers.keep(tensor, source.detach().to(tensor.dtype).clone())
         else:
             self._compared.keep(tensor, source)
 
@@ -155,12 +159,13 @@ class Values:
         if isinstance(first, FakeTensor) and first.dtype in _WHOLE:
             self.guesses.move(first, func, args)
         share = self.shares.read(func, args, kwargs, out)
+        self.numbers.follow(func, args, kwargs, out, written)
         origin = self.origins.read(func, args)
-        known = first is not None and self._is_followed(first, args) and self.is_pure(func)
+        held = self._held(args[0]) if func.is_view and args and isinstance(args[0], FakeTensor) else None
+        known = first is not None and (held is not None or self._is_followed(first, args)) and self.is_pure(func)
         real: Any = None
         if known:
             constant = func._schema.name.removeprefix("aten::") in _CONSTANT
-            held = self._held(args[0]) if func.is_view and isinstance(args[0], FakeTensor) else None
             real = [held] if held is not None else self._real([*args[:1]], constant)
             rest = None if real is None else self._real([*args[1:]], False)
             real = None if real is None or rest is None else real + rest
