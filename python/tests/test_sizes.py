@@ -121,3 +121,20 @@ def test_boxes_that_are_suppressed_are_at_most_all(rec: memestimate.Recorder) ->
     apart = torch.tensor([[0.0, 0, 1, 1], [0, 0, 1, 1], [2, 2, 3, 3]]).cuda()
     assert ops.nms(apart, torch.tensor([0.3, 0.2, 0.1]).cuda(), 0.5).shape == (2,)
     assert [code for code, _ in rec.notes] == ["kept", "fallback"]
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_rows_of_a_routing_are_as_many_as_its_elements(rec: memestimate.Recorder, k: int) -> None:
+    """A router chooses different experts for a token, so that each element that is set is another token."""
+    tokens, experts = 240, 8
+    share = tokens * k // experts
+    x, y = torch.randn(tokens, 16, device="cuda"), torch.zeros(tokens, 16, device="cuda")
+    weights, chosen = torch.randn(tokens, experts, device="cuda").softmax(-1).topk(k)
+    for i in range(experts):
+        mask = chosen == i
+        rows = mask.any(dim=-1).nonzero().flatten()
+        assert rows.shape == weights[mask].shape == (share,)
+        y.index_add_(0, rows, x[rows] * weights[mask].view(-1, 1))
+    assert x[(chosen == 3).float().sum(-1) > 0].shape == (share, 16)
+    assert len((chosen == 3).any(0).nonzero()) == k
+    assert set(dict(rec.notes)) == {"routing"}

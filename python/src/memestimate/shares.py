@@ -82,6 +82,7 @@ class Shares:
             "scatter": self._scattered,
             "scatter_": self._scattered,
             "repeat": self._repeated,
+            **dict.fromkeys(("any", "sum"), self._any),
         }
         rules |= dict.fromkeys(_SAME, lambda args, out: self.of(args[0]))
         rules |= dict.fromkeys(_DIMENSION, lambda args, out: _NOTHING)  # see `read`
@@ -154,6 +155,13 @@ class Shares:
         if known is None or args[0].dtype not in _MASKS or known.numel() == 0 or not self._values.likely(args[0]):
             return self.of(args[0])
         return Known(self._values.taken_count(args[0]) / known.numel())
+
+    def _any(self, args: Sequence[Any], out: Any) -> Known:
+        """Rows of which some element is set: each set one is in another row, as a router chooses different experts."""
+        known = self.of(args[0])
+        if known.share is None or len(args) < 2 or out.numel() == 0:
+            return _NOTHING
+        return Known(min(1.0, known.share * args[0].numel() / out.numel()), most=known.most)
 
     def _inverted(self, args: Sequence[Any], out: Any) -> Known:
         share = self.of(args[0]).share
