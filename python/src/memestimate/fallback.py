@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +37,7 @@ def try_out(
         recorder.values.follow(func, args, kwargs, None)
         return None
     given = list(tensors([list(args), list(kwargs.values())]))
+    _need_strided(func, given, error)
     if func._schema.name in _SUBSETS and any(recorder.values.get(t) is None for t in given):
         return _subset(recorder, func, args, kwargs)
     if sum(t.numel() for t in given) > _TRIED:
@@ -58,6 +59,7 @@ def try_out(
     except Exception as failed:
         text = f"{func} cannot be recorded: PyTorch has no rule for its result's shape, and on the host it fails"
         raise RuntimeError(f"{text} ({str(failed).partition(chr(10))[0]})") from error
+    _need_strided(func, tensors(results), error)
     if any(t.is_nested for t in tensors(results)):
         raise RuntimeError(f"{func} cannot be recorded: it makes a nested tensor, which layout=torch.jagged can be")
     if func._schema.is_mutable:
@@ -69,6 +71,16 @@ def try_out(
     recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
     recorder.log(func, args, kwargs, out)
     return out
+
+
+def _need_strided(func: OpOverload, given: Iterable[torch.Tensor], error: Exception) -> None:
+    """Refuse sparse tensors, of whose values and indices a run on the host tells nothing."""
+    layout = next((t.layout for t in given if t.layout is not torch.strided), None)
+    if layout is not None:
+        name = str(layout).removeprefix("torch.")
+        raise RuntimeError(
+            f"{func} of a tensor of layout {name} cannot be recorded: there is no rule for it"
+        ) from error
 
 
 def _on_host(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:

@@ -33,7 +33,7 @@ from . import (
     parallel,
     python_side,
     sparse,
-    sparse_scaled,
+    sparse_shapes,
     threads,
 )
 from .addresses import Addresses
@@ -141,7 +141,7 @@ class Recorder:
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
-        modules = copies, attention, layouts, cudnn, sparse, bilinear, norms, explicit, grouped, sparse_scaled
+        modules = copies, attention, layouts, cudnn, sparse, bilinear, norms, explicit, grouped, sparse_shapes
         of_values = [part.handlers() for part in (self.sums, Questions(self), self.recurrent)]
         handlers = joined(*of_values, *(module.handlers(self) for module in modules))
         handlers = handlers | compressed.handlers(self, handlers)

@@ -52,6 +52,31 @@ def hold(out: Any, parts: tuple[torch.Tensor, ...], like: torch.Tensor) -> None:
             out.__dict__[name] = like.__dict__[name]
 
 
+def made(
+    recorder: Recorder, shape: list[int], indices: torch.Tensor, values: torch.Tensor, coalesced: bool
+) -> torch.Tensor:
+    """A sparse tensor of indices and values."""
+    options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device, "is_coalesced": coalesced}
+    dims = indices.shape[0], values.dim() - 1
+    make = aten._sparse_coo_tensor_with_dims_and_tensors.default
+    out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (*dims, shape, indices, values), options)
+    assert isinstance(out, torch.Tensor)
+    out.__dict__.update({HELD: (values, indices), _COALESCED: coalesced or indices.shape[1] < 2})
+    return out
+
+
+def told_distinct(whole: torch.Tensor) -> int | None:
+    """For how many places a tensor has values; None where that was not told yet."""
+    count: int | None = whole.__dict__.get(_DISTINCT)
+    return held(whole)[0].shape[0] if count is None and is_coalesced(whole) else count
+
+
+def tell_distinct(whole: torch.Tensor, count: int | None) -> None:
+    """Say for how many places a tensor has values."""
+    if count is not None:
+        whole.__dict__[_DISTINCT] = count
+
+
 def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
     """Making a sparse tensor of indices and values, and taking it apart."""
     make = aten._sparse_coo_tensor_with_dims_and_tensors.default
@@ -82,7 +107,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             if not kept or not all(part.is_contiguous() for part in parts):
                 with recorder.capture:
                     parts = tuple(part.clone(memory_format=torch.contiguous_format) for part in parts)
-        out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
+        out = made(recorder, list(whole.shape), parts[1], parts[0], is_coalesced(whole))
         hold(out, parts, whole)
         return out
 
@@ -110,9 +135,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
             indices = indices.clone()
             values = ones * gathered
             del gathered
-        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device}
-        options["is_coalesced"] = is_coalesced(like)
-        return build(make, (like.sparse_dim(), like.dense_dim(), list(like.shape), indices, values), options)
+        return made(recorder, list(like.shape), indices, values, is_coalesced(like))
 
     def asked(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return is_coalesced(args[0]) if isinstance(args[0], FakeTensor) else NotImplemented
@@ -139,7 +162,11 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
                 first = math.prod(dense.shape[: indices.shape[0]])
                 dense.view(first, -1).index_add_(0, places, values.reshape(indices.shape[1], -1))
         if is_coalesced(other):
+            real, recorder.values.real = recorder.values.real, None  # which has no operator of these arguments
             recorder.log(func, (dense, values, indices), {}, dense)
+            recorder.values.real = real
+            if real is not None:
+                real.of(dense).add_(real.of(other), alpha=kwargs.get("alpha", 1))
         return dense
 
     def count(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -160,14 +187,9 @@ def copied(recorder: Recorder, source: torch.Tensor, func: OpOverload, kwargs: d
     for part, dtype in zip(held(source), (kwargs.get("dtype"), None), strict=True):
         parts.append(recorder.pretend(part, dtype=dtype))
         recorder.log(func, (part,), {"device": kwargs["device"]}, parts[-1])
+        recorder.values.copied(parts[-1], part)
     values, indices = parts
-    shape = source.sparse_dim(), source.dense_dim(), list(source.shape)
-    options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device}
-    options["is_coalesced"] = source.is_coalesced()
-    out = handlers(recorder)[aten._sparse_coo_tensor_with_dims_and_tensors.default](
-        func, (*shape, indices, values), options
-    )
-    assert isinstance(out, torch.Tensor)
+    out = made(recorder, list(source.shape), indices, values, source.is_coalesced())
     out.__dict__[_DISTINCT] = source.coalesce()._nnz()
     return out
 
@@ -183,9 +205,7 @@ def sum_of(recorder: Recorder, a: torch.Tensor, b: torch.Tensor) -> Any:
     (values, indices), (more, places) = held(a), held(b)
     with recorder.capture:
         indices, values = torch.cat((indices, places), 1), torch.cat((values, more))
-    options = {"dtype": a.dtype, "layout": a.layout, "device": a.device, "is_coalesced": False}
-    make = aten._sparse_coo_tensor_with_dims_and_tensors.default
-    return handlers(recorder)[make](make, (a.sparse_dim(), a.dense_dim(), list(a.shape), indices, values), options)
+    return made(recorder, list(a.shape), indices, values, False)
 
 
 def cusparse_buffer(recorder: Recorder, values: torch.Tensor) -> None:
@@ -211,14 +231,8 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         spare.copy_(indices[0])
         indices[0].copy_(indices[1])
         indices[1].copy_(spare)
-        return made(values, indices, [sparse.shape[1], sparse.shape[0]], distinct(sparse))
-
-    def made(values: torch.Tensor, indices: torch.Tensor, shape: list[int], places: int) -> torch.Tensor:
-        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device, "is_coalesced": False}
-        make = aten._sparse_coo_tensor_with_dims_and_tensors.default
-        out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (2, 0, shape, indices, values), options)
-        assert isinstance(out, torch.Tensor)
-        out.__dict__.update({HELD: (values, indices), _DISTINCT: places, _COALESCED: False})
+        out = made(recorder, [sparse.shape[1], sparse.shape[0]], indices, values, False)
+        tell_distinct(out, distinct(sparse))
         return out
 
     def distinct(sparse: torch.Tensor) -> int:
@@ -279,12 +293,7 @@ def _products(recorder: Recorder) -> dict[OpOverload, Handler]:
         if real is not None:
             ordered = real.of(whole).coalesce()
             real.fill((values, indices), lambda: (ordered._values(), ordered._indices()))
-        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device, "is_coalesced": True}
-        make = aten._sparse_coo_tensor_with_dims_and_tensors.default
-        shape = whole.sparse_dim(), whole.dense_dim(), list(whole.shape)
-        out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), (*shape, indices, values), options)
-        out.__dict__.update({HELD: (values, indices), _COALESCED: True})
-        return out
+        return made(recorder, list(whole.shape), indices, values, True)
 
     def multiply(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         a, b = args

@@ -26,12 +26,7 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
 
     def like(whole: torch.Tensor, values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         """Another tensor for the same places."""
-        options = {"dtype": values.dtype, "layout": torch.sparse_coo, "device": values.device}
-        options["is_coalesced"] = sparse.is_coalesced(whole)
-        shape = whole.sparse_dim(), whole.dense_dim(), list(whole.shape), indices, values
-        make = aten._sparse_coo_tensor_with_dims_and_tensors.default
-        out = recorder.fake.__torch_dispatch__(make, (FakeTensor,), shape, options)
-        assert isinstance(out, torch.Tensor)
+        out = sparse.made(recorder, list(whole.shape), indices, values, sparse.is_coalesced(whole))
         sparse.hold(out, (values, indices), whole)
         return out
 
