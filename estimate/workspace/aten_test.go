@@ -98,7 +98,8 @@ func TestCalls(t *testing.T) {
 		{"im2col", "default", tensors(turned(of("float32", 8, 8, 4, 1))), []*Tensor{of("float32", 1, 36, 64)},
 			"+1024 +1024 =0 -1024 -1024"},
 		{"col2im", "default", tensors(of("float32", 1, 36, 64)), []*Tensor{of("float32", 1, 4, 8, 8)}, "=0:9216"},
-		{"col2im", "default", tensors(turned(of("float32", 64, 36))), []*Tensor{of("float32", 4, 8, 8)}, "=0:9216 +9216 -9216"},
+		{"col2im", "default", tensors(turned(of("float32", 64, 36))), []*Tensor{of("float32", 4, 8, 8)},
+			"=0:9216 +9216 -9216"},
 	}
 	for _, tt := range tests {
 		k := NewKernels(gpu.Default())
