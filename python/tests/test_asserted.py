@@ -119,6 +119,31 @@ def _none_of_all(x: torch.Tensor) -> None:
         raise ValueError
 
 
+def _of_bytes(x: torch.Tensor) -> None:
+    """No byte is as large as some numbers that are tried."""
+    values = x.byte()[0].cpu().numpy()
+    assert values.max() / 300 > 0.5
+    assert max(x.byte()[0].tolist()) > 17
+
+
+class _Bounded(torch.nn.Module):
+    """Its limit is a buffer, of which the source says nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("limit", torch.ones(()))
+
+    def forward(self, x: torch.Tensor) -> None:
+        largest = x.max().item()
+        assert self.limit is not None or largest < 0
+        assert largest < 0.5
+        torch._assert(condition=largest < 0.5, message="too large")
+
+
+def _of_a_module(x: torch.Tensor) -> None:
+    _Bounded()(x)
+
+
 def _by_name(x: torch.Tensor) -> None:
     is_bad = x.max() > 0.5
     if is_bad.any():
@@ -126,6 +151,7 @@ def _by_name(x: torch.Tensor) -> None:
     torch._assert(x.max().item() < 0.5, "too large")
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
     "check",
     [
@@ -146,6 +172,8 @@ def _by_name(x: torch.Tensor) -> None:
         _different,
         _none_of_all,
         _by_name,
+        _of_bytes,
+        _of_a_module,
     ],
 )
 def test_a_program_goes_on_where_it_asserts_something(tmp_path: Path, check: Check) -> None:

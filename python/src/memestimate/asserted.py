@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import dis
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -80,13 +81,18 @@ def going_on(
     if frame is None or asked is None or isinstance(answer, complex) or not _is_checked(frame):
         return answer
     found, numbers = answer, list[float]()
-    before = _held(frame, made(answer), taken, numbers)
-    for other in _others(answer, numbers) if any(before) else ():
-        now = _held(frame, made(other), taken, [])
-        if now < before:
-            found, before = other, now
-        if not any(now):
-            break
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NumPy, about numbers that are only tried
+        before = _held(frame, made(answer), taken, numbers)
+        for other in _others(answer, numbers) if any(before) else ():
+            try:
+                now = _held(frame, made(other), taken, [])
+            except (RuntimeError, OverflowError):  # no number of the tensor's type
+                continue
+            if now < before:
+                found, before = other, now
+            if not any(now):
+                break
     taken[asked.node] = made(found)
     return found
 
@@ -190,7 +196,7 @@ def _climb(path: list[ast.AST], given: Given, followed: set[str], found: list[Ch
             passes = usage.goes_on(node, path[at - 1])
             if passes is not None:
                 found.append(Check(node.test, passes, given))
-        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _ASSERTS and child is node.args[0]:
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _ASSERTS and node.args[:1] == [child]:
             found.append(Check(node.args[0], True, given))
         elif isinstance(node, ast.Return) and node.value is not None:
             returned.append(Check(node.value, None, given))

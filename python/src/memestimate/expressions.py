@@ -138,7 +138,9 @@ class Scope:
         if isinstance(node, ast.Name) and node.id not in self._later and node.id not in self.names:
             return self._found(node.id)
         if isinstance(node, ast.Attribute):
-            return inspect.getattr_static(self._object(node.value), node.attr, None)
+            found = inspect.getattr_static(self._object(node.value), node.attr, Open)
+            if found is not Open:
+                return found
         raise Open
 
     def _maybe(self, node: ast.expr) -> Any:
