@@ -363,6 +363,7 @@ def _keys(indices: torch.Tensor) -> torch.Tensor:
 def _counted(recorder: Recorder, sparse: torch.Tensor, count: int) -> int:
     """For how many places an uncoalesced tensor has values, all of them if nobody knows."""
     indices = held(sparse)[1]
+    count = min(count, math.prod(sparse.shape[: indices.shape[0]]))
     known = recorder.values.get(indices)
     if known is not None:
         found = int(known.unique(dim=1).shape[1])

@@ -2,7 +2,8 @@
 
 Sources: TensorShape.cpp (unsqueeze_sparse, select_sparse, sparse_transpose_, permute_sparse_coo, cat_sparse_impl,
 stack), TensorConversions.cpp (sparse_to_dense, dense_to_sparse), SparseTensor.cpp (copy_into_sparse),
-SparseUnaryOps.cpp (coalesced_unary_ufunc) and SparseCUDATensorMath.cu (bmm_out_sparse_cuda).
+SparseUnaryOps.cpp (coalesced_unary_ufunc), SparseTensorMath.cpp (_sparse_sum) and SparseCUDATensorMath.cu
+(bmm_out_sparse_cuda).
 """
 
 from __future__ import annotations
@@ -145,6 +146,30 @@ class _Shapes:
             return NotImplemented
         return torch.empty_like(dense).copy_(dense).add_(other, alpha=alpha)
 
+    def sum(
+        self, whole: torch.Tensor, dim: Sequence[int] = (), keepdim: bool = False, *, dtype: torch.dtype | None = None
+    ) -> torch.Tensor:
+        values, indices = sparse.held(whole)
+        values = values if dtype is None else values.to(dtype)
+        count = whole.sparse_dim()
+        gone = {d % whole.dim() for d in dim} or set(range(whole.dim()))
+        dense = [d - count + 1 for d in sorted(gone) if d >= count]
+        values = values.sum(dense) if dense else values.clone(memory_format=torch.contiguous_format)
+        kept = [d for d in range(count) if d not in gone]
+        if not kept:
+            return values.sum(0)
+        if len(kept) < count:
+            places = torch.empty((len(kept), indices.shape[1]), dtype=torch.int64, device="cuda")
+            for row, d in enumerate(kept):
+                places[row].copy_(indices[d])
+        else:
+            places = indices.clone()
+        shape = [n for d, n in enumerate(whole.shape) if d not in gone]
+        out = self._made(shape, places, values, None).coalesce()
+        for d in sorted(gone) if keepdim else ():
+            out = self.unsqueeze(out, d)
+        return out
+
     def each(self, func: OpOverload, whole: torch.Tensor, *rest: Any) -> torch.Tensor:
         ordered = whole.coalesce()
         values, indices = sparse.held(ordered)
@@ -206,6 +231,8 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         aten._to_copy.default: shapes.to_copy,
         aten.zeros_like.default: shapes.zeros_like,
         aten.add.Tensor: shapes.add,
+        aten._sparse_sum.dim: shapes.sum,
+        aten.sum.dim_IntList: shapes.sum,
     }
     found = {op: ruled(rule) for op, rule in rules.items()}
     found[aten.bmm.default] = ruled(shapes.products, of_values=True)
