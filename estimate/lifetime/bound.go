@@ -158,13 +158,12 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 		return
 	}
 	switch {
-	case st.Held != "" && st.Kind != pysource.Augment:
-		if x := n.by[st.Held]; x != nil && st.Kind == pysource.Binding && n.writes(e, x) { // x[i] = y of a tensor
-			n.bind(st.Held, e.last, made)
-		} else {
-			n.put(st.Held, e.last, made)
-			n.by[st.Held].list = true
+	case st.Held != "" && st.Spread && len(st.Into) == len(made) && !slices.Contains(st.Into, ""):
+		for i, name := range st.Into { // hs[k], cs[k] = cell(x)
+			n.into(e, name, made[i:i+1])
 		}
+	case st.Held != "" && st.Kind != pysource.Augment:
+		n.into(e, st.Held, made)
 	case st.Attr:
 		n.loose = append(n.loose, made...)
 	case st.Kind == pysource.Augment && len(st.Targets) == 1 && st.Items:
@@ -184,6 +183,24 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 			n.bind(name, e.last, made)
 		}
 	}
+}
+
+// into puts values into a container: xs.append(y), xs[i] = y. One that was read in the same place goes, hs[k] =
+// f(hs[k]), and so does a tensor of which a part is computed anew.
+func (n *namespace) into(e *execution, name string, values []aten.ValueID) {
+	x := n.by[name]
+	switch {
+	case x != nil && e.head.Kind == pysource.Binding && n.writes(e, x):
+		n.bind(name, e.last, values)
+		return
+	case x != nil && slices.Contains(e.head.Renews, name):
+		read := n.reads(e)
+		rest := slices.DeleteFunc(slices.Clone(x.values()), func(v aten.ValueID) bool { return n.l.has(read, v) })
+		n.bind(name, e.last, append(rest, values...))
+	default:
+		n.put(name, e.last, values)
+	}
+	n.variable(name).list = true
 }
 
 // rename follows the names through a statement that computes nothing: y = x, xs.append(x).

@@ -22,10 +22,12 @@ type Statement struct {
 	// names that are bound, by place: "a", "b" of a, b = f(x), and "self.c" of an attribute of the module's own; "" for
 	// what is no name
 	Targets []string
-	Spread  bool   // targets are parts of one value; else all are bound to the value: x = y = f(x)
-	Held    string // a container that the value goes into: xs of xs.append(f(x)), d of d[k] = f(x)
-	Attr    bool   // it goes into an attribute of another object: out.logits = f(x)
-	Op      string // augmented assignments: "+"
+	Spread  bool     // targets are parts of one value; else all are bound to the value: x = y = f(x)
+	Held    string   // a container that the value goes into: xs of xs.append(f(x)), d of d[k] = f(x)
+	Into    []string // by target, the container whose element it is: "hs", "cs" of hs[k], cs[k] = f(x)
+	Renews  []string // those of which the statement reads the same element: hs of hs[k] = f(hs[k])
+	Attr    bool     // it goes into an attribute of another object: out.logits = f(x)
+	Op      string   // augmented assignments: "+"
 
 	Reads   []string // names whose values it may compute with, in the order of the text
 	Indexed []string // those of which it takes one part: xs of xs[i]
@@ -170,6 +172,9 @@ func parseStatement(list []token) (s Statement) {
 		}
 		s.Spread = s.Spread && len(parts) == 2
 		s.expression(parts[len(parts)-1])
+		if s.Held != "" && len(parts) == 2 {
+			s.renews(parts[0], parts[1])
+		}
 		return s
 	}
 	s.expression(list)
@@ -214,7 +219,7 @@ func (s *Statement) target(list []token) {
 		if len(p) > 0 && p[0].is("*") {
 			p = p[1:]
 		}
-		name := ""
+		name, into := "", ""
 		switch {
 		case len(p) == 1 && p[0].kind == nameToken:
 			name = p[0].text
@@ -222,13 +227,28 @@ func (s *Statement) target(list []token) {
 			s.target(p)
 			continue
 		case len(p) > 1 && p[0].kind == nameToken && p[0].text != "self" && p[1].is("["):
-			s.Held = p[0].text
+			s.Held, into = p[0].text, p[0].text
 		case len(p) == 3 && p[0].text == "self" && p[1].is(".") && p[2].kind == nameToken:
 			name = Self + p[2].text
 		case len(p) > 1:
 			s.Attr = true
 		}
-		s.Targets = append(s.Targets, name)
+		s.Targets, s.Into = append(s.Targets, name), append(s.Into, into)
+	}
+}
+
+// renews takes note of the elements that are assigned to which the statement reads too.
+func (s *Statement) renews(targets, value []token) {
+	for _, p := range splitTop(targets, ",") {
+		if len(p) < 4 || !slices.Contains(s.Into, p[0].text) || !p[1].is("[") {
+			continue
+		}
+		for i := range len(value) - len(p) + 1 {
+			if slices.EqualFunc(p, value[i:i+len(p)], func(a, b token) bool { return a.text == b.text }) {
+				s.Renews = append(s.Renews, p[0].text)
+				break
+			}
+		}
 	}
 }
 

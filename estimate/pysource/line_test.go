@@ -28,6 +28,9 @@ func (line *Line) say() string {
 		if s.Held != "" {
 			p += " held " + s.Held
 		}
+		if len(s.Renews) > 0 {
+			p += " renews " + strings.Join(s.Renews, ",")
+		}
 		if len(s.Indexed) > 0 {
 			p += " indexed " + strings.Join(s.Indexed, ",")
 		}
@@ -57,6 +60,8 @@ func (line *Line) say() string {
 
 func TestLines(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
+		{"h[i], c[i] = cell(y, (h[i], c[i]))", `bind , <- y,h,c calls "" spread held c renews h,c indexed h,c`},
+		{"h[i] = self.cell(h[i - 1])", `bind  <- h calls "cell" held h indexed h`},
 		{"x = self.conv1(x)", `bind x <- x calls "conv1"`},
 		{"out += identity", "augment+ out <- out,identity"},
 		{"x = shortcut + self.drop_path(self.attn(self.norm1(x)))", `bind x <- shortcut,x calls "drop_path" "attn" "norm1"`},

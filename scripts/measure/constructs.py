@@ -706,6 +706,27 @@ class FeaturesApart(nn.Module):
         return F.scaled_dot_product_attention(q, k, v).transpose(-1, -2).reshape(x.shape)
 
 
+class StackedCells(nn.Module):
+    """Layers of nn.LSTMCell whose states lie in lists, as PredRNN and its successors have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.ModuleList([nn.LSTMCell(64, 64), nn.LSTMCell(64, 64)])
+        self.head = nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = [x.new_zeros(x.shape[0], 64) for _ in self.cells]
+        c = [x.new_zeros(x.shape[0], 64) for _ in self.cells]
+        out = []
+        for t in range(x.shape[1]):
+            y = x[:, t]
+            for i, cell in enumerate(self.cells):
+                h[i], c[i] = cell(y, (h[i], c[i]))
+                y = h[i]
+            out.append(self.head(y))
+        return torch.stack(out, 1)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -773,6 +794,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         ("dynamo-train", "dynamo", "ts-train"),
     ),
     "features_apart": (lambda: FeaturesApart(64), (8, 64, 20, 20), ("dynamo-train", "dynamo", "ts-train")),
+    "stacked_cells": (StackedCells, (256, 12, 64), ("dynamo-train",)),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
