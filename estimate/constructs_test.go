@@ -24,6 +24,8 @@ func TestConstructs(t *testing.T) {
 		"bags infer":          0.011,  // ids that one expression computes, and whose variable is read once
 		"quantized train":     0.033,  // detach() of a body that torch.export traces anew, which the default export drops
 		"quantized infer":     0.151,  // what such a body holds while it runs
+		"sampled infer":       0.042,  // TorchScript's has no lines, and four variables until it samples
+		"drawn infer":         0.028,  // likewise: what is drawn is a variable of a loop
 		// published code
 		"glowtts train":    0.008,
 		"glowtts infer":    0.2,  // a function without lines: relative positions, of which it holds more than is known

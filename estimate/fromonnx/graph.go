@@ -111,6 +111,7 @@ func (b *recovery) index() {
 	b.scopes, b.layers = make(map[string]int32, b.modules), make(map[string]int32, b.modules)
 	b.prog.Scopes, b.prog.Layers = make([]aten.Scope, 0, b.modules+1), make([]string, 0, b.modules)
 	b.scope("")
+	b.findNarrow()
 }
 
 // A located is a place that some nodes share, with what they have in the program.
@@ -295,10 +296,6 @@ func (b *recovery) keepDims(id onnxload.ValueID, dims []int64) []int64 {
 	}
 	b.shapes[id] = *last
 	return b.sizes[*last-1]
-}
-
-func (b *recovery) elem(id onnxload.ValueID) aten.DType {
-	return dtypeOf(b.types.Type(id).Elem)
 }
 
 // isParameter reports whether a value is a parameter of the module.

@@ -36,6 +36,7 @@ var patterns = []pattern{
 	{"MatMul", matchBilinear},
 	{"Sqrt", matchCdist},
 	{"RandomUniformLike", matchExponential},
+	{"RandomNormalLike", matchNormal},
 	{"Softmax", matchSDPA},
 	{"Softmax", matchSoftmaxFloat},
 	{"Erf", matchGelu},

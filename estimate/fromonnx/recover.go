@@ -155,12 +155,12 @@ type recovery struct {
 	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
 	listed   int                       // items of all lists
 
-	pooled    map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
-	clones    bool                                // the file has the copies that the program made: see findClones
-	cloned    map[onnxload.ValueID]bool           // results of transposes that are copied row by row
-	functions int                                 // chains that are taken for functions of autograd written in Python
-	widened   int                                 // attentions that are taken to multiply in float32
-	chains    int                                 // see chained
+	pooled         map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
+	clones         bool                                // the file has the copies that the program made: see findClones
+	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
+	functions      int                                 // chains that are taken for functions of autograd written in Python
+	widened        int                                 // attentions that are taken to multiply in float32
+	chains         int                                 // see chained
 
 	scopes map[string]int32
 	// modules that have a forward which calls something, by path: containers such as ModuleList have none

@@ -727,6 +727,38 @@ class StackedCells(nn.Module):
         return torch.stack(out, 1)
 
 
+class Sampled(nn.Module):
+    """Sampling beside points that torch.linspace spaces evenly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 32, 3, padding=1)
+        self.offset = nn.Conv2d(32, 2, 3, padding=1)
+        self.head = nn.Conv2d(32, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        rows, columns = (torch.linspace(-1.0, 1.0, n, dtype=x.dtype, device=x.device) for n in x.shape[2:])
+        y, z = torch.meshgrid(rows, columns, indexing="ij")
+        grid = torch.stack((z, y), -1) + self.offset(x).permute(0, 2, 3, 1)
+        return self.head(F.grid_sample(x, grid * 0.9, align_corners=True))
+
+
+class Drawn(nn.Module):
+    """Weights that are drawn anew in each forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.means = nn.ParameterList([nn.Parameter(torch.randn(256, 256)) for _ in range(3)])
+        self.deviations = nn.ParameterList([nn.Parameter(torch.randn(256, 256)) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        for mean, deviation in zip(self.means, self.deviations, strict=True):
+            noise = torch.normal(0.0, 1.0, mean.shape, device=x.device)
+            x = F.linear(x, mean + F.softplus(deviation) * noise).relu()
+        return x
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -795,6 +827,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     ),
     "features_apart": (lambda: FeaturesApart(64), (8, 64, 20, 20), ("dynamo-train", "dynamo", "ts-train")),
     "stacked_cells": (StackedCells, (256, 12, 64), ("dynamo-train",)),
+    "sampled": (Sampled, IMAGES, ("ts-train", "dynamo-train")),
+    "drawn": (Drawn, (512, 256), ("ts-train", "dynamo-train")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
