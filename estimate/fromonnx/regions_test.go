@@ -1,6 +1,7 @@
 package fromonnx_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -18,6 +19,18 @@ func TestRegions(t *testing.T) {
 	node := func(op, in, out, module string, frames ...string) onnx.Node {
 		return from(onnx.Op(op, in, out).Named(module+":"+op), frames...)
 	}
+	modules := func(row string, n int) (nodes []onnx.Node) {
+		at := "in"
+		for i := range n {
+			a, b, module := fmt.Sprint("a", i), fmt.Sprint("b", i), fmt.Sprint("m/m.l.", i)
+			for _, op := range [][3]string{{"Exp", at, a}, {"Sin", a, b}} {
+				nodes = append(nodes, node(op[0], op[1], op[2], module, "r.py:9 return self.m(x)", "m.py:"+row,
+					"/lib/torch/utils/checkpoint.py:590 input = functions[j](input)", "n.py:5 x = "+op[0]))
+			}
+			at = b
+		}
+		return nodes
+	}
 	for _, c := range []struct {
 		name  string
 		nodes []onnx.Node
@@ -34,6 +47,12 @@ func TestRegions(t *testing.T) {
 			[]aten.Span{{First: 0, Last: 2}}, nil, nil},
 		{"a line that only says so", []onnx.Node{line("Cos", "in", "z", "1 x = checkpoint(f, x)"),
 			line("Neg", "z", "y", "3 return self.c(x)", "c")}, nil, nil, nil},
+		{"modules in segments", append(modules("1 x = checkpoint_sequential(self.l, 2, x)", 5),
+			line("Neg", "b4", "y", "3 return self.c(x)", "c")), []aten.Span{{First: 0, Last: 3}}, nil, nil},
+		{"one segment", append(modules("1 x = checkpoint_sequential(self.l, 1, x)", 5),
+			line("Neg", "b4", "y", "3 return self.c(x)", "c")), nil, nil, nil},
+		{"each module a segment", append(modules("1 x = checkpoint_sequential(self.l, len(self.l), x)", 3),
+			line("Neg", "b2", "y", "3 return self.c(x)", "c")), []aten.Span{{First: 0, Last: 1}, {First: 2, Last: 3}}, nil, nil},
 		{"functions of autograd", []onnx.Node{node("Tanh", "in", "a", "s", apply, "n.py:5 y = i * tanh(i)"),
 			node("Mul", "in a", "b", "s", apply, "n.py:5 y = i * tanh(i)"), line("Cos", "b", "c", "2 x = self.c(x)", "c"),
 			node("Exp", "c", "d", "s", apply, "n.py:5 y = exp(i)"), line("Neg", "d", "y", "3 return self.d(x)", "d")},

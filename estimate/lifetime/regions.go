@@ -24,6 +24,7 @@ func Regions(p *aten.Program) (checkpoints, functions, noGrad []aten.Span) {
 		r.call(int32(i))
 	}
 	r.close()
+	r.segments()
 	r.ownNoGrad()
 	r.autocast()
 	r.detached()
@@ -162,6 +163,8 @@ type regions struct {
 
 	checkpoints, functions, noGrad []aten.Span
 
+	turns []turn // of the checkpoint_sequential that is open
+
 	wrap  pysource.Wrap // of the region that is open
 	span  aten.Span
 	child int32 // the first module that the line calls, -1 for none yet
@@ -182,7 +185,11 @@ func (r *regions) call(i int32) {
 		child = r.below(c.Scope, r.p.Sources.Modules(w.Frame))
 	}
 	if w != r.wrap && !r.sameBody(w) || r.begins(c, child) {
+		same := w == r.wrap
 		r.close()
+		if !same || len(r.turns) > 0 && child == r.turns[0].child {
+			r.segments()
+		}
 		r.wrap, r.span, r.child, r.stack, r.left = w, aten.Span{First: i, Last: i}, child, c.Stack, false
 	}
 	if r.child < 0 {
@@ -228,6 +235,8 @@ func (r *regions) close() {
 		if r.child >= 0 {
 			r.checkpoints = append(r.checkpoints, r.span)
 		}
+	case pysource.Sequential:
+		r.turns = append(r.turns, turn{r.span, r.child, r.wrap.Frame})
 	case pysource.NoGrad:
 		r.noGrad = append(r.noGrad, r.span)
 	case pysource.Function:

@@ -16,6 +16,7 @@ type WrapKind uint8
 const (
 	Plain      WrapKind = iota
 	Checkpoint          // torch.utils.checkpoint
+	Sequential          // its checkpoint_sequential, of which each segment but the last is checkpointed
 	Function            // the forward of a torch.autograd.Function, which runs without gradients
 	// with torch.no_grad(): torch.export traces what is in it once more, as a graph of its own that has the names of
 	// the graph around it (_export/passes/replace_set_grad_with_hop_pass.py)
@@ -39,6 +40,8 @@ func wrapOf(s *Sources, i int) Wrap {
 			return Wrap{f.Up, Function}
 		case s.Wrapped[up].Kind != Plain:
 			return s.Wrapped[up]
+		case ofSegment(*f):
+			return Wrap{f.Up, Sequential}
 		case ofFunction(*f, caller):
 			return Wrap{f.Up, Function}
 		case checkpoints(caller) && strings.Contains(f.Source, "ctx."): // the program's own, and it is asked to
@@ -84,7 +87,7 @@ func partOfName(c byte) bool {
 // ofFunction reports whether a frame is the forward of a torch.autograd.Function, which its caller applies, and so no
 // module's. That of a checkpoint with use_reentrant=True is applied in a function whose line is not known.
 func ofFunction(f Frame, caller string) bool {
-	return f.Func == "forward" && (strings.Contains(caller, ".apply(") || OfCheckpoint(f))
+	return f.Func == "forward" && (strings.Contains(caller, ".apply(") || OfCheckpoint(f) || ofSegment(f))
 }
 
 // OfCheckpoint reports whether a frame is of torch.utils.checkpoint.

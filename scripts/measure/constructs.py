@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch._decomp import get_decompositions
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
 from memestimate import record
@@ -759,6 +759,19 @@ class Drawn(nn.Module):
         return x
 
 
+class Segments(nn.Module):
+    """torch.utils.checkpoint.checkpoint_sequential: of five blocks the first two are recomputed, and no others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 64, 3, padding=1)
+        self.blocks = nn.ModuleList([Block(64) for _ in range(5)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -829,6 +842,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "stacked_cells": (StackedCells, (256, 12, 64), ("dynamo-train",)),
     "sampled": (Sampled, IMAGES, ("ts-train", "dynamo-train")),
     "drawn": (Drawn, (512, 256), ("ts-train", "dynamo-train")),
+    "segments": (Segments, IMAGES, ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
