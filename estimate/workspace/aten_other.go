@@ -6,6 +6,8 @@ import "slices"
 var atenOthers = []operator{
 	{"native_dropout", func(k *Kernels, c *Call) { k.makes(1, 0) }}, // the mask is there first (cuda/Dropout.cu)
 	{"roll", (*Kernels).roll}, // cuda/TensorTransformations.cu
+	// The zero that forward derivatives have of what does not depend has no data (ZeroTensorAllocator).
+	{"_efficientzerotensor", func(k *Kernels, c *Call) { k.leaves(0) }},
 }
 
 // roll is roll(self, shifts, dims): one dimension after the other, each into a tensor of its own (roll_common in

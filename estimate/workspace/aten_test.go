@@ -94,6 +94,7 @@ func TestCalls(t *testing.T) {
 			"=0 +32768 +1279 -1279 -32768"},
 		{"masked_scatter", "default", tensors(matrix, of("bool", 64, 1), of("float32", 7)), []*Tensor{matrix},
 			"=0 +32768 +4096 +1279 -1279 -4096 -32768"},
+		{"_efficientzerotensor", "default", nil, []*Tensor{matrix}, "!0"},
 		{"im2col", "default", tensors(of("float32", 1, 4, 8, 8)), []*Tensor{of("float32", 1, 36, 64)}, "+1024 =0 -1024"},
 		{"im2col", "default", tensors(turned(of("float32", 8, 8, 4, 1))), []*Tensor{of("float32", 1, 36, 64)},
 			"+1024 +1024 =0 -1024 -1024"},
