@@ -17,7 +17,8 @@ def is_mask(value: Any) -> bool:
 def is_zeros_and_ones(value: torch.Tensor) -> bool:
     """Whether a value of floating point is a mask that is multiplied by, and turned to bytes where it chooses."""
     value = value.detach()
-    return bool(((value == 0) | (value == 1)).all())
+    first = value[(slice(1),) * max(value.dim() - 1, 0)]  # which mostly says that it is none
+    return all(bool(((part == 0) | (part == 1)).all()) for part in (first, value))
 
 
 def view_of(

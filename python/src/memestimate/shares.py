@@ -34,6 +34,7 @@ class Known(NamedTuple):
     choices: int = 0  # among how many alternatives each element chooses; 0 for none
     most: bool = False  # no larger share is possible
     whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
+    uniform: bool = False  # each is drawn evenly between zero and one
 
     @property
     def is_sure(self) -> bool:
@@ -49,6 +50,7 @@ _SAME = (
 )
 _MASKS = (torch.bool, torch.uint8)
 _ALTERNATIVES = 64  # more whole numbers than that are a range, and no choice
+_BELOW = {"lt": True, "le": True, "gt": False, "ge": False}  # whether those below a number are set
 _DIMENSION = {"topk": 2, "argmax": 1, "argmin": 1, "argsort": 1, "sort": 1, "max": 1, "min": 1}  # where it stands
 
 
@@ -61,7 +63,11 @@ class Shares:
             "eq": lambda args, out: self._compared(args, equal=True),
             "ne": lambda args, out: self._compared(args, equal=False),
             "gt": lambda args, out: self._nonzero(args[0]) if _is_zero(args[1]) else _NOTHING,
-            **dict.fromkeys(("ge", "lt", "le"), lambda args, out: _NOTHING),
+            **dict.fromkeys(("ge", "lt", "le"), lambda args, out: _NOTHING),  # see `read`
+            **dict.fromkeys(("rand", "rand_like"), lambda args, out: Known(uniform=True)),
+            "uniform_": lambda args, out: Known(uniform=tuple(args[1:]) in ((), (0, 1))),
+            "bernoulli": self._coins,
+            "bernoulli_": self._coins,
             "bitwise_or": lambda args, out: self._either(args),
             "logical_or": lambda args, out: self._either(args),
             "bitwise_and": lambda args, out: self._both(args),
@@ -113,6 +119,9 @@ class Shares:
         true = self._values.origins.true_of(name, args)
         if true is not None:
             return Known(min(1.0, true / max(args[0].numel(), 1)), most=True)
+        if name in _BELOW and self.of(args[0]).uniform and isinstance(args[1], int | float):
+            below = min(max(float(args[1]), 0.0), 1.0)
+            return _drawn(below if _BELOW[name] else 1 - below, out.numel())
         if position is None:
             return rule(args, out)
         dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)
@@ -143,6 +152,13 @@ class Shares:
         if not choices:
             return _NOTHING
         return Known(1 / choices if equal else 1 - 1 / choices)
+
+    def _coins(self, args: Sequence[Any], out: Any) -> Known:
+        """Coins, all with one probability or each with its own."""
+        if len(args) > 1 and isinstance(args[1], int | float):
+            return _drawn(float(args[1]), out.numel())
+        chances = self._values.get(args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0])
+        return _NOTHING if chances is None or chances.numel() == 0 else _drawn(float(chances.max()), out.numel())
 
     def _alike(self, mask: torch.Tensor) -> Known:
         """Of a mask of which all elements are set, or none, `all` and `any` are so, too."""
@@ -219,7 +235,9 @@ class Shares:
 
     def _moved(self, args: Sequence[Any]) -> Known:
         """A constant added to each element leaves as many alternatives."""
-        return self.of(args[0])._replace(share=None, most=False) if isinstance(args[1], int) else _NOTHING
+        if not isinstance(args[1], int):
+            return _NOTHING
+        return self.of(args[0])._replace(share=None, most=False, uniform=False)
 
     def _cast(self, tensor: torch.Tensor, out: Any) -> Known:
         known = self.of(tensor)
@@ -262,6 +280,13 @@ class Shares:
         if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0]).choices == out.numel():
             return spread(args[0].numel(), out)
         return None
+
+
+def _drawn(chance: float, count: int) -> Known:
+    """As many as many draws set at most, which six standard deviations above their mean are."""
+    if not 0 < chance < 1 or count == 0:
+        return Known(1.0 if chance >= 1 else 0.0)
+    return Known(min(1.0, chance + 6 * math.sqrt(chance * (1 - chance) / count)), most=True)
 
 
 def spread(total: int, like: torch.Tensor) -> torch.Tensor:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _SMALL = 1 << 16  # elements of a mask whose values are followed where they follow from what it says of each
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
 _COPIED = 1 << 20  # elements of integers and of masks: indices, lengths, tokens, who attends to whom
+_COUNTED = 1 << 24  # elements of a mask from the host of which no more is asked than how many are set
 _ATTRIBUTE = "_memestimate_value"
 _HOLES = 64  # parts of a storage of which it is followed that they are not known
 
@@ -132,7 +133,11 @@ class Values:
         """A tensor has come from the host."""
         if self._recorder.unknown.has(source):
             return
-        if source.device.type != "cpu" or source.numel() > _COPIED or isinstance(source, FakeTensor):
+        if source.device.type != "cpu" or source.numel() > _COUNTED or isinstance(source, FakeTensor):
+            return
+        if source.numel() > _COPIED:
+            if source.layout is torch.strided and (is_mask(source) or is_zeros_and_ones(source)):
+                self.set(tensor, source.detach().to(tensor.dtype).clone())
             return
         if not source.dtype.is_floating_point or source.numel() <= _SMALL_FLOAT or is_zeros_and_ones(source):
             self.set(tensor, source.detach().to(tensor.dtype).clone())
@@ -197,6 +202,7 @@ class Values:
             drawn = self._draws.draw(func, args, kwargs, self._real) if small else None
             if drawn is not None and first is not None:
                 self.set(first, drawn, _DRAWN)
+                self.shares.write(Known(), out)  # which are set is known, too
                 return
             settled = self._compared.follow(func, args, kwargs, out)
             if settled is None:
