@@ -86,6 +86,25 @@ def test_sparse_gradients_that_meet_are_put_one_after_the_other(rec: memestimate
     assert not gradient.is_coalesced()
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_sparse_gradients_of_several_passes_are_put_one_after_the_other(tmp_path: Path, real: bool) -> None:
+    with memestimate.record(tmp_path / "x", real=real) as recorder:
+        embedding = nn.Embedding(100, 8, sparse=True).cuda()
+        optimizer = torch.optim.Adagrad(embedding.parameters())
+        x = torch.arange(12, device="cuda")
+        for rows in (x, x[:5]):
+            embedding(rows).sum().backward()
+        gradient = embedding.weight.grad
+        assert gradient is not None
+        assert (gradient._values().shape, gradient._indices().shape) == ((17, 8), (1, 17))
+        optimizer.step()
+        if real:
+            known = recorder.values.get(gradient.coalesce()._values())
+            assert known is not None
+            assert known.tolist() == [[2.0] * 8] * 5 + [[1.0] * 8] * 7
+    assert len(Recording(tmp_path / "x").calls("cat")) == 2
+
+
 def test_what_is_written_over_is_forgotten(rec: memestimate.Recorder) -> None:
     x = torch.zeros(4, device="cuda")
     view = x[:2]

@@ -149,9 +149,16 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
         dense, other = args[:2]
         if not isinstance(other, FakeTensor) or other.layout is not torch.sparse_coo:
             return NotImplemented
+        values, indices = held(other)
+        if dense.layout is torch.sparse_coo:  # as gradients of several backward passes are (add_out_sparse_cuda)
+            with recorder.capture:
+                more = values if kwargs.get("alpha", 1) == 1 else values.mul(kwargs["alpha"])
+                indices, more = torch.cat((held(dense)[1], indices), 1), torch.cat((held(dense)[0], more))
+            dense.__dict__.pop(_DISTINCT, None)
+            dense.__dict__.update({HELD: (more, indices), _COALESCED: False})
+            return dense
         if dense.layout is not torch.strided:
             return NotImplemented
-        values, indices = held(other)
         with recorder.capture:
             if is_coalesced(other):
                 values.contiguous()

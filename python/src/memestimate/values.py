@@ -93,11 +93,12 @@ class Values:
     def _forget(self, tensor: torch.Tensor) -> None:
         """Something unknown was written into a tensor: forget its elements, or its storage if those are too many."""
         serial = self.serial(tensor)
-        first, last = _extent(tensor)
         holes = self._holes.setdefault(serial, [])
-        if last - first < tensor.untyped_storage().nbytes() and len(holes) < _HOLES - 1:
-            holes.append((first, last))
-            return
+        if tensor.layout is torch.strided and len(holes) < _HOLES - 1:
+            first, last = _extent(tensor)
+            if last - first < tensor.untyped_storage().nbytes():
+                holes.append((first, last))
+                return
         del self._holes[serial]
         self._epochs[serial] = self._epochs.get(serial, 0) + _HOLES
 
