@@ -10,7 +10,8 @@ import (
 // endAttention writes down where F.multi_head_attention_forward ends, which nn.MultiheadAttention calls: until then its
 // variables hold the projections, the queries that it scales and the weights, and where these are computed it returns
 // their mean over the heads (torch/nn/functional.py). An export has no lines of that function, and not the mean where
-// nothing reads it. In training autograd keeps all of these longer.
+// nothing reads it. In training autograd keeps all of these longer. The fast path, _native_multi_head_attention, holds
+// its packed projection as long.
 func endAttention(p *aten.Program) {
 	modules := map[string]bool{} // by path, those that have its parameters
 	for _, v := range p.State {
@@ -31,7 +32,7 @@ func endAttention(p *aten.Program) {
 			continue
 		}
 		a := attended(p, made, users, i)
-		if a == nil || takesParts(p, made, a.q) {
+		if a == nil {
 			continue
 		}
 		c := a.call
@@ -70,18 +71,6 @@ func (a *attention) batch(p *aten.Program, made []int32) int64 {
 		v = p.Calls[i].In[0]
 	}
 	return 1
-}
-
-// takesParts reports whether a value is a view of a part that a call splits off, as the fast path's are.
-func takesParts(p *aten.Program, made []int32, v aten.ValueID) bool {
-	for range 16 {
-		i := made[v]
-		if i < 0 || !isView(p, &p.Calls[i]) {
-			return i >= 0 && aten.Of(p.Calls[i].Op).Is(aten.Parts)
-		}
-		v = p.Calls[i].In[0]
-	}
-	return false
 }
 
 // lastOf follows a value through calls of one scope to the last that hands it on.

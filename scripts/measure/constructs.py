@@ -772,6 +772,12 @@ class Segments(nn.Module):
         return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False)
 
 
+def encoder() -> nn.Module:
+    """nn.TransformerEncoder, whose layers run on their fast path in inference."""
+    layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -843,6 +849,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "sampled": (Sampled, IMAGES, ("ts-train", "dynamo-train")),
     "drawn": (Drawn, (512, 256), ("ts-train", "dynamo-train")),
     "segments": (Segments, IMAGES, ("dynamo-train", "dynamo")),
+    "encoder": (encoder, (16, 128, 64), ("dynamo-train", "ts-train")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
