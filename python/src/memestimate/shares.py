@@ -95,7 +95,7 @@ class Shares:
         rules |= dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero_"), lambda args, out: Known(0.0))
         rules |= dict.fromkeys(("isnan", "isinf"), lambda args, out: Known(0.0))  # as a sane program expects
         rules["isfinite"] = lambda args, out: Known(1.0)
-        rules |= dict.fromkeys(("all", "any"), lambda args, out: self._alike(args[0]))
+        rules["all"] = lambda args, out: self._all(args[0])
         self._rules = rules
         self._names: dict[OpOverload, str] = {}
 
@@ -160,8 +160,8 @@ class Shares:
         chances = self._values.get(args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0])
         return _NOTHING if chances is None or chances.numel() == 0 else _drawn(float(chances.max()), out.numel())
 
-    def _alike(self, mask: torch.Tensor) -> Known:
-        """Of a mask of which all elements are set, or none, `all` and `any` are so, too."""
+    def _all(self, mask: torch.Tensor) -> Known:
+        """Of rows of a mask of which all elements are set, or none, all are, or none."""
         share = self.of(mask).share
         return Known(share) if share in (0.0, 1.0) else _NOTHING
 
