@@ -24,6 +24,7 @@ var mathOps = []op{
 	{"remainder", castNone, runRemainder},                   // self: grad
 	{"bitwise", castNone, runBitwise},                       // integers: no gradient
 	{"logsumexp", castFloat, runLogSumExp},                  // logsumexp_backward
+	{"logcumsumexp", castNone, runLogCumSumExp},             // logcumsumexp_backward
 	{"prod", castResult, runProd},                           // prod_backward
 	{"norm1", castResult, runNorm1},                         // norm_backward with p = 1
 	{"scatter_add", castPromote, runScatterAdd},             // self: grad, src: grad.gather(dim, index)
@@ -76,6 +77,55 @@ func runLogSumExp(r *run, c *aten.Call, in []*tensor) []*tensor {
 			return one(r.chain(3, &xc)) // grad * (self - result).exp()
 		})
 	}
+	return one(out)
+}
+
+// runLogCumSumExp is logcumsumexp along a dimension, of what lies row by row
+// (aten/src/ATen/native/cuda/ScanKernels.cpp). Backward scans the logarithms of the gradient's positive and of its
+// negative parts from the end (torch/csrc/autograd/FunctionsManual.cpp logcumsumexp_backward): three tensors of its
+// size live throughout.
+func runLogCumSumExp(r *run, c *aten.Call, in []*tensor) []*tensor {
+	x := in[0]
+	out := r.empty(x.dtype, x.shape...)
+	if !x.isContiguous() {
+		r.release(r.empty(x.dtype, x.shape...))
+	}
+	if !r.needsGrad(x) {
+		return one(out)
+	}
+	xc := *x
+	r.record("Logcumsumexp", one(out), one(x), []*tensor{x, out}, func(r *run, n *node, g []*tensor) []*tensor {
+		grad := g[0]
+		logs := r.chain(2, grad) // grad.abs().log()
+		part := func() *tensor { // where(grad > 0, logs, lowest)
+			mask := r.pointwise(aten.Bool, grad)
+			lowest := r.empty(grad.dtype)
+			t := r.pointwise(logs.dtype, mask, logs)
+			r.release(lowest)
+			r.release(mask)
+			return t
+		}
+		positive, negative := part(), part()
+		scanned := func(t *tensor) *tensor { // ((t - result).flip().logcumsumexp().flip() + self).exp()
+			less := r.pointwise(t.dtype, t)
+			flipped := r.pointwise(t.dtype, less)
+			scan := r.empty(t.dtype, t.shape...)
+			back := r.pointwise(t.dtype, scan)
+			r.release(scan)
+			r.release(flipped)
+			sum := r.pointwise(t.dtype, back, &xc)
+			exp := r.pointwise(t.dtype, sum)
+			r.release(sum)
+			r.release(back)
+			r.release(less)
+			return exp
+		}
+		plus := scanned(positive)
+		minus := scanned(negative)
+		t := r.pointwise(plus.dtype, plus, minus)
+		r.releaseAll([]*tensor{minus, plus, negative, positive, logs})
+		return one(t)
+	})
 	return one(out)
 }
 

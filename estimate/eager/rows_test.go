@@ -125,7 +125,7 @@ var examples = map[string]example{
 		in: []exampleInput{floats(2, 4)}}, "argmax": {args: aten.Args{Dims: []int{1}},
 		in: []exampleInput{floats(2, 4)}}, "topk": {args: aten.Args{Shape: []int64{2, 2}}, in: []exampleInput{floats(2, 4)}},
 	"sort": {args: aten.Args{Dim: 1}, in: []exampleInput{floats(2, 4)}}, "logsumexp": {args: aten.Args{Dims: []int{1}},
-		in: []exampleInput{floats(2, 4)}},
+		in: []exampleInput{floats(2, 4)}}, "logcumsumexp": {in: []exampleInput{floats(2, 4)}},
 	"attention_end": {args: aten.Args{Groups: 2, Mode: "averaged"}, in: []exampleInput{integers(4, 3, 8),
 		integers(4, 3, 8), integers(4, 3, 8), integers(4, 3, 8), floats(4, 3, 3)}}, // the weights alone have a gradient
 	"native_attention": {args: aten.Args{Groups: 2, Mode: "averaged"},

@@ -141,7 +141,7 @@ func matchRMSNorm(b *recovery, i int) {
 	}
 	x := b.in(pow, 0)
 	r, inverse := b.inverseRoot(mean)
-	if r == onnxload.NoValue {
+	if r == onnxload.NoValue || b.matchFusedRMSNorm(i, pi, r, inverse) {
 		return
 	}
 	norm, ni := b.user(r, "Mul")

@@ -35,6 +35,8 @@ var patterns = []pattern{
 	{"InstanceNormalization", matchGroupNorm},
 	{"MatMul", matchBilinear},
 	{"Sqrt", matchCdist},
+	{"Log", matchLogCumSumExp},
+	{"Log", matchLogSigmoid},
 	{"RandomUniformLike", matchExponential},
 	{"RandomNormalLike", matchNormal},
 	{"Softmax", matchSDPA},

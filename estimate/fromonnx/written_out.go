@@ -2,6 +2,7 @@ package fromonnx
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/onnxload"
@@ -198,4 +199,55 @@ func (b *recovery) straightThrough(soft onnxload.ValueID) (out onnxload.ValueID,
 		return onnxload.NoValue, nil
 	}
 	return sum.Output(0), append(nodes, li, si)
+}
+
+// matchLogCumSumExp finds torch.logcumsumexp, which torch.export's exporter writes as the logarithm of a cumulated sum,
+// with the maximum taken away before and added behind (aten_logcumsumexp in onnxscript's torch_lib): the values between
+// have names of its own.
+func matchLogCumSumExp(b *recovery, i int) {
+	log := b.nodes[i]
+	cum, ci := b.producedBy(log.Input(0), "CumSum")
+	if cum == nil {
+		return
+	}
+	exp, ei := b.producedBy(cum.Input(0), "Exp")
+	if exp == nil {
+		return
+	}
+	sub, si := b.producedBy(exp.Input(0), "Sub")
+	add, ai := b.user(log.Output(0), "Add")
+	if sub == nil || add == nil {
+		return
+	}
+	top, ti := b.producedBy(sub.Input(1), "ReduceMax")
+	if top == nil || b.in(top, 0) != b.in(sub, 0) || b.other(add, log.Output(0)) != b.id(top.Output(0)) ||
+		!slices.Equal(b.dims(add.Output(0)), b.dims(b.in(sub, 0))) {
+		return
+	}
+	for _, v := range []onnxload.ValueID{log.Input(0), cum.Input(0), exp.Input(0)} {
+		if !b.single(v) || !strings.HasPrefix(b.m.NameOf(v), "val_") {
+			return
+		}
+	}
+	if len(b.usesOf(b.id(top.Output(0)))) != 2 {
+		return
+	}
+	b.claim(func() { b.call("logcumsumexp", aten.Args{}, []aten.ValueID{b.value(b.in(sub, 0))}, add.Output(0)) },
+		ti, si, ei, ci, i, ai)
+}
+
+// matchLogSigmoid finds F.logsigmoid, which torch.export's exporter writes as the logarithm of a sigmoid whose name is
+// its own, that of a function's variable (aten_log_sigmoid in onnxscript's torch_lib). A program's is called sigmoid.
+func matchLogSigmoid(b *recovery, i int) {
+	log := b.nodes[i]
+	sigmoid, si := b.producedBy(log.Input(0), "Sigmoid")
+	if sigmoid == nil || !b.single(log.Input(0)) {
+		return
+	}
+	if name := b.m.NameOf(log.Input(0)); !strings.HasPrefix(name, "val_") && !strings.HasPrefix(name, "tmp") {
+		return
+	}
+	b.claim(func() {
+		b.call("log_sigmoid", aten.Args{}, []aten.ValueID{b.value(b.in(sigmoid, 0))}, log.Output(0))
+	}, si, i)
 }

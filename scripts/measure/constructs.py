@@ -120,6 +120,35 @@ class NoGrad(nn.Module):
         return self.head(x).mean((2, 3))
 
 
+class LogScan(nn.Module):
+    """A gated recurrence as a scan of logarithms."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.both = nn.Linear(c, 2 * c)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, gate = self.both(x).chunk(2, dim=-1)
+        decay = (-F.softplus(gate)).cumsum(dim=1)
+        values = F.logsigmoid(gate) + hidden
+        return (decay + (values - decay).logcumsumexp(dim=1)).exp()
+
+
+class RootNorms(nn.Module):
+    """Norms by the root mean square, PyTorch's own with a weight and without, and one that a program writes."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.first = nn.RMSNorm(c)
+        self.both = nn.Linear(c, c)
+        self.scale = nn.Parameter(torch.ones(c))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.both(self.first(x))
+        x = F.rms_norm(x, x.shape[-1:])
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.scale
+
+
 class Attention(nn.Module):
     def __init__(self, d: int, heads: int) -> None:
         super().__init__()
@@ -782,6 +811,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
     "no_grad": (NoGrad, IMAGES, ("dynamo-train",)),
+    "log_scan": (lambda: nn.Sequential(LogScan(64), LogScan(64)), (8, 512, 64), ("dynamo-train", "dynamo")),
+    "root_norms": (lambda: nn.Sequential(RootNorms(64), RootNorms(64)), (8, 512, 64), ("dynamo-train", "dynamo")),
     "weights": (Weights, (8, 128, 128), ("dynamo-train",)),
     "two_names": (TwoNames, (8, 512, 64), ("dynamo-train",)),
     "splines": (Splines, (4096, 64), ("dynamo-train",)),
