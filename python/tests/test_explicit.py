@@ -119,3 +119,41 @@ def test_the_state_of_dropout_has_no_values(tmp_path: Path) -> None:
         out, _ = nn.LSTM(4, 8, 2, dropout=0.5).cuda()(torch.randn(5, 3, 4).cuda())
         out.sum().backward()
         assert recorder.notes == []
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_how_often_elements_are_repeated_is_summed_up(tmp_path: Path, real: bool) -> None:
+    with memestimate.record(tmp_path / "x.mrec", real=real) as recorder:
+        counts = torch.tensor([2, 0, 3]).cuda()
+        ids = torch.repeat_interleave(torch.arange(3, device="cuda"), counts)
+        known = recorder.values.get(ids)
+        assert known is not None
+        assert known.tolist() == [0, 0, 2, 2, 2]
+        assert torch.repeat_interleave(counts, 4, output_size=12).shape == (12,)
+    assert {"cumsum", "all"} <= set(names(tmp_path / "x.mrec"))
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_what_is_fake_quantized_is_looked_through_first(tmp_path: Path, by_row: bool) -> None:
+    from torch.ao import quantization
+
+    kinds = quantization.default_fused_per_channel_wt_fake_quant, quantization.default_fused_act_fake_quant
+    with memestimate.record(tmp_path / "x.mrec"):
+        layer = kinds[not by_row]().cuda()
+        x = torch.randn(16, 3, 5, 5, device="cuda", requires_grad=True)
+        layer(x).sum().backward()
+        assert x.grad is not None
+    ranges = Recording(tmp_path / "x.mrec").calls("aminmax")
+    metas = Recording(tmp_path / "x.mrec").tables["meta"]
+    assert [metas[int(call[2][0].split(":")[1])][1] for call in ranges] == [[16] if by_row else []]
+
+
+def test_tensors_of_two_shapes_are_not_equal(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec") as recorder:
+        x = torch.randn(200, 400, device="cuda")
+        assert not torch.equal(x, x[:100])
+        assert not torch.equal(x.cpu(), x[:100].cpu())
+        assert torch.equal(x, x.view(200, 400))
+        assert not recorder.decisions.places
+        assert torch.equal(x, x.clone())
+    assert {"eq", "all"} <= set(names(tmp_path / "x.mrec"))

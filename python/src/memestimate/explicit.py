@@ -24,10 +24,33 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
 
         return run
 
+    def repeated(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Places, each as often as is said: the numbers are summed up, and their sum asked for (Repeat.cpp)."""
+        repeats, asks = args[0], kwargs.get("output_size") is None
+        if not repeats.shape[0]:
+            return NotImplemented
+        with recorder.capture:
+            sums = repeats.contiguous().cumsum(0)
+            _ = (repeats >= 0).all() if asks else None
+        error = RuntimeError(f"{func} cannot be recorded: its tensors are too large to be tried")
+        out = recorder.try_out(func, args, kwargs, error)
+        del sums
+        return out
+
+    def observed(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What fake quantization observes: the range of all or of each row, looked up first (FusedObsFakeQuant.cu)."""
+        by_row = kwargs.get("per_row_fake_quant", args[11] if len(args) > 11 else False)
+        with recorder.capture:
+            x = args[0].contiguous()
+            _ = torch.aminmax(x.flatten(1), dim=1) if by_row else torch.aminmax(x)
+        return NotImplemented
+
     return {
         aten._is_all_true.default: opened(torch.all),  # ReduceOps.cpp
         aten._is_any_true.default: opened(torch.any),
         aten._euclidean_dist.default: opened(euclidean_dist),
+        aten.repeat_interleave.Tensor: repeated,
+        aten._fused_moving_avg_obs_fq_helper.default: observed,
     }
 
 

@@ -72,14 +72,20 @@ class Questions:
         return answer
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        a, b = self._values.get(args[0]), self._values.get(args[1])
+        """Whether two tensors are equal: those of one shape are compared, and the GPU asked (cuda/Equal.cpp)."""
+        x, y = args
+        a, b = self._values.get(x), self._values.get(y)
+        known = a if b is None else b
+        if (a is None or b is None) and known is not None and known.dtype is torch.bool and known.numel() == 1:
+            # is_scalar_tensor_true of TensorSubclassLikeUtils.h, which asks for the value where no fake tensors are.
+            return bool(known.item()) == self._scalar(aten._local_scalar_dense.default, (x if a is None else y,), {})
+        if x.shape != y.shape or x.numel() == 0 or _same(x, y):
+            return bool(x.shape == y.shape)
+        if x.layout is torch.strided:
+            with self._recorder.capture:
+                torch.eq(x, y).all()
         if a is not None and b is not None:
             return torch.equal(a, b)
-        known = a if b is None else b
-        if known is not None and known.dtype is torch.bool and known.numel() == 1:
-            # is_scalar_tensor_true of TensorSubclassLikeUtils.h, which asks for the value where no fake tensors are.
-            unknown = args[0] if a is None else args[1]
-            return bool(known.item()) == self._scalar(aten._local_scalar_dense.default, (unknown,), {})
         answer = self._recorder.decisions.going_on(True)
         text = "equal" if answer else "different"
         self._recorder.note("equal", f"two tensors of unknown values were taken to be {text}")
@@ -198,3 +204,11 @@ class Questions:
             for fake, value in zip(out[1:], results[1:], strict=True):  # numbers of values that are there, and how many
                 self._values.set(fake, value, _EVEN)
         return out
+
+
+def _same(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether two tensors are the same elements of one storage."""
+    if x.layout is not torch.strided or y.layout is not torch.strided:
+        return x is y
+    alike = x.dtype == y.dtype and x.stride() == y.stride() and x.storage_offset() == y.storage_offset()
+    return alike and x.untyped_storage()._cdata == y.untyped_storage()._cdata

@@ -129,6 +129,8 @@ class Unknown:
         return self._recorder.decisions.answer(answer, "truth" if isinstance(answer, bool) else "number")
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args[0].shape != args[1].shape:
+            return False
         answer = self._recorder.decisions.going_on(True)
         self._note(f"two tensors of unknown values were taken to be {'equal' if answer else 'different'}")
         return self._recorder.decisions.answer(answer, "truth")
