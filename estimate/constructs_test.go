@@ -26,6 +26,7 @@ func TestConstructs(t *testing.T) {
 		"quantized infer":     0.151,  // what such a body holds while it runs
 		"sampled infer":       0.042,  // TorchScript's has no lines, and four variables until it samples
 		"drawn infer":         0.028,  // likewise: what is drawn is a variable of a loop
+		"skipped infer":       0.024,  // as sampled: the mask and what it is of are of one expression
 		"segments infer":      0.279,  // what checkpoint_sequential's own functions hold
 		// published code
 		"glowtts train":    0.008,

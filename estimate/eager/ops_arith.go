@@ -181,7 +181,12 @@ func runWhere(r *run, c *aten.Call, in []*tensor) []*tensor {
 // runMaskedFill is masked_fill(self, mask, value): a clone that is filled.
 func runMaskedFill(r *run, c *aten.Call, in []*tensor) []*tensor {
 	x, mask := in[0], in[1]
-	out := r.pointwise(x.dtype, x, mask)
+	var out *tensor
+	if c.Args.Inplace && !x.host {
+		out = x.retain()
+	} else {
+		out = r.pointwise(x.dtype, x, mask)
+	}
 	if r.needsGrad(x) {
 		r.record("MaskedFill", one(out), in[:1], one(mask), func(r *run, n *node, g []*tensor) []*tensor {
 			return one(r.pointwise(g[0].dtype, g[0]))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -100,10 +101,28 @@ func emitWhere(b *recovery, n *onnxload.Node) {
 	in, out := b.values(n), n.Output(0)
 	number := b.prog.Values[in[1]].Kind == aten.Number && b.elem(out).IsFloat()
 	if number && b.prog.Values[in[2]].Kind == aten.Activation && slices.Equal(b.dims(b.in(n, 2)), b.dims(out)) {
-		b.call("masked_fill", aten.Args{}, []aten.ValueID{in[2], in[0]}, out)
+		args := aten.Args{}
+		if mask := b.dims(b.in(n, 0)); b.masksLeading(n) { // x[mask] = number, in place
+			args.Inplace = true
+			mask = append(slices.Clone(mask), slices.Repeat([]int64{1}, len(b.dims(out))-len(mask))...)
+			in[0] = b.temp("reshape", aten.Args{Shape: mask}, b.elem(b.in(n, 0)), mask, in[0])
+		}
+		b.call("masked_fill", args, []aten.ValueID{in[2], in[0]}, out)
 		return
 	}
 	b.call("where", aten.Args{}, in, out)
+}
+
+// masksLeading reports whether a choice is of a mask that is not spread as ONNX's are: see shape.MasksLeading.
+func (b *recovery) masksLeading(n *onnxload.Node) bool {
+	of := func(i int) shape.Shape { return b.types.Type(b.in(n, i)).Shape }
+	mask, whole := b.dims(b.in(n, 0)), b.dims(n.Output(0))
+	for i, d := range mask {
+		if k := len(whole) - len(mask) + i; k < 0 || d != 1 && d != whole[k] {
+			return shape.MasksLeading(of(0), of(1), of(2))
+		}
+	}
+	return false
 }
 
 func emitCast(b *recovery, n *onnxload.Node) {

@@ -2,6 +2,7 @@ package shape
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -148,10 +149,21 @@ func where(c *call) error {
 	}
 	s, err := broadcast(c.shape(0), c.shape(1), c.shape(2))
 	if err != nil {
-		return err
+		if !MasksLeading(c.shape(0), c.shape(1), c.shape(2)) {
+			return err
+		}
+		s = c.shape(2)
 	}
 	c.out(0, c.commonElem(1, 2), s)
 	return nil
+}
+
+// MasksLeading reports whether a Where is PyTorch's x[mask] = number, whose mask has the leading dimensions of x alone.
+// The TorchScript exporter writes it as masked_fill (index_put in torch/onnx/symbolic_opset11.py), whose mask would be
+// spread as ONNX's: its file is none that a runtime takes, and can mean nothing else.
+func MasksLeading(mask, number, x Shape) bool {
+	return mask.Ranked && number.Ranked && x.Ranked && len(number.Dims) == 0 && len(mask.Dims) > 0 &&
+		len(mask.Dims) < len(x.Dims) && slices.EqualFunc(mask.Dims, x.Dims[:len(mask.Dims)], Dim.Equal)
 }
 
 func whereEval(c *call) error {

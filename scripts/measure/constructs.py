@@ -134,6 +134,20 @@ class LogScan(nn.Module):
         return (decay + (values - decay).logcumsumexp(dim=1)).exp()
 
 
+class Skipped(nn.Module):
+    """A linear layer whose rows are written over where all of a row's values say so."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(c, 3 * c)
+        self.back = nn.Linear(3 * c, c)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.linear(x)
+        out[(x == -100.0).all(dim=-1)] = -100.0
+        return self.back(F.gelu(out))
+
+
 class RootNorms(nn.Module):
     """Norms by the root mean square, PyTorch's own with a weight and without, and one that a program writes."""
 
@@ -812,6 +826,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
     "no_grad": (NoGrad, IMAGES, ("dynamo-train",)),
     "log_scan": (lambda: nn.Sequential(LogScan(64), LogScan(64)), (8, 512, 64), ("dynamo-train", "dynamo")),
+    "skipped": (lambda: nn.Sequential(Skipped(64), Skipped(64)), (8, 512, 64), ("ts-train",)),
     "root_norms": (lambda: nn.Sequential(RootNorms(64), RootNorms(64)), (8, 512, 64), ("dynamo-train", "dynamo")),
     "weights": (Weights, (8, 128, 128), ("dynamo-train",)),
     "two_names": (TwoNames, (8, 512, 64), ("dynamo-train",)),
