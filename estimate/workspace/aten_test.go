@@ -73,6 +73,11 @@ func TestCalls(t *testing.T) {
 		want         string
 	}{
 		{"mm", "default", tensors(matrix, matrix), []*Tensor{matrix}, "=0 +33554432"},
+		{"_cdist_forward", "default", tensors(matrix, matrix), []*Tensor{matrix}, "=0"},
+		{"_cdist_forward", "default", tensors(of("float32", 2, 64, 8), of("float32", 16, 8)),
+			[]*Tensor{of("float32", 2, 64, 16)}, "+1024 =0 -1024"},
+		{"_cdist_backward", "default", append(tensors(turned(matrix), matrix, matrix), number(1), tensors(matrix)[0]),
+			[]*Tensor{matrix}, "+16384 =0 +1048576 -1048576 -16384"},
 		{"mm", "default", tensors(matrix, turned(matrix)), []*Tensor{matrix}, "=0 +33554432"}, // BLAS reads both orders
 		{"mm", "default", tensors(matrix, NewTensor("float32", []int64{64, 64}, []int64{128, 2}, false)), []*Tensor{matrix},
 			"+16384 =0 +33554432 -16384"},
