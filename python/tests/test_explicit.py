@@ -157,3 +157,17 @@ def test_tensors_of_two_shapes_are_not_equal(tmp_path: Path) -> None:
         assert not recorder.decisions.places
         assert torch.equal(x, x.clone())
     assert {"eq", "all"} <= set(names(tmp_path / "x.mrec"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_function_of_scores_has_real_values_where_it_is_looked_at(tmp_path: Path) -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    with memestimate.record(tmp_path / "x.mrec", real=True) as recorder:
+        x = torch.randn(1, 2, 128, 16, device="cuda", requires_grad=True)
+
+        def slopes(score: torch.Tensor, b: object, head: torch.Tensor, i: object, j: object) -> torch.Tensor:
+            return score * torch.exp2(-((head + 1) * 4.0))
+
+        torch.compile(flex_attention)(x, x, x, score_mod=slopes).sum().backward()
+        assert not [text for code, text in recorder.notes if code == "real" and "taken to be zero" in text]

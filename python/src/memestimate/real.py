@@ -8,11 +8,13 @@ What is recorded stays what CUDA runs; only the answers come from the CPU's oper
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from . import sparse, stand_ins
 from .capture import tensors
@@ -57,12 +59,13 @@ class Real:
         if func.namespace == "c10d" or not (new or func._schema.is_mutable):
             return
         try:
-            results = self._call(func, args, kwargs)
-            for fake, result in zip(tensors(out), tensors(results), strict=False):
-                if not isinstance(fake, FakeTensor) or self._recorder.storages.of_address(fake) not in new:
-                    continue
-                if (fake.numel() and result.numel()) or fake.shape == result.shape:
-                    self.of(fake).copy_(result)  # what one of the two leaves empty is for its own backward pass
+            with _untraced():
+                results = self._call(func, args, kwargs)
+                for fake, result in zip(tensors(out), tensors(results), strict=False):
+                    if not isinstance(fake, FakeTensor) or self._recorder.storages.of_address(fake) not in new:
+                        continue
+                    if (fake.numel() and result.numel()) or fake.shape == result.shape:
+                        self.of(fake).copy_(result)  # what one of the two leaves empty is for its own backward pass
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
             reason = str(error).partition("\n")[0][:120]
             self._recorder.note("real", f"what {func} gives was taken to be zero: on the CPU it fails ({reason})")
@@ -100,3 +103,9 @@ class Real:
             if serial >= 0:
                 self._storages[serial] = found
         return found
+
+
+def _untraced() -> AbstractContextManager[Any]:
+    """Without the eyes of `make_fx`, by which flex_attention looks at the function of its scores."""
+    traced = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY) is not None
+    return _disable_current_modes() if traced else nullcontext()
