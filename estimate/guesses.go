@@ -91,6 +91,7 @@ const (
 	sparseTables       = "sparse-gradients"
 	ownFunction        = lifetime.OwnFunction
 	absentSiblings     = "absent-siblings"
+	sparseMatrices     = "sparse-inputs"
 	noCheckpoints      = "no-checkpoints"
 )
 
