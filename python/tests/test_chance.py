@@ -45,6 +45,22 @@ def test_steps_of_sizes_that_nobody_draws_say_nothing(tmp_path: Path) -> None:
     assert not rec.notes
 
 
+def test_a_step_of_several_updates_is_one(tmp_path: Path) -> None:
+    """Which is known only when the program first says where its step ends."""
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        net = nn.Linear(512, 512).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            for n in (9000, 3000, 3000):
+                net(torch.full((n, 512), np.random.rand(), device="cuda")).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            with torch.no_grad():
+                net(torch.ones(10, 512, device="cuda"))
+            rec.step()
+    assert not [text for code, text in rec.notes if code == "draws"]
+
+
 @pytest.mark.parametrize("enabled", [True, False])
 def test_a_scaler_says_what_is_missing_while_it_skips(tmp_path: Path, enabled: bool) -> None:
     with memestimate.record(tmp_path / "x.mrec") as rec:

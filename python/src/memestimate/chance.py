@@ -28,6 +28,13 @@ class Chance:
         self._states = 0
         self.scaled = False  # a gradient scaler asked whether gradients overflowed
 
+    def parts_of_one(self) -> None:
+        """The steps until now were parts of the first, which the program ends itself."""
+        storages = self._recorder.storages
+        storages.highest_of_step = max(storages.highest_of_step, *self._peaks, 0)
+        self._peaks.clear()
+        self._drew.clear()
+
     def step_ended(self) -> None:
         """Take note of a step's peak, of the generators that went on in it, and of what optimizers keep."""
         now = _generators()

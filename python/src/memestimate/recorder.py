@@ -227,6 +227,8 @@ class Recorder:
     def step(self) -> None:
         """Say that a training step ended. Without this, a step ends where the next forward begins after
         all optimizers have stepped."""
+        if not self._explicit:
+            self.chance.parts_of_one()
         self._explicit = True
         self._end_step()
 
