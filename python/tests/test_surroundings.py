@@ -42,6 +42,17 @@ def test_a_backward_pass_on_the_host_may_come_first(tmp_path: Path) -> None:
     assert [number for (number,) in recording.of("thread")] == [1, 0, 1]
 
 
+def test_a_package_is_known_wherever_its_folder_is_said_to_be(tmp_path: Path) -> None:
+    """`sys.path.insert(0, "../src")`: files have the names that come of it, and are the recorder's own."""
+    source = str(Path(__file__).parent / ".." / "src")
+    program = f"import sys; sys.path.insert(0, {source!r})" + BEFORE
+    command = [sys.executable, "-c", program, str(tmp_path / "x")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    recording = Recording(tmp_path / "x")
+    assert not [frame for frame in recording.tables["frame"] if "/memestimate/" in frame[1]]
+
+
 def test_storages_have_addresses(tmp_path: Path) -> None:
     """By which programs find weights that share memory: accelerate's save_state leaves out all but one of them."""
     with memestimate.record(tmp_path / "x"):

@@ -9,7 +9,8 @@ from types import CodeType, FrameType
 
 from .write import Writer
 
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# As code has it: what sys.path says of a folder, "../src", is in the names of its files.
+_OWN = tuple(os.path.join(os.path.dirname(path), "") for path in (__file__, os.path.abspath(__file__)))
 # What lies between the user's call and the recorder, and says nothing about the step.
 _INNER = (
     f"{os.sep}torch{os.sep}utils{os.sep}_python_dispatch.py",

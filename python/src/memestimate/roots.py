@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-_HIDDEN = tuple(os.path.join(os.path.dirname(path), "") for path in (torch.__file__, os.path.abspath(__file__)))
+_HIDDEN = tuple(
+    os.path.join(os.path.dirname(path), "") for path in (torch.__file__, __file__, os.path.abspath(__file__))
+)
 _FRAMES = 3  # of the program's own, from the call of the model outwards
 _OWN_REFERENCES = 3  # the frame's, the variable's and the argument's
 _LISTS = (nn.ModuleList, nn.ModuleDict)  # which are not called themselves
