@@ -44,6 +44,28 @@ def test_whether_all_are_true_is_a_reduction(tmp_path: Path) -> None:
     assert {"all", "any"} <= set(names(tmp_path / "x.mrec"))
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_a_choice_by_bytes_or_among_two_types_copies_first(tmp_path: Path, real: bool) -> None:
+    x = torch.tensor([1.0, -2.0, 3.0], dtype=torch.float16)
+    with memestimate.record(tmp_path / "x.mrec", real=real) as recorder:
+        given = x.cuda().requires_grad_()
+        condition = (given > 0).prod(-1, keepdim=True, dtype=torch.uint8)
+        rows = (given.detach() > 0).byte()
+        torch.where(condition, torch.zeros(1, dtype=torch.float16, device="cuda"), given).sum().backward()
+        both = torch.where(rows, given.detach(), torch.ones(3, device="cuda"))
+        assert both.dtype == torch.float32
+        plain = torch.where(rows.bool(), both, both + 1)
+        if real:
+            known = recorder.values.get(plain)
+            assert known is not None
+            assert known.tolist() == [1.0, 2.0, 3.0]
+    ran = names(tmp_path / "x.mrec")
+    places = [i for i, name in enumerate(ran) if name == "where"]
+    assert [ran[i - 1] for i in places] == ["_to_copy", "_to_copy", "_to_copy", "add"]
+    assert ran[places[2] - 2] == "_to_copy", "the bytes as bool, then the half numbers as float32"
+    assert given.grad is not None
+
+
 def test_a_packed_batch_is_joined_of_pieces(tmp_path: Path) -> None:
     with memestimate.record(tmp_path / "x.mrec", real=True) as recorder:
         x = torch.arange(30.0).view(3, 5, 2)

@@ -45,12 +45,22 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
             _ = torch.aminmax(x.flatten(1), dim=1) if by_row else torch.aminmax(x)
         return NotImplemented
 
+    def chosen(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A choice among two types, or by bytes: copies in one type, and of the bytes as bool (TensorCompare.cpp)."""
+        condition, one, other = args
+        if condition.dtype is not torch.uint8 and one.dtype is other.dtype:
+            return NotImplemented
+        dtype = torch.result_type(one, other)
+        with recorder.capture:
+            return aten.where.self(condition.bool(), one.to(dtype), other.to(dtype))
+
     return {
         aten._is_all_true.default: opened(torch.all),  # ReduceOps.cpp
         aten._is_any_true.default: opened(torch.any),
         aten._euclidean_dist.default: opened(euclidean_dist),
         aten.repeat_interleave.Tensor: repeated,
         aten._fused_moving_avg_obs_fq_helper.default: observed,
+        aten.where.self: chosen,
     }
 
 
