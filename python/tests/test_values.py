@@ -222,6 +222,25 @@ def test_a_mask_has_one_count(rec: memestimate.Recorder) -> None:
     assert counts == {200}
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64])
+def test_a_mask_of_numbers_has_the_count_of_the_mask(rec: memestimate.Recorder, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 1, 40, 50, device="cuda")
+    inside, darker = (x.abs().max(1, keepdim=True)[0] <= 1).to(dtype), x < x.roll(1)
+    both = darker.to(dtype) * inside
+    for mask in (inside, both, darker * inside, 1.0 * darker, torch.cat([both, inside])[:2]):
+        wide = mask.expand(2, 3, 40, 50)
+        assert wide.sum() > 11999
+        assert not wide.sum() > 12000
+    assert not (both * x).sum() > 2, "what is masked is no mask"
+    assert not (both + 1).sum() > 2
+    both.add_(1)
+    assert not both.sum() > 2
+    drawn = (torch.rand(1000, 1000, device="cuda") < 0.25).to(dtype)
+    assert drawn.sum() > 250000
+    assert not drawn.sum() > 260000
+    assert {place.kind for place in rec.decisions.places.values()} == {"truth"}
+
+
 def test_routing_is_balanced(rec: memestimate.Recorder) -> None:
     experts, tokens, k = 8, 100, 2
     _, chosen = torch.randn(tokens, experts, device="cuda").softmax(-1).topk(k)

@@ -71,8 +71,12 @@ class Guesses:
         given = [t for t in tensors([list(args), list(kwargs.values())]) if isinstance(t, FakeTensor)]
         span = max([max(t.shape) if t.numel() > 1 else self.of(t).span for t in given], default=0)
         first = given[0] if given else None
-        if first is not None and name in ("sum", "count_nonzero") and first.dtype is torch.bool and first.numel() > 1:
-            guess = Guess(self._values.taken_count(first), name, span, first)  # as many as indexing by the mask takes
+        is_mask = first is not None and first.numel() > 1 and self._values.shares.is_mask(first)
+        if first is not None and is_mask and name in ("sum", "count_nonzero"):
+            count = self._values.taken_count(first)  # as many as indexing by the mask takes
+            numbers = first.dtype is not torch.bool or tensor.dtype.is_floating_point
+            guess = Guess(float(count) if tensor.dtype.is_floating_point else count, name, span)
+            guess = guess if numbers else guess._replace(counted=first)
         elif name == "dot" and SLOPE in args[0].__dict__ and args[0] is not args[1]:
             guess = Guess(args[0].__dict__[SLOPE], name)
         elif name in _ENDS and first is not None and (among := self.of(first).among) is not None:

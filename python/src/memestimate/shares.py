@@ -35,6 +35,7 @@ class Known(NamedTuple):
     most: bool = False  # no larger share is possible
     whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
     uniform: bool = False  # each is drawn evenly between zero and one
+    mask: bool = False  # each number is zero or one, as those of a mask are that was made numbers
 
     @property
     def is_sure(self) -> bool:
@@ -72,7 +73,8 @@ class Shares:
             "logical_or": lambda args, out: self._either(args),
             "bitwise_and": lambda args, out: self._both(args),
             "logical_and": lambda args, out: self._both(args),
-            "mul": lambda args, out: self._both(args),
+            "mul": self._product,
+            "mul_": self._product,
             "cat": self._joined,
             "clamp": self._clamped,
             "remainder": self._remainder,
@@ -106,6 +108,10 @@ class Shares:
             return _NOTHING
         known: Known = found[0]
         return known
+
+    def is_mask(self, tensor: torch.Tensor) -> bool:
+        """Whether each element says yes or no, be it by a number."""
+        return tensor.dtype is torch.bool or self.of(tensor).mask
 
     def read(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Known:
         """What a call's results will be known to hold, before what it writes is forgotten."""
@@ -198,10 +204,15 @@ class Shares:
         known = [x.share for x in (a, b) if x.share is not None and x.is_sure]
         return Known(min(known), most=min(known) > 0) if known else _NOTHING
 
+    def _product(self, args: Sequence[Any], out: Any) -> Known:
+        """A mask times another one, or times 1, is a mask, of numbers if one of the two is."""
+        masks = all(self.is_mask(x) if isinstance(x, torch.Tensor) else x == 1 for x in args[:2])
+        return self._both(args)._replace(mask=masks and out.dtype not in _MASKS)
+
     def _operands(self, args: Sequence[Any]) -> tuple[Known, Known]:
         a, b = args[0], args[1]
         alike = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
-        masks = alike and a.dtype in _MASKS and b.dtype in _MASKS
+        masks = alike and all(x.dtype in _MASKS or self.of(x).mask for x in (a, b))
         return (self._mask(a), self._mask(b)) if masks else (_NOTHING, _NOTHING)
 
     def _mask(self, mask: torch.Tensor) -> Known:
@@ -211,13 +222,14 @@ class Shares:
         return Known(int(known.count_nonzero()) / known.numel(), most=True)
 
     def _joined(self, args: Sequence[Any], out: Any) -> Known:
-        if out.dtype not in _MASKS or out.numel() == 0:
+        numbers = out.dtype not in _MASKS
+        if out.numel() == 0 or (numbers and not all(map(self.is_mask, args[0]))):
             return _NOTHING
         parts = [(self._mask(t), t.numel()) for t in args[0]]
         if any(known.share is None for known, _ in parts):
-            return _NOTHING
+            return Known(mask=numbers)
         count = sum(known.share * n for known, n in parts if known.share is not None)
-        return Known(count / out.numel(), most=all(known.is_sure for known, _ in parts))
+        return Known(count / out.numel(), most=all(known.is_sure for known, _ in parts), mask=numbers)
 
     def _clamped(self, args: Sequence[Any], out: Any) -> Known:
         """The whole numbers between two limits are alternatives, as the levels of a pyramid are."""
@@ -237,10 +249,12 @@ class Shares:
         """A constant added to each element leaves as many alternatives."""
         if not isinstance(args[1], int):
             return _NOTHING
-        return self.of(args[0])._replace(share=None, most=False, uniform=False)
+        return self.of(args[0])._replace(share=None, most=False, uniform=False, mask=False)
 
     def _cast(self, tensor: torch.Tensor, out: Any) -> Known:
         known = self.of(tensor)
+        if self.is_mask(tensor):
+            return known._replace(mask=out.dtype is not torch.bool)
         if tensor.dtype.is_floating_point and not out.dtype.is_floating_point:
             if out.dtype is torch.bool or (known.share is not None and known.whole):
                 return self._nonzero(tensor)
