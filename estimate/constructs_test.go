@@ -80,9 +80,16 @@ func constructsIn(t *testing.T, dir string) (cases []asked) {
 	}
 	for _, file := range files {
 		model, form, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".onnx.zst"), ".")
-		for _, mode := range []string{"train", "infer"} {
+		for _, mode := range []string{"train", "infer", "amp"} {
+			if recorded[model][mode] == 0 && mode == "amp" {
+				continue // recorded in float32 alone
+			}
+			precision := eager.FP32
+			if mode == "amp" {
+				precision = eager.AMPBF16
+			}
 			cases = append(cases, asked{name: "construct: " + model + " " + mode + " " + form, model: model, form: form,
-				dir: dir, step: Step{Settings: eager.Settings{Loss: "mean"}, Infer: mode == "infer"},
+				dir: dir, step: Step{Settings: eager.Settings{Loss: "mean", Precision: precision}, Infer: mode == "infer"},
 				measured: recorded[model][mode]})
 		}
 	}

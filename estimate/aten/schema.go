@@ -108,6 +108,7 @@ var operators = index([]Operator{
 	{"threshold", 1, 1, Compares, nil},
 	{"softmax", 1, 1, KeepsResult, nil},
 	{"softmax_float", 1, 1, KeepsResult, nil},
+	{"softmax_typed", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
 	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},

@@ -78,7 +78,8 @@ var pointwiseOps = []op{
 	{"softmax", castResult, runSoftmax("Softmax")},
 	{"softmax_float", castNone, runSoftmaxFloat},
 	{"log_softmax", castResult, runSoftmax("LogSoftmax")},
-	{"log_softmax_typed", castNone, runSoftmaxTyped},
+	{"softmax_typed", castNone, runSoftmaxTyped("Softmax")},
+	{"log_softmax_typed", castNone, runSoftmaxTyped("LogSoftmax")},
 }
 
 // unary returns the rule of an element-wise operator of one argument whose backward makes
@@ -313,10 +314,11 @@ func runSoftmaxFloat(r *run, c *aten.Call, in []*tensor) []*tensor {
 	return one(out)
 }
 
-// runSoftmaxTyped is log_softmax(input, dim, dtype=input.dtype), by which F.cross_entropy begins: autocast leaves it
-// alone (aten/src/ATen/native/LossNLL.cpp).
-func runSoftmaxTyped(r *run, c *aten.Call, in []*tensor) []*tensor {
-	return one(r.softmax("LogSoftmax", in[0], in[0].dtype))
+// runSoftmaxTyped returns the rule of softmax(input, dim, dtype=input.dtype): autocast leaves a softmax that names its
+// type alone (fp32_set_opt_dtype in aten/src/ATen/autocast_mode.h). By such a log_softmax F.cross_entropy begins
+// (aten/src/ATen/native/LossNLL.cpp).
+func runSoftmaxTyped(name string) func(*run, *aten.Call, []*tensor) []*tensor {
+	return func(r *run, c *aten.Call, in []*tensor) []*tensor { return one(r.softmax(name, in[0], in[0].dtype)) }
 }
 
 // softmax is _softmax, _log_softmax or _safe_softmax: row-major inside and out; it saves its result. The

@@ -101,7 +101,7 @@ var nodeRows = []nodeRow{
 	{"SpaceToDepth", "data", 0, spatialCall("pixel_shuffle")},
 	{"Pad", "data number? number? number?", 0, emitPad},
 
-	{"Identity", "data", module.View, emitDetach}, // another name, but where it is detach: see index
+	{"Identity", "data", module.View, emitIdentity}, // another name, but where it is detach or clone: see index
 	{"Reshape", "data number?", module.View, emitReshape},
 	{"Flatten", "data", module.View, emitReshape},
 	{"Squeeze", "data number?", module.View, emitSqueeze},

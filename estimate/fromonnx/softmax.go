@@ -19,6 +19,10 @@ func matchSoftmaxFloat(b *recovery, i int) {
 		return
 	}
 	members := []int{i}
+	if b.prog.Sources.OfItsType(soft.Stack) {
+		b.matchSoftmaxTyped(i)
+		return
+	}
 	wide := strings.HasPrefix(b.m.NameOf(out), "type_as")
 	if c, ci := b.upcast(x); c != nil && b.single(x) {
 		wide, x, members = true, b.in(c, 0), append(members, ci)
@@ -47,6 +51,16 @@ func matchSoftmaxFloat(b *recovery, i int) {
 		p := b.temp("softmax_float", aten.Args{}, aten.Float32, shape, b.value(x))
 		b.call("type_as", aten.Args{}, []aten.ValueID{p, b.value(x)}, out)
 	}, members...)
+}
+
+// matchSoftmaxTyped is a softmax that the program asks for the type of its argument. torch.export leaves a cast to it
+// behind, as of any other type that is asked for, and its optimizer none.
+func (b *recovery) matchSoftmaxTyped(i int) {
+	x, out, members := b.in(b.nodes[i], 0), b.nodes[i].Output(0), []int{i}
+	if c, ci := b.user(out, "Cast"); c != nil && strings.HasPrefix(b.m.NameOf(c.Output(0)), "softmax") {
+		out, members = c.Output(0), append(members, ci)
+	}
+	b.claim(func() { b.call("softmax_typed", aten.Args{}, []aten.ValueID{b.value(x)}, out) }, members...)
 }
 
 // matchFloatAttention finds the attention that GPT-J, CodeGen and GPT-Neo write out in transformers, which turns

@@ -94,6 +94,21 @@ func (s *Sources) CastsBack(stack int32) bool {
 	return m != nil && m[1] == m[2] && m[3] == m[4]
 }
 
+// ofItsType is a softmax whose type is asked to be that of its argument: softmax(scores, dim=-1, dtype=scores.dtype).
+var ofItsType = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:\b(\w+)\.)?\bsoftmax\((?:(\w+), )?[^()]*\bdtype=(\w+)\.dtype\)`)
+})
+
+// OfItsType reports whether the line that a stack is at asks a softmax for the type of its own argument, of which an
+// export in float32 keeps no more than float32.
+func (s *Sources) OfItsType(stack int32) bool {
+	if s == nil || stack <= 0 {
+		return false
+	}
+	m := ofItsType().FindStringSubmatch(s.Frames[stack-1].Source)
+	return m != nil && (m[3] == m[1] || m[3] == m[2])
+}
+
 // ownForward reports whether a line calls a forward of the same object: that of its class's parent.
 func ownForward(line string) bool {
 	return strings.Contains(line, "super().forward(") || strings.Contains(line, "self.forward(") ||

@@ -22,6 +22,23 @@ func TestAt(t *testing.T) {
 	}
 }
 
+// A softmax may be asked for the type of its argument, or of another.
+func TestOfItsType(t *testing.T) {
+	for source, want := range map[string]bool{
+		"attn = nn.functional.softmax(attn, dim=-1, dtype=attn.dtype)":    true,
+		"return scores.softmax(-1, dtype=scores.dtype) @ v":               true,
+		"attn = F.softmax(attn, dim=-1, dtype=torch.float32).to(q.dtype)": false,
+		"attn = F.softmax(attn, dim=-1, dtype=q.dtype)":                   false,
+		"attn = attn.softmax(dim=-1, dtype=torch.float32).to(attn.dtype)": false,
+		"attn = F.softmax(attn.float(), dim=-1)":                          false,
+	} {
+		s := New([]Frame{{Func: "forward", Source: source}})
+		if got := s.OfItsType(1); got != want || s.OfItsType(0) {
+			t.Errorf("%s: %v, want %v", source, got, want)
+		}
+	}
+}
+
 // A norm that computes in float32 says itself that it returns the type that it was given, and of what.
 func TestCastsBack(t *testing.T) {
 	for source, want := range map[string]bool{

@@ -5,7 +5,7 @@ usage: constructs.py OUT [NAME ...]
 OUT/NAME.WAY.onnx are the exports, dynamo-train by torch.export in training mode with the lines of this file, dynamo the
 default export, ts-train by TorchScript, steps-train as dynamo-train with recurrent layers taken apart;
 OUT/NAME.MODE.mrec are recordings of three training steps with AdamW and the mean of the output, and of two passes of
-inference, on an H200. What is in OUT already is not made again.
+inference, on an H200, and as MODE amp of steps under autocast in bfloat16. What is in OUT already is not made again.
 estimate/testdata/constructs has the exports without their weights (scripts/strip_weights.py, zstd -19) and in
 recorded.json what is allocated at the peaks of the recordings, as the program answers.
 """
@@ -415,6 +415,28 @@ class Scores(nn.Module):
         score = score - score.amax(dim=-1, keepdim=True).detach()
         score = torch.softmax(score, dim=-1)
         return score @ value
+
+
+class OfItsType(Scores):
+    """Attention whose softmax is asked for the type of the scores, which autocast leaves in bfloat16."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        score = self.to_q(x) @ self.to_k(x).transpose(-1, -2) / self.scale
+        score = F.softmax(score, dim=-1, dtype=score.dtype)
+        return score @ self.to_v(x)
+
+
+class Cloned(nn.Module):
+    """A gate that multiplies a copy of what it is computed from, as the large kernels of VAN do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.gate, self.drop = nn.Conv2d(16, 16, 1), nn.Conv2d(16, 16, 1), nn.Dropout(0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.drop(F.gelu(self.before(x)))
+        u = x.clone()
+        return u * self.gate(x)
 
 
 class Reentrant(Checkpointed):
@@ -896,8 +918,13 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "drawn": (Drawn, (512, 256), ("ts-train", "dynamo-train")),
     "segments": (Segments, IMAGES, ("dynamo-train", "dynamo")),
     "encoder": (encoder, (16, 128, 64), ("dynamo-train", "ts-train")),
+    "of_its_type": (lambda: nn.Sequential(OfItsType(), OfItsType()), (8, 768, 64), ("dynamo-train", "dynamo")),
+    "cloned": (lambda: nn.Sequential(Cloned(), Cloned()), (8, 16, 128, 128), ("dynamo-train",)),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
+
+
+AUTOCAST = {"of_its_type", "cloned"}  # are recorded under autocast as well
 
 
 def export(model: nn.Module, x: Tensor, way: str, path: Path) -> None:
@@ -931,8 +958,9 @@ def step(build: Callable[[], nn.Module], shape: tuple[int, ...], mode: str, path
             return
         optimizer = torch.optim.AdamW(model.parameters())
         for _ in range(3):
-            out = model(x)
-            loss = out.mean()
+            with torch.autocast("cuda", torch.bfloat16, enabled=mode == "amp"):
+                out = model(x)
+                loss = out.mean()
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -946,7 +974,7 @@ def main(out: Path, names: list[str]) -> None:
         for way in ways:
             if not (path := out / f"{name}.{way}.onnx").exists():
                 export(build().train(), torch.randn(shape), way, path)
-        for mode in ("train", "infer"):
+        for mode in ("train", "infer", *(["amp"] if name in AUTOCAST else [])):
             if not (path := out / f"{name}.{mode}.mrec").exists():
                 step(build, shape, mode, path)
 
