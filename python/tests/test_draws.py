@@ -57,3 +57,24 @@ def test_a_large_mask_of_the_host_is_counted(rec: memestimate.Recorder) -> None:
     assert mask.bool().cuda().nonzero().shape[0] == int(mask.sum())
     mask[0, 0, 0, 1] = 0.5
     assert mask.cuda().nonzero().shape[0] == mask.numel()
+
+
+def test_parts_of_what_is_drawn_may_have_more_than_their_share(rec: memestimate.Recorder) -> None:
+    row = (torch.rand(20, 1000, device="cuda") < 0.1)[0]
+    assert row.nonzero().shape[0] >= 100 + 6 * 9
+    wide = torch.rand(20000, 1, device="cuda").expand(20000, 64) < 0.1
+    assert wide.nonzero().shape[0] >= 64 * (2000 + 6 * 42)
+    places = torch.randn(20000, device="cuda").long()
+    some = torch.zeros(20000, dtype=torch.bool, device="cuda")
+    some[places[:100]] = True
+    assert some[:200].nonzero().shape[0] == 100
+    assert some[places[:300]].nonzero().shape[0] == 300
+
+
+def test_what_may_all_be_set_leaves_others(rec: memestimate.Recorder) -> None:
+    kept = torch.rand(20000, device="cuda") > 1e-4
+    assert (~kept).nonzero().shape[0] >= 2 + 6
+    assert not rec.values.guesses.of(kept.all()).sane
+    some = torch.zeros(20000, dtype=torch.bool, device="cuda")
+    some[torch.randn(20000, device="cuda").long()] = True
+    assert (~some).nonzero().shape[0] == 20000

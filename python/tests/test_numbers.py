@@ -89,3 +89,24 @@ def test_data_seen_often_is_known(rec: memestimate.Recorder) -> None:
     assert wide[:, 3, :7].sum().item() == 21 * 2
     labels.normal_()
     assert wide.max().item() == 1
+
+
+def test_what_is_counted_or_rounded_may_be_a_number(rec: memestimate.Recorder) -> None:
+    mask = (torch.randn(1, 1, 64, 64, device="cuda") > 0).float()
+    x = nn.Linear(8, 8).cuda()(torch.randn(4000, 8).cuda())
+    for tensor in (
+        mask[0, 0] @ mask[0, 0].t(),
+        nn.functional.conv2d(mask, torch.ones(1, 1, 3, 3, device="cuda"), padding=1),
+        x + (x.round() - x).detach(),
+        torch.div(x, 1, rounding_mode="floor"),
+        x / x.max(),
+        x / x.abs(),
+    ):
+        assert tensor[tensor == 1.0].shape == (tensor.numel(),)
+
+
+def test_weights_in_another_type_are_weights(rec: memestimate.Recorder) -> None:
+    net, x = nn.Linear(256, 256).cuda(), torch.randn(4000, 256).cuda()
+    with torch.autocast("cuda", torch.bfloat16):
+        y = net(x) / 2
+    assert y[y == 1.0].shape == (0,)

@@ -108,12 +108,13 @@ class Guesses:
             out.__dict__[_ATTRIBUTE] = guess
 
     def _share(self, mask: torch.Tensor) -> float | None:
-        """Which part of a mask that nobody knows is set, if that is known."""
-        return self._values.shares.of(mask).share if mask.numel() > 1 else None
+        """Which part of a mask that nobody knows is set, if that is all or nothing."""
+        known = self._values.shares.of(mask)
+        return known.share if mask.numel() > 1 and known.is_exact else None
 
     def _is_sane(self, tensor: torch.Tensor) -> bool:
         """Whether it says of each element that it is finite, or that it is not."""
-        return self.of(tensor).sane if tensor.numel() == 1 else self._values.shares.of(tensor).share in (0.0, 1.0)
+        return self.of(tensor).sane if tensor.numel() == 1 else self._values.shares.of(tensor).is_exact
 
     def _computed(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], given: list[FakeTensor]

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 _MANY = 8  # tensors of the host that one is made of
 _Sources = tuple[torch.Tensor, ...]  # data of which its numbers are, but for those that were computed
 
+# Products by weights, or of what was computed; those of masks are counts.
+_PRODUCTS = ("addmm", "baddbmm", "bmm", "convolution", "mm")
 _COMPUTED = (
-    *("addmm", "baddbmm", "bmm", "convolution", "mm", "native_batch_norm", "_native_batch_norm_legit"),
-    *("native_group_norm", "native_layer_norm", "_fused_rms_norm", "randn", "randn_like"),
+    *("native_batch_norm", "_native_batch_norm_legit", "native_group_norm", "native_layer_norm"),
+    *("_fused_rms_norm", "randn", "randn_like"),
     *("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"),
     *("_scaled_dot_product_cudnn_attention", "_scaled_dot_product_flash_attention_for_cpu"),
 )
-# A number computed with another one is computed, and zero where the other is; so are these functions of one.
+# A number computed with another one that is no function of it is computed, and zero where the other is; so are these
+# functions of one. What tanh gives may be 1, and so may what is divided by the largest, or rounded by a division.
 _OF_ANY = ("add", "sub", "mul")
-_OF_FIRST = ("div", "gelu", "silu", "tanh", "relu", "leaky_relu", "native_dropout", "neg")
+_OF_FIRST = ("gelu", "silu", "relu", "leaky_relu", "native_dropout", "neg")
 _MOVED = ("clone", "index", "index_select", "gather", "cat", "stack", "_to_copy", "flip", "roll", "repeat")
 _WRITTEN = ("copy", "index_put")  # (self, ..., values)
 
@@ -41,9 +44,15 @@ class Numbers:
 
     def __init__(self, recorder: Recorder, values: Values) -> None:
         self._values = values
+        self._kinds = recorder.storages.kinds
+        self._weights: set[int] = set()  # storages of parameters in another type
         self._sources: dict[int, _Sources] = {}  # by storage
         if values.real is None:
-            recorder.storages.on_death = lambda serial: self._sources.pop(serial, None)
+            recorder.storages.on_death = self._died
+
+    def _died(self, serial: int) -> None:
+        self._sources.pop(serial, None)
+        self._weights.discard(serial)
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -69,7 +78,10 @@ class Numbers:
     ) -> None:
         """Follow what a call makes, or writes."""
         name = func._schema.name.removeprefix("aten::")
-        found = self._found(name.rstrip("_") if written else name, args)
+        exact = kwargs.get("rounding_mode") is None
+        found = self._found(name.rstrip("_") if written else name, args) if exact else None
+        if name == "_to_copy" and isinstance(out, FakeTensor) and self._is_weight(args[0]):
+            self._weights.add(self._values.serial(out))
         for position in written:
             for tensor in tensors(args[position] if position < len(args) else list(kwargs.values())):
                 self._set(tensor, found if tensor is args[0] and self._of(tensor) is not None else None)
@@ -79,8 +91,13 @@ class Numbers:
     def _found(self, name: str, args: Sequence[Any]) -> _Sources | None:
         if name in _COMPUTED:
             return ()
+        if name in _PRODUCTS:
+            return () if any(self._is_weight(t) or self._of(t) == () for t in args[:3]) else None
         if name in _OF_ANY:
-            return () if () in map(self._of, args[:2]) else None
+            return self._mixed(args[:2], name == "mul")
+        if name == "div":  # by a number, and not rounded
+            by_number = not isinstance(args[1], torch.Tensor)
+            return () if by_number and self._of(args[0]) == () else None
         if name in _OF_FIRST:
             return () if args and self._of(args[0]) == () else None
         if name in _WRITTEN:
@@ -88,6 +105,21 @@ class Numbers:
         if name in _MOVED:
             return self._joined(args[0] if isinstance(args[0], (list, tuple)) else args[:1])
         return None
+
+    def _mixed(self, operands: Sequence[Any], multiplied: bool) -> _Sources | None:
+        """What is computed, with another tensor: data may be all that is left, as of `x + (data - x).detach()`."""
+        tensors_of = [t for t in operands if isinstance(t, torch.Tensor)]
+        if () not in map(self._of, tensors_of):
+            return None
+        masks = self._values.shares.is_mask if multiplied else lambda _: False
+        return self._joined([t for t in tensors_of if not self._is_weight(t) and not masks(t)])
+
+    def _is_weight(self, tensor: Any) -> bool:
+        """Whether a tensor is a parameter that is trained, or one in another type."""
+        if not isinstance(tensor, FakeTensor) or tensor.layout is not torch.strided or tensor.dim() < 2:
+            return False
+        serial = self._values.serial(tensor)
+        return serial in self._weights or self._kinds.get(serial, ("", ""))[0] == "parameter"
 
     def _joined(self, parts: Sequence[Any]) -> _Sources | None:
         found: list[torch.Tensor] = []
