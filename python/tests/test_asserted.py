@@ -209,3 +209,57 @@ def test_closeness_takes_what_its_operators_take(tmp_path: Path) -> None:
         x = torch.randn(200, 400, device="cuda")
         assert torch.allclose(x, x * 2)
     assert {"isfinite", "all"} & {name for name, *_ in Recording(tmp_path / "x.mrec").calls()}
+
+
+def test_a_value_that_much_is_made_of_is_followed_for_a_moment(tmp_path: Path) -> None:
+    """There are 2**22 ways from the first name to the last."""
+    sums = [f"    v{i} = {' + '.join(f'v{j}' for j in range(i))}" for i in range(1, 24)]
+    lines = ["def f(x):", "    v0 = x.max().item()", "    assert v0 < 1e-4", *sums, "    return v23"]
+    source = tmp_path / "many.py"
+    source.write_text("\n".join(lines))
+    names: dict[str, Callable[[torch.Tensor], float]] = {}
+    exec(compile(source.read_text(), str(source), "exec"), names)
+    with memestimate.record(tmp_path / "x.mrec"):
+        assert names["f"](torch.randn(200, 400, device="cuda")) == 0.0
+
+
+def _least() -> int:
+    return 0
+
+
+def test_no_list_is_made_as_long_as_a_number_that_is_tried(tmp_path: Path) -> None:
+    """Numbers up to 1e9 are tried where nobody knows whether an assertion holds."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with memestimate.record(tmp_path / "x.mrec"):
+        count = int(torch.randn(200, 400, device="cuda").max().item())
+        rows = [None] * count
+        assert len(rows) > _least()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (1 << 20)
+
+
+def test_numbers_that_are_none_leave_the_others(tmp_path: Path) -> None:
+    with memestimate.record(tmp_path / "x.mrec") as rec:
+        x = torch.randn(200, 400, device="cuda").cpu()[0, :3].clone()
+        x[0] = float("nan")
+        first = x[0].item()
+        values = x.tolist()
+    assert math.isnan(first)
+    assert values[1:] == [1.0, 1.0]
+    assert "asserted" not in [code for code, _ in rec.notes]
+
+
+@pytest.mark.parametrize("terms", [1500, 2500])
+def test_what_is_nested_too_deep_is_not_followed(tmp_path: Path, terms: int) -> None:
+    deep = "+".join("1" for _ in range(terms))
+    source = tmp_path / "deep.py"
+    source.write_text(f"def f(x):\n    v = x.max().item()\n    return v > 0 and v + {deep}\n")
+    names: dict[str, Callable[[torch.Tensor], float]] = {}
+    exec(compile(source.read_text(), str(source), "exec"), names)
+    with memestimate.record(tmp_path / "x.mrec"):
+        x = torch.randn(200, 400, device="cuda")
+        assert _below(100, lambda: names["f"](x)) == terms + 1
+
+
+def _below(count: int, call: Callable[[], float]) -> float:
+    return call() if count == 0 else _below(count - 1, call)

@@ -19,6 +19,9 @@ from . import usage
 from .expressions import UNFIT, Open, Scope
 
 Given = tuple[tuple[str, ast.expr], ...]  # names on the way, and what they are given
+Way = tuple[list[ast.AST], Given, frozenset[str]]  # to a place that reads a value, and the names that were followed
+_WAYS = 64  # on which a value is followed through names; there may be as many as 2 to the power of the names
+_TRIES = 64  # of answers
 _CALLERS = 8  # functions whose values are followed into the line that called them
 _ASSERTS = {"_assert", "_check"}  # torch._assert, torch._check
 _CONVERT = {
@@ -84,7 +87,7 @@ def going_on(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of NumPy, about numbers that are only tried
         before = _held(frame, made(answer), taken, numbers)
-        for other in _others(answer, numbers) if any(before) else ():
+        for other in itertools.islice(_others(answer, numbers), _TRIES) if any(before) else ():
             try:
                 now = _held(frame, made(other), taken, [])
             except (RuntimeError, OverflowError):  # no number of the tensor's type
@@ -160,7 +163,10 @@ def _computed(check: Check, scope: Scope) -> Any:
 def _asked(frame: FrameType) -> Asked | None:
     key = frame.f_code, frame.f_lasti
     if key not in _known:
-        _known[key] = _read(frame)
+        try:
+            _known[key] = _read(frame)
+        except RecursionError:  # expressions a thousand deep
+            _known[key] = None
     return _known[key]
 
 
@@ -182,12 +188,18 @@ def _read(frame: FrameType) -> Asked | None:
             path = [*path, node]
     found: list[Check] = []
     returned: list[Check] = []
-    _climb(path, (), set(), found, returned)
+    ways: list[Way] = [(path, (), frozenset())]  # the shortest first
+    for way in ways:
+        for more in _climb(*way, found, returned):
+            if len(ways) < _WAYS:
+                ways.append(more)
     return Asked(node, negated, tuple(found), tuple(returned), _later(path, frame.f_lineno))
 
 
-def _climb(path: list[ast.AST], given: Given, followed: set[str], found: list[Check], returned: list[Check]) -> None:
-    """Find what is asserted of the last node's value, or returned, from the inside to the outside."""
+def _climb(
+    path: list[ast.AST], given: Given, followed: frozenset[str], found: list[Check], returned: list[Check]
+) -> Iterator[Way]:
+    """Find what is asserted of the last node's value, or returned, from the inside out, and where it goes."""
     for at in range(len(path) - 2, -1, -1):
         node, child = path[at], path[at + 1]
         if isinstance(node, ast.Assert) and child is node.test:
@@ -206,7 +218,7 @@ def _climb(path: list[ast.AST], given: Given, followed: set[str], found: list[Ch
             for name, _ in bound:
                 if name not in followed:
                     for use in usage.loads(scope, {name}, []):
-                        _climb(use, given + bound, followed | {name}, found, returned)
+                        yield use, given + bound, followed | {name}
         if isinstance(node, ast.stmt | ast.Lambda):
             return
 

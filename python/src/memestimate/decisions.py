@@ -131,7 +131,7 @@ class Decisions:
         """The answer to take so that what the program itself asserts of it holds; `made` is what it gets of one."""
         frame = self._recorder.frames.asking()
         found = asserted.going_on(frame, answer, self._asserted, made)
-        if found != answer and frame is not None:
+        if found is not answer and found != answer and frame is not None:  # NaN is no other answer than itself
             where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
             self._recorder.note("asserted", f"{where} got {found}, with which what the program asserts there holds")
         return found

@@ -55,6 +55,7 @@ _ARRAY = {
     "sum",
 }
 UNFIT = (TypeError, ValueError, LookupError, AttributeError)  # raised where a value is not what an expression needs
+_REPEATED = (str, list, tuple)
 _SHAPES = {"dim", "ndim", "numel", "shape", "size"}  # of a tensor
 _METHODS = {"all", "any", "is_integer", "item", "max", "mean", "min", "sum", "tolist"}
 
@@ -163,6 +164,8 @@ class Scope:
             return float(a) ** b
         if type(node.op) not in _BINARY:
             raise Open
+        if isinstance(node.op, ast.Mult) and (isinstance(a, _REPEATED) or isinstance(b, _REPEATED)):
+            raise Open  # as long as the number that is tried is large
         return _BINARY[type(node.op)](a, b)
 
     def _unary(self, node: ast.UnaryOp) -> Any:

@@ -182,7 +182,7 @@ class Unknown:
             self._note(f"{many}, the first {first}")
         kind = "truth" if isinstance(first, bool) else "number"
         changed = self._recorder.decisions.answer(first, kind)
-        return None if changed == before else all_of(changed)
+        return None if changed is before or changed == before else all_of(changed)  # NaN equals nothing
 
     def _note(self, text: str) -> None:
         if self._recorder.decisions.usage() is not Usage.SHOWN:

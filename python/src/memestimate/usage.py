@@ -75,7 +75,11 @@ def of(frame: FrameType | None) -> Usage:
     key = frame.f_code, frame.f_lasti
     found = _known.get(key)
     if found is None:
-        found = _known[key] = _read(frame)
+        try:
+            found = _read(frame)
+        except RecursionError:
+            found = Usage.ELSEWHERE
+        _known[key] = found
     return found
 
 
@@ -90,7 +94,7 @@ def tree(frame: FrameType) -> ast.Module | None:
     if name not in _trees:
         try:
             _trees[name] = ast.parse("".join(source(frame)))
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two of what is nested too deep
             _trees[name] = None
     return _trees[name]
 
