@@ -322,6 +322,9 @@ func matchGroupNorm(b *recovery, i int) {
 		// a group for each channel of a sequence: optimizers drop the way back
 		return
 	}
+	if len(b.dims(last)) < 2 { // a program lays it flat
+		return
+	}
 	params := []onnxload.ValueID{onnxload.NoValue, onnxload.NoValue}
 	for k, op := range []string{"Mul", "Add"} {
 		n, ni := b.user(last, op)

@@ -238,3 +238,13 @@ func TestVariance(t *testing.T) {
 			onnx.Op("Exp", "mean_1", "y")}, want: []string{"mean(x)", "sub(x, mean)", "mul(d, d)", "mean(q)", "exp(mean_1)"}},
 	})
 }
+
+// An instance norm of groups whose result a program lays flat is no group norm.
+func TestFlatGroups(t *testing.T) {
+	runPatterns(t, []patternCase{{name: "flat", shape: []any{2, 8, 6, 6},
+		inits: []onnx.Tensor{onnx.Int64s("in", 2, 2, 144), onnx.Int64s("out", 576), fromonnxtest.Weights("ones", 2),
+			fromonnxtest.Weights("zeros", 2), fromonnxtest.Weights("gn.weight", 576)},
+		nodes: []onnx.Node{onnx.Op("Reshape", "x in", "r"), onnx.Op("InstanceNormalization", "r ones zeros", "i"),
+			onnx.Op("Reshape", "i out", "f"), onnx.Op("Mul", "f gn.weight", "y")},
+		want: []string{"reshape(x)", "instance_norm(r, -, -)", "reshape(i)", "mul(f, gn.weight)"}}})
+}
