@@ -124,6 +124,9 @@ class Gated(nn.Module):
         if self.decides == "number":
             scale = y.abs().max().item()
             y = y + torch.ones(int(scale * 8), 512, 256, device=y.device).mean()
+        if self.decides == "rest":
+            mask = y > 0
+            y = y + torch.ones(mask.numel() - int(mask.sum()), 16, device=y.device).mean()
         if self.decides == "nothing" and (y > 0).any():
             y = y * 2.0
         return y.sum()
@@ -149,6 +152,13 @@ def test_only_an_answer_that_moves_the_peak_is_told(decides: str, least: int, tm
     assert "depends on data: 1 place, about " in answer.to_markdown()
     unless = "no bound: only if the values are as taken"
     assert (unless in answer.to_markdown(), " no bound" in repr(answer)) == (decides == "number",) * 2
+
+
+@pytest.mark.usefixtures("program")
+def test_what_grows_where_less_is_set_has_no_bound(tmp_path: Path) -> None:
+    answer = estimated("rest", tmp_path)
+    assert [place.question for place in answer.depends_on_data] == ["size"]
+    assert not answer.is_bound
 
 
 @pytest.mark.usefixtures("program")

@@ -196,7 +196,7 @@ class Decisions:
         for place in self.places.values():
             if place.decides:
                 known = f", in a tensor of {place.made} bytes" if place.made and place.bytes < 0 else ""
-                more = 0 if place.kind == "size" and place.most else place.more
+                more = max(place.more, 0) if place.kind == "size" and place.most else place.more
                 self._recorder.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame, more)
 
     def _weigh(self, again: Again | None) -> None:
