@@ -158,8 +158,10 @@ func (s *summarizer) forward() {
 func (s *summarizer) roles() {
 	elem := map[string]int64{}
 	counted, brought := map[int32]bool{}, map[int32]bool{}
+	ended := false // the first step: what the next ones are given is as much again
 	for i := range s.rec.Events {
 		e := &s.rec.Events[i]
+		ended = ended || e.Kind == Step
 		if e.Kind != Is {
 			continue
 		}
@@ -167,13 +169,13 @@ func (s *summarizer) roles() {
 		role := Role(e.What)
 		switch role {
 		case Input:
-			if !counted[e.A] {
+			if !counted[e.A] && !ended {
 				s.out.Inputs = append(s.out.Inputs, Named{cmp.Or(name, roleWords[role]), e.A, meta})
 			}
 			counted[e.A] = true
 			continue
 		case Label: // which a buffer is, too, before it has its name
-			if !brought[e.A] {
+			if !brought[e.A] && !ended {
 				s.out.Labels = append(s.out.Labels, Named{cmp.Or(name, roleWords[role]), e.A, meta})
 			}
 			brought[e.A] = true

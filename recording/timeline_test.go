@@ -163,3 +163,19 @@ func TestEmptyCache(t *testing.T) {
 		}
 	}
 }
+
+// The inputs and labels are those of the first step, of which each later one is given new ones as large.
+func TestInputsOfTheFirstStep(t *testing.T) {
+	rec, err := Read(bytes.NewReader(whole(
+		`["alloc",0,512]`, `["is",0,"input","x"]`, `["alloc",1,256]`, `["is",1,"label","y"]`, `["phase","forward"]`,
+		`["step"]`,
+		`["alloc",2,512]`, `["is",2,"input","x"]`, `["alloc",3,256]`, `["is",3,"label","y"]`, `["phase","forward"]`,
+	)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := rec.Summary()
+	if len(s.Inputs) != 1 || s.Inputs[0].Name != "x" || len(s.Labels) != 1 || s.Labels[0].Name != "y" {
+		t.Errorf("inputs %v, labels %v", s.Inputs, s.Labels)
+	}
+}

@@ -133,6 +133,20 @@ def test_a_step_counts_whose_optimizer_is_gone(tmp_path: Path) -> None:
     assert recorder.steps == 2
 
 
+def test_each_input_belongs_to_its_step(tmp_path: Path) -> None:
+    """What the next step is given comes after the end of the one before."""
+    with memestimate.record(tmp_path / "x.mrec"):
+        net = nn.Linear(4, 4).cuda()
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(3):
+            net(torch.ones(2, 4, device="cuda")).sum().backward()
+            optimizer.step()
+    order = [
+        e[0] for e in Recording(tmp_path / "x.mrec").events if e[0] == "step" or (e[0] == "is" and e[2] == "input")
+    ]
+    assert order[:5] == ["is", "step", "is", "step", "is"]
+
+
 def test_what_a_checkpoint_computes_again_keeps_its_names(tmp_path: Path) -> None:
     """A part that runs again in the backward pass is no model of its own, and what goes into it no input."""
 

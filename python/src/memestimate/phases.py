@@ -148,12 +148,12 @@ class Phases:
     def _enter_module(self, module: nn.Module, args: Any) -> None:
         writer = self._recorder.writer
         if not self._modules and not self.backward_depth:  # else a checkpoint computes a part of the model again
+            if self.has_stepped():
+                self._recorder.step_ended()
             self.name(module)
             for value in args:
                 if isinstance(value, torch.Tensor):
                     self._recorder.mark(value, "input", "")
-            if self.has_stepped():
-                self._recorder.step_ended()
             self.set("forward")
         parent = self._modules[-1] if self._modules else -1
         name, kind = self._names.get(id(module), ("", ""))
