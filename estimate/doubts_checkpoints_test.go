@@ -1,6 +1,7 @@
 package estimate
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -37,6 +38,48 @@ func TestCheckpointsAreDoubtedWithoutLines(t *testing.T) {
 	}
 	if fewer, _ := doubt(Step{Infer: true}); fewer != 0 {
 		t.Errorf("an inference that checkpoints make %d smaller", fewer)
+	}
+}
+
+// A line of checkpoint_sequential that has a name for the number of segments leaves open what is checkpointed: nothing
+// is taken to be, and the report says by how much less a training takes that has as many as it may. One that has the
+// number leaves nothing open.
+func TestSegmentsAreDoubted(t *testing.T) {
+	file, err := readGraph(graphFileIn("testdata/constructs", "segments", "dynamo-train"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubt := func(segments string) (g Guess, peak int64) {
+		line := []byte("checkpoint_sequential(self.blocks, " + segments + ", x,")
+		edited := bytes.ReplaceAll(file, []byte("checkpoint_sequential(self.blocks, 2, x,"), line)
+		if !bytes.Contains(edited, line) {
+			t.Fatal("the construct calls no checkpoint_sequential of two segments")
+		}
+		b, err := Bind(readModel(t, edited, "segments"), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sim, err := b.Simulate(Step{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := b.doubts(Step{}, sim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := slices.IndexFunc(list, func(g Guess) bool { return g.Name == noCheckpoints }); i >= 0 {
+			g = list[i]
+		}
+		return g, sim.Peak.Allocated
+	}
+	two, least := doubt("2")
+	one, most := doubt("1")
+	if two.Name != "" || one.Name != "" || least >= most {
+		t.Fatalf("%+v and %+v, %d of two segments and %d of one: want no doubt, and less of two", two, one, least, most)
+	}
+	g, peak := doubt("n")
+	if peak != most || g.Places != 1 || g.Fewer < most-least || g.Bytes != 0 {
+		t.Errorf("%d and %+v: want %d, and %d or more bytes less in one place", peak, g, most, most-least)
 	}
 }
 

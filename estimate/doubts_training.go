@@ -253,7 +253,13 @@ func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err err
 // checkpoints is the doubt whether the model checkpoints its repeated blocks itself, torch.utils.checkpoint in its
 // forward, of a graph without lines: these alone say so, as exporters write the calls of a checkpoint as all others.
 func (b *Bound) checkpoints(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if s.Infer || s.Checkpoint != "" || s.Compile || s.GPUs > 1 || b.opt.BuiltIn || b.large() || sim.prog.Sources != nil {
+	if s.Infer || s.Checkpoint != "" || s.Compile || b.large() {
+		return g, false, nil
+	}
+	if sim.prog.Sources != nil {
+		return b.segments(s, sim)
+	}
+	if s.GPUs > 1 || b.opt.BuiltIn {
 		return g, false, nil
 	}
 	blocks, _ := parallel.RepeatedBlocks(sim.prog)
@@ -269,4 +275,24 @@ func (b *Bound) checkpoints(s Step, sim *Simulation) (g Guess, ok bool, err erro
 		Takes: "repeated blocks taken to keep what they compute, which a graph without lines does not say"}
 	g.between(sim, peak)
 	return g, g.Fewer > 0, nil
+}
+
+// segments is the doubt into how many segments a checkpoint_sequential divides its modules, where its line has a name
+// for that: from one, which is not checkpointed, to as many as the root of the number of modules, or as these.
+func (b *Bound) segments(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if g.Places = lifetime.OpenSegments(sim.prog); g.Places == 0 {
+		return g, false, nil
+	}
+	var peaks []int64
+	for _, segments := range []string{lifetime.NoCheckpoints, lifetime.RootSegments} {
+		peak, err := b.again(nil, map[string]bool{segments: true}, true).peakAllocated(s, sim, false)
+		if err != nil {
+			return g, false, err
+		}
+		peaks = append(peaks, peak)
+	}
+	g.Name = noCheckpoints
+	g.Takes = "checkpoint_sequential taken for one segment, which is not checkpointed: its line does not say how many"
+	g.between(sim, peaks...)
+	return g, g.Fewer > 0 || g.Bytes > 0, nil
 }

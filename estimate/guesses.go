@@ -92,7 +92,7 @@ const (
 	ownFunction        = lifetime.OwnFunction
 	absentSiblings     = "absent-siblings"
 	sparseMatrices     = "sparse-inputs"
-	noCheckpoints      = "no-checkpoints"
+	noCheckpoints      = lifetime.NoCheckpoints
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.

@@ -51,6 +51,8 @@ func TestRegions(t *testing.T) {
 			line("Neg", "b4", "y", "3 return self.c(x)", "c")), []aten.Span{{First: 0, Last: 3}}, nil, nil},
 		{"one segment", append(modules("1 x = checkpoint_sequential(self.l, 1, x)", 5),
 			line("Neg", "b4", "y", "3 return self.c(x)", "c")), nil, nil, nil},
+		{"segments that the line does not count", append(modules("1 x = checkpoint_sequential(self.l, self.n, x)", 5),
+			line("Neg", "b4", "y", "3 return self.c(x)", "c")), nil, nil, nil},
 		{"each module a segment", append(modules("1 x = checkpoint_sequential(self.l, len(self.l), x)", 3),
 			line("Neg", "b2", "y", "3 return self.c(x)", "c")), []aten.Span{{First: 0, Last: 1}, {First: 2, Last: 3}}, nil, nil},
 		{"functions of autograd", []onnx.Node{node("Tanh", "in", "a", "s", apply, "n.py:5 y = i * tanh(i)"),

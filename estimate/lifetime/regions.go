@@ -19,16 +19,22 @@ func Regions(p *aten.Program) (checkpoints, functions, noGrad []aten.Span) {
 	if p.Sources == nil {
 		return nil, nil, nil
 	}
-	r := regions{p: p}
+	r := regionsOf(p)
+	r.ownNoGrad()
+	r.autocast()
+	r.detached()
+	return r.checkpoints, r.functions, r.noGrad
+}
+
+// regionsOf finds them as the lines alone have them.
+func regionsOf(p *aten.Program) *regions {
+	r := &regions{p: p}
 	for i := range p.Calls {
 		r.call(int32(i))
 	}
 	r.close()
 	r.segments()
-	r.ownNoGrad()
-	r.autocast()
-	r.detached()
-	return r.checkpoints, r.functions, r.noGrad
+	return r
 }
 
 // detached adds the calls whose result a line detaches as it is, x - x.amax(-1).detach(), which optimisers lose: what
@@ -164,6 +170,7 @@ type regions struct {
 	checkpoints, functions, noGrad []aten.Span
 
 	turns []turn // of the checkpoint_sequential that is open
+	open  int    // how many there were whose line does not say how many segments they have
 
 	wrap  pysource.Wrap // of the region that is open
 	span  aten.Span

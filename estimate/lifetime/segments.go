@@ -1,12 +1,30 @@
 package lifetime
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
 )
+
+// NoCheckpoints is the name of the doubt whether what is taken to be kept is computed again. Made, it has each module
+// of a checkpoint_sequential be a segment of its own where its line does not say how many there are, and RootSegments
+// has as many as the root of the number of modules, which takes the least where these keep as much as they are given.
+const (
+	NoCheckpoints = "no-checkpoints"
+	RootSegments  = "root-segments"
+)
+
+// OpenSegments returns of how many checkpoint_sequential the program's lines do not say into how many segments they
+// divide their modules.
+func OpenSegments(p *aten.Program) int {
+	if p.Sources == nil {
+		return 0
+	}
+	return regionsOf(p).open
+}
 
 // A turn is the calls of one module that torch.utils.checkpoint.checkpoint_sequential calls.
 type turn struct {
@@ -18,8 +36,8 @@ type turn struct {
 // segments puts the modules of a checkpoint_sequential into segments, of which all but the last are checkpointed: each
 // has as many modules as the whole part of their number by that of segments, and the last has what is left too
 // (torch/utils/checkpoint.py). How many there are and which is which their names tell, layers.3; a module that computes
-// nothing has no calls. Where the line does not say how many segments there are, nothing is taken to be checkpointed,
-// as with one.
+// nothing has no calls. Where the line does not say how many segments there are, or the calls are of fewer modules than
+// it says, nothing is taken to be checkpointed, as with one: see OpenSegments.
 func (r *regions) segments() {
 	turns := r.turns
 	r.turns = nil
@@ -40,6 +58,15 @@ func (r *regions) segments() {
 	n, alone := pysource.Segments(r.p.Sources.Frames[turns[0].frame-1].Source)
 	if alone {
 		n = modules
+	}
+	if modules > 1 && (n < 1 || n > modules) {
+		r.open++
+		switch {
+		case r.p.With[NoCheckpoints]:
+			n = modules
+		case r.p.With[RootSegments]:
+			n = int(math.Sqrt(float64(modules)))
+		}
 	}
 	if n < 2 || n > modules {
 		return
