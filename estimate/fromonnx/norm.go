@@ -128,11 +128,11 @@ func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members
 //	(x * rsqrt(x.pow(2).mean(-1) + eps)) * (1 + weight)   Gemma
 //
 // Both compute in float32, so in 16 bits the input is cast, and the result cast back: Llama's before it meets the
-// weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers). A float32 graph that torch.export wrote does
-// not show these casts; the TorchScript exporter keeps them as nodes. T5 casts for the variance alone and multiplies
-// the input itself; that its cast back depends on the weight's type leaves no node behind. Where the norm comes
-// before its weight a program wrote it by itself, which casts only where the graph says so: a name keeps that of
-// type_as.
+// weight, Gemma's after (LlamaRMSNorm and GemmaRMSNorm in transformers), and so does Olmo2RMSNorm. A float32 graph that
+// torch.export wrote does not show these casts but by its lines; the TorchScript exporter keeps them as nodes. T5 casts
+// for the variance alone and multiplies the input itself; that its cast back depends on the weight's type leaves no
+// node behind. Where the norm comes before its weight a program wrote it by itself, which casts only where the graph
+// says so: a name keeps that of type_as.
 func matchRMSNorm(b *recovery, i int) {
 	mean := b.nodes[i]
 	pow, pi := b.producedBy(b.in(mean, 0), "Pow")
@@ -170,7 +170,13 @@ func matchRMSNorm(b *recovery, i int) {
 			w, shifted, members = p, true, append(members, oi)
 		}
 	}
-	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil &&
+	out, late := scale.Output(0), back == nil && b.castsProduct(scale, w)
+	if late {
+		if after, ai := b.user(out, "Cast"); after != nil && b.elem(after.Output(0)) == aten.Float32 {
+			out, members = after.Output(0), append(members, ai)
+		}
+	}
+	if !b.isParameter(w) || !shifted && b.in(scale, 0) != b.id(w) && back == nil && !late &&
 		!strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") {
 		return
 	}
@@ -189,7 +195,7 @@ func matchRMSNorm(b *recovery, i int) {
 		v = b.temp("add", aten.Args{}, f, small, v, number)
 		v = b.temp("rsqrt", aten.Args{}, f, small, v)
 		factor := wide
-		if cast != nil && back == nil {
+		if cast != nil && back == nil && !late {
 			factor = in
 		}
 		v = b.temp("mul", aten.Args{}, f, shape, factor, v)
@@ -199,11 +205,16 @@ func matchRMSNorm(b *recovery, i int) {
 			weight = b.temp("float", aten.Args{}, f, d, weight)
 			weight = b.temp("add", aten.Args{}, f, d, weight, number)
 			v = b.temp("mul", aten.Args{}, f, shape, v, weight)
-			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, scale.Output(0))
+			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, out)
+			return
+		}
+		if late {
+			v = b.temp("mul", aten.Args{}, f, shape, weight, v)
+			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, out)
 			return
 		}
 		v = b.temp("type_as", aten.Args{}, f, shape, v, in)
-		b.call("mul", aten.Args{}, []aten.ValueID{weight, v}, scale.Output(0))
+		b.call("mul", aten.Args{}, []aten.ValueID{weight, v}, out)
 	}, members...)
 }
 

@@ -39,3 +39,36 @@ func (b *recovery) matchFusedRMSNorm(i, pi int, r onnxload.ValueID, inverse []in
 	}, members...)
 	return true
 }
+
+// castsProduct reports whether what a norm gives times its weight is cast as a whole, (self.weight * x).to(dtype) as
+// Olmo2RMSNorm and GptOssRMSNorm have it: by the line that multiplies, or by the cast that TorchScript keeps behind it.
+func (b *recovery) castsProduct(scale *onnxload.Node, w onnxload.ValueID) bool {
+	if after, _ := b.user(scale.Output(0), "Cast"); after != nil && b.elem(after.Output(0)) == aten.Float32 {
+		return true
+	}
+	if scale.Stack == 0 {
+		return false
+	}
+	name := b.m.NameOf(w)
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	text := b.prog.Sources.Frames[scale.Stack-1].Source
+	for _, cast := range []string{").to(", ").type_as("} {
+		end := strings.Index(text, cast)
+		depth := 0
+		for i := end; i >= 0; i-- {
+			switch text[i] {
+			case ')':
+				depth++
+			case '(':
+				depth--
+			}
+			if depth == 0 { // the bracket that the cast's closes
+				if name != "" && strings.Contains(text[i:end], "."+name) {
+					return true
+				}
+				break
+			}
+		}
+	}
+	return false
+}
