@@ -123,6 +123,10 @@ func TestNamesOfLines(t *testing.T) {
 			within("MatMul", "w in", "o", "5 out, rest = self.f(x)"), within("Exp", "o", "e", "6 out = out.exp()"),
 			line("Cos", "e", "c", "2 x = self.c(x)", "c"), line("Neg", "c", "y", "3 return self.d(x)", "d")},
 			"o after exp(o)|e after cos(e)|w after neg(c)|c after neg(c)"},
+		{"what a line below reads", []onnx.Node{within("Sin", "in", "v", "4 v = self.v(x)"),
+			within("Mul", "v v", "o", "5 out, rest = attention("), within("Exp", "o", "e", "8 out = out.exp()"),
+			line("Cos", "e", "c", "2 x = self.c(x)", "c"), line("Neg", "c", "y", "3 return self.d(x)", "d")},
+			"o after exp(o)|v after exp(o)|e after cos(e)|c after neg(c)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantEnds(t, mustRecover(t, linesGraph(c.nodes...)),

@@ -38,6 +38,14 @@ func (n *namespace) resolve(e *execution) {
 	for _, x := range known {
 		x.read = e.last
 	}
+	if e.open { // lines of it that were not seen read the rest: y, z = attention( and the arguments below
+		n.l.work -= int64(len(n.vars))
+		for _, x := range n.vars {
+			if slices.ContainsFunc(x.values(), func(v aten.ValueID) bool { return n.l.has(reads, v) }) {
+				x.read = e.last
+			}
+		}
+	}
 	candidates := append(unknown, stale...)
 	for _, v := range reads {
 		if slices.ContainsFunc(known, func(x *pyName) bool { return n.l.has(x.values(), v) }) {
