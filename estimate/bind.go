@@ -139,7 +139,8 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 	for _, w := range b.weights {
 		kinds[w.ID] = aten.Parameter
 		switch {
-		case w.Role == module.RoleBuffer && module.IsAutomatic(b.a.Model.NameOf(w.ID)):
+		case w.Role == module.RoleBuffer && (module.IsAutomatic(b.a.Model.NameOf(w.ID)) ||
+			module.IsComputed(b.a.Model.NameOf(w.ID), b.a.Model.Values[w.ID].Init)):
 			kinds[w.ID] = aten.Constant // what an exporter computed from numbers
 		case w.Role == module.RoleBuffer:
 			kinds[w.ID] = aten.Buffer

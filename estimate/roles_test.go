@@ -151,6 +151,23 @@ func TestSignatureRoles(t *testing.T) {
 	}
 }
 
+// What the exporter says that it computed is no parameter, though its name has no number: embedding, where PyTorch's
+// own are embedding.weight.
+func TestComputedRoles(t *testing.T) {
+	for folded, want := range map[string]int{"['m.types.weight', 'zeros']": 0, "": 1} {
+		v := on.Float("embedding", 16, 16)
+		if folded != "" {
+			v.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: folded}}
+		}
+		r := answer(t, on.Model{Graph: on.Graph{In: []on.Value{on.Float("x", 16, 16)}, Out: []on.Value{{Name: "y"}},
+			Inits: []on.Tensor{on.Bare("embedding", onnxload.Float32, 16, 16)},
+			Nodes: []on.Node{on.Op("Add", "x embedding", "y")}, Infos: []on.Value{v}}}, Options{})
+		if int(r.Parameters.Tensors) != want {
+			t.Errorf("computed of %q: %d parameters, want %d", folded, r.Parameters.Tensors, want)
+		}
+	}
+}
+
 // Activations are counted as modelsize_estimate does.
 func TestActivations(t *testing.T) {
 	f32 := onnxload.Float32

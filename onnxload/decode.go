@@ -72,6 +72,8 @@ type rawValue struct {
 	name int32 // 0 when empty
 	typ  *Type // nil when there is none
 	spec Spec
+	// names as the exporter lists them: "['zeros', 'val_3']"
+	folded string
 }
 
 // refBit marks an attribute of a function's node that stands for an attribute

@@ -3,8 +3,11 @@ package onnxload
 // specKey is where torch.onnx.export(dynamo=True) writes a torch.export.graph_signature.InputKind.
 const specKey = "pkg.torch.export.graph_signature.InputSpec.kind"
 
-// specEntry reads a StringStringEntryProto of a value, of which one key is kept.
-func (d *decoder) specEntry(spec *Spec) {
+// foldedKey is where onnxscript's optimizer writes of what it computed a constant.
+const foldedKey = "pkg.onnxscript.optimizer.folded_from"
+
+// specEntry reads a StringStringEntryProto of a value, of which two keys are kept.
+func (d *decoder) specEntry(spec *Spec, folded *string) {
 	key := ""
 	for d.more() {
 		f, w := d.tag()
@@ -18,6 +21,8 @@ func (d *decoder) specEntry(spec *Spec) {
 			case "CONSTANT_TENSOR":
 				*spec = SpecConstant
 			}
+		case f == 2 && key == foldedKey:
+			*folded = d.word(w, "StringStringEntryProto.value")
 		case f == 2:
 			d.skip(d.length(w, "StringStringEntryProto.value"))
 		default:
@@ -46,7 +51,7 @@ func (d *decoder) value() rawValue {
 			d.skip(d.length(w, "ValueInfoProto.doc_string"))
 		case 4: // metadata_props
 			outer := d.enter(w, "ValueInfoProto.metadata_props")
-			d.specEntry(&v.spec)
+			d.specEntry(&v.spec, &v.folded)
 			d.leave(outer)
 		default:
 			d.skipUnknown(w)

@@ -217,7 +217,8 @@ type Dim struct {
 type Tensor struct {
 	Name     string
 	DType    DType
-	Spec     Spec // of an initializer: what its exporter says that it is to the module
+	Spec     Spec   // of an initializer: what its exporter says that it is to the module
+	Folded   string // of one that the exporter computed: the names of what, as it lists them: "['zeros', 'val_3']"
 	Dims     []int64
 	Sparse   *SparseTensor // set when the tensor is stored as coordinates and values
 	External *External     // set when the payload lies in a file of its own

@@ -180,7 +180,7 @@ func (r *resolver) body(p *place) error {
 		if id := s.late[v.name]; id != unbound && r.owner[id] == p.owner {
 			r.declareType(id, v.typ)
 			if t := r.m.Values[id].Init; t != nil {
-				t.Spec = v.spec
+				t.Spec, t.Folded = v.spec, v.folded
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package fromonnx
 import (
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -45,4 +46,40 @@ func (b *recovery) shapeGiver(size, out onnxload.ValueID) []aten.ValueID {
 		return nil
 	}
 	return []aten.ValueID{b.value(x)}
+}
+
+// onDevice returns a tensor of a Python number.
+func (b *recovery) onDevice(v aten.ValueID) aten.ValueID {
+	n := b.prog.Values[v]
+	return b.temp("fill", aten.Args{DType: n.DType, Shape: n.Shape}, n.DType, n.Shape)
+}
+
+// A constantKey tells views of what the exporter computed apart.
+type constantKey struct {
+	from string
+	size [4]int64 // of the last dimensions
+	rank int
+}
+
+// isComputed reports whether a value is a tensor that the program computes, of which the exporter made a constant.
+func (b *recovery) isComputed(id onnxload.ValueID) bool {
+	return b.made[id] < 0 && !b.ofModule(id) && !b.host[id] && b.m.Values[id].Init != nil &&
+		aten.Numel(b.dims(id)) != 1 && module.IsComputed(b.m.NameOf(id), b.m.Values[id].Init)
+}
+
+// computed makes such a tensor where it is first read. Views of the same are one: cos.unsqueeze(1) of each layer.
+func (b *recovery) computed(id onnxload.ValueID) aten.ValueID {
+	d := b.dims(id)
+	key := constantKey{from: b.m.Values[id].Init.Folded, rank: len(d)}
+	copy(key.size[:], d[max(0, len(d)-len(key.size)):])
+	view := module.IsView(b.m.NameOf(id))
+	if !view || b.views[key] == aten.NoValue {
+		b.of[id] = b.temp("fill", aten.Args{DType: b.elem(id), Shape: d}, b.elem(id), d)
+	} else {
+		b.of[id] = b.views[key]
+	}
+	if view {
+		b.views[key] = b.of[id]
+	}
+	return b.of[id]
 }

@@ -149,6 +149,7 @@ type recovery struct {
 	unknown  map[int32]string                             // by node: the operator that has no row
 	said     map[string]bool                              // operators that a note says are approximate
 	own      map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
+	views    map[constantKey]aten.ValueID                 // of what an exporter computed
 	looked   map[onnxload.ValueID]bool                    // biases of heads that folding looked up
 	assigned map[onnxload.ValueID]bool                    // new tensors that were assigned to as a whole: see unshared
 	lists    map[onnxload.ValueID][]onnxload.ValueID
@@ -183,6 +184,7 @@ func newRecovery(src Source) *recovery {
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		args: map[string]*aten.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
+		views: map[constantKey]aten.ValueID{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
@@ -213,6 +215,9 @@ func (b *recovery) value(id onnxload.ValueID) aten.ValueID {
 	}
 	if b.looked[id] {
 		return b.lookUpBias(id)
+	}
+	if b.isComputed(id) {
+		return b.computed(id)
 	}
 	v := aten.Value{Name: b.m.NameOf(id), DType: b.elem(id)}
 	switch {
@@ -391,10 +396,4 @@ func (b *recovery) claim(f func(), nodes ...int) {
 		b.done[i] = true
 	}
 	b.emit[slices.Max(nodes)] = f
-}
-
-// onDevice returns a tensor of a Python number.
-func (b *recovery) onDevice(v aten.ValueID) aten.ValueID {
-	n := b.prog.Values[v]
-	return b.temp("fill", aten.Args{DType: n.DType, Shape: n.Shape}, n.DType, n.Shape)
 }

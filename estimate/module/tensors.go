@@ -91,7 +91,7 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return RoleBuffer
 	case a.isNumber(c):
 		return roleConstant
-	case named:
+	case named && !IsComputed(name, c.tensor):
 		return RoleParameter
 	case vector && isVector(c.tensor) && !a.foldedNorm(c):
 		return RoleParameter // a bias or scale that folding renamed

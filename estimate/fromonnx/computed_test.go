@@ -1,0 +1,47 @@
+package fromonnx_test
+
+import (
+	"testing"
+
+	"github.com/memestimate/memestimate/onnxload"
+	onnx "github.com/memestimate/memestimate/onnxload/onnxtest"
+)
+
+// What the exporter computed, the program computes where it first reads it: once, where views of the same are read
+// again. A view of a buffer, and what no exporter says to have computed, are not computed.
+func TestComputedConstants(t *testing.T) {
+	folded := func(name, from string) onnx.Value {
+		v := onnx.Float(name, 2, 4, 8)
+		if from != "" {
+			v.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: from}}
+		}
+		return v
+	}
+	twice := func(first, second string) []onnx.Node {
+		return []onnx.Node{onnx.Op("Exp", "x", "e"), onnx.Op("Add", "e "+first, "a"), onnx.Op("Mul", "a "+second, "y")}
+	}
+	for _, c := range []struct {
+		name          string
+		first, second onnx.Value
+		want          []string
+	}{
+		{"two", folded("embedding_1", "['m.types.weight', 'zeros']"), folded("embedding_2", "['m.types.weight', 'zeros']"),
+			[]string{"exp(x)", "fill()", "add(e, _)", "fill()", "mul(a, _)"}},
+		{"views of one", folded("unsqueeze_3", "['arange', 'cos']"), folded("unsqueeze_7", "['arange', 'cos']"),
+			[]string{"exp(x)", "fill()", "add(e, _)", "mul(a, _)"}},
+		{"views of two", folded("unsqueeze_3", "['arange', 'cos']"), folded("unsqueeze_7", "['arange', 'sin']"),
+			[]string{"exp(x)", "fill()", "add(e, _)", "fill()", "mul(a, _)"}},
+		{"views of a buffer", folded("unsqueeze_3", "['m.mask', 'slice_1', 'val_4']"), folded("slice_2", "['m.mask']"),
+			[]string{"exp(x)", "add(e, unsqueeze_3)", "mul(a, slice_2)"}},
+		{"a weight laid otherwise, and one of the file's own", folded("val_3", "['m.weight']"), folded("embedding_1", ""),
+			[]string{"exp(x)", "add(e, val_3)", "mul(a, embedding_1)"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wantCalls(t, mustRecover(t, onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 8)},
+				Out: []onnx.Value{{Name: "y"}}, Nodes: twice(c.first.Name, c.second.Name),
+				Inits: []onnx.Tensor{onnx.Bare(c.first.Name, onnxload.Float32, 2, 4, 8),
+					onnx.Bare(c.second.Name, onnxload.Float32, 2, 4, 8)},
+				Infos: []onnx.Value{c.first, c.second}}), c.want...)
+		})
+	}
+}

@@ -1,0 +1,47 @@
+package module
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// views are ATen's operators whose result lies in what they are given, as torch.export names results after them.
+var views = map[string]bool{
+	"unsqueeze": true, "squeeze": true, "transpose": true, "permute": true, "t": true, "view": true, "reshape": true,
+	"expand": true, "slice": true, "select": true, "detach": true, "alias": true, "split": true, "chunk": true,
+}
+
+// IsComputed reports whether a constant is what the program computes whenever it runs, of its parameters, buffers and
+// numbers alone: a mask of positions, an embedding of type ids that are all zero. onnxscript's optimizer computes it
+// once, keeps the name that torch.export gave it, that of an operator, and lists of what it was computed. A view of a
+// parameter or a buffer takes no memory, and what optimizers made themselves, val_3, is as a rule a weight laid
+// otherwise.
+func IsComputed(name string, t *onnxload.Tensor) bool {
+	if t == nil || t.Folded == "" || isModulePath(name) {
+		return false
+	}
+	if own := operatorOf(name); !views[own] {
+		return own != "val"
+	}
+	for from := range strings.SplitSeq(strings.Trim(t.Folded, "[]"), ",") {
+		from = strings.Trim(from, " '")
+		if op := operatorOf(from); !isModulePath(from) && op != "val" && !views[op] {
+			return true
+		}
+	}
+	return false
+}
+
+// IsView reports whether torch.export named a value after an operator whose result lies in what it is given.
+func IsView(name string) bool {
+	return views[operatorOf(name)]
+}
+
+// operatorOf is the operator that torch.export named a value after: "cos" of "cos_1".
+func operatorOf(name string) string {
+	if base := strings.TrimRight(name, "0123456789"); base != name && strings.HasSuffix(base, "_") {
+		return base[:len(base)-1]
+	}
+	return name
+}
