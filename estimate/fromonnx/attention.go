@@ -76,7 +76,8 @@ func matchSDPA(b *recovery, i int) {
 		args := aten.Args{P: drop, Train: b.src.Train}
 		in := []aten.ValueID{b.value(q), aten.NoValue, aten.NoValue, aten.NoValue}
 		switch {
-		case mask != onnxload.NoValue && b.fixed[b.id(mask)] && !b.isWindow(mask) && b.guess(dialect.CausalFlag):
+		case mask != onnxload.NoValue && !b.isWindow(mask) && (b.fixed[b.id(mask)] && b.guess(dialect.CausalFlag) ||
+			b.isPadding(mask) && b.guess(dialect.NoPadding)):
 			// Without a mask transformers also passes enable_gqa rather than
 			// repeat the keys and values for each group of heads.
 			args.Causal = true

@@ -3,6 +3,7 @@ package fromonnx_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/aten"
@@ -145,6 +146,38 @@ func TestAttentionInWindows(t *testing.T) {
 		written("narrow", 16, "sub(row, column)", "abs(far)", "compare(away, number)", "sin(x)", "sdpa(x, k, x, near)"),
 		written("wide", 128, "sin(x)", "sdpa(x, k, x, -)"),
 	})
+}
+
+// A mask of positions and of each token of an input is left out where no token is padding. A mask of an input alone, or
+// one of pairs, is the program's own.
+func TestMaskOfPadding(t *testing.T) {
+	inits := []onnx.Tensor{fromonnxtest.F32s("root", 0.6), fromonnxtest.F32s("zero", 0),
+		fromonnxtest.F32s("low", float32(math.Inf(-1))), onnx.Int64s("axes", 1, 2), onnx.Int64s("heads", 1),
+		onnx.Zeros("row", onnxload.Int64, 80, 1), onnx.Zeros("column", onnxload.Int64, 1, 80)}
+	attend := []onnx.Node{onnx.Op("Where", "seen zero low", "mask"), onnx.Op("Sin", "x", "k"),
+		onnx.Op("Transpose", "k", "t", onnx.A("perm", []int64{0, 1, 3, 2})), onnx.Op("Mul", "x root", "qs"),
+		onnx.Op("Mul", "t root", "ks"), onnx.Op("MatMul", "qs ks", "s"), onnx.Op("Add", "s mask", "a"),
+		onnx.Op("Softmax", "a", "p", onnx.A("axis", -1)), onnx.Op("MatMul", "p x", "y")}
+	given := onnx.Op("Cast", "given", "kept", onnx.A("to", 9))
+	causal := onnx.Op("LessOrEqual", "column row", "le")
+	for _, c := range []struct {
+		name, want string
+		size       []any
+		nodes      []onnx.Node
+	}{
+		{"tokens", "sdpa(x, k, x, -)", []any{2, 80}, []onnx.Node{given, causal, onnx.Op("Unsqueeze", "kept axes", "each"),
+			onnx.Op("And", "le each", "seen")}},
+		{"pairs", "sdpa(x, k, x, seen)", []any{2, 80, 80}, []onnx.Node{given, causal,
+			onnx.Op("Unsqueeze", "kept heads", "each"), onnx.Op("And", "le each", "seen")}},
+		{"tokens alone", "sdpa(x, k, x, seen)", []any{2, 80}, []onnx.Node{given, onnx.Op("Unsqueeze", "kept axes", "seen")}},
+	} {
+		p := mustRecover(t, onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 80, 8),
+			onnx.Val("given", onnxload.Int64, c.size...)}, Inits: inits, Out: []onnx.Value{{Name: "y"}},
+			Nodes: append(slices.Clone(c.nodes), attend...)})
+		if calls := fromonnxtest.CallsOf(p); !strings.Contains(calls, c.want) {
+			t.Errorf("%s: want %s, calls are %s", c.name, c.want, calls)
+		}
+	}
 }
 
 // Heads whose channels come before their pixels are transposed and made contiguous for attention; of k the exporter

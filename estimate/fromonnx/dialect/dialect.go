@@ -56,6 +56,8 @@ var (
 		"transformers", "PretrainedConfig.tie_word_embeddings", false}
 	CausalFlag = &Row{"causal-flag", "a mask of positions alone", "is_causal=True, or none", "transformers",
 		"masking_utils.py", false}
+	NoPadding = &Row{"no-padding", "a mask of positions and of what an input says of each token",
+		"none, as nothing is padded", "transformers", "masking_utils.py", true}
 	TurnedHeads = &Row{"turned-heads", "queries, keys and values that are all turned", "contiguous copies of them",
 		"hand-written", "", true}
 	DividedNoise = &Row{"divided-noise", "x divided and times floored noise", "drop_path, which keeps the quotient",
@@ -75,6 +77,6 @@ var Rows = []*Row{
 	ActivationInPlace, FunctionOfModule, LeakyOfSequential, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces,
 	ZerosLike, FunctionGELU, SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
-	TiedHead, CausalFlag,
+	TiedHead, CausalFlag, NoPadding,
 	TurnedHeads, DividedNoise, MergedLoop, MergedModules, FastPath, EncoderLayer,
 }
