@@ -29,6 +29,7 @@ var matchers = []string{
 	"fromonnx/bias.go", "fromonnx/chains.go", "fromonnx/copies.go", "fromonnx/fft.go", "fromonnx/fill.go",
 	"fromonnx/index.go", "fromonnx/inplace.go", "fromonnx/layers.go", "fromonnx/linear_attention.go",
 	"fromonnx/lost.go", "fromonnx/narrow.go", "fromonnx/noise.go", "fromonnx/norm.go", "fromonnx/padding.go",
+	"fromonnx/promoted.go",
 	"fromonnx/rms_norm.go", "fromonnx/rnn.go", "fromonnx/roll.go",
 	"fromonnx/shapes.go", "fromonnx/softmax.go", "fromonnx/split.go", "fromonnx/tied.go", "fromonnx/unpool.go",
 	"fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go", "fromonnx/identity.go",

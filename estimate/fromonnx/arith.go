@@ -29,7 +29,7 @@ func binaryCall(op string) func(*recovery, *onnxload.Node) { return arithmetic(o
 func arithmetic(op, sign string) func(*recovery, *onnxload.Node) {
 	return func(b *recovery, n *onnxload.Node) {
 		inPlace, _ := b.saysInPlace(n, sign)
-		b.call(op, aten.Args{Inplace: inPlace && len(n.In) == 2}, b.values(n), n.Output(0))
+		b.call(op, aten.Args{Inplace: inPlace && len(n.In) == 2}, b.operands(n), n.Output(0))
 	}
 }
 
@@ -38,7 +38,7 @@ func arithmetic(op, sign string) func(*recovery, *onnxload.Node) {
 // Without a ReLU, result += input of MobileNetV3, EfficientNet and ConvNeXt has the block's result first; the
 // x + block(x) of others has not, and the sum of two blocks is that of two branches.
 func emitAdd(b *recovery, n *onnxload.Node) {
-	in := b.values(n)
+	in := b.operands(n)
 	var args aten.Args
 	sides := 1
 	if relu, _ := b.user(n.Output(0), "Relu"); relu != nil {

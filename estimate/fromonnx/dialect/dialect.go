@@ -30,6 +30,8 @@ var (
 		"transformers, RWKV", "transformers/activations.py ReLUSquaredActivation", true}
 	MaxWithPlaces = &Row{"max-with-places", "the largest of one dimension",
 		"x.max(dim), which keeps the places", "torchvision, PointNets", "", false}
+	PromotedMask = &Row{"promoted-mask", "a mask that is made floats right before the one product that reads it",
+		"x * mask, which takes it as it is", "hand-written", "", true}
 	ZerosLike = &Row{"zeros-like", "a constant of another tensor's shape", "zeros_like, which has its type",
 		"transformers", "", false}
 	FunctionGELU = &Row{"gelu-function", "Megatron's GELU in steps", "a torch.autograd.Function", "BLOOM",
@@ -75,7 +77,7 @@ var (
 // Rows are all of them.
 var Rows = []*Row{
 	ActivationInPlace, FunctionOfModule, LeakyOfSequential, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces,
-	ZerosLike, FunctionGELU, SplitDifference,
+	PromotedMask, ZerosLike, FunctionGELU, SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
 	TiedHead, CausalFlag, NoPadding,
 	TurnedHeads, DividedNoise, MergedLoop, MergedModules, FastPath, EncoderLayer,
