@@ -47,6 +47,8 @@ func TestSoftmaxInFloat32(t *testing.T) {
 	times := func(in string) onnx.Node { return onnx.Op("MatMul", in+" v", "y") }
 	soft := func(in, out string) onnx.Node { return onnx.Op("Softmax", in, out, onnx.A("axis", -1)) }
 	turn := onnx.Op("Transpose", "x", "v", onnx.A("perm", []int64{0, 2, 1}))
+	exported := soft("x", "p")
+	exported.Meta = append(exported.Meta, onnxload.Entry{Key: "namespace", Value: ": m.M/softmax: aten.softmax.int"})
 	back := []string{"permute(x)", "softmax_float(x)", "type_as(_, x)"}
 	runPatterns(t, []patternCase{
 		{name: "dtype and to", nodes: []onnx.Node{turn, soft("x", "p"), up("p", "q"), up("q", "r"), times("r")},
@@ -59,7 +61,9 @@ func TestSoftmaxInFloat32(t *testing.T) {
 			want: append(slices.Clone(back), "matmul(type_as_2, v)")},
 		{name: "probabilities that nothing multiplies", nodes: []onnx.Node{soft("x", "p"), up("p", "softmax"),
 			onnx.Op("Neg", "softmax", "y")}, want: []string{"softmax_float(x)", "neg(softmax)"}},
-		{name: "a cast behind", nodes: []onnx.Node{turn, soft("x", "p"), up("p", "q"), times("q")},
+		{name: "a cast behind, which may be dtype=x.dtype", nodes: []onnx.Node{turn, soft("x", "p"), up("p", "q"),
+			times("q")}, want: []string{"permute(x)", "softmax_typed(x)", "matmul(q, v)"}},
+		{name: "a cast behind in torch.export", nodes: []onnx.Node{turn, exported, up("p", "q"), times("q")},
 			want: []string{"permute(x)", "softmax(x)", "to(p)", "matmul(q, v)"}},
 	})
 }

@@ -36,6 +36,9 @@ func matchSoftmaxFloat(b *recovery, i int) {
 			wide, out, members = true, c.Output(0), append(members, ci)
 		case wide:
 			out, members = c.Output(0), append(members, ci)
+		case c2 == nil && b.byPyTorch() && soft.MetaValue("namespace") == "" && b.guess(dialect.TypedSoftmax):
+			b.typedSoftmax(x, c.Output(0), i, ci)
+			return
 		}
 	}
 	if !wide {
@@ -60,7 +63,12 @@ func (b *recovery) matchSoftmaxTyped(i int) {
 	if c, ci := b.user(out, "Cast"); c != nil && strings.HasPrefix(b.m.NameOf(c.Output(0)), "softmax") {
 		out, members = c.Output(0), append(members, ci)
 	}
-	b.claim(func() { b.call("softmax_typed", aten.Args{}, []aten.ValueID{b.value(x)}, out) }, members...)
+	b.typedSoftmax(x, out, members...)
+}
+
+// typedSoftmax has some nodes be a softmax in the type of its argument, whatever autocast does.
+func (b *recovery) typedSoftmax(x, out onnxload.ValueID, nodes ...int) {
+	b.claim(func() { b.call("softmax_typed", aten.Args{}, []aten.ValueID{b.value(x)}, out) }, nodes...)
 }
 
 // matchFloatAttention finds the attention that GPT-J, CodeGen and GPT-Neo write out in transformers, which turns

@@ -32,6 +32,8 @@ var (
 		"x.max(dim), which keeps the places", "torchvision, PointNets", "", false}
 	PromotedMask = &Row{"promoted-mask", "a mask that is made floats right before the one product that reads it",
 		"x * mask, which takes it as it is", "hand-written", "", true}
+	TypedSoftmax = &Row{"typed-softmax", "a softmax with one cast behind it",
+		"softmax(x, dtype=x.dtype), which autocast leaves in its type", "hand-written", "", true}
 	ZerosLike = &Row{"zeros-like", "a constant of another tensor's shape", "zeros_like, which has its type",
 		"transformers", "", false}
 	FunctionGELU = &Row{"gelu-function", "Megatron's GELU in steps", "a torch.autograd.Function", "BLOOM",
@@ -77,7 +79,7 @@ var (
 // Rows are all of them.
 var Rows = []*Row{
 	ActivationInPlace, FunctionOfModule, LeakyOfSequential, ResidualInPlace, SelfGated, SquaredReLU, MaxWithPlaces,
-	PromotedMask, ZerosLike, FunctionGELU, SplitDifference,
+	PromotedMask, TypedSoftmax, ZerosLike, FunctionGELU, SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
 	TiedHead, CausalFlag, NoPadding,
 	TurnedHeads, DividedNoise, MergedLoop, MergedModules, FastPath, EncoderLayer,
