@@ -14,7 +14,9 @@ import (
 //	d = x - mean(x); d / sqrt(mean(d*d) + eps) [* weight + bias]
 //
 // over the last dimensions, with weight and bias parameters. PyTorch's exporters write LayerNormalization from opset 17
-// on (layer_norm in symbolic_opset17.py), so that these steps in a later file of theirs are a program's own.
+// on (layer_norm in symbolic_opset17.py), so that these steps in a later file of theirs are a program's own. An eps of
+// 1e-8 or less is no node in a default export: onnxscript's optimizer takes what is within 1e-8 of zero for it (add_0
+// in rewriter/rules/common/_no_op.py).
 func matchLayerNorm(b *recovery, i int) {
 	mean := b.nodes[i]
 	x := b.in(mean, 0)
@@ -48,14 +50,18 @@ func matchLayerNorm(b *recovery, i int) {
 	if variance == nil {
 		return
 	}
-	add, ai := b.user(variance.Output(0), "Add")
-	if add == nil {
-		return
+	root, ri := b.user(variance.Output(0), "Sqrt")
+	ai := ri
+	if root == nil {
+		var add *onnxload.Node
+		if add, ai = b.user(variance.Output(0), "Add"); add == nil {
+			return
+		}
+		if _, ok := b.number(b.other(add, variance.Output(0))); !ok {
+			return
+		}
+		root, ri = b.user(add.Output(0), "Sqrt")
 	}
-	if _, ok := b.number(b.other(add, variance.Output(0))); !ok {
-		return
-	}
-	root, ri := b.user(add.Output(0), "Sqrt")
 	if root == nil || b.in(div, 1) != b.id(root.Output(0)) {
 		return
 	}
@@ -78,7 +84,7 @@ func matchLayerNorm(b *recovery, i int) {
 	if from == len(shape) {
 		from = len(shape) - 1
 	}
-	own := b.byPyTorch() && mean.Version >= 17
+	own := ai == ri || b.byPyTorch() && mean.Version >= 17
 	if own || len(small) == len(shape) && from >= 0 && aten.Numel(small[from:]) != 1 {
 		if pow.Op == "Pow" && b.guess(dialect.SplitDifference) { // the channels of a picture: LayerNorm2d by hand
 			b.splitDifference(sub, div, di)

@@ -837,6 +837,46 @@ class Segments(nn.Module):
         return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False)
 
 
+class GatedSteps(nn.Module):
+    """A recurrent convolution, whose gates torch.split takes apart on a line of its own."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.c = c
+        self.start = nn.Conv2d(3, c, 3, padding=1)
+        self.gates = nn.Conv2d(3 + c, 4 * c, 1)
+        self.head = nn.Conv2d(c, 3, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.start(x)
+        c = torch.tanh(h)
+        frames = []
+        for _ in range(6):
+            z = self.gates(torch.cat([x, h], dim=1))
+            i, f, o, g = torch.split(z, self.c, dim=1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            frames.append(self.head(h))
+        return torch.stack(frames, dim=1)
+
+
+class SmallEps(nn.Module):
+    """A norm over all but the batch that subtracts the mean twice, and whose eps is as small as no node of a file."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(c, c, 3, padding=1)
+        self.gamma = nn.Parameter(torch.ones(c))
+        self.beta = nn.Parameter(torch.zeros(c))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        mean = x.mean(dim=(1, 2), keepdim=True)
+        var = torch.pow(x - mean, 2).mean(dim=(1, 2), keepdim=True)
+        normed = (x - mean) / (var + 1e-8).sqrt()
+        return (self.gamma * normed.transpose(1, -1) + self.beta).transpose(1, -1)
+
+
 def encoder() -> nn.Module:
     """nn.TransformerEncoder, whose layers run on their fast path in inference."""
     layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
@@ -920,6 +960,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "encoder": (encoder, (16, 128, 64), ("dynamo-train", "ts-train")),
     "of_its_type": (lambda: nn.Sequential(OfItsType(), OfItsType()), (8, 768, 64), ("dynamo-train", "dynamo")),
     "cloned": (lambda: nn.Sequential(Cloned(), Cloned()), (8, 16, 128, 128), ("dynamo-train",)),
+    "gated_steps": (lambda: GatedSteps(32), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
+    "small_eps": (lambda: nn.Sequential(*(SmallEps(64) for _ in range(3))), (8, 64, 8192), ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
