@@ -35,6 +35,11 @@ func within(op, in, out, text string) onnx.Node {
 	return from(onnx.Op(op, in, out).Named("a:"+op), "m.py:1 x, kept = self.a(x)", "n.py:"+text)
 }
 
+// parts returns a node without lines that takes a value apart.
+func parts(in, out string) onnx.Node {
+	return onnx.Op("Split", in, out, onnx.A("axis", 2), onnx.A("num_outputs", 2)).Named(":Split")
+}
+
 // Each name has its value until it is bound again, or to the end.
 func TestNamesOfLines(t *testing.T) {
 	const weigh = "1 x, attn = attention(x, self.v(x))"
@@ -119,6 +124,21 @@ func TestNamesOfLines(t *testing.T) {
 			within("MatMul", "w in", "o", "6 out = torch.matmul(attn, v)"), line("Cos", "o", "c", "2 x = self.c(x)", "c"),
 			line("Neg", "c", "y", "3 return self.d(x)", "d")},
 			"o after cos(o)|w after neg(c)|c after neg(c)"},
+		// b, c = torch.split(z, 4, 2), of which exporters make a node without lines, binds b and c anew in each turn
+		{"what a line without nodes takes apart", []onnx.Node{line("Exp", "in", "a", "1 z = torch.exp(x)"),
+			parts("a", "b c"), line("Sin", "b", "d", "3 x = torch.sin(b)"), line("Mul", "d c", "e", "4 x = x * c"),
+			line("Exp", "e", "f", "1 z = torch.exp(x)"), parts("f", "g h"), line("Sin", "g", "i", "3 x = torch.sin(b)"),
+			line("Mul", "i h", "j", "4 x = x * c"), line("Neg", "j", "y", "5 return self.d(x)", "d")},
+			"d after mul(d, c)|a after exp(e)|c after split(f)|b after split(f)|e after sin(g)|i after mul(i, h)|" +
+				"j after neg(j)|f after neg(j)|g after neg(j)|h after neg(j)"},
+		{"what the line before takes apart", []onnx.Node{
+			line("Exp", "in", "a", "1 b, c = self.a(x).chunk(2, dim=2)", "a"),
+			parts("a", "b c"), line("Mul", "c b", "e", "4 x = c * b"), line("Neg", "e", "y", "5 return self.d(x)", "d")},
+			"a after split(a)|e after neg(e)|b after neg(e)|c after neg(e)"},
+		{"what the line behind takes apart", []onnx.Node{line("Exp", "in", "a", "1 x = self.a(x)", "a"),
+			parts("a", "b c"), line("Mul", "c b", "e", "4 x = f(*x.chunk(2, dim=2))"),
+			line("Neg", "e", "y", "5 return self.d(x)", "d")},
+			"c after mul(c, b)|b after mul(c, b)|a after mul(c, b)|e after neg(e)"},
 		{"what a module returns and never reads", []onnx.Node{within("Softmax", "in", "w", "5 out, rest = self.f(x)"),
 			within("MatMul", "w in", "o", "5 out, rest = self.f(x)"), within("Exp", "o", "e", "6 out = out.exp()"),
 			line("Cos", "e", "c", "2 x = self.c(x)", "c"), line("Neg", "c", "y", "3 return self.d(x)", "d")},

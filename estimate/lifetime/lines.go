@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
 )
 
@@ -45,13 +46,18 @@ func (l *lives) executions(k int) []execution {
 		lines[j] = l.frameOf(k, st)
 	}
 	// What has no line an exporter made anew, of several, before what reads it.
-	for j := len(steps) - 2; j >= 0; j-- {
-		if lines[j] == 0 {
+	apart := make([]bool, len(steps))
+	for j := len(steps) - 1; j >= 0; j-- {
+		switch {
+		case lines[j] != 0:
+		case l.takenApart(steps[j]) && (j == len(steps)-1 || !l.parted(lines[j+1])):
+			apart[j] = true
+		case j+1 < len(steps):
 			lines[j] = lines[j+1]
 		}
 	}
 	for j := 1; j < len(steps); j++ {
-		if lines[j] == 0 {
+		if lines[j] == 0 && (!apart[j] || l.parted(lines[j-1])) {
 			lines[j] = lines[j-1]
 		}
 	}
@@ -66,6 +72,18 @@ func (l *lives) executions(k int) []execution {
 	}
 	return l.join(pieces)
 }
+
+// takenApart reports whether a step takes a tensor apart and its line is not known: exporters make one node of the
+// list that torch.split returns and of what is taken out of it (onnxscript's rewriting of SplitToSequence), which has
+// none. It is of the line before or behind it if that says so, and else of a statement of its own that is not in the
+// file.
+func (l *lives) takenApart(st step) bool {
+	c := &l.p.Calls[st.first]
+	return st.child < 0 && c.Stack == 0 && aten.Of(c.Op).Is(aten.Parts) && len(c.Out) > 1
+}
+
+// parted reports whether a line takes a tensor apart.
+func (l *lives) parted(frame int32) bool { return frame != 0 && l.p.Sources.Lines[frame-1].Parted }
 
 // pieces splits the steps that are at one line, without a break, into its statements, and these into the turns of a
 // loop.

@@ -14,6 +14,7 @@ type Line struct {
 	Detached []string
 	// likewise those whose result it copies: permute of x.permute(0, 2, 1).contiguous()
 	Copied []string
+	Parted bool // it calls what takes a tensor apart: x.chunk(2, dim=1), torch.split(x, n)
 }
 
 // A Statement is what a part of a line does with the values that it computes.
@@ -75,6 +76,7 @@ func parseLine(text string) *Line {
 	}
 	line.Open = line.Open || depth > low
 	line.Detached, line.Copied = calledOf(list, "detach"), calledOf(list, "contiguous")
+	line.Parted = parted(list)
 	list = withoutHeader(list)
 	for _, p := range splitTop(list, ";") {
 		if len(p) > 0 {
@@ -104,6 +106,19 @@ func calledOf(list []token, method string) (names []string) {
 		}
 	}
 	return names
+}
+
+// parts are the methods and functions that take a tensor apart.
+var parts = set("chunk split unbind tensor_split split_with_sizes unsafe_chunk unsafe_split hsplit vsplit dsplit")
+
+// parted reports whether one of them is called.
+func parted(list []token) bool {
+	for i, t := range list {
+		if t.kind == nameToken && parts[t.text] && i+1 < len(list) && list[i+1].is("(") {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutHeader leaves out what a line begins with that has a body behind it: for x in xs: y = f(x).

@@ -164,3 +164,18 @@ func TestCopied(t *testing.T) {
 		}
 	}
 }
+
+// What takes a tensor apart is called there, be it a method or a function.
+func TestParted(t *testing.T) {
+	for source, want := range map[string]bool{
+		"q, k, v = self.qkv(x).chunk(3, dim=-1)": true,
+		"i, f, o, g = torch.split(z, n, 1)":      true,
+		"return [f(y) for y in x.unbind(0)]":     true,
+		"x = torch.cat(chunk, dim=1)":            false,
+		"z = self.split + x":                     false,
+	} {
+		if got := parseLine(source).Parted; got != want {
+			t.Errorf("%s: %v, want %v", source, got, want)
+		}
+	}
+}
