@@ -45,3 +45,13 @@ func TestComputedConstants(t *testing.T) {
 		})
 	}
 }
+
+// What is computed so is a value of a program like others, though no call is given anything that makes it.
+func TestProductOfComputed(t *testing.T) {
+	cos := onnx.Float("cos_1", 2, 8, 4)
+	cos.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: "['arange']"}}
+	wantEnds(t, mustRecover(t, onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 8)}, Out: []onnx.Value{{Name: "y"}},
+		Inits: []onnx.Tensor{onnx.Bare("cos_1", onnxload.Float32, 2, 8, 4)}, Infos: []onnx.Value{cos},
+		Nodes: []onnx.Node{onnx.Op("Exp", "x", "e"), onnx.Op("MatMul", "e cos_1", "p"), onnx.Op("Neg", "p", "y")}}),
+		"p after neg(p)", "e after neg(p)")
+}

@@ -75,6 +75,7 @@ func (b *recovery) computed(id onnxload.ValueID) aten.ValueID {
 	view := module.IsView(b.m.NameOf(id))
 	if !view || b.views[key] == aten.NoValue {
 		b.of[id] = b.temp("fill", aten.Args{DType: b.elem(id), Shape: d}, b.elem(id), d)
+		b.prog.Calls[len(b.prog.Calls)-1].Stack = 0 // it was not the reader's line that made it
 	} else {
 		b.of[id] = b.views[key]
 	}

@@ -72,6 +72,9 @@ func (l *lives) several(c *aten.Call) bool {
 func (l *lives) named(v aten.ValueID) aten.ValueID {
 	for l.p.Values[v].Name == "" {
 		c := &l.p.Calls[l.made[v]]
+		if len(c.In) == 0 { // a tensor that is filled
+			break
+		}
 		if x := c.In[0]; !aten.Of(c.Op).Is(aten.Look) || x == aten.NoValue || l.made[x] < 0 || l.owner[x] != l.owner[v] {
 			break
 		}
