@@ -17,11 +17,11 @@ func (b *recovery) isPadding(mask onnxload.ValueID) bool {
 		}
 		id := b.id(todo[0])
 		todo = todo[1:]
-		if id == onnxload.NoValue || b.elem(id) != aten.Bool {
+		if id == onnxload.NoValue {
 			return false
 		}
 		if b.fixed[id] {
-			positions = true
+			positions = positions || b.elem(id) == aten.Bool
 			continue
 		}
 		n, _ := b.producer(id)
@@ -35,7 +35,7 @@ func (b *recovery) isPadding(mask onnxload.ValueID) bool {
 		switch n.Op {
 		case "And":
 			todo = append(todo, b.in(n, 0), b.in(n, 1))
-		case "Expand", "Unsqueeze", "Squeeze", "Reshape", "Transpose", "Slice", "Gather", "GatherND":
+		case "Cast", "Expand", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Slice", "Gather", "GatherND":
 			todo = append(todo, b.in(n, 0))
 		default:
 			return false

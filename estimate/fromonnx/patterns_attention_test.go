@@ -157,6 +157,7 @@ func TestAttentionInWindows(t *testing.T) {
 func TestMaskOfPadding(t *testing.T) {
 	inits := []onnx.Tensor{fromonnxtest.F32s("root", 0.6), fromonnxtest.F32s("zero", 0),
 		fromonnxtest.F32s("low", float32(math.Inf(-1))), onnx.Int64s("axes", 1, 2), onnx.Int64s("heads", 1),
+		onnx.Int64s("batch", 0), onnx.Zeros("places", onnxload.Int64, 2, 1, 1, 80),
 		onnx.Zeros("row", onnxload.Int64, 80, 1), onnx.Zeros("column", onnxload.Int64, 1, 80)}
 	attend := []onnx.Node{onnx.Op("Where", "seen zero low", "mask"), onnx.Op("Sin", "x", "k"),
 		onnx.Op("Transpose", "k", "t", onnx.A("perm", []int64{0, 1, 3, 2})), onnx.Op("Mul", "x root", "qs"),
@@ -171,6 +172,10 @@ func TestMaskOfPadding(t *testing.T) {
 	}{
 		{"tokens", "sdpa(x, k, x, -)", []any{2, 80}, []onnx.Node{given, causal, onnx.Op("Unsqueeze", "kept axes", "each"),
 			onnx.Op("And", "le each", "seen")}},
+		{"tokens by their places", "sdpa(x, k, x, -)", []any{2, 80}, []onnx.Node{causal,
+			onnx.Op("Flatten", "given", "flat", onnx.A("axis", 0)), onnx.Op("Squeeze", "flat batch", "line"),
+			onnx.Op("Gather", "line places", "one"), onnx.Op("Cast", "one", "kept", onnx.A("to", 9)),
+			onnx.Op("And", "le kept", "seen")}},
 		{"pairs", "sdpa(x, k, x, seen)", []any{2, 80, 80}, []onnx.Node{given, causal,
 			onnx.Op("Unsqueeze", "kept heads", "each"), onnx.Op("And", "le each", "seen")}},
 		{"tokens alone", "sdpa(x, k, x, seen)", []any{2, 80}, []onnx.Node{given, onnx.Op("Unsqueeze", "kept axes", "seen")}},
