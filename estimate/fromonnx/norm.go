@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -110,8 +111,8 @@ func (b *recovery) splitDifference(sub, div *onnxload.Node, di int) {
 	}, di)
 }
 
-// inverseRoot follows a mean of squares to 1 / sqrt(mean + eps), and returns that with the nodes that make it;
-// NoValue where it goes elsewhere.
+// inverseRoot follows a mean of squares to 1 / sqrt(mean + eps) or (mean + eps) ** -0.5, and returns that with the
+// nodes that make it; NoValue where it goes elsewhere.
 func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members []int) {
 	add, ai := b.user(mean.Output(0), "Add")
 	if add == nil {
@@ -119,6 +120,9 @@ func (b *recovery) inverseRoot(mean *onnxload.Node) (r onnxload.ValueID, members
 	}
 	if _, ok := b.number(b.other(add, mean.Output(0))); !ok {
 		return onnxload.NoValue, nil
+	}
+	if pow, pi := b.user(add.Output(0), "Pow"); pow != nil && b.isNumber(b.in(pow, 1), -0.5) {
+		return pow.Output(0), []int{ai, pi}
 	}
 	root, si := b.user(add.Output(0), "Sqrt")
 	if root == nil {
@@ -165,7 +169,10 @@ func matchRMSNorm(b *recovery, i int) {
 		normed, members = back.Output(0), append(members, bi)
 	}
 	scale, ki := b.user(normed, "Mul")
-	if scale == nil {
+	if scale == nil || back == nil && !b.isScale(b.other(scale, normed)) {
+		if back == nil {
+			b.matchPlainRMSNorm(x, mean, norm, members)
+		}
 		return
 	}
 	members = append(members, ki)
@@ -175,6 +182,8 @@ func matchRMSNorm(b *recovery, i int) {
 		if p, k := b.otherThanNumber(one); k == 1 {
 			w, shifted, members = p, true, append(members, oi)
 		}
+	} else if w != onnxload.NoValue {
+		shifted = module.IsSum(b.m.NameOf(w), b.m.Values[w].Init) // which the exporter computed
 	}
 	out, late := scale.Output(0), back == nil && b.castsProduct(scale, w)
 	if late {
@@ -189,27 +198,14 @@ func matchRMSNorm(b *recovery, i int) {
 	if !b.guess(dialect.FloatRMSNorm) {
 		return
 	}
-	shape, small := b.dims(x), b.dims(mean.Output(0))
 	b.claim(func() {
-		f := aten.Float32
-		rank := len(shape)
-		in := b.value(x)
-		wide := b.temp("float", aten.Args{}, f, shape, in)
-		square := b.temp("square", aten.Args{}, f, shape, wide)
-		v := b.temp("mean", aten.Args{Dims: []int{rank - 1}, Keep: true}, f, small, square)
-		number := b.add(aten.Value{Kind: aten.Number, DType: f})
-		v = b.temp("add", aten.Args{}, f, small, v, number)
-		v = b.temp("rsqrt", aten.Args{}, f, small, v)
-		factor := wide
-		if cast != nil && back == nil && !late {
-			factor = in
-		}
-		v = b.temp("mul", aten.Args{}, f, shape, factor, v)
+		f, shape := aten.Float32, b.dims(x)
+		v, in := b.normInFloat(x, mean.Output(0), cast != nil && back == nil && !late)
 		weight := b.value(w)
 		if shifted {
 			d := b.dims(w)
 			weight = b.temp("float", aten.Args{}, f, d, weight)
-			weight = b.temp("add", aten.Args{}, f, d, weight, number)
+			weight = b.temp("add", aten.Args{}, f, d, weight, b.add(aten.Value{Kind: aten.Number, DType: f}))
 			v = b.temp("mul", aten.Args{}, f, shape, v, weight)
 			b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, out)
 			return

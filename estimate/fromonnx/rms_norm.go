@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -43,7 +44,8 @@ func (b *recovery) matchFusedRMSNorm(i, pi int, r onnxload.ValueID, inverse []in
 // castsProduct reports whether what a norm gives times its weight is cast as a whole, (self.weight * x).to(dtype) as
 // Olmo2RMSNorm and GptOssRMSNorm have it: by the line that multiplies, or by the cast that TorchScript keeps behind it.
 func (b *recovery) castsProduct(scale *onnxload.Node, w onnxload.ValueID) bool {
-	if after, _ := b.user(scale.Output(0), "Cast"); after != nil && b.elem(after.Output(0)) == aten.Float32 {
+	if after, _ := b.user(scale.Output(0), "Cast"); after != nil && b.elem(after.Output(0)) == aten.Float32 ||
+		strings.HasPrefix(b.m.NameOf(scale.Output(0)), "type_as") { // the name is what optimizers leave of one
 		return true
 	}
 	if scale.Stack == 0 {
@@ -71,4 +73,41 @@ func (b *recovery) castsProduct(scale *onnxload.Node, w onnxload.ValueID) bool {
 		}
 	}
 	return false
+}
+
+// isScale reports whether a value is a weight of a norm, as it is or with one added.
+func (b *recovery) isScale(w onnxload.ValueID) bool {
+	if one, _ := b.producedBy(w, "Add"); one != nil {
+		w, _ = b.otherThanNumber(one)
+	}
+	return w != onnxload.NoValue && b.isParameter(w)
+}
+
+// matchPlainRMSNorm finds a root mean square norm without a weight, self._norm(x.float()).type_as(x), by the name of
+// the cast that its result keeps (NanoChatRMSNorm and Llama4TextL2Norm in transformers).
+func (b *recovery) matchPlainRMSNorm(x onnxload.ValueID, mean, norm *onnxload.Node, members []int) {
+	if !strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") || !b.guess(dialect.FloatRMSNorm) {
+		return
+	}
+	b.claim(func() {
+		v, in := b.normInFloat(x, mean.Output(0), false)
+		b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, norm.Output(0))
+	}, members...)
+}
+
+// normInFloat emits x times the inverse root of the mean of its squares, computed in float32, and returns it and x,
+// which it takes for the product as it is where own is set.
+func (b *recovery) normInFloat(x, mean onnxload.ValueID, own bool) (v, in aten.ValueID) {
+	f, shape, small := aten.Float32, b.dims(x), b.dims(mean)
+	in = b.value(x)
+	wide := b.temp("float", aten.Args{}, f, shape, in)
+	square := b.temp("square", aten.Args{}, f, shape, wide)
+	v = b.temp("mean", aten.Args{Dims: []int{len(shape) - 1}, Keep: true}, f, small, square)
+	number := b.add(aten.Value{Kind: aten.Number, DType: f})
+	v = b.temp("add", aten.Args{}, f, small, v, number)
+	v = b.temp("rsqrt", aten.Args{}, f, small, v) // or a power, which saves one small tensor more
+	if own {
+		wide = in
+	}
+	return b.temp("mul", aten.Args{}, f, shape, wide, v), in
 }

@@ -38,6 +38,11 @@ func IsView(name string) bool {
 	return views[operatorOf(name)]
 }
 
+// IsSum reports whether a constant is a sum that the exporter computed: 1 + weight.
+func IsSum(name string, t *onnxload.Tensor) bool {
+	return t != nil && t.Folded != "" && operatorOf(name) == "add"
+}
+
 // operatorOf is the operator that torch.export named a value after: "cos" of "cos_1".
 func operatorOf(name string) string {
 	if base := strings.TrimRight(name, "0123456789"); base != name && strings.HasSuffix(base, "_") {

@@ -44,6 +44,8 @@ func RecoveredBy(producer string, opset int64, g onnx.Graph, train bool) (*aten.
 	kinds := make([]aten.ValueKind, len(m.Values))
 	for i, v := range m.Values {
 		switch {
+		case v.Init != nil && len(v.Init.Dims) == 1 && strings.Contains(v.Init.Folded, ".weight"):
+			kinds[i] = aten.Parameter // a scale that folding renamed
 		case v.Init == nil || !strings.Contains(v.Name, "."):
 		case strings.HasSuffix(v.Name, "buffer"):
 			kinds[i] = aten.Buffer
