@@ -40,7 +40,7 @@ func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []
 	doubts := []func(Step, *Simulation) (Guess, bool, error){b.variables, b.overwritten, b.contiguous,
 		b.criterion, b.convolutions, b.dataDependent, b.frozen, b.droppedBranch, b.frozenBackbone, b.sparseGradients,
 		b.ownFunctions, b.keptWeights, b.keptParts, b.keptScores, b.keptStates, b.absentSiblings, b.zeroFactors,
-		b.checkpoints, b.sparseInputs, b.lost}
+		b.checkpoints, b.sparseInputs, b.frozenFrequencies, b.lost}
 	weighed := make([]*Guess, len(doubts))
 	all := slices.Clip(beside)
 	for i, doubt := range doubts {

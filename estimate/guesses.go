@@ -93,6 +93,7 @@ const (
 	absentSiblings     = "absent-siblings"
 	sparseMatrices     = "sparse-inputs"
 	noCheckpoints      = lifetime.NoCheckpoints
+	frozenAngles       = "frozen-frequencies"
 )
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.

@@ -45,7 +45,8 @@ func off(t *testing.T) (cases []asked) {
 
 // ranges are the doubts that are listed with two ends.
 var ranges = []string{variables, inPlace, criterion, convolutions, dataDependentSize, frozenBeside, contiguousCopy,
-	lostBranch, frozenLayers, sparseTables, ownFunction, absentSiblings, noCheckpoints, lifetime.KeptScores.Name}
+	lostBranch, frozenLayers, sparseTables, ownFunction, absentSiblings, noCheckpoints, frozenAngles,
+	lifetime.KeptScores.Name}
 
 // cause returns the guess that makes a case's error, as its report lists it: one that halves it, decided otherwise.
 // Where there is none and the file lost something, that is the cause if an export of the same model for training is

@@ -47,6 +47,8 @@ const (
 
 	AsksForZeros // its backward computes more where what it multiplies has zeros
 	Factory      // makes a new tensor; of an argument it takes the shape alone
+	Periodic     // the sine of an angle, or its cosine
+	Spreads      // its result repeats the elements of its argument
 )
 
 // Is reports whether an operator is any of these.
@@ -95,8 +97,8 @@ var operators = index([]Operator{
 	{"rsqrt", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
 	{"reciprocal", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
 	{"erf", 1, 1, TakesNumbers | Pointwise, nil},
-	{"sin", 1, 1, TakesNumbers | Pointwise, nil},
-	{"cos", 1, 1, TakesNumbers | Pointwise, nil},
+	{"sin", 1, 1, TakesNumbers | Pointwise | Periodic, nil},
+	{"cos", 1, 1, TakesNumbers | Pointwise | Periodic, nil},
 	{"abs", 1, 1, TakesNumbers | Pointwise, nil},
 	{"neg", 1, 1, TakesNumbers | Pointwise, nil},
 	{"square", 1, 1, TakesNumbers | Pointwise, nil},
@@ -169,7 +171,7 @@ var operators = index([]Operator{
 	{"reshape", 1, 1, Look | Same, func(g given) bool { return Numel(g.args.Shape) == Numel(g.shape(0)) }},
 	{"permute", 1, 1, Look | Same, turns},
 	{"contiguous", 1, 1, Look | Pointwise | Same, nil},
-	{"expand", 1, 1, 0, func(g given) bool { return Broadcasts(g.shape(0), g.args.Shape) }},
+	{"expand", 1, 1, Spreads, func(g given) bool { return Broadcasts(g.shape(0), g.args.Shape) }},
 	{"slice", 1, 1, Picks, takesParts},
 	{"unsqueeze", 1, 1, Same, func(g given) bool { return g.args.Dim >= 0 && g.args.Dim <= g.rank(0) }},
 	{"squeeze", 1, 1, Same, worksOnDim},

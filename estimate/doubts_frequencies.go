@@ -1,0 +1,97 @@
+package estimate
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// frozenFrequencies is the doubt whether frequencies train: parameters of which nothing but angles are computed, whose
+// sines and cosines the model reads. Rotary embeddings and Fourier features have theirs as
+// nn.Parameter(..., requires_grad=False) as a rule, which no export says; where they train, what they turn is kept.
+func (b *Bound) frozenFrequencies(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" || b.large() {
+		return g, false, nil
+	}
+	var names []string
+	for _, id := range frequencies(sim.prog) {
+		names = append(names, regexp.QuoteMeta(sim.prog.Values[id].Name))
+		if len(g.Layers) < someLayers {
+			g.Layers = append(g.Layers, sim.prog.Values[id].Name)
+		}
+	}
+	if len(names) == 0 || len(names) == len(sim.prog.Params) {
+		return g, false, nil
+	}
+	s.Freeze = "^(" + strings.Join(names, "|") + ")$"
+	peak, err := b.peakAllocated(s, sim, false)
+	if err != nil {
+		return g, false, err
+	}
+	g.Name, g.Places = frozenAngles, len(names)
+	g.Takes = "frequencies, of which angles alone are computed, taken to train as well, which --freeze decides"
+	g.between(sim, peak)
+	return g, g.Fewer > 0 || g.Bytes > 0, nil
+}
+
+// mostFrequencies is of how many parameters an angle may be computed: of time and places, each by its own.
+const mostFrequencies = 8
+
+// frequencies returns the rows of parameters that are read, by products and as other views, as angles alone: by their
+// sine and their cosine.
+func frequencies(p *aten.Program) (list []aten.ValueID) {
+	of := map[aten.ValueID][]aten.ValueID{} // by value: the parameters that its angles are of
+	for _, id := range p.Params {
+		if v := &p.Values[id]; len(v.Shape) == 1 && !v.Frozen {
+			of[id] = []aten.ValueID{id}
+		}
+	}
+	turns := map[aten.ValueID]int{} // by angle: how many of the two are read of it
+	both, besides := map[aten.ValueID]bool{}, map[aten.ValueID]bool{}
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		var from []aten.ValueID
+		for _, v := range c.In {
+			from = append(from, of[v]...)
+		}
+		if len(from) == 0 {
+			continue
+		}
+		slices.Sort(from)
+		from = slices.Compact(from)
+		is := aten.Of(c.Op)
+		if is.Is(aten.Periodic) {
+			turns[c.In[0]]++
+			for _, id := range from {
+				both[id] = both[id] || turns[c.In[0]] > 1
+			}
+			continue
+		}
+		passes := is.Is(aten.Product|aten.Same|aten.Joins|aten.Picks|aten.Spreads) ||
+			is.Is(aten.Pointwise) && len(c.In) == 2
+		if !passes || len(from) > mostFrequencies {
+			for _, id := range from {
+				besides[id] = true
+			}
+			continue
+		}
+		for _, v := range c.Out {
+			if v != aten.NoValue {
+				of[v] = from
+			}
+		}
+	}
+	for _, v := range p.Outputs {
+		for _, id := range of[v] {
+			besides[id] = true
+		}
+	}
+	for _, id := range p.Params {
+		if both[id] && !besides[id] {
+			list = append(list, id)
+		}
+	}
+	return list
+}
