@@ -76,7 +76,9 @@ func (w *window) steps(i int, in Dim, ceil bool) (Dim, error) {
 	}
 	begun := Add(in, N(w.begin[i]))
 	room := Sub(Add(begun, N(w.end[i])), w.extent(i))
-	if n, ok := room.Int(); ok && n < 0 {
+	// PyTorch takes a kernel that is larger than the axis where the place that ceil adds begins on it
+	// (pooling_output_shape in aten/src/ATen/native/Pool.h): EfficientNet's AvgPool2d(2560, ceil_mode=True).
+	if n, ok := room.Int(); ok && n < 0 && (!ceil || n <= -w.strides[i]) {
 		return Dim{}, fmt.Errorf("the kernel covers %s elements of spatial axis %d, which has %s with padding",
 			w.extent(i), i, Add(begun, N(w.end[i])))
 	}
