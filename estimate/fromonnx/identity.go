@@ -1,6 +1,7 @@
 package fromonnx
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
@@ -36,4 +37,10 @@ func emitIdentity(b *recovery, n *onnxload.Node) {
 		op = "clone"
 	}
 	b.call(op, aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+}
+
+// optimized reports whether the graph may have gone through onnxscript's optimizer, which makes Constant nodes
+// initializers and leaves no Identity.
+func (b *recovery) optimized() bool {
+	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool { return n.Op == "Constant" || n.Op == "Identity" })
 }

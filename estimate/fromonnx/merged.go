@@ -19,6 +19,7 @@ const maxAligned = 1 << 9
 // decoder, only the first iteration's is left, where it was: behind calls that every iteration makes, with the same
 // parameters. One that the model computes ahead of its loop stands before all of them. It returns madeAndRead.
 func (b *recovery) unmerge() (made []int32, uses reads) {
+	b.unmergeNumbered()
 	p := b.prog
 	calls := p.Calls
 	made, uses = madeAndRead(p)
@@ -150,7 +151,7 @@ func mergedAt(p *aten.Program, x int32, at, made []int32, uses reads) (chain []i
 	}
 	for _, i := range chain {
 		for _, v := range p.Calls[i].In {
-			if v != aten.NoValue && made[v] >= first && !inChain(made[v]) {
+			if v != aten.NoValue && (int(v) >= len(made) || made[v] >= first && !inChain(made[v])) {
 				return nil, 0, false // it differs from one iteration to the next
 			}
 		}

@@ -43,3 +43,33 @@ func TestMergedCalls(t *testing.T) {
 			want: calls("linear(qa, k.w, -)")},
 	})
 }
+
+// The numbers of torch.export's names say which calls an optimizer made one: relu_1 was another of x, which the product
+// read.
+func TestMissingNumbers(t *testing.T) {
+	act := func(op, x, y string) onnx.Node { return onnx.Op(op, x, y) }
+	product := func(last string, more ...onnx.Node) []onnx.Node {
+		return append(more, act("Relu", "x", "relu"), act("Exp", "relu", "a"), onnx.Op("Mul", "a relu", "m"),
+			act("Relu", "m", last), act("Neg", last, "y"))
+	}
+	runPatterns(t, []patternCase{
+		{name: "one is missing", nodes: product("relu_2"),
+			want: []string{"relu(x)", "exp(relu)", "relu(x)", "mul(a, relu)", "relu(m)", "neg(relu_2)"}},
+		{name: "none is missing", nodes: product("relu_1"),
+			want: []string{"relu(x)", "exp(relu)", "mul(a, relu)", "relu(m)", "neg(relu_1)"}},
+		{name: "another name's numbers", nodes: product("exp_2"),
+			want: []string{"relu(x)", "exp(relu)", "mul(a, relu)", "relu(m)", "neg(exp_2)"}},
+		{name: "an export that was not optimized", nodes: product("relu_2", act("Identity", "x", "same")),
+			want: []string{"relu(x)", "exp(relu)", "mul(a, relu)", "relu(m)", "neg(relu_2)"}},
+		{name: "what only it needs", nodes: []onnx.Node{act("Sigmoid", "x", "sigmoid"), act("Tanh", "sigmoid", "tanh"),
+			onnx.Op("Add", "tanh x", "s"), act("Exp", "s", "a"), onnx.Op("Mul", "a s", "m"), act("Sigmoid", "m", "sigmoid_2"),
+			act("Tanh", "sigmoid_2", "tanh_2"), act("Neg", "tanh_2", "y")},
+			want: []string{"sigmoid(x)", "tanh(sigmoid)", "add(tanh, x)", "exp(s)", "sigmoid(x)", "tanh(sigmoid)",
+				"add(tanh, x)", "mul(a, s)", "sigmoid(m)", "tanh(sigmoid_2)", "neg(tanh_2)"}},
+		{name: "what is made before it", nodes: []onnx.Node{act("Exp", "x", "e"), act("Sigmoid", "e", "sigmoid"),
+			act("Sin", "sigmoid", "a"), onnx.Op("Mul", "a sigmoid", "m"), act("Sigmoid", "m", "sigmoid_2"),
+			act("Neg", "sigmoid_2", "y")},
+			want: []string{"exp(x)", "sigmoid(e)", "sin(sigmoid)", "sigmoid(e)", "mul(a, sigmoid)", "sigmoid(m)",
+				"neg(sigmoid_2)"}},
+	})
+}

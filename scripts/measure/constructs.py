@@ -877,6 +877,23 @@ class SmallEps(nn.Module):
         return (self.gamma * normed.transpose(1, -1) + self.beta).transpose(1, -1)
 
 
+class CalledAgain(nn.Module):
+    """Modules that are called twice on the same tensor, as the streams of several scales call their upsampling."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.down = nn.Sequential(nn.Conv2d(c, c, 3, 2, 1), nn.PReLU(), nn.Conv2d(c, c, 1))
+        self.up = nn.Sequential(nn.Conv2d(c, c, 1), nn.PReLU(), nn.Upsample(scale_factor=2), nn.Conv2d(c, c, 1))
+        self.mix1 = nn.Conv2d(c, c, 3, padding=1)
+        self.mix2 = nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = self.down(x)
+        a = torch.relu(self.mix1(x + self.up(low)))
+        b = torch.relu(self.mix2(a * self.up(low)))
+        return a + b
+
+
 def encoder() -> nn.Module:
     """nn.TransformerEncoder, whose layers run on their fast path in inference."""
     layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
@@ -962,6 +979,11 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "cloned": (lambda: nn.Sequential(Cloned(), Cloned()), (8, 16, 128, 128), ("dynamo-train",)),
     "gated_steps": (lambda: GatedSteps(32), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
     "small_eps": (lambda: nn.Sequential(*(SmallEps(64) for _ in range(3))), (8, 64, 8192), ("dynamo-train", "dynamo")),
+    "called_again": (
+        lambda: nn.Sequential(CalledAgain(32), CalledAgain(32)),
+        (8, 32, 64, 64),
+        ("dynamo-train", "dynamo"),
+    ),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 

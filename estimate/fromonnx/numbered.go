@@ -1,0 +1,261 @@
+package fromonnx
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// ofItsName are names of torch.export's that number the calls of one function alone. Integers of shapes have the names
+// of Python's operators, as torch.fx names what operator.add makes add, too; getitem counts the parts of every tuple;
+// and what looks at a tensor anew comes and goes as exporters take calls apart.
+var ofItsName = set("relu relu6 leaky_relu prelu elu selu celu silu gelu mish hardtanh hardswish hardsigmoid " +
+	"sigmoid tanh softplus softmax log_softmax glu max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d " +
+	"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d " +
+	"upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d layer_norm " +
+	"group_norm instance_norm")
+
+// unlessFolded are likewise, where no batch norm was folded into what makes them: it has the norm's name then.
+var unlessFolded = set("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear")
+
+func set(words string) map[string]bool {
+	m := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		m[w] = true
+	}
+	return m
+}
+
+// A gap is where numbers are missing between two calls of a name.
+type gap struct {
+	after, before int32 // those calls
+	left          int   // how many numbers of which no call was made again
+}
+
+// numberOf takes a value's name apart: torch.export numbers the calls of each function in the order of the program,
+// relu, relu_1, relu_2.
+func (b *recovery) numberOf(name string) (base string, number int, ok bool) {
+	base = name
+	if k := strings.LastIndexByte(name, '_'); k > 0 && k+1 < len(name) && name[k+1] != '0' {
+		if n, err := strconv.ParseUint(name[k+1:], 10, 31); err == nil {
+			base, number = name[:k], int(n)
+		}
+	}
+	return base, number, ofItsName[base] || b.folded == 0 && unlessFolded[base]
+}
+
+// numbers returns the name without its number of what each call makes, "" where it has none, and by name where numbers
+// are missing. The default export's optimizer makes equal calls one (CommonSubexpressionEliminationPass of onnx_ir),
+// and leaves those that stay their names: of relu, relu_1 and relu_3 the third was equal to one before it. Last are the
+// last calls of each name, behind which no number is known.
+func (b *recovery) numbers() (bases []string, missing map[string][]gap, last map[string]int32) {
+	if !b.byPyTorch() || !b.optimized() {
+		return nil, nil, nil
+	}
+	type one struct {
+		number int
+		call   int32 // -1 of what makes no call of its own
+	}
+	p := b.prog
+	calls := map[string]int32{} // by name of what they make
+	bases, missing, last = make([]string, len(p.Calls)), map[string][]gap{}, map[string]int32{}
+	for i := range p.Calls {
+		if c := &p.Calls[i]; len(c.Out) == 1 && c.Out[0] != aten.NoValue && p.Values[c.Out[0]].Name != "" {
+			calls[p.Values[c.Out[0]].Name] = int32(i)
+		}
+	}
+	byName := map[string][]one{}
+	for _, n := range b.nodes {
+		for _, out := range n.Out {
+			name := b.m.NameOf(out)
+			base, number, ok := b.numberOf(name)
+			if !ok {
+				continue
+			}
+			call, made := calls[name]
+			if !made {
+				call = -1
+			} else {
+				bases[call] = base
+			}
+			byName[base] = append(byName[base], one{number, call})
+		}
+	}
+	for base, list := range byName {
+		if !slices.IsSortedFunc(list, func(x, y one) int { return cmp.Compare(x.number, y.number) }) {
+			continue // no numbers of torch.export's
+		}
+		before, lost := one{-1, -1}, 0
+		for _, o := range list {
+			lost += o.number - before.number - 1
+			before.number = o.number
+			if o.call < 0 {
+				continue
+			}
+			if before.call >= 0 && o.call > before.call && lost > 0 {
+				missing[base] = append(missing[base], gap{before.call, o.call, lost})
+			}
+			before.call, lost = o.call, 0
+			last[base] = o.call
+		}
+	}
+	return bases, missing, last
+}
+
+// unmergeNumbered gives the program back the calls that the optimizer of a default export made one with an equal one
+// before them, where the numbers of names say that they were there: a call, and what only it needs, is made again
+// before the first that reads it after the number which is missing.
+func (b *recovery) unmergeNumbered() {
+	bases, missing, last := b.numbers()
+	if len(missing) == 0 {
+		return
+	}
+	p := b.prog
+	_, readers := madeAndRead(p)
+	n := &numbered{p: p, bases: bases, missing: missing, last: last, readers: readers, work: maxChain * len(p.Calls)}
+	behind := make([]bool, len(p.Calls)) // whether a number is missing before a call, since the last of its name
+	for _, list := range missing {
+		for _, g := range list {
+			for i := g.after + 1; i <= g.before; i++ {
+				behind[i] = true
+			}
+		}
+	}
+	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
+	for x := range p.Calls {
+		c := &p.Calls[x]
+		if len(c.Out) != 1 || c.Out[0] == aten.NoValue {
+			continue
+		}
+		v := c.Out[0]
+		at := readers.of(int32(v))
+		if len(at) < 2 || slices.Contains(p.Outputs, v) {
+			continue
+		}
+		for k := 1; k < len(at); k++ {
+			if at[k] == at[k-1] || !behind[at[k]] {
+				continue
+			}
+			chain := n.chain(int32(x), at[k])
+			if total += len(chain); len(chain) == 0 || total > maxUnrolled {
+				continue
+			}
+			again := b.again(chain)
+			copies[at[k]] = append(copies[at[k]], again...)
+			for _, i := range at[k:] {
+				p.Calls[i].In = slices.Clone(p.Calls[i].In)
+				for j, in := range p.Calls[i].In {
+					if in == v {
+						p.Calls[i].In[j] = again[len(again)-1].Out[0]
+					}
+				}
+			}
+			v = again[len(again)-1].Out[0]
+		}
+	}
+	insert(p, copies)
+}
+
+// again returns calls of their own for some, each of which makes one value, in order. They are the reader's lines.
+func (b *recovery) again(chain []int32) (list []aten.Call) {
+	renamed := map[aten.ValueID]aten.ValueID{}
+	for _, i := range chain {
+		if args := *b.prog.Calls[i].Args; args.Inplace { // which the others read as well
+			args.Inplace = false
+			b.prog.Calls[i].Args = args.Kept()
+		}
+		c := b.prog.Calls[i]
+		c.In, c.Out, c.Stack = slices.Clone(c.In), slices.Clone(c.Out), 0
+		for k, in := range c.In {
+			if to, ok := renamed[in]; ok {
+				c.In[k] = to
+			}
+		}
+		for k, out := range c.Out {
+			if out != aten.NoValue {
+				renamed[out] = b.add(b.prog.Values[out])
+				c.Out[k] = renamed[out]
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// numbered is what the numbers of a program's calls say.
+type numbered struct {
+	p       *aten.Program
+	bases   []string
+	missing map[string][]gap
+	last    map[string]int32
+	readers reads
+	work    int // how many more steps may be made
+}
+
+// maxChain is how many calls are looked at that only one may need.
+const maxChain = 1 << 8
+
+// chain returns call x and those that only it needs, in order, as far as a number is missing of each that has one,
+// before call r and behind x; nil where none is. Calls without numbers are among them where they are of what one with a
+// missing number makes.
+func (n *numbered) chain(x, r int32) []int32 {
+	chain, sure := []int32{x}, map[int32]bool{}
+	if base := n.bases[x]; base != "" {
+		if !n.take(base, x, r) {
+			return nil
+		}
+		sure[x] = true
+	} else if !n.rides(x) {
+		return nil
+	}
+	for i := x - 1; i >= 0 && x-i < maxChain && n.work > 0; i-- {
+		c := &n.p.Calls[i]
+		if n.work--; len(c.Out) == 0 || c.Out[0] == aten.NoValue {
+			continue
+		}
+		at := n.readers.of(int32(c.Out[0]))
+		n.work -= len(at)
+		if len(at) == 0 || slices.ContainsFunc(at, func(u int32) bool { return !slices.Contains(chain, u) }) {
+			continue
+		}
+		n.work -= len(chain)
+		if base := n.bases[i]; base != "" {
+			last, known := n.last[base]
+			if n.take(base, i, r) {
+				sure[i] = true
+			} else if known && last >= r {
+				continue
+			}
+		} else if !n.rides(i) {
+			continue
+		}
+		chain = append(chain, i)
+	}
+	slices.Sort(chain)
+	from := map[aten.ValueID]bool{} // what a call with a missing number makes, and what is made of that
+	return slices.DeleteFunc(chain, func(i int32) bool {
+		c := &n.p.Calls[i]
+		from[c.Out[0]] = sure[i] || slices.ContainsFunc(c.In, func(v aten.ValueID) bool { return from[v] })
+		return !from[c.Out[0]]
+	})
+}
+
+// rides reports whether a call whose name has no number of its own may be among those that were merged.
+func (n *numbered) rides(i int32) bool {
+	c := &n.p.Calls[i]
+	return len(c.Out) == 1 && !aten.Of(c.Op).Is(aten.Factory|aten.Noise)
+}
+
+// take takes a number of a name that is missing between call i and call r, and reports whether there is one.
+func (n *numbered) take(base string, i, r int32) bool {
+	list := n.missing[base]
+	k, _ := slices.BinarySearchFunc(list, r, func(g gap, r int32) int { return cmp.Compare(g.before, r) })
+	if k == len(list) || list[k].left == 0 || list[k].after < i || list[k].after >= r {
+		return false
+	}
+	list[k].left--
+	return true
+}
