@@ -57,7 +57,8 @@ func (l *lives) executions(k int) []execution {
 		}
 	}
 	for j := 1; j < len(steps); j++ {
-		if lines[j] == 0 && (!apart[j] || l.parted(lines[j-1])) {
+		within := j+1 < len(steps) && lines[j+1] == lines[j-1] // a function that the line calls takes it apart
+		if lines[j] == 0 && (!apart[j] || within || l.parted(lines[j-1])) {
 			lines[j] = lines[j-1]
 		}
 	}
