@@ -53,6 +53,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	given, asked := m, opt
 	opt.Dims = withPrompt(m, opt)
 	m, saved := module.Fill(m, fromonnx.Facts)
+	m = module.Restore(m, fromonnx.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
 		return nil, err

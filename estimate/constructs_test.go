@@ -28,6 +28,14 @@ func TestConstructs(t *testing.T) {
 		"drawn infer":         0.028,  // likewise: what is drawn is a variable of a loop
 		"skipped infer":       0.024,  // as sampled: the mask and what it is of are of one expression
 		"segments infer":      0.279,  // what checkpoint_sequential's own functions hold
+		"dropped train":       0.004,  // two turns that the optimiser cancels, and the variable between them
+		"dropped infer":       0.013,  // likewise
+		"encoder train":       0.0003, // biases of zeros, which the optimiser drops
+		"encoder infer":       0.014,  // likewise, and the workspace of cublasLt that a product with a bias has
+		"gpt2_layers train":   0.008,
+		"gpt2_layers infer":   0.019,
+		"timm_vit train":      0.0004,
+		"timm_vit infer":      0.0003,
 		// published code
 		"glowtts train":    0.008,
 		"glowtts infer":    0.2,  // a function without lines: relative positions, of which it holds more than is known

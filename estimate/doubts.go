@@ -167,14 +167,16 @@ func (b *Bound) contiguous(s Step, sim *Simulation) (g Guess, ok bool, err error
 }
 
 // lost is the doubt what a file lost that was not exported for training: of that dropout weighs the most, which keeps
-// its result and a mask of each.
+// its result and a mask of each. Where the file says where dropout was, that is a guess of its own.
 func (b *Bound) lost(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	if s.Infer || !lossy(b.way, b.a.Model, sim.prog) {
 		return g, false, nil
 	}
 	g = Guess{Name: lostInExport,
 		Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"}
-	g, _, err = b.run(g, s, sim, fromonnx.WithDropout)
+	if !sim.prog.Restored {
+		g, _, err = b.run(g, s, sim, fromonnx.WithDropout)
+	}
 	g.Places = len(sim.prog.Lost)
 	return g, err == nil, err
 }

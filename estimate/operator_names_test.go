@@ -26,7 +26,8 @@ var rowFiles = []string{"fromonnx/nodes.go", "fromonnx/math.go", "fromonnx/rare.
 var matchers = []string{
 	"fromonnx/activations.go", "fromonnx/bags.go", "fromonnx/unrolled.go", "fromonnx/written_out.go",
 	"fromonnx/patterns.go", "fromonnx/arith.go", "fromonnx/attention.go", "fromonnx/baddbmm.go",
-	"fromonnx/bias.go", "fromonnx/chains.go", "fromonnx/copies.go", "fromonnx/fft.go", "fromonnx/fill.go",
+	"fromonnx/bias.go", "fromonnx/chains.go", "fromonnx/copies.go",
+	"fromonnx/dropout.go", "fromonnx/fft.go", "fromonnx/fill.go",
 	"fromonnx/index.go", "fromonnx/inplace.go", "fromonnx/layers.go", "fromonnx/linear_attention.go",
 	"fromonnx/lost.go", "fromonnx/narrow.go", "fromonnx/noise.go", "fromonnx/norm.go", "fromonnx/padding.go",
 	"fromonnx/promoted.go",
@@ -34,7 +35,8 @@ var matchers = []string{
 	"fromonnx/shapes.go", "fromonnx/softmax.go", "fromonnx/split.go", "fromonnx/tied.go", "fromonnx/unpool.go",
 	"fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go", "fromonnx/identity.go",
 	"fromonnx/loop.go",
-	"module/analysis.go", "module/batchnorm.go", "module/filled.go", "module/layers.go", "module/lost.go",
+	"module/analysis.go", "module/batchnorm.go", "module/dropped.go",
+	"module/filled.go", "module/layers.go", "module/lost.go",
 	"module/tensors.go", "module/uses.go", "module/way.go",
 }
 

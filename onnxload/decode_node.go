@@ -1,6 +1,7 @@
 package onnxload
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -162,7 +163,8 @@ func (d *decoder) entry() (e Entry) {
 }
 
 // nodeEntry reads a StringStringEntryProto of a node: its stack goes where the others' go, and what only repeats is
-// left out.
+// left out. Of the call that a node was translated from only the text is kept that names a copy: the optimiser may have
+// dropped it.
 func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
 	keep = true
 	for d.more() {
@@ -176,6 +178,11 @@ func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
 		case f == 2 && e.Key == stackKey:
 			n.Stack = d.stacks.id(d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"),
 				"StringStringEntryProto.value")), &d.text)
+		case f == 2 && e.Key == CallKey:
+			if b := d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"),
+				"StringStringEntryProto.value")); bytes.Contains(b, []byte("%clone")) {
+				e.Value, keep = d.words.str(b), true
+			}
 		case f == 2:
 			d.skip(d.length(w, "StringStringEntryProto.value"))
 		default:

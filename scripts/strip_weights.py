@@ -9,7 +9,8 @@ external weights need not be there.
 Small integer tensors stay: they are sizes and axes, and shapes depend on them. So do
 the lines of the model's source that torch.export writes down for each node, with the
 names of their files but without folders: which tensors a program still holds stands
-there and nowhere else. --no-source leaves them out.
+there and nowhere else. --no-source leaves them out. Of the calls that nodes were
+translated from those stay that read a copy: where dropout was stands there alone.
 """
 import argparse
 import re
@@ -81,6 +82,8 @@ class Stripper:
             p = node.metadata_props[i]
             if p.key.endswith("stack_trace") and self.source:
                 p.value = re.sub(r'File "[^"\n]*[/\\]', 'File "', p.value)
+            elif p.key.endswith("fx_node") and "%clone" in p.value:  # what the optimiser dropped is named here alone
+                pass
             elif p.key.endswith(("stack_trace", "fx_node", "name_scopes", "class_hierarchy")):  # the namespace has it
                 del node.metadata_props[i]
 

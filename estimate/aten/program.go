@@ -195,6 +195,7 @@ type Program struct {
 	Scopes    []Scope
 	Notes     []string        // what was restored or guessed, one line each
 	Lost      []string        // what the export lost of the model, in a few words each
+	Restored  bool            // the file says where an export in evaluation mode left dropout out
 	Guesses   []Guess         // what could have been written otherwise
 	Passed    []Guess         // unproven guesses that were not made
 	With      map[string]bool // unproven guesses that are made all the same, by their rows' names

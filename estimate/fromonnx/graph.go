@@ -174,7 +174,8 @@ func (b *recovery) findClones() {
 	}
 	b.cloned = map[onnxload.ValueID]bool{}
 	for i, n := range b.nodes {
-		if !b.isName(n) || n.Input(0) == onnxload.NoValue || !strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
+		if n.Op != "Identity" || !b.isName(n) || n.Input(0) == onnxload.NoValue ||
+			!strings.HasPrefix(b.m.NameOf(n.Output(0)), "clone") {
 			continue
 		}
 		b.clones = true

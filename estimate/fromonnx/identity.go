@@ -5,11 +5,15 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
 // isName reports whether a node only gives a value another name.
 func (b *recovery) isName(n *onnxload.Node) bool {
+	if n.Op == "Dropout" {
+		return b.idle && module.IsRestored(n)
+	}
 	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n)) &&
 		!b.isClone(n)
 }
@@ -42,5 +46,5 @@ func emitIdentity(b *recovery, n *onnxload.Node) {
 // optimized reports whether the graph may have gone through onnxscript's optimizer, which makes Constant nodes
 // initializers and leaves no Identity.
 func (b *recovery) optimized() bool {
-	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool { return n.Op == "Constant" || n.Op == "Identity" })
+	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool { return n.Op == "Constant" || n.Op == "Identity" && !module.IsRestored(n) })
 }

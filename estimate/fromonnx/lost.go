@@ -60,7 +60,20 @@ func (b *recovery) noteExport() {
 			break
 		}
 	}
-	if b.src.Train && !b.forTraining() {
+	switch {
+	case !b.src.Train || b.forTraining():
+	case b.prog.Restored:
+		lost("what dropout drops, and stochastic depth, if the model has any")
+		text := "an export in evaluation mode left dropout as copies, which the optimiser dropped: they are read from " +
+			"what each node says it was translated from, and "
+		if b.idle {
+			text += "taken for dropout of nothing"
+		} else {
+			text += "taken for dropout of something"
+		}
+		say("%s; no file says which (--assume %s=%s), nor whether the model has stochastic depth", text,
+			b.dropoutRow().Name, map[bool]string{true: "yes", false: "no"}[b.idle])
+	default:
 		lost("dropout, if the model has any")
 		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of " +
 			"attention, an export in " +
@@ -85,7 +98,7 @@ func (b *recovery) mib(v onnxload.ValueID) float64 {
 // computes statistics. Whatever else it lacks then, the model does.
 func (b *recovery) forTraining() bool {
 	for i, n := range b.nodes {
-		if _, trains := module.BatchNorm(n, b.places[i].Op); trains || b.facts[i].Has(module.Random) {
+		if _, trains := module.BatchNorm(n, b.places[i].Op); trains || b.facts[i].Has(module.Random) && !module.IsRestored(n) {
 			return true
 		}
 	}

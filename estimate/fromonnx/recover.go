@@ -46,6 +46,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	if err := b.flatten(src.Model.Graph); err != nil {
 		return nil, nil, err
 	}
+	b.chooseDropout()
 	b.index()
 	b.findHost()
 	b.matchPatterns()
@@ -157,7 +158,7 @@ type recovery struct {
 	listed   int                       // items of all lists
 
 	pooled         map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
-	clones         bool                                // the file has the copies that the program made: see findClones
+	clones, idle   bool                                // see findClones and chooseDropout
 	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
 	functions      int                                 // chains that are taken for functions of autograd written in Python
 	widened        int                                 // attentions that are taken to multiply in float32

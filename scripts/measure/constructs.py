@@ -900,6 +900,50 @@ def encoder() -> nn.Module:
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
+class Dropped(nn.Module):
+    """Dropout behind attention's weights, a turned result, a projection and an activation."""
+
+    def __init__(self, c: int, heads: int = 4) -> None:
+        super().__init__()
+        self.heads = heads
+        self.inside, self.outside = nn.Linear(c, 3 * c), nn.Linear(c, c)
+        self.norm1, self.norm2 = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.dropout, self.attention = nn.Dropout(0.1), nn.Dropout(0.1)
+        self.between = nn.Sequential(nn.Linear(c, 4 * c), nn.ReLU(), nn.Dropout(0.1), nn.Linear(4 * c, c))
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, t, c = x.shape
+        q, k, v = self.inside(x).view(b, t, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) * c**-0.5
+        weights = scores.softmax(-1)
+        weights = self.attention(weights)
+        mixed = self.outside((weights @ v).transpose(1, 2).reshape(b, t, c))
+        x = self.norm1(x + self.dropout(mixed))
+        turned = F.dropout(x.transpose(1, 2), 0.1, self.training)
+        x = x + turned.transpose(1, 2)
+        return self.norm2(x + self.dropout(self.between(x)))
+
+
+class GPT2(nn.Module):
+    """transformers' GPT-2 of two layers, on embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from transformers import GPT2Config, GPT2Model
+
+        self.gpt = GPT2Model(GPT2Config(n_embd=64, n_head=4, n_layer=2, vocab_size=128, use_cache=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.gpt(inputs_embeds=x).last_hidden_state
+
+
+def timm_vit() -> nn.Module:
+    """timm's ViT of two blocks, whose dropout drops nothing."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    return VisionTransformer(img_size=64, patch_size=8, embed_dim=64, depth=2, num_heads=4)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -974,7 +1018,10 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "sampled": (Sampled, IMAGES, ("ts-train", "dynamo-train")),
     "drawn": (Drawn, (512, 256), ("ts-train", "dynamo-train")),
     "segments": (Segments, IMAGES, ("dynamo-train", "dynamo")),
-    "encoder": (encoder, (16, 128, 64), ("dynamo-train", "ts-train")),
+    "encoder": (encoder, (16, 128, 64), ("dynamo-train", "ts-train", "dynamo")),
+    "dropped": (lambda: nn.Sequential(Dropped(64), Dropped(64)), (16, 256, 64), ("dynamo-train", "dynamo")),
+    "gpt2_layers": (GPT2, (16, 256, 64), ("dynamo",)),
+    "timm_vit": (timm_vit, (64, 3, 64, 64), ("dynamo",)),
     "of_its_type": (lambda: nn.Sequential(OfItsType(), OfItsType()), (8, 768, 64), ("dynamo-train", "dynamo")),
     "cloned": (lambda: nn.Sequential(Cloned(), Cloned()), (8, 16, 128, 128), ("dynamo-train",)),
     "gated_steps": (lambda: GatedSteps(32), (8, 3, 64, 64), ("dynamo-train", "dynamo")),

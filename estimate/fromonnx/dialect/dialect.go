@@ -72,6 +72,10 @@ var (
 		"one that each of them computed", "NASNet, Grad-TTS", "", false}
 	FastPath = &Row{"fast-path", "self-attention with the batch in front, in inference",
 		"nn.MultiheadAttention's fast path", "torch.nn", "torch/nn/modules/activation.py", false}
+	Dropout = &Row{"dropout", "a copy that the optimiser of torch.onnx.export dropped", "dropout that drops something",
+		"transformers, torch.nn", "torch/nn/modules/dropout.py", false}
+	DropoutOfTokens = &Row{"dropout-of-tokens", "a copy that the optimiser of torch.onnx.export dropped from a network of image patches",
+		"dropout that drops something, instead of nothing", "", "timm/models/vision_transformer.py proj_drop=0.", true}
 	EncoderLayer = &Row{"encoder-layer", "a layer with the names of nn.TransformerEncoderLayer",
 		"its fast path, which works in place", "torch.nn", "torch/nn/modules/transformer.py", false}
 )
@@ -82,5 +86,5 @@ var Rows = []*Row{
 	PromotedMask, TypedSoftmax, ZerosLike, FunctionGELU, SplitDifference,
 	FloatRMSNorm, CentredNorm, LinearAttention, FloatAttention, HeadBias, BiasTableCopy, MapOfTokens, ClipOfTokens,
 	TiedHead, CausalFlag, NoPadding,
-	TurnedHeads, DividedNoise, MergedLoop, MergedModules, FastPath, EncoderLayer,
+	TurnedHeads, DividedNoise, MergedLoop, MergedModules, FastPath, EncoderLayer, Dropout, DropoutOfTokens,
 }
