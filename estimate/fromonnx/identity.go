@@ -46,5 +46,7 @@ func emitIdentity(b *recovery, n *onnxload.Node) {
 // optimized reports whether the graph may have gone through onnxscript's optimizer, which makes Constant nodes
 // initializers and leaves no Identity.
 func (b *recovery) optimized() bool {
-	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool { return n.Op == "Constant" || n.Op == "Identity" && !module.IsRestored(n) })
+	return !slices.ContainsFunc(b.nodes, func(n *onnxload.Node) bool {
+		return n.Op == "Constant" || n.Op == "Identity" && !module.IsRestored(n)
+	})
 }

@@ -98,7 +98,8 @@ func (b *recovery) mib(v onnxload.ValueID) float64 {
 // computes statistics. Whatever else it lacks then, the model does.
 func (b *recovery) forTraining() bool {
 	for i, n := range b.nodes {
-		if _, trains := module.BatchNorm(n, b.places[i].Op); trains || b.facts[i].Has(module.Random) && !module.IsRestored(n) {
+		_, trains := module.BatchNorm(n, b.places[i].Op)
+		if trains || b.facts[i].Has(module.Random) && !module.IsRestored(n) {
 			return true
 		}
 	}
