@@ -75,7 +75,8 @@ var (
 	Dropout = &Row{"dropout", "a copy that the optimiser of torch.onnx.export dropped", "dropout that drops something",
 		"transformers, torch.nn", "torch/nn/modules/dropout.py", false}
 	DropoutOfTokens = &Row{"dropout-of-tokens",
-		"a copy that the optimiser of torch.onnx.export dropped from a network of image patches", "dropout that drops something, instead of nothing", "", "timm/models/vision_transformer.py proj_drop=0.", true}
+		"a copy that the optimiser of torch.onnx.export dropped from a network of image patches",
+		"dropout that drops something, instead of nothing", "", "timm/models/vision_transformer.py proj_drop=0.", true}
 	EncoderLayer = &Row{"encoder-layer", "a layer with the names of nn.TransformerEncoderLayer",
 		"its fast path, which works in place", "torch.nn", "torch/nn/modules/transformer.py", false}
 )
