@@ -143,7 +143,7 @@ func (b *recovery) unmergeNumbered() {
 			if total += len(chain); len(chain) == 0 || total > maxUnrolled {
 				continue
 			}
-			again := b.again(chain)
+			again := b.again(chain, p.Calls[at[k]].Scope)
 			copies[at[k]] = append(copies[at[k]], again...)
 			for _, i := range at[k:] {
 				p.Calls[i].In = slices.Clone(p.Calls[i].In)
@@ -159,8 +159,9 @@ func (b *recovery) unmergeNumbered() {
 	insert(p, copies)
 }
 
-// again returns calls of their own for some, each of which makes one value, in order. They are the reader's lines.
-func (b *recovery) again(chain []int32) (list []aten.Call) {
+// again returns calls of their own for some, each of which makes one value, in order. They are the reader's lines, and
+// of the module in its place where that is another one of the kind.
+func (b *recovery) again(chain []int32, reader int32) (list []aten.Call) {
 	renamed := map[aten.ValueID]aten.ValueID{}
 	for _, i := range chain {
 		if args := *b.prog.Calls[i].Args; args.Inplace { // which the others read as well
@@ -168,7 +169,8 @@ func (b *recovery) again(chain []int32) (list []aten.Call) {
 			b.prog.Calls[i].Args = args.Kept()
 		}
 		c := b.prog.Calls[i]
-		c.In, c.Out, c.Stack = slices.Clone(c.In), slices.Clone(c.Out), 0
+		c.In, c.Out = slices.Clone(c.In), slices.Clone(c.Out)
+		c.Stack, c.Scope = 0, b.beside(c.Scope, reader)
 		for k, in := range c.In {
 			if to, ok := renamed[in]; ok {
 				c.In[k] = to
@@ -183,6 +185,24 @@ func (b *recovery) again(chain []int32) (list []aten.Call) {
 		list = append(list, c)
 	}
 	return list
+}
+
+// beside returns the module that stands to the reader as a module stands to those around it: that of "blocks.0.act" to
+// "blocks.1.conv" is "blocks.1.act". Where the model has none it is the module itself.
+func (b *recovery) beside(scope, reader int32) int32 {
+	own, other := b.prog.Scopes[scope].Name, b.prog.Scopes[reader].Name
+	mine, theirs := strings.Split(own, "."), strings.Split(other, ".")
+	k := 0
+	for k < len(mine) && k < len(theirs) && mine[k] == theirs[k] {
+		k++
+	}
+	if k >= len(mine) || k >= len(theirs) {
+		return scope
+	}
+	if s, ok := b.scopes[strings.Join(slices.Concat(theirs[:k+1], mine[k+1:]), ".")]; ok {
+		return s
+	}
+	return scope
 }
 
 // numbered is what the numbers of a program's calls say.

@@ -900,6 +900,34 @@ def encoder() -> nn.Module:
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
+class Branch(nn.Module):
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for conv in (self.conv1, self.conv2):
+            residual = x
+            x = F.leaky_relu(x, 0.1)
+            x = conv(x)
+            x = x + residual
+        return x
+
+
+class Branches(nn.Module):
+    """Modules of a kind that each call the same of one tensor, which the default export's optimiser makes one call."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList([Branch(c) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        total = self.branches[0](x)
+        for branch in self.branches[1:]:
+            total = total + branch(x)
+        return total / 3
+
+
 class Dropped(nn.Module):
     """Dropout behind attention's weights, a turned result, a projection and an activation."""
 
@@ -1019,6 +1047,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "drawn": (Drawn, (512, 256), ("ts-train", "dynamo-train")),
     "segments": (Segments, IMAGES, ("dynamo-train", "dynamo")),
     "encoder": (encoder, (16, 128, 64), ("dynamo-train", "ts-train", "dynamo")),
+    "branches": (lambda: nn.Sequential(Branches(32), Branches(32)), (8, 32, 64, 64), ("dynamo-train", "dynamo")),
     "dropped": (lambda: nn.Sequential(Dropped(64), Dropped(64)), (16, 256, 64), ("dynamo-train", "dynamo")),
     "gpt2_layers": (GPT2, (16, 256, 64), ("dynamo",)),
     "timm_vit": (timm_vit, (64, 3, 64, 64), ("dynamo",)),
