@@ -44,10 +44,15 @@ func (b *recovery) lineOf(n *onnxload.Node) *pysource.Line {
 }
 
 // activatesInPlace reports whether the source says that a function of activation writes over its argument: F.relu(x,
-// inplace=True) and x.relu_() do, F.relu(x) does not. known is false where the line says it by a variable, as modules
-// do: F.relu(input, inplace=self.inplace).
+// inplace=True) and x.relu_() do, F.relu(x) does not. Where the line says it by a variable, as modules do, F.relu(
+// input, inplace=self.inplace), the one that calls the module may: nn.ReLU(inplace=True)(x). Else known is false.
 func (b *recovery) activatesInPlace(n *onnxload.Node, call string) (yes, known bool) {
 	line := b.lineOf(n)
+	if line != nil {
+		if yes, known = b.prog.Sources.MadeInPlace(n.Stack); known {
+			return yes, known
+		}
+	}
 	if line == nil || len(line.Statements) != 1 || line.Open {
 		return false, false
 	}
