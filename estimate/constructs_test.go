@@ -16,8 +16,10 @@ import (
 func TestConstructs(t *testing.T) {
 	const exact = 0.0001
 	within := map[string]float64{
-		"function train":      0.08, // the backward of a torch.autograd.Function is not in the file
-		"spectral_norm train": 0.01, // a weight's norm is taken to make what the file shows
+		"function train":      0.08,  // the backward of a torch.autograd.Function is not in the file
+		"spikes train":        0.086, // what the last step computes for a next one, which no export has
+		"spikes infer":        0.165, // TorchScript's has no lines
+		"spectral_norm train": 0.01,  // a weight's norm is taken to make what the file shows
 		"spectral_norm infer": 0.001,
 		"weights infer":       0.012,  // what a function without lines holds while it runs
 		"bags train":          0.0005, // offsets that an optimizer computed

@@ -230,23 +230,39 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 }
 
 // ownFunctions is the doubt what functions of autograd save that the program itself has: what they are given, or all
-// that autograd would save of their calls.
+// that autograd would save of their calls; and of steps with surrogate gradients, nothing or their results too.
 func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	_, functions, _ := lifetime.Regions(sim.prog)
 	functions = slices.DeleteFunc(functions, func(f aten.Span) bool {
 		_, certain := lifetime.Recomputes(sim.prog, f)
 		return certain
 	})
-	if s.Infer || s.Checkpoint != "" || s.Compile || len(functions) == 0 || b.large() {
+	steps := 0
+	for i := range sim.prog.Calls {
+		at := int32(i)
+		if sim.prog.Calls[i].Op == "step_function" && !slices.ContainsFunc(functions, func(f aten.Span) bool {
+			return f.First <= at && at <= f.Last
+		}) {
+			steps++
+		}
+	}
+	if g.Places = len(functions) + steps; s.Infer || s.Checkpoint != "" || s.Compile || g.Places == 0 || b.large() {
 		return g, false, nil
 	}
 	other, err := b.again(map[string]bool{ownFunction: true}, nil, true).peakAllocated(s, sim, true)
 	if err != nil {
 		return g, false, err
 	}
-	g = Guess{Name: ownFunction, Places: len(functions),
-		Takes: "a torch.autograd.Function of the program's own taken to save what it is given"}
-	g.between(sim, other)
+	peaks := []int64{other}
+	if steps > 0 {
+		most := b.again(nil, map[string]bool{lifetime.OwnResults: true}, true)
+		if other, err = most.peakAllocated(s, sim, true); err != nil {
+			return g, false, err
+		}
+		peaks = append(peaks, other)
+	}
+	g.Name, g.Takes = ownFunction, "a torch.autograd.Function of the program's own taken to save what it is given"
+	g.between(sim, peaks...)
 	return g, true, nil
 }
 

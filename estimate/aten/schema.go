@@ -112,6 +112,7 @@ var operators = index([]Operator{
 	{"softmax_float", 1, 1, KeepsResult, nil},
 	{"softmax_typed", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
+	{"step_function", 1, 1, Pointwise, nil},
 	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise, nil},

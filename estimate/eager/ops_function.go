@@ -1,6 +1,9 @@
 package eager
 
-import "github.com/memestimate/memestimate/estimate/aten"
+import (
+	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/lifetime"
+)
 
 // Functions that models write as a torch.autograd.Function: they save what they say, and their backward is Python.
 
@@ -59,4 +62,36 @@ func (r *run) geluTanh(x *tensor) *tensor {
 	tanh := like()
 	r.release(product)
 	return tanh
+}
+
+// runStepFunction is (x > 0).float() with a surrogate gradient, as functions of spiking neurons have it (ATan of
+// snnTorch, surrogate.py). It saves its argument, and its backward computes a slope of it in steps. Others save the
+// result as well, or nothing: straight-through estimators return the gradient as it is.
+func runStepFunction(r *run, c *aten.Call, in []*tensor) []*tensor {
+	x := in[0]
+	mask := r.emptyLike(x, aten.Bool)
+	out := r.emptyLike(x, r.modelType(c.Args.DType))
+	r.release(mask)
+	if r.needsGrad(x) {
+		xc, saved := *x, one(x)
+		switch {
+		case r.prog.Without[lifetime.OwnFunction]:
+			saved = nil
+		case r.prog.With[lifetime.OwnResults]:
+			saved = []*tensor{x, out}
+		}
+		r.record("StepFunction", one(out), one(x), saved, func(r *run, n *node, g []*tensor) []*tensor {
+			grad := r.pointwise(xc.dtype, g[0]) // grad_output.clone()
+			slope := r.pointwise(xc.dtype, &xc)
+			for range 2 {
+				next := r.pointwise(xc.dtype, &xc)
+				r.release(slope)
+				slope = next
+			}
+			out := r.pointwise(xc.dtype, grad, slope)
+			r.releaseAll([]*tensor{grad, slope}) // locals of the function
+			return one(out)
+		})
+	}
+	return one(out)
 }

@@ -29,6 +29,7 @@ var pointwiseOps = []op{
 	{"elu", castNone, unary("Elu", keepsWritten, 1)}, // elu_backward(grad, ..., self or result); selu and celu are elu
 	{"gelu", castNone, unary("Gelu", keepsInput, 1)}, // gelu_backward(grad, self)
 	{"gelu_function", castNone, runGeluFunction},
+	{"step_function", castNone, runStepFunction},
 	{"silu", castNone, unary("Silu", keepsInput, 1)},                    // silu_backward(grad, self)
 	{"mish", castNone, unary("Mish", keepsInput, 1)},                    // mish_backward(grad, self)
 	{"hardswish", castNone, unary("Hardswish", keepsInput, 1)},          // hardswish_backward(grad, self)

@@ -86,7 +86,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	if !src.Train && !src.Autocast && b.takes(dialect.FastPath) {
 		fastAttention(b.prog)
 	}
-	b.prog.DropDead()
+	surrogateGradients(b.prog, src.Train)
 	fuseCells(b.prog)
 	foldUnrolled(b.prog, src.Train)
 	if !src.Train {

@@ -9,8 +9,12 @@ import (
 )
 
 // OwnFunction is the name of the doubt what a torch.autograd.Function of the program's own saves: what it is given.
-// Without it, it is what autograd would save of its calls.
-const OwnFunction = "function-of-autograd"
+// Without it, it is what autograd would save of its calls, and of a step with a surrogate gradient nothing; with
+// OwnResults, such a step saves its result too.
+const (
+	OwnFunction = "function-of-autograd"
+	OwnResults  = "results-of-functions"
+)
 
 // Regions returns the calls that the program's lines have autograd run in another way, in order: under
 // torch.utils.checkpoint, in the forward of a torch.autograd.Function, which keeps what it was called with, and under
@@ -187,6 +191,9 @@ func (r *regions) call(i int32) {
 		return
 	}
 	w := r.p.Sources.Wrapped[c.Stack-1]
+	if w.Kind == pysource.Function && c.Stack == w.Frame { // what the function is called with, or what becomes of it
+		w = pysource.Wrap{}
+	}
 	child := int32(-1)
 	if w.Kind != pysource.Plain {
 		child = r.below(c.Scope, r.p.Sources.Modules(w.Frame))

@@ -106,6 +106,65 @@ class OwnFunction(nn.Module):
         return x.mean((2, 3))
 
 
+class SpikeFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor) -> Tensor:
+        ctx.save_for_backward(u)
+        return (u > 0).float()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (u,) = ctx.saved_tensors
+        return grad / (1 + u.abs()) ** 2
+
+
+class Neurons(nn.Module):
+    """They leak and spike in four steps of time."""
+
+    def forward(self, current: Tensor) -> Tensor:
+        potential, spikes = 0, []
+        for _ in range(4):
+            potential = 0.5 * potential + current
+            charge = potential - 1
+            spike = SpikeFunction.apply(charge)
+            potential = (1 - spike) * potential
+            spikes.append(spike)
+        return torch.stack(spikes, 1)
+
+
+class Spikes(nn.Module):
+    """Spiking neurons with a surrogate gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), Neurons())
+        self.second = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), Neurons())
+        self.head = nn.Conv2d(32, 10, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x).mean(1)
+        x = self.second(x).mean(1)
+        return self.head(x).mean((2, 3))
+
+
+class MadeThere(nn.Module):
+    """Activations that the line makes that calls them."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.inside, self.outside = nn.Conv2d(c, c, 3, padding=1), nn.Conv2d(c, c, 3, padding=1)
+        self.scale = nn.Parameter(torch.ones(c, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.inside(x) * self.scale
+        h = nn.LeakyReLU(0.2, inplace=True)(h)
+        h = self.outside(h) * self.scale
+        h = nn.ReLU(True)(h)
+        h = h + self.scale
+        h = nn.ReLU()(h)
+        return h + x
+
+
 class NoGrad(nn.Module):
     """A backbone under torch.no_grad."""
 
@@ -975,6 +1034,12 @@ def timm_vit() -> nn.Module:
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
+    "spikes": (Spikes, IMAGES, ("dynamo-train", "dynamo", "ts-train")),
+    "made_there": (
+        lambda: nn.Sequential(MadeThere(32), MadeThere(32)),
+        (8, 32, 64, 64),
+        ("dynamo-train", "dynamo"),
+    ),
     "no_grad": (NoGrad, IMAGES, ("dynamo-train",)),
     "log_scan": (lambda: nn.Sequential(LogScan(64), LogScan(64)), (8, 512, 64), ("dynamo-train", "dynamo")),
     "skipped": (lambda: nn.Sequential(Skipped(64), Skipped(64)), (8, 512, 64), ("ts-train",)),

@@ -1,0 +1,66 @@
+package fromonnx
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// surrogateGradients finds the comparisons whose gradients a torch.autograd.Function of the program's own makes up, as
+// the spikes of networks of spiking neurons: the file has the function's forward alone, (x > 0).float(), through which
+// autograd sends no gradients. Where weights would get none but by such a step, nobody trains so, and it is a function
+// that returns some. A mask that the model computes of values which train in another way as well is none. Calls that
+// nothing needs are dropped, among them the comparisons that such functions make.
+func surrogateGradients(p *aten.Program, train bool) {
+	defer p.DropDead()
+	if !train {
+		return
+	}
+	trained, reached := gradients(p, false), gradients(p, true)
+	of := make([]bool, len(p.Values)) // is computed of weights that are not trained
+	for v := range p.Values {
+		x := &p.Values[v]
+		of[v] = x.Kind == aten.Parameter && len(x.Shape) > 1 && !x.Frozen && reached[v] && !trained[v]
+	}
+	if !slices.Contains(of, true) {
+		return
+	}
+	steps := map[aten.ValueID]aten.ValueID{} // by the result of a comparison, what it compares
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		k := slices.IndexFunc(c.In, func(v aten.ValueID) bool { return of[v] })
+		switch {
+		case k >= 0 && c.Op == "compare":
+			steps[c.Out[0]] = c.In[k]
+		case k >= 0:
+			for _, v := range c.Out {
+				of[v] = v != aten.NoValue && p.Values[v].DType.IsFloat()
+			}
+		case c.Op == "to" && c.Args.DType.IsFloat() && reached[c.Out[0]]:
+			if x, ok := steps[c.In[0]]; ok {
+				c.Op, c.In = "step_function", []aten.ValueID{x}
+			}
+		}
+	}
+}
+
+// gradients returns what gradients reach from what a program returns, and, if they are asked for, what they would if
+// they went through comparisons as well.
+func gradients(p *aten.Program, comparisons bool) []bool {
+	reached := make([]bool, len(p.Values))
+	for _, v := range p.Outputs {
+		reached[v] = true
+	}
+	for i := len(p.Calls) - 1; i >= 0; i-- {
+		c := &p.Calls[i]
+		if c.Op == "detach" || !slices.ContainsFunc(c.Out, func(v aten.ValueID) bool {
+			return v != aten.NoValue && reached[v] && (p.Values[v].DType.IsFloat() || comparisons && c.Op == "compare")
+		}) {
+			continue
+		}
+		for _, v := range c.In {
+			reached[v] = true
+		}
+	}
+	return reached
+}
