@@ -287,7 +287,7 @@ func bySets(all []firstSight) string {
 		_, safe := leftOut(runs, safeShare)
 		for _, set := range []string{"further54", "further60a", "further60b", "published97", "published86",
 			"published109", "published75", "published78", "published66", "published94", "published94b",
-			"published64", "published41"} {
+			"published64", "published41", "published82"} {
 			if p, ok := safe[set]; ok {
 				fmt.Fprintf(&w, "| %s | %s | %d | %v | %v |\n", set, c.title, p.runs, likely[set], p)
 			}

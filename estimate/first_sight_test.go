@@ -78,7 +78,7 @@ func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, 
 
 // firstSightSets are all that were compared once; of the last five no graphs are kept.
 var firstSightSets = append(slices.Clip(publishedSets), "testdata/published66", "testdata/published94",
-	"testdata/published94b", "testdata/published64", "testdata/published41")
+	"testdata/published94b", "testdata/published64", "testdata/published41", "testdata/published82")
 
 // TestPublishedAtFirstSight holds the tables of docs/ACCURACY.md to the answers of published models' recordings, as
 // they were given before anybody had worked on them, and of one set since.
