@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/onnxload"
 )
 
 // chooseDropout decides whether dropout that an export in evaluation mode left as a copy drops something: of what
@@ -39,13 +40,17 @@ func (b *recovery) dropoutRow() *dialect.Row {
 // isOfTokens reports whether a model cuts images into patches, by convolutions that step as far as they are wide, or
 // has modules that are named as timm names those of its blocks: most such models have layers for dropout of nothing.
 func (b *recovery) isOfTokens() bool {
-	parts, names := [...]string{".qkv.", ".proj.", ".fc1."}, [3]bool{}
-	for _, id := range b.m.Graph.Inits {
-		for k, part := range parts {
-			names[k] = names[k] || strings.Contains(b.m.NameOf(id), part)
-		}
+	called := func(n *onnxload.Node, module string) bool { // its module is called so, whatever the optimiser made of weights
+		return strings.Contains(n.MetaValue("namespace"), module+": ")
 	}
-	if names[0] || names[1] && names[2] {
+	proj, fc1 := false, false
+	for _, n := range b.nodes {
+		if called(n, ".qkv") {
+			return true
+		}
+		proj, fc1 = proj || called(n, ".proj"), fc1 || called(n, ".fc1")
+	}
+	if proj && fc1 {
 		return true
 	}
 	for _, n := range b.nodes {
