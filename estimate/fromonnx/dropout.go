@@ -9,61 +9,92 @@ import (
 	"github.com/memestimate/memestimate/onnxload"
 )
 
+// dropouts are those that module.Restore put back.
+type dropouts struct {
+	count int
+	idle  map[*onnxload.Node]bool // of nothing
+}
+
 // chooseDropout decides whether dropout that an export in evaluation mode left as a copy drops something: of what
 // probability it was no file says. Where it is of nothing, or nothing trains, it is another name.
 func (b *recovery) chooseDropout() {
-	var row *dialect.Row
+	var roots []string
+	var places module.Places
 	for i, n := range b.nodes {
 		if n.Op != "Dropout" || !module.IsRestored(n) {
 			continue
 		}
-		if b.prog.Restored = true; !b.src.Train {
-			b.idle = true
-			return
+		if b.dropout.count == 0 {
+			b.prog.Restored, roots, b.dropout.idle = true, b.ofTokens(), map[*onnxload.Node]bool{}
 		}
-		if row == nil {
-			row = b.dropoutRow()
+		b.dropout.count++
+		row := dialect.Dropout
+		if at := places.Of(n).Module; slices.ContainsFunc(roots, func(root string) bool { return isIn(at, root) }) {
+			row = dialect.DropoutOfTokens
 		}
 		b.at = i
-		b.idle = !b.guess(row)
-	}
-}
-
-// dropoutRow is the guess that a model's dropout is.
-func (b *recovery) dropoutRow() *dialect.Row {
-	if b.isOfTokens() {
-		return dialect.DropoutOfTokens
-	}
-	return dialect.Dropout
-}
-
-// isOfTokens reports whether a model cuts images into patches, by convolutions that step as far as they are wide, or
-// has modules that are named as timm names those of its blocks: most such models have layers for dropout of nothing.
-func (b *recovery) isOfTokens() bool {
-	called := func(n *onnxload.Node, module string) bool { // its module is called so, whatever the optimiser made of weights
-		return strings.Contains(n.MetaValue("namespace"), module+": ")
-	}
-	proj, fc1 := false, false
-	for _, n := range b.nodes {
-		if called(n, ".qkv") {
-			return true
+		if !b.src.Train || !b.guess(row) {
+			b.dropout.idle[n] = true
 		}
-		proj, fc1 = proj || called(n, ".proj"), fc1 || called(n, ".fc1")
 	}
-	if proj && fc1 {
-		return true
+}
+
+// ofTokens returns the modules that cut images into patches, by a convolution that steps as far as it is wide, and
+// those of which blocks' modules are named as timm names them: most such models have layers for dropout of nothing.
+func (b *recovery) ofTokens() (roots []string) {
+	var places module.Places
+	var proj, fc1 []string
+	add := func(list *[]string, at string, is func(string) bool) {
+		parts := strings.Split(at, ".")
+		if k := slices.IndexFunc(parts, is); k >= 0 {
+			at = strings.Join(parts[:k], ".")
+		}
+		if !slices.Contains(*list, at) && len(*list) < mostRoots {
+			*list = append(*list, at)
+		}
 	}
+	block := func(part string) bool { return strings.Trim(part, "0123456789") == "" }
 	for _, n := range b.nodes {
+		at := places.Of(n).Module
+		switch last := at[strings.LastIndexByte(at, '.')+1:]; {
+		case last == "qkv":
+			add(&roots, at, block)
+		case last == "proj":
+			add(&proj, at, block)
+		case last == "fc1":
+			add(&fc1, at, block)
+		}
 		if n.Op != "Conv" || n.Domain != "" {
 			continue
 		}
 		wide, step := attrInts(n, "kernel_shape"), attrInts(n, "strides")
 		if len(wide) > 1 && slices.Equal(wide, step) && slices.Min(wide) >= leastPatch {
-			return true
+			add(&roots, at, func(part string) bool {
+				return strings.Contains(part, "patch") || strings.HasPrefix(part, "embed")
+			})
 		}
 	}
-	return false
+	for _, at := range proj {
+		if slices.Contains(fc1, at) {
+			roots = append(roots, at)
+		}
+	}
+	for i, at := range roots { // "model.encoder.blocks" of model.encoder.blocks.0.attn.qkv: what stands before the blocks
+		if k := strings.LastIndexByte(at, '.'); k >= 0 && strings.HasPrefix(at[k+1:], "block") {
+			roots[i] = at[:k]
+		} else if strings.HasPrefix(at, "block") {
+			roots[i] = ""
+		}
+	}
+	return roots
 }
 
-// leastPatch is the least width of what vision transformers take for a patch.
-const leastPatch = 4
+// isIn reports whether a module is another one, or in it.
+func isIn(at, root string) bool {
+	rest, ok := strings.CutPrefix(at, root)
+	return ok && (root == "" || rest == "" || rest[0] == '.')
+}
+
+// leastPatch is the least width of what vision transformers take for a patch, and mostRoots how many modules are
+// remembered that cut patches.
+const leastPatch, mostRoots = 4, 64

@@ -12,7 +12,7 @@ import (
 // isName reports whether a node only gives a value another name.
 func (b *recovery) isName(n *onnxload.Node) bool {
 	if n.Op == "Dropout" {
-		return b.idle && module.IsRestored(n)
+		return b.dropout.idle[n]
 	}
 	return n.Op == "Identity" && n.Domain == "" && len(n.In) == 1 && !(b.src.Train && b.isDetached(n)) &&
 		!b.isClone(n)

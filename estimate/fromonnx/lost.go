@@ -64,15 +64,10 @@ func (b *recovery) noteExport() {
 	case !b.src.Train || b.forTraining():
 	case b.prog.Restored:
 		lost("what dropout drops, and stochastic depth, if the model has any")
-		text := "an export in evaluation mode left dropout as copies, which the optimiser dropped: they are read from " +
-			"what each node says it was translated from, and "
-		if b.idle {
-			text += "taken for dropout of nothing"
-		} else {
-			text += "taken for dropout of something"
-		}
-		say("%s; no file says which (--assume %s=%s), nor whether the model has stochastic depth", text,
-			b.dropoutRow().Name, map[bool]string{true: "yes", false: "no"}[b.idle])
+		say("an export in evaluation mode left dropout as copies, which the optimiser dropped: of %d that are read from what "+
+			"nodes say of themselves %d are taken for dropout of nothing; no file says by what probability it drops (--assume "+
+			"dropout=no, --assume dropout-of-tokens=yes), nor whether the model has stochastic depth", b.dropout.count,
+			len(b.dropout.idle))
 	default:
 		lost("dropout, if the model has any")
 		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of " +

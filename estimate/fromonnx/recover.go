@@ -147,22 +147,22 @@ type recovery struct {
 	at     int
 	err    error
 
-	unknown  map[int32]string                             // by node: the operator that has no row
-	said     map[string]bool                              // operators that a note says are approximate
-	own      map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
-	views    map[constantKey]aten.ValueID                 // of what an exporter computed
-	looked   map[onnxload.ValueID]bool                    // biases of heads that folding looked up
-	assigned map[onnxload.ValueID]bool                    // new tensors that were assigned to as a whole: see unshared
-	lists    map[onnxload.ValueID][]onnxload.ValueID
-	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
-	listed   int                       // items of all lists
+	unknown        map[int32]string                             // by node: the operator that has no row
+	said           map[string]bool                              // operators that a note says are approximate
+	own            map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
+	views          map[constantKey]aten.ValueID                 // of what an exporter computed
+	looked         map[onnxload.ValueID]bool                    // biases of heads that folding looked up
+	assigned       map[onnxload.ValueID]bool                    // new tensors that were assigned to as a whole: see unshared
+	lists          map[onnxload.ValueID][]onnxload.ValueID
+	weights        map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed, chains int                       // items of all lists; see chained
 
 	pooled         map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
-	clones, idle   bool                                // see findClones and chooseDropout
+	clones         bool                                // see findClones
+	dropout        dropouts                            // see chooseDropout
 	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
 	functions      int                                 // chains that are taken for functions of autograd written in Python
 	widened        int                                 // attentions that are taken to multiply in float32
-	chains         int                                 // see chained
 
 	scopes map[string]int32
 	// modules that have a forward which calls something, by path: containers such as ModuleList have none
