@@ -67,7 +67,7 @@ var (
 	DividedNoise = &Row{"divided-noise", "x divided and times floored noise", "drop_path, which keeps the quotient",
 		"transformers", "drop_path", false}
 	MergedLoop = &Row{"merged-loop", "a product that all turns of a loop read", "one that each turn computed",
-		"hand-written", "", true}
+		"hand-written", "", false}
 	MergedModules = &Row{"merged-modules", "a result that a module and one beside it read",
 		"one that each of them computed", "NASNet, Grad-TTS", "", false}
 	FastPath = &Row{"fast-path", "self-attention with the batch in front, in inference",
