@@ -149,10 +149,10 @@ type recovery struct {
 
 	unknown        map[int32]string                             // by node: the operator that has no row
 	said           map[string]bool                              // operators that a note says are approximate
-	own            map[onnxload.ValueID]map[string]aten.ValueID // weights of folded convolutions that were merged, by module
+	own            map[onnxload.ValueID]map[string]aten.ValueID // folded convolutions' weights, by module
 	views          map[constantKey]aten.ValueID                 // of what an exporter computed
 	looked         map[onnxload.ValueID]bool                    // biases of heads that folding looked up
-	assigned       map[onnxload.ValueID]bool                    // new tensors that were assigned to as a whole: see unshared
+	assigned       map[onnxload.ValueID]bool                    // as a whole: see unshared
 	lists          map[onnxload.ValueID][]onnxload.ValueID
 	weights        map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
 	listed, chains int                       // items of all lists; see chained
