@@ -49,6 +49,8 @@ const (
 	Factory      // makes a new tensor; of an argument it takes the shape alone
 	Periodic     // the sine of an angle, or its cosine
 	Spreads      // its result repeats the elements of its argument
+	Tests        // its result is a bool for each element
+	Cuts         // no gradient goes through it, whatever its result is of
 )
 
 // Is reports whether an operator is any of these.
@@ -68,7 +70,7 @@ var operators = index([]Operator{
 	{"minimum", 2, 2, TakesNumbers | Pointwise, nil},
 	{"remainder", 2, 2, TakesNumbers | Pointwise, nil},
 	{"bitwise", 1, 2, TakesNumbers | Pointwise, nil},
-	{"compare", 1, 2, TakesNumbers | Pointwise, nil},
+	{"compare", 1, 2, TakesNumbers | Pointwise | Tests, nil},
 	{"where", 3, 3, TakesNumbers | Pointwise, nil},
 	{"masked_fill", 2, 2, Pointwise, nil},
 	{"clamp", 1, 1, TakesNumbers | Pointwise, nil},
@@ -115,7 +117,7 @@ var operators = index([]Operator{
 	{"step_function", 1, 1, Pointwise, nil},
 	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
-	{"detach", 1, 1, Pointwise, nil},
+	{"detach", 1, 1, Pointwise | Cuts, nil},
 	{"prelu", 2, 2, 0, func(g given) bool { return Broadcasts(g.shape(1), g.shape(0)) }},
 	{"glu", 1, 1, 0, worksOnDim},
 	{"dropout", 1, 1, Wrapper | Pointwise | Noise, nil},

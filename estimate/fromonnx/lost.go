@@ -65,9 +65,9 @@ func (b *recovery) noteExport() {
 	case b.prog.Restored:
 		lost("what dropout drops, and stochastic depth, if the model has any")
 		say("an export in evaluation mode left dropout as copies, which the optimiser dropped: of %d that are read from "+
-			"what nodes say of themselves %d are taken for dropout of nothing; no file says by what probability it drops (--assume "+
-			"dropout=no, --assume dropout-of-tokens=yes), nor whether the model has stochastic depth", b.dropout.count,
-			len(b.dropout.idle))
+			"what nodes say of themselves %d are taken for dropout of nothing; no file says by what probability it drops "+
+			"(--assume dropout=no, --assume dropout-of-tokens=yes), nor whether the model has stochastic depth",
+			b.dropout.count, len(b.dropout.idle))
 	default:
 		lost("dropout, if the model has any")
 		text := "the graph has neither dropout nor stochastic depth: if the model has, be it inside of " +

@@ -30,15 +30,16 @@ func surrogateGradients(p *aten.Program, train bool) {
 		c := &p.Calls[i]
 		k := slices.IndexFunc(c.In, func(v aten.ValueID) bool { return of[v] })
 		switch {
-		case k >= 0 && c.Op == "compare":
+		case k >= 0 && aten.Of(c.Op).Is(aten.Tests):
 			steps[c.Out[0]] = c.In[k]
 		case k >= 0:
 			for _, v := range c.Out {
 				of[v] = v != aten.NoValue && p.Values[v].DType.IsFloat()
 			}
-		case c.Op == "to" && c.Args.DType.IsFloat() && reached[c.Out[0]]:
+		case aten.Of(c.Op).Is(aten.Same) && c.Args.DType.IsFloat() && reached[c.Out[0]]:
 			if x, ok := steps[c.In[0]]; ok {
-				c.Op, c.In = "step_function", []aten.ValueID{x}
+				p.Calls[i] = aten.Call{Op: "step_function", In: []aten.ValueID{x}, Out: c.Out, Args: c.Args, Layer: c.Layer,
+					Scope: c.Scope, Origin: c.Origin, Stack: c.Stack}
 			}
 		}
 	}
@@ -53,8 +54,8 @@ func gradients(p *aten.Program, comparisons bool) []bool {
 	}
 	for i := len(p.Calls) - 1; i >= 0; i-- {
 		c := &p.Calls[i]
-		if c.Op == "detach" || !slices.ContainsFunc(c.Out, func(v aten.ValueID) bool {
-			return v != aten.NoValue && reached[v] && (p.Values[v].DType.IsFloat() || comparisons && c.Op == "compare")
+		if op := aten.Of(c.Op); op.Is(aten.Cuts) || !slices.ContainsFunc(c.Out, func(v aten.ValueID) bool {
+			return v != aten.NoValue && reached[v] && (p.Values[v].DType.IsFloat() || comparisons && op.Is(aten.Tests))
 		}) {
 			continue
 		}
