@@ -240,7 +240,7 @@ func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err err
 	steps := 0
 	for i := range sim.prog.Calls {
 		at := int32(i)
-		if sim.prog.Calls[i].Op == "step_function" && !slices.ContainsFunc(functions, func(f aten.Span) bool {
+		if aten.Of(sim.prog.Calls[i].Op).Is(aten.Surrogate) && !slices.ContainsFunc(functions, func(f aten.Span) bool {
 			return f.First <= at && at <= f.Last
 		}) {
 			steps++

@@ -13,7 +13,7 @@ type Operator struct {
 }
 
 // Traits are what else an operator is.
-type Traits uint32
+type Traits uint64
 
 // The traits.
 const (
@@ -51,6 +51,7 @@ const (
 	Spreads      // its result repeats the elements of its argument
 	Tests        // its result is a bool for each element
 	Cuts         // no gradient goes through it, whatever its result is of
+	Surrogate    // a function of autograd that the program wrote, with gradients of its own making
 )
 
 // Is reports whether an operator is any of these.
@@ -114,7 +115,7 @@ var operators = index([]Operator{
 	{"softmax_float", 1, 1, KeepsResult, nil},
 	{"softmax_typed", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
-	{"step_function", 1, 1, Pointwise, nil},
+	{"step_function", 1, 1, Pointwise | Surrogate, nil},
 	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise | Cuts, nil},
