@@ -116,6 +116,15 @@ func TestNamesOfLines(t *testing.T) {
 			line("Sin", "c", "d", "2 hs.append(self.a(x))", "c"), line("Cos", "c", "e", "2 hs.append(self.a(x))", "d"),
 			line("Concat", "d e", "f", "4 x = torch.cat(hs, 1)"), line("Neg", "f", "y", "5 return self.d(x)", "e")},
 			"b after cat(a, b)|a after cat(a, b)|c after cat(d, e)|f after neg(f)|e after neg(f)|d after neg(f)"},
+		{"one that was longer before", []onnx.Node{
+			line("Exp", "in", "a", "2 hs.append(self.a(x))", "a"), line("Exp", "in", "b", "2 hs.append(self.a(x))", "b"),
+			line("Exp", "in", "c", "2 hs.append(self.a(x))", "c"), line("Concat", "a b c", "d", "4 x = torch.cat(hs, 1)"),
+			line("Sin", "d", "e", "2 hs.append(self.a(x))", "d"), line("Cos", "d", "f", "2 hs.append(self.a(x))", "e"),
+			line("Concat", "e f", "g", "4 x = torch.cat(hs, 1)"),
+			line("Sin", "g", "h", "2 hs.append(self.a(x))", "f"), line("Cos", "g", "i", "2 hs.append(self.a(x))", "g"),
+			line("Concat", "h i", "j", "4 x = torch.cat(hs, 1)"), line("Neg", "j", "y", "5 return self.d(x)", "h")},
+			"c after cat(a, b, c)|b after cat(a, b, c)|a after cat(a, b, c)|f after cat(e, f)|e after cat(e, f)|" +
+				"d after cat(e, f)|g after cat(h, i)|j after neg(j)|i after neg(j)|h after neg(j)"},
 		{"weights that a function returns", []onnx.Node{line("Exp", "in", "v", weigh, "v"), line("Mul", "in in", "s", weigh),
 			line("Softmax", "s", "w", weigh), line("MatMul", "w v", "o", weigh), line("Cos", "o", "c", "2 x = self.c(x)", "c"),
 			line("Neg", "c", "y", "3 return self.d(x)", "d")},

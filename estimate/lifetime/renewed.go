@@ -48,9 +48,13 @@ func (n *namespace) renewed(e *execution) {
 	}
 }
 
-// begin takes apart a list that had so many values when it was begun anew.
+// begin takes apart a list that had so many values when it was begun anew. A list that the name had before may have
+// been longer: only what was put into the last one is looked at.
 func (x *pyName) begin(old int) {
-	at := slices.IndexFunc(x.bound, func(b bound) bool { return len(b.values) > old })
+	at := len(x.bound)
+	for at > 0 && len(x.bound[at-1].values) > old {
+		at--
+	}
 	for i := at; i < len(x.bound); i++ {
 		x.bound[i].values = x.bound[i].values[old:]
 	}
