@@ -14,7 +14,9 @@ func emitScatterND(b *recovery, n *onnxload.Node) {
 	x, places := b.in(n, 0), b.in(n, 1)
 	r := n.Attr("reduction")
 	if (r == nil || r.Str == "none") && b.fixed[places] && b.made[x] >= 0 && b.prog.Values[in[0]].Kind == aten.Activation {
-		in[0] = b.unshared(x, in[0])
+		if in[0] = b.unshared(x, in[0]); b.assignedCopy(n) {
+			in[0] = b.temp("clone", aten.Args{}, b.elem(x), b.dims(x), in[0])
+		}
 		b.call("assign", aten.Args{}, []aten.ValueID{in[0], in[2]}, n.Output(0))
 		return
 	}
@@ -49,6 +51,31 @@ func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID) aten.ValueID {
 	}
 	b.assigned[at] = whole
 	return b.of[x]
+}
+
+// assignedCopy reports whether an assignment writes into a copy, y = x.clone(); y[:, i] = 1, of which the exporters keep
+// no node: onnxscript's optimizer drops the Identity, the TorchScript exporter makes none (clone, in
+// torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py). An export has what was written under a new name, and
+// all that reads the tensor after that reads the new one. So where something reads the old one still, that is another
+// tensor; so is the copy of the last of several assignments to one tensor.
+func (b *recovery) assignedCopy(n *onnxload.Node) bool {
+	x := b.in(n, 0)
+	at := x
+	for b.isView(at) {
+		at = b.in(b.nodes[b.made[at]], 0)
+	}
+	if c := b.callOf(b.of[x]); b.isNew(b.of[at]) || c == nil || c.Op == "clone" {
+		return false
+	}
+	return slices.ContainsFunc(b.usesOf(x), func(u int32) bool {
+		switch m := b.nodes[u]; {
+		case m == n || m.Op == "Shape":
+			return false
+		case m.Op == n.Op:
+			return b.in(m, 0) == x
+		}
+		return int(u) > b.at
+	})
 }
 
 // isView reports whether a value looks at another one as its node says, and no pattern has the node.
