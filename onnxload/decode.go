@@ -198,8 +198,10 @@ func (d *decoder) graph() *rawGraph {
 			t, name := d.sparse(true)
 			d.leave(outer)
 			d.addInit(g, t, name)
-		case 16: // metadata_props
-			d.skip(d.length(w, "GraphProto.metadata_props"))
+		case 16:
+			outer := d.enter(w, "GraphProto.metadata_props")
+			d.signatureEntry()
+			d.leave(outer)
 		default:
 			d.skipUnknown(w)
 		}

@@ -1,10 +1,45 @@
 package onnxload
 
+import "strings"
+
 // specKey is where torch.onnx.export(dynamo=True) writes a torch.export.graph_signature.InputKind.
 const specKey = "pkg.torch.export.graph_signature.InputSpec.kind"
 
 // foldedKey is where onnxscript's optimizer writes of what it computed a constant.
 const foldedKey = "pkg.onnxscript.optimizer.folded_from"
+
+// signatureKey is where torch.onnx.export(dynamo=True) writes a torch.export.ExportGraphSignature as text: its inputs a
+// line each.
+const signatureKey = "pkg.torch.export.ExportedProgram.graph_signature"
+
+// signatureEntry reads a StringStringEntryProto of a graph. Of the signature of a program it keeps the names of the
+// parameters, those too that no initializer has any more:
+//
+//	p_table: PARAMETER target='encoder.table'
+func (d *decoder) signatureEntry() {
+	key := ""
+	for d.more() {
+		f, w := d.tag()
+		switch {
+		case f == 1:
+			key = d.word(w, "StringStringEntryProto.key")
+		case f == 2 && key == signatureKey:
+			for line := range strings.Lines(d.str(w, "StringStringEntryProto.value")) {
+				_, target, ok := strings.Cut(line, ": PARAMETER target='")
+				if name, _, ends := strings.Cut(target, "'"); ok && ends {
+					if d.m.Trained == nil {
+						d.m.Trained = map[string]bool{}
+					}
+					d.m.Trained[name] = true
+				}
+			}
+		case f == 2:
+			d.skip(d.length(w, "StringStringEntryProto.value"))
+		default:
+			d.skipUnknown(w)
+		}
+	}
+}
 
 // specEntry reads a StringStringEntryProto of a value, of which two keys are kept.
 func (d *decoder) specEntry(spec *Spec, folded *string) {

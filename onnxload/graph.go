@@ -28,6 +28,9 @@ type Model struct {
 
 	Values []Value // the first one is that of NoValue
 	Graph  *Graph
+	// what the signature of torch.export's program calls parameters, by name, also of those that were folded; nil without
+	Trained map[string]bool
+
 	Notes  []string // what was odd but acceptable, one line each
 	Beside []string // external files with tensors that are small enough to be read, as the model names them
 	Stacks []Frame  // the Python calls that nodes were traced in: Node.Stack less 1 is the index

@@ -47,6 +47,23 @@ func TestComputedConstants(t *testing.T) {
 	}
 }
 
+// What is computed of a parameter has a gradient, though the file has the parameter's name alone.
+func TestComputedOfParameters(t *testing.T) {
+	grid := onnx.Float("expand_1", 2, 4, 8)
+	grid.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: "['sin', 'cos', 'm.angle']"}}
+	graph := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 8)}, Out: []onnx.Value{{Name: "y"}},
+		Inits: []onnx.Tensor{onnx.Bare("expand_1", onnxload.Float32, 2, 4, 8)}, Infos: []onnx.Value{grid},
+		Nodes: []onnx.Node{onnx.Op("Sub", "x expand_1", "d"), onnx.Op("Exp", "d", "y")}}
+	for kind, want := range map[string][]string{
+		"PARAMETER": {"fill()", "add(_, m.angle) in place", "sub(x, _)", "exp(d)"},
+		"BUFFER":    {"fill()", "sub(x, _)", "exp(d)"},
+	} {
+		graph.Meta = []onnxload.Entry{{Key: "pkg.torch.export.ExportedProgram.graph_signature",
+			Value: "\n# inputs\np_m_angle: " + kind + " target='m.angle'\nx: USER_INPUT\n"}}
+		wantCalls(t, mustRecover(t, graph), want...)
+	}
+}
+
 // The weight of Gemma's norm is a difference from one, also where the exporter computed the sum.
 func TestComputedShift(t *testing.T) {
 	sum := onnx.Float("add_1", 8)

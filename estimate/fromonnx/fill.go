@@ -75,6 +75,9 @@ func (b *recovery) computed(id onnxload.ValueID) aten.ValueID {
 	view := module.IsView(b.m.NameOf(id))
 	if !view || b.views[key] == aten.NoValue {
 		b.of[id] = b.temp("fill", aten.Args{DType: b.elem(id), Shape: d}, b.elem(id), d)
+		if name := b.trainedOf(id); name != "" {
+			b.of[id] = b.temp("add", aten.Args{Inplace: true}, b.elem(id), d, b.of[id], b.foldedParameter(name, b.elem(id)))
+		}
 		b.prog.Calls[len(b.prog.Calls)-1].Stack = 0 // it was not the reader's line that made it
 	} else {
 		b.of[id] = b.views[key]
@@ -83,4 +86,29 @@ func (b *recovery) computed(id onnxload.ValueID) aten.ValueID {
 		b.views[key] = b.of[id]
 	}
 	return b.of[id]
+}
+
+// trainedOf returns the name of a parameter that what the exporter computed was computed of, "" where there is none: it
+// has a gradient then, which goes on to parameters whose sizes the file does not have any more.
+func (b *recovery) trainedOf(id onnxload.ValueID) string {
+	if !b.elem(id).IsFloat() {
+		return ""
+	}
+	for from := range module.FoldedFrom(b.m.Values[id].Init) {
+		if b.m.Trained[from] {
+			return from
+		}
+	}
+	return ""
+}
+
+// foldedParameter returns a parameter that was folded, of whose size no more is known than that it has one.
+func (b *recovery) foldedParameter(name string, dtype aten.DType) aten.ValueID {
+	p, ok := b.gone[name]
+	if !ok {
+		p = b.add(aten.Value{Name: name, Kind: aten.Parameter, DType: dtype, Shape: []int64{1}})
+		b.prog.State = append(b.prog.State, p)
+		b.gone[name] = p
+	}
+	return p
 }

@@ -153,6 +153,7 @@ type recovery struct {
 	views          map[constantKey]aten.ValueID                 // of what an exporter computed
 	looked         map[onnxload.ValueID]bool                    // biases of heads that folding looked up
 	assigned       map[onnxload.ValueID]bool                    // as a whole: see unshared
+	gone           map[string]aten.ValueID                      // parameters that were folded, by name
 	lists          map[onnxload.ValueID][]onnxload.ValueID
 	weights        map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
 	listed, chains int                       // items of all lists; see chained
@@ -161,12 +162,11 @@ type recovery struct {
 	clones         bool                                // see findClones
 	dropout        dropouts                            // see chooseDropout
 	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
-	functions      int                                 // chains that are taken for functions of autograd written in Python
-	widened        int                                 // attentions that are taken to multiply in float32
+	functions      int                                 // chains taken for functions of autograd
+	widened        int                                 // attentions taken to multiply in float32
 
 	scopes map[string]int32
-	// modules that have a forward which calls something, by path: containers such as ModuleList have none
-	called map[string]bool
+	called map[string]bool // modules whose forward calls something, by path: containers such as ModuleList have none
 	layers map[string]int32
 	places []*located // by node
 
@@ -185,7 +185,7 @@ func newRecovery(src Source) *recovery {
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		args: map[string]*aten.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
-		views: map[constantKey]aten.ValueID{},
+		views: map[constantKey]aten.ValueID{}, gone: map[string]aten.ValueID{},
 	}
 	for i := range n {
 		b.made[i], b.same[i] = -1, onnxload.ValueID(i)

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -24,13 +25,23 @@ func IsComputed(name string, t *onnxload.Tensor) bool {
 	if own := operatorOf(name); !views[own] {
 		return own != "val"
 	}
-	for from := range strings.SplitSeq(strings.Trim(t.Folded, "[]"), ",") {
-		from = strings.Trim(from, " '")
+	for from := range FoldedFrom(t) {
 		if op := operatorOf(from); !isModulePath(from) && op != "val" && !views[op] {
 			return true
 		}
 	}
 	return false
+}
+
+// FoldedFrom returns the names of what onnxscript's optimizer computed a constant of.
+func FoldedFrom(t *onnxload.Tensor) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for from := range strings.SplitSeq(strings.Trim(t.Folded, "[]"), ",") {
+			if !yield(strings.Trim(from, " '")) {
+				return
+			}
+		}
+	}
 }
 
 // IsView reports whether torch.export named a value after an operator whose result lies in what it is given.

@@ -70,7 +70,7 @@ func (g Graph) Bytes() []byte {
 	for _, v := range g.Infos {
 		b = Bytes(b, 13, v.bytes())
 	}
-	return append(b, g.Extra...)
+	return append(entries(b, 16, g.Meta), g.Extra...)
 }
 
 func (n Node) bytes() []byte {

@@ -47,6 +47,7 @@ type Graph struct {
 	In     []Value
 	Out    []Value
 	Infos  []Value
+	Meta   []onnxload.Entry
 	Extra  []byte
 }
 
