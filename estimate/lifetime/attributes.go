@@ -91,3 +91,34 @@ func (l *lives) weights(first, last int32) (kept []aten.ValueID) {
 	}
 	return kept
 }
+
+// mixedOf returns what the only attention in some calls multiplies its values by, and softmax's result, of which that
+// is computed together with something else of its shape: 0.5 * torch.softmax(scores, -1) + 0.5 * distances.
+func (l *lives) mixedOf(first, last int32) (kept []aten.ValueID) {
+	l.work -= int64(last - first)
+	type weights struct {
+		softmax aten.ValueID
+		mixed   bool
+	}
+	from := map[aten.ValueID]weights{}
+	for i := first; i <= last; i++ {
+		c := &l.p.Calls[i]
+		for _, v := range c.In {
+			w := from[v]
+			switch {
+			case v == aten.NoValue || w.softmax == aten.NoValue:
+			case aten.Of(c.Op).Is(aten.Product):
+				if !w.mixed || kept != nil {
+					return nil
+				}
+				kept = []aten.ValueID{v, w.softmax}
+			case one(c) && sameSize(l.p, c.Out[0], v):
+				from[c.Out[0]] = weights{w.softmax, w.mixed || l.several(c)}
+			}
+		}
+		if c.Op == "softmax" && c.Out[0] != aten.NoValue {
+			from[c.Out[0]] = weights{softmax: c.Out[0]}
+		}
+	}
+	return kept
+}

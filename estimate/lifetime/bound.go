@@ -257,8 +257,15 @@ func (n *namespace) results(e *execution) (made []aten.ValueID) {
 	return made
 }
 
-// writes reports whether a statement computes what a name has anew, in part: x[:, i] = y.
+// writes reports whether a statement computes what a name has anew, in part: x[:, i] = y. So it does where the line
+// before is not known by which the name has a copy, x = z.clone(), and the call that copies stands with the assignment.
 func (n *namespace) writes(e *execution, x *pyName) bool {
+	for i := e.first; i <= e.last; i++ {
+		if c := &n.l.p.Calls[i]; c.Op == "assign" && n.l.made[c.In[0]] >= e.first &&
+			n.l.p.Calls[n.l.made[c.In[0]]].Op == "clone" {
+			return true
+		}
+	}
 	c := &n.l.p.Calls[e.last]
 	return len(c.In) > 0 && len(c.Out) == 1 && c.Out[0] != aten.NoValue && n.l.has(x.values(), c.In[0]) &&
 		slices.Equal(n.l.p.Values[c.In[0]].Shape, n.l.p.Values[c.Out[0]].Shape)

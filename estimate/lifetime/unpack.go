@@ -20,6 +20,21 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 			return
 		}
 	}
+	if k := len(targets) - len(made); k == 2 && e.hidden && len(made) > 0 && n.l.takes(weightsBeside) {
+		// x, attn, self.attn = attention(q, k, v)
+		if kept := n.l.mixedOf(e.first, e.last); len(kept) == k && !slices.ContainsFunc(made, func(v aten.ValueID) bool {
+			return slices.Contains(kept, v)
+		}) {
+			for i, v := range slices.Concat(made, kept) {
+				n.bind(targets[i], e.last, []aten.ValueID{v})
+			}
+			for _, v := range kept {
+				n.l.chosen = append(n.l.chosen, choice{weightsBeside, v, e.last})
+			}
+			e.kept = true
+			return
+		}
+	}
 	var rest []string
 	for i, name := range targets {
 		switch {

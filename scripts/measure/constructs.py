@@ -953,6 +953,62 @@ class CalledAgain(nn.Module):
         return a + b
 
 
+def mixed(query: Tensor, key: Tensor, value: Tensor, near: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    scores = query @ key.transpose(-2, -1) / query.size(-1) ** 0.5
+    attn = F.softmax(scores, dim=-1)
+    weighted = 0.7 * attn + 0.3 * near
+    return weighted @ value, weighted, attn
+
+
+class MixedAttention(nn.Module):
+    """Attention that keeps its weights, and those mixed with something else, as attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = self.qkv(x).view(*x.shape[:2], 3, 4, 16).permute(2, 0, 3, 1, 4)
+        near = torch.exp(-torch.cdist(x, x)).unsqueeze(1).repeat(1, 4, 1, 1)
+        y, self.attn, self.plain = mixed(query, key, value, near)
+        return x + self.out(y.transpose(1, 2).contiguous().view(x.shape))
+
+
+class SelfLoops(nn.Module):
+    """Graph convolutions that each add self loops to a copy of what they are all given."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList([nn.Parameter(torch.randn(c, c)) for _ in range(3)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        edges = torch.sigmoid(x @ x.transpose(1, 2))
+        out = []
+        for weight in self.weights:
+            adj = edges.clone()
+            at = torch.arange(x.size(1), device=x.device)
+            adj[:, at, at] = 1
+            degree = adj.sum(-1).pow(-0.5)
+            adj = degree.unsqueeze(-1) * adj * degree.unsqueeze(-2)
+            out.append(adj @ (x @ weight))
+        return torch.stack(out).mean(0)
+
+
+class Directions(nn.Module):
+    """Distances to learned directions, which the optimiser of the default export computes once."""
+
+    def __init__(self, kernels: int) -> None:
+        super().__init__()
+        self.angle = nn.Parameter(torch.rand(kernels, 4))
+        self.out = nn.Linear(kernels, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        towards = torch.stack([torch.sin(self.angle), torch.cos(self.angle)]).unsqueeze(0).unsqueeze(2)
+        towards = towards.expand(x.size(0), -1, -1, -1, -1)
+        square = (x.view(x.size(0), 2, -1, 1, 1) - towards) ** 2
+        return self.out(torch.exp(-square.sum(1)).sum(-1))
+
+
 def encoder() -> nn.Module:
     """nn.TransformerEncoder, whose layers run on their fast path in inference."""
     layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
@@ -1125,6 +1181,17 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         (8, 32, 64, 64),
         ("dynamo-train", "dynamo"),
     ),
+    "mixed_attention": (
+        lambda: nn.Sequential(MixedAttention(), MixedAttention()),
+        (8, 256, 64),
+        ("dynamo-train", "dynamo"),
+    ),
+    "self_loops": (
+        lambda: nn.Sequential(SelfLoops(64), SelfLoops(64)),
+        (8, 512, 64),
+        ("dynamo-train", "dynamo", "ts-train"),
+    ),
+    "directions": (lambda: Directions(64), (16, 1024), ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
