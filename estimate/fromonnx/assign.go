@@ -57,12 +57,16 @@ func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID) aten.ValueID {
 // no node: onnxscript's optimizer drops the Identity, the TorchScript exporter makes none (clone, in
 // torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py). An export has what was written under a new name, and
 // all that reads the tensor after that reads the new one. So where something reads the old one still, that is another
-// tensor; so is the copy of the last of several assignments to one tensor.
+// tensor; so is the copy of the last of several assignments to one tensor. Casts are left alone: a program that casts
+// anew for each assignment copies nothing, and exporters make one cast of several that are alike.
 func (b *recovery) assignedCopy(n *onnxload.Node) bool {
 	x := b.in(n, 0)
 	at := x
 	for b.isView(at) {
 		at = b.in(b.nodes[b.made[at]], 0)
+	}
+	if n, _ := b.producer(at); n != nil && n.Op == "Cast" {
+		return false
 	}
 	if c := b.callOf(b.of[x]); b.isNew(b.of[at]) || c == nil || c.Op == "clone" {
 		return false
