@@ -52,6 +52,7 @@ const (
 	Tests        // its result is a bool for each element
 	Cuts         // no gradient goes through it, whatever its result is of
 	Surrogate    // a function of autograd that the program wrote, with gradients of its own making
+	Writes       // writes into its first argument, which is its result
 )
 
 // Is reports whether an operator is any of these.
@@ -192,7 +193,7 @@ var operators = index([]Operator{
 	{"gather", 2, 2, 0, nil},
 	{"scatter", 3, 3, 0, nil},
 	{"scatter_add", 3, 3, 0, nil},
-	{"assign", 2, 2, 0, nil},
+	{"assign", 2, 2, Writes, nil},
 
 	{"mean", 1, 1, 0, worksOnDims},
 	{"sum", 1, 1, 0, worksOnDims},

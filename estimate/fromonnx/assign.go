@@ -53,8 +53,8 @@ func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID) aten.ValueID {
 	return b.of[x]
 }
 
-// assignedCopy reports whether an assignment writes into a copy, y = x.clone(); y[:, i] = 1, of which the exporters keep
-// no node: onnxscript's optimizer drops the Identity, the TorchScript exporter makes none (clone, in
+// assignedCopy reports whether an assignment writes into a copy, y = x.clone(); y[:, i] = 1, of which exporters keep no
+// node: onnxscript's optimizer drops the Identity, the TorchScript exporter makes none (clone, in
 // torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py). An export has what was written under a new name, and
 // all that reads the tensor after that reads the new one. So where something reads the old one still, that is another
 // tensor; so is the copy of the last of several assignments to one tensor. Casts are left alone: a program that casts
@@ -65,15 +65,13 @@ func (b *recovery) assignedCopy(n *onnxload.Node) bool {
 	for b.isView(at) {
 		at = b.in(b.nodes[b.made[at]], 0)
 	}
-	if n, _ := b.producer(at); n != nil && n.Op == "Cast" {
-		return false
-	}
-	if c := b.callOf(b.of[x]); b.isNew(b.of[at]) || c == nil || c.Op == "clone" {
+	cast := b.made[at] >= 0 && len(b.nodes[b.made[at]].In) == 1 && b.elem(b.in(b.nodes[b.made[at]], 0)) != b.elem(at)
+	if c := b.callOf(b.of[x]); cast || b.isNew(b.of[at]) || c == nil || c.Op == "clone" {
 		return false
 	}
 	return slices.ContainsFunc(b.usesOf(x), func(u int32) bool {
 		switch m := b.nodes[u]; {
-		case m == n || m.Op == "Shape":
+		case m == n || b.fixed[b.id(m.Output(0))]: // itself, and what asks for the sizes alone
 			return false
 		case m.Op == n.Op:
 			return b.in(m, 0) == x

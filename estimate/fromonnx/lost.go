@@ -60,6 +60,11 @@ func (b *recovery) noteExport() {
 			break
 		}
 	}
+	b.noteDropout(say, lost)
+}
+
+// noteDropout says what is known of dropout in a training whose export is in evaluation mode.
+func (b *recovery) noteDropout(say, lost func(format string, args ...any)) {
 	switch {
 	case !b.src.Train || b.forTraining():
 	case b.prog.Restored:

@@ -50,35 +50,7 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	b.index()
 	b.findHost()
 	b.matchPatterns()
-	for _, id := range src.Model.Graph.Inputs {
-		v := b.add(aten.Value{Name: b.m.NameOf(id), Kind: aten.InputValue, DType: b.elem(id), Shape: b.dims(id)})
-		b.of[id] = v
-		b.prog.Inputs = append(b.prog.Inputs, v)
-	}
-	runs := 0 // nodes that make a call, as a rule one each
-	for i, n := range b.nodes {
-		if b.emit[i] != nil || !b.done[i] && !b.hostNode(n) {
-			runs++
-		}
-	}
-	b.prog.Calls = make([]aten.Call, 0, runs)
-	b.prog.Values = slices.Grow(b.prog.Values, runs+len(src.Model.Graph.Inits))
-	for i, n := range b.nodes {
-		b.at = i
-		switch {
-		case b.emit[i] != nil:
-			b.emit[i]()
-		case b.done[i] || b.hostNode(n):
-		default:
-			b.node(n, b.rows[i])
-		}
-	}
-	for _, id := range src.Model.Graph.Outputs {
-		if id != onnxload.NoValue {
-			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
-		}
-	}
-	b.rows, b.emit, b.done, b.calls = nil, nil, nil, nil // what follows looks at the calls
+	b.emitAll()
 	b.unmergeModules(b.unmerge())
 	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
 	b.noteExport()
@@ -176,8 +148,7 @@ type recovery struct {
 
 func newRecovery(src Source) *recovery {
 	n := len(src.Model.Values)
-	b := &recovery{
-		src: src, m: src.Model, types: src.Types,
+	b := &recovery{src: src, m: src.Model, types: src.Types,
 		prog: &aten.Program{Values: []aten.Value{{Kind: aten.None}}, Unknown: map[string]int{}, Without: src.Without,
 			With: src.With}, unknown: map[int32]string{},
 		shapes: make([]int32, n), flips: map[aten.ValueID]bool{},

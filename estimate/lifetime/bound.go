@@ -261,8 +261,11 @@ func (n *namespace) results(e *execution) (made []aten.ValueID) {
 // before is not known by which the name has a copy, x = z.clone(), and the call that copies stands with the assignment.
 func (n *namespace) writes(e *execution, x *pyName) bool {
 	for i := e.first; i <= e.last; i++ {
-		if c := &n.l.p.Calls[i]; c.Op == "assign" && n.l.made[c.In[0]] >= e.first &&
-			n.l.p.Calls[n.l.made[c.In[0]]].Op == "clone" {
+		c := &n.l.p.Calls[i]
+		if !aten.Of(c.Op).Is(aten.Writes) || n.l.made[c.In[0]] < e.first || n.l.p.Values[c.In[0]].Name != "" {
+			continue
+		}
+		if copies := n.l.p.Calls[n.l.made[c.In[0]]].Op; aten.Of(copies).Is(aten.Same) {
 			return true
 		}
 	}
