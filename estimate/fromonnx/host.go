@@ -1,6 +1,8 @@
 package fromonnx
 
 import (
+	"slices"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/module"
