@@ -200,7 +200,7 @@ func matchRMSNorm(b *recovery, i int) {
 	}
 	b.claim(func() {
 		f, shape := aten.Float32, b.dims(x)
-		v, in := b.normInFloat(x, mean.Output(0), cast != nil && back == nil && !late)
+		v, in := b.normInFloat(x, mean, cast != nil && back == nil && !late)
 		weight := b.value(w)
 		if shifted {
 			d := b.dims(w)

@@ -90,19 +90,19 @@ func (b *recovery) matchPlainRMSNorm(x onnxload.ValueID, mean, norm *onnxload.No
 		return
 	}
 	b.claim(func() {
-		v, in := b.normInFloat(x, mean.Output(0), false)
+		v, in := b.normInFloat(x, mean, false)
 		b.call("type_as", aten.Args{}, []aten.ValueID{v, in}, norm.Output(0))
 	}, members...)
 }
 
 // normInFloat emits x times the inverse root of the mean of its squares, computed in float32, and returns it and x,
 // which it takes for the product as it is where own is set.
-func (b *recovery) normInFloat(x, mean onnxload.ValueID, own bool) (v, in aten.ValueID) {
-	f, shape, small := aten.Float32, b.dims(x), b.dims(mean)
+func (b *recovery) normInFloat(x onnxload.ValueID, mean *onnxload.Node, own bool) (v, in aten.ValueID) {
+	f, shape, small := aten.Float32, b.dims(x), b.dims(mean.Output(0))
 	in = b.value(x)
 	wide := b.temp("float", aten.Args{}, f, shape, in)
 	square := b.temp("square", aten.Args{}, f, shape, wide)
-	v = b.temp("mean", aten.Args{Dims: []int{len(shape) - 1}, Keep: true}, f, small, square)
+	v = b.temp("mean", b.reduction(mean, b.axes(mean)), f, small, square)
 	number := b.add(aten.Value{Kind: aten.Number, DType: f})
 	v = b.temp("add", aten.Args{}, f, small, v, number)
 	v = b.temp("rsqrt", aten.Args{}, f, small, v) // or a power, which saves one small tensor more
