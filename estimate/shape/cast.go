@@ -65,6 +65,12 @@ func (c *call) castTo(to onnxload.DType) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
+	if c.elem(0) == onnxload.Bool && to.IsInt() && c.hasOut(0) {
+		if c.inf.masks == nil {
+			c.inf.masks = map[onnxload.ValueID]bool{}
+		}
+		c.inf.masks[c.node.Out[0]] = true
+	}
 	c.out(0, to, c.shape(0))
 	return nil
 }

@@ -101,3 +101,16 @@ func TestBoundedLimits(t *testing.T) {
 		t.Errorf("at most 0 is %v, %v", n, ok)
 	}
 }
+
+// What a mask has set is no more than it has elements, and its sum as a number the same.
+func TestCountOfMask(t *testing.T) {
+	r := mustInfer(t, `
+		in m:bool:12 x:int64:12
+		c = Cast m to=7
+		n = ReduceSum c
+		y = ConstantOfShape n
+		k = ReduceSum x
+		z = ConstantOfShape k
+		out y z`, Options{})
+	wantTypes(t, r, "y:<=12 z:?")
+}

@@ -87,10 +87,11 @@ type inferer struct {
 	types  []*Type      // by ValueID, shared by values of one type and not to be changed; nil: nothing is known
 	consts []*Const     // by ValueID; nil: not known, or an initializer that nobody read yet
 
-	sizes  map[string]binding // of bound symbols
-	params map[string]Dim     // dim_param texts, parsed
-	fresh  int                // unnamed symbols made so far
-	bounds map[string]Dim     // of the symbols that depend on data
+	sizes  map[string]binding        // of bound symbols
+	params map[string]Dim            // dim_param texts, parsed
+	fresh  int                       // unnamed symbols made so far
+	bounds map[string]Dim            // of the symbols that depend on data
+	masks  map[onnxload.ValueID]bool // integers that were booleans: their sum is how many are set
 	notes  notes
 
 	unknown        map[opKey]int // operators without a row, by how many nodes have them

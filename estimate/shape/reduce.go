@@ -2,6 +2,7 @@ package shape
 
 import (
 	"math"
+	"slices"
 
 	"github.com/memestimate/memestimate/onnxload"
 )
@@ -9,7 +10,7 @@ import (
 // reduceFamily has the reductions. Their axes were an attribute first and became input 1,
 // for ReduceSum at opset 13, for the others at 18; either is taken at any version.
 var reduceFamily = family{"", []op{
-	{"ReduceSum", 1, reduce, sumEval},
+	{"ReduceSum", 1, reduceSum, sumEval},
 	{"ReduceMean", 1, reduce, averageEval},
 	{"ReduceProd", 1, reduce, prodEval},
 	{"ReduceMax", 1, reduce, largestEval},
@@ -38,6 +39,24 @@ func reduce(c *call) error {
 	}
 	s, _, err := c.reduced()
 	c.out(0, c.elem(0), s)
+	return err
+}
+
+// reduceSum counts what a mask has set, as PyTorch's exporter does where x[mask] = y gives each such element a value
+// (aten_index_put_bool in onnxscript): no more than the mask has.
+func reduceSum(c *call) error {
+	if err := reduce(c); err != nil || !c.has(0) || !c.inf.masks[c.node.In[0]] || c.constant(0) != nil {
+		return err
+	}
+	s, gone, err := c.reduced()
+	if dims, ok := c.dims(0); ok && err == nil && gone != nil && !slices.Contains(gone, false) {
+		out := zeros(c.elem(0), make([]int64, len(s.Dims)), 1)
+		for i := range out.Shape {
+			out.Shape[i] = 1
+		}
+		out.Ints[0] = c.bounded(Product(dims...))
+		c.outConst(0, out)
+	}
 	return err
 }
 
