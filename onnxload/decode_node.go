@@ -180,7 +180,7 @@ func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
 				"StringStringEntryProto.value")), &d.text)
 		case f == 2 && e.Key == CallKey:
 			if b := d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"),
-				"StringStringEntryProto.value")); bytes.Contains(b, []byte("%clone")) {
+				"StringStringEntryProto.value")); len(b) <= maxCall && bytes.Contains(b, []byte("%clone")) {
 				e.Value, keep = d.words.str(b), true
 			}
 		case f == 2:

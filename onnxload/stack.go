@@ -33,6 +33,9 @@ const stackKey = "pkg.torch.onnx.stack_trace"
 // from: "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%x, %clone_1), kwargs = {})".
 const CallKey = "pkg.torch.onnx.fx_node"
 
+// maxCall is the longest text of a call that is kept, in bytes. Real ones have a few hundred.
+const maxCall = 4 << 10
+
 // repeated reports whether a key of a node's metadata says what its namespace and its operator say as well: exports
 // have it for every node, and no two texts are alike. They are not kept.
 func repeated(key string) bool {

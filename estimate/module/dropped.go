@@ -78,6 +78,9 @@ func (r *restorer) find(i int) {
 	n := &r.m.Graph.Nodes[i]
 	call := n.MetaValue(onnxload.CallKey)
 	args := readBy(call)
+	if len(n.In) > mostRead || len(args) > mostRead {
+		return
+	}
 	var copies []string
 	for _, a := range args {
 		if isCopy(a) && !r.known[a] && !slices.Contains(copies, a) {
@@ -169,7 +172,7 @@ func (r *restorer) restored(operators Operators) *onnxload.Model {
 // view, as reshape's is, and no line asks for it, as x.transpose(1, 2).contiguous() does.
 func (r *restorer) isDropout(c dropped, operators Operators) bool {
 	dense := true
-	for v := c.of; r.maker[v] > 0; {
+	for v, left := c.of, mostViews; r.maker[v] > 0 && left > 0; left-- {
 		n := &r.m.Graph.Nodes[r.maker[v]-1]
 		f := operators.Of(n.Domain, n.Op)
 		if dense = !f.Has(View) && !isPart(n); dense || isPart(n) || len(n.In) == 0 {
@@ -210,6 +213,9 @@ func looks(call string) bool {
 	}
 	return false
 }
+
+// What is looked at of a hostile file: how much a call and its nodes read, and how many views lie one upon another.
+const mostRead, mostViews = 256, 64
 
 // isPart reports whether a view is of another order than what it is of, or leaves gaps in it.
 func isPart(n *onnxload.Node) bool {
