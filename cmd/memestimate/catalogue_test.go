@@ -123,13 +123,13 @@ func largeFiles() []HostileCase {
 	loop := Graph{In: []Value{Val("i", onnxload.Int64), Val("c", onnxload.Bool), Float("s", 4)},
 		Nodes: []Node{Op("Neg", "s", "t"), Op("Identity", "c", "d")}, Out: []Value{{Name: "d"}, {Name: "t"}}}
 	return []HostileCase{
+		{Name: "A20 40,000 copies of views upon views", File: copiesOfViews(40_000)},
 		{Name: "A20 chain of 19,000 nodes", File: many(19_000, "Relu", "")},
 		{Name: "A20 chain of 25,000 nodes", File: many(25_000, "Sigmoid", "")},
 		{Name: "A20 chain of 100,000 nodes", File: many(100_000, "Sigmoid", "")},
 		{Name: "A20 30,000 nodes with a weight each", File: weighted(30_000, "Mul", Float("x0", 4), []int64{4})},
 		{Name: "A20 50,000 nodes with a weight each", File: weighted(50_000, "Mul", Float("x0", 4), []int64{4})},
-		{Name: "A20 30,000 convolutions",
-			File: weighted(30_000, "Conv", Float("x0", 1, 4, 8, 8), []int64{4, 4, 1, 1})},
+		{Name: "A20 30,000 convolutions", File: weighted(30_000, "Conv", Float("x0", 1, 4, 8, 8), []int64{4, 4, 1, 1})},
 		{Name: "A20 10,000 Einsums that contract",
 			File: weighted(10_000, "Einsum", Float("x0", 4, 4), []int64{4, 4}, A("equation", "ij,jk->ik"))},
 		{Name: "A20 100,000 inputs", File: Model{Opset: 17, Graph: inputs}.Bytes()},

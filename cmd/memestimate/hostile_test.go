@@ -204,3 +204,16 @@ func harmless(t *testing.T, markdown string) (tables int) {
 	}
 	return tables
 }
+
+// copiesOfViews is a chain of n views, each of which says that it read a copy that is not there.
+func copiesOfViews(n int) []byte {
+	g := Graph{In: []Value{Float("x0", 4, 4)}, Out: []Value{{Name: fmt.Sprint("x", n)}},
+		Inits: []Tensor{{Name: "s", DType: onnxload.Int64, Dims: []int64{2}, Typed: []int64{4, 4}}}}
+	for i := range n {
+		view := Op("Reshape", fmt.Sprintf("x%d s", i), fmt.Sprint("x", i+1))
+		view.Meta = []onnxload.Entry{{Key: onnxload.CallKey, Value: fmt.Sprintf("%%v : [num_users=1] = "+
+			"call_function[target=torch.ops.aten.view.default](args = (%%clone_%d, [4, 4]), kwargs = {})", i)}}
+		g.Nodes = append(g.Nodes, view)
+	}
+	return Model{Opset: 17, Graph: g}.Bytes()
+}
