@@ -26,7 +26,7 @@ type Bound struct {
 	prog       [programs]*aten.Program // those that were recovered
 	nodes      []*onnxload.Node        // those that run: what the calls of all three were recovered from
 	ran        []int32                 // of a large model the same by their places in the graph; then nodes is nil
-	size       int                     // see large
+	size       int                     // steps, weights and inputs: see large
 
 	constants module.Tensors
 	way       module.Way
@@ -69,7 +69,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	}
 	b := &Bound{model: given, opt: asked, a: a, weights: ws, withTied: ws, constants: constants,
 		without: named(opt.Without), with: named(opt.With), recovering: new(recovering)}
-	b.size = len(a.Steps) + len(ws) + a.Wide
+	b.size = len(a.Steps) + len(ws) + a.Wide + len(m.Graph.Inputs)
 	switch b.way = a.Way(); {
 	case b.way == "":
 		b.way = OtherWay
