@@ -112,8 +112,8 @@ var limitKeys = []key{
 			"without a base is over this limit, but where `new` has it."},
 	{name: "fits", kind: texts, doc: "GPUs that the run must fit, such as h100-80gb."},
 	{name: "confidence", kind: text, enum: []string{"predicted", "likely", "safe"},
-		doc: "How sure `device` and `fits` must be: fewer than two runs in a hundred take more than what is safe, " +
-			"one in twenty more than what is likely. safe when left out."},
+		doc: "How sure `device` and `fits` must be: fewer than two runs in a hundred, three of trainings from default " +
+			"exports, take more than what is safe, one in twenty more than what is likely. safe when left out."},
 }
 
 // modelKeys describe some models and what is asked of them.

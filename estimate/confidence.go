@@ -14,7 +14,7 @@ type Confidence string
 const (
 	Predicted Confidence = "predicted" // what is simulated, without a margin
 	Likely    Confidence = "likely"    // one run in twenty takes more
-	Safe      Confidence = "safe"      // fewer than two runs in a hundred take more, or three: see Report.SafeRate
+	Safe      Confidence = "safe"      // fewer than two runs in a hundred take more, or three: see Peak.SafeRate
 )
 
 // Confidences are all of them.
@@ -54,10 +54,23 @@ var margins = map[module.Way]struct{ train, infer margin }{
 	OtherWay:             {margin{0.212, 0.478}, margin{0.268, 0.62}},
 }
 
-// SafeRate says how many runs take more than what is safe. Of trainings from default exports, and of what is known no
-// better, it is three in a hundred: fewer cost more than twice what such a run takes.
-func (r *Report) SafeRate() string {
-	if r.Settings.Mode != "infer" && (r.WayIn == module.DefaultExport || r.WayIn == OtherWay) {
+// safeShare is of how many runs Safe is to hold. Of trainings from default exports, and of what is known no better, one
+// in a hundred less than of others: the margin would be more than twice what such a run takes.
+func safeShare(way module.Way, infer bool) float64 {
+	if _, known := margins[way]; !infer && (way == module.DefaultExport || way == OtherWay || !known) {
+		return 0.97
+	}
+	return 0.98
+}
+
+// SafeRate says how many runs take more than what is safe.
+func (p *Peak) SafeRate() string { return safeRate(p.SafeShare) }
+
+// SafeRate says how many runs take more than what is safe, of the model and way in that were tried.
+func (f *Fitting) SafeRate() string { return safeRate(f.SafeShare) }
+
+func safeRate(share float64) string {
+	if share < 0.98 {
 		return "fewer than three runs in a hundred take more"
 	}
 	return "fewer than two runs in a hundred take more"
@@ -88,7 +101,9 @@ func (p *Peak) above(share float64, varies, least int64) int64 {
 }
 
 // confide sets what the run takes with some confidence, from its upper bound.
-func (s *Simulation) confide(m margin) {
+func (s *Simulation) confide(way module.Way, infer bool) {
+	m := marginOf(way, infer)
+	s.Peak.SafeShare = safeShare(way, infer)
 	varies := varying(s.Peak.Reserved, s.held[timeline.Parameter]+s.held[timeline.OptimizerState]+s.gradients)
 	s.Peak.Likely = s.Peak.above(m.likely, varies, s.Peak.Device)
 	s.Peak.Safe = s.Peak.above(m.safe, varies, s.Peak.Likely)

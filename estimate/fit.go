@@ -12,18 +12,19 @@ import (
 
 // A Fitting is how large a batch can be. Sizes are bytes.
 type Fitting struct {
-	Schema  string  `json:"schema"`
-	Model   string  `json:"model"`
-	GPU     string  `json:"gpu,omitempty"`
-	Memory  int64   `json:"memory_bytes"`          // what the process may take on the device
-	Batch   int64   `json:"batch"`                 // the largest whose device memory fits; 0 when not even one sample does
-	Likely  int64   `json:"likely_batch"`          // the largest whose Peak.Likely fits
-	Safe    int64   `json:"safe_batch"`            // the largest whose Peak.Safe fits
-	Fewest  int     `json:"fewest_gpus,omitempty"` // of several GPUs: the smallest number that hold a batch of one safely
-	Curve   []Point `json:"curve"`                 // every batch that was simulated, in order
-	Capped  bool    `json:"capped,omitempty"`      // Batch is not the largest that fits, but the largest that was tried
-	Notes   []Note  `json:"notes"`
-	Context int64   `json:"context_bytes"`
+	Schema    string  `json:"schema"`
+	Model     string  `json:"model"`
+	GPU       string  `json:"gpu,omitempty"`
+	Memory    int64   `json:"memory_bytes"`          // what the process may take on the device
+	Batch     int64   `json:"batch"`                 // the largest whose device memory fits; 0 when not even one sample does
+	Likely    int64   `json:"likely_batch"`          // the largest whose Peak.Likely fits
+	Safe      int64   `json:"safe_batch"`            // the largest whose Peak.Safe fits
+	SafeShare float64 `json:"safe_share"`            // of runs that Safe holds in, as Peak's
+	Fewest    int     `json:"fewest_gpus,omitempty"` // of several GPUs: the smallest number that hold a batch of one safely
+	Curve     []Point `json:"curve"`                 // every batch that was simulated, in order
+	Capped    bool    `json:"capped,omitempty"`      // Batch is not the largest that fits, but the largest that was tried
+	Notes     []Note  `json:"notes"`
+	Context   int64   `json:"context_bytes"`
 
 	Settings Settings `json:"settings"`
 }
@@ -288,6 +289,7 @@ func (f *Fitting) point(m *onnxload.Model, opt Options, s Step, batch int64) (Po
 
 // at is the point of a run whose peak is k.
 func (f *Fitting) at(batch int64, k *Peak) Point {
+	f.SafeShare = k.SafeShare
 	return Point{
 		Batch: batch, Allocated: k.Allocated, Reserved: k.Reserved, Device: k.Device, Likely: k.Likely,
 		SafeBytes: k.Safe, UpperBound: k.UpperBound, Phase: k.Phase, Fits: k.Device <= f.Memory, Safe: k.Safe <= f.Memory,

@@ -15,12 +15,13 @@ type Peak struct {
 	Reserved  int64 `json:"reserved_bytes"`  // torch.cuda.max_memory_reserved()
 	Device    int64 `json:"device_bytes"`    // reserved and context: nvidia-smi
 	// of the device memory; one run in twenty takes more: see Confidence
-	Likely     int64  `json:"likely_bytes"`
-	Safe       int64  `json:"safe_bytes"`        // fewer than two runs in a hundred take more
-	UpperBound int64  `json:"upper_bound_bytes"` // the most that replays with other choices come to
-	Phase      string `json:"phase"`
-	Step       int    `json:"step"`
-	Layer      string `json:"layer"`
+	Likely     int64   `json:"likely_bytes"`
+	Safe       int64   `json:"safe_bytes"`        // fewer than two runs in a hundred take more, or three: see SafeRate
+	SafeShare  float64 `json:"safe_share"`        // of runs that Safe holds in: see SafeRate
+	UpperBound int64   `json:"upper_bound_bytes"` // the most that replays with other choices come to
+	Phase      string  `json:"phase"`
+	Step       int     `json:"step"`
+	Layer      string  `json:"layer"`
 	// of the allocated bytes; "rounding" is what blocks hold beyond the requests
 	ByCategory map[string]int64 `json:"by_category"`
 	Live       []Live           `json:"live"` // the largest tensors at that moment

@@ -195,7 +195,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	}
 	sim.Peak.UpperBound = upperBound(sim, cfg, spare)
 	sim.held, sim.gradients = heldAtEnd(run.Log)
-	sim.confide(marginOf(RecordedWay, !run.Trains))
+	sim.confide(RecordedWay, !run.Trains)
 	if d := dependence(rec); d != nil {
 		sim.Peak.UpperBound += d.More
 		sim.Peak.Safe += d.More

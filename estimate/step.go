@@ -110,7 +110,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	sim.confide(marginOf(b.way, s.Infer))
+	sim.confide(b.way, s.Infer)
 	if s.Benchmark {
 		s.Benchmark, s.Record = false, false
 		without, err := b.simulateRank(s)

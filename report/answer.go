@@ -138,7 +138,7 @@ func (s *screen) judgement(f *estimate.Fit) string {
 func (a *Answer) figures(s *screen) {
 	p, unit := a.Report.Peak, largeUnit(a.Report.Peak.Safe)
 	s.gap()
-	least, likely, safe := "", "one run in twenty takes more", a.Report.SafeRate()
+	least, likely, safe := "", "one run in twenty takes more", p.SafeRate()
 	if a.Report.Incomplete() { // nobody knows how much is missing
 		least = "at least "
 	}

@@ -81,7 +81,7 @@ func Breakdown(r *estimate.Report) *Grid {
 	for _, row := range []part{
 		{"at most", r.Peak.UpperBound, "should workspaces, addresses or lifetimes differ", false},
 		{"likely", r.Peak.Likely, "one run in twenty takes more", false},
-		{"safe", r.Peak.Safe, r.SafeRate(), false},
+		{"safe", r.Peak.Safe, r.Peak.SafeRate(), false},
 	} {
 		if unless := proviso(r); unless != "" {
 			row.about = unless

@@ -160,7 +160,7 @@ func TestStatisticsAsJSON(t *testing.T) {
 
 // The largest batch is told with what it takes, and so is that none fits.
 func TestFitSentences(t *testing.T) {
-	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Likely: 5, Safe: 4,
+	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Likely: 5, Safe: 4, SafeShare: 0.98,
 		Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
 	for i := range 9 {
 		n := int64(i + 1)
@@ -189,6 +189,12 @@ predicted  batch 6          6.00 GiB  what is simulated
 `
 	if got := screen(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	f.SafeShare = 0.97 // as of trainings from default exports
+	for _, said := range []string{screen(), strings.Join(FitSentences(f, estimate.Safe), "\n")} {
+		if !strings.Contains(said, "fewer than three runs in a hundred take more") {
+			t.Errorf("three in a hundred are not told:\n%s", said)
+		}
 	}
 	var batches []string
 	for _, row := range FitCurve(ShortFit(f), true).Rows {

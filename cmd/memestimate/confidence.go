@@ -15,7 +15,8 @@ func (c *confidenceFlag) flags(fs *pflag.FlagSet, use string) {
 	c.name = string(estimate.Safe)
 	fs.Var(&oneOf{value: &c.name, names: confidenceNames()}, "confidence",
 		use+": "+strings.Join(confidenceNames(), ", ")+
-			" (fewer than two runs\nin a hundred take more than safe, one in twenty more than likely)")
+			" (fewer than two runs in a hundred, three of trainings from "+
+			"default exports, take more than safe, one in twenty more than likely)")
 }
 
 func confidenceNames() (names []string) {

@@ -69,7 +69,7 @@ func (a *questions) facts(r *estimate.Report) []page.Fact {
 			{Name: "On the GPU, with enough memory", Value: report.Size(p.Device), About: report.Size(p.Safe) + " to be safe"},
 		}
 	}
-	least, likely, safe := "", "one run in twenty takes more", r.SafeRate()
+	least, likely, safe := "", "one run in twenty takes more", p.SafeRate()
 	if r.Incomplete() {
 		least = "at least "
 	}

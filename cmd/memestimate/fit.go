@@ -44,8 +44,9 @@ memory that is free now on the GPUs of this machine: the batch is found for each
 GPU that holds the largest is the answer.
 
 A batch fits when the device memory that is predicted for it, what nvidia-smi would show, is at most
-the memory given. It is safe when fewer than two runs in a hundred take more than that, and likely
-when one in twenty does. --confidence says which of the three is the answer.
+the memory given. It is safe when fewer than two runs in a hundred take more than that, three of
+trainings from default exports, and likely when one in twenty does. --confidence says which of the
+three is the answer.
 
 Exit codes: 0 when a batch fits, 1 when not even one sample does.`,
 		Example: `  memestimate fit resnet50 --gpu rtx-4090

@@ -29,7 +29,7 @@ class Peak:
     likely : int
         What one run in twenty exceeds on the device.
     safe : int
-        What fewer than two runs in a hundred exceed on the device.
+        What fewer than two runs in a hundred exceed on the device; of trainings from default exports three.
     at_most : int
         What ``device`` comes to where workspaces, addresses or lifetimes differ; ``safe`` has the margin that
         measured runs needed beyond that, or is less where they needed none. Both have what other answers to questions
@@ -204,6 +204,8 @@ class Fit:
         The largest whose prediction fits, 0 where none does.
     likely_batch, safe_batch : int
         The largest whose likely and whose safe figure fit.
+    safe_share : float
+        Of how many runs a safe figure holds.
     memory : int
         What it must fit, in bytes.
     curve : tuple of Batch
@@ -213,6 +215,7 @@ class Fit:
     batch: int
     likely_batch: int
     safe_batch: int
+    safe_share: float
     memory: int
     curve: tuple[Batch, ...]
     notes: tuple[str, ...]
@@ -223,6 +226,7 @@ class Fit:
             batch=data["batch"],
             likely_batch=data["likely_batch"],
             safe_batch=data["safe_batch"],
+            safe_share=data["safe_share"],
             memory=data["memory_bytes"],
             curve=tuple(
                 Batch(
@@ -246,7 +250,8 @@ class Fit:
         lines = []
         if self.safe_batch:
             size = _gib(of[self.safe_batch].safe_bytes)
-            lines.append(f"batch {self.safe_batch} is safe: fewer than two runs in a hundred take more than {size}")
+            runs = "two" if self.safe_share >= 0.98 else "three"
+            lines.append(f"batch {self.safe_batch} is safe: fewer than {runs} runs in a hundred take more than {size}")
         if self.likely_batch:
             size = _gib(of[self.likely_batch].likely)
             lines.append(f"batch {self.likely_batch} likely fits: one run in twenty takes more than {size}")

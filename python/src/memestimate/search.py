@@ -27,13 +27,13 @@ def largest(at: Callable[[int], Path], gpu: str, reason: str) -> Fit:
     """
     end = time.monotonic() + _SECONDS
     tried: dict[int, Batch] = {}
-    memory = 0
+    memory, share = 0, 0.0
     below, above = 0, _LARGEST + 1
     while above - below > max(1, below // _CLOSE) and (not tried or time.monotonic() < end):
         batch = max(1, 2 * below) if above > _LARGEST else (below + above) // 2
         if batch > _LARGEST:
             break
-        tried[batch], memory = _one(Estimate(at(batch), flags=("--gpu", gpu)), batch)
+        tried[batch], memory, share = _one(Estimate(at(batch), flags=("--gpu", gpu)), batch)
         below, above = (batch, above) if tried[batch].fits else (below, batch)
     notes = [f"each batch of the curve was recorded by itself: {reason}"]
     if above > _LARGEST:
@@ -45,14 +45,15 @@ def largest(at: Callable[[int], Path], gpu: str, reason: str) -> Fit:
         batch=below,
         likely_batch=max((b.batch for b in curve if b.likely <= memory), default=0),
         safe_batch=max((b.batch for b in curve if b.safe), default=0),
+        safe_share=share,
         memory=memory,
         curve=curve,
         notes=tuple(notes),
     )
 
 
-def _one(answer: Estimate, batch: int) -> tuple[Batch, int]:
-    """One row of the curve, and the memory of the GPU in bytes."""
+def _one(answer: Estimate, batch: int) -> tuple[Batch, int, float]:
+    """One row of the curve, the memory of the GPU in bytes, and of how many runs the safe figure holds."""
     peak, memory = answer.peak, int(answer.data["fits"][0]["limit_bytes"])
     row = Batch(
         batch=batch,
@@ -65,4 +66,4 @@ def _one(answer: Estimate, batch: int) -> tuple[Batch, int]:
         fits=peak.device <= memory,
         safe=peak.safe <= memory,
     )
-    return row, memory
+    return row, memory, float(answer.data["peak"]["safe_share"])
