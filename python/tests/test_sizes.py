@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import memestimate
+from memestimate.masks import Room
 
 
 @pytest.fixture
@@ -138,3 +140,46 @@ def test_rows_of_a_routing_are_as_many_as_its_elements(rec: memestimate.Recorder
     assert x[(chosen == 3).float().sum(-1) > 0].shape == (share, 16)
     assert len((chosen == 3).any(0).nonzero()) == k
     assert set(dict(rec.notes)) == {"routing"}
+
+
+def test_pairs_of_what_is_there_are_counted(rec: memestimate.Recorder) -> None:
+    """Padded particles have no pairs: of two million a model takes those of the others."""
+    there = torch.arange(512) < torch.tensor([100, 200, 300, 512, 1, 0, 7, 50])[:, None]
+    expected = int(there.sum(1).square().sum())
+    mask = there.cuda()
+    pairs = mask[:, :, None] & mask[:, None, :]
+    assert pairs.numel() > 1 << 20
+    assert len(pairs.nonzero()) == int(pairs.sum()) == expected
+    assert len((~pairs).nonzero()) == pairs.numel() - expected
+    once = pairs.float().tril(-1)
+    assert len(once.nonzero()) == len((pairs * pairs.triu(1)).nonzero()) == (expected - int(there.sum())) // 2
+    pairs[3] = False  # through a view
+    assert len(pairs.nonzero()) == expected - 512 * 512
+    pairs[0] &= torch.randn(512, 512, device="cuda") > 0
+    assert rec.values.get(pairs) is None
+    assert [code for code, _ in rec.notes] == []
+
+
+def test_large_masks_are_known_while_there_is_room(rec: memestimate.Recorder) -> None:
+    rec.values._made = Room(5 << 20)
+    mask = (torch.arange(2 << 20) % 3 == 0).cuda()
+    made = [mask.flip(0), mask.roll(1)]
+    assert all(rec.values.get(m) is not None for m in made)
+    view = made[1].view(2, -1)[1]
+    assert rec.values.get(mask.roll(2)) is None
+    assert rec.values.get(mask.cumsum(0)) is None, "no mask"
+    assert rec.values.get(mask.sort()[0]) is None, "what comes with it is no mask"
+    del made[1]
+    assert rec.values.get(mask.roll(2)) is None, "a view holds it"
+    del view
+    assert rec.values.get(mask.roll(2)) is not None
+
+
+@pytest.mark.parametrize("corner", [torch.tril, torch.triu])
+def test_no_more_is_set_on_one_side_of_a_diagonal(
+    rec: memestimate.Recorder, corner: Callable[..., torch.Tensor]
+) -> None:
+    few = torch.zeros(100, 100, dtype=torch.bool, device="cuda")
+    few[torch.randn(7, device="cuda").long(), torch.randn(7, device="cuda").long()] = True
+    assert len(corner(few).nonzero()) == len(corner(few.float(), 1).nonzero()) == 7
+    assert len(corner(torch.randn(100, 100, device="cuda")).nonzero()) == 10000

@@ -7,6 +7,25 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+class Room:
+    """Memory of the host that known masks may take, as long as something holds them."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._held: dict[int, tuple[StorageWeakRef, int]] = {}  # by the storage's address
+
+    def has_room(self, more: int) -> bool:
+        """Whether so many bytes more may be taken."""
+        self._held = {address: held for address, held in self._held.items() if not held[0].expired()}
+        return sum(size for _, size in self._held.values()) + more <= self._size
+
+    def add(self, mask: torch.Tensor) -> None:
+        """Count a mask whose storage is held, once whatever views of it there are."""
+        storage = mask.untyped_storage()
+        self._held[storage.data_ptr()] = StorageWeakRef(storage), storage.nbytes()
 
 
 def is_mask(value: Any) -> bool:

@@ -81,6 +81,7 @@ class Shares:
             "logical_and": lambda args, out: self._both(args),
             "mul": self._product,
             "mul_": self._product,
+            **dict.fromkeys(("tril", "triu"), lambda args, out: self._corner(args[0])),
             "cat": self._joined,
             "clamp": self._clamped,
             "remainder": self._remainder,
@@ -244,6 +245,11 @@ class Shares:
         """A mask times another one, or times 1, is a mask, of numbers if one of the two is."""
         masks = all(self.is_mask(x) if isinstance(x, torch.Tensor) else x == 1 for x in args[:2])
         return self._both(args)._replace(mask=masks and out.dtype not in _MASKS)
+
+    def _corner(self, mask: torch.Tensor) -> Known:
+        """On one side of a diagonal no more are set than in all."""
+        known = self._mask(mask)
+        return Known(known.share, most=known.is_sure and known.share != 0, mask=self.of(mask).mask)
 
     def _operands(self, args: Sequence[Any]) -> tuple[Known, Known]:
         a, b = args[0], args[1]

@@ -21,7 +21,7 @@ from .compared import Compared
 from .draws import Draws
 from .guesses import Guesses
 from .joined import Joined
-from .masks import is_mask, is_zeros_and_ones, set_in, view_of
+from .masks import Room, is_mask, is_zeros_and_ones, set_in, view_of
 from .numbers import Numbers
 from .origins import Origins
 from .real import Real
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _SMALL = 1 << 16  # elements of a mask whose values are followed where they follow from what it says of each
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
 _COPIED = 1 << 20  # elements of integers and of masks: indices, lengths, tokens, who attends to whom
-_COUNTED = 1 << 24  # elements of a mask from the host of which no more is asked than how many are set
+_COUNTED = 1 << 24  # elements of a mask, from the host or made of known values: of most is asked how many are set
+_MADE = 1 << 28  # bytes on the host of those that were made, at a time
 _ATTRIBUTE = "_memestimate_value"
 _HOLES = 64  # parts of a storage of which it is followed that they are not known
 
@@ -67,6 +68,7 @@ class Values:
         self._compared = Compared(self)
         self.numbers = Numbers(recorder, self)
         self._draws = Draws()
+        self._made = Room(_MADE)
         self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:
@@ -168,9 +170,9 @@ class Values:
         self.numbers.follow(func, args, kwargs, out, written)
         origin = self.origins.read(func, args)
         held = self._held(args[0]) if func.is_view and args and isinstance(args[0], FakeTensor) else None
-        known = first is not None and (held is not None or self._is_followed(first, args)) and self.is_pure(func)
+        followed = first is not None and (held is not None or self._is_followed(first, out, args, share))
         real: Any = None
-        if known:
+        if followed and self.is_pure(func):
             constant = func._schema.name.removeprefix("aten::") in _CONSTANT
             real = [held] if held is not None else self._real([*args[:1]], constant)
             rest = None if real is None else self._real([*args[1:]], False)
@@ -231,6 +233,8 @@ class Values:
         likely = max(map(self.likely, tensors([list(args), list(kwargs.values())])), default="")
         for fake, value in zip(tensors(out), tensors(result), strict=False):
             self.set(fake, value, likely)
+            if value.numel() > _COPIED and value.layout is torch.strided:
+                self._made.add(value)
 
     def _succeeded(self, func: OpOverload, out: Any) -> None:
         """A factorization says in `info` whether it failed, which is zero where it did not."""
@@ -239,13 +243,20 @@ class Values:
                 zeros = torch.zeros(out[i].shape, dtype=out[i].dtype, device="cpu")
                 self.set(out[i], zeros, _SUCCEEDED)
 
-    def _is_followed(self, out: torch.Tensor, args: Sequence[Any]) -> bool:
-        """Whether what a call gives is small, or follows from a mask that is followed, as what is added to scores."""
+    def _is_followed(self, out: torch.Tensor, results: Any, args: Sequence[Any], share: Known) -> bool:
+        """Whether what a call gives is small, or follows from a mask that is followed, as what is added to scores.
+
+        A larger mask, be it of numbers, is followed while those that were made before leave room.
+        """
         if out.numel() <= _limit(out):
             return True
         given = [t for t in tensors(args) if t.numel() > 1]
-        masks = bool(given) and all(self.get(t) is not None for t in given)
-        return masks and out.numel() <= _COPIED and max(t.numel() for t in given) > _SMALL_FLOAT
+        if not given or any(self.get(t) is None for t in given):
+            return False
+        if out.numel() > _COPIED:
+            masks = share.mask or all(map(is_mask, tensors(results)))
+            return masks and out.numel() <= _COUNTED and self._made.has_room(out.numel() * out.element_size())
+        return max(t.numel() for t in given) > _SMALL_FLOAT
 
     def _share_memory(self, func: OpOverload, args: Sequence[Any], real: list[Any], written: list[int]) -> None:
         """Let a view's value be a view of the value, and a write go into the value itself.
@@ -292,8 +303,10 @@ class Values:
                 few = values.numel() <= _COPIED
                 known = torch.empty(values.shape if few else (), dtype=values.dtype, device="cpu")
                 return known if few else known.expand(values.shape)
-            # A copy, since the call may write into it.
-            return None if known is None or known.numel() > _COPIED else known.clone()
+            if known is None or known.numel() > _COUNTED:
+                return None
+            # A copy, since the call may write into it; a large one is forgotten then.
+            return known if known.numel() > _COPIED else known.clone()
         if isinstance(values, dict):
             found = {key: self._real(value, shapes_only) for key, value in values.items()}
             return None if any(found[key] is None and values[key] is not None for key in found) else found
