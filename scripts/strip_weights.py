@@ -7,22 +7,25 @@ for both files, for it never reads weights. Needs the onnx package; the file of
 external weights need not be there.
 
 Small integer tensors stay: they are sizes and axes, and shapes depend on them. So do
-the lines of the model's source that torch.export writes down for each node, with the
-names of their files but without folders: which tensors a program still holds stands
-there and nowhere else. --no-source leaves them out. Of the calls that nodes were
-translated from those stay that read a copy: where dropout was stands there alone.
+small tables of floating point that count, as torch.arange makes them: sizes are
+computed of positions, too. So do the lines of the model's source that torch.export
+writes down for each node, with the names of their files but without folders: which
+tensors a program still holds stands there and nowhere else. --no-source leaves them
+out. Of the calls that nodes were translated from those stay that read a copy: where
+dropout was stands there alone.
 """
 import argparse
 import re
 
 import onnx
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
-KEEP_INTEGERS = 4096  # bytes
+KEEP_INTEGERS = 4096  # bytes, of tables of floating point that count, too
 KEEP_FLOATS = 64      # bytes: scalars such as an attention's scale
 INTEGERS = {
     TensorProto.INT64, TensorProto.INT32, TensorProto.INT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL,
 }
+FLOATS = {TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16}
 PAYLOADS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data")
 
 
@@ -37,7 +40,7 @@ class Stripper:
         for d in t.dims:
             count *= d
         size = (count * self.bits(t.data_type) + 7) // 8
-        if size <= (KEEP_INTEGERS if t.data_type in INTEGERS else KEEP_FLOATS):
+        if size <= KEEP_FLOATS or (size <= KEEP_INTEGERS and (t.data_type in INTEGERS or self.counts(t))):
             return
         for field in PAYLOADS:
             t.ClearField(field)
@@ -46,6 +49,16 @@ class Stripper:
             entry = t.external_data.add()
             entry.key, entry.value = key, str(value)
         self.offset += size
+
+    def counts(self, t):
+        """Whether the numbers of a tensor of floating point, if it is in the file, are whole and no two equal."""
+        if t.data_type not in FLOATS or t.data_location == TensorProto.EXTERNAL:
+            return False
+        try:
+            values = [float(value) for value in numpy_helper.to_array(t).flat]
+        except ValueError:  # the file lacks some of them, as one whose weights were left out otherwise
+            return False
+        return all(value.is_integer() for value in values) and len(set(values)) == len(values)
 
     def bits(self, data_type):
         name = TensorProto.DataType.Name(data_type)
