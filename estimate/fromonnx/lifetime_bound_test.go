@@ -156,6 +156,18 @@ func TestNamesOfLines(t *testing.T) {
 			within("Mul", "v v", "o", "5 out, rest = attention("), within("Exp", "o", "e", "8 out = out.exp()"),
 			line("Cos", "e", "c", "2 x = self.c(x)", "c"), line("Neg", "c", "y", "3 return self.d(x)", "d")},
 			"o after exp(o)|v after exp(o)|e after cos(e)|c after neg(c)"},
+		// x, kept = self.a(x), where kept was made first, as line 2 says
+		{"what a module makes first and returns last", []onnx.Node{within("Exp", "in", "k", "5 y = x.exp()"),
+			within("Sin", "k", "o", "6 x = y.sin()"), line("Cos", "k", "c", "2 z = self.c(kept)", "c"),
+			line("Tan", "o", "d", "3 x = self.d(x)", "d"), line("Add", "d c", "y", "4 return x + z")},
+			"o after tan(o)|d after add(d, c)|k after add(d, c)|c after add(d, c)"},
+		// skip = skips.pop() begins a turn of the loop: the skip before it lives until then
+		{"what a line without nodes takes off a list", []onnx.Node{
+			line("Exp", "in", "a", "1 x = self.a(x)", "a"), line("Exp", "a", "b", "2 x = self.b(x)", "b"),
+			line("Sin", "b", "c", "3 x = self.c(x)", "c"), line("Concat", "c b", "d", "5 x = torch.cat([x, skip], 1)"),
+			line("Cos", "d", "e", "6 x = self.d(x)", "d"), line("Concat", "e a", "f", "5 x = torch.cat([x, skip], 1)"),
+			line("Cos", "f", "g", "6 x = self.d(x)", "e"), line("Neg", "g", "y", "7 return self.f(x)", "f")},
+			"c after cat(c, b)|d after cos(d)|b after cos(d)|e after cat(e, a)|f after cos(f)|g after neg(g)|a after neg(g)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			wantEnds(t, mustRecover(t, linesGraph(c.nodes...)),

@@ -37,6 +37,8 @@ type namespace struct {
 	vars  []*pyName
 	by    map[string]*pyName
 	loose []aten.ValueID // what something holds that was not seen, to the end
+	list  []execution    // the statements that it runs
+	at    int            // which of them is looked at
 }
 
 // maxWork is how many steps names takes by call, value and module at most. Real programs take a fiftieth.
@@ -86,10 +88,10 @@ func (l *lives) names() {
 	}
 	for k := len(l.spans.list) - 1; k >= 0; k-- { // those that are called before those that call them
 		list := l.executions(k)
-		n := &namespace{l: l, k: k, first: l.spans.list[k].first, by: map[string]*pyName{}}
+		n := &namespace{l: l, k: k, first: l.spans.list[k].first, by: map[string]*pyName{}, list: list}
 		spaces[k] = n
-		for i := range list {
-			n.run(&list[i], spaces)
+		for n.at = range list {
+			n.run(&list[n.at], spaces)
 		}
 		n.hold()
 		n.keepAttributes()

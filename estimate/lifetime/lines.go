@@ -291,6 +291,16 @@ func (l *lives) lineNumber(p piece) int32 {
 	return l.p.Sources.Frames[p.line-1].Line
 }
 
+// place is the frame of the line that a statement begins at.
+func (l *lives) place(e *execution) pysource.Frame {
+	for _, p := range e.parts {
+		if p.st == e.head && p.line > 0 {
+			return l.p.Sources.Frames[p.line-1]
+		}
+	}
+	return pysource.Frame{}
+}
+
 // partial reports whether a piece is of a statement that another line begins.
 func (p *piece) partial() bool {
 	whole := p.st.Kind == pysource.Bare && (p.st.Held != "" || p.st.Inplace && !p.open)

@@ -70,6 +70,9 @@ func (n *namespace) resolve(e *execution) {
 				x.bound[len(x.bound)-1].values = append(slices.Clip(x.values()), v)
 			} else {
 				at := max(n.since(v), x.read)
+				if n.since(v) <= x.read { // it was there before, and something else had it: x = xs.pop()
+					at = n.turn(at)
+				}
 				if k := len(x.bound); k > 0 {
 					at = max(at, x.bound[k-1].at)
 				}

@@ -35,6 +35,7 @@ func (n *namespace) unpack(e *execution, made []aten.ValueID, spaces []*namespac
 			return
 		}
 	}
+	made = n.inOrder(targets, made)
 	var rest []string
 	for i, name := range targets {
 		switch {

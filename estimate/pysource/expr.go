@@ -17,7 +17,7 @@ var sizesOf = set("view reshape expand permute transpose flatten unflatten repea
 
 // builtins are functions of Python's, which call nothing.
 var builtins = set("range len int float bool isinstance enumerate zip min max sum getattr hasattr tuple list dict " +
-	"set type str print reversed sorted any all abs super slice map")
+	"set type str print reversed sorted any all abs super slice map eval")
 
 // aspects are attributes of tensors that are no tensors.
 var aspects = set("shape size dtype device dim ndim numel is_cuda requires_grad training config")

@@ -96,6 +96,7 @@ func TestLines(t *testing.T) {
 		{"def forward(self, x): return self.o(self.n(x))", `return  <- x calls "o" "n"`},
 		{"x = [op(y[i]) for i, op in enumerate(self.paths)]", `bind x <- y calls "" listed items indexed y`},
 		{"x = self.blocks[i](x)", `bind x <- x calls "blocks"`},
+		{"x = eval('self.block' + str(i))(x)", `bind x <- x calls ""`},
 		{`y = b["n1"](x)`, `bind y <- b,x calls "" indexed b`},
 		{"x = sum([f(y) for y in ys])", `bind x <-  calls "" listed sums`},
 		{"x = y.sum([1])", `bind x <- y`},

@@ -1087,6 +1087,75 @@ def timm_vit() -> nn.Module:
     return VisionTransformer(img_size=64, patch_size=8, embed_dim=64, depth=2, num_heads=4)
 
 
+class Returned(nn.Module):
+    """A module that returns last what it makes first."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(4 * c, c, 1)
+        self.conv2 = nn.Conv2d(c, 4 * c, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = torch.tanh(self.conv1(x))
+        x = torch.tanh(self.conv2(y))
+        return x, y
+
+
+class Stage(nn.Module):
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.first, self.second = Returned(c), Returned(c)
+        self.mix = nn.Conv2d(c, c, 3, padding=1)
+
+    def forward(self, x: Tensor, small: Tensor) -> tuple[Tensor, Tensor]:
+        x, part = self.first(x)
+        small = small + self.mix(part)
+        x, part = self.second(x)
+        return x, small * part
+
+
+class Staged(nn.Module):
+    """Stages that are called by the names of their attributes."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, c, 3, padding=1)
+        self.wide = nn.Conv2d(c, 4 * c, 1)
+        for i in range(4):
+            self.add_module(f"stage_{i}", Stage(c))
+
+    def forward(self, x: Tensor) -> Tensor:
+        small = self.stem(x)
+        x = self.wide(small)
+        for i in range(4):
+            x, small = eval("self.stage_" + str(i))(x, small)
+        return x.mean(dim=(2, 3)) + small.mean()
+
+
+class Popped(nn.Module):
+    """A U-Net that takes its skip connections off a list."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, c, 3, padding=1)
+        self.down = nn.ModuleList([nn.Conv2d(c, c, 3, padding=1) for _ in range(3)])
+        self.middle = nn.Conv2d(c, c, 3, padding=1)
+        self.up = nn.ModuleList([nn.Conv2d(2 * c, c, 3, padding=1) for _ in range(4)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        skips = [x]
+        for m in self.down:
+            x = torch.tanh(m(x))
+            skips.append(x)
+        x = torch.tanh(self.middle(x))
+        for m in self.up:
+            skip = skips.pop()
+            x = torch.cat((x, skip), dim=1)
+            x = torch.tanh(m(x))
+        return x
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -1192,6 +1261,8 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         ("dynamo-train", "dynamo", "ts-train"),
     ),
     "directions": (lambda: Directions(64), (16, 1024), ("dynamo-train", "dynamo")),
+    "staged": (lambda: Staged(16), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
+    "popped": (lambda: Popped(32), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 

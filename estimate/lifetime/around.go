@@ -1,0 +1,101 @@
+package lifetime
+
+import (
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/aten"
+)
+
+// inOrder returns what a statement makes in the order of the names that it binds to it, as far as the statements behind
+// it say: of x, y = self.f(x) the module may have made first what it returns second, and a line that reads one of them
+// has its name.
+//
+//	x, x2 = self.block(x)     # x2 is made first
+//	z = self.down(x2)
+func (n *namespace) inOrder(targets []string, made []aten.ValueID) []aten.ValueID {
+	const most = 8 // names
+	if len(made) < 2 || len(made) != len(targets) || len(made) > most {
+		return made
+	}
+	may := make([][]bool, len(made)) // by value and name, nil where nothing says
+	agree := true
+	for i, v := range made {
+		may[i] = n.namesAhead(targets, v)
+		agree = agree && (may[i] == nil || may[i][i])
+	}
+	if agree {
+		return made
+	}
+	ordered := make([]aten.ValueID, len(made))
+	var free []aten.ValueID
+	for i, v := range made { // what a line says is one of them
+		if k := slices.Index(may[i], true); k >= 0 && !slices.Contains(may[i][k+1:], true) && ordered[k] == aten.NoValue {
+			ordered[k] = v
+		} else {
+			free = append(free, v)
+		}
+	}
+	for k := range ordered {
+		if ordered[k] == aten.NoValue {
+			ordered[k], free = free[0], free[1:]
+		}
+	}
+	return ordered
+}
+
+// namesAhead returns which of the names that a statement binds a value may have, by what the line reads that reads the
+// value next; nil where that has none of them.
+func (n *namespace) namesAhead(targets []string, v aten.ValueID) []bool {
+	bound := make([]bool, len(targets)) // again
+	for i := n.at + 1; i < len(n.list); i++ {
+		e := &n.list[i]
+		if n.l.work--; n.l.work < 0 {
+			return nil
+		}
+		if e.first <= e.last && n.l.has(n.reads(e), v) {
+			var may []bool
+			for k, name := range targets {
+				if name != "" && !bound[k] && slices.ContainsFunc(e.parts, func(p piece) bool {
+					return slices.Contains(p.st.Reads, name)
+				}) {
+					if may == nil {
+						may = make([]bool, len(targets))
+					}
+					may[k] = true
+				}
+			}
+			return may
+		}
+		if e.head == nil {
+			continue
+		}
+		for k, name := range targets {
+			bound[k] = bound[k] || slices.Contains(e.head.Targets, name)
+		}
+	}
+	return nil
+}
+
+// turn returns the call after which the turn of a loop began that a statement is in, if that is behind another call:
+// the lines go back there. It returns that call where none does.
+func (n *namespace) turn(after int32) int32 {
+	e := &n.list[n.at]
+	for i := n.at - 1; i >= 0; i-- {
+		before := &n.list[i]
+		if n.l.work--; n.l.work < 0 {
+			break
+		}
+		if before.first > before.last { // it computes nothing
+			continue
+		}
+		if before.last <= after {
+			break
+		}
+		if here, there := n.l.place(e), n.l.place(before); here.File == there.File && here.Func == there.Func &&
+			here.Line > 0 && here.Line <= there.Line {
+			return before.last
+		}
+		e = before
+	}
+	return after
+}
