@@ -1,7 +1,9 @@
 package module
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -16,10 +18,14 @@ import (
 func Restore(m *onnxload.Model, operators Operators) *onnxload.Model {
 	g := m.Graph
 	r := restorer{m: m, maker: make([]int32, len(m.Values)), known: map[string]bool{}}
+	calls := map[string][]int32{} // the nodes of each
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
-		if n.MetaValue(onnxload.CallKey) != "" {
-			r.calls = append(r.calls, int32(i))
+		if call := n.MetaValue(onnxload.CallKey); call != "" {
+			if _, ok := calls[call]; !ok {
+				r.calls = append(r.calls, call)
+			}
+			calls[call] = append(calls[call], int32(i))
 		}
 		for _, v := range n.Out {
 			if v != onnxload.NoValue {
@@ -36,8 +42,8 @@ func Restore(m *onnxload.Model, operators Operators) *onnxload.Model {
 			r.known[m.Values[i].Name] = true
 		}
 	}
-	for _, i := range r.calls {
-		r.find(int(i))
+	for _, call := range r.calls {
+		r.find(calls[call])
 	}
 	r.copies = slices.DeleteFunc(r.copies, func(c dropped) bool { return c.of == onnxload.NoValue })
 	if len(r.copies) == 0 {
@@ -64,46 +70,66 @@ type dropped struct {
 
 type restorer struct {
 	m      *onnxload.Model
-	maker  []int32 // by value: one more than the node that makes it
-	calls  []int32 // nodes whose call reads a copy
+	maker  []int32  // by value: one more than the node that makes it
+	calls  []string // the texts of those that read a copy, in order
 	known  map[string]bool
 	trains bool // the graph shows that it was exported for training
 	copies []dropped
 	at     map[string]int // by name: in copies
 }
 
-// find looks for the copies that node i reads. Nodes of one call read each other's results as well, and constants have
-// other names than the call's parameters.
-func (r *restorer) find(i int) {
-	n := &r.m.Graph.Nodes[i]
-	call := n.MetaValue(onnxload.CallKey)
+// find looks for the copies that the nodes of one call read. They read each other's results as well, and constants have
+// other names than the call's parameters. A node that reads all of the copies reads them in the order of the call's
+// arguments. Where no node does, as in attention that is written out, copies are numbered as they were made, and what
+// they copy was made in that order too: "attention(q.contiguous(), k.contiguous(), v.contiguous())".
+func (r *restorer) find(nodes []int32) {
+	call := r.m.Graph.Nodes[nodes[0]].MetaValue(onnxload.CallKey)
 	args := readBy(call)
-	if len(n.In) > mostRead || len(args) > mostRead {
-		return
-	}
 	var copies []string
 	for _, a := range args {
 		if isCopy(a) && !r.known[a] && !slices.Contains(copies, a) {
 			copies = append(copies, a)
 		}
 	}
-	var reads []onnxload.ValueID // what the call does not name
-	for _, v := range n.In {
-		if v == onnxload.NoValue || r.m.Values[v].Init != nil || slices.Contains(args, r.m.NameOf(v)) ||
-			slices.Contains(reads, v) {
-			continue
-		}
-		if made := r.maker[v] - 1; made >= 0 && r.m.Graph.Nodes[made].MetaValue(onnxload.CallKey) == call {
-			continue
-		}
-		reads = append(reads, v)
-	}
-	if len(reads) == 0 || len(reads) != len(copies) {
+	if len(copies) == 0 || len(args) > mostRead {
 		return
 	}
-	for k, v := range n.In {
-		if at := slices.Index(reads, v); v != onnxload.NoValue && at >= 0 {
-			r.reads(copies[at], v, int32(i), int32(k))
+	var all []onnxload.ValueID // what the call does not name
+	ofOne := 0                 // how much of it one node reads at most
+	for _, i := range nodes {
+		var reads []onnxload.ValueID
+		n := &r.m.Graph.Nodes[i]
+		if len(n.In) > mostRead {
+			return
+		}
+		for _, v := range n.In {
+			if v == onnxload.NoValue || r.m.Values[v].Init != nil || slices.Contains(args, r.m.NameOf(v)) ||
+				slices.Contains(reads, v) {
+				continue
+			}
+			if made := r.maker[v] - 1; made >= 0 && r.m.Graph.Nodes[made].MetaValue(onnxload.CallKey) == call {
+				continue
+			}
+			if reads = append(reads, v); !slices.Contains(all, v) {
+				all = append(all, v)
+			}
+		}
+		if ofOne = max(ofOne, len(reads)); len(all) > len(copies) {
+			return
+		}
+	}
+	if len(all) != len(copies) {
+		return
+	}
+	if ofOne < len(copies) {
+		slices.SortStableFunc(all, func(a, b onnxload.ValueID) int { return cmp.Compare(r.maker[a], r.maker[b]) })
+		slices.SortFunc(copies, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
+	}
+	for _, i := range nodes {
+		for k, v := range r.m.Graph.Nodes[i].In {
+			if at := slices.Index(all, v); v != onnxload.NoValue && at >= 0 {
+				r.reads(copies[at], v, i, int32(k))
+			}
 		}
 	}
 }
@@ -169,7 +195,7 @@ func (r *restorer) restored(operators Operators) *onnxload.Model {
 
 // isDropout reports whether a copy is what dropout came to: what it copies lies row by row, so that nothing else than
 // x.clone() would copy it. Of a view that may not, a turned tensor or a part of one, it is if it is not for a further
-// view, as reshape's is, and no line asks for it, as x.transpose(1, 2).contiguous() does.
+// view, as reshape's is, nor for attention, and no line asks for it, as x.transpose(1, 2).contiguous() does.
 func (r *restorer) isDropout(c dropped, operators Operators) bool {
 	dense := true
 	for v, left := c.of, mostViews; r.maker[v] > 0 && left > 0; left-- {
@@ -195,20 +221,21 @@ func (r *restorer) isDropout(c dropped, operators Operators) bool {
 	}
 	for _, at := range c.reads {
 		n := &nodes[at[0]]
-		if says(n, ".clone()") || !dense && (says(n, "contiguous(") || looks(n.MetaValue(onnxload.CallKey))) {
+		if says(n, ".clone()") || !dense && (says(n, "contiguous(") || wantsRows(n.MetaValue(onnxload.CallKey))) {
 			return false
 		}
 	}
 	return true
 }
 
-// looks reports whether a call is of a view: "%select : [...] = call_function[target=torch.ops.aten.select.int](args".
-func looks(call string) bool {
+// wantsRows reports whether a call is one that programs make copies for: a view, or attention, whose kernels want what
+// they read row by row. "%select : [...] = call_function[target=torch.ops.aten.select.int](args".
+func wantsRows(call string) bool {
 	_, op, _ := strings.Cut(call, "[target=torch.ops.aten.")
 	op, _, _ = strings.Cut(op, ".")
 	switch op {
 	case "view", "_unsafe_view", "reshape", "select", "slice", "split", "split_with_sizes", "unbind", "expand", "permute",
-		"transpose", "t", "squeeze", "unsqueeze":
+		"transpose", "t", "squeeze", "unsqueeze", "scaled_dot_product_attention":
 		return true
 	}
 	return false
@@ -267,6 +294,16 @@ func within(a, b string) string {
 }
 
 func isTrue(a *onnxload.Attr) bool { return a != nil && a.Int != 0 }
+
+// numberOf is the number in a copy's name: of clone it is 0.
+func numberOf(name string) int {
+	_, number, _ := strings.Cut(name, "_")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // isCopy reports whether a call's argument is named as aten.clone's result: clone, clone_1.
 func isCopy(name string) bool {

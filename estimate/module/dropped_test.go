@@ -69,6 +69,8 @@ func TestRestore(t *testing.T) {
 		return "%add : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (" + args + "), kwargs = {})"
 	}
 	view := "%view : [num_users=1] = call_function[target=torch.ops.aten.view.default](args = (%clone, [2, 3]))"
+	attention := "%attention : [num_users=1] = call_function[target=torch.ops.aten.scaled_dot_product_attention.default]" +
+		"(args = (%clone_9, %clone_10, %clone_11, None, 0.0, %scale), kwargs = {})"
 	relu := call{op: "Relu", in: "x", out: "relu"}
 	turned := call{op: "Transpose", in: "x", out: "permute"}
 	for name, c := range map[string]struct {
@@ -98,6 +100,19 @@ func TestRestore(t *testing.T) {
 			{op: "MatMul", text: add("%clone, %w, %b"), in: "relu w", out: "val_1"},
 			{op: "Add", text: add("%clone, %w, %b"), in: "val_1 b", out: "add"}},
 			[]string{"Relu x -> relu", "Dropout relu -> clone", "MatMul clone w -> val_1", "Add val_1 b -> add"}},
+		"of attention that is written out": {[]call{turned, {op: "Transpose", in: "x", out: "permute_1"},
+			{op: "Transpose", in: "x", out: "permute_2"},
+			{op: "Mul", text: attention, in: "permute scale", out: "val_1"},
+			{op: "Mul", text: attention, in: "permute_1 scale", out: "val_2"},
+			{op: "MatMul", text: attention, in: "val_1 val_2", out: "val_3"},
+			{op: "MatMul", text: attention, in: "val_3 permute_2", out: "y"}},
+			[]string{"Transpose x -> permute", "Identity permute -> clone_9", "Transpose x -> permute_1",
+				"Identity permute_1 -> clone_10", "Transpose x -> permute_2", "Identity permute_2 -> clone_11",
+				"Mul clone_9 scale -> val_1", "Mul clone_10 scale -> val_2", "MatMul val_1 val_2 -> val_3",
+				"MatMul val_3 clone_11 -> y"}},
+		"of attention, one too few": {[]call{turned, {op: "Transpose", in: "x", out: "permute_1"},
+			{op: "MatMul", text: attention, in: "permute permute_1", out: "val_1"},
+			{op: "MatMul", text: attention, in: "val_1 permute_1", out: "y"}}, nil},
 		"that the file has": {[]call{relu, {op: "Identity", in: "relu", out: "clone"},
 			{op: "Add", text: add("%x, %clone"), in: "x clone", out: "add"}}, nil},
 		"of which nodes disagree": {[]call{relu, {op: "Tanh", in: "x", out: "tanh"},
