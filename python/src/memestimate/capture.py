@@ -21,6 +21,7 @@ from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-def
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import host
+from .kinds import Kinds
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -108,6 +109,7 @@ class Capture(TorchDispatchMode):
         self._recorder = recorder
         self._handlers = handlers
         self._fake = recorder.fake
+        self.kinds = Kinds()
         self._process = os.getpid()
         self._by_host = recorder.by_host
         self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
@@ -148,6 +150,7 @@ class Capture(TorchDispatchMode):
 
     def _on_gpu(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call of the pretended GPU."""
+        self.kinds.look()
         if func.namespace in _QUESTIONS:
             return self._fake.__torch_dispatch__(func, types, args, kwargs)
         if func.namespace == "c10d":

@@ -177,7 +177,9 @@ class Decisions:
 
     def explain(self, error: BaseException) -> None:
         """Say to an exception of the program that it may come of an answer that was taken."""
-        if self._last is not None and isinstance(error, Exception) and sys.version_info >= (3, 11):
+        if self._last is None or self._recorder.values.real is not None:
+            return
+        if isinstance(error, Exception) and sys.version_info >= (3, 11):
             error.add_note(
                 f"memestimate: a recording has no values; {len(self.places)} lines asked for some, the last "
                 f"{self._last.key}, where {self._last.taken} was taken. If that is why this was raised, "

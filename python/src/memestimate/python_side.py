@@ -71,6 +71,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(torch, "compile", compile_)
     patches.set(nn.Module, "compile", compile_module)
     patches.set(torch, "load", _load(torch.load))
+    recorder.capture.kinds.install(patches)
     _script(recorder, patches)
     _profile(recorder, patches)
     log = fake_tensor.log  # it writes a stack to the terminal for each shape that does not fit, beside the exception

@@ -220,7 +220,8 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None and self.values.real is None:
+        if error is not None:
+            self.capture.kinds.explain(error)
             self.decisions.explain(error)
         self.stop(keep=kind is None)
 

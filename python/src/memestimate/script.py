@@ -47,6 +47,10 @@ def record(asked: argparse.Namespace) -> int:
     keep = False
     try:
         keep = _run(asked)
+    except Exception as error:
+        recorder.capture.kinds.explain(error)
+        recorder.decisions.explain(error)
+        raise
     finally:
         recorder.stop(keep=keep)
     steps = "1 step" if recorder.steps == 1 else f"{recorder.steps} steps"
