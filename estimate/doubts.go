@@ -194,7 +194,7 @@ func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*aten.Progr
 // run weighs a doubt likewise, whatever is known of lines.
 func (b *Bound) run(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess, bool,
 	error) {
-	if len(b.a.Steps)+b.a.Wide >= manyNodes {
+	if b.large() {
 		return g, false, nil
 	}
 	other := b.again(nil, nil, true)

@@ -1,9 +1,7 @@
 package estimate
 
 import (
-	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 )
@@ -12,28 +10,30 @@ import (
 // sines and cosines the model reads. Rotary embeddings and Fourier features have theirs as
 // nn.Parameter(..., requires_grad=False) as a rule, which no export says; where they train, what they turn is kept.
 func (b *Bound) frozenFrequencies(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" || b.large() {
+	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" {
 		return g, false, nil
 	}
-	var names []string
-	for _, id := range frequencies(sim.prog) {
-		names = append(names, regexp.QuoteMeta(sim.prog.Values[id].Name))
-		if len(g.Layers) < someLayers {
-			g.Layers = append(g.Layers, sim.prog.Values[id].Name)
-		}
+	g = Guess{Name: frozenAngles,
+		Takes: "frequencies, of which angles alone are computed, taken to train as well, which --freeze decides"}
+	ids := frequencies(sim.prog)
+	for _, id := range ids[:min(len(ids), someLayers)] {
+		g.Layers = append(g.Layers, sim.prog.Values[id].Name)
 	}
-	if len(names) == 0 || len(names) == len(sim.prog.Params) {
-		return g, false, nil
+	return b.run(g, s, sim, freezeFrequencies)
+}
+
+// freezeFrequencies is a program whose frequencies do not train, and how many they are: none where nothing else does.
+func freezeFrequencies(p *aten.Program) (*aten.Program, int) {
+	ids := frequencies(p)
+	if len(ids) == 0 || len(ids) == len(p.Params) {
+		return p, 0
 	}
-	s.Freeze = "^(" + strings.Join(names, "|") + ")$"
-	peak, err := b.peakAllocated(s, sim, false)
-	if err != nil {
-		return g, false, err
+	frozen := *p
+	frozen.Values = slices.Clone(p.Values)
+	for _, id := range ids {
+		frozen.Values[id].Frozen = true
 	}
-	g.Name, g.Places = frozenAngles, len(names)
-	g.Takes = "frequencies, of which angles alone are computed, taken to train as well, which --freeze decides"
-	g.between(sim, peak)
-	return g, g.Fewer > 0 || g.Bytes > 0, nil
+	return &frozen, len(ids)
 }
 
 // mostFrequencies is of how many parameters an angle may be computed: of time and places, each by its own.
