@@ -48,12 +48,6 @@ func (b *recovery) shapeGiver(size, out onnxload.ValueID) []aten.ValueID {
 	return []aten.ValueID{b.value(x)}
 }
 
-// onDevice returns a tensor of a Python number.
-func (b *recovery) onDevice(v aten.ValueID) aten.ValueID {
-	n := b.prog.Values[v]
-	return b.temp("fill", aten.Args{DType: n.DType, Shape: n.Shape}, n.DType, n.Shape)
-}
-
 // A constantKey tells views of what the exporter computed apart.
 type constantKey struct {
 	from string

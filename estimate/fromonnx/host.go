@@ -1,8 +1,6 @@
 package fromonnx
 
 import (
-	"slices"
-
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/module"
@@ -112,38 +110,4 @@ func (b *recovery) ofModule(id onnxload.ValueID) bool {
 // keepsWeight reports whether a node is a Constant that holds a parameter or a buffer: nothing runs there.
 func (b *recovery) keepsWeight(n *onnxload.Node) bool {
 	return n.Op == "Constant" && b.ofModule(n.Output(0))
-}
-
-// emitAll makes the calls of all nodes, in order.
-func (b *recovery) emitAll() {
-	g := b.m.Graph
-	for _, id := range g.Inputs {
-		v := b.add(aten.Value{Name: b.m.NameOf(id), Kind: aten.InputValue, DType: b.elem(id), Shape: b.dims(id)})
-		b.of[id] = v
-		b.prog.Inputs = append(b.prog.Inputs, v)
-	}
-	runs := 0 // nodes that make a call, as a rule one each
-	for i, n := range b.nodes {
-		if b.emit[i] != nil || !b.done[i] && !b.hostNode(n) {
-			runs++
-		}
-	}
-	b.prog.Calls = make([]aten.Call, 0, runs)
-	b.prog.Values = slices.Grow(b.prog.Values, runs+len(g.Inits))
-	for i, n := range b.nodes {
-		b.at = i
-		switch {
-		case b.emit[i] != nil:
-			b.emit[i]()
-		case b.done[i] || b.hostNode(n):
-		default:
-			b.node(n, b.rows[i])
-		}
-	}
-	for _, id := range g.Outputs {
-		if id != onnxload.NoValue {
-			b.prog.Outputs = append(b.prog.Outputs, b.value(id))
-		}
-	}
-	b.rows, b.emit, b.done, b.calls = nil, nil, nil, nil // what follows looks at the calls
 }

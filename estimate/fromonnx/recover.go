@@ -119,22 +119,23 @@ type recovery struct {
 	at     int
 	err    error
 
-	unknown        map[int32]string                             // by node: the operator that has no row
-	said           map[string]bool                              // operators that a note says are approximate
-	own            map[onnxload.ValueID]map[string]aten.ValueID // folded convolutions' weights, by module
-	views          map[constantKey]aten.ValueID                 // of what an exporter computed
-	looked         map[onnxload.ValueID]bool                    // biases of heads that folding looked up
-	assigned       map[onnxload.ValueID]bool                    // as a whole: see unshared
-	gone           map[string]aten.ValueID                      // parameters that were folded, by name
-	lists          map[onnxload.ValueID][]onnxload.ValueID
-	weights        map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
-	listed, chains int                       // items of all lists; see chained
+	unknown  map[int32]string                             // by node: the operator that has no row
+	said     map[string]bool                              // operators that a note says are approximate
+	own      map[onnxload.ValueID]map[string]aten.ValueID // folded convolutions' weights, by module
+	views    map[constantKey]aten.ValueID                 // of what an exporter computed
+	looked   map[onnxload.ValueID]bool                    // biases of heads that folding looked up
+	assigned map[onnxload.ValueID]bool                    // new tensors, as a whole: see unshared
+	gone     map[string]aten.ValueID                      // parameters that were folded, by name
+	lists    map[onnxload.ValueID][]onnxload.ValueID
+	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed   int                       // items of all lists
+	chains   int                       // see chained
 
 	pooled         map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
 	clones         bool                                // see findClones
 	dropout        dropouts                            // see chooseDropout
 	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
-	functions      int                                 // chains taken for functions of autograd
+	functions      int                                 // chains taken for functions of autograd written in Python
 	widened        int                                 // attentions taken to multiply in float32
 
 	scopes map[string]int32
@@ -169,122 +170,6 @@ func newRecovery(src Source) *recovery {
 func (b *recovery) fail(format string, args ...any) {
 	b.err = fmt.Errorf(format, args...)
 	panic(b.err)
-}
-
-func (b *recovery) add(v aten.Value) aten.ValueID {
-	return b.prog.Add(v)
-}
-
-// value returns the program's value for an ONNX one. Parameters, buffers and constants
-// come into being when they are first asked for.
-func (b *recovery) value(id onnxload.ValueID) aten.ValueID {
-	id = b.id(id)
-	if id == onnxload.NoValue {
-		return aten.NoValue
-	}
-	if b.of[id] != aten.NoValue {
-		return b.of[id]
-	}
-	if b.looked[id] {
-		return b.lookUpBias(id)
-	}
-	if b.isComputed(id) {
-		return b.computed(id)
-	}
-	v := aten.Value{Name: b.m.NameOf(id), DType: b.elem(id)}
-	switch {
-	case b.ofModule(id):
-		v.Kind, v.Shape = b.src.Kinds[id], b.dims(id)
-		b.of[id] = b.add(v)
-		b.prog.State = append(b.prog.State, b.of[id])
-		return b.of[id]
-	case b.host[id]:
-		v.Kind = aten.Number
-		if b.types.Type(id).Shape.Ranked {
-			v.Shape = b.dims(id)
-		}
-	case b.made[id] < 0 && b.m.Values[id].Init != nil && aten.Numel(b.dims(id)) == 1:
-		v.Kind, v.Shape = aten.Number, b.dims(id)
-	default:
-		v.Kind, v.Shape = aten.Constant, b.dims(id)
-	}
-	b.of[id] = b.add(v)
-	return b.of[id]
-}
-
-// transposed returns the parameter that id is the transpose of: a Linear's weight as
-// PyTorch keeps it, [out, in].
-func (b *recovery) transposed(id onnxload.ValueID) aten.ValueID {
-	v := b.value(id)
-	if p := &b.prog.Values[v]; p.Kind == aten.Parameter && len(p.Shape) == 2 && !b.flips[v] {
-		b.flips[v] = true // once, however many products share it
-		p.Shape = []int64{p.Shape[1], p.Shape[0]}
-	}
-	return v
-}
-
-// result makes a new activation and binds it to an ONNX value.
-func (b *recovery) result(id onnxload.ValueID) aten.ValueID {
-	if id == onnxload.NoValue {
-		return aten.NoValue
-	}
-	v := b.add(aten.Value{Name: b.m.NameOf(id), DType: b.elem(id), Shape: b.dims(id)})
-	b.of[id] = v
-	return v
-}
-
-// call emits a call whose results are the ONNX values outs.
-func (b *recovery) call(op string, args aten.Args, in []aten.ValueID, outs ...onnxload.ValueID) {
-	c := aten.Call{Op: op, In: in, Args: b.keepArgs(op, args), Layer: b.layer(b.at),
-		Scope: b.scopeOf(b.at)}
-	for _, o := range outs {
-		c.Out = append(c.Out, b.result(o))
-	}
-	b.push(c)
-}
-
-// temp emits a call whose only result has no ONNX value.
-func (b *recovery) temp(op string, args aten.Args, dtype aten.DType, shape []int64, in ...aten.ValueID) aten.ValueID {
-	v := b.add(aten.Value{DType: dtype, Shape: shape})
-	b.push(aten.Call{Op: op, In: in, Out: []aten.ValueID{v}, Args: b.keepArgs(op, args),
-		Layer: b.layer(b.at), Scope: b.scopeOf(b.at)})
-	return v
-}
-
-// keepArgs returns arguments for a call to keep: those of the operator's last call where they are the same.
-func (b *recovery) keepArgs(op string, args aten.Args) *aten.Args {
-	last := b.args[op]
-	if last == nil || !last.Same(&args) {
-		last = args.Kept()
-		b.args[op] = last
-	}
-	return last
-}
-
-func (b *recovery) push(c aten.Call) {
-	c.Origin, c.Stack = int32(b.at), b.nodes[b.at].Stack
-	b.prog.Scopes[c.Scope].Cut = b.prog.Scopes[c.Scope].Cut || b.places[b.at].Cut
-	if !aten.Of(c.Op).Is(aten.TakesNumbers) {
-		for i, v := range c.In {
-			if v != aten.NoValue && b.prog.Values[v].Kind == aten.Number {
-				c.In = slices.Clone(c.In)
-				c.In[i] = b.onDevice(v)
-			}
-		}
-	}
-	if !b.prog.Fits(&c) {
-		b.unknown[c.Origin] = b.nodeName()
-		c.Op, c.Args = "opaque", aten.Plain
-	}
-	if n := len(b.prog.Values); n > len(b.calls) {
-		b.calls = slices.Grow(b.calls, max(n, cap(b.prog.Values))-len(b.calls))[:n]
-	}
-	for _, v := range c.Out {
-		if v != aten.NoValue {
-			b.calls[v] = int32(len(b.prog.Calls)) + 1
-		}
-	}
-	b.prog.Calls = append(b.prog.Calls, c)
 }
 
 // layer returns the index of a node's layer: its module, or what it calls itself.
