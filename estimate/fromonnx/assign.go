@@ -12,9 +12,12 @@ import (
 func emitScatterND(b *recovery, n *onnxload.Node) {
 	in := b.scattered(n)
 	x, places := b.in(n, 0), b.in(n, 1)
+	again := b.written[x]
+	b.written[x] = true
 	r := n.Attr("reduction")
 	if (r == nil || r.Str == "none") && b.fixed[places] && b.made[x] >= 0 && b.prog.Values[in[0]].Kind == aten.Activation {
-		if in[0] = b.unshared(x, in[0]); b.assignedCopy(n) {
+		views, base := b.looksAt(x)
+		if in[0] = b.unshared(x, in[0], views, base); b.assignedCopy(n, base, again) {
 			in[0] = b.temp("clone", aten.Args{}, b.elem(x), b.dims(x), in[0])
 		}
 		b.call("assign", aten.Args{}, []aten.ValueID{in[0], in[2]}, n.Output(0))
@@ -23,33 +26,40 @@ func emitScatterND(b *recovery, n *onnxload.Node) {
 	b.call("scatter", aten.Args{}, in, n.Output(0))
 }
 
+// mostViews is how many views upon views are followed. Real programs take three or four.
+const mostViews = 64
+
+// looksAt follows a value through views to what they look at, and returns these from the outermost.
+func (b *recovery) looksAt(x onnxload.ValueID) (views []*onnxload.Node, base onnxload.ValueID) {
+	for base = x; len(views) < mostViews && b.isView(base); {
+		n := b.nodes[b.made[base]]
+		views, base = append(views, n), b.in(n, 0)
+	}
+	return views, base
+}
+
 // unshared returns what an assignment writes into where that is a view of a new tensor, zeros_like of out =
 // torch.zeros_like(x); out[:, 1:] = x[:, :-1]. Eager mode makes one for each run of these lines. Exporters make one of
 // all that are alike: the TorchScript exporter runs _jit_pass_cse (torch/onnx/utils.py, _optimize_graph), and
 // onnxscript's optimizer, which the default export uses, CommonSubexpressionEliminationPass, which leaves one of their
 // views as well. So what was assigned to as a whole is made again for the next.
-func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID) aten.ValueID {
-	var views []*onnxload.Node // from the outermost
-	whole, at := true, x
-	for b.isView(at) {
-		n := b.nodes[b.made[at]]
-		whole = whole && aten.Numel(b.dims(n.Output(0))) == aten.Numel(b.dims(b.in(n, 0)))
-		views, at = append(views, n), b.in(n, 0)
-	}
-	i := b.made[at]
-	if i < 0 || b.rows[i] == nil || b.emit[i] != nil || b.done[i] || b.out[at] || !b.isNew(b.of[at]) {
+func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID, views []*onnxload.Node, base onnxload.ValueID) aten.ValueID {
+	i := b.made[base]
+	if i < 0 || b.rows[i] == nil || b.emit[i] != nil || b.done[i] || b.out[base] || !b.isNew(b.of[base]) {
 		return v
 	}
-	if b.assigned[at] {
+	if b.assigned[base] {
 		b.rows[i].emit(b, b.nodes[i])
-		b.assigned[at] = false
+		b.assigned[base] = false
 	}
 	for _, n := range slices.Backward(views) {
 		if out := n.Output(0); b.callOf(b.of[out]).In[0] != b.of[b.in(n, 0)] {
 			b.rows[b.made[out]].emit(b, n)
 		}
 	}
-	b.assigned[at] = whole
+	b.assigned[base] = !slices.ContainsFunc(views, func(n *onnxload.Node) bool {
+		return aten.Numel(b.dims(n.Output(0))) != aten.Numel(b.dims(b.in(n, 0)))
+	})
 	return b.of[x]
 }
 
@@ -59,24 +69,17 @@ func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID) aten.ValueID {
 // all that reads the tensor after that reads the new one. So where something reads the old one still, that is another
 // tensor; so is the copy of the last of several assignments to one tensor. Casts are left alone: a program that casts
 // anew for each assignment copies nothing, and exporters make one cast of several that are alike.
-func (b *recovery) assignedCopy(n *onnxload.Node) bool {
+func (b *recovery) assignedCopy(n *onnxload.Node, base onnxload.ValueID, again bool) bool {
 	x := b.in(n, 0)
-	at := x
-	for b.isView(at) {
-		at = b.in(b.nodes[b.made[at]], 0)
-	}
-	cast := b.made[at] >= 0 && len(b.nodes[b.made[at]].In) == 1 && b.elem(b.in(b.nodes[b.made[at]], 0)) != b.elem(at)
-	if c := b.callOf(b.of[x]); cast || b.isNew(b.of[at]) || c == nil || c.Op == "clone" {
+	cast := b.made[base] >= 0 && len(b.nodes[b.made[base]].In) == 1 &&
+		b.elem(b.in(b.nodes[b.made[base]], 0)) != b.elem(base)
+	if c := b.callOf(b.of[x]); cast || b.isNew(b.of[base]) || c == nil || c.Op == "clone" {
 		return false
 	}
-	return slices.ContainsFunc(b.usesOf(x), func(u int32) bool {
-		switch m := b.nodes[u]; {
-		case m == n || b.fixed[b.id(m.Output(0))]: // itself, and what asks for the sizes alone
-			return false
-		case m.Op == n.Op:
-			return b.in(m, 0) == x
-		}
-		return int(u) > b.at
+	uses := b.usesOf(x)
+	after, _ := slices.BinarySearch(uses, int32(b.at)+1)
+	return again || slices.ContainsFunc(uses[after:], func(u int32) bool {
+		return b.nodes[u].Op != n.Op || b.in(b.nodes[u], 0) == x
 	})
 }
 

@@ -52,11 +52,26 @@ func (b *recovery) isPromotion(c, n *onnxload.Node) bool {
 	if !b.byPyTorch() || b.at == 0 || b.nodes[b.at-1] != c || b.nodes[b.at] != n || !b.single(c.Output(0)) {
 		return false
 	}
-	casts := 0
-	b.users(b.in(c, 0), "Cast", func(u *onnxload.Node, _ int) {
-		if b.elem(u.Output(0)) == b.elem(c.Output(0)) {
-			casts++
-		}
-	})
-	return casts > 1 || b.elem(b.in(c, 0)) == aten.Bool && b.guess(dialect.PromotedMask)
+	mask := b.in(c, 0)
+	return b.castsTo(mask, b.elem(c.Output(0))) > 1 || b.elem(mask) == aten.Bool && b.guess(dialect.PromotedMask)
+}
+
+// A castTo is a value and a type.
+type castTo struct {
+	value onnxload.ValueID
+	dtype aten.DType
+}
+
+// castsTo returns how many nodes cast a value to a type, which it counts once.
+func (b *recovery) castsTo(id onnxload.ValueID, dtype aten.DType) int {
+	n, counted := b.casts[castTo{id, dtype}]
+	if !counted {
+		b.users(id, "Cast", func(u *onnxload.Node, _ int) {
+			if b.elem(u.Output(0)) == dtype {
+				n++
+			}
+		})
+		b.casts[castTo{id, dtype}] = n
+	}
+	return n
 }

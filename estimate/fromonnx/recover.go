@@ -125,6 +125,8 @@ type recovery struct {
 	views    map[constantKey]aten.ValueID                 // of what an exporter computed
 	looked   map[onnxload.ValueID]bool                    // biases of heads that folding looked up
 	assigned map[onnxload.ValueID]bool                    // new tensors, as a whole: see unshared
+	written  map[onnxload.ValueID]bool                    // what a ScatterND has written into
+	casts    map[castTo]int                               // see castsTo
 	gone     map[string]aten.ValueID                      // parameters that were folded, by name
 	lists    map[onnxload.ValueID][]onnxload.ValueID
 	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
@@ -157,6 +159,7 @@ func newRecovery(src Source) *recovery {
 		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
 		args: map[string]*aten.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
 		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
+		written: map[onnxload.ValueID]bool{}, casts: map[castTo]int{},
 		views: map[constantKey]aten.ValueID{}, gone: map[string]aten.ValueID{},
 	}
 	for i := range n {
