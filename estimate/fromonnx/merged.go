@@ -23,6 +23,7 @@ func (b *recovery) unmerge() (made []int32, uses reads) {
 	p := b.prog
 	calls := p.Calls
 	made, uses = madeAndRead(p)
+	out := returned(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range calls {
 		if len(calls[x].Out) != 1 || calls[x].Out[0] == aten.NoValue {
@@ -31,7 +32,7 @@ func (b *recovery) unmerge() (made []int32, uses reads) {
 		v := calls[x].Out[0]
 		at := uses.of(int32(v))
 		chain, after, ok := mergedAt(p, int32(x), at, made, uses)
-		if !ok || total+len(chain)*len(at) > maxUnrolled || slices.Contains(p.Outputs, v) {
+		if !ok || total+len(chain)*len(at) > maxUnrolled || out[v] {
 			continue
 		}
 		if b.at = int(calls[x].Origin); !b.guess(dialect.MergedLoop) {
@@ -39,29 +40,9 @@ func (b *recovery) unmerge() (made []int32, uses reads) {
 		}
 		for _, c := range at[1:] {
 			total += len(chain)
-			renamed := map[aten.ValueID]aten.ValueID{}
-			for _, i := range chain {
-				again := calls[i]
-				again.In, again.Out = slices.Clone(again.In), slices.Clone(again.Out)
-				for k, in := range again.In {
-					if to, ok := renamed[in]; ok {
-						again.In[k] = to
-					}
-				}
-				for k, out := range again.Out {
-					if out != aten.NoValue {
-						renamed[out] = b.add(p.Values[out])
-						again.Out[k] = renamed[out]
-					}
-				}
-				copies[c-after] = append(copies[c-after], again)
-			}
-			calls[c].In = slices.Clone(calls[c].In)
-			for k, in := range calls[c].In {
-				if in == v {
-					calls[c].In[k] = renamed[v]
-				}
-			}
+			again, w := b.again(chain)
+			copies[c-after] = append(copies[c-after], again...)
+			readInstead(&calls[c], v, w)
 		}
 	}
 	if len(copies) == 0 {
@@ -69,6 +50,49 @@ func (b *recovery) unmerge() (made []int32, uses reads) {
 	}
 	insert(p, copies)
 	return madeAndRead(p)
+}
+
+// again returns some calls, in order, as others that make values of their own, and what the last of them makes. Each
+// makes what only those behind it need, or the result.
+func (b *recovery) again(chain []int32) (list []aten.Call, result aten.ValueID) {
+	renamed := map[aten.ValueID]aten.ValueID{}
+	for _, i := range chain {
+		c := b.prog.Calls[i]
+		c.In, c.Out = slices.Clone(c.In), slices.Clone(c.Out)
+		for k, in := range c.In {
+			if to, ok := renamed[in]; ok {
+				c.In[k] = to
+			}
+		}
+		for k, out := range c.Out {
+			if out != aten.NoValue {
+				renamed[out] = b.add(b.prog.Values[out])
+				c.Out[k] = renamed[out]
+				result = c.Out[k]
+			}
+		}
+		list = append(list, c)
+	}
+	return list, result
+}
+
+// readInstead has a call read one value in the place of another.
+func readInstead(c *aten.Call, v, instead aten.ValueID) {
+	c.In = slices.Clone(c.In)
+	for k, in := range c.In {
+		if in == v {
+			c.In[k] = instead
+		}
+	}
+}
+
+// returned says of each value whether the program returns it.
+func returned(p *aten.Program) []bool {
+	is := make([]bool, len(p.Values))
+	for _, v := range p.Outputs {
+		is[v] = true
+	}
+	return is
 }
 
 // madeAndRead returns the call that makes each value, -1 for none, and those that read each activation.

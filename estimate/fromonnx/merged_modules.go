@@ -12,6 +12,7 @@ import (
 // makes it. The five branches of a NASNet cell have a ReLU each, of one tensor.
 func (b *recovery) unmergeModules(made []int32, readers reads) {
 	p := b.prog
+	out := returned(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range p.Calls {
 		c := &p.Calls[x]
@@ -19,7 +20,7 @@ func (b *recovery) unmergeModules(made []int32, readers reads) {
 			continue
 		}
 		v := c.Out[0]
-		if value := &p.Values[v]; value.Kind != aten.Activation || !value.DType.IsFloat() || slices.Contains(p.Outputs, v) {
+		if value := &p.Values[v]; value.Kind != aten.Activation || !value.DType.IsFloat() || out[v] {
 			continue
 		}
 		others := besides(p, int32(x), made, readers.of(int32(v)))
@@ -38,12 +39,7 @@ func (b *recovery) unmergeModules(made []int32, readers reads) {
 			again.Out = []aten.ValueID{b.add(p.Values[v])}
 			copies[at[0]] = append(copies[at[0]], again)
 			for _, i := range at {
-				p.Calls[i].In = slices.Clone(p.Calls[i].In)
-				for k, in := range p.Calls[i].In {
-					if in == v {
-						p.Calls[i].In[k] = again.Out[0]
-					}
-				}
+				readInstead(&p.Calls[i], v, again.Out[0])
 			}
 		}
 	}

@@ -124,67 +124,53 @@ func (b *recovery) unmergeNumbered() {
 			}
 		}
 	}
+	out := returned(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
 	for x := range p.Calls {
 		c := &p.Calls[x]
 		if len(c.Out) != 1 || c.Out[0] == aten.NoValue {
 			continue
 		}
-		v := c.Out[0]
+		v, now := c.Out[0], c.Out[0]
 		at := readers.of(int32(v))
-		if len(at) < 2 || slices.Contains(p.Outputs, v) {
+		if len(at) < 2 || out[v] {
 			continue
 		}
 		for k := 1; k < len(at); k++ {
-			if at[k] == at[k-1] || !behind[at[k]] {
+			if at[k] == at[k-1] {
 				continue
 			}
-			chain := n.chain(int32(x), at[k])
-			if total += len(chain); len(chain) == 0 || total > maxUnrolled {
-				continue
-			}
-			again := b.again(chain, p.Calls[at[k]].Scope)
-			copies[at[k]] = append(copies[at[k]], again...)
-			for _, i := range at[k:] {
-				p.Calls[i].In = slices.Clone(p.Calls[i].In)
-				for j, in := range p.Calls[i].In {
-					if in == v {
-						p.Calls[i].In[j] = again[len(again)-1].Out[0]
-					}
+			if behind[at[k]] {
+				chain := n.chain(int32(x), at[k])
+				if total += len(chain); len(chain) > 0 && total <= maxUnrolled {
+					var again []aten.Call
+					again, now = b.againFor(chain, p.Calls[at[k]].Scope)
+					copies[at[k]] = append(copies[at[k]], again...)
 				}
 			}
-			v = again[len(again)-1].Out[0]
+			if now != v {
+				readInstead(&p.Calls[at[k]], v, now)
+			}
 		}
 	}
 	insert(p, copies)
 }
 
-// again returns calls of their own for some, each of which makes one value, in order. They are the reader's lines, and
-// of the module in its place where that is another one of the kind.
-func (b *recovery) again(chain []int32, reader int32) (list []aten.Call) {
-	renamed := map[aten.ValueID]aten.ValueID{}
+// againFor is again of calls whose copies are the reader's lines, and of the module in its place where that is another
+// one of the kind.
+func (b *recovery) againFor(chain []int32, reader int32) (list []aten.Call, result aten.ValueID) {
 	for _, i := range chain {
-		if args := *b.prog.Calls[i].Args; args.Inplace { // which the others read as well
+		if c := &b.prog.Calls[i]; c.Args.Inplace { // which the others read as well
+			args := *c.Args
 			args.Inplace = false
-			b.prog.Calls[i].Args = args.Kept()
+			c.Args = args.Kept()
 		}
-		c := b.prog.Calls[i]
-		c.In, c.Out = slices.Clone(c.In), slices.Clone(c.Out)
-		c.Stack, c.Scope = 0, b.beside(c.Scope, reader)
-		for k, in := range c.In {
-			if to, ok := renamed[in]; ok {
-				c.In[k] = to
-			}
-		}
-		for k, out := range c.Out {
-			if out != aten.NoValue {
-				renamed[out] = b.add(b.prog.Values[out])
-				c.Out[k] = renamed[out]
-			}
-		}
-		list = append(list, c)
 	}
-	return list
+	list, result = b.again(chain)
+	for i := range list {
+		list[i].Stack, list[i].Scope = 0, b.beside(list[i].Scope, reader)
+	}
+	return list, result
 }
 
 // beside returns the module that stands to the reader as a module stands to those around it: that of "blocks.0.act" to

@@ -22,10 +22,11 @@ func InPlaceWherePossible(p *aten.Program, train bool) (other *aten.Program, pla
 			reads[v]++
 		}
 	}
+	out := returned(p)
 	copied := *p
 	copied.Calls = slices.Clone(p.Calls)
 	overwrites := func(i int, v aten.ValueID) bool {
-		if v == aten.NoValue || made[v] < 0 || last[v] != int32(i) || slices.Contains(p.Outputs, v) {
+		if v == aten.NoValue || made[v] < 0 || last[v] != int32(i) || out[v] {
 			return false
 		}
 		if !train {
