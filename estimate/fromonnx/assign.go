@@ -43,7 +43,8 @@ func (b *recovery) looksAt(x onnxload.ValueID) (views []*onnxload.Node, base onn
 // all that are alike: the TorchScript exporter runs _jit_pass_cse (torch/onnx/utils.py, _optimize_graph), and
 // onnxscript's optimizer, which the default export uses, CommonSubexpressionEliminationPass, which leaves one of their
 // views as well. So what was assigned to as a whole is made again for the next.
-func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID, views []*onnxload.Node, base onnxload.ValueID) aten.ValueID {
+func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID, views []*onnxload.Node,
+	base onnxload.ValueID) aten.ValueID {
 	i := b.made[base]
 	if i < 0 || b.rows[i] == nil || b.emit[i] != nil || b.done[i] || b.out[base] || !b.isNew(b.of[base]) {
 		return v

@@ -47,20 +47,39 @@ func TestComputedConstants(t *testing.T) {
 	}
 }
 
+// Views of one that are of other sizes are others, be it in their first dimension alone.
+func TestComputedConstantsOfOtherSizes(t *testing.T) {
+	g := onnx.Graph{In: []onnx.Value{onnx.Float("x", 6, 2, 4, 8, 3)}, Out: []onnx.Value{{Name: "y"}}}
+	for rows, name := range map[int64]string{2: "unsqueeze_3", 3: "unsqueeze_7"} {
+		v := onnx.Float(name, rows, 2, 4, 8, 3)
+		v.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: "['arange', 'cos']"}}
+		g.Infos = append(g.Infos, v)
+		g.Inits = append(g.Inits, onnx.Bare(name, onnxload.Float32, rows, 2, 4, 8, 3))
+	}
+	g.Nodes = []onnx.Node{onnx.Op("Concat", "x unsqueeze_3 unsqueeze_7", "y", onnx.A("axis", int64(0)))}
+	wantCalls(t, mustRecover(t, g), "fill()", "fill()", "cat(x, _, _)")
+}
+
 // What is computed of a parameter has a gradient, though the file has the parameter's name alone.
 func TestComputedOfParameters(t *testing.T) {
 	grid := onnx.Float("expand_1", 2, 4, 8)
 	grid.Meta = []onnxload.Entry{{Key: "pkg.onnxscript.optimizer.folded_from", Value: "['sin', 'cos', 'm.angle']"}}
 	graph := onnx.Graph{In: []onnx.Value{onnx.Float("x", 2, 4, 8)}, Out: []onnx.Value{{Name: "y"}},
 		Inits: []onnx.Tensor{onnx.Bare("expand_1", onnxload.Float32, 2, 4, 8)}, Infos: []onnx.Value{grid},
-		Nodes: []onnx.Node{onnx.Op("Sub", "x expand_1", "d"), onnx.Op("Exp", "d", "y")}}
+		Nodes: []onnx.Node{from(onnx.Op("Sub", "x expand_1", "d"), "m.py:1 d = x - self.grid()"), onnx.Op("Exp", "d", "y")}}
 	for kind, want := range map[string][]string{
 		"PARAMETER": {"fill()", "add(_, m.angle) in place", "sub(x, _)", "exp(d)"},
 		"BUFFER":    {"fill()", "sub(x, _)", "exp(d)"},
 	} {
 		graph.Meta = []onnxload.Entry{{Key: "pkg.torch.export.ExportedProgram.graph_signature",
 			Value: "\n# inputs\np_m_angle: " + kind + " target='m.angle'\nx: USER_INPUT\n"}}
-		wantCalls(t, mustRecover(t, graph), want...)
+		p := mustRecover(t, graph)
+		wantCalls(t, p, want...)
+		for i := range p.Calls[:len(want)-2] {
+			if p.Calls[i].Stack != 0 {
+				t.Errorf("%s: %s has the line of what reads it", kind, p.Calls[i].Op)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package fromonnx
 
 import (
+	"fmt"
+
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
 	"github.com/memestimate/memestimate/estimate/module"
@@ -50,9 +52,9 @@ func (b *recovery) shapeGiver(size, out onnxload.ValueID) []aten.ValueID {
 
 // A constantKey tells views of what the exporter computed apart.
 type constantKey struct {
-	from string
-	size [4]int64 // of the last dimensions
-	rank int
+	from  string
+	dtype aten.DType
+	dims  string
 }
 
 // isComputed reports whether a value is a tensor that the program computes, of which the exporter made a constant.
@@ -63,18 +65,20 @@ func (b *recovery) isComputed(id onnxload.ValueID) bool {
 
 // computed makes such a tensor where it is first read. Views of the same are one: cos.unsqueeze(1) of each layer.
 func (b *recovery) computed(id onnxload.ValueID) aten.ValueID {
-	d := b.dims(id)
-	key := constantKey{from: b.m.Values[id].Init.Folded, rank: len(d)}
-	copy(key.size[:], d[max(0, len(d)-len(key.size)):])
+	d, dtype := b.dims(id), b.elem(id)
+	key := constantKey{b.m.Values[id].Init.Folded, dtype, fmt.Sprint(d)}
 	view := module.IsView(b.m.NameOf(id))
-	if !view || b.views[key] == aten.NoValue {
-		b.of[id] = b.temp("fill", aten.Args{DType: b.elem(id), Shape: d}, b.elem(id), d)
-		if name := b.trainedOf(id); name != "" {
-			b.of[id] = b.temp("add", aten.Args{Inplace: true}, b.elem(id), d, b.of[id], b.foldedParameter(name, b.elem(id)))
-		}
-		b.prog.Calls[len(b.prog.Calls)-1].Stack = 0 // it was not the reader's line that made it
-	} else {
+	if view && b.views[key] != aten.NoValue {
 		b.of[id] = b.views[key]
+		return b.of[id]
+	}
+	first := len(b.prog.Calls)
+	b.of[id] = b.temp("fill", aten.Args{DType: dtype, Shape: d}, dtype, d)
+	if name := b.trainedOf(id); name != "" {
+		b.of[id] = b.temp("add", aten.Args{Inplace: true}, dtype, d, b.of[id], b.foldedParameter(name, dtype))
+	}
+	for i := range b.prog.Calls[first:] {
+		b.prog.Calls[first+i].Stack = 0 // it was not the reader's line that made it
 	}
 	if view {
 		b.views[key] = b.of[id]

@@ -58,7 +58,10 @@ func Recover(src Source) (p *aten.Program, nodes []*onnxload.Node, err error) {
 	if !src.Train && !src.Autocast && b.takes(dialect.FastPath) {
 		fastAttention(b.prog)
 	}
-	surrogateGradients(b.prog, src.Train)
+	if src.Train {
+		surrogateGradients(b.prog)
+	}
+	b.prog.DropDead()
 	fuseCells(b.prog)
 	foldUnrolled(b.prog, src.Train)
 	if !src.Train {

@@ -9,13 +9,9 @@ import (
 // surrogateGradients finds the comparisons whose gradients a torch.autograd.Function of the program's own makes up, as
 // the spikes of networks of spiking neurons: the file has the function's forward alone, (x > 0).float(), through which
 // autograd sends no gradients. Where weights would get none but by such a step, nobody trains so, and it is a function
-// that returns some. A mask that the model computes of values which train in another way as well is none. Calls that
-// nothing needs are dropped, among them the comparisons that such functions make.
-func surrogateGradients(p *aten.Program, train bool) {
-	defer p.DropDead()
-	if !train {
-		return
-	}
+// that returns some. A mask that the model computes of values which train in another way as well is none. Nothing needs
+// the comparisons any more that such functions make.
+func surrogateGradients(p *aten.Program) {
 	trained, reached := gradients(p, false), gradients(p, true)
 	of := make([]bool, len(p.Values)) // is computed of weights that are not trained
 	for v := range p.Values {
@@ -30,8 +26,10 @@ func surrogateGradients(p *aten.Program, train bool) {
 		c := &p.Calls[i]
 		k := slices.IndexFunc(c.In, func(v aten.ValueID) bool { return of[v] })
 		switch {
-		case k >= 0 && aten.Of(c.Op).Is(aten.Tests):
-			steps[c.Out[0]] = c.In[k]
+		case k >= 0 && aten.Of(c.Op).Is(aten.Tests): // a function has one argument, and a result of its size
+			if x := c.In[k]; slices.Equal(p.Values[x].Shape, p.Values[c.Out[0]].Shape) {
+				steps[c.Out[0]] = x
+			}
 		case k >= 0:
 			for _, v := range c.Out {
 				of[v] = v != aten.NoValue && p.Values[v].DType.IsFloat()

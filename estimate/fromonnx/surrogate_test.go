@@ -25,9 +25,14 @@ func TestSurrogateGradients(t *testing.T) {
 				"linear(m, second.weight, -)"}},
 		{"a mask of the input", []onnx.Node{onnx.Op("Greater", "in one", "more"), spike[2], head},
 			[]string{"compare(in, number)", "to(more)", "linear(s, second.weight, -)"}},
+		{"a threshold for each column", []onnx.Node{onnx.Op("MatMul", "in narrow.weight", "u"),
+			onnx.Op("Greater", "u first.weight", "more"), spike[2], head},
+			[]string{"linear(in, narrow.weight, -)", "compare(u, first.weight)", "to(more)",
+				"linear(s, second.weight, -)"}},
 	} {
 		g := linesGraph(c.nodes...)
 		g.Inits = []onnx.Tensor{onnx.Bare("first.weight", onnxload.Float32, 8, 8),
+			onnx.Bare("narrow.weight", onnxload.Float32, 8, 1),
 			onnx.Bare("second.weight", onnxload.Float32, 8, 8), onnx.Zeros("one", onnxload.Float32)}
 		t.Run(c.name, func(t *testing.T) {
 			wantCalls(t, mustRecover(t, g), c.want...)
