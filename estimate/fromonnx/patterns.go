@@ -66,6 +66,7 @@ var patterns = []pattern{
 	{"RandomUniformLike", matchNoise},
 	{"RandomUniform", matchNoise},
 	{"Bernoulli", matchNoise},
+	{"Sub", matchStraightThrough},
 }
 
 // matchGelu finds x * 0.5 * (1 + erf(x / sqrt 2)) in the orders that exporters write. PyTorch's write (x * (1 + erf)) *

@@ -61,3 +61,16 @@ func operatorOf(name string) string {
 	}
 	return name
 }
+
+// compared reports whether what a model is given is compared with a constant as it is, or with parts of it: with the
+// knots of splines, as networks of Kolmogorov and Arnold register them, register_buffer("grid", grid), or with limits.
+// No gradient goes through a comparison, so that what is trained stands in none.
+func (a *Analysis) compared(c *constant) bool {
+	for u := range a.usesOf(c) {
+		if a.facts(u.node).Has(Compares) && len(u.node.Out) > 0 && u.node.Output(0) != onnxload.NoValue &&
+			a.flows[u.node.Output(0)] == data {
+			return true
+		}
+	}
+	return false
+}

@@ -35,6 +35,7 @@ const (
 	Quantized                     // arithmetic on quantized numbers: PyTorch does not train it
 	Random                        // draws random numbers as only training does
 	RunsGraph                     // runs a graph of its own several times
+	Compares                      // says of each element whether it is so, through which no gradient goes
 	LaterAlone                    // of its results a later one may be kept without the first
 )
 

@@ -91,6 +91,8 @@ func (a *Analysis) roleByUse(c *constant) role {
 		return RoleBuffer
 	case a.isNumber(c):
 		return roleConstant
+	case named && a.compared(c):
+		return RoleBuffer
 	case named && !IsComputed(name, c.tensor):
 		return RoleParameter
 	case vector && isVector(c.tensor) && !a.foldedNorm(c):

@@ -1156,6 +1156,37 @@ class Popped(nn.Module):
         return x
 
 
+class StraightThrough(nn.Module):
+    """Weights and activations of two values, whose gradients are those of what they are made of."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(c, c, 3, 3) / 9)
+        self.register_buffer("temperature", torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + ((x / self.temperature).clamp(-1, 1).sign() - x).detach()
+        weight = torch.sign(self.weight).detach() - self.weight.detach() + self.weight
+        return torch.tanh(F.conv2d(x, weight, padding=1))
+
+
+class Knots(nn.Module):
+    """Splines between knots that are a buffer."""
+
+    def __init__(self, c: int, n: int) -> None:
+        super().__init__()
+        self.register_buffer("knots", torch.linspace(-2, 2, n + 1).expand(c, -1).contiguous())
+        self.scale = nn.Parameter(torch.ones(c, n))
+        self.mix = nn.Linear(c * n, c)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.unsqueeze(-1)
+        left, right = self.knots[:, :-1], self.knots[:, 1:]
+        inside = ((x >= left) & (x < right)).to(x.dtype)
+        bases = inside * (x - left) / (right - left)
+        return self.mix((bases * self.scale).flatten(1))
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -1263,6 +1294,16 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     "directions": (lambda: Directions(64), (16, 1024), ("dynamo-train", "dynamo")),
     "staged": (lambda: Staged(16), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
     "popped": (lambda: Popped(32), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
+    "straight_through": (
+        lambda: nn.Sequential(StraightThrough(32), StraightThrough(32)),
+        (8, 32, 64, 64),
+        ("dynamo-train", "dynamo", "ts-train"),
+    ),
+    "knots": (
+        lambda: nn.Sequential(Knots(64, 8), Knots(64, 8)),
+        (2048, 64),
+        ("dynamo-train", "dynamo", "ts-train"),
+    ),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
