@@ -13,6 +13,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .patches import Patches
+from .torchscript import TorchScript
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -72,7 +73,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(nn.Module, "compile", compile_module)
     patches.set(torch, "load", _load(torch.load))
     recorder.capture.kinds.install(patches)
-    _script(recorder, patches)
+    TorchScript(recorder).install(patches)
     _profile(recorder, patches)
     log = fake_tensor.log  # it writes a stack to the terminal for each shape that does not fit, beside the exception
     level = log.level
@@ -97,27 +98,6 @@ def _profile(recorder: Recorder, patches: Patches) -> None:
     patches.set(torch.autograd.profiler.profile, "__init__", beginning)
     for name in ("start", "stop"):
         patches.set(torch.cuda.profiler, name, nothing)
-
-
-def _script(recorder: Recorder, patches: Patches) -> None:
-    """TorchScript: its fuser compiles kernels for the GPU, which there is none of."""
-    fuses_on_gpu = torch._C._jit_can_fuse_on_gpu()
-    fuses = torch._C._jit_texpr_fuser_enabled()
-    torch._C._jit_override_can_fuse_on_gpu(False)
-    torch._C._jit_set_texpr_fuser_enabled(False)
-    patches.later(lambda: torch._C._jit_override_can_fuse_on_gpu(fuses_on_gpu))
-    patches.later(lambda: torch._C._jit_set_texpr_fuser_enabled(fuses))
-    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        patches.set(kind, "__call__", _noting(recorder, kind.__call__))
-
-
-def _noting(recorder: Recorder, call: Callable[..., Any]) -> Callable[..., Any]:
-    def noting(function: Any, *args: Any, **kwargs: Any) -> Any:
-        text = f"TorchScript's {function.name} was recorded operator by operator; on a GPU some may be fused"
-        recorder.note("script", text)
-        return call(function, *args, **kwargs)
-
-    return noting
 
 
 def _load(original: Callable[..., Any]) -> Callable[..., Any]:
