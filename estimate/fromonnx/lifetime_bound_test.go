@@ -240,6 +240,12 @@ func TestAttributes(t *testing.T) {
 			line("Mul", "in in", "s", call), line("Softmax", "s", "w", call), line("MatMul", "w v", "o", call),
 			line("Add", "s o", "z", "2 x = x + mask"), line("Neg", "z", "y", "3 return self.c(x)", "c")},
 			"w"},
+		{"of a method without lines", []onnx.Node{line("Exp", "in", "a", "1 self.encode(x)", "m"),
+			line("Sin", "a", "b", "2 x = self.b(self.f)", "b"), line("Neg", "b", "y", "3 return self.c(x)", "c")}, "a"},
+		{"of one that is given a list", []onnx.Node{line("Exp", "in", "a", "1 self.encode(x, xs)", "m"),
+			line("Sin", "a", "b", "2 x = self.b(xs[0])", "b"), line("Neg", "b", "y", "3 return self.c(x)", "c")}, ""},
+		{"of one that is an argument", []onnx.Node{line("Exp", "in", "a", "2 self.encode(x)", "m"),
+			line("Sin", "a", "b", "1 x = self.b(", "b"), line("Neg", "b", "y", "4 return self.c(x)", "c")}, ""},
 		{"of another object", []onnx.Node{line("Exp", "in", "a", "1 out.kept = self.a(x)", "a"),
 			line("Neg", "a", "y", "3 return self.c(out.kept)", "c")}, ""},
 	} {

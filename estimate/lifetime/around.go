@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/pysource"
 )
 
 // inOrder returns what a statement makes in the order of the names that it binds to it, as far as the statements behind
@@ -98,4 +99,38 @@ func (n *namespace) turn(after int32) int32 {
 		e = before
 	}
 	return after
+}
+
+// keepsWhatItMakes reports whether a statement is the call of a method alone, self.encode(images), of which no line is
+// known. What others read of what it makes is where the method put it: in attributes of the module, as all that it was
+// given are tensors, and no list.
+func (n *namespace) keepsWhatItMakes(e *execution) bool {
+	if len(e.parts) != 1 || !e.parts[0].calls() {
+		return false
+	}
+	reads, names := n.reads(e), e.parts[0].st.Reads
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool {
+		x := n.by[name]
+		return x == nil || !slices.ContainsFunc(x.values(), func(v aten.ValueID) bool { return n.l.has(reads, v) })
+	})
+}
+
+// calls reports whether a piece is the call of a method of the module, without a line of its own, and nothing else.
+func (p *piece) calls() bool {
+	return p.other && !p.open && p.st.Method && p.st.Kind == pysource.Bare && !p.st.Inplace
+}
+
+// isCall reports whether a piece is such a call and a statement of its own, no argument that stands on a line of its
+// own, before what the statement around it does.
+func (l *lives) isCall(p piece, next []piece) bool {
+	if !p.calls() {
+		return false
+	}
+	for i := range next {
+		if q := &next[i]; !q.partial() {
+			at, from := l.lineNumber(p), l.lineNumber(*q)
+			return !q.open || from == 0 || from > at || at-from >= maxStatement
+		}
+	}
+	return true
 }

@@ -2,6 +2,7 @@ package lifetime
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/pysource"
@@ -156,6 +157,12 @@ func (n *namespace) run(e *execution, spaces []*namespace) {
 	made := n.results(e)
 	st := e.head
 	defer n.tuples(e)
+	if n.keepsWhatItMakes(e) {
+		for i, v := range made { // in attributes whose names are not known
+			n.bind(pysource.Self+e.parts[0].st.Sites[0].Path+"()"+strconv.Itoa(i), e.last, []aten.ValueID{v})
+		}
+		return
+	}
 	if st == nil {
 		return
 	}
@@ -219,29 +226,6 @@ func (n *namespace) rename(st *pysource.Statement) {
 		for _, name := range st.Reads {
 			if x := n.by[name]; x != nil && name != st.Held {
 				n.put(st.Held, n.now(), x.values())
-			}
-		}
-	}
-}
-
-// tuples follows the results of recurrent modules that nothing reads: they are in the tuple that the module returns.
-func (n *namespace) tuples(e *execution) {
-	p := n.l.p
-	for i := e.first; i <= e.last; i++ {
-		c := &p.Calls[i]
-		if !aten.Of(c.Op).Is(aten.Tuple) || n.l.spans.list[n.l.spans.inner[i]].up != int32(n.k) {
-			continue
-		}
-		n.l.unread[i] = n.l.spans.list[n.l.spans.inner[i]].last // self.lstm(x)[0]
-		if st := e.head; st != nil && st.Kind == pysource.Binding && len(st.Targets) > 0 && len(st.Sites) == 1 {
-			if x := n.by[st.Targets[len(st.Targets)-1]]; x != nil && len(x.bound) > 0 {
-				b := &x.bound[len(x.bound)-1]
-				b.unread = append(b.unread, i)
-				for _, v := range c.Out {
-					if v != aten.NoValue && n.l.reads[v] == 0 && !n.l.output[v] {
-						b.values = append(slices.Clip(b.values), v)
-					}
-				}
 			}
 		}
 	}

@@ -244,7 +244,7 @@ func (l *lives) join(pieces []piece) []execution {
 		if len(list) > 0 {
 			prev = &list[len(list)-1]
 		}
-		if p.partial() {
+		if p.partial() && (prev != nil && prev.open || !l.isCall(p, pieces[i+1:])) {
 			if prev != nil && len(loose) == 0 && prev.open && prev.head != nil {
 				at, again := l.lineNumber(prev.parts[len(prev.parts)-1]), false
 				for _, q := range prev.parts {

@@ -113,3 +113,26 @@ func (n *namespace) idle() (list []*pyName) {
 	}
 	return list
 }
+
+// tuples follows the results of recurrent modules that nothing reads: they are in the tuple that the module returns.
+func (n *namespace) tuples(e *execution) {
+	p := n.l.p
+	for i := e.first; i <= e.last; i++ {
+		c := &p.Calls[i]
+		if !aten.Of(c.Op).Is(aten.Tuple) || n.l.spans.list[n.l.spans.inner[i]].up != int32(n.k) {
+			continue
+		}
+		n.l.unread[i] = n.l.spans.list[n.l.spans.inner[i]].last // self.lstm(x)[0]
+		if st := e.head; st != nil && st.Kind == pysource.Binding && len(st.Targets) > 0 && len(st.Sites) == 1 {
+			if x := n.by[st.Targets[len(st.Targets)-1]]; x != nil && len(x.bound) > 0 {
+				b := &x.bound[len(x.bound)-1]
+				b.unread = append(b.unread, i)
+				for _, v := range c.Out {
+					if v != aten.NoValue && n.l.reads[v] == 0 && !n.l.output[v] {
+						b.values = append(slices.Clip(b.values), v)
+					}
+				}
+			}
+		}
+	}
+}

@@ -41,6 +41,7 @@ type Statement struct {
 	Flag    bool     // a call has inplace= something else
 	Copies  string   // y of x = y
 	Items   bool     // what it binds is a list, a tuple or a dictionary as written: [x, y]
+	Method  bool     // it is the call of a method of the module and no more: self.encode(x)
 	Alone   bool     // what it returns beside one value is None: return x, None
 }
 
@@ -193,6 +194,8 @@ func parseStatement(list []token) (s Statement) {
 		return s
 	}
 	s.expression(list)
+	s.Method = len(list) > 4 && list[0].text == "self" && list[1].is(".") && list[3].is("(") &&
+		closing(list, 3) == len(list)-1
 	if s.Held = appends(list); s.Held != "" && len(s.Reads) > 0 {
 		s.Reads = s.Reads[1:]
 	}

@@ -1187,6 +1187,30 @@ class Knots(nn.Module):
         return self.mix((bases * self.scale).flatten(1))
 
 
+class Remembered(nn.Module):
+    """Methods that return nothing and keep what they make in attributes."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, c, 3, padding=1)
+        self.body = nn.Conv2d(c, c, 3, padding=1)
+        self.head = nn.Conv2d(c, 4, 1)
+        self.features: Tensor | None = None
+        self.masks: Tensor | None = None
+
+    def encode(self, x: Tensor) -> None:
+        x = torch.tanh(self.stem(x))
+        self.features = torch.tanh(self.body(x))
+
+    def decode(self, x: Tensor) -> None:
+        self.masks = self.head(self.features) * x.mean()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.encode(x)
+        self.decode(x)
+        return torch.sigmoid(self.masks)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -1304,6 +1328,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         (2048, 64),
         ("dynamo-train", "dynamo", "ts-train"),
     ),
+    "remembered": (lambda: Remembered(32), IMAGES, ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
