@@ -31,7 +31,8 @@ def mapped(function, tree):
 def is_parameter(x):
     return type(x) == torch.nn.Parameter
 """
-NAMED = "def name(x):\n    return 'one' if type(x).__name__ == 'Tensor' else 'many'\n"
+BY_TYPE = "import torch\n\ndef size(x):\n    return {int: abs, torch.Tensor: len}[type(x)](x)\n"
+NAMED = "import torch\n\ndef name(x):\n    return 'one' if type(x).__name__ == 'Tensor' else 'many'\n"
 META = """
 import torch
 
@@ -73,6 +74,9 @@ def test_types_are_those_of_a_gpu(folder: Path) -> None:
         within, named = module(folder, "asks_within", ASKS), module(folder, "asks_name", NAMED)
         y = x * 2
         assert within.mapped(len, y) == 3
+        by_type = module(folder, "asks_dictionary", BY_TYPE)
+        y = y * 2  # modules are looked at when a call is recorded
+        assert by_type.size(y) == 3
         assert (named.name(y), named.name([y])) == ("one", "many")
         assert type(y) is not torch.Tensor, "PyTorch itself, and who does not ask for it, has Python's function"
         assert builtins.type is type

@@ -25,10 +25,14 @@ from .patches import Patches
 
 _NAME = "type"
 _OTHERS = sys.stdlib_module_names | {"torch", "torchgen", "functorch", "memestimate"}
-_TENSOR = r"""['"]?(?:torch\.)?(?:nn\.)?(?:Tensor|Parameter)\b"""
-_COMPARED = re.compile(
-    rf"(?:\bis|\bnot|\bin|[=!]=)\s*[(\[{{]?\s*{_TENSOR}|{_TENSOR}\s*(?:\bis\b|[=!]=)|[{{,]\s*{_TENSOR}\s*:"
+_TORCH = {"torch", "th", "nn", "Tensor", "Parameter"}  # of these a module that names the type of tensors has some
+# What stands before and behind that name where something is compared with it.
+_TENSOR = re.compile(r"Tensor\b|Parameter\b")
+_BEFORE = re.compile(
+    r"""(?:\bis|\bnot|\bin|[=!]=)\s*[(\[{]?\s*['"]?(?:torch\.)?(?:nn\.)?$|[{,]\s*(?:torch\.)?(?:nn\.)?$"""
 )
+_BEHIND = re.compile(r"""['"]?\s*(?:is\b|[=!]=)""")
+_NEAR = 40  # characters
 
 
 class Use(enum.Enum):
@@ -71,6 +75,8 @@ class Kinds:
             self._seen[name] = module
             if name.split(".")[0] in _OTHERS or not isinstance(module, ModuleType) or _NAME in vars(module):
                 continue
+            if _TORCH.isdisjoint(vars(module)):
+                continue
             use = _use(_source(vars(module).get("__file__")))
             if use is Use.ASKS:
                 vars(module)[_NAME] = kind_of
@@ -106,7 +112,7 @@ def _source(path: Any) -> str:
 
 def _use(source: str) -> Use:
     """For what a source that compares something with the type of tensors uses the name `type`."""
-    if _NAME not in source or not _COMPARED.search(source):
+    if f"{_NAME}(" not in source or not any(_is_compared(source, match) for match in _TENSOR.finditer(source)):
         return Use.NONE
     try:
         nodes = list(ast.walk(ast.parse(source)))
@@ -115,6 +121,14 @@ def _use(source: str) -> Use:
     asked = {id(node.func) for node in nodes if isinstance(node, ast.Call) and _is_plain(node)}
     names = {id(node) for node in nodes if isinstance(node, ast.Name) and node.id == _NAME}
     return Use.NONE if not names else Use.ASKS if names <= asked else Use.OTHER
+
+
+def _is_compared(source: str, name: re.Match[str]) -> bool:
+    before = _BEFORE.search(source[max(name.start() - _NEAR, 0) : name.start()])
+    if before is None:
+        return _BEHIND.match(source, name.end()) is not None
+    # Among others it is a key of a dictionary, or an argument that is none.
+    return before.group()[0] not in "{," or source[name.end() :].lstrip().startswith(":")
 
 
 def _is_plain(call: ast.Call) -> bool:
