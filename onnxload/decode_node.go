@@ -1,7 +1,6 @@
 package onnxload
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"fmt"
@@ -144,52 +143,6 @@ func domain(s string) string {
 		return ""
 	}
 	return s
-}
-
-// entry reads a StringStringEntryProto.
-func (d *decoder) entry() (e Entry) {
-	for d.more() {
-		f, w := d.tag()
-		switch f {
-		case 1:
-			e.Key = d.word(w, "StringStringEntryProto.key")
-		case 2:
-			e.Value = d.word(w, "StringStringEntryProto.value")
-		default:
-			d.skipUnknown(w)
-		}
-	}
-	return e
-}
-
-// nodeEntry reads a StringStringEntryProto of a node: its stack goes where the others' go, and what only repeats is
-// left out. Of the call that a node was translated from only the text is kept that names a copy: the optimiser may have
-// dropped it.
-func (d *decoder) nodeEntry(n *Node) (e Entry, keep bool) {
-	keep = true
-	for d.more() {
-		f, w := d.tag()
-		switch {
-		case f == 1:
-			e.Key = d.word(w, "StringStringEntryProto.key")
-			keep = e.Key != stackKey && !repeated(e.Key)
-		case f == 2 && keep:
-			e.Value = d.word(w, "StringStringEntryProto.value")
-		case f == 2 && e.Key == stackKey:
-			n.Stack = d.stacks.id(d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"),
-				"StringStringEntryProto.value")), &d.text)
-		case f == 2 && e.Key == CallKey:
-			if b := d.bytes(d.bounded(d.length(w, "StringStringEntryProto.value"),
-				"StringStringEntryProto.value")); len(b) <= maxCall && bytes.Contains(b, []byte("%clone")) {
-				e.Value, keep = d.words.str(b), true
-			}
-		case f == 2:
-			d.skip(d.length(w, "StringStringEntryProto.value"))
-		default:
-			d.skipUnknown(w)
-		}
-	}
-	return e, keep
 }
 
 // opset reads an OperatorSetIdProto.
