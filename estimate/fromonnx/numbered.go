@@ -3,31 +3,23 @@ package fromonnx
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/module"
 )
 
 // ofItsName are names of torch.export's that number the calls of one function alone. Integers of shapes have the names
 // of Python's operators, as torch.fx names what operator.add makes add, too; getitem counts the parts of every tuple;
 // and what looks at a tensor anew comes and goes as exporters take calls apart.
-var ofItsName = set("relu relu6 leaky_relu prelu elu selu celu silu gelu mish hardtanh hardswish hardsigmoid " +
+var ofItsName = strings.Fields("relu relu6 leaky_relu prelu elu selu celu silu gelu mish hardtanh hardswish hardsigmoid " +
 	"sigmoid tanh softplus softmax log_softmax glu max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d " +
 	"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d " +
 	"upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d layer_norm " +
 	"group_norm instance_norm")
 
 // unlessFolded are likewise, where no batch norm was folded into what makes them: it has the norm's name then.
-var unlessFolded = set("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear")
-
-func set(words string) map[string]bool {
-	m := map[string]bool{}
-	for w := range strings.FieldsSeq(words) {
-		m[w] = true
-	}
-	return m
-}
+var unlessFolded = strings.Fields("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear")
 
 // A gap is where numbers are missing between two calls of a name.
 type gap struct {
@@ -38,13 +30,8 @@ type gap struct {
 // numberOf takes a value's name apart: torch.export numbers the calls of each function in the order of the program,
 // relu, relu_1, relu_2.
 func (b *recovery) numberOf(name string) (base string, number int, ok bool) {
-	base = name
-	if k := strings.LastIndexByte(name, '_'); k > 0 && k+1 < len(name) && name[k+1] != '0' {
-		if n, err := strconv.ParseUint(name[k+1:], 10, 31); err == nil {
-			base, number = name[:k], int(n)
-		}
-	}
-	return base, number, ofItsName[base] || b.folded == 0 && unlessFolded[base]
+	base, number = module.CallOf(name)
+	return base, number, slices.Contains(ofItsName, base) || b.folded == 0 && slices.Contains(unlessFolded, base)
 }
 
 // numbers returns the name without its number of what each call makes, "" where it has none, and by name where numbers

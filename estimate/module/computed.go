@@ -2,6 +2,7 @@ package module
 
 import (
 	"iter"
+	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -11,6 +12,7 @@ import (
 var views = map[string]bool{
 	"unsqueeze": true, "squeeze": true, "transpose": true, "permute": true, "t": true, "view": true, "reshape": true,
 	"expand": true, "slice": true, "select": true, "detach": true, "alias": true, "split": true, "chunk": true,
+	"_unsafe_view": true, "split_with_sizes": true, "unbind": true,
 }
 
 // IsComputed reports whether a constant is what the program computes whenever it runs, of its parameters, buffers and
@@ -54,12 +56,20 @@ func IsSum(name string, t *onnxload.Tensor) bool {
 	return t != nil && t.Folded != "" && operatorOf(name) == "add"
 }
 
-// operatorOf is the operator that torch.export named a value after: "cos" of "cos_1".
-func operatorOf(name string) string {
-	if base := strings.TrimRight(name, "0123456789"); base != name && strings.HasSuffix(base, "_") {
-		return base[:len(base)-1]
+// CallOf takes apart what torch.export names what a call makes: "cos_1" is of the operator cos, and of its calls the
+// second.
+func CallOf(name string) (operator string, number int) {
+	if k := strings.LastIndexByte(name, '_'); k > 0 {
+		if n, err := strconv.ParseUint(name[k+1:], 10, 31); err == nil {
+			return name[:k], int(n)
+		}
 	}
-	return name
+	return name, 0
+}
+
+func operatorOf(name string) string {
+	operator, _ := CallOf(name)
+	return operator
 }
 
 // compared reports whether what a model is given is compared with a constant as it is, or with parts of it: with the

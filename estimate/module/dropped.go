@@ -3,7 +3,6 @@ package module
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -32,7 +31,8 @@ func Restore(m *onnxload.Model, operators Operators) *onnxload.Model {
 				r.maker[v] = int32(i) + 1
 			}
 		}
-		r.trains = r.trains || n.Op == "Dropout" || n.Op == "BatchNormalization" && isTrue(n.Attr("training_mode"))
+		_, norm := BatchNorm(n, n.MetaValue(namespaceKey))
+		r.trains = r.trains || n.Op == "Dropout" || norm
 	}
 	if len(r.calls) == 0 {
 		return m
@@ -87,7 +87,7 @@ func (r *restorer) find(nodes []int32) {
 	args := readBy(call)
 	var copies []string
 	for _, a := range args {
-		if isCopy(a) && !r.known[a] && !slices.Contains(copies, a) {
+		if operatorOf(a) == copyName && !r.known[a] && !slices.Contains(copies, a) {
 			copies = append(copies, a)
 		}
 	}
@@ -123,7 +123,11 @@ func (r *restorer) find(nodes []int32) {
 	}
 	if ofOne < len(copies) {
 		slices.SortStableFunc(all, func(a, b onnxload.ValueID) int { return cmp.Compare(r.maker[a], r.maker[b]) })
-		slices.SortFunc(copies, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
+		slices.SortFunc(copies, func(a, b string) int {
+			_, first := CallOf(a)
+			_, second := CallOf(b)
+			return cmp.Compare(first, second)
+		})
 	}
 	for _, i := range nodes {
 		for k, v := range r.m.Graph.Nodes[i].In {
@@ -233,12 +237,7 @@ func (r *restorer) isDropout(c dropped, operators Operators) bool {
 func wantsRows(call string) bool {
 	_, op, _ := strings.Cut(call, "[target=torch.ops.aten.")
 	op, _, _ = strings.Cut(op, ".")
-	switch op {
-	case "view", "_unsafe_view", "reshape", "select", "slice", "split", "split_with_sizes", "unbind", "expand", "permute",
-		"transpose", "t", "squeeze", "unsqueeze", "scaled_dot_product_attention":
-		return true
-	}
-	return false
+	return views[op] || op == "scaled_dot_product_attention"
 }
 
 // What is looked at of a hostile file: how much a call and its nodes read, and how many views lie one upon another.
@@ -291,28 +290,6 @@ func within(a, b string) string {
 		}
 	}
 	return a[:end]
-}
-
-func isTrue(a *onnxload.Attr) bool { return a != nil && a.Int != 0 }
-
-// numberOf is the number in a copy's name: of clone it is 0.
-func numberOf(name string) int {
-	_, number, _ := strings.Cut(name, "_")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// isCopy reports whether a call's argument is named as aten.clone's result: clone, clone_1.
-func isCopy(name string) bool {
-	number, ok := strings.CutPrefix(name, copyName)
-	if !ok || number == "" {
-		return ok
-	}
-	number, ok = strings.CutPrefix(number, "_")
-	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
 // readBy is what a call reads by its text: "%add : [...] = call_function[target=...](args = (%x, %clone_1), ...".

@@ -15,6 +15,7 @@ type call struct {
 	op, text, line string
 	in, out        string // names, "a b"
 	train          bool
+	aten           string // what its namespace ends in
 }
 
 // graphOf makes a model of one input, x, and these nodes.
@@ -42,6 +43,9 @@ func graphOf(calls ...call) *onnxload.Model {
 		if c.line != "" {
 			m.Stacks = append(m.Stacks, onnxload.Frame{Line: int32(i + 1), File: "net.py", Func: "forward", Source: c.line})
 			n.Stack = int32(len(m.Stacks))
+		}
+		if c.aten != "" {
+			n.More = &onnxload.More{Meta: []onnxload.Entry{{Key: "namespace", Value: ": Net/norm: BatchNorm2d/" + c.aten}}}
 		}
 		if c.train {
 			n.Attrs = []onnxload.Attr{{Name: "training_mode", Int: 1}}
@@ -84,6 +88,10 @@ func TestRestore(t *testing.T) {
 			[]string{"Relu x -> relu", "Dropout relu -> clone", "Tanh x -> tanh", "Dropout tanh -> clone_1",
 				"Add clone_1 clone -> add"}},
 		"in an export for training": {[]call{relu, {op: "BatchNormalization", in: "relu", out: "norm", train: true},
+			{op: "Add", text: add("%x, %clone"), in: "x norm", out: "add"}},
+			[]string{"Relu x -> relu", "BatchNormalization relu -> norm", "Identity norm -> clone", "Add x clone -> add"}},
+		"in one whose norms say so by their operator alone": {[]call{relu, {op: "BatchNormalization", in: "relu", out: "norm",
+			aten: "norm: aten._native_batch_norm_legit_functional.default"},
 			{op: "Add", text: add("%x, %clone"), in: "x norm", out: "add"}},
 			[]string{"Relu x -> relu", "BatchNormalization relu -> norm", "Identity norm -> clone", "Add x clone -> add"}},
 		"the program's own": {[]call{relu, {op: "Add", text: add("%x, %clone"), in: "x relu", out: "add",
