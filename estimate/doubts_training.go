@@ -232,6 +232,9 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 // ownFunctions is the doubt what functions of autograd save that the program itself has: what they are given, or all
 // that autograd would save of their calls; and of steps with surrogate gradients, nothing or their results too.
 func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err error) {
+	if s.Infer || s.Checkpoint != "" || s.Compile || b.large() {
+		return g, false, nil
+	}
 	_, functions, _ := lifetime.Regions(sim.prog)
 	functions = slices.DeleteFunc(functions, func(f aten.Span) bool {
 		_, certain := lifetime.Recomputes(sim.prog, f)
@@ -246,7 +249,7 @@ func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err err
 			steps++
 		}
 	}
-	if g.Places = len(functions) + steps; s.Infer || s.Checkpoint != "" || s.Compile || g.Places == 0 || b.large() {
+	if g.Places = len(functions) + steps; g.Places == 0 {
 		return g, false, nil
 	}
 	other, err := b.again(map[string]bool{ownFunction: true}, nil, true).peakAllocated(s, sim, true)

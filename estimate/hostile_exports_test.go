@@ -58,6 +58,6 @@ func TestExportsWorkInProportion(t *testing.T) {
 	for name, g := range map[string]on.Graph{
 		"assignments to views": views, "assignments to one tensor": one, "masks": masks, "numbers": numbers,
 	} {
-		inProportion(t, name, on.Model{Graph: g, Producer: "pytorch"})
+		inProportion(t, name, on.Model{Graph: g, Producer: "pytorch"}, Step{Infer: true})
 	}
 }

@@ -334,17 +334,34 @@ func TestWorkInProportion(t *testing.T) {
 		"modules within modules":    chain(40, "Sigmoid", "/"+strings.Repeat("a/", 100_000)+"Sigmoid"),
 		"names up to the limit":     chain(4_000, "Sigmoid", "/"+strings.Repeat("abcd/", 100)+"Sigmoid"),
 	} {
-		inProportion(t, name, on.Model{Graph: g})
+		inProportion(t, name, on.Model{Graph: g}, Step{Infer: true})
 	}
 }
 
+// Each of very many numbers that a model returns may be its loss.
+func TestLossesInProportion(t *testing.T) {
+	g := on.Graph{In: []on.Value{on.Float("x", 2, 2)}}
+	for i := range 15_000 {
+		from, to := fmt.Sprint("x", i), fmt.Sprint("x", i+1)
+		if i == 0 {
+			from = "x"
+		}
+		g.Inits = append(g.Inits, on.Bare(to+".weight", onnxload.Float32, 2, 2))
+		g.Nodes = append(g.Nodes, on.Op("MatMul", from+" "+to+".weight", to),
+			on.Op("ReduceSum", to, "s"+to, on.A("keepdims", int64(0))))
+		g.Out = append(g.Out, on.Value{Name: "s" + to})
+	}
+	g.Out = append(g.Out, on.Value{Name: "x15000"})
+	inProportion(t, "losses", on.Model{Graph: g}, Step{})
+}
+
 // inProportion runs a model that is large in one way, which takes no more than others do.
-func inProportion(t *testing.T, name string, m on.Model) {
+func inProportion(t *testing.T, name string, m on.Model, s Step) {
 	t.Helper()
 	start := time.Now()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if _, err := ask(t, m, Options{Step: &Step{Infer: true}, Weigh: true}); err != nil {
+	if _, err := ask(t, m, Options{Step: &s, Weigh: true}); err != nil {
 		t.Errorf("%s: %v", name, err)
 	}
 	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 500<<20 {

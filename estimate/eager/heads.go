@@ -40,14 +40,22 @@ func headsOf(p *aten.Program, criterion string) (h heads) {
 			}
 		}
 	}
+	seen := make([]bool, len(p.Values))
+	numbers, most := 0, 0
 	for k, out := range p.Outputs {
-		v := &p.Values[out]
-		if k > 0 && (v.Kind != aten.Activation || !v.DType.IsFloat() || read[out] || slices.Contains(p.Outputs[:k], out)) {
+		v, again := &p.Values[out], seen[out]
+		seen[out] = true
+		if k > 0 && (v.Kind != aten.Activation || !v.DType.IsFloat() || read[out] || again) {
 			continue
 		}
 		if (criterion == "" || criterion == "auto") && len(v.Shape) == 0 && v.DType.IsFloat() && made[out] > 0 &&
-			len(trainedBy(p, made, out)) == len(trainedBy(p, made, p.Outputs...)) {
-			return heads{at: []int{k}, guesses: []aten.Guess{{Row: EveryHead, Origin: p.Calls[made[out]-1].Origin}}}
+			numbers < mostNumbers {
+			if numbers++; numbers == 1 {
+				most = trainedBy(p, made, p.Outputs...)
+			}
+			if trainedBy(p, made, out) == most {
+				return heads{at: []int{k}, guesses: []aten.Guess{{Row: EveryHead, Origin: p.Calls[made[out]-1].Origin}}}
+			}
 		}
 		h.at = append(h.at, k)
 		if k > 0 && made[out] > 0 {
@@ -57,8 +65,11 @@ func headsOf(p *aten.Program, criterion string) (h heads) {
 	return h
 }
 
-// trainedBy lists the parameters that lead to values: made has one more than the call that makes each.
-func trainedBy(p *aten.Program, made []int32, outs ...aten.ValueID) (params []aten.ValueID) {
+// mostNumbers is of how many numbers it is found out whether they are the loss.
+const mostNumbers = 64
+
+// trainedBy counts the parameters that lead to values: made has one more than the call that makes each.
+func trainedBy(p *aten.Program, made []int32, outs ...aten.ValueID) (params int) {
 	reached := make([]bool, len(p.Values))
 	work := slices.Clone(outs)
 	for len(work) > 0 {
@@ -69,7 +80,7 @@ func trainedBy(p *aten.Program, made []int32, outs ...aten.ValueID) (params []at
 		}
 		reached[v] = true
 		if p.Values[v].Kind == aten.Parameter && !p.Values[v].Frozen {
-			params = append(params, v)
+			params++
 		}
 		if made[v] > 0 {
 			work = append(work, p.Calls[made[v]-1].In...)

@@ -12,9 +12,9 @@ import (
 // ofItsName are names of torch.export's that number the calls of one function alone. Integers of shapes have the names
 // of Python's operators, as torch.fx names what operator.add makes add, too; getitem counts the parts of every tuple;
 // and what looks at a tensor anew comes and goes as exporters take calls apart.
-var ofItsName = strings.Fields("relu relu6 leaky_relu prelu elu selu celu silu gelu mish hardtanh hardswish hardsigmoid " +
-	"sigmoid tanh softplus softmax log_softmax glu max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d " +
-	"adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d " +
+var ofItsName = strings.Fields("relu relu6 leaky_relu prelu elu selu celu silu gelu mish hardtanh hardswish " +
+	"hardsigmoid sigmoid tanh softplus softmax log_softmax glu max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d " +
+	"avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d " +
 	"upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d layer_norm " +
 	"group_norm instance_norm")
 
