@@ -124,6 +124,12 @@ func convolves(g given) bool {
 	return x >= 3 && g.rank(1) == x && len(g.args.Shape) == x && g.args.Groups > 0 && g.rank(2) <= 1
 }
 
+// deforms is convolves of pictures alone, whose places and their weights, if there are any, are pictures too.
+func deforms(g given) bool {
+	return g.rank(0) == 4 && g.rank(1) == 4 && g.rank(2) == 4 && (!g.has(3) || g.rank(3) == 4) && g.rank(4) <= 1 &&
+		len(g.args.Shape) == 4 && g.args.Shape[0] > 0
+}
+
 func normalisesChannels(g given) bool {
 	if g.rank(0) < 2 || len(g.in) < 3 || g.has(1) != g.has(2) {
 		return false

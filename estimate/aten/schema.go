@@ -136,6 +136,7 @@ var operators = index([]Operator{
 	{"cdist", 2, 2, Product, measuresPairs},
 	{"weight_norm", 2, 2, 0, nil},
 	{"conv", 2, 3, WeightSum, convolves},
+	{"deform_conv", 3, 5, 0, deforms},
 	{"conv_transpose", 2, 3, WeightSum, convolves},
 	{"sdpa", 3, 4, TakesNumbers | Product | Attention, attends},
 	{"native_attention", 4, 6, Tuple, attendsToItself}, // x, weights and biases of both projections, a mask

@@ -17,7 +17,7 @@ type op struct {
 
 // rooms lists the operators by family.
 var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
-	cacheOps, rnnOps, cellOps, einsumOps, composedOps, mathOps, fftOps, collectiveOps, opaqueOps}
+	cacheOps, rnnOps, cellOps, einsumOps, composedOps, mathOps, fftOps, deformOps, collectiveOps, opaqueOps}
 
 // rowsByName indexes the rooms.
 func rowsByName() map[string]*op {

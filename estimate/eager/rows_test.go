@@ -58,6 +58,8 @@ var examples = map[string]example{
 		Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
 	"conv": {args: aten.Args{Shape: []int64{2, 8, 6, 6}, Groups: 1, Stride: []int64{1, 1},
 		Dilate: []int64{1, 1}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3), floats(8)}},
+	"deform_conv": {args: aten.Args{Shape: []int64{2, 8, 6, 6}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3),
+		floats(2, 18, 6, 6), floats(2, 9, 6, 6), floats(8)}},
 	"bilinear": {args: aten.Args{Shape: []int64{2, 5, 6}}, in: []exampleInput{floats(2, 5, 3), floats(6, 3, 4),
 		floats(2, 5, 4)}},
 	"cdist":          {args: aten.Args{Shape: []int64{2, 30, 6}}, in: []exampleInput{floats(2, 30, 4), floats(1, 6, 4)}},

@@ -12,7 +12,7 @@ import (
 // rareNodes are operators that few models have. Those of emitGeneral are one function of autograd, which keeps its
 // arguments; those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
 var rareNodes = []nodeRow{
-	{"DeformConv", "data weight data weight? data?", 0, emitGeneral},
+	{"DeformConv", "data weight data weight? data?", 0, emitDeformConv},
 	{"MaxUnpool", "data data data?", 0, emitGeneral},
 	{"Det", "data", 0, emitGeneral},
 	{"AffineGrid", "data number", 0, emitGeneral},
@@ -128,4 +128,13 @@ func emitSwiGLU(b *recovery, n *onnxload.Node) {
 	out, d := b.dims(n.Output(0)), b.elem(n.Output(0))
 	gate := b.temp("silu", aten.Args{}, d, out, b.value(b.in(n, 0)))
 	b.call("mul", aten.Args{}, []aten.ValueID{gate, b.value(b.in(n, 1))}, n.Output(0))
+}
+
+// emitDeformConv is torchvision.ops.deform_conv2d, which has the mask before the bias.
+func emitDeformConv(b *recovery, n *onnxload.Node) {
+	in := []aten.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), b.value(b.in(n, 2)), b.value(b.in(n, 4)), aten.NoValue}
+	if bias := b.in(n, 3); bias != onnxload.NoValue && !b.zeroBias(bias) {
+		in[4] = b.value(bias)
+	}
+	b.call("deform_conv", aten.Args{Shape: b.dims(n.Output(0))}, in, n.Output(0))
 }

@@ -24,6 +24,7 @@ from torch import nn
 from torch._decomp import get_decompositions
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torchvision.ops import DeformConv2d
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "python" / "src"))
 from memestimate import record
@@ -1211,6 +1212,20 @@ class Remembered(nn.Module):
         return torch.sigmoid(self.masks)
 
 
+class Deformed(nn.Module):
+    """torchvision's convolution at places that another one computes."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.offset = nn.Conv2d(c, 18, 3, padding=1)
+        self.mask = nn.Conv2d(c, 9, 3, padding=1)
+        self.conv = DeformConv2d(c, c, 3, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.sigmoid(self.mask(x))
+        return torch.tanh(self.conv(x, self.offset(x), mask))
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -1329,6 +1344,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         ("dynamo-train", "dynamo", "ts-train"),
     ),
     "remembered": (lambda: Remembered(32), IMAGES, ("dynamo-train", "dynamo")),
+    "deformed": (lambda: nn.Sequential(Deformed(32), Deformed(32)), (48, 32, 32, 32), ("dynamo-train", "dynamo")),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
