@@ -16,6 +16,7 @@ var listNodes = []nodeRow{
 	{"SequenceInsert", "data data data?", 0, emitInsert},
 	{"SequenceErase", "data data?", 0, emitErase},
 	{"SequenceAt", "data data", module.View, emitListItem},
+	{"SequenceMap", "data+", 0, emitMapped},
 	{"ConcatFromSequence", "data", 0, emitListCat},
 }
 
@@ -88,6 +89,41 @@ func emitListItem(b *recovery, n *onnxload.Node) {
 		return
 	}
 	b.same[n.Output(0)] = list[at]
+}
+
+// emitMapped is a list of what a graph makes of the items of another. torch.hstack, vstack and dstack are exported as
+// atleast_1d, 2d or 3d of each tensor before they are joined: an If that hands tensors of that rank on.
+func emitMapped(b *recovery, n *onnxload.Node) {
+	list, ok := b.lists[b.in(n, 0)]
+	flow, known := b.types.Flow(n)
+	if !ok || !known || flow.Body == nil || len(n.Out) != 1 || !b.handsOn(flow.Body, flow.Body.Inputs[0]) {
+		b.opaque(n)
+		return
+	}
+	b.keepList(n.Output(0), list)
+}
+
+// handsOn reports whether the only result of a graph is this value, by other names and through the branches of Ifs that
+// are taken.
+func (b *recovery) handsOn(g *onnxload.Graph, value onnxload.ValueID) bool {
+	if len(g.Outputs) != 1 {
+		return false
+	}
+	out := g.Outputs[0]
+	for i := len(g.Nodes) - 1; i >= 0 && out != value; i-- {
+		n := &g.Nodes[i]
+		if n.Output(0) != out {
+			continue
+		}
+		switch n.Op {
+		case "Identity":
+			out = n.Input(0)
+		case "If":
+			flow, known := b.types.Flow(n)
+			return known && flow.Body != nil && b.handsOn(flow.Body, value)
+		}
+	}
+	return out == value && out != onnxload.NoValue
 }
 
 // emitListCat is cat or stack of a list.

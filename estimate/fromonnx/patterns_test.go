@@ -287,6 +287,14 @@ func TestParts(t *testing.T) {
 		{name: "one of a list", inits: ints, nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
 			onnx.Op("SequenceConstruct", "x a", "s"), onnx.Op("SequenceAt", "s i1", "b"),
 			onnx.Op("Neg", "b", "y")}, want: []string{"relu(x)", "neg(a)"}},
+		{name: "hstack", inits: append(ints, onnx.Int64s("ones", 1)), nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
+			onnx.Op("SequenceConstruct", "x a", "s"), mapped("Identity", "each"), onnx.Op("SequenceAt", "m i0", "b"),
+			onnx.Op("SequenceAt", "m i1", "c"), onnx.Op("Concat", "c b", "y", onnx.A("axis", 1))},
+			want: []string{"relu(x)", "cat(a, x)"}},
+		{name: "a list of others", inits: append(ints, onnx.Int64s("ones", 1)), nodes: []onnx.Node{onnx.Op("Relu", "x", "a"),
+			onnx.Op("SequenceConstruct", "x a", "s"), mapped("Neg", "each"), onnx.Op("SequenceAt", "m i0", "b"),
+			onnx.Op("SequenceAt", "m i1", "c"), onnx.Op("Concat", "c b", "y", onnx.A("axis", 1))},
+			want: []string{"opaque(number)", "opaque(number)", "cat(c, b)"}},
 	})
 	p := mustRecover(t, patternCase{inits: ints, nodes: []onnx.Node{onnx.Op("SplitToSequence", "x size", "s",
 		onnx.A("axis", 2)), onnx.Op("SequenceAt", "s i2", "c"), onnx.Op("SequenceAt", "s i0", "a"),
@@ -301,6 +309,19 @@ func TestParts(t *testing.T) {
 	if a := p.Calls[0].Args; !slices.Equal(a.Shape, []int64{1, 4, 3}) {
 		t.Errorf("split into %v where the node lists 1, 4 and 3", a.Shape)
 	}
+}
+
+// mapped is a node of torch.atleast_1d for each tensor of the list s: of one without dimensions it makes another, of
+// all others what this operator does.
+func mapped(op, of string) onnx.Node {
+	branch := func(n onnx.Node, out string) onnx.Graph {
+		return onnx.Graph{Nodes: []onnx.Node{n}, Out: []onnx.Value{{Name: out}}}
+	}
+	return onnx.Op("SequenceMap", "s", "m", onnx.A("body", onnx.Graph{In: []onnx.Value{{Name: "each"}},
+		Out: []onnx.Value{{Name: "put"}}, Nodes: []onnx.Node{onnx.Op("Shape", "each", "shape"),
+			onnx.Op("Size", "shape", "rank"), onnx.Op("Equal", "rank i0", "none"), onnx.Op("If", "none", "put",
+				onnx.A("then_branch", branch(onnx.Op("Reshape", "each ones", "line"), "line")),
+				onnx.A("else_branch", branch(onnx.Op(op, of, "other"), "other")))}}))
 }
 
 // What only names things or asks for shapes costs nothing.

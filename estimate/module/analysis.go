@@ -295,7 +295,7 @@ func (a *Analysis) bodies(n *onnxload.Node, f *flow) (taken *onnxload.Graph) {
 	var steps [2]int // of the best branch
 	for i := range n.Attrs {
 		for _, g := range n.Attrs[i].Graphs {
-			if n.Op != "If" {
+			if n.Op != "If" && n.Op != "SequenceMap" { // which is told as not modelled where it makes anything
 				a.Loops++
 			}
 			for _, id := range g.Inputs {

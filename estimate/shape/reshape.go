@@ -238,8 +238,9 @@ func squeezeAttr(c *call) error { return c.squeeze(-1) }
 
 func squeeze(c *call) error { return c.squeeze(1) }
 
-// squeeze drops the axes named, which must be 1, or all that are 1. A dimension that is not a
-// number is then taken for more than 1, as exporters that know better name the axes.
+// squeeze drops the axes named, or all that are 1. A dimension that is not a number is then taken for more than 1, as
+// exporters that know better name the axes. An axis that is named must be 1 by the standard; torch.squeeze(x, 1) leaves
+// one that is not, and torch.onnx.export writes such calls as they are, so it stays here, with a note.
 func (c *call) squeeze(axesInput int) error {
 	if err := c.needInts(1, axesInput); err != nil {
 		return err
@@ -262,7 +263,8 @@ func (c *call) squeeze(axesInput int) error {
 		n, isNum := d.Int()
 		switch {
 		case gone[i] && isNum && n != 1:
-			return fmt.Errorf("axis %d of %v is not 1", i, c.shape(0))
+			c.note("axis %d of %v is not 1, so it stays, as torch.squeeze leaves it", i, c.shape(0))
+			gone[i] = false
 		case !given:
 			gone[i] = isNum && n == 1
 		}

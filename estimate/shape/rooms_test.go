@@ -1,6 +1,7 @@
 package shape
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/onnxload"
@@ -72,6 +73,19 @@ func TestNewerOpsetIsNoted(t *testing.T) {
 	}
 	wantTypes(t, r, "y:2,3")
 	if len(r.Notes) != 1 || r.Notes[0] != "opset 99 is newer than 28, whose rules are applied" {
+		t.Errorf("notes are %q", r.Notes)
+	}
+}
+
+// torch.squeeze(x, 1) leaves a dimension that is not 1, and its export says so to the letter.
+func TestSqueezeOfMoreThanOneStays(t *testing.T) {
+	r := mustInfer(t, `
+		in x:2,3,1
+		axes = Constant value_ints=1,2
+		y = Squeeze x axes
+		out y`, Options{})
+	wantTypes(t, r, "y:2,3")
+	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "axis 1 of [2, 3, 1] is not 1, so it stays") {
 		t.Errorf("notes are %q", r.Notes)
 	}
 }
