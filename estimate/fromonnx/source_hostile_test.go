@@ -2,6 +2,7 @@ package fromonnx_test
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,6 +26,27 @@ func from(n onnx.Node, frames ...string) onnx.Node {
 	}
 	n.Meta = append(n.Meta, onnxload.Entry{Key: "pkg.torch.onnx.stack_trace", Value: b.String()})
 	return n
+}
+
+// An attribute of very many parts takes no more than as many names.
+func TestHostileAttribute(t *testing.T) {
+	const parts = 20_000
+	var names strings.Builder
+	for i := range parts {
+		fmt.Fprint(&names, "p", i, " ")
+	}
+	axis := onnx.A("axis", 0)
+	p := mustRecover(t, onnx.Graph{In: []onnx.Value{onnx.Float("in", parts, 3)}, Out: []onnx.Value{{Name: "y"}},
+		Nodes: []onnx.Node{from(onnx.Op("Exp", "in", "e").Named(":Exp"), "m.py:1 e = in.exp()"),
+			from(onnx.Op("Split", "e", names.String(), axis, onnx.A("num_outputs", parts)).Named(":Split"),
+				"m.py:2 self.parts = e.split(1)"),
+			from(onnx.Op("Concat", names.String(), "y", axis).Named(":Concat"), "m.py:3 y = torch.cat(self.parts)")}})
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	lifetime.Of(p)
+	if runtime.ReadMemStats(&after); after.TotalAlloc-before.TotalAlloc > 50<<20 {
+		t.Errorf("%d MB allocated", (after.TotalAlloc-before.TotalAlloc)>>20)
+	}
 }
 
 // Lines that no program has cost no more than those of one: lists of lists, names without end, statements without

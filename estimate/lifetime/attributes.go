@@ -18,9 +18,10 @@ type Attribute struct {
 	Value aten.ValueID
 }
 
-// An attributeName is an attribute of a module.
+// An attributeName is an attribute of a module, and which of its values is meant.
 type attributeName struct {
 	module, name string
+	item         int
 }
 
 // attribute notes what a module's attribute has from the end of a call on. Where it has several values, as a list of
@@ -30,10 +31,7 @@ func (l *lives) attribute(k int, name string, at int32, values []aten.ValueID) {
 		if l.made[v] < 0 {
 			continue
 		}
-		of := attributeName{l.p.Scopes[l.spans.list[k].scope].Name, name}
-		if i > 0 {
-			of.name += "," + strings.Repeat("+", i)
-		}
+		of := attributeName{l.p.Scopes[l.spans.list[k].scope].Name, name, i}
 		if l.slots == nil {
 			l.slots = map[attributeName]int32{}
 		}
