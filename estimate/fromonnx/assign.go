@@ -67,9 +67,10 @@ func (b *recovery) unshared(x onnxload.ValueID, v aten.ValueID, views []*onnxloa
 // assignedCopy reports whether an assignment writes into a copy, y = x.clone(); y[:, i] = 1, of which exporters keep no
 // node: onnxscript's optimizer drops the Identity, the TorchScript exporter makes none (clone, in
 // torch/onnx/_internal/torchscript_exporter/symbolic_opset9.py). An export has what was written under a new name, and
-// all that reads the tensor after that reads the new one. So where something reads the old one still, that is another
-// tensor; so is the copy of the last of several assignments to one tensor. Casts are left alone: a program that casts
-// anew for each assignment copies nothing, and exporters make one cast of several that are alike.
+// all that reads the tensor after that reads the new one. So where something reads the old one still, or the model
+// returns it, that is another tensor; so is the copy of the last of several assignments to one tensor. Casts are left
+// alone: a program that casts anew for each assignment copies nothing, and exporters make one cast of several that are
+// alike.
 func (b *recovery) assignedCopy(n *onnxload.Node, base onnxload.ValueID, again bool) bool {
 	x := b.in(n, 0)
 	cast := b.made[base] >= 0 && len(b.nodes[b.made[base]].In) == 1 &&
@@ -79,7 +80,7 @@ func (b *recovery) assignedCopy(n *onnxload.Node, base onnxload.ValueID, again b
 	}
 	uses := b.usesOf(x)
 	after, _ := slices.BinarySearch(uses, int32(b.at)+1)
-	return again || slices.ContainsFunc(uses[after:], func(u int32) bool {
+	return again || b.out[x] || slices.ContainsFunc(uses[after:], func(u int32) bool {
 		return b.nodes[u].Op != n.Op || b.in(b.nodes[u], 0) == x
 	})
 }
