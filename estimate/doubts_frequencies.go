@@ -10,7 +10,7 @@ import (
 // sines and cosines the model reads. Rotary embeddings and Fourier features have theirs as
 // nn.Parameter(..., requires_grad=False) as a rule, which no export says; where they train, what they turn is kept.
 func (b *Bound) frozenFrequencies(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" {
+	if s.Infer || s.TrainOnly != "" || s.Freeze != "" || s.LoRA != "" || b.large() {
 		return g, false, nil
 	}
 	g = Guess{Name: frozenAngles,
