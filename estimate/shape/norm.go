@@ -89,7 +89,7 @@ func channelNorm(c *call) error {
 }
 
 // layerNorm: mean and inverse deviation keep the axes before attribute axis; those
-// from it on become 1. They are computed in the type of attribute stash_type.
+// from it on become 1. Their type is that of attribute stash_type.
 func layerNorm(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
@@ -99,11 +99,19 @@ func layerNorm(c *call) error {
 }
 
 // statistics sets the outputs first..last to what a normalization over the axes from
-// attribute axis on keeps of its input.
+// attribute axis on keeps of its input. Where a node has none of them, attribute stash_type may be 0, no type at all:
+// files have it so for no wider type than the input's, and ONNX Runtime runs them.
 func statistics(c *call, first, last int) error {
-	elem, err := c.attrElem("stash_type", onnxload.Float32)
-	if err != nil {
-		return err
+	elem := onnxload.Float32
+	asked := c.attrInt("stash_type", int64(elem)) != 0
+	for i := first; i <= last; i++ {
+		asked = asked || c.hasOut(i)
+	}
+	if asked {
+		var err error
+		if elem, err = c.attrElem("stash_type", elem); err != nil {
+			return err
+		}
 	}
 	s := Shape{}
 	if in, ok := c.dims(0); ok {
