@@ -174,8 +174,31 @@ func emitLayerNorm(op string) func(*recovery, *onnxload.Node) {
 	}
 }
 
+// emitGroupNorm is group_norm, whose weight and bias have an element a channel, as since opset 21. Those of opset 18 to
+// 20 have one a group, which PyTorch's do not: there is no such module, and its scale and shift are computed apart,
+// on groups, as the operator's own function body does (onnx/defs/nn/old.cc).
 func emitGroupNorm(b *recovery, n *onnxload.Node) {
-	b.norm("group_norm", aten.Args{Groups: attrInt(n, "num_groups", 1)}, b.affine(n), n.Output(0))
+	groups, in, shape := attrInt(n, "num_groups", 1), b.affine(n), b.dims(b.in(n, 0))
+	args := aten.Args{Groups: groups}
+	channels := []int64{shape[1]}
+	if !slices.ContainsFunc([]int{1, 2}, func(i int) bool {
+		return in[i] != aten.NoValue && !slices.Equal(b.dims(b.in(n, i)), channels)
+	}) {
+		b.norm("group_norm", args, in, n.Output(0))
+		return
+	}
+	d := b.elem(n.Output(0))
+	y := b.temp("group_norm", args, d, shape, in[0], aten.NoValue, aten.NoValue)
+	split, one := []int64{shape[0], groups, aten.Numel(shape[1:]) / groups}, []int64{groups, 1}
+	y = b.temp("reshape", aten.Args{Shape: split}, d, split, y)
+	grouped := func(v aten.ValueID) aten.ValueID { return b.temp("reshape", aten.Args{Shape: one}, d, one, v) }
+	if scale := in[1]; scale != aten.NoValue {
+		y = b.temp("mul", aten.Args{}, d, split, y, grouped(scale))
+	}
+	if shift := in[2]; shift != aten.NoValue {
+		y = b.temp("add", aten.Args{}, d, split, y, grouped(shift))
+	}
+	b.call("reshape", aten.Args{Shape: shape}, []aten.ValueID{y}, n.Output(0))
 }
 
 // norm emits a norm, which autocast has compute in float32, and the cast of its result where its module has one.

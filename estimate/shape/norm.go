@@ -147,6 +147,7 @@ func alongAxis(c *call, inputs int) error {
 	return nil
 }
 
+// groupNorm: scale and bias have an element a channel, and before opset 21 one a group. Either is taken of any opset.
 func groupNorm(c *call) error {
 	if err := c.need(3); err != nil {
 		return err
@@ -160,8 +161,27 @@ func groupNorm(c *call) error {
 	if err != nil || !ok {
 		return err
 	}
-	_, err = divide("the number of channels", in[1], groups)
-	return err
+	if _, err = divide("the number of channels", in[1], groups); err != nil {
+		return err
+	}
+	wanted := c.unknown()
+	for i := 1; i < 3; i++ {
+		s, ok, err := c.ranked(i, 1, 1)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if wanted, err = agree("the number of scales and biases", s[0], wanted); err != nil {
+			return err
+		}
+	}
+	channels, known := in[1].Int()
+	if n, ok := wanted.Int(); ok && known && n != channels && n != groups {
+		return fmt.Errorf("scale and bias have %d elements for %d channels in %d groups", n, channels, groups)
+	}
+	return nil
 }
 
 func lrn(c *call) error {
