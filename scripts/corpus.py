@@ -1,11 +1,12 @@
 """Ask memestimate of every ONNX file of public repositories, and tell what came of it.
 
-    python scripts/corpus.py fetch FOLDER        the files, some 400 MB, never to be committed
+    python scripts/corpus.py fetch FOLDER        the files, some 3 GB, never to be committed
     python scripts/corpus.py ask FOLDER ./memestimate --table docs/corpus.md --rows rows.json
 
 ``fetch`` clones each repository at its newest commit without its history and takes out what is called ``*.onnx``,
 ``*.onnx.gz`` or ``*.onnx.xz``. A file with the content of another is taken once; pointers of Git LFS are left out.
-``--from PATTERN`` clones from elsewhere: in it ``{owner}`` and ``{name}`` stand for a repository's.
+``--from PATTERN`` clones from elsewhere, a folder of git directories for example: in it ``{owner}`` and ``{name}``
+stand for a repository's.
 
 ``ask`` runs memestimate as somebody would who has the file and nothing else: with no flags, then, where sizes are
 missing, by the very command that the hint proposes. Each run has ten seconds.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import hashlib
 import json
 import lzma
 import re
@@ -32,18 +34,25 @@ REPOSITORIES = [
     "AdvancedClimateSystems/gonnx",
     "ChristopherBrix/vnncomp2022_benchmarks",
     "ChristopherBrix/vnncomp2023_benchmarks",
+    "ChristopherBrix/vnncomp2024_benchmarks",
     "Linzaer/Ultra-Light-Fast-Generic-Face-Detector-1MB",
     "NVIDIA/TensorRT",
     "NeuralNetworkVerification/Marabou",
     "ONNC/onnc",
+    "PINTO0309/onnx2tf",
     "ROCm/AMDMIGraphX",
     "Unity-Technologies/barracuda-release",
     "Xilinx/finn",
+    "alrevuelta/cONNXr",
+    "dlshriver/dnnv",
     "dotnet/machinelearning-testdata",
+    "edbeeching/godot_rl_agents_examples",
     "espressif/esp-dl",
+    "eth-sri/eran",
     "fastmachinelearning/qonnx",
     "google-deepmind/mujoco_playground",
     "kendryte/nncase",
+    "kraiskil/onnx2c",
     "microsoft/Windows-Machine-Learning",
     "microsoft/onnxjs",
     "microsoft/onnxruntime-extensions",
@@ -60,8 +69,10 @@ REPOSITORIES = [
     "stanleybak/vnncomp2021",
     "tracel-ai/burn-onnx",
     "triton-inference-server/server",
+    "vehicle-lang/vehicle",
     "vespa-engine/vespa",
     "webonnx/wonnx",
+    "xboot/libonnx",
     "yalue/onnxruntime_go",
     "zkonduit/ezkl",
 ]
@@ -86,6 +97,7 @@ class Answer(NamedTuple):
 def fetch(folder: Path, source: str) -> None:
     """Take the ONNX files of all repositories to FOLDER/OWNER+NAME/."""
     seen: set[str] = set()
+    unpacked: set[bytes] = set()  # two archives of one file differ
     for repository in REPOSITORIES:
         owner, name = repository.split("/")
         with TemporaryDirectory() as clone:
@@ -101,9 +113,14 @@ def fetch(folder: Path, source: str) -> None:
                 if len(data) > LARGEST or data.startswith(POINTER):
                     continue
                 ending = max((e for e in ENDINGS if paths[blob].endswith(e)), key=len)
+                model = ENDINGS[ending](data)
+                digest = hashlib.sha256(model).digest()
+                if digest in unpacked or model.startswith(POINTER):
+                    continue
+                unpacked.add(digest)
                 target = folder / f"{owner}+{name}" / (paths[blob].removesuffix(ending).replace("/", "__") + ".onnx")
                 target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(ENDINGS[ending](data))
+                target.write_bytes(model)
                 count += 1
         print(f"{repository}: {count}", file=sys.stderr)
 
