@@ -80,6 +80,9 @@ func firstSightRow(name string, answers []recordedAnswer, steps []measuredCase, 
 var firstSightSets = append(slices.Clip(publishedSets), "testdata/published66", "testdata/published94",
 	"testdata/published94b", "testdata/published64", "testdata/published41", "testdata/published82")
 
+// besideRecordings is a set of which the runs were recorded and not measured.
+const besideRecordings = "testdata/beside34"
+
 // TestPublishedAtFirstSight holds the tables of docs/ACCURACY.md to the answers of published models' recordings, as
 // they were given before anybody had worked on them, and of one set since.
 func TestPublishedAtFirstSight(t *testing.T) {
@@ -147,7 +150,7 @@ func TestPublishedExportsAtFirstSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, set := range firstSightSets {
+	for _, set := range append(slices.Clip(firstSightSets), besideRecordings) {
 		for _, row := range exportRows(t, set) {
 			if !strings.Contains(string(doc), row) {
 				t.Errorf("%s: docs/ACCURACY.md does not have\n%s", set, row)
@@ -218,7 +221,9 @@ func wayRows(title string, answers []recordedAnswer, cases []measuredCase, named
 			return m.Mode == "train" && m.DType == "fp32" && named(m.Model)
 		},
 	} {
-		rows = append(rows, firstSightRow(title+": "+name, answers, cases, keep))
+		if slices.ContainsFunc(cases, keep) {
+			rows = append(rows, firstSightRow(title+": "+name, answers, cases, keep))
+		}
 	}
 	return rows
 }
