@@ -74,7 +74,7 @@ func (b *Bound) livesLonger(s Step, sim *Simulation, r *lifetime.Rule, takes str
 }
 
 // absentSiblings is the doubt whether modules of a row are on the GPU that the file lacks: classifiers.classifier10
-// without the nine before it. Nothing in the graph reads what they compute, so that they are not exported; their
+// without the nine before it, or a ResNet without its last stage, see absentStages. Nothing in the graph reads what they compute, so that they are not exported; their
 // parameters are there all the same, and have no gradients. Each is taken to be as large as the one that is there.
 func (b *Bound) absentSiblings(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	type row struct{ parent, stem string }
@@ -109,10 +109,13 @@ func (b *Bound) absentSiblings(s Step, sim *Simulation) (g Guess, ok bool, err e
 			g.Layers = append(g.Layers, r.parent+"."+member[r])
 		}
 	}
+	stages, n := absentStages(sim.prog)
+	g.Places, g.Bytes = g.Places+len(stages), g.Bytes+n
+	g.Layers = append(g.Layers, stages[:min(len(stages), someLayers-len(g.Layers))]...)
 	g.Weighed = true
 	g.Name = absentSiblings
-	g.Takes = "the only one of a row of numbered modules taken for all that is on the GPU: those before it would hold " +
-		"their parameters without being in the file"
+	g.Takes = "what the file has of a row of numbered modules taken for all that is on the GPU: those before the only " +
+		"one, or the last stage of a ResNet, would hold their parameters without being in the file"
 	return g, g.Places > 0, nil
 }
 
