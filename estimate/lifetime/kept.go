@@ -125,9 +125,7 @@ func HasBesides(p *aten.Program) bool {
 			continue
 		}
 		for f := c.Stack; f > 0; f = p.Sources.Frames[f-1].Up {
-			if slices.ContainsFunc(p.Sources.Lines[f-1].Statements, func(s pysource.Statement) bool {
-				return s.Spread && len(s.Targets) > 1 && len(s.Sites) > 0
-			}) {
+			if besides(p.Sources.Lines[f-1]) {
 				return true
 			}
 		}
@@ -139,13 +137,17 @@ func HasBesides(p *aten.Program) bool {
 // have.
 const fewestCalls = 8
 
-// states returns what the blocks of a loop return, of the loop in which these are the largest together.
+// states returns what the blocks of loops return: of the loop in which these are the largest together, or of all loops
+// of modules beside whose result a line binds another name, x, outputs = block(x), if that is more. A U-Net whose
+// stages have a loop each collects their lists.
 func (l *lives) states() (heaviest []aten.ValueID) {
-	most := int64(0)
+	const beside = -1
+	of, bytes, most := map[int][]aten.ValueID{}, map[int]int64{}, int64(0)
 	for k, steps := range l.steps {
-		again := rounds(l.p, l.spans, steps)
-		var states []aten.ValueID
-		bytes := int64(0)
+		again, loop := rounds(l.p, l.spans, steps), k
+		if l.traced && l.bindsBeside(k) {
+			loop = beside
+		}
 		for j, st := range steps {
 			if again[j] == 0 || st.child < 0 || st.last-st.first < fewestCalls {
 				continue
@@ -153,15 +155,34 @@ func (l *lives) states() (heaviest []aten.ValueID) {
 			for i := st.first; i <= st.last; i++ {
 				for _, v := range l.p.Calls[i].Out {
 					if v != aten.NoValue && l.reads[v] > 0 && l.reader[v] > st.last && l.reader[v] <= l.spans.list[k].last {
-						states = append(states, v)
-						bytes += l.p.Values[v].Bytes()
+						of[loop] = append(of[loop], v)
+						bytes[loop] += l.p.Values[v].Bytes()
 					}
 				}
 			}
 		}
-		if bytes > most {
-			heaviest, most = states, bytes
+	}
+	for k := beside; k < len(l.steps); k++ {
+		if bytes[k] > most {
+			heaviest, most = of[k], bytes[k]
 		}
 	}
 	return heaviest
+}
+
+// bindsBeside reports whether the line that calls a span's module binds two names or more.
+func (l *lives) bindsBeside(k int) bool {
+	s := l.spans.list[k]
+	if s.up < 0 {
+		return false
+	}
+	f := l.frameOf(int(s.up), step{first: s.first, last: s.last})
+	return f > 0 && besides(l.p.Sources.Lines[f-1])
+}
+
+// besides reports whether a line binds two names or more to what a call returns.
+func besides(line *pysource.Line) bool {
+	return slices.ContainsFunc(line.Statements, func(s pysource.Statement) bool {
+		return s.Spread && len(s.Targets) > 1 && len(s.Sites) > 0
+	})
 }
