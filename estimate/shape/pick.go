@@ -76,13 +76,24 @@ func (c *call) slices() (flat bool, ax int, count Dim, err error) {
 	return flat, ax, count, err
 }
 
+// outPicked gives output 0 the shape of n slices along an axis of input 0, or of n of its elements.
+func (c *call) outPicked(flat bool, ax int, n Dim) {
+	switch s := c.shape(0); {
+	case flat:
+		c.out(0, c.elem(0), Of(n))
+	case s.Ranked:
+		c.out(0, c.elem(0), s.with(ax, n))
+	default:
+		c.out(0, c.elem(0), Shape{})
+	}
+}
+
 // compress keeps the slices along axis, or the elements of the flattened input, for which the
 // condition is true. The condition may be shorter than the axis: the rest is dropped.
 func compress(c *call) error {
 	if err := c.need(2); err != nil {
 		return err
 	}
-	s := c.shape(0)
 	flat, ax, limit, err := c.slices()
 	if err != nil {
 		return err
@@ -123,14 +134,7 @@ func compress(c *call) error {
 		c.outConst(0, out)
 		return nil
 	}
-	switch {
-	case flat:
-		c.out(0, c.elem(0), Of(n))
-	case s.Ranked:
-		c.out(0, c.elem(0), s.with(ax, n))
-	default:
-		c.out(0, c.elem(0), Shape{})
-	}
+	c.outPicked(flat, ax, n)
 	return nil
 }
 
@@ -140,7 +144,6 @@ func unique(c *call) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
-	s := c.shape(0)
 	flat, ax, limit, err := c.slices()
 	if err != nil {
 		return err
@@ -157,14 +160,7 @@ func unique(c *call) error {
 	if one, ok := limit.Int(); !ok || one > 1 {
 		n = c.bounded(limit)
 	}
-	switch {
-	case flat:
-		c.out(0, c.elem(0), Of(n))
-	case s.Ranked:
-		c.out(0, c.elem(0), s.with(ax, n))
-	default:
-		c.out(0, c.elem(0), Shape{})
-	}
+	c.outPicked(flat, ax, n)
 	c.out(1, onnxload.Int64, Of(n))
 	c.out(2, onnxload.Int64, Of(limit))
 	c.out(3, onnxload.Int64, Of(n))
