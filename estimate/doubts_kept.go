@@ -74,8 +74,9 @@ func (b *Bound) livesLonger(s Step, sim *Simulation, r *lifetime.Rule, takes str
 }
 
 // absentSiblings is the doubt whether modules of a row are on the GPU that the file lacks: classifiers.classifier10
-// without the nine before it, or a ResNet without its last stage, see absentStages. Nothing in the graph reads what they compute, so that they are not exported; their
-// parameters are there all the same, and have no gradients. Each is taken to be as large as the one that is there.
+// without the nine before it, or a ResNet without its last stage, see absentStages. Nothing in the graph reads what
+// they compute, so that they are not exported; their parameters are there all the same, and have no gradients. Each of
+// a row is taken to be as large as the one that is there.
 func (b *Bound) absentSiblings(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	type row struct{ parent, stem string }
 	bytes, member := map[row]int64{}, map[row]string{}
