@@ -6,6 +6,7 @@ import (
 
 	"github.com/memestimate/memestimate/estimate/aten"
 	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -137,4 +138,24 @@ func emitDeformConv(b *recovery, n *onnxload.Node) {
 		in[4] = b.value(bias)
 	}
 	b.call("deform_conv", aten.Args{Shape: b.dims(n.Output(0))}, in, n.Output(0))
+}
+
+// emitReversed is flip, a copy: exporters write it as a Slice that goes backwards, which PyTorch's slices cannot.
+func emitReversed(b *recovery, n *onnxload.Node) {
+	b.call("flip", aten.Args{}, []aten.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+}
+
+// backwards reports whether one of the steps of a Slice is known to be negative.
+func (b *recovery) backwards(steps onnxload.ValueID) bool {
+	if steps == onnxload.NoValue {
+		return false
+	}
+	c := b.types.Value(steps)
+	if c == nil {
+		return false
+	}
+	return slices.ContainsFunc(c.Ints, func(d shape.Dim) bool {
+		step, known := d.Int()
+		return known && step < 0
+	})
 }

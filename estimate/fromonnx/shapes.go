@@ -143,6 +143,10 @@ func emitTile(b *recovery, n *onnxload.Node) {
 // emitSlice is a slice for every dimension that gets shorter or is stepped through.
 func emitSlice(b *recovery, n *onnxload.Node) {
 	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
+	if slices.Equal(in, out) && b.backwards(b.in(n, 4)) {
+		emitReversed(b, n)
+		return
+	}
 	var args aten.Args
 	for i := range in {
 		if in[i] != out[i] {
