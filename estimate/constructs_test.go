@@ -16,33 +16,34 @@ import (
 func TestConstructs(t *testing.T) {
 	const exact = 0.0001
 	within := map[string]float64{
-		"function train":        0.08,  // the backward of a torch.autograd.Function is not in the file
-		"spikes train":          0.086, // what the last step computes for a next one, which no export has
-		"spikes infer":          0.165, // TorchScript's has no lines
-		"spectral_norm train":   0.01,  // a weight's norm is taken to make what the file shows
-		"spectral_norm infer":   0.001,
-		"weights infer":         0.012,  // what a function without lines holds while it runs
-		"bags train":            0.0005, // offsets that an optimizer computed
-		"bags infer":            0.011,  // ids that one expression computes, and whose variable is read once
-		"quantized train":       0.033,  // detach() of a body that torch.export traces anew, which the default export drops
-		"quantized infer":       0.151,  // what such a body holds while it runs
-		"sampled infer":         0.042,  // TorchScript's has no lines, and four variables until it samples
-		"drawn infer":           0.028,  // likewise: what is drawn is a variable of a loop
-		"skipped infer":         0.024,  // as sampled: the mask and what it is of are of one expression
-		"segments infer":        0.279,  // what checkpoint_sequential's own functions hold
-		"dropped train":         0.004,  // two turns that the optimiser cancels, and the variable between them
-		"dropped infer":         0.013,  // likewise
-		"encoder train":         0.0003, // biases of zeros, which the optimiser drops
-		"encoder infer":         0.014,  // likewise, and the workspace of cublasLt that a product with a bias has
-		"gpt2_layers train":     0.008,
-		"gpt2_layers infer":     0.0192,
-		"timm_vit train":        0.0004,
-		"timm_vit infer":        0.0003,
-		"mixed_attention train": 0.052, // scores, which the function that mixes them holds while it runs
-		"mixed_attention infer": 0.07,
-		"knots infer":           0.011,  // TorchScript's has no lines, and a variable that it lengthens
-		"self_loops train":      0.0005, // places of the loops, which the optimiser makes a buffer
-		"self_loops infer":      0.1473, // TorchScript's has no lines: what each turn makes it holds to the end of the turn
+		"function train":         0.08,  // the backward of a torch.autograd.Function is not in the file
+		"spikes train":           0.086, // what the last step computes for a next one, which no export has
+		"spikes infer":           0.165, // TorchScript's has no lines
+		"spectral_norm train":    0.01,  // a weight's norm is taken to make what the file shows
+		"spectral_norm infer":    0.001,
+		"weights infer":          0.012,  // what a function without lines holds while it runs
+		"bags train":             0.0005, // offsets that an optimizer computed
+		"bags infer":             0.011,  // ids that one expression computes, and whose variable is read once
+		"quantized train":        0.033,  // detach() of a body that torch.export traces anew, which the default export drops
+		"quantized infer":        0.151,  // what such a body holds while it runs
+		"sampled infer":          0.042,  // TorchScript's has no lines, and four variables until it samples
+		"drawn infer":            0.028,  // likewise: what is drawn is a variable of a loop
+		"skipped infer":          0.024,  // as sampled: the mask and what it is of are of one expression
+		"segments infer":         0.279,  // what checkpoint_sequential's own functions hold
+		"dropped train":          0.004,  // two turns that the optimiser cancels, and the variable between them
+		"dropped infer":          0.013,  // likewise
+		"encoder train":          0.0003, // biases of zeros, which the optimiser drops
+		"encoder infer":          0.014,  // likewise, and the workspace of cublasLt that a product with a bias has
+		"gpt2_layers train":      0.008,
+		"gpt2_layers infer":      0.0192,
+		"timm_vit train":         0.0004,
+		"timm_vit infer":         0.0003,
+		"mixed_attention train":  0.052, // scores, which the function that mixes them holds while it runs
+		"mixed_attention infer":  0.07,
+		"knots infer":            0.011,  // TorchScript's has no lines, and a variable that it lengthens
+		"self_loops train":       0.0005, // places of the loops, which the optimiser makes a buffer
+		"self_loops infer":       0.1473, // TorchScript's has no lines: what each turn makes it holds to the end of the turn
+		"turned_attention train": 0.0014, // biases of zeros, which the optimiser drops
 		// published code
 		"glowtts train":    0.008,
 		"glowtts infer":    0.2,  // a function without lines: relative positions, of which it holds more than is known

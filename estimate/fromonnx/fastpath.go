@@ -31,10 +31,13 @@ func fastAttention(p *aten.Program) {
 		}
 		out := projection(p, made, p.Calls[end].Out[0])
 		swap := made[p.Calls[project].In[0]]
-		if swap < 0 || !swapsBatch(p, swap) || p.Calls[swap].Scope != a.call.Scope || out < 0 {
+		if swap < 0 || !swapsBatch(p, swap, []int{2, 0, 1}) || p.Calls[swap].Scope != a.call.Scope || out < 0 {
 			continue // a caller swaps them before a module that wants the steps first
 		}
-		if calls := a.native(p, &p.Calls[project], &p.Calls[out], p.Calls[swap].In[0], p.Calls[end].Out[0]); calls != nil {
+		x, before := turnedBack(p, p.Calls[swap].In[0], &p.Calls[swap], false)
+		y, behind := turnedBack(p, p.Calls[end].Out[0], &p.Calls[end], true)
+		if calls := a.native(p, &p.Calls[project], &p.Calls[out], x, y); calls != nil {
+			calls = slices.Concat(before, calls, behind)
 			p.Guesses = append(p.Guesses, aten.Guess{Row: dialect.FastPath.Name, Origin: a.call.Origin})
 			replaced[end] = calls
 			if a.weights != aten.NoValue {
@@ -162,60 +165,6 @@ func (a *attention) weighted(p *aten.Program, users [][]int32) bool {
 		}
 	}
 	return a.out != aten.NoValue
-}
-
-// isView reports whether a call takes part in handing on what the projections of an attention make:
-// proj.unflatten(-1, (3, E)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()[0], and views as heads. A module
-// that takes slices, proj[..., :E], is a program's own.
-func isView(p *aten.Program, c *aten.Call) bool {
-	return aten.Of(c.Op).Is(aten.Same) ||
-		aten.Of(c.Op).Is(aten.Picks) && len(p.Values[c.Out[0]].Shape) < len(p.Values[c.In[0]].Shape)
-}
-
-// projection follows views of a value back to the linear call that made it; -1 when something else did.
-func projection(p *aten.Program, made []int32, v aten.ValueID) int {
-	for range 16 { // a module's views are few
-		i := made[v]
-		if i < 0 {
-			return -1
-		}
-		c := &p.Calls[i]
-		if c.Op == "linear" {
-			return int(i)
-		}
-		if !isView(p, c) {
-			return -1
-		}
-		v = c.In[0]
-	}
-	return -1
-}
-
-// outProjection follows a result through views and one linear call to the call that swaps the batch with the steps
-// again; -1 when it goes elsewhere.
-func outProjection(p *aten.Program, users [][]int32, v aten.ValueID) int {
-	linear := false
-	for range 16 {
-		if len(users[v]) != 1 {
-			return -1
-		}
-		i := users[v][0]
-		c := &p.Calls[i]
-		switch {
-		case c.Op == "linear" && !linear && c.In[0] == v:
-			linear = true
-		case linear && swapsBatch(p, i):
-			return int(i)
-		case !isView(p, c):
-			return -1
-		}
-		v = c.Out[0]
-	}
-	return -1
-}
-
-func swapsBatch(p *aten.Program, i int32) bool {
-	return p.Calls[i].Op == "permute" && slices.Equal(p.Calls[i].Args.Dims, []int{1, 0, 2})
 }
 
 // native returns the calls of _native_multi_head_attention of x to y, nil where the fast path does not take it. With a

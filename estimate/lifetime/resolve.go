@@ -69,6 +69,9 @@ func (n *namespace) resolve(e *execution) {
 				}
 				x.bound[len(x.bound)-1].values = append(slices.Clip(x.values()), v)
 			} else {
+				if n.had(x, v) && n.lostName(v) { // x = cache[i]: what keeps it still does
+					n.loose = append(n.loose, v)
+				}
 				at := max(n.since(v), x.read)
 				if n.since(v) <= x.read { // it was there before, and something else had it: x = xs.pop()
 					at = n.turn(at)
@@ -185,6 +188,12 @@ func (n *namespace) element(e *execution, x *pyName, v aten.ValueID) bool {
 		}
 	}
 	return false
+}
+
+// had reports whether a name had a value before, and others since.
+func (n *namespace) had(x *pyName, v aten.ValueID) bool {
+	n.l.work -= int64(len(x.bound))
+	return slices.ContainsFunc(x.bound, func(b bound) bool { return n.l.has(b.values, v) })
 }
 
 // lostName reports whether a value had a name that was bound again since: what is read of it later has another, which

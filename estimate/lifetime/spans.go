@@ -261,8 +261,9 @@ func tracedSpans(p *aten.Program) spans {
 			if same > 0 {
 				caller, last := lines[same-1], before[same-1]
 				f, b := at(same), begun[same]
-				if caller != 0 && last != 0 && caller != last || b.left && f.line != 0 && f.child >= 0 && f.line == b.line &&
-					f.child == b.child {
+				again := b.left && f.line == b.line && f.child == b.child
+				if caller != 0 && last != 0 && caller != last || again && f.line != 0 && f.child >= 0 ||
+					again && f.line == 0 && beginsAs(p, s.list[open[same]].first, int32(i), same) {
 					break
 				}
 			}
@@ -279,6 +280,24 @@ func tracedSpans(p *aten.Program) spans {
 		s.extend(open, int32(i))
 	}
 	return s
+}
+
+// beginsAs reports whether the calls from b on are those from a on, up to the first whose line is known at a depth, and
+// that line and its module are the same: torch.export has no lines of what a forward computes under torch.no_grad().
+func beginsAs(p *aten.Program, a, b int32, depth int) bool {
+	const limit = 1 << 6 // calls without lines
+	var of, other []int32
+	for n := int32(0); n < limit && a+n < b && int(b+n) < len(p.Calls); n++ {
+		c, d := &p.Calls[a+n], &p.Calls[b+n]
+		if c.Op != d.Op || c.Scope != d.Scope {
+			return false
+		}
+		of, other = p.Sources.Path(of, c.Stack, depth+1), p.Sources.Path(other, d.Stack, depth+1)
+		if of[depth] != 0 || other[depth] != 0 {
+			return of[depth] == other[depth]
+		}
+	}
+	return false
 }
 
 // homes returns by value the innermost span that makes and reads it.

@@ -1226,6 +1226,77 @@ class Deformed(nn.Module):
         return torch.tanh(self.conv(x, self.offset(x), mask))
 
 
+class Siamese(nn.Module):
+    """Two images through one network in one line, which normalises each without gradients."""
+
+    class Net(nn.Module):
+        """Stages of which the later ones are summed."""
+
+        def __init__(self, c: int) -> None:
+            super().__init__()
+            self.norm = nn.InstanceNorm2d(1)
+            self.stem = nn.Conv2d(1, c, 3, padding=1)
+            self.body = nn.Conv2d(c, c, 3, padding=1)
+            self.tail = nn.Conv2d(c, c, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                x = x.mean(1, keepdim=True)
+                x = self.norm(x)
+            x1 = self.stem(x)
+            x2 = self.body(x1)
+            x3 = self.tail(x2)
+            return torch.tanh(x1 + x2 + x3) * x
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.net = self.Net(c)
+
+    def forward(self, x: Tensor) -> Tensor:
+        a, b = self.net(x), self.net(x.flip(3))
+        return a - b
+
+
+class Cached(nn.Module):
+    """Blocks that read what any of those before made, by its place in a list of all, as YOLO's models do."""
+
+    FROM = (-1, -1, -1, 0, -1, 0, -1, -1)
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, c, 3, padding=1)
+        self.model = nn.Sequential(
+            *[nn.Conv2d(c, c, 3, padding=1) for _ in self.FROM[1:]],
+            nn.Conv2d(c, 4 * c, 3, padding=1),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        cache: list[Tensor | None] = []
+        out: list[Tensor] = []
+        for i, block in enumerate(self.model):
+            if self.FROM[i] != -1:
+                out.append(x.mean((2, 3)))
+                x = cache[self.FROM[i]]
+            x = block(x)
+            cache.append(x if i in self.FROM else None)
+        return x * sum(out).mean(1)[:, None, None, None]
+
+
+class TurnedAttention(nn.Module):
+    """nn.MultiheadAttention with the batch first on a turned map, whose weights nothing reads."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(8, c)
+        self.attention = nn.MultiheadAttention(c, 4, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.norm(x.flatten(2)).transpose(1, 2)
+        out, _ = self.attention(tokens, tokens, tokens)
+        return x + out.transpose(1, 2).reshape(x.shape)
+
+
 CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str, ...]]] = {
     "checkpoint": (Checkpointed, IMAGES, ("dynamo-train",)),
     "function": (OwnFunction, IMAGES, ("dynamo-train",)),
@@ -1345,6 +1416,13 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
     ),
     "remembered": (lambda: Remembered(32), IMAGES, ("dynamo-train", "dynamo")),
     "deformed": (lambda: nn.Sequential(Deformed(32), Deformed(32)), (48, 32, 32, 32), ("dynamo-train", "dynamo")),
+    "siamese": (lambda: Siamese(16), IMAGES, ("dynamo-train", "dynamo")),
+    "cached": (lambda: Cached(16), IMAGES, ("dynamo-train", "dynamo")),
+    "turned_attention": (
+        lambda: nn.Sequential(TurnedAttention(64), TurnedAttention(64)),
+        (8, 64, 32, 32),
+        ("dynamo-train", "dynamo", "ts-train"),
+    ),
     "one_scale": (lambda: nn.Sequential(OneScale(), OneScale()), (8, 128, 128), ("dynamo-train", "dynamo")),
 }
 
