@@ -41,6 +41,9 @@ func TestConstructs(t *testing.T) {
 		"mixed_attention train":  0.052, // scores, which the function that mixes them holds while it runs
 		"mixed_attention infer":  0.07,
 		"knots infer":            0.011,  // TorchScript's has no lines, and a variable that it lengthens
+		"spectra train":          0.005,  // 128 KiB of blocks that the allocator does not split
+		"windows infer":          0.0002, // 6 KiB of the norm that is folded
+		"spectra infer":          0.0014, // the filter's halves, which the default export has taken apart
 		"self_loops train":       0.0005, // places of the loops, which the optimiser makes a buffer
 		"self_loops infer":       0.1473, // TorchScript's has no lines: what each turn makes it holds to the end of the turn
 		"turned_attention train": 0.0014, // biases of zeros, which the optimiser drops

@@ -36,7 +36,7 @@ var matchers = []string{
 	"fromonnx/tied.go", "fromonnx/unpool.go",
 	"fromonnx/variance.go", "fromonnx/graph.go", "fromonnx/host.go", "fromonnx/identity.go",
 	"fromonnx/loop.go",
-	"module/analysis.go", "module/batchnorm.go", "module/dropped.go",
+	"module/analysis.go", "module/batchnorm.go", "module/computed.go", "module/dropped.go",
 	"module/filled.go", "module/layers.go", "module/lost.go",
 	"module/tensors.go", "module/uses.go", "module/way.go",
 }

@@ -67,6 +67,15 @@ func worksOnDims(g given) bool { return g.inside(g.args.Dims...) && distinct(g.a
 func takesParts(g given) bool {
 	return len(g.args.Shape) == len(g.args.Dims) && g.inside(g.args.Dims...)
 }
+
+// transforms reports whether a real tensor has these dimensions to transform, transformsToReal whether a complex one
+// has.
+func transforms(g given) bool { return len(g.args.Dims) > 0 && worksOnDims(g) }
+func transformsToReal(g given) bool {
+	k := g.rank(0) - 1
+	return transforms(g) && g.shape(0)[k] == 2 && len(g.args.Shape) == k && !slices.Contains(g.args.Dims, k)
+}
+
 func turns(g given) bool   { return len(g.args.Dims) == g.rank(0) && worksOnDims(g) }
 func resizes(g given) bool { return g.rank(0) >= 1 && len(g.args.Shape) >= 1 }
 

@@ -130,6 +130,8 @@ var operators = index([]Operator{
 	{"matmul", 2, 2, Product | RowSum, multipliesMatrices},
 	{"matmul_float", 2, 2, Product | RowSum, multipliesMatrices},
 	{"einsum", 1, many, Product, given.all},
+	{"fft_r2c", 1, 1, 0, transforms},
+	{"fft_c2r", 1, 1, 0, transformsToReal},
 	{"addmm", 3, 3, SecondRowSum, addsToProduct},
 	{"baddbmm", 3, 3, SecondRowSum, addsToProducts},
 	{"bilinear", 3, 3, 0, multipliesPairs}, // x1, weight, x2

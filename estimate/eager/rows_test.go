@@ -56,6 +56,8 @@ var examples = map[string]example{
 		floats(2, 4, 5)}}, "matmul_float": {in: []exampleInput{floats(2, 3, 4),
 		floats(2, 4, 5)}}, "einsum": {args: aten.Args{Mode: "bij,bjk->bik",
 		Shape: []int64{2, 3, 5}}, in: []exampleInput{floats(2, 3, 4), floats(2, 4, 5)}},
+	"fft_r2c": {args: aten.Args{Dims: []int{1, 2}}, in: []exampleInput{floats(2, 4, 6)}},
+	"fft_c2r": {args: aten.Args{Dims: []int{1, 2}, Shape: []int64{2, 4, 6}}, in: []exampleInput{floats(2, 4, 4, 2)}},
 	"conv": {args: aten.Args{Shape: []int64{2, 8, 6, 6}, Groups: 1, Stride: []int64{1, 1},
 		Dilate: []int64{1, 1}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3), floats(8)}},
 	"deform_conv": {args: aten.Args{Shape: []int64{2, 8, 6, 6}}, in: []exampleInput{floats(2, 4, 6, 6), floats(8, 4, 3, 3),

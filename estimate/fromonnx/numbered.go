@@ -16,9 +16,10 @@ var ofItsName = strings.Fields("relu relu6 leaky_relu prelu elu selu celu silu g
 	"hardsigmoid sigmoid tanh softplus softmax log_softmax glu max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d " +
 	"avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d upsample_nearest1d upsample_nearest2d " +
 	"upsample_nearest3d upsample_linear1d upsample_bilinear2d upsample_bicubic2d upsample_trilinear3d layer_norm " +
-	"group_norm instance_norm")
+	"group_norm instance_norm repeat gather")
 
-// unlessFolded are likewise, where no batch norm was folded into what makes them: it has the norm's name then.
+// unlessFolded are likewise, where no batch norm was folded into what makes them: it has the norm's name then. In a
+// file with such norms a name counts whose numbers are all there.
 var unlessFolded = strings.Fields("conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d linear")
 
 // A gap is where numbers are missing between two calls of a name.
@@ -31,7 +32,7 @@ type gap struct {
 // relu, relu_1, relu_2.
 func (b *recovery) numberOf(name string) (base string, number int, ok bool) {
 	base, number = module.CallOf(name)
-	return base, number, slices.Contains(ofItsName, base) || b.folded == 0 && slices.Contains(unlessFolded, base)
+	return base, number, slices.Contains(ofItsName, base) || slices.Contains(unlessFolded, base)
 }
 
 // numbers returns the name without its number of what each call makes, "" where it has none, and by name where numbers
@@ -42,10 +43,6 @@ func (b *recovery) numbers() (bases []string, missing map[string][]gap, last map
 	if !b.byPyTorch() || !b.optimized() {
 		return nil, nil, nil
 	}
-	type one struct {
-		number int
-		call   int32 // -1 of what makes no call of its own
-	}
 	p := b.prog
 	calls := map[string]int32{} // by name of what they make
 	bases, missing, last = make([]string, len(p.Calls)), map[string][]gap{}, map[string]int32{}
@@ -54,7 +51,7 @@ func (b *recovery) numbers() (bases []string, missing map[string][]gap, last map
 			calls[p.Values[c.Out[0]].Name] = int32(i)
 		}
 	}
-	byName := map[string][]one{}
+	byName := map[string][]numberedCall{}
 	for _, n := range b.nodes {
 		for _, out := range n.Out {
 			name := b.m.NameOf(out)
@@ -68,28 +65,56 @@ func (b *recovery) numbers() (bases []string, missing map[string][]gap, last map
 			} else {
 				bases[call] = base
 			}
-			byName[base] = append(byName[base], one{number, call})
+			byName[base] = append(byName[base], numberedCall{number, call})
 		}
 	}
 	for base, list := range byName {
-		if !slices.IsSortedFunc(list, func(x, y one) int { return cmp.Compare(x.number, y.number) }) {
-			continue // no numbers of torch.export's
+		switch {
+		case !slices.IsSortedFunc(list, func(x, y numberedCall) int { return cmp.Compare(x.number, y.number) }):
+			// no numbers of torch.export's
+		case b.folded > 0 && slices.Contains(unlessFolded, base) && list[len(list)-1].number >= len(list):
+			for _, o := range list { // folding took some
+				if o.call >= 0 {
+					bases[o.call] = ""
+				}
+			}
+		default:
+			if m, end := gaps(list); end >= 0 {
+				missing[base], last[base] = m, end
+			}
 		}
-		before, lost := one{-1, -1}, 0
-		for _, o := range list {
-			lost += o.number - before.number - 1
-			before.number = o.number
-			if o.call < 0 {
-				continue
-			}
-			if before.call >= 0 && o.call > before.call && lost > 0 {
-				missing[base] = append(missing[base], gap{before.call, o.call, lost})
-			}
-			before.call, lost = o.call, 0
-			last[base] = o.call
+	}
+	for base, list := range missing {
+		if len(list) == 0 {
+			delete(missing, base)
 		}
 	}
 	return bases, missing, last
+}
+
+// A numberedCall is a call with the number that its name has, -1 where the value is of no call of its own.
+type numberedCall struct {
+	number int
+	call   int32
+}
+
+// gaps returns where numbers are missing between the calls of a name, and the last of these.
+func gaps(list []numberedCall) (missing []gap, last int32) {
+	before, lost := numberedCall{-1, -1}, 0
+	last = -1
+	for _, o := range list {
+		lost += o.number - before.number - 1
+		before.number = o.number
+		if o.call < 0 {
+			continue
+		}
+		if before.call >= 0 && o.call > before.call && lost > 0 {
+			missing = append(missing, gap{before.call, o.call, lost})
+		}
+		before.call, lost = o.call, 0
+		last = o.call
+	}
+	return missing, last
 }
 
 // unmergeNumbered gives the program back the calls that the optimizer of a default export made one with an equal one
@@ -113,15 +138,15 @@ func (b *recovery) unmergeNumbered() {
 	}
 	out := returned(p)
 	copies, total := map[int32][]aten.Call{}, 0 // by the call that they come before
-	for x := range p.Calls {
+	merge := func(x int) {
 		c := &p.Calls[x]
 		if len(c.Out) != 1 || c.Out[0] == aten.NoValue {
-			continue
+			return
 		}
 		v, now := c.Out[0], c.Out[0]
 		at := readers.of(int32(v))
 		if len(at) < 2 || out[v] {
-			continue
+			return
 		}
 		for k := 1; k < len(at); k++ {
 			if at[k] == at[k-1] {
@@ -137,6 +162,13 @@ func (b *recovery) unmergeNumbered() {
 			}
 			if now != v {
 				readInstead(&p.Calls[at[k]], v, now)
+			}
+		}
+	}
+	for _, own := range []bool{true, false} { // a missing number is first of what is read twice, then of what that is of
+		for x := range p.Calls {
+			if (bases[x] != "") == own {
+				merge(x)
 			}
 		}
 	}

@@ -27,6 +27,7 @@ var patterns = []pattern{
 	{"SplitToSequence", matchSplitSequence},
 	{"SequenceInsert", matchTensorSplit},
 	{"Concat", matchRoll},
+	{"Concat", matchComplexMul},
 	{"Slice", matchChunk},
 	{"GatherND", matchIndex},
 	{"Sub", matchPlaces},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/fromonnx/fromonnxtest"
@@ -204,23 +203,6 @@ func TestLinearForms(t *testing.T) {
 		nodes: []onnx.Node{onnx.Op("MatMul", "x fc.weight", "y")}}.graph())
 	if s := p.Values[p.Calls[0].In[1]].Shape; !slices.Equal(s, []int64{4, 8}) {
 		t.Errorf("the weight has shape %v, wanted [4 8]: rows are outputs", s)
-	}
-}
-
-// A Fourier transform of several dimensions is one call, of a tensor that is made complex.
-func TestFourierTransform(t *testing.T) {
-	inits := []onnx.Tensor{onnx.Int64s("one", 1).Scalar(), onnx.Int64s("two", 2).Scalar(), onnx.Int64s("last", -1),
-		onnx.Int64s("to", 2, 4, 8, 1), fromonnxtest.F32s("zero", 0), fromonnxtest.F32s("half", 0.5)}
-	nodes := func(fill string) []onnx.Node {
-		return []onnx.Node{onnx.Op("Unsqueeze", "x last", "u"), onnx.Op("Expand", fill+" to", "z"),
-			onnx.Op("Concat", "u z", "c", onnx.A("axis", -1)),
-			onnx.Op("DFT", "c - two", "d"), onnx.Op("DFT", "d - one", "f"), onnx.Op("Neg", "f", "y")}
-	}
-	runPatterns(t, []patternCase{{name: "fft2", inits: inits, nodes: nodes("zero"),
-		want: []string{"to_complex(x)", "fft(_)", "neg(f)"}}})
-	p := mustRecover(t, patternCase{inits: inits, nodes: nodes("half")}.graph())
-	if s := fromonnxtest.CallsOf(p); strings.Contains(s, "fft(") {
-		t.Errorf("a tensor with an imaginary part of its own:\n%s", s)
 	}
 }
 

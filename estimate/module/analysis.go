@@ -74,6 +74,7 @@ type Analysis struct {
 
 	norms      map[onnxload.ValueID]int   // uses in folded norms; nil until asked for
 	tables     map[onnxload.ValueID]uint8 // what becomes of tables; nil until asked for
+	spectra    map[onnxload.ValueID]bool  // what Fourier transforms made; likewise
 	statistics map[string]bool            // modules with a running variance, as prefixes of names; nil until asked for
 
 	Loops   int // Loop and Scan nodes, whose bodies are counted once

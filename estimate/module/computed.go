@@ -51,6 +51,12 @@ func IsView(name string) bool {
 	return views[operatorOf(name)]
 }
 
+// isRepeated reports whether a constant is another that the exporter repeated, adj.repeat(batch, 1, 1): no module has
+// such a parameter, and the program makes it whenever it runs.
+func isRepeated(name string, t *onnxload.Tensor) bool {
+	return t != nil && t.Folded != "" && operatorOf(name) == "repeat"
+}
+
 // IsSum reports whether a constant is a sum that the exporter computed: 1 + weight.
 func IsSum(name string, t *onnxload.Tensor) bool {
 	return t != nil && t.Folded != "" && operatorOf(name) == "add"
@@ -83,4 +89,41 @@ func (a *Analysis) compared(c *constant) bool {
 		}
 	}
 	return false
+}
+
+// filters reports whether a constant that has no name of the module's multiplies the real or imaginary parts of what a
+// Fourier transform made, and does nothing else: a filter in the frequency domain, nn.Parameter(torch.randn(h, w, 2)),
+// of which the optimizer of the default export has made two constants, its real and its imaginary half.
+func (a *Analysis) filters(c *constant) bool {
+	if a.spectra == nil {
+		a.spectra = a.followSpectra()
+	}
+	uses := 0
+	for u := range a.usesOf(c) {
+		if u.node.Op != "Mul" || len(u.node.In) != 2 || u.slot > 1 || !a.spectra[u.node.Input(1-int(u.slot))] {
+			return false
+		}
+		uses++
+	}
+	return uses > 0 && c.tensor.DType.IsFloat() && !isScalar(c.tensor)
+}
+
+// followSpectra returns what Fourier transforms made, scaled or not, and slices of it.
+func (a *Analysis) followSpectra() map[onnxload.ValueID]bool {
+	found := map[onnxload.ValueID]bool{}
+	for i := range a.Steps {
+		n := a.Steps[i].Node
+		if len(n.In) == 0 || len(n.Out) == 0 || n.Input(0) == onnxload.NoValue || n.Output(0) == onnxload.NoValue {
+			continue
+		}
+		switch n.Op {
+		case "DFT":
+			found[n.Output(0)] = true
+		case "Slice", "Mul", "Div":
+			if found[n.Input(0)] {
+				found[n.Output(0)] = true
+			}
+		}
+	}
+	return found
 }

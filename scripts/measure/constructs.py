@@ -995,6 +995,75 @@ class SelfLoops(nn.Module):
         return torch.stack(out).mean(0)
 
 
+class Spectra(nn.Module):
+    """Filters in the frequency domain: of a map's patches by a learned factor, and of two maps by each other."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Conv2d(c, c, 1) for _ in range(3))
+        self.scale = nn.Parameter(torch.ones(c, 1, 1, 8, 5))
+        self.filter = nn.Parameter(torch.randn(c, 32, 17, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, c, h, w = x.shape
+        patches = self.a(x).view(n, c, h // 8, 8, w // 8, 8).permute(0, 1, 2, 4, 3, 5)
+        patches = torch.fft.irfft2(torch.fft.rfft2(patches) * self.scale, s=(8, 8))
+        x = patches.permute(0, 1, 2, 4, 3, 5).reshape(n, c, h, w)
+        x = torch.fft.irfft2(torch.fft.rfft2(self.b(x)) * torch.fft.rfft2(self.c(x)))
+        spectrum = torch.fft.rfft2(x, norm="ortho") * torch.view_as_complex(self.filter)
+        return torch.fft.irfft2(spectrum, s=(h, w), norm="ortho")
+
+
+class Routed(nn.Module):
+    """Attention to chosen windows, whose weights a softmax computes and nothing reads: no export has that call."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.q, self.wo, self.norm, self.act = nn.Linear(c, c), nn.Linear(c, c), nn.LayerNorm(c), nn.Softmax(dim=-1)
+        self.mlp = nn.Sequential(nn.Linear(c, 2 * c), nn.GELU(), nn.Linear(2 * c, c))
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t, c = x.shape
+        w = x.view(n, 16, t // 16, c)
+        means = w.mean(2).detach()
+        top, at = torch.topk(means @ means.transpose(1, 2), 4, dim=-1)
+        _weights = self.act(top)
+        at = at[..., None, None].expand(-1, -1, -1, t // 16, c)
+        chosen = torch.gather(w.unsqueeze(1).expand(-1, 16, -1, -1, -1), 2, at).flatten(2, 3)
+        weights = self.act(self.q(w) @ chosen.transpose(-2, -1))
+        x = x + self.wo((weights @ chosen).view(n, t, c))
+        return x + self.mlp(self.norm(x))
+
+
+class Windows(nn.Module):
+    """Such blocks behind a convolution with a batch norm, which the default export folds."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.conv, self.bn = nn.Conv2d(3, c, 3, padding=1), nn.BatchNorm2d(c)
+        self.blocks = nn.Sequential(*(Routed(c) for _ in range(3)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.blocks(self.bn(self.conv(x)).flatten(2).transpose(1, 2).contiguous())
+
+
+class Neighbours(nn.Module):
+    """Places that are repeated for each gather, which exporters make one, and a graph that is for each of a batch."""
+
+    def __init__(self, c: int) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(c, c), nn.Linear(c, c)
+        self.register_buffer("adj", torch.rand(256, 256), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        at = x.sum(-1).topk(256).indices
+        near = torch.gather(self.a(x), 1, at.unsqueeze(-1).repeat(1, 1, x.size(2)))
+        near = torch.sigmoid(near.mean(1, keepdim=True)) * x
+        near = torch.gather(self.b(near), 1, at.unsqueeze(-1).repeat(1, 1, x.size(2)))
+        adj: Tensor = self.adj.repeat(x.size(0), 1, 1)
+        return torch.bmm(near.transpose(1, 2), adj).transpose(1, 2)
+
+
 class Directions(nn.Module):
     """Distances to learned directions, which the optimiser of the default export computes once."""
 
@@ -1400,6 +1469,13 @@ CONSTRUCTS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], tuple[str,
         lambda: nn.Sequential(SelfLoops(64), SelfLoops(64)),
         (8, 512, 64),
         ("dynamo-train", "dynamo", "ts-train"),
+    ),
+    "spectra": (lambda: nn.Sequential(Spectra(32), Spectra(32)), (8, 32, 32, 32), ("dynamo-train", "dynamo")),
+    "windows": (lambda: Windows(32), (8, 3, 32, 32), ("dynamo-train", "dynamo")),
+    "neighbours": (
+        lambda: nn.Sequential(Neighbours(128), Neighbours(128)),
+        (16, 512, 128),
+        ("dynamo-train", "dynamo"),
     ),
     "directions": (lambda: Directions(64), (16, 1024), ("dynamo-train", "dynamo")),
     "staged": (lambda: Staged(16), (8, 3, 64, 64), ("dynamo-train", "dynamo")),
