@@ -98,7 +98,7 @@ func (b *recovery) realHalf(dims []int, out onnxload.ValueID, nodes []int) ([]in
 	if s == nil || !b.sized(s.Output(0)) {
 		return nil, onnxload.NoValue, nil
 	}
-	if d := b.dims(out); d[len(d)-1] != 1 || len(b.dims(s.Output(0))) != len(d)-1 {
+	if d := b.dims(out); len(d) == 0 || d[len(d)-1] != 1 || len(b.dims(s.Output(0))) != len(d)-1 {
 		return nil, onnxload.NoValue, nil
 	}
 	return dims, s.Output(0), append(nodes, si)
