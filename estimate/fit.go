@@ -16,13 +16,13 @@ type Fitting struct {
 	Model     string  `json:"model"`
 	GPU       string  `json:"gpu,omitempty"`
 	Memory    int64   `json:"memory_bytes"`          // what the process may take on the device
-	Batch     int64   `json:"batch"`                 // the largest whose device memory fits; 0 when not even one sample does
+	Batch     int64   `json:"batch"`                 // the largest whose device memory fits; 0 for none
 	Likely    int64   `json:"likely_batch"`          // the largest whose Peak.Likely fits
 	Safe      int64   `json:"safe_batch"`            // the largest whose Peak.Safe fits
 	SafeShare float64 `json:"safe_share"`            // of runs that Safe holds in, as Peak's
-	Fewest    int     `json:"fewest_gpus,omitempty"` // of several GPUs: the smallest number that hold a batch of one safely
+	Fewest    int     `json:"fewest_gpus,omitempty"` // the fewest GPUs, of several, that hold a batch of one safely
 	Curve     []Point `json:"curve"`                 // every batch that was simulated, in order
-	Capped    bool    `json:"capped,omitempty"`      // Batch is not the largest that fits, but the largest that was tried
+	Capped    bool    `json:"capped,omitempty"`      // Batch is the largest that was tried, not that fits
 	Notes     []Note  `json:"notes"`
 	Context   int64   `json:"context_bytes"`
 
