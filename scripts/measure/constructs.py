@@ -1322,7 +1322,8 @@ class Siamese(nn.Module):
         self.net = self.Net(c)
 
     def forward(self, x: Tensor) -> Tensor:
-        a, b = self.net(x), self.net(x.flip(3))
+        y = x.flip(3)
+        a, b = self.net(x), self.net(y)
         return a - b
 
 
