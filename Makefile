@@ -65,7 +65,7 @@ release:
 
 # The page that runs memestimate in a browser: one file that needs no network, dist/web/index.html
 web:
-	go run ./web/build
+	go run ./report/web/build
 
 # Places jobs with a real API server and scheduler of Kubernetes, which are built once into .kubernetes (six minutes on two
 # cores, 330 MB). Needs etcd and openssl.

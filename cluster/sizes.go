@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // Sizes says how much memory a GPU of a name has. The zero Sizes knows what names themselves tell.

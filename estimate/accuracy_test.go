@@ -11,7 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/test/testfile"
@@ -69,7 +69,7 @@ func readCases(t testing.TB, file string) []measuredCase {
 }
 
 func (c measuredCase) step() Step {
-	s := eager.Settings{Precision: eager.Precision(c.DType), Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}
+	s := torch.Settings{Precision: torch.Precision(c.DType), Optimizer: c.Opt, ChannelsLast: bool(c.ChannelsLast)}
 	if c.Criterion != "own" {
 		s.Loss = c.Criterion
 	}

@@ -45,7 +45,7 @@ func TestAddingAnOperator(t *testing.T) {
 		}
 	}
 	tests := func() (string, error) {
-		cmd := exec.Command("go", "test", "./estimate/shape", "./estimate/eager", "-run", "^(TestLines|TestUnaryNodes)$")
+		cmd := exec.Command("go", "test", "./estimate/shape", "./estimate/torch", "-run", "^(TestLines|TestUnaryNodes)$")
 		cmd.Dir = to
 		out, err := cmd.CombinedOutput()
 		return string(out), err

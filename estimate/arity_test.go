@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx"
+	fromonnx "github.com/memestimate/memestimate/estimate/recover"
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -132,7 +132,7 @@ func tryModel(t *testing.T, raw []byte) (unknown int, ok bool) {
 		return 0, false
 	}
 	trainInputs(p)
-	if _, err := eager.Simulate(p, eager.Options{Train: true, Settings: eager.Settings{Loss: "mean"}}); err != nil &&
+	if _, err := torch.Simulate(p, torch.Options{Train: true, Settings: torch.Settings{Loss: "mean"}}); err != nil &&
 		strings.Contains(err.Error(), "is read before a call makes it") {
 		t.Errorf("%s: %v", m.Graph.Nodes[0].Op, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 

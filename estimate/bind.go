@@ -5,12 +5,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -23,21 +23,21 @@ type Bound struct {
 	weights    []module.Weight // parameters and buffers
 	withTied   []module.Weight // the same, and the weight of a last layer that is taken for the embeddings' own
 	recovering *recovering
-	prog       [programs]*aten.Program // those that were recovered
-	nodes      []*onnxload.Node        // those that run: what the calls of all three were recovered from
-	ran        []int32                 // of a large model the same by their places in the graph; then nodes is nil
-	size       int                     // steps, weights and inputs: see large
+	prog       [programs]*program.Program // those that were recovered
+	nodes      []*onnxload.Node           // those that run: what the calls of all three were recovered from
+	ran        []int32                    // of a large model the same by their places in the graph; then nodes is nil
+	size       int                        // steps, weights and inputs: see large
 
 	constants module.Tensors
 	way       module.Way
 	without   map[string]bool // guesses that are switched off
 	with      map[string]bool // unproven ones that are made
 
-	fewest    bool           // sizes that depend on data are one
-	tied      *fromonnx.Tied // a last layer that is taken to share its weight with the embeddings
-	largest   *Bound         // see guessedLargest; nil until it is asked for
-	isLargest bool           // this is one
-	short     *Bound         // see atLength; nil until it is asked for
+	fewest    bool          // sizes that depend on data are one
+	tied      *recover.Tied // a last layer that is taken to share its weight with the embeddings
+	largest   *Bound        // see guessedLargest; nil until it is asked for
+	isLargest bool          // this is one
+	short     *Bound        // see atLength; nil until it is asked for
 }
 
 // The programs that one graph is recovered to, by what they run for.
@@ -52,8 +52,8 @@ const (
 func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	given, asked := m, opt
 	opt.Dims = withPrompt(m, opt)
-	m, saved := module.Fill(m, fromonnx.Facts)
-	m = module.Restore(m, fromonnx.Facts)
+	m, saved := module.Fill(m, recover.Facts)
+	m = module.Restore(m, recover.Facts)
 	types, err := shape.Infer(m, shape.Options{Batch: opt.Batch, Dims: opt.Dims, Inputs: opt.Inputs})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	if err := unbound(types); err != nil {
 		return nil, err
 	}
-	a := module.New(m, types, fromonnx.Facts)
+	a := module.New(m, types, recover.Facts)
 	a.Nodes += saved
 	ws, constants, err := a.Weights()
 	if err != nil {
@@ -76,7 +76,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 	case opt.BuiltIn && (b.way == module.TorchScript || b.way == module.TorchExport):
 		b.way = BuiltIn
 	}
-	if tied, ok := fromonnx.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
+	if tied, ok := recover.TiedHead(m); ok && !b.without[dialect.TiedHead.Name] {
 		b.tied = &tied
 		b.weights = slices.DeleteFunc(slices.Clone(ws), func(w module.Weight) bool { return w.ID == tied.Head })
 	}
@@ -113,10 +113,10 @@ func (b *Bound) unrecovered() *Bound {
 }
 
 // Program returns the PyTorch calls that the graph was exported from.
-func (b *Bound) Program(train bool) (*aten.Program, error) { return b.program(train, false) }
+func (b *Bound) Program(train bool) (*program.Program, error) { return b.program(train, false) }
 
 // program is Program, for an inference under autocast too.
-func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
+func (b *Bound) program(train, autocast bool) (*program.Program, error) {
 	k := toInfer
 	switch {
 	case train:
@@ -136,21 +136,21 @@ func (b *Bound) program(train, autocast bool) (*aten.Program, error) {
 		b.drop()
 	}
 	b.tidy()
-	kinds := make([]aten.ValueKind, len(b.a.Model.Values))
+	kinds := make([]program.ValueKind, len(b.a.Model.Values))
 	for _, w := range b.weights {
-		kinds[w.ID] = aten.Parameter
+		kinds[w.ID] = program.Parameter
 		switch {
 		case w.Role == module.RoleBuffer && (module.IsAutomatic(b.a.Model.NameOf(w.ID)) ||
 			module.IsComputed(b.a.Model.NameOf(w.ID), b.a.Model.Values[w.ID].Init)):
-			kinds[w.ID] = aten.Constant // what an exporter computed from numbers
+			kinds[w.ID] = program.Constant // what an exporter computed from numbers
 		case w.Role == module.RoleBuffer:
-			kinds[w.ID] = aten.Buffer
+			kinds[w.ID] = program.Buffer
 		}
 	}
 	if b.tied != nil {
-		kinds[b.tied.Head] = aten.Parameter
+		kinds[b.tied.Head] = program.Parameter
 	}
-	p, nodes, err := fromonnx.Recover(fromonnx.Source{
+	p, nodes, err := recover.Recover(recover.Source{
 		Model: b.a.Model,
 		Types: b.a.Types,
 		Kinds: kinds,
@@ -176,17 +176,17 @@ var spares sync.Pool
 
 // spare returns memory for a run, that of one before it if there is any; nil for a large model, whose runs leave what
 // they took to those that come next. The run over, spared takes it back.
-func (b *Bound) spare() *eager.Spare {
+func (b *Bound) spare() *torch.Spare {
 	if b.large() {
 		return nil
 	}
-	if s, ok := spares.Get().(*eager.Spare); ok {
+	if s, ok := spares.Get().(*torch.Spare); ok {
 		return s
 	}
-	return new(eager.Spare)
+	return new(torch.Spare)
 }
 
-func (b *Bound) spared(s *eager.Spare) {
+func (b *Bound) spared(s *torch.Spare) {
 	if s != nil {
 		spares.Put(s)
 	}

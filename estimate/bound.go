@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/kernels"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // scriptBytes is what kernels that TorchScript compiles for a GPU take beside the allocator, at most: 50 to 100 MiB
@@ -111,7 +111,7 @@ const (
 // oneAtMost returns the workspaces of convolutions, by plan less 1: all of them likely ones, then each time one at
 // its most, of those that would need the most memory with it, and of those that would grow the most: late in a
 // backward pass, where little is live, a workspace that no cached block holds costs a segment all the same.
-func oneAtMost(plans []workspace.ConvPlan, run *caching.LargeRequests) (all [][]int64) {
+func oneAtMost(plans []kernels.ConvPlan, run *caching.LargeRequests) (all [][]int64) {
 	likely, most := make([]int64, len(plans)), make([]int64, len(plans))
 	for i := range plans {
 		likely[i], most[i] = plans[i].Bytes, plans[i].Most

@@ -6,11 +6,11 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // The bound is above the prediction, and above whatever any other choice of workspaces or addresses reserves.
@@ -20,7 +20,7 @@ func TestUpperBound(t *testing.T) {
 		step  Step
 		convs bool
 	}{
-		{"resnet50", Step{Settings: eager.Settings{Precision: "bf16"}}, true}, {"resnet50", Step{Infer: true}, true},
+		{"resnet50", Step{Settings: torch.Settings{Precision: "bf16"}}, true}, {"resnet50", Step{Infer: true}, true},
 		{"gpt2", Step{}, false}, {"gpt2", Step{Infer: true}, false},
 	} {
 		// 5 images, which nobody measured: the trees disagree.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // What people estimate with before they launch: formulas of parameters, and for transformers of their widths. Each
@@ -99,9 +99,9 @@ func TestCalculators(t *testing.T) {
 		m, modules := calculated{}, map[string]float64{}
 		for _, id := range p.Params {
 			v := &p.Values[id]
-			m.params += float64(aten.Numel(v.Shape))
+			m.params += float64(program.Numel(v.Shape))
 			module := v.Name[:max(strings.LastIndexByte(v.Name, '.'), 0)]
-			modules[module] += float64(aten.Numel(v.Shape))
+			modules[module] += float64(program.Numel(v.Shape))
 			m.largest = max(m.largest, modules[module])
 		}
 		sim, err := bound.Simulate(s)

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // TestCheckpointsAsRecorded holds steps with use_reentrant=True, and with checkpoints within checkpoints, against
@@ -57,7 +57,7 @@ func TestAdaptersOfWholeNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sim, err := bound.Simulate(Step{Settings: eager.Settings{Precision: eager.FP32},
+	sim, err := bound.Simulate(Step{Settings: torch.Settings{Precision: torch.FP32},
 		Plan: parallel.Plan{LoRA: "r=16,targets=q_proj|v_proj"}})
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,8 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/module"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Confidence says which figure of a run is held against a size.

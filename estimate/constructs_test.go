@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -103,12 +103,12 @@ func constructsIn(t *testing.T, dir string) (cases []asked) {
 			if recorded[model][mode] == 0 && mode == "amp" {
 				continue // recorded in float32 alone
 			}
-			precision := eager.FP32
+			precision := torch.FP32
 			if mode == "amp" {
-				precision = eager.AMPBF16
+				precision = torch.AMPBF16
 			}
 			cases = append(cases, asked{name: "construct: " + model + " " + mode + " " + form, model: model, form: form,
-				dir: dir, step: Step{Settings: eager.Settings{Loss: "mean", Precision: precision}, Infer: mode == "infer"},
+				dir: dir, step: Step{Settings: torch.Settings{Loss: "mean", Precision: precision}, Infer: mode == "infer"},
 				measured: recorded[model][mode]})
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/parallel"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // TestDeepSpeedDivides holds what a rank of DeepSpeed's ZeRO keeps between steps of AdamW in bf16 against what its
@@ -18,7 +18,7 @@ func TestDeepSpeedDivides(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := func(scheme string, gpus int) (byCategory [timeline.NumCategories]int64) {
-		sim, err := bound.Simulate(Step{Settings: eager.Settings{Precision: eager.BF16},
+		sim, err := bound.Simulate(Step{Settings: torch.Settings{Precision: torch.BF16},
 			Plan: parallel.Plan{GPUs: gpus, Parallel: scheme}})
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +42,7 @@ func TestDeepSpeedDivides(t *testing.T) {
 			}
 		}
 	}
-	if _, err := bound.Simulate(Step{Settings: eager.Settings{Precision: eager.AMPBF16},
+	if _, err := bound.Simulate(Step{Settings: torch.Settings{Precision: torch.AMPBF16},
 		Plan: parallel.Plan{GPUs: 2, Parallel: parallel.ZeRO2}}); err == nil {
 		t.Error("autocast under DeepSpeed is no error")
 	}

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // recordingOf is a recording of one tensor whose program asked for values, a line of each.

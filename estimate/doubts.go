@@ -9,11 +9,11 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx"
-	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover"
+	"github.com/memestimate/memestimate/estimate/recover/lifetime"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // doubts lists what else a run rests on, each weighed by runs of its own. The functions beside are called at the same
@@ -110,7 +110,7 @@ func (b *Bound) criterion(s Step, sim *Simulation) (g Guess, ok bool, err error)
 		return g, false, nil
 	}
 	var peaks []int64
-	for _, s.Loss = range eager.LossEnds {
+	for _, s.Loss = range torch.LossEnds {
 		if s.Loss == sim.Run.Loss {
 			continue
 		}
@@ -154,8 +154,8 @@ func (b *Bound) convolutions(s Step, sim *Simulation) (g Guess, ok bool, err err
 func (b *Bound) overwritten(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	g = Guess{Name: inPlace,
 		Takes: "activations and sums taken to make new tensors that could write over what they read"}
-	return b.altered(g, s, sim, func(p *aten.Program) (*aten.Program, int) {
-		return fromonnx.InPlaceWherePossible(p, !s.Infer)
+	return b.altered(g, s, sim, func(p *program.Program) (*program.Program, int) {
+		return recover.InPlaceWherePossible(p, !s.Infer)
 	})
 }
 
@@ -163,7 +163,7 @@ func (b *Bound) overwritten(s Step, sim *Simulation) (g Guess, ok bool, err erro
 func (b *Bound) contiguous(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	g = Guess{Name: contiguousCopy,
 		Takes: "a turned sequence given to a recurrent layer taken for one that contiguous() did not copy"}
-	return b.altered(g, s, sim, fromonnx.ContiguousSequences)
+	return b.altered(g, s, sim, recover.ContiguousSequences)
 }
 
 // lost is the doubt what a file lost that was not exported for training: of that dropout weighs the most, which keeps
@@ -175,7 +175,7 @@ func (b *Bound) lost(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 	g = Guess{Name: lostInExport,
 		Takes: "a graph that lost " + strings.Join(sim.prog.Lost, "; ") + " taken for the model that is trained"}
 	if !sim.prog.Restored {
-		g, _, err = b.run(g, s, sim, fromonnx.WithDropout)
+		g, _, err = b.run(g, s, sim, recover.WithDropout)
 	}
 	g.Places = len(sim.prog.Lost)
 	return g, err == nil, err
@@ -183,7 +183,7 @@ func (b *Bound) lost(s Step, sim *Simulation) (g Guess, ok bool, err error) {
 
 // altered weighs a doubt by running the program as alter has it, which also says in how many places. It is no doubt
 // where lines are known.
-func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess,
+func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*program.Program) (*program.Program, int)) (Guess,
 	bool, error) {
 	if sim.prog.Traced() {
 		return g, false, nil
@@ -192,7 +192,7 @@ func (b *Bound) altered(g Guess, s Step, sim *Simulation, alter func(*aten.Progr
 }
 
 // run weighs a doubt likewise, whatever is known of lines.
-func (b *Bound) run(g Guess, s Step, sim *Simulation, alter func(*aten.Program) (*aten.Program, int)) (Guess, bool,
+func (b *Bound) run(g Guess, s Step, sim *Simulation, alter func(*program.Program) (*program.Program, int)) (Guess, bool,
 	error) {
 	if b.large() {
 		return g, false, nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 )
 
 // A training from a graph without lines says by how much it takes less if the model checkpoints its blocks itself, and

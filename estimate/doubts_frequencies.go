@@ -3,7 +3,7 @@ package estimate
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // frozenFrequencies is the doubt whether frequencies train: parameters of which nothing but angles are computed, whose
@@ -23,7 +23,7 @@ func (b *Bound) frozenFrequencies(s Step, sim *Simulation) (g Guess, ok bool, er
 }
 
 // freezeFrequencies is a program whose frequencies do not train, and how many they are: none where nothing else does.
-func freezeFrequencies(p *aten.Program) (*aten.Program, int) {
+func freezeFrequencies(p *program.Program) (*program.Program, int) {
 	ids := frequencies(p)
 	if len(ids) == 0 || len(ids) == len(p.Params) {
 		return p, 0
@@ -41,18 +41,18 @@ const mostFrequencies = 8
 
 // frequencies returns the rows of parameters that are read, by products and as other views, as angles alone: by their
 // sine and their cosine.
-func frequencies(p *aten.Program) (list []aten.ValueID) {
-	of := map[aten.ValueID][]aten.ValueID{} // by value: the parameters that its angles are of
+func frequencies(p *program.Program) (list []program.ValueID) {
+	of := map[program.ValueID][]program.ValueID{} // by value: the parameters that its angles are of
 	for _, id := range p.Params {
 		if v := &p.Values[id]; len(v.Shape) == 1 && !v.Frozen {
-			of[id] = []aten.ValueID{id}
+			of[id] = []program.ValueID{id}
 		}
 	}
-	turns := map[aten.ValueID]int{} // by angle: how many of the two are read of it
-	both, besides := map[aten.ValueID]bool{}, map[aten.ValueID]bool{}
+	turns := map[program.ValueID]int{} // by angle: how many of the two are read of it
+	both, besides := map[program.ValueID]bool{}, map[program.ValueID]bool{}
 	for i := range p.Calls {
 		c := &p.Calls[i]
-		var from []aten.ValueID
+		var from []program.ValueID
 		for _, v := range c.In {
 			from = append(from, of[v]...)
 		}
@@ -61,16 +61,16 @@ func frequencies(p *aten.Program) (list []aten.ValueID) {
 		}
 		slices.Sort(from)
 		from = slices.Compact(from)
-		is := aten.Of(c.Op)
-		if is.Is(aten.Periodic) {
+		is := program.Of(c.Op)
+		if is.Is(program.Periodic) {
 			turns[c.In[0]]++
 			for _, id := range from {
 				both[id] = both[id] || turns[c.In[0]] > 1
 			}
 			continue
 		}
-		passes := is.Is(aten.Product|aten.Same|aten.Joins|aten.Picks|aten.Spreads) ||
-			is.Is(aten.Pointwise) && len(c.In) == 2
+		passes := is.Is(program.Product|program.Same|program.Joins|program.Picks|program.Spreads) ||
+			is.Is(program.Pointwise) && len(c.In) == 2
 		if !passes || len(from) > mostFrequencies {
 			for _, id := range from {
 				besides[id] = true
@@ -78,7 +78,7 @@ func frequencies(p *aten.Program) (list []aten.ValueID) {
 			continue
 		}
 		for _, v := range c.Out {
-			if v != aten.NoValue {
+			if v != program.NoValue {
 				of[v] = from
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -35,24 +35,24 @@ func TestFrequencies(t *testing.T) {
 		{"an output", append(slices.Clone(turned), call{"mul", []string{"t", "w"}, "y"}), false},
 		{"a scale", []call{{"mul", []string{"x", "w"}, "y"}}, false},
 	} {
-		p := &aten.Program{}
-		ids := map[string]aten.ValueID{}
-		id := func(name string) aten.ValueID {
+		p := &program.Program{}
+		ids := map[string]program.ValueID{}
+		id := func(name string) program.ValueID {
 			if _, seen := ids[name]; !seen {
-				ids[name] = p.Add(aten.Value{Name: name, DType: aten.Float32})
+				ids[name] = p.Add(program.Value{Name: name, DType: program.Float32})
 			}
 			return ids[name]
 		}
-		ids["w"] = p.Add(aten.Value{Name: "w", Kind: aten.Parameter, DType: aten.Float32, Shape: []int64{8}})
-		p.Params = []aten.ValueID{ids["w"]}
+		ids["w"] = p.Add(program.Value{Name: "w", Kind: program.Parameter, DType: program.Float32, Shape: []int64{8}})
+		p.Params = []program.ValueID{ids["w"]}
 		for _, k := range c.calls {
-			var in []aten.ValueID
+			var in []program.ValueID
 			for _, name := range k.in {
 				in = append(in, id(name))
 			}
-			p.Calls = append(p.Calls, aten.Call{Op: k.op, In: in, Out: []aten.ValueID{id(k.out)}, Args: aten.Plain})
+			p.Calls = append(p.Calls, program.Call{Op: k.op, In: in, Out: []program.ValueID{id(k.out)}, Args: program.Plain})
 		}
-		p.Outputs = []aten.ValueID{id("y")}
+		p.Outputs = []program.ValueID{id("y")}
 		if got := frequencies(p); (len(got) == 1) != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}

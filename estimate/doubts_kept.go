@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/lifetime"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // keptWeights is the doubt whether modules keep the weights of their attention as attributes, which a graph does not
@@ -22,7 +22,7 @@ func (b *Bound) keptWeights(s Step, sim *Simulation) (Guess, bool, error) {
 // keptParts is the doubt whether modules keep as an attribute a part of what they take apart, of which they take parts
 // again. Where lines are known these say it.
 func (b *Bound) keptParts(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if !s.Infer || !slices.ContainsFunc(sim.prog.Calls, func(c aten.Call) bool { return c.Op == "split" }) {
+	if !s.Infer || !slices.ContainsFunc(sim.prog.Calls, func(c program.Call) bool { return c.Op == "split" }) {
 		return g, false, nil
 	}
 	return b.untracedLivesLonger(s, sim, lifetime.KeptParts,
@@ -42,7 +42,7 @@ func (b *Bound) keptStates(s Step, sim *Simulation) (g Guess, ok bool, err error
 // keptScores is the doubt whether attention returns what it was computed from, for a list. Where lines are known it is
 // one where a name beside its result holds something: out, intermediates = self.attend(q, k, v).
 func (b *Bound) keptScores(s Step, sim *Simulation) (g Guess, ok bool, err error) {
-	if !slices.ContainsFunc(sim.prog.Calls, func(c aten.Call) bool { return c.Op == "softmax" }) ||
+	if !slices.ContainsFunc(sim.prog.Calls, func(c program.Call) bool { return c.Op == "softmax" }) ||
 		sim.prog.Traced() && !lifetime.HasBesides(sim.prog) {
 		return g, false, nil
 	}
@@ -127,18 +127,18 @@ func (b *Bound) zeroFactors(s Step, sim *Simulation) (g Guess, ok bool, err erro
 		return g, false, nil
 	}
 	for i := range sim.prog.Calls {
-		if c := &sim.prog.Calls[i]; aten.Of(c.Op).Is(aten.AsksForZeros) && len(c.Args.Dims) == 1 {
+		if c := &sim.prog.Calls[i]; program.Of(c.Op).Is(program.AsksForZeros) && len(c.Args.Dims) == 1 {
 			g.Places++
 		}
 	}
 	if g.Places == 0 {
 		return g, false, nil
 	}
-	peak, err := b.again(nil, map[string]bool{eager.ZeroFactors: true}, true).peakAllocated(s, sim, false)
+	peak, err := b.again(nil, map[string]bool{torch.ZeroFactors: true}, true).peakAllocated(s, sim, false)
 	if err != nil {
 		return g, false, err
 	}
-	g.Name = eager.ZeroFactors
+	g.Name = torch.ZeroFactors
 	g.Takes = "what prod multiplies taken to have no zeros, which decides what its backward computes"
 	g.between(sim, peak)
 	return g, g.Bytes > 0, nil

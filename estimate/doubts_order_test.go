@@ -5,15 +5,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // withParameters is a program that has parameters of some names and shapes alone.
-func withParameters(shape []int64, names ...string) *aten.Program {
-	p := &aten.Program{}
+func withParameters(shape []int64, names ...string) *program.Program {
+	p := &program.Program{}
 	for _, name := range names {
-		p.Params = append(p.Params, aten.ValueID(len(p.Values)))
-		p.Values = append(p.Values, aten.Value{Name: name, Shape: shape, Kind: aten.Parameter, DType: aten.Float32})
+		p.Params = append(p.Params, program.ValueID(len(p.Values)))
+		p.Values = append(p.Values, program.Value{Name: name, Shape: shape, Kind: program.Parameter, DType: program.Float32})
 	}
 	return p
 }
@@ -41,13 +41,13 @@ func TestFirstOfTwoPretrained(t *testing.T) {
 	p := withParameters([]int64{64, 3, 3, 3}, "second.features.0.weight", "first.features.0.weight")
 	deeper := withParameters([]int64{128, 64, 3, 3}, "second.features.5.weight", "first.features.5.weight")
 	for _, v := range deeper.Values {
-		p.Params = append(p.Params, aten.ValueID(len(p.Values)))
+		p.Params = append(p.Params, program.ValueID(len(p.Values)))
 		p.Values = append(p.Values, v)
 	}
 	for i := range 2 * fewestConvolutions {
-		v := aten.Value{Name: fmt.Sprintf("%s.features.%d.weight", []string{"first", "second"}[i%2], 10+i),
+		v := program.Value{Name: fmt.Sprintf("%s.features.%d.weight", []string{"first", "second"}[i%2], 10+i),
 			Shape: []int64{128, 128, 3, 3}}
-		p.Params = append(p.Params, aten.ValueID(len(p.Values)))
+		p.Params = append(p.Params, program.ValueID(len(p.Values)))
 		p.Values = append(p.Values, v)
 	}
 	for range 20 {

@@ -1,6 +1,6 @@
 package estimate
 
-import "github.com/memestimate/memestimate/estimate/aten"
+import "github.com/memestimate/memestimate/estimate/program"
 
 // fewestRows is from how many rows on a square input may be a sparse matrix: of a graph or of a mesh.
 const fewestRows = 1 << 10
@@ -10,11 +10,11 @@ const fewestRows = 1 << 10
 // product of it as any other. At the other end they take nothing.
 func (b *Bound) sparseInputs(_ Step, sim *Simulation) (g Guess, ok bool, err error) {
 	p := sim.prog
-	multiplies, besides := map[aten.ValueID]bool{}, map[aten.ValueID]bool{}
+	multiplies, besides := map[program.ValueID]bool{}, map[program.ValueID]bool{}
 	for i := range p.Calls {
 		c := &p.Calls[i]
 		for k, v := range c.In {
-			if aten.Of(c.Op).Is(aten.Product) && k == len(c.In)-2 {
+			if program.Of(c.Op).Is(program.Product) && k == len(c.In)-2 {
 				multiplies[v] = true
 			} else {
 				besides[v] = true

@@ -3,7 +3,7 @@ package estimate
 import (
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // A large square input that is multiplied by may be sparse, and no other.
@@ -23,15 +23,15 @@ func TestSparseInputs(t *testing.T) {
 		{"what is multiplied", []int64{rows, rows}, "matmul", false, 0},
 		{"a mask", []int64{rows, rows}, "add", true, 0},
 	} {
-		p := &aten.Program{}
-		given := p.Add(aten.Value{Name: "g", Kind: aten.InputValue, DType: aten.Float32, Shape: c.shape})
-		x := p.Add(aten.Value{})
-		in := []aten.ValueID{given, x}
+		p := &program.Program{}
+		given := p.Add(program.Value{Name: "g", Kind: program.InputValue, DType: program.Float32, Shape: c.shape})
+		x := p.Add(program.Value{})
+		in := []program.ValueID{given, x}
 		if !c.left {
-			in = []aten.ValueID{x, given}
+			in = []program.ValueID{x, given}
 		}
-		p.Inputs = []aten.ValueID{given}
-		p.Calls = []aten.Call{{Op: c.op, In: in, Args: aten.Plain}}
+		p.Inputs = []program.ValueID{given}
+		p.Calls = []program.Call{{Op: c.op, In: in, Args: program.Plain}}
 		g, ok, err := new(Bound).sparseInputs(Step{}, &Simulation{prog: p, Peak: Peak{Allocated: 1 << 30}})
 		if err != nil || ok != (c.fewer > 0) || g.Fewer != c.fewer {
 			t.Errorf("%s: %v, %d fewer, %v; want %d", c.name, ok, g.Fewer, err, c.fewer)

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // absentStages returns what the last stage and the classifier of ResNets take of which the file has the three stages
 // before, with where they are missing. torchvision's ResNet makes all four, layer1 to layer4, and a program that reads
 // the features of three has the others on the GPU all the same, unless it took them out. The last stage has as many
 // blocks as the first, of twice the third's channels, and so four times its weights.
-func absentStages(p *aten.Program) (places []string, bytes int64) {
+func absentStages(p *program.Program) (places []string, bytes int64) {
 	const classes = 1000
 	of := map[string]int64{} // what a stage's block takes, net.layer3.0
 	width := map[string]int64{}

@@ -4,17 +4,17 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // A ResNet of which a program reads three stages has the fourth and a classifier on the GPU, which no file shows.
 func TestAbsentStages(t *testing.T) {
-	resnet := func(stages ...string) *aten.Program {
+	resnet := func(stages ...string) *program.Program {
 		p := withParameters([]int64{64, 3, 7, 7}, "body.conv1.weight")
 		for _, name := range stages {
 			for _, v := range withParameters([]int64{256, 256, 3, 3}, name+".conv1.weight", name+".conv2.weight").Values {
 				if v.Name != "" {
-					p.Params, p.Values = append(p.Params, aten.ValueID(len(p.Values))), append(p.Values, v)
+					p.Params, p.Values = append(p.Params, program.ValueID(len(p.Values))), append(p.Values, v)
 				}
 			}
 		}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/lifetime"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 )
 
 // frozenBackbone is the doubt whether a backbone trains whose norms are frozen, which keep their statistics as buffers
@@ -71,7 +71,7 @@ func freezing(modules []string) string {
 // featuresOfVGG returns the modules that VGG's convolutions are in where a program has cut its features into several,
 // enc_1 to enc_4 of AdaIN: from 3 to 64 channels, then each with as many as it is given or twice that, in the order of
 // the file, to 256 at least. Others have parameters too.
-func featuresOfVGG(p *aten.Program) (modules []string, parameters int) {
+func featuresOfVGG(p *program.Program) (modules []string, parameters int) {
 	var run []string
 	channels := int64(0)
 	for _, id := range p.Params {
@@ -115,7 +115,7 @@ const fewestFrozen = 4
 // pretrained returns the module, beside others with parameters, that begins as the networks do whose trained weights
 // torchvision and timm have: by two convolutions of 3 x 3 as VGG's features, numbered in one Sequential, or one of
 // 7 x 7 as ResNets and DenseNets; and how many parameters it has.
-func pretrained(p *aten.Program) (module string, parameters int) {
+func pretrained(p *program.Program) (module string, parameters int) {
 	stem := ""
 	shapes := map[string][]int64{}
 	for _, id := range p.Params {
@@ -164,11 +164,11 @@ const (
 )
 
 // frozenNorms returns the modules that keep a running variance which no batch norm reads.
-func frozenNorms(p *aten.Program) (modules []string) {
-	other, norm := map[aten.ValueID]bool{}, map[aten.ValueID]bool{}
+func frozenNorms(p *program.Program) (modules []string) {
+	other, norm := map[program.ValueID]bool{}, map[program.ValueID]bool{}
 	for i := range p.Calls {
 		read := other
-		if aten.Of(p.Calls[i].Op).Is(aten.ChannelNorm) {
+		if program.Of(p.Calls[i].Op).Is(program.ChannelNorm) {
 			read = norm
 		}
 		for _, v := range p.Calls[i].In {
@@ -176,7 +176,7 @@ func frozenNorms(p *aten.Program) (modules []string) {
 		}
 	}
 	for id := range p.Values {
-		v, id := &p.Values[id], aten.ValueID(id)
+		v, id := &p.Values[id], program.ValueID(id)
 		if module, ok := strings.CutSuffix(v.Name, ".running_var"); ok && other[id] && !norm[id] {
 			modules = append(modules, module)
 		}
@@ -193,19 +193,19 @@ func (b *Bound) sparseGradients(s Step, sim *Simulation) (g Guess, ok bool, err 
 	}
 	p := sim.prog
 	const place = 8 // bytes of a row's number
-	rows, only := map[aten.ValueID]int64{}, map[aten.ValueID]bool{}
+	rows, only := map[program.ValueID]int64{}, map[program.ValueID]bool{}
 	for i := range p.Calls {
 		c := &p.Calls[i]
 		for k, v := range c.In {
-			if v == aten.NoValue || p.Values[v].Kind != aten.Parameter {
+			if v == program.NoValue || p.Values[v].Kind != program.Parameter {
 				continue
 			}
 			if _, seen := only[v]; !seen {
 				only[v] = true
 			}
-			only[v] = only[v] && aten.Of(c.Op).Is(aten.Table) && k == 0
-			if only[v] && len(c.In) > 1 && c.In[1] != aten.NoValue {
-				rows[v] += aten.Numel(p.Values[c.In[1]].Shape)
+			only[v] = only[v] && program.Of(c.Op).Is(program.Table) && k == 0
+			if only[v] && len(c.In) > 1 && c.In[1] != program.NoValue {
+				rows[v] += program.Numel(p.Values[c.In[1]].Shape)
 			}
 		}
 	}
@@ -236,14 +236,14 @@ func (b *Bound) ownFunctions(s Step, sim *Simulation) (g Guess, ok bool, err err
 		return g, false, nil
 	}
 	_, functions, _ := lifetime.Regions(sim.prog)
-	functions = slices.DeleteFunc(functions, func(f aten.Span) bool {
+	functions = slices.DeleteFunc(functions, func(f program.Span) bool {
 		_, certain := lifetime.Recomputes(sim.prog, f)
 		return certain
 	})
 	steps := 0
 	for i := range sim.prog.Calls {
 		at := int32(i)
-		if aten.Of(sim.prog.Calls[i].Op).Is(aten.Surrogate) && !slices.ContainsFunc(functions, func(f aten.Span) bool {
+		if program.Of(sim.prog.Calls[i].Op).Is(program.Surrogate) && !slices.ContainsFunc(functions, func(f program.Span) bool {
 			return f.First <= at && at <= f.Last
 		}) {
 			steps++

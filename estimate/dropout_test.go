@@ -3,8 +3,8 @@ package estimate
 import (
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // TestDropoutOfDefaultExports counts the dropouts that default exports are read to have had, and whether they are taken
@@ -24,7 +24,7 @@ func TestDropoutOfDefaultExports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sim, err := b.Simulate(Step{Settings: eager.Settings{Loss: "mean"}})
+		sim, err := b.Simulate(Step{Settings: torch.Settings{Loss: "mean"}})
 		if err != nil {
 			t.Fatal(err)
 		}

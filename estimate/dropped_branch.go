@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // droppedBranch is the doubt whether the last of a row of modules computes more than the file says: what nothing reads
@@ -36,7 +36,7 @@ func (b *Bound) droppedBranch(s Step, sim *Simulation) (g Guess, ok bool, err er
 		g.Places++
 		g.Layers = append(g.Layers, name)
 		parameters, saved := branchBytes(sim, before, missing)
-		if s.Precision == eager.BF16 || s.Precision == eager.FP16 {
+		if s.Precision == torch.BF16 || s.Precision == torch.FP16 {
 			parameters /= 2
 		}
 		if g.Bytes += parameters; !s.Infer {
@@ -95,7 +95,7 @@ func lacks(name string, children map[string][]string) (before string, missing []
 // branchBytes is what some submodules of a module hold: their parameters, in float32, and what autograd saves.
 func branchBytes(sim *Simulation, module string, submodules []string) (parameters, saved int64) {
 	p := sim.prog
-	seen := map[aten.ValueID]bool{}
+	seen := map[program.ValueID]bool{}
 	origins := map[int32]bool{}
 	for i := range p.Calls {
 		c := &p.Calls[i]
@@ -108,7 +108,7 @@ func branchBytes(sim *Simulation, module string, submodules []string) (parameter
 		}
 		origins[c.Origin] = true
 		for _, v := range c.In {
-			if p.Values[v].Kind == aten.Parameter && !seen[v] {
+			if p.Values[v].Kind == program.Parameter && !seen[v] {
 				seen[v] = true
 				parameters += p.Values[v].Bytes()
 			}

@@ -3,19 +3,19 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 // An engineDoubt is a recorded convolution that may take more, had cuDNN chosen as any tree does, and what is then
 // allocated.
 type engineDoubt struct {
-	plan      *workspace.ConvPlan // nil for none
+	plan      *kernels.ConvPlan // nil for none
 	allocated int64
 }
 
 // doubtedEngine returns the convolution with which most would be allocated, were it at its most.
-func doubtedEngine(plans []workspace.ConvPlan, run *caching.LargeRequests) (d engineDoubt) {
+func doubtedEngine(plans []kernels.ConvPlan, run *caching.LargeRequests) (d engineDoubt) {
 	most := make([]int64, len(plans))
 	for i := range plans {
 		if plans[i].Most > plans[i].Bytes {

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
 	"github.com/memestimate/memestimate/onnxload"
 )

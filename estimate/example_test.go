@@ -6,10 +6,10 @@ import (
 	"log"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 func mlp() *onnxload.Model {
@@ -26,7 +26,7 @@ func mlp() *onnxload.Model {
 
 func ExampleRun() {
 	r, err := estimate.Run(mlp(), estimate.Options{Batch: 64,
-		Step: &estimate.Step{Settings: eager.Settings{Optimizer: "adam"}}})
+		Step: &estimate.Step{Settings: torch.Settings{Optimizer: "adam"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func ExampleBind() {
 	}
 	var peaks []int64
 	for _, name := range []string{"sgd", "sgdm", "adamw"} {
-		s, err := b.Simulate(estimate.Step{Settings: eager.Settings{Optimizer: name}})
+		s, err := b.Simulate(estimate.Step{Settings: torch.Settings{Optimizer: name}})
 		if err != nil {
 			log.Fatal(err)
 		}

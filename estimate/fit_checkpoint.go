@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 )
 
 // A CheckpointFit is the cheapest set of a model's repeated blocks to checkpoint for a step to fit. Sizes are bytes,

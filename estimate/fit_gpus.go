@@ -3,7 +3,7 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/onnxload"
 )
 

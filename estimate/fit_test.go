@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 )
 
@@ -17,7 +17,7 @@ func TestLargest(t *testing.T) {
 		step   Step
 	}{
 		{"mlp", 6 << 30, Step{}},
-		{"resnet18", 8 << 30, Step{Settings: eager.Settings{Precision: "amp-bf16"}}},
+		{"resnet18", 8 << 30, Step{Settings: torch.Settings{Precision: "amp-bf16"}}},
 		{"resnet18", 4 << 30, Step{Infer: true}},
 	} {
 		m := open(t, c.model)
@@ -61,7 +61,7 @@ func TestLargestSearches(t *testing.T) {
 	var fits [2]*Fitting
 	for i := range fits {
 		var err error
-		step := Step{Settings: eager.Settings{Benchmark: i == 1}}
+		step := Step{Settings: torch.Settings{Benchmark: i == 1}}
 		if fits[i], err = Largest(open(t, "resnet18"), Options{Step: &step}, 4<<30); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestPhasesHaveThePeak(t *testing.T) {
 			steps[r.Peak.Step] = true
 		}
 	}
-	r, err := Run(open(t, "mlp"), Options{Batch: 4, Step: &Step{Settings: eager.Settings{Accumulate: 100}}})
+	r, err := Run(open(t, "mlp"), Options{Batch: 4, Step: &Step{Settings: torch.Settings{Accumulate: 100}}})
 	if err != nil || len(r.Phases) > 16 {
 		t.Errorf("%d phases of 100 passes a step, %v", len(r.Phases), err)
 	}
@@ -150,12 +150,12 @@ func TestPhasesHaveThePeak(t *testing.T) {
 
 // A model that cannot be run keeps its sums and says why.
 func TestWhatCannotRun(t *testing.T) {
-	r, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Settings: eager.Settings{Loss: "nll", Precision: "fp32"}}})
+	r, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{Settings: torch.Settings{Loss: "nll", Precision: "fp32"}}})
 	if err != nil || r.Peak == nil {
 		t.Fatalf("%v", err)
 	}
 	if _, err := Run(open(t, "mlp"),
-		Options{Batch: 2, Step: &Step{Settings: eager.Settings{Loss: "nosuch"}}}); err == nil {
+		Options{Batch: 2, Step: &Step{Settings: torch.Settings{Loss: "nosuch"}}}); err == nil {
 		t.Error("an unknown loss is taken")
 	}
 	limited, err := Run(open(t, "mlp"), Options{Batch: 2, Step: &Step{MemoryLimit: 1 << 30}})
@@ -181,12 +181,12 @@ func TestWhatIf(t *testing.T) {
 		variants[v.Change] = v
 	}
 	for change, s := range map[string]Step{
-		"--optimizer sgd":  {Settings: eager.Settings{Optimizer: "sgd"}},
-		"--precision bf16": {Settings: eager.Settings{Precision: "bf16"}},
-		"--channels-last":  {Settings: eager.Settings{ChannelsLast: true}},
-		"--foreach=false":  {Settings: eager.Settings{ForLoop: true}},
+		"--optimizer sgd":  {Settings: torch.Settings{Optimizer: "sgd"}},
+		"--precision bf16": {Settings: torch.Settings{Precision: "bf16"}},
+		"--channels-last":  {Settings: torch.Settings{ChannelsLast: true}},
+		"--foreach=false":  {Settings: torch.Settings{ForLoop: true}},
 
-		"--cudnn-benchmark": {Settings: eager.Settings{Benchmark: true}},
+		"--cudnn-benchmark": {Settings: torch.Settings{Benchmark: true}},
 	} {
 		sim, err := b.Simulate(s)
 		if err != nil {
@@ -211,7 +211,7 @@ func TestWhatIfCuDNNSearched(t *testing.T) {
 		change string
 	}{{"resnet18", false, "--cudnn-benchmark"}, {"resnet18", true, "--cudnn-benchmark=false"}, {"gpt2", false, ""}} {
 		m := open(t, c.model)
-		opt := Options{Batch: 4, Step: &Step{Settings: eager.Settings{Benchmark: c.with}}}
+		opt := Options{Batch: 4, Step: &Step{Settings: torch.Settings{Benchmark: c.with}}}
 		b, err := Bind(m, opt)
 		if err != nil {
 			t.Fatal(err)

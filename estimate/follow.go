@@ -1,8 +1,8 @@
 package estimate
 
 import (
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A follower replays a run through the allocator while the run is still being simulated, on another core. A run

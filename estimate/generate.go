@@ -7,10 +7,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -62,7 +62,7 @@ type Generation struct {
 var lengths = []int64{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 127}
 
 // generating returns the program that reads the prompt, and adds to the options what generates after it.
-func (b *Bound) generating(s Step, opts *eager.Options) (*aten.Program, parallel.Cache, error) {
+func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, parallel.Cache, error) {
 	if err := b.need(); err != nil {
 		return nil, parallel.Cache{}, err
 	}
@@ -88,10 +88,10 @@ func (b *Bound) generating(s Step, opts *eager.Options) (*aten.Program, parallel
 	if err := cache.Holds(int64(s.NewTokens)); err != nil {
 		return nil, cache, err
 	}
-	opts.Generation = eager.Generation{Decode: decode, NewTokens: s.NewTokens, Static: s.Cache == "static",
+	opts.Generation = torch.Generation{Decode: decode, NewTokens: s.NewTokens, Static: s.Cache == "static",
 		Window: s.Window}
 	if s.CacheType == "fp8" {
-		opts.Generation.Stored = aten.Float8E4M3FN
+		opts.Generation.Stored = program.Float8E4M3FN
 	}
 	return prefill, cache, nil
 }
@@ -162,7 +162,7 @@ func (s *Simulation) generates(c parallel.Cache, step Step) {
 	}
 	bits := step.Precision.Float().Bits()
 	if step.CacheType == "fp8" {
-		bits = aten.Float8E4M3FN.Bits()
+		bits = program.Float8E4M3FN.Bits()
 	}
 	g := &Generation{Prompt: s.Run.Prompt, NewTokens: int64(step.NewTokens), Token: c.Token * bits / 8,
 		Cache: s.Run.Cache}
@@ -175,7 +175,7 @@ func (s *Simulation) generates(c parallel.Cache, step Step) {
 	}
 	s.Generation = g
 	s.Notes = append(s.Notes, g.note(c.Whole, step.Generate))
-	if slices.ContainsFunc(s.Run.Guesses, func(g aten.Guess) bool { return g.Row == dialect.CausalFlag.Name }) {
+	if slices.ContainsFunc(s.Run.Guesses, func(g program.Guess) bool { return g.Row == dialect.CausalFlag.Name }) {
 		s.Notes = append(s.Notes, Note{Info, "the model is taken for a decoder, as its attention has a mask of positions " +
 			"alone: so has that of an encoder such as BERT, which generates no text"})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 )
 
 // generated simulates model.generate() in bfloat16 of a built-in graph: with an open length where there is such a one,

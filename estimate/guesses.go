@@ -8,12 +8,12 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
-	"github.com/memestimate/memestimate/estimate/lifetime"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/recover/lifetime"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
@@ -51,7 +51,7 @@ func guessRows() (rows []guessRow) {
 	for _, r := range lifetime.Rules {
 		rows = append(rows, guessRow{r.Name, r.Takes, r.Unproven, true})
 	}
-	return append(rows, guessRow{name: eager.EveryHead,
+	return append(rows, guessRow{name: torch.EveryHead,
 		takes: "an output that nothing in the model reads taken for part of the loss", madeInRun: true})
 }
 
@@ -129,7 +129,7 @@ func (b *Bound) passed(s Step, sim *Simulation) (list []Guess, err error) {
 func (b *Bound) made(s Step, sim *Simulation) (list []Guess, weigh []func() error) {
 	choices := sim.Run.Guesses
 	if b.tied != nil {
-		choices = append(slices.Clone(choices), aten.Guess{Row: dialect.TiedHead.Name, Origin: -1})
+		choices = append(slices.Clone(choices), program.Guess{Row: dialect.TiedHead.Name, Origin: -1})
 	}
 	list = b.guessesOf(sim, choices)
 	for i := range list {
@@ -147,7 +147,7 @@ func (b *Bound) made(s Step, sim *Simulation) (list []Guess, weigh []func() erro
 }
 
 // guessesOf gathers choices by their rows, in the order of these, with where they are.
-func (b *Bound) guessesOf(sim *Simulation, choices []aten.Guess) (list []Guess) {
+func (b *Bound) guessesOf(sim *Simulation, choices []program.Guess) (list []Guess) {
 	of := map[string][]int32{}
 	for _, c := range choices {
 		of[c.Row] = append(of[c.Row], c.Origin)
@@ -219,7 +219,7 @@ func (b *Bound) weigh(g *Guess, s Step, sim *Simulation) error {
 	if g.Made && g.Name == dialect.TiedHead.Name {
 		other.weights, other.tied = b.withTied, nil
 	}
-	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != eager.EveryHead)
+	peak, err := other.peakAllocated(s, sim, g.madeInRun && g.Name != torch.EveryHead)
 	if errors.Is(err, parallel.ErrNoCache) { // with this guess decided otherwise no text is generated
 		return nil
 	}
@@ -253,7 +253,7 @@ func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		defer b.spared(opts.Spare)
 		opts.Brief = true
 		b.setAside()
-		run, err := eager.Simulate(p, opts)
+		run, err := torch.Simulate(p, opts)
 		if err != nil {
 			return 0, fmt.Errorf("simulate: %w", err)
 		}

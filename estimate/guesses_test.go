@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/fromonnx/dialect"
-	"github.com/memestimate/memestimate/estimate/lifetime"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/recover/lifetime"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -220,7 +220,7 @@ func TestPeakAllocatedOfTheSameRun(t *testing.T) {
 				opts.Like = sim.Run.Log
 				if p, _, err := other.planned(s, &opts); err != nil {
 					t.Fatal(err)
-				} else if run, err := eager.Simulate(p, opts); err != nil {
+				} else if run, err := torch.Simulate(p, opts); err != nil {
 					t.Fatal(err)
 				} else if run.Same {
 					ended++

@@ -14,25 +14,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // hostileRuns are the settings under which anything that can be read is run.
-var hostileRuns = []eager.Options{
-	{}, {Settings: eager.Settings{ChannelsLast: true,
-		Precision: eager.AMPBF16}}, {Settings: eager.Settings{Precision: eager.FP16}},
-	{Train: true}, {Train: true, Settings: eager.Settings{Precision: eager.AMPBF16, Loss: "mse", Accumulate: 2}},
-	{Train: true, Settings: eager.Settings{Precision: eager.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1",
+var hostileRuns = []torch.Options{
+	{}, {Settings: torch.Settings{ChannelsLast: true,
+		Precision: torch.AMPBF16}}, {Settings: torch.Settings{Precision: torch.FP16}},
+	{Train: true}, {Train: true, Settings: torch.Settings{Precision: torch.AMPBF16, Loss: "mse", Accumulate: 2}},
+	{Train: true, Settings: torch.Settings{Precision: torch.AMPFP16, Scaler: true, ClipNorm: true, Loss: "l1",
 		Optimizer: "sgdm"}},
-	{Train: true, Settings: eager.Settings{Precision: eager.BF16, ChannelsLast: true, Loss: "cross-entropy",
+	{Train: true, Settings: torch.Settings{Precision: torch.BF16, ChannelsLast: true, Loss: "cross-entropy",
 		ZeroGrads: true}},
-	{Train: true, Settings: eager.Settings{Precision: eager.FP16, Loss: "bce-logits", ForLoop: true}}, {Train: true,
-		Settings: eager.Settings{Loss: "nll"}},
+	{Train: true, Settings: torch.Settings{Precision: torch.FP16, Loss: "bce-logits", ForLoop: true}}, {Train: true,
+		Settings: torch.Settings{Loss: "nll"}},
 }
 
 // bindAll binds a model with every size that is asked for taken for two.
@@ -76,12 +76,12 @@ func simulateAll(t *testing.T, name string, raw []byte) (runs int) {
 			}
 			if inputs {
 				q := *p
-				q.Values, q.State = append([]aten.Value(nil), p.Values...), append([]aten.ValueID(nil), p.State...)
+				q.Values, q.State = append([]program.Value(nil), p.Values...), append([]program.ValueID(nil), p.State...)
 				p = &q
 				trainInputs(p)
 			}
 			start, before := time.Now(), heapTaken()
-			run, err := eager.Simulate(p, opts)
+			run, err := torch.Simulate(p, opts)
 			if n := heapTaken() - before; n > 64<<20+64<<10*uint64(len(raw)) {
 				t.Errorf("%s under %+v: %d bytes allocated for an input of %d", name, opts, n, len(raw))
 			}

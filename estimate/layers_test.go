@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/test/testfile"
 )

@@ -5,7 +5,7 @@ import (
 
 	json "github.com/go-json-experiment/json/v1"
 
-	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // What a Fit may be held against.

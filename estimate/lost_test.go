@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -48,7 +48,7 @@ func exportOf(t *testing.T, model, form string) export {
 		t.Fatal(err)
 	}
 	for _, id := range p.State {
-		if v := p.Values[id]; v.Kind == aten.Parameter {
+		if v := p.Values[id]; v.Kind == program.Parameter {
 			bytes := v.DType.Bits() / 8
 			for _, n := range v.Shape {
 				bytes *= n
@@ -60,7 +60,7 @@ func exportOf(t *testing.T, model, form string) export {
 		e.random = e.random || c.Op == "dropout" && c.Args.P > 0
 		if c.Op == "sdpa" {
 			e.random = e.random || c.Args.P > 0
-			if len(c.In) > 3 && c.In[3] != aten.NoValue {
+			if len(c.In) > 3 && c.In[3] != program.NoValue {
 				e.masks++
 			}
 		}

@@ -3,7 +3,7 @@ package estimate
 import (
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/onnxload"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/lifetime"
+	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 )
 
 // farOff is from which error of what is allocated on a report must name its cause.

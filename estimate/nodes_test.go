@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // Every node of ONNX's own tests is trained, its inputs taken for parameters: whatever operator
@@ -21,10 +21,10 @@ func TestEveryNodeTrains(t *testing.T) {
 		if err != nil {
 			return // the reader has tests of its own
 		}
-		for _, opts := range []eager.Options{
-			{}, {Train: true, Settings: eager.Settings{Loss: "mean"}}, {Train: true,
-				Settings: eager.Settings{Loss: "mean", Precision: eager.AMPBF16}}, {Train: true,
-				Settings: eager.Settings{Loss: "mean", Precision: eager.FP16, ChannelsLast: true}},
+		for _, opts := range []torch.Options{
+			{}, {Train: true, Settings: torch.Settings{Loss: "mean"}}, {Train: true,
+				Settings: torch.Settings{Loss: "mean", Precision: torch.AMPBF16}}, {Train: true,
+				Settings: torch.Settings{Loss: "mean", Precision: torch.FP16, ChannelsLast: true}},
 		} {
 			b, err := Bind(m, Options{})
 			if err != nil {
@@ -38,7 +38,7 @@ func TestEveryNodeTrains(t *testing.T) {
 			if opts.Train && (len(p.Outputs) == 0 || !p.Values[p.Outputs[0]].DType.IsFloat()) {
 				continue
 			}
-			run, err := eager.Simulate(p, opts)
+			run, err := torch.Simulate(p, opts)
 			if err != nil && strings.Contains(err.Error(), "depends on no parameter") {
 				continue // there is nothing to train
 			}
@@ -63,11 +63,11 @@ func TestEveryNodeTrains(t *testing.T) {
 }
 
 // trainInputs makes parameters of a program's floating point inputs.
-func trainInputs(p *aten.Program) {
-	var rest []aten.ValueID
+func trainInputs(p *program.Program) {
+	var rest []program.ValueID
 	for _, id := range p.Inputs {
 		if v := &p.Values[id]; v.DType.IsFloat() {
-			v.Kind = aten.Parameter
+			v.Kind = program.Parameter
 			p.State = append(p.State, id)
 		} else {
 			rest = append(rest, id)

@@ -5,15 +5,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/module"
-	"github.com/memestimate/memestimate/estimate/parallel"
-	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/kernels"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // notes tells what the reader of the figures should know.
@@ -94,13 +94,13 @@ const howToExport = `torch.onnx.export(model.train(), (x,), "model.onnx", dynamo
 const howToRecord = "python -m memestimate record train.py"
 
 // lossy reports whether a file is PyTorch's, was not exported for training, and shows what that lost.
-func lossy(way module.Way, m *onnxload.Model, p *aten.Program) bool {
+func lossy(way module.Way, m *onnxload.Model, p *program.Program) bool {
 	exported := way == module.DefaultExport || way == OtherWay && m.Producer == "pytorch"
 	return exported && p.InferOnly == "" && len(p.Lost) > 0
 }
 
 // lossNote says what a file that was not exported for training lost of the model that is trained, and what to do.
-func lossNote(way module.Way, m *onnxload.Model, p *aten.Program) (n Note, ok bool) {
+func lossNote(way module.Way, m *onnxload.Model, p *program.Program) (n Note, ok bool) {
 	if !lossy(way, m, p) {
 		return Note{}, false
 	}
@@ -162,7 +162,7 @@ func plural(n int, one string, many ...string) string {
 
 // precisionNote says so where the graph's own parameters are of half precision and the run is one in float32.
 func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
-	if s.Precision != "" && s.Precision != eager.FP32 {
+	if s.Precision != "" && s.Precision != torch.FP32 {
 		return Note{}, false
 	}
 	bytes, all := map[onnxload.DType]int64{}, int64(0)
@@ -174,8 +174,8 @@ func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
 	}
 	for _, half := range []struct {
 		dtype onnxload.DType
-		flag  eager.Precision
-	}{{onnxload.Float16, eager.FP16}, {onnxload.BFloat16, eager.BF16}} {
+		flag  torch.Precision
+	}{{onnxload.Float16, torch.FP16}, {onnxload.BFloat16, torch.BF16}} {
 		if 2*bytes[half.dtype] > all {
 			return Note{Warning, fmt.Sprintf("the graph's parameters are %v: this is the run of the model in float32, "+
 				"--precision %s is that of the graph as it is", half.dtype, half.flag)}, true
@@ -188,11 +188,11 @@ func (b *Bound) precisionNote(s Step) (n Note, ok bool) {
 func elsewhere(d gpu.Device) Note {
 	return Note{Info, fmt.Sprintf("the rules were measured on %s: for %q memory, multiprocessors, attention's kernels "+
 		"and cuBLAS's workspace are known, context and cuDNN's choices are taken to be alike",
-		workspace.Measured.Name, d.Name)}
+		kernels.Measured.Name, d.Name)}
 }
 
 // planNotes are the notes on a planned program.
-func planNotes(plan parallel.Plan, p *aten.Program) (notes []Note) {
+func planNotes(plan parallel.Plan, p *program.Program) (notes []Note) {
 	info, unmeasured := plan.Notes(p)
 	for _, text := range info {
 		notes = append(notes, Note{Info, text})

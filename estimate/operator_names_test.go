@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/fromonnx"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover"
 	"github.com/memestimate/memestimate/estimate/shape"
 )
 
@@ -48,7 +48,7 @@ func TestOperatorsAreNamedByTheirRows(t *testing.T) {
 	files := literals(t)
 	known, alone := 0, 0
 	for _, op := range shape.Operators() {
-		if op.Domain != "" || fromonnx.Facts("", op.Name) == nil {
+		if op.Domain != "" || recover.Facts("", op.Name) == nil {
 			continue
 		}
 		known++
@@ -273,7 +273,7 @@ func TestBackwardReadsItsResult(t *testing.T) {
 		}
 		if kept, ok := rule.Args[1].(*ast.Ident); ok && (kept.Name == "keepsResult" || kept.Name == "keepsWritten") {
 			seen++
-			if op := literal(row.Elts[0]); !aten.Of(op).Is(aten.KeepsResult) {
+			if op := literal(row.Elts[0]); !program.Of(op).Is(program.KeepsResult) {
 				t.Errorf("%q keeps its result for backward, and its row in aten/schema.go does not say so", op)
 			}
 		}
@@ -287,7 +287,7 @@ func TestBackwardReadsItsResult(t *testing.T) {
 func TestNoMapsOfOperators(t *testing.T) {
 	known := map[string]bool{}
 	for _, op := range shape.Operators() {
-		known[op.Name] = known[op.Name] || op.Domain == "" && fromonnx.Facts("", op.Name) != nil
+		known[op.Name] = known[op.Name] || op.Domain == "" && recover.Facts("", op.Name) != nil
 	}
 	sources(t, func(path string, file *ast.File) {
 		if strings.HasPrefix(path, "shape/") {

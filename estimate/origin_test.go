@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 	on "github.com/memestimate/memestimate/onnxload/onnxtest"
 )
@@ -68,7 +68,7 @@ func TestHalfGraph(t *testing.T) {
 	if !(export{report: single}).says(note) {
 		t.Errorf("no note has %q: %v", note, single.Notes)
 	}
-	asked := answer(t, half, Options{Step: &Step{Infer: true, Settings: eager.Settings{Precision: eager.FP16}}})
+	asked := answer(t, half, Options{Step: &Step{Infer: true, Settings: torch.Settings{Precision: torch.FP16}}})
 	if (export{report: asked}).says(note) {
 		t.Errorf("fp16 was asked for, and a note has %q", note)
 	}

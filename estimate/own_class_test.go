@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
+	"github.com/memestimate/memestimate/estimate/program"
 )
 
 // A program's own class that is called as one of torch.nn is not run as that one is: its steps stay.
@@ -27,7 +27,7 @@ func TestClassesOfAProgramsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := slices.ContainsFunc(p.Calls, func(c aten.Call) bool { return c.Op == "gru" }); got != want {
+		if got := slices.ContainsFunc(p.Calls, func(c program.Call) bool { return c.Op == "gru" }); got != want {
 			t.Errorf("%s: run as one call: %v", class, got)
 		}
 	}

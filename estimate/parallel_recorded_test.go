@@ -6,7 +6,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 )
 
 // TestParallelAsRecorded holds what the flags for several GPUs say against recordings of PyTorch's own wrappers, made

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Peak is the moment of a run at which the most memory is allocated, and what the run takes in

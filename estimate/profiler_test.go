@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // What torch.profiler's memory timeline shows at the peak of a steady step, by its own categories: the totals are
@@ -18,8 +18,8 @@ func TestProfilerTimelines(t *testing.T) {
 		batch       int64
 		step        Step
 	}{
-		{"timeline_resnet50.json", "resnet50", 32, Step{Settings: eager.Settings{Optimizer: "sgdm", DropOutput: true}}},
-		{"timeline_gpt2.json", "gpt2", 4, Step{Settings: eager.Settings{DropOutput: true}}},
+		{"timeline_resnet50.json", "resnet50", 32, Step{Settings: torch.Settings{Optimizer: "sgdm", DropOutput: true}}},
+		{"timeline_gpt2.json", "gpt2", 4, Step{Settings: torch.Settings{DropOutput: true}}},
 	} {
 		data, err := os.ReadFile("testdata/profiler/" + c.file)
 		if err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -55,7 +55,7 @@ func (r *publishedRun) device(t *testing.T) gpu.Device {
 
 // step is xMem's loop: four iterations in float32 with the optimizers' defaults.
 func (r *publishedRun) step(t *testing.T) Step {
-	return Step{Settings: eager.Settings{Precision: eager.FP32, Optimizer: r.Optimizer, Loss: "cross-entropy"},
+	return Step{Settings: torch.Settings{Precision: torch.FP32, Optimizer: r.Optimizer, Loss: "cross-entropy"},
 		GPU: r.device(t), Limited: true, Profile: Profile{Context: bareContext}}
 }
 

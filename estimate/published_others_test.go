@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -37,7 +37,7 @@ func (r *otherRun) predicted(t *testing.T, steps *publishedSteps) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	step := Step{Settings: eager.Settings{Precision: eager.FP32, Optimizer: r.Optimizer, Loss: "cross-entropy"}, GPU: d}
+	step := Step{Settings: torch.Settings{Precision: torch.FP32, Optimizer: r.Optimizer, Loss: "cross-entropy"}, GPU: d}
 	var sim *Simulation
 	if r.Recording != "" {
 		sim, _, err = replayRecording(steps.read(t, r.Recording), step)

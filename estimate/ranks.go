@@ -4,30 +4,30 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // options are how eager mode runs a step, and on which device.
-func (s *Step) options() (opts eager.Options, device gpu.Device) {
-	opts = eager.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record, Steps: s.steps}
+func (s *Step) options() (opts torch.Options, device gpu.Device) {
+	opts = torch.Options{Settings: s.Settings, Train: !s.Infer, Compiled: s.Compile, Tensors: s.Record, Steps: s.steps}
 	switch together := s.GPUs > 1 && !s.Infer; {
 	case together && s.Parallel == parallel.FSDP:
 		opts.Shards = shards(s.Plan)
 	case together && s.Parallel == parallel.PP:
-		opts.Pipeline = eager.Pipeline{
+		opts.Pipeline = torch.Pipeline{
 			Stages: s.GPUs, Stage: s.Stage, Microbatches: cmp.Or(s.Microbatches, s.GPUs),
 			FillDrain: s.Schedule == parallel.FillDrain,
 		}
 	case together && (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3):
-		opts.DeepSpeed = eager.DeepSpeed{World: s.GPUs, Stage: 2, Bucket: s.Bucket, Meta: s.MetaDevice}
+		opts.DeepSpeed = torch.DeepSpeed{World: s.GPUs, Stage: 2, Bucket: s.Bucket, Meta: s.MetaDevice}
 		if s.Parallel == parallel.ZeRO3 {
 			opts.DeepSpeed.Stage = 3
 		}
 	case together && s.Parallel != parallel.TP:
-		opts.Replicas = eager.Replicas{
+		opts.Replicas = torch.Replicas{
 			World: s.GPUs, Bucket: s.Bucket, View: s.View, Static: s.Static, Late: s.late || s.Static,
 			Partition: s.Parallel == parallel.ZeRO1,
 		}
@@ -59,9 +59,9 @@ func ncclOf(p parallel.Plan) int64 {
 }
 
 // shards are the settings of FSDP2.
-func shards(p parallel.Plan) eager.Shards {
-	types := map[string]aten.DType{"fp32": aten.Float32, "bf16": aten.BFloat16, "fp16": aten.Float16}
-	return eager.Shards{
+func shards(p parallel.Plan) torch.Shards {
+	types := map[string]program.DType{"fp32": program.Float32, "bf16": program.BFloat16, "fp16": program.Float16}
+	return torch.Shards{
 		World: p.GPUs, Keep: p.NoReshard, Meta: p.MetaDevice, Offload: p.Offload,
 		Param: types[p.ParamDType], Reduce: types[p.ReduceDType],
 	}

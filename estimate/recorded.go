@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/module"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // Recorded answers a question about a run that PyTorch itself made on fake tensors. The recording says which run it
@@ -169,7 +169,7 @@ func replayed(rec *recording.Recording, s Step) (*Simulation, *recording.Run, er
 	run := rec.Timeline(device)
 	sim := &Simulation{
 		Recorded: run,
-		Run:      &eager.Run{Log: run.Log, BLAS: run.BLAS, DNN: run.DNN, Workspaces: run.Workspaces},
+		Run:      &torch.Run{Log: run.Log, BLAS: run.BLAS, DNN: run.DNN, Workspaces: run.Workspaces},
 		Context:  device.Context(run.BLAS, run.DNN),
 	}
 	if rec.WorldSize > 1 {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 

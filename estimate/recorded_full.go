@@ -3,9 +3,9 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // doubts are what a recording leaves open of its run.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // onT4 is a recording for a Tesla T4, of these lines.

@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 func openRecording(t testing.TB, name string) *recording.Recording {

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // A step that is known to repeat the one before it is not simulated again. What comes of that is the same as
@@ -32,34 +32,34 @@ func TestRepeatedSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, o := range []eager.Options{
+		for _, o := range []torch.Options{
 			{},
-			{Steps: 4, Settings: eager.Settings{Optimizer: "sgdm", ZeroGrads: true}},
-			{Settings: eager.Settings{Optimizer: "muon", Precision: eager.BF16, ClipNorm: true}},
-			{Steps: 5, Settings: eager.Settings{Optimizer: "adamw-fused", Precision: eager.AMPFP16, Scaler: true,
+			{Steps: 4, Settings: torch.Settings{Optimizer: "sgdm", ZeroGrads: true}},
+			{Settings: torch.Settings{Optimizer: "muon", Precision: torch.BF16, ClipNorm: true}},
+			{Steps: 5, Settings: torch.Settings{Optimizer: "adamw-fused", Precision: torch.AMPFP16, Scaler: true,
 				Accumulate: 2}},
-			{Settings: eager.Settings{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true}},
-			{Steps: 7, Settings: eager.Settings{Optimizer: "radam", ForLoop: true}}, // whose sixth step is another one
-			{Settings: eager.Settings{Optimizer: "adafactor", Loss: "mean"}},
-			{Settings: eager.Settings{Optimizer: "adam-fused", Precision: eager.AMPBF16}},
-			{Settings: eager.Settings{Optimizer: "sgdm", Loss: "mse", ClipNorm: true}, Steps: 4},
-			{Settings: eager.Settings{Loss: "none"}},
+			{Settings: torch.Settings{Optimizer: "radam", ForLoop: true, DropOutput: true, ChannelsLast: true}},
+			{Steps: 7, Settings: torch.Settings{Optimizer: "radam", ForLoop: true}}, // whose sixth step is another one
+			{Settings: torch.Settings{Optimizer: "adafactor", Loss: "mean"}},
+			{Settings: torch.Settings{Optimizer: "adam-fused", Precision: torch.AMPBF16}},
+			{Settings: torch.Settings{Optimizer: "sgdm", Loss: "mse", ClipNorm: true}, Steps: 4},
+			{Settings: torch.Settings{Loss: "none"}},
 			{Compiled: true},
-			{Pipeline: eager.Pipeline{Stages: 2, Microbatches: 2}},
-			{Pipeline: eager.Pipeline{Stages: 2, Stage: 1, Microbatches: 3}, Steps: 4},
-			{Pipeline: eager.Pipeline{Stages: 3, Stage: 1, Microbatches: 4, FillDrain: true},
-				Settings: eager.Settings{Precision: eager.AMPBF16}},
-			{Pipeline: eager.Pipeline{Stages: 3, Stage: 2, Microbatches: 4}, Settings: eager.Settings{Loss: "mse"}},
-			{Compiled: true, Steps: 4, Settings: eager.Settings{Precision: eager.AMPBF16, Optimizer: "adamw-fused"}},
-			{Settings: eager.Settings{Benchmark: true, Optimizer: "sgdm"}, Steps: 4},
-			{Compiled: true, Settings: eager.Settings{Benchmark: true, Precision: eager.AMPBF16}},
-			{Pipeline: eager.Pipeline{Stages: 2, Microbatches: 2}, Settings: eager.Settings{Benchmark: true}},
-			{Replicas: eager.Replicas{World: 2}, Steps: 4, Settings: eager.Settings{Benchmark: true, ChannelsLast: true}},
-			{Replicas: eager.Replicas{World: 4}, Steps: 4},
-			{Replicas: eager.Replicas{World: 2, View: true, Bucket: 5 << 20}, Steps: 4,
-				Settings: eager.Settings{ZeroGrads: true}},
-			{Replicas: eager.Replicas{World: 2}, Steps: 4, Settings: eager.Settings{Accumulate: 3}},
-			{Replicas: eager.Replicas{World: 4, Partition: true}, Steps: 5, Settings: eager.Settings{Precision: eager.AMPBF16,
+			{Pipeline: torch.Pipeline{Stages: 2, Microbatches: 2}},
+			{Pipeline: torch.Pipeline{Stages: 2, Stage: 1, Microbatches: 3}, Steps: 4},
+			{Pipeline: torch.Pipeline{Stages: 3, Stage: 1, Microbatches: 4, FillDrain: true},
+				Settings: torch.Settings{Precision: torch.AMPBF16}},
+			{Pipeline: torch.Pipeline{Stages: 3, Stage: 2, Microbatches: 4}, Settings: torch.Settings{Loss: "mse"}},
+			{Compiled: true, Steps: 4, Settings: torch.Settings{Precision: torch.AMPBF16, Optimizer: "adamw-fused"}},
+			{Settings: torch.Settings{Benchmark: true, Optimizer: "sgdm"}, Steps: 4},
+			{Compiled: true, Settings: torch.Settings{Benchmark: true, Precision: torch.AMPBF16}},
+			{Pipeline: torch.Pipeline{Stages: 2, Microbatches: 2}, Settings: torch.Settings{Benchmark: true}},
+			{Replicas: torch.Replicas{World: 2}, Steps: 4, Settings: torch.Settings{Benchmark: true, ChannelsLast: true}},
+			{Replicas: torch.Replicas{World: 4}, Steps: 4},
+			{Replicas: torch.Replicas{World: 2, View: true, Bucket: 5 << 20}, Steps: 4,
+				Settings: torch.Settings{ZeroGrads: true}},
+			{Replicas: torch.Replicas{World: 2}, Steps: 4, Settings: torch.Settings{Accumulate: 3}},
+			{Replicas: torch.Replicas{World: 4, Partition: true}, Steps: 5, Settings: torch.Settings{Precision: torch.AMPBF16,
 				ClipNorm: true}},
 		} {
 			o.Train = true
@@ -70,7 +70,7 @@ func TestRepeatedSteps(t *testing.T) {
 					continue // it has no such stages
 				}
 			}
-			short, err := eager.Simulate(p, o)
+			short, err := torch.Simulate(p, o)
 			if err != nil {
 				continue // a loss that the model has no output for
 			}
@@ -79,7 +79,7 @@ func TestRepeatedSteps(t *testing.T) {
 				repeated++
 			}
 			o.EveryStep = true
-			long, err := eager.Simulate(p, o)
+			long, err := torch.Simulate(p, o)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,9 +107,9 @@ func TestRepeatedSteps(t *testing.T) {
 }
 
 // testLate holds what a run would be, had NCCL let go of DDP's first bucket late, to simulating that.
-func testLate(t *testing.T, model string, p *aten.Program, o eager.Options, run *eager.Run) {
+func testLate(t *testing.T, model string, p *program.Program, o torch.Options, run *torch.Run) {
 	o.Replicas.Late = true
-	late, err := eager.Simulate(p, o)
+	late, err := torch.Simulate(p, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestFollowed(t *testing.T) {
 		{"densenet121", Step{}},
 		{"densenet121", Step{MemoryLimit: 600 << 20}}, // workspaces are given up
 		{"densenet121", Step{MemoryLimit: 100 << 20}}, // it does not survive
-		{"swin_t", Step{Settings: eager.Settings{Accumulate: 4, Optimizer: "muon"}}},
+		{"swin_t", Step{Settings: torch.Settings{Accumulate: 4, Optimizer: "muon"}}},
 	} {
 		b, err := Bind(open(t, c.model), Options{Batch: 4})
 		if err != nil {

@@ -1,9 +1,9 @@
 package estimate
 
 import (
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/module"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // Schema names the JSON form of a Report. Fields may be added to it; none changes its meaning.
@@ -67,7 +67,7 @@ type Settings struct {
 	Inputs map[string][]int64 `json:"inputs,omitempty"`
 
 	Mode string `json:"mode,omitempty"` // train, infer or generate
-	eager.Settings
+	torch.Settings
 	parallel.Plan
 	Generate
 	GPU string `json:"gpu,omitempty"`

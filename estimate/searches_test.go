@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/parallel"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -109,7 +109,7 @@ func TestSearchesOfGraphs(t *testing.T) {
 				}
 			}
 		}
-		settings := eager.Settings{Precision: eager.Precision(c.DType), Optimizer: c.Opt, Benchmark: true,
+		settings := torch.Settings{Precision: torch.Precision(c.DType), Optimizer: c.Opt, Benchmark: true,
 			ChannelsLast: c.ChannelsLast}
 		b, err := Bind(open(t, c.Model), Options{Batch: c.Batch})
 		if err != nil {

@@ -7,19 +7,19 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/module"
-	"github.com/memestimate/memestimate/estimate/parallel"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A simulatedStep is what came of simulating a step.
 type simulatedStep struct {
 	step Step // an inference where there was nothing to train
 	sim  *Simulation
-	prog *aten.Program
+	prog *program.Program
 	why  string // it is an inference
 	err  error
 }
@@ -176,7 +176,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 }
 
 // questionNotes say where what is asked, of which device, in which precision, is not what was measured.
-func (b *Bound) questionNotes(s Step, p *aten.Program) (notes []Note) {
+func (b *Bound) questionNotes(s Step, p *program.Program) (notes []Note) {
 	if s.GPU.ID != "" && !s.GPU.Measured {
 		notes = append(notes, elsewhere(s.GPU))
 	}
@@ -214,7 +214,7 @@ func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err 
 }
 
 // programNotes say what of the program is a custom of code, and what of it nobody here knows.
-func (b *Bound) programNotes(s Step, p *aten.Program) (notes []Note) {
+func (b *Bound) programNotes(s Step, p *program.Program) (notes []Note) {
 	if n := p.InPlace(); n > 0 && !s.Infer && n != b.a.Relus { // else the note about the sums says it
 		notes = append(notes, Note{Info,
 			fmt.Sprintf("in the simulated run %s in place, as the common style of code has it: ONNX does not record it",
@@ -240,7 +240,7 @@ func (r *Report) planned(sim *Simulation) {
 }
 
 // simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.
-func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string, err error) {
+func (b *Bound) simulate(s *Step) (sim *Simulation, p *program.Program, why string, err error) {
 	if p, err = b.Program(!s.Infer); err != nil {
 		return nil, nil, "", err
 	}
@@ -248,7 +248,7 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string,
 		why = "the model has no parameter of a float type to train: an inference is simulated instead"
 	} else {
 		sim, err = b.Simulate(*s)
-		if untrained, ok := errors.AsType[*eager.NoGradientError](err); ok {
+		if untrained, ok := errors.AsType[*torch.NoGradientError](err); ok {
 			why = fmt.Sprintf("there is nothing to train: %v: an inference is simulated instead", untrained)
 		}
 	}
@@ -268,7 +268,7 @@ func (b *Bound) simulate(s *Step) (sim *Simulation, p *aten.Program, why string,
 func (t *Settings) describe(s Step, loss string) {
 	t.Mode, t.GPU, t.AllocConf, t.MemoryLimit = "train", s.GPU.ID, s.AllocConf, s.MemoryLimit
 	if t.Settings = s.Settings; s.Infer {
-		t.Mode, t.Settings = "infer", eager.Settings{ChannelsLast: s.ChannelsLast, Benchmark: s.Benchmark}
+		t.Mode, t.Settings = "infer", torch.Settings{ChannelsLast: s.ChannelsLast, Benchmark: s.Benchmark}
 		if s.NewTokens > 0 {
 			t.Mode, t.Generate = "generate", s.Generate
 		}
@@ -279,14 +279,14 @@ func (t *Settings) describe(s Step, loss string) {
 			t.Accumulate = 0
 		}
 	}
-	t.Precision = cmp.Or(s.Precision, eager.FP32)
+	t.Precision = cmp.Or(s.Precision, torch.FP32)
 }
 
 // trains reports whether a program has a parameter that can have a gradient.
-func trains(p *aten.Program) bool {
-	return slices.ContainsFunc(p.State, func(id aten.ValueID) bool {
+func trains(p *program.Program) bool {
+	return slices.ContainsFunc(p.State, func(id program.ValueID) bool {
 		v := &p.Values[id]
-		return v.Kind == aten.Parameter && v.DType.IsFloat()
+		return v.Kind == program.Parameter && v.DType.IsFloat()
 	})
 }
 

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 

@@ -5,19 +5,19 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/parallel"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/recording"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Step says which run of the model is estimated. The zero Step is a training step in float32 with
 // AdamW on the default device.
 type Step struct {
-	eager.Settings
+	torch.Settings
 	parallel.Plan
 	Infer       bool       // an inference under no_grad instead
 	Generate               // of an inference: text that is generated
@@ -33,7 +33,7 @@ type Step struct {
 	brief bool        // the peak alone is asked for: of a large model, no events are left
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
-	known eager.Known // by a run of another step
+	known torch.Known // by a run of another step
 }
 
 // A Profile is what was measured where the run will be: it replaces what is known of the device.
@@ -59,7 +59,7 @@ func (s *Step) parse() (caching.Options, error) {
 	if s.Parallel == parallel.PP && (s.Accumulate > 1 || s.Scaler) {
 		return caching.Options{}, errors.New("a pipeline with gradient accumulation or a gradient scaler is not simulated")
 	}
-	if (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3) && (s.Autocast() || s.Precision == eager.FP16) {
+	if (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3) && (s.Autocast() || s.Precision == torch.FP16) {
 		return caching.Options{}, errors.New("DeepSpeed under autocast or in fp16: that is not simulated, it trains in " +
 			"bf16 with parameters of float32 beside them, or in fp32")
 	}
@@ -69,7 +69,7 @@ func (s *Step) parse() (caching.Options, error) {
 // A Simulation is one run of a model, event by event.
 type Simulation struct {
 	Recorded *recording.Run // where it came from; nil for a model
-	Run      *eager.Run
+	Run      *torch.Run
 	Replay   *caching.Result
 	Context  int64 // bytes that the process takes beyond the allocator
 	NCCL     int64 // the part of it that is NCCL's
@@ -82,7 +82,7 @@ type Simulation struct {
 	Stages     []Stage     // of a pipeline: each GPU's
 
 	asked     Step                          // the run that it is; of a recording none
-	prog      *aten.Program                 // that ran; nil for a recording
+	prog      *program.Program              // that ran; nil for a recording
 	config    caching.Config                // that Replay is by
 	stage     int                           // of a pipeline, whose run this is
 	held      [timeline.NumCategories]int64 // see heldAtEnd
@@ -200,7 +200,7 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 		opts.Full = f.take
 	}
 	opts.Spare = b.spare()
-	run, err := eager.Simulate(p, opts)
+	run, err := torch.Simulate(p, opts)
 	b.spared(opts.Spare)
 	f.end()
 	b.tidy()
@@ -246,7 +246,7 @@ func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
 
 // planned returns the program that runs in a step, and what generating keeps of it. What generates after the program
 // is added to the options.
-func (b *Bound) planned(s Step, opts *eager.Options) (p *aten.Program, cache parallel.Cache, err error) {
+func (b *Bound) planned(s Step, opts *torch.Options) (p *program.Program, cache parallel.Cache, err error) {
 	if p, err = b.program(!s.Infer, s.Autocast()); err != nil {
 		return nil, cache, err
 	}

@@ -1,6 +1,6 @@
 package estimate
 
-import "github.com/memestimate/memestimate/estimate/parallel"
+import "github.com/memestimate/memestimate/estimate/program/parallel"
 
 // The outcomes of a step in some memory.
 const (

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 

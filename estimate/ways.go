@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
 )
 
 // A Way is a training step under some settings, simulated without limits. Sizes are bytes.
@@ -100,7 +100,7 @@ type candidate struct {
 // combinations are all settings that Ways tries. Checkpointing the blocks, of which there are some, does so much again.
 func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 	for _, scheme := range waysTogether(s) {
-		for _, precision := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
+		for _, precision := range []torch.Precision{torch.FP32, torch.AMPBF16, torch.BF16} {
 			for _, optimizer := range optimizersFor(s) {
 				for _, checkpoint := range checkpointsFor(s, blocks) {
 					p := candidate{step: s, scheme: scheme.flags}
@@ -108,7 +108,7 @@ func combinations(s Step, blocks bool, again float64) (plans []candidate) {
 					set := func(changes int, format string, args ...any) {
 						flags, p.way.changes = append(flags, fmt.Sprintf(format, args...)), p.way.changes+changes
 					}
-					if precision != cmp.Or(s.Precision, eager.FP32) {
+					if precision != cmp.Or(s.Precision, torch.FP32) {
 						set(1, "--precision %s", precision)
 					}
 					if optimizer != cmp.Or(s.Optimizer, "adamw") {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // The set that is proposed fits, one block fewer does not, and it costs less than all blocks.

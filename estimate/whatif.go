@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -44,8 +44,8 @@ type tried struct {
 // trials are the changes that are worth trying for a step.
 func trials(opt Options, s Step, of tried) (ts []trial) {
 	add := func(change string, set func(*Step)) { ts = append(ts, trial{change: change, set: set}) }
-	precision := cmp.Or(s.Precision, eager.FP32)
-	for _, p := range []eager.Precision{eager.FP32, eager.AMPBF16, eager.BF16} {
+	precision := cmp.Or(s.Precision, torch.FP32)
+	for _, p := range []torch.Precision{torch.FP32, torch.AMPBF16, torch.BF16} {
 		if p != precision {
 			add("--precision "+string(p), func(s *Step) { s.Precision, s.Scaler = p, false })
 		}
@@ -115,7 +115,7 @@ func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
 	ts := trials(opt, *opt.Step, tried{
 		images: slices.ContainsFunc(m.Graph.Inputs,
 			func(id onnxload.ValueID) bool { return len(m.Values[id].Type().Dims) >= 4 }),
-		convolutions: slices.ContainsFunc(p.Calls, func(c aten.Call) bool { return aten.Of(c.Op).Is(aten.WeightSum) }),
+		convolutions: slices.ContainsFunc(p.Calls, func(c program.Call) bool { return program.Of(c.Op).Is(program.WeightSum) }),
 		blocks:       slices.Contains(parallel.Repeated(p), true),
 	})
 	out := make([]Variant, len(ts))

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"sync"
 
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 // elementType is what names of element types look like: they are shown as they are.
@@ -98,7 +98,7 @@ func (d *decoder) answer(search bool) error {
 	if err != nil {
 		return err
 	}
-	a.Pass = workspace.ConvPass(pass)
+	a.Pass = kernels.ConvPass(pass)
 	kind, err := d.oneOf(convTypes, "a convolution's element type")
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 package recording
 
-import "github.com/memestimate/memestimate/estimate/timeline"
+import "github.com/memestimate/memestimate/simulate/timeline"
 
 // writesFirst are operators of which autograd's formulas take the form that returns a new tensor only for subclasses of
 // tensors, as fake ones are (areAnyTensorSubclassLike in torch/csrc/autograd/FunctionsManual.cpp): real tensors are

@@ -13,7 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 const header = `{"format":"memestimate-recording/1","producer":"test","torch":"2.11.0","gpu":{"name":"h200","capability":[9,0],"multiprocessors":132,"memory":150109880320}}`
@@ -113,7 +113,7 @@ func TestRead(t *testing.T) {
 	if a.Question != Truth || r.Texts[a.Taken] != "False" || a.Bytes != Unweighed || a.Frame != 1 || a.More != Unweighed {
 		t.Errorf("depends %+v", a)
 	}
-	answer := Answer{workspace.ConvBackwardInput, workspace.ConvShape{Elem: 2, Float16: true, ChannelsLast: true,
+	answer := Answer{kernels.ConvBackwardInput, kernels.ConvShape{Elem: 2, Float16: true, ChannelsLast: true,
 		Groups: 2, X: []int64{4, 8, 9, 9}, W: []int64{6, 4, 3, 3}, Y: []int64{4, 6, 9, 9}, Stride: []int64{1, 1},
 		Dilation: []int64{1, 1}}, 12345}
 	if !reflect.DeepEqual(r.Answers, []Answer{answer}) {

@@ -5,8 +5,8 @@ package recording
 import (
 	"math"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 // Format is the name and version that a file begins with.
@@ -184,9 +184,9 @@ type Ask struct {
 
 // An Answer is what cuDNN said, for the device of the header and without one, about a pass of a convolution.
 type Answer struct {
-	Pass  workspace.ConvPass
-	Shape workspace.ConvShape // as kernels have it: of one dimension raised to two
-	Bytes int64               // the workspace of the engine that its heuristic names
+	Pass  kernels.ConvPass
+	Shape kernels.ConvShape // as kernels have it: of one dimension raised to two
+	Bytes int64             // the workspace of the engine that its heuristic names
 }
 
 // A Search is that of PyTorch for the fastest engine of a pass. Its Bytes are the largest workspace that cuDNN offers

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 // A Family is one program recorded at two batch sizes. Every size of a tensor follows from the two as a straight line
@@ -153,7 +153,7 @@ func (f *Family) calls(x, y *Call) error {
 			return fmt.Errorf("%s of %s%v and %s%v", op, m.DType, m.Shape, n.DType, n.Shape)
 		}
 		if on && f.dense[s].elem == 0 {
-			f.dense[s] = densely{meta: [2]int32{v.Meta(), w.Meta()}, elem: workspace.NewTensor(m.DType, nil, nil, false).Elem}
+			f.dense[s] = densely{meta: [2]int32{v.Meta(), w.Meta()}, elem: kernels.NewTensor(m.DType, nil, nil, false).Elem}
 		}
 	}
 	return nil

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // searching is a convolution of n images under torch.backends.cudnn.benchmark, and further lines.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 func open(t *testing.T, name string) *Recording {

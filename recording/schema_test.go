@@ -10,7 +10,7 @@ import (
 
 // The schema takes every word that Read takes, and none of the lines that are wrong in themselves.
 func TestSchema(t *testing.T) {
-	schema, err := jsonschema.NewCompiler().Compile("../schema/recording.schema.json")
+	schema, err := jsonschema.NewCompiler().Compile("../docs/schema/recording.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}

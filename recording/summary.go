@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/kernels"
 )
 
 // A Summary is what a recording says of the model. Sizes are bytes.
@@ -189,7 +189,7 @@ func (s *summarizer) roles() {
 		if meta >= 0 {
 			dtype := s.rec.Metas[meta].DType
 			if elem[dtype] == 0 {
-				elem[dtype] = workspace.NewTensor(dtype, nil, nil, false).Elem
+				elem[dtype] = kernels.NewTensor(dtype, nil, nil, false).Elem
 			}
 			size = elem[dtype]
 		}

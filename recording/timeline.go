@@ -5,9 +5,9 @@ import (
 	"math"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/kernels"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Run is a recording as requests to the allocator, on some device.
@@ -18,7 +18,7 @@ type Run struct {
 	Workspaces [][]int64 // other sizes of convolutions' workspaces, by plan less 1: see workspace.Kernels.Others
 
 	// Convolutions are the plans of convolutions, by plan less 1.
-	Convolutions []workspace.ConvPlan
+	Convolutions []kernels.ConvPlan
 	// Doubtful says that some of what is taken, or until when, is not known: AtMost has it at its most.
 	Doubtful bool
 
@@ -54,7 +54,7 @@ const noBlock = -1
 type player struct {
 	rec     *Recording
 	log     *timeline.Log
-	kernels *workspace.Kernels
+	kernels *kernels.Kernels
 	run     *Run
 
 	blocks  []int32 // by storage
@@ -72,10 +72,10 @@ type player struct {
 	sites   map[Site]int32   // by what they are
 	modules []int32          // the layers of modules, plus 1
 	layers  map[string]int32 // by name
-	tensors []*workspace.Tensor
+	tensors []*kernels.Tensor
 	takes   []kernelKind // by operator
-	call    workspace.Call
-	args    []workspace.Arg
+	call    kernels.Call
+	args    []kernels.Arg
 	taken   []int32
 	fresh   []int32 // the storages that begin in the call, by result; -1 for the others
 	born    []born  // storages that begin in the call
@@ -111,12 +111,12 @@ func (run *Run) AtMost() *timeline.Log { return run.Recording.timeline(run.devic
 
 func (r *Recording) timeline(d gpu.Device, atMost bool) *Run {
 	p := &player{
-		rec: r, log: new(timeline.Log), kernels: workspace.NewKernels(d),
+		rec: r, log: new(timeline.Log), kernels: kernels.NewKernels(d),
 		run:    &Run{Recording: r, Unknown: map[Op]int{}, device: d},
 		blocks: make([]int32, r.Storages), same: make([]int32, r.Storages), users: make([]int32, r.Storages),
 		layer: timeline.NoLayer, site: -1, sites: map[Site]int32{},
 		modules: make([]int32, len(r.Modules)), layers: map[string]int32{},
-		tensors: make([]*workspace.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
+		tensors: make([]*kernels.Tensor, 2*len(r.Metas)), takes: make([]kernelKind, len(r.Ops)),
 		atMost: atMost, stashed: map[int32]bool{},
 	}
 	if atMost {

@@ -1,8 +1,8 @@
 package recording
 
 import (
-	"github.com/memestimate/memestimate/estimate/timeline"
-	"github.com/memestimate/memestimate/estimate/workspace"
+	"github.com/memestimate/memestimate/simulate/kernels"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // played plays a call with the storages that begin in it, and returns the index of their last event.
@@ -73,7 +73,7 @@ func (p *player) kernel(c *Call, written int32) {
 	for _, b := range p.fresh { // results that the script does not make are there before it begins
 		made := b < 0
 		for _, s := range script {
-			made = made || (s.Do == workspace.Make || s.Do == workspace.Leave) && s.Which < len(p.fresh) && p.fresh[s.Which] == b
+			made = made || (s.Do == kernels.Make || s.Do == kernels.Leave) && s.Which < len(p.fresh) && p.fresh[s.Which] == b
 		}
 		if !made {
 			p.make(b, 0)
@@ -82,17 +82,17 @@ func (p *player) kernel(c *Call, written int32) {
 	p.taken = p.taken[:0]
 	for _, s := range script {
 		switch s.Do {
-		case workspace.Take:
+		case kernels.Take:
 			p.taken = append(p.taken, p.request(s.Bytes, timeline.Workspace, s.Plan))
-		case workspace.Give:
+		case kernels.Give:
 			p.give(p.taken[s.Which])
-		case workspace.Make:
+		case kernels.Make:
 			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
 				p.make(p.fresh[s.Which], s.Bytes)
 			}
-		case workspace.Empty:
+		case kernels.Empty:
 			p.release()
-		case workspace.Leave:
+		case kernels.Leave:
 			if s.Which < len(p.fresh) && p.fresh[s.Which] >= 0 {
 				p.leave(p.fresh[s.Which])
 			}
@@ -142,7 +142,7 @@ func (p *player) describe(c *Call) {
 			p.args = append(p.args, p.arg(item))
 		}
 		i += v.Len()
-		p.call.Args = append(p.call.Args, workspace.Arg{List: p.args[from:len(p.args):len(p.args)], Set: true})
+		p.call.Args = append(p.call.Args, kernels.Arg{List: p.args[from:len(p.args):len(p.args)], Set: true})
 	}
 	p.call.Results, p.fresh = p.call.Results[:0], p.fresh[:0]
 	for _, v := range p.rec.Results(c) {
@@ -160,30 +160,30 @@ func (p *player) describe(c *Call) {
 	}
 }
 
-func (p *player) arg(v Value) workspace.Arg {
+func (p *player) arg(v Value) kernels.Arg {
 	switch v.Kind() {
 	case None:
-		return workspace.Arg{}
+		return kernels.Arg{}
 	case Tensor:
 		_, on := v.Storage()
-		return workspace.Arg{Tensor: p.tensor(v.Meta(), !on), Set: true}
+		return kernels.Arg{Tensor: p.tensor(v.Meta(), !on), Set: true}
 	case Float:
-		return workspace.Arg{Float: v.Float(), Int: int64(v.Float()), Set: true}
+		return kernels.Arg{Float: v.Float(), Int: int64(v.Float()), Set: true}
 	case Int, Bool:
-		return workspace.Arg{Float: v.Float(), Int: v.Int(), Set: true}
+		return kernels.Arg{Float: v.Float(), Int: v.Int(), Set: true}
 	}
-	return workspace.Arg{Set: true}
+	return kernels.Arg{Set: true}
 }
 
 // tensor describes a layout, once.
-func (p *player) tensor(meta int32, host bool) *workspace.Tensor {
+func (p *player) tensor(meta int32, host bool) *kernels.Tensor {
 	i := 2 * meta
 	if host {
 		i++
 	}
 	if p.tensors[i] == nil {
 		m := &p.rec.Metas[meta]
-		p.tensors[i] = workspace.NewTensor(m.DType, m.Shape, m.Stride, host)
+		p.tensors[i] = kernels.NewTensor(m.DType, m.Shape, m.Stride, host)
 	}
 	return p.tensors[i]
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // run plays lines.

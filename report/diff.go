@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/gate/diff"
 )
 
 // totalNames are the totals of a diff as people read them.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/gate/diff"
 )
 
 //go:embed diff.css

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/diff"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/gate/diff"
 )
 
 // DiffMarkdown writes a diff for a comment on GitHub in at most limit bytes, which must be

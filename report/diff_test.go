@@ -12,9 +12,9 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/gate/diff"
 )
 
 // hostileDiff is what changes between models whose names are hostile: half of the layers are widened, the others go.
@@ -113,10 +113,10 @@ func TestPercent(t *testing.T) {
 // The settings of both sides are in one line, each that differs once.
 func TestDiffSettings(t *testing.T) {
 	c := diff.Case{
-		Base: estimate.Settings{Batch: 8, Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "sgd",
+		Base: estimate.Settings{Batch: 8, Mode: "train", Settings: torch.Settings{Precision: "fp32", Optimizer: "sgd",
 			Loss: "mean"}},
 		Head: estimate.Settings{Batch: 8, Mode: "train", GPU: "t4",
-			Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw", Loss: "mean"}},
+			Settings: torch.Settings{Precision: "fp32", Optimizer: "adamw", Loss: "mean"}},
 	}
 	if got, want := DiffSettings(&c), "batch 8, train, fp32, sgd -> adamw, loss mean, none -> on t4"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -18,16 +18,16 @@ import (
 	"time"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/aten"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/module"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/shape"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // What one execution may take: far more than any does, on a computer that does much else.
@@ -89,8 +89,8 @@ func asked(rng *rand.Rand) (estimate.Options, *estimate.Step) {
 		}
 		return what
 	}
-	s := &estimate.Step{Infer: rng.IntN(3) == 0, Settings: eager.Settings{
-		Precision: eager.Precisions[rng.IntN(len(eager.Precisions))], ChannelsLast: rng.IntN(4) == 0,
+	s := &estimate.Step{Infer: rng.IntN(3) == 0, Settings: torch.Settings{
+		Precision: torch.Precisions[rng.IntN(len(torch.Precisions))], ChannelsLast: rng.IntN(4) == 0,
 		Optimizer: pick("", "sgd", "sgdm", "adam", "adafactor", "rmsprop"),
 		Loss:      pick("", "", "mse", "mean", "cross-entropy"),
 		ClipNorm:  rng.IntN(6) == 0, ZeroGrads: rng.IntN(6) == 0, ForLoop: rng.IntN(6) == 0, Scaler: rng.IntN(12) == 0,
@@ -194,7 +194,7 @@ func answer(raw []byte, opt estimate.Options, step *estimate.Step, form int) ([]
 func doubles(m *onnxload.Model) (bytes int64) {
 	add := func(t *onnxload.Tensor) {
 		if t.DType == onnxload.Float64 {
-			bytes += 8 * aten.Numel(t.Dims)
+			bytes += 8 * program.Numel(t.Dims)
 		}
 	}
 	for _, id := range m.Graph.Inits {
@@ -320,7 +320,7 @@ func sound(r *estimate.Report, plan parallel.Plan, doubles int64) string {
 		}
 		// The program takes float64 parameters for float32. FSDP and a pipeline have a part of them on each GPU.
 		counted := min(r.Parameters.Bytes-min(doubles, r.Parameters.Bytes)/2, 4*r.Parameters.Count)
-		whole := r.Settings.Precision == eager.FP32 && r.OOM == nil && slices.Contains(
+		whole := r.Settings.Precision == torch.FP32 && r.OOM == nil && slices.Contains(
 			[]string{"", parallel.DDP, parallel.ZeRO1, parallel.ZeRO2}, plan.Parallel)
 		parameters := p.ByCategory[timeline.Parameter.String()]
 		switch held := parameters + p.ByCategory[timeline.Buffer.String()]; {

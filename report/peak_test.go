@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/caching"
 )
 
 // ran gives a report a run whose figures are odd numbers and whose layers have these names.
 func ran(r *estimate.Report, names []string) *estimate.Report {
-	r.Settings = estimate.Settings{Mode: "train", Settings: eager.Settings{Precision: "fp32", Optimizer: "adamw",
+	r.Settings = estimate.Settings{Mode: "train", Settings: torch.Settings{Precision: "fp32", Optimizer: "adamw",
 		Loss: "mean"}}
 	p := &estimate.Peak{Phase: "backward", Step: 2, Layer: names[0], ByCategory: map[string]int64{}}
 	for i, c := range categories {
@@ -161,7 +161,7 @@ func TestStatisticsAsJSON(t *testing.T) {
 // The largest batch is told with what it takes, and so is that none fits.
 func TestFitSentences(t *testing.T) {
 	f := &estimate.Fitting{Model: "m", Memory: 10 << 30, Batch: 6, Likely: 5, Safe: 4, SafeShare: 0.98,
-		Settings: estimate.Settings{Mode: "infer", Settings: eager.Settings{Precision: "bf16"}}}
+		Settings: estimate.Settings{Mode: "infer", Settings: torch.Settings{Precision: "bf16"}}}
 	for i := range 9 {
 		n := int64(i + 1)
 		f.Curve = append(f.Curve, estimate.Point{Batch: n, Device: n << 30, Likely: n<<30 + 1<<20, SafeBytes: (n + 1) << 30,

@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/recording"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/yuin/goldmark/text"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 )
 
 // hostile are names that try to be more than a name wherever they are shown.

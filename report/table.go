@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 )
 
 // TableOptions say which rows and columns of the layers' table are wanted. The zero TableOptions is the

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 )
 
 // modules returns a report of layers in modules two parts deep.

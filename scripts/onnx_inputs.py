@@ -1,4 +1,4 @@
-"""Write the inputs of every operator of ai.onnx, over all of its versions: estimate/fromonnx/testdata/onnx-inputs.txt.
+"""Write the inputs of every operator of ai.onnx, over all of its versions: estimate/recover/testdata/onnx-inputs.txt.
 
 A line is the operator and a sign for each input: ``!`` in every version and every node, ``?`` may be left out or is
 not in every version, ``+`` any number from here on, at least one, ``*`` any number.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"iter"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // An Entry is one line of an allocator's history that a prediction made.

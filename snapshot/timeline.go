@@ -3,7 +3,7 @@ package snapshot
 import (
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // Timeline turns the trace of a device into the timeline that estimates are made

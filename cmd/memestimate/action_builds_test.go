@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/forge"
-	"github.com/memestimate/memestimate/forge/forgetest"
+	"github.com/memestimate/memestimate/gate/forge"
+	"github.com/memestimate/memestimate/gate/forge/forgetest"
 )
 
 var expression = regexp.MustCompile(`\$\{\{ *([^}]*?) *\}\}`)

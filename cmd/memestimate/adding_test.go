@@ -21,18 +21,18 @@ func TestAddingAnOperatorPage(t *testing.T) {
 		}
 	}
 	for file, names := range map[string][]string{
-		"estimate/fromonnx/nodes.go": {"var nodeRows = ", `{"IsNaN", "data", 0, unaryCall("compare")}`,
+		"estimate/recover/nodes.go": {"var nodeRows = ", `{"IsNaN", "data", 0, unaryCall("compare")}`,
 			`{"IsInf", "data", 0, unaryCall("compare")}`},
-		"estimate/fromonnx/rows_test.go":             {"func TestRowsNameONNXInputs("},
+		"estimate/recover/rows_test.go":              {"func TestRowsNameONNXInputs("},
 		"estimate/arity_test.go":                     {"func TestEveryArity("},
-		"estimate/aten/schema.go":                    {"var operators = index([]Operator{", "Nonlinearity"},
-		"estimate/eager/arity_test.go":               {"func TestEveryCallThatFits("},
+		"estimate/program/schema.go":                 {"var operators = index([]Operator{", "Nonlinearity"},
+		"estimate/torch/arity_test.go":               {"func TestEveryCallThatFits("},
 		"estimate/operator_names_test.go":            {"func TestATenOperatorsAreNamedByTheirRows("},
-		"estimate/module/facts.go":                   {"func Inputs(", "type Traits "},
-		"estimate/eager/ops_pointwise.go":            {"var pointwiseOps = []op{", "keepsResult"},
-		"estimate/eager/rows_test.go":                {"var examples = "},
-		"estimate/eager/operators_cases_test.go":     {"var singleCases = "},
-		"estimate/eager/testdata/unary.txt":          {"Relu: relu keeps result, backward 1\n"},
+		"estimate/recover/module/facts.go":           {"func Inputs(", "type Traits "},
+		"estimate/torch/ops_pointwise.go":            {"var pointwiseOps = []op{", "keepsResult"},
+		"estimate/torch/rows_test.go":                {"var examples = "},
+		"estimate/torch/operators_cases_test.go":     {"var singleCases = "},
+		"estimate/torch/testdata/unary.txt":          {"Relu: relu keeps result, backward 1\n"},
 		"estimate/shape/activation.go":               {", unary, nil},\n"},
 		"estimate/shape/testdata/ops/activation.txt": {" -> "},
 	} {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // A look is the flags that say how much a terminal shows of a report, and how.

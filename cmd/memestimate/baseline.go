@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/forge"
-	"github.com/memestimate/memestimate/git"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/forge"
+	"github.com/memestimate/memestimate/gate/git"
 	"github.com/memestimate/memestimate/onnxload"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/budget"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/forge"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/report"
 )
 

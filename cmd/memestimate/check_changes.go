@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/gate/budget"
 )
 
 // A changed is what a check asks now that it did not ask in the base, and the other way round.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/git"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
+	"github.com/memestimate/memestimate/gate/git"
 	"github.com/memestimate/memestimate/models"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // A checked is a model of a budget file and what came of it.

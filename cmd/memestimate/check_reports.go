@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/url"
 
-	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/gate/budget"
 )
 
 // Rules that a problem is told under.

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/report"
 )
 

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"

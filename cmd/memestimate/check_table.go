@@ -4,8 +4,8 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/report"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/models"
 	"github.com/spf13/pflag"
 )

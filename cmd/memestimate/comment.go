@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memestimate/memestimate/forge"
+	"github.com/memestimate/memestimate/gate/forge"
 )
 
 // A commenting is the flags of the comment command.

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/memestimate/memestimate/diff"
-	"github.com/memestimate/memestimate/forge"
+	"github.com/memestimate/memestimate/gate/diff"
+	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/report"
 )
 

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 )
 
 // manyChecked makes models with hostile names, of which most changed in many layers and some are over their limits.

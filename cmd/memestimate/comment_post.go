@@ -5,7 +5,7 @@ package main
 import (
 	"context"
 
-	"github.com/memestimate/memestimate/forge"
+	"github.com/memestimate/memestimate/gate/forge"
 )
 
 // postComment writes the comment to the pull request, or into the one that is there.

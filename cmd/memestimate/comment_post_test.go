@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/forge"
-	"github.com/memestimate/memestimate/forge/forgetest"
+	"github.com/memestimate/memestimate/gate/forge"
+	"github.com/memestimate/memestimate/gate/forge/forgetest"
 )
 
 const jobBudget = "settings: {batch: 256}\nlimits:\n  growth: 500%\nmodels: nets/*.onnx\n"

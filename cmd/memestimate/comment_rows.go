@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/report"
 )
 

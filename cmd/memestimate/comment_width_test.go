@@ -16,10 +16,10 @@ import (
 	"github.com/yuin/goldmark/extension"
 	goldhtml "github.com/yuin/goldmark/renderer/html"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/test/chromium"
 )
 

@@ -6,11 +6,11 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/memestimate/memestimate/compare"
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/report/page"
 	"github.com/memestimate/memestimate/snapshot"
+	"github.com/memestimate/memestimate/snapshot/compare"
 	"github.com/spf13/cobra"
 )
 

@@ -3,8 +3,8 @@ package main
 import (
 	"strconv"
 
-	"github.com/memestimate/memestimate/compare"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/snapshot/compare"
 )
 
 // A titled is a table with its heading.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/compare"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
+	"github.com/memestimate/memestimate/snapshot/compare"
 )
 
 // A recording of PyTorch's tutorial, resnet50 with one image: the prediction is close, and the

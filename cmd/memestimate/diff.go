@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/report"
 )
 

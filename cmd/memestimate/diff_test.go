@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/diff"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 	"github.com/memestimate/memestimate/report"

@@ -15,7 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/gate/budget"
 )
 
 // shownPages are the pages whose console examples are run.

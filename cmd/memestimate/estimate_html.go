@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/gpu"
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
 	"github.com/memestimate/memestimate/report/page"
+	"github.com/memestimate/memestimate/simulate/gpu"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // html writes a report as a page: the run drawn, what other settings would take, the layers.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
 )
 
 // What the page says of modules adds up to what the report says of the model, layers that share a name and parameters

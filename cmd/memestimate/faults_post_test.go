@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/memestimate/memestimate/forge"
-	"github.com/memestimate/memestimate/forge/forgetest"
+	"github.com/memestimate/memestimate/gate/forge"
+	"github.com/memestimate/memestimate/gate/forge/forgetest"
 	"github.com/memestimate/memestimate/models"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // A room is memory that a batch is to fit: of a known GPU, or what is free of a live one.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // gpusCommand lists the GPUs that are known by name.

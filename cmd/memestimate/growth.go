@@ -1,6 +1,6 @@
 package main
 
-import "github.com/memestimate/memestimate/budget"
+import "github.com/memestimate/memestimate/gate/budget"
 
 // A growthValue is the value of --max-growth.
 type growthValue struct {

@@ -16,7 +16,7 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
-	"github.com/memestimate/memestimate/forge"
+	"github.com/memestimate/memestimate/gate/forge"
 	"github.com/memestimate/memestimate/onnxload"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
 )

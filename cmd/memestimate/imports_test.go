@@ -17,39 +17,39 @@ const arrows = `
 onnxload:
 onnxload/onnxgo: onnxload
 estimate/shape: onnxload
-estimate/timeline:
-estimate/gpu: spelling
-estimate/workspace: estimate/gpu
-estimate/pysource:
-estimate/aten: estimate/pysource
-estimate/lifetime: estimate/aten estimate/pysource
-estimate/module: onnxload estimate/shape
-estimate/fromonnx/dialect:
-estimate/fromonnx: estimate/fromonnx/dialect onnxload estimate/shape estimate/module estimate/aten estimate/pysource
-estimate/fromonnx/fromonnxtest: estimate/fromonnx estimate/fromonnx/dialect onnxload estimate/shape estimate/module estimate/aten estimate/lifetime
-estimate/eager: estimate/aten estimate/lifetime estimate/timeline estimate/gpu estimate/workspace
-estimate/caching: estimate/timeline
-estimate/parallel: estimate/aten
-estimate: estimate/parallel onnxload estimate/shape estimate/module estimate/aten estimate/fromonnx estimate/fromonnx/dialect estimate/timeline estimate/eager estimate/caching estimate/gpu estimate/workspace recording estimate/lifetime
-snapshot: estimate/timeline
-snapshot/replay: snapshot estimate/timeline estimate/caching
-compare: estimate estimate/timeline estimate/gpu snapshot
-snapshot/oom: snapshot snapshot/replay estimate/timeline estimate/caching
-recording: estimate/timeline estimate/gpu estimate/workspace
+simulate/timeline:
+simulate/gpu: spelling
+simulate/kernels: simulate/gpu
+estimate/recover/pysource:
+estimate/program: estimate/recover/pysource
+estimate/recover/lifetime: estimate/program estimate/recover/pysource
+estimate/recover/module: onnxload estimate/shape
+estimate/recover/dialect:
+estimate/recover: estimate/recover/dialect onnxload estimate/shape estimate/recover/module estimate/program estimate/recover/pysource
+estimate/recover/recovertest: estimate/recover estimate/recover/dialect onnxload estimate/shape estimate/recover/module estimate/program estimate/recover/lifetime
+estimate/torch: estimate/program estimate/recover/lifetime simulate/timeline simulate/gpu simulate/kernels
+simulate/caching: simulate/timeline
+estimate/program/parallel: estimate/program
+estimate: estimate/program/parallel onnxload estimate/shape estimate/recover/module estimate/program estimate/recover estimate/recover/dialect simulate/timeline estimate/torch simulate/caching simulate/gpu simulate/kernels recording estimate/recover/lifetime
+snapshot: simulate/timeline
+snapshot/replay: snapshot simulate/timeline simulate/caching
+snapshot/compare: estimate simulate/timeline simulate/gpu snapshot
+snapshot/oom: snapshot snapshot/replay simulate/timeline simulate/caching
+recording: simulate/timeline simulate/gpu simulate/kernels
 devices:
-cluster: estimate/gpu
+cluster: simulate/gpu
 cluster/slurm: cluster
 cluster/prometheus:
 cluster/kubernetes:
 models:
 spelling:
-diff: estimate estimate/module
-report: estimate estimate/module diff
-report/page: report estimate/timeline estimate/caching
-git:
-forge:
-budget: estimate estimate/module report diff git spelling
-web: report/page
+gate/diff: estimate estimate/recover/module
+report: estimate estimate/recover/module gate/diff
+report/page: report simulate/timeline simulate/caching
+gate/git:
+gate/forge:
+gate/budget: estimate estimate/recover/module report gate/diff gate/git spelling
+report/web: report/page
 test:
 cmd: *
 `
@@ -61,7 +61,7 @@ var keepers = map[string]string{
 	"github.com/NVIDIA/go-nvml":     "devices",
 	"github.com/owulveryck/onnx-go": "onnxload/onnxgo",
 	"github.com/jedib0t/go-pretty":  "report",
-	"go.yaml.in/yaml/v3":            "budget cluster",
+	"go.yaml.in/yaml/v3":            "gate/budget cluster",
 	"github.com/tidwall/btree":      "snapshot",
 	"github.com/prometheus":         "cmd cluster/prometheus",
 }
@@ -132,7 +132,7 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 	}
 	for path := range strings.Lines(string(out)) {
 		pkg := strings.TrimPrefix(strings.TrimSpace(path), modulePath+"/")
-		if within(pkg, "test") || strings.HasSuffix(pkg, "test") || pkg == "devices/fakenvml" || within(pkg, "web") {
+		if within(pkg, "test") || strings.HasSuffix(pkg, "test") || pkg == "devices/fakenvml" || within(pkg, "report/web") {
 			continue
 		}
 		if !rows[pkg] {

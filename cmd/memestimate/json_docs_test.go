@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 )
 
 // docs/json.md names every field of the JSON forms, and no form of which there is none.

@@ -10,15 +10,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/module"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/models"
 )
 
 // Names of the forms that JSON has here, each of one command. An estimate has the program's own. Fields may be added
-// to a form; none changes its meaning. schema/ has a JSON Schema of each.
+// to a form; none changes its meaning. docs/schema has a JSON Schema of each.
 const (
 	estimateForm     = estimate.Schema
 	diffForm         = diff.Schema

@@ -13,14 +13,14 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/compare"
 	"github.com/memestimate/memestimate/devices"
-	"github.com/memestimate/memestimate/diff"
 	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/diff"
+	"github.com/memestimate/memestimate/snapshot/compare"
 )
 
-// jsonForms are the forms of JSON that commands write: schema/NAME.schema.json is made from the type.
+// jsonForms are the forms of JSON that commands write: docs/schema/NAME.schema.json is made from the type.
 var jsonForms = map[string]struct {
 	form  string
 	value any
@@ -155,14 +155,14 @@ func (m *schemaMaker) object(t reflect.Type) map[string]any {
 	return map[string]any{"type": "object", "properties": properties, "required": required}
 }
 
-// published returns the schema of a form as schema/ has it.
+// published returns the schema of a form as docs/schema has it.
 func published(t *testing.T, name string) []byte {
 	t.Helper()
 	f := jsonForms[name]
 	m := &schemaMaker{defs: map[string]any{}, form: f.form}
 	root := m.object(reflect.TypeOf(f.value))
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["$id"] = "https://raw.githubusercontent.com/memestimate/memestimate/main/schema/" + name + ".schema.json"
+	root["$id"] = "https://raw.githubusercontent.com/memestimate/memestimate/main/docs/schema/" + name + ".schema.json"
 	root["title"] = f.form
 	root["$defs"] = m.defs
 	if len(m.defs) == 0 {
@@ -179,7 +179,7 @@ func published(t *testing.T, name string) []byte {
 func TestSchemasPublished(t *testing.T) {
 	shipped := func(name string, data []byte) {
 		t.Helper()
-		path := filepath.Join("../../schema", name+".schema.json")
+		path := filepath.Join("../../docs/schema", name+".schema.json")
 		if *update {
 			if err := os.WriteFile(path, data, 0o666); err != nil {
 				t.Fatal(err)
@@ -207,9 +207,9 @@ func TestSchemasPublished(t *testing.T) {
 	shipped("memestimate", data)
 }
 
-// holds holds JSON against a schema of schema/.
+// holds holds JSON against a schema of docs/schema.
 func holds(name string, data []byte) error {
-	s, err := jsonschema.NewCompiler().Compile("../../schema/" + name + ".schema.json")
+	s, err := jsonschema.NewCompiler().Compile("../../docs/schema/" + name + ".schema.json")
 	if err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func keepOutput(name string, data []byte) error {
 	return f.Close()
 }
 
-// valid is a command of scripts: what the program wrote to stdout is what schema/NAME.schema.json says.
+// valid is a command of scripts: what the program wrote to stdout is what docs/schema/NAME.schema.json says.
 func valid(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: valid NAME FILE")

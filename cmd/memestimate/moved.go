@@ -12,8 +12,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/memestimate/memestimate/budget"
-	"github.com/memestimate/memestimate/git"
+	"github.com/memestimate/memestimate/gate/budget"
+	"github.com/memestimate/memestimate/gate/git"
 	"github.com/memestimate/memestimate/onnxload"
 )
 

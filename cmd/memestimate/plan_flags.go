@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/memestimate/memestimate/estimate/parallel"
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 )
 
 // planNames are the flags that say how a training step departs from the plain one.

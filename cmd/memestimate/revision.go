@@ -5,7 +5,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/memestimate/memestimate/git"
+	"github.com/memestimate/memestimate/gate/git"
 	"github.com/memestimate/memestimate/onnxload"
 )
 

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/memestimate/memestimate/git"
+	"github.com/memestimate/memestimate/gate/git"
 )
 
 // atRevision has a file of a revision read.

@@ -4,8 +4,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/torch"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/spelling"
 )
 
@@ -19,7 +19,7 @@ func settingPatterns() map[string]string {
 	known := "^(" + strings.Join(gpus, "|") + ")$"
 	out := map[string]string{"gpu": known, "fits": known}
 	for key, names := range map[string][]string{
-		"optimizer": eager.Optimizers, "loss": eager.Losses, "precision": precisions, "mode": {"train",
+		"optimizer": torch.Optimizers, "loss": torch.Losses, "precision": precisions, "mode": {"train",
 			"infer", "generate"}, "zero-grad": {"none", "zeros"}, "grad-scaler": {"auto", "on", "off"},
 	} {
 		out[key] = spelling.Pattern(key, names)

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
 	"github.com/memestimate/memestimate/report/page"
+	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/snapshot"
 )
 

@@ -147,7 +147,7 @@ func hexOf(n int64) string {
 
 // The whole file comes out as JSON, as its schema says.
 func TestSnapshotExport(t *testing.T) {
-	schema, err := jsonschema.NewCompiler().Compile("../../schema/snapshot-export.schema.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/schema/snapshot-export.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/memestimate/memestimate/budget"
+	"github.com/memestimate/memestimate/gate/budget"
 )
 
 // What a budget file may say and may not, line by line: YES or NO, the file.
@@ -19,7 +19,7 @@ const spellingTable = "testdata/spellings.txt"
 
 // The parser of budget files and the JSON Schema that editors use say the same of every spelling.
 func TestSchemaAndParserAgree(t *testing.T) {
-	schema, err := jsonschema.NewCompiler().Compile("../../schema/memestimate.schema.json")
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/schema/memestimate.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}

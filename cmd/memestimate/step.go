@@ -12,10 +12,10 @@ import (
 
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/eager"
-	"github.com/memestimate/memestimate/estimate/gpu"
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/gpu"
 	"github.com/memestimate/memestimate/spelling"
 )
 
@@ -70,7 +70,7 @@ func (r *stepFlags) contradiction() error {
 
 // precisions are the names that --precision takes.
 var precisions = func() (names []string) {
-	for _, p := range eager.Precisions {
+	for _, p := range torch.Precisions {
 		names = append(names, string(p))
 	}
 	return names
@@ -95,10 +95,10 @@ func (r *stepFlags) flags(fs *pflag.FlagSet) {
 	fs.Var(&oneOf{"precision", (*string)(&r.step.Precision), precisions}, "precision",
 		"element types: "+strings.Join(precisions, ", "))
 	fs.Var((*optimizerValue)(&r.step.Optimizer), "optimizer",
-		"optimizer of torch.optim: "+strings.Join(plainNames(eager.Optimizers),
+		"optimizer of torch.optim: "+strings.Join(plainNames(torch.Optimizers),
 			", ")+";\nsome take settings, as in adamw-fused or sgdm-nesterov")
-	fs.Var(&oneOf{"loss", &r.step.Loss, eager.Losses}, "loss",
-		"criterion: "+strings.Join(eager.Losses,
+	fs.Var(&oneOf{"loss", &r.step.Loss, torch.Losses}, "loss",
+		"criterion: "+strings.Join(torch.Losses,
 			", ")+";\nauto is cross entropy where the output is class scores, else the mean")
 	fs.BoolVar(&r.step.ChannelsLast, "channels-last", false, "model and input in memory format torch.channels_last")
 	fs.Var((*countValue)(&r.step.Accumulate), "grad-accum", "backward passes for each optimizer step")
@@ -130,7 +130,7 @@ func completeNames(cmd *cobra.Command) {
 		case *oneOf:
 			names = v.names
 		case *optimizerValue:
-			names = eager.Optimizers
+			names = torch.Optimizers
 		case *gpuValue:
 			names = gpuNames()
 		default:
@@ -149,7 +149,7 @@ func (r *stepFlags) asked(e *env) (*estimate.Step, error) {
 	s := r.step
 	s.Infer = r.mode != "train"
 	s.ZeroGrads, s.ForLoop = r.zero == "zeros", !r.foreach
-	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == eager.AMPFP16
+	s.Scaler = r.scaler == "on" || r.scaler == "auto" && s.Precision == torch.AMPFP16
 	s.MemoryLimit = int64(r.limit)
 	s.NoReshard = !r.reshard
 	switch {
@@ -248,11 +248,11 @@ func (v *optimizerValue) Set(typed string) error {
 	if err != nil {
 		return err
 	}
-	if s == "" || eager.CheckOptimizer(s) != nil {
-		if base, _, _ := strings.Cut(s, "-"); slices.Contains(eager.Optimizers, base) && base != s {
-			return eager.CheckOptimizer(s)
+	if s == "" || torch.CheckOptimizer(s) != nil {
+		if base, _, _ := strings.Cut(s, "-"); slices.Contains(torch.Optimizers, base) && base != s {
+			return torch.CheckOptimizer(s)
 		}
-		return unknownName(s, plainNames(eager.Optimizers))
+		return unknownName(s, plainNames(torch.Optimizers))
 	}
 	*v = optimizerValue(s)
 	return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/timeline"
 	"github.com/memestimate/memestimate/test/chromium"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/go-json-experiment/json"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A Page is what to draw.

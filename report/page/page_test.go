@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // Hover, keys, search, sorting, phases and themes do what they say.

@@ -12,10 +12,10 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/estimate/gpu"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/gpu"
 )
 
 // simulated is a training step of a built-in model on a GPU, all of whose memory is its own.

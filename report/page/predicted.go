@@ -3,9 +3,9 @@ package page
 import (
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // Predicted is a predicted run, as the allocator replayed it, ready to be drawn: up to the request that it failed

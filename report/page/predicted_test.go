@@ -3,8 +3,8 @@ package page
 import (
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
-	"github.com/memestimate/memestimate/estimate/timeline"
+	"github.com/memestimate/memestimate/simulate/caching"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // What there was no memory for is not drawn: neither a workspace that is given up nor one that a library searches in.

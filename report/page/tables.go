@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // A table is one of the page's, ready to be written.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/memestimate/memestimate/estimate/timeline"
 	"github.com/memestimate/memestimate/report"
+	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
 // recorded is a timeline as a recording of it would be: events of segments and

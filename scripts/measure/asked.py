@@ -1,4 +1,4 @@
-"""Ask cuDNN what more convolutions take, of kinds that few measured ones are: estimate/workspace/testdata/asked.bin.gz.
+"""Ask cuDNN what more convolutions take, of kinds that few measured ones are: simulate/kernels/testdata/asked.bin.gz.
 
     python3 asked.py OUT.bin.gz      on a GPU
 

@@ -1,4 +1,4 @@
-"""Ask cuDNN what convolutions take, on a GPU and without one: estimate/workspace/testdata/{choices,answers}.bin.gz.
+"""Ask cuDNN what convolutions take, on a GPU and without one: simulate/kernels/testdata/{choices,answers}.bin.gz.
 
     python3 choices.py OUT.bin.gz --shapes 6000 [--seed 7]      on a GPU: what cuDNN's plans take, of shapes made up
     python3 choices.py OUT.bin.gz --of choices.bin.gz           without one: what it answers about the same

@@ -1,4 +1,4 @@
-"""Measure the workspaces of cuDNN's convolutions: estimate/workspace/testdata/convolutions.bin.gz.
+"""Measure the workspaces of cuDNN's convolutions: simulate/kernels/testdata/convolutions.bin.gz.
 
     python3 convolutions.py OUT.bin.gz [--models resnet50,vgg16] [--random 19000] [--sequences 5000] [--seed 7]
                             [--everyday 5000] [--onto FILE] [--seconds N]
@@ -271,7 +271,7 @@ def workspace(sizes: list[int]) -> int:
 
 
 def named(file: Path, part: tuple[int, int]) -> Iterator[tuple[str, Shape, int, int, bool]]:
-    """Read convolutions, a JSON line each as of estimate/workspace.ConvShape: a shape, batch, dtype and format.
+    """Read convolutions, a JSON line each as of simulate/kernels.ConvShape: a shape, batch, dtype and format.
 
     What model it is of may be said as well. Of several parts one is read. What padding there is follows from the sizes;
     where none gives them, none is read.

@@ -1,4 +1,4 @@
-"""Ask cuDNN about filters as long as their images: estimate/workspace/testdata/long_filters.csv.gz.
+"""Ask cuDNN about filters as long as their images: simulate/kernels/testdata/long_filters.csv.gz.
 
     python3 long_filters.py OUT.csv.gz      on a GPU
 

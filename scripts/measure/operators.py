@@ -4,7 +4,7 @@
 
 runs operators over many shapes, each once before it counts, and writes for each the sizes that its forward and its
 backward pass allocated, in order, with those that they freed less than 0. These are the rows under "swept" in
-estimate/eager/testdata/operator-events.json.gz; estimate/workspace/testdata/operators.json.gz has those of recurrent
+estimate/torch/testdata/operator-events.json.gz; simulate/kernels/testdata/operators.json.gz has those of recurrent
 layers, tables and norms. Shapes are drawn at random, always the same ones.
 """
 

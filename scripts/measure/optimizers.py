@@ -1,4 +1,4 @@
-"""Measure what optimizers allocate: estimate/eager/testdata/optimizers.json.gz.
+"""Measure what optimizers allocate: estimate/torch/testdata/optimizers.json.gz.
 
     python3 optimizers.py OUT.json.gz
 

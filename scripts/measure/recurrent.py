@@ -1,4 +1,4 @@
-"""Measure what cuDNN's recurrent layers allocate beside their results: estimate/workspace/testdata/recurrent.csv.gz.
+"""Measure what cuDNN's recurrent layers allocate beside their results: simulate/kernels/testdata/recurrent.csv.gz.
 
     python3 recurrent.py OUT.csv [--part I/N] [--seconds N]
 

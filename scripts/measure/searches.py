@@ -1,4 +1,4 @@
-"""Measure what cuDNN takes while it searches for its fastest engines: estimate/workspace/testdata/searches.jsonl.gz.
+"""Measure what cuDNN takes while it searches for its fastest engines: simulate/kernels/testdata/searches.jsonl.gz.
 
     python3 searches.py OUT.jsonl.gz --seconds 90 [--seed 17]     on a GPU
     python3 searches.py OUT.jsonl.gz --of ON_GPU.jsonl.gz         without one: what can be known there
@@ -31,7 +31,7 @@ from memestimate import convolutions as recorded
 from memestimate import cudnn_answers
 from memestimate.gpus import find
 
-MEASURED = Path(__file__).parents[2] / "estimate/workspace/testdata/convolutions.bin.gz"
+MEASURED = Path(__file__).parents[2] / "simulate/kernels/testdata/convolutions.bin.gz"
 TYPES = ("float32", "bfloat16", "float16")
 MOST = 1 << 29  # numbers of a tensor
 BOTH = (0, 2)  # heuristics: instant and fallback

@@ -3,7 +3,7 @@
     python3 single.py OUT.json.gz [--only NAME]
 
 calls each operator as its name says, once before it counts, and writes the sizes that its forward and its backward pass
-allocated, in order, with those that they freed less than 0. estimate/eager/operators_cases_test.go and the files beside
+allocated, in order, with those that they freed less than 0. estimate/torch/operators_cases_test.go and the files beside
 it have the same cases by the same names.
 """
 

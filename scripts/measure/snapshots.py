@@ -3,7 +3,7 @@
     python3 snapshots.py OUT [CASE ...]
 
 runs each case in a process of its own on a GPU, and writes OUT/NAME.pickle.gz and OUT/NAME.json. The two timelines are
-the peak of a steady step by the categories of torch.profiler. estimate/caching/testdata has the events and segments of
+the peak of a steady step by the categories of torch.profiler. simulate/caching/testdata has the events and segments of
 the same snapshots: OUT/NAME.events.json.gz.
 """
 

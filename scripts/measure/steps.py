@@ -5,7 +5,7 @@
 measures the cases that a file lists once more, each in a process of its own: model, mode, dtype, opt and batch, and the
 flags around the loop (channels_last, accum, clip, set_to_none, foreach, scaler, benchmark, alloc_conf, cap_mib).
 --traces writes each event of the allocator in float32 with sgdm, and in inference, at the largest batch of a model:
-DIR/MODEL.MODE.json.gz, as in estimate/caching/testdata/traces. --memtracker asks PyTorch's own tracker as well.
+DIR/MODEL.MODE.json.gz, as in simulate/caching/testdata/traces. --memtracker asks PyTorch's own tracker as well.
 """
 
 from __future__ import annotations

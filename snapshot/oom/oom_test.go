@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/snapshot"
 )
 

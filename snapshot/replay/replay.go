@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/snapshot"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/memestimate/memestimate/estimate/caching"
+	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/snapshot"
 	"github.com/memestimate/memestimate/test/chromium"
 )

@@ -2,7 +2,7 @@
 
 The names are those of ``memestimate gpus``. Memory is what CUDA reports as the total,
 capability and multiprocessors are NVIDIA's (CUDA programming guide, compute capabilities).
-The table is the program's own: ``go test ./estimate/gpu -update`` writes it anew.
+The table is the program's own: ``go test ./simulate/gpu -update`` writes it anew.
 """
 
 from __future__ import annotations

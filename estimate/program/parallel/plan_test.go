@@ -1,0 +1,186 @@
+package parallel
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/program"
+)
+
+// program is a stem, two numbered blocks of a layer each, and a head.
+func prog2() *program.Program {
+	p := &program.Program{Scopes: []program.Scope{{Parent: -1}, {Name: "stem", Parent: 0}, {Name: "h", Parent: 0},
+		{Name: "h.0", Parent: 2}, {Name: "h.0.fc", Parent: 3}, {Name: "h.1", Parent: 2}, {Name: "h.1.fc", Parent: 5},
+		{Name: "head", Parent: 0}}}
+	for i, s := range []int32{1, 4, 3, 6, 5, 7} {
+		p.Calls = append(p.Calls, program.Call{Op: "relu", In: []program.ValueID{program.ValueID(i + 1)},
+			Out: []program.ValueID{program.ValueID(i + 2)}, Scope: s})
+	}
+	for _, name := range []string{"stem.weight", "h.0.fc.weight", "h.1.fc.weight", "head.weight"} {
+		p.State = append(p.State, p.Add(program.Value{Name: name, Kind: program.Parameter, DType: program.Float32}))
+	}
+	return p
+}
+
+func TestFreeze(t *testing.T) {
+	for _, c := range []struct {
+		plan   Plan
+		frozen []bool
+	}{
+		{Plan{TrainOnly: "^head"}, []bool{true, true, true, false}},
+		{Plan{Freeze: `h\.0|stem`}, []bool{true, true, false, false}},
+		{Plan{TrainOnly: "^h", Freeze: "head"}, []bool{true, false, false, true}},
+	} {
+		prog := prog2()
+		out, err := c.plan.Apply(prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, want := range c.frozen {
+			i := prog.State[k]
+			if out.Values[i].Frozen != want {
+				t.Errorf("%+v: %s: frozen is %v, want %v", c.plan, out.Values[i].Name, out.Values[i].Frozen, want)
+			}
+			if prog.Values[i].Frozen {
+				t.Errorf("%+v: the program that was given is changed", c.plan)
+			}
+		}
+	}
+}
+
+func TestCheckpoint(t *testing.T) {
+	want := []program.Span{{First: 1, Last: 2}, {First: 3, Last: 4}}
+	for _, expr := range []string{Blocks, `h\.\d`, `h\.0|h\.1`} {
+		out, err := Plan{Checkpoint: expr}.Apply(prog2())
+		if err != nil || !slices.Equal(out.Checkpoints, want) {
+			t.Errorf("%s: spans %v, %v, want %v", expr, out, err, want)
+		}
+	}
+}
+
+func TestCheckpointsWithinOthers(t *testing.T) {
+	want := []program.Span{{First: 1, Last: 2}, {First: 1, Last: 1}, {First: 3, Last: 4}}
+	out, err := Plan{Checkpoint: `h\.\d|h\.0\.fc`}.Apply(prog2())
+	if err != nil || !slices.Equal(out.Checkpoints, want) {
+		t.Errorf("spans %v, %v, want that of the outer module before the one within it, %v", out, err, want)
+	}
+}
+
+func TestPlansThatMatchNothing(t *testing.T) {
+	for _, c := range []struct {
+		plan Plan
+		want string
+	}{
+		{Plan{TrainOnly: "fc9"}, `train-only: "fc9" matches no parameter, the first is "stem.weight"`},
+		{Plan{Freeze: "fc9"}, `freeze: "fc9" matches no parameter`},
+		{Plan{Checkpoint: "fc9"}, `checkpoint: "fc9" is the whole name of no module`},
+		{Plan{GPUs: 2, Parallel: FSDP, Shard: `h\.0.*`}, "one within another is not simulated"},
+		{Plan{Reentrant: true}, "checkpoint-reentrant: without checkpoint"},
+		{Plan{GPUs: 2, Parallel: "dp"}, `unknown scheme "dp"`},
+		{Plan{GPUs: -1}, "is not a number of GPUs"},
+		{Plan{GPUs: 1 << 40}, "is not a number of GPUs"},
+		{Plan{Parallel: DDP}, "their number is not"},
+		{Plan{Checkpoint: "("}, "is no regular expression"},
+		{Plan{Freeze: strings.Repeat(".*", 5000)}, "states, want 8192 at most"},
+		{Plan{Shard: "(.{1000}){1,}" + strings.Repeat("x{1000}", 8)}, "states, want 8192 at most"},
+		{Plan{LoRA: "targets=" + strings.Repeat("a", 9000)}, "states, want 8192 at most"},
+	} {
+		if _, err := c.plan.Apply(prog2()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.plan, err, c.want)
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	for shard, want := range map[string]string{
+		"":     "h.0.fc.weight | h.1.fc.weight | stem.weight head.weight",
+		Blocks: "h.0.fc.weight | h.1.fc.weight | stem.weight head.weight",
+		`h\.1`: "h.1.fc.weight | stem.weight h.0.fc.weight head.weight",
+		Whole:  "stem.weight h.0.fc.weight h.1.fc.weight head.weight",
+	} {
+		prog := prog2()
+		prog.Params = prog.State
+		for i := range prog.Calls { // the weights are the first values, which calls of these modules read
+			if k := slices.Index([]int32{1, 4, 6, 7}, prog.Calls[i].Scope); k >= 0 {
+				prog.Calls[i].In = []program.ValueID{prog.State[k]}
+			} else {
+				prog.Calls[i].In = nil
+			}
+		}
+		got, err := Plan{GPUs: 2, Parallel: FSDP, Shard: shard}.Apply(prog)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var groups []string
+		for _, g := range got.Groups {
+			var names []string
+			for _, v := range g.Params {
+				names = append(names, got.Values[v].Name)
+			}
+			groups = append(groups, strings.Join(names, " "))
+		}
+		if strings.Join(groups, " | ") != want {
+			t.Errorf("%q: %q, want %s", shard, groups, want)
+		}
+	}
+	for _, c := range []struct {
+		plan Plan
+		want string
+	}{
+		{Plan{GPUs: 2, Shard: "h"}, "parallel is not fsdp"},
+		{Plan{GPUs: 2, Parallel: FSDP, View: true}, "which has none"},
+		{Plan{GPUs: 2, Parallel: FSDP, ParamDType: "int8"}, "unknown type"},
+		{Plan{GPUs: 2, Parallel: FSDP, LoRA: "r=2,targets=a,base=nf4"}, "not simulated"},
+		{Plan{GPUs: 2, Parallel: FSDP, Shard: "nothing"}, "is the whole name of no module"},
+	} {
+		if _, err := c.plan.Apply(prog2()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, want %q", c.plan, err, c.want)
+		}
+	}
+}
+
+func TestFirstBlocks(t *testing.T) {
+	out, err := Plan{Checkpoint: "blocks:1"}.Apply(prog2())
+	if want := []program.Span{{First: 1, Last: 2}}; err != nil || !slices.Equal(out.Checkpoints, want) {
+		t.Errorf("%v, %v, want %v", out, err, want)
+	}
+	if _, err := (Plan{Checkpoint: "blocks:0"}).Apply(prog2()); err == nil {
+		t.Error("no blocks at all are taken for some")
+	}
+}
+
+func TestFLOPs(t *testing.T) {
+	p := &program.Program{}
+	value := func(shape ...int64) program.ValueID {
+		return p.Add(program.Value{DType: program.Float32, Shape: shape})
+	}
+	for _, c := range []struct {
+		op   string
+		in   []program.ValueID
+		out  program.ValueID
+		want float64
+	}{
+		{"linear", []program.ValueID{value(2, 3), value(5, 3)}, value(2, 5), 2 * 2 * 5 * 3},
+		{"addmm", []program.ValueID{value(5), value(2, 3), value(3, 5)}, value(2, 5), 2 * 2 * 5 * 3},
+		{"conv", []program.ValueID{value(1, 4, 8, 8), value(6, 2, 3, 3)}, value(1, 6, 8, 8), 2 * 6 * 64 * 2 * 9},
+		{"sdpa", []program.ValueID{value(1, 2, 7, 4), value(1, 2, 9, 4), value(1, 2, 9, 4)}, value(1, 2, 7, 4),
+			2 * 2 * (2 * 7 * 9 * 4)},
+		{"relu", []program.ValueID{value(9)}, value(9), 0},
+	} {
+		p.Calls = []program.Call{{Op: c.op, In: c.in, Out: []program.ValueID{c.out}, Args: program.Plain}}
+		if got := FLOPs(p, 0, 0); got != c.want {
+			t.Errorf("%s: %v, want %v", c.op, got, c.want)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	if words := (Plan{}).Words(); len(words) > 0 {
+		t.Errorf("the plain step: %q", words)
+	}
+	got := strings.Join(Plan{Checkpoint: Blocks, GPUs: 4, Parallel: FSDP, ParamDType: "bf16"}.Words(), ", ")
+	if want := "blocks checkpointed, fsdp on 4 GPUs, parameters in bf16"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,232 @@
+package recover
+
+import (
+	"math"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchTanhGelu finds gelu(x, approximate="tanh") as exporters before opset 20 write it:
+//
+//	0.5 * x * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x*x*x)))
+//
+// with the cube as two products. Where a model computes the same by hand, the cube is a power, and
+// every step of it is an operator of its own.
+func matchTanhGelu(b *recovery, i int) {
+	tanh := b.nodes[i]
+	scaled, si := b.producedBy(b.in(tanh, 0), "Mul")
+	if scaled == nil {
+		return
+	}
+	sum, k := b.otherThanNumber(scaled)
+	if math.Abs(k-math.Sqrt(2/math.Pi)) > 1e-3 {
+		return
+	}
+	add, ai := b.producedBy(sum, "Add")
+	if add == nil {
+		return
+	}
+	for j := range 2 {
+		x := b.in(add, j)
+		cubic, ci := b.producedBy(b.in(add, 1-j), "Mul")
+		if cubic == nil {
+			continue
+		}
+		cube, k := b.otherThanNumber(cubic)
+		if math.Abs(k-0.044715) > 1e-4 {
+			continue
+		}
+		outer, oi := b.producedBy(cube, "Mul")
+		if outer == nil || b.in(outer, 0) != x && b.in(outer, 1) != x {
+			continue
+		}
+		square, qi := b.producedBy(b.other(outer, x), "Mul")
+		if square == nil || b.in(square, 0) != x || b.in(square, 1) != x {
+			continue
+		}
+		one, ni := b.user(tanh.Output(0), "Add")
+		if one == nil || !b.isNumber(b.other(one, tanh.Output(0)), 1) {
+			return
+		}
+		mul, mi := b.user(one.Output(0), "Mul")
+		if mul == nil || b.id(b.other(mul, one.Output(0))) != x {
+			return
+		}
+		half, hi := b.user(mul.Output(0), "Mul")
+		if half == nil || !b.isNumber(b.other(half, mul.Output(0)), 0.5) {
+			return
+		}
+		b.claim(func() { b.call("gelu", program.Args{}, []program.ValueID{b.value(x)}, half.Output(0)) }, i, si, ai, ci, oi, qi, ni,
+			mi, hi)
+		return
+	}
+}
+
+// matchGeluFunction finds the GELU of Megatron-LM, x * 0.5 * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x))), which
+// models run as a function of autograd of their own. That it is one is a guess: the graph would be the same without.
+func matchGeluFunction(b *recovery, i int) {
+	tanh := b.nodes[i]
+	inner, ii := b.producedBy(b.in(tanh, 0), "Mul")
+	if inner == nil || !b.single(b.in(tanh, 0)) {
+		return
+	}
+	scaled, si := b.producedBy(b.in(inner, 0), "Mul")
+	add, ai := b.producedBy(b.in(inner, 1), "Add")
+	if scaled == nil || add == nil || !b.single(scaled.Output(0)) || !b.single(add.Output(0)) {
+		return
+	}
+	x, k := b.otherThanNumber(scaled)
+	if x = b.id(x); x == onnxload.NoValue || math.Abs(k-math.Sqrt(2/math.Pi)) > 1e-3 {
+		return
+	}
+	poly, one := b.otherThanNumber(add)
+	square, qi := b.producedBy(poly, "Mul")
+	if square == nil || one != 1 || !b.single(poly) || b.in(square, 1) != x {
+		return
+	}
+	cubic, ci := b.producedBy(b.in(square, 0), "Mul")
+	if cubic == nil || !b.single(cubic.Output(0)) {
+		return
+	}
+	if y, k := b.otherThanNumber(cubic); b.id(y) != x || math.Abs(k-0.044715) > 1e-4 {
+		return
+	}
+	plus, pi := b.user(tanh.Output(0), "Add")
+	if plus == nil || !b.isNumber(b.other(plus, tanh.Output(0)), 1) {
+		return
+	}
+	mul, mi := b.user(plus.Output(0), "Mul")
+	if mul == nil {
+		return
+	}
+	half, hi := b.producedBy(b.other(mul, plus.Output(0)), "Mul")
+	if half == nil || !b.single(half.Output(0)) {
+		return
+	}
+	if y, k := b.otherThanNumber(half); b.id(y) != x || k != 0.5 {
+		return
+	}
+	if !b.guess(dialect.FunctionGELU) {
+		return
+	}
+	b.functions++
+	b.claim(func() { b.call("gelu_function", program.Args{}, []program.ValueID{b.value(x)}, mul.Output(0)) }, i, ii, si, ai, qi,
+		ci, pi, mi, hi)
+}
+
+// otherThanNumber returns the input of a node of two that is not a number, and the number; NoValue when neither is.
+func (b *recovery) otherThanNumber(n *onnxload.Node) (onnxload.ValueID, float64) {
+	for j := range 2 {
+		if k, ok := b.number(b.in(n, j)); ok {
+			return b.in(n, 1-j), k
+		}
+	}
+	return onnxload.NoValue, 0
+}
+
+// matchClamp finds torch.clamp(x, a, b) with bounds of one number each that are not of x's dtype, torch.clamp(x, -4,
+// 3): torch.export's exporter makes tensors of them, which promote types, and writes aten.clamp.Tensor as Min(Max(x,
+// a), b) (_type_promotion.py and torchlib's aten_clamp_tensor). Between the two is no value of the program's, val_3:
+// torch.min and torch.max have names of their own.
+func matchClamp(b *recovery, i int) {
+	low := b.nodes[i]
+	high, hi := b.user(low.Output(0), "Min")
+	if high == nil || len(low.In) != 2 || len(high.In) != 2 || b.in(high, 0) != b.id(low.Output(0)) ||
+		!strings.HasPrefix(b.m.NameOf(low.Output(0)), "val_") {
+		return
+	}
+	if _, ok := b.number(b.in(low, 1)); !ok {
+		return
+	}
+	if _, ok := b.number(b.in(high, 1)); !ok {
+		return
+	}
+	x := b.in(low, 0)
+	b.claim(func() { b.call("clamp", program.Args{Both: true}, []program.ValueID{b.value(x)}, high.Output(0)) }, i, hi)
+}
+
+// matchGlu finds glu(x, dim), the first half of a dimension times the sigmoid of the second. Both exporters split the
+// argument without naming sizes for it (torch.onnx symbolic_opset9 glu, torchlib aten_glu), where chunk and split
+// name them; in torch.export's graph the product has the operator's name too.
+func matchGlu(b *recovery, i int) {
+	s := b.nodes[i]
+	split, si := b.producedBy(b.in(s, 0), "Split")
+	mul, mi := b.user(s.Output(0), "Mul")
+	if split == nil || mul == nil || len(split.In) != 1 || len(split.Out) != 2 || split.Domain != "" {
+		return
+	}
+	first, second := split.Output(0), split.Output(1)
+	if first == onnxload.NoValue || b.id(second) != b.in(s, 0) || b.in(mul, 0) != b.id(first) ||
+		b.in(mul, 1) != b.id(s.Output(0)) || !b.single(first) || !b.single(second) {
+		return
+	}
+	if attrInt(split, "num_outputs", 0) != 0 && !strings.HasPrefix(b.m.NameOf(mul.Output(0)), "glu") {
+		return
+	}
+	x := b.in(split, 0)
+	dim := b.axis(split, 0, len(b.dims(x)))
+	if b.dims(first)[dim] != b.dims(second)[dim] {
+		return
+	}
+	b.claim(func() { b.call("glu", program.Args{Dim: dim}, []program.ValueID{b.value(x)}, mul.Output(0)) }, si, i, mi)
+}
+
+// matchMish finds x * tanh(softplus(x)).
+func matchMish(b *recovery, i int) {
+	soft := b.nodes[i]
+	x := b.in(soft, 0)
+	tanh, ti := b.user(soft.Output(0), "Tanh")
+	if tanh == nil {
+		return
+	}
+	mul, mi := b.user(tanh.Output(0), "Mul")
+	if mul == nil || b.id(b.other(mul, tanh.Output(0))) != x || !b.selfGated(mul, x, tanh.Output(0)) {
+		return
+	}
+	b.claim(func() {
+		b.call("mish", program.Args{Inplace: b.inPlaceAfter(x, 2)}, []program.ValueID{b.value(x)}, mul.Output(0))
+	}, i, ti, mi)
+}
+
+// hardSwishOpset is the first with HardSwish (docs/Operators.md of ONNX).
+const hardSwishOpset = 14
+
+// matchHardswish finds x * relu6(x + 3) / 6, and the relu6(x + 3) / 6 of hardsigmoid, as opsets before 14 write them.
+// Since then exporters have HardSwish for nn.Hardswish, so that what is written out is so in the program as well, of
+// which autograd keeps each step.
+func matchHardswish(b *recovery, i int) {
+	clip := b.nodes[i]
+	if clip.Version >= hardSwishOpset || !b.isNumber(b.in(clip, 1), 0) || !b.isNumber(b.in(clip, 2), 6) {
+		return
+	}
+	add, ai := b.producedBy(b.in(clip, 0), "Add")
+	if add == nil {
+		return
+	}
+	x, three := b.otherThanNumber(add)
+	if three != 3 || !b.single(add.Output(0)) {
+		return
+	}
+	if div, di := b.user(clip.Output(0), "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
+		if mul, mi := b.user(div.Output(0), "Mul"); mul != nil && b.id(b.other(mul, div.Output(0))) == x {
+			b.claim(func() {
+				b.call("hardswish", program.Args{Inplace: b.inPlaceAfter(x, 2)}, []program.ValueID{b.value(x)}, mul.Output(0))
+			}, i, ai, di, mi)
+			return
+		}
+		b.claim(func() { b.call("hardsigmoid", program.Args{}, []program.ValueID{b.value(x)}, div.Output(0)) }, i, ai, di)
+		return
+	}
+	mul, mi := b.user(clip.Output(0), "Mul")
+	if mul == nil || b.id(b.other(mul, clip.Output(0))) != x {
+		return
+	}
+	if div, di := b.user(mul.Output(0), "Div"); div != nil && b.isNumber(b.in(div, 1), 6) {
+		b.claim(func() {
+			b.call("hardswish", program.Args{Inplace: b.inPlaceAfter(x, 2)}, []program.ValueID{b.value(x)}, div.Output(0))
+		}, i, ai, mi, di)
+	}
+}

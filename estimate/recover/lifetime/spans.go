@@ -1,0 +1,335 @@
+package lifetime
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/program"
+)
+
+// spans tell, for every call and each module around it, where the run of calls that belong to that
+// module's forward begins and ends. They form a tree, as the modules do.
+type spans struct {
+	list  []span
+	inner []int32 // by call: that of the innermost module
+}
+
+type span struct {
+	scope       int32
+	first, last int32
+	up          int32 // the span of the module around this one, -1 for the model's
+}
+
+func scopeSpans(p *program.Program) spans {
+	s := spans{list: make([]span, 0, len(p.Scopes)), inner: make([]int32, len(p.Calls))}
+	var open []int32 // spans, the model's first
+	var path []int32 // scopes around a call, the innermost first
+	for i := range p.Calls {
+		path = path[:0]
+		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
+			path = append(path, k)
+		}
+		same := 0
+		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[len(path)-1-same] {
+			same++
+		}
+		open = open[:same]
+		for k := len(path) - 1 - same; k >= 0; k-- {
+			open = s.enter(open, path[k], int32(i))
+		}
+		s.extend(open, int32(i))
+	}
+	return s
+}
+
+// enter begins the span of a module at a call, inside of those that are open.
+func (s *spans) enter(open []int32, scope, call int32) []int32 {
+	s.list = append(s.list, span{scope, call, call, innermost(open)})
+	return append(open, int32(len(s.list)-1))
+}
+
+// extend has the spans that are open reach to a call.
+func (s *spans) extend(open []int32, call int32) {
+	for _, k := range open {
+		s.list[k].last = call
+	}
+	s.inner[call] = innermost(open)
+}
+
+func innermost(open []int32) int32 {
+	if len(open) == 0 {
+		return -1
+	}
+	return open[len(open)-1]
+}
+
+// enteredAfter returns the last call of the outermost module around call i that was entered after call
+// from; i itself when there is none.
+func (s spans) enteredAfter(i, from int32) int32 {
+	end := i
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		sp := &s.list[k]
+		if sp.first > from {
+			end = max(end, sp.last)
+		}
+	}
+	return end
+}
+
+// step returns where, in the forward of this module, the call or the call of a module
+// around it begins.
+func (s spans) step(i, scope int32) int32 {
+	at := i
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		sp := &s.list[k]
+		if sp.scope == scope {
+			break
+		}
+		at = sp.first
+	}
+	return at
+}
+
+// end returns the last call of this module's forward around call i.
+func (s spans) end(i, scope int32) int32 {
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		sp := &s.list[k]
+		if sp.scope == scope {
+			return sp.last
+		}
+	}
+	return i
+}
+
+// frame returns the span of this module's forward around call i, -1 when there is none.
+func (s spans) frame(i, scope int32) int32 {
+	for k := s.inner[i]; k >= 0; k = s.list[k].up {
+		if s.list[k].scope == scope {
+			return k
+		}
+	}
+	return -1
+}
+
+// A step is what a module's forward does at one place: a call of its own, or the calls of a module that it calls.
+type step struct {
+	first, last int32
+	child       int32 // the span of the module that it calls, -1 for a call of its own
+}
+
+// steps returns by span what its module's forward does, in order.
+func (s spans) steps() [][]step {
+	size := make([]int32, len(s.list))
+	s.eachStep(func(k int32, _ step) { size[k]++ })
+	sum := int32(0)
+	for _, n := range size {
+		sum += n
+	}
+	room := make([]step, sum)
+	list := make([][]step, len(s.list))
+	for k, n := range size {
+		list[k], room = room[:0:n], room[n:]
+	}
+	s.eachStep(func(k int32, st step) { list[k] = append(list[k], st) })
+	return list
+}
+
+// eachStep calls f with each step of the forward of each span.
+func (s spans) eachStep(f func(k int32, st step)) {
+	for i, k := range s.inner {
+		if k < 0 {
+			continue
+		}
+		first := int32(i)
+		for up := s.list[k].up; up >= 0 && s.list[k].first == first; k, up = up, s.list[up].up {
+			f(up, step{first, s.list[k].last, k})
+		}
+		f(s.inner[i], step{first, first, -1})
+	}
+}
+
+// stepOf returns which of a forward's steps call i is in.
+func stepOf(steps []step, i int32) int {
+	k, found := slices.BinarySearchFunc(steps, i, func(s step, i int32) int { return int(s.first - i) })
+	if !found {
+		k--
+	}
+	return k
+}
+
+// rounds returns by step how many steps later a loop over modules does the same again, in its next round; 0 where
+// nothing does. Constants that the first round begins with are no steps: output = zeros_like(x) before the loop.
+func rounds(p *program.Program, s spans, all []step) []int {
+	const maxRound = 1 << 10 // steps of a loop's body
+	again := make([]int, len(all))
+	var steps []step
+	var at []int // by step of steps: its place in all
+	for j, st := range all {
+		if st.child >= 0 || len(p.Calls[st.first].In) > 0 {
+			steps, at = append(steps, st), append(at, j)
+		}
+	}
+	name := func(j int) string { return p.Scopes[s.list[steps[j].child].scope].Name }
+	what := make([]string, len(steps))
+	for j := range steps {
+		if steps[j].child >= 0 {
+			what[j] = "/" + name(j)
+			if !p.Without[numbered.Name] {
+				what[j] = "/" + withoutNumbers(name(j))
+			}
+		} else {
+			what[j] = p.Calls[steps[j].first].Op
+		}
+	}
+	for j := 0; j < len(steps); j++ {
+		if steps[j].child < 0 {
+			continue
+		}
+		next, limit := j+1, min(len(steps), j+1+maxRound) // the same of another member of the list
+		for next < limit && (what[next] != what[j] || name(next) == name(j)) {
+			next++
+		}
+		if next == limit {
+			continue
+		}
+		period := next - j
+		lo, hi := j, next
+		for lo > 0 && next < len(steps) && what[lo-1] == what[lo-1+period] {
+			lo--
+		}
+		for hi < len(steps) && what[hi-period] == what[hi] {
+			hi++
+		}
+		if hi-lo < 2*period {
+			continue
+		}
+		for k := lo; k+period < hi; k++ {
+			again[at[k]] = at[k+period] - at[k]
+		}
+		j = hi - period
+	}
+	return again
+}
+
+// withoutNumbers returns a module's path without the numbers that a loop counts: those of the members of lists,
+// "b.0.fc", and those that TorchScript gives the members of dictionaries that are called again, "fc_1".
+func withoutNumbers(path string) string {
+	if !strings.ContainsAny(path, "0123456789") {
+		return path
+	}
+	var out strings.Builder
+	for part := range strings.SplitSeq(path, ".") {
+		if rest := strings.TrimRight(part, "0123456789"); rest == "" || rest != part && strings.HasSuffix(rest, "_") {
+			part = strings.TrimSuffix(rest, "_")
+		}
+		if out.Len() > 0 {
+			out.WriteByte('.')
+		}
+		out.WriteString(part)
+	}
+	return out.String()
+}
+
+// tracedSpans is scopeSpans where the lines are known: the same module called from another line, or from the same one
+// once more, is another call of it.
+func tracedSpans(p *program.Program) spans {
+	s := spans{inner: make([]int32, len(p.Calls))}
+	type begin struct {
+		line, child int32 // of the first call of a span: its line, and the module that it called, -1 for none
+		left        bool  // it has been at something else since
+	}
+	var open []int32 // spans, the model's first
+	var begun []begin
+	var path []int32          // scopes around a call, the outermost first
+	var lines, before []int32 // by level: of this call and of the one before
+	for i := range p.Calls {
+		path = path[:0]
+		for k := p.Calls[i].Scope; k >= 0; k = p.Scopes[k].Parent {
+			path = append(path, k)
+		}
+		slices.Reverse(path)
+		lines, before = p.Sources.Path(before, p.Calls[i].Stack, len(path)), lines
+		at := func(d int) begin {
+			f := begin{lines[d], -1, false}
+			if d+1 < len(path) {
+				f.child = path[d+1]
+			}
+			return f
+		}
+		same := 0
+		for same < len(open) && same < len(path) && s.list[open[same]].scope == path[same] {
+			if same > 0 {
+				caller, last := lines[same-1], before[same-1]
+				f, b := at(same), begun[same]
+				again := b.left && f.line == b.line && f.child == b.child
+				if caller != 0 && last != 0 && caller != last || again && f.line != 0 && f.child >= 0 ||
+					again && f.line == 0 && beginsAs(p, s.list[open[same]].first, int32(i), same) {
+					break
+				}
+			}
+			same++
+		}
+		open, begun = open[:same], begun[:same]
+		for d := range open {
+			f := at(d)
+			begun[d].left = begun[d].left || f.line != 0 && (f.line != begun[d].line || f.child != begun[d].child)
+		}
+		for d := same; d < len(path); d++ {
+			open, begun = s.enter(open, path[d], int32(i)), append(begun, at(d))
+		}
+		s.extend(open, int32(i))
+	}
+	return s
+}
+
+// beginsAs reports whether the calls from b on are those from a on, up to the first whose line is known at a depth, and
+// that line and its module are the same: torch.export has no lines of what a forward computes under torch.no_grad().
+func beginsAs(p *program.Program, a, b int32, depth int) bool {
+	const limit = 1 << 6 // calls without lines
+	var of, other []int32
+	for n := int32(0); n < limit && a+n < b && int(b+n) < len(p.Calls); n++ {
+		c, d := &p.Calls[a+n], &p.Calls[b+n]
+		if c.Op != d.Op || c.Scope != d.Scope {
+			return false
+		}
+		of, other = p.Sources.Path(of, c.Stack, depth+1), p.Sources.Path(other, d.Stack, depth+1)
+		if of[depth] != 0 || other[depth] != 0 {
+			return of[depth] == other[depth]
+		}
+	}
+	return false
+}
+
+// homes returns by value the innermost span that makes and reads it.
+func (l *lives) homes() []int32 {
+	depth := make([]int32, len(l.spans.list))
+	for k, s := range l.spans.list {
+		if s.up >= 0 {
+			depth[k] = depth[s.up] + 1
+		}
+	}
+	common := func(a, b int32) int32 {
+		for a != b && a >= 0 && b >= 0 {
+			if depth[a] >= depth[b] {
+				a = l.spans.list[a].up
+			} else {
+				b = l.spans.list[b].up
+			}
+		}
+		return min(a, b)
+	}
+	home := make([]int32, len(l.p.Values))
+	for v, i := range l.made {
+		home[v] = -1
+		if i >= 0 {
+			home[v] = l.spans.inner[i]
+		}
+	}
+	l.eachRead(func(i int32, v program.ValueID) { home[v] = common(home[v], l.spans.inner[i]) })
+	for v, k := range home {
+		if l.made[v] >= 0 && k >= 0 {
+			l.owner[v] = l.spans.list[k].scope
+		}
+	}
+	return home
+}

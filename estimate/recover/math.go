@@ -1,0 +1,139 @@
+package recover
+
+import (
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// mathNodes are the rarer operators: functions, integer arithmetic and reductions.
+var mathNodes = []nodeRow{
+	{"Acos", "data", 0, unaryCall("acos")},
+	{"Asin", "data", 0, unaryCall("asin")},
+	{"Atan", "data", 0, unaryCall("atan")},
+	{"Sinh", "data", 0, unaryCall("sinh")},
+	{"Cosh", "data", 0, unaryCall("cosh")},
+	{"Tan", "data", 0, unaryCall("tan")},
+	{"Asinh", "data", 0, unaryCall("asinh")},
+	{"Acosh", "data", 0, unaryCall("acosh")},
+	{"Atanh", "data", 0, unaryCall("atanh")},
+	{"Shrink", "data", 0, unaryCall("hardshrink")},
+	{"ThresholdedRelu", "data", 0, unaryCall("threshold")},
+	{"CumProd", "data number", 0, unaryCall("cumprod")},
+	{"Mod", "data data", 0, binaryCall("remainder")},
+	{"BitShift", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseAnd", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseOr", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseXor", "data data", 0, binaryCall("bitwise")},
+	{"BitwiseNot", "data", 0, unaryCall("bitwise")},
+	{"Max", "data+", 0, chainCall("maximum")},
+	{"Min", "data+", 0, chainCall("minimum")},
+	{"ReduceProd", "data number?", 0, emitReduce("prod", "")},
+	{"ReduceL1", "data number?", 0, emitReduce("norm1", "")},
+	{"ReduceLogSumExp", "data number?", 0, emitReduce("logsumexp", "")},
+	{"ReduceSumSquare", "data number?", 0, squared},
+	{"ReduceLogSum", "data number?", 0, logOfSum},
+	{"Scatter", "data data data", 0, emitScatter},
+	{"Col2Im", "data data data", 0, spatialCall("col2im")},
+	{"RoiAlign", "data data data", 0, emitROIAlign},
+	{"LRN", "data", 0, emitLRN},
+	{"LpNormalization", "data", 0, alongAxis("normalize", -1)},
+	{"MeanVarianceNormalization", "data", 0, emitMeanVariance},
+}
+
+// chainCall emits an operator of two arguments for a node of any number of them, from the left.
+func chainCall(op string) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		in := b.values(n)
+		if len(in) == 1 {
+			b.same[n.Output(0)] = b.in(n, 0)
+			return
+		}
+		b.chained(len(in) - 2)
+		acc := in[0]
+		for i := 1; i < len(in)-1; i++ {
+			acc = b.temp(op, program.Args{}, b.elem(n.Output(0)), b.dims(n.Output(0)), acc, in[i])
+		}
+		b.call(op, program.Args{}, []program.ValueID{acc, in[len(in)-1]}, n.Output(0))
+	}
+}
+
+// mostChained is how many calls beyond one each the nodes of a graph may take that have any number of arguments. No
+// exporter writes thousands; a file of five bytes for each would make hundreds for each byte of these.
+const mostChained = 5000
+
+// chained counts what a chain of calls has beyond one.
+func (b *recovery) chained(more int) {
+	if b.chains += max(more, 0); b.chains > mostChained {
+		b.fail("nodes of any number of arguments, such as Sum, make more than %d calls beyond one each", mostChained)
+	}
+}
+
+// squared is x.pow(2).sum(dims).
+func squared(b *recovery, n *onnxload.Node) {
+	x := b.in(n, 0)
+	two := b.add(program.Value{Kind: program.Number, DType: program.Int64})
+	square := b.temp("pow", program.Args{}, b.elem(x), b.dims(x), b.value(x), two)
+	b.call("sum", b.reduction(n, b.axes(n)), []program.ValueID{square}, n.Output(0))
+}
+
+// logOfSum is x.sum(dims).log().
+func logOfSum(b *recovery, n *onnxload.Node) {
+	x, o := b.in(n, 0), n.Output(0)
+	sum := b.temp("sum", b.reduction(n, b.axes(n)), b.elem(o), b.dims(o), b.value(x))
+	b.call("log", program.Args{}, []program.ValueID{sum}, o)
+}
+
+func emitROIAlign(b *recovery, n *onnxload.Node) {
+	rois := b.in(n, 1)
+	in := []program.ValueID{b.value(b.in(n, 0)), b.device(b.value(rois), rois)}
+	b.call("roi_align", program.Args{Shape: b.dims(n.Output(0))}, in, n.Output(0))
+}
+
+func emitLRN(b *recovery, n *onnxload.Node) {
+	b.call("local_response_norm", program.Args{Kernel: []int64{attrInt(n, "size", 1)}}, []program.ValueID{b.value(b.in(n, 0))},
+		n.Output(0))
+}
+
+// alongAxis emits an operator over the dimension of the axis attribute.
+func alongAxis(op string, def int64) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) {
+		a := b.axis(n, def, len(b.dims(n.Output(0))))
+		b.call(op, program.Args{Dims: []int{a}}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+	}
+}
+
+func emitMeanVariance(b *recovery, n *onnxload.Node) {
+	axes := attrInts(n, "axes")
+	if axes == nil {
+		axes = []int64{0, 2, 3}
+	}
+	rank := len(b.dims(n.Output(0)))
+	var dims []int
+	for _, a := range axes {
+		if a < 0 {
+			a += int64(rank)
+		}
+		if a < 0 || a >= int64(rank) {
+			b.fail("axis %d of node %q is outside a tensor of rank %d", a, n.Name, rank)
+			return
+		}
+		dims = append(dims, int(a))
+	}
+	b.call("mean_variance_norm", program.Args{Dims: dims}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+}
+
+// emitMul emits a product. The TorchScript exporter writes torch.square(x) as x * x (torch/onnx/symbolic_opset9.py),
+// and so the product of a rectified tensor and itself, which nothing else reads, is taken for the square that squared
+// ReLU is written with: torch.square(F.relu(x)) in transformers' ReLUSquaredActivation and in RWKV. square is pow(x,
+// 2), which autocast runs, and saves for, in float32; mul it does not.
+func emitMul(b *recovery, n *onnxload.Node) {
+	if x := b.in(n, 0); x != onnxload.NoValue && x == b.in(n, 1) && b.places[b.at].Op == "" && len(b.usesOf(x)) == 2 &&
+		!b.out[x] {
+		if relu, _ := b.producedBy(x, "Relu"); relu != nil && b.guess(dialect.SquaredReLU) {
+			b.call("square", program.Args{}, []program.ValueID{b.value(x)}, n.Output(0))
+			return
+		}
+	}
+	arithmetic("mul", "*")(b, n)
+}

@@ -1,0 +1,161 @@
+package recover
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// rareNodes are operators that few models have. Those of emitGeneral are one function of autograd, which keeps its
+// arguments; those of emitFill have no gradient: quantized arithmetic, whose results have types of their own.
+var rareNodes = []nodeRow{
+	{"DeformConv", "data weight data weight? data?", 0, emitDeformConv},
+	{"MaxUnpool", "data data data?", 0, emitGeneral},
+	{"Det", "data", 0, emitGeneral},
+	{"AffineGrid", "data number", 0, emitGeneral},
+	{"LSTM", "data weight weight weight? data? data? data? weight?", module.LaterAlone, emitRNN("lstm")},
+	{"GRU", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("gru")},
+	{"RNN", "data weight weight weight? data? data?", module.LaterAlone, emitRNN("rnn")},
+	{"SwiGLU", "data data", 0, emitSwiGLU},
+	{"CausalConvWithState", "data data data? data?", 0, emitGeneral},
+	{"TensorScatter", "data data data?", 0, emitGeneral},
+	{"ReverseSequence", "data data", 0, unaryCall("flip")},
+	{"BitCast", "data", 0, emitCast},
+	{"Shape", "shape", 0, emitFill}, // as results of the graph
+	{"Size", "shape", 0, emitFill},  // as results of the graph
+	{"STFT", "data data data? data?", 0, emitGeneral},
+	{"DFT", "data data? data?", 0, emitGeneral},
+	{"MaxRoiPool", "data data", 0, emitGeneral},
+	{"LinearAttention", "data data data data? data? data?", 0, emitGeneral},
+	{"CenterCropPad", "data number", 0, emitCropPad},
+	{"NegativeLogLikelihoodLoss", "data data data?", 0, emitNLL(false)},
+	{"SoftmaxCrossEntropyLoss", "data data data?", 0, emitNLL(true)},
+	{"RotaryEmbedding", "data data data data?", 0, emitRotary},
+	{"SimplifiedLayerNormalization", "data weight", 0, emitLayerNorm("rms_norm")},
+
+	{"Loop", "data? data? data*", module.RunsGraph, nil},
+	{"Scan", "data? data*", module.RunsGraph, nil},
+	{"QuantizeLinear", "data buffer buffer?", module.Quantized, emitFill},
+	{"DequantizeLinear", "weight buffer buffer?", module.Prepares | module.Quantized, emitDequantize},
+	{"DynamicQuantizeLinear", "data", module.Quantized, emitFill},
+	{"MatMulInteger", "weight weight buffer? buffer?", module.Quantized, emitFill},
+	{"ConvInteger", "data weight buffer? buffer?", module.Quantized, emitFill},
+	{"QLinearMatMul", "weight buffer buffer weight buffer buffer buffer buffer", module.Quantized, emitFill},
+	{"QLinearConv", "data buffer buffer weight buffer buffer buffer buffer weight?", module.Quantized, emitFill},
+
+	{"HannWindow", "data", 0, emitFill},
+	{"HammingWindow", "data", 0, emitFill},
+	{"BlackmanWindow", "data", 0, emitFill},
+	{"MelWeightMatrix", "data data data data data", 0, emitFill},
+}
+
+// emitDequantize makes floats of a quantized tensor; its scale may be trained.
+func emitDequantize(b *recovery, n *onnxload.Node) {
+	b.value(b.in(n, 0)) // quantized weights are on the GPU
+	emitFill(b, n)
+}
+
+// emitCropPad is slices where the result is smaller, and a pad where it is larger.
+func emitCropPad(b *recovery, n *onnxload.Node) {
+	in, out := b.dims(b.in(n, 0)), b.dims(n.Output(0))
+	if len(in) != len(out) {
+		b.opaque(n)
+		return
+	}
+	var args program.Args
+	cropped := slices.Clone(in)
+	for i := range in {
+		if out[i] < in[i] {
+			args.Dims, args.Shape = append(args.Dims, i), append(args.Shape, out[i])
+			cropped[i] = out[i]
+		}
+	}
+	if slices.Equal(cropped, out) {
+		b.call("slice", args, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+		return
+	}
+	v := b.value(b.in(n, 0))
+	if len(args.Dims) > 0 {
+		v = b.temp("slice", args, b.elem(n.Output(0)), cropped, v)
+	}
+	b.call("constant_pad", program.Args{Shape: out}, []program.ValueID{v}, n.Output(0))
+}
+
+// emitNLL is nll_loss, of log_softmax for a cross entropy. One that is not reduced is a function of its own.
+func emitNLL(softmax bool) func(*recovery, *onnxload.Node) {
+	return func(b *recovery, n *onnxload.Node) { b.nll(n, softmax) }
+}
+
+func (b *recovery) nll(n *onnxload.Node, softmax bool) {
+	x, labels := b.in(n, 0), b.in(n, 1)
+	shape := b.dims(x)
+	none := n.Attr("reduction") != nil && n.Attr("reduction").Str == "none"
+	if none || len(shape) < 2 || len(b.dims(n.Output(0))) != 0 {
+		emitGeneral(b, n)
+		return
+	}
+	v := b.value(x)
+	if softmax && b.lossOfWords(n) {
+		v = b.temp("float", program.Args{}, program.Float32, shape, v)
+	}
+	if softmax {
+		if len(n.Out) > 1 && n.Output(1) != onnxload.NoValue {
+			b.call("log_softmax_typed", program.Args{}, []program.ValueID{v}, n.Output(1))
+			v = b.of[n.Output(1)]
+		} else {
+			v = b.temp("log_softmax_typed", program.Args{}, b.elem(x), shape, v)
+		}
+	}
+	b.call("nll_loss", program.Args{}, []program.ValueID{v, b.value(labels)}, n.Output(0))
+}
+
+// lossOfWords reports whether a line calls a language model's loss of transformers, self.loss_function(logits, labels,
+// vocab_size), which makes the logits float32 (ForCausalLMLoss and ForMaskedLMLoss in transformers/loss/loss_utils.py).
+// A float32 graph of torch.export's does not show that, and has no lines of that function.
+func (b *recovery) lossOfWords(n *onnxload.Node) bool {
+	if n.Stack == 0 {
+		return false
+	}
+	_, call, ok := strings.Cut(b.prog.Sources.Frames[n.Stack-1].Source, "self.loss_function(")
+	return ok && strings.Contains(call, "vocab_size")
+}
+
+// emitSwiGLU is silu(a) * b.
+func emitSwiGLU(b *recovery, n *onnxload.Node) {
+	out, d := b.dims(n.Output(0)), b.elem(n.Output(0))
+	gate := b.temp("silu", program.Args{}, d, out, b.value(b.in(n, 0)))
+	b.call("mul", program.Args{}, []program.ValueID{gate, b.value(b.in(n, 1))}, n.Output(0))
+}
+
+// emitDeformConv is torchvision.ops.deform_conv2d, which has the mask before the bias.
+func emitDeformConv(b *recovery, n *onnxload.Node) {
+	in := []program.ValueID{b.value(b.in(n, 0)), b.value(b.in(n, 1)), b.value(b.in(n, 2)), b.value(b.in(n, 4)), program.NoValue}
+	if bias := b.in(n, 3); bias != onnxload.NoValue && !b.zeroBias(bias) {
+		in[4] = b.value(bias)
+	}
+	b.call("deform_conv", program.Args{Shape: b.dims(n.Output(0))}, in, n.Output(0))
+}
+
+// emitReversed is flip, a copy: exporters write it as a Slice that goes backwards, which PyTorch's slices cannot.
+func emitReversed(b *recovery, n *onnxload.Node) {
+	b.call("flip", program.Args{}, []program.ValueID{b.value(b.in(n, 0))}, n.Output(0))
+}
+
+// backwards reports whether one of the steps of a Slice is known to be negative.
+func (b *recovery) backwards(steps onnxload.ValueID) bool {
+	if steps == onnxload.NoValue {
+		return false
+	}
+	c := b.types.Value(steps)
+	if c == nil {
+		return false
+	}
+	return slices.ContainsFunc(c.Ints, func(d shape.Dim) bool {
+		step, known := d.Int()
+		return known && step < 0
+	})
+}

@@ -1,0 +1,262 @@
+// Package fromonnx recovers the program that a typed ONNX graph was exported from: patterns first claim the nodes
+// that one call was exported as, and each node that no pattern has goes through the row of its operator.
+package recover
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/estimate/recover/module"
+	"github.com/memestimate/memestimate/estimate/recover/pysource"
+	"github.com/memestimate/memestimate/estimate/shape"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// A Source is a typed ONNX graph and what is known of its constants.
+type Source struct {
+	Model *onnxload.Model
+	Types *shape.Result
+	Kinds []program.ValueKind // by ONNX value: Parameter or Buffer for those of the module; anything else for the rest
+	Place func(*onnxload.Node) *module.Place
+	Train bool  // the run is a training step
+	Tied  *Tied // a last layer that shares its weight with a table; nil for none
+	Most  bool  // of two calls that are exported alike, take the one that saves more
+	// take one for every size that depends on data, and one step for all packed sequences but one, instead of the most
+	// that each can be
+	Fewest bool
+
+	Without map[string]bool // rows of package dialect, and lifetime's rules, that are switched off, by name
+	With    map[string]bool // unproven ones that are made all the same
+
+	Autocast bool // torch.autocast is on: in inference, no module takes its fast path
+}
+
+// Recover finds the PyTorch calls that a graph was exported from. All dimensions must be bound. Nodes that it cannot
+// place are counted in Program.Unknown. Call.Origin is an index into the nodes that it returns: those that run.
+func Recover(src Source) (p *program.Program, nodes []*onnxload.Node, err error) {
+	b := newRecovery(src)
+	defer func() {
+		if b.err != nil {
+			recover() // of fail alone: nothing runs after it
+			p, nodes, err = nil, nil, b.err
+		}
+	}()
+	if err := b.flatten(src.Model.Graph); err != nil {
+		return nil, nil, err
+	}
+	b.chooseDropout()
+	b.index()
+	b.findHost()
+	b.matchPatterns()
+	b.emitAll()
+	b.unmergeModules(b.unmerge())
+	b.prog.Origins, b.prog.Doubtful = len(b.nodes), src.Train && b.maxima > 0
+	b.noteExport()
+	b.prog.InferOnly = b.inferenceOnly()
+	if !src.Train && !src.Autocast && b.takes(dialect.FastPath) {
+		fastAttention(b.prog)
+	}
+	if src.Train {
+		surrogateGradients(b.prog)
+	}
+	b.prog.DropDead()
+	fuseCells(b.prog)
+	foldUnrolled(b.prog, src.Train)
+	if !src.Train {
+		endAttention(b.prog)
+	}
+	b.countUnknown()
+	b.orderState()
+	return b.prog, b.nodes, b.prog.Check()
+}
+
+// takes reports whether a guess may be made.
+func (b *recovery) takes(row *dialect.Row) bool {
+	return !b.src.Without[row.Name] && (!row.Unproven || b.src.With[row.Name])
+}
+
+// chose writes down that a guess was made about the node at hand.
+func (b *recovery) chose(row *dialect.Row) {
+	b.prog.Guesses = append(b.prog.Guesses, program.Guess{Row: row.Name, Origin: int32(b.at)})
+}
+
+// guess makes a guess about the node at hand, and reports false where it is switched off.
+func (b *recovery) guess(row *dialect.Row) bool {
+	if b.takes(row) {
+		b.chose(row)
+		return true
+	}
+	if row.Unproven && !b.src.Without[row.Name] {
+		b.prog.Passed = append(b.prog.Passed, program.Guess{Row: row.Name, Origin: int32(b.at)})
+	}
+	return false
+}
+
+// A recovery is the state of one Recover.
+type recovery struct {
+	src    Source
+	m      *onnxload.Model
+	types  *shape.Result
+	prog   *program.Program
+	nodes  []*onnxload.Node         // those that run, subgraphs included, in order
+	rows   []*operator              // by node: see rowOf
+	facts  []*module.Facts          // by node: what is said of its operator, whatever its inputs
+	shapes []int32                  // by ONNX value: one more than the index of its sizes, once they were asked for
+	sizes  [][]int64                // shared, never written to
+	flips  map[program.ValueID]bool // parameters that are kept transposed
+	of     []program.ValueID        // by ONNX value: the program's, or -2
+	args   map[string]*program.Args // of each operator's last call
+	calls  []int32                  // by program value: one more than the call that makes it, as far as it is that long
+	folded int                      // batch norms that an export folded into convolutions, and that are restored
+	maxima int                      // reductions taken for x.max(dim) that could be x.amax(dim)
+	made   []int32                  // by ONNX value: index of the node that makes it, or -1
+	uses   reads                    // by ONNX value: the nodes that read it, once for each slot
+	out    []bool                   // by ONNX value: an output of the graph
+	fixed  []bool                   // by ONNX value: it comes from shapes and constants alone
+	host   []bool                   // by ONNX value: Python computes it
+	same   []onnxload.ValueID
+	done   []bool   // by node: part of a pattern
+	emit   []func() // by node: what to do instead of its row
+	at     int
+	err    error
+
+	unknown  map[int32]string                                // by node: the operator that has no row
+	said     map[string]bool                                 // operators that a note says are approximate
+	own      map[onnxload.ValueID]map[string]program.ValueID // folded convolutions' weights, by module
+	views    map[constantKey]program.ValueID                 // of what an exporter computed
+	looked   map[onnxload.ValueID]bool                       // biases of heads that folding looked up
+	assigned map[onnxload.ValueID]bool                       // new tensors, as a whole: see unshared
+	written  map[onnxload.ValueID]bool                       // what a ScatterND has written into
+	casts    map[castTo]int                                  // see castsTo
+	gone     map[string]program.ValueID                      // parameters that were folded, by name
+	lists    map[onnxload.ValueID][]onnxload.ValueID
+	weights  map[onnxload.ValueID]bool // parameters, as far as onlyWeight was asked
+	listed   int                       // items of all lists
+	chains   int                       // see chained
+
+	pooled         map[*onnxload.Node]onnxload.ValueID // by pooling: its places, counted as PyTorch does
+	clones         bool                                // see findClones
+	dropout        dropouts                            // see chooseDropout
+	cloned, narrow map[onnxload.ValueID]bool           // results of transposes copied row by row; see findNarrow
+	functions      int                                 // chains taken for functions of autograd written in Python
+	widened        int                                 // attentions taken to multiply in float32
+
+	scopes map[string]int32
+	called map[string]bool // modules whose forward calls something, by path: containers such as ModuleList have none
+	layers map[string]int32
+	places []*located // by node
+
+	modules int        // how many places there are, about
+	sizesOf [256]int32 // see keepDims
+}
+
+func newRecovery(src Source) *recovery {
+	n := len(src.Model.Values)
+	b := &recovery{src: src, m: src.Model, types: src.Types,
+		prog: &program.Program{Values: []program.Value{{Kind: program.None}}, Unknown: map[string]int{}, Without: src.Without,
+			With: src.With}, unknown: map[int32]string{},
+		shapes: make([]int32, n), flips: map[program.ValueID]bool{},
+		of: make([]program.ValueID, n), made: make([]int32, n),
+		out: make([]bool, n), host: make([]bool, n), same: make([]onnxload.ValueID, n),
+		args: map[string]*program.Args{}, called: map[string]bool{}, weights: map[onnxload.ValueID]bool{},
+		pooled: map[*onnxload.Node]onnxload.ValueID{}, assigned: map[onnxload.ValueID]bool{},
+		written: map[onnxload.ValueID]bool{}, casts: map[castTo]int{},
+		views: map[constantKey]program.ValueID{}, gone: map[string]program.ValueID{},
+	}
+	for i := range n {
+		b.made[i], b.same[i] = -1, onnxload.ValueID(i)
+	}
+	b.prog.Sources = pysource.New(framesOf(src.Model.Stacks))
+	return b
+}
+
+// fail ends the recovery: what a rule would go on with is not there. Recover catches it.
+func (b *recovery) fail(format string, args ...any) {
+	b.err = fmt.Errorf(format, args...)
+	panic(b.err)
+}
+
+// layer returns the index of a node's layer: its module, or what it calls itself.
+func (b *recovery) layer(i int) int32 {
+	p, n := b.places[i], b.nodes[i]
+	if p.layer > 0 {
+		return p.layer - 1
+	}
+	name := p.Module
+	if name == "" {
+		name = n.Name
+	}
+	if name == "" {
+		name = n.Op
+	}
+	k, ok := b.layers[name]
+	if !ok {
+		k = int32(len(b.prog.Layers))
+		b.layers[name] = k
+		b.prog.Layers = append(b.prog.Layers, name)
+	}
+	if p.Module != "" {
+		p.layer = k + 1
+	}
+	return k
+}
+
+// scopeOf returns the index of the module of a node.
+func (b *recovery) scopeOf(i int) int32 {
+	p := b.places[i]
+	if p.scope == 0 {
+		p.scope = b.scope(p.Module) + 1
+		if s := &b.prog.Scopes[p.scope-1]; s.Class == "" && p.Torch {
+			s.Class = p.Class
+		}
+	}
+	return p.scope - 1
+}
+
+// scope returns the index of a module, the modules that call it first.
+func (b *recovery) scope(path string) int32 {
+	path = shallow(path)
+	if s, ok := b.scopes[path]; ok {
+		return s
+	}
+	parent := int32(-1)
+	if path != "" {
+		up := ""
+		for i := len(path) - 1; i > 0; i-- {
+			if path[i] == '.' && b.called[path[:i]] {
+				up = path[:i]
+				break
+			}
+		}
+		parent = b.scope(up)
+	}
+	s := int32(len(b.prog.Scopes))
+	b.prog.Scopes = append(b.prog.Scopes, program.Scope{Name: path, Parent: parent})
+	b.scopes[path] = s
+	return s
+}
+
+// maxModules is how deep modules may nest. Below, what a module holds is taken for its parent's.
+const maxModules = 64
+
+// shallow returns a module's path without the modules that nest too deep.
+func shallow(path string) string {
+	for i, left := 0, maxModules; i < len(path); i++ {
+		if path[i] == '.' {
+			if left--; left == 0 {
+				return path[:i]
+			}
+		}
+	}
+	return path
+}
+
+// claim makes nodes part of a pattern that is emitted in place of its last one.
+func (b *recovery) claim(f func(), nodes ...int) {
+	for _, i := range nodes {
+		b.done[i] = true
+	}
+	b.emit[slices.Max(nodes)] = f
+}

@@ -1,0 +1,113 @@
+package recover
+
+import (
+	"strings"
+
+	"github.com/memestimate/memestimate/estimate/program"
+	"github.com/memestimate/memestimate/estimate/recover/dialect"
+	"github.com/memestimate/memestimate/onnxload"
+)
+
+// matchFusedRMSNorm finds torch.nn.functional.rms_norm, which torch.export takes apart as PyTorch itself does where no
+// fused kernel is (rms_norm_composite in aten/src/ATen/native/layer_norm.cpp). That adds eps by add.Scalar, where a
+// program's own + is add.Tensor. i is the mean of the squares, pi their power, r the inverse root, which inverse makes.
+func (b *recovery) matchFusedRMSNorm(i, pi int, r onnxload.ValueID, inverse []int) bool {
+	if !strings.HasSuffix(b.nodes[inverse[0]].MetaValue("namespace"), ": aten.add.Scalar") {
+		return false
+	}
+	x, rank := b.in(b.nodes[pi], 0), len(b.dims(b.in(b.nodes[pi], 0)))
+	norm, ni := b.user(r, "Mul")
+	if norm == nil || b.other(norm, r) != x {
+		return false
+	}
+	out, members := norm.Output(0), append([]int{i, pi, ni}, inverse...)
+	last := len(b.axes(b.nodes[i]))
+	if last == 0 || last > rank {
+		return false
+	}
+	shape := b.dims(x)[rank-last:]
+	in := []onnxload.ValueID{x}
+	if scale, si := b.user(out, "Mul"); scale != nil && b.in(scale, 0) == b.id(out) && b.isParameter(b.in(scale, 1)) &&
+		len(b.dims(b.in(scale, 1))) == last {
+		in, out, members = append(in, b.in(scale, 1)), scale.Output(0), append(members, si)
+	}
+	b.claim(func() {
+		values := make([]program.ValueID, len(in))
+		for k, v := range in {
+			values[k] = b.value(v)
+		}
+		b.call("rms_norm", program.Args{Shape: shape}, values, out)
+	}, members...)
+	return true
+}
+
+// castsProduct reports whether what a norm gives times its weight is cast as a whole, (self.weight * x).to(dtype) as
+// Olmo2RMSNorm and GptOssRMSNorm have it: by the line that multiplies, or by the cast that TorchScript keeps behind it.
+func (b *recovery) castsProduct(scale *onnxload.Node, w onnxload.ValueID) bool {
+	if after, _ := b.user(scale.Output(0), "Cast"); after != nil && b.elem(after.Output(0)) == program.Float32 ||
+		strings.HasPrefix(b.m.NameOf(scale.Output(0)), "type_as") { // the name is what optimizers leave of one
+		return true
+	}
+	if scale.Stack == 0 {
+		return false
+	}
+	name := b.m.NameOf(w)
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	text := b.prog.Sources.Frames[scale.Stack-1].Source
+	for _, cast := range []string{").to(", ").type_as("} {
+		end := strings.Index(text, cast)
+		depth := 0
+		for i := end; i >= 0; i-- {
+			switch text[i] {
+			case ')':
+				depth++
+			case '(':
+				depth--
+			}
+			if depth == 0 { // the bracket that the cast's closes
+				if name != "" && strings.Contains(text[i:end], "."+name) {
+					return true
+				}
+				break
+			}
+		}
+	}
+	return false
+}
+
+// isScale reports whether a value is a weight of a norm, as it is or with one added.
+func (b *recovery) isScale(w onnxload.ValueID) bool {
+	if one, _ := b.producedBy(w, "Add"); one != nil {
+		w, _ = b.otherThanNumber(one)
+	}
+	return w != onnxload.NoValue && b.isParameter(w)
+}
+
+// matchPlainRMSNorm finds a root mean square norm without a weight, self._norm(x.float()).type_as(x), by the name of
+// the cast that its result keeps (NanoChatRMSNorm and Llama4TextL2Norm in transformers).
+func (b *recovery) matchPlainRMSNorm(x onnxload.ValueID, mean, norm *onnxload.Node, members []int) {
+	if !strings.HasPrefix(b.m.NameOf(norm.Output(0)), "type_as") || !b.guess(dialect.FloatRMSNorm) {
+		return
+	}
+	b.claim(func() {
+		v, in := b.normInFloat(x, mean, false)
+		b.call("type_as", program.Args{}, []program.ValueID{v, in}, norm.Output(0))
+	}, members...)
+}
+
+// normInFloat emits x times the inverse root of the mean of its squares, computed in float32, and returns it and x,
+// which it takes for the product as it is where own is set.
+func (b *recovery) normInFloat(x onnxload.ValueID, mean *onnxload.Node, own bool) (v, in program.ValueID) {
+	f, shape, small := program.Float32, b.dims(x), b.dims(mean.Output(0))
+	in = b.value(x)
+	wide := b.temp("float", program.Args{}, f, shape, in)
+	square := b.temp("square", program.Args{}, f, shape, wide)
+	v = b.temp("mean", b.reduction(mean, b.axes(mean)), f, small, square)
+	number := b.add(program.Value{Kind: program.Number, DType: f})
+	v = b.temp("add", program.Args{}, f, small, v, number)
+	v = b.temp("rsqrt", program.Args{}, f, small, v) // or a power, which saves one small tensor more
+	if own {
+		wide = in
+	}
+	return b.temp("mul", program.Args{}, f, shape, wide, v), in
+}

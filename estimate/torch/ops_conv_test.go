@@ -1,0 +1,41 @@
+package torch
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/memestimate/memestimate/estimate/program"
+)
+
+// A gradient of one channel is copied to channels_last although no element moves, so that the gradient of a
+// channels_last input is channels_last too: cudnn_convolution_backward asks for
+// grad_output.to(input.suggest_memory_format()), which goes by strides.
+func TestConvOfOneChannelKeepsChannelsLast(t *testing.T) {
+	l := newLab()
+	x, w := l.times(l.lastLeaf(f32, 2, 32, 16, 16)), l.leaf(f32, 1, 32, 1, 1)
+	args := program.Args{Shape: []int64{2, 1, 16, 16}, Stride: []int64{1, 1}, Pad: []int64{0, 0, 0, 0},
+		Dilate: []int64{1, 1}, Groups: 1}
+	y := l.all("conv", args, x, w, nil)[0]
+	if !y.isChannelsLast() {
+		t.Fatalf("the output has strides %v, wanted channels_last", y.stride)
+	}
+	g := l.r.empty(f32, 2, 1, 16, 16)
+	from := len(l.r.log.Timeline().Events)
+	l.r.backwardFrom(y, g)
+	if got := l.since(from); len(got) == 0 || got[0] != 2*16*16*4 {
+		t.Errorf("events %d, wanted the gradient's copy first", got)
+	}
+}
+
+// F.unfold copies what does not lie row by row, between the tensor that it makes like its argument and its result
+// (cuda/Im2Col.cu).
+func TestUnfoldCopiesChannelsLast(t *testing.T) {
+	l := newLab()
+	x := l.times(l.lastLeaf(f32, 2, 32, 16, 16))
+	from := len(l.r.log.Timeline().Events)
+	l.all("im2col", program.Args{Shape: []int64{2, 32 * 9, 256}}, x)
+	const own = 2 * 32 * 16 * 16 * 4
+	if got := l.since(from); len(got) < 5 || !slices.Equal(got[:5], []int64{own, own, 9 * own, -own, -own}) {
+		t.Errorf("events %d, wanted a tensor like the argument, its copy, the result, and both given back", got)
+	}
+}

@@ -1,0 +1,302 @@
+//go:build !js
+
+package budget
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/memestimate/memestimate/estimate"
+	"github.com/memestimate/memestimate/gate/git"
+	"github.com/memestimate/memestimate/spelling"
+)
+
+// Parse reads a budget file. path is for its errors, which are *Error.
+func Parse(path string, data []byte) (*File, error) {
+	p := parser{path: path}
+	if len(data) > MaxSize {
+		return nil, p.errorf(nil, "%d bytes, want %d at most", len(data), MaxSize)
+	}
+	if err := p.readable(data); err != nil {
+		return nil, err
+	}
+	var doc, more yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, p.errorf(nil, "is empty, want the key %q at least", "models")
+		}
+		return nil, p.syntax(err)
+	}
+	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
+		if err != nil {
+			return nil, p.syntax(err)
+		}
+		return nil, p.errorf(&more, "a second document, want one")
+	}
+	if len(doc.Content) != 1 {
+		return nil, p.errorf(nil, "is empty, want the key %q at least", "models")
+	}
+	return p.file(doc.Content[0])
+}
+
+type parser struct{ path string }
+
+// readable refuses what YAML reads otherwise than a reviewer does: other encodings, which are shown as binary, line
+// ends that are not shown as such, and marks that turn the direction of what follows.
+func (p *parser) readable(data []byte) error {
+	line := 1
+	for i := 0; i < len(data); {
+		c, n := utf8.DecodeRune(data[i:])
+		switch {
+		case c == utf8.RuneError && n == 1:
+			return &Error{File: p.path, Line: line, Text: "bytes that are no UTF-8"}
+		case c == 0x85 || c == 0x2028 || c == 0x2029 || unicode.Is(unicode.Bidi_Control, c):
+			return &Error{File: p.path, Line: line, Text: fmt.Sprintf("%U, which people do not see", c)}
+		case c == '\n':
+			line++
+		}
+		i += n
+	}
+	return nil
+}
+
+func (p *parser) errorf(n *yaml.Node, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	e := &Error{File: p.path, Text: err.Error(), cause: errors.Unwrap(err)}
+	if n != nil {
+		e.Line = n.Line
+	}
+	return e
+}
+
+var yamlLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`) })
+
+// syntax gives an error of the YAML reader the form of our own.
+func (p *parser) syntax(err error) *Error {
+	e := &Error{File: p.path, Text: err.Error()}
+	if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
+		e.Line, _ = strconv.Atoi(m[1])
+		e.Text = m[2]
+	}
+	return e
+}
+
+// An entry is a key of a mapping and its value.
+type entry struct {
+	key   key
+	value *yaml.Node
+}
+
+// mapping takes a mapping apart: only these keys, each once, with values of their kinds.
+func (p *parser) mapping(n *yaml.Node, where string, keys []key) ([]entry, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, p.errorf(n, "%s is %s, want a mapping with the keys %s", where, kindOf(n),
+			strings.Join(names(keys), ", "))
+	}
+	var out []entry
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		at := slices.IndexFunc(keys, func(k key) bool { return k.name == name.Value })
+		if at < 0 {
+			at = slices.IndexFunc(keys, func(k key) bool { return !k.must && k.name == spelling.Key(name.Value) })
+		}
+		if name.Kind != yaml.ScalarNode || at < 0 {
+			e := p.errorf(name, "%s has no key %q, want one of %s", where, name.Value, strings.Join(names(keys), ", "))
+			e.Key, e.Known = name.Value, names(keys)
+			return nil, e
+		}
+		if slices.ContainsFunc(out, func(x entry) bool { return x.key.name == keys[at].name }) {
+			return nil, p.errorf(name, "%s has the key %q twice", where, keys[at].name)
+		}
+		if value.Kind == yaml.AliasNode || value.Anchor != "" && value.Kind != yaml.ScalarNode {
+			return nil, p.errorf(value, "%q is an anchor or an alias: write it out, or set it for the whole file", name.Value)
+		}
+		out = append(out, entry{keys[at], value})
+	}
+	for _, k := range keys {
+		if k.must && !slices.ContainsFunc(out, func(x entry) bool { return x.key.name == k.name }) {
+			return nil, p.errorf(n, "%s has no %q, which it needs", where, k.name)
+		}
+	}
+	return out, nil
+}
+
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	if n.Tag == "!!null" {
+		return "empty"
+	}
+	return fmt.Sprintf("%q", n.Value)
+}
+
+func (p *parser) file(n *yaml.Node) (*File, error) {
+	entries, err := p.mapping(n, "the file", fileKeys)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Path: p.path}
+	settings := []Settings{{}}
+	var limits Limits
+	var models *yaml.Node
+	for _, e := range entries {
+		switch e.key.name {
+		case "version":
+			if v, ok := whole(e.value); !ok || v != 1 {
+				return nil, p.errorf(e.value, "version is %s, want 1", kindOf(e.value))
+			}
+		case "base":
+			v, err := p.values(e)
+			if err != nil {
+				return nil, err
+			}
+			f.Base = v[0]
+			if err := git.CheckRevision(f.Base.Text); err != nil {
+				return nil, p.errorf(e.value, "base %q %v", f.Base.Text, err)
+			}
+		case "settings":
+			if settings, err = p.settings(e.value); err != nil {
+				return nil, err
+			}
+		case "limits":
+			if limits, err = p.limits(e.value); err != nil {
+				return nil, err
+			}
+		case "models":
+			models = e.value
+		}
+	}
+	for _, item := range several(models) {
+		m, err := p.model(item, settings, limits)
+		if err != nil {
+			return nil, err
+		}
+		f.Models = append(f.Models, m)
+	}
+	if len(f.Models) == 0 {
+		return nil, p.errorf(models, "models is an empty list")
+	}
+	return f, nil
+}
+
+// model reads an entry of models. One that is only a text is its path.
+func (p *parser) model(n *yaml.Node, settings []Settings, limits Limits) (Model, error) {
+	m := Model{Line: n.Line, Settings: settings, Limits: limits}
+	if n.Kind == yaml.ScalarNode && n.Value != "" && n.Tag == "!!str" {
+		m.Paths = []Value{{n.Value, n.Line}}
+		return m, nil
+	}
+	entries, err := p.mapping(n, "a model", modelKeys)
+	if err != nil {
+		return m, err
+	}
+	for _, e := range entries {
+		switch e.key.name {
+		case "path":
+			m.Paths, err = p.values(e)
+		case "exclude":
+			m.Exclude, err = p.values(e)
+		case "new":
+			m.New, err = p.values(e)
+		case "lower-bound":
+			var v []Value
+			if v, err = p.values(e); err == nil {
+				m.LowerBound = v[0].Text == "true"
+			}
+		case "settings":
+			m.Settings, err = p.settings(e.value)
+		case "limits":
+			m.Limits, err = p.limits(e.value)
+		}
+		if err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+func (p *parser) settings(n *yaml.Node) (out []Settings, err error) {
+	for _, item := range several(n) {
+		entries, err := p.mapping(item, "settings", settingKeys)
+		if err != nil {
+			return nil, err
+		}
+		s := Settings{}
+		for _, e := range entries {
+			x := Setting{Name: e.key.name, Line: e.value.Line}
+			switch e.key.kind {
+			case sizes, shapes:
+				x.Values, err = p.named(e)
+			default:
+				var values []Value
+				if values, err = p.values(e); err == nil {
+					for _, v := range values {
+						if len(spelling.List(v.Text)) > 1 && e.key.kind != text {
+							err = p.errorf(e.value, "%s is %q, want a list in brackets", e.key.name, v.Text)
+						}
+						x.Values = append(x.Values, v.Text)
+					}
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
+			s = append(s, x)
+		}
+		out = append(out, s)
+	}
+	if len(out) == 0 {
+		return nil, p.errorf(n, "settings is an empty list")
+	}
+	return out, nil
+}
+
+func (p *parser) limits(n *yaml.Node) (l Limits, err error) {
+	entries, err := p.mapping(n, "limits", limitKeys)
+	if err != nil {
+		return l, err
+	}
+	for _, e := range entries {
+		values, err := p.values(e)
+		if err != nil {
+			return l, err
+		}
+		switch e.key.kind {
+		case text:
+			l.Confidence = estimate.Confidence(values[0].Text)
+		case texts:
+			l.Fits = values
+		case growth:
+			g, err := ParseGrowth(values[0].Text)
+			if err != nil {
+				return l, p.errorf(e.value, "%s: %w", e.key.name, err)
+			}
+			l.Growth = &GrowthLimit{g, e.value.Line}
+		default:
+			size, err := spelling.Size(values[0].Text)
+			if err != nil {
+				return l, p.errorf(e.value, "%s: %w", e.key.name, err)
+			}
+			l.Sizes = append(l.Sizes, SizeLimit{totalOf[e.key.name], size, e.value.Line})
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,166 @@
+// Build makes the page that runs memestimate in a browser: one file that needs no network and no server.
+//
+//	go run ./report/web/build            # writes dist/web/index.html
+//	go run ./report/web/build -o FILE
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/memestimate/memestimate/report/page"
+)
+
+// tags leave out what a page has no use for: onnx-go and posting. NVML needs cgo, which there is not.
+const tags = "nocrosscheck,noposting"
+
+// plain are packages whose functions are not inlined: they read, decide and print, which the millions of requests that
+// are simulated do not wait for. That makes the packed program a twentieth smaller, and no answer later that Node.js
+// gives for Swin-T and Qwen2.
+var plain = []string{
+	"github.com/go-json-experiment/...",
+	"github.com/jedib0t/...",
+	"github.com/spf13/...",
+	"github.com/memestimate/memestimate/cmd/...",
+	"github.com/memestimate/memestimate/estimate/recover/...",
+	"github.com/memestimate/memestimate/estimate/shape",
+	"github.com/memestimate/memestimate/report/...",
+}
+
+// mostPacked is what the packed program may take, in bytes: people wait for it.
+const mostPacked = 6_000_000
+
+func main() {
+	out := flag.String("o", "dist/web/index.html", "the `FILE` to write")
+	flag.Parse()
+	if err := build(*out); err != nil {
+		fmt.Fprintln(os.Stderr, "report/web/build:", err)
+		os.Exit(1)
+	}
+}
+
+func build(out string) error {
+	program, err := compile()
+	if err != nil {
+		return err
+	}
+	packed, packing, err := pack(program)
+	if err != nil {
+		return err
+	}
+	if packing == "xz" && len(packed) > mostPacked {
+		return fmt.Errorf("the program takes %d bytes packed, more than %d: GOOS=js GOARCH=wasm go build -ldflags "+
+			"-dumpdep tells who needs what", len(packed), mostPacked)
+	}
+	files := map[string]string{}
+	for _, name := range []string{"index.html", "page.css", "page.js", "worker.js"} {
+		data, err := os.ReadFile(filepath.Join("report", "web", name))
+		if err != nil {
+			return fmt.Errorf("%w (this is run in the repository's folder)", err)
+		}
+		files[name] = string(data)
+	}
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOROOT: %w", err)
+	}
+	runtime, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec.js"))
+	if err != nil {
+		return err
+	}
+	styles, scripts := page.Sources() // of the picture, which a frame shows
+	decoder := ""
+	if packing == "xz" {
+		data, err := os.ReadFile(filepath.Join("report", "web", "xz", "xz-decompress.min.js"))
+		if err != nil {
+			return err
+		}
+		decoder = string(data)
+		scripts += " " + hash(decoder)
+	}
+	tmpl, err := template.New("page").Parse(files["index.html"])
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	err = tmpl.Execute(&b, map[string]string{
+		"Policy": fmt.Sprintf("default-src 'none'; script-src 'wasm-unsafe-eval' blob: %s %s; style-src %s %s; img-src "+
+			"data:; worker-src blob:; base-uri 'none'; form-action 'none'",
+			hash(files["page.js"]), scripts, hash(files["page.css"]), styles),
+		"Style": files["page.css"], "Script": files["page.js"], "Worker": files["worker.js"], "Runtime": string(runtime),
+		"Program": base64.StdEncoding.EncodeToString(packed), "Packing": packing, "Decoder": decoder,
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+		return err
+	}
+	if err := os.WriteFile(out, b.Bytes(), 0o666); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %.1f MB, the program in it %.2f MB (%s, of %.1f MB)\n", out, float64(b.Len())/1e6,
+		float64(len(packed))/1e6, packing, float64(len(program))/1e6)
+	return nil
+}
+
+// compile builds the program as WebAssembly.
+func compile() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "memestimate-web")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "memestimate.wasm")
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid=", "-o", file}
+	for _, packages := range plain {
+		args = append(args, "-gcflags="+packages+"=-l")
+	}
+	cmd := exec.Command("go", append(args, "./cmd/memestimate")...)
+	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm", "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("go build: %w", err)
+	}
+	return os.ReadFile(file)
+}
+
+// pack packs the program with the xz command, or a fifth larger with gzip where there is none.
+func pack(program []byte) (packed []byte, packing string, err error) {
+	var b bytes.Buffer
+	if exe, err := exec.LookPath("xz"); err == nil {
+		cmd := exec.Command(exe, "-9e", "-T1", "-c") // one thread: the same bytes on every machine
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(program), &b, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return nil, "", fmt.Errorf("xz: %w", err)
+		}
+		return b.Bytes(), "xz", nil
+	}
+	fmt.Fprintln(os.Stderr, "report/web/build: there is no xz command, the page becomes a fifth larger")
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := z.Write(program); err != nil {
+		return nil, "", err
+	}
+	if err := z.Close(); err != nil {
+		return nil, "", err
+	}
+	return b.Bytes(), "gzip", nil
+}
+
+// hash is a source of a content security policy: exactly this text.
+func hash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
