@@ -53,6 +53,7 @@ from .out_of_memory import OutOfMemory
 from .patches import Patches
 from .phases import Phases
 from .pinned import Pinned
+from .pretend.triton import Triton
 from .questions import Questions
 from .rnn import Recurrent
 from .storages import Storages
@@ -178,6 +179,7 @@ class Recorder:
             self.flex.install(self.patches)
             attention.install(self, self.patches)
             composites.install(self.composites, self.patches)
+            Triton(self).install(self.patches)
             self.capture.__enter__()  # type: ignore[no-untyped-call]
             try:
                 if self._why:
@@ -304,6 +306,19 @@ class Recorder:
         if self.phases.backward_depth:
             self.sums.made([serial for _, serial, _ in births])
             self.phases.after(out)
+
+    def launch(self, name: str, given: Sequence[torch.Tensor]) -> None:
+        """Write a launch of a kernel that is no operator: nothing is allocated, what it does is not known."""
+        if self.quiet:
+            return
+        self.calls += 1
+        births = self._births(given)  # made where the dispatch mode cannot see it
+        frame, module, thread = self.phases.place()
+        op = self.encoder.op(torch.ops.aten.empty.memory_format, name)
+        if thread != self._thread:
+            self._thread = thread
+            self.writer.event("thread", thread)
+        self.writer.events(*births, ("call", op, [self.encoder.value(t) for t in given], [], frame, module))
 
     def follow_stream(self) -> None:
         """Write down the current stream, which the next request is for, where it is another than before."""
