@@ -2,11 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -150,53 +146,4 @@ func FuzzPatch(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestWebhook(t *testing.T) {
-	ask := func(a map[string]string) (*Need, error) {
-		switch a[NeedAnnotation] {
-		case "":
-			return nil, nil
-		case "30GiB":
-			return &Need{Bytes: 30 * gib, GPUs: 1, Resource: "nvidia.com/gpu"}, nil
-		}
-		return nil, errors.New("no size")
-	}
-	for _, mutate := range []bool{true, false} {
-		server := httptest.NewTLSServer(Webhook(mutate, ask))
-		defer server.Close()
-		post := func(body string) (review, int) {
-			r, err := server.Client().Post(server.URL, "application/json", strings.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer r.Body.Close()
-			var out review
-			json.NewDecoder(r.Body).Decode(&out)
-			return out, r.StatusCode
-		}
-		pod := func(need string) string {
-			return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u1","object":{"metadata":{"annotations":{"memestimate.dev/need":"` + need + `"}},"spec":{"containers":[{"name":"a"}]}}}}`
-		}
-		r, _ := post(pod("30GiB"))
-		if r.Response == nil || r.Response.UID != "u1" || !r.Response.Allowed || (len(r.Response.Patch) > 0) != mutate {
-			t.Fatalf("mutate %v: %+v", mutate, r.Response)
-		}
-		if mutate && (r.Response.PatchType != "JSONPatch" || !strings.Contains(string(r.Response.Patch),
-			`"nvidia.com/gpu":1`) || !strings.Contains(string(r.Response.Patch), `"30719"`)) {
-			t.Errorf("patch %s", r.Response.Patch)
-		}
-		if r, _ := post(pod("much")); r.Response.Allowed || r.Response.Status.Message != "memestimate: no size" ||
-			r.Response.Status.Code != 422 {
-			t.Errorf("a senseless annotation: %+v", r.Response)
-		}
-		if r, _ := post(pod("")); !r.Response.Allowed || r.Response.Patch != nil {
-			t.Errorf("no annotation: %+v", r.Response)
-		}
-		for _, bad := range []string{"", "{}", "[]", `{"kind":"AdmissionReview"}`, strings.Repeat("x", maxReview+1)} {
-			if _, code := post(bad); code != http.StatusBadRequest {
-				t.Errorf("%.20q: status %d", bad, code)
-			}
-		}
-	}
 }

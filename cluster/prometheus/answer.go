@@ -1,51 +1,143 @@
 package prometheus
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
-
-	"github.com/prometheus/client_golang/api"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
 // maxAnswer is the longest answer that is read, unpacked: 240 samples of each of 10,000 GPUs take as much.
 const maxAnswer = 64 << 20
 
-// bounded refuses answers that do not end.
-type bounded struct{ http.RoundTripper }
+// A server is the HTTP API of a Prometheus server (https://prometheus.io/docs/prometheus/latest/querying/api).
+type server struct{ base *url.URL }
 
-// RoundTrip sends a request.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.RoundTripper.RoundTrip(r)
-	if err == nil {
-		answer.Body = &boundedBody{answer.Body, maxAnswer}
+func connect(address string) (*server, error) {
+	u, err := url.Parse(address)
+	if err == nil && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		err = errors.New("wanted an address such as http://prometheus:9090")
 	}
-	return answer, err
+	if err != nil {
+		return nil, err
+	}
+	return &server{u}, nil
 }
 
-type boundedBody struct {
-	io.ReadCloser
+// A series is one element of an answer: Value of a vector, Values of a matrix. Histograms have neither.
+type series struct {
+	Metric map[string]string
+	Value  sample
+	Values []sample
+}
+
+// key identifies a series by its labels. The name is left out: timestamp() removes it.
+func (s *series) key() string {
+	var b strings.Builder
+	for _, label := range slices.Sorted(maps.Keys(s.Metric)) {
+		if label != "__name__" {
+			fmt.Fprintf(&b, "%q=%q,", label, s.Metric[label])
+		}
+	}
+	return b.String()
+}
+
+// A sample is written as [seconds since 1970, "value"].
+type sample struct {
+	at    time.Time
+	value float64
+}
+
+// UnmarshalJSON reads a sample.
+func (s *sample) UnmarshalJSON(b []byte) error {
+	var seconds float64
+	var value string
+	pair := []any{&seconds, &value}
+	if err := json.Unmarshal(b, &pair); err != nil {
+		return err
+	}
+	if len(pair) != 2 || !(math.Abs(seconds) < 1<<40) {
+		return fmt.Errorf("%.40q is no sample", b)
+	}
+	v, err := strconv.ParseFloat(value, 64)
+	*s = sample{time.UnixMilli(int64(seconds * 1000)), v}
+	return err
+}
+
+// ask sends one query and returns its result, which must be of that type.
+func (s *server) ask(ctx context.Context, path, kind string, query url.Values) ([]series, error) {
+	u := s.base.JoinPath("api/v1", path)
+	body := query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := http.DefaultClient.Do(request)
+	if err == nil && (answer.StatusCode == http.StatusMethodNotAllowed || answer.StatusCode == http.StatusNotImplemented) {
+		answer.Body.Close()
+		u.RawQuery = body
+		if request, err = http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil); err == nil {
+			answer, err = http.DefaultClient.Do(request)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close()
+	var out struct {
+		Status, ErrorType, Error string
+		Data                     struct {
+			ResultType string
+			Result     json.RawMessage
+		}
+	}
+	if err := json.NewDecoder(&bounded{answer.Body, maxAnswer}).Decode(&out); err != nil {
+		if answer.StatusCode/100 != 2 {
+			return nil, fmt.Errorf("the server answered %s", answer.Status)
+		}
+		return nil, err
+	}
+	switch {
+	case out.Status == "error":
+		return nil, fmt.Errorf("%s: %s", out.ErrorType, out.Error)
+	case answer.StatusCode/100 != 2:
+		return nil, fmt.Errorf("the server answered %s", answer.Status)
+	case out.Data.ResultType != kind:
+		return nil, fmt.Errorf("the server answered with a %.20q, wanted a %s", out.Data.ResultType, kind)
+	}
+	var all []series
+	if err := json.Unmarshal(out.Data.Result, &all); err != nil {
+		return nil, err
+	}
+	return all, ctx.Err()
+}
+
+// A bounded reader refuses answers without an end.
+type bounded struct {
+	io.Reader
 	left int64
 }
 
 // Read reads the next part of an answer.
-func (b *boundedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left+1)])
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left+1)])
 	if b.left -= int64(n); b.left < 0 {
 		return 0, fmt.Errorf("the answer has more than %d MiB", maxAnswer>>20)
 	}
 	return n, err
 }
 
-// connect returns a client of the server at an address.
-func connect(address string) (api.Client, error) {
-	return api.NewClient(api.Config{Address: address, RoundTripper: bounded{api.DefaultRoundTripper}})
-}
-
-// Shown is an address as it may be printed: without what may be a secret, its user and its query.
+// Shown is an address as it may be printed: without its user and its query, which may be secret.
 func Shown(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
@@ -54,15 +146,18 @@ func Shown(address string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// without returns an error that does not tell the secrets of an address.
-func without(err error, address string) error {
+// withoutSecrets returns an error that shows the address as Shown does.
+func withoutSecrets(err error, address string) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return fmt.Errorf("%s %s: %w", e.Op, Shown(address), e.Err)
 	}
 	return err
 }
 
-// bytesOf are the bytes of so many MiB, as a sample has them: 0 for what is no size.
+// unix writes a time as Prometheus reads it.
+func unix(t time.Time) string { return strconv.FormatFloat(float64(t.UnixMilli())/1000, 'f', 3, 64) }
+
+// bytesOf returns the bytes of so many MiB, 0 for what is no size.
 func bytesOf(mib float64) uint64 {
 	if !(mib > 0) || mib > 1<<30 {
 		return 0

@@ -97,7 +97,7 @@ func TestServersThatTakeNoPost(t *testing.T) {
 	}
 }
 
-// An answer without an end is refused, be it packed.
+// An answer without an end is refused, packed or not.
 func TestAnswerWithoutEnd(t *testing.T) {
 	packed := false
 	line := []byte(strings.Repeat(`{"metric":{},"values":[[1,"1"]]},`, 1<<12))
@@ -156,5 +156,27 @@ func TestSecretStays(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "s3cret") || strings.Contains(Shown(address), "s3cret@") {
 			t.Errorf("%q: %v", address, err)
 		}
+	}
+}
+
+// An answer of many series takes time that is linear in its size, within the time that the server may take.
+func TestManySeries(t *testing.T) {
+	var ranges, others strings.Builder
+	now := time.Now().Unix()
+	for i := range 20_000 {
+		labels := fmt.Sprintf(`{"metric":{"gpu":"%d","UUID":"u%d","Hostname":"h"},`, i, i)
+		fmt.Fprintf(&ranges, `,%s"values":[[%d,"80000"],[%d,"80000"]]}`, labels, now-15, now)
+		fmt.Fprintf(&others, `,%s"value":[%d,"%d"]}`, labels, now, now)
+	}
+	list := func(kind, of string) string {
+		return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":[%s]}}`, kind, of[1:])
+	}
+	start := time.Now()
+	a, err := ask(t, list("matrix", ranges.String()), list("vector", others.String()))
+	if err != nil || a.Series != 20_000 {
+		t.Fatalf("%v, %v", a, err)
+	}
+	if took := time.Since(start); took > 10*time.Second && !race.Enabled {
+		t.Errorf("it took %v", took)
 	}
 }

@@ -65,7 +65,7 @@ var commandGroups = []struct {
 	{"Pull requests", []string{"diff", "check", "comment"}},
 	{"What was measured", []string{"snapshot", "compare"}},
 	{"GPUs", []string{"devices", "run", "trace", "release"}},
-	{"Clusters", []string{"slurm", "k8s", "where", "exporter", "webhook"}},
+	{"Clusters", []string{"slurm", "k8s", "where"}},
 }
 
 // printHelp writes the help of a command in lines that the terminal has room for.

@@ -63,7 +63,6 @@ var keepers = map[string]string{
 	"github.com/jedib0t/go-pretty":  "report",
 	"go.yaml.in/yaml/v3":            "gate/budget cluster",
 	"github.com/tidwall/btree":      "snapshot",
-	"github.com/prometheus":         "cmd cluster/prometheus",
 }
 
 // TestImportArrows keeps the packages' imports pointing one way.

@@ -4,16 +4,12 @@ package main
 
 import (
 	"io"
-	"net/http"
 	"os"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/memestimate/memestimate/cluster/kubernetes"
-	"github.com/memestimate/memestimate/models"
-	"github.com/memestimate/memestimate/spelling"
 )
 
 // driverShare is what driver and firmware keep of a GPU beside what processes have, rounded up: 480 MiB was seen of an
@@ -109,82 +105,4 @@ func readManifest(e *env, file string) ([]byte, error) {
 		in = f
 	}
 	return io.ReadAll(io.LimitReader(in, maxManifest))
-}
-
-// webhookCommand serves an admission webhook.
-func webhookCommand(e *env) *cobra.Command {
-	var p podNeed
-	var listen, cert, key string
-	cmd := &cobra.Command{
-		Use:   "webhook --tls-cert FILE --tls-key FILE",
-		Short: "Serve a Kubernetes admission webhook that sizes pods by annotation",
-		Long: `Webhook answers admission reviews of pods with the annotation memestimate.dev/model, the name of a
-built-in model, and memestimate.dev/batch, or with memestimate.dev/need, a size. /mutate adds the
-device plugin's GPUs and node affinity for what is safe by the estimate; /validate only refuses
-annotations that make no sense, with the reason. Pods without an annotation pass. Whether pods pass
-while the webhook is down is for the failurePolicy of its configuration; docs/cluster/webhook.yaml
-is an example.`,
-		Args: exactly(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cert == "" || key == "" {
-				return usagef("webhook: the API server speaks TLS alone: give --tls-cert and --tls-key")
-			}
-			p.plugin = true
-			ask := func(annotations map[string]string) (*kubernetes.Need, error) { return p.asked(e, annotations) }
-			mux := http.NewServeMux()
-			mux.Handle("/mutate", kubernetes.Webhook(true, ask))
-			mux.Handle("/validate", kubernetes.Webhook(false, ask))
-			mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
-			return serve(cmd.Context(), e, listen, cert, key, mux)
-		},
-	}
-	fs := cmd.Flags()
-	fs.StringVar(&listen, "listen", ":8443", "address to serve on")
-	fs.StringVar(&cert, "tls-cert", "", "file of the certificate, and those that it depends on")
-	fs.StringVar(&key, "tls-key", "", "file of its key")
-	fs.StringVar(&p.resource, "resource", "nvidia.com/gpu", "the device plugin's resource")
-	return cmd
-}
-
-// asked returns what a pod's annotations ask for; nil for nothing. Models are built-in ones: an annotation opens no
-// file.
-func (p *podNeed) asked(e *env, annotations map[string]string) (*kubernetes.Need, error) {
-	model, size := annotations[kubernetes.ModelAnnotation], annotations[kubernetes.NeedAnnotation]
-	gpus := 1
-	if text := annotations[kubernetes.GPUsAnnotation]; text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			return nil, usagef("%s: %q is not a number of GPUs", kubernetes.GPUsAnnotation, text)
-		}
-		gpus = n
-	}
-	switch {
-	case model == "" && size == "":
-		return nil, nil
-	case model != "" && size != "":
-		return nil, usagef("%s and %s both say what is needed", kubernetes.ModelAnnotation, kubernetes.NeedAnnotation)
-	case size != "":
-		n, err := spelling.Size(size)
-		if err != nil || n <= 0 {
-			return nil, usagef("%s: %q is not a size such as 30GiB", kubernetes.NeedAnnotation, size)
-		}
-		return p.need(uint64(n), gpus), nil
-	}
-	if _, err := models.Info(model); err != nil {
-		return nil, usagef("%s: %q is no built-in model", kubernetes.ModelAnnotation, model)
-	}
-	var s subject
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	s.flags(fs)
-	s.arg = model
-	if text := annotations[kubernetes.BatchAnnotation]; text != "" {
-		if err := fs.Set("batch", text); err != nil {
-			return nil, usagef("%s: %w", kubernetes.BatchAnnotation, err)
-		}
-	}
-	n, err := s.need(e, "webhook", 0)
-	if err != nil {
-		return nil, err
-	}
-	return p.need(n, gpus), nil
 }

@@ -3,11 +3,8 @@
 package main
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -165,11 +162,6 @@ spec:
 			t.Errorf("a job that Kueue is to start has a pod on %q", at)
 		}
 	})
-
-	t.Run("webhook", func(t *testing.T) {
-		k.t = t
-		k.webhook()
-	})
 }
 
 // remove takes jobs of this name, or all with "", and their pods away, as a kubelet would let it.
@@ -197,64 +189,5 @@ func (k *controlPlane) clear() {
 	k.wait("no pods", time.Minute, func() bool {
 		out, err := k.kubectl("", "get", "pods,resourceclaims", "-o", "name")
 		return err == nil && !strings.Contains(out, "/")
-	})
-}
-
-// webhook has the API server ask the program's admission webhook, by the configuration that the documents show.
-func (k *controlPlane) webhook() {
-	t := k.t
-	t.Helper()
-	cert, key, certificate := tlsFiles(t, k.dir)
-	listen := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
-	c := exec.Command(k.program, "webhook", "--listen", listen, "--tls-cert", cert, "--tls-key", key)
-	check(t, c.Start())
-	defer c.Process.Kill()
-	shown, err := os.ReadFile("../../docs/cluster/webhook.yaml")
-	check(t, err)
-	configuration := func(policy string) {
-		t.Helper()
-		text := strings.Replace(string(shown), "service: {namespace: memestimate, name: memestimate, path: /mutate}",
-			fmt.Sprintf("{url: 'https://%s/mutate', caBundle: %s}", listen, base64.StdEncoding.EncodeToString(certificate)), 1)
-		text = strings.Replace(text, "clientConfig:\n      {", "clientConfig: {", 1)
-		text = strings.Replace(text, "failurePolicy: Ignore", "failurePolicy: "+policy, 1)
-		k.apply(text)
-	}
-	number := 0
-	create := func(annotations string) (pod, said string, err error) {
-		number++
-		name := fmt.Sprint("asks-", number)
-		said, err = k.kubectl(fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, annotations: {%s}}, "+
-			"spec: {containers: [{name: main, image: busybox}]}}", name, annotations), "create", "-f", "-")
-		if err == nil {
-			pod, err = k.kubectl("", "get", "pod", name, "-o", "json")
-		}
-		return pod, said, err
-	}
-	configuration("Fail")
-	const model = "memestimate.dev/model: resnet50, memestimate.dev/batch: '64'"
-	k.wait("the webhook", 30*time.Second, func() bool { // the API server takes a moment to notice the configuration
-		pod, _, err := create(model)
-		return err == nil && strings.Contains(pod, `"nvidia.com/gpu": "1"`) && strings.Contains(pod, "nvidia.com/gpu.memory")
-	})
-	if pod, said, err := create("memestimate.dev/need: 30GiB, memestimate.dev/gpus: '2'"); err != nil ||
-		!strings.Contains(pod, `"nvidia.com/gpu": "2"`) || !strings.Contains(pod, `"31743"`) {
-		t.Errorf("%v: %s\n%s", err, said, pod)
-	}
-	if _, said, err := create("memestimate.dev/need: lots"); err == nil ||
-		!strings.Contains(said, "is not a size such as 30GiB") {
-		t.Errorf("a need of lots: %v, %s", err, said)
-	}
-	check(t, c.Process.Kill())
-	c.Wait()
-	if _, said, err := create(model); err == nil || !strings.Contains(said, "failed calling webhook") {
-		t.Errorf("with failurePolicy Fail, while the webhook is down: %v, %s", err, said)
-	}
-	if pod, said, err := create("some.other/annotation: x"); err != nil || strings.Contains(pod, "nvidia.com/gpu") {
-		t.Errorf("a pod without its annotations, while the webhook is down: %v, %s", err, said)
-	}
-	configuration("Ignore")
-	k.wait("failurePolicy Ignore", 30*time.Second, func() bool {
-		pod, _, err := create(model)
-		return err == nil && !strings.Contains(pod, "nvidia.com/gpu")
 	})
 }

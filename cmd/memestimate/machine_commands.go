@@ -18,9 +18,7 @@ func machineCommands() []subcommand {
 		{"release", releaseCommand},
 		{"slurm", slurmCommand},
 		{"k8s", k8sCommand},
-		{"webhook", webhookCommand},
 		{"where", whereCommand},
-		{"exporter", exporterCommand},
 		{"man", manCommand},
 	}
 }

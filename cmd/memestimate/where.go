@@ -35,12 +35,11 @@ func whereCommand(e *env) *cobra.Command {
 		Use:   "where [MODEL] --prometheus URL",
 		Short: "The hosts and GPUs of a fleet where a job fits now, and since when",
 		Long: `Where asks a Prometheus server that scrapes NVIDIA's dcgm-exporter which GPUs have the memory for
-what is safe by a MODEL's estimate, or --need, now, and for how long they have had it. What
-"memestimate exporter" says of reservations is taken off, where it runs.
+what is safe by a MODEL's estimate, or --need, now, and for how long they have had it.
 
 The answer is as old as the last scrape, and says how old that is: it ranks hosts, and holds
-nothing. GPUs whose last sample is older than --max-age, or that fell silent, are listed apart. An
-empty answer of a server that knows no GPU is exit code 4, not 1.`,
+nothing. GPUs whose last sample is older than --max-age, or that fell silent, are listed apart. A
+server that knows no GPU is exit code 4, not 1.`,
 		Example: `  memestimate where resnet50 --batch 256 --prometheus http://prometheus:9090
   memestimate where --need 70GiB --prometheus http://prometheus:9090 --format json`,
 		Args: cobra.MaximumNArgs(1),
@@ -126,10 +125,7 @@ func (s *search) run(e *env, cmd *cobra.Command, args []string) error {
 	if len(a.Short) > 0 {
 		p := &a.Short[0]
 		err = fmt.Errorf("%w: %s comes closest with %s, %s short", err, oneLine(nameOf(p)),
-			report.Size(int64(p.Available())), report.Size(int64(s.question.Need-p.Available())))
-	}
-	if len(a.Held) > 0 {
-		err = fmt.Errorf("%w; %d are held", err, len(a.Held))
+			report.Size(int64(p.Free)), report.Size(int64(s.question.Need-p.Free)))
 	}
 	return fail(exitNo, "where: %w", err)
 }
@@ -146,7 +142,7 @@ func nameOf(p *prometheus.Place) string {
 func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 	if s.out.format == "json" {
 		return encodeJSON(w, whereJSON{whereForm, s.question.Need, placesJSON(a.Fit), placesJSON(a.Short),
-			placesJSON(a.Held), placesJSON(a.Stale)})
+			placesJSON(a.Stale)})
 	}
 	if len(a.Fit) == 0 {
 		return nil
@@ -162,9 +158,9 @@ func (s *search) write(w io.Writer, e *env, a *prometheus.Answer) error {
 		if p.Instance != "" {
 			gpu += " MIG " + p.Instance
 		}
-		available, since := report.Size(int64(p.Available())), p.Since.Round(time.Second).String()
+		available, since := report.Size(int64(p.Free)), p.Since.Round(time.Second).String()
 		if csv {
-			available = strconv.FormatUint(p.Available(), 10)
+			available = strconv.FormatUint(p.Free, 10)
 		}
 		if p.All {
 			since = "more than " + since
@@ -181,28 +177,26 @@ type whereJSON struct {
 	Need   uint64      `json:"need_bytes"`
 	Fit    []placeJSON `json:"fit"`   // the tightest first
 	Short  []placeJSON `json:"short"` // with too little memory now
-	Held   []placeJSON `json:"held"`
 	Stale  []placeJSON `json:"stale"` // whose data is too old, or that fell silent
 }
 
 type placeJSON struct {
-	Host      string  `json:"host"`
-	GPU       string  `json:"gpu"`
-	UUID      string  `json:"uuid"`
-	Name      string  `json:"name"`
-	Instance  string  `json:"mig_instance,omitempty"`
-	Free      uint64  `json:"free_bytes"`
-	Available uint64  `json:"available_bytes"`
-	Age       float64 `json:"age_seconds"`
-	Since     float64 `json:"fits_for_seconds"`
-	Longer    bool    `json:"fits_for_longer"`
-	Silent    bool    `json:"silent,omitempty"`
+	Host     string  `json:"host"`
+	GPU      string  `json:"gpu"`
+	UUID     string  `json:"uuid"`
+	Name     string  `json:"name"`
+	Instance string  `json:"mig_instance,omitempty"`
+	Free     uint64  `json:"free_bytes"`
+	Age      float64 `json:"age_seconds"`
+	Since    float64 `json:"fits_for_seconds"`
+	Longer   bool    `json:"fits_for_longer"`
+	Silent   bool    `json:"silent,omitempty"`
 }
 
 func placesJSON(ps []prometheus.Place) []placeJSON {
 	out := make([]placeJSON, 0, len(ps))
 	for _, p := range ps {
-		out = append(out, placeJSON{p.Host, p.GPU, p.UUID, p.Name, p.Instance, p.Free, p.Available(), p.Age.Seconds(),
+		out = append(out, placeJSON{p.Host, p.GPU, p.UUID, p.Name, p.Instance, p.Free, p.Age.Seconds(),
 			p.Since.Seconds(), p.All, p.Silent})
 	}
 	return out

@@ -102,13 +102,6 @@ func TestWhere(t *testing.T) {
 			[]string{"\na     0", "b GPU 0 is not counted: silent for"}, ""},
 		{"all fall silent", "down", "down", []string{"--need", "1GiB"}, exitNo,
 			[]string{" GPU 0 is not counted: silent for", " GPU 0 is not counted: silent for", "no GPU of"}, ""},
-		{"held by an exclusive run", gpuSeries("a", 0, "", 80000) +
-			`memestimate_reservation_outstanding_bytes{uuid="GPU-a-0",share="false"} 1e9` + "\n", gpuSeries("b", 0, "", 100),
-			[]string{"--need", "30GiB"}, exitNo, []string{"; 1 are held"}, "\na  "},
-		{"shared, and some is to come", gpuSeries("a", 0, "", 80000) +
-			`memestimate_reservation_outstanding_bytes{uuid="GPU-a-0",share="true"} 42949672960` + "\n",
-			gpuSeries("b", 0, "", 100),
-			[]string{"--need", "30GiB"}, 0, []string{"\na     0    NVIDIA A100-SXM4-80GB  38.12 GiB"}, ""},
 		{"of another type", gpuSeries("a", 0, "", 80000), gpuSeries("b", 0, "", 80000),
 			[]string{"--need", "1GiB", "--gpu-type", "H100"}, exitDevice, []string{"knows no GPU that could be asked for"}, ""},
 		{"it did not fit before", gpuSeries("a", 0, "", 90000), gpuSeries("b", 0, "", 80000), []string{"--need", "85GiB"}, 0,
@@ -147,61 +140,5 @@ func TestWhere(t *testing.T) {
 	o, _ := c2.CombinedOutput()
 	if exitCode(c2) != exitDevice || !strings.Contains(string(o), "connection refused") {
 		t.Errorf("no server: exit code %d: %s", exitCode(c2), o)
-	}
-}
-
-// TestExporter reads what a host says of its GPUs and of what is held.
-func TestExporter(t *testing.T) {
-	s := newSite(t, eightGPUs())
-	holder := s.command("run", "--need", "40GiB", "--", "sleep", "60")
-	check(t, holder.Start())
-	defer holder.Wait()
-	defer holder.Process.Kill()
-	if !waitFor(func() bool { return s.reserved(t) == 1 }) {
-		t.Fatal("the GPU is not held")
-	}
-	exporter := s.command("exporter", "--listen", "127.0.0.1:0")
-	pipe, err := exporter.StderrPipe()
-	check(t, err)
-	check(t, exporter.Start())
-	defer exporter.Process.Kill()
-	var b [200]byte
-	n, _ := pipe.Read(b[:])
-	_, address, _ := strings.Cut(strings.TrimSpace(string(b[:n])), "serving on ")
-	r, err := http.Get("http://" + address + "/metrics")
-	check(t, err)
-	defer r.Body.Close()
-	var text strings.Builder
-	_, err = fmt.Fprint(&text, readAll(t, r))
-	check(t, err)
-	for _, want := range []string{
-		"memestimate_up 1\n",
-		`memestimate_gpu_memory_total_bytes{gpu="0",instance_id="",name="NVIDIA ` +
-			`A100-SXM4-80GB",uuid="GPU-0"} 8.589934592e+10`,
-		`memestimate_reservation_bytes{command="sleep",gpu="0",instance_id="",name="NVIDIA A100-SXM4-80GB",reservation="`,
-		`share="false",user="`,
-		`uuid="GPU-0"} 4.294967296e+10`,
-	} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in\n%s", want, text.String())
-		}
-	}
-	exporter.Process.Signal(os.Interrupt)
-	exporter.Wait()
-	if code := exitCode(exporter); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-}
-
-func readAll(t *testing.T, r *http.Response) string {
-	t.Helper()
-	var b strings.Builder
-	buf := make([]byte, 4096)
-	for {
-		n, err := r.Body.Read(buf)
-		b.Write(buf[:n])
-		if err != nil {
-			return b.String()
-		}
 	}
 }
