@@ -150,15 +150,6 @@ func ReadStream(r io.Reader, opts Options) (*Model, error) {
 	return m, nil
 }
 
-// Input returns what the model was read from and its size in bytes; r is nil
-// for a stream, and cannot be read after Close.
-func (m *Model) Input() (r io.ReaderAt, size int64) {
-	if m.data == nil {
-		return nil, 0
-	}
-	return m.data.r, m.data.size
-}
-
 // Close closes the file that Open opened. Constants can no longer be read.
 func (m *Model) Close() error {
 	if m.data == nil || m.data.file == nil {

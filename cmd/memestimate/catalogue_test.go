@@ -39,7 +39,7 @@ var catalogueCommands = func() (all [][]string) {
 		{"MODEL", "text markdown csv json html modelsize"},
 		{"MODEL --what-if", "text markdown json html"}, {"MODEL --strict --stats --full", "text json"},
 		{"MODEL --mode infer --precision fp16 --channels-last", "text json"},
-		{"MODEL --snapshot SNAPSHOT --loss mse --precision amp-bf16", "text"}, {"MODEL --cross-check", "text"},
+		{"MODEL --snapshot SNAPSHOT --loss mse --precision amp-bf16", "text"},
 		{"MODEL --gpu t4 --ways", "text json"},
 		{"table MODEL", "text markdown csv json"}, {"table MODEL --depth 1 --sort saved", "text"},
 		{"shapes MODEL", "text markdown csv json"}, {"fit MODEL --gpu t4", "text markdown csv json"},
@@ -57,6 +57,18 @@ var catalogueCommands = func() (all [][]string) {
 // everyForm has TestCatalogue give every file to every form: five minutes on two cores. Without it a small file meets
 // every 24th and a large one every 48th, in turn, so that each form meets six files or so.
 var everyForm = flag.Bool("catalogue.every", false, "every file of the catalogue in every form")
+
+// calledOften is a model whose function has a text of many bytes and is called many times.
+func calledOften(text, calls int) []byte {
+	g := Graph{In: []Value{Float("v0", 1)}, Out: []Value{{Name: fmt.Sprint("v", calls)}}}
+	for i := range calls {
+		g.Nodes = append(g.Nodes, Op("f", fmt.Sprint("v", i), fmt.Sprint("v", i+1)).Of("l"))
+	}
+	return Model{Opset: 17, Opsets: []Import{Domain("l", 1)}, Graph: g, Functions: []Function{{
+		Domain: "l", Name: "f", In: []string{"a"}, Out: []string{"b"}, Opsets: []Import{Domain("", 17)},
+		Nodes: []Node{Op("Neg", "a", "b", A("text", strings.Repeat("t", text)))},
+	}}}.Bytes()
+}
 
 // largeFiles are those of the catalogue that try to be expensive.
 func largeFiles() []HostileCase {
@@ -301,14 +313,12 @@ func (c *catalogued) file(t *testing.T, dir string) {
 		if race.Enabled { // the detector makes a program 2 to 20 times as slow
 			limit *= 20
 		}
-		if c.took > limit && !slices.Contains(args, "--cross-check") {
+		if c.took > limit {
 			t.Errorf("%s: %q took %v, want at most %v", name, args, c.took, limit)
 		}
-		if !slices.Contains(args, "--cross-check") { // onnx-go's process has a limit of its own
-			worst = max(worst, c.most)
-			if c.most > bound && !race.Enabled { // the detector takes memory of its own
-				t.Errorf("%s: %q took %d MB, want at most %d", name, args, c.most/1e6, bound/1e6)
-			}
+		worst = max(worst, c.most)
+		if c.most > bound && !race.Enabled { // the detector takes memory of its own
+			t.Errorf("%s: %q took %d MB, want at most %d", name, args, c.most/1e6, bound/1e6)
 		}
 		c.look(t, fmt.Sprintf("%s: %q", name, args), args, out, errs, code)
 	}

@@ -120,7 +120,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 		}
 		return s.recorded(e, in, rec, a)
 	}
-	m, checked, err := s.read(e, in, p)
+	m, err := s.read(e, in)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +153,6 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if err := a.fitting(p, in, bound, r, step); err != nil {
 		return nil, err
 	}
-	r.Notes = append(r.Notes, checked...)
 	if a.short || a.drawn {
 		a.screen(bound, *step, r)
 	}
@@ -168,30 +167,10 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	return r, nil
 }
 
-// read opens a model, and has onnx-go read it as well where that is asked for: the notes say what that came to. The
-// model's Close must be called.
-func (s *settings) read(e *env, in source, p *progress) (*onnxload.Model, []estimate.Note, error) {
+// read opens a model, whose Close must be called.
+func (s *settings) read(e *env, in source) (*onnxload.Model, error) {
 	in.sized = s.resizes(in)
-	if !s.cross {
-		m, err := in.open(e)
-		return m, nil, err
-	}
-	second, err := newCrossCheck(&in)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := in.open(e)
-	if err != nil {
-		second.stop()
-		return nil, nil, err
-	}
-	p.now("cross-checking " + quoteArg(in.arg))
-	notes, err := second.compare(m)
-	if err != nil {
-		m.Close()
-		return nil, nil, err
-	}
-	return m, notes, nil
+	return in.open(e)
 }
 
 // resizes reports whether --dim or --prompt gives a built-in model another size than its own, or text is generated: one

@@ -146,7 +146,7 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 	if rec != nil {
 		return f.recorded(e, in, rec, step, rooms)
 	}
-	m, checked, err := f.settings.read(e, in, p)
+	m, err := f.settings.read(e, in)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,6 @@ func (f *fitting) search(e *env, command string, in source, step *estimate.Step,
 	case err != nil:
 		return nil, f.settings.explain(err, command, in, m)
 	}
-	answer.Notes = append(answer.Notes, checked...)
 	return answer, nil
 }
 

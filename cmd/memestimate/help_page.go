@@ -36,7 +36,7 @@ var flagGroups = []flagGroup{
 	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "static-graph", "nccl",
 		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device", "cpu-offload",
 		"stages", "microbatches", "schedule"}},
-	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict", "cross-check"}},
+	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict"}},
 	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization",
 		"tolerance", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
 }

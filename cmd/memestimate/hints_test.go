@@ -121,22 +121,6 @@ func TestNotesAreNeverNull(t *testing.T) {
 	}
 }
 
-// Every command that reads a model has onnx-go read it too when that is asked for.
-func TestCrossCheckIsDone(t *testing.T) {
-	for _, args := range []string{"mlp --batch 2", "table mlp --batch 2 --format json", "fit mlp --memory 8GiB"} {
-		f := strings.Fields(args)
-		stdout, _, code := try(t, append(f, "--cross-check")...)
-		if code != exitOK || f[0] != "table" && !strings.Contains(stdout, "onnx-go reads the same model") {
-			t.Errorf("%s --cross-check: code %d, %s", args, code, stdout)
-		}
-	}
-	of, err := openModel(&env{}, resolve("mlp"), &settings{cross: true}, nil) // as diff does
-	if err != nil || len(of.notes) != 1 {
-		t.Fatalf("%v, %v", of, err)
-	}
-	of.close()
-}
-
 // What has no end is not read to it.
 func TestFilesWithoutEnd(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {

@@ -60,6 +60,8 @@ var keepers = map[string]string{
 	"github.com/spf13/pflag":        "cmd",
 	"github.com/NVIDIA/go-nvml":     "devices",
 	"github.com/owulveryck/onnx-go": "onnxload/onnxgo",
+	"gonum.org/v1/gonum":            "onnxload/onnxgo",
+	"gorgonia.org":                  "onnxload/onnxgo",
 	"github.com/jedib0t/go-pretty":  "report",
 	"go.yaml.in/yaml/v3":            "gate/budget cluster",
 	"github.com/tidwall/btree":      "snapshot",
@@ -99,6 +101,21 @@ func TestImportArrows(t *testing.T) {
 					func(k string) bool { return within(pkg, k) }) {
 					t.Errorf("%s imports %s, which is for %s alone", pkg, imp, keep)
 				}
+			}
+		}
+	}
+}
+
+// TestProgramStaysSmall has nobody who builds the program compile the adapter for onnx-go and what it needs.
+func TestProgramStaysSmall(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		for _, not := range []string{modulePath + "/onnxload/onnxgo", "github.com/owulveryck", "gonum.org", "gorgonia.org"} {
+			if within(strings.TrimSpace(pkg), not) {
+				t.Errorf("the program is linked with %s", pkg)
 			}
 		}
 	}

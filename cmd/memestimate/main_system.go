@@ -10,9 +10,6 @@ import (
 )
 
 func main() {
-	if code, ours := secondReader(os.Args[1:]); ours {
-		os.Exit(code)
-	}
 	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stdout), getenv: os.Getenv,
 		collector: startCollector()}
 	if inherited.Closed(1) {

@@ -148,7 +148,6 @@ type opened struct {
 	in    source
 	m     *onnxload.Model            // nil where it is a recording
 	rec   *recording.Recording       // nil where it is a model
-	notes []estimate.Note            // of reading it
 	bound map[string]*estimate.Bound // by the sizes of its dimensions
 	other *opened                    // what it is compared with; may be nil
 	names map[string]bool            // of its inputs and of their symbols; nil until somebody asks
@@ -160,11 +159,11 @@ func openModel(e *env, in source, s *settings, p *progress) (*opened, error) {
 	if rec != nil || err != nil {
 		return &opened{in: in, rec: rec}, err
 	}
-	m, notes, err := s.read(e, in, p)
+	m, err := s.read(e, in)
 	if err != nil {
 		return nil, err
 	}
-	return &opened{in: in, m: m, notes: notes, bound: map[string]*estimate.Bound{}}, nil
+	return &opened{in: in, m: m, bound: map[string]*estimate.Bound{}}, nil
 }
 
 func (o *opened) close() {
@@ -288,6 +287,5 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 		return nil, s.explain(err, command, o.in, o.m)
 	}
 	r.Judge(*step, 0, estimate.Predicted)
-	r.Notes = append(r.Notes, o.notes...)
 	return r, nil
 }

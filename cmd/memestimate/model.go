@@ -31,8 +31,6 @@ type source struct {
 	dir      string // the folder that git runs in; "" is the current one
 	kept     *kept  // the file of the revision, where it is found already
 
-	also io.Writer // gets what is read of a stream as well; nil where nobody does
-
 	sized bool // a built-in model gets other sizes than its own
 
 	others []string // further files: recordings of the same program at other batch sizes
@@ -83,7 +81,7 @@ func (s source) open(e *env) (*onnxload.Model, error) {
 func (s source) read(e *env) (*onnxload.Model, error) {
 	switch {
 	case s.arg == "-":
-		m, err := onnxload.ReadStream(s.tee(e.stdin), onnxload.Options{})
+		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})
 		return m, inputError(err)
 	case s.revision != "":
 		return s.openRevision()
@@ -109,9 +107,6 @@ func (s source) read(e *env) (*onnxload.Model, error) {
 		}
 		return m, err
 	}
-	if s.also != nil {
-		return s.readPipe()
-	}
 	m, err := onnxload.Open(s.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, s.missing()
@@ -126,24 +121,6 @@ func (s source) streamed() bool {
 	}
 	st, err := os.Stat(s.file)
 	return s.file != "" && err == nil && !st.Mode().IsRegular() && !st.IsDir()
-}
-
-// tee has whoever else reads the model read along.
-func (s source) tee(r io.Reader) io.Reader {
-	if s.also == nil {
-		return r
-	}
-	return io.TeeReader(r, s.also)
-}
-
-func (s source) readPipe() (*onnxload.Model, error) {
-	f, err := os.Open(s.file)
-	if err != nil {
-		return nil, fail(exitInput, "%s: %w", quoteArg(s.file), cause(err))
-	}
-	defer f.Close()
-	m, err := onnxload.ReadStream(s.tee(f), onnxload.Options{Path: s.file, Dir: filepath.Dir(s.file)})
-	return m, inputError(err)
 }
 
 // readSmall reads a file of at most limit bytes, of which the message says what it should be. A pipe may stand for it,

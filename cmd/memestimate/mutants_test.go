@@ -21,7 +21,7 @@ var mutantCommands = [][]string{
 		"MODEL", "--format", "csv"},
 	{"shapes", "MODEL"}, {"shapes", "MODEL", "--format", "json"}, {"fit", "MODEL", "--gpu", "t4"}, {"diff", "ORIGINAL",
 		"MODEL", "--batch", "2"},
-	{"MODEL", "--batch", "2", "--cross-check"}, {"MODEL", "--batch", "2", "--format", "json", "--precision", "amp-bf16"},
+	{"MODEL", "--batch", "2", "--format", "json", "--precision", "amp-bf16"},
 	{"MODEL", "--batch", "2", "--format", "markdown"}, {"MODEL", "--batch", "2", "--format", "html"}, {"MODEL", "--batch",
 		"2", "--what-if"},
 	{"MODEL", "--batch", "3", "--channels-last", "--precision", "fp16"}, {"MODEL", "--batch", "2", "--snapshot",

@@ -139,7 +139,7 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 
 // recordedFlags are the flags about what a recording holds already.
 var recordedFlags = append([]string{
-	"batch", "dim", "input", "assume", "cross-check", "mode", "precision", "optimizer", "loss", "channels-last",
+	"batch", "dim", "input", "assume", "mode", "precision", "optimizer", "loss", "channels-last",
 	"grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "cudnn-benchmark", "what-if",
 }, planNames...)
 

@@ -34,7 +34,7 @@ func resolveRevision(arg string) (source, bool) {
 // are not read, here as everywhere.
 func (s source) openRevision() (m *onnxload.Model, err error) {
 	err = s.atRevision(func(r io.Reader) (err error) {
-		m, err = onnxload.ReadStream(s.tee(r), onnxload.Options{Path: s.arg})
+		m, err = onnxload.ReadStream(r, onnxload.Options{Path: s.arg})
 		return inputError(err)
 	})
 	if err != nil && m != nil {

@@ -20,7 +20,6 @@ type settings struct {
 	inputs map[string][]int64
 	assume assumeValue
 	strict bool
-	cross  bool      // have onnx-go read the model too
 	finds  bool      // the command finds the batch itself
 	typed  *settings // those on the command line, where these are a part of them; nil where they are all
 	run    stepFlags
@@ -35,7 +34,6 @@ func (s *settings) modelFlags(fs *pflag.FlagSet) {
 	fs.Var(&s.assume, "assume",
 		"decide a guess that the report lists, as NAME=yes or NAME=no; may be given again")
 	fs.BoolVar(&s.strict, "strict", false, "fail when an operator is not modelled, rather than answer with a lower bound")
-	fs.BoolVar(&s.cross, "cross-check", false, "have onnx-go read the model as well, and compare node by node")
 }
 
 // flags adds all flags about a model.

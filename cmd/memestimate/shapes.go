@@ -35,7 +35,7 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 			}
 			p := startProgress(e, "reading "+quoteArg(in.arg))
 			defer p.done()
-			m, _, err := s.read(e, in, p)
+			m, err := s.read(e, in)
 			if err != nil {
 				return err
 			}

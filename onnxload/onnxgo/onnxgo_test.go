@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/onnxload/onnxgo"
 	. "github.com/memestimate/memestimate/onnxload/onnxtest"
@@ -51,8 +53,6 @@ func outline(m *onnxload.Model) string {
 	return b.String()
 }
 
-var branch = Graph{Nodes: []Node{Op("Add", "y w", "t")}, Out: []Value{{Name: "t"}}}
-
 // plain is a model that onnx-go decodes as it is.
 var plain = Model{Opset: 9, Graph: Graph{
 	In: []Value{Float("x", 2, 3)},
@@ -69,163 +69,10 @@ var plain = Model{Opset: 9, Graph: Graph{
 	Out:   []Value{Float("y", 3, 2), {Name: "b"}},
 }}
 
-var fixtures = map[string]Model{
-	"plain":    plain,
-	"no nodes": {Graph: Graph{In: []Value{Float("x", 1)}, Out: []Value{Float("x", 1)}}},
-	"no outputs": {Graph: Graph{In: []Value{Float("x", 1)},
-		Nodes: []Node{Op("Print", "x x", ""), Op("Print", "x", "")}}},
-	"odd names": {Graph: Graph{In: []Value{Float("\xff|\n", 1)},
-		Nodes: []Node{{Op: "Neg", Name: "\x80", In: []string{"\xff|\n"}, Out: []string{"y"}}}}},
-	"symbolic": {Graph: Graph{In: []Value{Float("x", "n", 3)}, Nodes: []Node{Op("Neg", "x", "y")},
-		Out: []Value{Float("y", "n", 3)}}},
-	"domains": {Graph: Graph{In: []Value{Float("x", 1)},
-		Nodes: []Node{Op("Gelu", "x", "y").Of("com.microsoft"), Op("Neg", "y", "z").Of("ai.onnx")}}},
-	"out of order": {Graph: Graph{In: []Value{Float("x", 1)},
-		Nodes: []Node{Op("Neg", "b", "c"), Op("Print", "x", ""), Op("Neg", "x", "b"), Op("Print", "b", "")}}},
-	"empty in and out": {Graph: Graph{In: []Value{Float("x", 1)}, Inits: []Tensor{Zeros("W", onnxload.Float16, 1)},
-		Nodes: []Node{Op("LSTM", "x W W - - x", "- y -"), Op("LSTM", "x W W", "- z")}}},
-	"attributes": {Graph: Graph{Nodes: []Node{Op("X", "", "y",
-		A("t", Zeros("", onnxload.BFloat16, 3)), A("i", Untyped{Value: 3}), A("ts", []Tensor{Int64s("", 1)}), A("sp",
-			SparseOf(Float32s("", 1), Int64s("", 0), 2)),
-		A("tp", TensorOf(onnxload.Float32)), A("long", strings.Repeat("x", 2<<20)), A("none", []int64{}))}}},
-	"subgraphs": {Graph: Graph{In: []Value{Float("x", 1), {Name: "c"}}, Inits: []Tensor{Int64s("w", 1)},
-		Nodes: []Node{
-			Op("Neg", "x", "y"),
-			Op("If", "c", "z", A("then_branch", branch), A("else_branch",
-				Graph{Nodes: []Node{Op("Loop", "- c", "l", A("body", Graph{
-					In: []Value{{Name: "i"}, {Name: "k"}}, Nodes: []Node{Op("Sub", "y w", "t")}, Out: []Value{{Name: "k"},
-						{Name: "t"}}}))}, Out: []Value{{Name: "l"}}})),
-			Op("Multi", "z", "q", A("graphs", []Graph{branch, {}})),
-		}}},
-	"functions": {Opsets: []Import{Domain("l", 1)}, Functions: []Function{
-		{Domain: "l", Name: "F", In: []string{"a"}, Out: []string{"b"},
-			Nodes: []Node{Op("Neg", "a", "h"), Op("If", "h", "b",
-				A("then_branch", Graph{Nodes: []Node{Op("Abs", "h", "t")}, Out: []Value{{Name: "t"}}}))}},
-	}, Graph: Graph{In: []Value{Float("x", 1)}, Nodes: []Node{Op("F", "x", "y").Of("l"), Op("Neg", "y", "z"),
-		Op("F", "z", "").Of("l")}}},
-	"weights of all types": {Graph: Graph{In: []Value{Float("x", 1)}, Nodes: []Node{Op("Neg", "x", "y")}, Inits: []Tensor{
-		Zeros("a", onnxload.Float16, 2), Zeros("b", onnxload.Int4, 3), Bare("c", onnxload.Float32, 5), Zeros("d",
-			onnxload.Bool, 8), Float32s("e"), Int64s("f", 1, 2),
-		{Name: "g", DType: onnxload.String, Dims: []int64{1}, Typed: []string{"s"}}, {Name: "h", DType: onnxload.Float32,
-			Dims: []int64{1}, External: []string{"location", "x"}}}}},
-}
-
-func TestCheck(t *testing.T) {
-	for name, model := range fixtures {
-		b := model.Bytes()
-		m := read(t, b)
-		rep, err := onnxgo.Check(m)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		s, err := onnxload.ReadStream(bytes.NewReader(b), onnxload.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		srep, err := onnxgo.Check(s)
-		if err != nil {
-			t.Errorf("%s, as a stream: %v", name, err)
-		}
-		if !rep.File || srep.File || rep.Nodes != srep.Nodes || rep.Graphs != srep.Graphs {
-			t.Errorf("%s: file %+v, stream %+v", name, rep, srep)
-		}
-		graphs, nodes := count(m.Graph)
-		if rep.Graphs != graphs || rep.Nodes != nodes {
-			t.Errorf("%s: compared %d nodes in %d graphs, the model has %d in %d", name, rep.Nodes, rep.Graphs, nodes, graphs)
-		}
-		if name == "functions" && rep.Calls != 2 {
-			t.Errorf("%d calls, want 2", rep.Calls)
-		}
-	}
-}
-
-func count(g *onnxload.Graph) (graphs, nodes int) {
-	graphs, nodes = 1, len(g.Nodes)
-	for _, n := range g.Nodes {
-		for _, a := range n.Attrs {
-			for _, s := range a.Graphs {
-				sg, sn := count(s)
-				graphs, nodes = graphs+sg, nodes+sn
-			}
-		}
-	}
-	return graphs, nodes
-}
-
-// A reader that got anything wrong must be found out.
-func TestCheckFindsDifferences(t *testing.T) {
-	cases := []struct {
-		name  string
-		model string
-		spoil func(m *onnxload.Model)
-		want  string
-	}{
-		{"operator", "plain", func(m *onnxload.Model) { m.Graph.Nodes[1].Op = "Reshop" },
-			`node 1 "" ("Reshop"): operator "Reshape"`},
-		{"inputs swapped", "plain", func(m *onnxload.Model) { in := m.Graph.Nodes[2].In; in[0], in[1] = in[1], in[0] },
-			`inputs ["r" "w"], onnxload has ["w" "r"]`},
-		{"input lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[3]; n.In = n.In[:1] }, `inputs ["m" "m"]`},
-		{"trailing input lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[5]; n.In = n.In[:2] },
-			`inputs ["a" "" ""]`},
-		{"outputs swapped", "plain", func(m *onnxload.Model) { o := m.Graph.Nodes[4].Out; o[0], o[1] = o[1], o[0] },
-			"onnxload does not have it"},
-		{"output lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[4]; n.Out = n.Out[:1] },
-			`outputs ["a" "b"], onnxload has ["a"]`},
-		{"node lost", "plain", func(m *onnxload.Model) { m.Graph.Nodes = m.Graph.Nodes[:5] },
-			`node 5 "" ("Clip"): onnxload does not have it`},
-		{"node invented", "plain", func(m *onnxload.Model) {
-			m.Graph.Nodes = append(m.Graph.Nodes, onnxload.Node{Op: "X", Name: "more",
-				Out: []onnxload.ValueID{m.Graph.Inputs[0]}})
-		}, `node 6 "more" ("X"): onnx-go does not have it`},
-		{"attribute renamed", "plain", func(m *onnxload.Model) { m.Graph.Nodes[4].Attrs[0].Name = "axes" },
-			`no attribute "axes"`},
-		{"attribute lost", "plain", func(m *onnxload.Model) { n := &m.Graph.Nodes[4]; n.Attrs = n.Attrs[:1] },
-			"2 attributes, onnxload has 1"},
-		{"attribute value", "plain", func(m *onnxload.Model) { m.Graph.Nodes[4].Attrs[1].Ints[1] = 3 }, `attribute "split"`},
-		{"domain", "domains", func(m *onnxload.Model) { m.Graph.Nodes[0].Domain = "" }, `domain "com.microsoft"`},
-		{"in a subgraph", "subgraphs", func(m *onnxload.Model) {
-			m.Graph.Nodes[1].Attrs[1].Graphs[0].Nodes[0].Attrs[0].Graphs[0].Nodes[0].Op = "Mul"
-		}, `node 1 "" ("If"), else_branch: node 0 "" ("Loop"), body: node 0 "" ("Mul"): operator "Sub"`},
-		{"subgraph lost", "subgraphs", func(m *onnxload.Model) { m.Graph.Nodes[2].Attrs[0].Graphs = nil },
-			"no such subgraph"},
-	}
-	for _, c := range cases {
-		m := read(t, fixtures[c.model].Bytes())
-		c.spoil(m)
-		_, err := onnxgo.Check(m)
-		var d *onnxgo.Difference
-		if !errors.As(err, &d) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", c.name, err, c.want)
-		}
-	}
-}
-
-// Every skeleton loads into onnx-go, tensors included.
-func TestSkeleton(t *testing.T) {
-	for name, model := range fixtures {
-		m := read(t, model.Bytes())
-		if len(m.Graph.Nodes) == 0 {
-			continue // onnx-go has no graphs without nodes
-		}
-		s := onnxgo.Skeleton(m)
-		for _, tensors := range []bool{false, true} {
-			b := &onnxgo.Backend{Tensors: tensors}
-			if err := onnxgo.Decode(onnx.NewModel(b), s); err != nil {
-				t.Errorf("%s, tensors %v: %v", name, tensors, err)
-			}
-		}
-	}
-	b := onnxgo.Skeleton(read(t, fixtures["weights of all types"].Bytes()))
-	if bytes.Contains(b, []byte("location")) {
-		t.Error("the skeleton has external data")
-	}
-}
-
 func TestBackend(t *testing.T) {
 	data := plain.Bytes()
 	want := outline(read(t, data))
-	b := &onnxgo.Backend{Tensors: true}
+	b := onnxgo.New(true)
 	om := onnx.NewModel(b)
 	if err := onnxgo.Decode(om, data); err != nil {
 		t.Fatal(err)
@@ -250,14 +97,11 @@ func TestBackend(t *testing.T) {
 	if v, err := m.Ints(c); err != nil || !slices.Equal(v, []int64{3, 2}) {
 		t.Errorf("constant %v, %v", v, err)
 	}
-	if _, err := onnxgo.Check(m); err != nil {
-		t.Error(err)
-	}
 }
 
 // Without tensors the types of weights must be said.
 func TestBackendWithoutTensors(t *testing.T) {
-	b := &onnxgo.Backend{}
+	b := onnxgo.New(false)
 	om := onnx.NewModel(b)
 	if err := onnxgo.Decode(om, plain.Bytes()); err != nil {
 		t.Fatal(err)
@@ -314,40 +158,64 @@ func TestTee(t *testing.T) {
 	}
 }
 
-func TestDirected(t *testing.T) {
-	b := &onnxgo.Backend{}
-	om := onnx.NewModel(b)
-	if err := onnxgo.Decode(om, plain.Bytes()); err != nil {
-		t.Fatal(err)
-	}
-	m, _ := om.GetNodeByName("m")
-	s, _ := om.GetNodeByName("s")
-	if !b.HasEdgeFromTo(s.ID(), m.ID()) || b.HasEdgeFromTo(m.ID(), s.ID()) || !b.HasEdgeBetween(m.ID(), s.ID()) ||
-		b.Node(m.ID()) != m {
-		t.Error("the edge from s to m is not there")
-	}
-	if n := b.From(s.ID()).Len(); n != 1 {
-		t.Errorf("%d values from s, want 1: m, read twice", n)
-	}
-	if n := b.To(m.ID()).Len(); n != 1 {
-		t.Errorf("%d values to m, want 1", n)
-	}
-	if b.Nodes().Len() < 8 {
-		t.Errorf("%d values", b.Nodes().Len())
-	}
-}
-
 // onnx-go panics on a tensor whose data does not fit its shape.
 func TestPanicsAreErrors(t *testing.T) {
 	bad := Model{Graph: Graph{In: []Value{Float("x", 2)}, Nodes: []Node{Op("Add", "x w", "y")},
 		Out:   []Value{Float("y", 2)},
 		Inits: []Tensor{{Name: "w", DType: onnxload.Float32, Dims: []int64{3}, Raw: make([]byte, 8)}}}}
-	err := onnxgo.Decode(onnx.NewModel(&onnxgo.Backend{Tensors: true}), bad.Bytes())
+	err := onnxgo.Decode(onnx.NewModel(onnxgo.New(true)), bad.Bytes())
 	if err == nil || !strings.Contains(err.Error(), "onnx-go panics") {
 		t.Errorf("%v", err)
 	}
-	if err := onnxgo.Decode(onnx.NewModel(&onnxgo.Backend{}), []byte{0xff}); err == nil ||
+	if err := onnxgo.Decode(onnx.NewModel(onnxgo.New(false)), []byte{0xff}); err == nil ||
 		!strings.HasPrefix(err.Error(), "onnx-go: ") {
 		t.Errorf("%v", err)
+	}
+}
+
+// onnx-go reads the repository's graphs as onnxload does, where it can read them: operators, their inputs and outputs in
+// order, and the values of attributes.
+func TestSameGraph(t *testing.T) {
+	files, nodes, refused := 0, 0, 0
+	check := func(name string, data []byte) {
+		b := onnxgo.New(false)
+		om := onnx.NewModel(b)
+		if onnxgo.Decode(om, data) != nil { // it has no subgraphs, and not every type
+			refused++
+			return
+		}
+		want := read(t, data)
+		if len(want.Opsets) > 1 { // it does not tell which domain an operator is of
+			return
+		}
+		types := map[string]onnxload.Type{}
+		for _, id := range want.Graph.Inits {
+			w := want.Values[id]
+			types[w.Name] = w.Type()
+		}
+		m, err := b.Model(om, onnxgo.Options{Opset: want.Opsets[""], Types: types})
+		if err != nil {
+			refused++ // an attribute without a type, or of one that it does not know
+			return
+		}
+		files, nodes = files+1, nodes+len(m.Graph.Nodes)
+		if got, want := outline(m), outline(want); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, got, want)
+		}
+	}
+	for _, name := range models.Names() {
+		data, err := models.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(name, data)
+	}
+	err := Archives(filepath.Join("..", "..", "estimate", "shape", "testdata", "onnx-nodes*.tar.gz"), check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d nodes in %d files agree; %d files are refused", nodes, files, refused)
+	if files < 1_000 || nodes < 10_000 {
+		t.Errorf("%d nodes in %d files compared, want more", nodes, files)
 	}
 }

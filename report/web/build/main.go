@@ -20,8 +20,8 @@ import (
 	"github.com/memestimate/memestimate/report/page"
 )
 
-// tags leave out what a page has no use for: onnx-go and posting. NVML needs cgo, which there is not.
-const tags = "nocrosscheck,noposting"
+// tags leave out what a page has no use for: posting. NVML needs cgo, which there is not.
+const tags = "noposting"
 
 // plain are packages whose functions are not inlined: they read, decide and print, which the millions of requests that
 // are simulated do not wait for. That makes the packed program a twentieth smaller, and no answer later that Node.js
