@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the Python package's tables of wo
 
 // The Python package takes the words that the program takes, and reads them without asking it.
 func TestPythonTables(t *testing.T) {
-	const path = "../python/src/memestimate/words.py"
+	const path = "../python/src/memestimate/core/words.py"
 	var b strings.Builder
 	b.WriteString(`"""Words that users of PyTorch have for settings, from the program's tables.
 

@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 
 import memestimate
-from memestimate.attention_rules import Libraries, choose, query
-from memestimate.gpus import find
-from memestimate.host import cudnn_version
+from memestimate.core.gpus import find
+from memestimate.pretend.attention_rules import Libraries, choose, query
+from memestimate.pretend.host import cudnn_version
 from recording import Recording
 
 CUDNN = 91900

@@ -10,7 +10,7 @@ import torch.optim.optimizer as optimizer
 from torch import nn
 
 import memestimate
-from memestimate.checks import check
+from memestimate.ops.checks import check
 from recording import Recording
 
 

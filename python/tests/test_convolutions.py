@@ -13,10 +13,11 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate import convolutions, program
-from memestimate.convolutions import Asked
-from memestimate.cudnn_answers import partial_sums
-from memestimate.gpus import find
+from memestimate.api import program
+from memestimate.core.gpus import find
+from memestimate.pretend import convolutions
+from memestimate.pretend.convolutions import Asked
+from memestimate.pretend.cudnn_answers import partial_sums
 
 ROOT = Path(__file__).parents[2]
 # Of resnet50 at batch 64: y and the gradient of x took this on an H200.

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate import usage
-from memestimate.decisions import Change
-from memestimate.usage import Usage
+from memestimate.values import usage
+from memestimate.values.decisions import Change
+from memestimate.values.usage import Usage
 from recording import Recording
 from test_script import run
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate import search
+from memestimate.api import search
 
 BATCH, WIDTH, CLASSES = 64, 1024, 256
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 import memestimate
-from memestimate.bilinear import trilinear
+from memestimate.ops.bilinear import trilinear
 from recording import Recording
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from memestimate import from_config
-from memestimate import program as programs
+from memestimate.api import program as programs
 
 _ROOT = Path(__file__).parents[2]
 _ODD = sorted((_ROOT / "estimate/testdata/odd").glob("*.onnx"))

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import memestimate
-from memestimate.engine import EngineError, virtual_slots
+from memestimate.pretend.engine import EngineError, virtual_slots
 from recording import Recording
 
 

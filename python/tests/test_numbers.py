@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate.usage import Usage
+from memestimate.values.usage import Usage
 from recording import Recording
 
 _SKIPPED = -100.0

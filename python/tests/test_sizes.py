@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import memestimate
-from memestimate.masks import Room
+from memestimate.values.masks import Room
 
 
 @pytest.fixture

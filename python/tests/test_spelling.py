@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from memestimate import estimate, gpus, spelling
+from memestimate import estimate
+from memestimate.api import spelling
+from memestimate.core import gpus
 
 
 @pytest.mark.parametrize(

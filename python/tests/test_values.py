@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import memestimate
-from memestimate.decisions import Change
-from memestimate.usage import Usage
+from memestimate.values.decisions import Change
+from memestimate.values.usage import Usage
 from recording import Recording
 
 

@@ -17,9 +17,9 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
 import memestimate
-from memestimate import engine
-from memestimate.device_numbers import DeviceNumbers
-from memestimate.recorder import Recorder, Way
+from memestimate.api.recorder import Recorder, Way
+from memestimate.pretend import engine
+from memestimate.pretend.device_numbers import DeviceNumbers
 from recording import Recording
 
 

@@ -24,9 +24,9 @@ import torch
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
 from convolution_shapes import everyday_shape, random_shape, sequence_shape
 from convolutions import BATCHES, Row, decode, encode, layer_of, size_of
-from memestimate import convolutions as recorded
-from memestimate import cudnn_answers
-from memestimate.gpus import find
+from memestimate.pretend import convolutions as recorded
+from memestimate.pretend import cudnn_answers
+from memestimate.core.gpus import find
 
 TYPES = ("float32", "bfloat16", "float16")
 LARGEST = 1 << 30  # numbers of a tensor

@@ -1,4 +1,4 @@
-"""Write which convolutions are known, for the recorder: python/src/memestimate/measured_convolutions.bin.
+"""Write which convolutions are known, for the recorder: python/src/memestimate/pretend/measured_convolutions.bin.
 
 Those were measured, or cuDNN was asked about them on a GPU.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT / "python" / "src"), str(Path(__file__).parent)]
 from convolutions import Row, decode
-from memestimate import convolutions as recorded
+from memestimate.pretend import convolutions as recorded
 
 TYPES = ("float32", "bfloat16", "float16")
 

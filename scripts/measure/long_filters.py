@@ -21,8 +21,8 @@ import torch
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
 from choices import OnGPU
-from memestimate import convolutions as recorded
-from memestimate import cudnn_answers
+from memestimate.pretend import convolutions as recorded
+from memestimate.pretend import cudnn_answers
 
 SIDES = (16, 24, 28, 32, 33, 40, 48, 56, 64, 80, 96, 112, 128, 160, 224, 256)
 COUNTS = ((0, 1, 2, 3), (2, 5, 8, 16, 32, 64), (3, 64, 128, 256, 512), (64, 128, 512, 1024))

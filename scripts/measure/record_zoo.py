@@ -39,7 +39,7 @@ from torch.utils.checkpoint import checkpoint
 
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
 import memestimate
-from memestimate import program
+from memestimate.api import program
 from zoo import ZOO
 
 # What tells one recording from another, in the order of a file's name.

@@ -27,9 +27,9 @@ import torch
 sys.path[:0] = [str(Path(__file__).parents[2] / "python" / "src"), str(Path(__file__).parent)]
 from choices import OnGPU, asked, made_up
 from convolutions import DTYPES, decode
-from memestimate import convolutions as recorded
-from memestimate import cudnn_answers
-from memestimate.gpus import find
+from memestimate.pretend import convolutions as recorded
+from memestimate.pretend import cudnn_answers
+from memestimate.core.gpus import find
 
 MEASURED = Path(__file__).parents[2] / "simulate/kernels/testdata/convolutions.bin.gz"
 TYPES = ("float32", "bfloat16", "float16")

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the Python package's table of dev
 
 // The Python package must know the devices without asking the program: PyTorch's choices depend on them.
 func TestPythonTable(t *testing.T) {
-	const path = "../../python/src/memestimate/gpus.py"
+	const path = "../../python/src/memestimate/core/gpus.py"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

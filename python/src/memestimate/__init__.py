@@ -8,14 +8,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .answer import Asked, Batch, Estimate, Fit, Peak
-from .program import ProgramError
+from .api.answer import Asked, Batch, Estimate, Fit, Peak
+from .api.program import ProgramError
 from .version import VERSION as __version__
 
 if TYPE_CHECKING:
-    from .ask import estimate, fit
-    from .configs import from_config
-    from .recorder import Recorder, record
+    from .api.ask import estimate, fit
+    from .api.configs import from_config
+    from .api.recorder import Recorder, record
 
 __all__ = [
     "Asked",
@@ -32,7 +32,13 @@ __all__ = [
     "record",
 ]
 
-_WITH_TORCH = {"estimate": "ask", "fit": "ask", "from_config": "configs", "Recorder": "recorder", "record": "recorder"}
+_WITH_TORCH = {
+    "estimate": "api.ask",
+    "fit": "api.ask",
+    "from_config": "api.configs",
+    "Recorder": "api.recorder",
+    "record": "api.recorder",
+}
 
 
 def __getattr__(name: str) -> Any:

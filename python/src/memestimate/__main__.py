@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .program import find
+from .api.program import find
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] != ["record"]:
         return subprocess.call([find(), *words])
-    from .script import record  # with PyTorch, which the program does without
+    from .api.script import record  # with PyTorch, which the program does without
 
     return record(_parser().parse_args(words[1:]))
 

@@ -22,8 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from .kernels import written
 
 if TYPE_CHECKING:
-    from ..patches import Patches
-    from ..recorder import Recorder
+    from ..api.recorder import Recorder
+    from ..core.patches import Patches
 
 _TIME = 1.0  # milliseconds that each configuration is taken to need: the first is kept
 _SHARED = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (8, 6): 101376, (8, 7): 166912, (8, 9): 101376}

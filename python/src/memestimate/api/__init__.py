@@ -1,0 +1,1 @@
+"""What a program calls: estimates, recordings, the command line."""

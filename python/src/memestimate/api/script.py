@@ -1,0 +1,111 @@
+"""Recording a script as it is: ``python -m memestimate record``."""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import functools
+import json
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from ..values.decisions import Change, Outcome
+from .recorder import Enough, Recorder, Way
+
+
+def record(asked: argparse.Namespace) -> int:
+    """Run a script and record it; returns the exit status.
+
+    With ``asked.change`` its answers are changed, and instead of a recording the `Outcome` is written, as JSON.
+    """
+    output = asked.output or Path(Path(asked.script).stem + ".mrec")
+    way: Way | None = "real-cpu" if asked.real else None
+    change = Change.from_json(asked.change) if asked.change else None
+    try:
+        recorder = Recorder(
+            output, gpu=asked.gpu, world_size=asked.world_size, steps=asked.steps, way=way, change=change
+        )
+    except (ValueError, OSError) as error:
+        print(f"memestimate: {error}", file=sys.stderr)
+        return 2
+    if asked.world_size > 1:
+        os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
+        os.environ |= {"LOCAL_WORLD_SIZE": str(asked.world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    if not asked.once:
+        recorder.again = functools.partial(_again, asked, os.getcwd())
+    sys.argv = [asked.script, *asked.arguments]
+    sys.path.insert(0, "" if asked.module else str(Path(asked.script).resolve().parent))
+    recorder.start()
+    if change is not None:
+        _changed(recorder, asked, output)
+    keep = False
+    try:
+        keep = _run(asked)
+    except Exception as error:
+        recorder.capture.kinds.explain(error)
+        recorder.decisions.explain(error)
+        raise
+    finally:
+        recorder.stop(keep=keep)
+    steps = "1 step" if recorder.steps == 1 else f"{recorder.steps} steps"
+    print(f"memestimate: {steps} recorded in {output}", file=sys.stderr)
+    for code, text in recorder.notes:
+        print(f"memestimate: note: {code}: {text}", file=sys.stderr)
+    return 0
+
+
+def _run(asked: argparse.Namespace) -> bool:
+    """Run the script until it ends or enough is recorded; whether it ended well."""
+    try:
+        if asked.module:
+            runpy.run_module(asked.script, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(asked.script, run_name="__main__")
+    except Enough:
+        pass
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise
+    return True
+
+
+def _changed(recorder: Recorder, asked: argparse.Namespace, output: Path) -> NoReturn:
+    """Run the script with other answers, and write what came of it."""
+    outcome = None
+    try:
+        _run(asked)
+    except (Exception, SystemExit):
+        outcome = recorder.decisions.failed(recorder.storages.highest)
+    finally:
+        recorder.stop(keep=False)
+    output.write_text(json.dumps(asdict(outcome or Outcome(recorder.storages.highest))))
+    # Not by the interpreter's own end, in which one such run in ten is aborted ("terminate called without an active
+    # exception"), as happens where a thread of C++ asks for an interpreter that is gone.
+    atexit._run_exitfuncs()
+    os._exit(0)
+
+
+def _again(asked: argparse.Namespace, folder: str, change: Change, seconds: float) -> Outcome:
+    """Run the script once more, in a process of its own that says nothing."""
+    with tempfile.TemporaryDirectory(prefix="memestimate-") as own:
+        output = Path(own) / "outcome.json"
+        words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--world-size", str(asked.world_size), "--once"]
+        words += ["--change", change.to_json(), "--output", str(output), *(["-m"] if asked.module else [])]
+        command = [sys.executable, "-m", "memestimate", "record", *words, asked.script, *asked.arguments]
+        quiet = subprocess.DEVNULL
+        try:
+            subprocess.run(
+                command, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds + _START, check=True
+            )
+            return Outcome(**json.loads(output.read_text()))
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return Outcome(0, failed=True)
+
+
+_START = 10  # seconds that Python and PyTorch may need beside the script

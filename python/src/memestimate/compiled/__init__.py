@@ -1,0 +1,1 @@
+"""Compiled steps: what `torch.compile` makes, run on pretended tensors."""

@@ -1,0 +1,191 @@
+"""The dispatch mode that sees every ATen call and runs those of the GPU on fake tensors."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .kinds import Kinds
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+
+_NO_RULE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedOperatorException,
+    NotImplementedError,
+)
+_NO_FAKE = "no fake impl registered"
+_QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
+STAND_IN = torch.device("xla", 0)  # of tensors of the pretended GPU to C++, where a build has no CUDA (host.py)
+Handler = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def to_cuda(value: Any) -> Any:
+    """A device as Python is to see it."""
+    return torch.device("cuda", 0) if isinstance(value, torch.device) and value.type == "xla" else value
+
+
+def joined(*parts: Mapping[OpOverload, Handler]) -> dict[OpOverload, Handler]:
+    """All handlers; of several for an operator the last comes first, and the others where it gives NotImplemented."""
+    found: dict[OpOverload, Handler] = {}
+    for part in parts:
+        for op, handler in part.items():
+            found[op] = _either(handler, found[op]) if op in found else handler
+    return found
+
+
+def _either(first: Handler, second: Handler) -> Handler:
+    def handler(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        out = first(func, args, kwargs)
+        return second(func, args, kwargs) if out is NotImplemented else out
+
+    return handler
+
+
+class PretendMode(FakeTensorMode):
+    """Fake tensors that never touch a device, whatever ``torch.cuda.is_available`` says."""
+
+    @property
+    def avoid_device_init(self) -> bool:
+        return True
+
+    def create_symbolic_nested_int(self, *, nt_tensor_id: int | None = None) -> torch.SymInt:
+        """The size of a ragged dimension: a number of its own for each tensor of offsets, as for real ones."""
+        if nt_tensor_id is None:
+            nt_tensor_id = self.nt_tensor_id_counter
+            self.nt_tensor_id_counter += 1
+        return torch._C._get_nested_int(nt_tensor_id, 1)
+
+
+def _higher_order(func: HigherOrderOperator, capture: Capture, *args: Any, **kwargs: Any) -> Any:
+    return capture.higher_order(func, args, kwargs)
+
+
+class Capture(TorchDispatchMode):
+    """Runs what touches the pretended GPU on fake tensors and logs it; the rest runs as it is.
+
+    Tensors on the CPU stay real, so that a data loader, a tokenizer or a metric computes what it
+    always computes; tensors on ``cuda`` are fake and have no values.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, recorder: Recorder, handlers: dict[OpOverload, Handler]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+        self._handlers = handlers
+        self._fake = recorder.fake
+        self.kinds = Kinds()
+        self._process = os.getpid()
+        self._by_host = recorder.by_host
+        self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
+        self._composite: dict[OpOverload, bool] = {}
+        if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # PyTorch before 2.9 asks each for a rule
+            for op in torch._ops._higher_order_ops.values():
+                op.python_key_table.setdefault(Capture, functools.partial(_higher_order, op))
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator):
+            return self.higher_order(func, args, kwargs)
+        if kwargs.get("pin_memory"):  # memory of the host, for which C++ starts the driver
+            out = self.__torch_dispatch__(func, types, args, {**kwargs, "pin_memory": False})
+            return self._recorder.pinned.add(out) if isinstance(out, torch.Tensor) else out
+        if func is torch.ops.aten.is_pinned.default:  # as DDP's reducer does of what it copies to the GPU
+            return self._recorder.pinned.has(args[0])
+        if self._by_host:
+            if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
+                return STAND_IN
+            args = tuple(to_cuda(a) for a in args)
+            kwargs = {key: to_cuda(value) for key, value in kwargs.items()}
+        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+            return func(*args, **kwargs)  # PyTorch itself tries something out on fake tensors, as DTensor does
+        pretended = False
+        for kind in types:
+            if kind is FakeTensor:
+                pretended = True
+            elif kind is not torch.Tensor and not issubclass(kind, (torch.nn.Parameter, UninitializedTensorMixin)):
+                return NotImplemented  # a tensor subclass: it comes again with what it holds
+        # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
+        if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
+            return self._recorder.unknown.run(func, args, kwargs)
+        with self._lock:
+            return self._on_gpu(func, types, args, kwargs)
+
+    def _on_gpu(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call of the pretended GPU."""
+        self.kinds.look()
+        if func.namespace in _QUESTIONS:
+            return self._fake.__torch_dispatch__(func, types, args, kwargs)
+        if func.namespace == "c10d":
+            return self._recorder.collective(func, args, kwargs)
+        if self._is_composite(func):
+            with self:
+                composite = self._recorder.composites.get(func)
+                return func.decompose(*args, **kwargs) if composite is None else composite(*args, **kwargs)
+        handler = self._handlers.get(func)
+        if handler is not None:
+            out = handler(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        try:
+            out = self._fake.__torch_dispatch__(func, types, args, kwargs)
+        except _NO_RULE as error:
+            return self._recorder.try_out(func, args, kwargs, error)
+        except RuntimeError as error:  # of torch.library.custom_op
+            if _NO_FAKE not in str(error):
+                raise
+            return self._recorder.try_out(func, args, kwargs, error)
+        if out is not NotImplemented:
+            self._recorder.log(func, args, kwargs, out)
+            self._recorder.values.follow(func, args, kwargs, out)
+        return out
+
+    def higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operator that takes functions, such as flex_attention, by the operators that it is made of."""
+        kernel = func.py_kernels.get(torch._C.DispatchKey.CompositeExplicitAutograd)
+        if kernel is None:
+            raise RuntimeError(f"{func} cannot be recorded: it is not made of operators of ATen")
+        with self:
+            out = self._recorder.flex.run(func.name(), args)
+            return kernel(*args, **kwargs) if out is NotImplemented else out
+
+    def _is_composite(self, func: OpOverload) -> bool:
+        """Whether an operator is made of others, which inference mode does not take apart itself."""
+        known = self._composite.get(func)
+        if known is None:
+            keys = torch._C.DispatchKey
+            known = self._composite[func] = bool(
+                func.has_kernel_for_dispatch_key(keys.CompositeImplicitAutograd)
+                and not func.has_kernel_for_dispatch_key(keys.CUDA)
+            )
+        return known
+
+
+def _on_gpu(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call without fake tensors makes one: a factory, or a copy from the host."""
+    device = kwargs.get("device")
+    if device is None:
+        for value in args:
+            if isinstance(value, torch.device):
+                device = value
+    return device is not None and torch.device(device).type == "cuda"

@@ -1,0 +1,90 @@
+"""Python stacks, as ids of frames in a recording."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from types import CodeType, FrameType
+
+from .writer import Writer
+
+# As code has it: what sys.path says of a folder, "../src", is in the names of its files.
+_OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(path)), "") for path in (__file__, os.path.abspath(__file__)))
+# What lies between the user's call and the recorder, and says nothing about the step.
+_INNER = (
+    f"{os.sep}torch{os.sep}utils{os.sep}_python_dispatch.py",
+    f"{os.sep}torch{os.sep}_ops.py",
+    f"{os.sep}torch{os.sep}_subclasses{os.sep}",
+    f"{os.sep}torch{os.sep}library.py",
+    f"{os.sep}torch{os.sep}_library{os.sep}",
+    f"{os.sep}torch{os.sep}_compile.py",
+    f"{os.sep}torch{os.sep}_dynamo{os.sep}",
+)
+_TENSOR = f"{os.sep}torch{os.sep}_tensor.py"
+
+
+class Frames:
+    """Interns stacks; a frame's id stands for it and all its callers."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._hidden: dict[CodeType, bool] = {}
+        self._names: dict[str, str] = {}
+        self._prefixes = sorted(
+            {
+                os.path.join(p, "")
+                for p in (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), os.getcwd())
+                if p
+            },
+            key=len,
+            reverse=True,
+        )
+
+    def innermost(self) -> str:
+        """The name of the innermost function that `here` would name, "" if there is none."""
+        frame = self.asking()
+        return "" if frame is None else frame.f_code.co_name
+
+    def asking(self) -> FrameType | None:
+        """The innermost frame that `here` would name, and that is not of a tensor's own methods."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and (self._is_hidden(frame.f_code) or frame.f_code.co_filename.endswith(_TENSOR)):
+            frame = frame.f_back
+        return frame
+
+    def here(self) -> int:
+        """The id of the calling stack without this package's own frames; -1 if that is empty."""
+        stack: list[tuple[CodeType, int]] = []
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            code = frame.f_code
+            if not self._is_hidden(code):
+                stack.append((code, frame.f_lineno))
+            frame = frame.f_back
+        parent = -1
+        for code, line in reversed(stack):
+            name = code.co_qualname if sys.version_info >= (3, 11) else code.co_name
+            parent = self._writer.define(
+                "frame", (parent, code, line), parent, self._short(code.co_filename), line, name
+            )
+        return parent
+
+    def _is_hidden(self, code: CodeType) -> bool:
+        hidden = self._hidden.get(code)
+        if hidden is None:
+            name = code.co_filename
+            hidden = self._hidden[code] = name.startswith(_OWN) or any(part in name for part in _INNER)
+        return hidden
+
+    def _short(self, path: str) -> str:
+        """A path without the folders of this machine, so that recordings of two machines agree."""
+        short = self._names.get(path)
+        if short is None:
+            short = path
+            for prefix in self._prefixes:
+                if path.startswith(prefix):
+                    short = path[len(prefix) :]
+                    break
+            self._names[path] = short
+        return short

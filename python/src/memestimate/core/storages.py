@@ -1,0 +1,114 @@
+"""The storages of a recording: when each is born and dies, and how many bytes live."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+import torch
+
+from .held import held
+from .writer import Writer
+
+_BLOCK = 512  # the allocator's smallest unit (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize)
+
+
+def rounded(size: int) -> int:
+    """Bytes of a block that serves a request of `size` bytes."""
+    return -(-size // _BLOCK) * _BLOCK
+
+
+class Storages:
+    """Serial numbers of the GPU storages that are alive.
+
+    A storage is known by the address of its C++ object while it lives, never longer: addresses
+    are used again. Its death is seen by a weak reference, which Python clears when the last
+    reference from Python *or* C++ has gone.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._known: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
+        self._bytes: dict[int, int] = {}
+        self._next = 0
+        self.closed = False
+        self.allocated = 0
+        self.peak = 0  # since the program last began to count anew
+        self.highest = 0
+        self.highest_of_step = 0
+        self.on_death: Callable[[int], object] = lambda serial: None
+        self.kinds: dict[int, tuple[str, str]] = {}  # what the program said that a storage is
+
+    def of(self, tensor: torch.Tensor) -> tuple[int, bool]:
+        """The serial number of a tensor's storage, and whether it is new (not yet logged)."""
+        storage = held(tensor)[0].untyped_storage()
+        address = storage._cdata
+        known = self._known.get(address)
+        if known is not None:
+            return known[0], False
+        serial = self._next
+        self._next += 1
+        self._known[address] = serial, weakref.ref(storage, self._death(address, serial))
+        self._bytes[serial] = storage.nbytes()
+        return serial, True
+
+    def size(self, serial: int) -> int:
+        """Bytes of a storage's block."""
+        return rounded(self._bytes[serial])
+
+    def forget(self, serials: list[int]) -> None:
+        """Take the newest storages for never made; none of them was logged."""
+        for address in [a for a, (serial, _) in self._known.items() if serial in serials]:
+            del self._known[address]  # and the weak reference, so that nobody is told of its death
+        for serial in serials:
+            del self._bytes[serial]
+        self._next -= len(serials)
+
+    def born(self, serial: int) -> tuple[str, int, int]:
+        """Count a new storage as allocated and return the event that says so."""
+        size = self._bytes[serial]
+        self.allocated += rounded(size)
+        self._rose()
+        return "alloc", serial, size
+
+    def _rose(self) -> None:
+        self.peak = max(self.peak, self.allocated)
+        self.highest = max(self.highest, self.allocated)
+        self.highest_of_step = max(self.highest_of_step, self.allocated)
+
+    def resized(self, serial: int, size: int) -> None:
+        """Log that a storage has another size now."""
+        before = self._bytes[serial]
+        if before != size:
+            self._bytes[serial] = size
+            self._writer.event("resize", serial, size)
+            self.allocated += rounded(size) - rounded(before)
+            self._rose()
+
+    def of_address(self, tensor: torch.Tensor) -> int:
+        """The serial number of a tensor's storage; -1 for one that was not logged."""
+        known = self._known.get(held(tensor)[0].untyped_storage()._cdata)
+        return -1 if known is None else known[0]
+
+    def bytes_of(self, kind: str) -> int:
+        """What the live storages of a kind take."""
+        return sum(rounded(self._bytes[serial]) for serial, (of, _) in self.kinds.items() if of == kind)
+
+    def number(self, storage: torch.UntypedStorage) -> int | None:
+        """The serial number of a storage, if it is known."""
+        known = self._known.get(storage._cdata)
+        return None if known is None else known[0]
+
+    def _death(self, address: int, serial: int) -> Callable[[object], None]:
+        def died(_: object) -> None:
+            known = self._known.get(address)
+            if known is not None and known[0] == serial:
+                del self._known[address]
+            size = self._bytes.pop(serial, None)
+            self.kinds.pop(serial, None)
+            self.on_death(serial)
+            if size is not None and not self.closed:
+                self._writer.freed(serial)
+                self.allocated -= rounded(size)
+
+        return died

@@ -1,0 +1,1 @@
+"""What a family of operators needs to be recorded as a GPU runs it."""

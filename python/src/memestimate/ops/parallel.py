@@ -1,0 +1,184 @@
+"""Process groups of which only this process exists: PyTorch's own fake one.
+
+A distributed program runs as rank 0 (or another) as it was written: DDP's buckets, ZeRO's shards and
+FSDP's gathered parameters are PyTorch's own. Only the collectives do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._ops import OpOverload
+
+from ..core.patches import Patches
+from ..core.tensors import tensors
+from ..pretend.processes import Processes
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+
+
+def _threaded(patches: Patches) -> None:
+    """Say of one process on several GPUs what can be done, before it looks for the others."""
+    forward = torch.nn.DataParallel.forward
+
+    def run(module: Any, *inputs: Any, **kwargs: Any) -> Any:
+        if (n := len(module.device_ids)) > 1:
+            raise NotImplementedError(
+                f"nn.DataParallel on {n} GPUs of one process cannot be recorded: with a world size of 1 it is recorded "
+                "as on one GPU, which has the whole batch then; DistributedDataParallel is recorded as it is"
+            )
+        return forward(module, *inputs, **kwargs)
+
+    patches.set(torch.nn.DataParallel, "forward", run)
+
+
+def install(recorder: Recorder, patches: Patches) -> None:
+    """Answer `init_process_group` with a fake group of the size asked for."""
+    import torch.distributed as dist
+
+    Processes(recorder).install(patches)
+    _threaded(patches)
+    if not dist.is_available():
+        return
+    c10d: Any = torch._C._distributed_c10d
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    original = dist.init_process_group
+
+    def init_process_group(backend: str | None = None, *_: Any, **kwargs: Any) -> None:
+        world = recorder.world_size
+        if kwargs.get("world_size", -1) > 0 and world == 1:
+            world = kwargs["world_size"]
+        original(backend="fake", store=FakeStore(), rank=recorder.rank, world_size=world)
+        recorder.note("distributed", f"a process group of {world} in which only rank {recorder.rank} runs")
+
+    def verify(*_: Any, **__: Any) -> None:
+        """There is no other process whose parameters could differ."""
+
+    def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+        object_list[:] = [obj] * len(object_list)  # as bytes on the GPU they would have no values
+
+    def gather_object(obj: Any, object_gather_list: list[Any] | None = None, *_: Any, **__: Any) -> None:
+        if object_gather_list is not None:
+            object_gather_list[:] = [obj] * len(object_gather_list)
+
+    def broadcast_object_list(*_: Any, **__: Any) -> None:
+        """What this process has is taken to be what the others have."""
+
+    for gather in (all_gather_object, gather_object, broadcast_object_list):
+        for module in (dist, dist.distributed_c10d):
+            patches.set(module, gather.__name__, gather)
+    patches.set(dist, "init_process_group", init_process_group)
+    patches.set(dist.distributed_c10d, "init_process_group", init_process_group)
+    patches.set(dist, "is_nccl_available", lambda: True)
+    # The reducer times the first iterations with events that need a driver, and counts them here. Only its log goes by
+    # that number: a static graph goes by the number of backward passes (Reducer::static_graph_first_iteration).
+    patches.set(c10d.Reducer, "prepare_for_forward", lambda reducer: None)
+    recorder.buckets.install(patches)
+    # A collective that nobody waits for is a wrapper around its result: fake tensors make a copy of it.
+    import torch.distributed._functional_collectives as functional
+
+    patches.set(functional, "_maybe_wrap_tensor", lambda result: result)
+    for module in (dist, torch.distributed.utils, torch.nn.parallel.distributed):
+        if hasattr(module, "_verify_param_shape_across_processes"):
+            patches.set(module, "_verify_param_shape_across_processes", verify)
+
+
+def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Log a collective of c10d that writes into its arguments, and say that it is done.
+
+    Each returns what its schema says: the tensors that it writes, if any, and a piece of work.
+    """
+    c10d: Any = torch._C._distributed_c10d
+    returns = func._schema.returns
+    done: torch.futures.Future[Any] = torch.futures.Future()
+    done.set_result(list(tensors(args[0])))  # DDP's reducer takes its bucket from there
+    work = c10d._create_work_from_future(done).boxed()
+    if len(returns) == 1:
+        out: Any = work
+    else:
+        first = args[0]
+        if str(returns[0].type) == "Tensor" and not isinstance(first, torch.Tensor):
+            first = first[0]
+        out = first, work
+    recorder.log(func, _tensors_only(args), {}, ())
+    if func._schema.name == "c10d::allreduce_":
+        recorder.buckets.reduced(list(tensors(args[0])))
+    _follow(recorder, func._schema.name, args)
+    if recorder.values.real is not None:
+        with torch.no_grad():
+            _move(recorder, func._schema.name, args)
+    return out
+
+
+def _follow(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
+    """Say what a collective's results hold: each process is taken to have sent what this one has."""
+    values = recorder.values
+    if name == "c10d::allgather_":
+        for results, given in zip(args[0], args[1], strict=False):
+            for result in results:
+                values.written(result, values.get(given))
+    elif name == "c10d::_allgather_base_":
+        known = values.get(args[1])
+        values.written(args[0], None if known is None else _repeated(known, args[0]))
+    elif name == "c10d::alltoall_base_" and values.get(args[1]) is not None:  # how many tokens go where
+        received = torch.zeros(args[0].shape, dtype=args[0].dtype, device="cpu")
+        _exchange(recorder, received, values.get(args[1]), args)
+        values.written(args[0], received)
+    elif name in ("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_"):
+        for result in tensors(args[0]):
+            values.written(result, None)
+
+
+def _move(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
+    """Do with real values what `_follow` says; a sum over processes is this one's."""
+    assert recorder.values.real is not None
+    of, rank, world = recorder.values.real.of, recorder.rank, recorder.world_size
+    if name == "c10d::allgather_":
+        for results, given in zip(args[0], args[1], strict=False):
+            for result in results:
+                of(result).copy_(of(given))
+    elif name == "c10d::_allgather_base_":
+        of(args[0]).copy_(_repeated(of(args[1]), args[0]))
+    elif name in ("c10d::reduce_scatter_", "c10d::alltoall_"):
+        pairs = (
+            zip(args[0], args[1], strict=False) if name == "c10d::reduce_scatter_" else ((t, args[1]) for t in args[0])
+        )
+        for result, parts in pairs:
+            _put(of(result), of(parts[rank]))
+    elif name == "c10d::_reduce_scatter_base_":
+        of(args[0]).copy_(of(args[1]).chunk(world)[rank].reshape(args[0].shape))
+    elif name == "c10d::alltoall_base_":
+        _exchange(recorder, of(args[0]), of(args[1]), args)
+
+
+def _exchange(recorder: Recorder, result: torch.Tensor, given: Any, args: tuple[Any, ...]) -> None:
+    """`all_to_all_single` on the host: each process sends what this one sends itself."""
+    outs, ins, world = args[3], args[4], recorder.world_size
+    sent = (given.split(ins) if ins else given.chunk(world))[recorder.rank]
+    for part in result.split(outs) if outs else result.chunk(world):
+        _put(part, sent)
+
+
+def _put(result: torch.Tensor, given: torch.Tensor) -> None:
+    """Write as many rows as there are of both."""
+    rows = min(len(result), len(given)) if result.dim() else 1
+    (result[:rows] if result.dim() else result).copy_(given[:rows] if given.dim() else given)
+
+
+def _repeated(known: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    copies = like.numel() // max(known.numel(), 1)
+    return known.reshape(1, -1).expand(copies, -1).reshape(like.shape).to(like.dtype)
+
+
+def _tensors_only(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a recording can hold of arguments: lists of lists, which scatter and gather take, as one list."""
+
+    def known(a: Any) -> Any:
+        if isinstance(a, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in a):
+            return [item for part in a for item in part]
+        return a if isinstance(a, (torch.Tensor, list, tuple, int, float, bool)) else None
+
+    return tuple(known(a) for a in args)

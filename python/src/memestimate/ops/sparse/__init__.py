@@ -1,0 +1,1 @@
+"""Sparse tensors, put together of others as the CUDA kernels do."""

@@ -1,0 +1,248 @@
+"""What ``torch.cuda`` answers while it pretends to have a GPU."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch.utils._device import _device_constructors
+
+from ..core.gpus import CONTEXT
+from ..core.patches import Patches
+from .pinned import Pinned
+from .streams import Event, Generator, Graph, Stream, Switch
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+
+Answer = Callable[..., Any]
+
+
+class Device:
+    """The pretended GPU: properties, streams, events, memory counters."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.default = self.current = Stream(number=0)
+
+    def install(self, patches: Patches) -> None:
+        """Put the answers in place."""
+        Stream._device = self
+        answers = self._properties() | self._memory() | self._streams() | self._random()
+        modules = (
+            torch.cuda,
+            torch.cuda.memory,
+            torch.cuda.graphs,
+            torch.cuda.random,
+            torch.cuda.streams,
+            getattr(torch, "accelerator", None),
+            getattr(getattr(torch, "accelerator", None), "memory", None),
+        )
+        for name, answer in answers.items():
+            for module in modules:
+                # A name may also be that of a module, as torch.cuda.memory_* are functions of two.
+                if module is not None and callable(getattr(module, name, None)):
+                    patches.set(module, name, answer)
+        patches.set(torch, "Generator", Generator)
+        patches.set(torch.cuda.graph, "default_capture_stream", None)
+        patches.set(torch._C, "_host_emptyCache", lambda: None)
+        # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.
+        for name in ("_get_accelerator", "_accelerator_getAccelerator"):
+            patches.set(torch._C, name, lambda check=None: torch.device("cuda"))
+        pinned = self._recorder.pinned
+        patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
+        patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))
+        # A GPU's memory is shared as it is; what a fake tensor has of it says that it is of no device.
+        share: Answer = torch.Tensor.share_memory_
+        shared: Answer = torch.Tensor.is_shared
+        patches.set(torch.Tensor, "share_memory_", lambda tensor: tensor if tensor.is_cuda else share(tensor))
+        patches.set(torch.Tensor, "is_shared", lambda tensor: tensor.is_cuda or shared(tensor))
+        patches.set(torch.Tensor, "record_stream", lambda tensor, stream: self._record_stream(tensor, stream))
+        if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
+            patches.set(fake_tensor, "init_gpu_context", lambda device: None)
+        for name, make in _MAKERS.items():
+            torch.jit._builtins._register_builtin(make, f"aten::{name}")  # so that scripts still compile
+            patches.set(torch, name, make)
+        # Libraries ask for this class by name to see whether they are being traced, and then leave out what
+        # depends on values (transformers' is_tracing does). They are not: values are answered.
+        patches.set(torch._subclasses, "FakeTensor", type("NoTensor", (), {}))
+        lift = torch._C._only_lift_cpu_tensors()
+        torch._C._set_only_lift_cpu_tensors(True)  # x[:, [0, 2]] copies its list from the host; see _of_values
+        patches.later(lambda: torch._C._set_only_lift_cpu_tensors(lift))
+
+    def _properties(self) -> dict[str, Answer]:
+        gpu = self._recorder.gpu
+        major, minor = gpu.capability
+        properties = SimpleNamespace(
+            name=gpu.name,
+            major=major,
+            minor=minor,
+            total_memory=gpu.memory,
+            multi_processor_count=gpu.multiprocessors,
+            warp_size=32,
+            max_threads_per_multi_processor=2048,
+            regs_per_multiprocessor=65536,
+            shared_memory_per_block=49152,
+            shared_memory_per_multiprocessor=102400,
+            L2_cache_size=50 << 20,
+            is_integrated=0,
+            is_multi_gpu_board=0,
+            gcnArchName="",
+            uuid="GPU-00000000-0000-0000-0000-000000000000",
+        )
+        return {
+            "is_available": lambda: True,
+            "is_initialized": lambda: True,
+            "init": lambda: None,
+            "_lazy_init": lambda: None,
+            "_lazy_call": lambda callable, **_: None,
+            "device_count": lambda: max(1, self._recorder.world_size),
+            "current_device": lambda: 0,
+            "current_device_index": lambda: 0,
+            "set_device": lambda device: None,
+            "set_device_index": lambda device: None,
+            "_exchange_device": lambda device: 0,
+            "_maybe_exchange_device": lambda device: 0,
+            "synchronize": lambda device=None: None,
+            "ipc_collect": lambda: None,
+            "get_device_properties": lambda device=None: properties,
+            "get_device_capability": lambda device=None: gpu.capability,
+            "get_device_name": lambda device=None: gpu.name,
+            "get_arch_list": lambda: [f"sm_{major}{minor}"],
+            "can_device_access_peer": lambda device, peer: True,
+            "is_bf16_supported": lambda including_emulation=True: including_emulation or major >= 8,
+            "is_tf32_supported": lambda: major >= 8,
+            "is_current_stream_capturing": lambda: Graph.capturing > 0,
+            "utilization": lambda device=None: 0,
+            "temperature": lambda device=None: 0,
+            "power_draw": lambda device=None: 0,
+            "clock_rate": lambda device=None: 0,
+        }
+
+    def _memory(self) -> dict[str, Answer]:
+        storages = self._recorder.storages
+        event = self._recorder.writer.event
+        total = self._recorder.gpu.memory
+
+        def reset_peak(device: Any = None) -> None:
+            storages.peak = storages.allocated
+            event("reset_peak")
+
+        def stats(device: Any = None) -> dict[str, int]:
+            found: dict[str, int] = defaultdict(int)
+            for kind in ("allocated", "reserved", "active", "requested"):
+                found[f"{kind}_bytes.all.current"] = storages.allocated
+                found[f"{kind}_bytes.all.peak"] = storages.peak
+            return found
+
+        def fraction(fraction: float, device: Any = None) -> None:
+            self._recorder.memory.fraction = fraction
+
+        def nothing(*_: Any, **__: Any) -> None:
+            return None
+
+        return {
+            "memory_allocated": lambda device=None: storages.allocated,
+            "max_memory_allocated": lambda device=None: storages.peak,
+            "memory_reserved": lambda device=None: storages.allocated,
+            "max_memory_reserved": lambda device=None: storages.peak,
+            "memory_cached": lambda device=None: storages.allocated,
+            "max_memory_cached": lambda device=None: storages.peak,
+            "mem_get_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
+            "get_memory_info": lambda device=None: (total - CONTEXT - storages.allocated, total),
+            "device_memory_used": lambda device=None: storages.allocated,
+            "memory_usage": lambda device=None: 0,
+            "memory_stats": stats,
+            "memory_stats_as_nested_dict": lambda device=None: {},
+            "memory_summary": lambda device=None, abbreviated=False: "a recording has no allocator",
+            "memory_snapshot": lambda *_, **__: [],
+            "_snapshot": lambda *_, **__: {"segments": [], "device_traces": [[]]},
+            "_record_memory_history": nothing,
+            "_dump_snapshot": nothing,
+            "set_per_process_memory_fraction": fraction,
+            "_set_allocator_settings": nothing,
+            "empty_cache": lambda: event("empty_cache"),
+            "reset_peak_memory_stats": reset_peak,
+            "reset_max_memory_allocated": reset_peak,
+            "reset_max_memory_cached": reset_peak,
+            "reset_accumulated_memory_stats": nothing,
+        }
+
+    def _streams(self) -> dict[str, Answer]:
+        def set_stream(stream: Stream) -> None:
+            self.current = stream
+
+        return {
+            "Stream": Stream,
+            "Event": Event,
+            "StreamContext": Switch,
+            "CUDAGraph": Graph,
+            "graph_pool_handle": Stream,
+            "stream": Switch,
+            "current_stream": lambda device=None: self.current,
+            "default_stream": lambda device=None: self.default,
+            "set_stream": set_stream,
+        }
+
+    def _random(self) -> dict[str, Answer]:
+        def state(device: Any = "cuda") -> torch.Tensor:
+            return torch.zeros(16, dtype=torch.uint8, device="cpu")  # seed and offset
+
+        def nothing(*_: Any, **__: Any) -> None:
+            return None
+
+        return {
+            "get_rng_state": state,
+            "get_rng_state_all": lambda: [state()],
+            "set_rng_state": nothing,
+            "set_rng_state_all": nothing,
+            "manual_seed": nothing,
+            "manual_seed_all": nothing,
+            "seed": nothing,
+            "seed_all": nothing,
+            "initial_seed": lambda: 0,
+        }
+
+    def _record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
+        serial = self._recorder.storages.number(tensor.untyped_storage())
+        if serial is not None:
+            self._recorder.writer.event("record_stream", serial, getattr(stream, "stream_id", 0))
+
+
+def _pinned(pinned: Pinned, tensor: torch.Tensor) -> torch.Tensor:
+    """`Tensor.pin_memory`, without the copy: what is not a plain tensor stays as it is."""
+    return pinned.add(tensor) if type(tensor) is torch.Tensor and tensor.layout is torch.strided else tensor
+
+
+def _of_values(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A function that makes a tensor of a list, and asks for the values of tensors in it before PyTorch does.
+
+    PyTorch reads them from the GPU's memory (``recursive_store`` in tensor_new.cpp), which nothing sees.
+    """
+
+    def made(data: Any, *args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
+        lift = torch._C._only_lift_cpu_tensors()
+        torch._C._set_only_lift_cpu_tensors(True)  # device="cuda" copies from the host; a setting of each thread
+        try:
+            out = make(_values(data) if isinstance(data, list | tuple) else data, *args, **kwargs)
+            return out.pin_memory() if pin_memory else out  # for which C++ starts the driver at once
+        finally:
+            torch._C._set_only_lift_cpu_tensors(lift)
+
+    return made
+
+
+def _values(data: Any) -> Any:
+    if isinstance(data, list | tuple):
+        return [_values(item) for item in data]
+    return data.item() if isinstance(data, torch.Tensor) and data.numel() == 1 else data
+
+
+# PyTorch remembers at its first use which functions a default device is for: those of `_MAKERS` must be its own.
+_device_constructors()
+
+_MAKERS = {name: _of_values(getattr(torch, name)) for name in ("tensor", "as_tensor")}

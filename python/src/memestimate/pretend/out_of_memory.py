@@ -1,0 +1,114 @@
+"""Running out of the pretended GPU's memory, for programs that try sizes until one does not fit.
+
+A recording of what does not fit is of use: the answer says by how much. So memory is without an end, unless a program
+catches that there is none left, in an `except` or a `contextlib.suppress` around what asks for it: then that is what
+happens.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..core.gpus import CONTEXT
+from ..core.source import source, tree
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+
+# What handlers name: PyTorch's exception, the words of its message, or what libraries ask about it (accelerate's
+# should_reduce_batch_size, Lightning's is_oom_error).
+_NAMED = re.compile(r"(?i:out.?of.?memory)|OOM|(?<![A-Za-z])oom(?![a-z])|should_reduce_batch_size")
+_KINDS = {"OutOfMemoryError", "RuntimeError", "Exception", "BaseException"}
+_TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+
+
+class OutOfMemory:
+    """What is left of the pretended GPU's memory, and who would catch that nothing is."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._known: dict[tuple[CodeType, int], bool] = {}
+        self._named: dict[str, bool] = {}  # whether a file's text has a word of it
+        self.fraction = 1.0
+        self.asking: list[FrameType] = []  # frames that asked for a backward pass, which runs on another thread
+
+    def hold(self, serials: list[int]) -> None:
+        """Raise `torch.cuda.OutOfMemoryError` where storages do not fit and the program would catch it.
+
+        They are forgotten: they were never there.
+        """
+        storages, gpu = self._recorder.storages, self._recorder.gpu
+        limit = int(gpu.memory * self.fraction)
+        room = min(limit, gpu.memory - CONTEXT)
+        sizes = [storages.size(serial) for serial in serials]
+        wanted = max(sizes, default=0)
+        if storages.allocated + sum(sizes) <= room or not self._is_caught():
+            return
+        storages.forget(serials)
+        self._recorder.writer.event("out_of_memory", limit)
+        self._recorder.note(
+            "memory", f"tensors were kept to {room / 2**30:.2f} GiB, as the program catches that it is out of memory"
+        )
+        asked, total, used = (n / 2**30 for n in (wanted, room, storages.allocated))
+        raise torch.cuda.OutOfMemoryError(
+            f"CUDA out of memory. Tried to allocate {asked:.2f} GiB. GPU 0 has a total capacity of {total:.2f} GiB of "
+            f"which {total - used:.2f} GiB is free. Of the allocated memory {used:.2f} GiB is allocated by PyTorch."
+        )
+
+    def _is_caught(self) -> bool:
+        for frame in (sys._getframe(2), *self.asking):
+            at: FrameType | None = frame
+            while at is not None:
+                if self._catches(at):
+                    return True
+                at = at.f_back
+        return False
+
+    def _catches(self, frame: FrameType) -> bool:
+        key = frame.f_code, frame.f_lineno
+        found = self._known.get(key)
+        if found is None:
+            name = frame.f_code.co_filename
+            if name not in self._named:
+                own = name.startswith(_TORCH)
+                self._named[name] = not own and bool(_NAMED.search("".join(source(frame))))
+            found = self._known[key] = self._named[name] and _catches(frame)
+        return found
+
+
+def _catches(frame: FrameType) -> bool:
+    """Whether the line that a frame is at lies in a `try` or a `suppress` that knows what being out of memory is."""
+    for node in ast.walk(tree(frame) or ast.Pass()):
+        if not isinstance(node, (ast.Try, ast.With, ast.AsyncWith)):
+            continue
+        if not node.body[0].lineno <= frame.f_lineno <= (node.body[-1].end_lineno or 0):
+            continue
+        caught = node.handlers if isinstance(node, ast.Try) else node.items
+        if any(_knows(item) for item in caught):
+            return True
+    return False
+
+
+def _knows(node: ast.excepthandler | ast.withitem) -> bool:
+    """Whether a handler, or `contextlib.suppress`, is for being out of memory."""
+    if isinstance(node, ast.withitem):
+        call = node.context_expr
+        if not isinstance(call, ast.Call) or _name(call.func) != "suppress":
+            return False
+        return bool(_NAMED.search(ast.unparse(call)))
+    assert isinstance(node, ast.ExceptHandler)
+    kinds = {_name(n) for n in ast.walk(node.type or ast.Pass())}
+    known = node.type is None or kinds & _KINDS or _NAMED.search(ast.unparse(node.type))
+    return bool(known and _NAMED.search(ast.unparse(node)))
+
+
+def _name(node: ast.AST) -> str:
+    """The last word of a name: "OutOfMemoryError" of `torch.cuda.OutOfMemoryError`."""
+    return str(getattr(node, "attr", getattr(node, "id", "")))

@@ -1,0 +1,76 @@
+"""What chance decides in a run: numbers that the program draws itself, and gradients that overflow.
+
+Draws of PyTorch are drawn by the recorder. Those of Python's `random` and of NumPy it does not see, only that the
+generators went on: where the recorded steps then are not alike, the figures are those of the draws that were made.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+
+_LITTLE = 1000  # the part of the peak that is not told
+_MIB = 1 << 20
+
+
+class Chance:
+    """Compares the steps of a recording, from the second on: the first makes what optimizers keep."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._before = _generators()
+        self._drew: set[str] = set()
+        self._peaks: list[int] = []
+        self._states = 0
+        self.scaled = False  # a gradient scaler asked whether gradients overflowed
+
+    def parts_of_one(self) -> None:
+        """The steps until now were parts of the first, which the program ends itself."""
+        storages = self._recorder.storages
+        storages.highest_of_step = max(storages.highest_of_step, *self._peaks, 0)
+        self._peaks.clear()
+        self._drew.clear()
+
+    def step_ended(self) -> None:
+        """Take note of a step's peak, of the generators that went on in it, and of what optimizers keep."""
+        now = _generators()
+        if self._peaks:
+            self._drew |= {name for name, state in now.items() if state != self._before.get(name, state)}
+        self._before = now
+        storages = self._recorder.storages
+        self._peaks.append(storages.highest_of_step)
+        storages.highest_of_step = storages.allocated
+        self._states = max(self._states, storages.bytes_of("state"))
+
+    def write(self) -> None:
+        """Say what hangs on chance, and how much that is."""
+        largest = max(self._peaks, default=0)
+        later = self._peaks[1:]
+        if self._drew and (max(later) - min(later)) * _LITTLE > largest:
+            low, high = (f"{peak / _MIB:,.1f}" for peak in (min(later), max(later)))
+            whose = " and ".join(sorted(self._drew))
+            text = (
+                f"the program draws numbers of {whose}, and its steps peak between {low} and {high} MiB of tensors: "
+                "other draws may take less or more, which the bound does not know"
+            )
+            self._recorder.note("draws", text)
+        if self.scaled and self._states * _LITTLE > largest:
+            text = (
+                "no gradient was taken to overflow: a gradient scaler skips a real run's first updates while its scale "
+                f"comes down, and until then {self._states / _MIB:,.1f} MiB of optimizers' states are not there"
+            )
+            self._recorder.note("scaler", text)
+
+
+def _generators() -> dict[str, Any]:
+    """Where the generators are that programs draw of without PyTorch."""
+    found: dict[str, Any] = {"Python's random": random.getstate()}
+    numpy = sys.modules.get("numpy.random")
+    if numpy is not None:
+        _, keys, position, *rest = numpy.get_state()
+        found["NumPy's random"] = keys.tobytes(), position, rest
+    return found

@@ -1,0 +1,362 @@
+"""How many elements are set where nobody knows which: masks and counts that come from a choice.
+
+A router chooses among experts what no one can know without its weights. What is known is how
+much it chooses: k of n for each token. Here that share is followed from `topk` or `argmax` to the
+masks and counts made of it, and spread evenly over the choices.
+
+Or it is known how many there are at most: a sampler of boxes writes so many ones into zeros, and takes what one mask
+or another has set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+
+from ..core.tensors import tensors
+from .guesses import is_finite
+
+if TYPE_CHECKING:
+    from .values import Values
+
+_ATTRIBUTE = "_memestimate_share"
+
+
+class Known(NamedTuple):
+    """What is known of the elements of a tensor whose values nobody knows."""
+
+    share: float | None = None  # of the elements that are not zero
+    choices: int = 0  # among how many alternatives each element chooses; 0 for none
+    most: bool = False  # no larger share is possible
+    whole: int = 0  # how many whole numbers its range has: the alternatives, once it is made an integer
+    uniform: int = 0  # of how many draws they are, evenly between zero and one
+    chance: float = 0.0  # with which each is set, drawn by itself
+    mask: bool = False  # each number is zero or one, as those of a mask are that was made numbers
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether no larger share is possible."""
+        return self.most or self.is_exact
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether none is set, or all are: a bound of all is not that."""
+        return self.share == 0.0 or (self.share == 1.0 and not self.most)
+
+
+_NOTHING = Known()
+
+_SAME = (
+    *("view", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "alias", "detach", "clone", "flip"),
+)
+_PARTS = ("select", "slice", "split", "split_with_sizes", "unbind")
+_MASKS = (torch.bool, torch.uint8)
+_ALTERNATIVES = 64  # more whole numbers than that are a range, and no choice
+_BELOW = {"lt": True, "le": True, "gt": False, "ge": False}  # whether those below a number are set
+_DIMENSION = {"topk": 2, "argmax": 1, "argmin": 1, "argsort": 1, "sort": 1, "max": 1, "min": 1}  # where it stands
+
+
+class Shares:
+    """Shares by tensor, forgotten when its storage is written."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        rules: dict[str, Callable[[Sequence[Any], Any], Known]] = {
+            "eq": lambda args, out: self._compared(args, equal=True),
+            "ne": lambda args, out: self._compared(args, equal=False),
+            "gt": lambda args, out: self._nonzero(args[0]) if _is_zero(args[1]) else _NOTHING,
+            **dict.fromkeys(("ge", "lt", "le"), lambda args, out: _NOTHING),  # see `read`
+            **dict.fromkeys(("rand", "rand_like"), lambda args, out: Known(uniform=out.numel())),
+            "uniform_": lambda args, out: Known(uniform=out.numel() if tuple(args[1:]) in ((), (0, 1)) else 0),
+            "bernoulli": self._coins,
+            "bernoulli_": self._coins,
+            "bitwise_or": lambda args, out: self._either(args),
+            "logical_or": lambda args, out: self._either(args),
+            "bitwise_and": lambda args, out: self._both(args),
+            "logical_and": lambda args, out: self._both(args),
+            "mul": self._product,
+            "mul_": self._product,
+            **dict.fromkeys(("tril", "triu"), lambda args, out: self._corner(args[0])),
+            "cat": self._joined,
+            "clamp": self._clamped,
+            "remainder": self._remainder,
+            "sub": lambda args, out: self._moved(args),
+            "add": lambda args, out: self._moved(args),
+            "_to_copy": lambda args, out: self._cast(args[0], out),
+            "index_put": self._put,
+            "index_put_": self._put,
+            "index_fill": self._filled,
+            "index_fill_": self._filled,
+            "bitwise_not": self._inverted,
+            "logical_not": self._inverted,
+            "scatter": self._scattered,
+            "scatter_": self._scattered,
+            "repeat": self._repeated,
+            **dict.fromkeys(("any", "sum"), self._any),
+        }
+        rules |= dict.fromkeys(_SAME, lambda args, out: self.of(args[0]))
+        rules |= dict.fromkeys(_PARTS, self._part)
+        rules |= dict.fromkeys(("index", "index_select"), lambda args, out: self._picked(args[0]))
+        rules["expand"] = lambda args, out: self._as_often(args[0])
+        rules |= dict.fromkeys(_DIMENSION, lambda args, out: _NOTHING)  # see `read`
+        rules |= dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero_"), lambda args, out: Known(0.0))
+        rules |= dict.fromkeys(("isnan", "isinf"), lambda args, out: Known(0.0))  # as a sane program expects
+        rules["isfinite"] = lambda args, out: Known(1.0)
+        rules["all"] = lambda args, out: self._all(args[0])
+        self._rules = rules
+        self._names: dict[OpOverload, str] = {}
+
+    def of(self, tensor: Any) -> Known:
+        """What is known about a tensor."""
+        found = tensor.__dict__.get(_ATTRIBUTE) if isinstance(tensor, FakeTensor) else None
+        if found is None or found[1] != self._values.epoch(tensor):
+            return _NOTHING
+        known: Known = found[0]
+        return known
+
+    def is_mask(self, tensor: torch.Tensor) -> bool:
+        """Whether each element says yes or no, be it by a number."""
+        return tensor.dtype is torch.bool or self.of(tensor).mask
+
+    def read(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> Known:
+        """What a call's results will be known to hold, before what it writes is forgotten."""
+        name = self._names.get(func)
+        if name is None:
+            name = self._names[func] = func._schema.name.removeprefix("aten::")
+        rule = self._rules.get(name)
+        if rule is None:
+            return _NOTHING
+        position = _DIMENSION.get(name)
+        true = self._values.origins.true_of(name, args)
+        if true is not None:
+            return Known(min(1.0, true / max(args[0].numel(), 1)), most=True)
+        if name in _BELOW and self.of(args[0]).uniform and isinstance(args[1], int | float):
+            below = min(max(float(args[1]), 0.0), 1.0)
+            return _drawn(below if _BELOW[name] else 1 - below, self.of(args[0]).uniform, out.numel())
+        if position is None:
+            return rule(args, out)
+        dim = args[position] if len(args) > position else kwargs.get("dim", -1 if name in ("topk", "sort") else None)
+        if not isinstance(dim, int) or args[0].dim() == 0:
+            return _NOTHING
+        return Known(None, args[0].shape[dim])
+
+    def write(self, known: Known, out: Any) -> None:
+        """Keep what `read` has found."""
+        for tensor in tensors(out):
+            # Of the results of topk it is the indices that are a choice.
+            if isinstance(tensor, FakeTensor) and (known.choices == 0 or not tensor.dtype.is_floating_point):
+                tensor.__dict__[_ATTRIBUTE] = known, self._values.epoch(tensor)
+
+    def _nonzero(self, tensor: Any) -> Known:
+        found = self.of(tensor)
+        return Known(found.share, most=found.most)
+
+    def _compared(self, args: Sequence[Any], *, equal: bool) -> Known:
+        if not equal and _is_zero(args[1]) and self.of(args[0]).share is not None:
+            return self._nonzero(args[0])
+        finite = is_finite("eq" if equal else "ne", args)
+        if finite is not None:  # nothing is NaN or infinite
+            return Known(float(finite))
+        if self._values.numbers.lack(args[0], args[1]):
+            return Known(float(not equal))
+        choices = self.of(args[0]).choices or self.of(args[1]).choices
+        if not choices:
+            return _NOTHING
+        return Known(1 / choices if equal else 1 - 1 / choices)
+
+    def _coins(self, args: Sequence[Any], out: Any) -> Known:
+        """Coins, all with one probability or each with its own."""
+        if len(args) > 1 and isinstance(args[1], int | float):
+            return _drawn(float(args[1]), out.numel(), out.numel())
+        chances = self._values.get(args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0])
+        if chances is None or chances.numel() == 0:
+            return _NOTHING
+        found = _drawn(float(chances.max()), out.numel(), out.numel())
+        return found if chances.min() == chances.max() else found._replace(chance=0.0)
+
+    def _all(self, mask: torch.Tensor) -> Known:
+        """Of rows of a mask of which all elements are set, or none, all are, or none."""
+        known = self.of(mask)
+        return Known(known.share) if known.is_exact else _NOTHING
+
+    def _part(self, args: Sequence[Any], out: Any) -> Known:
+        """Of what is set at most, all may be in one part; of what is drawn, each part has its own bound."""
+        known, count = self.of(args[0]), args[0].numel()
+        least = min((t.numel() for t in tensors(out) if t.numel()), default=count)
+        if least == count:
+            return known
+        if known.chance:
+            return _drawn(known.chance, least, least)._replace(mask=known.mask)
+        if known.share is not None and known.most:
+            known = known._replace(share=min(1.0, known.share * count / least))
+        return known._replace(uniform=max(known.uniform * least // count, 1) if known.uniform else 0)
+
+    def _picked(self, mask: torch.Tensor) -> Known:
+        """Elements may be picked twice, and those that are set alone."""
+        known = self.of(mask)._replace(uniform=0, chance=0.0)
+        return known._replace(share=None, most=False) if known.most and known.share else known
+
+    def _as_often(self, mask: torch.Tensor) -> Known:
+        """Each element as often as another, which are no more draws."""
+        return self.of(mask)._replace(chance=0.0)
+
+    def _repeated(self, args: Sequence[Any], out: Any) -> Known:
+        """A mask laid beside itself has as large a share set, also one that is too large then for its values."""
+        known = self._values.get(args[0])
+        if known is None or args[0].dtype not in _MASKS or known.numel() == 0 or not self._values.likely(args[0]):
+            return self._as_often(args[0])
+        return Known(self._values.taken_count(args[0]) / known.numel())
+
+    def _any(self, args: Sequence[Any], out: Any) -> Known:
+        """Rows of which some element is set: each set one is in another row, as a router chooses different experts."""
+        known = self.of(args[0])
+        if known.share is None or len(args) < 2 or out.numel() == 0:
+            return _NOTHING
+        return Known(min(1.0, known.share * args[0].numel() / out.numel()), most=known.most)
+
+    def _inverted(self, args: Sequence[Any], out: Any) -> Known:
+        known = self.of(args[0])
+        if known.chance:
+            return _drawn(1 - known.chance, out.numel(), out.numel())
+        bounded = known.most and not known.is_exact  # from above: how many are not set is not
+        return Known(None if known.share is None or bounded else 1 - known.share)
+
+    def _either(self, args: Sequence[Any]) -> Known:
+        """Masks that may have elements in common need not have any."""
+        a, b = self._operands(args)
+        if a.share is None or b.share is None:
+            return _NOTHING
+        return Known(min(1.0, a.share + b.share), most=a.is_sure and b.is_sure)
+
+    def _both(self, args: Sequence[Any]) -> Known:
+        """What a mask leaves of another one is no more than the smaller of the two has."""
+        a, b = self._operands(args)
+        if (a.share, b.share, a.most or b.most) == (1.0, 1.0, False):
+            return Known(1.0)  # as `isfinite` is made of two such
+        known = [x.share for x in (a, b) if x.share is not None and x.is_sure]
+        return Known(min(known), most=min(known) > 0) if known else _NOTHING
+
+    def _product(self, args: Sequence[Any], out: Any) -> Known:
+        """A mask times another one, or times 1, is a mask, of numbers if one of the two is."""
+        masks = all(self.is_mask(x) if isinstance(x, torch.Tensor) else x == 1 for x in args[:2])
+        return self._both(args)._replace(mask=masks and out.dtype not in _MASKS)
+
+    def _corner(self, mask: torch.Tensor) -> Known:
+        """On one side of a diagonal no more are set than in all."""
+        known = self._mask(mask)
+        return Known(known.share, most=known.is_sure and known.share != 0, mask=self.of(mask).mask)
+
+    def _operands(self, args: Sequence[Any]) -> tuple[Known, Known]:
+        a, b = args[0], args[1]
+        alike = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape
+        masks = alike and all(x.dtype in _MASKS or self.of(x).mask for x in (a, b))
+        return (self._mask(a), self._mask(b)) if masks else (_NOTHING, _NOTHING)
+
+    def _mask(self, mask: torch.Tensor) -> Known:
+        known = self._values.get(mask)
+        if known is None or known.numel() == 0 or self._values.likely(mask):
+            return self.of(mask)
+        return Known(int(known.count_nonzero()) / known.numel(), most=True)
+
+    def _joined(self, args: Sequence[Any], out: Any) -> Known:
+        numbers = out.dtype not in _MASKS
+        if out.numel() == 0 or (numbers and not all(map(self.is_mask, args[0]))):
+            return _NOTHING
+        parts = [(self._mask(t), t.numel()) for t in args[0]]
+        if any(known.share is None for known, _ in parts):
+            return Known(mask=numbers)
+        count = sum(known.share * n for known, n in parts if known.share is not None)
+        return Known(count / out.numel(), most=all(known.is_sure for known, _ in parts), mask=numbers)
+
+    def _clamped(self, args: Sequence[Any], out: Any) -> Known:
+        """The whole numbers between two limits are alternatives, as the levels of a pyramid are."""
+        low, high = (args[1], args[2]) if len(args) > 2 else (None, None)
+        if not (isinstance(low, int | float) and isinstance(high, int | float)):
+            return _NOTHING
+        if not low <= high < low + _ALTERNATIVES:
+            return _NOTHING
+        whole = int(high) - int(low) + 1
+        return Known(whole=whole) if out.dtype.is_floating_point else Known(choices=whole)
+
+    def _remainder(self, args: Sequence[Any], out: Any) -> Known:
+        whole = isinstance(args[1], int) and not out.dtype.is_floating_point
+        return Known(choices=abs(args[1])) if whole else _NOTHING
+
+    def _moved(self, args: Sequence[Any]) -> Known:
+        """A constant added to each element leaves as many alternatives."""
+        if not isinstance(args[1], int):
+            return _NOTHING
+        return self.of(args[0])._replace(share=None, most=False, uniform=0, chance=0.0, mask=False)
+
+    def _cast(self, tensor: torch.Tensor, out: Any) -> Known:
+        known = self.of(tensor)
+        if self.is_mask(tensor):
+            return known._replace(mask=out.dtype is not torch.bool)
+        if tensor.dtype.is_floating_point and not out.dtype.is_floating_point:
+            if out.dtype is torch.bool or (known.share is not None and known.whole):
+                return self._nonzero(tensor)
+            return Known(choices=known.whole)
+        return known
+
+    def _put(self, args: Sequence[Any], out: Any) -> Known:
+        """`mask[indices] = 1` sets no more elements than there are indices."""
+        mask, indices = args[0], args[1]
+        before = self._mask(mask) if mask.dtype in _MASKS else _NOTHING
+        if before.share is None or mask.numel() == 0:
+            return _NOTHING
+        if any(i is not None and i.dtype in _MASKS for i in indices):
+            return _NOTHING
+        shape = torch.broadcast_shapes(*(i.shape for i in indices if i is not None))
+        whole = [n for i, n in enumerate(mask.shape) if i >= len(indices) or indices[i] is None]
+        return Known(min(1.0, before.share + shape.numel() * math.prod(whole) / mask.numel()), most=before.is_sure)
+
+    def _filled(self, args: Sequence[Any], out: Any) -> Known:
+        """What `mask[indices] = 1` is in newer versions of PyTorch."""
+        return self._put((args[0], [None] * (args[1] % max(args[0].dim(), 1)) + [args[2]]), out)
+
+    def _scattered(self, args: Sequence[Any], out: Any) -> Known:
+        """`scatter` of what is chosen into zeros, as `one_hot` does; each index is another place."""
+        share = self.of(args[0]).share
+        if share is None or len(args) < 4 or _is_zero(args[3]) or args[0].numel() == 0:
+            return _NOTHING
+        ones = 2 if share == 0 and isinstance(args[3], (int, float)) and args[3] == 1 else 0
+        return Known(min(1.0, share + args[2].numel() / args[0].numel()), whole=ones)
+
+    def counts(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> torch.Tensor | None:
+        """The counts that a call makes of a mask or of choices, evenly spread; None if it makes none."""
+        name = self._names.get(func)
+        if name == "sum" and isinstance(out, torch.Tensor) and not args[0].dtype.is_floating_point:
+            share = self.of(args[0]).share
+            return None if share is None else spread(round(args[0].numel() * share), out)
+        if name == "histc" and isinstance(out, torch.Tensor) and self.of(args[0]).choices == out.numel():
+            return spread(args[0].numel(), out)
+        return None
+
+
+def _drawn(chance: float, draws: int, count: int) -> Known:
+    """As many of some elements as draws set at most: the mean, six standard deviations and twelve draws.
+
+    By Bernstein's inequality there are more once in e**18 times: the exponent for t draws above the mean, of which v is
+    the variance, is t * t / (2 * v + 2 / 3 * t).
+    """
+    if not 0 < chance < 1 or draws == 0:
+        return Known(1.0 if chance >= 1 else 0.0)
+    share = chance + 6 * math.sqrt(chance * (1 - chance) / draws) + 12 / draws
+    return Known(min(1.0, share), most=True, chance=chance if draws == count else 0.0)
+
+
+def spread(total: int, like: torch.Tensor) -> torch.Tensor:
+    """Whole numbers as equal as can be, of the shape and type of `like`, whose sum is `total`."""
+    each, rest = divmod(total, max(like.numel(), 1))
+    numbers = torch.full((like.numel(),), each, dtype=torch.int64, device="cpu")
+    numbers[:rest] += 1
+    return numbers.reshape(like.shape).to(like.dtype)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, (int, float)) and value == 0
