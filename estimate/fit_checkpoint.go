@@ -158,11 +158,11 @@ func isFirst(set, blocks []parallel.Block) bool {
 	return true
 }
 
-// peak simulates a step, as far as a confidence needs it: of a pipeline every stage.
+// peak simulates a step as far as a confidence needs it.
 func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
 	simulate := b.Simulate
 	s.brief = true
-	if c == Predicted && s.Parallel != parallel.PP {
+	if c == Predicted {
 		simulate = b.simulateOnce
 	}
 	sim, err := simulate(s)

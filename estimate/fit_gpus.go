@@ -3,7 +3,6 @@ package estimate
 import (
 	"fmt"
 
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/onnxload"
 )
 
@@ -11,12 +10,8 @@ import (
 const manyGPUs = 1024
 
 // fewest finds the smallest number of GPUs that hold a batch of one safely, under the step's way to train together:
-// one, where a GPU alone does, or so many that one less do not. Where layers are split only powers of two are tried,
-// since heads must divide.
+// one, where a GPU alone does, or so many that one less do not.
 func (f *Fitting) fewest(m *onnxload.Model, opt Options, step Step) error {
-	if step.Stages != "" { // they say how many
-		return nil
-	}
 	opt.Batch = 1
 	bound, err := Bind(m, opt)
 	if err != nil {
@@ -26,9 +21,6 @@ func (f *Fitting) fewest(m *onnxload.Model, opt Options, step Step) error {
 		s := step
 		if s.GPUs = n; n == 1 {
 			s.Plan = s.Alone()
-		}
-		if s.Microbatches > 0 && s.Parallel == parallel.PP {
-			s.Microbatches = max(s.Microbatches, n)
 		}
 		sim, err := bound.Simulate(s)
 		return err == nil && sim.Peak.Safe <= f.Memory
@@ -42,7 +34,7 @@ func (f *Fitting) fewest(m *onnxload.Model, opt Options, step Step) error {
 		}
 	}
 	bad := good / 2
-	for step.Parallel != parallel.TP && good-bad > 1 && bad > 0 {
+	for good-bad > 1 && bad > 0 {
 		if half := (good + bad) / 2; fits(half) {
 			good = half
 		} else {

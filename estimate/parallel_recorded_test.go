@@ -29,7 +29,6 @@ func TestParallelAsRecorded(t *testing.T) {
 	}{
 		{"resnet50", parallel.DDP, 32, "fp32"}, {"convnext_tiny", parallel.FSDP, 16, "fp32"},
 		{"convnext_tiny", parallel.ZeRO1, 16, "fp32"},
-		{"bert_base", parallel.TP, 32, "fp32"}, {"llama_160m", parallel.TP, 8, "bf16"}, {"vit_b_16", parallel.TP, 32, "fp32"},
 	} {
 		r, err := Recorded(openRecordingAt(t, "testdata/beyond/"+c.model+"-"+c.scheme+".mrec"), Options{Name: c.model})
 		if err != nil {
@@ -39,8 +38,8 @@ func TestParallelAsRecorded(t *testing.T) {
 			DType: c.dtype, Opt: "adamw", Batch: c.batch, PeakAlloc: r.Simulation.Peak.Allocated,
 			PeakReserved: r.Simulation.Peak.Reserved}})
 	}
-	if len(cases) != 90 {
-		t.Fatalf("%d cases, want 84 and six recordings", len(cases))
+	if len(cases) != 87 {
+		t.Fatalf("%d cases, want 84 and three recordings", len(cases))
 	}
 	var all []outcome
 	for _, c := range cases {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/simulate/caching"
@@ -44,16 +43,7 @@ func TestRepeatedSteps(t *testing.T) {
 			{Settings: torch.Settings{Optimizer: "adam-fused", Precision: torch.AMPBF16}},
 			{Settings: torch.Settings{Optimizer: "sgdm", Loss: "mse", ClipNorm: true}, Steps: 4},
 			{Settings: torch.Settings{Loss: "none"}},
-			{Compiled: true},
-			{Pipeline: torch.Pipeline{Stages: 2, Microbatches: 2}},
-			{Pipeline: torch.Pipeline{Stages: 2, Stage: 1, Microbatches: 3}, Steps: 4},
-			{Pipeline: torch.Pipeline{Stages: 3, Stage: 1, Microbatches: 4, FillDrain: true},
-				Settings: torch.Settings{Precision: torch.AMPBF16}},
-			{Pipeline: torch.Pipeline{Stages: 3, Stage: 2, Microbatches: 4}, Settings: torch.Settings{Loss: "mse"}},
-			{Compiled: true, Steps: 4, Settings: torch.Settings{Precision: torch.AMPBF16, Optimizer: "adamw-fused"}},
 			{Settings: torch.Settings{Benchmark: true, Optimizer: "sgdm"}, Steps: 4},
-			{Compiled: true, Settings: torch.Settings{Benchmark: true, Precision: torch.AMPBF16}},
-			{Pipeline: torch.Pipeline{Stages: 2, Microbatches: 2}, Settings: torch.Settings{Benchmark: true}},
 			{Replicas: torch.Replicas{World: 2}, Steps: 4, Settings: torch.Settings{Benchmark: true, ChannelsLast: true}},
 			{Replicas: torch.Replicas{World: 4}, Steps: 4},
 			{Replicas: torch.Replicas{World: 2, View: true, Bucket: 5 << 20}, Steps: 4,
@@ -64,12 +54,6 @@ func TestRepeatedSteps(t *testing.T) {
 		} {
 			o.Train = true
 			p := whole
-			if o.Pipeline.Stages > 1 {
-				plan := parallel.Plan{GPUs: o.Pipeline.Stages, Parallel: parallel.PP, Stage: o.Pipeline.Stage}
-				if p, err = plan.Apply(whole); err != nil {
-					continue // it has no such stages
-				}
-			}
 			short, err := torch.Simulate(p, o)
 			if err != nil {
 				continue // a loss that the model has no output for

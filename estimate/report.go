@@ -22,8 +22,6 @@ type Report struct {
 	Gradients   *Size          `json:"gradients,omitempty"`       // of the parameters, when all of them exist
 	Optimizer   *Size          `json:"optimizer_state,omitempty"` // after the first step
 	Peak        *Peak          `json:"peak,omitempty"`
-	Stages      []Stage        `json:"stages,omitempty"`     // of a pipeline: what each GPU takes, the first stage first
-	Compiled    *Compiled      `json:"compiled,omitempty"`   // with torch.compile: between what the peak lies
 	Generation  *Generation    `json:"generation,omitempty"` // of an inference that generates text
 	OOM         *OOM           `json:"oom,omitempty"`        // when a limit is set that the run does not survive
 	Phases      []Phase        `json:"phases,omitempty"`
@@ -75,14 +73,6 @@ type Settings struct {
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
 	AllocConf   string `json:"alloc_conf,omitempty"`
 	MemoryLimit int64  `json:"memory_limit_bytes,omitempty"`
-}
-
-// Compiled is the range of what a compiled training step allocates. Its prediction keeps for backward what the cut of
-// its joint graph would; eager mode keeps what the operators save.
-type Compiled struct {
-	Least int64 `json:"least_allocated_bytes"`
-	Most  int64 `json:"most_allocated_bytes"`
-	Eager int64 `json:"eager_allocated_bytes"`
 }
 
 // A Size is bytes of some kind of tensors.

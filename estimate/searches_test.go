@@ -133,7 +133,7 @@ func TestSearchesOfGraphs(t *testing.T) {
 
 // A search leaves out what the GPU has not free, so that no figure of a run goes beyond the GPU's memory unless that of
 // the same run without searches does, or all that is reserved where each search is left out: whatever the process takes
-// beside the allocator, and in each stage of a pipeline.
+// beside the allocator.
 func TestSearchesFit(t *testing.T) {
 	b, err := Bind(open(t, "resnet18"), Options{Batch: 8})
 	if err != nil {
@@ -141,33 +141,27 @@ func TestSearchesFit(t *testing.T) {
 	}
 	tests := map[string]Step{
 		"alone": {}, "ddp": {Plan: parallel.Plan{GPUs: 4}}, "a larger context": {Profile: Profile{Context: 3 << 30}},
-		"pipeline": {Plan: parallel.Plan{GPUs: 2, Parallel: parallel.PP}},
 	}
 	for name, s := range tests {
-		figures := func(benchmark bool, memory int64) (all [][4]int64) {
+		figures := func(benchmark bool, memory int64) [4]int64 {
 			s.Benchmark, s.GPU = benchmark, gpu.Other("small", memory, gpu.Capability{Major: 9}, 132)
 			sim, err := b.Simulate(s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			p := &sim.Peak
-			all = append(all, [4]int64{p.Device, p.Likely, p.Safe, p.UpperBound})
-			for _, k := range sim.Stages {
-				all = append(all, [4]int64{k.Device, k.Likely, k.Safe, k.UpperBound})
-			}
-			return all
+			return [4]int64{p.Device, p.Likely, p.Safe, p.UpperBound}
 		}
 		searched, without, none := false, figures(false, 1<<30), figures(true, 1<<20)
 		for memory := int64(2 << 30); memory < 6<<30; memory += 128 << 20 {
-			for i, with := range figures(true, memory) {
-				ordered := with[0] <= with[1] && with[1] <= with[2] && with[0] <= with[3]
-				for k := range with {
-					if with[k] > max(memory, without[i][k], none[i][0]) || !ordered {
-						t.Errorf("%s with %d: the figures are %d, without searches %d and %d", name, memory, with, without[i], none[i])
-					}
+			with := figures(true, memory)
+			ordered := with[0] <= with[1] && with[1] <= with[2] && with[0] <= with[3]
+			for k := range with {
+				if with[k] > max(memory, without[k], none[0]) || !ordered {
+					t.Errorf("%s with %d: the figures are %d, without searches %d and %d", name, memory, with, without, none)
 				}
-				searched = searched || with[0] > without[i][0]+1<<30
 			}
+			searched = searched || with[0] > without[0]+1<<30
 		}
 		if !searched {
 			t.Errorf("%s: no search took anything", name)

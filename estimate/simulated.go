@@ -136,7 +136,6 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 		r.Notes = append(r.Notes, Note{Warning, fmt.Sprintf("the run is not simulated, so there is no peak: %v", err)})
 		return nil
 	}
-	s.Stage = sim.stage // what guesses weigh is asked of the same
 	r.Settings.describe(s, sim.Run.Loss)
 	if !s.Infer {
 		r.Gradients = &Size{sim.gradients}
@@ -231,12 +230,7 @@ func (b *Bound) programNotes(s Step, p *program.Program) (notes []Note) {
 // planned adds what a step that is not the plain one has to tell.
 func (r *Report) planned(sim *Simulation) {
 	r.Notes = append(r.Notes, sim.Notes...)
-	r.Generation, r.Compiled, r.Stages = sim.Generation, sim.Compiled, sim.Stages
-	if c := sim.Compiled; c != nil {
-		r.Notes = append(r.Notes, Note{Info,
-			fmt.Sprintf("torch.compile: from %s to %s are allocated. The prediction keeps for backward "+
-				"what the min-cut partitioner keeps at least; eager mode takes %s", mib(c.Least), mib(c.Most), mib(c.Eager))})
-	}
+	r.Generation = sim.Generation
 }
 
 // simulate simulates a step, or an inference where there is nothing to train: then it changes s, and says why.

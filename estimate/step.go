@@ -2,7 +2,6 @@ package estimate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/memestimate/memestimate/estimate/program"
@@ -56,13 +55,6 @@ func (s *Step) parse() (caching.Options, error) {
 	if err := cmp.Or(s.Plan.Check(), s.Generate.Check()); err != nil {
 		return caching.Options{}, err
 	}
-	if s.Parallel == parallel.PP && (s.Accumulate > 1 || s.Scaler) {
-		return caching.Options{}, errors.New("a pipeline with gradient accumulation or a gradient scaler is not simulated")
-	}
-	if (s.Parallel == parallel.ZeRO2 || s.Parallel == parallel.ZeRO3) && (s.Autocast() || s.Precision == torch.FP16) {
-		return caching.Options{}, errors.New("DeepSpeed under autocast or in fp16: that is not simulated, it trains in " +
-			"bf16 with parameters of float32 beside them, or in fp32")
-	}
 	return caching.ParseOptions(s.AllocConf)
 }
 
@@ -78,13 +70,10 @@ type Simulation struct {
 	Unknown  int    // nodes that PyTorch's counterpart is not known of: what they save and need is left out
 
 	Generation *Generation // of an inference that generates
-	Compiled   *Compiled   // with torch.compile: between what the peak lies
-	Stages     []Stage     // of a pipeline: each GPU's
 
 	asked     Step                          // the run that it is; of a recording none
 	prog      *program.Program              // that ran; nil for a recording
 	config    caching.Config                // that Replay is by
-	stage     int                           // of a pipeline, whose run this is
 	held      [timeline.NumCategories]int64 // see heldAtEnd
 	gradients int64
 	doubtful  bool   // another program is exported like this one, and takes more: see guessedLargest
@@ -98,14 +87,6 @@ func (s *Simulation) Timeline() *timeline.Timeline { return s.Run.Log.Timeline()
 // known: see upperBound; and of two programs that are exported alike, or two ends of a race in DDP, for the one that
 // takes more. What is likely and safe follows from it by how the model came here.
 func (b *Bound) Simulate(s Step) (*Simulation, error) {
-	if s.Parallel == parallel.PP && !s.Infer {
-		return b.simulateStages(s)
-	}
-	return b.simulateRank(s)
-}
-
-// simulateRank is Simulate of one rank.
-func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	sim, err := b.simulateBounded(s)
 	if err != nil {
 		return nil, err
@@ -113,7 +94,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	sim.confide(b.way, s.Infer)
 	if s.Benchmark {
 		s.Benchmark, s.Record = false, false
-		without, err := b.simulateRank(s)
+		without, err := b.Simulate(s)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +104,7 @@ func (b *Bound) simulateRank(s Step) (*Simulation, error) {
 	return sim, nil
 }
 
-// simulateBounded is simulateRank without what is likely and safe.
+// simulateBounded is Simulate without what is likely and safe.
 func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 	sim, err := b.simulateOnce(s)
 	if err != nil {
@@ -131,7 +112,7 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 	}
 	sim.Peak.UpperBound = upperBound(sim, sim.config, roomOf(s.Infer))
 	sim.held, sim.gradients = heldAtEnd(sim.Run.Log)
-	if s.GPUs > 1 && !s.Infer && s.Plan.Races() && !s.late && !s.Compile {
+	if s.GPUs > 1 && !s.Infer && s.Plan.Races() && !s.late {
 		s.late = true
 		if err := sim.raced(s); err != nil {
 			return nil, err
@@ -141,17 +122,6 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 		b.SetAside(sim)
 	}
 	s.Record, s.known = false, sim.Run.Known()
-	if s.Compile && !s.Infer {
-		s.Compile = false
-		uncompiled, err := b.simulateBounded(s)
-		if err != nil {
-			return nil, err
-		}
-		sim.Compiled = compiledRange(sim.Peak.Allocated, uncompiled.Peak.Allocated)
-		off := int64(cutError * float64(sim.Peak.Allocated)) // the cut's bound has the room that its range has
-		sim.Peak.UpperBound = max(sim.Peak.UpperBound+off, uncompiled.Peak.UpperBound)
-		return sim, nil
-	}
 	if sim.doubtful {
 		other, err := b.guessedLargest().simulateBounded(s)
 		if err != nil {
@@ -239,7 +209,7 @@ func (s *Step) context(d gpu.Device, blas, dnn int) (bytes, nccl int64) {
 		return s.Profile.Context, 0
 	}
 	if s.GPUs > 1 && !s.Infer {
-		nccl = cmp.Or(s.NCCL, ncclOf(s.Plan))
+		nccl = cmp.Or(s.NCCL, gpu.NCCL)
 	}
 	return d.Context(blas, dnn) + nccl, nccl
 }
@@ -261,15 +231,6 @@ func (b *Bound) planned(s Step, opts *torch.Options) (p *program.Program, cache 
 }
 
 func (s *Step) limitedByGPU() bool { return s.GPU.ID != "" && s.Limited }
-
-// cutError is how far the cut of a compiled step was off at most in 39 of 42 that were measured: see TestCompiled.
-const cutError = 0.05
-
-// compiledRange is what a compiled step may take where its cut says one thing and eager mode another.
-func compiledRange(cut, eager int64) *Compiled {
-	off := int64(cutError * float64(cut))
-	return &Compiled{Least: cut - off, Most: max(cut+off, eager), Eager: eager}
-}
 
 // OOM describes the request that the run failed on, nil when it survived.
 func (s *Simulation) OOM() *OOM {

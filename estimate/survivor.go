@@ -45,13 +45,9 @@ func (b *Bound) outcome(s Step, set []parallel.Block, limit int64) (string, *Sim
 	return FitsAsPredicted, sim, nil
 }
 
-// underLimit adds what becomes of a step with fewer blocks checkpointed where the allocator may reserve so much. The
-// stages of a pipeline have allocators of their own.
+// underLimit adds what becomes of a step with fewer blocks checkpointed where the allocator may reserve so much.
 func (b *Bound) underLimit(s Step, f *CheckpointFit, blocks, order, set []parallel.Block, limit int64,
 	take taking) (err error) {
-	if s.Parallel == parallel.PP {
-		return nil
-	}
 	if f.EndFewer, _, err = b.outcome(s, set[:len(set)-1], limit); err != nil {
 		return err
 	}

@@ -143,8 +143,7 @@ type together struct {
 }
 
 // waysTogether are those that leave a rank less to hold than a GPU alone has: all GPUs with ZeRO-1, FSDP2 on two, four
-// and so on, of which the first that fits is the smallest number of GPUs that holds the step, and all GPUs with
-// DeepSpeed's ZeRO-2 and 3, with layers divided over them, and as a pipeline.
+// and so on: the first that fits is the smallest number of GPUs that holds the step.
 func waysTogether(s Step) []together {
 	n := s.GPUs
 	if n < 2 {
@@ -155,9 +154,6 @@ func waysTogether(s Step) []together {
 	if s.GPUs > 1 {
 		list[0].flags = "--gpus 1"
 	}
-	if s.Compile {
-		return list
-	}
 	list = append(list, together{fmt.Sprintf("--gpus %d --parallel zero1", n), func(s *Step) {
 		alone(s)
 		s.GPUs, s.Parallel = n, parallel.ZeRO1
@@ -167,16 +163,6 @@ func waysTogether(s Step) []together {
 		list = append(list, together{fmt.Sprintf("--gpus %d --parallel fsdp --meta-device", k), func(s *Step) {
 			alone(s)
 			s.GPUs, s.Parallel, s.MetaDevice = k, parallel.FSDP, true
-		}})
-	}
-	for _, scheme := range []string{parallel.ZeRO2, parallel.ZeRO3, parallel.TP, parallel.PP} {
-		meta, flags := scheme == parallel.ZeRO3, fmt.Sprintf("--gpus %d --parallel %s", n, scheme)
-		if meta {
-			flags += " --meta-device"
-		}
-		list = append(list, together{flags, func(s *Step) {
-			alone(s)
-			s.GPUs, s.Parallel, s.MetaDevice = n, scheme, meta
 		}})
 	}
 	return list
@@ -193,7 +179,7 @@ func optimizersFor(s Step) []string {
 
 // checkpointsFor are the step's own, and every block.
 func checkpointsFor(s Step, blocks bool) []string {
-	if s.Checkpoint == parallel.Blocks || !blocks || s.Compile {
+	if s.Checkpoint == parallel.Blocks || !blocks {
 		return []string{s.Checkpoint}
 	}
 	return []string{s.Checkpoint, parallel.Blocks}

@@ -140,11 +140,8 @@ func TestWays(t *testing.T) {
 		refused = append(refused, ways[len(ways)-1].Settings)
 		ways = ways[:len(ways)-1]
 	}
-	// twelve each of nine schemes; gpt2 has no linear layers to divide, and DeepSpeed no autocast
-	slices.Sort(refused)
-	if want := []string{"--gpus 8 --parallel tp", "--precision amp-bf16 --gpus 8 --parallel zero2",
-		"--precision amp-bf16 --gpus 8 --parallel zero3 --meta-device"}; len(ways) != 88 || !slices.Equal(refused, want) {
-		t.Errorf("%d ways, want 88, and not simulated: %q", len(ways), refused)
+	if len(ways) != 60 || len(refused) > 0 { // twelve each of five schemes
+		t.Errorf("%d ways, want 60, and not simulated: %q", len(ways), refused)
 	}
 	inOrder := slices.IsSortedFunc(ways, func(a, b Way) int {
 		switch {
@@ -161,8 +158,7 @@ func TestWays(t *testing.T) {
 	alone := map[string]Step{
 		"": {}, "--checkpoint blocks": {Plan: parallel.Plan{Checkpoint: parallel.Blocks}},
 		"--gpus 4 --parallel fsdp --meta-device": {Plan: parallel.Plan{GPUs: 4, Parallel: parallel.FSDP, MetaDevice: true}},
-		"--gpus 8 --parallel zero2":              {Plan: parallel.Plan{GPUs: 8, Parallel: parallel.ZeRO2}},
-		"--gpus 8 --parallel pp":                 {Plan: parallel.Plan{GPUs: 8, Parallel: parallel.PP}},
+		"--gpus 8 --parallel zero1":              {Plan: parallel.Plan{GPUs: 8, Parallel: parallel.ZeRO1}},
 	}
 	for _, w := range ways {
 		if w.Error != "" || w.Fits != (w.Need <= memory) || w.By != "safe_bytes" {
@@ -179,41 +175,6 @@ func TestWays(t *testing.T) {
 	}
 	if len(alone) > 0 {
 		t.Errorf("not among the ways: %v", alone)
-	}
-}
-
-// What is asked with little confidence of a pipeline is the stage that takes most too, not its first.
-func TestWaysOfPipeline(t *testing.T) {
-	bound, err := Bind(openModel(t, "gpt2", formOf("gpt2")), Options{Batch: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ways, err := bound.Ways(Step{}, 80<<30, Predicted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(ways, func(w Way) bool { return w.Settings == "--gpus 8 --parallel pp" })
-	sim, err := bound.Simulate(Step{Plan: parallel.Plan{GPUs: 8, Parallel: parallel.PP}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if at < 0 || ways[at].Need != sim.Peak.Device || sim.stage != 7 {
-		t.Errorf("way %d of %+v, want %d, of stage %d", at, ways, sim.Peak.Device, sim.stage)
-	}
-}
-
-// The stage that takes most of a pipeline can be one without a loss: the answer says which the step has all the same.
-func TestLossOfPipeline(t *testing.T) {
-	bound, err := Bind(openModel(t, "resnet50", formOf("resnet50")), Options{Batch: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sim, err := bound.Simulate(Step{Plan: parallel.Plan{GPUs: 4, Parallel: parallel.PP}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sim.stage == 3 || sim.Run.Loss != "cross-entropy" {
-		t.Errorf("the figures are those of stage %d of 4, the loss is %q", sim.stage+1, sim.Run.Loss)
 	}
 }
 

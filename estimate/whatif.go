@@ -32,7 +32,7 @@ type trial struct {
 }
 
 // shared are the ways of many GPUs to share a step that are worth trying.
-var shared = []string{parallel.FSDP, parallel.ZeRO2, parallel.ZeRO3, parallel.TP, parallel.PP}
+var shared = []string{parallel.ZeRO1, parallel.FSDP}
 
 // A tried is what a model has that decides which changes are worth trying.
 type tried struct {
@@ -64,10 +64,7 @@ func trials(opt Options, s Step, of tried) (ts []trial) {
 	if !s.Infer && s.Checkpoint == "" && of.blocks {
 		add("--checkpoint blocks", func(s *Step) { s.Checkpoint = parallel.Blocks })
 	}
-	if !s.Infer && !s.Compile && s.Checkpoint == "" && s.GPUs < 2 {
-		add("--compile", func(s *Step) { s.Compile = true })
-	}
-	if !s.Infer && !s.Compile && s.GPUs < 2 && of.blocks {
+	if !s.Infer && s.GPUs < 2 && of.blocks {
 		for _, scheme := range shared {
 			add("--gpus 8 --parallel "+scheme, func(s *Step) { s.GPUs, s.Parallel = 8, scheme })
 		}

@@ -318,10 +318,10 @@ func sound(r *estimate.Report, plan parallel.Plan, doubles int64) string {
 		for _, x := range p.Live {
 			sizes["live "+x.Category] = min(x.Bytes, int64(x.Tensors))
 		}
-		// The program takes float64 parameters for float32. FSDP and a pipeline have a part of them on each GPU.
+		// The program takes float64 parameters for float32. FSDP has a part of them on each GPU.
 		counted := min(r.Parameters.Bytes-min(doubles, r.Parameters.Bytes)/2, 4*r.Parameters.Count)
 		whole := r.Settings.Precision == torch.FP32 && r.OOM == nil && slices.Contains(
-			[]string{"", parallel.DDP, parallel.ZeRO1, parallel.ZeRO2}, plan.Parallel)
+			[]string{"", parallel.DDP, parallel.ZeRO1}, plan.Parallel)
 		parameters := p.ByCategory[timeline.Parameter.String()]
 		switch held := parameters + p.ByCategory[timeline.Buffer.String()]; {
 		case sum != p.Allocated:

@@ -292,11 +292,8 @@ func AskedGrids(r *estimate.Report) (gs []*Grid) {
 	return append(gs, waysTried(r)...)
 }
 
-// tried are the tables of what was simulated beside the run: a pipeline's other stages, and other settings.
+// tried are the tables of what was simulated beside the run: other settings.
 func tried(r *estimate.Report) (gs []*Grid) {
-	if len(r.Stages) > 0 {
-		gs = append(gs, Stages(r))
-	}
 	if len(r.WhatIf) > 0 {
 		gs = append(gs, WhatIf(r))
 	}

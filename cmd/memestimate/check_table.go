@@ -21,32 +21,12 @@ func checkGrid(all []*checked, exact bool) *report.Grid {
 			for _, l := range x.lines {
 				g.Rows = append(g.Rows, checkRow(l, exact))
 			}
-			g.Rows = append(g.Rows, stageRows(&x, exact)...)
 		}
 		if c.err != nil {
 			g.Rows = append(g.Rows, []string{"error", c.name, "", "", "", "", "", "", report.Show(oneLine(c.err.Error()), 200)})
 		}
 	}
 	return g
-}
-
-// stageRows are those of a pipeline's stages, behind those of its limits: each is held against them through the stage
-// that takes most.
-func stageRows(x *checkedCase, exact bool) (rows [][]string) {
-	if len(x.lines) == 0 {
-		return nil
-	}
-	list, total := x.stages(x.lines[0].Total)
-	for _, s := range list {
-		note := ""
-		if s.begins != "" {
-			note = "from " + report.Show(s.begins, rowName)
-		}
-		size, before, change := sizes(total, s.value, s.before, exact)
-		rows = append(rows, []string{"stage", x.lines[0].Model, x.lines[0].Settings,
-			report.TotalName(total) + ", " + s.stage, size, "", before, change, note})
-	}
-	return rows
 }
 
 // sizes writes a size, and beside it what it was before, where that is known, and how it changed.

@@ -15,9 +15,8 @@ import (
 // A row is one of a comment's table.
 type row struct {
 	cells  []string
-	below  [][]string // a pipeline's stages
-	rank   int        // 0 is over a limit, 1 new, 2 the others
-	change float64    // share of what was there before
+	rank   int     // 0 is over a limit, 1 new, 2 the others
+	change float64 // share of what was there before
 }
 
 // rows makes a row for each model and setting, those over their limits first and then by how much they change, and
@@ -63,7 +62,7 @@ func (o *outcome) rows(models []*checked, below string, open int) (table, rest *
 				to = rest
 			}
 		}
-		to.Rows = append(append(to.Rows, r.cells), r.below...)
+		to.Rows = append(to.Rows, r.cells)
 	}
 	return table, rest, notes
 }
@@ -106,15 +105,6 @@ func commentRow(shown string, c *checked, x *checkedCase, l *budget.Line) row {
 	}
 	before, change := moved(l.Total, l.Value, l.Before)
 	r.cells = []string{state, model, before, unbroken(report.Size(l.Value)), change, limitText(l)}
-	list, total := x.stages(l.Total)
-	for _, s := range list {
-		before, change := moved(total, s.value, s.before)
-		stage := "stage " + s.stage
-		if s.begins != "" {
-			stage += " from " + report.Spans(s.begins, rowName, rowLines)
-		}
-		r.below = append(r.below, []string{"", stage, before, unbroken(report.Size(s.value)), change, ""})
-	}
 	return r
 }
 

@@ -38,9 +38,6 @@ func (a *questions) html(w io.Writer, in source, r *estimate.Report) error {
 	run.Capacity = capacity(r)
 	p.Runs = []page.Run{run}
 	p.Chart, p.Curve = whatIfChart(r), batchCurve(a.shown.fitting)
-	if len(r.Stages) > 0 {
-		p.Tables = append(p.Tables, page.Table{Title: "Stages of the pipeline", Grid: report.Stages(r)})
-	}
 	if len(r.Ways) > 0 {
 		p.Tables = append(p.Tables, page.Table{Title: "Ways to fit", Grid: report.Ways(r)})
 	}

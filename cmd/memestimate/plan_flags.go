@@ -11,7 +11,7 @@ import (
 // planNames are the flags that say how a training step departs from the plain one.
 var planNames = []string{
 	"train-only", "freeze", "lora", "checkpoint", "checkpoint-reentrant", "compile", "gpus", "parallel",
-	"bucket-cap", "gradient-as-bucket-view", "nccl", "static-graph", "stages", "microbatches", "schedule", "cpu-offload",
+	"bucket-cap", "gradient-as-bucket-view", "nccl", "static-graph", "cpu-offload",
 	"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device",
 }
 
@@ -28,26 +28,18 @@ func (r *stepFlags) planFlags(fs *pflag.FlagSet) {
 		"torch.utils.checkpoint around the modules whose whole name this\n"+
 			"matches, or around the model's repeated blocks: blocks, or blocks:8 for the first of them")
 	fs.BoolVar(&p.Reentrant, "checkpoint-reentrant", false, "of torch.utils.checkpoint: use_reentrant=True")
-	fs.BoolVar(&p.Compile, "compile", false, "torch.compile(model): what its partitioner keeps for backward, with a range")
+	fs.BoolVar(&p.Compile, "compile", false, "torch.compile(model): recordings have it, an ONNX graph does not")
 	fs.IntVar(&p.GPUs, "gpus", 0,
 		"how many GPUs train together: the answer is for one of them, rank 0, and --batch is its own")
-	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.Schemes}, "parallel",
-		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2),\n"+
-			"zero2, zero3 (DeepSpeed, not measured), tp (parallelize_module), pp (a pipeline)")
-	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb, or DeepSpeed's reduce_bucket_size, as a size such as 100MiB")
+	fs.Var(&oneOf{"parallel", &p.Parallel, parallel.NamedSchemes}, "parallel",
+		"how they do: ddp (DistributedDataParallel), zero1 (with ZeroRedundancyOptimizer), fsdp (fully_shard, FSDP2);\n"+
+			"recordings have zero2, zero3 (DeepSpeed), tp (parallelize_module) and pp (a pipeline), an ONNX graph does not")
+	fs.Var(&r.bucket, "bucket-cap", "DDP's bucket_cap_mb as a size such as 100MiB")
 	fs.BoolVar(&p.View, "gradient-as-bucket-view", false, "DDP's setting of that name")
 	fs.BoolVar(&p.Static, "static-graph", false, "DDP's static_graph")
-	fs.Var((*patternValue)(&p.Stages), "stages",
-		"of a pipeline: the modules that its stages but the first begin with, expressions of whole names with\n"+
-			"commas between; the repeated blocks are shared out evenly where it is left out")
-	fs.IntVar(&p.Microbatches, "microbatches", 0,
-		"of a pipeline's step; --batch is that of one. As many as GPUs where it is left out")
-	fs.Var(&oneOf{"schedule", &p.Schedule, parallel.Schedules}, "schedule",
-		"of a pipeline: 1f1b (default) or gpipe, as torch.distributed.pipelining has them")
 	fs.Var((*patternValue)(&p.Shard), "shard",
 		"fully_shard around the modules whose whole name this matches, or around the model's repeated\n"+
-			"blocks: blocks (default where there are some), or around the model alone: none. With tp the\n"+
-			"modules whose linear layers are split")
+			"blocks: blocks (default where there are some), or around the model alone: none")
 	fs.BoolVar(&r.reshard, "reshard-after-forward", true, "fully_shard's setting of that name")
 	fs.Var(&oneOf{"param-dtype", &p.ParamDType, parallel.DTypes}, "param-dtype",
 		"of FSDP2's MixedPrecisionPolicy: bf16, ...")
@@ -57,8 +49,7 @@ func (r *stepFlags) planFlags(fs *pflag.FlagSet) {
 		"the model is made on the meta device and sharded there, so that no GPU ever holds all of it")
 	fs.BoolVar(&p.Offload, "cpu-offload", false,
 		"FSDP2's CPUOffloadPolicy: shards, gradients and the optimizer are on the CPU")
-	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it\n"+
-		"(998 MiB in a pipeline, 1,222 with tp)")
+	fs.Var(&r.nccl, "nccl", "what NCCL takes on the device, where 842 MiB, measured on two H200s, is not it")
 }
 
 // A patternValue is a regular expression.

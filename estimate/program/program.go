@@ -115,11 +115,6 @@ type Args struct {
 	Broadcast bool // attention to one key and value of all heads without enable_gqa
 }
 
-// SpreadMask is the mode of attention whose mask, which its library leaves out where it is not traced, says the same of
-// all keys. torch.compile traces it; made by expand, its last dimension has stride 0, which no fused kernel takes
-// (check_last_dim_stride_equals_1 in aten/src/ATen/native/transformers/sdp_utils_cpp.h).
-const SpreadMask = "spread mask"
-
 // Plain are no arguments but tensors, and inPlace says only that.
 var Plain, inPlace = &Args{}, &Args{Inplace: true}
 
@@ -206,17 +201,10 @@ type Program struct {
 
 	// of parameters that are sharded and gathered together, the model's own last; none where nothing is sharded
 	Groups []Group
-	// of parameters that are DTensors, the shape of all ranks' parts together, of which Value.Shape is this rank's
-	Whole map[ValueID][]int64
 	// calls that run under torch.utils.checkpoint, one span a call of a module: in order of their first calls, one that
 	// others are in before them
 	Checkpoints []Span
 	Reentrant   bool // with use_reentrant=True
-
-	// of a pipeline's stage: the module that it begins with; "" for the first
-	Begins string
-	// likewise: the input that the stage before sends, NoValue for the first; elsewhere without meaning
-	Received ValueID
 
 	Sources *pysource.Sources // the lines of Python that made Nodes; nil where the file has none
 }

@@ -81,9 +81,6 @@ func matchSDPA(b *recovery, i int) {
 			// Without a mask transformers also passes enable_gqa rather than
 			// repeat the keys and values for each group of heads.
 			args.Causal = true
-			if b.isSpread(b.boolMask(mask)) {
-				args.Mode = program.SpreadMask
-			}
 			in[1], in[2] = key(), b.value(v)
 		case mask != onnxload.NoValue:
 			in[1], in[2], in[3] = key(), b.value(v), b.value(b.boolMask(mask))
@@ -255,16 +252,6 @@ func (b *recovery) nanGuard(p onnxload.ValueID) (*onnxload.Node, []int) {
 		return nil, nil
 	}
 	return where, []int{ni, wi}
-}
-
-// isSpread reports whether a mask says the same of all keys.
-func (b *recovery) isSpread(mask onnxload.ValueID) bool {
-	n, _ := b.producer(mask)
-	if n == nil || n.Op != "Expand" {
-		return false
-	}
-	d := b.dims(b.id(b.in(n, 0)))
-	return len(d) > 0 && d[len(d)-1] == 1
 }
 
 // boolMask returns the boolean mask that where(mask, 0, -inf) was made from, or the mask itself.

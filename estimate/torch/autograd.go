@@ -54,9 +54,7 @@ func (r *run) runBackward(loss *tensor) {
 	}
 	r.grad, r.inBackward = false, true
 	ones := r.emptyLike(loss, loss.dtype) // torch.ones_like(loss), kept by the caller to the end
-	r.beginReducing()
 	r.backwardFrom(loss, ones)
-	r.endReducing()
 	r.reduceDelayed()
 	r.dropOld()
 	r.endBackward()
@@ -244,7 +242,6 @@ func (r *run) accumulateGrad(l *leaf, g *tensor) {
 		return
 	}
 	r.reduceGradient(l)
-	r.reduceInto(l)
 }
 
 // obeysLayout is utils::obeys_layout_contract: strides of dimensions of size 1 do

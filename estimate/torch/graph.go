@@ -81,7 +81,6 @@ type leaf struct {
 	grad    *tensor
 	acc     *node // its AccumulateGrad, nil until some graph refers to it
 	stepped bool  // the optimizer's states for it are there
-	apart   bool  // a DTensor, which optimizers do not take together with tensors that are none
 	hooked  bool  // no parameter: see requireGrads
 }
 
@@ -122,8 +121,6 @@ func (r *run) record(name string, outs, ins []*tensor, saved []*tensor, backward
 	}
 	if r.frame != nil || r.recomputed != nil {
 		r.pack(n, outs, saved)
-	} else if r.compiled != nil {
-		r.compiled.keeps(r, n, saved)
 	} else {
 		for _, t := range saved {
 			n.save(t)

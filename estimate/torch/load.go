@@ -21,15 +21,12 @@ func (r *run) load() (values []*tensor, params []*leaf) {
 		}
 	}
 	r.layer = timeline.NoLayer
-	r.divide(values)
 	if r.opts.Shards.World > 1 && r.opts.Train {
 		params = r.shard(values)
 	}
-	params = r.flattenAll(values, params)
 	r.replicate(values, params)
 	for _, id := range r.prog.Inputs {
 		values[id] = r.put(id, timeline.Input)
-		r.whole(id, values[id])
 	}
 	for i := range r.prog.Values {
 		switch v := &r.prog.Values[i]; v.Kind {
@@ -49,15 +46,11 @@ func (r *run) put(id program.ValueID, c timeline.Category) *tensor {
 	if dtype.IsFloat() && !v.Full {
 		dtype = r.opts.Precision.params()
 	}
-	shape := v.Shape
-	if whole := r.prog.Whole[id]; whole != nil {
-		shape = whole
-	}
-	l := r.layouts.rowMajor(shape)
+	l := r.layouts.rowMajor(v.Shape)
 	if r.opts.ChannelsLast && (len(v.Shape) == 4 || len(v.Shape) == 5) && c != timeline.Buffer {
 		l = r.layouts.at(v.Shape, kernels.ChannelsLast(v.Shape))
 	}
-	apart := r.opts.Shards.Meta || r.opts.Shards.Offload || r.opts.DeepSpeed.Meta
+	apart := r.opts.Shards.Meta || r.opts.Shards.Offload
 	t := r.laidOn(c == timeline.Parameter && apart && r.opts.Train, dtype, l)
 	r.recategorize(t.st, c)
 	if c == timeline.Buffer && dtype.IsFloat() {

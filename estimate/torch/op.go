@@ -17,7 +17,7 @@ type op struct {
 
 // rooms lists the operators by family.
 var rooms = [][]op{pointwiseOps, matmulOps, convOps, normOps, poolOps, viewOps, indexOps, reduceOps, attentionOps,
-	cacheOps, rnnOps, cellOps, einsumOps, composedOps, mathOps, fftOps, deformOps, collectiveOps, opaqueOps}
+	cacheOps, rnnOps, cellOps, einsumOps, composedOps, mathOps, fftOps, deformOps, opaqueOps}
 
 // rowsByName indexes the rooms.
 func rowsByName() map[string]*op {
@@ -44,7 +44,6 @@ func (r *run) call(c *program.Call, values []*tensor) (unread []*tensor, err err
 		}
 	}
 	r.args = in
-	r.compiled.enter(r, in)
 	outs, err := r.apply(c, in)
 	if err != nil {
 		return nil, err

@@ -27,9 +27,6 @@ func runSDPA(r *run, c *program.Call, in []*tensor) []*tensor {
 	if len(q.shape) != 4 {
 		return one(r.mathSDPA(c, q, k, v, mask, p)) // check_tensor_shapes: the kernels take four dimensions
 	}
-	if r.compiled != nil && c.Args.Mode == program.SpreadMask {
-		return one(r.mathSDPA(&program.Call{Args: program.Plain}, q, k, v, mask, p))
-	}
 	shape := attentionShape(q, k, v)
 	shape.Broadcast = c.Args.Broadcast
 	if mask != nil {
@@ -174,8 +171,8 @@ func (r *run) mathSDPA(c *program.Call, q, k, v, mask *tensor, p float64) *tenso
 	var drop []*tensor
 	hold := func(t *tensor) *tensor { drop = append(drop, t); return t }
 	from := q.dtype
-	// Unless allow_fp16_bf16_reduction_math_sdp, which is off; compiled steps were measured to stay in 16 bits.
-	if from.Bits() == 16 && r.compiled == nil {
+	// Unless allow_fp16_bf16_reduction_math_sdp, which is off.
+	if from.Bits() == 16 {
 		q, k, v = hold(r.to(q, program.Float32)), hold(r.to(k, program.Float32)), hold(r.to(v, program.Float32))
 	}
 	sq := hold(runMul(r, call, []*tensor{q, scalar(program.Float32)})[0])
@@ -208,11 +205,7 @@ func (r *run) mathSDPA(c *program.Call, q, k, v, mask *tensor, p float64) *tenso
 		r.release(probs)
 		probs = d
 	}
-	asked := from
-	if r.compiled != nil {
-		asked = probs.dtype
-	}
-	returned := r.to(probs, asked) // make_tuple's arguments, which gcc works out from the last
+	returned := r.to(probs, from) // make_tuple's arguments, which gcc works out from the last
 	out := r.matmul(probs, v)
 	back := r.to(out, from)
 	r.release(out)

@@ -33,11 +33,7 @@ func (r *run) spatialOut(x *tensor, dtype program.DType, shape []int64) *tensor 
 func runMaxPool(r *run, c *program.Call, in []*tensor) []*tensor {
 	x := in[0]
 	out := r.spatialOut(x, x.dtype, c.Args.Shape)
-	kind := program.Int64
-	if r.compiled != nil && len(c.Out) == 1 {
-		kind = program.Int8 // torch._inductor's low_memory_max_pool: places within the window
-	}
-	places := r.spatialOut(x, kind, c.Args.Shape)
+	places := r.spatialOut(x, program.Int64, c.Args.Shape)
 	if r.needsGrad(x) {
 		xc := *x
 		r.record("MaxPool2DWithIndices", []*tensor{out, places}, one(x), []*tensor{x, places},

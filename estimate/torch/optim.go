@@ -146,29 +146,17 @@ const (
 	numVars
 )
 
-// stepOptimizer is optimizer.step(), which takes one group of parameters after the other: DTensors and other tensors
-// are groups of their own.
+// stepOptimizer is optimizer.step().
 func (r *run) stepOptimizer(o *optimizer) {
-	var groups [2][]*leaf
-	first := len(o.params) > 0 && o.params[0].apart
+	s := &stepping{run: r, o: o}
 	for _, l := range o.params {
-		if l.grad == nil {
-			continue
-		}
-		k := 0
-		if l.apart != first {
-			k = 1
-		}
-		groups[k] = append(groups[k], l)
-	}
-	for _, with := range groups {
-		if len(with) > 0 {
-			r.stepGroup(&stepping{run: r, o: o, with: with})
+		if l.grad != nil {
+			s.with = append(s.with, l)
 		}
 	}
-}
-
-func (r *run) stepGroup(s *stepping) {
+	if len(s.with) == 0 {
+		return
+	}
 	r.grad = false // step is under no_grad
 	defer func() { r.grad = true }()
 	switch row := s.o.row; {

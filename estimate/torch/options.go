@@ -97,10 +97,7 @@ type Options struct {
 	EveryStep  bool // simulate every training step, be it known to repeat the one before: the same Run, in more time
 	Replicas   Replicas
 	Shards     Shards
-	Pipeline   Pipeline
-	DeepSpeed  DeepSpeed
 	Generation Generation
-	Compiled   bool        // the least that a compiled model could keep for backward: see compilation
 	Tensors    bool        // keep what each block is for: Run.Tensor
 	GPU        *gpu.Device // nil is the default one
 	Known      Known       // of an earlier run on the same device

@@ -49,11 +49,9 @@ type run struct {
 
 	ddp    *reducer  // nil without DistributedDataParallel
 	shards *sharding // nil without FSDP2
-	zero   *zero     // nil without DeepSpeed
 
-	compiled  *compilation // nil without torch.compile
-	generator *generator   // nil where nothing is generated
-	stream    uint8        // that memory is asked for on
+	generator *generator // nil where nothing is generated
+	stream    uint8      // that memory is asked for on
 
 	err error // the first that happened: what follows it does not count
 

@@ -41,7 +41,7 @@ type leftBehind struct {
 func (r *run) watch() *firstPass {
 	o := r.opts
 	if r.step > 1 || o.Steps == 1 || o.EveryStep || o.Accumulate > 1 || o.Scaler ||
-		o.ZeroGrads || o.DropOutput || !r.ddp.alike() || r.shards != nil || r.zero != nil ||
+		o.ZeroGrads || o.DropOutput || !r.ddp.alike() || r.shards != nil ||
 		len(r.checkpoints)+len(r.functions) > 0 {
 		return nil
 	}

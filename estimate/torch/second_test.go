@@ -24,7 +24,6 @@ func TestSecondPass(t *testing.T) {
 		{"gradients that add up", threeLayers(), Options{Settings: Settings{Accumulate: 2}}, false},
 		{"a scaled loss", threeLayers(), Options{Settings: Settings{Scaler: true}}, false},
 		{"no loss", threeLayers(), Options{Settings: Settings{Loss: "none"}}, false},
-		{"a compiled step", threeLayers(), Options{Compiled: true}, true},
 		{"replicas", threeLayers(), Options{Replicas: Replicas{World: 2}}, true},
 		{"replicas, their bucket late", threeLayers(), Options{Replicas: Replicas{World: 2, Late: true}}, true},
 		{"a divided optimizer", threeLayers(), Options{Replicas: Replicas{World: 2, Partition: true}}, true},

@@ -70,10 +70,10 @@ func Simulate(p *program.Program, opts Options) (*Run, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	if opts.Train && !opts.Compiled {
+	if opts.Train {
 		r.wrapped()
 	}
-	if len(r.checkpoints)+len(r.functions) == 0 && !opts.Compiled { // what backward recomputes is a forward pass too
+	if len(r.checkpoints)+len(r.functions) == 0 { // what backward recomputes is a forward pass too
 		r.like = opts.Like
 	}
 	if opts.Train {
@@ -89,7 +89,7 @@ func Simulate(p *program.Program, opts Options) (*Run, error) {
 	return r.result(), nil
 }
 
-// newRun returns the run of a program before anything runs, but for what a compiled one is compiled to.
+// newRun returns the run of a program before anything runs.
 func newRun(p *program.Program, opts *Options) (*run, error) {
 	if err := opts.Settings.Check(); err != nil {
 		return nil, err
@@ -111,12 +111,6 @@ func newRun(p *program.Program, opts *Options) (*run, error) {
 	r.plans.shared = r.plans.numbers != nil
 	if err := p.Check(); err != nil {
 		return nil, err
-	}
-	if opts.Compiled && opts.Train {
-		opts.ChannelsLast = opts.ChannelsLast || prefersChannelsLast(p)
-		if err := r.compile(); err != nil {
-			return nil, err
-		}
 	}
 	r.log.Layers, r.log.Full = p.Layers, opts.Full
 	return r, nil
@@ -179,7 +173,6 @@ func (r *run) forward(values []*tensor) error {
 	ends, unread := &r.lives.ends, r.lives.unread
 	r.values = values
 	r.gatherRoot(values)
-	r.gatherAll()
 	kept := 0            // of the attributes
 	var held [][]*tensor // unread results, by the call that they live to
 	for i := range r.prog.Calls {
@@ -214,7 +207,6 @@ func (r *run) forward(values []*tensor) error {
 		r.exitGroup(i, values)
 		r.recycle()
 	}
-	r.compiled.leave(r)
 	r.leaveRoot(values)
 	r.layer, r.origin = timeline.NoLayer, -1
 	return nil

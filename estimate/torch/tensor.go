@@ -16,7 +16,6 @@ type storage struct {
 	refs  int32
 	born  int32 // its number among all of the run
 
-	number    int32           // one more than compilation's
 	state     bool            // it belongs to the module: a parameter or a buffer
 	parameter bool            // it holds a parameter
 	counted   bool            // savedBytes has met it
@@ -62,7 +61,6 @@ func (r *run) alloc(bytes int64, c timeline.Category) *storage {
 	if !r.stopped() {
 		s.block = r.request(bytes, c)
 	}
-	r.compiled.born(r, s)
 	return s
 }
 

@@ -32,9 +32,6 @@ func (r *run) train(values []*tensor, params []*leaf) error {
 	}
 	r.heads = headsOf(r.prog, r.opts.Loss)
 	r.grad = true
-	if r.opts.Pipeline.Stages > 1 {
-		return r.pipe(values, params, steps, o)
-	}
 	t := &training{values: values, scaler: new(gradScaler)}
 	var end moment       // of the step before
 	var first *firstPass // that those of later steps are made of
@@ -182,7 +179,7 @@ func (r *run) endStep(o *optimizer, params []*leaf, scaler *gradScaler) error {
 	if r.opts.ClipNorm {
 		r.clipNorm(params)
 	}
-	r.stepMaster(o)
+	r.stepOptimizer(o)
 	if scaler != nil {
 		r.update(scaler)
 	}

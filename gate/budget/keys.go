@@ -77,18 +77,13 @@ var settingKeys = []key{
 	{name: "checkpoint", kind: text,
 		doc: "Modules under torch.utils.checkpoint: a regular expression for their whole names, or blocks."},
 	{name: "checkpoint-reentrant", kind: yesno, doc: "Its use_reentrant=True."},
-	{name: "compile", kind: yesno, doc: "torch.compile(model)."},
+	{name: "compile", kind: yesno, doc: "torch.compile(model): recordings have it, an ONNX graph does not."},
 	{name: "gpus", kind: number, doc: "How many GPUs train together; the figures are one's."},
 	{name: "parallel", kind: text, enum: []string{"ddp", "zero1", "zero2", "zero3", "fsdp", "tp", "pp"},
-		doc: "How they do. ddp when left out."},
+		doc: "How they do: ddp, zero1 or fsdp; recordings have the others. ddp when left out."},
 	{name: "static-graph", kind: yesno, doc: "DistributedDataParallel's setting."},
 	{name: "gradient-as-bucket-view", kind: yesno, doc: "Likewise."},
-	{name: "stages", kind: text, doc: "Of a pipeline: the modules that its stages but the first begin with, regular " +
-		"expressions with commas between."},
-	{name: "microbatches", kind: number,
-		doc: "Of a pipeline's step; the batch is one's. As many as GPUs when left out."},
-	{name: "schedule", kind: text, enum: []string{"1f1b", "gpipe"}, doc: "Of a pipeline. 1f1b when left out."},
-	{name: "shard", kind: text, doc: "Modules that fully_shard wraps, or tensor parallelism splits: a regular " +
+	{name: "shard", kind: text, doc: "Modules that fully_shard wraps: a regular " +
 		"expression for their whole names, blocks or none."},
 	{name: "reshard-after-forward", kind: yesno, doc: "fully_shard's setting. true when left out."},
 	{name: "param-dtype", kind: text, enum: []string{"fp32", "bf16", "fp16"}, doc: "Of FSDP2's MixedPrecisionPolicy."},

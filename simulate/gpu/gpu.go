@@ -75,13 +75,9 @@ func (d Device) Context(blas, dnn int) int64 {
 	return contextBase + int64(blas)*contextBLAS + int64(dnn)*contextDNN
 }
 
-// What the process takes beyond its context once several GPUs work together: measured with PyTorch 2.11 on two H200s of
-// one host, the same for every model.
-const (
-	NCCL         = 842 << 20  // with DDP, ZeRO and FSDP2: collectives
-	NCCLPipeline = 998 << 20  // with stages, which send to each other and receive
-	NCCLTensor   = 1222 << 20 // with DTensors, whose parts the first rank sends to all others; on the first itself 966 MiB
-)
+// NCCL is what the process takes beyond its context once several GPUs work together by DDP, ZeRO-1 or FSDP2: measured
+// with PyTorch 2.11 on two H200s of one host, the same for every model.
+const NCCL = 842 << 20
 
 // known lists the devices, the default one first. Memory and multiprocessors are from
 // NVIDIA's data sheets, memory less the share that the driver keeps for itself and ECC; the H200's were read off the

@@ -19,10 +19,7 @@ func (p Plan) Words() (words []string) {
 	say(p.LoRA != "", "LoRA %s", p.LoRA)
 	say(p.Checkpoint != "", "%s checkpointed", p.Checkpoint)
 	say(p.Reentrant, "use_reentrant=True")
-	say(p.Compile, "compiled")
 	say(p.GPUs > 1, "%s on %d GPUs", cmp.Or(p.Parallel, DDP), p.GPUs)
-	say(p.Parallel == PP, "%d microbatches by %s", cmp.Or(p.Microbatches, p.GPUs), cmp.Or(p.Schedule, OneByOne))
-	say(p.Stages != "", "stages from %s", p.Stages)
 	say(p.Shard != "", "%s sharded", p.Shard)
 	say(p.NoReshard, "not resharded")
 	say(p.ParamDType != "", "parameters in %s", p.ParamDType)
@@ -51,20 +48,11 @@ func (p Plan) Notes(prog *program.Program) (info, unmeasured []string) {
 				" follows its sources, 0.49, and was not measured; peft casts what is not stored so to float32")
 		}
 	}
-	if p.GPUs > 1 && p.Parallel != PP && p.Parallel != TP {
+	if p.GPUs > 1 {
 		info = append(info, "the figures are those of rank 0, and the batch is one rank's")
 	}
 	switch {
 	case p.GPUs < 2:
-	case p.Parallel == ZeRO2 || p.Parallel == ZeRO3:
-		unmeasured = append(unmeasured, "what DeepSpeed takes follows its sources, 0.16.5, with its default settings, and "+
-			"was not measured: reduce_bucket_size is 500,000,000 elements unless --bucket-cap says otherwise")
-	case p.Parallel == PP:
-		info = append(info, fmt.Sprintf("the figures are those of the stage that takes most, %d of %d, and the batch is "+
-			"that of one of its %d microbatches", p.Stage+1, p.GPUs, cmp.Or(p.Microbatches, p.GPUs)))
-	case p.Parallel == TP:
-		info = append(info, splitNote(prog, p.GPUs), "the batch is that of all GPUs together, which each of them has "+
-			"whole; of NCCL's memory the first GPU has 256 MiB less")
 	case p.Static && p.Parallel != FSDP:
 		info = append(info, "with a static graph DDP's old bucket is taken to be there in the third forward pass, as it was "+
 			"in nine of ten measured ranks")

@@ -24,7 +24,7 @@ type Plan struct {
 	Reentrant  bool   `json:"checkpoint_reentrant,omitempty"` // use_reentrant=True
 	LoRA       string `json:"lora,omitempty"`                 // adapters of low rank, as ParseLoRA takes them
 
-	Compile bool `json:"compile,omitempty"` // torch.compile(model)
+	Compile bool `json:"compile,omitempty"` // torch.compile(model), which Check refuses: see onlyRecorded
 
 	// how many train together, each with a batch of its own; below 2 is one alone
 	GPUs     int    `json:"gpus,omitempty"`
@@ -41,18 +41,21 @@ type Plan struct {
 	MetaDevice  bool   `json:"meta_device,omitempty"`              // the model is made there, no rank ever holds all of it
 	Offload     bool   `json:"cpu_offload,omitempty"`              // CPUOffloadPolicy
 
-	// Of a pipeline, torch.distributed.pipelining. Stages are the modules that its stages but the first begin with:
-	// expressions of whole names, with commas between; "" shares the repeated blocks out evenly.
-	Stages       string `json:"stages,omitempty"`
-	Microbatches int    `json:"microbatches,omitempty"` // of a step, the batch is one's; 0 is as many as stages
-	Schedule     string `json:"schedule,omitempty"`     // one of Schedules, "" is OneByOne
-	Stage        int    `json:"-"`                      // which of them is asked about
-
 	NCCL int64 `json:"-"` // what NCCL takes on the device; 0 is what was measured
 }
 
-// Schemes are the ways in which several GPUs train together.
-var Schemes = []string{DDP, ZeRO1, ZeRO2, ZeRO3, FSDP, TP, PP}
+// Schemes are the ways in which several GPUs train together that are simulated.
+var Schemes = []string{DDP, ZeRO1, FSDP}
+
+// onlyRecorded are the schemes that a recording answers and a graph does not: DeepSpeed's, parallelize_module, a
+// pipeline. They cut a model where the program says, and a graph does not have the program.
+var onlyRecorded = []string{"zero2", "zero3", "tp", "pp"}
+
+// NamedSchemes are the schemes that users may name: Check says of some that a recording answers them.
+var NamedSchemes = slices.Concat(Schemes, onlyRecorded)
+
+// recordIt ends the error about a step that a graph does not answer.
+const recordIt = "not simulated from a graph; record the step: python -m memestimate record train.py"
 
 // DTypes are the names of element types.
 var DTypes = []string{"fp32", "bf16", "fp16"}
@@ -62,10 +65,6 @@ const (
 	DDP   = "ddp"   // DistributedDataParallel
 	FSDP  = "fsdp"  // fully_shard, FSDP2
 	ZeRO1 = "zero1" // the same with ZeroRedundancyOptimizer
-	ZeRO2 = "zero2" // DeepSpeed's
-	ZeRO3 = "zero3" // likewise
-	TP    = "tp"    // parallelize_module
-	PP    = "pp"    // a pipeline
 )
 
 // mostGPUs is more than ever trained together: ZeRO's partition keeps a sum for each.
@@ -84,7 +83,7 @@ func noMatch(format string, args ...any) error { return &MatchError{fmt.Sprintf(
 
 // Plain reports whether the program stays as it is.
 func (p Plan) Plain() bool {
-	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && !p.Divides()
+	return p.TrainOnly == "" && p.Freeze == "" && p.Checkpoint == "" && p.LoRA == "" && p.Parallel != FSDP
 }
 
 // Check says whether the regular expressions are such.
@@ -102,6 +101,12 @@ func (p Plan) Check() error {
 	if p.LoRA != "" && (p.TrainOnly != "" || p.Freeze != "") {
 		return errors.New("lora: it says which parameters train, so train-only and freeze cannot say it too")
 	}
+	switch {
+	case p.Compile:
+		return errors.New("compile: a compiled step is " + recordIt)
+	case slices.Contains(onlyRecorded, p.Parallel):
+		return fmt.Errorf("parallel: %s is %s", p.Parallel, recordIt)
+	}
 	if p.Parallel != "" && !slices.Contains(Schemes, p.Parallel) {
 		return fmt.Errorf("parallel: unknown scheme %q, want one of %v", p.Parallel, Schemes)
 	}
@@ -114,25 +119,14 @@ func (p Plan) Check() error {
 	if p.Reentrant && (p.Checkpoint == "" || p.Parallel == FSDP) {
 		return errors.New("checkpoint-reentrant: without checkpoint it says nothing, and with fsdp it is not simulated")
 	}
-	if p.Compile && (p.GPUs > 1 || p.Checkpoint != "") {
-		return errors.New("compile: a compiled step that is checkpointed, or of several GPUs, is not simulated")
-	}
-	sharding := p.Shard != "" && p.Parallel != TP || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" ||
-		p.MetaDevice && p.Parallel != ZeRO3 || p.Offload
+	sharding := p.Shard != "" || p.NoReshard || p.ParamDType != "" || p.ReduceDType != "" || p.MetaDevice || p.Offload
 	switch {
-	case (p.View || p.Static) && p.Parallel != "" && p.Parallel != DDP && p.Parallel != ZeRO1:
-		return fmt.Errorf("DDP's settings are given, and parallel is %s, which has none", p.Parallel)
-	case p.Parallel == TP && p.LoRA != "":
-		return errors.New("lora: how tensor parallelism splits adapters is not simulated")
 	case p.Parallel != FSDP && sharding:
 		return errors.New("how FSDP shards is set, and parallel is not fsdp")
 	case p.Parallel == FSDP && strings.Contains(p.LoRA, "base="):
 		return errors.New("lora: how FSDP shards weights that bitsandbytes stores is not simulated")
 	case p.Parallel == FSDP && (p.Bucket != 0 || p.View || p.Static):
-		return errors.New("DDP's buckets are set, and parallel is fsdp, which has none")
-	}
-	if err := p.checkPipeline(); err != nil {
-		return err
+		return errors.New("DDP's settings are given, and parallel is fsdp, which has none")
 	}
 	for _, e := range []struct{ what, name string }{{"param-dtype", p.ParamDType}, {"reduce-dtype", p.ReduceDType}} {
 		if e.name != "" && !slices.Contains(DTypes, e.name) {
@@ -159,11 +153,6 @@ func (p Plan) Apply(prog *program.Program) (*program.Program, error) {
 			return nil, err
 		}
 	}
-	if p.Parallel == TP {
-		if err := p.split(&out); err != nil {
-			return nil, err
-		}
-	}
 	if p.Checkpoint != "" {
 		modules, err := p.checkpointed(&out)
 		if err != nil {
@@ -182,9 +171,6 @@ func (p Plan) Apply(prog *program.Program) (*program.Program, error) {
 		if out.Groups, err = p.groups(&out); err != nil {
 			return nil, err
 		}
-	}
-	if p.Parallel == PP {
-		return p.stage(&out)
 	}
 	return &out, nil
 }
@@ -336,13 +322,8 @@ func spansOf(prog *program.Program, marked []bool) (spans []program.Span) {
 	return spans
 }
 
-// Divides reports whether a rank has a part of the model alone.
-func (p Plan) Divides() bool { return p.Parallel == FSDP || p.Parallel == TP || p.Parallel == PP }
-
-// Races reports whether what a rank takes hangs on when NCCL lets go of DDP's buckets.
-func (p Plan) Races() bool {
-	return !p.Divides() && p.Parallel != ZeRO2 && p.Parallel != ZeRO3 && !p.Static
-}
+// Races reports whether what a rank takes depends on when NCCL lets go of DDP's buckets.
+func (p Plan) Races() bool { return p.Parallel != FSDP && !p.Static }
 
 // Shrinks reports whether a rank takes less the more there are.
 func (p Plan) Shrinks() bool { return p.Parallel != "" && p.Parallel != DDP }
@@ -352,6 +333,5 @@ func (p Plan) Alone() Plan {
 	p.GPUs, p.Parallel, p.NCCL = 0, "", 0
 	p.Bucket, p.View, p.Static = 0, false, false
 	p.Shard, p.NoReshard, p.ParamDType, p.ReduceDType, p.MetaDevice, p.Offload = "", false, "", "", false, false
-	p.Stages, p.Microbatches, p.Schedule = "", 0, ""
 	return p
 }
