@@ -27,7 +27,7 @@ import (
 // What the program may take: so many bytes, and for each byte of the file. docs/RELIABILITY.md promises it.
 const (
 	memoryBase   = 64_000_000
-	memoryFactor = 12
+	memoryFactor = 24
 	// No command of the catalogue works for longer on one of its files.
 	longestWork = 30 * time.Second
 )
@@ -236,17 +236,16 @@ func catalogueAlone(t *testing.T, told string) {
 
 // catalogued is where the commands of a catalogue run.
 type catalogued struct {
-	dir       string
-	program   string // "" where commands run in this process
-	collector *collector
-	most      int64         // bytes of memory that a process has taken
-	took      time.Duration // how long a command has worked: a program's processor time, to which no other process adds
+	dir     string
+	program string        // "" where commands run in this process
+	most    int64         // bytes of memory that a process has taken
+	took    time.Duration // how long a command has worked: a program's processor time, to which no other process adds
 }
 
 func newCatalogued(t *testing.T, program string) *catalogued {
 	c := &catalogued{dir: t.TempDir(), program: program}
 	if program == "" {
-		c.collector = startCollector()
+		collectLater()
 	}
 	honest, err := models.Open("conv_example")
 	if err != nil {
@@ -338,8 +337,7 @@ func (c *catalogued) forget(t *testing.T) {
 func (c *catalogued) run(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	if c.program == "" {
-		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" },
-			collector: c.collector}
+		e := &env{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }}
 		start := time.Now()
 		code = run(context.Background(), e, args)
 		c.took, c.most = time.Since(start), mostResident(t)

@@ -1,4 +1,4 @@
-//go:build !noposting
+//go:build !js
 
 package main
 

@@ -107,7 +107,6 @@ func (c *comparing) run(e *env, cmd *cobra.Command, arg, file string) error {
 			device)
 	}
 	played.Infer()
-	e.collector.answered()
 	both := compare.Runs(r, played)
 	both.Model, both.File = r.Model.Name, measured.name
 	if c.calibrate != "" {

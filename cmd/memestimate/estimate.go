@@ -63,7 +63,6 @@ func runEstimate(e *env, cmd *cobra.Command, in source, s *settings, a *question
 	if o.format == "json" && a.snapshot == "" {
 		r.Simulation = nil // which JSON does not have
 	}
-	e.collector.answered()
 	err = o.write(e, func(w io.Writer) error {
 		switch o.format {
 		case "markdown":

@@ -42,7 +42,6 @@ type env struct {
 	help           helpWriter // stdout for cobra
 	helpAll        bool       // --help-all: help with all flags
 	unweighed      bool       // an answer is wanted before it is known what its guesses weigh
-	collector      *collector // of garbage; nil leaves that to the runtime
 	now            func() time.Time
 }
 

@@ -12,7 +12,7 @@ import (
 // is the first that is asked of them) returns {code, stdout, stderr}. Standard output is shown as a terminal of 80
 // columns shows it. A page has one thread: the first answer does not wait for what the guesses weigh.
 func main() {
-	collector := startCollector()
+	collectLater()
 	js.Global().Set("memestimate", js.FuncOf(func(_ js.Value, in []js.Value) any {
 		args := make([]string, in[0].Length())
 		for i := range args {
@@ -24,7 +24,7 @@ func main() {
 		environment := map[string]string{"COLUMNS": "80", "NO_COLOR": "1"}
 		e := &env{
 			stdin: bytes.NewReader(data), stdinName: in[2].String(), stdout: &stdout, stderr: &stderr, terminal: true,
-			getenv: func(name string) string { return environment[name] }, collector: collector,
+			getenv:    func(name string) string { return environment[name] },
 			unweighed: in[3].Truthy(),
 		}
 		code := run(context.Background(), e, args)

@@ -10,8 +10,8 @@ import (
 )
 
 func main() {
-	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stdout), getenv: os.Getenv,
-		collector: startCollector()}
+	collectLater()
+	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stdout), getenv: os.Getenv}
 	if inherited.Closed(1) {
 		e.stdout = closedFile{}
 	}

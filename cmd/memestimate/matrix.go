@@ -252,6 +252,9 @@ func (o *opened) renamed(own *settings) {
 	maps.DeleteFunc(own.dims, func(name string, _ int64) bool { return torn[name] })
 }
 
+// manyValues is how many values a large graph has: what nodes make, weights, inputs. Only one of its programs is kept.
+const manyValues = 20_000
+
 // report estimates the model under the settings.
 func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, error) {
 	if o.rec != nil {

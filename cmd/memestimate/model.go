@@ -68,17 +68,6 @@ func exists(path string) bool {
 
 // open reads the model. Its Close must be called.
 func (s source) open(e *env) (*onnxload.Model, error) {
-	e.collector.pause()
-	m, err := s.read(e)
-	values, bytes := 0, int64(0)
-	if err == nil {
-		values, bytes = len(m.Values), m.Size
-	}
-	e.collector.resume(values, bytes)
-	return m, err
-}
-
-func (s source) read(e *env) (*onnxload.Model, error) {
 	switch {
 	case s.arg == "-":
 		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})

@@ -84,7 +84,6 @@ func readSnapshot(e *env, arg string) (*snapshot.Snapshot, error) {
 		}
 		r = f
 	}
-	e.collector.tidy()
 	p := startProgress(e, "reading "+name)
 	defer p.done()
 	s, err := snapshot.Read(r, snapshot.Options{})

@@ -20,9 +20,6 @@ import (
 	"github.com/memestimate/memestimate/report/page"
 )
 
-// tags leave out what a page has no use for: posting. NVML needs cgo, which there is not.
-const tags = "noposting"
-
 // plain are packages whose functions are not inlined: they read, decide and print, which the millions of requests that
 // are simulated do not wait for. That makes the packed program a twentieth smaller, and no answer later that Node.js
 // gives for Swin-T and Qwen2.
@@ -121,7 +118,7 @@ func compile() ([]byte, error) {
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "memestimate.wasm")
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", "-s -w -buildid=", "-o", file}
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file}
 	for _, packages := range plain {
 		args = append(args, "-gcflags="+packages+"=-l")
 	}

@@ -1,5 +1,3 @@
-//go:build noposting
-
 package main
 
 import (
@@ -7,7 +5,7 @@ import (
 	"errors"
 )
 
-// postComment refuses: small builds have no HTTP.
+// postComment refuses: a page has no comment command.
 func (c *commenting) postComment(context.Context, *env, string) (done, address string, err error) {
-	return "", "", errors.New("this build is without posting")
+	return "", "", errors.New("not in a page")
 }
