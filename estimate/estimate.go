@@ -165,6 +165,23 @@ func unbound(types *shape.Result) error {
 	return &UnboundError{open}
 }
 
+// names lists the operators that are not modelled, ten at most.
+func (c Coverage) names() string {
+	const shown = 10
+	var names []string
+	for _, u := range c.Unmodelled[:min(len(c.Unmodelled), shown)] {
+		name := u.Op
+		if u.Domain != "" {
+			name = u.Domain + "::" + name
+		}
+		names = append(names, fmt.Sprintf("%.100q", name))
+	}
+	if more := len(c.Unmodelled) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
+}
+
 func coverage(nodes int, unknown []shape.UnknownOp) Coverage {
 	c := Coverage{Nodes: nodes, Modelled: nodes, Unmodelled: []Unmodeled{}}
 	for _, u := range unknown {

@@ -23,8 +23,8 @@ func notes(a *module.Analysis, ws []module.Weight, counters int64, r *Report) []
 		notes = append(notes, Note{level, fmt.Sprintf(format, args...)})
 	}
 	if c := r.Coverage; !c.Complete() {
-		say(Warning, "%d of %d nodes are of operators that are not modelled: every total is a lower bound",
-			c.Nodes-c.Modelled, c.Nodes)
+		say(Warning, "%d of %d nodes are of operators that are not modelled, %s: every total is a lower bound",
+			c.Nodes-c.Modelled, c.Nodes, c.names())
 	}
 	told := slices.ContainsFunc(r.Notes, func(n Note) bool { return strings.Contains(n.Text, howToExport) })
 	exportNotes(a, told, say)

@@ -12,10 +12,6 @@ var attentionFamily = family{"", []op{
 	{"LinearAttention", 27, linearAttention, nil},
 }}
 
-var flexAttentionFamily = family{"ai.onnx.preview", []op{
-	{"FlexAttention", 1, flexAttention, nil},
-}}
-
 // heads is a query, key or value tensor taken apart.
 type heads struct{ batch, count, length, size Dim }
 
@@ -162,43 +158,5 @@ func linearAttention(c *call) error {
 	}
 	c.out(0, c.elem(0), Of(q.batch, q.length, Mul(q.count, v.size)))
 	c.out(1, state, Of(q.batch, k.count, k.size, v.size))
-	return nil
-}
-
-// flexAttention: [B, Hq, L, E], [B, Hkv, S, E], [B, Hkv, S, Ev] -> [B, Hq, L, Ev]. The
-// graphs in its attributes change scores, not shapes.
-func flexAttention(c *call) error {
-	if err := c.need(3); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	var dims [3][]Dim
-	for i := range dims {
-		in, err := c.ofRank(i, 4)
-		if err != nil {
-			return err
-		}
-		dims[i] = in
-	}
-	q, k, v := dims[0], dims[1], dims[2]
-	batch, err := agreeAll("the batch size", q[0], k[0], v[0])
-	if err != nil {
-		return err
-	}
-	if _, err := agree("the number of heads of keys and values", k[1], v[1]); err != nil {
-		return err
-	}
-	if _, err := agree("the length of keys and values", k[2], v[2]); err != nil {
-		return err
-	}
-	if _, err := agree("the head size of queries and keys", q[3], k[3]); err != nil {
-		return err
-	}
-	if n, ok := k[1].Int(); ok {
-		if _, err := divide("the number of query heads", q[1], n); err != nil {
-			return err
-		}
-	}
-	c.out(0, c.elem(0), Of(batch, q[1], q[2], v[3]))
 	return nil
 }

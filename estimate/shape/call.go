@@ -243,12 +243,6 @@ func likeInput(c *call) error {
 	return nil
 }
 
-// likeInputTwice is the rule of operators with two such outputs.
-func likeInputTwice(c *call) error {
-	c.set(1, c.in(0))
-	return likeInput(c)
-}
-
 // broadcast returns the shape that numpy's rules give these shapes together:
 // ranks align at the end, 1 stretches. It is unranked when any of them is.
 func broadcast(shapes ...Shape) (Shape, error) {

@@ -37,9 +37,9 @@ func TestIf(t *testing.T) {
 	}{
 		{"true", "cond = Constant value_int=1", "1.0,2.0", "y:2,3", "T", true, ""},
 		{"false", "cond = Constant value_int=0", "1.0,2.0", "y:2 u:2,3", "E", true, ""},
-		{"unknown, the first is larger", "cond = OptionalGetElement flag", "1.0,2.0", "y:2,3", "T", false,
+		{"unknown, the first is larger", "cond = Identity flag", "1.0,2.0", "y:2,3", "T", false,
 			"the then_branch is taken, the larger one"},
-		{"unknown, the second is larger", "cond = OptionalGetElement flag", "1.0,2.0,3.0,4.0,5.0,6.0,7.0", "y:7", "E", false,
+		{"unknown, the second is larger", "cond = Identity flag", "1.0,2.0,3.0,4.0,5.0,6.0,7.0", "y:7", "E", false,
 			"the else_branch is taken, the larger one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,10 +62,10 @@ func TestIfMergesBranches(t *testing.T) {
 		y = If flag then_branch=&T else_branch=&E
 		out y
 		graph T
-		t = OptionalGetElement a
+		t = Identity a
 		out t
 		graph E
-		e = OptionalGetElement b
+		e = Identity b
 		out e`, Options{})
 	wantTypes(t, r, "y:<=6,3")
 	if w := flowOf(t, r, 0); w.Body.Name != "E" {
@@ -82,14 +82,14 @@ func TestIfWithAnImpossibleBranch(t *testing.T) {
 		bad = SequenceLength x
 		out bad
 		graph E
-		e = OptionalGetElement x
+		e = Identity x
 		out e`
 	r := mustInfer(t, model, Options{})
 	wantTypes(t, r, "y:4,3")
 	if notes := strings.Join(r.Notes, "\n"); !strings.Contains(notes, "the then branch cannot be") {
 		t.Errorf("notes are %q", notes)
 	}
-	_, err := Infer(parseModel(t, strings.Replace(model, "OptionalGetElement", "SequenceLength", 1)), Options{})
+	_, err := Infer(parseModel(t, strings.Replace(model, "Identity", "SequenceLength", 1)), Options{})
 	if err == nil || !strings.Contains(err.Error(),
 		`node 0 "y_node" (If): then_branch: node 0 "bad_node" (SequenceLength): input 0`) {
 		t.Errorf("error is %v", err)
@@ -100,9 +100,9 @@ func TestLoop(t *testing.T) {
 	const body = `
 		graph body
 		in i:int64:- c:bool:- s
-		next = OptionalGetElement c
+		next = Identity c
 		grown = SequenceInsert s x
-		slice = OptionalGetElement x
+		slice = Identity x
 		out next grown slice`
 	for _, c := range []struct{ name, head, want, trips string }{
 		{"known trip count", "in x:2,3\nn = Constant value_int=5\ny z = Loop n _ s0 body=&body", "y:seq(2,3)#5 z:5,2,3", "5"},
@@ -142,7 +142,7 @@ func TestLoopCarriedShapes(t *testing.T) {
 		out y
 		graph body
 		in i:int64:- c:bool:- h
-		next = OptionalGetElement c
+		next = Identity c
 		two = SequenceConstruct h h
 		wider = ConcatFromSequence two axis=1
 		out next wider`
@@ -202,7 +202,7 @@ func TestScan(t *testing.T) {
 		out a b
 		graph body
 		in s xs ys
-		next = OptionalGetElement s
+		next = Identity s
 		out next xs`, Options{})
 	wantTypes(t, r, "xs:2,16 ys:2,8 a:2,64 b:2,16,len")
 	if w := flowOf(t, r, 0); w.Trips.String() != "len" || !w.Certain {
@@ -226,7 +226,7 @@ func TestScan8(t *testing.T) {
 		out a b
 		graph body
 		in s xs
-		next = OptionalGetElement s
+		next = Identity s
 		out next xs`)
 	m.Graph.Nodes[0].Version = 8
 	r, err := Infer(m, Options{})
@@ -247,7 +247,7 @@ func TestSequenceMap(t *testing.T) {
 		out y z
 		graph body
 		in e kk
-		p = OptionalGetElement e
+		p = Identity e
 		q = SequenceConstruct kk kk
 		w = ConcatFromSequence q axis=0
 		out p w`
@@ -256,7 +256,7 @@ func TestSequenceMap(t *testing.T) {
 	if w := flowOf(t, r, 1); !w.Trips.Equal(N(3)) || !w.Certain {
 		t.Errorf("runs %v times, %v", w.Trips, w.Certain)
 	}
-	r = mustInfer(t, fmt.Sprintf(model, "list = OptionalGetElement s"), Options{})
+	r = mustInfer(t, fmt.Sprintf(model, "list = Identity s"), Options{})
 	wantTypes(t, r, "y:seq(2,len) z:seq(14)")
 }
 

@@ -61,7 +61,7 @@ func TestContradictionsAreReported(t *testing.T) {
 	r := mustInfer(t, `
 		in x:2,3
 		info y:2,4
-		y = OptionalGetElement x
+		y = Identity x
 		out y`, Options{})
 	if len(r.Contradictions) != 1 {
 		t.Fatalf("%d contradictions, want 1", len(r.Contradictions))

@@ -155,15 +155,6 @@ func (c *call) attrElem(name string, def onnxload.DType) (onnxload.DType, error)
 	return onnxload.DType(v), nil
 }
 
-// attrLen returns how many numbers or strings a list attribute has.
-func (c *call) attrLen(name string) int {
-	a := c.node.Attr(name)
-	if a == nil {
-		return 0
-	}
-	return max(len(a.Ints), len(a.Floats), len(a.Strs))
-}
-
 // scalar returns the only element of the constant integer input i, and whether
 // it is known.
 func (c *call) scalar(i int) (Dim, bool, error) {

@@ -7,7 +7,6 @@ var families = []*family{
 	&constantFamily,
 	&controlFamily,
 	&sequenceFamily,
-	&optionalFamily,
 	&mathFamily,
 	&activationFamily,
 	&logicFamily,
@@ -28,32 +27,13 @@ var families = []*family{
 	&normFamily,
 	&rnnFamily,
 	&attentionFamily,
-	&flexAttentionFamily,
 	&imageFamily,
 	&signalFamily,
 	&quantFamily,
 	&detectFamily,
 	&lossFamily,
-	&textFamily,
-	&mlFamily,
-	&trainingFamily,
-	&msNormFamily,
-	&msElementFamily,
-	&msConvFamily,
-	&msAttentionFamily,
-	&msCacheFamily,
-	&msStreamFamily,
-	&msQuantFamily,
-	&msMatmulFamily,
-	&msSearchFamily,
-	&msGradFamily,
-	&nchwcFamily,
-	&nhwcFamily,
-	&trtFamily,
+	&fusedFamily,
 	&legacyFamily,
-	&brevitasFamily,
-	&qonnxFamily,
-	&finnFamily,
 }
 
 // An opKey names an operator whatever its version.
@@ -88,11 +68,9 @@ func (t table) find(domain, name string, version int64) *op {
 	rows := t[opKey{domain, name}]
 	if rows == nil && domain == "" {
 		// ONNX Runtime writes some of its own operators into the default domain, SimplifiedLayerNormalization
-		// for one, and detectors have TensorRT's plugins there; their versions are not ONNX's.
-		for _, d := range []string{"com.microsoft", "TRT"} {
-			if rows = t[opKey{d, name}]; rows != nil {
-				return rows[len(rows)-1]
-			}
+		// for one; their versions are not ONNX's.
+		if rows = t[opKey{"com.microsoft", name}]; rows != nil {
+			return rows[len(rows)-1]
 		}
 	}
 	for i := len(rows) - 1; i >= 0; i-- {

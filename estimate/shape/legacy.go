@@ -79,20 +79,3 @@ func constantFill(c *call) error {
 	c.out(0, elem, s)
 	return err
 }
-
-// The quantizers that Brevitas, FINN and QONNX put between layers: the values are rounded, their type and shape stay.
-// Source: docs/qonnx-custom-ops of fastmachinelearning/qonnx; each tool has a domain of its own for the same operators.
-var (
-	brevitasFamily = family{"onnx.brevitas", quantizers}
-	qonnxFamily    = family{"qonnx.custom_op.general", quantizers}
-	finnFamily     = family{"finn.custom_op.general", quantizers}
-
-	quantizers = []op{
-		{"Quant", 1, unary, nil},
-		{"IntQuant", 1, unary, nil},
-		{"FloatQuant", 1, unary, nil},
-		{"BipolarQuant", 1, unary, nil},
-		{"Trunc", 1, unary, nil},
-		{"MultiThreshold", 1, unary, nil},
-	}
-)

@@ -16,7 +16,6 @@ var imageFamily = family{"", []op{
 	{"GridSample", 16, gridSample, nil},
 	{"AffineGrid", 20, affineGrid, nil},
 	{"CenterCropPad", 18, centerCropPad, nil},
-	{"ImageDecoder", 20, imageDecoder, nil},
 }}
 
 // upsample1: pictures [N, C, H, W] and a factor for each of the last two.
@@ -369,26 +368,5 @@ func centerCropPad(c *call) error {
 		}
 	}
 	c.out(0, c.elem(0), Of(out...))
-	return nil
-}
-
-// imageDecoder: the file decides height and width.
-func imageDecoder(c *call) error {
-	if err := c.need(1); err != nil {
-		return err
-	}
-	if _, _, err := c.ranked(0, 1, 1); err != nil {
-		return err
-	}
-	channels := N(3)
-	switch f := c.attrStr("pixel_format", "RGB"); f {
-	case "RGB", "BGR":
-	case "Grayscale":
-		channels = N(1)
-	default:
-		return fmt.Errorf("attribute pixel_format is %q, wanted RGB, BGR or Grayscale", f)
-	}
-	c.note("height and width depend on the data")
-	c.out(0, onnxload.Uint8, Of(c.unknown(), c.unknown(), channels))
 	return nil
 }

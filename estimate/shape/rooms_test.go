@@ -64,7 +64,7 @@ func TestFindTakesTheNewestRowInForce(t *testing.T) {
 }
 
 func TestNewerOpsetIsNoted(t *testing.T) {
-	m := parseModel(t, "in x:2,3\ny = OptionalGetElement x\nout y")
+	m := parseModel(t, "in x:2,3\ny = Identity x\nout y")
 	m.Opsets = map[string]int64{"": 99}
 	m.Graph.Nodes[0].Version = 99
 	r, err := Infer(m, Options{})

@@ -122,7 +122,7 @@ func withDefaults(n *onnxload.Node, s *schema, f func(change string)) {
 	n.Attrs = given
 }
 
-// Every version of every operator has a row, and a node means the same whether its
+// Every version of every operator has a row but those that withoutRow names, and a node means the same whether its
 // attributes' defaults are written out or not.
 func TestSchemas(t *testing.T) {
 	schemas, err := readSchemas()
@@ -132,6 +132,9 @@ func TestSchemas(t *testing.T) {
 	versions := 0
 	for k, vs := range schemas {
 		for _, s := range vs {
+			if withoutRow(k.domain, k.name) {
+				continue
+			}
 			versions++
 			if row := opTable().find(k.domain, k.name, s.since); row == nil || row.since > s.since {
 				t.Errorf("no row for %s:%s since %d", k.domain, k.name, s.since)

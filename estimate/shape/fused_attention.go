@@ -2,38 +2,81 @@ package shape
 
 import "fmt"
 
-// msCacheFamily has attention on separate queries, keys and values that keeps the past
-// keys and values.
-var msCacheFamily = family{"com.microsoft", []op{
-	{"MultiHeadAttention", 1, multiHeadAttention, nil},
-	{"DecoderMaskedMultiHeadAttention", 1, maskedMultiHead, nil},
-	{"GroupQueryAttention", 1, groupQuery, nil},
-	{"SparseAttention", 1, sparseAttention, nil},
-	{"PagedAttention", 1, pagedAttention, nil},
-}}
-
-// A cache says where an operator has its past keys and values, in two inputs [B, heads, P, size].
-type cache struct {
-	key    int  // input; the values follow it
-	shared bool // present is the buffer of past, not longer
+// mergedAttention: input [B, S, hidden], one matrix [hidden, Q + K + V] for all three, its bias, mask, past
+// [2, B, heads, P, size] -> Y [B, S, V], present.
+func mergedAttention(c *call) error {
+	elem := c.elem(0)
+	if err := c.need(2); err != nil {
+		return err
+	}
+	c.out(0, elem, Shape{})
+	c.out(1, elem, Shape{})
+	in, err := c.ofRank(0, 3)
+	if err != nil {
+		return err
+	}
+	count, err := c.needDim("num_heads")
+	if err != nil {
+		return err
+	}
+	hidden, err := valueSize(c)
+	if err != nil {
+		return err
+	}
+	c.out(0, elem, Of(in[0], in[1], hidden))
+	if past, ok, err := c.ranked(4, 5, 5); err != nil {
+		return err
+	} else if ok {
+		present := append([]Dim(nil), past...)
+		if c.attrInt("past_present_share_buffer", 0) == 0 {
+			present[3] = Add(past[3], in[1])
+		}
+		c.out(1, elem, Of(present...))
+		return nil
+	}
+	n, _ := count.Int()
+	size, err := divide("the hidden size", hidden, n)
+	if err != nil {
+		return err
+	}
+	length := in[1]
+	if c.has(4) {
+		length = c.unknown()
+	}
+	c.out(1, elem, Of(N(2), in[0], count, length, size))
+	return nil
 }
 
-// multiHeadAttention: query, key, value, bias, masks, past key and value, past length. The
-// buffer is shared when the past length is given beside the past.
+// valueSize returns the hidden size of the values: the third of attribute
+// qkv_hidden_sizes, or a third of what the bias or the merged matrix has.
+func valueSize(c *call) (Dim, error) {
+	if sizes, ok := c.attrInts("qkv_hidden_sizes"); ok && len(sizes) > 0 {
+		if len(sizes) != 3 || sizes[2] <= 0 {
+			return Dim{}, fmt.Errorf("attribute qkv_hidden_sizes is %v, wanted three positive numbers", sizes)
+		}
+		return N(sizes[2]), nil
+	}
+	merged := c.unknown()
+	if b, ok, err := c.ranked(2, 1, 1); err != nil {
+		return merged, err
+	} else if ok {
+		merged = b[0]
+	}
+	if w, ok, err := c.ranked(1, 2, 2); err != nil {
+		return merged, err
+	} else if ok {
+		if merged, err = agree("the size of queries, keys and values", merged, w[1]); err != nil {
+			return merged, err
+		}
+	}
+	return divide("the size of queries, keys and values", merged, 3)
+}
+
+// multiHeadAttention: query, key, value, bias, masks, past key and value, past length -> Y, present key and value, QK.
+// The query is [B, S, hidden], or [B, S, heads, 3, size] with keys and values. The key is [B, T, hidden],
+// [B, T, heads, 2, size] with the values, or as [B, heads, T, size] a past of another sequence, to which nothing is
+// added. Present is the buffer of past, not longer, where the past's length is given beside it.
 func multiHeadAttention(c *call) error {
-	return multiHead(c, cache{key: 6, shared: c.has(6) && c.has(8)})
-}
-
-// maskedMultiHead: query, key, value, mask, bias, past key and value. All of Q, K and V may
-// come as query.
-func maskedMultiHead(c *call) error {
-	return multiHead(c, cache{key: 5, shared: c.attrInt("past_present_share_buffer", 0) != 0})
-}
-
-// multiHead: the query is [B, S, hidden], or [B, S, heads, 3, size] with keys and values. The key
-// is [B, T, hidden], [B, T, heads, 2, size] with the values, or as [B, heads, T, size] a past of
-// another sequence, to which nothing is added. Outputs: Y, present key and value, QK.
-func multiHead(c *call, past cache) error {
 	if err := c.need(1); err != nil {
 		return err
 	}
@@ -80,13 +123,13 @@ func multiHead(c *call, past cache) error {
 		}
 	}
 	total := length
-	if p, ok, err := c.ranked(past.key, 4, 4); err != nil {
+	if p, ok, err := c.ranked(6, 4, 4); err != nil {
 		return err
-	} else if ok && past.shared {
+	} else if ok && c.has(8) {
 		total = p[2]
 	} else if ok && !crossed {
 		total = Add(p[2], length)
-	} else if c.has(past.key) && !crossed {
+	} else if c.has(6) && !crossed {
 		total = c.unknown()
 	}
 	c.out(0, c.elem(0), Of(q[0], q[1], Mul(count, valueSize)))
@@ -203,58 +246,4 @@ func sharedHeads(c *call) (q, kv heads, err error) {
 		kv.length = c.unknown()
 	}
 	return q, kv, nil
-}
-
-// sparseAttention: the cache is a buffer of its full length, updated in place.
-func sparseAttention(c *call) error {
-	if err := c.needEach(0, 3, 4); err != nil {
-		return err
-	}
-	q, _, err := sharedHeads(c)
-	if err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Of(q.batch, q.length, Mul(q.count, q.size)))
-	c.set(1, c.in(3))
-	c.set(2, c.in(4))
-	return nil
-}
-
-// pagedAttention: query [T, heads*size], alone or with key and value; the cache is
-// updated in place. Attribute v_head_size narrows the values.
-func pagedAttention(c *call) error {
-	if err := c.needEach(0, 3); err != nil {
-		return err
-	}
-	c.out(0, c.elem(0), Shape{})
-	c.set(1, c.in(3))
-	c.set(2, c.in(4))
-	count, err := c.needInt("num_heads")
-	if err != nil {
-		return err
-	}
-	countKV, err := c.needInt("kv_num_heads")
-	if err != nil {
-		return err
-	}
-	if count <= 0 || countKV <= 0 || count > 1<<32 || countKV > 1<<32 {
-		return fmt.Errorf("attributes num_heads and kv_num_heads are %d and %d", count, countKV)
-	}
-	q, ok, err := c.ranked(0, 2, 2)
-	if err != nil || !ok {
-		return err
-	}
-	all := count
-	if !c.has(1) && c.attrStr("kv_cache_layout", "SEPARATE") != "LATENT" { // one latent row is keys and values
-		all += 2 * countKV
-	}
-	size, err := divide("the last dimension of input 0", q[1], all)
-	if err != nil {
-		return err
-	}
-	if v := c.attrInt("v_head_size", 0); v > 0 {
-		size = N(v)
-	}
-	c.out(0, c.elem(0), Of(q[0], Mul(N(count), size)))
-	return nil
 }
