@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from ..core import subclasses
 from ..core.dispatch import Capture, PretendMode, joined
 from ..core.encode import Encoder
 from ..core.frames import Frames
@@ -39,7 +40,9 @@ from ..ops import (
     norms,
     optimizers,
     parallel,
+    products,
 )
+from ..ops.bitsandbytes import BitsAndBytes
 from ..ops.flex import Flex
 from ..ops.rnn import Recurrent
 from ..ops.sparse import compressed, coo, shapes
@@ -137,10 +140,12 @@ class Recorder:
         self.decisions = Decisions(self, change or Change())
         self.convolutions = Convolutions(self)
         self.flex = Flex(self)
+        self.bitsandbytes = BitsAndBytes(self)
+        self.families = {"bitsandbytes": self.bitsandbytes.run}
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
-        modules = copies, attention, layouts, cudnn, coo, bilinear, norms, explicit, grouped, shapes
+        modules = copies, attention, layouts, cudnn, coo, bilinear, norms, explicit, grouped, shapes, products
         of_values = [part.handlers() for part in (self.sums, Questions(self), self.recurrent)]
         handlers = joined(*of_values, *(module.handlers(self) for module in modules))
         handlers = handlers | compressed.handlers(self, handlers)
@@ -177,6 +182,8 @@ class Recorder:
             self.flex.install(self.patches)
             attention.install(self, self.patches)
             composites.install(self.composites, self.patches)
+            subclasses.install(self.patches)
+            self.bitsandbytes.install(self.patches)
             Triton(self).install(self.patches)
             self.capture.__enter__()  # type: ignore[no-untyped-call]
             try:
@@ -206,6 +213,7 @@ class Recorder:
                 self.decisions.write(self.again)
                 self.convolutions.write()
                 self.chance.write()
+                self.bitsandbytes.write()
             except BaseException:
                 self.writer.discard()
                 raise

@@ -121,7 +121,7 @@ class Capture(TorchDispatchMode):
             return func(*args, **kwargs)  # PyTorch itself tries something out on fake tensors, as DTensor does
         pretended = False
         for kind in types:
-            if kind is FakeTensor:
+            if issubclass(kind, FakeTensor):
                 pretended = True
             elif kind is not torch.Tensor and not issubclass(kind, (torch.nn.Parameter, UninitializedTensorMixin)):
                 return NotImplemented  # a tensor subclass: it comes again with what it holds
@@ -145,6 +145,11 @@ class Capture(TorchDispatchMode):
         handler = self._handlers.get(func)
         if handler is not None:
             out = handler(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        family = self._recorder.families.get(func.namespace)
+        if family is not None:
+            out = family(func, args, kwargs)
             if out is not NotImplemented:
                 return out
         try:

@@ -22,6 +22,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from .patches import Patches
+from .subclasses import real
 
 _NAME = "type"
 _OTHERS = sys.stdlib_module_names | {"torch", "torchgen", "functorch", "memestimate"}
@@ -46,7 +47,7 @@ def kind_of(value: Any) -> type:
     kind = type(value)
     if kind is FakeTensor:
         return nn.Parameter if isinstance(value, nn.Parameter) else torch.Tensor
-    return kind
+    return real(kind)
 
 
 class Kinds:

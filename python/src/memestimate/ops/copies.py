@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from ..core.dispatch import Handler
 from ..core.held import held
 from ..core.patches import Patches
+from ..core.subclasses import real
 from ..core.tensors import parts
 from .sparse import coo
 
@@ -90,7 +91,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
                     with torch.no_grad():
                         gradient = fn(gradient)
                     parameter.grad = None
-                moved.become(parameter, nn.Parameter(applied, parameter.requires_grad))
+                moved.become(parameter, _parameter(parameter, applied))
                 parameter.grad = gradient
                 if isinstance(self, torch.jit.ScriptModule):
                     moved.script(self, name, parameter)
@@ -139,7 +140,7 @@ def install(recorder: Recorder, patches: Patches) -> None:
         if isinstance(tensor, FakeTensor) == isinstance(value, FakeTensor) or is_traceable_wrapper_subclass(value):
             data.__set__(tensor, value)
         elif isinstance(tensor, nn.Parameter):
-            moved.become(tensor, nn.Parameter(value, tensor.requires_grad))
+            moved.become(tensor, _parameter(tensor, value))
         else:
             moved.become(tensor, value.detach().requires_grad_(tensor.requires_grad))
 
@@ -148,6 +149,14 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(nn.Module, "_apply", apply)
     patches.set(UninitializedTensorMixin, "materialize", materialize_)
     patches.later(moved.restore)
+
+
+def _parameter(like: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    """A parameter of another's class, as of Params4bit, with this data."""
+    kind = real(type(like))
+    if kind in (FakeTensor, nn.Parameter) or is_traceable_wrapper_subclass(data):
+        return nn.Parameter(data, like.requires_grad)
+    return torch.Tensor._make_subclass(kind, data, like.requires_grad)
 
 
 def _is_pretended(tensor: torch.Tensor) -> bool:
@@ -203,12 +212,12 @@ class _Moved:
 
     def restore(self) -> None:
         """Give the user's model back what it had."""
-        for reference, real in reversed(self._parameters):
+        for reference, before in reversed(self._parameters):
             parameter = reference()
             if parameter is not None:
                 parameter.grad = None
-                swap(parameter, real)
-                self._keep(parameter, real)
+                swap(parameter, before)
+                self._keep(parameter, before)
         for scripted, name, reference in self._scripted:
             parameter, script = reference(), scripted()
             if parameter is not None and isinstance(script, torch.jit.ScriptModule):
