@@ -17,6 +17,8 @@ import (
 	"github.com/memestimate/memestimate/models"
 )
 
+//go:generate go test . -run TestSchemasPublished -update
+
 // Names of the forms that JSON has here, each of one command. An estimate has the program's own. Fields may be added
 // to a form; none changes its meaning. docs/schema has a JSON Schema of each.
 const (

@@ -3,19 +3,19 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	infer "github.com/google/jsonschema-go/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/memestimate/memestimate/devices"
 	"github.com/memestimate/memestimate/estimate"
-	"github.com/memestimate/memestimate/gate/budget"
 	"github.com/memestimate/memestimate/gate/diff"
 	"github.com/memestimate/memestimate/snapshot/compare"
 )
@@ -51,145 +51,52 @@ var jsonForms = map[string]struct {
 	"error":           {errorForm, errorJSON{}},
 }
 
-// A schemaMaker makes the JSON Schema of a type: what encoding/json writes of it.
-type schemaMaker struct {
-	defs map[string]any
-	form string
-}
-
-// written are the schemas of types that write themselves, and of those that may be several.
-func (m *schemaMaker) written(t reflect.Type) any {
-	switch t {
-	case reflect.TypeFor[devices.Device]():
-		return m.of(reflect.TypeFor[devices.DeviceJSON]())
-	case reflect.TypeFor[estimate.Statistics]():
-		return map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "integer"}}
-	case reflect.TypeFor[extent]():
-		return map[string]any{"type": []string{"integer", "string", "null"}}
-	}
-	return nil
-}
-
-var marshaler = reflect.TypeFor[json.Marshaler]()
-
-func (m *schemaMaker) of(t reflect.Type) any {
-	if s := m.written(t); s != nil {
-		return s
-	}
-	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
-		panic(fmt.Sprintf("%v writes itself: say in written what", t))
-	}
-	orNull := func(s map[string]any) any { return map[string]any{"anyOf": []any{s, map[string]any{"type": "null"}}} }
-	switch t.Kind() {
-	case reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case reflect.String:
-		return map[string]any{"type": "string"}
-	case reflect.Float32, reflect.Float64:
-		return map[string]any{"type": "number"}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return map[string]any{"type": "integer"}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return map[string]any{"type": "integer", "minimum": 0}
-	case reflect.Pointer:
-		s := m.of(t.Elem()).(map[string]any)
-		if s["anyOf"] != nil { // a list, which may be null already
-			return s
-		}
-		return orNull(s)
-	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
-			return orNull(map[string]any{"type": "string", "contentEncoding": "base64"})
-		}
-		return orNull(map[string]any{"type": "array", "items": m.of(t.Elem())})
-	case reflect.Array:
-		return map[string]any{"type": "array", "items": m.of(t.Elem()), "minItems": t.Len(), "maxItems": t.Len()}
-	case reflect.Map:
-		return orNull(map[string]any{"type": "object", "additionalProperties": m.of(t.Elem())})
-	case reflect.Struct:
-		if t.Name() == "" {
-			return m.object(t)
-		}
-		name := t.Name()
-		if _, ok := m.defs[name]; !ok {
-			m.defs[name] = true // it may hold itself
-			m.defs[name] = m.object(t)
-		}
-		return map[string]any{"$ref": "#/$defs/" + name}
-	}
-	panic(fmt.Sprintf("%v may be anything: say in written what", t))
-}
-
-func (m *schemaMaker) object(t reflect.Type) map[string]any {
-	properties, required := map[string]any{}, []string{}
-	var add func(t reflect.Type)
-	add = func(t reflect.Type) {
-		for i := range t.NumField() {
-			f := t.Field(i)
-			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-			switch {
-			case f.Anonymous && name == "":
-				add(f.Type)
-				continue
-			case !f.IsExported() || name == "-":
-				continue
-			case name == "":
-				name = f.Name
-			}
-			if name == "schema" && m.form != "" {
-				properties[name] = map[string]any{"const": m.form}
-			} else {
-				s := m.of(f.Type)
-				if of, ok := s.(map[string]any); ok && f.Type.Kind() != reflect.Struct && strings.Contains(options, "omitempty") &&
-					of["anyOf"] != nil {
-					s = of["anyOf"].([]any)[0] // it is left out rather than null
-				}
-				properties[name] = s
-			}
-			if !strings.Contains(options, "omitempty") && !strings.Contains(options, "omitzero") {
-				required = append(required, name)
-			}
-		}
-	}
-	add(t)
-	return map[string]any{"type": "object", "properties": properties, "required": required}
+// otherwise are the schemas of types that write themselves, and of those that may be several.
+var otherwise = map[reflect.Type]*infer.Schema{
+	reflect.TypeFor[estimate.Statistics](): {Type: "object", AdditionalProperties: &infer.Schema{Type: "integer"}},
+	reflect.TypeFor[extent]():              {Types: []string{"integer", "string", "null"}},
+	reflect.TypeFor[[]byte]():              {Types: []string{"null", "string"}, ContentEncoding: "base64"},
 }
 
 // published returns the schema of a form as docs/schema has it.
 func published(t *testing.T, name string) []byte {
 	t.Helper()
 	f := jsonForms[name]
-	m := &schemaMaker{defs: map[string]any{}, form: f.form}
-	root := m.object(reflect.TypeOf(f.value))
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["$id"] = "https://raw.githubusercontent.com/memestimate/memestimate/main/docs/schema/" + name + ".schema.json"
-	root["title"] = f.form
-	root["$defs"] = m.defs
-	if len(m.defs) == 0 {
-		delete(root, "$defs")
+	device, err := infer.For[devices.DeviceJSON](&infer.ForOptions{TypeSchemas: otherwise})
+	check(t, err)
+	types := maps.Clone(otherwise)
+	types[reflect.TypeFor[devices.Device]()] = device
+	s, err := infer.ForType(reflect.TypeOf(f.value), &infer.ForOptions{TypeSchemas: types})
+	check(t, err)
+	extensible(s)
+	s.Schema, s.Title = "https://json-schema.org/draft/2020-12/schema", f.form
+	s.ID = "https://raw.githubusercontent.com/memestimate/memestimate/main/docs/schema/" + name + ".schema.json"
+	if s.Properties["schema"] != nil {
+		form := any(f.form)
+		s.Properties["schema"] = &infer.Schema{Const: &form}
 	}
-	var b bytes.Buffer
-	if err := encodeJSON(&b, root); err != nil {
-		t.Fatal(err)
+	data, err := json.MarshalIndent(s, "", "  ")
+	check(t, err)
+	return append(data, '\n')
+}
+
+// extensible allows objects further fields: a form may get more.
+func extensible(s *infer.Schema) {
+	switch {
+	case s == nil:
+		return
+	case s.Properties != nil:
+		s.AdditionalProperties = nil
 	}
-	return b.Bytes()
+	for _, p := range s.Properties {
+		extensible(p)
+	}
+	extensible(s.Items)
+	extensible(s.AdditionalProperties)
 }
 
 // The schemas that are shipped are those of the types, and each form is spelled as the others are.
 func TestSchemasPublished(t *testing.T) {
-	shipped := func(name string, data []byte) {
-		t.Helper()
-		path := filepath.Join("../../docs/schema", name+".schema.json")
-		if *update {
-			if err := os.WriteFile(path, data, 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(path)
-		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%s is out of date: go test ./cmd/memestimate -run TestSchemasPublished -update (%v)", path, err)
-		}
-	}
 	for name, f := range jsonForms {
 		want := "memestimate-" + name + "/1"
 		if name == "estimate" { // what the program is for has its own name
@@ -198,13 +105,15 @@ func TestSchemasPublished(t *testing.T) {
 		if f.form != want {
 			t.Errorf("the form %s is named %s, want %s", name, f.form, want)
 		}
-		shipped(name, published(t, name))
+		data, path := published(t, name), filepath.Join("../../docs/schema", name+".schema.json")
+		if *update {
+			check(t, os.WriteFile(path, data, 0o666))
+		}
+		got, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(got, data) {
+			t.Errorf("%s is out of date: go generate ./cmd/memestimate (%v)", path, err)
+		}
 	}
-	data, err := budget.Schema(settingPatterns())
-	if err != nil {
-		t.Fatal(err)
-	}
-	shipped("memestimate", data)
 }
 
 // holds holds JSON against a schema of docs/schema.

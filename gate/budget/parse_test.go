@@ -11,10 +11,9 @@ import (
 	"github.com/memestimate/memestimate/estimate"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/gate/diff"
-	"github.com/memestimate/memestimate/test/testfile"
 )
 
-var update = flag.Bool("update", false, "write the table of keys anew")
+var update = flag.Bool("update", false, "write the schema and the table of keys anew")
 
 const everything = `version: 1
 base: origin/main
@@ -110,16 +109,6 @@ func FuzzParse(f *testing.F) {
 			t.Error("a file without models or settings passes")
 		}
 	})
-}
-
-// The table of keys in the documentation is the one that the parser has.
-func TestTable(t *testing.T) {
-	keys := testfile.Between(t, "../../docs/pull-requests.md", "<!-- keys -->\n", "<!-- end of keys -->")
-	if *update {
-		keys.Write(t, Table())
-	} else if keys.Text != Table() {
-		t.Error("the table of keys in docs/pull-requests.md is out of date: go test ./gate/budget -update")
-	}
 }
 
 func TestFind(t *testing.T) {
