@@ -118,6 +118,7 @@ func recordedSettings(run *recording.Run, s Step) Settings {
 	if run.Trains {
 		t.Mode = "train"
 	}
+	t.Eagerly = eagerly(run.Recording)
 	t.Benchmark = run.Recording.Benchmark || len(run.Recording.Searches) > 0 // a program may set it once it is recorded
 	return t
 }
@@ -249,6 +250,16 @@ func recordedNotes(rec *recording.Recording, run *recording.Run, s Step, r *Repo
 	return append(notes, assumptions(rec)...)
 }
 
+// eagerly is the first note that says that what the program compiles was recorded eagerly, "" without one.
+func eagerly(rec *recording.Recording) string {
+	for i := range rec.Events {
+		if e := &rec.Events[i]; e.Kind == recording.Note && rec.Texts[e.A] == "eager" {
+			return rec.Texts[e.B]
+		}
+	}
+	return ""
+}
+
 // noted reports whether the recorder made a note of that code.
 func noted(rec *recording.Recording, code string) bool {
 	for i := range rec.Events {
@@ -283,7 +294,8 @@ func assumptions(rec *recording.Recording) (notes []Note) {
 			line += fmt.Sprintf(" (%d times)", n)
 		}
 		level := Info
-		if rec.Texts[t.code] == "draws" { // what other draws take is nowhere in the figures
+		switch rec.Texts[t.code] {
+		case "draws", "eager": // what other draws or compiled code take is nowhere in the figures
 			level = Warning
 		}
 		notes = append(notes, Note{level, line})

@@ -71,6 +71,7 @@ type Settings struct {
 	GPU string `json:"gpu,omitempty"`
 
 	Recorded    bool   `json:"recorded,omitempty"` // PyTorch ran it: the recording says how
+	Eagerly     string `json:"-"`                  // why a recorded program that compiles was recorded eagerly; a note has it
 	AllocConf   string `json:"alloc_conf,omitempty"`
 	MemoryLimit int64  `json:"memory_limit_bytes,omitempty"`
 }

@@ -231,7 +231,7 @@ func Statistics(r *estimate.Report) *Grid {
 // with what they are about and a colon.
 func Headline(r *estimate.Report) []string { return append(sentences(r), verdicts(r)...) }
 
-// sentences say in two lines what the run takes, and when.
+// sentences say in two lines what the run takes, and when; before them, that it is not the program's own.
 func sentences(r *estimate.Report) []string {
 	p := r.Peak
 	lower, upper := "", fmt.Sprintf(", %s likely, %s safe", Size(p.Likely), Size(p.Safe))
@@ -240,11 +240,15 @@ func sentences(r *estimate.Report) []string {
 	} else if r.Depends != nil && !r.Depends.Bound {
 		upper += " if the values are as taken"
 	}
-	return []string{
+	said := []string{
 		fmt.Sprintf("%s: %s%s allocated, %s reserved, %s on the device%s", Setting(r.Settings), lower, Size(p.Allocated),
 			Size(p.Reserved), Size(p.Device), upper),
 		"peak: " + Moment(p.Phase, p.Step, p.Layer),
 	}
+	if r.Settings.Eagerly != "" {
+		said = append([]string{"not the compiled program: " + Clean(r.Settings.Eagerly)}, said...)
+	}
+	return said
 }
 
 // Setting says which run was simulated: "training in fp32 with adamw, cross-entropy".

@@ -39,6 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="do not run the script again to see what the answers to its questions decide",
     )
+    parser.add_argument("--no-compile", action="store_true", help="run eagerly what the script compiles")
     parser.add_argument("--change", help=argparse.SUPPRESS)  # see script.py
     parser.add_argument("-o", "--output", type=Path, help="the file to write (default: the script's name, .mrec)")
     parser.add_argument("-m", dest="module", action="store_true", help="the script is a module, as with python -m")

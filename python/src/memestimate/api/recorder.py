@@ -15,6 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from ..compiled import Compiler
 from ..core import subclasses
 from ..core.dispatch import Capture, PretendMode, joined
 from ..core.encode import Encoder
@@ -90,6 +91,8 @@ class Recorder:
         Which answers to change, of those that are taken for unknown values.
     seconds
         Raise `TooLong` when a call begins after so long; 0 for never.
+    compile
+        Whether what the program compiles (`torch.compile`) is compiled; otherwise it runs eagerly.
 
     Attributes
     ----------
@@ -110,6 +113,7 @@ class Recorder:
         way: Way | None = None,
         change: Change | None = None,
         seconds: float = 0,
+        compile: bool = True,
     ) -> None:
         self.gpu = find(gpu)
         self.world_size, self.rank = world_size, rank
@@ -142,6 +146,7 @@ class Recorder:
         self.flex = Flex(self)
         self.bitsandbytes = BitsAndBytes(self)
         self.families = {"bitsandbytes": self.bitsandbytes.run}
+        self.compiler = Compiler(self, compile)
         self.calls = 0  # that were logged
         self._end = time.monotonic() + seconds if seconds else math.inf
         self.again: Again | None = None  # records the same once more with other answers, if that can be done
@@ -173,6 +178,7 @@ class Recorder:
             copies.install(self, self.patches)
             optimizers.install(self, self.patches)
             python_side.install(self, self.patches)
+            self.compiler.install(self.patches)
             Addresses(self).install(self.patches)
             self.unknown.install(self.patches)
             threads.install(self, self.patches)
@@ -406,12 +412,15 @@ def record(
     world_size: int = 1,
     rank: int = 0,
     real: bool = False,
+    compile: bool = True,
 ) -> Recorder:
     """Record a training loop: ``with record("step.mrec", gpu="a100-80gb") as rec: ...``.
 
     With `real` everything is computed on the CPU as well, and what depends on values is what they say.
+    Without `compile` what the program compiles (`torch.compile`) runs eagerly.
     """
-    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank, way="real-cpu" if real else None)
+    way: Way | None = "real-cpu" if real else None
+    return Recorder(path, gpu=gpu, world_size=world_size, rank=rank, way=way, compile=compile)
 
 
 def _flat(out: Any) -> list[torch.Tensor | None]:

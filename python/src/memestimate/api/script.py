@@ -29,7 +29,13 @@ def record(asked: argparse.Namespace) -> int:
     change = Change.from_json(asked.change) if asked.change else None
     try:
         recorder = Recorder(
-            output, gpu=asked.gpu, world_size=asked.world_size, steps=asked.steps, way=way, change=change
+            output,
+            gpu=asked.gpu,
+            world_size=asked.world_size,
+            steps=asked.steps,
+            way=way,
+            change=change,
+            compile=not asked.no_compile,
         )
     except (ValueError, OSError) as error:
         print(f"memestimate: {error}", file=sys.stderr)
@@ -97,6 +103,7 @@ def _again(asked: argparse.Namespace, folder: str, change: Change, seconds: floa
         output = Path(own) / "outcome.json"
         words = ["--gpu", asked.gpu, "--steps", str(asked.steps), "--world-size", str(asked.world_size), "--once"]
         words += ["--change", change.to_json(), "--output", str(output), *(["-m"] if asked.module else [])]
+        words += ["--no-compile"] if asked.no_compile else []
         command = [sys.executable, "-m", "memestimate", "record", *words, asked.script, *asked.arguments]
         quiet = subprocess.DEVNULL
         try:

@@ -87,6 +87,11 @@ class Capture(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether Dynamo may compile within this mode."""
+        return True
+
     def __init__(self, recorder: Recorder, handlers: dict[OpOverload, Handler]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder

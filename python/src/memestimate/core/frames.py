@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Sequence
 from types import CodeType, FrameType
 
 from .writer import Writer
 
 # As code has it: what sys.path says of a folder, "../src", is in the names of its files.
 _OWN = tuple(os.path.join(os.path.dirname(os.path.dirname(path)), "") for path in (__file__, os.path.abspath(__file__)))
+WRAPPERS = "memestimate-inductor-"  # how the folder begins that compiled code is written into
 # What lies between the user's call and the recorder, and says nothing about the step.
 _INNER = (
     f"{os.sep}torch{os.sep}utils{os.sep}_python_dispatch.py",
@@ -20,6 +22,9 @@ _INNER = (
     f"{os.sep}torch{os.sep}_library{os.sep}",
     f"{os.sep}torch{os.sep}_compile.py",
     f"{os.sep}torch{os.sep}_dynamo{os.sep}",
+    f"{os.sep}torch{os.sep}_functorch{os.sep}",
+    f"{os.sep}torch{os.sep}_inductor{os.sep}",
+    f"{os.sep}{WRAPPERS}",
 )
 _TENSOR = f"{os.sep}torch{os.sep}_tensor.py"
 
@@ -68,6 +73,13 @@ class Frames:
             parent = self._writer.define(
                 "frame", (parent, code, line), parent, self._short(code.co_filename), line, name
             )
+        return parent
+
+    def within(self, stack: Sequence[tuple[str, int, str]]) -> int:
+        """The id of a stack that ends in these files, lines and functions, which compiled code came from."""
+        parent = self.here()
+        for file, line, name in stack:
+            parent = self._writer.define("frame", (parent, file, line), parent, self._short(file), line, name)
         return parent
 
     def _is_hidden(self, code: CodeType) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 _ABSENT = object()
@@ -14,21 +14,28 @@ class Patches:
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
+        self._set: list[tuple[Any, str, Any, Any]] = []  # owner, name, what was there, what is there now
 
     def set(self, owner: Any, name: str, value: Any) -> Any:
         """Replace an attribute and return the one before."""
         before = getattr(owner, name, None)
         own = vars(owner).get(name, _ABSENT) if hasattr(owner, "__dict__") else before
 
-        def back() -> None:
-            if own is _ABSENT:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, own)
-
         setattr(owner, name, value)
-        self._undo.append(back)
+        self._set.append((owner, name, own, value))
+        self._undo.append(lambda: _put(owner, name, own))
         return before
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Have what was there before for a while: the attributes, not what else was done."""
+        for owner, name, own, _ in reversed(self._set):
+            _put(owner, name, own)
+        try:
+            yield
+        finally:
+            for owner, name, _, value in self._set:
+                setattr(owner, name, value)
 
     def extend(self, items: list[Any], value: Any) -> None:
         """Add to a list that PyTorch keeps."""
@@ -50,3 +57,11 @@ class Patches:
         """Put everything back."""
         while self._undo:
             self._undo.pop()()
+        self._set.clear()
+
+
+def _put(owner: Any, name: str, value: Any) -> None:
+    if value is _ABSENT:
+        delattr(owner, name)
+    else:
+        setattr(owner, name, value)

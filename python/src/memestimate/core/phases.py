@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ class Phases:
         self.phase = "other"
         self._modules: list[int] = []  # ids of the modules whose forward is running, outermost first
         self._names: dict[int, tuple[str, str]] = {}  # by id() of a module: full name, class
+        self._entered: dict[int, tuple[str, str]] = {}  # the same by the id that the recording has for it
         self._known: dict[int, tuple[weakref.ref[nn.Module], int]] = {}  # by the same: how many parameters when named
         self._taken: set[str] = set()  # names of models
         self.parameters: dict[int, str] = {}  # names by id() of a parameter
@@ -67,6 +68,9 @@ class Phases:
     def place(self) -> tuple[int, int, int]:
         """Frame, module and thread of the call that is being logged."""
         node = torch._C._current_autograd_node() if self.backward_depth else None
+        compiled = self._recorder.compiler.place()
+        if compiled is not None:
+            return *compiled, int(node is not None)
         running = len(self._modules) > self._backward_modules
         if node is None or running:  # forward; or a recomputed forward within backward
             frame = self._recorder.frames.here()
@@ -86,7 +90,7 @@ class Phases:
 
     def set(self, phase: str) -> None:
         """Begin a phase."""
-        if self._recorder.quiet:
+        if self._recorder.quiet or self._recorder.compiler.compiling:
             return
         if phase != self.phase:
             self.phase = phase
@@ -128,6 +132,8 @@ class Phases:
 
     def _backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if self._recorder.compiler.compiling:  # a pass that is only traced
+                return function(*args, **kwargs)
             before = self._backward_modules
             self.backward_depth += 1
             self._backward_modules = len(self._modules)
@@ -145,21 +151,55 @@ class Phases:
 
         return wrapped
 
+    def running(self) -> int:
+        """The id of the innermost module whose forward is running, -1 if there is none."""
+        return self._modules[-1] if self._modules else -1
+
+    def within(self, parent: int, modules: Sequence[int]) -> int:
+        """The id of the last of some modules, each within the one before; they are given as `id()` gives them."""
+        names = [self._names.get(module, ("", "")) for module in modules]
+        if names and self._entered.get(parent) == names[0]:  # its hook has entered it
+            del names[0]
+        for name, kind in names:
+            parent = self._enter(parent, name, kind)
+        return parent
+
+    def _enter(self, parent: int, name: str, kind: str) -> int:
+        found = self._recorder.writer.define("module", (parent, name, kind), parent, name, kind)
+        self._entered[found] = name, kind
+        return found
+
+    @contextmanager
+    def compiled(self, root: nn.Module | None) -> Iterator[None]:
+        """A forward pass of compiled code, within which no module's hook runs."""
+        outermost = not self._modules and not self.backward_depth
+        if outermost and self.phase != "optimizer":
+            self._begin_forward(root, ())
+        try:
+            yield
+        finally:
+            if outermost and self.phase == "forward":
+                self.set("loss" if torch.is_grad_enabled() else "other")
+
+    def _begin_forward(self, root: nn.Module | None, args: Any) -> None:
+        if self.has_stepped():
+            self._recorder.step_ended()
+        if root is not None:
+            self.name(root)
+        for value in args:
+            if isinstance(value, torch.Tensor):
+                self._recorder.mark(value, "input", "")
+        self.set("forward")
+
     def _enter_module(self, module: nn.Module, args: Any) -> None:
-        writer = self._recorder.writer
+        module = getattr(module, "_orig_mod", module)  # of torch.compile's wrapper
         if not self._modules and not self.backward_depth:  # else a checkpoint computes a part of the model again
-            if self.has_stepped():
-                self._recorder.step_ended()
-            self.name(module)
-            for value in args:
-                if isinstance(value, torch.Tensor):
-                    self._recorder.mark(value, "input", "")
-            self.set("forward")
-        parent = self._modules[-1] if self._modules else -1
+            self._begin_forward(module, args)
+        parent = self.running()
         name, kind = self._names.get(id(module), ("", ""))
         if not name and kind == "":
             kind = type(module).__name__
-        self._modules.append(writer.define("module", (parent, name, kind), parent, name, kind))
+        self._modules.append(self._enter(parent, name, kind))
 
     def _leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
         if self._modules:

@@ -47,14 +47,6 @@ def install(recorder: Recorder, patches: Patches) -> None:
             memo[id(tensor)] = nn.Parameter(copied, tensor.requires_grad) if is_parameter else copied
         return memo[id(tensor)]
 
-    def compile_(model: Any = None, *, backend: Any = "inductor", **_: Any) -> Any:
-        recorder.flex.compiled(backend)
-        recorder.note("compile", "torch.compile was left out: the recording is of the eager step")
-        return (lambda function: function) if model is None else model
-
-    def compile_module(module: nn.Module, *_: Any, backend: Any = "inductor", **__: Any) -> None:
-        compile_(backend=backend)
-
     convert = torch.Tensor.type
 
     def type_(tensor: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
@@ -69,8 +61,6 @@ def install(recorder: Recorder, patches: Patches) -> None:
     patches.set(FakeTensor, "__reduce_ex__", reduce)
     patches.set(FakeTensor, "__format__", format_)
     patches.set(FakeTensor, "__deepcopy__", deepcopy)
-    patches.set(torch, "compile", compile_)
-    patches.set(nn.Module, "compile", compile_module)
     patches.set(torch, "load", _load(torch.load))
     recorder.capture.kinds.install(patches)
     TorchScript(recorder).install(patches)

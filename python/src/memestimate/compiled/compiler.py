@@ -1,0 +1,199 @@
+"""When a program compiles: what is put in place for Dynamo and Inductor, and what stands aside meanwhile."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from ..core.frames import WRAPPERS
+from . import kernels, machine
+from .places import Places
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+    from ..core.patches import Patches
+
+_OLDEST = (2, 11)  # of PyTorch, whose compiler is known
+_SETTINGS = {
+    "force_disable_caches": True,
+    "compile_threads": 1,
+    "joint_graph_constant_folding": False,  # computes on the GPU
+    "shape_padding": False,  # times kernels
+}
+_FOLDERS = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+
+
+class Compiler:
+    """PyTorch's compiler within a recording.
+
+    Parameters
+    ----------
+    recorder
+        The recording.
+    wanted
+        Whether what the program compiles is to be compiled; otherwise it runs eagerly.
+    """
+
+    def __init__(self, recorder: Recorder, wanted: bool) -> None:
+        self._recorder = recorder
+        self._patches: Patches = recorder.patches
+        self._places = Places(recorder)
+        self._ready = False
+        self._depth = 0
+        self._why = "" if wanted else "asked for by --no-compile"  # why nothing is compiled
+
+    @property
+    def compiling(self) -> bool:
+        """Whether PyTorch is compiling now."""
+        return self._depth > 0
+
+    def install(self, patches: Patches) -> None:
+        """Wait for the program to ask for something to be compiled."""
+        compile_, compile_module = torch.compile, nn.Module.compile
+
+        def compiled(*args: Any, **kwargs: Any) -> Any:
+            if not self._begin():
+                self._recorder.flex.compiled(kwargs.get("backend", "inductor"))
+                model = args[0] if args else kwargs.get("model")
+                return (lambda function: function) if model is None else model
+            return compile_(*args, **kwargs)
+
+        def module_compiled(module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            if not self._begin():
+                self._recorder.flex.compiled(kwargs.get("backend", "inductor"))
+            else:
+                compile_module(module, *args, **kwargs)
+
+        patches.set(torch, "compile", compiled)
+        patches.set(nn.Module, "compile", module_compiled)
+        if "torch._dynamo.convert_frame" in sys.modules:  # something may be compiled that was made before
+            self._watch()
+
+    def place(self) -> tuple[int, int] | None:
+        """Frame and module of what compiled code runs now; None if none runs."""
+        return self._places.here() if self._ready else None
+
+    def _begin(self) -> bool:
+        """Put everything in place, and say whether the compiler can be used."""
+        if not self._ready and not self._why:
+            self._why = _missing()
+        if self._why:
+            self._recorder.note("eager", f"recorded eagerly, not compiled: {self._why}")
+            return False
+        if self._ready:
+            return True
+        self._ready = True
+        self._own_folder()
+        with self._patches.suspended():
+            _load()
+        machine.install(self._recorder, self._patches)
+        kernels.install(self._recorder, self._patches)
+        self._places.install(self._patches)
+        config: Any = importlib.import_module("torch._inductor.config")
+        self._patches.enter(config.patch(_SETTINGS))
+        self._watch()
+        compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
+        make = compile_fx.fx_codegen_and_compile
+
+        def made(gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+            with self._compiling():
+                return make(gm, *args, **kwargs)
+
+        self._patches.set(compile_fx, "fx_codegen_and_compile", made)
+        return True
+
+    def _watch(self) -> None:
+        """Have the recorder stand aside while Dynamo compiles, and run eagerly what it fails to compile."""
+        convert_frame: Any = importlib.import_module("torch._dynamo.convert_frame")
+        exc: Any = importlib.import_module("torch._dynamo.exc")
+        convert = convert_frame._compile
+
+        def converted(*args: Any, **kwargs: Any) -> Any:
+            if not self._begin():
+                return _eagerly()
+            try:
+                with self._compiling():
+                    return convert(*args, **kwargs)
+            except (exc.BackendCompilerFailed, exc.InternalTorchDynamoError) as error:
+                text = f"{type(error).__name__}: {error}".partition("\n\nSet TORCH")[0].replace("\n", " ")
+                self._recorder.note("eager", f"recorded eagerly in part, not compiled: {text[:300]}")
+                return _eagerly()
+
+        if not getattr(convert, "_memestimate", False):
+            converted._memestimate = True  # type: ignore[attr-defined]
+            self._patches.set(convert_frame, "_compile", converted)
+
+    def _own_folder(self) -> None:
+        """Let what the compiler writes go into a folder that is gone with the recording."""
+        folder = tempfile.TemporaryDirectory(prefix=WRAPPERS)
+        before = {name: os.environ.get(name) for name in _FOLDERS}
+
+        def back() -> None:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            folder.cleanup()
+
+        os.environ.update(dict.fromkeys(_FOLDERS, folder.name))
+        self._patches.later(back)
+
+    @contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """What the recorder has in place for programs stands aside."""
+        if self._depth:
+            yield
+            return
+        hooks = torch.nn.modules.module
+        held = [(found, dict(found)) for found in (hooks._global_forward_pre_hooks, hooks._global_forward_hooks)]
+        subclasses: Any = torch._subclasses
+        kind = subclasses.FakeTensor
+        self._depth += 1
+        for found, _ in held:
+            found.clear()
+        subclasses.FakeTensor = subclasses.fake_tensor.FakeTensor
+        try:
+            yield
+        finally:
+            subclasses.FakeTensor = kind
+            for found, before in held:
+                found.update(before)
+            self._depth -= 1
+
+
+def _missing() -> str:
+    """What the compiler needs and is not there; "" if nothing."""
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    if version < _OLDEST:
+        return f"PyTorch {torch.__version__}'s compiler is not known, {'.'.join(map(str, _OLDEST))} and later are"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    return ""
+
+
+def _load() -> None:
+    """Import the compiler and build its tables of PyTorch's functions while those are PyTorch's own."""
+    for name in ("_dynamo", "_inductor.compile_fx", "_inductor.graph", "_inductor.select_algorithm"):
+        importlib.import_module(f"torch.{name}")
+    rules: Any = importlib.import_module("torch._dynamo.trace_rules")
+    rules.get_torch_obj_rule_map()
+    rules.get_tensor_method()
+    importlib.import_module("torch._dynamo.variables.torch").TorchInGraphFunctionVariable._get_handlers()
+
+
+def _eagerly() -> Any:
+    """What Dynamo gets for a frame that runs as it is, with all that it calls."""
+    types: Any = importlib.import_module("torch._dynamo.types")
+    return types.ConvertFrameReturn(
+        frame_exec_strategy=types.FrameExecStrategy(types.FrameAction.SKIP, types.FrameAction.SKIP)
+    )

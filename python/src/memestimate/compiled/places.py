@@ -1,0 +1,132 @@
+"""Where a line of Inductor's wrapper belongs: the module and the line of the program that its node came from."""
+
+from __future__ import annotations
+
+import re
+import sys
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+if TYPE_CHECKING:
+    from ..api.recorder import Recorder
+    from ..core.patches import Patches
+
+_STACK = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')  # as traceback.StackSummary.format writes it
+_DEPTH = 64  # frames between a call that is logged and the wrapper that makes it
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node of a graph came from."""
+
+    modules: tuple[int, ...]  # ids of the modules, outermost first
+    stack: tuple[tuple[str, int, str], ...]  # file, line, function, outermost first
+
+
+@dataclass
+class Wrapper:
+    """A wrapper that Inductor wrote: the places of its lines."""
+
+    lines: list[int]
+    places: list[Place]
+
+    def at(self, line: int) -> Place | None:
+        """The place of a line."""
+        found = bisect_right(self.lines, line)
+        return self.places[found - 1] if found else None
+
+
+class Places:
+    """The wrappers of a recording."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._wrappers: dict[str, Wrapper] = {}
+        self._modules: dict[int, weakref.ref[nn.Module]] = {}  # those that Dynamo went through, by id
+        self._parents: dict[int, int] = {}  # by id of an outermost one: what called it
+        self._frames: dict[tuple[tuple[str, int, str], ...], int] = {}
+
+    def install(self, patches: Patches) -> None:
+        """Keep where lines came from when wrappers are written, and modules when they are traced."""
+        from torch._dynamo.variables import nn_module
+        from torch._inductor.graph import GraphLowering
+
+        load = GraphLowering._compile_to_module_lines
+        traced = nn_module.record_nn_module_stack
+
+        def loaded(graph: Any, code: Any) -> Any:
+            module: Any = load(graph, code)
+            file = str(module.__file__)
+            found = [(int(line), _place(node)) for line, node in code.line_map]
+            self._wrappers[file] = Wrapper([line for line, _ in found], [place for _, place in found])
+            module.call = self._entering(module.call, graph.is_backward, [place for _, place in found])
+            return module
+
+        @contextmanager
+        def tracing(key: str, source: Any, tx: Any, module: nn.Module) -> Iterator[None]:
+            self._modules[id(module)] = weakref.ref(module)
+            with traced(key, source, tx, module):
+                yield
+
+        patches.set(GraphLowering, "_compile_to_module_lines", loaded)
+        patches.set(nn_module, "record_nn_module_stack", tracing)
+
+    def here(self) -> tuple[int, int] | None:
+        """Frame and module of the line of a wrapper that is running; None if there is none."""
+        frame: FrameType | None = sys._getframe(1)
+        for _ in range(_DEPTH):
+            if frame is None or not self._wrappers:
+                return None
+            wrapper = self._wrappers.get(frame.f_code.co_filename)
+            if wrapper is not None:
+                place = wrapper.at(frame.f_lineno)
+                return (-1, -1) if place is None else (self._frame(place), self._module(place))
+            frame = frame.f_back
+        return None
+
+    def _entering(self, call: Callable[..., Any], backward: bool, places: list[Place]) -> Callable[..., Any]:
+        """A wrapper's function that says that a forward pass begins, where no module's hook says so."""
+        roots = [place.modules[0] for place in places if place.modules]
+        if backward:
+            return call
+
+        def entering(args: Any) -> Any:
+            root = self._alive(roots[0]) if roots else None
+            with self._recorder.phases.compiled(root):
+                return call(args)
+
+        return entering
+
+    def _alive(self, key: int) -> nn.Module | None:
+        found = self._modules.get(key)
+        return None if found is None else found()
+
+    def _frame(self, place: Place) -> int:
+        known = self._frames.get(place.stack)
+        if known is None or not self._recorder.phases.backward_depth:
+            known = self._frames[place.stack] = self._recorder.frames.within(place.stack)
+        return known
+
+    def _module(self, place: Place) -> int:
+        phases = self._recorder.phases
+        if not place.modules:
+            return phases.running()
+        first = place.modules[0]
+        if not phases.backward_depth:
+            self._parents[first] = phases.running()
+        return phases.within(self._parents.get(first, -1), place.modules)
+
+
+def _place(node: Any) -> Place:
+    meta = node.meta
+    stack = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack") or {}
+    modules = [int(key.partition("@")[0]) for key in stack if key.partition("@")[0].isdecimal()]
+    frames = _STACK.findall(meta.get("stack_trace") or "")
+    return Place(tuple(modules), tuple((file, int(line), name) for file, line, name in frames))

@@ -1,0 +1,77 @@
+"""Compiled steps: PyTorch's own compiler on the pretended GPU."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import memestimate
+from recording import Recording
+
+pytest.importorskip("triton")
+if torch.__version__ < "2.11":
+    pytest.skip("recorded eagerly with this version of PyTorch", allow_module_level=True)
+
+
+class Block(nn.Module):
+    """A layer norm and two linears with what Inductor fuses between them."""
+
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def recorded(path: Path, make: object, steps: int = 2, compile: bool = True) -> tuple[Recording, list[tuple[str, str]]]:
+    """A training step of what `make` compiles of two blocks."""
+    torch._dynamo.reset()
+    with memestimate.record(path, compile=compile) as recorder:
+        model = nn.Sequential(Block(), Block()).cuda()
+        run = make(model)  # type: ignore[operator]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        x = torch.randn(256, 64, device="cuda")
+        for _ in range(steps):
+            run(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    return Recording(path), recorder.notes
+
+
+def kernels(recording: Recording) -> list[str]:
+    return [call[0] for call in recording.calls() if call[0].startswith("triton::")]
+
+
+def test_a_compiled_model_is_recorded_by_the_buffers_of_its_kernels(tmp_path: Path) -> None:
+    torch._dynamo.reset()  # sets the first of these itself
+    cache = {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
+    found, notes = recorded(tmp_path / "a.mrec", torch.compile)
+    assert cache == {name: os.environ.get(name) for name in cache}
+    assert any("layer_norm" in name for name in kernels(found))
+    assert "native_layer_norm" not in {call[0] for call in found.calls()}
+    assert not [text for code, text in notes if code == "eager"]
+    # Both passes of the two blocks: GELU and the norm run as kernels, the products as cuBLAS's.
+    assert len([1 for call in found.calls() if call[0] in ("mm", "addmm")]) == 2 * (4 + 8)
+    phases = [name for name, _, _ in found.phases()]
+    assert phases.count("forward") == 2
+    assert phases.count("backward") == 2
+    # What a kernel takes belongs to a module, as in the eager step.
+    names = {name for _, name, _ in found.tables["module"]}
+    assert {"0.norm", "1.up"} <= names
+    assert not any("_orig_mod" in name for name in names)
+
+    eager, notes = recorded(tmp_path / "b.mrec", torch.compile, compile=False)
+    assert [text for code, text in notes if code == "eager"] == [
+        "recorded eagerly, not compiled: asked for by --no-compile"
+    ]
+    assert not kernels(eager)
+    assert found.peak() < eager.peak()  # the norm and the input of GELU are computed again
+    # Parameters and their gradients are those of the eager step.
+    assert {tuple(e[1:]) for e in found.of("is")} == {tuple(e[1:]) for e in eager.of("is")}
