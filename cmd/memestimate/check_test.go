@@ -115,7 +115,8 @@ func TestSettingsAreFlags(t *testing.T) {
 	}
 	machine := []string{"memory-limit", "nccl", "profile", "bucket-cap"} // of where the step runs
 	steps := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(stepFlags).flags(steps)
+	new(stepFlags).defaults(steps)
+	addFlags(steps, append(new(stepFlags).rows(), new(stepFlags).parallelRows()...))
 	steps.VisitAll(func(f *pflag.Flag) {
 		if slices.Contains(machine, f.Name) == slices.Contains(budget.SettingNames(), f.Name) {
 			t.Errorf("a budget file has no setting %s, or has one of where the step runs", f.Name)

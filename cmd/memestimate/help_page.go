@@ -24,21 +24,21 @@ type flagGroup struct {
 }
 
 // flagGroups are the groups of flags in the order of help. Those of a command alone come first, without a title.
-var flagGroups = []flagGroup{
-	{"The run", []string{
-		"batch", "dim", "input", "precision", "optimizer", "mode", "prompt", "new-tokens",
-		"kv-cache", "sliding-window", "kv-cache-type", "loss", "channels-last", "grad-accum",
-		"clip-grad-norm", "zero-grad", "foreach",
-		"grad-scaler", "drop-output", "cudnn-benchmark", "alloc-conf", "train-only", "freeze", "lora", "checkpoint",
-		"checkpoint-reentrant", "compile", "assume", "profile",
-	}},
-	{"Does it fit", []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "confidence"}},
-	{"Several GPUs", []string{"gpus", "parallel", "bucket-cap", "gradient-as-bucket-view", "static-graph", "nccl",
-		"shard", "reshard-after-forward", "param-dtype", "reduce-dtype", "meta-device", "cpu-offload"}},
-	{"Output", []string{"format", "output", "full", "color", "stats", "snapshot", "strict"}},
-	{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization",
-		"tolerance", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
-}
+var flagGroups = sync.OnceValue(func() []flagGroup {
+	s := &settings{}
+	fit := []string{"gpu", "budget", "what-if", "ways", "fit-checkpoint", "memory-limit", "confidence"}
+	output := []string{"format", "output", "full", "color", "stats", "snapshot", "strict"}
+	run := slices.DeleteFunc(flagsOf(0, append(s.modelRows(), s.run.rows()...)),
+		func(name string) bool { return slices.Contains(fit, name) || slices.Contains(output, name) })
+	return []flagGroup{
+		{"The run", run},
+		{"Does it fit", fit},
+		{"Several GPUs", flagsOf(0, s.run.parallelRows())},
+		{"Output", output},
+		{"This machine's GPUs", []string{"auto-device", "count", "margin", "min-free", "min-total", "max-utilization",
+			"tolerance", "policy", "exclude", "gpu-type", "share", "nvml", "state-dir"}},
+	}
+})
 
 // firstFlags are the flags that people use first, each in a line of help. All others of the main command, and those of
 // a run, are in --help-all and the manual page.
@@ -102,7 +102,7 @@ func writeFirstScreen(b *strings.Builder, cmd *cobra.Command, width int) {
 	fmt.Fprintf(b, "\n%s\n\n", strings.TrimRight(cmd.Example, "\n"))
 	first := pflag.NewFlagSet("", pflag.ContinueOnError)
 	first.SortFlags = false
-	for _, g := range flagGroups {
+	for _, g := range flagGroups() {
 		for _, name := range g.names {
 			if f := cmd.Flags().Lookup(name); f != nil {
 				addFirst(first, f)
@@ -187,7 +187,7 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 			return fs
 		}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if !slices.ContainsFunc(flagGroups, func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
+			if !slices.ContainsFunc(flagGroups(), func(g flagGroup) bool { return slices.Contains(g.names, f.Name) }) {
 				add(f)
 			}
 		})
@@ -199,18 +199,18 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command, all bool, width int) (le
 		}
 	}
 	write("Flags", of(nil))
-	for i := range flagGroups {
-		write(flagGroups[i].title, of(&flagGroups[i]))
+	for _, g := range flagGroups() {
+		write(g.title, of(&g))
 	}
 	return left
 }
 
 // ofARun are the flags that every command about a model has.
 var ofARun = sync.OnceValue(func() map[string]bool {
-	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	(&settings{}).flags(fs)
 	names := map[string]bool{}
-	fs.VisitAll(func(f *pflag.Flag) { names[f.Name] = true })
+	for _, name := range flagsOf(0, (&settings{}).rows()) {
+		names[name] = true
+	}
 	return names
 })
 

@@ -137,15 +137,9 @@ func (s source) family(e *env, first *recording.Recording) (*recording.Family, [
 	return family, notes, nil
 }
 
-// recordedFlags are the flags about what a recording holds already.
-var recordedFlags = append([]string{
-	"batch", "dim", "input", "assume", "mode", "precision", "optimizer", "loss", "channels-last",
-	"grad-accum", "clip-grad-norm", "zero-grad", "foreach", "grad-scaler", "drop-output", "cudnn-benchmark", "what-if",
-}, planNames...)
-
 // fixed refuses flags about what a recording holds already.
 func fixed(in source, flags *pflag.FlagSet) error {
-	for _, name := range recordedFlags {
+	for _, name := range append(flagsOf(inRecording, (&settings{}).rows()), "what-if") {
 		if name == "batch" && len(in.others) > 0 {
 			continue
 		}

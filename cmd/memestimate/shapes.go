@@ -58,7 +58,7 @@ a size stay symbols; one that depends on the data is null, and "at_most" has its
 			})
 		},
 	}
-	s.modelFlags(cmd.Flags())
+	addFlags(cmd.Flags(), s.modelRows())
 	o.flags(cmd.Flags(), "text", "markdown", "csv", "json")
 	return cmd
 }
