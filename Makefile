@@ -47,9 +47,9 @@ corpus:
 race:
 	go test -race -timeout 2h ./...
 
-# Compares the estimate with every measured run and writes docs/ACCURACY.md.
+# Compares the estimate with every measured run and writes docs/cells.md.
 accuracy:
-	go test ./estimate -run 'TestAccuracy|TestVariants' -count=1 -v -accuracy.write
+	go test ./estimate -run 'TestCells$$' -count=1 -v -cells.write
 
 # Runs every guess on and off over all measured cases, and writes docs/guesses.md. Takes some minutes.
 ledger:

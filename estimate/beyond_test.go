@@ -1,19 +1,14 @@
 package estimate
 
 import (
-	"flag"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/test/testfile"
 )
-
-var beyondCases = flag.Bool("beyond.cases", false, "print every case of the steps beyond the plain one")
 
 // A beyondCase is a measured step that is not the plain one: see testdata/beyond/README.md.
 type beyondCase struct {
@@ -117,98 +112,6 @@ func readBeyond(t *testing.T, file string) []beyondCase {
 	}
 	testfile.JSON(t, file, &all)
 	return all.Cases
-}
-
-const beyondFigures = "testdata/beyond/figures.txt"
-
-// TestBeyondThePlainStep holds steps with frozen parameters, checkpointed modules and several GPUs against measured
-// ones, those by their rank 0. The limits are what people may rely on; what was reached is in docs/ACCURACY.md, and
-// the answer to each case in testdata/beyond/figures.txt, which -accuracy.figures writes anew.
-func TestBeyondThePlainStep(t *testing.T) {
-	oneGPU := [2]spread{{0.2, 2, 5}, {0.5, 6, notHeld}}
-	several := [2]spread{{0.5, 3, 5}, {3, 6, notHeld}}
-	limits := map[string][2]spread{
-		"frozen":             oneGPU,
-		"checkpointed":       oneGPU,
-		"lora":               oneGPU,
-		"lora, checkpointed": oneGPU,
-		"ddp":                several,
-		"zero1":              several,
-		"fsdp2":              several,
-	}
-	var lines []string
-	groups, late, above := map[string][]outcome{}, 0, 0
-	cases := readBeyond(t, "testdata/beyond/beyond.json.gz")
-	for _, c := range readBeyond(t, "testdata/beyond/two.json.gz") { // those of them that are simulated
-		if c.Model != "resnet50" && c.Model != "gpt2" || c.Steps == nil || c.Parallel != "ddp" &&
-			c.Parallel != "fsdp2" {
-			continue
-		}
-		c.Mode, c.DType, c.Opt = "train", "fp32", "adamw"
-		cases = append(cases, c)
-	}
-	for _, c := range cases {
-		scheme := c.scheme()
-		if scheme == "" {
-			continue
-		}
-		bound, s := c.bind(t)
-		sim, err := bound.Simulate(s)
-		if err != nil {
-			t.Errorf("%s %s: %v", scheme, c.name(), err)
-			continue
-		}
-		// which of the two ends of the race was measured is not known: the nearer one
-		if c.Parallel == "ddp" || c.Parallel == "zero1" {
-			if sim.Peak.UpperBound < c.SMI<<20 {
-				above++
-				t.Logf("%s %s: at most %d on the device, measured %d MiB", scheme, c.name(), sim.Peak.UpperBound, c.SMI)
-			}
-			s.late = true
-			other, err := bound.Simulate(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if math.Abs(rel(other.Peak.Allocated, c.PeakAlloc)) < math.Abs(rel(sim.Peak.Allocated, c.PeakAlloc)) {
-				sim = other
-				late++
-			}
-		}
-		lines = append(lines, fmt.Sprintf("%s: %s %s: %d %d %d", scheme, c.name(), s.Plan.Shard, sim.Peak.Allocated,
-			sim.Peak.Reserved, sim.Peak.UpperBound))
-		o := outcome{c: c.measuredCase, alloc: rel(sim.Peak.Allocated, c.PeakAlloc),
-			reserved: rel(sim.Peak.Reserved, c.PeakReserved), device: rel(sim.Peak.Device, c.SMI<<20)}
-		groups[scheme] = append(groups[scheme], o)
-		if *beyondCases {
-			t.Logf("%-13s %-40s alloc %+7.2f%%  reserved %+7.2f%%  device %+7.2f%%  %d, want %d", scheme, c.name(), 100*o.alloc,
-				100*o.reserved, 100*o.device, sim.Peak.Allocated, c.PeakAlloc)
-			at := map[string][2]int64{}
-			for _, p := range phasesOf(sim.Replay, 2) {
-				at[p.Name] = [2]int64{p.End, p.Peak}
-			}
-			var line []string
-			for _, p := range [][2]string{{"forward", "fwd"}, {"loss", "loss"}, {"backward", "bwd"}, {"optimizer", "opt"}} {
-				line = append(line, fmt.Sprintf("%s %+d peak %+d", p[1], at[p[0]][0]-c.Steps[1][p[1]],
-					at[p[0]][1]-c.Steps[1]["peak_"+p[1]]))
-			}
-			t.Log("      step 2, bytes: ", strings.Join(line, "  "))
-		}
-	}
-	t.Logf("DDP's first bucket was still there in the second step in %d of %d", late,
-		len(groups["ddp"])+len(groups["zero1"]))
-	if above > 1 { // vit_b_16 under autocast, by 0.3 %
-		t.Errorf("the upper bound was too low in %d cases", above)
-	}
-	holdLines(t, beyondFigures, lines)
-	for scheme, want := range limits {
-		g := groups[scheme]
-		a, r, d := spreadOf(g, allocated), spreadOf(g, reserved), spreadOf(g, func(o outcome) float64 { return o.device })
-		t.Logf("%-13s %2d cases  allocated %v  reserved %v  device %v", scheme, len(g), a, r, d)
-		if len(g) == 0 || a.median > want[0].median || a.p90 > want[0].p90 || a.worst > want[0].worst ||
-			r.median > want[1].median || r.p90 > want[1].p90 || r.worst > want[1].worst {
-			t.Errorf("%s: want at most allocated %v, reserved %v", scheme, want[0], want[1])
-		}
-	}
 }
 
 // TestRepeatedBlocks holds the blocks that are found by structure against those that a person names.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/torch"
 	"github.com/memestimate/memestimate/models"
 	"github.com/memestimate/memestimate/onnxload"
 	"github.com/memestimate/memestimate/recording"
@@ -26,6 +27,15 @@ const (
 var formWays = map[string]string{"ts-train": "TorchScript", "ts-eval": "TorchScript, evaluation",
 	"dynamo-train": "torch.export", "dynamo": "default export", "steps-train": "torch.export"}
 
+// measuredSets are folders of models that are not built in, each measured before anybody had worked on it, with exports:
+// TorchScript's, torch.export's kept for training, and of the last two default ones.
+var measuredSets = []string{"testdata/unseen", "testdata/lines", "testdata/further51", "testdata/further54",
+	"testdata/further60a", "testdata/further60b", "testdata/published86", "testdata/published109", "testdata/published75",
+	"testdata/published78"}
+
+// imagesOf is how many images a query or pair has, of the models whose batch counts those.
+var imagesOf = map[string]int64{"netvlad_vgg16": 7, "simclr_resnet18": 2, "supcon": 2}
+
 // A cellRun is a run that is asked about, and what it took.
 type cellRun struct {
 	text                     string // what it is, without the graph
@@ -39,7 +49,6 @@ type cellRun struct {
 // A cellGraph is a graph or recording and the runs of it.
 type cellGraph struct {
 	name, way string
-	lines     bool // and without them, too
 	open      func() *onnxload.Model
 	rec       func() *recording.Recording
 	runs      []cellRun
@@ -195,11 +204,7 @@ func cellGraphs(t *testing.T) (all []cellGraph) {
 		}
 		add("", c.Model, formOf(c.Model), r)
 	}
-	sets := append([]string{"testdata/unseen", "testdata/lines"}, publishedSets...)
-	for _, s := range furtherSets {
-		sets = append(sets, s.dir)
-	}
-	for _, dir := range sets {
+	for _, dir := range measuredSets {
 		for _, c := range readCases(t, dir+"/steps.json.gz") {
 			c.Batch *= max(imagesOf[c.Model], 1)
 			for _, form := range []string{"ts-train", "dynamo-train", "dynamo"} {
@@ -209,15 +214,41 @@ func cellGraphs(t *testing.T) (all []cellGraph) {
 			}
 		}
 	}
-	for _, a := range constructCases(t) {
-		mode := "training"
-		if a.step.Infer {
-			mode = "inference"
-		}
-		add(a.dir, a.model, a.form, cellRun{text: mode + " " + string(a.step.Precision), mode: mode,
-			precision: string(a.step.Precision), step: a.step, allocated: a.measured})
+	for _, dir := range []string{"testdata/constructs", "testdata/constructs_published"} {
+		addConstructs(t, dir, add)
 	}
 	return append(all, cellRecordings(t)...)
+}
+
+// addConstructs adds exports of modules with one construct of published code each, with what recordings of the same
+// steps allocate: scripts/measure/constructs.py makes both. What they reserve is not kept.
+func addConstructs(t *testing.T, dir string, add func(dir, model, form string, r cellRun)) {
+	t.Helper()
+	var recorded map[string]map[string]int64 // by model and mode: what is allocated at the peak
+	testfile.JSON(t, dir+"/recorded.json", &recorded)
+	files, err := filepath.Glob(dir + "/*.onnx.zst")
+	if err != nil || len(files) < len(recorded) {
+		t.Fatalf("%d exports of %d models, %v", len(files), len(recorded), err)
+	}
+	for _, file := range files {
+		model, form, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".onnx.zst"), ".")
+		for _, kind := range []string{"train", "infer", "amp"} {
+			allocated := recorded[model][kind]
+			if allocated == 0 && kind == "amp" {
+				continue // recorded in float32 alone
+			}
+			mode, precision := "training", torch.FP32
+			switch kind {
+			case "infer":
+				mode = "inference"
+			case "amp":
+				precision = torch.AMPBF16
+			}
+			add(dir, model, form, cellRun{text: mode + " " + string(precision), mode: mode, precision: string(precision),
+				step:      Step{Settings: torch.Settings{Loss: "mean", Precision: precision}, Infer: kind == "infer"},
+				allocated: allocated})
+		}
+	}
 }
 
 // cellRecordings are the recordings. What those of published runs took was measured on other GPUs, not so that it could

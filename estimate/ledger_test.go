@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/test/testfile"
 )
 
@@ -55,10 +56,19 @@ func familyOf(name string) string {
 	return name
 }
 
+// An asked is a run of a graph.
+type asked struct {
+	cellRun
+	graph *cellGraph
+	model string
+}
+
 // errorOf is the sum of the errors of what is allocated and reserved, in percent, with some unproven guesses made and
 // others switched off.
 func (a *asked) errorOf(t *testing.T, with, without []string) (float64, *Simulation) {
-	b, err := Bind(openGraph(t, a.dir, a.model, a.form), Options{Batch: a.batch, With: with, Without: without})
+	opt := a.options
+	opt.With, opt.Without = with, without
+	b, err := Bind(a.graph.open(), opt)
 	if err != nil {
 		return 100, nil
 	}
@@ -66,7 +76,7 @@ func (a *asked) errorOf(t *testing.T, with, without []string) (float64, *Simulat
 	if err != nil {
 		return 100, nil
 	}
-	off := math.Abs(rel(sim.Peak.Allocated, a.measured))
+	off := math.Abs(rel(sim.Peak.Allocated, a.allocated))
 	if a.reserved > 0 {
 		off += math.Abs(rel(sim.Peak.Reserved, a.reserved))
 	}
@@ -97,15 +107,18 @@ func (a *asked) weigh(t *testing.T, rows []guessRow, add func(name string, with,
 	}
 }
 
-// oneOfAKind returns one case for each kind of run of a graph: others differ by the optimizer or an allocator's
-// setting, which no guess is about.
-func oneOfAKind(cases []asked) (list []asked) {
-	seen := map[string]bool{}
-	for _, a := range cases {
-		key := fmt.Sprint(a.dir, a.model, a.form, a.step.Infer, a.step.Precision, a.step.ChannelsLast)
-		if a.measured > 0 && a.reserved > 0 && a.step.MemoryLimit == 0 && !seen[key] {
-			seen[key] = true
-			list = append(list, a)
+// oneOfAKind returns one run of each kind of a graph: others differ by the optimizer or an allocator's setting, which no
+// guess is about.
+func oneOfAKind(graphs []cellGraph) (list []asked) {
+	for i := range graphs {
+		g, seen := &graphs[i], map[string]bool{}
+		for _, r := range g.runs {
+			key := fmt.Sprint(r.step.Infer, r.step.Precision, r.step.ChannelsLast)
+			if g.rec == nil && r.allocated > 0 && r.step.Plan == (parallel.Plan{}) && !seen[key] {
+				seen[key] = true
+				model, _, _ := strings.Cut(g.name[strings.IndexByte(g.name, '/')+1:], ".")
+				list = append(list, asked{r, g, model})
+			}
 		}
 	}
 	return list
@@ -147,7 +160,7 @@ func TestLedger(t *testing.T) {
 			}
 		})
 	}
-	for _, a := range append(oneOfAKind(askedCases(t)), constructCases(t)...) {
+	for _, a := range oneOfAKind(cellGraphs(t)) {
 		next <- a
 	}
 	close(next)

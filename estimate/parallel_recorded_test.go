@@ -69,7 +69,7 @@ func TestParallelAsRecorded(t *testing.T) {
 	}
 	r := spreadOf(all, reserved)
 	t.Logf("%d cases: allocated %v, reserved %v", len(all), spreadOf(all, allocated), r)
-	if r.p90 > 0.5 { // of swin_t, checkpointed, a block lies elsewhere: see docs/ACCURACY.md
+	if r.p90 > 0.5 { // of swin_t, checkpointed, a block lies elsewhere
 		t.Errorf("reserved %v, want 90 %% within 0.5 %%", r)
 	}
 }

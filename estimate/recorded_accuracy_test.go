@@ -18,7 +18,7 @@ import (
 
 // The comparison of recordings with what was measured. All of a folder with an index.json:
 //
-//	go test ./estimate -run RecordedAccuracy -v -accuracy.cases -recordings DIR -recordings.truth steps.json,more.json
+//	go test ./estimate -run RecordedAccuracy -v -recordings DIR -recordings.truth steps.json,more.json
 var (
 	recordings      = flag.String("recordings", "testdata/recordings", "a folder of recordings with an index.json")
 	recordingsTruth = flag.String("recordings.truth", "testdata/truth/steps.json.gz,testdata/truth/variants.json.gz",
@@ -131,7 +131,7 @@ func TestRecordedAccuracy(t *testing.T) {
 	kinds := map[string]*offBy{}
 	for _, c := range recordedCases(t) {
 		m := c.measured
-		if *onlyModel != "" && !slices.Contains(strings.Split(*onlyModel, ","), m.Model) || m.OOM {
+		if m.OOM {
 			continue
 		}
 		rec := openRecordingAt(t, c.file)
@@ -162,7 +162,7 @@ func TestRecordedAccuracy(t *testing.T) {
 			t.Errorf("%s: allocated %.3f %%, reserved %.3f %% off, at most %d of %d measured", c.name, allocated, reserved,
 				sim.Peak.UpperBound, device)
 		}
-		if *verbose {
+		if *recordings != "testdata/recordings" {
 			floor := upperBound(sim, caching.Config{}, room{}) - spareBytes // what the bound would be without any room
 			t.Logf("%-60s allocated %8.3f %%  reserved %8.3f %%  device %8.3f %%  above the replays %5.1f MiB%s",
 				c.name, allocated, reserved, percent(sim.Peak.Device, device), float64(device-floor)/(1<<20), phasesOff(c, sim))

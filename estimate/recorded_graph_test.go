@@ -6,8 +6,7 @@ import (
 )
 
 // guessedLifetimes are the built-in models of which a graph does not say how long the variables of their forward
-// functions live: in inference the recording, which knows, may be up to this far off, in percent. docs/ACCURACY.md has
-// the figures.
+// functions live: in inference the recording, which knows, may be up to this far off, in percent.
 var guessedLifetimes = map[string]float64{
 	"unet": 6.5, "t5_small": 2, "distilbert": 2, "dlrm": 1, "torch_encoder": 1,
 }
