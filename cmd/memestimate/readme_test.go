@@ -54,22 +54,6 @@ func matches(pattern, got []string) bool {
 	return len(got) > 0 && pattern[0] == got[0] && matches(pattern[1:], got[1:])
 }
 
-// The README's test command is the one that CI runs.
-func TestReadmeTestCommand(t *testing.T) {
-	text, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ci, err := os.ReadFile("../../.ci/run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const command = "go test ./..."
-	if !strings.Contains(string(text), "\n"+command+"\n") || !strings.HasSuffix(string(ci), "\n"+command+"\n") {
-		t.Errorf("README.md and .ci/run do not both have the line %q", command)
-	}
-}
-
 // The README is short, and names every command.
 func TestReadmeNamesCommands(t *testing.T) {
 	text, err := os.ReadFile(readme)
