@@ -20,12 +20,11 @@ type Bound struct {
 	opt   Options         // likewise
 	a     *module.Analysis
 
-	weights    []module.Weight // parameters and buffers
-	withTied   []module.Weight // the same, and the weight of a last layer that is taken for the embeddings' own
-	recovering *recovering
+	weights    []module.Weight            // parameters and buffers
+	withTied   []module.Weight            // the same, and the weight of a last layer that is taken for the embeddings' own
+	recovering *sync.Mutex                // guards prog, nodes, largest and what types are asked for
 	prog       [programs]*program.Program // those that were recovered
 	nodes      []*onnxload.Node           // those that run: what the calls of all three were recovered from
-	ran        []int32                    // of a large model the same by their places in the graph; then nodes is nil
 	size       int                        // steps, weights and inputs: see large
 
 	constants module.Tensors
@@ -68,7 +67,7 @@ func Bind(m *onnxload.Model, opt Options) (*Bound, error) {
 		return nil, err
 	}
 	b := &Bound{model: given, opt: asked, a: a, weights: ws, withTied: ws, constants: constants,
-		without: named(opt.Without), with: named(opt.With), recovering: new(recovering)}
+		without: named(opt.Without), with: named(opt.With), recovering: new(sync.Mutex)}
 	b.size = len(a.Steps) + len(ws) + a.Wide + len(m.Graph.Inputs)
 	switch b.way = a.Way(); {
 	case b.way == "":
@@ -129,13 +128,9 @@ func (b *Bound) program(train, autocast bool) (*program.Program, error) {
 	if b.prog[k] != nil {
 		return b.prog[k], nil
 	}
-	if err := b.need(); err != nil {
-		return nil, err
-	}
 	if b.large() { // one at a time, and another is made again where it is asked for
 		b.drop()
 	}
-	b.tidy()
 	kinds := make([]program.ValueKind, len(b.a.Model.Values))
 	for _, w := range b.weights {
 		kinds[w.ID] = program.Parameter
@@ -160,13 +155,7 @@ func (b *Bound) program(train, autocast bool) (*program.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.tidy()
-	if b.ran = nil; b.large() {
-		b.ran = numbered(b.a.Model.Graph, nodes)
-	}
-	if b.nodes = nodes; b.ran != nil {
-		b.nodes = nil
-	}
+	b.nodes = nodes
 	b.prog[k] = p
 	return p, nil
 }

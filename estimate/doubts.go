@@ -19,9 +19,6 @@ import (
 // doubts lists what else a run rests on, each weighed by runs of its own. The functions beside are called at the same
 // time as these.
 func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []Guess, err error) {
-	if err := b.need(); err != nil {
-		return nil, err
-	}
 	unknown := maps.Clone(sim.prog.Unknown)
 	for _, u := range b.a.Types.Unknown { // of which not even the sizes are known
 		if unknown == nil {
@@ -45,9 +42,6 @@ func (b *Bound) doubts(s Step, sim *Simulation, beside ...func() error) (list []
 	all := slices.Clip(beside)
 	for i, doubt := range doubts {
 		all = append(all, func() error {
-			if err := b.need(); err != nil {
-				return err
-			}
 			g, ok, err := doubt(s, sim)
 			if ok {
 				g.Made = true

@@ -31,7 +31,6 @@ type Options struct {
 	With    []string           // unproven guesses that are made all the same
 	BuiltIn bool               // the model is built in, so that runs of this very model were measured
 	Weigh   bool               // list the guesses that the run rests on, and weigh the heaviest
-	Alone   bool               // nobody else looks at the model while a run of it is simulated: see Bound.setAside
 	Strict  bool               // refuse a model that is not understood in full
 	Prompt  int64              // tokens of each sample that a generated text follows; 0 is what the graph or Dims say
 	Step    *Step              // the run to simulate; nil for none
@@ -94,9 +93,6 @@ func (b *Bound) Report(opt Options) (*Report, error) {
 // Simulated is Report without what AddLayers adds: for who simulates the model under other settings before it asks for
 // the layers. Those of a large model take as much memory as a run does, and so they are made after the last one.
 func (b *Bound) Simulated(opt Options) (*Report, error) {
-	if err := b.need(); err != nil {
-		return nil, err
-	}
 	a, ws, m, types := b.a, b.weights, b.a.Model, b.a.Types
 	r := &Report{
 		Schema:   Schema,
@@ -148,9 +144,6 @@ func (b *Bound) Simulated(opt Options) (*Report, error) {
 		}
 	}
 	r.Notes = append(r.Notes, notes(a, ws, counters, r)...)
-	if r.Simulation != nil && b.large() { // it is recovered anew where another run needs it
-		r.Simulation.prog = nil
-	}
 	return r, nil
 }
 

@@ -128,11 +128,7 @@ func Largest(m *onnxload.Model, opt Options, memory int64) (*Fitting, error) {
 
 // Largest is the function of that name about the model that was bound, under the same options.
 func (b *Bound) Largest(memory int64) (*Fitting, error) {
-	if err := b.need(); err != nil {
-		return nil, err
-	}
 	opt := b.opt
-	opt.Alone = false // each batch is bound anew
 	return Largest(b.model, opt, memory)
 }
 

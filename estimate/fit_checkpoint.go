@@ -161,7 +161,6 @@ func isFirst(set, blocks []parallel.Block) bool {
 // peak simulates a step as far as a confidence needs it.
 func (b *Bound) peak(s Step, c Confidence) (*Peak, error) {
 	simulate := b.Simulate
-	s.brief = true
 	if c == Predicted {
 		simulate = b.simulateOnce
 	}

@@ -63,9 +63,6 @@ var lengths = []int64{61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113, 1
 
 // generating returns the program that reads the prompt, and adds to the options what generates after it.
 func (b *Bound) generating(s Step, opts *torch.Options) (*program.Program, parallel.Cache, error) {
-	if err := b.need(); err != nil {
-		return nil, parallel.Cache{}, err
-	}
 	of, prompt := b, b.opt.Prompt
 	if d, ok := promptDim(b.model, b.opt); ok {
 		name := d.Param
@@ -112,7 +109,7 @@ func (b *Bound) atLength(name string) (*Bound, error) {
 		}
 	}
 	opt := b.opt
-	opt.Prompt, opt.Dims, opt.Alone = 0, maps.Clone(opt.Dims), false
+	opt.Prompt, opt.Dims = 0, maps.Clone(opt.Dims)
 	opt.Without, opt.With = slices.Sorted(maps.Keys(b.without)), slices.Sorted(maps.Keys(b.with))
 	if opt.Dims == nil {
 		opt.Dims = map[string]int64{}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 
 	"github.com/memestimate/memestimate/estimate/program"
@@ -99,14 +98,6 @@ const (
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
 func (b *Bound) large() bool { return b.size >= manyNodes }
 
-// tidy has what a recovery or a run of a large graph leaves behind collected at its end: that is hundreds of bytes for
-// each value, and what comes next would be made beside it. It costs a tenth of a run.
-func (b *Bound) tidy() {
-	if b.large() {
-		runtime.GC()
-	}
-}
-
 const (
 	mostWeighed = 6 // guesses that are decided otherwise, each of which takes another run
 	someLayers  = 8 // of a guess
@@ -196,7 +187,7 @@ func (b *Bound) again(without, with map[string]bool, madeInRun bool) *Bound {
 	}
 	b.recovering.Lock()
 	defer b.recovering.Unlock()
-	other.nodes, other.ran = b.nodes, b.ran
+	other.nodes = b.nodes
 	for k, p := range b.prog {
 		if p != nil {
 			recovered := *p
@@ -252,7 +243,6 @@ func (b *Bound) peakAllocated(s Step, beside *Simulation, lives bool) (int64, er
 		opts.Spare = b.spare()
 		defer b.spared(opts.Spare)
 		opts.Brief = true
-		b.setAside()
 		run, err := torch.Simulate(p, opts)
 		if err != nil {
 			return 0, fmt.Errorf("simulate: %w", err)

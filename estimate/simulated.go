@@ -11,7 +11,6 @@ import (
 	"github.com/memestimate/memestimate/estimate/program/parallel"
 	"github.com/memestimate/memestimate/estimate/recover/module"
 	"github.com/memestimate/memestimate/estimate/torch"
-	"github.com/memestimate/memestimate/simulate/caching"
 	"github.com/memestimate/memestimate/simulate/timeline"
 )
 
@@ -51,17 +50,11 @@ func (b *Bound) layersAndRun(r *Report, s *Step) (run *simulatedStep, err error)
 		run.sim, run.prog, run.why, run.err = b.simulate(&run.step)
 	}
 	rows.end()
-	if err := b.need(); err != nil {
-		return nil, err
-	}
 	return run, cmp.Or(rowErr, err)
 }
 
 // rows makes the rows of the layers.
 func (b *Bound) rows(r *Report) (err error) {
-	if err := b.need(); err != nil {
-		return err
-	}
 	r.Layers, r.Activations.Forward, err = b.a.Layers(b.weights)
 	return err
 }
@@ -74,7 +67,6 @@ func (b *Bound) AddLayers(r *Report) error {
 		b.forget()
 	}
 	if r.Layers == nil {
-		b.tidy()
 		if err := b.rows(r); err != nil {
 			return err
 		}
@@ -85,30 +77,8 @@ func (b *Bound) AddLayers(r *Report) error {
 		return fmt.Errorf("activations: %w", err)
 	}
 	if sim != nil && r.Settings.Mode == "train" {
-		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.ranNodes(), sim.Run.SavedBy)
+		sums.LossSaved = sums.Saved - b.a.AddSaved(r.Layers, b.nodes, sim.Run.SavedBy)
 	}
-	return nil
-}
-
-// SetAside drops what the run of a large model asked for, event by event, while other runs take the memory. All else
-// that is known of it stays.
-func (b *Bound) SetAside(sim *Simulation) {
-	if sim != nil && b.large() {
-		sim.Run.SetAside()
-		sim.Replay = &caching.Result{Stats: sim.Replay.Stats, OOM: sim.Replay.OOM}
-	}
-}
-
-// Resume simulates anew what SetAside has dropped.
-func (b *Bound) Resume(sim *Simulation) error {
-	if sim == nil || sim.Run.Log != nil {
-		return nil
-	}
-	again, err := b.simulateOnce(sim.asked)
-	if err != nil {
-		return err
-	}
-	sim.Run, sim.Replay = again.Run, again.Replay
 	return nil
 }
 
@@ -145,7 +115,7 @@ func (b *Bound) addStep(r *Report, run *simulatedStep, opt Options) error {
 	r.Simulation, r.OOM = sim, sim.OOM()
 	if r.OOM != nil { // what it would take is the answer, not how far it came
 		s.Limited, s.MemoryLimit, s.Record = false, 0, false
-		if sim, err = b.simulateHere(s); err != nil {
+		if sim, err = b.Simulate(s); err != nil {
 			return err
 		}
 	}
@@ -209,7 +179,7 @@ func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err 
 		r.Guesses = slices.Concat(r.Guesses, made, doubts)
 	}
 	byWeight(r.Guesses)
-	return b.need()
+	return nil
 }
 
 // programNotes say what of the program is a custom of code, and what of it nobody here knows.

@@ -29,7 +29,6 @@ type Step struct {
 
 	memory int64 // of the device, where a batch is searched that fits so much; 0 is the GPU's
 
-	brief bool        // the peak alone is asked for: of a large model, no events are left
 	late  bool        // of the two ends of a race in DDP the larger one: see eager.Replicas
 	steps int         // how many to simulate; 0 is as many as eager does
 	known torch.Known // by a run of another step
@@ -71,7 +70,6 @@ type Simulation struct {
 
 	Generation *Generation // of an inference that generates
 
-	asked     Step                          // the run that it is; of a recording none
 	prog      *program.Program              // that ran; nil for a recording
 	config    caching.Config                // that Replay is by
 	held      [timeline.NumCategories]int64 // see heldAtEnd
@@ -118,9 +116,6 @@ func (b *Bound) simulateBounded(s Step) (*Simulation, error) {
 			return nil, err
 		}
 	}
-	if s.brief {
-		b.SetAside(sim)
-	}
 	s.Record, s.known = false, sim.Run.Known()
 	if sim.doubtful {
 		other, err := b.guessedLargest().simulateBounded(s)
@@ -159,7 +154,6 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.setAside()
 	cfg := caching.Config{Options: conf, Limit: s.MemoryLimit}
 	cfg.Total = device.Memory
 	most, _ := s.context(device, 2, 2)
@@ -173,11 +167,10 @@ func (b *Bound) simulateOnce(s Step) (*Simulation, error) {
 	run, err := torch.Simulate(p, opts)
 	b.spared(opts.Spare)
 	f.end()
-	b.tidy()
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	sim := &Simulation{Run: run, asked: s, prog: p}
+	sim := &Simulation{Run: run, prog: p}
 	sim.Context, sim.NCCL = s.context(device, run.BLAS, run.DNN)
 	if !s.Infer {
 		sim.Notes = planNotes(s.Plan, p)

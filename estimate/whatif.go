@@ -102,7 +102,7 @@ func trials(opt Options, s Step, of tried) (ts []trial) {
 // WhatIf simulates the run of opt again under other settings, each on its own, on all cores unless it is large. The
 // order is that of the changes: precision, optimizer, layout, searches, allocator, batch.
 func (b *Bound) WhatIf(m *onnxload.Model, opt Options) []Variant {
-	if opt.Step == nil || b.need() != nil {
+	if opt.Step == nil {
 		return nil
 	}
 	p, err := b.Program(!opt.Step.Infer) // once, before the goroutines share it
@@ -128,11 +128,7 @@ func (b *Bound) try(m *onnxload.Model, opt Options, t trial) Variant {
 	t.set(&s)
 	limited := s.Limited || s.MemoryLimit > 0
 	if t.batch > 0 {
-		opt.Batch, opt.Alone = t.batch, false
-		if err := b.need(); err != nil {
-			v.Error = err.Error()
-			return v
-		}
+		opt.Batch = t.batch
 		other, err := Bind(m, opt)
 		if err != nil {
 			v.Error = err.Error()
@@ -141,7 +137,7 @@ func (b *Bound) try(m *onnxload.Model, opt Options, t trial) Variant {
 		b = other
 	}
 	free := s
-	free.Limited, free.MemoryLimit, free.Record, free.brief = false, 0, false, true
+	free.Limited, free.MemoryLimit, free.Record = false, 0, false
 	sim, err := b.Simulate(free)
 	if err != nil {
 		v.Error = err.Error()

@@ -127,7 +127,7 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	p.now("estimating " + quoteArg(in.arg))
 	opt := s.options(in)
 	step.Record = a.record
-	opt.Step, opt.Weigh, opt.Alone = step, a.weigh, true
+	opt.Step, opt.Weigh = step, a.weigh
 	bound, err := estimate.Bind(m, opt)
 	if err != nil {
 		return nil, s.explain(err, command, in, m)
@@ -140,10 +140,6 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	if a.stats && r.Peak != nil {
 		r.Stats = r.Simulation.Replay.Stats.Figures()
 	}
-	others := a.whatIf || a.drawn || a.short || a.ways || a.blocks
-	if others || !a.record && !a.compared { // nobody asks for the run while these follow, or at all
-		bound.SetAside(r.Simulation)
-	}
 	if (a.whatIf || a.drawn) && r.Peak != nil {
 		p.now("trying other settings on " + quoteArg(in.arg))
 		step.Infer = r.Settings.Mode != "train" // where there was nothing to train
@@ -154,11 +150,6 @@ func (s *settings) answer(e *env, command string, in source, a *questions) (*est
 	}
 	if a.short || a.drawn {
 		a.screen(bound, *step, r)
-	}
-	if a.record || a.short {
-		if err := bound.Resume(r.Simulation); err != nil {
-			return nil, s.explain(err, command, in, m)
-		}
 	}
 	if err := bound.AddLayers(r); err != nil {
 		return nil, s.explain(err, command, in, m)

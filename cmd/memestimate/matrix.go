@@ -273,7 +273,7 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 	key := fmt.Sprint(opt.Batch, opt.Dims, opt.Inputs, opt.Prompt) // maps print in the order of their keys
 	b := o.bound[key]
 	if b == nil {
-		if opt.Alone = len(o.m.Values) >= manyValues; opt.Alone {
+		if len(o.m.Values) >= manyValues {
 			clear(o.bound)
 		}
 		if b, err = estimate.Bind(o.m, opt); err != nil {
@@ -283,7 +283,6 @@ func (o *opened) report(e *env, command string, s *settings) (*estimate.Report, 
 	}
 	r, err := b.Simulated(opt)
 	if err == nil {
-		b.SetAside(r.Simulation) // nobody asks for it
 		err = b.AddLayers(r)
 	}
 	if err != nil {

@@ -43,9 +43,6 @@ type Run struct {
 	race    race
 }
 
-// SetAside drops the events, and what their blocks were made for.
-func (r *Run) SetAside() { r.Log, r.tensors = nil, tensorsMade{} }
-
 // Tensor returns what a block of the Log was made for: false for workspaces and other blocks that no tensor has, and
 // without Options.Tensors.
 func (r *Run) Tensor(block int32) (Tensor, bool) { return r.tensors.at(r.Log.First(block)) }
