@@ -18,5 +18,8 @@ def test_products_with_a_type_of_their_own(tmp_path: Path) -> None:
         batch = torch.baddbmm(biases, left.expand(2, 4, 6), right.expand(2, 6, 8), out_dtype=torch.float32, beta=0.5)
         assert (out.shape, out.dtype) == ((4, 8), torch.float32)
         assert (batch.shape, batch.dtype) == ((2, 4, 8), torch.float32)
+        held = torch.cuda.memory_allocated()
+        assert torch.addmm(out, left, right, out_dtype=torch.float32, out=out) is out
+        assert torch.cuda.memory_allocated() == held
     recording = Recording(tmp_path / "a.mrec")
-    assert len(recording.calls("addmm")) == len(recording.calls("baddbmm")) == 1
+    assert (len(recording.calls("addmm")), len(recording.calls("baddbmm"))) == (2, 1)

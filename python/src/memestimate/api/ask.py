@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import tempfile
 import warnings
@@ -33,7 +34,7 @@ _STORED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 def estimate(
     model: nn.Module,
-    args: Sequence[Any] | torch.Tensor = (),
+    args: Sequence[Any] | Mapping[str, Any] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     labels: Any = None,
@@ -56,7 +57,8 @@ def estimate(
     model : nn.Module
         On any device, the meta device included; it is moved to the pretended GPU and back.
     args, kwargs
-        What the model is called with; tensors on any device. One tensor may stand for itself.
+        What the model is called with; tensors on any device. One tensor may stand for itself, and a batch as loaders
+        give it, a mapping, for `kwargs`, where `forward` has parameters of these names.
     labels
         Second argument of `loss`.
     loss : callable or str, optional
@@ -95,7 +97,7 @@ def estimate(
     if recording is None:
         folder = tempfile.TemporaryDirectory(prefix="memestimate-")
         recording = Path(folder.name) / f"{type(model).__name__}.mrec"
-    run = _Run(model, _arguments(args), dict(kwargs or {}), labels, loss, optimizer, precision, mode, steps)
+    run = _Run(model, *_arguments(model, args, kwargs), labels, loss, optimizer, precision, mode, steps)
     with record(recording, gpu=gpu) as recorder:
         recorder.again = functools.partial(_again, run, gpu)
         run(recorder)
@@ -121,7 +123,7 @@ def _again(run: _Run, gpu: str, change: Change, seconds: float) -> Outcome:
 
 def fit(
     model: nn.Module,
-    args: Sequence[Any] | torch.Tensor = (),
+    args: Sequence[Any] | Mapping[str, Any] | torch.Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
     gpu: str,
@@ -152,7 +154,7 @@ def fit(
     -------
     Fit
     """
-    given = (_arguments(args), dict(kwargs or {}), labels)
+    given = (*_arguments(model, args, kwargs), labels)
     size = next((t.shape[0] for t in tree_leaves(given) if isinstance(t, torch.Tensor) and t.dim() > 0), None)
     if size is None:
         raise ValueError("fit needs a tensor with a batch dimension among the arguments")
@@ -176,10 +178,21 @@ def fit(
             return search.largest(at, gpu, str(error).rpartition(".mrec: ")[2])
 
 
-def _arguments(args: Any) -> tuple[Any, ...]:
-    if isinstance(args, Mapping):
-        raise TypeError("args is a mapping: give it as kwargs=")
-    return (args,) if isinstance(args, torch.Tensor) else tuple(args)
+def _arguments(model: nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What the model is called with: a mapping is a batch of keyword arguments where `forward` has their names."""
+    named = dict(kwargs or {})
+    if isinstance(args, torch.Tensor):
+        return (args,), named
+    if not isinstance(args, Mapping):
+        return tuple(args), named
+    parameters = inspect.signature(model.forward).parameters
+    takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    if args and (takes_all or set(args) <= set(parameters)):
+        return (), {**args, **named}
+    if len(parameters) == 1:  # a model that takes the whole batch
+        return (args,), named
+    strange = sorted(map(str, set(args) - set(parameters)))
+    raise TypeError(f"args is a mapping, and forward() has no {', '.join(strange)}: give args= and kwargs= apart")
 
 
 def _resize(size: int, batch: int, value: Any) -> Any:

@@ -35,6 +35,7 @@ from ..ops import (
     copies,
     cudnn,
     explicit,
+    extensions,
     fallback,
     grouped,
     layouts,
@@ -236,6 +237,7 @@ class Recorder:
     ) -> None:
         if error is not None:
             self.capture.kinds.explain(error)
+            extensions.explain(error)
             self.decisions.explain(error)
         self.stop(keep=kind is None)
 

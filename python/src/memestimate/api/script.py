@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
+from ..ops import extensions
 from ..values.decisions import Change, Outcome
 from .recorder import Enough, Recorder, Way
 
@@ -55,6 +56,7 @@ def record(asked: argparse.Namespace) -> int:
         keep = _run(asked)
     except Exception as error:
         recorder.capture.kinds.explain(error)
+        extensions.explain(error)
         recorder.decisions.explain(error)
         raise
     finally:

@@ -10,6 +10,7 @@ from torch._ops import OpOverload
 
 from ..core.tensors import tensors
 from ..values import stand_ins
+from . import extensions
 
 if TYPE_CHECKING:
     from ..api.recorder import Recorder
@@ -33,6 +34,10 @@ def try_out(
     RuntimeError
         It fails on the host, too.
     """
+    if recorder.values.real is None:
+        out = extensions.run(recorder, func, args, kwargs)
+        if out is not NotImplemented:
+            return out
     if not func._schema.returns:  # it writes alone, as a fused step of SGD does
         recorder.log(func, args, kwargs, None)
         recorder.values.follow(func, args, kwargs, None)
@@ -41,8 +46,11 @@ def try_out(
     _need_strided(func, given, error)
     if func._schema.name in _SUBSETS and any(recorder.values.get(t) is None for t in given):
         return _subset(recorder, func, args, kwargs)
+    cure = extensions.cure(func)
     if sum(t.numel() for t in given) > _TRIED:
-        raise error
+        if not cure:
+            raise error
+        raise RuntimeError(f"{func} cannot be recorded: it has no rule of shapes{cure}") from error
 
     def run(fill: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         def real(value: Any) -> Any:
@@ -59,7 +67,7 @@ def try_out(
         results = run(_ones)
     except Exception as failed:
         text = f"{func} cannot be recorded: PyTorch has no rule for its result's shape, and on the host it fails"
-        raise RuntimeError(f"{text} ({str(failed).partition(chr(10))[0]})") from error
+        raise RuntimeError(f"{text} ({str(failed).partition(chr(10))[0]}){cure}") from error
     _need_strided(func, tensors(results), error)
     if any(t.is_nested for t in tensors(results)):
         raise RuntimeError(f"{func} cannot be recorded: it makes a nested tensor, which layout=torch.jagged can be")

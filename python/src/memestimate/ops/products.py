@@ -23,10 +23,12 @@ def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
 
     def product(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
         _, left, right, dtype = args[:4]
-        out = recorder.empty((*left.shape[:-1], right.shape[-1]), dtype)
+        out: torch.Tensor | None = kwargs.get("out")
+        if out is None:
+            out = recorder.empty((*left.shape[:-1], right.shape[-1]), dtype)
         recorder.log(func, args, kwargs, out)
         recorder.values.follow(func, args, kwargs, out)
         return out
 
-    found = (getattr(packet, "dtype", None) for packet in (aten.addmm, aten.baddbmm))
+    found = (getattr(op, name, None) for op in (aten.addmm, aten.baddbmm) for name in ("dtype", "dtype_out"))
     return {func: product for func in found if func is not None}
