@@ -1,6 +1,6 @@
 PYTHON ?= python3
 
-.PHONY: kubernetes slurm web accuracy bench bench-snapshot build corpus deadcode fuzz golden ledger lint race
+.PHONY: kubernetes slurm web accuracy bench bench-snapshot build deadcode fuzz golden ledger lint race
 .PHONY: release test
 
 build:
@@ -34,13 +34,6 @@ deadcode:
 FUZZTIME ?= 20s
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
-
-# Keeps of the inputs that fuzzing FuzzModel left, in the folder CORPUS, and of 60,000 others, those that run more code:
-# report/testdata/FuzzModel.tar.gz, which the target begins with.
-CORPUS ?= $(shell go env GOCACHE)/fuzz/github.com/memestimate/memestimate/report/FuzzModel
-corpus:
-	go test ./report -run TestMinimiseCorpus -count=1 -v -timeout 1h \
-		-coverpkg ./onnxload,./estimate/...,./recording,./report -args -corpus.from $(abspath $(CORPUS)) -corpus.more 60000
 
 # Every test under Go's race detector, in half an hour on two cores. Tests of memory are skipped: the detector takes its
 # own.

@@ -3,7 +3,6 @@ package onnxload_test
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,7 +53,7 @@ func resident() float64 {
 	return 0
 }
 
-// benchmarkFile measures Open of a file, beside a plain pass over its graph's bytes.
+// benchmarkFile measures Open of a file.
 func benchmarkFile(b *testing.B, path string) {
 	b.Helper()
 	b.Run("open", func(b *testing.B) {
@@ -90,86 +89,6 @@ func benchmarkGraph(b *testing.B, nodes int) {
 		b.Fatal(err)
 	}
 	benchmarkFile(b, path)
-	b.Run("plain", func(b *testing.B) {
-		for b.Loop() {
-			if n, err := plainDecode(path); err != nil || n < nodes {
-				b.Fatal(n, err)
-			}
-		}
-	})
-}
-
-// plainDecode is the yardstick: it reads the whole file and visits every field,
-// with a string for each name, and builds nothing.
-func plainDecode(path string) (strs int, err error) {
-	f, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	var keep string
-	var walk func(b []byte, depth int)
-	walk = func(b []byte, depth int) {
-		for len(b) > 0 {
-			tag, n := uvarint(b)
-			b = b[n:]
-			switch tag & 7 {
-			case 0:
-				_, n := uvarint(b)
-				b = b[n:]
-			case 2:
-				l, n := uvarint(b)
-				body := b[n : n+int(l)]
-				b = b[n+int(l):]
-				// graph, node, initializer, attribute, value info
-				if depth == 0 && tag>>3 == 7 || depth == 1 && tag>>3 != 2 || depth == 2 && tag>>3 == 5 {
-					walk(body, depth+1)
-				} else {
-					keep = string(body)
-					strs++
-				}
-			case 5:
-				b = b[4:]
-			case 1:
-				b = b[8:]
-			}
-		}
-	}
-	walk(f, 0)
-	_ = keep
-	return strs, nil
-}
-
-func uvarint(b []byte) (v uint64, n int) {
-	for i, x := range b {
-		v |= uint64(x&0x7f) << (7 * i)
-		if x < 0x80 {
-			return v, i + 1
-		}
-	}
-	return 0, len(b)
-}
-
-// BenchmarkRead10GB opens a file of 10 GB, whose inline weights are holes of a
-// sparse file: 100 tensors of 100 MB each and a node that uses it.
-func BenchmarkRead10GB(b *testing.B) {
-	path := filepath.Join(b.TempDir(), "big.onnx")
-	if err := writeBig(path, 100, 100_000_000); err != nil {
-		b.Skip("no room for a sparse file: ", err)
-	}
-	benchmarkFile(b, path)
-	b.Run("plain", func(b *testing.B) { // reading a tenth of it, decoding nothing
-		for b.Loop() {
-			f, err := os.Open(path)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, io.LimitReader(f, 1_000_000_000)); err != nil {
-				b.Fatal(err)
-			}
-			f.Close()
-		}
-		b.ReportMetric(10*b.Elapsed().Seconds()/float64(b.N), "s/10GB")
-	})
 }
 
 // writeBig writes a model of n tensors of size bytes each as a sparse file.

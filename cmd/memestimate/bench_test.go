@@ -21,8 +21,7 @@ import (
 )
 
 // BenchmarkStart measures what a user waits for: from the start of the process to its
-// end, the table printed. Beside it stands a plain read-and-decode of the same file,
-// the least that a program with a protobuf library does before it can begin.
+// end, the table printed.
 func BenchmarkStart(b *testing.B) {
 	program := filepath.Join(b.TempDir(), "memestimate")
 	if runtime.GOOS == "windows" {
@@ -67,23 +66,6 @@ func BenchmarkStart(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Run("200k-nodes", func(b *testing.B) { start(b, long, "--batch", "32") })
-
-	for _, name := range names {
-		b.Run("plain/"+name, func(b *testing.B) { plain(b, paths[name]) })
-	}
-	b.Run("plain/200k-nodes", func(b *testing.B) { plain(b, long) })
-	b.Run("plain/10GB", func(b *testing.B) { // reading alone: few machines have the memory to decode it
-		for b.Loop() {
-			f, err := os.Open(big)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, struct{ io.Reader }{f}); err != nil {
-				b.Fatal(err)
-			}
-			f.Close()
-		}
-	})
 }
 
 // start runs the program, and reports the processor time it took and the most memory that
@@ -127,70 +109,6 @@ func install(from, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
-}
-
-func plain(b *testing.B, path string) {
-	for b.Loop() {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if m := decode(data, modelMessage); len(m) == 0 {
-			b.Fatal("nothing decoded")
-		}
-	}
-}
-
-// A field is one field of a decoded message.
-type field struct {
-	number protowire.Number
-	value  uint64
-	bytes  []byte
-	sub    []field
-}
-
-// A schema says which fields of a message are messages.
-type schema map[protowire.Number]schema
-
-var (
-	tensorMessage = schema{13: {}}
-	valueMessage  = schema{2: {1: {2: {1: {}}}}}
-	nodeMessage   = schema{5: {5: tensorMessage}, 9: {}}
-	graphMessage  = schema{1: nodeMessage, 5: tensorMessage, 11: valueMessage, 12: valueMessage, 13: valueMessage}
-	modelMessage  = schema{7: graphMessage, 8: {}, 14: {}}
-)
-
-// decode keeps every field of a message, as a protobuf library does: strings and bytes
-// are copies.
-func decode(data []byte, s schema) (out []field) {
-	for len(data) > 0 {
-		number, wire, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return nil
-		}
-		data = data[n:]
-		f := field{number: number}
-		switch wire {
-		case protowire.BytesType:
-			var v []byte
-			v, n = protowire.ConsumeBytes(data)
-			if sub, ok := s[number]; ok {
-				f.sub = decode(v, sub)
-			} else {
-				f.bytes = append([]byte(nil), v...)
-			}
-		case protowire.VarintType:
-			f.value, n = protowire.ConsumeVarint(data)
-		default:
-			n = protowire.ConsumeFieldValue(number, wire, data)
-		}
-		if n < 0 {
-			return nil
-		}
-		data = data[n:]
-		out = append(out, f)
-	}
-	return out
 }
 
 // writeLong writes a model of n nodes in the manner of a multilayer perceptron.
