@@ -18,7 +18,7 @@ import (
 // A Guess is a choice between programs that are exported alike, or what else an estimate rests on that the file does
 // not say. Sizes are bytes.
 type Guess struct {
-	// a row of fromonnx/dialect or of lifetime.Rules, or one of the doubts below
+	// a row of fromonnx/dialect or of lifetime.Rules, or one of the causes: see causes.go
 	Name  string `json:"name"`
 	Takes string `json:"takes"` // what is taken for what
 	// false: too few measured models bear it out, and the upper bound has room for it
@@ -29,7 +29,7 @@ type Guess struct {
 	Tensors int64    `json:"tensor_bytes"`     // that the calls there make
 	Weighed bool     `json:"weighed"`          // Bytes is known: the run was simulated with it decided otherwise
 	Bytes   int64    `json:"bytes"`            // by which the peak of what is allocated would be larger then
-	// by which it would be smaller at the other end, of a doubt that has two
+	// by which it would be smaller at the other end, of a cause that has two
 	Fewer int64 `json:"bytes_less,omitempty"`
 
 	madeInRun bool // see guessRow
@@ -72,28 +72,6 @@ func unproven() map[string]bool {
 	}
 	return names
 }
-
-// What else an estimate rests on. No flag decides these otherwise.
-const (
-	unmodelledOperator = "unmodelled-operator"
-	dataDependentSize  = "data-dependent-size"
-	countedOnce        = "loop-counted-once"
-	lostInExport       = "lost-in-export"
-	variables          = "variables"
-	convolutions       = "convolution-workspace"
-	criterion          = "criterion"
-	inPlace            = "in-place"
-	frozenBeside       = "frozen-beside-adapters"
-	contiguousCopy     = "contiguous-copy"
-	lostBranch         = "dropped-branch"
-	frozenLayers       = "frozen-backbone"
-	sparseTables       = "sparse-gradients"
-	ownFunction        = lifetime.OwnFunction
-	absentSiblings     = "absent-siblings"
-	sparseMatrices     = "sparse-inputs"
-	noCheckpoints      = lifetime.NoCheckpoints
-	frozenAngles       = "frozen-frequencies"
-)
 
 // large reports whether each run of a model takes so long, and so much memory, that none is made beside another.
 func (b *Bound) large() bool { return b.size >= manyNodes }

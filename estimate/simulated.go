@@ -162,7 +162,7 @@ func (b *Bound) questionNotes(s Step, p *program.Program) (notes []Note) {
 }
 
 // addGuesses adds the guesses that the run could have made and did not, with a note for each; where guesses are to be
-// weighed, also those that it made, and the doubts.
+// weighed, also those that it made, and the causes.
 func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err error) {
 	if r.Guesses, err = b.passed(s, sim); err != nil {
 		return err
@@ -172,11 +172,11 @@ func (b *Bound) addGuesses(r *Report, s Step, sim *Simulation, weigh bool) (err 
 	}
 	if weigh {
 		made, weigh := b.made(s, sim)
-		doubts, err := b.doubts(s, sim, weigh...)
+		causes, err := b.causes(s, sim, weigh...)
 		if err != nil {
 			return err
 		}
-		r.Guesses = slices.Concat(r.Guesses, made, doubts)
+		r.Guesses = slices.Concat(r.Guesses, made, causes)
 	}
 	byWeight(r.Guesses)
 	return nil

@@ -45,14 +45,11 @@ const (
 	WeightSum    // as many as its weight has elements for each channel
 	Attention    // softmax(q @ k.T) @ v, of its first two
 
-	AsksForZeros // its backward computes more where what it multiplies has zeros
-	Factory      // makes a new tensor; of an argument it takes the shape alone
-	Periodic     // the sine of an angle, or its cosine
-	Spreads      // its result repeats the elements of its argument
-	Tests        // its result is a bool for each element
-	Cuts         // no gradient goes through it, whatever its result is of
-	Surrogate    // a function of autograd that the program wrote, with gradients of its own making
-	Writes       // writes into its first argument, which is its result
+	Factory // makes a new tensor; of an argument it takes the shape alone
+	Spreads // its result repeats the elements of its argument
+	Tests   // its result is a bool for each element
+	Cuts    // no gradient goes through it, whatever its result is of
+	Writes  // writes into its first argument, which is its result
 )
 
 // Is reports whether an operator is any of these.
@@ -101,8 +98,8 @@ var operators = index([]Operator{
 	{"rsqrt", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
 	{"reciprocal", 1, 1, TakesNumbers | Pointwise | KeepsResult, nil},
 	{"erf", 1, 1, TakesNumbers | Pointwise, nil},
-	{"sin", 1, 1, TakesNumbers | Pointwise | Periodic, nil},
-	{"cos", 1, 1, TakesNumbers | Pointwise | Periodic, nil},
+	{"sin", 1, 1, TakesNumbers | Pointwise, nil},
+	{"cos", 1, 1, TakesNumbers | Pointwise, nil},
 	{"abs", 1, 1, TakesNumbers | Pointwise, nil},
 	{"neg", 1, 1, TakesNumbers | Pointwise, nil},
 	{"square", 1, 1, TakesNumbers | Pointwise, nil},
@@ -116,7 +113,7 @@ var operators = index([]Operator{
 	{"softmax_float", 1, 1, KeepsResult, nil},
 	{"softmax_typed", 1, 1, KeepsResult, nil},
 	{"log_softmax", 1, 1, KeepsResult, nil},
-	{"step_function", 1, 1, Pointwise | Surrogate, nil},
+	{"step_function", 1, 1, Pointwise, nil},
 	{"gumbel_softmax", 1, 1, 0, worksOnDim},
 	{"to_compute", 1, 1, Pointwise | Same, nil},
 	{"detach", 1, 1, Pointwise | Cuts, nil},
@@ -203,7 +200,7 @@ var operators = index([]Operator{
 	{"amax", 1, 1, 0, worksOnDims},
 	{"norm", 1, 1, 0, worksOnDims},
 	{"norm1", 1, 1, 0, worksOnDims},
-	{"prod", 1, 1, AsksForZeros, worksOnDims},
+	{"prod", 1, 1, 0, worksOnDims},
 	{"logsumexp", 1, 1, 0, worksOnDims},
 	{"argmax", 1, 1, 0, worksOnDims},
 	{"max_dim", 1, 1, 0, worksOnDims},

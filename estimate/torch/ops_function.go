@@ -2,7 +2,6 @@ package torch
 
 import (
 	"github.com/memestimate/memestimate/estimate/program"
-	"github.com/memestimate/memestimate/estimate/recover/lifetime"
 )
 
 // Functions that models write as a torch.autograd.Function: they save what they say, and their backward is Python.
@@ -73,14 +72,8 @@ func runStepFunction(r *run, c *program.Call, in []*tensor) []*tensor {
 	out := r.emptyLike(x, r.modelType(c.Args.DType))
 	r.release(mask)
 	if r.needsGrad(x) {
-		xc, saved := *x, one(x)
-		switch {
-		case r.prog.Without[lifetime.OwnFunction]:
-			saved = nil
-		case r.prog.With[lifetime.OwnResults]:
-			saved = []*tensor{x, out}
-		}
-		r.record("StepFunction", one(out), one(x), saved, func(r *run, n *node, g []*tensor) []*tensor {
+		xc := *x
+		r.record("StepFunction", one(out), one(x), one(x), func(r *run, n *node, g []*tensor) []*tensor {
 			grad := r.pointwise(xc.dtype, g[0]) // grad_output.clone()
 			slope := r.pointwise(xc.dtype, &xc)
 			for range 2 {

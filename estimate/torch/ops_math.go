@@ -141,9 +141,6 @@ func runProd(r *run, c *program.Call, in []*tensor) []*tensor {
 			defer r.release(zeros)
 			if len(c.Args.Dims) == 1 {
 				defer r.release(r.reduce(zeros, c.Args.Dims, true, program.Int64))
-				if r.prog.With[ZeroFactors] {
-					return one(r.otherFactors(&xc))
-				}
 			}
 			product := r.pointwise(g[0].dtype, g[0])
 			t := r.pointwise(xc.dtype, &xc)
@@ -152,26 +149,6 @@ func runProd(r *run, c *program.Call, in []*tensor) []*tensor {
 		})
 	}
 	return one(out)
-}
-
-// ZeroFactors is the doubt that what prod multiplies has zeros, which prod_backward asks for. It is not made.
-const ZeroFactors = "zero-factors"
-
-// otherFactors is prod_safe_zeros_backward: the products of all factors before each and of all behind it, and theirs.
-func (r *run) otherFactors(x *tensor) *tensor {
-	like := func() *tensor { return r.emptyLike(x, x.dtype) }
-	shifted := like() // exclusive_normal_nocp
-	before := like()  // exclusive_normal
-	turned := like()  // narrow_reverse.flip
-	shiftedBack := like()
-	r.release(turned)
-	running := like() // its cumprod
-	behind := like()  // flipped
-	r.release(running)
-	both := like()
-	grad := like()
-	r.releaseAll([]*tensor{both, behind, shiftedBack, before, shifted})
-	return grad
 }
 
 // runNorm1 is linalg.vector_norm of order 1: self.sgn() * grad.
