@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ type Sizes struct {
 type Size struct {
 	Bytes   uint64
 	Guessed bool // read off a number in the name
+	Family  bool // the least of several GPUs that the name could mean
 	MIG     bool // a part of a GPU, of which CUDA shows a process one only
 }
 
@@ -40,7 +42,7 @@ var gibs = []int{4, 5, 6, 8, 10, 11, 12, 16, 20, 24, 32, 40, 44, 46, 48, 64, 71,
 	180, 186, 188, 192, 256, 279, 288}
 
 // Of returns the memory of a GPU of that name: from the site's table, as a GPU known by name, or read off the name, as
-// of "a100-80", "vram40", "3g.40gb". A size in a name is the nominal one. What CUDA has of it is 93 % at worst of the
+// of "a100-80", "vram40", "3g.40gb". A name of several, such as "a100", has at least what the smallest of them has. A size in a name is the nominal one. What CUDA has of it is 93 % at worst of the
 // GPUs known (T4: 15,360 MiB less what the driver keeps, of 16 GiB; L40S: 45,487 of 48), so as much is taken.
 func (s Sizes) Of(name string) (Size, bool) {
 	name = strings.ToLower(name)
@@ -49,8 +51,9 @@ func (s Sizes) Of(name string) (Size, bool) {
 		return Size{Bytes: n, MIG: mig != nil}, true
 	}
 	if mig == nil && strings.ContainsAny(name, "0123456789") {
-		if d, err := gpu.Find(name); err == nil {
-			return Size{Bytes: uint64(d.Memory)}, true
+		if all := gpu.Family(name); len(all) > 0 {
+			least := slices.MinFunc(all, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) })
+			return Size{Bytes: uint64(least.Memory), Family: len(all) > 1}, true
 		}
 	}
 	for _, m := range [][]string{mig, labeled().FindStringSubmatch(name), after().FindStringSubmatch(name)} {

@@ -35,7 +35,9 @@ func ExitCode(out string) (code int, ended bool) {
 		fmt.Sscanf(exit, "%d:%d", &own, &signal)
 		switch {
 		case signal != 0:
-			own = 128 + signal
+			own = 128 + signal&0x7f
+		case own < 0 || own > 255: // the system has eight bits, and a failure stays one
+			own = max(own&0xff, 1)
 		case own == 0 && state == "CANCELLED":
 			own = 128 + 15
 		case own == 0 && state != "COMPLETED":

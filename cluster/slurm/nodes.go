@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/memestimate/memestimate/cluster"
 )
 
 // Format is what sinfo is to be asked for: sinfo -N -h -o Format. These letters are as old as Slurm's GRES, and their
@@ -32,8 +34,11 @@ type GRES struct {
 	Count int
 }
 
-// maxNodes bounds what is read of sinfo's answer.
-const maxNodes = 100_000
+// Bounds of what is read of sinfo's answer.
+const (
+	maxNodes = 100_000
+	maxCount = 1 << 42
+)
 
 // ParseNodes reads sinfo's answer, a line a node and partition.
 func ParseNodes(out string) ([]Node, error) {
@@ -109,6 +114,9 @@ func parseGRES(s string) ([]GRES, error) {
 			}
 			n, err := strconv.Atoi(strings.TrimRight(last, "KMG"))
 			if err == nil {
+				if n < 0 || n > maxCount/unit {
+					return nil, fmt.Errorf("gres %q: wanted a count from 0", p)
+				}
 				g.Count = n * unit
 				w = w[:len(w)-1]
 			}
@@ -131,6 +139,20 @@ var down = []string{"down", "drained", "draining", "fail", "failing", "inval", "
 
 // usable tells whether the node may take a job now or later.
 func (n *Node) usable() bool { return !slices.Contains(down, strings.ToLower(n.State)) }
+
+// vramGRES is a GRES that sites use to say how much memory one GPU of a node has. It is not consumed:
+// "VramPerGpu:no_consume:48G".
+const vramGRES = "VramPerGpu"
+
+// vram returns what the node says of the memory of its GPUs.
+func (n *Node) vram() (cluster.Size, bool) {
+	for _, g := range n.GRES {
+		if strings.EqualFold(g.Name, vramGRES) && g.Count >= 1<<30 {
+			return cluster.Size{Bytes: uint64(g.Count) / 100 * 93, Guessed: true}, true
+		}
+	}
+	return cluster.Size{}, false
+}
 
 // count returns how many of a resource the node has, of any type when typ is "".
 func (n *Node) count(name, typ string) (sum int) {

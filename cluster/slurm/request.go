@@ -30,6 +30,7 @@ type Request struct {
 	Type    string // as people call what is asked for
 	Bytes   uint64 // memory of one GPU of the kind, or of the shards asked for
 	Guessed bool   // Bytes was read off the name
+	Family  bool   // Bytes is the least of several GPUs that the name could mean
 }
 
 // Args returns the request as options of sbatch, srun and salloc.
@@ -82,6 +83,7 @@ func size(n uint64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) 
 type kind struct {
 	gres       string // "gpu:a100", "gpu", "shard:a100"
 	constraint string
+	also       string // what is asked for beside the GPUs: ",VramPerGpu:40G"
 	label      string
 	size       cluster.Size
 	units      int // of the GRES for one GPU; several where shards make one up
@@ -139,14 +141,16 @@ func (need *Need) allows(n *Node) bool {
 // kindsOf returns what can be asked for, the smallest first, and the types of which nobody knows the size.
 func kindsOf(nodes []Node, need Need, sizes cluster.Sizes) (kinds []*kind, unknown []string) {
 	known := map[string]*kind{}
-	add := func(gres, constraint, label string, s cluster.Size, units, count int, node string) {
-		k := known[gres+"|"+constraint]
+	add := func(gres, constraint, label string, s cluster.Size, units, count int, node string) *kind {
+		key := fmt.Sprint(gres, "|", constraint, "|", s.Bytes)
+		k := known[key]
 		if k == nil {
 			k = &kind{gres: gres, constraint: constraint, label: label, size: s, units: units, counts: map[string]int{}}
-			known[gres+"|"+constraint] = k
+			known[key] = k
 			kinds = append(kinds, k)
 		}
 		k.counts[node] = count
+		return k
 	}
 	for i := range nodes {
 		n := &nodes[i]
@@ -158,7 +162,14 @@ func kindsOf(nodes []Node, need Need, sizes cluster.Sizes) (kinds []*kind, unkno
 			typed[g.Type] = true
 			count := n.count("gpu", g.Type)
 			s, ok := sizes.Of(g.Type)
-			if g.Type == "" || !ok {
+			if v, said := n.vram(); said && (!ok || s.Family) && len(gpuTypes(n)) == 1 {
+				name := strings.TrimSuffix("gpu:"+g.Type, ":")
+				gib := (need.Bytes*100/93 + 1<<30 - 1) >> 30 // the site's sizes are nominal
+				k := add(name, "", fmt.Sprintf("%s with %s", name, vramGRES), v, 1, count, n.Name)
+				k.also = fmt.Sprintf(",%s:%dG", vramGRES, gib)
+				continue
+			}
+			if g.Type == "" || !ok || s.Family {
 				// Features belong to the node: they tell of a GPU only where all GPUs of the node are alike.
 				f, fs, found := byFeature(n, sizes)
 				switch {
@@ -168,12 +179,15 @@ func kindsOf(nodes []Node, need Need, sizes cluster.Sizes) (kinds []*kind, unkno
 						name += ":" + g.Type
 					}
 					add(name, f, name+" with feature "+f, fs, 1, count, n.Name)
+				case ok: // the least of the family is known
 				case g.Type != "" && !slices.Contains(unknown, g.Type):
 					unknown = append(unknown, g.Type)
 				case g.Type == "" && !slices.Contains(unknown, "gpu on "+n.Name):
 					unknown = append(unknown, "gpu on "+n.Name)
 				}
-				continue
+				if !ok || g.Type == "" {
+					continue
+				}
 			}
 			add("gpu:"+g.Type, "", "gpu:"+g.Type, s, 1, count, n.Name)
 			if shards := n.count("shard", g.Type); need.Share && need.GPUs == 1 && g.Type != "" && shards > count &&
@@ -246,9 +260,9 @@ func (k *kind) request(need Need, nodes []Node) *Request {
 			constraint = append(constraint, k.constraint)
 		}
 		return &Request{
-			GRES: fmt.Sprintf("%s:%d", k.gres, each), Nodes: n, Constraint: strings.Join(constraint,
+			GRES: fmt.Sprintf("%s:%d%s", k.gres, each, k.also), Nodes: n, Constraint: strings.Join(constraint,
 				"&"), Partition: need.Partition, Host: need.Host,
-			Type: k.label, Bytes: k.size.Bytes, Guessed: k.size.Guessed,
+			Type: k.label, Bytes: k.size.Bytes, Guessed: k.size.Guessed, Family: k.size.Family,
 		}
 	}
 	return nil

@@ -86,6 +86,50 @@ func TestMixedFeatures(t *testing.T) {
 	}
 }
 
+// TestFamilies: a type that names a family has at least what its smallest GPU has, and more where the site says so.
+func TestFamilies(t *testing.T) {
+	nodes, err := ParseNodes(`n1|idle|gpu*|64|512000|(null)|gpu:a100:4(S:0-1)
+n2|idle|gpu*|64|512000|(null)|gpu:h100:8(S:0-1)
+n3|idle|gpu*|64|512000|(null)|gpu:v100:4
+n4|idle|gpu*|64|512000|a100_80gb|gpu:a100:4
+n5|idle|gpu*|64|512000|(null)|gpu:big:2,VramPerGpu:no_consume:128G
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		need   uint64
+		want   string
+		family bool
+	}{
+		{1 * gib, "--nodes=1 --gres=gpu:v100:1", true},
+		{20 * gib, "--nodes=1 --gres=gpu:a100:1", true},
+		{60 * gib, "--nodes=1 --gres=gpu:h100:1", true},
+		{79 * gib, "--nodes=1 --gres=gpu:h100:1", true},
+		{100 * gib, "--nodes=1 --gres=gpu:big:1,VramPerGpu:108G", false},
+	} {
+		r, err := Choose(nodes, Need{Bytes: tt.need, GPUs: 1}, cluster.Sizes{})
+		if err != nil {
+			t.Errorf("%d: %v", tt.need, err)
+		} else if got := strings.Join(r.Args(), " "); got != tt.want || r.Family != tt.family {
+			t.Errorf("%d: %s, family %v, want %s", tt.need, got, r.Family, tt.want)
+		}
+	}
+	r, err := Choose(nodes, Need{Bytes: 60 * gib, GPUs: 1, Constraint: []string{"a100_80gb"}}, cluster.Sizes{})
+	if err != nil || strings.Join(r.Args(), " ") != "--nodes=1 --gres=gpu:a100:1 --constraint=a100_80gb" {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// TestCounts: a count that no node can have is refused.
+func TestCounts(t *testing.T) {
+	for _, gres := range []string{"gpu:a100-80:-4", "shard:-1", "gpu:9223372036854775807G"} {
+		if nodes, err := ParseNodes("n1|idle|gpu*|1|1|(null)|" + gres + "\n"); err == nil {
+			t.Errorf("%s: %+v", gres, nodes)
+		}
+	}
+}
+
 func FuzzParseNodes(f *testing.F) {
 	f.Add(site)
 	f.Add("a|idle|p*|1|1|(null)|gpu:a:1K,gpu(IDX:0-1)\n")
@@ -108,7 +152,9 @@ func TestExitCode(t *testing.T) {
 		"JobId=1 JobState=TIMEOUT ExitCode=0:0\n":                                          "1 true",
 		"JobId=2 JobState=COMPLETED ExitCode=0:0\nJobId=1 JobState=PENDING ExitCode=0:0\n": "0 false",
 		"JobId=2 JobState=FAILED ExitCode=2:0\nJobId=1 JobState=COMPLETED ExitCode=0:0\n":  "2 true",
-		"": "0 false",
+		"JobId=17 JobState=FAILED ExitCode=256:0":                                          "1 true",
+		"JobId=17 JobState=FAILED ExitCode=-1:0":                                           "255 true",
+		"":                                                                                 "0 false",
 	} {
 		code, ended := ExitCode(out)
 		if got := fmt.Sprint(code, ended); got != want {

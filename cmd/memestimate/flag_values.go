@@ -272,19 +272,16 @@ func gpuValue(value *string) *checkedText {
 			return "", err
 		}
 		if err != nil || s == "" {
-			return "", unknownGPU(s)
+			return "", unknownGPU()
 		}
 		return g.ID, nil
 	}}
 }
 
-// unknownGPU says which GPUs there are. The memory of one that is not known is enough to ask whether a run fits.
-func unknownGPU(typed string) error {
-	err := unknownName(typed, gpuNames())
-	if n, ok := errors.AsType[*nameError](err); ok && n.Hint() == "" {
-		n.other = "its memory is enough, as in --budget 11GiB; memestimate gpus lists the known ones"
-	}
-	return err
+// unknownGPU says which GPUs there are. No other name is proposed: a card of nearly the same name may have more memory.
+func unknownGPU() error {
+	return &nameError{text: "want " + strings.Join(gpuNames(), ", "),
+		other: "its memory is enough, as in --budget 11GiB; memestimate gpus lists the known ones"}
 }
 
 // gpuNames are the names that --gpu takes.

@@ -64,4 +64,10 @@ func become(path string, command, environ []string) error {
 }
 
 // detach keeps the terminal's signals from a program that is to be started.
-func detach(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// Where its context ends, so do the children that it has.
+func detach(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.Cancel != nil {
+		c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	}
+}

@@ -109,8 +109,51 @@ cluster cannot be asked.`,
 	return cmd
 }
 
-// sinfoLimit is how long the cluster may take to answer.
-const sinfoLimit = 30 * time.Second
+// What Slurm's commands may take to answer, and how much they may say.
+var (
+	slurmTime  = 30 * time.Second
+	slurmBytes = 64 << 20
+)
+
+// askSlurm runs one of Slurm's commands and returns what it says.
+func askSlurm(ctx context.Context, name string, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, slurmTime)
+	defer cancel()
+	c := exec.CommandContext(ctx, name, args...)
+	detach(c)
+	c.WaitDelay = time.Second // a child of it may hold the pipe
+	out := &limited{room: slurmBytes}
+	c.Stdout, c.Stderr = out, &limited{room: 64 << 10}
+	err := c.Run()
+	switch {
+	case out.full:
+		return nil, fmt.Errorf("it says more than %s", report.Size(int64(slurmBytes)))
+	case context.Cause(ctx) == context.DeadlineExceeded:
+		return nil, fmt.Errorf("no answer within %v", slurmTime)
+	case err != nil:
+		if text := strings.TrimSpace(c.Stderr.(*limited).b.String()); text != "" {
+			return nil, errors.New(oneLine(text))
+		}
+		return nil, err
+	}
+	return out.b.Bytes(), nil
+}
+
+// A limited writer refuses what there is no room for.
+type limited struct {
+	b    bytes.Buffer
+	room int
+	full bool
+}
+
+// Write fails where there is no room.
+func (l *limited) Write(p []byte) (int, error) {
+	if l.b.Len()+len(p) > l.room {
+		l.full = true
+		return 0, io.ErrShortWrite
+	}
+	return l.b.Write(p)
+}
 
 // ask finds the request for a job.
 func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) {
@@ -118,12 +161,9 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), sinfoLimit)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "sinfo", "-N", "-h", "-o", slurm.Format).Output()
+	out, err := askSlurm(context.Background(), "sinfo", "-N", "-h", "-o", slurm.Format)
 	if err != nil {
-		return nil, fail(exitDevice, "slurm: sinfo: %s",
-			commandError(err)).withHint("this needs Slurm's commands, on a machine from which one submits jobs")
+		return nil, fail(exitDevice, "slurm: sinfo: %w", err).withHint("this needs Slurm's commands, on a machine from which one submits jobs")
 	}
 	nodes, err := slurm.ParseNodes(string(out))
 	if err != nil {
@@ -146,6 +186,10 @@ func (j *slurmJob) ask(e *env, l *launch, bytes uint64) (*slurm.Request, error) 
 	if r.Guessed {
 		fmt.Fprintf(e.stderr, "memestimate: slurm: %s: a size read off its name, of which 93 %% are counted on: %s; --site "+
 			"FILE says what it has\n", oneLine(r.Type), report.Size(int64(r.Bytes)))
+	}
+	if r.Family {
+		fmt.Fprintf(e.stderr, "memestimate: slurm: %s: several GPUs have this name, the smallest %s; --site FILE says what "+
+			"these have\n", oneLine(r.Type), report.Size(int64(r.Bytes)))
 	}
 	if guess {
 		fmt.Fprintf(e.stderr, "memestimate: slurm: --mem=%s is a guess: 8 GiB for Python, CUDA's libraries and loading "+
@@ -283,16 +327,15 @@ func (j *slurmJob) waitForBatch(e *env, r *slurm.Request, command []string) erro
 		}
 		if ctx.Err() != nil {
 			sig := caught()
-			if out, err := exec.Command("scancel", job).CombinedOutput(); err != nil {
-				return fail(exitSignal+sig, "slurm: ended by signal %d, and job %s could not be cancelled: %s", sig, job,
-					oneLine(string(out)))
+			if _, err := askSlurm(context.Background(), "scancel", job); err != nil {
+				return fail(exitSignal+sig, "slurm: ended by signal %d, and job %s could not be cancelled: %w", sig, job, err)
 			}
 			return fail(exitSignal+sig, "slurm: job %s cancelled by signal %d", job, sig)
 		}
-		out, err := exec.Command("scontrol", "show", "job", "-o", job).Output()
+		out, err := askSlurm(ctx, "scontrol", "show", "job", "-o", job)
 		if err != nil {
 			if failures++; failures > 60 { // the controller may restart meanwhile
-				return fail(exitLauncher, "slurm: job %s: %s", job, commandError(err))
+				return fail(exitLauncher, "slurm: job %s: %w", job, err)
 			}
 			continue
 		}

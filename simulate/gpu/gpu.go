@@ -151,18 +151,32 @@ func Find(name string) (Device, error) {
 	if name == "" {
 		return Default(), nil
 	}
-	var ids []string
-	names := make([]spelling.Device, len(known))
-	for i, d := range known {
-		names[i] = spelling.Device{ID: d.ID, Name: d.Name}
-		ids = append(ids, d.ID)
-	}
-	at, err := spelling.GPU(name, names)
+	at, err := spelling.GPU(name, spelled())
 	switch {
 	case err != nil:
 		return Device{}, err
 	case at < 0:
+		var ids []string
+		for _, d := range known {
+			ids = append(ids, d.ID)
+		}
 		return Device{}, fmt.Errorf("unknown GPU %q, want one of %s", name, strings.Join(ids, ", "))
 	}
 	return known[at], nil
+}
+
+// Family returns all devices that a name could mean: those of 40 and of 80 GB for "a100".
+func Family(name string) (all []Device) {
+	for _, i := range spelling.GPUs(name, spelled()) {
+		all = append(all, known[i])
+	}
+	return all
+}
+
+func spelled() []spelling.Device {
+	names := make([]spelling.Device, len(known))
+	for i, d := range known {
+		names[i] = spelling.Device{ID: d.ID, Name: d.Name}
+	}
+	return names
 }

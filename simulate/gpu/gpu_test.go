@@ -1,6 +1,10 @@
 package gpu
 
-import "testing"
+import (
+	"slices"
+	"strings"
+	"testing"
+)
 
 func TestFind(t *testing.T) {
 	if d, err := Find(""); err != nil || d != Default() || !d.Measured {
@@ -19,6 +23,46 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find("h300"); err == nil {
 		t.Error("h300 is found")
+	}
+}
+
+// No name of a card that exists stands for one with more memory, with or without its words in another form. Sizes are
+// GiB, from NVIDIA's data sheets.
+func TestNamesNeverWiden(t *testing.T) {
+	for name, size := range map[string]int64{
+		"GeForce GTX 1080": 8, "GeForce GTX 1080 Ti": 11, "GeForce RTX 2060": 6, "GeForce RTX 2080 Ti": 11, "TITAN RTX": 24,
+		"TITAN V": 12, "GeForce RTX 3050": 8, "GeForce RTX 3060 Ti": 8, "GeForce RTX 3060 Laptop GPU": 6,
+		"GeForce RTX 3070": 8, "GeForce RTX 3080": 10, "GeForce RTX 3080 Ti": 12, "GeForce RTX 3080 Laptop GPU": 16,
+		"GeForce RTX 4050 Laptop GPU": 6, "GeForce RTX 4060 Ti": 8, "GeForce RTX 4070": 12, "GeForce RTX 4070 Ti SUPER": 16,
+		"GeForce RTX 4080": 16, "GeForce RTX 4090 Laptop GPU": 16, "GeForce RTX 5060": 8, "GeForce RTX 5070": 12,
+		"GeForce RTX 5070 Ti": 16, "GeForce RTX 5080": 16, "GeForce RTX 5090 Laptop GPU": 24, "Quadro RTX 4000": 8,
+		"Quadro RTX 5000": 16, "Quadro RTX 6000": 24, "Quadro RTX 8000": 48, "RTX A2000": 6, "RTX A4000": 16,
+		"RTX A4500": 20, "RTX A5000": 24, "RTX A5500": 24, "RTX 2000 Ada Generation": 16, "RTX 4000 Ada Generation": 20,
+		"RTX 4500 Ada Generation": 24, "RTX 5000 Ada Generation": 32, "RTX PRO 4000 Blackwell": 24,
+		"RTX PRO 5000 Blackwell": 48, "Tesla K80": 12, "Tesla M40": 24, "Tesla P4": 8, "Tesla P40": 24,
+		"Tesla P100-PCIE-16GB": 16, "A2": 16, "A10": 24, "A16": 16, "A100-PCIE-40GB": 40, "A100-SXM-64GB": 64, "A800": 80,
+		"L20": 48, "L40": 48, "H20": 96, "H800": 80, "H100 SXM5 64GB": 64, "GH200 480GB": 96, "Tesla V100-PCIE-16GB": 16,
+		"Tesla V100-PCIE-32GB": 32, "Tesla V100-SXM3-32GB": 32, "GB10": 120, "MI300X": 192, "MI210": 64, "Jetson AGX Orin": 64,
+		"8GB": 8, "16GB": 16, "24 GB": 24, "40G": 40, "80GiB": 80, "100": 16, "6000": 24,
+	} {
+		for _, form := range []string{name, "NVIDIA " + name, strings.ToLower(name), strings.ReplaceAll(name, " ", "-"),
+			strings.ReplaceAll(name, " ", "")} {
+			if d, err := Find(form); err == nil && d.Memory > size<<30 {
+				t.Errorf("%q, which has %d GiB, is taken for %s with %d", form, size, d.ID, d.Memory>>30)
+			}
+		}
+	}
+	for _, d := range known { // a word fewer is the same card, or the least of several
+		words := strings.FieldsFunc(d.ID, func(r rune) bool { return r == '-' })
+		for i := range words {
+			name := strings.Join(slices.Delete(slices.Clone(words), i, i+1), "-")
+			if got, err := Find(name); err == nil && name != "" && got.Memory > d.Memory {
+				t.Errorf("%q of %s is taken for %s, which has more", name, d.ID, got.ID)
+			}
+		}
+	}
+	if d, err := Find("A100-PCIE-40GB"); err != nil || d.ID != "a100-40gb" {
+		t.Errorf("A100-PCIE-40GB is %s, %v", d.ID, err)
 	}
 }
 
