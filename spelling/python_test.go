@@ -78,5 +78,8 @@ func tuple(words []string) string {
 	for _, w := range words {
 		fmt.Fprintf(&b, "%q, ", w)
 	}
+	if len(words) == 1 { // Python's tuples of one have a comma
+		return "(" + strings.TrimSuffix(b.String(), " ") + ")"
+	}
 	return "(" + strings.TrimSuffix(b.String(), ", ") + ")"
 }

@@ -112,13 +112,13 @@ OPTIMIZERS: dict[str, str] = {
     "sgd-with-momentum": "sgdm",
 }
 FORM_FACTORS: dict[str, tuple[str, ...]] = {
-    "a100-40gb": ("pcie"),
-    "a100-80gb": ("pcie"),
+    "a100-40gb": ("pcie",),
+    "a100-80gb": ("pcie",),
     "b200": ("hgx", "180gb"),
     "h100-80gb": ("sxm5", "hgx"),
     "h200": ("sxm5", "141gb", "hgx"),
-    "v100-16gb": ("pcie"),
-    "v100-32gb": ("pcie"),
+    "v100-16gb": ("pcie",),
+    "v100-32gb": ("pcie",),
 }
 GPU_NOISE = (
     "nvidia",
