@@ -16,7 +16,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..values.decisions import Change, Outcome, TooLong
+from ..core.recording import TooLong
+from ..values.decisions import Change, Outcome
 from . import program, search, spelling
 from .answer import Estimate, Fit
 from .recorder import Recorder, record
@@ -99,7 +100,7 @@ def estimate(
         recording = Path(folder.name) / f"{type(model).__name__}.mrec"
     run = _Run(model, *_arguments(model, args, kwargs), labels, loss, optimizer, precision, mode, steps)
     with record(recording, gpu=gpu) as recorder:
-        recorder.again = functools.partial(_again, run, gpu)
+        recorder.decisions.again = functools.partial(_again, run, gpu)
         run(recorder)
     answer = Estimate(recording)
     answer._folder = folder

@@ -15,9 +15,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NoReturn
 
-from ..ops import extensions
+from ..core.recording import Enough
+from ..core.session import Way
 from ..values.decisions import Change, Outcome
-from .recorder import Enough, Recorder, Way
+from .recorder import Recorder
 
 
 def record(asked: argparse.Namespace) -> int:
@@ -45,7 +46,7 @@ def record(asked: argparse.Namespace) -> int:
         os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(asked.world_size)}
         os.environ |= {"LOCAL_WORLD_SIZE": str(asked.world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
     if not asked.once:
-        recorder.again = functools.partial(_again, asked, os.getcwd())
+        recorder.decisions.again = functools.partial(_again, asked, os.getcwd())
     sys.argv = [asked.script, *asked.arguments]
     sys.path.insert(0, "" if asked.module else str(Path(asked.script).resolve().parent))
     recorder.start()
@@ -55,9 +56,7 @@ def record(asked: argparse.Namespace) -> int:
     try:
         keep = _run(asked)
     except Exception as error:
-        recorder.capture.kinds.explain(error)
-        extensions.explain(error)
-        recorder.decisions.explain(error)
+        recorder.explain(error)
         raise
     finally:
         recorder.stop(keep=keep)

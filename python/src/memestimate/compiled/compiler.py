@@ -9,18 +9,15 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import fx, nn
 
 from ..core.frames import WRAPPERS
+from ..core.session import Session
 from . import kernels, machine
 from .places import Places
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
 
 _OLDEST = (2, 11)  # of PyTorch, whose compiler is known
 _SETTINGS = {
@@ -37,57 +34,30 @@ class Compiler:
 
     Parameters
     ----------
-    recorder
+    session
         The recording.
     wanted
         Whether what the program compiles is to be compiled; otherwise it runs eagerly.
     """
 
-    def __init__(self, recorder: Recorder, wanted: bool) -> None:
-        self._recorder = recorder
-        self._patches: Patches = recorder.patches
-        self._places = Places(recorder)
+    def __init__(self, session: Session, wanted: bool = True) -> None:
+        self._session = session
+        self._patches = session.patches
+        self._places = Places(session)
+        self.left_out: set[Any] = set()  # backends for which something was to be compiled and is not
         self._ready = False
-        self._depth = 0
         self._why = "" if wanted else "asked for by --no-compile"  # why nothing is compiled
-
-    @property
-    def compiling(self) -> bool:
-        """Whether PyTorch is compiling now."""
-        return self._depth > 0
-
-    def install(self, patches: Patches) -> None:
-        """Wait for the program to ask for something to be compiled."""
-        compile_, compile_module = torch.compile, nn.Module.compile
-
-        def compiled(*args: Any, **kwargs: Any) -> Any:
-            if not self._begin():
-                self._recorder.flex.compiled(kwargs.get("backend", "inductor"))
-                model = args[0] if args else kwargs.get("model")
-                return (lambda function: function) if model is None else model
-            return compile_(*args, **kwargs)
-
-        def module_compiled(module: nn.Module, *args: Any, **kwargs: Any) -> None:
-            if not self._begin():
-                self._recorder.flex.compiled(kwargs.get("backend", "inductor"))
-            else:
-                compile_module(module, *args, **kwargs)
-
-        patches.set(torch, "compile", compiled)
-        patches.set(nn.Module, "compile", module_compiled)
-        if "torch._dynamo.convert_frame" in sys.modules:  # something may be compiled that was made before
-            self._watch()
 
     def place(self) -> tuple[int, int] | None:
         """Frame and module of what compiled code runs now; None if none runs."""
         return self._places.here() if self._ready else None
 
-    def _begin(self) -> bool:
+    def begin(self) -> bool:
         """Put everything in place, and say whether the compiler can be used."""
         if not self._ready and not self._why:
             self._why = _missing()
         if self._why:
-            self._recorder.note("eager", f"recorded eagerly, not compiled: {self._why}")
+            self._session.note("eager", f"recorded eagerly, not compiled: {self._why}")
             return False
         if self._ready:
             return True
@@ -95,12 +65,12 @@ class Compiler:
         self._own_folder()
         with self._patches.suspended():
             _load()
-        machine.install(self._recorder, self._patches)
-        kernels.install(self._recorder, self._patches)
-        self._places.install(self._patches)
+        machine.install(self._session)
+        kernels.install(self._session)
+        self._places.keep(self._patches)
         config: Any = importlib.import_module("torch._inductor.config")
         self._patches.enter(config.patch(_SETTINGS))
-        self._watch()
+        self.watch()
         compile_fx: Any = importlib.import_module("torch._inductor.compile_fx")
         make = compile_fx.fx_codegen_and_compile
 
@@ -111,21 +81,21 @@ class Compiler:
         self._patches.set(compile_fx, "fx_codegen_and_compile", made)
         return True
 
-    def _watch(self) -> None:
+    def watch(self) -> None:
         """Have the recorder stand aside while Dynamo compiles, and run eagerly what it fails to compile."""
         convert_frame: Any = importlib.import_module("torch._dynamo.convert_frame")
         exc: Any = importlib.import_module("torch._dynamo.exc")
         convert = convert_frame._compile
 
         def converted(*args: Any, **kwargs: Any) -> Any:
-            if not self._begin():
+            if not self.begin():
                 return _eagerly()
             try:
                 with self._compiling():
                     return convert(*args, **kwargs)
             except (exc.BackendCompilerFailed, exc.InternalTorchDynamoError) as error:
                 text = f"{type(error).__name__}: {error}".partition("\n\nSet TORCH")[0].replace("\n", " ")
-                self._recorder.note("eager", f"recorded eagerly in part, not compiled: {text[:300]}")
+                self._session.note("eager", f"recorded eagerly in part, not compiled: {text[:300]}")
                 return _eagerly()
 
         if not getattr(convert, "_memestimate", False):
@@ -151,14 +121,15 @@ class Compiler:
     @contextmanager
     def _compiling(self) -> Iterator[None]:
         """What the recorder has in place for programs stands aside."""
-        if self._depth:
+        phases = self._session.phases
+        if phases.compiling:
             yield
             return
         hooks = torch.nn.modules.module
         held = [(found, dict(found)) for found in (hooks._global_forward_pre_hooks, hooks._global_forward_hooks)]
         subclasses: Any = torch._subclasses
         kind = subclasses.FakeTensor
-        self._depth += 1
+        phases.compiling += 1
         for found, _ in held:
             found.clear()
         subclasses.FakeTensor = subclasses.fake_tensor.FakeTensor
@@ -168,7 +139,32 @@ class Compiler:
             subclasses.FakeTensor = kind
             for found, before in held:
                 found.update(before)
-            self._depth -= 1
+            phases.compiling -= 1
+
+
+def install(session: Session) -> None:
+    """Wait for the program to ask for something to be compiled."""
+    compiler = session.part(Compiler)
+    session.phases.compiled_place = compiler.place
+    compile_, compile_module = torch.compile, nn.Module.compile
+
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        if not compiler.begin():
+            compiler.left_out.add(kwargs.get("backend", "inductor"))
+            model = args[0] if args else kwargs.get("model")
+            return (lambda function: function) if model is None else model
+        return compile_(*args, **kwargs)
+
+    def module_compiled(module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        if not compiler.begin():
+            compiler.left_out.add(kwargs.get("backend", "inductor"))
+        else:
+            compile_module(module, *args, **kwargs)
+
+    session.patches.set(torch, "compile", compiled)
+    session.patches.set(nn.Module, "compile", module_compiled)
+    if "torch._dynamo.convert_frame" in sys.modules:  # something may be compiled that was made before
+        compiler.watch()
 
 
 def _missing() -> str:

@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
+from ..core.session import Session
 
 
 class Kernel:
     """A kernel of Triton that Inductor made, without its code."""
 
-    def __init__(self, name: str, recorder: Recorder) -> None:
+    def __init__(self, name: str, session: Session) -> None:
         self.name = name
-        self._recorder = recorder
+        self._session = session
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Log a launch."""
         given = [value for value in args if isinstance(value, FakeTensor)]
-        self._recorder.launch(f"triton::{self.name}", given)
-        for tensor in given:
-            self._recorder.values.written(tensor, None)
+        self._session.launch(f"triton::{self.name}", given, given)
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+def install(session: Session) -> None:
     """Let the wrappers that are written from now on allocate and launch on the pretended GPU."""
     from torch._inductor import async_compile
 
@@ -42,14 +38,14 @@ def install(recorder: Recorder, patches: Patches) -> None:
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
-    patches.set(guards, "_empty_strided_cuda", empty_strided)
-    patches.set(guards, "_reinterpret_tensor", reinterpret)
-    patches.set(guards, "assert_size_stride", nothing)
-    patches.set(guards, "assert_alignment", nothing)
-    patches.set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0)
+    session.patches.set(guards, "_empty_strided_cuda", empty_strided)
+    session.patches.set(guards, "_reinterpret_tensor", reinterpret)
+    session.patches.set(guards, "assert_size_stride", nothing)
+    session.patches.set(guards, "assert_alignment", nothing)
+    session.patches.set(torch._C, "_cuda_getCurrentRawStream", lambda device=0: 0)
 
     def triton(compiler: Any, name: str, source: str, device_str: str = "cuda") -> Kernel:
-        return Kernel(name, recorder)
+        return Kernel(name, session)
 
-    patches.set(async_compile.AsyncCompile, "triton", triton)
-    patches.set(async_compile.AsyncCompile, "wait", nothing)
+    session.patches.set(async_compile.AsyncCompile, "triton", triton)
+    session.patches.set(async_compile.AsyncCompile, "wait", nothing)

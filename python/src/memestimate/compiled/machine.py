@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
+from ..core.session import Session
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+def install(session: Session) -> None:
     """Put the answers in place."""
     from torch._dynamo import device_interface
 
-    major, minor = recorder.gpu.capability
+    major, minor = session.gpu.capability
     properties = torch.cuda.get_device_properties(0)
     answers: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,
@@ -32,12 +30,12 @@ def install(recorder: Recorder, patches: Patches) -> None:
         "device_count": lambda: 1,
         "synchronize": lambda device=None: None,
         "is_bf16_supported": lambda including_emulation=False: including_emulation or major >= 8,
-        "memory_allocated": lambda device=None: recorder.storages.allocated,
+        "memory_allocated": lambda device=None: session.storages.allocated,
         "get_device_properties": lambda device=None: properties,
     }
-    patches.set(FakeTensorMode, "avoid_device_init", property(lambda mode: True))  # of Dynamo's own, too
+    session.patches.set(FakeTensorMode, "avoid_device_init", property(lambda mode: True))  # of Dynamo's own, too
     cuda: Any = device_interface.CudaInterface
     for name, answer in answers.items():
-        patches.set(cuda, name, staticmethod(answer))
+        session.patches.set(cuda, name, staticmethod(answer))
     for name in ("get_device_properties", "current_device", "set_device"):
-        patches.set(cuda.Worker, name, staticmethod(answers[name]))
+        session.patches.set(cuda.Worker, name, staticmethod(answers[name]))

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
+from ..core.patches import Patches
+from ..core.session import Session
 
 _STACK = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')  # as traceback.StackSummary.format writes it
 _DEPTH = 64  # frames between a call that is logged and the wrapper that makes it
@@ -46,14 +45,14 @@ class Wrapper:
 class Places:
     """The wrappers of a recording."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._wrappers: dict[str, Wrapper] = {}
         self._modules: dict[int, weakref.ref[nn.Module]] = {}  # those that Dynamo went through, by id
         self._parents: dict[int, int] = {}  # by id of an outermost one: what called it
         self._frames: dict[tuple[tuple[str, int, str], ...], int] = {}
 
-    def install(self, patches: Patches) -> None:
+    def keep(self, patches: Patches) -> None:
         """Keep where lines came from when wrappers are written, and modules when they are traced."""
         from torch._dynamo.variables import nn_module
         from torch._inductor.graph import GraphLowering
@@ -99,7 +98,7 @@ class Places:
 
         def entering(args: Any) -> Any:
             root = self._alive(roots[0]) if roots else None
-            with self._recorder.phases.compiled(root):
+            with self._session.phases.compiled(root):
                 return call(args)
 
         return entering
@@ -110,12 +109,12 @@ class Places:
 
     def _frame(self, place: Place) -> int:
         known = self._frames.get(place.stack)
-        if known is None or not self._recorder.phases.backward_depth:
-            known = self._frames[place.stack] = self._recorder.frames.within(place.stack)
+        if known is None or not self._session.phases.backward_depth:
+            known = self._frames[place.stack] = self._session.frames.within(place.stack)
         return known
 
     def _module(self, place: Place) -> int:
-        phases = self._recorder.phases
+        phases = self._session.phases
         if not place.modules:
             return phases.running()
         first = place.modules[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .kinds import Kinds
 
 if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+    from .session import Rules, Session
 
 _NO_RULE = (
     DataDependentOutputException,
@@ -34,29 +34,11 @@ _NO_RULE = (
 _NO_FAKE = "no fake impl registered"
 _QUESTIONS = {"prim"}  # of a tensor: on which device it is, how large
 STAND_IN = torch.device("xla", 0)  # of tensors of the pretended GPU to C++, where a build has no CUDA (host.py)
-Handler = Callable[[OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def to_cuda(value: Any) -> Any:
     """A device as Python is to see it."""
     return torch.device("cuda", 0) if isinstance(value, torch.device) and value.type == "xla" else value
-
-
-def joined(*parts: Mapping[OpOverload, Handler]) -> dict[OpOverload, Handler]:
-    """All handlers; of several for an operator the last comes first, and the others where it gives NotImplemented."""
-    found: dict[OpOverload, Handler] = {}
-    for part in parts:
-        for op, handler in part.items():
-            found[op] = _either(handler, found[op]) if op in found else handler
-    return found
-
-
-def _either(first: Handler, second: Handler) -> Handler:
-    def handler(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        out = first(func, args, kwargs)
-        return second(func, args, kwargs) if out is NotImplemented else out
-
-    return handler
 
 
 class PretendMode(FakeTensorMode):
@@ -92,14 +74,14 @@ class Capture(TorchDispatchMode):
         """Whether Dynamo may compile within this mode."""
         return True
 
-    def __init__(self, recorder: Recorder, handlers: dict[OpOverload, Handler]) -> None:
+    def __init__(self, session: Session, rules: Rules) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder = recorder
-        self._handlers = handlers
-        self._fake = recorder.fake
-        self.kinds = Kinds()
+        self._session, self._rules = session, rules
+        self._handlers = rules.handlers
+        self._fake = session.fake
+        self.kinds = session.part(Kinds)
         self._process = os.getpid()
-        self._by_host = recorder.by_host
+        self._by_host = session.by_host
         self._lock = threading.RLock()  # fake tensors say in one place for all threads that one of them is in a kernel
         self._composite: dict[OpOverload, bool] = {}
         if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):  # PyTorch before 2.9 asks each for a rule
@@ -114,9 +96,9 @@ class Capture(TorchDispatchMode):
             return self.higher_order(func, args, kwargs)
         if kwargs.get("pin_memory"):  # memory of the host, for which C++ starts the driver
             out = self.__torch_dispatch__(func, types, args, {**kwargs, "pin_memory": False})
-            return self._recorder.pinned.add(out) if isinstance(out, torch.Tensor) else out
+            return self._session.pinned.add(out) if isinstance(out, torch.Tensor) else out
         if func is torch.ops.aten.is_pinned.default:  # as DDP's reducer does of what it copies to the GPU
-            return self._recorder.pinned.has(args[0])
+            return self._session.pinned.has(args[0])
         if self._by_host:
             if func is torch.ops.prim.device.default and isinstance(args[0], FakeTensor):
                 return STAND_IN
@@ -132,7 +114,7 @@ class Capture(TorchDispatchMode):
                 return NotImplemented  # a tensor subclass: it comes again with what it holds
         # An ordinary tensor stands in `types` where C++ asks for its `.data` (TensorImpl::shallow_copy_and_detach).
         if not pretended and (not _on_gpu(args, kwargs) or os.getpid() != self._process):
-            return self._recorder.unknown.run(func, args, kwargs)
+            return self._rules.on_host(self._session, func, args, kwargs)
         with self._lock:
             return self._on_gpu(func, types, args, kwargs)
 
@@ -142,32 +124,34 @@ class Capture(TorchDispatchMode):
         if func.namespace in _QUESTIONS:
             return self._fake.__torch_dispatch__(func, types, args, kwargs)
         if func.namespace == "c10d":
-            return self._recorder.collective(func, args, kwargs)
+            return self._rules.collective(self._session, func, args, kwargs)
         if self._is_composite(func):
             with self:
-                composite = self._recorder.composites.get(func)
-                return func.decompose(*args, **kwargs) if composite is None else composite(*args, **kwargs)
+                composite = self._session.composites.get(func)
+                if composite is None:
+                    return func.decompose(*args, **kwargs)
+                return composite(self._session, *args, **kwargs)
         handler = self._handlers.get(func)
         if handler is not None:
-            out = handler(func, args, kwargs)
+            out = handler(self._session, func, args, kwargs)
             if out is not NotImplemented:
                 return out
-        family = self._recorder.families.get(func.namespace)
+        family = self._rules.namespaces.get(func.namespace)
         if family is not None:
-            out = family(func, args, kwargs)
+            out = family(self._session, func, args, kwargs)
             if out is not NotImplemented:
                 return out
         try:
             out = self._fake.__torch_dispatch__(func, types, args, kwargs)
         except _NO_RULE as error:
-            return self._recorder.try_out(func, args, kwargs, error)
+            return self._rules.no_shape(self._session, func, args, kwargs, error)
         except RuntimeError as error:  # of torch.library.custom_op
             if _NO_FAKE not in str(error):
                 raise
-            return self._recorder.try_out(func, args, kwargs, error)
+            return self._rules.no_shape(self._session, func, args, kwargs, error)
         if out is not NotImplemented:
-            self._recorder.log(func, args, kwargs, out)
-            self._recorder.values.follow(func, args, kwargs, out)
+            self._session.log(func, args, kwargs, out)
+            self._rules.followed(self._session, func, args, kwargs, out)
         return out
 
     def higher_order(self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -176,7 +160,7 @@ class Capture(TorchDispatchMode):
         if kernel is None:
             raise RuntimeError(f"{func} cannot be recorded: it is not made of operators of ATen")
         with self:
-            out = self._recorder.flex.run(func.name(), args)
+            out = self._rules.higher_order(self._session, func, args)
             return kernel(*args, **kwargs) if out is NotImplemented else out
 
     def _is_composite(self, func: OpOverload) -> bool:

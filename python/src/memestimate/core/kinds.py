@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor
 
-from .patches import Patches
+from .session import Session
 from .subclasses import real
 
 _NAME = "type"
@@ -53,15 +53,11 @@ def kind_of(value: Any) -> type:
 class Kinds:
     """The modules of the program that compare types with that of tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: Session) -> None:
         self._modules = 0
         self._main: ModuleType | None = None
         self._seen: dict[str, ModuleType] = {}
         self._left: set[str] = set()  # names of those that cannot have the function
-
-    def install(self, patches: Patches) -> None:
-        """Take the function away when the recording ends."""
-        patches.later(self._remove)
 
     def look(self) -> None:
         """Look at the modules that are new."""
@@ -101,6 +97,17 @@ class Kinds:
             if isinstance(module, ModuleType) and vars(module).get(_NAME) is kind_of:
                 del vars(module)[_NAME]
         self._seen.clear()
+
+
+def explain(session: Session, error: BaseException) -> None:
+    """Say to an exception of the program that it may come of the type that a fake tensor has."""
+    session.part(Kinds).explain(error)
+
+
+def install(session: Session) -> None:
+    """Take the function away when the recording ends."""
+    kinds = session.part(Kinds)
+    session.patches.later(kinds._remove)
 
 
 def _source(path: Any) -> str:

@@ -6,6 +6,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,10 +19,9 @@ from torch.optim.optimizer import (
 )
 
 from . import roots
-from .patches import Patches
 
 if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+    from .session import Session
 
 
 class Phases:
@@ -31,8 +31,8 @@ class Phases:
     forward call whose autograd node runs, found by the node's sequence number.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self.phase = "other"
         self._modules: list[int] = []  # ids of the modules whose forward is running, outermost first
         self._names: dict[int, tuple[str, str]] = {}  # by id() of a module: full name, class
@@ -47,10 +47,15 @@ class Phases:
         self._optimizers: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # made while recording, or seen to step
         self._stepped: weakref.WeakSet[Optimizer] = weakref.WeakSet()  # since the last step ended
         self._any_stepped = False  # the same, also of an optimizer that is gone
+        self.asking: list[FrameType] = []  # frames that asked for a backward pass, which runs on another thread
+        self.backward_ended: list[Callable[[], object]] = []  # called when one is over
+        self.compiling = 0  # how deep PyTorch is in compiling
+        self.compiled_place: Callable[[], tuple[int, int] | None] = lambda: None  # frame and module of compiled code
         self._leading: weakref.ref[Optimizer] | None = None  # the optimizer that stepped first
 
-    def install(self, patches: Patches) -> None:
+    def register(self) -> None:
         """Register the hooks."""
+        patches = self._session.patches
         for handle in (
             register_module_forward_pre_hook(self._enter_module),
             register_module_forward_hook(self._leave_module, always_call=True),
@@ -68,12 +73,12 @@ class Phases:
     def place(self) -> tuple[int, int, int]:
         """Frame, module and thread of the call that is being logged."""
         node = torch._C._current_autograd_node() if self.backward_depth else None
-        compiled = self._recorder.compiler.place()
+        compiled = self.compiled_place()
         if compiled is not None:
             return *compiled, int(node is not None)
         running = len(self._modules) > self._backward_modules
         if node is None or running:  # forward; or a recomputed forward within backward
-            frame = self._recorder.frames.here()
+            frame = self._session.frames.here()
             module = self._modules[-1] if self._modules else -1
             if node is None and torch.is_grad_enabled():
                 self._places.setdefault(torch._C._autograd._get_sequence_nr() - 1, (frame, module))
@@ -86,15 +91,15 @@ class Phases:
         if isinstance(out, torch.Tensor):
             node = torch._C._current_autograd_node()
             if node is not None and node.name().endswith("AccumulateGrad"):
-                self._recorder.mark(out, "gradient", self.parameters.get(id(getattr(node, "variable", None)), ""))
+                self._session.mark(out, "gradient", self.parameters.get(id(getattr(node, "variable", None)), ""))
 
     def set(self, phase: str) -> None:
         """Begin a phase."""
-        if self._recorder.quiet or self._recorder.compiler.compiling:
+        if self._session.quiet or self.compiling:
             return
         if phase != self.phase:
             self.phase = phase
-            self._recorder.writer.event("phase", phase)
+            self._session.writer.event("phase", phase)
 
     @contextmanager
     def during(self, phase: str) -> Iterator[None]:
@@ -109,7 +114,7 @@ class Phases:
     def _made(self, function: Callable[..., None]) -> Callable[..., None]:
         def wrapped(optimizer: Optimizer, *args: Any, **kwargs: Any) -> None:
             function(optimizer, *args, **kwargs)
-            if not self._recorder.quiet:
+            if not self._session.quiet:
                 self._optimizers.add(optimizer)
 
         return wrapped
@@ -132,22 +137,23 @@ class Phases:
 
     def _backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if self._recorder.compiler.compiling:  # a pass that is only traced
+            if self.compiling:  # a pass that is only traced
                 return function(*args, **kwargs)
             before = self._backward_modules
             self.backward_depth += 1
             self._backward_modules = len(self._modules)
             asking = sys._getframe(1)
-            self._recorder.memory.asking.append(asking)
+            self.asking.append(asking)
             try:
                 with self.during("backward"):
                     return function(*args, **kwargs)
             finally:
-                self._recorder.memory.asking.remove(asking)  # others may be those of other threads
+                self.asking.remove(asking)  # others may be those of other threads
                 self.backward_depth -= 1
                 self._backward_modules = before
                 if not self.backward_depth:
-                    self._recorder.buckets.backward_ended()
+                    for ended in self.backward_ended:
+                        ended()
 
         return wrapped
 
@@ -165,7 +171,7 @@ class Phases:
         return parent
 
     def _enter(self, parent: int, name: str, kind: str) -> int:
-        found = self._recorder.writer.define("module", (parent, name, kind), parent, name, kind)
+        found = self._session.writer.define("module", (parent, name, kind), parent, name, kind)
         self._entered[found] = name, kind
         return found
 
@@ -183,12 +189,12 @@ class Phases:
 
     def _begin_forward(self, root: nn.Module | None, args: Any) -> None:
         if self.has_stepped():
-            self._recorder.step_ended()
+            self._session.step_ended()
         if root is not None:
             self.name(root)
         for value in args:
             if isinstance(value, torch.Tensor):
-                self._recorder.mark(value, "input", "")
+                self._session.mark(value, "input", "")
         self.set("forward")
 
     def _enter_module(self, module: nn.Module, args: Any) -> None:
@@ -226,9 +232,9 @@ class Phases:
             self._known[id(module)] = weakref.ref(module), sum(1 for _ in module.parameters())
         for part, parameter in whole.named_parameters():
             self.parameters[id(parameter)] = prefix + part
-            self._recorder.mark(parameter, "parameter", prefix + part)
+            self._session.mark(parameter, "parameter", prefix + part)
         for part, buffer in whole.named_buffers():
-            self._recorder.mark(buffer, "buffer", prefix + part)
+            self._session.mark(buffer, "buffer", prefix + part)
 
     def _free(self, name: str) -> str:
         """A name that no other model has."""
@@ -241,11 +247,11 @@ class Phases:
 
     def _enter_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> Any:
         """Begin the phase; forward and backward within a closure (L-BFGS, Lightning) are phases of their own."""
-        if self._recorder.quiet:
+        if self._session.quiet:
             return None
         self._optimizers.add(optimizer)
         if optimizer is self._first() and optimizer in self._stepped:
-            self._recorder.step_ended()  # another optimizer does not step, or not in each step
+            self._session.step_ended()  # another optimizer does not step, or not in each step
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if not callable(closure):
             self.set("optimizer")
@@ -267,16 +273,21 @@ class Phases:
         return None if self._leading is None else self._leading()
 
     def _leave_optimizer(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        if self._recorder.quiet:
+        if self._session.quiet:
             return
         self._stepped.add(optimizer)
         self._any_stepped = True
         if self._first() is None:
             self._leading = weakref.ref(optimizer)
-        mark = self._recorder.mark
+        mark = self._session.mark
         for parameter, state in optimizer.state.items():
             name = self.parameters.get(id(parameter), "")
             for key, value in state.items() if isinstance(state, dict) else ():
                 if isinstance(value, torch.Tensor):
                     mark(value, "state", f"{key} {name}".strip())
         self.set("other")
+
+
+def install(session: Session) -> None:
+    """Follow modules, backward and optimizers until the recording ends."""
+    session.phases.register()

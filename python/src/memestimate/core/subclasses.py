@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from .patches import Patches
+from .session import Session
 
 _OF = "_memestimate_class"
 
@@ -60,7 +60,7 @@ def make(kind: type, data: torch.Tensor, requires_grad: bool = False) -> torch.T
         return become(data.detach().requires_grad_(requires_grad), kind)
 
 
-def install(patches: Patches) -> None:
+def install(session: Session) -> None:
     """Let the ways in which libraries make tensors of their classes take fake ones."""
     make_subclass, as_subclass = torch.Tensor._make_subclass, torch.Tensor.as_subclass
     new, parameter = FakeTensor.__new__, nn.Parameter.__new__
@@ -87,8 +87,8 @@ def install(patches: Patches) -> None:
             return make(kind, data, requires_grad)
         return parameter(kind, data, requires_grad)
 
-    patches.later(_known.clear)
-    patches.set(torch.Tensor, "_make_subclass", staticmethod(made))
-    patches.set(torch.Tensor, "as_subclass", taken)
-    patches.set(FakeTensor, "__new__", staticmethod(fake))
-    patches.set(nn.Parameter, "__new__", staticmethod(parameter_of))
+    session.patches.later(_known.clear)
+    session.patches.set(torch.Tensor, "_make_subclass", staticmethod(made))
+    session.patches.set(torch.Tensor, "as_subclass", taken)
+    session.patches.set(FakeTensor, "__new__", staticmethod(fake))
+    session.patches.set(nn.Parameter, "__new__", staticmethod(parameter_of))

@@ -11,66 +11,62 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Session
 from ..pretend.attention_rules import Libraries, choose, query, takes
 from ..pretend.host import cudnn_version
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.dispatch import Handler
-    from ..core.patches import Patches
+from .sums import Sums
 
 aten = torch.ops.aten
+handles: Table[Handler] = Table("attention")
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
-    """Results of the kernels that fake tensors have on the GPU and CUDA on the host."""
-
-    def on_host(out: list[Any], places: tuple[int, int]) -> None:
-        for i in places:
-            out[i] = torch.zeros((), dtype=torch.int64, device="cpu")
-
-    def efficient(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fake: Any = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        out = list(fake)
-        on_host(out, (2, 3))  # seed and offset of the dropout (_scaled_dot_product_efficient_attention_cuda)
-        recorder.log(func, args, kwargs, out)
-        return tuple(out)
-
-    def flash(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        fake: Any = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        out = list(fake)
-        if out[6].dtype is torch.int64:  # PyTorch 2.6; later versions have seed and offset on the GPU, unsigned
-            on_host(out, (6, 7))
-        recorder.log(func, args, kwargs, out)
-        return tuple(out)
-
-    def efficient_backward(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Where queries share keys, their gradients are made for each head of queries, then added up."""
-        query, key, value = args[1:4]
-        if query.shape[1] == key.shape[1]:
-            return NotImplemented
-        shape = query.shape[0], key.shape[2], query.shape[1]
-        with recorder.capture:
-            whole = [torch.empty((*shape, t.shape[-1]), dtype=t.dtype, device=t.device) for t in (key, value)]
-        out = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        recorder.log(func, args, kwargs, out)
-        del whole
-        return out
-
-    return {
-        aten._scaled_dot_product_efficient_attention.default: efficient,
-        aten._scaled_dot_product_efficient_attention_backward.default: efficient_backward,
-        aten._scaled_dot_product_flash_attention.default: flash,
-    }
+def on_host(out: list[Any], places: tuple[int, int]) -> None:
+    for i in places:
+        out[i] = torch.zeros((), dtype=torch.int64, device="cpu")
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+@handles(aten._scaled_dot_product_efficient_attention.default)
+def efficient(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    fake: Any = session.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
+    out = list(fake)
+    on_host(out, (2, 3))  # seed and offset of the dropout (_scaled_dot_product_efficient_attention_cuda)
+    session.log(func, args, kwargs, out)
+    return tuple(out)
+
+
+@handles(aten._scaled_dot_product_flash_attention.default)
+def flash(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    fake: Any = session.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
+    out = list(fake)
+    if out[6].dtype is torch.int64:  # PyTorch 2.6; later versions have seed and offset on the GPU, unsigned
+        on_host(out, (6, 7))
+    session.log(func, args, kwargs, out)
+    return tuple(out)
+
+
+@handles(aten._scaled_dot_product_efficient_attention_backward.default)
+def efficient_backward(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """Where queries share keys, their gradients are made for each head of queries, then added up."""
+    query, key, value = args[1:4]
+    if query.shape[1] == key.shape[1]:
+        return NotImplemented
+    shape = query.shape[0], key.shape[2], query.shape[1]
+    with session.capture:
+        whole = [torch.empty((*shape, t.shape[-1]), dtype=t.dtype, device=t.device) for t in (key, value)]
+    out = session.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
+    session.log(func, args, kwargs, out)
+    del whole
+    return out
+
+
+def install(session: Session) -> None:
     """Answer programs, and PyTorch's attention over ragged tensors, that ask C++ whether a kernel can be used.
 
     nn.TransformerEncoder packs padded sequences into nested tensors in inference, of which nothing is known but their
@@ -79,10 +75,10 @@ def install(recorder: Recorder, patches: Patches) -> None:
     text = "nn.TransformerEncoder was recorded with its padding, which a GPU's nested tensors leave out: an upper bound"
 
     def aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
-        recorder.note("nested", text)
+        session.note("nested", text)
         return False
 
-    patches.set(torch, "_nested_tensor_from_mask_left_aligned", aligned)
+    session.patches.set(torch, "_nested_tensor_from_mask_left_aligned", aligned)
 
     def answer(kernel: str) -> Callable[..., bool]:
         def can_use(params: Any, debug: bool = False) -> bool:
@@ -91,17 +87,17 @@ def install(recorder: Recorder, patches: Patches) -> None:
             asked = query(*tensors, mask, params.dropout, params.is_causal, gqa)
             if any(t.is_nested for t in tensors):  # whose lengths are not numbers; not empty, as nearly always
                 asked = replace(asked, lengths=(2, 2))
-            return takes(kernel, asked, _libraries(recorder))
+            return takes(kernel, asked, _libraries(session))
 
         return can_use
 
     for kernel in ("cudnn", "flash", "efficient"):
         name = "mem_efficient" if kernel == "efficient" else kernel
-        patches.set(torch._C, f"_can_use_{name}_attention", answer(kernel))
+        session.patches.set(torch._C, f"_can_use_{name}_attention", answer(kernel))
 
 
 def decide(
-    recorder: Recorder,
+    session: Session,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -111,16 +107,16 @@ def decide(
     gqa: bool = False,
 ) -> str:
     """The kernel that the recording's GPU takes with this PyTorch and cuDNN."""
-    return choose(query(q, k, v, mask, dropout, causal, gqa), _libraries(recorder))
+    return choose(query(q, k, v, mask, dropout, causal, gqa), _libraries(session))
 
 
-def _libraries(recorder: Recorder) -> Libraries:
+def _libraries(session: Session) -> Libraries:
     major, minor = torch.__version__.split(".")[:2]
-    return Libraries(recorder.gpu.capability, cudnn_version(), (int(major), int(minor)))
+    return Libraries(session.gpu.capability, cudnn_version(), (int(major), int(minor)))
 
 
 def attend(
-    recorder: Recorder,
+    session: Session,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -133,7 +129,7 @@ def attend(
 ) -> tuple[torch.Tensor, str]:
     """Run the operator with the kernel of this GPU; returns the result and the kernel's name."""
     asked = query(q, k, v, mask, dropout, causal, enable_gqa)
-    kernel = decide(recorder, q, k, v, mask, dropout, causal, enable_gqa)
+    kernel = decide(session, q, k, v, mask, dropout, causal, enable_gqa)
     if mask is not None and mask.dtype is torch.bool:
         # convert_boolean_attn_mask: minus infinity where the mask is false
         mask = aten.where(mask, 0.0, aten.scalar_tensor(-math.inf, dtype=q.dtype, device=mask.device))
@@ -151,7 +147,7 @@ def attend(
         ]
     else:
         extra = {"enable_gqa": True} if enable_gqa else {}
-        with recorder.sums.in_place(None):  # the mask is added into the scores
+        with session.part(Sums).in_place(None):  # the mask is added into the scores
             out = aten._scaled_dot_product_attention_math(q, k, v, mask, dropout, causal, None, scale=scale, **extra)[0]
     return out, kernel
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch._ops import OpOverload
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Session
 
 aten = torch.ops.aten
+handles: Table[Handler] = Table("bilinear")
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
-    """The sum of products of three tensors, of which a bilinear layer and its gradients are made."""
-
-    def opened(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        with recorder.capture:
-            return trilinear(*args, **kwargs)
-
-    return {aten._trilinear.default: opened}
+@handles(aten._trilinear.default)
+def opened(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> torch.Tensor:
+    with session.capture:
+        return trilinear(*args, **kwargs)
 
 
 def trilinear(

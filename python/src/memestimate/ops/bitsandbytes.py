@@ -13,17 +13,16 @@ import importlib
 import mmap
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
+from ..core.handlers import Arguments, Keywords
 from ..core.patches import Patches
+from ..core.session import Session
 from ..core.tensors import tensors
 from ..pretend.imports import when_imported
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 _PACKAGE = "bitsandbytes"
 _KERNELS = f"{_PACKAGE}.backends.cuda.ops"
@@ -33,39 +32,18 @@ _MANAGED = "cget_managed_ptr"
 class BitsAndBytes:
     """The stand-in for bitsandbytes' library, and its operators, for the time of a recording."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._pages: list[mmap.mmap] = []
         self._managed = 0  # bytes
 
-    def install(self, patches: Patches) -> None:
-        """Take the library's place, when the program imports it."""
-        before = patches.set(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
-        patches.later(lambda: _forget(before))
-        when_imported(patches, f"{_PACKAGE}.cextension", lambda module: self._install(patches, module))
-
-    def _install(self, patches: Patches, module: ModuleType) -> None:
+    def take_place(self, patches: Patches, module: ModuleType) -> None:
+        """Put the stand-in in the place of the package's library."""
         library = Library(module.lib, self)
         patches.later(library.give_back)
         _replace(module.lib, library)
         patches.later(lambda: _replace(library, library.real))
         _forget(torch._C._cuda_getCurrentRawStream)
-
-    def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run one of its operators: what the GPU's kernel in Python makes, or as any other operator."""
-        if not func._schema.returns:  # an optimizer's step, or one that writes where it is told
-            return NotImplemented
-        key = torch._C.DispatchKey.CUDA
-        if not func.has_kernel_for_dispatch_key(key):
-            importlib.import_module(_KERNELS)  # without a GPU the package leaves it out
-        if not func.has_kernel_for_dispatch_key(key):
-            key = torch._C.DispatchKey.CompositeExplicitAutograd
-            if not func.has_kernel_for_dispatch_key(key):
-                return NotImplemented
-        with self._recorder.capture:
-            out = func._op_dk(key, *args, **kwargs)
-        self._recorder.launch(func._schema.name, list(tensors([list(args), list(kwargs.values())])))
-        return out
 
     def managed(self, size: int) -> int:
         """The address of managed memory: pages of the host that nobody writes, so that they take none."""
@@ -77,12 +55,42 @@ class BitsAndBytes:
     def write(self) -> None:
         """Say how much is in managed memory, and where that is."""
         if self._managed:
-            self._recorder.note(
+            self._session.note(
                 "managed",
                 f"{self._managed / 2**30:.2f} GiB of a paged optimizer's state are in CUDA's managed memory, which"
                 " is on the GPU while there is room and goes to the host where there is none: the allocator does not"
                 " count it, and no figure here has it",
             )
+
+
+def install(session: Session) -> None:
+    """Take the library's place, when the program imports it."""
+    owner, patches = session.part(BitsAndBytes), session.patches
+    before = patches.set(torch._C, "_cuda_getCurrentRawStream", lambda device: 0)
+    patches.later(lambda: _forget(before))
+    when_imported(patches, f"{_PACKAGE}.cextension", lambda module: owner.take_place(patches, module))
+
+
+def run(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """Run one of its operators: what the GPU's kernel in Python makes, or as any other operator."""
+    if not func._schema.returns:  # an optimizer's step, or one that writes where it is told
+        return NotImplemented
+    key = torch._C.DispatchKey.CUDA
+    if not func.has_kernel_for_dispatch_key(key):
+        importlib.import_module(_KERNELS)  # without a GPU the package leaves it out
+    if not func.has_kernel_for_dispatch_key(key):
+        key = torch._C.DispatchKey.CompositeExplicitAutograd
+        if not func.has_kernel_for_dispatch_key(key):
+            return NotImplemented
+    with session.capture:
+        out = func._op_dk(key, *args, **kwargs)
+    session.launch(func._schema.name, list(tensors([list(args), list(kwargs.values())])), [])
+    return out
+
+
+def finish(session: Session) -> None:
+    """Say how much is in managed memory."""
+    session.part(BitsAndBytes).write()
 
 
 class Library:

@@ -7,34 +7,30 @@ out otherwise is noted in the recording, which is then of another step than the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..core.session import Session
 from . import attention
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
-
-def check(recorder: Recorder) -> list[str]:
+def check(session: Session) -> list[str]:
     """Run the trial and note each choice that is not the GPU's; returns what was noted."""
     seen: list[str] = []
-    recorder.quiet, recorder.seen = True, seen
+    session.quiet, session.seen = True, seen
     try:
         with torch.enable_grad(), torch.autocast("cuda", enabled=False):
-            wanted = _trial(recorder)
+            wanted = _trial(session)
     finally:
-        recorder.quiet, recorder.seen = False, None
+        session.quiet, session.seen = False, None
     texts = [f"{what}: {op} was wanted and did not run" for what, op in wanted if op not in seen]
     for text in texts:
-        recorder.note("check", f"this step is not the one of a GPU: {text}")
+        session.note("check", f"this step is not the one of a GPU: {text}")
     return texts
 
 
-def _trial(recorder: Recorder) -> list[tuple[str, str]]:
+def _trial(session: Session) -> list[tuple[str, str]]:
     """Do a little of everything; returns pairs of what was tried and the operator that a GPU runs."""
     wanted = []
     x = torch.ones(2, 8, 4, 4, device="cuda")
@@ -45,7 +41,7 @@ def _trial(recorder: Recorder) -> list[tuple[str, str]]:
     F.dropout(x, 0.5)
     wanted.append(("dropout", "native_dropout"))
     rows = x.view(1, 2, 16, 8)
-    kernel = attention.decide(recorder, rows, rows, rows)
+    kernel = attention.decide(session, rows, rows, rows)
     names = {"math": "_safe_softmax"}
     F.scaled_dot_product_attention(rows, rows, rows)
     wanted.append(("attention", names.get(kernel, f"_scaled_dot_product_{kernel}_attention")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,62 +13,61 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import UninitializedTensorMixin  # type: ignore[attr-defined]
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from ..core.dispatch import Handler
+from ..core.handlers import Arguments, Handler, Keywords, Table
 from ..core.held import held
-from ..core.patches import Patches
+from ..core.session import Session
 from ..core.subclasses import real
 from ..core.tensors import parts
+from ..values.unknown import Unknown
+from ..values.values import Values
 from .sparse import coo
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-
 aten = torch.ops.aten
+handles: Table[Handler] = Table("copies")
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
-    """How calls that cross between host and GPU are answered."""
-
-    def to_copy(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        source = args[0]
-        device = kwargs.get("device")
-        if device is None or isinstance(source, FakeTensor) == (torch.device(device).type == "cuda"):
-            return NotImplemented
-        dtype = kwargs.get("dtype") or source.dtype
-        if source.layout is torch.sparse_coo and not isinstance(source, FakeTensor):
-            return coo.copied(recorder, source, func, kwargs)
-        held(source)  # which refuses other layouts
-        if torch.device(device).type == "meta":  # where there are no values, and no memory
-            return func(torch.empty_like(source, device="meta"), *args[1:], **kwargs)
-        if isinstance(source, FakeTensor):  # to the host
-            return recorder.unknown.copied(source, dtype)
-        out = recorder.pretend(source, dtype=dtype, memory_format=kwargs.get("memory_format"))
-        recorder.log(func, args, kwargs, out)
-        if not isinstance(source, nn.Parameter):
-            recorder.mark(out, "label", "")
-        recorder.values.copied(out, source)
-        return out
-
-    def copy_(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        target, source = args[:2]
-        if not isinstance(target, FakeTensor):
-            known = recorder.values.get(source)
-            if known is None:  # what is there may be what went to the GPU before, as in DDP's reducer
-                recorder.unknown.add(target)
-                return target
-            if recorder.values.likely(source):
-                known = recorder.unknown.copied(source, source.dtype)
-            return recorder.unknown.run(func, (target, known, *args[2:]), kwargs)
-        if isinstance(source, FakeTensor):
-            return NotImplemented
-        recorder.log(func, args, kwargs, target)
-        recorder.values.follow(func, args, kwargs, target)
-        return target
-
-    return {aten._to_copy.default: to_copy, aten.copy_.default: copy_}
+@handles(aten._to_copy.default)
+def to_copy(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    source = args[0]
+    device = kwargs.get("device")
+    if device is None or isinstance(source, FakeTensor) == (torch.device(device).type == "cuda"):
+        return NotImplemented
+    dtype = kwargs.get("dtype") or source.dtype
+    if source.layout is torch.sparse_coo and not isinstance(source, FakeTensor):
+        return coo.copied(session, source, func, kwargs)
+    held(source)  # which refuses other layouts
+    if torch.device(device).type == "meta":  # where there are no values, and no memory
+        return func(torch.empty_like(source, device="meta"), *args[1:], **kwargs)
+    if isinstance(source, FakeTensor):  # to the host
+        return session.part(Unknown).copied(source, dtype)
+    out = session.pretend(source, dtype=dtype, memory_format=kwargs.get("memory_format"))
+    session.log(func, args, kwargs, out)
+    if not isinstance(source, nn.Parameter):
+        session.mark(out, "label", "")
+    if not session.part(Unknown).has(source):
+        session.part(Values).copied(out, source)
+    return out
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+@handles(aten.copy_.default)
+def copy_(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    target, source = args[:2]
+    if not isinstance(target, FakeTensor):
+        known = session.part(Values).get(source)
+        if known is None:  # what is there may be what went to the GPU before, as in DDP's reducer
+            session.part(Unknown).add(target)
+            return target
+        if session.part(Values).likely(source):
+            known = session.part(Unknown).copied(source, source.dtype)
+        return session.part(Unknown).run(func, (target, known, *args[2:]), kwargs)
+    if isinstance(source, FakeTensor):
+        return NotImplemented
+    session.log(func, args, kwargs, target)
+    session.part(Values).follow(func, args, kwargs, target)
+    return target
+
+
+def install(session: Session) -> None:
     """Let modules move between host and GPU, keeping each parameter the object that it is."""
     moved = _Moved()
 
@@ -125,12 +124,13 @@ def install(recorder: Recorder, patches: Patches) -> None:
 
     def resize_(storage: torch.UntypedStorage, size: int) -> Any:
         out = resize(storage, size)
-        number = recorder.storages.number(storage)
+        number = session.storages.number(storage)
         if number is not None:
-            recorder.follow_stream()
-            recorder.storages.resized(number, storage.nbytes())
-            if recorder.values.real is not None:
-                recorder.values.real.resized(number, storage.nbytes())
+            session.follow_stream()
+            session.storages.resized(number, storage.nbytes())
+            beside = session.part(Values).real
+            if beside is not None:
+                beside.resized(number, storage.nbytes())
         return out
 
     data: Any = torch.Tensor.data
@@ -144,11 +144,11 @@ def install(recorder: Recorder, patches: Patches) -> None:
         else:
             moved.become(tensor, value.detach().requires_grad_(tensor.requires_grad))
 
-    patches.set(torch.Tensor, "data", property(data.__get__, set_data))
-    patches.set(torch.UntypedStorage, "resize_", resize_)
-    patches.set(nn.Module, "_apply", apply)
-    patches.set(UninitializedTensorMixin, "materialize", materialize_)
-    patches.later(moved.restore)
+    session.patches.set(torch.Tensor, "data", property(data.__get__, set_data))
+    session.patches.set(torch.UntypedStorage, "resize_", resize_)
+    session.patches.set(nn.Module, "_apply", apply)
+    session.patches.set(UninitializedTensorMixin, "materialize", materialize_)
+    session.patches.later(moved.restore)
 
 
 def _parameter(like: torch.Tensor, data: torch.Tensor) -> torch.Tensor:

@@ -3,65 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Session
+from . import fallback
 
 aten = torch.ops.aten
+handles: Table[Handler] = Table("explicit")
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
-    """What a GPU runs of each: its kernel is one for all devices, and calls operators that are recorded."""
+def _opened(parts: Callable[..., torch.Tensor]) -> Handler:
+    """Run what a GPU runs: a kernel that is one for all devices, and calls operators that are recorded."""
 
-    def opened(parts: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        def run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-            with recorder.capture:
-                return parts(*args, **kwargs)
+    def run(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> torch.Tensor:
+        with session.capture:
+            return parts(*args, **kwargs)
 
-        return run
+    return run
 
-    def repeated(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Places, each as often as is said: the numbers are summed up, and their sum asked for (Repeat.cpp)."""
-        repeats, asks = args[0], kwargs.get("output_size") is None
-        if not repeats.shape[0]:
-            return NotImplemented
-        with recorder.capture:
-            sums = repeats.contiguous().cumsum(0)
-            _ = (repeats >= 0).all() if asks else None
-        error = RuntimeError(f"{func} cannot be recorded: its tensors are too large to be tried")
-        out = recorder.try_out(func, args, kwargs, error)
-        del sums
-        return out
 
-    def observed(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What fake quantization observes: the range of all or of each row, looked up first (FusedObsFakeQuant.cu)."""
-        by_row = kwargs.get("per_row_fake_quant", args[11] if len(args) > 11 else False)
-        with recorder.capture:
-            x = args[0].contiguous()
-            _ = torch.aminmax(x.flatten(1), dim=1) if by_row else torch.aminmax(x)
+@handles(aten.repeat_interleave.Tensor)
+def repeated(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """Places, each as often as is said: the numbers are summed up, and their sum asked for (Repeat.cpp)."""
+    repeats, asks = args[0], kwargs.get("output_size") is None
+    if not repeats.shape[0]:
         return NotImplemented
+    with session.capture:
+        sums = repeats.contiguous().cumsum(0)
+        _ = (repeats >= 0).all() if asks else None
+    error = RuntimeError(f"{func} cannot be recorded: its tensors are too large to be tried")
+    out = fallback.try_out(session, func, args, kwargs, error)
+    del sums
+    return out
 
-    def chosen(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A choice among two types, or by bytes: copies in one type, and of the bytes as bool (TensorCompare.cpp)."""
-        condition, one, other = args
-        if condition.dtype is not torch.uint8 and one.dtype is other.dtype:
-            return NotImplemented
-        dtype = torch.result_type(one, other)
-        with recorder.capture:
-            return aten.where.self(condition.bool(), one.to(dtype), other.to(dtype))
 
-    return {
-        aten._is_all_true.default: opened(torch.all),  # ReduceOps.cpp
-        aten._is_any_true.default: opened(torch.any),
-        aten._euclidean_dist.default: opened(euclidean_dist),
-        aten.repeat_interleave.Tensor: repeated,
-        aten._fused_moving_avg_obs_fq_helper.default: observed,
-        aten.where.self: chosen,
-    }
+@handles(aten._fused_moving_avg_obs_fq_helper.default)
+def observed(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """What fake quantization observes: the range of all or of each row, looked up first (FusedObsFakeQuant.cu)."""
+    by_row = kwargs.get("per_row_fake_quant", args[11] if len(args) > 11 else False)
+    with session.capture:
+        x = args[0].contiguous()
+        _ = torch.aminmax(x.flatten(1), dim=1) if by_row else torch.aminmax(x)
+    return NotImplemented
+
+
+@handles(aten.where.self)
+def chosen(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """A choice among two types, or by bytes: copies in one type, and of the bytes as bool (TensorCompare.cpp)."""
+    condition, one, other = args
+    if condition.dtype is not torch.uint8 and one.dtype is other.dtype:
+        return NotImplemented
+    dtype = torch.result_type(one, other)
+    with session.capture:
+        return aten.where.self(condition.bool(), one.to(dtype), other.to(dtype))
 
 
 def euclidean_dist(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
@@ -78,3 +76,8 @@ def euclidean_dist(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
     right = torch.cat([x2, pad2, norm2], -1)
     del norm2, pad2
     return left.matmul(right.mT).clamp_min_(0).sqrt_()
+
+
+handles(aten._is_all_true.default)(_opened(torch.all))  # ReduceOps.cpp
+handles(aten._is_any_true.default)(_opened(torch.any))
+handles(aten._euclidean_dist.default)(_opened(euclidean_dist))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch._library import custom_ops
 from torch._ops import OpOverload
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.handlers import Arguments, Keywords
+from ..core.session import Session
 
 _OWN = {
     "aten",
@@ -21,7 +21,7 @@ _OWN = {
 _READ = "Cannot access data pointer"  # what a fake tensor says to C++ that wants its memory
 
 
-def run(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def run(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
     """Run an operator that `torch.library.custom_op` made on pretended tensors, as a GPU would; or NotImplemented.
 
     Its function is Python, which allocates by PyTorch and launches Triton's kernels.
@@ -32,7 +32,7 @@ def run(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dic
     body = defined._backend_fns.get("cuda") or defined._backend_fns.get(None)
     if body is None:
         return NotImplemented
-    with recorder.capture:
+    with session.capture:
         return body(*args, **kwargs)
 
 
@@ -52,7 +52,7 @@ def cure(func: OpOverload) -> str:
     )
 
 
-def explain(error: BaseException) -> None:
+def explain(session: Session, error: BaseException) -> None:
     """Say to an exception that a C++ extension raised, which is no operator, how it can be recorded."""
     if _READ not in str(error) or sys.version_info < (3, 11):
         return

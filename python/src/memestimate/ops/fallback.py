@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
+from ..core.session import Session
 from ..core.tensors import tensors
 from ..values import stand_ins
+from ..values.decisions import Decisions
+from ..values.values import Values
 from . import extensions
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 _SUBSETS = {"torchvision::nms"}  # operators that give numbers of rows of their first argument, each once at most
 _TRIED = 1 << 26  # elements of all tensors of a call
 _KEPT = 1 << 20  # elements of a result whose values are known then
 
 
-def try_out(
-    recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception
-) -> Any:
+def try_out(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
     """Run a call on the host. Tensors whose values are not known hold ones there.
 
     With other numbers in their places it shows whether the results' shapes hang on them.
@@ -34,18 +32,18 @@ def try_out(
     RuntimeError
         It fails on the host, too.
     """
-    if recorder.values.real is None:
-        out = extensions.run(recorder, func, args, kwargs)
+    if session.part(Values).real is None:
+        out = extensions.run(session, func, args, kwargs)
         if out is not NotImplemented:
             return out
     if not func._schema.returns:  # it writes alone, as a fused step of SGD does
-        recorder.log(func, args, kwargs, None)
-        recorder.values.follow(func, args, kwargs, None)
+        session.log(func, args, kwargs, None)
+        session.part(Values).follow(func, args, kwargs, None)
         return None
     given = list(tensors([list(args), list(kwargs.values())]))
     _need_strided(func, given, error)
-    if func._schema.name in _SUBSETS and any(recorder.values.get(t) is None for t in given):
-        return _subset(recorder, func, args, kwargs)
+    if func._schema.name in _SUBSETS and any(session.part(Values).get(t) is None for t in given):
+        return _subset(session, func, args, kwargs)
     cure = extensions.cure(func)
     if sum(t.numel() for t in given) > _TRIED:
         if not cure:
@@ -55,7 +53,7 @@ def try_out(
     def run(fill: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         def real(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
-                known = recorder.values.get(value)
+                known = session.part(Values).get(value)
                 return fill(value) if known is None else known.clone()
             if isinstance(value, (list, tuple)):
                 return [real(item) for item in value]
@@ -74,17 +72,17 @@ def try_out(
     if func._schema.is_mutable:
         out = args[0]
     else:
-        if any(recorder.values.get(t) is None for t in given):
-            results = _decided(recorder, func, results, run)
-        out = _map(results, lambda t: recorder.empty(t.shape, t.dtype, t.stride()))
-    recorder.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
-    recorder.log(func, args, kwargs, out)
+        if any(session.part(Values).get(t) is None for t in given):
+            results = _decided(session, func, results, run)
+        out = _map(results, lambda t: session.empty(t.shape, t.dtype, t.stride()))
+    session.note("fallback", f"{func} has no rule of shapes; its results are those of a run on the host")
+    session.log(func, args, kwargs, out)
     drawn = func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags
-    if given and not drawn and all(recorder.values.get(t) is not None for t in given):
-        likely = next(filter(None, map(recorder.values.likely, given)), "")
+    if given and not drawn and all(session.part(Values).get(t) is not None for t in given):
+        likely = next(filter(None, map(session.part(Values).likely, given)), "")
         for fake, value in zip(tensors(out), tensors(results), strict=True):
             if value.numel() <= _KEPT:
-                recorder.values.set(fake, value, likely)
+                session.part(Values).set(fake, value, likely)
     return out
 
 
@@ -110,18 +108,18 @@ def _on_host(func: OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         return _map(results, lambda t: t.to(half) if t.dtype is torch.float32 else t)
 
 
-def _subset(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _subset(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The most that a call can give which chooses among the rows of its first argument: all of them."""
     count = args[0].shape[0]
     text = f"all of {count} rows are kept by {func._schema.name}"
-    recorder.note("kept", f"{text}: an upper bound")
-    out = recorder.empty((recorder.decisions.size(count, min(count, 1), text, count),), torch.int64)
-    recorder.log(func, args, kwargs, out)
-    recorder.decisions.made(out)
+    session.note("kept", f"{text}: an upper bound")
+    out = session.empty((session.part(Decisions).size(count, min(count, 1), text, count),), torch.int64)
+    session.log(func, args, kwargs, out)
+    session.part(Decisions).made(out)
     return out
 
 
-def _decided(recorder: Recorder, func: OpOverload, results: Any, run: Callable[..., Any]) -> Any:
+def _decided(session: Session, func: OpOverload, results: Any, run: Callable[..., Any]) -> Any:
     """The results of ones; or of other values, where their shapes are others and these shall be tried."""
     try:
         others = run(_rising)
@@ -129,7 +127,7 @@ def _decided(recorder: Recorder, func: OpOverload, results: Any, run: Callable[.
         return results
     if [t.shape for t in tensors(results)] == [t.shape for t in tensors(others)]:
         return results
-    return others if recorder.decisions.size(0, 1, f"what {func} gives of tensors of ones", 1) else results
+    return others if session.part(Decisions).size(0, 1, f"what {func} gives of tensors of ones", 1) else results
 
 
 def _ones(like: torch.Tensor) -> torch.Tensor:

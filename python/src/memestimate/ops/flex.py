@@ -9,55 +9,56 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
+from ..compiled.compiler import Compiler
+from ..core.handlers import Arguments
+from ..core.session import Session
 
 
 class Flex:
     """Whether the program compiles flex_attention, and what then runs."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._compiled = False
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._results = 3
-
-    def install(self, patches: Patches) -> None:
-        """Look at the scores' functions before they are traced: what they capture is a constant from then on."""
-        operators = importlib.import_module("torch._higher_order_ops.flex_attention")
-        trace = operators.create_fw_bw_graph
-        # A gradient for each result: output, log of sums and, from PyTorch 2.9 on, the largest scores.
-        backward = inspect.signature(operators.FlexAttentionAutogradOp.backward)
-        self._results = sum(name.startswith("grad_") for name in backward.parameters)
-
-        def tracing(score_mod: Any, *args: Any, **kwargs: Any) -> Any:
-            for cell in getattr(score_mod, "__closure__", None) or ():
-                captured = cell.cell_contents
-                if isinstance(captured, torch.Tensor) and captured.requires_grad:
-                    text = f"the gradient of {list(captured.shape)}, which flex_attention's scores use, is not recorded"
-                    self._recorder.note("flex", text)
-            return trace(score_mod, *args, **kwargs)
-
-        patches.set(operators, "create_fw_bw_graph", tracing)
-
-    def compiled(self, backend: Any) -> None:
-        """The program has asked for something to be compiled; flex_attention asks for an eager backend itself."""
-        self._compiled = self._compiled or backend == "inductor"
 
     def run(self, name: str, args: Sequence[Any]) -> Any:
         """Answer the operator of that name as compiled code does; `NotImplemented` of any other, and uncompiled."""
-        if not self._compiled or name not in ("flex_attention", "flex_attention_backward"):
+        if "inductor" not in self._session.part(Compiler).left_out or name not in (
+            "flex_attention",
+            "flex_attention_backward",
+        ):
             return NotImplemented
         text = "flex_attention was recorded as torch.compile makes it, by the buffers of its kernels"
-        self._recorder.note("flex", text)
+        self._session.note("flex", text)
         if name == "flex_attention_backward":
             return _backward(*args)
         query, _, value = args[:3]
         return _forward(query, value, self._results)
+
+
+def install(session: Session) -> None:
+    """Look at the scores' functions before they are traced: what they capture is a constant from then on."""
+    flex = session.part(Flex)
+    operators = importlib.import_module("torch._higher_order_ops.flex_attention")
+    trace = operators.create_fw_bw_graph
+    # A gradient for each result: output, log of sums and, from PyTorch 2.9 on, the largest scores.
+    backward = inspect.signature(operators.FlexAttentionAutogradOp.backward)
+    flex._results = sum(name.startswith("grad_") for name in backward.parameters)
+
+    def tracing(score_mod: Any, *args: Any, **kwargs: Any) -> Any:
+        for cell in getattr(score_mod, "__closure__", None) or ():
+            captured = cell.cell_contents
+            if isinstance(captured, torch.Tensor) and captured.requires_grad:
+                text = f"the gradient of {list(captured.shape)}, which flex_attention's scores use, is not recorded"
+                session.note("flex", text)
+        return trace(score_mod, *args, **kwargs)
+
+    session.patches.set(operators, "create_fw_bw_graph", tracing)
 
 
 def _forward(query: torch.Tensor, value: torch.Tensor, results: int) -> tuple[torch.Tensor, ...]:
@@ -98,3 +99,8 @@ def _dense(size: Sequence[int], like: torch.Tensor) -> torch.Tensor:
         strides[i] = step
         step *= size[i]
     return torch.empty_strided(tuple(size), strides, dtype=like.dtype, device=like.device)
+
+
+def higher_order(session: Session, func: HigherOrderOperator, args: Arguments) -> Any:
+    """Answer flex_attention as compiled code does; say NotImplemented of any other operator."""
+    return session.part(Flex).run(func.name(), args)

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
-from ..core.dispatch import Handler
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Session
 from ..values.shares import spread
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..values.values import Values
 
 aten = torch.ops.aten
+handles: Table[Handler] = Table("grouped")
+_VERSION = tuple(int(n) for n in torch.__version__.split(".")[:2])
+_OPS = (aten._grouped_mm.default,) if hasattr(aten, "_grouped_mm") else ()  # where this PyTorch has it
 
 _SINCE = (2, 9)  # versions before have the kernel alone
 _KERNEL = (9, 10)  # compute capabilities that it is built for, by their first number
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
-    """Grouped products where there is no kernel for them, which fake tensors refuse."""
-    version = tuple(int(n) for n in torch.__version__.split(".")[:2])
-
-    def grouped(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        a, b, offs, _, dtype = [*args, None, None, None][:5]
-        offs, dtype = kwargs.get("offs", offs), kwargs.get("out_dtype", dtype) or a.dtype
-        # _grouped_mm_cuda (aten/src/ATen/native/cuda/GroupedBlas.cpp) takes its kernel for bfloat16 alone.
-        narrow = a.dtype is b.dtype is dtype is torch.bfloat16
-        if version < _SINCE and recorder.gpu.capability != (9, 0):
-            raise RuntimeError("torch._grouped_mm is only supported on CUDA devices with compute capability = 9.0")
-        if version < _SINCE or (narrow and recorder.gpu.capability[0] in _KERNEL):
-            return NotImplemented
-        size, stride = _layout(a, b, offs, dtype)
-        out = recorder.empty(size, dtype, stride)
-        recorder.log(func, args, kwargs, out)
-        with recorder.capture:
-            if offs is None:
-                torch.bmm(a, b, out=out)
-            else:
-                _multiply(a, b, out, _ends(recorder, a, b, offs))
-        return out
-
-    found = getattr(aten, "_grouped_mm", None)
-    return {} if found is None else {found.default: grouped}
+@handles(*_OPS)
+def grouped(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    a, b, offs, _, dtype = [*args, None, None, None][:5]
+    offs, dtype = kwargs.get("offs", offs), kwargs.get("out_dtype", dtype) or a.dtype
+    # _grouped_mm_cuda (aten/src/ATen/native/cuda/GroupedBlas.cpp) takes its kernel for bfloat16 alone.
+    narrow = a.dtype is b.dtype is dtype is torch.bfloat16
+    if _VERSION < _SINCE and session.gpu.capability != (9, 0):
+        raise RuntimeError("torch._grouped_mm is only supported on CUDA devices with compute capability = 9.0")
+    if _VERSION < _SINCE or (narrow and session.gpu.capability[0] in _KERNEL):
+        return NotImplemented
+    size, stride = _layout(a, b, offs, dtype)
+    out = session.empty(size, dtype, stride)
+    session.log(func, args, kwargs, out)
+    with session.capture:
+        if offs is None:
+            torch.bmm(a, b, out=out)
+        else:
+            _multiply(a, b, out, _ends(session, a, b, offs))
+    return out
 
 
 def _layout(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, dtype: torch.dtype) -> tuple[Any, Any]:
@@ -56,13 +52,13 @@ def _layout(a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor | None, dtype: 
     return (groups, a.shape[-2], b.shape[-1]), (a.shape[-2] * row, row, 1)
 
 
-def _ends(recorder: Recorder, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor) -> list[int]:
+def _ends(session: Session, a: torch.Tensor, b: torch.Tensor, offs: torch.Tensor) -> list[int]:
     """Where each group ends; evenly spread where nobody knows."""
     total = a.shape[0] if b.dim() == 3 else a.shape[1] if a.dim() == 2 else b.shape[1]
-    known = recorder.values.get(offs)
-    if known is not None and not recorder.values.likely(offs):
+    known = session.part(Values).get(offs)
+    if known is not None and not session.part(Values).likely(offs):
         return [int(n) for n in known]
-    recorder.note("routing", f"{total} rows were taken to be spread evenly over {offs.numel()} groups")
+    session.note("routing", f"{total} rows were taken to be spread evenly over {offs.numel()} groups")
     each = spread(total, torch.empty(offs.numel(), dtype=torch.int64, device="cpu"))
     return [int(n) for n in each.cumsum(0)]
 

@@ -2,55 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.dispatch import Handler
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Session
 
 aten = torch.ops.aten
+handles: Table[Handler] = Table("layouts")
+# layer_norm_kernel.cu and group_norm.cpp make the results row by row; the decompositions that fake tensors
+# take follow the strides of what comes in.
+_NORMS = (
+    aten.native_layer_norm.default,
+    aten.native_layer_norm_backward.default,
+    aten.native_group_norm.default,
+    aten.native_group_norm_backward.default,
+)
+_WEIGHTS = {aten.native_layer_norm.default: 2, aten.native_group_norm.default: 1}  # where they stand
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
-    """The operators concerned."""
+@handles(*_NORMS)
+def first_contiguous(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    refuse_mixed(args[0], args[_WEIGHTS[func]] if func in _WEIGHTS else None)
+    out: Any = session.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
+    if out is NotImplemented or out[0] is None or out[0].is_contiguous():
+        return NotImplemented
+    out = (session.empty(out[0].shape, out[0].dtype), *out[1:])
+    session.log(func, args, kwargs, out)
+    return out
 
-    def first_contiguous(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        refuse_mixed(args[0], args[weights[func]] if func in weights else None)
-        out: Any = recorder.fake.__torch_dispatch__(func, (FakeTensor,), args, kwargs)
-        if out is NotImplemented or out[0] is None or out[0].is_contiguous():
-            return NotImplemented
-        out = (recorder.empty(out[0].shape, out[0].dtype), *out[1:])
-        recorder.log(func, args, kwargs, out)
-        return out
 
-    def like_input(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Transformer layers that inference takes whole: they have no rule of shapes."""
-        x = args[0]
-        out: Any = recorder.empty(x.shape, x.dtype)
-        if func is aten._native_multi_head_attention.default:
-            need_weights = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
-            average = kwargs.get("average_attn_weights", args[11] if len(args) > 11 else True)
-            heads, length, keys = args[4], x.shape[1], args[1].shape[1]
-            scores = (x.shape[0], length, keys) if average else (x.shape[0], heads, length, keys)
-            out = out, recorder.empty(scores, x.dtype) if need_weights else None
-        recorder.log(func, args, kwargs, out)
-        return out
-
-    # layer_norm_kernel.cu and group_norm.cpp make the results row by row; the decompositions that fake tensors
-    # take follow the strides of what comes in.
-    norms = (
-        aten.native_layer_norm.default,
-        aten.native_layer_norm_backward.default,
-        aten.native_group_norm.default,
-        aten.native_group_norm_backward.default,
-    )
-    weights = {aten.native_layer_norm.default: 2, aten.native_group_norm.default: 1}
-    layers = (aten._transformer_encoder_layer_fwd.default, aten._native_multi_head_attention.default)
-    return dict.fromkeys(norms, first_contiguous) | dict.fromkeys(layers, like_input)
+@handles(aten._transformer_encoder_layer_fwd.default, aten._native_multi_head_attention.default)
+def like_input(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """Transformer layers that inference takes whole: they have no rule of shapes."""
+    x = args[0]
+    out: Any = session.empty(x.shape, x.dtype)
+    if func is aten._native_multi_head_attention.default:
+        need_weights = kwargs.get("need_weights", args[10] if len(args) > 10 else True)
+        average = kwargs.get("average_attn_weights", args[11] if len(args) > 11 else True)
+        heads, length, keys = args[4], x.shape[1], args[1].shape[1]
+        scores = (x.shape[0], length, keys) if average else (x.shape[0], heads, length, keys)
+        out = out, session.empty(scores, x.dtype) if need_weights else None
+    session.log(func, args, kwargs, out)
+    return out
 
 
 def refuse_mixed(x: torch.Tensor, weight: torch.Tensor | None) -> None:

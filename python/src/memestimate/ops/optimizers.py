@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..core.patches import Patches
+from ..core.session import Session
 from ..values.guesses import SLOPE
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 _FLATTER = 0.89  # less than the part of the slope, 0.9, that `_strong_wolfe` accepts
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+def install(session: Session) -> None:
     """Let PyTorch take the foreach and fused paths for fake parameters.
 
     Both lists hold the exact types for which the default is foreach (torch/optim/optimizer.py,
@@ -31,12 +28,12 @@ def install(recorder: Recorder, patches: Patches) -> None:
     for module in (optimizer, foreach):
         types = getattr(module, "_foreach_supported_types", None)
         if types is not None:
-            patches.extend(types, FakeTensor)
-    if recorder.way != "real-cpu":
-        _search(recorder, patches)
+            session.patches.extend(types, FakeTensor)
+    if session.way != "real-cpu":
+        _search(session)
 
 
-def _search(recorder: Recorder, patches: Patches) -> None:
+def _search(session: Session) -> None:
     """Let LBFGS find a better point each time that it looks, so that its history fills as in a run that succeeds.
 
     With losses that are all alike it would stop at once (torch/optim/lbfgs.py: `gtd > -tolerance_change`,
@@ -60,7 +57,7 @@ def _search(recorder: Recorder, patches: Patches) -> None:
                 else float(loss.detach() if isinstance(loss, torch.Tensor) else loss) - evaluations
             )
 
-        recorder.note("search", "LBFGS was taken to find a better point at once, in each of its iterations")
+        session.note("search", "LBFGS was taken to find a better point at once, in each of its iterations")
         return step(optimizer, falling)  # type: ignore[no-untyped-call]
 
     def gradient(optimizer: torch.optim.LBFGS) -> torch.Tensor:
@@ -70,5 +67,5 @@ def _search(recorder: Recorder, patches: Patches) -> None:
         slope *= _FLATTER
         return found
 
-    patches.set(torch.optim.LBFGS, "step", searching)
-    patches.set(torch.optim.LBFGS, "_gather_flat_grad", gradient)
+    session.patches.set(torch.optim.LBFGS, "step", searching)
+    session.patches.set(torch.optim.LBFGS, "_gather_flat_grad", gradient)

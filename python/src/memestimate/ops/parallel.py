@@ -6,20 +6,18 @@ FSDP's gathered parameters are PyTorch's own. Only the collectives do nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
-from ..core.patches import Patches
+from ..core.session import Session
 from ..core.tensors import tensors
-from ..pretend.processes import Processes
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..pretend.buckets import Buckets
+from ..values.values import Values
 
 
-def _threaded(patches: Patches) -> None:
+def _threaded(session: Session) -> None:
     """Say of one process on several GPUs what can be done, before it looks for the others."""
     forward = torch.nn.DataParallel.forward
 
@@ -31,15 +29,14 @@ def _threaded(patches: Patches) -> None:
             )
         return forward(module, *inputs, **kwargs)
 
-    patches.set(torch.nn.DataParallel, "forward", run)
+    session.patches.set(torch.nn.DataParallel, "forward", run)
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+def install(session: Session) -> None:
     """Answer `init_process_group` with a fake group of the size asked for."""
     import torch.distributed as dist
 
-    Processes(recorder).install(patches)
-    _threaded(patches)
+    _threaded(session)
     if not dist.is_available():
         return
     c10d: Any = torch._C._distributed_c10d
@@ -48,11 +45,11 @@ def install(recorder: Recorder, patches: Patches) -> None:
     original = dist.init_process_group
 
     def init_process_group(backend: str | None = None, *_: Any, **kwargs: Any) -> None:
-        world = recorder.world_size
+        world = session.world_size
         if kwargs.get("world_size", -1) > 0 and world == 1:
             world = kwargs["world_size"]
-        original(backend="fake", store=FakeStore(), rank=recorder.rank, world_size=world)
-        recorder.note("distributed", f"a process group of {world} in which only rank {recorder.rank} runs")
+        original(backend="fake", store=FakeStore(), rank=session.rank, world_size=world)
+        session.note("distributed", f"a process group of {world} in which only rank {session.rank} runs")
 
     def verify(*_: Any, **__: Any) -> None:
         """There is no other process whose parameters could differ."""
@@ -69,24 +66,23 @@ def install(recorder: Recorder, patches: Patches) -> None:
 
     for gather in (all_gather_object, gather_object, broadcast_object_list):
         for module in (dist, dist.distributed_c10d):
-            patches.set(module, gather.__name__, gather)
-    patches.set(dist, "init_process_group", init_process_group)
-    patches.set(dist.distributed_c10d, "init_process_group", init_process_group)
-    patches.set(dist, "is_nccl_available", lambda: True)
+            session.patches.set(module, gather.__name__, gather)
+    session.patches.set(dist, "init_process_group", init_process_group)
+    session.patches.set(dist.distributed_c10d, "init_process_group", init_process_group)
+    session.patches.set(dist, "is_nccl_available", lambda: True)
     # The reducer times the first iterations with events that need a driver, and counts them here. Only its log goes by
     # that number: a static graph goes by the number of backward passes (Reducer::static_graph_first_iteration).
-    patches.set(c10d.Reducer, "prepare_for_forward", lambda reducer: None)
-    recorder.buckets.install(patches)
+    session.patches.set(c10d.Reducer, "prepare_for_forward", lambda reducer: None)
     # A collective that nobody waits for is a wrapper around its result: fake tensors make a copy of it.
     import torch.distributed._functional_collectives as functional
 
-    patches.set(functional, "_maybe_wrap_tensor", lambda result: result)
+    session.patches.set(functional, "_maybe_wrap_tensor", lambda result: result)
     for module in (dist, torch.distributed.utils, torch.nn.parallel.distributed):
         if hasattr(module, "_verify_param_shape_across_processes"):
-            patches.set(module, "_verify_param_shape_across_processes", verify)
+            session.patches.set(module, "_verify_param_shape_across_processes", verify)
 
 
-def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def collective(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Log a collective of c10d that writes into its arguments, and say that it is done.
 
     Each returns what its schema says: the tensors that it writes, if any, and a piece of work.
@@ -103,19 +99,19 @@ def collective(recorder: Recorder, func: OpOverload, args: tuple[Any, ...], kwar
         if str(returns[0].type) == "Tensor" and not isinstance(first, torch.Tensor):
             first = first[0]
         out = first, work
-    recorder.log(func, _tensors_only(args), {}, ())
+    session.log(func, _tensors_only(args), {}, ())
     if func._schema.name == "c10d::allreduce_":
-        recorder.buckets.reduced(list(tensors(args[0])))
-    _follow(recorder, func._schema.name, args)
-    if recorder.values.real is not None:
+        session.part(Buckets).reduced(list(tensors(args[0])))
+    _follow(session, func._schema.name, args)
+    if session.part(Values).real is not None:
         with torch.no_grad():
-            _move(recorder, func._schema.name, args)
+            _move(session, func._schema.name, args)
     return out
 
 
-def _follow(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
+def _follow(session: Session, name: str, args: tuple[Any, ...]) -> None:
     """Say what a collective's results hold: each process is taken to have sent what this one has."""
-    values = recorder.values
+    values = session.part(Values)
     if name == "c10d::allgather_":
         for results, given in zip(args[0], args[1], strict=False):
             for result in results:
@@ -125,17 +121,18 @@ def _follow(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
         values.written(args[0], None if known is None else _repeated(known, args[0]))
     elif name == "c10d::alltoall_base_" and values.get(args[1]) is not None:  # how many tokens go where
         received = torch.zeros(args[0].shape, dtype=args[0].dtype, device="cpu")
-        _exchange(recorder, received, values.get(args[1]), args)
+        _exchange(session, received, values.get(args[1]), args)
         values.written(args[0], received)
     elif name in ("c10d::reduce_scatter_", "c10d::_reduce_scatter_base_", "c10d::alltoall_", "c10d::alltoall_base_"):
         for result in tensors(args[0]):
             values.written(result, None)
 
 
-def _move(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
+def _move(session: Session, name: str, args: tuple[Any, ...]) -> None:
     """Do with real values what `_follow` says; a sum over processes is this one's."""
-    assert recorder.values.real is not None
-    of, rank, world = recorder.values.real.of, recorder.rank, recorder.world_size
+    real = session.part(Values).real
+    assert real is not None
+    of, rank, world = real.of, session.rank, session.world_size
     if name == "c10d::allgather_":
         for results, given in zip(args[0], args[1], strict=False):
             for result in results:
@@ -151,13 +148,13 @@ def _move(recorder: Recorder, name: str, args: tuple[Any, ...]) -> None:
     elif name == "c10d::_reduce_scatter_base_":
         of(args[0]).copy_(of(args[1]).chunk(world)[rank].reshape(args[0].shape))
     elif name == "c10d::alltoall_base_":
-        _exchange(recorder, of(args[0]), of(args[1]), args)
+        _exchange(session, of(args[0]), of(args[1]), args)
 
 
-def _exchange(recorder: Recorder, result: torch.Tensor, given: Any, args: tuple[Any, ...]) -> None:
+def _exchange(session: Session, result: torch.Tensor, given: Any, args: tuple[Any, ...]) -> None:
     """`all_to_all_single` on the host: each process sends what this one sends itself."""
-    outs, ins, world = args[3], args[4], recorder.world_size
-    sent = (given.split(ins) if ins else given.chunk(world))[recorder.rank]
+    outs, ins, world = args[3], args[4], session.world_size
+    sent = (given.split(ins) if ins else given.chunk(world))[session.rank]
     for part in result.split(outs) if outs else result.chunk(world):
         _put(part, sent)
 

@@ -5,30 +5,26 @@ PyTorch has no rule for what they give. Their kernels are those of the same prod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import torch
 from torch._ops import OpOverload
 
-from ..core.dispatch import Handler
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Session
+from ..values.values import Values
 
 aten = torch.ops.aten
+handles: Table[Handler] = Table("products")
+_NAMES = ("dtype", "dtype_out")  # since PyTorch 2.8
+_OPS = [getattr(op, name) for op in (aten.addmm, aten.baddbmm) for name in _NAMES if hasattr(op, name)]
 
 
-def handlers(recorder: Recorder) -> dict[OpOverload, Handler]:
-    """The results of `addmm` and `baddbmm` with a type of their own; versions before 2.8 have none."""
-
-    def product(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-        _, left, right, dtype = args[:4]
-        out: torch.Tensor | None = kwargs.get("out")
-        if out is None:
-            out = recorder.empty((*left.shape[:-1], right.shape[-1]), dtype)
-        recorder.log(func, args, kwargs, out)
-        recorder.values.follow(func, args, kwargs, out)
-        return out
-
-    found = (getattr(op, name, None) for op in (aten.addmm, aten.baddbmm) for name in ("dtype", "dtype_out"))
-    return {func: product for func in found if func is not None}
+@handles(*_OPS)
+def product(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> torch.Tensor:
+    """Make a result of a type of its own."""
+    _, left, right, dtype = args[:4]
+    out: torch.Tensor | None = kwargs.get("out")
+    if out is None:
+        out = session.empty((*left.shape[:-1], right.shape[-1]), dtype)
+    session.log(func, args, kwargs, out)
+    session.part(Values).follow(func, args, kwargs, out)
+    return out

@@ -9,21 +9,21 @@ is that of real tensors in what follows, too.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..core.handlers import Arguments, Handler, Keywords, Table
+from ..core.session import Call, Session
+from ..pretend.threads import alone
 from .sparse import coo
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.dispatch import Handler
-
 aten = torch.ops.aten
+handles: Table[Handler] = Table("sums")
 _ANY = object()
 _ENGINE = ("", "_engine_run_backward")  # innermost Python function while C++ runs backward
 
@@ -46,20 +46,12 @@ _OF_LOGITS = {aten.sub.Tensor: aten.sub_.Tensor, aten.mul.Tensor: aten.mul_.Tens
 class Sums:
     """Decides about each ``aten::add.Tensor`` between two tensors on the GPU."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._operand: object = None  # what a composite that is running adds in place
         self._node: tuple[str, int] | None = None
         self._made: set[int] = set()  # storages made by the autograd node that is running
         self._owners: tuple[int, int] | None = None  # references to a sole owner's tensor, and to its storage
-
-    def handlers(self) -> dict[OpOverload, Handler]:
-        """The operators that may be in place."""
-        return {
-            aten.add.Tensor: self._add,
-            aten.index_put.default: self._index_put,
-            **dict.fromkeys([*_INTO_ZEROS, *_OF_LOGITS], self._formula),
-        }
 
     @contextmanager
     def in_place(self, operand: torch.Tensor | None) -> Iterator[None]:
@@ -79,7 +71,7 @@ class Sums:
         """
         seen: list[tuple[int, int]] = []
         self._owners = None
-        self._recorder.quiet, before = True, self._recorder.quiet
+        self._session.quiet, before = True, self._session.quiet
         self._probe = seen
         try:
             with torch.enable_grad():
@@ -87,14 +79,14 @@ class Sums:
                 met = leaf * 2
                 (met.relu() * met.sigmoid()).sum().backward()
         finally:
-            self._recorder.quiet = before
+            self._session.quiet = before
             del self._probe
         if len(seen) == 1:
             self._owners = seen[0]
         else:
-            self._recorder.note("sums", f"{len(seen)} sums in the trial backward, wanted 1: sums stay out of place")
+            self._session.note("sums", f"{len(seen)} sums in the trial backward, wanted 1: sums stay out of place")
 
-    def made(self, serials: list[int]) -> None:
+    def made(self, serials: Sequence[int]) -> None:
         """Take note of the storages that a call in backward made."""
         node = self._current()
         if node != self._node:
@@ -106,58 +98,6 @@ class Sums:
         node = torch._C._current_autograd_node()
         return None if node is None else (node.name(), node._sequence_nr())
 
-    def _add(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], torch.Tensor):
-            return NotImplemented
-        a, b = args
-        if torch.sparse_coo in (a.layout, b.layout):
-            return coo.sum_of(self._recorder, a, b)
-        in_place = (self._operand is b or self._operand is _ANY) or (
-            self._recorder.phases.backward_depth > 0 and self._is_fan_in(a, b) and self._is_sole_owner(a)
-        )
-        if not in_place or a.dtype != b.dtype or torch.broadcast_shapes(a.shape, b.shape) != a.shape:
-            return NotImplemented
-        if not isinstance(a, FakeTensor):
-            return NotImplemented
-        self._recorder.log(aten.add_.Tensor, args, kwargs, a)
-        return a
-
-    def _index_put(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`index_backward` of FunctionsManual.cpp puts the gradient into zeros of its own."""
-        node = torch._C._current_autograd_node() if self._recorder.phases.backward_depth else None
-        if (
-            node is None
-            or not node.name().startswith("IndexBackward")
-            or self._recorder.frames.innermost() not in _ENGINE
-        ):
-            return NotImplemented
-        self._recorder.log(aten._index_put_impl_.default, (*args, True), kwargs, args[0])
-        return args[0]
-
-    def _formula(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the formula of a gradient does to a tensor that it has made itself."""
-        if not self._recorder.phases.backward_depth or torch.is_grad_enabled():
-            return NotImplemented
-        into, node = args[0], self._current()
-        if (
-            node is None
-            or node != self._node
-            or not isinstance(into, FakeTensor)
-            or self._recorder.storages.number(into.untyped_storage()) not in self._made
-            or self._recorder.frames.innermost() not in _ENGINE
-        ):
-            return NotImplemented
-        written = _INTO_ZEROS.get(func)
-        if written is None:
-            other = args[1]
-            if not node[0].startswith("BinaryCrossEntropyWithLogitsBackward") or not isinstance(other, torch.Tensor):
-                return NotImplemented
-            if other.dtype != into.dtype or torch.broadcast_shapes(into.shape, other.shape) != into.shape:
-                return NotImplemented
-            written = _OF_LOGITS[func]
-        self._recorder.log(written, args, kwargs, into)
-        return into
-
     def _is_fan_in(self, a: torch.Tensor, b: torch.Tensor) -> bool:
         """Whether autograd itself adds: `a` waits where `b` arrives, from the node that just ran.
 
@@ -167,11 +107,11 @@ class Sums:
         if torch.is_grad_enabled() or a.shape != b.shape:
             return False
         node = torch._C._current_autograd_node()
-        if node is None or self._recorder.frames.innermost() not in _ENGINE:
+        if node is None or self._session.frames.innermost() not in _ENGINE:
             return False
         if (node.name(), node._sequence_nr()) != self._node:
             return True  # the node has made nothing: it passed on what it got
-        number = self._recorder.storages.number
+        number = self._session.storages.number
         made = [number(t.untyped_storage()) in self._made for t in (a, b)]
         edges = node.next_functions
         return not all(made) or len(set(edges)) < len(edges)  # x * x sends two gradients to one place
@@ -185,6 +125,62 @@ class Sums:
                 self._probe.append(counts)
             return False
         return counts <= self._owners and counts[1] <= self._owners[1] and _is_dense(a)
+
+
+@handles(aten.add.Tensor)
+def _add(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    sums = session.part(Sums)
+    if kwargs or len(args) != 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], torch.Tensor):
+        return NotImplemented
+    a, b = args
+    if torch.sparse_coo in (a.layout, b.layout):
+        return coo.sum_of(session, a, b)
+    in_place = (sums._operand is b or sums._operand is _ANY) or (
+        session.phases.backward_depth > 0 and sums._is_fan_in(a, b) and sums._is_sole_owner(a)
+    )
+    if not in_place or a.dtype != b.dtype or torch.broadcast_shapes(a.shape, b.shape) != a.shape:
+        return NotImplemented
+    if not isinstance(a, FakeTensor):
+        return NotImplemented
+    session.log(aten.add_.Tensor, args, kwargs, a)
+    return a
+
+
+@handles(aten.index_put.default)
+def _index_put(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """`index_backward` of FunctionsManual.cpp puts the gradient into zeros of its own."""
+    node = torch._C._current_autograd_node() if session.phases.backward_depth else None
+    if node is None or not node.name().startswith("IndexBackward") or session.frames.innermost() not in _ENGINE:
+        return NotImplemented
+    session.log(aten._index_put_impl_.default, (*args, True), kwargs, args[0])
+    return args[0]
+
+
+@handles(*_INTO_ZEROS, *_OF_LOGITS)
+def _formula(session: Session, func: OpOverload, args: Arguments, kwargs: Keywords) -> Any:
+    """What the formula of a gradient does to a tensor that it has made itself."""
+    sums = session.part(Sums)
+    if not session.phases.backward_depth or torch.is_grad_enabled():
+        return NotImplemented
+    into, node = args[0], sums._current()
+    if (
+        node is None
+        or node != sums._node
+        or not isinstance(into, FakeTensor)
+        or session.storages.number(into.untyped_storage()) not in sums._made
+        or session.frames.innermost() not in _ENGINE
+    ):
+        return NotImplemented
+    written = _INTO_ZEROS.get(func)
+    if written is None:
+        other = args[1]
+        if not node[0].startswith("BinaryCrossEntropyWithLogitsBackward") or not isinstance(other, torch.Tensor):
+            return NotImplemented
+        if other.dtype != into.dtype or torch.broadcast_shapes(into.shape, other.shape) != into.shape:
+            return NotImplemented
+        written = _OF_LOGITS[func]
+    session.log(written, args, kwargs, into)
+    return into
 
 
 def _references(storage: torch.UntypedStorage) -> int:
@@ -204,3 +200,28 @@ def _is_dense(tensor: torch.Tensor) -> bool:
             return False
         expected *= size
     return True
+
+
+def logged(session: Session, call: Call) -> None:
+    """Take note of the storages that a call in backward made."""
+    if session.phases.backward_depth:
+        session.part(Sums).made(call.made)
+
+
+def begin(session: Session) -> None:
+    """Run the first backward passes, and see whether autograd has a thread for the pretended GPU.
+
+    Its engine starts one for each device with the first backward pass of the process (`start_device_threads`,
+    engine.cpp), and never again: where that was one of the host, or where there is no engine to be told of a GPU, each
+    thread runs its own.
+    """
+    if session.alone:
+        alone(session.patches)
+    try:
+        session.part(Sums).calibrate()
+    except RuntimeError as error:
+        if session.alone or "device_ready_queues_" not in str(error):
+            raise
+        session.alone = True
+        alone(session.patches)
+        session.part(Sums).calibrate()

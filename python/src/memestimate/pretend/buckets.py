@@ -9,42 +9,21 @@ in nine of ten ranks, and are taken to be; others were in ten of 48, and are not
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ..core.patches import Patches
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.session import Session
 
 
 class Buckets:
     """What was reduced over all processes, and what of it is held."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._reduced: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._held: list[torch.UntypedStorage] = []
-
-    def install(self, patches: Patches) -> None:
-        """Look at each model before its forward pass: there the reducer makes its buckets anew, once."""
-        before_forward: Any = DistributedDataParallel._pre_forward
-
-        def pre_forward(model: Any, *inputs: Any, **kwargs: Any) -> Any:
-            alive = [storage for ref in self._reduced.values() if (storage := ref()) is not None]
-            had = model._has_rebuilt_buckets
-            out = before_forward(model, *inputs, **kwargs)
-            if model.static_graph and model._has_rebuilt_buckets and not had:
-                self._held += alive
-                text = (
-                    "with a static graph DDP's old buckets were taken to be there until the third backward pass is over"
-                )
-                self._recorder.note("buckets", text)
-            return out
-
-        patches.set(DistributedDataParallel, "_pre_forward", pre_forward)
 
     def reduced(self, tensors: list[torch.Tensor]) -> None:
         """Take note of an all-reduce."""
@@ -56,3 +35,24 @@ class Buckets:
     def backward_ended(self) -> None:
         """Let go of what was held."""
         self._held.clear()
+
+
+def install(session: Session) -> None:
+    """Look at each model before its forward pass: there the reducer makes its buckets anew, once."""
+    if not torch.distributed.is_available():
+        return
+    buckets = session.part(Buckets)
+    session.phases.backward_ended.append(buckets.backward_ended)
+    before_forward: Any = DistributedDataParallel._pre_forward
+
+    def pre_forward(model: Any, *inputs: Any, **kwargs: Any) -> Any:
+        alive = [storage for ref in buckets._reduced.values() if (storage := ref()) is not None]
+        had = model._has_rebuilt_buckets
+        out = before_forward(model, *inputs, **kwargs)
+        if model.static_graph and model._has_rebuilt_buckets and not had:
+            buckets._held += alive
+            text = "with a static graph DDP's old buckets were taken to be there until the third backward pass is over"
+            session.note("buckets", text)
+        return out
+
+    session.patches.set(DistributedDataParallel, "_pre_forward", pre_forward)

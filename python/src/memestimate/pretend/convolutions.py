@@ -17,17 +17,15 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 
+from ..core.gpus import GPU
+from ..core.session import Call, Session
 from . import cudnn_answers
 from .cudnn_answers import Convolution, Question
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.gpus import GPU
 
 _TYPES = {torch.float32: 0, torch.bfloat16: 9, torch.float16: 2}  # cudnnDataType_t
 _PASSES = ("forward", "input", "weight")
@@ -126,8 +124,8 @@ class NoAnswerError(RuntimeError):
 class Convolutions:
     """The convolutions that a recorder saw."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._seen: dict[Asked, None] = {}
         self._searched: dict[Asked, None] = {}
 
@@ -180,32 +178,42 @@ class Convolutions:
         wanted = [a for a in self._seen if not (a.by_cublas() or a.native() or a.key() in measured())]
         sizes = [(0, 0)] * len(searched)
         answers: dict[Asked, int] = {}
-        if (searched or wanted) and self._recorder.gpu.capability == (9, 0):
+        if (searched or wanted) and self._session.gpu.capability == (9, 0):
             try:
                 sizes = self._sizes(searched)
                 answers = self._answers(wanted)
             except NoAnswerError as error:
                 text = f"cuDNN could not be asked what convolutions take, which is less exact without: {error}"
-                self._recorder.note("cudnn", text)
+                self._session.note("cudnn", text)
         for asked, found in zip(searched, sizes, strict=True):
-            self._recorder.writer.event("search", *asked[:-1], *(max(size, 0) for size in found))
+            self._session.writer.event("search", *asked[:-1], *(max(size, 0) for size in found))
         for asked, size in answers.items():
             if size >= 0:
-                self._recorder.writer.event("cudnn", *asked[:-1], size)
+                self._session.writer.event("cudnn", *asked[:-1], size)
 
     def _sizes(self, searched: Sequence[Asked]) -> list[tuple[int, int]]:
         """Of each pass that is searched for the largest workspace of all engines, and of those that are tried."""
         limits = 0, torch.backends.cudnn.benchmark_limit or 0
-        offered, tried = (ask(library(), self._recorder.gpu, searched, engines) for engines in limits)
+        offered, tried = (ask(library(), self._session.gpu, searched, engines) for engines in limits)
         return list(zip(offered, tried, strict=True))
 
     def _answers(self, wanted: Sequence[Asked]) -> dict[Asked, int]:
         """What the engine takes that is named for each pass, -1 where none is."""
         settings = torch.backends.cudnn.allow_tf32, torch.backends.cudnn.deterministic
-        known = _answered.setdefault((self._recorder.gpu, *settings), {})
+        known = _answered.setdefault((self._session.gpu, *settings), {})
         unknown = [asked for asked in wanted if asked not in known]
-        known.update(zip(unknown, ask(library(), self._recorder.gpu, unknown), strict=True))
+        known.update(zip(unknown, ask(library(), self._session.gpu, unknown), strict=True))
         return {asked: known[asked] for asked in wanted}
+
+
+def logged(session: Session, call: Call) -> None:
+    """Take note of a call, if it is a convolution."""
+    session.part(Convolutions).saw(call.func, call.args, call.out)
+
+
+def finish(session: Session) -> None:
+    """Ask about the convolutions of a recording."""
+    session.part(Convolutions).write()
 
 
 def ask(path: Path, gpu: GPU, wanted: Sequence[Asked], engines: int = 1) -> list[int]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses import fake_tensor
 from torch.utils._device import _device_constructors
 
 from ..core.gpus import CONTEXT
-from ..core.patches import Patches
-from .pinned import Pinned
+from ..core.pinned import Pinned
+from ..core.session import Session
+from .out_of_memory import OutOfMemory
 from .streams import Event, Generator, Graph, Stream, Switch
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 Answer = Callable[..., Any]
 
@@ -25,57 +23,22 @@ Answer = Callable[..., Any]
 class Device:
     """The pretended GPU: properties, streams, events, memory counters."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self.default = self.current = Stream(number=0)
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.default = self._current = Stream(number=0)
 
-    def install(self, patches: Patches) -> None:
-        """Put the answers in place."""
-        Stream._device = self
-        answers = self._properties() | self._memory() | self._streams() | self._random()
-        modules = (
-            torch.cuda,
-            torch.cuda.memory,
-            torch.cuda.graphs,
-            torch.cuda.random,
-            torch.cuda.streams,
-            getattr(torch, "accelerator", None),
-            getattr(getattr(torch, "accelerator", None), "memory", None),
-        )
-        for name, answer in answers.items():
-            for module in modules:
-                # A name may also be that of a module, as torch.cuda.memory_* are functions of two.
-                if module is not None and callable(getattr(module, name, None)):
-                    patches.set(module, name, answer)
-        patches.set(torch, "Generator", Generator)
-        patches.set(torch.cuda.graph, "default_capture_stream", None)
-        patches.set(torch._C, "_host_emptyCache", lambda: None)
-        # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.
-        for name in ("_get_accelerator", "_accelerator_getAccelerator"):
-            patches.set(torch._C, name, lambda check=None: torch.device("cuda"))
-        pinned = self._recorder.pinned
-        patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
-        patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))
-        # A GPU's memory is shared as it is; what a fake tensor has of it says that it is of no device.
-        share: Answer = torch.Tensor.share_memory_
-        shared: Answer = torch.Tensor.is_shared
-        patches.set(torch.Tensor, "share_memory_", lambda tensor: tensor if tensor.is_cuda else share(tensor))
-        patches.set(torch.Tensor, "is_shared", lambda tensor: tensor.is_cuda or shared(tensor))
-        patches.set(torch.Tensor, "record_stream", lambda tensor, stream: self._record_stream(tensor, stream))
-        if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
-            patches.set(fake_tensor, "init_gpu_context", lambda device: None)
-        for name, make in _MAKERS.items():
-            torch.jit._builtins._register_builtin(make, f"aten::{name}")  # so that scripts still compile
-            patches.set(torch, name, make)
-        # Libraries ask for this class by name to see whether they are being traced, and then leave out what
-        # depends on values (transformers' is_tracing does). They are not: values are answered.
-        patches.set(torch._subclasses, "FakeTensor", type("NoTensor", (), {}))
-        lift = torch._C._only_lift_cpu_tensors()
-        torch._C._set_only_lift_cpu_tensors(True)  # x[:, [0, 2]] copies its list from the host; see _of_values
-        patches.later(lambda: torch._C._set_only_lift_cpu_tensors(lift))
+    @property
+    def current(self) -> Stream:
+        """The stream that is in use."""
+        return self._current
+
+    @current.setter
+    def current(self, stream: Stream) -> None:
+        self._current = stream
+        self._session.stream = stream.stream_id
 
     def _properties(self) -> dict[str, Answer]:
-        gpu = self._recorder.gpu
+        gpu = self._session.gpu
         major, minor = gpu.capability
         properties = SimpleNamespace(
             name=gpu.name,
@@ -102,7 +65,7 @@ class Device:
             "init": lambda: None,
             "_lazy_init": lambda: None,
             "_lazy_call": lambda callable, **_: None,
-            "device_count": lambda: max(1, self._recorder.world_size),
+            "device_count": lambda: max(1, self._session.world_size),
             "current_device": lambda: 0,
             "current_device_index": lambda: 0,
             "set_device": lambda device: None,
@@ -126,9 +89,9 @@ class Device:
         }
 
     def _memory(self) -> dict[str, Answer]:
-        storages = self._recorder.storages
-        event = self._recorder.writer.event
-        total = self._recorder.gpu.memory
+        storages = self._session.storages
+        event = self._session.writer.event
+        total = self._session.gpu.memory
 
         def reset_peak(device: Any = None) -> None:
             storages.peak = storages.allocated
@@ -142,7 +105,7 @@ class Device:
             return found
 
         def fraction(fraction: float, device: Any = None) -> None:
-            self._recorder.memory.fraction = fraction
+            self._session.part(OutOfMemory).fraction = fraction
 
         def nothing(*_: Any, **__: Any) -> None:
             return None
@@ -210,9 +173,56 @@ class Device:
         }
 
     def _record_stream(self, tensor: torch.Tensor, stream: Any) -> None:
-        serial = self._recorder.storages.number(tensor.untyped_storage())
+        serial = self._session.storages.number(tensor.untyped_storage())
         if serial is not None:
-            self._recorder.writer.event("record_stream", serial, getattr(stream, "stream_id", 0))
+            self._session.writer.event("record_stream", serial, getattr(stream, "stream_id", 0))
+
+
+def install(session: Session) -> None:
+    """Put the answers in place."""
+    device = session.part(Device)
+    Stream._device = device
+    answers = device._properties() | device._memory() | device._streams() | device._random()
+    modules = (
+        torch.cuda,
+        torch.cuda.memory,
+        torch.cuda.graphs,
+        torch.cuda.random,
+        torch.cuda.streams,
+        getattr(torch, "accelerator", None),
+        getattr(getattr(torch, "accelerator", None), "memory", None),
+    )
+    for name, answer in answers.items():
+        for module in modules:
+            # A name may also be that of a module, as torch.cuda.memory_* are functions of two.
+            if module is not None and callable(getattr(module, name, None)):
+                session.patches.set(module, name, answer)
+    session.patches.set(torch, "Generator", Generator)
+    session.patches.set(torch.cuda.graph, "default_capture_stream", None)
+    session.patches.set(torch._C, "_host_emptyCache", lambda: None)
+    # C++ up to 2.6 counts GPUs for it, later versions ask how they were built; FSDP goes by it.
+    for name in ("_get_accelerator", "_accelerator_getAccelerator"):
+        session.patches.set(torch._C, name, lambda check=None: torch.device("cuda"))
+    pinned = session.pinned
+    session.patches.set(torch.Tensor, "pin_memory", lambda tensor, device=None: _pinned(pinned, tensor))
+    session.patches.set(torch.Tensor, "is_pinned", lambda tensor, device=None: pinned.has(tensor))
+    # A GPU's memory is shared as it is; what a fake tensor has of it says that it is of no device.
+    share: Answer = torch.Tensor.share_memory_
+    shared: Answer = torch.Tensor.is_shared
+    session.patches.set(torch.Tensor, "share_memory_", lambda tensor: tensor if tensor.is_cuda else share(tensor))
+    session.patches.set(torch.Tensor, "is_shared", lambda tensor: tensor.is_cuda or shared(tensor))
+    session.patches.set(torch.Tensor, "record_stream", lambda tensor, stream: device._record_stream(tensor, stream))
+    if hasattr(fake_tensor, "init_gpu_context"):  # makes a real tensor so that the driver is started
+        session.patches.set(fake_tensor, "init_gpu_context", lambda device: None)
+    for name, make in _MAKERS.items():
+        torch.jit._builtins._register_builtin(make, f"aten::{name}")  # so that scripts still compile
+        session.patches.set(torch, name, make)
+    # Libraries ask for this class by name to see whether they are being traced, and then leave out what
+    # depends on values (transformers' is_tracing does). They are not: values are answered.
+    session.patches.set(torch._subclasses, "FakeTensor", type("NoTensor", (), {}))
+    lift = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)  # x[:, [0, 2]] copies its list from the host; see _of_values
+    session.patches.later(lambda: torch._C._set_only_lift_cpu_tensors(lift))
 
 
 def _pinned(pinned: Pinned, tensor: torch.Tensor) -> torch.Tensor:

@@ -24,10 +24,11 @@ import mmap
 import platform
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
+
+from ..core.session import Session
 
 _CUDA = 1  # c10::DeviceType::CUDA, the same in every version
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -48,63 +49,52 @@ class EngineError(RuntimeError):
     """This build of PyTorch cannot be told that it has a GPU; says what is missing."""
 
 
-class Engine:
-    """Answers for the autograd engine, put in place by `install` and removed by `remove`.
+Found = tuple[tuple[int, int], int, tuple[int, int, dict[str, int]]]
+
+
+def prepare() -> Found:
+    """See whether `install` will do, and change nothing.
 
     Raises
     ------
     EngineError
-        By `prepare` and `install`, before anything has been changed, when this platform or this build of
-        PyTorch is not what is expected.
+        This platform or this build of PyTorch is not what is expected.
     """
+    return _thunks(), _guard_slot(), _hooks()
 
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
-        self._found: tuple[tuple[int, int], int, tuple[int, int, dict[str, int]]] | None = None
 
-    def prepare(self) -> None:
-        """See whether `install` will do, and change nothing."""
-        self._found = _thunks(), _guard_slot(), _hooks()
+def install(session: Session) -> None:
+    """Put the guard and the hooks of a GPU of the pretended one's compute capability in place."""
+    (one, zero), registry, (hooks, table, slots) = prepare()
+    answers = {"hasPrimaryContext": zero, "isAvailable": one, "deviceCount": one}
+    # Compile-time facts that CUDAHooks answers by looking for a GPU; every GPU that
+    # PyTorch 2.6 and later supports has them (CUDAHooks.cpp: cuDNN and compute 5.0).
+    answers |= dict.fromkeys(("supportsDilatedConvolutionWithCuDNN", "supportsDepthwiseConvolutionWithCuDNN"), one)
+    answers["supportsBFloat16ConvolutionWithCuDNNv8"] = one if session.gpu.capability >= (8, 0) else zero
+    count = max(slots.values()) + 1 + _SPARE
+    copy = (ctypes.c_void_p * (count + 2))()  # two words lie before a C++ table: offset and type
+    ctypes.memmove(copy, table - 2 * _POINTER, ctypes.sizeof(copy))
+    for name, code in answers.items():
+        if name in slots:
+            copy[2 + slots[name]] = code
+    guard = (ctypes.c_void_p * 64)(*[one] * 64)
+    instance = (ctypes.c_void_p * 8)(ctypes.addressof(guard))
+    _KEEP.extend((copy, guard, instance))
+    _write(session, registry, ctypes.addressof(instance))
+    _write(session, hooks, ctypes.addressof(copy) + 2 * _POINTER)
+    if not _is_accelerator():  # PyTorch 2.6 asks for another answer before a number is one of a GPU
+        copy[2 + slots["hasCUDA"]] = one
 
-    def install(self, capability: tuple[int, int]) -> None:
-        """Put the guard and the hooks of a GPU of this compute capability in place."""
-        if self._found is None:
-            self.prepare()
-        assert self._found is not None
-        (one, zero), registry, (hooks, table, slots) = self._found
-        answers = {"hasPrimaryContext": zero, "isAvailable": one, "deviceCount": one}
-        # Compile-time facts that CUDAHooks answers by looking for a GPU; every GPU that
-        # PyTorch 2.6 and later supports has them (CUDAHooks.cpp: cuDNN and compute 5.0).
-        answers |= dict.fromkeys(("supportsDilatedConvolutionWithCuDNN", "supportsDepthwiseConvolutionWithCuDNN"), one)
-        answers["supportsBFloat16ConvolutionWithCuDNNv8"] = one if capability >= (8, 0) else zero
-        count = max(slots.values()) + 1 + _SPARE
-        copy = (ctypes.c_void_p * (count + 2))()  # two words lie before a C++ table: offset and type
-        ctypes.memmove(copy, table - 2 * _POINTER, ctypes.sizeof(copy))
-        for name, code in answers.items():
-            if name in slots:
-                copy[2 + slots[name]] = code
-        guard = (ctypes.c_void_p * 64)(*[one] * 64)
-        instance = (ctypes.c_void_p * 8)(ctypes.addressof(guard))
-        _KEEP.extend((copy, guard, instance))
-        self._write(registry, ctypes.addressof(instance))
-        self._write(hooks, ctypes.addressof(copy) + 2 * _POINTER)
-        if not _is_accelerator():  # PyTorch 2.6 asks for another answer before a number is one of a GPU
-            copy[2 + slots["hasCUDA"]] = one
 
-    def remove(self) -> None:
-        """Put back what was there before."""
-        while self._undo:
-            self._undo.pop()()
+def _write(session: Session, address: int, value: int) -> None:
+    cell = ctypes.c_void_p.from_address(address)
+    before = cell.value
 
-    def _write(self, address: int, value: int) -> None:
-        cell = ctypes.c_void_p.from_address(address)
-        before = cell.value
+    def undo() -> None:
+        cell.value = before
 
-        def undo() -> None:
-            cell.value = before
-
-        cell.value = value
-        self._undo.append(undo)
+    cell.value = value
+    session.patches.later(undo)
 
 
 def _is_accelerator() -> bool:

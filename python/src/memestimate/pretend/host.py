@@ -15,7 +15,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -23,9 +23,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from ..core.dispatch import to_cuda
 from ..core.patches import Patches
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.session import Session
 
 aten = torch.ops.aten
 _CPU, _CUDA, _XLA = 0, 1, 9  # c10::DeviceType, the same in every version
@@ -46,7 +44,7 @@ def cudnn_version() -> int:
     return _CUDNN.get((int(major), int(minor)), _NEWEST_CUDNN)
 
 
-def install(patches: Patches) -> None:
+def install(session: Session) -> None:
     """Put everything in place that does not depend on a call's arguments."""
     registry = _registry()
     entries = (ctypes.c_void_p * (_XLA + 1)).from_address(registry)
@@ -56,17 +54,17 @@ def install(patches: Patches) -> None:
     def back() -> None:
         entries[_CUDA], entries[_XLA] = before
 
-    patches.later(back)
-    patches.set(FakeTensor, "is_cuda", property(lambda tensor: True))
-    patches.set(FakeTensor, "is_xla", property(lambda tensor: False))
-    patches.set(FakeTensor, "__setitem__", _set_item)
+    session.patches.later(back)
+    session.patches.set(FakeTensor, "is_cuda", property(lambda tensor: True))
+    session.patches.set(FakeTensor, "is_xla", property(lambda tensor: False))
+    session.patches.set(FakeTensor, "__setitem__", _set_item)
     version = cudnn_version()
-    patches.set(torch.backends.cudnn, "is_available", lambda: True)
-    patches.set(torch.backends.cudnn, "version", lambda: version)
-    _convolutions(patches)
+    session.patches.set(torch.backends.cudnn, "is_available", lambda: True)
+    session.patches.set(torch.backends.cudnn, "version", lambda: version)
+    _convolutions(session.patches)
     library = torch.library.Library("aten", "IMPL")
-    patches.later(library._destroy)
-    for op, function in _MOVES.items():  # of tensors of the host
+    session.patches.later(library._destroy)
+    for op, function in MOVES.items():  # of tensors of the host
         library.impl(op, function, "AutogradCPU")
     group = torch._C._group_tensors_by_device_and_dtype
 
@@ -74,7 +72,7 @@ def install(patches: Patches) -> None:
         found = group(lists, with_indices)
         return {(to_cuda(device), dtype): value for (device, dtype), value in found.items()}
 
-    patches.set(torch._C, "_group_tensors_by_device_and_dtype", grouped)
+    session.patches.set(torch._C, "_group_tensors_by_device_and_dtype", grouped)
 
 
 def _set_item(x: torch.Tensor, index: Any, value: Any) -> None:
@@ -117,82 +115,6 @@ def _convolutions(patches: Patches) -> None:
     patches.set(torch._C, "_conv_determine_backend_memory_format", memory_format)
 
 
-def composites(recorder: Recorder) -> dict[OpOverload, Callable[..., Any]]:
-    """What runs in place of operators that take another path for CUDA tensors."""
-
-    def dropout(x: torch.Tensor, p: float, train: bool) -> Any:
-        """`is_fused_kernel_acceptable` (Dropout.cpp)"""
-        if p == 0 or not train or x.numel() == 0:
-            return x
-        if p < 1:
-            return aten.native_dropout(x, p, train)[0]
-        return aten.dropout.default.decompose(x, p, train)
-
-    def batch_norm(
-        x: torch.Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float,
-        cudnn_enabled: bool,
-    ) -> Any:  # fmt: skip
-        """`_select_batch_norm_backend` (Normalization.cpp)"""
-        limit = 880801 if training else 65535
-        by_cudnn = (
-            torch.backends.cudnn.enabled
-            and weight is not None
-            and bias is not None
-            and torch.bfloat16 not in (x.dtype, weight.dtype)
-            and (x.dtype is not torch.float16 or weight.dtype is torch.float32)
-            and ((mean is not None and var is not None) or (mean is None and var is None and training))
-            and x.dim() >= 3
-            and 0 < x.shape[0] <= limit
-            and x.numel() > 0
-        )
-        if not by_cudnn:
-            return aten.batch_norm.default.decompose(x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled)
-        x = x.contiguous(memory_format=torch._prims_common.suggest_memory_format(x))
-        weight, bias = weight.contiguous(), bias.contiguous()
-        return aten.cudnn_batch_norm(x, weight, bias, mean, var, training, momentum, eps)[0]
-
-    def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Any:
-        """Linear.cpp, which has a path of its own for XLA."""
-        if bias is not None and x.dim() > 2 and x.is_contiguous():
-            out = aten.addmm(bias, x.reshape(x.shape[:-1].numel(), x.shape[-1]), weight.t())
-            return out.view((*x.shape[:-1], out.shape[1]))
-        with recorder.sums.in_place(bias):
-            return aten.linear.default.decompose(x, weight, bias)
-
-    def lstm_cell(x: torch.Tensor, hidden: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-        """`LSTMCell` (RNN.cpp)"""
-        gates = aten.matmul(x, w_ih.t()), aten.matmul(hidden[0], w_hh.t())
-        return aten._thnn_fused_lstm_cell(*gates, hidden[1], b_ih, b_hh)[:2]
-
-    def gru_cell(x: torch.Tensor, hidden: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-        """`GRUCell` (RNN.cpp)"""
-        gates = aten.matmul(x, w_ih.t()), aten.matmul(hidden, w_hh.t())
-        return aten._thnn_fused_gru_cell(*gates, hidden, b_ih, b_hh)[0]
-
-    def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int = 0) -> Any:
-        """WeightNorm.cpp"""
-        if dim in (0, v.dim() - 1):
-            return aten._weight_norm_interface(v.contiguous(), g.contiguous(), dim)[0]
-        return aten._weight_norm.default.decompose(v, g, dim)
-
-    def grid_sampler(x: torch.Tensor, grid: torch.Tensor, mode: int, padding: int, align: bool) -> Any:
-        """`cond_cudnn_grid_sampler` (GridSampler.cpp)"""
-        taken = x.dtype in (torch.float16, torch.float32, torch.float64) and x.dim() == 4 and x.shape[1] <= 1024
-        if taken and (mode, padding, align) == (0, 0, True) and torch.backends.cudnn.enabled and x.numel() > 0:
-            return aten.cudnn_grid_sampler(x, grid)
-        return aten.grid_sampler.default.decompose(x, grid, mode, padding, align)
-
-    return _MOVES | {
-        aten.dropout.default: dropout,
-        aten.batch_norm.default: batch_norm,
-        aten.linear.default: linear,
-        aten.lstm_cell.default: lstm_cell,
-        aten.gru_cell.default: gru_cell,
-        aten._weight_norm.default: weight_norm,
-        aten.grid_sampler.default: grid_sampler,
-    }
-
-
 def _to(x: torch.Tensor, device: Any, dtype: torch.dtype, *args: Any, **kwargs: Any) -> Any:
     if _stays(x, device, dtype, *args[1:], **kwargs):
         return x
@@ -215,7 +137,7 @@ def _to_layout(
     )
 
 
-_MOVES: dict[OpOverload, Callable[..., Any]] = {aten.to.device: _to, aten.to.dtype_layout: _to_layout}
+MOVES: dict[OpOverload, Callable[..., Any]] = {aten.to.device: _to, aten.to.dtype_layout: _to_layout}
 
 
 def _with_index(device: Any) -> Any:

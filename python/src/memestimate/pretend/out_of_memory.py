@@ -12,15 +12,12 @@ import os
 import re
 import sys
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING
 
 import torch
 
 from ..core.gpus import CONTEXT
+from ..core.session import Session
 from ..core.source import source, tree
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 # What handlers name: PyTorch's exception, the words of its message, or what libraries ask about it (accelerate's
 # should_reduce_batch_size, Lightning's is_oom_error).
@@ -32,19 +29,18 @@ _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 class OutOfMemory:
     """What is left of the pretended GPU's memory, and who would catch that nothing is."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._known: dict[tuple[CodeType, int], bool] = {}
         self._named: dict[str, bool] = {}  # whether a file's text has a word of it
         self.fraction = 1.0
-        self.asking: list[FrameType] = []  # frames that asked for a backward pass, which runs on another thread
 
     def hold(self, serials: list[int]) -> None:
         """Raise `torch.cuda.OutOfMemoryError` where storages do not fit and the program would catch it.
 
         They are forgotten: they were never there.
         """
-        storages, gpu = self._recorder.storages, self._recorder.gpu
+        storages, gpu = self._session.storages, self._session.gpu
         limit = int(gpu.memory * self.fraction)
         room = min(limit, gpu.memory - CONTEXT)
         sizes = [storages.size(serial) for serial in serials]
@@ -52,8 +48,8 @@ class OutOfMemory:
         if storages.allocated + sum(sizes) <= room or not self._is_caught():
             return
         storages.forget(serials)
-        self._recorder.writer.event("out_of_memory", limit)
-        self._recorder.note(
+        self._session.writer.event("out_of_memory", limit)
+        self._session.note(
             "memory", f"tensors were kept to {room / 2**30:.2f} GiB, as the program catches that it is out of memory"
         )
         asked, total, used = (n / 2**30 for n in (wanted, room, storages.allocated))
@@ -63,7 +59,7 @@ class OutOfMemory:
         )
 
     def _is_caught(self) -> bool:
-        for frame in (sys._getframe(2), *self.asking):
+        for frame in (sys._getframe(2), *self._session.phases.asking):
             at: FrameType | None = frame
             while at is not None:
                 if self._catches(at):
@@ -81,6 +77,11 @@ class OutOfMemory:
                 self._named[name] = not own and bool(_NAMED.search("".join(source(frame))))
             found = self._known[key] = self._named[name] and _catches(frame)
         return found
+
+
+def allocate(session: Session, serials: list[int]) -> None:
+    """See that storages which are about to be made fit."""
+    session.part(OutOfMemory).hold(serials)
 
 
 def _catches(frame: FrameType) -> bool:

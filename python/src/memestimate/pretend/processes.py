@@ -11,14 +11,11 @@ import inspect
 import re
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ..core.patches import Patches
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.session import Session
 
 # What a function says that runs on a GPU of its own, and the names by which it is told which one.
 _RANKED = re.compile(r"\binit_process_group\b|\bcuda\b|\b(?:local_|global_)?rank\b|\bgpu(?:_id)?\b|\bdevice_id\b")
@@ -37,45 +34,16 @@ class _Started:
 class Processes:
     """Which of the processes that a program starts were taken in, and how they ended."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._ended: dict[BaseProcess, int] = {}
         self._run: set[Any] = set()  # what ran in one that was told no number
-
-    def install(self, patches: Patches) -> None:
-        """Take in what a program starts."""
-        for name in ("spawn", "start_processes"):
-            patches.set(torch.multiprocessing, name, self._spawn)
-        start, join, alive = BaseProcess.start, BaseProcess.join, BaseProcess.is_alive
-        code: Any = BaseProcess.exitcode
-
-        def started(process: BaseProcess) -> None:
-            if not self._take_in(process):
-                start(process)
-
-        def joined(process: BaseProcess, timeout: float | None = None) -> None:
-            if process not in self._ended:
-                join(process, timeout)
-
-        def ending(end: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
-            return lambda process: None if process in self._ended else end(process)
-
-        patches.set(BaseProcess, "start", started)
-        patches.set(BaseProcess, "join", joined)
-        for name in ("terminate", "kill"):
-            patches.set(BaseProcess, name, ending(getattr(BaseProcess, name)))
-        patches.set(BaseProcess, "is_alive", lambda process: process not in self._ended and alive(process))
-        patches.set(
-            BaseProcess,
-            "exitcode",
-            property(lambda process: self._ended[process] if process in self._ended else code.fget(process)),
-        )
 
     def _spawn(
         self, fn: Callable[..., Any], args: tuple[Any, ...] = (), nprocs: int = 1, join: bool = True, *_: Any, **__: Any
     ) -> _Started | None:
-        rank = self._recorder.rank
-        self._recorder.note("distributed", f"of {nprocs} processes that the program starts only rank {rank} runs")
+        rank = self._session.rank
+        self._session.note("distributed", f"of {nprocs} processes that the program starts only rank {rank} runs")
         fn(rank, *args)
         return None if join else _Started()
 
@@ -87,17 +55,48 @@ class Processes:
             return False
         rank = _number(own._args, own._kwargs)
         self._ended[process] = 0
-        if (rank is None and target in self._run) or rank not in (None, self._recorder.rank):
+        if (rank is None and target in self._run) or rank not in (None, self._session.rank):
             return True
         self._run.add(target)
-        self._recorder.note(
-            "distributed", f"of the processes that the program starts only rank {self._recorder.rank} runs"
+        self._session.note(
+            "distributed", f"of the processes that the program starts only rank {self._session.rank} runs"
         )
         try:
             process.run()
         except SystemExit as error:
             self._ended[process] = error.code if isinstance(error.code, int) else int(error.code is not None)
         return True
+
+
+def install(session: Session) -> None:
+    """Take in what a program starts."""
+    processes = session.part(Processes)
+    for name in ("spawn", "start_processes"):
+        session.patches.set(torch.multiprocessing, name, processes._spawn)
+    start, join, alive = BaseProcess.start, BaseProcess.join, BaseProcess.is_alive
+    code: Any = BaseProcess.exitcode
+
+    def started(process: BaseProcess) -> None:
+        if not processes._take_in(process):
+            start(process)
+
+    def joined(process: BaseProcess, timeout: float | None = None) -> None:
+        if process not in processes._ended:
+            join(process, timeout)
+
+    def ending(end: Callable[[BaseProcess], None]) -> Callable[[BaseProcess], None]:
+        return lambda process: None if process in processes._ended else end(process)
+
+    session.patches.set(BaseProcess, "start", started)
+    session.patches.set(BaseProcess, "join", joined)
+    for name in ("terminate", "kill"):
+        session.patches.set(BaseProcess, name, ending(getattr(BaseProcess, name)))
+    session.patches.set(BaseProcess, "is_alive", lambda process: process not in processes._ended and alive(process))
+    session.patches.set(
+        BaseProcess,
+        "exitcode",
+        property(lambda process: processes._ended[process] if process in processes._ended else code.fget(process)),
+    )
 
 
 def _is_rank(target: Callable[..., Any]) -> bool:

@@ -5,21 +5,17 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..core.patches import Patches
-from .torchscript import TorchScript
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.session import Session
 
 
-def install(recorder: Recorder, patches: Patches) -> None:
+def install(session: Session) -> None:
     """Give tensors on the pretended GPU the methods that programs use on real ones."""
 
     def on_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -57,37 +53,35 @@ def install(recorder: Recorder, patches: Patches) -> None:
         on_host = getattr(torch, name.removeprefix("torch.cuda."))
         return tensor.to("cuda", on_host.dtype, non_blocking=non_blocking)
 
-    patches.set(torch.Tensor, "type", type_)
-    patches.set(FakeTensor, "__reduce_ex__", reduce)
-    patches.set(FakeTensor, "__format__", format_)
-    patches.set(FakeTensor, "__deepcopy__", deepcopy)
-    patches.set(torch, "load", _load(torch.load))
-    recorder.capture.kinds.install(patches)
-    TorchScript(recorder).install(patches)
-    _profile(recorder, patches)
+    session.patches.set(torch.Tensor, "type", type_)
+    session.patches.set(FakeTensor, "__reduce_ex__", reduce)
+    session.patches.set(FakeTensor, "__format__", format_)
+    session.patches.set(FakeTensor, "__deepcopy__", deepcopy)
+    session.patches.set(torch, "load", _load(torch.load))
+    _profile(session)
     log = fake_tensor.log  # it writes a stack to the terminal for each shape that does not fit, beside the exception
     level = log.level
     log.setLevel(logging.CRITICAL)
-    patches.later(lambda: log.setLevel(level))
+    session.patches.later(lambda: log.setLevel(level))
 
 
-def _profile(recorder: Recorder, patches: Patches) -> None:
+def _profile(session: Session) -> None:
     """Profilers: without the GPU's part, which without a driver warns of each call, with a stack of C++."""
     begin = torch.autograd.profiler.profile.__init__
 
     @functools.wraps(begin)
     def beginning(profiler: Any, enabled: bool = True, **asked: Any) -> None:
         if asked.get("use_cuda") or asked.get("use_device") == "cuda":
-            recorder.note("profiler", "the profiler was run without the GPU's part: times of kernels are not there")
+            session.note("profiler", "the profiler was run without the GPU's part: times of kernels are not there")
             asked |= {"use_cuda": False, "use_device": None, "use_cpu": True}
         begin(profiler, enabled, **asked)
 
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
-    patches.set(torch.autograd.profiler.profile, "__init__", beginning)
+    session.patches.set(torch.autograd.profiler.profile, "__init__", beginning)
     for name in ("start", "stop"):
-        patches.set(torch.cuda.profiler, name, nothing)
+        session.patches.set(torch.cuda.profiler, name, nothing)
 
 
 def _load(original: Callable[..., Any]) -> Callable[..., Any]:

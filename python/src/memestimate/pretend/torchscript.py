@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from ..core.patches import Patches
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.session import Session
 
 aten = torch.ops.aten
 
@@ -28,28 +25,15 @@ _PROFILED = 1  # runs of each function (getNumProfiledRuns, profiling_graph_exec
 class TorchScript:
     """The scripted functions of the program."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._calls: Counter[tuple[str, bool]] = Counter()
         self._is_optimized = False  # the function that runs, if one does, was profiled before
-
-    def install(self, patches: Patches) -> None:
-        """Record what scripted functions run."""
-        fuses_on_gpu = torch._C._jit_can_fuse_on_gpu()
-        fuses = torch._C._jit_texpr_fuser_enabled()
-        torch._C._jit_override_can_fuse_on_gpu(False)
-        torch._C._jit_set_texpr_fuser_enabled(False)
-        patches.later(lambda: torch._C._jit_override_can_fuse_on_gpu(fuses_on_gpu))
-        patches.later(lambda: torch._C._jit_set_texpr_fuser_enabled(fuses))
-        for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-            patches.set(kind, "__call__", self._noting(kind.__call__))
-        if fuses and fuses_on_gpu and hasattr(aten, "_autocast_to_full_precision"):
-            self._recorder.composites[aten._autocast_to_full_precision.default] = self._to_full_precision
 
     def _noting(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def noting(function: Any, *args: Any, **kwargs: Any) -> Any:
             text = f"TorchScript's {function.name} was recorded operator by operator; on a GPU some may be fused"
-            self._recorder.note("script", text)
+            self._session.note("script", text)
             owner = getattr(function, "owner", None)
             within = function.qualified_name if owner is None else owner._type().qualified_name()
             key = f"{within}.{function.name}", torch.is_autocast_enabled()
@@ -62,9 +46,24 @@ class TorchScript:
 
         return noting
 
-    def _to_full_precision(self, x: torch.Tensor, cuda_enabled: bool, cpu_enabled: bool) -> Any:
+    def _to_full_precision(self, session: Session, x: torch.Tensor, cuda_enabled: bool, cpu_enabled: bool) -> Any:
         # Within the graph that has a gradient of its own, no tensor has one of autograd's.
         fused = self._is_optimized and torch.is_grad_enabled() and not x.requires_grad
         if fused and cuda_enabled and x.dtype is torch.float32:
             return x.clone()
         return aten._autocast_to_full_precision.default.decompose(x, cuda_enabled, cpu_enabled)
+
+
+def install(session: Session) -> None:
+    """Record what scripted functions run."""
+    torchscript = session.part(TorchScript)
+    fuses_on_gpu = torch._C._jit_can_fuse_on_gpu()
+    fuses = torch._C._jit_texpr_fuser_enabled()
+    torch._C._jit_override_can_fuse_on_gpu(False)
+    torch._C._jit_set_texpr_fuser_enabled(False)
+    session.patches.later(lambda: torch._C._jit_override_can_fuse_on_gpu(fuses_on_gpu))
+    session.patches.later(lambda: torch._C._jit_set_texpr_fuser_enabled(fuses))
+    for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
+        session.patches.set(kind, "__call__", torchscript._noting(kind.__call__))
+    if fuses and fuses_on_gpu and hasattr(aten, "_autocast_to_full_precision"):
+        session.composites[aten._autocast_to_full_precision.default] = torchscript._to_full_precision

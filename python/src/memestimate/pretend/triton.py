@@ -14,16 +14,13 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..core.session import Session
 from .kernels import written
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
 
 _TIME = 1.0  # milliseconds that each configuration is taken to need: the first is kept
 _SHARED = {(7, 0): 98304, (7, 5): 65536, (8, 0): 166912, (8, 6): 101376, (8, 7): 166912, (8, 9): 101376}
@@ -34,70 +31,17 @@ _SHARED |= {(9, 0): 232448, (10, 0): 232448, (10, 3): 232448, (12, 0): 101376}  
 class Triton:
     """Triton's driver and launches for the time of a recording."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._caches: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
         self._compile = threading.RLock()
-
-    def install(self, patches: Patches) -> None:
-        """Answer for Triton, where it is installed."""
-        if importlib.util.find_spec("triton") is None:
-            return
-        triton = importlib.import_module("triton")
-        jit, autotuner, config = triton.runtime.jit, triton.runtime.autotuner, triton.runtime.driver
-        before = dict(vars(config))
-        driver = Driver(self._recorder.gpu, self.launch)
-        vars(config)["default" if "default" in before else "_default"] = driver  # reset_active() goes back to it
-        config.set_active(driver)
-
-        def restore() -> None:
-            vars(config).clear()
-            vars(config).update(before)
-
-        patches.later(restore)
-        testing = importlib.import_module("triton.testing")
-        for name in ("do_bench", "do_bench_cudagraph"):
-            patches.set(testing, name, benchmark)
-        run, tune = jit.JITFunction.run, autotuner.Autotuner.run
-
-        def launched(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-            if warmup:
-                return self._compiled(run, kernel, args, kwargs)
-            for hook in kernel.pre_run_hooks:
-                hook(*args, **kwargs)
-            names = kernel.arg_names
-            bound = {p.name: p.default for p in kernel.signature.parameters.values() if p.default is not p.empty}
-            bound |= dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
-            missing = [name for name in names if name not in bound]
-            if missing:
-                raise TypeError(f"{kernel.fn.__name__}() missing {len(missing)} required arguments: {missing}")
-            if callable(grid):
-                grid(bound)  # it may set what the program reads afterwards
-            self.launch(kernel.fn.__name__, bound.values(), [bound[name] for name in written(kernel)])
-            return _Launched(self, kernel, functools.partial(self._compiled, run, kernel, args, kwargs))
-
-        def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
-            # What was timed before or in another recording is not known here, and what this one finds not outside.
-            before, tuner.cache = tuner.cache, self._caches.setdefault(tuner, {})
-            try:
-                return tune(tuner, *args, **kwargs)
-            finally:
-                tuner.cache = before
-
-        patches.set(jit.JITFunction, "run", launched)
-        patches.set(autotuner.Autotuner, "run", tuned)
-        # A property comes before what an autotuner has kept of the real driver's.
-        patches.set(autotuner.Autotuner, "do_bench", property(lambda tuner: tuner._do_bench or benchmark))
 
     def launch(self, name: str, arguments: Iterator[Any] | Sequence[Any] | Any, changed: Sequence[Any]) -> None:
         """Log the launch of a kernel; what it writes is not known any more."""
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
             return  # PyTorch itself tries something out on fake tensors
         given = [base for base in map(_tensor, arguments) if isinstance(base, FakeTensor)]
-        self._recorder.launch(f"triton::{name}", given)
-        for tensor in map(_tensor, changed):
-            if isinstance(tensor, FakeTensor):
-                self._recorder.values.written(tensor, None)
+        self._session.launch(f"triton::{name}", given, [t for t in map(_tensor, changed) if isinstance(t, FakeTensor)])
 
     def _compiled(self, run: Callable[..., Any], kernel: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Compile a kernel for the pretended GPU, as Triton does anywhere, and keep nothing of it."""
@@ -116,6 +60,58 @@ class Triton:
             finally:
                 for name, cache in held.items():
                     setattr(kernel, name, cache)
+
+
+def install(session: Session) -> None:
+    """Answer for Triton, where it is installed."""
+    launches = session.part(Triton)
+    if importlib.util.find_spec("triton") is None:
+        return
+    triton = importlib.import_module("triton")
+    jit, autotuner, config = triton.runtime.jit, triton.runtime.autotuner, triton.runtime.driver
+    before = dict(vars(config))
+    driver = Driver(session.gpu, launches.launch)
+    vars(config)["default" if "default" in before else "_default"] = driver  # reset_active() goes back to it
+    config.set_active(driver)
+
+    def restore() -> None:
+        vars(config).clear()
+        vars(config).update(before)
+
+    session.patches.later(restore)
+    testing = importlib.import_module("triton.testing")
+    for name in ("do_bench", "do_bench_cudagraph"):
+        session.patches.set(testing, name, benchmark)
+    run, tune = jit.JITFunction.run, autotuner.Autotuner.run
+
+    def launched(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup:
+            return launches._compiled(run, kernel, args, kwargs)
+        for hook in kernel.pre_run_hooks:
+            hook(*args, **kwargs)
+        names = kernel.arg_names
+        bound = {p.name: p.default for p in kernel.signature.parameters.values() if p.default is not p.empty}
+        bound |= dict(zip(names, args, strict=False)) | {k: v for k, v in kwargs.items() if k in names}
+        missing = [name for name in names if name not in bound]
+        if missing:
+            raise TypeError(f"{kernel.fn.__name__}() missing {len(missing)} required arguments: {missing}")
+        if callable(grid):
+            grid(bound)  # it may set what the program reads afterwards
+        launches.launch(kernel.fn.__name__, bound.values(), [bound[name] for name in written(kernel)])
+        return _Launched(launches, kernel, functools.partial(launches._compiled, run, kernel, args, kwargs))
+
+    def tuned(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        # What was timed before or in another recording is not known here, and what this one finds not outside.
+        before, tuner.cache = tuner.cache, launches._caches.setdefault(tuner, {})
+        try:
+            return tune(tuner, *args, **kwargs)
+        finally:
+            tuner.cache = before
+
+    session.patches.set(jit.JITFunction, "run", launched)
+    session.patches.set(autotuner.Autotuner, "run", tuned)
+    # A property comes before what an autotuner has kept of the real driver's.
+    session.patches.set(autotuner.Autotuner, "do_bench", property(lambda tuner: tuner._do_bench or benchmark))
 
 
 class Driver:

@@ -1,6 +1,6 @@
 """What chance decides in a run: numbers that the program draws itself, and gradients that overflow.
 
-Draws of PyTorch are drawn by the recorder. Those of Python's `random` and of NumPy it does not see, only that the
+Draws of PyTorch are drawn by the session. Those of Python's `random` and of NumPy it does not see, only that the
 generators went on: where the recorded steps then are not alike, the figures are those of the draws that were made.
 """
 
@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+from ..core.session import Session
 
 _LITTLE = 1000  # the part of the peak that is not told
 _MIB = 1 << 20
@@ -20,8 +19,8 @@ _MIB = 1 << 20
 class Chance:
     """Compares the steps of a recording, from the second on: the first makes what optimizers keep."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._before = _generators()
         self._drew: set[str] = set()
         self._peaks: list[int] = []
@@ -30,7 +29,7 @@ class Chance:
 
     def parts_of_one(self) -> None:
         """The steps until now were parts of the first, which the program ends itself."""
-        storages = self._recorder.storages
+        storages = self._session.storages
         storages.highest_of_step = max(storages.highest_of_step, *self._peaks, 0)
         self._peaks.clear()
         self._drew.clear()
@@ -41,7 +40,7 @@ class Chance:
         if self._peaks:
             self._drew |= {name for name, state in now.items() if state != self._before.get(name, state)}
         self._before = now
-        storages = self._recorder.storages
+        storages = self._session.storages
         self._peaks.append(storages.highest_of_step)
         storages.highest_of_step = storages.allocated
         self._states = max(self._states, storages.bytes_of("state"))
@@ -57,13 +56,28 @@ class Chance:
                 f"the program draws numbers of {whose}, and its steps peak between {low} and {high} MiB of tensors: "
                 "other draws may take less or more, which the bound does not know"
             )
-            self._recorder.note("draws", text)
+            self._session.note("draws", text)
         if self.scaled and self._states * _LITTLE > largest:
             text = (
                 "no gradient was taken to overflow: a gradient scaler skips a real run's first updates while its scale "
                 f"comes down, and until then {self._states / _MIB:,.1f} MiB of optimizers' states are not there"
             )
-            self._recorder.note("scaler", text)
+            self._session.note("scaler", text)
+
+
+def parted(session: Session) -> None:
+    """The steps until now were parts of the first."""
+    session.part(Chance).parts_of_one()
+
+
+def stepped(session: Session) -> None:
+    """A step has ended."""
+    session.part(Chance).step_ended()
+
+
+def finish(session: Session) -> None:
+    """Say what hangs on chance."""
+    session.part(Chance).write()
 
 
 def _generators() -> dict[str, Any]:

@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import asserted, usage
 from .usage import Usage
+from .values import Values
 
 if TYPE_CHECKING:
     import torch
 
-    from ..api.recorder import Recorder
+    from ..core.session import Session
 
 _AGAIN = 4  # recordings with other answers, at most
 _SECONDS = 60.0  # that all of them may take, or twice what the first one took
@@ -54,6 +55,9 @@ class Change:
         """What `to_json` wrote."""
         found = json.loads(text)
         return Change(frozenset(found["places"]), found["sizes"], bool(found["larger"]))
+
+
+NOTHING = Change()
 
 
 @dataclasses.dataclass
@@ -95,16 +99,13 @@ class Place:
     decides: bool = False
 
 
-class TooLong(BaseException):
-    """A recording with other answers takes too long."""
-
-
 class Decisions:
     """The answers that were taken for unknown values, by the line that asked."""
 
-    def __init__(self, recorder: Recorder, change: Change) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session, change: Change = NOTHING) -> None:
+        self._session = session
         self.change = change
+        self.again: Again | None = None  # records the same once more with other answers, if that can be done
         self.places: dict[str, Place] = {}
         self._asserted: dict[ast.expr, Any] = {}  # what was taken last where something is asserted of it
         self._last: Place | None = None
@@ -118,7 +119,7 @@ class Decisions:
         if place is None or place.key not in self.change.places or self._left == 0:
             return answer
         self._left -= 1
-        self._changed_at = self._recorder.calls
+        self._changed_at = self._session.calls
         if isinstance(answer, bool):
             return not answer
         if isinstance(answer, int) and answer > 1:
@@ -129,16 +130,16 @@ class Decisions:
 
     def going_on(self, answer: Any, made: Callable[[Any], Any] = lambda value: value) -> Any:
         """The answer to take so that what the program itself asserts of it holds; `made` is what it gets of one."""
-        frame = self._recorder.frames.asking()
+        frame = self._session.frames.asking()
         found = asserted.going_on(frame, answer, self._asserted, made)
         if found is not answer and found != answer and frame is not None:  # NaN is no other answer than itself
             where = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-            self._recorder.note("asserted", f"{where} got {found}, with which what the program asserts there holds")
+            self._session.note("asserted", f"{where} got {found}, with which what the program asserts there holds")
         return found
 
     def usage(self) -> Usage:
         """What the program does with the answer that it is asking for."""
-        return usage.of(self._recorder.frames.asking())
+        return usage.of(self._session.frames.asking())
 
     def size(self, count: int, other: int, taken: str, limit: int) -> int:
         """Take how many elements a result has, of at most `limit`."""
@@ -148,27 +149,27 @@ class Decisions:
             place.most = count >= limit and (place.most or not place.ways)
             place.ways.add(way)
         if self.change.sizes == way:
-            self._changed_at = self._recorder.calls
+            self._changed_at = self._session.calls
             return other
         return count
 
     def made(self, out: torch.Tensor) -> None:
         """Say what the size that was last taken makes."""
-        frame = self._recorder.frames.asking()
+        frame = self._session.frames.asking()
         place = self.places.get(_key(frame)) if frame is not None else None
         if place is not None and place.kind == "size":
             place.made = max(place.made, out.numel() * out.element_size())
 
     def _place(self, kind: str, taken: str) -> Place | None:
         """The place that is asking, known from now on."""
-        frame = self._recorder.frames.asking()
-        if self._recorder.quiet or frame is None:
+        frame = self._session.frames.asking()
+        if self._session.quiet or frame is None:
             return None
         key = _key(frame)
         place = self.places.get(key)
         how = Usage.SIZE if kind == "size" else usage.of(frame)
         if place is None:
-            place = self.places[key] = Place(key, self._recorder.frames.here(), kind, taken, how)
+            place = self.places[key] = Place(key, self._session.frames.here(), kind, taken, how)
         elif how > place.usage:
             place.kind, place.taken, place.usage = kind, taken, how
         if how is not Usage.SHOWN:
@@ -177,7 +178,7 @@ class Decisions:
 
     def explain(self, error: BaseException) -> None:
         """Say to an exception of the program that it may come of an answer that was taken."""
-        if self._last is None or self._recorder.values.real is not None:
+        if self._last is None or self._session.part(Values).real is not None:
             return
         if isinstance(error, Exception) and sys.version_info >= (3, 11):
             error.add_note(
@@ -189,17 +190,17 @@ class Decisions:
     def failed(self, highest: int) -> Outcome:
         """What to say of a recording that raised."""
         at = self._changed_at
-        return Outcome(highest, failed=True, refused=at is not None and self._recorder.calls - at <= _CHECK)
+        return Outcome(highest, failed=True, refused=at is not None and self._session.calls - at <= _CHECK)
 
-    def write(self, again: Again | None) -> None:
+    def write(self) -> None:
         """Find out which answers decide, and write those down."""
         if self.places:
-            self._weigh(again)
+            self._weigh(self.again)
         for place in self.places.values():
             if place.decides:
                 known = f", in a tensor of {place.made} bytes" if place.made and place.bytes < 0 else ""
                 more = max(place.more, 0) if place.kind == "size" and place.most else place.more
-                self._recorder.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame, more)
+                self._session.writer.event("depends", place.kind, place.taken + known, place.bytes, place.frame, more)
 
     def _weigh(self, again: Again | None) -> None:
         sizes = [p for p in self.places.values() if p.kind == "size"]
@@ -231,14 +232,14 @@ class Decisions:
 
     def _tried(self, places: Iterable[Place], outcome: Outcome) -> None:
         """Take note of what came of other answers at some places."""
-        higher = outcome.highest - self._recorder.storages.highest
-        if outcome.failed and outcome.highest <= self._recorder.storages.highest:
+        higher = outcome.highest - self._session.storages.highest
+        if outcome.failed and outcome.highest <= self._session.storages.highest:
             if outcome.refused:
                 for place in places:
                     place.decides = place.kind == "size"
             return
         for i, place in enumerate(places):
-            moves = abs(higher) * _LITTLE > self._recorder.storages.highest
+            moves = abs(higher) * _LITTLE > self._session.storages.highest
             place.decides = moves or (place.decides and place.bytes >= 0)  # by a change that was tried before
             place.bytes = max(place.bytes, abs(higher))
             if i == 0 or place.kind == "size":  # of truths that were changed together the others were not tried alone

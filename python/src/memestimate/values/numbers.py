@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ..core.tensors import tensors
 
 if TYPE_CHECKING:
-    from ..api.recorder import Recorder
+    from ..core.session import Session
     from .values import Values
 
 _MANY = 8  # tensors of the host that one is made of
@@ -42,13 +42,13 @@ _WRITTEN = ("copy", "index_put")  # (self, ..., values)
 class Numbers:
     """Storages of whose elements it is known which numbers they are not."""
 
-    def __init__(self, recorder: Recorder, values: Values) -> None:
+    def __init__(self, session: Session, values: Values) -> None:
         self._values = values
-        self._kinds = recorder.storages.kinds
+        self._kinds = session.storages.kinds
         self._weights: set[int] = set()  # storages of parameters in another type
         self._sources: dict[int, _Sources] = {}  # by storage
         if values.real is None:
-            recorder.storages.on_death = self._died
+            session.storages.on_death = self._died
 
     def _died(self, serial: int) -> None:
         self._sources.pop(serial, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
@@ -17,11 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ..core.held import held, is_coalesced
+from ..core.session import Session
 from ..core.tensors import tensors
 from . import stand_ins
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 aten = torch.ops.aten
 
@@ -29,11 +27,11 @@ aten = torch.ops.aten
 class Real:
     """One storage on the host for each on the pretended GPU; views and writes follow from that."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._storages: dict[int, torch.UntypedStorage] = {}
         self._random: torch.Tensor | None = None  # state of the GPU's own generator
-        recorder.storages.on_death = lambda serial: self._storages.pop(serial, None)
+        session.storages.on_death = lambda serial: self._storages.pop(serial, None)
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """What a tensor holds: a real one that shares its memory with all that share the pretended one's."""
@@ -63,13 +61,13 @@ class Real:
             with _untraced():
                 results = self._call(func, args, kwargs)
                 for fake, result in zip(tensors(out), tensors(results), strict=False):
-                    if not isinstance(fake, FakeTensor) or self._recorder.storages.of_address(fake) not in new:
+                    if not isinstance(fake, FakeTensor) or self._session.storages.of_address(fake) not in new:
                         continue
                     if (fake.numel() and result.numel()) or fake.shape == result.shape:
                         self.of(fake).copy_(result)  # what one of the two leaves empty is for its own backward pass
         except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError) as error:
             reason = str(error).partition("\n")[0][:120]
-            self._recorder.note("real", f"what {func} gives was taken to be zero: on the CPU it fails ({reason})")
+            self._session.note("real", f"what {func} gives was taken to be zero: on the CPU it fails ({reason})")
 
     def fill(self, out: Sequence[torch.Tensor], make: Callable[[], Sequence[torch.Tensor]]) -> None:
         """Give results that were put together of others the values that the operator itself gives."""
@@ -97,7 +95,7 @@ class Real:
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     def _storage(self, tensor: torch.Tensor) -> torch.UntypedStorage:
-        serial = self._recorder.storages.of_address(tensor)
+        serial = self._session.storages.of_address(tensor)
         found = self._storages.get(serial)
         if found is None:
             found = torch.zeros(tensor.untyped_storage().nbytes(), dtype=torch.uint8, device="cpu").untyped_storage()

@@ -9,19 +9,18 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..core.session import Session
 from ..core.tensors import tensors
+from .decisions import Decisions
 from .shares import spread
 from .usage import Usage
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
-    from ..core.patches import Patches
+from .values import Values
 
 aten = torch.ops.aten
 
@@ -33,53 +32,17 @@ _SHAPES = ("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new
 class Unknown:
     """Which tensors on the host hold what nobody knows, by storage."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._lists: set[tuple[Any, ...]] = set()  # that Python was given of values which nobody knows
         self._process = os.getpid()
-
-    def install(self, patches: Patches) -> None:
-        """Ask what becomes of values where they leave for Python or NumPy."""
-        to_numpy, to_list = torch.Tensor.numpy, torch.Tensor.tolist
-
-        def numpy(tensor: torch.Tensor, *, force: bool = False) -> Any:
-            if force and isinstance(tensor, FakeTensor):
-                tensor = tensor.detach().cpu()
-            if not self.has(tensor):
-                return to_numpy(tensor, force=force)
-            other = self._left(tensor, to_numpy)
-            if other is not None:  # an array shares its memory with the tensor, as it always does
-                with torch._C._DisableTorchDispatch():
-                    tensor.detach().copy_(other)
-            return to_numpy(tensor, force=force)
-
-        def tolist(tensor: torch.Tensor) -> Any:
-            if isinstance(tensor, FakeTensor):
-                return tolist(tensor.detach().cpu())
-            if not self.has(tensor):
-                return to_list(tensor)
-            other = self._left(tensor, to_list)
-            found = to_list(tensor if other is None else other)
-            if tensor.dim() == 1 and not tensor.dtype.is_floating_point:
-                self._lists.add(tuple(found))
-            return found
-
-        patches.set(torch.Tensor, "numpy", numpy)
-        patches.set(torch.Tensor, "tolist", tolist)
-        patches.set(FakeTensor, "tolist", tolist)  # which asks for one element after the other
-        split: Callable[..., Any] = torch.Tensor.split
-
-        def split_evenly(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
-            return split(tensor, self._adding_up(split_size, tensor.shape[dim]), dim)
-
-        patches.set(torch.Tensor, "split", split_evenly)
 
     def _adding_up(self, sizes: Any, total: int) -> Any:
         """Sizes of parts; if Python was given them and they are not those of the whole, as even ones as there are."""
         if not isinstance(sizes, (list, tuple)) or tuple(sizes) not in self._lists or sum(sizes) == total:
             return sizes
-        self._recorder.note("routing", f"{total} elements were taken to be split evenly into {len(sizes)} parts")
+        self._session.note("routing", f"{total} elements were taken to be split evenly into {len(sizes)} parts")
         return spread(total, torch.empty(len(sizes), dtype=torch.int64, device="cpu")).tolist()
 
     def has(self, tensor: torch.Tensor) -> bool:
@@ -97,7 +60,7 @@ class Unknown:
 
     def copied(self, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """A copy on the host of a tensor of the pretended GPU."""
-        values = self._recorder.values
+        values = self._session.part(Values)
         known = values.get(source)
         if known is not None and not values.likely(source):
             return known.to(dtype, copy=True)
@@ -124,16 +87,16 @@ class Unknown:
         return out
 
     def _scalar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        answer = self._recorder.decisions.going_on(func(*args, **kwargs))
+        answer = self._session.part(Decisions).going_on(func(*args, **kwargs))
         self._note(f"a value copied from the GPU was asked for and taken to be {answer}")
-        return self._recorder.decisions.answer(answer, "truth" if isinstance(answer, bool) else "number")
+        return self._session.part(Decisions).answer(answer, "truth" if isinstance(answer, bool) else "number")
 
     def _equal(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if args[0].shape != args[1].shape:
             return False
-        answer = self._recorder.decisions.going_on(True)
+        answer = self._session.part(Decisions).going_on(True)
         self._note(f"two tensors of unknown values were taken to be {'equal' if answer else 'different'}")
-        return self._recorder.decisions.answer(answer, "truth")
+        return self._session.part(Decisions).answer(answer, "truth")
 
     def _masked(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call whose result is as large as elements of a mask are set."""
@@ -150,14 +113,14 @@ class Unknown:
             count = int(mask.count_nonzero())
             rows = next((n for n in mask.shape if n > 1), 1)
             text = f"{count} of {mask.numel()} elements of a mask are set"
-            other = self._recorder.decisions.size(count, mask.numel() // rows, text, mask.numel())
+            other = self._session.part(Decisions).size(count, mask.numel() // rows, text, mask.numel())
             if other != count:
                 changed = torch.zeros_like(mask)
                 changed.view(-1)[:other] = 1
                 given = _replaced(args, mask, changed)
         out = func(*given, **kwargs)
         self.add(out)
-        self._recorder.decisions.made(out)
+        self._session.part(Decisions).made(out)
         return out
 
     def _left(self, tensor: torch.Tensor, leave: Callable[[torch.Tensor], Any]) -> torch.Tensor | None:
@@ -174,19 +137,57 @@ class Unknown:
 
         before = tensor.detach().flatten()[0].item()
         few = tensor.numel() <= _ASSERTED
-        first = self._recorder.decisions.going_on(before, lambda value: leave(all_of(value))) if few else before
+        first = self._session.part(Decisions).going_on(before, lambda value: leave(all_of(value))) if few else before
         if tensor.numel() == 1:
             self._note(f"a value copied from the GPU was asked for and taken to be {first}")
         else:
             many = f"{tensor.numel()} values copied from the GPU were taken to be plausible ones"
             self._note(f"{many}, the first {first}")
         kind = "truth" if isinstance(first, bool) else "number"
-        changed = self._recorder.decisions.answer(first, kind)
+        changed = self._session.part(Decisions).answer(first, kind)
         return None if changed is before or changed == before else all_of(changed)  # NaN equals nothing
 
     def _note(self, text: str) -> None:
-        if self._recorder.decisions.usage() is not Usage.SHOWN:
-            self._recorder.note("host", text)
+        if self._session.part(Decisions).usage() is not Usage.SHOWN:
+            self._session.note("host", text)
+
+
+def install(session: Session) -> None:
+    """Ask what becomes of values where they leave for Python or NumPy."""
+    unknown = session.part(Unknown)
+    to_numpy, to_list = torch.Tensor.numpy, torch.Tensor.tolist
+
+    def numpy(tensor: torch.Tensor, *, force: bool = False) -> Any:
+        if force and isinstance(tensor, FakeTensor):
+            tensor = tensor.detach().cpu()
+        if not unknown.has(tensor):
+            return to_numpy(tensor, force=force)
+        other = unknown._left(tensor, to_numpy)
+        if other is not None:  # an array shares its memory with the tensor, as it always does
+            with torch._C._DisableTorchDispatch():
+                tensor.detach().copy_(other)
+        return to_numpy(tensor, force=force)
+
+    def tolist(tensor: torch.Tensor) -> Any:
+        if isinstance(tensor, FakeTensor):
+            return tolist(tensor.detach().cpu())
+        if not unknown.has(tensor):
+            return to_list(tensor)
+        other = unknown._left(tensor, to_list)
+        found = to_list(tensor if other is None else other)
+        if tensor.dim() == 1 and not tensor.dtype.is_floating_point:
+            unknown._lists.add(tuple(found))
+        return found
+
+    session.patches.set(torch.Tensor, "numpy", numpy)
+    session.patches.set(torch.Tensor, "tolist", tolist)
+    session.patches.set(FakeTensor, "tolist", tolist)  # which asks for one element after the other
+    split: Callable[..., Any] = torch.Tensor.split
+
+    def split_evenly(tensor: torch.Tensor, split_size: Any, dim: int = 0) -> Any:
+        return split(tensor, unknown._adding_up(split_size, tensor.shape[dim]), dim)
+
+    session.patches.set(torch.Tensor, "split", split_evenly)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -201,3 +202,8 @@ _QUESTIONS: dict[OpOverload, _Question] = {
 def _replaced(args: tuple[Any, ...], old: torch.Tensor, new: torch.Tensor) -> tuple[Any, ...]:
     swap = [[new if t is old else t for t in a] if isinstance(a, list) else new if a is old else a for a in args]
     return tuple(swap)
+
+
+def on_host(session: Session, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a call of the host's tensors."""
+    return session.part(Unknown).run(func, args, kwargs)

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
+from ..core.session import Call, Session
 from ..core.tensors import tensors
+from .chance import Chance
 from .compared import Compared
 from .draws import Draws
 from .guesses import Guesses
@@ -26,9 +28,6 @@ from .numbers import Numbers
 from .origins import Origins
 from .real import Real
 from .shares import Known, Shares, spread
-
-if TYPE_CHECKING:
-    from ..api.recorder import Recorder
 
 _SMALL = 1 << 16  # elements of a mask whose values are followed where they follow from what it says of each
 _SMALL_FLOAT = 1 << 14  # the same for floating point, which seldom decides anything
@@ -54,19 +53,19 @@ _FINITE = {"aten::_amp_foreach_non_finite_check_and_unscale_": [0], "aten::_amp_
 class Values:
     """Values by tensor, forgotten when the tensor's storage is written by something unknown."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
+    def __init__(self, session: Session) -> None:
+        self._session = session
         self._epochs: dict[int, int] = {}  # by storage: grows when all of it is forgotten, by more than it has holes
         self._holes: dict[int, list[tuple[int, int]]] = {}  # by storage: bytes that were written by something unknown
         self._pure: dict[OpOverload, bool] = {}
         self._written: dict[OpOverload, list[int]] = {}
-        self.real = Real(recorder) if recorder.way == "real-cpu" else None
+        self.real = Real(session) if session.way == "real-cpu" else None
         self.origins = Origins(self)
         self.shares = Shares(self)
         self.guesses = Guesses(self)
         self._joined = Joined(self)
         self._compared = Compared(self)
-        self.numbers = Numbers(recorder, self)
+        self.numbers = Numbers(session, self)
         self._draws = Draws()
         self._made = Room(_MADE)
         self.all_set = False  # of masks that nobody knows all elements are, by what PyTorch itself asks there
@@ -134,8 +133,6 @@ class Values:
 
     def copied(self, tensor: torch.Tensor, source: torch.Tensor) -> None:
         """A tensor has come from the host."""
-        if self._recorder.unknown.has(source):
-            return
         if source.device.type != "cpu" or source.numel() > _COUNTED or isinstance(source, FakeTensor):
             return
         if source.numel() > _COPIED:
@@ -156,7 +153,7 @@ class Values:
         if written is None:
             arguments = func._schema.arguments
             written = [i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
-            self._recorder.chance.scaled |= func._schema.name in _FINITE
+            self._session.part(Chance).scaled |= func._schema.name in _FINITE
             written = _FINITE.get(func._schema.name, written)
             self._written[func] = written
         first = out if isinstance(out, torch.Tensor) else None
@@ -186,9 +183,9 @@ class Values:
                     if real is not None and position < len(real) and real[position] is self.get(tensor):
                         continue  # what is known of this storage, by whatever view, is written, too
                     serial = self.serial(tensor)
-                    before = self.get(tensor) if self._recorder.phases.phase == "optimizer" else None
+                    before = self.get(tensor) if self._session.phases.phase == "optimizer" else None
                     self._forget(tensor)
-                    if before is not None and self._recorder.storages.kinds.get(serial, ("", ""))[0] == "parameter":
+                    if before is not None and self._session.storages.kinds.get(serial, ("", ""))[0] == "parameter":
                         self.set(tensor, before, _UPDATED)  # a step moves it by little
         if share != Known():
             self.shares.write(share, out)
@@ -293,7 +290,7 @@ class Values:
     def note_spread(self, mask: torch.Tensor, count: int) -> None:
         """Note that nobody knows which elements of a mask are set, only how many."""
         text = f"of {list(mask.shape)} elements {count} were taken to be set, spread evenly"
-        self._recorder.note("routing", text)
+        self._session.note("routing", text)
 
     def _real(self, values: Any, shapes_only: bool) -> Any:
         """Arguments with each tensor replaced by what it holds; None if one is not known."""
@@ -329,7 +326,7 @@ class Values:
 
     def serial(self, tensor: torch.Tensor) -> int:
         """The number of a tensor's storage."""
-        return self._recorder.storages.of_address(tensor)
+        return self._session.storages.of_address(tensor)
 
     def epoch(self, tensor: torch.Tensor) -> int:
         """A number that grows with each write into a tensor's storage of something unknown, be it into a part."""
@@ -364,3 +361,21 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 def _limit(tensor: torch.Tensor) -> int:
     return _SMALL_FLOAT if tensor.dtype.is_floating_point else _COPIED
+
+
+def logged(session: Session, call: Call) -> None:
+    """Do with real values what a call did."""
+    real = session.part(Values).real
+    if real is not None:
+        real.run(call.func, call.args, call.kwargs, call.out, set(call.made))
+
+
+def followed(session: Session, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
+    """Follow what a call gives."""
+    session.part(Values).follow(func, args, kwargs, out)
+
+
+def launched(session: Session, changed: Sequence[torch.Tensor]) -> None:
+    """Forget what a kernel has written that is no operator."""
+    for tensor in changed:
+        session.part(Values).written(tensor, None)

@@ -1,0 +1,114 @@
+"""The recorder: starts and stops a recording, and says where its training steps end."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from .recording import Enough, Recording
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class Recorder(Recording):
+    """Records what happens on the pretended GPU between `start` and `stop`.
+
+    Attributes
+    ----------
+    steps : int
+        How many training steps have ended.
+    notes : list of (str, str)
+        Assumptions that were made, as pairs of a short code and a sentence.
+    """
+
+    wanted = 0  # steps, after which `Enough` is raised; 0 for never
+    _explicit = False  # the program says itself where its steps end
+    _stopping = False
+
+    def start(self) -> Self:
+        """Put everything in place and begin to record."""
+        self.fake.cache_clear()  # of all recordings of the process, whatever torch.backends.cudnn said then
+        try:
+            for install in self.rules.install:
+                install(self)
+            self.capture.__enter__()  # type: ignore[no-untyped-call]
+            try:
+                if self.why:
+                    self.note("way", f"recorded on fake tensors of the host: {self.why}")
+                for begin in self.rules.begin:
+                    begin(self)
+            except BaseException:
+                self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+                raise
+        except BaseException:
+            self.patches.undo()
+            self.writer.discard()
+            raise
+        return self
+
+    def stop(self, *, keep: bool = True) -> None:
+        """Take everything away again and complete the file, or leave none.
+
+        Parameters
+        ----------
+        keep : bool
+            Whether to complete the file.
+        """
+        self._stopping = True
+        self.capture.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        if self.phases.has_stepped():
+            self.step_ended()
+        self.storages.closed = True
+        self.patches.undo()
+        if keep:
+            try:
+                for finish in self.rules.finish:
+                    finish(self)
+            except BaseException:
+                self.writer.discard()
+                raise
+            self.writer.close()
+        else:
+            self.writer.discard()
+        self.quiet = True  # threads of the program may go on
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.explain(error)
+        self.stop(keep=kind is None)
+
+    def explain(self, error: BaseException) -> None:
+        """Add to an exception of the program what the recording has to do with it."""
+        for explain in self.rules.explain:
+            explain(self, error)
+
+    def step(self) -> None:
+        """Say that a training step ended.
+
+        Without this, a step ends where the next forward begins after all optimizers have stepped.
+        """
+        if not self._explicit:
+            for parted in self.rules.parted:
+                parted(self)
+        self._explicit = True
+        self._end_step()
+
+    def step_ended(self) -> None:
+        """Take note that all optimizers have stepped and another forward begins."""
+        if not self._explicit:
+            self._end_step()
+            if self.steps == self.wanted and not self._stopping:
+                raise Enough
+
+    def _end_step(self) -> None:
+        self.phases.step_ended()
+        for stepped in self.rules.stepped:
+            stepped(self)
+        self.steps += 1
+        self.writer.event("step")
