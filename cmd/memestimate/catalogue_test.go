@@ -245,7 +245,7 @@ type catalogued struct {
 func newCatalogued(t *testing.T, program string) *catalogued {
 	c := &catalogued{dir: t.TempDir(), program: program}
 	if program == "" {
-		collectLater()
+		newHeap()
 	}
 	honest, err := models.Open("conv_example")
 	if err != nil {

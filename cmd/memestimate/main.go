@@ -43,6 +43,7 @@ type env struct {
 	helpAll        bool       // --help-all: help with all flags
 	unweighed      bool       // an answer is wanted before it is known what its guesses weigh
 	now            func() time.Time
+	heap           *heap // nil where others use the process too
 }
 
 // time returns the time; a test may say another.

@@ -12,7 +12,7 @@ import (
 // is the first that is asked of them) returns {code, stdout, stderr}. Standard output is shown as a terminal of 80
 // columns shows it. A page has one thread: the first answer does not wait for what the guesses weigh.
 func main() {
-	collectLater()
+	newHeap()
 	js.Global().Set("memestimate", js.FuncOf(func(_ js.Value, in []js.Value) any {
 		args := make([]string, in[0].Length())
 		for i := range args {

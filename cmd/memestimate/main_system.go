@@ -10,8 +10,8 @@ import (
 )
 
 func main() {
-	collectLater()
-	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stdout), getenv: os.Getenv}
+	e := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: isTerminal(os.Stdout), getenv: os.Getenv,
+		heap: newHeap()}
 	if inherited.Closed(1) {
 		e.stdout = closedFile{}
 	}

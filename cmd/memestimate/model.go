@@ -68,6 +68,14 @@ func exists(path string) bool {
 
 // open reads the model. Its Close must be called.
 func (s source) open(e *env) (*onnxload.Model, error) {
+	m, err := s.read(e)
+	if err == nil {
+		e.heap.hold(m.Size)
+	}
+	return m, err
+}
+
+func (s source) read(e *env) (*onnxload.Model, error) {
 	switch {
 	case s.arg == "-":
 		m, err := onnxload.ReadStream(e.stdin, onnxload.Options{})
